@@ -1,0 +1,74 @@
+# What the program links: Debian's libraries and LibTorch from its wheel (docs/decisions/0001-dependencies.md).
+
+find_package(Threads REQUIRED)
+find_package(OpenMP REQUIRED)
+set(Boost_USE_STATIC_LIBS ON)
+find_package(Boost 1.81 REQUIRED COMPONENTS json url)
+find_package(CLI11 REQUIRED)
+find_package(fmt REQUIRED)
+find_package(spdlog REQUIRED)  # header-only here, with our fmt
+find_package(GTest REQUIRED)
+# Static, so that a built program needs LibTorch and the C library alone.
+find_library(SLIME_PCRE2 NAMES libpcre2-8.a REQUIRED)
+find_library(SLIME_YAML NAMES libyaml-cpp.a REQUIRED)
+
+set(SLIME_TORCH ${SLIME_DEPS}/torch CACHE PATH "The torch folder of the unpacked wheel")
+if(NOT EXISTS ${SLIME_TORCH}/lib/libtorch_cpu.so)
+  message(FATAL_ERROR "LibTorch is not in ${SLIME_TORCH}. `./dev setup` fetches it.")
+endif()
+
+# Where the runtime linker finds LibTorch and the two CUDA libraries that its CPU side links.
+set(slime_rpath ${SLIME_TORCH}/lib ${SLIME_DEPS}/nvidia/cu13/lib)
+set(CMAKE_BUILD_RPATH ${slime_rpath})
+set(CMAKE_SKIP_INSTALL_RPATH ON)
+
+add_library(slime_flags INTERFACE)
+target_compile_options(slime_flags INTERFACE -Wall -Wextra -Wno-unused-parameter -Wno-unknown-pragmas -fno-math-errno -fPIC
+                                             -fopenmp)
+target_include_directories(slime_flags INTERFACE ${CMAKE_SOURCE_DIR}/src)
+target_link_libraries(slime_flags INTERFACE fmt::fmt-header-only)
+target_compile_definitions(slime_flags INTERFACE SPDLOG_FMT_EXTERNAL BOOST_ASIO_NO_DEPRECATED BOOST_BEAST_USE_STD_STRING_VIEW PCRE2_CODE_UNIT_WIDTH=8)
+if(SLIME_SANITIZE)
+  target_compile_options(slime_flags INTERFACE -fsanitize=${SLIME_SANITIZE} -fno-omit-frame-pointer -fno-sanitize=vptr)
+  target_link_options(slime_flags INTERFACE -fsanitize=${SLIME_SANITIZE})
+endif()
+
+add_library(slime_torch_flags INTERFACE)
+target_link_libraries(slime_torch_flags INTERFACE slime_flags)
+target_include_directories(slime_torch_flags SYSTEM INTERFACE ${SLIME_TORCH}/include
+                                                              ${SLIME_TORCH}/include/torch/csrc/api/include)
+
+# What executables link.
+add_library(slime_libraries INTERFACE)
+target_link_libraries(
+  slime_libraries
+  INTERFACE slime_torch_flags
+            ${SLIME_TORCH}/lib/libtorch_cpu.so
+            ${SLIME_TORCH}/lib/libc10.so
+            ${SLIME_TORCH}/lib/libgomp.so.1
+            ${SLIME_PCRE2}
+            ${SLIME_YAML}
+            Boost::json
+            Boost::url
+            Threads::Threads
+            ${CMAKE_DL_LIBS})
+find_program(SLIME_MOLD mold)
+if(SLIME_MOLD)
+  target_link_options(slime_libraries INTERFACE -fuse-ld=mold)
+endif()
+target_link_options(slime_libraries INTERFACE -Wl,--disable-new-dtags -Wl,--no-as-needed
+                    -Wl,-rpath-link,${SLIME_TORCH}/lib:${SLIME_DEPS}/nvidia/cu13/lib)
+
+# Precompiled headers: one with and one without ATen.
+file(WRITE ${CMAKE_BINARY_DIR}/pch_anchor.cpp "")
+add_library(slime_pch OBJECT ${CMAKE_BINARY_DIR}/pch_anchor.cpp)
+target_link_libraries(slime_pch PUBLIC slime_flags)
+target_precompile_headers(slime_pch PRIVATE ${CMAKE_SOURCE_DIR}/cmake/pch.h)
+add_library(slime_pch_torch OBJECT ${CMAKE_BINARY_DIR}/pch_anchor.cpp)
+target_link_libraries(slime_pch_torch PUBLIC slime_torch_flags)
+target_precompile_headers(slime_pch_torch PRIVATE ${CMAKE_SOURCE_DIR}/cmake/pch_torch.h)
+
+find_program(SLIME_CCACHE ccache)
+if(SLIME_CCACHE)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${SLIME_CCACHE})
+endif()

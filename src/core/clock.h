@@ -1,0 +1,33 @@
+#pragma once
+
+/// Time as an object that is passed in (DESIGN section 9): the control plane never asks the system for it, so that a
+/// simulator can.
+
+#include <chrono>
+
+namespace slime {
+
+class Clock {
+ public:
+  using Duration = std::chrono::nanoseconds;
+  using TimePoint = std::chrono::time_point<Clock, Duration>;
+
+  virtual ~Clock() = default;
+  /// Monotonic.
+  virtual TimePoint now() const = 0;
+  /// Seconds since 1970, for what people read and for event files.
+  virtual double unix_seconds() const = 0;
+};
+
+/// The machine's clocks.
+class SystemClock final : public Clock {
+ public:
+  TimePoint now() const override;
+  double unix_seconds() const override;
+};
+
+inline double seconds_between(Clock::TimePoint from, Clock::TimePoint to) {
+  return std::chrono::duration<double>(to - from).count();
+}
+
+}  // namespace slime

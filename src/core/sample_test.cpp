@@ -1,0 +1,66 @@
+#include "core/sample.h"
+
+#include <gtest/gtest.h>
+
+#include "core/error.h"
+
+namespace slime {
+namespace {
+
+Sample finished_sample() {
+  Sample sample;
+  sample.ordinal = 17;
+  sample.group = 4;
+  sample.index_in_group = 1;
+  sample.prompt_length = 3;
+  sample.tokens = {12, 7, 99, 42, 42, 2};
+  sample.prompt = "What is 2 x 3?";
+  sample.response = "6 \xc3\xa9";
+  sample.label = "6";
+  sample.log_probs = {-0.1F, -0.7F, -0.02F};
+  sample.loss_mask = {1, 0, 1};
+  sample.versions = {{5, 2}, {6, 1}};
+  sample.status = Status::kCompleted;
+  sample.reward = 1.0;
+  sample.metadata = {{"rm_type", "math"}};
+  return sample;
+}
+
+TEST(Sample, SurvivesItsJsonForm) {
+  const Sample sample = finished_sample();
+  const json::object object = to_json(sample);
+  const Sample again = sample_from_json(parse_json(json::serialize(object), "test").get_object(), "test");
+  EXPECT_EQ(to_json(again), object);
+  EXPECT_EQ(again.log_probs, sample.log_probs);
+  EXPECT_EQ(again.versions, sample.versions);
+  EXPECT_EQ(again.response_length(), 3);
+  EXPECT_EQ(again.effective_response_length(), 2);
+}
+
+TEST(Sample, NamesTheFieldThatHasTheWrongType) {
+  json::object object = to_json(finished_sample());
+  object["tokens"] = "12 7 99";
+  try {
+    sample_from_json(object, "dump.jsonl, line 3");
+    FAIL() << "accepted a string for tokens";
+  } catch (const ConfigError& error) {
+    EXPECT_STREQ(error.what(), "dump.jsonl, line 3: field \"tokens\" should be a list of numbers");
+  }
+}
+
+TEST(Sample, AMaskOfAnotherLengthIsRefused) {
+  json::object object = to_json(finished_sample());
+  object["loss_mask"] = json::array{1};
+  EXPECT_THROW(sample_from_json(object, "x"), ConfigError);
+}
+
+TEST(Sample, ARewardRecordIsReadThroughItsKey) {
+  Sample sample = finished_sample();
+  sample.reward = {{"score", -1.0}, {"acc", false}};
+  EXPECT_EQ(sample.reward_value("score"), -1.0);
+  EXPECT_THROW(sample.reward_value(""), ConfigError);
+  EXPECT_THROW(sample.reward_value("pred"), ConfigError);
+}
+
+}  // namespace
+}  // namespace slime

@@ -1,0 +1,56 @@
+#pragma once
+
+/// config.json of a model directory, parsed into the fields networks are built from.
+///
+/// Both forms in the wild are read: the hub's (torch_dtype, rope_theta, rope_scaling) and the one recent libraries write
+/// (dtype, rope_parameters, layer_types). Unknown values of known fields are errors that name the field.
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "core/json.h"
+#include "core/sample.h"
+
+namespace slime::model {
+
+struct Rope {
+  enum class Kind { kDefault, kLinear, kLlama3 };
+  Kind kind = Kind::kDefault;
+  double theta = 10000;
+  double factor = 1;                 // linear, llama3
+  double low_freq_factor = 1;        // llama3
+  double high_freq_factor = 4;       // llama3
+  int64_t original_max_positions = 0;  // llama3
+};
+
+struct ModelConfig {
+  std::string model_type;  // "llama", "mistral", "qwen2", "qwen3"
+  int64_t vocab_size = 0;
+  int64_t hidden_size = 0;
+  int64_t intermediate_size = 0;
+  int64_t num_layers = 0;
+  int64_t num_heads = 0;
+  int64_t num_kv_heads = 0;
+  int64_t head_dim = 0;
+  double norm_eps = 1e-6;
+  int64_t max_positions = 0;
+  Rope rope;
+  std::vector<int64_t> window;  // per layer, 0 = full attention
+  bool ties_embeddings = false;
+  bool has_qkv_bias = false;
+  bool has_output_bias = false;  // of the attention's output projection
+  bool has_mlp_bias = false;
+  bool has_qk_norm = false;
+  double initializer_range = 0.02;
+  std::string dtype;                    // as stored: "bfloat16", "float32", "float16"
+  std::vector<TokenId> eos_token_ids;   // from config.json, or generation_config.json which wins
+  json::object raw;                     // the file as it stood, written back into checkpoints
+};
+
+/// Throws ConfigError listing every problem.
+ModelConfig read_model_config(const std::filesystem::path& directory);
+ModelConfig parse_model_config(const json::object& object, const std::string& where);
+
+}  // namespace slime::model
