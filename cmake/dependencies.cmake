@@ -26,7 +26,7 @@ add_library(slime_flags INTERFACE)
 target_compile_options(slime_flags INTERFACE -Wall -Wextra -Wno-unused-parameter -Wno-unknown-pragmas -fno-math-errno -fPIC
                                              -fopenmp)
 target_include_directories(slime_flags INTERFACE ${CMAKE_SOURCE_DIR}/src)
-target_link_libraries(slime_flags INTERFACE fmt::fmt-header-only)
+target_link_libraries(slime_flags INTERFACE fmt::fmt-header-only Boost::json Boost::url)
 target_compile_definitions(slime_flags INTERFACE SPDLOG_FMT_EXTERNAL BOOST_ASIO_NO_DEPRECATED BOOST_BEAST_USE_STD_STRING_VIEW PCRE2_CODE_UNIT_WIDTH=8)
 if(SLIME_SANITIZE)
   target_compile_options(slime_flags INTERFACE -fsanitize=${SLIME_SANITIZE} -fno-omit-frame-pointer -fno-sanitize=vptr)
@@ -48,8 +48,6 @@ target_link_libraries(
             ${SLIME_TORCH}/lib/libgomp.so.1
             ${SLIME_PCRE2}
             ${SLIME_YAML}
-            Boost::json
-            Boost::url
             Threads::Threads
             ${CMAKE_DL_LIBS})
 find_program(SLIME_MOLD mold)
