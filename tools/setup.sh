@@ -1,0 +1,117 @@
+# shellcheck shell=bash
+# Sourced by ./dev: what the build needs, installed when it is missing. Debian's packages through apt, LibTorch from its
+# wheel into $SLIME_DEPS, Python tools into $SLIME_VENV. Each step is skipped in a few milliseconds once it is done.
+
+TORCH_VERSION=2.11.0
+
+# "as_root COMMAND...": runs it as root when that works, otherwise prints what to type and stops.
+as_root() {
+  if [[ $(id -u) == 0 ]]; then
+    "$@"
+  elif command -v sudo >/dev/null && { sudo -n true 2>/dev/null || [[ -t 0 ]]; }; then
+    sudo "$@"
+  else
+    stop "packages are missing and this user may not install them. Type, as root:
+    $*
+  then run ./dev again."
+  fi
+}
+
+is_installed() { [[ $(dpkg-query -W -f='${db:Status-Status}' "$1" 2>/dev/null) == installed ]]; }
+
+# The distribution's Boost that is 1.81 or later and has URL: Debian 12 has 1.81, Ubuntu 24.04 1.83, Debian 13 1.83.
+boost_minor() {
+  local minor
+  for minor in 81 83 84 88 90; do is_installed libboost-url1.$minor-dev && { echo $minor; return; }; done
+  for minor in 81 83 84 88 90; do
+    apt-cache policy libboost-url1.$minor-dev 2>/dev/null | grep -q 'Candidate: [0-9]' && { echo $minor; return; }
+  done
+  return 1
+}
+
+require_packages() {
+  [[ -z ${SLIME_SKIP_APT:-} ]] || return 0
+  if ! command -v apt-get >/dev/null; then
+    say "no apt here: cmake >= 3.25, ninja, g++ >= 12, Boost >= 1.81 and the libraries of cmake/dependencies.cmake must be there"
+    return
+  fi
+  local packages=(g++ cmake ninja-build ccache mold git ca-certificates xz-utils pkg-config python3 python3-venv
+    libcli11-dev libyaml-cpp-dev libspdlog-dev libfmt-dev libpcre2-dev libgtest-dev libgmock-dev libexpected-dev)
+  local minor missing=() name
+  for name in "${packages[@]}"; do is_installed "$name" || missing+=("$name"); done
+  if ! minor=$(boost_minor); then
+    say "reading the package lists"
+    as_root apt-get update -qq
+    minor=$(boost_minor) || stop "this release has no Boost 1.81 or later ($(. /etc/os-release; echo "$PRETTY_NAME")).
+  Ubuntu 22.04 stops at 1.74 and CMake 3.22. What works: Debian 12 or later, Ubuntu 24.04 or later, a container of
+  either; or install Boost 1.81 and CMake 3.25 yourself and run  SLIME_SKIP_APT=1 CMAKE_PREFIX_PATH=/your/prefix ./dev build"
+  fi
+  for name in libboost1.$minor-dev libboost-json1.$minor-dev libboost-url1.$minor-dev; do
+    is_installed "$name" || missing+=("$name")
+  done
+  [[ ${#missing[@]} -gt 0 ]] || return 0
+  say "installing ${#missing[@]} packages: ${missing[*]}"
+  local install=(env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}")
+  "${install[@]}" --dry-run >/dev/null 2>&1 || as_root apt-get update -qq
+  as_root "${install[@]}" </dev/null >"$LOG_DIR/apt.log" 2>&1 || { tail -n 20 "$LOG_DIR/apt.log"; stop "apt-get failed; the log is $LOG_DIR/apt.log"; }
+}
+
+has_libtorch() {
+  local torch=$SLIME_DEPS/torch
+  [[ -e $torch/lib/libtorch_cpu.so && -e $torch/lib/libc10.so && -e $torch/lib/libgomp.so.1 ]] &&
+    [[ -e $SLIME_DEPS/nvidia/cu13/lib/libcudart.so.13 && -e $SLIME_DEPS/nvidia/cu13/lib/libcupti.so.13 ]] &&
+    grep -qs "TORCH_VERSION_MINOR ${TORCH_VERSION:2:2}$" "$torch/include/torch/headeronly/version.h"
+}
+
+# Two clones may share $SLIME_DEPS: the first to come downloads, the second waits for the lock.
+require_libtorch() {
+  has_libtorch && return
+  mkdir -p "$SLIME_DEPS/wheels"
+  exec 9>"$SLIME_DEPS/.lock"
+  flock 9
+  if ! has_libtorch; then
+    make_venv
+    local name attempt
+    # One package at a time: what is complete is kept when a later download breaks off.
+    for name in nvidia-cuda-runtime nvidia-cuda-cupti torch; do
+      compgen -G "$SLIME_DEPS/wheels/${name//-/_}-*.whl" >/dev/null && continue
+      grep "^$name==" tools/requirements/libtorch.txt >"$SLIME_DEPS/wheels/$name.txt"
+      say "downloading $(cut -d' ' -f1 "$SLIME_DEPS/wheels/$name.txt") (torch: 530 MB, once)"
+      for attempt in 1 2 3; do
+        "$SLIME_VENV/bin/pip" download --quiet --no-deps --require-hashes --only-binary=:all: --implementation cp \
+          --python-version 3.11 --abi cp311 --abi none --platform manylinux_2_28_x86_64 --platform manylinux_2_25_x86_64 \
+          --platform manylinux2014_x86_64 --no-cache-dir -r "$SLIME_DEPS/wheels/$name.txt" -d "$SLIME_DEPS/wheels" && break
+        [[ $attempt -lt 3 ]] || stop "could not download $name; run ./dev setup again when the network is back"
+        say "the download broke off, trying again"
+      done
+    done
+    say "unpacking LibTorch $TORCH_VERSION into $SLIME_DEPS"
+    rm -rf "$SLIME_DEPS/partial"
+    python3 tools/unpack_libtorch.py "$SLIME_DEPS/wheels" "$SLIME_DEPS/partial"
+    rm -rf "$SLIME_DEPS/torch" "$SLIME_DEPS/nvidia"
+    mv "$SLIME_DEPS/partial/nvidia" "$SLIME_DEPS/partial/torch" "$SLIME_DEPS/"
+    rm -rf "$SLIME_DEPS/partial" "$SLIME_DEPS/wheels"
+    has_libtorch || stop "LibTorch in $SLIME_DEPS is not complete; delete the folder and run ./dev setup"
+  fi
+  exec 9>&-
+}
+
+make_venv() {
+  [[ -x $SLIME_VENV/bin/pip ]] || python3 -m venv "$SLIME_VENV" || stop "python3 -m venv failed (package python3-venv)"
+}
+
+# "require_python tests": the pinned packages of tools/requirements/tests.txt are in the virtual environment.
+require_python() {
+  local file=tools/requirements/$1.txt
+  make_venv
+  cmp -s "$file" "$SLIME_VENV/$1.installed" && return
+  say "installing Python packages of $file"
+  "$SLIME_VENV/bin/pip" install --quiet --disable-pip-version-check -r "$file"
+  cp "$file" "$SLIME_VENV/$1.installed"
+}
+
+setup() {
+  [[ $(uname -s)-$(uname -m) == Linux-x86_64 ]] || stop "LibTorch's wheel is pinned for Linux on x86-64; this is $(uname -s) on $(uname -m)"
+  require_packages
+  require_libtorch
+}
