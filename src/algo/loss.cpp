@@ -1,0 +1,100 @@
+#include "algo/loss.h"
+
+#include <ATen/ATen.h>
+
+#include "algo/packed.h"
+#include "core/error.h"
+
+namespace slime::algo {
+namespace {
+
+/// sync: a handful of numbers per micro-batch, after its forward pass.
+double weighted_sum(const Tensor& weight_T, const Tensor& x_T) {
+  return (weight_T * x_T.detach()).sum(at::kDouble).item<double>();
+}
+
+void require(const Tensor& column, const char* message) {
+  if (!column.defined()) throw ConfigError(message);
+}
+
+}  // namespace
+
+Tensor token_weights(Reduction how, const Tensor& trained_T, const Tensor& rollout_total_R,
+                     const Tensor& starts) {
+  const Tensor mask_T = trained_T.to(rollout_total_R.dtype());
+  if (how == Reduction::kPerToken) return mask_T;
+  return mask_T / expand_to_tokens(rollout_total_R.clamp_min(1), starts);
+}
+
+double token_denominator(const Tensor& trained_T, const Tensor& starts) {
+  return sum_per_response(trained_T.to(at::kDouble), starts).clamp_min(1).sum().item<double>();
+}
+
+Loss policy_loss(const PolicyLossConfig& config, const PolicyColumns& in) {
+  if (config.use_rollout_logprobs)
+    require(in.engine_T, "use-rollout-logprobs: the samples have no engine log-probs");
+  const Tensor trainer_T = in.old_T.defined() ? in.old_T : in.logprob_T.detach();
+  const Tensor old_T = config.use_rollout_logprobs ? in.engine_T : trainer_T;
+  const PolicyTokens tokens{in.logprob_T, old_T, in.advantage_T, in.trained_T, in.starts};
+
+  Loss loss;
+  PolicyTerms terms = policy_terms(config.objective, tokens);
+  if (config.off_policy_masking) {
+    const MaskedSequences masked = mask_off_policy(*config.off_policy_masking, tokens);
+    terms.loss_T = terms.loss_T * masked.keep_T;
+    loss.metrics["opsm_clipfrac"] = masked.drop_share;
+  }
+  if (config.correction) {
+    require(in.engine_T, "use-tis, get-mismatch-metrics: the samples have no engine log-probs");
+    const MismatchWeights mismatch = mismatch_weights(*config.correction, trainer_T, in.engine_T);
+    loss.metrics["ois"] = weighted_sum(in.weight_T, (-terms.k_T).exp());
+    loss.metrics["tis"] = weighted_sum(in.weight_T, mismatch.ratio_T);
+    loss.metrics["tis_clipfrac"] = weighted_sum(in.weight_T, mismatch.changed_T);
+    loss.metrics["tis_abs"] = weighted_sum(in.weight_T, (mismatch.ratio_T - 1).abs());
+    if (!config.reports_mismatch) terms.loss_T = terms.loss_T * mismatch.weight_T;
+  }
+
+  const Tensor policy = (in.weight_T * terms.loss_T).sum();
+  loss.sum = policy;
+  loss.metrics["pg_loss"] = policy.item<double>();
+  loss.metrics["pg_clipfrac"] = weighted_sum(in.weight_T, terms.clipped_T);
+  loss.metrics["ppo_kl"] = weighted_sum(in.weight_T, terms.k_T);
+  loss.metrics["entropy_loss"] = weighted_sum(in.weight_T, in.entropy_T);
+  if (config.entropy_coef != 0)
+    loss.sum = loss.sum - config.entropy_coef * (in.weight_T * in.entropy_T).sum();
+  if (config.kl_loss) {
+    require(in.ref_T, "use-kl-loss: there are no reference log-probs; give --ref-load");
+    const Tensor importance = config.kl_loss->unbiased ? (in.logprob_T - old_T).exp() : Tensor();
+    const Tensor kl =
+        (in.weight_T * kl_estimate(config.kl_loss->type, in.logprob_T, in.ref_T, importance)).sum();
+    loss.sum = loss.sum + config.kl_loss->coef * kl;
+    loss.metrics["kl_loss"] = kl.item<double>();
+  }
+  if (in.engine_T.defined()) {
+    const Tensor& compared_T = config.use_rollout_logprobs ? in.logprob_T : old_T;
+    loss.metrics["train_rollout_logprob_abs_diff"] =
+        weighted_sum(in.weight_T, (compared_T - in.engine_T).abs());
+  }
+  loss.metrics["loss"] = loss.sum.item<double>();
+  return loss;
+}
+
+Loss supervised_loss(const Tensor& logprob_T, const Tensor& weight_T) {
+  Loss loss{-(weight_T * logprob_T).sum(), {}};
+  loss.metrics["loss"] = loss.sum.item<double>();
+  return loss;
+}
+
+Loss value_loss(double value_clip, const Tensor& value_T, const Tensor& old_value_T,
+                const Tensor& return_T, const Tensor& weight_T) {
+  const Tensor change_T = value_T - old_value_T;
+  const Tensor bounded_T = old_value_T + change_T.clamp(-value_clip, value_clip);
+  const Tensor loss_T = at::maximum((bounded_T - return_T).square(), (value_T - return_T).square());
+  Loss loss{(weight_T * loss_T).sum(), {}};
+  loss.metrics["value_loss"] = loss.sum.item<double>();
+  loss.metrics["value_clipfrac"] =
+      weighted_sum(weight_T, (change_T.abs() > value_clip).to(value_T.dtype()));
+  return loss;
+}
+
+}  // namespace slime::algo

@@ -1,0 +1,24 @@
+#pragma once
+
+/// Rewards of a group, made comparable: GRPO, GSPO, CISPO and REINFORCE++ with baseline learn from
+/// how a response did beside its siblings (spec section 3; arXiv 2402.03300, section 4.1.2).
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace slime::algo {
+
+enum class RewardNormalization {
+  kNone,  // ppo, reinforce_plus_plus
+  kMean,  // minus the mean of the group: reinforce_plus_plus_baseline, Dr.GRPO (arXiv 2503.20783)
+  kMeanAndStd,  // then divided by the sample standard deviation + 1e-6: grpo, gspo, cispo
+};
+
+/// Rewards with equal group id form a group, wherever they stand. {1, 0, 0, 1} in one group gives
+/// +-0.866024 with kMeanAndStd. A group of equal rewards gives zeros, and so does a group of one:
+/// it has nobody to be compared with.
+std::vector<double> normalize_rewards(std::span<const double> rewards,
+                                      std::span<const int64_t> group_ids, RewardNormalization how);
+
+}  // namespace slime::algo

@@ -1,0 +1,66 @@
+#pragma once
+
+/// Checkpoints: directories that open in transformers as they are, with the optimizer beside the
+/// weights (DESIGN section 13).
+///
+///   SAVE/iter_0000120/  config.json tokenizer.json ... model*.safetensors
+///                       optimizer/{master,exp_avg,exp_avg_sq}.safetensors   Hugging Face names,
+///                       float32 run.json                                            trainer state,
+///                       and what the loop gave COMMITTED files, sizes, CRC-32C; written last
+///   SAVE/latest_checkpointed_iteration.txt                                  replaced once the
+///   directory is durable
+///
+/// A checkpoint is written under a temporary name and renamed when it is complete and on the disk:
+/// after kill -9 or a full disk the one before is untouched, and what was half-written is removed
+/// by the next save.
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "core/json.h"
+#include "train/trainer.h"
+
+namespace slime::train {
+
+struct CheckpointConfig {
+  std::filesystem::path root;  // SAVE
+  std::filesystem::path
+      model_source;       // directory whose tokenizer, template and generation files are copied
+  int64_t keep_last = 0;  // older checkpoints are removed after a save; 0: keep all
+  bool save_optimizer =
+      true;  // false: weights alone, which cannot be resumed exactly (Megatron: no-save-optim)
+};
+
+/// Writes iteration `iteration` and returns its directory. `run` is the loop's own state (ledger
+/// position, seeds, flags); it comes back from load unchanged. Throws ConfigError when the disk is
+/// full or not writable, with nothing left behind.
+std::filesystem::path save_checkpoint(const CheckpointConfig& config, int64_t iteration,
+                                      Trainer& trainer, const json::object& run);
+
+struct Checkpoint {
+  std::filesystem::path directory;  // give it to model::load_network
+  int64_t iteration = 0;
+  json::object run;  // as given to save_checkpoint
+  TrainerState trainer;
+  bool has_optimizer = false;
+};
+
+/// What finding a checkpoint has to tell people: "iter_0000120 is damaged: ...; falling back to
+/// iter_0000100".
+using Warn = std::function<void(const std::string&)>;
+
+/// The newest checkpoint under `root` whose files are all there with the right sizes and checksums;
+/// damaged ones are reported through `warn`, newest first. None when `root` has no checkpoint at
+/// all. Throws ConfigError when there are some but each is damaged: a run never starts over
+/// silently.
+std::optional<Checkpoint> find_checkpoint(const std::filesystem::path& root, const Warn& warn);
+
+/// Reads master weights, moments, reference and state into `trainer`, whose network was loaded from
+/// checkpoint.directory. Without optimizer files only the state is restored and `warn` says so.
+/// Throws ConfigError when tensors do not fit.
+void restore_trainer(const Checkpoint& checkpoint, Trainer& trainer, const Warn& warn);
+
+}  // namespace slime::train

@@ -1,0 +1,61 @@
+#pragma once
+
+/// A micro-batch as the network reads it: sequences end to end, with shared prefixes computed once.
+///
+/// The n responses of a prompt start with the same tokens, and often so do prompts (chat template,
+/// system message). Such runs become one segment that all its continuations attend to: hidden
+/// states, and by linearity gradients, are the same numbers as without sharing, for a fraction of
+/// the work.
+///
+///   prompts 5 6 7, responses 8 9 | 8 4        sharing: ids 5 6 7 8 | 9 | 4      segments {0,4,-1}
+///   {4,5,0} {5,6,0} both sequences are scored at 8 (once, by the row of 7), then at 9 and at 4
+///   (both by the row of 8)
+///
+/// Dimensions: U tokens of the packed batch, S scored rows (U response tokens seen by at least one
+/// sequence), T response tokens of all sequences end to end. S <= U, and T > S when responses share
+/// tokens.
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "core/sample.h"
+#include "core/tensor.h"
+#include "model/token_batch.h"
+
+namespace slime::train {
+
+/// One sequence: its first prompt_length tokens are given, the others are scored. prompt_length
+/// >= 1.
+struct Sequence {
+  std::span<const TokenId> tokens;
+  int64_t prompt_length = 0;
+};
+
+struct PackingOptions {
+  bool share_prefixes =
+      true;  // off for models with recurrent layers, whose state is not a set of rows
+  int64_t min_saved_tokens =
+      16;  // a run is shared when that saves so many tokens; a segment costs about as much
+};
+
+struct PackedBatch {
+  model::TokenBatch tokens;  // [U]
+  Tensor row_S;              // int64  row of the packed batch whose hidden state predicts ...
+  Tensor target_S;           // int64  ... this token
+  Tensor scored_T;  // int64  index into S of each response token, sequences in the order they were
+                    // given
+};
+
+PackedBatch pack(std::span<const Sequence> sequences, const PackingOptions& options);
+
+/// Tokens the two sequences start with in common.
+int64_t common_prefix(std::span<const TokenId> a, std::span<const TokenId> b);
+
+/// Micro-batches for one rank that keep sequences with common prefixes together: each sequence in
+/// order goes to the bin where it adds the fewest tokens among those that it fits into, else to a
+/// new one. The capacity counts shared tokens once. Loss and gradients do not depend on the choice.
+std::vector<std::vector<int64_t>> pack_into_bins(std::span<const Sequence> sequences,
+                                                 int64_t capacity);
+
+}  // namespace slime::train

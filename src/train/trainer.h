@@ -1,0 +1,140 @@
+#pragma once
+
+/// The trainer of one rank: a TrainBatch to new weights (DESIGN section 6).
+///
+///   train(batch):   schedule -> [old and reference log-probs, where the algorithm needs them] ->
+///   advantages
+///                   -> per training step: forward, loss, backward of each micro-batch; clip;
+///                   AdamW; learning rate
+///
+/// Gradients are accumulated un-scaled and divided once, so they do not depend on packing, prefix
+/// sharing or micro-batch split. Metrics are returned, named as the original names them
+/// (train/loss, rollout/advantages, perf/train_time).
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "algo/advantage.h"
+#include "algo/loss.h"
+#include "core/clock.h"
+#include "model/network.h"
+#include "train/lr_schedule.h"
+#include "train/optimizer.h"
+#include "train/packing.h"
+#include "train/schedule.h"
+#include "train/train_batch.h"
+
+namespace slime::train {
+
+enum class Objective { kPolicy, kSupervised };
+
+struct TrainConfig {
+  Objective objective = Objective::kPolicy;
+  algo::AdvantageConfig advantage = algo::GroupRelative{};
+  algo::KlType kl_type =
+      algo::KlType::kK1;  // of the kl_coef inside `advantage`; the KL loss has its own
+  bool normalize_advantages = false;
+  algo::PolicyLossConfig policy;
+  algo::Reduction reduction = algo::Reduction::kPerRollout;
+  double temperature = 1.0;  // of the rollout; > 0
+
+  BatchingConfig batching;
+  PackingOptions packing;
+  bool recompute = false;  // drop activations in forward, compute them again in backward
+
+  AdamConfig adam;
+  LrSchedule lr;
+  double clip_grad = 1.0;               // L2 norm over all weights; 0: no clipping
+  bool reset_optimizer_states = false;  // zero moments at the start of each rollout step
+  int64_t ref_update_interval =
+      0;  // every so many rollout steps the reference becomes the actor; 0: never
+  int max_skipped_steps = 3;  // in a row, for gradients that are not finite; then train() throws
+};
+
+/// Whether `config` needs a reference model: a KL loss, or a KL penalty in the token rewards.
+bool needs_reference(const TrainConfig& config);
+
+/// Throws ConfigError listing every contradiction (spec section 20).
+void validate(const TrainConfig& config);
+
+using Metrics = std::map<std::string, double>;
+
+struct StepReport {
+  int64_t step = 0;     // optimizer updates before this one, over the whole run
+  Metrics metrics;      // train/loss, train/pg_loss, ..., train/grad_norm, train/lr-pg_0,
+                        // train/global_batch_size
+  std::string skipped;  // why the weights were not updated; empty: they were
+};
+
+struct TrainReport {
+  std::vector<StepReport> steps;
+  Metrics
+      rollout;  // rollout/log_probs, rollout/advantages, rollout/rewards, ...: means over the batch
+  Metrics perf;            // seconds and rates: perf/actor_train_time, perf/actor_train_tflops, ...
+  int64_t num_tokens = 0;  // of the samples trained
+  int64_t num_computed_tokens =
+      0;  // of those the network computed: fewer where prefixes were shared
+};
+
+/// Log-probs and entropies of response tokens under the current weights; [response length] each.
+struct ScoredSample {
+  std::vector<double> log_probs;
+  std::vector<double> entropies;
+};
+
+/// What a checkpoint keeps of a trainer besides weights and moments.
+struct TrainerState {
+  int64_t num_updates = 0;    // Adam's step counter
+  int64_t num_steps = 0;      // training steps, skipped ones included
+  int64_t samples_done = 0;   // rollout executions the learning rate schedule has seen
+  int64_t rollouts_done = 0;  // calls of train()
+  bool operator==(const TrainerState&) const = default;
+};
+
+class Trainer final {
+ public:
+  /// `network` and `clock` outlive the trainer; its weights are updated in place. `reference` is
+  /// needed iff needs_reference(config); it has the same shape. Throws ConfigError as validate()
+  /// does.
+  Trainer(model::Network& network, const TrainConfig& config, const Clock& clock,
+          std::unique_ptr<model::Network> reference = nullptr);
+  Trainer(const Trainer&) = delete;
+
+  /// One rollout step: floor(executions / G) training steps. Throws ConfigError when the batch
+  /// holds less than one step, or after max_skipped_steps steps in a row without finite gradients.
+  TrainReport train(const TrainBatch& batch);
+
+  /// Scores the responses of all samples, without gradient: what engine and trainer are compared
+  /// by.
+  std::vector<ScoredSample> score(std::span<const TrainSample> samples);
+
+  /// Loss sums and gradients of these samples as one training step, left in
+  /// network().weights().grad() un-scaled; no update. For tests and benchmarks. `advantages`: one
+  /// per sample, on each of its tokens.
+  algo::MetricSums accumulate_gradients(const TrainBatch& batch);
+
+  model::Network& network() { return network_; }
+  model::Network* reference() { return reference_.get(); }
+  Optimizer& optimizer() { return optimizer_; }
+  const TrainConfig& config() const { return config_; }
+
+  TrainerState state() const;
+  void set_state(const TrainerState& state);
+
+ private:
+  struct Columns;
+  struct MicroBatch;
+
+  model::Network& network_;
+  TrainConfig config_;
+  const Clock& clock_;
+  std::unique_ptr<model::Network> reference_;
+  Optimizer optimizer_;
+  TrainerState state_;
+  int skipped_in_a_row_ = 0;
+};
+
+}  // namespace slime::train
