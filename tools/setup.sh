@@ -24,7 +24,7 @@ boost_minor() {
   local minor
   for minor in 81 83 84 88 90; do is_installed libboost-url1.$minor-dev && { echo $minor; return; }; done
   for minor in 81 83 84 88 90; do
-    apt-cache policy libboost-url1.$minor-dev 2>/dev/null | grep -q 'Candidate: [0-9]' && { echo $minor; return; }
+    [[ $(apt-cache policy libboost-url1.$minor-dev 2>/dev/null) == *"Candidate: "[0-9]* ]] && { echo $minor; return; }
   done
   return 1
 }

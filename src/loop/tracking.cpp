@@ -1,0 +1,123 @@
+#include "loop/tracking.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cmath>
+#include <cstring>
+#include <fstream>
+#include <stdexcept>
+
+#include "core/json.h"
+
+namespace slime::loop {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string read_whole(const fs::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+/// Whether the line is one of ours and of a step before `first_step`.
+bool is_kept(std::string_view line, int64_t first_step) {
+  json::error_code error;
+  const json::value value = json::parse(line, error);
+  if (error || !value.is_object()) return false;
+  const json::value* step = value.get_object().if_contains("step");
+  if (step == nullptr) return false;
+  const auto number = step->to_number<int64_t>(error);
+  return !error && number < first_step;
+}
+
+/// The run's one event file; a resumed run goes on in the file it finds.
+fs::path event_file(const fs::path& folder, double unix_seconds) {
+  fs::create_directories(folder);
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
+    if (entry.path().filename().string().starts_with("events.out.tfevents.")) return entry.path();
+  }
+  return folder / fmt::format("events.out.tfevents.{}.slime", static_cast<int64_t>(unix_seconds));
+}
+
+fs::path prepared_lines(const fs::path& run_dir, int64_t first_step) {
+  fs::create_directories(run_dir);
+  fs::path path = run_dir / "metrics.jsonl";
+  truncate_metric_lines(path, first_step);
+  return path;
+}
+
+fs::path prepared_events(const fs::path& run_dir, int64_t first_step, const Clock& clock) {
+  fs::path path = event_file(run_dir / "tensorboard", clock.unix_seconds());
+  truncate_event_file(path, first_step);
+  return path;
+}
+
+}  // namespace
+
+AppendFile::AppendFile(fs::path path)
+    : path_(std::move(path)),
+      descriptor_(::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644)) {
+  if (descriptor_ < 0)
+    throw std::runtime_error(
+        fmt::format("cannot open {}: {}", path_.string(), std::strerror(errno)));
+}
+
+AppendFile::~AppendFile() { ::close(descriptor_); }
+
+void AppendFile::append(std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t written = ::write(descriptor_, bytes.data(), bytes.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0)
+      throw std::runtime_error(
+          fmt::format("cannot write {}: {}", path_.string(), std::strerror(errno)));
+    bytes.remove_prefix(static_cast<std::size_t>(written));
+  }
+}
+
+Tracker::Tracker(const fs::path& run_dir, int64_t first_step, const Clock& clock)
+    : clock_(clock),
+      lines_(prepared_lines(run_dir, first_step)),
+      events_(prepared_events(run_dir, first_step, clock)) {
+  if (fs::file_size(events_.path()) == 0)
+    events_.append(file_version_record(clock_.unix_seconds()));
+}
+
+void Tracker::write(int64_t step, const Metrics& metrics) {
+  const double now = clock_.unix_seconds();
+  std::string line = fmt::format("{{\"step\": {}, \"time\": {:.3f}", step, now);
+  for (const auto& [name, number] : metrics) {
+    line += ", " + json::serialize(json::string(name)) + ": ";
+    line += std::isfinite(number) ? fmt::format("{}", number) : "null";
+  }
+  lines_.append(line + "}\n");
+  events_.append(scalars_record(now, step, metrics));
+}
+
+void truncate_metric_lines(const fs::path& path, int64_t first_step) {
+  if (!fs::exists(path)) return;
+  const std::string text = read_whole(path);
+  std::size_t kept_bytes = 0;
+  for (std::size_t end; (end = text.find('\n', kept_bytes)) != std::string::npos;
+       kept_bytes = end + 1) {
+    if (!is_kept(std::string_view(text).substr(kept_bytes, end - kept_bytes), first_step)) break;
+  }
+  if (kept_bytes < text.size()) fs::resize_file(path, kept_bytes);
+}
+
+void truncate_event_file(const fs::path& path, int64_t first_step) {
+  if (!fs::exists(path)) return;
+  const std::string bytes = read_whole(path);
+  std::size_t kept_bytes = 0;
+  while (const auto record = read_event_record(std::string_view(bytes).substr(kept_bytes))) {
+    // The version record has no step; it stays whatever the run resumes at.
+    if (kept_bytes > 0 && record->step >= first_step) break;
+    kept_bytes += record->size_bytes;
+  }
+  if (kept_bytes < bytes.size()) fs::resize_file(path, kept_bytes);
+}
+
+}  // namespace slime::loop
