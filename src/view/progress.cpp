@@ -1,0 +1,189 @@
+#include "view/progress.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+
+namespace slime::view {
+namespace {
+
+constexpr auto kRedrawPeriod = std::chrono::milliseconds(120);
+
+/// How fast the time of a step is forgotten: the mean reaches back about this many steps.
+constexpr double kStepMemory = 8;
+
+void add_time(std::vector<PhaseTime>& phases, const std::string& name, double seconds) {
+  const auto found = std::ranges::find(phases, name, &PhaseTime::name);
+  if (found != phases.end()) {
+    found->seconds += seconds;
+  } else {
+    phases.push_back({name, seconds});
+  }
+}
+
+void set_figure(std::vector<Figure>& figures, std::string_view name, double value) {
+  const auto found = std::ranges::find(figures, name, &Figure::first);
+  if (found != figures.end()) {
+    found->second = value;
+  } else {
+    figures.emplace_back(name, value);
+  }
+}
+
+}  // namespace
+
+Progress::Progress(ProgressOptions options, const Terminal& terminal, const Clock& clock)
+    : terminal_(terminal),
+      clock_(clock),
+      first_step_(options.first_step),
+      run_begin_(clock.now()),
+      phase_begin_(run_begin_),
+      step_begin_(run_begin_) {
+  state_.title = std::move(options.title);
+  state_.num_steps = options.num_steps;
+  state_.steps_done = options.first_step;
+  if (terminal_.is_live)
+    redraw_ = std::jthread([this](const std::stop_token& stop) { redraw_until_stopped(stop); });
+}
+
+Progress::~Progress() { stop_redrawing(); }
+
+void Progress::stop_redrawing() {
+  if (!redraw_.joinable()) return;
+  redraw_.request_stop();
+  redraw_.join();
+}
+
+void Progress::phase_begin(std::string_view name, std::string_view unit, int64_t total) {
+  const std::lock_guard lock(mutex_);
+  end_phase();
+  state_.phase = name;
+  state_.unit = unit;
+  state_.units_total = total;
+}
+
+void Progress::end_phase() {
+  const Clock::TimePoint now = clock_.now();
+  if (!state_.phase.empty()) {
+    const double seconds = seconds_between(phase_begin_, now);
+    add_time(step_phases_, state_.phase, seconds);
+    add_time(run_phases_, state_.phase, seconds);
+  }
+  phase_begin_ = now;
+  phase_tokens_ = 0;
+  state_.phase.clear();
+  state_.units_done = 0;
+  state_.units_total = 0;
+}
+
+void Progress::advance(int64_t units, int64_t tokens) {
+  const std::lock_guard lock(mutex_);
+  state_.units_done += units;
+  phase_tokens_ += tokens;
+}
+
+void Progress::step_done(StepSummary summary) {
+  std::unique_lock lock(mutex_);
+  end_phase();
+  const Clock::TimePoint now = clock_.now();
+  const double seconds = seconds_between(step_begin_, now);
+  step_begin_ = now;
+  state_.steps_done = summary.step + 1;
+  const auto steps_here = static_cast<double>(state_.steps_done - first_step_);
+  step_seconds_mean_ += (seconds - step_seconds_mean_) / std::clamp(steps_here, 1.0, kStepMemory);
+  if (!summary.figures.empty()) state_.curve.push_back(summary.figures.front().second);
+  state_.figures = std::move(summary.figures);
+  state_.phase_times = std::exchange(step_phases_, {});
+  update_times();
+  if (terminal_.is_live) return;
+  DisplayState finished = state_;
+  finished.tokens_per_second = summary.tokens_per_second;
+  print(step_line(finished) + "\n");
+}
+
+void Progress::evaluated(std::string_view name, double value) {
+  const std::lock_guard lock(mutex_);
+  set_figure(state_.evaluations, name, value);
+}
+
+void Progress::message(std::string_view line) {
+  const std::lock_guard lock(mutex_);
+  if (redraw_.joinable()) {
+    messages_.append(line).append("\n");
+    changed_.notify_all();
+  } else {
+    print(fmt::format("{}\n", line));
+  }
+}
+
+void Progress::finish(std::string_view title, SummaryRows rows) {
+  stop_redrawing();
+  const std::lock_guard lock(mutex_);
+  end_phase();
+  const double run_seconds = seconds_between(run_begin_, clock_.now());
+  std::string shares;
+  for (const PhaseTime& phase : run_phases_) {
+    const double share = run_seconds > 0 ? phase.seconds / run_seconds * 100 : 0;
+    if (share >= 0.5)
+      shares += fmt::format("{}{} {:.0f} %", shares.empty() ? "" : ", ", phase.name, share);
+  }
+  rows.emplace_back(
+      "time", clock_text(run_seconds) + (shares.empty() ? "" : fmt::format("  ({})", shares)));
+  const std::string erase = terminal_.is_live ? erase_sequence(terminal_width()) : "";
+  drawn_widths_.clear();
+  print(erase + summary_table(title, rows, terminal_));
+}
+
+void Progress::update_times() {
+  const Clock::TimePoint now = clock_.now();
+  state_.phase_seconds = seconds_between(phase_begin_, now);
+  state_.tokens_per_second =
+      state_.phase_seconds > 0 ? static_cast<double>(phase_tokens_) / state_.phase_seconds : 0;
+  if (step_seconds_mean_ > 0) {
+    const double rest =
+        static_cast<double>(state_.num_steps - state_.steps_done) * step_seconds_mean_;
+    state_.seconds_left = std::max(0.0, rest - seconds_between(step_begin_, now));
+  }
+}
+
+void Progress::redraw_until_stopped(const std::stop_token& stop) {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    changed_.wait_for(lock, stop, kRedrawPeriod, [&] { return !messages_.empty(); });
+    update_times();
+    const DisplayState state = state_;
+    const std::string messages = std::exchange(messages_, {});
+    lock.unlock();
+
+    const int width = terminal_width();
+    std::string frame = erase_sequence(width) + messages;
+    drawn_widths_.clear();
+    for (const std::string& line : live_lines(state, terminal_, width - 1)) {
+      frame += line + "\n";
+      drawn_widths_.push_back(display_width(line));
+    }
+    print(frame);
+    if (stop.stop_requested()) return;
+    lock.lock();
+  }
+}
+
+std::string Progress::erase_sequence(int width) const {
+  // After the window got narrower a line may take several rows.
+  int rows = 0;
+  for (const int drawn : drawn_widths_) rows += 1 + std::max(0, drawn - 1) / width;
+  return rows == 0 ? "" : fmt::format("\x1b[{}A\r\x1b[J", rows);
+}
+
+void Progress::print(std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t written = ::write(STDOUT_FILENO, text.data(), text.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return;  // nobody reads any more; a run does not end for that
+    text.remove_prefix(static_cast<std::size_t>(written));
+  }
+}
+
+}  // namespace slime::view

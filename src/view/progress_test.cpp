@@ -1,0 +1,132 @@
+#include "view/progress.h"
+
+#include <gtest/gtest.h>
+
+namespace slime::view {
+namespace {
+
+constexpr Terminal kPlain{};
+constexpr Terminal kFull{.is_live = true, .has_color = true, .has_unicode = true};
+
+DisplayState state_after_12_of_40_steps() {
+  DisplayState state;
+  state.title = "arithmetic";
+  state.num_steps = 40;
+  state.steps_done = 12;
+  state.phase = "generate";
+  state.phase_seconds = 1.25;
+  state.units_done = 96;
+  state.units_total = 128;
+  state.unit = "samples";
+  state.tokens_per_second = 1840.4;
+  state.figures = {{"reward", 0.6127}, {"kl", 0.00012}};
+  state.evaluations = {{"accuracy", 0.75}};
+  state.curve = {0.1, 0.2, 0.6127};
+  state.phase_times = {{"generate", 1.5}, {"reward", 0.001}, {"train", 2.25}};
+  state.seconds_left = 75;
+  return state;
+}
+
+class SteppedClock final : public Clock {
+ public:
+  TimePoint now() const override { return now_; }
+  double unix_seconds() const override { return 0; }
+  void pass(double seconds) {
+    now_ += std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
+  }
+
+ private:
+  TimePoint now_;
+};
+
+TEST(Progress, ALogGetsOneLinePerStep) {
+  EXPECT_EQ(step_line(state_after_12_of_40_steps()),
+            "step 12/40  reward 0.613  kl 1.20e-04  accuracy 0.750  1,840 tok/s  3.75 s (generate "
+            "1.50, train 2.25)  1:15 left");
+}
+
+TEST(Progress, TheLiveDisplayWithoutColourOrUnicodeIsPlainAscii) {
+  const auto lines = live_lines(state_after_12_of_40_steps(), kPlain, 79);
+  ASSERT_EQ(lines.size(), 4u);
+  EXPECT_EQ(lines[0],
+            "arithmetic  step 12/40  ###########...........................  30 %  1:15 left");
+  EXPECT_EQ(lines[1], "  generate  1.2 s  96/128 samples  1,840 tok/s");
+  EXPECT_EQ(lines[2], "  reward 0.613  accuracy 0.750  kl 1.20e-04");
+  EXPECT_EQ(lines[3], "  last step 3.75 s: generate 1.50  train 2.25");
+}
+
+TEST(Progress, NoLineIsWiderThanTheTerminal) {
+  for (const int width : {10, 39, 40, 60, 80, 200}) {
+    for (const std::string& line : live_lines(state_after_12_of_40_steps(), kFull, width)) {
+      EXPECT_LE(display_width(line), width) << line;
+    }
+  }
+}
+
+TEST(Progress, ColourIsClosedWhereALineIsCut) {
+  EXPECT_EQ(clip_to_width("\x1b[1mbold text\x1b[0m", 4), "\x1b[1mbold\x1b[0m");
+  EXPECT_EQ(clip_to_width("r\u00e9sum\u00e9", 2), "r\u00e9");
+}
+
+TEST(Progress, TimesOfPhasesAndTheTimeLeftComeFromTheClock) {
+  SteppedClock clock;
+  testing::internal::CaptureStdout();
+  {
+    Progress progress({.title = "run", .num_steps = 3}, kPlain, clock);
+    for (int64_t step = 0; step < 2; ++step) {
+      progress.phase_begin("generate", "samples", 8);
+      progress.advance(8, 100);
+      clock.pass(2);
+      progress.phase_begin("train");
+      clock.pass(1);
+      progress.step_done({.step = step, .figures = {{"reward", 0.5}}, .tokens_per_second = 50});
+    }
+    progress.message("saved");
+    progress.finish("run: 2 steps", {{"reward", "0.5"}});
+  }
+  // print() writes to the descriptor, which gtest captures.
+  EXPECT_EQ(testing::internal::GetCapturedStdout(),
+            "step 1/3  reward 0.500  50 tok/s  3.00 s (generate 2.00, train 1.00)  0:06 left\n"
+            "step 2/3  reward 0.500  50 tok/s  3.00 s (generate 2.00, train 1.00)  0:03 left\n"
+            "saved\n"
+            "\nrun: 2 steps\n\n  reward  0.5\n  time    0:06  (generate 67 %, train 33 %)\n\n");
+}
+
+TEST(Progress, AResumedRunCountsFromItsFirstStep) {
+  SteppedClock clock;
+  testing::internal::CaptureStdout();
+  {
+    Progress progress({.title = "run", .num_steps = 12, .first_step = 10}, kPlain, clock);
+    clock.pass(4);
+    progress.step_done({.step = 10});
+  }
+  EXPECT_EQ(testing::internal::GetCapturedStdout(), "step 11/12  0:04 left\n");
+}
+
+TEST(Progress, TheLiveDisplayEndsWithItsTableAndItsMessages) {
+  SteppedClock clock;
+  testing::internal::CaptureStdout();
+  {
+    Progress progress({.title = "run", .num_steps = 2}, kFull, clock);
+    progress.message("first");
+    progress.step_done({.step = 0, .figures = {{"reward", 1}}});
+    progress.finish("done", {});
+  }
+  const std::string text = testing::internal::GetCapturedStdout();
+  EXPECT_NE(text.find("first\n"), std::string::npos);
+  EXPECT_NE(text.find("\x1b[J"), std::string::npos);  // the display is erased before the table
+  EXPECT_GT(text.find("done"), text.rfind("\x1b[J"));
+}
+
+TEST(Progress, NumbersAreShortAndReadable) {
+  EXPECT_EQ(figure_text(0), "0.000");
+  EXPECT_EQ(figure_text(-12.345), "-12.35");
+  EXPECT_EQ(figure_text(1234567), "1,234,567");
+  EXPECT_EQ(figure_text(0.0000123), "1.23e-05");
+  EXPECT_EQ(clock_text(3700), "1:01:40");
+  EXPECT_EQ(count_text(-1000), "-1,000");
+  EXPECT_EQ(count_text(999), "999");
+}
+
+}  // namespace
+}  // namespace slime::view
