@@ -1,0 +1,136 @@
+#include "net/http_client.h"
+
+#include <fmt/format.h>
+
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/redirect_error.hpp>
+#include <boost/asio/this_coro.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <boost/beast/core/flat_buffer.hpp>
+#include <boost/beast/core/tcp_stream.hpp>
+#include <boost/beast/http/parser.hpp>
+#include <boost/beast/http/read.hpp>
+#include <boost/beast/http/string_body.hpp>
+#include <boost/beast/http/write.hpp>
+#include <boost/url/parse.hpp>
+#include <boost/url/url_view.hpp>
+
+// GCC 12 takes the coroutine frame's own operator delete for a mismatch (GCC bug 109224).
+#pragma GCC diagnostic ignored "-Wmismatched-new-delete"
+
+namespace slime::net {
+namespace {
+
+namespace asio = boost::asio;
+namespace http = boost::beast::http;
+using asio::ip::tcp;
+using boost::system::error_code;
+
+struct Destination {
+  std::string host;  // to resolve: a name or an address
+  std::string port;
+  std::string authority;  // for the Host field
+  std::string target;
+};
+
+Expected<Destination> parse_destination(const std::string& text) {
+  const auto url = boost::urls::parse_uri(text);
+  if (!url) return failure(fmt::format("\"{}\" is not a URL", text));
+  if (url->scheme() != "http") {
+    return failure(
+        fmt::format("{}: only http:// works here; for https put a local proxy between", text));
+  }
+  if (url->has_userinfo()) return failure("a URL with a user name is refused");
+  Destination to;
+  to.host = url->host_address();
+  if (to.host.empty()) return failure(fmt::format("\"{}\" names no host", text));
+  to.port = url->has_port() && !url->port().empty() ? std::string(url->port()) : "80";
+  to.authority = std::string(url->encoded_host_and_port());
+  to.target = std::string(url->encoded_resource().substr(
+      0, url->encoded_resource().size() -
+             (url->has_fragment() ? url->encoded_fragment().size() + 1 : 0)));
+  if (!to.target.starts_with('/')) to.target.insert(0, "/");
+  return to;
+}
+
+http::request<http::string_body> to_wire(const HttpCall& call, const Destination& to) {
+  http::request<http::string_body> request;
+  request.version(11);
+  request.method_string(call.method);
+  request.target(to.target);
+  for (const auto& [name, value] : call.headers) request.insert(name, value);
+  request.set(http::field::host, to.authority);
+  request.set(http::field::connection, "close");
+  if (!call.body.empty()) request.set(http::field::content_type, call.content_type);
+  request.body() = call.body;
+  request.prepare_payload();
+  return request;
+}
+
+HttpResponse from_wire(http::response<http::string_body> message) {
+  HttpResponse response;
+  response.status = static_cast<int>(message.result_int());
+  response.content_type = std::string(message[http::field::content_type]);
+  for (const auto& field : message) {
+    response.headers.emplace_back(std::string(field.name_string()), std::string(field.value()));
+  }
+  response.body = std::move(message.body());
+  return response;
+}
+
+}  // namespace
+
+asio::awaitable<Expected<HttpResponse>> async_http_call(HttpCall call) {
+  const Expected<Destination> to = parse_destination(call.url);
+  if (!to) co_return tl::make_unexpected(to.error());
+  const auto executor = co_await asio::this_coro::executor;
+  error_code error;
+  const auto problem = [&](std::string_view what) {
+    return failure(fmt::format("{} {}: {}: {}", call.method, call.url, what, error.message()));
+  };
+
+  // The timer of the stream covers connecting, writing and reading together; resolving a name
+  // cannot be cancelled by it.
+  tcp::resolver resolver(executor);
+  const auto endpoints = co_await resolver.async_resolve(
+      to->host, to->port, asio::redirect_error(asio::use_awaitable, error));
+  if (error) co_return problem("cannot resolve the host");
+
+  boost::beast::tcp_stream stream(executor);
+  stream.expires_after(call.timeout);
+  co_await stream.async_connect(endpoints, asio::redirect_error(asio::use_awaitable, error));
+  if (error) co_return problem("cannot connect");
+  stream.socket().set_option(tcp::no_delay(true), error);
+
+  http::request<http::string_body> request = to_wire(call, *to);
+  co_await http::async_write(stream, request, asio::redirect_error(asio::use_awaitable, error));
+  if (error) co_return problem("cannot send");
+
+  boost::beast::flat_buffer buffer;
+  http::response_parser<http::string_body> parser;
+  parser.body_limit(call.response_limit_bytes);
+  parser.header_limit(64 << 10);
+  if (call.method == "HEAD") parser.skip(true);
+  co_await http::async_read(stream, buffer, parser,
+                            asio::redirect_error(asio::use_awaitable, error));
+  if (error) co_return problem("no complete answer");
+  co_return from_wire(parser.release());
+}
+
+Expected<HttpResponse> http_call(const HttpCall& call) {
+  asio::io_context context(1);
+  Expected<HttpResponse> result = failure("the call did not run");
+  std::exception_ptr thrown;
+  asio::co_spawn(context, async_http_call(call),
+                 [&](std::exception_ptr exception, Expected<HttpResponse> value) {
+                   thrown = exception;
+                   if (!exception) result = std::move(value);
+                 });
+  context.run();
+  if (thrown) std::rethrow_exception(thrown);
+  return result;
+}
+
+}  // namespace slime::net

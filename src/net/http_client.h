@@ -1,0 +1,34 @@
+#pragma once
+
+/// HTTP/1.1 client for JSON services: remote reward models, engines elsewhere. One connection per
+/// call, no redirects, no TLS (https is refused by name), every call with a deadline and a bound on
+/// the answer.
+
+#include <boost/asio/awaitable.hpp>
+#include <chrono>
+#include <cstddef>
+#include <string>
+
+#include "core/expected.h"
+#include "net/http_message.h"
+
+namespace slime::net {
+
+struct HttpCall {
+  std::string method = "GET";
+  std::string url;  // "http://127.0.0.1:30000/generate?x=1"
+  std::string body = {};
+  std::string content_type = "application/json";  // sent with a body only
+  HttpHeaders headers = {};
+  std::chrono::milliseconds timeout{
+      60'000};  // from resolving the name to the last byte of the answer
+  std::size_t response_limit_bytes = std::size_t{256} << 20;
+};
+
+/// Any answer the server gave, refusals included, is a response; an error is that there was none.
+Expected<HttpResponse> http_call(const HttpCall& call);
+
+/// The same on the executor of the calling coroutine.
+boost::asio::awaitable<Expected<HttpResponse>> async_http_call(HttpCall call);
+
+}  // namespace slime::net

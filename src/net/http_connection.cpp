@@ -1,0 +1,392 @@
+#include "net/http_connection.h"
+
+#include <fmt/format.h>
+#include <sys/socket.h>
+
+#include <boost/asio/bind_cancellation_slot.hpp>
+#include <boost/asio/buffer.hpp>
+#include <boost/asio/redirect_error.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <boost/asio/write.hpp>
+#include <ctime>
+
+#include "core/error.h"
+
+namespace slime::net {
+namespace {
+
+namespace asio = boost::asio;
+using boost::system::error_code;
+
+constexpr std::size_t kWriteSlice = 1 << 20;
+constexpr std::size_t kLingerBytes = 1 << 20;
+
+std::string http_date() {
+  const std::time_t now = std::time(nullptr);
+  std::tm parts{};
+  gmtime_r(&now, &parts);
+  std::array<char, 40> text{};
+  return {text.data(),
+          std::strftime(text.data(), text.size(), "%a, %d %b %Y %H:%M:%S GMT", &parts)};
+}
+
+/// Room in the budget for request bodies, given back at the end of the request.
+class BodyClaim {
+ public:
+  BodyClaim(ServerScope& scope, std::size_t bytes) : scope_(scope), bytes_(bytes) {
+    const std::size_t before = scope_.body_bytes.fetch_add(bytes_);
+    is_granted_ = bytes_ == 0 || before + bytes_ <= scope_.config.all_bodies_limit_bytes;
+  }
+  ~BodyClaim() { scope_.body_bytes.fetch_sub(bytes_); }
+  BodyClaim(const BodyClaim&) = delete;
+  BodyClaim& operator=(const BodyClaim&) = delete;
+  bool is_granted() const { return is_granted_; }
+
+ private:
+  ServerScope& scope_;
+  std::size_t bytes_;
+  bool is_granted_ = false;
+};
+
+/// The route, or why there is none.
+std::variant<const HttpRoute*, HttpResponse> find_route(const ServerScope& scope,
+                                                        const RequestHead& head) {
+  const std::string_view method = head.method == "HEAD" ? "GET" : std::string_view(head.method);
+  std::string allowed;
+  for (const HttpRoute& route : scope.routes) {
+    if (route.path != head.path) continue;
+    if (route.method == method) return &route;
+    allowed += (allowed.empty() ? "" : ", ") + route.method;
+  }
+  if (allowed.empty()) return error_response(404, "there is no such path on this server");
+  HttpResponse response = error_response(405, "this path takes " + allowed);
+  response.headers.emplace_back("Allow", allowed);
+  return response;
+}
+
+}  // namespace
+
+HttpConnection::HttpConnection(asio::ip::tcp::socket socket, ServerScope& scope)
+    : stream_(std::move(socket)), scope_(scope) {
+  error_code ignored;
+  stream_.socket().set_option(asio::ip::tcp::no_delay(true), ignored);
+}
+
+asio::any_io_executor HttpConnection::executor() const {
+  return const_cast<boost::beast::tcp_stream&>(stream_).get_executor();
+}
+
+Task<void> HttpConnection::run() {
+  bool lives = true;
+  while (lives) lives = co_await serve_one();
+  co_await close();
+}
+
+Task<bool> HttpConnection::serve_one() {
+  is_idle_ = input_.empty();
+  if (is_stopping_ || !is_connected_) co_return false;
+  answer_ = Answer::kNone;
+  const std::optional<std::string> text = co_await read_head();
+  if (!text) co_return false;
+
+  auto parsed = parse_request_head(*text);
+  if (const auto* bad = std::get_if<HeadProblem>(&parsed)) {
+    HttpResponse refusal = error_response(bad->status, bad->message);
+    co_await refuse_and_close(std::move(refusal));
+    co_return false;
+  }
+  RequestHead& head = std::get<RequestHead>(parsed);
+  is_head_request_ = head.method == "HEAD";
+  is_http_1_0_ = head.is_http_1_0;
+  keeps_alive_ = head.keeps_alive;
+
+  auto found = find_route(scope_, head);
+  std::optional<HttpResponse> refusal;
+  if (auto* none = std::get_if<HttpResponse>(&found)) refusal = std::move(*none);
+  if (!refusal) {
+    refusal =
+        find_refusal(scope_.config.access, std::get<const HttpRoute*>(found)->route_class, head);
+  }
+  if (!refusal && head.content_length > scope_.config.body_limit_bytes) {
+    refusal = error_response(
+        413, fmt::format("the body may have {} bytes", scope_.config.body_limit_bytes));
+  }
+  const std::size_t promised =
+      refusal ? 0 : (head.is_chunked ? scope_.config.body_limit_bytes : head.content_length);
+  const BodyClaim claim(scope_, promised);
+  if (!refusal && !claim.is_granted())
+    refusal = error_response(503, "too many large requests at once");
+  if (refusal) {
+    if (head.has_body()) keeps_alive_ = false;  // cheaper than reading the body only to drop it
+    co_await send(std::move(*refusal));
+    co_return keeps_alive_;
+  }
+
+  request = {std::move(head.method),
+             std::move(head.path),
+             std::move(head.query),
+             std::move(head.headers),
+             {}};
+  const bool has_body = co_await read_body(head);
+  if (!has_body) co_return false;
+  co_await call_handler(std::get<const HttpRoute*>(found)->handler);
+  co_return keeps_alive_&& is_connected_;
+}
+
+/// For requests after which nobody knows where the next one starts.
+Task<void> HttpConnection::refuse_and_close(HttpResponse response) {
+  keeps_alive_ = false;
+  co_await send(std::move(response));
+}
+
+/// Everything up to the empty line; nothing when the peer went away, was too slow, or was refused.
+Task<std::optional<std::string>> HttpConnection::read_head() {
+  std::size_t checked = 0;
+  bool has_deadline = false;
+  for (;;) {
+    if (checked == 0 && input_.starts_with("\r\n")) input_.erase(0, 2);  // RFC 9112 section 2.2
+    for (; checked < input_.size(); ++checked) {
+      if (input_[checked] != '\n') continue;
+      if (checked == 0 || input_[checked - 1] != '\r') {
+        HttpResponse refusal = error_response(400, "a line does not end with CR LF");
+        co_await refuse_and_close(std::move(refusal));
+        co_return std::nullopt;
+      }
+      if (checked >= 3 && input_[checked - 3] == '\r' && input_[checked - 2] == '\n') {
+        std::string head = input_.substr(0, checked + 1);
+        input_.erase(0, checked + 1);
+        co_return head;
+      }
+      if (checked >= scope_.config.head_limit_bytes) break;
+    }
+    if (input_.size() > scope_.config.head_limit_bytes) {
+      HttpResponse refusal = error_response(431, "the header fields are too large");
+      co_await refuse_and_close(std::move(refusal));
+      co_return std::nullopt;
+    }
+    if (input_.empty()) {
+      stream_.expires_after(scope_.config.idle_timeout);
+    } else if (!has_deadline) {
+      stream_.expires_after(scope_.config.head_timeout);
+      has_deadline = true;
+    }
+    const bool has_more = co_await read_more();
+    if (!has_more) co_return std::nullopt;
+    is_idle_ = false;
+  }
+}
+
+Task<bool> HttpConnection::read_body(const RequestHead& head) {
+  if (!head.has_body()) co_return true;
+  if (head.expects_continue && input_.empty()) {
+    co_await write("HTTP/1.1 100 Continue\r\n\r\n");
+  }
+  stream_.expires_after(scope_.config.body_timeout);
+  if (head.is_chunked) co_return co_await read_chunked_body();
+  co_return co_await read_sized_body(head.content_length);
+}
+
+Task<bool> HttpConnection::read_sized_body(std::uint64_t length) {
+  request.body = input_.substr(0, length);
+  input_.erase(0, length);
+  while (request.body.size() < length) {
+    const std::size_t have = request.body.size();
+    // Grows with what arrived, so that an announced length alone costs no memory.
+    request.body.resize(
+        std::min<std::uint64_t>(length, have + std::max<std::size_t>(have, 64 << 10)));
+    error_code error;
+    const std::size_t count = co_await stream_.async_read_some(
+        asio::buffer(request.body.data() + have, request.body.size() - have),
+        asio::redirect_error(asio::use_awaitable, error));
+    if (error) co_return false;
+    request.body.resize(have + count);
+  }
+  co_return true;
+}
+
+Task<bool> HttpConnection::read_chunked_body() {
+  ChunkedBody decoder(scope_.config.body_limit_bytes);
+  for (;;) {
+    std::string_view rest = input_;
+    const ChunkedBody::State state = decoder.feed(rest, request.body);
+    input_.erase(0, input_.size() - rest.size());
+    if (state == ChunkedBody::State::kDone) co_return true;
+    if (state != ChunkedBody::State::kNeedsMore) {
+      const bool is_large = state == ChunkedBody::State::kTooLarge;
+      HttpResponse refusal = error_response(is_large ? 413 : 400,
+                                            is_large ? "the body is too large" : "malformed chunk");
+      co_await refuse_and_close(std::move(refusal));
+      co_return false;
+    }
+    const bool has_more = co_await read_more();
+    if (!has_more) co_return false;
+  }
+}
+
+/// Appends to `input_`; false at the end of the stream or past the deadline.
+Task<bool> HttpConnection::read_more() {
+  error_code error;
+  const std::size_t count = co_await stream_.async_read_some(
+      asio::buffer(chunk_), asio::redirect_error(asio::use_awaitable, error));
+  if (error) co_return false;
+  input_.append(chunk_.data(), count);
+  co_return true;
+}
+
+Task<void> HttpConnection::call_handler(const HttpHandler& handler) {
+  std::optional<HttpResponse> failure;
+  try {
+    co_await handler(*this);
+  } catch (const ConfigError& error) {
+    failure = error_response(400, error.what());
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "{} {}: {}\n", request.method, request.path, error.what());
+    failure = error_response(500, "internal error");
+  }
+  stop_watching();
+  if (answer_ == Answer::kDone) co_return;
+  if (answer_ ==
+      Answer::kEvents) {  // the stream was cut short: the missing last chunk tells the client
+    keeps_alive_ = false;
+    co_return;
+  }
+  if (!failure) failure = error_response(500, "internal error");
+  co_await send(std::move(*failure));
+}
+
+std::string HttpConnection::response_head(int status, const HttpResponse& response,
+                                          bool has_length) const {
+  std::string head =
+      fmt::format("HTTP/1.1 {} {}\r\nDate: {}\r\n", status, reason_phrase(status), http_date());
+  if (!response.content_type.empty())
+    head += fmt::format("Content-Type: {}\r\n", response.content_type);
+  if (has_length) head += fmt::format("Content-Length: {}\r\n", response.body.size());
+  if (!has_length && !is_http_1_0_) head += "Transfer-Encoding: chunked\r\n";
+  for (const auto& [name, value] : response.headers) head += fmt::format("{}: {}\r\n", name, value);
+  if (!keeps_alive_) {
+    head += "Connection: close\r\n";
+  } else if (is_http_1_0_) {
+    head += "Connection: keep-alive\r\n";
+  }
+  return head + "\r\n";
+}
+
+Task<void> HttpConnection::send(HttpResponse response) {
+  check(answer_ == Answer::kNone, "a request is answered once");
+  answer_ = Answer::kDone;
+  if (is_stopping_) keeps_alive_ = false;
+  std::string head = response_head(response.status, response, true);
+  if (is_head_request_) response.body.clear();
+  if (response.body.size() < kWriteSlice) {  // one packet where it fits
+    head += response.body;
+    co_await write(head);
+    co_return;
+  }
+  co_await write(head);
+  co_await write(response.body);
+}
+
+Task<void> HttpConnection::begin_events() {
+  check(answer_ == Answer::kNone, "a request is answered once");
+  answer_ = Answer::kEvents;
+  if (is_http_1_0_ || is_stopping_) keeps_alive_ = false;
+  HttpResponse response{.content_type = "text/event-stream"};
+  response.headers.emplace_back("Cache-Control", "no-cache");
+  const std::string head = response_head(200, response, false);
+  co_await write(head);
+}
+
+Task<void> HttpConnection::write_event(std::string data) {
+  check(answer_ == Answer::kEvents, "events follow begin_events");
+  std::string frame;
+  frame.reserve(data.size() + 32);
+  if (!is_http_1_0_) frame = fmt::format("{:x}\r\n", data.size() + 8);
+  frame += "data: ";
+  frame += data;
+  frame += is_http_1_0_ ? "\n\n" : "\n\n\r\n";
+  co_await write(frame);
+}
+
+Task<void> HttpConnection::end_events() {
+  check(answer_ == Answer::kEvents, "events follow begin_events");
+  answer_ = Answer::kDone;
+  if (!is_http_1_0_) co_await write("0\r\n\r\n");
+}
+
+/// `bytes` live until the write is done: they belong to the caller's coroutine.
+Task<void> HttpConnection::write(std::string_view bytes) {
+  while (!bytes.empty() && is_connected_) {
+    const std::string_view slice = bytes.substr(0, kWriteSlice);
+    bytes.remove_prefix(slice.size());
+    stream_.expires_after(scope_.config.write_timeout);
+    error_code error;
+    co_await asio::async_write(stream_, asio::buffer(slice),
+                               asio::redirect_error(asio::use_awaitable, error));
+    stream_.expires_never();
+    if (error) disconnect();
+  }
+}
+
+/// Lets the peer read the answer: closing a socket with unread input would reset the connection
+/// under it.
+Task<void> HttpConnection::close() {
+  if (!is_connected_) co_return;
+  error_code error;
+  stream_.socket().shutdown(asio::ip::tcp::socket::shutdown_send, error);
+  stream_.expires_after(std::chrono::seconds(1));
+  std::size_t dropped = 0;
+  while (!error && dropped < kLingerBytes && answer_ != Answer::kNone) {
+    dropped += co_await stream_.async_read_some(asio::buffer(chunk_),
+                                                asio::redirect_error(asio::use_awaitable, error));
+  }
+  is_connected_ = false;
+  stream_.close();
+}
+
+void HttpConnection::begin_stop() {
+  is_stopping_ = true;
+  if (is_idle_) disconnect();
+}
+
+void HttpConnection::disconnect() {
+  is_connected_ = false;
+  stream_.close();
+  if (auto callback = std::exchange(on_disconnect_, nullptr)) callback();
+}
+
+void HttpConnection::on_disconnect(std::function<void()> callback) {
+  if (!is_connected_) {
+    callback();
+    return;
+  }
+  on_disconnect_ = std::move(callback);
+  if (!is_watching_) watch_peer();
+}
+
+/// Waits for the end of the stream while the handler works. Bytes of a next request end the watch:
+/// they stay in the socket until this request is answered.
+void HttpConnection::watch_peer() {
+  is_watching_ = true;
+  const auto on_readable = [self = shared_from_this()](error_code error) {
+    if (error || !self->is_watching_) return;
+    char byte = 0;
+    const auto count =
+        ::recv(self->stream_.socket().native_handle(), &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+    if (count == 0 || (count < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR)) {
+      self->disconnect();
+    } else if (count < 0) {
+      self->watch_peer();
+    }
+  };
+  stream_.socket().async_wait(asio::ip::tcp::socket::wait_read,
+                              asio::bind_cancellation_slot(stop_watching_.slot(), on_readable));
+}
+
+void HttpConnection::stop_watching() {
+  on_disconnect_ = nullptr;
+  if (!is_watching_) return;
+  is_watching_ = false;
+  stop_watching_.emit(asio::cancellation_type::all);
+}
+
+}  // namespace slime::net

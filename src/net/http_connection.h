@@ -1,0 +1,85 @@
+#pragma once
+
+/// One accepted connection: reads requests, calls their handlers, writes their answers, in order.
+/// Everything runs on the connection's strand. Included by net/http_*.cpp only.
+
+#include <array>
+#include <atomic>
+#include <boost/asio/cancellation_signal.hpp>
+#include <boost/beast/core/tcp_stream.hpp>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "net/http_exchange.h"
+#include "net/http_server.h"
+#include "net/request_head.h"
+
+namespace slime::net {
+
+/// What all connections of a server share.
+struct ServerScope {
+  HttpServerConfig config;
+  std::vector<HttpRoute> routes;
+  std::atomic<std::size_t> body_bytes{0};  // promised to bodies in flight
+};
+
+class HttpConnection final : public HttpExchange,
+                             public std::enable_shared_from_this<HttpConnection> {
+ public:
+  HttpConnection(boost::asio::ip::tcp::socket socket, ServerScope& scope);
+
+  /// Serves until the peer or the server is done.
+  Task<void> run();
+
+  /// On the strand: no further request; at once when none is being read or answered.
+  void begin_stop();
+  /// On the strand: as if the peer had gone.
+  void disconnect();
+
+  boost::asio::any_io_executor executor() const override;
+  Task<void> send(HttpResponse response) override;
+  Task<void> begin_events() override;
+  Task<void> write_event(std::string data) override;
+  Task<void> end_events() override;
+  void on_disconnect(std::function<void()> callback) override;
+  bool is_connected() const override { return is_connected_; }
+
+ private:
+  enum class Answer { kNone, kEvents, kDone };
+
+  Task<bool> serve_one();
+  Task<std::optional<std::string>> read_head();
+  Task<bool> read_body(const RequestHead& head);
+  Task<bool> read_sized_body(std::uint64_t length);
+  Task<bool> read_chunked_body();
+  Task<void> call_handler(const HttpHandler& handler);
+  Task<void> refuse_and_close(HttpResponse response);
+  Task<bool> read_more();
+  Task<void> write(std::string_view bytes);
+  Task<void> close();
+  void watch_peer();
+  void stop_watching();
+  std::string response_head(int status, const HttpResponse& response, bool has_length) const;
+
+  boost::beast::tcp_stream stream_;
+  ServerScope& scope_;
+  std::string input_;  // received, not yet consumed
+  std::array<char, 16 << 10> chunk_;
+
+  // About the request being answered.
+  Answer answer_ = Answer::kNone;
+  bool keeps_alive_ = true;
+  bool is_head_request_ = false;
+  bool is_http_1_0_ = false;
+
+  bool is_connected_ = true;
+  bool is_idle_ = true;  // between requests
+  bool is_stopping_ = false;
+  bool is_watching_ = false;
+  std::function<void()> on_disconnect_;
+  boost::asio::cancellation_signal stop_watching_;
+};
+
+}  // namespace slime::net

@@ -1,0 +1,268 @@
+#include "net/http_server.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/read.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <boost/asio/write.hpp>
+#include <future>
+
+#include "core/error.h"
+#include "net/http_client.h"
+
+namespace slime::net {
+namespace {
+
+namespace asio = boost::asio;
+
+/// Waits until `gone` is set by the disconnect callback, for at most ten seconds.
+Task<void> wait_for_disconnect(HttpExchange& exchange, std::promise<void>& gone) {
+  auto timer = std::make_shared<asio::steady_timer>(exchange.executor(), std::chrono::seconds(10));
+  exchange.on_disconnect([&gone, timer] {
+    gone.set_value();
+    timer->cancel();
+  });
+  boost::system::error_code ignored;
+  try {
+    co_await timer->async_wait(asio::use_awaitable);
+  } catch (const boost::system::system_error&) {  // cancelled
+  }
+}
+
+Task<void> count_to_three(HttpExchange& exchange) {
+  co_await exchange.begin_events();
+  for (int i = 1; i <= 3; ++i) {
+    std::string data = std::to_string(i);
+    co_await exchange.write_event(std::move(data));
+  }
+  co_await exchange.end_events();
+}
+
+Task<void> break_down(HttpExchange& exchange) {
+  (void)exchange;
+  throw std::runtime_error("a secret path");
+  co_return;
+}
+
+struct TestServer {
+  explicit TestServer(HttpServerConfig config = {}) : server(fill(std::move(config)), routes()) {
+    server.start();
+  }
+
+  static HttpServerConfig fill(HttpServerConfig config) {
+    config.port = 0;
+    return config;
+  }
+
+  std::vector<HttpRoute> routes() {
+    std::vector<HttpRoute> routes;
+    routes.emplace_back("POST", "/echo", RouteClass::kInference,
+                        answer_with([](const HttpRequest& request) {
+                          return HttpResponse{.body = request.body, .content_type = "text/plain"};
+                        }));
+    routes.emplace_back("GET", "/query", RouteClass::kProbe,
+                        answer_with([](const HttpRequest& request) {
+                          return HttpResponse{.body = request.query_value("name").value_or("none")};
+                        }));
+    routes.emplace_back("POST", "/control", RouteClass::kControl,
+                        answer_with([](const HttpRequest&) { return HttpResponse{}; }));
+    routes.emplace_back("GET", "/bad", RouteClass::kProbe,
+                        answer_with([](const HttpRequest&) -> HttpResponse {
+                          throw ConfigError("top_p must be in (0, 1]");
+                        }));
+    routes.emplace_back("GET", "/broken", RouteClass::kProbe,
+                        [](HttpExchange& e) { return break_down(e); });
+    routes.emplace_back("GET", "/events", RouteClass::kProbe,
+                        [](HttpExchange& e) { return count_to_three(e); });
+    routes.emplace_back("GET", "/wait", RouteClass::kProbe,
+                        [this](HttpExchange& e) { return wait_for_disconnect(e, gone); });
+    return routes;
+  }
+
+  HttpResponse call(std::string method, std::string path, std::string body = "",
+                    HttpHeaders headers = {}) {
+    auto response = http_call({.method = std::move(method),
+                               .url = server.url() + path,
+                               .body = std::move(body),
+                               .headers = std::move(headers)});
+    EXPECT_TRUE(response) << response.error().message;
+    return response.value_or(HttpResponse{.status = 0});
+  }
+
+  /// Sends bytes as they are and reads until the server closes.
+  std::string raw(std::string_view bytes) {
+    asio::io_context context;
+    asio::ip::tcp::socket socket(context);
+    socket.connect({asio::ip::make_address("127.0.0.1"), server.port()});
+    asio::write(socket, asio::buffer(bytes));
+    std::string answer;
+    boost::system::error_code error;
+    asio::read(socket, asio::dynamic_buffer(answer), error);
+    return answer;
+  }
+
+  std::promise<void> gone;
+  HttpServer server;
+};
+
+TEST(HttpServer, AnswersARequestWithItsBody) {
+  TestServer test;
+  const HttpResponse response = test.call("POST", "/echo", "hello");
+  EXPECT_EQ(response.status, 200);
+  EXPECT_EQ(response.body, "hello");
+  EXPECT_EQ(response.content_type, "text/plain");
+}
+
+TEST(HttpServer, KeepsAConnectionForPipelinedRequests) {
+  TestServer test;
+  const std::string answer = test.raw(
+      "POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\none"
+      "POST /echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: "
+      "chunked\r\n\r\n2\r\ntw\r\n1;x=y\r\no\r\n0\r\nA: b\r\n\r\n"
+      "POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nConnection: close\r\n\r\nthree");
+  const std::size_t one = answer.find("one"), two = answer.find("two"),
+                    three = answer.find("three");
+  EXPECT_LT(one, two);
+  EXPECT_LT(two, three);
+  EXPECT_NE(three, std::string::npos) << answer;
+}
+
+TEST(HttpServer, RefusesUnknownPathsAndWrongMethods) {
+  TestServer test;
+  EXPECT_EQ(test.call("GET", "/nowhere").status, 404);
+  const HttpResponse wrong = test.call("GET", "/echo");
+  EXPECT_EQ(wrong.status, 405);
+  EXPECT_EQ(find_header(wrong.headers, "allow"), "POST");
+}
+
+TEST(HttpServer, AnswersHeadWithoutABody) {
+  TestServer test;
+  const std::string answer =
+      test.raw("HEAD /query?name=ab HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+  EXPECT_NE(answer.find("Content-Length: 2\r\n"), std::string::npos) << answer;
+  EXPECT_TRUE(answer.ends_with("\r\n\r\n"));
+}
+
+TEST(HttpServer, DecodesTheQuery) {
+  TestServer test;
+  EXPECT_EQ(test.call("GET", "/query?a=1&name=x%20y+z").body, "x y z");
+}
+
+TEST(HttpServer, TurnsAConfigErrorIntoA400AndHidesOtherExceptions) {
+  TestServer test;
+  const HttpResponse bad = test.call("GET", "/bad");
+  EXPECT_EQ(bad.status, 400);
+  EXPECT_EQ(bad.body, R"({"error":{"message":"top_p must be in (0, 1]"}})");
+  const HttpResponse broken = test.call("GET", "/broken");
+  EXPECT_EQ(broken.status, 500);
+  EXPECT_EQ(broken.body.find("secret"), std::string::npos);
+}
+
+TEST(HttpServer, StreamsEventsInChunks) {
+  TestServer test;
+  const HttpResponse response = test.call("GET", "/events");
+  EXPECT_EQ(response.content_type, "text/event-stream");
+  EXPECT_EQ(response.body, "data: 1\n\ndata: 2\n\ndata: 3\n\n");
+}
+
+TEST(HttpServer, StreamsEventsToOldClientsWithoutChunks) {
+  TestServer test;
+  const std::string answer = test.raw("GET /events HTTP/1.0\r\n\r\n");
+  EXPECT_TRUE(answer.ends_with("\r\n\r\ndata: 1\n\ndata: 2\n\ndata: 3\n\n")) << answer;
+}
+
+TEST(HttpServer, TellsAHandlerThatItsClientWentAway) {
+  TestServer test;
+  {
+    asio::io_context context;
+    asio::ip::tcp::socket socket(context);
+    socket.connect({asio::ip::make_address("127.0.0.1"), test.server.port()});
+    asio::write(socket, asio::buffer(std::string_view("GET /wait HTTP/1.1\r\nHost: x\r\n\r\n")));
+  }
+  EXPECT_EQ(test.gone.get_future().wait_for(std::chrono::seconds(5)), std::future_status::ready);
+}
+
+TEST(HttpServer, StopsWhileAHandlerWaits) {
+  TestServer test;
+  asio::io_context context;
+  asio::ip::tcp::socket socket(context);
+  socket.connect({asio::ip::make_address("127.0.0.1"), test.server.port()});
+  asio::write(socket, asio::buffer(std::string_view("GET /wait HTTP/1.1\r\nHost: x\r\n\r\n")));
+  while (test.server.num_connections() == 0) std::this_thread::yield();
+  test.server.stop(std::chrono::milliseconds(0));
+  EXPECT_EQ(test.server.num_connections(), 0);
+}
+
+TEST(HttpServer, AsksForTheKey) {
+  TestServer test({.access = {.api_key = "abc", .admin_api_key = "root"}});
+  EXPECT_EQ(test.call("POST", "/echo", "x").status, 401);
+  EXPECT_EQ(test.call("POST", "/echo", "x", {{"Authorization", "Bearer abd"}}).status, 401);
+  EXPECT_EQ(test.call("POST", "/echo", "x", {{"Authorization", "Bearer abc"}}).status, 200);
+  EXPECT_EQ(test.call("POST", "/control", "", {{"Authorization", "Bearer abc"}}).status, 401);
+  EXPECT_EQ(test.call("POST", "/control", "", {{"Authorization", "Bearer root"}}).status, 200);
+  EXPECT_EQ(test.call("GET", "/query").status, 200);
+}
+
+TEST(HttpServer, IgnoresAKeyWhenItHasNone) {
+  TestServer test;
+  EXPECT_EQ(test.call("POST", "/control", "", {{"Authorization", "Bearer None"}}).status, 200);
+}
+
+TEST(HttpServer, RefusesPagesOfOtherHosts) {
+  TestServer test;
+  EXPECT_EQ(test.call("POST", "/echo", "x", {{"Origin", "http://evil.example"}}).status, 403);
+  EXPECT_EQ(test.call("POST", "/echo", "x", {{"Origin", "http://localhost:8080"}}).status, 200);
+  EXPECT_TRUE(test.raw("GET /query HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n")
+                  .starts_with("HTTP/1.1 403"));
+}
+
+TEST(HttpServer, WantsAKeyBeforeItListensToOtherMachines) {
+  EXPECT_THROW(HttpServer({.host = "0.0.0.0", .port = 0}, {}), ConfigError);
+  EXPECT_THROW(HttpServer({.host = "no address", .port = 0}, {}), ConfigError);
+}
+
+TEST(HttpServer, SaysThatAPortIsTaken) {
+  TestServer test;
+  EXPECT_THROW(HttpServer({.port = test.server.port()}, {}), ConfigError);
+}
+
+TEST(HttpServer, RefusesWhatIsTooLarge) {
+  TestServer test({.head_limit_bytes = 1000, .body_limit_bytes = 100});
+  EXPECT_TRUE(test.raw("POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 101\r\n\r\n")
+                  .starts_with("HTTP/1.1 413"));
+  EXPECT_TRUE(test.raw("POST /echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n65\r\n")
+                  .starts_with("HTTP/1.1 413"));
+  EXPECT_TRUE(
+      test.raw("GET /query HTTP/1.1\r\nHost: x\r\nA: " + std::string(1000, 'a') + "\r\n\r\n")
+          .starts_with("HTTP/1.1 431"));
+}
+
+TEST(HttpServer, ClosesAConnectionWhoseHeadIsSlow) {
+  TestServer test({.head_timeout = std::chrono::milliseconds(50)});
+  EXPECT_EQ(test.raw("GET /query HTTP/1.1\r\nHost:"), "");
+}
+
+TEST(HttpServer, SaysContinueToAClientThatAsks) {
+  TestServer test;
+  asio::io_context context;
+  asio::ip::tcp::socket socket(context);
+  socket.connect({asio::ip::make_address("127.0.0.1"), test.server.port()});
+  asio::write(socket, asio::buffer(
+                          std::string_view("POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n"
+                                           "Expect: 100-continue\r\nConnection: close\r\n\r\n")));
+  std::string answer(25, '\0');
+  asio::read(socket, asio::buffer(answer));
+  EXPECT_EQ(answer, "HTTP/1.1 100 Continue\r\n\r\n");
+  asio::write(socket, asio::buffer(std::string_view("ok")));
+  boost::system::error_code error;
+  answer.clear();
+  asio::read(socket, asio::dynamic_buffer(answer), error);
+  EXPECT_TRUE(answer.ends_with("\r\n\r\nok")) << answer;
+}
+
+}  // namespace
+}  // namespace slime::net
