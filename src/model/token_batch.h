@@ -14,14 +14,11 @@
 #include <vector>
 
 #include "core/tensor.h"
+#include "kernels/segments.h"
 
 namespace slime::model {
 
-struct Segment {
-  int64_t begin = 0;  // rows [begin, end) of T; never empty
-  int64_t end = 0;
-  int32_t parent = -1;  // index of an earlier segment, or -1
-};
+using kernels::Segment;  // {begin, end, parent}
 
 struct TokenBatch {
   Tensor ids_T;                   // int64, on the model's device

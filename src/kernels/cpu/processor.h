@@ -1,0 +1,14 @@
+#pragma once
+
+/// What this machine's processor can do, found out once at run time: the program is compiled for any x86-64.
+
+namespace slime::kernels::cpu {
+
+/// AVX2 and FMA: the own kernels run.
+bool has_avx2();
+/// AVX-512 F, BW, VL and DQ.
+bool has_avx512();
+/// AVX-512 BF16 or AMX tiles: products of bfloat16 matrices are faster than of float32.
+bool has_bfloat16_products();
+
+}  // namespace slime::kernels::cpu

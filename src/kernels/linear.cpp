@@ -1,0 +1,48 @@
+#include "kernels/linear.h"
+
+#include <ATen/ATen.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include "core/error.h"
+#include "kernels/device.h"
+
+namespace slime::kernels {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+struct Linear : torch::autograd::Function<Linear> {
+  static Tensor forward(AutogradContext* ctx, const Tensor& x_TI, const Param& weight, const Param& bias) {
+    ctx->save_for_backward({x_TI});
+    ctx->saved_data["weight"] = weight.value;
+    ctx->saved_data["weight_grad"] = weight.grad;
+    ctx->saved_data["bias_grad"] = bias.grad;
+    return kernels_for(x_TI).linear(x_TI, weight.value, bias.value);
+  }
+  static variable_list backward(AutogradContext* ctx, variable_list grads) {
+    const Tensor x_TI = ctx->get_saved_variables()[0];
+    const Tensor dy_TO = grads[0].contiguous();
+    const Tensor weight_grad = ctx->saved_data["weight_grad"].toTensor();
+    const Tensor bias_grad = ctx->saved_data["bias_grad"].toTensor();
+    const Device& device = kernels_for(dy_TO);
+    if (weight_grad.defined()) device.add_linear_weight_grad_(weight_grad, dy_TO, x_TI);
+    if (bias_grad.defined()) device.add_bias_grad_(bias_grad, dy_TO);
+    return {device.linear_input_grad(dy_TO, ctx->saved_data["weight"].toTensor()), Tensor(), Tensor()};
+  }
+};
+
+}  // namespace
+
+Tensor linear(const Tensor& x_TI, const Param& weight_OI, const Param& bias_O) {
+  check(x_TI.size(1) == weight_OI.value.size(1), "rows of a linear layer's input are as long as its weight's");
+  if (at::GradMode::is_enabled() && x_TI.requires_grad()) return Linear::apply(x_TI, weight_OI, bias_O);
+  return kernels_for(x_TI).linear(x_TI, weight_OI.value, bias_O.value);
+}
+
+Tensor logits(const Tensor& hidden_TI, const Param& head_OI) {
+  at::NoGradGuard no_grad;
+  return kernels_for(hidden_TI).logits(hidden_TI, head_OI.value);
+}
+
+}  // namespace slime::kernels

@@ -1,0 +1,31 @@
+#include "kernels/swiglu.h"
+
+#include <ATen/ATen.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include "kernels/device.h"
+
+namespace slime::kernels {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+struct Swiglu : torch::autograd::Function<Swiglu> {
+  static Tensor forward(AutogradContext* ctx, const Tensor& gate_up_T2F) {
+    ctx->save_for_backward({gate_up_T2F});
+    return kernels_for(gate_up_T2F).swiglu(gate_up_T2F);
+  }
+  static variable_list backward(AutogradContext* ctx, variable_list grads) {
+    return {kernels_for(grads[0]).swiglu_backward(grads[0].contiguous(), ctx->get_saved_variables()[0])};
+  }
+};
+
+}  // namespace
+
+Tensor swiglu(const Tensor& gate_up_T2F) {
+  if (at::GradMode::is_enabled() && gate_up_T2F.requires_grad()) return Swiglu::apply(gate_up_T2F);
+  return kernels_for(gate_up_T2F).swiglu(gate_up_T2F);
+}
+
+}  // namespace slime::kernels

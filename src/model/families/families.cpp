@@ -1,0 +1,36 @@
+#include <array>
+
+#include "model/decoder.h"
+#include "model/families/family.h"
+
+namespace slime::model {
+namespace {
+
+constexpr std::array kFamilies = {
+    Family{"llama", read_llama, make_decoder},
+    Family{"mistral", read_mistral, make_decoder},
+    Family{"qwen2", read_qwen2, make_decoder},
+    Family{"qwen3", read_qwen3, make_decoder},
+};
+
+}  // namespace
+
+std::span<const Family> families() { return kFamilies; }
+
+const Family* find_family(std::string_view model_type) {
+  for (const Family& family : kFamilies) {
+    if (family.model_type == model_type) return &family;
+  }
+  return nullptr;
+}
+
+std::string family_names() {
+  std::string names;
+  for (const Family& family : kFamilies) {
+    if (!names.empty()) names += ", ";
+    names += family.model_type;
+  }
+  return names;
+}
+
+}  // namespace slime::model

@@ -1,0 +1,19 @@
+/// Qwen3 (dense): q/k norm per head, head_dim of its own, no biases unless attention_bias; windows as in Qwen2.
+
+#include "model/families/family.h"
+
+namespace slime::model {
+
+void read_qwen3(FieldReader& fields, ModelConfig& config) {
+  read_common(fields, config, {.kv_heads = 32, .head_dim = 128});
+  const bool attention_bias = fields.boolean("attention_bias", false);
+  config.has_qkv_bias = attention_bias;
+  config.has_output_bias = attention_bias;
+  config.has_qk_norm = true;
+  const bool windowed = fields.boolean("use_sliding_window", false);
+  const int64_t window = fields.integer("sliding_window", 1, int64_t{1} << 32, windowed ? 4096 : 0);
+  const int64_t first = fields.integer("max_window_layers", 0, 4096, 28);
+  read_windows(fields, config, windowed ? window : 0, first);
+}
+
+}  // namespace slime::model

@@ -1,0 +1,86 @@
+#include "model/layers/decoder_block.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "kernels/linear.h"
+#include "kernels/rms_norm.h"
+#include "kernels/swiglu.h"
+
+namespace slime::model {
+
+DecoderBlock::DecoderBlock(const ModelConfig& config, int index, const ParallelLayout& layout,
+                           const RotaryTable& rotary, Weights::Builder& builder)
+    : eps_(config.norm_eps) {
+  const int64_t hidden = config.hidden_size, dim = config.head_dim;
+  const int64_t q = config.num_heads * dim, kv = config.num_kv_heads * dim, width = config.intermediate_size;
+  const std::string prefix = fmt::format("model.layers.{}.", index);
+  const auto name = [&](std::string_view tail) { return prefix + std::string(tail); };
+  const auto cut = [&](int dimension, int64_t size) { return tensor_parallel_slice(layout, dimension, size); };
+  // Heads stay whole: a rank holds num_heads / tp of them.
+  const auto head_cut = [&](int dimension, int64_t heads) {
+    Slice slice = cut(dimension, heads);
+    slice.begin *= dim;
+    slice.end *= dim;
+    return slice;
+  };
+  const Slice q_rows = head_cut(0, config.num_heads), kv_rows = head_cut(0, config.num_kv_heads);
+
+  builder.add(input_norm_, {{name("input_layernorm.weight"), {hidden}, {}}});
+  builder.add(qkv_, {{name("self_attn.q_proj.weight"), {q, hidden}, q_rows},
+                     {name("self_attn.k_proj.weight"), {kv, hidden}, kv_rows},
+                     {name("self_attn.v_proj.weight"), {kv, hidden}, kv_rows}});
+  if (config.has_qkv_bias) {
+    builder.add(qkv_bias_, {{name("self_attn.q_proj.bias"), {q}, q_rows},
+                            {name("self_attn.k_proj.bias"), {kv}, kv_rows},
+                            {name("self_attn.v_proj.bias"), {kv}, kv_rows}});
+  }
+  if (config.has_qk_norm) {
+    builder.add(attention_.q_norm, {{name("self_attn.q_norm.weight"), {dim}, {}}});
+    builder.add(attention_.k_norm, {{name("self_attn.k_norm.weight"), {dim}, {}}});
+  }
+  builder.add(output_, {{name("self_attn.o_proj.weight"), {hidden, q}, head_cut(1, config.num_heads)}});
+  if (config.has_output_bias) builder.add(output_bias_, {{name("self_attn.o_proj.bias"), {hidden}, {}}});
+  builder.add(post_norm_, {{name("post_attention_layernorm.weight"), {hidden}, {}}});
+  builder.add(gate_up_, {{name("mlp.gate_proj.weight"), {width, hidden}, cut(0, width)},
+                         {name("mlp.up_proj.weight"), {width, hidden}, cut(0, width)}});
+  if (config.has_mlp_bias) {
+    builder.add(gate_up_bias_, {{name("mlp.gate_proj.bias"), {width}, cut(0, width)},
+                                {name("mlp.up_proj.bias"), {width}, cut(0, width)}});
+  }
+  builder.add(down_, {{name("mlp.down_proj.weight"), {hidden, width}, cut(1, width)}});
+  if (config.has_mlp_bias) builder.add(down_bias_, {{name("mlp.down_proj.bias"), {hidden}, {}}});
+
+  attention_.index = index;
+  attention_.num_heads = config.num_heads / layout.tp;
+  attention_.num_kv_heads = config.num_kv_heads / layout.tp;
+  attention_.head_dim = dim;
+  attention_.scale = 1 / std::sqrt(static_cast<double>(dim));
+  attention_.window = config.window[static_cast<size_t>(index)];
+  attention_.norm_eps = config.norm_eps;
+  attention_.cos_PR = rotary.cos_PR;
+  attention_.sin_PR = rotary.sin_PR;
+}
+
+Stream DecoderBlock::forward(Stream in, const Tensor& positions_T, Attention& attention) {
+  if (!in.update_TH.defined()) return forward_from_sum(std::move(in.residual_TH), positions_T, attention);
+  const auto [sum_TH, normed_TH] = kernels::add_rms_norm(in.residual_TH, in.update_TH, input_norm_, eps_);
+  return finish(sum_TH, normed_TH, positions_T, attention);
+}
+
+Stream DecoderBlock::forward_from_sum(Tensor sum_TH, const Tensor& positions_T, Attention& attention) {
+  const Tensor normed_TH = kernels::rms_norm(sum_TH, input_norm_, eps_);
+  return finish(std::move(sum_TH), normed_TH, positions_T, attention);
+}
+
+Stream DecoderBlock::finish(Tensor sum_TH, const Tensor& normed_TH, const Tensor& positions_T, Attention& attention) {
+  const Tensor qkv_TE = kernels::linear(normed_TH, qkv_, qkv_bias_);
+  const Tensor attended_TC = attention.attend(attention_, qkv_TE, positions_T);
+  const Tensor output_TH = kernels::linear(attended_TC, output_, output_bias_);
+  const auto [residual_TH, input_TH] = kernels::add_rms_norm(sum_TH, output_TH, post_norm_, eps_);
+  const Tensor gated_TF = kernels::swiglu(kernels::linear(input_TH, gate_up_, gate_up_bias_));
+  return {residual_TH, kernels::linear(gated_TF, down_, down_bias_)};
+}
+
+}  // namespace slime::model

@@ -1,0 +1,124 @@
+#include "model/model_files.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <mutex>
+#include <set>
+
+#include "core/error.h"
+#include "core/json.h"
+
+namespace slime::model {
+namespace {
+
+constexpr size_t kMaxProblems = 50;
+constexpr size_t kMaxShards = 4096;
+
+/// Tensor name to file name, from the index.
+std::map<std::string, std::string> read_index(const std::filesystem::path& path) {
+  const json::value index = read_json_file(path);
+  const json::object* object = index.if_object();
+  const json::value* map = object == nullptr ? nullptr : object->if_contains("weight_map");
+  if (map == nullptr || !map->is_object()) throw ConfigError(path.string() + ": has no weight_map");
+  std::map<std::string, std::string> result;
+  for (const auto& member : map->get_object()) {
+    const json::string* file = member.value().if_string();
+    const std::string name = file == nullptr ? "" : std::string(*file);
+    if (name.empty() || name.find('/') != std::string::npos || name == "..") {
+      throw ConfigError(fmt::format("{}: weight_map of {} must be the name of a file beside it", path.string(),
+                                    std::string(member.key())));
+    }
+    result[member.key()] = name;
+  }
+  return result;
+}
+
+bool is_float(at::ScalarType dtype) {
+  return dtype == at::kBFloat16 || dtype == at::kHalf || dtype == at::kFloat || dtype == at::kDouble;
+}
+
+}  // namespace
+
+ModelFiles::ModelFiles(const std::filesystem::path& directory) : directory_(directory) {
+  const auto index_path = directory / "model.safetensors.index.json";
+  const auto single_path = directory / "model.safetensors";
+  std::map<std::string, std::string> index;
+  std::set<std::string> names;
+  if (std::filesystem::exists(single_path)) {
+    names.insert("model.safetensors");
+  } else if (std::filesystem::exists(index_path)) {
+    index = read_index(index_path);
+    for (const auto& [tensor, file] : index) names.insert(file);
+  } else {
+    throw ConfigError(fmt::format("{}: holds neither model.safetensors nor model.safetensors.index.json",
+                                  directory.string()));
+  }
+  if (names.size() > kMaxShards) throw ConfigError(fmt::format("{}: names {} files", index_path.string(), names.size()));
+
+  std::vector<std::string> problems;
+  files_.reserve(names.size());  // Place points into it
+  for (const std::string& name : names) {
+    try {
+      files_.emplace_back(directory / name);
+    } catch (const ConfigError& error) {
+      problems.emplace_back(error.what());
+      continue;
+    }
+    for (const auto& [tensor, stored] : files_.back().tensors()) {
+      if (!tensors_.emplace(tensor, Place{&files_.back(), &stored}).second) {
+        problems.push_back(fmt::format("{}: tensor {} is in another shard too", (directory / name).string(), tensor));
+      }
+      if (!index.empty() && (!index.contains(tensor) || index.at(tensor) != name)) {
+        problems.push_back(fmt::format("{}: tensor {} is in {}, the index does not say so", index_path.string(), tensor, name));
+      }
+    }
+  }
+  if (problems.size() > kMaxProblems) problems.resize(kMaxProblems);
+  if (!problems.empty()) throw ConfigError(problems);
+}
+
+void ModelFiles::read_into(Weights& weights, bool (*may_be_surplus)(const std::string& name)) const {
+  std::vector<std::string> problems;
+  std::set<std::string> wanted;
+  for (const NamedWeight& weight : weights.tensors()) {
+    wanted.insert(weight.name);
+    const auto found = tensors_.find(weight.name);
+    if (found == tensors_.end()) {
+      problems.push_back(fmt::format("{}: tensor {} is missing", directory_.string(), weight.name));
+    } else if (found->second.tensor->shape != weight.full_shape) {
+      problems.push_back(fmt::format("{}: tensor {} is [{}], config.json means [{}]", found->second.file->path().string(),
+                                     weight.name, fmt::join(found->second.tensor->shape, ", "),
+                                     fmt::join(weight.full_shape, ", ")));
+    } else if (!is_float(found->second.tensor->dtype)) {
+      problems.push_back(fmt::format("{}: tensor {} holds {}; BF16, F16, F32 and F64 can be read",
+                                     found->second.file->path().string(), weight.name,
+                                     safetensors_dtype(found->second.tensor->dtype)));
+    }
+  }
+  for (const auto& [name, place] : tensors_) {
+    if (!wanted.contains(name) && !may_be_surplus(name)) {
+      problems.push_back(fmt::format("{}: tensor {} belongs to no part of this model", place.file->path().string(), name));
+    }
+  }
+  if (problems.size() > kMaxProblems) {
+    const size_t more = problems.size() - kMaxProblems;
+    problems.resize(kMaxProblems);
+    problems.push_back(fmt::format("and {} more", more));
+  }
+  if (!problems.empty()) throw ConfigError(problems);
+
+  // at::parallel_for carries the first exception of its threads to here.
+  const auto& tensors = weights.tensors();
+  at::parallel_for(0, static_cast<int64_t>(tensors.size()), 1, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const NamedWeight& weight = tensors[static_cast<size_t>(i)];
+      const Place& place = tensors_.at(weight.name);
+      place.file->read(*place.tensor, weight.slice, Weights::view(weights.flat(), weight));
+    }
+  });
+}
+
+}  // namespace slime::model

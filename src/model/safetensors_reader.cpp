@@ -1,0 +1,232 @@
+#include <ATen/ATen.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cerrno>
+#include <cstring>
+
+#include "core/error.h"
+#include "core/json.h"
+#include "model/safetensors.h"
+
+namespace slime::model {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "the format is little-endian");
+
+constexpr uint64_t kMaxHeaderBytes = 100'000'000;  // as in the reference implementation
+constexpr int64_t kMaxDimension = int64_t{1} << 40;
+constexpr size_t kMaxDimensions = 8;
+constexpr size_t kMaxProblems = 20;
+constexpr int64_t kBlockBytes = 4 << 20;  // converted at a time
+
+struct DtypeName {
+  std::string_view name;
+  at::ScalarType dtype;
+};
+constexpr std::array kDtypes = {
+    DtypeName{"BF16", at::kBFloat16}, DtypeName{"F16", at::kHalf}, DtypeName{"F32", at::kFloat},
+    DtypeName{"F64", at::kDouble},    DtypeName{"I64", at::kLong}, DtypeName{"I32", at::kInt},
+    DtypeName{"I16", at::kShort},     DtypeName{"I8", at::kChar},  DtypeName{"U8", at::kByte},
+    DtypeName{"BOOL", at::kBool},
+};
+
+/// One entry of the header; returns what is wrong with it, or nothing.
+std::string parse_entry(const json::value& value, uint64_t data_begin, uint64_t file_size, StoredTensor& out) {
+  const json::object* entry = value.if_object();
+  if (entry == nullptr) return "must be an object";
+  const json::value* dtype = entry->if_contains("dtype");
+  if (dtype == nullptr || !dtype->is_string()) return "has no dtype";
+  const auto known = std::find_if(kDtypes.begin(), kDtypes.end(),
+                                  [&](const DtypeName& d) { return d.name == std::string_view(dtype->get_string()); });
+  if (known == kDtypes.end()) return fmt::format("has the unknown dtype {}", json::serialize(*dtype));
+  out.dtype = known->dtype;
+
+  const json::value* shape = entry->if_contains("shape");
+  if (shape == nullptr || !shape->is_array() || shape->get_array().size() > kMaxDimensions) return "has no valid shape";
+  uint64_t bytes = c10::elementSize(out.dtype);
+  for (const json::value& size : shape->get_array()) {
+    json::error_code error;
+    const auto number = size.is_number() ? size.to_number<int64_t>(error) : -1;
+    if (error || number < 0 || number > kMaxDimension) return "has no valid shape";
+    if (__builtin_mul_overflow(bytes, static_cast<uint64_t>(number), &bytes)) return "is larger than any file";
+    out.shape.push_back(number);
+  }
+
+  const json::value* offsets = entry->if_contains("data_offsets");
+  if (offsets == nullptr || !offsets->is_array() || offsets->get_array().size() != 2) return "has no data_offsets";
+  std::array<uint64_t, 2> range{};
+  for (size_t i = 0; i < 2; ++i) {
+    const json::value& number = offsets->get_array()[i];
+    json::error_code error;
+    if (number.is_number()) range[i] = number.to_number<uint64_t>(error);
+    if (!number.is_number() || error) return "has no valid data_offsets";
+  }
+  if (range[1] < range[0] || range[1] - range[0] != bytes) {
+    return fmt::format("has {} bytes of data_offsets but its shape and dtype need {}",
+                       range[1] < range[0] ? 0 : range[1] - range[0], bytes);
+  }
+  if (range[1] > file_size - data_begin) {
+    return fmt::format("ends at byte {} of the data, but the file holds {}: it is truncated", range[1],
+                       file_size - data_begin);
+  }
+  out.begin = data_begin + range[0];
+  out.end = data_begin + range[1];
+  return {};
+}
+
+}  // namespace
+
+std::string safetensors_dtype(at::ScalarType dtype) {
+  for (const DtypeName& known : kDtypes) {
+    if (known.dtype == dtype) return std::string(known.name);
+  }
+  throw ConfigError(fmt::format("safetensors has no name for {}", c10::toString(dtype)));
+}
+
+SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) : path_(path) {
+  descriptor_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (descriptor_ < 0) throw ConfigError(fmt::format("{}: cannot be opened: {}", path.string(), std::strerror(errno)));
+  try {
+    struct stat status {};
+    if (::fstat(descriptor_, &status) != 0 || !S_ISREG(status.st_mode)) {
+      throw ConfigError(fmt::format("{}: is not a regular file", path.string()));
+    }
+    size_ = static_cast<uint64_t>(status.st_size);
+    parse_header();
+  } catch (...) {
+    ::close(descriptor_);
+    throw;
+  }
+}
+
+SafetensorsFile::~SafetensorsFile() {
+  if (descriptor_ >= 0) ::close(descriptor_);
+}
+
+SafetensorsFile::SafetensorsFile(SafetensorsFile&& other) noexcept
+    : path_(std::move(other.path_)),
+      descriptor_(std::exchange(other.descriptor_, -1)),
+      size_(other.size_),
+      tensors_(std::move(other.tensors_)),
+      metadata_(std::move(other.metadata_)) {}
+
+void SafetensorsFile::parse_header() {
+  const std::string where = path_.string();
+  uint64_t length = 0;
+  if (size_ < sizeof(length)) throw ConfigError(where + ": too short for a safetensors file");
+  read_bytes(&length, 0, sizeof(length));
+  if (length > kMaxHeaderBytes || length > size_ - sizeof(length)) {
+    throw ConfigError(fmt::format("{}: the header claims {} bytes, the file has {}: truncated or not safetensors", where,
+                                  length, size_ - sizeof(length)));
+  }
+  std::string text(length, '\0');
+  read_bytes(text.data(), sizeof(length), length);
+  const json::value header = parse_json(text, where + ", header");
+  if (!header.is_object()) throw ConfigError(where + ": the header must be a JSON object");
+
+  std::vector<std::string> problems;
+  const uint64_t data_begin = sizeof(length) + length;
+  std::vector<std::pair<StoredTensor, std::string>> by_place;
+  for (const auto& member : header.get_object()) {
+    const std::string name(member.key());
+    if (name == "__metadata__") {
+      if (const json::object* metadata = member.value().if_object()) {
+        for (const auto& pair : *metadata) {
+          if (pair.value().is_string()) metadata_[pair.key()] = std::string(pair.value().get_string());
+        }
+      }
+      continue;
+    }
+    StoredTensor tensor;
+    const std::string problem = parse_entry(member.value(), data_begin, size_, tensor);
+    if (!problem.empty()) {
+      problems.push_back(fmt::format("{}: tensor {} {}", where, name, problem));
+      if (problems.size() >= kMaxProblems) break;
+      continue;
+    }
+    by_place.emplace_back(tensor, name);
+    tensors_.emplace(name, std::move(tensor));
+  }
+  std::sort(by_place.begin(), by_place.end(), [](const auto& a, const auto& b) {
+    return std::pair(a.first.begin, a.first.end) < std::pair(b.first.begin, b.first.end);
+  });
+  uint64_t next = data_begin;
+  for (const auto& [tensor, name] : by_place) {
+    if (!problems.empty()) break;  // a bad entry leaves a hole of its own
+    if (tensor.begin < next) problems.push_back(fmt::format("{}: tensor {} overlaps another", where, name));
+    if (tensor.begin > next) {
+      problems.push_back(fmt::format("{}: {} bytes before tensor {} belong to none", where, tensor.begin - next, name));
+    }
+    next = tensor.end;
+  }
+  if (problems.empty() && next != size_) {
+    problems.push_back(fmt::format("{}: {} bytes after the last tensor belong to none", where, size_ - next));
+  }
+  if (!problems.empty()) throw ConfigError(problems);
+}
+
+void SafetensorsFile::read_bytes(void* out, uint64_t offset, uint64_t size) const {
+  auto* to = static_cast<char*>(out);
+  while (size > 0) {
+    const ssize_t got = ::pread(descriptor_, to, std::min<uint64_t>(size, uint64_t{1} << 30), static_cast<off_t>(offset));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) throw ConfigError(fmt::format("{}: cannot be read: {}", path_.string(), std::strerror(errno)));
+    if (got == 0) throw ConfigError(fmt::format("{}: ends at byte {}", path_.string(), offset));
+    to += got;
+    offset += static_cast<uint64_t>(got);
+    size -= static_cast<uint64_t>(got);
+  }
+}
+
+void SafetensorsFile::read(const StoredTensor& tensor, const Slice& slice, Tensor out) const {
+  check(out.is_contiguous(), "safetensors are read into contiguous memory");
+  // The tensor as [outer, whole] elements of which each row's part [first, first + part) is wanted.
+  int64_t outer = 1, whole = 1, first = 0, part = 0;
+  for (const int64_t size : tensor.shape) whole *= size;
+  part = whole;
+  if (slice.dim >= 0) {
+    const auto dim = static_cast<size_t>(slice.dim);
+    int64_t inner = 1;
+    for (size_t i = 0; i < dim; ++i) outer *= tensor.shape[i];
+    for (size_t i = dim + 1; i < tensor.shape.size(); ++i) inner *= tensor.shape[i];
+    whole = tensor.shape[dim] * inner;
+    first = slice.begin * inner;
+    part = (slice.end - slice.begin) * inner;
+  }
+  check(out.numel() == outer * part, "the destination of a read has the slice's size");
+  const auto width = static_cast<int64_t>(c10::elementSize(tensor.dtype));
+  const Tensor flat = out.view({-1});
+  const bool converts = out.scalar_type() != tensor.dtype;
+  Tensor block;
+  for (int64_t row = 0; row < outer; ++row) {
+    for (int64_t done = 0; done < part;) {
+      const int64_t size = converts ? std::min(part - done, kBlockBytes / width) : part - done;
+      const uint64_t offset = tensor.begin + static_cast<uint64_t>((row * whole + first + done) * width);
+      Tensor target = flat.narrow(0, row * part + done, size);
+      if (converts) {
+        if (!block.defined() || block.size(0) < size) block = at::empty({size}, tensor.dtype);
+        read_bytes(block.data_ptr(), offset, static_cast<uint64_t>(size * width));
+        target.copy_(block.narrow(0, 0, size));
+      } else {
+        read_bytes(target.data_ptr(), offset, static_cast<uint64_t>(size * width));
+      }
+      done += size;
+    }
+  }
+}
+
+Tensor SafetensorsFile::read(const std::string& name) const {
+  const auto found = tensors_.find(name);
+  if (found == tensors_.end()) throw ConfigError(fmt::format("{}: has no tensor {}", path_.string(), name));
+  Tensor out = at::empty(found->second.shape, found->second.dtype);
+  read(found->second, {}, out);
+  return out;
+}
+
+}  // namespace slime::model

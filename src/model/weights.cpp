@@ -1,0 +1,86 @@
+#include "model/weights.h"
+
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+
+#include "core/error.h"
+#include "kernels/cpu/processor.h"
+#include "model/weights_builder.h"
+
+namespace slime::model {
+namespace {
+
+/// Every parameter starts at a multiple of this many elements: a cache line even in bfloat16, and a length that divides
+/// among data-parallel ranks.
+constexpr int64_t kAlignment = 128;
+
+int64_t product(const std::vector<int64_t>& shape) {
+  int64_t n = 1;
+  for (const int64_t size : shape) n *= size;
+  return n;
+}
+
+}  // namespace
+
+Precision Precision::of(const std::string& dtype) {
+  if (dtype == "bfloat16") return {at::kBFloat16, kernels::cpu::has_bfloat16_products() ? at::kBFloat16 : at::kFloat};
+  if (dtype == "float16") return {at::kHalf, at::kFloat};
+  if (dtype == "float32") return {at::kFloat, at::kFloat};
+  if (dtype == "float64") return {at::kDouble, at::kDouble};
+  throw ConfigError(fmt::format(
+      "dtype \"{}\" is not known; bfloat16, float16, float32 and float64 are", dtype));
+}
+
+int64_t Weights::num_parameters() const {
+  int64_t n = 0;
+  for (const NamedWeight& weight : tensors_) n += product(weight.shape);
+  return n;
+}
+
+void Weights::enable_grad() {
+  if (grad_.defined()) return;
+  const auto accumulator = flat_.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+  grad_ = at::zeros({num_elements()}, flat_.options().dtype(accumulator));
+  for (auto& [param, place] : params_) param->grad = view(grad_, place);
+}
+
+void Weights::zero_grad() {
+  if (grad_.defined()) grad_.zero_();
+}
+
+Tensor Weights::view(const Tensor& buffer, const NamedWeight& weight) {
+  return buffer.narrow(0, weight.offset, product(weight.shape)).view(weight.shape);
+}
+
+void Weights::Builder::add(kernels::Param& param, std::vector<Part> parts) {
+  NamedWeight fused;
+  fused.offset = num_elements_;
+  for (Part& part : parts) {
+    NamedWeight weight;
+    weight.name = std::move(part.name);
+    weight.full_shape = std::move(part.full_shape);
+    weight.slice = part.slice;
+    weight.shape = weight.full_shape;
+    if (part.slice.dim >= 0) {
+      weight.shape[static_cast<size_t>(part.slice.dim)] = part.slice.end - part.slice.begin;
+    }
+    weight.offset = num_elements_;
+    weight.decays = weight.shape.size() >= 2;
+    num_elements_ += product(weight.shape);
+    if (fused.shape.empty()) {
+      fused.shape = weight.shape;
+    } else {
+      fused.shape[0] += weight.shape[0];
+    }
+    weights_.tensors_.push_back(std::move(weight));
+  }
+  num_elements_ = (num_elements_ + kAlignment - 1) / kAlignment * kAlignment;
+  weights_.params_.emplace_back(&param, std::move(fused));
+}
+
+void Weights::Builder::allocate(at::ScalarType precision) {
+  weights_.flat_ = at::zeros({num_elements_}, at::TensorOptions().dtype(precision));
+  for (auto& [param, place] : weights_.params_) param->value = view(weights_.flat_, place);
+}
+
+}  // namespace slime::model

@@ -1,0 +1,30 @@
+#pragma once
+
+/// How a family lays out its weights: it adds fused parameters in file order, then allocates the flat buffer once.
+
+#include "model/weights.h"
+
+namespace slime::model {
+
+struct Weights::Builder {
+  /// One Hugging Face tensor of a fused parameter.
+  struct Part {
+    std::string name;
+    std::vector<int64_t> full_shape;
+    Slice slice;  // of this rank; parts of one parameter differ in dimension 0 only
+  };
+
+  explicit Builder(Weights& weights) : weights_(weights) {}
+
+  /// `parts` lie one after another and `param` sees them as one tensor, stacked along dimension 0. `param` must stay where
+  /// it is as long as the weights live.
+  void add(kernels::Param& param, std::vector<Part> parts);
+  /// Allocates zeros in this precision and points every parameter at its place.
+  void allocate(at::ScalarType precision);
+
+ private:
+  Weights& weights_;
+  int64_t num_elements_ = 0;
+};
+
+}  // namespace slime::model

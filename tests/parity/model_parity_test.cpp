@@ -1,0 +1,149 @@
+/// The golden models: logits, hidden states, log-probs, entropies, greedy continuations, losses and gradients of the
+/// reference implementation. Tolerances are those of tests/fixtures/models/README.md.
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include "fixture_models.h"
+#include "kernels/linear.h"
+#include "kernels/linear_logprob.h"
+#include "model/tree_attention.h"
+
+namespace slime {
+namespace {
+
+using testing::FixtureModel;
+
+constexpr double kLogitTolerance = 3e-4;
+constexpr double kLogProbTolerance = 1e-4;
+constexpr double kLossTolerance = 2e-5;
+constexpr double kGradientTolerance = 1e-4;
+
+double max_difference(const Tensor& a, const Tensor& b) {
+  return a.numel() == 0 ? 0 : (a.to(at::kDouble) - b.to(at::kDouble)).abs().max().item<double>();
+}
+
+double relative_l2(const Tensor& a, const Tensor& b) {
+  const Tensor x = a.to(at::kDouble), y = b.to(at::kDouble);
+  return ((x - y).norm() / (y.norm() + 1e-12)).item<double>();
+}
+
+Tensor run(model::Network& network, const model::TokenBatch& batch) {
+  model::TreeAttention attention(batch);
+  return network.forward(batch, attention);
+}
+
+class GoldenModel : public ::testing::TestWithParam<const char*> {
+ protected:
+  FixtureModel fixture_{GetParam()};
+};
+
+TEST_P(GoldenModel, GivesTheReferencesLogitsLogProbsAndEntropies) {
+  at::NoGradGuard no_grad;
+  const auto network = model::load_network(fixture_.directory, model::Precision::of("float32"));
+  const auto sequences = fixture_.sequences();
+  const auto batch = testing::pack(sequences);
+  const Tensor hidden_TH = run(*network, batch);
+  const Tensor logits_TV = kernels::logits(hidden_TH, network->head());
+  const auto targets = testing::next_tokens(batch);
+  const auto next = at::cat({batch.ids_T.slice(0, 1), batch.ids_T.slice(0, 0, 1)});
+  const auto scores = kernels::linear_logprob(hidden_TH, network->head(), next, {.chunk_bytes = 10'000});
+  for (size_t i = 0; i < sequences.size(); ++i) {
+    const auto& segment = batch.segments[i];
+    const int64_t size = segment.end - segment.begin;
+    const auto golden = [&](const char* what) { return fixture_.tensors.read(fmt::format("seq{}.{}", i, what)); };
+    EXPECT_LT(max_difference(logits_TV.narrow(0, segment.begin, size), golden("logits")), kLogitTolerance);
+    EXPECT_LT(max_difference(scores.logprob_R.narrow(0, segment.begin, size - 1), golden("logprobs")), kLogProbTolerance);
+    EXPECT_LT(max_difference(scores.entropy_R.narrow(0, segment.begin, size), golden("entropy")), kLogProbTolerance);
+    if (i == 1) {
+      EXPECT_LT(max_difference(hidden_TH.narrow(0, segment.begin, size), golden("hidden_states")[-1]), kLogitTolerance);
+    }
+  }
+}
+
+TEST_P(GoldenModel, ContinuesGreedilyAsTheReference) {
+  at::NoGradGuard no_grad;
+  const auto network = model::load_network(fixture_.directory, model::Precision::of("float32"));
+  const json::object& greedy = fixture_.golden.at("greedy").as_object();
+  auto ids = json::value_to<std::vector<int64_t>>(greedy.at("prompt"));
+  const auto expected = json::value_to<std::vector<int64_t>>(greedy.at("tokens"));
+  const auto log_probs = json::value_to<std::vector<double>>(greedy.at("logprobs"));
+  for (size_t i = 0; i < expected.size(); ++i) {
+    const Tensor hidden_TH = run(*network, testing::pack({ids}));
+    const Tensor logits_V = kernels::logits(hidden_TH.slice(0, -1), network->head())[0];
+    const auto token = logits_V.argmax().item<int64_t>();
+    ASSERT_EQ(token, expected[i]) << "token " << i;
+    EXPECT_NEAR(logits_V.log_softmax(0)[token].item<double>(), log_probs[i], kLogProbTolerance);
+    ids.push_back(token);
+  }
+}
+
+/// Mean cross-entropy over all predicted tokens, and its gradients in network.weights().grad().
+double loss_and_gradient(model::Network& network, const model::TokenBatch& batch) {
+  network.weights().enable_grad();
+  network.weights().zero_grad();
+  at::AutoGradMode grad_mode(true);
+  model::TreeAttention attention(batch);
+  const Tensor hidden_TH = network.forward(batch, attention);
+  const auto targets = testing::next_tokens(batch);
+  const auto scores =
+      kernels::linear_logprob(hidden_TH.index_select(0, targets.row_R), network.head(), targets.target_R, {});
+  const Tensor loss = -scores.logprob_R.mean();
+  torch::autograd::backward({loss}, {});
+  return loss.item<double>();
+}
+
+TEST_P(GoldenModel, HasTheReferencesLossAndGradients) {
+  const auto network = model::load_network(fixture_.directory, model::Precision::of("float32"));
+  const double loss = loss_and_gradient(*network, testing::pack(fixture_.sequences()));
+  EXPECT_NEAR(loss, fixture_.golden.at("loss").to_number<double>(), kLossTolerance);
+  const auto grads_path = fixture_.directory / "grads.safetensors";
+  const bool has_grads = std::filesystem::exists(grads_path);
+  const json::object& norms = fixture_.golden.at("grad_norms").as_object();
+  EXPECT_EQ(norms.size(), network->weights().tensors().size());
+  for (const auto& weight : network->weights().tensors()) {
+    const Tensor grad = model::Weights::view(network->weights().grad(), weight);
+    const double norm = norms.at(weight.name).to_number<double>();
+    EXPECT_NEAR(grad.norm().item<double>(), norm, kGradientTolerance * norm) << weight.name;
+    if (has_grads) {
+      const model::SafetensorsFile grads(grads_path);
+      EXPECT_LT(relative_l2(grad, grads.read(weight.name)), kGradientTolerance) << weight.name;
+    }
+  }
+}
+
+TEST_P(GoldenModel, ComputedFromBfloat16WeightsStaysWithinTheReferencesRounding) {
+  at::NoGradGuard no_grad;
+  const auto network = model::load_network(fixture_.directory, model::Precision::of("bfloat16"));
+  const auto batch = testing::pack(fixture_.sequences());
+  const auto next = at::cat({batch.ids_T.slice(0, 1), batch.ids_T.slice(0, 0, 1)});
+  const auto scores = kernels::linear_logprob(run(*network, batch), network->head(), next, {});
+  const auto& bfloat16 = fixture_.golden.at("measured_differences").at("eager_bfloat16").as_object();
+  double sum = 0;
+  int64_t count = 0;
+  for (size_t i = 1; i < batch.segments.size(); ++i) {
+    const auto& segment = batch.segments[i];
+    const Tensor golden = fixture_.tensors.read(fmt::format("seq{}.logprobs", i));
+    const Tensor ours = scores.logprob_R.narrow(0, segment.begin, golden.size(0)).to(at::kFloat);
+    sum += (ours - golden).abs().sum().item<double>();
+    count += golden.size(0);
+  }
+  EXPECT_LT(sum / static_cast<double>(count), 1.5 * bfloat16.at("logprobs_mean").to_number<double>() + 1e-4);
+}
+
+TEST_P(GoldenModel, IsTheSameWithRecompute) {
+  const auto network = model::load_network(fixture_.directory, model::Precision::of("float32"));
+  const auto batch = testing::pack(fixture_.sequences());
+  const double loss = loss_and_gradient(*network, batch);
+  const Tensor grad = network->weights().grad().clone();
+  network->set_recompute(true);
+  EXPECT_EQ(loss_and_gradient(*network, batch), loss);
+  EXPECT_LT(max_difference(network->weights().grad(), grad), 1e-5);  // sums in another order, nothing else
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, GoldenModel, ::testing::Values("llama", "llama3_rope", "mistral", "qwen2", "qwen3"),
+                         [](const auto& info) { return std::string(info.param); });
+
+}  // namespace
+}  // namespace slime
