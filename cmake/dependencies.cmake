@@ -23,7 +23,7 @@ set(CMAKE_BUILD_RPATH ${slime_rpath})
 set(CMAKE_SKIP_INSTALL_RPATH ON)
 
 add_library(slime_flags INTERFACE)
-target_compile_options(slime_flags INTERFACE -Wall -Wextra -Wno-unused-parameter -Wno-unknown-pragmas -fno-math-errno -fPIC
+target_compile_options(slime_flags INTERFACE -Wall -Wextra -Wno-unused-parameter -Wno-unknown-pragmas -Wno-missing-field-initializers -fno-math-errno -fPIC
                                              -fopenmp)
 target_include_directories(slime_flags INTERFACE ${CMAKE_SOURCE_DIR}/src)
 target_link_libraries(slime_flags INTERFACE fmt::fmt-header-only Boost::json Boost::url)
@@ -57,6 +57,25 @@ endif()
 target_link_options(slime_libraries INTERFACE -Wl,--disable-new-dtags -Wl,--no-as-needed
                     -Wl,-rpath-link,${SLIME_TORCH}/lib:${SLIME_DEPS}/nvidia/cu13/lib)
 
+# ccache, with results that other clones and later runs of CI can use: paths relative to the source folder, and the
+# precompiled headers known by what went into them, because GCC's are not the same bytes twice.
+find_program(SLIME_CCACHE ccache)
+if(SLIME_CCACHE)
+  execute_process(COMMAND ${CMAKE_CXX_COMPILER} --version OUTPUT_VARIABLE slime_compiler)
+  file(SHA256 ${SLIME_TORCH}/include/torch/headeronly/version.h slime_torch_version)
+  file(READ ${CMAKE_SOURCE_DIR}/cmake/dependencies.cmake slime_build_text)
+  foreach(pch slime_pch slime_pch_torch)
+    file(READ ${CMAKE_SOURCE_DIR}/cmake/pch.h slime_pch_text)
+    file(READ ${CMAKE_SOURCE_DIR}/cmake/pch_torch.h slime_pch_torch_text)
+    string(SHA256 sum "${pch} ${slime_compiler} ${slime_torch_version} ${slime_build_text} ${slime_pch_text}\
+${slime_pch_torch_text} ${CMAKE_BUILD_TYPE} ${CMAKE_CXX_FLAGS} ${SLIME_SANITIZE}")
+    file(WRITE ${CMAKE_BINARY_DIR}/CMakeFiles/${pch}.dir/cmake_pch.hxx.gch.sum ${sum})
+  endforeach()
+  set(CMAKE_CXX_COMPILER_LAUNCHER
+      ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=1 CCACHE_PCH_EXTSUM=1
+      CCACHE_SLOPPINESS=pch_defines,time_macros ${SLIME_CCACHE})
+endif()
+
 # Precompiled headers: one with and one without ATen.
 file(WRITE ${CMAKE_BINARY_DIR}/pch_anchor.cpp "")
 add_library(slime_pch OBJECT ${CMAKE_BINARY_DIR}/pch_anchor.cpp)
@@ -65,8 +84,3 @@ target_precompile_headers(slime_pch PRIVATE ${CMAKE_SOURCE_DIR}/cmake/pch.h)
 add_library(slime_pch_torch OBJECT ${CMAKE_BINARY_DIR}/pch_anchor.cpp)
 target_link_libraries(slime_pch_torch PUBLIC slime_torch_flags)
 target_precompile_headers(slime_pch_torch PRIVATE ${CMAKE_SOURCE_DIR}/cmake/pch_torch.h)
-
-find_program(SLIME_CCACHE ccache)
-if(SLIME_CCACHE)
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${SLIME_CCACHE})
-endif()
