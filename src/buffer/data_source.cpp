@@ -1,0 +1,252 @@
+#include "buffer/data_source.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "buffer/python_random.h"
+#include "core/error.h"
+
+namespace slime::buffer {
+namespace {
+
+constexpr int64_t kStateVersion = 1;
+
+int64_t counter(const json::object& state, std::string_view key, std::string_view where) {
+  const json::value* value = state.if_contains(key);
+  json::error_code error;
+  const int64_t number = value == nullptr ? -1 : value->to_number<int64_t>(error);
+  if (value == nullptr || error || number < 0) {
+    throw ConfigError(
+        fmt::format("{}: field \"{}\" should be an integer of at least 0", where, key));
+  }
+  return number;
+}
+
+const json::array& list(const json::object& state, std::string_view key, std::string_view where) {
+  const json::value* value = state.if_contains(key);
+  if (value == nullptr || !value->is_array()) {
+    throw ConfigError(fmt::format("{}: field \"{}\" should be a list", where, key));
+  }
+  return value->get_array();
+}
+
+json::object to_json(const Group& group) {
+  json::array samples;
+  for (const Sample& sample : group.samples) samples.push_back(slime::to_json(sample));
+  return {{"group", group.ordinal}, {"samples", std::move(samples)}};
+}
+
+Group group_from_json(const json::value& value, std::string_view where) {
+  if (!value.is_object())
+    throw ConfigError(fmt::format("{}: a waiting group should be an object", where));
+  Group group;
+  group.ordinal = counter(value.get_object(), "group", where);
+  for (const json::value& sample : list(value.get_object(), "samples", where)) {
+    if (!sample.is_object())
+      throw ConfigError(fmt::format("{}: a sample should be an object", where));
+    group.samples.push_back(sample_from_json(sample.get_object(), where));
+  }
+  return group;
+}
+
+}  // namespace
+
+DataSource::DataSource(const Dataset* dataset, DataSourceConfig config)
+    : dataset_(dataset), config_(config) {
+  if (config_.samples_per_prompt < 1) {
+    throw ConfigError(
+        fmt::format("--n-samples-per-prompt {}: should be at least 1", config_.samples_per_prompt));
+  }
+  begin_epoch(0);
+}
+
+void DataSource::begin_epoch(int64_t epoch) {
+  epoch_ = epoch;
+  if (dataset_ == nullptr) return;
+  if (config_.shuffle) {
+    order_ = epoch_order(dataset_->size(), config_.seed, epoch);
+  } else if (order_.empty()) {
+    order_.resize(static_cast<std::size_t>(dataset_->size()));
+    std::iota(order_.begin(), order_.end(), 0);
+  }
+}
+
+Group DataSource::make_group(int64_t ordinal, const Origin& origin) const {
+  Sample sample;
+  sample.group = ordinal;
+  if (origin.row >= 0) {
+    Prompt prompt = dataset_->prompt(origin.row);
+    sample.prompt_length = static_cast<int64_t>(prompt.tokens.size());
+    sample.tokens = std::move(prompt.tokens);
+    sample.prompt = std::move(prompt.text);
+    sample.label = std::move(prompt.label);
+    sample.metadata = std::move(prompt.metadata);
+  }
+  Group group{ordinal,
+              std::vector<Sample>(static_cast<std::size_t>(config_.samples_per_prompt), sample)};
+  for (std::size_t i = 0; i < group.samples.size(); ++i) {
+    group.samples[i].index_in_group = static_cast<int64_t>(i);
+    group.samples[i].ordinal = origin.first_sample + static_cast<int64_t>(i);
+  }
+  return group;
+}
+
+void DataSource::take_rows(int64_t count, std::vector<Group>& groups) {
+  const auto size = dataset_ != nullptr ? static_cast<int64_t>(order_.size())
+                                        : std::numeric_limits<int64_t>::max();
+  for (; count > 0 && offset_ < size; --count) {
+    const Origin origin{dataset_ != nullptr ? order_[static_cast<std::size_t>(offset_)] : -1,
+                        next_sample_};
+    groups.push_back(make_group(next_group_, origin));
+    taken_.emplace(next_group_, origin);
+    ++next_group_;
+    next_sample_ += config_.samples_per_prompt;
+    if (dataset_ != nullptr) ++offset_;
+  }
+}
+
+std::vector<Group> DataSource::take(int64_t count) {
+  check(count >= 0, "groups are taken in non-negative numbers");
+  std::vector<Group> groups;
+  while (!waiting_.empty() && static_cast<int64_t>(groups.size()) < count) {
+    groups.push_back(std::move(waiting_.front()));
+    waiting_.pop_front();
+  }
+  take_rows(count - static_cast<int64_t>(groups.size()), groups);
+  if (const int64_t missing = count - static_cast<int64_t>(groups.size()); missing > 0) {
+    begin_epoch(epoch_ + 1);
+    offset_ = 0;
+    take_rows(missing, groups);
+    offset_ = missing;  // as in the original also when the epoch was shorter: the next call starts
+                        // the one after
+  }
+  return groups;
+}
+
+void DataSource::add(std::vector<Group> groups) {
+  for (Group& group : groups) {
+    check(static_cast<int64_t>(group.samples.size()) == config_.samples_per_prompt,
+          "a group that waits has n-samples-per-prompt samples");
+    waiting_.push_back(std::move(group));
+  }
+}
+
+json::object DataSource::save(const std::set<int64_t>& in_flight) {
+  std::set<int64_t> kept = in_flight;
+  json::array waiting;
+  for (const Group& group : waiting_) {
+    kept.insert(group.ordinal);
+    waiting.push_back(to_json(group));
+  }
+  std::erase_if(taken_, [&](const auto& entry) { return !kept.contains(entry.first); });
+  json::array origins;
+  for (const auto& [ordinal, origin] : taken_) {
+    origins.push_back(json::array{ordinal, origin.row, origin.first_sample});
+  }
+  json::object state;
+  state["version"] = kStateVersion;
+  state["epoch"] = epoch_;
+  state["offset"] = offset_;
+  state["next_group"] = next_group_;
+  state["next_sample"] = next_sample_;
+  state["samples_per_prompt"] = config_.samples_per_prompt;
+  state["seed"] = config_.seed;
+  state["shuffle"] = config_.shuffle;
+  state["num_rows"] = num_rows();
+  state["fingerprint"] = fingerprint();
+  state["origins"] = std::move(origins);
+  state["waiting"] = std::move(waiting);
+  return state;
+}
+
+std::vector<std::string> DataSource::restore(const json::object& state, std::string_view where) {
+  if (const int64_t version = counter(state, "version", where); version != kStateVersion) {
+    throw ConfigError(fmt::format("{}: data source state of version {}, this program reads {}",
+                                  where, version, kStateVersion));
+  }
+  std::deque<Group> waiting;
+  std::set<int64_t> waiting_ordinals;
+  for (const json::value& value : list(state, "waiting", where)) {
+    waiting.push_back(group_from_json(value, where));
+    waiting_ordinals.insert(waiting.back().ordinal);
+  }
+  std::map<int64_t, Origin> taken = origins_from_json(state, where);
+  std::deque<Group> again;  // in flight when the state was saved
+  for (const auto& [ordinal, origin] : taken) {
+    if (!waiting_ordinals.contains(ordinal)) again.push_back(make_group(ordinal, origin));
+  }
+  const int64_t group_size = counter(state, "samples_per_prompt", where);
+  if (group_size != config_.samples_per_prompt && !(waiting.empty() && again.empty())) {
+    throw ConfigError(
+        fmt::format("{}: {} groups of {} samples wait; --n-samples-per-prompt cannot change to {} "
+                    "before they are used",
+                    where, waiting.size() + again.size(), group_size, config_.samples_per_prompt));
+  }
+  for (const Group& group : waiting) {
+    if (static_cast<int64_t>(group.samples.size()) != config_.samples_per_prompt) {
+      throw ConfigError(fmt::format("{}: waiting group {} has {} samples", where, group.ordinal,
+                                    group.samples.size()));
+    }
+  }
+  std::vector<std::string> remarks = changes_since(state, where);
+
+  begin_epoch(counter(state, "epoch", where));
+  offset_ = counter(state, "offset", where);
+  next_group_ = counter(state, "next_group", where);
+  next_sample_ = counter(state, "next_sample", where);
+  waiting_ = std::move(again);
+  std::move(waiting.begin(), waiting.end(), std::back_inserter(waiting_));
+  taken_ = std::move(taken);
+  return remarks;
+}
+
+std::map<int64_t, DataSource::Origin> DataSource::origins_from_json(const json::object& state,
+                                                                    std::string_view where) const {
+  std::map<int64_t, Origin> origins;
+  for (const json::value& entry : list(state, "origins", where)) {
+    const json::array* triple = entry.if_array();
+    if (triple == nullptr || triple->size() != 3 ||
+        !std::all_of(triple->begin(), triple->end(),
+                     [](const json::value& number) { return number.is_int64(); })) {
+      throw ConfigError(
+          fmt::format("{}: field \"origins\" should be a list of [group, row, sample]", where));
+    }
+    const int64_t ordinal = (*triple)[0].get_int64();
+    const Origin origin{(*triple)[1].get_int64(), (*triple)[2].get_int64()};
+    if (origin.row >= num_rows()) {
+      throw ConfigError(
+          fmt::format("{}: group {} was made of row {}, but the prompt data has {} rows now", where,
+                      ordinal, origin.row, num_rows()));
+    }
+    origins.emplace(ordinal, origin);
+  }
+  return origins;
+}
+
+std::vector<std::string> DataSource::changes_since(const json::object& state,
+                                                   std::string_view where) const {
+  std::vector<std::string> remarks;
+  const int64_t rows_then = counter(state, "num_rows", where);
+  if (rows_then != num_rows() || counter(state, "fingerprint", where) != int64_t{fingerprint()}) {
+    remarks.push_back(
+        fmt::format("{}: the prompt data changed since the checkpoint ({} rows then, {} now); the "
+                    "order goes on from the "
+                    "same position, but rows may repeat or be missed in this epoch",
+                    where, rows_then, num_rows()));
+  }
+  const json::value* seed = state.if_contains("seed");
+  const json::value* shuffle = state.if_contains("shuffle");
+  if (seed == nullptr || *seed != json::value(config_.seed) || shuffle == nullptr ||
+      *shuffle != json::value(config_.shuffle)) {
+    remarks.push_back(
+        fmt::format("{}: --rollout-seed or --rollout-shuffle changed since the checkpoint; rows "
+                    "may repeat or be missed "
+                    "in this epoch",
+                    where));
+  }
+  return remarks;
+}
+
+}  // namespace slime::buffer

@@ -1,0 +1,94 @@
+#pragma once
+
+/// Gives prompts out as groups of pending samples, and takes groups back that are not finished.
+///
+/// The loop takes groups at the beginning of a step and adds those that wait for a later one
+/// (partial rollout, surplus of over-sampling). Group ordinals count prompts given out, sample
+/// ordinals count samples; neither ever restarts, so both name the same thing after a restart
+/// (spec 18.3, 18.4).
+///
+/// Unlike the original, groups that waited or were in flight when a checkpoint was written come
+/// back after it.
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "buffer/dataset.h"
+#include "core/sample.h"
+
+namespace slime::buffer {
+
+/// Words in quotes are the flags that set a field.
+struct DataSourceConfig {
+  int64_t samples_per_prompt = 1;  // "--n-samples-per-prompt"
+  bool shuffle = false;            // "--rollout-shuffle": a new order each epoch
+  int64_t seed = 42;               // "--rollout-seed"
+};
+
+/// Owned by one thread, the loop's.
+class DataSource {
+ public:
+  /// Without a data set (nullptr) groups have empty samples: the user's own rollout fills them.
+  /// `dataset` outlives the source.
+  DataSource(const Dataset* dataset, DataSourceConfig config);
+
+  /// The next `count` groups: those that wait first, oldest first, then prompts of the data set. At
+  /// the end of an epoch the next one begins, at most once per call: a call for more than two
+  /// epochs returns fewer groups.
+  std::vector<Group> take(int64_t count);
+
+  /// Groups that are to be given out again, before any new prompt. Each has samples_per_prompt
+  /// samples.
+  void add(std::vector<Group> groups);
+
+  /// The state for a checkpoint, as JSON: counters, the groups that wait as they are, and where the
+  /// groups `in_flight` came from (ordinals without a final fate, Ledger::in_flight): after
+  /// restore() those wait again, from their prompts. Forgets all others, so call it with each
+  /// checkpoint.
+  json::object save(const std::set<int64_t>& in_flight);
+
+  /// Continues where `state` was saved. Returns remarks for the user, such as a data set that has
+  /// changed since. Throws ConfigError that starts with `where` when the state is damaged or does
+  /// not fit the configuration.
+  std::vector<std::string> restore(const json::object& state, std::string_view where);
+
+  int64_t epoch() const { return epoch_; }
+  /// Prompts of this epoch that were given out.
+  int64_t offset() const { return offset_; }
+  int64_t next_group() const { return next_group_; }
+  int64_t next_sample() const { return next_sample_; }
+  int64_t num_waiting() const { return static_cast<int64_t>(waiting_.size()); }
+
+ private:
+  /// What a group is made of, so that it can be made again.
+  struct Origin {
+    int64_t row = -1;  // of the data set, -1 without one
+    int64_t first_sample = 0;
+  };
+
+  void begin_epoch(int64_t epoch);
+  void take_rows(int64_t count, std::vector<Group>& groups);
+  Group make_group(int64_t ordinal, const Origin& origin) const;
+  std::map<int64_t, Origin> origins_from_json(const json::object& state,
+                                              std::string_view where) const;
+  std::vector<std::string> changes_since(const json::object& state, std::string_view where) const;
+  int64_t num_rows() const { return dataset_ != nullptr ? dataset_->size() : 0; }
+  uint32_t fingerprint() const { return dataset_ != nullptr ? dataset_->fingerprint() : 0; }
+
+  const Dataset* const dataset_;
+  const DataSourceConfig config_;
+  std::vector<int64_t> order_;  // of this epoch: position -> row
+  int64_t epoch_ = 0;
+  int64_t offset_ = 0;
+  int64_t next_group_ = 0;
+  int64_t next_sample_ = 0;
+  std::deque<Group> waiting_;
+  std::map<int64_t, Origin> taken_;  // by group ordinal: all that may come back
+};
+
+}  // namespace slime::buffer

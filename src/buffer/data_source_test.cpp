@@ -1,0 +1,163 @@
+#include "buffer/data_source.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "buffer/python_random.h"
+#include "core/error.h"
+
+namespace slime::buffer {
+namespace {
+
+json::array golden(const std::string& name) {
+  return read_json_file(std::string(SLIME_SOURCE_DIR "/tests/golden/") + name).get_array();
+}
+
+/// A data set of `num_rows` prompts "0", "1", ...
+Dataset numbered_rows(int64_t num_rows) {
+  const std::filesystem::path path = std::filesystem::path(testing::TempDir()) /
+                                     ("data_source_" + std::to_string(num_rows) + ".jsonl");
+  std::ofstream file(path);
+  for (int64_t row = 0; row < num_rows; ++row) file << R"({"input": ")" << row << "\"}\n";
+  file.close();
+  DatasetConfig config;
+  config.paths = {path.string()};
+  return Dataset::load(config, nullptr, [](std::string_view text) {
+    return std::vector<TokenId>(text.begin(), text.end());
+  });
+}
+
+DataSourceConfig config_of(const json::object& params) {
+  return {.samples_per_prompt = params.at("n_samples_per_prompt").get_int64(),
+          .shuffle = params.at("shuffle").get_bool(),
+          .seed = params.at("seed").get_int64()};
+}
+
+json::array to_json(const std::vector<Group>& groups) {
+  json::array array;
+  for (const Group& group : groups) {
+    json::array indices;
+    for (const Sample& sample : group.samples) indices.push_back(sample.ordinal);
+    array.push_back(json::object{{"prompt", std::stoll(group.samples.front().prompt)},
+                                 {"group_index", group.ordinal},
+                                 {"indices", std::move(indices)}});
+  }
+  return array;
+}
+
+json::object state_of(const DataSource& source) {
+  return {{"sample_offset", source.offset()},
+          {"epoch_id", source.epoch()},
+          {"sample_group_index", source.next_group()},
+          {"sample_index", source.next_sample()},
+          {"buffer", source.num_waiting()}};
+}
+
+TEST(DataSource, AgreesWithEveryGoldenTrace) {
+  for (const json::value& value : golden("data_source.json")) {
+    const json::object& test = value.get_object();
+    SCOPED_TRACE(json::serialize(test.at("name")));
+    const json::object& params = test.at("params").get_object();
+    const Dataset dataset = numbered_rows(params.at("dataset_size").get_int64());
+    auto source = std::make_unique<DataSource>(&dataset, config_of(params));
+    const json::array& trace = test.at("expected").at("trace").get_array();
+    const json::array& ops = test.at("inputs").at("ops").get_array();
+    ASSERT_EQ(trace.size(), ops.size());
+    std::vector<Group> last;
+    for (std::size_t i = 0; i < ops.size(); ++i) {
+      const json::string& op = ops[i].at(0).get_string();
+      const int64_t count = ops[i].at(1).get_int64();
+      if (op == "get") {
+        last = source->take(count);
+        EXPECT_EQ(to_json(last), trace[i].at("groups").get_array());
+        EXPECT_EQ(state_of(*source), trace[i].at("state").get_object());
+      } else if (op == "requeue") {
+        source->add({last.begin(), last.begin() + count});
+      } else {
+        const json::object state = source->save({});
+        source = std::make_unique<DataSource>(&dataset, config_of(params));
+        source->restore(parse_json(json::serialize(state), "state").get_object(), "state");
+      }
+    }
+  }
+}
+
+TEST(DataSource, ShufflesAsCpythonDoes) {
+  for (const json::value& test : golden("dataset_shuffle.json")) {
+    SCOPED_TRACE(json::serialize(test.at("name")));
+    json::array order;
+    for (const int64_t row : epoch_order(test.at("inputs").at("num_samples").get_int64(),
+                                         test.at("params").at("seed").get_int64(),
+                                         test.at("params").at("epoch").get_int64())) {
+      order.push_back(row);
+    }
+    EXPECT_EQ(order, test.at("expected").at("permutation").get_array());
+  }
+}
+
+TEST(DataSource, GivesPendingSamplesOfOnePrompt) {
+  const Dataset dataset = numbered_rows(12);
+  DataSource source(&dataset, {.samples_per_prompt = 2});
+  const Group group = source.take(12).back();
+  EXPECT_EQ(group.ordinal, 11);
+  ASSERT_EQ(group.samples.size(), 2U);
+  const Sample& sample = group.samples[1];
+  EXPECT_EQ(sample.ordinal, 23);
+  EXPECT_EQ(sample.group, 11);
+  EXPECT_EQ(sample.index_in_group, 1);
+  EXPECT_EQ(sample.status, Status::kPending);
+  EXPECT_EQ(sample.tokens, (std::vector<TokenId>{'1', '1'}));
+  EXPECT_EQ(sample.prompt_length, 2);
+}
+
+TEST(DataSource, AfterARestartWaitingGroupsComeAsTheyWereAndGroupsInFlightAnew) {
+  const Dataset dataset = numbered_rows(5);
+  const DataSourceConfig config{.samples_per_prompt = 2, .shuffle = true, .seed = 42};
+  DataSource source(&dataset, config);
+  std::vector<Group> groups = source.take(4);  // rows 3 1 2 4
+  groups[2].samples[0].tokens.push_back(99);   // half-way through its response
+  source.add({groups[2]});
+  const json::object state = source.save({1, 2});  // 0 and 3 are trained
+
+  DataSource again(&dataset, config);
+  EXPECT_TRUE(
+      again.restore(parse_json(json::serialize(state), "state").get_object(), "state").empty());
+  EXPECT_EQ(again.num_waiting(), 2);
+  const std::vector<Group> next = again.take(3);
+  EXPECT_EQ(json::serialize(to_json(next)), R"([{"prompt":1,"group_index":1,"indices":[2,3]},)"
+                                            R"({"prompt":2,"group_index":2,"indices":[4,5]},)"
+                                            R"({"prompt":0,"group_index":4,"indices":[8,9]}])");
+  EXPECT_EQ(next[0].samples[0].tokens, (std::vector<TokenId>{'1'}));
+  EXPECT_EQ(next[1].samples[0].tokens, (std::vector<TokenId>{'2', 99}));
+
+  // A second restart while they are in flight again loses none.
+  DataSource third(&dataset, config);
+  third.restore(again.save({1, 2, 4}), "state");
+  EXPECT_EQ(third.num_waiting(), 3);
+}
+
+TEST(DataSource, SaysWhatChangedSinceTheCheckpoint) {
+  const Dataset five = numbered_rows(5);
+  const Dataset six = numbered_rows(6);
+  DataSource source(&five, {});
+  source.take(2);
+  const json::object state = source.save({});
+  EXPECT_EQ(DataSource(&six, {}).restore(state, "state").size(), 1U);
+  EXPECT_EQ(DataSource(&five, {.seed = 7}).restore(state, "state").size(), 1U);
+  EXPECT_THROW(DataSource(&five, {}).restore({{"version", 2}}, "state"), ConfigError);
+
+  source.add(source.take(1));
+  EXPECT_THROW(DataSource(&five, {.samples_per_prompt = 4}).restore(source.save({}), "state"),
+               ConfigError);
+}
+
+TEST(DataSource, WithoutADataSetGivesEmptySamples) {
+  DataSource source(nullptr, {.samples_per_prompt = 3});
+  const std::vector<Group> groups = source.take(2);
+  EXPECT_EQ(groups[1].samples[2].ordinal, 5);
+  EXPECT_TRUE(groups[1].samples[2].tokens.empty());
+}
+
+}  // namespace
+}  // namespace slime::buffer

@@ -1,0 +1,261 @@
+#include "buffer/dataset.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <exception>
+#include <map>
+#include <mutex>
+#include <thread>
+
+#include "buffer/line_reader.h"
+#include "buffer/sliced_path.h"
+#include "core/bounded_queue.h"
+#include "core/crc32c.h"
+#include "core/error.h"
+
+namespace slime::buffer {
+namespace {
+
+constexpr std::size_t kBatchBytes = std::size_t{1}
+                                    << 18;  // of lines that one thread works on at a time
+constexpr std::size_t kMostProblemsShown = 20;
+
+/// Lines that follow one another in one file.
+struct Batch {
+  std::size_t index = 0;
+  std::filesystem::path path;
+  std::vector<std::pair<int64_t, std::string>> lines;  // line number, text
+  std::size_t num_bytes = 0;
+};
+
+int64_t count_rows(const std::filesystem::path& path) {
+  LineReader reader(path);
+  int64_t num_rows = 0;
+  while (reader.next()) ++num_rows;
+  return num_rows;
+}
+
+/// All paths, or a ConfigError that says what is wrong with each.
+std::vector<SlicedPath> checked_paths(const std::vector<std::string>& texts) {
+  std::vector<SlicedPath> paths;
+  std::vector<std::string> problems;
+  for (const std::string& text : texts) {
+    try {
+      paths.push_back(parse_sliced_path(text));
+      const std::string extension = paths.back().path.extension().string();
+      if (extension == ".parquet") {
+        problems.push_back(
+            fmt::format("--prompt-data {}: Parquet is not read; pandas converts it: "
+                        "read_parquet(path).to_json(path, orient=\"records\", lines=True)",
+                        text));
+      } else if (extension != ".jsonl") {
+        problems.push_back(fmt::format("--prompt-data {}: the name should end in .jsonl", text));
+      } else {
+        LineReader reader(paths.back().path);
+      }
+    } catch (const ConfigError& error) {
+      problems.push_back(fmt::format("--prompt-data {}", error.what()));
+    }
+  }
+  if (!problems.empty()) throw ConfigError(problems);
+  return paths;
+}
+
+}  // namespace
+
+/// Reads lines on the calling thread, works on them on others, and puts the results together in
+/// file order.
+class DatasetLoader {
+ public:
+  DatasetLoader(const DatasetConfig& config, const RenderFn& render, const TokenizeFn& tokenize)
+      : config_(config),
+        render_(render),
+        tokenize_(tokenize),
+        num_threads_(config.num_threads > 0 ? static_cast<std::size_t>(config.num_threads)
+                                            : std::max(1U, std::thread::hardware_concurrency())),
+        batches_(2 * num_threads_) {}  // enough that no thread waits for the reader
+
+  Dataset load() {
+    const std::vector<SlicedPath> files = checked_paths(config_.paths);
+    {
+      std::vector<std::jthread> threads;
+      // Whatever the reader throws: the threads end, and are joined.
+      const std::shared_ptr<void> close_at_end(nullptr, [this](void*) { batches_.close(); });
+      for (std::size_t i = 0; i < num_threads_; ++i) threads.emplace_back([this] { work(); });
+      for (const SlicedPath& path : files) read_file(path);
+      send();
+      batches_.close();
+    }
+    if (bug_) std::rethrow_exception(bug_);
+    return put_together();
+  }
+
+ private:
+  /// What became of one batch.
+  struct Result {
+    Dataset::Chunk chunk;
+    std::vector<Dataset::Row> rows;  // their chunk is filled in at the end
+    int64_t num_too_long = 0;
+    std::vector<std::string> problems;
+  };
+
+  void read_file(const SlicedPath& sliced) {
+    constexpr int64_t kUnknown = std::numeric_limits<int64_t>::max();
+    const auto [first, last] =
+        sliced.rows(sliced.counts_from_the_end() ? count_rows(sliced.path) : kUnknown);
+    send();
+    pending_.path = sliced.path;
+    LineReader reader(sliced.path);
+    for (int64_t row = 0; row < last; ++row) {
+      std::optional<std::string> line = reader.next();
+      if (!line) break;
+      if (row < first) continue;
+      pending_.num_bytes += line->size();
+      pending_.lines.emplace_back(reader.line_number(), std::move(*line));
+      if (pending_.num_bytes >= kBatchBytes) send();
+    }
+  }
+
+  void send() {
+    if (pending_.lines.empty()) return;
+    Batch batch = std::move(pending_);
+    batch.index = num_batches_++;
+    pending_ = Batch();
+    pending_.path = batch.path;
+    batches_.push(std::move(batch));  // fails only after a thread met a bug, which load() reports
+  }
+
+  /// Top of a thread.
+  void work() {
+    try {
+      while (std::optional<Batch> batch = batches_.pop()) {
+        Result result = process(*batch);
+        const std::lock_guard lock(mutex_);
+        results_.emplace(batch->index, std::move(result));
+      }
+    } catch (...) {
+      {
+        const std::lock_guard lock(mutex_);
+        if (!bug_) bug_ = std::current_exception();
+      }
+      batches_.close();
+    }
+  }
+
+  Result process(const Batch& batch) const {
+    Result result;
+    result.chunk.packed.reserve(batch.num_bytes);
+    for (const auto& [number, line] : batch.lines) {
+      const std::string where = fmt::format("{}, line {}", batch.path.string(), number);
+      try {
+        add_row(read_row(line, config_.keys, where), where, result);
+      } catch (const ConfigError& error) {
+        const std::string_view what = error.what();
+        result.problems.push_back(what.starts_with(where) ? std::string(what)
+                                                          : fmt::format("{}: {}", where, what));
+      }
+    }
+    result.chunk.packed.shrink_to_fit();
+    result.chunk.tokens.shrink_to_fit();
+    return result;
+  }
+
+  void add_row(const DatasetRow& row, const std::string& where, Result& result) const {
+    std::vector<TokenId> tokens;
+    if (tokenize_ && (render_ || row.prompt.is_string())) {
+      tokens = tokenize_(render_row(row, render_));
+      if (tokens.empty()) throw ConfigError(fmt::format("{}: the prompt is empty", where));
+      if (config_.max_prompt_tokens &&
+          static_cast<int64_t>(tokens.size()) > *config_.max_prompt_tokens) {
+        ++result.num_too_long;
+        return;
+      }
+    }
+    const std::string packed = pack_row(row);
+    result.rows.push_back({.packed_begin = static_cast<uint32_t>(result.chunk.packed.size()),
+                           .packed_length = static_cast<uint32_t>(packed.size()),
+                           .tokens_begin = static_cast<uint32_t>(result.chunk.tokens.size()),
+                           .num_tokens = static_cast<uint32_t>(tokens.size())});
+    result.chunk.packed += packed;
+    result.chunk.tokens.insert(result.chunk.tokens.end(), tokens.begin(), tokens.end());
+  }
+
+  Dataset put_together() {
+    throw_problems();
+    Dataset dataset;
+    dataset.render_ = render_;
+    for (auto& [index, result] : results_) {
+      const auto chunk = static_cast<uint32_t>(dataset.chunks_.size());
+      for (Dataset::Row row : result.rows) {
+        row.chunk = chunk;
+        dataset.rows_.push_back(row);
+      }
+      dataset.fingerprint_ = crc32c(result.chunk.packed, dataset.fingerprint_);
+      dataset.num_too_long_ += result.num_too_long;
+      dataset.chunks_.push_back(std::move(result.chunk));
+    }
+    if (dataset.rows_.empty()) {
+      throw ConfigError(
+          dataset.num_too_long_ == 0
+              ? fmt::format("--prompt-data {}: no rows", fmt::join(config_.paths, " "))
+              : fmt::format("--prompt-data {}: all {} prompts have more than {} tokens "
+                            "(--rollout-max-prompt-len)",
+                            fmt::join(config_.paths, " "), dataset.num_too_long_,
+                            *config_.max_prompt_tokens));
+    }
+    return dataset;
+  }
+
+  void throw_problems() const {
+    std::vector<std::string> problems;
+    std::size_t num_problems = 0;
+    for (const auto& [index, result] : results_) {
+      num_problems += result.problems.size();
+      for (const std::string& problem : result.problems) {
+        if (problems.size() < kMostProblemsShown) problems.push_back(problem);
+      }
+    }
+    if (num_problems > problems.size())
+      problems.push_back(fmt::format("... and {} more", num_problems - problems.size()));
+    if (!problems.empty()) throw ConfigError(problems);
+  }
+
+  const DatasetConfig& config_;
+  const RenderFn& render_;
+  const TokenizeFn& tokenize_;
+  const std::size_t num_threads_;
+  BoundedQueue<Batch> batches_;
+  Batch pending_;                // owned by the reading thread
+  std::size_t num_batches_ = 0;  // owned by the reading thread
+  std::mutex mutex_;
+  std::map<std::size_t, Result> results_;  // by batch index; guarded by mutex_
+  std::exception_ptr bug_;                 // guarded by mutex_
+};
+
+Dataset Dataset::load(const DatasetConfig& config, RenderFn render, TokenizeFn tokenize) {
+  check(!config.apply_chat_template || render,
+        "a chat template is applied by a function that was given");
+  if (config.paths.empty()) throw ConfigError("--prompt-data: no file is given");
+  if (!config.apply_chat_template) render = nullptr;
+  return DatasetLoader(config, render, tokenize).load();
+}
+
+Prompt Dataset::prompt(int64_t row) const {
+  check(row >= 0 && row < size(), "a row number is within the data set");
+  const Row& place = rows_[static_cast<std::size_t>(row)];
+  const Chunk& chunk = chunks_[place.chunk];
+  DatasetRow parts =
+      unpack_row(std::string_view(chunk.packed).substr(place.packed_begin, place.packed_length));
+  Prompt prompt;
+  prompt.text = render_row(parts, render_);
+  const auto first = chunk.tokens.begin() + place.tokens_begin;
+  prompt.tokens.assign(first, first + place.num_tokens);
+  prompt.source = std::move(parts.prompt);
+  prompt.label = std::move(parts.label);
+  prompt.metadata = std::move(parts.metadata);
+  return prompt;
+}
+
+}  // namespace slime::buffer

@@ -1,0 +1,86 @@
+#pragma once
+
+/// The prompts of a run: rows of JSON-lines files, rendered by the chat template, tokenised, and
+/// kept in memory in a compact form.
+///
+/// Reading happens once, before any long work. Nothing is dropped silently: a row that cannot be
+/// used is a ConfigError that names file and line (all such rows at once), and the only rows left
+/// out are those longer than max_prompt_tokens, which are counted.
+///
+/// A row of the file, with the default keys and the label key "answer":
+///
+///   {"input": [{"role": "user", "content": "2+3?"}], "answer": "5", "metadata": {"rm_type":
+///   "math"}}
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "buffer/dataset_row.h"
+#include "core/sample.h"
+
+namespace slime::buffer {
+
+/// Words in quotes are the flags that set a field.
+struct DatasetConfig {
+  std::vector<std::string> paths;  // "--prompt-data": .jsonl files, each may end in a slice @[a:b]
+  RowKeys keys;
+  bool apply_chat_template = false;  // "--apply-chat-template"
+  /// "--rollout-max-prompt-len": longer prompts are left out. Prompts that stay lists of messages
+  /// are neither tokenised nor measured.
+  std::optional<int64_t> max_prompt_tokens;
+  int num_threads = 0;  // for templates and tokens; 0: one per core
+};
+
+/// Token ids of a text, no special tokens added. Called from several threads at once.
+using TokenizeFn = std::function<std::vector<TokenId>(std::string_view text)>;
+
+/// Immutable once loaded; may be read from several threads.
+class Dataset {
+ public:
+  /// Reads all files. `render` may be empty unless apply_chat_template is set; with an empty
+  /// `tokenize` prompts have no tokens and none is too long. Throws ConfigError.
+  static Dataset load(const DatasetConfig& config, RenderFn render, TokenizeFn tokenize);
+
+  /// Rows that are left after the length filter, in file order. At least 1.
+  int64_t size() const { return static_cast<int64_t>(rows_.size()); }
+
+  /// The prompt of a row. Its ordinal is 0: the data source numbers what it gives out. The text is
+  /// rendered anew: only row and tokens are stored, which keeps a data set near twice its file.
+  Prompt prompt(int64_t row) const;
+
+  /// Rows left out because they have more than max_prompt_tokens tokens.
+  int64_t num_too_long() const { return num_too_long_; }
+
+  /// CRC-32C over the rows in order: differs when a row, its content or the order differs.
+  uint32_t fingerprint() const { return fingerprint_; }
+
+ private:
+  friend class DatasetLoader;
+
+  /// Rows that were read together: their packed texts and their tokens, end to end.
+  struct Chunk {
+    std::string packed;
+    std::vector<TokenId> tokens;
+  };
+  struct Row {
+    uint32_t chunk = 0;
+    uint32_t packed_begin = 0;
+    uint32_t packed_length = 0;
+    uint32_t tokens_begin = 0;
+    uint32_t num_tokens = 0;
+  };
+
+  Dataset() = default;
+
+  RenderFn render_;  // empty when the chat template is not applied
+  std::vector<Chunk> chunks_;
+  std::vector<Row> rows_;
+  int64_t num_too_long_ = 0;
+  uint32_t fingerprint_ = 0;
+};
+
+}  // namespace slime::buffer

@@ -1,0 +1,45 @@
+#pragma once
+
+/// One row of a prompt file: which of its fields mean what.
+
+#include <functional>
+#include <string>
+#include <string_view>
+
+#include "core/json.h"
+
+namespace slime::buffer {
+
+/// Where a row keeps its parts.
+struct RowKeys {
+  std::string input = "input";        // "--input-key": a string or a list of messages
+  std::string label;                  // "--label-key": empty: rows have no label
+  std::string metadata = "metadata";  // "--metadata-key": an object; may be absent
+  std::string tools = "tools";  // "--tool-key": a list, or a string with its JSON; may be absent
+};
+
+/// Renders messages with the generation prompt at the end; `tools` is empty when the row has none.
+/// Arguments such as enable_thinking are the caller's to bind. Called from several threads at once.
+/// A ConfigError that it throws is reported with file and line.
+using RenderFn = std::function<std::string(const json::array& messages, const json::array& tools)>;
+
+struct DatasetRow {
+  json::value prompt;     // a string, or an array of objects
+  json::value label;      // null without a label key
+  json::object metadata;  // with "tools" when the row has tools
+  json::array tools;
+};
+
+/// Reads one line. Throws ConfigError that starts with `where` and says which field is wrong.
+DatasetRow read_row(std::string_view line, const RowKeys& keys, std::string_view where);
+
+/// What the engine is to read: the rendered template (a string prompt becomes one user message),
+/// or, when `render` is empty, the prompt string; a list of messages without a template stays as
+/// its JSON text.
+std::string render_row(const DatasetRow& row, const RenderFn& render);
+
+/// The compact form in which a data set keeps its rows, as one line of JSON, and back.
+std::string pack_row(const DatasetRow& row);
+DatasetRow unpack_row(std::string_view packed);
+
+}  // namespace slime::buffer

@@ -1,0 +1,179 @@
+#include "buffer/dataset.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "buffer/sliced_path.h"
+#include "core/error.h"
+
+namespace slime::buffer {
+namespace {
+
+using testing::HasSubstr;
+
+std::string file_with(const std::string& name, const std::string& content) {
+  const std::filesystem::path path = std::filesystem::path(testing::TempDir()) / name;
+  std::ofstream(path, std::ios::binary) << content;
+  return path.string();
+}
+
+/// One token per byte.
+std::vector<TokenId> bytes_of(std::string_view text) { return {text.begin(), text.end()}; }
+
+/// "role:content" of each message, and the number of tools.
+std::string render(const json::array& messages, const json::array& tools) {
+  std::string text;
+  for (const json::value& message : messages) {
+    text += std::string(message.at("role").as_string()) + ":" +
+            std::string(message.at("content").as_string()) + "|";
+  }
+  return text + std::to_string(tools.size());
+}
+
+std::string message_of(const std::function<void()>& action) {
+  try {
+    action();
+  } catch (const ConfigError& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+DatasetConfig config_for(std::vector<std::string> paths) {
+  DatasetConfig config;
+  config.paths = std::move(paths);
+  return config;
+}
+
+TEST(Dataset, ReadsPromptLabelMetadataAndTools) {
+  DatasetConfig config = config_for({file_with(
+      "parts.jsonl", R"({"q": "2+3?", "a": 5, "m": {"rm_type": "math"}, "t": "[{\"name\": \"f\"}]"}
+
+{"q": [{"role": "system", "content": "s"}, {"role": "user", "content": "u"}], "a": null})")});
+  config.keys = {.input = "q", .label = "a", .metadata = "m", .tools = "t"};
+  config.apply_chat_template = true;
+  const Dataset dataset = Dataset::load(config, render, bytes_of);
+  ASSERT_EQ(dataset.size(), 2);
+  const Prompt first = dataset.prompt(0);
+  EXPECT_EQ(first.text, "user:2+3?|1");
+  EXPECT_EQ(first.tokens, bytes_of(first.text));
+  EXPECT_EQ(first.source, json::value("2+3?"));
+  EXPECT_EQ(first.label, json::value(5));
+  EXPECT_EQ(json::serialize(first.metadata), R"({"rm_type":"math","tools":[{"name":"f"}]})");
+  EXPECT_EQ(dataset.prompt(1).text, "system:s|user:u|0");
+  EXPECT_TRUE(dataset.prompt(1).label.is_null());
+}
+
+TEST(Dataset, WithoutATemplateAStringIsThePromptAndAListStaysAList) {
+  const DatasetConfig config = config_for({file_with(
+      "plain.jsonl",
+      "{\"input\": \"caf\xc3\xa9\"}\n{\"input\": [{\"role\": \"user\", \"content\": \"u\"}]}\n")});
+  const Dataset dataset = Dataset::load(config, nullptr, bytes_of);
+  EXPECT_EQ(dataset.prompt(0).text, "caf\xc3\xa9");
+  EXPECT_TRUE(dataset.prompt(1).tokens.empty());
+  EXPECT_TRUE(dataset.prompt(1).source.is_array());
+}
+
+TEST(Dataset, NamesEveryBrokenLineAtOnce) {
+  std::string content;
+  for (int line = 1; line <= 9; ++line)
+    content += line == 7 ? "{\"input\": \"x\"\n" : "{\"input\": \"x\"}\n";
+  content += "{\"prompt\": \"x\"}\n[1]\n";
+  const std::string path = file_with("broken.jsonl", content);
+  const std::string message =
+      message_of([&] { Dataset::load(config_for({path}), nullptr, bytes_of); });
+  EXPECT_THAT(message, HasSubstr(path + ", line 7: not valid JSON"));
+  EXPECT_THAT(message,
+              HasSubstr(path + ", line 10: no field \"input\" (--input-key); the row has prompt"));
+  EXPECT_THAT(message, HasSubstr(path + ", line 11: a row should be a JSON object"));
+}
+
+TEST(Dataset, ReportsATemplateErrorWithItsLine) {
+  DatasetConfig config = config_for({file_with("roles.jsonl", "{\"input\": \"x\"}\n")});
+  config.apply_chat_template = true;
+  const RenderFn refuse = [](const json::array&, const json::array&) -> std::string {
+    throw ConfigError("roles must alternate");
+  };
+  EXPECT_THAT(message_of([&] { Dataset::load(config, refuse, bytes_of); }),
+              HasSubstr("line 1: roles must alternate"));
+}
+
+TEST(Dataset, HandsOverWhateverElseAThreadMeets) {
+  const DatasetConfig config = config_for({file_with("bug.jsonl", "{\"input\": \"x\"}\n")});
+  EXPECT_THROW(
+      Dataset::load(config, nullptr,
+                    [](std::string_view) -> std::vector<TokenId> { throw BugError("bug"); }),
+      BugError);
+}
+
+TEST(Dataset, LeavesLongPromptsOutAndCountsThem) {
+  DatasetConfig config = config_for({file_with(
+      "long.jsonl", "{\"input\": \"12345\"}\n{\"input\": \"1234\"}\n{\"input\": \"123456\"}\n")});
+  config.max_prompt_tokens = 4;
+  const Dataset dataset = Dataset::load(config, nullptr, bytes_of);
+  EXPECT_EQ(dataset.size(), 1);
+  EXPECT_EQ(dataset.num_too_long(), 2);
+  EXPECT_EQ(dataset.prompt(0).text, "1234");
+  config.max_prompt_tokens = 3;
+  EXPECT_THAT(message_of([&] { Dataset::load(config, nullptr, bytes_of); }),
+              HasSubstr("all 3 prompts have more than 3 tokens"));
+}
+
+TEST(Dataset, AgreesWithEveryGoldenSlice) {
+  const json::value cases = read_json_file(SLIME_SOURCE_DIR "/tests/golden/dataset_slicing.json");
+  for (const json::value& test : cases.get_array()) {
+    SCOPED_TRACE(json::serialize(test.at("name")));
+    const int64_t num_rows = test.at("params").at("num_rows").get_int64();
+    std::string content;
+    for (int64_t row = 0; row < num_rows; ++row)
+      content += "\n{\"input\": \"" + std::to_string(row) + "\"}\n";
+    const std::string path = file_with("slices.jsonl", content) +
+                             std::string(test.at("inputs").at("suffix").get_string());
+    const SlicedPath sliced = parse_sliced_path(path);
+    const json::value& start = test.at("expected").at("start");
+    const json::value& end = test.at("expected").at("end");
+    EXPECT_EQ(sliced.begin ? json::value(*sliced.begin) : json::value(), start);
+    EXPECT_EQ(sliced.end ? json::value(*sliced.end) : json::value(), end);
+    const json::array& rows = test.at("expected").at("rows").get_array();
+    if (rows.empty()) {
+      EXPECT_THAT(message_of([&] { Dataset::load(config_for({path}), nullptr, bytes_of); }),
+                  HasSubstr("no rows"));
+      continue;
+    }
+    const Dataset dataset = Dataset::load(config_for({path}), nullptr, bytes_of);
+    ASSERT_EQ(dataset.size(), static_cast<int64_t>(rows.size()));
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      EXPECT_EQ(dataset.prompt(static_cast<int64_t>(i)).text, std::to_string(rows[i].get_int64()));
+    }
+  }
+}
+
+TEST(Dataset, KeepsTheOrderOfFilesAndRowsWhateverTheNumberOfThreads) {
+  std::string content;
+  for (int row = 0; row < 3000; ++row)
+    content += "{\"input\": \"" + std::to_string(row) + std::string(1000, 'x') + "\"}\r\n";
+  DatasetConfig config = config_for({file_with("many.jsonl", "\xef\xbb\xbf" + content) + "@[:2000]",
+                                     file_with("few.jsonl", "{\"input\": \"last\"}")});
+  config.num_threads = 1;
+  const Dataset one = Dataset::load(config, nullptr, bytes_of);
+  config.num_threads = 4;
+  const Dataset four = Dataset::load(config, nullptr, bytes_of);
+  EXPECT_EQ(one.size(), 2001);
+  EXPECT_EQ(one.fingerprint(), four.fingerprint());
+  EXPECT_EQ(four.prompt(1234).text, "1234" + std::string(1000, 'x'));
+  EXPECT_EQ(four.prompt(2000).text, "last");
+}
+
+TEST(Dataset, SaysWhatIsWrongWithEachPath) {
+  const std::string message = message_of([&] {
+    Dataset::load(config_for({"/nowhere/a.jsonl", "rows.parquet", "rows.csv"}), nullptr, bytes_of);
+  });
+  EXPECT_THAT(message, HasSubstr("/nowhere/a.jsonl: cannot be opened: No such file"));
+  EXPECT_THAT(message, HasSubstr("rows.parquet: Parquet is not read"));
+  EXPECT_THAT(message, HasSubstr("rows.csv: the name should end in .jsonl"));
+}
+
+}  // namespace
+}  // namespace slime::buffer
