@@ -1,0 +1,36 @@
+#pragma once
+
+/// From words to a RunConfig: command line and YAML through the flag table, then the rules between
+/// flags.
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "loop/run_config.h"
+
+namespace slime::loop {
+
+struct ParsedFlags {
+  RunConfig config;
+  std::vector<std::string> given;     // names that were set, in order
+  std::vector<std::string> warnings;  // unknown and ineffective flags
+};
+
+/// Reads "--name value ...", "--name=value" and "--config FILE.yaml" (same words, `lr: 1e-6`; the
+/// command line wins). Unknown flags are warnings with the nearest known name, because published
+/// scripts contain some; a wrong type, a value outside the allowed words or a refused flag is an
+/// error. Throws ConfigError with all of them at once.
+ParsedFlags parse_flags(std::span<const std::string> arguments);
+
+/// Applies derived defaults and checks all rules between flags (spec section 20, reference
+/// slime.md 3.2). Throws ConfigError with one line per contradiction: key, value, what would work.
+void complete_and_validate(RunConfig& config);
+
+/// The text of --help.
+std::string flag_help();
+
+/// docs/flags.md, generated.
+std::string flag_markdown();
+
+}  // namespace slime::loop

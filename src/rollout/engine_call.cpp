@@ -1,0 +1,77 @@
+#include "rollout/engine_call.h"
+
+#include <boost/asio/associated_executor.hpp>
+#include <boost/asio/async_result.hpp>
+#include <boost/asio/execution/outstanding_work.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/prefer.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <memory>
+
+namespace slime::rollout {
+
+namespace asio = boost::asio;
+
+namespace {
+
+template <typename T>
+void append(std::vector<T>& all, std::vector<T> more) {
+  if (all.empty()) {
+    all = std::move(more);
+  } else {
+    all.insert(all.end(), std::make_move_iterator(more.begin()),
+               std::make_move_iterator(more.end()));
+  }
+}
+
+/// A request under way. The engine's thread alone touches `all` until the last update; then it is
+/// posted back.
+template <typename Handler>
+struct Call {
+  explicit Call(Handler waiting) : handler(std::move(waiting)) {}
+  Handler handler;
+  engine::GenerateUpdate all;
+};
+
+}  // namespace
+
+void merge(engine::GenerateUpdate& all, engine::GenerateUpdate update) {
+  append(all.output_ids, std::move(update.output_ids));
+  append(all.output_log_probs, std::move(update.output_log_probs));
+  append(all.output_top, std::move(update.output_top));
+  append(all.top_p_ids, std::move(update.top_p_ids));
+  append(all.top_p_counts, std::move(update.top_p_counts));
+  append(all.input_log_probs, std::move(update.input_log_probs));
+  append(all.input_top, std::move(update.input_top));
+  append(all.versions, std::move(update.versions));
+  all.rid = std::move(update.rid);
+  all.finish = std::move(update.finish);
+  all.prompt_tokens = update.prompt_tokens;
+  all.cached_tokens = update.cached_tokens;
+  all.num_retractions = update.num_retractions;
+  all.queue_seconds = update.queue_seconds;
+  all.total_seconds = update.total_seconds;
+}
+
+asio::awaitable<engine::GenerateUpdate> generate(engine::EngineClient& engine,
+                                                 engine::GenerateRequest request) {
+  co_return co_await asio::async_initiate<decltype(asio::use_awaitable),
+                                          void(engine::GenerateUpdate)>(
+      [&engine](auto handler, engine::GenerateRequest to_submit) {
+        // The executor counts the request as outstanding work, so that run() does not return under
+        // it.
+        auto executor = asio::prefer(asio::get_associated_executor(handler),
+                                     asio::execution::outstanding_work.tracked);
+        auto call = std::make_shared<Call<decltype(handler)>>(std::move(handler));
+        engine.submit(std::move(to_submit), [call, executor](engine::GenerateUpdate update) {
+          const bool is_last = update.finish.has_value();
+          merge(call->all, std::move(update));
+          if (is_last) {
+            asio::post(executor, [call] { std::move(call->handler)(std::move(call->all)); });
+          }
+        });
+      },
+      asio::use_awaitable, std::move(request));
+}
+
+}  // namespace slime::rollout

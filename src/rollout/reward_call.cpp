@@ -1,0 +1,51 @@
+#include "rollout/reward_call.h"
+
+#include <fmt/format.h>
+
+#include <boost/asio/post.hpp>
+#include <boost/asio/redirect_error.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/this_coro.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <memory>
+#include <optional>
+
+namespace slime::rollout {
+
+namespace asio = boost::asio;
+
+asio::awaitable<Expected<json::value>> score_within(asio::thread_pool& pool, const ScoreFn& score,
+                                                    Sample sample,
+                                                    std::chrono::duration<double> timeout) {
+  // Both sides share the answer; the timer lives on the coroutine's executor and is only touched
+  // there.
+  struct Answer {
+    explicit Answer(asio::any_io_executor executor) : alarm(std::move(executor)) {}
+    asio::steady_timer alarm;
+    std::optional<Expected<json::value>> value;
+  };
+  const auto executor = co_await asio::this_coro::executor;
+  auto answer = std::make_shared<Answer>(executor);
+  answer->alarm.expires_after(
+      std::chrono::duration_cast<std::chrono::steady_clock::duration>(timeout));
+  asio::post(pool, [answer, executor, score, sample = std::move(sample)] {
+    Expected<json::value> value = [&]() -> Expected<json::value> {
+      try {
+        return score(sample);
+      } catch (const std::exception& error) {
+        return failure(error.what());
+      }
+    }();
+    asio::post(executor, [answer, value = std::move(value)]() mutable {
+      answer->value = std::move(value);
+      answer->alarm.cancel();
+    });
+  });
+  boost::system::error_code ended;
+  if (!answer->value)
+    co_await answer->alarm.async_wait(asio::redirect_error(asio::use_awaitable, ended));
+  if (answer->value) co_return std::move(*answer->value);
+  co_return failure(fmt::format("the reward took longer than {} s", timeout.count()));
+}
+
+}  // namespace slime::rollout

@@ -1,0 +1,103 @@
+#pragma once
+
+/// From prompts to scored groups: thousands of concurrent conversations on one thread.
+///
+/// Once per step the loop calls `run`: groups are taken from the buffer, every sample is generated
+/// and scored in a coroutine of its own, finished groups are kept or dropped, until enough are
+/// kept; what is still in flight is then aborted and handed back. The rules are spec sections 17.2
+/// to 17.5. What the original loses we hand back: surplus groups and the prompts of aborted ones.
+///
+/// Everything it waits for has a deadline or is bounded by the engine; a group whose sample failed
+/// is dropped with a reason and replaced, and too many failures end the run.
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/expected.h"
+#include "core/sample.h"
+#include "engine/client.h"
+
+namespace slime::rollout {
+
+/// How one response is drawn.
+struct ResponseRules {
+  engine::SamplingParams sampling;            // max_new_tokens is the limit of the whole response
+  std::optional<int64_t> max_context_length;  // prompt and response together
+  uint64_t seed = 0;                          // draws are keyed by (seed, sample ordinal)
+};
+
+struct RolloutConfig {
+  int64_t groups_per_step = 0;    // B: how many groups `run` returns
+  int64_t groups_per_refill = 0;  // started whenever fewer than B are under way; >= B
+  int64_t max_concurrent_samples = 512;
+  bool keeps_partial = false;       // partial rollout: aborted groups keep their tokens
+  bool masks_older_tokens = false;  // tokens made before this step are not trained
+  std::chrono::duration<double> reward_timeout{30};
+  int64_t max_failed_groups = 64;  // in one step; more end the run
+  int reward_threads = 1;
+};
+
+/// What the filter says of a finished group (spec 17.4).
+struct FilterVerdict {
+  bool keep = true;
+  std::string reason;  // counted as rollout/dynamic_filter/drop_<reason>
+  bool keep_when_insufficient =
+      false;  // keep it after all when dropping would start another refill
+};
+
+/// What the loop plugs in. Called on the rollout's thread, except `score`, which runs on reward
+/// threads.
+struct RolloutHooks {
+  std::function<std::vector<Group>(int64_t count)>
+      take_groups;                                    // may return fewer at the end of the data
+  std::function<void(std::vector<Group>)> give_back;  // groups for a later step
+  std::function<std::string(std::span<const TokenId>)> detokenize;
+  std::function<Expected<json::value>(const Sample&)> score;
+  std::function<FilterVerdict(const Group&)> filter;                     // empty: keep all
+  std::function<void(const Group&, const std::string& reason)> on_drop;  // filtered or failed
+  std::function<void(int64_t groups_done, int64_t tokens)> on_progress;  // may be empty
+};
+
+struct RolloutResult {
+  std::vector<Group> groups;             // sorted by the ordinal of their first sample
+  std::map<std::string, int64_t> drops;  // by reason
+  int64_t num_failed_groups = 0;
+  int64_t generated_tokens = 0;  // all new tokens, kept or not
+};
+
+class Rollout {
+ public:
+  /// References outlive the object.
+  Rollout(engine::EngineClient& engine, RolloutConfig config, RolloutHooks hooks);
+
+  /// One rollout step. Throws ConfigError when samples keep failing, with the last reason; returns
+  /// early with fewer groups when `stop` becomes true or the data ends.
+  RolloutResult run(const ResponseRules& rules, const std::atomic<bool>& stop);
+
+  /// Generates and scores exactly these groups, without filter and refill: evaluation. A failed
+  /// sample stays in its group with Status::kFailed.
+  std::vector<Group> evaluate(std::vector<Group> groups, const ResponseRules& rules,
+                              const std::atomic<bool>& stop);
+
+ private:
+  engine::EngineClient& engine_;
+  const RolloutConfig config_;
+  const RolloutHooks hooks_;
+};
+
+/// Spec 17.2: how many tokens may still be drawn for this sample; 0: it is complete as it is.
+/// Throws BugError when negative.
+int64_t remaining_tokens(const Sample& sample, const ResponseRules& rules);
+
+/// Appends what the engine made to the sample: tokens, log-probs, mask, version runs, status
+/// (spec 17.1).
+void append_generated(Sample& sample, const engine::GenerateUpdate& generated);
+
+}  // namespace slime::rollout
