@@ -1,0 +1,27 @@
+#pragma once
+
+/// Ctrl-C: the first time finish the step and save, the second time stop now.
+///
+/// Nothing is lost either way: checkpoints are committed by renaming, so stopping at once loses at most the work since the
+/// last one.
+
+#include <atomic>
+
+namespace slime::loop {
+
+/// Installs handlers for SIGINT and SIGTERM for its lifetime. One object per process.
+class Interrupt {
+ public:
+  Interrupt();
+  ~Interrupt();
+  Interrupt(const Interrupt&) = delete;
+  Interrupt& operator=(const Interrupt&) = delete;
+
+  /// True once a signal came: finish the step under way, save, leave with kExitCode.
+  const std::atomic<bool>& requested() const;
+
+  /// What the shell expects of a program ended by Ctrl-C.
+  static constexpr int kExitCode = 130;
+};
+
+}  // namespace slime::loop

@@ -1,0 +1,16 @@
+#pragma once
+
+/// From the user's words to the trainer's configuration.
+
+#include "loop/run_config.h"
+#include "train/train_batch.h"
+#include "train/trainer.h"
+
+namespace slime::loop {
+
+/// `num_rollouts` is the planned length of the run; the learning rate schedule spans it. Throws ConfigError.
+train::TrainConfig make_train_config(const RunConfig& config, int64_t num_rollouts);
+
+train::TrainBatchConfig make_batch_config(const RunConfig& config);
+
+}  // namespace slime::loop
