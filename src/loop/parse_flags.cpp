@@ -1,6 +1,7 @@
 #include "loop/parse_flags.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <yaml-cpp/yaml.h>
 
 #include <algorithm>
