@@ -2,10 +2,15 @@
 
 #include <array>
 
+#include "cli/tokenize.h"
+
 namespace slime::cli {
 
 std::span<const Command> commands() {
-  static constexpr std::array<Command, 0> kCommands{};
+  static constexpr auto kCommands = std::to_array<Command>({
+      {"tokenize", "text to token ids, JSON lines", tokenize},
+      {"detokenize", "token ids to text, JSON lines", detokenize},
+  });
   return kCommands;
 }
 

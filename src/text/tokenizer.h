@@ -83,6 +83,7 @@ class Tokenizer final {
  private:
   friend class StreamDetokenizer;
   struct Parts;
+  std::optional<TokenId> named_id(const char* name) const;
   explicit Tokenizer(std::unique_ptr<const Parts> parts);
   std::unique_ptr<const Parts> parts_;
 };
@@ -101,10 +102,14 @@ class StreamDetokenizer final {
   std::string flush();
 
  private:
-  const Tokenizer& tokenizer_;
+  std::string release(std::string text);
+
+  const Tokenizer* tokenizer_;
   bool skip_special_tokens_;
-  bool at_start_ = true;   // nothing released yet: a leading space may still be stripped
-  std::string undecided_;  // bytes of an incomplete character, at most 3
+  bool is_first_ = true;          // no token yet
+  std::string undecided_;         // bytes of an incomplete character, at most 3
+  std::size_t num_stripped_ = 0;  // of what the decoder strips from the start
+  std::string held_back_;         // what it strips from the end, should this be the end
 };
 
 }  // namespace slime::text

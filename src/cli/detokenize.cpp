@@ -1,0 +1,36 @@
+#include "cli/json_lines.h"
+#include "cli/options.h"
+#include "cli/tokenize.h"
+#include "text/tokenizer.h"
+
+namespace slime::cli {
+
+int detokenize(std::span<const std::string> arguments) {
+  std::string model, file;
+  bool stream = false, skip_special_tokens = false;
+  CLI::App app("JSON lines {\"ids\": [...]} to {\"text\": ...}.", "slime detokenize");
+  app.add_option("--model", model, "directory with tokenizer.json or a tiktoken file")->required();
+  app.add_flag("--skip-special-tokens", skip_special_tokens, "leave out tokens marked special");
+  app.add_flag("--stream", stream,
+               "also \"pieces\", the text each id releases in order, and \"flush\", the rest");
+  app.add_option("FILE", file, "input; standard input when it is missing or -");
+  if (const auto exit_code = parse_options(app, arguments)) return *exit_code;
+
+  const auto tokenizer = text::Tokenizer::load(model);
+  text::StreamDetokenizer detokenizer(*tokenizer, skip_special_tokens);
+  JsonLines input(file);
+  while (const auto line = input.next()) {
+    const auto ids = input.ids_at(*line, "ids");
+    json::object out{{"text", tokenizer->decode(ids, skip_special_tokens)}};
+    if (stream) {
+      json::array pieces;
+      for (const TokenId id : ids) pieces.emplace_back(detokenizer.push(id));
+      out["pieces"] = std::move(pieces);
+      out["flush"] = detokenizer.flush();
+    }
+    write_json_line(std::move(out));
+  }
+  return 0;
+}
+
+}  // namespace slime::cli
