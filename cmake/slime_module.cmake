@@ -43,7 +43,7 @@ function(slime_executables)
   target_precompile_headers(slime REUSE_FROM slime_pch_torch)
   target_link_libraries(slime PRIVATE slime_cli ${modules} slime_libraries)
 
-  file(GLOB_RECURSE cross_tests CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/*_test.cpp)
+  file(GLOB_RECURSE cross_tests CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/*_test.cpp ${CMAKE_SOURCE_DIR}/tests/golden/golden.cpp)
   add_executable(slime_tests ${cross_tests} ${CMAKE_SOURCE_DIR}/tests/main.cpp)
   target_precompile_headers(slime_tests REUSE_FROM slime_pch_torch)
   target_compile_definitions(slime_tests PRIVATE SLIME_SOURCE_DIR="${CMAKE_SOURCE_DIR}")

@@ -1,6 +1,7 @@
 #include "algo/policy_objective.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 
 #include "algo/packed.h"
 

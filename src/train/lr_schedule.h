@@ -40,10 +40,10 @@ struct LrSchedule {
 
 /// What users give in training steps (Megatron: iterations), each of `global_batch_size` samples.
 struct LrIterations {
-  int64_t train_iters = 1;                // planned length: num_rollout * B * n / G
-  std::optional<int64_t> lr_decay_iters;  // default: train_iters
+  int64_t train_iters = 1;                     // planned length: num_rollout * B * n / G
+  std::optional<int64_t> lr_decay_iters = {};  // default: train_iters
   int64_t lr_warmup_iters = 0;
-  std::optional<double> lr_warmup_fraction;  // of the decay length; wins over lr_warmup_iters
+  std::optional<double> lr_warmup_fraction = {};  // of the decay length; wins over lr_warmup_iters
   int64_t lr_wsd_decay_iters = 0;
 };
 

@@ -55,8 +55,7 @@ std::vector<Indices> split_into_steps(std::span<const int64_t> rollout_ids,
 
 /// First fit in order; a length above the capacity gets a bin of its own.
 std::vector<Indices> first_fit(std::span<const int64_t> lengths, int64_t capacity);
-/// Splits the fullest bins until there are `target`. Throws ConfigError when only singletons
-/// remain.
+/// Splits the fullest bins until there are `target`, or only singletons.
 std::vector<Indices> expand_bins(std::vector<Indices> bins, std::span<const int64_t> lengths,
                                  int64_t target);
 

@@ -41,7 +41,7 @@ struct TrainBatch {
 
 struct TrainBatchConfig {
   algo::RewardNormalization rewards = algo::RewardNormalization::kMeanAndStd;
-  std::string reward_key;  // empty: the reward is a number
+  std::string reward_key = {};  // empty: the reward is a number
 };
 
 /// Samples without explicit rollout id get the smallest integers not in use, in order. A sample

@@ -22,6 +22,7 @@
 #include "core/clock.h"
 #include "model/network.h"
 #include "train/lr_schedule.h"
+#include "train/micro_batch.h"
 #include "train/optimizer.h"
 #include "train/packing.h"
 #include "train/schedule.h"
@@ -79,6 +80,9 @@ struct TrainReport {
       0;  // of those the network computed: fewer where prefixes were shared
 };
 
+/// Per-token columns of a batch, computed once per rollout step.
+struct Columns;
+
 /// Log-probs and entropies of response tokens under the current weights; [response length] each.
 struct ScoredSample {
   std::vector<double> log_probs;
@@ -111,9 +115,9 @@ class Trainer final {
   /// by.
   std::vector<ScoredSample> score(std::span<const TrainSample> samples);
 
-  /// Loss sums and gradients of these samples as one training step, left in
-  /// network().weights().grad() un-scaled; no update. For tests and benchmarks. `advantages`: one
-  /// per sample, on each of its tokens.
+  /// Loss sums and gradients of the whole batch as one training step, left un-scaled in
+  /// network().weights().grad(); no update. For tests and measurements: what train() does before it
+  /// clips.
   algo::MetricSums accumulate_gradients(const TrainBatch& batch);
 
   model::Network& network() { return network_; }
@@ -125,11 +129,23 @@ class Trainer final {
   void set_state(const TrainerState& state);
 
  private:
-  struct Columns;
-  struct MicroBatch;
+  PlanOptions plan_options() const;
+  Columns prepare(const TrainBatch& batch, const std::vector<StepPlan>& plans, TrainReport& report);
+  /// One pass without gradient over the micro-batches of all steps.
+  void score_into(model::Network& network, const std::vector<StepPlan>& plans,
+                  TokenColumn& log_probs, TokenColumn* entropies);
+  void compute_advantages(const TrainBatch& batch, const std::vector<StepPlan>& plans,
+                          Columns& columns);
+  /// Forward and backward of all micro-batches; names those whose loss is not finite.
+  algo::MetricSums accumulate(const TrainBatch& batch, const StepPlan& plan, const Columns& columns,
+                              std::vector<std::string>& problems);
+  StepReport train_step(const TrainBatch& batch, const StepPlan& plan, const Columns& columns);
+  void note_skip(StepReport& report, std::vector<std::string> problems);
 
   model::Network& network_;
   TrainConfig config_;
+  algo::AdvantageFn advantage_fn_;
+  FlopsModel flops_;
   const Clock& clock_;
   std::unique_ptr<model::Network> reference_;
   Optimizer optimizer_;

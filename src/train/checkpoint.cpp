@@ -1,0 +1,196 @@
+#include "train/checkpoint.h"
+
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <set>
+
+#include "core/error.h"
+#include "model/safetensors.h"
+#include "model/save.h"
+#include "train/checkpoint_directory.h"
+
+namespace slime::train {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr uint64_t kShardBytes = uint64_t{5} << 30;
+
+/// A flat buffer of the optimizer and the stem of its files; the words of torch.optim, which people
+/// know.
+struct StoredBuffer {
+  const char* stem;
+  Tensor buffer;
+};
+
+/// What has to be kept besides the weights: nothing that the weight files hold already.
+std::vector<StoredBuffer> stored_buffers(Trainer& trainer) {
+  Optimizer& optimizer = trainer.optimizer();
+  std::vector<StoredBuffer> buffers{{"exp_avg", optimizer.first_moment()},
+                                    {"exp_avg_sq", optimizer.second_moment()}};
+  const Tensor& flat = trainer.network().weights().flat();
+  if (!optimizer.master().is_same(flat) && optimizer.master().data_ptr() != flat.data_ptr()) {
+    buffers.push_back({"master", optimizer.master()});
+  }
+  // A reference that moves with the run cannot be read from where it started.
+  if (trainer.reference() != nullptr && trainer.config().ref_update_interval > 0) {
+    buffers.push_back({"reference", trainer.reference()->weights().flat()});
+  }
+  return buffers;
+}
+
+model::NamedTensors named(const model::Weights& weights, const Tensor& buffer) {
+  model::NamedTensors tensors;
+  for (const model::NamedWeight& weight : weights.tensors()) {
+    tensors.emplace_back(weight.name, model::Weights::view(buffer, weight));
+  }
+  return tensors;
+}
+
+/// Files of a model directory that a checkpoint takes over: everything small that is not weights or
+/// written by us.
+bool is_companion(const fs::path& path) {
+  static const std::set<std::string> kSuffixes{".json", ".jinja", ".txt", ".model", ".tiktoken"};
+  const std::string name = path.filename().string();
+  if (name == "config.json" || name == "run.json" || name.ends_with(".index.json")) return false;
+  return kSuffixes.contains(path.extension().string());
+}
+
+void copy_companions(const fs::path& source, const fs::path& target) {
+  if (source.empty()) return;
+  for (const auto& entry : fs::directory_iterator(source)) {
+    if (entry.is_regular_file() && is_companion(entry.path())) {
+      fs::copy_file(entry.path(), target / entry.path().filename());
+    }
+  }
+}
+
+json::object to_json(const TrainerState& state) {
+  return {{"num_updates", state.num_updates},
+          {"num_steps", state.num_steps},
+          {"samples_done", state.samples_done},
+          {"rollouts_done", state.rollouts_done}};
+}
+
+TrainerState state_from_json(const json::object& object) {
+  const auto integer = [&](const char* key) { return object.at(key).to_number<int64_t>(); };
+  return {integer("num_updates"), integer("num_steps"), integer("samples_done"),
+          integer("rollouts_done")};
+}
+
+Checkpoint read_checkpoint(const fs::path& directory, int64_t iteration) {
+  Checkpoint checkpoint;
+  checkpoint.directory = directory;
+  checkpoint.iteration = iteration;
+  const json::value run = read_json_file(directory / "run.json");
+  try {
+    checkpoint.run = run.at("run").as_object();
+    checkpoint.trainer = state_from_json(run.at("trainer").as_object());
+  } catch (const std::exception&) {
+    throw ConfigError((directory / "run.json").string() + ": is not of this program's form");
+  }
+  checkpoint.has_optimizer = fs::is_directory(directory / "optimizer");
+  return checkpoint;
+}
+
+/// Files of a sharded or single stem.
+std::vector<fs::path> files_of(const fs::path& directory, const std::string& stem) {
+  std::vector<fs::path> files;
+  for (const auto& entry : fs::directory_iterator(directory)) {
+    const std::string name = entry.path().filename().string();
+    const bool is_single = name == stem + ".safetensors";
+    if (is_single || (name.starts_with(stem + "-") && name.ends_with(".safetensors")))
+      files.push_back(entry.path());
+  }
+  return files;
+}
+
+void read_buffer(const fs::path& directory, const StoredBuffer& stored,
+                 const model::Weights& weights) {
+  std::set<std::string> missing;
+  for (const model::NamedWeight& weight : weights.tensors()) missing.insert(weight.name);
+  std::vector<std::string> problems;
+  for (const fs::path& path : files_of(directory, stored.stem)) {
+    const model::SafetensorsFile file(path);
+    for (const model::NamedWeight& weight : weights.tensors()) {
+      const auto found = file.tensors().find(weight.name);
+      if (found == file.tensors().end()) continue;
+      missing.erase(weight.name);
+      if (found->second.shape != weight.full_shape) {
+        problems.push_back(fmt::format("{}: {} has shape [{}], the model needs [{}]", path.string(),
+                                       weight.name, fmt::join(found->second.shape, ", "),
+                                       fmt::join(weight.full_shape, ", ")));
+        continue;
+      }
+      file.read(found->second, weight.slice, model::Weights::view(stored.buffer, weight));
+    }
+  }
+  for (const std::string& name : missing) {
+    problems.push_back(fmt::format("{}: no {} of {}", directory.string(), stored.stem, name));
+  }
+  if (!problems.empty()) throw ConfigError(problems);
+}
+
+}  // namespace
+
+fs::path save_checkpoint(const CheckpointConfig& config, int64_t iteration, Trainer& trainer,
+                         const json::object& run) {
+  const auto fill = [&](const fs::path& directory) {
+    copy_companions(config.model_source, directory);
+    model::save_network(trainer.network(), directory);
+    if (config.save_optimizer) {
+      const model::Weights& weights = trainer.network().weights();
+      fs::create_directory(directory / "optimizer");
+      for (const StoredBuffer& stored : stored_buffers(trainer)) {
+        model::write_sharded(directory / "optimizer", stored.stem, named(weights, stored.buffer),
+                             stored.buffer.scalar_type(), kShardBytes);
+      }
+    }
+    model::write_file(directory / "run.json",
+                      to_pretty_json(json::object{{"version", 1},
+                                                  {"iteration", iteration},
+                                                  {"trainer", to_json(trainer.state())},
+                                                  {"run", run}}));
+  };
+  const fs::path path = write_checkpoint_directory(config.root, iteration, fill);
+  remove_old_checkpoints(config.root, config.keep_last);
+  return path;
+}
+
+std::optional<Checkpoint> find_checkpoint(const fs::path& root, const Warn& warn) {
+  std::vector<int64_t> iterations = checkpoint_iterations(root);
+  if (iterations.empty()) return std::nullopt;
+  std::vector<std::string> problems;
+  while (!iterations.empty()) {
+    const fs::path directory = root / checkpoint_name(iterations.back());
+    const std::string damage = checkpoint_damage(directory);
+    if (damage.empty()) return read_checkpoint(directory, iterations.back());
+    problems.push_back(fmt::format("{} is damaged: {}", directory.string(), damage));
+    iterations.pop_back();
+    if (!iterations.empty()) {
+      warn(fmt::format("{}; falling back to {}", problems.back(),
+                       checkpoint_name(iterations.back())));
+    }
+  }
+  problems.push_back(fmt::format(
+      "no checkpoint under {} is whole; to start over, give another --load or remove them",
+      root.string()));
+  throw ConfigError(problems);
+}
+
+void restore_trainer(const Checkpoint& checkpoint, Trainer& trainer, const Warn& warn) {
+  if (checkpoint.has_optimizer) {
+    for (const StoredBuffer& stored : stored_buffers(trainer)) {
+      read_buffer(checkpoint.directory / "optimizer", stored, trainer.network().weights());
+    }
+  } else {
+    warn(fmt::format(
+        "{} has no optimizer state: Adam's moments start from zero, so the run is not an exact "
+        "continuation",
+        checkpoint.directory.string()));
+  }
+  trainer.set_state(checkpoint.trainer);
+}
+
+}  // namespace slime::train

@@ -1,0 +1,188 @@
+#include "train/checkpoint_directory.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <system_error>
+
+#include "core/crc32c.h"
+#include "core/error.h"
+#include "core/json.h"
+#include "model/safetensors.h"
+
+namespace slime::train {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr std::string_view kPrefix = "iter_";
+constexpr std::string_view kUnfinished = ".unfinished-";
+constexpr const char* kCommitted = "COMMITTED";
+constexpr const char* kLatest = "latest_checkpointed_iteration.txt";
+
+struct FileSum {
+  uint64_t size = 0;
+  uint32_t crc = 0;
+};
+
+FileSum sum_of_file(const fs::path& path) {
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (descriptor < 0)
+    throw std::system_error(errno, std::generic_category(), path.string() + " cannot be read");
+  std::vector<char> block(size_t{4} << 20);
+  FileSum sum;
+  ssize_t count = 0;
+  while ((count = ::read(descriptor, block.data(), block.size())) != 0) {
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) break;
+    sum.crc = crc32c({block.data(), static_cast<size_t>(count)}, sum.crc);
+    sum.size += static_cast<uint64_t>(count);
+  }
+  const int error = errno;
+  ::close(descriptor);
+  if (count < 0)
+    throw std::system_error(error, std::generic_category(), path.string() + " cannot be read");
+  return sum;
+}
+
+/// Regular files below `directory`, as relative paths in order.
+std::vector<std::string> files_below(const fs::path& directory) {
+  std::vector<std::string> files;
+  for (const auto& entry : fs::recursive_directory_iterator(directory)) {
+    if (entry.is_regular_file()) files.push_back(fs::relative(entry.path(), directory).string());
+  }
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+void sync_file(const fs::path& path) {
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  const bool synced = descriptor >= 0 && ::fsync(descriptor) == 0;
+  const int error = errno;
+  if (descriptor >= 0) ::close(descriptor);
+  if (!synced)
+    throw std::system_error(error, std::generic_category(), path.string() + " cannot be synced");
+}
+
+/// Lists, sums and syncs what `fill` wrote; COMMITTED comes last.
+void commit(const fs::path& directory) {
+  json::array files;
+  for (const std::string& name : files_below(directory)) {
+    sync_file(directory / name);
+    const FileSum sum = sum_of_file(directory / name);
+    files.push_back({{"file", name}, {"size", sum.size}, {"crc32c", sum.crc}});
+  }
+  for (const auto& entry : fs::recursive_directory_iterator(directory)) {
+    if (entry.is_directory()) model::sync_directory(entry.path());
+  }
+  model::write_file(directory / kCommitted,
+                    to_pretty_json(json::object{{"version", 1}, {"files", files}}));
+  model::sync_directory(directory);
+}
+
+void remove_unfinished(const fs::path& root) {
+  for (const auto& entry : fs::directory_iterator(root)) {
+    if (entry.path().filename().string().starts_with(kUnfinished)) fs::remove_all(entry.path());
+  }
+}
+
+std::string damage_of_file(const fs::path& directory, const json::object& entry) {
+  const std::string name(entry.at("file").as_string());
+  const fs::path path = directory / name;
+  std::error_code error;
+  const auto size = fs::file_size(path, error);
+  if (error) return name + " is missing";
+  const auto expected = entry.at("size").to_number<uint64_t>();
+  if (size != expected) return fmt::format("{} has {} bytes instead of {}", name, size, expected);
+  if (sum_of_file(path).crc != entry.at("crc32c").to_number<uint32_t>())
+    return name + " has a wrong checksum";
+  return {};
+}
+
+}  // namespace
+
+std::string checkpoint_name(int64_t iteration) {
+  return fmt::format("{}{:07}", kPrefix, iteration);
+}
+
+std::vector<int64_t> checkpoint_iterations(const fs::path& root) {
+  std::vector<int64_t> iterations;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(root, error)) {
+    const std::string name = entry.path().filename().string();
+    if (!entry.is_directory() || !name.starts_with(kPrefix)) continue;
+    int64_t iteration = 0;
+    const char* end = name.data() + name.size();
+    const auto [rest, status] = std::from_chars(name.data() + kPrefix.size(), end, iteration);
+    if (status == std::errc() && rest == end) iterations.push_back(iteration);
+  }
+  std::sort(iterations.begin(), iterations.end());
+  return iterations;
+}
+
+fs::path write_checkpoint_directory(const fs::path& root, int64_t iteration,
+                                    const std::function<void(const fs::path&)>& fill) {
+  const fs::path final_path = root / checkpoint_name(iteration);
+  const fs::path unfinished = root / fmt::format("{}{}", kUnfinished, checkpoint_name(iteration));
+  try {
+    fs::create_directories(root);
+    remove_unfinished(root);
+    fs::create_directory(unfinished);
+    fill(unfinished);
+    commit(unfinished);
+    if (fs::exists(final_path)) {
+      // Renaming does not replace a directory that has files. The old one goes under a name that
+      // the next save removes.
+      fs::rename(final_path,
+                 root / fmt::format("{}replaced-{}", kUnfinished, checkpoint_name(iteration)));
+    }
+    fs::rename(unfinished, final_path);
+    model::sync_directory(root);
+    model::write_file(root / kLatest, fmt::format("{}\n", iteration));
+    model::sync_directory(root);
+    remove_unfinished(root);
+  } catch (const std::system_error& error) {
+    std::error_code ignored;
+    fs::remove_all(unfinished, ignored);
+    throw ConfigError(fmt::format(
+        "checkpoint {} could not be written ({}); earlier checkpoints under {} are untouched. "
+        "Free some space or give another --save",
+        checkpoint_name(iteration), error.what(), root.string()));
+  } catch (...) {
+    std::error_code ignored;
+    fs::remove_all(unfinished, ignored);
+    throw;
+  }
+  return final_path;
+}
+
+std::string checkpoint_damage(const fs::path& directory) {
+  if (!fs::exists(directory / kCommitted))
+    return "COMMITTED is missing: it was not written to the end";
+  try {
+    const json::value committed = read_json_file(directory / kCommitted);
+    for (const auto& entry : committed.at("files").as_array()) {
+      const std::string damage = damage_of_file(directory, entry.as_object());
+      if (!damage.empty()) return damage;
+    }
+  } catch (const std::exception& error) {
+    return fmt::format("COMMITTED cannot be read: {}", error.what());
+  }
+  return {};
+}
+
+void remove_old_checkpoints(const fs::path& root, int64_t keep) {
+  if (keep <= 0) return;
+  std::vector<int64_t> committed;
+  for (const int64_t iteration : checkpoint_iterations(root)) {
+    if (fs::exists(root / checkpoint_name(iteration) / kCommitted)) committed.push_back(iteration);
+  }
+  for (std::size_t i = 0; i + static_cast<std::size_t>(keep) < committed.size(); ++i) {
+    fs::remove_all(root / checkpoint_name(committed[i]));
+  }
+}
+
+}  // namespace slime::train

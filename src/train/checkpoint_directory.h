@@ -1,0 +1,35 @@
+#pragma once
+
+/// A directory that appears whole or not at all, and proves later that it still is: the file side
+/// of checkpoints.
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace slime::train {
+
+/// "iter_0000120"
+std::string checkpoint_name(int64_t iteration);
+
+/// Iterations that have a directory under `root`, ascending; complete or not.
+std::vector<int64_t> checkpoint_iterations(const std::filesystem::path& root);
+
+/// Fills a temporary directory through `fill`, adds COMMITTED (file list, sizes, CRC-32C), syncs
+/// everything and renames it to root/iter_NNNNNNN, replacing one of that name; then replaces
+/// latest_checkpointed_iteration.txt. Leftovers of writers that died are removed first. Whatever
+/// `fill` throws passes through, with the temporary directory removed; a full disk is a ConfigError
+/// that says so.
+std::filesystem::path write_checkpoint_directory(
+    const std::filesystem::path& root, int64_t iteration,
+    const std::function<void(const std::filesystem::path&)>& fill);
+
+/// What is wrong with a checkpoint directory, compared with its COMMITTED; empty: nothing.
+std::string checkpoint_damage(const std::filesystem::path& directory);
+
+/// Removes all but the newest `keep` checkpoints that are committed; 0 keeps all.
+void remove_old_checkpoints(const std::filesystem::path& root, int64_t keep);
+
+}  // namespace slime::train

@@ -1,0 +1,64 @@
+#include "train/columns.h"
+
+#include <ATen/ATen.h>
+
+#include <unordered_set>
+
+namespace slime::train {
+namespace {
+
+/// Per-rollout token mean (spec 10.1) of a column over the samples of all steps; nothing when a
+/// sample lacks it.
+void add_token_mean(const char* name, const TokenColumn& column, const TrainBatch& batch,
+                    const Indices& samples, double num_executions,
+                    std::map<std::string, double>& out) {
+  double sum = 0;
+  for (const int64_t i : samples) {
+    const Tensor& x = column.of(i);
+    if (!x.defined()) return;
+    const TrainSample& sample = batch.samples[i];
+    const Tensor wide = x.to(at::kDouble).contiguous();
+    const auto* value = wide.const_data_ptr<double>();
+    double masked = 0;
+    for (int64_t t = 0; t < sample.response_length(); ++t)
+      masked += sample.loss_mask[t] ? value[t] : 0.0;
+    sum += masked / static_cast<double>(std::max<int64_t>(sample.rollout_mask_total, 1));
+  }
+  out[name] = sum / num_executions;
+}
+
+}  // namespace
+
+std::map<std::string, double> rollout_metrics(const TrainBatch& batch,
+                                              const std::vector<StepPlan>& plans,
+                                              const Columns& columns) {
+  Indices samples;
+  double num_executions = 0;
+  for (const StepPlan& plan : plans) {
+    num_executions += static_cast<double>(plan.num_executions);
+    for (const MicroBatch& micro_batch : plan.micro_batches) {
+      samples.insert(samples.end(), micro_batch.samples.begin(), micro_batch.samples.end());
+    }
+  }
+  std::sort(samples.begin(), samples.end());  // the same sum for every packing
+
+  std::map<std::string, double> out;
+  add_token_mean("rollout/log_probs", columns.old, batch, samples, num_executions, out);
+  add_token_mean("rollout/ref_log_probs", columns.ref, batch, samples, num_executions, out);
+  add_token_mean("rollout/rollout_log_probs", columns.engine, batch, samples, num_executions, out);
+  add_token_mean("rollout/kl", columns.kl, batch, samples, num_executions, out);
+  add_token_mean("rollout/advantages", columns.advantage, batch, samples, num_executions, out);
+  add_token_mean("rollout/returns", columns.returns, batch, samples, num_executions, out);
+  const auto count = static_cast<double>(samples.size());
+  for (const int64_t i : samples) {
+    const TrainSample& sample = batch.samples[i];
+    out["rollout/rewards"] += sample.reward / count;
+    out["rollout/raw_reward"] += sample.raw_reward / count;
+    out["rollout/truncated"] += sample.truncated / count;
+    out["rollout/response_lengths"] += static_cast<double>(sample.response_length()) / count;
+    out["rollout/total_lengths"] += static_cast<double>(sample.total_length()) / count;
+  }
+  return out;
+}
+
+}  // namespace slime::train

@@ -1,0 +1,35 @@
+#pragma once
+
+/// Per-token columns of a batch: what the training steps of a rollout step read and do not change.
+
+#include "algo/loss.h"
+#include "train/micro_batch.h"
+
+namespace slime::train {
+
+struct Columns {
+  explicit Columns(std::size_t num_samples)
+      : old(num_samples),
+        ref(num_samples),
+        engine(num_samples),
+        kl(num_samples),
+        advantage(num_samples),
+        returns(num_samples) {}
+
+  TokenColumn old;     // log-probs of the old policy by the trainer; empty when the training pass
+                       // provides them
+  TokenColumn ref;     // of the reference model; empty without one
+  TokenColumn engine;  // as reported by the rollout engine; empty when it did not
+  TokenColumn kl;      // divergence inside the token rewards; empty without kl_coef
+  TokenColumn advantage;
+  TokenColumn returns;
+};
+
+/// Means over the batch as the original logs them before training: rollout/log_probs,
+/// rollout/advantages, ... per-rollout token means; rollout/rewards, rollout/response_lengths, ...
+/// plain means over samples.
+std::map<std::string, double> rollout_metrics(const TrainBatch& batch,
+                                              const std::vector<StepPlan>& plans,
+                                              const Columns& columns);
+
+}  // namespace slime::train

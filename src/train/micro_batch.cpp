@@ -1,0 +1,150 @@
+#include "train/micro_batch.h"
+
+#include <ATen/ATen.h>
+
+#include <numeric>
+#include <unordered_set>
+
+#include "algo/packed.h"
+
+namespace slime::train {
+namespace {
+
+Sequence sequence_of(const TrainSample& sample) { return {sample.tokens, sample.prompt_length}; }
+
+MicroBatch make_micro_batch(std::span<const TrainSample> samples, Indices members,
+                            const PlanOptions& options) {
+  MicroBatch out;
+  std::vector<Sequence> sequences;
+  std::vector<int64_t> lengths;
+  std::vector<uint8_t> mask;
+  std::vector<double> totals;
+  for (const int64_t i : members) {
+    const TrainSample& sample = samples[i];
+    sequences.push_back(sequence_of(sample));
+    lengths.push_back(sample.response_length());
+    mask.insert(mask.end(), sample.loss_mask.begin(), sample.loss_mask.end());
+    totals.push_back(static_cast<double>(sample.rollout_mask_total));
+  }
+  out.samples = std::move(members);
+  out.packed = pack(sequences, options.packing);
+  out.starts = algo::make_starts(lengths);
+  out.trained_T = at::tensor(mask, at::kByte).to(at::kBool);
+  out.weight_T = algo::token_weights(options.reduction, out.trained_T,
+                                     at::tensor(totals, options.dtype), out.starts);
+  return out;
+}
+
+/// Micro-batches of one step within the token budget, as indices into `samples`; common prefixes
+/// stay together.
+std::vector<Indices> dynamic_bins(std::span<const TrainSample> samples, const Indices& step,
+                                  const PlanOptions& options) {
+  const int64_t capacity = options.batching.max_tokens_per_gpu;
+  std::vector<Sequence> sequences;
+  std::vector<int64_t> lengths;
+  for (const int64_t i : step) {
+    sequences.push_back(sequence_of(samples[i]));
+    lengths.push_back(samples[i].total_length());
+  }
+  std::vector<Indices> bins = options.packing.share_prefixes ? pack_into_bins(sequences, capacity)
+                                                             : first_fit(lengths, capacity);
+  for (Indices& bin : bins) {
+    for (int64_t& i : bin) i = step[i];
+  }
+  return bins;
+}
+
+bool keeps_siblings_together(const PlanOptions& options) {
+  return options.batching.use_dynamic_batch_size && !options.batching.balance_by_flops &&
+         options.packing.share_prefixes && options.batching.dp == 1;
+}
+
+StepPlan make_step(std::span<const TrainSample> samples, std::vector<Indices> bins,
+                   const PlanOptions& options) {
+  StepPlan plan;
+  std::unordered_set<int64_t> executions;
+  double tokens = 0;
+  for (Indices& bin : bins) {
+    for (const int64_t i : bin) executions.insert(samples[i].rollout_id);
+    plan.micro_batches.push_back(make_micro_batch(samples, std::move(bin), options));
+    tokens += algo::token_denominator(plan.micro_batches.back().trained_T,
+                                      plan.micro_batches.back().starts);
+  }
+  plan.num_executions = static_cast<int64_t>(executions.size());
+  plan.denominator = options.reduction == algo::Reduction::kPerToken
+                         ? tokens
+                         : static_cast<double>(plan.num_executions);
+  return plan;
+}
+
+}  // namespace
+
+std::vector<StepPlan> plan_steps(const TrainBatch& batch, const PlanOptions& options,
+                                 const FlopsModel& flops) {
+  std::vector<StepPlan> plans;
+  if (keeps_siblings_together(options)) {
+    for (const Indices& step :
+         split_into_steps(batch.rollout_ids(), options.batching.global_batch_size)) {
+      plans.push_back(
+          make_step(batch.samples, dynamic_bins(batch.samples, step, options), options));
+    }
+    return plans;
+  }
+  const Schedule schedule =
+      make_schedule(batch.total_lengths(), batch.rollout_ids(), options.batching, flops);
+  std::size_t next = 0;
+  for (const int64_t num_micro_batches : schedule.num_micro_batches) {
+    std::vector<Indices> bins;
+    for (int64_t i = 0; i < num_micro_batches; ++i) {
+      Indices bin = schedule.micro_batches[0][next++];
+      for (int64_t& position : bin) position = schedule.samples[0][position];
+      bins.push_back(std::move(bin));
+    }
+    plans.push_back(make_step(batch.samples, std::move(bins), options));
+  }
+  return plans;
+}
+
+StepPlan plan_pass(std::span<const TrainSample> samples, const PlanOptions& options) {
+  Indices all(samples.size());
+  std::iota(all.begin(), all.end(), 0);
+  if (options.batching.use_dynamic_batch_size) {
+    return make_step(samples, dynamic_bins(samples, all, options), options);
+  }
+  std::vector<Indices> bins;
+  for (const int64_t i : all) {
+    if (i % options.batching.micro_batch_size == 0) bins.emplace_back();
+    bins.back().push_back(i);
+  }
+  return make_step(samples, std::move(bins), options);
+}
+
+kernels::LogProbs forward_log_probs(model::Network& network, const MicroBatch& micro_batch,
+                                    model::Attention& attention,
+                                    const kernels::LinearLogProbOptions& options) {
+  const PackedBatch& packed = micro_batch.packed;
+  const Tensor hidden_UH = network.forward(packed.tokens, attention);
+  const Tensor hidden_SH = hidden_UH.index_select(0, packed.row_S);
+  const kernels::LogProbs scores =
+      kernels::linear_logprob(hidden_SH, network.head(), packed.target_S, options);
+  return {scores.logprob_R.index_select(0, packed.scored_T),
+          scores.entropy_R.index_select(0, packed.scored_T)};
+}
+
+void TokenColumn::put(const MicroBatch& micro_batch, const Tensor& x_T) {
+  const auto* start = micro_batch.starts.const_data_ptr<int64_t>();
+  for (std::size_t r = 0; r < micro_batch.samples.size(); ++r) {
+    per_sample_[micro_batch.samples[r]] = x_T.slice(0, start[r], start[r + 1]);
+  }
+}
+
+Tensor TokenColumn::gather(const Indices& samples) const {
+  std::vector<Tensor> parts;
+  for (const int64_t i : samples) {
+    if (!per_sample_[i].defined()) return {};
+    parts.push_back(per_sample_[i]);
+  }
+  return parts.empty() ? Tensor() : at::cat(parts);
+}
+
+}  // namespace slime::train

@@ -1,0 +1,74 @@
+#pragma once
+
+/// The samples of a training step, cut into micro-batches and packed: what the forward passes of a
+/// step have in common.
+///
+/// Dimensions: R responses and T response tokens of one micro-batch, as in algo/packed.h.
+
+#include <vector>
+
+#include "algo/loss.h"
+#include "core/tensor.h"
+#include "kernels/linear_logprob.h"
+#include "model/network.h"
+#include "train/packing.h"
+#include "train/schedule.h"
+#include "train/train_batch.h"
+
+namespace slime::train {
+
+struct MicroBatch {
+  Indices samples;  // of the TrainBatch; R of them
+  PackedBatch packed;
+  Tensor starts;     // int64 [R + 1]
+  Tensor trained_T;  // bool
+  Tensor weight_T;   // what each token counts in a sum: algo::token_weights
+
+  bool has_response() const { return trained_T.size(0) > 0; }
+};
+
+struct StepPlan {
+  std::vector<MicroBatch> micro_batches;
+  int64_t num_executions = 0;  // G: rollout executions of the step
+  double denominator = 1;      // of loss, gradient and metrics: G, or trained tokens
+};
+
+struct PlanOptions {
+  BatchingConfig batching;
+  PackingOptions packing;
+  algo::Reduction reduction = algo::Reduction::kPerRollout;
+  at::ScalarType dtype = at::kFloat;  // of weight_T: float32 or float64
+};
+
+/// The training steps of a batch, on the one rank there is. With prefix sharing and dynamic
+/// batches, siblings stay together and the token budget counts what is computed; otherwise
+/// micro-batches are those of make_schedule. Throws ConfigError as make_schedule does.
+std::vector<StepPlan> plan_steps(const TrainBatch& batch, const PlanOptions& options,
+                                 const FlopsModel& flops);
+
+/// All samples as one step, whatever G is; for passes that only look.
+StepPlan plan_pass(std::span<const TrainSample> samples, const PlanOptions& options);
+
+/// Forward pass of a micro-batch: log-probs and entropies of its response tokens, [T] each.
+/// `attention` has to outlive the backward pass when activations are recomputed.
+kernels::LogProbs forward_log_probs(model::Network& network, const MicroBatch& micro_batch,
+                                    model::Attention& attention,
+                                    const kernels::LinearLogProbOptions& options);
+
+/// One number per response token of each sample of a batch, filled micro-batch by micro-batch.
+class TokenColumn {
+ public:
+  explicit TokenColumn(std::size_t num_samples) : per_sample_(num_samples) {}
+
+  /// x_T: the column of a micro-batch.
+  void put(const MicroBatch& micro_batch, const Tensor& x_T);
+  void put(std::size_t sample, Tensor x) { per_sample_[sample] = std::move(x); }
+  /// The column of these samples, end to end; undefined when one of them has none.
+  Tensor gather(const Indices& samples) const;
+  const Tensor& of(std::size_t sample) const { return per_sample_[sample]; }
+
+ private:
+  std::vector<Tensor> per_sample_;
+};
+
+}  // namespace slime::train

@@ -1,0 +1,168 @@
+#include "train/packing.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "core/error.h"
+
+namespace slime::train {
+namespace {
+
+/// Builds the prefix forest of some sequences: segments in depth-first order, and the row of every
+/// token.
+class Forest {
+ public:
+  Forest(std::span<const Sequence> sequences, const PackingOptions& options)
+      : sequences_(sequences), options_(options), rows_(sequences.size()) {
+    for (std::size_t i = 0; i < sequences.size(); ++i) rows_[i].resize(sequences[i].tokens.size());
+  }
+
+  void build() {
+    std::vector<int64_t> order(sequences_.size());
+    std::iota(order.begin(), order.end(), 0);
+    if (!options_.share_prefixes) {
+      for (const int64_t& i : order) grow(std::span(&i, 1), 0, -1);
+      return;
+    }
+    // Sorted, sequences with a common prefix are neighbours.
+    std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
+      return std::ranges::lexicographical_compare(tokens(a), tokens(b));
+    });
+    grow(order, 0, -1);
+  }
+
+  PackedBatch to_batch() const {
+    std::vector<int64_t> ids, positions, row_of_score, target, scored;
+    for (const Node& node : nodes_) {
+      const auto source = tokens(node.sequence);
+      for (int64_t depth = node.depth; depth < node.depth + node.segment.end - node.segment.begin;
+           ++depth) {
+        ids.push_back(source[depth]);
+        positions.push_back(depth);
+      }
+    }
+    // A row is scored once however many sequences go through it: the same state predicts the same
+    // token.
+    std::vector<int64_t> score_of_row(ids.size(), -1);
+    for (std::size_t i = 0; i < sequences_.size(); ++i) {
+      for (std::size_t p = sequences_[i].prompt_length; p < rows_[i].size(); ++p) {
+        int64_t& score = score_of_row[rows_[i][p]];
+        if (score < 0) {
+          score = static_cast<int64_t>(target.size());
+          row_of_score.push_back(rows_[i][p - 1]);
+          target.push_back(sequences_[i].tokens[p]);
+        }
+        scored.push_back(score);
+      }
+    }
+    PackedBatch batch;
+    batch.tokens.ids_T = at::tensor(ids, at::kLong);
+    batch.tokens.positions_T = at::tensor(positions, at::kLong);
+    for (const Node& node : nodes_) batch.tokens.segments.push_back(node.segment);
+    batch.row_S = at::tensor(row_of_score, at::kLong);
+    batch.target_S = at::tensor(target, at::kLong);
+    batch.scored_T = at::tensor(scored, at::kLong);
+    return batch;
+  }
+
+ private:
+  struct Node {
+    model::Segment segment;
+    int64_t sequence = 0;  // one that goes through it
+    int64_t depth = 0;     // position of its first token
+  };
+
+  std::span<const TokenId> tokens(int64_t i) const { return sequences_[i].tokens; }
+
+  /// Adds what `members`, equal up to `depth`, have after it, below segment `parent`. Recursion is
+  /// as deep as the forest; it splits members at every level, so never deeper than there are
+  /// sequences.
+  void grow(std::span<const int64_t> members, int64_t depth, int32_t parent) {
+    const auto first = tokens(members.front());
+    const auto count = static_cast<int64_t>(members.size());
+    // All share what the first and the last in order share.
+    const int64_t common = common_prefix(first, tokens(members.back()));
+    if (count == 1 || (common - depth) * (count - 1) >= options_.min_saved_tokens) {
+      if (common > depth) parent = add(members, depth, common, parent);
+      depth = common;
+    }
+    std::size_t begin = 0;
+    while (begin < members.size()) {
+      const auto here = tokens(members[begin]);
+      std::size_t end = begin + 1;
+      if (static_cast<int64_t>(here.size()) > common) {
+        while (end < members.size() && tokens(members[end])[common] == here[common]) ++end;
+      }
+      if (static_cast<int64_t>(here.size()) > depth)
+        grow(members.subspan(begin, end - begin), depth, parent);
+      begin = end;
+    }
+  }
+
+  int32_t add(std::span<const int64_t> members, int64_t depth, int64_t end, int32_t parent) {
+    const int64_t begin = num_rows_;
+    num_rows_ += end - depth;
+    nodes_.push_back({{begin, num_rows_, parent}, members.front(), depth});
+    for (const int64_t i : members)
+      std::iota(rows_[i].begin() + depth, rows_[i].begin() + end, begin);
+    return static_cast<int32_t>(nodes_.size()) - 1;
+  }
+
+  std::span<const Sequence> sequences_;
+  PackingOptions options_;
+  std::vector<std::vector<int64_t>> rows_;  // of each token of each sequence
+  std::vector<Node> nodes_;
+  int64_t num_rows_ = 0;
+};
+
+}  // namespace
+
+PackedBatch pack(std::span<const Sequence> sequences, const PackingOptions& options) {
+  for (const Sequence& sequence : sequences) {
+    check(sequence.prompt_length >= 1 &&
+              sequence.prompt_length <= static_cast<int64_t>(sequence.tokens.size()),
+          "a sequence has at least one given token");
+  }
+  check(!sequences.empty(), "a micro-batch has at least one sequence");
+  Forest forest(sequences, options);
+  forest.build();
+  return forest.to_batch();
+}
+
+int64_t common_prefix(std::span<const TokenId> a, std::span<const TokenId> b) {
+  const auto [end, _] = std::ranges::mismatch(a, b);
+  return end - a.begin();
+}
+
+std::vector<std::vector<int64_t>> pack_into_bins(std::span<const Sequence> sequences,
+                                                 int64_t capacity) {
+  std::vector<std::vector<int64_t>> bins;
+  std::vector<int64_t> fill;
+  for (std::size_t i = 0; i < sequences.size(); ++i) {
+    const auto length = static_cast<int64_t>(sequences[i].tokens.size());
+    int64_t best = -1, best_added = length + 1;
+    for (std::size_t b = 0; b < bins.size(); ++b) {
+      int64_t shared = 0;
+      for (const int64_t other : bins[b]) {
+        shared = std::max(shared, common_prefix(sequences[i].tokens, sequences[other].tokens));
+      }
+      if (fill[b] + length - shared <= capacity && length - shared < best_added) {
+        best = static_cast<int64_t>(b);
+        best_added = length - shared;
+      }
+    }
+    if (best < 0) {
+      best = static_cast<int64_t>(bins.size());
+      best_added = length;
+      bins.emplace_back();
+      fill.push_back(0);
+    }
+    bins[best].push_back(static_cast<int64_t>(i));
+    fill[best] += best_added;
+  }
+  return bins;
+}
+
+}  // namespace slime::train

@@ -1,0 +1,122 @@
+#include "train/packing.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+namespace slime::train {
+namespace {
+
+using Tokens = std::vector<TokenId>;
+
+std::vector<int64_t> numbers(const Tensor& x) {
+  return {x.const_data_ptr<int64_t>(), x.const_data_ptr<int64_t>() + x.numel()};
+}
+
+/// The tokens from the root of the forest to row `row`.
+Tokens history(const PackedBatch& batch, int64_t row) {
+  const auto& segments = batch.tokens.segments;
+  auto in =
+      std::find_if(segments.begin(), segments.end(), [&](const auto& s) { return row < s.end; });
+  Tokens reversed;
+  const auto ids = numbers(batch.tokens.ids_T);
+  for (int64_t end = row + 1;; end = in->end) {
+    for (int64_t r = end - 1; r >= in->begin; --r) reversed.push_back(static_cast<TokenId>(ids[r]));
+    if (in->parent < 0) break;
+    in = segments.begin() + in->parent;
+  }
+  return {reversed.rbegin(), reversed.rend()};
+}
+
+/// What packing has to guarantee, whatever it shares: the row that scores a token has seen exactly
+/// what came before it.
+void expect_every_token_sees_its_own_past(const std::vector<Tokens>& texts, int64_t prompt,
+                                          const PackedBatch& batch) {
+  const auto rows = numbers(batch.row_S), targets = numbers(batch.target_S),
+             scored = numbers(batch.scored_T);
+  const auto positions = numbers(batch.tokens.positions_T);
+  std::size_t t = 0;
+  for (const Tokens& text : texts) {
+    for (std::size_t p = prompt; p < text.size(); ++p, ++t) {
+      EXPECT_EQ(targets[scored[t]], text[p]);
+      EXPECT_EQ(history(batch, rows[scored[t]]), Tokens(text.begin(), text.begin() + p));
+      EXPECT_EQ(positions[rows[scored[t]]], static_cast<int64_t>(p) - 1);
+    }
+  }
+  EXPECT_EQ(t, scored.size());
+  int64_t end = 0;
+  for (const auto& segment : batch.tokens.segments) {
+    EXPECT_EQ(segment.begin, end);
+    EXPECT_LT(segment.begin, segment.end);
+    end = segment.end;
+  }
+  EXPECT_EQ(end, batch.tokens.num_tokens());
+}
+
+PackedBatch pack_texts(const std::vector<Tokens>& texts, int64_t prompt,
+                       const PackingOptions& options) {
+  std::vector<Sequence> sequences;
+  for (const Tokens& text : texts) sequences.push_back({text, prompt});
+  return pack(sequences, options);
+}
+
+TEST(Packing, ComputesASharedPromptOnceAndASharedTokenToo) {
+  const std::vector<Tokens> texts{{5, 6, 7, 8, 9}, {5, 6, 7, 8, 4}, {5, 6, 7, 1}};
+  const PackedBatch batch = pack_texts(texts, 3, {.min_saved_tokens = 1});
+  EXPECT_EQ(batch.tokens.num_tokens(), 3 + 1 + 2 + 1);
+  EXPECT_EQ(batch.row_S.size(0), 4);  // 8 (twice asked for), 9, 4, 1
+  EXPECT_EQ(batch.scored_T.size(0), 5);
+  expect_every_token_sees_its_own_past(texts, 3, batch);
+}
+
+TEST(Packing, KeepsSegmentsFewWhenLittleIsSaved) {
+  const std::vector<Tokens> texts{{5, 6, 7, 8, 9}, {5, 6, 7, 8, 4}, {5, 6, 7, 1}};
+  const PackedBatch batch = pack_texts(texts, 3, {.min_saved_tokens = 6});
+  EXPECT_EQ(batch.tokens.segments.size(), 4u);  // the prompt saves 6, the common 8 only 1
+  expect_every_token_sees_its_own_past(texts, 3, batch);
+  EXPECT_EQ(pack_texts(texts, 3, {.min_saved_tokens = 7}).tokens.segments.size(), 3u);
+}
+
+TEST(Packing, WithoutSharingEachSequenceIsASegmentInTheGivenOrder) {
+  const std::vector<Tokens> texts{{9, 9, 9}, {5, 6}, {9, 9, 9}};
+  const PackedBatch batch = pack_texts(texts, 1, {.share_prefixes = false});
+  EXPECT_EQ(numbers(batch.tokens.ids_T), (std::vector<int64_t>{9, 9, 9, 5, 6, 9, 9, 9}));
+  EXPECT_EQ(batch.tokens.segments.size(), 3u);
+  expect_every_token_sees_its_own_past(texts, 1, batch);
+}
+
+TEST(Packing, HandlesEqualSequencesPrefixesOfOthersAndEmptyResponses) {
+  const std::vector<Tokens> texts{{1, 2}, {1, 2, 3}, {1, 2, 3}, {1, 2, 3, 4, 5}, {1, 2}, {7, 8, 9}};
+  for (const int64_t saved : {1, 2, 3, 100}) {
+    expect_every_token_sees_its_own_past(texts, 2,
+                                         pack_texts(texts, 2, {.min_saved_tokens = saved}));
+  }
+  EXPECT_EQ(pack_texts(texts, 2, {.min_saved_tokens = 1}).tokens.num_tokens(), 5 + 3);
+}
+
+TEST(Packing, HoldsForManyRandomTextsOfASmallAlphabet) {
+  at::manual_seed(3);
+  for (int round = 0; round < 50; ++round) {
+    std::vector<Tokens> texts;
+    for (int i = 0; i < 12; ++i) {
+      Tokens text{1};
+      const Tensor rest = at::randint(0, 2, {at::randint(1, 20, {1}).item<int64_t>()}, at::kLong);
+      for (const int64_t id : numbers(rest)) text.push_back(static_cast<TokenId>(id));
+      texts.push_back(text);
+    }
+    for (const int64_t saved : {1, 4, 16}) {
+      expect_every_token_sees_its_own_past(texts, 1,
+                                           pack_texts(texts, 1, {.min_saved_tokens = saved}));
+    }
+  }
+}
+
+TEST(Packing, BinsKeepSiblingsTogetherAndCountSharedTokensOnce) {
+  const Tokens a1{1, 1, 1, 1, 2}, a2{1, 1, 1, 1, 3}, b1{5, 5, 5, 5, 2}, b2{5, 5, 5, 5, 3};
+  const std::vector<Sequence> sequences{{a1, 4}, {b1, 4}, {a2, 4}, {b2, 4}};
+  EXPECT_EQ(pack_into_bins(sequences, 6), (std::vector<std::vector<int64_t>>{{0, 2}, {1, 3}}));
+  EXPECT_EQ(pack_into_bins(sequences, 12), (std::vector<std::vector<int64_t>>{{0, 1, 2, 3}}));
+  EXPECT_EQ(pack_into_bins(sequences, 1).size(), 4u);
+}
+
+}  // namespace
+}  // namespace slime::train

@@ -1,0 +1,162 @@
+#include "train/train_batch.h"
+
+#include <fmt/format.h>
+
+#include <unordered_map>
+#include <unordered_set>
+
+#include "core/error.h"
+
+namespace slime::train {
+namespace {
+
+/// A normal bad day: the engine or the judge failed, and nobody may learn from a reward that was
+/// never given.
+bool has_no_verdict(const Sample& sample) {
+  return sample.reward.is_null() &&
+         (sample.status == Status::kFailed || sample.status == Status::kAborted);
+}
+
+std::string source_name_of(const Sample& sample) {
+  const auto* name = sample.metadata.if_contains("source_name");
+  return name != nullptr && name->is_string() ? std::string(name->as_string()) : "unknown";
+}
+
+TrainSample to_train_sample(const Sample& sample) {
+  TrainSample out;
+  out.ordinal = sample.ordinal;
+  out.group = sample.group;
+  out.tokens = sample.tokens;
+  out.prompt_length = sample.prompt_length;
+  out.rollout_log_probs = sample.log_probs;
+  out.loss_mask = sample.loss_mask;
+  if (out.loss_mask.empty())
+    out.loss_mask.assign(std::max<int64_t>(0, sample.response_length()), 1);
+  if (sample.remove_sample || has_no_verdict(sample)) out.loss_mask.assign(out.loss_mask.size(), 0);
+  out.truncated = sample.status == Status::kTruncated;
+  out.source_name = source_name_of(sample);
+  return out;
+}
+
+void check_lengths(const TrainSample& sample, std::vector<std::string>& problems) {
+  const int64_t response = sample.total_length() - sample.prompt_length;
+  const auto say = [&](const std::string& what) {
+    problems.push_back(fmt::format("sample {}: {}", sample.ordinal, what));
+  };
+  if (sample.prompt_length < 1)
+    say("has no prompt token, so nothing predicts its first response token");
+  if (response < 0)
+    say(fmt::format("prompt of {} tokens in {} tokens", sample.prompt_length,
+                    sample.total_length()));
+  if (response >= 0 && sample.response_length() != response) {
+    say(fmt::format("loss mask of {} entries for {} response tokens", sample.response_length(),
+                    response));
+  }
+  if (!sample.rollout_log_probs.empty() &&
+      static_cast<int64_t>(sample.rollout_log_probs.size()) != response) {
+    say(fmt::format("{} rollout log-probs for {} response tokens", sample.rollout_log_probs.size(),
+                    response));
+  }
+}
+
+/// Explicit ids stay; the others get the smallest non-negative integers not in use, in order.
+void assign_rollout_ids(std::span<const Sample* const> samples, TrainBatch& batch) {
+  std::unordered_set<int64_t> used;
+  for (const Sample* sample : samples) {
+    if (sample->rollout_id) used.insert(*sample->rollout_id);
+  }
+  int64_t next = 0;
+  for (std::size_t i = 0; i < samples.size(); ++i) {
+    if (!samples[i]->rollout_id) {
+      while (used.contains(next)) ++next;
+      used.insert(next);
+    }
+    batch.samples[i].rollout_id = samples[i]->rollout_id.value_or(next);
+  }
+}
+
+void assign_mask_totals(TrainBatch& batch) {
+  std::unordered_map<int64_t, int64_t> totals;
+  for (const TrainSample& sample : batch.samples) {
+    for (const uint8_t trained : sample.loss_mask) totals[sample.rollout_id] += trained;
+  }
+  for (TrainSample& sample : batch.samples) sample.rollout_mask_total = totals[sample.rollout_id];
+}
+
+/// Group-normalised rewards; raw ones from metadata.raw_reward where a sample has it (spec section
+/// 2, item 2).
+void assign_rewards(std::span<const Sample* const> samples, const TrainBatchConfig& config,
+                    TrainBatch& batch, std::vector<std::string>& problems) {
+  std::vector<double> rewards;
+  std::vector<int64_t> groups;
+  std::vector<std::size_t> judged;
+  for (std::size_t i = 0; i < samples.size(); ++i) {
+    if (has_no_verdict(*samples[i])) continue;
+    try {
+      rewards.push_back(samples[i]->reward_value(config.reward_key));
+    } catch (const ConfigError& error) {
+      problems.push_back(error.what());
+      continue;
+    }
+    groups.push_back(samples[i]->group);
+    judged.push_back(i);
+    const auto* raw = samples[i]->metadata.if_contains("raw_reward");
+    batch.samples[i].raw_reward =
+        raw != nullptr && raw->is_number() ? raw->to_number<double>() : rewards.back();
+  }
+  const std::vector<double> normalized = algo::normalize_rewards(rewards, groups, config.rewards);
+  for (std::size_t j = 0; j < judged.size(); ++j) batch.samples[judged[j]].reward = normalized[j];
+}
+
+TrainBatch flatten(std::span<const Sample* const> samples, std::vector<std::string>& problems) {
+  TrainBatch batch;
+  for (const Sample* sample : samples) {
+    batch.samples.push_back(to_train_sample(*sample));
+    check_lengths(batch.samples.back(), problems);
+  }
+  assign_rollout_ids(samples, batch);
+  assign_mask_totals(batch);
+  return batch;
+}
+
+}  // namespace
+
+std::vector<int64_t> TrainBatch::total_lengths() const {
+  std::vector<int64_t> lengths;
+  for (const TrainSample& sample : samples) lengths.push_back(sample.total_length());
+  return lengths;
+}
+
+std::vector<int64_t> TrainBatch::rollout_ids() const {
+  std::vector<int64_t> ids;
+  for (const TrainSample& sample : samples) ids.push_back(sample.rollout_id);
+  return ids;
+}
+
+TrainBatch make_train_batch(std::span<const Group> groups, const TrainBatchConfig& config) {
+  std::vector<const Sample*> samples;
+  for (const Group& group : groups) {
+    for (const Sample& sample : group.samples) samples.push_back(&sample);
+  }
+  std::vector<std::string> problems;
+  TrainBatch batch = flatten(samples, problems);
+  assign_rewards(samples, config, batch, problems);
+  if (!problems.empty()) throw ConfigError(problems);
+  return batch;
+}
+
+TrainBatch make_supervised_batch(std::span<const Sample> samples) {
+  std::vector<const Sample*> pointers;
+  for (const Sample& sample : samples) pointers.push_back(&sample);
+  std::vector<std::string> problems;
+  TrainBatch batch = flatten(pointers, problems);
+  for (const TrainSample& sample : batch.samples) {
+    if (std::find(sample.loss_mask.begin(), sample.loss_mask.end(), 1) == sample.loss_mask.end()) {
+      problems.push_back(fmt::format("sample {}: no token is trained", sample.ordinal));
+    }
+  }
+  if (!problems.empty()) throw ConfigError(problems);
+  return batch;
+}
+
+}  // namespace slime::train

@@ -1,0 +1,221 @@
+// Golden cases that go from logits to a reduced loss and its gradient.
+
+#include <ATen/ATen.h>
+
+#include "algo/loss.h"
+#include "algo/packed.h"
+#include "golden.h"
+
+namespace slime::golden {
+namespace {
+
+using namespace algo;
+
+/// Rows of the packed batch that predict response tokens, and those tokens.
+struct Rows {
+  Tensor row_T, target_T, starts, total_R;
+};
+
+Rows rows_of(const json::object& inputs, at::ScalarType dtype) {
+  const auto& tokens = inputs.at("tokens").as_array();
+  const auto response_lengths = integers(inputs.at("response_lengths"));
+  std::vector<int64_t> rows, targets;
+  int64_t begin = 0;
+  for (std::size_t i = 0; i < tokens.size(); ++i) {
+    const auto ids = integers(tokens[i]);
+    const auto length = static_cast<int64_t>(ids.size());
+    for (int64_t p = length - response_lengths[i]; p < length; ++p) {
+      rows.push_back(begin + p - 1);
+      targets.push_back(ids[p]);
+    }
+    begin += length;
+  }
+  return {at::tensor(rows), at::tensor(targets), make_starts(response_lengths),
+          column(inputs, "rollout_mask_sums", dtype)};
+}
+
+/// Log-probs and entropies the slow way (spec 4.1, 4.4).
+std::pair<Tensor, Tensor> dense_log_probs(const Tensor& logits_UV, const Rows& rows,
+                                          double temperature, const json::object& inputs) {
+  const Tensor u_TV = logits_UV.index_select(0, rows.row_T) / temperature;
+  const Tensor all_TV = u_TV.log_softmax(-1);
+  const Tensor entropy_T = -(all_TV.exp() * all_TV).sum(-1);
+  Tensor dropped_TV = at::zeros_like(u_TV, at::kBool);
+  if (has(inputs, "top_p_token_ids")) {
+    int64_t t = 0;
+    const auto& ids = inputs.at("top_p_token_ids").as_array();
+    const auto& offsets = inputs.at("top_p_token_offsets").as_array();
+    for (std::size_t i = 0; i < ids.size(); ++i) {
+      const auto kept = integers(ids[i]), offset = integers(offsets[i]);
+      for (std::size_t r = 0; r + 1 < offset.size(); ++r, ++t) {
+        dropped_TV[t].fill_(true);
+        for (int64_t k = offset[r]; k < offset[r + 1]; ++k) dropped_TV[t][kept[k]] = false;
+        dropped_TV[t][rows.target_T[t].item<int64_t>()] = false;
+      }
+    }
+  }
+  const Tensor kept_TV =
+      u_TV.masked_fill(dropped_TV, -std::numeric_limits<double>::infinity()).log_softmax(-1);
+  return {kept_TV.gather(1, rows.target_T.unsqueeze(1)).squeeze(1), entropy_T};
+}
+
+PolicyObjective objective_of(const json::object& params) {
+  const double low = number(params, "eps_clip"), high = number(params, "eps_clip_high");
+  std::optional<double> dual;
+  if (has(params, "eps_clip_c")) dual = number(params, "eps_clip_c");
+  const std::string name = word(params, "advantage_estimator");
+  if (name == "gspo") return SequenceClip{low, high, dual};
+  if (name == "cispo") return ClippedWeight{low, high};
+  return TokenClip{low, high, dual};
+}
+
+PolicyLossConfig config_of(const json::object& params) {
+  PolicyLossConfig config;
+  config.objective = objective_of(params);
+  config.entropy_coef = number(params, "entropy_coef");
+  if (flag(params, "use_kl_loss")) {
+    config.kl_loss = KlLoss{kl_type_from_string(word(params, "kl_loss_type")),
+                            number(params, "kl_loss_coef"), flag(params, "use_unbiased_kl")};
+  }
+  if (flag(params, "use_opsm"))
+    config.off_policy_masking = OffPolicyMasking{number(params, "opsm_delta")};
+  if (flag(params, "use_tis") || flag(params, "get_mismatch_metrics")) {
+    config.correction =
+        TruncatedImportance{number(params, "tis_clip_low"), number(params, "tis_clip")};
+    config.reports_mismatch = !flag(params, "use_tis");
+  }
+  config.use_rollout_logprobs = flag(params, "use_rollout_logprobs");
+  return config;
+}
+
+/// What the original's engine multiplies a micro-batch's sum by (spec 10.3); ours divides once per
+/// step instead.
+double megatron_scale(const json::object& inputs, bool per_token) {
+  return per_token ? 1.0
+                   : number(inputs, "num_microbatches") * number(inputs, "dp_size") /
+                         number(inputs, "global_batch_size");
+}
+
+void expect_loss(const Loss& loss, const Tensor& leaf, const json::object& c,
+                 const char* gradient_key, bool per_token, double denominator) {
+  const auto& expected = part(c, "expected");
+  const auto dtype = leaf.scalar_type();
+  const double scale = megatron_scale(part(c, "inputs"), per_token);
+  expect_close(loss.sum.item<double>() * scale, expected.at("scaled_loss"), "scaled_loss", dtype);
+  if (has(expected, "normalizer"))
+    EXPECT_EQ(per_token ? denominator : 1, number(expected, "normalizer"));
+  for (const auto& [name, value] : part(expected, "metrics")) {
+    const auto found = loss.metrics.find(name);
+    ASSERT_NE(found, loss.metrics.end()) << name.data();
+    expect_close(found->second, value, name.data(), dtype);
+  }
+  EXPECT_EQ(loss.metrics.size(), part(expected, "metrics").size());
+  loss.sum.backward();
+  expect_close(leaf.grad() * scale, expected.at(gradient_key), gradient_key);
+}
+
+Tensor matrix(const json::object& inputs, const char* key, at::ScalarType dtype) {
+  return column(inputs, key, dtype)
+      .reshape({static_cast<int64_t>(inputs.at(key).as_array().size()), -1});
+}
+
+TEST(Golden, PolicyLossEndToEnd) {
+  for (const auto dtype : kPrecisions) {
+    for_each_case("policy_loss_end_to_end.json", [&](const json::object& c) {
+      const auto& params = part(c, "params");
+      const auto& inputs = part(c, "inputs");
+      const bool per_token = flag(params, "calculate_per_token_loss");
+      const Rows rows = rows_of(inputs, dtype);
+      const Tensor logits_UV = matrix(inputs, "logits", dtype).requires_grad_(true);
+      PolicyColumns in;
+      std::tie(in.logprob_T, in.entropy_T) =
+          dense_log_probs(logits_UV, rows, number(params, "rollout_temperature"), inputs);
+      in.old_T = column(inputs, "log_probs", dtype);
+      in.ref_T = column(inputs, "ref_log_probs", dtype);
+      in.engine_T = column(inputs, "rollout_log_probs", dtype);
+      in.advantage_T = column(inputs, "advantages", dtype);
+      in.trained_T = mask(inputs, "loss_masks");
+      in.starts = rows.starts;
+      in.weight_T = token_weights(per_token ? Reduction::kPerToken : Reduction::kPerRollout,
+                                  in.trained_T, rows.total_R, in.starts);
+      expect_close(in.logprob_T, part(c, "expected").at("log_probs"), "log_probs");
+      expect_close(in.entropy_T, part(c, "expected").at("entropy"), "entropy");
+      expect_loss(policy_loss(config_of(params), in), logits_UV, c, "dscaled_loss_dlogits",
+                  per_token, token_denominator(in.trained_T, in.starts));
+    });
+  }
+}
+
+TEST(Golden, SupervisedAndValueLossEndToEnd) {
+  for (const auto dtype : kPrecisions) {
+    for_each_case("sft_and_value_loss_end_to_end.json", [&](const json::object& c) {
+      const auto& params = part(c, "params");
+      const auto& inputs = part(c, "inputs");
+      const bool per_token = flag(params, "calculate_per_token_loss");
+      const Rows rows = rows_of(inputs, dtype);
+      const Tensor trained_T = mask(inputs, "loss_masks");
+      const Tensor weight_T =
+          token_weights(per_token ? Reduction::kPerToken : Reduction::kPerRollout, trained_T,
+                        rows.total_R, rows.starts);
+      const double denominator = token_denominator(trained_T, rows.starts);
+      if (has(params, "value_clip")) {
+        const Tensor value_U = column(inputs, "value_head", dtype).requires_grad_(true);
+        const Loss loss = value_loss(
+            number(params, "value_clip"), value_U.index_select(0, rows.row_T),
+            column(inputs, "old_values", dtype), column(inputs, "returns", dtype), weight_T);
+        expect_loss(loss, value_U, c, "dscaled_loss_dvalue_head", per_token, denominator);
+      } else {
+        const Tensor logits_UV = matrix(inputs, "logits", dtype).requires_grad_(true);
+        const Tensor logprob_T =
+            dense_log_probs(logits_UV, rows, number(params, "rollout_temperature"), inputs).first;
+        expect_loss(supervised_loss(logprob_T, weight_T), logits_UV, c, "dscaled_loss_dlogits",
+                    per_token, denominator);
+      }
+    });
+  }
+}
+
+TEST(Golden, LossReductionOverRanksAndMicroBatches) {
+  for_each_case("loss_reduction.json", [](const json::object& c) {
+    const auto& samples = part(c, "inputs").at("samples").as_array();
+    const auto totals = doubles(part(c, "expected").at("rollout_mask_sums"));
+    if (integer(part(c, "params"), "cp_size") != 1)
+      return;  // how ranks share a sequence is no part of the reduction
+    for (const auto how : {Reduction::kPerRollout, Reduction::kPerToken}) {
+      const bool per_token = how == Reduction::kPerToken;
+      const auto& expected =
+          part(part(c, "expected"), per_token ? "per_token" : "per_rollout_mean");
+      double sum = 0, tokens = 0;
+      std::size_t index = 0;
+      for (const auto& rank : part(c, "inputs").at("rank_micro_batches").as_array()) {
+        for (const auto& micro_batch : rank.as_array()) {
+          std::vector<int64_t> response_lengths;
+          std::vector<double> x, m, d;
+          for (const int64_t i : integers(micro_batch)) {
+            const auto& sample = samples[i].as_object();
+            const auto x_i = doubles(sample.at("x")), m_i = doubles(sample.at("mask"));
+            response_lengths.push_back(static_cast<int64_t>(x_i.size()));
+            x.insert(x.end(), x_i.begin(), x_i.end());
+            m.insert(m.end(), m_i.begin(), m_i.end());
+            d.push_back(totals[i]);
+          }
+          const Tensor starts = make_starts(response_lengths);
+          const Tensor trained_T = at::tensor(m, at::kDouble) != 0;
+          const Tensor weight_T = token_weights(how, trained_T, at::tensor(d, at::kDouble), starts);
+          const double value = (weight_T * at::tensor(x, at::kDouble)).sum().item<double>();
+          const auto& entry = expected.at("per_micro_batch").at(index++).as_object();
+          expect_close(value, entry.at("value"), "micro-batch", at::kDouble);
+          EXPECT_EQ(token_denominator(trained_T, starts), number(entry, "num_tokens"));
+          sum += value;
+          tokens += token_denominator(trained_T, starts);
+        }
+      }
+      const double mean =
+          sum / (per_token ? tokens : number(part(c, "params"), "global_batch_size"));
+      expect_close(mean, expected.at("effective_loss"), "effective_loss", at::kDouble);
+    }
+  });
+}
+
+}  // namespace
+}  // namespace slime::golden

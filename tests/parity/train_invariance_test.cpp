@@ -1,0 +1,108 @@
+// Loss and gradients are those of the samples, whatever packing, prefix sharing and micro-batch
+// split make of them.
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include "core/clock.h"
+#include "train_cases.h"
+
+namespace slime::parity {
+namespace {
+
+using namespace train;
+
+struct Outcome {
+  algo::MetricSums sums;
+  Tensor grad;
+};
+
+/// How a step is cut. max_tokens 0: micro-batches of a fixed number of samples.
+struct Cut {
+  bool share = false;
+  int64_t min_saved = 0;
+  int64_t micro_batch_size = 1;
+  int64_t max_tokens = 0;
+};
+
+std::unique_ptr<model::Network> load() {
+  return model::load_network(kModels + "qwen3", model::Precision::of("float64"));
+}
+
+Outcome run(const TrainBatch& batch, TrainConfig config, const Cut& cut) {
+  config.packing = {cut.share, cut.min_saved};
+  config.batching.micro_batch_size = cut.micro_batch_size;
+  config.batching.use_dynamic_batch_size = cut.max_tokens > 0;
+  config.batching.max_tokens_per_gpu = cut.max_tokens;
+  const auto network = load();
+  SystemClock clock;
+  Trainer trainer(*network, config, clock, needs_reference(config) ? load() : nullptr);
+  const algo::MetricSums sums = trainer.accumulate_gradients(batch);
+  return {sums, network->weights().grad().clone()};
+}
+
+TrainConfig grpo_config() {
+  TrainConfig config;
+  config.policy.objective = algo::TokenClip{0.2, 0.28, std::nullopt};
+  config.policy.use_rollout_logprobs = true;
+  config.policy.entropy_coef = 0.01;
+  config.policy.kl_loss = algo::KlLoss{algo::KlType::kK3, 0.1, true};
+  config.temperature = 0.8;
+  return config;
+}
+
+void expect_invariant(const TrainBatch& batch, const TrainConfig& config) {
+  const Outcome plain = run(batch, config, {});
+  const double size = plain.grad.abs().max().item<double>();
+  ASSERT_GT(size, 1e-3);
+  for (const Cut& cut : {Cut{false, 0, 100, 0}, Cut{true, 1, 100, 0}, Cut{true, 16, 3, 0},
+                         Cut{true, 1, 1, 40}, Cut{false, 0, 1, 40}, Cut{true, 8, 1, 1000}}) {
+    SCOPED_TRACE(testing::Message() << "share " << cut.share << ", micro-batch "
+                                    << cut.micro_batch_size << ", tokens " << cut.max_tokens);
+    const Outcome other = run(batch, config, cut);
+    EXPECT_LT((other.grad - plain.grad).abs().max().item<double>(), 1e-12 * size);
+    ASSERT_EQ(other.sums.size(), plain.sums.size());
+    for (const auto& [name, value] : plain.sums) {
+      EXPECT_NEAR(other.sums.at(name), value, 1e-11 * std::max(1.0, std::abs(value))) << name;
+    }
+  }
+}
+
+TEST(TrainInvariance, GrpoDoesNotDependOnPackingSharingOrMicroBatches) {
+  expect_invariant(make_train_batch(made_up_groups(3, 4, 384), {}), grpo_config());
+}
+
+TEST(TrainInvariance, NeitherDoesThePerTokenMean) {
+  TrainConfig config = grpo_config();
+  config.reduction = algo::Reduction::kPerToken;
+  expect_invariant(make_train_batch(made_up_groups(2, 3, 384), {}), config);
+}
+
+TEST(TrainInvariance, NorSequenceRatiosNorWhitening) {
+  TrainConfig config = grpo_config();
+  config.policy.objective = algo::SequenceClip{0.3, 0.4, 3.0};
+  config.normalize_advantages = true;
+  expect_invariant(make_train_batch(made_up_groups(2, 3, 384), {}), config);
+}
+
+TEST(TrainInvariance, NorSupervisedTraining) {
+  TrainConfig config;
+  config.objective = Objective::kSupervised;
+  std::vector<Sample> samples;
+  for (const Group& group : made_up_groups(3, 3, 384)) {
+    samples.insert(samples.end(), group.samples.begin(), group.samples.end());
+  }
+  expect_invariant(make_supervised_batch(samples), config);
+}
+
+TEST(TrainInvariance, RecomputingActivationsChangesNothing) {
+  const TrainBatch batch = make_train_batch(made_up_groups(2, 3, 384), {});
+  TrainConfig config = grpo_config();
+  const Outcome plain = run(batch, config, {true, 8, 100, 0});
+  config.recompute = true;
+  const Outcome again = run(batch, config, {true, 8, 100, 0});
+  EXPECT_TRUE(at::equal(plain.grad, again.grad));
+}
+
+}  // namespace
+}  // namespace slime::parity
