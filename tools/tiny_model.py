@@ -1,0 +1,169 @@
+#!/usr/bin/env python3
+"""Creates a small untrained model directory in Hugging Face form, with nothing but Python's own library.
+
+    python3 tools/tiny_model.py OUT_DIR [--hidden 64] [--layers 2] [--seed 1]
+
+The network is a Qwen3; its tokenizer knows the 256 bytes and the marks of a conversation, so every text can be written.
+Weights are float32: matrices normal(0, 0.02), norms 1. The files are the same on every machine.
+"""
+
+import argparse
+import array
+import json
+import random
+import struct
+import sys
+from pathlib import Path
+
+# The marks of ChatML, and the names of the speakers as one token each.
+MARKS = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
+SPEAKERS = ["system", "user", "assistant"]
+CHAT_TEMPLATE = (
+    "{%- for message in messages %}"
+    "{{- '<|im_start|>' + message.role + '\\n' + message.content + '<|im_end|>\\n' }}"
+    "{%- endfor %}"
+    "{%- if add_generation_prompt %}{{- '<|im_start|>assistant\\n' }}{%- endif %}"
+)
+
+
+def byte_characters() -> list[str]:
+    """The printable character that stands for each byte in a byte-level vocabulary (as GPT-2 assigned them)."""
+    visible = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    characters, spare = [], 0x100
+    for byte in range(256):
+        if byte in visible:
+            characters.append(chr(byte))
+        else:
+            characters.append(chr(spare))
+            spare += 1
+    return characters
+
+
+def tokenizer() -> dict:
+    vocabulary = {character: index for index, character in enumerate(byte_characters())}
+    added = [
+        {
+            "id": 256 + index,
+            "content": content,
+            "single_word": False,
+            "lstrip": False,
+            "rstrip": False,
+            "normalized": False,
+            "special": content in MARKS,
+        }
+        for index, content in enumerate(MARKS + SPEAKERS)
+    ]
+    byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
+    model = {"type": "BPE", "dropout": None, "unk_token": None, "continuing_subword_prefix": None}
+    model |= {"end_of_word_suffix": None, "fuse_unk": False, "byte_fallback": False, "ignore_merges": False}
+    return {
+        "version": "1.0",
+        "truncation": None,
+        "padding": None,
+        "added_tokens": added,
+        "normalizer": None,
+        "pre_tokenizer": byte_level,
+        "post_processor": None,
+        "decoder": byte_level,
+        "model": model | {"vocab": vocabulary, "merges": []},
+    }
+
+
+def config(hidden: int, layers: int) -> dict:
+    head_dim = 32
+    heads = max(1, hidden // head_dim)
+    return {
+        "architectures": ["Qwen3ForCausalLM"],
+        "model_type": "qwen3",
+        "vocab_size": 256 + len(MARKS) + len(SPEAKERS),
+        "hidden_size": hidden,
+        "intermediate_size": 3 * hidden,
+        "num_hidden_layers": layers,
+        "num_attention_heads": heads,
+        "num_key_value_heads": max(1, heads // 2),
+        "head_dim": head_dim,
+        "max_position_embeddings": 512,
+        "rope_theta": 10000.0,
+        "rms_norm_eps": 1e-6,
+        "hidden_act": "silu",
+        "attention_bias": False,
+        "attention_dropout": 0.0,
+        "tie_word_embeddings": True,
+        "use_sliding_window": False,
+        "sliding_window": None,
+        "max_window_layers": layers,
+        "rope_scaling": None,
+        "initializer_range": 0.02,
+        "bos_token_id": None,
+        "eos_token_id": 256 + MARKS.index("<|im_end|>"),
+        "pad_token_id": 256 + MARKS.index("<|endoftext|>"),
+        "torch_dtype": "float32",
+        "use_cache": True,
+    }
+
+
+def tensor_shapes(shape: dict) -> dict[str, list[int]]:
+    hidden, head_dim, mlp = shape["hidden_size"], shape["head_dim"], shape["intermediate_size"]
+    q_rows, kv_rows = shape["num_attention_heads"] * head_dim, shape["num_key_value_heads"] * head_dim
+    shapes = {"model.embed_tokens.weight": [shape["vocab_size"], hidden]}
+    for layer in range(shape["num_hidden_layers"]):
+        parts = {
+            "input_layernorm": [hidden],
+            "self_attn.q_proj": [q_rows, hidden],
+            "self_attn.k_proj": [kv_rows, hidden],
+            "self_attn.v_proj": [kv_rows, hidden],
+            "self_attn.o_proj": [hidden, q_rows],
+            "self_attn.q_norm": [head_dim],
+            "self_attn.k_norm": [head_dim],
+            "post_attention_layernorm": [hidden],
+            "mlp.gate_proj": [mlp, hidden],
+            "mlp.up_proj": [mlp, hidden],
+            "mlp.down_proj": [hidden, mlp],
+        }
+        shapes |= {f"model.layers.{layer}.{name}.weight": part for name, part in parts.items()}
+    return shapes | {"model.norm.weight": [hidden]}
+
+
+def write_weights(path: Path, shapes: dict[str, list[int]], seed: int) -> int:
+    rng = random.Random(seed)
+    header, pieces, offset = {"__metadata__": {"format": "pt"}}, [], 0
+    for name, shape in shapes.items():
+        count = shape[0] * (shape[1] if len(shape) == 2 else 1)
+        values = array.array("f", (rng.gauss(0.0, 0.02) for _ in range(count)) if len(shape) == 2 else [1.0] * count)
+        if sys.byteorder == "big":
+            values.byteswap()
+        header[name] = {"dtype": "F32", "shape": shape, "data_offsets": [offset, offset + 4 * count]}
+        pieces.append(values.tobytes())
+        offset += 4 * count
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    path.write_bytes(struct.pack("<Q", len(text)) + text + b"".join(pieces))
+    return offset // 4
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("out_dir", type=Path)
+    parser.add_argument("--hidden", type=int, default=64, help="a multiple of 64")
+    parser.add_argument("--layers", type=int, default=2)
+    parser.add_argument("--seed", type=int, default=1)
+    args = parser.parse_args()
+    if args.hidden < 64 or args.hidden % 64:
+        parser.error(f"--hidden {args.hidden}: should be a multiple of 64, the width of two heads")
+    args.out_dir.mkdir(parents=True, exist_ok=True)
+
+    def write(name: str, content: dict) -> None:
+        (args.out_dir / name).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+
+    shape = config(args.hidden, args.layers)
+    write("config.json", shape)
+    write("generation_config.json", {key: shape[key] for key in ("eos_token_id", "pad_token_id")})
+    write("tokenizer.json", tokenizer())
+    specials = {"eos_token": "<|im_end|>", "pad_token": "<|endoftext|>", "tokenizer_class": "PreTrainedTokenizerFast"}
+    write("tokenizer_config.json", specials | {"model_max_length": 512, "chat_template": CHAT_TEMPLATE})
+    count = write_weights(args.out_dir / "model.safetensors", tensor_shapes(shape), args.seed)
+    print(f"{args.out_dir}: Qwen3 with {count:,} parameters, untrained")
+
+
+if __name__ == "__main__":
+    main()
