@@ -1,0 +1,12 @@
+#pragma once
+
+/// `slime report RUN_DIR [-o FILE]`: a run as one HTML page (view/report.h).
+
+#include <span>
+#include <string>
+
+namespace slime::cli {
+
+int report(std::span<const std::string> arguments);
+
+}  // namespace slime::cli
