@@ -2,12 +2,14 @@
 
 #include <array>
 
+#include "cli/report.h"
 #include "cli/tokenize.h"
 
 namespace slime::cli {
 
 std::span<const Command> commands() {
   static constexpr auto kCommands = std::to_array<Command>({
+      {"report", "a run directory as one HTML page", report},
       {"tokenize", "text to token ids, JSON lines", tokenize},
       {"detokenize", "token ids to text, JSON lines", detokenize},
   });
