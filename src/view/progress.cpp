@@ -84,6 +84,14 @@ void Progress::advance(int64_t units, int64_t tokens) {
   phase_tokens_ += tokens;
 }
 
+std::vector<PhaseTime> Progress::phase_times() {
+  const std::lock_guard lock(mutex_);
+  std::vector<PhaseTime> times = step_phases_;
+  if (!state_.phase.empty())
+    add_time(times, state_.phase, seconds_between(phase_begin_, clock_.now()));
+  return times;
+}
+
 void Progress::step_done(StepSummary summary) {
   std::unique_lock lock(mutex_);
   end_phase();

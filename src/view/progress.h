@@ -53,6 +53,10 @@ class Progress final {
   /// `units` more are done in this phase, with `tokens` tokens.
   void advance(int64_t units, int64_t tokens = 0);
 
+  /// Seconds of each phase of the step that runs, the one under way included: what the loop writes
+  /// as "phase/NAME".
+  std::vector<PhaseTime> phase_times();
+
   /// Ends the phase and the step.
   void step_done(StepSummary summary);
 

@@ -92,6 +92,20 @@ TEST(Progress, TimesOfPhasesAndTheTimeLeftComeFromTheClock) {
             "\nrun: 2 steps\n\n  reward  0.5\n  time    0:06  (generate 67 %, train 33 %)\n\n");
 }
 
+TEST(Progress, PhaseTimesIncludeThePhaseUnderWay) {
+  SteppedClock clock;
+  Progress progress({.title = "run", .num_steps = 1}, kPlain, clock);
+  progress.phase_begin("generate");
+  clock.pass(2);
+  progress.phase_begin("train");
+  clock.pass(0.5);
+  const std::vector<PhaseTime> times = progress.phase_times();
+  ASSERT_EQ(times.size(), 2u);
+  EXPECT_EQ(times[0].name, "generate");
+  EXPECT_EQ(times[0].seconds, 2.0);
+  EXPECT_EQ(times[1].seconds, 0.5);
+}
+
 TEST(Progress, AResumedRunCountsFromItsFirstStep) {
   SteppedClock clock;
   testing::internal::CaptureStdout();
