@@ -47,6 +47,7 @@ struct GenerateRequest {
   int64_t logprob_start_len = -1;  // first prompt position whose log-prob is wanted; -1: none
   int64_t top_logprobs_num = 0;
   bool return_top_p_token_ids = false;  // record the ids that survived the top-p cut
+  int64_t stream_interval = 1;          // tokens per update; 0: one update, at the end
 };
 
 struct FinishReason {

@@ -1,0 +1,407 @@
+#include "engine/engine.h"
+
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <unordered_set>
+
+#include "core/error.h"
+#include "engine/sampling_params.h"
+
+namespace slime::engine {
+namespace {
+
+FinishReason aborted(std::string message, int status_code) {
+  return {.kind = FinishReason::Kind::kAbort,
+          .message = std::move(message),
+          .status_code = status_code};
+}
+
+at::ScalarType storage_of(const EngineConfig& config, model::Network& network) {
+  if (config.kv_cache_dtype == "float32") return at::kFloat;
+  if (config.kv_cache_dtype == "bfloat16") return at::kBFloat16;
+  return network.weights().flat().scalar_type() == at::kBFloat16 ? at::kBFloat16 : at::kFloat;
+}
+
+/// Settings with the model's own filled in. Throws ConfigError with every problem.
+EngineConfig completed(EngineConfig config, model::Network& network) {
+  const model::ModelConfig& model = network.config();
+  std::vector<std::string> problems;
+  const auto require = [&](bool holds, std::string problem) {
+    if (!holds) problems.push_back(std::move(problem));
+  };
+  if (config.context_length == 0) config.context_length = model.max_positions;
+  if (config.eos_token_ids.empty()) config.eos_token_ids = model.eos_token_ids;
+  require(config.max_running_requests >= 1,
+          fmt::format("max_running_requests = {}: at least 1", config.max_running_requests));
+  require(config.max_queued_requests >= 1,
+          fmt::format("max_queued_requests = {}: at least 1", config.max_queued_requests));
+  require(config.max_prefill_tokens >= 1,
+          fmt::format("max_prefill_tokens = {}: at least 1", config.max_prefill_tokens));
+  require(config.context_length >= 1 && config.context_length <= model.max_positions,
+          fmt::format("context_length = {}: the model's rotary tables end at {}",
+                      config.context_length, model.max_positions));
+  require(config.kv_cache_dtype == "auto" || config.kv_cache_dtype == "float32" ||
+              config.kv_cache_dtype == "bfloat16",
+          fmt::format("kv_cache_dtype = {}: auto, float32 or bfloat16", config.kv_cache_dtype));
+  const auto weights = network.weights().flat().scalar_type();
+  require(weights != at::kDouble, "dtype = float64: the engine computes in float32 or bfloat16");
+  const int64_t page_bytes = PagedKvCache::page_bytes(model, storage_of(config, network));
+  require(config.kv_cache_bytes >= page_bytes,
+          fmt::format("kv_cache_bytes = {}: one page of {} tokens takes {} bytes",
+                      config.kv_cache_bytes, kernels::kPageTokens, page_bytes));
+  if (!problems.empty()) throw ConfigError(problems);
+  return config;
+}
+
+/// Enough pages for every request that can run at once, within the budget.
+int64_t num_pages_of(const EngineConfig& config, model::Network& network) {
+  const int64_t affordable =
+      config.kv_cache_bytes /
+      PagedKvCache::page_bytes(network.config(), storage_of(config, network));
+  return std::min<int64_t>(affordable, std::numeric_limits<PageId>::max());
+}
+
+std::string why_weights_differ(const std::vector<model::NamedWeight>& running,
+                               const std::vector<model::NamedWeight>& fresh) {
+  if (running.size() != fresh.size()) {
+    return fmt::format("the checkpoint has {} tensors, the running model {}", fresh.size(),
+                       running.size());
+  }
+  for (std::size_t i = 0; i < running.size(); ++i) {
+    if (running[i].name == fresh[i].name && running[i].shape == fresh[i].shape &&
+        running[i].offset == fresh[i].offset) {
+      continue;
+    }
+    return fmt::format("{} [{}] stands where the running model has {} [{}]", fresh[i].name,
+                       fmt::join(fresh[i].shape, ", "), running[i].name,
+                       fmt::join(running[i].shape, ", "));
+  }
+  return {};
+}
+
+}  // namespace
+
+Engine::Engine(model::Network& network, const EngineConfig& config, const Clock& clock)
+    : network_(network),
+      clock_(clock),
+      config_(completed(config, network)),
+      pool_(num_pages_of(config_, network)),
+      cache_(network.config(), storage_of(config_, network), pool_.num_pages()),
+      tree_(pool_, kernels::kPageTokens),
+      scheduler_({.page_tokens = kernels::kPageTokens,
+                  .max_running_requests = config_.max_running_requests,
+                  .max_prefill_tokens = config_.max_prefill_tokens,
+                  .shares_prefixes = config_.enable_prefix_cache},
+                 pool_, tree_, clock,
+                 [this](PageId from, PageId to) { cache_.copy_page(from, to); }),
+      runner_(network, cache_, config_.eos_token_ids),
+      commands_(static_cast<std::size_t>(config_.max_queued_requests)) {
+  max_request_tokens_ = std::min(config_.context_length, pool_.num_pages() * kernels::kPageTokens);
+  window_start_ = last_step_ = clock_.now();
+  refresh_load(0);
+  thread_ = std::thread([this] { run(); });
+}
+
+Engine::~Engine() {
+  stopping_ = true;
+  commands_.close();
+  thread_.join();
+}
+
+void Engine::submit(GenerateRequest request, OnUpdate on_update) {
+  Command command(Submit{std::move(request), std::move(on_update), clock_.now()});
+  if (commands_.try_push(command)) return;
+  auto& rejected = std::get<Submit>(command);
+  GenerateUpdate update;
+  update.rid = rejected.request.rid;
+  update.finish =
+      aborted(stopping_ ? "the engine is shutting down"
+                        : fmt::format("the queue is full ({} requests); try again later",
+                                      config_.max_queued_requests),
+              503);
+  rejected.on_update(std::move(update));
+}
+
+void Engine::abort(const std::string& rid) {
+  if (is_own_thread()) {
+    made_by_callbacks_.emplace_back([this, rid] { handle(Abort{rid}); });
+  } else {
+    commands_.push(Abort{rid});
+  }
+}
+
+void Engine::abort_all() {
+  if (is_own_thread()) {
+    made_by_callbacks_.emplace_back([this] { handle(Abort{}); });
+  } else {
+    commands_.push(Abort{});
+  }
+}
+
+void Engine::run_exclusive(std::function<void()> body) {
+  if (is_own_thread()) {
+    made_by_callbacks_.push_back(std::move(body));
+    return;
+  }
+  auto done = std::make_shared<std::promise<void>>();
+  auto future = done->get_future();
+  if (!commands_.push(Call{std::move(body), std::move(done)})) return;  // shutting down
+  future.get();
+}
+
+void Engine::pause(PauseMode mode) {
+  run_exclusive([this, mode] {
+    is_paused_ = true;
+    if (mode == PauseMode::kAbort) finish_all(aborted("aborted by pause_generation", 499));
+    if (mode == PauseMode::kRetract) scheduler_.retract_all(/*keeps_prefixes=*/true);
+    refresh_load(0);
+  });
+}
+
+void Engine::resume() {
+  run_exclusive([this] {
+    is_paused_ = false;
+    refresh_load(0);
+  });
+}
+
+bool Engine::flush_cache() {
+  auto flushed = std::make_shared<bool>(false);
+  run_exclusive([this, flushed] {
+    if (scheduler_.num_running() > 0) return;
+    tree_.clear();
+    refresh_load(0);
+    *flushed = true;
+  });
+  return *flushed;
+}
+
+void Engine::weights_changed(WeightVersion version) {
+  run_exclusive([this, version] {
+    scheduler_.retract_all(/*keeps_prefixes=*/false);
+    tree_.clear();
+    version_ = version;
+    refresh_load(0);
+  });
+}
+
+Expected<WeightVersion> Engine::update_weights_from_disk(const std::filesystem::path& directory,
+                                                         WeightVersion version) {
+  const Tensor& flat = network_.weights().flat();
+  try {
+    const auto fresh =
+        model::load_network(directory, {.weights = flat.scalar_type(), .activations = at::kFloat});
+    const std::string difference =
+        why_weights_differ(network_.weights().tensors(), fresh->weights().tensors());
+    if (!difference.empty()) return failure(directory.string() + ": " + difference);
+    run_exclusive([&] {
+      const at::NoGradGuard no_grad;
+      Tensor target = network_.weights().flat();
+      target.copy_(fresh->weights().flat());
+      scheduler_.retract_all(/*keeps_prefixes=*/false);
+      tree_.clear();
+      version_ = version;
+    });
+    return version;
+  } catch (const ConfigError& error) {
+    return failure(error.what());
+  }
+}
+
+EngineLoad Engine::load() const {
+  const std::lock_guard lock(load_mutex_);
+  EngineLoad load = load_;
+  load.seconds_since_step = seconds_between(last_step_, clock_.now());
+  load.num_waiting += static_cast<int64_t>(commands_.size());
+  return load;
+}
+
+void Engine::run() {
+  const at::NoGradGuard no_grad;
+  while (!stopping_) {
+    const bool has_work = !is_paused_ && scheduler_.num_running() + scheduler_.num_waiting() > 0;
+    auto command = has_work ? commands_.try_pop() : commands_.pop();
+    if (!command.has_value() && !has_work) break;  // closed
+    for (; command.has_value(); command = commands_.try_pop()) handle(std::move(*command));
+    try {
+      if (!is_paused_) step();
+    } catch (const std::exception& error) {
+      finish_all(aborted(fmt::format("the engine failed: {}", error.what()), 500));
+    }
+    for (const auto& body : std::exchange(made_by_callbacks_, {})) body();
+  }
+  while (auto command = commands_.try_pop()) handle(std::move(*command));
+  finish_all(aborted("the engine is shutting down", 503));
+}
+
+void Engine::handle(Command command) {
+  if (auto* submit = std::get_if<Submit>(&command)) return admit(std::move(*submit));
+  if (auto* call = std::get_if<Call>(&command)) {
+    try {
+      call->body();
+      call->done->set_value();
+    } catch (...) {
+      call->done->set_exception(std::current_exception());
+    }
+    return;
+  }
+  const auto& rid = std::get<Abort>(command).rid;
+  const FinishReason reason = aborted("aborted by the caller", 499);
+  if (!rid.has_value()) return finish_all(reason);
+  if (Request* request = scheduler_.find(*rid)) finish(*request, reason);
+}
+
+void Engine::admit(Submit submit) {
+  GenerateRequest& client = submit.request;
+  const uint64_t ordinal = num_submitted_++;
+  if (client.rid.empty()) client.rid = fmt::format("request-{}", ordinal);
+  const int64_t vocab_size = network_.config().vocab_size;
+  const auto prompt_length = static_cast<int64_t>(client.input_ids.size());
+  std::vector<std::string> problems = problems_of(client.sampling, vocab_size);
+  if (prompt_length == 0) problems.emplace_back("input_ids is empty");
+  const auto outside = std::find_if(client.input_ids.begin(), client.input_ids.end(),
+                                    [&](TokenId id) { return id < 0 || id >= vocab_size; });
+  if (outside != client.input_ids.end()) {
+    problems.push_back(
+        fmt::format("input_ids holds {}; the vocabulary has {} ids", *outside, vocab_size));
+  }
+  const bool draws = client.sampling.max_new_tokens > 0;
+  if (prompt_length + (draws ? 1 : 0) > max_request_tokens_) {
+    problems.push_back(fmt::format(
+        "the prompt has {} tokens; prompt and response can have {} together ({})", prompt_length,
+        max_request_tokens_,
+        max_request_tokens_ == config_.context_length ? "context length" : "size of the KV cache"));
+  }
+  if (!client.sampling.stop.empty() && !config_.token_bytes) {
+    problems.emplace_back(
+        "stop strings need a tokenizer, and this engine has none; use stop_token_ids");
+  }
+  if (client.top_logprobs_num < 0 || client.top_logprobs_num > vocab_size) {
+    problems.push_back(fmt::format("top_logprobs_num must be in [0, {}], got {}", vocab_size,
+                                   client.top_logprobs_num));
+  }
+  if (scheduler_.find(client.rid) != nullptr)
+    problems.push_back(fmt::format("rid {} is already running", client.rid));
+  if (!problems.empty()) {
+    GenerateUpdate update;
+    update.rid = client.rid;
+    update.prompt_tokens = prompt_length;
+    update.finish = aborted(fmt::format("{}", fmt::join(problems, "; ")), 400);
+    submit.on_update(std::move(update));
+    return;
+  }
+  auto request = std::make_unique<Request>();
+  request->client = std::move(client);
+  request->on_update = std::move(submit.on_update);
+  request->submitted = submit.submitted;
+  const SamplingParams& sampling = request->client.sampling;
+  request->seed = sampling.sampling_seed.value_or(config_.seed);
+  request->stream = sampling.sampling_seed.has_value() ? 0 : ordinal + 1;
+  request->prompt_length = prompt_length;
+  request->max_tokens =
+      prompt_length + std::min(sampling.max_new_tokens, max_request_tokens_ - prompt_length);
+  request->tokens = request->client.input_ids;
+  request->tokens.reserve(request->max_tokens);
+  request->stop =
+      std::make_unique<StopChecker>(sampling, config_.eos_token_ids, config_.token_bytes);
+  scheduler_.add(std::move(request));
+}
+
+void Engine::step() {
+  const std::vector<Chunk> chunks = scheduler_.plan_step();
+  if (chunks.empty()) return;
+  std::vector<SampleJob> jobs = runner_.run(chunks);
+  int64_t num_decoded = 0;
+  std::vector<bool> completes;
+  for (const Chunk& chunk : chunks) completes.push_back(chunk.completes());
+  for (std::size_t i = 0; i < chunks.size(); ++i) {
+    scheduler_.advance(chunks[i]);
+    if (!completes[i]) continue;
+    num_decoded += jobs[i].request != nullptr ? 1 : 0;
+    publish(chunks[i], jobs[i]);
+  }
+  ++steps_done_;
+  {
+    const std::lock_guard lock(load_mutex_);
+    last_step_ = clock_.now();
+  }
+  refresh_load(num_decoded);
+}
+
+void Engine::publish(const Chunk& chunk, SampleJob& job) {
+  Request& request = *chunk.request;
+  GenerateUpdate& pending = request.pending;
+  if (job.request == nullptr) return finish(request, {.kind = FinishReason::Kind::kLength});
+  kernels::SampledToken& token = job.token;
+  if (std::isnan(token.log_prob)) {
+    return finish(request,
+                  aborted("the network's logits are not numbers; have the weights diverged?", 500));
+  }
+  request.tokens.push_back(token.id);
+  pending.output_ids.push_back(token.id);
+  if (request.client.return_logprob) pending.output_log_probs.push_back(token.log_prob);
+  if (request.client.top_logprobs_num > 0) pending.output_top.push_back(std::move(token.top));
+  if (request.client.return_top_p_token_ids) {
+    pending.top_p_counts.push_back(static_cast<int64_t>(token.kept_ids.size()));
+    pending.top_p_ids.insert(pending.top_p_ids.end(), token.kept_ids.begin(), token.kept_ids.end());
+  }
+  const WeightVersion version = version_.load();
+  if (pending.versions.empty() || pending.versions.back().version != version)
+    pending.versions.push_back({version, 0});
+  ++pending.versions.back().num_tokens;
+  if (has_penalties(request.client.sampling)) ++request.output_counts[token.id];
+
+  if (auto reason = request.stop->push(token.id)) return finish(request, std::move(*reason));
+  if (static_cast<int64_t>(request.tokens.size()) >= request.max_tokens) {
+    return finish(request, {.kind = FinishReason::Kind::kLength});
+  }
+  const int64_t interval = request.client.stream_interval;
+  if (interval > 0 && static_cast<int64_t>(pending.output_ids.size()) >= interval) deliver(request);
+}
+
+void Engine::deliver(Request& request) {
+  GenerateUpdate update = std::exchange(request.pending, {});
+  update.rid = request.client.rid;
+  update.prompt_tokens = request.prompt_length;
+  update.cached_tokens = request.cached_tokens;
+  update.num_retractions = request.num_retractions;
+  const Clock::TimePoint now = clock_.now();
+  update.queue_seconds = seconds_between(request.submitted, request.admitted.value_or(now));
+  update.total_seconds = seconds_between(request.submitted, now);
+  request.on_update(std::move(update));
+}
+
+void Engine::finish(Request& request, FinishReason reason) {
+  const std::unique_ptr<Request> taken = scheduler_.remove(request);
+  taken->pending.finish = std::move(reason);
+  deliver(*taken);
+}
+
+void Engine::finish_all(const FinishReason& reason) {
+  for (Request* request : scheduler_.all()) finish(*request, reason);
+}
+
+void Engine::refresh_load(int64_t num_decoded) {
+  const Clock::TimePoint now = clock_.now();
+  window_tokens_ += num_decoded;
+  const double seconds = seconds_between(window_start_, now);
+  if (seconds >= 1.0) {
+    tokens_per_second_ = static_cast<double>(window_tokens_) / seconds;
+    window_tokens_ = 0;
+    window_start_ = now;
+  }
+  const std::lock_guard lock(load_mutex_);
+  load_.num_running = scheduler_.num_running();
+  load_.num_waiting = scheduler_.num_waiting();
+  load_.num_kv_tokens = pool_.num_pages() * kernels::kPageTokens;
+  load_.num_kv_tokens_used = (pool_.num_pages() - pool_.num_available()) * kernels::kPageTokens;
+  load_.steps_done = steps_done_;
+  load_.decode_tokens_per_second = tokens_per_second_;
+  load_.is_paused = is_paused_;
+}
+
+}  // namespace slime::engine

@@ -1,0 +1,150 @@
+#pragma once
+
+/// The rollout engine in this process: continuous batching over one Network.
+///
+/// One thread owns everything: it takes commands from a bounded queue, plans a step
+/// (engine/scheduler.h), computes it (engine/model_runner.h), publishes tokens through the
+/// requests' callbacks, and sleeps when there is nothing to do.
+///
+/// The network may be shared with a trainer of the same process: pause(), train, weights_changed(),
+/// resume(). Between pause() and resume() the engine's thread does not touch the weights. Keys and
+/// values of old weights never serve new ones: weights_changed() empties the prefix tree and sends
+/// running requests back in line; they keep their tokens, and their version runs say which weights
+/// made which token.
+
+#include <atomic>
+#include <condition_variable>
+#include <exception>
+#include <filesystem>
+#include <future>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <variant>
+
+#include "core/bounded_queue.h"
+#include "core/clock.h"
+#include "core/expected.h"
+#include "engine/client.h"
+#include "engine/model_runner.h"
+#include "engine/paged_kv_cache.h"
+#include "engine/prefix_tree.h"
+#include "engine/scheduler.h"
+#include "engine/stop_checker.h"
+#include "model/network.h"
+
+namespace slime::engine {
+
+struct EngineConfig {
+  int64_t max_running_requests = 128;   // decode together; more wait
+  int64_t max_queued_requests = 65536;  // beyond this, submit() answers 503
+  int64_t max_prefill_tokens =
+      512;  // prompt tokens per step: longer prompts are computed in chunks
+  int64_t kv_cache_bytes = int64_t{2} << 30;
+  std::string kv_cache_dtype =
+      "auto";                  // "float32", "bfloat16"; auto: bfloat16 for bfloat16 weights
+  int64_t context_length = 0;  // 0: the model's max_position_embeddings
+  bool enable_prefix_cache = true;
+  std::vector<TokenId> eos_token_ids;  // empty: the model's
+  uint64_t seed = 0;                   // of requests without sampling_seed
+  TokenBytesFn token_bytes;            // needed by stop strings only
+};
+
+class Engine final : public EngineClient {
+ public:
+  /// Throws ConfigError for settings that cannot work with this network. `network` and `clock` must
+  /// outlive the engine.
+  Engine(model::Network& network, const EngineConfig& config, const Clock& clock);
+  /// Unfinished requests end with kAbort and status code 503.
+  ~Engine() override;
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  // The calls below may come from any thread. Control calls wait until the engine's thread has
+  // carried them out; made from a callback, they are carried out after the current step instead
+  // (flush_cache() then answers false).
+
+  /// A full queue answers at once, on the calling thread.
+  void submit(GenerateRequest request, OnUpdate on_update) override;
+  void abort(const std::string& rid) override;
+  void abort_all() override;
+
+  /// When it returns, no step is running and none will until resume(). New requests wait. kAbort
+  /// ends all requests; kRetract sends them back in line and frees their pages; kInPlace keeps
+  /// everything as it is.
+  void pause(PauseMode mode) override;
+  void resume() override;
+  bool flush_cache() override;
+
+  /// The weights are new, in place. Call while no step runs (paused), or from run_exclusive().
+  void weights_changed(WeightVersion version);
+
+  /// Reads a checkpoint of the same shapes into the running network, between two steps. On failure
+  /// nothing changed.
+  Expected<WeightVersion> update_weights_from_disk(const std::filesystem::path& directory,
+                                                   WeightVersion version);
+
+  /// Calls `body` on the engine's thread between two steps. Exceptions come back to the caller.
+  void run_exclusive(std::function<void()> body);
+
+  WeightVersion weight_version() const override { return version_.load(); }
+  EngineLoad load() const override;
+
+  const EngineConfig& config() const { return config_; }
+  /// Prompt and response together cannot be longer: the context, or the whole cache if that is
+  /// smaller.
+  int64_t max_request_tokens() const { return max_request_tokens_; }
+
+ private:
+  struct Submit {
+    GenerateRequest request;
+    OnUpdate on_update;
+    Clock::TimePoint submitted;
+  };
+  struct Abort {
+    std::optional<std::string> rid;  // nothing: all
+  };
+  struct Call {
+    std::function<void()> body;
+    std::shared_ptr<std::promise<void>> done;
+  };
+  using Command = std::variant<Submit, Abort, Call>;
+
+  bool is_own_thread() const { return std::this_thread::get_id() == thread_.get_id(); }
+  void run();
+  void handle(Command command);
+  void admit(Submit submit);
+  void step();
+  void publish(const Chunk& chunk, SampleJob& job);
+  void deliver(Request& request);
+  void finish(Request& request, FinishReason reason);
+  void finish_all(const FinishReason& reason);
+  void refresh_load(int64_t num_decoded);
+
+  model::Network& network_;
+  const Clock& clock_;
+  EngineConfig config_;
+  int64_t max_request_tokens_ = 0;
+  PagePool pool_;
+  PagedKvCache cache_;
+  PrefixTree tree_;
+  Scheduler scheduler_;
+  ModelRunner runner_;
+  uint64_t num_submitted_ = 0;
+  bool is_paused_ = false;
+  std::vector<std::function<void()>> made_by_callbacks_;  // control calls, carried out after the step
+  int64_t steps_done_ = 0;
+  int64_t window_tokens_ = 0;  // generated since window_start_
+  double tokens_per_second_ = 0;
+  Clock::TimePoint window_start_;
+
+  std::atomic<WeightVersion> version_{0};
+  std::atomic<bool> stopping_{false};
+  mutable std::mutex load_mutex_;
+  EngineLoad load_;             // guarded by load_mutex_
+  Clock::TimePoint last_step_;  // guarded by load_mutex_
+  BoundedQueue<Command> commands_;
+  std::thread thread_;  // last: it uses everything above
+};
+
+}  // namespace slime::engine

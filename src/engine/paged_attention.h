@@ -1,0 +1,32 @@
+#pragma once
+
+/// The engine's side of model::Attention: keys and values live in the paged cache.
+
+#include <vector>
+
+#include "engine/paged_kv_cache.h"
+#include "kernels/cpu/paged_attention.h"
+#include "model/attention.h"
+
+namespace slime::engine {
+
+class PagedAttention final : public model::Attention {
+ public:
+  /// `cache` must outlive it.
+  explicit PagedAttention(PagedKvCache& cache) : cache_(cache) {}
+
+  /// What the rows of the next forward pass are; rows of consecutive sequences are consecutive. The
+  /// page tables must stay valid until the pass is over.
+  void begin_step(kernels::PagedPlan plan);
+
+  /// Throws BugError for float16 and float64 activations.
+  Tensor attend(const model::AttentionLayer& layer, const Tensor& qkv_TE,
+                const Tensor& positions_T) override;
+
+ private:
+  PagedKvCache& cache_;
+  kernels::PagedPlan plan_;
+  std::vector<float> query_scratch_;
+};
+
+}  // namespace slime::engine

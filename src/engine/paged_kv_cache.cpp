@@ -1,0 +1,62 @@
+#include "engine/paged_kv_cache.h"
+
+#include <ATen/ATen.h>
+
+#include <cstring>
+
+#include "core/error.h"
+#include "kernels/cpu/paged_attention.h"
+
+namespace slime::engine {
+namespace {
+
+int64_t key_numbers(const model::ModelConfig& config) {
+  return config.num_kv_heads * config.head_dim * kernels::kPageTokens;
+}
+
+int64_t value_numbers(const model::ModelConfig& config) {
+  return config.num_kv_heads * kernels::value_stride(config.head_dim) * kernels::kPageTokens;
+}
+
+}  // namespace
+
+int64_t PagedKvCache::page_bytes(const model::ModelConfig& config, at::ScalarType dtype) {
+  return config.num_layers * (key_numbers(config) + value_numbers(config)) *
+         static_cast<int64_t>(c10::elementSize(dtype));
+}
+
+PagedKvCache::PagedKvCache(const model::ModelConfig& config, at::ScalarType dtype,
+                           int64_t num_pages)
+    : dtype_(dtype), num_pages_(num_pages) {
+  check(dtype == at::kFloat || dtype == at::kBFloat16,
+        "keys and values are stored as float32 or bfloat16");
+  const auto element = static_cast<int64_t>(c10::elementSize(dtype));
+  page_key_bytes_ = key_numbers(config) * element;
+  page_value_bytes_ = value_numbers(config) * element;
+  for (int64_t layer = 0; layer < config.num_layers; ++layer) {
+    // calloc'd: fresh pages read as zeros and are mapped on first write.
+    keys_.push_back(at::empty({0}, at::kByte));
+    values_.push_back(at::empty({0}, at::kByte));
+    keys_.back() =
+        at::from_blob(std::calloc(num_pages, page_key_bytes_), {num_pages * page_key_bytes_},
+                      std::free, at::TensorOptions(at::kByte));
+    values_.back() =
+        at::from_blob(std::calloc(num_pages, page_value_bytes_), {num_pages * page_value_bytes_},
+                      std::free, at::TensorOptions(at::kByte));
+  }
+}
+
+void* PagedKvCache::keys(int layer) const { return keys_[layer].data_ptr(); }
+void* PagedKvCache::values(int layer) const { return values_[layer].data_ptr(); }
+
+void PagedKvCache::copy_page(PageId from, PageId to) {
+  for (std::size_t layer = 0; layer < keys_.size(); ++layer) {
+    auto* keys = static_cast<std::byte*>(keys_[layer].data_ptr());
+    auto* values = static_cast<std::byte*>(values_[layer].data_ptr());
+    std::memcpy(keys + to * page_key_bytes_, keys + from * page_key_bytes_, page_key_bytes_);
+    std::memcpy(values + to * page_value_bytes_, values + from * page_value_bytes_,
+                page_value_bytes_);
+  }
+}
+
+}  // namespace slime::engine

@@ -1,0 +1,43 @@
+#pragma once
+
+/// The memory of the key-value cache: for each layer one array of keys and one of values, in pages,
+/// laid out as kernels/cpu/paged_attention.h reads them. Page ids are those of a PagePool of the
+/// same size.
+
+#include <cstdint>
+#include <vector>
+
+#include "core/tensor.h"
+#include "engine/page_pool.h"
+#include "model/config.h"
+
+namespace slime::engine {
+
+class PagedKvCache {
+ public:
+  /// `dtype` is kFloat or kBFloat16. Memory is touched only when it is written, so an unused budget
+  /// costs nothing.
+  PagedKvCache(const model::ModelConfig& config, at::ScalarType dtype, int64_t num_pages);
+
+  /// What one page takes over all layers.
+  static int64_t page_bytes(const model::ModelConfig& config, at::ScalarType dtype);
+
+  void* keys(int layer) const;
+  void* values(int layer) const;
+  at::ScalarType dtype() const { return dtype_; }
+  int64_t num_pages() const { return num_pages_; }
+
+  /// Copies all layers of a page (for a request that continues in the middle of a page somebody
+  /// else filled).
+  void copy_page(PageId from, PageId to);
+
+ private:
+  at::ScalarType dtype_;
+  int64_t num_pages_;
+  int64_t page_key_bytes_;  // of one layer
+  int64_t page_value_bytes_;
+  std::vector<Tensor> keys_;  // per layer, flat
+  std::vector<Tensor> values_;
+};
+
+}  // namespace slime::engine

@@ -1,0 +1,128 @@
+#include "engine/prefix_tree.h"
+
+#include <algorithm>
+
+#include "core/error.h"
+
+namespace slime::engine {
+
+PrefixTree::PrefixTree(PagePool& pool, int64_t page_tokens)
+    : pool_(pool), page_tokens_(page_tokens) {}
+
+PrefixTree::~PrefixTree() { clear(); }
+
+std::pair<PrefixTree::Node*, int64_t> PrefixTree::closest_child(
+    Node& node, std::span<const TokenId> tokens) const {
+  std::pair<Node*, int64_t> best{nullptr, 0};
+  if (tokens.empty()) return best;
+  const auto [begin, end] = node.children.equal_range(tokens[0]);
+  for (auto it = begin; it != end; ++it) {
+    Node& child = *it->second;
+    const auto length = std::min(child.tokens.size(), tokens.size());
+    const int64_t common =
+        std::mismatch(tokens.begin(), tokens.begin() + static_cast<int64_t>(length),
+                      child.tokens.begin())
+            .first -
+        tokens.begin();
+    if (common > best.second) best = {&child, common};
+    if (common == page_tokens_) break;
+  }
+  return best;
+}
+
+PrefixTree::Node* PrefixTree::child_with_page(Node& node, TokenId first, PageId page) {
+  const auto [begin, end] = node.children.equal_range(first);
+  const auto found =
+      std::find_if(begin, end, [&](const auto& entry) { return entry.second->page == page; });
+  return found == end ? nullptr : found->second.get();
+}
+
+void PrefixTree::touch_path(Node* deepest) {
+  for (Node* node = deepest; node != &root_; node = node->parent)
+    by_use_.splice(by_use_.begin(), by_use_, node->use);
+}
+
+PrefixTree::Match PrefixTree::match(std::span<const TokenId> tokens) {
+  Match match;
+  Node* node = &root_;
+  while (true) {
+    const auto [child, common] = closest_child(*node, tokens.subspan(match.num_tokens));
+    if (common == 0) break;
+    node = child;
+    match.num_tokens += common;
+    if (common < page_tokens_) {
+      match.partial_page = child->page;
+      match.num_partial = common;
+      break;
+    }
+    match.pages.push_back(child->page);
+  }
+  touch_path(node);
+  return match;
+}
+
+void PrefixTree::insert(std::span<const TokenId> tokens, std::vector<PageId>& pages) {
+  Node* node = &root_;
+  for (std::size_t index = 0;
+       static_cast<int64_t>(index) * page_tokens_ < static_cast<int64_t>(tokens.size()); ++index) {
+    const auto rest = tokens.subspan(index * page_tokens_);
+    const auto here = rest.first(std::min<std::size_t>(rest.size(), page_tokens_));
+    const auto [child, common] = closest_child(*node, here);
+    const auto length = static_cast<int64_t>(here.size());
+    if (child != nullptr && common == length) {
+      // Known already, perhaps as the beginning of a fuller page.
+      if (length == page_tokens_ && child->page != pages[index]) {
+        pool_.retain(child->page);
+        pool_.release(pages[index]);
+        pages[index] = child->page;
+      }
+      node = child;
+      continue;
+    }
+    if (Node* recorded = child_with_page(*node, here[0], pages[index])) {
+      // The caller filled more of a page that it had recorded before.
+      check(static_cast<int64_t>(recorded->tokens.size()) < length,
+            "a recorded page keeps its tokens");
+      recorded->tokens.assign(here.begin(), here.end());
+      node = recorded;
+      continue;
+    }
+    auto fresh = std::make_unique<Node>();
+    fresh->tokens.assign(here.begin(), here.end());
+    fresh->page = pages[index];
+    fresh->parent = node;
+    pool_.retain_for_tree(fresh->page);
+    fresh->use = by_use_.insert(by_use_.begin(), fresh.get());
+    node = node->children.emplace(here[0], std::move(fresh))->second.get();
+  }
+  touch_path(node);
+}
+
+void PrefixTree::remove(Node& leaf) {
+  pool_.release_from_tree(leaf.page);
+  by_use_.erase(leaf.use);
+  auto& siblings = leaf.parent->children;
+  const auto [begin, end] = siblings.equal_range(leaf.tokens[0]);
+  siblings.erase(
+      std::find_if(begin, end, [&](const auto& entry) { return entry.second.get() == &leaf; }));
+}
+
+void PrefixTree::evict_until_free(int64_t num_free) {
+  auto it = by_use_.end();
+  while (pool_.num_free() < num_free && it != by_use_.begin()) {
+    Node& node = **std::prev(it);
+    if (node.children.empty() && pool_.num_holders(node.page) == 1) {
+      remove(node);  // erases std::prev(it); `it` stays valid
+    } else {
+      --it;
+    }
+  }
+}
+
+void PrefixTree::clear() {
+  for (const Node* node : by_use_) pool_.release_from_tree(node->page);
+  by_use_.clear();
+  root_.children.clear();
+}
+
+}  // namespace slime::engine

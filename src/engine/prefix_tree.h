@@ -1,0 +1,79 @@
+#pragma once
+
+/// Which token prefixes have their keys and values in the cache.
+///
+/// A trie whose nodes are pages: node = the 16 tokens of one page, path = the prefix. A leaf may
+/// hold a page that is only partly filled; who matches a part of a page copies those slots into a
+/// page of its own (copy on fill), so matching is exact to the token while sharing stays by page.
+/// Nothing needs locking: a page in use has another holder in the PagePool, and a request that
+/// reads a page also holds all pages before it.
+///
+/// All entries belong to one weight version; clear() when it changes. Owned by the engine's thread.
+
+#include <cstdint>
+#include <list>
+#include <memory>
+#include <optional>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "core/sample.h"
+#include "engine/page_pool.h"
+
+namespace slime::engine {
+
+class PrefixTree {
+ public:
+  PrefixTree(PagePool& pool, int64_t page_tokens);
+  PrefixTree(const PrefixTree&) = delete;
+  PrefixTree& operator=(const PrefixTree&) = delete;
+  ~PrefixTree();
+
+  struct Match {
+    std::vector<PageId> pages;           // full pages, in order; not retained
+    std::optional<PageId> partial_page;  // its first num_partial slots continue the match
+    int64_t num_partial = 0;
+    int64_t num_tokens = 0;  // all of it
+  };
+
+  /// The longest cached prefix of `tokens`. Marks it as recently used. The caller retains the pages
+  /// before it allocates.
+  Match match(std::span<const TokenId> tokens);
+
+  /// Records that `pages` hold `tokens` (the last page may be partly filled). Where the tree
+  /// already has a full page for the same tokens, the caller's page is swapped for it, in `pages`
+  /// and in its references, so that equal prefixes share memory.
+  void insert(std::span<const TokenId> tokens, std::vector<PageId>& pages);
+
+  /// Gives back pages that only the tree holds, least recently used leaves first, until the pool
+  /// has `num_free` free pages or nothing can be given back.
+  void evict_until_free(int64_t num_free);
+
+  /// Forgets everything. Pages that requests still read stay theirs.
+  void clear();
+
+  int64_t num_pages() const { return static_cast<int64_t>(by_use_.size()); }
+
+ private:
+  struct Node {
+    std::vector<TokenId> tokens;  // of the page; fewer than page_tokens in a partly filled leaf
+    PageId page = -1;
+    Node* parent = nullptr;
+    std::unordered_multimap<TokenId, std::unique_ptr<Node>> children;  // by first token
+    std::list<Node*>::iterator use;                                    // its place in by_use_
+  };
+
+  /// The child that shares most leading tokens, and how many.
+  std::pair<Node*, int64_t> closest_child(Node& node, std::span<const TokenId> tokens) const;
+  static Node* child_with_page(Node& node, TokenId first, PageId page);
+  void touch_path(Node* deepest);
+  void remove(Node& leaf);
+
+  PagePool& pool_;
+  const int64_t page_tokens_;
+  Node root_;
+  std::list<Node*> by_use_;  // most recent first; a child never stands before its parent
+};
+
+}  // namespace slime::engine

@@ -1,0 +1,48 @@
+#pragma once
+
+/// One request inside the engine, from admission to its last update. Owned by the engine's thread.
+///
+/// `tokens` is prompt and response. The first `num_computed` of them have keys and values in
+/// `pages`; what is left has to be computed: a whole prompt, the rest of one, or one new token. A
+/// retracted request drops its pages, keeps its tokens and is like a new one with a longer prompt.
+
+#include <memory>
+#include <optional>
+#include <unordered_map>
+
+#include "core/clock.h"
+#include "engine/client.h"
+#include "engine/page_pool.h"
+#include "engine/stop_checker.h"
+
+namespace slime::engine {
+
+struct Request {
+  GenerateRequest client;
+  EngineClient::OnUpdate on_update;
+  uint64_t seed = 0;  // with `stream`, the key of its random numbers
+  uint64_t stream = 0;
+  int64_t max_tokens = 0;  // prompt and response end here at the latest
+  Clock::TimePoint submitted;
+
+  std::vector<TokenId> tokens;
+  int64_t prompt_length = 0;
+  int64_t num_computed = 0;
+  std::vector<PageId> pages;        // page i holds tokens [16 i, 16 i + 16)
+  bool prompt_is_recorded = false;  // in the prefix tree, since the pages were allocated
+  int64_t num_scored = 0;  // prompt positions whose log-prob is known, counted from position 0
+  std::unordered_map<TokenId, int64_t> output_counts;  // only with penalties
+  std::unique_ptr<StopChecker> stop;
+  GenerateUpdate pending;  // what the caller has not been told yet
+  std::optional<Clock::TimePoint> admitted;
+  int64_t cached_tokens = 0;  // of the prompt, at the first admission
+  int64_t num_retractions = 0;
+
+  int64_t num_missing() const { return static_cast<int64_t>(tokens.size()) - num_computed; }
+  int64_t num_new_tokens() const { return static_cast<int64_t>(tokens.size()) - prompt_length; }
+  bool wants_input_scores() const { return client.return_logprob && client.logprob_start_len >= 0; }
+  /// Log-probs of the prompt are wanted from here on; position 0 has none.
+  int64_t first_scored_position() const { return std::max<int64_t>(client.logprob_start_len, 1); }
+};
+
+}  // namespace slime::engine

@@ -1,0 +1,232 @@
+#include "engine/scheduler.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/error.h"
+
+namespace slime::engine {
+namespace {
+
+constexpr double kReserveAfterRetraction = 0.2;  // added to the share
+constexpr double kReserveDecay = 0.995;          // per step
+constexpr double kLeastReserve = 0.05;
+constexpr int64_t kMaxSkipped =
+    256;  // siblings passed over in one step's search for admissible requests
+
+int64_t common_prefix(std::span<const TokenId> a, std::span<const TokenId> b) {
+  const auto length = static_cast<int64_t>(std::min(a.size(), b.size()));
+  return std::mismatch(a.begin(), a.begin() + length, b.begin()).first - a.begin();
+}
+
+}  // namespace
+
+Scheduler::Scheduler(const SchedulerConfig& config, PagePool& pool, PrefixTree& tree,
+                     const Clock& clock, CopyPageFn copy_page)
+    : config_(config), pool_(pool), tree_(tree), clock_(clock), copy_page_(std::move(copy_page)) {}
+
+int64_t Scheduler::pages_for(int64_t num_tokens) const {
+  return (num_tokens + config_.page_tokens - 1) / config_.page_tokens;
+}
+
+void Scheduler::add(std::unique_ptr<Request> request) {
+  check(pages_for(request->max_tokens) <= pool_.num_pages(),
+        "a request fits into the pool on its own");
+  waiting_.push_back(std::move(request));
+}
+
+int64_t Scheduler::reserved_pages() const {
+  double tokens = 0;
+  for (const auto& request : running_) {
+    tokens += static_cast<double>(request->num_missing()) +
+              reserve_share_ * static_cast<double>(request->max_tokens -
+                                                   static_cast<int64_t>(request->tokens.size()));
+  }
+  return static_cast<int64_t>(std::ceil(tokens / static_cast<double>(config_.page_tokens)));
+}
+
+bool Scheduler::ensure_pages(Request& request, int64_t num_tokens) {
+  const int64_t wanted = pages_for(num_tokens) - static_cast<int64_t>(request.pages.size());
+  if (wanted <= 0) return true;
+  if (pool_.num_available() < wanted) return false;
+  if (pool_.num_free() < wanted) tree_.evict_until_free(wanted);
+  for (int64_t i = 0; i < wanted; ++i) {
+    const auto page = pool_.allocate();
+    check(page.has_value(), "available pages can be allocated");
+    request.pages.push_back(*page);
+  }
+  return true;
+}
+
+/// At least one token is computed, for its hidden state; with scores of the prompt, all whose
+/// successor is scored.
+int64_t Scheduler::match_limit(const Request& request) const {
+  int64_t limit = static_cast<int64_t>(request.tokens.size()) - 1;
+  if (request.wants_input_scores() && request.num_scored < request.prompt_length) {
+    limit = std::min(limit, std::max(request.first_scored_position(), request.num_scored) - 1);
+  }
+  return limit;
+}
+
+bool Scheduler::awaits_sibling(const Request& request, int64_t num_matched) const {
+  const int64_t to_compute = static_cast<int64_t>(request.tokens.size()) - num_matched;
+  const int64_t worth = std::max(config_.page_tokens, to_compute / 2);
+  const int64_t limit = match_limit(request);
+  return std::any_of(running_.begin(), running_.end(), [&](const auto& other) {
+    if (other->prompt_is_recorded) return false;
+    const auto prompt = std::span(other->tokens).first(other->prompt_length);
+    return std::min(limit, common_prefix(prompt, request.tokens)) - num_matched >= worth;
+  });
+}
+
+bool Scheduler::admit(Request& request) {
+  PrefixTree::Match match;
+  if (config_.shares_prefixes) {
+    match =
+        tree_.match(std::span(request.tokens).first(std::max<int64_t>(match_limit(request), 0)));
+  }
+  const int64_t needed = pages_for(static_cast<int64_t>(request.tokens.size())) -
+                         static_cast<int64_t>(match.pages.size());
+  // Matched pages stop being evictable when this request holds them.
+  for (const PageId page : match.pages) pool_.retain(page);
+  if (!running_.empty() && pool_.num_available() < needed + reserved_pages()) {
+    for (const PageId page : match.pages) pool_.release(page);
+    return false;
+  }
+  request.pages = match.pages;
+  request.num_computed = static_cast<int64_t>(match.pages.size()) * config_.page_tokens;
+  if (match.partial_page.has_value()) {
+    pool_.retain(*match.partial_page);
+    if (ensure_pages(request, request.num_computed + match.num_partial)) {
+      copy_page_(*match.partial_page, request.pages.back());
+      request.num_computed += match.num_partial;
+    }
+    pool_.release(*match.partial_page);
+  }
+  request.prompt_is_recorded = !config_.shares_prefixes;
+  if (!request.admitted.has_value()) {
+    request.admitted = clock_.now();
+    request.cached_tokens = std::min(request.num_computed, request.prompt_length);
+  }
+  return true;
+}
+
+std::vector<Chunk> Scheduler::plan_step() {
+  std::vector<Chunk> chunks;
+  int64_t budget = config_.max_prefill_tokens;
+  reserve_share_ = std::max(kLeastReserve, reserve_share_ * kReserveDecay);
+  bool had_to_retract = false;
+  const auto schedule = [&](Request& request) {
+    const int64_t missing = request.num_missing();
+    const int64_t num_tokens = missing == 1 ? 1 : std::min(missing, budget);
+    if (num_tokens == 0) return true;
+    if (!ensure_pages(request, request.num_computed + num_tokens)) return false;
+    if (missing > 1) budget -= num_tokens;
+    chunks.push_back({&request, num_tokens});
+    return true;
+  };
+  for (std::size_t i = 0; i < running_.size(); ++i) {
+    while (i < running_.size() && !schedule(*running_[i])) {
+      check(running_.size() > 1, "a request fits into the pool on its own");
+      retract_newest();
+      had_to_retract = true;
+    }
+  }
+  if (had_to_retract) {
+    reserve_share_ = std::min(1.0, reserve_share_ + kReserveAfterRetraction);
+    return chunks;
+  }
+  int64_t num_skipped = 0;
+  for (auto it = waiting_.begin(); it != waiting_.end() && budget > 0 &&
+                                   num_skipped < kMaxSkipped &&
+                                   num_running() < config_.max_running_requests;) {
+    Request& request = **it;
+    // The cheap test first: only a request that computes its prompt right now can be worth waiting
+    // for.
+    if (config_.shares_prefixes && awaits_sibling(request, 0)) {
+      const auto matched =
+          tree_.match(std::span(request.tokens).first(std::max<int64_t>(match_limit(request), 0)));
+      if (awaits_sibling(request, matched.num_tokens)) {
+        ++it;
+        ++num_skipped;
+        continue;
+      }
+    }
+    if (!admit(request)) break;
+    running_.push_back(std::move(*it));
+    it = waiting_.erase(it);
+    if (schedule(*running_.back())) continue;
+    check(running_.size() > 1, "a request fits into the pool on its own");
+    retract_newest();  // its own pages did not suffice after all: it waits
+    break;
+  }
+  return chunks;
+}
+
+void Scheduler::advance(const Chunk& chunk) {
+  Request& request = *chunk.request;
+  request.num_computed += chunk.num_tokens;
+  if (request.prompt_is_recorded || request.num_computed < request.prompt_length) return;
+  tree_.insert(std::span(request.tokens).first(request.num_computed), request.pages);
+  request.prompt_is_recorded = true;
+}
+
+void Scheduler::give_back_pages(Request& request, bool keeps_prefixes) {
+  if (keeps_prefixes && config_.shares_prefixes && request.num_computed > 0) {
+    tree_.insert(std::span(request.tokens).first(request.num_computed), request.pages);
+  }
+  for (const PageId page : request.pages) pool_.release(page);
+  request.pages.clear();
+  request.num_computed = 0;
+}
+
+void Scheduler::retract_newest() {
+  std::unique_ptr<Request> request = std::move(running_.back());
+  running_.pop_back();
+  give_back_pages(*request, true);
+  ++request->num_retractions;
+  waiting_.push_front(std::move(request));
+}
+
+void Scheduler::retract_all(bool keeps_prefixes) {
+  while (!running_.empty()) {
+    std::unique_ptr<Request> request = std::move(running_.back());
+    running_.pop_back();
+    give_back_pages(*request, keeps_prefixes);
+    ++request->num_retractions;
+    waiting_.push_front(std::move(request));
+  }
+}
+
+std::unique_ptr<Request> Scheduler::remove(Request& request) {
+  const auto is_it = [&](const auto& entry) { return entry.get() == &request; };
+  std::unique_ptr<Request> taken;
+  if (const auto it = std::find_if(running_.begin(), running_.end(), is_it); it != running_.end()) {
+    taken = std::move(*it);
+    running_.erase(it);
+    give_back_pages(*taken, true);
+  } else {
+    const auto waiting = std::find_if(waiting_.begin(), waiting_.end(), is_it);
+    check(waiting != waiting_.end(), "a removed request is running or waiting");
+    taken = std::move(*waiting);
+    waiting_.erase(waiting);
+  }
+  return taken;
+}
+
+Request* Scheduler::find(const std::string& rid) const {
+  const auto is_it = [&](const auto& entry) { return entry->client.rid == rid; };
+  if (const auto it = std::find_if(running_.begin(), running_.end(), is_it); it != running_.end())
+    return it->get();
+  const auto it = std::find_if(waiting_.begin(), waiting_.end(), is_it);
+  return it == waiting_.end() ? nullptr : it->get();
+}
+
+std::vector<Request*> Scheduler::all() const {
+  std::vector<Request*> requests;
+  for (const auto& request : running_) requests.push_back(request.get());
+  for (const auto& request : waiting_) requests.push_back(request.get());
+  return requests;
+}
+
+}  // namespace slime::engine

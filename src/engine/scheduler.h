@@ -1,0 +1,99 @@
+#pragma once
+
+/// Which tokens the next step computes: who is admitted, how prompts are cut into chunks, who gives
+/// its pages back.
+///
+/// Every step advances all running requests: those with one missing token by that token (decode),
+/// the others by a chunk of their prompt, within `max_prefill_tokens` per step. Requests are
+/// admitted in the order of arrival while pages last. Three rules around that order:
+///   - siblings: a request whose prompt another one is computing right now waits until that prefix
+///   is cached, so the n
+///     samples of a group compute their prompt once;
+///   - pressure: without a free page, unused prefixes are evicted (oldest use first), then the
+///   newest request is
+///     retracted: it keeps its tokens, gives up its pages and is first in line again;
+///   - reserve: a share of what running requests may still write is kept free at admission. The
+///   share grows after a
+///     retraction and decays slowly, so that requests rarely start only to be retracted.
+/// No tensors here: pages are numbers, and copying one is the caller's function. Owned by the
+/// engine's thread.
+
+#include <deque>
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "engine/page_pool.h"
+#include "engine/prefix_tree.h"
+#include "engine/request.h"
+
+namespace slime::engine {
+
+struct SchedulerConfig {
+  int64_t page_tokens = 16;
+  int64_t max_running_requests = 128;
+  int64_t max_prefill_tokens = 512;  // per step, over all requests
+  bool shares_prefixes = true;       // false: no prefix tree
+};
+
+/// The next `num_tokens` missing tokens of a request.
+struct Chunk {
+  Request* request = nullptr;
+  int64_t num_tokens = 0;
+  bool completes() const { return num_tokens == request->num_missing(); }
+};
+
+class Scheduler {
+ public:
+  using CopyPageFn = std::function<void(PageId from, PageId to)>;
+
+  Scheduler(const SchedulerConfig& config, PagePool& pool, PrefixTree& tree, const Clock& clock,
+            CopyPageFn copy_page);
+  Scheduler(const Scheduler&) = delete;
+  Scheduler& operator=(const Scheduler&) = delete;
+
+  /// The request must fit into the pool on its own.
+  void add(std::unique_ptr<Request> request);
+
+  /// Admits, retracts, and returns the next step; every chunk has its pages. Empty only when
+  /// nothing is left to do.
+  std::vector<Chunk> plan_step();
+
+  /// The chunk was computed: its keys and values are in the pages.
+  void advance(const Chunk& chunk);
+
+  /// Takes a request out, wherever it is; its pages go back, what they hold stays in the prefix
+  /// tree.
+  std::unique_ptr<Request> remove(Request& request);
+  Request* find(const std::string& rid) const;
+
+  /// All running requests go back in line in their order. Without `keeps_prefixes` their keys and
+  /// values are forgotten.
+  void retract_all(bool keeps_prefixes);
+
+  std::vector<Request*> all() const;  // running ones first, in order of admission
+  int64_t num_running() const { return static_cast<int64_t>(running_.size()); }
+  int64_t num_waiting() const { return static_cast<int64_t>(waiting_.size()); }
+
+ private:
+  int64_t pages_for(int64_t num_tokens) const;
+  int64_t reserved_pages() const;
+  bool ensure_pages(Request& request, int64_t num_tokens);
+  bool admit(Request& request);
+  bool awaits_sibling(const Request& request, int64_t num_matched) const;
+  int64_t match_limit(const Request& request) const;
+  void give_back_pages(Request& request, bool keeps_prefixes);
+  void retract_newest();
+
+  const SchedulerConfig config_;
+  PagePool& pool_;
+  PrefixTree& tree_;
+  const Clock& clock_;
+  const CopyPageFn copy_page_;
+  std::vector<std::unique_ptr<Request>> running_;  // in order of admission
+  std::deque<std::unique_ptr<Request>> waiting_;
+  double reserve_share_ = 0.3;  // of the tokens that running requests may still write
+};
+
+}  // namespace slime::engine

@@ -1,0 +1,43 @@
+#pragma once
+
+/// Decides after each token whether a response ends with it: end-of-sequence and stop ids, stop
+/// strings.
+///
+/// Stop strings are looked for in the bytes that the tokens add to the text, so a string may begin
+/// and end inside tokens. One object per request.
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "engine/client.h"
+
+namespace slime::engine {
+
+/// The bytes a token adds to the decoded text (text::Tokenizer::token_bytes).
+using TokenBytesFn = std::function<std::string_view(TokenId)>;
+
+class StopChecker {
+ public:
+  /// References must outlive the checker. `token_bytes` may be empty when there are no stop
+  /// strings.
+  StopChecker(const SamplingParams& params, const std::vector<TokenId>& eos_ids,
+              const TokenBytesFn& token_bytes);
+
+  /// Call with every new token in order. A reason (kStop) when the response ends with this one;
+  /// min_new_tokens is kept by the sampler, which does not draw stop ids before.
+  std::optional<FinishReason> push(TokenId id);
+
+  /// Ids that end a response: the stop ids, and the end-of-sequence ids unless ignored.
+  bool is_stop_id(TokenId id) const;
+
+ private:
+  const SamplingParams& params_;
+  const std::vector<TokenId>& eos_ids_;
+  const TokenBytesFn& token_bytes_;
+  std::size_t longest_stop_ = 0;
+  std::string tail_;  // the last bytes of the response, one less than the longest stop string
+};
+
+}  // namespace slime::engine

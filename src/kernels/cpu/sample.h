@@ -1,0 +1,46 @@
+#pragma once
+
+/// Sampling from one row of logits on the CPU: softmax statistics, the draw, its log-prob, and the
+/// best few tokens.
+///
+/// With u = logits / temperature in float32:  logprob_v = u_v - logsumexp(u) over the full
+/// vocabulary. Accuracy: log-probs are within 1e-6 of double arithmetic (blocks of 512 are summed
+/// in float32, the blocks in double). The draw inverts the cumulative distribution in the order of
+/// token ids (or of the kept ones, best first), so one uniform number decides it.
+
+#include <cstdint>
+#include <span>
+#include <utility>
+#include <vector>
+
+namespace slime::kernels {
+
+struct SampleOptions {
+  double temperature = 1.0;  // > 0
+  bool greedy = false;       // the largest logit; log-probs at `temperature`
+  int64_t top_k = -1;        // -1: all
+  double top_p = 1.0;
+  double min_p = 0.0;
+  double uniform = 0.5;  // in (0, 1)
+  bool keeps_ids =
+      false;  // report the ids that survive the cuts, and renormalise the log-prob over them
+  int64_t num_top = 0;  // best tokens to report
+};
+
+struct SampledToken {
+  int32_t id = 0;
+  float log_prob = 0;
+  std::vector<int32_t> kept_ids;  // best first; empty without keeps_ids or without a cut
+  std::vector<std::pair<float, int32_t>> top;  // (log-prob, id), best first
+};
+
+/// Kept ids are those with rank < top_k, cumulative probability before them <= top_p, and
+/// probability >= min_p times the largest (SGLang's rule); ranks break ties by id. Logits may be
+/// -infinity. A row of NaNs gives log-prob NaN and id 0: the caller must look.
+SampledToken sample_row(std::span<const float> logits_V, const SampleOptions& options);
+
+/// Log-prob of a given token, and the best ones when num_top > 0.
+SampledToken score_row(std::span<const float> logits_V, int32_t id, double temperature,
+                       int64_t num_top);
+
+}  // namespace slime::kernels
