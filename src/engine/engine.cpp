@@ -15,9 +15,17 @@ namespace slime::engine {
 namespace {
 
 FinishReason aborted(std::string message, int status_code) {
-  return {.kind = FinishReason::Kind::kAbort,
-          .message = std::move(message),
-          .status_code = status_code};
+  FinishReason reason;
+  reason.kind = FinishReason::Kind::kAbort;
+  reason.message = std::move(message);
+  reason.status_code = status_code;
+  return reason;
+}
+
+FinishReason out_of_length() {
+  FinishReason reason;
+  reason.kind = FinishReason::Kind::kLength;
+  return reason;
 }
 
 at::ScalarType storage_of(const EngineConfig& config, model::Network& network) {
@@ -335,7 +343,7 @@ void Engine::step() {
 void Engine::publish(const Chunk& chunk, SampleJob& job) {
   Request& request = *chunk.request;
   GenerateUpdate& pending = request.pending;
-  if (job.request == nullptr) return finish(request, {.kind = FinishReason::Kind::kLength});
+  if (job.request == nullptr) return finish(request, out_of_length());
   kernels::SampledToken& token = job.token;
   if (std::isnan(token.log_prob)) {
     return finish(request,
@@ -357,7 +365,7 @@ void Engine::publish(const Chunk& chunk, SampleJob& job) {
 
   if (auto reason = request.stop->push(token.id)) return finish(request, std::move(*reason));
   if (static_cast<int64_t>(request.tokens.size()) >= request.max_tokens) {
-    return finish(request, {.kind = FinishReason::Kind::kLength});
+    return finish(request, out_of_length());
   }
   const int64_t interval = request.client.stream_interval;
   if (interval > 0 && static_cast<int64_t>(pending.output_ids.size()) >= interval) deliver(request);

@@ -113,7 +113,7 @@ std::vector<SampleJob> ModelRunner::run(std::span<const Chunk> chunks) {
     row += chunk.num_tokens;
     if (!draws(chunk)) continue;
     rows.push_back(row - 1);
-    drawn.push_back({.request = chunk.request});
+    drawn.emplace_back().request = chunk.request;
   }
   if (rows.empty()) return results;
   logits_RV_ = kernels::logits(take_rows(hidden_TH, rows), network_.head());

@@ -3,6 +3,17 @@
 #include <algorithm>
 
 namespace slime::engine {
+namespace {
+
+template <typename T>
+FinishReason stopped_by(const T& matched) {
+  FinishReason reason;
+  reason.kind = FinishReason::Kind::kStop;
+  reason.matched = matched;
+  return reason;
+}
+
+}  // namespace
 
 StopChecker::StopChecker(const SamplingParams& params, const std::vector<TokenId>& eos_ids,
                          const TokenBytesFn& token_bytes)
@@ -18,12 +29,11 @@ bool StopChecker::is_stop_id(TokenId id) const {
 }
 
 std::optional<FinishReason> StopChecker::push(TokenId id) {
-  if (is_stop_id(id)) return FinishReason{.kind = FinishReason::Kind::kStop, .matched = id};
+  if (is_stop_id(id)) return stopped_by(id);
   if (longest_stop_ == 0) return std::nullopt;
   tail_ += token_bytes_(id);
   for (const std::string& stop : params_.stop) {
-    if (tail_.find(stop) != std::string::npos)
-      return FinishReason{.kind = FinishReason::Kind::kStop, .matched = stop};
+    if (tail_.find(stop) != std::string::npos) return stopped_by(stop);
   }
   if (tail_.size() >= longest_stop_) tail_.erase(0, tail_.size() - (longest_stop_ - 1));
   return std::nullopt;

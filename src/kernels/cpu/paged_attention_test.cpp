@@ -97,7 +97,8 @@ struct Layer {
     if (activations == FloatKind::kBFloat16) {
       const auto* half = reinterpret_cast<const uint16_t*>(out.data());
       std::vector<float> wide(out.size());
-      for (std::size_t i = 0; i < wide.size(); ++i) wide[i] = std::bit_cast<float>(uint32_t{half[i]} << 16);
+      for (std::size_t i = 0; i < wide.size(); ++i)
+        wide[i] = std::bit_cast<float>(uint32_t{half[i]} << 16);
       return wide;
     }
     return out;
@@ -110,7 +111,8 @@ void expect_twins(Layer layer, float tolerance) {
   layer.fill();
   const auto slow = layer.run(true);
   ASSERT_EQ(fast.size(), slow.size());
-  for (std::size_t i = 0; i < fast.size(); ++i) ASSERT_NEAR(fast[i], slow[i], tolerance) << "number " << i;
+  for (std::size_t i = 0; i < fast.size(); ++i)
+    ASSERT_NEAR(fast[i], slow[i], tolerance) << "number " << i;
 }
 
 TEST(PagedAttention, EqualsItsPlainTwinForRaggedDecodeAndPrefill) {
@@ -119,7 +121,8 @@ TEST(PagedAttention, EqualsItsPlainTwinForRaggedDecodeAndPrefill) {
 }
 
 TEST(PagedAttention, EqualsItsPlainTwinForOtherShapes) {
-  for (const auto& [heads, kv_heads, head_dim] : {std::tuple{9, 3, 64}, {4, 4, 12}, {8, 1, 32}, {14, 2, 128}}) {
+  for (const auto& [heads, kv_heads, head_dim] :
+       {std::tuple{9, 3, 64}, {4, 4, 12}, {8, 1, 32}, {14, 2, 128}}) {
     Layer layer({{1, 100}, {70, 90}});
     layer.num_heads = heads;
     layer.num_kv_heads = kv_heads;
@@ -165,7 +168,8 @@ TEST(PagedAttention, SharedPrefixIsReadOnceWithTheSameBits) {
     alone.num_rows = 1;
     alone.qkv.assign(layer.qkv.begin() + i * qkv_size, layer.qkv.begin() + (i + 1) * qkv_size);
     const auto out = alone.run(false);
-    EXPECT_TRUE(std::equal(out.begin(), out.end(), together.begin() + i * row_size)) << "sequence " << i;
+    EXPECT_TRUE(std::equal(out.begin(), out.end(), together.begin() + i * row_size))
+        << "sequence " << i;
   }
 }
 
@@ -184,7 +188,8 @@ TEST(PagedAttention, ChunksOfAPromptGiveTheBitsOfTheWhole) {
     parts.sequences[0].num_keys = end;
     parts.qkv.assign(qkv.begin() + begin * qkv_size, qkv.begin() + end * qkv_size);
     const auto out = parts.run(false);
-    EXPECT_TRUE(std::equal(out.begin(), out.end(), whole.begin() + begin * row_size)) << "from " << begin;
+    EXPECT_TRUE(std::equal(out.begin(), out.end(), whole.begin() + begin * row_size))
+        << "from " << begin;
     begin = end;
   }
 }

@@ -22,18 +22,21 @@ std::vector<float> noisy_logits(int64_t vocab, double scale, uint64_t stream = 0
 std::vector<double> softmax(const std::vector<float>& logits, double temperature) {
   const double max = *std::max_element(logits.begin(), logits.end());
   std::vector<double> p;
-  for (const float logit : logits) p.push_back(std::exp((static_cast<double>(logit) - max) / temperature));
+  for (const float logit : logits)
+    p.push_back(std::exp((static_cast<double>(logit) - max) / temperature));
   const double total = std::accumulate(p.begin(), p.end(), 0.0);
   for (double& x : p) x /= total;
   return p;
 }
 
 /// SGLang's rule over all ids, by sorting.
-std::vector<int32_t> kept_by_sorting(const std::vector<float>& logits, const SampleOptions& options) {
+std::vector<int32_t> kept_by_sorting(const std::vector<float>& logits,
+                                     const SampleOptions& options) {
   const auto p = softmax(logits, options.temperature);
   std::vector<int32_t> order(logits.size());
   std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) { return logits[a] > logits[b]; });
+  std::stable_sort(order.begin(), order.end(),
+                   [&](int32_t a, int32_t b) { return logits[a] > logits[b]; });
   std::vector<int32_t> kept;
   double before = 0;
   for (const int32_t id : order) {
@@ -51,8 +54,8 @@ TEST(SampleRow, LogProbsAreExactToOneMillionth) {
       const auto logits = noisy_logits(vocab, 4);
       const auto p = softmax(logits, temperature);
       for (int64_t id = 0; id < vocab; id += 1 + vocab / 7) {
-        EXPECT_NEAR(score_row(logits, static_cast<int32_t>(id), temperature, 0).log_prob, std::log(p[id]),
-                    1e-6 + 1e-7 * std::abs(std::log(p[id])))
+        EXPECT_NEAR(score_row(logits, static_cast<int32_t>(id), temperature, 0).log_prob,
+                    std::log(p[id]), 1e-6 + 1e-7 * std::abs(std::log(p[id])))
             << vocab << " ids, temperature " << temperature;
       }
     }
@@ -66,7 +69,8 @@ TEST(SampleRow, GreedyTakesTheFirstOfTheLargest) {
 }
 
 TEST(SampleRow, DrawsFollowTheSoftmax) {
-  // Chi-square with 39 degrees of freedom: 1e-4 of right samplers exceed 82; the draws are fixed by their seed.
+  // Chi-square with 39 degrees of freedom: 1e-4 of right samplers exceed 82; the draws are fixed by
+  // their seed.
   const auto logits = noisy_logits(40, 1.5);
   const auto p = softmax(logits, 0.8);
   constexpr int kDraws = 40000;
@@ -75,7 +79,8 @@ TEST(SampleRow, DrawsFollowTheSoftmax) {
     ++counts[sample_row(logits, {.temperature = 0.8, .uniform = uniform(3, 0, i)}).id];
   }
   double chi_square = 0;
-  for (int v = 0; v < 40; ++v) chi_square += std::pow(counts[v] - kDraws * p[v], 2) / (kDraws * p[v]);
+  for (int v = 0; v < 40; ++v)
+    chi_square += std::pow(counts[v] - kDraws * p[v], 2) / (kDraws * p[v]);
   EXPECT_LT(chi_square, 82);
 }
 
@@ -84,7 +89,9 @@ TEST(SampleRow, DrawsInvertTheCumulativeDistributionAcrossBlocks) {
   const auto p = softmax(logits, 1);
   double cumulative = 0;
   for (int32_t id = 0; id < 1300; ++id) {
-    if (p[id] > 1e-4) EXPECT_EQ(sample_row(logits, {.uniform = cumulative + p[id] / 2}).id, id);
+    if (p[id] > 1e-4) {
+      EXPECT_EQ(sample_row(logits, {.uniform = cumulative + p[id] / 2}).id, id);
+    }
     cumulative += p[id];
   }
 }
@@ -92,7 +99,8 @@ TEST(SampleRow, DrawsInvertTheCumulativeDistributionAcrossBlocks) {
 TEST(SampleRow, ImpossibleTokensAreNeverDrawn) {
   std::vector<float> logits(600, -std::numeric_limits<float>::infinity());
   logits[77] = 1;
-  for (const double u : {1e-17, 0.5, 1 - 1e-16}) EXPECT_EQ(sample_row(logits, {.uniform = u}).id, 77);
+  for (const double u : {1e-17, 0.5, 1 - 1e-16})
+    EXPECT_EQ(sample_row(logits, {.uniform = u}).id, 77);
   EXPECT_EQ(sample_row(logits, {.top_p = 0.9}).id, 77);
 }
 
@@ -101,7 +109,8 @@ TEST(SampleRow, CutsKeepWhatSortingKeeps) {
   for (const int64_t top_k : {int64_t{-1}, int64_t{1}, int64_t{3}, int64_t{700}}) {
     for (const double top_p : {1.0, 0.95, 0.3}) {
       for (const double min_p : {0.0, 0.05}) {
-        if (top_k > 0 || top_p < 1 || min_p > 0) cuts.push_back({.top_k = top_k, .top_p = top_p, .min_p = min_p});
+        if (top_k > 0 || top_p < 1 || min_p > 0)
+          cuts.push_back({.top_k = top_k, .top_p = top_p, .min_p = min_p});
       }
     }
   }
@@ -113,7 +122,8 @@ TEST(SampleRow, CutsKeepWhatSortingKeeps) {
         options.keeps_ids = true;
         const auto expected = kept_by_sorting(logits, options);
         const SampledToken token = sample_row(logits, options);
-        ASSERT_EQ(token.kept_ids, expected) << options.top_k << " " << options.top_p << " " << options.min_p;
+        ASSERT_EQ(token.kept_ids, expected)
+            << options.top_k << " " << options.top_p << " " << options.min_p;
         EXPECT_NE(std::find(expected.begin(), expected.end(), token.id), expected.end());
       }
     }

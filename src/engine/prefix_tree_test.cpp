@@ -1,0 +1,114 @@
+#include "engine/prefix_tree.h"
+
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+namespace slime::engine {
+namespace {
+
+constexpr int64_t kPage = 4;
+
+std::vector<TokenId> count_from(TokenId first, int64_t count) {
+  std::vector<TokenId> tokens(count);
+  std::iota(tokens.begin(), tokens.end(), first);
+  return tokens;
+}
+
+std::vector<PageId> allocate(PagePool& pool, int64_t count) {
+  std::vector<PageId> pages;
+  for (int64_t i = 0; i < count; ++i) pages.push_back(pool.allocate().value());
+  return pages;
+}
+
+void release(PagePool& pool, const std::vector<PageId>& pages) {
+  for (const PageId page : pages) pool.release(page);
+}
+
+TEST(PrefixTree, FindsFullPagesAndThePartOfTheNextOne) {
+  PagePool pool(8);
+  PrefixTree tree(pool, kPage);
+  auto pages = allocate(pool, 3);
+  tree.insert(count_from(0, 10), pages);  // two full pages, two tokens in the third
+  auto tokens = count_from(0, 9);
+  tokens.push_back(77);
+  const auto match = tree.match(tokens);
+  EXPECT_EQ(match.num_tokens, 9);
+  EXPECT_EQ(match.pages, (std::vector<PageId>{pages[0], pages[1]}));
+  EXPECT_EQ(match.partial_page, pages[2]);
+  EXPECT_EQ(match.num_partial, 1);
+  EXPECT_EQ(tree.match(count_from(50, 9)).num_tokens, 0);
+  EXPECT_EQ(tree.match(count_from(0, 6)).num_partial, 2);
+}
+
+TEST(PrefixTree, ALaterInsertExtendsAPartlyFilledPage) {
+  PagePool pool(8);
+  PrefixTree tree(pool, kPage);
+  auto pages = allocate(pool, 2);
+  tree.insert(count_from(0, 6), pages);
+  tree.insert(count_from(0, 8), pages);
+  EXPECT_EQ(tree.num_pages(), 2);
+  EXPECT_EQ(tree.match(count_from(0, 9)).pages, pages);
+}
+
+TEST(PrefixTree, EqualPagesAreSwappedForTheOnesItHas) {
+  PagePool pool(8);
+  PrefixTree tree(pool, kPage);
+  auto first = allocate(pool, 2);
+  auto second = allocate(pool, 2);
+  tree.insert(count_from(0, 8), first);
+  tree.insert(count_from(0, 8), second);
+  EXPECT_EQ(first, second);
+  EXPECT_EQ(pool.num_free(), 6);
+  release(pool, first);
+  release(pool, second);
+  EXPECT_EQ(pool.num_evictable(), 2);
+}
+
+TEST(PrefixTree, BranchesInsideAPartlyFilledPageStaySeparate) {
+  PagePool pool(8);
+  PrefixTree tree(pool, kPage);
+  auto owner = allocate(pool, 1);
+  tree.insert(count_from(0, 2), owner);  // the prompt
+  auto sibling = allocate(pool, 1);      // copied, continued with 9
+  tree.insert(std::vector<TokenId>{0, 1, 9, 9}, sibling);
+  tree.insert(std::vector<TokenId>{0, 1, 9, 7}, owner);  // the owner continued otherwise
+  EXPECT_EQ(tree.match(std::vector<TokenId>{0, 1, 9, 9, 5}).pages, sibling);
+  EXPECT_EQ(tree.match(std::vector<TokenId>{0, 1, 9, 7, 5}).pages, owner);
+}
+
+TEST(PrefixTree, EvictsLeavesThatNobodyReadsOldestFirst) {
+  PagePool pool(6);
+  PrefixTree tree(pool, kPage);
+  auto old_pages = allocate(pool, 2);
+  auto new_pages = allocate(pool, 2);
+  auto read_pages = allocate(pool, 2);
+  tree.insert(count_from(0, 8), old_pages);
+  tree.insert(count_from(100, 8), new_pages);
+  tree.insert(count_from(200, 8), read_pages);
+  release(pool, old_pages);
+  release(pool, new_pages);
+  tree.match(count_from(0, 8));  // makes the old one the most recent
+  tree.evict_until_free(1);
+  EXPECT_EQ(tree.match(count_from(100, 8)).num_tokens, 4) << "the leaf goes before its parent";
+  EXPECT_EQ(tree.match(count_from(0, 8)).num_tokens, 8);
+  tree.evict_until_free(6);
+  EXPECT_EQ(pool.num_free(), 4) << "pages in use stay";
+  release(pool, read_pages);
+  EXPECT_EQ(pool.num_available(), 6);
+}
+
+TEST(PrefixTree, ClearGivesEverythingBackThatIsNotInUse) {
+  PagePool pool(4);
+  PrefixTree tree(pool, kPage);
+  auto pages = allocate(pool, 3);
+  tree.insert(count_from(0, 12), pages);
+  tree.clear();
+  EXPECT_EQ(tree.match(count_from(0, 12)).num_tokens, 0);
+  EXPECT_EQ(pool.num_free(), 1);
+  release(pool, pages);
+  EXPECT_EQ(pool.num_free(), 4);
+}
+
+}  // namespace
+}  // namespace slime::engine

@@ -1,0 +1,260 @@
+#include "engine/scheduler.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <numeric>
+#include <set>
+
+#include "core/random.h"
+
+namespace slime::engine {
+namespace {
+
+/// A scheduler with a pretend device: every cache slot remembers which prefix it was computed for,
+/// so a wrong page, a stale copy or a lost token shows.
+class Bench {
+ public:
+  explicit Bench(SchedulerConfig config, int64_t num_pages)
+      : config_(config),
+        pool_(num_pages),
+        tree_(pool_, config.page_tokens),
+        slots_(num_pages * config.page_tokens, 0),
+        scheduler_(config, pool_, tree_, clock_, [this](PageId from, PageId to) {
+          std::copy_n(slots_.begin() + from * config_.page_tokens, config_.page_tokens,
+                      slots_.begin() + to * config_.page_tokens);
+        }) {}
+
+  Request& submit(std::vector<TokenId> prompt, int64_t max_new_tokens) {
+    auto request = std::make_unique<Request>();
+    request->client.rid = std::to_string(num_submitted_++);
+    request->prompt_length = static_cast<int64_t>(prompt.size());
+    request->max_tokens = request->prompt_length + max_new_tokens;
+    request->tokens = std::move(prompt);
+    Request& added = *request;
+    scheduler_.add(std::move(request));
+    return added;
+  }
+
+  /// One step; returns how many tokens were computed. Checks what each token would read.
+  int64_t step() {
+    const auto chunks = scheduler_.plan_step();
+    int64_t num_tokens = 0;
+    for (const Chunk& chunk : chunks) {
+      Request& request = *chunk.request;
+      num_tokens += chunk.num_tokens;
+      EXPECT_GT(chunk.num_tokens, 0);
+      EXPECT_LE(request.num_computed + chunk.num_tokens,
+                static_cast<int64_t>(request.tokens.size()));
+      for (int64_t i = 0; i < chunk.num_tokens; ++i) {
+        const int64_t position = request.num_computed + i;
+        slots_[slot_of(request, position)] = fingerprint(request, position);
+      }
+    }
+    for (const Chunk& chunk : chunks) {
+      for (int64_t position = 0; position < chunk.request->num_computed + chunk.num_tokens;
+           ++position) {
+        EXPECT_EQ(slots_[slot_of(*chunk.request, position)], fingerprint(*chunk.request, position))
+            << "request " << chunk.request->client.rid << " reads a foreign key at position "
+            << position;
+      }
+    }
+    for (const Chunk& chunk : chunks) {
+      const bool completes = chunk.completes();
+      scheduler_.advance(chunk);
+      if (!completes) continue;
+      Request& request = *chunk.request;
+      request.tokens.push_back(next_token(request));
+      if (static_cast<int64_t>(request.tokens.size()) < request.max_tokens) continue;
+      finished_[request.client.rid] = request.tokens;
+      scheduler_.remove(request);
+    }
+    check_pages();
+    return num_tokens;
+  }
+
+  /// Every page is free, in the tree, or read by a running request, and counted once for each.
+  void check_pages() {
+    std::map<PageId, int64_t> holders;
+    for (const Request* request : scheduler_.all()) {
+      for (const PageId page : request->pages) ++holders[page];
+    }
+    int64_t num_held = 0;
+    int64_t num_in_tree = 0;
+    for (PageId page = 0; page < pool_.num_pages(); ++page) {
+      const int64_t in_tree = pool_.num_holders(page) - holders[page];
+      EXPECT_TRUE(in_tree == 0 || in_tree == 1) << "page " << page;
+      num_in_tree += in_tree;
+      num_held += pool_.num_holders(page) > 0 ? 1 : 0;
+    }
+    EXPECT_EQ(num_held + pool_.num_free(), pool_.num_pages());
+    EXPECT_EQ(num_in_tree, tree_.num_pages());
+  }
+
+  void run_to_end() {
+    for (int steps = 0; scheduler_.num_running() + scheduler_.num_waiting() > 0; ++steps) {
+      ASSERT_LT(steps, 100000) << "no progress";
+      ASSERT_GT(step(), 0) << "an empty step";
+    }
+  }
+
+  Scheduler& scheduler() { return scheduler_; }
+  PagePool& pool() { return pool_; }
+  PrefixTree& tree() { return tree_; }
+  const std::map<std::string, std::vector<TokenId>>& finished() const { return finished_; }
+
+  /// The continuation is a function of the prompt alone, as with greedy sampling.
+  static TokenId next_token(const Request& request) {
+    return static_cast<TokenId>(
+        std::accumulate(request.tokens.begin(), request.tokens.end(), uint32_t{7},
+                        [](uint32_t sum, TokenId id) { return sum * 31 + id; }) %
+        5);
+  }
+
+ private:
+  int64_t slot_of(const Request& request, int64_t position) const {
+    return static_cast<int64_t>(request.pages[position / config_.page_tokens]) *
+               config_.page_tokens +
+           position % config_.page_tokens;
+  }
+  static uint64_t fingerprint(const Request& request, int64_t position) {
+    uint64_t hash = 1469598103934665603ULL;
+    for (int64_t i = 0; i <= position; ++i)
+      hash = (hash ^ static_cast<uint64_t>(request.tokens[i] + 1)) * 1099511628211ULL;
+    return hash;
+  }
+
+  SchedulerConfig config_;
+  SystemClock clock_;
+  PagePool pool_;
+  PrefixTree tree_;
+  std::vector<uint64_t> slots_;
+  Scheduler scheduler_;
+  int64_t num_submitted_ = 0;
+  std::map<std::string, std::vector<TokenId>> finished_;
+};
+
+std::vector<TokenId> numbered_prompt(TokenId first, int64_t length) {
+  std::vector<TokenId> prompt(length);
+  std::iota(prompt.begin(), prompt.end(), first);
+  return prompt;
+}
+
+TEST(Scheduler, LongPromptsAreCutIntoChunks) {
+  Bench bench({.page_tokens = 4, .max_prefill_tokens = 10}, 64);
+  bench.submit(numbered_prompt(0, 25), 1);
+  EXPECT_EQ(bench.step(), 10);
+  EXPECT_EQ(bench.step(), 10);
+  EXPECT_EQ(bench.step(), 5);
+  EXPECT_EQ(bench.finished().size(), 1U);
+}
+
+TEST(Scheduler, PromptsAndDecodesShareAStep) {
+  Bench bench({.page_tokens = 4, .max_prefill_tokens = 10}, 64);
+  bench.submit(numbered_prompt(0, 8), 20);
+  bench.step();
+  bench.submit(numbered_prompt(100, 30), 5);
+  EXPECT_EQ(bench.step(), 11);
+}
+
+TEST(Scheduler, AGroupComputesItsPromptOnce) {
+  Bench bench({.page_tokens = 4, .max_prefill_tokens = 100}, 64);
+  for (int i = 0; i < 8; ++i) bench.submit(numbered_prompt(0, 22), 3);
+  EXPECT_EQ(bench.step(), 22) << "the siblings wait for the first one";
+  EXPECT_EQ(bench.step(), 1 + 7) << "then each computes the prompt's last token alone";
+  bench.run_to_end();
+  EXPECT_EQ(bench.finished().size(), 8U);
+}
+
+TEST(Scheduler, SiblingsDoNotHoldUpOthers) {
+  Bench bench({.page_tokens = 4, .max_prefill_tokens = 100}, 64);
+  bench.submit(numbered_prompt(0, 22), 3);
+  bench.submit(numbered_prompt(0, 22), 3);
+  bench.submit(numbered_prompt(500, 12), 3);
+  EXPECT_EQ(bench.step(), 22 + 12);
+}
+
+TEST(Scheduler, PromptsWithoutCacheAreComputedEachTime) {
+  Bench bench({.page_tokens = 4, .max_prefill_tokens = 100, .shares_prefixes = false}, 64);
+  bench.submit(numbered_prompt(0, 22), 3);
+  bench.submit(numbered_prompt(0, 22), 3);
+  EXPECT_EQ(bench.step(), 44);
+}
+
+TEST(Scheduler, UnderPressureTheNewestGivesUpItsPagesAndLosesNoToken) {
+  // 12 pages of 4 tokens for three requests that grow to 28 tokens each.
+  Bench bench({.page_tokens = 4, .max_prefill_tokens = 100}, 12);
+  std::vector<Request*> requests;
+  for (int i = 0; i < 3; ++i) requests.push_back(&bench.submit(numbered_prompt(100 * i, 8), 20));
+  int64_t most_retractions = 0;
+  while (bench.finished().size() < 3) {
+    ASSERT_GT(bench.step(), 0);
+    for (const Request* request : bench.scheduler().all())
+      most_retractions = std::max(most_retractions, request->num_retractions);
+  }
+  EXPECT_GT(most_retractions, 0);
+  Bench roomy({.page_tokens = 4, .max_prefill_tokens = 100}, 100);
+  for (int i = 0; i < 3; ++i) roomy.submit(numbered_prompt(100 * i, 8), 20);
+  roomy.run_to_end();
+  EXPECT_EQ(bench.finished(), roomy.finished());
+}
+
+TEST(Scheduler, RetractAllKeepsTheOrder) {
+  Bench bench({.page_tokens = 4, .max_prefill_tokens = 100}, 64);
+  for (int i = 0; i < 3; ++i) bench.submit(numbered_prompt(100 * i, 8), 20);
+  bench.step();
+  bench.scheduler().retract_all(false);
+  bench.tree().clear();
+  EXPECT_EQ(bench.pool().num_free(), 64);
+  bench.submit(numbered_prompt(900, 8), 20);
+  const auto all = bench.scheduler().all();
+  for (std::size_t i = 0; i < all.size(); ++i) EXPECT_EQ(all[i]->client.rid, std::to_string(i));
+  bench.run_to_end();
+}
+
+TEST(Scheduler, RandomSchedulesNeverLeakOrMixPages) {
+  for (uint64_t seed = 0; seed < 60; ++seed) {
+    int64_t draws = 0;
+    const auto below = [&](int64_t limit) {
+      return static_cast<int64_t>(uniform(seed, 1, draws++) * static_cast<double>(limit));
+    };
+    const int64_t page_tokens = 1 + below(6);
+    const int64_t num_pages = 8 + below(40);
+    Bench bench({.page_tokens = page_tokens,
+                 .max_running_requests = 1 + below(8),
+                 .max_prefill_tokens = 1 + below(30),
+                 .shares_prefixes = below(5) > 0},
+                num_pages);
+    for (int event = 0; event < 300; ++event) {
+      const int64_t what = below(10);
+      if (what < 4) {
+        // Few distinct tokens, so that prefixes meet at every place.
+        const int64_t room = num_pages * page_tokens;
+        std::vector<TokenId> prompt(1 + below(std::min<int64_t>(room - 1, 30)));
+        for (TokenId& id : prompt) id = static_cast<TokenId>(below(8) == 0 ? 1 + below(2) : 0);
+        const int64_t max_new =
+            1 + below(std::min<int64_t>(room - static_cast<int64_t>(prompt.size()), 25));
+        for (int64_t copies = 1 + below(3); copies > 0; --copies) bench.submit(prompt, max_new);
+      } else if (what == 4) {
+        const auto all = bench.scheduler().all();
+        if (!all.empty()) bench.scheduler().remove(*all[below(static_cast<int64_t>(all.size()))]);
+      } else if (what == 5 && below(4) == 0) {
+        const bool keeps_prefixes = below(2) == 0;
+        bench.scheduler().retract_all(keeps_prefixes);
+        if (!keeps_prefixes) bench.tree().clear();
+      } else {
+        bench.step();
+      }
+      bench.check_pages();
+      ASSERT_FALSE(::testing::Test::HasFailure()) << "seed " << seed << ", event " << event;
+    }
+    bench.run_to_end();
+    ASSERT_FALSE(::testing::Test::HasFailure()) << "seed " << seed;
+    EXPECT_EQ(bench.pool().num_available(), num_pages);
+    bench.tree().clear();
+    EXPECT_EQ(bench.pool().num_free(), num_pages) << "seed " << seed;
+  }
+}
+
+}  // namespace
+}  // namespace slime::engine
