@@ -2,6 +2,7 @@
 
 #include <array>
 
+#include "cli/bench.h"
 #include "cli/report.h"
 #include "cli/tokenize.h"
 
@@ -9,6 +10,7 @@ namespace slime::cli {
 
 std::span<const Command> commands() {
   static constexpr auto kCommands = std::to_array<Command>({
+      {"bench", "speed on this machine, as JSON", bench},
       {"report", "a run directory as one HTML page", report},
       {"tokenize", "text to token ids, JSON lines", tokenize},
       {"detokenize", "token ids to text, JSON lines", detokenize},

@@ -94,6 +94,7 @@ class Engine final : public EngineClient {
   /// Prompt and response together cannot be longer: the context, or the whole cache if that is
   /// smaller.
   int64_t max_request_tokens() const { return max_request_tokens_; }
+  at::ScalarType kv_dtype() const { return cache_.dtype(); }
 
  private:
   struct Submit {

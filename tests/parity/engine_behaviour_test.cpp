@@ -1,0 +1,363 @@
+/// What callers of the engine rely on besides numbers: finish reasons, sampling parameters, control
+/// calls, versions.
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <set>
+
+#include "engine_fixture.h"
+
+namespace slime {
+namespace {
+
+using engine::EngineConfig;
+using engine::FinishReason;
+using engine::GenerateRequest;
+using engine::GenerateUpdate;
+using engine::PauseMode;
+using testing::greedy_request;
+using testing::sampled_request;
+using testing::some_tokens;
+using testing::TestEngine;
+using Kind = FinishReason::Kind;
+
+/// Every token is spelled "<id>".
+EngineConfig with_spelling() {
+  static const std::vector<std::string> kSpelling = [] {
+    std::vector<std::string> spelling;
+    for (int id = 0; id < 512; ++id) spelling.push_back("<" + std::to_string(id) + ">");
+    return spelling;
+  }();
+  EngineConfig config;
+  config.token_bytes = [](TokenId id) { return std::string_view(kSpelling.at(id)); };
+  return config;
+}
+
+TEST(EngineFinish, StopsAtStopIdsAndKeepsThem) {
+  TestEngine bench("qwen3");
+  const auto free_run = bench.generate(greedy_request(some_tokens(9), 20));
+  auto request = greedy_request(some_tokens(9), 20);
+  request.sampling.stop_token_ids = {free_run.output_ids[6]};
+  const auto out = bench.generate(request);
+  const auto first =
+      std::find(free_run.output_ids.begin(), free_run.output_ids.end(), free_run.output_ids[6]);
+  EXPECT_EQ(out.output_ids, std::vector<TokenId>(free_run.output_ids.begin(), first + 1));
+  EXPECT_EQ(out.finish->kind, Kind::kStop);
+  EXPECT_EQ(std::get<TokenId>(out.finish->matched), free_run.output_ids[6]);
+}
+
+TEST(EngineFinish, StopStringsMayCrossTokens) {
+  TestEngine bench("qwen3", with_spelling());
+  const auto free_run = bench.generate(greedy_request(some_tokens(9), 20));
+  auto request = greedy_request(some_tokens(9), 20);
+  request.sampling.stop = {std::to_string(free_run.output_ids[3]) + "><" +
+                           std::to_string(free_run.output_ids[4]) + ">"};
+  const auto out = bench.generate(request);
+  EXPECT_LE(out.output_ids.size(), 5U);
+  EXPECT_EQ(std::get<std::string>(out.finish->matched), request.sampling.stop[0]);
+}
+
+TEST(EngineFinish, MinNewTokensForbidsStopIdsBefore) {
+  TestEngine bench("qwen3");
+  const auto free_run = bench.generate(greedy_request(some_tokens(9), 20));
+  auto request = greedy_request(some_tokens(9), 20);
+  request.sampling.stop_token_ids = {free_run.output_ids[0]};
+  request.sampling.min_new_tokens = 5;
+  const auto out = bench.generate(request);
+  EXPECT_GE(out.output_ids.size(), 5U);
+  for (int i = 0; i < 5; ++i) EXPECT_NE(out.output_ids[i], free_run.output_ids[0]);
+}
+
+TEST(EngineFinish, RequestsThatCannotRunSayWhy) {
+  TestEngine bench("qwen3");
+  const auto expect_400 = [&](const GenerateRequest& request, const std::string& part) {
+    const auto out = bench.generate(request);
+    EXPECT_EQ(out.finish->kind, Kind::kAbort);
+    EXPECT_EQ(out.finish->status_code, 400);
+    EXPECT_NE(out.finish->message.find(part), std::string::npos) << out.finish->message;
+  };
+  expect_400(greedy_request({}, 5), "input_ids is empty");
+  expect_400(greedy_request({1, 5000}, 5), "5000");
+  expect_400(greedy_request(some_tokens(256), 5), "context length");
+  auto request = greedy_request({1}, 5);
+  request.sampling.top_p = 0;
+  request.sampling.temperature = -1;
+  expect_400(request, "temperature must be a number >= 0, got -1; top_p must be in (0, 1], got 0");
+  request = greedy_request({1}, 5);
+  request.sampling.stop = {"x"};
+  expect_400(request, "stop strings need a tokenizer");
+}
+
+TEST(EngineFinish, ResponsesEndAtTheContextLength) {
+  TestEngine bench("qwen3", {.context_length = 40});
+  const auto out = bench.generate(greedy_request(some_tokens(30), 100));
+  EXPECT_EQ(out.output_ids.size(), 10U);
+  EXPECT_EQ(out.finish->kind, Kind::kLength);
+}
+
+TEST(EngineFinish, ARequestLargerThanTheCacheIsRefusedAndASmallerOneRuns) {
+  TestEngine probe("qwen3");
+  const int64_t page_bytes = engine::PagedKvCache::page_bytes(probe.network().config(), at::kFloat);
+  TestEngine bench("qwen3", {.kv_cache_bytes = 2 * page_bytes});
+  EXPECT_EQ(bench.generate(greedy_request(some_tokens(32), 5)).finish->status_code, 400);
+  EXPECT_EQ(bench.generate(greedy_request(some_tokens(20), 100)).output_ids.size(), 12U);
+}
+
+TEST(EngineSampling, DrawsFollowTheSoftmax) {
+  // First tokens of 3,000 requests with different seeds against the probabilities of the top 20.
+  TestEngine bench("qwen3");
+  auto probe = greedy_request(some_tokens(12), 1);
+  probe.top_logprobs_num = 20;
+  const auto top = bench.generate(probe).output_top.at(0);
+  constexpr int kDraws = 3000;
+  for (int i = 0; i < kDraws; ++i) {
+    auto request = sampled_request(some_tokens(12), 1, i);
+    request.rid = "d" + std::to_string(i);
+    bench.submit(request);
+  }
+  std::map<TokenId, int> counts;
+  for (int i = 0; i < kDraws; ++i)
+    ++counts[bench.responses().wait("d" + std::to_string(i)).output_ids.at(0)];
+  double chi_square = 0;
+  double rest = 1;
+  int rest_count = kDraws;
+  for (const auto& [log_prob, id] : top) {
+    const double expected = kDraws * std::exp(log_prob);
+    chi_square += std::pow(counts[id] - expected, 2) / expected;
+    rest -= std::exp(log_prob);
+    rest_count -= counts[id];
+  }
+  chi_square += std::pow(rest_count - kDraws * rest, 2) / (kDraws * rest);
+  EXPECT_LT(chi_square, 53)
+      << "20 degrees of freedom: 1e-4 of right samplers exceed it; the seeds are fixed";
+}
+
+TEST(EngineSampling, KeptIdsRenormaliseTheLogProb) {
+  TestEngine bench("qwen3");
+  auto request = sampled_request(some_tokens(12), 6, 4);
+  request.sampling.top_k = 3;
+  request.return_top_p_token_ids = true;
+  request.top_logprobs_num = 3;
+  const auto out = bench.generate(request);
+  ASSERT_EQ(out.top_p_counts, std::vector<int64_t>(6, 3));
+  for (int t = 0; t < 6; ++t) {
+    double kept = 0;
+    double of_drawn = 0;
+    for (const auto& [log_prob, id] : out.output_top[t]) {
+      kept += std::exp(log_prob);
+      if (id == out.output_ids[t]) of_drawn = log_prob;
+    }
+    EXPECT_NEAR(out.output_log_probs[t], of_drawn - std::log(kept), 1e-5);
+  }
+}
+
+TEST(EngineSampling, PenaltiesAndBiasChangeTheDistribution) {
+  TestEngine bench("qwen3");
+  auto request = greedy_request(some_tokens(9), 20);
+  request.sampling.presence_penalty = 2;
+  request.sampling.frequency_penalty = 2;
+  request.sampling.repetition_penalty = 2;
+  const auto out = bench.generate(request);
+  const auto plain = bench.generate(greedy_request(some_tokens(9), 20));
+  const auto distinct = [](const std::vector<TokenId>& ids) {
+    return std::set<TokenId>(ids.begin(), ids.end()).size();
+  };
+  EXPECT_GT(distinct(out.output_ids), distinct(plain.output_ids));
+  request = greedy_request(some_tokens(9), 3);
+  request.sampling.logit_bias = {{42, 1e4}};
+  EXPECT_EQ(bench.generate(request).output_ids, std::vector<TokenId>(3, 42));
+}
+
+TEST(EngineControl, AbortReturnsWhatWasGenerated) {
+  TestEngine bench("qwen3");
+  auto request = sampled_request(some_tokens(9), 240, 1);
+  request.rid = "a";
+  bench.submit(request);
+  const auto seen = bench.responses().wait_for_tokens("a", 3);
+  bench.engine().abort("a");
+  const auto out = bench.responses().wait("a");
+  EXPECT_GE(out.output_ids.size(), seen.output_ids.size());
+  if (out.output_ids.size() < 240) {
+    EXPECT_EQ(out.finish->kind, Kind::kAbort);
+  }
+  bench.engine().abort("nobody");
+  EXPECT_EQ(bench.generate(greedy_request({1, 2}, 2)).output_ids.size(), 2U);
+}
+
+TEST(EngineControl, AbortAllEndsWaitingRequestsToo) {
+  TestEngine bench("qwen3", {.max_running_requests = 1});
+  bench.engine().pause(PauseMode::kInPlace);
+  for (const char* rid : {"a", "b"}) {
+    auto request = greedy_request(some_tokens(9), 200);
+    request.rid = rid;
+    bench.submit(request);
+  }
+  bench.engine().abort_all();
+  for (const char* rid : {"a", "b"})
+    EXPECT_EQ(bench.responses().wait(rid).finish->kind, Kind::kAbort);
+  bench.engine().resume();
+}
+
+TEST(EngineControl, ASilentRequestGetsOneUpdate) {
+  TestEngine bench("qwen3");
+  int updates = 0;
+  std::promise<void> done;
+  auto request = greedy_request(some_tokens(9), 20);
+  request.stream_interval = 0;
+  bench.engine().submit(request, [&](GenerateUpdate update) {
+    ++updates;
+    EXPECT_EQ(update.output_ids.size(), 20U);
+    if (update.finish) done.set_value();
+  });
+  done.get_future().wait();
+  EXPECT_EQ(updates, 1);
+}
+
+class EnginePause : public ::testing::TestWithParam<PauseMode> {};
+
+TEST_P(EnginePause, ResumedRequestsContinueAsIfNothingHappened) {
+  TestEngine bench("qwen3");
+  const auto undisturbed = bench.generate(sampled_request(some_tokens(20), 100, 3));
+  bench.engine().flush_cache();
+  auto request = sampled_request(some_tokens(20), 100, 3);
+  request.rid = "p";
+  bench.submit(request);
+  bench.responses().wait_for_tokens("p", 5);
+  bench.engine().pause(GetParam());
+  const int64_t steps = bench.engine().load().steps_done;
+  EXPECT_TRUE(bench.engine().load().is_paused);
+  bench.engine().run_exclusive([] {});
+  EXPECT_EQ(bench.engine().load().steps_done, steps);
+  bench.engine().resume();
+  EXPECT_EQ(bench.responses().wait("p").output_ids, undisturbed.output_ids);
+}
+
+TEST_P(EnginePause, NewWeightsServeTheRestAndVersionsSaySo) {
+  TestEngine bench("qwen3");
+  auto request = sampled_request(some_tokens(20), 100, 3);
+  request.rid = "p";
+  bench.submit(request);
+  bench.responses().wait_for_tokens("p", 5);
+  bench.engine().pause(GetParam());
+  const auto before = bench.responses().wait_for_tokens("p", 5);
+  {
+    const at::NoGradGuard no_grad;
+    Tensor flat = bench.network().weights().flat();
+    flat.mul_(1.05);
+  }
+  bench.engine().weights_changed(7);
+  bench.engine().resume();
+  const auto out = bench.responses().wait("p");
+  if (before.output_ids.size() == 100) GTEST_SKIP() << "finished before the pause";
+  const auto old_tokens = static_cast<int64_t>(before.output_ids.size());
+  EXPECT_EQ(out.versions, (std::vector<VersionRun>{{0, old_tokens}, {7, 100 - old_tokens}}));
+  // The rest is what the new weights say about everything before: no old key or value is left.
+  auto prefix = some_tokens(20);
+  prefix.insert(prefix.end(), out.output_ids.begin(), out.output_ids.begin() + old_tokens);
+  bench.engine().flush_cache();
+  const auto fresh = bench.generate(sampled_request(prefix, 100 - old_tokens, 3));
+  EXPECT_EQ(std::vector<TokenId>(out.output_ids.begin() + old_tokens, out.output_ids.end()),
+            fresh.output_ids);
+  EXPECT_EQ(bench.engine().weight_version(), 7);
+}
+
+INSTANTIATE_TEST_SUITE_P(Modes, EnginePause,
+                         ::testing::Values(PauseMode::kRetract, PauseMode::kInPlace),
+                         [](const auto& info) {
+                           return info.param == PauseMode::kRetract ? "Retract" : "InPlace";
+                         });
+
+TEST(EngineControl, PauseByAbortEndsEverythingAndNewRequestsWait) {
+  TestEngine bench("qwen3");
+  auto request = sampled_request(some_tokens(20), 230, 3);
+  request.rid = "p";
+  bench.submit(request);
+  bench.responses().wait_for_tokens("p", 2);
+  bench.engine().pause(PauseMode::kAbort);
+  EXPECT_TRUE(bench.responses().wait("p").finish.has_value());
+  request = greedy_request(some_tokens(5), 4);
+  request.rid = "q";
+  bench.submit(request);
+  bench.engine().run_exclusive([] {});
+  EXPECT_EQ(bench.engine().load().num_waiting, 1);
+  bench.engine().resume();
+  EXPECT_EQ(bench.responses().wait("q").output_ids.size(), 4U);
+}
+
+TEST(EngineControl, WeightsFromDiskReplaceThoseInMemoryOrNothing) {
+  TestEngine bench("qwen3");
+  const auto before = bench.generate(greedy_request(some_tokens(9), 10));
+  const auto wrong =
+      bench.engine().update_weights_from_disk(testing::fixture_directory("qwen2"), 3);
+  ASSERT_FALSE(wrong.has_value());
+  EXPECT_NE(wrong.error().message.find("running model"), std::string::npos)
+      << wrong.error().message;
+  EXPECT_FALSE(bench.engine().update_weights_from_disk("/nowhere", 3).has_value());
+  EXPECT_EQ(bench.engine().weight_version(), 0);
+  {
+    const at::NoGradGuard no_grad;
+    Tensor flat = bench.network().weights().flat();
+    flat.zero_();
+  }
+  bench.engine().weights_changed(1);
+  ASSERT_TRUE(
+      bench.engine().update_weights_from_disk(testing::fixture_directory("qwen3"), 5).has_value());
+  EXPECT_EQ(bench.engine().weight_version(), 5);
+  EXPECT_EQ(bench.generate(greedy_request(some_tokens(9), 10)).output_ids, before.output_ids);
+}
+
+TEST(EngineControl, DivergedWeightsFailRequestsAndNotTheEngine) {
+  TestEngine bench("qwen3");
+  const Tensor saved = bench.network().weights().flat().clone();
+  bench.engine().run_exclusive([&] { Tensor(bench.network().weights().flat()).fill_(NAN); });
+  const auto out = bench.generate(greedy_request(some_tokens(9), 10));
+  EXPECT_EQ(out.finish->status_code, 500);
+  EXPECT_NE(out.finish->message.find("diverged"), std::string::npos);
+  bench.engine().run_exclusive([&] { Tensor(bench.network().weights().flat()).copy_(saved); });
+  bench.engine().weights_changed(1);
+  EXPECT_EQ(bench.generate(greedy_request(some_tokens(9), 10)).output_ids.size(), 10U);
+}
+
+TEST(EngineControl, DestructionEndsWhatIsLeft) {
+  testing::Responses responses;
+  {
+    TestEngine bench("qwen3");
+    auto request = sampled_request(some_tokens(9), 240, 1);
+    request.rid = "left";
+    bench.engine().pause(PauseMode::kInPlace);
+    bench.engine().submit(request, responses.sink());
+  }
+  EXPECT_EQ(responses.wait("left").finish->status_code, 503);
+}
+
+TEST(EngineControl, ControlCallsFromCallbacksAreCarriedOutAfterTheStep) {
+  TestEngine bench("qwen3");
+  std::promise<GenerateUpdate> done;
+  auto request = sampled_request(some_tokens(9), 240, 1);
+  request.rid = "self";
+  bench.engine().submit(request, [&](GenerateUpdate update) {
+    if (update.finish) {
+      done.set_value(std::move(update));
+    } else {
+      bench.engine().abort("self");
+    }
+  });
+  EXPECT_EQ(done.get_future().get().finish->kind, Kind::kAbort);
+}
+
+TEST(EngineConfigTest, ContradictionsAreReportedTogether) {
+  try {
+    TestEngine bench(
+        "qwen3", {.max_running_requests = 0, .kv_cache_dtype = "int8", .context_length = 100000});
+    FAIL();
+  } catch (const ConfigError& error) {
+    const std::string what = error.what();
+    EXPECT_NE(what.find("max_running_requests"), std::string::npos);
+    EXPECT_NE(what.find("int8"), std::string::npos);
+    EXPECT_NE(what.find("100000"), std::string::npos);
+  }
+}
+
+}  // namespace
+}  // namespace slime
