@@ -2,8 +2,9 @@
 
 /// The rollout engine as its callers see it: token ids in, token ids with log-probs out.
 ///
-/// The same interface is an engine in this process (engine/engine.h) and, later, one behind HTTP. Calls may come from any
-/// thread. Words and meanings are SGLang's, because users' agents speak them (reference sglang.md section 1).
+/// The same interface is an engine in this process (engine/engine.h) and, later, one behind HTTP.
+/// Calls may come from any thread. Words and meanings are SGLang's, because users' agents speak
+/// them (reference sglang.md section 1).
 
 #include <cstdint>
 #include <functional>
@@ -19,11 +20,11 @@ namespace slime::engine {
 
 /// Defaults and ranges are SGLang's; `validate` in engine/sampling_params.h checks them.
 struct SamplingParams {
-  int64_t max_new_tokens = 128;   // 0 scores the prompt only
-  double temperature = 1.0;       // >= 0; below 1e-6 is greedy
-  double top_p = 1.0;             // (0, 1]
-  int64_t top_k = -1;             // -1: all
-  double min_p = 0.0;             // [0, 1]
+  int64_t max_new_tokens = 128;     // 0 scores the prompt only
+  double temperature = 1.0;         // >= 0; below 1e-6 is greedy
+  double top_p = 1.0;               // (0, 1]
+  int64_t top_k = -1;               // -1: all
+  double min_p = 0.0;               // [0, 1]
   double frequency_penalty = 0.0;   // [-2, 2]
   double presence_penalty = 0.0;    // [-2, 2]
   double repetition_penalty = 1.0;  // (0, 2]
@@ -35,7 +36,8 @@ struct SamplingParams {
   bool skip_special_tokens = true;
   bool spaces_between_special_tokens = true;
   bool no_stop_trim = false;
-  /// Key of the counter-based generator; the counter is the position. Unset: the engine draws one per request.
+  /// Key of the counter-based generator; the counter is the position. Unset: the engine draws one
+  /// per request.
   std::optional<uint64_t> sampling_seed;
 };
 
@@ -53,31 +55,34 @@ struct GenerateRequest {
 struct FinishReason {
   enum class Kind { kStop, kLength, kAbort };
   Kind kind = Kind::kStop;
-  std::variant<std::monostate, TokenId, std::string> matched;  // kStop: the stop id or the stop string
-  std::string message;                                         // kAbort: why
-  int status_code = 0;                                         // kAbort: 400 for a bad request, 499, 500, 503
+  std::variant<std::monostate, TokenId, std::string>
+      matched;          // kStop: the stop id or the stop string
+  std::string message;  // kAbort: why
+  int status_code = 0;  // kAbort: 400 for a bad request, 499, 500, 503
 };
 
 /// `top[i]` are the best (log-prob, id) of one position, best first.
 using TopLogProbs = std::vector<std::vector<std::pair<float, TokenId>>>;
 
-/// What happened to a request since the previous update (deltas), or everything at once for a caller that waits.
+/// What happened to a request since the previous update (deltas), or everything at once for a
+/// caller that waits.
 struct GenerateUpdate {
   std::string rid;
-  std::vector<TokenId> output_ids;       // new tokens
-  std::vector<float> output_log_probs;   // of those; temperature applied, float32
-  TopLogProbs output_top;                // only with top_logprobs_num > 0
-  std::vector<TokenId> top_p_ids;        // kept ids of the new tokens, flat
-  std::vector<int64_t> top_p_counts;     // how many of them per new token
-  std::vector<std::optional<float>> input_log_probs;  // in the first update: from logprob_start_len on; position 0 has none
+  std::vector<TokenId> output_ids;      // new tokens
+  std::vector<float> output_log_probs;  // of those; temperature applied, float32
+  TopLogProbs output_top;               // only with top_logprobs_num > 0
+  std::vector<TokenId> top_p_ids;       // kept ids of the new tokens, flat
+  std::vector<int64_t> top_p_counts;    // how many of them per new token
+  std::vector<std::optional<float>>
+      input_log_probs;  // in the first update: from logprob_start_len on; position 0 has none
   TopLogProbs input_top;
-  std::optional<FinishReason> finish;    // set in the last update
-  std::vector<VersionRun> versions;      // who made the new tokens
+  std::optional<FinishReason> finish;  // set in the last update
+  std::vector<VersionRun> versions;    // who made the new tokens
   int64_t prompt_tokens = 0;
-  int64_t cached_tokens = 0;             // of the prompt, found in the prefix tree
+  int64_t cached_tokens = 0;  // of the prompt, found in the prefix tree
   int64_t num_retractions = 0;
   double queue_seconds = 0;
-  double total_seconds = 0;              // so far
+  double total_seconds = 0;  // so far
 };
 
 enum class PauseMode { kAbort, kRetract, kInPlace };
@@ -87,7 +92,7 @@ struct EngineLoad {
   int64_t num_waiting = 0;
   int64_t num_kv_tokens_used = 0;
   int64_t num_kv_tokens = 0;
-  int64_t steps_done = 0;               // progress counter: a busy engine is healthy while it moves
+  int64_t steps_done = 0;  // progress counter: a busy engine is healthy while it moves
   double seconds_since_step = 0;
   double decode_tokens_per_second = 0;  // over the last second or so
   bool is_paused = false;
@@ -97,7 +102,8 @@ class EngineClient {
  public:
   virtual ~EngineClient() = default;
 
-  /// Called on the engine's thread with each update: do little, never block. The last update has `finish`.
+  /// Called on the engine's thread with each update: do little, never block. The last update has
+  /// `finish`.
   using OnUpdate = std::function<void(GenerateUpdate)>;
 
   /// A request that cannot run ends at once with kAbort and status code 400; nothing is thrown.

@@ -28,6 +28,12 @@ FinishReason out_of_length() {
   return reason;
 }
 
+FinishReason queue_is_full(const EngineConfig& config) {
+  return aborted(
+      fmt::format("the queue is full ({} requests); try again later", config.max_queued_requests),
+      503);
+}
+
 at::ScalarType storage_of(const EngineConfig& config, model::Network& network) {
   if (config.kv_cache_dtype == "float32") return at::kFloat;
   if (config.kv_cache_dtype == "bfloat16") return at::kBFloat16;
@@ -126,11 +132,7 @@ void Engine::submit(GenerateRequest request, OnUpdate on_update) {
   auto& rejected = std::get<Submit>(command);
   GenerateUpdate update;
   update.rid = rejected.request.rid;
-  update.finish =
-      aborted(stopping_ ? "the engine is shutting down"
-                        : fmt::format("the queue is full ({} requests); try again later",
-                                      config_.max_queued_requests),
-              503);
+  update.finish = stopping_ ? aborted("the engine is shutting down", 503) : queue_is_full(config_);
   rejected.on_update(std::move(update));
 }
 
@@ -234,7 +236,10 @@ void Engine::run() {
     const bool has_work = !is_paused_ && scheduler_.num_running() + scheduler_.num_waiting() > 0;
     auto command = has_work ? commands_.try_pop() : commands_.pop();
     if (!command.has_value() && !has_work) break;  // closed
-    for (; command.has_value(); command = commands_.try_pop()) handle(std::move(*command));
+    if (command.has_value()) {
+      for (; command.has_value(); command = commands_.try_pop()) handle(std::move(*command));
+      refresh_load(0);
+    }
     try {
       if (!is_paused_) step();
     } catch (const std::exception& error) {
@@ -294,11 +299,13 @@ void Engine::admit(Submit submit) {
   }
   if (scheduler_.find(client.rid) != nullptr)
     problems.push_back(fmt::format("rid {} is already running", client.rid));
-  if (!problems.empty()) {
+  const bool is_full = scheduler_.num_waiting() >= config_.max_queued_requests;
+  if (!problems.empty() || is_full) {
     GenerateUpdate update;
     update.rid = client.rid;
     update.prompt_tokens = prompt_length;
-    update.finish = aborted(fmt::format("{}", fmt::join(problems, "; ")), 400);
+    update.finish = problems.empty() ? queue_is_full(config_)
+                                     : aborted(fmt::format("{}", fmt::join(problems, "; ")), 400);
     submit.on_update(std::move(update));
     return;
   }

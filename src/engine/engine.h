@@ -64,7 +64,8 @@ class Engine final : public EngineClient {
   // carried them out; made from a callback, they are carried out after the current step instead
   // (flush_cache() then answers false).
 
-  /// A full queue answers at once, on the calling thread.
+  /// With max_queued_requests waiting already the answer is 503, on the calling thread when the
+  /// engine has not even read those.
   void submit(GenerateRequest request, OnUpdate on_update) override;
   void abort(const std::string& rid) override;
   void abort_all() override;
@@ -133,7 +134,8 @@ class Engine final : public EngineClient {
   ModelRunner runner_;
   uint64_t num_submitted_ = 0;
   bool is_paused_ = false;
-  std::vector<std::function<void()>> made_by_callbacks_;  // control calls, carried out after the step
+  std::vector<std::function<void()>>
+      made_by_callbacks_;  // control calls, carried out after the step
   int64_t steps_done_ = 0;
   int64_t window_tokens_ = 0;  // generated since window_start_
   double tokens_per_second_ = 0;

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <set>
 
+#include "core/error.h"
 #include "engine_fixture.h"
 
 namespace slime {

@@ -1,0 +1,71 @@
+#!/usr/bin/env python3
+"""Peer of `slime bench engine`: the same requests through transformers' generate(), as JSON.
+
+    python bench/cpu/generate_transformers.py --model DIR [--requests 32] [--input-len 128] [--output-len 128]
+
+Random prompts of one length, greedy, no early end, static batch (all prompts have the same length, so nothing is padded).
+Both precisions are tried unless --dtype names one; each is run --rounds times after a short warm-up and the fastest counts.
+Needs torch and transformers; slime does not.
+"""
+
+import argparse
+import json
+import time
+
+import torch
+from transformers import AutoModelForCausalLM
+
+
+def measure(model, args, dtype: str) -> dict:
+    generator = torch.Generator().manual_seed(0)
+    ids = torch.randint(0, model.config.vocab_size, (args.requests, args.input_len), generator=generator)
+    mask = torch.ones_like(ids)
+
+    def generate(new_tokens: int) -> float:
+        start = time.perf_counter()
+        out = model.generate(ids, attention_mask=mask, do_sample=False, min_new_tokens=new_tokens, max_new_tokens=new_tokens,
+                             pad_token_id=0)
+        assert out.shape == (args.requests, args.input_len + new_tokens)
+        return time.perf_counter() - start
+
+    generate(4)
+    prefill = min(generate(1) for _ in range(args.rounds))
+    seconds = min(generate(args.output_len) for _ in range(args.rounds))
+    step = (seconds - prefill) / max(1, args.output_len - 1)
+    return {
+        "dtype": dtype,
+        "seconds": seconds,
+        "output_tokens_per_second": args.requests * args.output_len / seconds,
+        "prefill_seconds": prefill,
+        "prefill_tokens_per_second": args.requests * args.input_len / prefill,
+        "decode_step_ms": step * 1e3,
+        "decode_tokens_per_second": args.requests / step,
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", required=True)
+    parser.add_argument("--requests", type=int, default=32)
+    parser.add_argument("--input-len", type=int, default=128)
+    parser.add_argument("--output-len", type=int, default=128)
+    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--threads", type=int, default=0)
+    parser.add_argument("--dtype", choices=["bfloat16", "float32"])
+    args = parser.parse_args()
+    if args.threads:
+        torch.set_num_threads(args.threads)
+    runs = []
+    for dtype in [args.dtype] if args.dtype else ["bfloat16", "float32"]:
+        model = AutoModelForCausalLM.from_pretrained(args.model, dtype=getattr(torch, dtype)).eval()
+        model.generation_config.eos_token_id = None
+        with torch.inference_mode():
+            runs.append(measure(model, args, dtype))
+    best = max(runs, key=lambda run: run["output_tokens_per_second"])
+    print(json.dumps({"engine": "transformers", "requests": args.requests, "input_length": args.input_len,
+                      "output_length": args.output_len, "threads": torch.get_num_threads(), "best": best, "runs": runs},
+                     indent=2))
+
+
+if __name__ == "__main__":
+    main()
