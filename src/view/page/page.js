@@ -34,7 +34,7 @@ function aligned(list) {
 }
 
 const reward = series("reward", 0, "rollout/raw_reward", "rollout/reward/mean", "rollout/rewards", "rollout/reward");
-const evaluations = family(/^eval\/([^/]+?)$/).filter((one) => !/-(truncated_ratio|pass@\d+)$/.test(one.label));
+const evaluations = family(/^eval\/((?:(?!-truncated_ratio$|-pass@\d+$)[^/])+)$/);
 const loss = series("loss", 3, "train/loss");
 const phases = family(/^phase\/(.+?)(?:_seconds)?$/);
 const phase_times = phases.length ? phases : family(/^perf\/(rollout|data_preprocess|log_probs|ref_log_probs|actor_train|update_weights|save_model|eval)_time$/);
