@@ -2,18 +2,35 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <cstdio>
 
 #include "cli/bench_engine.h"
+#include "cli/bench_train.h"
+#include "cli/commands.h"
 
 namespace slime::cli {
+namespace {
+
+constexpr auto kMeasurements = std::to_array<Command>({
+    {"engine", "generation: tokens per second, step times, rates", bench_engine},
+    {"train-step", "one training step on made-up tokens: tokens per second, phase times",
+     bench_train_step},
+});
+
+}  // namespace
 
 int bench(std::span<const std::string> arguments) {
-  if (!arguments.empty() && arguments[0] == "engine") return bench_engine(arguments.subspan(1));
-  const bool asks = !arguments.empty() && (arguments[0] == "--help" || arguments[0] == "-h");
-  fmt::print(asks ? stdout : stderr,
-             "Usage: slime bench NAME [OPTIONS]\n\n  engine   generation: tokens per second, step "
-             "times, rates\n");
+  const std::string name = arguments.empty() ? "" : arguments.front();
+  for (const Command& measurement : kMeasurements) {
+    if (name == measurement.name) return measurement.run(arguments.subspan(1));
+  }
+  const bool asks = name == "--help" || name == "-h";
+  std::FILE* out = asks ? stdout : stderr;
+  fmt::print(out, "Usage: slime bench NAME [OPTIONS]\n\n");
+  for (const Command& measurement : kMeasurements) {
+    fmt::print(out, "  {:<12} {}\n", measurement.name, measurement.summary);
+  }
   return asks ? 0 : 2;
 }
 

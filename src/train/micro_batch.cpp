@@ -2,6 +2,8 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
+#include <iterator>
 #include <numeric>
 #include <unordered_set>
 
@@ -35,22 +37,34 @@ MicroBatch make_micro_batch(std::span<const TrainSample> samples, Indices member
   return out;
 }
 
-/// Micro-batches of one step within the token budget, as indices into `samples`; common prefixes
-/// stay together.
-std::vector<Indices> dynamic_bins(std::span<const TrainSample> samples, const Indices& step,
-                                  const PlanOptions& options) {
+/// Micro-batches of these samples within the token budget, as indices into `samples`; common
+/// prefixes stay together.
+std::vector<Indices> bins_of(std::span<const TrainSample> samples, const Indices& members,
+                             const PlanOptions& options) {
   const int64_t capacity = options.batching.max_tokens_per_gpu;
   std::vector<Sequence> sequences;
   std::vector<int64_t> lengths;
-  for (const int64_t i : step) {
+  for (const int64_t i : members) {
     sequences.push_back(sequence_of(samples[i]));
     lengths.push_back(samples[i].total_length());
   }
   std::vector<Indices> bins = options.packing.share_prefixes ? pack_into_bins(sequences, capacity)
                                                              : first_fit(lengths, capacity);
   for (Indices& bin : bins) {
-    for (int64_t& i : bin) i = step[i];
+    for (int64_t& i : bin) i = members[i];
   }
+  return bins;
+}
+
+std::vector<Indices> dynamic_bins(std::span<const TrainSample> samples, Indices step,
+                                  const PlanOptions& options) {
+  if (!options.separates_zero_rewards) return bins_of(samples, step, options);
+  const auto middle = std::stable_partition(step.begin(), step.end(),
+                                            [&](int64_t i) { return samples[i].reward != 0; });
+  std::vector<Indices> bins = bins_of(samples, Indices(step.begin(), middle), options);
+  std::vector<Indices> others = bins_of(samples, Indices(middle, step.end()), options);
+  bins.insert(bins.end(), std::make_move_iterator(others.begin()),
+              std::make_move_iterator(others.end()));
   return bins;
 }
 

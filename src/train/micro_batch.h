@@ -37,7 +37,8 @@ struct PlanOptions {
   BatchingConfig batching;
   PackingOptions packing;
   algo::Reduction reduction = algo::Reduction::kPerRollout;
-  at::ScalarType dtype = at::kFloat;  // of weight_T: float32 or float64
+  bool separates_zero_rewards = false;  // samples with reward 0 get micro-batches of their own
+  at::ScalarType dtype = at::kFloat;    // of weight_T: float32 or float64
 };
 
 /// The training steps of a batch, on the one rank there is. With prefix sharing and dynamic

@@ -31,6 +31,20 @@ bool needs_old_pass(const TrainConfig& config, std::size_t num_steps) {
          std::holds_alternative<algo::SequenceClip>(policy.objective);
 }
 
+/// Whether a token of advantage 0 adds nothing to the gradient, so that its backward pass may be
+/// left out. So it is for the samples of a group that all got the same reward, unless something
+/// else than the policy term is trained.
+bool zero_advantage_is_inert(const TrainConfig& config) {
+  return config.objective == Objective::kPolicy && config.policy.entropy_coef == 0 &&
+         (!config.policy.kl_loss || config.policy.kl_loss->coef == 0);
+}
+
+/// Whether a reward of 0 means an advantage of 0 on every token.
+bool zero_reward_is_zero_advantage(const TrainConfig& config) {
+  return std::holds_alternative<algo::GroupRelative>(config.advantage) &&
+         !config.normalize_advantages;
+}
+
 Tensor to_tensor(const std::vector<float>& values, at::ScalarType dtype) {
   return at::tensor(at::ArrayRef<float>(values), at::kFloat).to(dtype);
 }
@@ -84,7 +98,8 @@ Trainer::Trainer(model::Network& network, const TrainConfig& config, const Clock
 }
 
 PlanOptions Trainer::plan_options() const {
-  return {config_.batching, config_.packing, config_.reduction,
+  const bool separates = zero_advantage_is_inert(config_) && zero_reward_is_zero_advantage(config_);
+  return {config_.batching, config_.packing, config_.reduction, separates,
           network_.weights().grad().scalar_type()};
 }
 
@@ -200,10 +215,13 @@ void Trainer::compute_advantages(const TrainBatch& batch, const std::vector<Step
 
 algo::MetricSums Trainer::accumulate(const TrainBatch& batch, const StepPlan& plan,
                                      const Columns& columns, std::vector<std::string>& problems) {
-  const at::AutoGradMode grad_mode(true);
   algo::MetricSums sums;
   for (const MicroBatch& micro_batch : plan.micro_batches) {
     if (!micro_batch.has_response()) continue;
+    const Tensor advantage_T = columns.advantage.gather(micro_batch.samples);
+    const bool trains =
+        !zero_advantage_is_inert(config_) || advantage_T.count_nonzero().item<int64_t>() > 0;
+    const at::AutoGradMode grad_mode(trains);
     model::TreeAttention attention(micro_batch.packed.tokens);
     const auto scores = forward_log_probs(
         network_, micro_batch, attention,
@@ -218,7 +236,7 @@ algo::MetricSums Trainer::accumulate(const TrainBatch& batch, const StepPlan& pl
       in.old_T = columns.old.gather(micro_batch.samples);
       in.ref_T = columns.ref.gather(micro_batch.samples);
       in.engine_T = columns.engine.gather(micro_batch.samples);
-      in.advantage_T = columns.advantage.gather(micro_batch.samples);
+      in.advantage_T = advantage_T;
       in.trained_T = micro_batch.trained_T;
       in.weight_T = micro_batch.weight_T;
       in.starts = micro_batch.starts;
@@ -231,7 +249,7 @@ algo::MetricSums Trainer::accumulate(const TrainBatch& batch, const StepPlan& pl
                                      loss.metrics.at("loss")));
     }
     add(sums, loss.metrics);
-    loss.sum.backward();
+    if (trains) loss.sum.backward();
   }
   return sums;
 }

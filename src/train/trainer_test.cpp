@@ -90,6 +90,27 @@ TEST(Trainer, OneStepPerRolloutNeedsNoOldPassAndHasRatioOne) {
   EXPECT_EQ(report.num_computed_tokens, 2 * (23 + 24) - 2 * 20);
 }
 
+TEST(Trainer, GroupsThatAllGotTheSameRewardCountInTheMeanButNeedNoBackwardPass) {
+  std::vector<Group> groups = two_groups();
+  for (Sample& sample : groups[1].samples) sample.reward = 1.0;
+  const TrainBatch batch = make_train_batch(groups, {});
+  std::vector<Tensor> gradients;
+  std::vector<Metrics> metrics;
+  for (const double kl_coef :
+       {0.0, 1e-30}) {  // any coefficient above 0 brings the backward pass back
+    const auto network = load();
+    TrainConfig config = grpo(4);
+    config.policy.kl_loss = algo::KlLoss{algo::KlType::kK3, kl_coef, false};
+    Trainer trainer(*network, config, kClock, load());
+    metrics.push_back(trainer.train(batch).steps[0].metrics);
+    gradients.push_back(network->weights().grad().clone());
+  }
+  EXPECT_TRUE(at::allclose(gradients[0], gradients[1], 1e-5, 1e-6));
+  EXPECT_GT(gradients[0].abs().max().item<float>(), 0);
+  for (const auto& [name, value] : metrics[0])
+    EXPECT_NEAR(metrics[1].at(name), value, 1e-5) << name;
+}
+
 TEST(Trainer, SeveralStepsPerRolloutShareTheOldPolicyOfTheFirst) {
   const auto network = load();
   Trainer trainer(*network, grpo(2), kClock);
