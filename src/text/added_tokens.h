@@ -3,6 +3,7 @@
 /// Added tokens: strings such as <|im_start|> that are cut out of a text before anything else
 /// happens to it.
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -63,7 +64,7 @@ class AddedTokenMatcher final {
   std::vector<Entry> entries_;  // sorted by text
   std::vector<Node> nodes_;
   std::vector<Edge> edges_;
-  std::vector<bool> begins_token_ = std::vector<bool>(256);
+  std::array<bool, 256> begins_token_{};  // by first byte
 };
 
 }  // namespace slime::text

@@ -36,10 +36,11 @@ std::string_view stripped(std::string_view text, const StripSpaces& how) {
 
 struct Apply {
   std::string_view text;
+  std::size_t limit_bytes;
 
   std::string operator()(NormalForm form) const { return normalize(text, form); }
   std::string operator()(const Replace& step) const {
-    return replace_all(text, step.pattern, step.content);
+    return replace_all(text, step.pattern, step.content, limit_bytes);
   }
   std::string operator()(const Prepend& step) const {
     return text.empty() ? std::string() : step.content + std::string(text);
@@ -55,10 +56,11 @@ struct Apply {
 
 std::string_view normalize(const std::vector<NormalizerStep>& steps, std::string_view text,
                            std::string& storage) {
+  const std::size_t limit_bytes = growth_limit(text.size());
   for (const NormalizerStep& step : steps) {
     const auto* form = std::get_if<NormalForm>(&step);
     if (form != nullptr && *form == NormalForm::kNfc && is_plainly_nfc(text)) continue;
-    storage = std::visit(Apply{text}, step);
+    storage = std::visit(Apply{text, limit_bytes}, step);
     text = storage;
   }
   return text;

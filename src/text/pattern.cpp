@@ -29,11 +29,20 @@ void Pattern::find_all(std::string_view text, std::vector<Range>& matches) const
   }
 }
 
-std::string replace_all(std::string_view text, const Pattern& pattern, std::string_view content) {
+std::string replace_all(std::string_view text, const Pattern& pattern, std::string_view content,
+                        std::size_t limit_bytes) {
   std::vector<Range> matches;
   pattern.find_all(text, matches);
+  std::size_t matched_bytes = 0;
+  for (const Range& match : matches) matched_bytes += match.end - match.begin;
+  const std::size_t result_bytes = text.size() - matched_bytes + matches.size() * content.size();
+  if (result_bytes > limit_bytes) {
+    throw ConfigError("a Replace step of the tokenizer makes a text of " +
+                      std::to_string(text.size()) + " bytes longer than the limit of " +
+                      std::to_string(limit_bytes));
+  }
   std::string out;
-  out.reserve(text.size() + matches.size() * content.size());
+  out.reserve(result_bytes);
   std::size_t done = 0;
   for (const Range& match : matches) {
     out.append(text.substr(done, match.begin - done)).append(content);

@@ -29,7 +29,13 @@ class Pattern final {
   Kind kind_;
 };
 
-/// `text` with every match replaced by `content`.
-std::string replace_all(std::string_view text, const Pattern& pattern, std::string_view content);
+/// `text` with every match replaced by `content`. Throws ConfigError when the result would exceed
+/// `limit_bytes`: a hostile file can chain replacements that each multiply the text.
+std::string replace_all(std::string_view text, const Pattern& pattern, std::string_view content,
+                        std::size_t limit_bytes);
+
+/// The limit for what the steps of a file may together make of a text; the longest Unicode mapping
+/// is 11-fold.
+constexpr std::size_t growth_limit(std::size_t text_bytes) { return 32 * text_bytes + (64 << 10); }
 
 }  // namespace slime::text

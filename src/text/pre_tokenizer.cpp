@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/error.h"
 #include "text/byte_alphabet.h"
 #include "text/unicode.h"
 
@@ -147,6 +148,8 @@ void Words::rewrite_each(Rewrite rewrite) {
     rewrite((*this)[range], range, text);
     range = {begin, static_cast<uint32_t>(text.size())};
   }
+  if (text.size() > UINT32_MAX / 2)
+    throw ConfigError("the pre-tokenizer makes the text longer than 2 GiB");
   storage_ = std::move(text);
   text_ = storage_;
 }

@@ -101,7 +101,7 @@ std::string TokenDecoder::decode_token(std::string_view spelling, bool is_first)
   if (joins_with_spaces_) return is_first ? text : " " + text;
   for (const DecoderStep& step : token_steps_) {
     if (const auto* replace = std::get_if<DecodeReplace>(&step)) {
-      text = replace_all(text, replace->pattern, replace->content);
+      text = replace_all(text, replace->pattern, replace->content, growth_limit(spelling.size()));
     } else if (const auto* metaspace = std::get_if<DecodeMetaspace>(&step)) {
       text = rewritten(*metaspace, text, is_first);
     } else {

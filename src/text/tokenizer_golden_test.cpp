@@ -105,5 +105,32 @@ INSTANTIATE_TEST_SUITE_P(All, PublishedTokenizer,
                          ::testing::Values("qwen3", "llama3_1", "deepseek_v3"),
                          [](const auto& info) { return info.param; });
 
+class TinyTokenizer : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(TinyTokenizer, GivesTheReferencesIdsAndTexts) {
+  const fs::path folder = fs::path(SLIME_SOURCE_DIR "/tests/fixtures/tokenizers") / GetParam();
+  const auto tokenizer = Tokenizer::load(folder);
+  EXPECT_EQ(tokenizer->token_of(tokenizer->eos_id().value()), "</s>");
+  expect_golden(*tokenizer, folder / "golden_tokenizer.json");
+}
+
+INSTANTIATE_TEST_SUITE_P(All, TinyTokenizer,
+                         ::testing::Values("tiny_qwen", "tiny_llama3", "tiny_gpt_oss",
+                                           "tiny_tekken", "tiny_smollm", "tiny_gemma",
+                                           "tiny_mistral", "tiny_metaspace"),
+                         [](const auto& info) { return info.param; });
+
+TEST(TokenizerParts, EachNormalizerPreTokenizerAndDecoderGivesTheReferencesIdsAndTexts) {
+  const json::value file = read_json_file(SLIME_SOURCE_DIR "/tests/fixtures/tokenizers/parts.json");
+  for (const json::value& row : file.at("rows").as_array()) {
+    json::object tokenizer_json = row.at("parts").as_object();
+    SCOPED_TRACE(json::serialize(tokenizer_json));
+    tokenizer_json["model"] = file.at("model");
+    const auto tokenizer = Tokenizer::from_json(json::serialize(tokenizer_json), "");
+    for (const json::value& one : row.at("encode").as_array())
+      expect_encoding(*tokenizer, one.as_object());
+  }
+}
+
 }  // namespace
 }  // namespace slime::text

@@ -164,13 +164,16 @@ void read_post_processor(const JsonField& field, TokenizerDefinition& definition
 
 /// Where the bytes of words get their stand-ins: in the model when ByteLevel comes last and nothing
 /// else needs text.
-void place_byte_spelling(TokenizerDefinition& definition) {
+void place_byte_spelling(const JsonField& field, TokenizerDefinition& definition) {
   BpeOptions& bpe = definition.bpe;
   const bool model_can =
       !bpe.byte_fallback && bpe.continuing_subword_prefix.empty() && bpe.end_of_word_suffix.empty();
+  int count = 0;
   for (PreTokenizerStep& step : definition.pre_tokenizer) {
     auto* byte_level = std::get_if<ByteLevel>(&step);
     if (byte_level == nullptr) continue;
+    if (++count == 2)
+      field.reject("has two ByteLevel steps, which would spell stand-ins with stand-ins");
     const bool is_last = &step == &definition.pre_tokenizer.back();
     bpe.works_on_bytes = is_last && model_can;
     byte_level->spell_bytes = !bpe.works_on_bytes;
@@ -208,7 +211,7 @@ TokenizerDefinition read_tokenizer_json(const json::value& root, std::string_vie
   read_model(file["model"], definition);
   read_added_tokens(file["added_tokens"], definition);
   read_post_processor(file["post_processor"], definition);
-  place_byte_spelling(definition);
+  place_byte_spelling(file["pre_tokenizer"], definition);
   if (!problems.empty()) throw ConfigError(problems);
   return definition;
 }
