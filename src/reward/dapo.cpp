@@ -1,0 +1,217 @@
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "reward/boxed.h"
+#include "reward/python_text.h"
+#include "reward/scores.h"
+
+namespace slime::reward {
+namespace {
+
+constexpr std::size_t kCharactersRead = 300;  // of the end of a response
+constexpr std::size_t kStrictCharactersRead = 100;
+
+constexpr std::array<std::pair<std::string_view, std::string_view>, 10> kSubstitutions{
+    {{"an ", ""},
+     {"a ", ""},
+     {".$", "$"},
+     {"\\$", ""},
+     {"\\ ", ""},
+     {" ", ""},
+     {"mbox", "text"},
+     {",\\text{and}", ","},
+     {"\\text{and}", ","},
+     {"\\text{m}", "\\text{}"}}};
+
+/// "childrentickets" is one word in the original, where a comma is missing; scores depend on it.
+constexpr std::array<std::string_view, 42> kDeleted{
+    "square",     "ways",       "integers",  "dollars",      "mph",
+    "inches",     "hours",      "km",        "units",        "\\ldots",
+    "sue",        "points",     "feet",      "minutes",      "digits",
+    "cents",      "degrees",    "cm",        "gm",           "pounds",
+    "meters",     "meals",      "edges",     "students",     "childrentickets",
+    "multiples",  "\\text{s}",  "\\text{.}", "\\text{\ns}",  "\\text{}^2",
+    "\\text{}^3", "\\text{\n}", "\\text{}",  "\\mathrm{th}", "^\\circ",
+    "^{\\circ}",  "\\;",        ",\\!",      "{,}",          "\"",
+    "\\dots",     "<|im_end|>"};
+
+/// Per line: what stands around the first pair of dollar signs is dropped.
+std::string keep_math(std::string_view text) {
+  std::string out;
+  const std::vector<std::string_view> lines = split(text, "\n");
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    const std::string_view line = lines[i];
+    if (i > 0) out += '\n';
+    const std::size_t first = line.find('$');
+    const std::size_t second = first == std::string_view::npos ? first : line.find('$', first + 1);
+    out += second == std::string_view::npos ? line : line.substr(first, second + 1 - first);
+  }
+  return out;
+}
+
+/// `opening`, the shortest content without a line end, `}`: keeps the content.
+std::string unwrapped(std::string_view text, std::string_view opening) {
+  std::string out;
+  std::size_t begin = 0;
+  for (std::size_t found; (found = text.find(opening, begin)) != std::string_view::npos;) {
+    const std::size_t content = found + opening.size();
+    const std::size_t end = text.find_first_of("}\n", content);
+    if (end == std::string_view::npos) break;
+    const bool is_closed = text[end] == '}';
+    out.append(text, begin, found - begin);
+    out.append(text, is_closed ? content : found, end - (is_closed ? content : found));
+    begin = end + (is_closed ? 1 : 0);
+  }
+  return out.append(text, begin);
+}
+
+/// The same up to the last `}` of the line.
+std::string unwrapped_longest(std::string_view text, std::string_view opening) {
+  std::string out;
+  const std::vector<std::string_view> lines = split(text, "\n");
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    const std::string_view line = lines[i];
+    if (i > 0) out += '\n';
+    const std::size_t found = line.find(opening);
+    const std::size_t last = line.rfind('}');
+    if (found == std::string_view::npos || last == std::string_view::npos ||
+        last < found + opening.size()) {
+      out += line;
+      continue;
+    }
+    const std::size_t content = found + opening.size();
+    out.append(line.substr(0, found))
+        .append(line.substr(content, last - content))
+        .append(line.substr(last + 1));
+  }
+  return out;
+}
+
+/// "frac12" -> "frac{1}{2}": a character that is no brace, then any that is no line end.
+std::string with_fraction_braces(std::string_view text) {
+  constexpr std::string_view kFrac = "frac";
+  std::string out;
+  std::size_t begin = 0;
+  for (std::size_t found; (found = text.find(kFrac, begin)) != std::string_view::npos;) {
+    const std::size_t a = found + kFrac.size();
+    const std::size_t b = a < text.size() ? a + character_bytes(text, a) : text.size();
+    out.append(text, begin, a - begin);
+    begin = a;
+    if (b >= text.size() || text[a] == '{' || text[b] == '\n') continue;
+    const std::size_t end = b + character_bytes(text, b);
+    out.append("{")
+        .append(text.substr(a, b - a))
+        .append("}{")
+        .append(text.substr(b, end - b))
+        .append("}");
+    begin = end;
+  }
+  return out.append(text, begin);
+}
+
+/// "sqrt2" -> "sqrt{2}".
+std::string with_root_braces(std::string_view text) {
+  constexpr std::string_view kRoot = "sqrt";
+  std::string out;
+  std::size_t begin = 0;
+  for (std::size_t found; (found = text.find(kRoot, begin)) != std::string_view::npos;) {
+    const std::size_t a = found + kRoot.size();
+    out.append(text, begin, a - begin);
+    begin = a;
+    if (a >= text.size() || text[a] == '{') continue;
+    const std::size_t end = a + character_bytes(text, a);
+    out.append("{").append(text.substr(a, end - a)).append("}");
+    begin = end;
+  }
+  return out.append(text, begin);
+}
+
+/// What follows "answer", blanks, ":", blanks at text[begin], to the end of its line; nothing when
+/// that does not match there.
+std::optional<std::string_view> answer_at(std::string_view text, std::size_t begin) {
+  const auto skip_blanks = [&](std::size_t i) {
+    while (i < text.size() && is_blank(text[i])) ++i;
+    return i;
+  };
+  std::size_t i = skip_blanks(begin + std::string_view("answer").size());
+  if (i >= text.size() || text[i] != ':') return std::nullopt;
+  const std::size_t after_colon = i + 1;
+  i = skip_blanks(after_colon);
+  // Only blanks follow: the last of them that is no line end is the answer.
+  while (i == text.size() || text[i] == '\n') {
+    if (i == after_colon) return std::nullopt;
+    --i;
+  }
+  return text.substr(i, std::min(text.find('\n', i), text.size()) - i);
+}
+
+/// The last "Answer: ..." of the text.
+std::string_view stated_answer(std::string_view text) {
+  const std::string folded = lower(text);
+  std::string_view answer = "[INVALID]";
+  if (folded.size() != text.size())
+    return answer;  // never: the letters that lower() changes keep their length
+  for (std::size_t i = 0; (i = folded.find("answer", i)) != std::string::npos;) {
+    const std::optional<std::string_view> match = answer_at(text, i);
+    if (match) {
+      answer = *match;
+      i = static_cast<std::size_t>(match->data() - text.data()) + match->size();
+    } else {
+      ++i;
+    }
+  }
+  return answer;
+}
+
+json::value record(bool is_right, json::value prediction) {
+  return json::object{
+      {"score", is_right ? 1.0 : -1.0}, {"acc", is_right}, {"pred", std::move(prediction)}};
+}
+
+}  // namespace
+
+std::string dapo_normal_form(std::string_view answer) {
+  if (const std::size_t equals = answer.rfind('='); equals != std::string_view::npos)
+    answer.remove_prefix(equals + 1);
+  std::string text(answer);
+  for (const auto& [from, to] : kSubstitutions) {
+    text = replace_all(text, from, to);
+  }
+  for (const std::string_view deleted : kDeleted) text = replace_all(text, deleted, "");
+  text = replace_all(text, "<|endoftext|>", "");
+  text = keep_math(text);
+  for (const std::string_view opening : {"\\text{", "\\textbf{", "\\overline{"})
+    text = unwrapped(text, opening);
+  text = unwrapped_longest(text, "\\boxed{");
+  text = with_root_braces(with_fraction_braces(text));
+  text = replace_all(text, "$", "");
+  const std::string digits = replace_all(text, ",", "");
+  if (!digits.empty() && std::all_of(digits.begin(), digits.end(), is_digit)) text = digits;
+  return std::string(strip(text));
+}
+
+Expected<json::value> score_dapo(std::string_view response, const json::value& label,
+                                 bool strict_box) {
+  if (!label.is_string() && !label.is_number()) {
+    return failure("dapo: the label should be a string or a number, it is " +
+                   json::serialize(label));
+  }
+  const std::string truth = to_python_string(label);
+  const std::string_view end = last_characters(response, kCharactersRead);
+  if (strict_box) {
+    const std::optional<std::string_view> boxed =
+        last_boxed_with_braces(last_characters(end, kStrictCharactersRead));
+    if (!boxed) return record(false, nullptr);
+    constexpr std::size_t kOpening = std::string_view("\\boxed{").size();
+    const std::string_view prediction = boxed->substr(kOpening, boxed->size() - kOpening - 1);
+    return record(prediction == truth, json::string(prediction));
+  }
+  const std::optional<double> number = to_float(dapo_normal_form(truth));
+  if (!number || !std::isfinite(*number))
+    return failure("dapo: the label \"" + truth + "\" is not a number");
+  const std::string prediction = dapo_normal_form(stated_answer(end));
+  return record(prediction == to_integer_string(*number), json::string(prediction));
+}
+
+}  // namespace slime::reward

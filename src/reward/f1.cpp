@@ -1,0 +1,77 @@
+#include <map>
+
+#include "reward/python_text.h"
+#include "reward/scores.h"
+
+namespace slime::reward {
+namespace {
+
+bool is_punctuation(char c) {
+  return (c >= '!' && c <= '/') || (c >= ':' && c <= '@') || (c >= '[' && c <= '`') ||
+         (c >= '{' && c <= '~');
+}
+
+/// The words a, an, the become a blank.
+std::string without_articles(std::string_view text) {
+  std::string out;
+  for (std::size_t i = 0; i < text.size();) {
+    if (!is_word_character(text, i)) {
+      const std::size_t bytes = character_bytes(text, i);
+      out.append(text.substr(i, bytes));
+      i += bytes;
+      continue;
+    }
+    std::size_t end = i;
+    while (end < text.size() && is_word_character(text, end)) end += character_bytes(text, end);
+    const std::string_view word = text.substr(i, end - i);
+    out += word == "a" || word == "an" || word == "the" ? " " : word;
+    i = end;
+  }
+  return out;
+}
+
+bool decides_alone(std::string_view text) {
+  return text == "yes" || text == "no" || text == "noanswer";
+}
+
+}  // namespace
+
+std::string f1_normal_form(std::string_view text) {
+  std::string plain = lower(text);
+  std::erase_if(plain, is_punctuation);
+  std::string out;
+  for (const std::string_view word : split_words(without_articles(plain))) {
+    if (!out.empty()) out += ' ';
+    out += word;
+  }
+  return out;
+}
+
+F1 word_overlap(std::string_view prediction, std::string_view truth) {
+  const std::string given = f1_normal_form(prediction);
+  const std::string wanted = f1_normal_form(truth);
+  if ((decides_alone(given) || decides_alone(wanted)) && given != wanted) return {};
+  const std::vector<std::string_view> given_words = split_words(given);
+  const std::vector<std::string_view> wanted_words = split_words(wanted);
+  std::map<std::string_view, int64_t> left;
+  for (const std::string_view word : wanted_words) ++left[word];
+  int64_t num_common = 0;
+  for (const std::string_view word : given_words) {
+    const auto found = left.find(word);
+    if (found != left.end() && found->second-- > 0) ++num_common;
+  }
+  if (num_common == 0) return {};
+  const double precision =
+      static_cast<double>(num_common) / static_cast<double>(given_words.size());
+  const double recall = static_cast<double>(num_common) / static_cast<double>(wanted_words.size());
+  return {2 * precision * recall / (precision + recall), precision, recall};
+}
+
+Expected<json::value> score_f1(std::string_view response, const json::value& label) {
+  if (!label.is_string() && !label.is_number()) {
+    return failure("f1: the label should be a string or a number, it is " + json::serialize(label));
+  }
+  return word_overlap(response, to_python_string(label)).f1;
+}
+
+}  // namespace slime::reward

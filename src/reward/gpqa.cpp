@@ -1,0 +1,219 @@
+#include <algorithm>
+#include <vector>
+
+#include "reward/python_text.h"
+#include "reward/scores.h"
+
+namespace slime::reward {
+namespace {
+
+char upper(char c) { return c >= 'a' && c <= 'z' ? static_cast<char>(c - 32) : c; }
+
+std::string upper(std::string_view text) {
+  std::string out(text);
+  std::transform(out.begin(), out.end(), out.begin(), [](char c) { return upper(c); });
+  return out;
+}
+
+/// Lower case, everything but letters and digits one blank.
+std::string plain_form(std::string_view text) {
+  std::string out;
+  for (const char c : lower(text)) {
+    if ((c >= 'a' && c <= 'z') || is_digit(c)) {
+      out += c;
+    } else if (!out.empty() && out.back() != ' ') {
+      out += ' ';
+    }
+  }
+  while (!out.empty() && out.back() == ' ') out.pop_back();
+  return out;
+}
+
+std::string_view after_thinking(std::string_view response) {
+  constexpr std::string_view kThink = "</think>";
+  const std::size_t found = response.rfind(kThink);
+  return found == std::string_view::npos ? response : response.substr(found + kThink.size());
+}
+
+/// Matches words and blanks at a position of a lower-case text.
+struct Cursor {
+  std::string_view text;
+  std::size_t position;
+
+  void skip_blanks() {
+    while (position < text.size() && is_blank(text[position])) ++position;
+  }
+  bool accept(std::string_view word) {
+    if (!text.substr(position).starts_with(word)) return false;
+    position += word.size();
+    return true;
+  }
+  std::optional<char> letter() const {
+    if (position >= text.size() || !is_letter(text[position])) return std::nullopt;
+    return upper(text[position]);
+  }
+};
+
+/// blanks [is | :] blanks letter. Without a letter after "is" its own first letter counts, as the
+/// expression of the original gives back what it took.
+std::optional<char> letter_after_keyword(Cursor cursor) {
+  cursor.skip_blanks();
+  Cursor further = cursor;
+  if (further.accept("is") || further.accept(":")) {
+    further.skip_blanks();
+    if (const std::optional<char> letter = further.letter()) return letter;
+  }
+  return cursor.letter();
+}
+
+/// 1. answer, option or choice, then the letter.
+std::optional<char> letter_after_answer(Cursor cursor) {
+  if (!cursor.accept("answer") && !cursor.accept("option") && !cursor.accept("choice"))
+    return std::nullopt;
+  return letter_after_keyword(cursor);
+}
+
+/// 2. "B is the correct".
+std::optional<char> letter_called_correct(Cursor cursor) {
+  const std::optional<char> letter = cursor.letter();
+  if (!letter) return std::nullopt;
+  ++cursor.position;
+  cursor.skip_blanks();
+  if (!cursor.accept("is")) return std::nullopt;
+  cursor.skip_blanks();
+  if (cursor.accept("the")) cursor.skip_blanks();
+  return cursor.accept("correct") ? letter : std::nullopt;
+}
+
+/// 3. "final answer: B".
+std::optional<char> letter_after_final(Cursor cursor) {
+  if (!cursor.accept("final")) return std::nullopt;
+  cursor.skip_blanks();
+  if (!cursor.accept("answer") && !cursor.accept("option")) return std::nullopt;
+  return letter_after_keyword(cursor);
+}
+
+/// The last capital letter that stands alone and is valid.
+std::optional<char> last_lone_letter(std::string_view text, std::string_view valid_letters) {
+  std::optional<char> last;
+  bool follows_word = false;
+  for (std::size_t i = 0; i < text.size(); i += character_bytes(text, i)) {
+    const bool is_word = is_word_character(text, i);
+    const bool ends_here = i + 1 >= text.size() || !is_word_character(text, i + 1);
+    if (is_word && !follows_word && ends_here && text[i] >= 'A' && text[i] <= 'Z' &&
+        valid_letters.find(text[i]) != std::string_view::npos) {
+      last = text[i];
+    }
+    follows_word = is_word;
+  }
+  return last;
+}
+
+std::vector<std::string> choices_of(const json::object& metadata) {
+  std::vector<std::string> choices;
+  const json::value* value = metadata.if_contains("choices");
+  if (value == nullptr) return choices;
+  if (const json::array* list = value->if_array(); list != nullptr) {
+    for (const json::value& choice : *list) choices.push_back(to_python_string(choice));
+  } else if (const json::object* map = value->if_object(); map != nullptr) {
+    for (const auto& member : *map) choices.push_back(to_python_string(member.value()));
+  }
+  return choices;
+}
+
+std::string valid_letters_of(const json::object& metadata, std::size_t num_choices) {
+  constexpr std::string_view kAlphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZ";
+  constexpr std::size_t kDefaultLetters = 10;
+  if (const json::value* value = metadata.if_contains("valid_letters");
+      value != nullptr && value->is_array()) {
+    std::string letters;
+    for (const json::value& letter : value->get_array()) letters += upper(to_python_string(letter));
+    if (!letters.empty()) return letters;
+  }
+  return std::string(kAlphabet.substr(0, num_choices > 0 ? num_choices : kDefaultLetters));
+}
+
+/// The string metadata[key], or nothing.
+std::optional<std::string_view> text_of(const json::object& metadata, std::string_view key) {
+  const json::value* value = metadata.if_contains(key);
+  if (value == nullptr || !value->is_string()) return std::nullopt;
+  return std::string_view(value->get_string());
+}
+
+/// What is known about the right answer.
+struct Truth {
+  std::string letter;                // empty: not known
+  std::optional<std::string> label;  // the label's text, trimmed
+};
+
+Truth truth_of(const json::value& label, const json::object& metadata,
+               const std::vector<std::string>& choices, std::string_view valid_letters) {
+  Truth truth;
+  if (const auto letter = text_of(metadata, "correct_letter")) truth.letter = upper(strip(*letter));
+  if (label.is_string()) {
+    truth.label = std::string(strip(std::string_view(label.get_string())));
+    if (truth.letter.empty() && truth.label->size() == 1 &&
+        valid_letters.find(upper(*truth.label)) != std::string_view::npos) {
+      truth.letter = upper(*truth.label);
+    }
+  } else if (label.is_number()) {
+    const double index = std::trunc(label.to_number<double>());
+    if (index >= 0 && index < static_cast<double>(valid_letters.size())) {
+      truth.letter = valid_letters.substr(static_cast<std::size_t>(index), 1);
+    }
+  }
+  if (truth.letter.empty() && truth.label && !truth.label->empty()) {
+    const std::string wanted = plain_form(*truth.label);
+    for (std::size_t i = 0; i < choices.size() && i < valid_letters.size(); ++i) {
+      if (plain_form(choices[i]) != wanted) continue;
+      truth.letter = valid_letters.substr(i, 1);
+      break;
+    }
+  }
+  return truth;
+}
+
+}  // namespace
+
+std::optional<char> choice_letter(std::string_view response, std::string_view valid_letters) {
+  const std::string_view text = after_thinking(response);
+  std::string folded(text);  // ASCII only, so that positions stay
+  std::transform(folded.begin(), folded.end(), folded.begin(),
+                 [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
+  for (const auto pattern : {letter_after_answer, letter_called_correct, letter_after_final}) {
+    for (std::size_t i = 0; i < folded.size(); ++i) {
+      const std::optional<char> letter = pattern({folded, i});
+      if (!letter) continue;
+      if (valid_letters.find(*letter) != std::string_view::npos) return letter;
+      break;  // the first match of a pattern is the only one that counts
+    }
+  }
+  return last_lone_letter(text, valid_letters);
+}
+
+Expected<json::value> score_gpqa(std::string_view response, const json::value& label,
+                                 const json::object& metadata) {
+  const std::vector<std::string> choices = choices_of(metadata);
+  const std::string valid_letters = valid_letters_of(metadata, choices.size());
+  const Truth truth = truth_of(label, metadata, choices, valid_letters);
+  const std::optional<char> given = choice_letter(response, valid_letters);
+  if (given && !truth.letter.empty()) return truth.letter == std::string(1, *given) ? 1.0 : 0.0;
+
+  std::vector<std::string> targets;
+  const std::size_t index =
+      truth.letter.size() == 1 ? valid_letters.find(truth.letter) : std::string::npos;
+  if (index < choices.size()) targets.push_back(plain_form(choices[index]));
+  for (const std::string_view key : {"correct_answer", "answer_text"}) {
+    if (const auto text = text_of(metadata, key)) targets.push_back(plain_form(*text));
+  }
+  if (truth.label) targets.push_back(plain_form(*truth.label));
+  const std::string text = plain_form(after_thinking(response));
+  for (const std::string& target : targets) {
+    if (!target.empty() && text.find(target) != std::string::npos) return 1.0;
+  }
+  if (given && truth.letter.empty() && truth.label)
+    return upper(*truth.label) == std::string(1, *given) ? 1.0 : 0.0;
+  return 0.0;
+}
+
+}  // namespace slime::reward

@@ -1,0 +1,94 @@
+#include "reward/reward.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+
+#include "core/error.h"
+#include "core/random.h"
+#include "reward/boxed.h"
+#include "reward/python_text.h"
+#include "reward/scores.h"
+
+namespace slime::reward {
+namespace {
+
+constexpr std::string_view kBoxed = "boxed_";
+
+/// What a rule may look at. `response` is the sample's, or what its last box holds.
+struct Question {
+  const Sample& sample;
+  std::string_view response;
+  uint64_t seed;
+};
+
+struct Rule {
+  std::string_view name;
+  Expected<json::value> (*score)(const Question& question);
+};
+
+constexpr std::array<Rule, 6> kRules{{
+    {"dapo", [](const Question& q) { return score_dapo(q.response, q.sample.label); }},
+    {"deepscaler", [](const Question& q) { return score_deepscaler(q.response, q.sample.label); }},
+    {"f1", [](const Question& q) { return score_f1(q.response, q.sample.label); }},
+    {"gpqa",
+     [](const Question& q) { return score_gpqa(q.response, q.sample.label, q.sample.metadata); }},
+    {"math", [](const Question& q) { return score_math(q.response, q.sample.label); }},
+    {"random",
+     [](const Question& q) {
+       return Expected<json::value>(score_random(q.seed, q.sample.ordinal));
+     }},
+}};
+
+const Rule* find_rule(std::string_view type) {
+  if (type.starts_with(kBoxed)) type.remove_prefix(kBoxed.size());
+  const auto* rule = std::find_if(kRules.begin(), kRules.end(),
+                                  [type](const Rule& row) { return row.name == type; });
+  return rule == kRules.end() ? nullptr : rule;
+}
+
+std::string unknown(std::string_view type) {
+  std::vector<std::string_view> names;
+  for (const Rule& rule : kRules) names.push_back(rule.name);
+  return fmt::format("{}; there are {}, each also with the prefix {}",
+                     type.empty()
+                         ? "no reward type is given (--rm-type, or rm_type in a row's metadata)"
+                         : fmt::format("--rm-type {}: unknown", type),
+                     fmt::join(names, ", "), kBoxed);
+}
+
+/// The sample's own type, or the run's.
+std::string_view type_of(const Sample& sample, std::string_view run_type) {
+  const json::value* own = sample.metadata.if_contains("rm_type");
+  if (own != nullptr && own->is_string() && !own->get_string().empty())
+    return strip(std::string_view(own->get_string()));
+  return run_type;
+}
+
+}  // namespace
+
+json::value score_random(uint64_t seed, int64_t sample_ordinal) {
+  constexpr uint64_t kKey = 0x72657761726473ULL;  // keeps the draw apart from those of the sampler
+  return philox(
+             {static_cast<uint32_t>(sample_ordinal), static_cast<uint32_t>(sample_ordinal >> 32), 0,
+              0},
+             {static_cast<uint32_t>(seed ^ kKey), static_cast<uint32_t>((seed ^ kKey) >> 32)})[0] &
+         1U;
+}
+
+RewardFn make_reward(const std::string& type, uint64_t seed) {
+  const std::string run_type(strip(type));
+  if (!run_type.empty() && find_rule(run_type) == nullptr) throw ConfigError(unknown(run_type));
+  return [run_type, seed](const Sample& sample) -> Expected<json::value> {
+    const std::string_view type = type_of(sample, run_type);
+    const Rule* rule = find_rule(type);
+    if (rule == nullptr) return failure(unknown(type));
+    std::string_view response = sample.response;
+    if (type.starts_with(kBoxed)) response = extract_answer(response).value_or("");
+    return rule->score({sample, response, seed});
+  };
+}
+
+}  // namespace slime::reward
