@@ -3,6 +3,7 @@
 #include <array>
 
 #include "cli/bench.h"
+#include "cli/chat_template.h"
 #include "cli/report.h"
 #include "cli/tokenize.h"
 
@@ -14,6 +15,7 @@ std::span<const Command> commands() {
       {"report", "a run directory as one HTML page", report},
       {"tokenize", "text to token ids, JSON lines", tokenize},
       {"detokenize", "token ids to text, JSON lines", detokenize},
+      {"chat-template", "chat messages to text and token ids, JSON lines", chat_template},
   });
   return kCommands;
 }

@@ -1,0 +1,97 @@
+#include "cli/chat_template.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <cstdio>
+#include <ctime>
+
+#include "cli/json_lines.h"
+#include "cli/options.h"
+#include "core/error.h"
+#include "text/chat_template.h"
+#include "text/tokenizer.h"
+
+namespace slime::cli {
+namespace {
+
+/// The clock on the wall, as strftime_now shows it.
+std::chrono::local_seconds local_now() {
+  const std::time_t now = std::time(nullptr);
+  std::tm fields{};
+  localtime_r(&now, &fields);
+  const std::chrono::year_month_day date(
+      std::chrono::year(fields.tm_year + 1900),
+      std::chrono::month(static_cast<unsigned>(fields.tm_mon + 1)),
+      std::chrono::day(static_cast<unsigned>(fields.tm_mday)));
+  return std::chrono::local_days(date) + std::chrono::hours(fields.tm_hour) +
+         std::chrono::minutes(fields.tm_min) + std::chrono::seconds(fields.tm_sec);
+}
+
+std::chrono::local_seconds parse_date(const std::string& text) {
+  int year = 0;
+  unsigned month = 0, day = 0;
+  int read = 0;
+  const bool has_form = std::sscanf(text.c_str(), "%4d-%2u-%2u%n", &year, &month, &day, &read) == 3;
+  const std::chrono::year_month_day date{std::chrono::year{year}, std::chrono::month{month},
+                                         std::chrono::day{day}};
+  if (!has_form || read != static_cast<int>(text.size()) || !date.ok()) {
+    throw ConfigError(fmt::format("--now {}: a date is expected, such as 2026-01-31", text));
+  }
+  return std::chrono::local_days(date);
+}
+
+json::object to_json(const text::TemplateError& error) {
+  // What the template itself says is passed on word for word.
+  const bool has_line = error.line > 0 && error.kind != text::TemplateErrorKind::kTemplate;
+  const std::string message =
+      has_line ? fmt::format("{} (line {} of the template)", error.message, error.line)
+               : error.message;
+  return {{"error", {{"kind", text::to_string(error.kind)}, {"message", message}}}};
+}
+
+json::object answer(const json::object& request, const JsonLines& input,
+                    const text::ChatTemplate& chat, const text::Tokenizer& tokenizer,
+                    std::chrono::local_seconds now) {
+  const json::value* messages = request.if_contains("messages");
+  if (messages == nullptr || !messages->is_array())
+    throw ConfigError(input.where() + ": \"messages\" must be a list");
+  const json::value* given = request.if_contains("options");
+  if (given != nullptr && !given->is_object())
+    throw ConfigError(input.where() + ": \"options\" must be an object");
+  auto options = text::to_chat_options(given == nullptr ? json::object{} : given->get_object());
+  if (!options) return to_json(options.error());
+  options->now = now;
+  const auto text = chat.render(messages->get_array(), *options);
+  if (!text) return to_json(text.error());
+  json::array ids;
+  for (const TokenId id : tokenizer.encode(*text)) ids.push_back(id);
+  return {{"text", *text}, {"ids", std::move(ids)}};
+}
+
+}  // namespace
+
+int chat_template(std::span<const std::string> arguments) {
+  CLI::App app(
+      "Renders chat messages with a model's template.\n\n"
+      "In:  {\"messages\": [...], \"options\": {\"add_generation_prompt\": true, \"tools\": [...], "
+      "...}}\n"
+      "Out: {\"text\": ..., \"ids\": [...]} or {\"error\": {\"kind\": ..., \"message\": ...}}",
+      "slime chat-template");
+  std::string model, now, file;
+  app.add_option("--model", model, "model directory")->required();
+  app.add_option("--now", now, "the date that templates see, YYYY-MM-DD; default: today");
+  app.add_option("FILE", file, "JSON lines; default: standard input");
+  if (const auto code = parse_options(app, arguments)) return *code;
+
+  const text::ChatTemplate chat = text::ChatTemplate::load(model);
+  const auto tokenizer = text::Tokenizer::load(model);
+  const auto date = now.empty() ? local_now() : parse_date(now);
+  JsonLines input(file);
+  while (const auto request = input.next())
+    write_json_line(answer(*request, input, chat, *tokenizer, date));
+  return 0;
+}
+
+}  // namespace slime::cli
