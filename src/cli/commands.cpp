@@ -6,11 +6,13 @@
 #include "cli/chat_template.h"
 #include "cli/report.h"
 #include "cli/tokenize.h"
+#include "cli/train.h"
 
 namespace slime::cli {
 
 std::span<const Command> commands() {
   static constexpr auto kCommands = std::to_array<Command>({
+      {"train", "train a model: generate, score, learn, repeat", train},
       {"bench", "speed on this machine, as JSON", bench},
       {"report", "a run directory as one HTML page", report},
       {"tokenize", "text to token ids, JSON lines", tokenize},

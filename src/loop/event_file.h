@@ -12,15 +12,13 @@
 /// Summary per step whose values are `simple_value`s.
 
 #include <cstdint>
-#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
 
-namespace slime::loop {
+#include "loop/metrics.h"
 
-/// Flat names with slashes, as in "rollout/raw_reward"; the part before the slash groups plots.
-using Metrics = std::map<std::string, double>;
+namespace slime::loop {
 
 /// The record that starts each event file.
 std::string file_version_record(double unix_seconds);

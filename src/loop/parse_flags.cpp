@@ -150,6 +150,16 @@ std::optional<std::string> apply(const Flag& flag, const Setting& setting, RunCo
       flag.member);
 }
 
+template <typename T>
+json::value to_value(const T& value) {
+  return json::value_from(value);
+}
+
+template <typename T>
+json::value to_value(const std::optional<T>& value) {
+  return value ? json::value(*value) : json::value();
+}
+
 std::string status_note(const Flag& flag) {
   switch (flag.status) {
     case FlagStatus::kWorks:
@@ -224,6 +234,22 @@ std::string flag_help() {
     text += '\n';
   }
   return text;
+}
+
+json::object changed_flags(const RunConfig& config) {
+  static const RunConfig kDefaults;
+  json::object changed;
+  for (const Flag& flag : flag_table()) {
+    std::visit(
+        [&](auto member) {
+          if constexpr (!std::is_same_v<decltype(member), std::monostate>) {
+            if (config.*member == kDefaults.*member) return;
+            changed[flag.name] = to_value(config.*member);
+          }
+        },
+        flag.member);
+  }
+  return changed;
 }
 
 std::string flag_markdown() {

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "core/json.h"
 #include "loop/run_config.h"
 
 namespace slime::loop {
@@ -29,6 +30,9 @@ void complete_and_validate(RunConfig& config);
 
 /// The text of --help.
 std::string flag_help();
+
+/// The flags whose value is not the default, for run.json and the report.
+json::object changed_flags(const RunConfig& config);
 
 /// docs/flags.md, generated.
 std::string flag_markdown();

@@ -3,16 +3,14 @@
 /// Numbers about the samples of a rollout or an evaluation, named as the original names them (spec section 19).
 
 #include <cstdint>
-#include <map>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "core/sample.h"
+#include "loop/metrics.h"
 
 namespace slime::loop {
-
-using Metrics = std::map<std::string, double>;
 
 /// Of all samples: response_len/{mean,median,max,min}, zero_std/count_<reward>, prefix_cache_hit_rate,
 /// avg_cached_tokens_per_sample, truncated_ratio, reward/mean. Names get `prefix` ("rollout/", "eval/aime/").

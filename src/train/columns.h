@@ -10,6 +10,7 @@ namespace slime::train {
 struct Columns {
   explicit Columns(std::size_t num_samples)
       : old(num_samples),
+        seen(num_samples),
         ref(num_samples),
         engine(num_samples),
         kl(num_samples),
@@ -18,6 +19,7 @@ struct Columns {
 
   TokenColumn old;     // log-probs of the old policy by the trainer; empty when the training pass
                        // provides them
+  TokenColumn seen;    // log-probs of the training pass, as it went
   TokenColumn ref;     // of the reference model; empty without one
   TokenColumn engine;  // as reported by the rollout engine; empty when it did not
   TokenColumn kl;      // divergence inside the token rewards; empty without kl_coef

@@ -49,6 +49,12 @@ Tensor to_tensor(const std::vector<float>& values, at::ScalarType dtype) {
   return at::tensor(at::ArrayRef<float>(values), at::kFloat).to(dtype);
 }
 
+std::vector<float> to_floats(const Tensor& x) {
+  if (!x.defined()) return {};
+  const Tensor narrow = x.to(at::kFloat).contiguous();
+  return {narrow.const_data_ptr<float>(), narrow.const_data_ptr<float>() + narrow.numel()};
+}
+
 void add(algo::MetricSums& sums, const algo::MetricSums& more) {
   for (const auto& [name, value] : more) sums[name] += value;
 }
@@ -116,12 +122,15 @@ TrainReport Trainer::train(const TrainBatch& batch) {
   }
   report.perf["perf/data_preprocess_time"] = seconds_between(start, clock_.now());
 
-  const Columns columns = prepare(batch, plans, report);
+  Columns columns = prepare(batch, plans, report);
   report.rollout = rollout_metrics(batch, plans, columns);
 
   const auto train_start = clock_.now();
   if (config_.reset_optimizer_states) optimizer_.reset();
   for (const StepPlan& plan : plans) report.steps.push_back(train_step(batch, plan, columns));
+  for (std::size_t i = 0; i < batch.samples.size(); ++i) {
+    report.log_probs.push_back(to_floats(columns.old.of(i).defined() ? columns.old.of(i) : columns.seen.of(i)));
+  }
   const double seconds = seconds_between(train_start, clock_.now());
   report.perf["perf/actor_train_time"] = seconds;
   report.perf["perf/actor_train_tflops"] = 3 * forward_flops(flops_, lengths) / seconds / 1e12;
@@ -214,7 +223,7 @@ void Trainer::compute_advantages(const TrainBatch& batch, const std::vector<Step
 }
 
 algo::MetricSums Trainer::accumulate(const TrainBatch& batch, const StepPlan& plan,
-                                     const Columns& columns, std::vector<std::string>& problems) {
+                                     Columns& columns, std::vector<std::string>& problems) {
   algo::MetricSums sums;
   for (const MicroBatch& micro_batch : plan.micro_batches) {
     if (!micro_batch.has_response()) continue;
@@ -226,6 +235,7 @@ algo::MetricSums Trainer::accumulate(const TrainBatch& batch, const StepPlan& pl
     const auto scores = forward_log_probs(
         network_, micro_batch, attention,
         {.temperature = config_.temperature, .entropy_gradient = config_.policy.entropy_coef != 0});
+    columns.seen.put(micro_batch, scores.logprob_R.detach());
     algo::Loss loss;
     if (config_.objective == Objective::kSupervised) {
       loss = algo::supervised_loss(scores.logprob_R, micro_batch.weight_T);
@@ -254,8 +264,7 @@ algo::MetricSums Trainer::accumulate(const TrainBatch& batch, const StepPlan& pl
   return sums;
 }
 
-StepReport Trainer::train_step(const TrainBatch& batch, const StepPlan& plan,
-                               const Columns& columns) {
+StepReport Trainer::train_step(const TrainBatch& batch, const StepPlan& plan, Columns& columns) {
   StepReport report;
   report.step = state_.num_steps++;
   network_.weights().zero_grad();
@@ -312,7 +321,7 @@ algo::MetricSums Trainer::accumulate_gradients(const TrainBatch& batch) {
   std::vector<StepPlan> plans;
   plans.push_back(plan_pass(batch.samples, plan_options()));
   TrainReport ignored;
-  const Columns columns = prepare(batch, plans, ignored);
+  Columns columns = prepare(batch, plans, ignored);
   network_.weights().zero_grad();
   std::vector<std::string> problems;
   return accumulate(batch, plans.front(), columns, problems);

@@ -72,6 +72,9 @@ struct StepReport {
 
 struct TrainReport {
   std::vector<StepReport> steps;
+  /// Per sample of the batch and response token: log-probs before the sample was first trained on, for people who compare
+  /// them with the engine's. Empty for samples beyond the last full step.
+  std::vector<std::vector<float>> log_probs;
   Metrics
       rollout;  // rollout/log_probs, rollout/advantages, rollout/rewards, ...: means over the batch
   Metrics perf;            // seconds and rates: perf/actor_train_time, perf/actor_train_tflops, ...
@@ -137,9 +140,9 @@ class Trainer final {
   void compute_advantages(const TrainBatch& batch, const std::vector<StepPlan>& plans,
                           Columns& columns);
   /// Forward and backward of all micro-batches; names those whose loss is not finite.
-  algo::MetricSums accumulate(const TrainBatch& batch, const StepPlan& plan, const Columns& columns,
+  algo::MetricSums accumulate(const TrainBatch& batch, const StepPlan& plan, Columns& columns,
                               std::vector<std::string>& problems);
-  StepReport train_step(const TrainBatch& batch, const StepPlan& plan, const Columns& columns);
+  StepReport train_step(const TrainBatch& batch, const StepPlan& plan, Columns& columns);
   void note_skip(StepReport& report, std::vector<std::string> problems);
 
   model::Network& network_;

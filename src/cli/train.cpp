@@ -1,0 +1,32 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "cli/train.h"
+#include "core/clock.h"
+#include "loop/parse_flags.h"
+#include "loop/sync_loop.h"
+#include "loop/training_run.h"
+
+namespace slime::cli {
+
+int train(std::span<const std::string> arguments) {
+  if (std::ranges::find(arguments, "--help") != arguments.end()) {
+    fmt::print("slime train: reinforcement learning (or supervised training) of a model directory.\n\n"
+               "  slime train --hf-checkpoint DIR --prompt-data FILE.jsonl --rm-type math ...\n"
+               "  slime train --config run.yaml\n{}",
+               loop::flag_help());
+    return 0;
+  }
+  if (std::ranges::find(arguments, "--help-markdown") != arguments.end()) {
+    fmt::print("{}", loop::flag_markdown());
+    return 0;
+  }
+  loop::ParsedFlags flags = loop::parse_flags(arguments);
+  loop::complete_and_validate(flags.config);
+  const SystemClock clock;
+  loop::TrainingRun run(std::move(flags.config), flags.warnings, clock);
+  return loop::run_sync_loop(run);
+}
+
+}  // namespace slime::cli

@@ -1,0 +1,55 @@
+#pragma once
+
+/// Evaluation: every prompt of every evaluation data set n times, no filter, no training (spec section 19.1).
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "buffer/data_source.h"
+#include "buffer/dataset.h"
+#include "loop/metrics.h"
+#include "loop/prompts.h"
+#include "loop/run_config.h"
+#include "rollout/rollout.h"
+
+namespace slime::loop {
+
+struct EvalScore {
+  std::string name;  // of the data set
+  double mean_reward = 0;
+  std::vector<Group> groups;
+};
+
+struct EvalReport {
+  std::vector<EvalScore> scores;
+  Metrics metrics;  // eval/<name>, eval/<name>-truncated_ratio, eval/<name>/response_len/mean, ...
+};
+
+class Evaluation {
+ public:
+  /// Reads all data sets. Throws ConfigError.
+  Evaluation(const RunConfig& config, const ModelText& text);
+
+  bool is_empty() const { return sets_.empty(); }
+  int64_t num_samples() const;
+
+  /// With the weights as they are. Stops early, with what is there, when `stop` becomes true.
+  EvalReport run(rollout::Rollout& rollout, const std::atomic<bool>& stop) const;
+
+ private:
+  struct Set {
+    std::string name;
+    buffer::Dataset dataset;
+  };
+
+  const RunConfig& config_;
+  rollout::ResponseRules rules_;
+  std::vector<std::unique_ptr<Set>> sets_;
+};
+
+/// How training responses are drawn.
+rollout::ResponseRules training_rules(const RunConfig& config);
+
+}  // namespace slime::loop

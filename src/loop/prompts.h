@@ -1,0 +1,29 @@
+#pragma once
+
+/// Prompt data as the user's flags describe it: files, keys, chat template, tokenizer.
+
+#include <functional>
+
+#include "buffer/dataset.h"
+#include "loop/run_config.h"
+#include "text/chat_template.h"
+#include "text/tokenizer.h"
+
+namespace slime::loop {
+
+/// The model's words: what text becomes before a model reads it, and after. `chat` is absent when the model has no template.
+struct ModelText {
+  std::unique_ptr<text::Tokenizer> tokenizer;
+  std::optional<text::ChatTemplate> chat;
+};
+
+/// Throws ConfigError when there is no tokenizer, or no template although one is needed.
+ModelText load_model_text(const std::string& model_directory, bool needs_template);
+
+/// The prompts of training. Throws ConfigError naming file and line of every bad row.
+buffer::Dataset load_prompts(const RunConfig& config, const ModelText& text);
+
+/// The prompts of one evaluation data set.
+buffer::Dataset load_eval_prompts(const RunConfig& config, const ModelText& text, const std::string& path);
+
+}  // namespace slime::loop

@@ -1,0 +1,44 @@
+#pragma once
+
+/// The folder of a run: where everything it writes lies.
+///
+///   RUN_DIR/run.json                       flags, model, versions
+///   RUN_DIR/metrics.jsonl  tensorboard/    numbers of each step
+///   RUN_DIR/rollouts/step_000012.jsonl     samples of each step
+///   RUN_DIR/ledger.jsonl                   the fate of every prompt
+///   RUN_DIR/checkpoints/iter_0000012/      see train/checkpoint.h; --save puts them elsewhere
+///   RUN_DIR/latest                         link to the newest checkpoint
+
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+
+#include "core/json.h"
+#include "loop/run_config.h"
+
+namespace slime::loop {
+
+class RunFolder {
+ public:
+  /// Creates the folder. Throws ConfigError when that is not possible.
+  explicit RunFolder(const RunConfig& config);
+
+  const std::filesystem::path& root() const { return root_; }
+  const std::filesystem::path& checkpoints() const { return checkpoints_; }
+  std::filesystem::path ledger() const { return root_ / "ledger.jsonl"; }
+  std::filesystem::path latest() const { return root_ / "latest"; }
+  std::filesystem::path rollouts(int64_t step) const;
+
+  /// Points RUN_DIR/latest at a checkpoint, atomically.
+  void set_latest(const std::filesystem::path& checkpoint) const;
+  void write_run_json(const json::object& run) const;
+  /// Rollout files of `first_step` and later steps, left by a process that died: they will be made again.
+  void remove_rollouts_from(int64_t first_step) const;
+
+ private:
+  std::filesystem::path root_;
+  std::filesystem::path checkpoints_;
+};
+
+}  // namespace slime::loop

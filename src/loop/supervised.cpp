@@ -1,0 +1,47 @@
+#include "loop/supervised.h"
+
+#include <fmt/format.h>
+
+#include "core/error.h"
+
+namespace slime::loop {
+namespace {
+
+text::LossMasker make_masker(const ModelText& text, const std::string& mask_type) {
+  const auto type = text::parse_loss_mask_type(mask_type);
+  if (!type) throw ConfigError("--loss-mask-type: " + type.error().message);
+  auto masker = text::LossMasker::make(*type, text::make_chat_codec(*text.chat, *text.tokenizer));
+  if (!masker) throw ConfigError(fmt::format("--loss-mask-type {}: {}", mask_type, masker.error().message));
+  return std::move(*masker);
+}
+
+/// A string is one user message, as in generation; a conversation is its messages.
+json::array messages_of(const Sample& sample) {
+  const std::string where = fmt::format("prompt {}", sample.group);
+  if (!sample.prompt.starts_with('[')) return {json::object{{"role", "user"}, {"content", sample.prompt}}};
+  const json::value messages = parse_json(sample.prompt, where);
+  return messages.as_array();
+}
+
+}  // namespace
+
+SupervisedRows::SupervisedRows(const ModelText& text, const std::string& mask_type)
+    : masker_(make_masker(text, mask_type)) {}
+
+bool SupervisedRows::complete(Group& group) const {
+  for (Sample& sample : group.samples) {
+    const json::value* tools = sample.metadata.if_contains("tools");
+    const auto masked = masker_.mask(messages_of(sample), tools == nullptr ? json::value() : *tools);
+    if (!masked) throw ConfigError(fmt::format("prompt {}: {}", sample.group, masked.error().message));
+    const int64_t response = text::response_length(masked->mask);
+    if (response == 0 || response == static_cast<int64_t>(masked->ids.size())) return false;
+    sample.tokens = masked->ids;
+    sample.prompt_length = static_cast<int64_t>(sample.tokens.size()) - response;
+    sample.loss_mask.assign(masked->mask.end() - response, masked->mask.end());
+    sample.status = Status::kCompleted;
+    sample.reward = 0.0;
+  }
+  return true;
+}
+
+}  // namespace slime::loop

@@ -1,0 +1,99 @@
+#pragma once
+
+/// A training run: builds every station from the user's flags, and gives the loop its verbs.
+///
+/// Everything that can be wrong with flags, data, template and model directory is found in the constructor, before any
+/// token is generated. The loop itself is loop/sync_loop.cpp.
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "buffer/data_source.h"
+#include "buffer/dataset.h"
+#include "buffer/ledger.h"
+#include "core/clock.h"
+#include "engine/engine.h"
+#include "loop/evaluation.h"
+#include "loop/interrupt.h"
+#include "loop/metrics.h"
+#include "loop/prompts.h"
+#include "loop/run_config.h"
+#include "loop/run_folder.h"
+#include "loop/supervised.h"
+#include "loop/tracking.h"
+#include "rollout/rollout.h"
+#include "train/checkpoint.h"
+#include "train/trainer.h"
+#include "view/progress.h"
+
+namespace slime::loop {
+
+/// What a rollout step brought.
+struct Collected {
+  std::vector<Group> groups;
+  Metrics metrics;
+  int64_t generated_tokens = 0;
+  double seconds = 0;
+};
+
+class TrainingRun {
+ public:
+  /// `warnings` are shown first. Throws ConfigError.
+  TrainingRun(RunConfig config, const std::vector<std::string>& warnings, const Clock& clock);
+
+  int64_t first_step() const { return first_step_; }
+  int64_t num_steps() const { return num_steps_; }
+  bool trains() const { return !config_.debug_rollout_only; }
+  bool was_interrupted() const { return interrupt_.requested().load(); }
+  bool evaluates_before_training() const;
+  bool evaluates_after(int64_t step) const;
+  bool saves_after(int64_t step) const;
+
+  // The verbs of the loop, in its order.
+  Collected collect(int64_t step);
+  train::TrainReport train(const std::vector<Group>& groups);
+  /// New weights to the engine: the same memory, so a version and nothing else.
+  void publish(WeightVersion version);
+  void record(int64_t step, const Collected& collected, const train::TrainReport* report);
+  void evaluate(int64_t step);
+  void save(int64_t step);
+  /// The closing table. Returns the exit code.
+  int finish(int64_t steps_done);
+
+ private:
+  Collected generate(int64_t step);
+  Collected read_rollout(int64_t step) const;
+  Collected take_supervised();
+  rollout::RolloutHooks make_hooks();
+  void note_fate(const buffer::LedgerRecord& record);
+  void write_rollout_files(int64_t step, const Collected& collected, const train::TrainReport* report) const;
+
+  RunConfig config_;
+  const Clock& clock_;
+  Interrupt interrupt_;
+  RunFolder folder_;
+  ModelText text_;
+  std::optional<buffer::Dataset> prompts_;
+  std::optional<SupervisedRows> rows_;  // supervised training only
+  std::optional<Evaluation> evaluation_;
+  std::optional<buffer::DataSource> source_;
+  std::optional<train::Checkpoint> checkpoint_;  // what the run resumes from
+  std::unique_ptr<model::Network> network_;
+  std::optional<train::Trainer> trainer_;
+  std::unique_ptr<engine::Engine> engine_;
+  std::unique_ptr<rollout::Rollout> rollout_;
+  std::unique_ptr<buffer::Ledger> ledger_;
+  std::unique_ptr<Tracker> tracker_;
+  std::unique_ptr<view::Progress> progress_;
+  int64_t first_step_ = 0;
+  int64_t num_steps_ = 0;
+  std::optional<int64_t> last_saved_;
+  std::vector<std::pair<std::string, double>> first_scores_;  // of the first and the newest evaluation
+  std::vector<std::pair<std::string, double>> last_scores_;
+  std::optional<double> first_reward_;
+  double last_reward_ = 0;
+};
+
+}  // namespace slime::loop

@@ -1,0 +1,52 @@
+"""A tiny model and a small task, made once per test session with the project's own tools."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+SLIME = Path(os.environ.get("SLIME_BINARY", ROOT / "build" / "release" / "slime"))
+
+
+@pytest.fixture(scope="session")
+def work(tmp_path_factory):
+    """A folder with model/ (random weights) and data/ (sft.jsonl, rl.jsonl, test.jsonl)."""
+    folder = tmp_path_factory.mktemp("slime")
+    subprocess.run([sys.executable, ROOT / "tools" / "tiny_model.py", folder / "model"], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(
+        [sys.executable, ROOT / "tools" / "arithmetic_task.py", folder / "data", "--limit", "12"],
+        check=True,
+        stdout=subprocess.DEVNULL,
+    )
+    return folder
+
+
+def train_command(work, run_dir, *, rollouts=20, extra=()):
+    """A small run that repeats: float32, one thread."""
+    return [
+        str(SLIME), "train", "--hf-checkpoint", str(work / "model"), "--prompt-data", str(work / "data" / "rl.jsonl"),
+        "--input-key", "prompt", "--label-key", "label", "--apply-chat-template", "--rollout-shuffle",
+        "--rm-type", "random", "--rollout-batch-size", "4", "--n-samples-per-prompt", "4",
+        "--rollout-max-response-len", "6", "--num-rollout", str(rollouts), "--global-batch-size", "16",
+        "--use-dynamic-batch-size", "--max-tokens-per-gpu", "512", "--lr", "1e-3", "--lr-decay-style", "constant",
+        "--fp32", "--num-threads", "1", "--save-interval", "1", "--keep-checkpoints", "2", "--run-dir", str(run_dir),
+        *extra,
+    ]  # fmt: skip
+
+
+def run_slime(command, **options):
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, **options)
+
+
+def numbers_that_repeat(run_dir):
+    """metrics.jsonl without times and rates, by step."""
+    steps = {}
+    for line in (run_dir / "metrics.jsonl").read_text().splitlines():
+        row = json.loads(line)
+        kept = {k: v for k, v in row.items() if not k.startswith("perf/") and k != "time"}
+        steps.setdefault(row["step"], {}).update(kept)
+    return steps
