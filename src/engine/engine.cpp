@@ -256,6 +256,7 @@ void Engine::handle(Command command) {
   if (auto* call = std::get_if<Call>(&command)) {
     try {
       call->body();
+      refresh_load(0);  // whoever waits may look at it next
       call->done->set_value();
     } catch (...) {
       call->done->set_exception(std::current_exception());

@@ -1,5 +1,6 @@
 #include "reward/expression_equality.h"
 
+#include <array>
 #include <boost/multiprecision/cpp_int.hpp>
 #include <cmath>
 #include <complex>
@@ -168,7 +169,9 @@ Complex point_value(std::string_view symbol, int point) {
   for (const char c : symbol) key = (key ^ static_cast<uint8_t>(c)) * 1099511628211ULL;
   const auto stream = static_cast<uint64_t>(point);
   const double modulus = 1.15 + 0.7 * uniform(key, stream, 0);
-  const double angle = 0.35 + 0.9 * uniform(key, stream, 1);
+  // Two of the three lie left of the imaginary axis, where sqrt(x^2) is -x.
+  constexpr std::array<double, kNumPoints> kFirstAngle{0.35, 2.0, 3.5};
+  const double angle = kFirstAngle[static_cast<std::size_t>(point)] + 0.9 * uniform(key, stream, 1);
   return std::polar(modulus, angle);
 }
 

@@ -39,8 +39,9 @@ bool decides_alone(std::string_view text) {
 std::string f1_normal_form(std::string_view text) {
   std::string plain = lower(text);
   std::erase_if(plain, is_punctuation);
+  plain = without_articles(plain);  // the words are views into it
   std::string out;
-  for (const std::string_view word : split_words(without_articles(plain))) {
+  for (const std::string_view word : split_words(plain)) {
     if (!out.empty()) out += ' ';
     out += word;
   }
