@@ -1,0 +1,179 @@
+/// Routes that change the server: abort, pause, flush, weights. Bodies and replies: reference
+/// sglang_api.json.
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <thread>
+
+#include "core/error.h"
+#include "core/json.h"
+#include "engine/http/api_state.h"
+#include "engine/http/field_reader.h"
+
+namespace slime::engine {
+namespace {
+
+using net::HttpRequest;
+using net::HttpResponse;
+using net::RouteClass;
+
+constexpr double kMaxFlushWaitSeconds = 600;
+
+/// Control calls may come without a body.
+json::object parse_optional_body(const std::string& body) {
+  return body.empty() ? json::object{} : parse_body(body);
+}
+
+void require_none(const std::vector<std::string>& problems) {
+  if (!problems.empty()) throw ConfigError(problems);
+}
+
+HttpResponse json_response(const json::value& body, int status = 200) {
+  return {.status = status, .body = json::serialize(body)};
+}
+
+HttpResponse abort_request(ApiState& state, const HttpRequest& request) {
+  const json::object body = parse_optional_body(request.body);
+  std::vector<std::string> problems;
+  FieldReader fields(body, "", problems);
+  const bool all = fields.boolean("abort_all").value_or(false);
+  const std::string rid = fields.text("rid", 256).value_or("");
+  require_none(problems);
+  if (all) {
+    state.engine.abort_all();
+  } else if (!rid.empty()) {
+    state.engine.abort(rid);
+  } else {
+    throw ConfigError("rid or abort_all must be given");
+  }
+  return {.content_type = ""};
+}
+
+HttpResponse pause_generation(ApiState& state, const HttpRequest& request) {
+  const json::object body = parse_optional_body(request.body);
+  std::vector<std::string> problems;
+  FieldReader fields(body, "", problems);
+  const std::string mode = fields.text("mode", 32).value_or("abort");
+  if (mode != "abort" && mode != "retract" && mode != "in_place") {
+    fields.note("mode", "must be \"abort\", \"retract\" or \"in_place\"");
+  }
+  require_none(problems);
+  state.engine.pause(mode == "abort"     ? PauseMode::kAbort
+                     : mode == "retract" ? PauseMode::kRetract
+                                         : PauseMode::kInPlace);
+  return json_response({{"message", "generation is paused (" + mode + ")"}, {"status", "ok"}});
+}
+
+HttpResponse continue_generation(ApiState& state, const HttpRequest&) {
+  state.engine.resume();
+  return json_response({{"message", "generation continues"}, {"status", "ok"}});
+}
+
+HttpResponse flush_cache(ApiState& state, const HttpRequest& request) {
+  double wait_seconds = 0;
+  if (const auto text = request.query_value("timeout")) {
+    char* end = nullptr;
+    wait_seconds = std::strtod(text->c_str(), &end);
+    if (text->empty() || *end != '\0' || !(wait_seconds >= 0) ||
+        wait_seconds > kMaxFlushWaitSeconds) {
+      throw ConfigError(
+          fmt::format("timeout must be a number of seconds up to {}", kMaxFlushWaitSeconds));
+    }
+  }
+  const auto deadline =
+      std::chrono::steady_clock::now() + std::chrono::duration<double>(wait_seconds);
+  while (!state.engine.flush_cache()) {
+    if (std::chrono::steady_clock::now() >= deadline) {
+      return {.status = 400,
+              .body = "The cache was not flushed: requests are running or waiting.\n",
+              .content_type = "text/plain"};
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  return {.body = "The cache is flushed.\n", .content_type = "text/plain"};
+}
+
+/// The directory behind links and "..", if it lies below one of the allowed ones.
+std::filesystem::path confined(const ServedModel& model, const std::string& text) {
+  std::error_code error;
+  const std::filesystem::path path = std::filesystem::canonical(text, error);
+  if (!error) {
+    for (const std::filesystem::path& root : model.weight_roots) {
+      const std::filesystem::path real_root = std::filesystem::canonical(root, error);
+      if (error) continue;
+      const auto [end, ignored] =
+          std::mismatch(real_root.begin(), real_root.end(), path.begin(), path.end());
+      if (end == real_root.end()) return path;
+    }
+  }
+  throw ConfigError(
+      "model_path does not name a directory that this server may read; `slime serve --weights-root "
+      "DIR` "
+      "allows those below DIR");
+}
+
+HttpResponse update_weights_from_disk(ApiState& state, const HttpRequest& request) {
+  const json::object body = parse_body(request.body);
+  std::vector<std::string> problems;
+  FieldReader fields(body, "", problems);
+  const std::string model_path = fields.text("model_path", 4096).value_or("");
+  if (model_path.empty()) fields.note("model_path", "must be given");
+  const auto weight_version = fields.text("weight_version", 256);
+  const bool aborts = fields.boolean("abort_all_requests").value_or(false);
+  const bool keeps_pause = fields.boolean("keep_pause").value_or(false);
+  const std::string load_format = fields.text("load_format", 64).value_or("auto");
+  if (load_format != "auto" && load_format != "safetensors") {
+    fields.note("load_format", "must be \"auto\" or \"safetensors\"");
+  }
+  fields.refuse("manifest", "is not supported");
+  require_none(problems);
+  const std::filesystem::path directory = confined(state.model, model_path);
+
+  const auto reply = [](bool success, const std::string& message) {
+    return json_response({{"success", success}, {"message", message}, {"num_paused_requests", 0}},
+                         success ? 200 : 400);
+  };
+  if (aborts) state.engine.abort_all();
+  if (keeps_pause) state.engine.pause(PauseMode::kRetract);
+  const Expected<void> updated = state.model.update_weights(directory);
+  if (!updated) return reply(false, updated.error().message);
+  if (weight_version) state.versions.set(state.engine.weight_version(), *weight_version);
+  return reply(true, "the weights are updated");
+}
+
+HttpResponse update_weight_version(ApiState& state, const HttpRequest& request) {
+  const json::object body = parse_body(request.body);
+  std::vector<std::string> problems;
+  FieldReader fields(body, "", problems);
+  const std::string name = fields.text("new_version", 256).value_or("");
+  if (name.empty()) fields.note("new_version", "must be given");
+  const bool aborts = fields.boolean("abort_all_requests").value_or(true);
+  require_none(problems);
+  if (aborts) state.engine.abort_all();
+  state.versions.set(state.engine.weight_version(), name);
+  return json_response(
+      {{"success", true}, {"message", "the weight version is renamed"}, {"new_version", name}});
+}
+
+}  // namespace
+
+void add_control_routes(ApiState& state, std::vector<net::HttpRoute>& routes) {
+  using Answer = HttpResponse (*)(ApiState&, const HttpRequest&);
+  const auto add = [&](const char* method, const char* path, Answer answer) {
+    routes.emplace_back(
+        method, path, RouteClass::kControl,
+        answer_on_control_thread(state, [&state, answer](const HttpRequest& request) {
+          return answer(state, request);
+        }));
+  };
+  add("POST", "/abort_request", abort_request);
+  add("POST", "/pause_generation", pause_generation);
+  add("POST", "/continue_generation", continue_generation);
+  add("GET", "/flush_cache", flush_cache);
+  add("POST", "/flush_cache", flush_cache);
+  add("POST", "/update_weights_from_disk", update_weights_from_disk);
+  add("POST", "/update_weight_version", update_weight_version);
+}
+
+}  // namespace slime::engine

@@ -1,0 +1,169 @@
+#include "engine/http/fake_engine.h"
+
+#include <fmt/format.h>
+
+#include "core/json.h"
+
+namespace slime::engine {
+
+std::unique_ptr<text::Tokenizer> make_ascii_tokenizer() {
+  json::object vocab;
+  for (int code = 33; code < 127; ++code) vocab[std::string(1, static_cast<char>(code))] = code;
+  vocab["\xc4\xa0"] = 32;  // how byte-level BPE spells a space
+  const json::object byte_level{{"type", "ByteLevel"},
+                                {"add_prefix_space", false},
+                                {"trim_offsets", true},
+                                {"use_regex", true}};
+  const json::value tokenizer = {
+      {"version", "1.0"},
+      {"added_tokens", json::array{json::object{{"id", kEndId},
+                                                {"content", "<|im_end|>"},
+                                                {"single_word", false},
+                                                {"lstrip", false},
+                                                {"rstrip", false},
+                                                {"normalized", false},
+                                                {"special", true}}}},
+      {"normalizer", nullptr},
+      {"pre_tokenizer", byte_level},
+      {"post_processor", nullptr},
+      {"decoder", byte_level},
+      {"model", {{"type", "BPE"}, {"vocab", vocab}, {"merges", json::array{}}}}};
+  return text::Tokenizer::from_json(json::serialize(tokenizer), "");
+}
+
+FakeEngine::FakeEngine(std::string text)
+    : text_(std::move(text)), thread_([this](std::stop_token stop) { run(stop); }) {}
+
+FakeEngine::~FakeEngine() {
+  thread_.request_stop();
+  changed_.notify_all();
+}
+
+void FakeEngine::submit(GenerateRequest request, OnUpdate on_update) {
+  const std::lock_guard lock(mutex_);
+  seen_.push_back(request);
+  const std::string rid = request.rid;
+  running_.emplace(rid, Running{std::move(request), std::move(on_update)});
+  changed_.notify_all();
+}
+
+void FakeEngine::abort(const std::string& rid) {
+  const std::lock_guard lock(mutex_);
+  if (const auto found = running_.find(rid); found != running_.end())
+    found->second.is_aborted = true;
+  changed_.notify_all();
+}
+
+void FakeEngine::abort_all() {
+  const std::lock_guard lock(mutex_);
+  for (auto& [rid, running] : running_) running.is_aborted = true;
+  changed_.notify_all();
+}
+
+void FakeEngine::pause(PauseMode mode) {
+  if (mode == PauseMode::kAbort) abort_all();
+  const std::lock_guard lock(mutex_);
+  is_paused_ = true;
+}
+
+void FakeEngine::resume() {
+  const std::lock_guard lock(mutex_);
+  is_paused_ = false;
+  changed_.notify_all();
+}
+
+bool FakeEngine::flush_cache() {
+  const std::lock_guard lock(mutex_);
+  return running_.empty();
+}
+
+WeightVersion FakeEngine::weight_version() const {
+  const std::lock_guard lock(mutex_);
+  return version_;
+}
+
+void FakeEngine::set_weight_version(WeightVersion version) {
+  const std::lock_guard lock(mutex_);
+  version_ = version;
+}
+
+EngineLoad FakeEngine::load() const {
+  const std::lock_guard lock(mutex_);
+  return {.num_running = static_cast<int64_t>(running_.size()),
+          .num_kv_tokens = 1000,
+          .steps_done = steps_,
+          .is_paused = is_paused_};
+}
+
+std::vector<GenerateRequest> FakeEngine::requests() const {
+  const std::lock_guard lock(mutex_);
+  return seen_;
+}
+
+GenerateUpdate FakeEngine::next_update(Running& running) const {
+  const GenerateRequest& request = running.request;
+  const SamplingParams& sampling = request.sampling;
+  GenerateUpdate update;
+  update.rid = request.rid;
+  update.prompt_tokens = static_cast<int64_t>(request.input_ids.size());
+  if (running.is_aborted) {
+    update.finish =
+        FinishReason{.kind = FinishReason::Kind::kAbort, .matched = {}, .message = "aborted"};
+    return update;
+  }
+  if (request.return_logprob && request.logprob_start_len >= 0 && running.num_made == 0) {
+    for (auto i = request.logprob_start_len; i < update.prompt_tokens; ++i) {
+      update.input_log_probs.push_back(i == 0 ? std::nullopt : std::optional<float>(-0.25F));
+    }
+  }
+  if (sampling.max_new_tokens > 0) {
+    const std::size_t i = running.num_made++;
+    const bool is_end = !text_.empty() && i == text_.size();
+    const TokenId id = is_end ? kEndId : text_.empty() ? 'a' : text_[i];
+    const float log_prob = -static_cast<float>(i + 1) / 2;
+    update.output_ids = {id};
+    update.output_log_probs = {log_prob};
+    if (request.top_logprobs_num > 0) update.output_top = {{{log_prob, id}}};
+    update.versions = {{version_, 1}};
+    if (is_end) update.finish = FinishReason{.kind = FinishReason::Kind::kStop, .matched = id};
+    for (const std::string& stop : sampling.stop) {
+      if (text_.substr(0, i + 1).ends_with(stop)) {
+        update.finish = FinishReason{.kind = FinishReason::Kind::kStop, .matched = stop};
+      }
+    }
+  }
+  if (!update.finish && static_cast<int64_t>(running.num_made) >= sampling.max_new_tokens) {
+    update.finish = FinishReason{.kind = FinishReason::Kind::kLength};
+  }
+  return update;
+}
+
+void FakeEngine::run(std::stop_token stop) {
+  std::unique_lock lock(mutex_);
+  while (!stop.stop_requested()) {
+    const auto has_work = [&] {
+      if (!is_paused_) return !running_.empty();
+      return std::any_of(running_.begin(), running_.end(),
+                         [](const auto& entry) { return entry.second.is_aborted; });
+    };
+    if (!changed_.wait(lock, stop, has_work)) continue;
+    std::vector<std::pair<OnUpdate, GenerateUpdate>> updates;
+    for (auto at = running_.begin(); at != running_.end();) {
+      if (is_paused_ && !at->second.is_aborted) {
+        ++at;
+        continue;
+      }
+      updates.emplace_back(at->second.on_update, next_update(at->second));
+      at = updates.back().second.finish ? running_.erase(at) : std::next(at);
+    }
+    ++steps_;
+    lock.unlock();
+    for (auto& [on_update, update] : updates) on_update(std::move(update));
+    if (text_.empty())
+      std::this_thread::sleep_for(
+          std::chrono::milliseconds(1));  // an endless answer need not be quick
+    lock.lock();
+  }
+}
+
+}  // namespace slime::engine

@@ -1,0 +1,304 @@
+#include "engine/http/generate_request.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <charconv>
+#include <random>
+#include <set>
+
+#include "core/error.h"
+#include "engine/sampling_params.h"
+#include "text/tokenizer.h"
+
+namespace slime::engine {
+namespace {
+
+using Limits = RequestLimits;
+
+constexpr std::string_view kNoGrammar =
+    "asks for constrained decoding, which this engine does not do yet";
+constexpr std::string_view kTextOnly = "is refused: this engine serves text models";
+
+/// Refused rather than ignored: the answer would not be what was asked for.
+void refuse_unsupported(FieldReader& fields) {
+  for (const char* name : {"input_embeds", "image_data", "video_data", "audio_data"})
+    fields.refuse(name, kTextOnly);
+  fields.refuse("lora_path", "is refused: adapters are not supported");
+  fields.refuse("custom_logit_processor", "is refused: it would run code of the client");
+  fields.refuse(
+      "session_params",
+      "is refused: sessions are not supported; send the whole prompt, its prefix is cached");
+  fields.refuse("return_hidden_states", "is not supported");
+  fields.refuse("return_routed_experts", "is not supported");
+  fields.refuse("return_indexer_topk", "is not supported");
+  fields.refuse("return_entropy", "is not supported");
+  fields.refuse("token_ids_logprob", "is not supported; top_logprobs_num gives the best ones");
+}
+
+/// Member i of a field that is one value for the whole batch or a list with one per prompt.
+const json::value& element_of(const json::value& value, std::size_t index) {
+  return value.is_array() ? value.get_array()[index] : value;
+}
+
+struct Prompts {
+  std::vector<std::vector<TokenId>> ids;
+  bool is_list = false;
+};
+
+Prompts read_prompts(FieldReader& fields, const ServedModel& model) {
+  Prompts prompts;
+  const auto add_text = [&](const json::value& text) {
+    if (!text.is_string()) return fields.note("text", "must be a string or a list of strings");
+    prompts.ids.push_back(model.tokenizer.encode(text.get_string(), {.add_special_tokens = true}));
+    if (prompts.ids.back().empty()) fields.note("text", "is empty: there is nothing to continue");
+  };
+  const auto add_ids = [&](const json::value& list) {
+    prompts.ids.push_back(fields.token_ids(list, "input_ids", model.vocab_size));
+    if (list.is_array() && list.get_array().empty()) fields.note("input_ids", "must not be empty");
+  };
+  const json::value* text = fields.find("text");
+  const json::value* input_ids = fields.find("input_ids");
+  const json::value* given = text != nullptr ? text : input_ids;
+  if (given == nullptr) {
+    fields.note("text", "or input_ids must be given");
+    return prompts;
+  }
+  const json::array* list = given->if_array();
+  prompts.is_list =
+      list != nullptr && (text != nullptr || (!list->empty() && (*list)[0].is_array()));
+  if (!prompts.is_list) {
+    text != nullptr ? add_text(*given) : add_ids(*given);
+    return prompts;
+  }
+  if (list->empty() || list->size() > static_cast<std::size_t>(Limits::kMaxBatch)) {
+    fields.note(text != nullptr ? "text" : "input_ids",
+                fmt::format("must have 1 to {} prompts", Limits::kMaxBatch));
+    return prompts;
+  }
+  for (const json::value& element : *list) text != nullptr ? add_text(element) : add_ids(element);
+  return prompts;
+}
+
+void check_length(FieldReader& fields, const ServedModel& model, std::size_t num_tokens) {
+  if (static_cast<std::int64_t>(num_tokens) < model.context_length) return;
+  fields.note("the prompt",
+              fmt::format("has {} tokens; the context holds {}, one of them for the response",
+                          num_tokens, model.context_length));
+}
+
+/// True when `value` is fit for a batch of `size`: no list, or a list with one element per prompt.
+bool fits_batch(FieldReader& fields, std::string_view name, const Prompts& prompts) {
+  const json::value* value = fields.find(name);
+  if (value == nullptr || !value->is_array()) return true;
+  if (prompts.is_list && value->get_array().size() == prompts.ids.size()) return true;
+  fields.note(name,
+              fmt::format("is a list and needs one element per prompt ({})", prompts.ids.size()));
+  return false;
+}
+
+/// What every prompt has of its own beside its tokens.
+GenerateRequest read_request(const json::object& body, std::size_t index, FieldReader& fields,
+                             const ServedModel& model, std::int64_t& n,
+                             std::vector<std::string>& problems) {
+  GenerateRequest request;
+  request.sampling = model.sampling_defaults;
+  n = 1;
+  if (const json::value* params = fields.find("sampling_params")) {
+    const json::value& own = element_of(*params, index);
+    if (own.is_object()) {
+      FieldReader sampling(own.get_object(), "sampling_params.", problems);
+      n = sampling.integer("n", 1, Limits::kMaxN).value_or(1);
+      if (const auto count = sampling.integer("max_new_tokens", 0, Limits::kMaxTokens)) {
+        request.sampling.max_new_tokens = *count;
+      } else if (own.get_object().contains("max_new_tokens")) {
+        request.sampling.max_new_tokens =
+            model.context_length;  // null: as long as the context allows
+      }
+      if (const auto count = sampling.integer("min_new_tokens", 0, Limits::kMaxTokens)) {
+        request.sampling.min_new_tokens = *count;
+      }
+      if (const auto seed = sampling.integer("sampling_seed", INT64_MIN, INT64_MAX)) {
+        request.sampling.sampling_seed = static_cast<std::uint64_t>(*seed);
+      }
+      if (const json::object* custom = sampling.object("custom_params")) {
+        FieldReader reader(*custom, "sampling_params.custom_params.", problems);
+        request.return_top_p_token_ids = reader.boolean("return_top_p_token_ids").value_or(false);
+      }
+      for (const char* name : {"json_schema", "regex", "ebnf", "structural_tag"})
+        sampling.refuse(name, kNoGrammar);
+      sampling.refuse("stop_regex", "is not supported; stop takes strings");
+      read_sampling_params(sampling, model, request.sampling);
+    } else if (!own.is_null()) {
+      fields.note("sampling_params", "must be an object or a list of objects");
+    }
+  }
+  const auto own_field = [&](const char* name, auto&& read) {
+    const json::value* value = body.if_contains(name);
+    if (value == nullptr || value->is_null()) return;
+    const json::object single{{name, element_of(*value, index)}};
+    FieldReader reader(single, "", problems);
+    read(reader, name);
+  };
+  own_field("return_logprob", [&](FieldReader& reader, const char* name) {
+    request.return_logprob = reader.boolean(name).value_or(false);
+  });
+  own_field("logprob_start_len", [&](FieldReader& reader, const char* name) {
+    request.logprob_start_len = reader.integer(name, -1, Limits::kMaxTokens).value_or(-1);
+  });
+  own_field("top_logprobs_num", [&](FieldReader& reader, const char* name) {
+    request.top_logprobs_num = reader.integer(name, 0, Limits::kMaxTopLogprobs).value_or(0);
+  });
+  own_field("rid", [&](FieldReader& reader, const char* name) {
+    request.rid = reader.text(name, Limits::kMaxRidBytes).value_or("");
+  });
+  if (!request.return_logprob) {  // the other two only say how much of them
+    request.logprob_start_len = -1;
+    request.top_logprobs_num = 0;
+  }
+  return request;
+}
+
+void name_requests(GenerateCall& call, const json::object& body, FieldReader& fields) {
+  const json::value* rid = body.if_contains("rid");
+  const bool is_shared = rid != nullptr && rid->is_string() && call.is_list;
+  std::set<std::string> seen;
+  for (std::size_t i = 0; i < call.requests.size(); ++i) {
+    std::string& own = call.requests[i].rid;
+    if (own.empty()) {
+      own = make_rid();
+    } else if (is_shared) {
+      own += fmt::format("_{}", i);
+    }
+    if (!seen.insert(own).second) return fields.note("rid", "must not repeat within a batch");
+  }
+}
+
+}  // namespace
+
+void read_sampling_params(FieldReader& fields, const ServedModel& model, SamplingParams& params) {
+  const auto number = [&](const char* name, double& target) {
+    target = fields.number(name).value_or(target);
+  };
+  const auto flag = [&](const char* name, bool& target) {
+    target = fields.boolean(name).value_or(target);
+  };
+  number("temperature", params.temperature);
+  number("top_p", params.top_p);
+  number("min_p", params.min_p);
+  number("frequency_penalty", params.frequency_penalty);
+  number("presence_penalty", params.presence_penalty);
+  number("repetition_penalty", params.repetition_penalty);
+  params.top_k = fields.integer("top_k", -1, Limits::kMaxTokens).value_or(params.top_k);
+  flag("ignore_eos", params.ignore_eos);
+  flag("skip_special_tokens", params.skip_special_tokens);
+  flag("spaces_between_special_tokens", params.spaces_between_special_tokens);
+  flag("no_stop_trim", params.no_stop_trim);
+  params.stop = fields.texts("stop", Limits::kMaxStops, Limits::kMaxStopBytes);
+  params.stop_token_ids = fields.token_ids("stop_token_ids", model.vocab_size);
+  if (const json::object* bias = fields.object("logit_bias")) {
+    if (bias->size() > Limits::kMaxLogitBias) {
+      fields.note("logit_bias", fmt::format("may have {} members", Limits::kMaxLogitBias));
+      return;
+    }
+    for (const auto& [key, value] : *bias) {
+      TokenId id = -1;
+      const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), id);
+      const bool is_id = error == std::errc() && end == key.data() + key.size();
+      if (!is_id || !value.is_number()) {
+        return fields.note("logit_bias", "must map token ids, written as strings, to numbers");
+      }
+      params.logit_bias.emplace_back(id, value.to_number<double>());
+    }
+  }
+}
+
+std::string make_rid() {
+  thread_local std::mt19937_64 generator = [] {
+    std::random_device device;
+    std::seed_seq seed{device(), device(), device(), device(),
+                       device(), device(), device(), device()};
+    return std::mt19937_64(seed);
+  }();
+  const std::uint64_t high = generator();
+  return fmt::format("{:016x}{:016x}", high, generator());
+}
+
+GenerateCall parse_generate_call(const json::object& body, const ServedModel& model) {
+  std::vector<std::string> problems;
+  FieldReader fields(body, "", problems);
+  GenerateCall call;
+  call.streams = fields.boolean("stream").value_or(false);
+  call.returns_text_in_logprobs = fields.boolean("return_text_in_logprobs").value_or(false);
+  call.returns_prompt_token_ids = fields.boolean("return_prompt_token_ids").value_or(false);
+  refuse_unsupported(fields);
+
+  const Prompts prompts = read_prompts(fields, model);
+  call.is_list = prompts.is_list;
+  bool fits = true;
+  for (const char* name :
+       {"sampling_params", "return_logprob", "logprob_start_len", "top_logprobs_num", "rid"}) {
+    fits &= fits_batch(fields, name, prompts);
+  }
+  if (!fits) throw ConfigError(problems);
+
+  std::int64_t n = 1;
+  for (std::size_t i = 0; i < prompts.ids.size(); ++i) {
+    std::int64_t own_n = 1;
+    GenerateRequest request = read_request(body, i, fields, model, own_n, problems);
+    if (i == 0) n = own_n;
+    if (own_n != n) fields.note("sampling_params.n", "must be the same for the whole batch");
+    request.input_ids = prompts.ids[i];
+    check_length(fields, model, request.input_ids.size());
+    for (const std::string& problem : problems_of(request.sampling, model.vocab_size)) {
+      problems.push_back("sampling_params." + problem);
+    }
+    call.requests.push_back(std::move(request));
+    if (!problems.empty()) throw ConfigError(problems);  // one prompt's are enough to read
+  }
+  if (!problems.empty()) throw ConfigError(problems);
+
+  // n copies of the whole list, in SGLang's order: p0 .. pk, p0 .. pk, ...
+  const std::size_t num_prompts = call.requests.size();
+  std::size_t num_tokens = 0;
+  for (const GenerateRequest& request : call.requests) num_tokens += request.input_ids.size();
+  if (static_cast<std::int64_t>(num_prompts) * n > Limits::kMaxBatch ||
+      num_tokens * static_cast<std::size_t>(n) > Limits::kMaxTotalTokens) {
+    throw ConfigError(
+        fmt::format("sampling_params.n times the prompts must be at most {} requests and {} tokens",
+                    Limits::kMaxBatch, Limits::kMaxTotalTokens));
+  }
+  call.is_list |= n > 1;
+  for (std::int64_t copy = 1; copy < n; ++copy) {
+    for (std::size_t i = 0; i < num_prompts; ++i) {
+      GenerateRequest request = call.requests[i];
+      if (request.sampling.sampling_seed)
+        *request.sampling.sampling_seed += static_cast<std::uint64_t>(copy);
+      call.requests.push_back(std::move(request));
+    }
+  }
+  name_requests(call, body, fields);
+  if (!problems.empty()) throw ConfigError(problems);
+  return call;
+}
+
+SamplingParams sampling_defaults_of(const std::filesystem::path& model_directory) {
+  SamplingParams params;
+  const std::filesystem::path path = model_directory / "generation_config.json";
+  if (!std::filesystem::exists(path)) return params;
+  const json::value value = read_json_file(path, std::size_t{1} << 20);
+  if (!value.is_object()) throw ConfigError(path.string() + ": must be a JSON object");
+  std::vector<std::string> problems;
+  FieldReader fields(value.get_object(), path.string() + ": ", problems);
+  params.temperature = fields.number("temperature").value_or(params.temperature);
+  params.top_p = fields.number("top_p").value_or(params.top_p);
+  params.min_p = fields.number("min_p").value_or(params.min_p);
+  params.repetition_penalty =
+      fields.number("repetition_penalty").value_or(params.repetition_penalty);
+  params.top_k = fields.integer("top_k", -1, RequestLimits::kMaxTokens).value_or(params.top_k);
+  if (params.top_k == 0) params.top_k = -1;  // transformers' word for "all"
+  if (!problems.empty()) throw ConfigError(problems);
+  return params;
+}
+
+}  // namespace slime::engine

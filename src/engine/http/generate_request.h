@@ -1,0 +1,52 @@
+#pragma once
+
+/// SGLang's native request (POST /generate) as our types. `slime generate` reads its lines with the
+/// same functions.
+///
+///   {"text": "1 + 1 =", "sampling_params": {"max_new_tokens": 4, "n": 2}, "return_logprob": true}
+///
+/// becomes two GenerateRequests. Fields, defaults and batching rules: reference sglang.md
+/// section 1.2.
+
+#include <string>
+#include <vector>
+
+#include "engine/client.h"
+#include "engine/http/field_reader.h"
+#include "engine/http/served_model.h"
+
+namespace slime::engine {
+
+/// Hard ceilings of what one call may ask for.
+struct RequestLimits {
+  static constexpr std::int64_t kMaxBatch = 4096;  // prompts times n
+  static constexpr std::int64_t kMaxN = 1024;
+  static constexpr std::int64_t kMaxTopLogprobs = 128;
+  static constexpr std::size_t kMaxTotalTokens = std::size_t{1}
+                                                 << 25;  // of all prompts, n times each
+  static constexpr std::size_t kMaxStops = 64;
+  static constexpr std::size_t kMaxStopBytes = 1024;
+  static constexpr std::size_t kMaxLogitBias = 4096;
+  static constexpr std::size_t kMaxRidBytes = 256;
+  static constexpr std::int64_t kMaxTokens = std::int64_t{1} << 30;
+};
+
+struct GenerateCall {
+  std::vector<GenerateRequest> requests;  // in the order of the answer; every rid is set
+  bool is_list = false;                   // the answer is a JSON list: a batch, or n > 1
+  bool streams = false;
+  bool returns_text_in_logprobs = false;
+  bool returns_prompt_token_ids = false;
+};
+
+/// Throws ConfigError with every problem, each naming its field.
+GenerateCall parse_generate_call(const json::object& body, const ServedModel& model);
+
+/// The keys that SGLang's and OpenAI's requests share: temperature, top_p, stop, penalties, ...
+/// into `params`.
+void read_sampling_params(FieldReader& fields, const ServedModel& model, SamplingParams& params);
+
+/// A request id of 32 hexadecimal digits.
+std::string make_rid();
+
+}  // namespace slime::engine

@@ -1,0 +1,204 @@
+/// Routes that only look: health, model, load, metrics.
+
+#include <fmt/format.h>
+
+#include <chrono>
+
+#include "core/json.h"
+#include "engine/http/api_state.h"
+#include "engine/http/generate_request.h"
+#include "engine/http/running_call.h"
+
+namespace slime::engine {
+namespace {
+
+using net::HttpExchange;
+using net::HttpRequest;
+using net::HttpResponse;
+using net::RouteClass;
+using net::Task;
+
+constexpr std::chrono::seconds kProbeTimeout{20};
+
+HttpResponse json_response(const json::value& body) { return {.body = json::serialize(body)}; }
+
+/// A busy engine is healthy as long as its steps end; a wedged one is not, however politely HTTP
+/// answers.
+bool is_wedged(const ApiState& state, const EngineLoad& load) {
+  const bool has_work = load.num_running + load.num_waiting > 0 && !load.is_paused;
+  return has_work &&
+         load.seconds_since_step > static_cast<double>(state.options.watchdog_timeout.count());
+}
+
+HttpResponse health(ApiState& state, const HttpRequest&) {
+  return {.status = is_wedged(state, state.engine.load()) ? 503 : 200, .content_type = ""};
+}
+
+/// Proves that a token can be made. Under load the running requests are the proof; a paused engine
+/// is as it should be.
+Task<void> health_generate(ApiState& state, HttpExchange& exchange) {
+  const EngineLoad load = state.engine.load();
+  HttpResponse response{.content_type = ""};
+  if (is_wedged(state, load)) {
+    response.status = 503;
+  } else if (!load.is_paused && load.num_running == 0) {
+    GenerateRequest probe;
+    probe.rid = "HEALTH_CHECK_" + make_rid();
+    probe.input_ids = {0};
+    probe.sampling.max_new_tokens = 1;
+    probe.sampling.temperature = 0;
+    RunningCall running(state.engine, exchange, {std::move(probe)});
+    const std::vector<IndexedUpdate> updates = co_await running.next(kProbeTimeout);
+    const bool is_done = !updates.empty() && updates.back().second.finish &&
+                         updates.back().second.finish->kind != FinishReason::Kind::kAbort;
+    // A step may have been long, or the engine paused meanwhile: only the lack of progress counts.
+    const EngineLoad now = state.engine.load();
+    if (!is_done && !now.is_paused && now.steps_done == load.steps_done) response.status = 503;
+  }
+  co_await exchange.send(std::move(response));
+}
+
+HttpResponse weight_version(ApiState& state, const HttpRequest&) {
+  return json_response({{"weight_version", state.versions.name_of(state.engine.weight_version())}});
+}
+
+HttpResponse model_info(ApiState& state, const HttpRequest&) {
+  const ServedModel& model = state.model;
+  return json_response({{"model_path", model.path.string()},
+                        {"tokenizer_path", model.path.string()},
+                        {"is_generation", true},
+                        {"preferred_sampling_params", nullptr},
+                        {"weight_version", state.versions.name_of(state.engine.weight_version())},
+                        {"has_image_understanding", false},
+                        {"has_audio_understanding", false},
+                        {"model_type", model.model_type},
+                        {"architectures", json::value_from(model.architectures)}});
+}
+
+json::object load_of(const ApiState& state) {
+  const EngineLoad load = state.engine.load();
+  const double usage = load.num_kv_tokens > 0 ? static_cast<double>(load.num_kv_tokens_used) /
+                                                    static_cast<double>(load.num_kv_tokens)
+                                              : 0.0;
+  const auto prompt_tokens = state.counters.num_prompt_tokens.load();
+  const double hit_rate = prompt_tokens > 0
+                              ? static_cast<double>(state.counters.num_cached_tokens.load()) /
+                                    static_cast<double>(prompt_tokens)
+                              : 0.0;
+  return {{"dp_rank", 0},
+          {"num_running_reqs", load.num_running},
+          {"num_waiting_reqs", load.num_waiting},
+          {"num_used_tokens", load.num_kv_tokens_used},
+          {"num_total_tokens", load.num_kv_tokens_used},
+          {"max_total_num_tokens", load.num_kv_tokens},
+          {"token_usage", usage},
+          {"gen_throughput", load.decode_tokens_per_second},
+          {"cache_hit_rate", hit_rate},
+          {"utilization", usage},
+          {"max_running_requests", state.options.max_running_requests},
+          {"is_paused", load.is_paused},
+          {"steps_done", load.steps_done},
+          {"seconds_since_step", load.seconds_since_step}};
+}
+
+HttpResponse loads(ApiState& state, const HttpRequest&) {
+  const double now =
+      std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+  return json_response(
+      {{"timestamp", now}, {"version", "slime"}, {"loads", json::array{load_of(state)}}});
+}
+
+HttpResponse get_load(ApiState& state, const HttpRequest&) {
+  const EngineLoad load = state.engine.load();
+  return json_response(json::array{{{"dp_rank", 0},
+                                    {"num_reqs", load.num_running + load.num_waiting},
+                                    {"num_waiting_reqs", load.num_waiting},
+                                    {"num_tokens", load.num_kv_tokens_used}}});
+}
+
+HttpResponse server_info(ApiState& state, const HttpRequest&) {
+  const ServedModel& model = state.model;
+  const EngineLoad load = state.engine.load();
+  return json_response(
+      {{"model_path", model.path.string()},
+       {"served_model_name", model.name},
+       {"dtype", model.dtype},
+       {"context_length", model.context_length},
+       {"max_running_requests", state.options.max_running_requests},
+       {"random_seed", state.options.random_seed},
+       {"weight_version", state.versions.name_of(state.engine.weight_version())},
+       {"tp_size", 1},
+       {"pp_size", 1},
+       {"dp_size", 1},
+       {"ep_size", 1},
+       {"moe_dp_size", 1},
+       {"num_gpus", 1},
+       {"disaggregation_mode", "null"},
+       {"disaggregation_bootstrap_port", nullptr},
+       {"encoder_only", false},
+       {"enable_memory_saver", false},
+       {"enable_return_routed_experts", false},
+       {"incremental_streaming_output", state.options.incremental_streaming_output},
+       {"max_total_num_tokens", load.num_kv_tokens},
+       {"max_req_input_len", model.context_length - 1},
+       {"internal_states", json::array{load_of(state)}},
+       {"version", "slime"}});
+}
+
+/// Prometheus text format, SGLang's names.
+HttpResponse metrics(ApiState& state, const HttpRequest&) {
+  const EngineLoad load = state.engine.load();
+  std::string text;
+  const auto add = [&](const char* name, const char* type, const char* help, auto value) {
+    text += fmt::format(
+        "# HELP sglang:{0} {1}\n# TYPE sglang:{0} {2}\nsglang:{0}{{model_name=\"{3}\"}} {4}\n",
+        name, help, type, state.model.name, value);
+  };
+  const double usage = load.num_kv_tokens > 0 ? static_cast<double>(load.num_kv_tokens_used) /
+                                                    static_cast<double>(load.num_kv_tokens)
+                                              : 0.0;
+  add("num_running_reqs", "gauge", "Requests being decoded.", load.num_running);
+  add("num_queue_reqs", "gauge", "Requests waiting.", load.num_waiting);
+  add("num_used_tokens", "gauge", "Tokens in the KV cache.", load.num_kv_tokens_used);
+  add("token_usage", "gauge", "Used share of the KV cache.", usage);
+  add("gen_throughput", "gauge", "Generated tokens per second.", load.decode_tokens_per_second);
+  add("seconds_since_step", "gauge", "Age of the last finished engine step.",
+      load.seconds_since_step);
+  add("engine_steps_total", "counter", "Engine steps.", load.steps_done);
+  add("num_requests_total", "counter", "Finished requests.", state.counters.num_requests.load());
+  add("num_aborted_requests_total", "counter", "Aborted requests.",
+      state.counters.num_aborted.load());
+  add("prompt_tokens_total", "counter", "Prompt tokens.", state.counters.num_prompt_tokens.load());
+  add("cached_tokens_total", "counter", "Prompt tokens found in the cache.",
+      state.counters.num_cached_tokens.load());
+  add("generation_tokens_total", "counter", "Generated tokens.",
+      state.counters.num_generated_tokens.load());
+  return {.body = std::move(text), .content_type = "text/plain; version=0.0.4"};
+}
+
+}  // namespace
+
+void add_information_routes(ApiState& state, std::vector<net::HttpRoute>& routes) {
+  using Answer = HttpResponse (*)(ApiState&, const HttpRequest&);
+  const auto add = [&](const char* path, RouteClass route_class, Answer answer) {
+    routes.emplace_back("GET", path, route_class,
+                        net::answer_with([&state, answer](const HttpRequest& request) {
+                          return answer(state, request);
+                        }));
+  };
+  add("/health", RouteClass::kProbe, health);
+  routes.emplace_back(
+      "GET", "/health_generate", RouteClass::kProbe,
+      [&state](HttpExchange& exchange) { return health_generate(state, exchange); });
+  add("/metrics", RouteClass::kProbe, metrics);
+  add("/get_weight_version", RouteClass::kInference, weight_version);
+  add("/weight_version", RouteClass::kInference, weight_version);
+  add("/model_info", RouteClass::kInference, model_info);
+  add("/get_model_info", RouteClass::kInference, model_info);
+  add("/server_info", RouteClass::kInference, server_info);
+  add("/get_server_info", RouteClass::kInference, server_info);
+  add("/v1/loads", RouteClass::kInference, loads);
+  add("/get_load", RouteClass::kInference, get_load);
+}
+
+}  // namespace slime::engine

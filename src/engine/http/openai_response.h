@@ -1,0 +1,64 @@
+#pragma once
+
+/// OpenAI's reply objects, whole and as stream chunks, from the updates of a call's requests.
+
+#include <string>
+#include <vector>
+
+#include "engine/client.h"
+#include "engine/http/openai_request.h"
+#include "engine/http/output_text.h"
+
+namespace slime::engine {
+
+/// One choice of the reply: what its request has produced so far.
+class OpenAiChoice {
+ public:
+  /// `prompt_text` is what `echo` shows, empty otherwise. The tokenizer outlives the object.
+  OpenAiChoice(const OpenAiCall& call, std::size_t index, const text::Tokenizer& tokenizer);
+
+  void add(const GenerateUpdate& update);
+
+  const std::optional<FinishReason>& finish() const { return last_.finish; }
+  std::int64_t num_output() const { return static_cast<std::int64_t>(ids_.size()); }
+  const GenerateUpdate& last_update() const { return last_; }
+
+  json::object whole(const std::string& version_name) const;
+  /// What is new since the last chunk, as a stream's choice. Nothing when there is nothing to tell.
+  std::optional<json::object> next_chunk();
+  /// Chat streams begin with the role.
+  json::object first_chunk() const;
+
+ private:
+  json::value logprobs(std::size_t first) const;
+  json::value chat_logprobs(std::size_t first) const;
+  json::value completion_logprobs(std::size_t first) const;
+  std::string token_text(TokenId id) const;
+  json::value finish_word() const;
+  json::value matched_stop() const;
+
+  const OpenAiCall& form_;  // outlives the object; its requests may be gone
+  std::size_t index_;
+  const text::Tokenizer& tokenizer_;
+  OutputText text_;
+  std::string prompt_text_;
+  std::vector<TokenId> prompt_ids_;  // only when something of it is returned
+  std::vector<TokenId> ids_;
+  std::vector<float> log_probs_;
+  TopLogProbs top_;
+  std::vector<std::optional<float>> input_log_probs_;
+  TopLogProbs input_top_;
+  GenerateUpdate last_;  // its counters and finish; the token columns are in the members above
+  std::size_t num_text_sent_ = 0;
+  std::size_t num_ids_sent_ = 0;
+  bool has_ended_ = false;  // the chunk with finish_reason was taken
+};
+
+/// {"prompt_tokens":..,"completion_tokens":..,"total_tokens":..}: each prompt counts once, however
+/// many choices it has.
+json::object usage_of(const OpenAiCall& call, const std::vector<OpenAiChoice>& choices);
+
+/// {"object":"error","message":...}: the form in which OpenAI's routes refuse.
+json::object openai_error(std::string_view message, std::string_view type, int status);
+
+}  // namespace slime::engine

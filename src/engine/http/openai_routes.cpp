@@ -1,0 +1,210 @@
+/// /v1/chat/completions, /v1/completions and /v1/models, as the official clients use them.
+
+#include <chrono>
+
+#include "core/error.h"
+#include "core/json.h"
+#include "engine/http/api_state.h"
+#include "engine/http/field_reader.h"
+#include "engine/http/generate_request.h"
+#include "engine/http/openai_request.h"
+#include "engine/http/openai_response.h"
+#include "engine/http/running_call.h"
+
+// GCC 12 takes the coroutine frame's own operator delete for a mismatch (GCC bug 109224).
+#pragma GCC diagnostic ignored "-Wmismatched-new-delete"
+
+namespace slime::engine {
+namespace {
+
+using net::HttpExchange;
+using net::HttpRequest;
+using net::HttpResponse;
+using net::RouteClass;
+using net::Task;
+
+using ParseFn = OpenAiCall (*)(const json::object&, const ServedModel&);
+
+std::int64_t unix_seconds() {
+  return std::chrono::duration_cast<std::chrono::seconds>(
+             std::chrono::system_clock::now().time_since_epoch())
+      .count();
+}
+
+HttpResponse refusal(std::string_view message, std::string_view type, int status) {
+  return {.status = status, .body = json::serialize(openai_error(message, type, status))};
+}
+
+struct Reply {
+  std::string id;
+  std::int64_t created = unix_seconds();
+  std::vector<OpenAiChoice> choices;
+
+  Reply(const OpenAiCall& call, const ServedModel& model)
+      : id((call.is_chat ? "chatcmpl-" : "cmpl-") + make_rid()) {
+    choices.reserve(call.requests.size());
+    for (std::size_t i = 0; i < call.requests.size(); ++i)
+      choices.emplace_back(call, i, model.tokenizer);
+  }
+
+  void add(ApiState& state, const std::vector<IndexedUpdate>& updates) {
+    for (const auto& [index, update] : updates) {
+      choices[index].add(update);
+      if (update.finish) state.counters.add(update, choices[index].num_output());
+    }
+  }
+
+  const FinishReason* find_failure() const {
+    for (const OpenAiChoice& choice : choices) {
+      const auto& finish = choice.finish();
+      if (!finish || finish->kind != FinishReason::Kind::kAbort) continue;
+      if (finish->status_code == 400 || finish->status_code >= 500) return &*finish;
+    }
+    return nullptr;
+  }
+
+  json::object envelope(const OpenAiCall& call, bool is_chunk) const {
+    const char* kind = !call.is_chat ? "text_completion"
+                       : is_chunk    ? "chat.completion.chunk"
+                                     : "chat.completion";
+    return {{"id", id}, {"object", kind}, {"created", created}, {"model", json::value(call.model)}};
+  }
+};
+
+std::string error_type(int status) {
+  return status == 400 ? "BadRequestError" : "InternalServerError";
+}
+
+/// The version whose weights made the last token.
+std::string version_of(const ApiState& state, const Reply& reply) {
+  const auto& runs = reply.choices.front().last_update().versions;
+  return state.versions.name_of(runs.empty() ? state.engine.weight_version() : runs.back().version);
+}
+
+Task<void> answer_whole(ApiState& state, HttpExchange& exchange, OpenAiCall call) {
+  Reply reply(call, state.model);
+  RunningCall running(state.engine, exchange, std::move(call.requests));
+  while (!running.is_finished()) {
+    const std::vector<IndexedUpdate> updates = co_await running.next();
+    reply.add(state, updates);
+  }
+  if (const FinishReason* failure = reply.find_failure()) {
+    HttpResponse response =
+        refusal(failure->message, error_type(failure->status_code), failure->status_code);
+    co_await exchange.send(std::move(response));
+    co_return;
+  }
+  const std::string version = version_of(state, reply);
+  json::object body = reply.envelope(call, false);
+  json::array choices;
+  for (const OpenAiChoice& choice : reply.choices) choices.push_back(choice.whole(version));
+  body["choices"] = std::move(choices);
+  body["usage"] = usage_of(call, reply.choices);
+  body["metadata"] = {{"weight_version", version}};
+  HttpResponse response{.body = json::serialize(body)};
+  co_await exchange.send(std::move(response));
+}
+
+std::string to_chunk(const OpenAiCall& call, const Reply& reply, json::array choices,
+                     json::value usage) {
+  json::object chunk = reply.envelope(call, true);
+  chunk["choices"] = std::move(choices);
+  if (call.includes_usage) chunk["usage"] = std::move(usage);
+  return json::serialize(chunk);
+}
+
+Task<void> answer_events(ApiState& state, HttpExchange& exchange, OpenAiCall call) {
+  Reply reply(call, state.model);
+  RunningCall running(state.engine, exchange, std::move(call.requests));
+  bool has_begun = false;
+  while (!running.is_finished() && exchange.is_connected()) {
+    const std::vector<IndexedUpdate> updates = co_await running.next();
+    reply.add(state, updates);
+    const FinishReason* failure = reply.find_failure();
+    if (!has_begun) {
+      if (failure != nullptr) {  // before the first chunk a refusal can still be a status
+        HttpResponse response =
+            refusal(failure->message, error_type(failure->status_code), failure->status_code);
+        co_await exchange.send(std::move(response));
+        co_return;
+      }
+      co_await exchange.begin_events();
+      has_begun = true;
+      for (std::size_t i = 0; call.is_chat && i < reply.choices.size(); ++i) {
+        std::string chunk = to_chunk(call, reply, {reply.choices[i].first_chunk()}, nullptr);
+        co_await exchange.write_event(std::move(chunk));
+      }
+    }
+    if (failure != nullptr) {
+      const json::value error = {
+          {"error",
+           openai_error(failure->message, error_type(failure->status_code), failure->status_code)}};
+      std::string frame = json::serialize(error);
+      co_await exchange.write_event(std::move(frame));
+      break;
+    }
+    for (OpenAiChoice& choice : reply.choices) {
+      std::optional<json::object> part = choice.next_chunk();
+      if (!part) continue;
+      std::string chunk = to_chunk(call, reply, {std::move(*part)}, nullptr);
+      co_await exchange.write_event(std::move(chunk));
+    }
+  }
+  if (!exchange.is_connected()) co_return;
+  if (call.includes_usage && running.is_finished()) {
+    std::string chunk = to_chunk(call, reply, {}, usage_of(call, reply.choices));
+    co_await exchange.write_event(std::move(chunk));
+  }
+  co_await exchange.write_event("[DONE]");
+  co_await exchange.end_events();
+}
+
+Task<void> answer(ApiState& state, ParseFn parse, HttpExchange& exchange) {
+  std::optional<OpenAiCall> call;
+  std::string problem;
+  try {
+    call = parse(parse_body(exchange.request.body), state.model);
+  } catch (const ConfigError& error) {
+    problem = error.what();
+  }
+  if (!call) {
+    HttpResponse response = refusal(problem, "BadRequestError", 400);
+    co_await exchange.send(std::move(response));
+    co_return;
+  }
+  exchange.request.body = {};
+  if (call->streams) {
+    co_await answer_events(state, exchange, std::move(*call));
+  } else {
+    co_await answer_whole(state, exchange, std::move(*call));
+  }
+}
+
+HttpResponse list_models(const ApiState& state) {
+  const ServedModel& model = state.model;
+  const json::object entry{{"id", model.name},
+                           {"object", "model"},
+                           {"created", state.start_unix_seconds},
+                           {"owned_by", "slime"},
+                           {"root", model.name},
+                           {"parent", nullptr},
+                           {"max_model_len", model.context_length}};
+  return {.body = json::serialize(json::value{{"object", "list"}, {"data", json::array{entry}}})};
+}
+
+}  // namespace
+
+void add_openai_routes(ApiState& state, std::vector<net::HttpRoute>& routes) {
+  const auto add = [&](const char* path, ParseFn parse) {
+    routes.emplace_back(
+        "POST", path, RouteClass::kInference,
+        [&state, parse](HttpExchange& exchange) { return answer(state, parse, exchange); });
+  };
+  add("/v1/chat/completions", parse_chat_call);
+  add("/v1/completions", parse_completion_call);
+  routes.emplace_back(
+      "GET", "/v1/models", RouteClass::kInference,
+      net::answer_with([&state](const HttpRequest&) { return list_models(state); }));
+}
+
+}  // namespace slime::engine

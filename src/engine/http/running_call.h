@@ -1,0 +1,41 @@
+#pragma once
+
+/// The engine requests of one HTTP call, from submission to their last updates. Lives in the
+/// handler's coroutine; when it goes (answered, client gone, exception) whatever still runs is
+/// aborted.
+
+#include <chrono>
+#include <memory>
+#include <vector>
+
+#include "engine/client.h"
+#include "engine/http/update_inbox.h"
+#include "net/http_exchange.h"
+
+namespace slime::engine {
+
+class RunningCall {
+ public:
+  /// Submits them all. They are aborted when the peer of `exchange` goes away. Both references
+  /// outlive the object.
+  RunningCall(EngineClient& engine, net::HttpExchange& exchange,
+              std::vector<GenerateRequest> requests);
+  ~RunningCall();
+  RunningCall(const RunningCall&) = delete;
+  RunningCall& operator=(const RunningCall&) = delete;
+
+  /// Waits for updates, as many as there are. Empty when none came within `timeout`.
+  net::Task<std::vector<IndexedUpdate>> next(
+      std::chrono::milliseconds timeout = std::chrono::hours(24));
+
+  bool is_finished() const { return num_unfinished_ == 0; }
+
+ private:
+  EngineClient& engine_;
+  net::HttpExchange& exchange_;
+  std::shared_ptr<UpdateInbox> inbox_;
+  std::shared_ptr<std::vector<std::string>> rids_;  // empty once finished
+  std::size_t num_unfinished_;
+};
+
+}  // namespace slime::engine

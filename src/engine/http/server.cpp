@@ -1,0 +1,23 @@
+#include "engine/http/server.h"
+
+namespace slime::engine {
+
+ApiServer::ApiServer(EngineClient& engine, const ServedModel& model, net::HttpServerConfig http,
+                     ApiOptions options)
+    : state_(engine, model, std::move(options)), http_(std::move(http), make_routes(state_)) {}
+
+ApiServer::~ApiServer() {
+  stop(std::chrono::milliseconds(0));
+  state_.control_threads.join();
+}
+
+std::vector<net::HttpRoute> ApiServer::make_routes(ApiState& state) {
+  std::vector<net::HttpRoute> routes;
+  add_generate_routes(state, routes);
+  add_openai_routes(state, routes);
+  add_control_routes(state, routes);
+  add_information_routes(state, routes);
+  return routes;
+}
+
+}  // namespace slime::engine

@@ -1,0 +1,55 @@
+// Bytes as the JSON body of /generate, /v1/chat/completions and /v1/completions: a call or a
+// ConfigError, nothing else.
+
+#include <cstddef>
+#include <cstdint>
+
+#include "core/error.h"
+#include "engine/http/field_reader.h"
+#include "engine/http/generate_request.h"
+#include "engine/http/openai_request.h"
+#include "text/tokenizer.h"
+
+namespace {
+
+using namespace slime;
+using namespace slime::engine;
+
+const text::Tokenizer& tiny_tokenizer() {
+  static const auto tokenizer = text::Tokenizer::from_json(
+      R"({"version":"1.0","added_tokens":[],"normalizer":null,"pre_tokenizer":null,"post_processor":null,"decoder":null,
+          "model":{"type":"BPE","vocab":{"a":0,"b":1,"ab":2},"merges":["a b"]}})",
+      "");
+  return *tokenizer;
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  static const ServedModel model{
+      .name = "tiny",
+      .path = {},
+      .dtype = "float32",
+      .model_type = "llama",
+      .architectures = {},
+      .context_length = 64,
+      .vocab_size = 3,
+      .sampling_defaults = {},
+      .tokenizer = tiny_tokenizer(),
+      .render_chat = [](const json::array& messages,
+                        const json::object&) { return json::serialize(messages); },
+      .update_weights = {},
+      .weight_roots = {},
+  };
+  const std::string_view body(reinterpret_cast<const char*>(data), size);
+  const auto attempt = [&](auto&& parse) {
+    try {
+      (void)parse(parse_body(body), model);
+    } catch (const ConfigError&) {
+    }
+  };
+  attempt(parse_generate_call);
+  attempt(parse_chat_call);
+  attempt(parse_completion_call);
+  return 0;
+}
