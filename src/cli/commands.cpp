@@ -5,6 +5,7 @@
 #include "cli/bench.h"
 #include "cli/chat_template.h"
 #include "cli/report.h"
+#include "cli/serve.h"
 #include "cli/tokenize.h"
 #include "cli/train.h"
 
@@ -18,6 +19,7 @@ std::span<const Command> commands() {
       {"tokenize", "text to token ids, JSON lines", tokenize},
       {"detokenize", "token ids to text, JSON lines", detokenize},
       {"chat-template", "chat messages to text and token ids, JSON lines", chat_template},
+      {"serve", "a model behind SGLang's and OpenAI's HTTP routes", serve},
   });
   return kCommands;
 }

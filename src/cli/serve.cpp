@@ -1,0 +1,308 @@
+#include "cli/serve.h"
+
+#include <fmt/format.h>
+#include <signal.h>
+#include <sys/resource.h>
+
+#include <array>
+#include <cstdlib>
+#include <ctime>
+#include <fstream>
+#include <random>
+#include <thread>
+
+#include "cli/options.h"
+#include "core/clock.h"
+#include "core/error.h"
+#include "engine/engine.h"
+#include "engine/http/server.h"
+#include "model/network.h"
+#include "text/chat_template.h"
+#include "text/tokenizer.h"
+
+namespace slime::cli {
+namespace {
+
+constexpr std::chrono::seconds kStopGrace{10};
+
+/// What the command line says. Names are SGLang's where it has the setting.
+struct ServeOptions {
+  std::string model;
+  std::string dtype = "auto";
+  std::string served_model_name;
+  std::string api_key_file;
+  std::string admin_api_key_file;
+  std::string sampling_defaults = "model";
+  std::optional<uint64_t> random_seed;
+  std::vector<std::string> weight_roots;
+  double kv_cache_gib = 2;
+  bool disable_radix_cache = false;
+  int64_t watchdog_timeout_s = 300;
+  engine::EngineConfig engine;
+  engine::ApiOptions api;
+  net::HttpServerConfig http;
+};
+
+/// SGLang flags that published commands contain and that have nothing to switch here.
+struct IgnoredFlag {
+  const char* name;
+  bool takes_value;
+  const char* reason;
+};
+constexpr std::array kIgnoredFlags = std::to_array<IgnoredFlag>({
+    {"--trust-remote-code", false, "no code of a model directory is ever run"},
+    {"--skip-server-warmup", false, "there is no warm-up"},
+    {"--enable-metrics", false, "/metrics is always on"},
+    {"--disable-cuda-graph", false, "this build runs on the CPU"},
+    {"--mem-fraction-static", true, "memory is set by --kv-cache-gib"},
+    {"--log-level", true, "the server prints only what a person must know"},
+});
+
+void add_options(CLI::App& app, ServeOptions& options) {
+  app.add_option("--model,--model-path", options.model,
+                 "model directory (config.json, *.safetensors, tokenizer.json)")
+      ->required();
+  app.add_option("--host", options.http.host,
+                 "address to listen on; other than loopback needs a key");
+  app.add_option("--port", options.http.port, "port; 0 picks a free one");
+  app.add_option("--dtype", options.dtype, "auto (as stored), float32, bfloat16 or float16");
+  app.add_option("--served-model-name", options.served_model_name,
+                 "name in /v1/models; default: the directory's");
+  app.add_option("--api-key-file", options.api_key_file,
+                 "file with the key that clients send as a bearer token (or set SLIME_API_KEY)");
+  app.add_option(
+      "--admin-api-key-file", options.admin_api_key_file,
+      "file with a key of its own for routes that change the server (or set SLIME_ADMIN_API_KEY)");
+  app.add_option_function<std::string>(
+      "--api-key",
+      [](const std::string&) {
+        throw CLI::ValidationError(
+            "--api-key", "other users of this machine can read a command line; use --api-key-file");
+      },
+      "refused: use --api-key-file");
+  app.add_option("--context-length", options.engine.context_length,
+                 "tokens of prompt and response; default: the model's")
+      ->check(CLI::NonNegativeNumber);
+  app.add_option("--max-running-requests", options.engine.max_running_requests,
+                 "requests decoded together")
+      ->check(CLI::Range(1, 65536));
+  app.add_option("--max-queued-requests", options.engine.max_queued_requests,
+                 "requests that may wait")
+      ->check(CLI::Range(1, 1 << 24));
+  app.add_option("--chunked-prefill-size", options.engine.max_prefill_tokens,
+                 "prompt tokens computed per step")
+      ->check(CLI::Range(1, 1 << 20));
+  app.add_option("--kv-cache-dtype", options.engine.kv_cache_dtype, "auto, bfloat16 or float32");
+  app.add_option("--kv-cache-gib", options.kv_cache_gib, "memory for keys and values")
+      ->check(CLI::Range(0.001, 65536.0));
+  app.add_flag("--disable-radix-cache", options.disable_radix_cache,
+               "do not reuse the prefixes of earlier prompts");
+  app.add_option("--random-seed", options.random_seed,
+                 "seed of requests without one; default: random");
+  app.add_option("--sampling-defaults", options.sampling_defaults,
+                 "model: generation_config.json fills what a request leaves out; openai: SGLang's "
+                 "constants do")
+      ->check(CLI::IsMember({"model", "openai"}));
+  app.add_flag("--incremental-streaming-output", options.api.incremental_streaming_output,
+               "frames of a /generate stream hold only what is new");
+  app.add_option("--weight-version", options.api.weight_version, "name of the loaded weights");
+  app.add_option("--watchdog-timeout", options.watchdog_timeout_s,
+                 "seconds without a step until /health answers 503");
+  app.add_option(
+      "--weights-root", options.weight_roots,
+      "directory below which /update_weights_from_disk may read, besides the model's parent");
+  app.add_option("--allowed-host", options.http.access.allowed_hosts,
+                 "further name in Host and Origin of requests");
+  app.add_option("--max-connections", options.http.max_connections, "open connections")
+      ->check(CLI::Range(1, 1 << 20));
+  app.add_option("--http-threads", options.http.num_threads,
+                 "threads that parse, tokenise and write");
+  for (const IgnoredFlag& flag : kIgnoredFlags) {
+    const auto warn = [flag] {
+      fmt::print(stderr, "slime serve: {} has no effect: {}\n", flag.name, flag.reason);
+    };
+    if (flag.takes_value) {
+      app.add_option_function<std::string>(
+          flag.name, [warn](const std::string&) { warn(); }, "no effect here");
+    } else {
+      app.add_flag_callback(flag.name, warn, "no effect here");
+    }
+  }
+}
+
+/// The key in `file` or, without one, in the environment; empty: none.
+std::string read_key(const std::string& file, const char* variable) {
+  std::string key;
+  if (file.empty()) {
+    const char* value = std::getenv(variable);
+    key = value == nullptr ? "" : value;
+  } else {
+    std::ifstream stream(file);
+    std::getline(stream, key);
+    while (!key.empty() && std::isspace(static_cast<unsigned char>(key.back()))) key.pop_back();
+    if (key.empty()) throw ConfigError(file + ": the first line must hold the key");
+  }
+  if (key.size() > 512)
+    throw ConfigError(
+        fmt::format("{}: a key has at most 512 bytes", file.empty() ? variable : file));
+  return key;
+}
+
+/// Thousands of clients may wait at once; many systems start programs with room for 1024.
+void raise_descriptor_limit() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+/// Blocks the signals that end a server, here and in every thread started later; sigwait takes
+/// them.
+sigset_t block_stop_signals() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGINT);
+  sigaddset(&signals, SIGTERM);
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  return signals;
+}
+
+std::chrono::local_seconds local_now() {
+  const std::time_t now = std::time(nullptr);
+  std::tm fields{};
+  localtime_r(&now, &fields);
+  return std::chrono::local_seconds(std::chrono::seconds(now + fields.tm_gmtoff));
+}
+
+/// Empty when the model has no chat template; then only the chat route is missing.
+engine::RenderChatFn open_chat_template(const std::filesystem::path& directory) {
+  std::shared_ptr<const text::ChatTemplate> chat;
+  try {
+    chat = std::make_shared<const text::ChatTemplate>(text::ChatTemplate::load(directory));
+  } catch (const ConfigError& error) {
+    fmt::print(stderr, "slime serve: no /v1/chat/completions: {}\n", error.what());
+    return {};
+  }
+  return [chat](const json::array& messages, const json::object& object) {
+    auto options = text::to_chat_options(object);
+    if (!options) throw ConfigError("chat_template_kwargs: " + options.error().message);
+    options->now = local_now();
+    auto rendered = chat->render(messages, *options);
+    if (!rendered)
+      throw ConfigError("messages: the chat template refused them: " + rendered.error().message);
+    return std::move(*rendered);
+  };
+}
+
+std::vector<std::string> architectures_of(const model::ModelConfig& config) {
+  std::vector<std::string> names;
+  const json::value* list = config.raw.if_contains("architectures");
+  if (list == nullptr || !list->is_array()) return names;
+  for (const json::value& name : list->get_array()) {
+    if (name.is_string()) names.emplace_back(name.get_string());
+  }
+  return names;
+}
+
+std::string directory_name(const std::filesystem::path& directory) {
+  std::filesystem::path path = std::filesystem::absolute(directory).lexically_normal();
+  if (!path.has_filename()) path = path.parent_path();
+  return path.filename().string();
+}
+
+void print_ready(const engine::ServedModel& model, const std::string& url, bool needs_key,
+                 double seconds) {
+  const std::string key = needs_key ? " -H \"Authorization: Bearer $(cat KEY_FILE)\"" : "";
+  fmt::print("ready: {} ({}) at {} after {:.1f} s\n", model.name, model.dtype, url, seconds);
+  if (model.render_chat) {
+    fmt::print(
+        "try:   curl {}/v1/chat/completions{} -H 'Content-Type: application/json' "
+        "-d '{{\"messages\": [{{\"role\": \"user\", \"content\": \"Hello\"}}], \"max_tokens\": "
+        "32}}'\n",
+        url, key);
+  } else {
+    fmt::print(
+        "try:   curl {}/generate{} -d '{{\"text\": \"Hello\", \"sampling_params\": "
+        "{{\"max_new_tokens\": 32}}}}'\n",
+        url, key);
+  }
+  std::fflush(stdout);
+}
+
+}  // namespace
+
+int serve(std::span<const std::string> arguments) {
+  const SystemClock clock;
+  const Clock::TimePoint start = clock.now();
+  ServeOptions options;
+  CLI::App app("Serves a model over HTTP: SGLang's routes and OpenAI's.", "slime serve");
+  add_options(app, options);
+  if (const auto exit_code = parse_options(app, arguments)) return *exit_code;
+
+  options.http.access.api_key = read_key(options.api_key_file, "SLIME_API_KEY");
+  options.http.access.admin_api_key = read_key(options.admin_api_key_file, "SLIME_ADMIN_API_KEY");
+  const sigset_t stop_signals = block_stop_signals();
+  raise_descriptor_limit();
+
+  const std::filesystem::path directory = options.model;
+  const model::ModelConfig config = model::read_model_config(directory);
+  const std::string dtype = options.dtype == "auto" ? config.dtype : options.dtype;
+  const auto tokenizer = text::Tokenizer::load(directory);
+  const auto network = model::load_network(directory, model::Precision::of(dtype));
+
+  options.engine.kv_cache_bytes =
+      static_cast<int64_t>(options.kv_cache_gib * static_cast<double>(int64_t{1} << 30));
+  options.engine.enable_prefix_cache = !options.disable_radix_cache;
+  options.engine.seed = options.random_seed.value_or(std::random_device{}());
+  options.engine.token_bytes = [&tokenizer](TokenId id) { return tokenizer->token_bytes(id); };
+  engine::Engine engine(*network, options.engine, clock);
+
+  engine::ServedModel served{
+      .name =
+          options.served_model_name.empty() ? directory_name(directory) : options.served_model_name,
+      .path = directory,
+      .dtype = dtype,
+      .model_type = config.model_type,
+      .architectures = architectures_of(config),
+      .context_length = engine.max_request_tokens(),
+      .vocab_size = config.vocab_size,
+      .sampling_defaults = options.sampling_defaults == "model"
+                               ? engine::sampling_defaults_of(directory)
+                               : engine::SamplingParams{},
+      .tokenizer = *tokenizer,
+      .render_chat = open_chat_template(directory),
+      .update_weights = [&engine](const std::filesystem::path& checkpoint) -> Expected<void> {
+        const auto version =
+            engine.update_weights_from_disk(checkpoint, engine.weight_version() + 1);
+        if (!version) return tl::make_unexpected(version.error());
+        return {};
+      },
+      .weight_roots = {std::filesystem::absolute(directory).lexically_normal().parent_path()},
+  };
+  served.weight_roots.insert(served.weight_roots.end(), options.weight_roots.begin(),
+                             options.weight_roots.end());
+  options.api.watchdog_timeout = std::chrono::seconds(options.watchdog_timeout_s);
+  options.api.max_running_requests = options.engine.max_running_requests;
+  options.api.random_seed = options.engine.seed;
+
+  engine::ApiServer server(engine, served, options.http, options.api);
+  server.start();
+  print_ready(served, server.url(), !options.http.access.api_key.empty(),
+              seconds_between(start, clock.now()));
+
+  int signal = 0;
+  sigwait(&stop_signals, &signal);
+  fmt::print(stderr,
+             "slime serve: stopping; running requests have {} s, a second signal ends them now\n",
+             kStopGrace.count());
+  std::thread([stop_signals] {
+    int second = 0;
+    sigwait(&stop_signals, &second);
+    std::_Exit(128 + second);
+  }).detach();
+  engine.resume();  // a paused engine would never finish what runs
+  server.stop(kStopGrace);
+  return 0;
+}
+
+}  // namespace slime::cli
