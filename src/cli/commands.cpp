@@ -4,6 +4,7 @@
 
 #include "cli/bench.h"
 #include "cli/chat_template.h"
+#include "cli/generate.h"
 #include "cli/report.h"
 #include "cli/serve.h"
 #include "cli/tokenize.h"
@@ -15,6 +16,7 @@ std::span<const Command> commands() {
   static constexpr auto kCommands = std::to_array<Command>({
       {"train", "train a model: generate, score, learn, repeat", train},
       {"bench", "speed on this machine, as JSON", bench},
+      {"generate", "prompts to SGLang's response objects, JSON lines", generate},
       {"report", "a run directory as one HTML page", report},
       {"tokenize", "text to token ids, JSON lines", tokenize},
       {"detokenize", "token ids to text, JSON lines", detokenize},

@@ -1,0 +1,204 @@
+#include "cli/generate.h"
+
+#include <condition_variable>
+#include <ctime>
+#include <deque>
+#include <memory>
+#include <mutex>
+
+#include "cli/json_lines.h"
+#include "cli/options.h"
+#include "core/clock.h"
+#include "core/error.h"
+#include "engine/engine.h"
+#include "engine/http/generate_request.h"
+#include "engine/http/generate_response.h"
+#include "model/network.h"
+#include "text/chat_template.h"
+#include "text/tokenizer.h"
+
+namespace slime::cli {
+namespace {
+
+constexpr std::size_t kMaxLinesInFlight = 4096;
+
+std::chrono::local_seconds local_now() {
+  const std::time_t now = std::time(nullptr);
+  std::tm fields{};
+  localtime_r(&now, &fields);
+  return std::chrono::local_seconds(std::chrono::seconds(now + fields.tm_gmtoff));
+}
+
+/// Turns the forms of a line into those of POST /generate: "ids" are "input_ids", "messages" (with
+/// "options" for the template) are the ids of the rendered chat, which ends where the assistant's
+/// answer begins.
+class LineReader {
+ public:
+  LineReader(std::filesystem::path directory, const text::Tokenizer& tokenizer)
+      : directory_(std::move(directory)), tokenizer_(tokenizer) {}
+
+  json::object to_request_body(json::object line, const std::string& where) {
+    if (const auto* ids = line.if_contains("ids")) {
+      line["input_ids"] = *ids;
+      line.erase("ids");
+    }
+    if (const auto* messages = line.if_contains("messages")) {
+      if (!messages->is_array()) throw ConfigError(where + ": \"messages\" must be an array");
+      json::object options{{"add_generation_prompt", true}};
+      if (const auto* given = line.if_contains("options")) {
+        if (!given->is_object()) throw ConfigError(where + ": \"options\" must be an object");
+        for (const auto& [key, value] : given->get_object()) options[key] = value;
+      }
+      line["input_ids"] = json::value_from(render(messages->get_array(), options, where));
+      line.erase("messages");
+      line.erase("options");
+    }
+    return line;
+  }
+
+ private:
+  std::vector<TokenId> render(const json::array& messages, const json::object& given,
+                              const std::string& where) {
+    if (!chat_.has_value()) chat_.emplace(text::ChatTemplate::load(directory_));
+    auto options = text::to_chat_options(given);
+    if (!options) throw ConfigError(where + ": options: " + options.error().message);
+    options->now = local_now();
+    const auto rendered = chat_->render(messages, *options);
+    if (!rendered)
+      throw ConfigError(where +
+                        ": the chat template refused the messages: " + rendered.error().message);
+    return tokenizer_.encode(*rendered);
+  }
+
+  const std::filesystem::path directory_;
+  const text::Tokenizer& tokenizer_;
+  std::optional<text::ChatTemplate> chat_;
+};
+
+/// One input line and its answers, filled from the engine's thread.
+struct Line {
+  bool is_list = false;
+  std::vector<engine::GenerateResponse> responses;
+  std::size_t num_open = 0;  // guarded by the mutex of Lines
+};
+
+class Lines {
+ public:
+  void submit(engine::Engine& engine, engine::GenerateCall call, const text::Tokenizer& tokenizer) {
+    auto line = std::make_unique<Line>();
+    line->is_list = call.is_list;
+    line->num_open = call.requests.size();
+    engine::ResponseForm form;
+    form.returns_text_in_logprobs = call.returns_text_in_logprobs;
+    form.returns_prompt_token_ids = call.returns_prompt_token_ids;
+    for (const auto& request : call.requests)
+      line->responses.emplace_back(request, tokenizer, form);
+    Line& open = *line;
+    in_order_.push_back(std::move(line));
+    for (std::size_t i = 0; i < call.requests.size(); ++i) {
+      call.requests[i].stream_interval = 0;
+      engine.submit(std::move(call.requests[i]), [this, &open, i](engine::GenerateUpdate update) {
+        const std::lock_guard lock(mutex_);
+        const bool is_last = update.finish.has_value();
+        open.responses[i].add(update);
+        if (is_last && --open.num_open == 0) finished_.notify_one();
+      });
+    }
+  }
+
+  std::size_t size() const { return in_order_.size(); }
+
+  /// Waits for the oldest line and prints it.
+  void print_oldest() {
+    const std::unique_ptr<Line> line = std::move(in_order_.front());
+    in_order_.pop_front();
+    {
+      std::unique_lock lock(mutex_);
+      finished_.wait(lock, [&] { return line->num_open == 0; });
+    }
+    json::array answers;
+    for (std::size_t i = 0; i < line->responses.size(); ++i) {
+      answers.push_back(
+          to_answer(line->responses[i], line->is_list ? static_cast<int64_t>(i) : -1));
+    }
+    if (line->is_list) {
+      write_json_line(answers);
+    } else {
+      write_json_line(answers.at(0));
+    }
+  }
+
+ private:
+  /// What the server would answer: an error object for a request that cannot run.
+  static json::value to_answer(engine::GenerateResponse& response, int64_t index) {
+    const auto& finish = response.finish();
+    if (finish->kind == engine::FinishReason::Kind::kAbort && finish->status_code == 400) {
+      return {{"error", {{"message", finish->message}}}};
+    }
+    return parse_json(response.to_json(index), "response");
+  }
+
+  std::mutex mutex_;
+  std::condition_variable finished_;
+  std::deque<std::unique_ptr<Line>>
+      in_order_;  // main thread; what the lines hold is guarded by mutex_
+};
+
+}  // namespace
+
+int generate(std::span<const std::string> arguments) {
+  std::string directory, file;
+  std::string dtype = "auto";
+  engine::EngineConfig config;
+  double kv_cache_gib = 2;
+  CLI::App app(
+      "JSON lines {\"text\"|\"ids\"|\"messages\": ..., \"sampling_params\": {...}} to SGLang's "
+      "response objects.\n"
+      "All lines are generated together; answers come in the order of the input. Other fields of "
+      "POST /generate\n"
+      "(return_logprob, top_logprobs_num, ...) work as there.",
+      "slime generate");
+  app.add_option("--model", directory, "model directory")->required();
+  app.add_option("--dtype", dtype, "auto (as stored), float32, bfloat16 or float16");
+  app.add_option("--max-running-requests", config.max_running_requests, "requests decoded together")
+      ->check(CLI::Range(1, 65536));
+  app.add_option("--kv-cache-gib", kv_cache_gib, "memory for keys and values")
+      ->check(CLI::Range(0.001, 65536.0));
+  app.add_option("--random-seed", config.seed, "seed of requests without one");
+  app.add_option("FILE", file, "input; standard input when it is missing or -");
+  if (const auto exit_code = parse_options(app, arguments)) return *exit_code;
+
+  JsonLines input(file);
+  const SystemClock clock;
+  const auto tokenizer = text::Tokenizer::load(directory);
+  const model::ModelConfig model = model::read_model_config(directory);
+  const auto network =
+      model::load_network(directory, model::Precision::of(dtype == "auto" ? model.dtype : dtype));
+  config.kv_cache_bytes =
+      static_cast<int64_t>(kv_cache_gib * static_cast<double>(int64_t{1} << 30));
+  config.token_bytes = [&tokenizer](TokenId id) { return tokenizer->token_bytes(id); };
+  Lines lines;  // before the engine, whose thread fills them
+  engine::Engine engine(*network, config, clock);
+  const engine::ServedModel served{.name = directory,
+                                   .path = directory,
+                                   .dtype = dtype,
+                                   .model_type = model.model_type,
+                                   .context_length = engine.max_request_tokens(),
+                                   .vocab_size = model.vocab_size,
+                                   .tokenizer = *tokenizer};
+  LineReader reader(directory, *tokenizer);
+  while (auto line = input.next()) {
+    if (lines.size() >= kMaxLinesInFlight) lines.print_oldest();
+    const std::string where = input.where();
+    const json::object body = reader.to_request_body(std::move(*line), where);
+    try {
+      lines.submit(engine, engine::parse_generate_call(body, served), *tokenizer);
+    } catch (const ConfigError& error) {
+      throw ConfigError(where + ": " + error.what());
+    }
+  }
+  while (lines.size() > 0) lines.print_oldest();
+  return 0;
+}
+
+}  // namespace slime::cli
