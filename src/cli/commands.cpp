@@ -7,6 +7,8 @@
 #include "cli/generate.h"
 #include "cli/report.h"
 #include "cli/serve.h"
+#include "cli/inspect.h"
+#include "cli/logprobs.h"
 #include "cli/tokenize.h"
 #include "cli/train.h"
 
@@ -22,6 +24,8 @@ std::span<const Command> commands() {
       {"detokenize", "token ids to text, JSON lines", detokenize},
       {"chat-template", "chat messages to text and token ids, JSON lines", chat_template},
       {"serve", "a model behind SGLang's and OpenAI's HTTP routes", serve},
+      {"logprobs", "log-probs, entropies and best tokens of token sequences", logprobs},
+      {"inspect", "what a model directory, checkpoint or safetensors file holds", inspect},
   });
   return kCommands;
 }

@@ -1,13 +1,16 @@
 #pragma once
 
-/// One interface between layers and the processor they run on: raw tensor operations without gradients of their own.
+/// One interface between layers and the processor they run on: raw tensor operations without
+/// gradients of their own.
 ///
-/// The differentiable forms (kernels/linear.h, rms_norm.h, ...) are written once on top of it. The CPU side is linked in;
-/// a GPU side is one more implementation, loaded at run time (docs/decisions/0010-kernels.md).
+/// The differentiable forms (kernels/linear.h, rms_norm.h, ...) are written once on top of it. The
+/// CPU side is linked in; a GPU side is one more implementation, loaded at run time
+/// (docs/decisions/0010-kernels.md).
 ///
-/// Dimensions: T tokens, H hidden, I inputs and O outputs of a matrix, F feed-forward width, N query heads, K key-value
-/// heads, D head size, E = (N + 2 K) D. Activations have one precision, weights another; `grad` arguments are added to in
-/// the accumulation precision and may be undefined (a frozen weight), then nothing is added.
+/// Dimensions: T tokens, H hidden, I inputs and O outputs of a matrix, F feed-forward width, N
+/// query heads, K key-value heads, D head size, E = (N + 2 K) D. Activations have one precision,
+/// weights another; `grad` arguments are added to in the accumulation precision and may be
+/// undefined (a frozen weight), then nothing is added.
 
 #include "core/tensor.h"
 #include "kernels/segments.h"
@@ -33,56 +36,69 @@ class Device {
   virtual ~Device() = default;
 
   /// table_VH rows at ids_T, in `activations` precision.
-  virtual Tensor embedding(const Tensor& ids_T, const Tensor& table_VH, at::ScalarType activations) const = 0;
-  virtual void add_embedding_grad_(Tensor grad_VH, const Tensor& ids_T, const Tensor& dy_TH) const = 0;
+  virtual Tensor embedding(const Tensor& ids_T, const Tensor& table_VH,
+                           at::ScalarType activations) const = 0;
+  virtual void add_embedding_grad_(Tensor grad_VH, const Tensor& ids_T,
+                                   const Tensor& dy_TH) const = 0;
 
   /// x W^T + b, in the precision of x. bias may be undefined.
-  virtual Tensor linear(const Tensor& x_TI, const Tensor& weight_OI, const Tensor& bias_O) const = 0;
+  virtual Tensor linear(const Tensor& x_TI, const Tensor& weight_OI,
+                        const Tensor& bias_O) const = 0;
   /// The same with a float32 result (float64 for float64) whatever x is.
   virtual Tensor logits(const Tensor& x_TI, const Tensor& weight_OI) const = 0;
   /// dy W, in the precision of dy.
   virtual Tensor linear_input_grad(const Tensor& dy_TO, const Tensor& weight_OI) const = 0;
   /// grad_OI += dy^T x.
-  virtual void add_linear_weight_grad_(Tensor grad_OI, const Tensor& dy_TO, const Tensor& x_TI) const = 0;
+  virtual void add_linear_weight_grad_(Tensor grad_OI, const Tensor& dy_TO,
+                                       const Tensor& x_TI) const = 0;
   /// grad_O += column sums of dy.
   virtual void add_bias_grad_(Tensor grad_O, const Tensor& dy_TO) const = 0;
 
   /// x / sqrt(mean(x^2) + eps) * weight per row.
   virtual Tensor rms_norm(const Tensor& x_TH, const Tensor& weight_H, double eps) const = 0;
   /// x += update, then the norm of x.
-  virtual Tensor add_rms_norm_(Tensor x_TH, const Tensor& update_TH, const Tensor& weight_H, double eps) const = 0;
+  virtual Tensor add_rms_norm_(Tensor x_TH, const Tensor& update_TH, const Tensor& weight_H,
+                               double eps) const = 0;
   /// Gradient of x; adds that of the weight.
-  virtual Tensor rms_norm_backward(const Tensor& dy_TH, const Tensor& x_TH, const Tensor& weight_H, double eps,
-                                   Tensor grad_H) const = 0;
+  virtual Tensor rms_norm_backward(const Tensor& dy_TH, const Tensor& x_TH, const Tensor& weight_H,
+                                   double eps, Tensor grad_H) const = 0;
 
   /// silu(gate) * up, where each row of gate_up is [gate; up].
   virtual Tensor swiglu(const Tensor& gate_up_T2F) const = 0;
   virtual Tensor swiglu_backward(const Tensor& dy_TF, const Tensor& gate_up_T2F) const = 0;
 
-  /// Norms (when the weights are defined) and rotates the query and key heads of each row; value heads stay. [T, E].
-  virtual Tensor norm_rotate(const Tensor& qkv_TE, const Tensor& positions_T, const Tensor& q_norm_D,
-                             const Tensor& k_norm_D, const Tensor& cos_PR, const Tensor& sin_PR,
-                             const RotaryShape& shape) const = 0;
-  virtual Tensor norm_rotate_backward(const Tensor& dy_TE, const Tensor& qkv_TE, const Tensor& positions_T,
-                                      const Tensor& q_norm_D, const Tensor& k_norm_D, const Tensor& cos_PR,
-                                      const Tensor& sin_PR, const RotaryShape& shape, Tensor q_norm_grad_D,
-                                      Tensor k_norm_grad_D) const = 0;
+  /// Norms (when the weights are defined) and rotates the query and key heads of each row; value
+  /// heads stay. [T, E].
+  virtual Tensor norm_rotate(const Tensor& qkv_TE, const Tensor& positions_T,
+                             const Tensor& q_norm_D, const Tensor& k_norm_D, const Tensor& cos_PR,
+                             const Tensor& sin_PR, const RotaryShape& shape) const = 0;
+  virtual Tensor norm_rotate_backward(const Tensor& dy_TE, const Tensor& qkv_TE,
+                                      const Tensor& positions_T, const Tensor& q_norm_D,
+                                      const Tensor& k_norm_D, const Tensor& cos_PR,
+                                      const Tensor& sin_PR, const RotaryShape& shape,
+                                      Tensor q_norm_grad_D, Tensor k_norm_grad_D) const = 0;
 
-  /// Attention over segments (kernels/tree_attention.h). heads_TE: rotated; logsumexp_TN receives float32 (float64)
-  /// statistics for the backward. Returns [T, N D].
-  virtual Tensor tree_attention(const Tensor& heads_TE, const std::vector<Segment>& segments, const RotaryShape& heads,
-                                const TreeAttentionShape& shape, Tensor& logsumexp_TN) const = 0;
-  virtual Tensor tree_attention_backward(const Tensor& dy_TC, const Tensor& y_TC, const Tensor& heads_TE,
-                                         const Tensor& logsumexp_TN, const std::vector<Segment>& segments,
-                                         const RotaryShape& heads, const TreeAttentionShape& shape) const = 0;
+  /// Attention over segments (kernels/tree_attention.h). heads_TE: rotated; logsumexp_TN receives
+  /// float32 (float64) statistics for the backward. Returns [T, N D].
+  virtual Tensor tree_attention(const Tensor& heads_TE, const std::vector<Segment>& segments,
+                                const RotaryShape& heads, const TreeAttentionShape& shape,
+                                Tensor& logsumexp_TN) const = 0;
+  virtual Tensor tree_attention_backward(const Tensor& dy_TC, const Tensor& y_TC,
+                                         const Tensor& heads_TE, const Tensor& logsumexp_TN,
+                                         const std::vector<Segment>& segments,
+                                         const RotaryShape& heads,
+                                         const TreeAttentionShape& shape) const = 0;
 
-  /// From logits u = logits_RV / temperature: log-prob of the target, entropy and logsumexp per row, all [R].
-  virtual void softmax_statistics(const Tensor& logits_RV, const Tensor& target_R, double temperature,
-                                  Tensor& logprob_R, Tensor& entropy_R, Tensor& logsumexp_R) const = 0;
-  /// Turns logits into their gradient, in place: given d logprob and d entropy (undefined: none) per row.
+  /// From logits u = logits_RV / temperature: log-prob of the target, entropy and logsumexp per
+  /// row, all [R].
+  virtual void softmax_statistics(const Tensor& logits_RV, const Tensor& target_R,
+                                  double temperature, Tensor& logprob_R, Tensor& entropy_R,
+                                  Tensor& logsumexp_R) const = 0;
+  /// Turns logits into their gradient, in place: given d logprob and d entropy (undefined: none)
+  /// per row.
   virtual void softmax_backward_(Tensor logits_RV, const Tensor& target_R, double temperature,
-                                 const Tensor& logsumexp_R, const Tensor& entropy_R, const Tensor& dlogprob_R,
-                                 const Tensor& dentropy_R) const = 0;
+                                 const Tensor& logsumexp_R, const Tensor& entropy_R,
+                                 const Tensor& dlogprob_R, const Tensor& dentropy_R) const = 0;
 };
 
 /// The implementation for the device this tensor is on.

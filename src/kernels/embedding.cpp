@@ -14,15 +14,16 @@ using torch::autograd::variable_list;
 
 /// `anchor` requires gradient and receives none: it ties the result to the graph.
 struct Embedding : torch::autograd::Function<Embedding> {
-  static Tensor forward(AutogradContext* ctx, const Tensor& anchor, const Tensor& ids_T, const Param& table,
-                        at::ScalarType activations) {
+  static Tensor forward(AutogradContext* ctx, const Tensor& anchor, const Tensor& ids_T,
+                        const Param& table, at::ScalarType activations) {
     ctx->saved_data["ids"] = ids_T;
     ctx->saved_data["grad"] = table.grad;
     return kernels_for(table.value).embedding(ids_T, table.value, activations);
   }
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
     const Tensor grad = ctx->saved_data["grad"].toTensor();
-    if (grad.defined()) kernels_for(grad).add_embedding_grad_(grad, ctx->saved_data["ids"].toTensor(), grads[0]);
+    if (grad.defined())
+      kernels_for(grad).add_embedding_grad_(grad, ctx->saved_data["ids"].toTensor(), grads[0]);
     return {Tensor(), Tensor(), Tensor(), Tensor()};
   }
 };
@@ -35,7 +36,8 @@ Tensor embedding(const Tensor& ids_T, const Param& table_VH, at::ScalarType acti
     check(low.item<int64_t>() >= 0 && high.item<int64_t>() < table_VH.value.size(0),
           "token ids are inside the vocabulary");
   }
-  if (!at::GradMode::is_enabled()) return kernels_for(table_VH.value).embedding(ids_T, table_VH.value, activations);
+  if (!at::GradMode::is_enabled())
+    return kernels_for(table_VH.value).embedding(ids_T, table_VH.value, activations);
   const Tensor anchor = at::zeros({}, at::TensorOptions().dtype(at::kFloat)).requires_grad_();
   return Embedding::apply(anchor, ids_T, table_VH, activations);
 }

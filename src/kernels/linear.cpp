@@ -13,7 +13,8 @@ using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
 struct Linear : torch::autograd::Function<Linear> {
-  static Tensor forward(AutogradContext* ctx, const Tensor& x_TI, const Param& weight, const Param& bias) {
+  static Tensor forward(AutogradContext* ctx, const Tensor& x_TI, const Param& weight,
+                        const Param& bias) {
     ctx->save_for_backward({x_TI});
     ctx->saved_data["weight"] = weight.value;
     ctx->saved_data["weight_grad"] = weight.grad;
@@ -28,15 +29,18 @@ struct Linear : torch::autograd::Function<Linear> {
     const Device& device = kernels_for(dy_TO);
     if (weight_grad.defined()) device.add_linear_weight_grad_(weight_grad, dy_TO, x_TI);
     if (bias_grad.defined()) device.add_bias_grad_(bias_grad, dy_TO);
-    return {device.linear_input_grad(dy_TO, ctx->saved_data["weight"].toTensor()), Tensor(), Tensor()};
+    return {device.linear_input_grad(dy_TO, ctx->saved_data["weight"].toTensor()), Tensor(),
+            Tensor()};
   }
 };
 
 }  // namespace
 
 Tensor linear(const Tensor& x_TI, const Param& weight_OI, const Param& bias_O) {
-  check(x_TI.size(1) == weight_OI.value.size(1), "rows of a linear layer's input are as long as its weight's");
-  if (at::GradMode::is_enabled() && x_TI.requires_grad()) return Linear::apply(x_TI, weight_OI, bias_O);
+  check(x_TI.size(1) == weight_OI.value.size(1),
+        "rows of a linear layer's input are as long as its weight's");
+  if (at::GradMode::is_enabled() && x_TI.requires_grad())
+    return Linear::apply(x_TI, weight_OI, bias_O);
   return kernels_for(x_TI).linear(x_TI, weight_OI.value, bias_O.value);
 }
 

@@ -4,6 +4,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "core/error.h"
 #include "kernels/device.h"
@@ -23,8 +24,9 @@ struct Statistics {
   Tensor logprob_R, entropy_R, logsumexp_R;
 };
 
+/// `kept`, unless null, receives the chunks' logits.
 Statistics forward_chunks(const Tensor& hidden_RH, const Param& head, const Tensor& target_R,
-                          const LinearLogProbOptions& options) {
+                          const LinearLogProbOptions& options, std::vector<Tensor>* kept) {
   const int64_t rows = hidden_RH.size(0);
   const auto floats = hidden_RH.options().dtype(accumulator_of(hidden_RH));
   Statistics out{at::empty({rows}, floats), at::empty({rows}, floats), at::empty({rows}, floats)};
@@ -36,8 +38,9 @@ Statistics forward_chunks(const Tensor& hidden_RH, const Param& head, const Tens
     Tensor logprob = out.logprob_R.narrow(0, begin, size);
     Tensor entropy = out.entropy_R.narrow(0, begin, size);
     Tensor logsumexp = out.logsumexp_R.narrow(0, begin, size);
-    device.softmax_statistics(logits_RV, target_R.narrow(0, begin, size), options.temperature, logprob, entropy,
-                              logsumexp);
+    device.softmax_statistics(logits_RV, target_R.narrow(0, begin, size), options.temperature,
+                              logprob, entropy, logsumexp);
+    if (kept != nullptr) kept->push_back(logits_RV);
   }
   return out;
 }
@@ -45,7 +48,10 @@ Statistics forward_chunks(const Tensor& hidden_RH, const Param& head, const Tens
 struct LinearLogProb : torch::autograd::Function<LinearLogProb> {
   static variable_list forward(AutogradContext* ctx, const Tensor& hidden_RH, const Param& head,
                                const Tensor& target_R, const LinearLogProbOptions& options) {
-    Statistics out = forward_chunks(hidden_RH, head, target_R, options);
+    const bool keeps = hidden_RH.size(0) * head.value.size(0) * 4 <= options.kept_bytes;
+    std::vector<Tensor> kept;
+    Statistics out = forward_chunks(hidden_RH, head, target_R, options, keeps ? &kept : nullptr);
+    ctx->saved_data["kept"] = kept;
     ctx->save_for_backward({hidden_RH, out.entropy_R, out.logsumexp_R});
     ctx->saved_data["target"] = target_R;
     ctx->saved_data["head"] = head.value;
@@ -67,6 +73,8 @@ struct LinearLogProb : torch::autograd::Function<LinearLogProb> {
                                        ctx->saved_data["entropy_gradient"].toBool(),
                                        ctx->saved_data["chunk_bytes"].toInt()};
     const Device& device = kernels_for(hidden_RH);
+    std::vector<Tensor> kept = ctx->saved_data["kept"].toTensorVector();
+    ctx->saved_data.erase("kept");  // consumed in place, chunk by chunk
     const Tensor dlogprob_R = grads[0].contiguous();
     const Tensor dentropy_R = options.entropy_gradient ? grads[1].contiguous() : Tensor();
 
@@ -76,7 +84,8 @@ struct LinearLogProb : torch::autograd::Function<LinearLogProb> {
     for (int64_t begin = 0; begin < rows; begin += step) {
       const int64_t size = std::min(step, rows - begin);
       const Tensor hidden = hidden_RH.narrow(0, begin, size);
-      Tensor dlogits_RV = device.logits(hidden, head_VH);
+      Tensor dlogits_RV = kept.empty() ? device.logits(hidden, head_VH)
+                                       : std::exchange(kept[static_cast<size_t>(begin / step)], {});
       device.softmax_backward_(dlogits_RV, target_R.narrow(0, begin, size), options.temperature,
                                logsumexp_R.narrow(0, begin, size), entropy_R.narrow(0, begin, size),
                                dlogprob_R.narrow(0, begin, size),
@@ -100,7 +109,7 @@ LogProbs linear_logprob(const Tensor& hidden_RH, const Param& head_VH, const Ten
     const variable_list out = LinearLogProb::apply(hidden, head_VH, target_R, options);
     return {out[0], out[1]};
   }
-  const Statistics out = forward_chunks(hidden, head_VH, target_R, options);
+  const Statistics out = forward_chunks(hidden, head_VH, target_R, options, nullptr);
   return {out.logprob_R, out.entropy_R};
 }
 

@@ -1,10 +1,12 @@
 #pragma once
 
-/// Output layer, log-softmax and entropy in one kernel: the logits of a long batch never exist as a whole.
+/// Output layer, log-softmax and entropy in one kernel: the logits of a long batch never exist as a
+/// whole.
 ///
 /// Dimensions: R rows to score, H hidden size, V vocabulary.
 /// With u = (hidden_RH @ head_VH^T) / temperature in float32 (spec section 4.1):
-///   logprob_r = u[r, target_r] - logsumexp_v u[r, v]        entropy_r = logsumexp - sum_v softmax(u)_v u_v
+///   logprob_r = u[r, target_r] - logsumexp_v u[r, v]        entropy_r = logsumexp - sum_v
+///   softmax(u)_v u_v
 
 #include "core/tensor.h"
 #include "kernels/param.h"
@@ -17,14 +19,18 @@ struct LogProbs {
 };
 
 struct LinearLogProbOptions {
-  double temperature = 1.0;         // > 0
-  bool entropy_gradient = false;    // false: entropy is for reporting, no gradient flows (spec 4.2)
-  int64_t chunk_bytes = 64 << 20;   // size of one chunk of float32 logits
+  double temperature = 1.0;        // > 0
+  bool entropy_gradient = false;   // false: entropy is for reporting, no gradient flows (spec 4.2)
+  int64_t chunk_bytes = 64 << 20;  // size of one chunk of float32 logits
+  /// In grad mode logits up to this size wait for the backward, which then skips their product: a
+  /// quarter of the work.
+  int64_t kept_bytes = int64_t{1} << 30;
 };
 
-/// target_R: int64 token ids. Zero rows give empty results. In grad mode the backward adds into head.grad and returns the
-/// gradient of hidden_RH. Rows may repeat the same hidden row (gather first): the first tokens of the n samples of a
-/// group are scored by the one row of their shared prompt.
+/// target_R: int64 token ids. Zero rows give empty results. In grad mode the backward adds into
+/// head.grad and returns the gradient of hidden_RH. Rows may repeat the same hidden row (gather
+/// first): the first tokens of the n samples of a group are scored by the one row of their shared
+/// prompt.
 LogProbs linear_logprob(const Tensor& hidden_RH, const Param& head_VH, const Tensor& target_R,
                         const LinearLogProbOptions& options);
 

@@ -28,8 +28,8 @@ struct RmsNorm : torch::autograd::Function<RmsNorm> {
 };
 
 struct AddRmsNorm : torch::autograd::Function<AddRmsNorm> {
-  static variable_list forward(AutogradContext* ctx, const Tensor& x_TH, const Tensor& update_TH, const Param& weight,
-                               double eps) {
+  static variable_list forward(AutogradContext* ctx, const Tensor& x_TH, const Tensor& update_TH,
+                               const Param& weight, double eps) {
     const Tensor sum_TH = x_TH + update_TH;
     ctx->save_for_backward({sum_TH});
     ctx->saved_data["weight"] = weight.value;
@@ -50,11 +50,13 @@ struct AddRmsNorm : torch::autograd::Function<AddRmsNorm> {
 }  // namespace
 
 Tensor rms_norm(const Tensor& x_TH, const Param& weight_H, double eps) {
-  if (at::GradMode::is_enabled() && x_TH.requires_grad()) return RmsNorm::apply(x_TH, weight_H, eps);
+  if (at::GradMode::is_enabled() && x_TH.requires_grad())
+    return RmsNorm::apply(x_TH, weight_H, eps);
   return kernels_for(x_TH).rms_norm(x_TH, weight_H.value, eps);
 }
 
-AddedNorm add_rms_norm(const Tensor& x_TH, const Tensor& update_TH, const Param& weight_H, double eps) {
+AddedNorm add_rms_norm(const Tensor& x_TH, const Tensor& update_TH, const Param& weight_H,
+                       double eps) {
   if (at::GradMode::is_enabled() && (x_TH.requires_grad() || update_TH.requires_grad())) {
     const variable_list out = AddRmsNorm::apply(x_TH, update_TH, weight_H, eps);
     return {out[0], out[1]};

@@ -1,7 +1,7 @@
 #pragma once
 
-/// Root mean square norm, alone and with the residual addition before it. Dimensions: T tokens, H hidden size.
-/// arXiv 1910.07467; statistics in float32 (float64).
+/// Root mean square norm, alone and with the residual addition before it. Dimensions: T tokens, H
+/// hidden size. arXiv 1910.07467; statistics in float32 (float64).
 
 #include "core/tensor.h"
 #include "kernels/param.h"
@@ -16,6 +16,7 @@ struct AddedNorm {
 };
 
 /// sum = x + update. Without grad mode the sum is written into x.
-AddedNorm add_rms_norm(const Tensor& x_TH, const Tensor& update_TH, const Param& weight_H, double eps);
+AddedNorm add_rms_norm(const Tensor& x_TH, const Tensor& update_TH, const Param& weight_H,
+                       double eps);
 
 }  // namespace slime::kernels

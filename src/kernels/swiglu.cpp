@@ -17,7 +17,8 @@ struct Swiglu : torch::autograd::Function<Swiglu> {
     return kernels_for(gate_up_T2F).swiglu(gate_up_T2F);
   }
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
-    return {kernels_for(grads[0]).swiglu_backward(grads[0].contiguous(), ctx->get_saved_variables()[0])};
+    return {kernels_for(grads[0]).swiglu_backward(grads[0].contiguous(),
+                                                  ctx->get_saved_variables()[0])};
   }
 };
 

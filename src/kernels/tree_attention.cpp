@@ -11,7 +11,8 @@ using torch::autograd::variable_list;
 
 std::vector<int64_t> to_numbers(const std::vector<Segment>& segments) {
   std::vector<int64_t> numbers;
-  for (const Segment& segment : segments) numbers.insert(numbers.end(), {segment.begin, segment.end, segment.parent});
+  for (const Segment& segment : segments)
+    numbers.insert(numbers.end(), {segment.begin, segment.end, segment.parent});
   return numbers;
 }
 
@@ -24,10 +25,12 @@ std::vector<Segment> to_segments(const std::vector<int64_t>& numbers) {
 }
 
 struct TreeAttentionFunction : torch::autograd::Function<TreeAttentionFunction> {
-  static Tensor forward(AutogradContext* ctx, const Tensor& heads_TE, const std::vector<Segment>& segments,
-                        const RotaryShape& heads, const TreeAttentionShape& shape) {
+  static Tensor forward(AutogradContext* ctx, const Tensor& heads_TE,
+                        const std::vector<Segment>& segments, const RotaryShape& heads,
+                        const TreeAttentionShape& shape) {
     Tensor logsumexp_TN;
-    const Tensor y_TC = kernels_for(heads_TE).tree_attention(heads_TE, segments, heads, shape, logsumexp_TN);
+    const Tensor y_TC =
+        kernels_for(heads_TE).tree_attention(heads_TE, segments, heads, shape, logsumexp_TN);
     ctx->save_for_backward({heads_TE, y_TC, logsumexp_TN});
     ctx->saved_data["segments"] = to_numbers(segments);
     ctx->saved_data["sizes"] =
@@ -41,16 +44,16 @@ struct TreeAttentionFunction : torch::autograd::Function<TreeAttentionFunction> 
     const RotaryShape heads{sizes[0], sizes[1], sizes[2], 0};
     const TreeAttentionShape shape{ctx->saved_data["scale"].toDouble(), sizes[3]};
     const auto segments = to_segments(ctx->saved_data["segments"].toIntVector());
-    return {kernels_for(grads[0]).tree_attention_backward(grads[0].contiguous(), saved[1], saved[0], saved[2], segments,
-                                                        heads, shape),
+    return {kernels_for(grads[0]).tree_attention_backward(grads[0].contiguous(), saved[1], saved[0],
+                                                          saved[2], segments, heads, shape),
             Tensor(), Tensor(), Tensor()};
   }
 };
 
 }  // namespace
 
-Tensor tree_attention(const Tensor& heads_TE, const std::vector<Segment>& segments, const RotaryShape& heads,
-                      const TreeAttentionShape& shape) {
+Tensor tree_attention(const Tensor& heads_TE, const std::vector<Segment>& segments,
+                      const RotaryShape& heads, const TreeAttentionShape& shape) {
   if (at::GradMode::is_enabled() && heads_TE.requires_grad()) {
     return TreeAttentionFunction::apply(heads_TE, segments, heads, shape);
   }

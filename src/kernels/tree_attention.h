@@ -1,10 +1,11 @@
 #pragma once
 
-/// Causal attention over the segments of a packed batch, without padding and without work between strangers.
+/// Causal attention over the segments of a packed batch, without padding and without work between
+/// strangers.
 ///
-/// A token sees its segment's ancestors whole and its own segment up to itself; with a window w, only tokens less than w
-/// positions back. Rows of a chain of segments are consecutive positions. The prompt shared by n responses is computed
-/// once, forward and backward.
+/// A token sees its segment's ancestors whole and its own segment up to itself; with a window w,
+/// only tokens less than w positions back. Rows of a chain of segments are consecutive positions.
+/// The prompt shared by n responses is computed once, forward and backward.
 ///
 /// Dimensions: T tokens, N query heads, K key-value heads, D head size, E = (N + 2 K) D.
 
@@ -13,8 +14,9 @@
 
 namespace slime::kernels {
 
-/// heads_TE: query, key and value heads side by side, already rotated. Returns [T, N D]; differentiable in grad mode.
-Tensor tree_attention(const Tensor& heads_TE, const std::vector<Segment>& segments, const RotaryShape& heads,
-                      const TreeAttentionShape& shape);
+/// heads_TE: query, key and value heads side by side, already rotated. Returns [T, N D];
+/// differentiable in grad mode.
+Tensor tree_attention(const Tensor& heads_TE, const std::vector<Segment>& segments,
+                      const RotaryShape& heads, const TreeAttentionShape& shape);
 
 }  // namespace slime::kernels

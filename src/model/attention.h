@@ -2,10 +2,10 @@
 
 /// Where trainer and engine differ: what a token may look at, and where keys and values live.
 ///
-/// A network calls Attention once per layer with the fused projection of all tokens. TreeAttention (model/tree_attention.h)
-/// is the trainer's: over the segments of the batch, differentiable. The engine's writes keys and values into its paged
-/// cache and reads them back. Both apply the layer's q/k norm and rotary embedding themselves, because the fast form fuses
-/// them with what follows.
+/// A network calls Attention once per layer with the fused projection of all tokens. TreeAttention
+/// (model/tree_attention.h) is the trainer's: over the segments of the batch, differentiable. The
+/// engine's writes keys and values into its paged cache and reads them back. Both apply the layer's
+/// q/k norm and rotary embedding themselves, because the fast form fuses them with what follows.
 ///
 /// Dimensions: T tokens, N query heads, K key-value heads, D head size.
 
@@ -20,21 +20,23 @@ struct AttentionLayer {
   int64_t num_heads = 0;
   int64_t num_kv_heads = 0;
   int64_t head_dim = 0;
-  double scale = 0;         // of the logits, usually head_dim^-1/2
-  int64_t window = 0;       // a token sees itself and window - 1 earlier ones; 0: all
-  kernels::Param q_norm;    // [D], undefined without q/k norm
-  kernels::Param k_norm;    // [D]
+  double scale = 0;       // of the logits, usually head_dim^-1/2
+  int64_t window = 0;     // a token sees itself and window - 1 earlier ones; 0: all
+  kernels::Param q_norm;  // [D], undefined without q/k norm
+  kernels::Param k_norm;  // [D]
   double norm_eps = 0;
-  Tensor cos_PR;            // float32 [max positions, rotary size / 2]: half-split rotary, scaled as the config says
+  Tensor cos_PR;  // float32 [max positions, rotary size / 2]: half-split rotary, scaled as the
+                  // config says
   Tensor sin_PR;
 };
 
 class Attention {
  public:
   virtual ~Attention() = default;
-  /// qkv_TE: [T, (N + 2 K) * D], query, key and value heads side by side, not yet normed or rotated.
-  /// Returns [T, N * D].
-  virtual Tensor attend(const AttentionLayer& layer, const Tensor& qkv_TE, const Tensor& positions_T) = 0;
+  /// qkv_TE: [T, (N + 2 K) * D], query, key and value heads side by side, not yet normed or
+  /// rotated. Returns [T, N * D].
+  virtual Tensor attend(const AttentionLayer& layer, const Tensor& qkv_TE,
+                        const Tensor& positions_T) = 0;
 };
 
 }  // namespace slime::model

@@ -2,8 +2,9 @@
 
 /// config.json of a model directory, parsed into the fields networks are built from.
 ///
-/// Both forms in the wild are read: the hub's (torch_dtype, rope_theta, rope_scaling) and the one recent libraries write
-/// (dtype, rope_parameters, layer_types). Unknown values of known fields are errors that name the field.
+/// Both forms in the wild are read: the hub's (torch_dtype, rope_theta, rope_scaling) and the one
+/// recent libraries write (dtype, rope_parameters, layer_types). Unknown values of known fields are
+/// errors that name the field.
 
 #include <cstdint>
 #include <filesystem>
@@ -19,9 +20,9 @@ struct Rope {
   enum class Kind { kDefault, kLinear, kLlama3 };
   Kind kind = Kind::kDefault;
   double theta = 10000;
-  double factor = 1;                 // linear, llama3
-  double low_freq_factor = 1;        // llama3
-  double high_freq_factor = 4;       // llama3
+  double factor = 1;                   // linear, llama3
+  double low_freq_factor = 1;          // llama3
+  double high_freq_factor = 4;         // llama3
   int64_t original_max_positions = 0;  // llama3
 };
 
@@ -44,9 +45,9 @@ struct ModelConfig {
   bool has_mlp_bias = false;
   bool has_qk_norm = false;
   double initializer_range = 0.02;
-  std::string dtype;                    // as stored: "bfloat16", "float32", "float16"
-  std::vector<TokenId> eos_token_ids;   // from config.json, or generation_config.json which wins
-  json::object raw;                     // the file as it stood, written back into checkpoints
+  std::string dtype;                   // as stored: "bfloat16", "float32", "float16"
+  std::vector<TokenId> eos_token_ids;  // from config.json, or generation_config.json which wins
+  json::object raw;                    // the file as it stood, written back into checkpoints
 };
 
 /// Throws ConfigError listing every problem.

@@ -16,8 +16,8 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-/// A block that keeps only its input and runs again in the backward. The parameters' gradients are added by the kernels
-/// of that second run.
+/// A block that keeps only its input and runs again in the backward. The parameters' gradients are
+/// added by the kernels of that second run.
 struct RecomputedBlock : torch::autograd::Function<RecomputedBlock> {
   static variable_list forward(AutogradContext* ctx, const Tensor& sum_TH, DecoderBlock* block,
                                const Tensor& positions_T, Attention* attention) {
@@ -34,9 +34,11 @@ struct RecomputedBlock : torch::autograd::Function<RecomputedBlock> {
     auto* attention = reinterpret_cast<Attention*>(ctx->saved_data["attention"].toInt());
     const Tensor sum_TH = ctx->get_saved_variables()[0].detach().requires_grad_();
     at::AutoGradMode grad_mode(true);
-    const Stream out = block->forward_from_sum(sum_TH, ctx->saved_data["positions"].toTensor(), *attention);
-    return {torch::autograd::grad({out.residual_TH, out.update_TH}, {sum_TH}, {grads[0], grads[1]})[0], Tensor(),
-            Tensor(), Tensor()};
+    const Stream out =
+        block->forward_from_sum(sum_TH, ctx->saved_data["positions"].toTensor(), *attention);
+    return {
+        torch::autograd::grad({out.residual_TH, out.update_TH}, {sum_TH}, {grads[0], grads[1]})[0],
+        Tensor(), Tensor(), Tensor()};
   }
 };
 
@@ -44,7 +46,8 @@ class Decoder final : public Network {
  public:
   Decoder(const ModelConfig& config, const Precision& precision, const ParallelLayout& layout)
       : config_(config), precision_(precision), layout_(layout) {
-    const RotaryTable rotary = make_rotary_table(config.rope, config.head_dim, config.max_positions);
+    const RotaryTable rotary =
+        make_rotary_table(config.rope, config.head_dim, config.max_positions);
     Weights::Builder builder(weights_);
     const std::vector<int64_t> table{config.vocab_size, config.hidden_size};
     const Slice vocabulary = tensor_parallel_slice(layout, 0, config.vocab_size);
@@ -58,22 +61,28 @@ class Decoder final : public Network {
   }
 
   Tensor forward(const TokenBatch& batch, Attention& attention) override {
-    check(layout_.tp == 1 && layout_.pp == 1, "a network that is cut over ranks is not run by one of them");
+    check(layout_.tp == 1 && layout_.pp == 1,
+          "a network that is cut over ranks is not run by one of them");
     Stream stream{kernels::embedding(batch.ids_T, embedding_, precision_.activations), {}};
     for (const auto& block : blocks_) {
       if (recompute_ && at::GradMode::is_enabled()) {
         const Tensor sum_TH =
             stream.update_TH.defined() ? stream.residual_TH + stream.update_TH : stream.residual_TH;
-        const variable_list out = RecomputedBlock::apply(sum_TH, block.get(), batch.positions_T, &attention);
+        const variable_list out =
+            RecomputedBlock::apply(sum_TH, block.get(), batch.positions_T, &attention);
         stream = {out[0], out[1]};
       } else {
         stream = block->forward(std::move(stream), batch.positions_T, attention);
       }
     }
-    return kernels::add_rms_norm(stream.residual_TH, stream.update_TH, final_norm_, config_.norm_eps).normed_TH;
+    return kernels::add_rms_norm(stream.residual_TH, stream.update_TH, final_norm_,
+                                 config_.norm_eps)
+        .normed_TH;
   }
 
-  const kernels::Param& head() const override { return config_.ties_embeddings ? embedding_ : head_; }
+  const kernels::Param& head() const override {
+    return config_.ties_embeddings ? embedding_ : head_;
+  }
   const ModelConfig& config() const override { return config_; }
   Weights& weights() override { return weights_; }
   void set_recompute(bool on) override { recompute_ = on; }
@@ -84,7 +93,7 @@ class Decoder final : public Network {
   ParallelLayout layout_;
   bool recompute_ = false;
   Weights weights_;
-  kernels::Param embedding_;   // [V, H]
+  kernels::Param embedding_;  // [V, H]
   std::vector<std::unique_ptr<DecoderBlock>> blocks_;
   kernels::Param final_norm_;  // [H]
   kernels::Param head_;        // [V, H], undefined when tied

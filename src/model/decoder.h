@@ -1,7 +1,7 @@
 #pragma once
 
-/// The decoder that llama, mistral, qwen2 and qwen3 share: pre-norm blocks of grouped-query attention and a gated
-/// feed-forward layer. What differs between them is data in ModelConfig.
+/// The decoder that llama, mistral, qwen2 and qwen3 share: pre-norm blocks of grouped-query
+/// attention and a gated feed-forward layer. What differs between them is data in ModelConfig.
 
 #include <memory>
 

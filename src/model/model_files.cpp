@@ -28,8 +28,8 @@ std::map<std::string, std::string> read_index(const std::filesystem::path& path)
     const json::string* file = member.value().if_string();
     const std::string name = file == nullptr ? "" : std::string(*file);
     if (name.empty() || name.find('/') != std::string::npos || name == "..") {
-      throw ConfigError(fmt::format("{}: weight_map of {} must be the name of a file beside it", path.string(),
-                                    std::string(member.key())));
+      throw ConfigError(fmt::format("{}: weight_map of {} must be the name of a file beside it",
+                                    path.string(), std::string(member.key())));
     }
     result[member.key()] = name;
   }
@@ -37,7 +37,8 @@ std::map<std::string, std::string> read_index(const std::filesystem::path& path)
 }
 
 bool is_float(at::ScalarType dtype) {
-  return dtype == at::kBFloat16 || dtype == at::kHalf || dtype == at::kFloat || dtype == at::kDouble;
+  return dtype == at::kBFloat16 || dtype == at::kHalf || dtype == at::kFloat ||
+         dtype == at::kDouble;
 }
 
 }  // namespace
@@ -53,10 +54,12 @@ ModelFiles::ModelFiles(const std::filesystem::path& directory) : directory_(dire
     index = read_index(index_path);
     for (const auto& [tensor, file] : index) names.insert(file);
   } else {
-    throw ConfigError(fmt::format("{}: holds neither model.safetensors nor model.safetensors.index.json",
-                                  directory.string()));
+    throw ConfigError(
+        fmt::format("{}: holds neither model.safetensors nor model.safetensors.index.json",
+                    directory.string()));
   }
-  if (names.size() > kMaxShards) throw ConfigError(fmt::format("{}: names {} files", index_path.string(), names.size()));
+  if (names.size() > kMaxShards)
+    throw ConfigError(fmt::format("{}: names {} files", index_path.string(), names.size()));
 
   std::vector<std::string> problems;
   files_.reserve(names.size());  // Place points into it
@@ -69,10 +72,12 @@ ModelFiles::ModelFiles(const std::filesystem::path& directory) : directory_(dire
     }
     for (const auto& [tensor, stored] : files_.back().tensors()) {
       if (!tensors_.emplace(tensor, Place{&files_.back(), &stored}).second) {
-        problems.push_back(fmt::format("{}: tensor {} is in another shard too", (directory / name).string(), tensor));
+        problems.push_back(fmt::format("{}: tensor {} is in another shard too",
+                                       (directory / name).string(), tensor));
       }
       if (!index.empty() && (!index.contains(tensor) || index.at(tensor) != name)) {
-        problems.push_back(fmt::format("{}: tensor {} is in {}, the index does not say so", index_path.string(), tensor, name));
+        problems.push_back(fmt::format("{}: tensor {} is in {}, the index does not say so",
+                                       index_path.string(), tensor, name));
       }
     }
   }
@@ -80,7 +85,8 @@ ModelFiles::ModelFiles(const std::filesystem::path& directory) : directory_(dire
   if (!problems.empty()) throw ConfigError(problems);
 }
 
-void ModelFiles::read_into(Weights& weights, bool (*may_be_surplus)(const std::string& name)) const {
+void ModelFiles::read_into(Weights& weights,
+                           bool (*may_be_surplus)(const std::string& name)) const {
   std::vector<std::string> problems;
   std::set<std::string> wanted;
   for (const NamedWeight& weight : weights.tensors()) {
@@ -89,8 +95,9 @@ void ModelFiles::read_into(Weights& weights, bool (*may_be_surplus)(const std::s
     if (found == tensors_.end()) {
       problems.push_back(fmt::format("{}: tensor {} is missing", directory_.string(), weight.name));
     } else if (found->second.tensor->shape != weight.full_shape) {
-      problems.push_back(fmt::format("{}: tensor {} is [{}], config.json means [{}]", found->second.file->path().string(),
-                                     weight.name, fmt::join(found->second.tensor->shape, ", "),
+      problems.push_back(fmt::format("{}: tensor {} is [{}], config.json means [{}]",
+                                     found->second.file->path().string(), weight.name,
+                                     fmt::join(found->second.tensor->shape, ", "),
                                      fmt::join(weight.full_shape, ", ")));
     } else if (!is_float(found->second.tensor->dtype)) {
       problems.push_back(fmt::format("{}: tensor {} holds {}; BF16, F16, F32 and F64 can be read",
@@ -100,7 +107,8 @@ void ModelFiles::read_into(Weights& weights, bool (*may_be_surplus)(const std::s
   }
   for (const auto& [name, place] : tensors_) {
     if (!wanted.contains(name) && !may_be_surplus(name)) {
-      problems.push_back(fmt::format("{}: tensor {} belongs to no part of this model", place.file->path().string(), name));
+      problems.push_back(fmt::format("{}: tensor {} belongs to no part of this model",
+                                     place.file->path().string(), name));
     }
   }
   if (problems.size() > kMaxProblems) {

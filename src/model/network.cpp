@@ -14,30 +14,35 @@ namespace {
 const Family& family_of(const ModelConfig& config) {
   const Family* family = find_family(config.model_type);
   if (family == nullptr) {
-    throw ConfigError("model_type \"" + config.model_type + "\" is not known; supported here: " + family_names());
+    throw ConfigError("model_type \"" + config.model_type +
+                      "\" is not known; supported here: " + family_names());
   }
   return *family;
 }
 
-/// What published files hold besides weights, or twice: rotary frequencies of old exports, the tied head.
+/// What published files hold besides weights, or twice: rotary frequencies of old exports, the tied
+/// head.
 bool may_be_surplus(const std::string& name) { return name.ends_with(".rotary_emb.inv_freq"); }
-bool may_be_surplus_when_tied(const std::string& name) { return name == "lm_head.weight" || may_be_surplus(name); }
+bool may_be_surplus_when_tied(const std::string& name) {
+  return name == "lm_head.weight" || may_be_surplus(name);
+}
 
 bool ends_with(const std::string& name, std::string_view tail) { return name.ends_with(tail); }
 
 }  // namespace
 
-std::unique_ptr<Network> load_network(const std::filesystem::path& directory, const Precision& precision,
-                                      const ParallelLayout& layout) {
+std::unique_ptr<Network> load_network(const std::filesystem::path& directory,
+                                      const Precision& precision, const ParallelLayout& layout) {
   const ModelConfig config = read_model_config(directory);
   const ModelFiles files(directory);
   std::unique_ptr<Network> network = family_of(config).make(config, precision, layout);
-  files.read_into(network->weights(), config.ties_embeddings ? may_be_surplus_when_tied : may_be_surplus);
+  files.read_into(network->weights(),
+                  config.ties_embeddings ? may_be_surplus_when_tied : may_be_surplus);
   return network;
 }
 
-std::unique_ptr<Network> make_network(const ModelConfig& config, const Precision& precision, uint64_t seed,
-                                      const ParallelLayout& layout) {
+std::unique_ptr<Network> make_network(const ModelConfig& config, const Precision& precision,
+                                      uint64_t seed, const ParallelLayout& layout) {
   check(layout.tp == 1, "fresh weights are made whole");
   std::unique_ptr<Network> network = family_of(config).make(config, precision, layout);
   Weights& weights = network->weights();

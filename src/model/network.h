@@ -19,8 +19,9 @@ class Network {
  public:
   virtual ~Network() = default;
 
-  /// Packed tokens to hidden states after the final norm: [T, H] in the activation precision. Under grad mode the result
-  /// carries gradient and the backward adds into weights().grad(); otherwise nothing is saved.
+  /// Packed tokens to hidden states after the final norm: [T, H] in the activation precision. Under
+  /// grad mode the result carries gradient and the backward adds into weights().grad(); otherwise
+  /// nothing is saved.
   virtual Tensor forward(const TokenBatch& batch, Attention& attention) = 0;
 
   /// The output layer [V, H]: the embedding itself when tied.
@@ -29,18 +30,21 @@ class Network {
   virtual const ModelConfig& config() const = 0;
   virtual Weights& weights() = 0;
 
-  /// Drop activations in forward and compute them again in backward, layer by layer (Megatron: recompute full).
+  /// Drop activations in forward and compute them again in backward, layer by layer (Megatron:
+  /// recompute full).
   virtual void set_recompute(bool on) = 0;
 };
 
-/// Reads config.json and the safetensors of `directory`. Throws ConfigError that lists every problem found: missing,
-/// truncated, misshapen and surplus tensors, unknown model type, unknown value of a known field.
-std::unique_ptr<Network> load_network(const std::filesystem::path& directory, const Precision& precision,
+/// Reads config.json and the safetensors of `directory`. Throws ConfigError that lists every
+/// problem found: missing, truncated, misshapen and surplus tensors, unknown model type, unknown
+/// value of a known field.
+std::unique_ptr<Network> load_network(const std::filesystem::path& directory,
+                                      const Precision& precision,
                                       const ParallelLayout& layout = {});
 
-/// A network of this shape with fresh weights: normal(0, initializer_range) for matrices, one for norms, zero for biases;
-/// counter-based, so a function of the seed alone.
-std::unique_ptr<Network> make_network(const ModelConfig& config, const Precision& precision, uint64_t seed,
-                                      const ParallelLayout& layout = {});
+/// A network of this shape with fresh weights: normal(0, initializer_range) for matrices, one for
+/// norms, zero for biases; counter-based, so a function of the seed alone.
+std::unique_ptr<Network> make_network(const ModelConfig& config, const Precision& precision,
+                                      uint64_t seed, const ParallelLayout& layout = {});
 
 }  // namespace slime::model

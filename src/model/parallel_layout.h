@@ -1,7 +1,7 @@
 #pragma once
 
-/// How a model is cut over ranks, as data (DESIGN section 4). Sizes multiply to the world size; tensor-parallel ranks are
-/// adjacent. World size one is the same code with full slices.
+/// How a model is cut over ranks, as data (DESIGN section 4). Sizes multiply to the world size;
+/// tensor-parallel ranks are adjacent. World size one is the same code with full slices.
 
 #include <cstdint>
 #include <vector>
@@ -23,7 +23,8 @@ struct ParallelLayout {
   bool operator==(const ParallelLayout&) const = default;
 };
 
-/// Which part of a full tensor a rank holds: [begin, end) along dimension `dim`; dim -1 means all of it.
+/// Which part of a full tensor a rank holds: [begin, end) along dimension `dim`; dim -1 means all
+/// of it.
 struct Slice {
   int dim = -1;
   int64_t begin = 0;
@@ -31,7 +32,8 @@ struct Slice {
   bool operator==(const Slice&) const = default;
 };
 
-/// The tp_rank-th of tp equal parts of `size` along `dim`. Throws ConfigError when it does not divide.
+/// The tp_rank-th of tp equal parts of `size` along `dim`. Throws ConfigError when it does not
+/// divide.
 Slice tensor_parallel_slice(const ParallelLayout& layout, int dim, int64_t size);
 
 }  // namespace slime::model

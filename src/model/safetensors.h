@@ -2,10 +2,12 @@
 
 /// The safetensors file format: 8 bytes of little-endian header length, a JSON header, raw tensors.
 ///
-///   {"model.norm.weight": {"dtype": "BF16", "shape": [576], "data_offsets": [0, 1152]}, "__metadata__": {"format": "pt"}}
+///   {"model.norm.weight": {"dtype": "BF16", "shape": [576], "data_offsets": [0, 1152]},
+///   "__metadata__": {"format": "pt"}}
 ///
-/// Everything a header says is checked against the file before a byte is read through it: lengths, overlaps, holes,
-/// shapes. Nothing is mapped, so a file that shrinks while it is read is an error and not a crash.
+/// Everything a header says is checked against the file before a byte is read through it: lengths,
+/// overlaps, holes, shapes. Nothing is mapped, so a file that shrinks while it is read is an error
+/// and not a crash.
 
 #include <cstdint>
 #include <filesystem>
@@ -42,8 +44,9 @@ class SafetensorsFile final {
   const std::map<std::string, StoredTensor>& tensors() const { return tensors_; }
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
 
-  /// Reads a slice of a tensor into `out`, contiguous and of the slice's shape, converting to its precision. Only the rows
-  /// or columns of the slice are read. Safe from several threads. Throws ConfigError when the file ends early.
+  /// Reads a slice of a tensor into `out`, contiguous and of the slice's shape, converting to its
+  /// precision. Only the rows or columns of the slice are read. Safe from several threads. Throws
+  /// ConfigError when the file ends early.
   void read(const StoredTensor& tensor, const Slice& slice, Tensor out) const;
   /// A whole tensor in its stored precision.
   Tensor read(const std::string& name) const;
@@ -61,9 +64,9 @@ class SafetensorsFile final {
 
 using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
 
-/// Writes a file of these tensors (any strides; CPU), converted to `dtype` when given. Written to PATH.tmp, synced,
-/// renamed over PATH; the caller syncs the directory (sync_directory) once for all files. Throws std::system_error, for
-/// example on a full disk, and leaves PATH as it was.
+/// Writes a file of these tensors (any strides; CPU), converted to `dtype` when given. Written to
+/// PATH.tmp, synced, renamed over PATH; the caller syncs the directory (sync_directory) once for
+/// all files. Throws std::system_error, for example on a full disk, and leaves PATH as it was.
 void write_safetensors(const std::filesystem::path& path, const NamedTensors& tensors,
                        std::optional<at::ScalarType> dtype = {});
 

@@ -37,29 +37,35 @@ constexpr std::array kDtypes = {
 };
 
 /// One entry of the header; returns what is wrong with it, or nothing.
-std::string parse_entry(const json::value& value, uint64_t data_begin, uint64_t file_size, StoredTensor& out) {
+std::string parse_entry(const json::value& value, uint64_t data_begin, uint64_t file_size,
+                        StoredTensor& out) {
   const json::object* entry = value.if_object();
   if (entry == nullptr) return "must be an object";
   const json::value* dtype = entry->if_contains("dtype");
   if (dtype == nullptr || !dtype->is_string()) return "has no dtype";
-  const auto known = std::find_if(kDtypes.begin(), kDtypes.end(),
-                                  [&](const DtypeName& d) { return d.name == std::string_view(dtype->get_string()); });
-  if (known == kDtypes.end()) return fmt::format("has the unknown dtype {}", json::serialize(*dtype));
+  const auto known = std::find_if(kDtypes.begin(), kDtypes.end(), [&](const DtypeName& d) {
+    return d.name == std::string_view(dtype->get_string());
+  });
+  if (known == kDtypes.end())
+    return fmt::format("has the unknown dtype {}", json::serialize(*dtype));
   out.dtype = known->dtype;
 
   const json::value* shape = entry->if_contains("shape");
-  if (shape == nullptr || !shape->is_array() || shape->get_array().size() > kMaxDimensions) return "has no valid shape";
+  if (shape == nullptr || !shape->is_array() || shape->get_array().size() > kMaxDimensions)
+    return "has no valid shape";
   uint64_t bytes = c10::elementSize(out.dtype);
   for (const json::value& size : shape->get_array()) {
     json::error_code error;
     const auto number = size.is_number() ? size.to_number<int64_t>(error) : -1;
     if (error || number < 0 || number > kMaxDimension) return "has no valid shape";
-    if (__builtin_mul_overflow(bytes, static_cast<uint64_t>(number), &bytes)) return "is larger than any file";
+    if (__builtin_mul_overflow(bytes, static_cast<uint64_t>(number), &bytes))
+      return "is larger than any file";
     out.shape.push_back(number);
   }
 
   const json::value* offsets = entry->if_contains("data_offsets");
-  if (offsets == nullptr || !offsets->is_array() || offsets->get_array().size() != 2) return "has no data_offsets";
+  if (offsets == nullptr || !offsets->is_array() || offsets->get_array().size() != 2)
+    return "has no data_offsets";
   std::array<uint64_t, 2> range{};
   for (size_t i = 0; i < 2; ++i) {
     const json::value& number = offsets->get_array()[i];
@@ -72,8 +78,8 @@ std::string parse_entry(const json::value& value, uint64_t data_begin, uint64_t 
                        range[1] < range[0] ? 0 : range[1] - range[0], bytes);
   }
   if (range[1] > file_size - data_begin) {
-    return fmt::format("ends at byte {} of the data, but the file holds {}: it is truncated", range[1],
-                       file_size - data_begin);
+    return fmt::format("ends at byte {} of the data, but the file holds {}: it is truncated",
+                       range[1], file_size - data_begin);
   }
   out.begin = data_begin + range[0];
   out.end = data_begin + range[1];
@@ -91,7 +97,8 @@ std::string safetensors_dtype(at::ScalarType dtype) {
 
 SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) : path_(path) {
   descriptor_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (descriptor_ < 0) throw ConfigError(fmt::format("{}: cannot be opened: {}", path.string(), std::strerror(errno)));
+  if (descriptor_ < 0)
+    throw ConfigError(fmt::format("{}: cannot be opened: {}", path.string(), std::strerror(errno)));
   try {
     struct stat status {};
     if (::fstat(descriptor_, &status) != 0 || !S_ISREG(status.st_mode)) {
@@ -122,8 +129,9 @@ void SafetensorsFile::parse_header() {
   if (size_ < sizeof(length)) throw ConfigError(where + ": too short for a safetensors file");
   read_bytes(&length, 0, sizeof(length));
   if (length > kMaxHeaderBytes || length > size_ - sizeof(length)) {
-    throw ConfigError(fmt::format("{}: the header claims {} bytes, the file has {}: truncated or not safetensors", where,
-                                  length, size_ - sizeof(length)));
+    throw ConfigError(
+        fmt::format("{}: the header claims {} bytes, the file has {}: truncated or not safetensors",
+                    where, length, size_ - sizeof(length)));
   }
   std::string text(length, '\0');
   read_bytes(text.data(), sizeof(length), length);
@@ -138,7 +146,8 @@ void SafetensorsFile::parse_header() {
     if (name == "__metadata__") {
       if (const json::object* metadata = member.value().if_object()) {
         for (const auto& pair : *metadata) {
-          if (pair.value().is_string()) metadata_[pair.key()] = std::string(pair.value().get_string());
+          if (pair.value().is_string())
+            metadata_[pair.key()] = std::string(pair.value().get_string());
         }
       }
       continue;
@@ -159,14 +168,17 @@ void SafetensorsFile::parse_header() {
   uint64_t next = data_begin;
   for (const auto& [tensor, name] : by_place) {
     if (!problems.empty()) break;  // a bad entry leaves a hole of its own
-    if (tensor.begin < next) problems.push_back(fmt::format("{}: tensor {} overlaps another", where, name));
+    if (tensor.begin < next)
+      problems.push_back(fmt::format("{}: tensor {} overlaps another", where, name));
     if (tensor.begin > next) {
-      problems.push_back(fmt::format("{}: {} bytes before tensor {} belong to none", where, tensor.begin - next, name));
+      problems.push_back(fmt::format("{}: {} bytes before tensor {} belong to none", where,
+                                     tensor.begin - next, name));
     }
     next = tensor.end;
   }
   if (problems.empty() && next != size_) {
-    problems.push_back(fmt::format("{}: {} bytes after the last tensor belong to none", where, size_ - next));
+    problems.push_back(
+        fmt::format("{}: {} bytes after the last tensor belong to none", where, size_ - next));
   }
   if (!problems.empty()) throw ConfigError(problems);
 }
@@ -174,9 +186,12 @@ void SafetensorsFile::parse_header() {
 void SafetensorsFile::read_bytes(void* out, uint64_t offset, uint64_t size) const {
   auto* to = static_cast<char*>(out);
   while (size > 0) {
-    const ssize_t got = ::pread(descriptor_, to, std::min<uint64_t>(size, uint64_t{1} << 30), static_cast<off_t>(offset));
+    const ssize_t got = ::pread(descriptor_, to, std::min<uint64_t>(size, uint64_t{1} << 30),
+                                static_cast<off_t>(offset));
     if (got < 0 && errno == EINTR) continue;
-    if (got < 0) throw ConfigError(fmt::format("{}: cannot be read: {}", path_.string(), std::strerror(errno)));
+    if (got < 0)
+      throw ConfigError(
+          fmt::format("{}: cannot be read: {}", path_.string(), std::strerror(errno)));
     if (got == 0) throw ConfigError(fmt::format("{}: ends at byte {}", path_.string(), offset));
     to += got;
     offset += static_cast<uint64_t>(got);
@@ -207,7 +222,8 @@ void SafetensorsFile::read(const StoredTensor& tensor, const Slice& slice, Tenso
   for (int64_t row = 0; row < outer; ++row) {
     for (int64_t done = 0; done < part;) {
       const int64_t size = converts ? std::min(part - done, kBlockBytes / width) : part - done;
-      const uint64_t offset = tensor.begin + static_cast<uint64_t>((row * whole + first + done) * width);
+      const uint64_t offset =
+          tensor.begin + static_cast<uint64_t>((row * whole + first + done) * width);
       Tensor target = flat.narrow(0, row * part + done, size);
       if (converts) {
         if (!block.defined() || block.size(0) < size) block = at::empty({size}, tensor.dtype);
@@ -223,7 +239,8 @@ void SafetensorsFile::read(const StoredTensor& tensor, const Slice& slice, Tenso
 
 Tensor SafetensorsFile::read(const std::string& name) const {
   const auto found = tensors_.find(name);
-  if (found == tensors_.end()) throw ConfigError(fmt::format("{}: has no tensor {}", path_.string(), name));
+  if (found == tensors_.end())
+    throw ConfigError(fmt::format("{}: has no tensor {}", path_.string(), name));
   Tensor out = at::empty(found->second.shape, found->second.dtype);
   read(found->second, {}, out);
   return out;

@@ -18,7 +18,8 @@ constexpr int64_t kBlockElements = 1 << 20;  // converted and written at a time
 /// PATH.tmp until commit() renames it over PATH; removed when something throws before.
 class PendingFile final {
  public:
-  explicit PendingFile(const std::filesystem::path& path) : path_(path), temporary_(path.string() + ".tmp") {
+  explicit PendingFile(const std::filesystem::path& path)
+      : path_(path), temporary_(path.string() + ".tmp") {
     descriptor_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
     if (descriptor_ < 0) fail("cannot be created");
   }
@@ -102,11 +103,15 @@ void write_file(const std::filesystem::path& path, const std::string& text) {
 
 void sync_directory(const std::filesystem::path& directory) {
   const int descriptor = ::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (descriptor < 0) throw std::system_error(errno, std::generic_category(), directory.string() + " cannot be opened");
+  if (descriptor < 0)
+    throw std::system_error(errno, std::generic_category(),
+                            directory.string() + " cannot be opened");
   const int result = ::fsync(descriptor);
   const int error = errno;
   ::close(descriptor);
-  if (result != 0) throw std::system_error(error, std::generic_category(), directory.string() + " cannot be synced");
+  if (result != 0)
+    throw std::system_error(error, std::generic_category(),
+                            directory.string() + " cannot be synced");
 }
 
 }  // namespace slime::model

@@ -12,10 +12,14 @@ at::ScalarType scalar_type(const std::string& dtype) { return Precision::of(dtyp
 
 std::string dtype_word(at::ScalarType dtype) {
   switch (dtype) {
-    case at::kBFloat16: return "bfloat16";
-    case at::kHalf: return "float16";
-    case at::kDouble: return "float64";
-    default: return "float32";
+    case at::kBFloat16:
+      return "bfloat16";
+    case at::kHalf:
+      return "float16";
+    case at::kDouble:
+      return "float64";
+    default:
+      return "float32";
   }
 }
 
@@ -36,9 +40,7 @@ json::object rope_json(const Rope& rope) {
 }
 
 std::string class_name(const std::string& model_type) {
-  std::string name = model_type + "ForCausalLM";
-  name[0] = static_cast<char>(std::toupper(name[0]));
-  return name;
+  return fmt::format("{:c}{}ForCausalLM", std::toupper(model_type.at(0)), model_type.substr(1));
 }
 
 }  // namespace
@@ -88,8 +90,8 @@ json::object config_json(const ModelConfig& config) {
   return out;
 }
 
-void write_sharded(const std::filesystem::path& directory, const std::string& stem, const NamedTensors& tensors,
-                   at::ScalarType dtype, uint64_t shard_bytes) {
+void write_sharded(const std::filesystem::path& directory, const std::string& stem,
+                   const NamedTensors& tensors, at::ScalarType dtype, uint64_t shard_bytes) {
   std::vector<NamedTensors> shards(1);
   uint64_t total = 0, filled = 0;
   for (const auto& [name, tensor] : tensors) {
@@ -110,19 +112,23 @@ void write_sharded(const std::filesystem::path& directory, const std::string& st
   } else {
     json::object map;
     for (size_t i = 0; i < shards.size(); ++i) {
-      const std::string file = fmt::format("{}-{:05}-of-{:05}.safetensors", stem, i + 1, shards.size());
+      const std::string file =
+          fmt::format("{}-{:05}-of-{:05}.safetensors", stem, i + 1, shards.size());
       write_safetensors(directory / file, shards[i], dtype);
       for (const auto& [name, tensor] : shards[i]) map[name] = file;
     }
-    write_file(index, to_pretty_json(json::object{{"metadata", {{"total_size", total}}}, {"weight_map", map}}));
+    write_file(index, to_pretty_json(json::object{{"metadata", {{"total_size", total}}},
+                                                  {"weight_map", map}}));
     std::filesystem::remove(single);
   }
   sync_directory(directory);
 }
 
-void save_network(Network& network, const std::filesystem::path& directory, const SaveOptions& options) {
+void save_network(Network& network, const std::filesystem::path& directory,
+                  const SaveOptions& options) {
   Weights& weights = network.weights();
-  const at::ScalarType dtype = options.dtype.empty() ? weights.flat().scalar_type() : scalar_type(options.dtype);
+  const at::ScalarType dtype =
+      options.dtype.empty() ? weights.flat().scalar_type() : scalar_type(options.dtype);
   json::object config = config_json(network.config());
   // The newer form writes "dtype"; everything reads "torch_dtype".
   config[config.contains("dtype") ? "dtype" : "torch_dtype"] = dtype_word(dtype);

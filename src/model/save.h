@@ -11,20 +11,24 @@
 namespace slime::model {
 
 struct SaveOptions {
-  std::string dtype;                              // "bfloat16", ...; empty: the precision of the weights
-  uint64_t shard_bytes = uint64_t{5} << 30;       // a larger model is cut into files of at most this size
+  std::string dtype;  // "bfloat16", ...; empty: the precision of the weights
+  uint64_t shard_bytes = uint64_t{5}
+                         << 30;  // a larger model is cut into files of at most this size
 };
 
-/// Writes config.json (as it was read, with the dtype of the file), the weights under their Hugging Face names, and
-/// nothing else, into an existing directory; everything is on disk when it returns. Throws std::system_error.
-void save_network(Network& network, const std::filesystem::path& directory, const SaveOptions& options = {});
+/// Writes config.json (as it was read, with the dtype of the file), the weights under their Hugging
+/// Face names, and nothing else, into an existing directory; everything is on disk when it returns.
+/// Throws std::system_error.
+void save_network(Network& network, const std::filesystem::path& directory,
+                  const SaveOptions& options = {});
 
-/// `tensors` as model.safetensors, or as numbered shards with an index when they exceed the limit. `stem` is "model" for
-/// weights; an optimizer's state uses its own.
-void write_sharded(const std::filesystem::path& directory, const std::string& stem, const NamedTensors& tensors,
-                   at::ScalarType dtype, uint64_t shard_bytes);
+/// `tensors` as model.safetensors, or as numbered shards with an index when they exceed the limit.
+/// `stem` is "model" for weights; an optimizer's state uses its own.
+void write_sharded(const std::filesystem::path& directory, const std::string& stem,
+                   const NamedTensors& tensors, at::ScalarType dtype, uint64_t shard_bytes);
 
-/// The configuration as JSON: what was read (config.raw), or all fields when the configuration was made in code.
+/// The configuration as JSON: what was read (config.raw), or all fields when the configuration was
+/// made in code.
 json::object config_json(const ModelConfig& config);
 
 }  // namespace slime::model

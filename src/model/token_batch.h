@@ -2,9 +2,10 @@
 
 /// Tokens of one forward pass, packed end to end without padding: [T], cut into segments.
 ///
-/// A segment may continue another one: its tokens attend to all tokens of its chain of ancestors and, causally, to
-/// themselves. So the prompt of a group is one segment and its n responses are n segments with that parent: the prompt is
-/// computed once, forward and backward, whatever n is. A plain packed batch has segments without parents.
+/// A segment may continue another one: its tokens attend to all tokens of its chain of ancestors
+/// and, causally, to themselves. So the prompt of a group is one segment and its n responses are n
+/// segments with that parent: the prompt is computed once, forward and backward, whatever n is. A
+/// plain packed batch has segments without parents.
 ///
 ///   prompt 0..2, two responses          segments = {{0, 3, -1}, {3, 5, 0}, {5, 8, 0}}
 ///   ids_T       = p p p  a a  b b b
@@ -21,9 +22,10 @@ namespace slime::model {
 using kernels::Segment;  // {begin, end, parent}
 
 struct TokenBatch {
-  Tensor ids_T;                   // int64, on the model's device
-  Tensor positions_T;             // int64, position in the token's own sequence
-  std::vector<Segment> segments;  // cover [0, T) in order; the engine's attention does not read them
+  Tensor ids_T;        // int64, on the model's device
+  Tensor positions_T;  // int64, position in the token's own sequence
+  std::vector<Segment>
+      segments;  // cover [0, T) in order; the engine's attention does not read them
 
   int64_t num_tokens() const { return ids_T.size(0); }
 };

@@ -10,8 +10,8 @@
 namespace slime::model {
 namespace {
 
-/// Every parameter starts at a multiple of this many elements: a cache line even in bfloat16, and a length that divides
-/// among data-parallel ranks.
+/// Every parameter starts at a multiple of this many elements: a cache line even in bfloat16, and a
+/// length that divides among data-parallel ranks.
 constexpr int64_t kAlignment = 128;
 
 int64_t product(const std::vector<int64_t>& shape) {
@@ -23,12 +23,13 @@ int64_t product(const std::vector<int64_t>& shape) {
 }  // namespace
 
 Precision Precision::of(const std::string& dtype) {
-  if (dtype == "bfloat16") return {at::kBFloat16, kernels::cpu::has_bfloat16_products() ? at::kBFloat16 : at::kFloat};
+  if (dtype == "bfloat16")
+    return {at::kBFloat16, kernels::cpu::has_bfloat16_products() ? at::kBFloat16 : at::kFloat};
   if (dtype == "float16") return {at::kHalf, at::kFloat};
   if (dtype == "float32") return {at::kFloat, at::kFloat};
   if (dtype == "float64") return {at::kDouble, at::kDouble};
-  throw ConfigError(fmt::format(
-      "dtype \"{}\" is not known; bfloat16, float16, float32 and float64 are", dtype));
+  throw ConfigError(
+      fmt::format("dtype \"{}\" is not known; bfloat16, float16, float32 and float64 are", dtype));
 }
 
 int64_t Weights::num_parameters() const {

@@ -2,8 +2,9 @@
 
 /// The weights of a rank: one flat buffer in the trained precision, and named views into it.
 ///
-/// Tensors that are used together are adjacent, so fused matrices ([q; k; v], [gate; up]) are views too. The flat buffer is
-/// what the optimizer shards, collectives move and the engine reads; Hugging Face names are what files and people see.
+/// Tensors that are used together are adjacent, so fused matrices ([q; k; v], [gate; up]) are views
+/// too. The flat buffer is what the optimizer shards, collectives move and the engine reads;
+/// Hugging Face names are what files and people see.
 
 #include <cstdint>
 #include <string>
@@ -17,11 +18,13 @@ namespace slime::model {
 
 /// What numbers are stored and computed in.
 struct Precision {
-  at::ScalarType weights = at::kFloat;      // kBFloat16, kHalf, kFloat or kDouble (tests)
-  at::ScalarType activations = at::kFloat;  // kBFloat16 where the processor multiplies it, else kFloat; kDouble with kDouble
+  at::ScalarType weights = at::kFloat;  // kBFloat16, kHalf, kFloat or kDouble (tests)
+  at::ScalarType activations =
+      at::kFloat;  // kBFloat16 where the processor multiplies it, else kFloat; kDouble with kDouble
 
-  /// The best pair of this machine for "bfloat16", "float16", "float32" or "float64". bfloat16 weights are computed in
-  /// float32 where the processor has no bf16 products. Throws ConfigError for another word.
+  /// The best pair of this machine for "bfloat16", "float16", "float32" or "float64". bfloat16
+  /// weights are computed in float32 where the processor has no bf16 products. Throws ConfigError
+  /// for another word.
   static Precision of(const std::string& dtype);
 };
 
@@ -31,8 +34,8 @@ struct NamedWeight {
   std::vector<int64_t> shape;  // of this rank's slice
   std::vector<int64_t> full_shape;
   Slice slice;
-  int64_t offset = 0;          // elements from the start of the flat buffer
-  bool decays = false;         // weight decay applies: two or more dimensions
+  int64_t offset = 0;   // elements from the start of the flat buffer
+  bool decays = false;  // weight decay applies: two or more dimensions
 };
 
 class Weights {
@@ -43,14 +46,17 @@ class Weights {
   int64_t num_parameters() const;
 
   const Tensor& flat() const { return flat_; }  // [N] trained precision
-  const Tensor& grad() const { return grad_; }  // [N] float32 (float64), undefined before enable_grad
+  const Tensor& grad() const {
+    return grad_;
+  }  // [N] float32 (float64), undefined before enable_grad
   /// Allocates the gradient buffer and points every Param at its part of it. Idempotent.
   void enable_grad();
   void zero_grad();
 
   /// In file order; tied tensors once, under the embedding's name.
   const std::vector<NamedWeight>& tensors() const { return tensors_; }
-  /// View of one of them in `buffer`, which is flat(), grad(), or an optimizer buffer of the same length.
+  /// View of one of them in `buffer`, which is flat(), grad(), or an optimizer buffer of the same
+  /// length.
   static Tensor view(const Tensor& buffer, const NamedWeight& weight);
 
   // Used by families while they build a network.
@@ -61,7 +67,8 @@ class Weights {
   Tensor flat_;
   Tensor grad_;
   std::vector<NamedWeight> tensors_;
-  std::vector<std::pair<kernels::Param*, NamedWeight>> params_;  // fused views to point at the buffers
+  std::vector<std::pair<kernels::Param*, NamedWeight>>
+      params_;  // fused views to point at the buffers
 };
 
 }  // namespace slime::model

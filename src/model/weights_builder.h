@@ -1,6 +1,7 @@
 #pragma once
 
-/// How a family lays out its weights: it adds fused parameters in file order, then allocates the flat buffer once.
+/// How a family lays out its weights: it adds fused parameters in file order, then allocates the
+/// flat buffer once.
 
 #include "model/weights.h"
 
@@ -16,8 +17,8 @@ struct Weights::Builder {
 
   explicit Builder(Weights& weights) : weights_(weights) {}
 
-  /// `parts` lie one after another and `param` sees them as one tensor, stacked along dimension 0. `param` must stay where
-  /// it is as long as the weights live.
+  /// `parts` lie one after another and `param` sees them as one tensor, stacked along dimension 0.
+  /// `param` must stay where it is as long as the weights live.
   void add(kernels::Param& param, std::vector<Part> parts);
   /// Allocates zeros in this precision and points every parameter at its place.
   void allocate(at::ScalarType precision);

@@ -54,7 +54,8 @@ struct Targets {
 };
 inline Targets next_tokens(const model::TokenBatch& batch) {
   std::vector<Tensor> rows;
-  for (const auto& segment : batch.segments) rows.push_back(at::arange(segment.begin, segment.end - 1, at::kLong));
+  for (const auto& segment : batch.segments)
+    rows.push_back(at::arange(segment.begin, segment.end - 1, at::kLong));
   const Tensor row_R = at::cat(rows);
   return {row_R, batch.ids_T.index_select(0, row_R + 1)};
 }

@@ -1,5 +1,6 @@
-/// The golden models: logits, hidden states, log-probs, entropies, greedy continuations, losses and gradients of the
-/// reference implementation. Tolerances are those of tests/fixtures/models/README.md.
+/// The golden models: logits, hidden states, log-probs, entropies, greedy continuations, losses and
+/// gradients of the reference implementation. Tolerances are those of
+/// tests/fixtures/models/README.md.
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
@@ -48,16 +49,25 @@ TEST_P(GoldenModel, GivesTheReferencesLogitsLogProbsAndEntropies) {
   const Tensor logits_TV = kernels::logits(hidden_TH, network->head());
   const auto targets = testing::next_tokens(batch);
   const auto next = at::cat({batch.ids_T.slice(0, 1), batch.ids_T.slice(0, 0, 1)});
-  const auto scores = kernels::linear_logprob(hidden_TH, network->head(), next, {.chunk_bytes = 10'000});
+  const auto scores =
+      kernels::linear_logprob(hidden_TH, network->head(), next, {.chunk_bytes = 10'000});
   for (size_t i = 0; i < sequences.size(); ++i) {
     const auto& segment = batch.segments[i];
     const int64_t size = segment.end - segment.begin;
-    const auto golden = [&](const char* what) { return fixture_.tensors.read(fmt::format("seq{}.{}", i, what)); };
-    EXPECT_LT(max_difference(logits_TV.narrow(0, segment.begin, size), golden("logits")), kLogitTolerance);
-    EXPECT_LT(max_difference(scores.logprob_R.narrow(0, segment.begin, size - 1), golden("logprobs")), kLogProbTolerance);
-    EXPECT_LT(max_difference(scores.entropy_R.narrow(0, segment.begin, size), golden("entropy")), kLogProbTolerance);
+    const auto golden = [&](const char* what) {
+      return fixture_.tensors.read(fmt::format("seq{}.{}", i, what));
+    };
+    EXPECT_LT(max_difference(logits_TV.narrow(0, segment.begin, size), golden("logits")),
+              kLogitTolerance);
+    EXPECT_LT(
+        max_difference(scores.logprob_R.narrow(0, segment.begin, size - 1), golden("logprobs")),
+        kLogProbTolerance);
+    EXPECT_LT(max_difference(scores.entropy_R.narrow(0, segment.begin, size), golden("entropy")),
+              kLogProbTolerance);
     if (i == 1) {
-      EXPECT_LT(max_difference(hidden_TH.narrow(0, segment.begin, size), golden("hidden_states")[-1]), kLogitTolerance);
+      EXPECT_LT(
+          max_difference(hidden_TH.narrow(0, segment.begin, size), golden("hidden_states")[-1]),
+          kLogitTolerance);
     }
   }
 }
@@ -87,8 +97,8 @@ double loss_and_gradient(model::Network& network, const model::TokenBatch& batch
   model::TreeAttention attention(batch);
   const Tensor hidden_TH = network.forward(batch, attention);
   const auto targets = testing::next_tokens(batch);
-  const auto scores =
-      kernels::linear_logprob(hidden_TH.index_select(0, targets.row_R), network.head(), targets.target_R, {});
+  const auto scores = kernels::linear_logprob(hidden_TH.index_select(0, targets.row_R),
+                                              network.head(), targets.target_R, {});
   const Tensor loss = -scores.logprob_R.mean();
   torch::autograd::backward({loss}, {});
   return loss.item<double>();
@@ -119,7 +129,8 @@ TEST_P(GoldenModel, ComputedFromBfloat16WeightsStaysWithinTheReferencesRounding)
   const auto batch = testing::pack(fixture_.sequences());
   const auto next = at::cat({batch.ids_T.slice(0, 1), batch.ids_T.slice(0, 0, 1)});
   const auto scores = kernels::linear_logprob(run(*network, batch), network->head(), next, {});
-  const auto& bfloat16 = fixture_.golden.at("measured_differences").at("eager_bfloat16").as_object();
+  const auto& bfloat16 =
+      fixture_.golden.at("measured_differences").at("eager_bfloat16").as_object();
   double sum = 0;
   int64_t count = 0;
   for (size_t i = 1; i < batch.segments.size(); ++i) {
@@ -129,7 +140,8 @@ TEST_P(GoldenModel, ComputedFromBfloat16WeightsStaysWithinTheReferencesRounding)
     sum += (ours - golden).abs().sum().item<double>();
     count += golden.size(0);
   }
-  EXPECT_LT(sum / static_cast<double>(count), 1.5 * bfloat16.at("logprobs_mean").to_number<double>() + 1e-4);
+  EXPECT_LT(sum / static_cast<double>(count),
+            1.5 * bfloat16.at("logprobs_mean").to_number<double>() + 1e-4);
 }
 
 TEST_P(GoldenModel, IsTheSameWithRecompute) {
@@ -139,10 +151,12 @@ TEST_P(GoldenModel, IsTheSameWithRecompute) {
   const Tensor grad = network->weights().grad().clone();
   network->set_recompute(true);
   EXPECT_EQ(loss_and_gradient(*network, batch), loss);
-  EXPECT_LT(max_difference(network->weights().grad(), grad), 1e-5);  // sums in another order, nothing else
+  EXPECT_LT(max_difference(network->weights().grad(), grad),
+            1e-5);  // sums in another order, nothing else
 }
 
-INSTANTIATE_TEST_SUITE_P(Families, GoldenModel, ::testing::Values("llama", "llama3_rope", "mistral", "qwen2", "qwen3"),
+INSTANTIATE_TEST_SUITE_P(Families, GoldenModel,
+                         ::testing::Values("llama", "llama3_rope", "mistral", "qwen2", "qwen3"),
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace

@@ -22,7 +22,8 @@ struct Heads {
   Tensor q_TND, k_TKD, v_TKD;
 };
 Heads split(const Tensor& qkv_TE, const RotaryShape& shape) {
-  const int64_t tokens = qkv_TE.size(0), q = shape.num_heads * shape.head_dim, kv = shape.num_kv_heads * shape.head_dim;
+  const int64_t tokens = qkv_TE.size(0), q = shape.num_heads * shape.head_dim,
+                kv = shape.num_kv_heads * shape.head_dim;
   return {qkv_TE.narrow(1, 0, q).view({tokens, shape.num_heads, shape.head_dim}),
           qkv_TE.narrow(1, q, kv).view({tokens, shape.num_kv_heads, shape.head_dim}),
           qkv_TE.narrow(1, q + kv, kv).view({tokens, shape.num_kv_heads, shape.head_dim})};
@@ -38,7 +39,8 @@ Tensor rotated(const Tensor& x, const Tensor& cos_T1R, const Tensor& sin_T1R, in
 /// Rows of the keys that `segment` sees, oldest first, itself included.
 Tensor chain_rows(const std::vector<Segment>& segments, size_t index) {
   std::vector<Tensor> ranges;
-  for (int64_t i = static_cast<int64_t>(index); i >= 0; i = segments[static_cast<size_t>(i)].parent) {
+  for (int64_t i = static_cast<int64_t>(index); i >= 0;
+       i = segments[static_cast<size_t>(i)].parent) {
     const Segment& segment = segments[static_cast<size_t>(i)];
     ranges.insert(ranges.begin(), at::arange(segment.begin, segment.end, at::kLong));
   }
@@ -47,17 +49,19 @@ Tensor chain_rows(const std::vector<Segment>& segments, size_t index) {
 
 /// True where row i of the last `rows` of `keys` positions may not look at key j.
 Tensor hidden_pairs(int64_t rows, int64_t keys, int64_t window) {
-  const Tensor i = at::arange(keys - rows, keys, at::kLong).unsqueeze(1), j = at::arange(keys, at::kLong).unsqueeze(0);
+  const Tensor i = at::arange(keys - rows, keys, at::kLong).unsqueeze(1),
+               j = at::arange(keys, at::kLong).unsqueeze(0);
   const Tensor future = j > i;
   return window > 0 ? future.logical_or(j <= i - window) : future;
 }
 
-/// Per segment: queries [N, rows, D], keys and values [N, keys, D] (key-value heads repeated), scores masked.
+/// Per segment: queries [N, rows, D], keys and values [N, keys, D] (key-value heads repeated),
+/// scores masked.
 struct Block {
   Tensor q, k, v, scores;
 };
-Block attention_block(const Heads& heads, const Segment& segment, const Tensor& rows, const RotaryShape& shape,
-                      const TreeAttentionShape& attention) {
+Block attention_block(const Heads& heads, const Segment& segment, const Tensor& rows,
+                      const RotaryShape& shape, const TreeAttentionShape& attention) {
   const int64_t repeats = shape.num_heads / shape.num_kv_heads, size = segment.end - segment.begin;
   Block block;
   block.q = wide(heads.q_TND.narrow(0, segment.begin, size)).transpose(0, 1);
@@ -70,15 +74,18 @@ Block attention_block(const Heads& heads, const Segment& segment, const Tensor& 
 
 }  // namespace
 
-Tensor ReferenceDevice::embedding(const Tensor& ids_T, const Tensor& table_VH, at::ScalarType activations) const {
+Tensor ReferenceDevice::embedding(const Tensor& ids_T, const Tensor& table_VH,
+                                  at::ScalarType activations) const {
   return table_VH.index_select(0, ids_T).to(activations);
 }
 
-void ReferenceDevice::add_embedding_grad_(Tensor grad_VH, const Tensor& ids_T, const Tensor& dy_TH) const {
+void ReferenceDevice::add_embedding_grad_(Tensor grad_VH, const Tensor& ids_T,
+                                          const Tensor& dy_TH) const {
   grad_VH.index_add_(0, ids_T, dy_TH.to(grad_VH.scalar_type()));
 }
 
-Tensor ReferenceDevice::linear(const Tensor& x_TI, const Tensor& weight_OI, const Tensor& bias_O) const {
+Tensor ReferenceDevice::linear(const Tensor& x_TI, const Tensor& weight_OI,
+                               const Tensor& bias_O) const {
   Tensor y = at::mm(x_TI, weight_OI.to(x_TI.scalar_type()).t());
   if (bias_O.defined()) y.add_(bias_O);
   return y;
@@ -92,7 +99,8 @@ Tensor ReferenceDevice::linear_input_grad(const Tensor& dy_TO, const Tensor& wei
   return at::mm(dy_TO, weight_OI.to(dy_TO.scalar_type()));
 }
 
-void ReferenceDevice::add_linear_weight_grad_(Tensor grad_OI, const Tensor& dy_TO, const Tensor& x_TI) const {
+void ReferenceDevice::add_linear_weight_grad_(Tensor grad_OI, const Tensor& dy_TO,
+                                              const Tensor& x_TI) const {
   if (dy_TO.scalar_type() == grad_OI.scalar_type()) {
     grad_OI.addmm_(dy_TO.t(), x_TI);
   } else {
@@ -100,19 +108,22 @@ void ReferenceDevice::add_linear_weight_grad_(Tensor grad_OI, const Tensor& dy_T
   }
 }
 
-void ReferenceDevice::add_bias_grad_(Tensor grad_O, const Tensor& dy_TO) const { grad_O.add_(wide(dy_TO).sum(0)); }
+void ReferenceDevice::add_bias_grad_(Tensor grad_O, const Tensor& dy_TO) const {
+  grad_O.add_(wide(dy_TO).sum(0));
+}
 
 Tensor ReferenceDevice::rms_norm(const Tensor& x_TH, const Tensor& weight_H, double eps) const {
   return (normed(wide(x_TH), eps) * weight_H).to(x_TH.scalar_type());
 }
 
-Tensor ReferenceDevice::add_rms_norm_(Tensor x_TH, const Tensor& update_TH, const Tensor& weight_H, double eps) const {
+Tensor ReferenceDevice::add_rms_norm_(Tensor x_TH, const Tensor& update_TH, const Tensor& weight_H,
+                                      double eps) const {
   x_TH.add_(update_TH);
   return rms_norm(x_TH, weight_H, eps);
 }
 
-Tensor ReferenceDevice::rms_norm_backward(const Tensor& dy_TH, const Tensor& x_TH, const Tensor& weight_H, double eps,
-                                          Tensor grad_H) const {
+Tensor ReferenceDevice::rms_norm_backward(const Tensor& dy_TH, const Tensor& x_TH,
+                                          const Tensor& weight_H, double eps, Tensor grad_H) const {
   const Tensor x = wide(x_TH), dy = wide(dy_TH);
   if (grad_H.defined()) grad_H.add_((dy * normed(x, eps)).sum(0));
   return normed_backward(dy * weight_H, x, eps).to(x_TH.scalar_type());
@@ -120,20 +131,23 @@ Tensor ReferenceDevice::rms_norm_backward(const Tensor& dy_TH, const Tensor& x_T
 
 Tensor ReferenceDevice::swiglu(const Tensor& gate_up_T2F) const {
   const int64_t width = gate_up_T2F.size(1) / 2;
-  const Tensor gate = wide(gate_up_T2F.narrow(1, 0, width)), up = wide(gate_up_T2F.narrow(1, width, width));
+  const Tensor gate = wide(gate_up_T2F.narrow(1, 0, width)),
+               up = wide(gate_up_T2F.narrow(1, width, width));
   return (at::silu(gate) * up).to(gate_up_T2F.scalar_type());
 }
 
 Tensor ReferenceDevice::swiglu_backward(const Tensor& dy_TF, const Tensor& gate_up_T2F) const {
   const int64_t width = gate_up_T2F.size(1) / 2;
-  const Tensor gate = wide(gate_up_T2F.narrow(1, 0, width)), up = wide(gate_up_T2F.narrow(1, width, width));
+  const Tensor gate = wide(gate_up_T2F.narrow(1, 0, width)),
+               up = wide(gate_up_T2F.narrow(1, width, width));
   const Tensor dy = wide(dy_TF), sigmoid = at::sigmoid(gate);
   const Tensor dgate = dy * up * sigmoid * (1 + gate * (1 - sigmoid));
   return at::cat({dgate, dy * gate * sigmoid}, 1).to(gate_up_T2F.scalar_type());
 }
 
-Tensor ReferenceDevice::norm_rotate(const Tensor& qkv_TE, const Tensor& positions_T, const Tensor& q_norm_D,
-                                    const Tensor& k_norm_D, const Tensor& cos_PR, const Tensor& sin_PR,
+Tensor ReferenceDevice::norm_rotate(const Tensor& qkv_TE, const Tensor& positions_T,
+                                    const Tensor& q_norm_D, const Tensor& k_norm_D,
+                                    const Tensor& cos_PR, const Tensor& sin_PR,
                                     const RotaryShape& shape) const {
   const Tensor cos = cos_PR.index_select(0, positions_T).unsqueeze(1);
   const Tensor sin = sin_PR.index_select(0, positions_T).unsqueeze(1);
@@ -150,16 +164,18 @@ Tensor ReferenceDevice::norm_rotate(const Tensor& qkv_TE, const Tensor& position
   return out_TE;
 }
 
-Tensor ReferenceDevice::norm_rotate_backward(const Tensor& dy_TE, const Tensor& qkv_TE, const Tensor& positions_T,
-                                             const Tensor& q_norm_D, const Tensor& k_norm_D, const Tensor& cos_PR,
-                                             const Tensor& sin_PR, const RotaryShape& shape, Tensor q_norm_grad_D,
-                                             Tensor k_norm_grad_D) const {
+Tensor ReferenceDevice::norm_rotate_backward(const Tensor& dy_TE, const Tensor& qkv_TE,
+                                             const Tensor& positions_T, const Tensor& q_norm_D,
+                                             const Tensor& k_norm_D, const Tensor& cos_PR,
+                                             const Tensor& sin_PR, const RotaryShape& shape,
+                                             Tensor q_norm_grad_D, Tensor k_norm_grad_D) const {
   const Tensor cos = cos_PR.index_select(0, positions_T).unsqueeze(1);
   const Tensor sin = sin_PR.index_select(0, positions_T).unsqueeze(1);
   const Heads dy = split(dy_TE, shape);
   Tensor dx_TE = dy_TE.clone();
   const Heads dx = split(dx_TE, shape);
-  const auto apply = [&](const Tensor& dy_part, Tensor dx_part, const Tensor& x_in, const Tensor& weight, Tensor grad) {
+  const auto apply = [&](const Tensor& dy_part, Tensor dx_part, const Tensor& x_in,
+                         const Tensor& weight, Tensor grad) {
     Tensor g = rotated(wide(dy_part), cos, sin, -1);
     if (weight.defined()) {
       const Tensor x = wide(x_in);
@@ -180,22 +196,27 @@ Tensor ReferenceDevice::tree_attention(const Tensor& heads_TE, const std::vector
   const Heads in = split(heads_TE, heads);
   const int64_t tokens = heads_TE.size(0);
   Tensor y_TND = at::empty({tokens, heads.num_heads, heads.head_dim}, heads_TE.options());
-  logsumexp_TN = at::empty({tokens, heads.num_heads}, heads_TE.options().dtype(accumulator_of(heads_TE)));
+  logsumexp_TN =
+      at::empty({tokens, heads.num_heads}, heads_TE.options().dtype(accumulator_of(heads_TE)));
   for (size_t i = 0; i < segments.size(); ++i) {
     const Segment& segment = segments[i];
     const Block block = attention_block(in, segment, chain_rows(segments, i), heads, shape);
     const int64_t size = segment.end - segment.begin;
-    y_TND.narrow(0, segment.begin, size).copy_(at::matmul(block.scores.softmax(-1), block.v).transpose(0, 1));
+    y_TND.narrow(0, segment.begin, size)
+        .copy_(at::matmul(block.scores.softmax(-1), block.v).transpose(0, 1));
     logsumexp_TN.narrow(0, segment.begin, size).copy_(block.scores.logsumexp(-1).t());
   }
   return y_TND.view({tokens, heads.num_heads * heads.head_dim});
 }
 
-Tensor ReferenceDevice::tree_attention_backward(const Tensor& dy_TC, const Tensor& y_TC, const Tensor& heads_TE,
-                                                const Tensor& logsumexp_TN, const std::vector<Segment>& segments,
-                                                const RotaryShape& heads, const TreeAttentionShape& shape) const {
+Tensor ReferenceDevice::tree_attention_backward(const Tensor& dy_TC, const Tensor& y_TC,
+                                                const Tensor& heads_TE, const Tensor& logsumexp_TN,
+                                                const std::vector<Segment>& segments,
+                                                const RotaryShape& heads,
+                                                const TreeAttentionShape& shape) const {
   const Heads in = split(heads_TE, heads);
-  const int64_t tokens = heads_TE.size(0), repeats = heads.num_heads / heads.num_kv_heads, dim = heads.head_dim;
+  const int64_t tokens = heads_TE.size(0), repeats = heads.num_heads / heads.num_kv_heads,
+                dim = heads.head_dim;
   Tensor dheads_TE = at::zeros_like(heads_TE, accumulator_of(heads_TE));
   const Heads out = split(dheads_TE, heads);
   const Tensor dy_TND = wide(dy_TC).view({tokens, heads.num_heads, dim});
@@ -209,10 +230,13 @@ Tensor ReferenceDevice::tree_attention_backward(const Tensor& dy_TC, const Tenso
     const Tensor p = (block.scores - of_segment(logsumexp_TN).t().unsqueeze(-1)).exp();
     const Tensor dy = of_segment(dy_TND).transpose(0, 1);
     const Tensor ds =
-        p * (at::matmul(dy, block.v.transpose(1, 2)) - of_segment(delta_TN).t().unsqueeze(-1)) * shape.scale;
+        p * (at::matmul(dy, block.v.transpose(1, 2)) - of_segment(delta_TN).t().unsqueeze(-1)) *
+        shape.scale;
     of_segment(out.q_TND).copy_(at::matmul(ds, block.k).transpose(0, 1));
-    const auto add = [&](Tensor target_TKD, const Tensor& grad_NSD) {  // sum over the queries that share a key head
-      Tensor grad = grad_NSD.view({heads.num_kv_heads, repeats, rows.size(0), dim}).sum(1).transpose(0, 1);
+    const auto add = [&](Tensor target_TKD,
+                         const Tensor& grad_NSD) {  // sum over the queries that share a key head
+      Tensor grad =
+          grad_NSD.view({heads.num_kv_heads, repeats, rows.size(0), dim}).sum(1).transpose(0, 1);
       target_TKD.index_add_(0, rows, grad);
     };
     add(out.k_TKD, at::matmul(ds.transpose(1, 2), block.q));
@@ -221,8 +245,9 @@ Tensor ReferenceDevice::tree_attention_backward(const Tensor& dy_TC, const Tenso
   return dheads_TE.to(heads_TE.scalar_type());
 }
 
-void ReferenceDevice::softmax_statistics(const Tensor& logits_RV, const Tensor& target_R, double temperature,
-                                         Tensor& logprob_R, Tensor& entropy_R, Tensor& logsumexp_R) const {
+void ReferenceDevice::softmax_statistics(const Tensor& logits_RV, const Tensor& target_R,
+                                         double temperature, Tensor& logprob_R, Tensor& entropy_R,
+                                         Tensor& logsumexp_R) const {
   const Tensor u = logits_RV / temperature;
   logsumexp_R.copy_(u.logsumexp(-1));
   logprob_R.copy_(u.gather(1, target_R.unsqueeze(1)).squeeze(1) - logsumexp_R);
@@ -230,8 +255,9 @@ void ReferenceDevice::softmax_statistics(const Tensor& logits_RV, const Tensor& 
   entropy_R.copy_(logsumexp_R - (p * u).sum(-1));
 }
 
-void ReferenceDevice::softmax_backward_(Tensor logits_RV, const Tensor& target_R, double temperature,
-                                        const Tensor& logsumexp_R, const Tensor& entropy_R, const Tensor& dlogprob_R,
+void ReferenceDevice::softmax_backward_(Tensor logits_RV, const Tensor& target_R,
+                                        double temperature, const Tensor& logsumexp_R,
+                                        const Tensor& entropy_R, const Tensor& dlogprob_R,
                                         const Tensor& dentropy_R) const {
   const Tensor log_p = logits_RV / temperature - logsumexp_R.unsqueeze(1);
   const Tensor p = log_p.exp();

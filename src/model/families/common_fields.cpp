@@ -28,7 +28,8 @@ void read_rope_kind(FieldReader& fields, Rope& rope) {
   if (rope.kind != Rope::Kind::kLlama3) return;
   rope.low_freq_factor = fields.number("low_freq_factor", 1e-6, kHuge);
   rope.high_freq_factor = fields.number("high_freq_factor", 1e-6, kHuge);
-  rope.original_max_positions = fields.integer("original_max_position_embeddings", 1, int64_t{1} << 40);
+  rope.original_max_positions =
+      fields.integer("original_max_position_embeddings", 1, int64_t{1} << 40);
   if (rope.high_freq_factor <= rope.low_freq_factor) {
     fields.problem("high_freq_factor", "must be larger than low_freq_factor");
   }
@@ -54,13 +55,14 @@ void read_common(FieldReader& fields, ModelConfig& config, const CommonDefaults&
   config.intermediate_size = fields.integer("intermediate_size", 1, kMaxSize);
   config.num_layers = fields.integer("num_hidden_layers", 1, 4096);
   config.num_heads = fields.integer("num_attention_heads", 1, 65536);
-  config.num_kv_heads = fields.integer("num_key_value_heads", 1, 65536,
-                                       defaults.kv_heads.value_or(config.num_heads));
-  config.head_dim = fields.integer("head_dim", 2, 4096,
-                                   defaults.head_dim.value_or(config.hidden_size / config.num_heads));
+  config.num_kv_heads =
+      fields.integer("num_key_value_heads", 1, 65536, defaults.kv_heads.value_or(config.num_heads));
+  config.head_dim = fields.integer(
+      "head_dim", 2, 4096, defaults.head_dim.value_or(config.hidden_size / config.num_heads));
   if (config.num_heads % config.num_kv_heads != 0) {
-    fields.problem("num_attention_heads",
-                   fmt::format("must be a multiple of num_key_value_heads, {}", config.num_kv_heads));
+    fields.problem(
+        "num_attention_heads",
+        fmt::format("must be a multiple of num_key_value_heads, {}", config.num_kv_heads));
   }
   if (config.head_dim < 2 || config.head_dim % 2 != 0) {
     fields.problem("head_dim", fmt::format("rotary embedding needs an even head size, not {} "
@@ -76,7 +78,8 @@ void read_common(FieldReader& fields, ModelConfig& config, const CommonDefaults&
   fields.expect_text("hidden_act", kActivations);
   fields.expect_number("attention_dropout", 0);
   if (fields.has("quantization_config")) {
-    fields.problem("quantization_config", "quantised weights cannot be read; use the original checkpoint");
+    fields.problem("quantization_config",
+                   "quantised weights cannot be read; use the original checkpoint");
   }
   static constexpr std::array<std::string_view, 3> kDtypes = {"bfloat16", "float16", "float32"};
   fields.expect_text("dtype", kDtypes);
@@ -85,11 +88,13 @@ void read_common(FieldReader& fields, ModelConfig& config, const CommonDefaults&
   read_rope(fields, config.rope);
 }
 
-void read_windows(FieldReader& fields, ModelConfig& config, int64_t window, int64_t first_windowed) {
+void read_windows(FieldReader& fields, ModelConfig& config, int64_t window,
+                  int64_t first_windowed) {
   config.window.assign(static_cast<size_t>(config.num_layers), 0);
   const json::array* types = fields.array("layer_types");
   if (types != nullptr && static_cast<int64_t>(types->size()) != config.num_layers) {
-    fields.problem("layer_types", fmt::format("must have one entry per layer: {}", config.num_layers));
+    fields.problem("layer_types",
+                   fmt::format("must have one entry per layer: {}", config.num_layers));
     return;
   }
   for (int64_t i = 0; i < config.num_layers; ++i) {
@@ -98,11 +103,14 @@ void read_windows(FieldReader& fields, ModelConfig& config, int64_t window, int6
       const json::value& type = (*types)[static_cast<size_t>(i)];
       windowed = type == "sliding_attention";
       if (!windowed && type != "full_attention") {
-        fields.problem("layer_types", fmt::format("layer {}: supported here: full_attention, sliding_attention", i));
+        fields.problem(
+            "layer_types",
+            fmt::format("layer {}: supported here: full_attention, sliding_attention", i));
         return;
       }
       if (windowed && window == 0) {
-        fields.problem("layer_types", fmt::format("layer {} slides, but sliding_window gives no window", i));
+        fields.problem("layer_types",
+                       fmt::format("layer {} slides, but sliding_window gives no window", i));
         return;
       }
     }

@@ -2,8 +2,9 @@
 
 /// A family: how one `model_type` of config.json is read and which network it means.
 ///
-/// Adding one is one file beside this header and one row in families/families.cpp. A family reads its fields from a
-/// FieldReader, which collects every problem, so that one run shows all that is wrong.
+/// Adding one is one file beside this header and one row in families/families.cpp. A family reads
+/// its fields from a FieldReader, which collects every problem, so that one run shows all that is
+/// wrong.
 
 #include <memory>
 #include <optional>
@@ -17,7 +18,8 @@
 
 namespace slime::model {
 
-/// Reads fields of one JSON object and notes problems instead of throwing. A null field counts as absent.
+/// Reads fields of one JSON object and notes problems instead of throwing. A null field counts as
+/// absent.
 class FieldReader {
  public:
   FieldReader(const json::object& object, std::string where, std::vector<std::string>& problems)
@@ -72,17 +74,17 @@ void read_qwen3(FieldReader& fields, ModelConfig& config);
 
 // What most families share.
 
-/// vocab_size, sizes, heads, norm eps, activation, dropout, positions, rope, dtype, initializer range.
-/// `default_kv_heads` and `default_head_dim` are the library's defaults for absent fields; unset: as many key-value heads
-/// as query heads, hidden_size / num_attention_heads.
+/// vocab_size, sizes, heads, norm eps, activation, dropout, positions, rope, dtype, initializer
+/// range. `default_kv_heads` and `default_head_dim` are the library's defaults for absent fields;
+/// unset: as many key-value heads as query heads, hidden_size / num_attention_heads.
 struct CommonDefaults {
   std::optional<int64_t> kv_heads;
   std::optional<int64_t> head_dim;
 };
 void read_common(FieldReader& fields, ModelConfig& config, const CommonDefaults& defaults);
 
-/// layer_types of the newer form, else the given rule: layers from `first_windowed` on have the window.
-/// `window` 0 means that the file switches it off.
+/// layer_types of the newer form, else the given rule: layers from `first_windowed` on have the
+/// window. `window` 0 means that the file switches it off.
 void read_windows(FieldReader& fields, ModelConfig& config, int64_t window, int64_t first_windowed);
 
 }  // namespace slime::model

@@ -1,4 +1,5 @@
-/// Llama 2 and 3, SmolLM2 and everything else that calls itself "llama": biases by two switches, no q/k norm, no window.
+/// Llama 2 and 3, SmolLM2 and everything else that calls itself "llama": biases by two switches, no
+/// q/k norm, no window.
 
 #include "model/families/family.h"
 

@@ -1,4 +1,5 @@
-/// Mistral: llama without biases, and one sliding window for all layers unless sliding_window is null.
+/// Mistral: llama without biases, and one sliding window for all layers unless sliding_window is
+/// null.
 
 #include "model/families/family.h"
 
@@ -6,10 +7,10 @@ namespace slime::model {
 
 void read_mistral(FieldReader& fields, ModelConfig& config) {
   read_common(fields, config, {.kv_heads = 8, .head_dim = {}});
-  // transformers' MistralConfig has a window of 4096 when the field is absent; null switches it off.
+  // transformers' MistralConfig has a window of 4096 when the field is absent; null switches it
+  // off.
   const bool absent = !config.raw.contains("sliding_window");
-  const int64_t window =
-      absent ? 4096 : fields.integer("sliding_window", 1, int64_t{1} << 32, 0);
+  const int64_t window = absent ? 4096 : fields.integer("sliding_window", 1, int64_t{1} << 32, 0);
   read_windows(fields, config, window, 0);
 }
 

@@ -1,4 +1,5 @@
-/// Qwen2 and Qwen2.5: biases on q, k, v only; a window only with use_sliding_window, from layer max_window_layers on.
+/// Qwen2 and Qwen2.5: biases on q, k, v only; a window only with use_sliding_window, from layer
+/// max_window_layers on.
 
 #include "model/families/family.h"
 

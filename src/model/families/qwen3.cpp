@@ -1,4 +1,5 @@
-/// Qwen3 (dense): q/k norm per head, head_dim of its own, no biases unless attention_bias; windows as in Qwen2.
+/// Qwen3 (dense): q/k norm per head, head_dim of its own, no biases unless attention_bias; windows
+/// as in Qwen2.
 
 #include "model/families/family.h"
 

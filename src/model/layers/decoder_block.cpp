@@ -14,10 +14,13 @@ DecoderBlock::DecoderBlock(const ModelConfig& config, int index, const ParallelL
                            const RotaryTable& rotary, Weights::Builder& builder)
     : eps_(config.norm_eps) {
   const int64_t hidden = config.hidden_size, dim = config.head_dim;
-  const int64_t q = config.num_heads * dim, kv = config.num_kv_heads * dim, width = config.intermediate_size;
+  const int64_t q = config.num_heads * dim, kv = config.num_kv_heads * dim,
+                width = config.intermediate_size;
   const std::string prefix = fmt::format("model.layers.{}.", index);
   const auto name = [&](std::string_view tail) { return prefix + std::string(tail); };
-  const auto cut = [&](int dimension, int64_t size) { return tensor_parallel_slice(layout, dimension, size); };
+  const auto cut = [&](int dimension, int64_t size) {
+    return tensor_parallel_slice(layout, dimension, size);
+  };
   // Heads stay whole: a rank holds num_heads / tp of them.
   const auto head_cut = [&](int dimension, int64_t heads) {
     Slice slice = cut(dimension, heads);
@@ -40,8 +43,10 @@ DecoderBlock::DecoderBlock(const ModelConfig& config, int index, const ParallelL
     builder.add(attention_.q_norm, {{name("self_attn.q_norm.weight"), {dim}, {}}});
     builder.add(attention_.k_norm, {{name("self_attn.k_norm.weight"), {dim}, {}}});
   }
-  builder.add(output_, {{name("self_attn.o_proj.weight"), {hidden, q}, head_cut(1, config.num_heads)}});
-  if (config.has_output_bias) builder.add(output_bias_, {{name("self_attn.o_proj.bias"), {hidden}, {}}});
+  builder.add(output_,
+              {{name("self_attn.o_proj.weight"), {hidden, q}, head_cut(1, config.num_heads)}});
+  if (config.has_output_bias)
+    builder.add(output_bias_, {{name("self_attn.o_proj.bias"), {hidden}, {}}});
   builder.add(post_norm_, {{name("post_attention_layernorm.weight"), {hidden}, {}}});
   builder.add(gate_up_, {{name("mlp.gate_proj.weight"), {width, hidden}, cut(0, width)},
                          {name("mlp.up_proj.weight"), {width, hidden}, cut(0, width)}});
@@ -64,17 +69,21 @@ DecoderBlock::DecoderBlock(const ModelConfig& config, int index, const ParallelL
 }
 
 Stream DecoderBlock::forward(Stream in, const Tensor& positions_T, Attention& attention) {
-  if (!in.update_TH.defined()) return forward_from_sum(std::move(in.residual_TH), positions_T, attention);
-  const auto [sum_TH, normed_TH] = kernels::add_rms_norm(in.residual_TH, in.update_TH, input_norm_, eps_);
+  if (!in.update_TH.defined())
+    return forward_from_sum(std::move(in.residual_TH), positions_T, attention);
+  const auto [sum_TH, normed_TH] =
+      kernels::add_rms_norm(in.residual_TH, in.update_TH, input_norm_, eps_);
   return finish(sum_TH, normed_TH, positions_T, attention);
 }
 
-Stream DecoderBlock::forward_from_sum(Tensor sum_TH, const Tensor& positions_T, Attention& attention) {
+Stream DecoderBlock::forward_from_sum(Tensor sum_TH, const Tensor& positions_T,
+                                      Attention& attention) {
   const Tensor normed_TH = kernels::rms_norm(sum_TH, input_norm_, eps_);
   return finish(std::move(sum_TH), normed_TH, positions_T, attention);
 }
 
-Stream DecoderBlock::finish(Tensor sum_TH, const Tensor& normed_TH, const Tensor& positions_T, Attention& attention) {
+Stream DecoderBlock::finish(Tensor sum_TH, const Tensor& normed_TH, const Tensor& positions_T,
+                            Attention& attention) {
   const Tensor qkv_TE = kernels::linear(normed_TH, qkv_, qkv_bias_);
   const Tensor attended_TC = attention.attend(attention_, qkv_TE, positions_T);
   const Tensor output_TH = kernels::linear(attended_TC, output_, output_bias_);

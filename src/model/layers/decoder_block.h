@@ -1,9 +1,10 @@
 #pragma once
 
-/// One block of a pre-norm decoder: norm, attention, norm, gated feed-forward, with the residual additions fused into
-/// the norms.
+/// One block of a pre-norm decoder: norm, attention, norm, gated feed-forward, with the residual
+/// additions fused into the norms.
 ///
-/// Dimensions: T tokens, H hidden, N query heads, K key-value heads, D head size, F feed-forward width.
+/// Dimensions: T tokens, H hidden, N query heads, K key-value heads, D head size, F feed-forward
+/// width.
 
 #include "kernels/param.h"
 #include "model/attention.h"
@@ -13,8 +14,8 @@
 
 namespace slime::model {
 
-/// The residual stream between blocks: its value is residual + update. The addition waits for the next norm, which reads
-/// the sum anyway.
+/// The residual stream between blocks: its value is residual + update. The addition waits for the
+/// next norm, which reads the sum anyway.
 struct Stream {
   Tensor residual_TH;
   Tensor update_TH;  // undefined before the first block
@@ -23,8 +24,8 @@ struct Stream {
 class DecoderBlock {
  public:
   /// Registers the block's weights under "model.layers.INDEX.".
-  DecoderBlock(const ModelConfig& config, int index, const ParallelLayout& layout, const RotaryTable& rotary,
-               Weights::Builder& builder);
+  DecoderBlock(const ModelConfig& config, int index, const ParallelLayout& layout,
+               const RotaryTable& rotary, Weights::Builder& builder);
   DecoderBlock(const DecoderBlock&) = delete;  // the builder points at the parameters
   DecoderBlock& operator=(const DecoderBlock&) = delete;
 
@@ -33,20 +34,21 @@ class DecoderBlock {
   Stream forward_from_sum(Tensor sum_TH, const Tensor& positions_T, Attention& attention);
 
  private:
-  Stream finish(Tensor sum_TH, const Tensor& normed_TH, const Tensor& positions_T, Attention& attention);
+  Stream finish(Tensor sum_TH, const Tensor& normed_TH, const Tensor& positions_T,
+                Attention& attention);
 
   double eps_;
   AttentionLayer attention_;
-  kernels::Param input_norm_;      // [H]
-  kernels::Param qkv_;             // [(N + 2 K) D, H]
-  kernels::Param qkv_bias_;        // [(N + 2 K) D], may be undefined
-  kernels::Param output_;          // [H, N D]
-  kernels::Param output_bias_;     // [H], may be undefined
-  kernels::Param post_norm_;       // [H]
-  kernels::Param gate_up_;         // [2 F, H]
-  kernels::Param gate_up_bias_;    // [2 F], may be undefined
-  kernels::Param down_;            // [H, F]
-  kernels::Param down_bias_;       // [H], may be undefined
+  kernels::Param input_norm_;    // [H]
+  kernels::Param qkv_;           // [(N + 2 K) D, H]
+  kernels::Param qkv_bias_;      // [(N + 2 K) D], may be undefined
+  kernels::Param output_;        // [H, N D]
+  kernels::Param output_bias_;   // [H], may be undefined
+  kernels::Param post_norm_;     // [H]
+  kernels::Param gate_up_;       // [2 F, H]
+  kernels::Param gate_up_bias_;  // [2 F], may be undefined
+  kernels::Param down_;          // [H, F]
+  kernels::Param down_bias_;     // [H], may be undefined
 };
 
 }  // namespace slime::model

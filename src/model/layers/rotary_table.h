@@ -12,7 +12,8 @@ struct RotaryTable {
   Tensor sin_PR;
 };
 
-/// Frequencies are rounded to float32 before they meet the position, as in the code the published models were trained with.
+/// Frequencies are rounded to float32 before they meet the position, as in the code the published
+/// models were trained with.
 RotaryTable make_rotary_table(const Rope& rope, int64_t head_dim, int64_t max_positions);
 
 }  // namespace slime::model

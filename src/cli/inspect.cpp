@@ -1,0 +1,149 @@
+#include "cli/inspect.h"
+
+/// slime inspect: what a model directory, a checkpoint or a safetensors file holds, and what is
+/// wrong with it.
+
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "cli/options.h"
+#include "core/error.h"
+#include "model/config.h"
+#include "model/model_files.h"
+#include "model/network.h"
+
+namespace slime::cli {
+namespace {
+
+using model::StoredTensor;
+
+constexpr double kMebibyte = 1024.0 * 1024.0;
+
+int64_t count(const StoredTensor& tensor) {
+  int64_t n = 1;
+  for (const int64_t size : tensor.shape) n *= size;
+  return n;
+}
+
+void print_tensor(const std::string& name, const StoredTensor& tensor) {
+  fmt::print("  {:<56} {:<5} [{}]\n", name, model::safetensors_dtype(tensor.dtype),
+             fmt::join(tensor.shape, ", "));
+}
+
+void print_totals(const std::map<std::string, StoredTensor>& tensors) {
+  std::map<std::string, std::pair<int64_t, uint64_t>> by_dtype;  // numbers, bytes
+  int64_t numbers = 0;
+  for (const auto& [name, tensor] : tensors) {
+    auto& [n, bytes] = by_dtype[model::safetensors_dtype(tensor.dtype)];
+    n += count(tensor);
+    bytes += tensor.end - tensor.begin;
+    numbers += count(tensor);
+  }
+  fmt::print("tensors     {}\nnumbers     {} ({:.1f} million)\n", tensors.size(), numbers,
+             static_cast<double>(numbers) * 1e-6);
+  for (const auto& [dtype, sums] : by_dtype) {
+    fmt::print("  stored as {:<5} {:>14} numbers {:>10.1f} MiB\n", dtype, sums.first,
+               static_cast<double>(sums.second) / kMebibyte);
+  }
+}
+
+void print_config(const model::ModelConfig& config, int64_t parameters) {
+  fmt::print("family      {}\n", config.model_type);
+  fmt::print("layers      {} of hidden size {}, feed-forward {}\n", config.num_layers,
+             config.hidden_size, config.intermediate_size);
+  fmt::print("heads       {} query, {} key-value, size {}{}\n", config.num_heads,
+             config.num_kv_heads, config.head_dim, config.has_qk_norm ? ", q/k norm" : "");
+  fmt::print("vocabulary  {}{}\n", config.vocab_size,
+             config.ties_embeddings ? ", output layer tied to the embedding" : "");
+  fmt::print("positions   {}, rotary base {}\n", config.max_positions, config.rope.theta);
+  const int64_t windowed =
+      std::count_if(config.window.begin(), config.window.end(), [](int64_t w) { return w > 0; });
+  if (windowed > 0)
+    fmt::print("window      {} tokens on {} layers\n",
+               *std::max_element(config.window.begin(), config.window.end()), windowed);
+  fmt::print("end tokens  {}\n", fmt::join(config.eos_token_ids, ", "));
+  const auto mebibytes = [&](double bytes) {
+    return static_cast<double>(parameters) * bytes / kMebibyte;
+  };
+  fmt::print("parameters  {} ({:.1f} million)\n", parameters,
+             static_cast<double>(parameters) * 1e-6);
+  fmt::print("  weights in bfloat16 {:>10.1f} MiB, in float32 {:>10.1f} MiB\n", mebibytes(2),
+             mebibytes(4));
+  fmt::print(
+      "  training in bfloat16 {:>9.1f} MiB: weights 2, gradient 4, master 4, moments 8 bytes "
+      "each\n",
+      mebibytes(18));
+  const double kv =
+      2.0 * static_cast<double>(config.num_layers * config.num_kv_heads * config.head_dim);
+  fmt::print("  keys and values of one token {:.1f} KiB in bfloat16\n", kv * 2 / 1024);
+}
+
+int inspect_file(const std::string& path, bool lists_tensors) {
+  const model::SafetensorsFile file(path);
+  for (const auto& [key, value] : file.metadata()) fmt::print("metadata    {} = {}\n", key, value);
+  print_totals(file.tensors());
+  if (lists_tensors) {
+    for (const auto& [name, tensor] : file.tensors()) print_tensor(name, tensor);
+  }
+  return 0;
+}
+
+/// Everything is looked at even when the first part is broken; the problems come last.
+int inspect_directory(const std::string& path, bool lists_tensors) {
+  std::vector<std::string> problems;
+  const auto attempt = [&](auto&& step) {
+    try {
+      step();
+    } catch (const ConfigError& error) {
+      problems.emplace_back(error.what());
+    }
+  };
+  attempt([&] {
+    const model::ModelFiles files(path);
+    std::map<std::string, StoredTensor> tensors;
+    for (const auto& [name, place] : files.tensors()) tensors.emplace(name, *place.tensor);
+    fmt::print("files       {}\n", files.files().size());
+    print_totals(tensors);
+    if (lists_tensors) {
+      for (const auto& [name, tensor] : tensors) print_tensor(name, tensor);
+    }
+  });
+  attempt([&] {
+    const auto config = model::read_model_config(path);
+    const auto network = model::load_network(path, model::Precision::of(config.dtype));
+    print_config(config, network->weights().num_parameters());
+    if (!at::isfinite(network->weights().flat()).all().item<bool>()) {
+      problems.push_back(path + ": some weights are not finite numbers");
+    }
+  });
+  if (problems.empty()) {
+    fmt::print("problems    none\n");
+    return 0;
+  }
+  fmt::print("problems\n");
+  for (const std::string& problem : problems) fmt::print("  {}\n", problem);
+  return 1;
+}
+
+}  // namespace
+
+int inspect(std::span<const std::string> arguments) {
+  CLI::App app(
+      "Shows what a model directory, checkpoint or safetensors file holds. Exit code 1 when it has "
+      "problems.",
+      "slime inspect");
+  std::string path;
+  bool lists_tensors = false;
+  app.add_option("PATH", path, "Directory or .safetensors file")
+      ->required()
+      ->check(CLI::ExistingPath);
+  app.add_flag("--tensors", lists_tensors, "List every tensor");
+  if (const auto exit_code = parse_options(app, arguments)) return *exit_code;
+  return std::filesystem::is_directory(path) ? inspect_directory(path, lists_tensors)
+                                             : inspect_file(path, lists_tensors);
+}
+
+}  // namespace slime::cli

@@ -1,0 +1,50 @@
+#pragma once
+
+/// Row-wise kernels for processors with AVX2: norms, rotary embedding, SwiGLU, softmax statistics.
+/// T is float or at::BFloat16 (activations), W also at::Half (weights); sums are float. Each call
+/// does the rows it is given; the caller spreads rows over threads.
+
+#include <ATen/ATen.h>
+
+#include <cstdint>
+
+namespace slime::kernels::cpu::avx2 {
+
+/// out = x / sqrt(mean(x^2) + eps) * weight for each of `rows` rows; with `update`, x += update
+/// first.
+template <typename T, typename W>
+void rms_norm(T* x, const T* update, const W* weight, T* out, int64_t rows, int64_t size,
+              float eps);
+
+/// dx of the norm; adds the weight's gradient to weight_grad [size] (null: not wanted).
+template <typename T, typename W>
+void rms_norm_backward(const T* dy, const T* x, const W* weight, T* dx, float* weight_grad,
+                       int64_t rows, int64_t size, float eps);
+
+template <typename T>
+void swiglu(const T* gate_up, T* out, int64_t rows, int64_t width);
+template <typename T>
+void swiglu_backward(const T* dy, const T* gate_up, T* dgate_up, int64_t rows, int64_t width);
+
+/// Norms (weight not null) and rotates one head in place. cos, sin: [size / 2] of the token's
+/// position.
+template <typename T, typename W>
+void norm_rotate_head(T* head, const W* weight, const float* cos, const float* sin, int64_t size,
+                      float eps);
+/// In place: gradient of the rotated head to that of x (the head before norm and rotation, unused
+/// without weight).
+template <typename T, typename W>
+void norm_rotate_head_backward(T* dhead, const T* x, const W* weight, float* weight_grad,
+                               const float* cos, const float* sin, int64_t size, float eps);
+
+struct RowStatistics {
+  float logprob, entropy, logsumexp;
+};
+/// Of the logits of one row divided by the temperature.
+RowStatistics softmax_row(const float* logits, int64_t size, int64_t target,
+                          float inverse_temperature);
+/// Logits to their gradient, in place.
+void softmax_row_backward(float* logits, int64_t size, int64_t target, float inverse_temperature,
+                          float logsumexp, float entropy, float dlogprob, float dentropy);
+
+}  // namespace slime::kernels::cpu::avx2

@@ -1,0 +1,154 @@
+/// Every differentiable kernel in float64 against central differences, weights included.
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include "kernels/embedding.h"
+#include "kernels/linear.h"
+#include "kernels/linear_logprob.h"
+#include "kernels/rms_norm.h"
+#include "kernels/rotary.h"
+#include "kernels/swiglu.h"
+#include "kernels/tree_attention.h"
+
+namespace slime::kernels {
+namespace {
+
+constexpr double kStep = 1e-5;
+constexpr double kTolerance =
+    1e-7;  // of central differences of smooth functions of numbers near one
+
+Tensor numbers(std::vector<int64_t> shape) { return at::randn(shape, at::kDouble); }
+
+Param weight(std::vector<int64_t> shape) {
+  Param param{numbers(shape), {}};
+  param.grad = at::zeros_like(param.value);
+  return param;
+}
+
+/// d f / d x by central differences, x changed in place.
+Tensor differences(Tensor x, const std::function<double()>& f) {
+  Tensor out = at::empty_like(x);
+  double* at_x = x.data_ptr<double>();
+  for (int64_t i = 0; i < x.numel(); ++i) {
+    const double before = at_x[i];
+    at_x[i] = before + kStep;
+    const double up = f();
+    at_x[i] = before - kStep;
+    const double down = f();
+    at_x[i] = before;
+    out.data_ptr<double>()[i] = (up - down) / (2 * kStep);
+  }
+  return out;
+}
+
+/// `f` maps x to any outputs' weighted sum. Checks the gradient of x and of the parameters it uses.
+void check_gradients(Tensor x, const std::vector<Param>& params,
+                     const std::function<Tensor(const Tensor&)>& f) {
+  const auto value = [&] {
+    at::NoGradGuard no_grad;
+    return f(x.clone()).item<double>();
+  };
+  Tensor leaf = x.clone().requires_grad_();
+  torch::autograd::backward({f(leaf)}, {});
+  EXPECT_LT((leaf.grad() - differences(x, value)).abs().max().item<double>(), kTolerance);
+  for (const Param& param : params) {
+    EXPECT_LT((param.grad - differences(param.value, value)).abs().max().item<double>(),
+              kTolerance);
+  }
+}
+
+Tensor weighted(const Tensor& y) {
+  return (y * at::sin(at::arange(1, y.numel() + 1, y.options())).view(y.sizes())).sum();
+}
+
+class KernelGradient : public ::testing::Test {
+ protected:
+  void SetUp() override { at::manual_seed(3); }
+};
+
+TEST_F(KernelGradient, OfALinearLayer) {
+  const Param w = weight({5, 4}), b = weight({5});
+  check_gradients(numbers({3, 4}), {w, b},
+                  [&](const Tensor& x) { return weighted(linear(x, w, b)); });
+}
+
+TEST_F(KernelGradient, OfTheNormAndItsFusedAddition) {
+  const Param w = weight({6});
+  check_gradients(numbers({3, 6}), {w},
+                  [&](const Tensor& x) { return weighted(rms_norm(x, w, 1e-3)); });
+  const Param v = weight({6});
+  const Tensor update = numbers({3, 6});
+  check_gradients(numbers({3, 6}), {v}, [&](const Tensor& x) {
+    const AddedNorm out = add_rms_norm(x, update, v, 1e-3);
+    return weighted(out.normed_TH) + weighted(out.sum_TH.square());
+  });
+}
+
+TEST_F(KernelGradient, OfSwiglu) {
+  check_gradients(numbers({3, 8}), {}, [](const Tensor& x) { return weighted(swiglu(x)); });
+}
+
+TEST_F(KernelGradient, OfTheRotationWithNorms) {
+  const RotaryShape shape{2, 1, 4, 1e-3};
+  const Tensor angle = at::rand({9, 2}), positions = at::tensor({0, 3, 8}, at::kLong);
+  const Param q = weight({4}), k = weight({4});
+  check_gradients(numbers({3, 16}), {q, k}, [&](const Tensor& x) {
+    return weighted(norm_rotate(x, positions, q, k, angle.cos(), angle.sin(), shape));
+  });
+  check_gradients(numbers({3, 16}), {}, [&](const Tensor& x) {
+    return weighted(norm_rotate(x, positions, {}, {}, angle.cos(), angle.sin(), shape));
+  });
+}
+
+TEST_F(KernelGradient, OfTreeAttention) {
+  const std::vector<Segment> segments = {{0, 3, -1}, {3, 5, 0}, {5, 7, 0}, {7, 8, 2}};
+  for (const int64_t window : {0, 2}) {
+    check_gradients(numbers({8, 16}), {}, [&](const Tensor& x) {
+      return weighted(tree_attention(x, segments, {2, 1, 4, 0}, {0.5, window}));
+    });
+  }
+}
+
+TEST_F(KernelGradient, OfLogProbsAndEntropiesInChunks) {
+  const Tensor target = at::tensor({0, 6, 3, 3, 1}, at::kLong);
+  for (const int64_t kept_bytes : {0, 1000}) {  // logits computed twice, and kept
+    const Param head = weight({7, 4});
+    const LinearLogProbOptions options{
+        .temperature = 0.8, .entropy_gradient = true, .chunk_bytes = 60, .kept_bytes = kept_bytes};
+    check_gradients(numbers({5, 4}), {head}, [&](const Tensor& x) {
+      const LogProbs out = linear_logprob(x, head, target, options);
+      return weighted(out.logprob_R) + weighted(out.entropy_R.square());
+    });
+  }
+}
+
+TEST_F(KernelGradient, OfTheEmbeddingAddsUpRepeatedTokens) {
+  const Param table = weight({4, 3});
+  const Tensor ids = at::tensor({1, 3, 1}, at::kLong), dy = numbers({3, 3});
+  torch::autograd::backward({embedding(ids, table, at::kDouble)}, {dy});
+  EXPECT_TRUE(table.grad[1].allclose(dy[0] + dy[2]));
+  EXPECT_TRUE(table.grad[3].allclose(dy[1]));
+  EXPECT_EQ(table.grad[0].abs().sum().item<double>(), 0);
+}
+
+TEST_F(KernelGradient, IsNotTakenForEntropiesUnlessAsked) {
+  const Param head = weight({7, 4});
+  const LogProbs out =
+      linear_logprob(numbers({2, 4}).requires_grad_(), head, at::tensor({0, 6}, at::kLong), {});
+  EXPECT_TRUE(out.logprob_R.requires_grad());
+  EXPECT_FALSE(out.entropy_R.requires_grad());
+}
+
+TEST_F(KernelGradient, OfNothingIsNothing) {
+  const Param head = weight({7, 4});
+  Tensor x = at::zeros({0, 4}, at::kDouble).requires_grad_();
+  const LogProbs out = linear_logprob(x, head, at::zeros({0}, at::kLong), {});
+  torch::autograd::backward({out.logprob_R.sum()}, {});
+  EXPECT_EQ(out.logprob_R.size(0), 0);
+  EXPECT_EQ(head.grad.abs().sum().item<double>(), 0);
+}
+
+}  // namespace
+}  // namespace slime::kernels

@@ -1,0 +1,118 @@
+#include "model/config.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "core/error.h"
+
+namespace slime::model {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::filesystem::path fixture(const std::string& name) {
+  return std::filesystem::path(SLIME_SOURCE_DIR) / "tests/fixtures/models" / name;
+}
+
+ModelConfig parse_file(const std::string& name, const char* file) {
+  return parse_model_config(read_json_file(fixture(name) / file).as_object(), file);
+}
+
+json::object llama() { return read_json_file(fixture("llama") / "config.json").as_object(); }
+
+std::string problem_of(const json::object& object) {
+  try {
+    parse_model_config(object, "config.json");
+    return "none";
+  } catch (const ConfigError& error) {
+    return error.what();
+  }
+}
+
+TEST(ModelConfig, MeansTheSameInBothForms) {
+  for (const auto& [name, other] : {std::pair{"llama", "config.v5.json"},
+                                    {"llama3_rope", "config.v5.json"},
+                                    {"mistral", "config.hub.json"},
+                                    {"qwen2", "config.v5.json"},
+                                    {"qwen3", "config.v5.json"}}) {
+    const ModelConfig a = parse_file(name, "config.json"), b = parse_file(name, other);
+    EXPECT_EQ(a.head_dim, b.head_dim) << name;
+    EXPECT_EQ(a.window, b.window) << name;
+    EXPECT_EQ(a.dtype, b.dtype) << name;
+    EXPECT_EQ(a.rope.kind, b.rope.kind) << name;
+    EXPECT_EQ(a.rope.theta, b.rope.theta) << name;
+    EXPECT_EQ(a.rope.factor, b.rope.factor) << name;
+    EXPECT_EQ(a.rope.original_max_positions, b.rope.original_max_positions) << name;
+    EXPECT_EQ(a.ties_embeddings, b.ties_embeddings) << name;
+    EXPECT_EQ(a.eos_token_ids, b.eos_token_ids) << name;
+    EXPECT_EQ(a.has_qkv_bias, b.has_qkv_bias) << name;
+  }
+}
+
+TEST(ModelConfig, KnowsWhichLayersSlide) {
+  EXPECT_THAT(parse_file("mistral", "config.json").window, ::testing::ElementsAre(16, 16));
+  EXPECT_THAT(parse_file("qwen2", "config.json").window, ::testing::ElementsAre(0, 0, 0));
+  json::object qwen2 = read_json_file(fixture("qwen2") / "config.json").as_object();
+  qwen2["use_sliding_window"] = true;
+  EXPECT_THAT(parse_model_config(qwen2, "c").window, ::testing::ElementsAre(0, 0, 32));
+}
+
+TEST(ModelConfig, TakesEndTokensFromTheGenerationConfigFirst) {
+  EXPECT_THAT(read_model_config(fixture("llama3_rope")).eos_token_ids,
+              ::testing::ElementsAre(301, 308, 309));
+}
+
+TEST(ModelConfig, NamesEveryFieldItDoesNotUnderstand) {
+  struct Case {
+    const char* field;
+    json::value value;
+    const char* problem;
+  };
+  const Case cases[] = {
+      {"model_type", "mamba",
+       "model_type is \"mamba\": supported here: llama, mistral, qwen2, qwen3"},
+      {"model_type", nullptr, "model_type"},
+      {"hidden_act", "gelu", "hidden_act is \"gelu\""},
+      {"hidden_size", "72", "hidden_size"},
+      {"hidden_size", -1, "hidden_size"},
+      {"hidden_size", 72.5, "hidden_size"},
+      {"vocab_size", 1e12, "vocab_size"},
+      {"num_hidden_layers", 0, "num_hidden_layers"},
+      {"num_attention_heads", 5, "num_attention_heads"},
+      {"head_dim", 13, "head_dim"},
+      {"rms_norm_eps", -1, "rms_norm_eps"},
+      {"rope_theta", "ten", "rope_theta"},
+      {"rope_scaling",
+       {{"type", "yarn"}, {"factor", 2.0}},
+       "type is \"yarn\": supported here: default, linear, llama3"},
+      {"rope_scaling", {{"rope_type", "llama3"}, {"factor", 2.0}}, "low_freq_factor"},
+      {"rope_scaling", 7, "rope_scaling"},
+      {"partial_rotary_factor", 0.5, "partial_rotary_factor"},
+      {"attention_dropout", 0.1, "attention_dropout"},
+      {"quantization_config", {{"bits", 4}}, "quantization_config"},
+      {"torch_dtype", "int8", "torch_dtype"},
+      {"tie_word_embeddings", "yes", "tie_word_embeddings"},
+      {"eos_token_id", "2", "eos_token_id"},
+      {"layer_types", json::array{"full_attention"}, "one entry per layer: 3"},
+      {"layer_types", json::array{"full_attention", "chunked", "full_attention"}, "layer 1"},
+      {"layer_types", json::array{"sliding_attention", "full_attention", "full_attention"},
+       "gives no window"},
+  };
+  EXPECT_EQ(problem_of(llama()), "none");
+  for (const Case& c : cases) {
+    json::object object = llama();
+    object[c.field] = c.value;
+    EXPECT_THAT(problem_of(object), HasSubstr(c.problem)) << c.field;
+  }
+}
+
+TEST(ModelConfig, ListsAllProblemsAtOnce) {
+  json::object object = llama();
+  object["hidden_act"] = "gelu";
+  object.erase("vocab_size");
+  EXPECT_THAT(problem_of(object),
+              ::testing::AllOf(HasSubstr("hidden_act"), HasSubstr("vocab_size is absent")));
+}
+
+}  // namespace
+}  // namespace slime::model

@@ -1,0 +1,179 @@
+#include "model/network.h"
+
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <fstream>
+
+#include "core/error.h"
+#include "model/families/family.h"
+#include "model/model_files.h"
+#include "model/save.h"
+
+namespace slime::model {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::filesystem::path fixture(const std::string& name) {
+  return std::filesystem::path(SLIME_SOURCE_DIR) / "tests/fixtures/models" / name;
+}
+
+class ModelDirectory : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    directory_ =
+        std::filesystem::temp_directory_path() / ("slime_model_" + std::to_string(::getpid()));
+    std::filesystem::remove_all(directory_);
+    std::filesystem::create_directories(directory_);
+  }
+  void TearDown() override { std::filesystem::remove_all(directory_); }
+
+  std::string problem_of() {
+    try {
+      load_network(directory_, Precision::of("float32"));
+      return "none";
+    } catch (const ConfigError& error) {
+      return error.what();
+    }
+  }
+  /// The fixture's config and its tensors, changed by `change`.
+  void write(const std::string& name, const std::function<void(NamedTensors&)>& change) {
+    std::filesystem::copy_file(fixture(name) / "config.json", directory_ / "config.json",
+                               std::filesystem::copy_options::overwrite_existing);
+    const SafetensorsFile file(fixture(name) / "model.safetensors");
+    NamedTensors tensors;
+    for (const auto& [tensor, stored] : file.tensors())
+      tensors.emplace_back(tensor, file.read(tensor));
+    change(tensors);
+    write_safetensors(directory_ / "model.safetensors", tensors);
+  }
+
+  std::filesystem::path directory_;
+};
+
+TEST_F(ModelDirectory, IsReadBackAsItWasSavedWholeAndInShards) {
+  const auto network = load_network(fixture("qwen3"), Precision::of("bfloat16"));
+  for (const uint64_t shard_bytes : {uint64_t{1} << 30, uint64_t{60'000}}) {
+    save_network(*network, directory_, {.dtype = {}, .shard_bytes = shard_bytes});
+    EXPECT_EQ(std::filesystem::exists(directory_ / "model.safetensors"), shard_bytes > 100'000);
+    const auto again = load_network(directory_, Precision::of("bfloat16"));
+    EXPECT_TRUE(again->weights().flat().equal(network->weights().flat()));
+    EXPECT_EQ(again->config().raw.at("torch_dtype"), "bfloat16");
+  }
+}
+
+TEST_F(ModelDirectory, OfAFreshNetworkIsAFunctionOfTheSeed) {
+  const ModelConfig config = read_model_config(fixture("qwen2"));
+  const auto a = make_network(config, Precision::of("float32"), 5),
+             b = make_network(config, Precision::of("float32"), 5);
+  EXPECT_TRUE(a->weights().flat().equal(b->weights().flat()));
+  EXPECT_FALSE(a->weights().flat().equal(
+      make_network(config, Precision::of("float32"), 6)->weights().flat()));
+  const Tensor embedding = a->head().value;
+  EXPECT_NEAR(embedding.std().item<double>(), config.initializer_range, 0.001);
+  EXPECT_NEAR(embedding.mean().item<double>(), 0, 0.001);
+}
+
+TEST_F(ModelDirectory, OfAConfigurationMadeInCodeReadsBack) {
+  ModelConfig config = read_model_config(fixture("mistral"));
+  config.raw = {};
+  save_network(*make_network(config, Precision::of("float32"), 1), directory_);
+  const ModelConfig again = read_model_config(directory_);
+  EXPECT_EQ(again.window, config.window);
+  EXPECT_EQ(again.head_dim, config.head_dim);
+  EXPECT_EQ(again.dtype, "float32");
+  EXPECT_EQ(again.eos_token_ids, config.eos_token_ids);
+}
+
+TEST_F(ModelDirectory, ReportsMissingMisshapenAndSurplusTensorsTogether) {
+  write("qwen2", [](NamedTensors& tensors) {
+    std::erase_if(tensors,
+                  [](const auto& t) { return t.first == "model.layers.1.self_attn.k_proj.bias"; });
+    for (auto& [name, tensor] : tensors) {
+      if (name == "model.norm.weight") tensor = at::zeros({97});
+      if (name == "model.layers.0.mlp.up_proj.weight")
+        tensor = at::zeros(tensor.sizes(), at::kLong);
+    }
+    tensors.emplace_back("model.layers.3.mlp.up_proj.weight", at::zeros({2}));
+  });
+  EXPECT_THAT(problem_of(),
+              ::testing::AllOf(HasSubstr("model.layers.1.self_attn.k_proj.bias is missing"),
+                               HasSubstr("model.norm.weight is [97], config.json means [96]"),
+                               HasSubstr("up_proj.weight holds I64"),
+                               HasSubstr("model.layers.3.mlp.up_proj.weight belongs to no part")));
+}
+
+TEST_F(ModelDirectory, MayHoldTheTiedHeadAgain) {
+  write("qwen2", [](NamedTensors& tensors) {
+    tensors.emplace_back("lm_head.weight", at::zeros({384, 96}));
+  });
+  EXPECT_EQ(problem_of(), "none");
+}
+
+TEST_F(ModelDirectory, ReportsATruncatedFileMissingWeightsAndABadIndex) {
+  write("qwen2", [](NamedTensors&) {});
+  std::filesystem::resize_file(directory_ / "model.safetensors", 5000);
+  EXPECT_THAT(problem_of(), HasSubstr("truncated"));
+  std::filesystem::remove(directory_ / "model.safetensors");
+  EXPECT_THAT(problem_of(), HasSubstr("holds neither model.safetensors nor"));
+  const auto index = directory_ / "model.safetensors.index.json";
+  std::ofstream(index) << R"({"weight_map": {"a": "../../etc/passwd"}})";
+  EXPECT_THAT(problem_of(), HasSubstr("name of a file beside it"));
+  std::ofstream(index, std::ios::trunc) << R"({"weight_map": {"a": "gone.safetensors"}})";
+  EXPECT_THAT(problem_of(), HasSubstr("gone.safetensors: cannot be opened"));
+  std::ofstream(index, std::ios::trunc) << R"({"weights": {}})";
+  EXPECT_THAT(problem_of(), HasSubstr("no weight_map"));
+  std::filesystem::remove(directory_ / "config.json");
+  EXPECT_THAT(problem_of(), HasSubstr("config.json"));
+}
+
+TEST_F(ModelDirectory, IsReadInTensorParallelSlicesThatMakeUpTheWhole) {
+  const auto whole = load_network(fixture("qwen3"), Precision::of("float32"));
+  for (int rank = 0; rank < 2; ++rank) {
+    ParallelLayout layout;
+    layout.tp = 2;
+    layout.tp_rank = rank;
+    const auto part = load_network(fixture("qwen3"), Precision::of("float32"), layout);
+    for (size_t i = 0; i < part->weights().tensors().size(); ++i) {
+      const NamedWeight& weight = part->weights().tensors()[i];
+      Tensor expected = Weights::view(whole->weights().flat(), whole->weights().tensors()[i]);
+      if (weight.slice.dim >= 0)
+        expected = expected.slice(weight.slice.dim, weight.slice.begin, weight.slice.end);
+      EXPECT_TRUE(Weights::view(part->weights().flat(), weight).equal(expected)) << weight.name;
+    }
+  }
+}
+
+TEST(Weights, KeepPaddingZeroAndCountParametersWithoutIt) {
+  const auto network = load_network(fixture("llama"), Precision::of("float32"));
+  Weights& weights = network->weights();
+  int64_t covered = 0;
+  for (const NamedWeight& weight : weights.tensors()) {
+    covered += Weights::view(weights.flat(), weight).numel();
+    EXPECT_EQ(weight.decays, weight.shape.size() == 2);
+  }
+  EXPECT_EQ(covered, weights.num_parameters());
+  EXPECT_GE(weights.num_elements(), covered);
+  weights.enable_grad();
+  const Tensor before = weights.grad();
+  weights.enable_grad();
+  EXPECT_TRUE(before.is_same(weights.grad()));
+  EXPECT_EQ(network->head().grad.data_ptr(),
+            Weights::view(weights.grad(), weights.tensors()[0]).data_ptr());
+}
+
+TEST(Precision, RefusesUnknownWords) { EXPECT_THROW(Precision::of("int4"), ConfigError); }
+
+TEST(ParallelLayout, RefusesACutThatDoesNotDivide) {
+  ParallelLayout layout;
+  layout.tp = 4;
+  layout.tp_rank = 3;
+  EXPECT_EQ(tensor_parallel_slice(layout, 1, 8), (Slice{1, 6, 8}));
+  EXPECT_THROW(tensor_parallel_slice(layout, 0, 9), ConfigError);
+}
+
+}  // namespace
+}  // namespace slime::model
