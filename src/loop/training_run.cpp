@@ -298,8 +298,9 @@ void TrainingRun::record(int64_t step, const Collected& collected, const train::
       summary.tokens_per_second = metrics["perf/actor_train_tok_per_s"];
     }
   }
-  tracker_->write(step, metrics);
   write_rollout_files(step, collected, report);
+  for (const view::PhaseTime& phase : progress_->phase_times()) metrics["phase/" + phase.name] = phase.seconds;
+  tracker_->write(step, metrics);
   progress_->step_done(std::move(summary));
 }
 
