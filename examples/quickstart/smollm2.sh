@@ -29,7 +29,7 @@ python3 tools/times_table.py "$data"
   --prompt-data "$data/train.jsonl" --input-key prompt --label-key label --apply-chat-template \
   --rm-type math --advantage-estimator grpo \
   --num-rollout 50 --rollout-batch-size 16 --n-samples-per-prompt 8 --global-batch-size 128 \
-  --rollout-max-response-len 24 --rollout-temperature 1 \
+  --rollout-max-response-len 24 --rollout-temperature 1 --rollout-skip-special-tokens \
   --eval-prompt-data times_table "$data/test.jsonl" --eval-interval 10 --eval-temperature 0 \
   --use-dynamic-batch-size --max-tokens-per-gpu 8192 \
   --lr 2e-5 --lr-decay-style constant --adam-beta2 0.98 --weight-decay 0 \
