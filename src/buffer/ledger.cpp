@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <limits>
@@ -15,7 +16,7 @@
 namespace slime::buffer {
 namespace {
 
-constexpr std::size_t kMostProblems = 100;
+constexpr std::size_t kMostProblems = 100;  // shown by an audit
 
 [[noreturn]] void cannot(const std::filesystem::path& path, std::string_view action) {
   throw ConfigError(
@@ -109,8 +110,8 @@ Ledger Ledger::open_at(const std::filesystem::path& path, int64_t position) {
                     "damaged or belongs to another run",
                     path.string(), position, file.whole_bytes));
   }
-  Ledger ledger(path, open_file(path, 0), file.whole_bytes,
-                replay(effective_records(file.lines, position), path));
+  LedgerState state = replay(effective_records(file.lines, position), path);
+  Ledger ledger(path, open_file(path, 0), file.whole_bytes, std::move(state));
   // Also when nothing but damage follows: what is not whole never counted.
   if (::ftruncate(ledger.descriptor_, file.whole_bytes) != 0)
     cannot(path, "cut to its whole records");

@@ -130,9 +130,9 @@ std::vector<LedgerRecord> effective_records(const std::vector<LedgerLine>& lines
   };
   // Backwards from the end: a rollback leads to the position before which records count again, over
   // later rollbacks that were undone themselves.
+  const auto end = line_at(position);
   std::vector<LedgerRecord> records;
-  int64_t num_records = 0;
-  for (auto i = line_at(position); i > 0;) {
+  for (auto i = end; i > 0;) {
     const LedgerLine& line = lines[static_cast<std::size_t>(--i)];
     if (const auto* rollback = std::get_if<Rollback>(&line.content)) {
       i = std::min(i, line_at(rollback->position));
@@ -142,11 +142,9 @@ std::vector<LedgerRecord> effective_records(const std::vector<LedgerLine>& lines
   }
   std::reverse(records.begin(), records.end());
   if (num_rolled_back != nullptr) {
-    for (auto i = line_at(position); i > 0; --i) {
-      num_records +=
-          std::holds_alternative<LedgerRecord>(lines[static_cast<std::size_t>(i - 1)].content) ? 1
-                                                                                               : 0;
-    }
+    const auto num_records = std::count_if(
+        lines.begin(), lines.begin() + end,
+        [](const LedgerLine& line) { return std::holds_alternative<LedgerRecord>(line.content); });
     *num_rolled_back = num_records - static_cast<int64_t>(records.size());
   }
   return records;

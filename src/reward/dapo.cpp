@@ -25,16 +25,16 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 10> kSubstit
      {"\\text{m}", "\\text{}"}}};
 
 /// "childrentickets" is one word in the original, where a comma is missing; scores depend on it.
-constexpr std::array<std::string_view, 42> kDeleted{
-    "square",     "ways",       "integers",  "dollars",      "mph",
-    "inches",     "hours",      "km",        "units",        "\\ldots",
-    "sue",        "points",     "feet",      "minutes",      "digits",
-    "cents",      "degrees",    "cm",        "gm",           "pounds",
-    "meters",     "meals",      "edges",     "students",     "childrentickets",
-    "multiples",  "\\text{s}",  "\\text{.}", "\\text{\ns}",  "\\text{}^2",
-    "\\text{}^3", "\\text{\n}", "\\text{}",  "\\mathrm{th}", "^\\circ",
-    "^{\\circ}",  "\\;",        ",\\!",      "{,}",          "\"",
-    "\\dots",     "<|im_end|>"};
+constexpr auto kDeleted = std::to_array<std::string_view>(
+    {"square",     "ways",       "integers",     "dollars",      "mph",
+     "inches",     "hours",      "km",           "units",        "\\ldots",
+     "sue",        "points",     "feet",         "minutes",      "digits",
+     "cents",      "degrees",    "cm",           "gm",           "pounds",
+     "meters",     "meals",      "edges",        "students",     "childrentickets",
+     "multiples",  "\\text{s}",  "\\text{.}",    "\\text{\ns}",  "\\text{}^2",
+     "\\text{}^3", "\\text{\n}", "\\text{}",     "\\mathrm{th}", "^\\circ",
+     "^{\\circ}",  "\\;",        ",\\!",         "{,}",          "\"",
+     "\\dots",     "<|im_end|>", "<|endoftext|>"});
 
 /// Per line: what stands around the first pair of dollar signs is dropped.
 std::string keep_math(std::string_view text) {
@@ -179,7 +179,6 @@ std::string dapo_normal_form(std::string_view answer) {
     text = replace_all(text, from, to);
   }
   for (const std::string_view deleted : kDeleted) text = replace_all(text, deleted, "");
-  text = replace_all(text, "<|endoftext|>", "");
   text = keep_math(text);
   for (const std::string_view opening : {"\\text{", "\\textbf{", "\\overline{"})
     text = unwrapped(text, opening);

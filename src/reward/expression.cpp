@@ -14,12 +14,12 @@ constexpr int kDepthLimit =
 
 /// Names of at most two letters that are functions, constants or keywords elsewhere. Longer ones
 /// never get here: an expression of more than two letters is not evaluated at all.
-constexpr std::array<std::string_view, 25> kForeignNames{
-    "all", "as", "csc", "eye", "ff",  "fft", "fu", "gff", "hn1", "hn2", "id", "if", "im",
-    "in",  "is", "jn",  "li",  "nan", "ntt", "oo", "or",  "re",  "rf",  "yn", "zoo"};
+constexpr auto kForeignNames = std::to_array<std::string_view>(
+    {"all", "as", "csc", "eye", "ff",  "fft", "fu", "gff", "hn1", "hn2", "id", "if", "im",
+     "in",  "is", "jn",  "li",  "nan", "ntt", "oo", "or",  "re",  "rf",  "yn", "zoo"});
 
 /// English names of Greek letters with at most two letters.
-constexpr std::array<std::string_view, 3> kGreekNames{"mu", "nu", "xi"};
+constexpr auto kGreekNames = std::to_array<std::string_view>({"mu", "nu", "xi"});
 
 template <std::size_t N>
 bool contains(const std::array<std::string_view, N>& names, std::string_view name) {

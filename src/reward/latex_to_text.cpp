@@ -77,8 +77,8 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 8> kAccents{
      {"acute", "\u0301"},
      {"grave", "\u0300"}}};
 
-constexpr std::array<std::string_view, 7> kMatrices{
-    "array", "pmatrix", "bmatrix", "smallmatrix", "psmallmatrix", "bsmallmatrix", "matrix"};
+constexpr auto kMatrices = std::to_array<std::string_view>(
+    {"array", "pmatrix", "bmatrix", "smallmatrix", "psmallmatrix", "bsmallmatrix", "matrix"});
 
 std::string utf8_of_supplementary(uint32_t point) {
   std::string out;

@@ -41,7 +41,7 @@ std::vector<std::string_view> split_words(std::string_view text);
 std::vector<std::string_view> split(std::string_view text, std::string_view separator);
 /// text.lower(), for ASCII, Latin-1, Latin Extended-A, Greek, Cyrillic and full-width letters.
 std::string lower(std::string_view text);
-/// text.replace(from, to)
+/// text.replace(from, to); `from` is not empty.
 std::string replace_all(std::string_view text, std::string_view from, std::string_view to);
 
 /// float(text): nothing when it raises ValueError. "inf", "nan", "1_000" and surrounding blanks are

@@ -82,7 +82,7 @@ TEST(Reward, RandomIsDecidedBySeedAndSampleAlone) {
 /// stack. Each takes a few milliseconds; the test has no clock, a quadratic rule would take
 /// minutes.
 TEST(Reward, HostileResponsesEnd) {
-  constexpr std::size_t kSize = 100'000;
+  constexpr std::size_t kSize = 20'000;
   const auto repeated = [](std::string_view part) {
     std::string text;
     while (text.size() < kSize) text += part;

@@ -1,0 +1,57 @@
+// Responses and labels are hostile: a model writes the one, the internet the other. Every reward
+// has to end, without undefined behaviour, with a score or a failure; a prompt row and a ledger
+// file may hold any bytes.
+
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <string_view>
+
+#include "buffer/dataset_row.h"
+#include "buffer/ledger.h"
+#include "core/error.h"
+#include "reward/math_equality.h"
+#include "reward/reward.h"
+
+using slime::Sample;
+
+/// The first byte chooses, the rest is split at its first zero byte: response, label.
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  if (size == 0) return 0;
+  const std::string_view input(reinterpret_cast<const char*>(data) + 1, size - 1);
+  const size_t zero = input.find('\0');
+  const std::string response(input.substr(0, zero));
+  const std::string label(zero == std::string_view::npos ? "22.5" : input.substr(zero + 1));
+
+  constexpr const char* kTypes[] = {"math", "deepscaler", "dapo",     "f1",
+                                    "gpqa", "random",     "boxed_f1", "boxed_gpqa"};
+  const size_t choice = data[0] % (std::size(kTypes) + 3);
+  if (choice < std::size(kTypes)) {
+    Sample sample;
+    sample.response = response;
+    sample.label = label;
+    sample.metadata = {{"choices", {label, "London", "Paris"}}};
+    const auto score = slime::reward::make_reward(kTypes[choice])(sample);
+    if (score && score->is_number() &&
+        !(score->to_number<double>() >= 0 && score->to_number<double>() <= 1))
+      std::abort();
+  } else if (choice == std::size(kTypes)) {
+    // What equals itself as a string is correct; order of evaluation must not matter for a plain
+    // copy.
+    if (!slime::reward::is_correct(response, response)) std::abort();
+    slime::reward::is_correct(response, label);
+  } else if (choice == std::size(kTypes) + 1) {
+    try {
+      const auto row = slime::buffer::read_row(input, {.input = "input", .label = "label"}, "fuzz");
+      const auto again = slime::buffer::unpack_row(slime::buffer::pack_row(row));
+      if (again.prompt != row.prompt || again.label != row.label) std::abort();
+    } catch (const slime::ConfigError&) {
+    }
+  } else {
+    const char* path = "/tmp/slime_reward_fuzz.ledger";
+    std::ofstream(path, std::ios::binary) << input;
+    slime::buffer::audit_ledger(path);
+  }
+  return 0;
+}
