@@ -74,6 +74,8 @@ TEST(LatexToText, ConvertsWhatAnswersUse) {
   EXPECT_EQ(latex_to_text("\\sqrt[3]{2}"), "sqrt(2)");
   EXPECT_EQ(latex_to_text("\\left[1,\\infty\\right)"), "[1,inf)");
   EXPECT_EQ(latex_to_text("\\begin{pmatrix}1&2\\\\3&4\\end{pmatrix}"), "[ 1 2;3 4 ]");
+  EXPECT_EQ(latex_to_text("\\begin{array}{c}\\begin{matrix}1\\end{matrix}&2\\end{array}"),
+            "[ [ 1 ] 2 ]");
   EXPECT_EQ(latex_to_text("\\unknown{x}\\text{ and }\\{1\\}"), "x and {1}");
   EXPECT_EQ(latex_to_text("\\mathbb{R}"), "\u211d");
   EXPECT_EQ(latex_to_text("\\frac{1}{2"), "1/2");

@@ -153,7 +153,7 @@ class Converter {
     } else if (c == '{' || c == '}') {
       ++position_;
     } else if (c == '&') {
-      out += is_in_matrix_ ? " " : "   ";
+      out += matrix_depth_ > 0 ? " " : "   ";
       ++position_;
     } else if (c == '~') {
       out += "\u00a0";
@@ -256,7 +256,7 @@ class Converter {
 
   void control_symbol(std::string_view name, std::string& out) {
     if (name == "\\") {
-      out += is_in_matrix_ ? ";" : "\n";
+      out += matrix_depth_ > 0 ? ";" : "\n";
     } else if (name == "," || name == " " || name == ";" || name == ":" || is_blank(name.front())) {
       out += ' ';
     } else if (name == "{" || name == "}" || name == "%" || name == "$" || name == "&" ||
@@ -275,7 +275,7 @@ class Converter {
     if (!is_matrix) return;
     if (begins && name == "array") argument_as_is();
     out += begins ? "[ " : " ]";
-    is_in_matrix_ = begins;
+    matrix_depth_ = std::max(matrix_depth_ + (begins ? 1 : -1), 0);
   }
 
   /// The column specification of an array.
@@ -287,7 +287,7 @@ class Converter {
   const std::string_view latex_;
   std::size_t position_ = 0;
   int depth_ = 0;
-  bool is_in_matrix_ = false;
+  int matrix_depth_ = 0;  // of environments that are open
   bool too_deep_ = false;
 };
 
