@@ -33,6 +33,7 @@ class Server:
         watchdog.cancel()
         match = re.search(r"http://\S+", self.ready_line)
         if not match:
+            self.stop()
             raise RuntimeError(f"slime serve did not start; it said {self.ready_line!r}")
         self.url = match[0]
         self.try_line = self.process.stdout.readline()
@@ -46,7 +47,9 @@ class Server:
     def stop(self, how=signal.SIGTERM) -> int:
         if self.process.poll() is None:
             self.process.send_signal(how)
-        return self.process.wait(timeout=60)
+        exit_code = self.process.wait(timeout=60)
+        self.process.stdout.close()
+        return exit_code
 
     def request(self, method: str, path: str, body=None, headers: dict[str, str] | None = None):
         """Status and body; the body is parsed when it is JSON."""
