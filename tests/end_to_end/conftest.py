@@ -47,6 +47,6 @@ def numbers_that_repeat(run_dir):
     steps = {}
     for line in (run_dir / "metrics.jsonl").read_text().splitlines():
         row = json.loads(line)
-        kept = {k: v for k, v in row.items() if not k.startswith("perf/") and k != "time"}
+        kept = {k: v for k, v in row.items() if not k.startswith(("perf/", "phase/")) and k != "time"}
         steps.setdefault(row["step"], {}).update(kept)
     return steps

@@ -1,7 +1,6 @@
 #include "kernels/adamw.h"
 
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 #include <immintrin.h>
 
 #include <algorithm>
@@ -9,6 +8,7 @@
 #include <vector>
 
 #include "core/error.h"
+#include "kernels/cpu/thread_pool.h"
 
 namespace slime::kernels {
 namespace {
@@ -122,7 +122,9 @@ void run(const Tensor& weights_N, const Tensor& master_N, const Tensor& first_mo
   const bool has_avx2 = __builtin_cpu_supports("avx2");
   for (const AdamRange& range : ranges) {
     const Constants<Real> constants(step, range.decays);
-    at::parallel_for(range.begin, range.end, kBlock, [&](int64_t begin, int64_t end) {
+    cpu::parallel_chunks((range.end - range.begin + kBlock - 1) / kBlock, [&](int64_t block) {
+      const int64_t begin = range.begin + block * kBlock;
+      const int64_t end = std::min(begin + kBlock, range.end);
       if constexpr (std::is_same_v<Real, float> && !std::is_same_v<Weight, at::Half>) {
         if (has_avx2) return update_block_avx2(buffers, begin, end, constants);
       }
@@ -150,10 +152,8 @@ double sum_of_squares_of(const Tensor& x_N) {
   const int64_t count = x_N.numel();
   const auto* x = x_N.const_data_ptr<Real>();
   std::vector<double> blocks((count + kBlock - 1) / kBlock);
-  at::parallel_for(0, static_cast<int64_t>(blocks.size()), 1, [&](int64_t first, int64_t last) {
-    for (int64_t i = first; i < last; ++i) {
-      blocks[i] = sum_of_squares_block(x + i * kBlock, std::min(kBlock, count - i * kBlock));
-    }
+  cpu::parallel_chunks(static_cast<int64_t>(blocks.size()), [&](int64_t i) {
+    blocks[i] = sum_of_squares_block(x + i * kBlock, std::min(kBlock, count - i * kBlock));
   });
   double total = 0;
   for (const double block : blocks) total += block;

@@ -1,12 +1,26 @@
+#include <ATen/Parallel.h>
+
 #include "kernels/cpu/fast_device.h"
 #include "kernels/cpu/processor.h"
+#include "kernels/cpu/thread_pool.h"
 
 namespace slime::kernels {
+namespace {
+
+/// Where our own kernels do the products, ATen keeps to one thread: its waiting workers spin, and
+/// would take the cores from ours. Where ATen multiplies bfloat16 itself it keeps its threads.
+bool take_the_cores() {
+  const bool own_products = cpu::num_threads() >= 1 && !cpu::has_bfloat16_products();
+  if (own_products) at::set_num_threads(1);
+  return true;
+}
+
+}  // namespace
 
 const Device& kernels_for(const Tensor&) {
   static const cpu::ReferenceDevice reference;
   static const cpu::FastDevice fast;
-  static const bool is_fast = cpu::has_avx2();
+  static const bool is_fast = cpu::has_avx2() && take_the_cores();
   return is_fast ? static_cast<const Device&>(fast) : reference;
 }
 

@@ -1,13 +1,12 @@
 #include "kernels/cpu/paged_attention.h"
 
-#include <ATen/Parallel.h>
-
 #include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
 
+#include "kernels/cpu/thread_pool.h"
 #include "kernels/cpu/vector_avx2.h"
 
 namespace slime::kernels {
@@ -54,17 +53,17 @@ template <typename Body>
 void for_each_item(const PagedAttentionCall& call, const Body& body) {
   const PagedPlan& plan = *call.plan;
   const int64_t num_parts = std::min<int64_t>(
-      at::get_num_threads(), static_cast<int64_t>(plan.tiles.size()) * call.num_kv_heads);
+      cpu::num_threads(), static_cast<int64_t>(plan.tiles.size()) * call.num_kv_heads);
   const double part_cost =
       plan.total_cost * static_cast<double>(call.num_kv_heads) / static_cast<double>(num_parts);
-  at::parallel_for(0, num_parts, 1, [&](int64_t begin, int64_t end) {
+  cpu::parallel_chunks(num_parts, [&](int64_t own_part) {
     double done = 0;
     for (const PagedPlan::Tile& tile : plan.tiles) {
       for (int64_t kv_head = 0; kv_head < call.num_kv_heads; ++kv_head) {
         const auto part =
             std::min(num_parts - 1, static_cast<int64_t>((done + tile.cost / 2) / part_cost));
         done += tile.cost;
-        if (part >= begin && part < end) body(tile, kv_head);
+        if (part == own_part) body(tile, kv_head);
       }
     }
   });
