@@ -21,7 +21,7 @@ python3 tools/tiny_model.py "$model" --hidden 64 --layers 2
   --hf-checkpoint "$model" --run-dir "$sft" --fp32 \
   --prompt-data "$data/sft.jsonl" --input-key messages --rollout-shuffle \
   --rollout-function-path slime.rollout.sft_rollout.generate_rollout \
-  --loss-type sft_loss --calculate-per-token-loss --disable-compute-advantages-and-returns --debug-train-only \
+  --loss-type sft_loss --calculate-per-token-loss --debug-train-only \
   --num-rollout 290 --rollout-batch-size 128 --global-batch-size 128 \
   --use-dynamic-batch-size --max-tokens-per-gpu 8192 \
   --lr 3e-3 --lr-decay-style constant --lr-warmup-iters 20 --adam-beta2 0.98 --weight-decay 0 \

@@ -19,7 +19,6 @@ struct RunConfig {
   std::string ref_load;       // reference model; default: hf_checkpoint
   std::string load;           // checkpoint folder to resume from; default: save, when it has one
   std::string save;           // checkpoint folder; default: run_dir
-  std::string save_hf;        // extra export of the weights; {rollout_id} is replaced
   std::optional<int64_t> save_interval;  // rollouts; the last one is always saved
   int64_t keep_checkpoints = 2;          // older ones are deleted; 0 keeps all
   bool no_save_optim = false;
@@ -80,7 +79,6 @@ struct RunConfig {
   // algorithm
   std::string loss_type = "policy_loss";
   std::string advantage_estimator = "grpo";
-  bool disable_compute_advantages_and_returns = false;
   double eps_clip = 0.2;
   std::optional<double> eps_clip_high;
   std::optional<double> eps_clip_c;
@@ -92,7 +90,6 @@ struct RunConfig {
   std::optional<int64_t> ref_update_interval;
   double entropy_coef = 0.0;
   double gamma = 1.0;
-  double lambd = 1.0;
   bool normalize_advantages = false;
   bool disable_grpo_std_normalization = false;
   bool disable_rewards_normalization = false;
@@ -118,7 +115,6 @@ struct RunConfig {
   double adam_beta2 = 0.999;
   double adam_eps = 1e-8;
   double clip_grad = 1.0;
-  bool no_check_for_nan_in_loss_and_grad = false;
 
   // batches
   std::optional<int64_t> global_batch_size;
@@ -128,7 +124,6 @@ struct RunConfig {
   std::optional<int64_t> max_tokens_per_gpu;
   bool balance_data = false;
   bool balance_by_flops = false;
-  int64_t log_probs_chunk_size = -1;
   std::string recompute_granularity;
   bool no_prefix_sharing = false;
 
@@ -148,9 +143,6 @@ struct RunConfig {
   std::optional<int64_t> eval_min_new_tokens;
 
   // what is written
-  bool use_tensorboard = false;
-  std::string tb_project_name;
-  std::string tb_experiment_name;
   std::string save_debug_rollout_data;
   std::string load_debug_rollout_data;
   std::string dump_details;
