@@ -3,8 +3,8 @@
 
     python3 tools/tiny_model.py OUT_DIR [--hidden 64] [--layers 2] [--seed 1]
 
-The network is a Qwen3; its tokenizer knows the 256 bytes and the marks of a conversation, so every text can be written.
-Weights are float32: matrices normal(0, 0.02), norms 1. The files are the same on every machine.
+The network is a Qwen3; its tokenizer knows the 256 bytes, the marks of a conversation and `\\boxed{`, so that every text can be
+written. Weights are float32: matrices normal(0, 0.02), norms 1. The files are the same on every machine.
 """
 
 import argparse
@@ -18,6 +18,8 @@ from pathlib import Path
 # The marks of ChatML, and the names of the speakers as one token each.
 MARKS = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
 SPEAKERS = ["system", "user", "assistant"]
+WORDS = ["\\boxed{"]  # the opening of a final answer
+ADDED = MARKS + SPEAKERS + WORDS
 CHAT_TEMPLATE = (
     "{%- for message in messages %}"
     "{{- '<|im_start|>' + message.role + '\\n' + message.content + '<|im_end|>\\n' }}"
@@ -51,7 +53,7 @@ def tokenizer() -> dict:
             "normalized": False,
             "special": content in MARKS,
         }
-        for index, content in enumerate(MARKS + SPEAKERS)
+        for index, content in enumerate(ADDED)
     ]
     byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
     model = {"type": "BPE", "dropout": None, "unk_token": None, "continuing_subword_prefix": None}
@@ -75,7 +77,7 @@ def config(hidden: int, layers: int) -> dict:
     return {
         "architectures": ["Qwen3ForCausalLM"],
         "model_type": "qwen3",
-        "vocab_size": 256 + len(MARKS) + len(SPEAKERS),
+        "vocab_size": 256 + len(ADDED),
         "hidden_size": hidden,
         "intermediate_size": 3 * hidden,
         "num_hidden_layers": layers,

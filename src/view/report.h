@@ -16,7 +16,7 @@
 namespace slime::view {
 
 struct ReportLimits {
-  uint64_t rollout_bytes = uint64_t{20}
+  uint64_t rollout_bytes = uint64_t{8}
                            << 20;  // of the page; beyond it every step keeps some of its groups
   std::size_t points_per_metric = 4000;
 };

@@ -18,7 +18,8 @@ def work(tmp_path_factory):
     folder = tmp_path_factory.mktemp("slime")
     subprocess.run([sys.executable, ROOT / "tools" / "tiny_model.py", folder / "model"], check=True, stdout=subprocess.DEVNULL)
     subprocess.run(
-        [sys.executable, ROOT / "tools" / "arithmetic_task.py", folder / "data", "--limit", "12"],
+        [sys.executable, ROOT / "tools" / "arithmetic_task.py", folder / "data", "--digits", "2"]
+        + ["--corpus", "200", "--problems", "60", "--test", "20"],
         check=True,
         stdout=subprocess.DEVNULL,
     )

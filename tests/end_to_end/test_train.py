@@ -40,20 +40,31 @@ def test_the_same_seed_gives_the_same_numbers_twice(work, reference):
     assert weights(again) == weights(reference)
 
 
+def steps_finished(run_dir):
+    metrics = run_dir / "metrics.jsonl"
+    return len({json.loads(line)["step"] for line in metrics.read_text().splitlines()[:-1]}) if metrics.exists() else 0
+
+
+def kill_after_steps(process, run_dir, steps, seconds_more):
+    """Sends SIGKILL once the run has finished that many steps and some time has gone by; False if it ended before."""
+    while process.poll() is None:
+        if steps_finished(run_dir) >= steps:
+            time.sleep(seconds_more)
+            process.kill()
+            break
+        time.sleep(0.005)
+    return process.wait() == -signal.SIGKILL
+
+
 def test_a_run_killed_at_random_instants_ends_like_one_that_was_not(work, reference):
     run_dir, rng, kills = work / "killed", random.Random(5), 0
-    for _ in range(NUM_KILLS * 4):
-        process = subprocess.Popen(train_command(work, run_dir), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-        try:
-            process.wait(timeout=rng.uniform(0.2, 1.5) if kills < NUM_KILLS else 300)
-        except subprocess.TimeoutExpired:
-            process.send_signal(signal.SIGKILL)
-            process.wait()
-            kills += 1
-            continue
-        assert process.returncode == 0, process.stderr.read().decode()
-        break
-    assert kills > 0, "the run was over before a kill could hit it"
+    for _ in range(NUM_KILLS):
+        process = subprocess.Popen(train_command(work, run_dir), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        steps = min(steps_finished(run_dir) + rng.randint(0, 2), 15)
+        kills += kill_after_steps(process, run_dir, steps, rng.uniform(0, 0.05))
+    assert kills >= NUM_KILLS // 2, f"only {kills} kills hit a run that was not over"
+    done = run_slime(train_command(work, run_dir))
+    assert done.returncode == 0, done.stderr
     assert weights(run_dir) == weights(reference)
     assert trained_prompts(run_dir) == trained_prompts(reference)
     assert numbers_that_repeat(run_dir) == numbers_that_repeat(reference)
