@@ -94,11 +94,12 @@ class Device {
   virtual void softmax_statistics(const Tensor& logits_RV, const Tensor& target_R,
                                   double temperature, Tensor& logprob_R, Tensor& entropy_R,
                                   Tensor& logsumexp_R) const = 0;
-  /// Turns logits into their gradient, in place: given d logprob and d entropy (undefined: none)
-  /// per row.
-  virtual void softmax_backward_(Tensor logits_RV, const Tensor& target_R, double temperature,
-                                 const Tensor& logsumexp_R, const Tensor& entropy_R,
-                                 const Tensor& dlogprob_R, const Tensor& dentropy_R) const = 0;
+  /// The gradient of the logits in `precision`, given d logprob and d entropy (undefined: none) per
+  /// row. Uses the logits up: their memory may hold the result.
+  virtual Tensor softmax_backward_(Tensor logits_RV, const Tensor& target_R, double temperature,
+                                   const Tensor& logsumexp_R, const Tensor& entropy_R,
+                                   const Tensor& dlogprob_R, const Tensor& dentropy_R,
+                                   at::ScalarType precision) const = 0;
 };
 
 /// The implementation for the device this tensor is on.

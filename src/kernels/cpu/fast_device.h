@@ -1,7 +1,8 @@
 #pragma once
 
-/// The CPU kernels for processors with AVX2: own loops for float32 and bfloat16 activations, oneDNN
-/// for bfloat16 products where the processor has them, ReferenceDevice for everything else.
+/// The CPU kernels for processors with AVX2: own loops for float32 and bfloat16 activations, own
+/// tiles (AMX) or oneDNN (AVX-512 alone) for bfloat16 products, ReferenceDevice for everything
+/// else.
 
 #include "kernels/cpu/reference.h"
 
@@ -37,9 +38,10 @@ class FastDevice final : public ReferenceDevice {
                                  const TreeAttentionShape& shape) const override;
   void softmax_statistics(const Tensor& logits_RV, const Tensor& target_R, double temperature,
                           Tensor& logprob_R, Tensor& entropy_R, Tensor& logsumexp_R) const override;
-  void softmax_backward_(Tensor logits_RV, const Tensor& target_R, double temperature,
-                         const Tensor& logsumexp_R, const Tensor& entropy_R,
-                         const Tensor& dlogprob_R, const Tensor& dentropy_R) const override;
+  Tensor softmax_backward_(Tensor logits_RV, const Tensor& target_R, double temperature,
+                           const Tensor& logsumexp_R, const Tensor& entropy_R,
+                           const Tensor& dlogprob_R, const Tensor& dentropy_R,
+                           at::ScalarType precision) const override;
 };
 
 }  // namespace slime::kernels::cpu
