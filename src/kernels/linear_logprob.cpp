@@ -84,7 +84,7 @@ struct LinearLogProb : torch::autograd::Function<LinearLogProb> {
     for (int64_t begin = 0; begin < rows; begin += step) {
       const int64_t size = std::min(step, rows - begin);
       const Tensor hidden = hidden_RH.narrow(0, begin, size);
-      const Tensor dlogits_RV = device.softmax_backward_(
+      const Tensor dlogits_RV = device.softmax_gradient(
           kept.empty() ? device.logits(hidden, head_VH)
                        : std::exchange(kept[static_cast<size_t>(begin / step)], {}),
           target_R.narrow(0, begin, size), options.temperature, logsumexp_R.narrow(0, begin, size),

@@ -97,6 +97,24 @@ void for_each_head(int64_t begin, int64_t end, const RotaryShape& shape, const F
   }
 }
 
+template <typename T>
+void write_softmax_gradient(const Tensor& logits_RV, const Tensor& target_R, double temperature,
+                            const Tensor& logsumexp_R, const Tensor& entropy_R,
+                            const Tensor& dlogprob_R, const Tensor& dentropy_R,
+                            const Tensor& out_RV) {
+  const Tensor target = target_R.contiguous();
+  const int64_t size = logits_RV.size(1);
+  parallel_ranges(logits_RV.size(0), 1, [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      avx2::softmax_row_backward<T>(
+          data<float>(logits_RV) + row * size, size, data<int64_t>(target)[row],
+          static_cast<float>(1 / temperature), data<float>(logsumexp_R)[row],
+          data<float>(entropy_R)[row], data<float>(dlogprob_R)[row],
+          dentropy_R.defined() ? data<float>(dentropy_R)[row] : 0.0F, data<T>(out_RV) + row * size);
+    }
+  });
+}
+
 }  // namespace
 
 Tensor FastDevice::linear(const Tensor& x_TI, const Tensor& weight_OI, const Tensor& bias_O) const {
@@ -189,6 +207,19 @@ Tensor FastDevice::add_rms_norm_(Tensor x_TH, const Tensor& update_TH, const Ten
     });
   });
   return done ? out_TH : ReferenceDevice::add_rms_norm_(x_TH, update_TH, weight_H, eps);
+}
+
+Tensor FastDevice::sum(const Tensor& a, const Tensor& b) const {
+  if (!a.is_contiguous() || !b.is_contiguous() || a.scalar_type() != b.scalar_type())
+    return ReferenceDevice::sum(a, b);
+  Tensor out = at::empty_like(a);
+  const bool done = with_types(a, {}, [&](auto t, auto) {
+    using T = decltype(t);
+    parallel_ranges(a.numel(), int64_t{1} << 14, [&](int64_t begin, int64_t end) {
+      avx2::sum<T>(data<T>(a) + begin, data<T>(b) + begin, data<T>(out) + begin, end - begin);
+    });
+  });
+  return done ? out : ReferenceDevice::sum(a, b);
 }
 
 Tensor FastDevice::rms_norm_backward(const Tensor& dy_TH, const Tensor& x_TH,
@@ -381,35 +412,28 @@ void FastDevice::softmax_statistics(const Tensor& logits_RV, const Tensor& targe
   });
 }
 
-Tensor FastDevice::softmax_backward_(Tensor logits_RV, const Tensor& target_R, double temperature,
-                                     const Tensor& logsumexp_R, const Tensor& entropy_R,
-                                     const Tensor& dlogprob_R, const Tensor& dentropy_R,
-                                     at::ScalarType precision) const {
-  const bool narrows = precision == at::kBFloat16;
-  if (!is_float(logits_RV) || !logits_RV.is_contiguous() || (!narrows && precision != at::kFloat)) {
+void FastDevice::softmax_backward_(Tensor logits_RV, const Tensor& target_R, double temperature,
+                                   const Tensor& logsumexp_R, const Tensor& entropy_R,
+                                   const Tensor& dlogprob_R, const Tensor& dentropy_R) const {
+  if (!is_float(logits_RV) || !logits_RV.is_contiguous()) {
     return ReferenceDevice::softmax_backward_(logits_RV, target_R, temperature, logsumexp_R,
-                                              entropy_R, dlogprob_R, dentropy_R, precision);
+                                              entropy_R, dlogprob_R, dentropy_R);
   }
-  const Tensor target = target_R.contiguous();
-  const int64_t size = logits_RV.size(1);
-  const Tensor out_RV =
-      narrows ? at::empty(logits_RV.sizes(), logits_RV.options().dtype(precision)) : logits_RV;
-  parallel_ranges(logits_RV.size(0), 1, [&](int64_t begin, int64_t end) {
-    for (int64_t row = begin; row < end; ++row) {
-      const auto backward = [&](auto* out) {
-        avx2::softmax_row_backward(data<float>(logits_RV) + row * size, size,
-                                   data<int64_t>(target)[row], static_cast<float>(1 / temperature),
-                                   data<float>(logsumexp_R)[row], data<float>(entropy_R)[row],
-                                   data<float>(dlogprob_R)[row],
-                                   dentropy_R.defined() ? data<float>(dentropy_R)[row] : 0.0F, out);
-      };
-      if (narrows) {
-        backward(data<at::BFloat16>(out_RV) + row * size);
-      } else {
-        backward(data<float>(out_RV) + row * size);
-      }
-    }
-  });
+  write_softmax_gradient<float>(logits_RV, target_R, temperature, logsumexp_R, entropy_R,
+                                dlogprob_R, dentropy_R, logits_RV);
+}
+
+Tensor FastDevice::softmax_gradient(const Tensor& logits_RV, const Tensor& target_R,
+                                    double temperature, const Tensor& logsumexp_R,
+                                    const Tensor& entropy_R, const Tensor& dlogprob_R,
+                                    const Tensor& dentropy_R, at::ScalarType precision) const {
+  if (!is_float(logits_RV) || !logits_RV.is_contiguous() || precision != at::kBFloat16) {
+    return ReferenceDevice::softmax_gradient(logits_RV, target_R, temperature, logsumexp_R,
+                                             entropy_R, dlogprob_R, dentropy_R, precision);
+  }
+  Tensor out_RV = at::empty(logits_RV.sizes(), logits_RV.options().dtype(at::kBFloat16));
+  write_softmax_gradient<at::BFloat16>(logits_RV, target_R, temperature, logsumexp_R, entropy_R,
+                                       dlogprob_R, dentropy_R, out_RV);
   return out_RV;
 }
 

@@ -255,17 +255,16 @@ void ReferenceDevice::softmax_statistics(const Tensor& logits_RV, const Tensor& 
   entropy_R.copy_(logsumexp_R - (p * u).sum(-1));
 }
 
-Tensor ReferenceDevice::softmax_backward_(Tensor logits_RV, const Tensor& target_R,
-                                          double temperature, const Tensor& logsumexp_R,
-                                          const Tensor& entropy_R, const Tensor& dlogprob_R,
-                                          const Tensor& dentropy_R,
-                                          at::ScalarType precision) const {
+void ReferenceDevice::softmax_backward_(Tensor logits_RV, const Tensor& target_R,
+                                        double temperature, const Tensor& logsumexp_R,
+                                        const Tensor& entropy_R, const Tensor& dlogprob_R,
+                                        const Tensor& dentropy_R) const {
   const Tensor log_p = logits_RV / temperature - logsumexp_R.unsqueeze(1);
   const Tensor p = log_p.exp();
   Tensor du = -p * dlogprob_R.unsqueeze(1);
   if (dentropy_R.defined()) du -= p * (log_p + entropy_R.unsqueeze(1)) * dentropy_R.unsqueeze(1);
   du.scatter_add_(1, target_R.unsqueeze(1), dlogprob_R.unsqueeze(1));
-  return logits_RV.copy_(du / temperature).to(precision);
+  logits_RV.copy_(du / temperature);
 }
 
 }  // namespace slime::kernels::cpu

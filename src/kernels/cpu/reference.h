@@ -41,10 +41,9 @@ class ReferenceDevice : public Device {
                                  const TreeAttentionShape& shape) const override;
   void softmax_statistics(const Tensor& logits_RV, const Tensor& target_R, double temperature,
                           Tensor& logprob_R, Tensor& entropy_R, Tensor& logsumexp_R) const override;
-  Tensor softmax_backward_(Tensor logits_RV, const Tensor& target_R, double temperature,
-                           const Tensor& logsumexp_R, const Tensor& entropy_R,
-                           const Tensor& dlogprob_R, const Tensor& dentropy_R,
-                           at::ScalarType precision) const override;
+  void softmax_backward_(Tensor logits_RV, const Tensor& target_R, double temperature,
+                         const Tensor& logsumexp_R, const Tensor& entropy_R,
+                         const Tensor& dlogprob_R, const Tensor& dentropy_R) const override;
 };
 
 }  // namespace slime::kernels::cpu

@@ -122,6 +122,12 @@ void norm_rotate_head_backward(T* dhead, const T* x, const W* weight, float* wei
   if (weight != nullptr) rms_norm_backward(dhead, x, weight, dhead, weight_grad, 1, size, eps);
 }
 
+template <typename T>
+void sum(const T* a, const T* b, T* out, int64_t size) {
+#pragma omp simd
+  for (int64_t i = 0; i < size; ++i) store(out + i, load(a + i) + load(b + i));
+}
+
 void narrow(const float* from, at::BFloat16* to, int64_t size) {
 #pragma omp simd
   for (int64_t i = 0; i < size; ++i) store(to + i, from[i]);
@@ -168,6 +174,7 @@ void softmax_row_backward(const float* logits, int64_t size, int64_t target,
 }
 
 #define SLIME_ROWS_OF(T)                                                                     \
+  template void sum<T>(const T*, const T*, T*, int64_t);                                     \
   template void swiglu<T>(const T*, T*, int64_t, int64_t);                                   \
   template void swiglu_backward<T>(const T*, const T*, T*, int64_t, int64_t);                \
   template void softmax_row_backward<T>(const float*, int64_t, int64_t, float, float, float, \

@@ -37,6 +37,9 @@ template <typename T, typename W>
 void norm_rotate_head_backward(T* dhead, const T* x, const W* weight, float* weight_grad,
                                const float* cos, const float* sin, int64_t size, float eps);
 
+template <typename T>
+void sum(const T* a, const T* b, T* out, int64_t size);
+
 /// To nearest, ties to even.
 void narrow(const float* from, at::BFloat16* to, int64_t size);
 
