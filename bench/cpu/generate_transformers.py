@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Peer of `slime bench engine`: the same requests through transformers' generate(), as JSON.
+"""Peer of `slime bench engine`: the same requests through transformers' generate(), as one JSON line.
 
-    python bench/cpu/generate_transformers.py --model DIR [--requests 32] [--input-len 128] [--output-len 128]
+    python bench/cpu/generate_transformers.py --model DIR [--random-weights] [--requests 32] [--input-len 128] [--output-len 128]
 
 Random prompts of one length, greedy, no early end, static batch (all prompts have the same length, so nothing is padded).
 Both precisions are tried unless --dtype names one; each is run --rounds times after a short warm-up and the fastest counts.
@@ -12,8 +12,8 @@ import argparse
 import json
 import time
 
+import peer_model
 import torch
-from transformers import AutoModelForCausalLM
 
 
 def measure(model, args, dtype: str) -> dict:
@@ -28,8 +28,8 @@ def measure(model, args, dtype: str) -> dict:
         assert out.shape == (args.requests, args.input_len + new_tokens)
         return time.perf_counter() - start
 
-    generate(4)
-    prefill = min(generate(1) for _ in range(args.rounds))
+    generate(2)
+    prefill = generate(1)
     seconds = min(generate(args.output_len) for _ in range(args.rounds))
     step = (seconds - prefill) / max(1, args.output_len - 1)
     return {
@@ -45,26 +45,22 @@ def measure(model, args, dtype: str) -> dict:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", required=True)
+    peer_model.add_options(parser)
     parser.add_argument("--requests", type=int, default=32)
     parser.add_argument("--input-len", type=int, default=128)
     parser.add_argument("--output-len", type=int, default=128)
     parser.add_argument("--rounds", type=int, default=2)
-    parser.add_argument("--threads", type=int, default=0)
     parser.add_argument("--dtype", choices=["bfloat16", "float32"])
     args = parser.parse_args()
-    if args.threads:
-        torch.set_num_threads(args.threads)
     runs = []
     for dtype in [args.dtype] if args.dtype else ["bfloat16", "float32"]:
-        model = AutoModelForCausalLM.from_pretrained(args.model, dtype=getattr(torch, dtype)).eval()
+        model = peer_model.load(args, dtype).eval()
         model.generation_config.eos_token_id = None
         with torch.inference_mode():
             runs.append(measure(model, args, dtype))
     best = max(runs, key=lambda run: run["output_tokens_per_second"])
-    print(json.dumps({"engine": "transformers", "requests": args.requests, "input_length": args.input_len,
-                      "output_length": args.output_len, "threads": torch.get_num_threads(), "best": best, "runs": runs},
-                     indent=2))
+    print(json.dumps({"benchmark": "engine", "peer": "transformers", "requests": args.requests, "input_length": args.input_len,
+                      "output_length": args.output_len, "threads": torch.get_num_threads(), "best": best, "runs": runs}))
 
 
 if __name__ == "__main__":

@@ -1,19 +1,20 @@
 #!/usr/bin/env python3
-"""One GRPO step in plain transformers and torch on the CPU, as TRL's trainer does it: the peer of `slime bench`.
+"""One GRPO step in plain transformers and torch on the CPU: the peer of `slime bench grpo-step`, as one JSON line.
 
-    python bench/cpu/grpo_step_peer.py --model DIR [--prompts 8] [--samples 8] [--new-tokens 96] [--prompt-tokens 64]
+    python bench/cpu/grpo_step_peer.py --model DIR [--random-weights] [--trl] [--prompts 8] [--samples 8] [--new-tokens 96]
 
 Generate with model.generate (KV cache, no early stop), score the responses again for old log-probs, then one update:
 forward, clipped loss, backward in micro-batches, clip, AdamW. With --trl the `trl` package's own GRPOTrainer runs the
-same sizes instead. Prints one JSON line with the seconds of each phase.
+same sizes instead (it needs the tokenizer beside the weights). "runs" has the seconds of each phase.
 """
 
 import argparse
 import json
 import time
 
+import peer_model
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoTokenizer
 
 
 def log_probs(model, ids, prompt_length):
@@ -23,7 +24,7 @@ def log_probs(model, ids, prompt_length):
 
 
 def plain_step(args):
-    model = AutoModelForCausalLM.from_pretrained(args.model, dtype=getattr(torch, args.dtype), attn_implementation="sdpa")
+    model = peer_model.load(args, args.dtype, attn_implementation="sdpa")
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-6, fused=True)
     prompts = torch.randint(0, model.config.vocab_size, (args.prompts, args.prompt_tokens))
     prompts = prompts.repeat_interleave(args.samples, 0)
@@ -75,29 +76,34 @@ def trl_step(args):
                               reward_funcs=lambda completions, **_: [float(len(c) % 7) for c in completions])
         start = time.perf_counter()
         trainer.train()
-        return {"mean_step_seconds": (time.perf_counter() - start) / 2}
+        return {"mean_of_two_steps": (time.perf_counter() - start) / 2}
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--model", required=True)
+    peer_model.add_options(parser)
     parser.add_argument("--prompts", type=int, default=8)
     parser.add_argument("--samples", type=int, default=8)
     parser.add_argument("--new-tokens", type=int, default=96)
     parser.add_argument("--prompt-tokens", type=int, default=64)
     parser.add_argument("--micro-batch", type=int, default=8)
-    parser.add_argument("--dtype", default="bfloat16", choices=("bfloat16", "float32"))
-    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--dtype", choices=["bfloat16", "float32"], help="default: both, the faster counts")
     parser.add_argument("--trl", action="store_true")
     args = parser.parse_args()
-    torch.set_num_threads(args.threads)
+    if args.threads:
+        torch.set_num_threads(args.threads)
     torch.manual_seed(1)
-    start = time.perf_counter()
-    times = trl_step(args) if args.trl else plain_step(args)
-    row = {"peer": "trl" if args.trl else "torch", "dtype": args.dtype, "prompts": args.prompts,
-           "samples": args.samples, "new_tokens": args.new_tokens,
-           "step_seconds": times.get("mean_step_seconds", time.perf_counter() - start)}
-    print(json.dumps(row | {key: round(value, 3) for key, value in times.items()}))
+    step = trl_step if args.trl else plain_step
+    runs = {}
+    for dtype in [args.dtype] if args.dtype else ["bfloat16", "float32"]:
+        args.dtype = dtype
+        runs[dtype] = step(args)
+    best = min(runs, key=lambda dtype: sum(runs[dtype].values()))
+    print(json.dumps({"benchmark": "grpo-step", "peer": "trl" if args.trl else "transformers", "dtype": best,
+                      "prompts": args.prompts, "samples": args.samples, "prompt_tokens": args.prompt_tokens,
+                      "new_tokens": args.new_tokens, "threads": torch.get_num_threads(),
+                      "step_seconds": round(sum(runs[best].values()), 3),
+                      "runs": {dtype: {name: round(seconds, 3) for name, seconds in times.items()} for dtype, times in runs.items()}}))
 
 
 if __name__ == "__main__":

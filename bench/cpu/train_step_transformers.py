@@ -1,18 +1,22 @@
 #!/usr/bin/env python3
-"""One supervised training step of a model in plain transformers on the CPU: the peer of `slime bench train-step`.
+"""One supervised training step in plain transformers on the CPU: the peer of `slime bench train-step`, as one JSON line.
 
-    python bench/cpu/train_step_transformers.py --model DIR [--tokens 4096] [--sequence-length 512] [--threads 2]
+    python bench/cpu/train_step_transformers.py --model DIR [--random-weights] [--tokens 4096] [--sequence-length 512]
 
-Forms: float32, bfloat16 weights, and float32 weights under bfloat16 autocast; eager and scaled-dot-product attention;
-micro-batches of all sequences and of one. AdamW with fused=True. Prints one JSON line per form, then the best.
+Forms: float32, bfloat16 weights, and float32 weights under bfloat16 autocast, each with micro-batches of one sequence
+and of all; scaled-dot-product attention, AdamW with fused=True, clipping. --forms picks some of them (see FORMS).
+The best step after a warm-up counts; "best" is the fastest form.
 """
 
 import argparse
 import json
+import sys
 import time
 
+import peer_model
 import torch
-from transformers import AutoModelForCausalLM
+
+FORMS = {"float32": ("float32", False), "autocast": ("float32", True), "bfloat16": ("bfloat16", False)}
 
 
 def step_seconds(model, optimizer, ids, micro_batch, autocast, repeats):
@@ -31,32 +35,30 @@ def step_seconds(model, optimizer, ids, micro_batch, autocast, repeats):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--model", required=True)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    peer_model.add_options(parser)
     parser.add_argument("--tokens", type=int, default=4096)
     parser.add_argument("--sequence-length", type=int, default=512)
-    parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--repeats", type=int, default=2)
+    parser.add_argument("--forms", nargs="+", choices=FORMS, default=list(FORMS))
     args = parser.parse_args()
-    torch.set_num_threads(args.threads)
     torch.manual_seed(1)
     count = max(1, args.tokens // args.sequence_length)
-    best = None
-    for weights, autocast in (("float32", False), ("float32", True), ("bfloat16", False)):
-        for attention in ("sdpa", "eager"):
-            model = AutoModelForCausalLM.from_pretrained(args.model, dtype=getattr(torch, weights),
-                                                         attn_implementation=attention).train()
-            optimizer = torch.optim.AdamW(model.parameters(), lr=1e-6, fused=True)
-            ids = torch.randint(0, model.config.vocab_size, (count, args.sequence_length))
-            for micro_batch in sorted({1, count}):
-                seconds = step_seconds(model, optimizer, ids, micro_batch, autocast, args.repeats)
-                row = {"peer": "transformers", "weights": weights, "autocast": autocast, "attention": attention,
-                       "micro_batch": micro_batch, "tokens": ids.numel(), "step_seconds": round(seconds, 3),
-                       "tokens_per_second": round(ids.numel() / seconds, 1)}
-                print(json.dumps(row), flush=True)
-                best = row if best is None or seconds < best["step_seconds"] else best
-            del model, optimizer
-    print(json.dumps({"best": best}))
+    runs = []
+    for form in args.forms:
+        weights, autocast = FORMS[form]
+        model = peer_model.load(args, weights, attn_implementation="sdpa").train()
+        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-6, fused=True)
+        ids = torch.randint(0, model.config.vocab_size, (count, args.sequence_length))
+        for micro_batch in sorted({1, count}):
+            seconds = step_seconds(model, optimizer, ids, micro_batch, autocast, args.repeats)
+            runs.append({"form": form, "micro_batch": micro_batch, "step_seconds": round(seconds, 3),
+                         "tokens_per_second": round(ids.numel() / seconds, 1)})
+            print(runs[-1], file=sys.stderr, flush=True)
+        del model, optimizer
+    best = min(runs, key=lambda run: run["step_seconds"])
+    print(json.dumps({"benchmark": "train-step", "peer": "transformers", "tokens": count * args.sequence_length,
+                      "sequence_length": args.sequence_length, "threads": torch.get_num_threads(), "best": best, "runs": runs}))
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@
 #include <cstdio>
 
 #include "cli/bench_engine.h"
+#include "cli/bench_grpo.h"
 #include "cli/bench_kernels.h"
 #include "cli/bench_train.h"
 #include "cli/commands.h"
@@ -15,6 +16,7 @@ namespace {
 
 constexpr auto kMeasurements = std::to_array<Command>({
     {"engine", "generation: tokens per second, step times, rates", bench_engine},
+    {"grpo-step", "one step of the loop: generate, train, hand the weights over", bench_grpo_step},
     {"kernels", "matrix products of the decoder, beside ATen's", bench_kernels},
     {"train-step", "one training step on made-up tokens: tokens per second, phase times",
      bench_train_step},

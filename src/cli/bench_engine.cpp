@@ -4,21 +4,41 @@
 
 #include <CLI/CLI.hpp>
 
+#include "cli/bench_model.h"
+#include "cli/options.h"
 #include "core/error.h"
 #include "core/json.h"
 #include "engine/benchmark.h"
 
 namespace slime::cli {
+namespace {
+
+/// The same run at the machine's rates: prefill computes, decoding reads or computes, whichever
+/// takes longer.
+json::object floor_of(const json::object& result, const MachineRates& rates) {
+  const auto number = [&](const char* name) { return result.at(name).to_number<double>(); };
+  const double prefill = number("prefill_flops") / rates.flops_per_second;
+  const double step = std::max(number("decode_bytes") / rates.read_bytes_per_second,
+                               number("decode_flops") / rates.flops_per_second);
+  const double seconds = prefill + step * (number("output_length") - 1);
+  json::object floor = to_json(rates);
+  floor["prefill_seconds"] = prefill;
+  floor["decode_step_ms"] = step * 1e3;
+  floor["seconds"] = seconds;
+  floor["reached"] = seconds / number("seconds");
+  floor["decode_reached"] = step * 1e3 / number("decode_step_ms");
+  return floor;
+}
+
+}  // namespace
+
 int bench_engine(std::span<const std::string> arguments) {
   CLI::App app("Measure the rollout engine on this machine; JSON to standard output.",
                "slime bench engine");
-  std::string model;
-  std::string dtype = "bfloat16";
-  int threads = 0;
+  BenchModel model;
   engine::EngineConfig config;
   engine::BenchmarkConfig bench;
-  app.add_option("--model", model, "Model directory")->required();
-  app.add_option("--dtype", dtype, "bfloat16, float16 or float32")->capture_default_str();
+  model.add_options(app);
   app.add_option("--kv-cache-dtype", config.kv_cache_dtype, "auto, bfloat16 or float32")
       ->capture_default_str();
   app.add_option("--requests", bench.num_requests, "Requests at once")
@@ -37,18 +57,11 @@ int bench_engine(std::span<const std::string> arguments) {
       ->check(CLI::Range(1, 1000));
   app.add_option("--chunked-prefill-size", config.max_prefill_tokens, "Prompt tokens per step")
       ->capture_default_str();
-  app.add_option("--threads", threads, "Threads; 0: all cores")->capture_default_str();
-  std::vector<std::string> words(arguments.rbegin(), arguments.rend());
-  try {
-    app.parse(std::move(words));
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;
-  }
-  if (threads > 0) at::set_num_threads(threads);
+  if (const auto exit_code = parse_options(app, arguments)) return *exit_code;
   config.max_running_requests = std::max(config.max_running_requests, bench.num_requests);
   const SystemClock clock;
   const Clock::TimePoint start = clock.now();
-  const auto network = model::load_network(model, model::Precision::of(dtype));
+  const auto network = model.load();
   const double load_seconds = seconds_between(start, clock.now());
   engine::Engine engine(*network, config, clock);
   if (bench.input_length + bench.output_length > engine.max_request_tokens()) {
@@ -58,7 +71,8 @@ int bench_engine(std::span<const std::string> arguments) {
   }
   json::object result = engine::run_benchmark(engine, *network, clock, bench);
   result["load_seconds"] = load_seconds;
-  fmt::print("{}", to_pretty_json(result));
+  result["floor"] = floor_of(result, measure_machine(*network));
+  fmt::print("{}\n", json::serialize(result));
   return 0;
 }
 

@@ -1,15 +1,17 @@
 #include "cli/bench_train.h"
 
-#include <ATen/Parallel.h>
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
 
+#include "cli/bench_model.h"
+#include "cli/options.h"
 #include "core/clock.h"
 #include "core/json.h"
 #include "core/random.h"
+#include "kernels/cpu/thread_pool.h"
 #include "model/network.h"
 #include "train/flops.h"
 #include "train/trainer.h"
@@ -18,8 +20,7 @@ namespace slime::cli {
 namespace {
 
 struct Options {
-  std::string model;
-  std::string dtype = "bfloat16";
+  BenchModel model;
   int64_t tokens = 4096;
   int64_t sequence_length = 512;
   int64_t prompts = 0;
@@ -57,7 +58,7 @@ double best_seconds(const Clock& clock, int repeats, const Work& work) {
 
 json::object measure(const Options& options) {
   const SystemClock clock;
-  const auto network = model::load_network(options.model, model::Precision::of(options.dtype));
+  const auto network = options.model.load();
   train::TrainConfig config;
   config.objective = train::Objective::kSupervised;
   config.recompute = options.recompute;
@@ -78,9 +79,13 @@ json::object measure(const Options& options) {
   const auto lengths = batch.total_lengths();
   const double flops = 3 * train::forward_flops(train::flops_model_of(network->config()), lengths);
   const auto tokens = static_cast<double>(first.num_tokens);
+  const MachineRates rates = measure_machine(*network);
+  json::object floor = to_json(rates);
+  floor["step_seconds"] = flops / rates.flops_per_second;
+  floor["reached"] = flops / rates.flops_per_second / step;
   return {{"benchmark", "train-step"},
-          {"dtype", options.dtype},
-          {"threads", at::get_num_threads()},
+          {"dtype", options.model.dtype},
+          {"threads", kernels::cpu::num_threads()},
           {"tokens", first.num_tokens},
           {"computed_tokens", first.num_computed_tokens},
           {"step_seconds", step},
@@ -89,7 +94,8 @@ json::object measure(const Options& options) {
           {"forward_seconds", forward},
           {"backward_seconds", gradients - forward},
           {"optimizer_seconds", step - gradients},
-          {"forward_backward_tokens_per_second", tokens / gradients}};
+          {"forward_backward_tokens_per_second", tokens / gradients},
+          {"floor", floor}};
 }
 
 }  // namespace
@@ -99,9 +105,7 @@ int bench_train_step(std::span<const std::string> arguments) {
   CLI::App app(
       "One training step on made-up tokens: packed forward, loss, backward, clipping, AdamW.",
       "slime bench train-step");
-  app.add_option("--model", options.model, "model directory")->required();
-  app.add_option("--dtype", options.dtype, "of the weights: bfloat16, float32")
-      ->capture_default_str();
+  options.model.add_options(app);
   app.add_option("--tokens", options.tokens, "of a step")
       ->capture_default_str()
       ->check(CLI::PositiveNumber);
@@ -114,13 +118,7 @@ int bench_train_step(std::span<const std::string> arguments) {
       ->capture_default_str()
       ->check(CLI::PositiveNumber);
   app.add_flag("--recompute", options.recompute, "drop activations and compute them again");
-  std::vector<std::string> reversed(arguments.rbegin(),
-                                    arguments.rend());  // CLI11 takes them from the back
-  try {
-    app.parse(reversed);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;
-  }
+  if (const auto exit_code = parse_options(app, arguments)) return *exit_code;
   fmt::print("{}\n", json::serialize(measure(options)));
   return 0;
 }

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,9 @@ void print_help(std::FILE* out) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  // Weights and activations in huge pages: a decode step reads every page of the weights once, and walking the page
+  // tables for small ones took as long as reading (docs/benchmarks/cpu.md). LibTorch's allocator reads this once.
+  setenv("THP_MEM_ALLOC_ENABLE", "1", /*overwrite=*/0);
   const std::vector<std::string> words(argv + 1, argv + argc);
   if (words.empty() || words[0] == "--help" || words[0] == "-h" || words[0] == "help") {
     print_help(words.empty() ? stderr : stdout);

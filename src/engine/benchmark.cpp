@@ -7,6 +7,7 @@
 #include <mutex>
 
 #include "core/random.h"
+#include "kernels/cpu/thread_pool.h"
 
 namespace slime::engine {
 namespace {
@@ -109,6 +110,16 @@ json::object run_benchmark(Engine& engine, model::Network& network, const Clock&
       4 * requests * mean_context *
       static_cast<double>(model.num_layers * model.num_heads * model.head_dim);
   const double flops = 2 * requests * static_cast<double>(num_weights) + attention_flops;
+  // The output layer computes one row of each prompt; a token sees half of its prompt on average.
+  const double head = static_cast<double>(model.vocab_size * model.hidden_size);
+  const auto prompts =
+      static_cast<double>(config.num_groups > 0 ? config.num_groups : config.num_requests);
+  const double prefill_flops = 2 * prompts *
+                               (static_cast<double>(config.input_length) *
+                                    (static_cast<double>(num_weights) - head +
+                                     static_cast<double>(config.input_length * model.num_layers *
+                                                         model.num_heads * model.head_dim)) +
+                                head);
   const double step = median(best.step_times);
   const double output_tokens = requests * static_cast<double>(config.output_length);
   const double input_tokens = requests * static_cast<double>(config.input_length);
@@ -119,7 +130,7 @@ json::object run_benchmark(Engine& engine, model::Network& network, const Clock&
       {"distinct_prompts", config.num_groups > 0 ? config.num_groups : config.num_requests},
       {"weights", c10::toString(flat.scalar_type())},
       {"kv_cache", c10::toString(storage)},
-      {"threads", at::get_num_threads()},
+      {"threads", kernels::cpu::num_threads()},
       {"seconds", best.seconds},
       {"seconds_of_rounds", all_seconds},
       {"output_tokens_per_second", output_tokens / best.seconds},
@@ -127,6 +138,9 @@ json::object run_benchmark(Engine& engine, model::Network& network, const Clock&
       {"prefill_tokens_per_second", input_tokens / best.prefill_seconds},
       {"decode_step_ms", step * 1e3},
       {"decode_tokens_per_second", step > 0 ? requests / step : 0},
+      {"prefill_flops", prefill_flops},
+      {"decode_bytes", weight_bytes + kv_bytes},
+      {"decode_flops", flops},
       {"decode_gflops", step > 0 ? flops / step * 1e-9 : 0},
       {"decode_gb_per_second", step > 0 ? (weight_bytes + kv_bytes) / step * 1e-9 : 0},
   };

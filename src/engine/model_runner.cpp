@@ -1,9 +1,9 @@
 #include "engine/model_runner.h"
 
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 
 #include "core/error.h"
+#include "kernels/cpu/thread_pool.h"
 #include "kernels/linear.h"
 
 namespace slime::engine {
@@ -82,11 +82,9 @@ void ModelRunner::score_prompts(std::span<const Chunk> chunks, const Tensor& hid
           hidden_TH.narrow(0, begin_row + position - 1 - request.num_computed, count);
       const Tensor logits_RV = kernels::logits(hidden, network_.head());
       std::vector<kernels::SampledToken> scores(count);
-      at::parallel_for(0, count, 1, [&](int64_t begin, int64_t stop) {
-        for (int64_t i = begin; i < stop; ++i) {
-          scores[i] = kernels::score_row(row_of(logits_RV, i), request.tokens[position + i], 1.0,
-                                         request.client.top_logprobs_num);
-        }
+      kernels::cpu::parallel_chunks(count, [&](int64_t i) {
+        scores[i] = kernels::score_row(row_of(logits_RV, i), request.tokens[position + i], 1.0,
+                                       request.client.top_logprobs_num);
       });
       for (kernels::SampledToken& score : scores) {
         request.pending.input_log_probs.emplace_back(score.log_prob);

@@ -1,7 +1,9 @@
 #include "engine/paged_kv_cache.h"
 
 #include <ATen/ATen.h>
+#include <sys/mman.h>
 
+#include <cstdlib>
 #include <cstring>
 
 #include "core/error.h"
@@ -16,6 +18,19 @@ int64_t key_numbers(const model::ModelConfig& config) {
 
 int64_t value_numbers(const model::ModelConfig& config) {
   return config.num_kv_heads * kernels::value_stride(config.head_dim) * kernels::kPageTokens;
+}
+
+/// Bytes that read as zeros and are mapped on first write; in huge pages, where there are some:
+/// decoding reads all over them.
+Tensor zeros_on_demand(int64_t count, int64_t size) {
+  constexpr uintptr_t kHugePage = uintptr_t{2} << 20;
+  void* memory = std::calloc(count, size);
+  check(memory != nullptr, "the address space holds the key-value cache");
+  const auto begin = (reinterpret_cast<uintptr_t>(memory) + kHugePage - 1) / kHugePage * kHugePage;
+  const auto end = (reinterpret_cast<uintptr_t>(memory) + count * size) / kHugePage * kHugePage;
+  // A wish: what the system answers changes nothing here.
+  if (begin < end) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE);
+  return at::from_blob(memory, {count * size}, std::free, at::TensorOptions(at::kByte));
 }
 
 }  // namespace
@@ -34,15 +49,8 @@ PagedKvCache::PagedKvCache(const model::ModelConfig& config, at::ScalarType dtyp
   page_key_bytes_ = key_numbers(config) * element;
   page_value_bytes_ = value_numbers(config) * element;
   for (int64_t layer = 0; layer < config.num_layers; ++layer) {
-    // calloc'd: fresh pages read as zeros and are mapped on first write.
-    keys_.push_back(at::empty({0}, at::kByte));
-    values_.push_back(at::empty({0}, at::kByte));
-    keys_.back() =
-        at::from_blob(std::calloc(num_pages, page_key_bytes_), {num_pages * page_key_bytes_},
-                      std::free, at::TensorOptions(at::kByte));
-    values_.back() =
-        at::from_blob(std::calloc(num_pages, page_value_bytes_), {num_pages * page_value_bytes_},
-                      std::free, at::TensorOptions(at::kByte));
+    keys_.push_back(zeros_on_demand(num_pages, page_key_bytes_));
+    values_.push_back(zeros_on_demand(num_pages, page_value_bytes_));
   }
 }
 

@@ -1,11 +1,10 @@
 #include "engine/sampler.h"
 
-#include <ATen/Parallel.h>
-
 #include <limits>
 
 #include "core/random.h"
 #include "engine/sampling_params.h"
+#include "kernels/cpu/thread_pool.h"
 
 namespace slime::engine {
 namespace {
@@ -56,9 +55,8 @@ bool has_penalties(const SamplingParams& params) {
 }
 
 void sample(std::span<SampleJob> jobs, const std::vector<TokenId>& eos_ids) {
-  at::parallel_for(0, static_cast<int64_t>(jobs.size()), 1, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) sample_one(jobs[i], eos_ids);
-  });
+  kernels::cpu::parallel_chunks(static_cast<int64_t>(jobs.size()),
+                                [&](int64_t i) { sample_one(jobs[i], eos_ids); });
 }
 
 }  // namespace slime::engine

@@ -59,6 +59,8 @@ class Device {
   /// x += update, then the norm of x.
   virtual Tensor add_rms_norm_(Tensor x_TH, const Tensor& update_TH, const Tensor& weight_H,
                                double eps) const = 0;
+  /// a + b, of one shape and precision.
+  virtual Tensor sum(const Tensor& a, const Tensor& b) const;
   /// Gradient of x; adds that of the weight.
   virtual Tensor rms_norm_backward(const Tensor& dy_TH, const Tensor& x_TH, const Tensor& weight_H,
                                    double eps, Tensor grad_H) const = 0;
@@ -99,6 +101,11 @@ class Device {
   virtual void softmax_backward_(Tensor logits_RV, const Tensor& target_R, double temperature,
                                  const Tensor& logsumexp_R, const Tensor& entropy_R,
                                  const Tensor& dlogprob_R, const Tensor& dentropy_R) const = 0;
+  /// The same gradient in `precision`, in memory of its own or the logits'; those are used up.
+  virtual Tensor softmax_gradient(const Tensor& logits_RV, const Tensor& target_R,
+                                  double temperature, const Tensor& logsumexp_R,
+                                  const Tensor& entropy_R, const Tensor& dlogprob_R,
+                                  const Tensor& dentropy_R, at::ScalarType precision) const;
 };
 
 /// The implementation for the device this tensor is on.

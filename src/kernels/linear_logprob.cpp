@@ -84,13 +84,13 @@ struct LinearLogProb : torch::autograd::Function<LinearLogProb> {
     for (int64_t begin = 0; begin < rows; begin += step) {
       const int64_t size = std::min(step, rows - begin);
       const Tensor hidden = hidden_RH.narrow(0, begin, size);
-      Tensor dlogits_RV = kept.empty() ? device.logits(hidden, head_VH)
-                                       : std::exchange(kept[static_cast<size_t>(begin / step)], {});
-      device.softmax_backward_(dlogits_RV, target_R.narrow(0, begin, size), options.temperature,
-                               logsumexp_R.narrow(0, begin, size), entropy_R.narrow(0, begin, size),
-                               dlogprob_R.narrow(0, begin, size),
-                               dentropy_R.defined() ? dentropy_R.narrow(0, begin, size) : Tensor());
-      dlogits_RV = dlogits_RV.to(hidden.scalar_type());
+      const Tensor dlogits_RV = device.softmax_gradient(
+          kept.empty() ? device.logits(hidden, head_VH)
+                       : std::exchange(kept[static_cast<size_t>(begin / step)], {}),
+          target_R.narrow(0, begin, size), options.temperature, logsumexp_R.narrow(0, begin, size),
+          entropy_R.narrow(0, begin, size), dlogprob_R.narrow(0, begin, size),
+          dentropy_R.defined() ? dentropy_R.narrow(0, begin, size) : Tensor(),
+          hidden.scalar_type());
       if (head_grad.defined()) device.add_linear_weight_grad_(head_grad, dlogits_RV, hidden);
       dhidden_RH.narrow(0, begin, size).copy_(device.linear_input_grad(dlogits_RV, head_VH));
     }

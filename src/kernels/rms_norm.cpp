@@ -30,7 +30,7 @@ struct RmsNorm : torch::autograd::Function<RmsNorm> {
 struct AddRmsNorm : torch::autograd::Function<AddRmsNorm> {
   static variable_list forward(AutogradContext* ctx, const Tensor& x_TH, const Tensor& update_TH,
                                const Param& weight, double eps) {
-    const Tensor sum_TH = x_TH + update_TH;
+    const Tensor sum_TH = kernels_for(x_TH).sum(x_TH, update_TH);
     ctx->save_for_backward({sum_TH});
     ctx->saved_data["weight"] = weight.value;
     ctx->saved_data["grad"] = weight.grad;
@@ -39,10 +39,11 @@ struct AddRmsNorm : torch::autograd::Function<AddRmsNorm> {
   }
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
     // Materialised zeros stand in for an output that nobody used.
-    Tensor dx = kernels_for(grads[1]).rms_norm_backward(
+    const Device& device = kernels_for(grads[1]);
+    const Tensor through_norm = device.rms_norm_backward(
         grads[1].contiguous(), ctx->get_saved_variables()[0], ctx->saved_data["weight"].toTensor(),
         ctx->saved_data["eps"].toDouble(), ctx->saved_data["grad"].toTensor());
-    dx.add_(grads[0]);
+    const Tensor dx = device.sum(through_norm, grads[0]);
     return {dx, dx, Tensor(), Tensor()};
   }
 };

@@ -8,9 +8,11 @@ namespace slime::kernels {
 namespace {
 
 /// Where our own kernels do the products, ATen keeps to one thread: its waiting workers spin, and
-/// would take the cores from ours. Where ATen multiplies bfloat16 itself it keeps its threads.
+/// would take the cores from ours. Where ATen multiplies bfloat16 itself (AVX-512 without AMX) it
+/// keeps its threads.
 bool take_the_cores() {
-  const bool own_products = cpu::num_threads() >= 1 && !cpu::has_bfloat16_products();
+  const bool own_products =
+      cpu::num_threads() >= 1 && (!cpu::has_bfloat16_products() || cpu::has_amx());
   if (own_products) at::set_num_threads(1);
   return true;
 }

@@ -6,9 +6,12 @@
 #include <vector>
 
 #include "kernels/cpu/gemm.h"
+#include "kernels/cpu/gemm_tiles.h"
+#include "kernels/cpu/processor.h"
 #include "kernels/cpu/rows_avx2.h"
 #include "kernels/cpu/thread_pool.h"
 #include "kernels/cpu/tree_attention_avx2.h"
+#include "kernels/cpu/tree_attention_tiles.h"
 
 namespace slime::kernels::cpu {
 namespace {
@@ -23,6 +26,28 @@ bool is_float(const Tensor& x) { return x.scalar_type() == at::kFloat; }
 bool multiplies(const Tensor& x, const Tensor& weight) {
   const auto type = weight.scalar_type();
   return is_float(x) && (type == at::kFloat || type == at::kBFloat16 || type == at::kHalf);
+}
+
+/// The own products of bfloat16.
+bool multiplies_tiles(const Tensor& x, const Tensor& weight) {
+  return x.scalar_type() == at::kBFloat16 && weight.scalar_type() == at::kBFloat16 && has_amx();
+}
+
+/// A contiguous matrix whose rows, or with `k_strided` columns, are what a product runs over.
+TileFactor factor(const Tensor& x, bool k_strided) {
+  return {static_cast<const at::BFloat16*>(x.data_ptr()), x.size(1), k_strided};
+}
+
+/// x W^T as bfloat16 or float32.
+Tensor tile_product(const Tensor& x_TI, const Tensor& weight_OI, at::ScalarType precision) {
+  const Tensor x = x_TI.contiguous();
+  const int64_t rows = x.size(0), outputs = weight_OI.size(0);
+  Tensor y_TO = at::empty({rows, outputs}, x.options().dtype(precision));
+  gemm_tiles(amx_tile_ops(), {rows, outputs, x.size(1)}, factor(x, false), factor(weight_OI, false),
+             {.data = y_TO.data_ptr(),
+              .stride = outputs,
+              .store = precision == at::kFloat ? TileStore::kFloat : TileStore::kBfloat16});
+  return y_TO;
 }
 
 /// Calls fn with pointers' types for activations x and weights w; false when there is no fast form
@@ -72,9 +97,31 @@ void for_each_head(int64_t begin, int64_t end, const RotaryShape& shape, const F
   }
 }
 
+template <typename T>
+void write_softmax_gradient(const Tensor& logits_RV, const Tensor& target_R, double temperature,
+                            const Tensor& logsumexp_R, const Tensor& entropy_R,
+                            const Tensor& dlogprob_R, const Tensor& dentropy_R,
+                            const Tensor& out_RV) {
+  const Tensor target = target_R.contiguous();
+  const int64_t size = logits_RV.size(1);
+  parallel_ranges(logits_RV.size(0), 1, [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      avx2::softmax_row_backward<T>(
+          data<float>(logits_RV) + row * size, size, data<int64_t>(target)[row],
+          static_cast<float>(1 / temperature), data<float>(logsumexp_R)[row],
+          data<float>(entropy_R)[row], data<float>(dlogprob_R)[row],
+          dentropy_R.defined() ? data<float>(dentropy_R)[row] : 0.0F, data<T>(out_RV) + row * size);
+    }
+  });
+}
+
 }  // namespace
 
 Tensor FastDevice::linear(const Tensor& x_TI, const Tensor& weight_OI, const Tensor& bias_O) const {
+  if (multiplies_tiles(x_TI, weight_OI)) {
+    Tensor y_TO = tile_product(x_TI, weight_OI, at::kBFloat16);
+    return bias_O.defined() ? y_TO.add_(bias_O) : y_TO;
+  }
   if (!multiplies(x_TI, weight_OI)) return ReferenceDevice::linear(x_TI, weight_OI, bias_O);
   const Tensor x = x_TI.contiguous();
   const int64_t rows = x.size(0), inputs = x.size(1), outputs = weight_OI.size(0);
@@ -87,14 +134,23 @@ Tensor FastDevice::linear(const Tensor& x_TI, const Tensor& weight_OI, const Ten
 }
 
 Tensor FastDevice::logits(const Tensor& x_TI, const Tensor& weight_OI) const {
+  if (multiplies_tiles(x_TI, weight_OI)) return tile_product(x_TI, weight_OI, at::kFloat);
   if (multiplies(x_TI, weight_OI)) return linear(x_TI, weight_OI, {});
   return ReferenceDevice::logits(x_TI, weight_OI);
 }
 
 Tensor FastDevice::linear_input_grad(const Tensor& dy_TO, const Tensor& weight_OI) const {
-  if (!multiplies(dy_TO, weight_OI)) return ReferenceDevice::linear_input_grad(dy_TO, weight_OI);
+  const bool in_tiles = multiplies_tiles(dy_TO, weight_OI);
+  if (!in_tiles && !multiplies(dy_TO, weight_OI))
+    return ReferenceDevice::linear_input_grad(dy_TO, weight_OI);
   const int64_t rows = dy_TO.size(0), outputs = dy_TO.size(1), inputs = weight_OI.size(1);
   Tensor dx_TI = at::empty({rows, inputs}, dy_TO.options());
+  if (in_tiles) {
+    gemm_tiles(amx_tile_ops(), {rows, inputs, outputs}, factor(dy_TO, false),
+               factor(weight_OI, true),
+               {.data = dx_TI.data_ptr(), .stride = inputs, .store = TileStore::kBfloat16});
+    return dx_TI;
+  }
   gemm({rows, inputs, outputs}, {dy_TO.data_ptr<float>(), outputs, 1},
        {weight_OI.data_ptr(), weight_OI.scalar_type(), inputs, 1}, dx_TI.data_ptr<float>(), inputs,
        false);
@@ -103,10 +159,16 @@ Tensor FastDevice::linear_input_grad(const Tensor& dy_TO, const Tensor& weight_O
 
 void FastDevice::add_linear_weight_grad_(Tensor grad_OI, const Tensor& dy_TO,
                                          const Tensor& x_TI) const {
-  if (!is_float(dy_TO) || !is_float(x_TI))
+  const bool in_tiles = multiplies_tiles(dy_TO, x_TI);
+  if (!in_tiles && (!is_float(dy_TO) || !is_float(x_TI)))
     return ReferenceDevice::add_linear_weight_grad_(grad_OI, dy_TO, x_TI);
   const Tensor x = x_TI.contiguous();
   const int64_t rows = x.size(0), outputs = dy_TO.size(1), inputs = x.size(1);
+  if (in_tiles) {
+    return gemm_tiles(
+        amx_tile_ops(), {outputs, inputs, rows}, factor(dy_TO, true), factor(x, true),
+        {.data = grad_OI.data_ptr(), .stride = inputs, .store = TileStore::kAddToFloat});
+  }
   gemm({outputs, inputs, rows}, {dy_TO.data_ptr<float>(), 1, outputs},
        {x.data_ptr(), at::kFloat, inputs, 1}, grad_OI.data_ptr<float>(), inputs, true);
 }
@@ -145,6 +207,19 @@ Tensor FastDevice::add_rms_norm_(Tensor x_TH, const Tensor& update_TH, const Ten
     });
   });
   return done ? out_TH : ReferenceDevice::add_rms_norm_(x_TH, update_TH, weight_H, eps);
+}
+
+Tensor FastDevice::sum(const Tensor& a, const Tensor& b) const {
+  if (!a.is_contiguous() || !b.is_contiguous() || a.scalar_type() != b.scalar_type())
+    return ReferenceDevice::sum(a, b);
+  Tensor out = at::empty_like(a);
+  const bool done = with_types(a, {}, [&](auto t, auto) {
+    using T = decltype(t);
+    parallel_ranges(a.numel(), int64_t{1} << 14, [&](int64_t begin, int64_t end) {
+      avx2::sum<T>(data<T>(a) + begin, data<T>(b) + begin, data<T>(out) + begin, end - begin);
+    });
+  });
+  return done ? out : ReferenceDevice::sum(a, b);
 }
 
 Tensor FastDevice::rms_norm_backward(const Tensor& dy_TH, const Tensor& x_TH,
@@ -268,10 +343,17 @@ Tensor FastDevice::tree_attention(const Tensor& heads_TE, const std::vector<Segm
   if (heads_TE.scalar_type() == at::kDouble) {
     return ReferenceDevice::tree_attention(heads_TE, segments, heads, shape, logsumexp_TN);
   }
+  const int64_t tokens = heads_TE.size(0), out_width = heads.num_heads * heads.head_dim;
+  logsumexp_TN = at::empty({tokens, heads.num_heads}, heads_TE.options().dtype(at::kFloat));
+  if (heads_TE.scalar_type() == at::kBFloat16 && has_amx()) {
+    const Tensor in = heads_TE.contiguous();
+    Tensor y_TC = at::empty({tokens, out_width}, in.options());
+    tree_attention_tiles(amx_tile_ops(), attention_rows_avx512(), data<at::BFloat16>(in), segments,
+                         heads, shape, data<at::BFloat16>(y_TC), data<float>(logsumexp_TN));
+    return y_TC;
+  }
   const Tensor in = heads_TE.to(at::kFloat).contiguous();
-  const int64_t tokens = in.size(0);
-  Tensor y_TC = at::empty({tokens, heads.num_heads * heads.head_dim}, in.options());
-  logsumexp_TN = at::empty({tokens, heads.num_heads}, in.options());
+  Tensor y_TC = at::empty({tokens, out_width}, in.options());
   avx2::tree_attention(in.data_ptr<float>(), segments, heads, shape, y_TC.data_ptr<float>(),
                        logsumexp_TN.data_ptr<float>());
   return y_TC.to(heads_TE.scalar_type());
@@ -285,6 +367,20 @@ Tensor FastDevice::tree_attention_backward(const Tensor& dy_TC, const Tensor& y_
   if (heads_TE.scalar_type() == at::kDouble) {
     return ReferenceDevice::tree_attention_backward(dy_TC, y_TC, heads_TE, logsumexp_TN, segments,
                                                     heads, shape);
+  }
+  if (heads_TE.scalar_type() == at::kBFloat16 && has_amx()) {
+    const Tensor in = heads_TE.contiguous();
+    const Tensor wide_TE = at::empty(in.sizes(), in.options().dtype(at::kFloat));
+    tree_attention_backward_tiles(amx_tile_ops(), attention_rows_avx512(),
+                                  data<at::BFloat16>(dy_TC), data<at::BFloat16>(y_TC),
+                                  data<at::BFloat16>(in), data<float>(logsumexp_TN), segments,
+                                  heads, shape, data<float>(wide_TE));
+    Tensor dheads_TE = at::empty_like(in);
+    parallel_ranges(in.numel(), int64_t{1} << 14, [&](int64_t begin, int64_t end) {
+      avx2::narrow(data<float>(wide_TE) + begin, data<at::BFloat16>(dheads_TE) + begin,
+                   end - begin);
+    });
+    return dheads_TE;
   }
   const Tensor in = heads_TE.to(at::kFloat).contiguous(), y = y_TC.to(at::kFloat),
                dy = dy_TC.to(at::kFloat);
@@ -323,17 +419,22 @@ void FastDevice::softmax_backward_(Tensor logits_RV, const Tensor& target_R, dou
     return ReferenceDevice::softmax_backward_(logits_RV, target_R, temperature, logsumexp_R,
                                               entropy_R, dlogprob_R, dentropy_R);
   }
-  const Tensor target = target_R.contiguous();
-  const int64_t size = logits_RV.size(1);
-  parallel_ranges(logits_RV.size(0), 1, [&](int64_t begin, int64_t end) {
-    for (int64_t row = begin; row < end; ++row) {
-      avx2::softmax_row_backward(data<float>(logits_RV) + row * size, size,
-                                 data<int64_t>(target)[row], static_cast<float>(1 / temperature),
-                                 data<float>(logsumexp_R)[row], data<float>(entropy_R)[row],
-                                 data<float>(dlogprob_R)[row],
-                                 dentropy_R.defined() ? data<float>(dentropy_R)[row] : 0.0F);
-    }
-  });
+  write_softmax_gradient<float>(logits_RV, target_R, temperature, logsumexp_R, entropy_R,
+                                dlogprob_R, dentropy_R, logits_RV);
+}
+
+Tensor FastDevice::softmax_gradient(const Tensor& logits_RV, const Tensor& target_R,
+                                    double temperature, const Tensor& logsumexp_R,
+                                    const Tensor& entropy_R, const Tensor& dlogprob_R,
+                                    const Tensor& dentropy_R, at::ScalarType precision) const {
+  if (!is_float(logits_RV) || !logits_RV.is_contiguous() || precision != at::kBFloat16) {
+    return ReferenceDevice::softmax_gradient(logits_RV, target_R, temperature, logsumexp_R,
+                                             entropy_R, dlogprob_R, dentropy_R, precision);
+  }
+  Tensor out_RV = at::empty(logits_RV.sizes(), logits_RV.options().dtype(at::kBFloat16));
+  write_softmax_gradient<at::BFloat16>(logits_RV, target_R, temperature, logsumexp_R, entropy_R,
+                                       dlogprob_R, dentropy_R, out_RV);
+  return out_RV;
 }
 
 }  // namespace slime::kernels::cpu

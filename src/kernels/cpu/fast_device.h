@@ -1,7 +1,8 @@
 #pragma once
 
-/// The CPU kernels for processors with AVX2: own loops for float32 and bfloat16 activations, oneDNN
-/// for bfloat16 products where the processor has them, ReferenceDevice for everything else.
+/// The CPU kernels for processors with AVX2: own loops for float32 and bfloat16 activations, own
+/// tiles (AMX) or oneDNN (AVX-512 alone) for bfloat16 products, ReferenceDevice for everything
+/// else.
 
 #include "kernels/cpu/reference.h"
 
@@ -17,6 +18,7 @@ class FastDevice final : public ReferenceDevice {
   Tensor rms_norm(const Tensor& x_TH, const Tensor& weight_H, double eps) const override;
   Tensor add_rms_norm_(Tensor x_TH, const Tensor& update_TH, const Tensor& weight_H,
                        double eps) const override;
+  Tensor sum(const Tensor& a, const Tensor& b) const override;
   Tensor rms_norm_backward(const Tensor& dy_TH, const Tensor& x_TH, const Tensor& weight_H,
                            double eps, Tensor grad_H) const override;
   Tensor swiglu(const Tensor& gate_up_T2F) const override;
@@ -40,6 +42,10 @@ class FastDevice final : public ReferenceDevice {
   void softmax_backward_(Tensor logits_RV, const Tensor& target_R, double temperature,
                          const Tensor& logsumexp_R, const Tensor& entropy_R,
                          const Tensor& dlogprob_R, const Tensor& dentropy_R) const override;
+  Tensor softmax_gradient(const Tensor& logits_RV, const Tensor& target_R, double temperature,
+                          const Tensor& logsumexp_R, const Tensor& entropy_R,
+                          const Tensor& dlogprob_R, const Tensor& dentropy_R,
+                          at::ScalarType precision) const override;
 };
 
 }  // namespace slime::kernels::cpu

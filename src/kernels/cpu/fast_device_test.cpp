@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "kernels/cpu/processor.h"
+#include "kernels/cpu/tree_cases.h"
 
 namespace slime::kernels::cpu {
 namespace {
@@ -109,37 +110,21 @@ TEST_F(FastKernels, SoftmaxStatisticsAndGradientEqualTheTwin) {
     for (int i = 0; i < 3; ++i) expect_close(a[i], b[i], "statistics");
     const Tensor dlogprob = at::randn({rows}), dentropy = at::randn({rows});
     for (const Tensor& d : {dentropy, Tensor()}) {
+      const Tensor narrow = fast.softmax_gradient(logits.clone(), target, 0.7, a[2], a[1], dlogprob,
+                                                  d, at::kBFloat16);
       Tensor grad = logits.clone(), grad_wide = wide(logits);
       fast.softmax_backward_(grad, target, 0.7, a[2], a[1], dlogprob, d);
       slow.softmax_backward_(grad_wide, target, 0.7, b[2], b[1], wide(dlogprob), wide(d));
       expect_close(grad, grad_wide, "gradient");
+      EXPECT_TRUE(narrow.equal(grad.to(at::kBFloat16)));
     }
   }
 }
 
-struct TreeCase {
-  const char* name;
-  std::vector<Segment> segments;
-  int64_t window;
-};
-
 TEST_F(FastKernels, TreeAttentionAndItsGradientEqualTheTwin) {
-  const std::vector<TreeCase> cases = {
-      {"one token", {{0, 1, -1}}, 0},
-      {"block edges", {{0, 127, -1}, {127, 255, -1}, {255, 384, -1}}, 0},
-      {"one prompt, four responses",
-       {{0, 70, -1}, {70, 75, 0}, {75, 240, 0}, {240, 241, 0}, {241, 370, 0}},
-       0},
-      {"deep tree",
-       {{0, 3, -1}, {3, 5, 0}, {5, 135, 1}, {135, 136, 2}, {136, 140, 1}, {140, 150, 3}},
-       0},
-      {"window", {{0, 150, -1}, {150, 330, 0}, {330, 333, 1}}, 16},
-      {"window of one", {{0, 9, -1}, {9, 12, 0}}, 1},
-      {"window beyond a block", {{0, 400, -1}, {400, 420, 0}}, 200},
-  };
   for (const RotaryShape& heads :
        {RotaryShape{6, 2, 12, 0}, RotaryShape{3, 3, 64, 0}, RotaryShape{4, 1, 24, 0}}) {
-    for (const TreeCase& c : cases) {
+    for (const TreeCase& c : tree_cases()) {
       const int64_t tokens = c.segments.back().end, out = heads.num_heads * heads.head_dim;
       const TreeAttentionShape shape{0.3, c.window};
       const Tensor x =
@@ -165,6 +150,7 @@ TEST_F(FastKernels, Bfloat16ActivationsStayWithinTheirRounding) {
   expect_close(fast.rms_norm(x, weight, 1e-6), slow.rms_norm(wide(x), wide(weight), 1e-6), "norm",
                kBfloat16);
   expect_close(fast.swiglu(x), slow.swiglu(wide(x)), "swiglu", kBfloat16);
+  EXPECT_TRUE(fast.sum(x, x.flip(0).contiguous()).equal(x + x.flip(0)));
   const RotaryShape heads{2, 1, 24, 0};
   Tensor a, b;
   expect_close(fast.tree_attention(x, {{0, 130, -1}}, heads, {0.2, 0}, a),

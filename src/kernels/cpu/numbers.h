@@ -36,9 +36,18 @@ inline void store(at::BFloat16* to, float x) {
   to->x = static_cast<uint16_t>((x != x ? bits : rounded) >> 16);
 }
 
-/// e^x within 2e-7 relative; 0 below -87, saturates above 88.
+/// e^x within 3e-7 relative; 0 below -87, saturates above 88, NaN for a positive NaN. Limits are
+/// masks of bits: comparisons of floats may trap and branches may skip what traps, so the compiler
+/// would keep either scalar.
 inline float fast_exp(float x) {
-  const float clamped = x < -87.0F ? -87.0F : (x > 88.0F ? 88.0F : x);
+  constexpr uint32_t kLowest = 0xC2AE0000;   // -87; of two negative numbers the lower has more bits
+  constexpr uint32_t kHighest = 0x42B00000;  // 88
+  constexpr uint32_t kInfinity = 0x7F800000;
+  const uint32_t bits = float_to_bits(x);
+  const uint32_t vanishes = 0U - static_cast<uint32_t>(bits > kLowest);
+  const uint32_t saturates = 0U - static_cast<uint32_t>(bits - kHighest <= kInfinity - kHighest);
+  const float clamped = bits_to_float((bits & ~(vanishes | saturates)) | (kLowest & vanishes) |
+                                      (kHighest & saturates));
   const float shifted =
       clamped * 1.44269504F + 12582912.0F;  // adding 1.5 * 2^23 rounds to an integer
   const float n = shifted - 12582912.0F;
@@ -51,7 +60,31 @@ inline float fast_exp(float x) {
   p = p * r + 1.0F;
   p = p * r + 1.0F;
   const float power = bits_to_float((float_to_bits(shifted) + 127U) << 23);
-  return x < -87.0F ? 0.0F : p * power;
+  return bits_to_float(float_to_bits(p * power) & ~vanishes);
+}
+
+/// The largest of x[0 .. size), at least -infinity; NaNs are passed over. In vectors by hand: the
+/// compiler does not reorder a maximum of floats.
+inline float largest_of(const float* x, int64_t size) {
+  using Vector = float __attribute__((vector_size(32)));
+  constexpr int64_t kLanes = 8;
+  float largest = -__builtin_inff();
+  int64_t i = 0;
+  if (size >= 2 * kLanes) {
+    Vector a, b, next;
+    std::memcpy(&a, x, sizeof(a));
+    std::memcpy(&b, x + kLanes, sizeof(b));
+    for (i = 2 * kLanes; i + 2 * kLanes <= size; i += 2 * kLanes) {
+      std::memcpy(&next, x + i, sizeof(next));
+      a = next > a ? next : a;
+      std::memcpy(&next, x + i + kLanes, sizeof(next));
+      b = next > b ? next : b;
+    }
+    a = b > a ? b : a;
+    for (int64_t lane = 0; lane < kLanes; ++lane) largest = a[lane] > largest ? a[lane] : largest;
+  }
+  for (; i < size; ++i) largest = x[i] > largest ? x[i] : largest;
+  return largest;
 }
 
 }  // namespace slime::kernels::cpu

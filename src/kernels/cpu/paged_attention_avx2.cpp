@@ -6,6 +6,8 @@
 #include <vector>
 
 #include "kernels/cpu/paged_attention.h"
+#include "kernels/cpu/paged_attention_avx512.h"
+#include "kernels/cpu/processor.h"
 #include "kernels/cpu/vector_avx2.h"
 
 // Two register tiles do all the work (M query rows at a time, M <= 6 so that M x 2 accumulators fit
@@ -193,11 +195,24 @@ SLIME_AVX2 void attend_block(const PagedAttentionCall& call, int64_t kv_head, co
     key_pages[i] = static_cast<const T*>(call.keys) + head * call.head_dim * kPageTokens;
     value_pages[i] = static_cast<const T*>(call.values) + head * kPageTokens * rows.stride;
   }
-  for (int64_t m = begin; m < end; m += kMaxRows) {
-    SLIME_FOR_ROWS(end - m, score_pages, rows.query_MS + m * rows.stride, rows.stride,
-                   key_pages.data(), num_pages, call.head_dim, rows.scores_M64 + m * kBlockTokens);
+  const float* query = rows.query_MS + begin * rows.stride;
+  float* scores = rows.scores_M64 + begin * kBlockTokens;
+  const bool wide = cpu::has_avx512();
+  if (wide) {
+    score_pages_avx512<T>(end - begin, query, rows.stride, key_pages.data(), num_pages,
+                          call.head_dim, scores);
+  } else {
+    for (int64_t m = begin; m < end; m += kMaxRows) {
+      SLIME_FOR_ROWS(end - m, score_pages, rows.query_MS + m * rows.stride, rows.stride,
+                     key_pages.data(), num_pages, call.head_dim,
+                     rows.scores_M64 + m * kBlockTokens);
+    }
   }
   for (int64_t m = begin; m < end; ++m) softmax_row(rows, m, first_key, num_pages * kPageTokens);
+  if (wide) {
+    return add_value_pages_avx512<T>(end - begin, scores, value_pages.data(), num_slots,
+                                     rows.stride, rows.out_MS + begin * rows.stride);
+  }
   for (int64_t m = begin; m < end; m += kMaxRows) {
     SLIME_FOR_ROWS(end - m, add_value_pages, rows.scores_M64 + m * kBlockTokens, value_pages.data(),
                    num_slots, rows.stride, rows.out_MS + m * rows.stride);

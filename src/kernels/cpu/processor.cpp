@@ -2,6 +2,10 @@
 
 #include <ATen/cpu/Utils.h>
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
 namespace slime::kernels::cpu {
 
 #if defined(__x86_64__)
@@ -22,10 +26,22 @@ bool has_bfloat16_products() {
   static const bool answer = __builtin_cpu_supports("avx512bf16") || at::cpu::init_amx();
   return answer;
 }
+
+bool has_amx() {
+  static const bool answer = [] {
+    constexpr unsigned kBfloat16AndTiles = 1U << 22 | 1U << 24;  // Intel SDM volume 2, CPUID 7, EDX
+    unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+    return __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) != 0 &&
+           (edx & kBfloat16AndTiles) == kBfloat16AndTiles && has_avx2() && has_avx512() &&
+           __builtin_cpu_supports("avx512bf16") && at::cpu::init_amx();
+  }();
+  return answer;
+}
 #else
 bool has_avx2() { return false; }
 bool has_avx512() { return false; }
 bool has_bfloat16_products() { return false; }
+bool has_amx() { return false; }
 #endif
 
 }  // namespace slime::kernels::cpu

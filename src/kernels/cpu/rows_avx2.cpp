@@ -122,11 +122,20 @@ void norm_rotate_head_backward(T* dhead, const T* x, const W* weight, float* wei
   if (weight != nullptr) rms_norm_backward(dhead, x, weight, dhead, weight_grad, 1, size, eps);
 }
 
+template <typename T>
+void sum(const T* a, const T* b, T* out, int64_t size) {
+#pragma omp simd
+  for (int64_t i = 0; i < size; ++i) store(out + i, load(a + i) + load(b + i));
+}
+
+void narrow(const float* from, at::BFloat16* to, int64_t size) {
+#pragma omp simd
+  for (int64_t i = 0; i < size; ++i) store(to + i, from[i]);
+}
+
 RowStatistics softmax_row(const float* logits, int64_t size, int64_t target,
                           float inverse_temperature) {
-  float largest = logits[0];
-#pragma omp simd reduction(max : largest)
-  for (int64_t i = 0; i < size; ++i) largest = logits[i] > largest ? logits[i] : largest;
+  const float largest = largest_of(logits, size);
   // Blocks keep the float sums short: a vocabulary's tail is many tiny terms.
   constexpr int64_t kBlock = 1024;
   double total = 0, weighted = 0;
@@ -150,19 +159,26 @@ RowStatistics softmax_row(const float* logits, int64_t size, int64_t target,
           static_cast<float>(log_total + static_cast<double>(largest) * inverse_temperature)};
 }
 
-void softmax_row_backward(float* logits, int64_t size, int64_t target, float inverse_temperature,
-                          float logsumexp, float entropy, float dlogprob, float dentropy) {
+template <typename T>
+void softmax_row_backward(const float* logits, int64_t size, int64_t target,
+                          float inverse_temperature, float logsumexp, float entropy, float dlogprob,
+                          float dentropy, T* out) {
+  const auto gradient = [&](float logit) __attribute__((always_inline)) {
+    const float log_p = logit * inverse_temperature - logsumexp;
+    return -fast_exp(log_p) * (dlogprob + dentropy * (log_p + entropy)) * inverse_temperature;
+  };
+  const float at_target = gradient(logits[target]) + dlogprob * inverse_temperature;
 #pragma omp simd
-  for (int64_t i = 0; i < size; ++i) {
-    const float log_p = logits[i] * inverse_temperature - logsumexp;
-    logits[i] = -fast_exp(log_p) * (dlogprob + dentropy * (log_p + entropy)) * inverse_temperature;
-  }
-  logits[target] += dlogprob * inverse_temperature;
+  for (int64_t i = 0; i < size; ++i) store(out + i, gradient(logits[i]));
+  store(out + target, at_target);
 }
 
-#define SLIME_ROWS_OF(T)                                   \
-  template void swiglu<T>(const T*, T*, int64_t, int64_t); \
-  template void swiglu_backward<T>(const T*, const T*, T*, int64_t, int64_t);
+#define SLIME_ROWS_OF(T)                                                                     \
+  template void sum<T>(const T*, const T*, T*, int64_t);                                     \
+  template void swiglu<T>(const T*, T*, int64_t, int64_t);                                   \
+  template void swiglu_backward<T>(const T*, const T*, T*, int64_t, int64_t);                \
+  template void softmax_row_backward<T>(const float*, int64_t, int64_t, float, float, float, \
+                                        float, float, T*);
 #define SLIME_WEIGHTED_ROWS_OF(T, W)                                                              \
   template void rms_norm<T, W>(T*, const T*, const W*, T*, int64_t, int64_t, float);              \
   template void rms_norm_backward<T, W>(const T*, const T*, const W*, T*, float*, int64_t,        \

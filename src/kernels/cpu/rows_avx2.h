@@ -37,14 +37,22 @@ template <typename T, typename W>
 void norm_rotate_head_backward(T* dhead, const T* x, const W* weight, float* weight_grad,
                                const float* cos, const float* sin, int64_t size, float eps);
 
+template <typename T>
+void sum(const T* a, const T* b, T* out, int64_t size);
+
+/// To nearest, ties to even.
+void narrow(const float* from, at::BFloat16* to, int64_t size);
+
 struct RowStatistics {
   float logprob, entropy, logsumexp;
 };
 /// Of the logits of one row divided by the temperature.
 RowStatistics softmax_row(const float* logits, int64_t size, int64_t target,
                           float inverse_temperature);
-/// Logits to their gradient, in place.
-void softmax_row_backward(float* logits, int64_t size, int64_t target, float inverse_temperature,
-                          float logsumexp, float entropy, float dlogprob, float dentropy);
+/// Logits to their gradient; float results may go where the logits are.
+template <typename T>
+void softmax_row_backward(const float* logits, int64_t size, int64_t target,
+                          float inverse_temperature, float logsumexp, float entropy, float dlogprob,
+                          float dentropy, T* out);
 
 }  // namespace slime::kernels::cpu::avx2

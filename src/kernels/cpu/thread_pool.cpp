@@ -67,7 +67,8 @@ class ThreadPool final {
   }
 
   void work() {
-    uint32_t seen = epoch_.load();
+    // Not the epoch of now: a pool that ends before this thread begins has counted already.
+    uint32_t seen = 0;
     for (;;) {
       for (int i = 0; i < kSpins && epoch_.load(std::memory_order_relaxed) == seen; ++i) relax();
       if (epoch_.load() == seen) {

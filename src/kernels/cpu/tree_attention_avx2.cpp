@@ -4,8 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 
+#include "kernels/cpu/attention_blocks.h"
 #include "kernels/cpu/gemm_avx2.h"
 #include "kernels/cpu/numbers.h"
 #include "kernels/cpu/thread_pool.h"
@@ -15,88 +15,11 @@
 namespace slime::kernels::cpu::avx2 {
 namespace {
 
-constexpr int64_t kKeyBlock = 128;
-constexpr int64_t kStackedRows =
-    192;  // query rows of a block, over the heads that share a key-value head
-
-/// Rows and columns of the fused matrix.
-struct Layout {
-  int64_t heads, kv_heads, dim, group, width, out_width, query_block;
-
-  explicit Layout(const RotaryShape& shape)
-      : heads(shape.num_heads),
-        kv_heads(shape.num_kv_heads),
-        dim(shape.head_dim),
-        group(heads / kv_heads),
-        width((heads + 2 * kv_heads) * dim),
-        out_width(heads * dim),
-        query_block(std::clamp<int64_t>(kStackedRows / group, 16, 128)) {}
-
-  int64_t key_column(int64_t kv) const { return (heads + kv) * dim; }
-  int64_t value_column(int64_t kv) const { return (heads + kv_heads + kv) * dim; }
-};
-
-/// A run of keys that one segment of the chain gives to a block of queries.
-struct KeyRange {
-  int64_t begin, end;  // rows
-  int64_t position;    // of `begin`, counted from the root of the chain
-};
-
-/// Positions from the root: rows of a chain are consecutive.
-std::vector<int64_t> first_positions(const std::vector<Segment>& segments) {
-  std::vector<int64_t> first(segments.size(), 0);
-  for (size_t i = 0; i < segments.size(); ++i) {
-    const int32_t parent = segments[i].parent;
-    if (parent < 0) continue;
-    const auto p = static_cast<size_t>(parent);
-    first[i] = first[p] + segments[p].end - segments[p].begin;
-  }
-  return first;
-}
-
-/// Queries [begin, end) of segment `index`, and the blocks of keys that any of them sees, oldest
-/// first.
-struct QueryBlock {
-  int64_t begin, end;
-  int64_t position;  // of `begin`
-  std::vector<KeyRange> keys;
-};
-QueryBlock query_block(const std::vector<Segment>& segments, const std::vector<int64_t>& first,
-                       size_t index, int64_t begin, int64_t end, int64_t window) {
-  QueryBlock block{begin, end, first[index] + begin - segments[index].begin, {}};
-  const int64_t oldest = window > 0 ? block.position - window + 1 : 0;
-  std::vector<int64_t> chain;
-  for (auto i = static_cast<int64_t>(index); i >= 0; i = segments[static_cast<size_t>(i)].parent)
-    chain.push_back(i);
-  for (auto it = chain.rbegin(); it != chain.rend(); ++it) {
-    const auto i = static_cast<size_t>(*it);
-    const int64_t last = i == index ? end : segments[i].end;
-    const int64_t start = segments[i].begin + std::max<int64_t>(0, oldest - first[i]);
-    for (int64_t row = start; row < last; row += kKeyBlock) {
-      block.keys.push_back(
-          {row, std::min(last, row + kKeyBlock), first[i] + row - segments[i].begin});
-    }
-  }
-  return block;
-}
-
-/// Columns [low, high) of a block of keys that the query at `position` sees.
-struct Visible {
-  int64_t low, high;
-};
-Visible visible(const KeyRange& keys, int64_t position, int64_t window) {
-  const int64_t size = keys.end - keys.begin;
-  const int64_t high = std::clamp<int64_t>(position - keys.position + 1, 0, size);
-  const int64_t low =
-      window > 0 ? std::clamp<int64_t>(position - window + 1 - keys.position, 0, high) : 0;
-  return {low, high};
-}
-
 /// Buffers of one thread, sized for one block.
 struct Scratch {
   std::vector<float> q, o, dq, s, dp, largest, total, delta, logsumexp;
 
-  void reserve(const Layout& at) {
+  void reserve(const AttentionLayout& at) {
     const auto rows = static_cast<size_t>(at.group * at.query_block);
     const auto wide = rows * static_cast<size_t>(at.dim);
     if (q.size() >= wide && s.size() >= rows * kKeyBlock) return;
@@ -105,7 +28,7 @@ struct Scratch {
     for (auto* buffer : {&largest, &total, &delta, &logsumexp}) buffer->resize(rows);
   }
 };
-Scratch& scratch(const Layout& at) {
+Scratch& scratch(const AttentionLayout& at) {
   thread_local Scratch buffers;
   buffers.reserve(at);
   return buffers;
@@ -113,7 +36,7 @@ Scratch& scratch(const Layout& at) {
 
 /// Stacks the queries of the heads that share key-value head `kv`: row h * size + t, times
 /// `factor`.
-void gather_rows(const float* from, int64_t row_width, const Layout& at, int64_t kv,
+void gather_rows(const float* from, int64_t row_width, const AttentionLayout& at, int64_t kv,
                  const QueryBlock& block, float factor, float* out) {
   for (int64_t h = 0; h < at.group; ++h) {
     for (int64_t t = block.begin; t < block.end; ++t, out += at.dim) {
@@ -125,24 +48,22 @@ void gather_rows(const float* from, int64_t row_width, const Layout& at, int64_t
 }
 
 /// s[rows, keys] = q K^T for the stacked queries.
-void scores(const float* q, const float* keys, const Layout& at, int64_t rows, int64_t num_keys,
-            float* s) {
+void scores(const float* q, const float* keys, const AttentionLayout& at, int64_t rows,
+            int64_t num_keys, float* s) {
   gemm_block({rows, num_keys, at.dim}, {q, at.dim, 1}, {keys, at::kFloat, 1, at.width}, s,
              kKeyBlock, false);
 }
 
 /// One block of keys joins the running softmax: s becomes exp(s - largest), o and total are
 /// rescaled.
-void online_softmax(Scratch& buffers, const Layout& at, const QueryBlock& block,
+void online_softmax(Scratch& buffers, const AttentionLayout& at, const QueryBlock& block,
                     const KeyRange& keys, int64_t window) {
   const int64_t size = block.end - block.begin, num_keys = keys.end - keys.begin;
   for (int64_t row = 0; row < at.group * size; ++row) {
     float* s = buffers.s.data() + row * kKeyBlock;
     const Visible seen = visible(keys, block.position + row % size, window);
-    float largest = buffers.largest[static_cast<size_t>(row)];
-    const float before = largest;
-#pragma omp simd reduction(max : largest)
-    for (int64_t j = seen.low; j < seen.high; ++j) largest = s[j] > largest ? s[j] : largest;
+    const float before = buffers.largest[static_cast<size_t>(row)];
+    const float largest = std::max(before, largest_of(s + seen.low, seen.high - seen.low));
     float sum = 0;
     for (int64_t j = 0; j < seen.low; ++j) s[j] = 0;
 #pragma omp simd reduction(+ : sum)
@@ -165,8 +86,9 @@ void online_softmax(Scratch& buffers, const Layout& at, const QueryBlock& block,
   }
 }
 
-void attend_block(const float* heads, const Layout& at, int64_t kv, const QueryBlock& block,
-                  const TreeAttentionShape& attention, float* y, float* logsumexp) {
+void attend_block(const float* heads, const AttentionLayout& at, int64_t kv,
+                  const QueryBlock& block, const TreeAttentionShape& attention, float* y,
+                  float* logsumexp) {
   Scratch& buffers = scratch(at);
   const int64_t size = block.end - block.begin, rows = at.group * size;
   gather_rows(heads, at.width, at, kv, block, static_cast<float>(attention.scale),
@@ -196,7 +118,7 @@ void attend_block(const float* heads, const Layout& at, int64_t kv, const QueryB
 }
 
 void backward_block(const float* dy, const float* y, const float* heads, const float* logsumexp,
-                    const Layout& at, int64_t kv, const QueryBlock& block,
+                    const AttentionLayout& at, int64_t kv, const QueryBlock& block,
                     const TreeAttentionShape& attention, float* dheads) {
   Scratch& buffers = scratch(at);
   const int64_t size = block.end - block.begin, rows = at.group * size;
@@ -255,46 +177,14 @@ void backward_block(const float* dy, const float* y, const float* heads, const f
   }
 }
 
-/// All query blocks of these segments, in order.
-std::vector<QueryBlock> query_blocks(const std::vector<Segment>& segments,
-                                     const std::vector<size_t>& chosen, const Layout& at,
-                                     int64_t window) {
-  const std::vector<int64_t> first = first_positions(segments);
-  std::vector<QueryBlock> blocks;
-  for (const size_t i : chosen) {
-    for (int64_t row = segments[i].begin; row < segments[i].end; row += at.query_block) {
-      blocks.push_back(query_block(segments, first, i, row,
-                                   std::min(segments[i].end, row + at.query_block), window));
-    }
-  }
-  return blocks;
-}
-
-/// Segments by the tree they belong to: only queries of a tree touch its keys.
-std::vector<std::vector<size_t>> trees(const std::vector<Segment>& segments) {
-  std::vector<std::vector<size_t>> result;
-  std::vector<size_t> tree_of(segments.size());
-  for (size_t i = 0; i < segments.size(); ++i) {
-    if (segments[i].parent < 0) {
-      tree_of[i] = result.size();
-      result.emplace_back();
-    } else {
-      tree_of[i] = tree_of[static_cast<size_t>(segments[i].parent)];
-    }
-    result[tree_of[i]].push_back(i);
-  }
-  return result;
-}
-
 }  // namespace
 
 void tree_attention(const float* heads, const std::vector<Segment>& segments,
                     const RotaryShape& shape, const TreeAttentionShape& attention, float* y,
                     float* logsumexp) {
-  const Layout at(shape);
-  std::vector<size_t> all(segments.size());
-  std::iota(all.begin(), all.end(), size_t{0});
-  const std::vector<QueryBlock> blocks = query_blocks(segments, all, at, attention.window);
+  const AttentionLayout at(shape);
+  const std::vector<QueryBlock> blocks =
+      query_blocks(segments, all_of(segments), at, attention.window);
   parallel_chunks(static_cast<int64_t>(blocks.size()) * at.kv_heads, [&](int64_t chunk) {
     attend_block(heads, at, chunk % at.kv_heads, blocks[static_cast<size_t>(chunk / at.kv_heads)],
                  attention, y, logsumexp);
@@ -305,8 +195,8 @@ void tree_attention_backward(const float* dy, const float* y, const float* heads
                              const float* logsumexp, const std::vector<Segment>& segments,
                              const RotaryShape& shape, const TreeAttentionShape& attention,
                              float* dheads) {
-  const Layout at(shape);
-  const auto forest = trees(segments);
+  const AttentionLayout at(shape);
+  const auto forest = trees_of(segments);
   // One task owns the gradients of one tree's keys and values of one head: no two threads add to
   // the same number.
   parallel_chunks(static_cast<int64_t>(forest.size()) * at.kv_heads, [&](int64_t chunk) {

@@ -1,0 +1,34 @@
+#pragma once
+
+/// What happens to one row of scores between the products of block-wise attention, for products of
+/// bfloat16: float32 scores in, bfloat16 factors of the next product out. A row is a query against
+/// one block of keys; columns outside `seen` become zeros up to `padded`.
+
+#include <ATen/ATen.h>
+
+#include "kernels/cpu/attention_blocks.h"
+
+namespace slime::kernels::cpu {
+
+/// The softmax of a query so far, in units of the scaled scores.
+struct SoftmaxState {
+  float largest;
+  float total;
+};
+
+struct AttentionRows {
+  /// weights = exp(scale * scores - largest); the state takes them in. Returns the factor for what
+  /// was summed before.
+  float (*softmax)(const float* scores, const Visible& seen, int64_t padded, float scale,
+                   SoftmaxState& state, at::BFloat16* weights);
+  /// p = exp(scale * scores - logsumexp), ds = scale * p * (dp - delta).
+  void (*backward)(const float* scores, const float* dp, const Visible& seen, int64_t padded,
+                   float scale, float logsumexp, float delta, at::BFloat16* p, at::BFloat16* ds);
+};
+
+/// Plain loops.
+const AttentionRows& attention_rows();
+/// The same for AVX-512: call only after has_avx512().
+const AttentionRows& attention_rows_avx512();
+
+}  // namespace slime::kernels::cpu

@@ -1,0 +1,116 @@
+#include "kernels/cpu/gemm_tiles.h"
+
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <array>
+
+#include "kernels/cpu/portable_tile_ops.h"
+#include "kernels/cpu/processor.h"
+
+namespace slime::kernels::cpu {
+namespace {
+
+/// Both implementations where both run: the blocks and panels above the tiles are tested on any
+/// processor.
+std::vector<const TileOps*> all_ops() {
+  static const TileOps portable = portable_tile_ops();
+  std::vector<const TileOps*> ops{&portable};
+  if (has_amx()) ops.push_back(&amx_tile_ops());
+  return ops;
+}
+
+struct Operand {
+  Tensor rows;    // [size, k] as the mathematics sees it
+  Tensor memory;  // the same, transposed in memory when k is strided
+  TileFactor factor;
+
+  Operand(int64_t size, int64_t k, bool k_strided)
+      : rows(at::randn({size, k}).to(at::kBFloat16)),
+        memory(k_strided ? rows.t().contiguous() : rows) {
+    factor = {static_cast<const at::BFloat16*>(memory.data_ptr()), k_strided ? size : k, k_strided};
+  }
+};
+
+/// Sums of k products of numbers near one, taken in blocks of 32: as Gemm's, with the same reason.
+double tolerance(int64_t k) { return 5e-7 * static_cast<double>(k) + 1e-6; }
+
+double max_difference(const Tensor& a, const Tensor& b) {
+  return (a.to(at::kDouble) - b.to(at::kDouble)).abs().max().item<double>();
+}
+
+Tensor product(const TileOps& ops, const Operand& a, const Operand& b) {
+  const int64_t m = a.rows.size(0), n = b.rows.size(0);
+  Tensor c = at::full({m, n}, 7.0F);
+  gemm_tiles(ops, {m, n, a.rows.size(1)}, a.factor, b.factor,
+             {c.data_ptr(), n, TileStore::kFloat, false});
+  return c;
+}
+
+TEST(TileProduct, EqualsTheDoublePrecisionProductForAllLayoutsAndSizes) {
+  at::manual_seed(3);
+  for (const TileOps* ops : all_ops()) {
+    for (const auto& [m, n, k] : {std::array<int64_t, 3>{1, 1, 1},
+                                  {1, 96, 64},
+                                  {33, 65, 31},
+                                  {127, 40, 33},
+                                  {128, 129, 96},
+                                  {129, 70, 40},
+                                  {150, 33, 600},
+                                  {600, 40, 300}}) {
+      for (int layout = 0; layout < 4; ++layout) {
+        const Operand a(m, k, layout % 2 == 1), b(n, k, layout / 2 == 1);
+        const Tensor expected = at::mm(a.rows.to(at::kDouble), b.rows.to(at::kDouble).t());
+        const std::string what = fmt::format("{} {} {} layout {}", m, n, k, layout);
+        Tensor c = product(*ops, a, b);
+        EXPECT_LT(max_difference(c, expected), tolerance(k)) << what;
+        gemm_tiles(*ops, {m, n, k}, a.factor, b.factor,
+                   {c.data_ptr(), n, TileStore::kAddToFloat, false});
+        EXPECT_LT(max_difference(c, 2 * expected), 2 * tolerance(k)) << what;
+        Tensor narrow = at::empty({m, n}, at::kBFloat16);
+        gemm_tiles(*ops, {m, n, k}, a.factor, b.factor,
+                   {narrow.data_ptr(), n, TileStore::kBfloat16, false});
+        EXPECT_TRUE(narrow.equal(product(*ops, a, b).to(at::kBFloat16))) << what;
+      }
+    }
+  }
+}
+
+TEST(TileProduct, GivesARowTheSameBitsWhateverItsNeighboursAre) {
+  at::manual_seed(4);
+  for (const TileOps* ops : all_ops()) {
+    const Operand a(140, 608, false), b(75, 608, false);
+    const Tensor all = product(*ops, a, b);           // cut into blocks
+    for (const int64_t rows : {1, 2, 16, 33, 128}) {  // streamed
+      Tensor c = at::empty({rows, 75});
+      gemm_tiles(*ops, {rows, 75, 608}, a.factor, b.factor,
+                 {c.data_ptr(), 75, TileStore::kFloat, false});
+      EXPECT_TRUE(c.equal(all.narrow(0, 0, rows))) << rows;
+    }
+  }
+}
+
+TEST(TileProduct, OfNoStepsIsZeroOrLeavesTheSum) {
+  for (const TileOps* ops : all_ops()) {
+    Tensor c = at::ones({3, 20});
+    const TileFactor none{nullptr, 1, true};
+    gemm_tiles(*ops, {3, 20, 0}, none, none, {c.data_ptr(), 20, TileStore::kAddToFloat, false});
+    EXPECT_TRUE(c.equal(at::ones({3, 20})));
+    gemm_tiles(*ops, {3, 20, 0}, none, none, {c.data_ptr(), 20, TileStore::kFloat, false});
+    EXPECT_TRUE(c.equal(at::zeros({3, 20})));
+  }
+}
+
+TEST(TileProduct, OfTheProcessorHasTheBitsOfItsTwin) {
+  if (!has_amx()) GTEST_SKIP() << "this processor has no AMX";
+  at::manual_seed(5);
+  const TileOps twin = portable_tile_ops();
+  for (int layout = 0; layout < 4; ++layout) {
+    const Operand a(200, 650, layout % 2 == 1), b(170, 650, layout / 2 == 1);
+    EXPECT_TRUE(product(amx_tile_ops(), a, b).equal(product(twin, a, b))) << layout;
+  }
+}
+
+}  // namespace
+}  // namespace slime::kernels::cpu

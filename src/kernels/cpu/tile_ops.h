@@ -1,0 +1,75 @@
+#pragma once
+
+/// The few operations on 1 KiB tiles that products of bfloat16 matrices are made of, as a table of
+/// functions: AMX's (tile_ops_amx.cpp) on processors that have it, plain loops in the tests, so
+/// that everything above them is tested on any machine.
+///
+/// A left tile holds 16 rows of 32 steps along k:      left[r * 32 + p]
+/// A right tile holds 32 steps of 16 rows, in pairs:   right[(p / 2) * 32 + 2 * r + p % 2]
+/// A product of them is 16 x 16 floats, row by row. Both kinds are 512 bfloat16, zero beyond the
+/// edges of the matrix; a panel is the tiles of 16 rows, one after the other along k.
+
+#include <ATen/ATen.h>
+
+#include <cstdint>
+
+namespace slime::kernels::cpu {
+
+constexpr int64_t kTileRows = 16;
+constexpr int64_t kTileSteps = 32;  // along k
+constexpr int64_t kTileSize = kTileRows * kTileSteps;
+
+/// Element (i, k) is data[i * stride + k], or with `k_strided` data[k * stride + i].
+struct TileFactor {
+  const at::BFloat16* data = nullptr;
+  int64_t stride = 0;
+  bool k_strided = false;
+};
+
+/// Two panels of sixteen rows as the left side of a product: packed, or rows in memory as they are.
+struct LeftPanels {
+  const at::BFloat16* first = nullptr;
+  const at::BFloat16* second = nullptr;
+  int64_t row_bytes = 2 * kTileSteps;  // from row to row of a tile
+  int64_t step = kTileSize;            // elements from tile to tile
+};
+
+enum class TileStore { kBfloat16, kFloat, kAddToFloat };
+
+/// Where a product goes. Element (i, j) is data[i * stride + j], or with `transposed`
+/// data[j * stride + i].
+struct TileTarget {
+  void* data = nullptr;
+  int64_t stride = 0;
+  TileStore store = TileStore::kFloat;
+  bool transposed = false;
+};
+
+struct TileOps {
+  /// Around each use on a thread.
+  void (*begin)();
+  void (*end)();
+
+  /// Packs rows [i, i + rows) (at most 16), steps [p, p + k) as a panel of left or right tiles.
+  void (*pack_left)(const TileFactor& factor, int64_t i, int64_t rows, int64_t p, int64_t k,
+                    at::BFloat16* panel);
+  void (*pack_right)(const TileFactor& factor, int64_t i, int64_t rows, int64_t p, int64_t k,
+                     at::BFloat16* panel);
+
+  /// products[0 .. 3] (+)= first x right0, first x right1, second x right0, second x right1, over
+  /// `steps` tiles each; with right1 null only those of right0. Per element and tile: the even and
+  /// the odd steps are summed apart, from zero, in order; their sum is added. So an element has the
+  /// same bits whichever factor is on the left. `soon`: the left side comes from memory; here are
+  /// the rows that follow it, 2 KiB per step, to be asked for early (null: it is in a cache).
+  void (*multiply)(const LeftPanels& left, const at::BFloat16* right0, const at::BFloat16* right1,
+                   int64_t steps, bool accumulate, float* products, const void* soon);
+
+  /// Writes rows x columns (at most 32 each) of the four products, the target's origin at the
+  /// first.
+  void (*store)(const float* products, int64_t rows, int64_t columns, const TileTarget& target);
+};
+
+/// Call only after has_amx().
+const TileOps& amx_tile_ops();
+
+}  // namespace slime::kernels::cpu
