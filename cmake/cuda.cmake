@@ -31,7 +31,7 @@ function(slime_cuda_library)
     add_custom_command(
       OUTPUT ${object}
       COMMAND ${CMAKE_COMMAND} -E make_directory ${CMAKE_BINARY_DIR}/cuda
-      COMMAND ${SLIME_CCACHE_COMMAND} ${slime_nvcc} -c ${flags} -MD -MF ${object}.d -MT ${object} ${source} -o ${object}
+      COMMAND ${CMAKE_CXX_COMPILER_LAUNCHER} ${slime_nvcc} -c ${flags} -MD -MF ${object}.d -MT ${object} ${source} -o ${object}
       DEPENDS ${source}
       DEPFILE ${object}.d
       COMMENT "Compiling ${name}.cu for sm_${SLIME_CUDA_ARCHITECTURES}"

@@ -71,10 +71,9 @@ if(SLIME_CCACHE)
 ${slime_pch_torch_text} ${CMAKE_BUILD_TYPE} ${CMAKE_CXX_FLAGS} ${SLIME_SANITIZE}")
     file(WRITE ${CMAKE_BINARY_DIR}/CMakeFiles/${pch}.dir/cmake_pch.hxx.gch.sum ${sum})
   endforeach()
-  set(SLIME_CCACHE_COMMAND
+  set(CMAKE_CXX_COMPILER_LAUNCHER
       ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=1 CCACHE_PCH_EXTSUM=1
       CCACHE_SLOPPINESS=pch_defines,time_macros ${SLIME_CCACHE})
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${SLIME_CCACHE_COMMAND})
 endif()
 
 # Precompiled headers: one with and one without ATen.

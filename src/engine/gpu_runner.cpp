@@ -174,6 +174,7 @@ void GpuRunner::fill_attention(std::span<const Chunk> chunks, int64_t rows, bool
     launch.tile = plan.tile;
     launch.num_units = plan.num_units;
     launch.splits = plan.splits;
+    launch.one_row = plan.one_row;
     block_.add(view(plan.sequence_U));
     launch.unit_sequence_U = device(at::kInt, plan.num_units);
     block_.add(view(plan.tile_U));

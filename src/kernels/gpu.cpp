@@ -29,8 +29,7 @@ std::string own_library() {
 
 Gpu* load() {
   if (!std::filesystem::exists("/dev/nvidiactl")) {
-    throw ConfigError(
-        "no NVIDIA GPU is visible on this machine: there is no /dev/nvidiactl");
+    throw ConfigError("no NVIDIA GPU is visible on this machine: there is no /dev/nvidiactl");
   }
   load_library("libtorch_cuda.so",
                "The CUDA side of LibTorch comes with `SLIME_CUDA=1 ./dev setup`, or put the "

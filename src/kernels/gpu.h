@@ -29,6 +29,7 @@ struct AttentionLaunch {
   int64_t tile = 16;       // query rows x heads of a tile: 16, 64 or 128
   int64_t num_units = 0;   // U, as launched: some may be switched off
   bool splits = false;     // units are partial and merged afterwards
+  bool one_row = false;    // every sequence of the launch has one row
   Tensor unit_sequence_U;  // int32
   Tensor unit_tile_U;      // int32    number of the tile within its sequence
   Tensor unit_chunk_U;     // int32    number of the key chunk within its sequence

@@ -8,10 +8,10 @@
 namespace slime::kernels {
 namespace {
 
-constexpr int64_t kLeastChunk = 128;  // keys; the kernel walks them in blocks of this order
+constexpr int64_t kLeastChunk = 64;  // keys: a page for each warp of a block
 constexpr int64_t kPage = 16;
 /// Blocks of the attention kernel that fit on a processor at once.
-constexpr int64_t kBlocksPerProcessor = 2;
+constexpr int64_t kBlocksPerProcessor = 3;
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
@@ -70,7 +70,7 @@ int64_t units_that_fill(const UnitOptions& options) {
 }
 
 bool splits_decode(int64_t num_sequences, const UnitOptions& options) {
-  return 2 * num_sequences < 3 * units_that_fill(options);
+  return 4 * num_sequences <= 3 * units_that_fill(options);
 }
 
 int64_t tile_for(int64_t packed_rows) {
@@ -91,6 +91,7 @@ UnitPlan plan_decode(std::span<const PagedSpan> sequences, int64_t num_launched,
   const int64_t num_units = decode_units(num_launched, options);
   UnitPlan plan;
   plan.tile = tile_for(options.group);
+  plan.one_row = true;
   check(options.group <= 128, "query heads that share a key-value head fit into one tile");
   plan.splits = splits_decode(num_launched, options);
   const int64_t chunk = plan.splits ? chunk_for(sequences, num_units) : int64_t{1} << 30;
@@ -116,6 +117,7 @@ UnitPlan plan_decode(std::span<const PagedSpan> sequences, int64_t num_launched,
 std::vector<UnitPlan> plan_mixed(std::span<const PagedSpan> sequences, const UnitOptions& options) {
   UnitPlan decode, prefill;
   decode.tile = tile_for(options.group);
+  decode.one_row = true;
   prefill.tile = 16;
   int64_t packed_rows = 0, count = 0;
   for (const PagedSpan& sequence : sequences) {

@@ -22,6 +22,7 @@ struct UnitPlan {
   int64_t tile = 16;
   int64_t num_units = 0;  // with those that are switched off
   bool splits = false;
+  bool one_row = false;  // decode: every sequence of the plan has one row
   int32_t chunk_tokens = 0;
   std::vector<int32_t> sequence_U, tile_U, chunk_U;
   std::vector<uint8_t> is_on_U;

@@ -86,4 +86,12 @@ bool has_tiles(Number number, int head_dim);
 /// FlashInfer's tensor-core kernel; head sizes 64 and 128, bfloat16 and float16.
 void attend_tiles(const AttendCall& call, const UnitArrays& units, cudaStream_t stream);
 
+/// One new row per sequence and at most 8 query heads per key-value head; head sizes and precisions
+/// of attend_tiles. `partial` (decode_partial_floats of them; null: units are whole sequences) and
+/// `arrived` ([S, K] int32, zero before and after) are scratch of partial units.
+bool has_decode(Number number, int head_dim, int group);
+int64_t decode_partial_floats(int64_t partials, int num_kv_heads, int head_dim);
+void attend_decode(const AttendCall& call, const UnitArrays& units, float* partial,
+                   int32_t* arrived, cudaStream_t stream);
+
 }  // namespace slime::kernels::cuda

@@ -22,6 +22,8 @@ const void* pointer(const Tensor& tensor) {
   return tensor.defined() ? tensor.const_data_ptr() : nullptr;
 }
 
+constexpr int64_t kMaxCounters = int64_t{1} << 18;  // sequences x key-value heads of a step
+
 class RecordedGraph final : public GpuGraph {
  public:
   RecordedGraph(const std::function<void()>& body, const at::cuda::MempoolId_t& pool) {
@@ -49,6 +51,8 @@ CudaGpu::CudaGpu(int index) : index_(index) {
   check_cuda(cudaGetDeviceProperties(&properties, index), "cudaGetDeviceProperties");
   int driver = 0;
   check_cuda(cudaDriverGetVersion(&driver), "cudaDriverGetVersion");
+  check_cuda(cudaMalloc(&arrived_, kMaxCounters * sizeof(int32_t)), "counters");
+  check_cuda(cudaMemset(arrived_, 0, kMaxCounters * sizeof(int32_t)), "counters");
   num_processors_ = properties.multiProcessorCount;
   description_ = fmt::format("{}, {} multiprocessors, driver for CUDA {}.{}", properties.name,
                              properties.multiProcessorCount, driver / 1000, driver % 1000 / 10);
@@ -71,9 +75,10 @@ void CudaGpu::resolve_ids_(Tensor ids_T, const Tensor& drawn_R) const {
 }
 
 bool CudaGpu::has_tiled_attention(const RotaryShape& heads, at::ScalarType type) const {
-  const bool is_16_bit = type == at::kBFloat16 || type == at::kHalf;
-  return is_16_bit && (heads.head_dim == 64 || heads.head_dim == 128) &&
-         heads.num_heads / heads.num_kv_heads <= 128;
+  return (type == at::kBFloat16 || type == at::kHalf) &&
+         heads.num_heads / heads.num_kv_heads <= 128 &&
+         has_tiles(type == at::kHalf ? Number::kFloat16 : Number::kBFloat16,
+                   static_cast<int>(heads.head_dim));
 }
 
 Tensor CudaGpu::paged_attention(const PagedCall& call) const {
@@ -134,15 +139,30 @@ Tensor CudaGpu::paged_attention(const PagedCall& call) const {
     units.is_on_U = array<uint8_t>(launch.unit_is_on_U);
     units.chunk_tokens = array<int32_t>(launch.chunk_tokens);
     units.num_rows = array<int32_t>(launch.num_rows);
-    Tensor partial_out, partial_logsumexp;
     if (launch.splits) {
-      // A unit of decode holds the heads of one row: as many partial rows as units.
-      partial_out =
-          at::empty({launch.num_units, heads.num_heads, heads.head_dim}, call.qkv_TE.options());
-      partial_logsumexp =
-          at::empty({launch.num_units, heads.num_heads}, call.qkv_TE.options().dtype(at::kFloat));
       units.partial_starts = array<int32_t>(launch.partial_starts);
       units.merge_starts = array<int32_t>(launch.merge_starts);
+    }
+    const int group = attend.num_heads / attend.num_kv_heads;
+    const auto floats = call.qkv_TE.options().dtype(at::kFloat);
+    if (launch.one_row && has_decode(attend.number, attend.head_dim, group)) {
+      check(attend.paged.num_sequences * heads.num_kv_heads <= kMaxCounters,
+            "a decode step has no more sequences than there are counters");
+      Tensor partial;
+      if (launch.splits)
+        partial = at::empty(
+            {decode_partial_floats(launch.num_units, attend.num_kv_heads, attend.head_dim)},
+            floats);
+      attend_decode(attend, units, launch.splits ? partial.data_ptr<float>() : nullptr, arrived_,
+                    stream);
+      continue;
+    }
+    Tensor partial_out, partial_logsumexp;
+    if (launch.splits) {
+      // A unit holds the heads of one row: as many partial rows as units.
+      partial_out =
+          at::empty({launch.num_units, heads.num_heads, heads.head_dim}, call.qkv_TE.options());
+      partial_logsumexp = at::empty({launch.num_units, heads.num_heads}, floats);
       units.partial_out = partial_out.data_ptr();
       units.partial_logsumexp = partial_logsumexp.data_ptr<float>();
     }

@@ -30,6 +30,7 @@ class CudaGpu final : public Gpu {
   int64_t num_processors_ = 0;
   std::string description_;
   CudaDevice device_;
+  int32_t* arrived_ = nullptr;  // counters of attend_decode; never freed, as this object
 };
 
 }  // namespace slime::kernels::cuda

@@ -125,6 +125,7 @@ struct PagedCase {
       launch.tile = plan.tile;
       launch.num_units = plan.num_units;
       launch.splits = plan.splits;
+      launch.one_row = plan.one_row;
       launch.unit_sequence_U = to_gpu(plan.sequence_U, at::kInt);
       launch.unit_tile_U = to_gpu(plan.tile_U, at::kInt);
       launch.unit_chunk_U = to_gpu(plan.chunk_U, at::kInt);
@@ -170,7 +171,7 @@ double tolerance(at::ScalarType type) {
 
 TEST(GpuPagedAttention, EqualsTheTwinForEveryRatioOfHeads) {
   SLIME_NEEDS_GPU();
-  for (const int64_t group : {1, 2, 3, 4, 5, 6, 7, 8}) {
+  for (const int64_t group : {1, 2, 3, 4, 5, 6, 7, 8, 16}) {
     for (const int64_t dim : {64, 128}) {
       for (const bool is_decode : {true, false}) {
         PagedCase one;

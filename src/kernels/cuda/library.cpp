@@ -15,12 +15,9 @@ std::string why_no_device(cudaError_t status, int count) {
     return "the NVIDIA driver of this machine is too old for CUDA 13 (driver 580 or later is "
            "needed)";
   if (status != cudaSuccess)
-    return fmt::format(
-        "the CUDA libraries are here, but no GPU can be used: {}; run on the CPU "
-        "without --device cuda",
-        cudaGetErrorString(status));
-  if (count == 0)
-    return "the driver shows no GPU; is CUDA_VISIBLE_DEVICES set?";
+    return fmt::format("the CUDA libraries are here, but no GPU can be used: {}",
+                       cudaGetErrorString(status));
+  if (count == 0) return "the driver shows no GPU; is CUDA_VISIBLE_DEVICES set?";
   return {};
 }
 

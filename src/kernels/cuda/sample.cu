@@ -67,25 +67,50 @@ __global__ void __launch_bounds__(kThreads) chunk_statistics_kernel(SampleCall c
   }
 }
 
+constexpr int kMaxChunks = 256;
+
 struct RowStatistics {
   Largest largest;
   double total;  // of exp((logit - largest) / temperature)
 };
 
-/// Thread 0's work: a row has a few dozen chunks.
-__device__ RowStatistics combine_chunks(const SampleCall& call, int64_t row, int64_t chunks) {
-  RowStatistics out{{-INFINITY, 0x7fffffff}, 0};
-  const float inverse = 1.0F / call.temperature_R[row];
-  for (int64_t c = 0; c < chunks; ++c)
-    out.largest = larger(
-        out.largest, {call.chunk_max_RC[row * chunks + c], call.chunk_argmax_RC[row * chunks + c]});
-  for (int64_t c = 0; c < chunks; ++c) {
-    const double shift = exp(
-        (static_cast<double>(call.chunk_max_RC[row * chunks + c]) - out.largest.value) * inverse);
+/// By the whole block: statistics of the row, and in `mass_C` the mass of each of its chunks,
+/// relative to the largest logit. The last three arguments are shared memory.
+__device__ void combine_chunks(const SampleCall& call, int64_t row, int chunks,
+                               Largest* largest_scratch, double* mass_C, RowStatistics& out) {
+  Largest mine{-INFINITY, 0x7fffffff};
+  for (int c = threadIdx.x; c < chunks; c += blockDim.x)
+    mine =
+        larger(mine, {call.chunk_max_RC[row * chunks + c], call.chunk_argmax_RC[row * chunks + c]});
+  const Largest largest = block_largest(mine, largest_scratch);
+  const double inverse = 1.0F / call.temperature_R[row];
+  for (int c = threadIdx.x; c < chunks; c += blockDim.x) {
     const float sum = call.chunk_sum_RC[row * chunks + c];
-    out.total += sum == 0 ? 0.0 : sum * shift;
+    const double shift =
+        exp((static_cast<double>(call.chunk_max_RC[row * chunks + c]) - largest.value) * inverse);
+    mass_C[c] = sum == 0 ? 0.0 : sum * shift;
   }
-  return out;
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    double total = 0;  // in one order, whatever the number of threads
+    for (int c = 0; c < chunks; ++c) total += mass_C[c];
+    out = {largest, total};
+  }
+  __syncthreads();
+}
+
+/// The first of `count` masses at which the running sum exceeds `rest`, which becomes what is left
+/// inside it; when rounding leaves a rest, the last one with any mass, and `rest` infinite.
+__device__ int find_mass(const double* masses, int count, double& rest) {
+  int last = 0;
+  for (int i = 0; i < count; ++i) {
+    if (masses[i] == 0) continue;
+    last = i;
+    if (rest < masses[i]) return i;
+    rest -= masses[i];
+  }
+  rest = INFINITY;
+  return last;
 }
 
 __device__ bool is_cut(const SampleCall& call, int64_t row) {
@@ -101,18 +126,21 @@ __device__ void store(const SampleCall& call, int64_t row, int32_t token,
       (logit - statistics.largest.value) / call.temperature_R[row] - log(statistics.total));
 }
 
-/// The draw without cuts: inverse of the cumulative distribution in the order of ids.
-__global__ void __launch_bounds__(kThreads) draw_kernel(SampleCall call, int64_t chunks) {
+/// The draw without cuts: inverse of the cumulative distribution in the order of ids. First the
+/// chunk is found, then the warp, then the thread, then the token.
+__global__ void __launch_bounds__(kThreads) draw_kernel(SampleCall call, int chunks) {
   __shared__ RowStatistics statistics;
-  __shared__ int64_t chosen_chunk;
-  __shared__ double left;  // of the cumulative mass, when the chosen chunk begins
-  __shared__ double thread_mass[kThreads];
+  __shared__ Largest largest_scratch[kThreads / 32];
+  __shared__ double mass_C[kMaxChunks];
+  __shared__ double thread_mass[kThreads], warp_mass[kThreads / 32];
+  __shared__ int chosen;
+  __shared__ double left;  // of the cumulative mass, where the chosen part begins
   let_next_start();
   wait_for_inputs();
   const int64_t row = blockIdx.x;
+  combine_chunks(call, row, chunks, largest_scratch, mass_C, statistics);
   if (threadIdx.x == 0) {
-    statistics = combine_chunks(call, row, chunks);
-    chosen_chunk = -1;
+    chosen = -1;
     const bool is_number = statistics.total > 0 && !isinf(statistics.total);
     if (!is_number) {
       call.token_R[row] = 0;
@@ -120,26 +148,14 @@ __global__ void __launch_bounds__(kThreads) draw_kernel(SampleCall call, int64_t
     } else if (call.top_k_R[row] == 0) {
       store(call, row, statistics.largest.index, statistics);
     } else if (!is_cut(call, row)) {
-      const double inverse = 1.0F / call.temperature_R[row];
       double rest = call.uniform_R[row] * statistics.total;
-      int64_t c = 0, last = 0;
-      for (; c < chunks; ++c) {
-        const double sum = call.chunk_sum_RC[row * chunks + c];
-        if (sum == 0) continue;
-        const double mass = sum * exp((static_cast<double>(call.chunk_max_RC[row * chunks + c]) -
-                                       statistics.largest.value) *
-                                      inverse);
-        last = c;
-        if (rest < mass) break;
-        rest -= mass;
-      }
-      chosen_chunk = c < chunks ? c : last;
-      left = c < chunks ? rest : INFINITY;  // rounding left a rest: the last possible token
+      chosen = find_mass(mass_C, chunks, rest);
+      left = rest;
     }
   }
   __syncthreads();
-  if (chosen_chunk < 0) return;
-  const int64_t begin = chosen_chunk * kSampleChunk + threadIdx.x * kPerThread;
+  if (chosen < 0) return;
+  const int64_t begin = static_cast<int64_t>(chosen) * kSampleChunk + threadIdx.x * kPerThread;
   const float* logits = call.logits_RV + row * call.vocab;
   const double inverse = 1.0 / call.temperature_R[row];
   double mass[kPerThread], mine = 0;
@@ -151,31 +167,21 @@ __global__ void __launch_bounds__(kThreads) draw_kernel(SampleCall call, int64_t
     mine += mass[i];
   }
   thread_mass[threadIdx.x] = mine;
+  double of_warp = mine;
+  for (int offset = 16; offset > 0; offset /= 2)
+    of_warp += __shfl_xor_sync(0xffffffffU, of_warp, offset);
+  if (threadIdx.x % 32 == 0) warp_mass[threadIdx.x / 32] = of_warp;
   __syncthreads();
   if (threadIdx.x == 0) {
-    // The thread whose part of the chunk holds the draw; of those with any mass, the last one.
-    int last = 0, t = 0;
     double rest = left;
-    for (; t < kThreads; ++t) {
-      if (thread_mass[t] == 0) continue;
-      last = t;
-      if (rest < thread_mass[t]) break;
-      rest -= thread_mass[t];
-    }
-    chosen_chunk = t < kThreads ? t : last;
-    left = t < kThreads ? rest : INFINITY;
+    const int warp = find_mass(warp_mass, kThreads / 32, rest);
+    chosen = 32 * warp + find_mass(thread_mass + 32 * warp, 32, rest);
+    left = rest;
   }
   __syncthreads();
-  if (threadIdx.x != chosen_chunk) return;
+  if (static_cast<int>(threadIdx.x) != chosen) return;
   double rest = left;
-  int64_t token = begin;
-#pragma unroll
-  for (int i = 0; i < kPerThread; ++i) {
-    if (mass[i] == 0 || rest < 0) continue;
-    token = begin + i;
-    rest -= mass[i];
-  }
-  store(call, row, static_cast<int32_t>(token), statistics);
+  store(call, row, static_cast<int32_t>(begin + find_mass(mass, kPerThread, rest)), statistics);
 }
 
 /// Unsigned integers in the order of floats, the largest float first.
@@ -276,17 +282,18 @@ __device__ int32_t token_at(const CutRow& row, uint32_t key, uint32_t index, uin
 
 /// The kept tokens are a beginning of the list sorted from best to worst, ties by id: ended by rank
 /// (top-k), by the mass before a token (top-p) or by its logit (min-p).
-__global__ void __launch_bounds__(kCutThreads) draw_cut_kernel(SampleCall call, int64_t chunks) {
+__global__ void __launch_bounds__(kCutThreads) draw_cut_kernel(SampleCall call, int chunks) {
   __shared__ uint32_t count_B[kCutThreads];
   __shared__ unsigned long long mass_B[256];
   __shared__ Place place;
   __shared__ RowStatistics statistics;
+  __shared__ Largest largest_scratch[kCutThreads / 32];
+  __shared__ double mass_C[kMaxChunks];
   let_next_start();
   wait_for_inputs();
   const int64_t index = blockIdx.x;
   if (call.top_k_R[index] == 0 || !is_cut(call, index)) return;
-  if (threadIdx.x == 0) statistics = combine_chunks(call, index, chunks);
-  __syncthreads();
+  combine_chunks(call, index, chunks, largest_scratch, mass_C, statistics);
   if (!(statistics.total > 0) || isinf(statistics.total)) return;  // draw_kernel reported it
   const CutRow row{call.logits_RV + index * call.vocab, call.vocab, statistics.largest.value,
                    1.0F / call.temperature_R[index]};
@@ -342,7 +349,9 @@ __global__ void __launch_bounds__(kCutThreads) draw_cut_kernel(SampleCall call, 
 }  // namespace
 
 void sample(const SampleCall& call, cudaStream_t stream) {
-  const int64_t chunks = sample_chunks(call.vocab);
+  const auto chunks = static_cast<int>(sample_chunks(call.vocab));
+  if (chunks > kMaxChunks)
+    throw std::runtime_error("vocabularies above a million ids are not supported");
   constexpr int64_t kMaxRows = 65535;  // of a grid's second dimension
   if (call.rows > kMaxRows) throw std::runtime_error("at most 65535 rows are sampled at once");
   launch(chunk_statistics_kernel, dim3(chunks, call.rows), dim3(kThreads), 0, stream, call);
