@@ -66,6 +66,12 @@ EngineConfig completed(EngineConfig config, model::Network& network) {
               config.kv_cache_dtype == "bfloat16",
           fmt::format("kv_cache_dtype = {}: auto, float32 or bfloat16", config.kv_cache_dtype));
   const auto weights = network.weights().flat().scalar_type();
+  const bool is_on_gpu = network.weights().flat().is_cuda();
+  const auto cache_type = config.kv_cache_dtype == "float32" ? at::kFloat : at::kBFloat16;
+  require(!is_on_gpu || config.kv_cache_dtype == "auto" || cache_type == weights,
+          fmt::format("kv_cache_dtype = {}: on a GPU the cache has the precision of the weights; "
+                      "leave it at auto",
+                      config.kv_cache_dtype));
   require(weights != at::kDouble, "dtype = float64: the engine computes in float32 or bfloat16");
   const int64_t page_bytes = kv_page_bytes(network, storage_of(config, network));
   require(config.kv_cache_bytes >= page_bytes,
