@@ -8,7 +8,8 @@
 namespace slime::kernels {
 namespace {
 
-constexpr int64_t kLeastChunk = 64;  // keys: a page for each warp of a block
+/// Keys of a unit: fewer would make the merge of partial results the longer part.
+constexpr int64_t kLeastChunk = 256;
 constexpr int64_t kPage = 16;
 /// Blocks of the attention kernel that fit on a processor at once.
 constexpr int64_t kBlocksPerProcessor = 3;

@@ -11,9 +11,6 @@ constexpr int kMaxCandidates = 8;
 constexpr int kTimedRuns = 5;
 /// Read between timed runs, so that weights come from memory as they do in a model.
 constexpr size_t kFlushBytes = size_t{128} << 20;
-/// Our kernels begin to read weights while the kernel before them ends, which a timing alone does
-/// not see: worth about a microsecond and a half.
-constexpr float kEarlyStartMilliseconds = 0.0015F;
 
 void check_blas(int status, const char* what) {
   if (status != 0)
@@ -161,8 +158,7 @@ void Linear::measure(const LinearCall& call, Plan& plan,
     fastest = time;
     plan.algo = algo;
   }
-  plan.is_skinny = cuda::is_skinny(call) && best_of([&] { skinny_linear(call, stream); }) <
-                                                fastest + kEarlyStartMilliseconds;
+  plan.is_skinny = cuda::is_skinny(call) && best_of([&] { skinny_linear(call, stream); }) < fastest;
   cudaEventDestroy(begin);
   cudaEventDestroy(end);
   cudaFree(flush);
