@@ -65,13 +65,15 @@ int64_t chunk_for(std::span<const PagedSpan> sequences, int64_t limit) {
   return low * kPage;
 }
 
-/// Units that fill the processors once, and whether this many sequences leave them half empty.
+/// Units that fill the processors once.
 int64_t units_that_fill(const UnitOptions& options) {
   return std::max<int64_t>(1, kBlocksPerProcessor * options.num_processors / options.num_kv_heads);
 }
 
+/// A unit costs some microseconds before its first key and after its last one, so cutting sequences
+/// pays only where whole ones would leave half of the processors without work.
 bool splits_decode(int64_t num_sequences, const UnitOptions& options) {
-  return 4 * num_sequences <= 3 * units_that_fill(options);
+  return 2 * num_sequences <= units_that_fill(options);
 }
 
 int64_t tile_for(int64_t packed_rows) {
@@ -82,7 +84,7 @@ int64_t tile_for(int64_t packed_rows) {
 
 int64_t decode_units(int64_t num_sequences, const UnitOptions& options) {
   if (!splits_decode(num_sequences, options)) return num_sequences;
-  return std::max(num_sequences, 2 * units_that_fill(options));
+  return std::max(num_sequences, units_that_fill(options));
 }
 
 UnitPlan plan_decode(std::span<const PagedSpan> sequences, int64_t num_launched,
