@@ -63,6 +63,29 @@ has_libtorch() {
     grep -qs "TORCH_VERSION_MINOR ${TORCH_VERSION:2:2}$" "$torch/include/torch/headeronly/version.h"
 }
 
+# "download_wheels FILE": the pinned wheels of tools/requirements/FILE.txt into $SLIME_DEPS/wheels, one at a time: what is
+# complete is kept when a later download breaks off.
+download_wheels() {
+  local line name attempt platform platforms=()
+  for platform in manylinux_2_28 manylinux_2_27 manylinux_2_25 manylinux_2_18 manylinux_2_17 manylinux2014 manylinux2010; do
+    platforms+=(--platform "${platform}_x86_64")
+  done
+  mkdir -p "$SLIME_DEPS/wheels"
+  while read -r line; do
+    name=${line%%==*}
+    compgen -G "$SLIME_DEPS/wheels/${name//-/_}-[0-9]*.whl" >/dev/null && continue
+    printf '%s\n' "$line" >"$SLIME_DEPS/wheels/$name.txt"
+    say "downloading ${line%% *}"
+    for attempt in 1 2 3; do
+      "$SLIME_VENV/bin/pip" download --quiet --no-deps --require-hashes --only-binary=:all: --implementation cp \
+        --python-version 3.11 --abi cp311 --abi none "${platforms[@]}" --no-cache-dir -r "$SLIME_DEPS/wheels/$name.txt" \
+        -d "$SLIME_DEPS/wheels" </dev/null && break
+      [[ $attempt -lt 3 ]] || stop "could not download $name; run ./dev setup again when the network is back"
+      say "the download broke off, trying again"
+    done
+  done < <(grep '^[a-z]' "tools/requirements/$1.txt")
+}
+
 # Two clones may share $SLIME_DEPS: the first to come downloads, the second waits for the lock.
 require_libtorch() {
   has_libtorch && return
@@ -71,20 +94,7 @@ require_libtorch() {
   flock 9
   if ! has_libtorch; then
     make_venv
-    local name attempt
-    # One package at a time: what is complete is kept when a later download breaks off.
-    for name in nvidia-cuda-runtime nvidia-cuda-cupti torch; do
-      compgen -G "$SLIME_DEPS/wheels/${name//-/_}-*.whl" >/dev/null && continue
-      grep "^$name==" tools/requirements/libtorch.txt >"$SLIME_DEPS/wheels/$name.txt"
-      say "downloading $(cut -d' ' -f1 "$SLIME_DEPS/wheels/$name.txt") (torch: 530 MB, once)"
-      for attempt in 1 2 3; do
-        "$SLIME_VENV/bin/pip" download --quiet --no-deps --require-hashes --only-binary=:all: --implementation cp \
-          --python-version 3.11 --abi cp311 --abi none --platform manylinux_2_28_x86_64 --platform manylinux_2_25_x86_64 \
-          --platform manylinux2014_x86_64 --no-cache-dir -r "$SLIME_DEPS/wheels/$name.txt" -d "$SLIME_DEPS/wheels" && break
-        [[ $attempt -lt 3 ]] || stop "could not download $name; run ./dev setup again when the network is back"
-        say "the download broke off, trying again"
-      done
-    done
+    download_wheels libtorch
     say "unpacking LibTorch $TORCH_VERSION into $SLIME_DEPS"
     rm -rf "$SLIME_DEPS/partial"
     python3 tools/unpack_libtorch.py "$SLIME_DEPS/wheels" "$SLIME_DEPS/partial"
@@ -94,6 +104,41 @@ require_libtorch() {
     has_libtorch || stop "LibTorch in $SLIME_DEPS is not complete; delete the folder and run ./dev setup"
   fi
   exec 9>&-
+}
+
+# The GPU side is built where SLIME_CUDA=1 says so or a GPU is there. What compiles it is needed for building, the
+# libraries of cuda_run.txt (2.5 GB) only where a GPU is.
+wants_cuda() { [[ ${SLIME_CUDA:-} == 1 || ( -z ${SLIME_CUDA:-} && -e /dev/nvidiactl ) ]]; }
+
+has_cuda_compiler() { [[ -x $SLIME_DEPS/cuda/bin/nvcc && -e $SLIME_DEPS/cuda/flashinfer/include/flashinfer/page.cuh ]]; }
+has_cuda_libraries() { [[ -e $SLIME_DEPS/torch/lib/libtorch_cuda.so && -e $SLIME_DEPS/nvidia/cu13/lib/libcublasLt.so.13 ]]; }
+
+# "require_cuda_part build|run TEST": fetches and unpacks it unless TEST holds.
+require_cuda_part() {
+  "$2" && return
+  exec 9>"$SLIME_DEPS/.lock"
+  flock 9
+  if ! "$2"; then
+    make_venv
+    download_wheels "cuda_$1"
+    say "unpacking CUDA ($1) into $SLIME_DEPS"
+    if [[ $1 == build ]]; then
+      rm -rf "$SLIME_DEPS/cuda.partial" "$SLIME_DEPS/cuda"
+      python3 tools/unpack_cuda.py build "$SLIME_DEPS/wheels" "$SLIME_DEPS/cuda.partial"
+      mv "$SLIME_DEPS/cuda.partial" "$SLIME_DEPS/cuda"
+    else
+      python3 tools/unpack_cuda.py run "$SLIME_DEPS/wheels" "$SLIME_DEPS"
+    fi
+    rm -rf "$SLIME_DEPS/wheels"
+    "$2" || stop "CUDA ($1) in $SLIME_DEPS is not complete; run ./dev setup again"
+  fi
+  exec 9>&-
+}
+
+require_cuda() {
+  wants_cuda || return 0
+  require_cuda_part build has_cuda_compiler
+  [[ ! -e /dev/nvidiactl ]] || require_cuda_part run has_cuda_libraries
 }
 
 make_venv() {
@@ -114,4 +159,5 @@ setup() {
   [[ $(uname -s)-$(uname -m) == Linux-x86_64 ]] || stop "LibTorch's wheel is pinned for Linux on x86-64; this is $(uname -s) on $(uname -m)"
   require_packages
   require_libtorch
+  require_cuda
 }

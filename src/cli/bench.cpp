@@ -9,6 +9,7 @@
 #include "cli/bench_grpo.h"
 #include "cli/bench_kernels.h"
 #include "cli/bench_train.h"
+#include "cli/bench_workload.h"
 #include "cli/commands.h"
 
 namespace slime::cli {
@@ -30,11 +31,14 @@ int bench(std::span<const std::string> arguments) {
     if (name == measurement.name) return measurement.run(arguments.subspan(1));
   }
   const bool asks = name == "--help" || name == "-h";
+  if (!name.empty() && !name.starts_with('-')) return bench_workload(arguments);
   std::FILE* out = asks ? stdout : stderr;
   fmt::print(out, "Usage: slime bench NAME [OPTIONS]\n\n");
   for (const Command& measurement : kMeasurements) {
     fmt::print(out, "  {:<12} {}\n", measurement.name, measurement.summary);
   }
+  fmt::print(out, "  {:<12} {}\n", "WORKLOAD...",
+             "a workload of bench/gpu/workloads.json on the GPU: offline-4b, decode-8b-b32, ...");
   return asks ? 0 : 2;
 }
 

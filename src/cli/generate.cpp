@@ -6,6 +6,7 @@
 #include <memory>
 #include <mutex>
 
+#include "cli/device.h"
 #include "cli/json_lines.h"
 #include "cli/options.h"
 #include "core/clock.h"
@@ -150,7 +151,7 @@ int generate(std::span<const std::string> arguments) {
   std::string directory, file;
   std::string dtype = "auto";
   engine::EngineConfig config;
-  double kv_cache_gib = 2;
+  DeviceOptions device;
   CLI::App app(
       "JSON lines {\"text\"|\"ids\"|\"messages\": ..., \"sampling_params\": {...}} to SGLang's "
       "response objects.\n"
@@ -162,8 +163,7 @@ int generate(std::span<const std::string> arguments) {
   app.add_option("--dtype", dtype, "auto (as stored), float32, bfloat16 or float16");
   app.add_option("--max-running-requests", config.max_running_requests, "requests decoded together")
       ->check(CLI::Range(1, 65536));
-  app.add_option("--kv-cache-gib", kv_cache_gib, "memory for keys and values")
-      ->check(CLI::Range(0.001, 65536.0));
+  add_device_options(app, device);
   app.add_option("--random-seed", config.seed, "seed of requests without one");
   app.add_option("FILE", file, "input; standard input when it is missing or -");
   if (const auto exit_code = parse_options(app, arguments)) return *exit_code;
@@ -173,9 +173,8 @@ int generate(std::span<const std::string> arguments) {
   const auto tokenizer = text::Tokenizer::load(directory);
   const model::ModelConfig model = model::read_model_config(directory);
   const auto network =
-      model::load_network(directory, model::Precision::of(dtype == "auto" ? model.dtype : dtype));
-  config.kv_cache_bytes =
-      static_cast<int64_t>(kv_cache_gib * static_cast<double>(int64_t{1} << 30));
+      model::load_network(directory, precision_of(device, dtype == "auto" ? model.dtype : dtype));
+  config.kv_cache_bytes = kv_cache_bytes_of(device);
   config.token_bytes = [&tokenizer](TokenId id) { return tokenizer->token_bytes(id); };
   Lines lines;  // before the engine, whose thread fills them
   engine::Engine engine(*network, config, clock);

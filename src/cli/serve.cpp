@@ -11,6 +11,7 @@
 #include <random>
 #include <thread>
 
+#include "cli/device.h"
 #include "cli/options.h"
 #include "core/clock.h"
 #include "core/error.h"
@@ -35,7 +36,7 @@ struct ServeOptions {
   std::string sampling_defaults = "model";
   std::optional<uint64_t> random_seed;
   std::vector<std::string> weight_roots;
-  double kv_cache_gib = 2;
+  DeviceOptions device;
   bool disable_radix_cache = false;
   int64_t watchdog_timeout_s = 300;
   engine::EngineConfig engine;
@@ -53,7 +54,7 @@ constexpr std::array kIgnoredFlags = std::to_array<IgnoredFlag>({
     {"--trust-remote-code", false, "no code of a model directory is ever run"},
     {"--skip-server-warmup", false, "there is no warm-up"},
     {"--enable-metrics", false, "/metrics is always on"},
-    {"--disable-cuda-graph", false, "this build runs on the CPU"},
+    {"--disable-cuda-graph", false, "decode steps are recorded where there is a GPU"},
     {"--mem-fraction-static", true, "memory is set by --kv-cache-gib"},
     {"--log-level", true, "the server prints only what a person must know"},
 });
@@ -93,8 +94,7 @@ void add_options(CLI::App& app, ServeOptions& options) {
                  "prompt tokens computed per step")
       ->check(CLI::Range(1, 1 << 20));
   app.add_option("--kv-cache-dtype", options.engine.kv_cache_dtype, "auto, bfloat16 or float32");
-  app.add_option("--kv-cache-gib", options.kv_cache_gib, "memory for keys and values")
-      ->check(CLI::Range(0.001, 65536.0));
+  add_device_options(app, options.device);
   app.add_flag("--disable-radix-cache", options.disable_radix_cache,
                "do not reuse the prefixes of earlier prompts");
   app.add_option("--random-seed", options.random_seed,
@@ -248,10 +248,9 @@ int serve(std::span<const std::string> arguments) {
   const model::ModelConfig config = model::read_model_config(directory);
   const std::string dtype = options.dtype == "auto" ? config.dtype : options.dtype;
   const auto tokenizer = text::Tokenizer::load(directory);
-  const auto network = model::load_network(directory, model::Precision::of(dtype));
+  const auto network = model::load_network(directory, precision_of(options.device, dtype));
 
-  options.engine.kv_cache_bytes =
-      static_cast<int64_t>(options.kv_cache_gib * static_cast<double>(int64_t{1} << 30));
+  options.engine.kv_cache_bytes = kv_cache_bytes_of(options.device);
   options.engine.enable_prefix_cache = !options.disable_radix_cache;
   options.engine.seed = options.random_seed.value_or(std::random_device{}());
   options.engine.token_bytes = [&tokenizer](TokenId id) { return tokenizer->token_bytes(id); };

@@ -9,7 +9,9 @@
 #include <unordered_set>
 
 #include "core/error.h"
+#include "engine/sampler.h"
 #include "engine/sampling_params.h"
+#include "kernels/cpu/paged_attention.h"
 
 namespace slime::engine {
 namespace {
@@ -35,6 +37,8 @@ FinishReason queue_is_full(const EngineConfig& config) {
 }
 
 at::ScalarType storage_of(const EngineConfig& config, model::Network& network) {
+  // On a GPU the attention kernels read the cache in the precision of the activations.
+  if (network.weights().flat().is_cuda()) return network.weights().flat().scalar_type();
   if (config.kv_cache_dtype == "float32") return at::kFloat;
   if (config.kv_cache_dtype == "bfloat16") return at::kBFloat16;
   return network.weights().flat().scalar_type() == at::kBFloat16 ? at::kBFloat16 : at::kFloat;
@@ -62,8 +66,14 @@ EngineConfig completed(EngineConfig config, model::Network& network) {
               config.kv_cache_dtype == "bfloat16",
           fmt::format("kv_cache_dtype = {}: auto, float32 or bfloat16", config.kv_cache_dtype));
   const auto weights = network.weights().flat().scalar_type();
+  const bool is_on_gpu = network.weights().flat().is_cuda();
+  const auto cache_type = config.kv_cache_dtype == "float32" ? at::kFloat : at::kBFloat16;
+  require(!is_on_gpu || config.kv_cache_dtype == "auto" || cache_type == weights,
+          fmt::format("kv_cache_dtype = {}: on a GPU the cache has the precision of the weights; "
+                      "leave it at auto",
+                      config.kv_cache_dtype));
   require(weights != at::kDouble, "dtype = float64: the engine computes in float32 or bfloat16");
-  const int64_t page_bytes = PagedKvCache::page_bytes(model, storage_of(config, network));
+  const int64_t page_bytes = kv_page_bytes(network, storage_of(config, network));
   require(config.kv_cache_bytes >= page_bytes,
           fmt::format("kv_cache_bytes = {}: one page of {} tokens takes {} bytes",
                       config.kv_cache_bytes, kernels::kPageTokens, page_bytes));
@@ -74,8 +84,7 @@ EngineConfig completed(EngineConfig config, model::Network& network) {
 /// Enough pages for every request that can run at once, within the budget.
 int64_t num_pages_of(const EngineConfig& config, model::Network& network) {
   const int64_t affordable =
-      config.kv_cache_bytes /
-      PagedKvCache::page_bytes(network.config(), storage_of(config, network));
+      config.kv_cache_bytes / kv_page_bytes(network, storage_of(config, network));
   return std::min<int64_t>(affordable, std::numeric_limits<PageId>::max());
 }
 
@@ -104,15 +113,19 @@ Engine::Engine(model::Network& network, const EngineConfig& config, const Clock&
       clock_(clock),
       config_(completed(config, network)),
       pool_(num_pages_of(config_, network)),
-      cache_(network.config(), storage_of(config_, network), pool_.num_pages()),
+      runner_(make_step_runner(network, {.kv_dtype = storage_of(config_, network),
+                                         .num_pages = pool_.num_pages(),
+                                         .max_running_requests = config_.max_running_requests,
+                                         .max_prefill_tokens = config_.max_prefill_tokens,
+                                         .context_length = config_.context_length,
+                                         .eos_ids = config_.eos_token_ids})),
       tree_(pool_, kernels::kPageTokens),
       scheduler_({.page_tokens = kernels::kPageTokens,
                   .max_running_requests = config_.max_running_requests,
                   .max_prefill_tokens = config_.max_prefill_tokens,
                   .shares_prefixes = config_.enable_prefix_cache},
                  pool_, tree_, clock,
-                 [this](PageId from, PageId to) { cache_.copy_page(from, to); }),
-      runner_(network, cache_, config_.eos_token_ids),
+                 [this](PageId from, PageId to) { runner_->copy_page(from, to); }),
       commands_(static_cast<std::size_t>(config_.max_queued_requests)) {
   max_request_tokens_ = std::min(config_.context_length, pool_.num_pages() * kernels::kPageTokens);
   window_start_ = last_step_ = clock_.now();
@@ -233,7 +246,8 @@ EngineLoad Engine::load() const {
 void Engine::run() {
   const at::NoGradGuard no_grad;
   while (!stopping_) {
-    const bool has_work = !is_paused_ && scheduler_.num_running() + scheduler_.num_waiting() > 0;
+    const bool has_work = !in_flight_.empty() ||
+                          (!is_paused_ && scheduler_.num_running() + scheduler_.num_waiting() > 0);
     auto command = has_work ? commands_.try_pop() : commands_.pop();
     if (!command.has_value() && !has_work) break;  // closed
     if (command.has_value()) {
@@ -242,11 +256,19 @@ void Engine::run() {
     }
     try {
       if (!is_paused_) step();
+      if (!made_by_callbacks_.empty()) drain();
     } catch (const std::exception& error) {
+      in_flight_.clear();
+      runner_->reset();
+      // What the failed step should have written into pages is not there.
+      scheduler_.retract_all(/*keeps_prefixes=*/false);
+      tree_.clear();
       finish_all(aborted(fmt::format("the engine failed: {}", error.what()), 500));
     }
     for (const auto& body : std::exchange(made_by_callbacks_, {})) body();
   }
+  in_flight_.clear();
+  runner_->reset();
   while (auto command = commands_.try_pop()) handle(std::move(*command));
   finish_all(aborted("the engine is shutting down", 503));
 }
@@ -255,6 +277,7 @@ void Engine::handle(Command command) {
   if (auto* submit = std::get_if<Submit>(&command)) return admit(std::move(*submit));
   if (auto* call = std::get_if<Call>(&command)) {
     try {
+      drain();  // who calls sees the engine between two steps
       call->body();
       refresh_load(0);  // whoever waits may look at it next
       call->done->set_value();
@@ -263,6 +286,7 @@ void Engine::handle(Command command) {
     }
     return;
   }
+  drain();
   const auto& rid = std::get<Abort>(command).rid;
   const FinishReason reason = aborted("aborted by the caller", 499);
   if (!rid.has_value()) return finish_all(reason);
@@ -328,17 +352,47 @@ void Engine::admit(Submit submit) {
 }
 
 void Engine::step() {
-  const std::vector<Chunk> chunks = scheduler_.plan_step();
-  if (chunks.empty()) return;
-  std::vector<SampleJob> jobs = runner_.run(chunks);
+  std::vector<Chunk> chunks = scheduler_.plan_step();
+  if (chunks.empty()) return drain();
+  launch(std::move(chunks));
+  while (in_flight_.size() > 1) collect();
+}
+
+void Engine::launch(std::vector<Chunk> chunks) {
+  StepInFlight step;
+  const bool runs_ahead = runner_->launch(chunks);
+  int64_t num_drawn = 0;
+  for (const Chunk& chunk : chunks) {
+    Request& request = *chunk.request;
+    StepInFlight::Part part{&request, chunk.completes(),
+                            static_cast<int64_t>(request.tokens.size())};
+    const bool draws = draws_token(chunk);
+    scheduler_.advance(chunk);
+    if (draws) {
+      request.drawn_row = num_drawn++;
+      request.tokens.push_back(kPendingToken);
+      request.draws_last = static_cast<int64_t>(request.tokens.size()) >= request.max_tokens;
+    }
+    step.parts.push_back(part);
+  }
+  in_flight_.push_back(std::move(step));
+  if (!runs_ahead) drain();
+}
+
+void Engine::drain() {
+  while (!in_flight_.empty()) collect();
+}
+
+void Engine::collect() {
+  std::vector<std::optional<kernels::SampledToken>> tokens = runner_->collect();
+  const StepInFlight step = std::move(in_flight_.front());
+  in_flight_.pop_front();
   int64_t num_decoded = 0;
-  std::vector<bool> completes;
-  for (const Chunk& chunk : chunks) completes.push_back(chunk.completes());
-  for (std::size_t i = 0; i < chunks.size(); ++i) {
-    scheduler_.advance(chunks[i]);
-    if (!completes[i]) continue;
-    num_decoded += jobs[i].request != nullptr ? 1 : 0;
-    publish(chunks[i], jobs[i]);
+  for (std::size_t i = 0; i < step.parts.size(); ++i) {
+    const auto& [request, completes, position] = step.parts[i];
+    if (request == nullptr || !completes) continue;
+    num_decoded += tokens[i].has_value() ? 1 : 0;
+    publish(*request, position, std::move(tokens[i]));
   }
   ++steps_done_;
   {
@@ -348,16 +402,17 @@ void Engine::step() {
   refresh_load(num_decoded);
 }
 
-void Engine::publish(const Chunk& chunk, SampleJob& job) {
-  Request& request = *chunk.request;
+void Engine::publish(Request& request, int64_t position,
+                     std::optional<kernels::SampledToken> drawn) {
   GenerateUpdate& pending = request.pending;
-  if (job.request == nullptr) return finish(request, out_of_length());
-  kernels::SampledToken& token = job.token;
+  if (!drawn.has_value()) return finish(request, out_of_length());
+  kernels::SampledToken& token = *drawn;
   if (std::isnan(token.log_prob)) {
+    request.tokens.resize(position);
     return finish(request,
                   aborted("the network's logits are not numbers; have the weights diverged?", 500));
   }
-  request.tokens.push_back(token.id);
+  request.tokens[position] = token.id;
   pending.output_ids.push_back(token.id);
   if (request.client.return_logprob) pending.output_log_probs.push_back(token.log_prob);
   if (request.client.top_logprobs_num > 0) pending.output_top.push_back(std::move(token.top));
@@ -371,10 +426,11 @@ void Engine::publish(const Chunk& chunk, SampleJob& job) {
   ++pending.versions.back().num_tokens;
   if (has_penalties(request.client.sampling)) ++request.output_counts[token.id];
 
-  if (auto reason = request.stop->push(token.id)) return finish(request, std::move(*reason));
-  if (static_cast<int64_t>(request.tokens.size()) >= request.max_tokens) {
-    return finish(request, out_of_length());
+  if (auto reason = request.stop->push(token.id)) {
+    request.tokens.resize(position + 1);  // without the surplus token of the step in flight
+    return finish(request, std::move(*reason));
   }
+  if (position + 1 >= request.max_tokens) return finish(request, out_of_length());
   const int64_t interval = request.client.stream_interval;
   if (interval > 0 && static_cast<int64_t>(pending.output_ids.size()) >= interval) deliver(request);
 }
@@ -392,6 +448,13 @@ void Engine::deliver(Request& request) {
 }
 
 void Engine::finish(Request& request, FinishReason reason) {
+  for (StepInFlight& step : in_flight_) {
+    for (auto& part : step.parts) {
+      if (part.request == &request) part.request = nullptr;
+    }
+  }
+  request.num_computed =
+      std::min(request.num_computed, static_cast<int64_t>(request.tokens.size()));
   const std::unique_ptr<Request> taken = scheduler_.remove(request);
   taken->pending.finish = std::move(reason);
   deliver(*taken);

@@ -14,11 +14,13 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <deque>
 #include <exception>
 #include <filesystem>
 #include <future>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <variant>
 
@@ -26,10 +28,9 @@
 #include "core/clock.h"
 #include "core/expected.h"
 #include "engine/client.h"
-#include "engine/model_runner.h"
-#include "engine/paged_kv_cache.h"
 #include "engine/prefix_tree.h"
 #include "engine/scheduler.h"
+#include "engine/step_runner.h"
 #include "engine/stop_checker.h"
 #include "model/network.h"
 
@@ -95,7 +96,7 @@ class Engine final : public EngineClient {
   /// Prompt and response together cannot be longer: the context, or the whole cache if that is
   /// smaller.
   int64_t max_request_tokens() const { return max_request_tokens_; }
-  at::ScalarType kv_dtype() const { return cache_.dtype(); }
+  at::ScalarType kv_dtype() const { return runner_->kv_dtype(); }
 
  private:
   struct Submit {
@@ -112,12 +113,28 @@ class Engine final : public EngineClient {
   };
   using Command = std::variant<Submit, Abort, Call>;
 
+  /// A launched step. A request that ended meanwhile is null: its surplus token is dropped.
+  struct StepInFlight {
+    struct Part {
+      Request* request = nullptr;
+      bool completes = false;
+      int64_t position = 0;  // of the drawn token in Request::tokens
+    };
+    std::vector<Part> parts;  // per chunk
+  };
+
   bool is_own_thread() const { return std::this_thread::get_id() == thread_.get_id(); }
   void run();
   void handle(Command command);
   void admit(Submit submit);
+  /// Plans and launches a step, and publishes the one before it (or this one, when the runner does
+  /// not run ahead).
   void step();
-  void publish(const Chunk& chunk, SampleJob& job);
+  void launch(std::vector<Chunk> chunks);
+  void collect();
+  /// Until no step is in flight.
+  void drain();
+  void publish(Request& request, int64_t position, std::optional<kernels::SampledToken> token);
   void deliver(Request& request);
   void finish(Request& request, FinishReason reason);
   void finish_all(const FinishReason& reason);
@@ -128,10 +145,10 @@ class Engine final : public EngineClient {
   EngineConfig config_;
   int64_t max_request_tokens_ = 0;
   PagePool pool_;
-  PagedKvCache cache_;
+  std::unique_ptr<StepRunner> runner_;
   PrefixTree tree_;
   Scheduler scheduler_;
-  ModelRunner runner_;
+  std::deque<StepInFlight> in_flight_;  // oldest first; two at most
   uint64_t num_submitted_ = 0;
   bool is_paused_ = false;
   std::vector<std::function<void()>>

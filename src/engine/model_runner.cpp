@@ -3,13 +3,13 @@
 #include <ATen/ATen.h>
 
 #include "core/error.h"
+#include "engine/prompt_scores.h"
+#include "engine/sampler.h"
 #include "kernels/cpu/thread_pool.h"
 #include "kernels/linear.h"
 
 namespace slime::engine {
 namespace {
-
-constexpr int64_t kScoredRows = 64;  // prompt positions whose logits exist at once
 
 Tensor int64_tensor(int64_t size) { return at::empty({size}, at::TensorOptions(at::kLong)); }
 
@@ -28,8 +28,11 @@ std::span<float> row_of(const Tensor& logits_RV, int64_t row) {
 
 }  // namespace
 
-ModelRunner::ModelRunner(model::Network& network, PagedKvCache& cache, std::vector<TokenId> eos_ids)
-    : network_(network), attention_(cache), eos_ids_(std::move(eos_ids)) {}
+ModelRunner::ModelRunner(model::Network& network, const StepRunnerConfig& config)
+    : network_(network),
+      cache_(network.config(), config.kv_dtype, config.num_pages),
+      attention_(cache_),
+      eos_ids_(config.eos_ids) {}
 
 Tensor ModelRunner::forward(std::span<const Chunk> chunks) {
   int64_t num_tokens = 0;
@@ -60,69 +63,47 @@ Tensor ModelRunner::forward(std::span<const Chunk> chunks) {
   return network_.forward(batch, attention_);
 }
 
-void ModelRunner::score_prompts(std::span<const Chunk> chunks, const Tensor& hidden_TH) {
-  int64_t first_row = 0;  // of the chunk
-  for (const Chunk& chunk : chunks) {
-    Request& request = *chunk.request;
-    const int64_t begin_row = first_row;
-    first_row += chunk.num_tokens;
-    if (!request.wants_input_scores()) continue;
-    // The hidden state of position p scores the token at p + 1.
-    int64_t position =
-        std::max({request.num_scored, request.first_scored_position(), request.num_computed + 1});
-    const int64_t end =
-        std::min(request.num_computed + chunk.num_tokens + 1, request.prompt_length);
-    if (position == 1 && request.num_scored == 0 && request.client.logprob_start_len == 0) {
-      request.pending.input_log_probs.emplace_back(std::nullopt);
-      if (request.client.top_logprobs_num > 0) request.pending.input_top.emplace_back();
-    }
-    while (position < end) {
-      const int64_t count = std::min(kScoredRows, end - position);
-      const Tensor hidden =
-          hidden_TH.narrow(0, begin_row + position - 1 - request.num_computed, count);
-      const Tensor logits_RV = kernels::logits(hidden, network_.head());
-      std::vector<kernels::SampledToken> scores(count);
-      kernels::cpu::parallel_chunks(count, [&](int64_t i) {
-        scores[i] = kernels::score_row(row_of(logits_RV, i), request.tokens[position + i], 1.0,
-                                       request.client.top_logprobs_num);
-      });
-      for (kernels::SampledToken& score : scores) {
-        request.pending.input_log_probs.emplace_back(score.log_prob);
-        if (request.client.top_logprobs_num > 0)
-          request.pending.input_top.push_back(std::move(score.top));
-      }
-      position += count;
-    }
-    request.num_scored = std::max(request.num_scored, end);
-  }
+std::vector<kernels::SampledToken> ModelRunner::score_rows(const Tensor& hidden_PH,
+                                                           std::span<const TokenId> targets,
+                                                           int64_t num_top) {
+  const Tensor logits_PV = kernels::logits(hidden_PH, network_.head());
+  std::vector<kernels::SampledToken> scores(targets.size());
+  kernels::cpu::parallel_chunks(static_cast<int64_t>(targets.size()), [&](int64_t i) {
+    scores[i] = kernels::score_row(row_of(logits_PV, i), targets[i], 1.0, num_top);
+  });
+  return scores;
 }
 
-std::vector<SampleJob> ModelRunner::run(std::span<const Chunk> chunks) {
+bool ModelRunner::launch(std::span<const Chunk> chunks) {
   const Tensor hidden_TH = forward(chunks);
-  score_prompts(chunks, hidden_TH);
-  std::vector<int64_t> rows;  // last ones of complete chunks
-  std::vector<SampleJob> drawn;
-  std::vector<SampleJob> results(chunks.size());
+  score_prompts(chunks, hidden_TH,
+                [this](const Tensor& hidden_PH, std::span<const TokenId> targets, int64_t num_top) {
+                  return score_rows(hidden_PH, targets, num_top);
+                });
+  drawn_.assign(chunks.size(), std::nullopt);
+  std::vector<int64_t> rows;  // last ones of chunks that draw
+  std::vector<SampleJob> jobs;
   int64_t row = 0;
-  const auto draws = [](const Chunk& chunk) {
-    return chunk.completes() && chunk.request->client.sampling.max_new_tokens > 0;
-  };
   for (const Chunk& chunk : chunks) {
     row += chunk.num_tokens;
-    if (!draws(chunk)) continue;
+    if (!draws_token(chunk)) continue;
     rows.push_back(row - 1);
-    drawn.emplace_back().request = chunk.request;
+    jobs.emplace_back().request = chunk.request;
   }
-  if (rows.empty()) return results;
-  logits_RV_ = kernels::logits(take_rows(hidden_TH, rows), network_.head());
-  for (std::size_t i = 0; i < drawn.size(); ++i)
-    drawn[i].logits_V = row_of(logits_RV_, static_cast<int64_t>(i));
-  sample(drawn, eos_ids_);
+  if (rows.empty()) return false;
+  const Tensor logits_RV = kernels::logits(take_rows(hidden_TH, rows), network_.head());
+  for (std::size_t i = 0; i < jobs.size(); ++i)
+    jobs[i].logits_V = row_of(logits_RV, static_cast<int64_t>(i));
+  sample(jobs, eos_ids_);
   std::size_t next = 0;
   for (std::size_t i = 0; i < chunks.size(); ++i) {
-    if (draws(chunks[i])) results[i] = std::move(drawn[next++]);
+    if (draws_token(chunks[i])) drawn_[i] = std::move(jobs[next++].token);
   }
-  return results;
+  return false;
+}
+
+std::vector<std::optional<kernels::SampledToken>> ModelRunner::collect() {
+  return std::exchange(drawn_, {});
 }
 
 }  // namespace slime::engine

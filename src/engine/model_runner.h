@@ -1,37 +1,34 @@
 #pragma once
 
-/// One step on the device: the chunks' tokens through the network in one packed batch, then the
-/// next tokens of those that are complete, and the log-probs of prompt tokens for those who asked.
+/// StepRunner on the CPU: a step is done when launch() returns.
 ///
 /// Dimensions: T tokens of the step, H hidden, V vocabulary.
 
-#include <span>
-#include <vector>
-
 #include "engine/paged_attention.h"
-#include "engine/sampler.h"
-#include "engine/scheduler.h"
-#include "model/network.h"
+#include "engine/step_runner.h"
 
 namespace slime::engine {
 
-class ModelRunner {
+class ModelRunner final : public StepRunner {
  public:
-  /// References must outlive it. The weights may change between steps, not during one.
-  ModelRunner(model::Network& network, PagedKvCache& cache, std::vector<TokenId> eos_ids);
+  ModelRunner(model::Network& network, const StepRunnerConfig& config);
 
-  /// A result per chunk, in order; `request` is null in those that draw no token. Scores of prompt
-  /// tokens are appended to the requests' pending updates.
-  std::vector<SampleJob> run(std::span<const Chunk> chunks);
+  void copy_page(PageId from, PageId to) override { cache_.copy_page(from, to); }
+  bool launch(std::span<const Chunk> chunks) override;
+  std::vector<std::optional<kernels::SampledToken>> collect() override;
+  void reset() override { drawn_.clear(); }
+  at::ScalarType kv_dtype() const override { return cache_.dtype(); }
 
  private:
   Tensor forward(std::span<const Chunk> chunks);
-  void score_prompts(std::span<const Chunk> chunks, const Tensor& hidden_TH);
+  std::vector<kernels::SampledToken> score_rows(const Tensor& hidden_PH,
+                                                std::span<const TokenId> targets, int64_t num_top);
 
   model::Network& network_;
+  PagedKvCache cache_;
   PagedAttention attention_;
   const std::vector<TokenId> eos_ids_;
-  Tensor logits_RV_;  // of the last step; the results' spans point into it
+  std::vector<std::optional<kernels::SampledToken>> drawn_;  // of the launched step
 };
 
 }  // namespace slime::engine

@@ -28,7 +28,10 @@ struct Request {
   std::vector<TokenId> tokens;
   int64_t prompt_length = 0;
   int64_t num_computed = 0;
-  std::vector<PageId> pages;        // page i holds tokens [16 i, 16 i + 16)
+  std::vector<PageId> pages;  // page i holds tokens [16 i, 16 i + 16)
+  bool draws_last = false;    // the step in flight draws its last token: nothing is left to compute
+  /// Where the step in flight puts its token, counted over the tokens it draws.
+  int64_t drawn_row = -1;
   bool prompt_is_recorded = false;  // in the prefix tree, since the pages were allocated
   int64_t num_scored = 0;  // prompt positions whose log-prob is known, counted from position 0
   std::unordered_map<TokenId, int64_t> output_counts;  // only with penalties

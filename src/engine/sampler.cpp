@@ -42,12 +42,22 @@ void sample_one(SampleJob& job, const std::vector<TokenId>& eos_ids) {
   options.min_p = params.min_p;
   options.keeps_ids = request.client.return_top_p_token_ids;
   options.num_top = request.client.top_logprobs_num;
-  if (!options.greedy)
-    options.uniform = uniform(request.seed, request.stream, request.tokens.size());
+  if (!options.greedy) options.uniform = uniform_of(request);
   job.token = kernels::sample_row(job.logits_V, options);
 }
 
 }  // namespace
+
+double uniform_of(const Request& request) {
+  return uniform(request.seed, request.stream, request.tokens.size());
+}
+
+bool needs_host(const GenerateRequest& request, int64_t num_new_tokens) {
+  const SamplingParams& params = request.sampling;
+  return has_penalties(params) || !params.logit_bias.empty() ||
+         num_new_tokens < params.min_new_tokens || request.top_logprobs_num > 0 ||
+         request.return_top_p_token_ids;
+}
 
 bool has_penalties(const SamplingParams& params) {
   return params.frequency_penalty != 0 || params.presence_penalty != 0 ||

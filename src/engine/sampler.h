@@ -25,6 +25,13 @@ struct SampleJob {
 /// Runs on ATen's threads, one row each. `eos_ids` end a response unless it ignores them.
 void sample(std::span<SampleJob> jobs, const std::vector<TokenId>& eos_ids);
 
+/// True when drawing needs the request's earlier tokens or more of the logits than one token: on
+/// any device such a row is drawn by sample().
+bool needs_host(const GenerateRequest& request, int64_t num_new_tokens);
+
+/// The draw's one random number, for the next token of this request.
+double uniform_of(const Request& request);
+
 /// True when the request needs Request::output_counts.
 bool has_penalties(const SamplingParams& params);
 

@@ -117,6 +117,7 @@ std::vector<Chunk> Scheduler::plan_step() {
   reserve_share_ = std::max(kLeastReserve, reserve_share_ * kReserveDecay);
   bool had_to_retract = false;
   const auto schedule = [&](Request& request) {
+    if (request.draws_last) return true;
     const int64_t missing = request.num_missing();
     const int64_t num_tokens = missing == 1 ? 1 : std::min(missing, budget);
     if (num_tokens == 0) return true;

@@ -31,14 +31,15 @@ struct Embedding : torch::autograd::Function<Embedding> {
 }  // namespace
 
 Tensor embedding(const Tensor& ids_T, const Param& table_VH, at::ScalarType activations) {
-  if (ids_T.numel() > 0) {
+  // On a GPU the check would wait for it; who makes the ids there has checked them.
+  if (ids_T.is_cpu() && ids_T.numel() > 0) {
     const auto [low, high] = ids_T.aminmax();
     check(low.item<int64_t>() >= 0 && high.item<int64_t>() < table_VH.value.size(0),
           "token ids are inside the vocabulary");
   }
   if (!at::GradMode::is_enabled())
     return kernels_for(table_VH.value).embedding(ids_T, table_VH.value, activations);
-  const Tensor anchor = at::zeros({}, at::TensorOptions().dtype(at::kFloat)).requires_grad_();
+  const Tensor anchor = at::zeros({}, table_VH.value.options().dtype(at::kFloat)).requires_grad_();
   return Embedding::apply(anchor, ids_T, table_VH, activations);
 }
 

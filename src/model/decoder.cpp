@@ -47,7 +47,7 @@ class Decoder final : public Network {
   Decoder(const ModelConfig& config, const Precision& precision, const ParallelLayout& layout)
       : config_(config), precision_(precision), layout_(layout) {
     const RotaryTable rotary =
-        make_rotary_table(config.rope, config.head_dim, config.max_positions);
+        make_rotary_table(config.rope, config.head_dim, config.max_positions, precision.device);
     Weights::Builder builder(weights_);
     const std::vector<int64_t> table{config.vocab_size, config.hidden_size};
     const Slice vocabulary = tensor_parallel_slice(layout, 0, config.vocab_size);
@@ -57,7 +57,7 @@ class Decoder final : public Network {
     }
     builder.add(final_norm_, {{"model.norm.weight", {config.hidden_size}, {}}});
     if (!config.ties_embeddings) builder.add(head_, {{"lm_head.weight", table, vocabulary}});
-    builder.allocate(precision.weights);
+    builder.allocate(precision);
   }
 
   Tensor forward(const TokenBatch& batch, Attention& attention) override {

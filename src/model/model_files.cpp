@@ -120,13 +120,16 @@ void ModelFiles::read_into(Weights& weights,
 
   // at::parallel_for carries the first exception of its threads to here.
   const auto& tensors = weights.tensors();
+  Tensor flat = weights.flat();
+  if (!flat.is_cpu()) flat = at::zeros(flat.sizes(), flat.options().device(at::kCPU));
   at::parallel_for(0, static_cast<int64_t>(tensors.size()), 1, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       const NamedWeight& weight = tensors[static_cast<size_t>(i)];
       const Place& place = tensors_.at(weight.name);
-      place.file->read(*place.tensor, weight.slice, Weights::view(weights.flat(), weight));
+      place.file->read(*place.tensor, weight.slice, Weights::view(flat, weight));
     }
   });
+  if (!weights.flat().is_cpu()) Tensor(weights.flat()).copy_(flat);
 }
 
 }  // namespace slime::model

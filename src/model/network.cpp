@@ -67,4 +67,11 @@ std::unique_ptr<Network> make_network(const ModelConfig& config, const Precision
   return network;
 }
 
+std::unique_ptr<Network> make_uniform_network(const ModelConfig& config, const Precision& precision,
+                                              double bound) {
+  std::unique_ptr<Network> network = family_of(config).make(config, precision, {});
+  Tensor(network->weights().flat()).uniform_(-bound, bound);
+  return network;
+}
+
 }  // namespace slime::model

@@ -47,4 +47,9 @@ std::unique_ptr<Network> load_network(const std::filesystem::path& directory,
 std::unique_ptr<Network> make_network(const ModelConfig& config, const Precision& precision,
                                       uint64_t seed, const ParallelLayout& layout = {});
 
+/// A network of this shape with all weights, norms too, uniform in [-bound, bound]: for measuring
+/// speed without a checkpoint. The numbers depend on the device.
+std::unique_ptr<Network> make_uniform_network(const ModelConfig& config, const Precision& precision,
+                                              double bound);
+
 }  // namespace slime::model

@@ -32,6 +32,13 @@ Precision Precision::of(const std::string& dtype) {
       fmt::format("dtype \"{}\" is not known; bfloat16, float16, float32 and float64 are", dtype));
 }
 
+Precision Precision::on_gpu(const std::string& dtype) {
+  const at::ScalarType type = of(dtype).weights;
+  if (type == at::kDouble)
+    throw ConfigError("dtype \"float64\" is for the CPU; a GPU has bfloat16, float16 and float32");
+  return {type, type, at::Device(at::kCUDA, 0)};
+}
+
 int64_t Weights::num_parameters() const {
   int64_t n = 0;
   for (const NamedWeight& weight : tensors_) n += product(weight.shape);
@@ -79,8 +86,9 @@ void Weights::Builder::add(kernels::Param& param, std::vector<Part> parts) {
   weights_.params_.emplace_back(&param, std::move(fused));
 }
 
-void Weights::Builder::allocate(at::ScalarType precision) {
-  weights_.flat_ = at::zeros({num_elements_}, at::TensorOptions().dtype(precision));
+void Weights::Builder::allocate(const Precision& precision) {
+  weights_.flat_ = at::zeros({num_elements_},
+                             at::TensorOptions().dtype(precision.weights).device(precision.device));
   for (auto& [param, place] : weights_.params_) param->value = view(weights_.flat_, place);
 }
 

@@ -16,16 +16,20 @@
 
 namespace slime::model {
 
-/// What numbers are stored and computed in.
+/// What numbers are stored and computed in, and where.
 struct Precision {
   at::ScalarType weights = at::kFloat;  // kBFloat16, kHalf, kFloat or kDouble (tests)
   at::ScalarType activations =
       at::kFloat;  // kBFloat16 where the processor multiplies it, else kFloat; kDouble with kDouble
 
+  at::Device device = at::kCPU;  // kCUDA after kernels::open_gpu()
+
   /// The best pair of this machine for "bfloat16", "float16", "float32" or "float64". bfloat16
   /// weights are computed in float32 where the processor has no bf16 products. Throws ConfigError
   /// for another word.
   static Precision of(const std::string& dtype);
+  /// On the GPU both are the same; bfloat16, float16 or float32.
+  static Precision on_gpu(const std::string& dtype);
 };
 
 /// A Hugging Face tensor inside the flat buffer.

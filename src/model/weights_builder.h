@@ -20,8 +20,8 @@ struct Weights::Builder {
   /// `parts` lie one after another and `param` sees them as one tensor, stacked along dimension 0.
   /// `param` must stay where it is as long as the weights live.
   void add(kernels::Param& param, std::vector<Part> parts);
-  /// Allocates zeros in this precision and points every parameter at its place.
-  void allocate(at::ScalarType precision);
+  /// Allocates zeros and points every parameter at its place.
+  void allocate(const Precision& precision);
 
  private:
   Weights& weights_;

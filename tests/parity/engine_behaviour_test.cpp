@@ -7,6 +7,7 @@
 #include <set>
 
 #include "core/error.h"
+#include "engine/paged_kv_cache.h"
 #include "engine_fixture.h"
 
 namespace slime {

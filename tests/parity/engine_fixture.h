@@ -76,7 +76,10 @@ class TestEngine {
  public:
   explicit TestEngine(const std::string& model, engine::EngineConfig config = {},
                       const std::string& dtype = "float32")
-      : network_(model::load_network(fixture_directory(model), model::Precision::of(dtype))),
+      : TestEngine(model, config, model::Precision::of(dtype)) {}
+  TestEngine(const std::string& model, engine::EngineConfig config,
+             const model::Precision& precision)
+      : network_(model::load_network(fixture_directory(model), precision)),
         engine_(*network_, small(config), clock_) {}
 
   engine::Engine& engine() { return engine_; }

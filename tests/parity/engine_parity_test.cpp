@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "engine/paged_kv_cache.h"
 #include "engine_fixture.h"
 #include "kernels/linear_logprob.h"
 #include "model/tree_attention.h"

@@ -3,6 +3,7 @@
 #include "kernels/cpu/fast_device.h"
 #include "kernels/cpu/processor.h"
 #include "kernels/cpu/thread_pool.h"
+#include "kernels/gpu.h"
 
 namespace slime::kernels {
 namespace {
@@ -19,7 +20,8 @@ bool take_the_cores() {
 
 }  // namespace
 
-const Device& kernels_for(const Tensor&) {
+const Device& kernels_for(const Tensor& tensor) {
+  if (tensor.is_cuda()) return opened_gpu().device();
   static const cpu::ReferenceDevice reference;
   static const cpu::FastDevice fast;
   static const bool is_fast = cpu::has_avx2() && take_the_cores();

@@ -37,20 +37,22 @@ Tensor rotated(const Tensor& x, const Tensor& cos_T1R, const Tensor& sin_T1R, in
 }
 
 /// Rows of the keys that `segment` sees, oldest first, itself included.
-Tensor chain_rows(const std::vector<Segment>& segments, size_t index) {
+Tensor chain_rows(const std::vector<Segment>& segments, size_t index, at::Device device) {
   std::vector<Tensor> ranges;
   for (int64_t i = static_cast<int64_t>(index); i >= 0;
        i = segments[static_cast<size_t>(i)].parent) {
     const Segment& segment = segments[static_cast<size_t>(i)];
-    ranges.insert(ranges.begin(), at::arange(segment.begin, segment.end, at::kLong));
+    ranges.insert(ranges.begin(), at::arange(segment.begin, segment.end,
+                                             at::TensorOptions(at::kLong).device(device)));
   }
   return at::cat(ranges);
 }
 
 /// True where row i of the last `rows` of `keys` positions may not look at key j.
-Tensor hidden_pairs(int64_t rows, int64_t keys, int64_t window) {
-  const Tensor i = at::arange(keys - rows, keys, at::kLong).unsqueeze(1),
-               j = at::arange(keys, at::kLong).unsqueeze(0);
+Tensor hidden_pairs(int64_t rows, int64_t keys, int64_t window, at::Device device) {
+  const auto options = at::TensorOptions(at::kLong).device(device);
+  const Tensor i = at::arange(keys - rows, keys, options).unsqueeze(1),
+               j = at::arange(keys, options).unsqueeze(0);
   const Tensor future = j > i;
   return window > 0 ? future.logical_or(j <= i - window) : future;
 }
@@ -68,7 +70,8 @@ Block attention_block(const Heads& heads, const Segment& segment, const Tensor& 
   block.k = wide(heads.k_TKD.index_select(0, rows)).repeat_interleave(repeats, 1).transpose(0, 1);
   block.v = wide(heads.v_TKD.index_select(0, rows)).repeat_interleave(repeats, 1).transpose(0, 1);
   block.scores = at::matmul(block.q, block.k.transpose(1, 2)) * attention.scale;
-  block.scores.masked_fill_(hidden_pairs(size, rows.size(0), attention.window), -INFINITY);
+  block.scores.masked_fill_(hidden_pairs(size, rows.size(0), attention.window, rows.device()),
+                            -INFINITY);
   return block;
 }
 
@@ -200,7 +203,8 @@ Tensor ReferenceDevice::tree_attention(const Tensor& heads_TE, const std::vector
       at::empty({tokens, heads.num_heads}, heads_TE.options().dtype(accumulator_of(heads_TE)));
   for (size_t i = 0; i < segments.size(); ++i) {
     const Segment& segment = segments[i];
-    const Block block = attention_block(in, segment, chain_rows(segments, i), heads, shape);
+    const Block block =
+        attention_block(in, segment, chain_rows(segments, i, heads_TE.device()), heads, shape);
     const int64_t size = segment.end - segment.begin;
     y_TND.narrow(0, segment.begin, size)
         .copy_(at::matmul(block.scores.softmax(-1), block.v).transpose(0, 1));
@@ -224,7 +228,7 @@ Tensor ReferenceDevice::tree_attention_backward(const Tensor& dy_TC, const Tenso
   for (size_t i = 0; i < segments.size(); ++i) {
     const Segment& segment = segments[i];
     const int64_t size = segment.end - segment.begin;
-    const Tensor rows = chain_rows(segments, i);
+    const Tensor rows = chain_rows(segments, i, heads_TE.device());
     const Block block = attention_block(in, segment, rows, heads, shape);
     const auto of_segment = [&](const Tensor& x) { return x.narrow(0, segment.begin, size); };
     const Tensor p = (block.scores - of_segment(logsumexp_TN).t().unsqueeze(-1)).exp();

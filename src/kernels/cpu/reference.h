@@ -1,7 +1,8 @@
 #pragma once
 
-/// The CPU kernels in plain ATen: any precision, any shape, any processor. What the fast forms are
-/// measured against, and what runs where no fast form exists (float64, processors without AVX2).
+/// The kernels in plain ATen: any precision, any shape, any processor, and on a GPU too. What the
+/// fast forms are measured against, and what runs where no fast form exists (float64, processors
+/// without AVX2).
 
 #include "kernels/device.h"
 

@@ -22,7 +22,8 @@ float stretched(const Rope& rope, float frequency) {
 
 }  // namespace
 
-RotaryTable make_rotary_table(const Rope& rope, int64_t head_dim, int64_t max_positions) {
+RotaryTable make_rotary_table(const Rope& rope, int64_t head_dim, int64_t max_positions,
+                              at::Device device) {
   const int64_t half = head_dim / 2;
   Tensor frequency_R = at::empty({half}, at::kFloat);
   auto frequency = frequency_R.accessor<float, 1>();
@@ -34,7 +35,7 @@ RotaryTable make_rotary_table(const Rope& rope, int64_t head_dim, int64_t max_po
     if (rope.kind == Rope::Kind::kLlama3) frequency[i] = stretched(rope, frequency[i]);
   }
   const Tensor angle_PR = at::outer(at::arange(max_positions, at::kFloat), frequency_R);
-  return {angle_PR.cos(), angle_PR.sin()};
+  return {angle_PR.cos().to(device), angle_PR.sin().to(device)};
 }
 
 }  // namespace slime::model

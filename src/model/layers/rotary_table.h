@@ -14,6 +14,7 @@ struct RotaryTable {
 
 /// Frequencies are rounded to float32 before they meet the position, as in the code the published
 /// models were trained with.
-RotaryTable make_rotary_table(const Rope& rope, int64_t head_dim, int64_t max_positions);
+RotaryTable make_rotary_table(const Rope& rope, int64_t head_dim, int64_t max_positions,
+                              at::Device device = at::kCPU);
 
 }  // namespace slime::model

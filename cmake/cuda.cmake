@@ -1,0 +1,54 @@
+# libslime_cuda.so: the GPU side, loaded at run time (docs/decisions/0050-cuda.md). It is compiled by NVIDIA's compiler from
+# its wheels ($SLIME_DEPS/cuda; `SLIME_CUDA=1 ./dev setup` puts it there) and linked with nothing: LibTorch, its CUDA side
+# and the CUDA runtime are in the process when it is loaded. A machine without the compiler builds everything else.
+
+option(SLIME_CUDA "Build libslime_cuda.so (./dev sets it)" OFF)
+set(SLIME_CUDA_ARCHITECTURES 90a CACHE STRING "GPUs to compile for, separated by commas: 80, 89, 90a, 100a")
+set(slime_cuda_root ${SLIME_DEPS}/cuda)
+set(slime_nvcc ${slime_cuda_root}/bin/nvcc)
+
+if(SLIME_CUDA AND NOT EXISTS ${slime_nvcc})
+  message(FATAL_ERROR "SLIME_CUDA=ON, but there is no ${slime_nvcc}. `SLIME_CUDA=1 ./dev setup` fetches it.")
+endif()
+
+function(slime_cuda_library)
+  set(includes -I${CMAKE_SOURCE_DIR}/src)
+  foreach(folder cccl/libcudacxx/include cccl/cub cccl/thrust include)
+    list(APPEND includes -isystem ${slime_cuda_root}/flashinfer/${folder})
+  endforeach()
+  set(targets "")
+  string(REPLACE "," ";" architectures "${SLIME_CUDA_ARCHITECTURES}")
+  foreach(architecture ${architectures})
+    list(APPEND targets -gencode=arch=compute_${architecture},code=sm_${architecture})
+  endforeach()
+  set(flags -std=c++20 -O3 --expt-relaxed-constexpr -diag-suppress 177 -Xcompiler -fPIC,-fvisibility=hidden ${targets} ${includes})
+
+  file(GLOB kernels CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/kernels/cuda/*.cu)
+  set(objects "")
+  foreach(source ${kernels})
+    get_filename_component(name ${source} NAME_WE)
+    set(object ${CMAKE_BINARY_DIR}/cuda/${name}.o)
+    add_custom_command(
+      OUTPUT ${object}
+      COMMAND ${CMAKE_COMMAND} -E make_directory ${CMAKE_BINARY_DIR}/cuda
+      COMMAND ${CMAKE_CXX_COMPILER_LAUNCHER} ${slime_nvcc} -c ${flags} -MD -MF ${object}.d -MT ${object} ${source} -o ${object}
+      DEPENDS ${source}
+      DEPFILE ${object}.d
+      COMMENT "Compiling ${name}.cu for sm_${SLIME_CUDA_ARCHITECTURES}"
+      VERBATIM)
+    list(APPEND objects ${object})
+  endforeach()
+
+  # The host side: ATen meets CUDA here. ReferenceDevice is what CudaDevice falls back to.
+  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/kernels/cuda/*.cpp)
+  list(FILTER sources EXCLUDE REGEX "_test\\.cpp$")
+  add_library(slime_cuda SHARED ${sources} ${CMAKE_SOURCE_DIR}/src/kernels/cpu/reference.cpp ${objects})
+  target_precompile_headers(slime_cuda REUSE_FROM slime_pch_torch)
+  target_compile_options(slime_cuda PRIVATE -fvisibility=hidden)
+  target_compile_definitions(slime_cuda PRIVATE SLIME_CUDA_ARCHITECTURES="${SLIME_CUDA_ARCHITECTURES}")
+  target_include_directories(slime_cuda SYSTEM PRIVATE ${slime_cuda_root}/include)
+  target_link_libraries(slime_cuda PRIVATE slime_torch_flags)
+  set_target_properties(slime_cuda PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR} LINKER_LANGUAGE CXX)
+  add_dependencies(slime slime_cuda)
+  add_dependencies(slime_tests slime_cuda)
+endfunction()

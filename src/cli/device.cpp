@@ -1,0 +1,37 @@
+#include "cli/device.h"
+
+#include "kernels/gpu.h"
+
+namespace slime::cli {
+namespace {
+
+constexpr int64_t kGibibyte = int64_t{1} << 30;
+/// The rest is for activations, logits and recorded steps.
+constexpr double kShareOfFreeMemory = 0.8;
+
+}  // namespace
+
+void add_device_options(CLI::App& app, DeviceOptions& options) {
+  app.add_option("--device", options.device, "cpu or cuda (the first visible GPU)")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"cpu", "cuda"}));
+  app.add_option("--kv-cache-gib", options.kv_cache_gib,
+                 "memory for keys and values; default: 2, on a GPU most of what the weights leave")
+      ->check(CLI::Range(0.001, 65536.0));
+}
+
+model::Precision precision_of(const DeviceOptions& options, const std::string& dtype) {
+  if (options.device == "cpu") return model::Precision::of(dtype);
+  kernels::open_gpu();
+  return model::Precision::on_gpu(dtype);
+}
+
+int64_t kv_cache_bytes_of(const DeviceOptions& options) {
+  if (options.kv_cache_gib > 0)
+    return static_cast<int64_t>(options.kv_cache_gib * static_cast<double>(kGibibyte));
+  if (options.device == "cpu") return 2 * kGibibyte;
+  return static_cast<int64_t>(kShareOfFreeMemory *
+                              static_cast<double>(kernels::opened_gpu().free_bytes()));
+}
+
+}  // namespace slime::cli

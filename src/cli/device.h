@@ -1,0 +1,26 @@
+#pragma once
+
+/// Where a command computes: `--device cpu` or `--device cuda`.
+
+#include <CLI/CLI.hpp>
+#include <string>
+
+#include "model/weights.h"
+
+namespace slime::cli {
+
+struct DeviceOptions {
+  std::string device = "cpu";
+  double kv_cache_gib = 0;  // 0: 2 GiB on the CPU, most of what is left on a GPU
+};
+
+/// Adds --device and --kv-cache-gib.
+void add_device_options(CLI::App& app, DeviceOptions& options);
+
+/// Opens the GPU when it is asked for. Throws ConfigError with what is missing.
+model::Precision precision_of(const DeviceOptions& options, const std::string& dtype);
+
+/// Call when the weights are where they stay.
+int64_t kv_cache_bytes_of(const DeviceOptions& options);
+
+}  // namespace slime::cli

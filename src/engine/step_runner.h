@@ -1,0 +1,71 @@
+#pragma once
+
+/// One step of the engine on a device: the chunks' tokens through the network in one packed batch,
+/// then the next tokens of those that are complete, and the log-probs of prompt tokens for those
+/// who asked.
+///
+/// A step is launched and collected separately, so that a device with its own clock computes one
+/// step while the host publishes the one before and plans the next. The token that a launched step
+/// draws is not known yet when the next one is planned: requests hold kPendingToken in its place,
+/// and the device fills it in itself. Owned by the engine's thread.
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "engine/scheduler.h"
+#include "kernels/cpu/sample.h"
+#include "model/network.h"
+
+namespace slime::engine {
+
+/// Stands at the end of Request::tokens for the token of a step in flight.
+inline constexpr TokenId kPendingToken = -1;
+
+class StepRunner {
+ public:
+  virtual ~StepRunner() = default;
+
+  /// Copies all layers of a page (for a request that continues in the middle of a page somebody
+  /// else filled), after the steps launched so far.
+  virtual void copy_page(PageId from, PageId to) = 0;
+
+  /// Starts a step. Scores of prompt tokens are appended to the requests' pending updates. True:
+  /// the next step may be launched before this one is collected (one at most). False: collect
+  /// first.
+  virtual bool launch(std::span<const Chunk> chunks) = 0;
+
+  /// Waits for the oldest launched step. A token per chunk, in order; nothing for those that draw
+  /// none. Does not touch the requests.
+  virtual std::vector<std::optional<kernels::SampledToken>> collect() = 0;
+
+  /// Forgets launched steps after an error.
+  virtual void reset() = 0;
+
+  virtual at::ScalarType kv_dtype() const = 0;
+};
+
+struct StepRunnerConfig {
+  at::ScalarType kv_dtype = at::kFloat;
+  int64_t num_pages = 0;
+  int64_t max_running_requests = 0;
+  int64_t max_prefill_tokens = 0;
+  int64_t context_length = 0;
+  std::vector<TokenId> eos_ids;
+};
+
+/// What one page takes over all layers on the network's device.
+int64_t kv_page_bytes(model::Network& network, at::ScalarType kv_dtype);
+
+/// For the device that the weights are on. `network` must outlive it; its weights may change while
+/// no step is in flight.
+std::unique_ptr<StepRunner> make_step_runner(model::Network& network,
+                                             const StepRunnerConfig& config);
+
+/// True when the chunk's request gets a token from this step.
+inline bool draws_token(const Chunk& chunk) {
+  return chunk.completes() && chunk.request->client.sampling.max_new_tokens > 0;
+}
+
+}  // namespace slime::engine

@@ -1,0 +1,5 @@
+#include "kernels/cuda/attend_tiles.cuh"
+
+namespace slime::kernels::cuda {
+template void attend_tiles_of<__half, 128>(const AttendCall&, const UnitArrays&, cudaStream_t);
+}

@@ -1,0 +1,97 @@
+#pragma once
+
+/// Attention of the engine: query and key heads are normed and rotated, keys and values go into
+/// their pages, then each row attends to the keys of its sequence.
+///
+/// Dimensions: T rows, S sequences, N query heads, K key-value heads, D head size, E = (N + 2 K) D,
+/// R = D / 2. Pages of 16 tokens: keys and values are [pages, K, 16, D]. Asynchronous on `stream`.
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+#include "kernels/cuda/launch.cuh"
+
+namespace slime::kernels::cuda {
+
+inline constexpr int kPageTokens = 16;
+
+struct RotateCall {
+  Number number = Number::kBFloat16;
+  const void* qkv_TE = nullptr;
+  void* out_TE = nullptr;  // may be qkv_TE
+  const int64_t* positions_T = nullptr;
+  const void* q_norm_D = nullptr;  // null: no norm
+  const void* k_norm_D = nullptr;
+  const float* cos_PR = nullptr;
+  const float* sin_PR = nullptr;
+  int64_t rows = 0;
+  int num_heads = 0, num_kv_heads = 0, head_dim = 0;
+  float eps = 0;
+  // With pages: keys and values go there, and only query heads to out_TE.
+  const int32_t* slot_T = nullptr;  // null: no pages; keys, rotated, and values go to out_TE
+  void* keys = nullptr;
+  void* values = nullptr;
+};
+
+/// Head sizes up to 256, even.
+void norm_rotate(const RotateCall& call, cudaStream_t stream);
+
+/// What both attention kernels read.
+struct PagedArrays {
+  const int32_t* query_starts = nullptr;      // [S + 1]
+  const int32_t* page_starts = nullptr;       // [S + 1]
+  const int32_t* pages = nullptr;             // flat
+  const int32_t* last_page_tokens = nullptr;  // [S]
+  const void* keys = nullptr;
+  const void* values = nullptr;
+  int num_sequences = 0;
+};
+
+struct AttendCall {
+  Number number = Number::kBFloat16;
+  PagedArrays paged;
+  void* q = nullptr;       // [T, E], the first N D numbers of a row
+  int64_t row_stride = 0;  // E
+  void* out_TC = nullptr;  // [T, N D]
+  int64_t rows = 0;
+  int num_heads = 0, num_kv_heads = 0, head_dim = 0;
+  float scale = 1;
+  int64_t window = 0;  // 0: all earlier tokens
+};
+
+/// Any head size up to 256, any ratio of heads, any precision: one warp per row and head. Slow.
+void attend_plain(const AttendCall& call, const int64_t* positions_T, const int32_t* row_sequence_T,
+                  cudaStream_t stream);
+
+/// One launch of units (kernels/gpu.h, AttentionLaunch).
+struct UnitArrays {
+  int tile = 16;
+  int64_t num_units = 0;
+  const int32_t* sequence_U = nullptr;
+  const int32_t* tile_U = nullptr;
+  const int32_t* chunk_U = nullptr;
+  const uint8_t* is_on_U = nullptr;
+  const int32_t* chunk_tokens = nullptr;
+  const int32_t* num_rows = nullptr;
+  // Only when units are partial:
+  const int32_t* partial_starts = nullptr;
+  const int32_t* merge_starts = nullptr;
+  void* partial_out = nullptr;         // [partials, N, D] in the precision of q
+  float* partial_logsumexp = nullptr;  // [partials, N]
+};
+
+bool has_tiles(Number number, int head_dim);
+
+/// FlashInfer's tensor-core kernel; head sizes 64 and 128, bfloat16 and float16.
+void attend_tiles(const AttendCall& call, const UnitArrays& units, cudaStream_t stream);
+
+/// One new row per sequence and at most 8 query heads per key-value head; head sizes and precisions
+/// of attend_tiles. `partial` (decode_partial_floats of them; null: units are whole sequences) and
+/// `arrived` ([S, K] int32, zero before and after) are scratch of partial units.
+bool has_decode(Number number, int head_dim, int group);
+int64_t decode_partial_floats(int64_t partials, int num_kv_heads, int head_dim);
+void attend_decode(const AttendCall& call, const UnitArrays& units, float* partial,
+                   int32_t* arrived, cudaStream_t stream);
+
+}  // namespace slime::kernels::cuda

@@ -1,0 +1,141 @@
+#include "kernels/cuda/cuda_device.h"
+
+#include <ATen/ATen.h>
+#include <c10/cuda/CUDAStream.h>
+
+#include "core/error.h"
+#include "kernels/cuda/attention.h"
+#include "kernels/cuda/rows.h"
+
+namespace slime::kernels::cuda {
+namespace {
+
+bool has_number(const Tensor& tensor) {
+  const auto type = tensor.scalar_type();
+  return type == at::kFloat || type == at::kBFloat16 || type == at::kHalf;
+}
+
+/// Ours take rows of whole 16-byte packs, activations and weights in one precision.
+bool is_ours(const Tensor& x, const Tensor& weight) {
+  return has_number(x) && x.scalar_type() == weight.scalar_type() && x.is_contiguous() &&
+         x.size(-1) * x.element_size() % 16 == 0;
+}
+
+const void* pointer(const Tensor& tensor) {
+  return tensor.defined() ? tensor.const_data_ptr() : nullptr;
+}
+
+}  // namespace
+
+Number number_of(const Tensor& tensor) {
+  switch (tensor.scalar_type()) {
+    case at::kFloat:
+      return Number::kFloat32;
+    case at::kBFloat16:
+      return Number::kBFloat16;
+    case at::kHalf:
+      return Number::kFloat16;
+    default:
+      throw BugError("CUDA kernels compute in float32, bfloat16 or float16");
+  }
+}
+
+cudaStream_t stream_of(const Tensor& tensor) {
+  return c10::cuda::getCurrentCUDAStream(tensor.get_device()).stream();
+}
+
+Tensor CudaDevice::embedding(const Tensor& ids_T, const Tensor& table_VH,
+                             at::ScalarType activations) const {
+  if (table_VH.scalar_type() != activations || !is_ours(table_VH, table_VH))
+    return ReferenceDevice::embedding(ids_T, table_VH, activations);
+  const int64_t rows = ids_T.size(0), hidden = table_VH.size(1);
+  Tensor out_TH = at::empty({rows, hidden}, table_VH.options());
+  cuda::embedding(number_of(table_VH), ids_T.const_data_ptr<int64_t>(), pointer(table_VH),
+                  out_TH.data_ptr(), rows, hidden, stream_of(table_VH));
+  return out_TH;
+}
+
+Tensor CudaDevice::product(const Tensor& x_TI, const Tensor& weight_OI, const Tensor& bias_O,
+                           bool float_result) const {
+  LinearCall call;
+  call.number = number_of(x_TI);
+  call.float_result = float_result && call.number != Number::kFloat32;
+  call.rows = x_TI.size(0);
+  call.inputs = x_TI.size(1);
+  call.outputs = weight_OI.size(0);
+  Tensor y_TO = at::empty({call.rows, call.outputs},
+                          float_result ? x_TI.options().dtype(at::kFloat) : x_TI.options());
+  call.x_TI = pointer(x_TI);
+  call.weight_OI = pointer(weight_OI);
+  call.bias_O = pointer(bias_O);
+  call.y_TO = y_TO.data_ptr();
+  linear_.run(call, stream_of(x_TI));
+  return y_TO;
+}
+
+Tensor CudaDevice::linear(const Tensor& x_TI, const Tensor& weight_OI, const Tensor& bias_O) const {
+  if (!is_ours(x_TI, weight_OI)) return ReferenceDevice::linear(x_TI, weight_OI, bias_O);
+  return product(x_TI, weight_OI, bias_O, false);
+}
+
+Tensor CudaDevice::logits(const Tensor& x_TI, const Tensor& weight_OI) const {
+  if (!is_ours(x_TI, weight_OI)) return ReferenceDevice::logits(x_TI, weight_OI);
+  return product(x_TI, weight_OI, {}, true);
+}
+
+Tensor CudaDevice::rms_norm(const Tensor& x_TH, const Tensor& weight_H, double eps) const {
+  if (!is_ours(x_TH, weight_H)) return ReferenceDevice::rms_norm(x_TH, weight_H, eps);
+  Tensor out_TH = at::empty_like(x_TH);
+  add_rms_norm(number_of(x_TH), const_cast<void*>(pointer(x_TH)), nullptr, pointer(weight_H),
+               out_TH.data_ptr(), x_TH.size(0), x_TH.size(1), static_cast<float>(eps),
+               stream_of(x_TH));
+  return out_TH;
+}
+
+Tensor CudaDevice::add_rms_norm_(Tensor x_TH, const Tensor& update_TH, const Tensor& weight_H,
+                                 double eps) const {
+  if (!is_ours(x_TH, weight_H) || !is_ours(update_TH, weight_H))
+    return ReferenceDevice::add_rms_norm_(x_TH, update_TH, weight_H, eps);
+  Tensor out_TH = at::empty_like(x_TH);
+  add_rms_norm(number_of(x_TH), x_TH.data_ptr(), pointer(update_TH), pointer(weight_H),
+               out_TH.data_ptr(), x_TH.size(0), x_TH.size(1), static_cast<float>(eps),
+               stream_of(x_TH));
+  return out_TH;
+}
+
+Tensor CudaDevice::swiglu(const Tensor& gate_up_T2F) const {
+  const int64_t width = gate_up_T2F.size(1) / 2;
+  if (!is_ours(gate_up_T2F, gate_up_T2F) || width * gate_up_T2F.element_size() % 16 != 0)
+    return ReferenceDevice::swiglu(gate_up_T2F);
+  Tensor out_TF = at::empty({gate_up_T2F.size(0), width}, gate_up_T2F.options());
+  cuda::swiglu(number_of(gate_up_T2F), pointer(gate_up_T2F), out_TF.data_ptr(), gate_up_T2F.size(0),
+               width, stream_of(gate_up_T2F));
+  return out_TF;
+}
+
+Tensor CudaDevice::norm_rotate(const Tensor& qkv_TE, const Tensor& positions_T,
+                               const Tensor& q_norm_D, const Tensor& k_norm_D, const Tensor& cos_PR,
+                               const Tensor& sin_PR, const RotaryShape& shape) const {
+  if (!has_number(qkv_TE) || !qkv_TE.is_contiguous())
+    return ReferenceDevice::norm_rotate(qkv_TE, positions_T, q_norm_D, k_norm_D, cos_PR, sin_PR,
+                                        shape);
+  Tensor out_TE = at::empty_like(qkv_TE);
+  RotateCall call;
+  call.number = number_of(qkv_TE);
+  call.qkv_TE = pointer(qkv_TE);
+  call.out_TE = out_TE.data_ptr();
+  call.positions_T = positions_T.const_data_ptr<int64_t>();
+  call.q_norm_D = pointer(q_norm_D);
+  call.k_norm_D = pointer(k_norm_D);
+  call.cos_PR = cos_PR.const_data_ptr<float>();
+  call.sin_PR = sin_PR.const_data_ptr<float>();
+  call.rows = qkv_TE.size(0);
+  call.num_heads = static_cast<int>(shape.num_heads);
+  call.num_kv_heads = static_cast<int>(shape.num_kv_heads);
+  call.head_dim = static_cast<int>(shape.head_dim);
+  call.eps = static_cast<float>(shape.norm_eps);
+  cuda::norm_rotate(call, stream_of(qkv_TE));
+  return out_TE;
+}
+
+}  // namespace slime::kernels::cuda

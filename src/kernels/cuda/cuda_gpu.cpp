@@ -1,0 +1,207 @@
+#include "kernels/cuda/cuda_gpu.h"
+
+#include <ATen/ATen.h>
+#include <ATen/cuda/CUDAGraph.h>
+#include <c10/cuda/CUDACachingAllocator.h>
+#include <fmt/format.h>
+
+#include "core/error.h"
+#include "kernels/cuda/attention.h"
+#include "kernels/cuda/rows.h"
+#include "kernels/cuda/sample.h"
+
+namespace slime::kernels::cuda {
+namespace {
+
+template <typename T>
+const T* array(const Tensor& tensor) {
+  return tensor.defined() ? tensor.const_data_ptr<T>() : nullptr;
+}
+
+const void* pointer(const Tensor& tensor) {
+  return tensor.defined() ? tensor.const_data_ptr() : nullptr;
+}
+
+constexpr int64_t kMaxCounters = int64_t{1} << 18;  // sequences x key-value heads of a step
+
+class RecordedGraph final : public GpuGraph {
+ public:
+  RecordedGraph(const std::function<void()>& body, const at::cuda::MempoolId_t& pool) {
+    // Other threads may allocate meanwhile: only this one's calls belong to the recording.
+    graph_.capture_begin(pool, cudaStreamCaptureModeThreadLocal);
+    try {
+      body();
+    } catch (...) {
+      graph_.capture_end();
+      throw;
+    }
+    graph_.capture_end();
+  }
+  void replay() override { graph_.replay(); }
+  at::cuda::MempoolId_t pool() const { return graph_.pool(); }
+
+ private:
+  mutable at::cuda::CUDAGraph graph_;  // pool() reads it, but is not const
+};
+
+}  // namespace
+
+CudaGpu::CudaGpu(int index) : index_(index) {
+  cudaDeviceProp properties{};
+  check_cuda(cudaGetDeviceProperties(&properties, index), "cudaGetDeviceProperties");
+  int driver = 0;
+  check_cuda(cudaDriverGetVersion(&driver), "cudaDriverGetVersion");
+  check_cuda(cudaMalloc(&arrived_, kMaxCounters * sizeof(int32_t)), "counters");
+  check_cuda(cudaMemset(arrived_, 0, kMaxCounters * sizeof(int32_t)), "counters");
+  num_processors_ = properties.multiProcessorCount;
+  description_ = fmt::format("{}, {} multiprocessors, driver for CUDA {}.{}", properties.name,
+                             properties.multiProcessorCount, driver / 1000, driver % 1000 / 10);
+}
+
+int64_t CudaGpu::free_bytes() const {
+  size_t free = 0, total = 0;
+  check_cuda(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
+  const auto stats = c10::cuda::CUDACachingAllocator::getDeviceStats(index_);
+  constexpr auto kAll = static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE);
+  return static_cast<int64_t>(free) + stats.reserved_bytes[kAll].current -
+         stats.allocated_bytes[kAll].current;
+}
+
+void CudaGpu::release_unused_memory() { c10::cuda::CUDACachingAllocator::emptyCache(); }
+
+void CudaGpu::resolve_ids_(Tensor ids_T, const Tensor& drawn_R) const {
+  resolve_ids(ids_T.data_ptr<int64_t>(), drawn_R.const_data_ptr<int32_t>(), ids_T.size(0),
+              stream_of(ids_T));
+}
+
+bool CudaGpu::has_tiled_attention(const RotaryShape& heads, at::ScalarType type) const {
+  return (type == at::kBFloat16 || type == at::kHalf) &&
+         heads.num_heads / heads.num_kv_heads <= 128 &&
+         has_tiles(type == at::kHalf ? Number::kFloat16 : Number::kBFloat16,
+                   static_cast<int>(heads.head_dim));
+}
+
+Tensor CudaGpu::paged_attention(const PagedCall& call) const {
+  const PagedBatch& batch = *call.batch;
+  const RotaryShape& heads = call.heads;
+  const cudaStream_t stream = stream_of(call.qkv_TE);
+  const int64_t rows = call.qkv_TE.size(0);
+  check(call.qkv_TE.is_contiguous(), "the fused projection is contiguous");
+
+  RotateCall rotate;
+  rotate.number = number_of(call.qkv_TE);
+  rotate.qkv_TE = rotate.out_TE = call.qkv_TE.data_ptr();
+  rotate.positions_T = array<int64_t>(call.positions_T);
+  rotate.q_norm_D = pointer(call.q_norm_D);
+  rotate.k_norm_D = pointer(call.k_norm_D);
+  rotate.cos_PR = array<float>(call.cos_PR);
+  rotate.sin_PR = array<float>(call.sin_PR);
+  rotate.rows = rows;
+  rotate.num_heads = static_cast<int>(heads.num_heads);
+  rotate.num_kv_heads = static_cast<int>(heads.num_kv_heads);
+  rotate.head_dim = static_cast<int>(heads.head_dim);
+  rotate.eps = static_cast<float>(heads.norm_eps);
+  rotate.slot_T = array<int32_t>(batch.slot_T);
+  rotate.keys = call.keys.data_ptr();
+  rotate.values = call.values.data_ptr();
+  norm_rotate(rotate, stream);
+
+  Tensor out_TC = at::empty({rows, heads.num_heads * heads.head_dim}, call.qkv_TE.options());
+  AttendCall attend;
+  attend.number = rotate.number;
+  attend.paged = {array<int32_t>(batch.query_starts),
+                  array<int32_t>(batch.page_starts),
+                  array<int32_t>(batch.pages),
+                  array<int32_t>(batch.last_page_tokens),
+                  call.keys.const_data_ptr(),
+                  call.values.const_data_ptr(),
+                  static_cast<int>(batch.last_page_tokens.size(0))};
+  attend.q = call.qkv_TE.data_ptr();
+  attend.row_stride = call.qkv_TE.size(1);
+  attend.out_TC = out_TC.data_ptr();
+  attend.rows = rows;
+  attend.num_heads = rotate.num_heads;
+  attend.num_kv_heads = rotate.num_kv_heads;
+  attend.head_dim = rotate.head_dim;
+  attend.scale = static_cast<float>(call.attention.scale);
+  attend.window = call.attention.window;
+  if (!has_tiled_attention(heads, call.qkv_TE.scalar_type())) {
+    attend_plain(attend, rotate.positions_T, array<int32_t>(batch.row_sequence_T), stream);
+    return out_TC;
+  }
+  for (const AttentionLaunch& launch : batch.launches) {
+    UnitArrays units;
+    units.tile = static_cast<int>(launch.tile);
+    units.num_units = launch.num_units;
+    units.sequence_U = array<int32_t>(launch.unit_sequence_U);
+    units.tile_U = array<int32_t>(launch.unit_tile_U);
+    units.chunk_U = array<int32_t>(launch.unit_chunk_U);
+    units.is_on_U = array<uint8_t>(launch.unit_is_on_U);
+    units.chunk_tokens = array<int32_t>(launch.chunk_tokens);
+    units.num_rows = array<int32_t>(launch.num_rows);
+    if (launch.splits) {
+      units.partial_starts = array<int32_t>(launch.partial_starts);
+      units.merge_starts = array<int32_t>(launch.merge_starts);
+    }
+    const int group = attend.num_heads / attend.num_kv_heads;
+    const auto floats = call.qkv_TE.options().dtype(at::kFloat);
+    if (launch.one_row && has_decode(attend.number, attend.head_dim, group)) {
+      check(attend.paged.num_sequences * heads.num_kv_heads <= kMaxCounters,
+            "a decode step has no more sequences than there are counters");
+      Tensor partial;
+      if (launch.splits)
+        partial = at::empty(
+            {decode_partial_floats(launch.num_units, attend.num_kv_heads, attend.head_dim)},
+            floats);
+      attend_decode(attend, units, launch.splits ? partial.data_ptr<float>() : nullptr, arrived_,
+                    stream);
+      continue;
+    }
+    Tensor partial_out, partial_logsumexp;
+    if (launch.splits) {
+      // A unit holds the heads of one row: as many partial rows as units.
+      partial_out =
+          at::empty({launch.num_units, heads.num_heads, heads.head_dim}, call.qkv_TE.options());
+      partial_logsumexp = at::empty({launch.num_units, heads.num_heads}, floats);
+      units.partial_out = partial_out.data_ptr();
+      units.partial_logsumexp = partial_logsumexp.data_ptr<float>();
+    }
+    attend_tiles(attend, units, stream);
+  }
+  return out_TC;
+}
+
+void CudaGpu::sample(const Tensor& logits_RV, const SampleRows& rows, Tensor token_R,
+                     Tensor log_prob_R) const {
+  SampleCall call;
+  call.logits_RV = logits_RV.const_data_ptr<float>();
+  call.rows = logits_RV.size(0);
+  call.vocab = logits_RV.size(1);
+  check(logits_RV.is_contiguous() && rows.uniform_R.size(0) >= call.rows &&
+            token_R.size(0) >= call.rows,
+        "every sampled row has its parameters and places for its results");
+  const int64_t chunks = sample_chunks(call.vocab);
+  const Tensor chunk_max = at::empty({call.rows, chunks}, logits_RV.options());
+  const Tensor chunk_sum = at::empty_like(chunk_max);
+  const Tensor chunk_argmax = at::empty_like(chunk_max, at::kInt);
+  call.uniform_R = array<double>(rows.uniform_R);
+  call.temperature_R = array<float>(rows.temperature_R);
+  call.top_p_R = array<float>(rows.top_p_R);
+  call.min_p_R = array<float>(rows.min_p_R);
+  call.top_k_R = array<int32_t>(rows.top_k_R);
+  call.chunk_max_RC = chunk_max.data_ptr<float>();
+  call.chunk_sum_RC = chunk_sum.data_ptr<float>();
+  call.chunk_argmax_RC = chunk_argmax.data_ptr<int32_t>();
+  call.token_R = token_R.data_ptr<int32_t>();
+  call.log_prob_R = log_prob_R.data_ptr<float>();
+  cuda::sample(call, stream_of(logits_RV));
+}
+
+std::unique_ptr<GpuGraph> CudaGpu::record(const std::function<void()>& body,
+                                          const GpuGraph* neighbour) {
+  const auto* shared = static_cast<const RecordedGraph*>(neighbour);
+  return std::make_unique<RecordedGraph>(
+      body, shared == nullptr ? at::cuda::MempoolId_t{0, 0} : shared->pool());
+}
+
+}  // namespace slime::kernels::cuda

@@ -1,0 +1,36 @@
+#pragma once
+
+/// kernels::Gpu on one NVIDIA device.
+
+#include "kernels/cuda/cuda_device.h"
+#include "kernels/gpu.h"
+
+namespace slime::kernels::cuda {
+
+class CudaGpu final : public Gpu {
+ public:
+  /// The device is opened already and has code in this library.
+  explicit CudaGpu(int index);
+
+  const Device& device() const override { return device_; }
+  int64_t num_processors() const override { return num_processors_; }
+  std::string description() const override { return description_; }
+  int64_t free_bytes() const override;
+  void release_unused_memory() override;
+  void resolve_ids_(Tensor ids_T, const Tensor& drawn_R) const override;
+  bool has_tiled_attention(const RotaryShape& heads, at::ScalarType type) const override;
+  Tensor paged_attention(const PagedCall& call) const override;
+  void sample(const Tensor& logits_RV, const SampleRows& rows, Tensor token_R,
+              Tensor log_prob_R) const override;
+  std::unique_ptr<GpuGraph> record(const std::function<void()>& body,
+                                   const GpuGraph* neighbour) override;
+
+ private:
+  int index_;
+  int64_t num_processors_ = 0;
+  std::string description_;
+  CudaDevice device_;
+  int32_t* arrived_ = nullptr;  // counters of attend_decode; never freed, as this object
+};
+
+}  // namespace slime::kernels::cuda

@@ -1,0 +1,346 @@
+/// Paged attention, sampling and recording on the GPU.
+
+#include <ATen/ATen.h>
+#include <c10/core/StreamGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+
+#include "core/random.h"
+#include "kernels/cpu/reference.h"
+#include "kernels/cpu/sample.h"
+#include "kernels/gpu_for_tests.h"
+#include "kernels/paged_units.h"
+
+namespace slime::kernels {
+namespace {
+
+template <typename T>
+Tensor to_gpu(const std::vector<T>& numbers, at::ScalarType type) {
+  return at::tensor(numbers, at::TensorOptions(type)).to(at::kCUDA);
+}
+
+double relative_error(const Tensor& a, const Tensor& b) {
+  const Tensor exact = b.to(at::kCPU).to(at::kDouble);
+  return ((a.to(at::kCPU).to(at::kDouble) - exact).norm() / exact.norm()).item<double>();
+}
+
+/// Sequences whose earlier keys are in scattered pages and whose new rows are still to come.
+struct PagedCase {
+  RotaryShape heads;
+  TreeAttentionShape attention;
+  at::ScalarType type = at::kBFloat16;
+  std::vector<PagedSpan> spans;
+  int64_t padding = 0;  // rows of a recorded step that belong to nobody
+
+  Tensor qkv_TE, positions_T, cos_PR, sin_PR, keys, values, expected_TC;
+  PagedBatch batch;
+
+  void build() {
+    const int64_t dim = heads.head_dim, kv = heads.num_kv_heads, q = heads.num_heads;
+    int64_t rows = 0, num_pages = 0, longest = 1;
+    for (const PagedSpan& span : spans) {
+      rows += span.num_rows;
+      num_pages += (span.num_keys + 15) / 16;
+      longest = std::max(longest, span.num_keys);
+    }
+    const Tensor order = at::randperm(num_pages, at::TensorOptions(at::kLong));
+    const auto pages_on_cpu = [&] {
+      return at::randn({num_pages + 1, kv, 16, dim}, at::TensorOptions(at::kFloat)).to(type);
+    };
+    const Tensor cpu_keys = pages_on_cpu(), cpu_values = pages_on_cpu();
+    const Tensor qkv =
+        at::randn({rows + padding, (q + 2 * kv) * dim}, at::TensorOptions(at::kFloat)).to(type);
+    // No rotation: cosine 1, sine 0, so that the twin can be fed the same heads.
+    cos_PR = at::ones({longest, dim / 2}, at::TensorOptions(at::kFloat)).to(at::kCUDA);
+    sin_PR = at::zeros({longest, dim / 2}, at::TensorOptions(at::kFloat)).to(at::kCUDA);
+
+    std::vector<int32_t> slots, row_sequence, query_starts{0}, page_starts{0}, pages, last;
+    std::vector<int64_t> positions;
+    std::vector<Tensor> expected;
+    const cpu::ReferenceDevice twin;
+    int64_t row = 0, page = 0;
+    for (size_t s = 0; s < spans.size(); ++s) {
+      const PagedSpan& span = spans[s];
+      std::vector<Tensor> key_rows, value_rows;
+      for (int64_t p = 0; p < span.num_keys; ++p) {
+        const auto id = order[page + p / 16].item<int64_t>();
+        key_rows.push_back(cpu_keys[id].select(1, p % 16));
+        value_rows.push_back(cpu_values[id].select(1, p % 16));
+        if (p % 16 == 0) pages.push_back(static_cast<int32_t>(id));
+        if (p < span.num_keys - span.num_rows) continue;
+        const Tensor mine = qkv[row];
+        key_rows.back() = mine.narrow(0, q * dim, kv * dim).view({kv, dim});
+        value_rows.back() = mine.narrow(0, (q + kv) * dim, kv * dim).view({kv, dim});
+        slots.push_back(static_cast<int32_t>(id * 16 + p % 16));
+        row_sequence.push_back(static_cast<int32_t>(s));
+        positions.push_back(p);
+        ++row;
+      }
+      page += (span.num_keys + 15) / 16;
+      query_starts.push_back(static_cast<int32_t>(row));
+      page_starts.push_back(static_cast<int32_t>(page));
+      last.push_back(static_cast<int32_t>((span.num_keys - 1) % 16 + 1));
+      // The twin computes the whole sequence; its last rows are ours.
+      const Tensor k = at::stack(key_rows).view({span.num_keys, kv * dim});
+      const Tensor v = at::stack(value_rows).view({span.num_keys, kv * dim});
+      Tensor queries = at::zeros({span.num_keys, q * dim}, k.options());
+      queries.narrow(0, span.num_keys - span.num_rows, span.num_rows)
+          .copy_(qkv.narrow(0, row - span.num_rows, span.num_rows).narrow(1, 0, q * dim));
+      Tensor logsumexp;
+      const std::vector<Segment> whole{{0, span.num_keys, -1}};
+      expected.push_back(twin.tree_attention(at::cat({queries, k, v}, 1).to(at::kDouble), whole,
+                                             heads, attention, logsumexp)
+                             .narrow(0, span.num_keys - span.num_rows, span.num_rows));
+    }
+    expected_TC = at::cat(expected);
+    for (int64_t i = 0; i < padding; ++i) {
+      slots.push_back(static_cast<int32_t>(num_pages * 16));
+      row_sequence.push_back(static_cast<int32_t>(last.size()));
+      positions.push_back(0);
+      pages.push_back(static_cast<int32_t>(num_pages));
+      query_starts.push_back(query_starts.back() + 1);
+      page_starts.push_back(page_starts.back() + 1);
+      last.push_back(1);
+    }
+    qkv_TE = qkv.to(at::kCUDA);
+    positions_T = to_gpu(positions, at::kLong);
+    keys = cpu_keys.to(at::kCUDA);
+    values = cpu_values.to(at::kCUDA);
+    batch.slot_T = to_gpu(slots, at::kInt);
+    batch.row_sequence_T = to_gpu(row_sequence, at::kInt);
+    batch.query_starts = to_gpu(query_starts, at::kInt);
+    batch.page_starts = to_gpu(page_starts, at::kInt);
+    batch.pages = to_gpu(pages, at::kInt);
+    batch.last_page_tokens = to_gpu(last, at::kInt);
+    const UnitOptions options{q / kv, kv, open_gpu().num_processors()};
+    const bool is_decode = std::all_of(spans.begin(), spans.end(),
+                                       [](const PagedSpan& span) { return span.num_rows == 1; });
+    std::vector<UnitPlan> plans;
+    if (is_decode) {
+      plans.push_back(plan_decode(spans, static_cast<int64_t>(spans.size()) + padding, options));
+    } else {
+      plans = plan_mixed(spans, options);
+    }
+    for (const UnitPlan& plan : plans) {
+      AttentionLaunch launch;
+      launch.tile = plan.tile;
+      launch.num_units = plan.num_units;
+      launch.splits = plan.splits;
+      launch.one_row = plan.one_row;
+      launch.unit_sequence_U = to_gpu(plan.sequence_U, at::kInt);
+      launch.unit_tile_U = to_gpu(plan.tile_U, at::kInt);
+      launch.unit_chunk_U = to_gpu(plan.chunk_U, at::kInt);
+      launch.unit_is_on_U = to_gpu(plan.is_on_U, at::kByte);
+      launch.chunk_tokens = to_gpu(std::vector<int32_t>{plan.chunk_tokens}, at::kInt);
+      launch.num_rows = to_gpu(std::vector<int32_t>{static_cast<int32_t>(row)}, at::kInt);
+      if (plan.splits) {
+        launch.partial_starts = to_gpu(plan.partial_starts, at::kInt);
+        launch.merge_starts = to_gpu(plan.merge_starts, at::kInt);
+      }
+      batch.launches.push_back(std::move(launch));
+    }
+  }
+
+  double error() {
+    build();
+    PagedCall call;
+    call.batch = &batch;
+    call.qkv_TE = qkv_TE;
+    call.positions_T = positions_T;
+    call.cos_PR = cos_PR;
+    call.sin_PR = sin_PR;
+    call.heads = heads;
+    call.attention = attention;
+    call.keys = keys;
+    call.values = values;
+    return relative_error(open_gpu().paged_attention(call).narrow(0, 0, expected_TC.size(0)),
+                          expected_TC);
+  }
+};
+
+std::vector<PagedSpan> decode_spans() {
+  return {{1, 1}, {1, 15}, {1, 16}, {1, 17}, {1, 127}, {1, 128}, {1, 129}, {1, 1500}};
+}
+std::vector<PagedSpan> mixed_spans() {
+  return {{1, 40}, {5, 5}, {127, 127}, {129, 300}, {1, 1}, {33, 600}};
+}
+
+/// Probabilities and the result are rounded once each.
+double tolerance(at::ScalarType type) {
+  return type == at::kFloat ? 2e-6 : type == at::kBFloat16 ? 6e-3 : 1e-3;
+}
+
+TEST(GpuPagedAttention, EqualsTheTwinForEveryRatioOfHeads) {
+  SLIME_NEEDS_GPU();
+  for (const int64_t group : {1, 2, 3, 4, 5, 6, 7, 8, 16}) {
+    for (const int64_t dim : {64, 128}) {
+      for (const bool is_decode : {true, false}) {
+        PagedCase one;
+        one.heads = {2 * group, 2, dim, 0};
+        one.attention = {1 / std::sqrt(static_cast<double>(dim)), 0};
+        one.spans = is_decode ? decode_spans() : mixed_spans();
+        EXPECT_LT(one.error(), tolerance(one.type)) << group << " heads of " << dim;
+      }
+    }
+  }
+}
+
+TEST(GpuPagedAttention, EqualsTheTwinWithWindowsInEveryPrecision) {
+  SLIME_NEEDS_GPU();
+  for (const auto type : {at::kFloat, at::kBFloat16, at::kHalf}) {
+    for (const int64_t window : {0, 1, 16, 200}) {
+      for (const int64_t dim : {24, 64, 128}) {
+        for (const bool is_decode : {true, false}) {
+          PagedCase one;
+          one.type = type;
+          one.heads = {4, 2, dim, 0};
+          one.attention = {0.2, window};
+          one.spans = is_decode ? decode_spans() : mixed_spans();
+          EXPECT_LT(one.error(), tolerance(type))
+              << at::toString(type) << ", window " << window << ", heads of " << dim;
+        }
+      }
+    }
+  }
+}
+
+TEST(GpuPagedAttention, IgnoresThePaddingOfARecordedStep) {
+  SLIME_NEEDS_GPU();
+  for (const int64_t count : {3, 70}) {  // with and without units that are split
+    PagedCase one;
+    one.heads = {32, 8, 128, 0};
+    one.attention = {0.09, 0};
+    for (int64_t i = 0; i < count; ++i) one.spans.push_back({1, 1 + i * 37 % 900});
+    one.padding = 5;
+    EXPECT_LT(one.error(), tolerance(one.type)) << count << " sequences";
+  }
+}
+
+struct Draw {
+  SampleOptions options;
+  std::vector<float> logits;
+};
+
+/// All rows at once on the GPU, one by one on the CPU.
+void expect_same_draws(const std::vector<Draw>& draws) {
+  const auto rows = static_cast<int64_t>(draws.size());
+  const auto vocab = static_cast<int64_t>(draws.front().logits.size());
+  std::vector<double> uniforms;
+  std::vector<float> temperatures, top_ps, min_ps, logits;
+  std::vector<int32_t> top_ks;
+  for (const Draw& draw : draws) {
+    uniforms.push_back(draw.options.uniform);
+    temperatures.push_back(static_cast<float>(draw.options.temperature));
+    top_ps.push_back(static_cast<float>(draw.options.top_p));
+    min_ps.push_back(static_cast<float>(draw.options.min_p));
+    top_ks.push_back(draw.options.greedy ? 0 : static_cast<int32_t>(draw.options.top_k));
+    logits.insert(logits.end(), draw.logits.begin(), draw.logits.end());
+  }
+  const SampleRows parameters{to_gpu(uniforms, at::kDouble), to_gpu(temperatures, at::kFloat),
+                              to_gpu(top_ps, at::kFloat), to_gpu(min_ps, at::kFloat),
+                              to_gpu(top_ks, at::kInt)};
+  Tensor token_R = to_gpu(std::vector<int32_t>(rows, -7), at::kInt);
+  Tensor log_prob_R = to_gpu(std::vector<float>(rows, 7), at::kFloat);
+  open_gpu().sample(to_gpu(logits, at::kFloat).view({rows, vocab}), parameters, token_R,
+                    log_prob_R);
+  const Tensor tokens = token_R.to(at::kCPU), log_probs = log_prob_R.to(at::kCPU);
+  for (int64_t r = 0; r < rows; ++r) {
+    const SampledToken expected = sample_row(draws[r].logits, draws[r].options);
+    const SampleOptions& o = draws[r].options;
+    EXPECT_EQ(tokens[r].item<int32_t>(), expected.id)
+        << "row " << r << ", temperature " << o.temperature << ", top_k " << o.top_k << ", top_p "
+        << o.top_p << ", min_p " << o.min_p << ", uniform " << o.uniform;
+    EXPECT_NEAR(log_probs[r].item<float>(), expected.log_prob,
+                2e-6 + 2e-7 * std::abs(expected.log_prob));
+  }
+}
+
+std::vector<float> noisy_logits(int64_t vocab, double scale, uint64_t stream) {
+  std::vector<float> logits(vocab);
+  for (int64_t v = 0; v < vocab; ++v) logits[v] = static_cast<float>(scale * normal(7, stream, v));
+  return logits;
+}
+
+TEST(GpuSample, DrawsWhatTheCpuDraws) {
+  SLIME_NEEDS_GPU();
+  for (const int64_t vocab : {1, 384, 4096, 4097, 151936}) {
+    std::vector<Draw> draws;
+    for (uint64_t i = 0; i < 24; ++i) {
+      SampleOptions options;
+      options.temperature = i % 3 == 0 ? 0.5 : i % 3 == 1 ? 1.0 : 2.0;
+      options.greedy = i % 8 == 7;
+      options.uniform = uniform(11, i, 3);
+      draws.push_back({options, noisy_logits(vocab, i % 2 == 0 ? 1.0 : 5.0, i)});
+    }
+    expect_same_draws(draws);
+  }
+}
+
+TEST(GpuSample, CutsAsTheCpuDoes) {
+  SLIME_NEEDS_GPU();
+  std::vector<Draw> draws;
+  uint64_t i = 0;
+  for (const int64_t top_k : {int64_t{-1}, int64_t{2}, int64_t{50}}) {
+    for (const double top_p : {1.0, 0.95, 0.3}) {
+      for (const double min_p : {0.0, 0.05}) {
+        for (const double scale : {0.3, 4.0}) {
+          SampleOptions options;
+          options.top_k = top_k;
+          options.top_p = top_p;
+          options.min_p = min_p;
+          options.temperature = 0.7;
+          options.uniform = uniform(12, ++i, 0);
+          draws.push_back({options, noisy_logits(20000, scale, i)});
+        }
+      }
+    }
+  }
+  expect_same_draws(draws);
+}
+
+TEST(GpuSample, TiesGoByIdAndImpossibleTokensAreNotDrawn) {
+  SLIME_NEEDS_GPU();
+  std::vector<float> logits(5000, -std::numeric_limits<float>::infinity());
+  for (const int v : {17, 300, 4100, 4999}) logits[v] = 2;
+  std::vector<Draw> draws;
+  for (const double u : {1e-17, 0.2, 0.3, 0.6, 0.9, 1 - 1e-16}) {
+    draws.push_back({{.uniform = u}, logits});
+    draws.push_back({{.top_k = 3, .uniform = u}, logits});
+    draws.push_back({{.greedy = true}, logits});
+  }
+  expect_same_draws(draws);
+}
+
+TEST(GpuSample, RowsThatAreNoNumbersAreReported) {
+  SLIME_NEEDS_GPU();
+  std::vector<float> logits(9000, 1.0F);
+  logits[8000] = std::numeric_limits<float>::quiet_NaN();
+  const SampleRows rows{
+      to_gpu(std::vector<double>{0.5}, at::kDouble), to_gpu(std::vector<float>{1}, at::kFloat),
+      to_gpu(std::vector<float>{0.9F}, at::kFloat), to_gpu(std::vector<float>{0}, at::kFloat),
+      to_gpu(std::vector<int32_t>{-1}, at::kInt)};
+  Tensor token = to_gpu(std::vector<int32_t>{-7}, at::kInt);
+  Tensor log_prob = to_gpu(std::vector<float>{0}, at::kFloat);
+  open_gpu().sample(to_gpu(logits, at::kFloat).view({1, 9000}), rows, token, log_prob);
+  EXPECT_EQ(token.item<int32_t>(), 0);
+  EXPECT_TRUE(std::isnan(log_prob.item<float>()));
+}
+
+TEST(GpuRecord, ReplaysOnTheSameMemory) {
+  SLIME_NEEDS_GPU();
+  Gpu& gpu = open_gpu();
+  const c10::impl::VirtualGuardImpl device(at::kCUDA);
+  const c10::StreamGuard guard(device.getStreamFromGlobalPool(at::Device(at::kCUDA, 0)));
+  const Tensor weight = at::randn({64, 32}, at::TensorOptions(at::kBFloat16).device(at::kCUDA));
+  Tensor x = at::zeros({2, 32}, weight.options()), y = at::zeros({2, 64}, weight.options());
+  const auto body = [&] { y.copy_(gpu.device().linear(x, weight, {})); };
+  body();
+  const auto graph = gpu.record(body, nullptr);
+  for (int i = 0; i < 3; ++i) {
+    x.normal_();
+    graph->replay();
+    EXPECT_LT(relative_error(y, at::mm(x.to(at::kDouble), weight.to(at::kDouble).t())), 4e-3);
+  }
+}
+
+}  // namespace
+}  // namespace slime::kernels

@@ -1,0 +1,111 @@
+#pragma once
+
+/// Launching kernels and the small device functions they share.
+///
+/// Kernels are launched with programmatic dependence: a kernel may start while the one before it
+/// still runs, does what needs none of its results (reading weights), then calls wait_for_inputs().
+/// Every kernel calls it before it reads or writes what another kernel touches, and
+/// let_next_start() as early as it likes.
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cuda_runtime.h>
+
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+
+namespace slime::kernels::cuda {
+
+inline void check_cuda(cudaError_t status, const char* what) {
+  if (status == cudaSuccess) return;
+  throw std::runtime_error(std::string(what) + ": " + cudaGetErrorString(status));
+}
+
+template <typename... Parameters, typename... Arguments>
+void launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, size_t shared_bytes,
+            cudaStream_t stream, Arguments... arguments) {
+  if (grid.x == 0 || grid.y == 0 || grid.z == 0) return;
+  cudaLaunchAttribute attribute{};
+  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attribute.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config{};
+  config.gridDim = grid;
+  config.blockDim = block;
+  config.dynamicSmemBytes = shared_bytes;
+  config.stream = stream;
+  config.attrs = &attribute;
+  config.numAttrs = 1;
+  check_cuda(cudaLaunchKernelEx(&config, kernel, static_cast<Parameters>(arguments)...),
+             "kernel launch");
+}
+
+#ifdef __CUDACC__
+
+__device__ inline void wait_for_inputs() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
+__device__ inline void let_next_start() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;");
+#endif
+}
+
+/// 16 bytes of numbers.
+template <typename T>
+struct alignas(16) Pack {
+  static constexpr int kSize = 16 / sizeof(T);
+  T x[kSize];
+};
+
+template <typename T>
+__device__ inline float to_float(T x) {
+  return static_cast<float>(x);
+}
+template <typename T>
+__device__ inline T from_float(float x) {
+  return static_cast<T>(x);
+}
+
+__device__ inline float warp_sum(float x) {
+  for (int offset = 16; offset > 0; offset /= 2) x += __shfl_xor_sync(0xffffffffU, x, offset);
+  return x;
+}
+
+/// The sum over the block, in every thread. `scratch`: 33 floats of shared memory.
+__device__ inline float block_sum(float x, float* scratch) {
+  x = warp_sum(x);
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  if (lane == 0) scratch[warp] = x;
+  __syncthreads();
+  if (warp == 0) {
+    const int num_warps = (blockDim.x + 31) / 32;
+    float total = warp_sum(lane < num_warps ? scratch[lane] : 0.0F);
+    if (lane == 0) scratch[32] = total;
+  }
+  __syncthreads();
+  return scratch[32];
+}
+
+#endif
+
+/// Precisions that kernels are compiled for.
+enum class Number { kFloat32, kBFloat16, kFloat16 };
+
+/// Calls `body` with a value of the type.
+template <typename Body>
+void with_type(Number number, const Body& body) {
+  switch (number) {
+    case Number::kFloat32:
+      return body(float{});
+    case Number::kBFloat16:
+      return body(__nv_bfloat16{});
+    case Number::kFloat16:
+      return body(__half{});
+  }
+}
+
+}  // namespace slime::kernels::cuda

@@ -1,0 +1,59 @@
+#include "kernels/cuda/library.h"
+
+#include <ATen/Context.h>
+#include <cuda_runtime.h>
+#include <fmt/format.h>
+
+#include "kernels/cuda/cuda_gpu.h"
+#include "kernels/cuda/rows.h"
+
+namespace slime::kernels::cuda {
+namespace {
+
+std::string why_no_device(cudaError_t status, int count) {
+  if (status == cudaErrorInsufficientDriver)
+    return "the NVIDIA driver of this machine is too old for CUDA 13 (driver 580 or later is "
+           "needed)";
+  if (status != cudaSuccess)
+    return fmt::format("the CUDA libraries are here, but no GPU can be used: {}",
+                       cudaGetErrorString(status));
+  if (count == 0) return "the driver shows no GPU; is CUDA_VISIBLE_DEVICES set?";
+  return {};
+}
+
+Gpu* open_device(int interface_version, std::string& problem) {
+  if (interface_version != kInterfaceVersion) {
+    problem =
+        fmt::format("{} is of another version of this program; build both again", kLibraryName);
+    return nullptr;
+  }
+  int count = 0;
+  const cudaError_t status = cudaGetDeviceCount(&count);
+  problem = why_no_device(status, count);
+  if (!problem.empty()) return nullptr;
+  if (!has_code_for_device()) {
+    cudaDeviceProp properties{};
+    cudaGetDeviceProperties(&properties, 0);
+    problem = fmt::format(
+        "{} (compute capability {}.{}) is not among the devices that {} was compiled for: {}; "
+        "build with -DSLIME_CUDA_ARCHITECTURES={}{}",
+        properties.name, properties.major, properties.minor, kLibraryName, SLIME_CUDA_ARCHITECTURES,
+        properties.major, properties.minor);
+    return nullptr;
+  }
+  at::globalContext().lazyInitDevice(at::kCUDA);
+  return new CudaGpu(0);  // lives as long as the process
+}
+
+}  // namespace
+}  // namespace slime::kernels::cuda
+
+extern "C" __attribute__((visibility("default"))) slime::kernels::Gpu* slime_open_gpu(
+    int interface_version, std::string& problem) {
+  try {
+    return slime::kernels::cuda::open_device(interface_version, problem);
+  } catch (const std::exception& error) {
+    problem = error.what();
+    return nullptr;
+  }
+}

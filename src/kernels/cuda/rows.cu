@@ -1,0 +1,182 @@
+#include "kernels/cuda/rows.h"
+
+namespace slime::kernels::cuda {
+namespace {
+
+constexpr int kMaxThreads = 1024;
+
+/// Threads that cover a row with one pack each, whole warps.
+int threads_for(int64_t packs) {
+  const int64_t whole = (packs + 31) / 32 * 32;
+  return static_cast<int>(whole < kMaxThreads ? whole : kMaxThreads);
+}
+
+void check_rows(int64_t length, int64_t pack) {
+  if (length % pack != 0)
+    throw std::runtime_error("CUDA kernels need row lengths that are multiples of 16 bytes, got " +
+                             std::to_string(length) + " numbers");
+}
+
+template <typename T>
+__global__ void embedding_kernel(const int64_t* ids_T, const T* table_VH, T* out_TH,
+                                 int64_t packs) {
+  let_next_start();
+  wait_for_inputs();
+  const auto* from = reinterpret_cast<const Pack<T>*>(table_VH) + ids_T[blockIdx.x] * packs;
+  auto* to = reinterpret_cast<Pack<T>*>(out_TH) + static_cast<int64_t>(blockIdx.x) * packs;
+  for (int64_t i = threadIdx.x; i < packs; i += blockDim.x) to[i] = from[i];
+}
+
+/// One block per row. Up to kHeld packs a thread stay in registers between the two passes.
+template <typename T, int kHeld>
+__global__ void __launch_bounds__(kMaxThreads)
+    add_rms_norm_kernel(T* x_TH, const T* update_TH, const T* weight_H, T* out_TH, int packs,
+                        float inverse_hidden, float eps) {
+  __shared__ float scratch[33];
+  constexpr int kSize = Pack<T>::kSize;
+  let_next_start();
+  Pack<T> weight[kHeld];
+#pragma unroll
+  for (int h = 0; h < kHeld; ++h) {
+    const int i = threadIdx.x + h * blockDim.x;
+    if (i < packs) weight[h] = reinterpret_cast<const Pack<T>*>(weight_H)[i];
+  }
+  wait_for_inputs();
+  auto* x = reinterpret_cast<Pack<T>*>(x_TH) + static_cast<int64_t>(blockIdx.x) * packs;
+  const auto* update = update_TH == nullptr ? nullptr
+                                            : reinterpret_cast<const Pack<T>*>(update_TH) +
+                                                  static_cast<int64_t>(blockIdx.x) * packs;
+  auto* out = reinterpret_cast<Pack<T>*>(out_TH) + static_cast<int64_t>(blockIdx.x) * packs;
+  Pack<T> held[kHeld];
+  float squares = 0;
+#pragma unroll
+  for (int h = 0; h < kHeld; ++h) {
+    const int i = threadIdx.x + h * blockDim.x;
+    if (i >= packs) continue;
+    held[h] = x[i];
+    if (update != nullptr) {
+      const Pack<T> added = update[i];
+#pragma unroll
+      for (int j = 0; j < kSize; ++j)
+        held[h].x[j] = from_float<T>(to_float(held[h].x[j]) + to_float(added.x[j]));
+      x[i] = held[h];
+    }
+#pragma unroll
+    for (int j = 0; j < kSize; ++j) {
+      const float value = to_float(held[h].x[j]);
+      squares += value * value;
+    }
+  }
+  const float scale = rsqrtf(block_sum(squares, scratch) * inverse_hidden + eps);
+#pragma unroll
+  for (int h = 0; h < kHeld; ++h) {
+    const int i = threadIdx.x + h * blockDim.x;
+    if (i >= packs) continue;
+#pragma unroll
+    for (int j = 0; j < kSize; ++j)
+      held[h].x[j] = from_float<T>(to_float(held[h].x[j]) * scale * to_float(weight[h].x[j]));
+    out[i] = held[h];
+  }
+}
+
+template <typename T>
+__global__ void swiglu_kernel(const T* gate_up_T2F, T* out_TF, int packs) {
+  let_next_start();
+  wait_for_inputs();
+  const int64_t row = blockIdx.y;
+  const int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i >= packs) return;
+  const auto* gates = reinterpret_cast<const Pack<T>*>(gate_up_T2F) + row * 2 * packs;
+  const Pack<T> gate = gates[i], up = gates[packs + i];
+  Pack<T> out;
+#pragma unroll
+  for (int j = 0; j < Pack<T>::kSize; ++j) {
+    const float g = to_float(gate.x[j]);
+    out.x[j] = from_float<T>(g / (1.0F + __expf(-g)) * to_float(up.x[j]));
+  }
+  reinterpret_cast<Pack<T>*>(out_TF)[row * packs + i] = out;
+}
+
+__global__ void resolve_ids_kernel(int64_t* ids_T, const int32_t* drawn_R, int64_t rows) {
+  let_next_start();
+  wait_for_inputs();
+  const int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (i < rows && ids_T[i] < 0) ids_T[i] = drawn_R[-ids_T[i] - 1];
+}
+
+__global__ void read_through_kernel(const uint4* memory, int64_t packs) {
+  wait_for_inputs();
+  uint32_t mixed = 0;
+  for (int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < packs;
+       i += static_cast<int64_t>(gridDim.x) * blockDim.x) {
+    const uint4 x = memory[i];
+    mixed |= x.x ^ x.y ^ x.z ^ x.w;
+  }
+  // Keeps the loads alive.
+  asm volatile("" ::"r"(mixed));
+}
+
+}  // namespace
+
+void embedding(Number number, const int64_t* ids_T, const void* table_VH, void* out_TH,
+               int64_t rows, int64_t hidden, cudaStream_t stream) {
+  with_type(number, [&](auto zero) {
+    using T = decltype(zero);
+    check_rows(hidden, Pack<T>::kSize);
+    const int64_t packs = hidden / Pack<T>::kSize;
+    launch(embedding_kernel<T>, dim3(rows), dim3(threads_for(packs)), 0, stream, ids_T,
+           static_cast<const T*>(table_VH), static_cast<T*>(out_TH), packs);
+  });
+}
+
+void add_rms_norm(Number number, void* x_TH, const void* update_TH, const void* weight_H,
+                  void* out_TH, int64_t rows, int64_t hidden, float eps, cudaStream_t stream) {
+  with_type(number, [&](auto zero) {
+    using T = decltype(zero);
+    check_rows(hidden, Pack<T>::kSize);
+    const auto packs = static_cast<int>(hidden / Pack<T>::kSize);
+    const int threads = threads_for(packs);
+    if (packs > 4 * threads) throw std::runtime_error("rows of this length are not supported");
+    const auto kernel = packs <= threads ? add_rms_norm_kernel<T, 1> : add_rms_norm_kernel<T, 4>;
+    launch(kernel, dim3(rows), dim3(threads), 0, stream, static_cast<T*>(x_TH),
+           static_cast<const T*>(update_TH), static_cast<const T*>(weight_H),
+           static_cast<T*>(out_TH), packs, 1.0F / static_cast<float>(hidden), eps);
+  });
+}
+
+void swiglu(Number number, const void* gate_up_T2F, void* out_TF, int64_t rows, int64_t width,
+            cudaStream_t stream) {
+  with_type(number, [&](auto zero) {
+    using T = decltype(zero);
+    check_rows(width, Pack<T>::kSize);
+    const auto packs = static_cast<int>(width / Pack<T>::kSize);
+    constexpr int kThreads = 128;
+    constexpr int64_t kMaxRows = 65535;  // of a grid's second dimension
+    for (int64_t row = 0; row < rows; row += kMaxRows) {
+      const int64_t count = rows - row < kMaxRows ? rows - row : kMaxRows;
+      launch(swiglu_kernel<T>, dim3((packs + kThreads - 1) / kThreads, count), dim3(kThreads), 0,
+             stream, static_cast<const T*>(gate_up_T2F) + row * 2 * width,
+             static_cast<T*>(out_TF) + row * width, packs);
+    }
+  });
+}
+
+void resolve_ids(int64_t* ids_T, const int32_t* drawn_R, int64_t rows, cudaStream_t stream) {
+  constexpr int kThreads = 256;
+  launch(resolve_ids_kernel, dim3((rows + kThreads - 1) / kThreads), dim3(kThreads), 0, stream,
+         ids_T, drawn_R, rows);
+}
+
+void read_through(const void* memory, int64_t bytes, cudaStream_t stream) {
+  launch(read_through_kernel, dim3(1024), dim3(256), 0, stream, static_cast<const uint4*>(memory),
+         bytes / 16);
+}
+
+bool has_code_for_device() {
+  cudaFuncAttributes attributes{};
+  const bool has = cudaFuncGetAttributes(&attributes, resolve_ids_kernel) == cudaSuccess;
+  cudaGetLastError();  // a missing image is an answer, not an error that stays
+  return has;
+}
+
+}  // namespace slime::kernels::cuda

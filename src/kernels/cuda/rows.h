@@ -1,0 +1,39 @@
+#pragma once
+
+/// Kernels over rows of activations: embedding, norms, gated activation. Plain pointers, so that
+/// the compiler of CUDA never sees ATen.
+///
+/// Rows are contiguous and start at multiples of 16 bytes, so row lengths are multiples of 8 (of 4
+/// in float32). All are asynchronous on `stream` and throw std::runtime_error when the launch
+/// fails. Statistics are float32.
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+#include "kernels/cuda/launch.cuh"
+
+namespace slime::kernels::cuda {
+
+void embedding(Number number, const int64_t* ids_T, const void* table_VH, void* out_TH,
+               int64_t rows, int64_t hidden, cudaStream_t stream);
+
+/// out = norm(x) * weight. With `update_TH`, x += update first (rounded to the precision of x).
+void add_rms_norm(Number number, void* x_TH, const void* update_TH, const void* weight_H,
+                  void* out_TH, int64_t rows, int64_t hidden, float eps, cudaStream_t stream);
+
+/// silu(gate) * up, rows of gate_up being [gate; up].
+void swiglu(Number number, const void* gate_up_T2F, void* out_TF, int64_t rows, int64_t width,
+            cudaStream_t stream);
+
+/// ids below zero become drawn_R[-id - 1].
+void resolve_ids(int64_t* ids_T, const int32_t* drawn_R, int64_t rows, cudaStream_t stream);
+
+/// Reads `bytes` (a multiple of 16) and forgets them: what was in the caches is gone afterwards,
+/// and nothing waits to be written back.
+void read_through(const void* memory, int64_t bytes, cudaStream_t stream);
+
+/// Whether this library holds machine code for the current device.
+bool has_code_for_device();
+
+}  // namespace slime::kernels::cuda

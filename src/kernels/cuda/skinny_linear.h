@@ -1,0 +1,34 @@
+#pragma once
+
+/// Matrix products with few rows of activations: bound by reading the weights once.
+///
+/// y_TO = x_TI W_OI^T + b, T <= 16. A tile is 16 outputs; the eight warps of a block share its
+/// inputs among them and add up through shared memory, so a row's sums do not depend on T. Weights
+/// go straight from memory to tensor-core operands: the order of k inside a product is free, so
+/// each lane reads 16 consecutive bytes and calls them the k's that its registers stand for. The
+/// first weights are requested before the kernel waits for its input (kernels/cuda/launch.cuh).
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+#include "kernels/cuda/launch.cuh"
+
+namespace slime::kernels::cuda {
+
+struct LinearCall {
+  Number number = Number::kBFloat16;
+  bool float_result = false;  // y is float32 whatever x is
+  const void* x_TI = nullptr;
+  const void* weight_OI = nullptr;
+  const void* bias_O = nullptr;  // null: none
+  void* y_TO = nullptr;
+  int64_t rows = 0, inputs = 0, outputs = 0;
+};
+
+/// 16-bit precisions, rows <= 16, inputs a multiple of 32 and at least 256, outputs a multiple of
+/// 16.
+bool is_skinny(const LinearCall& call);
+void skinny_linear(const LinearCall& call, cudaStream_t stream);
+
+}  // namespace slime::kernels::cuda

@@ -1,0 +1,191 @@
+/// The engine on a GPU: the golden continuations, the CPU engine, and itself under every schedule.
+
+#include <gtest/gtest.h>
+
+#include "engine_fixture.h"
+#include "kernels/gpu_for_tests.h"
+
+namespace slime {
+namespace {
+
+using engine::EngineConfig;
+using engine::FinishReason;
+using engine::GenerateRequest;
+using engine::GenerateUpdate;
+using model::Precision;
+using testing::FixtureModel;
+using testing::greedy_request;
+using testing::sampled_request;
+using testing::some_tokens;
+using testing::TestEngine;
+
+class GpuEngineOnGoldenModel : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(GpuEngineOnGoldenModel, GreedyContinuationEqualsTheReference) {
+  SLIME_NEEDS_GPU();
+  const FixtureModel fixture(GetParam());
+  TestEngine bench(GetParam(), {}, Precision::on_gpu("float32"));
+  const auto& golden = fixture.golden.at("greedy");
+  const auto prompt = json::value_to<std::vector<TokenId>>(golden.at("prompt"));
+  for (int round = 0; round < 2; ++round) {  // as it is, then recorded
+    const GenerateUpdate out = bench.generate(greedy_request(prompt, 24));
+    EXPECT_EQ(out.output_ids, json::value_to<std::vector<TokenId>>(golden.at("tokens")));
+    const auto log_probs = json::value_to<std::vector<double>>(golden.at("logprobs"));
+    ASSERT_EQ(out.output_log_probs.size(), log_probs.size());
+    for (std::size_t i = 0; i < log_probs.size(); ++i)
+      EXPECT_NEAR(out.output_log_probs[i], log_probs[i], 1e-4);
+    EXPECT_EQ(out.finish->kind, FinishReason::Kind::kLength);
+  }
+}
+
+TEST_P(GpuEngineOnGoldenModel, ScoresOfAPromptAreTheGoldenLogProbs) {
+  SLIME_NEEDS_GPU();
+  const FixtureModel fixture(GetParam());
+  TestEngine bench(GetParam(), {.max_prefill_tokens = 10}, Precision::on_gpu("float32"));
+  const auto sequences = fixture.sequences();
+  for (const std::size_t i : {1U, 2U, 3U}) {
+    auto request = greedy_request({sequences[i].begin(), sequences[i].end()}, 0);
+    request.logprob_start_len = 0;
+    const GenerateUpdate out = bench.generate(request);
+    const Tensor golden = fixture.tensors.read("seq" + std::to_string(i) + ".logprobs");
+    ASSERT_EQ(static_cast<int64_t>(out.input_log_probs.size()), golden.numel() + 1);
+    for (int64_t p = 0; p < golden.numel(); ++p)
+      EXPECT_NEAR(*out.input_log_probs[p + 1], golden[p].item<float>(), 1e-4);
+  }
+}
+
+TEST_P(GpuEngineOnGoldenModel, In16BitsScoresAPromptAsTheCpuDoesUpToRounding) {
+  SLIME_NEEDS_GPU();
+  for (const char* dtype : {"bfloat16", "float16"}) {
+    TestEngine on_gpu(GetParam(), {}, Precision::on_gpu(dtype));
+    TestEngine exact(GetParam(), {}, dtype);  // 16-bit weights, float32 activations
+    double sum = 0;
+    int64_t count = 0;
+    for (int i = 0; i < 4; ++i) {
+      auto request = greedy_request(some_tokens(60 + i, i), 0);
+      request.logprob_start_len = 0;
+      const GenerateUpdate a = on_gpu.generate(request), b = exact.generate(request);
+      ASSERT_EQ(a.input_log_probs.size(), b.input_log_probs.size());
+      for (std::size_t p = 1; p < a.input_log_probs.size(); ++p, ++count)
+        sum += std::abs(*a.input_log_probs[p] - *b.input_log_probs[p]);
+    }
+    // Activations of three layers are rounded to 8 or 11 bits some forty times.
+    EXPECT_LT(sum / static_cast<double>(count), std::string(dtype) == "bfloat16" ? 0.03 : 0.008);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Fixtures, GpuEngineOnGoldenModel,
+                         ::testing::Values("llama", "llama3_rope", "mistral", "qwen2", "qwen3"),
+                         [](const auto& info) { return std::string(info.param); });
+
+/// Mixed requests: a group of four, other prompts, greedy and sampled, stops, cuts, penalties.
+std::vector<GenerateRequest> workload() {
+  std::vector<GenerateRequest> requests;
+  for (int i = 0; i < 14; ++i) {
+    const auto prompt = some_tokens(i < 4 ? 45 : 3 + 9 * i, i < 4 ? 1 : i);
+    requests.push_back(i % 3 == 2 ? greedy_request(prompt, 30)
+                                  : sampled_request(prompt, 30, 100 + i));
+    requests.back().rid = "r" + std::to_string(i);
+    if (i == 5) requests.back().sampling.top_p = 0.8;
+    if (i == 6) requests.back().sampling.top_k = 5;
+  }
+  // Some token that is drawn sooner or later ends these.
+  for (TokenId id = 0; id < 300; id += 3) requests[7].sampling.stop_token_ids.push_back(id);
+  for (TokenId id = 0; id < 300; id += 11) requests[10].sampling.stop_token_ids.push_back(id);
+  return requests;
+}
+
+std::vector<GenerateUpdate> run_together(const std::vector<GenerateRequest>& requests,
+                                         const EngineConfig& config, const Precision& precision) {
+  TestEngine bench("qwen3", config, precision);
+  for (const auto& request : requests) bench.submit(request);
+  std::vector<GenerateUpdate> out;
+  for (const auto& request : requests) out.push_back(bench.responses().wait(request.rid));
+  return out;
+}
+
+void expect_same_outputs(const std::vector<GenerateUpdate>& a,
+                         const std::vector<GenerateUpdate>& b) {
+  ASSERT_EQ(a.size(), b.size());
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    EXPECT_EQ(a[i].output_ids, b[i].output_ids) << a[i].rid;
+    EXPECT_EQ(a[i].finish->kind, b[i].finish->kind) << a[i].rid;
+    EXPECT_EQ(a[i].finish->matched, b[i].finish->matched) << a[i].rid;
+    for (std::size_t t = 0;
+         t < std::min(a[i].output_log_probs.size(), b[i].output_log_probs.size()); ++t)
+      EXPECT_NEAR(a[i].output_log_probs[t], b[i].output_log_probs[t], 1e-4)
+          << a[i].rid << ", token " << t;
+  }
+}
+
+TEST(GpuEngineSchedules, GiveWhatTheCpuGives) {
+  SLIME_NEEDS_GPU();
+  const auto expected = run_together(workload(), {}, Precision::of("float32"));
+  const Precision gpu = Precision::on_gpu("float32");
+  expect_same_outputs(run_together(workload(), {}, gpu), expected);
+  expect_same_outputs(run_together(workload(), {.max_prefill_tokens = 7}, gpu), expected);
+  expect_same_outputs(run_together(workload(), {.max_running_requests = 1}, gpu), expected);
+  expect_same_outputs(run_together(workload(), {.enable_prefix_cache = false}, gpu), expected);
+}
+
+TEST(GpuEngineSchedules, RetractionUnderPressureGivesTheSame) {
+  SLIME_NEEDS_GPU();
+  const Precision gpu = Precision::on_gpu("float32");
+  TestEngine probe("qwen3", {}, gpu);
+  const int64_t page = engine::kv_page_bytes(probe.network(), at::kFloat);
+  const auto tight = run_together(workload(), {.kv_cache_bytes = 22 * page}, gpu);
+  int64_t retractions = 0;
+  for (const auto& out : tight) retractions += out.num_retractions;
+  EXPECT_GT(retractions, 0);
+  expect_same_outputs(tight, run_together(workload(), {}, Precision::of("float32")));
+}
+
+TEST(GpuEngineSchedules, RowsThatTheHostDrawsGiveWhatTheCpuGives) {
+  SLIME_NEEDS_GPU();
+  auto requests = workload();
+  requests[0].sampling.frequency_penalty = 0.7;
+  requests[3].top_logprobs_num = 3;
+  requests[5].return_top_p_token_ids = true;
+  requests[9].sampling.logit_bias = {{17, 4.0}};
+  requests[10].sampling.min_new_tokens = 6;
+  const auto gpu = run_together(requests, {}, Precision::on_gpu("float32"));
+  const auto cpu = run_together(requests, {}, Precision::of("float32"));
+  expect_same_outputs(gpu, cpu);
+  EXPECT_EQ(gpu[5].top_p_ids, cpu[5].top_p_ids);
+  ASSERT_EQ(gpu[3].output_top.size(), cpu[3].output_top.size());
+  EXPECT_EQ(gpu[3].output_top[4][1].second, cpu[3].output_top[4][1].second);
+}
+
+TEST(GpuEngineSchedules, APrefixHitGivesWhatAMissGives) {
+  SLIME_NEEDS_GPU();
+  TestEngine bench("qwen3", {}, Precision::on_gpu("float32"));
+  const auto request = sampled_request(some_tokens(77), 20, 5);
+  const GenerateUpdate miss = bench.generate(request), hit = bench.generate(request);
+  EXPECT_EQ(hit.cached_tokens, 76);
+  expect_same_outputs({hit}, {miss});
+}
+
+TEST(GpuEngineSchedules, AbortAndPauseInTheMiddleLeaveTheOthersAlone) {
+  SLIME_NEEDS_GPU();
+  TestEngine bench("qwen3", {}, Precision::on_gpu("float32"));
+  auto one = sampled_request(some_tokens(20), 200, 1),
+       two = sampled_request(some_tokens(30), 200, 2);
+  one.rid = "one";
+  two.rid = "two";
+  TestEngine alone("qwen3", {}, Precision::of("float32"));
+  const GenerateUpdate expected = alone.generate(two);
+  bench.submit(one);
+  bench.submit(two);
+  bench.responses().wait_for_tokens("two", 5);
+  bench.engine().abort("one");
+  bench.engine().pause(engine::PauseMode::kInPlace);
+  bench.engine().weights_changed(1);  // the same weights: keys and values are computed again
+  bench.engine().resume();
+  const GenerateUpdate out = bench.responses().wait("two");
+  EXPECT_EQ(bench.responses().wait("one").finish->kind, FinishReason::Kind::kAbort);
+  EXPECT_EQ(out.output_ids, expected.output_ids);
+  EXPECT_EQ(out.versions.size(), 2U);
+}
+
+}  // namespace
+}  // namespace slime
