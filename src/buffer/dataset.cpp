@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <atomic>
 #include <exception>
 #include <map>
 #include <mutex>
@@ -20,7 +21,7 @@ namespace {
 
 constexpr std::size_t kBatchBytes = std::size_t{1}
                                     << 18;  // of lines that one thread works on at a time
-constexpr std::size_t kMostProblemsShown = 20;
+constexpr int64_t kMostProblems = 10;       // the rows after so many are not looked at
 
 /// Lines that follow one another in one file.
 struct Batch {
@@ -112,6 +113,7 @@ class DatasetLoader {
       std::optional<std::string> line = reader.next();
       if (!line) break;
       if (row < first) continue;
+      if (num_problems_ >= kMostProblems) break;
       pending_.num_bytes += line->size();
       pending_.lines.emplace_back(reader.line_number(), std::move(*line));
       if (pending_.num_bytes >= kBatchBytes) send();
@@ -144,14 +146,17 @@ class DatasetLoader {
     }
   }
 
-  Result process(const Batch& batch) const {
+  Result process(const Batch& batch) {
     Result result;
     result.chunk.packed.reserve(batch.num_bytes);
     for (const auto& [number, line] : batch.lines) {
+      // A template that never ends is bad in every row, and takes its whole budget in each.
+      if (num_problems_ >= kMostProblems) break;
       const std::string where = fmt::format("{}, line {}", batch.path.string(), number);
       try {
         add_row(read_row(line, config_.keys, where), where, result);
       } catch (const ConfigError& error) {
+        ++num_problems_;
         const std::string_view what = error.what();
         result.problems.push_back(what.starts_with(where) ? std::string(what)
                                                           : fmt::format("{}: {}", where, what));
@@ -210,15 +215,11 @@ class DatasetLoader {
 
   void throw_problems() const {
     std::vector<std::string> problems;
-    std::size_t num_problems = 0;
     for (const auto& [index, result] : results_) {
-      num_problems += result.problems.size();
-      for (const std::string& problem : result.problems) {
-        if (problems.size() < kMostProblemsShown) problems.push_back(problem);
-      }
+      problems.insert(problems.end(), result.problems.begin(), result.problems.end());
     }
-    if (num_problems > problems.size())
-      problems.push_back(fmt::format("... and {} more", num_problems - problems.size()));
+    if (num_problems_ >= kMostProblems)
+      problems.emplace_back("... and perhaps more: the rows after these were not read");
     if (!problems.empty()) throw ConfigError(problems);
   }
 
@@ -232,6 +233,7 @@ class DatasetLoader {
   std::mutex mutex_;
   std::map<std::size_t, Result> results_;  // by batch index; guarded by mutex_
   std::exception_ptr bug_;                 // guarded by mutex_
+  std::atomic<int64_t> num_problems_{0};
 };
 
 Dataset Dataset::load(const DatasetConfig& config, RenderFn render, TokenizeFn tokenize) {

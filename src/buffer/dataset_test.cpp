@@ -100,6 +100,22 @@ TEST(Dataset, ReportsATemplateErrorWithItsLine) {
               HasSubstr("line 1: roles must alternate"));
 }
 
+TEST(Dataset, StopsReadingWhenManyRowsAreBad) {
+  std::string content;
+  for (int line = 0; line < 1000; ++line) content += "{\"input\": \"x\"}\n";
+  DatasetConfig config = config_for({file_with("endless.jsonl", content)});
+  config.num_threads = 1;
+  int calls = 0;
+  const TokenizeFn refuse = [&](std::string_view) -> std::vector<TokenId> {
+    ++calls;
+    throw ConfigError("the template took more than 20000000 steps");
+  };
+  const std::string message = message_of([&] { Dataset::load(config, nullptr, refuse); });
+  EXPECT_EQ(calls, 10);
+  EXPECT_THAT(message, HasSubstr("line 10: the template took"));
+  EXPECT_THAT(message, HasSubstr("the rows after these were not read"));
+}
+
 TEST(Dataset, HandsOverWhateverElseAThreadMeets) {
   const DatasetConfig config = config_for({file_with("bug.jsonl", "{\"input\": \"x\"}\n")});
   EXPECT_THROW(

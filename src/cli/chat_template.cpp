@@ -4,11 +4,11 @@
 
 #include <CLI/CLI.hpp>
 #include <chrono>
-#include <cstdio>
-#include <ctime>
 
 #include "cli/json_lines.h"
 #include "cli/options.h"
+#include "core/calendar.h"
+#include "core/clock.h"
 #include "core/error.h"
 #include "text/chat_template.h"
 #include "text/tokenizer.h"
@@ -16,30 +16,13 @@
 namespace slime::cli {
 namespace {
 
-/// The clock on the wall, as strftime_now shows it.
-std::chrono::local_seconds local_now() {
-  const std::time_t now = std::time(nullptr);
-  std::tm fields{};
-  localtime_r(&now, &fields);
-  const std::chrono::year_month_day date(
-      std::chrono::year(fields.tm_year + 1900),
-      std::chrono::month(static_cast<unsigned>(fields.tm_mon + 1)),
-      std::chrono::day(static_cast<unsigned>(fields.tm_mday)));
-  return std::chrono::local_days(date) + std::chrono::hours(fields.tm_hour) +
-         std::chrono::minutes(fields.tm_min) + std::chrono::seconds(fields.tm_sec);
-}
-
-std::chrono::local_seconds parse_date(const std::string& text) {
-  int year = 0;
-  unsigned month = 0, day = 0;
-  int read = 0;
-  const bool has_form = std::sscanf(text.c_str(), "%4d-%2u-%2u%n", &year, &month, &day, &read) == 3;
-  const std::chrono::year_month_day date{std::chrono::year{year}, std::chrono::month{month},
-                                         std::chrono::day{day}};
-  if (!has_form || read != static_cast<int>(text.size()) || !date.ok()) {
-    throw ConfigError(fmt::format("--now {}: a date is expected, such as 2026-01-31", text));
-  }
-  return std::chrono::local_days(date);
+/// What --now says; without it, now.
+std::chrono::local_seconds time_of(const std::string& now) {
+  if (now.empty()) return local_time(SystemClock().unix_seconds());
+  const auto date = parse_date_text(now);
+  if (!date)
+    throw ConfigError(fmt::format("--now {}: a date is expected, such as 2026-01-31", now));
+  return *date;
 }
 
 json::object to_json(const text::TemplateError& error) {
@@ -87,10 +70,10 @@ int chat_template(std::span<const std::string> arguments) {
 
   const text::ChatTemplate chat = text::ChatTemplate::load(model);
   const auto tokenizer = text::Tokenizer::load(model);
-  const auto date = now.empty() ? local_now() : parse_date(now);
+  const auto time = time_of(now);
   JsonLines input(file);
   while (const auto request = input.next())
-    write_json_line(answer(*request, input, chat, *tokenizer, date));
+    write_json_line(answer(*request, input, chat, *tokenizer, time));
   return 0;
 }
 

@@ -1,7 +1,6 @@
 #include "cli/generate.h"
 
 #include <condition_variable>
-#include <ctime>
 #include <deque>
 #include <memory>
 #include <mutex>
@@ -9,6 +8,7 @@
 #include "cli/device.h"
 #include "cli/json_lines.h"
 #include "cli/options.h"
+#include "core/calendar.h"
 #include "core/clock.h"
 #include "core/error.h"
 #include "engine/engine.h"
@@ -22,13 +22,6 @@ namespace slime::cli {
 namespace {
 
 constexpr std::size_t kMaxLinesInFlight = 4096;
-
-std::chrono::local_seconds local_now() {
-  const std::time_t now = std::time(nullptr);
-  std::tm fields{};
-  localtime_r(&now, &fields);
-  return std::chrono::local_seconds(std::chrono::seconds(now + fields.tm_gmtoff));
-}
 
 /// Turns the forms of a line into those of POST /generate: "ids" are "input_ids", "messages" (with
 /// "options" for the template) are the ids of the rendered chat, which ends where the assistant's
@@ -63,7 +56,7 @@ class LineReader {
     if (!chat_.has_value()) chat_.emplace(text::ChatTemplate::load(directory_));
     auto options = text::to_chat_options(given);
     if (!options) throw ConfigError(where + ": options: " + options.error().message);
-    options->now = local_now();
+    options->now = local_time(SystemClock().unix_seconds());
     const auto rendered = chat_->render(messages, *options);
     if (!rendered)
       throw ConfigError(where +

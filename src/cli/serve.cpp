@@ -6,13 +6,13 @@
 
 #include <array>
 #include <cstdlib>
-#include <ctime>
 #include <fstream>
 #include <random>
 #include <thread>
 
 #include "cli/device.h"
 #include "cli/options.h"
+#include "core/calendar.h"
 #include "core/clock.h"
 #include "core/error.h"
 #include "engine/engine.h"
@@ -167,13 +167,6 @@ sigset_t block_stop_signals() {
   return signals;
 }
 
-std::chrono::local_seconds local_now() {
-  const std::time_t now = std::time(nullptr);
-  std::tm fields{};
-  localtime_r(&now, &fields);
-  return std::chrono::local_seconds(std::chrono::seconds(now + fields.tm_gmtoff));
-}
-
 /// Empty when the model has no chat template; then only the chat route is missing.
 engine::RenderChatFn open_chat_template(const std::filesystem::path& directory) {
   std::shared_ptr<const text::ChatTemplate> chat;
@@ -186,7 +179,7 @@ engine::RenderChatFn open_chat_template(const std::filesystem::path& directory) 
   return [chat](const json::array& messages, const json::object& object) {
     auto options = text::to_chat_options(object);
     if (!options) throw ConfigError("chat_template_kwargs: " + options.error().message);
-    options->now = local_now();
+    options->now = local_time(SystemClock().unix_seconds());
     auto rendered = chat->render(messages, *options);
     if (!rendered)
       throw ConfigError("messages: the chat template refused them: " + rendered.error().message);

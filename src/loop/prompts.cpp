@@ -16,6 +16,7 @@ buffer::Dataset load(const RunConfig& config, const ModelText& text, buffer::Dat
     render = [&text, options = *options](const json::array& messages, const json::array& tools) {
       text::ChatOptions all = options;
       all.add_generation_prompt = true;
+      all.now = text.today;
       if (!tools.empty()) all.tools = tools;
       const auto rendered = text.chat->render(messages, all);
       if (!rendered) throw ConfigError("chat template: " + rendered.error().message);
@@ -32,8 +33,8 @@ const std::string& first_set(const std::string& preferred, const std::string& fa
 
 }  // namespace
 
-ModelText load_model_text(const std::string& model_directory, bool needs_template) {
-  ModelText text;
+ModelText load_model_text(const std::string& model_directory, bool needs_template, std::chrono::local_days today) {
+  ModelText text{.tokenizer = {}, .chat = {}, .today = today};
   text.tokenizer = text::Tokenizer::load(model_directory);
   if (needs_template) text.chat = text::ChatTemplate::load(model_directory);
   return text;

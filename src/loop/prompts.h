@@ -2,7 +2,11 @@
 
 /// Prompt data as the user's flags describe it: files, keys, chat template, tokenizer.
 
+#include <chrono>
 #include <functional>
+#include <memory>
+#include <optional>
+#include <string>
 
 #include "buffer/dataset.h"
 #include "loop/run_config.h"
@@ -15,10 +19,11 @@ namespace slime::loop {
 struct ModelText {
   std::unique_ptr<text::Tokenizer> tokenizer;
   std::optional<text::ChatTemplate> chat;
+  std::chrono::local_days today;  // what templates that print the date are shown
 };
 
 /// Throws ConfigError when there is no tokenizer, or no template although one is needed.
-ModelText load_model_text(const std::string& model_directory, bool needs_template);
+ModelText load_model_text(const std::string& model_directory, bool needs_template, std::chrono::local_days today);
 
 /// The prompts of training. Throws ConfigError naming file and line of every bad row.
 buffer::Dataset load_prompts(const RunConfig& config, const ModelText& text);

@@ -7,6 +7,7 @@
 #include <map>
 
 #include "core/error.h"
+#include "core/replace_file.h"
 
 namespace slime::loop {
 namespace {
@@ -22,25 +23,18 @@ json::array to_array(const std::vector<T>& values) {
 }  // namespace
 
 void write_samples(const std::filesystem::path& path, std::span<const Group> groups, const ReportExtras& extras) {
-  std::error_code ignored;  // the open below reports what matters
+  std::error_code ignored;  // the write below reports what matters
   if (path.has_parent_path()) std::filesystem::create_directories(path.parent_path(), ignored);
-  const std::filesystem::path unfinished = path.string() + ".part";
-  std::ofstream file(unfinished, std::ios::binary);
+  std::string lines;
   for (const Group& group : groups) {
     for (const Sample& sample : group.samples) {
       json::object line = to_json(sample);
       if (extras.train_log_probs) line["train_log_probs"] = to_array(extras.train_log_probs(sample));
       if (extras.token_texts) line["token_texts"] = to_array(extras.token_texts(sample));
-      file << json::serialize(line) << '\n';
+      lines += json::serialize(line) + '\n';
     }
   }
-  file.close();
-  std::error_code error;
-  if (file) std::filesystem::rename(unfinished, path, error);
-  if (!file || error) {
-    std::filesystem::remove(unfinished, ignored);
-    throw ConfigError(fmt::format("{}: cannot be written{}", path.string(), error ? ": " + error.message() : ""));
-  }
+  replace_file(path, lines);
 }
 
 std::vector<Group> read_samples(const std::filesystem::path& path) {

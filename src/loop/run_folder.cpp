@@ -4,9 +4,9 @@
 #include <unistd.h>
 
 #include <ctime>
-#include <fstream>
 
 #include "core/error.h"
+#include "core/replace_file.h"
 
 namespace slime::loop {
 
@@ -41,6 +41,8 @@ RunFolder::RunFolder(const RunConfig& config) {
 
 fs::path RunFolder::rollouts(int64_t step) const { return root_ / "rollouts" / fmt::format("step_{:06}.jsonl", step); }
 
+fs::path RunFolder::skipped(int64_t step) const { return root_ / "skipped" / fmt::format("{}.jsonl", step); }
+
 void RunFolder::set_latest(const fs::path& checkpoint) const {
   const fs::path temporary = root_ / "latest.new";
   std::error_code error;
@@ -52,13 +54,7 @@ void RunFolder::set_latest(const fs::path& checkpoint) const {
 }
 
 void RunFolder::write_run_json(const json::object& run) const {
-  const fs::path unfinished = root_ / "run.json.part";
-  std::ofstream file(unfinished, std::ios::binary);
-  file << to_pretty_json(run);
-  file.close();
-  std::error_code error;
-  if (file) fs::rename(unfinished, root_ / "run.json", error);
-  if (!file || error) throw ConfigError(fmt::format("{}: cannot be written", (root_ / "run.json").string()));
+  replace_file(root_ / "run.json", to_pretty_json(run));
 }
 
 void RunFolder::remove_rollouts_from(int64_t first_step) const {

@@ -5,6 +5,8 @@
 ///   RUN_DIR/run.json                       flags, model, versions
 ///   RUN_DIR/metrics.jsonl  tensorboard/    numbers of each step
 ///   RUN_DIR/rollouts/step_000012.jsonl     samples of each step
+///   RUN_DIR/skipped/12.jsonl               samples of a step that was not trained: its gradients were not finite;
+///                                          --load-debug-rollout-data 'RUN_DIR/skipped/{rollout_id}.jsonl' trains them again
 ///   RUN_DIR/ledger.jsonl                   the fate of every prompt
 ///   RUN_DIR/checkpoints/iter_0000012/      see train/checkpoint.h; --save puts them elsewhere
 ///   RUN_DIR/latest                         link to the newest checkpoint
@@ -29,6 +31,7 @@ class RunFolder {
   std::filesystem::path ledger() const { return root_ / "ledger.jsonl"; }
   std::filesystem::path latest() const { return root_ / "latest"; }
   std::filesystem::path rollouts(int64_t step) const;
+  std::filesystem::path skipped(int64_t step) const;
 
   /// Points RUN_DIR/latest at a checkpoint, atomically.
   void set_latest(const std::filesystem::path& checkpoint) const;

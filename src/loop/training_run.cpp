@@ -8,8 +8,10 @@
 #include <map>
 
 #include "buffer/filter.h"
+#include "core/calendar.h"
 #include "core/error.h"
 #include "loop/parse_flags.h"
+#include "loop/process_memory.h"
 #include "loop/rollout_files.h"
 #include "loop/rollout_metrics.h"
 #include "loop/train_config.h"
@@ -59,6 +61,15 @@ std::unique_ptr<buffer::Ledger> open_ledger(const std::filesystem::path& path,
   return std::make_unique<buffer::Ledger>(buffer::Ledger::open_at(path, position));
 }
 
+/// The day that chat templates show: that on which the run began, so that a run continued later renders the same prompts.
+std::chrono::local_days first_day(const std::optional<train::Checkpoint>& checkpoint, const Clock& clock) {
+  const json::value* started = checkpoint ? checkpoint->run.if_contains("started") : nullptr;
+  if (started != nullptr && started->is_string()) {
+    if (const auto date = parse_date_text(std::string_view(started->get_string()))) return *date;
+  }
+  return std::chrono::floor<std::chrono::days>(local_time(clock.unix_seconds()));
+}
+
 engine::EngineConfig make_engine_config(const RunConfig& config, const ModelText& text) {
   engine::EngineConfig engine;
   engine.max_running_requests = config.sglang_max_running_requests;
@@ -78,7 +89,12 @@ TrainingRun::TrainingRun(RunConfig config, const std::vector<std::string>& warni
   if (config_.num_threads > 0) at::set_num_threads(static_cast<int>(config_.num_threads));
   const bool needs_engine = !config_.debug_train_only && !config_.is_supervised();
 
-  text_ = load_model_text(config_.hf_checkpoint, config_.apply_chat_template || config_.is_supervised());
+  std::vector<std::string> notes = warnings;
+  const auto note = [&notes](const std::string& line) { notes.push_back(line); };
+  const std::filesystem::path load_root = config_.load.empty() ? folder_.checkpoints() : std::filesystem::path(config_.load);
+  checkpoint_ = train::find_checkpoint(load_root, note);
+  text_ = load_model_text(config_.hf_checkpoint, config_.apply_chat_template || config_.is_supervised(),
+                          first_day(checkpoint_, clock_));
   if (!config_.prompt_data.empty()) prompts_ = load_prompts(config_, text_);
   if (config_.is_supervised()) rows_.emplace(text_, config_.loss_mask_type);
   if (needs_engine && config_.eval_interval) evaluation_.emplace(config_, text_);
@@ -89,10 +105,6 @@ TrainingRun::TrainingRun(RunConfig config, const std::vector<std::string>& warni
                                            .seed = config_.rollout_seed});
   const rollout::RolloutHooks hooks = make_hooks();  // names of rewards and filters are checked here
 
-  std::vector<std::string> notes = warnings;
-  const auto note = [&notes](const std::string& line) { notes.push_back(line); };
-  const std::filesystem::path load_root = config_.load.empty() ? folder_.checkpoints() : std::filesystem::path(config_.load);
-  checkpoint_ = train::find_checkpoint(load_root, note);
   const auto precision = model::Precision::of(config_.dtype);
   network_ = model::load_network(checkpoint_ ? checkpoint_->directory.string() : config_.hf_checkpoint, precision);
   check_shape(config_, network_->config());
@@ -142,6 +154,7 @@ TrainingRun::TrainingRun(RunConfig config, const std::vector<std::string>& warni
   if (prompts_ && prompts_->num_too_long() > 0) {
     progress_->message(fmt::format("{} prompts are longer than --rollout-max-prompt-len and are left out", prompts_->num_too_long()));
   }
+  interrupt_.emplace();
 }
 
 rollout::RolloutHooks TrainingRun::make_hooks() {
@@ -171,6 +184,9 @@ rollout::RolloutHooks TrainingRun::make_hooks() {
       note_fate({.ordinal = group.ordinal,
                  .fate = buffer::Fate::kFailed,
                  .reason = failed == group.samples.end() ? reason : failed->failure});
+      if (failed != group.samples.end()) {
+        progress_->message(fmt::format("prompt {} is left out: {}", group.ordinal, failed->failure));
+      }
     } else {
       note_fate({.ordinal = group.ordinal, .fate = buffer::Fate::kFiltered, .reason = reason});
     }
@@ -287,6 +303,10 @@ void TrainingRun::record(int64_t step, const Collected& collected, const train::
       add_metrics(metrics, update.metrics);
       if (!update.skipped.empty()) progress_->message(fmt::format("step {}: not updated: {}", step, update.skipped));
     }
+    if (std::ranges::any_of(report->steps, [](const train::StepReport& update) { return !update.skipped.empty(); })) {
+      write_samples(folder_.skipped(step), collected.groups);
+      progress_->message(fmt::format("step {}: the batch is in {}", step, folder_.skipped(step).string()));
+    }
     for (const Group& group : collected.groups) {
       note_fate({.ordinal = group.ordinal, .fate = buffer::Fate::kTrained, .step = step});
     }
@@ -300,8 +320,11 @@ void TrainingRun::record(int64_t step, const Collected& collected, const train::
   }
   write_rollout_files(step, collected, report);
   for (const view::PhaseTime& phase : progress_->phase_times()) metrics["phase/" + phase.name] = phase.seconds;
+  metrics["perf/rss_bytes"] = resident_bytes();
+  heap_trim_.after_step(metrics["perf/rss_bytes"]);
   tracker_->write(step, metrics);
   progress_->step_done(std::move(summary));
+  if (report != nullptr && !report->stopped.empty()) throw ConfigError(report->stopped + "; the reasons are above");
 }
 
 void TrainingRun::write_rollout_files(int64_t step, const Collected& collected, const train::TrainReport* report) const {
@@ -332,7 +355,7 @@ void TrainingRun::write_rollout_files(int64_t step, const Collected& collected, 
 
 void TrainingRun::evaluate(int64_t step) {
   progress_->phase_begin("evaluate", "prompts", evaluation_->num_samples() / config_.n_samples_per_eval_prompt);
-  const EvalReport report = evaluation_->run(*rollout_, interrupt_.requested());
+  const EvalReport report = evaluation_->run(*rollout_, interrupt_->requested());
   if (report.scores.empty()) return;
   tracker_->write(std::max<int64_t>(step, 0), report.metrics);
   last_scores_.clear();
@@ -347,6 +370,7 @@ void TrainingRun::save(int64_t step) {
   progress_->phase_begin("save");
   const json::object run{{"data_source", source_->save(ledger_->in_flight())},
                          {"ledger", ledger_->commit()},
+                         {"started", to_date_text(text_.today)},
                          {"weight_version", step + 1}};
   const auto directory = train::save_checkpoint({.root = folder_.checkpoints(),
                                                  .model_source = config_.hf_checkpoint,

@@ -16,6 +16,7 @@
 #include "core/clock.h"
 #include "engine/engine.h"
 #include "loop/evaluation.h"
+#include "loop/heap_trim.h"
 #include "loop/interrupt.h"
 #include "loop/metrics.h"
 #include "loop/prompts.h"
@@ -46,7 +47,7 @@ class TrainingRun {
   int64_t first_step() const { return first_step_; }
   int64_t num_steps() const { return num_steps_; }
   bool trains() const { return !config_.debug_rollout_only; }
-  bool was_interrupted() const { return interrupt_.requested().load(); }
+  bool was_interrupted() const { return interrupt_->requested().load(); }
   bool evaluates_before_training() const;
   bool evaluates_after(int64_t step) const;
   bool saves_after(int64_t step) const;
@@ -72,7 +73,6 @@ class TrainingRun {
 
   RunConfig config_;
   const Clock& clock_;
-  Interrupt interrupt_;
   RunFolder folder_;
   ModelText text_;
   std::optional<buffer::Dataset> prompts_;
@@ -87,11 +87,13 @@ class TrainingRun {
   std::unique_ptr<buffer::Ledger> ledger_;
   std::unique_ptr<Tracker> tracker_;
   std::unique_ptr<view::Progress> progress_;
+  std::optional<Interrupt> interrupt_;  // from when there are steps to finish; before, a signal simply ends the process
   int64_t first_step_ = 0;
   int64_t num_steps_ = 0;
   std::optional<int64_t> last_saved_;
   std::vector<std::pair<std::string, double>> first_scores_;  // of the first and the newest evaluation
   std::vector<std::pair<std::string, double>> last_scores_;
+  HeapTrim heap_trim_;
   std::optional<double> first_reward_;
   double last_reward_ = 0;
 };

@@ -56,13 +56,15 @@ Expected<LossMaskType> parse_loss_mask_type(std::string_view word) {
       fmt::format("loss mask type \"{}\": qwen, qwen3, qwen3_5 and distill_qwen exist", word));
 }
 
-ChatCodec make_chat_codec(const ChatTemplate& chat, const Tokenizer& tokenizer) {
+ChatCodec make_chat_codec(const ChatTemplate& chat, const Tokenizer& tokenizer,
+                          std::chrono::local_seconds now) {
   ChatCodec codec;
-  codec.render = [&chat](const json::array& messages, const json::value& tools,
-                         bool generation_prompt) -> Expected<std::string> {
+  codec.render = [&chat, now](const json::array& messages, const json::value& tools,
+                              bool generation_prompt) -> Expected<std::string> {
     ChatOptions options;
     options.add_generation_prompt = generation_prompt;
     options.tools = tools;
+    options.now = now;
     auto text = chat.render(messages, options);
     if (!text) return failure("chat template: " + text.error().message);
     return *std::move(text);

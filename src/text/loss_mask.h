@@ -16,6 +16,7 @@
 ///   mask      0 ........................................... 0      1111   (answer, end marker,
 ///   newline)
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <span>
@@ -52,7 +53,9 @@ struct ChatCodec {
   std::function<bool(std::string_view)> has_token;
 };
 
-ChatCodec make_chat_codec(const ChatTemplate& chat, const Tokenizer& tokenizer);
+/// `now` is what templates that print the date are shown.
+ChatCodec make_chat_codec(const ChatTemplate& chat, const Tokenizer& tokenizer,
+                          std::chrono::local_seconds now);
 
 struct MaskedTokens {
   std::vector<TokenId> ids;

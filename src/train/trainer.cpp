@@ -10,6 +10,7 @@
 #include "algo/packed.h"
 #include "core/error.h"
 #include "model/tree_attention.h"
+#include "train/bad_numbers.h"
 #include "train/columns.h"
 
 namespace slime::train {
@@ -59,20 +60,10 @@ void add(algo::MetricSums& sums, const algo::MetricSums& more) {
   for (const auto& [name, value] : more) sums[name] += value;
 }
 
-/// "model.embed_tokens.weight, model.norm.weight and 3 more": tensors with a gradient that is not a
-/// number.
-std::string name_bad_gradients(const model::Weights& weights) {
-  std::vector<std::string> names;
-  for (const model::NamedWeight& weight : weights.tensors()) {
-    if (!std::isfinite(
-            kernels::sum_of_squares(model::Weights::view(weights.grad(), weight).contiguous()))) {
-      names.push_back(weight.name);
-    }
-  }
-  const std::size_t shown = std::min<std::size_t>(names.size(), 3);
-  std::string text = fmt::format("{}", fmt::join(names.begin(), names.begin() + shown, ", "));
-  if (names.size() > shown) text += fmt::format(" and {} more", names.size() - shown);
-  return text;
+std::string ordinals_of(const TrainBatch& batch, const MicroBatch& micro_batch) {
+  std::vector<int64_t> ordinals;
+  for (const int64_t i : micro_batch.samples) ordinals.push_back(batch.samples[i].ordinal);
+  return fmt::format("{}", fmt::join(ordinals, ", "));
 }
 
 std::vector<int64_t> lengths_of(const TrainBatch& batch, const std::vector<StepPlan>& plans) {
@@ -127,7 +118,12 @@ TrainReport Trainer::train(const TrainBatch& batch) {
 
   const auto train_start = clock_.now();
   if (config_.reset_optimizer_states) optimizer_.reset();
-  for (const StepPlan& plan : plans) report.steps.push_back(train_step(batch, plan, columns));
+  for (const StepPlan& plan : plans) {
+    report.steps.push_back(train_step(batch, plan, columns));
+    if (skipped_in_a_row_ <= config_.max_skipped_steps) continue;
+    report.stopped = fmt::format("training stopped after {} steps in a row without finite gradients", skipped_in_a_row_);
+    break;
+  }
   for (std::size_t i = 0; i < batch.samples.size(); ++i) {
     report.log_probs.push_back(to_floats(columns.old.of(i).defined() ? columns.old.of(i) : columns.seen.of(i)));
   }
@@ -236,11 +232,11 @@ algo::MetricSums Trainer::accumulate(const TrainBatch& batch, const StepPlan& pl
         network_, micro_batch, attention,
         {.temperature = config_.temperature, .entropy_gradient = config_.policy.entropy_coef != 0});
     columns.seen.put(micro_batch, scores.logprob_R.detach());
+    algo::PolicyColumns in;
     algo::Loss loss;
     if (config_.objective == Objective::kSupervised) {
       loss = algo::supervised_loss(scores.logprob_R, micro_batch.weight_T);
     } else {
-      algo::PolicyColumns in;
       in.logprob_T = scores.logprob_R;
       in.entropy_T = scores.entropy_R;
       in.old_T = columns.old.gather(micro_batch.samples);
@@ -253,10 +249,14 @@ algo::MetricSums Trainer::accumulate(const TrainBatch& batch, const StepPlan& pl
       loss = algo::policy_loss(config_.policy, in);
     }
     if (!std::isfinite(loss.metrics.at("loss"))) {
-      std::vector<int64_t> ordinals;
-      for (const int64_t i : micro_batch.samples) ordinals.push_back(batch.samples[i].ordinal);
-      problems.push_back(fmt::format("the loss of samples {} is {}", fmt::join(ordinals, ", "),
-                                     loss.metrics.at("loss")));
+      const NamedColumn causes[] = {{"the engine's log-prob", in.engine_T},
+                                    {"the reference's log-prob", in.ref_T},
+                                    {"the old log-prob", in.old_T},
+                                    {"the advantage", in.advantage_T},
+                                    {"the log-prob", scores.logprob_R}};
+      const std::string token = first_bad_token(batch, micro_batch, causes);
+      problems.push_back(fmt::format("the loss of samples {} is {}{}", ordinals_of(batch, micro_batch),
+                                     loss.metrics.at("loss"), token.empty() ? "" : ", first at " + token));
     }
     add(sums, loss.metrics);
     if (trains) loss.sum.backward();
@@ -279,7 +279,10 @@ StepReport Trainer::train_step(const TrainBatch& batch, const StepPlan& plan, Co
   report.metrics["train/lr-pg_0"] = lr;
   report.metrics["train/global_batch_size"] = static_cast<double>(plan.num_executions);
   if (!std::isfinite(norm)) {
-    note_skip(report, std::move(problems));
+    ++skipped_in_a_row_;
+    problems.push_back("gradients that are not finite: " + name_bad_gradients(network_.weights()));
+    if (problems.size() == 1) problems.push_back(trace_gradients(batch, plan, columns));
+    report.skipped = fmt::format("{}", fmt::join(problems, "; "));
     return report;
   }
   skipped_in_a_row_ = 0;
@@ -291,14 +294,17 @@ StepReport Trainer::train_step(const TrainBatch& batch, const StepPlan& plan, Co
   return report;
 }
 
-void Trainer::note_skip(StepReport& report, std::vector<std::string> problems) {
-  problems.push_back("gradients that are not finite: " + name_bad_gradients(network_.weights()));
-  report.skipped = fmt::format("{}", fmt::join(problems, "; "));
-  if (++skipped_in_a_row_ > config_.max_skipped_steps) {
-    throw ConfigError(fmt::format(
-        "training stopped after {} steps in a row without finite gradients; the last: {}",
-        skipped_in_a_row_, report.skipped));
+std::string Trainer::trace_gradients(const TrainBatch& batch, const StepPlan& plan, Columns& columns) {
+  std::string found = "each micro-batch alone has finite ones";
+  for (const MicroBatch& micro_batch : plan.micro_batches) {
+    network_.weights().zero_grad();
+    std::vector<std::string> ignored;
+    accumulate(batch, {.micro_batches = {micro_batch}}, columns, ignored);
+    if (std::isfinite(kernels::sum_of_squares(network_.weights().grad()))) continue;
+    found = "they come from samples " + ordinals_of(batch, micro_batch);
+    break;
   }
+  return found;
 }
 
 std::vector<ScoredSample> Trainer::score(std::span<const TrainSample> samples) {

@@ -52,7 +52,7 @@ struct TrainConfig {
   bool reset_optimizer_states = false;  // zero moments at the start of each rollout step
   int64_t ref_update_interval =
       0;  // every so many rollout steps the reference becomes the actor; 0: never
-  int max_skipped_steps = 3;  // in a row, for gradients that are not finite; then train() throws
+  int max_skipped_steps = 3;  // in a row, for gradients that are not finite; one more is TrainReport::stopped
 };
 
 /// Whether `config` needs a reference model: a KL loss, or a KL penalty in the token rewards.
@@ -72,6 +72,7 @@ struct StepReport {
 
 struct TrainReport {
   std::vector<StepReport> steps;
+  std::string stopped;  // why training must not go on; empty: it may
   /// Per sample of the batch and response token: log-probs before the sample was first trained on, for people who compare
   /// them with the engine's. Empty for samples beyond the last full step.
   std::vector<std::vector<float>> log_probs;
@@ -111,7 +112,7 @@ class Trainer final {
   Trainer(const Trainer&) = delete;
 
   /// One rollout step: floor(executions / G) training steps. Throws ConfigError when the batch
-  /// holds less than one step, or after max_skipped_steps steps in a row without finite gradients.
+  /// holds less than one step.
   TrainReport train(const TrainBatch& batch);
 
   /// Scores the responses of all samples, without gradient: what engine and trainer are compared
@@ -143,7 +144,9 @@ class Trainer final {
   algo::MetricSums accumulate(const TrainBatch& batch, const StepPlan& plan, Columns& columns,
                               std::vector<std::string>& problems);
   StepReport train_step(const TrainBatch& batch, const StepPlan& plan, Columns& columns);
-  void note_skip(StepReport& report, std::vector<std::string> problems);
+  /// Says which samples a gradient that is not finite comes from, where no loss gave it away. Computes the gradients again,
+  /// micro-batch by micro-batch, and leaves them undefined.
+  std::string trace_gradients(const TrainBatch& batch, const StepPlan& plan, Columns& columns);
 
   model::Network& network_;
   TrainConfig config_;

@@ -1,6 +1,7 @@
 #include "train/trainer.h"
 
 #include <ATen/ATen.h>
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -152,7 +153,22 @@ TEST(Trainer, KeepsTheWeightsWhenGradientsAreNotFiniteAndStopsInTheEnd) {
       << report.steps[0].skipped;
   EXPECT_TRUE(at::equal(network->weights().flat(), before));
   EXPECT_EQ(trainer.state().samples_done, 0);
-  EXPECT_THROW(trainer.train(batch), ConfigError);
+  EXPECT_EQ(report.stopped, "");
+  EXPECT_NE(trainer.train(batch).stopped.find("after 2 steps"), std::string::npos);
+}
+
+TEST(Trainer, NamesTheFirstTokenWithANumberThatIsNotFinite) {
+  const auto network = load();
+  Trainer trainer(*network, grpo(4), kClock);
+  std::vector<Group> groups = two_groups();
+  TrainBatch batch = make_train_batch(groups, {});
+  batch.samples[1].reward = std::numeric_limits<double>::quiet_NaN();
+  const std::string message = trainer.train(batch).steps[0].skipped;
+  const int64_t id = batch.samples[1].tokens[batch.samples[1].prompt_length];
+  EXPECT_NE(
+      message.find(fmt::format("sample 1, response token 0 (id {}): the advantage is nan", id)),
+      std::string::npos)
+      << message;
 }
 
 TEST(Trainer, TheReferenceFollowsAtItsInterval) {

@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 
 #include <cmath>
-#include <fstream>
 
 #include "core/error.h"
 #include "core/json.h"
+#include "core/replace_file.h"
 #include "view/page.h"
 #include "view/report_rollouts.h"
 #include "view/run_files.h"
@@ -159,19 +159,7 @@ std::string report_page(const fs::path& run_dir, const ReportLimits& limits, Rep
 ReportResult write_report(const fs::path& run_dir, const fs::path& out,
                           const ReportLimits& limits) {
   ReportResult result;
-  const std::string page = report_page(run_dir, limits, result);
-  const fs::path unfinished = out.string() + ".part";
-  std::ofstream file(unfinished, std::ios::binary);
-  file << page;
-  file.close();
-  std::error_code error;
-  if (file) fs::rename(unfinished, out, error);
-  if (!file || error) {
-    std::error_code ignored;
-    fs::remove(unfinished, ignored);
-    throw ConfigError(
-        fmt::format("{} cannot be written{}", out.string(), error ? ": " + error.message() : ""));
-  }
+  replace_file(out, report_page(run_dir, limits, result));
   return result;
 }
 

@@ -51,3 +51,16 @@ def numbers_that_repeat(run_dir):
         kept = {k: v for k, v in row.items() if not k.startswith(("perf/", "phase/")) and k != "time"}
         steps.setdefault(row["step"], {}).update(kept)
     return steps
+
+
+@pytest.fixture(scope="session")
+def reference(work):
+    """The folder of a run that nobody disturbed."""
+    run_dir = work / "reference"
+    done = run_slime(train_command(work, run_dir))
+    assert done.returncode == 0, done.stdout + done.stderr
+    return run_dir
+
+
+def weights(run_dir):
+    return (run_dir / "latest" / "model.safetensors").read_bytes()

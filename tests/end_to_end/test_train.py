@@ -7,21 +7,9 @@ import subprocess
 import time
 
 import pytest
-from conftest import SLIME, numbers_that_repeat, run_slime, train_command
+from conftest import numbers_that_repeat, run_slime, train_command, weights
 
 NUM_KILLS = 10
-
-
-@pytest.fixture(scope="module")
-def reference(work):
-    run_dir = work / "reference"
-    done = run_slime(train_command(work, run_dir))
-    assert done.returncode == 0, done.stdout + done.stderr
-    return run_dir
-
-
-def weights(run_dir):
-    return (run_dir / "latest" / "model.safetensors").read_bytes()
 
 
 def trained_prompts(run_dir):

@@ -1,0 +1,178 @@
+"""What users get wrong, and what the world does to a run: a clear message, exit code 2, nothing lost."""
+
+import json
+import os
+import shutil
+import struct
+import subprocess
+import time
+
+import pytest
+from conftest import run_slime, train_command, weights
+
+
+def read_safetensors(path):
+    data = path.read_bytes()
+    (size,) = struct.unpack("<Q", data[:8])
+    return json.loads(data[8 : 8 + size]), data[8 + size :]
+
+
+def write_safetensors(path, header, data):
+    text = json.dumps(header).encode()
+    path.write_bytes(struct.pack("<Q", len(text)) + text + data)
+
+
+def remove_weights(model):
+    (model / "model.safetensors").unlink()
+
+
+def truncate_weights(model):
+    file = model / "model.safetensors"
+    file.write_bytes(file.read_bytes()[:-1000])
+
+
+def transpose_the_embedding(model):
+    header, data = read_safetensors(model / "model.safetensors")
+    header["model.embed_tokens.weight"]["shape"].reverse()
+    write_safetensors(model / "model.safetensors", header, data)
+
+
+def add_a_tensor(model):
+    header, data = read_safetensors(model / "model.safetensors")
+    header["model.layers.0.extra.weight"] = {
+        "dtype": "F32",
+        "shape": [4],
+        "data_offsets": [len(data), len(data) + 16],
+    }
+    write_safetensors(model / "model.safetensors", header, data + bytes(16))
+
+
+def change_json(name, **fields):
+    def change(model):
+        content = json.loads((model / name).read_text())
+        content.update(fields)
+        (model / name).write_text(json.dumps(content))
+
+    return change
+
+
+BOTTOMLESS = "{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}"
+ENDLESS = "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}"
+
+
+@pytest.mark.parametrize(
+    ("spoil", "says"),
+    [
+        (remove_weights, "holds neither model.safetensors nor"),
+        (truncate_weights, "it is truncated"),
+        (transpose_the_embedding, "model.embed_tokens.weight is [64, 262], config.json means [262, 64]"),
+        (add_a_tensor, "model.layers.0.extra.weight belongs to no part of this model"),
+        (change_json("config.json", model_type="mamba9"), 'model_type is "mamba9": supported here: llama'),
+        (change_json("config.json", num_attention_heads=0), "num_attention_heads is 0"),
+        (change_json("tokenizer.json", pre_tokenizer={"type": "Sentencer"}), 'pre_tokenizer.type is "Sentencer"; known'),
+        (change_json("tokenizer_config.json", chat_template=BOTTOMLESS), "line 1: chat template: the template nests deeper"),
+        (change_json("tokenizer_config.json", chat_template=ENDLESS), "line 1: chat template: the template takes more than"),
+        (change_json("tokenizer_config.json", chat_template="a\n{% for %}"), "chat template, line 2"),
+    ],
+)
+def test_a_model_that_cannot_work_is_refused_with_its_reason(work, tmp_path, spoil, says):
+    shutil.copytree(work / "model", tmp_path / "model")
+    spoil(tmp_path / "model")
+    command = train_command(work, tmp_path / "run")
+    command[command.index("--hf-checkpoint") + 1] = str(tmp_path / "model")
+    done = run_slime(command)
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert says in done.stderr
+    assert not list((tmp_path / "run").rglob("*.*"))
+
+
+def test_a_prompt_longer_than_the_context_is_left_out_and_named(work, tmp_path):
+    lines = (work / "data" / "rl.jsonl").read_text().splitlines()[:8]
+    row = json.loads(lines[2])
+    row["prompt"][0]["content"] *= 1000
+    lines[2] = json.dumps(row)
+    data = tmp_path / "long.jsonl"
+    data.write_text("\n".join(lines) + "\n")
+    command = train_command(work, tmp_path / "run", rollouts=2)
+    command[command.index("--prompt-data") + 1] = str(data)
+    done = run_slime(command)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "is left out: the prompt has" in done.stdout + done.stderr
+    assert '"fate":"failed"' in (tmp_path / "run" / "ledger.jsonl").read_text()
+
+
+def test_a_full_disk_leaves_the_checkpoints_before_it_and_the_run_goes_on_with_more_space(work, reference, tmp_path):
+    """On a real file system of 3 MB, mounted in a name space of its own: three checkpoints do not fit."""
+    small = tmp_path / "small"
+    small.mkdir()
+    script = 'mount -t tmpfs -o size=3m tmpfs "$1" && shift && { "${@:2}"; status=$?; cp -a "$1"/. "$0"; exit $status; }'
+    if subprocess.run(["unshare", "-rm", "sh", "-c", "mount -t tmpfs none /mnt"], capture_output=True).returncode != 0:
+        pytest.skip("this kernel lets users mount nothing")
+    run_dir = tmp_path / "kept"
+    command = train_command(work, small / "run")
+    done = run_slime(["unshare", "-rm", "bash", "-c", script, tmp_path / "kept", small, small / "run", *command])
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert "No space left on device" in done.stderr
+    assert "earlier checkpoints under" in done.stderr
+    assert not list((run_dir / "checkpoints").glob(".unfinished*"))
+    done = run_slime(train_command(work, run_dir))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert weights(run_dir) == weights(reference)
+
+
+def test_a_second_ctrl_c_stops_at_once_and_loses_nothing(work, reference, tmp_path):
+    run_dir = tmp_path / "run"
+    process = subprocess.Popen(train_command(work, run_dir), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    while not (run_dir / "latest").exists():
+        time.sleep(0.02)
+        assert process.poll() is None
+    process.terminate()
+    process.terminate()
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 130, said
+    assert run_slime(train_command(work, run_dir)).returncode == 0
+    assert weights(run_dir) == weights(reference)
+
+
+def test_weights_that_blow_up_stop_the_run_with_the_batch_kept(work, tmp_path):
+    supervised = [
+        "--prompt-data", str(work / "data" / "sft.jsonl"), "--input-key", "messages", "--loss-type", "sft_loss",
+        "--rollout-function-path", "slime.rollout.sft_rollout.generate_rollout", "--calculate-per-token-loss",
+        "--debug-train-only", "--lr", "1e30", "--n-samples-per-prompt", "1", "--global-batch-size", "4",
+    ]  # fmt: skip
+    run_dir = tmp_path / "run"
+    done = run_slime(train_command(work, run_dir, extra=supervised))
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert "training stopped after 4 steps in a row without finite gradients" in done.stderr
+    assert "first at sample" in done.stdout + done.stderr
+    assert sorted(file.name for file in (run_dir / "skipped").iterdir()) == ["1.jsonl", "2.jsonl", "3.jsonl", "4.jsonl"]
+
+
+def test_a_run_continued_on_another_day_shows_templates_the_first(work, tmp_path):
+    shutil.copytree(work / "model", tmp_path / "model")
+    change_json(
+        "tokenizer_config.json",
+        chat_template="{{ strftime_now('%Y-%m-%d') }}{% for m in messages %}{{ m.content }}{% endfor %}",
+    )(tmp_path / "model")
+    run_dir = tmp_path / "run"
+    # Two places whose calendars never agree: UTC+14 and UTC-12.
+    for rollouts, zone in [(1, "EAST-14"), (2, "WEST+12")]:
+        command = train_command(work, run_dir, rollouts=rollouts)
+        command[command.index("--hf-checkpoint") + 1] = str(tmp_path / "model")
+        done = run_slime(command, env={**os.environ, "TZ": zone})
+        assert done.returncode == 0, done.stdout + done.stderr
+    days = [
+        json.loads(file.read_text().splitlines()[0])["prompt"][:10]
+        for file in sorted((run_dir / "rollouts").glob("step_*.jsonl"))
+    ]
+    assert len(days) == 2
+    assert days[0] == days[1]
+
+
+def test_memory_does_not_grow(work, tmp_path):
+    run_dir = tmp_path / "run"
+    done = run_slime(train_command(work, run_dir, rollouts=200, extra=["--save-interval", "1000"]))
+    assert done.returncode == 0, done.stdout + done.stderr
+    rows = [json.loads(line) for line in (run_dir / "metrics.jsonl").read_text().splitlines()]
+    resident = {row["step"]: row["perf/rss_bytes"] for row in rows}
+    assert resident[199] < 1.05 * resident[19]
