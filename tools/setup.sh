@@ -110,7 +110,8 @@ require_libtorch() {
 # libraries of cuda_run.txt (2.5 GB) only where a GPU is.
 wants_cuda() { [[ ${SLIME_CUDA:-} == 1 || ( -z ${SLIME_CUDA:-} && -e /dev/nvidiactl ) ]]; }
 
-has_cuda_compiler() { [[ -x $SLIME_DEPS/cuda/bin/nvcc && -e $SLIME_DEPS/cuda/flashinfer/include/flashinfer/page.cuh ]]; }
+has_cuda_compiler() { [[ -x $SLIME_DEPS/cuda/bin/nvcc && -e $SLIME_DEPS/cuda/flashinfer/include/flashinfer/page.cuh \
+  && -e $SLIME_DEPS/cuda/cudnn/include/cudnn_frontend.h ]]; }
 has_cuda_libraries() { [[ -e $SLIME_DEPS/torch/lib/libtorch_cuda.so && -e $SLIME_DEPS/nvidia/cu13/lib/libcublasLt.so.13 ]]; }
 
 # "require_cuda_part build|run TEST": fetches and unpacks it unless TEST holds.

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Unpacks downloaded wheels for the CUDA side.
 
-    python3 tools/unpack_cuda.py build WHEEL_DIR OUT_DIR   # compiler and headers: OUT_DIR/{bin,nvvm,include,lib,flashinfer}
+    python3 tools/unpack_cuda.py build WHEEL_DIR OUT_DIR   # compiler and headers: OUT_DIR/{bin,nvvm,include,lib,cudnn,flashinfer}
     python3 tools/unpack_cuda.py run WHEEL_DIR OUT_DIR     # shared libraries: OUT_DIR/{torch,nvidia}
 """
 
@@ -14,6 +14,8 @@ from pathlib import Path
 WANTED = {
     "build": [
         (re.compile(r"nvidia/cu13/((?:bin|nvvm|include|lib)/.*)"), r"\1"),
+        (re.compile(r"nvidia/cudnn/(include/.*)"), r"cudnn/\1"),
+        (re.compile(r"(include/cudnn_(?:frontend|backend_base).*)"), r"cudnn/\1"),
         (re.compile(r"flashinfer/data/((?:include|cccl/(?:cub/cub|thrust/thrust|libcudacxx/include))/.*)"), r"flashinfer/\1"),
     ],
     "run": [

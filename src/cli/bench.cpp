@@ -6,6 +6,7 @@
 #include <cstdio>
 
 #include "cli/bench_engine.h"
+#include "cli/bench_gpu_train.h"
 #include "cli/bench_grpo.h"
 #include "cli/bench_kernels.h"
 #include "cli/bench_train.h"
@@ -31,6 +32,7 @@ int bench(std::span<const std::string> arguments) {
     if (name == measurement.name) return measurement.run(arguments.subspan(1));
   }
   const bool asks = name == "--help" || name == "-h";
+  if (name.starts_with("train-step-")) return bench_gpu_train(arguments);
   if (!name.empty() && !name.starts_with('-')) return bench_workload(arguments);
   std::FILE* out = asks ? stdout : stderr;
   fmt::print(out, "Usage: slime bench NAME [OPTIONS]\n\n");
@@ -39,6 +41,8 @@ int bench(std::span<const std::string> arguments) {
   }
   fmt::print(out, "  {:<12} {}\n", "WORKLOAD...",
              "a workload of bench/gpu/workloads.json on the GPU: offline-4b, decode-8b-b32, ...");
+  fmt::print(out, "  {:<12} {}\n", "train-step-SIZE",
+             "a training step on the GPU in the shape qwen3-SIZE, as train-step-4b-recompute");
   return asks ? 0 : 2;
 }
 

@@ -61,9 +61,16 @@ class Device {
                                double eps) const = 0;
   /// a + b, of one shape and precision.
   virtual Tensor sum(const Tensor& a, const Tensor& b) const;
+  /// The same as add_rms_norm_ without touching x: sum_TH becomes x + update.
+  virtual Tensor add_rms_norm(const Tensor& x_TH, const Tensor& update_TH, const Tensor& weight_H,
+                              double eps, Tensor& sum_TH) const;
   /// Gradient of x; adds that of the weight.
   virtual Tensor rms_norm_backward(const Tensor& dy_TH, const Tensor& x_TH, const Tensor& weight_H,
                                    double eps, Tensor grad_H) const = 0;
+  /// Gradient of both addends, given those of the sum and of its norm; adds that of the weight.
+  virtual Tensor add_rms_norm_backward(const Tensor& dsum_TH, const Tensor& dy_TH,
+                                       const Tensor& sum_TH, const Tensor& weight_H, double eps,
+                                       Tensor grad_H) const;
 
   /// silu(gate) * up, where each row of gate_up is [gate; up].
   virtual Tensor swiglu(const Tensor& gate_up_T2F) const = 0;

@@ -34,6 +34,7 @@ Gpu* load() {
   load_library("libtorch_cuda.so",
                "The CUDA side of LibTorch comes with `SLIME_CUDA=1 ./dev setup`, or put the "
                "torch/lib folder of a torch 2.11.0 (CUDA 13) installation into LD_LIBRARY_PATH");
+  load_library("libnvrtc.so.13", "It comes with CUDA 13 and with the CUDA side of LibTorch");
   const std::string library = own_library();
   load_library(library, "`SLIME_CUDA=1 ./dev build` makes it");
   void* symbol = ::dlsym(RTLD_DEFAULT, cuda::kOpenFunction);

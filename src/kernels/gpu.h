@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "core/tensor.h"
+#include "kernels/adamw.h"
 #include "kernels/device.h"
 
 namespace slime::kernels {
@@ -114,6 +115,13 @@ class Gpu {
   /// `neighbour` is another one, alive, or null.
   virtual std::unique_ptr<GpuGraph> record(const std::function<void()>& body,
                                            const GpuGraph* neighbour) = 0;
+
+  /// As in kernels/adamw.h; float32 or 16-bit weights.
+  virtual void adamw_(const Tensor& weights_N, const Tensor& master_N, const Tensor& first_moment_N,
+                      const Tensor& second_moment_N, const Tensor& grad_N,
+                      std::span<const AdamRange> ranges, const AdamStep& step) const = 0;
+  /// Waits for the GPU. float32.
+  virtual double sum_of_squares(const Tensor& x_N) const = 0;
 };
 
 /// The GPU of this process. The first call loads the libraries and opens it; throws ConfigError

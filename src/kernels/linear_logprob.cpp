@@ -17,7 +17,8 @@ using torch::autograd::variable_list;
 
 int64_t chunk_rows(const Tensor& head_VH, const LinearLogProbOptions& options) {
   const int64_t row_bytes = head_VH.size(0) * 4;
-  return std::max<int64_t>(1, options.chunk_bytes / row_bytes);
+  const int64_t bytes = head_VH.is_cuda() ? options.gpu_chunk_bytes : options.chunk_bytes;
+  return std::max<int64_t>(1, bytes / row_bytes);
 }
 
 struct Statistics {

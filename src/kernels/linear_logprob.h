@@ -22,6 +22,9 @@ struct LinearLogProbOptions {
   double temperature = 1.0;        // > 0
   bool entropy_gradient = false;   // false: entropy is for reporting, no gradient flows (spec 4.2)
   int64_t chunk_bytes = 64 << 20;  // size of one chunk of float32 logits
+  /// The same on a GPU, where few rows leave most of it idle and the weight gradient, added to in
+  /// float32, is read and written once a chunk.
+  int64_t gpu_chunk_bytes = int64_t{5} << 29;
   /// In grad mode logits up to this size wait for the backward, which then skips their product: a
   /// quarter of the work.
   int64_t kept_bytes = int64_t{1} << 30;

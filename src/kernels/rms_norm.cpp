@@ -30,20 +30,21 @@ struct RmsNorm : torch::autograd::Function<RmsNorm> {
 struct AddRmsNorm : torch::autograd::Function<AddRmsNorm> {
   static variable_list forward(AutogradContext* ctx, const Tensor& x_TH, const Tensor& update_TH,
                                const Param& weight, double eps) {
-    const Tensor sum_TH = kernels_for(x_TH).sum(x_TH, update_TH);
+    Tensor sum_TH;
+    const Tensor normed_TH =
+        kernels_for(x_TH).add_rms_norm(x_TH, update_TH, weight.value, eps, sum_TH);
     ctx->save_for_backward({sum_TH});
     ctx->saved_data["weight"] = weight.value;
     ctx->saved_data["grad"] = weight.grad;
     ctx->saved_data["eps"] = eps;
-    return {sum_TH, kernels_for(sum_TH).rms_norm(sum_TH, weight.value, eps)};
+    return {sum_TH, normed_TH};
   }
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
     // Materialised zeros stand in for an output that nobody used.
-    const Device& device = kernels_for(grads[1]);
-    const Tensor through_norm = device.rms_norm_backward(
-        grads[1].contiguous(), ctx->get_saved_variables()[0], ctx->saved_data["weight"].toTensor(),
-        ctx->saved_data["eps"].toDouble(), ctx->saved_data["grad"].toTensor());
-    const Tensor dx = device.sum(through_norm, grads[0]);
+    const Tensor dx = kernels_for(grads[1]).add_rms_norm_backward(
+        grads[0].contiguous(), grads[1].contiguous(), ctx->get_saved_variables()[0],
+        ctx->saved_data["weight"].toTensor(), ctx->saved_data["eps"].toDouble(),
+        ctx->saved_data["grad"].toTensor());
     return {dx, dx, Tensor(), Tensor()};
   }
 };

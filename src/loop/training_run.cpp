@@ -244,7 +244,13 @@ Collected TrainingRun::read_rollout(int64_t step) const {
 Collected TrainingRun::take_supervised() {
   progress_->phase_begin("read");
   Collected collected;
+  int64_t untrained_in_a_row = 0;
   while (static_cast<int64_t>(collected.groups.size()) < config_.rollout_batch_size) {
+    if (untrained_in_a_row > prompts_->size()) {
+      throw ConfigError(fmt::format("--loss-type sft_loss: none of the {} rows has a token to train on; a row is a "
+                                    "conversation with an answer of the assistant (--input-key {}, --loss-mask-type {})",
+                                    prompts_->size(), config_.input_key, config_.loss_mask_type));
+    }
     const int64_t missing = config_.rollout_batch_size - static_cast<int64_t>(collected.groups.size());
     std::vector<Group> groups = source_->take(missing);
     if (groups.empty()) break;
@@ -252,7 +258,9 @@ Collected TrainingRun::take_supervised() {
       note_fate({.ordinal = group.ordinal, .fate = buffer::Fate::kDispatched});
       if (rows_->complete(group)) {
         collected.groups.push_back(std::move(group));
+        untrained_in_a_row = 0;
       } else {
+        ++untrained_in_a_row;
         note_fate({.ordinal = group.ordinal, .fate = buffer::Fate::kFiltered, .reason = "no_trained_token"});
       }
     }

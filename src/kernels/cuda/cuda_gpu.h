@@ -24,6 +24,10 @@ class CudaGpu final : public Gpu {
               Tensor log_prob_R) const override;
   std::unique_ptr<GpuGraph> record(const std::function<void()>& body,
                                    const GpuGraph* neighbour) override;
+  void adamw_(const Tensor& weights_N, const Tensor& master_N, const Tensor& first_moment_N,
+              const Tensor& second_moment_N, const Tensor& grad_N,
+              std::span<const AdamRange> ranges, const AdamStep& step) const override;
+  double sum_of_squares(const Tensor& x_N) const override;
 
  private:
   int index_;

@@ -30,8 +30,8 @@ __global__ void embedding_kernel(const int64_t* ids_T, const T* table_VH, T* out
 /// One block per row. Up to kHeld packs a thread stay in registers between the two passes.
 template <typename T, int kHeld>
 __global__ void __launch_bounds__(kMaxThreads)
-    add_rms_norm_kernel(T* x_TH, const T* update_TH, const T* weight_H, T* out_TH, int packs,
-                        float inverse_hidden, float eps) {
+    add_rms_norm_kernel(const T* x_TH, const T* update_TH, const T* weight_H, T* sum_TH, T* out_TH,
+                        int packs, float inverse_hidden, float eps) {
   __shared__ float scratch[33];
   constexpr int kSize = Pack<T>::kSize;
   let_next_start();
@@ -42,7 +42,8 @@ __global__ void __launch_bounds__(kMaxThreads)
     if (i < packs) weight[h] = reinterpret_cast<const Pack<T>*>(weight_H)[i];
   }
   wait_for_inputs();
-  auto* x = reinterpret_cast<Pack<T>*>(x_TH) + static_cast<int64_t>(blockIdx.x) * packs;
+  const auto* x = reinterpret_cast<const Pack<T>*>(x_TH) + static_cast<int64_t>(blockIdx.x) * packs;
+  auto* sum = reinterpret_cast<Pack<T>*>(sum_TH) + static_cast<int64_t>(blockIdx.x) * packs;
   const auto* update = update_TH == nullptr ? nullptr
                                             : reinterpret_cast<const Pack<T>*>(update_TH) +
                                                   static_cast<int64_t>(blockIdx.x) * packs;
@@ -59,7 +60,7 @@ __global__ void __launch_bounds__(kMaxThreads)
 #pragma unroll
       for (int j = 0; j < kSize; ++j)
         held[h].x[j] = from_float<T>(to_float(held[h].x[j]) + to_float(added.x[j]));
-      x[i] = held[h];
+      sum[i] = held[h];
     }
 #pragma unroll
     for (int j = 0; j < kSize; ++j) {
@@ -129,8 +130,9 @@ void embedding(Number number, const int64_t* ids_T, const void* table_VH, void* 
   });
 }
 
-void add_rms_norm(Number number, void* x_TH, const void* update_TH, const void* weight_H,
-                  void* out_TH, int64_t rows, int64_t hidden, float eps, cudaStream_t stream) {
+void add_rms_norm(Number number, const void* x_TH, const void* update_TH, const void* weight_H,
+                  void* sum_TH, void* out_TH, int64_t rows, int64_t hidden, float eps,
+                  cudaStream_t stream) {
   with_type(number, [&](auto zero) {
     using T = decltype(zero);
     check_rows(hidden, Pack<T>::kSize);
@@ -138,9 +140,10 @@ void add_rms_norm(Number number, void* x_TH, const void* update_TH, const void* 
     const int threads = threads_for(packs);
     if (packs > 4 * threads) throw std::runtime_error("rows of this length are not supported");
     const auto kernel = packs <= threads ? add_rms_norm_kernel<T, 1> : add_rms_norm_kernel<T, 4>;
-    launch(kernel, dim3(rows), dim3(threads), 0, stream, static_cast<T*>(x_TH),
+    launch(kernel, dim3(rows), dim3(threads), 0, stream, static_cast<const T*>(x_TH),
            static_cast<const T*>(update_TH), static_cast<const T*>(weight_H),
-           static_cast<T*>(out_TH), packs, 1.0F / static_cast<float>(hidden), eps);
+           static_cast<T*>(sum_TH), static_cast<T*>(out_TH), packs,
+           1.0F / static_cast<float>(hidden), eps);
   });
 }
 

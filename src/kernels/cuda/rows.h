@@ -18,9 +18,11 @@ namespace slime::kernels::cuda {
 void embedding(Number number, const int64_t* ids_T, const void* table_VH, void* out_TH,
                int64_t rows, int64_t hidden, cudaStream_t stream);
 
-/// out = norm(x) * weight. With `update_TH`, x += update first (rounded to the precision of x).
-void add_rms_norm(Number number, void* x_TH, const void* update_TH, const void* weight_H,
-                  void* out_TH, int64_t rows, int64_t hidden, float eps, cudaStream_t stream);
+/// out = norm(x) * weight. With `update_TH`, sum = x + update (rounded to the precision of x) takes
+/// the place of x; sum_TH may be x_TH.
+void add_rms_norm(Number number, const void* x_TH, const void* update_TH, const void* weight_H,
+                  void* sum_TH, void* out_TH, int64_t rows, int64_t hidden, float eps,
+                  cudaStream_t stream);
 
 /// silu(gate) * up, rows of gate_up being [gate; up].
 void swiglu(Number number, const void* gate_up_T2F, void* out_TF, int64_t rows, int64_t width,

@@ -1,0 +1,37 @@
+#pragma once
+
+/// A forest of segments as a few attentions between plain ranges of rows, for kernels that know
+/// nothing of trees.
+///
+/// Level 0 is every segment against itself, causal. Level 1 + d has one pair per segment at depth d
+/// that others continue: all rows of its descendants against its rows, without a mask. The softmax
+/// over a row's whole chain is the sum of its levels, weighted by their logsumexp.
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "kernels/segments.h"
+
+namespace slime::kernels {
+
+/// Rows [query_begin, query_end) attend to rows [key_begin, key_end).
+struct AttentionPair {
+  int64_t query_begin = 0, query_end = 0;
+  int64_t key_begin = 0, key_end = 0;
+
+  bool operator==(const AttentionPair&) const = default;
+};
+
+/// Pairs of one launch: no row is a query of two of them, or a key of two.
+struct AttentionLevel {
+  std::vector<AttentionPair> pairs;
+  bool causal = false;  // query i of a pair sees keys 0..i of it; otherwise all
+};
+
+/// Nothing when descendants of a segment do not follow it directly (the packing of train/packing.h
+/// writes them depth first), or when a window (0: none) would cut a row's chain in another segment.
+std::optional<std::vector<AttentionLevel>> attention_levels(const std::vector<Segment>& segments,
+                                                            int64_t window);
+
+}  // namespace slime::kernels

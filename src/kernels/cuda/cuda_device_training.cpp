@@ -1,0 +1,214 @@
+#include <ATen/ATen.h>
+
+#include "kernels/attention_levels.h"
+#include "kernels/cuda/cuda_device.h"
+#include "kernels/cuda/packed_attention.h"
+#include "kernels/cuda/rows_backward.h"
+
+namespace slime::kernels::cuda {
+namespace {
+
+const void* pointer(const Tensor& tensor) {
+  return tensor.defined() ? tensor.const_data_ptr() : nullptr;
+}
+
+float* floats(const Tensor& tensor) {
+  return tensor.defined() ? tensor.data_ptr<float>() : nullptr;
+}
+
+/// Sums of a weight's gradient by blocks of rows; undefined for a frozen weight.
+Tensor partial_for(const Tensor& grad, int64_t rows_per_block, int64_t columns) {
+  if (!grad.defined()) return {};
+  return at::empty({num_partial_rows() * rows_per_block, columns}, grad.options());
+}
+
+void add_partial(const Tensor& partial, const Tensor& grad) {
+  if (!partial.defined()) return;
+  add_column_sums(partial.const_data_ptr<float>(), partial.size(0), partial.size(1),
+                  grad.data_ptr<float>(), stream_of(grad));
+}
+
+bool has_number(const Tensor& tensor) {
+  const auto type = tensor.scalar_type();
+  return type == at::kFloat || type == at::kBFloat16 || type == at::kHalf;
+}
+
+bool has_packs(const Tensor& x) {
+  return has_number(x) && x.is_contiguous() && x.size(-1) * x.element_size() % 16 == 0;
+}
+
+}  // namespace
+
+void CudaDevice::add_linear_weight_grad_(Tensor grad_OI, const Tensor& dy_TO,
+                                         const Tensor& x_TI) const {
+  if (dy_TO.scalar_type() == grad_OI.scalar_type() || grad_OI.scalar_type() != at::kFloat)
+    return ReferenceDevice::add_linear_weight_grad_(grad_OI, dy_TO, x_TI);
+  at::addmm_out(grad_OI, grad_OI, dy_TO.t(), x_TI, at::kFloat);
+}
+
+Tensor CudaDevice::rms_norm_backward(const Tensor& dy_TH, const Tensor& x_TH,
+                                     const Tensor& weight_H, double eps, Tensor grad_H) const {
+  return add_rms_norm_backward({}, dy_TH, x_TH, weight_H, eps, std::move(grad_H));
+}
+
+Tensor CudaDevice::add_rms_norm_backward(const Tensor& dsum_TH, const Tensor& dy_TH,
+                                         const Tensor& sum_TH, const Tensor& weight_H, double eps,
+                                         Tensor grad_H) const {
+  const auto is_ours = [&](const Tensor& x) {
+    return has_packs(x) && x.scalar_type() == sum_TH.scalar_type();
+  };
+  if (!is_ours(sum_TH) || !is_ours(dy_TH) || !is_ours(weight_H) ||
+      (dsum_TH.defined() && !is_ours(dsum_TH))) {
+    const Tensor dx_TH = ReferenceDevice::rms_norm_backward(dy_TH, sum_TH, weight_H, eps, grad_H);
+    return dsum_TH.defined() ? dx_TH + dsum_TH : dx_TH;
+  }
+  const Tensor partial_BH = partial_for(grad_H, 1, sum_TH.size(1));
+  Tensor dx_TH = at::empty_like(sum_TH);
+  NormBackwardCall call;
+  call.number = number_of(sum_TH);
+  call.dy_TH = pointer(dy_TH);
+  call.x_TH = pointer(sum_TH);
+  call.weight_H = pointer(weight_H);
+  call.dsum_TH = pointer(dsum_TH);
+  call.dx_TH = dx_TH.data_ptr();
+  call.partial_BH = floats(partial_BH);
+  call.rows = sum_TH.size(0);
+  call.hidden = sum_TH.size(1);
+  call.eps = static_cast<float>(eps);
+  cuda::rms_norm_backward(call, stream_of(sum_TH));
+  add_partial(partial_BH, grad_H);
+  return dx_TH;
+}
+
+Tensor CudaDevice::swiglu_backward(const Tensor& dy_TF, const Tensor& gate_up_T2F) const {
+  if (!has_packs(gate_up_T2F) || !has_packs(dy_TF) ||
+      dy_TF.scalar_type() != gate_up_T2F.scalar_type())
+    return ReferenceDevice::swiglu_backward(dy_TF, gate_up_T2F);
+  Tensor dgate_up_T2F = at::empty_like(gate_up_T2F);
+  cuda::swiglu_backward(number_of(dy_TF), pointer(dy_TF), pointer(gate_up_T2F),
+                        dgate_up_T2F.data_ptr(), dy_TF.size(0), dy_TF.size(1), stream_of(dy_TF));
+  return dgate_up_T2F;
+}
+
+Tensor CudaDevice::norm_rotate_backward(const Tensor& dy_TE, const Tensor& qkv_TE,
+                                        const Tensor& positions_T, const Tensor& q_norm_D,
+                                        const Tensor& k_norm_D, const Tensor& cos_PR,
+                                        const Tensor& sin_PR, const RotaryShape& shape,
+                                        Tensor q_norm_grad_D, Tensor k_norm_grad_D) const {
+  if (!has_packs(dy_TE) || shape.head_dim % 4 != 0 || shape.head_dim > 256)
+    return ReferenceDevice::norm_rotate_backward(dy_TE, qkv_TE, positions_T, q_norm_D, k_norm_D,
+                                                 cos_PR, sin_PR, shape, q_norm_grad_D,
+                                                 k_norm_grad_D);
+  const Tensor q_partial = partial_for(q_norm_grad_D, shape.num_heads, shape.head_dim);
+  const Tensor k_partial = partial_for(k_norm_grad_D, shape.num_kv_heads, shape.head_dim);
+  Tensor dx_TE = at::empty_like(dy_TE);
+  RotateBackwardCall call;
+  call.forward.number = number_of(dy_TE);
+  call.forward.qkv_TE = pointer(qkv_TE);
+  call.forward.out_TE = dx_TE.data_ptr();
+  call.forward.positions_T = positions_T.const_data_ptr<int64_t>();
+  call.forward.q_norm_D = pointer(q_norm_D);
+  call.forward.k_norm_D = pointer(k_norm_D);
+  call.forward.cos_PR = cos_PR.const_data_ptr<float>();
+  call.forward.sin_PR = sin_PR.const_data_ptr<float>();
+  call.forward.rows = dy_TE.size(0);
+  call.forward.num_heads = static_cast<int>(shape.num_heads);
+  call.forward.num_kv_heads = static_cast<int>(shape.num_kv_heads);
+  call.forward.head_dim = static_cast<int>(shape.head_dim);
+  call.forward.eps = static_cast<float>(shape.norm_eps);
+  call.dy_TE = pointer(dy_TE);
+  call.q_partial_BD = floats(q_partial);
+  call.k_partial_BD = floats(k_partial);
+  cuda::norm_rotate_backward(call, stream_of(dy_TE));
+  add_partial(q_partial, q_norm_grad_D);
+  add_partial(k_partial, k_norm_grad_D);
+  return dx_TE;
+}
+
+Tensor CudaDevice::tree_attention(const Tensor& heads_TE, const std::vector<Segment>& segments,
+                                  const RotaryShape& heads, const TreeAttentionShape& shape,
+                                  Tensor& logsumexp_TN) const {
+  const auto levels = attention_levels(segments, shape.window);
+  if (!levels || !PackedAttention::supports(heads_TE.scalar_type(), heads))
+    return ReferenceDevice::tree_attention(heads_TE, segments, heads, shape, logsumexp_TN);
+  const int64_t rows = heads_TE.size(0);
+  Tensor y_TC = at::empty({rows, heads.num_heads * heads.head_dim}, heads_TE.options());
+  const auto statistics = heads_TE.options().dtype(at::kFloat);
+  logsumexp_TN = at::empty({rows, heads.num_heads}, statistics);
+  const std::lock_guard lock(attention_mutex_);
+  if (attention_ == nullptr) attention_ = std::make_unique<PackedAttention>();
+  attention_->forward(heads_TE, levels->front(), heads, shape, y_TC, logsumexp_TN);
+  for (std::size_t i = 1; i < levels->size(); ++i) {
+    const Tensor more_TC = at::empty_like(y_TC);
+    const Tensor more_TN = at::full({rows, heads.num_heads}, -INFINITY, statistics);
+    // A window that reached into other segments would have been refused above.
+    attention_->forward(heads_TE, (*levels)[i], heads, {shape.scale, 0}, more_TC, more_TN);
+    merge_attention(number_of(y_TC), y_TC.data_ptr(), logsumexp_TN.data_ptr<float>(),
+                    pointer(more_TC), more_TN.const_data_ptr<float>(), rows, heads.num_heads,
+                    heads.head_dim, stream_of(y_TC));
+  }
+  return y_TC;
+}
+
+Tensor CudaDevice::tree_attention_backward(const Tensor& dy_TC, const Tensor& y_TC,
+                                           const Tensor& heads_TE, const Tensor& logsumexp_TN,
+                                           const std::vector<Segment>& segments,
+                                           const RotaryShape& heads,
+                                           const TreeAttentionShape& shape) const {
+  const auto levels = attention_levels(segments, shape.window);
+  if (!levels || !PackedAttention::supports(heads_TE.scalar_type(), heads))
+    return ReferenceDevice::tree_attention_backward(dy_TC, y_TC, heads_TE, logsumexp_TN, segments,
+                                                    heads, shape);
+  Tensor dheads_TE = at::empty_like(heads_TE);
+  const std::lock_guard lock(attention_mutex_);
+  if (attention_ == nullptr) attention_ = std::make_unique<PackedAttention>();
+  attention_->backward(dy_TC, y_TC, heads_TE, logsumexp_TN, levels->front(), heads, shape,
+                       dheads_TE);
+  for (std::size_t i = 1; i < levels->size(); ++i) {
+    Tensor more_TE = at::zeros_like(heads_TE);
+    attention_->backward(dy_TC, y_TC, heads_TE, logsumexp_TN, (*levels)[i], heads, {shape.scale, 0},
+                         more_TE);
+    dheads_TE.add_(more_TE);
+  }
+  return dheads_TE;
+}
+
+void CudaDevice::softmax_statistics(const Tensor& logits_RV, const Tensor& target_R,
+                                    double temperature, Tensor& logprob_R, Tensor& entropy_R,
+                                    Tensor& logsumexp_R) const {
+  if (logits_RV.scalar_type() != at::kFloat || !logits_RV.is_contiguous())
+    return ReferenceDevice::softmax_statistics(logits_RV, target_R, temperature, logprob_R,
+                                               entropy_R, logsumexp_R);
+  cuda::softmax_statistics(logits_RV.const_data_ptr<float>(), target_R.const_data_ptr<int64_t>(),
+                           static_cast<float>(temperature), logprob_R.data_ptr<float>(),
+                           entropy_R.data_ptr<float>(), logsumexp_R.data_ptr<float>(),
+                           logits_RV.size(0), logits_RV.size(1), stream_of(logits_RV));
+}
+
+Tensor CudaDevice::softmax_gradient(const Tensor& logits_RV, const Tensor& target_R,
+                                    double temperature, const Tensor& logsumexp_R,
+                                    const Tensor& entropy_R, const Tensor& dlogprob_R,
+                                    const Tensor& dentropy_R, at::ScalarType precision) const {
+  if (logits_RV.scalar_type() != at::kFloat || !logits_RV.is_contiguous())
+    return ReferenceDevice::softmax_gradient(logits_RV, target_R, temperature, logsumexp_R,
+                                             entropy_R, dlogprob_R, dentropy_R, precision);
+  const Tensor dlogits_RV =
+      precision == at::kFloat ? logits_RV
+                              : at::empty(logits_RV.sizes(), logits_RV.options().dtype(precision));
+  SoftmaxBackwardCall call;
+  call.logits_RV = logits_RV.const_data_ptr<float>();
+  call.target_R = target_R.const_data_ptr<int64_t>();
+  call.logsumexp_R = logsumexp_R.const_data_ptr<float>();
+  call.entropy_R = entropy_R.const_data_ptr<float>();
+  call.dlogprob_R = dlogprob_R.const_data_ptr<float>();
+  call.dentropy_R = dentropy_R.defined() ? dentropy_R.const_data_ptr<float>() : nullptr;
+  call.dlogits_RV = dlogits_RV.data_ptr();
+  call.number = number_of(dlogits_RV);
+  call.temperature = static_cast<float>(temperature);
+  call.rows = logits_RV.size(0);
+  call.vocabulary = logits_RV.size(1);
+  cuda::softmax_backward(call, stream_of(logits_RV));
+  return dlogits_RV;
+}
+
+}  // namespace slime::kernels::cuda

@@ -1,0 +1,228 @@
+/// Training kernels of the GPU against their slow twins on the CPU in float64.
+
+#include <ATen/ATen.h>
+
+#include "kernels/adamw.h"
+#include "kernels/cpu/reference.h"
+#include "kernels/gpu_for_tests.h"
+
+namespace slime::kernels {
+namespace {
+
+constexpr auto kTypes = {at::kFloat, at::kBFloat16, at::kHalf};
+
+Tensor on_gpu(const Tensor& x) { return x.defined() ? x.to(at::kCUDA) : x; }
+Tensor wide(const Tensor& x) { return x.defined() ? x.to(at::kDouble) : x; }
+
+/// |a - b| / |b| in double; NaN fails every comparison.
+double relative_error(const Tensor& a, const Tensor& b) {
+  const Tensor exact = b.to(at::kDouble);
+  return ((a.to(at::kCPU).to(at::kDouble) - exact).norm() / exact.norm()).item<double>();
+}
+
+/// Roundings of the result and float32 sums inside.
+double tolerance(at::ScalarType type) {
+  return type == at::kFloat ? 5e-6 : type == at::kBFloat16 ? 8e-3 : 1e-3;
+}
+
+Tensor numbers(at::IntArrayRef shape, at::ScalarType type) {
+  return at::randn(shape, at::TensorOptions(at::kFloat)).to(type);
+}
+
+const cpu::ReferenceDevice& twin() {
+  static const cpu::ReferenceDevice device;
+  return device;
+}
+
+TEST(CudaTraining, GradientsOfNormsEqualTheirTwin) {
+  SLIME_NEEDS_GPU();
+  const Device& gpu = open_gpu().device();
+  for (const auto type : kTypes) {
+    for (const int64_t hidden : {8, 72, 2560, 16384}) {
+      for (const int64_t rows : {1, 129, 1200}) {
+        const Tensor x = numbers({rows, hidden}, type), dy = numbers({rows, hidden}, type);
+        const Tensor dsum = numbers({rows, hidden}, type), weight = numbers({hidden}, type);
+        Tensor grad = at::ones({hidden}, at::kCUDA), exact = at::ones({hidden}, at::kDouble);
+        EXPECT_LT(
+            relative_error(gpu.rms_norm_backward(on_gpu(dy), on_gpu(x), on_gpu(weight), 1e-6, grad),
+                           twin().rms_norm_backward(wide(dy), wide(x), wide(weight), 1e-6, exact)),
+            tolerance(type));
+        EXPECT_LT(relative_error(grad, exact), 1e-5) << "gradient of the weight";
+        EXPECT_LT(relative_error(gpu.add_rms_norm_backward(on_gpu(dsum), on_gpu(dy), on_gpu(x),
+                                                           on_gpu(weight), 1e-6, Tensor()),
+                                 twin().add_rms_norm_backward(wide(dsum), wide(dy), wide(x),
+                                                              wide(weight), 1e-6, Tensor())),
+                  tolerance(type));
+        Tensor sum;
+        const Tensor normed = gpu.add_rms_norm(on_gpu(x), on_gpu(dsum), on_gpu(weight), 1e-6, sum);
+        EXPECT_TRUE(sum.cpu().equal((x.to(at::kFloat) + dsum.to(at::kFloat)).to(type)));
+        EXPECT_LT(relative_error(normed, twin().rms_norm(wide(sum.cpu()), wide(weight), 1e-6)),
+                  tolerance(type));
+      }
+    }
+  }
+}
+
+TEST(CudaTraining, GradientOfTheGatedActivationEqualsItsTwin) {
+  SLIME_NEEDS_GPU();
+  for (const auto type : kTypes) {
+    for (const int64_t width : {8, 9728}) {
+      for (const int64_t rows : {1, 131, 40000}) {
+        if (rows * width > 20'000'000) continue;
+        const Tensor x = numbers({rows, 2 * width}, type), dy = numbers({rows, width}, type);
+        EXPECT_LT(relative_error(open_gpu().device().swiglu_backward(on_gpu(dy), on_gpu(x)),
+                                 twin().swiglu_backward(wide(dy), wide(x))),
+                  tolerance(type));
+      }
+    }
+  }
+}
+
+TEST(CudaTraining, GradientOfNormedAndRotatedHeadsEqualsItsTwin) {
+  SLIME_NEEDS_GPU();
+  const Device& gpu = open_gpu().device();
+  for (const auto type : kTypes) {
+    for (const RotaryShape& shape : {RotaryShape{5, 1, 64, 1e-6}, RotaryShape{32, 8, 128, 1e-6},
+                                     RotaryShape{4, 2, 256, 1e-6}, RotaryShape{2, 2, 16, 1e-6}}) {
+      const int64_t rows = 77, heads = shape.num_heads + 2 * shape.num_kv_heads;
+      const int64_t dim = shape.head_dim;
+      const Tensor x = numbers({rows, heads * dim}, type), dy = numbers({rows, heads * dim}, type);
+      const Tensor angle = at::rand({100, dim / 2}) * 6;
+      const Tensor positions = at::randint(100, {rows}, at::kLong);
+      for (const bool has_norm : {true, false}) {
+        const Tensor q = has_norm ? numbers({dim}, type) : Tensor(),
+                     k = has_norm ? numbers({dim}, type) : Tensor();
+        Tensor dq = has_norm ? at::zeros({dim}, at::kCUDA) : Tensor(),
+               dk = has_norm ? at::zeros({dim}, at::kCUDA) : Tensor();
+        Tensor dq_exact = has_norm ? at::zeros({dim}, at::kDouble) : Tensor(),
+               dk_exact = has_norm ? at::zeros({dim}, at::kDouble) : Tensor();
+        const Tensor in = has_norm ? x : Tensor();
+        EXPECT_LT(
+            relative_error(gpu.norm_rotate_backward(on_gpu(dy), on_gpu(in), on_gpu(positions),
+                                                    on_gpu(q), on_gpu(k), on_gpu(angle.cos()),
+                                                    on_gpu(angle.sin()), shape, dq, dk),
+                           twin().norm_rotate_backward(
+                               wide(dy), wide(in), positions, wide(q), wide(k), wide(angle.cos()),
+                               wide(angle.sin()), shape, dq_exact, dk_exact)),
+            tolerance(type));
+        if (!has_norm) continue;
+        EXPECT_LT(relative_error(dq, dq_exact), 1e-5);
+        EXPECT_LT(relative_error(dk, dk_exact), 1e-5);
+      }
+    }
+  }
+}
+
+TEST(CudaTraining, AttentionOverTreesAndItsGradientEqualTheirTwin) {
+  SLIME_NEEDS_GPU();
+  const Device& gpu = open_gpu().device();
+  const std::vector<std::vector<Segment>> forests = {
+      {{0, 1, -1}},
+      {{0, 300, -1}, {300, 301, -1}, {301, 512, -1}},
+      {{0, 70, -1}, {70, 75, 0}, {75, 240, 0}, {240, 241, 0}, {241, 370, 0}},
+      {{0, 3, -1},
+       {3, 5, 0},
+       {5, 135, 1},
+       {135, 136, 2},
+       {136, 140, 1},
+       {140, 150, 0},
+       {150, 200, -1}},
+  };
+  for (const auto type : {at::kBFloat16, at::kHalf}) {
+    for (const RotaryShape& heads :
+         {RotaryShape{5, 1, 64, 0}, RotaryShape{32, 8, 128, 0}, RotaryShape{4, 4, 128, 0}}) {
+      for (const auto& segments : forests) {
+        for (const int64_t window : {0, 33}) {
+          if (window > 0 && segments.back().parent >= 0) continue;
+          const int64_t rows = segments.back().end, out = heads.num_heads * heads.head_dim;
+          const Tensor x =
+              numbers({rows, out + 2 * heads.num_kv_heads * heads.head_dim}, type) * 0.7;
+          const Tensor dy = numbers({rows, out}, type);
+          const TreeAttentionShape shape{0.11, window};
+          Tensor lse, lse_exact;
+          const Tensor y = gpu.tree_attention(on_gpu(x), segments, heads, shape, lse);
+          const Tensor exact = twin().tree_attention(wide(x), segments, heads, shape, lse_exact);
+          EXPECT_LT(relative_error(y, exact), 2 * tolerance(type));
+          EXPECT_LT(relative_error(lse, lse_exact), 1e-3);
+          const Tensor dx =
+              gpu.tree_attention_backward(on_gpu(dy), y, on_gpu(x), lse, segments, heads, shape);
+          const Tensor dx_exact = twin().tree_attention_backward(wide(dy), exact, wide(x),
+                                                                 lse_exact, segments, heads, shape);
+          EXPECT_LT(relative_error(dx, dx_exact), 3 * tolerance(type));
+        }
+      }
+    }
+  }
+}
+
+TEST(CudaTraining, SoftmaxStatisticsAndGradientEqualTheirTwin) {
+  SLIME_NEEDS_GPU();
+  const Device& gpu = open_gpu().device();
+  for (const int64_t vocabulary : {7, 4096, 151936}) {
+    const int64_t rows = 19;
+    const Tensor logits = numbers({rows, vocabulary}, at::kFloat) * 5;
+    const Tensor target = at::randint(vocabulary, {rows}, at::kLong);
+    const auto empty = [&](const auto& options) {
+      return std::vector<Tensor>{at::empty({rows}, options), at::empty({rows}, options),
+                                 at::empty({rows}, options)};
+    };
+    auto a = empty(at::TensorOptions(at::kFloat).device(at::kCUDA)),
+         b = empty(at::TensorOptions(at::kDouble));
+    gpu.softmax_statistics(on_gpu(logits), on_gpu(target), 0.7, a[0], a[1], a[2]);
+    twin().softmax_statistics(wide(logits), target, 0.7, b[0], b[1], b[2]);
+    for (int i = 0; i < 3; ++i) EXPECT_LT(relative_error(a[i], b[i]), 2e-6);
+    const Tensor dlogprob = at::randn({rows}), dentropy = at::randn({rows});
+    for (const Tensor& d : {dentropy, Tensor()}) {
+      for (const auto type : kTypes) {
+        const Tensor grad = gpu.softmax_gradient(on_gpu(logits).clone(), on_gpu(target), 0.7, a[2],
+                                                 a[1], on_gpu(dlogprob), on_gpu(d), type);
+        EXPECT_EQ(grad.scalar_type(), type);
+        EXPECT_LT(
+            relative_error(grad, twin().softmax_gradient(wide(logits), target, 0.7, b[2], b[1],
+                                                         wide(dlogprob), wide(d), at::kDouble)),
+            type == at::kFloat ? 1e-5 : tolerance(type));
+      }
+    }
+  }
+}
+
+TEST(CudaTraining, WeightGradientsAreAddedInFloat32) {
+  SLIME_NEEDS_GPU();
+  for (const auto type : {at::kBFloat16, at::kHalf}) {
+    const Tensor dy = numbers({300, 72}, type), x = numbers({300, 136}, type);
+    const Tensor start = numbers({72, 136}, at::kFloat);
+    Tensor grad = on_gpu(start).clone();
+    open_gpu().device().add_linear_weight_grad_(grad, on_gpu(dy), on_gpu(x));
+    EXPECT_LT(relative_error(grad, wide(start) + wide(dy).t().mm(wide(x))), 1e-5);
+  }
+}
+
+TEST(CudaTraining, TheOptimizerAndTheNormEqualTheCpus) {
+  SLIME_NEEDS_GPU();
+  const int64_t count = 100'003;
+  const std::vector<AdamRange> ranges = {
+      {0, 64, true}, {128, 60'000, false}, {60'032, count, true}};
+  for (const auto type : kTypes) {
+    const Tensor start = numbers({count}, type);
+    std::vector<Tensor> weights, masters, norms;
+    for (const auto device : {at::kCPU, at::kCUDA}) {
+      const Tensor w = start.to(device).clone();
+      const Tensor master = type == at::kFloat ? w : w.to(at::kFloat);
+      const Tensor m = at::zeros_like(master), v = at::zeros_like(master);
+      for (int64_t step = 1; step <= 3; ++step) {
+        const Tensor grad = (at::arange(count, at::kFloat) * 0.37 * step).sin().to(device);
+        norms.push_back(at::full({1}, sum_of_squares(grad), at::kDouble));
+        adamw_(w, master, m, v, grad, ranges,
+               {.lr = 1e-2, .weight_decay = 0.1, .grad_scale = 0.5, .step = step});
+      }
+      weights.push_back(w);
+      masters.push_back(master);
+    }
+    EXPECT_LT(relative_error(masters[1], masters[0]), 1e-6);
+    EXPECT_LT(relative_error(weights[1], weights[0]), type == at::kFloat ? 1e-6 : 1e-4);
+    for (int i = 0; i < 3; ++i) EXPECT_LT(relative_error(norms[3 + i], norms[i]), 1e-12);
+  }
+}
+
+}  // namespace
+}  // namespace slime::kernels
