@@ -38,6 +38,8 @@ Loss policy_loss(const PolicyLossConfig& config, const PolicyColumns& in) {
   const PolicyTokens tokens{in.logprob_T, old_T, in.advantage_T, in.trained_T, in.starts};
 
   Loss loss;
+  Tensor weight_T = in.weight_T;
+  Tensor kept_T = in.trained_T;
   PolicyTerms terms = policy_terms(config.objective, tokens);
   if (config.off_policy_masking) {
     const MaskedSequences masked = mask_off_policy(*config.off_policy_masking, tokens);
@@ -46,34 +48,41 @@ Loss policy_loss(const PolicyLossConfig& config, const PolicyColumns& in) {
   }
   if (config.correction) {
     require(in.engine_T, "use-tis, get-mismatch-metrics: the samples have no engine log-probs");
-    const MismatchWeights mismatch = mismatch_weights(*config.correction, trainer_T, in.engine_T);
+    const MismatchEffect mismatch =
+        correct_mismatch(*config.correction, {trainer_T, in.engine_T, in.trained_T, in.starts});
     loss.metrics["ois"] = weighted_sum(in.weight_T, (-terms.k_T).exp());
-    loss.metrics["tis"] = weighted_sum(in.weight_T, mismatch.ratio_T);
-    loss.metrics["tis_clipfrac"] = weighted_sum(in.weight_T, mismatch.changed_T);
-    loss.metrics["tis_abs"] = weighted_sum(in.weight_T, (mismatch.ratio_T - 1).abs());
-    if (!config.reports_mismatch) terms.loss_T = terms.loss_T * mismatch.weight_T;
+    for (const auto& [name, x_T] : mismatch.metrics)
+      loss.metrics[name] = weighted_sum(in.weight_T, x_T);
+    if (!config.reports_mismatch) {
+      if (mismatch.weight_T.defined()) terms.loss_T = terms.loss_T * mismatch.weight_T;
+      // From here on rejected tokens count as zeros; the denominators stay.
+      weight_T = weight_T * mismatch.kept_T.to(weight_T.dtype());
+      kept_T = mismatch.kept_T;
+    }
   }
 
-  const Tensor policy = (in.weight_T * terms.loss_T).sum();
+  const Tensor policy = config.policy_divisor ? (kept_T.to(weight_T.dtype()) * terms.loss_T).sum() /
+                                                    *config.policy_divisor
+                                              : (weight_T * terms.loss_T).sum();
   loss.sum = policy;
   loss.metrics["pg_loss"] = policy.item<double>();
-  loss.metrics["pg_clipfrac"] = weighted_sum(in.weight_T, terms.clipped_T);
-  loss.metrics["ppo_kl"] = weighted_sum(in.weight_T, terms.k_T);
-  loss.metrics["entropy_loss"] = weighted_sum(in.weight_T, in.entropy_T);
+  loss.metrics["pg_clipfrac"] = weighted_sum(weight_T, terms.clipped_T);
+  loss.metrics["ppo_kl"] = weighted_sum(weight_T, terms.k_T);
+  loss.metrics["entropy_loss"] = weighted_sum(weight_T, in.entropy_T);
   if (config.entropy_coef != 0)
-    loss.sum = loss.sum - config.entropy_coef * (in.weight_T * in.entropy_T).sum();
+    loss.sum = loss.sum - config.entropy_coef * (weight_T * in.entropy_T).sum();
   if (config.kl_loss) {
     require(in.ref_T, "use-kl-loss: there are no reference log-probs; give --ref-load");
     const Tensor importance = config.kl_loss->unbiased ? (in.logprob_T - old_T).exp() : Tensor();
     const Tensor kl =
-        (in.weight_T * kl_estimate(config.kl_loss->type, in.logprob_T, in.ref_T, importance)).sum();
+        (weight_T * kl_estimate(config.kl_loss->type, in.logprob_T, in.ref_T, importance)).sum();
     loss.sum = loss.sum + config.kl_loss->coef * kl;
     loss.metrics["kl_loss"] = kl.item<double>();
   }
   if (in.engine_T.defined()) {
     const Tensor& compared_T = config.use_rollout_logprobs ? in.logprob_T : old_T;
     loss.metrics["train_rollout_logprob_abs_diff"] =
-        weighted_sum(in.weight_T, (compared_T - in.engine_T).abs());
+        weighted_sum(weight_T, (compared_T - in.engine_T).abs());
   }
   loss.metrics["loss"] = loss.sum.item<double>();
   return loss;

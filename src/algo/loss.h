@@ -12,6 +12,7 @@
 #include <string>
 
 #include "algo/kl.h"
+#include "algo/mismatch.h"
 #include "algo/policy_objective.h"
 #include "core/tensor.h"
 
@@ -53,6 +54,9 @@ struct PolicyLossConfig {
   bool use_rollout_logprobs = false;  // the engine's log-probs are the old policy's
   bool reports_mismatch =
       false;  // compute the correction's metrics without applying it (get-mismatch-metrics)
+  /// Dr. GRPO (arXiv 2503.20783, equation 4): sum_t m pg / constant for each response instead of
+  /// the mean over its tokens; metrics and other terms keep their mean. Not with kPerToken.
+  std::optional<double> policy_divisor;
 };
 
 /// Columns of the response tokens of a micro-batch, packed. Undefined tensors: not available.

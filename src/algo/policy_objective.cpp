@@ -57,19 +57,4 @@ MaskedSequences mask_off_policy(const OffPolicyMasking& how, const PolicyTokens&
   return {1 - dropped_T, (sum_per_response(dropped_T, in.starts) / trained_R).sum().item<double>()};
 }
 
-MismatchWeights mismatch_weights(const MismatchCorrection& how, const Tensor& trainer_T,
-                                 const Tensor& engine_T) {
-  const at::NoGradGuard no_grad;
-  const Tensor ratio_T = (trainer_T - engine_T).exp();
-  Tensor weight_T;
-  if (const auto* truncated = std::get_if<TruncatedImportance>(&how)) {
-    weight_T = ratio_T.clamp(truncated->low, truncated->high);
-  } else {
-    const auto& dropped = std::get<DroppedImportance>(how);
-    weight_T = at::where((ratio_T >= dropped.low) & (ratio_T <= dropped.high), ratio_T,
-                         at::zeros_like(ratio_T));
-  }
-  return {weight_T, ratio_T, (weight_T != ratio_T).to(ratio_T.dtype())};
-}
-
 }  // namespace slime::algo

@@ -1,8 +1,7 @@
 #pragma once
 
-/// The policy-gradient term of the loss, per token (spec sections 7.2 to 7.4), and the factors that
-/// scale it: off-policy sequence masking (7.5) and the correction for engine and trainer
-/// disagreeing (7.6). Dimensions: algo/packed.h.
+/// The policy-gradient term of the loss, per token (spec sections 7.2 to 7.4), and off-policy
+/// sequence masking (7.5), a factor on it. Dimensions: algo/packed.h.
 ///
 /// With k = old - logprob (per token, or its mean over the response) and ratio = exp(-k).
 
@@ -71,28 +70,5 @@ struct MaskedSequences {
 };
 
 MaskedSequences mask_off_policy(const OffPolicyMasking& how, const PolicyTokens& in);
-
-/// w = exp(trainer's - engine's log-prob) of the old policy, clipped to [low, high].
-struct TruncatedImportance {
-  double low = 0.0;
-  double high = 2.0;
-};
-
-/// The same w, but 0 outside [low, high] (IcePop, arXiv 2510.18855).
-struct DroppedImportance {
-  double low = 0.0;
-  double high = 2.0;
-};
-
-using MismatchCorrection = std::variant<TruncatedImportance, DroppedImportance>;
-
-struct MismatchWeights {
-  Tensor weight_T;   // multiplies the policy-gradient term; constant
-  Tensor ratio_T;    // w, reported as tis
-  Tensor changed_T;  // 0 or 1: weight differs from w, reported as tis_clipfrac
-};
-
-MismatchWeights mismatch_weights(const MismatchCorrection& how, const Tensor& trainer_T,
-                                 const Tensor& engine_T);
 
 }  // namespace slime::algo

@@ -6,13 +6,10 @@
 
 #include "buffer/python_random.h"
 #include "core/error.h"
+#include "core/golden_test.h"
 
 namespace slime::buffer {
 namespace {
-
-json::array golden(const std::string& name) {
-  return read_json_file(std::string(SLIME_SOURCE_DIR "/tests/golden/") + name).get_array();
-}
 
 /// A data set of `num_rows` prompts "0", "1", ...
 Dataset numbered_rows(int64_t num_rows) {
@@ -54,46 +51,39 @@ json::object state_of(const DataSource& source) {
           {"buffer", source.num_waiting()}};
 }
 
-TEST(DataSource, AgreesWithEveryGoldenTrace) {
-  for (const json::value& value : golden("data_source.json")) {
-    const json::object& test = value.get_object();
-    SCOPED_TRACE(json::serialize(test.at("name")));
-    const json::object& params = test.at("params").get_object();
-    const Dataset dataset = numbered_rows(params.at("dataset_size").get_int64());
-    auto source = std::make_unique<DataSource>(&dataset, config_of(params));
-    const json::array& trace = test.at("expected").at("trace").get_array();
-    const json::array& ops = test.at("inputs").at("ops").get_array();
-    ASSERT_EQ(trace.size(), ops.size());
-    std::vector<Group> last;
-    for (std::size_t i = 0; i < ops.size(); ++i) {
-      const json::string& op = ops[i].at(0).get_string();
-      const int64_t count = ops[i].at(1).get_int64();
-      if (op == "get") {
-        last = source->take(count);
-        EXPECT_EQ(to_json(last), trace[i].at("groups").get_array());
-        EXPECT_EQ(state_of(*source), trace[i].at("state").get_object());
-      } else if (op == "requeue") {
-        source->add({last.begin(), last.begin() + count});
-      } else {
-        const json::object state = source->save({});
-        source = std::make_unique<DataSource>(&dataset, config_of(params));
-        source->restore(parse_json(json::serialize(state), "state").get_object(), "state");
-      }
+GOLDEN_TEST(DataSource, "data_source.json") {
+  const json::object& params = c.at("params").get_object();
+  const Dataset dataset = numbered_rows(params.at("dataset_size").get_int64());
+  auto source = std::make_unique<DataSource>(&dataset, config_of(params));
+  const json::array& trace = c.at("expected").at("trace").get_array();
+  const json::array& ops = c.at("inputs").at("ops").get_array();
+  ASSERT_EQ(trace.size(), ops.size());
+  std::vector<Group> last;
+  for (std::size_t i = 0; i < ops.size(); ++i) {
+    const json::string& op = ops[i].at(0).get_string();
+    const int64_t count = ops[i].at(1).get_int64();
+    if (op == "get") {
+      last = source->take(count);
+      EXPECT_EQ(to_json(last), trace[i].at("groups").get_array());
+      EXPECT_EQ(state_of(*source), trace[i].at("state").get_object());
+    } else if (op == "requeue") {
+      source->add({last.begin(), last.begin() + count});
+    } else {
+      const json::object state = source->save({});
+      source = std::make_unique<DataSource>(&dataset, config_of(params));
+      source->restore(parse_json(json::serialize(state), "state").get_object(), "state");
     }
   }
 }
 
-TEST(DataSource, ShufflesAsCpythonDoes) {
-  for (const json::value& test : golden("dataset_shuffle.json")) {
-    SCOPED_TRACE(json::serialize(test.at("name")));
-    json::array order;
-    for (const int64_t row : epoch_order(test.at("inputs").at("num_samples").get_int64(),
-                                         test.at("params").at("seed").get_int64(),
-                                         test.at("params").at("epoch").get_int64())) {
-      order.push_back(row);
-    }
-    EXPECT_EQ(order, test.at("expected").at("permutation").get_array());
+GOLDEN_TEST(DatasetShuffle, "dataset_shuffle.json") {
+  json::array order;
+  for (const int64_t row :
+       epoch_order(c.at("inputs").at("num_samples").get_int64(),
+                   c.at("params").at("seed").get_int64(), c.at("params").at("epoch").get_int64())) {
+    order.push_back(row);
   }
+  EXPECT_EQ(order, c.at("expected").at("permutation").get_array());
 }
 
 TEST(DataSource, GivesPendingSamplesOfOnePrompt) {

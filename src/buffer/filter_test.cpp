@@ -3,13 +3,10 @@
 #include <gtest/gtest.h>
 
 #include "core/error.h"
+#include "core/golden_test.h"
 
 namespace slime::buffer {
 namespace {
-
-json::array golden(const std::string& name) {
-  return read_json_file(std::string(SLIME_SOURCE_DIR "/tests/golden/") + name).get_array();
-}
 
 Group group_of(const json::array& rewards, const json::value& reward_key) {
   Group group;
@@ -20,33 +17,28 @@ Group group_of(const json::array& rewards, const json::value& reward_key) {
   return group;
 }
 
-TEST(Filter, AgreesWithEveryGoldenCase) {
-  for (const json::value& value : golden("dynamic_filter.json")) {
-    const json::object& test = value.get_object();
-    SCOPED_TRACE(json::serialize(test.at("name")));
-    const json::object& params = test.at("params").get_object();
-    const json::object& inputs = test.at("inputs").get_object();
-    const json::object& expected = test.at("expected").get_object();
-    if (params.at("function") == "should_drop") {
-      const FilterVerdict verdict{
-          .keep = inputs.at("keep").get_bool(),
-          .reason = "",
-          .keep_when_insufficient = params.at("keep_when_insufficient").get_bool()};
-      EXPECT_EQ(should_drop(verdict, inputs.at("remaining_batch_size").get_int64(),
-                            inputs.at("target_data_size").get_int64()),
-                expected.at("drop").get_bool());
-      continue;
-    }
-    const json::value& key = params.at("reward_key");
-    const std::string reward_key = key.is_null() ? "" : std::string(key.get_string());
-    const FilterVerdict verdict =
-        check_reward_nonzero_std(group_of(inputs.at("rewards").get_array(), key), reward_key);
-    EXPECT_EQ(verdict.keep, expected.at("keep").get_bool());
-    EXPECT_EQ(verdict.reason, expected.at("reason").is_null()
-                                  ? ""
-                                  : std::string(expected.at("reason").get_string()));
-    EXPECT_FALSE(verdict.keep_when_insufficient);
+GOLDEN_TEST(DynamicFilter, "dynamic_filter.json") {
+  const json::object& params = c.at("params").get_object();
+  const json::object& inputs = c.at("inputs").get_object();
+  const json::object& expected = c.at("expected").get_object();
+  if (params.at("function") == "should_drop") {
+    const FilterVerdict verdict{
+        .keep = inputs.at("keep").get_bool(),
+        .reason = "",
+        .keep_when_insufficient = params.at("keep_when_insufficient").get_bool()};
+    EXPECT_EQ(should_drop(verdict, inputs.at("remaining_batch_size").get_int64(),
+                          inputs.at("target_data_size").get_int64()),
+              expected.at("drop").get_bool());
+    return;
   }
+  const json::value& key = params.at("reward_key");
+  const std::string reward_key = key.is_null() ? "" : std::string(key.get_string());
+  const FilterVerdict verdict =
+      check_reward_nonzero_std(group_of(inputs.at("rewards").get_array(), key), reward_key);
+  EXPECT_EQ(verdict.keep, expected.at("keep").get_bool());
+  EXPECT_EQ(verdict.reason,
+            expected.at("reason").is_null() ? "" : std::string(expected.at("reason").get_string()));
+  EXPECT_FALSE(verdict.keep_when_insufficient);
 }
 
 TEST(Filter, IsFoundByTheNameThatScriptsUse) {

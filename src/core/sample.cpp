@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <numeric>
 
@@ -10,11 +12,12 @@
 namespace slime {
 namespace {
 
-constexpr std::array<std::pair<Status, std::string_view>, 5> kStatusWords{{{Status::kPending, "pending"},
-                                                                           {Status::kCompleted, "completed"},
-                                                                           {Status::kTruncated, "truncated"},
-                                                                           {Status::kAborted, "aborted"},
-                                                                           {Status::kFailed, "failed"}}};
+constexpr std::array<std::pair<Status, std::string_view>, 5> kStatusWords{
+    {{Status::kPending, "pending"},
+     {Status::kCompleted, "completed"},
+     {Status::kTruncated, "truncated"},
+     {Status::kAborted, "aborted"},
+     {Status::kFailed, "failed"}}};
 
 template <typename T>
 json::array to_array(const std::vector<T>& values) {
@@ -27,7 +30,8 @@ json::array to_array(const std::vector<T>& values) {
 /// Throws ConfigError naming the field when `object[key]` has another type than the reader expects.
 class FieldReader {
  public:
-  FieldReader(const json::object& object, std::string_view where) : object_(object), where_(where) {}
+  FieldReader(const json::object& object, std::string_view where)
+      : object_(object), where_(where) {}
 
   const json::value* find(std::string_view key) const {
     const json::value* value = object_.if_contains(key);
@@ -106,18 +110,20 @@ double Sample::reward_value(const std::string& reward_key) const {
   const json::value* value = &reward;
   if (!reward_key.empty()) {
     if (!reward.is_object() || !reward.get_object().contains(reward_key)) {
-      throw ConfigError(fmt::format("sample {}: the reward {} has no key \"{}\" (--reward-key)", ordinal,
-                                    json::serialize(reward), reward_key));
+      throw ConfigError(fmt::format("sample {}: the reward {} has no key \"{}\" (--reward-key)",
+                                    ordinal, json::serialize(reward), reward_key));
     }
     value = &reward.get_object().at(reward_key);
   }
   if (value->is_bool()) return value->get_bool() ? 1.0 : 0.0;
   if (!value->is_number()) {
-    throw ConfigError(fmt::format("sample {}: the reward {} is not a number; --reward-key names a field of it", ordinal,
-                                  json::serialize(*value)));
+    throw ConfigError(
+        fmt::format("sample {}: the reward {} is not a number; --reward-key names a field of it",
+                    ordinal, json::serialize(*value)));
   }
   const double number = value->to_number<double>();
-  if (!std::isfinite(number)) throw ConfigError(fmt::format("sample {}: the reward is not finite", ordinal));
+  if (!std::isfinite(number))
+    throw ConfigError(fmt::format("sample {}: the reward is not finite", ordinal));
   return number;
 }
 
@@ -133,15 +139,26 @@ json::object to_json(const Sample& sample) {
   object["response_length"] = sample.response_length();
   object["label"] = sample.label;
   object["reward"] = sample.reward;
-  object["loss_mask"] = sample.loss_mask.empty() ? json::value() : json::value(to_array(sample.loss_mask));
+  object["loss_mask"] =
+      sample.loss_mask.empty() ? json::value() : json::value(to_array(sample.loss_mask));
   json::array runs;
-  for (const VersionRun& run : sample.versions) runs.push_back(json::array{run.version, run.num_tokens});
+  for (const VersionRun& run : sample.versions)
+    runs.push_back(json::array{run.version, run.num_tokens});
   object["weight_versions"] = std::move(runs);
   object["rollout_log_probs"] = to_array(sample.log_probs);
+  if (!sample.teacher_log_probs.empty())
+    object["teacher_log_probs"] = to_array(sample.teacher_log_probs);
+  if (!sample.top_p_offsets.empty()) {
+    object["rollout_top_p_token_ids"] = to_array(sample.top_p_ids);
+    object["rollout_top_p_token_offsets"] = to_array(sample.top_p_offsets);
+  }
+  if (!sample.routed_experts.empty())
+    object["rollout_routed_experts"] = to_array(sample.routed_experts);
   object["remove_sample"] = sample.remove_sample;
   object["status"] = to_string(sample.status);
   if (!sample.failure.empty()) object["failure"] = sample.failure;
   object["metadata"] = sample.metadata;
+  object["total_prompt_tokens"] = sample.engine_prompt_tokens;
   object["cached_tokens"] = sample.cached_tokens;
   object["generation_seconds"] = sample.generation_seconds;
   return object;
@@ -161,23 +178,39 @@ Sample sample_from_json(const json::object& object, std::string_view where) {
   }
   sample.prompt_length = static_cast<int64_t>(sample.tokens.size()) - response_length;
   if (const json::value* prompt = read.find("prompt"); prompt != nullptr) {
-    sample.prompt = prompt->is_string() ? std::string(prompt->get_string()) : json::serialize(*prompt);
+    sample.prompt =
+        prompt->is_string() ? std::string(prompt->get_string()) : json::serialize(*prompt);
   }
   sample.response = read.text("response");
   if (const json::value* label = read.find("label"); label != nullptr) sample.label = *label;
   if (const json::value* reward = read.find("reward"); reward != nullptr) sample.reward = *reward;
   sample.loss_mask = read.numbers<uint8_t>("loss_mask");
-  if (!sample.loss_mask.empty() && static_cast<int64_t>(sample.loss_mask.size()) != response_length) {
+  if (!sample.loss_mask.empty() &&
+      static_cast<int64_t>(sample.loss_mask.size()) != response_length) {
     read.wrong("loss_mask", fmt::format("as long as the response ({})", response_length));
   }
   sample.log_probs = read.numbers<float>("rollout_log_probs");
-  if (!sample.log_probs.empty() && static_cast<int64_t>(sample.log_probs.size()) != response_length) {
+  if (!sample.log_probs.empty() &&
+      static_cast<int64_t>(sample.log_probs.size()) != response_length) {
     read.wrong("rollout_log_probs", fmt::format("as long as the response ({})", response_length));
   }
+  sample.teacher_log_probs = read.numbers<float>("teacher_log_probs");
+  sample.top_p_ids = read.numbers<TokenId>("rollout_top_p_token_ids");
+  sample.top_p_offsets = read.numbers<int64_t>("rollout_top_p_token_offsets");
+  if (!sample.top_p_offsets.empty() &&
+      (static_cast<int64_t>(sample.top_p_offsets.size()) != response_length + 1 ||
+       sample.top_p_offsets.back() != static_cast<int64_t>(sample.top_p_ids.size()) ||
+       sample.top_p_offsets.front() != 0 || !std::ranges::is_sorted(sample.top_p_offsets))) {
+    read.wrong("rollout_top_p_token_offsets",
+               fmt::format("{} rising numbers from 0 to the number of ids", response_length + 1));
+  }
+  sample.routed_experts = read.numbers<int32_t>("rollout_routed_experts");
   if (const json::value* runs = read.find("weight_versions"); runs != nullptr && runs->is_array()) {
     for (const json::value& run : runs->get_array()) {
-      if (!run.is_array() || run.get_array().size() != 2) read.wrong("weight_versions", "a list of [version, tokens]");
-      sample.versions.push_back({run.get_array()[0].to_number<int64_t>(), run.get_array()[1].to_number<int64_t>()});
+      if (!run.is_array() || run.get_array().size() != 2)
+        read.wrong("weight_versions", "a list of [version, tokens]");
+      sample.versions.push_back(
+          {run.get_array()[0].to_number<int64_t>(), run.get_array()[1].to_number<int64_t>()});
     }
   }
   if (const json::value* removed = read.find("remove_sample"); removed != nullptr) {
@@ -192,6 +225,7 @@ Sample sample_from_json(const json::object& object, std::string_view where) {
     if (!metadata->is_object()) read.wrong("metadata", "an object");
     sample.metadata = metadata->get_object();
   }
+  sample.engine_prompt_tokens = read.integer("total_prompt_tokens", 0);
   sample.cached_tokens = read.integer("cached_tokens", 0);
   sample.generation_seconds = read.real("generation_seconds", 0);
   return sample;

@@ -1,14 +1,17 @@
 #pragma once
 
-/// The records that travel the loop: a Prompt becomes a Group of Samples; finished groups become a TrainBatch.
+/// The records that travel the loop: a Prompt becomes a Group of Samples; finished groups become a
+/// TrainBatch.
 ///
 /// Tokens are the truth, text is a view of them. One sample, half-way through its life:
 ///
-///   Sample{ordinal = 17, group = 4, prompt_length = 3, tokens = {12, 7, 99,  42, 42, 2}, log_probs = {-0.1, -0.7, -0.02},
+///   Sample{ordinal = 17, group = 4, prompt_length = 3, tokens = {12, 7, 99,  42, 42, 2}, log_probs
+///   = {-0.1, -0.7, -0.02},
 ///          versions = {{5, 3}}, status = kCompleted, reward = 1.0}
 ///
-/// has three response tokens, all made by weight version 5. Field meanings follow reference "Sample" of the original
-/// (slime/utils/types.py); where it kept one list entry per call we keep one run per weight version.
+/// has three response tokens, all made by weight version 5. Field meanings follow reference
+/// "Sample" of the original (slime/utils/types.py); where it kept one list entry per call we keep
+/// one run per weight version.
 
 #include <cstdint>
 #include <optional>
@@ -21,7 +24,8 @@ namespace slime {
 
 using TokenId = int32_t;
 
-/// Counts weight updates; 0 is the loaded checkpoint. Every generated token names the version that made it.
+/// Counts weight updates; 0 is the loaded checkpoint. Every generated token names the version that
+/// made it.
 using WeightVersion = int64_t;
 
 enum class Status { kPending, kCompleted, kTruncated, kAborted, kFailed };
@@ -32,12 +36,12 @@ std::optional<Status> status_from_string(std::string_view text);
 
 /// One row of the data set, ready to be sent to the engine.
 struct Prompt {
-  int64_t ordinal = 0;            // global and monotonic, across epochs and restarts: the group's identity
-  std::string text;               // rendered by the chat template, or the row's own string
-  json::value source;             // the row's prompt as it stood: a string or a list of messages
-  std::vector<TokenId> tokens;    // of `text`, no special tokens added
-  json::value label;              // null, string or number
-  json::object metadata;          // the row's metadata, plus tools when the row has them
+  int64_t ordinal = 0;  // global and monotonic, across epochs and restarts: the group's identity
+  std::string text;     // rendered by the chat template, or the row's own string
+  json::value source;   // the row's prompt as it stood: a string or a list of messages
+  std::vector<TokenId> tokens;  // of `text`, no special tokens added
+  json::value label;            // null, string or number
+  json::object metadata;        // the row's metadata, plus tools when the row has them
 };
 
 /// How many consecutive response tokens one weight version made.
@@ -48,30 +52,41 @@ struct VersionRun {
 };
 
 struct Sample {
-  int64_t ordinal = 0;               // global and monotonic: prompt ordinal * n + index in group
-  int64_t group = 0;                 // the prompt's ordinal
-  int64_t index_in_group = 0;        // 0 .. n - 1
-  std::optional<int64_t> rollout_id; // samples of one rollout execution share it; unset: its own
-  int64_t prompt_length = 0;         // the first prompt_length tokens are the prompt
-  std::vector<TokenId> tokens;       // prompt and response
-  std::string prompt;                // text of the prompt
-  std::string response;              // text of the response
+  int64_t ordinal = 0;                // global and monotonic: prompt ordinal * n + index in group
+  int64_t group = 0;                  // the prompt's ordinal
+  int64_t index_in_group = 0;         // 0 .. n - 1
+  std::optional<int64_t> rollout_id;  // samples of one rollout execution share it; unset: its own
+  int64_t prompt_length = 0;          // the first prompt_length tokens are the prompt
+  std::vector<TokenId> tokens;        // prompt and response
+  std::string prompt;                 // text of the prompt
+  std::string response;               // text of the response
   json::value label;
   json::object metadata;
-  std::vector<float> log_probs;      // per response token, of the distribution it was drawn from; 0 on tool tokens
-  std::vector<uint8_t> loss_mask;    // per response token, 1 = trained; empty = all ones
-  std::vector<VersionRun> versions;  // run-length form; the runs sum to the number of generated tokens
+  std::vector<float>
+      log_probs;  // per response token, of the distribution it was drawn from; 0 on tool tokens
+  std::vector<float> teacher_log_probs;  // per response token, of a teacher elsewhere; empty: none
+  std::vector<uint8_t> loss_mask;        // per response token, 1 = trained; empty = all ones
+  std::vector<VersionRun>
+      versions;  // run-length form; the runs sum to the number of generated tokens
   Status status = Status::kPending;
-  std::string failure;               // why, when status is kFailed
-  json::value reward;                // null until scored; a number, or an object read through the reward key
-  bool remove_sample = false;        // counted, but its mask is all zeros
-  int64_t cached_tokens = 0;         // of the prompt, found in the prefix tree
+  std::string failure;  // why, when status is kFailed
+  json::value reward;   // null until scored; a number, or an object read through the reward key
+  bool remove_sample = false;  // counted, but its mask is all zeros
+  std::vector<TokenId>
+      top_p_ids;  // ids that survived the top-p cut, of all response tokens end to end
+  std::vector<int64_t> top_p_offsets;  // where those of each response token begin, and their end;
+                                       // empty: not recorded
+  std::vector<int32_t>
+      routed_experts;  // [tokens - 1][layers][experts per token] flat; empty: not recorded
+  int64_t engine_prompt_tokens = 0;  // read by all of its engine calls
+  int64_t cached_tokens = 0;         // of those, found in the prefix tree
   double generation_seconds = 0;
 
   int64_t response_length() const { return static_cast<int64_t>(tokens.size()) - prompt_length; }
   /// Sum of the mask, or the response length without one.
   int64_t effective_response_length() const;
-  /// The number that trains: `reward`, or reward[reward_key]. Throws ConfigError when it is not there or not a number.
+  /// The number that trains: `reward`, or reward[reward_key]. Throws ConfigError when it is not
+  /// there or not a number.
   double reward_value(const std::string& reward_key) const;
 };
 
@@ -81,7 +96,8 @@ struct Group {
   std::vector<Sample> samples;
 };
 
-/// Line-JSON form with the original's field names ("group_index", "index", "rollout_log_probs", ...); round-trips.
+/// Line-JSON form with the original's field names ("group_index", "index", "rollout_log_probs",
+/// ...); round-trips.
 json::object to_json(const Sample& sample);
 Sample sample_from_json(const json::object& object, std::string_view where);
 

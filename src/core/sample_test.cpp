@@ -19,6 +19,9 @@ Sample finished_sample() {
   sample.label = "6";
   sample.log_probs = {-0.1F, -0.7F, -0.02F};
   sample.loss_mask = {1, 0, 1};
+  sample.top_p_ids = {42, 5, 42, 2};
+  sample.top_p_offsets = {0, 2, 2, 4};
+  sample.engine_prompt_tokens = 3;
   sample.versions = {{5, 2}, {6, 1}};
   sample.status = Status::kCompleted;
   sample.reward = 1.0;
@@ -29,7 +32,8 @@ Sample finished_sample() {
 TEST(Sample, SurvivesItsJsonForm) {
   const Sample sample = finished_sample();
   const json::object object = to_json(sample);
-  const Sample again = sample_from_json(parse_json(json::serialize(object), "test").get_object(), "test");
+  const Sample again =
+      sample_from_json(parse_json(json::serialize(object), "test").get_object(), "test");
   EXPECT_EQ(to_json(again), object);
   EXPECT_EQ(again.log_probs, sample.log_probs);
   EXPECT_EQ(again.versions, sample.versions);

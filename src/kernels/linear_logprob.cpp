@@ -21,8 +21,29 @@ int64_t chunk_rows(const Tensor& head_VH, const LinearLogProbOptions& options) {
   return std::max<int64_t>(1, bytes / row_bytes);
 }
 
+/// A logit that no softmax sees: its exponential is 0 at any temperature, and 0 times it is no NaN.
+constexpr double kDropped = -1e30;
+
+/// The chunk's logits as the nucleus left them, in memory of their own.
+Tensor keep_nucleus(const Tensor& logits_RV, const Tensor& target_R, const KeptTokens& kept,
+                    int64_t begin) {
+  const int64_t rows = logits_RV.size(0);
+  const auto* offsets = kept.offsets.const_data_ptr<int64_t>();
+  const int64_t first = offsets[begin], last = offsets[begin + rows];
+  const Tensor counts =
+      kept.offsets.narrow(0, begin + 1, rows) - kept.offsets.narrow(0, begin, rows);
+  const Tensor row =
+      at::repeat_interleave(at::arange(rows, at::kLong), counts).to(logits_RV.device());
+  Tensor dropped_RV = at::ones_like(logits_RV, at::kBool);
+  const Tensor no = at::zeros({}, dropped_RV.options());
+  dropped_RV.index_put_({row, kept.ids.narrow(0, first, last - first).to(logits_RV.device())}, no);
+  dropped_RV.scatter_(1, target_R.unsqueeze(1), 0);
+  return logits_RV.masked_fill(dropped_RV, kDropped);
+}
+
 struct Statistics {
   Tensor logprob_R, entropy_R, logsumexp_R;
+  Tensor kept_logsumexp_R;  // over the nucleus; defined with kept tokens only
 };
 
 /// `kept`, unless null, receives the chunks' logits.
@@ -30,7 +51,9 @@ Statistics forward_chunks(const Tensor& hidden_RH, const Param& head, const Tens
                           const LinearLogProbOptions& options, std::vector<Tensor>* kept) {
   const int64_t rows = hidden_RH.size(0);
   const auto floats = hidden_RH.options().dtype(accumulator_of(hidden_RH));
-  Statistics out{at::empty({rows}, floats), at::empty({rows}, floats), at::empty({rows}, floats)};
+  Statistics out{at::empty({rows}, floats), at::empty({rows}, floats), at::empty({rows}, floats),
+                 Tensor()};
+  if (options.kept_tokens.ids.defined()) out.kept_logsumexp_R = at::empty({rows}, floats);
   const Device& device = kernels_for(hidden_RH);
   const int64_t step = chunk_rows(head.value, options);
   for (int64_t begin = 0; begin < rows; begin += step) {
@@ -41,6 +64,13 @@ Statistics forward_chunks(const Tensor& hidden_RH, const Param& head, const Tens
     Tensor logsumexp = out.logsumexp_R.narrow(0, begin, size);
     device.softmax_statistics(logits_RV, target_R.narrow(0, begin, size), options.temperature,
                               logprob, entropy, logsumexp);
+    if (options.kept_tokens.ids.defined()) {
+      const Tensor target = target_R.narrow(0, begin, size);
+      Tensor kept_logsumexp = out.kept_logsumexp_R.narrow(0, begin, size);
+      Tensor unused = at::empty_like(entropy);
+      device.softmax_statistics(keep_nucleus(logits_RV, target, options.kept_tokens, begin), target,
+                                options.temperature, logprob, unused, kept_logsumexp);
+    }
     if (kept != nullptr) kept->push_back(logits_RV);
   }
   return out;
@@ -60,6 +90,9 @@ struct LinearLogProb : torch::autograd::Function<LinearLogProb> {
     ctx->saved_data["temperature"] = options.temperature;
     ctx->saved_data["entropy_gradient"] = options.entropy_gradient;
     ctx->saved_data["chunk_bytes"] = options.chunk_bytes;
+    ctx->saved_data["kept_ids"] = options.kept_tokens.ids;
+    ctx->saved_data["kept_offsets"] = options.kept_tokens.offsets;
+    ctx->saved_data["kept_logsumexp"] = out.kept_logsumexp_R;
     if (!options.entropy_gradient) ctx->mark_non_differentiable({out.entropy_R});
     return {out.logprob_R, out.entropy_R};
   }
@@ -73,6 +106,9 @@ struct LinearLogProb : torch::autograd::Function<LinearLogProb> {
     const LinearLogProbOptions options{ctx->saved_data["temperature"].toDouble(),
                                        ctx->saved_data["entropy_gradient"].toBool(),
                                        ctx->saved_data["chunk_bytes"].toInt()};
+    const KeptTokens nucleus{ctx->saved_data["kept_ids"].toTensor(),
+                             ctx->saved_data["kept_offsets"].toTensor()};
+    const Tensor kept_logsumexp_R = ctx->saved_data["kept_logsumexp"].toTensor();
     const Device& device = kernels_for(hidden_RH);
     std::vector<Tensor> kept = ctx->saved_data["kept"].toTensorVector();
     ctx->saved_data.erase("kept");  // consumed in place, chunk by chunk
@@ -85,13 +121,32 @@ struct LinearLogProb : torch::autograd::Function<LinearLogProb> {
     for (int64_t begin = 0; begin < rows; begin += step) {
       const int64_t size = std::min(step, rows - begin);
       const Tensor hidden = hidden_RH.narrow(0, begin, size);
-      const Tensor dlogits_RV = device.softmax_gradient(
-          kept.empty() ? device.logits(hidden, head_VH)
-                       : std::exchange(kept[static_cast<size_t>(begin / step)], {}),
-          target_R.narrow(0, begin, size), options.temperature, logsumexp_R.narrow(0, begin, size),
-          entropy_R.narrow(0, begin, size), dlogprob_R.narrow(0, begin, size),
-          dentropy_R.defined() ? dentropy_R.narrow(0, begin, size) : Tensor(),
-          hidden.scalar_type());
+      const Tensor logits_RV = kept.empty()
+                                   ? device.logits(hidden, head_VH)
+                                   : std::exchange(kept[static_cast<size_t>(begin / step)], {});
+      const auto part = [&](const Tensor& x_R) {
+        return x_R.defined() ? x_R.narrow(0, begin, size) : Tensor();
+      };
+      const Tensor target = part(target_R);
+      Tensor dlogits_RV;
+      if (nucleus.ids.defined()) {
+        // The log-prob is that of the nucleus, the entropy that of the whole vocabulary.
+        dlogits_RV = device.softmax_gradient(keep_nucleus(logits_RV, target, nucleus, begin),
+                                             target, options.temperature, part(kept_logsumexp_R),
+                                             part(entropy_R), part(dlogprob_R), Tensor(),
+                                             logits_RV.scalar_type());
+        if (dentropy_R.defined()) {
+          dlogits_RV = dlogits_RV + device.softmax_gradient(
+                                        logits_RV, target, options.temperature, part(logsumexp_R),
+                                        part(entropy_R), at::zeros_like(part(dlogprob_R)),
+                                        part(dentropy_R), logits_RV.scalar_type());
+        }
+        dlogits_RV = dlogits_RV.to(hidden.scalar_type());
+      } else {
+        dlogits_RV = device.softmax_gradient(logits_RV, target, options.temperature,
+                                             part(logsumexp_R), part(entropy_R), part(dlogprob_R),
+                                             part(dentropy_R), hidden.scalar_type());
+      }
       if (head_grad.defined()) device.add_linear_weight_grad_(head_grad, dlogits_RV, hidden);
       dhidden_RH.narrow(0, begin, size).copy_(device.linear_input_grad(dlogits_RV, head_VH));
     }
@@ -105,6 +160,9 @@ LogProbs linear_logprob(const Tensor& hidden_RH, const Param& head_VH, const Ten
                         const LinearLogProbOptions& options) {
   check(options.temperature > 0, "the temperature of log-probs is positive");
   check(hidden_RH.size(0) == target_R.size(0), "every scored row has a target");
+  check(!options.kept_tokens.ids.defined() ||
+            options.kept_tokens.offsets.size(0) == target_R.size(0) + 1,
+        "every scored row has its kept tokens");
   const Tensor hidden = hidden_RH.contiguous();
   if (at::GradMode::is_enabled() && hidden.requires_grad()) {
     const variable_list out = LinearLogProb::apply(hidden, head_VH, target_R, options);

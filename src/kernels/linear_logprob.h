@@ -18,6 +18,14 @@ struct LogProbs {
   Tensor entropy_R;  // same; carries gradient only if asked for
 };
 
+/// Replay of a nucleus cut (spec section 4.4): row r kept ids[offsets[r] .. offsets[r + 1]) and its
+/// target; all other logits count as minus infinity in its log-prob. The entropy is always that of
+/// the whole vocabulary.
+struct KeptTokens {
+  Tensor ids;      // int64, flat
+  Tensor offsets;  // int64 [R + 1] on the CPU
+};
+
 struct LinearLogProbOptions {
   double temperature = 1.0;        // > 0
   bool entropy_gradient = false;   // false: entropy is for reporting, no gradient flows (spec 4.2)
@@ -28,6 +36,7 @@ struct LinearLogProbOptions {
   /// In grad mode logits up to this size wait for the backward, which then skips their product: a
   /// quarter of the work.
   int64_t kept_bytes = int64_t{1} << 30;
+  KeptTokens kept_tokens = {};  // undefined: no replay
 };
 
 /// target_R: int64 token ids. Zero rows give empty results. In grad mode the backward adds into

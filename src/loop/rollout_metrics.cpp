@@ -8,16 +8,6 @@
 namespace slime::loop {
 namespace {
 
-void add_statistics(Metrics& metrics, const std::string& name, std::vector<double> values) {
-  if (values.empty()) return;
-  std::ranges::sort(values);
-  const std::size_t n = values.size();
-  metrics[name + "/mean"] = std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(n);
-  metrics[name + "/median"] = n % 2 == 1 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
-  metrics[name + "/max"] = values.back();
-  metrics[name + "/min"] = values.front();
-}
-
 std::vector<double> rewards_of(const Group& group, const std::string& reward_key) {
   std::vector<double> rewards;
   for (const Sample& sample : group.samples) {
@@ -28,21 +18,41 @@ std::vector<double> rewards_of(const Group& group, const std::string& reward_key
 
 }  // namespace
 
-Metrics sample_metrics(std::span<const Group> groups, const std::string& reward_key, const std::string& prefix) {
+void add_statistics(Metrics& metrics, const std::string& name, std::vector<double> values) {
+  if (values.empty()) return;
+  std::ranges::sort(values);
+  const std::size_t n = values.size();
+  metrics[name + "/mean"] =
+      std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(n);
+  metrics[name + "/median"] = n % 2 == 1 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
+  metrics[name + "/max"] = values.back();
+  metrics[name + "/min"] = values.front();
+}
+
+Metrics sample_metrics(std::span<const Group> groups, const std::string& reward_key,
+                       const std::string& prefix) {
   Metrics metrics;
   std::vector<double> lengths;
   double truncated = 0;
   double cached = 0;
   double prompt_tokens = 0;
+  double kept_ids = 0;
+  double replayed_tokens = 0;
   for (const Group& group : groups) {
     for (const Sample& sample : group.samples) {
       lengths.push_back(static_cast<double>(sample.effective_response_length()));
       truncated += sample.status == Status::kTruncated ? 1 : 0;
       cached += static_cast<double>(sample.cached_tokens);
-      prompt_tokens += static_cast<double>(sample.prompt_length);
+      if (!sample.top_p_offsets.empty() && !sample.remove_sample) {
+        kept_ids += static_cast<double>(sample.top_p_ids.size());
+        replayed_tokens += static_cast<double>(sample.effective_response_length());
+      }
+      prompt_tokens += static_cast<double>(
+          sample.engine_prompt_tokens > 0 ? sample.engine_prompt_tokens : sample.prompt_length);
     }
     const std::vector<double> rewards = rewards_of(group, reward_key);
-    if (!rewards.empty() && std::ranges::all_of(rewards, [&](double reward) { return reward == rewards[0]; })) {
+    if (!rewards.empty() &&
+        std::ranges::all_of(rewards, [&](double reward) { return reward == rewards[0]; })) {
       ++metrics[fmt::format("{}zero_std/count_{:.1f}", prefix, rewards[0])];
     }
   }
@@ -51,7 +61,51 @@ Metrics sample_metrics(std::span<const Group> groups, const std::string& reward_
   add_statistics(metrics, prefix + "response_len", std::move(lengths));
   metrics[prefix + "truncated_ratio"] = truncated / n;
   metrics[prefix + "avg_cached_tokens_per_sample"] = cached / n;
+  if (replayed_tokens > 0)
+    metrics[prefix + "top_p_kept_vocab_per_token"] = kept_ids / replayed_tokens;
   if (prompt_tokens > 0) metrics[prefix + "prefix_cache_hit_rate"] = cached / prompt_tokens;
+  return metrics;
+}
+
+Metrics multi_turn_metrics(std::span<const Group> groups, int64_t longest) {
+  Metrics metrics;
+  std::vector<double> raw, own;
+  double clipped = 0;
+  for (const Group& group : groups) {
+    for (const Sample& sample : group.samples) {
+      raw.push_back(static_cast<double>(sample.response_length()));
+      own.push_back(static_cast<double>(sample.effective_response_length()));
+      clipped += sample.response_length() >= longest ? 1 : 0;
+    }
+  }
+  if (raw.empty()) return metrics;
+  const std::string prefix = "multi_turn/raw_response_length/response_length_";
+  metrics[prefix + "clip_ratio"] = clipped / static_cast<double>(raw.size());
+  for (const auto& [name, values] :
+       {std::pair{prefix, &raw},
+        std::pair{std::string("multi_turn/wo_obs_response_length/response_length_"), &own}}) {
+    metrics[name + "mean"] =
+        std::accumulate(values->begin(), values->end(), 0.0) / static_cast<double>(values->size());
+    metrics[name + "max"] = std::ranges::max(*values);
+    metrics[name + "min"] = std::ranges::min(*values);
+  }
+  return metrics;
+}
+
+Metrics category_metrics(std::span<const Group> groups, const std::string& field) {
+  std::map<std::string, double> counts;
+  double total = 0;
+  for (const Group& group : groups) {
+    for (const Sample& sample : group.samples) {
+      const json::object* reward = sample.reward.if_object();
+      const json::value* value = reward == nullptr ? nullptr : reward->if_contains(field);
+      ++total;
+      if (value == nullptr || value->is_null()) continue;
+      ++counts[value->is_string() ? std::string(value->get_string()) : json::serialize(*value)];
+    }
+  }
+  Metrics metrics;
+  for (const auto& [value, count] : counts) metrics["rollout/error_cat/" + value] = count / total;
   return metrics;
 }
 
@@ -74,7 +128,8 @@ Metrics rollout_speed(std::span<const Group> groups, double seconds) {
   return metrics;
 }
 
-Metrics pass_at_k(std::span<const Group> groups, const std::string& reward_key, const std::string& prefix) {
+Metrics pass_at_k(std::span<const Group> groups, const std::string& reward_key,
+                  const std::string& prefix) {
   Metrics metrics;
   if (groups.empty()) return metrics;
   const auto size = static_cast<int64_t>(groups[0].samples.size());

@@ -1,6 +1,7 @@
 #pragma once
 
-/// Numbers about the samples of a rollout or an evaluation, named as the original names them (spec section 19).
+/// Numbers about the samples of a rollout or an evaluation, named as the original names them (spec
+/// section 19).
 
 #include <cstdint>
 #include <span>
@@ -12,16 +13,32 @@
 
 namespace slime::loop {
 
-/// Of all samples: response_len/{mean,median,max,min}, zero_std/count_<reward>, prefix_cache_hit_rate,
-/// avg_cached_tokens_per_sample, truncated_ratio, reward/mean. Names get `prefix` ("rollout/", "eval/aime/").
-Metrics sample_metrics(std::span<const Group> groups, const std::string& reward_key, const std::string& prefix);
+/// NAME/mean, /median (of an even count: the mean of the middle two), /max, /min; nothing for no
+/// values.
+void add_statistics(Metrics& metrics, const std::string& name, std::vector<double> values);
+
+/// Of all samples: response_len/{mean,median,max,min}, zero_std/count_<reward>,
+/// prefix_cache_hit_rate, avg_cached_tokens_per_sample, truncated_ratio, reward/mean. Names get
+/// `prefix` ("rollout/", "eval/aime/").
+Metrics sample_metrics(std::span<const Group> groups, const std::string& reward_key,
+                       const std::string& prefix);
+
+/// --log-multi-turn: multi_turn/raw_response_length/... of whole responses (clip_ratio: share that
+/// reached `longest`) and multi_turn/wo_obs_response_length/... without what tools wrote.
+Metrics multi_turn_metrics(std::span<const Group> groups, int64_t longest);
+
+/// --log-reward-category: share of each value of a field of the reward records, as
+/// rollout/error_cat/<value>.
+Metrics category_metrics(std::span<const Group> groups, const std::string& field);
 
 /// tokens_per_gpu_per_sec, effective_..., longest_sample_..., rollout_time, under perf/.
 Metrics rollout_speed(std::span<const Group> groups, double seconds);
 
-/// Unbiased pass@k for k = 1, 2, 4, ... up to the group size (spec 19.2): 1 - C(g - c, k) / C(g, k), mean over groups, where
-/// c rewards of the g are exactly 1. Empty for groups of one. Names: <prefix>pass@<k>.
-Metrics pass_at_k(std::span<const Group> groups, const std::string& reward_key, const std::string& prefix);
+/// Unbiased pass@k for k = 1, 2, 4, ... up to the group size (spec 19.2): 1 - C(g - c, k) / C(g,
+/// k), mean over groups, where c rewards of the g are exactly 1. Empty for groups of one. Names:
+/// <prefix>pass@<k>.
+Metrics pass_at_k(std::span<const Group> groups, const std::string& reward_key,
+                  const std::string& prefix);
 
 /// Mean reward over all samples that have one.
 double mean_reward(std::span<const Group> groups, const std::string& reward_key);

@@ -2,9 +2,9 @@
 
 #include <gtest/gtest.h>
 
-#include <fstream>
-
+#include "core/golden_test.h"
 #include "core/json.h"
+#include "loop/periodic.h"
 
 namespace slime::loop {
 namespace {
@@ -36,25 +36,55 @@ TEST(RolloutMetrics, SummariseLengthsRewardsAndCacheHits) {
   EXPECT_EQ(mean_reward(groups, ""), 0.25);
 }
 
-// Golden cases of the original: tests/golden/pass_at_k.json.
-TEST(PassAtK, EqualsTheGoldenCases) {
-  const json::value cases = read_json_file(std::string(SLIME_SOURCE_DIR) + "/tests/golden/pass_at_k.json");
-  for (const json::value& entry : cases.as_array()) {
-    const std::string name(entry.at("name").as_string());
-    const auto group_size = entry.at("params").at("group_size").to_number<std::size_t>();
-    const json::array& rewards = entry.at("inputs").at("rewards").as_array();
-    std::vector<Group> groups(rewards.size() / group_size);
-    for (std::size_t i = 0; i < rewards.size(); ++i) {
-      groups[i / group_size].samples.emplace_back().reward = rewards[i];
-    }
-    const Metrics metrics = pass_at_k(groups, "", "");
-    const json::object& expected = entry.at("expected").as_object();
-    EXPECT_EQ(metrics.size(), expected.size()) << name;
-    for (const auto& member : expected) {
-      ASSERT_TRUE(metrics.contains(std::string(member.key()))) << name;
-      EXPECT_NEAR(metrics.at(std::string(member.key())), member.value().to_number<double>(), 1e-9) << name;
-    }
+GOLDEN_TEST(PassAtK, "pass_at_k.json") {
+  const auto group_size = c.at("params").at("group_size").to_number<std::size_t>();
+  const json::array& rewards = c.at("inputs").at("rewards").as_array();
+  std::vector<Group> groups(rewards.size() / group_size);
+  for (std::size_t i = 0; i < rewards.size(); ++i) {
+    groups[i / group_size].samples.emplace_back().reward = rewards[i];
   }
+  const Metrics metrics = pass_at_k(groups, "", "");
+  const json::object& expected = c.at("expected").as_object();
+  EXPECT_EQ(metrics.size(), expected.size());
+  for (const auto& member : expected) {
+    ASSERT_TRUE(metrics.contains(std::string(member.key())));
+    EXPECT_NEAR(metrics.at(std::string(member.key())), member.value().to_number<double>(), 1e-9);
+  }
+}
+
+std::optional<int64_t> optional_integer(const json::object& object, std::string_view key) {
+  const json::value& value = object.at(key);
+  return value.is_null() ? std::nullopt : std::optional(value.to_number<int64_t>());
+}
+
+GOLDEN_TEST(MiscMetrics, "misc_metrics.json") {
+  const json::object& params = c.at("params").as_object();
+  const json::object& inputs = c.at("inputs").as_object();
+  const json::object& expected = c.at("expected").as_object();
+  const json::string& function = params.at("function").as_string();
+  if (function == "compute_statistics") {
+    Metrics metrics;
+    add_statistics(metrics, "x", json::value_to<std::vector<double>>(inputs.at("values")));
+    EXPECT_EQ(metrics.size(), expected.size());
+    for (const auto& [name, value] : expected) {
+      EXPECT_EQ(metrics.at("x/" + std::string(name)), value.to_number<double>());
+    }
+    return;
+  }
+  const int64_t rollout_id = inputs.at("rollout_id").to_number<int64_t>();
+  if (function == "compute_rollout_step") {
+    const int64_t samples = params.at("rollout_batch_size").to_number<int64_t>() *
+                            params.at("n_samples_per_prompt").to_number<int64_t>();
+    EXPECT_EQ(plotted_step(rollout_id, params.at("wandb_always_use_train_step").as_bool(), samples,
+                           params.at("global_batch_size").to_number<int64_t>()),
+              expected.at("step").to_number<int64_t>());
+    return;
+  }
+  EXPECT_EQ(
+      is_due(rollout_id, {.interval = optional_integer(params, "interval"),
+                          .rollouts_per_epoch = optional_integer(params, "num_rollout_per_epoch"),
+                          .num_rollouts = optional_integer(params, "num_rollout")}),
+      expected.at("run").as_bool());
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 /// RunConfig that came out of `parse_flags` and `validate` is complete and free of contradictions.
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -30,7 +31,11 @@ struct RunConfig {
   bool fp16 = false;
   bool fp32 = false;
   int64_t seed = 1234;
-  int64_t num_threads = 0;  // 0: all cores
+  int64_t num_threads = 0;           // 0: all cores
+  std::string custom_config_path;    // YAML whose keys win over the command line
+  std::string megatron_config_path;  // YAML with overrides for actor and critic
+  std::shared_ptr<const RunConfig>
+      critic;  // this configuration with the critic's overrides, if any
 
   // data
   std::vector<std::string> prompt_data;
@@ -38,6 +43,8 @@ struct RunConfig {
   std::string label_key;
   std::string metadata_key = "metadata";
   std::string tool_key = "tools";
+  std::string chosen_key = "chosen";
+  std::string rejected_key = "rejected";
   bool apply_chat_template = false;
   std::string apply_chat_template_kwargs = "{}";
   bool rollout_shuffle = false;
@@ -46,7 +53,10 @@ struct RunConfig {
   std::optional<int64_t> num_epoch;
   int64_t rollout_batch_size = 0;
   int64_t n_samples_per_prompt = 1;
+  int64_t num_data_workers = 0;  // 0: all cores
+  bool streaming_data = false;
   std::string loss_mask_type = "qwen";
+  std::string data_source_path = "slime.rollout.data_source.RolloutDataSourceWithBuffer";
 
   // rollout
   std::string rollout_function_path = "slime.rollout.sglang_rollout.generate_rollout";
@@ -63,6 +73,7 @@ struct RunConfig {
   std::string dynamic_sampling_filter_path;
   bool partial_rollout = false;
   bool mask_offpolicy_in_partial_rollout = false;
+  bool keep_old_actor = false;
   int64_t sglang_server_concurrency = 512;
   int64_t sglang_max_running_requests = 256;
   int64_t sglang_chunked_prefill_size = 2048;
@@ -75,6 +86,13 @@ struct RunConfig {
   std::string reward_key;
   std::string eval_reward_key;
   double reward_timeout_seconds = 30;
+  int64_t reward_threads = 1;
+  std::string rm_url;
+  int64_t remote_rm_attempts = 10;
+  std::optional<int64_t> overlong_buffer_len;
+  double overlong_penalty_factor = 1.0;
+  std::string custom_rm_path;
+  std::string custom_reward_post_process_path;
 
   // algorithm
   std::string loss_type = "policy_loss";
@@ -82,6 +100,10 @@ struct RunConfig {
   double eps_clip = 0.2;
   std::optional<double> eps_clip_high;
   std::optional<double> eps_clip_c;
+  double value_clip = 0.2;
+  int64_t num_critic_only_steps = 0;
+  std::string critic_load;
+  double init_method_std = 0.02;
   double kl_coef = 0.0;
   bool use_kl_loss = false;
   double kl_loss_coef = 0.0;
@@ -90,16 +112,37 @@ struct RunConfig {
   std::optional<int64_t> ref_update_interval;
   double entropy_coef = 0.0;
   double gamma = 1.0;
+  double lambd = 1.0;
   bool normalize_advantages = false;
   bool disable_grpo_std_normalization = false;
   bool disable_rewards_normalization = false;
   bool calculate_per_token_loss = false;
+  std::optional<double> policy_loss_divisor;
+  double dpo_beta = 0.1;
+  double dpo_label_smoothing = 0.0;
   bool use_rollout_logprobs = false;
   bool use_tis = false;
   double tis_clip = 2.0;
   double tis_clip_low = 0.0;
+  std::string custom_tis_function_path;
+  bool get_mismatch_metrics = false;
+  std::string tis_level = "token";
+  std::string tis_mode = "truncate";
+  std::optional<double> tis_lower_bound;
+  double tis_upper_bound = 2.0;
+  bool tis_batch_normalize = false;
+  bool use_rs = false;
+  std::string rs_level = "token";
+  std::optional<double> rs_lower_bound;
+  std::optional<double> rs_upper_bound;
+  std::optional<double> rs_veto_threshold;
   bool use_opsm = false;
   double opsm_delta = 1e-4;
+  bool use_opd = false;
+  std::string opd_type;
+  double opd_kl_coef = 1.0;
+  std::string opd_teacher_load;
+  std::string custom_pg_loss_reducer_function_path;
 
   // optimizer
   std::string optimizer = "adam";
@@ -115,6 +158,10 @@ struct RunConfig {
   double adam_beta2 = 0.999;
   double adam_eps = 1e-8;
   double clip_grad = 1.0;
+  bool reset_optimizer_states = false;
+  bool use_stateless_adam = false;
+  std::vector<std::string> only_train_params_name_list;
+  std::vector<std::string> freeze_params_name_list;
 
   // batches
   std::optional<int64_t> global_batch_size;
@@ -125,10 +172,12 @@ struct RunConfig {
   bool balance_data = false;
   bool balance_by_flops = false;
   std::string recompute_granularity;
+  bool recompute_activations = false;
   bool no_prefix_sharing = false;
 
   // evaluation
   std::vector<std::string> eval_prompt_data;  // name path pairs
+  std::string eval_config;                    // YAML file, wins over eval_prompt_data
   std::optional<int64_t> eval_interval;
   bool skip_eval_before_train = false;
   std::string eval_input_key;
@@ -140,7 +189,9 @@ struct RunConfig {
   std::optional<int64_t> eval_top_k;
   std::optional<int64_t> eval_max_response_len;
   std::optional<int64_t> eval_max_prompt_len;
+  std::optional<int64_t> eval_max_context_len;
   std::optional<int64_t> eval_min_new_tokens;
+  std::string eval_function_path = "slime.rollout.sglang_rollout.generate_rollout";
 
   // what is written
   std::string save_debug_rollout_data;
@@ -150,6 +201,20 @@ struct RunConfig {
   bool debug_train_only = false;
   bool no_save_rollouts = false;
   bool log_passrate = false;
+  bool log_multi_turn = false;
+  std::string log_reward_category;
+  double load_debug_rollout_data_subsample = 1.0;
+  bool use_wandb = false;
+  std::string wandb_mode;
+  std::string wandb_dir;
+  std::string wandb_key;
+  std::string wandb_host;
+  std::string wandb_team;
+  std::string wandb_group;
+  std::string wandb_project;
+  std::string wandb_run_id;
+  bool disable_wandb_random_suffix = false;
+  bool wandb_always_use_train_step = false;
 
   // model shape, checked against config.json when given
   std::optional<int64_t> num_layers;
@@ -174,9 +239,24 @@ struct RunConfig {
   /// Samples per optimizer step once everything is known: --global-batch-size, or from
   /// --num-steps-per-rollout.
   int64_t samples_per_step() const;
-  int64_t samples_per_rollout() const { return rollout_batch_size * n_samples_per_prompt; }
+  /// Rollout executions of a rollout step; a pair of preferences is one.
+  int64_t samples_per_rollout() const {
+    return is_preference() ? rollout_batch_size : rollout_batch_size * n_samples_per_prompt;
+  }
   bool is_supervised() const { return loss_type == "sft_loss"; }
-  bool needs_reference() const { return !is_supervised() && (kl_coef != 0.0 || use_kl_loss); }
+  bool is_preference() const { return loss_type == "dpo_loss"; }
+  /// Rows are trained on as they are: no engine, no reward.
+  bool trains_on_rows() const { return is_supervised() || is_preference(); }
+  bool has_critic() const { return advantage_estimator == "ppo" && !trains_on_rows(); }
+  bool needs_reference() const {
+    return is_preference() || (!is_supervised() && (kl_coef != 0.0 || use_kl_loss));
+  }
+  /// --custom-tis-function-path names a correction that is built in.
+  bool uses_icepop() const { return custom_tis_function_path.ends_with(".icepop_function"); }
+  bool uses_mis() const {
+    return custom_tis_function_path.find("mis.compute_mis_weights") != std::string::npos ||
+           custom_tis_function_path.find("mis:compute_mis_weights") != std::string::npos;
+  }
 };
 
 }  // namespace slime::loop

@@ -1,6 +1,6 @@
 // Every golden case of the native rewards (tests/golden/README.md).
 
-#include <gtest/gtest.h>
+#include "core/golden_test.h"
 
 #include "reward/boxed.h"
 #include "reward/math_equality.h"
@@ -10,10 +10,6 @@
 
 namespace slime::reward {
 namespace {
-
-json::array golden(const std::string& name) {
-  return read_json_file(std::string(SLIME_SOURCE_DIR "/tests/golden/") + name).get_array();
-}
 
 json::value to_json(std::optional<std::string_view> text) {
   return text ? json::value(*text) : json::value();
@@ -53,77 +49,61 @@ Sample sample_of(const json::object& inputs) {
   return sample;
 }
 
-TEST(RewardGolden, StringHelpers) {
-  for (const json::value& test : golden("reward_string_helpers.json")) {
-    SCOPED_TRACE(json::serialize(test));
-    EXPECT_EQ(call_helper(test.at("params").at("function").get_string(),
-                          test.at("inputs").at("value").get_string()),
-              test.at("expected").at("result"));
+GOLDEN_TEST(RewardHelpers, "reward_string_helpers.json") {
+  EXPECT_EQ(call_helper(c.at("params").at("function").get_string(),
+                        c.at("inputs").at("value").get_string()),
+            c.at("expected").at("result"));
+}
+
+GOLDEN_TEST(MathRewards, "rewards_math_deepscaler.json") {
+  const json::object& inputs = c.at("inputs").get_object();
+  const json::object& expected = c.at("expected").get_object();
+  if (c.at("params").at("function") == "grade_pair") {
+    const std::string_view given = inputs.at("given_answer").get_string();
+    const std::string_view truth = inputs.at("ground_truth").get_string();
+    EXPECT_EQ(json::value(mathd_equal(given, truth)), expected.at("mathd_equal"));
+    EXPECT_EQ(json::value(sympy_equal(given, truth)), expected.at("sympy_equal"));
+    EXPECT_EQ(json::value(is_correct(given, truth)), expected.at("correct"));
+  } else {
+    const RewardFn reward = make_reward(std::string(c.at("params").at("rm_type").get_string()));
+    EXPECT_EQ(reward(sample_of(inputs)).value(), expected.at("reward"));
   }
 }
 
-TEST(RewardGolden, MathAndDeepscaler) {
-  for (const json::value& test : golden("rewards_math_deepscaler.json")) {
-    SCOPED_TRACE(json::serialize(test));
-    const json::object& inputs = test.at("inputs").get_object();
-    const json::object& expected = test.at("expected").get_object();
-    if (test.at("params").at("function") == "grade_pair") {
-      const std::string_view given = inputs.at("given_answer").get_string();
-      const std::string_view truth = inputs.at("ground_truth").get_string();
-      EXPECT_EQ(json::value(mathd_equal(given, truth)), expected.at("mathd_equal"));
-      EXPECT_EQ(json::value(sympy_equal(given, truth)), expected.at("sympy_equal"));
-      EXPECT_EQ(json::value(is_correct(given, truth)), expected.at("correct"));
-    } else {
-      const RewardFn reward =
-          make_reward(std::string(test.at("params").at("rm_type").get_string()));
-      EXPECT_EQ(reward(sample_of(inputs)).value(), expected.at("reward"));
-    }
-  }
+GOLDEN_TEST(DapoReward, "rewards_dapo.json") {
+  const json::object& inputs = c.at("inputs").get_object();
+  EXPECT_EQ(score_dapo(inputs.at("response").get_string(), inputs.at("label"),
+                       c.at("params").at("strict_box_verify").get_bool())
+                .value(),
+            c.at("expected"));
 }
 
-TEST(RewardGolden, Dapo) {
-  for (const json::value& test : golden("rewards_dapo.json")) {
-    SCOPED_TRACE(json::serialize(test));
-    const json::object& inputs = test.at("inputs").get_object();
-    EXPECT_EQ(score_dapo(inputs.at("response").get_string(), inputs.at("label"),
-                         test.at("params").at("strict_box_verify").get_bool())
-                  .value(),
-              test.at("expected"));
-  }
-}
-
-TEST(RewardGolden, F1) {
+GOLDEN_TEST(F1Reward, "rewards_f1.json") {
   const RewardFn reward = make_reward("f1");
-  for (const json::value& test : golden("rewards_f1.json")) {
-    SCOPED_TRACE(json::serialize(test));
-    const Sample sample = sample_of(test.at("inputs").get_object());
-    const F1 overlap = word_overlap(sample.response, sample.label.get_string());
-    EXPECT_DOUBLE_EQ(overlap.f1, test.at("expected").at("f1").to_number<double>());
-    EXPECT_DOUBLE_EQ(overlap.precision, test.at("expected").at("precision").to_number<double>());
-    EXPECT_DOUBLE_EQ(overlap.recall, test.at("expected").at("recall").to_number<double>());
-    EXPECT_DOUBLE_EQ(reward(sample).value().to_number<double>(),
-                     test.at("expected").at("reward").to_number<double>());
-  }
+  const Sample sample = sample_of(c.at("inputs").get_object());
+  const F1 overlap = word_overlap(sample.response, sample.label.get_string());
+  EXPECT_DOUBLE_EQ(overlap.f1, c.at("expected").at("f1").to_number<double>());
+  EXPECT_DOUBLE_EQ(overlap.precision, c.at("expected").at("precision").to_number<double>());
+  EXPECT_DOUBLE_EQ(overlap.recall, c.at("expected").at("recall").to_number<double>());
+  EXPECT_DOUBLE_EQ(reward(sample).value().to_number<double>(),
+                   c.at("expected").at("reward").to_number<double>());
 }
 
-TEST(RewardGolden, Gpqa) {
+GOLDEN_TEST(GpqaReward, "rewards_gpqa.json") {
   const RewardFn reward = make_reward("gpqa");
-  for (const json::value& test : golden("rewards_gpqa.json")) {
-    SCOPED_TRACE(json::serialize(test));
-    const json::object& inputs = test.at("inputs").get_object();
-    if (test.at("params").at("function") == "reward") {
-      EXPECT_EQ(reward(sample_of(inputs)).value(), test.at("expected").at("reward"));
-      continue;
-    }
-    std::string letters;
-    for (const json::value& letter : inputs.at("valid_letters").get_array())
-      letters += std::string(letter.get_string());
-    const std::string response =
-        inputs.at("response").is_null() ? "" : std::string(inputs.at("response").get_string());
-    const std::optional<char> letter = choice_letter(response, letters);
-    EXPECT_EQ(letter ? json::value(std::string(1, *letter)) : json::value(),
-              test.at("expected").at("letter"));
+  const json::object& inputs = c.at("inputs").get_object();
+  if (c.at("params").at("function") == "reward") {
+    EXPECT_EQ(reward(sample_of(inputs)).value(), c.at("expected").at("reward"));
+    return;
   }
+  std::string letters;
+  for (const json::value& letter : inputs.at("valid_letters").get_array())
+    letters += std::string(letter.get_string());
+  const std::string response =
+      inputs.at("response").is_null() ? "" : std::string(inputs.at("response").get_string());
+  const std::optional<char> letter = choice_letter(response, letters);
+  EXPECT_EQ(letter ? json::value(std::string(1, *letter)) : json::value(),
+            c.at("expected").at("letter"));
 }
 
 }  // namespace

@@ -15,6 +15,7 @@
 #include "core/error.h"
 #include "rollout/engine_call.h"
 #include "rollout/reward_call.h"
+#include "rollout/sample_growth.h"
 
 namespace slime::rollout {
 
@@ -153,6 +154,7 @@ class Session {
     request.sampling.max_new_tokens = remaining_tokens(sample, rules_);
     request.sampling.sampling_seed = mix(rules_.seed, static_cast<uint64_t>(sample.ordinal));
     request.return_logprob = true;
+    request.return_top_p_token_ids = rules_.keeps_top_p_ids;
     if (request.sampling.max_new_tokens == 0) {
       sample.status = Status::kTruncated;
     } else {
@@ -223,6 +225,10 @@ void forget_response(Group& group) {
     sample.response.clear();
     sample.reward = nullptr;
     sample.failure.clear();
+    sample.top_p_ids.clear();
+    sample.top_p_offsets.clear();
+    sample.routed_experts.clear();
+    sample.engine_prompt_tokens = 0;
     sample.cached_tokens = 0;
     sample.generation_seconds = 0;
     sample.status = Status::kPending;

@@ -23,15 +23,9 @@
 #include "core/expected.h"
 #include "core/sample.h"
 #include "engine/client.h"
+#include "rollout/response_rules.h"
 
 namespace slime::rollout {
-
-/// How one response is drawn.
-struct ResponseRules {
-  engine::SamplingParams sampling;            // max_new_tokens is the limit of the whole response
-  std::optional<int64_t> max_context_length;  // prompt and response together
-  uint64_t seed = 0;                          // draws are keyed by (seed, sample ordinal)
-};
 
 struct RolloutConfig {
   int64_t groups_per_step = 0;    // B: how many groups `run` returns
@@ -91,13 +85,5 @@ class Rollout {
   const RolloutConfig config_;
   const RolloutHooks hooks_;
 };
-
-/// Spec 17.2: how many tokens may still be drawn for this sample; 0: it is complete as it is.
-/// Throws BugError when negative.
-int64_t remaining_tokens(const Sample& sample, const ResponseRules& rules);
-
-/// Appends what the engine made to the sample: tokens, log-probs, mask, version runs, status
-/// (spec 17.1).
-void append_generated(Sample& sample, const engine::GenerateUpdate& generated);
 
 }  // namespace slime::rollout

@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 
+#include "core/golden_test.h"
 #include "core/json.h"
 #include "text/chat_template.h"
 #include "text/jinja_text.h"
@@ -108,39 +109,31 @@ std::vector<T> numbers(const json::value& array) {
   return json::value_to<std::vector<T>>(array);
 }
 
-TEST(LossMask, EqualsTheOriginalOnTheGoldenConversations) {
-  const json::value golden = read_json_file(SLIME_SOURCE_DIR "/tests/golden/loss_masks.json");
-  for (const json::value& item : golden.as_array()) {
-    SCOPED_TRACE(std::string_view(item.at("name").as_string()));
-    const json::value& params = item.at("params");
-    const json::object& expected = item.at("expected").as_object();
-    const ChatCodec codec = toy_codec(source_of(params.at("template").as_string()));
-    const auto type = parse_loss_mask_type(params.at("loss_mask_type").as_string());
-    ASSERT_TRUE(type);
-    const auto masker = LossMasker::make(*type, codec);
-    ASSERT_TRUE(masker);
-    const auto tokens =
-        masker->mask(item.at("inputs").at("messages").as_array(), item.at("inputs").at("tools"));
-    ASSERT_TRUE(tokens) << tokens.error().message;
-    EXPECT_EQ(tokens->ids, numbers<TokenId>(expected.at("token_ids")));
-    EXPECT_EQ(tokens->mask, numbers<uint8_t>(expected.at("loss_mask")));
-    EXPECT_EQ(response_length(tokens->mask), expected.at("response_length").as_int64());
-    if (expected.contains("system_message_length")) {
-      const auto lengths = measure_template(codec);
-      ASSERT_TRUE(lengths);
-      EXPECT_EQ(lengths->system, expected.at("system_message_length").as_int64());
-      EXPECT_EQ(lengths->generation, expected.at("gen_token_length").as_int64());
-    }
+GOLDEN_TEST(LossMasks, "loss_masks.json") {
+  const json::value& params = c.at("params");
+  const json::object& expected = c.at("expected").as_object();
+  const ChatCodec codec = toy_codec(source_of(params.at("template").as_string()));
+  const auto type = parse_loss_mask_type(params.at("loss_mask_type").as_string());
+  ASSERT_TRUE(type);
+  const auto masker = LossMasker::make(*type, codec);
+  ASSERT_TRUE(masker);
+  const auto tokens =
+      masker->mask(c.at("inputs").at("messages").as_array(), c.at("inputs").at("tools"));
+  ASSERT_TRUE(tokens) << tokens.error().message;
+  EXPECT_EQ(tokens->ids, numbers<TokenId>(expected.at("token_ids")));
+  EXPECT_EQ(tokens->mask, numbers<uint8_t>(expected.at("loss_mask")));
+  EXPECT_EQ(response_length(tokens->mask), expected.at("response_length").as_int64());
+  if (expected.contains("system_message_length")) {
+    const auto lengths = measure_template(codec);
+    ASSERT_TRUE(lengths);
+    EXPECT_EQ(lengths->system, expected.at("system_message_length").as_int64());
+    EXPECT_EQ(lengths->generation, expected.at("gen_token_length").as_int64());
   }
 }
 
-TEST(LossMask, TheResponseBeginsAtTheFirstTrainedToken) {
-  const json::value golden =
-      read_json_file(SLIME_SOURCE_DIR "/tests/golden/response_length_from_mask.json");
-  for (const json::value& item : golden.as_array()) {
-    EXPECT_EQ(response_length(numbers<uint8_t>(item.at("inputs").at("loss_mask"))),
-              item.at("expected").at("response_length").as_int64());
-  }
+GOLDEN_TEST(ResponseLengthFromMask, "response_length_from_mask.json") {
+  EXPECT_EQ(response_length(numbers<uint8_t>(c.at("inputs").at("loss_mask"))),
+            c.at("expected").at("response_length").as_int64());
 }
 
 TEST(LossMask, AVocabularyWithTheDistillMarkerTurnsQwenIntoDistillQwen) {

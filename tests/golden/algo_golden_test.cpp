@@ -6,6 +6,7 @@
 #include "algo/advantage.h"
 #include "algo/kl.h"
 #include "algo/loss.h"
+#include "algo/mismatch.h"
 #include "algo/packed.h"
 #include "algo/policy_objective.h"
 #include "algo/reward_normalization.h"
@@ -26,76 +27,64 @@ Tensor gradient(const Tensor& x, const Tensor& of) {
   return of.grad().defined() ? of.grad() : at::zeros_like(of);
 }
 
-TEST(Golden, RewardNormalization) {
-  for_each_case("reward_normalization.json", [](const json::object& c) {
-    const auto& params = part(c, "params");
-    const auto rewards = doubles(part(c, "inputs").at("rewards"));
-    const std::string estimator = word(params, "advantage_estimator");
-    const bool is_group_relative =
-        estimator == "grpo" || estimator == "gspo" || estimator == "cispo";
-    const bool centres = flag(params, "rewards_normalization") &&
-                         (is_group_relative || estimator == "reinforce_plus_plus_baseline");
-    const auto how = !centres ? RewardNormalization::kNone
-                     : is_group_relative && flag(params, "grpo_std_normalization")
-                         ? RewardNormalization::kMeanAndStd
-                         : RewardNormalization::kMean;
-    // The original sees one group when the count is not n * B (spec 21.3); ours goes by ids.
-    const int64_t n = integer(params, "n_samples_per_prompt");
-    const bool is_regular =
-        static_cast<int64_t>(rewards.size()) == n * integer(params, "rollout_batch_size");
-    std::vector<int64_t> groups(rewards.size(), 0);
-    for (std::size_t i = 0; is_regular && i < groups.size(); ++i)
-      groups[i] = static_cast<int64_t>(i) / n;
-    expect_close(at::tensor(normalize_rewards(rewards, groups, how), at::kDouble),
-                 part(c, "expected").at("rewards"), "rewards");
-  });
+GOLDEN_TEST(RewardNormalization, "reward_normalization.json") {
+  const auto& params = part(c, "params");
+  const auto rewards = doubles(part(c, "inputs").at("rewards"));
+  const std::string estimator = word(params, "advantage_estimator");
+  const bool is_group_relative = estimator == "grpo" || estimator == "gspo" || estimator == "cispo";
+  const bool centres = flag(params, "rewards_normalization") &&
+                       (is_group_relative || estimator == "reinforce_plus_plus_baseline");
+  const auto how = !centres ? RewardNormalization::kNone
+                   : is_group_relative && flag(params, "grpo_std_normalization")
+                       ? RewardNormalization::kMeanAndStd
+                       : RewardNormalization::kMean;
+  // The original sees one group when the count is not n * B (spec 21.3); ours goes by ids.
+  const int64_t n = integer(params, "n_samples_per_prompt");
+  const bool is_regular =
+      static_cast<int64_t>(rewards.size()) == n * integer(params, "rollout_batch_size");
+  std::vector<int64_t> groups(rewards.size(), 0);
+  for (std::size_t i = 0; is_regular && i < groups.size(); ++i)
+    groups[i] = static_cast<int64_t>(i) / n;
+  expect_close(at::tensor(normalize_rewards(rewards, groups, how), at::kDouble),
+               part(c, "expected").at("rewards"), "rewards");
 }
 
-TEST(Golden, KlEstimators) {
-  for (const auto dtype : kPrecisions) {
-    for_each_case("kl_estimators.json", [&](const json::object& c) {
-      const auto& inputs = part(c, "inputs");
-      const auto& expected = part(c, "expected");
-      const Tensor logprob = leaf(column(inputs, "log_probs", dtype));
-      Tensor importance = column(inputs, "importance_ratio", dtype);
-      if (flag(part(c, "params"), "use_unbiased_kl"))
-        importance = (logprob - column(inputs, "old_log_probs", dtype)).exp();
-      const KlType type = kl_type_from_string(word(part(c, "params"), "kl_loss_type"));
-      const Tensor kl =
-          kl_estimate(type, logprob, column(inputs, "ref_log_probs", dtype), importance);
-      expect_close(kl, expected.at("kl"), "kl");
-      if (has(expected, "dkl_dlogprob"))
-        expect_close(gradient(kl, logprob), expected.at("dkl_dlogprob"), "gradient");
-    });
-  }
+GOLDEN_TEST_IN_BOTH_PRECISIONS(KlEstimators, "kl_estimators.json") {
+  const auto& inputs = part(c, "inputs");
+  const auto& expected = part(c, "expected");
+  const Tensor logprob = leaf(column(inputs, "log_probs", dtype));
+  Tensor importance = column(inputs, "importance_ratio", dtype);
+  if (flag(part(c, "params"), "use_unbiased_kl"))
+    importance = (logprob - column(inputs, "old_log_probs", dtype)).exp();
+  const KlType type = kl_type_from_string(word(part(c, "params"), "kl_loss_type"));
+  const Tensor kl = kl_estimate(type, logprob, column(inputs, "ref_log_probs", dtype), importance);
+  expect_close(kl, expected.at("kl"), "kl");
+  if (has(expected, "dkl_dlogprob"))
+    expect_close(gradient(kl, logprob), expected.at("dkl_dlogprob"), "gradient");
 }
 
-TEST(Golden, DiscountedReturnsAndGae) {
-  for (const auto dtype : kPrecisions) {
-    for_each_case("gae.json", [&](const json::object& c) {
-      const auto& inputs = part(c, "inputs");
-      const auto& params = part(c, "params");
-      const auto& expected = part(c, "expected");
-      const Tensor reward_T = column(inputs, "rewards", dtype);
-      ScoredTokens in;
-      // The estimators take token rewards as penalties: -1 * kl_T.
-      in.kl_T = -reward_T;
-      in.trained_T = at::ones_like(reward_T, at::kBool);
-      const bool is_gae = word(params, "kind") != "discounted_returns";
-      const bool is_ragged = inputs.at("rewards").as_array().front().is_array();
-      in.starts = make_starts(is_ragged ? lengths(inputs.at("rewards"))
-                                        : std::vector<int64_t>{reward_T.size(0)});
-      in.score_R = at::zeros({in.starts.size(0) - 1}, reward_T.options());
-      in.value_T = column(inputs, "values", dtype);
-      const Advantages got =
-          is_gae ? estimate(Gae{number(params, "gamma"), number(params, "lambd"), 1.0}, in)
-                 : estimate(ReinforcePlusPlus{number(params, "discount"), 1.0}, in);
-      // A return is a sum of up to 300 rewards of size one.
-      expect_close(got.return_T, expected.at("returns"), "returns", 10);
-      if (has(expected, "advantages"))
-        expect_close(got.advantage_T, expected.at("advantages"), "advantages", 10);
-    });
-  }
+GOLDEN_TEST_IN_BOTH_PRECISIONS(DiscountedReturnsAndGae, "gae.json") {
+  const auto& inputs = part(c, "inputs");
+  const auto& params = part(c, "params");
+  const auto& expected = part(c, "expected");
+  const Tensor reward_T = column(inputs, "rewards", dtype);
+  ScoredTokens in;
+  // The estimators take token rewards as penalties: -1 * kl_T.
+  in.kl_T = -reward_T;
+  in.trained_T = at::ones_like(reward_T, at::kBool);
+  const bool is_gae = word(params, "kind") != "discounted_returns";
+  const bool is_ragged = inputs.at("rewards").as_array().front().is_array();
+  in.starts = make_starts(is_ragged ? lengths(inputs.at("rewards"))
+                                    : std::vector<int64_t>{reward_T.size(0)});
+  in.score_R = at::zeros({in.starts.size(0) - 1}, reward_T.options());
+  in.value_T = column(inputs, "values", dtype);
+  const Advantages got =
+      is_gae ? estimate(Gae{number(params, "gamma"), number(params, "lambd"), 1.0}, in)
+             : estimate(ReinforcePlusPlus{number(params, "discount"), 1.0}, in);
+  // A return is a sum of up to 300 rewards of size one.
+  expect_close(got.return_T, expected.at("returns"), "returns", 10);
+  if (has(expected, "advantages"))
+    expect_close(got.advantage_T, expected.at("advantages"), "advantages", 10);
 }
 
 AdvantageConfig estimator_of(const json::object& params) {
@@ -107,81 +96,69 @@ AdvantageConfig estimator_of(const json::object& params) {
   return GroupRelative{};
 }
 
-TEST(Golden, Advantages) {
-  for (const auto dtype : kPrecisions) {
-    for_each_case("advantages.json", [&](const json::object& c) {
-      const auto& inputs = part(c, "inputs");
-      const auto& params = part(c, "params");
-      const auto& expected = part(c, "expected");
-      ScoredTokens in;
-      in.starts = make_starts(integers(inputs.at("response_lengths")));
-      in.score_R = column(inputs, "rewards", dtype);
-      in.trained_T = mask(inputs, "loss_masks");
-      in.value_T = column(inputs, "values", dtype);
-      const Tensor logprob_T = column(inputs, "log_probs", dtype);
-      const Tensor ref_T = column(inputs, "ref_log_probs", dtype);
-      in.kl_T = at::zeros_like(in.trained_T, at::TensorOptions(dtype));
-      if (number(params, "kl_coef") != 0 && logprob_T.defined() && ref_T.defined()) {
-        in.kl_T = kl_estimate(kl_type_from_string(word(params, "kl_loss_type")), logprob_T, ref_T);
-      }
-      expect_close(in.kl_T, expected.at("kl"), "kl");
-      Advantages got = make_advantage_fn(estimator_of(params))(in);
-      if (flag(params, "use_opd")) {
-        const Tensor teacher_T = column(inputs, "teacher_log_probs", dtype);
-        got.advantage_T = distilled_advantage(got.advantage_T, logprob_T, teacher_T,
-                                              number(params, "opd_kl_coef"));
-        expect_close(logprob_T - teacher_T, expected.at("opd_reverse_kl"), "opd_reverse_kl");
-        // There advantages and returns are the same list (spec 6.6).
-        if (word(params, "advantage_estimator") == "reinforce_plus_plus_baseline")
-          got.return_T = got.advantage_T;
-      }
-      if (flag(params, "normalize_advantages")) {
-        got.advantage_T = whiten(got.advantage_T, moments_of(got.advantage_T, in.trained_T));
-      }
-      expect_close(got.advantage_T, expected.at("advantages"), "advantages");
-      expect_close(got.return_T, expected.at("returns"), "returns");
-    });
+GOLDEN_TEST_IN_BOTH_PRECISIONS(Advantages, "advantages.json") {
+  const auto& inputs = part(c, "inputs");
+  const auto& params = part(c, "params");
+  const auto& expected = part(c, "expected");
+  ScoredTokens in;
+  in.starts = make_starts(integers(inputs.at("response_lengths")));
+  in.score_R = column(inputs, "rewards", dtype);
+  in.trained_T = mask(inputs, "loss_masks");
+  in.value_T = column(inputs, "values", dtype);
+  const Tensor logprob_T = column(inputs, "log_probs", dtype);
+  const Tensor ref_T = column(inputs, "ref_log_probs", dtype);
+  in.kl_T = at::zeros_like(in.trained_T, at::TensorOptions(dtype));
+  if (number(params, "kl_coef") != 0 && logprob_T.defined() && ref_T.defined()) {
+    in.kl_T = kl_estimate(kl_type_from_string(word(params, "kl_loss_type")), logprob_T, ref_T);
   }
+  expect_close(in.kl_T, expected.at("kl"), "kl");
+  Advantages got = make_advantage_fn(estimator_of(params))(in);
+  if (flag(params, "use_opd")) {
+    const Tensor teacher_T = column(inputs, "teacher_log_probs", dtype);
+    got.advantage_T =
+        distilled_advantage(got.advantage_T, logprob_T, teacher_T, number(params, "opd_kl_coef"));
+    expect_close(logprob_T - teacher_T, expected.at("opd_reverse_kl"), "opd_reverse_kl");
+    // There advantages and returns are the same list (spec 6.6).
+    if (word(params, "advantage_estimator") == "reinforce_plus_plus_baseline")
+      got.return_T = got.advantage_T;
+  }
+  if (flag(params, "normalize_advantages")) {
+    got.advantage_T = whiten(got.advantage_T, moments_of(got.advantage_T, in.trained_T));
+  }
+  expect_close(got.advantage_T, expected.at("advantages"), "advantages");
+  expect_close(got.return_T, expected.at("returns"), "returns");
 }
 
-TEST(Golden, AdvantageWhitening) {
-  for (const auto dtype : kPrecisions) {
-    for_each_case("advantage_whitening.json", [&](const json::object& c) {
-      Moments moments;
-      std::vector<Tensor> values;
-      for (const auto& rank : part(c, "inputs").at("ranks").as_array()) {
-        values.push_back(column(rank.as_object(), "values", dtype));
-        moments += moments_of(values.back(), mask(rank.as_object(), "mask"));
-      }
-      Tensor whitened = whiten(at::cat(values), moments);
-      // The variant that puts the mean back is nobody's default; the rest of its answer is ours.
-      if (!flag(part(c, "params"), "shift_mean")) whitened = whitened + moments.sum / moments.count;
-      const auto& expected = part(c, "expected");
-      expect_close(moments.sum / moments.count, expected.at("mean"), "mean", dtype);
-      expect_close(whitened, expected.at("whitened"), "whitened", dtype == at::kFloat ? 10 : 1);
-    });
+GOLDEN_TEST_IN_BOTH_PRECISIONS(AdvantageWhitening, "advantage_whitening.json") {
+  Moments moments;
+  std::vector<Tensor> values;
+  for (const auto& rank : part(c, "inputs").at("ranks").as_array()) {
+    values.push_back(column(rank.as_object(), "values", dtype));
+    moments += moments_of(values.back(), mask(rank.as_object(), "mask"));
   }
+  Tensor whitened = whiten(at::cat(values), moments);
+  // The variant that puts the mean back is nobody's default; the rest of its answer is ours.
+  if (!flag(part(c, "params"), "shift_mean")) whitened = whitened + moments.sum / moments.count;
+  const auto& expected = part(c, "expected");
+  expect_close(moments.sum / moments.count, expected.at("mean"), "mean", dtype);
+  expect_close(whitened, expected.at("whitened"), "whitened", dtype == at::kFloat ? 10 : 1);
 }
 
-TEST(Golden, PolicyLossTokens) {
-  for (const auto dtype : kPrecisions) {
-    for_each_case("policy_loss_tokens.json", [&](const json::object& c) {
-      const auto& params = part(c, "params");
-      const auto& inputs = part(c, "inputs");
-      const auto& expected = part(c, "expected");
-      TokenClip how{number(params, "eps_clip"), number(params, "eps_clip_high"), std::nullopt};
-      if (has(params, "eps_clip_c")) how.dual = number(params, "eps_clip_c");
-      PolicyTokens in;
-      in.logprob_T = leaf(column(inputs, "log_probs", dtype));
-      in.old_T = column(inputs, "old_log_probs", dtype);
-      in.advantage_T = column(inputs, "advantages", dtype);
-      const PolicyTerms terms = policy_terms(how, in);
-      expect_close((-terms.k_T).exp(), expected.at("ratio"), "ratio");
-      expect_close(terms.loss_T, expected.at("pg_loss"), "pg_loss");
-      expect_close(terms.clipped_T, expected.at("clipfrac"), "clipfrac");
-      expect_close(gradient(terms.loss_T, in.logprob_T), expected.at("dloss_dlogprob"), "gradient");
-    });
-  }
+GOLDEN_TEST_IN_BOTH_PRECISIONS(PolicyLossTokens, "policy_loss_tokens.json") {
+  const auto& params = part(c, "params");
+  const auto& inputs = part(c, "inputs");
+  const auto& expected = part(c, "expected");
+  TokenClip how{number(params, "eps_clip"), number(params, "eps_clip_high"), std::nullopt};
+  if (has(params, "eps_clip_c")) how.dual = number(params, "eps_clip_c");
+  PolicyTokens in;
+  in.logprob_T = leaf(column(inputs, "log_probs", dtype));
+  in.old_T = column(inputs, "old_log_probs", dtype);
+  in.advantage_T = column(inputs, "advantages", dtype);
+  const PolicyTerms terms = policy_terms(how, in);
+  expect_close((-terms.k_T).exp(), expected.at("ratio"), "ratio");
+  expect_close(terms.loss_T, expected.at("pg_loss"), "pg_loss");
+  expect_close(terms.clipped_T, expected.at("clipfrac"), "clipfrac");
+  expect_close(gradient(terms.loss_T, in.logprob_T), expected.at("dloss_dlogprob"), "gradient");
 }
 
 PolicyTokens packed_tokens(const json::object& inputs, at::ScalarType dtype) {
@@ -194,105 +171,124 @@ PolicyTokens packed_tokens(const json::object& inputs, at::ScalarType dtype) {
   return in;
 }
 
-TEST(Golden, GspoLoss) {
-  for (const auto dtype : kPrecisions) {
-    for_each_case("gspo_loss.json", [&](const json::object& c) {
-      const auto& params = part(c, "params");
-      const auto& expected = part(c, "expected");
-      SequenceClip how{number(params, "eps_clip"), number(params, "eps_clip_high"), std::nullopt};
-      if (has(params, "eps_clip_c")) how.dual = number(params, "eps_clip_c");
-      const PolicyTokens in = packed_tokens(part(c, "inputs"), dtype);
-      const PolicyTerms terms = policy_terms(how, in);
-      expect_close(terms.k_T, expected.at("ppo_kl"), "ppo_kl");
-      expect_close(terms.loss_T, expected.at("pg_loss"), "pg_loss");
-      expect_close(terms.clipped_T, expected.at("clipfrac"), "clipfrac");
-      const Tensor objective = mean_per_response(terms.loss_T, in.trained_T, in.starts).sum();
-      expect_close(objective, expected.at("sum_of_sample_mean_pg_loss"), "objective");
-      expect_close(gradient(objective, in.logprob_T), expected.at("dobjective_dlogprob"),
-                   "gradient");
-    });
+GOLDEN_TEST_IN_BOTH_PRECISIONS(GspoLoss, "gspo_loss.json") {
+  const auto& params = part(c, "params");
+  const auto& expected = part(c, "expected");
+  SequenceClip how{number(params, "eps_clip"), number(params, "eps_clip_high"), std::nullopt};
+  if (has(params, "eps_clip_c")) how.dual = number(params, "eps_clip_c");
+  const PolicyTokens in = packed_tokens(part(c, "inputs"), dtype);
+  const PolicyTerms terms = policy_terms(how, in);
+  expect_close(terms.k_T, expected.at("ppo_kl"), "ppo_kl");
+  expect_close(terms.loss_T, expected.at("pg_loss"), "pg_loss");
+  expect_close(terms.clipped_T, expected.at("clipfrac"), "clipfrac");
+  const Tensor objective = mean_per_response(terms.loss_T, in.trained_T, in.starts).sum();
+  expect_close(objective, expected.at("sum_of_sample_mean_pg_loss"), "objective");
+  expect_close(gradient(objective, in.logprob_T), expected.at("dobjective_dlogprob"), "gradient");
+}
+
+GOLDEN_TEST_IN_BOTH_PRECISIONS(CispoLoss, "cispo_loss.json") {
+  const auto& params = part(c, "params");
+  const auto& inputs = part(c, "inputs");
+  const auto& expected = part(c, "expected");
+  PolicyTokens in;
+  in.logprob_T = leaf(column(inputs, "log_probs", dtype));
+  in.old_T = column(inputs, "old_log_probs", dtype);
+  in.advantage_T = column(inputs, "advantages", dtype);
+  const PolicyTerms terms =
+      policy_terms(ClippedWeight{number(params, "eps_clip"), number(params, "eps_clip_high")}, in);
+  expect_close(terms.loss_T, expected.at("pg_loss"), "pg_loss");
+  expect_close(terms.clipped_T, expected.at("clipfrac"), "clipfrac");
+  expect_close(gradient(terms.loss_T, in.logprob_T), expected.at("dloss_dlogprob"), "gradient");
+}
+
+GOLDEN_TEST_IN_BOTH_PRECISIONS(OffPolicySequenceMasking, "opsm.json") {
+  const PolicyTokens in = packed_tokens(part(c, "inputs"), dtype);
+  const auto& expected = part(c, "expected");
+  const MaskedSequences masked = mask_off_policy({number(part(c, "params"), "opsm_delta")}, in);
+  expect_close(mean_per_response(in.old_T - in.logprob_T, in.trained_T, in.starts),
+               expected.at("sequence_kl"), "kl");
+  expect_close(masked.keep_T, expected.at("opsm_mask"), "mask");
+  expect_close(masked.drop_share, expected.at("opsm_clipfrac"), "opsm_clipfrac", dtype);
+}
+
+GOLDEN_TEST_IN_BOTH_PRECISIONS(MismatchCorrection, "tis.json") {
+  const auto& params = part(c, "params");
+  const auto& inputs = part(c, "inputs");
+  const auto& expected = part(c, "expected");
+  const double low = number(params, "tis_clip_low"), high = number(params, "tis_clip");
+  const bool truncates = word(params, "function") == "tis";
+  const auto how = truncates ? algo::MismatchCorrection(TruncatedImportance{low, high})
+                             : DroppedImportance{low, high};
+  MismatchTokens in{column(inputs, "train_log_probs", dtype),
+                    column(inputs, "rollout_log_probs", dtype), Tensor(), Tensor()};
+  in.trained_T = at::ones_like(in.trainer_T, at::kBool);
+  const MismatchEffect got = correct_mismatch(how, in);
+  expect_close(got.weight_T, expected.at("weight"), "weight");
+  expect_close(got.weight_T * column(inputs, "pg_loss", dtype), expected.at("pg_loss"), "pg_loss");
+  for (const auto& [name, x_T] : got.metrics) expect_close(x_T, expected.at(name), name.c_str());
+}
+
+std::optional<double> optional_number(const json::object& object, const char* key) {
+  return has(object, key) ? std::optional(number(object, key)) : std::nullopt;
+}
+
+ImportanceAndRejection mis_of(const json::object& params) {
+  ImportanceAndRejection how;
+  how.weighs = flag(params, "use_tis");
+  how.level = ratio_level_from_string(word(params, "tis_level"), "tis_level");
+  how.mode = bound_mode_from_string(word(params, "tis_mode"), "tis_mode");
+  how.upper = number(params, "tis_upper_bound");
+  how.lower = optional_number(params, "tis_lower_bound");
+  how.batch_normalize = flag(params, "tis_batch_normalize");
+  if (flag(params, "use_rs")) {
+    how.rejection = Rejection{ratio_level_from_string(word(params, "rs_level"), "rs_level"),
+                              optional_number(params, "rs_lower_bound"),
+                              optional_number(params, "rs_upper_bound"),
+                              optional_number(params, "rs_veto_threshold")};
+  }
+  return how;
+}
+
+GOLDEN_TEST_IN_BOTH_PRECISIONS(ImportanceAndRejection, "mis_rollout_correction.json") {
+  const auto& inputs = part(c, "inputs");
+  const auto& expected = part(c, "expected");
+  const ImportanceAndRejection how = mis_of(part(c, "params"));
+  validate(how);
+  const MismatchEffect got = correct_mismatch(
+      how, {column(inputs, "train_log_probs", dtype), column(inputs, "rollout_log_probs", dtype),
+            mask(inputs, "loss_masks"), make_starts(lengths(inputs.at("loss_masks")))});
+  EXPECT_EQ(got.weight_T.defined(), how.weighs);
+  if (how.weighs) expect_close(got.weight_T, expected.at("weights"), "weights");
+  expect_close(got.kept_T.to(dtype), expected.at("modified_masks"), "modified_masks");
+  const auto& metrics = part(expected, "metrics");
+  EXPECT_EQ(got.metrics.size(), metrics.size());
+  for (const auto& [name, x_T] : got.metrics) {
+    ASSERT_TRUE(name.starts_with("mis_"));
+    expect_close(x_T, metrics.at(name.substr(4)), name.c_str());
   }
 }
 
-TEST(Golden, CispoLoss) {
-  for (const auto dtype : kPrecisions) {
-    for_each_case("cispo_loss.json", [&](const json::object& c) {
-      const auto& params = part(c, "params");
-      const auto& inputs = part(c, "inputs");
-      const auto& expected = part(c, "expected");
-      PolicyTokens in;
-      in.logprob_T = leaf(column(inputs, "log_probs", dtype));
-      in.old_T = column(inputs, "old_log_probs", dtype);
-      in.advantage_T = column(inputs, "advantages", dtype);
-      const PolicyTerms terms = policy_terms(
-          ClippedWeight{number(params, "eps_clip"), number(params, "eps_clip_high")}, in);
-      expect_close(terms.loss_T, expected.at("pg_loss"), "pg_loss");
-      expect_close(terms.clipped_T, expected.at("clipfrac"), "clipfrac");
-      expect_close(gradient(terms.loss_T, in.logprob_T), expected.at("dloss_dlogprob"), "gradient");
-    });
-  }
-}
-
-TEST(Golden, OffPolicySequenceMasking) {
-  for (const auto dtype : kPrecisions) {
-    for_each_case("opsm.json", [&](const json::object& c) {
-      const PolicyTokens in = packed_tokens(part(c, "inputs"), dtype);
-      const auto& expected = part(c, "expected");
-      const MaskedSequences masked = mask_off_policy({number(part(c, "params"), "opsm_delta")}, in);
-      expect_close(mean_per_response(in.old_T - in.logprob_T, in.trained_T, in.starts),
-                   expected.at("sequence_kl"), "kl");
-      expect_close(masked.keep_T, expected.at("opsm_mask"), "mask");
-      expect_close(masked.drop_share, expected.at("opsm_clipfrac"), "opsm_clipfrac", dtype);
-    });
-  }
-}
-
-TEST(Golden, MismatchCorrection) {
-  for (const auto dtype : kPrecisions) {
-    for_each_case("tis.json", [&](const json::object& c) {
-      const auto& params = part(c, "params");
-      const auto& inputs = part(c, "inputs");
-      const auto& expected = part(c, "expected");
-      const double low = number(params, "tis_clip_low"), high = number(params, "tis_clip");
-      const bool truncates = word(params, "function") == "tis";
-      const auto how = truncates ? MismatchCorrection(TruncatedImportance{low, high})
-                                 : DroppedImportance{low, high};
-      const MismatchWeights got = mismatch_weights(how, column(inputs, "train_log_probs", dtype),
-                                                   column(inputs, "rollout_log_probs", dtype));
-      expect_close(got.weight_T, expected.at("weight"), "weight");
-      expect_close(got.weight_T * column(inputs, "pg_loss", dtype), expected.at("pg_loss"),
-                   "pg_loss");
-      expect_close(got.ratio_T, expected.at("tis"), "tis");
-      expect_close(got.changed_T, expected.at("tis_clipfrac"), "tis_clipfrac");
-      expect_close((got.ratio_T - 1).abs(), expected.at("tis_abs"), "tis_abs");
-    });
-  }
-}
-
-TEST(Golden, ValueLossTokens) {
-  for (const auto dtype : kPrecisions) {
-    for_each_case("value_loss_tokens.json", [&](const json::object& c) {
-      const auto& inputs = part(c, "inputs");
-      const auto& expected = part(c, "expected");
-      const Tensor value_T = leaf(column(inputs, "values", dtype));
-      const Tensor old_T = column(inputs, "old_values", dtype),
-                   return_T = column(inputs, "returns", dtype);
-      const double clip = number(part(c, "params"), "value_clip");
-      const Tensor distance_T = ((value_T - old_T).abs() - clip).abs();
-      // In float32 a change of exactly the bound falls on either side of it.
-      if (dtype == at::kFloat && distance_T.min().item<double>() < 1e-6) return;
-      for (int64_t t = 0; t < value_T.size(0); ++t) {
-        Tensor one_hot = at::zeros_like(old_T);
-        one_hot[t] = 1;
-        const Loss loss = value_loss(clip, value_T, old_T, return_T, one_hot);
-        expect_close(loss.metrics.at("value_loss"), expected.at("value_loss").at(t), "value_loss",
-                     dtype);
-        expect_close(loss.metrics.at("value_clipfrac"), expected.at("value_clipfrac").at(t),
-                     "clipfrac", dtype);
-      }
-      const Loss loss = value_loss(clip, value_T, old_T, return_T, at::ones_like(old_T));
-      expect_close(gradient(loss.sum, value_T), expected.at("dloss_dvalue"), "gradient");
-    });
+GOLDEN_TEST_IN_BOTH_PRECISIONS(ValueLossTokens, "value_loss_tokens.json") {
+  const auto& inputs = part(c, "inputs");
+  const auto& expected = part(c, "expected");
+  const Tensor value_T = leaf(column(inputs, "values", dtype));
+  const Tensor old_T = column(inputs, "old_values", dtype),
+               return_T = column(inputs, "returns", dtype);
+  const double clip = number(part(c, "params"), "value_clip");
+  // In float32 a change of exactly the bound falls on either side of it (docs/decisions/0050).
+  const Tensor distance_T = ((value_T - old_T).abs() - clip).abs();
+  const Tensor is_clear_T = distance_T.detach() > (dtype == at::kFloat ? 1e-6 : 0.0);
+  for (int64_t t = 0; t < value_T.size(0); ++t) {
+    if (dtype == at::kFloat && !is_clear_T[t].item<bool>()) continue;
+    Tensor one_hot = at::zeros_like(old_T);
+    one_hot[t] = 1;
+    const Loss loss = value_loss(clip, value_T, old_T, return_T, one_hot);
+    expect_close(loss.metrics.at("value_loss"), expected.at("value_loss").at(t), "value_loss",
+                 dtype);
+    expect_close(loss.metrics.at("value_clipfrac"), expected.at("value_clipfrac").at(t), "clipfrac",
+                 dtype);
+    const Tensor slope_T = gradient(loss.sum, value_T);
+    expect_close(slope_T[t].item<double>(), expected.at("dloss_dvalue").at(t), "gradient", dtype);
   }
 }
 

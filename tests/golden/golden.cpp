@@ -30,13 +30,15 @@ void expect_all_close(const std::vector<double>& actual, const std::vector<doubl
 
 }  // namespace
 
-void for_each_case(const std::string& file, const std::function<void(const json::object&)>& body) {
-  const json::value cases = read_json_file(std::string(SLIME_SOURCE_DIR "/tests/golden/") + file);
-  ASSERT_FALSE(cases.as_array().empty()) << file;
-  for (const auto& entry : cases.as_array()) {
-    SCOPED_TRACE(file + ": " + std::string(entry.at("name").as_string()));
-    body(entry.as_object());
+bool register_cases_in_both_precisions(const std::string& suite, const std::string& file,
+                                       CaseBodyInPrecision body, const char* source, int line) {
+  bool all_read = true;
+  for (const auto& [dtype, suffix] :
+       {std::pair{at::kDouble, "_float64"}, std::pair{at::kFloat, "_float32"}}) {
+    const auto bound = [body, dtype = dtype](const json::object& c) { body(c, dtype); };
+    all_read &= register_cases(suite, file, bound, source, line, suffix);
   }
+  return all_read;
 }
 
 const json::object& part(const json::object& object, const char* key) {

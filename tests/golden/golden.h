@@ -1,22 +1,17 @@
 #pragma once
 
-/// Access to the golden cases of tests/golden: a file is an array of {name, params, inputs,
-/// expected} (README there).
+/// Access to the golden cases of tests/golden as tensors, and their tests in both precisions.
 
 #include <gtest/gtest.h>
 
-#include <functional>
 #include <string>
 #include <vector>
 
+#include "core/golden_test.h"
 #include "core/json.h"
 #include "core/tensor.h"
 
 namespace slime::golden {
-
-/// Calls `body` with each case of tests/golden/FILE, under a SCOPED_TRACE with its name. Fails when
-/// there are none.
-void for_each_case(const std::string& file, const std::function<void(const json::object&)>& body);
 
 const json::object& part(const json::object& object, const char* key);
 bool has(const json::object& object, const char* key);  // present and not null
@@ -42,7 +37,19 @@ void expect_close(const Tensor& actual, const json::value& expected, const char*
 void expect_close(double actual, const json::value& expected, const char* what,
                   at::ScalarType dtype);
 
-/// Both precisions the algorithms run in.
-inline constexpr at::ScalarType kPrecisions[] = {at::kDouble, at::kFloat};
+using CaseBodyInPrecision = void (*)(const json::object& c, at::ScalarType dtype);
+
+/// Each case twice: NAME_float64 and NAME_float32.
+bool register_cases_in_both_precisions(const std::string& suite, const std::string& file,
+                                       CaseBodyInPrecision body, const char* source, int line);
 
 }  // namespace slime::golden
+
+/// As GOLDEN_TEST; the body also sees `dtype`, float64 or float32.
+#define GOLDEN_TEST_IN_BOTH_PRECISIONS(suite, file)                                             \
+  static void suite##_golden(const ::slime::json::object& c, at::ScalarType dtype);             \
+  [[maybe_unused]] static const bool suite##_registered =                                       \
+      ::slime::golden::register_cases_in_both_precisions("Golden" #suite, file, suite##_golden, \
+                                                         __FILE__, __LINE__);                   \
+  static void suite##_golden([[maybe_unused]] const ::slime::json::object& c,                   \
+                             [[maybe_unused]] at::ScalarType dtype)

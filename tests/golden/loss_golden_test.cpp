@@ -5,6 +5,7 @@
 #include "algo/loss.h"
 #include "algo/packed.h"
 #include "golden.h"
+#include "train/context_parallel.h"
 
 namespace slime::golden {
 namespace {
@@ -119,102 +120,109 @@ Tensor matrix(const json::object& inputs, const char* key, at::ScalarType dtype)
       .reshape({static_cast<int64_t>(inputs.at(key).as_array().size()), -1});
 }
 
-TEST(Golden, PolicyLossEndToEnd) {
-  for (const auto dtype : kPrecisions) {
-    for_each_case("policy_loss_end_to_end.json", [&](const json::object& c) {
-      const auto& params = part(c, "params");
-      const auto& inputs = part(c, "inputs");
-      const bool per_token = flag(params, "calculate_per_token_loss");
-      const Rows rows = rows_of(inputs, dtype);
-      const Tensor logits_UV = matrix(inputs, "logits", dtype).requires_grad_(true);
-      PolicyColumns in;
-      std::tie(in.logprob_T, in.entropy_T) =
-          dense_log_probs(logits_UV, rows, number(params, "rollout_temperature"), inputs);
-      in.old_T = column(inputs, "log_probs", dtype);
-      in.ref_T = column(inputs, "ref_log_probs", dtype);
-      in.engine_T = column(inputs, "rollout_log_probs", dtype);
-      in.advantage_T = column(inputs, "advantages", dtype);
-      in.trained_T = mask(inputs, "loss_masks");
-      in.starts = rows.starts;
-      in.weight_T = token_weights(per_token ? Reduction::kPerToken : Reduction::kPerRollout,
-                                  in.trained_T, rows.total_R, in.starts);
-      expect_close(in.logprob_T, part(c, "expected").at("log_probs"), "log_probs");
-      expect_close(in.entropy_T, part(c, "expected").at("entropy"), "entropy");
-      expect_loss(policy_loss(config_of(params), in), logits_UV, c, "dscaled_loss_dlogits",
-                  per_token, token_denominator(in.trained_T, in.starts));
-    });
+GOLDEN_TEST_IN_BOTH_PRECISIONS(PolicyLossEndToEnd, "policy_loss_end_to_end.json") {
+  const auto& params = part(c, "params");
+  const auto& inputs = part(c, "inputs");
+  const bool per_token = flag(params, "calculate_per_token_loss");
+  const Rows rows = rows_of(inputs, dtype);
+  const Tensor logits_UV = matrix(inputs, "logits", dtype).requires_grad_(true);
+  PolicyColumns in;
+  std::tie(in.logprob_T, in.entropy_T) =
+      dense_log_probs(logits_UV, rows, number(params, "rollout_temperature"), inputs);
+  in.old_T = column(inputs, "log_probs", dtype);
+  in.ref_T = column(inputs, "ref_log_probs", dtype);
+  in.engine_T = column(inputs, "rollout_log_probs", dtype);
+  in.advantage_T = column(inputs, "advantages", dtype);
+  in.trained_T = mask(inputs, "loss_masks");
+  in.starts = rows.starts;
+  in.weight_T = token_weights(per_token ? Reduction::kPerToken : Reduction::kPerRollout,
+                              in.trained_T, rows.total_R, in.starts);
+  expect_close(in.logprob_T, part(c, "expected").at("log_probs"), "log_probs");
+  expect_close(in.entropy_T, part(c, "expected").at("entropy"), "entropy");
+  expect_loss(policy_loss(config_of(params), in), logits_UV, c, "dscaled_loss_dlogits", per_token,
+              token_denominator(in.trained_T, in.starts));
+}
+
+GOLDEN_TEST_IN_BOTH_PRECISIONS(SupervisedAndValueLossEndToEnd,
+                               "sft_and_value_loss_end_to_end.json") {
+  const auto& params = part(c, "params");
+  const auto& inputs = part(c, "inputs");
+  const bool per_token = flag(params, "calculate_per_token_loss");
+  const Rows rows = rows_of(inputs, dtype);
+  const Tensor trained_T = mask(inputs, "loss_masks");
+  const Tensor weight_T = token_weights(per_token ? Reduction::kPerToken : Reduction::kPerRollout,
+                                        trained_T, rows.total_R, rows.starts);
+  const double denominator = token_denominator(trained_T, rows.starts);
+  if (has(params, "value_clip")) {
+    const Tensor value_U = column(inputs, "value_head", dtype).requires_grad_(true);
+    const Loss loss =
+        value_loss(number(params, "value_clip"), value_U.index_select(0, rows.row_T),
+                   column(inputs, "old_values", dtype), column(inputs, "returns", dtype), weight_T);
+    expect_loss(loss, value_U, c, "dscaled_loss_dvalue_head", per_token, denominator);
+  } else {
+    const Tensor logits_UV = matrix(inputs, "logits", dtype).requires_grad_(true);
+    const Tensor logprob_T =
+        dense_log_probs(logits_UV, rows, number(params, "rollout_temperature"), inputs).first;
+    expect_loss(supervised_loss(logprob_T, weight_T), logits_UV, c, "dscaled_loss_dlogits",
+                per_token, denominator);
   }
 }
 
-TEST(Golden, SupervisedAndValueLossEndToEnd) {
-  for (const auto dtype : kPrecisions) {
-    for_each_case("sft_and_value_loss_end_to_end.json", [&](const json::object& c) {
-      const auto& params = part(c, "params");
-      const auto& inputs = part(c, "inputs");
-      const bool per_token = flag(params, "calculate_per_token_loss");
-      const Rows rows = rows_of(inputs, dtype);
-      const Tensor trained_T = mask(inputs, "loss_masks");
-      const Tensor weight_T =
-          token_weights(per_token ? Reduction::kPerToken : Reduction::kPerRollout, trained_T,
-                        rows.total_R, rows.starts);
-      const double denominator = token_denominator(trained_T, rows.starts);
-      if (has(params, "value_clip")) {
-        const Tensor value_U = column(inputs, "value_head", dtype).requires_grad_(true);
-        const Loss loss = value_loss(
-            number(params, "value_clip"), value_U.index_select(0, rows.row_T),
-            column(inputs, "old_values", dtype), column(inputs, "returns", dtype), weight_T);
-        expect_loss(loss, value_U, c, "dscaled_loss_dvalue_head", per_token, denominator);
-      } else {
-        const Tensor logits_UV = matrix(inputs, "logits", dtype).requires_grad_(true);
-        const Tensor logprob_T =
-            dense_log_probs(logits_UV, rows, number(params, "rollout_temperature"), inputs).first;
-        expect_loss(supervised_loss(logprob_T, weight_T), logits_UV, c, "dscaled_loss_dlogits",
-                    per_token, denominator);
-      }
-    });
-  }
-}
+/// One rank's part of a micro-batch: the response tokens it owns, end to end.
+struct RankColumns {
+  std::vector<int64_t> lengths;
+  std::vector<double> x, mask, totals;
+};
 
-TEST(Golden, LossReductionOverRanksAndMicroBatches) {
-  for_each_case("loss_reduction.json", [](const json::object& c) {
-    const auto& samples = part(c, "inputs").at("samples").as_array();
-    const auto totals = doubles(part(c, "expected").at("rollout_mask_sums"));
-    if (integer(part(c, "params"), "cp_size") != 1)
-      return;  // how ranks share a sequence is no part of the reduction
-    for (const auto how : {Reduction::kPerRollout, Reduction::kPerToken}) {
-      const bool per_token = how == Reduction::kPerToken;
-      const auto& expected =
-          part(part(c, "expected"), per_token ? "per_token" : "per_rollout_mean");
-      double sum = 0, tokens = 0;
-      std::size_t index = 0;
-      for (const auto& rank : part(c, "inputs").at("rank_micro_batches").as_array()) {
-        for (const auto& micro_batch : rank.as_array()) {
-          std::vector<int64_t> response_lengths;
-          std::vector<double> x, m, d;
-          for (const int64_t i : integers(micro_batch)) {
-            const auto& sample = samples[i].as_object();
-            const auto x_i = doubles(sample.at("x")), m_i = doubles(sample.at("mask"));
-            response_lengths.push_back(static_cast<int64_t>(x_i.size()));
-            x.insert(x.end(), x_i.begin(), x_i.end());
-            m.insert(m.end(), m_i.begin(), m_i.end());
-            d.push_back(totals[i]);
-          }
-          const Tensor starts = make_starts(response_lengths);
-          const Tensor trained_T = at::tensor(m, at::kDouble) != 0;
-          const Tensor weight_T = token_weights(how, trained_T, at::tensor(d, at::kDouble), starts);
-          const double value = (weight_T * at::tensor(x, at::kDouble)).sum().item<double>();
-          const auto& entry = expected.at("per_micro_batch").at(index++).as_object();
-          expect_close(value, entry.at("value"), "micro-batch", at::kDouble);
-          EXPECT_EQ(token_denominator(trained_T, starts), number(entry, "num_tokens"));
-          sum += value;
-          tokens += token_denominator(trained_T, starts);
-        }
-      }
-      const double mean =
-          sum / (per_token ? tokens : number(part(c, "params"), "global_batch_size"));
-      expect_close(mean, expected.at("effective_loss"), "effective_loss", at::kDouble);
+RankColumns columns_of(const json::array& samples, const std::vector<double>& totals,
+                       const std::vector<int64_t>& members, int64_t cp, int64_t rank) {
+  RankColumns columns;
+  for (const int64_t i : members) {
+    const auto& sample = samples[i].as_object();
+    const auto x = doubles(sample.at("x")), m = doubles(sample.at("mask"));
+    const auto owned =
+        train::owned_response_tokens(integer(sample, "total"), integer(sample, "resp"), cp, rank);
+    columns.lengths.push_back(static_cast<int64_t>(owned.size()));
+    columns.totals.push_back(totals[i]);
+    for (const int64_t t : owned) {
+      columns.x.push_back(x[t]);
+      columns.mask.push_back(m[t]);
     }
-  });
+  }
+  return columns;
+}
+
+GOLDEN_TEST(LossReduction, "loss_reduction.json") {
+  const auto& samples = part(c, "inputs").at("samples").as_array();
+  const auto totals = doubles(part(c, "expected").at("rollout_mask_sums"));
+  const int64_t cp = integer(part(c, "params"), "cp_size");
+  for (const auto how : {Reduction::kPerRollout, Reduction::kPerToken}) {
+    const bool per_token = how == Reduction::kPerToken;
+    const auto& expected = part(part(c, "expected"), per_token ? "per_token" : "per_rollout_mean");
+    double sum = 0, tokens = 0;
+    for (const auto& value : expected.at("per_micro_batch").as_array()) {
+      const auto& entry = value.as_object();
+      const auto& micro_batches =
+          part(c, "inputs").at("rank_micro_batches").at(integer(entry, "dp_rank"));
+      const auto members = integers(micro_batches.at(integer(entry, "micro_batch")));
+      const int64_t rank = integer(entry, "cp_rank");
+      const RankColumns own = columns_of(samples, totals, members, cp, rank);
+      const Tensor starts = make_starts(own.lengths);
+      const Tensor weight_T = token_weights(how, at::tensor(own.mask, at::kDouble) != 0,
+                                            at::tensor(own.totals, at::kDouble), starts);
+      const double got = (weight_T * at::tensor(own.x, at::kDouble)).sum().item<double>();
+      expect_close(got, entry.at("value"), "micro-batch", at::kDouble);
+      sum += got;
+      // The denominator counts whole responses, on one of the ranks that share them.
+      const RankColumns whole = columns_of(samples, totals, members, 1, 0);
+      const double counted =
+          token_denominator(at::tensor(whole.mask, at::kDouble) != 0, make_starts(whole.lengths));
+      EXPECT_EQ(counted, number(entry, "num_tokens"));
+      if (rank == 0) tokens += counted;
+    }
+    const double mean = sum / (per_token ? tokens : number(part(c, "params"), "global_batch_size"));
+    expect_close(mean, expected.at("effective_loss"), "effective_loss", at::kDouble);
+  }
 }
 
 }  // namespace

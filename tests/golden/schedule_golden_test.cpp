@@ -46,71 +46,62 @@ FlopsModel flops_model(const json::object& p) {
   return model;
 }
 
-TEST(Golden, Flops) {
-  for_each_case("flops.json", [](const json::object& c) {
-    const double flops =
-        forward_flops(flops_model(part(c, "params")), integers(part(c, "inputs").at("seqlens")));
-    expect_close(flops, part(c, "expected").at("forward_flops"), "forward_flops", at::kDouble);
-  });
+GOLDEN_TEST(Flops, "flops.json") {
+  const double flops =
+      forward_flops(flops_model(part(c, "params")), integers(part(c, "inputs").at("seqlens")));
+  expect_close(flops, part(c, "expected").at("forward_flops"), "forward_flops", at::kDouble);
 }
 
-TEST(Golden, Packing) {
-  for_each_case("packing.json", [](const json::object& c) {
-    const auto sizes = integers(part(c, "inputs").at("lengths"));
-    const auto& expected = part(c, "expected");
-    const auto bins = first_fit(sizes, integer(part(c, "params"), "max_tokens_per_bin"));
-    if (has(expected, "bins")) EXPECT_EQ(bins, partitions(expected.at("bins")));
-    if (has(expected, "expanded_bins")) {
-      EXPECT_EQ(expand_bins(bins, sizes, integer(part(c, "params"), "target_bin_count")),
-                partitions(expected.at("expanded_bins")));
-    }
-  });
+GOLDEN_TEST(Packing, "packing.json") {
+  const auto sizes = integers(part(c, "inputs").at("lengths"));
+  const auto& expected = part(c, "expected");
+  const auto bins = first_fit(sizes, integer(part(c, "params"), "max_tokens_per_bin"));
+  if (has(expected, "bins")) EXPECT_EQ(bins, partitions(expected.at("bins")));
+  if (has(expected, "expanded_bins")) {
+    EXPECT_EQ(expand_bins(bins, sizes, integer(part(c, "params"), "target_bin_count")),
+              partitions(expected.at("expanded_bins")));
+  }
 }
 
-TEST(Golden, KarmarkarKarp) {
-  for_each_case("karmarkar_karp.json", [](const json::object& c) {
-    const auto& params = part(c, "params");
-    EXPECT_EQ(partition_evenly(doubles(part(c, "inputs").at("weights")),
-                               integer(params, "k_partitions"), flag(params, "equal_size")),
-              partitions(part(c, "expected").at("partitions")));
-  });
+GOLDEN_TEST(KarmarkarKarp, "karmarkar_karp.json") {
+  const auto& params = part(c, "params");
+  EXPECT_EQ(partition_evenly(doubles(part(c, "inputs").at("weights")),
+                             integer(params, "k_partitions"), flag(params, "equal_size")),
+            partitions(part(c, "expected").at("partitions")));
 }
 
-TEST(Golden, DataParallelSchedule) {
-  for_each_case("dp_schedule.json", [](const json::object& c) {
-    const auto& params = part(c, "params");
-    const auto& inputs = part(c, "inputs");
-    const auto& expected = part(c, "expected");
-    BatchingConfig config;
-    config.global_batch_size = integer(params, "global_batch_size");
-    config.micro_batch_size = integer(params, "micro_batch_size");
-    config.use_dynamic_batch_size = flag(params, "use_dynamic_batch_size");
-    if (has(params, "max_tokens_per_gpu"))
-      config.max_tokens_per_gpu = integer(params, "max_tokens_per_gpu");
-    config.balance_data = flag(params, "balance_data");
-    config.balance_by_flops = flag(params, "balance_by_flops");
-    config.dp = integer(params, "dp_size");
-    config.cp = integer(params, "cp_size");
-    config.vpp = integer(params, "vpp_size");
-    config.microbatch_group_size_per_vp_stage =
-        integer(params, "microbatch_group_size_per_vp_stage");
-    const auto make = [&] {
-      return make_schedule(integers(inputs.at("total_lengths")), integers(inputs.at("rollout_ids")),
-                           config, flops_model(part(params, "model")));
-    };
-    if (has(expected, "error")) {
-      EXPECT_THROW(make(), ConfigError);
-      return;
-    }
-    const Schedule schedule = make();
-    EXPECT_EQ(schedule.samples, partitions(expected.at("partitions")));
-    const auto& ranks = expected.at("micro_batch_indices").as_array();
-    ASSERT_EQ(schedule.micro_batches.size(), ranks.size());
-    for (std::size_t r = 0; r < ranks.size(); ++r)
-      EXPECT_EQ(schedule.micro_batches[r], partitions(ranks[r]));
-    EXPECT_EQ(schedule.num_micro_batches, integers(expected.at("num_microbatches")));
-    EXPECT_EQ(schedule.global_batch_sizes, integers(expected.at("global_batch_sizes")));
-  });
+GOLDEN_TEST(DataParallelSchedule, "dp_schedule.json") {
+  const auto& params = part(c, "params");
+  const auto& inputs = part(c, "inputs");
+  const auto& expected = part(c, "expected");
+  BatchingConfig config;
+  config.global_batch_size = integer(params, "global_batch_size");
+  config.micro_batch_size = integer(params, "micro_batch_size");
+  config.use_dynamic_batch_size = flag(params, "use_dynamic_batch_size");
+  if (has(params, "max_tokens_per_gpu"))
+    config.max_tokens_per_gpu = integer(params, "max_tokens_per_gpu");
+  config.balance_data = flag(params, "balance_data");
+  config.balance_by_flops = flag(params, "balance_by_flops");
+  config.dp = integer(params, "dp_size");
+  config.cp = integer(params, "cp_size");
+  config.vpp = integer(params, "vpp_size");
+  config.microbatch_group_size_per_vp_stage = integer(params, "microbatch_group_size_per_vp_stage");
+  const auto make = [&] {
+    return make_schedule(integers(inputs.at("total_lengths")), integers(inputs.at("rollout_ids")),
+                         config, flops_model(part(params, "model")));
+  };
+  if (has(expected, "error")) {
+    EXPECT_THROW(make(), ConfigError);
+    return;
+  }
+  const Schedule schedule = make();
+  EXPECT_EQ(schedule.samples, partitions(expected.at("partitions")));
+  const auto& ranks = expected.at("micro_batch_indices").as_array();
+  ASSERT_EQ(schedule.micro_batches.size(), ranks.size());
+  for (std::size_t r = 0; r < ranks.size(); ++r)
+    EXPECT_EQ(schedule.micro_batches[r], partitions(ranks[r]));
+  EXPECT_EQ(schedule.num_micro_batches, integers(expected.at("num_microbatches")));
+  EXPECT_EQ(schedule.global_batch_sizes, integers(expected.at("global_batch_sizes")));
 }
 
 Sample sample_of(const json::object& object, int64_t group) {
@@ -133,39 +124,36 @@ Sample sample_of(const json::object& object, int64_t group) {
   return sample;
 }
 
-TEST(Golden, SamplesToTrainData) {
-  for_each_case("samples_to_train_data.json", [](const json::object& c) {
-    const auto& params = part(c, "params");
-    const auto& samples = part(c, "inputs").at("samples").as_array();
-    const auto& expected = part(c, "expected");
-    const int64_t n = integer(params, "n_samples_per_prompt");
-    const bool is_regular =
-        static_cast<int64_t>(samples.size()) == n * integer(params, "rollout_batch_size");
-    std::vector<Group> groups;
-    for (std::size_t i = 0; i < samples.size(); ++i) {
-      const int64_t group = is_regular ? static_cast<int64_t>(i) / n : 0;
-      if (groups.empty() || groups.back().ordinal != group) groups.push_back({group, {}});
-      groups.back().samples.push_back(sample_of(samples[i].as_object(), group));
-    }
-    TrainBatchConfig config;
-    if (!flag(params, "grpo_std_normalization")) config.rewards = algo::RewardNormalization::kMean;
-    const TrainBatch batch = make_train_batch(groups, config);
-    ASSERT_EQ(batch.samples.size(), samples.size());
-    const auto masks = partitions(expected.at("loss_masks"));
-    for (std::size_t i = 0; i < batch.samples.size(); ++i) {
-      const TrainSample& got = batch.samples[i];
-      EXPECT_EQ(got.response_length(), expected.at("response_lengths").at(i).to_number<int64_t>());
-      expect_close(got.reward, expected.at("rewards").at(i), "reward", at::kDouble);
-      expect_close(got.raw_reward, expected.at("raw_reward").at(i), "raw_reward", at::kDouble);
-      EXPECT_EQ(got.truncated, expected.at("truncated").at(i).to_number<int64_t>() == 1);
-      EXPECT_EQ(got.ordinal, expected.at("sample_indices").at(i).to_number<int64_t>());
-      EXPECT_EQ(got.rollout_id, expected.at("rollout_ids").at(i).to_number<int64_t>());
-      EXPECT_EQ(std::vector<int64_t>(got.loss_mask.begin(), got.loss_mask.end()), masks[i]);
-      EXPECT_EQ(got.rollout_mask_total,
-                expected.at("rollout_mask_sums").at(i).to_number<int64_t>());
-      EXPECT_EQ(got.source_name, std::string(expected.at("source_names").at(i).as_string()));
-    }
-  });
+GOLDEN_TEST(SamplesToTrainData, "samples_to_train_data.json") {
+  const auto& params = part(c, "params");
+  const auto& samples = part(c, "inputs").at("samples").as_array();
+  const auto& expected = part(c, "expected");
+  const int64_t n = integer(params, "n_samples_per_prompt");
+  const bool is_regular =
+      static_cast<int64_t>(samples.size()) == n * integer(params, "rollout_batch_size");
+  std::vector<Group> groups;
+  for (std::size_t i = 0; i < samples.size(); ++i) {
+    const int64_t group = is_regular ? static_cast<int64_t>(i) / n : 0;
+    if (groups.empty() || groups.back().ordinal != group) groups.push_back({group, {}});
+    groups.back().samples.push_back(sample_of(samples[i].as_object(), group));
+  }
+  TrainBatchConfig config;
+  if (!flag(params, "grpo_std_normalization")) config.rewards = algo::RewardNormalization::kMean;
+  const TrainBatch batch = make_train_batch(groups, config);
+  ASSERT_EQ(batch.samples.size(), samples.size());
+  const auto masks = partitions(expected.at("loss_masks"));
+  for (std::size_t i = 0; i < batch.samples.size(); ++i) {
+    const TrainSample& got = batch.samples[i];
+    EXPECT_EQ(got.response_length(), expected.at("response_lengths").at(i).to_number<int64_t>());
+    expect_close(got.reward, expected.at("rewards").at(i), "reward", at::kDouble);
+    expect_close(got.raw_reward, expected.at("raw_reward").at(i), "raw_reward", at::kDouble);
+    EXPECT_EQ(got.truncated, expected.at("truncated").at(i).to_number<int64_t>() == 1);
+    EXPECT_EQ(got.ordinal, expected.at("sample_indices").at(i).to_number<int64_t>());
+    EXPECT_EQ(got.rollout_id, expected.at("rollout_ids").at(i).to_number<int64_t>());
+    EXPECT_EQ(std::vector<int64_t>(got.loss_mask.begin(), got.loss_mask.end()), masks[i]);
+    EXPECT_EQ(got.rollout_mask_total, expected.at("rollout_mask_sums").at(i).to_number<int64_t>());
+    EXPECT_EQ(got.source_name, std::string(expected.at("source_names").at(i).as_string()));
+  }
 }
 
 }  // namespace

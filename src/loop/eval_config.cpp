@@ -1,0 +1,372 @@
+#include "loop/eval_config.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <set>
+
+#include "core/error.h"
+#include "loop/yaml.h"
+
+namespace slime::loop {
+namespace {
+
+/// A key of an entry, and the arguments it falls back to, first the one that wins.
+struct Field {
+  std::string_view key;
+  std::vector<std::string_view> arguments;
+  bool has_effect = true;
+};
+
+const std::vector<Field>& fields() {
+  static const std::vector<Field> kFields = {
+      {"n_samples_per_eval_prompt", {"n_samples_per_eval_prompt", "n_samples_per_prompt"}},
+      {"temperature", {"eval_temperature", "rollout_temperature"}},
+      {"top_p", {"eval_top_p", "rollout_top_p"}},
+      {"top_k", {"eval_top_k", "rollout_top_k"}},
+      {"max_response_len", {"eval_max_response_len", "rollout_max_response_len"}},
+      {"stop", {"rollout_stop"}},
+      {"stop_token_ids", {"rollout_stop_token_ids"}},
+      {"min_new_tokens", {"eval_min_new_tokens"}},
+      {"input_key", {"eval_input_key", "input_key"}},
+      {"label_key", {"eval_label_key", "label_key"}},
+      {"tool_key", {"eval_tool_key", "tool_key"}},
+      {"metadata_key", {"metadata_key"}},
+      {"multimodal_keys", {"multimodal_keys"}, false},
+      {"apply_chat_template", {"apply_chat_template"}},
+      {"apply_chat_template_kwargs", {"apply_chat_template_kwargs"}},
+      {"custom_rm_path", {"eval_custom_rm_path", "custom_rm_path"}, false},
+      {"min_eval_samples", {}, false},
+      {"rm_type", {}},
+      {"repetition_penalty", {}},
+      {"skip_special_tokens", {}},
+      {"no_stop_trim", {}},
+      {"custom_generate_function_path", {}, false},
+      {"app_service", {}, false},
+      {"eval_task_timeout", {}, false},
+      {"eval_early_stop_remaining", {}, false},
+      {"eval_early_stop_idle_timeout", {}, false},
+      {"message_processor", {}, false},
+      {"reward_model", {}, false},
+      {"remote_environment", {}, false},
+      {"metadata_overrides", {}},
+  };
+  return kFields;
+}
+
+const Field* find_field(std::string_view key) {
+  const auto found = std::ranges::find(fields(), key, &Field::key);
+  return found == fields().end() ? nullptr : &*found;
+}
+
+/// null, "", [] and {} say nothing.
+bool is_empty(const json::value& value) {
+  return value.is_null() || (value.is_string() && value.get_string().empty()) ||
+         (value.is_array() && value.get_array().empty()) ||
+         (value.is_object() && value.get_object().empty());
+}
+
+void check_keys(const json::object& entry, bool is_entry, const std::string& where,
+                std::vector<std::string>& problems) {
+  for (const auto& member : entry) {
+    const std::string_view key = member.key();
+    if (find_field(key) != nullptr || (is_entry && (key == "name" || key == "path"))) continue;
+    std::vector<std::string_view> known;
+    for (const Field& field : fields()) known.push_back(field.key);
+    problems.push_back(fmt::format("{}: unknown key {}; there are {}{}", where, key,
+                                   is_entry ? "name, path, " : "", fmt::join(known, ", ")));
+  }
+}
+
+json::value resolved(const Field& field, const json::object& entry, const json::object& defaults,
+                     const json::object& arguments) {
+  for (const json::object* layer : {&entry, &defaults}) {
+    if (const json::value* value = layer->if_contains(field.key))
+      return *value;  // a present null counts
+  }
+  for (const std::string_view name : field.arguments) {
+    if (const json::value* value = arguments.if_contains(name);
+        value != nullptr && !value->is_null())
+      return *value;
+  }
+  return nullptr;
+}
+
+/// Entries in order, each with its name; a map's keys are names unless the entry has its own.
+std::vector<json::object> named_entries(const json::value& datasets, const std::string& where,
+                                        std::vector<std::string>& problems) {
+  std::vector<json::object> entries;
+  const auto add = [&](const json::value& value, std::string_view name) {
+    if (!value.is_object()) {
+      problems.push_back(
+          fmt::format("{}: data set {} should be a map", where, name.empty() ? "entry" : name));
+      return;
+    }
+    entries.push_back(value.get_object());
+    if (!name.empty() && !entries.back().contains("name")) entries.back()["name"] = name;
+  };
+  if (datasets.is_array()) {
+    for (const json::value& value : datasets.get_array()) add(value, "");
+  } else if (datasets.is_object()) {
+    for (const auto& member : datasets.get_object()) add(member.value(), member.key());
+  } else {
+    problems.push_back(fmt::format("{}: datasets should be a list or a map", where));
+  }
+  return entries;
+}
+
+/// Reads typed values out of a resolved entry and collects what has the wrong type.
+class EntryReader {
+ public:
+  EntryReader(const json::object& entry, std::string where, std::vector<std::string>& problems)
+      : entry_(entry), where_(std::move(where)), problems_(problems) {}
+
+  void read(std::string_view key, std::string& out) const {
+    if (const json::value* value = find(key)) {
+      if (value->is_string())
+        out = value->get_string();
+      else
+        wrong(key, "a string");
+    }
+  }
+  void read(std::string_view key, double& out) const {
+    if (const json::value* value = find(key)) {
+      if (value->is_number())
+        out = value->to_number<double>();
+      else
+        wrong(key, "a number");
+    }
+  }
+  void read(std::string_view key, int64_t& out) const {
+    if (const json::value* value = find(key)) {
+      json::error_code error;
+      const int64_t number = value->to_number<int64_t>(error);
+      if (!error)
+        out = number;
+      else
+        wrong(key, "a whole number");
+    }
+  }
+  void read(std::string_view key, bool& out) const {
+    if (const json::value* value = find(key)) {
+      if (value->is_bool())
+        out = value->get_bool();
+      else
+        wrong(key, "true or false");
+    }
+  }
+  void read(std::string_view key, json::object& out) const {
+    if (const json::value* value = find(key)) {
+      if (value->is_object())
+        out = value->get_object();
+      else
+        wrong(key, "a map");
+    }
+  }
+  template <typename T>
+  void read(std::string_view key, std::optional<T>& out) const {
+    if (find(key) != nullptr) read(key, out.emplace());
+  }
+  void read(std::string_view key, std::vector<std::string>& out) const {
+    const json::value* value = find(key);
+    if (value == nullptr) return;
+    if (value->is_string()) {
+      out = {std::string(value->get_string())};
+      return;
+    }
+    const json::array* list = value->if_array();
+    if (list == nullptr ||
+        !std::ranges::all_of(*list, [](const json::value& one) { return one.is_string(); })) {
+      wrong(key, "a list of strings");
+      return;
+    }
+    for (const json::value& one : *list) out.emplace_back(one.get_string());
+  }
+  void read(std::string_view key, std::vector<int64_t>& out) const {
+    const json::value* value = find(key);
+    if (value == nullptr) return;
+    const json::array* list = value->if_array();
+    if (list == nullptr ||
+        !std::ranges::all_of(*list, [](const json::value& one) { return one.is_int64(); })) {
+      wrong(key, "a list of whole numbers");
+      return;
+    }
+    for (const json::value& one : *list) out.push_back(one.get_int64());
+  }
+  void require(bool holds, std::string_view key, std::string_view rule) const {
+    if (!holds) wrong(key, rule);
+  }
+
+ private:
+  const json::value* find(std::string_view key) const {
+    const json::value* value = entry_.if_contains(key);
+    return value == nullptr || value->is_null() ? nullptr : value;
+  }
+  void wrong(std::string_view key, std::string_view expected) const {
+    const json::value* value = entry_.if_contains(key);
+    problems_.push_back(fmt::format("{}: {} {}: should be {}", where_, key,
+                                    value == nullptr ? "" : json::serialize(*value), expected));
+  }
+
+  const json::object& entry_;
+  std::string where_;
+  std::vector<std::string>& problems_;
+};
+
+EvalSetConfig to_config(const json::object& entry, const std::string& where,
+                        std::vector<std::string>& problems) {
+  EvalSetConfig set;
+  EntryReader reader(entry, where, problems);
+  reader.read("name", set.name);
+  reader.read("path", set.path);
+  reader.read("rm_type", set.rm_type);
+  reader.read("input_key", set.input_key);
+  reader.read("label_key", set.label_key);
+  reader.read("tool_key", set.tool_key);
+  reader.read("metadata_key", set.metadata_key);
+  reader.read("apply_chat_template", set.apply_chat_template);
+  reader.read("apply_chat_template_kwargs", set.apply_chat_template_kwargs);
+  reader.read("n_samples_per_eval_prompt", set.n_samples);
+  reader.read("temperature", set.temperature);
+  reader.read("top_p", set.top_p);
+  reader.read("top_k", set.top_k);
+  reader.read("max_response_len", set.max_response_len);
+  reader.read("min_new_tokens", set.min_new_tokens);
+  reader.read("stop", set.stop);
+  reader.read("stop_token_ids", set.stop_token_ids);
+  reader.read("repetition_penalty", set.repetition_penalty);
+  reader.read("skip_special_tokens", set.skip_special_tokens);
+  reader.read("no_stop_trim", set.no_stop_trim);
+  reader.read("metadata_overrides", set.metadata_overrides);
+  reader.require(!set.path.empty(), "path", "the file of the data set");
+  reader.require(set.n_samples >= 1, "n_samples_per_eval_prompt", "at least 1");
+  reader.require(set.temperature >= 0, "temperature", "at least 0");
+  reader.require(set.top_p > 0 && set.top_p <= 1, "top_p", "in (0, 1]");
+  reader.require(set.top_k == -1 || set.top_k >= 1, "top_k", "-1 (all) or at least 1");
+  reader.require(set.max_response_len.value_or(1) >= 1, "max_response_len", "at least 1");
+  reader.require(set.repetition_penalty > 0 && set.repetition_penalty <= 2, "repetition_penalty",
+                 "in (0, 2]");
+  for (const Field& field : fields()) {
+    const json::value* value = entry.if_contains(field.key);
+    if (!field.has_effect && value != nullptr && !is_empty(*value))
+      set.without_effect.emplace_back(field.key);
+  }
+  return set;
+}
+
+json::object arguments_of(const RunConfig& config) {
+  const auto optional = [](const auto& value) {
+    return value ? json::value(*value) : json::value();
+  };
+  const auto word = [](const std::string& value) {
+    return value.empty() ? json::value() : json::value(value);
+  };
+  return {{"n_samples_per_eval_prompt", config.n_samples_per_eval_prompt},
+          {"eval_temperature", optional(config.eval_temperature)},
+          {"rollout_temperature", config.rollout_temperature},
+          {"eval_top_p", optional(config.eval_top_p)},
+          {"rollout_top_p", config.rollout_top_p},
+          {"eval_top_k", optional(config.eval_top_k)},
+          {"rollout_top_k", config.rollout_top_k},
+          {"eval_max_response_len", optional(config.eval_max_response_len)},
+          {"rollout_max_response_len", optional(config.rollout_max_response_len)},
+          {"rollout_stop", json::value_from(config.rollout_stop)},
+          {"rollout_stop_token_ids", json::value_from(config.rollout_stop_token_ids)},
+          {"eval_min_new_tokens", optional(config.eval_min_new_tokens)},
+          {"eval_input_key", word(config.eval_input_key)},
+          {"input_key", config.input_key},
+          {"eval_label_key", word(config.eval_label_key)},
+          {"label_key", word(config.label_key)},
+          {"eval_tool_key", word(config.eval_tool_key)},
+          {"tool_key", config.tool_key},
+          {"metadata_key", config.metadata_key},
+          {"apply_chat_template", config.apply_chat_template},
+          {"apply_chat_template_kwargs",
+           parse_json(config.apply_chat_template_kwargs, "--apply-chat-template-kwargs")}};
+}
+
+}  // namespace
+
+std::vector<json::object> resolve_eval_sets(const json::value& datasets,
+                                            const json::object& defaults,
+                                            const json::object& arguments,
+                                            const std::string& where) {
+  std::vector<std::string> problems;
+  check_keys(defaults, /*is_entry=*/false, where + ": defaults", problems);
+  std::vector<json::object> sets;
+  std::set<std::string> names;
+  for (const json::object& entry : named_entries(datasets, where, problems)) {
+    const json::value* name = entry.if_contains("name");
+    if (name == nullptr || !name->is_string() || name->get_string().empty()) {
+      problems.push_back(
+          fmt::format("{}: the data set {} needs a name", where, json::serialize(entry)));
+      continue;
+    }
+    const std::string own =
+        fmt::format("{}: data set {}", where, std::string_view(name->get_string()));
+    if (!names.emplace(name->get_string()).second)
+      problems.push_back(own + ": this name is taken by another one");
+    check_keys(entry, /*is_entry=*/true, own, problems);
+    json::object set{{"name", *name}};
+    if (const json::value* path = entry.if_contains("path")) set["path"] = *path;
+    for (const Field& field : fields())
+      set[field.key] = resolved(field, entry, defaults, arguments);
+    const json::value& least = set.at("min_eval_samples");
+    if (!least.is_null() && !(least.is_number() && least.to_number<double>() > 0)) {
+      problems.push_back(
+          fmt::format("{}: min_eval_samples {}: should be positive", own, json::serialize(least)));
+    }
+    sets.push_back(std::move(set));
+  }
+  if (!problems.empty()) throw ConfigError(problems);
+  return sets;
+}
+
+std::vector<EvalSetConfig> eval_sets_of(const RunConfig& config) {
+  json::value datasets = json::array();
+  json::object defaults;
+  std::string where = "--eval-prompt-data";
+  if (!config.eval_config.empty()) {
+    where = "--eval-config " + config.eval_config;
+    json::value root = read_yaml_file(config.eval_config, "--eval-config");
+    if (root.is_object() && root.get_object().contains("eval"))
+      root = json::value(root.get_object().at("eval"));
+    if (!root.is_object() || !root.get_object().contains("datasets")) {
+      throw ConfigError(where + ": should be a map with datasets (and defaults)");
+    }
+    datasets = root.get_object().at("datasets");
+    if (const json::value* given = root.get_object().if_contains("defaults");
+        given != nullptr && !given->is_null()) {
+      if (!given->is_object()) throw ConfigError(where + ": defaults should be a map");
+      defaults = given->get_object();
+    }
+  } else {
+    for (std::size_t i = 0; i + 1 < config.eval_prompt_data.size(); i += 2) {
+      datasets.get_array().push_back(json::object{{"name", config.eval_prompt_data[i]},
+                                                  {"path", config.eval_prompt_data[i + 1]}});
+    }
+  }
+  std::vector<EvalSetConfig> sets;
+  std::vector<std::string> problems;
+  for (const json::object& entry :
+       resolve_eval_sets(datasets, defaults, arguments_of(config), where)) {
+    const std::string own =
+        fmt::format("{}: data set {}", where, std::string_view(entry.at("name").get_string()));
+    sets.push_back(to_config(entry, own, problems));
+  }
+  if (sets.empty()) problems.push_back(where + ": there is no data set");
+  if (!problems.empty()) throw ConfigError(problems);
+  return sets;
+}
+
+json::object eval_metadata(const json::value& sample_metadata, const std::string& rm_type,
+                           const json::object& overrides) {
+  json::object metadata =
+      sample_metadata.is_object() ? sample_metadata.get_object() : json::object();
+  if (!rm_type.empty()) metadata["rm_type"] = rm_type;
+  for (const auto& member : overrides) metadata[member.key()] = member.value();
+  return metadata;
+}
+
+}  // namespace slime::loop

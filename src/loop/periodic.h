@@ -1,0 +1,33 @@
+#pragma once
+
+/// When something that happens every so many rollouts is due, and where a rollout stands on the
+/// step axis of plots (spec sections 17.7 and 19.3).
+
+#include <cstdint>
+#include <optional>
+
+namespace slime::loop {
+
+struct Period {
+  std::optional<int64_t> interval;  // rollouts; none: never due
+  std::optional<int64_t>
+      rollouts_per_epoch;  // of a run whose length was given in epochs: due at their ends too
+  std::optional<int64_t> num_rollouts;  // of the run: due after the last one too
+};
+
+/// After rollout `rollout_id`, counted from 0.
+inline bool is_due(int64_t rollout_id, const Period& period) {
+  if (!period.interval) return false;
+  const int64_t done = rollout_id + 1;
+  return done % *period.interval == 0 ||
+         (period.rollouts_per_epoch && done % *period.rollouts_per_epoch == 0) ||
+         (period.num_rollouts && done == *period.num_rollouts);
+}
+
+/// The rollout itself, or the optimizer steps before it (--wandb-always-use-train-step).
+inline int64_t plotted_step(int64_t rollout_id, bool counts_train_steps,
+                            int64_t samples_per_rollout, int64_t global_batch_size) {
+  return counts_train_steps ? rollout_id * samples_per_rollout / global_batch_size : rollout_id;
+}
+
+}  // namespace slime::loop

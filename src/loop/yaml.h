@@ -1,0 +1,16 @@
+#pragma once
+
+/// YAML files as JSON values: the one form in which configuration travels on.
+
+#include <string>
+
+#include "core/json.h"
+
+namespace slime::loop {
+
+/// Maps, lists and scalars; plain scalars become null, true, false, numbers or strings by the core
+/// schema, quoted ones are strings. Throws ConfigError that starts with `key` and the path
+/// ("--eval-config x.yaml: ...") for a file that cannot be read or is no YAML.
+json::value read_yaml_file(const std::string& path, const std::string& key);
+
+}  // namespace slime::loop
