@@ -28,6 +28,13 @@ std::vector<double> normalize_rewards(std::span<const double> rewards,
     group.squares += result[i] * result[i];
   }
   if (how == RewardNormalization::kMean) return result;
+  if (how == RewardNormalization::kLeaveOneOut) {
+    for (std::size_t i = 0; i < rewards.size(); ++i) {
+      const double count = groups[group_ids[i]].count;
+      if (count > 1) result[i] *= count / (count - 1);
+    }
+    return result;
+  }
   for (std::size_t i = 0; i < rewards.size(); ++i) {
     const Sums& group = groups[group_ids[i]];
     const double deviation = group.count > 1 ? std::sqrt(group.squares / (group.count - 1)) : 0.0;

@@ -12,6 +12,9 @@ namespace slime::algo {
 enum class RewardNormalization {
   kNone,  // ppo, reinforce_plus_plus
   kMean,  // minus the mean of the group: reinforce_plus_plus_baseline, Dr.GRPO (arXiv 2503.20783)
+  /// RLOO (arXiv 2402.14740, section 2.2): minus the mean of the *other* responses of the group,
+  /// which keeps the baseline independent of the response: g / (g - 1) times kMean.
+  kLeaveOneOut,
   kMeanAndStd,  // then divided by the sample standard deviation + 1e-6: grpo, gspo, cispo
 };
 

@@ -1,0 +1,94 @@
+// Golden numbers of the algorithms beyond the original's, from tests/tools/peer_algorithms.py.
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+
+#include "algo/loss.h"
+#include "algo/overlong_penalty.h"
+#include "algo/packed.h"
+#include "algo/preference_loss.h"
+#include "algo/reward_normalization.h"
+#include "golden.h"
+
+namespace slime::golden {
+namespace {
+
+using namespace algo;
+
+/// A group id for each entry of the inner lists.
+std::vector<int64_t> group_ids(const json::value& groups) {
+  std::vector<int64_t> ids;
+  for (const int64_t size : lengths(groups)) {
+    const int64_t id = ids.empty() ? 0 : ids.back() + 1;
+    ids.insert(ids.end(), static_cast<std::size_t>(size), id);
+  }
+  return ids;
+}
+
+GOLDEN_TEST(Rloo, "peer_rloo.json") {
+  const auto& groups = part(c, "inputs").at("groups");
+  const auto got =
+      normalize_rewards(doubles(groups), group_ids(groups), RewardNormalization::kLeaveOneOut);
+  expect_close(at::tensor(got, at::kDouble), part(c, "expected").at("advantages"), "advantages");
+}
+
+GOLDEN_TEST(OverlongPenalty, "peer_overlong.json") {
+  const auto& params = part(c, "params");
+  const OverlongPenalty how{integer(params, "max_length"), integer(params, "buffer"),
+                            number(params, "factor")};
+  std::vector<double> got;
+  for (const int64_t length : integers(part(c, "inputs").at("lengths")))
+    got.push_back(overlong_penalty(how, length));
+  expect_close(at::tensor(got, at::kDouble), part(c, "expected").at("penalties"), "penalties");
+}
+
+GOLDEN_TEST_IN_BOTH_PRECISIONS(DrGrpo, "peer_dr_grpo.json") {
+  const auto& params = part(c, "params");
+  const auto& inputs = part(c, "inputs");
+  const auto& expected = part(c, "expected");
+  const at::AutoGradMode grad_mode(true);
+  const auto rewards = doubles(inputs.at("rewards"));
+  const auto advantages = normalize_rewards(rewards, std::vector<int64_t>(rewards.size(), 0),
+                                            RewardNormalization::kMean);
+  expect_close(at::tensor(advantages, at::kDouble), expected.at("advantages"), "advantages");
+
+  PolicyLossConfig config;
+  config.objective = TokenClip{number(params, "eps_clip"), number(params, "eps_clip_high"), {}};
+  config.policy_divisor = number(params, "divisor");
+  PolicyColumns in;
+  in.starts = make_starts(lengths(inputs.at("log_probs")));
+  in.logprob_T = column(inputs, "log_probs", dtype).requires_grad_(true);
+  in.old_T = column(inputs, "old_log_probs", dtype);
+  in.entropy_T = at::zeros_like(in.old_T);
+  in.trained_T = mask(inputs, "loss_masks");
+  in.advantage_T = expand_to_tokens(at::tensor(advantages, at::kDouble).to(dtype), in.starts);
+  in.weight_T = token_weights(Reduction::kPerRollout, in.trained_T,
+                              sum_per_response(in.trained_T.to(dtype), in.starts), in.starts);
+  const Loss loss = policy_loss(config, in);
+  expect_close(loss.metrics.at("pg_loss"), expected.at("pg_loss"), "pg_loss", dtype);
+  loss.sum.backward();
+  expect_close(in.logprob_T.grad(), expected.at("dloss_dlogprob"), "gradient");
+}
+
+GOLDEN_TEST_IN_BOTH_PRECISIONS(Dpo, "peer_dpo.json") {
+  const auto& params = part(c, "params");
+  const auto& inputs = part(c, "inputs");
+  const auto& expected = part(c, "expected");
+  const at::AutoGradMode grad_mode(true);
+  const PreferenceColumns in{column(inputs, "log_probs", dtype).requires_grad_(true),
+                             column(inputs, "ref_log_probs", dtype), mask(inputs, "loss_masks"),
+                             make_starts(lengths(inputs.at("log_probs")))};
+  const Loss loss =
+      preference_loss({number(params, "beta"), number(params, "label_smoothing")}, in);
+  // Sums of ten log-probs, times a beta of up to 20.
+  expect_close(loss.sum, expected.at("loss"), "loss", 10);
+  for (const auto& [name, value] : part(expected, "metrics")) {
+    expect_close(at::tensor(loss.metrics.at(name), at::kDouble).to(dtype), value, name.data(), 10);
+  }
+  EXPECT_EQ(loss.metrics.size(), part(expected, "metrics").size() + 1);
+  loss.sum.backward();
+  expect_close(in.logprob_T.grad(), expected.at("dloss_dlogprob"), "gradient", 20);
+}
+
+}  // namespace
+}  // namespace slime::golden
