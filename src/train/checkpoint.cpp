@@ -17,25 +17,43 @@ namespace {
 
 constexpr uint64_t kShardBytes = uint64_t{5} << 30;
 
-/// A flat buffer of the optimizer and the stem of its files; the words of torch.optim, which people
-/// know.
+/// A flat buffer and the stem of its files, inside a folder of the checkpoint; the words of
+/// torch.optim, which people know.
 struct StoredBuffer {
-  const char* stem;
+  std::string folder;
+  std::string stem;
   Tensor buffer;
+  const model::Weights* layout;
 };
+
+void add_optimizer(std::vector<StoredBuffer>& buffers, const std::string& folder,
+                   const std::string& prefix, Optimizer& optimizer, const model::Weights& weights) {
+  buffers.push_back({folder, prefix + "exp_avg", optimizer.first_moment(), &weights});
+  buffers.push_back({folder, prefix + "exp_avg_sq", optimizer.second_moment(), &weights});
+  if (optimizer.master().data_ptr() != weights.flat().data_ptr())
+    buffers.push_back({folder, prefix + "master", optimizer.master(), &weights});
+}
 
 /// What has to be kept besides the weights: nothing that the weight files hold already.
 std::vector<StoredBuffer> stored_buffers(Trainer& trainer) {
-  Optimizer& optimizer = trainer.optimizer();
-  std::vector<StoredBuffer> buffers{{"exp_avg", optimizer.first_moment()},
-                                    {"exp_avg_sq", optimizer.second_moment()}};
-  const Tensor& flat = trainer.network().weights().flat();
-  if (!optimizer.master().is_same(flat) && optimizer.master().data_ptr() != flat.data_ptr()) {
-    buffers.push_back({"master", optimizer.master()});
+  const model::Weights& weights = trainer.network().weights();
+  std::vector<StoredBuffer> buffers;
+  add_optimizer(buffers, "optimizer", "", trainer.optimizer(), weights);
+  if (Critic* critic = trainer.critic()) {
+    model::Weights& network = critic->network().weights();
+    model::Weights& head = critic->head().weights();
+    buffers.push_back({"critic", "weights", network.flat(), &network});
+    buffers.push_back({"critic", "head", head.flat(), &head});
+    add_optimizer(buffers, "critic", "", critic->network_optimizer(), network);
+    add_optimizer(buffers, "critic", "head_", critic->head_optimizer(), head);
+  }
+  if (trainer.old_actor() != nullptr) {
+    buffers.push_back({"optimizer", "old_actor", trainer.old_actor()->weights().flat(), &weights});
+    buffers.push_back({"optimizer", "rollout_actor", trainer.rollout_actor(), &weights});
   }
   // A reference that moves with the run cannot be read from where it started.
   if (trainer.reference() != nullptr && trainer.config().ref_update_interval > 0) {
-    buffers.push_back({"reference", trainer.reference()->weights().flat()});
+    buffers.push_back({"optimizer", "reference", trainer.reference()->weights().flat(), &weights});
   }
   return buffers;
 }
@@ -70,13 +88,21 @@ json::object to_json(const TrainerState& state) {
   return {{"num_updates", state.num_updates},
           {"num_steps", state.num_steps},
           {"samples_done", state.samples_done},
-          {"rollouts_done", state.rollouts_done}};
+          {"rollouts_done", state.rollouts_done},
+          {"critic_updates", state.critic.num_updates},
+          {"critic_samples_done", state.critic.samples_done}};
 }
 
 TrainerState state_from_json(const json::object& object) {
   const auto integer = [&](const char* key) { return object.at(key).to_number<int64_t>(); };
-  return {integer("num_updates"), integer("num_steps"), integer("samples_done"),
-          integer("rollouts_done")};
+  TrainerState state{integer("num_updates"),
+                     integer("num_steps"),
+                     integer("samples_done"),
+                     integer("rollouts_done"),
+                     {}};
+  if (object.contains("critic_updates"))
+    state.critic = {integer("critic_updates"), integer("critic_samples_done")};
+  return state;
 }
 
 Checkpoint read_checkpoint(const fs::path& directory, int64_t iteration) {
@@ -106,8 +132,13 @@ std::vector<fs::path> files_of(const fs::path& directory, const std::string& ste
   return files;
 }
 
-void read_buffer(const fs::path& directory, const StoredBuffer& stored,
-                 const model::Weights& weights) {
+void read_buffer(const fs::path& checkpoint, const StoredBuffer& stored) {
+  const fs::path directory = checkpoint / stored.folder;
+  const model::Weights& weights = *stored.layout;
+  if (!fs::is_directory(directory)) {
+    throw ConfigError(fmt::format("{}: has no folder {}; it was saved by another kind of run",
+                                  checkpoint.string(), stored.folder));
+  }
   std::set<std::string> missing;
   for (const model::NamedWeight& weight : weights.tensors()) missing.insert(weight.name);
   std::vector<std::string> problems;
@@ -140,11 +171,11 @@ fs::path save_checkpoint(const CheckpointConfig& config, int64_t iteration, Trai
     copy_companions(config.model_source, directory);
     model::save_network(trainer.network(), directory);
     if (config.save_optimizer) {
-      const model::Weights& weights = trainer.network().weights();
-      fs::create_directory(directory / "optimizer");
       for (const StoredBuffer& stored : stored_buffers(trainer)) {
-        model::write_sharded(directory / "optimizer", stored.stem, named(weights, stored.buffer),
-                             stored.buffer.scalar_type(), kShardBytes);
+        fs::create_directories(directory / stored.folder);
+        model::write_sharded(directory / stored.folder, stored.stem,
+                             named(*stored.layout, stored.buffer), stored.buffer.scalar_type(),
+                             kShardBytes);
       }
     }
     model::write_file(directory / "run.json",
@@ -182,7 +213,7 @@ std::optional<Checkpoint> find_checkpoint(const fs::path& root, const Warn& warn
 void restore_trainer(const Checkpoint& checkpoint, Trainer& trainer, const Warn& warn) {
   if (checkpoint.has_optimizer) {
     for (const StoredBuffer& stored : stored_buffers(trainer)) {
-      read_buffer(checkpoint.directory / "optimizer", stored, trainer.network().weights());
+      read_buffer(checkpoint.directory, stored);
     }
   } else {
     warn(fmt::format(

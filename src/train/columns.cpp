@@ -46,6 +46,10 @@ std::map<std::string, double> rollout_metrics(const TrainBatch& batch,
   add_token_mean("rollout/log_probs", columns.old, batch, samples, num_executions, out);
   add_token_mean("rollout/ref_log_probs", columns.ref, batch, samples, num_executions, out);
   add_token_mean("rollout/rollout_log_probs", columns.engine, batch, samples, num_executions, out);
+  add_token_mean("rollout/teacher_log_probs", columns.teacher, batch, samples, num_executions, out);
+  add_token_mean("rollout/opd_reverse_kl", columns.opd_reverse_kl, batch, samples, num_executions,
+                 out);
+  add_token_mean("rollout/values", columns.values, batch, samples, num_executions, out);
   add_token_mean("rollout/kl", columns.kl, batch, samples, num_executions, out);
   add_token_mean("rollout/advantages", columns.advantage, batch, samples, num_executions, out);
   add_token_mean("rollout/returns", columns.returns, batch, samples, num_executions, out);

@@ -13,16 +13,24 @@ struct Columns {
         seen(num_samples),
         ref(num_samples),
         engine(num_samples),
+        teacher(num_samples),
+        opd_reverse_kl(num_samples),
+        values(num_samples),
+        critic_returns(num_samples),
         kl(num_samples),
         advantage(num_samples),
         returns(num_samples) {}
 
-  TokenColumn old;     // log-probs of the old policy by the trainer; empty when the training pass
-                       // provides them
-  TokenColumn seen;    // log-probs of the training pass, as it went
-  TokenColumn ref;     // of the reference model; empty without one
-  TokenColumn engine;  // as reported by the rollout engine; empty when it did not
-  TokenColumn kl;      // divergence inside the token rewards; empty without kl_coef
+  TokenColumn old;      // log-probs of the old policy by the trainer; empty when the training pass
+                        // provides them
+  TokenColumn seen;     // log-probs of the training pass, as it went
+  TokenColumn ref;      // of the reference model; empty without one
+  TokenColumn engine;   // as reported by the rollout engine; empty when it did not
+  TokenColumn teacher;  // of the teacher of on-policy distillation; empty without one
+  TokenColumn opd_reverse_kl;  // old log-probs minus the teacher's
+  TokenColumn values;          // of the critic before its update; empty without one
+  TokenColumn critic_returns;  // what the critic learns: without the divergence (spec 21.6)
+  TokenColumn kl;              // divergence inside the token rewards; empty without kl_coef
   TokenColumn advantage;
   TokenColumn returns;
 };

@@ -1,6 +1,7 @@
 #include "train/micro_batch.h"
 
 #include <ATen/ATen.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <iterator>
@@ -8,11 +9,31 @@
 #include <unordered_set>
 
 #include "algo/packed.h"
+#include "core/error.h"
 
 namespace slime::train {
 namespace {
 
 Sequence sequence_of(const TrainSample& sample) { return {sample.tokens, sample.prompt_length}; }
+
+/// The nucleus of each response token of these samples, end to end.
+kernels::KeptTokens kept_tokens(std::span<const TrainSample> samples, const Indices& members) {
+  std::vector<int64_t> ids, offsets{0};
+  for (const int64_t i : members) {
+    const TrainSample& sample = samples[i];
+    if (sample.top_p_offsets.size() != sample.loss_mask.size() + 1) {
+      throw ConfigError(fmt::format(
+          "rollout-top-p: sample {} has no top-p ids for its {} response tokens, so its log-probs "
+          "cannot be replayed",
+          sample.ordinal, sample.response_length()));
+    }
+    const int64_t base = offsets.back();
+    for (std::size_t t = 1; t < sample.top_p_offsets.size(); ++t)
+      offsets.push_back(base + sample.top_p_offsets[t]);
+    ids.insert(ids.end(), sample.top_p_ids.begin(), sample.top_p_ids.end());
+  }
+  return {at::tensor(ids, at::kLong), at::tensor(offsets, at::kLong)};
+}
 
 MicroBatch make_micro_batch(std::span<const TrainSample> samples, Indices members,
                             const PlanOptions& options) {
@@ -28,6 +49,7 @@ MicroBatch make_micro_batch(std::span<const TrainSample> samples, Indices member
     mask.insert(mask.end(), sample.loss_mask.begin(), sample.loss_mask.end());
     totals.push_back(static_cast<double>(sample.rollout_mask_total));
   }
+  if (options.replays_top_p) out.kept = kept_tokens(samples, members);
   out.samples = std::move(members);
   out.packed = pack(sequences, options.packing);
   out.starts = algo::make_starts(lengths);
@@ -68,6 +90,25 @@ std::vector<Indices> dynamic_bins(std::span<const TrainSample> samples, Indices 
   return bins;
 }
 
+/// Pairs as units: in order, as many to a micro-batch as its budget takes, at least one.
+std::vector<Indices> pair_bins(std::span<const TrainSample> samples, const Indices& step,
+                               const BatchingConfig& batching) {
+  std::vector<Indices> bins;
+  int64_t fill = 0;
+  for (std::size_t i = 0; i + 1 < step.size(); i += 2) {
+    const int64_t length = samples[step[i]].total_length() + samples[step[i + 1]].total_length();
+    const bool fits = batching.use_dynamic_batch_size ? fill + length <= batching.max_tokens_per_gpu
+                                                      : fill + 2 <= batching.micro_batch_size;
+    if (bins.empty() || !fits) {
+      bins.emplace_back();
+      fill = 0;
+    }
+    bins.back().insert(bins.back().end(), {step[i], step[i + 1]});
+    fill += batching.use_dynamic_batch_size ? length : 2;
+  }
+  return bins;
+}
+
 bool keeps_siblings_together(const PlanOptions& options) {
   return options.batching.use_dynamic_batch_size && !options.batching.balance_by_flops &&
          options.packing.share_prefixes && options.batching.dp == 1;
@@ -96,6 +137,14 @@ StepPlan make_step(std::span<const TrainSample> samples, std::vector<Indices> bi
 std::vector<StepPlan> plan_steps(const TrainBatch& batch, const PlanOptions& options,
                                  const FlopsModel& flops) {
   std::vector<StepPlan> plans;
+  if (options.keeps_pairs) {
+    for (const Indices& step :
+         split_into_steps(batch.rollout_ids(), options.batching.global_batch_size)) {
+      plans.push_back(
+          make_step(batch.samples, pair_bins(batch.samples, step, options.batching), options));
+    }
+    return plans;
+  }
   if (keeps_siblings_together(options)) {
     for (const Indices& step :
          split_into_steps(batch.rollout_ids(), options.batching.global_batch_size)) {
@@ -122,6 +171,8 @@ std::vector<StepPlan> plan_steps(const TrainBatch& batch, const PlanOptions& opt
 StepPlan plan_pass(std::span<const TrainSample> samples, const PlanOptions& options) {
   Indices all(samples.size());
   std::iota(all.begin(), all.end(), 0);
+  if (options.keeps_pairs)
+    return make_step(samples, pair_bins(samples, all, options.batching), options);
   if (options.batching.use_dynamic_batch_size) {
     return make_step(samples, dynamic_bins(samples, all, options), options);
   }
@@ -142,6 +193,17 @@ kernels::LogProbs forward_log_probs(model::Network& network, const MicroBatch& m
   tokens.ids_T = tokens.ids_T.to(device);
   tokens.positions_T = tokens.positions_T.to(device);
   const Tensor hidden_UH = network.forward(tokens, attention);
+  if (micro_batch.kept.ids.defined()) {
+    // Each sequence has a nucleus of its own, so tokens that sequences share are scored for each.
+    kernels::LinearLogProbOptions replayed = options;
+    replayed.kept_tokens = micro_batch.kept;
+    const Tensor row_T = packed.row_S.index_select(0, packed.scored_T);
+    const Tensor target_T = packed.target_S.index_select(0, packed.scored_T);
+    const kernels::LogProbs scores =
+        kernels::linear_logprob(hidden_UH.index_select(0, row_T.to(device)), network.head(),
+                                target_T.to(device), replayed);
+    return {scores.logprob_R.cpu(), scores.entropy_R.cpu()};
+  }
   const Tensor hidden_SH = hidden_UH.index_select(0, packed.row_S.to(device));
   const kernels::LogProbs scores =
       kernels::linear_logprob(hidden_SH, network.head(), packed.target_S.to(device), options);

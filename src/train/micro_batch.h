@@ -20,9 +20,10 @@ namespace slime::train {
 struct MicroBatch {
   Indices samples;  // of the TrainBatch; R of them
   PackedBatch packed;
-  Tensor starts;     // int64 [R + 1]
-  Tensor trained_T;  // bool
-  Tensor weight_T;   // what each token counts in a sum: algo::token_weights
+  Tensor starts;             // int64 [R + 1]
+  Tensor trained_T;          // bool
+  kernels::KeptTokens kept;  // nucleus of each response token; undefined: no replay
+  Tensor weight_T;           // what each token counts in a sum: algo::token_weights
 
   bool has_response() const { return trained_T.size(0) > 0; }
 };
@@ -37,6 +38,8 @@ struct PlanOptions {
   BatchingConfig batching;
   PackingOptions packing;
   algo::Reduction reduction = algo::Reduction::kPerRollout;
+  bool replays_top_p = false;  // every sample has its nucleus, and log-probs are taken in it
+  bool keeps_pairs = false;    // samples 2i and 2i + 1 share a micro-batch: preferences
   bool separates_zero_rewards = false;  // samples with reward 0 get micro-batches of their own
   at::ScalarType dtype = at::kFloat;    // of weight_T: float32 or float64
 };

@@ -9,9 +9,11 @@ namespace slime::train {
 namespace {
 
 /// The named tensors as ranges, neighbours of one kind joined. Padding stays out and stays zero.
-std::vector<kernels::AdamRange> ranges_of(const model::Weights& weights) {
+std::vector<kernels::AdamRange> ranges_of(const model::Weights& weights,
+                                          const std::vector<std::string>& frozen) {
   std::vector<kernels::AdamRange> ranges;
   for (const model::NamedWeight& weight : weights.tensors()) {
+    if (std::find(frozen.begin(), frozen.end(), weight.name) != frozen.end()) continue;
     int64_t size = 1;
     for (const int64_t extent : weight.shape) size *= extent;
     ranges.push_back({weight.offset, weight.offset + size, weight.decays});
@@ -32,8 +34,9 @@ std::vector<kernels::AdamRange> ranges_of(const model::Weights& weights) {
 
 }  // namespace
 
-Optimizer::Optimizer(model::Weights& weights, const AdamConfig& config)
-    : weights_(weights), config_(config), ranges_(ranges_of(weights)) {
+Optimizer::Optimizer(model::Weights& weights, const AdamConfig& config,
+                     const std::vector<std::string>& frozen)
+    : weights_(weights), config_(config), ranges_(ranges_of(weights, frozen)) {
   weights_.enable_grad();
   const at::NoGradGuard no_grad;
   const auto precision = weights_.grad().scalar_type();

@@ -8,6 +8,7 @@
 /// already, the flat buffer itself is the master.
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "core/tensor.h"
@@ -24,8 +25,10 @@ struct AdamConfig {
 
 class Optimizer {
  public:
-  /// `weights` outlives the optimizer; gradients are enabled on it.
-  Optimizer(model::Weights& weights, const AdamConfig& config);
+  /// `weights` outlives the optimizer; gradients are enabled on it. Tensors of these names are left
+  /// as they are.
+  Optimizer(model::Weights& weights, const AdamConfig& config,
+            const std::vector<std::string>& frozen = {});
   Optimizer(const Optimizer&) = delete;
 
   /// One update with gradients multiplied by grad_scale.

@@ -29,6 +29,9 @@ TrainSample to_train_sample(const Sample& sample) {
   out.tokens = sample.tokens;
   out.prompt_length = sample.prompt_length;
   out.rollout_log_probs = sample.log_probs;
+  out.teacher_log_probs = sample.teacher_log_probs;
+  out.top_p_ids = sample.top_p_ids;
+  out.top_p_offsets = sample.top_p_offsets;
   out.loss_mask = sample.loss_mask;
   if (out.loss_mask.empty())
     out.loss_mask.assign(std::max<int64_t>(0, sample.response_length()), 1);
@@ -50,6 +53,11 @@ void check_lengths(const TrainSample& sample, std::vector<std::string>& problems
                     sample.total_length()));
   if (response >= 0 && sample.response_length() != response) {
     say(fmt::format("loss mask of {} entries for {} response tokens", sample.response_length(),
+                    response));
+  }
+  if (!sample.teacher_log_probs.empty() &&
+      static_cast<int64_t>(sample.teacher_log_probs.size()) != response) {
+    say(fmt::format("{} teacher log-probs for {} response tokens", sample.teacher_log_probs.size(),
                     response));
   }
   if (!sample.rollout_log_probs.empty() &&
@@ -103,6 +111,8 @@ void assign_rewards(std::span<const Sample* const> samples, const TrainBatchConf
     const auto* raw = samples[i]->metadata.if_contains("raw_reward");
     batch.samples[i].raw_reward =
         raw != nullptr && raw->is_number() ? raw->to_number<double>() : rewards.back();
+    if (config.overlong)
+      rewards.back() += algo::overlong_penalty(*config.overlong, samples[i]->response_length());
   }
   const std::vector<double> normalized = algo::normalize_rewards(rewards, groups, config.rewards);
   for (std::size_t j = 0; j < judged.size(); ++j) batch.samples[judged[j]].reward = normalized[j];
@@ -145,16 +155,42 @@ TrainBatch make_train_batch(std::span<const Group> groups, const TrainBatchConfi
   return batch;
 }
 
-TrainBatch make_supervised_batch(std::span<const Sample> samples) {
-  std::vector<const Sample*> pointers;
-  for (const Sample& sample : samples) pointers.push_back(&sample);
-  std::vector<std::string> problems;
-  TrainBatch batch = flatten(pointers, problems);
+namespace {
+
+void require_trained_tokens(const TrainBatch& batch, std::vector<std::string>& problems) {
   for (const TrainSample& sample : batch.samples) {
     if (std::find(sample.loss_mask.begin(), sample.loss_mask.end(), 1) == sample.loss_mask.end()) {
       problems.push_back(fmt::format("sample {}: no token is trained", sample.ordinal));
     }
   }
+}
+
+}  // namespace
+
+TrainBatch make_supervised_batch(std::span<const Sample> samples) {
+  std::vector<const Sample*> pointers;
+  for (const Sample& sample : samples) pointers.push_back(&sample);
+  std::vector<std::string> problems;
+  TrainBatch batch = flatten(pointers, problems);
+  require_trained_tokens(batch, problems);
+  if (!problems.empty()) throw ConfigError(problems);
+  return batch;
+}
+
+TrainBatch make_preference_batch(std::span<const Group> groups) {
+  std::vector<const Sample*> pointers;
+  std::vector<std::string> problems;
+  for (const Group& group : groups) {
+    if (group.samples.size() != 2) {
+      problems.push_back(fmt::format("prompt {}: a preference has 2 responses, not {}",
+                                     group.ordinal, group.samples.size()));
+    }
+    for (const Sample& sample : group.samples) pointers.push_back(&sample);
+  }
+  TrainBatch batch = flatten(pointers, problems);
+  for (TrainSample& sample : batch.samples) sample.rollout_id = sample.group;
+  assign_mask_totals(batch);
+  require_trained_tokens(batch, problems);
   if (!problems.empty()) throw ConfigError(problems);
   return batch;
 }

@@ -5,10 +5,12 @@
 /// data, no tensors.
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "algo/overlong_penalty.h"
 #include "algo/reward_normalization.h"
 #include "core/sample.h"
 
@@ -22,7 +24,10 @@ struct TrainSample {
   int64_t prompt_length = 0;
   std::vector<uint8_t> loss_mask;        // per response token
   std::vector<float> rollout_log_probs;  // per response token, of the engine; empty: not known
-  double reward = 0;                     // after group normalisation
+  std::vector<float> teacher_log_probs;  // per response token, of a teacher elsewhere; empty: none
+  std::vector<TokenId> top_p_ids;        // as in Sample
+  std::vector<int64_t> top_p_offsets;
+  double reward = 0;  // after group normalisation
   double raw_reward = 0;
   int64_t rollout_mask_total = 0;  // trained tokens of the whole rollout execution
   bool truncated = false;
@@ -41,7 +46,8 @@ struct TrainBatch {
 
 struct TrainBatchConfig {
   algo::RewardNormalization rewards = algo::RewardNormalization::kMeanAndStd;
-  std::string reward_key = {};  // empty: the reward is a number
+  std::string reward_key = {};                         // empty: the reward is a number
+  std::optional<algo::OverlongPenalty> overlong = {};  // added before group normalisation
 };
 
 /// Samples without explicit rollout id get the smallest integers not in use, in order. A sample
@@ -53,5 +59,9 @@ TrainBatch make_train_batch(std::span<const Group> groups, const TrainBatchConfi
 /// Supervised samples: no reward, masks as given (spec section 9). Samples without a trained token
 /// are an error here: whoever reads the data drops them.
 TrainBatch make_supervised_batch(std::span<const Sample> samples);
+
+/// Pairs of preferred and rejected responses: each group is one pair and one rollout execution.
+/// Throws ConfigError for groups of another size and for responses without a trained token.
+TrainBatch make_preference_batch(std::span<const Group> groups);
 
 }  // namespace slime::train

@@ -39,6 +39,7 @@ void validate_batching(const BatchingConfig& batching, std::vector<std::string>&
 
 bool needs_reference(const TrainConfig& config) {
   if (config.objective == Objective::kSupervised) return false;
+  if (config.objective == Objective::kPreference) return true;
   return config.policy.kl_loss.has_value() || algo::kl_coef_of(config.advantage) != 0;
 }
 
@@ -58,12 +59,28 @@ void validate(const TrainConfig& config) {
         "advantage-estimator: reinforce_plus_plus and its baseline form need "
         "--normalize-advantages");
   }
-  if (std::holds_alternative<algo::Gae>(config.advantage)) {
-    problems.push_back(
-        "advantage-estimator: ppo needs a critic, which is not built yet; use grpo, gspo, cispo, "
-        "reinforce_plus_plus or "
-        "reinforce_plus_plus_baseline");
+  if (std::holds_alternative<algo::Gae>(config.advantage) != config.critic.has_value()) {
+    problems.push_back("advantage-estimator: ppo needs a critic, and only ppo has one");
   }
+  if (config.has_teacher_model && !config.distillation_coef) {
+    problems.push_back("opd-teacher-load: needs --use-opd");
+  }
+  if (config.policy.policy_divisor && config.reduction == algo::Reduction::kPerToken) {
+    problems.push_back(
+        "calculate-per-token-loss: contradicts a constant divisor of the policy loss (dr_grpo)");
+  }
+  if (config.policy.correction) {
+    if (const auto* mis = std::get_if<algo::ImportanceAndRejection>(&*config.policy.correction)) {
+      try {
+        algo::validate(*mis);
+      } catch (const ConfigError& error) {
+        problems.emplace_back(error.what());
+      }
+    }
+  }
+  if (!(config.preference.beta > 0)) problems.push_back("dpo-beta: must be greater than 0");
+  if (!(config.preference.label_smoothing >= 0 && config.preference.label_smoothing < 0.5))
+    problems.push_back("dpo-label-smoothing: must be in [0, 0.5)");
   if (const auto dual = dual_clip(config.policy.objective); dual && !(*dual > 1)) {
     problems.push_back(fmt::format("eps-clip-c: {} must be greater than 1", *dual));
   }

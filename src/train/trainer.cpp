@@ -25,10 +25,11 @@ const TrainConfig& validated(const TrainConfig& config) {
 /// training step per rollout step the training pass itself gives them, and the ratio is exactly
 /// one.
 bool needs_old_pass(const TrainConfig& config, std::size_t num_steps) {
-  if (config.objective == Objective::kSupervised) return false;
+  if (config.objective != Objective::kPolicy) return false;
   const algo::PolicyLossConfig& policy = config.policy;
   if (policy.use_rollout_logprobs) return policy.reports_mismatch;
-  return num_steps > 1 || algo::kl_coef_of(config.advantage) != 0 || policy.reports_mismatch ||
+  return num_steps > 1 || config.critic || config.keep_old_actor || config.distillation_coef ||
+         algo::kl_coef_of(config.advantage) != 0 || policy.reports_mismatch ||
          std::holds_alternative<algo::SequenceClip>(policy.objective);
 }
 
@@ -43,7 +44,7 @@ bool zero_advantage_is_inert(const TrainConfig& config) {
 /// Whether a reward of 0 means an advantage of 0 on every token.
 bool zero_reward_is_zero_advantage(const TrainConfig& config) {
   return std::holds_alternative<algo::GroupRelative>(config.advantage) &&
-         !config.normalize_advantages;
+         !config.normalize_advantages && !config.distillation_coef;
 }
 
 Tensor to_tensor(const std::vector<float>& values, at::ScalarType dtype) {
@@ -80,24 +81,55 @@ std::vector<int64_t> lengths_of(const TrainBatch& batch, const std::vector<StepP
 }  // namespace
 
 Trainer::Trainer(model::Network& network, const TrainConfig& config, const Clock& clock,
-                 std::unique_ptr<model::Network> reference)
+                 OtherNetworks others)
     : network_(network),
       config_(validated(config)),
       advantage_fn_(algo::make_advantage_fn(config.advantage)),
       flops_(flops_model_of(network.config())),
       clock_(clock),
-      reference_(std::move(reference)),
-      optimizer_(network.weights(), config.adam) {
-  if (needs_reference(config_) && reference_ == nullptr) {
-    throw ConfigError("use-kl-loss, kl-coef: need a reference model; give --ref-load");
+      others_(std::move(others)),
+      optimizer_(network.weights(), config.adam, config.frozen) {
+  if (needs_reference(config_) && others_.reference == nullptr) {
+    throw ConfigError("use-kl-loss, kl-coef, dpo_loss: need a reference model; give --ref-load");
+  }
+  if (config_.has_teacher_model && others_.teacher == nullptr) {
+    throw ConfigError("use-opd: needs a teacher model; give --opd-teacher-load");
+  }
+  if (config_.keep_old_actor) {
+    check(others_.old_actor != nullptr, "keep-old-actor has a network to keep weights in");
+    rollout_actor_ = network_.weights().flat().clone();
+    others_.old_actor->weights().flat().copy_(rollout_actor_);
+  }
+  if (config_.critic) {
+    check(others_.critic != nullptr, "a critic has a network");
+    others_.critic->set_recompute(config_.recompute);
+    critic_.emplace(std::move(others_.critic), *config_.critic);
   }
   network_.set_recompute(config_.recompute);
 }
 
+void Trainer::weights_published() {
+  if (!config_.keep_old_actor) return;
+  const Tensor& actor = network_.weights().flat();
+  if (config_.update_weights_interval == 1) {
+    others_.old_actor->weights().flat().copy_(rollout_actor_);
+    rollout_actor_.copy_(actor);
+  } else {
+    others_.old_actor->weights().flat().copy_(actor);
+  }
+}
+
 PlanOptions Trainer::plan_options() const {
   const bool separates = zero_advantage_is_inert(config_) && zero_reward_is_zero_advantage(config_);
-  return {config_.batching, config_.packing, config_.reduction, separates,
-          network_.weights().grad().scalar_type()};
+  PlanOptions options;
+  options.batching = config_.batching;
+  options.packing = config_.packing;
+  options.reduction = config_.reduction;
+  options.replays_top_p = config_.replays_top_p && config_.objective == Objective::kPolicy;
+  options.keeps_pairs = config_.objective == Objective::kPreference;
+  options.separates_zero_rewards = separates;
+  options.dtype = network_.weights().grad().scalar_type();
+  return options;
 }
 
 TrainReport Trainer::train(const TrainBatch& batch) {
@@ -115,17 +147,31 @@ TrainReport Trainer::train(const TrainBatch& batch) {
 
   Columns columns = prepare(batch, plans, report);
   report.rollout = rollout_metrics(batch, plans, columns);
+  if (critic_)
+    report.rollout["rollout/value_explained_variance"] = explained_variance(plans, columns);
 
   const auto train_start = clock_.now();
   if (config_.reset_optimizer_states) optimizer_.reset();
+  const bool trains_actor =
+      !critic_ || state_.rollouts_done >= critic_->config().num_critic_only_steps;
   for (const StepPlan& plan : plans) {
-    report.steps.push_back(train_step(batch, plan, columns));
+    StepReport step;
+    if (critic_) step.metrics = critic_->train_step(plan, columns);
+    report.steps.push_back(std::move(step));
+  }
+  for (std::size_t i = 0; i < plans.size() && trains_actor; ++i) {
+    StepReport step = train_step(batch, plans[i], columns);
+    step.metrics.merge(report.steps[i].metrics);
+    report.steps[i] = std::move(step);
     if (skipped_in_a_row_ <= config_.max_skipped_steps) continue;
-    report.stopped = fmt::format("training stopped after {} steps in a row without finite gradients", skipped_in_a_row_);
+    report.stopped =
+        fmt::format("training stopped after {} steps in a row without finite gradients",
+                    skipped_in_a_row_);
     break;
   }
   for (std::size_t i = 0; i < batch.samples.size(); ++i) {
-    report.log_probs.push_back(to_floats(columns.old.of(i).defined() ? columns.old.of(i) : columns.seen.of(i)));
+    report.log_probs.push_back(
+        to_floats(columns.old.of(i).defined() ? columns.old.of(i) : columns.seen.of(i)));
   }
   const double seconds = seconds_between(train_start, clock_.now());
   report.perf["perf/actor_train_time"] = seconds;
@@ -133,9 +179,9 @@ TrainReport Trainer::train(const TrainBatch& batch) {
   report.perf["perf/actor_train_tok_per_s"] = static_cast<double>(report.num_tokens) / seconds;
 
   ++state_.rollouts_done;
-  if (reference_ != nullptr && config_.ref_update_interval > 0 &&
+  if (others_.reference != nullptr && config_.ref_update_interval > 0 &&
       state_.rollouts_done % config_.ref_update_interval == 0) {
-    reference_->weights().flat().copy_(network_.weights().flat());
+    others_.reference->weights().flat().copy_(network_.weights().flat());
   }
   report.perf["perf/train_time"] = seconds_between(start, clock_.now());
   return report;
@@ -160,9 +206,20 @@ Columns Trainer::prepare(const TrainBatch& batch, const std::vector<StepPlan>& p
     if (sample.rollout_log_probs.size() == sample.loss_mask.size()) {
       columns.engine.put(i, to_tensor(sample.rollout_log_probs, dtype));
     }
+    if (!sample.teacher_log_probs.empty())
+      columns.teacher.put(i, to_tensor(sample.teacher_log_probs, dtype));
   }
-  if (needs_reference(config_)) timed_pass(*reference_, columns.ref, "ref_log_probs");
-  if (needs_old_pass(config_, plans.size())) timed_pass(network_, columns.old, "log_probs");
+  if (needs_reference(config_)) timed_pass(*others_.reference, columns.ref, "ref_log_probs");
+  if (config_.objective == Objective::kPreference) return columns;
+  if (config_.has_teacher_model) timed_pass(*others_.teacher, columns.teacher, "teacher_log_probs");
+  if (needs_old_pass(config_, plans.size())) {
+    timed_pass(config_.keep_old_actor ? *others_.old_actor : network_, columns.old, "log_probs");
+  }
+  if (critic_) {
+    const auto start = clock_.now();
+    critic_->value_into(plans, columns.values);
+    report.perf["perf/critic_values_time"] = seconds_between(start, clock_.now());
+  }
   compute_advantages(batch, plans, columns);
   return columns;
 }
@@ -181,32 +238,59 @@ void Trainer::score_into(model::Network& network, const std::vector<StepPlan>& p
   }
 }
 
+const TokenColumn& Trainer::old_policy(const Columns& columns) const {
+  return config_.policy.use_rollout_logprobs ? columns.engine : columns.old;
+}
+
+algo::Advantages Trainer::advantages_of(const TrainBatch& batch, const MicroBatch& micro_batch,
+                                        Columns& columns) {
+  const double kl_coef = algo::kl_coef_of(config_.advantage);
+  algo::ScoredTokens in;
+  std::vector<double> scores;
+  for (const int64_t i : micro_batch.samples) scores.push_back(batch.samples[i].reward);
+  in.score_R = at::tensor(scores, micro_batch.weight_T.scalar_type());
+  in.starts = micro_batch.starts;
+  in.trained_T = micro_batch.trained_T;
+  if (critic_) {
+    in.value_T = columns.values.gather(micro_batch.samples).to(in.score_R.dtype());
+    // The critic holds no policy log-probs: its returns lack the divergence (spec 21.6).
+    columns.critic_returns.put(micro_batch, advantage_fn_(in).return_T);
+  }
+  Tensor old_T;
+  if (kl_coef != 0 || config_.distillation_coef) {
+    old_T = old_policy(columns).gather(micro_batch.samples);
+    if (!old_T.defined())
+      throw ConfigError("use-rollout-logprobs: the samples have no engine log-probs");
+  }
+  if (kl_coef != 0) {
+    in.kl_T = algo::kl_estimate(config_.kl_type, old_T, columns.ref.gather(micro_batch.samples));
+    columns.kl.put(micro_batch, in.kl_T);
+  }
+  algo::Advantages advantages = advantage_fn_(in);
+  if (config_.distillation_coef) {
+    const Tensor teacher_T = columns.teacher.gather(micro_batch.samples);
+    if (!teacher_T.defined())
+      throw ConfigError("use-opd: a sample has no teacher log-probs; check --opd-type");
+    columns.opd_reverse_kl.put(micro_batch, old_T - teacher_T);
+    advantages.advantage_T = algo::distilled_advantage(advantages.advantage_T, old_T, teacher_T,
+                                                       *config_.distillation_coef);
+    // There advantages and returns are the same list (spec 6.6).
+    if (std::holds_alternative<algo::ReinforceBaseline>(config_.advantage))
+      advantages.return_T = advantages.advantage_T;
+  }
+  return advantages;
+}
+
 void Trainer::compute_advantages(const TrainBatch& batch, const std::vector<StepPlan>& plans,
                                  Columns& columns) {
   const at::NoGradGuard no_grad;
-  const double kl_coef = algo::kl_coef_of(config_.advantage);
   algo::Moments moments;
   for (const StepPlan& plan : plans) {
     for (const MicroBatch& micro_batch : plan.micro_batches) {
-      algo::ScoredTokens in;
-      std::vector<double> scores;
-      for (const int64_t i : micro_batch.samples) scores.push_back(batch.samples[i].reward);
-      in.score_R = at::tensor(scores, micro_batch.weight_T.scalar_type());
-      in.starts = micro_batch.starts;
-      in.trained_T = micro_batch.trained_T;
-      if (kl_coef != 0) {
-        const TokenColumn& old = config_.policy.use_rollout_logprobs ? columns.engine : columns.old;
-        const Tensor old_T = old.gather(micro_batch.samples);
-        if (!old_T.defined())
-          throw ConfigError("use-rollout-logprobs: the samples have no engine log-probs");
-        in.kl_T =
-            algo::kl_estimate(config_.kl_type, old_T, columns.ref.gather(micro_batch.samples));
-        columns.kl.put(micro_batch, in.kl_T);
-      }
-      const algo::Advantages advantages = advantage_fn_(in);
+      const algo::Advantages advantages = advantages_of(batch, micro_batch, columns);
       columns.advantage.put(micro_batch, advantages.advantage_T);
       columns.returns.put(micro_batch, advantages.return_T);
-      moments += algo::moments_of(advantages.advantage_T, in.trained_T);
+      moments += algo::moments_of(advantages.advantage_T, micro_batch.trained_T);
     }
   }
   if (!config_.normalize_advantages) return;
@@ -216,6 +300,28 @@ void Trainer::compute_advantages(const TrainBatch& batch, const std::vector<Step
                             algo::whiten(columns.advantage.gather(micro_batch.samples), moments));
     }
   }
+}
+
+algo::Loss Trainer::loss_of(const kernels::LogProbs& scores, const MicroBatch& micro_batch,
+                            const Tensor& advantage_T, const Columns& columns) {
+  if (config_.objective == Objective::kSupervised)
+    return algo::supervised_loss(scores.logprob_R, micro_batch.weight_T);
+  if (config_.objective == Objective::kPreference) {
+    return algo::preference_loss(config_.preference,
+                                 {scores.logprob_R, columns.ref.gather(micro_batch.samples),
+                                  micro_batch.trained_T, micro_batch.starts});
+  }
+  algo::PolicyColumns in;
+  in.logprob_T = scores.logprob_R;
+  in.entropy_T = scores.entropy_R;
+  in.old_T = columns.old.gather(micro_batch.samples);
+  in.ref_T = columns.ref.gather(micro_batch.samples);
+  in.engine_T = columns.engine.gather(micro_batch.samples);
+  in.advantage_T = advantage_T;
+  in.trained_T = micro_batch.trained_T;
+  in.weight_T = micro_batch.weight_T;
+  in.starts = micro_batch.starts;
+  return algo::policy_loss(config_.policy, in);
 }
 
 algo::MetricSums Trainer::accumulate(const TrainBatch& batch, const StepPlan& plan,
@@ -232,27 +338,13 @@ algo::MetricSums Trainer::accumulate(const TrainBatch& batch, const StepPlan& pl
         network_, micro_batch, attention,
         {.temperature = config_.temperature, .entropy_gradient = config_.policy.entropy_coef != 0});
     columns.seen.put(micro_batch, scores.logprob_R.detach());
-    algo::PolicyColumns in;
-    algo::Loss loss;
-    if (config_.objective == Objective::kSupervised) {
-      loss = algo::supervised_loss(scores.logprob_R, micro_batch.weight_T);
-    } else {
-      in.logprob_T = scores.logprob_R;
-      in.entropy_T = scores.entropy_R;
-      in.old_T = columns.old.gather(micro_batch.samples);
-      in.ref_T = columns.ref.gather(micro_batch.samples);
-      in.engine_T = columns.engine.gather(micro_batch.samples);
-      in.advantage_T = advantage_T;
-      in.trained_T = micro_batch.trained_T;
-      in.weight_T = micro_batch.weight_T;
-      in.starts = micro_batch.starts;
-      loss = algo::policy_loss(config_.policy, in);
-    }
+    const algo::Loss loss = loss_of(scores, micro_batch, advantage_T, columns);
     if (!std::isfinite(loss.metrics.at("loss"))) {
-      const NamedColumn causes[] = {{"the engine's log-prob", in.engine_T},
-                                    {"the reference's log-prob", in.ref_T},
-                                    {"the old log-prob", in.old_T},
-                                    {"the advantage", in.advantage_T},
+      const Indices& members = micro_batch.samples;
+      const NamedColumn causes[] = {{"the engine's log-prob", columns.engine.gather(members)},
+                                    {"the reference's log-prob", columns.ref.gather(members)},
+                                    {"the old log-prob", columns.old.gather(members)},
+                                    {"the advantage", advantage_T},
                                     {"the log-prob", scores.logprob_R}};
       const std::string token = first_bad_token(batch, micro_batch, causes);
       problems.push_back(fmt::format("the loss of samples {} is {}{}", ordinals_of(batch, micro_batch),
@@ -270,6 +362,10 @@ StepReport Trainer::train_step(const TrainBatch& batch, const StepPlan& plan, Co
   network_.weights().zero_grad();
   std::vector<std::string> problems;
   const algo::MetricSums sums = accumulate(batch, plan, columns, problems);
+  for (const model::NamedWeight& weight : network_.weights().tensors()) {
+    if (std::ranges::find(config_.frozen, weight.name) != config_.frozen.end())
+      model::Weights::view(network_.weights().grad(), weight).zero_();  // counts in no norm
+  }
   for (const auto& [name, value] : sums) report.metrics["train/" + name] = value / plan.denominator;
 
   const double norm =
@@ -289,6 +385,7 @@ StepReport Trainer::train_step(const TrainBatch& batch, const StepPlan& plan, Co
   // Megatron's form: a norm at the limit is scaled too, by less than a millionth.
   const double clip =
       config_.clip_grad > 0 ? std::min(1.0, config_.clip_grad / (norm + 1e-6)) : 1.0;
+  if (config_.stateless_adam) optimizer_.reset();
   optimizer_.step(lr, weight_decay(config_.lr, state_.samples_done), clip / plan.denominator);
   state_.samples_done += plan.num_executions;
   return report;
@@ -336,12 +433,14 @@ algo::MetricSums Trainer::accumulate_gradients(const TrainBatch& batch) {
 TrainerState Trainer::state() const {
   TrainerState state = state_;
   state.num_updates = optimizer_.num_steps();
+  if (critic_) state.critic = critic_->state();
   return state;
 }
 
 void Trainer::set_state(const TrainerState& state) {
   state_ = state;
   optimizer_.set_num_steps(state.num_updates);
+  if (critic_) critic_->set_state(state.critic);
 }
 
 }  // namespace slime::train

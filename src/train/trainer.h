@@ -14,13 +14,16 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "algo/advantage.h"
 #include "algo/loss.h"
+#include "algo/preference_loss.h"
 #include "core/clock.h"
 #include "model/network.h"
+#include "train/critic.h"
 #include "train/lr_schedule.h"
 #include "train/micro_batch.h"
 #include "train/optimizer.h"
@@ -30,7 +33,7 @@
 
 namespace slime::train {
 
-enum class Objective { kPolicy, kSupervised };
+enum class Objective { kPolicy, kSupervised, kPreference };
 
 struct TrainConfig {
   Objective objective = Objective::kPolicy;
@@ -38,9 +41,17 @@ struct TrainConfig {
   algo::KlType kl_type =
       algo::KlType::kK1;  // of the kl_coef inside `advantage`; the KL loss has its own
   bool normalize_advantages = false;
+  /// On-policy distillation: advantage - coef * (old log-prob - teacher's), for any estimator.
+  std::optional<double> distillation_coef;
+  bool has_teacher_model = false;  // the teacher scores here; otherwise samples bring its log-probs
+  algo::Preference preference;     // of Objective::kPreference
   algo::PolicyLossConfig policy;
   algo::Reduction reduction = algo::Reduction::kPerRollout;
-  double temperature = 1.0;  // of the rollout; > 0
+  double temperature = 1.0;     // of the rollout; > 0
+  bool replays_top_p = false;   // log-probs are taken in the nucleus the token was drawn from
+  bool keep_old_actor = false;  // old log-probs come from weights that lag (spec 4.5)
+  int64_t update_weights_interval = 1;  // rollout steps between hand-overs to the engine
+  std::optional<CriticConfig> critic;   // needed by, and only by, algo::Gae
 
   BatchingConfig batching;
   PackingOptions packing;
@@ -48,7 +59,9 @@ struct TrainConfig {
 
   AdamConfig adam;
   LrSchedule lr;
+  std::vector<std::string> frozen;      // names of tensors that are not trained
   double clip_grad = 1.0;               // L2 norm over all weights; 0: no clipping
+  bool stateless_adam = false;          // every step starts from zero moments
   bool reset_optimizer_states = false;  // zero moments at the start of each rollout step
   int64_t ref_update_interval =
       0;  // every so many rollout steps the reference becomes the actor; 0: never
@@ -57,6 +70,14 @@ struct TrainConfig {
 
 /// Whether `config` needs a reference model: a KL loss, or a KL penalty in the token rewards.
 bool needs_reference(const TrainConfig& config);
+
+/// The networks besides the trained one, each owned, of its shape; null where not needed.
+struct OtherNetworks {
+  std::unique_ptr<model::Network> reference;  // needs_reference(config)
+  std::unique_ptr<model::Network> teacher;    // config.has_teacher_model
+  std::unique_ptr<model::Network> old_actor;  // config.keep_old_actor: its weights do not matter
+  std::unique_ptr<model::Network> critic;     // config.critic
+};
 
 /// Throws ConfigError listing every contradiction (spec section 20).
 void validate(const TrainConfig& config);
@@ -73,8 +94,8 @@ struct StepReport {
 struct TrainReport {
   std::vector<StepReport> steps;
   std::string stopped;  // why training must not go on; empty: it may
-  /// Per sample of the batch and response token: log-probs before the sample was first trained on, for people who compare
-  /// them with the engine's. Empty for samples beyond the last full step.
+  /// Per sample of the batch and response token: log-probs before the sample was first trained on,
+  /// for people who compare them with the engine's. Empty for samples beyond the last full step.
   std::vector<std::vector<float>> log_probs;
   Metrics
       rollout;  // rollout/log_probs, rollout/advantages, rollout/rewards, ...: means over the batch
@@ -99,21 +120,24 @@ struct TrainerState {
   int64_t num_steps = 0;      // training steps, skipped ones included
   int64_t samples_done = 0;   // rollout executions the learning rate schedule has seen
   int64_t rollouts_done = 0;  // calls of train()
+  CriticState critic;
   bool operator==(const TrainerState&) const = default;
 };
 
 class Trainer final {
  public:
-  /// `network` and `clock` outlive the trainer; its weights are updated in place. `reference` is
-  /// needed iff needs_reference(config); it has the same shape. Throws ConfigError as validate()
-  /// does.
+  /// `network` and `clock` outlive the trainer; its weights are updated in place. Throws
+  /// ConfigError as validate() does, and for a network that is needed and missing.
   Trainer(model::Network& network, const TrainConfig& config, const Clock& clock,
-          std::unique_ptr<model::Network> reference = nullptr);
+          OtherNetworks others = {});
   Trainer(const Trainer&) = delete;
 
   /// One rollout step: floor(executions / G) training steps. Throws ConfigError when the batch
   /// holds less than one step.
   TrainReport train(const TrainBatch& batch);
+
+  /// The loop tells that the engine got these weights: what keep_old_actor counts by.
+  void weights_published();
 
   /// Scores the responses of all samples, without gradient: what engine and trainer are compared
   /// by.
@@ -125,7 +149,11 @@ class Trainer final {
   algo::MetricSums accumulate_gradients(const TrainBatch& batch);
 
   model::Network& network() { return network_; }
-  model::Network* reference() { return reference_.get(); }
+  model::Network* reference() { return others_.reference.get(); }
+  model::Network* old_actor() { return others_.old_actor.get(); }
+  /// Weights of the policy that the engine draws from; undefined without keep_old_actor.
+  const Tensor& rollout_actor() const { return rollout_actor_; }
+  Critic* critic() { return critic_ ? &*critic_ : nullptr; }
   Optimizer& optimizer() { return optimizer_; }
   const TrainConfig& config() const { return config_; }
 
@@ -140,6 +168,13 @@ class Trainer final {
                   TokenColumn& log_probs, TokenColumn* entropies);
   void compute_advantages(const TrainBatch& batch, const std::vector<StepPlan>& plans,
                           Columns& columns);
+  /// The advantages of one micro-batch, before whitening.
+  algo::Advantages advantages_of(const TrainBatch& batch, const MicroBatch& micro_batch,
+                                 Columns& columns);
+  /// Column of the old policy's log-probs that advantages are taken from.
+  const TokenColumn& old_policy(const Columns& columns) const;
+  algo::Loss loss_of(const kernels::LogProbs& scores, const MicroBatch& micro_batch,
+                     const Tensor& advantage_T, const Columns& columns);
   /// Forward and backward of all micro-batches; names those whose loss is not finite.
   algo::MetricSums accumulate(const TrainBatch& batch, const StepPlan& plan, Columns& columns,
                               std::vector<std::string>& problems);
@@ -153,7 +188,9 @@ class Trainer final {
   algo::AdvantageFn advantage_fn_;
   FlopsModel flops_;
   const Clock& clock_;
-  std::unique_ptr<model::Network> reference_;
+  OtherNetworks others_;
+  std::optional<Critic> critic_;
+  Tensor rollout_actor_;  // flat weights, owned; see rollout_actor()
   Optimizer optimizer_;
   TrainerState state_;
   int skipped_in_a_row_ = 0;

@@ -103,7 +103,7 @@ TEST(Trainer, GroupsThatAllGotTheSameRewardCountInTheMeanButNeedNoBackwardPass) 
     const auto network = model::load_network(kModel, exact);
     TrainConfig config = grpo(4);
     config.policy.kl_loss = algo::KlLoss{algo::KlType::kK3, kl_coef, false};
-    Trainer trainer(*network, config, kClock, model::load_network(kModel, exact));
+    Trainer trainer(*network, config, kClock, {.reference = model::load_network(kModel, exact)});
     metrics.push_back(trainer.train(batch).steps[0].metrics);
     gradients.push_back(network->weights().grad().clone());
   }
@@ -122,7 +122,7 @@ TEST(Trainer, SeveralStepsPerRolloutShareTheOldPolicyOfTheFirst) {
   EXPECT_NEAR(report.steps[0].metrics.at("train/ppo_kl"), 0, 1e-6);
   EXPECT_NE(report.steps[1].metrics.at("train/ppo_kl"), 0);
   EXPECT_TRUE(report.rollout.contains("rollout/log_probs"));
-  EXPECT_EQ(trainer.state(), (TrainerState{2, 2, 4, 1}));
+  EXPECT_EQ(trainer.state(), (TrainerState{2, 2, 4, 1, {}}));
 }
 
 TEST(Trainer, RaisesTheLogProbsOfWhatWasRewarded) {
@@ -176,7 +176,7 @@ TEST(Trainer, TheReferenceFollowsAtItsInterval) {
   TrainConfig config = grpo(4);
   config.policy.kl_loss = algo::KlLoss{algo::KlType::kK3, 0.1, false};
   config.ref_update_interval = 2;
-  Trainer trainer(*network, config, kClock, load());
+  Trainer trainer(*network, config, kClock, {.reference = load()});
   const TrainBatch batch = make_train_batch(two_groups(), {});
   EXPECT_NEAR(trainer.train(batch).steps[0].metrics.at("train/kl_loss"), 0, 1e-6);
   EXPECT_GT(trainer.train(batch).steps[0].metrics.at("train/kl_loss"), 1e-6);

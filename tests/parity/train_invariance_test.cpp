@@ -36,7 +36,9 @@ Outcome run(const TrainBatch& batch, TrainConfig config, const Cut& cut) {
   config.batching.max_tokens_per_gpu = cut.max_tokens;
   const auto network = load();
   SystemClock clock;
-  Trainer trainer(*network, config, clock, needs_reference(config) ? load() : nullptr);
+  OtherNetworks others;
+  if (needs_reference(config)) others.reference = load();
+  Trainer trainer(*network, config, clock, std::move(others));
   const algo::MetricSums sums = trainer.accumulate_gradients(batch);
   return {sums, network->weights().grad().clone()};
 }

@@ -136,7 +136,9 @@ void run_grpo(const char* name, algo::Reduction reduction, std::optional<algo::K
   };
   const auto network = load();
   SystemClock clock;
-  Trainer trainer(*network, config, clock, kl_loss ? load() : nullptr);
+  OtherNetworks others;
+  if (kl_loss) others.reference = load();
+  Trainer trainer(*network, config, clock, std::move(others));
   const TrainBatch batch = make_train_batch(groups, {});
   const auto& expected = file.at(name).as_object();
   for (const auto& step : expected.at("steps").as_array()) {

@@ -1,0 +1,34 @@
+#pragma once
+
+/// A critic's output layer: one number per token from its hidden state, in float32 (float64 for a
+/// float64 model). It takes the place of the language model's head (spec section 8).
+
+#include <cstdint>
+#include <memory>
+
+#include "core/tensor.h"
+#include "kernels/param.h"
+#include "model/weights.h"
+
+namespace slime::model {
+
+class ValueHead final {
+ public:
+  /// weight ~ normal(0, init_std), bias 0; a function of the seed alone. `weights`: the network's
+  /// precision; float64 gives a float64 head, everything else a float32 one.
+  ValueHead(int64_t hidden_size, at::ScalarType weights, double init_std, uint64_t seed);
+  ValueHead(const ValueHead&) = delete;  // the weights point at the parameters
+
+  /// [T]: value of each row of hidden_TH. Under grad mode the backward adds into weights().grad().
+  Tensor forward(const Tensor& hidden_TH) const;
+
+  /// "value_head.weight" [1, H] and "value_head.bias" [1].
+  Weights& weights() { return weights_; }
+
+ private:
+  Weights weights_;
+  kernels::Param weight_1H_;
+  kernels::Param bias_1_;
+};
+
+}  // namespace slime::model

@@ -1,0 +1,105 @@
+#include "train/critic.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+
+#include <cmath>
+
+#include "algo/loss.h"
+#include "model/tree_attention.h"
+
+namespace slime::train {
+
+Critic::Critic(std::unique_ptr<model::Network> network, const CriticConfig& config)
+    : config_(config),
+      network_(std::move(network)),
+      head_(network_->config().hidden_size, network_->weights().flat().scalar_type(),
+            config.init_std, config.seed),
+      network_optimizer_(network_->weights(), config.adam),
+      head_optimizer_(head_.weights(), config.adam) {}
+
+Tensor Critic::forward(const MicroBatch& micro_batch, model::Attention& attention) {
+  const PackedBatch& packed = micro_batch.packed;
+  const at::Device device = network_->weights().flat().device();
+  model::TokenBatch tokens = packed.tokens;
+  tokens.ids_T = tokens.ids_T.to(device);
+  tokens.positions_T = tokens.positions_T.to(device);
+  const Tensor hidden_SH =
+      network_->forward(tokens, attention).index_select(0, packed.row_S.to(device));
+  return head_.forward(hidden_SH.cpu()).index_select(0, packed.scored_T);
+}
+
+void Critic::value_into(const std::vector<StepPlan>& plans, TokenColumn& values) {
+  const at::NoGradGuard no_grad;
+  for (const StepPlan& plan : plans) {
+    for (const MicroBatch& micro_batch : plan.micro_batches) {
+      model::TreeAttention attention(micro_batch.packed.tokens);
+      values.put(micro_batch, forward(micro_batch, attention));
+    }
+  }
+}
+
+std::map<std::string, double> Critic::train_step(const StepPlan& plan, const Columns& columns) {
+  network_->weights().zero_grad();
+  head_.weights().zero_grad();
+  const at::AutoGradMode grad_mode(true);
+  std::map<std::string, double> metrics;
+  for (const MicroBatch& micro_batch : plan.micro_batches) {
+    if (!micro_batch.has_response()) continue;
+    model::TreeAttention attention(micro_batch.packed.tokens);
+    const algo::Loss loss =
+        algo::value_loss(config_.value_clip, forward(micro_batch, attention),
+                         columns.values.gather(micro_batch.samples),
+                         columns.critic_returns.gather(micro_batch.samples), micro_batch.weight_T);
+    for (const auto& [name, value] : loss.metrics)
+      metrics["train/critic-" + name] += value / plan.denominator;
+    loss.sum.backward();
+  }
+  const double norm = std::sqrt(kernels::sum_of_squares(network_->weights().grad()) +
+                                kernels::sum_of_squares(head_.weights().grad())) /
+                      plan.denominator;
+  const double lr = learning_rate(config_.lr, samples_done_);
+  metrics["train/critic-grad_norm"] = norm;
+  metrics["train/critic-lr-pg_0"] = lr;
+  if (!std::isfinite(norm)) return metrics;
+  const double clip =
+      config_.clip_grad > 0 ? std::min(1.0, config_.clip_grad / (norm + 1e-6)) : 1.0;
+  const double decay = weight_decay(config_.lr, samples_done_);
+  network_optimizer_.step(lr, decay, clip / plan.denominator);
+  head_optimizer_.step(lr, decay, clip / plan.denominator);
+  samples_done_ += plan.num_executions;
+  return metrics;
+}
+
+CriticState Critic::state() const { return {network_optimizer_.num_steps(), samples_done_}; }
+
+void Critic::set_state(const CriticState& state) {
+  network_optimizer_.set_num_steps(state.num_updates);
+  head_optimizer_.set_num_steps(state.num_updates);
+  samples_done_ = state.samples_done;
+}
+
+double explained_variance(const std::vector<StepPlan>& plans, const Columns& columns) {
+  std::vector<Tensor> returns, errors;
+  for (const StepPlan& plan : plans) {
+    for (const MicroBatch& micro_batch : plan.micro_batches) {
+      if (!micro_batch.has_response()) continue;
+      const Tensor trained_T = micro_batch.trained_T.nonzero().squeeze(1);
+      const Tensor return_T = columns.critic_returns.gather(micro_batch.samples)
+                                  .index_select(0, trained_T)
+                                  .to(at::kDouble);
+      const Tensor value_T =
+          columns.values.gather(micro_batch.samples).index_select(0, trained_T).to(at::kDouble);
+      returns.push_back(return_T);
+      errors.push_back(return_T - value_T);
+    }
+  }
+  if (returns.empty()) return 0;
+  const auto variance = [](const std::vector<Tensor>& parts) {
+    return at::cat(parts).var(/*unbiased=*/false).item<double>();
+  };
+  const double total = variance(returns);
+  return total > 0 ? 1 - variance(errors) / total : 0;
+}
+
+}  // namespace slime::train
