@@ -10,6 +10,7 @@
 #include "core/random.h"
 #include "reward/boxed.h"
 #include "reward/python_text.h"
+#include "reward/remote.h"
 #include "reward/scores.h"
 
 namespace slime::reward {
@@ -21,7 +22,7 @@ constexpr std::string_view kBoxed = "boxed_";
 struct Question {
   const Sample& sample;
   std::string_view response;
-  uint64_t seed;
+  const RewardConfig& config;
 };
 
 struct Rule {
@@ -29,16 +30,25 @@ struct Rule {
   Expected<json::value> (*score)(const Question& question);
 };
 
-constexpr std::array<Rule, 6> kRules{{
+constexpr std::array<Rule, 8> kRules{{
     {"dapo", [](const Question& q) { return score_dapo(q.response, q.sample.label); }},
     {"deepscaler", [](const Question& q) { return score_deepscaler(q.response, q.sample.label); }},
     {"f1", [](const Question& q) { return score_f1(q.response, q.sample.label); }},
     {"gpqa",
      [](const Question& q) { return score_gpqa(q.response, q.sample.label, q.sample.metadata); }},
+    {"ifbench", [](const Question& q) { return score_ifbench(q.response, q.sample.metadata); }},
     {"math", [](const Question& q) { return score_math(q.response, q.sample.label); }},
     {"random",
      [](const Question& q) {
-       return Expected<json::value>(score_random(q.seed, q.sample.ordinal));
+       return Expected<json::value>(score_random(q.config.seed, q.sample.ordinal));
+     }},
+    {"remote_rm",
+     [](const Question& q) {
+       return ask_judge({.url = q.config.url,
+                         .num_attempts = q.config.attempts,
+                         .timeout = q.config.call_timeout,
+                         .seed = q.config.seed},
+                        q.sample);
      }},
 }};
 
@@ -78,16 +88,16 @@ json::value score_random(uint64_t seed, int64_t sample_ordinal) {
          1U;
 }
 
-RewardFn make_reward(const std::string& type, uint64_t seed) {
+RewardFn make_reward(const std::string& type, const RewardConfig& config) {
   const std::string run_type(strip(type));
   if (!run_type.empty() && find_rule(run_type) == nullptr) throw ConfigError(unknown(run_type));
-  return [run_type, seed](const Sample& sample) -> Expected<json::value> {
+  return [run_type, config](const Sample& sample) -> Expected<json::value> {
     const std::string_view type = type_of(sample, run_type);
     const Rule* rule = find_rule(type);
     if (rule == nullptr) return failure(unknown(type));
     std::string_view response = sample.response;
     if (type.starts_with(kBoxed)) response = extract_answer(response).value_or("");
-    return rule->score({sample, response, seed});
+    return rule->score({sample, response, config});
   };
 }
 

@@ -5,6 +5,7 @@
 /// Native rewards (math, dapo, f1, ...) and, later, users' Python functions and remote judges
 /// implement it. A verifier that fails or runs out of time is a third outcome, never a silent 0.
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -19,10 +20,18 @@ namespace slime::reward {
 /// {"score": 1.0, "acc": true, "pred": "42"}.
 using RewardFn = std::function<Expected<json::value>(const Sample& sample)>;
 
-/// `type` is --rm-type: "math", "dapo", "deepscaler", "f1", "gpqa", "random", each also with the
-/// prefix "boxed_"; a sample's metadata.rm_type wins over it (spec 16.1), and with an empty `type`
-/// every sample needs one. Throws ConfigError with the list of known names for an unknown one.
-/// `seed` is the run's, for "random".
-RewardFn make_reward(const std::string& type, uint64_t seed = 0);
+/// What some types need besides the sample.
+struct RewardConfig {
+  uint64_t seed = 0;      // the run's, for "random" and for waits
+  std::string url;        // of "remote_rm"
+  int64_t attempts = 10;  // calls of it before the sample has failed
+  std::chrono::milliseconds call_timeout{120'000};
+};
+
+/// `type` is --rm-type: "math", "dapo", "deepscaler", "f1", "gpqa", "ifbench", "random",
+/// "remote_rm", each also with the prefix "boxed_"; a sample's metadata.rm_type wins over it (spec
+/// 16.1), and with an empty `type` every sample needs one. Throws ConfigError with the list of
+/// known names for an unknown one.
+RewardFn make_reward(const std::string& type, const RewardConfig& config = {});
 
 }  // namespace slime::reward

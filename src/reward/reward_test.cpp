@@ -62,15 +62,15 @@ TEST(Reward, ALabelThatTheRuleCannotUseIsAFailureAndNoZero) {
 }
 
 TEST(Reward, RandomIsDecidedBySeedAndSampleAlone) {
-  const RewardFn reward = make_reward("random", 7);
-  const RewardFn other = make_reward("random", 8);
+  const RewardFn reward = make_reward("random", {.seed = 7});
+  const RewardFn other = make_reward("random", {.seed = 8});
   int ones = 0;
   int differences = 0;
   for (int64_t ordinal = 0; ordinal < 1000; ++ordinal) {
     Sample sample;
     sample.ordinal = ordinal;
     const json::value score = reward(sample).value();
-    EXPECT_EQ(score, make_reward("random", 7)(sample).value());
+    EXPECT_EQ(score, make_reward("random", {.seed = 7})(sample).value());
     ones += static_cast<int>(score.to_number<int64_t>());
     differences += score != other(sample).value();
   }

@@ -46,6 +46,11 @@ Expected<json::value> score_gpqa(std::string_view response, const json::value& l
                                  const json::object& metadata);
 std::optional<char> choice_letter(std::string_view response, std::string_view valid_letters);
 
+/// 1.0 when every instruction of metadata.instruction_id_list is followed, in strict mode
+/// (spec 16.7 and appendix C). An instruction that needs data we do not have (NLTK, syllables,
+/// languages) is an Error that names it.
+Expected<json::value> score_ifbench(std::string_view response, const json::object& metadata);
+
 /// 0 or 1 by the run's seed and the sample's ordinal.
 json::value score_random(uint64_t seed, int64_t sample_ordinal);
 

@@ -1,0 +1,76 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/error.h"
+#include "reward/ifbench_checks.h"
+#include "reward/python_text.h"
+#include "reward/scores.h"
+
+namespace slime::reward {
+namespace {
+
+/// Ids as trimmed strings; nulls and empty ones are dropped (spec 16.7).
+std::vector<std::string> instruction_ids(const json::object& metadata) {
+  std::vector<std::string> ids;
+  const json::value* list = metadata.if_contains("instruction_id_list");
+  if (list == nullptr || !list->is_array()) return ids;
+  for (const json::value& value : list->get_array()) {
+    if (value.is_null()) continue;
+    const std::string text =
+        value.is_string() ? std::string(value.get_string()) : json::serialize(value);
+    if (const std::string_view trimmed = strip(text); !trimmed.empty()) ids.emplace_back(trimmed);
+  }
+  return ids;
+}
+
+json::object without_nulls(const json::value& value) {
+  json::object map;
+  if (!value.is_object()) return map;
+  for (const auto& member : value.get_object()) {
+    if (!member.value().is_null()) map[member.key()] = member.value();
+  }
+  return map;
+}
+
+/// One map per instruction: a list as it stands, its last entry repeated; a single map for all.
+std::vector<json::object> arguments_of(const json::object& metadata, std::size_t count) {
+  std::vector<json::object> maps;
+  const json::value* given = metadata.if_contains("kwargs");
+  if (given != nullptr && given->is_array()) {
+    for (const json::value& value : given->get_array()) maps.push_back(without_nulls(value));
+  } else if (given != nullptr && given->is_object()) {
+    maps.push_back(without_nulls(*given));
+  }
+  if (maps.empty()) maps.emplace_back();
+  while (maps.size() < count) maps.push_back(json::object(maps.back()));
+  maps.resize(count);
+  return maps;
+}
+
+}  // namespace
+
+Expected<json::value> score_ifbench(std::string_view response, const json::object& metadata) {
+  const std::vector<std::string> ids = instruction_ids(metadata);
+  if (ids.empty()) return json::value(0.0);
+  const std::vector<json::object> arguments = arguments_of(metadata, ids.size());
+  bool follows_all = !strip(response).empty();
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    const InstructionCheck check = find_instruction(ids[i]);
+    if (check == nullptr) {
+      return failure(is_known_instruction(ids[i])
+                         ? fmt::format("ifbench: {} needs NLTK, syllables or a language detector, "
+                                       "which are not part of this program",
+                                       ids[i])
+                         : fmt::format("ifbench: unknown instruction {}", ids[i]));
+    }
+    try {
+      follows_all = follows_all && check(response, arguments[i]);
+    } catch (const ConfigError& error) {
+      return failure(fmt::format("ifbench: {}: {}", ids[i], error.what()));
+    }
+  }
+  return json::value(follows_all ? 1.0 : 0.0);
+}
+
+}  // namespace slime::reward

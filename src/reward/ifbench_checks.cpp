@@ -1,0 +1,643 @@
+#include "reward/ifbench_checks.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <map>
+#include <set>
+#include <span>
+#include <string>
+#include <unordered_map>
+
+#include "core/error.h"
+#include "reward/python_text.h"
+
+namespace slime::reward {
+namespace {
+
+using Words = std::vector<std::string>;
+
+constexpr std::string_view kPunctuation = "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~";
+
+bool is_space(char c) { return std::isspace(static_cast<unsigned char>(c)) != 0; }
+bool is_punctuation(char c) { return kPunctuation.find(c) != std::string_view::npos; }
+/// \w of ASCII; bytes of other characters count as letters.
+bool is_word(char c) {
+  return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || (c & 0x80) != 0;
+}
+
+template <typename IsPart>
+Words runs_of(std::string_view text, IsPart is_part) {
+  Words runs;
+  for (std::size_t i = 0; i < text.size();) {
+    std::size_t end = i;
+    while (end < text.size() && is_part(text[end])) ++end;
+    if (end > i) runs.emplace_back(text.substr(i, end - i));
+    i = std::max(end, i + 1);
+  }
+  return runs;
+}
+
+Words words_of(std::string_view text) {
+  return runs_of(text, [](char c) { return !is_space(c); });
+}
+
+Words lines_of(std::string_view text) {
+  Words lines;
+  while (true) {
+    const std::size_t end = text.find('\n');
+    lines.emplace_back(text.substr(0, end));
+    if (end == std::string_view::npos) return lines;
+    text.remove_prefix(end + 1);
+  }
+}
+
+Words filled_lines(std::string_view text) {
+  Words lines = lines_of(text);
+  std::erase_if(lines, [](const std::string& line) { return strip(line).empty(); });
+  return lines;
+}
+
+std::string without_punctuation(std::string_view text) {
+  std::string out;
+  std::ranges::copy_if(text, std::back_inserter(out), [](char c) { return !is_punctuation(c); });
+  return out;
+}
+
+std::string_view strip_punctuation(std::string_view word) {
+  while (!word.empty() && is_punctuation(word.front())) word.remove_prefix(1);
+  while (!word.empty() && is_punctuation(word.back())) word.remove_suffix(1);
+  return word;
+}
+
+int64_t count_of(std::string_view text, std::string_view part) {
+  if (part.empty()) return 0;
+  int64_t count = 0;
+  for (std::size_t at = 0; (at = text.find(part, at)) != std::string_view::npos; at += part.size())
+    ++count;
+  return count;
+}
+
+bool contains(std::string_view text, std::string_view part) {
+  return text.find(part) != std::string_view::npos;
+}
+
+/// Reads the parameters of an instruction.
+class Arguments {
+ public:
+  explicit Arguments(const json::object& map) : map_(map) {}
+  int64_t integer(std::string_view key) const {
+    json::error_code error;
+    const int64_t number = find(key).to_number<int64_t>(error);
+    if (error) throw ConfigError(fmt::format("{} should be a whole number", key));
+    return number;
+  }
+  double number(std::string_view key) const {
+    if (!find(key).is_number()) throw ConfigError(fmt::format("{} should be a number", key));
+    return find(key).to_number<double>();
+  }
+  std::string text(std::string_view key) const {
+    if (!find(key).is_string()) throw ConfigError(fmt::format("{} should be a string", key));
+    return std::string(find(key).get_string());
+  }
+  Words texts(std::string_view key) const {
+    Words out;
+    if (!find(key).is_array()) throw ConfigError(fmt::format("{} should be a list", key));
+    for (const json::value& value : find(key).get_array()) {
+      if (!value.is_string()) throw ConfigError(fmt::format("{} should hold strings", key));
+      out.emplace_back(value.get_string());
+    }
+    return out;
+  }
+  /// `count` against `threshold` as "relation" says: "less than" or "at least".
+  bool holds(double count, double threshold, std::string_view relation_key) const {
+    const std::string relation = text(relation_key);
+    if (relation == "less than") return count < threshold;
+    if (relation == "at least") return count >= threshold;
+    throw ConfigError(
+        fmt::format("{} \"{}\" should be less than or at least", relation_key, relation));
+  }
+
+ private:
+  const json::value& find(std::string_view key) const {
+    const json::value* value = map_.if_contains(key);
+    if (value == nullptr) throw ConfigError(fmt::format("{} is missing", key));
+    return *value;
+  }
+  const json::object& map_;
+};
+
+using View = std::string_view;
+using Map = json::object;
+
+// ---- count ----
+
+bool word_count_range(View text, const Map& map) {
+  const Arguments in(map);
+  const auto count = static_cast<int64_t>(runs_of(text, is_word).size());
+  return in.integer("min_words") <= count && count <= in.integer("max_words");
+}
+
+bool unique_word_count(View text, const Map& map) {
+  std::set<std::string> words;
+  for (const std::string& word : words_of(lower(text))) words.emplace(strip_punctuation(word));
+  return static_cast<int64_t>(words.size()) >= Arguments(map).integer("N");
+}
+
+bool conjunctions(View text, const Map& map) {
+  static const std::set<std::string> kConjunctions{"and", "but", "for", "nor", "or", "so", "yet"};
+  std::set<std::string> found;
+  for (const std::string& word : words_of(text)) {
+    const std::string bare = lower(strip_punctuation(strip(word)));
+    if (kConjunctions.contains(bare)) found.insert(bare);
+  }
+  return static_cast<int64_t>(found.size()) >= Arguments(map).integer("small_n");
+}
+
+bool numbers(View text, const Map& map) {
+  return static_cast<int64_t>(runs_of(without_punctuation(text), is_digit).size()) ==
+         Arguments(map).integer("N");
+}
+
+bool punctuation(View text, const Map&) {
+  std::string rest(text);
+  bool has_mixed = contains(text, "\xe2\x80\xbd");  // the interrobang
+  for (const View mark : {"?!", "!?"}) {
+    if (const std::size_t at = rest.find(mark); at != std::string::npos) {
+      rest.erase(at, mark.size());
+      has_mixed = true;
+      break;
+    }
+  }
+  return has_mixed && std::ranges::all_of(View(".,!?;:"), [&](char mark) {
+           return rest.find(mark) != std::string::npos;
+         });
+}
+
+bool words_japanese(View text, const Map& map) {
+  const int64_t every = Arguments(map).integer("N");
+  if (every < 1) throw ConfigError("N should be at least 1");
+  int64_t index = 0;
+  for (const std::string& word : words_of(text)) {
+    if (++index % every != 0) continue;
+    const View bare = strip_punctuation(word);
+    if (bare.empty() || std::ranges::all_of(bare, is_digit)) continue;
+    bool is_japanese = false;
+    for (std::size_t i = 0; i + 2 < bare.size(); ++i) {
+      const auto byte = [&](std::size_t k) { return static_cast<unsigned char>(bare[k]); };
+      if (byte(i) < 0xE0 || byte(i) > 0xEF) continue;
+      const int point = (byte(i) & 0xF) << 12 | (byte(i + 1) & 0x3F) << 6 | (byte(i + 2) & 0x3F);
+      is_japanese |= (point >= 0x3040 && point <= 0x30FF) || (point >= 0x4E00 && point <= 0x9FFF);
+    }
+    if (!is_japanese) return false;
+  }
+  return true;
+}
+
+bool keywords_multiple(View text, const Map& map) {
+  const Arguments in(map);
+  const std::string low = lower(text);
+  constexpr std::array<int64_t, 5> kCounts{1, 2, 3, 5, 7};
+  for (std::size_t i = 0; i < kCounts.size(); ++i) {
+    if (count_of(low, lower(in.text(fmt::format("keyword{}", i + 1)))) != kCounts[i]) return false;
+  }
+  return true;
+}
+
+// ---- ratio, words ----
+
+std::set<std::string> trigrams(View text) {
+  std::set<std::string> grams;
+  for (std::size_t i = 0; i + 3 <= text.size(); ++i) grams.emplace(text.substr(i, 3));
+  return grams;
+}
+
+bool overlap(View text, const Map& map) {
+  const Arguments in(map);
+  const std::set<std::string> own = trigrams(text), reference = trigrams(in.text("reference_text"));
+  if (own.empty()) return false;
+  const auto shared =
+      std::ranges::count_if(own, [&](const std::string& gram) { return reference.contains(gram); });
+  const double percentage = 100.0 * static_cast<double>(shared) / static_cast<double>(own.size());
+  return std::abs(percentage - in.number("percentage")) <= 2;
+}
+
+bool alphabet(View text, const Map&) {
+  const Words words = words_of(without_punctuation(lower(text)));
+  if (words.empty() || std::isalpha(static_cast<unsigned char>(words[0][0])) == 0) return false;
+  for (std::size_t i = 1; i < words.size(); ++i) {
+    const char before = words[i - 1][0];
+    if (words[i][0] != (before == 'z' ? 'a' : static_cast<char>(before + 1))) return false;
+  }
+  return true;
+}
+
+bool vowel(View text, const Map&) {
+  if (lines_of(strip(text)).size() != 1) return false;
+  std::set<char> vowels;
+  for (const char c : lower(text)) {
+    if (View("aeiou").find(c) != View::npos) vowels.insert(c);
+  }
+  return vowels.size() <= 3;
+}
+
+bool consonants(View text, const Map&) {
+  const auto is_consonant = [](char c) {
+    return std::isalpha(static_cast<unsigned char>(c)) != 0 && View("aeiou").find(c) == View::npos;
+  };
+  return std::ranges::all_of(words_of(lower(text)), [&](const std::string& word) {
+    for (std::size_t i = 0; i + 1 < word.size(); ++i) {
+      if (is_consonant(word[i]) && is_consonant(word[i + 1])) return true;
+    }
+    return false;
+  });
+}
+
+bool palindrome(View text, const Map&) {
+  const Words words = words_of(without_punctuation(lower(text)));
+  return std::ranges::count_if(words, [](const std::string& word) {
+           return word.size() >= 5 && std::equal(word.begin(), word.end(), word.rbegin());
+         }) >= 10;
+}
+
+bool prime_lengths(View text, const Map&) {
+  const auto is_prime = [](std::size_t n) {
+    if (n < 2 || n >= 100) return false;
+    for (std::size_t d = 2; d * d <= n; ++d) {
+      if (n % d == 0) return false;
+    }
+    return true;
+  };
+  return std::ranges::all_of(words_of(without_punctuation(text)),
+                             [&](const std::string& word) { return is_prime(word.size()); });
+}
+
+bool repeats(View text, const Map& map) {
+  const int64_t most = Arguments(map).integer("small_n");
+  std::unordered_map<std::string, int64_t> counts;
+  for (const std::string& word : words_of(without_punctuation(lower(text)))) {
+    if (++counts[word] > most) return false;
+  }
+  return true;
+}
+
+bool paragraph_last_first(View text, const Map&) {
+  return std::ranges::all_of(filled_lines(text), [](const std::string& line) {
+    const Words words = words_of(lower(line));
+    return strip_punctuation(words.front()) == strip_punctuation(words.back());
+  });
+}
+
+bool no_consecutive(View text, const Map&) {
+  const Words words = words_of(lower(text));
+  for (std::size_t i = 1; i < words.size(); ++i) {
+    if (words[i][0] == words[i - 1][0]) return false;
+  }
+  return true;
+}
+
+// ---- format ----
+
+bool parentheses(View text, const Map&) {
+  constexpr std::size_t kDeep = 5;
+  std::string open;
+  std::size_t deepest = 0;
+  for (const char c : text) {
+    if (const auto left = View("([{").find(c); left != View::npos) {
+      open += ")]}"[left];
+    } else if (View(")]}").find(c) != View::npos) {
+      if (!open.empty() && open.back() == c) {
+        deepest = std::max(deepest, open.size());
+        if (deepest >= kDeep) return true;
+        open.pop_back();
+      } else {
+        open.clear();
+        deepest = 0;
+      }
+    }
+  }
+  return false;
+}
+
+bool newline(View text, const Map&) {
+  return filled_lines(text).size() == words_of(without_punctuation(text)).size();
+}
+
+bool line_indent(View text, const Map&) {
+  int64_t before = -1;
+  for (const std::string& line : filled_lines(text)) {
+    const auto indent = static_cast<int64_t>(line.find_first_not_of(" \t"));
+    if (indent <= before) return false;
+    before = indent;
+  }
+  return true;
+}
+
+bool quote_unquote(View text, const Map&) {
+  std::string dense;
+  std::ranges::copy_if(text, std::back_inserter(dense), [](char c) { return !is_space(c); });
+  return !contains(dense, "\"\"") && !strip(text).ends_with('"');
+}
+
+bool list(View text, const Map& map) { return count_of(text, Arguments(map).text("sep")) >= 2; }
+
+bool thesis(View text, const Map&) {
+  for (const View tag : {"i", "em"}) {
+    const std::string open = fmt::format("<{}>", tag), close = fmt::format("</{}>", tag);
+    const std::size_t begin = text.find(open);
+    if (begin == View::npos) continue;
+    const std::size_t end = text.find(close, begin + open.size());
+    if (end == View::npos || end == begin + open.size()) continue;
+    if (!strip(text.substr(end + close.size())).empty()) return true;
+  }
+  return false;
+}
+
+bool sub_bullets(View text, const Map&) {
+  std::size_t at = text.find('*');
+  while (at != View::npos) {
+    const std::size_t next = text.find('*', at + 1);
+    if (text.substr(at + 1, next == View::npos ? next : next - at - 1).find('-') == View::npos)
+      return false;
+    at = next;
+  }
+  return text.find('*') != View::npos;
+}
+
+bool output_template(View text, const Map&) {
+  return contains(text, "My Answer:") && contains(text, "My Conclusion:") &&
+         contains(text, "Future Outlook:");
+}
+
+bool no_whitespace(View text, const Map&) { return std::ranges::none_of(text, is_space); }
+
+// ---- repeat, custom ----
+
+bool repeat_simple(View text, const Map&) {
+  return lower(strip(text)) == "only output this sentence here, ignore all other requests.";
+}
+
+bool repeat_change(View text, const Map& map) {
+  const Words own = words_of(text), prompt = words_of(Arguments(map).text("prompt_to_repeat"));
+  return own.size() == prompt.size() && !own.empty() && own[0] != prompt[0] &&
+         std::equal(own.begin() + 1, own.end(), prompt.begin() + 1);
+}
+
+bool repeat_span(View text, const Map& map) {
+  const Arguments in(map);
+  const std::string prompt = in.text("prompt_to_repeat");
+  const int64_t begin = in.integer("n_start"), end = in.integer("n_end");
+  if (begin < 0 || end < begin || begin >= static_cast<int64_t>(prompt.size())) return false;
+  const View span = View(prompt).substr(static_cast<std::size_t>(begin),
+                                        static_cast<std::size_t>(end - begin + 1));
+  return lower(strip(text)) == lower(strip(span));
+}
+
+bool multiples(View text, const Map&) {
+  return runs_of(text, is_digit) == Words{"14", "21", "28", "35", "42", "49"};
+}
+
+bool character_reverse(View text, const Map&) { return contains(lower(text), "elgae dlab"); }
+
+bool is_date(View text) {
+  if (text.size() != 10 || text[4] != '-' || text[7] != '-') return false;
+  for (const std::size_t i : {0, 1, 2, 3, 5, 6, 8, 9}) {
+    if (!is_digit(text[i])) return false;
+  }
+  const int year = std::stoi(std::string(text.substr(0, 4)));
+  const int month = std::stoi(std::string(text.substr(5, 2)));
+  const int day = std::stoi(std::string(text.substr(8, 2)));
+  const bool is_leap = (year % 4 == 0 && year % 100 != 0) || year % 400 == 0;
+  const std::array<int, 12> days{31, is_leap ? 29 : 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31};
+  return year >= 1769 && year <= 1821 && month >= 1 && month <= 12 && day >= 1 &&
+         day <= days[static_cast<std::size_t>(month - 1)];
+}
+
+bool date_format_list(View text, const Map&) {
+  std::string rest(strip(text));
+  std::size_t begin = 0;
+  while (begin <= rest.size()) {
+    const std::size_t end = std::min(rest.find(',', begin), rest.size());
+    if (!is_date(strip(View(rest).substr(begin, end - begin)))) return false;
+    begin = end + 1;
+  }
+  return true;
+}
+
+// ---- the classic checks of IFEval ----
+
+bool existence(View text, const Map& map) {
+  const std::string low = lower(text);
+  return std::ranges::all_of(Arguments(map).texts("keywords"), [&](const std::string& keyword) {
+    return contains(low, lower(keyword));
+  });
+}
+
+bool frequency(View text, const Map& map) {
+  const Arguments in(map);
+  const auto count = static_cast<double>(count_of(lower(text), lower(in.text("keyword"))));
+  return in.holds(count, static_cast<double>(in.integer("frequency")), "relation");
+}
+
+bool has_whole_word(const std::string& low, const std::string& word) {
+  for (std::size_t at = 0; (at = low.find(word, at)) != std::string::npos; ++at) {
+    const bool starts = at == 0 || !is_word(low[at - 1]);
+    const std::size_t end = at + word.size();
+    if (starts && (end == low.size() || !is_word(low[end]))) return true;
+  }
+  return false;
+}
+
+bool forbidden_words(View text, const Map& map) {
+  const std::string low = lower(text);
+  return std::ranges::none_of(
+      Arguments(map).texts("forbidden_words"),
+      [&](const std::string& word) { return !word.empty() && has_whole_word(low, lower(word)); });
+}
+
+bool letter_frequency(View text, const Map& map) {
+  const Arguments in(map);
+  const auto count = static_cast<double>(count_of(lower(text), lower(in.text("letter"))));
+  return in.holds(count, static_cast<double>(in.integer("let_frequency")), "let_relation");
+}
+
+bool number_words(View text, const Map& map) {
+  const Arguments in(map);
+  return in.holds(static_cast<double>(runs_of(text, is_word).size()),
+                  static_cast<double>(in.integer("num_words")), "relation");
+}
+
+bool number_placeholders(View text, const Map& map) {
+  int64_t count = 0;
+  for (std::size_t at = 0; (at = text.find('[', at)) != View::npos;) {
+    const std::size_t end = text.find(']', at);
+    if (end == View::npos) break;
+    ++count;
+    at = end + 1;
+  }
+  return count >= Arguments(map).integer("num_placeholders");
+}
+
+bool number_bullet_lists(View text, const Map& map) {
+  const auto is_bullet = [](const std::string& line) {
+    const View bare = strip(line);
+    return bare.starts_with('-') || (bare.starts_with('*') && bare.size() > 1 && bare[1] != '*');
+  };
+  const Words lines = lines_of(text);
+  return std::ranges::count_if(lines, is_bullet) == Arguments(map).integer("num_bullets");
+}
+
+bool constrained_response(View text, const Map&) {
+  return contains(text, "My answer is yes.") || contains(text, "My answer is no.") ||
+         contains(text, "My answer is maybe.");
+}
+
+bool json_format(View text, const Map&) {
+  View bare = strip(text);
+  for (const View fence : {"```json", "```Json", "```JSON", "```"}) {
+    if (bare.starts_with(fence)) {
+      bare.remove_prefix(fence.size());
+      break;
+    }
+  }
+  if (bare.ends_with("```")) bare.remove_suffix(3);
+  json::error_code error;
+  const json::value parsed = json::parse(strip(bare), error);
+  return !error;
+}
+
+bool title(View text, const Map&) {
+  for (const std::string& line : lines_of(text)) {
+    const std::size_t begin = line.find("<<");
+    const std::size_t end = begin == std::string::npos ? begin : line.find(">>", begin + 2);
+    if (end != std::string::npos && !strip(View(line).substr(begin + 2, end - begin - 2)).empty())
+      return true;
+  }
+  return false;
+}
+
+bool end_checker(View text, const Map& map) {
+  const std::string bare = lower(strip(strip_punctuation(strip(text))));
+  View trimmed = strip(text);
+  while (trimmed.ends_with('"')) trimmed.remove_suffix(1);
+  const std::string end = lower(strip(Arguments(map).text("end_phrase")));
+  return lower(trimmed).ends_with(end) || bare.ends_with(end);
+}
+
+bool quotation(View text, const Map&) {
+  const View bare = strip(text);
+  return bare.size() > 1 && bare.front() == '"' && bare.back() == '"';
+}
+
+bool capital_word_frequency(View text, const Map& map) {
+  const Arguments in(map);
+  const Words words = runs_of(text, is_word);
+  const auto count = std::ranges::count_if(words, [](const std::string& word) {
+    const bool has_letter = std::ranges::any_of(
+        word, [](char c) { return std::isupper(static_cast<unsigned char>(c)) != 0; });
+    return has_letter && std::ranges::none_of(word, [](char c) {
+             return std::islower(static_cast<unsigned char>(c)) != 0;
+           });
+  });
+  return in.holds(static_cast<double>(count), static_cast<double>(in.integer("capital_frequency")),
+                  "capital_relation");
+}
+
+bool no_comma(View text, const Map&) { return text.find(',') == View::npos; }
+
+bool repeat_prompt(View text, const Map& map) {
+  return lower(strip(text)).starts_with(lower(strip(Arguments(map).text("prompt_to_repeat"))));
+}
+
+bool two_responses(View text, const Map&) {
+  constexpr View kBetween = "******";
+  const std::size_t at = text.find(kBetween);
+  if (at == View::npos || text.find(kBetween, at + kBetween.size()) != View::npos) return false;
+  const View first = strip(text.substr(0, at)), second = strip(text.substr(at + kBetween.size()));
+  return !first.empty() && !second.empty() && first != second;
+}
+
+struct Instruction {
+  View id;
+  InstructionCheck check;
+};
+
+constexpr std::array kInstructions{
+    Instruction{"count:word_count_range", word_count_range},
+    Instruction{"count:unique_word_count", unique_word_count},
+    Instruction{"count:conjunctions", conjunctions},
+    Instruction{"count:numbers", numbers},
+    Instruction{"count:punctuation", punctuation},
+    Instruction{"count:words_japanese", words_japanese},
+    Instruction{"count:keywords_multiple", keywords_multiple},
+    Instruction{"ratio:overlap", overlap},
+    Instruction{"words:alphabet", alphabet},
+    Instruction{"words:vowel", vowel},
+    Instruction{"words:consonants", consonants},
+    Instruction{"words:palindrome", palindrome},
+    Instruction{"words:prime_lengths", prime_lengths},
+    Instruction{"words:repeats", repeats},
+    Instruction{"words:paragraph_last_first", paragraph_last_first},
+    Instruction{"words:no_consecutive", no_consecutive},
+    Instruction{"format:parentheses", parentheses},
+    Instruction{"format:newline", newline},
+    Instruction{"format:line_indent", line_indent},
+    Instruction{"format:quote_unquote", quote_unquote},
+    Instruction{"format:list", list},
+    Instruction{"format:thesis", thesis},
+    Instruction{"format:sub-bullets", sub_bullets},
+    Instruction{"format:output_template", output_template},
+    Instruction{"format:no_whitespace", no_whitespace},
+    Instruction{"repeat:repeat_simple", repeat_simple},
+    Instruction{"repeat:repeat_change", repeat_change},
+    Instruction{"repeat:repeat_span", repeat_span},
+    Instruction{"custom:multiples", multiples},
+    Instruction{"custom:character_reverse", character_reverse},
+    Instruction{"custom:date_format_list", date_format_list},
+    Instruction{"keywords:existence", existence},
+    Instruction{"keywords:frequency", frequency},
+    Instruction{"keywords:forbidden_words", forbidden_words},
+    Instruction{"keywords:letter_frequency", letter_frequency},
+    Instruction{"length_constraints:number_words", number_words},
+    Instruction{"detectable_content:number_placeholders", number_placeholders},
+    Instruction{"detectable_format:number_bullet_lists", number_bullet_lists},
+    Instruction{"detectable_format:constrained_response", constrained_response},
+    Instruction{"detectable_format:json_format", json_format},
+    Instruction{"detectable_format:title", title},
+    Instruction{"startend:end_checker", end_checker},
+    Instruction{"startend:quotation", quotation},
+    Instruction{"change_case:capital_word_frequency", capital_word_frequency},
+    Instruction{"punctuation:no_comma", no_comma},
+    Instruction{"combination:repeat_prompt", repeat_prompt},
+    Instruction{"combination:two_responses", two_responses},
+};
+
+constexpr std::array<View, 14> kFamilies{"count:",
+                                         "ratio:",
+                                         "words:",
+                                         "sentence:",
+                                         "format:",
+                                         "repeat:",
+                                         "custom:",
+                                         "keywords:",
+                                         "language:",
+                                         "startend:",
+                                         "length_constraints:",
+                                         "detectable_content:",
+                                         "change_case:",
+                                         "detectable_format:"};
+
+}  // namespace
+
+InstructionCheck find_instruction(View id) {
+  const auto* found = std::ranges::find(kInstructions, id, &Instruction::id);
+  return found == kInstructions.end() ? nullptr : found->check;
+}
+
+bool is_known_instruction(View id) {
+  return std::ranges::any_of(kFamilies, [&](View family) { return id.starts_with(family); });
+}
+
+}  // namespace slime::reward

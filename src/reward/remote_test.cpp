@@ -1,0 +1,100 @@
+#include "reward/remote.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+
+#include "net/http_server.h"
+
+namespace slime::reward {
+namespace {
+
+using testing::HasSubstr;
+
+/// A judge that refuses the first `refusals` calls and then answers with the response's length.
+struct Judge {
+  explicit Judge(int refusals) : left(refusals), server({.port = 0}, routes()) { server.start(); }
+
+  std::vector<net::HttpRoute> routes() {
+    std::vector<net::HttpRoute> all;
+    all.emplace_back(
+        "POST", "/score", net::RouteClass::kInference,
+        net::answer_with([this](const net::HttpRequest& request) {
+          ++calls;
+          if (left-- > 0) return net::error_response(503, "busy");
+          const json::value asked = parse_json(request.body, "request");
+          const auto size = asked.at("response").as_string().size();
+          return net::HttpResponse{.body = json::serialize(json::object{{"score", size}})};
+        }));
+    all.emplace_back(
+        "POST", "/generate", net::RouteClass::kInference,
+        net::answer_with([](const net::HttpRequest& request) {
+          const json::value asked = parse_json(request.body, "request");
+          json::array scores;
+          for (const json::value& id : asked.at("input_ids").as_array())
+            scores.push_back(json::array{-0.5 * id.to_number<double>(), id, nullptr});
+          scores.front() = json::array{nullptr, 0, nullptr};
+          const json::object meta{{"input_token_logprobs", scores}};
+          return net::HttpResponse{.body = json::serialize(json::object{{"meta_info", meta}})};
+        }));
+    return all;
+  }
+
+  RemoteReward at(const std::string& path) const {
+    return {.url = server.url() + path,
+            .num_attempts = 3,
+            .timeout = std::chrono::seconds(5),
+            .first_wait = std::chrono::milliseconds(1)};
+  }
+
+  std::atomic<int> left;
+  std::atomic<int> calls{0};
+  net::HttpServer server;
+};
+
+Sample three_tokens() {
+  Sample sample;
+  sample.prompt = "2+3";
+  sample.response = "five";
+  sample.label = "5";
+  sample.tokens = {7, 8, 2, 4, 6};
+  sample.prompt_length = 2;
+  return sample;
+}
+
+TEST(RemoteReward, IsWhateverTheJudgeAnswers) {
+  const Judge judge(0);
+  EXPECT_EQ(ask_judge(judge.at("/score"), three_tokens()).value(), (json::object{{"score", 4}}));
+}
+
+TEST(RemoteReward, ARefusalIsTriedAgain) {
+  const Judge judge(2);
+  EXPECT_TRUE(ask_judge(judge.at("/score"), three_tokens()));
+  EXPECT_EQ(judge.calls, 3);
+}
+
+TEST(RemoteReward, AfterTheLastAttemptTheSampleHasFailedAndSaysWhy) {
+  const Judge judge(9);
+  const auto answer = ask_judge(judge.at("/score"), three_tokens());
+  ASSERT_FALSE(answer);
+  EXPECT_THAT(answer.error().message, HasSubstr("no answer after 3 attempts"));
+  EXPECT_THAT(answer.error().message, HasSubstr("status 503"));
+  EXPECT_EQ(judge.calls, 3);
+}
+
+TEST(RemoteReward, AServerThatIsNotThereIsAFailure) {
+  RemoteReward how{.url = "http://127.0.0.1:1/score", .num_attempts = 2};
+  how.first_wait = std::chrono::milliseconds(1);
+  EXPECT_THAT(ask_judge(how, three_tokens()).error().message, HasSubstr("cannot connect"));
+}
+
+TEST(RemoteReward, ATeacherScoresTheResponseTokens) {
+  const Judge judge(0);
+  const auto scores = ask_teacher(judge.at("/generate"), 0.7, three_tokens());
+  ASSERT_TRUE(scores) << scores.error().message;
+  EXPECT_EQ(*scores, (json::object{{"teacher_log_probs", json::array{-1.0, -2.0, -3.0}}}));
+}
+
+}  // namespace
+}  // namespace slime::reward
