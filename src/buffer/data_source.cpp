@@ -62,6 +62,16 @@ DataSource::DataSource(const Dataset* dataset, DataSourceConfig config)
   begin_epoch(0);
 }
 
+DataSource::DataSource(PromptStream& stream, DataSourceConfig config)
+    : dataset_(nullptr), stream_(&stream), config_(config) {
+  check(!config_.shuffle, "a stream has the order of its files");
+  check(config_.samples_per_prompt >= 1, "a prompt has at least one sample");
+}
+
+Prompt DataSource::prompt_of(int64_t row) const {
+  return stream_ != nullptr ? stream_->prompt(row) : dataset_->prompt(row);
+}
+
 void DataSource::begin_epoch(int64_t epoch) {
   epoch_ = epoch;
   if (dataset_ == nullptr) return;
@@ -73,11 +83,12 @@ void DataSource::begin_epoch(int64_t epoch) {
   }
 }
 
-Group DataSource::make_group(int64_t ordinal, const Origin& origin) const {
+Group DataSource::make_group(int64_t ordinal, const Origin& origin,
+                             std::optional<Prompt> known) const {
   Sample sample;
   sample.group = ordinal;
   if (origin.row >= 0) {
-    Prompt prompt = dataset_->prompt(origin.row);
+    Prompt prompt = known ? std::move(*known) : prompt_of(origin.row);
     sample.prompt_length = static_cast<int64_t>(prompt.tokens.size());
     sample.tokens = std::move(prompt.tokens);
     sample.prompt = std::move(prompt.text);
@@ -107,12 +118,29 @@ void DataSource::take_rows(int64_t count, std::vector<Group>& groups) {
   }
 }
 
+void DataSource::take_streamed(int64_t count, std::vector<Group>& groups) {
+  for (; count > 0; --count) {
+    StreamedPrompt next = stream_->next();
+    const Origin origin{next.row, next_sample_};
+    groups.push_back(make_group(next_group_, origin, std::move(next.prompt)));
+    taken_.emplace(next_group_, origin);
+    ++next_group_;
+    next_sample_ += config_.samples_per_prompt;
+    epoch_ = next.epoch;
+    offset_ = next.row + 1;
+  }
+}
+
 std::vector<Group> DataSource::take(int64_t count) {
   check(count >= 0, "groups are taken in non-negative numbers");
   std::vector<Group> groups;
   while (!waiting_.empty() && static_cast<int64_t>(groups.size()) < count) {
     groups.push_back(std::move(waiting_.front()));
     waiting_.pop_front();
+  }
+  if (stream_ != nullptr) {
+    take_streamed(count - static_cast<int64_t>(groups.size()), groups);
+    return groups;
   }
   take_rows(count - static_cast<int64_t>(groups.size()), groups);
   if (const int64_t missing = count - static_cast<int64_t>(groups.size()); missing > 0) {
@@ -194,6 +222,7 @@ std::vector<std::string> DataSource::restore(const json::object& state, std::str
 
   begin_epoch(counter(state, "epoch", where));
   offset_ = counter(state, "offset", where);
+  if (stream_ != nullptr) stream_->seek(epoch_, offset_);
   next_group_ = counter(state, "next_group", where);
   next_sample_ = counter(state, "next_sample", where);
   waiting_ = std::move(again);
@@ -215,7 +244,7 @@ std::map<int64_t, DataSource::Origin> DataSource::origins_from_json(const json::
     }
     const int64_t ordinal = (*triple)[0].get_int64();
     const Origin origin{(*triple)[1].get_int64(), (*triple)[2].get_int64()};
-    if (origin.row >= num_rows()) {
+    if (stream_ == nullptr && origin.row >= num_rows()) {
       throw ConfigError(
           fmt::format("{}: group {} was made of row {}, but the prompt data has {} rows now", where,
                       ordinal, origin.row, num_rows()));

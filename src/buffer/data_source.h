@@ -13,12 +13,14 @@
 #include <cstdint>
 #include <deque>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "buffer/dataset.h"
+#include "buffer/prompt_stream.h"
 #include "core/sample.h"
 
 namespace slime::buffer {
@@ -36,6 +38,10 @@ class DataSource {
   /// Without a data set (nullptr) groups have empty samples: the user's own rollout fills them.
   /// `dataset` outlives the source.
   DataSource(const Dataset* dataset, DataSourceConfig config);
+
+  /// Prompts of a stream, in its order; the configuration must not shuffle. `stream` outlives the
+  /// source.
+  DataSource(PromptStream& stream, DataSourceConfig config);
 
   /// The next `count` groups: those that wait first, oldest first, then prompts of the data set. At
   /// the end of an epoch the next one begins, at most once per call: a call for more than two
@@ -73,14 +79,18 @@ class DataSource {
 
   void begin_epoch(int64_t epoch);
   void take_rows(int64_t count, std::vector<Group>& groups);
-  Group make_group(int64_t ordinal, const Origin& origin) const;
+  Group make_group(int64_t ordinal, const Origin& origin, std::optional<Prompt> prompt = {}) const;
+  void take_streamed(int64_t count, std::vector<Group>& groups);
   std::map<int64_t, Origin> origins_from_json(const json::object& state,
                                               std::string_view where) const;
   std::vector<std::string> changes_since(const json::object& state, std::string_view where) const;
   int64_t num_rows() const { return dataset_ != nullptr ? dataset_->size() : 0; }
   uint32_t fingerprint() const { return dataset_ != nullptr ? dataset_->fingerprint() : 0; }
 
+  Prompt prompt_of(int64_t row) const;
+
   const Dataset* const dataset_;
+  PromptStream* const stream_ = nullptr;
   const DataSourceConfig config_;
   std::vector<int64_t> order_;  // of this epoch: position -> row
   int64_t epoch_ = 0;

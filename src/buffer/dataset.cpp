@@ -10,8 +10,7 @@
 #include <mutex>
 #include <thread>
 
-#include "buffer/line_reader.h"
-#include "buffer/sliced_path.h"
+#include "buffer/row_file.h"
 #include "core/bounded_queue.h"
 #include "core/crc32c.h"
 #include "core/error.h"
@@ -31,39 +30,6 @@ struct Batch {
   std::size_t num_bytes = 0;
 };
 
-int64_t count_rows(const std::filesystem::path& path) {
-  LineReader reader(path);
-  int64_t num_rows = 0;
-  while (reader.next()) ++num_rows;
-  return num_rows;
-}
-
-/// All paths, or a ConfigError that says what is wrong with each.
-std::vector<SlicedPath> checked_paths(const std::vector<std::string>& texts) {
-  std::vector<SlicedPath> paths;
-  std::vector<std::string> problems;
-  for (const std::string& text : texts) {
-    try {
-      paths.push_back(parse_sliced_path(text));
-      const std::string extension = paths.back().path.extension().string();
-      if (extension == ".parquet") {
-        problems.push_back(
-            fmt::format("--prompt-data {}: Parquet is not read; pandas converts it: "
-                        "read_parquet(path).to_json(path, orient=\"records\", lines=True)",
-                        text));
-      } else if (extension != ".jsonl") {
-        problems.push_back(fmt::format("--prompt-data {}: the name should end in .jsonl", text));
-      } else {
-        LineReader reader(paths.back().path);
-      }
-    } catch (const ConfigError& error) {
-      problems.push_back(fmt::format("--prompt-data {}", error.what()));
-    }
-  }
-  if (!problems.empty()) throw ConfigError(problems);
-  return paths;
-}
-
 }  // namespace
 
 /// Reads lines on the calling thread, works on them on others, and puts the results together in
@@ -79,7 +45,7 @@ class DatasetLoader {
         batches_(2 * num_threads_) {}  // enough that no thread waits for the reader
 
   Dataset load() {
-    const std::vector<SlicedPath> files = checked_paths(config_.paths);
+    const std::vector<SlicedPath> files = open_paths(config_.paths);
     {
       std::vector<std::jthread> threads;
       // Whatever the reader throws: the threads end, and are joined.
@@ -103,21 +69,15 @@ class DatasetLoader {
   };
 
   void read_file(const SlicedPath& sliced) {
-    constexpr int64_t kUnknown = std::numeric_limits<int64_t>::max();
-    const auto [first, last] =
-        sliced.rows(sliced.counts_from_the_end() ? count_rows(sliced.path) : kUnknown);
     send();
     pending_.path = sliced.path;
-    LineReader reader(sliced.path);
-    for (int64_t row = 0; row < last; ++row) {
-      std::optional<std::string> line = reader.next();
-      if (!line) break;
-      if (row < first) continue;
-      if (num_problems_ >= kMostProblems) break;
-      pending_.num_bytes += line->size();
-      pending_.lines.emplace_back(reader.line_number(), std::move(*line));
+    read_rows(sliced, [this](RowText row) {
+      if (num_problems_ >= kMostProblems) return false;
+      pending_.num_bytes += row.json.size();
+      pending_.lines.emplace_back(row.number, std::move(row.json));
       if (pending_.num_bytes >= kBatchBytes) send();
-    }
+      return true;
+    });
   }
 
   void send() {
@@ -152,7 +112,7 @@ class DatasetLoader {
     for (const auto& [number, line] : batch.lines) {
       // A template that never ends is bad in every row, and takes its whole budget in each.
       if (num_problems_ >= kMostProblems) break;
-      const std::string where = fmt::format("{}, line {}", batch.path.string(), number);
+      const std::string where = place_of(batch.path, number);
       try {
         add_row(read_row(line, config_.keys, where), where, result);
       } catch (const ConfigError& error) {

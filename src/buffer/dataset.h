@@ -1,7 +1,7 @@
 #pragma once
 
-/// The prompts of a run: rows of JSON-lines files, rendered by the chat template, tokenised, and
-/// kept in memory in a compact form.
+/// The prompts of a run: rows of JSON-lines or Parquet files, rendered by the chat template,
+/// tokenised, and kept in memory in a compact form.
 ///
 /// Reading happens once, before any long work. Nothing is dropped silently: a row that cannot be
 /// used is a ConfigError that names file and line (all such rows at once), and the only rows left
@@ -26,7 +26,7 @@ namespace slime::buffer {
 
 /// Words in quotes are the flags that set a field.
 struct DatasetConfig {
-  std::vector<std::string> paths;  // "--prompt-data": .jsonl files, each may end in a slice @[a:b]
+  std::vector<std::string> paths;  // "--prompt-data": .jsonl or .parquet, each may end in @[a:b]
   RowKeys keys;
   bool apply_chat_template = false;  // "--apply-chat-template"
   /// "--rollout-max-prompt-len": longer prompts are left out. Prompts that stay lists of messages

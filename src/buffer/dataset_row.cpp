@@ -81,6 +81,16 @@ DatasetRow read_row(std::string_view line, const RowKeys& keys, std::string_view
     }
     row.metadata = metadata->get_object();
   }
+  for (const auto& [key, flag] :
+       {std::pair{&keys.chosen, "--chosen-key"}, std::pair{&keys.rejected, "--rejected-key"}}) {
+    if (key->empty()) continue;
+    const json::value& response = required(object, *key, flag, where);
+    if (!response.is_string() && !is_list_of_objects(response)) {
+      throw ConfigError(fmt::format(
+          "{}: field \"{}\" ({}) should be a string or a list of messages", where, *key, flag));
+    }
+    row.metadata[*key] = response;
+  }
   if (const json::value* tools = keys.tools.empty() ? nullptr : object.if_contains(keys.tools);
       tools != nullptr) {
     row.tools = read_tools(*tools, keys, where);

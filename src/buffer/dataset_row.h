@@ -15,6 +15,8 @@ struct RowKeys {
   std::string input = "input";        // "--input-key": a string or a list of messages
   std::string label;                  // "--label-key": empty: rows have no label
   std::string metadata = "metadata";  // "--metadata-key": an object; may be absent
+  std::string chosen;  // "--chosen-key": of preferences; both go to the metadata under these names
+  std::string rejected;         // "--rejected-key"
   std::string tools = "tools";  // "--tool-key": a list, or a string with its JSON; may be absent
 };
 

@@ -1,0 +1,240 @@
+#include "buffer/parquet/parquet_library.h"
+
+#include <arrow/api.h>
+#include <arrow/io/file.h>
+#include <parquet/arrow/reader.h>
+#include <parquet/file_reader.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <limits>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace {
+
+using arrow::Result;
+using arrow::Status;
+
+constexpr int64_t kBatchRows = 1024;
+
+void append_string(std::string& out, std::string_view text) {
+  constexpr std::string_view kHex = "0123456789abcdef";
+  out += '"';
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (c == '"' || c == '\\') {
+      out += '\\';
+      out += c;
+    } else if (byte < 0x20) {
+      out += "\\u00";
+      out += kHex[byte >> 4];
+      out += kHex[byte & 15];
+    } else {
+      out += c;
+    }
+  }
+  out += '"';
+}
+
+template <typename Number>
+void append_number(std::string& out, Number number) {
+  if constexpr (std::is_floating_point_v<Number>) {
+    if (!std::isfinite(number)) {
+      out += "null";
+      return;
+    }
+  }
+  char text[32];
+  const auto end = std::to_chars(text, text + sizeof text, number).ptr;
+  out.append(text, end);
+}
+
+Status append_value(std::string& out, const arrow::Array& array, int64_t row);
+
+template <typename Array>
+Status append_list(std::string& out, const Array& array, int64_t row) {
+  out += '[';
+  for (int64_t i = array.value_offset(row); i < array.value_offset(row + 1); ++i) {
+    if (out.back() != '[') out += ',';
+    ARROW_RETURN_NOT_OK(append_value(out, *array.values(), i));
+  }
+  out += ']';
+  return Status::OK();
+}
+
+Status append_struct(std::string& out, const arrow::StructArray& array, int64_t row) {
+  out += '{';
+  for (int i = 0; i < array.num_fields(); ++i) {
+    if (i > 0) out += ',';
+    append_string(out, array.struct_type()->field(i)->name());
+    out += ':';
+    ARROW_RETURN_NOT_OK(append_value(out, *array.field(i), row));
+  }
+  out += '}';
+  return Status::OK();
+}
+
+template <typename Array>
+const Array& as(const arrow::Array& array) {
+  return static_cast<const Array&>(array);
+}
+
+Status append_value(std::string& out, const arrow::Array& array, int64_t row) {
+  if (array.IsNull(row)) {
+    out += "null";
+    return Status::OK();
+  }
+  switch (array.type_id()) {
+    case arrow::Type::BOOL:
+      out += as<arrow::BooleanArray>(array).Value(row) ? "true" : "false";
+      return Status::OK();
+    case arrow::Type::INT8:
+      append_number(out, static_cast<int>(as<arrow::Int8Array>(array).Value(row)));
+      return Status::OK();
+    case arrow::Type::INT16:
+      append_number(out, as<arrow::Int16Array>(array).Value(row));
+      return Status::OK();
+    case arrow::Type::INT32:
+      append_number(out, as<arrow::Int32Array>(array).Value(row));
+      return Status::OK();
+    case arrow::Type::INT64:
+      append_number(out, as<arrow::Int64Array>(array).Value(row));
+      return Status::OK();
+    case arrow::Type::UINT8:
+      append_number(out, static_cast<int>(as<arrow::UInt8Array>(array).Value(row)));
+      return Status::OK();
+    case arrow::Type::UINT16:
+      append_number(out, as<arrow::UInt16Array>(array).Value(row));
+      return Status::OK();
+    case arrow::Type::UINT32:
+      append_number(out, as<arrow::UInt32Array>(array).Value(row));
+      return Status::OK();
+    case arrow::Type::UINT64:
+      append_number(out, as<arrow::UInt64Array>(array).Value(row));
+      return Status::OK();
+    case arrow::Type::FLOAT:
+      append_number(out, as<arrow::FloatArray>(array).Value(row));
+      return Status::OK();
+    case arrow::Type::DOUBLE:
+      append_number(out, as<arrow::DoubleArray>(array).Value(row));
+      return Status::OK();
+    case arrow::Type::STRING:
+      append_string(out, as<arrow::StringArray>(array).GetView(row));
+      return Status::OK();
+    case arrow::Type::LARGE_STRING:
+      append_string(out, as<arrow::LargeStringArray>(array).GetView(row));
+      return Status::OK();
+    case arrow::Type::BINARY:
+      append_string(out, as<arrow::BinaryArray>(array).GetView(row));
+      return Status::OK();
+    case arrow::Type::LIST:
+      return append_list(out, as<arrow::ListArray>(array), row);
+    case arrow::Type::LARGE_LIST:
+      return append_list(out, as<arrow::LargeListArray>(array), row);
+    case arrow::Type::FIXED_SIZE_LIST:
+      return append_list(out, as<arrow::FixedSizeListArray>(array), row);
+    case arrow::Type::STRUCT:
+      return append_struct(out, as<arrow::StructArray>(array), row);
+    case arrow::Type::DICTIONARY: {
+      const auto& coded = as<arrow::DictionaryArray>(array);
+      return append_value(out, *coded.dictionary(), coded.GetValueIndex(row));
+    }
+    default: {  // dates, decimals, maps: as Arrow prints them
+      ARROW_ASSIGN_OR_RAISE(const auto scalar, array.GetScalar(row));
+      append_string(out, scalar->ToString());
+      return Status::OK();
+    }
+  }
+}
+
+Result<std::unique_ptr<parquet::arrow::FileReader>> open(const char* path) {
+  ARROW_ASSIGN_OR_RAISE(auto file, arrow::io::ReadableFile::Open(path));
+  parquet::ArrowReaderProperties properties;
+  properties.set_batch_size(kBatchRows);
+  properties.set_use_threads(false);
+  properties.set_pre_buffer(false);  // memory stays near one row group's pages
+  parquet::arrow::FileReaderBuilder builder;
+  ARROW_RETURN_NOT_OK(builder.Open(std::move(file)));
+  builder.properties(properties);
+  return builder.Build();
+}
+
+Status read_rows(const char* path, int64_t first, int64_t last, SlimeParquetRow on_row,
+                 void* context) {
+  ARROW_ASSIGN_OR_RAISE(const auto reader, open(path));
+  const auto metadata = reader->parquet_reader()->metadata();
+  std::vector<int> groups;
+  int64_t begin = 0;   // of the group looked at
+  int64_t row = last;  // of the first row read
+  for (int i = 0; i < metadata->num_row_groups(); ++i) {
+    const int64_t end = begin + metadata->RowGroup(i)->num_rows();
+    if (begin < last && end > first) {
+      if (groups.empty()) row = begin;
+      groups.push_back(i);
+    }
+    begin = end;
+  }
+  if (groups.empty()) return Status::OK();
+  ARROW_ASSIGN_OR_RAISE(const auto batches, reader->GetRecordBatchReader(groups));
+  std::string line;
+  std::shared_ptr<arrow::RecordBatch> batch;
+  while (true) {
+    ARROW_RETURN_NOT_OK(batches->ReadNext(&batch));
+    if (batch == nullptr) return Status::OK();
+    for (int64_t i = 0; i < batch->num_rows(); ++i, ++row) {
+      if (row < first) continue;
+      if (row >= last) return Status::OK();
+      line = "{";
+      for (int column = 0; column < batch->num_columns(); ++column) {
+        if (column > 0) line += ',';
+        append_string(line, batch->schema()->field(column)->name());
+        line += ':';
+        ARROW_RETURN_NOT_OK(append_value(line, *batch->column(column), i));
+      }
+      line += '}';
+      if (!on_row(context, line.data(), line.size())) return Status::OK();
+    }
+  }
+}
+
+/// The message of this thread's last failure.
+thread_local std::string last_problem;
+
+const char* outcome(const Status& status) {
+  if (status.ok()) return nullptr;
+  last_problem = status.message();
+  return last_problem.c_str();
+}
+
+/// Exceptions do not cross the border of the library.
+template <typename Work>
+const char* guarded(const Work& work) {
+  try {
+    return outcome(work());
+  } catch (const std::exception& error) {
+    last_problem = error.what();
+    return last_problem.c_str();
+  }
+}
+
+}  // namespace
+
+extern "C" {
+
+const char* slime_parquet_count(const char* path, int64_t* num_rows) {
+  return guarded([&]() -> Status {
+    ARROW_ASSIGN_OR_RAISE(const auto reader, open(path));
+    *num_rows = reader->parquet_reader()->metadata()->num_rows();
+    return Status::OK();
+  });
+}
+
+const char* slime_parquet_read(const char* path, int64_t first, int64_t last,
+                               SlimeParquetRow on_row, void* context) {
+  return guarded([&] { return read_rows(path, first, last, on_row, context); });
+}
+
+}  // extern "C"

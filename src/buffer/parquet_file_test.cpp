@@ -1,0 +1,95 @@
+#include "buffer/parquet_file.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "buffer/dataset.h"
+#include "core/error.h"
+#include "core/json.h"
+
+namespace slime::buffer {
+namespace {
+
+using testing::HasSubstr;
+
+/// Seven rows in row groups of three (tests/fixtures/parquet/README.md).
+const std::string kRows = SLIME_SOURCE_DIR "/tests/fixtures/parquet/rows.parquet";
+
+class ParquetFile : public testing::Test {
+ protected:
+  void SetUp() override {
+    try {
+      require_parquet_library();
+    } catch (const ConfigError& error) {
+      EXPECT_THAT(error.what(), HasSubstr("pandas converts"));
+      GTEST_SKIP() << "this build has no Parquet library";
+    }
+  }
+};
+
+TEST_F(ParquetFile, GivesEveryTypeAsJson) {
+  EXPECT_EQ(count_parquet_rows(kRows), 7);
+  std::vector<json::value> rows;
+  read_parquet_rows(kRows, 0, 7, [&](std::string_view text) {
+    rows.push_back(parse_json(text, "row"));
+    return true;
+  });
+  ASSERT_EQ(rows.size(), 7U);
+  EXPECT_EQ(rows[2], parse_json(R"({"prompt": [{"role": "user", "content": "2+1? \"\u00e9\"\n"}],
+                                    "label": "3", "score": 1, "n": 2, "flag": true,
+                                    "tags": ["x", "x"], "note": null})",
+                                "expected"));
+  EXPECT_EQ(rows[1].at("score"), json::value(0.5));
+  EXPECT_EQ(rows[1].at("note"), json::value("b\\"));
+}
+
+TEST_F(ParquetFile, ReadsASliceAcrossRowGroups) {
+  std::vector<int64_t> numbers;
+  read_parquet_rows(kRows, 2, 5, [&](std::string_view text) {
+    numbers.push_back(parse_json(text, "row").at("n").as_int64());
+    return true;
+  });
+  EXPECT_EQ(numbers, (std::vector<int64_t>{2, 3, 4}));
+}
+
+TEST_F(ParquetFile, IsADataSetLikeAnyOther) {
+  DatasetConfig config;
+  config.paths = {kRows + "@[-3:]"};
+  config.keys.input = "prompt";
+  config.keys.label = "label";
+  config.apply_chat_template = true;
+  const Dataset dataset = Dataset::load(
+      config,
+      [](const json::array& messages, const json::array&) {
+        return std::string(messages.at(0).at("content").as_string());
+      },
+      [](std::string_view text) { return std::vector<TokenId>(text.begin(), text.end()); });
+  EXPECT_EQ(dataset.size(), 3);
+  EXPECT_EQ(dataset.prompt(0).label, json::value("5"));
+  EXPECT_THAT(dataset.prompt(2).text, HasSubstr("6+1?"));
+}
+
+TEST_F(ParquetFile, ARowThatCannotBeUsedIsNamed) {
+  DatasetConfig config;
+  config.paths = {kRows};
+  config.keys.input = "prompt";
+  config.keys.label = "answer";
+  try {
+    Dataset::load(config, nullptr, nullptr);
+    FAIL();
+  } catch (const ConfigError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("rows.parquet, row 0: no field \"answer\" (--label-key)"));
+  }
+}
+
+TEST_F(ParquetFile, AFileThatIsNoParquetIsNamed) {
+  try {
+    count_parquet_rows(SLIME_SOURCE_DIR "/tests/fixtures/parquet/README.md");
+    FAIL();
+  } catch (const ConfigError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("README.md: "));
+  }
+}
+
+}  // namespace
+}  // namespace slime::buffer

@@ -1,0 +1,98 @@
+#include "buffer/prompt_stream.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "buffer/data_source.h"
+#include "core/error.h"
+
+namespace slime::buffer {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+std::string file_with(const std::string& name, const std::string& content) {
+  const auto path = std::filesystem::path(testing::TempDir()) / ("prompt_stream_" + name);
+  std::ofstream(path) << content;
+  return path.string();
+}
+
+DatasetConfig four_rows() {
+  DatasetConfig config;
+  config.paths = {file_with("four.jsonl",
+                            "{\"input\": \"a\"}\n{\"input\": \"bbb\"}\n\n{\"input\": \"cc\"}\n"
+                            "{\"input\": \"d\"}\n")};
+  return config;
+}
+
+std::vector<TokenId> bytes_of(std::string_view text) { return {text.begin(), text.end()}; }
+
+std::vector<std::string> take(PromptStream& stream, int count) {
+  std::vector<std::string> texts;
+  for (int i = 0; i < count; ++i) {
+    const StreamedPrompt next = stream.next();
+    texts.push_back(next.prompt.text + std::to_string(next.epoch) + std::to_string(next.row));
+  }
+  return texts;
+}
+
+TEST(PromptStream, GivesRowsInFileOrderPassAfterPass) {
+  PromptStream stream(four_rows(), nullptr, bytes_of);
+  EXPECT_THAT(take(stream, 6), ElementsAre("a00", "bbb01", "cc02", "d03", "a10", "bbb11"));
+}
+
+TEST(PromptStream, LeavesLongRowsOutAndCountsOnlyTheOthers) {
+  DatasetConfig config = four_rows();
+  config.max_prompt_tokens = 2;
+  PromptStream stream(config, nullptr, bytes_of);
+  EXPECT_THAT(take(stream, 4), ElementsAre("a00", "cc01", "d02", "a10"));
+  EXPECT_EQ(stream.prompt(1).text, "cc");
+}
+
+TEST(PromptStream, GoesOnWhereItIsTold) {
+  PromptStream stream(four_rows(), nullptr, bytes_of);
+  take(stream, 1);
+  stream.seek(2, 3);
+  EXPECT_THAT(take(stream, 2), ElementsAre("d23", "a30"));
+}
+
+TEST(PromptStream, ABadRowEndsTheRunWithItsPlaceWhenItIsReached) {
+  DatasetConfig config;
+  config.paths = {file_with("bad.jsonl", "{\"input\": \"a\"}\n{\"prompt\": \"b\"}\n")};
+  PromptStream stream(config, nullptr, bytes_of);
+  EXPECT_EQ(stream.next().prompt.text, "a");
+  try {
+    stream.next();
+    FAIL();
+  } catch (const ConfigError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("bad.jsonl, line 2: no field \"input\""));
+  }
+}
+
+TEST(PromptStream, AFileWithoutRowsIsRefusedAtOnce) {
+  DatasetConfig config;
+  config.paths = {file_with("empty.jsonl", "\n\n")};
+  EXPECT_THROW(PromptStream(config, nullptr, bytes_of), ConfigError);
+}
+
+TEST(PromptStream, ADataSourceContinuesFromItsSavedState) {
+  PromptStream first(four_rows(), nullptr, bytes_of);
+  DataSource source(first, {.samples_per_prompt = 2});
+  source.take(3);
+  const json::object state = source.save({1});  // the group of "bbb" was in flight
+  PromptStream second(four_rows(), nullptr, bytes_of);
+  DataSource again(second, {.samples_per_prompt = 2});
+  again.restore(state, "state");
+  std::vector<std::string> prompts;
+  for (const Group& group : again.take(3)) prompts.push_back(group.samples.front().prompt);
+  EXPECT_THAT(prompts, ElementsAre("bbb", "d", "a"));
+  EXPECT_EQ(again.epoch(), 1);
+  EXPECT_EQ(again.next_sample(), 10);
+}
+
+}  // namespace
+}  // namespace slime::buffer

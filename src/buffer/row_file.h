@@ -1,0 +1,31 @@
+#pragma once
+
+/// Files of rows, whatever their form: JSON lines or Parquet.
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "buffer/sliced_path.h"
+
+namespace slime::buffer {
+
+struct RowText {
+  int64_t number =
+      0;  // for people: the line of a JSON-lines file, the row of a Parquet file from 0
+  std::string json;
+};
+
+/// "a.jsonl, line 7" or "a.parquet, row 7".
+std::string place_of(const std::filesystem::path& path, int64_t number);
+
+/// Parses slices and opens each file once. Throws ConfigError with what is wrong with each of them:
+/// no such file, another ending, no library for Parquet.
+std::vector<SlicedPath> open_paths(const std::vector<std::string>& texts);
+
+/// Calls `on_row` with the rows of the slice, in order, until it returns false. Throws ConfigError
+/// on a read error.
+void read_rows(const SlicedPath& sliced, const std::function<bool(RowText row)>& on_row);
+
+}  // namespace slime::buffer
