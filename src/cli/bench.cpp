@@ -5,6 +5,8 @@
 #include <array>
 #include <cstdio>
 
+#include "cli/bench_algo.h"
+#include "cli/bench_data.h"
 #include "cli/bench_engine.h"
 #include "cli/bench_gpu_train.h"
 #include "cli/bench_grpo.h"
@@ -17,6 +19,8 @@ namespace slime::cli {
 namespace {
 
 constexpr auto kMeasurements = std::to_array<Command>({
+    {"algo", "loss and gradient on a million tokens, beside the speed of memory", bench_algo},
+    {"data", "loading a prompt file: rows per second, memory", bench_data},
     {"engine", "generation: tokens per second, step times, rates", bench_engine},
     {"grpo-step", "one step of the loop: generate, train, hand the weights over", bench_grpo_step},
     {"kernels", "matrix products of the decoder, beside ATen's", bench_kernels},

@@ -12,10 +12,11 @@ namespace slime::cli {
 
 int train(std::span<const std::string> arguments) {
   if (std::ranges::find(arguments, "--help") != arguments.end()) {
-    fmt::print("slime train: reinforcement learning (or supervised training) of a model directory.\n\n"
-               "  slime train --hf-checkpoint DIR --prompt-data FILE.jsonl --rm-type math ...\n"
-               "  slime train --config run.yaml\n{}",
-               loop::flag_help());
+    fmt::print(
+        "slime train: reinforcement learning (or supervised training) of a model directory.\n\n"
+        "  slime train --hf-checkpoint DIR --prompt-data FILE.jsonl --rm-type math ...\n"
+        "  slime train --config run.yaml\n{}",
+        loop::flag_help());
     return 0;
   }
   if (std::ranges::find(arguments, "--help-markdown") != arguments.end()) {
@@ -23,9 +24,9 @@ int train(std::span<const std::string> arguments) {
     return 0;
   }
   loop::ParsedFlags flags = loop::parse_flags(arguments);
-  loop::complete_and_validate(flags.config);
+  loop::complete_and_validate(flags);
   const SystemClock clock;
-  loop::TrainingRun run(std::move(flags.config), flags.warnings, clock);
+  loop::TrainingRun run(std::move(flags), clock);
   return loop::run_sync_loop(run);
 }
 

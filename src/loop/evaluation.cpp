@@ -13,41 +13,74 @@ rollout::ResponseRules training_rules(const RunConfig& config) {
   rules.sampling.top_p = config.rollout_top_p;
   rules.sampling.top_k = config.rollout_top_k;
   rules.sampling.stop = config.rollout_stop;
-  rules.sampling.stop_token_ids.assign(config.rollout_stop_token_ids.begin(), config.rollout_stop_token_ids.end());
+  rules.sampling.stop_token_ids.assign(config.rollout_stop_token_ids.begin(),
+                                       config.rollout_stop_token_ids.end());
   rules.sampling.skip_special_tokens = config.rollout_skip_special_tokens;
   rules.sampling.no_stop_trim = true;
   rules.sampling.spaces_between_special_tokens = false;
   rules.max_context_length = config.rollout_max_context_len;
+  rules.keeps_top_p_ids = config.rollout_top_p < 1;
   rules.seed = static_cast<uint64_t>(config.seed);
   return rules;
 }
 
-Evaluation::Evaluation(const RunConfig& config, const ModelText& text) : config_(config), rules_(training_rules(config)) {
-  rules_.sampling.temperature = config.eval_temperature.value_or(config.rollout_temperature);
-  rules_.sampling.top_p = config.eval_top_p.value_or(config.rollout_top_p);
-  rules_.sampling.top_k = config.eval_top_k.value_or(config.rollout_top_k);
-  rules_.sampling.max_new_tokens = config.eval_max_response_len.value_or(rules_.sampling.max_new_tokens);
-  rules_.sampling.min_new_tokens = config.eval_min_new_tokens.value_or(0);
-  rules_.seed = static_cast<uint64_t>(config.seed) + 1;  // draws of its own
-  for (std::size_t i = 0; i + 1 < config.eval_prompt_data.size(); i += 2) {
-    sets_.push_back(std::make_unique<Set>(
-        Set{config.eval_prompt_data[i], load_eval_prompts(config, text, config.eval_prompt_data[i + 1])}));
+namespace {
+
+rollout::ResponseRules rules_of(const EvalSetConfig& set, const RunConfig& config) {
+  rollout::ResponseRules rules = training_rules(config);
+  rules.keeps_top_p_ids = false;
+  engine::SamplingParams& sampling = rules.sampling;
+  sampling.temperature = set.temperature;
+  sampling.top_p = set.top_p;
+  sampling.top_k = set.top_k;
+  sampling.max_new_tokens = set.max_response_len.value_or(sampling.max_new_tokens);
+  sampling.min_new_tokens = set.min_new_tokens;
+  sampling.stop = set.stop;
+  sampling.stop_token_ids.assign(set.stop_token_ids.begin(), set.stop_token_ids.end());
+  sampling.repetition_penalty = set.repetition_penalty;
+  if (set.skip_special_tokens) sampling.skip_special_tokens = *set.skip_special_tokens;
+  sampling.no_stop_trim = set.no_stop_trim;
+  if (config.eval_max_context_len) rules.max_context_length = config.eval_max_context_len;
+  rules.seed = static_cast<uint64_t>(config.seed) + 1;  // draws of its own
+  return rules;
+}
+
+}  // namespace
+
+Evaluation::Evaluation(const RunConfig& config, const ModelText& text) : config_(config) {
+  for (EvalSetConfig& set : eval_sets_of(config)) {
+    for (const std::string& key : set.without_effect) {
+      remarks_.push_back(
+          fmt::format("--eval-config: data set {}: {} has no effect here", set.name, key));
+    }
+    buffer::Dataset dataset = load_eval_prompts(config, text, set);
+    rollout::ResponseRules rules = rules_of(set, config);
+    sets_.push_back(
+        std::make_unique<Set>(Set{std::move(set), std::move(rules), std::move(dataset)}));
   }
 }
 
-int64_t Evaluation::num_samples() const {
+int64_t Evaluation::num_prompts() const {
   int64_t count = 0;
-  for (const auto& set : sets_) count += set->dataset.size() * config_.n_samples_per_eval_prompt;
+  for (const auto& set : sets_) count += set->dataset.size();
   return count;
 }
 
 EvalReport Evaluation::run(rollout::Rollout& rollout, const std::atomic<bool>& stop) const {
   EvalReport report;
   for (const auto& set : sets_) {
-    buffer::DataSource source(&set->dataset, {.samples_per_prompt = config_.n_samples_per_eval_prompt});
-    EvalScore score{.name = set->name, .groups = rollout.evaluate(source.take(set->dataset.size()), rules_, stop)};
+    buffer::DataSource source(&set->dataset, {.samples_per_prompt = set->config.n_samples});
+    std::vector<Group> groups = source.take(set->dataset.size());
+    for (Group& group : groups) {
+      for (Sample& sample : group.samples) {
+        sample.metadata =
+            eval_metadata(sample.metadata, set->config.rm_type, set->config.metadata_overrides);
+      }
+    }
+    EvalScore score{.name = set->config.name,
+                    .groups = rollout.evaluate(std::move(groups), set->rules, stop)};
     if (stop.load()) break;
-    const std::string prefix = fmt::format("eval/{}", set->name);
+    const std::string prefix = fmt::format("eval/{}", score.name);
     score.mean_reward = mean_reward(score.groups, config_.eval_reward_key);
     report.metrics[prefix] = score.mean_reward;
     Metrics samples = sample_metrics(score.groups, config_.eval_reward_key, prefix + "/");

@@ -1,6 +1,7 @@
 #pragma once
 
-/// Evaluation: every prompt of every evaluation data set n times, no filter, no training (spec section 19.1).
+/// Evaluation: every prompt of every evaluation data set n times, no filter, no training (spec
+/// section 19.1).
 
 #include <atomic>
 #include <memory>
@@ -9,6 +10,7 @@
 
 #include "buffer/data_source.h"
 #include "buffer/dataset.h"
+#include "loop/eval_config.h"
 #include "loop/metrics.h"
 #include "loop/prompts.h"
 #include "loop/run_config.h"
@@ -32,20 +34,23 @@ class Evaluation {
   /// Reads all data sets. Throws ConfigError.
   Evaluation(const RunConfig& config, const ModelText& text);
 
-  bool is_empty() const { return sets_.empty(); }
-  int64_t num_samples() const;
+  /// Over all data sets.
+  int64_t num_prompts() const;
+  /// What the user set and nothing reads.
+  const std::vector<std::string>& remarks() const { return remarks_; }
 
   /// With the weights as they are. Stops early, with what is there, when `stop` becomes true.
   EvalReport run(rollout::Rollout& rollout, const std::atomic<bool>& stop) const;
 
  private:
   struct Set {
-    std::string name;
+    EvalSetConfig config;
+    rollout::ResponseRules rules;
     buffer::Dataset dataset;
   };
 
   const RunConfig& config_;
-  rollout::ResponseRules rules_;
+  std::vector<std::string> remarks_;
   std::vector<std::unique_ptr<Set>> sets_;
 };
 

@@ -33,6 +33,7 @@ enum class FlagGroup {
   kModel,
   kData,
   kRollout,
+  kEngine,
   kReward,
   kAlgorithm,
   kOptimizer,

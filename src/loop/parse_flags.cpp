@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <yaml-cpp/yaml.h>
 
 #include <algorithm>
 #include <charconv>
@@ -10,6 +9,7 @@
 
 #include "core/error.h"
 #include "loop/flag_table.h"
+#include "loop/yaml.h"
 
 namespace slime::loop {
 namespace {
@@ -26,40 +26,50 @@ struct Setting {
   std::string where;  // "" for the command line, else the file
 };
 
+/// "--lr"; also "----sglang-ep-size", which a published guide contains.
 bool is_flag_word(const std::string& word) {
-  if (word.size() < 3 || !word.starts_with("--")) return false;
-  return (word[2] >= 'a' && word[2] <= 'z') || (word[2] >= 'A' && word[2] <= 'Z');
+  if (!word.starts_with("--")) return false;
+  const std::size_t letter = word.find_first_not_of('-');
+  return letter != std::string::npos && letter <= 4 &&
+         ((word[letter] >= 'a' && word[letter] <= 'z') ||
+          (word[letter] >= 'A' && word[letter] <= 'Z'));
 }
 
-std::vector<Setting> read_yaml(const std::string& path) {
-  YAML::Node root;
-  try {
-    root = YAML::LoadFile(path);
-  } catch (const YAML::Exception& error) {
-    throw ConfigError(fmt::format("--config {}: {}", path, error.what()));
+/// A scalar as it would stand on a command line.
+std::string to_word(const json::value& value) {
+  return value.is_string() ? std::string(value.get_string()) : json::serialize(value);
+}
+
+/// One key of a file: `lr: 1e-6`, `use_tis: true`, `eval_prompt_data: [a, a.jsonl]`. Maps travel as
+/// their JSON.
+std::optional<Setting> setting_of(std::string_view key, const json::value& value,
+                                  const std::string& where) {
+  Setting setting{.name = "--" + std::string(key), .values = {}, .where = where};
+  std::ranges::replace(setting.name, '_', '-');
+  if (value.is_null()) return std::nullopt;
+  if (value.is_array()) {
+    for (const json::value& element : value.get_array()) setting.values.push_back(to_word(element));
+  } else {
+    setting.values.push_back(to_word(value));
   }
-  if (!root.IsMap())
-    throw ConfigError(fmt::format("--config {}: should be a map of flag names to values", path));
+  return setting;
+}
+
+std::vector<Setting> settings_of(const json::object& map, const std::string& where) {
   std::vector<Setting> settings;
-  for (const auto& entry : root) {
-    Setting setting{.name = "--" + entry.first.as<std::string>(), .values = {}, .where = path};
-    std::ranges::replace(setting.name, '_', '-');
-    const YAML::Node& value = entry.second;
-    if (value.IsSequence()) {
-      for (const YAML::Node& element : value) setting.values.push_back(element.as<std::string>());
-    } else if (value.IsScalar()) {
-      const std::string word = value.as<std::string>();
-      if (word == "false") continue;
-      if (word != "true") setting.values.push_back(word);
-    } else if (value.IsNull()) {
-      continue;
-    } else {
-      throw ConfigError(
-          fmt::format("--config {}: {} should be a value or a list", path, setting.name));
-    }
-    settings.push_back(std::move(setting));
+  for (const auto& member : map) {
+    if (auto setting = setting_of(member.key(), member.value(), where))
+      settings.push_back(std::move(*setting));
   }
   return settings;
+}
+
+std::vector<Setting> read_settings(const std::string& path, const std::string& key) {
+  const json::value root = read_yaml_file(path, key);
+  if (root.is_null()) return {};
+  if (!root.is_object())
+    throw ConfigError(fmt::format("{} {}: should be a map of flag names to values", key, path));
+  return settings_of(root.get_object(), path);
 }
 
 std::vector<Setting> read_words(std::span<const std::string> arguments,
@@ -112,6 +122,11 @@ std::optional<std::string> apply(const Flag& flag, const Setting& setting, RunCo
       Overloaded{
           [](std::monostate) -> std::optional<std::string> { return std::nullopt; },
           [&](bool RunConfig::*member) -> std::optional<std::string> {
+            if (!setting.where.empty() && values.size() == 1 &&
+                (values[0] == "true" || values[0] == "false")) {
+              config.*member = values[0] == "true";
+              return std::nullopt;
+            }
             if (!values.empty()) {
               return fmt::format("{} is a switch and takes no value (got {})", flag.name,
                                  fmt::join(values, " "));
@@ -174,46 +189,120 @@ std::string status_note(const Flag& flag) {
 
 }  // namespace
 
+namespace {
+
+/// Values of a flag that is not in the table, as a plug-in would read it from `args`.
+json::value unknown_value(const std::vector<std::string>& values) {
+  const auto one = [](const std::string& word) -> json::value {
+    if (int64_t number = 0; read_number(word, number)) return number;
+    if (double number = 0; read_number(word, number)) return number;
+    return json::value(word);
+  };
+  if (values.empty()) return true;
+  if (values.size() == 1) return one(values[0]);
+  json::array list;
+  for (const std::string& word : values) list.push_back(one(word));
+  return list;
+}
+
+void apply_to(ParsedFlags& parsed, const Setting& setting, bool warns_of_unknown) {
+  const std::string prefix = setting.where.empty() ? "" : setting.where + ": ";
+  const Flag* flag = find_flag(setting.name);
+  if (flag == nullptr) {
+    std::string key = setting.name.substr(setting.name.find_first_not_of('-'));
+    std::ranges::replace(key, '-', '_');
+    parsed.unknown[key] = unknown_value(setting.values);
+    if (!warns_of_unknown) return;
+    const auto nearest = nearest_flag(setting.name);
+    parsed.warnings.push_back(
+        fmt::format("{}unknown flag {} is ignored{}", prefix, setting.name,
+                    nearest ? fmt::format("; did you mean {}?", *nearest) : ""));
+    return;
+  }
+  parsed.given.emplace_back(flag->name);
+  if (flag->status == FlagStatus::kRefused) {
+    parsed.problems.push_back(fmt::format("{}{}: {}", prefix, flag->name, flag->meaning));
+  } else if (auto wrong = apply(*flag, setting, parsed.config)) {
+    parsed.problems.push_back(prefix + *wrong);
+  } else if (flag->status == FlagStatus::kAccepted) {
+    parsed.warnings.push_back(
+        fmt::format("{}{} has no effect: {}", prefix, flag->name, flag->meaning));
+  }
+}
+
+/// --megatron-config-path: overrides of the actor are flags like any other; those of the critic
+/// make a configuration of its own.
+void apply_roles(ParsedFlags& parsed) {
+  const std::string& path = parsed.config.megatron_config_path;
+  const std::string where = "--megatron-config-path " + path;
+  const json::value root = read_yaml_file(path, "--megatron-config-path");
+  const json::value* roles = root.is_object() ? root.get_object().if_contains("megatron") : nullptr;
+  if (roles == nullptr || !roles->is_array()) {
+    throw ConfigError(where + ": should be a map with a list `megatron` of roles");
+  }
+  std::set<std::string> seen;
+  for (const json::value& value : roles->get_array()) {
+    const json::object* entry = value.if_object();
+    const json::value* role = entry == nullptr ? nullptr : entry->if_contains("role");
+    const std::string name = role != nullptr && role->is_string() ? to_word(*role) : "";
+    if (name != "actor" && name != "critic") {
+      parsed.problems.push_back(where + ": a role should be actor or critic");
+      continue;
+    }
+    if (!seen.insert(name).second) {
+      parsed.problems.push_back(fmt::format("{}: role {} appears twice", where, name));
+      continue;
+    }
+    for (const char* key : {"overrides", "args"}) {
+      const json::value* overrides = entry->if_contains(key);
+      if (overrides == nullptr || overrides->is_null()) continue;
+      if (!overrides->is_object()) {
+        parsed.problems.push_back(fmt::format("{}: {} of {} should be a map", where, key, name));
+        continue;
+      }
+      const std::vector<Setting> settings =
+          settings_of(overrides->get_object(), fmt::format("{}: {}", where, name));
+      if (name == "actor") {
+        for (const Setting& setting : settings) apply_to(parsed, setting, true);
+        continue;
+      }
+      ParsedFlags critic{.config = parsed.config};
+      for (const Setting& setting : settings) apply_to(critic, setting, true);
+      if (critic.config.load != parsed.config.load) critic.config.critic_load = critic.config.load;
+      parsed.problems.insert(parsed.problems.end(), critic.problems.begin(), critic.problems.end());
+      parsed.warnings.insert(parsed.warnings.end(), critic.warnings.begin(), critic.warnings.end());
+      parsed.config.critic = std::make_shared<const RunConfig>(std::move(critic.config));
+    }
+  }
+}
+
+}  // namespace
+
 ParsedFlags parse_flags(std::span<const std::string> arguments) {
-  std::vector<std::string> problems;
-  std::vector<Setting> settings = read_words(arguments, problems);
+  ParsedFlags parsed;
+  std::vector<Setting> settings = read_words(arguments, parsed.problems);
   std::set<std::string> on_command_line;
   for (const Setting& setting : settings) on_command_line.insert(setting.name);
   for (const Setting& setting : std::vector(settings)) {
     if (setting.name != "--config") continue;
     if (setting.values.size() != 1) {
-      problems.emplace_back("--config needs one YAML file");
+      parsed.problems.emplace_back("--config needs one YAML file");
       continue;
     }
-    for (Setting& from_file : read_yaml(setting.values[0])) {
+    for (Setting& from_file : read_settings(setting.values[0], "--config")) {
       if (!on_command_line.contains(from_file.name)) settings.push_back(std::move(from_file));
     }
   }
-  ParsedFlags parsed;
   for (const Setting& setting : settings) {
-    if (setting.name == "--config") continue;
-    const std::string prefix = setting.where.empty() ? "" : setting.where + ": ";
-    const Flag* flag = find_flag(setting.name);
-    if (flag == nullptr) {
-      const auto nearest = nearest_flag(setting.name);
-      parsed.warnings.push_back(
-          fmt::format("{}unknown flag {} is ignored{}", prefix, setting.name,
-                      nearest ? fmt::format("; did you mean {}?", *nearest) : ""));
-      continue;
-    }
-    parsed.given.emplace_back(flag->name);
-    if (flag->status == FlagStatus::kRefused) {
-      problems.push_back(fmt::format("{}{}: {}", prefix, flag->name, flag->meaning));
-      continue;
-    }
-    if (auto wrong = apply(*flag, setting, parsed.config)) {
-      problems.push_back(prefix + *wrong);
-    } else if (flag->status == FlagStatus::kAccepted) {
-      parsed.warnings.push_back(
-          fmt::format("{}{} has no effect: {}", prefix, flag->name, flag->meaning));
+    if (setting.name != "--config") apply_to(parsed, setting, true);
+  }
+  if (!parsed.config.custom_config_path.empty()) {
+    for (const Setting& setting :
+         read_settings(parsed.config.custom_config_path, "--custom-config-path")) {
+      apply_to(parsed, setting, /*warns_of_unknown=*/false);
     }
   }
-  if (!problems.empty()) throw ConfigError(problems);
+  if (!parsed.config.megatron_config_path.empty()) apply_roles(parsed);
   return parsed;
 }
 

@@ -16,17 +16,23 @@ struct ParsedFlags {
   RunConfig config;
   std::vector<std::string> given;     // names that were set, in order
   std::vector<std::string> warnings;  // unknown and ineffective flags
+  std::vector<std::string>
+      problems;  // wrong types, refused flags: complete_and_validate throws them
+  json::object
+      unknown;  // flags that are no row of the table, by name with _ for -: plug-ins may read them
 };
 
-/// Reads "--name value ...", "--name=value" and "--config FILE.yaml" (same words, `lr: 1e-6`; the
-/// command line wins). Unknown flags are warnings with the nearest known name, because published
-/// scripts contain some; a wrong type, a value outside the allowed words or a refused flag is an
-/// error. Throws ConfigError with all of them at once.
+/// Reads "--name value ...", "--name=value", "--config FILE.yaml" (same words, `lr: 1e-6`; the
+/// command line wins) and "--custom-config-path FILE.yaml" (the file wins). Unknown flags are
+/// warnings with the nearest known name, because published scripts contain some; a wrong type, a
+/// value outside the allowed words or a refused flag is a problem. Throws ConfigError for a file
+/// that cannot be read.
 ParsedFlags parse_flags(std::span<const std::string> arguments);
 
 /// Applies derived defaults and checks all rules between flags (spec section 20, reference
-/// slime.md 3.2). Throws ConfigError with one line per contradiction: key, value, what would work.
-void complete_and_validate(RunConfig& config);
+/// slime.md 3.2). Throws ConfigError with one line per problem and contradiction: key, value, what
+/// would work.
+void complete_and_validate(ParsedFlags& flags);
 
 /// The text of --help.
 std::string flag_help();

@@ -22,7 +22,7 @@ std::vector<std::string> words(const std::string& line) {
 std::string refusal(const std::string& line) {
   try {
     ParsedFlags parsed = parse_flags(words(line));
-    complete_and_validate(parsed.config);
+    complete_and_validate(parsed);
   } catch (const ConfigError& error) {
     return error.what();
   }
@@ -68,7 +68,7 @@ TEST(Flags, AllMistakesAreReportedAtOnce) {
   EXPECT_NE(text.find("--lr fast: should be a number"), std::string::npos);
   EXPECT_NE(text.find("--advantage-estimator magic: should be one of grpo"), std::string::npos);
   EXPECT_NE(text.find("--use-kl-loss is a switch"), std::string::npos);
-  EXPECT_NE(text.find("--custom-rm-path: runs user code"), std::string::npos);
+  EXPECT_NE(text.find("--custom-rm-path a.b: runs user code"), std::string::npos);
 }
 
 TEST(Flags, TheCommandLineWinsOverTheFile) {
@@ -127,15 +127,127 @@ INSTANTIATE_TEST_SUITE_P(
         BadConfig{"--save-debug-rollout-data x.jsonl", "should contain {rollout_id}"},
         BadConfig{"--debug-rollout-only --debug-train-only", "choose one"},
         BadConfig{"--apply-chat-template-kwargs [1]", "should be a JSON object"},
-        BadConfig{"--mask-offpolicy-in-partial-rollout", "needs --partial-rollout"}));
+        BadConfig{"--mask-offpolicy-in-partial-rollout", "needs --partial-rollout"},
+        BadConfig{"--lr fast", "--lr fast: should be a number"},
+        BadConfig{"--num-rollout 2.5", "--num-rollout 2.5: should be a whole number"},
+        BadConfig{"--seed 1 2", "--seed takes one value, got 1 2"},
+        BadConfig{"--rollout-stop", "--rollout-stop needs at least one value"},
+        BadConfig{"--rollout-stop-token-ids 1 x",
+                  "--rollout-stop-token-ids x: should be whole numbers"},
+        BadConfig{"--use-kl-loss yes", "--use-kl-loss is a switch and takes no value"},
+        BadConfig{"--advantage-estimator magic", "should be one of grpo"},
+        BadConfig{"--group-rm", "--group-rm: runs user code"},
+        BadConfig{"--custom-rm-path my.rm", "--custom-rm-path my.rm: runs user code"},
+        BadConfig{"--custom-tis-function-path my.tis --use-tis", "built in are"},
+        BadConfig{"--custom-tis-function-path x.icepop_function",
+                  "needs --use-tis or --get-mismatch-metrics"},
+        BadConfig{"--get-mismatch-metrics", "needs --custom-tis-function-path"},
+        BadConfig{"--use-rs", "--use-rs: needs --custom-tis-function-path"},
+        BadConfig{"--tis-clip-low 3", "--tis-clip-low 3: is above --tis-clip 2"},
+        BadConfig{"--rm-type remote_rm", "needs --rm-url"},
+        BadConfig{"--rm-url https://x", "should begin with http://"},
+        BadConfig{"--remote-rm-attempts 0", "--remote-rm-attempts: should be at least 1"},
+        BadConfig{"--reward-threads 0", "--reward-threads: should be at least 1"},
+        BadConfig{"--reward-timeout-seconds 0", "--reward-timeout-seconds: should be above 0"},
+        BadConfig{"--overlong-buffer-len 17",
+                  "should be between 0 and --rollout-max-response-len 16"},
+        BadConfig{"--use-opd", "needs --opd-type megatron or sglang"},
+        BadConfig{"--use-opd --opd-type megatron", "needs --opd-teacher-load"},
+        BadConfig{"--use-opd --opd-type megatron --opd-teacher-load /nowhere",
+                  "/nowhere: no such directory"},
+        BadConfig{"--use-opd --opd-type sglang --rm-url http://x --opd-teacher-load /tmp",
+                  "leave --opd-teacher-load out"},
+        BadConfig{"--use-opd --opd-type sglang", "needs --rm-url"},
+        BadConfig{"--opd-teacher-load /tmp", "--opd-teacher-load: needs --use-opd"},
+        BadConfig{"--num-critic-only-steps 2", "needs --advantage-estimator ppo"},
+        BadConfig{"--value-clip 0", "--value-clip: should be above 0"},
+        BadConfig{"--lambd 2", "--lambd: should be in [0, 1]"},
+        BadConfig{"--gamma -1", "--gamma: should be in [0, 1]"},
+        BadConfig{"--dpo-beta 0", "--dpo-beta 0: should be above 0"},
+        BadConfig{"--dpo-label-smoothing 0.5", "should be in [0, 0.5)"},
+        BadConfig{"--loss-type dpo_loss --calculate-per-token-loss", "a mean over pairs"},
+        BadConfig{"--loss-type dpo_loss --rejected-key chosen",
+                  "is the same field as --chosen-key"},
+        BadConfig{"--policy-loss-divisor 0", "--policy-loss-divisor: should be above 0"},
+        BadConfig{"--advantage-estimator dr_grpo --calculate-per-token-loss",
+                  "contradicts a constant divisor"},
+        BadConfig{"--advantage-estimator rloo --n-samples-per-prompt 1",
+                  "needs --n-samples-per-prompt of at least 2"},
+        BadConfig{"--custom-pg-loss-reducer-function-path my.reducer",
+                  "--policy-loss-divisor N divides"},
+        BadConfig{"--only-train-params-name-list a --freeze-params-name-list b", "choose one"},
+        BadConfig{"--use-stateless-adam", "needs --no-save-optim"},
+        BadConfig{"--use-kl-loss --ref-load /nowhere", "--ref-load /nowhere: no such directory"},
+        BadConfig{"--hf-checkpoint /nowhere", "--hf-checkpoint /nowhere: no such directory"},
+        BadConfig{"--streaming-data --rollout-shuffle", "a shuffle needs all rows"},
+        BadConfig{"--num-data-workers -1", "--num-data-workers: should not be negative"},
+        BadConfig{"--eval-config /nowhere.yaml", "--eval-config /nowhere.yaml"},
+        BadConfig{"--eval-prompt-data a a.jsonl --eval-top-p 2", "data set a: top_p 2"},
+        BadConfig{"--eval-interval 0", "--eval-interval: should be at least 1"},
+        BadConfig{"--save-interval 0", "--save-interval: should be at least 1"},
+        BadConfig{"--n-samples-per-eval-prompt 0",
+                  "--n-samples-per-eval-prompt: should be at least 1"},
+        BadConfig{"--load-debug-rollout-data-subsample 0", "should be in (0, 1]"},
+        BadConfig{"--wandb-always-use-train-step", "needs --use-wandb"},
+        BadConfig{"--spec a b", "--spec: a layer specification is Python"},
+        BadConfig{"--fp8-format e4m3", "--fp8-format: use --bf16"},
+        BadConfig{"--label-key input", "--label-key input: is the same field as --input-key"},
+        BadConfig{"--dump-details x --save-debug-rollout-data y/{rollout_id}", "choose one"},
+        BadConfig{"--clip-grad -1", "--clip-grad: should not be negative"},
+        BadConfig{"--adam-beta2 1", "--adam-beta2: should be in [0, 1)"}));
 
 TEST(Flags, AGoodConfigIsCompleted) {
   ParsedFlags parsed = parse_flags(words(kGood + "--num-steps-per-rollout 2"));
-  complete_and_validate(parsed.config);
+  complete_and_validate(parsed);
   EXPECT_EQ(parsed.config.global_batch_size, 16);
   EXPECT_EQ(parsed.config.eps_clip_high, 0.2);
   EXPECT_EQ(parsed.config.over_sampling_batch_size, 4);
   EXPECT_EQ(parsed.config.ref_load, "/tmp");
+}
+
+TEST(Flags, AFlagThatNobodyKnowsIsKeptForPlugIns) {
+  const auto parsed = parse_flags(words("--max-turns 4 --my-tools a b --verbose-tools"));
+  EXPECT_EQ(parsed.unknown,
+            (json::object{
+                {"max_turns", 4}, {"my_tools", json::array{"a", "b"}}, {"verbose_tools", true}}));
+}
+
+TEST(Flags, EvaluationDataMayBeGivenTwice) {
+  const auto parsed =
+      parse_flags(words("--eval-prompt-data a a.jsonl --eval-prompt-data b b.jsonl"));
+  EXPECT_EQ(parsed.config.eval_prompt_data,
+            (std::vector<std::string>{"a", "a.jsonl", "b", "b.jsonl"}));
+}
+
+TEST(Flags, RolesOfTheMegatronFileOverrideActorAndCritic) {
+  const auto path = std::filesystem::temp_directory_path() / "slime_roles_test.yaml";
+  std::ofstream(path) << "megatron:\n  - {name: a, role: actor, overrides: {lr: 2e-6}}\n"
+                         "  - {name: c, role: critic, overrides: {lr: 5e-5, load: /tmp}}\n";
+  ParsedFlags parsed = parse_flags(
+      words(kGood + "--advantage-estimator ppo --megatron-config-path " + path.string()));
+  complete_and_validate(parsed);
+  EXPECT_EQ(parsed.config.lr, 2e-6);
+  ASSERT_NE(parsed.config.critic, nullptr);
+  EXPECT_EQ(parsed.config.critic->lr, 5e-5);
+  EXPECT_EQ(parsed.config.critic->critic_load, "/tmp");
+  std::filesystem::remove(path);
+}
+
+TEST(Flags, ACriticsSettingsNeedACritic) {
+  const auto path = std::filesystem::temp_directory_path() / "slime_roles_test_2.yaml";
+  std::ofstream(path)
+      << "megatron: [{name: c, role: critic, overrides: {lr: 5e-5}}, {role: judge}]\n";
+  const std::string text = refusal(kGood + "--megatron-config-path " + path.string());
+  EXPECT_NE(text.find("only --advantage-estimator ppo has a critic"), std::string::npos);
+  EXPECT_NE(text.find("a role should be actor or critic"), std::string::npos);
+  std::filesystem::remove(path);
+}
+
+TEST(Flags, KlInTheRewardOfAnEstimatorWithoutItIsAWarning) {
+  ParsedFlags parsed = parse_flags(words(kGood + "--kl-coef 0.1"));
+  complete_and_validate(parsed);
+  ASSERT_EQ(parsed.warnings.size(), 1U);
+  EXPECT_NE(parsed.warnings[0].find("the advantages of grpo do not contain it"), std::string::npos);
 }
 
 TEST(FlagTable, HasEachNameOnceAndAMeaningForEach) {

@@ -5,13 +5,27 @@
 namespace slime::loop {
 namespace {
 
-buffer::Dataset load(const RunConfig& config, const ModelText& text, buffer::DatasetConfig files) {
-  files.apply_chat_template = config.apply_chat_template;
-  files.num_threads = static_cast<int>(config.num_threads);
+/// What a data set's rows are rendered with.
+struct Rendering {
+  bool applies_template = false;
+  json::object variables;
+};
+
+/// A data set's files with the functions that turn rows into prompts.
+struct Source {
+  buffer::DatasetConfig files;
   buffer::RenderFn render;
-  if (config.apply_chat_template) {
-    const json::value variables = parse_json(config.apply_chat_template_kwargs, "--apply-chat-template-kwargs");
-    const auto options = text::to_chat_options(variables.as_object());
+  buffer::TokenizeFn tokenize;
+};
+
+Source make_source(const RunConfig& config, const ModelText& text, buffer::DatasetConfig files,
+                   const Rendering& rendering) {
+  files.apply_chat_template = rendering.applies_template;
+  files.num_threads =
+      static_cast<int>(config.num_data_workers > 0 ? config.num_data_workers : config.num_threads);
+  buffer::RenderFn render;
+  if (rendering.applies_template) {
+    const auto options = text::to_chat_options(rendering.variables);
     if (!options) throw ConfigError("--apply-chat-template-kwargs: " + options.error().message);
     render = [&text, options = *options](const json::array& messages, const json::array& tools) {
       text::ChatOptions all = options;
@@ -24,11 +38,26 @@ buffer::Dataset load(const RunConfig& config, const ModelText& text, buffer::Dat
     };
   }
   const auto tokenize = [&text](std::string_view prompt) { return text.tokenizer->encode(prompt); };
-  return buffer::Dataset::load(files, std::move(render), config.is_supervised() ? buffer::TokenizeFn() : tokenize);
+  return {std::move(files), std::move(render),
+          config.trains_on_rows() ? buffer::TokenizeFn() : tokenize};
 }
 
-const std::string& first_set(const std::string& preferred, const std::string& fallback) {
-  return preferred.empty() ? fallback : preferred;
+Source training_source(const RunConfig& config, const ModelText& text) {
+  buffer::DatasetConfig files{.paths = config.prompt_data,
+                              .keys = {.input = config.input_key,
+                                       .label = config.label_key,
+                                       .metadata = config.metadata_key,
+                                       .tools = config.tool_key},
+                              .max_prompt_tokens = config.rollout_max_prompt_len};
+  if (config.is_preference()) {
+    files.keys.chosen = config.chosen_key;
+    files.keys.rejected = config.rejected_key;
+  }
+  const json::value variables =
+      parse_json(config.apply_chat_template_kwargs, "--apply-chat-template-kwargs");
+  // Rows that are trained on keep their messages: the loss mask renders them.
+  const bool applies_template = config.apply_chat_template && !config.trains_on_rows();
+  return make_source(config, text, std::move(files), {applies_template, variables.as_object()});
 }
 
 }  // namespace
@@ -41,23 +70,28 @@ ModelText load_model_text(const std::string& model_directory, bool needs_templat
 }
 
 buffer::Dataset load_prompts(const RunConfig& config, const ModelText& text) {
-  return load(config, text,
-              {.paths = config.prompt_data,
-               .keys = {.input = config.input_key,
-                        .label = config.label_key,
-                        .metadata = config.metadata_key,
-                        .tools = config.tool_key},
-               .max_prompt_tokens = config.rollout_max_prompt_len});
+  Source source = training_source(config, text);
+  return buffer::Dataset::load(source.files, std::move(source.render), std::move(source.tokenize));
 }
 
-buffer::Dataset load_eval_prompts(const RunConfig& config, const ModelText& text, const std::string& path) {
-  return load(config, text,
-              {.paths = {path},
-               .keys = {.input = first_set(config.eval_input_key, config.input_key),
-                        .label = first_set(config.eval_label_key, config.label_key),
-                        .metadata = config.metadata_key,
-                        .tools = first_set(config.eval_tool_key, config.tool_key)},
-               .max_prompt_tokens = config.eval_max_prompt_len});
+std::unique_ptr<buffer::PromptStream> stream_prompts(const RunConfig& config,
+                                                     const ModelText& text) {
+  Source source = training_source(config, text);
+  return std::make_unique<buffer::PromptStream>(std::move(source.files), std::move(source.render),
+                                                std::move(source.tokenize));
+}
+
+buffer::Dataset load_eval_prompts(const RunConfig& config, const ModelText& text,
+                                  const EvalSetConfig& set) {
+  Source source = make_source(config, text,
+                              {.paths = {set.path},
+                               .keys = {.input = set.input_key,
+                                        .label = set.label_key,
+                                        .metadata = set.metadata_key,
+                                        .tools = set.tool_key},
+                               .max_prompt_tokens = config.eval_max_prompt_len},
+                              {set.apply_chat_template, set.apply_chat_template_kwargs});
+  return buffer::Dataset::load(source.files, std::move(source.render), std::move(source.tokenize));
 }
 
 }  // namespace slime::loop

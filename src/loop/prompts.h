@@ -9,13 +9,16 @@
 #include <string>
 
 #include "buffer/dataset.h"
+#include "buffer/prompt_stream.h"
+#include "loop/eval_config.h"
 #include "loop/run_config.h"
 #include "text/chat_template.h"
 #include "text/tokenizer.h"
 
 namespace slime::loop {
 
-/// The model's words: what text becomes before a model reads it, and after. `chat` is absent when the model has no template.
+/// The model's words: what text becomes before a model reads it, and after. `chat` is absent when
+/// the model has no template.
 struct ModelText {
   std::unique_ptr<text::Tokenizer> tokenizer;
   std::optional<text::ChatTemplate> chat;
@@ -28,7 +31,12 @@ ModelText load_model_text(const std::string& model_directory, bool needs_templat
 /// The prompts of training. Throws ConfigError naming file and line of every bad row.
 buffer::Dataset load_prompts(const RunConfig& config, const ModelText& text);
 
+/// The same, read while the run trains (--streaming-data).
+std::unique_ptr<buffer::PromptStream> stream_prompts(const RunConfig& config,
+                                                     const ModelText& text);
+
 /// The prompts of one evaluation data set.
-buffer::Dataset load_eval_prompts(const RunConfig& config, const ModelText& text, const std::string& path);
+buffer::Dataset load_eval_prompts(const RunConfig& config, const ModelText& text,
+                                  const EvalSetConfig& set);
 
 }  // namespace slime::loop

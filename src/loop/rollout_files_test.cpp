@@ -12,7 +12,8 @@ namespace {
 class RolloutFiles : public testing::Test {
  protected:
   void SetUp() override {
-    folder_ = std::filesystem::temp_directory_path() / ("slime_rollout_files_" + std::to_string(getpid()));
+    folder_ = std::filesystem::temp_directory_path() /
+              ("slime_rollout_files_" + std::to_string(getpid()));
   }
   void TearDown() override { std::filesystem::remove_all(folder_); }
   std::filesystem::path folder_;
@@ -36,13 +37,15 @@ TEST_F(RolloutFiles, ComeBackAsTheyWere) {
   }
   const auto path = numbered_path((folder_ / "{rollout_id}.jsonl").string(), 7);
   EXPECT_EQ(path.filename(), "7.jsonl");
-  write_samples(path, groups, {.train_log_probs = [](const Sample&) { return std::vector<float>{-0.5F}; },
-                               .token_texts = [](const Sample&) { return std::vector<std::string>{"x"}; }});
+  write_samples(path, groups,
+                {.train_log_probs = [](const Sample&) { return std::vector<float>{-0.5F}; },
+                 .token_texts = [](const Sample&) { return std::vector<std::string>{"x"}; }});
   const std::vector<Group> again = read_samples(path);
   ASSERT_EQ(again.size(), 2u);
   for (int64_t g = 0; g < 2; ++g) {
     ASSERT_EQ(again[g].samples.size(), 2u);
-    for (int64_t i = 0; i < 2; ++i) EXPECT_EQ(to_json(again[g].samples[i]), to_json(groups[g].samples[i]));
+    for (int64_t i = 0; i < 2; ++i)
+      EXPECT_EQ(to_json(again[g].samples[i]), to_json(groups[g].samples[i]));
   }
 }
 

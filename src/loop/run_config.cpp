@@ -2,10 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 
 #include "core/error.h"
 #include "core/json.h"
+#include "loop/eval_config.h"
 #include "loop/parse_flags.h"
 
 namespace slime::loop {
@@ -13,6 +15,7 @@ namespace {
 
 class Problems {
  public:
+  explicit Problems(std::vector<std::string> found) : messages_(std::move(found)) {}
   void require(bool holds, std::string message) {
     if (!holds) messages_.push_back(std::move(message));
   }
@@ -41,7 +44,14 @@ void check_data(RunConfig& config, Problems& problems) {
                      fmt::format("--hf-checkpoint {}: no such directory", config.hf_checkpoint));
   }
   const bool has_data = !config.prompt_data.empty() || !config.load_debug_rollout_data.empty();
-  problems.require(has_data, "--prompt-data: at least one JSON-lines file is needed");
+  problems.require(has_data, "--prompt-data: at least one JSON-lines or Parquet file is needed");
+  problems.require(config.num_data_workers >= 0, "--num-data-workers: should not be negative");
+  problems.require(!config.streaming_data || !config.rollout_shuffle,
+                   "--streaming-data and --rollout-shuffle: a shuffle needs all rows; shuffle the "
+                   "file once instead");
+  problems.require(!config.streaming_data || config.num_rollout,
+                   "--streaming-data: needs --num-rollout, the number of rows is not known");
+  if (config.is_preference()) config.n_samples_per_prompt = 2;  // the preferred and the rejected
   problems.require(
       config.rollout_batch_size > 0,
       fmt::format("--rollout-batch-size {}: should be at least 1", config.rollout_batch_size));
@@ -74,18 +84,16 @@ void check_rollout(RunConfig& config, Problems& problems) {
                   config.rollout_temperature));
   problems.require(config.rollout_top_p > 0 && config.rollout_top_p <= 1,
                    fmt::format("--rollout-top-p {}: should be in (0, 1]", config.rollout_top_p));
-  problems.require(config.rollout_top_p == 1 || config.is_supervised(),
-                   "--rollout-top-p below 1: the trainer cannot replay the nucleus yet; use 1 or "
-                   "--eval-top-p for evaluation");
   problems.require(
       config.rollout_top_k == -1 || config.rollout_top_k >= 1,
       fmt::format("--rollout-top-k {}: should be -1 (all) or at least 1", config.rollout_top_k));
-  const bool generates = !config.is_supervised() && config.load_debug_rollout_data.empty();
+  const bool generates = !config.trains_on_rows() && config.load_debug_rollout_data.empty();
   problems.require(!generates || config.rollout_max_response_len.value_or(0) > 0,
                    "--rollout-max-response-len: should be at least 1");
   problems.require(
-      !generates || !config.rm_type.empty() || config.debug_rollout_only,
-      "--rm-type: a reward is needed (math, dapo, deepscaler, f1, gpqa, random, boxed_...)");
+      !generates || !config.rm_type.empty() || config.debug_rollout_only || config.use_opd,
+      "--rm-type: a reward is needed (math, dapo, deepscaler, f1, gpqa, ifbench, random, "
+      "remote_rm, boxed_...)");
   if (!config.over_sampling_batch_size) config.over_sampling_batch_size = config.rollout_batch_size;
   problems.require(
       *config.over_sampling_batch_size >= config.rollout_batch_size,
@@ -108,13 +116,123 @@ void check_rollout(RunConfig& config, Problems& problems) {
         fmt::format("--rollout-max-prompt-len {}: should be below --rollout-max-context-len {}",
                     *config.rollout_max_prompt_len, *config.rollout_max_context_len));
   }
-  problems.require(config.is_supervised() == (config.rollout_function_path ==
-                                              "slime.rollout.sft_rollout.generate_rollout"),
+  problems.require(config.is_preference() ||
+                       config.is_supervised() == (config.rollout_function_path ==
+                                                  "slime.rollout.sft_rollout.generate_rollout"),
                    "--loss-type sft_loss and --rollout-function-path "
                    "slime.rollout.sft_rollout.generate_rollout belong together");
 }
 
-void check_algorithm(RunConfig& config, Problems& problems) {
+void check_rewards(const RunConfig& config, Problems& problems) {
+  problems.require(!config.rm_type.ends_with("remote_rm") || !config.rm_url.empty(),
+                   "--rm-type remote_rm: needs --rm-url");
+  problems.require(config.rm_url.empty() || config.rm_url.starts_with("http://"),
+                   fmt::format("--rm-url {}: should begin with http://", config.rm_url));
+  problems.require(config.remote_rm_attempts >= 1, "--remote-rm-attempts: should be at least 1");
+  problems.require(config.reward_threads >= 1, "--reward-threads: should be at least 1");
+  problems.require(config.reward_timeout_seconds > 0,
+                   "--reward-timeout-seconds: should be above 0");
+  constexpr std::string_view kTeacher = "slime.rollout.on_policy_distillation.";
+  for (const auto& [name, path] :
+       {std::pair{"--custom-rm-path", config.custom_rm_path},
+        std::pair{"--custom-reward-post-process-path", config.custom_reward_post_process_path}}) {
+    problems.require(path.empty() || path.starts_with(kTeacher),
+                     fmt::format("{} {}: runs user code; plug-ins come with the plug-in host (an "
+                                 "issue of its own)",
+                                 name, path));
+    problems.require(!path.starts_with(kTeacher) || config.opd_type == "sglang",
+                     fmt::format("{} {}: needs --use-opd --opd-type sglang", name, path));
+  }
+  if (config.overlong_buffer_len) {
+    const int64_t longest = config.rollout_max_response_len.value_or(0);
+    problems.require(*config.overlong_buffer_len >= 0 && *config.overlong_buffer_len <= longest,
+                     fmt::format("--overlong-buffer-len {}: should be between 0 and "
+                                 "--rollout-max-response-len {}",
+                                 *config.overlong_buffer_len, longest));
+    problems.require(config.overlong_penalty_factor >= 0,
+                     "--overlong-penalty-factor: should not be negative");
+  }
+}
+
+void check_distillation(const RunConfig& config, Problems& problems) {
+  if (!config.use_opd) {
+    problems.require(config.opd_teacher_load.empty(), "--opd-teacher-load: needs --use-opd");
+    problems.require(config.opd_type.empty(), "--opd-type: needs --use-opd");
+    return;
+  }
+  problems.require(!config.opd_type.empty(), "--use-opd: needs --opd-type megatron or sglang");
+  problems.require(!config.trains_on_rows(),
+                   "--use-opd: needs responses of the policy; use "
+                   "--loss-type policy_loss");
+  if (config.opd_type == "megatron") {
+    problems.require(
+        !config.opd_teacher_load.empty(),
+        "--opd-type megatron: needs --opd-teacher-load, the teacher's model directory");
+    problems.require(
+        config.opd_teacher_load.empty() || std::filesystem::is_directory(config.opd_teacher_load),
+        fmt::format("--opd-teacher-load {}: no such directory", config.opd_teacher_load));
+  }
+  if (config.opd_type == "sglang") {
+    problems.require(config.opd_teacher_load.empty(),
+                     "--opd-type sglang: the teacher is a server (--rm-url); leave "
+                     "--opd-teacher-load out");
+    problems.require(!config.rm_url.empty(),
+                     "--opd-type sglang: needs --rm-url, the teacher's "
+                     "/generate");
+    problems.require(config.rm_type.empty(),
+                     "--opd-type sglang: the teacher takes the place of --rm-type");
+  }
+}
+
+/// Which correction of engine and trainer is meant, and whether it can work.
+void check_mismatch(const RunConfig& config, Problems& problems) {
+  const std::string& path = config.custom_tis_function_path;
+  problems.require(
+      path.empty() || config.uses_icepop() || config.uses_mis(),
+      fmt::format("--custom-tis-function-path {}: runs user code; built in are "
+                  "slime.backends.megatron_utils.loss.icepop_function and "
+                  "examples.train_infer_mismatch_helper.mis.compute_mis_weights_with_cp",
+                  path));
+  problems.require(path.empty() || config.use_tis || config.get_mismatch_metrics,
+                   "--custom-tis-function-path: needs --use-tis or --get-mismatch-metrics");
+  problems.require(!config.get_mismatch_metrics || !path.empty(),
+                   "--get-mismatch-metrics: needs --custom-tis-function-path, the correction to "
+                   "report on");
+  problems.require(!config.use_rs || config.uses_mis(),
+                   "--use-rs: needs --custom-tis-function-path with the MIS function");
+  problems.require(config.tis_clip_low <= config.tis_clip,
+                   fmt::format("--tis-clip-low {}: is above --tis-clip {}", config.tis_clip_low,
+                               config.tis_clip));
+}
+
+void check_critic(const RunConfig& config, Problems& problems) {
+  const bool is_ppo = config.has_critic();
+  problems.require(is_ppo || config.critic == nullptr,
+                   "--megatron-config-path: only --advantage-estimator ppo has a critic");
+  problems.require(is_ppo || config.num_critic_only_steps == 0,
+                   "--num-critic-only-steps: needs --advantage-estimator ppo");
+  problems.require(config.num_critic_only_steps >= 0,
+                   "--num-critic-only-steps: should not be negative");
+  problems.require(config.value_clip > 0, "--value-clip: should be above 0");
+  problems.require(config.lambd >= 0 && config.lambd <= 1, "--lambd: should be in [0, 1]");
+  problems.require(config.gamma >= 0 && config.gamma <= 1, "--gamma: should be in [0, 1]");
+}
+
+void check_preferences(const RunConfig& config, Problems& problems) {
+  problems.require(config.dpo_beta > 0,
+                   fmt::format("--dpo-beta {}: should be above 0", config.dpo_beta));
+  problems.require(
+      config.dpo_label_smoothing >= 0 && config.dpo_label_smoothing < 0.5,
+      fmt::format("--dpo-label-smoothing {}: should be in [0, 0.5)", config.dpo_label_smoothing));
+  if (!config.is_preference()) return;
+  problems.require(
+      config.chosen_key != config.rejected_key,
+      fmt::format("--rejected-key {}: is the same field as --chosen-key", config.rejected_key));
+  problems.require(!config.calculate_per_token_loss,
+                   "--calculate-per-token-loss: dpo_loss is a mean over pairs; leave it out");
+}
+
+void check_algorithm(RunConfig& config, Problems& problems, std::vector<std::string>& warnings) {
   problems.require(config.kl_coef == 0 || config.kl_loss_coef == 0,
                    fmt::format("--kl-coef {} and --kl-loss-coef {}: only one may be non-zero",
                                config.kl_coef, config.kl_loss_coef));
@@ -130,12 +248,60 @@ void check_algorithm(RunConfig& config, Problems& problems) {
                                config.advantage_estimator));
   problems.require(!(config.use_rollout_logprobs && config.use_tis),
                    "--use-rollout-logprobs and --use-tis: choose one");
+  problems.require(!config.policy_loss_divisor || *config.policy_loss_divisor > 0,
+                   "--policy-loss-divisor: should be above 0");
+  const std::string& reducer = config.custom_pg_loss_reducer_function_path;
+  const bool is_built_in = reducer.ends_with("custom_reducer.get_pg_loss_reducer") ||
+                           reducer.ends_with("custom_reducer:get_pg_loss_reducer");
+  problems.require(reducer.empty() || is_built_in,
+                   fmt::format("--custom-pg-loss-reducer-function-path {}: runs user code; "
+                               "--policy-loss-divisor N divides by a constant",
+                               reducer));
+  problems.require(reducer.empty() || !config.policy_loss_divisor,
+                   "--policy-loss-divisor and --custom-pg-loss-reducer-function-path: choose one");
+  if (is_built_in && !config.policy_loss_divisor && !config.calculate_per_token_loss)
+    config.policy_loss_divisor = 1000;
+  if (config.advantage_estimator == "dr_grpo") {
+    config.disable_grpo_std_normalization = true;
+    if (!config.policy_loss_divisor && config.rollout_max_response_len)
+      config.policy_loss_divisor = static_cast<double>(*config.rollout_max_response_len);
+  }
+  problems.require(!config.policy_loss_divisor || !config.calculate_per_token_loss,
+                   "--calculate-per-token-loss: contradicts a constant divisor "
+                   "(--policy-loss-divisor, dr_grpo)");
+  problems.require(config.advantage_estimator != "rloo" || config.n_samples_per_prompt > 1 ||
+                       config.trains_on_rows(),
+                   "--advantage-estimator rloo: needs --n-samples-per-prompt of at least 2");
+  const bool ignores_kl =
+      config.advantage_estimator == "grpo" || config.advantage_estimator == "gspo" ||
+      config.advantage_estimator == "cispo" || config.advantage_estimator == "rloo" ||
+      config.advantage_estimator == "dr_grpo";
+  if (config.kl_coef != 0 && ignores_kl) {
+    warnings.push_back(
+        fmt::format("--kl-coef {}: the advantages of {} do not contain it; "
+                    "--use-kl-loss --kl-loss-coef holds the policy back",
+                    config.kl_coef, config.advantage_estimator));
+  }
+  if (config.advantage_estimator == "cispo" && config.eps_clip < 1) {
+    warnings.push_back(
+        fmt::format("--eps-clip {}: cispo is meant without a lower bound, --eps-clip "
+                    "1 or more",
+                    config.eps_clip));
+  }
   problems.require(!config.eps_clip_c || *config.eps_clip_c > 1, "--eps-clip-c: should be above 1");
   problems.require(config.eps_clip >= 0, "--eps-clip: should not be negative");
   if (!config.eps_clip_high) config.eps_clip_high = config.eps_clip;
   if (config.n_samples_per_prompt == 1) config.disable_grpo_std_normalization = true;
   if (config.eval_reward_key.empty()) config.eval_reward_key = config.reward_key;
   if (config.ref_load.empty()) config.ref_load = config.hf_checkpoint;
+  problems.require(!config.needs_reference() || config.ref_load == config.hf_checkpoint ||
+                       std::filesystem::is_directory(config.ref_load),
+                   fmt::format("--ref-load {}: no such directory", config.ref_load));
+  problems.require(
+      config.only_train_params_name_list.empty() || config.freeze_params_name_list.empty(),
+      "--only-train-params-name-list and --freeze-params-name-list: choose one");
+  problems.require(!config.use_stateless_adam || config.no_save_optim,
+                   "--use-stateless-adam: needs --no-save-optim, there is no state to save");
   problems.require(config.lr >= 0, "--lr: should not be negative");
   problems.require(config.min_lr <= config.lr,
                    fmt::format("--min-lr {}: is above --lr {}", config.min_lr, config.lr));
@@ -178,6 +344,8 @@ void check_batches(RunConfig& config, Problems& problems) {
   problems.require(!config.balance_by_flops || config.use_dynamic_batch_size,
                    "--balance-by-flops: needs --use-dynamic-batch-size");
   if (config.balance_by_flops) config.balance_data = true;
+  if (config.recompute_activations && config.recompute_granularity.empty())
+    config.recompute_granularity = "selective";
   problems.require(config.micro_batch_size >= 1, "--micro-batch-size: should be at least 1");
   for (const auto& [name, size] :
        {std::pair{"--tensor-model-parallel-size", config.tensor_model_parallel_size},
@@ -197,8 +365,21 @@ void check_output(RunConfig& config, Problems& problems) {
                    "--eval-prompt-data: pairs of name and path");
   if (config.eval_prompt_data.size() == 1)
     config.eval_prompt_data.insert(config.eval_prompt_data.begin(), "aime");
-  problems.require(!config.eval_interval || !config.eval_prompt_data.empty(),
-                   "--eval-interval: needs --eval-prompt-data");
+  const bool has_eval_data = !config.eval_prompt_data.empty() || !config.eval_config.empty();
+  problems.require(!config.eval_interval || has_eval_data,
+                   "--eval-interval: needs --eval-prompt-data or --eval-config");
+  if (has_eval_data && config.eval_prompt_data.size() % 2 == 0) {
+    try {
+      eval_sets_of(config);
+    } catch (const ConfigError& error) {
+      problems.require(false, error.what());
+    }
+  }
+  problems.require(
+      config.load_debug_rollout_data_subsample > 0 && config.load_debug_rollout_data_subsample <= 1,
+      "--load-debug-rollout-data-subsample: should be in (0, 1]");
+  problems.require(!config.wandb_always_use_train_step || config.use_wandb,
+                   "--wandb-always-use-train-step: needs --use-wandb");
   problems.require(!config.eval_interval || *config.eval_interval >= 1,
                    "--eval-interval: should be at least 1");
   problems.require(!config.save_interval || *config.save_interval >= 1,
@@ -232,12 +413,25 @@ int64_t RunConfig::samples_per_step() const {
   return global_batch_size.value_or(samples_per_rollout());
 }
 
-void complete_and_validate(RunConfig& config) {
-  Problems problems;
+void complete_and_validate(ParsedFlags& flags) {
+  RunConfig& config = flags.config;
+  Problems problems(flags.problems);
+  const bool gives_n =
+      std::ranges::find(flags.given, "--n-samples-per-prompt") != flags.given.end();
+  if (config.is_preference() && gives_n && config.n_samples_per_prompt != 2) {
+    flags.warnings.push_back(
+        fmt::format("--n-samples-per-prompt {}: a preference has two responses; 2 is used",
+                    config.n_samples_per_prompt));
+  }
   choose_dtype(config, problems);
   check_data(config, problems);
   check_rollout(config, problems);
-  check_algorithm(config, problems);
+  check_rewards(config, problems);
+  check_algorithm(config, problems, flags.warnings);
+  check_distillation(config, problems);
+  check_mismatch(config, problems);
+  check_critic(config, problems);
+  check_preferences(config, problems);
   check_batches(config, problems);
   check_output(config, problems);
   problems.throw_if_any();

@@ -9,16 +9,47 @@ namespace {
 
 algo::AdvantageConfig make_advantage(const RunConfig& config) {
   const std::string& word = config.advantage_estimator;
-  if (word == "reinforce_plus_plus") return algo::ReinforcePlusPlus{.gamma = config.gamma, .kl_coef = config.kl_coef};
-  if (word == "reinforce_plus_plus_baseline") return algo::ReinforceBaseline{.kl_coef = config.kl_coef};
+  if (word == "ppo")
+    return algo::Gae{.gamma = config.gamma, .lambda = config.lambd, .kl_coef = config.kl_coef};
+  if (word == "reinforce_plus_plus")
+    return algo::ReinforcePlusPlus{.gamma = config.gamma, .kl_coef = config.kl_coef};
+  if (word == "reinforce_plus_plus_baseline")
+    return algo::ReinforceBaseline{.kl_coef = config.kl_coef};
   return algo::GroupRelative{};
 }
 
 algo::PolicyObjective make_objective(const RunConfig& config) {
   const double high = config.eps_clip_high.value_or(config.eps_clip);
-  if (config.advantage_estimator == "gspo") return algo::SequenceClip{config.eps_clip, high, config.eps_clip_c};
+  if (config.advantage_estimator == "gspo")
+    return algo::SequenceClip{config.eps_clip, high, config.eps_clip_c};
   if (config.advantage_estimator == "cispo") return algo::ClippedWeight{config.eps_clip, high};
   return algo::TokenClip{config.eps_clip, high, config.eps_clip_c};
+}
+
+algo::ImportanceAndRejection make_mis(const RunConfig& config) {
+  algo::ImportanceAndRejection mis;
+  mis.weighs = config.use_tis;
+  mis.level = algo::ratio_level_from_string(config.tis_level, "--tis-level");
+  mis.mode = algo::bound_mode_from_string(config.tis_mode, "--tis-mode");
+  mis.upper = config.tis_upper_bound;
+  mis.lower = config.tis_lower_bound;
+  mis.batch_normalize = config.tis_batch_normalize;
+  if (config.use_rs) {
+    mis.rejection =
+        algo::Rejection{.level = algo::ratio_level_from_string(config.rs_level, "--rs-level"),
+                        .lower = config.rs_lower_bound,
+                        .upper = config.rs_upper_bound,
+                        .veto_threshold = config.rs_veto_threshold};
+  }
+  return mis;
+}
+
+std::optional<algo::MismatchCorrection> make_correction(const RunConfig& config) {
+  if (!config.use_tis && !config.get_mismatch_metrics) return std::nullopt;
+  if (config.uses_mis()) return make_mis(config);
+  if (config.uses_icepop())
+    return algo::DroppedImportance{.low = config.tis_clip_low, .high = config.tis_clip};
+  return algo::TruncatedImportance{.low = config.tis_clip_low, .high = config.tis_clip};
 }
 
 algo::PolicyLossConfig make_policy_loss(const RunConfig& config) {
@@ -30,8 +61,11 @@ algo::PolicyLossConfig make_policy_loss(const RunConfig& config) {
                                   .coef = config.kl_loss_coef,
                                   .unbiased = config.use_unbiased_kl};
   }
-  if (config.use_opsm) policy.off_policy_masking = algo::OffPolicyMasking{.delta = config.opsm_delta};
-  if (config.use_tis) policy.correction = algo::TruncatedImportance{.low = config.tis_clip_low, .high = config.tis_clip};
+  if (config.use_opsm)
+    policy.off_policy_masking = algo::OffPolicyMasking{.delta = config.opsm_delta};
+  policy.correction = make_correction(config);
+  policy.reports_mismatch = config.get_mismatch_metrics && !config.use_tis;
+  policy.policy_divisor = config.policy_loss_divisor;
   policy.use_rollout_logprobs = config.use_rollout_logprobs;
   return policy;
 }
@@ -55,7 +89,8 @@ train::LrSchedule make_lr(const RunConfig& config, int64_t num_rollouts) {
   schedule.style = train::decay_style_from_string(config.lr_decay_style);
   schedule.start_weight_decay = config.weight_decay;
   schedule.end_weight_decay = config.weight_decay;
-  const int64_t train_iters = std::max<int64_t>(1, num_rollouts * config.samples_per_rollout() / config.samples_per_step());
+  const int64_t train_iters =
+      std::max<int64_t>(1, num_rollouts * config.samples_per_rollout() / config.samples_per_step());
   return train::with_iterations(schedule,
                                 {.train_iters = train_iters,
                                  .lr_decay_iters = config.lr_decay_iters,
@@ -64,16 +99,47 @@ train::LrSchedule make_lr(const RunConfig& config, int64_t num_rollouts) {
                                 config.samples_per_step());
 }
 
+train::CriticConfig make_critic(const RunConfig& actor, int64_t num_rollouts) {
+  const RunConfig& config = actor.critic != nullptr ? *actor.critic : actor;
+  train::CriticConfig critic;
+  critic.value_clip = config.value_clip;
+  critic.adam = {.beta1 = config.adam_beta1, .beta2 = config.adam_beta2, .eps = config.adam_eps};
+  RunConfig schedule = config;  // batches are the actor's
+  schedule.rollout_batch_size = actor.rollout_batch_size;
+  schedule.n_samples_per_prompt = actor.n_samples_per_prompt;
+  schedule.global_batch_size = actor.global_batch_size;
+  critic.lr = make_lr(schedule, num_rollouts);
+  critic.clip_grad = config.clip_grad;
+  critic.init_std = config.init_method_std;
+  critic.seed = static_cast<uint64_t>(config.seed);
+  critic.num_critic_only_steps = actor.num_critic_only_steps;
+  return critic;
+}
+
+train::Objective make_train_objective(const RunConfig& config) {
+  if (config.is_supervised()) return train::Objective::kSupervised;
+  return config.is_preference() ? train::Objective::kPreference : train::Objective::kPolicy;
+}
+
 }  // namespace
 
 train::TrainConfig make_train_config(const RunConfig& config, int64_t num_rollouts) {
   train::TrainConfig trainer;
-  trainer.objective = config.is_supervised() ? train::Objective::kSupervised : train::Objective::kPolicy;
-  trainer.advantage = make_advantage(config);
+  trainer.objective = make_train_objective(config);
+  if (!config.trains_on_rows()) trainer.advantage = make_advantage(config);
+  if (config.has_critic()) trainer.critic = make_critic(config, num_rollouts);
+  if (config.use_opd) trainer.distillation_coef = config.opd_kl_coef;
+  trainer.has_teacher_model = config.use_opd && config.opd_type == "megatron";
+  trainer.preference = {.beta = config.dpo_beta, .label_smoothing = config.dpo_label_smoothing};
+  trainer.keep_old_actor = config.keep_old_actor;
+  trainer.replays_top_p = config.rollout_top_p < 1;
+  trainer.stateless_adam = config.use_stateless_adam;
+  trainer.reset_optimizer_states = config.reset_optimizer_states;
   trainer.kl_type = algo::kl_type_from_string(config.kl_loss_type);
   trainer.normalize_advantages = config.normalize_advantages;
   trainer.policy = make_policy_loss(config);
-  trainer.reduction = config.calculate_per_token_loss ? algo::Reduction::kPerToken : algo::Reduction::kPerRollout;
+  trainer.reduction =
+      config.calculate_per_token_loss ? algo::Reduction::kPerToken : algo::Reduction::kPerRollout;
   trainer.temperature = config.rollout_temperature;
   trainer.batching = make_batching(config);
   trainer.packing.share_prefixes = !config.no_prefix_sharing;
@@ -88,14 +154,23 @@ train::TrainConfig make_train_config(const RunConfig& config, int64_t num_rollou
 train::TrainBatchConfig make_batch_config(const RunConfig& config) {
   train::TrainBatchConfig batch;
   const std::string& estimator = config.advantage_estimator;
-  if (config.disable_rewards_normalization || estimator == "reinforce_plus_plus") {
+  if (config.disable_rewards_normalization || estimator == "reinforce_plus_plus" ||
+      estimator == "ppo") {
     batch.rewards = algo::RewardNormalization::kNone;
+  } else if (estimator == "rloo") {
+    batch.rewards = algo::RewardNormalization::kLeaveOneOut;
   } else if (estimator == "reinforce_plus_plus_baseline" || config.disable_grpo_std_normalization) {
     batch.rewards = algo::RewardNormalization::kMean;
   } else {
     batch.rewards = algo::RewardNormalization::kMeanAndStd;
   }
   batch.reward_key = config.reward_key;
+  if (config.overlong_buffer_len) {
+    batch.overlong =
+        algo::OverlongPenalty{.max_length = config.rollout_max_response_len.value_or(0),
+                              .buffer = *config.overlong_buffer_len,
+                              .factor = config.overlong_penalty_factor};
+  }
   return batch;
 }
 

@@ -6,15 +6,18 @@
 
 #include <algorithm>
 #include <map>
+#include <regex>
 
 #include "buffer/filter.h"
 #include "core/calendar.h"
 #include "core/error.h"
 #include "loop/parse_flags.h"
+#include "loop/periodic.h"
 #include "loop/process_memory.h"
 #include "loop/rollout_files.h"
 #include "loop/rollout_metrics.h"
 #include "loop/train_config.h"
+#include "reward/remote.h"
 #include "reward/reward.h"
 #include "view/terminal.h"
 
@@ -26,7 +29,8 @@ void check_shape(const RunConfig& config, const model::ModelConfig& model) {
   std::vector<std::string> problems;
   const auto same = [&](const char* flag, const auto& given, auto actual) {
     if (given && *given != actual) {
-      problems.push_back(fmt::format("{} {}: {} of --hf-checkpoint says {}", flag, *given, "config.json", actual));
+      problems.push_back(
+          fmt::format("{} {}: {} of --hf-checkpoint says {}", flag, *given, "config.json", actual));
     }
   };
   same("--num-layers", config.num_layers, model.num_layers);
@@ -38,10 +42,12 @@ void check_shape(const RunConfig& config, const model::ModelConfig& model) {
   same("--vocab-size", config.vocab_size, model.vocab_size);
   same("--rotary-base", config.rotary_base, model.rope.theta);
   same("--norm-epsilon", config.norm_epsilon, model.norm_eps);
-  const int64_t longest = config.rollout_max_prompt_len.value_or(0) + config.rollout_max_response_len.value_or(0);
+  const int64_t longest =
+      config.rollout_max_prompt_len.value_or(0) + config.rollout_max_response_len.value_or(0);
   if (model.max_positions > 0 && longest > model.max_positions) {
-    problems.push_back(fmt::format("--rollout-max-prompt-len + --rollout-max-response-len = {}: the model has {} positions",
-                                   longest, model.max_positions));
+    problems.push_back(fmt::format(
+        "--rollout-max-prompt-len + --rollout-max-response-len = {}: the model has {} positions",
+        longest, model.max_positions));
   }
   if (!problems.empty()) throw ConfigError(problems);
 }
@@ -52,11 +58,12 @@ int64_t planned_rollouts(const RunConfig& config, const std::optional<buffer::Da
   return *config.num_epoch * (prompts->size() / config.rollout_batch_size);
 }
 
-/// A run that died before its first checkpoint starts over, and the ledger says so; so does one that goes on in another
-/// folder.
+/// A run that died before its first checkpoint starts over, and the ledger says so; so does one
+/// that goes on in another folder.
 std::unique_ptr<buffer::Ledger> open_ledger(const std::filesystem::path& path,
                                             const std::optional<train::Checkpoint>& checkpoint) {
-  if (!std::filesystem::exists(path)) return std::make_unique<buffer::Ledger>(buffer::Ledger::create(path));
+  if (!std::filesystem::exists(path))
+    return std::make_unique<buffer::Ledger>(buffer::Ledger::create(path));
   const int64_t position = checkpoint ? checkpoint->run.at("ledger").to_number<int64_t>() : 0;
   return std::make_unique<buffer::Ledger>(buffer::Ledger::open_at(path, position));
 }
@@ -78,54 +85,154 @@ engine::EngineConfig make_engine_config(const RunConfig& config, const ModelText
   engine.context_length = config.sglang_context_length.value_or(0);
   engine.enable_prefix_cache = !config.sglang_disable_radix_cache;
   engine.seed = static_cast<uint64_t>(config.seed);
-  engine.token_bytes = [tokenizer = text.tokenizer.get()](TokenId id) { return tokenizer->token_bytes(id); };
+  engine.token_bytes = [tokenizer = text.tokenizer.get()](TokenId id) {
+    return tokenizer->token_bytes(id);
+  };
   return engine;
+}
+
+constexpr std::chrono::milliseconds kRemoteCallTimeout{120'000};
+
+bool asks_server(const RunConfig& config) {
+  return config.rm_type.ends_with("remote_rm") || (config.use_opd && config.opd_type == "sglang");
+}
+
+/// A server's answer is bounded by its own attempts and waits.
+std::chrono::duration<double> reward_deadline(const RunConfig& config) {
+  if (!asks_server(config)) return std::chrono::duration<double>(config.reward_timeout_seconds);
+  return static_cast<double>(config.remote_rm_attempts) *
+         (kRemoteCallTimeout + std::chrono::seconds(31));
+}
+
+/// Threads that wait for a server cost nothing; those that compute take a core each.
+int num_reward_threads(const RunConfig& config) {
+  constexpr int64_t kConnections = 64;
+  return static_cast<int>(asks_server(config) ? std::max(config.reward_threads, kConnections)
+                                              : config.reward_threads);
+}
+
+bool needs_template(const RunConfig& config, bool evaluates) {
+  if (config.apply_chat_template || config.trains_on_rows()) return true;
+  return evaluates &&
+         std::ranges::any_of(eval_sets_of(config), &EvalSetConfig::apply_chat_template);
+}
+
+/// Weights that --only-train-params-name-list or --freeze-params-name-list leave alone.
+std::vector<std::string> frozen_names(const RunConfig& config, const model::Weights& weights) {
+  const bool lists_trained = !config.only_train_params_name_list.empty();
+  const auto& patterns =
+      lists_trained ? config.only_train_params_name_list : config.freeze_params_name_list;
+  const std::string flag =
+      lists_trained ? "--only-train-params-name-list" : "--freeze-params-name-list";
+  std::vector<std::string> frozen;
+  if (patterns.empty()) return frozen;
+  std::vector<std::regex> expressions;
+  for (const std::string& pattern : patterns) {
+    try {
+      expressions.emplace_back(pattern);
+    } catch (const std::regex_error& error) {
+      throw ConfigError(fmt::format("{} {}: {}", flag, pattern, error.what()));
+    }
+  }
+  bool has_match = false;
+  for (const model::NamedWeight& weight : weights.tensors()) {
+    const bool matches = std::ranges::any_of(expressions, [&](const std::regex& expression) {
+      return std::regex_search(weight.name, expression);
+    });
+    has_match |= matches;
+    if (matches != lists_trained) frozen.push_back(weight.name);
+  }
+  if (!has_match)
+    throw ConfigError(fmt::format("{} {}: matches no weight; the first is called {}", flag,
+                                  fmt::join(patterns, " "), weights.tensors().front().name));
+  if (frozen.size() == weights.tensors().size())
+    throw ConfigError(flag + ": nothing is left to train");
+  return frozen;
+}
+
+/// Scores of a teacher elsewhere arrive as rewards; they are a column, and the reward of pure
+/// distillation is 0.
+void take_teacher_scores(std::vector<Group>& groups) {
+  for (Group& group : groups) {
+    for (Sample& sample : group.samples) {
+      const json::object* reward = sample.reward.if_object();
+      const json::value* scores =
+          reward == nullptr ? nullptr : reward->if_contains("teacher_log_probs");
+      if (scores == nullptr) continue;
+      sample.teacher_log_probs = json::value_to<std::vector<float>>(*scores);
+      sample.reward = 0.0;
+    }
+  }
 }
 
 }  // namespace
 
-TrainingRun::TrainingRun(RunConfig config, const std::vector<std::string>& warnings, const Clock& clock)
-    : config_(std::move(config)), clock_(clock), folder_(config_) {
+TrainingRun::TrainingRun(ParsedFlags flags, const Clock& clock)
+    : config_(std::move(flags.config)),
+      clock_(clock),
+      folder_(config_),
+      trained_until_(clock.now()) {
   if (config_.num_threads > 0) at::set_num_threads(static_cast<int>(config_.num_threads));
-  const bool needs_engine = !config_.debug_train_only && !config_.is_supervised();
+  const bool needs_engine = !config_.debug_train_only && !config_.trains_on_rows();
+  const bool evaluates = needs_engine && config_.eval_interval;
 
-  std::vector<std::string> notes = warnings;
+  std::vector<std::string> notes = flags.warnings;
   const auto note = [&notes](const std::string& line) { notes.push_back(line); };
-  const std::filesystem::path load_root = config_.load.empty() ? folder_.checkpoints() : std::filesystem::path(config_.load);
+  const std::filesystem::path load_root =
+      config_.load.empty() ? folder_.checkpoints() : std::filesystem::path(config_.load);
   checkpoint_ = train::find_checkpoint(load_root, note);
-  text_ = load_model_text(config_.hf_checkpoint, config_.apply_chat_template || config_.is_supervised(),
+  text_ = load_model_text(config_.hf_checkpoint, needs_template(config_, evaluates),
                           first_day(checkpoint_, clock_));
-  if (!config_.prompt_data.empty()) prompts_ = load_prompts(config_, text_);
-  if (config_.is_supervised()) rows_.emplace(text_, config_.loss_mask_type);
-  if (needs_engine && config_.eval_interval) evaluation_.emplace(config_, text_);
+  if (config_.streaming_data) {
+    stream_ = stream_prompts(config_, text_);
+  } else if (!config_.prompt_data.empty()) {
+    prompts_ = load_prompts(config_, text_);
+  }
+  if (config_.trains_on_rows()) rows_.emplace(text_, config_.loss_mask_type);
+  if (evaluates) {
+    evaluation_.emplace(config_, text_);
+    notes.insert(notes.end(), evaluation_->remarks().begin(), evaluation_->remarks().end());
+  }
   num_steps_ = planned_rollouts(config_, prompts_);
-  source_.emplace(prompts_ ? &*prompts_ : nullptr,
-                  buffer::DataSourceConfig{.samples_per_prompt = config_.n_samples_per_prompt,
-                                           .shuffle = config_.rollout_shuffle,
-                                           .seed = config_.rollout_seed});
-  const rollout::RolloutHooks hooks = make_hooks();  // names of rewards and filters are checked here
+  const buffer::DataSourceConfig order{.samples_per_prompt = config_.n_samples_per_prompt,
+                                       .shuffle = config_.rollout_shuffle,
+                                       .seed = config_.rollout_seed};
+  if (stream_) {
+    source_.emplace(*stream_, order);
+  } else {
+    source_.emplace(prompts_ ? &*prompts_ : nullptr, order);
+  }
+  const rollout::RolloutHooks hooks =
+      make_hooks();  // names of rewards and filters are checked here
 
   const auto precision = model::Precision::of(config_.dtype);
-  network_ = model::load_network(checkpoint_ ? checkpoint_->directory.string() : config_.hf_checkpoint, precision);
+  network_ = model::load_network(
+      checkpoint_ ? checkpoint_->directory.string() : config_.hf_checkpoint, precision);
   check_shape(config_, network_->config());
-  std::unique_ptr<model::Network> reference;
-  if (config_.needs_reference()) reference = model::load_network(config_.ref_load, precision);
-  if (trains()) trainer_.emplace(*network_, make_train_config(config_, num_steps_), clock_, std::move(reference));
+  if (trains()) {
+    train::TrainConfig trainer = make_train_config(config_, num_steps_);
+    trainer.frozen = frozen_names(config_, network_->weights());
+    trainer_.emplace(*network_, trainer, clock_, load_others(precision));
+  }
   if (checkpoint_) {
     if (trainer_ && !config_.no_load_optim) train::restore_trainer(*checkpoint_, *trainer_, note);
     first_step_ = checkpoint_->iteration + 1;
     last_saved_ = checkpoint_->iteration;
-    note(fmt::format("continuing after rollout {} of {}", checkpoint_->iteration, checkpoint_->directory.string()));
+    note(fmt::format("continuing after rollout {} of {}", checkpoint_->iteration,
+                     checkpoint_->directory.string()));
   }
   if (config_.start_rollout_id) first_step_ = *config_.start_rollout_id;
   ledger_ = open_ledger(folder_.ledger(), checkpoint_);
   if (checkpoint_) {
     const std::string where = (checkpoint_->directory / "run.json").string();
-    for (const std::string& remark : source_->restore(checkpoint_->run.at("data_source").as_object(), where)) note(remark);
+    for (const std::string& remark :
+         source_->restore(checkpoint_->run.at("data_source").as_object(), where))
+      note(remark);
   }
 
   if (needs_engine) {
-    engine_ = std::make_unique<engine::Engine>(*network_, make_engine_config(config_, text_), clock_);
+    engine_ =
+        std::make_unique<engine::Engine>(*network_, make_engine_config(config_, text_), clock_);
     engine_->pause(engine::PauseMode::kInPlace);
     engine_->weights_changed(first_step_);
     engine_->resume();
@@ -134,44 +241,97 @@ TrainingRun::TrainingRun(RunConfig config, const std::vector<std::string>& warni
                                  .max_concurrent_samples = config_.sglang_server_concurrency,
                                  .keeps_partial = config_.partial_rollout,
                                  .masks_older_tokens = config_.mask_offpolicy_in_partial_rollout,
-                                 .reward_timeout = std::chrono::duration<double>(config_.reward_timeout_seconds)};
+                                 .reward_timeout = reward_deadline(config_),
+                                 .reward_threads = num_reward_threads(config_)};
     rollout_ = std::make_unique<rollout::Rollout>(*engine_, rules, hooks);
   }
 
   folder_.remove_rollouts_from(first_step_);
   tracker_ = std::make_unique<Tracker>(folder_.root(), first_step_, clock_);
-  folder_.write_run_json({{"model", config_.hf_checkpoint},
-                          {"model_type", network_->config().model_type},
-                          {"num_parameters", network_->weights().num_parameters()},
-                          {"dtype", config_.dtype},
-                          {"num_rollout", num_steps_},
-                          {"loss_type", config_.loss_type},
-                          {"flags", changed_flags(config_)}});
+  const json::object run{{"model", config_.hf_checkpoint},
+                         {"model_type", network_->config().model_type},
+                         {"num_parameters", network_->weights().num_parameters()},
+                         {"dtype", config_.dtype},
+                         {"num_rollout", num_steps_},
+                         {"loss_type", config_.loss_type},
+                         {"flags", changed_flags(config_)},
+                         {"unknown_flags", flags.unknown}};
+  folder_.write_run_json(run);
+  if (config_.use_wandb)
+    wandb_ = std::make_unique<WandbProcess>(config_, folder_.root().string(), run);
   progress_ = std::make_unique<view::Progress>(
-      view::ProgressOptions{.title = folder_.root().filename().string(), .num_steps = num_steps_, .first_step = first_step_},
+      view::ProgressOptions{.title = folder_.root().filename().string(),
+                            .num_steps = num_steps_,
+                            .first_step = first_step_},
       view::detect_terminal(), clock_);
   for (const std::string& line : notes) progress_->message(line);
   if (prompts_ && prompts_->num_too_long() > 0) {
-    progress_->message(fmt::format("{} prompts are longer than --rollout-max-prompt-len and are left out", prompts_->num_too_long()));
+    progress_->message(
+        fmt::format("{} prompts are longer than --rollout-max-prompt-len and are left out",
+                    prompts_->num_too_long()));
   }
   interrupt_.emplace();
+}
+
+train::OtherNetworks TrainingRun::load_others(const model::Precision& precision) const {
+  train::OtherNetworks others;
+  const auto load = [&](const std::string& directory) {
+    return model::load_network(directory, precision);
+  };
+  if (config_.needs_reference()) others.reference = load(config_.ref_load);
+  if (config_.use_opd && config_.opd_type == "megatron")
+    others.teacher = load(config_.opd_teacher_load);
+  if (config_.keep_old_actor) others.old_actor = load(config_.hf_checkpoint);
+  if (config_.has_critic()) {
+    const std::string& own =
+        config_.critic != nullptr ? config_.critic->critic_load : config_.critic_load;
+    others.critic = load(own.empty() ? config_.hf_checkpoint : own);
+  }
+  return others;
+}
+
+rollout::ScoreFn TrainingRun::make_score() const {
+  const reward::RewardConfig rewards{.seed = static_cast<uint64_t>(config_.seed),
+                                     .url = config_.rm_url,
+                                     .attempts = config_.remote_rm_attempts,
+                                     .call_timeout = kRemoteCallTimeout};
+  if (!config_.use_opd) {
+    if (config_.rm_type.empty()) return nullptr;
+    return reward::make_reward(config_.rm_type, rewards);
+  }
+  // Pure distillation: every reward is 0 unless a rule is asked for.
+  const reward::RewardFn rule = reward::make_reward(config_.rm_type, rewards);
+  const reward::RemoteReward teacher{.url = config_.rm_url,
+                                     .num_attempts = config_.remote_rm_attempts,
+                                     .timeout = kRemoteCallTimeout,
+                                     .seed = rewards.seed};
+  const bool asks_teacher = config_.opd_type == "sglang";
+  const bool has_rule = !config_.rm_type.empty();
+  return [=, temperature =
+                 config_.rollout_temperature](const Sample& sample) -> Expected<json::value> {
+    if (has_rule || sample.metadata.contains("rm_type")) return rule(sample);
+    if (asks_teacher) return reward::ask_teacher(teacher, temperature, sample);
+    return json::value(0.0);
+  };
 }
 
 rollout::RolloutHooks TrainingRun::make_hooks() {
   rollout::RolloutHooks hooks;
   hooks.take_groups = [this](int64_t count) {
     std::vector<Group> groups = source_->take(count);
-    for (const Group& group : groups) note_fate({.ordinal = group.ordinal, .fate = buffer::Fate::kDispatched});
+    for (const Group& group : groups)
+      note_fate({.ordinal = group.ordinal, .fate = buffer::Fate::kDispatched});
     return groups;
   };
   hooks.give_back = [this](std::vector<Group> groups) {
-    for (const Group& group : groups) note_fate({.ordinal = group.ordinal, .fate = buffer::Fate::kPartial});
+    for (const Group& group : groups)
+      note_fate({.ordinal = group.ordinal, .fate = buffer::Fate::kPartial});
     source_->add(std::move(groups));
   };
   hooks.detokenize = [this](std::span<const TokenId> ids) {
     return text_.tokenizer->decode(ids, config_.rollout_skip_special_tokens);
   };
-  if (!config_.rm_type.empty()) hooks.score = reward::make_reward(config_.rm_type, static_cast<uint64_t>(config_.seed));
+  hooks.score = make_score();
   if (buffer::FilterFn filter = buffer::make_filter(config_.dynamic_sampling_filter_path)) {
     hooks.filter = [this, filter = std::move(filter)](const Group& group) {
       const buffer::FilterVerdict verdict = filter(group, config_.reward_key);
@@ -196,9 +356,11 @@ rollout::RolloutHooks TrainingRun::make_hooks() {
 }
 
 void TrainingRun::note_fate(const buffer::LedgerRecord& record) {
-  if (!config_.load_debug_rollout_data.empty()) return;  // these prompts were given out by another run
+  if (!config_.load_debug_rollout_data.empty())
+    return;  // these prompts were given out by another run
   const auto known = ledger_->state().find(record.ordinal);
-  if (known != ledger_->state().end() && known->second.fate == record.fate) return;  // given out again after a restart
+  if (known != ledger_->state().end() && known->second.fate == record.fate)
+    return;  // given out again after a restart
   ledger_->append(record);
 }
 
@@ -206,22 +368,31 @@ bool TrainingRun::evaluates_before_training() const {
   return evaluation_ && first_step_ == 0 && !config_.skip_eval_before_train;
 }
 
+std::optional<int64_t> TrainingRun::rollouts_per_epoch() const {
+  if (config_.num_rollout || !prompts_) return std::nullopt;
+  return prompts_->size() / config_.rollout_batch_size;
+}
+
 bool TrainingRun::evaluates_after(int64_t step) const {
-  return evaluation_ && ((step + 1) % *config_.eval_interval == 0 || step + 1 == num_steps_) && !was_interrupted();
+  const Period period{config_.eval_interval, rollouts_per_epoch(), num_steps_};
+  return evaluation_ && is_due(step, period) && !was_interrupted();
 }
 
 bool TrainingRun::saves_after(int64_t step) const {
-  const bool is_due = config_.save_interval && (step + 1) % *config_.save_interval == 0;
-  return is_due || step + 1 == num_steps_ || was_interrupted();
+  // The last one is saved with or without an interval.
+  return is_due(step, {config_.save_interval, rollouts_per_epoch(), num_steps_}) ||
+         step + 1 == num_steps_ || was_interrupted();
 }
 
 Collected TrainingRun::collect(int64_t step) {
   const auto begin = clock_.now();
   Collected collected = !config_.load_debug_rollout_data.empty() ? read_rollout(step)
-                        : config_.is_supervised()                ? take_supervised()
+                        : config_.trains_on_rows()               ? take_rows()
                                                                  : generate(step);
   collected.seconds = seconds_between(begin, clock_.now());
-  if (collected.groups.empty()) throw ConfigError("the data ended: no prompt is left for this step (--num-rollout is too large)");
+  if (collected.groups.empty())
+    throw ConfigError(
+        "the data ended: no prompt is left for this step (--num-rollout is too large)");
   return collected;
 }
 
@@ -229,7 +400,9 @@ Collected TrainingRun::generate(int64_t) {
   progress_->phase_begin("generate", "prompts", config_.rollout_batch_size);
   static const std::atomic<bool> never_stop{false};  // Ctrl-C lets the step finish
   rollout::RolloutResult result = rollout_->run(training_rules(config_), never_stop);
-  Collected collected{.groups = std::move(result.groups), .generated_tokens = result.generated_tokens};
+  take_teacher_scores(result.groups);
+  Collected collected{.groups = std::move(result.groups),
+                      .generated_tokens = result.generated_tokens};
   for (const auto& [reason, count] : result.drops) {
     collected.metrics["rollout/dynamic_filter/drop_" + reason] = static_cast<double>(count);
   }
@@ -238,30 +411,44 @@ Collected TrainingRun::generate(int64_t) {
 
 Collected TrainingRun::read_rollout(int64_t step) const {
   progress_->phase_begin("read");
-  return {.groups = read_samples(numbered_path(config_.load_debug_rollout_data, step))};
+  std::vector<Group> groups = read_samples(numbered_path(config_.load_debug_rollout_data, step));
+  const double kept =
+      config_.load_debug_rollout_data_subsample * static_cast<double>(groups.size());
+  groups.resize(std::max<std::size_t>(1, static_cast<std::size_t>(kept)));
+  return {.groups = std::move(groups)};
 }
 
-Collected TrainingRun::take_supervised() {
+Collected TrainingRun::take_rows() {
   progress_->phase_begin("read");
   Collected collected;
+  // A stream does not know its end.
+  const int64_t most_untrained = prompts_ ? prompts_->size() : 10'000;
   int64_t untrained_in_a_row = 0;
   while (static_cast<int64_t>(collected.groups.size()) < config_.rollout_batch_size) {
-    if (untrained_in_a_row > prompts_->size()) {
-      throw ConfigError(fmt::format("--loss-type sft_loss: none of the {} rows has a token to train on; a row is a "
-                                    "conversation with an answer of the assistant (--input-key {}, --loss-mask-type {})",
-                                    prompts_->size(), config_.input_key, config_.loss_mask_type));
+    if (untrained_in_a_row > most_untrained) {
+      throw ConfigError(fmt::format(
+          "--loss-type {}: none of the {} rows has a token to train on; a row is a conversation with an "
+          "answer of the assistant (--input-key {}, --loss-mask-type {})",
+          config_.loss_type, most_untrained, config_.input_key, config_.loss_mask_type));
     }
-    const int64_t missing = config_.rollout_batch_size - static_cast<int64_t>(collected.groups.size());
+    const int64_t missing =
+        config_.rollout_batch_size - static_cast<int64_t>(collected.groups.size());
     std::vector<Group> groups = source_->take(missing);
     if (groups.empty()) break;
     for (Group& group : groups) {
       note_fate({.ordinal = group.ordinal, .fate = buffer::Fate::kDispatched});
-      if (rows_->complete(group)) {
+      const bool is_complete =
+          config_.is_preference()
+              ? rows_->complete_pair(group, config_.chosen_key, config_.rejected_key)
+              : rows_->complete(group);
+      if (is_complete) {
         collected.groups.push_back(std::move(group));
         untrained_in_a_row = 0;
       } else {
         ++untrained_in_a_row;
-        note_fate({.ordinal = group.ordinal, .fate = buffer::Fate::kFiltered, .reason = "no_trained_token"});
+        note_fate({.ordinal = group.ordinal,
+                   .fate = buffer::Fate::kFiltered,
+                   .reason = "no_trained_token"});
       }
     }
   }
@@ -270,9 +457,11 @@ Collected TrainingRun::take_supervised() {
 
 train::TrainReport TrainingRun::train(const std::vector<Group>& groups) {
   progress_->phase_begin("train");
+  if (config_.is_preference()) return trainer_->train(train::make_preference_batch(groups));
   if (config_.is_supervised()) {
     std::vector<Sample> samples;
-    for (const Group& group : groups) samples.insert(samples.end(), group.samples.begin(), group.samples.end());
+    for (const Group& group : groups)
+      samples.insert(samples.end(), group.samples.begin(), group.samples.end());
     return trainer_->train(train::make_supervised_batch(samples));
   }
   if (engine_) engine_->pause(engine::PauseMode::kRetract);
@@ -280,16 +469,19 @@ train::TrainReport TrainingRun::train(const std::vector<Group>& groups) {
 }
 
 void TrainingRun::publish(WeightVersion version) {
+  trainer_->weights_published();
   if (!engine_) return;
   engine_->weights_changed(version);
   engine_->resume();
 }
 
-void TrainingRun::record(int64_t step, const Collected& collected, const train::TrainReport* report) {
+void TrainingRun::record(int64_t step, const Collected& collected,
+                         const train::TrainReport* report) {
   progress_->phase_begin("record");
   Metrics metrics = collected.metrics;
   view::StepSummary summary{.step = step};
-  const bool has_rewards = !config_.is_supervised() && !collected.groups.front().samples.front().reward.is_null();
+  const bool has_rewards =
+      !config_.trains_on_rows() && !collected.groups.front().samples.front().reward.is_null();
   if (has_rewards) {
     const double reward = mean_reward(collected.groups, config_.reward_key);
     metrics["rollout/raw_reward"] = reward;
@@ -297,7 +489,15 @@ void TrainingRun::record(int64_t step, const Collected& collected, const train::
     last_reward_ = reward;
     summary.figures.emplace_back("reward", reward);
     add_metrics(metrics, sample_metrics(collected.groups, config_.reward_key, "rollout/"));
-    if (config_.log_passrate) add_metrics(metrics, pass_at_k(collected.groups, config_.reward_key, "passrate/"));
+    if (config_.log_multi_turn) {
+      add_metrics(metrics, multi_turn_metrics(collected.groups,
+                                              config_.rollout_max_response_len.value_or(0)));
+    }
+    if (!config_.log_reward_category.empty()) {
+      add_metrics(metrics, category_metrics(collected.groups, config_.log_reward_category));
+    }
+    if (config_.log_passrate)
+      add_metrics(metrics, pass_at_k(collected.groups, config_.reward_key, "passrate/"));
   }
   if (collected.generated_tokens > 0) {
     add_metrics(metrics, rollout_speed(collected.groups, collected.seconds));
@@ -309,17 +509,29 @@ void TrainingRun::record(int64_t step, const Collected& collected, const train::
     add_metrics(metrics, report->perf);
     for (const train::StepReport& update : report->steps) {
       add_metrics(metrics, update.metrics);
-      if (!update.skipped.empty()) progress_->message(fmt::format("step {}: not updated: {}", step, update.skipped));
+      metrics["train/step"] = static_cast<double>(update.step);
+      if (!update.skipped.empty())
+        progress_->message(fmt::format("step {}: not updated: {}", step, update.skipped));
     }
-    if (std::ranges::any_of(report->steps, [](const train::StepReport& update) { return !update.skipped.empty(); })) {
+    if (std::ranges::any_of(report->steps, [](const train::StepReport& update) {
+          return !update.skipped.empty();
+        })) {
       write_samples(folder_.skipped(step), collected.groups);
-      progress_->message(fmt::format("step {}: the batch is in {}", step, folder_.skipped(step).string()));
+      progress_->message(
+          fmt::format("step {}: the batch is in {}", step, folder_.skipped(step).string()));
     }
+    const double train = metrics["perf/train_time"];
+    const double wait = std::max(0.0, seconds_between(trained_until_, clock_.now()) - train);
+    trained_until_ = clock_.now();
+    metrics["perf/train_wait_time"] = wait;
+    metrics["perf/step_time"] = wait + train;
+    metrics["perf/wait_time_ratio"] = wait / (wait + train);
     for (const Group& group : collected.groups) {
       note_fate({.ordinal = group.ordinal, .fate = buffer::Fate::kTrained, .step = step});
     }
-    for (const auto& [figure, name] : {std::pair{"loss", "train/loss"}, std::pair{"kl", "train/kl_loss"},
-                                       std::pair{"entropy", "train/entropy_loss"}, std::pair{"grad norm", "train/grad_norm"}}) {
+    for (const auto& [figure, name] :
+         {std::pair{"loss", "train/loss"}, std::pair{"kl", "train/kl_loss"},
+          std::pair{"entropy", "train/entropy_loss"}, std::pair{"grad norm", "train/grad_norm"}}) {
       if (metrics.contains(name)) summary.figures.emplace_back(figure, metrics[name]);
     }
     if (summary.tokens_per_second == 0 && metrics.contains("perf/actor_train_tok_per_s")) {
@@ -327,19 +539,29 @@ void TrainingRun::record(int64_t step, const Collected& collected, const train::
     }
   }
   write_rollout_files(step, collected, report);
-  for (const view::PhaseTime& phase : progress_->phase_times()) metrics["phase/" + phase.name] = phase.seconds;
+  for (const view::PhaseTime& phase : progress_->phase_times())
+    metrics["phase/" + phase.name] = phase.seconds;
   metrics["perf/rss_bytes"] = resident_bytes();
   heap_trim_.after_step(metrics["perf/rss_bytes"]);
-  tracker_->write(step, metrics);
+  write_metrics(step, metrics);
   progress_->step_done(std::move(summary));
   if (report != nullptr && !report->stopped.empty()) throw ConfigError(report->stopped + "; the reasons are above");
 }
 
-void TrainingRun::write_rollout_files(int64_t step, const Collected& collected, const train::TrainReport* report) const {
+void TrainingRun::write_metrics(int64_t step, const Metrics& metrics) {
+  tracker_->write(step, metrics);
+  if (wandb_ == nullptr) return;
+  const int64_t plotted = plotted_step(step, config_.wandb_always_use_train_step,
+                                       config_.samples_per_rollout(), config_.samples_per_step());
+  wandb_->write(with_step_axes(metrics, plotted));
+}
+
+void TrainingRun::write_rollout_files(int64_t step, const Collected& collected,
+                                      const train::TrainReport* report) const {
   if (!config_.save_debug_rollout_data.empty()) {
     write_samples(numbered_path(config_.save_debug_rollout_data, step), collected.groups);
   }
-  if (config_.no_save_rollouts || config_.is_supervised()) return;
+  if (config_.no_save_rollouts || config_.trains_on_rows()) return;
   const auto texts = [this](const Sample& sample) {
     text::StreamDetokenizer stream(*text_.tokenizer);
     std::vector<std::string> pieces;
@@ -348,24 +570,27 @@ void TrainingRun::write_rollout_files(int64_t step, const Collected& collected, 
     }
     return pieces;
   };
-  std::map<int64_t, const std::vector<float>*> log_probs;  // by sample ordinal; the trainer keeps the order of the groups
+  std::map<int64_t, const std::vector<float>*>
+      log_probs;  // by sample ordinal; the trainer keeps the order of the groups
   if (report != nullptr) {
     std::size_t i = 0;
     for (const Group& group : collected.groups) {
-      for (const Sample& sample : group.samples) log_probs[sample.ordinal] = &report->log_probs.at(i++);
+      for (const Sample& sample : group.samples)
+        log_probs[sample.ordinal] = &report->log_probs.at(i++);
     }
   }
   const auto train_log_probs = [&](const Sample& sample) {
     return log_probs.contains(sample.ordinal) ? *log_probs[sample.ordinal] : std::vector<float>{};
   };
-  write_samples(folder_.rollouts(step), collected.groups, {.train_log_probs = train_log_probs, .token_texts = texts});
+  write_samples(folder_.rollouts(step), collected.groups,
+                {.train_log_probs = train_log_probs, .token_texts = texts});
 }
 
 void TrainingRun::evaluate(int64_t step) {
-  progress_->phase_begin("evaluate", "prompts", evaluation_->num_samples() / config_.n_samples_per_eval_prompt);
+  progress_->phase_begin("evaluate", "prompts", evaluation_->num_prompts());
   const EvalReport report = evaluation_->run(*rollout_, interrupt_->requested());
   if (report.scores.empty()) return;
-  tracker_->write(std::max<int64_t>(step, 0), report.metrics);
+  write_metrics(std::max<int64_t>(step, 0), report.metrics);
   last_scores_.clear();
   for (const EvalScore& score : report.scores) {
     last_scores_.emplace_back(score.name, score.mean_reward);
@@ -392,14 +617,19 @@ void TrainingRun::save(int64_t step) {
 int TrainingRun::finish(int64_t steps_done) {
   view::SummaryRows rows;
   rows.emplace_back("rollout steps", fmt::format("{} of {}", steps_done, num_steps_));
-  if (first_reward_) rows.emplace_back("reward", fmt::format("{:.3f} -> {:.3f}", *first_reward_, last_reward_));
+  if (first_reward_)
+    rows.emplace_back("reward", fmt::format("{:.3f} -> {:.3f}", *first_reward_, last_reward_));
   for (std::size_t i = 0; i < last_scores_.size(); ++i) {
-    rows.emplace_back(last_scores_[i].first, fmt::format("{:.3f} -> {:.3f}", first_scores_[i].second, last_scores_[i].second));
+    rows.emplace_back(
+        last_scores_[i].first,
+        fmt::format("{:.3f} -> {:.3f}", first_scores_[i].second, last_scores_[i].second));
   }
   const std::string root = folder_.root().string();
-  if (last_saved_) rows.emplace_back("checkpoint", fmt::format("{}/latest (rollout {})", root, *last_saved_));
+  if (last_saved_)
+    rows.emplace_back("checkpoint", fmt::format("{}/latest (rollout {})", root, *last_saved_));
   rows.emplace_back("report", fmt::format("slime report {}", root));
-  if (last_saved_) rows.emplace_back("talk to it", fmt::format("slime serve --model {}/latest", root));
+  if (last_saved_)
+    rows.emplace_back("talk to it", fmt::format("slime serve --model {}/latest", root));
   progress_->finish(folder_.root().filename().string(), rows);
   return was_interrupted() ? Interrupt::kExitCode : 0;
 }

@@ -2,8 +2,8 @@
 
 /// A training run: builds every station from the user's flags, and gives the loop its verbs.
 ///
-/// Everything that can be wrong with flags, data, template and model directory is found in the constructor, before any
-/// token is generated. The loop itself is loop/sync_loop.cpp.
+/// Everything that can be wrong with flags, data, template and model directory is found in the
+/// constructor, before any token is generated. The loop itself is loop/sync_loop.cpp.
 
 #include <memory>
 #include <optional>
@@ -19,11 +19,14 @@
 #include "loop/heap_trim.h"
 #include "loop/interrupt.h"
 #include "loop/metrics.h"
+#include "loop/parse_flags.h"
 #include "loop/prompts.h"
 #include "loop/run_config.h"
 #include "loop/run_folder.h"
 #include "loop/supervised.h"
 #include "loop/tracking.h"
+#include "loop/wandb_process.h"
+#include "rollout/reward_call.h"
 #include "rollout/rollout.h"
 #include "train/checkpoint.h"
 #include "train/trainer.h"
@@ -41,8 +44,8 @@ struct Collected {
 
 class TrainingRun {
  public:
-  /// `warnings` are shown first. Throws ConfigError.
-  TrainingRun(RunConfig config, const std::vector<std::string>& warnings, const Clock& clock);
+  /// `flags` are complete and valid; their warnings are shown first. Throws ConfigError.
+  TrainingRun(ParsedFlags flags, const Clock& clock);
 
   int64_t first_step() const { return first_step_; }
   int64_t num_steps() const { return num_steps_; }
@@ -66,17 +69,24 @@ class TrainingRun {
  private:
   Collected generate(int64_t step);
   Collected read_rollout(int64_t step) const;
-  Collected take_supervised();
+  Collected take_rows();
+  std::optional<int64_t> rollouts_per_epoch() const;
   rollout::RolloutHooks make_hooks();
+  rollout::ScoreFn make_score() const;
+  /// The trained network's companions that the algorithm asks for.
+  train::OtherNetworks load_others(const model::Precision& precision) const;
+  void write_metrics(int64_t step, const Metrics& metrics);
   void note_fate(const buffer::LedgerRecord& record);
-  void write_rollout_files(int64_t step, const Collected& collected, const train::TrainReport* report) const;
+  void write_rollout_files(int64_t step, const Collected& collected,
+                           const train::TrainReport* report) const;
 
   RunConfig config_;
   const Clock& clock_;
   RunFolder folder_;
   ModelText text_;
   std::optional<buffer::Dataset> prompts_;
-  std::optional<SupervisedRows> rows_;  // supervised training only
+  std::unique_ptr<buffer::PromptStream> stream_;  // --streaming-data, in the place of prompts_
+  std::optional<SupervisedRows> rows_;            // supervised training only
   std::optional<Evaluation> evaluation_;
   std::optional<buffer::DataSource> source_;
   std::optional<train::Checkpoint> checkpoint_;  // what the run resumes from
@@ -86,16 +96,19 @@ class TrainingRun {
   std::unique_ptr<rollout::Rollout> rollout_;
   std::unique_ptr<buffer::Ledger> ledger_;
   std::unique_ptr<Tracker> tracker_;
+  std::unique_ptr<WandbProcess> wandb_;
   std::unique_ptr<view::Progress> progress_;
   std::optional<Interrupt> interrupt_;  // from when there are steps to finish; before, a signal simply ends the process
   int64_t first_step_ = 0;
   int64_t num_steps_ = 0;
   std::optional<int64_t> last_saved_;
-  std::vector<std::pair<std::string, double>> first_scores_;  // of the first and the newest evaluation
+  std::vector<std::pair<std::string, double>>
+      first_scores_;  // of the first and the newest evaluation
   std::vector<std::pair<std::string, double>> last_scores_;
   HeapTrim heap_trim_;
   std::optional<double> first_reward_;
   double last_reward_ = 0;
+  Clock::TimePoint trained_until_;  // end of the last training phase
 };
 
 }  // namespace slime::loop

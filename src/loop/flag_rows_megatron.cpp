@@ -1,0 +1,126 @@
+// What Megatron's scripts say about the model's shape and about ranks.
+
+#include "loop/flag_rows.h"
+
+namespace slime::loop {
+namespace {
+
+using C = RunConfig;
+
+/// Fields of config.json that scripts repeat and that have one meaning here.
+std::vector<Flag> flags_read_from_config() {
+  std::vector<Flag> flags;
+  for (const char* name :
+       {"--group-query-attention", "--swiglu", "--disable-bias-linear", "--add-qkv-bias",
+        "--qk-layernorm", "--use-rotary-position-embeddings", "--use-rope-scaling",
+        "--untie-embeddings-and-output-weights", "--apply-layernorm-1p", "--attention-output-gate",
+        "--use-gated-attention", "--multi-latent-attention", "--moe-shared-expert-gate",
+        "--moe-router-enable-expert-bias", "--moe-router-pre-softmax", "--no-position-embedding",
+        "--post-mlp-layernorm", "--post-self-attn-layernorm", "--rotary-interleaved"}) {
+    flags.push_back(accepted(name, kSwitch, kFromConfig));
+  }
+  for (const char* name : {"--normalization",
+                           "--position-embedding-type",
+                           "--rotary-percent",
+                           "--max-position-embeddings",
+                           "--rotary-scaling-factor",
+                           "--mscale",
+                           "--mscale-all-dim",
+                           "--q-lora-rank",
+                           "--kv-lora-rank",
+                           "--qk-head-dim",
+                           "--qk-pos-emb-head-dim",
+                           "--v-head-dim",
+                           "--num-experts",
+                           "--moe-ffn-hidden-size",
+                           "--moe-layer-freq",
+                           "--moe-router-topk",
+                           "--moe-router-score-function",
+                           "--moe-router-group-topk",
+                           "--moe-router-num-groups",
+                           "--moe-router-topk-scaling-factor",
+                           "--moe-shared-expert-intermediate-size",
+                           "--mtp-num-layers"}) {
+    flags.push_back(accepted(name, kValue, kFromConfig));
+  }
+  return flags;
+}
+
+}  // namespace
+
+std::vector<Flag> shape_flags() {
+  constexpr std::string_view kChecked = "checked against config.json";
+  constexpr std::string_view kNoDropout = "there is no dropout";
+  constexpr std::string_view kNoBalancing = "experts are not balanced by a loss or a bias update";
+  std::vector<Flag> flags = {
+      works("--num-layers", &C::num_layers, kChecked),
+      works("--hidden-size", &C::hidden_size, kChecked),
+      works("--ffn-hidden-size", &C::ffn_hidden_size, kChecked),
+      works("--num-attention-heads", &C::num_attention_heads, kChecked),
+      works("--num-query-groups", &C::num_query_groups, kChecked),
+      works("--kv-channels", &C::kv_channels, kChecked),
+      works("--vocab-size", &C::vocab_size, kChecked),
+      works("--rotary-base", &C::rotary_base, kChecked),
+      works("--norm-epsilon", &C::norm_epsilon, kChecked),
+      accepted("--make-vocab-size-divisible-by", kValue, "the vocabulary is not padded"),
+      accepted("--padded-vocab-size", kValue, "the vocabulary is not padded"),
+      accepted("--seq-length", kValue, "lengths vary; nothing is padded"),
+      accepted("--attention-dropout", kValue, kNoDropout),
+      accepted("--hidden-dropout", kValue, kNoDropout),
+      accepted("--attention-softmax-in-fp32", kSwitch, kAlways),
+      accepted("--attention-backend", kValue, kGpuPath),
+      accepted("--no-rope-fusion", kSwitch, kGpuPath),
+      accepted("--no-masked-softmax-fusion", kSwitch, kGpuPath),
+      accepted("--qwen-gdn-backend", kValue, kGpuPath),
+      accepted("--megatron-deepgemm-forward-layers", kList, kGpuPath),
+      accepted("--megatron-deepgemm-forward-modules", kList, kGpuPath),
+      accepted("--megatron-deepgemm-moe-forward-layers", kList, kGpuPath),
+      accepted("--megatron-deepgemm-moe-forward-modules", kList, kGpuPath),
+      accepted("--moe-grouped-gemm", kSwitch, kGpuPath),
+      accepted("--moe-permute-fusion", kSwitch, kGpuPath),
+      accepted("--moe-router-dtype", kValue, "router scores are float32"),
+      accepted("--moe-token-dispatcher-type", kValue, kOneProcess),
+      accepted("--moe-enable-deepep", kSwitch, kOneProcess),
+      accepted("--moe-token-drop-policy", kValue, "no token is dropped"),
+      accepted("--moe-aux-loss-coeff", kValue, kNoBalancing),
+      accepted("--moe-router-load-balancing-type", kValue, kNoBalancing),
+      accepted("--moe-router-bias-update-rate", kValue, kNoBalancing),
+      refused("--enable-mtp-training", kSwitch,
+              "leave it out: layers that predict further tokens are not trained"),
+      accepted("--mtp-loss-scaling-factor", kValue,
+               "has a meaning with --enable-mtp-training only"),
+  };
+  for (Flag& flag : flags_read_from_config()) flags.push_back(std::move(flag));
+  return flags;
+}
+
+std::vector<Flag> parallel_flags() {
+  constexpr std::string_view kOne = "1 in a single process";
+  constexpr std::string_view kNoCollectives = "one process needs no collectives";
+  return {
+      works("--tensor-model-parallel-size", &C::tensor_model_parallel_size, kOne),
+      works("--pipeline-model-parallel-size", &C::pipeline_model_parallel_size, kOne),
+      works("--context-parallel-size", &C::context_parallel_size, kOne),
+      works("--expert-model-parallel-size", &C::expert_model_parallel_size, kOne),
+      works("--expert-tensor-parallel-size", &C::expert_tensor_parallel_size, kOne),
+      works("--actor-num-nodes", &C::actor_num_nodes, kOne),
+      works("--actor-num-gpus-per-node", &C::actor_num_gpus_per_node, kOne),
+      accepted("--decoder-first-pipeline-num-layers", kValue, kOneProcess),
+      accepted("--decoder-last-pipeline-num-layers", kValue, kOneProcess),
+      accepted("--allgather-cp", kSwitch, "one process holds all of a sequence"),
+      accepted("--sequence-parallel", kSwitch, "one process holds all of a sequence"),
+      accepted("--colocate", kSwitch, kAlways),
+      accepted("--offload", kSwitch, kOneWeights),
+      accepted("--offload-train", kSwitch, kOneWeights),
+      accepted("--offload-rollout", kSwitch, kOneWeights),
+      accepted("--no-offload-train", kSwitch, kOneWeights),
+      accepted("--no-offload-rollout", kSwitch, kOneWeights),
+      accepted("--rollout-num-gpus", kValue, kOneEngine),
+      accepted("--rollout-num-gpus-per-engine", kValue, kOneEngine),
+      accepted("--num-gpus-per-node", kValue, kOneProcess),
+      accepted("--distributed-backend", kValue, kNoCollectives),
+      accepted("--distributed-timeout-minutes", kValue, kNoCollectives),
+  };
+}
+
+}  // namespace slime::loop

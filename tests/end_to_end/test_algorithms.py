@@ -1,0 +1,144 @@
+"""Every estimator and every loss learns on the CPU: a tiny random model, a reward that any policy gradient can find."""
+
+import json
+import random
+
+import pytest
+from conftest import run_slime, train_command
+
+STEPS = 30
+
+ESTIMATORS = {
+    "grpo": [],
+    "gspo": ["--eps-clip", "0.2"],
+    "cispo": ["--eps-clip", "1", "--eps-clip-high", "4"],
+    "reinforce_plus_plus": ["--normalize-advantages"],
+    "reinforce_plus_plus_baseline": ["--normalize-advantages"],
+    "rloo": [],
+    "dr_grpo": [],
+    "ppo": ["--normalize-advantages", "--num-critic-only-steps", "2"],
+}
+
+
+@pytest.fixture(scope="module")
+def capitals(work):
+    """Prompts whose reward is 1 when the response has a word of capital letters: a third of random bytes have one."""
+    rng = random.Random(3)
+    wanted = {"instruction_id_list": ["change_case:capital_word_frequency"]}
+    wanted["kwargs"] = [{"capital_frequency": 1, "capital_relation": "at least"}]
+    rows = [{"prompt": f"{rng.randint(10, 99)}+{rng.randint(10, 99)}=", "metadata": wanted} for _ in range(64)]
+    path = work / "capitals.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def command_on(work, data, run_dir, extra, rollouts=STEPS):
+    command = train_command(work, run_dir, rollouts=rollouts)
+    command[command.index("--prompt-data") + 1] = str(data)
+    for flag in ("--label-key",):
+        at = command.index(flag)
+        del command[at : at + 2]
+    for flag, value in (("--rm-type", "ifbench"), ("--save-interval", "1000"), ("--n-samples-per-prompt", "8")):
+        command[command.index(flag) + 1] = value
+    command[command.index("--global-batch-size") + 1] = "32"
+    return [*command, *extra]
+
+
+def metric(run_dir, name):
+    rows = [json.loads(line) for line in (run_dir / "metrics.jsonl").read_text().splitlines()]
+    return [row[name] for row in rows if name in row]
+
+
+def mean(values):
+    return sum(values) / len(values)
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+def test_the_reward_rises_with_every_estimator(work, capitals, estimator):
+    run_dir = work / f"rises-{estimator}"
+    extra = ["--advantage-estimator", estimator, *ESTIMATORS[estimator], "--lr", "3e-3"]
+    done = run_slime(command_on(work, capitals, run_dir, extra))
+    assert done.returncode == 0, done.stdout + done.stderr
+    rewards = metric(run_dir, "rollout/raw_reward")
+    assert mean(rewards[-5:]) > mean(rewards[:3]) + 0.25, rewards
+
+
+@pytest.mark.parametrize(
+    "extra",
+    [
+        ["--use-tis"],
+        ["--use-tis", "--custom-tis-function-path", "slime.backends.megatron_utils.loss.icepop_function"],
+        ["--use-tis", "--custom-tis-function-path", "examples.train_infer_mismatch_helper.mis.compute_mis_weights_with_cp",
+         "--use-rs", "--rs-veto-threshold", "1e-4", "--tis-mode", "clip"],
+        ["--use-opsm", "--global-batch-size", "16"],
+        ["--use-kl-loss", "--kl-loss-coef", "0.001", "--kl-loss-type", "low_var_kl", "--ref-update-interval", "4"],
+        ["--rollout-top-p", "0.9"],
+        ["--keep-old-actor"],
+        ["--overlong-buffer-len", "2"],
+        ["--freeze-params-name-list", "embed", "--reset-optimizer-states"],
+        ["--streaming-data"],
+    ],
+    ids=lambda extra: extra[0].strip("-") + ("-" + extra[2].split(".")[-1] if len(extra) > 2 and "." in extra[2] else ""),
+)  # fmt: skip
+def test_corrections_and_options_run_and_learn(work, capitals, extra, request):
+    run_dir = work / request.node.callspec.id
+    command = command_on(work, capitals, run_dir, ["--lr", "3e-3", *extra])
+    if "--streaming-data" in extra:
+        command.remove("--rollout-shuffle")
+    done = run_slime(command)
+    assert done.returncode == 0, done.stdout + done.stderr
+    rewards = metric(run_dir, "rollout/raw_reward")
+    assert mean(rewards[-5:]) > mean(rewards[:3]) + 0.15, rewards
+
+
+def test_the_critic_explains_most_of_the_returns_in_the_end(work):
+    explained = metric(work / "rises-ppo", "rollout/value_explained_variance")
+    assert len(explained) == STEPS
+    assert metric(work / "rises-ppo", "train/critic-value_loss")[-1] < metric(work / "rises-ppo", "train/critic-value_loss")[0]
+
+
+def row_command(work, run_dir, data, extra):
+    return command_on(work, data, run_dir, extra, rollouts=12)
+
+
+def test_preferences_are_learnt(work):
+    rows = [{"prompt": f"{n}+{n}=", "chosen": str(2 * n), "rejected": str(2 * n + 1)} for n in range(10, 42)]
+    data = work / "pairs.jsonl"
+    data.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    run_dir = work / "preferences"
+    command = row_command(work, run_dir, data, ["--loss-type", "dpo_loss", "--lr", "1e-3"])
+    command[command.index("--global-batch-size") + 1] = "4"
+    done = run_slime(command)
+    assert done.returncode == 0, done.stdout + done.stderr
+    losses = metric(run_dir, "train/loss")
+    assert abs(losses[0] - 0.6931) < 1e-3
+    assert losses[-1] < losses[0] - 0.01, losses
+    assert metric(run_dir, "train/rewards/accuracies")[-1] > 0.5
+
+
+def test_distillation_reaches_for_its_teacher(work, capitals):
+    teacher = work / "rises-grpo" / "latest"
+    assert teacher.exists(), "the teacher is the model that learnt with grpo"
+    run_dir = work / "distilled"
+    extra = ["--use-opd", "--opd-type", "megatron", "--opd-teacher-load", str(teacher), "--lr", "3e-3"]
+    command = command_on(work, capitals, run_dir, extra)
+    done = run_slime(command)
+    assert done.returncode == 0, done.stdout + done.stderr
+    gap = metric(run_dir, "rollout/opd_reverse_kl")
+    assert mean(gap[-5:]) < 0.5 * mean(gap[:3]), gap
+
+
+def test_evaluation_reads_a_file_of_data_sets(work, capitals):
+    config = work / "eval.yaml"
+    config.write_text(
+        "eval:\n  defaults: {max_response_len: 4, temperature: 0}\n  datasets:\n"
+        f"    - {{name: greedy, path: '{capitals}@[:4]'}}\n"
+        f"    - {{name: drawn, path: '{capitals}@[:4]', temperature: 1.0, n_samples_per_eval_prompt: 4}}\n"
+    )
+    run_dir = work / "evaluated"
+    extra = ["--eval-config", str(config), "--eval-interval", "1", "--log-passrate"]
+    done = run_slime(command_on(work, capitals, run_dir, extra, rollouts=1))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert len(metric(run_dir, "eval/greedy")) == 2
+    assert len(metric(run_dir, "eval/drawn-pass@4")) == 2
+    assert not metric(run_dir, "eval/greedy-pass@1")
