@@ -29,8 +29,8 @@ function(slime_module name)
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${name}/*.cpp)
   file(GLOB_RECURSE tests CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${name}/*_test.cpp)
   list(REMOVE_ITEM sources ${tests} ${CMAKE_SOURCE_DIR}/src/cli/main.cpp)
-  # Libraries of their own: cmake/cuda.cmake, cmake/parquet.cmake.
-  list(FILTER sources EXCLUDE REGEX "/src/(kernels/cuda|buffer/parquet)/")
+  list(FILTER sources EXCLUDE REGEX "/src/kernels/cuda/")  # a library of its own: cmake/cuda.cmake
+  list(FILTER sources EXCLUDE REGEX "/buffer/parquet/")  # a shared library of its own
   list(TRANSFORM arg_DEPS PREPEND slime_)
   slime_embedded_page(${name} sources)
   if(arg_TORCH)

@@ -45,7 +45,7 @@ def main() -> None:
     parser.add_argument("--corpus", type=int, default=4000, help="rows of sft.jsonl")
     parser.add_argument("--problems", type=int, default=4000, help="rows of rl.jsonl")
     parser.add_argument("--test", type=int, default=256, help="rows of test.jsonl")
-    parser.add_argument("--worked", type=float, default=0.35, help="share of the corpus that works its sums out")
+    parser.add_argument("--worked", type=float, default=0.3, help="share of the corpus that works its sums out")
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
 

@@ -35,10 +35,10 @@ int bench_data(std::span<const std::string> arguments) {
   if (const auto exit_code = parse_options(app, arguments)) return *exit_code;
   config.prompt_data = {path};
 
+  const loop::ModelText text = loop::load_model_text(
+      config.hf_checkpoint, config.apply_chat_template,
+      std::chrono::floor<std::chrono::days>(local_time(SystemClock().unix_seconds())));
   const SystemClock clock;
-  const auto today = std::chrono::floor<std::chrono::days>(local_time(clock.unix_seconds()));
-  const loop::ModelText text =
-      loop::load_model_text(config.hf_checkpoint, config.apply_chat_template, today);
   const double before = peak_bytes();
   const auto start = clock.now();
   const buffer::Dataset dataset = loop::load_prompts(config, text);

@@ -121,29 +121,27 @@ struct LinearLogProb : torch::autograd::Function<LinearLogProb> {
     for (int64_t begin = 0; begin < rows; begin += step) {
       const int64_t size = std::min(step, rows - begin);
       const Tensor hidden = hidden_RH.narrow(0, begin, size);
-      const Tensor logits_RV = kept.empty()
-                                   ? device.logits(hidden, head_VH)
-                                   : std::exchange(kept[static_cast<size_t>(begin / step)], {});
+      Tensor dlogits_RV = kept.empty() ? device.logits(hidden, head_VH)
+                                       : std::exchange(kept[static_cast<size_t>(begin / step)], {});
       const auto part = [&](const Tensor& x_R) {
         return x_R.defined() ? x_R.narrow(0, begin, size) : Tensor();
       };
       const Tensor target = part(target_R);
-      Tensor dlogits_RV;
       if (nucleus.ids.defined()) {
         // The log-prob is that of the nucleus, the entropy that of the whole vocabulary.
-        dlogits_RV = device.softmax_gradient(keep_nucleus(logits_RV, target, nucleus, begin),
-                                             target, options.temperature, part(kept_logsumexp_R),
-                                             part(entropy_R), part(dlogprob_R), Tensor(),
-                                             logits_RV.scalar_type());
+        Tensor through_nucleus = keep_nucleus(dlogits_RV, target, nucleus, begin);
+        device.softmax_backward_(through_nucleus, target, options.temperature,
+                                 part(kept_logsumexp_R), part(entropy_R), part(dlogprob_R),
+                                 Tensor());
         if (dentropy_R.defined()) {
-          dlogits_RV = dlogits_RV + device.softmax_gradient(
-                                        logits_RV, target, options.temperature, part(logsumexp_R),
-                                        part(entropy_R), at::zeros_like(part(dlogprob_R)),
-                                        part(dentropy_R), logits_RV.scalar_type());
+          device.softmax_backward_(dlogits_RV, target, options.temperature, part(logsumexp_R),
+                                   part(entropy_R), at::zeros_like(part(dlogprob_R)),
+                                   part(dentropy_R));
+          through_nucleus += dlogits_RV;
         }
-        dlogits_RV = dlogits_RV.to(hidden.scalar_type());
+        dlogits_RV = through_nucleus.to(hidden.scalar_type());
       } else {
-        dlogits_RV = device.softmax_gradient(logits_RV, target, options.temperature,
+        dlogits_RV = device.softmax_gradient(dlogits_RV, target, options.temperature,
                                              part(logsumexp_R), part(entropy_R), part(dlogprob_R),
                                              part(dentropy_R), hidden.scalar_type());
       }

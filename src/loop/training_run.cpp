@@ -68,8 +68,10 @@ std::unique_ptr<buffer::Ledger> open_ledger(const std::filesystem::path& path,
   return std::make_unique<buffer::Ledger>(buffer::Ledger::open_at(path, position));
 }
 
-/// The day that chat templates show: that on which the run began, so that a run continued later renders the same prompts.
-std::chrono::local_days first_day(const std::optional<train::Checkpoint>& checkpoint, const Clock& clock) {
+/// The day that chat templates show: that on which the run began, so that a run continued later
+/// renders the same prompts.
+std::chrono::local_days first_day(const std::optional<train::Checkpoint>& checkpoint,
+                                  const Clock& clock) {
   const json::value* started = checkpoint ? checkpoint->run.if_contains("started") : nullptr;
   if (started != nullptr && started->is_string()) {
     if (const auto date = parse_date_text(std::string_view(started->get_string()))) return *date;
@@ -189,10 +191,7 @@ TrainingRun::TrainingRun(ParsedFlags flags, const Clock& clock)
     prompts_ = load_prompts(config_, text_);
   }
   if (config_.trains_on_rows()) rows_.emplace(text_, config_.loss_mask_type);
-  if (evaluates) {
-    evaluation_.emplace(config_, text_);
-    notes.insert(notes.end(), evaluation_->remarks().begin(), evaluation_->remarks().end());
-  }
+  if (evaluates) evaluation_.emplace(config_, text_);
   num_steps_ = planned_rollouts(config_, prompts_);
   const buffer::DataSourceConfig order{.samples_per_prompt = config_.n_samples_per_prompt,
                                        .shuffle = config_.rollout_shuffle,
@@ -205,6 +204,8 @@ TrainingRun::TrainingRun(ParsedFlags flags, const Clock& clock)
   const rollout::RolloutHooks hooks =
       make_hooks();  // names of rewards and filters are checked here
 
+  if (evaluation_)
+    notes.insert(notes.end(), evaluation_->remarks().begin(), evaluation_->remarks().end());
   const auto precision = model::Precision::of(config_.dtype);
   network_ = model::load_network(
       checkpoint_ ? checkpoint_->directory.string() : config_.hf_checkpoint, precision);
@@ -345,7 +346,8 @@ rollout::RolloutHooks TrainingRun::make_hooks() {
                  .fate = buffer::Fate::kFailed,
                  .reason = failed == group.samples.end() ? reason : failed->failure});
       if (failed != group.samples.end()) {
-        progress_->message(fmt::format("prompt {} is left out: {}", group.ordinal, failed->failure));
+        progress_->message(
+            fmt::format("prompt {} is left out: {}", group.ordinal, failed->failure));
       }
     } else {
       note_fate({.ordinal = group.ordinal, .fate = buffer::Fate::kFiltered, .reason = reason});
@@ -421,15 +423,14 @@ Collected TrainingRun::read_rollout(int64_t step) const {
 Collected TrainingRun::take_rows() {
   progress_->phase_begin("read");
   Collected collected;
-  // A stream does not know its end.
-  const int64_t most_untrained = prompts_ ? prompts_->size() : 10'000;
   int64_t untrained_in_a_row = 0;
   while (static_cast<int64_t>(collected.groups.size()) < config_.rollout_batch_size) {
-    if (untrained_in_a_row > most_untrained) {
+    if (prompts_ && untrained_in_a_row > prompts_->size()) {
       throw ConfigError(fmt::format(
-          "--loss-type {}: none of the {} rows has a token to train on; a row is a conversation with an "
+          "--loss-type {}: none of the {} rows has a token to train on; a row is a conversation "
+          "with an "
           "answer of the assistant (--input-key {}, --loss-mask-type {})",
-          config_.loss_type, most_untrained, config_.input_key, config_.loss_mask_type));
+          config_.loss_type, prompts_->size(), config_.input_key, config_.loss_mask_type));
     }
     const int64_t missing =
         config_.rollout_batch_size - static_cast<int64_t>(collected.groups.size());
@@ -545,7 +546,8 @@ void TrainingRun::record(int64_t step, const Collected& collected,
   heap_trim_.after_step(metrics["perf/rss_bytes"]);
   write_metrics(step, metrics);
   progress_->step_done(std::move(summary));
-  if (report != nullptr && !report->stopped.empty()) throw ConfigError(report->stopped + "; the reasons are above");
+  if (report != nullptr && !report->stopped.empty())
+    throw ConfigError(report->stopped + "; the reasons are above");
 }
 
 void TrainingRun::write_metrics(int64_t step, const Metrics& metrics) {

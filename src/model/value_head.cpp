@@ -12,8 +12,7 @@ ValueHead::ValueHead(int64_t hidden_size, at::ScalarType weights, double init_st
   Weights::Builder builder(weights_);
   builder.add(weight_1H_, {{"value_head.weight", {1, hidden_size}, {}}});
   builder.add(bias_1_, {{"value_head.bias", {1}, {}}});
-  const auto precision = weights == at::kDouble ? at::kDouble : at::kFloat;
-  builder.allocate({precision, precision});
+  builder.allocate({.weights = weights == at::kDouble ? at::kDouble : at::kFloat});
   constexpr uint64_t kStream = 0x76616c7565ULL;  // apart from the streams of the network's tensors
   for (int64_t i = 0; i < hidden_size; ++i) {
     weight_1H_.value[0][i] = init_std * normal(seed, kStream, static_cast<uint64_t>(i));

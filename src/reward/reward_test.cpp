@@ -24,7 +24,9 @@ TEST(Reward, ListsTheKnownTypesForAnUnknownOne) {
   } catch (const ConfigError& error) {
     EXPECT_THAT(
         error.what(),
-        HasSubstr("--rm-type mth: unknown; there are dapo, deepscaler, f1, gpqa, math, random"));
+        HasSubstr(
+            "--rm-type mth: unknown; there are dapo, deepscaler, f1, gpqa, ifbench, math, random, "
+            "remote_rm"));
   }
 }
 

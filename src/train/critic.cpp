@@ -20,13 +20,8 @@ Critic::Critic(std::unique_ptr<model::Network> network, const CriticConfig& conf
 
 Tensor Critic::forward(const MicroBatch& micro_batch, model::Attention& attention) {
   const PackedBatch& packed = micro_batch.packed;
-  const at::Device device = network_->weights().flat().device();
-  model::TokenBatch tokens = packed.tokens;
-  tokens.ids_T = tokens.ids_T.to(device);
-  tokens.positions_T = tokens.positions_T.to(device);
-  const Tensor hidden_SH =
-      network_->forward(tokens, attention).index_select(0, packed.row_S.to(device));
-  return head_.forward(hidden_SH.cpu()).index_select(0, packed.scored_T);
+  const Tensor hidden_UH = network_->forward(packed.tokens, attention);
+  return head_.forward(hidden_UH.index_select(0, packed.row_S)).index_select(0, packed.scored_T);
 }
 
 void Critic::value_into(const std::vector<StepPlan>& plans, TokenColumn& values) {

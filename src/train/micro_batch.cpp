@@ -197,11 +197,9 @@ kernels::LogProbs forward_log_probs(model::Network& network, const MicroBatch& m
     // Each sequence has a nucleus of its own, so tokens that sequences share are scored for each.
     kernels::LinearLogProbOptions replayed = options;
     replayed.kept_tokens = micro_batch.kept;
-    const Tensor row_T = packed.row_S.index_select(0, packed.scored_T);
-    const Tensor target_T = packed.target_S.index_select(0, packed.scored_T);
-    const kernels::LogProbs scores =
-        kernels::linear_logprob(hidden_UH.index_select(0, row_T.to(device)), network.head(),
-                                target_T.to(device), replayed);
+    const kernels::LogProbs scores = kernels::linear_logprob(
+        hidden_UH.index_select(0, packed.row_S.index_select(0, packed.scored_T).to(device)),
+        network.head(), packed.target_S.index_select(0, packed.scored_T).to(device), replayed);
     return {scores.logprob_R.cpu(), scores.entropy_R.cpu()};
   }
   const Tensor hidden_SH = hidden_UH.index_select(0, packed.row_S.to(device));

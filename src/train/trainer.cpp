@@ -164,9 +164,9 @@ TrainReport Trainer::train(const TrainBatch& batch) {
     step.metrics.merge(report.steps[i].metrics);
     report.steps[i] = std::move(step);
     if (skipped_in_a_row_ <= config_.max_skipped_steps) continue;
-    report.stopped =
-        fmt::format("training stopped after {} steps in a row without finite gradients",
-                    skipped_in_a_row_);
+    report.stopped = fmt::format(
+        "training stopped after {} steps in a row without finite gradients", skipped_in_a_row_);
+    report.steps.resize(i + 1);
     break;
   }
   for (std::size_t i = 0; i < batch.samples.size(); ++i) {
@@ -340,15 +340,16 @@ algo::MetricSums Trainer::accumulate(const TrainBatch& batch, const StepPlan& pl
     columns.seen.put(micro_batch, scores.logprob_R.detach());
     const algo::Loss loss = loss_of(scores, micro_batch, advantage_T, columns);
     if (!std::isfinite(loss.metrics.at("loss"))) {
-      const Indices& members = micro_batch.samples;
-      const NamedColumn causes[] = {{"the engine's log-prob", columns.engine.gather(members)},
-                                    {"the reference's log-prob", columns.ref.gather(members)},
-                                    {"the old log-prob", columns.old.gather(members)},
-                                    {"the advantage", advantage_T},
-                                    {"the log-prob", scores.logprob_R}};
+      const NamedColumn causes[] = {
+          {"the engine's log-prob", columns.engine.gather(micro_batch.samples)},
+          {"the reference's log-prob", columns.ref.gather(micro_batch.samples)},
+          {"the old log-prob", columns.old.gather(micro_batch.samples)},
+          {"the advantage", advantage_T},
+          {"the log-prob", scores.logprob_R}};
       const std::string token = first_bad_token(batch, micro_batch, causes);
-      problems.push_back(fmt::format("the loss of samples {} is {}{}", ordinals_of(batch, micro_batch),
-                                     loss.metrics.at("loss"), token.empty() ? "" : ", first at " + token));
+      problems.push_back(fmt::format("the loss of samples {} is {}{}",
+                                     ordinals_of(batch, micro_batch), loss.metrics.at("loss"),
+                                     token.empty() ? "" : ", first at " + token));
     }
     add(sums, loss.metrics);
     if (trains) loss.sum.backward();
@@ -391,7 +392,8 @@ StepReport Trainer::train_step(const TrainBatch& batch, const StepPlan& plan, Co
   return report;
 }
 
-std::string Trainer::trace_gradients(const TrainBatch& batch, const StepPlan& plan, Columns& columns) {
+std::string Trainer::trace_gradients(const TrainBatch& batch, const StepPlan& plan,
+                                     Columns& columns) {
   std::string found = "each micro-batch alone has finite ones";
   for (const MicroBatch& micro_batch : plan.micro_batches) {
     network_.weights().zero_grad();

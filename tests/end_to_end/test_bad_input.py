@@ -148,10 +148,11 @@ def supervised_command(work, run_dir, *extra):
 
 
 def test_rows_without_a_trained_token_end_the_run_with_the_reason(work, tmp_path):
-    # With the template applied a row is one text, not a conversation with an answer.
-    done = run_slime(supervised_command(work, tmp_path / "run", "--apply-chat-template"))
+    command = supervised_command(work, tmp_path / "run", "--input-key", "prompt")  # questions that nobody answers
+    command[command.index("--prompt-data") + 1] = str(work / "data" / "rl.jsonl")
+    done = run_slime(command)
     assert done.returncode == 2, done.stdout + done.stderr
-    assert "none of the 200 rows has a token to train on" in done.stderr
+    assert "none of the 60 rows has a token to train on" in done.stderr
 
 
 def test_weights_that_blow_up_stop_the_run_with_the_batch_kept(work, tmp_path):
