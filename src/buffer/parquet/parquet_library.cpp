@@ -162,29 +162,17 @@ Result<std::unique_ptr<parquet::arrow::FileReader>> open(const char* path) {
   return builder.Build();
 }
 
-Status read_rows(const char* path, int64_t first, int64_t last, SlimeParquetRow on_row,
-                 void* context) {
-  ARROW_ASSIGN_OR_RAISE(const auto reader, open(path));
-  const auto metadata = reader->parquet_reader()->metadata();
-  std::vector<int> groups;
-  int64_t begin = 0;   // of the group looked at
-  int64_t row = last;  // of the first row read
-  for (int i = 0; i < metadata->num_row_groups(); ++i) {
-    const int64_t end = begin + metadata->RowGroup(i)->num_rows();
-    if (begin < last && end > first) {
-      if (groups.empty()) row = begin;
-      groups.push_back(i);
-    }
-    begin = end;
-  }
-  if (groups.empty()) return Status::OK();
-  ARROW_ASSIGN_OR_RAISE(const auto batches, reader->GetRecordBatchReader(groups));
+/// Rows [first, last) of the file that lie in one row group, whose first row is `row`. False in
+/// `goes_on` once nobody wants more.
+Status read_group(parquet::arrow::FileReader& reader, int group, int64_t row, int64_t first,
+                  int64_t last, SlimeParquetRow on_row, void* context, bool& goes_on) {
+  ARROW_ASSIGN_OR_RAISE(const auto batches, reader.GetRecordBatchReader({group}));
   std::string line;
   std::shared_ptr<arrow::RecordBatch> batch;
-  while (true) {
+  while (goes_on) {
     ARROW_RETURN_NOT_OK(batches->ReadNext(&batch));
     if (batch == nullptr) return Status::OK();
-    for (int64_t i = 0; i < batch->num_rows(); ++i, ++row) {
+    for (int64_t i = 0; i < batch->num_rows() && goes_on; ++i, ++row) {
       if (row < first) continue;
       if (row >= last) return Status::OK();
       line = "{";
@@ -195,9 +183,27 @@ Status read_rows(const char* path, int64_t first, int64_t last, SlimeParquetRow 
         ARROW_RETURN_NOT_OK(append_value(line, *batch->column(column), i));
       }
       line += '}';
-      if (!on_row(context, line.data(), line.size())) return Status::OK();
+      goes_on = on_row(context, line.data(), line.size());
     }
   }
+  return Status::OK();
+}
+
+/// Group by group: Arrow cannot join nested columns whose dictionaries differ.
+Status read_rows(const char* path, int64_t first, int64_t last, SlimeParquetRow on_row,
+                 void* context) {
+  ARROW_ASSIGN_OR_RAISE(const auto reader, open(path));
+  const auto metadata = reader->parquet_reader()->metadata();
+  bool goes_on = true;
+  int64_t begin = 0;  // of the group looked at
+  for (int group = 0; group < metadata->num_row_groups() && goes_on; ++group) {
+    const int64_t end = begin + metadata->RowGroup(group)->num_rows();
+    if (begin < last && end > first) {
+      ARROW_RETURN_NOT_OK(read_group(*reader, group, begin, first, last, on_row, context, goes_on));
+    }
+    begin = end;
+  }
+  return Status::OK();
 }
 
 /// The message of this thread's last failure.
