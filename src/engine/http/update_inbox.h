@@ -36,8 +36,6 @@ class UpdateInbox final : public std::enable_shared_from_this<UpdateInbox> {
   void close();
 
  private:
-  void wake();
-
   boost::asio::any_io_executor strand_;
   boost::asio::steady_timer wake_;  // on the strand; cancelled when something arrived
 
