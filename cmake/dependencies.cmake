@@ -1,7 +1,6 @@
 # What the program links: Debian's libraries and LibTorch from its wheel (docs/decisions/0001-dependencies.md).
 
 find_package(Threads REQUIRED)
-find_package(OpenMP REQUIRED)
 set(Boost_USE_STATIC_LIBS ON)
 find_package(Boost 1.81 REQUIRED COMPONENTS json url)
 find_package(CLI11 REQUIRED)
@@ -22,15 +21,27 @@ set(slime_rpath ${SLIME_TORCH}/lib ${SLIME_DEPS}/nvidia/cu13/lib)
 set(CMAKE_BUILD_RPATH ${slime_rpath})
 set(CMAKE_SKIP_INSTALL_RPATH ON)
 
+# LibTorch brings GCC's OpenMP. Clang would bring a second one, so there loops are vectorised and stay on one thread.
+if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+  set(slime_openmp -fopenmp-simd)
+else()
+  set(slime_openmp -fopenmp)
+endif()
+
 add_library(slime_flags INTERFACE)
 target_compile_options(slime_flags INTERFACE -Wall -Wextra -Wno-unused-parameter -Wno-unknown-pragmas -Wno-missing-field-initializers -fno-math-errno -fPIC
-                                             -fopenmp)
+                                             ${slime_openmp})
 target_include_directories(slime_flags INTERFACE ${CMAKE_SOURCE_DIR}/src)
 target_link_libraries(slime_flags INTERFACE fmt::fmt-header-only Boost::json Boost::url)
 target_compile_definitions(slime_flags INTERFACE SPDLOG_FMT_EXTERNAL BOOST_ASIO_NO_DEPRECATED BOOST_BEAST_USE_STD_STRING_VIEW PCRE2_CODE_UNIT_WIDTH=8)
+# Left out: what stops the program anyway (null), what the address sanitizer sees too (object-size, pointer-overflow), and
+# alignment, which together take as long to compile as everything else.
 if(SLIME_SANITIZE)
-  target_compile_options(slime_flags INTERFACE -fsanitize=${SLIME_SANITIZE} -fno-omit-frame-pointer -fno-sanitize=vptr)
+  target_compile_options(slime_flags INTERFACE -fsanitize=${SLIME_SANITIZE} -fno-omit-frame-pointer -fno-sanitize=vptr,null,alignment,object-size,pointer-overflow)
   target_link_options(slime_flags INTERFACE -fsanitize=${SLIME_SANITIZE})
+endif()
+if(SLIME_FUZZ)
+  target_compile_options(slime_flags INTERFACE -fsanitize=fuzzer-no-link)  # so that libFuzzer sees what an input reaches
 endif()
 
 add_library(slime_torch_flags INTERFACE)
