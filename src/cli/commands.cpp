@@ -5,10 +5,10 @@
 #include "cli/bench.h"
 #include "cli/chat_template.h"
 #include "cli/generate.h"
-#include "cli/report.h"
-#include "cli/serve.h"
 #include "cli/inspect.h"
 #include "cli/logprobs.h"
+#include "cli/report.h"
+#include "cli/serve.h"
 #include "cli/tokenize.h"
 #include "cli/train.h"
 

@@ -11,16 +11,20 @@
 namespace {
 
 void print_help(std::FILE* out) {
-  fmt::print(out, "slime: reinforcement learning for language models, in one program.\n\nUsage: slime COMMAND [OPTIONS]\n\n");
-  for (const auto& command : slime::cli::commands()) fmt::print(out, "  {:<14} {}\n", command.name, command.summary);
+  fmt::print(out,
+             "slime: reinforcement learning for language models, in one program.\n\nUsage: slime "
+             "COMMAND [OPTIONS]\n\n");
+  for (const auto& command : slime::cli::commands())
+    fmt::print(out, "  {:<14} {}\n", command.name, command.summary);
   fmt::print(out, "\n`slime COMMAND --help` lists a command's options.\n");
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  // Weights and activations in huge pages: a decode step reads every page of the weights once, and walking the page
-  // tables for small ones took as long as reading (docs/benchmarks/cpu.md). LibTorch's allocator reads this once.
+  // Weights and activations in huge pages: a decode step reads every page of the weights once, and
+  // walking the page tables for small ones took as long as reading (docs/benchmarks/cpu.md).
+  // LibTorch's allocator reads this once.
   setenv("THP_MEM_ALLOC_ENABLE", "1", /*overwrite=*/0);
   const std::vector<std::string> words(argv + 1, argv + argc);
   if (words.empty() || words[0] == "--help" || words[0] == "-h" || words[0] == "help") {

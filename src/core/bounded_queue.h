@@ -1,7 +1,7 @@
 #pragma once
 
-/// A queue between threads, with a bound. Producers wait while it is full, consumers while it is empty; closing it wakes
-/// everybody. Elements are moved, never shared.
+/// A queue between threads, with a bound. Producers wait while it is full, consumers while it is
+/// empty; closing it wakes everybody. Elements are moved, never shared.
 
 #include <condition_variable>
 #include <cstddef>

@@ -3,7 +3,8 @@
 namespace slime {
 
 Clock::TimePoint SystemClock::now() const {
-  return TimePoint(std::chrono::duration_cast<Duration>(std::chrono::steady_clock::now().time_since_epoch()));
+  return TimePoint(
+      std::chrono::duration_cast<Duration>(std::chrono::steady_clock::now().time_since_epoch()));
 }
 
 double SystemClock::unix_seconds() const {

@@ -1,7 +1,7 @@
 #pragma once
 
-/// Time as an object that is passed in (DESIGN section 9): the control plane never asks the system for it, so that a
-/// simulator can.
+/// Time as an object that is passed in (DESIGN section 9): the control plane never asks the system
+/// for it, so that a simulator can.
 
 #include <chrono>
 

@@ -15,6 +15,8 @@ struct Error {
 template <typename T, typename E = Error>
 using Expected = tl::expected<T, E>;
 
-inline tl::unexpected<Error> failure(std::string message) { return tl::make_unexpected(Error{std::move(message)}); }
+inline tl::unexpected<Error> failure(std::string message) {
+  return tl::make_unexpected(Error{std::move(message)});
+}
 
 }  // namespace slime

@@ -61,16 +61,20 @@ json::value parse_json(std::string_view text, std::string_view where) {
     }
     parser.finish(error);
   }
-  if (error) throw ConfigError(fmt::format("{}: not valid JSON: {} at byte {}", where, error.message(), consumed));
+  if (error)
+    throw ConfigError(
+        fmt::format("{}: not valid JSON: {} at byte {}", where, error.message(), consumed));
   return parser.release();
 }
 
 json::value read_json_file(const std::filesystem::path& path, std::size_t limit_bytes) {
   std::error_code error;
   const auto size = std::filesystem::file_size(path, error);
-  if (error) throw ConfigError(fmt::format("{}: cannot be read: {}", path.string(), error.message()));
+  if (error)
+    throw ConfigError(fmt::format("{}: cannot be read: {}", path.string(), error.message()));
   if (size > limit_bytes) {
-    throw ConfigError(fmt::format("{}: {} bytes of JSON, more than the limit of {}", path.string(), size, limit_bytes));
+    throw ConfigError(fmt::format("{}: {} bytes of JSON, more than the limit of {}", path.string(),
+                                  size, limit_bytes));
   }
   std::ifstream file(path, std::ios::binary);
   std::string text(size, '\0');

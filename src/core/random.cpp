@@ -7,8 +7,8 @@ namespace slime {
 namespace {
 
 std::array<uint32_t, 4> draw(uint64_t seed, uint64_t stream, uint64_t counter) {
-  return philox({static_cast<uint32_t>(counter), static_cast<uint32_t>(counter >> 32), static_cast<uint32_t>(stream),
-                 static_cast<uint32_t>(stream >> 32)},
+  return philox({static_cast<uint32_t>(counter), static_cast<uint32_t>(counter >> 32),
+                 static_cast<uint32_t>(stream), static_cast<uint32_t>(stream >> 32)},
                 {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)});
 }
 
@@ -23,8 +23,10 @@ std::array<uint32_t, 4> philox(std::array<uint32_t, 4> counter, std::array<uint3
   for (int round = 0; round < 10; ++round) {
     const uint64_t product0 = uint64_t{0xD2511F53} * counter[0];
     const uint64_t product1 = uint64_t{0xCD9E8D57} * counter[2];
-    counter = {static_cast<uint32_t>(product1 >> 32) ^ counter[1] ^ key[0], static_cast<uint32_t>(product1),
-               static_cast<uint32_t>(product0 >> 32) ^ counter[3] ^ key[1], static_cast<uint32_t>(product0)};
+    counter = {static_cast<uint32_t>(product1 >> 32) ^ counter[1] ^ key[0],
+               static_cast<uint32_t>(product1),
+               static_cast<uint32_t>(product0 >> 32) ^ counter[3] ^ key[1],
+               static_cast<uint32_t>(product0)};
     key[0] += 0x9E3779B9;
     key[1] += 0xBB67AE85;
   }

@@ -1,9 +1,10 @@
 #pragma once
 
-/// Counter-based random numbers: Philox-4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011).
+/// Counter-based random numbers: Philox-4x32-10 (Salmon et al., "Parallel random numbers: as easy
+/// as 1, 2, 3", SC 2011).
 ///
-/// A draw is a pure function of (seed, stream, counter): the sampled token of sample s at position p is the same whatever
-/// else is in the batch, on which thread, after which restart.
+/// A draw is a pure function of (seed, stream, counter): the sampled token of sample s at position
+/// p is the same whatever else is in the batch, on which thread, after which restart.
 
 #include <array>
 #include <cstdint>

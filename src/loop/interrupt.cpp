@@ -1,7 +1,7 @@
 #include "loop/interrupt.h"
 
-#include <csignal>
 #include <unistd.h>
+#include <csignal>
 
 #include <cstring>
 

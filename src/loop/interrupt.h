@@ -2,8 +2,8 @@
 
 /// Ctrl-C: the first time finish the step and save, the second time stop now.
 ///
-/// Nothing is lost either way: checkpoints are committed by renaming, so stopping at once loses at most the work since the
-/// last one.
+/// Nothing is lost either way: checkpoints are committed by renaming, so stopping at once loses at
+/// most the work since the last one.
 
 #include <atomic>
 

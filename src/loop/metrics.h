@@ -1,7 +1,7 @@
 #pragma once
 
-/// Numbers by name, as they are written: flat names with slashes, as in "rollout/raw_reward"; the part before the slash
-/// groups plots.
+/// Numbers by name, as they are written: flat names with slashes, as in "rollout/raw_reward"; the
+/// part before the slash groups plots.
 
 #include <map>
 #include <string>

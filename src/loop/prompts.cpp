@@ -62,7 +62,8 @@ Source training_source(const RunConfig& config, const ModelText& text) {
 
 }  // namespace
 
-ModelText load_model_text(const std::string& model_directory, bool needs_template, std::chrono::local_days today) {
+ModelText load_model_text(const std::string& model_directory, bool needs_template,
+                          std::chrono::local_days today) {
   ModelText text{.tokenizer = {}, .chat = {}, .today = today};
   text.tokenizer = text::Tokenizer::load(model_directory);
   if (needs_template) text.chat = text::ChatTemplate::load(model_directory);

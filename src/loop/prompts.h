@@ -26,7 +26,8 @@ struct ModelText {
 };
 
 /// Throws ConfigError when there is no tokenizer, or no template although one is needed.
-ModelText load_model_text(const std::string& model_directory, bool needs_template, std::chrono::local_days today);
+ModelText load_model_text(const std::string& model_directory, bool needs_template,
+                          std::chrono::local_days today);
 
 /// The prompts of training. Throws ConfigError naming file and line of every bad row.
 buffer::Dataset load_prompts(const RunConfig& config, const ModelText& text);

@@ -22,14 +22,16 @@ json::array to_array(const std::vector<T>& values) {
 
 }  // namespace
 
-void write_samples(const std::filesystem::path& path, std::span<const Group> groups, const ReportExtras& extras) {
+void write_samples(const std::filesystem::path& path, std::span<const Group> groups,
+                   const ReportExtras& extras) {
   std::error_code ignored;  // the write below reports what matters
   if (path.has_parent_path()) std::filesystem::create_directories(path.parent_path(), ignored);
   std::string lines;
   for (const Group& group : groups) {
     for (const Sample& sample : group.samples) {
       json::object line = to_json(sample);
-      if (extras.train_log_probs) line["train_log_probs"] = to_array(extras.train_log_probs(sample));
+      if (extras.train_log_probs)
+        line["train_log_probs"] = to_array(extras.train_log_probs(sample));
       if (extras.token_texts) line["token_texts"] = to_array(extras.token_texts(sample));
       lines += json::serialize(line) + '\n';
     }

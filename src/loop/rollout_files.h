@@ -1,8 +1,10 @@
 #pragma once
 
-/// Samples as JSON-lines files, one file per rollout step: for the report, for --save-debug-rollout-data, and back.
+/// Samples as JSON-lines files, one file per rollout step: for the report, for
+/// --save-debug-rollout-data, and back.
 ///
-/// A line is a sample (core/sample.h, to_json); those for the report also have "train_log_probs" and "token_texts".
+/// A line is a sample (core/sample.h, to_json); those for the report also have "train_log_probs"
+/// and "token_texts".
 
 #include <cstdint>
 #include <filesystem>
@@ -17,14 +19,17 @@ namespace slime::loop {
 
 /// What the report shows beside a sample.
 struct ReportExtras {
-  std::function<std::vector<float>(const Sample&)> train_log_probs;        // empty vector: not known
-  std::function<std::vector<std::string>(const Sample&)> token_texts;      // of the response tokens
+  std::function<std::vector<float>(const Sample&)> train_log_probs;    // empty vector: not known
+  std::function<std::vector<std::string>(const Sample&)> token_texts;  // of the response tokens
 };
 
-/// Writes under a temporary name, then renames: readers see whole files. Throws ConfigError when it cannot.
-void write_samples(const std::filesystem::path& path, std::span<const Group> groups, const ReportExtras& extras = {});
+/// Writes under a temporary name, then renames: readers see whole files. Throws ConfigError when it
+/// cannot.
+void write_samples(const std::filesystem::path& path, std::span<const Group> groups,
+                   const ReportExtras& extras = {});
 
-/// Reads such a file back into groups, in order of their prompts. Throws ConfigError naming file and line.
+/// Reads such a file back into groups, in order of their prompts. Throws ConfigError naming file
+/// and line.
 std::vector<Group> read_samples(const std::filesystem::path& path);
 
 /// Replaces {rollout_id} in a path the user gave.

@@ -35,13 +35,20 @@ RunFolder::RunFolder(const RunConfig& config) {
   std::error_code error;
   fs::create_directories(root_ / "rollouts", error);
   if (!error) fs::create_directories(checkpoints_, error);
-  if (error) throw ConfigError(fmt::format("--run-dir {}: cannot be created: {}", root_.string(), error.message()));
-  if (access(root_.c_str(), W_OK) != 0) throw ConfigError(fmt::format("--run-dir {}: is not writable", root_.string()));
+  if (error)
+    throw ConfigError(
+        fmt::format("--run-dir {}: cannot be created: {}", root_.string(), error.message()));
+  if (access(root_.c_str(), W_OK) != 0)
+    throw ConfigError(fmt::format("--run-dir {}: is not writable", root_.string()));
 }
 
-fs::path RunFolder::rollouts(int64_t step) const { return root_ / "rollouts" / fmt::format("step_{:06}.jsonl", step); }
+fs::path RunFolder::rollouts(int64_t step) const {
+  return root_ / "rollouts" / fmt::format("step_{:06}.jsonl", step);
+}
 
-fs::path RunFolder::skipped(int64_t step) const { return root_ / "skipped" / fmt::format("{}.jsonl", step); }
+fs::path RunFolder::skipped(int64_t step) const {
+  return root_ / "skipped" / fmt::format("{}.jsonl", step);
+}
 
 void RunFolder::set_latest(const fs::path& checkpoint) const {
   const fs::path temporary = root_ / "latest.new";
@@ -50,7 +57,8 @@ void RunFolder::set_latest(const fs::path& checkpoint) const {
   const fs::path relative = fs::proximate(checkpoint, root_, error);
   fs::create_directory_symlink(error ? checkpoint : relative, temporary, error);
   if (!error) fs::rename(temporary, latest(), error);
-  if (error) throw ConfigError(fmt::format("{}: cannot be written: {}", latest().string(), error.message()));
+  if (error)
+    throw ConfigError(fmt::format("{}: cannot be written: {}", latest().string(), error.message()));
 }
 
 void RunFolder::write_run_json(const json::object& run) const {
@@ -60,7 +68,8 @@ void RunFolder::write_run_json(const json::object& run) const {
 void RunFolder::remove_rollouts_from(int64_t first_step) const {
   for (const fs::directory_entry& entry : fs::directory_iterator(root_ / "rollouts")) {
     int64_t step = -1;
-    if (std::sscanf(entry.path().filename().c_str(), "step_%ld.jsonl", &step) == 1 && step >= first_step) {
+    if (std::sscanf(entry.path().filename().c_str(), "step_%ld.jsonl", &step) == 1 &&
+        step >= first_step) {
       fs::remove(entry.path());
     }
   }

@@ -5,8 +5,10 @@
 ///   RUN_DIR/run.json                       flags, model, versions
 ///   RUN_DIR/metrics.jsonl  tensorboard/    numbers of each step
 ///   RUN_DIR/rollouts/step_000012.jsonl     samples of each step
-///   RUN_DIR/skipped/12.jsonl               samples of a step that was not trained: its gradients were not finite;
-///                                          --load-debug-rollout-data 'RUN_DIR/skipped/{rollout_id}.jsonl' trains them again
+///   RUN_DIR/skipped/12.jsonl               samples of a step that was not trained: its gradients
+///   were not finite;
+///                                          --load-debug-rollout-data
+///                                          'RUN_DIR/skipped/{rollout_id}.jsonl' trains them again
 ///   RUN_DIR/ledger.jsonl                   the fate of every prompt
 ///   RUN_DIR/checkpoints/iter_0000012/      see train/checkpoint.h; --save puts them elsewhere
 ///   RUN_DIR/latest                         link to the newest checkpoint
@@ -36,7 +38,8 @@ class RunFolder {
   /// Points RUN_DIR/latest at a checkpoint, atomically.
   void set_latest(const std::filesystem::path& checkpoint) const;
   void write_run_json(const json::object& run) const;
-  /// Rollout files of `first_step` and later steps, left by a process that died: they will be made again.
+  /// Rollout files of `first_step` and later steps, left by a process that died: they will be made
+  /// again.
   void remove_rollouts_from(int64_t first_step) const;
 
  private:

@@ -10,7 +10,8 @@ namespace {
 text::LossMasker make_masker(const ModelText& text, const std::string& mask_type) {
   const auto type = text::parse_loss_mask_type(mask_type);
   if (!type) throw ConfigError("--loss-mask-type: " + type.error().message);
-  auto masker = text::LossMasker::make(*type, text::make_chat_codec(*text.chat, *text.tokenizer, text.today));
+  auto masker =
+      text::LossMasker::make(*type, text::make_chat_codec(*text.chat, *text.tokenizer, text.today));
   if (!masker)
     throw ConfigError(fmt::format("--loss-mask-type {}: {}", mask_type, masker.error().message));
   return std::move(*masker);

@@ -8,7 +8,8 @@
 
 namespace slime::loop {
 
-/// `num_rollouts` is the planned length of the run; the learning rate schedule spans it. Throws ConfigError.
+/// `num_rollouts` is the planned length of the run; the learning rate schedule spans it. Throws
+/// ConfigError.
 train::TrainConfig make_train_config(const RunConfig& config, int64_t num_rollouts);
 
 train::TrainBatchConfig make_batch_config(const RunConfig& config);

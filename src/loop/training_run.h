@@ -98,7 +98,8 @@ class TrainingRun {
   std::unique_ptr<Tracker> tracker_;
   std::unique_ptr<WandbProcess> wandb_;
   std::unique_ptr<view::Progress> progress_;
-  std::optional<Interrupt> interrupt_;  // from when there are steps to finish; before, a signal simply ends the process
+  std::optional<Interrupt>
+      interrupt_;  // from when there are steps to finish; before, a signal simply ends the process
   int64_t first_step_ = 0;
   int64_t num_steps_ = 0;
   std::optional<int64_t> last_saved_;

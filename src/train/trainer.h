@@ -65,7 +65,8 @@ struct TrainConfig {
   bool reset_optimizer_states = false;  // zero moments at the start of each rollout step
   int64_t ref_update_interval =
       0;  // every so many rollout steps the reference becomes the actor; 0: never
-  int max_skipped_steps = 3;  // in a row, for gradients that are not finite; one more is TrainReport::stopped
+  int max_skipped_steps =
+      3;  // in a row, for gradients that are not finite; one more is TrainReport::stopped
 };
 
 /// Whether `config` needs a reference model: a KL loss, or a KL penalty in the token rewards.
@@ -179,8 +180,8 @@ class Trainer final {
   algo::MetricSums accumulate(const TrainBatch& batch, const StepPlan& plan, Columns& columns,
                               std::vector<std::string>& problems);
   StepReport train_step(const TrainBatch& batch, const StepPlan& plan, Columns& columns);
-  /// Says which samples a gradient that is not finite comes from, where no loss gave it away. Computes the gradients again,
-  /// micro-batch by micro-batch, and leaves them undefined.
+  /// Says which samples a gradient that is not finite comes from, where no loss gave it away.
+  /// Computes the gradients again, micro-batch by micro-batch, and leaves them undefined.
   std::string trace_gradients(const TrainBatch& batch, const StepPlan& plan, Columns& columns);
 
   model::Network& network_;

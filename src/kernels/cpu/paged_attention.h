@@ -88,8 +88,8 @@ struct PagedAttentionCall {
   const PagedPlan* plan = nullptr;
 };
 
-/// Runs on the kernel threads. The AVX2 form where the processor has it, its products in AVX-512 where
-/// there is that.
+/// Runs on the kernel threads. The AVX2 form where the processor has it, its products in AVX-512
+/// where there is that.
 void paged_attention(const PagedAttentionCall& call);
 
 /// The same in plain loops: for other processors, and the twin that tests compare with.

@@ -81,8 +81,10 @@ void adamw(const AdamWCall& call, cudaStream_t stream) {
   const int64_t blocks = (call.count / 4 + kThreads - 1) / kThreads;
   with_type(call.number, [&](auto zero) {
     launch(adamw_kernel<decltype(zero)>,
-           dim3(blocks < 1 ? 1 : blocks < kMaxBlocks ? blocks : kMaxBlocks), dim3(kThreads), 0,
-           stream, call);
+           dim3(blocks < 1            ? 1
+                : blocks < kMaxBlocks ? blocks
+                                      : kMaxBlocks),
+           dim3(kThreads), 0, stream, call);
   });
 }
 

@@ -25,7 +25,8 @@ __global__ void add_column_sums_kernel(const float* partial_BX, int64_t rows, in
   __shared__ float sums[32][33];
   float sum = 0;
   if (column < columns)
-    for (int64_t row = threadIdx.y; row < rows; row += 32) sum += partial_BX[row * columns + column];
+    for (int64_t row = threadIdx.y; row < rows; row += 32)
+      sum += partial_BX[row * columns + column];
   sums[threadIdx.y][threadIdx.x] = sum;
   __syncthreads();
   const float total = warp_sum(sums[threadIdx.x][threadIdx.y]);
@@ -132,8 +133,8 @@ struct alignas(2 * sizeof(T)) Pair {
 constexpr int kHeadWarps = 8;
 constexpr int kMaxHeadPairs = 2;  // pairs of a half per lane: head sizes up to 256
 
-/// A warp takes one head of rows blockIdx.x, blockIdx.x + gridDim.x, ... A lane holds numbers 2 lane
-/// and 2 lane + 1 of each half (and those 64 further).
+/// A warp takes one head of rows blockIdx.x, blockIdx.x + gridDim.x, ... A lane holds numbers 2
+/// lane and 2 lane + 1 of each half (and those 64 further).
 template <typename T>
 __global__ void __launch_bounds__(32 * kHeadWarps)
     norm_rotate_backward_kernel(RotateBackwardCall call) {
@@ -143,8 +144,8 @@ __global__ void __launch_bounds__(32 * kHeadWarps)
   if (head >= num_heads + 2 * num_kv_heads) return;
   const int half = dim / 2;
   const bool is_query = head < num_heads, is_value = head >= num_heads + num_kv_heads;
-  const T* norm = is_value ? nullptr
-                           : static_cast<const T*>(is_query ? shape.q_norm_D : shape.k_norm_D);
+  const T* norm =
+      is_value ? nullptr : static_cast<const T*>(is_query ? shape.q_norm_D : shape.k_norm_D);
   wait_for_inputs();
   float weight[2][kMaxHeadPairs][2] = {}, dweight[2][kMaxHeadPairs][2] = {};
   if (norm != nullptr) {
@@ -307,8 +308,8 @@ void rms_norm_backward(const NormBackwardCall& call, cudaStream_t stream) {
   });
 }
 
-void swiglu_backward(Number number, const void* dy_TF, const void* gate_up_T2F,
-                     void* dgate_up_T2F, int64_t rows, int64_t width, cudaStream_t stream) {
+void swiglu_backward(Number number, const void* dy_TF, const void* gate_up_T2F, void* dgate_up_T2F,
+                     int64_t rows, int64_t width, cudaStream_t stream) {
   with_type(number, [&](auto zero) {
     using T = decltype(zero);
     check_rows(width, Pack<T>::kSize);
