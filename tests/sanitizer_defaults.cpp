@@ -12,7 +12,8 @@ extern "C" const char* __tsan_default_suppressions() {
       // ATen: the reference counts are ours (inlined), the pools and registries behind them are
       // not.
       "called_from_lib:libtorch_cpu.so\n"
-      "called_from_lib:libc10.so\n";
+      "called_from_lib:libc10.so\n"
+      "called_from_lib:libtorch_cuda.so\n";
 }
 
 #endif

@@ -97,10 +97,10 @@ std::string with_groups(std::string digits, char separator) {
 }
 
 std::string in_base(Integer value, unsigned base, bool upper) {
+  const std::string_view alphabet = upper ? "0123456789ABCDEF" : "0123456789abcdef";
   std::string digits;
   do {
-    digits +=
-        (upper ? "0123456789ABCDEF" : "0123456789abcdef")[static_cast<std::size_t>(value % base)];
+    digits += alphabet[static_cast<std::size_t>(value % base)];
     value /= base;
   } while (value != 0);
   std::reverse(digits.begin(), digits.end());

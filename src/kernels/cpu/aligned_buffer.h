@@ -12,9 +12,10 @@ namespace slime::kernels::cpu {
 template <typename T>
 class AlignedBuffer final {
  public:
-  /// At least `size` elements, 64-byte aligned; what was there before is lost when it grows.
+  /// At least `size` elements, 64-byte aligned, never null; what was there before is lost when it
+  /// grows.
   T* reserve(int64_t size) {
-    if (size > size_) {
+    if (size > size_ || data_ == nullptr) {
       data_.reset(
           static_cast<T*>(::operator new(static_cast<std::size_t>(size) * sizeof(T), kAlignment)));
       size_ = size;
