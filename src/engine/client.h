@@ -116,6 +116,12 @@ class EngineClient {
   /// False when requests are running.
   virtual bool flush_cache() = 0;
 
+  /// Gives the memory of keys and values back. Nothing is computed until wake(): requests wait,
+  /// those that ran go back in line and keep their tokens. SGLang: release_memory_occupation and
+  /// resume_memory_occupation with the tag kv_cache.
+  virtual void sleep() = 0;
+  virtual void wake() = 0;
+
   virtual WeightVersion weight_version() const = 0;
   virtual EngineLoad load() const = 0;
 };

@@ -203,6 +203,26 @@ bool Engine::flush_cache() {
   return *flushed;
 }
 
+void Engine::sleep() {
+  run_exclusive([this] {
+    if (is_asleep_) return;
+    is_asleep_ = true;
+    scheduler_.retract_all(/*keeps_prefixes=*/false);
+    tree_.clear();
+    runner_->release_memory();
+    refresh_load(0);
+  });
+}
+
+void Engine::wake() {
+  run_exclusive([this] {
+    if (!is_asleep_) return;
+    runner_->resume_memory();
+    is_asleep_ = false;
+    refresh_load(0);
+  });
+}
+
 void Engine::weights_changed(WeightVersion version) {
   run_exclusive([this, version] {
     scheduler_.retract_all(/*keeps_prefixes=*/false);
@@ -247,7 +267,7 @@ void Engine::run() {
   const at::NoGradGuard no_grad;
   while (!stopping_) {
     const bool has_work = !in_flight_.empty() ||
-                          (!is_paused_ && scheduler_.num_running() + scheduler_.num_waiting() > 0);
+                          (may_step() && scheduler_.num_running() + scheduler_.num_waiting() > 0);
     auto command = has_work ? commands_.try_pop() : commands_.pop();
     if (!command.has_value() && !has_work) break;  // closed
     if (command.has_value()) {
@@ -255,7 +275,7 @@ void Engine::run() {
       refresh_load(0);
     }
     try {
-      if (!is_paused_) step();
+      if (may_step()) step();
       if (!made_by_callbacks_.empty()) drain();
     } catch (const std::exception& error) {
       in_flight_.clear();
@@ -480,7 +500,7 @@ void Engine::refresh_load(int64_t num_decoded) {
   load_.num_kv_tokens_used = (pool_.num_pages() - pool_.num_available()) * kernels::kPageTokens;
   load_.steps_done = steps_done_;
   load_.decode_tokens_per_second = tokens_per_second_;
-  load_.is_paused = is_paused_;
+  load_.is_paused = !may_step();
 }
 
 }  // namespace slime::engine

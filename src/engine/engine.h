@@ -78,6 +78,10 @@ class Engine final : public EngineClient {
   void resume() override;
   bool flush_cache() override;
 
+  void sleep() override;
+  /// Throws c10::OutOfMemoryError, and the engine sleeps on, when the memory is not free.
+  void wake() override;
+
   /// The weights are new, in place. Call while no step runs (paused), or from run_exclusive().
   void weights_changed(WeightVersion version);
 
@@ -123,6 +127,7 @@ class Engine final : public EngineClient {
     std::vector<Part> parts;  // per chunk
   };
 
+  bool may_step() const { return !is_paused_ && !is_asleep_; }
   bool is_own_thread() const { return std::this_thread::get_id() == thread_.get_id(); }
   void run();
   void handle(Command command);
@@ -151,6 +156,7 @@ class Engine final : public EngineClient {
   std::deque<StepInFlight> in_flight_;  // oldest first; two at most
   uint64_t num_submitted_ = 0;
   bool is_paused_ = false;
+  bool is_asleep_ = false;
   std::vector<std::function<void()>>
       made_by_callbacks_;  // control calls, carried out after the step
   int64_t steps_done_ = 0;

@@ -39,11 +39,18 @@ int64_t block_bytes(const StepRunnerConfig& config) {
          4 * config.max_running_requests * (pages_of(config.context_length) + 1) + (1 << 16);
 }
 
-Tensor page_tensor(const model::ModelConfig& config, const StepRunnerConfig& step,
-                   at::Device device) {
-  return at::empty(
+/// Keys and values of all pages and the spare one.
+int64_t cache_bytes(const model::ModelConfig& config, const StepRunnerConfig& step) {
+  return GpuRunner::page_bytes(config, step.kv_dtype) * (step.num_pages + 1);
+}
+
+/// The first half holds the keys, the second the values.
+Tensor cache_half(const model::ModelConfig& config, const StepRunnerConfig& step,
+                  const kernels::GpuMemory& memory, int half) {
+  return memory.view(
+      half * cache_bytes(config, step) / 2,
       {config.num_layers, step.num_pages + 1, config.num_kv_heads, kPageTokens, config.head_dim},
-      at::TensorOptions(step.kv_dtype).device(device));
+      step.kv_dtype);
 }
 
 template <typename T>
@@ -90,8 +97,9 @@ GpuRunner::GpuRunner(model::Network& network, const StepRunnerConfig& config)
       units_{network.config().num_heads / network.config().num_kv_heads,
              network.config().num_kv_heads, gpu_.num_processors()},
       stream_(new_stream(network.weights().flat().device())),
-      keys_(page_tensor(network.config(), config, network.weights().flat().device())),
-      values_(page_tensor(network.config(), config, network.weights().flat().device())),
+      memory_(gpu_.reserve_memory(cache_bytes(network.config(), config))),
+      keys_(cache_half(network.config(), config, *memory_, 0)),
+      values_(cache_half(network.config(), config, *memory_, 1)),
       attention_(gpu_, keys_, values_),
       block_(block_bytes(config), keys_.device()),
       ready_{c10::Event(keys_.device().type()), c10::Event(keys_.device().type())} {
@@ -108,6 +116,11 @@ GpuRunner::~GpuRunner() { stream_.synchronize(); }
 void GpuRunner::reset() {
   launched_.clear();
   recorded_.clear();
+}
+
+void GpuRunner::release_memory() {
+  stream_.synchronize();  // sync: nothing may read or write pages that are gone
+  memory_->unmap();
 }
 
 void GpuRunner::copy_page(PageId from, PageId to) {

@@ -52,6 +52,8 @@ class GpuRunner final : public StepRunner {
   bool launch(std::span<const Chunk> chunks) override;
   std::vector<std::optional<kernels::SampledToken>> collect() override;
   void reset() override;
+  void release_memory() override;
+  void resume_memory() override { memory_->map(); }
   at::ScalarType kv_dtype() const override { return keys_.scalar_type(); }
 
  private:
@@ -91,6 +93,7 @@ class GpuRunner final : public StepRunner {
   const StepRunnerConfig config_;
   const kernels::UnitOptions units_;
   c10::Stream stream_;
+  std::unique_ptr<kernels::GpuMemory> memory_;  // of keys_ and values_
   Tensor keys_, values_;  // [layers, pages + 1, K, 16, D]; the last page is where padding writes
   GpuAttention attention_;
   StepBlock block_;

@@ -17,6 +17,8 @@ class ModelRunner final : public StepRunner {
   bool launch(std::span<const Chunk> chunks) override;
   std::vector<std::optional<kernels::SampledToken>> collect() override;
   void reset() override { drawn_.clear(); }
+  void release_memory() override { cache_.release_memory(); }
+  void resume_memory() override {}  // comes back as it is written
   at::ScalarType kv_dtype() const override { return cache_.dtype(); }
 
  private:

@@ -5,6 +5,7 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <span>
 
 #include "core/error.h"
 #include "kernels/cpu/paged_attention.h"
@@ -20,16 +21,24 @@ int64_t value_numbers(const model::ModelConfig& config) {
   return config.num_kv_heads * kernels::value_stride(config.head_dim) * kernels::kPageTokens;
 }
 
+/// The huge pages that lie wholly inside `bytes` bytes from `memory` on.
+std::span<std::byte> whole_pages(void* memory, int64_t bytes) {
+  constexpr uintptr_t kHugePage = uintptr_t{2} << 20;
+  const auto start = reinterpret_cast<uintptr_t>(memory);
+  const auto begin = (start + kHugePage - 1) / kHugePage * kHugePage;
+  const auto end = (start + static_cast<uintptr_t>(bytes)) / kHugePage * kHugePage;
+  if (begin >= end) return {};
+  return {reinterpret_cast<std::byte*>(begin), end - begin};
+}
+
 /// Bytes that read as zeros and are mapped on first write; in huge pages, where there are some:
 /// decoding reads all over them.
 Tensor zeros_on_demand(int64_t count, int64_t size) {
-  constexpr uintptr_t kHugePage = uintptr_t{2} << 20;
   void* memory = std::calloc(count, size);
   check(memory != nullptr, "the address space holds the key-value cache");
-  const auto begin = (reinterpret_cast<uintptr_t>(memory) + kHugePage - 1) / kHugePage * kHugePage;
-  const auto end = (reinterpret_cast<uintptr_t>(memory) + count * size) / kHugePage * kHugePage;
+  const auto pages = whole_pages(memory, count * size);
   // A wish: what the system answers changes nothing here.
-  if (begin < end) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE);
+  if (!pages.empty()) madvise(pages.data(), pages.size(), MADV_HUGEPAGE);
   return at::from_blob(memory, {count * size}, std::free, at::TensorOptions(at::kByte));
 }
 
@@ -56,6 +65,15 @@ PagedKvCache::PagedKvCache(const model::ModelConfig& config, at::ScalarType dtyp
 
 void* PagedKvCache::keys(int layer) const { return keys_[layer].data_ptr(); }
 void* PagedKvCache::values(int layer) const { return values_[layer].data_ptr(); }
+
+void PagedKvCache::release_memory() {
+  for (const auto* tensors : {&keys_, &values_}) {
+    for (const Tensor& tensor : *tensors) {
+      const auto pages = whole_pages(tensor.data_ptr(), static_cast<int64_t>(tensor.nbytes()));
+      if (!pages.empty()) madvise(pages.data(), pages.size(), MADV_DONTNEED);
+    }
+  }
+}
 
 void PagedKvCache::copy_page(PageId from, PageId to) {
   for (std::size_t layer = 0; layer < keys_.size(); ++layer) {

@@ -27,6 +27,9 @@ class PagedKvCache {
   at::ScalarType dtype() const { return dtype_; }
   int64_t num_pages() const { return num_pages_; }
 
+  /// Gives the memory back to the system: everything reads as zeros afterwards.
+  void release_memory();
+
   /// Copies all layers of a page (for a request that continues in the middle of a page somebody
   /// else filled).
   void copy_page(PageId from, PageId to);

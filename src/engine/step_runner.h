@@ -43,6 +43,11 @@ class StepRunner {
   /// Forgets launched steps after an error.
   virtual void reset() = 0;
 
+  /// Gives the memory of keys and values back, and their contents up, until resume_memory(). No
+  /// step is in flight.
+  virtual void release_memory() = 0;
+  virtual void resume_memory() = 0;
+
   virtual at::ScalarType kv_dtype() const = 0;
 };
 

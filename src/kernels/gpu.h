@@ -18,6 +18,7 @@
 #include "core/tensor.h"
 #include "kernels/adamw.h"
 #include "kernels/device.h"
+#include "kernels/gpu_memory.h"
 
 namespace slime::kernels {
 
@@ -93,6 +94,11 @@ class Gpu {
   virtual int64_t free_bytes() const = 0;
   /// Returns what the allocator keeps for reuse to the driver, so that large tensors fit again.
   virtual void release_unused_memory() = 0;
+  /// Addresses with pages behind them, which can be given back for a while. Throws
+  /// c10::OutOfMemoryError.
+  virtual std::unique_ptr<GpuMemory> reserve_memory(int64_t bytes) = 0;
+  virtual GpuMemoryUse memory_use() const = 0;
+  virtual void reset_peak_memory() = 0;
 
   /// An id below zero stands for the token that row -id - 1 of the previous step drew: those are
   /// put in place, in ids_T (int64).

@@ -33,6 +33,8 @@ class EchoEngine final : public engine::EngineClient {
   void pause(engine::PauseMode) override {}
   void resume() override {}
   bool flush_cache() override { return true; }
+  void sleep() override {}
+  void wake() override {}
   WeightVersion weight_version() const override { return 7; }
   engine::EngineLoad load() const override { return {}; }
 

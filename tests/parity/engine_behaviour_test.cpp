@@ -270,6 +270,25 @@ INSTANTIATE_TEST_SUITE_P(Modes, EnginePause,
                            return info.param == PauseMode::kRetract ? "Retract" : "InPlace";
                          });
 
+TEST(EngineControl, SleepInTheMiddleLosesNoTokenAndKeepsNoKeys) {
+  TestEngine bench("qwen3");
+  const auto undisturbed = bench.generate(sampled_request(some_tokens(20), 100, 3));
+  bench.engine().flush_cache();
+  auto request = sampled_request(some_tokens(20), 100, 3);
+  request.rid = "s";
+  bench.submit(request);
+  bench.responses().wait_for_tokens("s", 5);
+  bench.engine().sleep();
+  EXPECT_TRUE(bench.engine().load().is_paused);
+  EXPECT_EQ(bench.engine().load().num_kv_tokens_used, 0);
+  const int64_t steps = bench.engine().load().steps_done;
+  bench.engine().resume();  // pausing and sleeping are two things
+  bench.engine().run_exclusive([] {});
+  EXPECT_EQ(bench.engine().load().steps_done, steps);
+  bench.engine().wake();
+  EXPECT_EQ(bench.responses().wait("s").output_ids, undisturbed.output_ids);
+}
+
 TEST(EngineControl, PauseByAbortEndsEverythingAndNewRequestsWait) {
   TestEngine bench("qwen3");
   auto request = sampled_request(some_tokens(20), 230, 3);

@@ -1,6 +1,9 @@
 /// The engine on a GPU: the golden continuations, the CPU engine, and itself under every schedule.
 
+#include <ATen/ATen.h>
 #include <gtest/gtest.h>
+
+#include <cmath>
 
 #include "engine_fixture.h"
 #include "kernels/gpu_for_tests.h"
@@ -185,6 +188,36 @@ TEST(GpuEngineSchedules, AbortAndPauseInTheMiddleLeaveTheOthersAlone) {
   EXPECT_EQ(bench.responses().wait("one").finish->kind, FinishReason::Kind::kAbort);
   EXPECT_EQ(out.output_ids, expected.output_ids);
   EXPECT_EQ(out.versions.size(), 2U);
+}
+
+/// Eight requests at once, so that their steps are recorded; then the cache goes and comes back.
+TEST(GpuEngineSleep, RecordedStepsSurviveIt) {
+  SLIME_NEEDS_GPU();
+  TestEngine bench("qwen3", {.kv_cache_bytes = 512 << 20}, Precision::on_gpu("float32"));
+  const auto run = [&](int round) {
+    std::vector<GenerateUpdate> out;
+    for (int i = 0; i < 8; ++i) {
+      auto request = sampled_request(some_tokens(20 + i, i), 40, 7 + i);
+      request.rid = std::to_string(100 * round + i);
+      bench.submit(request);
+    }
+    for (int i = 0; i < 8; ++i)
+      out.push_back(bench.responses().wait(std::to_string(100 * round + i)));
+    return out;
+  };
+  run(0);
+  const auto before = run(1);
+  const int64_t mapped = kernels::opened_gpu().memory_use().mapped;
+  bench.engine().sleep();
+  EXPECT_LE(kernels::opened_gpu().memory_use().mapped, mapped - (512 << 20) + (4 << 20));
+  {
+    // Somebody else writes over the pages meanwhile.
+    const auto other = kernels::opened_gpu().reserve_memory(512 << 20);
+    other->view(0, {128 << 20}, at::kFloat).fill_(NAN);
+  }
+  bench.engine().wake();
+  EXPECT_EQ(kernels::opened_gpu().memory_use().mapped, mapped);
+  expect_same_outputs(run(2), before);
 }
 
 }  // namespace

@@ -94,6 +94,33 @@ HttpResponse flush_cache(ApiState& state, const HttpRequest& request) {
   return {.body = "The cache is flushed.\n", .content_type = "text/plain"};
 }
 
+/// Whether a call about memory is about keys and values. Weights stay where they are, because who
+/// trains owns them, and recorded steps take next to nothing: their tags have nothing to do.
+bool names_cache(const HttpRequest& request) {
+  const json::object body = parse_optional_body(request.body);
+  const json::value* tags = body.if_contains("tags");
+  if (tags == nullptr || tags->is_null()) return true;
+  bool found = false;
+  if (!tags->is_array()) throw ConfigError("tags must be a list of words");
+  for (const json::value& tag : tags->get_array()) {
+    const std::string word = tag.is_string() ? std::string(tag.get_string()) : "";
+    if (word != "kv_cache" && word != "weights" && word != "cuda_graph")
+      throw ConfigError("tags must be among \"kv_cache\", \"weights\" and \"cuda_graph\"");
+    found |= word == "kv_cache";
+  }
+  return found;
+}
+
+HttpResponse release_memory(ApiState& state, const HttpRequest& request) {
+  if (names_cache(request)) state.engine.sleep();
+  return json_response(nullptr);
+}
+
+HttpResponse resume_memory(ApiState& state, const HttpRequest& request) {
+  if (names_cache(request)) state.engine.wake();
+  return json_response(nullptr);
+}
+
 /// The directory behind links and "..", if it lies below one of the allowed ones.
 std::filesystem::path confined(const ServedModel& model, const std::string& text) {
   std::error_code error;
@@ -172,6 +199,8 @@ void add_control_routes(ApiState& state, std::vector<net::HttpRoute>& routes) {
   add("POST", "/continue_generation", continue_generation);
   add("GET", "/flush_cache", flush_cache);
   add("POST", "/flush_cache", flush_cache);
+  add("POST", "/release_memory_occupation", release_memory);
+  add("POST", "/resume_memory_occupation", resume_memory);
   add("POST", "/update_weights_from_disk", update_weights_from_disk);
   add("POST", "/update_weight_version", update_weight_version);
 }

@@ -30,6 +30,8 @@ class FakeEngine final : public EngineClient {
   void pause(PauseMode mode) override;
   void resume() override;
   bool flush_cache() override;
+  void sleep() override { pause(PauseMode::kRetract); }
+  void wake() override { resume(); }
   WeightVersion weight_version() const override;
   EngineLoad load() const override;
 

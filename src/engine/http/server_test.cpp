@@ -305,6 +305,19 @@ TEST(ControlRoutes, PauseAndContinue) {
   EXPECT_EQ(test.call("POST", "/pause_generation", R"({"mode":"later"})").status, 400);
 }
 
+TEST(ControlRoutes, MemoryOfTheCacheIsReleasedAndResumed) {
+  TestServer test("Hi");
+  EXPECT_EQ(test.call("POST", "/release_memory_occupation", "{}").status, 200);
+  EXPECT_TRUE(test.engine.load().is_paused);
+  EXPECT_EQ(test.call("POST", "/resume_memory_occupation", R"({"tags":["weights"]})").status, 200);
+  EXPECT_TRUE(test.engine.load().is_paused);
+  EXPECT_EQ(test.call("POST", "/resume_memory_occupation", R"({"tags":["kv_cache","cuda_graph"]})")
+                .status,
+            200);
+  EXPECT_FALSE(test.engine.load().is_paused);
+  EXPECT_EQ(test.call("POST", "/release_memory_occupation", R"({"tags":["disk"]})").status, 400);
+}
+
 TEST(ControlRoutes, FlushTheCacheWhenIdle) {
   TestServer test("Hi");
   EXPECT_EQ(test.call("GET", "/flush_cache").status, 200);

@@ -9,6 +9,7 @@
 #include "kernels/cuda/attention.h"
 #include "kernels/cuda/rows.h"
 #include "kernels/cuda/sample.h"
+#include "kernels/cuda/virtual_memory.h"
 
 namespace slime::kernels::cuda {
 namespace {
@@ -59,15 +60,33 @@ CudaGpu::CudaGpu(int index) : index_(index) {
 }
 
 int64_t CudaGpu::free_bytes() const {
+  const GpuMemoryUse use = memory_use();
+  return use.free + use.kept - use.tensors;
+}
+
+void CudaGpu::release_unused_memory() { c10::cuda::CUDACachingAllocator::emptyCache(); }
+
+std::unique_ptr<GpuMemory> CudaGpu::reserve_memory(int64_t bytes) {
+  return std::make_unique<VirtualMemory>(index_, bytes, mapped_bytes_);
+}
+
+GpuMemoryUse CudaGpu::memory_use() const {
   size_t free = 0, total = 0;
   check_cuda(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
   const auto stats = c10::cuda::CUDACachingAllocator::getDeviceStats(index_);
   constexpr auto kAll = static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE);
-  return static_cast<int64_t>(free) + stats.reserved_bytes[kAll].current -
-         stats.allocated_bytes[kAll].current;
+  GpuMemoryUse use;
+  use.total = static_cast<int64_t>(total);
+  use.free = static_cast<int64_t>(free);
+  use.mapped = mapped_bytes_;
+  use.tensors = stats.allocated_bytes[kAll].current;
+  use.peak_tensors = stats.allocated_bytes[kAll].peak;
+  use.kept = stats.reserved_bytes[kAll].current;
+  use.peak_kept = stats.reserved_bytes[kAll].peak;
+  return use;
 }
 
-void CudaGpu::release_unused_memory() { c10::cuda::CUDACachingAllocator::emptyCache(); }
+void CudaGpu::reset_peak_memory() { c10::cuda::CUDACachingAllocator::resetPeakStats(index_); }
 
 void CudaGpu::resolve_ids_(Tensor ids_T, const Tensor& drawn_R) const {
   resolve_ids(ids_T.data_ptr<int64_t>(), drawn_R.const_data_ptr<int32_t>(), ids_T.size(0),

@@ -2,6 +2,8 @@
 
 /// kernels::Gpu on one NVIDIA device.
 
+#include <atomic>
+
 #include "kernels/cuda/cuda_device.h"
 #include "kernels/gpu.h"
 
@@ -17,6 +19,9 @@ class CudaGpu final : public Gpu {
   std::string description() const override { return description_; }
   int64_t free_bytes() const override;
   void release_unused_memory() override;
+  std::unique_ptr<GpuMemory> reserve_memory(int64_t bytes) override;
+  GpuMemoryUse memory_use() const override;
+  void reset_peak_memory() override;
   void resolve_ids_(Tensor ids_T, const Tensor& drawn_R) const override;
   bool has_tiled_attention(const RotaryShape& heads, at::ScalarType type) const override;
   Tensor paged_attention(const PagedCall& call) const override;
@@ -34,7 +39,8 @@ class CudaGpu final : public Gpu {
   int64_t num_processors_ = 0;
   std::string description_;
   CudaDevice device_;
-  int32_t* arrived_ = nullptr;  // counters of attend_decode; never freed, as this object
+  std::atomic<int64_t> mapped_bytes_{0};  // of reserve_memory()
+  int32_t* arrived_ = nullptr;            // counters of attend_decode; never freed, as this object
 };
 
 }  // namespace slime::kernels::cuda

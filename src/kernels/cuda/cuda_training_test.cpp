@@ -170,7 +170,8 @@ TEST(CudaTraining, SoftmaxStatisticsAndGradientEqualTheirTwin) {
          b = empty(at::TensorOptions(at::kDouble));
     gpu.softmax_statistics(on_gpu(logits), on_gpu(target), 0.7, a[0], a[1], a[2]);
     twin().softmax_statistics(wide(logits), target, 0.7, b[0], b[1], b[2]);
-    for (int i = 0; i < 3; ++i) EXPECT_LT(relative_error(a[i], b[i]), 2e-6);
+    // The entropy is the difference of float32 numbers some ten times its size.
+    for (int i = 0; i < 3; ++i) EXPECT_LT(relative_error(a[i], b[i]), i == 1 ? 1e-5 : 2e-6);
     const Tensor dlogprob = at::randn({rows}), dentropy = at::randn({rows});
     for (const Tensor& d : {dentropy, Tensor()}) {
       for (const auto type : kTypes) {
