@@ -201,6 +201,12 @@ void SafetensorsFile::read_bytes(void* out, uint64_t offset, uint64_t size) cons
 
 void SafetensorsFile::read(const StoredTensor& tensor, const Slice& slice, Tensor out) const {
   check(out.is_contiguous(), "safetensors are read into contiguous memory");
+  if (!out.is_cpu()) {
+    const Tensor on_host = at::empty(out.sizes(), out.options().device(at::kCPU));
+    read(tensor, slice, on_host);
+    out.copy_(on_host);
+    return;
+  }
   // The tensor as [outer, whole] elements of which each row's part [first, first + part) is wanted.
   int64_t outer = 1, whole = 1, first = 0, part = 0;
   for (const int64_t size : tensor.shape) whole *= size;

@@ -85,7 +85,8 @@ void write_safetensors(const std::filesystem::path& path, const NamedTensors& te
   file.write(text.data(), text.size());
   for (const auto& [name, tensor] : tensors) {
     const at::ScalarType stored = dtype.value_or(tensor.scalar_type());
-    const Tensor flat = tensor.detach().contiguous().view({-1});
+    // A tensor elsewhere comes here whole: small copies from a GPU cost more than their bytes.
+    const Tensor flat = tensor.detach().cpu().contiguous().view({-1});
     const int64_t step = stored == flat.scalar_type() ? flat.numel() : kBlockElements;
     for (int64_t begin = 0; begin < flat.numel(); begin += step) {
       const Tensor block = flat.narrow(0, begin, std::min(step, flat.numel() - begin)).to(stored);

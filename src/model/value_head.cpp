@@ -8,15 +8,17 @@
 
 namespace slime::model {
 
-ValueHead::ValueHead(int64_t hidden_size, at::ScalarType weights, double init_std, uint64_t seed) {
+ValueHead::ValueHead(int64_t hidden_size, const Tensor& like, double init_std, uint64_t seed) {
   Weights::Builder builder(weights_);
   builder.add(weight_1H_, {{"value_head.weight", {1, hidden_size}, {}}});
   builder.add(bias_1_, {{"value_head.bias", {1}, {}}});
-  builder.allocate({.weights = weights == at::kDouble ? at::kDouble : at::kFloat});
+  const at::ScalarType dtype = like.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+  builder.allocate({.weights = dtype, .activations = dtype, .device = like.device()});
   constexpr uint64_t kStream = 0x76616c7565ULL;  // apart from the streams of the network's tensors
-  for (int64_t i = 0; i < hidden_size; ++i) {
-    weight_1H_.value[0][i] = init_std * normal(seed, kStream, static_cast<uint64_t>(i));
-  }
+  const Tensor drawn_1H = at::empty({1, hidden_size}, dtype);
+  for (int64_t i = 0; i < hidden_size; ++i)
+    drawn_1H[0][i] = init_std * normal(seed, kStream, static_cast<uint64_t>(i));
+  weight_1H_.value.copy_(drawn_1H);
 }
 
 Tensor ValueHead::forward(const Tensor& hidden_TH) const {

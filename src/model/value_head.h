@@ -14,9 +14,9 @@ namespace slime::model {
 
 class ValueHead final {
  public:
-  /// weight ~ normal(0, init_std), bias 0; a function of the seed alone. `weights`: the network's
-  /// precision; float64 gives a float64 head, everything else a float32 one.
-  ValueHead(int64_t hidden_size, at::ScalarType weights, double init_std, uint64_t seed);
+  /// weight ~ normal(0, init_std), bias 0; a function of the seed alone. `like`: the network's
+  /// weights; the head is on their device, float64 for float64 and float32 for everything else.
+  ValueHead(int64_t hidden_size, const Tensor& like, double init_std, uint64_t seed);
   ValueHead(const ValueHead&) = delete;  // the weights point at the parameters
 
   /// [T]: value of each row of hidden_TH. Under grad mode the backward adds into weights().grad().

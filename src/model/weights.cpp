@@ -56,6 +56,11 @@ void Weights::zero_grad() {
   if (grad_.defined()) grad_.zero_();
 }
 
+void Weights::release_grad() {
+  grad_ = Tensor();
+  for (auto& [param, place] : params_) param->grad = Tensor();
+}
+
 Tensor Weights::view(const Tensor& buffer, const NamedWeight& weight) {
   return buffer.narrow(0, weight.offset, product(weight.shape)).view(weight.shape);
 }

@@ -56,6 +56,8 @@ class Weights {
   /// Allocates the gradient buffer and points every Param at its part of it. Idempotent.
   void enable_grad();
   void zero_grad();
+  /// Gives the gradient buffer back; enable_grad() makes a new one, of zeros.
+  void release_grad();
 
   /// In file order; tied tensors once, under the embedding's name.
   const std::vector<NamedWeight>& tensors() const { return tensors_; }

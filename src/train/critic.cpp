@@ -13,15 +13,18 @@ namespace slime::train {
 Critic::Critic(std::unique_ptr<model::Network> network, const CriticConfig& config)
     : config_(config),
       network_(std::move(network)),
-      head_(network_->config().hidden_size, network_->weights().flat().scalar_type(),
-            config.init_std, config.seed),
+      head_(network_->config().hidden_size, network_->weights().flat(), config.init_std,
+            config.seed),
       network_optimizer_(network_->weights(), config.adam),
       head_optimizer_(head_.weights(), config.adam) {}
 
 Tensor Critic::forward(const MicroBatch& micro_batch, model::Attention& attention) {
   const PackedBatch& packed = micro_batch.packed;
-  const Tensor hidden_UH = network_->forward(packed.tokens, attention);
-  return head_.forward(hidden_UH.index_select(0, packed.row_S)).index_select(0, packed.scored_T);
+  const at::Device device = network_->weights().flat().device();
+  const Tensor hidden_UH = network_->forward(tokens_on(device, micro_batch), attention);
+  return head_.forward(hidden_UH.index_select(0, packed.row_S.to(device)))
+      .cpu()
+      .index_select(0, packed.scored_T);
 }
 
 void Critic::value_into(const std::vector<StepPlan>& plans, TokenColumn& values) {
@@ -35,6 +38,7 @@ void Critic::value_into(const std::vector<StepPlan>& plans, TokenColumn& values)
 }
 
 std::map<std::string, double> Critic::train_step(const StepPlan& plan, const Columns& columns) {
+  network_->weights().enable_grad();
   network_->weights().zero_grad();
   head_.weights().zero_grad();
   const at::AutoGradMode grad_mode(true);

@@ -184,15 +184,19 @@ StepPlan plan_pass(std::span<const TrainSample> samples, const PlanOptions& opti
   return make_step(samples, std::move(bins), options);
 }
 
+model::TokenBatch tokens_on(const at::Device& device, const MicroBatch& micro_batch) {
+  model::TokenBatch tokens = micro_batch.packed.tokens;
+  tokens.ids_T = tokens.ids_T.to(device);
+  tokens.positions_T = tokens.positions_T.to(device);
+  return tokens;
+}
+
 kernels::LogProbs forward_log_probs(model::Network& network, const MicroBatch& micro_batch,
                                     model::Attention& attention,
                                     const kernels::LinearLogProbOptions& options) {
   const PackedBatch& packed = micro_batch.packed;
   const at::Device device = network.weights().flat().device();
-  model::TokenBatch tokens = packed.tokens;
-  tokens.ids_T = tokens.ids_T.to(device);
-  tokens.positions_T = tokens.positions_T.to(device);
-  const Tensor hidden_UH = network.forward(tokens, attention);
+  const Tensor hidden_UH = network.forward(tokens_on(device, micro_batch), attention);
   if (micro_batch.kept.ids.defined()) {
     // Each sequence has a nucleus of its own, so tokens that sequences share are scored for each.
     kernels::LinearLogProbOptions replayed = options;

@@ -53,6 +53,9 @@ std::vector<StepPlan> plan_steps(const TrainBatch& batch, const PlanOptions& opt
 /// All samples as one step, whatever G is; for passes that only look.
 StepPlan plan_pass(std::span<const TrainSample> samples, const PlanOptions& options);
 
+/// The packed tokens where the network is.
+model::TokenBatch tokens_on(const at::Device& device, const MicroBatch& micro_batch);
+
 /// Forward pass of a micro-batch: log-probs and entropies of its response tokens, [T] each, on the
 /// CPU wherever the network is: what follows per token is small beside it.
 /// `attention` has to outlive the backward pass when activations are recomputed.

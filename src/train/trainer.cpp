@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -9,6 +10,7 @@
 
 #include "algo/packed.h"
 #include "core/error.h"
+#include "kernels/device.h"
 #include "model/tree_attention.h"
 #include "train/bad_numbers.h"
 #include "train/columns.h"
@@ -78,6 +80,12 @@ std::vector<int64_t> lengths_of(const TrainBatch& batch, const std::vector<StepP
   return lengths;
 }
 
+/// sync: what is timed is done, and the engine's stream may read the weights.
+void wait_for(const Tensor& weights) {
+  if (weights.is_cpu()) return;
+  c10::impl::VirtualGuardImpl(weights.device().type()).synchronizeDevice(weights.get_device());
+}
+
 }  // namespace
 
 Trainer::Trainer(model::Network& network, const TrainConfig& config, const Clock& clock,
@@ -108,6 +116,11 @@ Trainer::Trainer(model::Network& network, const TrainConfig& config, const Clock
   network_.set_recompute(config_.recompute);
 }
 
+void Trainer::release_gradients() {
+  network_.weights().release_grad();
+  if (critic_) critic_->network().weights().release_grad();
+}
+
 void Trainer::weights_published() {
   if (!config_.keep_old_actor) return;
   const Tensor& actor = network_.weights().flat();
@@ -128,7 +141,7 @@ PlanOptions Trainer::plan_options() const {
   options.replays_top_p = config_.replays_top_p && config_.objective == Objective::kPolicy;
   options.keeps_pairs = config_.objective == Objective::kPreference;
   options.separates_zero_rewards = separates;
-  options.dtype = network_.weights().grad().scalar_type();
+  options.dtype = kernels::accumulator_of(network_.weights().flat());
   return options;
 }
 
@@ -173,6 +186,7 @@ TrainReport Trainer::train(const TrainBatch& batch) {
     report.log_probs.push_back(
         to_floats(columns.old.of(i).defined() ? columns.old.of(i) : columns.seen.of(i)));
   }
+  wait_for(network_.weights().flat());
   const double seconds = seconds_between(train_start, clock_.now());
   report.perf["perf/actor_train_time"] = seconds;
   report.perf["perf/actor_train_tflops"] = 3 * forward_flops(flops_, lengths) / seconds / 1e12;
@@ -182,6 +196,7 @@ TrainReport Trainer::train(const TrainBatch& batch) {
   if (others_.reference != nullptr && config_.ref_update_interval > 0 &&
       state_.rollouts_done % config_.ref_update_interval == 0) {
     others_.reference->weights().flat().copy_(network_.weights().flat());
+    wait_for(network_.weights().flat());
   }
   report.perf["perf/train_time"] = seconds_between(start, clock_.now());
   return report;
@@ -191,7 +206,7 @@ Columns Trainer::prepare(const TrainBatch& batch, const std::vector<StepPlan>& p
                          TrainReport& report) {
   Columns columns(batch.samples.size());
   if (config_.objective == Objective::kSupervised) return columns;
-  const auto dtype = network_.weights().grad().scalar_type();
+  const auto dtype = kernels::accumulator_of(network_.weights().flat());
   const double forward = forward_flops(flops_, lengths_of(batch, plans));
   const auto timed_pass = [&](model::Network& network, TokenColumn& column,
                               const std::string& name) {
@@ -360,6 +375,7 @@ algo::MetricSums Trainer::accumulate(const TrainBatch& batch, const StepPlan& pl
 StepReport Trainer::train_step(const TrainBatch& batch, const StepPlan& plan, Columns& columns) {
   StepReport report;
   report.step = state_.num_steps++;
+  network_.weights().enable_grad();
   network_.weights().zero_grad();
   std::vector<std::string> problems;
   const algo::MetricSums sums = accumulate(batch, plan, columns, problems);
@@ -427,6 +443,7 @@ algo::MetricSums Trainer::accumulate_gradients(const TrainBatch& batch) {
   plans.push_back(plan_pass(batch.samples, plan_options()));
   TrainReport ignored;
   Columns columns = prepare(batch, plans, ignored);
+  network_.weights().enable_grad();
   network_.weights().zero_grad();
   std::vector<std::string> problems;
   return accumulate(batch, plans.front(), columns, problems);

@@ -1,0 +1,34 @@
+#pragma once
+
+/// What a trainer takes of a GPU's memory, before it has taken it: the same sums that its code
+/// makes, so that a run that cannot fit says so at its start.
+///
+/// Dimensions of the formulas: T tokens of a micro-batch, H hidden, F feed-forward width, C = N D
+/// query heads, E = (N + 2 K) D all heads, L layers, V vocabulary; b bytes of an activation.
+
+#include <cstdint>
+
+#include "model/config.h"
+#include "train/trainer.h"
+
+namespace slime::train {
+
+struct TrainMemory {
+  int64_t weights = 0;
+  int64_t gradients = 0;    // given back between steps (Trainer::release_gradients)
+  int64_t optimizer = 0;    // master weights and both moments
+  int64_t others = 0;       // reference, teacher, lagging actor; critic with all that is its own
+  int64_t activations = 0;  // of one micro-batch, at the end of its forward pass
+  int64_t logits = 0;       // a chunk of them, and its gradient
+
+  int64_t resident() const { return weights + optimizer + others; }
+  int64_t peak() const { return resident() + gradients + activations + logits; }
+};
+
+/// `parameters`: elements of the flat buffer. `micro_batch_tokens`: at most so many are computed
+/// together.
+TrainMemory predict_memory(const model::ModelConfig& model, int64_t parameters,
+                           at::ScalarType dtype, const TrainConfig& config,
+                           int64_t micro_batch_tokens);
+
+}  // namespace slime::train
