@@ -204,6 +204,12 @@ Dataset Dataset::load(const DatasetConfig& config, RenderFn render, TokenizeFn t
   return DatasetLoader(config, render, tokenize).load();
 }
 
+int64_t Dataset::longest_prompt() const {
+  uint32_t longest = 0;
+  for (const Row& row : rows_) longest = std::max(longest, row.num_tokens);
+  return longest;
+}
+
 Prompt Dataset::prompt(int64_t row) const {
   check(row >= 0 && row < size(), "a row number is within the data set");
   const Row& place = rows_[static_cast<std::size_t>(row)];

@@ -52,6 +52,9 @@ class Dataset {
   /// rendered anew: only row and tokens are stored, which keeps a data set near twice its file.
   Prompt prompt(int64_t row) const;
 
+  /// Tokens of the longest prompt; 0 when prompts are not tokenised.
+  int64_t longest_prompt() const;
+
   /// Rows left out because they have more than max_prompt_tokens tokens.
   int64_t num_too_long() const { return num_too_long_; }
 

@@ -96,6 +96,8 @@ std::vector<Flag> shape_flags() {
 
 std::vector<Flag> parallel_flags() {
   constexpr std::string_view kOne = "1 in a single process";
+  constexpr std::string_view kOptimizerStays =
+      "weights are shared and the optimizer stays; --offload-rollout is about the rest";
   constexpr std::string_view kNoCollectives = "one process needs no collectives";
   return {
       works("--tensor-model-parallel-size", &C::tensor_model_parallel_size, kOne),
@@ -110,11 +112,14 @@ std::vector<Flag> parallel_flags() {
       accepted("--allgather-cp", kSwitch, "one process holds all of a sequence"),
       accepted("--sequence-parallel", kSwitch, "one process holds all of a sequence"),
       accepted("--colocate", kSwitch, kAlways),
-      accepted("--offload", kSwitch, kOneWeights),
-      accepted("--offload-train", kSwitch, kOneWeights),
-      accepted("--offload-rollout", kSwitch, kOneWeights),
-      accepted("--no-offload-train", kSwitch, kOneWeights),
-      accepted("--no-offload-rollout", kSwitch, kOneWeights),
+      works("--offload", &C::offload, "same as --offload-rollout"),
+      works("--offload-rollout", &C::offload_rollout,
+            "keys and values give their memory back while training, gradients while generating; "
+            "on a GPU that happens anyway where not everything fits at once"),
+      works("--no-offload-rollout", &C::no_offload_rollout,
+            "keys, values and gradients keep their memory all the time"),
+      accepted("--offload-train", kSwitch, kOptimizerStays),
+      accepted("--no-offload-train", kSwitch, kOptimizerStays),
       accepted("--rollout-num-gpus", kValue, kOneEngine),
       accepted("--rollout-num-gpus-per-engine", kValue, kOneEngine),
       accepted("--num-gpus-per-node", kValue, kOneProcess),

@@ -28,6 +28,8 @@ std::vector<Flag> model_flags() {
       works("--start-rollout-id", &C::start_rollout_id,
             "first rollout; normally restored from the checkpoint"),
       works("--run-dir", &C::run_dir, "folder for metrics, rollouts, report and checkpoints"),
+      works("--device", &C::device, "cpu, or cuda: trainer and engine share the first visible GPU",
+            {"cpu", "cuda"}),
       works("--dtype", &C::dtype, "precision of the weights; the master copy is float32",
             {"bfloat16", "float16", "float32", "float64"}),
       works("--bf16", &C::bf16, "same as --dtype bfloat16"),

@@ -57,7 +57,7 @@ TEST(Flags, AnUnknownFlagIsAWarningWithTheNearestName) {
 }
 
 TEST(Flags, AFlagWithoutEffectSaysWhy) {
-  const auto parsed = parse_flags(words("--colocate --sglang-mem-fraction-static 0.7"));
+  const auto parsed = parse_flags(words("--colocate --sglang-page-size 16"));
   ASSERT_EQ(parsed.warnings.size(), 2u);
   EXPECT_EQ(parsed.warnings[0], "--colocate has no effect: always so here");
 }

@@ -77,6 +77,18 @@ void check_data(RunConfig& config, Problems& problems) {
   }
 }
 
+void check_memory(RunConfig& config, Problems& problems) {
+  problems.require(config.kv_cache_gb >= 0, "--kv-cache-gb: should not be negative");
+  const std::optional<double> share = config.sglang_mem_fraction_static;
+  problems.require(!share || (*share > 0 && *share < 1),
+                   "--sglang-mem-fraction-static: should be between 0 and 1");
+  if (config.offload) config.offload_rollout = true;
+  problems.require(!(config.offload_rollout && config.no_offload_rollout),
+                   "--offload-rollout and --no-offload-rollout: choose one");
+  problems.require(config.device == "cpu" || config.dtype != "float64",
+                   "--device cuda --dtype float64: a GPU has bfloat16, float16 and float32");
+}
+
 void check_rollout(RunConfig& config, Problems& problems) {
   problems.require(
       config.rollout_temperature > 0,
@@ -105,7 +117,7 @@ void check_rollout(RunConfig& config, Problems& problems) {
                    "--sglang-max-running-requests: should be at least 1");
   problems.require(config.sglang_chunked_prefill_size > 0,
                    "--sglang-chunked-prefill-size: should be at least 1");
-  problems.require(config.kv_cache_gb > 0, "--kv-cache-gb: should be above 0");
+  check_memory(config, problems);
   problems.require(!config.mask_offpolicy_in_partial_rollout || config.partial_rollout,
                    "--mask-offpolicy-in-partial-rollout: needs --partial-rollout");
   if (config.rollout_max_context_len) {
@@ -434,6 +446,12 @@ void complete_and_validate(ParsedFlags& flags) {
   check_preferences(config, problems);
   check_batches(config, problems);
   check_output(config, problems);
+  if (config.device == "cpu" && config.sglang_mem_fraction_static) {
+    flags.warnings.push_back(
+        fmt::format("--sglang-mem-fraction-static {}: is about a GPU's memory; on the CPU "
+                    "--kv-cache-gb counts",
+                    *config.sglang_mem_fraction_static));
+  }
   problems.throw_if_any();
 }
 

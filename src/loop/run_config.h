@@ -26,6 +26,7 @@ struct RunConfig {
   bool no_load_optim = false;
   std::optional<int64_t> start_rollout_id;
   std::string run_dir;  // metrics, rollouts, report, checkpoints; default: runs/<model>-<time>
+  std::string device = "cpu";      // or cuda: trainer and engine share the first visible GPU
   std::string dtype = "bfloat16";  // of the weights; the optimizer's master copy is float32
   bool bf16 = false;
   bool fp16 = false;
@@ -79,7 +80,11 @@ struct RunConfig {
   int64_t sglang_chunked_prefill_size = 2048;
   std::optional<int64_t> sglang_context_length;
   bool sglang_disable_radix_cache = false;
-  double kv_cache_gb = 2.0;
+  double kv_cache_gb = 0;  // 0: 2 on the CPU; on a GPU what a full batch needs, if there is room
+  std::optional<double> sglang_mem_fraction_static;
+  bool offload = false;  // both of the next, as the original means it
+  bool offload_rollout = false;
+  bool no_offload_rollout = false;
 
   // reward
   std::string rm_type;

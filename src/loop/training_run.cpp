@@ -1,6 +1,7 @@
 #include "loop/training_run.h"
 
 #include <ATen/Parallel.h>
+#include <c10/util/Exception.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -11,6 +12,8 @@
 #include "buffer/filter.h"
 #include "core/calendar.h"
 #include "core/error.h"
+#include "kernels/gpu.h"
+#include "loop/memory_needs.h"
 #include "loop/parse_flags.h"
 #include "loop/periodic.h"
 #include "loop/process_memory.h"
@@ -79,11 +82,26 @@ std::chrono::local_days first_day(const std::optional<train::Checkpoint>& checkp
   return std::chrono::floor<std::chrono::days>(local_time(clock.unix_seconds()));
 }
 
-engine::EngineConfig make_engine_config(const RunConfig& config, const ModelText& text) {
+/// Opens the GPU when the run is on one.
+model::Precision precision_of(const RunConfig& config) {
+  if (config.device == "cpu") return model::Precision::of(config.dtype);
+  kernels::open_gpu();
+  return model::Precision::on_gpu(config.dtype);
+}
+
+constexpr int64_t kGibibyte = int64_t{1} << 30;
+
+int64_t kv_cache_bytes_on_cpu(const RunConfig& config) {
+  return config.kv_cache_gb > 0 ? static_cast<int64_t>(config.kv_cache_gb * kGibibyte)
+                                : 2 * kGibibyte;
+}
+
+engine::EngineConfig make_engine_config(const RunConfig& config, const ModelText& text,
+                                        int64_t kv_cache_bytes) {
   engine::EngineConfig engine;
   engine.max_running_requests = config.sglang_max_running_requests;
   engine.max_prefill_tokens = config.sglang_chunked_prefill_size;
-  engine.kv_cache_bytes = static_cast<int64_t>(config.kv_cache_gb * (int64_t{1} << 30));
+  engine.kv_cache_bytes = kv_cache_bytes;
   engine.context_length = config.sglang_context_length.value_or(0);
   engine.enable_prefix_cache = !config.sglang_disable_radix_cache;
   engine.seed = static_cast<uint64_t>(config.seed);
@@ -206,7 +224,7 @@ TrainingRun::TrainingRun(ParsedFlags flags, const Clock& clock)
 
   if (evaluation_)
     notes.insert(notes.end(), evaluation_->remarks().begin(), evaluation_->remarks().end());
-  const auto precision = model::Precision::of(config_.dtype);
+  const model::Precision precision = precision_of(config_);
   network_ = model::load_network(
       checkpoint_ ? checkpoint_->directory.string() : config_.hf_checkpoint, precision);
   check_shape(config_, network_->config());
@@ -231,9 +249,22 @@ TrainingRun::TrainingRun(ParsedFlags flags, const Clock& clock)
       note(remark);
   }
 
+  if (config_.device != "cpu") {
+    kernels::opened_gpu().release_unused_memory();
+    memory_.emplace(config_,
+                    memory_needs(config_, *network_, trainer_ ? &trainer_->config() : nullptr,
+                                 needs_engine, prompts_ ? prompts_->longest_prompt() : 0),
+                    kernels::opened_gpu().memory_use());
+    for (const std::string& line : memory_->lines()) note(line);
+  }
+  takes_turns_ = memory_ ? memory_->takes_turns() : needs_engine && config_.offload_rollout;
   if (needs_engine) {
-    engine_ =
-        std::make_unique<engine::Engine>(*network_, make_engine_config(config_, text_), clock_);
+    if (takes_turns_) release_trainer_memory();
+    const int64_t kv_bytes = memory_ ? memory_->kv_cache_bytes() : kv_cache_bytes_on_cpu(config_);
+    explaining_lack_of_memory("generate", [&] {
+      engine_ = std::make_unique<engine::Engine>(
+          *network_, make_engine_config(config_, text_, kv_bytes), clock_);
+    });
     engine_->pause(engine::PauseMode::kInPlace);
     engine_->weights_changed(first_step_);
     engine_->resume();
@@ -272,6 +303,11 @@ TrainingRun::TrainingRun(ParsedFlags flags, const Clock& clock)
                     prompts_->num_too_long()));
   }
   interrupt_.emplace();
+}
+
+void TrainingRun::release_trainer_memory() {
+  if (trainer_) trainer_->release_gradients();
+  if (memory_) kernels::opened_gpu().release_unused_memory();
 }
 
 train::OtherNetworks TrainingRun::load_others(const model::Precision& precision) const {
@@ -386,12 +422,23 @@ bool TrainingRun::saves_after(int64_t step) const {
          step + 1 == num_steps_ || was_interrupted();
 }
 
+/// What the GPU held at most since the peak was last reset: pages of the cache, and what LibTorch's
+/// allocator and the libraries took.
+int64_t TrainingRun::peak_of_gpu() const {
+  if (!memory_) return 0;
+  const kernels::GpuMemoryUse use = kernels::opened_gpu().memory_use();
+  kernels::opened_gpu().reset_peak_memory();
+  return use.elsewhere() + use.mapped + use.peak_kept;
+}
+
 Collected TrainingRun::collect(int64_t step) {
+  peak_of_gpu();
   const auto begin = clock_.now();
   Collected collected = !config_.load_debug_rollout_data.empty() ? read_rollout(step)
                         : config_.trains_on_rows()               ? take_rows()
                                                                  : generate(step);
   collected.seconds = seconds_between(begin, clock_.now());
+  if (engine_) rollout_peak_ = peak_of_gpu();
   if (collected.groups.empty())
     throw ConfigError(
         "the data ended: no prompt is left for this step (--num-rollout is too large)");
@@ -456,23 +503,45 @@ Collected TrainingRun::take_rows() {
   return collected;
 }
 
+train::TrainBatch TrainingRun::make_batch(const std::vector<Group>& groups) const {
+  if (config_.is_preference()) return train::make_preference_batch(groups);
+  if (!config_.is_supervised()) return train::make_train_batch(groups, make_batch_config(config_));
+  std::vector<Sample> samples;
+  for (const Group& group : groups)
+    samples.insert(samples.end(), group.samples.begin(), group.samples.end());
+  return train::make_supervised_batch(samples);
+}
+
 train::TrainReport TrainingRun::train(const std::vector<Group>& groups) {
   progress_->phase_begin("train");
-  if (config_.is_preference()) return trainer_->train(train::make_preference_batch(groups));
-  if (config_.is_supervised()) {
-    std::vector<Sample> samples;
-    for (const Group& group : groups)
-      samples.insert(samples.end(), group.samples.begin(), group.samples.end());
-    return trainer_->train(train::make_supervised_batch(samples));
+  if (engine_) {
+    engine_->pause(engine::PauseMode::kRetract);
+    if (takes_turns_) engine_->sleep();
   }
-  if (engine_) engine_->pause(engine::PauseMode::kRetract);
-  return trainer_->train(train::make_train_batch(groups, make_batch_config(config_)));
+  train::TrainReport report;
+  explaining_lack_of_memory("train", [&] { report = trainer_->train(make_batch(groups)); });
+  train_peak_ = peak_of_gpu();
+  return report;
+}
+
+void TrainingRun::explaining_lack_of_memory(const std::string& phase,
+                                            const std::function<void()>& work) const {
+  try {
+    work();
+  } catch (const c10::OutOfMemoryError& error) {
+    if (!memory_) throw;
+    throw ConfigError(memory_->explain(phase, error.what_without_backtrace()));
+  }
 }
 
 void TrainingRun::publish(WeightVersion version) {
   trainer_->weights_published();
   if (!engine_) return;
   engine_->weights_changed(version);
+  if (takes_turns_) {
+    release_trainer_memory();
+    explaining_lack_of_memory("generate", [this] { engine_->wake(); });
+  }
   engine_->resume();
 }
 
@@ -543,6 +612,11 @@ void TrainingRun::record(int64_t step, const Collected& collected,
   for (const view::PhaseTime& phase : progress_->phase_times())
     metrics["phase/" + phase.name] = phase.seconds;
   metrics["perf/rss_bytes"] = resident_bytes();
+  if (memory_) {
+    if (rollout_peak_ > 0) metrics["perf/gpu_bytes_generate"] = static_cast<double>(rollout_peak_);
+    if (train_peak_ > 0) metrics["perf/gpu_bytes_train"] = static_cast<double>(train_peak_);
+    if (step == first_step_) progress_->message(memory_->compare(rollout_peak_, train_peak_));
+  }
   heap_trim_.after_step(metrics["perf/rss_bytes"]);
   write_metrics(step, metrics);
   progress_->step_done(std::move(summary));

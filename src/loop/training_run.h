@@ -5,6 +5,7 @@
 /// Everything that can be wrong with flags, data, template and model directory is found in the
 /// constructor, before any token is generated. The loop itself is loop/sync_loop.cpp.
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -18,6 +19,7 @@
 #include "loop/evaluation.h"
 #include "loop/heap_trim.h"
 #include "loop/interrupt.h"
+#include "loop/memory_plan.h"
 #include "loop/metrics.h"
 #include "loop/parse_flags.h"
 #include "loop/prompts.h"
@@ -73,6 +75,12 @@ class TrainingRun {
   std::optional<int64_t> rollouts_per_epoch() const;
   rollout::RolloutHooks make_hooks();
   rollout::ScoreFn make_score() const;
+  /// Work that takes memory of the GPU; when there is not enough, the error says who has it.
+  void explaining_lack_of_memory(const std::string& phase, const std::function<void()>& work) const;
+  /// What the trainer holds for its own turn goes back.
+  void release_trainer_memory();
+  int64_t peak_of_gpu() const;
+  train::TrainBatch make_batch(const std::vector<Group>& groups) const;
   /// The trained network's companions that the algorithm asks for.
   train::OtherNetworks load_others(const model::Precision& precision) const;
   void write_metrics(int64_t step, const Metrics& metrics);
@@ -92,6 +100,9 @@ class TrainingRun {
   std::optional<train::Checkpoint> checkpoint_;  // what the run resumes from
   std::unique_ptr<model::Network> network_;
   std::optional<train::Trainer> trainer_;
+  std::optional<MemoryPlan> memory_;           // of the GPU, with --device cuda
+  bool takes_turns_ = false;                   // the cache gives its memory back while training
+  int64_t rollout_peak_ = 0, train_peak_ = 0;  // bytes of the GPU in the newest step
   std::unique_ptr<engine::Engine> engine_;
   std::unique_ptr<rollout::Rollout> rollout_;
   std::unique_ptr<buffer::Ledger> ledger_;

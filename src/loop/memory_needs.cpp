@@ -1,0 +1,76 @@
+#include "loop/memory_needs.h"
+
+#include <algorithm>
+
+#include "engine/step_runner.h"
+#include "loop/eval_config.h"
+
+namespace slime::loop {
+namespace {
+
+/// Of a recorded step: the driver keeps its launches' parameters.
+constexpr int64_t kRecordedStepBytes = int64_t{8} << 20;
+constexpr int64_t kRecordedSteps = 19;
+/// Products are timed on copies of their weights the first time they appear.
+constexpr int64_t kTimingBytes = int64_t{1} << 30;
+
+/// Tokens of the longest prompt with its response, in training and evaluation.
+int64_t longest_request(const RunConfig& config, const model::ModelConfig& model,
+                        int64_t longest_prompt) {
+  const int64_t limit = config.sglang_context_length.value_or(model.max_positions);
+  const int64_t prompt =
+      config.rollout_max_prompt_len.value_or(longest_prompt > 0 ? longest_prompt : limit);
+  int64_t response = config.rollout_max_response_len.value_or(0);
+  if (config.eval_interval) {
+    for (const EvalSetConfig& set : eval_sets_of(config))
+      response = std::max(response, set.max_response_len.value_or(response));
+  }
+  return std::min(limit, config.rollout_max_context_len.value_or(prompt + response));
+}
+
+/// At most so many tokens are computed together in training.
+int64_t micro_batch_tokens(const RunConfig& config, int64_t longest) {
+  const int64_t all = longest * config.samples_per_step();
+  if (config.use_dynamic_batch_size)
+    return std::min(all, std::max(longest, config.max_tokens_per_gpu.value_or(0)));
+  return std::min(all, longest * config.micro_batch_size);
+}
+
+/// Memory of an engine's steps besides keys and values: activations, logits, recordings.
+int64_t engine_workspace_bytes(const RunConfig& config, const model::ModelConfig& model,
+                               at::ScalarType dtype) {
+  const auto element = static_cast<int64_t>(c10::elementSize(dtype));
+  const int64_t heads = (model.num_heads + 2 * model.num_kv_heads) * model.head_dim;
+  // Of a token on its way through a layer: sum, norm, heads, attended, gate and up, their product.
+  const int64_t row = element * (3 * model.hidden_size + 2 * heads + 3 * model.intermediate_size);
+  const int64_t drawn = config.sglang_max_running_requests;
+  // Once launched kernel by kernel, once recorded.
+  return (config.sglang_chunked_prefill_size + 2 * drawn) * row + 2 * drawn * model.vocab_size * 4 +
+         kRecordedSteps * kRecordedStepBytes + kTimingBytes;
+}
+
+}  // namespace
+
+MemoryNeeds memory_needs(const RunConfig& config, model::Network& network,
+                         const train::TrainConfig* trainer, bool has_engine,
+                         int64_t longest_prompt) {
+  const model::ModelConfig& model = network.config();
+  const Tensor& flat = network.weights().flat();
+  MemoryNeeds needs;
+  needs.has_engine = has_engine;
+  needs.longest_request = longest_request(config, model, longest_prompt);
+  needs.micro_batch_tokens = micro_batch_tokens(config, needs.longest_request);
+  if (trainer != nullptr) {
+    needs.train = train::predict_memory(model, flat.numel(), flat.scalar_type(), *trainer,
+                                        needs.micro_batch_tokens);
+  } else {
+    needs.train.weights = static_cast<int64_t>(flat.nbytes());
+  }
+  if (has_engine) {
+    needs.kv_page_bytes = engine::kv_page_bytes(network, flat.scalar_type());
+    needs.engine_workspace = engine_workspace_bytes(config, model, flat.scalar_type());
+  }
+  return needs;
+}
+
+}  // namespace slime::loop

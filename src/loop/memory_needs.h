@@ -1,0 +1,18 @@
+#pragma once
+
+/// What a run asks of a GPU's memory, from its flags and its model.
+
+#include "loop/memory_plan.h"
+#include "loop/run_config.h"
+#include "model/network.h"
+#include "train/trainer.h"
+
+namespace slime::loop {
+
+/// `trainer`: null where nothing is trained. `longest_prompt`: tokens; 0 when that is not known,
+/// then the model's longest context counts.
+MemoryNeeds memory_needs(const RunConfig& config, model::Network& network,
+                         const train::TrainConfig* trainer, bool has_engine,
+                         int64_t longest_prompt);
+
+}  // namespace slime::loop

@@ -1,0 +1,140 @@
+#include "loop/memory_plan.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "core/error.h"
+
+namespace slime::loop {
+namespace {
+
+constexpr double kGibibyte = 1 << 30;
+constexpr int64_t kPageTokens = 16;
+/// Libraries load their kernels when they are first used, and allocators round up.
+constexpr int64_t kMargin = int64_t{3} << 29;
+std::string gib(int64_t bytes) {
+  return fmt::format("{:.2f}", static_cast<double>(bytes) / kGibibyte);
+}
+
+}  // namespace
+
+MemoryPlan::MemoryPlan(const RunConfig& config, const MemoryNeeds& needs,
+                       const kernels::GpuMemoryUse& now)
+    : total_(now.total) {
+  const train::TrainMemory& train = needs.train;
+  const int64_t fixed = now.elsewhere() + train.resident();
+  int64_t room = total_ - fixed - needs.engine_workspace - kMargin;
+  if (config.no_offload_rollout) room -= train.gradients + train.activations + train.logits;
+  if (needs.has_engine) {
+    const int64_t request_pages = (needs.longest_request + kPageTokens - 1) / kPageTokens + 1;
+    // A whole batch of the longest requests; more pages would never be filled.
+    const int64_t wanted = request_pages * config.sglang_max_running_requests * needs.kv_page_bytes;
+    kv_cache_bytes_ = std::min(wanted, room);
+    if (config.sglang_mem_fraction_static) {
+      const auto share =
+          static_cast<int64_t>(*config.sglang_mem_fraction_static * static_cast<double>(total_));
+      kv_cache_bytes_ = std::min(room, share - train.weights);
+    }
+    if (config.kv_cache_gb > 0) {
+      kv_cache_bytes_ = static_cast<int64_t>(config.kv_cache_gb * kGibibyte);
+      if (kv_cache_bytes_ > room) {
+        throw ConfigError(fmt::format(
+            "--kv-cache-gb {}: {} of the GPU's {} GiB are left for keys and values beside the "
+            "weights and the optimizer",
+            config.kv_cache_gb, gib(std::max<int64_t>(room, 0)), gib(total_)));
+      }
+    }
+    if (kv_cache_bytes_ < request_pages * needs.kv_page_bytes) {
+      throw ConfigError(fmt::format(
+          "the GPU has {} GiB; weights, optimizer and the engine's steps take {}, and a request of "
+          "{} tokens needs {} for its keys and values. --sglang-max-running-requests, "
+          "--sglang-chunked-prefill-size and a larger --sglang-mem-fraction-static help",
+          gib(total_), gib(total_ - room), needs.longest_request,
+          gib(request_pages * needs.kv_page_bytes)));
+    }
+  }
+  const int64_t together =
+      now.elsewhere() + train.peak() + kv_cache_bytes_ + needs.engine_workspace + kMargin;
+  takes_turns_ = needs.has_engine && train.gradients > 0 && !config.no_offload_rollout &&
+                 (config.offload_rollout || together > total_);
+  const int64_t kept_cache = takes_turns_ ? 0 : kv_cache_bytes_;
+  const int64_t kept_gradients = takes_turns_ ? 0 : train.gradients;
+
+  const auto add = [&](std::string name, int64_t rollout, int64_t train_bytes,
+                       std::string remedy = {}) {
+    if (rollout > 0 || train_bytes > 0)
+      rows_.push_back({std::move(name), rollout, train_bytes, std::move(remedy)});
+  };
+  add("weights", train.weights, train.weights);
+  add("master weights and moments", train.optimizer, train.optimizer);
+  add("reference, teacher, critic, lagging actor", train.others, train.others);
+  add("gradients", kept_gradients, train.gradients);
+  add(fmt::format("activations of {} tokens", needs.micro_batch_tokens), 0, train.activations,
+      config.recompute_granularity.empty()
+          ? "--recompute-granularity full, or --max-tokens-per-gpu (with --use-dynamic-batch-size)"
+          : "--max-tokens-per-gpu (with --use-dynamic-batch-size)");
+  add("a chunk of logits", 0, train.logits);
+  add("keys and values", kv_cache_bytes_, kept_cache, "--kv-cache-gb");
+  add("steps of the engine", needs.engine_workspace, needs.engine_workspace,
+      "--sglang-chunked-prefill-size, --sglang-max-running-requests");
+  add("CUDA and its libraries", now.elsewhere(), now.elsewhere());
+}
+
+int64_t MemoryPlan::total_of(int64_t Row::*turn) const {
+  int64_t sum = 0;
+  for (const Row& row : rows_) sum += row.*turn;
+  return sum;
+}
+
+std::vector<std::string> MemoryPlan::lines() const {
+  std::vector<std::string> lines;
+  lines.push_back(
+      fmt::format("{:<44}{:>12}{:>12}", "memory of the GPU, GiB", "generating", "training"));
+  const auto cell = [](int64_t bytes) { return bytes == 0 ? std::string("-") : gib(bytes); };
+  for (const Row& row : rows_)
+    lines.push_back(
+        fmt::format("  {:<42}{:>12}{:>12}", row.name, cell(row.rollout), cell(row.train)));
+  lines.push_back(fmt::format("  {:<42}{:>12}{:>12}", fmt::format("together, of {}", gib(total_)),
+                              gib(rollout_bytes()), gib(train_bytes())));
+  if (takes_turns_)
+    lines.emplace_back("  keys and values give their memory back while the weights are trained");
+  if (train_bytes() > total_) {
+    lines.push_back(
+        fmt::format("  training may run out of memory: {} GiB more are needed than there are",
+                    gib(train_bytes() - total_)));
+  }
+  return lines;
+}
+
+std::string MemoryPlan::compare(int64_t measured_rollout, int64_t measured_train) const {
+  std::vector<std::string> parts;
+  const auto add = [&](const char* turn, int64_t measured, int64_t predicted) {
+    if (measured > 0)
+      parts.push_back(
+          fmt::format("{} GiB while {} ({} predicted)", gib(measured), turn, gib(predicted)));
+  };
+  add("generating", measured_rollout, rollout_bytes());
+  add("training", measured_train, train_bytes());
+  return fmt::format("memory of the GPU, measured: {}", fmt::join(parts, ", "));
+}
+
+std::string MemoryPlan::explain(const std::string& phase, const std::string& error) const {
+  const auto turn = phase == "train" ? &Row::train : &Row::rollout;
+  std::vector<Row> rows = rows_;
+  std::stable_sort(rows.begin(), rows.end(),
+                   [&](const Row& a, const Row& b) { return a.*turn > b.*turn; });
+  std::string text =
+      fmt::format("the GPU's memory ran out ({}): {} GiB, held by", phase, gib(total_));
+  for (std::size_t i = 0; i < rows.size() && i < 4 && rows[i].*turn > 0; ++i)
+    text += fmt::format("{} {} ({})", i == 0 ? "" : ",", rows[i].name, gib(rows[i].*turn));
+  std::vector<std::string> remedies;
+  for (const Row& row : rows)
+    if (row.*turn > 0 && !row.remedy.empty()) remedies.push_back(row.remedy);
+  if (!remedies.empty()) text += fmt::format(". Smaller: {}", fmt::join(remedies, "; "));
+  // The allocator's own text is long; its first line says how much was asked for.
+  return text + ". " + error.substr(0, error.find(". GPU "));
+}
+
+}  // namespace slime::loop

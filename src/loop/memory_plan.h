@@ -1,0 +1,66 @@
+#pragma once
+
+/// Who gets the memory of the GPU, decided and shown before a run starts.
+///
+/// Trainer and engine take turns. Both need weights, optimizer and the other networks all the time;
+/// gradients and activations belong to the trainer's turn, keys and values to the engine's. Where
+/// everything fits at once nothing moves; otherwise the cache of keys and values gives its pages
+/// back while the trainer works, and gradients while responses are generated.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "kernels/gpu_memory.h"
+#include "loop/run_config.h"
+#include "train/memory.h"
+
+namespace slime::loop {
+
+/// What the plan is made from, all in bytes or tokens.
+struct MemoryNeeds {
+  train::TrainMemory train;        // zeros without a trainer, weights apart
+  int64_t micro_batch_tokens = 0;  // that train.activations was predicted for
+  bool has_engine = true;
+  int64_t kv_page_bytes = 0;
+  int64_t longest_request = 0;   // tokens, prompt and response
+  int64_t engine_workspace = 0;  // activations and logits of a step, recorded steps
+};
+
+class MemoryPlan {
+ public:
+  /// `now`: before the engine exists, with the weights and the optimizer in place. Throws
+  /// ConfigError when --kv-cache-gb asks for more than there is, or nothing is left for one
+  /// request.
+  MemoryPlan(const RunConfig& config, const MemoryNeeds& needs, const kernels::GpuMemoryUse& now);
+
+  int64_t kv_cache_bytes() const { return kv_cache_bytes_; }
+  /// Whether keys and values, and gradients, give their memory back in the other's turn.
+  bool takes_turns() const { return takes_turns_; }
+  /// Predicted use of the whole GPU while responses are generated, and at the peak of training.
+  int64_t rollout_bytes() const { return total_of(&Row::rollout); }
+  int64_t train_bytes() const { return total_of(&Row::train); }
+
+  /// The table, a line each; with remarks where it is tight.
+  std::vector<std::string> lines() const;
+  /// "measured: 61.2 GiB while generating (61.0 predicted), ..."
+  std::string compare(int64_t measured_rollout, int64_t measured_train) const;
+  /// What to tell a user whose run is out of memory in this phase ("train", "generate"): the
+  /// biggest holders and the flag that makes each smaller.
+  std::string explain(const std::string& phase, const std::string& error) const;
+
+ private:
+  struct Row {
+    std::string name;
+    int64_t rollout = 0, train = 0;
+    std::string remedy;  // a flag that makes it smaller
+  };
+  int64_t total_of(int64_t Row::*turn) const;
+
+  std::vector<Row> rows_;
+  int64_t total_ = 0;  // of the GPU
+  int64_t kv_cache_bytes_ = 0;
+  bool takes_turns_ = false;
+};
+
+}  // namespace slime::loop

@@ -1,0 +1,88 @@
+#include "loop/memory_plan.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "core/error.h"
+
+namespace slime::loop {
+namespace {
+
+constexpr int64_t kGibibyte = int64_t{1} << 30;
+
+/// 8 + 16 + 48 GiB of weights, gradients and optimizer; 40 of activations.
+MemoryNeeds four_billion() {
+  MemoryNeeds needs;
+  needs.train.weights = 8 * kGibibyte;
+  needs.train.gradients = 16 * kGibibyte;
+  needs.train.optimizer = 48 * kGibibyte;
+  needs.train.activations = 40 * kGibibyte;
+  needs.micro_batch_tokens = 16384;
+  needs.kv_page_bytes = 16 * 144 * 1024;
+  needs.longest_request = 2048;
+  needs.engine_workspace = kGibibyte;
+  return needs;
+}
+
+kernels::GpuMemoryUse gpu(int64_t total, int64_t kept) {
+  kernels::GpuMemoryUse use;
+  use.total = total * kGibibyte;
+  use.kept = kept * kGibibyte;
+  use.free = use.total - use.kept - kGibibyte;  // one of them is CUDA's
+  return use;
+}
+
+RunConfig run_of(int64_t running) {
+  RunConfig config;
+  config.sglang_max_running_requests = running;
+  return config;
+}
+
+TEST(MemoryPlan, TheCacheHoldsAFullBatchAndTakesTurnsWithTheTrainer) {
+  const MemoryPlan plan(run_of(256), four_billion(), gpu(140, 72));
+  // 129 pages of 16 tokens for each of 256 requests: 72.6 GiB beside 8 + 48 + 1 + 1.
+  EXPECT_EQ(plan.kv_cache_bytes(), int64_t{129} * 256 * 16 * 144 * 1024);
+  EXPECT_TRUE(plan.takes_turns());
+  EXPECT_EQ(plan.train_bytes(), 114 * kGibibyte);
+  EXPECT_EQ(plan.rollout_bytes(), 58 * kGibibyte + plan.kv_cache_bytes());
+}
+
+TEST(MemoryPlan, WhereEverythingFitsNothingIsGivenBack) {
+  const MemoryPlan plan(run_of(8), four_billion(), gpu(140, 72));
+  EXPECT_FALSE(plan.takes_turns());
+  EXPECT_EQ(plan.train_bytes(), 114 * kGibibyte + plan.kv_cache_bytes());
+  RunConfig forced = run_of(8);
+  forced.offload_rollout = true;
+  EXPECT_TRUE(MemoryPlan(forced, four_billion(), gpu(140, 72)).takes_turns());
+}
+
+TEST(MemoryPlan, AShareOfTheGpuCountsTheWeights) {
+  RunConfig config = run_of(256);
+  config.sglang_mem_fraction_static = 0.3;
+  const MemoryPlan plan(config, four_billion(), gpu(140, 72));
+  EXPECT_NEAR(static_cast<double>(plan.kv_cache_bytes()) / kGibibyte, 34, 1e-6);  // 0.3 x 140 - 8
+}
+
+TEST(MemoryPlan, ACacheThatDoesNotFitIsAnErrorWithTheNumberThatWould) {
+  RunConfig config = run_of(256);
+  config.kv_cache_gb = 90;
+  try {
+    MemoryPlan(config, four_billion(), gpu(140, 72));
+    FAIL();
+  } catch (const ConfigError& error) {
+    EXPECT_THAT(error.what(), testing::HasSubstr("--kv-cache-gb 90: 80.50 of"));
+  }
+}
+
+TEST(MemoryPlan, OutOfMemoryNamesTheBiggestHoldersAndTheFlagsThatHelp) {
+  const MemoryPlan plan(run_of(256), four_billion(), gpu(140, 72));
+  const std::string text =
+      plan.explain("train", "CUDA out of memory. Tried to allocate 2 GiB. GPU 0");
+  EXPECT_THAT(text, testing::HasSubstr("held by master weights and moments (48.00), activations of "
+                                       "16384 tokens (40.00), gradients (16.00), weights (8.00)"));
+  EXPECT_THAT(text, testing::HasSubstr("--recompute-granularity full"));
+  EXPECT_THAT(text, testing::HasSubstr("Tried to allocate 2 GiB"));
+}
+
+}  // namespace
+}  // namespace slime::loop
