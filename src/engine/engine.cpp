@@ -12,6 +12,7 @@
 #include "engine/sampler.h"
 #include "engine/sampling_params.h"
 #include "kernels/cpu/paged_attention.h"
+#include "kernels/trace.h"
 
 namespace slime::engine {
 namespace {
@@ -379,6 +380,7 @@ void Engine::step() {
 }
 
 void Engine::launch(std::vector<Chunk> chunks) {
+  const kernels::TraceRange range("engine step");
   StepInFlight step;
   const bool runs_ahead = runner_->launch(chunks);
   int64_t num_drawn = 0;
@@ -404,6 +406,7 @@ void Engine::drain() {
 }
 
 void Engine::collect() {
+  const kernels::TraceRange range("engine collect");
   std::vector<std::optional<kernels::SampledToken>> tokens = runner_->collect();
   const StepInFlight step = std::move(in_flight_.front());
   in_flight_.pop_front();

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include "core/error.h"
+#include "kernels/trace.h"
 
 namespace slime::engine {
 namespace {
@@ -27,6 +28,7 @@ void PagedAttention::begin_step(kernels::PagedPlan plan) { plan_ = std::move(pla
 
 Tensor PagedAttention::attend(const model::AttentionLayer& layer, const Tensor& qkv_TE,
                               const Tensor&) {
+  const kernels::TraceRange range("paged_attention");
   const int64_t num_rows = qkv_TE.size(0);
   check(!plan_.sequences.empty() &&
             plan_.sequences.back().first_row + plan_.sequences.back().num_rows == num_rows,

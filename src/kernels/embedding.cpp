@@ -5,6 +5,7 @@
 
 #include "core/error.h"
 #include "kernels/device.h"
+#include "kernels/trace.h"
 
 namespace slime::kernels {
 namespace {
@@ -31,6 +32,7 @@ struct Embedding : torch::autograd::Function<Embedding> {
 }  // namespace
 
 Tensor embedding(const Tensor& ids_T, const Param& table_VH, at::ScalarType activations) {
+  const TraceRange range("embedding");
   // On a GPU the check would wait for it; who makes the ids there has checked them.
   if (ids_T.is_cpu() && ids_T.numel() > 0) {
     const auto [low, high] = ids_T.aminmax();

@@ -5,6 +5,7 @@
 
 #include "core/error.h"
 #include "kernels/device.h"
+#include "kernels/trace.h"
 
 namespace slime::kernels {
 namespace {
@@ -37,6 +38,7 @@ struct Linear : torch::autograd::Function<Linear> {
 }  // namespace
 
 Tensor linear(const Tensor& x_TI, const Param& weight_OI, const Param& bias_O) {
+  const TraceRange range("linear");
   check(x_TI.size(1) == weight_OI.value.size(1),
         "rows of a linear layer's input are as long as its weight's");
   if (at::GradMode::is_enabled() && x_TI.requires_grad())
@@ -45,6 +47,7 @@ Tensor linear(const Tensor& x_TI, const Param& weight_OI, const Param& bias_O) {
 }
 
 Tensor logits(const Tensor& hidden_TI, const Param& head_OI) {
+  const TraceRange range("logits");
   at::NoGradGuard no_grad;
   return kernels_for(hidden_TI).logits(hidden_TI, head_OI.value);
 }

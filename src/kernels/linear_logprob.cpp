@@ -8,6 +8,7 @@
 
 #include "core/error.h"
 #include "kernels/device.h"
+#include "kernels/trace.h"
 
 namespace slime::kernels {
 namespace {
@@ -156,6 +157,7 @@ struct LinearLogProb : torch::autograd::Function<LinearLogProb> {
 
 LogProbs linear_logprob(const Tensor& hidden_RH, const Param& head_VH, const Tensor& target_R,
                         const LinearLogProbOptions& options) {
+  const TraceRange range("linear_logprob");
   check(options.temperature > 0, "the temperature of log-probs is positive");
   check(hidden_RH.size(0) == target_R.size(0), "every scored row has a target");
   check(!options.kept_tokens.ids.defined() ||

@@ -4,6 +4,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "kernels/device.h"
+#include "kernels/trace.h"
 
 namespace slime::kernels {
 namespace {
@@ -52,6 +53,7 @@ struct AddRmsNorm : torch::autograd::Function<AddRmsNorm> {
 }  // namespace
 
 Tensor rms_norm(const Tensor& x_TH, const Param& weight_H, double eps) {
+  const TraceRange range("rms_norm");
   if (at::GradMode::is_enabled() && x_TH.requires_grad())
     return RmsNorm::apply(x_TH, weight_H, eps);
   return kernels_for(x_TH).rms_norm(x_TH, weight_H.value, eps);
@@ -59,6 +61,7 @@ Tensor rms_norm(const Tensor& x_TH, const Param& weight_H, double eps) {
 
 AddedNorm add_rms_norm(const Tensor& x_TH, const Tensor& update_TH, const Param& weight_H,
                        double eps) {
+  const TraceRange range("add_rms_norm");
   if (at::GradMode::is_enabled() && (x_TH.requires_grad() || update_TH.requires_grad())) {
     const variable_list out = AddRmsNorm::apply(x_TH, update_TH, weight_H, eps);
     return {out[0], out[1]};

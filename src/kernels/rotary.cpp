@@ -3,6 +3,8 @@
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include "kernels/trace.h"
+
 namespace slime::kernels {
 namespace {
 
@@ -46,6 +48,7 @@ struct NormRotate : torch::autograd::Function<NormRotate> {
 Tensor norm_rotate(const Tensor& qkv_TE, const Tensor& positions_T, const Param& q_norm_D,
                    const Param& k_norm_D, const Tensor& cos_PR, const Tensor& sin_PR,
                    const RotaryShape& shape) {
+  const TraceRange range("norm_rotate");
   if (at::GradMode::is_enabled() && qkv_TE.requires_grad()) {
     return NormRotate::apply(qkv_TE, positions_T, q_norm_D, k_norm_D, cos_PR, sin_PR, shape);
   }

@@ -4,6 +4,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "kernels/device.h"
+#include "kernels/trace.h"
 
 namespace slime::kernels {
 namespace {
@@ -25,6 +26,7 @@ struct Swiglu : torch::autograd::Function<Swiglu> {
 }  // namespace
 
 Tensor swiglu(const Tensor& gate_up_T2F) {
+  const TraceRange range("swiglu");
   if (at::GradMode::is_enabled() && gate_up_T2F.requires_grad()) return Swiglu::apply(gate_up_T2F);
   return kernels_for(gate_up_T2F).swiglu(gate_up_T2F);
 }

@@ -3,6 +3,8 @@
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include "kernels/trace.h"
+
 namespace slime::kernels {
 namespace {
 
@@ -54,6 +56,7 @@ struct TreeAttentionFunction : torch::autograd::Function<TreeAttentionFunction> 
 
 Tensor tree_attention(const Tensor& heads_TE, const std::vector<Segment>& segments,
                       const RotaryShape& heads, const TreeAttentionShape& shape) {
+  const TraceRange range("tree_attention");
   if (at::GradMode::is_enabled() && heads_TE.requires_grad()) {
     return TreeAttentionFunction::apply(heads_TE, segments, heads, shape);
   }

@@ -400,6 +400,9 @@ void check_output(RunConfig& config, Problems& problems) {
                    "--n-samples-per-eval-prompt: should be at least 1");
   problems.require(!config.eval_temperature || *config.eval_temperature >= 0,
                    "--eval-temperature: should not be negative");
+  problems.require(!config.profile || config.profile_step_start < config.profile_step_end,
+                   fmt::format("--profile-step-start {} is not below --profile-step-end {}",
+                               config.profile_step_start, config.profile_step_end));
   problems.require(!(config.debug_rollout_only && config.debug_train_only),
                    "--debug-rollout-only and --debug-train-only: choose one");
   if (!config.dump_details.empty()) {

@@ -205,6 +205,9 @@ struct RunConfig {
   bool debug_rollout_only = false;
   bool debug_train_only = false;
   bool no_save_rollouts = false;
+  bool profile = false;  // write a trace of rollouts [profile_step_start, profile_step_end)
+  int64_t profile_step_start = 10;
+  int64_t profile_step_end = 12;
   bool log_passrate = false;
   bool log_multi_turn = false;
   std::string log_reward_category;

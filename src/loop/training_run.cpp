@@ -13,6 +13,7 @@
 #include "core/calendar.h"
 #include "core/error.h"
 #include "kernels/gpu.h"
+#include "kernels/trace.h"
 #include "loop/memory_needs.h"
 #include "loop/parse_flags.h"
 #include "loop/periodic.h"
@@ -302,6 +303,14 @@ TrainingRun::TrainingRun(ParsedFlags flags, const Clock& clock)
         fmt::format("{} prompts are longer than --rollout-max-prompt-len and are left out",
                     prompts_->num_too_long()));
   }
+  if (config_.profile) {
+    if (config_.profile_step_start >= num_steps_)
+      progress_->message(
+          fmt::format("--profile: the run has {} rollouts, --profile-step-start is {}", num_steps_,
+                      config_.profile_step_start));
+    profiler_.emplace(folder_.root() / "trace.json", config_.profile_step_start,
+                      config_.profile_step_end, network_->weights().flat().is_cuda());
+  }
   interrupt_.emplace();
 }
 
@@ -431,7 +440,13 @@ int64_t TrainingRun::peak_of_gpu() const {
   return use.elsewhere() + use.mapped + use.peak_kept;
 }
 
+void TrainingRun::announce_trace(const std::optional<std::filesystem::path>& file) {
+  if (file) progress_->message(fmt::format("trace: {} (opens in ui.perfetto.dev)", file->string()));
+}
+
 Collected TrainingRun::collect(int64_t step) {
+  if (profiler_) announce_trace(profiler_->before_step(step));
+  const kernels::TraceRange range("generate");
   peak_of_gpu();
   const auto begin = clock_.now();
   Collected collected = !config_.load_debug_rollout_data.empty() ? read_rollout(step)
@@ -513,6 +528,7 @@ train::TrainBatch TrainingRun::make_batch(const std::vector<Group>& groups) cons
 }
 
 train::TrainReport TrainingRun::train(const std::vector<Group>& groups) {
+  const kernels::TraceRange range("train");
   progress_->phase_begin("train");
   if (engine_) {
     engine_->pause(engine::PauseMode::kRetract);
@@ -535,6 +551,7 @@ void TrainingRun::explaining_lack_of_memory(const std::string& phase,
 }
 
 void TrainingRun::publish(WeightVersion version) {
+  const kernels::TraceRange range("publish");
   trainer_->weights_published();
   if (!engine_) return;
   engine_->weights_changed(version);
@@ -547,6 +564,7 @@ void TrainingRun::publish(WeightVersion version) {
 
 void TrainingRun::record(int64_t step, const Collected& collected,
                          const train::TrainReport* report) {
+  const kernels::TraceRange range("record");
   progress_->phase_begin("record");
   Metrics metrics = collected.metrics;
   view::StepSummary summary{.step = step};
@@ -663,6 +681,7 @@ void TrainingRun::write_rollout_files(int64_t step, const Collected& collected,
 }
 
 void TrainingRun::evaluate(int64_t step) {
+  const kernels::TraceRange range("evaluate");
   progress_->phase_begin("evaluate", "prompts", evaluation_->num_prompts());
   const EvalReport report = evaluation_->run(*rollout_, interrupt_->requested());
   if (report.scores.empty()) return;
@@ -676,6 +695,7 @@ void TrainingRun::evaluate(int64_t step) {
 }
 
 void TrainingRun::save(int64_t step) {
+  const kernels::TraceRange range("save");
   progress_->phase_begin("save");
   const json::object run{{"data_source", source_->save(ledger_->in_flight())},
                          {"ledger", ledger_->commit()},
@@ -691,6 +711,7 @@ void TrainingRun::save(int64_t step) {
 }
 
 int TrainingRun::finish(int64_t steps_done) {
+  if (profiler_) announce_trace(profiler_->after_last_step());
   view::SummaryRows rows;
   rows.emplace_back("rollout steps", fmt::format("{} of {}", steps_done, num_steps_));
   if (first_reward_)

@@ -25,6 +25,7 @@
 #include "loop/prompts.h"
 #include "loop/run_config.h"
 #include "loop/run_folder.h"
+#include "loop/step_profiler.h"
 #include "loop/supervised.h"
 #include "loop/tracking.h"
 #include "loop/wandb_process.h"
@@ -84,6 +85,7 @@ class TrainingRun {
   /// The trained network's companions that the algorithm asks for.
   train::OtherNetworks load_others(const model::Precision& precision) const;
   void write_metrics(int64_t step, const Metrics& metrics);
+  void announce_trace(const std::optional<std::filesystem::path>& file);
   void note_fate(const buffer::LedgerRecord& record);
   void write_rollout_files(int64_t step, const Collected& collected,
                            const train::TrainReport* report) const;
@@ -118,6 +120,7 @@ class TrainingRun {
       first_scores_;  // of the first and the newest evaluation
   std::vector<std::pair<std::string, double>> last_scores_;
   HeapTrim heap_trim_;
+  std::optional<StepProfiler> profiler_;  // --profile
   std::optional<double> first_reward_;
   double last_reward_ = 0;
   Clock::TimePoint trained_until_;  // end of the last training phase

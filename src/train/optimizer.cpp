@@ -47,6 +47,7 @@ Optimizer::Optimizer(model::Weights& weights, const AdamConfig& config,
 }
 
 void Optimizer::step(double lr, double weight_decay, double grad_scale) {
+  const kernels::TraceRange range("optimizer");
   ++num_steps_;
   kernels::adamw_(weights_.flat(), master_, first_moment_, second_moment_, weights_.grad(), ranges_,
                   {.lr = lr,

@@ -11,6 +11,7 @@
 #include "algo/packed.h"
 #include "core/error.h"
 #include "kernels/device.h"
+#include "kernels/trace.h"
 #include "model/tree_attention.h"
 #include "train/bad_numbers.h"
 #include "train/columns.h"
@@ -241,6 +242,7 @@ Columns Trainer::prepare(const TrainBatch& batch, const std::vector<StepPlan>& p
 
 void Trainer::score_into(model::Network& network, const std::vector<StepPlan>& plans,
                          TokenColumn& log_probs, TokenColumn* entropies) {
+  const kernels::TraceRange range("score");
   const at::NoGradGuard no_grad;
   for (const StepPlan& plan : plans) {
     for (const MicroBatch& micro_batch : plan.micro_batches) {
@@ -298,6 +300,7 @@ algo::Advantages Trainer::advantages_of(const TrainBatch& batch, const MicroBatc
 
 void Trainer::compute_advantages(const TrainBatch& batch, const std::vector<StepPlan>& plans,
                                  Columns& columns) {
+  const kernels::TraceRange range("advantages");
   const at::NoGradGuard no_grad;
   algo::Moments moments;
   for (const StepPlan& plan : plans) {
@@ -341,6 +344,7 @@ algo::Loss Trainer::loss_of(const kernels::LogProbs& scores, const MicroBatch& m
 
 algo::MetricSums Trainer::accumulate(const TrainBatch& batch, const StepPlan& plan,
                                      Columns& columns, std::vector<std::string>& problems) {
+  const kernels::TraceRange range("forward and backward");
   algo::MetricSums sums;
   for (const MicroBatch& micro_batch : plan.micro_batches) {
     if (!micro_batch.has_response()) continue;

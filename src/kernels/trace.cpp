@@ -1,0 +1,65 @@
+#include "kernels/trace.h"
+
+#include <ATen/record_function.h>
+#include <torch/csrc/autograd/profiler_kineto.h>
+
+#include <atomic>
+#include <filesystem>
+#include <set>
+#include <unordered_set>
+
+#include "core/error.h"
+
+namespace slime::kernels {
+namespace {
+
+using torch::profiler::impl::ActivityType;
+
+std::atomic<bool> is_tracing{false};
+
+torch::profiler::impl::ProfilerConfig make_config() {
+  torch::profiler::impl::ExperimentalConfig every_thread;
+  every_thread.profile_all_threads = true;
+  return torch::profiler::impl::ProfilerConfig(
+      torch::profiler::impl::ProfilerState::KINETO, /*report_input_shapes=*/false,
+      /*profile_memory=*/false, /*with_stack=*/false, /*with_flops=*/false,
+      /*with_modules=*/false, every_thread);
+}
+
+}  // namespace
+
+struct TraceRange::Recording {
+  at::RecordFunction range{at::RecordScope::USER_SCOPE};
+};
+
+TraceRange::TraceRange(const char* name) {
+  if (!is_tracing.load(std::memory_order_relaxed)) return;
+  recording_ = std::make_unique<Recording>();
+  recording_->range.before(name);
+}
+
+TraceRange::~TraceRange() = default;
+
+void begin_trace(bool with_gpu) {
+  if (is_tracing) throw ConfigError("a trace is under way already");
+  std::set<ActivityType> activities{ActivityType::CPU};
+  if (with_gpu) activities.insert(ActivityType::CUDA);
+  const auto config = make_config();
+  torch::autograd::profiler::prepareProfiler(config, activities);
+  torch::autograd::profiler::enableProfiler(
+      config, activities,
+      {at::RecordScope::FUNCTION, at::RecordScope::BACKWARD_FUNCTION, at::RecordScope::USER_SCOPE});
+  is_tracing = true;
+}
+
+void end_trace(const std::string& path) {
+  check(is_tracing, "a trace that ends has begun");
+  is_tracing = false;
+  const auto result = torch::autograd::profiler::disableProfiler();
+  std::error_code error;
+  std::filesystem::remove(path, error);  // whether it was written is asked below
+  result->save(path);
+  if (!std::filesystem::exists(path)) throw ConfigError(path + ": the trace cannot be written");
+}
+
+}  // namespace slime::kernels
