@@ -5,6 +5,8 @@
 #include <ATen/core/grad_mode.h>
 
 #include <algorithm>
+#include <iterator>
+#include <numeric>
 #include <vector>
 
 #include "core/clock.h"
@@ -42,7 +44,8 @@ double read_bytes_per_second() {
         __builtin_prefetch(from + i + kAhead, 0, 2);
         for (int64_t lane = 0; lane < 8; ++lane) sum[lane] += from[i + lane];
       }
-      for (const int64_t lane : sum) sums[static_cast<size_t>(block)] += lane;
+      sums[static_cast<size_t>(block)] =
+          std::accumulate(std::begin(sum), std::end(sum), int64_t{0});
     });
   });
   check(sums.front() == kBlock, "all words were read");

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "kernels/trace.h"
+
 namespace slime::train {
 namespace {
 
