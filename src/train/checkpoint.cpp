@@ -18,20 +18,27 @@ namespace {
 constexpr uint64_t kShardBytes = uint64_t{5} << 30;
 
 /// A flat buffer and the stem of its files, inside a folder of the checkpoint; the words of
-/// torch.optim, which people know.
+/// torch.optim, which people know. Of an optimizer's buffer each rank holds its part.
 struct StoredBuffer {
   std::string folder;
   std::string stem;
-  Tensor buffer;
+  Tensor buffer;  // [N], or the part
   const model::Weights* layout;
+  std::optional<Part> part = std::nullopt;
+
+  Tensor own_part_of(const Tensor& whole_N) const {
+    return part ? whole_N.narrow(0, part->begin, part->size()) : whole_N;
+  }
+  bool is_whole() const { return buffer.size(0) == layout->num_elements(); }
 };
 
 void add_optimizer(std::vector<StoredBuffer>& buffers, const std::string& folder,
                    const std::string& prefix, Optimizer& optimizer, const model::Weights& weights) {
-  buffers.push_back({folder, prefix + "exp_avg", optimizer.first_moment(), &weights});
-  buffers.push_back({folder, prefix + "exp_avg_sq", optimizer.second_moment(), &weights});
-  if (optimizer.master().data_ptr() != weights.flat().data_ptr())
-    buffers.push_back({folder, prefix + "master", optimizer.master(), &weights});
+  const Part part = optimizer.part();
+  buffers.push_back({folder, prefix + "exp_avg", optimizer.first_moment(), &weights, part});
+  buffers.push_back({folder, prefix + "exp_avg_sq", optimizer.second_moment(), &weights, part});
+  if (optimizer.has_master())
+    buffers.push_back({folder, prefix + "master", optimizer.master(), &weights, part});
 }
 
 /// What has to be kept besides the weights: nothing that the weight files hold already.
@@ -56,6 +63,15 @@ std::vector<StoredBuffer> stored_buffers(Trainer& trainer) {
     buffers.push_back({"optimizer", "reference", trainer.reference()->weights().flat(), &weights});
   }
   return buffers;
+}
+
+/// The buffer of all ranks, whole at rank 0. All of them call it for the same buffers.
+Tensor gathered(const StoredBuffer& stored, Ranks& ranks) {
+  if (!stored.part || ranks.is_alone()) return stored.buffer;
+  const Tensor whole_N = at::empty({stored.layout->num_elements()}, stored.buffer.options());
+  stored.own_part_of(whole_N).copy_(stored.buffer);
+  ranks.gather_(whole_N, "gathering the optimizer for a checkpoint");
+  return whole_N;
 }
 
 model::NamedTensors named(const model::Weights& weights, const Tensor& buffer) {
@@ -105,21 +121,6 @@ TrainerState state_from_json(const json::object& object) {
   return state;
 }
 
-Checkpoint read_checkpoint(const fs::path& directory, int64_t iteration) {
-  Checkpoint checkpoint;
-  checkpoint.directory = directory;
-  checkpoint.iteration = iteration;
-  const json::value run = read_json_file(directory / "run.json");
-  try {
-    checkpoint.run = run.at("run").as_object();
-    checkpoint.trainer = state_from_json(run.at("trainer").as_object());
-  } catch (const std::exception&) {
-    throw ConfigError((directory / "run.json").string() + ": is not of this program's form");
-  }
-  checkpoint.has_optimizer = fs::is_directory(directory / "optimizer");
-  return checkpoint;
-}
-
 /// Files of a sharded or single stem.
 std::vector<fs::path> files_of(const fs::path& directory, const std::string& stem) {
   std::vector<fs::path> files;
@@ -139,6 +140,9 @@ void read_buffer(const fs::path& checkpoint, const StoredBuffer& stored) {
     throw ConfigError(fmt::format("{}: has no folder {}; it was saved by another kind of run",
                                   checkpoint.string(), stored.folder));
   }
+  const Tensor whole_N = stored.is_whole()
+                             ? stored.buffer
+                             : at::zeros({weights.num_elements()}, stored.buffer.options());
   std::set<std::string> missing;
   for (const model::NamedWeight& weight : weights.tensors()) missing.insert(weight.name);
   std::vector<std::string> problems;
@@ -154,16 +158,32 @@ void read_buffer(const fs::path& checkpoint, const StoredBuffer& stored) {
                                        fmt::join(weight.full_shape, ", ")));
         continue;
       }
-      file.read(found->second, weight.slice, model::Weights::view(stored.buffer, weight));
+      file.read(found->second, weight.slice, model::Weights::view(whole_N, weight));
     }
   }
   for (const std::string& name : missing) {
     problems.push_back(fmt::format("{}: no {} of {}", directory.string(), stored.stem, name));
   }
   if (!problems.empty()) throw ConfigError(problems);
+  if (!stored.is_whole()) stored.buffer.copy_(stored.own_part_of(whole_N));
 }
 
 }  // namespace
+
+Checkpoint read_checkpoint(const fs::path& directory, int64_t iteration) {
+  Checkpoint checkpoint;
+  checkpoint.directory = directory;
+  checkpoint.iteration = iteration;
+  const json::value run = read_json_file(directory / "run.json");
+  try {
+    checkpoint.run = run.at("run").as_object();
+    checkpoint.trainer = state_from_json(run.at("trainer").as_object());
+  } catch (const std::exception&) {
+    throw ConfigError((directory / "run.json").string() + ": is not of this program's form");
+  }
+  checkpoint.has_optimizer = fs::is_directory(directory / "optimizer");
+  return checkpoint;
+}
 
 fs::path save_checkpoint(const CheckpointConfig& config, int64_t iteration, Trainer& trainer,
                          const json::object& run) {
@@ -173,9 +193,9 @@ fs::path save_checkpoint(const CheckpointConfig& config, int64_t iteration, Trai
     if (config.save_optimizer) {
       for (const StoredBuffer& stored : stored_buffers(trainer)) {
         fs::create_directories(directory / stored.folder);
-        model::write_sharded(directory / stored.folder, stored.stem,
-                             named(*stored.layout, stored.buffer), stored.buffer.scalar_type(),
-                             kShardBytes);
+        const Tensor whole_N = gathered(stored, trainer.ranks());
+        model::write_sharded(directory / stored.folder, stored.stem, named(*stored.layout, whole_N),
+                             whole_N.scalar_type(), kShardBytes);
       }
     }
     model::write_file(directory / "run.json",
@@ -187,6 +207,10 @@ fs::path save_checkpoint(const CheckpointConfig& config, int64_t iteration, Trai
   const fs::path path = write_checkpoint_directory(config.root, iteration, fill);
   remove_old_checkpoints(config.root, config.keep_last);
   return path;
+}
+
+void join_save(Trainer& trainer) {
+  for (const StoredBuffer& stored : stored_buffers(trainer)) gathered(stored, trainer.ranks());
 }
 
 std::optional<Checkpoint> find_checkpoint(const fs::path& root, const Warn& warn) {

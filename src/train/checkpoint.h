@@ -37,8 +37,14 @@ struct CheckpointConfig {
 /// Writes iteration `iteration` and returns its directory. `run` is the loop's own state (ledger
 /// position, seeds, flags); it comes back from load unchanged. Throws ConfigError when the disk is
 /// full or not writable, with nothing left behind.
+///
+/// With several ranks rank 0 saves, and meanwhile the others call join_save: their parts of the
+/// optimizer's buffers come to rank 0, one buffer at a time. So a checkpoint is the same for every
+/// number of ranks, and each of them can read it.
 std::filesystem::path save_checkpoint(const CheckpointConfig& config, int64_t iteration,
                                       Trainer& trainer, const json::object& run);
+/// What the other ranks do while rank 0 saves with the optimizer.
+void join_save(Trainer& trainer);
 
 struct Checkpoint {
   std::filesystem::path directory;  // give it to model::load_network
@@ -47,6 +53,10 @@ struct Checkpoint {
   TrainerState trainer;
   bool has_optimizer = false;
 };
+
+/// The checkpoint in a directory that was found to be whole. Throws ConfigError when run.json is
+/// not of this program's form.
+Checkpoint read_checkpoint(const std::filesystem::path& directory, int64_t iteration);
 
 /// What finding a checkpoint has to tell people: "iter_0000120 is damaged: ...; falling back to
 /// iter_0000100".
@@ -59,7 +69,8 @@ using Warn = std::function<void(const std::string&)>;
 std::optional<Checkpoint> find_checkpoint(const std::filesystem::path& root, const Warn& warn);
 
 /// Reads master weights, moments, reference and state into `trainer`, whose network was loaded from
-/// checkpoint.directory. Without optimizer files only the state is restored and `warn` says so.
+/// checkpoint.directory; a rank reads the parts it owns. Without optimizer files only the state is
+/// restored and `warn` says so.
 /// Throws ConfigError when tensors do not fit.
 void restore_trainer(const Checkpoint& checkpoint, Trainer& trainer, const Warn& warn);
 

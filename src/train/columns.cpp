@@ -31,7 +31,7 @@ void add_token_mean(const char* name, const TokenColumn& column, const TrainBatc
 
 std::map<std::string, double> rollout_metrics(const TrainBatch& batch,
                                               const std::vector<StepPlan>& plans,
-                                              const Columns& columns) {
+                                              const Columns& columns, Ranks& ranks) {
   Indices samples;
   double num_executions = 0;
   for (const StepPlan& plan : plans) {
@@ -53,7 +53,10 @@ std::map<std::string, double> rollout_metrics(const TrainBatch& batch,
   add_token_mean("rollout/kl", columns.kl, batch, samples, num_executions, out);
   add_token_mean("rollout/advantages", columns.advantage, batch, samples, num_executions, out);
   add_token_mean("rollout/returns", columns.returns, batch, samples, num_executions, out);
-  const auto count = static_cast<double>(samples.size());
+  const double count = sum(ranks, static_cast<double>(samples.size()), "counting samples");
+  for (const char* name : {"rollout/rewards", "rollout/raw_reward", "rollout/truncated",
+                           "rollout/response_lengths", "rollout/total_lengths"})
+    out[name] = 0;  // on a rank without samples too
   for (const int64_t i : samples) {
     const TrainSample& sample = batch.samples[i];
     out["rollout/rewards"] += sample.reward / count;
@@ -62,7 +65,7 @@ std::map<std::string, double> rollout_metrics(const TrainBatch& batch,
     out["rollout/response_lengths"] += static_cast<double>(sample.response_length()) / count;
     out["rollout/total_lengths"] += static_cast<double>(sample.total_length()) / count;
   }
-  return out;
+  return sum_of_common(ranks, out, "metrics of the rollout");
 }
 
 }  // namespace slime::train

@@ -4,6 +4,7 @@
 
 #include "algo/loss.h"
 #include "train/micro_batch.h"
+#include "train/ranks.h"
 
 namespace slime::train {
 
@@ -37,9 +38,9 @@ struct Columns {
 
 /// Means over the batch as the original logs them before training: rollout/log_probs,
 /// rollout/advantages, ... per-rollout token means; rollout/rewards, rollout/response_lengths, ...
-/// plain means over samples.
+/// plain means over samples. Of all ranks: each brings the samples of its plans.
 std::map<std::string, double> rollout_metrics(const TrainBatch& batch,
                                               const std::vector<StepPlan>& plans,
-                                              const Columns& columns);
+                                              const Columns& columns, Ranks& ranks);
 
 }  // namespace slime::train

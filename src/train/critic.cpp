@@ -10,13 +10,14 @@
 
 namespace slime::train {
 
-Critic::Critic(std::unique_ptr<model::Network> network, const CriticConfig& config)
-    : config_(config),
+Critic::Critic(std::unique_ptr<model::Network> network, const CriticConfig& config, Ranks* ranks)
+    : ranks_(ranks != nullptr ? *ranks : alone_),
+      config_(config),
       network_(std::move(network)),
       head_(network_->config().hidden_size, network_->weights().flat(), config.init_std,
             config.seed),
-      network_optimizer_(network_->weights(), config.adam),
-      head_optimizer_(head_.weights(), config.adam) {}
+      network_optimizer_(network_->weights(), config.adam, {}, &ranks_),
+      head_optimizer_(head_.weights(), config.adam, {}, &ranks_) {}
 
 Tensor Critic::forward(const MicroBatch& micro_batch, model::Attention& attention) {
   const PackedBatch& packed = micro_batch.packed;
@@ -54,9 +55,12 @@ std::map<std::string, double> Critic::train_step(const StepPlan& plan, const Col
       metrics["train/critic-" + name] += value / plan.denominator;
     loss.sum.backward();
   }
-  const double norm = std::sqrt(kernels::sum_of_squares(network_->weights().grad()) +
-                                kernels::sum_of_squares(head_.weights().grad())) /
-                      plan.denominator;
+  metrics = sum(ranks_, metrics, "metrics of the critic");
+  network_optimizer_.reduce_gradients();
+  head_optimizer_.reduce_gradients();
+  const double norm =
+      std::sqrt(network_optimizer_.gradient_squares() + head_optimizer_.gradient_squares()) /
+      plan.denominator;
   const double lr = learning_rate(config_.lr, samples_done_);
   metrics["train/critic-grad_norm"] = norm;
   metrics["train/critic-lr-pg_0"] = lr;
@@ -78,7 +82,8 @@ void Critic::set_state(const CriticState& state) {
   samples_done_ = state.samples_done;
 }
 
-double explained_variance(const std::vector<StepPlan>& plans, const Columns& columns) {
+double explained_variance(const std::vector<StepPlan>& plans, const Columns& columns,
+                          Ranks& ranks) {
   std::vector<Tensor> returns, errors;
   for (const StepPlan& plan : plans) {
     for (const MicroBatch& micro_batch : plan.micro_batches) {
@@ -93,12 +98,22 @@ double explained_variance(const std::vector<StepPlan>& plans, const Columns& col
       errors.push_back(return_T - value_T);
     }
   }
-  if (returns.empty()) return 0;
-  const auto variance = [](const std::vector<Tensor>& parts) {
-    return at::cat(parts).var(/*unbiased=*/false).item<double>();
+  const auto joined = [](const std::vector<Tensor>& parts) {
+    return parts.empty() ? at::zeros({0}, at::kDouble) : at::cat(parts);
   };
-  const double total = variance(returns);
-  return total > 0 ? 1 - variance(errors) / total : 0;
+  const Tensor return_T = joined(returns), error_T = joined(errors);
+  // Two passes, so that a large mean costs no digits.
+  const auto total = [&](const Tensor& a_T, const Tensor& b_T) {
+    const double sums[] = {static_cast<double>(a_T.size(0)), a_T.sum().item<double>(),
+                           b_T.sum().item<double>()};
+    return sum(ranks, sums, "explained variance");
+  };
+  const std::vector<double> first = total(return_T, error_T);
+  const double count = first[0];
+  if (count == 0) return 0;
+  const std::vector<double> second =
+      total((return_T - first[1] / count).square(), (error_T - first[2] / count).square());
+  return second[1] > 0 ? 1 - second[2] / second[1] : 0;
 }
 
 }  // namespace slime::train

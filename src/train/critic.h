@@ -38,8 +38,10 @@ struct CriticState {
 
 class Critic final {
  public:
-  /// `network` is owned: the actor's shape, its output layer unused.
-  Critic(std::unique_ptr<model::Network> network, const CriticConfig& config);
+  /// `network` is owned: the actor's shape, its output layer unused. `ranks` (null: the only rank)
+  /// outlive the critic.
+  Critic(std::unique_ptr<model::Network> network, const CriticConfig& config,
+         Ranks* ranks = nullptr);
   Critic(const Critic&) = delete;
 
   /// Values of all response tokens, without gradient.
@@ -61,6 +63,8 @@ class Critic final {
  private:
   Tensor forward(const MicroBatch& micro_batch, model::Attention& attention);
 
+  OneRank alone_;
+  Ranks& ranks_;
   CriticConfig config_;
   std::unique_ptr<model::Network> network_;
   model::ValueHead head_;
@@ -70,7 +74,7 @@ class Critic final {
 };
 
 /// 1 - variance(return - value) / variance(return) over the trained tokens of the batch: 1 for a
-/// critic that knows, 0 for one that says the mean.
-double explained_variance(const std::vector<StepPlan>& plans, const Columns& columns);
+/// critic that knows, 0 for one that says the mean. Of all ranks.
+double explained_variance(const std::vector<StepPlan>& plans, const Columns& columns, Ranks& ranks);
 
 }  // namespace slime::train

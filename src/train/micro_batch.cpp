@@ -114,14 +114,16 @@ bool keeps_siblings_together(const PlanOptions& options) {
          options.packing.share_prefixes && options.batching.dp == 1;
 }
 
-StepPlan make_step(std::span<const TrainSample> samples, std::vector<Indices> bins,
+}  // namespace
+
+StepPlan make_step(std::span<const TrainSample> samples, std::vector<Indices> micro_batches,
                    const PlanOptions& options) {
   StepPlan plan;
   std::unordered_set<int64_t> executions;
   double tokens = 0;
-  for (Indices& bin : bins) {
-    for (const int64_t i : bin) executions.insert(samples[i].rollout_id);
-    plan.micro_batches.push_back(make_micro_batch(samples, std::move(bin), options));
+  for (Indices& members : micro_batches) {
+    for (const int64_t i : members) executions.insert(samples[i].rollout_id);
+    plan.micro_batches.push_back(make_micro_batch(samples, std::move(members), options));
     tokens += algo::token_denominator(plan.micro_batches.back().trained_T,
                                       plan.micro_batches.back().starts);
   }
@@ -132,39 +134,45 @@ StepPlan make_step(std::span<const TrainSample> samples, std::vector<Indices> bi
   return plan;
 }
 
-}  // namespace
-
-std::vector<StepPlan> plan_steps(const TrainBatch& batch, const PlanOptions& options,
-                                 const FlopsModel& flops) {
-  std::vector<StepPlan> plans;
-  if (options.keeps_pairs) {
+std::vector<std::vector<std::vector<Indices>>> cut_steps(const TrainBatch& batch,
+                                                         const PlanOptions& options,
+                                                         const FlopsModel& flops) {
+  const int64_t dp = options.batching.dp;
+  std::vector<std::vector<std::vector<Indices>>> steps;
+  if (options.keeps_pairs || keeps_siblings_together(options)) {
     for (const Indices& step :
          split_into_steps(batch.rollout_ids(), options.batching.global_batch_size)) {
-      plans.push_back(
-          make_step(batch.samples, pair_bins(batch.samples, step, options.batching), options));
+      std::vector<Indices> bins = options.keeps_pairs
+                                      ? pair_bins(batch.samples, step, options.batching)
+                                      : dynamic_bins(batch.samples, step, options);
+      std::vector<std::vector<Indices>>& ranks = steps.emplace_back(dp);
+      for (std::size_t b = 0; b < bins.size(); ++b) ranks[b % dp].push_back(std::move(bins[b]));
     }
-    return plans;
-  }
-  if (keeps_siblings_together(options)) {
-    for (const Indices& step :
-         split_into_steps(batch.rollout_ids(), options.batching.global_batch_size)) {
-      plans.push_back(
-          make_step(batch.samples, dynamic_bins(batch.samples, step, options), options));
-    }
-    return plans;
+    return steps;
   }
   const Schedule schedule =
       make_schedule(batch.total_lengths(), batch.rollout_ids(), options.batching, flops);
   std::size_t next = 0;
   for (const int64_t num_micro_batches : schedule.num_micro_batches) {
-    std::vector<Indices> bins;
-    for (int64_t i = 0; i < num_micro_batches; ++i) {
-      Indices bin = schedule.micro_batches[0][next++];
-      for (int64_t& position : bin) position = schedule.samples[0][position];
-      bins.push_back(std::move(bin));
+    std::vector<std::vector<Indices>>& ranks = steps.emplace_back(dp);
+    for (int64_t rank = 0; rank < dp; ++rank) {
+      for (int64_t i = 0; i < num_micro_batches; ++i) {
+        Indices bin = schedule.micro_batches[rank][next + i];
+        for (int64_t& position : bin) position = schedule.samples[rank][position];
+        ranks[rank].push_back(std::move(bin));
+      }
     }
-    plans.push_back(make_step(batch.samples, std::move(bins), options));
+    next += num_micro_batches;
   }
+  return steps;
+}
+
+std::vector<StepPlan> plan_steps(const TrainBatch& batch, const PlanOptions& options,
+                                 const FlopsModel& flops) {
+  check(options.batching.dp == 1, "one rank trains all of a batch; of several each has a share");
+  std::vector<StepPlan> plans;
+  for (std::vector<std::vector<Indices>>& step : cut_steps(batch, options, flops))
+    plans.push_back(make_step(batch.samples, std::move(step.front()), options));
   return plans;
 }
 

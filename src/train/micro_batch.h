@@ -44,9 +44,19 @@ struct PlanOptions {
   at::ScalarType dtype = at::kFloat;    // of weight_T: float32 or float64
 };
 
-/// The training steps of a batch, on the one rank there is. With prefix sharing and dynamic
-/// batches, siblings stay together and the token budget counts what is computed; otherwise
-/// micro-batches are those of make_schedule. Throws ConfigError as make_schedule does.
+/// Which samples share a micro-batch: [training step][rank][micro-batch]. One rank with prefix
+/// sharing and dynamic batches keeps siblings together, and its token budget counts what is
+/// computed; pairs of preferences stay together; otherwise micro-batches are those of
+/// make_schedule. A rank may have none. Throws ConfigError as make_schedule does.
+std::vector<std::vector<std::vector<Indices>>> cut_steps(const TrainBatch& batch,
+                                                         const PlanOptions& options,
+                                                         const FlopsModel& flops);
+
+/// A step of these micro-batches, packed. The counts are those of the samples in them.
+StepPlan make_step(std::span<const TrainSample> samples, std::vector<Indices> micro_batches,
+                   const PlanOptions& options);
+
+/// The training steps of a batch when there is one rank; several: train/share.h.
 std::vector<StepPlan> plan_steps(const TrainBatch& batch, const PlanOptions& options,
                                  const FlopsModel& flops);
 

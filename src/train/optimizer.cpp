@@ -10,15 +10,19 @@
 namespace slime::train {
 namespace {
 
-/// The named tensors as ranges, neighbours of one kind joined. Padding stays out and stays zero.
+/// The named tensors as ranges of the part, neighbours of one kind joined. Padding stays out and
+/// stays zero.
 std::vector<kernels::AdamRange> ranges_of(const model::Weights& weights,
-                                          const std::vector<std::string>& frozen) {
+                                          const std::vector<std::string>& frozen,
+                                          const Part& part) {
   std::vector<kernels::AdamRange> ranges;
   for (const model::NamedWeight& weight : weights.tensors()) {
     if (std::find(frozen.begin(), frozen.end(), weight.name) != frozen.end()) continue;
     int64_t size = 1;
     for (const int64_t extent : weight.shape) size *= extent;
-    ranges.push_back({weight.offset, weight.offset + size, weight.decays});
+    const int64_t begin = std::max(weight.offset, part.begin);
+    const int64_t end = std::min(weight.offset + size, part.end);
+    if (begin < end) ranges.push_back({begin - part.begin, end - part.begin, weight.decays});
   }
   std::sort(ranges.begin(), ranges.end(),
             [](const auto& a, const auto& b) { return a.begin < b.begin; });
@@ -37,21 +41,42 @@ std::vector<kernels::AdamRange> ranges_of(const model::Weights& weights,
 }  // namespace
 
 Optimizer::Optimizer(model::Weights& weights, const AdamConfig& config,
-                     const std::vector<std::string>& frozen)
-    : weights_(weights), config_(config), ranges_(ranges_of(weights, frozen)) {
+                     const std::vector<std::string>& frozen, Ranks* ranks)
+    : weights_(weights),
+      config_(config),
+      ranks_(ranks != nullptr ? *ranks : alone_),
+      part_(ranks_.own_part(weights.num_elements())),
+      ranges_(ranges_of(weights, frozen, part_)) {
   weights_.enable_grad();
   const at::NoGradGuard no_grad;
   const auto precision = weights_.grad().scalar_type();
   // The same precision: the same memory.
-  master_ = weights_.flat().to(precision);
+  master_ = own(weights_.flat()).to(precision);
   first_moment_ = at::zeros_like(master_);
   second_moment_ = at::zeros_like(master_);
+}
+
+Tensor Optimizer::own(const Tensor& buffer_N) const {
+  return buffer_N.narrow(0, part_.begin, part_.size());
+}
+
+bool Optimizer::has_master() const {
+  return master_.scalar_type() != weights_.flat().scalar_type();
+}
+
+void Optimizer::reduce_gradients() {
+  ranks_.reduce_scatter_(weights_.grad(), "summing the gradients");
+}
+
+double Optimizer::gradient_squares() {
+  return sum(ranks_, kernels::sum_of_squares(own(weights_.grad())), "the gradient norm");
 }
 
 void Optimizer::step(double lr, double weight_decay, double grad_scale) {
   const kernels::TraceRange range("optimizer");
   ++num_steps_;
-  kernels::adamw_(weights_.flat(), master_, first_moment_, second_moment_, weights_.grad(), ranges_,
+  kernels::adamw_(own(weights_.flat()), master_, first_moment_, second_moment_,
+                  own(weights_.grad()), ranges_,
                   {.lr = lr,
                    .beta1 = config_.beta1,
                    .beta2 = config_.beta2,
@@ -59,6 +84,7 @@ void Optimizer::step(double lr, double weight_decay, double grad_scale) {
                    .weight_decay = weight_decay,
                    .grad_scale = grad_scale,
                    .step = num_steps_});
+  ranks_.all_gather_(weights_.flat(), "handing out the new weights");
 }
 
 void Optimizer::reset() {

@@ -6,6 +6,10 @@
 ///
 /// Master weights are float32 (float64 for float64 weights); where the trained precision is that
 /// already, the flat buffer itself is the master.
+///
+/// With several ranks this is a distributed optimizer (train/ranks.h): each holds master weights
+/// and moments of its own part of the flat buffer. P is the length of that part, N that of the
+/// buffer; alone, P = N.
 
 #include <cstdint>
 #include <string>
@@ -14,6 +18,7 @@
 #include "core/tensor.h"
 #include "kernels/adamw.h"
 #include "model/weights.h"
+#include "train/ranks.h"
 
 namespace slime::train {
 
@@ -25,17 +30,27 @@ struct AdamConfig {
 
 class Optimizer {
  public:
-  /// `weights` outlives the optimizer; gradients are enabled on it. Tensors of these names are left
-  /// as they are.
+  /// `weights` and `ranks` (null: the only rank) outlive the optimizer; gradients are enabled on
+  /// the weights. Tensors of these names are left as they are.
   Optimizer(model::Weights& weights, const AdamConfig& config,
-            const std::vector<std::string>& frozen = {});
+            const std::vector<std::string>& frozen = {}, Ranks* ranks = nullptr);
   Optimizer(const Optimizer&) = delete;
 
-  /// One update with gradients multiplied by grad_scale.
+  // Of a training step, in this order, on all ranks.
+
+  /// Sums the gradients of all ranks, each part at its owner.
+  void reduce_gradients();
+  /// Sum of squares of the reduced gradients, of all parts; not finite when one of them is not.
+  double gradient_squares();
+  /// One update with gradients multiplied by grad_scale; then all ranks have the new weights.
   void step(double lr, double weight_decay, double grad_scale);
+
   /// Zero moments and step counter.
   void reset();
 
+  Part part() const { return part_; }
+  /// Whether master weights are a buffer of their own.
+  bool has_master() const;
   const Tensor& master() const { return master_; }
   const Tensor& first_moment() const { return first_moment_; }
   const Tensor& second_moment() const { return second_moment_; }
@@ -43,12 +58,17 @@ class Optimizer {
   void set_num_steps(int64_t steps) { num_steps_ = steps; }
 
  private:
+  Tensor own(const Tensor& buffer_N) const;
+
+  OneRank alone_;
   model::Weights& weights_;
   AdamConfig config_;
-  Tensor master_;         // [N], owned; the flat buffer itself when the precisions agree
-  Tensor first_moment_;   // [N], owned
-  Tensor second_moment_;  // [N], owned
-  std::vector<kernels::AdamRange> ranges_;
+  Ranks& ranks_;
+  Part part_;
+  Tensor master_;         // [P], owned; part of the flat buffer when the precisions agree
+  Tensor first_moment_;   // [P], owned
+  Tensor second_moment_;  // [P], owned
+  std::vector<kernels::AdamRange> ranges_;  // of the own part
   int64_t num_steps_ = 0;
 };
 

@@ -90,14 +90,16 @@ void wait_for(const Tensor& weights) {
 }  // namespace
 
 Trainer::Trainer(model::Network& network, const TrainConfig& config, const Clock& clock,
-                 OtherNetworks others)
-    : network_(network),
+                 OtherNetworks others, Ranks* ranks)
+    : ranks_(ranks != nullptr ? *ranks : alone_),
+      network_(network),
       config_(validated(config)),
       advantage_fn_(algo::make_advantage_fn(config.advantage)),
       flops_(flops_model_of(network.config())),
       clock_(clock),
       others_(std::move(others)),
-      optimizer_(network.weights(), config.adam, config.frozen) {
+      optimizer_(network.weights(), config.adam, config.frozen, &ranks_) {
+  check(config_.batching.dp == ranks_.size(), "there is a rank for each share of a batch");
   if (needs_reference(config_) && others_.reference == nullptr) {
     throw ConfigError("use-kl-loss, kl-coef, dpo_loss: need a reference model; give --ref-load");
   }
@@ -112,7 +114,7 @@ Trainer::Trainer(model::Network& network, const TrainConfig& config, const Clock
   if (config_.critic) {
     check(others_.critic != nullptr, "a critic has a network");
     others_.critic->set_recompute(config_.recompute);
-    critic_.emplace(std::move(others_.critic), *config_.critic);
+    critic_.emplace(std::move(others_.critic), *config_.critic, &ranks_);
   }
   network_.set_recompute(config_.recompute);
 }
@@ -148,21 +150,38 @@ PlanOptions Trainer::plan_options() const {
 
 TrainReport Trainer::train(const TrainBatch& batch) {
   const auto start = clock_.now();
+  return train_planned(batch, plan_steps(batch, plan_options(), flops_), start);
+}
+
+std::vector<BatchShare> Trainer::divide(const TrainBatch& batch) const {
+  return train::divide(batch, plan_options(), flops_);
+}
+
+TrainReport Trainer::train(const BatchShare& share) {
+  const auto start = clock_.now();
+  return train_planned(share.batch, plan_share(share, plan_options()), start);
+}
+
+TrainReport Trainer::train_planned(const TrainBatch& batch, const std::vector<StepPlan>& plans,
+                                   Clock::TimePoint start) {
   TrainReport report;
-  const std::vector<StepPlan> plans = plan_steps(batch, plan_options(), flops_);
   const std::vector<int64_t> lengths = lengths_of(batch, plans);
-  for (const int64_t length : lengths) report.num_tokens += length;
+  double tokens[2] = {};
+  for (const int64_t length : lengths) tokens[0] += static_cast<double>(length);
   for (const StepPlan& plan : plans) {
     for (const MicroBatch& micro_batch : plan.micro_batches) {
-      report.num_computed_tokens += micro_batch.packed.tokens.num_tokens();
+      tokens[1] += static_cast<double>(micro_batch.packed.tokens.num_tokens());
     }
   }
+  const std::vector<double> all_tokens = sum(ranks_, tokens, "counting tokens");
+  report.num_tokens = static_cast<int64_t>(all_tokens[0]);
+  report.num_computed_tokens = static_cast<int64_t>(all_tokens[1]);
   report.perf["perf/data_preprocess_time"] = seconds_between(start, clock_.now());
 
   Columns columns = prepare(batch, plans, report);
-  report.rollout = rollout_metrics(batch, plans, columns);
+  report.rollout = rollout_metrics(batch, plans, columns, ranks_);
   if (critic_)
-    report.rollout["rollout/value_explained_variance"] = explained_variance(plans, columns);
+    report.rollout["rollout/value_explained_variance"] = explained_variance(plans, columns, ranks_);
 
   const auto train_start = clock_.now();
   if (config_.reset_optimizer_states) optimizer_.reset();
@@ -312,6 +331,9 @@ void Trainer::compute_advantages(const TrainBatch& batch, const std::vector<Step
     }
   }
   if (!config_.normalize_advantages) return;
+  const double own[] = {moments.count, moments.sum, moments.squares};
+  const std::vector<double> all = sum(ranks_, own, "whitening advantages");
+  moments = {.count = all[0], .sum = all[1], .squares = all[2]};
   for (const StepPlan& plan : plans) {
     for (const MicroBatch& micro_batch : plan.micro_batches) {
       columns.advantage.put(micro_batch,
@@ -382,24 +404,29 @@ StepReport Trainer::train_step(const TrainBatch& batch, const StepPlan& plan, Co
   network_.weights().enable_grad();
   network_.weights().zero_grad();
   std::vector<std::string> problems;
-  const algo::MetricSums sums = accumulate(batch, plan, columns, problems);
+  const algo::MetricSums sums =
+      sum(ranks_, accumulate(batch, plan, columns, problems), "metrics of the step");
   for (const model::NamedWeight& weight : network_.weights().tensors()) {
     if (std::ranges::find(config_.frozen, weight.name) != config_.frozen.end())
       model::Weights::view(network_.weights().grad(), weight).zero_();  // counts in no norm
   }
   for (const auto& [name, value] : sums) report.metrics["train/" + name] = value / plan.denominator;
 
-  const double norm =
-      std::sqrt(kernels::sum_of_squares(network_.weights().grad())) / plan.denominator;
+  optimizer_.reduce_gradients();
+  const double norm = std::sqrt(optimizer_.gradient_squares()) / plan.denominator;
   const double lr = learning_rate(config_.lr, state_.samples_done);
   report.metrics["train/grad_norm"] = norm;
   report.metrics["train/lr-pg_0"] = lr;
   report.metrics["train/global_batch_size"] = static_cast<double>(plan.num_executions);
   if (!std::isfinite(norm)) {
     ++skipped_in_a_row_;
-    problems.push_back("gradients that are not finite: " + name_bad_gradients(network_.weights()));
-    if (problems.size() == 1) problems.push_back(trace_gradients(batch, plan, columns));
-    report.skipped = fmt::format("{}", fmt::join(problems, "; "));
+    const std::string names = name_bad_gradients(network_.weights());
+    const bool is_known = !problems.empty();
+    const std::string traced = is_known ? "" : trace_gradients(batch, plan, columns);
+    if (is_known || !traced.empty() || ranks_.is_alone())
+      problems.push_back("gradients that are not finite: " + names);
+    if (!traced.empty()) problems.push_back(traced);
+    report.skipped = join_problems(problems);
     return report;
   }
   skipped_in_a_row_ = 0;
@@ -412,9 +439,22 @@ StepReport Trainer::train_step(const TrainBatch& batch, const StepPlan& plan, Co
   return report;
 }
 
+std::string Trainer::join_problems(const std::vector<std::string>& problems) {
+  const std::string own = fmt::format("{}", fmt::join(problems, "; "));
+  if (ranks_.is_alone()) return own;
+  std::vector<std::string> all;
+  const std::vector<std::string> texts = ranks_.all_gather(own, "naming what is not finite");
+  for (std::size_t r = 0; r < texts.size(); ++r) {
+    if (!texts[r].empty()) all.push_back(fmt::format("rank {}: {}", r, texts[r]));
+  }
+  if (all.empty()) return "gradients that are not finite";  // finite on each rank, not their sum
+  return fmt::format("{}", fmt::join(all, "; "));
+}
+
 std::string Trainer::trace_gradients(const TrainBatch& batch, const StepPlan& plan,
                                      Columns& columns) {
-  std::string found = "each micro-batch alone has finite ones";
+  // Of several ranks another one is to blame.
+  std::string found = ranks_.is_alone() ? "each micro-batch alone has finite ones" : "";
   for (const MicroBatch& micro_batch : plan.micro_batches) {
     network_.weights().zero_grad();
     std::vector<std::string> ignored;
@@ -451,6 +491,19 @@ algo::MetricSums Trainer::accumulate_gradients(const TrainBatch& batch) {
   network_.weights().zero_grad();
   std::vector<std::string> problems;
   return accumulate(batch, plans.front(), columns, problems);
+}
+
+algo::MetricSums Trainer::accumulate_gradients(const BatchShare& share) {
+  const std::vector<StepPlan> plans = plan_share(share, plan_options());
+  check(plans.size() == 1, "a share of one training step");
+  TrainReport ignored;
+  Columns columns = prepare(share.batch, plans, ignored);
+  network_.weights().enable_grad();
+  network_.weights().zero_grad();
+  std::vector<std::string> problems;
+  const algo::MetricSums sums = accumulate(share.batch, plans.front(), columns, problems);
+  optimizer_.reduce_gradients();
+  return sum(ranks_, sums, "metrics of the step");
 }
 
 TrainerState Trainer::state() const {

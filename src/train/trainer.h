@@ -1,6 +1,6 @@
 #pragma once
 
-/// The trainer of one rank: a TrainBatch to new weights (DESIGN section 6).
+/// The trainer of one rank: a TrainBatch, or its share of one, to new weights (DESIGN section 6).
 ///
 ///   train(batch):   schedule -> [old and reference log-probs, where the algorithm needs them] ->
 ///   advantages
@@ -8,8 +8,9 @@
 ///                   AdamW; learning rate
 ///
 /// Gradients are accumulated un-scaled and divided once, so they do not depend on packing, prefix
-/// sharing or micro-batch split. Metrics are returned, named as the original names them
-/// (train/loss, rollout/advantages, perf/train_time).
+/// sharing, micro-batch split or the number of ranks. Metrics are returned, named as the original
+/// names them (train/loss, rollout/advantages, perf/train_time); they are those of all ranks and
+/// the same on each, except rates (perf/actor_train_tflops is of this rank).
 
 #include <cstdint>
 #include <map>
@@ -28,7 +29,9 @@
 #include "train/micro_batch.h"
 #include "train/optimizer.h"
 #include "train/packing.h"
+#include "train/ranks.h"
 #include "train/schedule.h"
+#include "train/share.h"
 #include "train/train_batch.h"
 
 namespace slime::train {
@@ -95,13 +98,14 @@ struct StepReport {
 struct TrainReport {
   std::vector<StepReport> steps;
   std::string stopped;  // why training must not go on; empty: it may
-  /// Per sample of the batch and response token: log-probs before the sample was first trained on,
-  /// for people who compare them with the engine's. Empty for samples beyond the last full step.
+  /// Per sample of the batch, or share, and response token: log-probs before the sample was first
+  /// trained on, for people who compare them with the engine's. Empty for samples beyond the last
+  /// full step.
   std::vector<std::vector<float>> log_probs;
   Metrics
       rollout;  // rollout/log_probs, rollout/advantages, rollout/rewards, ...: means over the batch
   Metrics perf;            // seconds and rates: perf/actor_train_time, perf/actor_train_tflops, ...
-  int64_t num_tokens = 0;  // of the samples trained
+  int64_t num_tokens = 0;  // of the samples trained, on all ranks
   int64_t num_computed_tokens =
       0;  // of those the network computed: fewer where prefixes were shared
 };
@@ -127,19 +131,26 @@ struct TrainerState {
 
 class Trainer final {
  public:
-  /// `network` and `clock` outlive the trainer; its weights are updated in place. Throws
-  /// ConfigError as validate() does, and for a network that is needed and missing.
+  /// `network`, `clock` and `ranks` (null: the only rank) outlive the trainer; its weights are
+  /// updated in place. Throws ConfigError as validate() does, and for a network that is needed and
+  /// missing.
   Trainer(model::Network& network, const TrainConfig& config, const Clock& clock,
-          OtherNetworks others = {});
+          OtherNetworks others = {}, Ranks* ranks = nullptr);
   Trainer(const Trainer&) = delete;
 
-  /// One rollout step: floor(executions / G) training steps. Throws ConfigError when the batch
-  /// holds less than one step.
+  /// One rollout step of the only rank: floor(executions / G) training steps. Throws ConfigError
+  /// when the batch holds less than one step.
   TrainReport train(const TrainBatch& batch);
 
   /// Gives the gradients' memory back until the next train(): 4 bytes per weight that nobody reads
   /// between two steps.
   void release_gradients();
+
+  /// What each of config().batching.dp ranks has to train of a batch. Throws ConfigError as
+  /// train().
+  std::vector<BatchShare> divide(const TrainBatch& batch) const;
+  /// One rollout step of one rank of several; all call it together. Throws RanksError.
+  TrainReport train(const BatchShare& share);
 
   /// The loop tells that the engine got these weights: what keep_old_actor counts by.
   void weights_published();
@@ -152,6 +163,9 @@ class Trainer final {
   /// network().weights().grad(); no update. For tests and measurements: what train() does before it
   /// clips.
   algo::MetricSums accumulate_gradients(const TrainBatch& batch);
+  /// The same for the share of one training step, with the sums of all ranks; each rank has the
+  /// gradients of its part.
+  algo::MetricSums accumulate_gradients(const BatchShare& share);
 
   model::Network& network() { return network_; }
   model::Network* reference() { return others_.reference.get(); }
@@ -160,6 +174,7 @@ class Trainer final {
   const Tensor& rollout_actor() const { return rollout_actor_; }
   Critic* critic() { return critic_ ? &*critic_ : nullptr; }
   Optimizer& optimizer() { return optimizer_; }
+  Ranks& ranks() { return ranks_; }
   const TrainConfig& config() const { return config_; }
 
   TrainerState state() const;
@@ -167,6 +182,8 @@ class Trainer final {
 
  private:
   PlanOptions plan_options() const;
+  TrainReport train_planned(const TrainBatch& batch, const std::vector<StepPlan>& plans,
+                            Clock::TimePoint start);
   Columns prepare(const TrainBatch& batch, const std::vector<StepPlan>& plans, TrainReport& report);
   /// One pass without gradient over the micro-batches of all steps.
   void score_into(model::Network& network, const std::vector<StepPlan>& plans,
@@ -185,9 +202,14 @@ class Trainer final {
                               std::vector<std::string>& problems);
   StepReport train_step(const TrainBatch& batch, const StepPlan& plan, Columns& columns);
   /// Says which samples a gradient that is not finite comes from, where no loss gave it away.
-  /// Computes the gradients again, micro-batch by micro-batch, and leaves them undefined.
+  /// Computes this rank's gradients again, micro-batch by micro-batch, and leaves them undefined.
   std::string trace_gradients(const TrainBatch& batch, const StepPlan& plan, Columns& columns);
 
+  /// The reasons of all ranks, each with its rank when there are several.
+  std::string join_problems(const std::vector<std::string>& problems);
+
+  OneRank alone_;
+  Ranks& ranks_;
   model::Network& network_;
   TrainConfig config_;
   algo::AdvantageFn advantage_fn_;

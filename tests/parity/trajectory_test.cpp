@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "core/clock.h"
+#include "rank_threads.h"
 #include "train_cases.h"
 
 namespace slime::parity {
@@ -83,7 +84,24 @@ void expect_weights(const model::Weights& weights, const json::object& expected)
   }
 }
 
-void run_supervised(const char* name, algo::Reduction reduction) {
+/// Calls body(trainer, rank) on every rank, each with a network of its own.
+void with_trainers(int num_ranks, TrainConfig config, bool needs_reference,
+                   const std::function<void(Trainer&, int)>& body) {
+  config.batching.dp = num_ranks;
+  const auto load = [] {
+    return model::load_network(kModels + "qwen3", model::Precision::of("float32"));
+  };
+  on_ranks(num_ranks, [&](Ranks& ranks) {
+    const auto network = load();
+    const SystemClock clock;
+    OtherNetworks others;
+    if (needs_reference) others.reference = load();
+    Trainer trainer(*network, config, clock, std::move(others), &ranks);
+    body(trainer, ranks.rank());
+  });
+}
+
+void run_supervised(const char* name, algo::Reduction reduction, int num_ranks = 1) {
   const json::value file = read_run("sft_qwen3.json");
   const std::vector<Sample> samples = samples_of(file);
   TrainConfig config = base_config(file);
@@ -95,30 +113,34 @@ void run_supervised(const char* name, algo::Reduction reduction) {
   config.lr.style = DecayStyle::kCosine;
   config.lr = with_iterations(config.lr, {.train_iters = 30, .lr_warmup_iters = 5}, 4);
 
-  const auto network = model::load_network(kModels + "qwen3", model::Precision::of("float32"));
-  SystemClock clock;
-  Trainer trainer(*network, config, clock);
   const auto& expected = file.at(name).as_object();
   const auto& steps = expected.at("steps").as_array();
-  for (std::size_t step = 0; step < steps.size(); ++step) {
-    SCOPED_TRACE(step);
-    std::vector<Sample> batch;
-    for (std::size_t j = 0; j < 4; ++j) batch.push_back(samples[(step * 4 + j) % samples.size()]);
-    const TrainReport report = trainer.train(make_supervised_batch(batch));
-    ASSERT_EQ(report.steps.size(), 1u);
-    expect_step(report.steps[0], steps[step].as_object());
-    const auto* after =
-        expected.at("weights_after").as_object().if_contains(std::to_string(step + 1));
-    if (after != nullptr) expect_weights(network->weights(), after->as_object());
-  }
+  with_trainers(num_ranks, config, false, [&](Trainer& trainer, int rank) {
+    for (std::size_t step = 0; step < steps.size(); ++step) {
+      SCOPED_TRACE(step);
+      std::vector<Sample> rows;
+      for (std::size_t j = 0; j < 4; ++j) rows.push_back(samples[(step * 4 + j) % samples.size()]);
+      const TrainBatch batch = make_supervised_batch(rows);
+      const TrainReport report = trainer.train(trainer.divide(batch)[rank]);
+      ASSERT_EQ(report.steps.size(), 1u);
+      expect_step(report.steps[0], steps[step].as_object());
+      const auto* after =
+          expected.at("weights_after").as_object().if_contains(std::to_string(step + 1));
+      if (after != nullptr) expect_weights(trainer.network().weights(), after->as_object());
+    }
+  });
 }
 
 TEST(Trajectory, SupervisedPerToken) { run_supervised("per_token", algo::Reduction::kPerToken); }
 TEST(Trajectory, SupervisedPerSample) {
   run_supervised("per_sample", algo::Reduction::kPerRollout);
 }
+TEST(Trajectory, SupervisedPerTokenOnTwoRanks) {
+  run_supervised("per_token", algo::Reduction::kPerToken, 2);
+}
 
-void run_grpo(const char* name, algo::Reduction reduction, std::optional<algo::KlLoss> kl_loss) {
+void run_grpo(const char* name, algo::Reduction reduction, std::optional<algo::KlLoss> kl_loss,
+              int num_ranks = 1) {
   const json::value file = read_run("grpo_qwen3.json");
   std::vector<Group> groups(3);
   for (Sample& sample : samples_of(file)) groups[sample.group].samples.push_back(std::move(sample));
@@ -131,28 +153,26 @@ void run_grpo(const char* name, algo::Reduction reduction, std::optional<algo::K
   config.lr.lr = 2e-4;
   config.lr.style = DecayStyle::kConstant;
 
-  const auto load = [] {
-    return model::load_network(kModels + "qwen3", model::Precision::of("float32"));
-  };
-  const auto network = load();
-  SystemClock clock;
-  OtherNetworks others;
-  if (kl_loss) others.reference = load();
-  Trainer trainer(*network, config, clock, std::move(others));
   const TrainBatch batch = make_train_batch(groups, {});
   const auto& expected = file.at(name).as_object();
-  for (const auto& step : expected.at("steps").as_array()) {
-    const TrainReport report = trainer.train(batch);
-    ASSERT_EQ(report.steps.size(), 1u);
-    expect_step(report.steps[0], step.as_object());
-  }
-  expect_weights(network->weights(), expected.at("weights_after").at("3").as_object());
+  with_trainers(num_ranks, config, kl_loss.has_value(), [&](Trainer& trainer, int rank) {
+    for (const auto& step : expected.at("steps").as_array()) {
+      const TrainReport report = trainer.train(trainer.divide(batch)[rank]);
+      ASSERT_EQ(report.steps.size(), 1u);
+      expect_step(report.steps[0], step.as_object());
+    }
+    expect_weights(trainer.network().weights(), expected.at("weights_after").at("3").as_object());
+  });
 }
 
 TEST(Trajectory, Grpo) { run_grpo("no_kl", algo::Reduction::kPerRollout, std::nullopt); }
 TEST(Trajectory, GrpoWithKlLoss) {
   run_grpo("kl_loss_k3_coef_0.01", algo::Reduction::kPerRollout,
            algo::KlLoss{algo::KlType::kK3, 0.01, false});
+}
+TEST(Trajectory, GrpoWithKlLossOnTwoRanks) {
+  run_grpo("kl_loss_k3_coef_0.01", algo::Reduction::kPerRollout,
+           algo::KlLoss{algo::KlType::kK3, 0.01, false}, 2);
 }
 TEST(Trajectory, GrpoPerToken) {
   run_grpo("no_kl_per_token", algo::Reduction::kPerToken, std::nullopt);

@@ -1,0 +1,9 @@
+#pragma once
+
+// See ../../README.md.
+
+namespace gloo::transport {
+
+class Device;
+
+}  // namespace gloo::transport

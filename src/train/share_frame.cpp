@@ -1,0 +1,146 @@
+// A share as bytes: numbers of this machine's form, vectors with their lengths before them. Both
+// ends are the same program on the same host.
+
+#include <cstring>
+#include <type_traits>
+
+#include "core/error.h"
+#include "train/share.h"
+
+namespace slime::train {
+namespace {
+
+constexpr uint32_t kVersion = 1;
+
+class Writer {
+ public:
+  template <typename Number>
+  requires std::is_arithmetic_v<Number>
+  void put(Number number) { bytes_.append(reinterpret_cast<const char*>(&number), sizeof number); }
+  void put(const std::string& text) {
+    put(static_cast<uint64_t>(text.size()));
+    bytes_ += text;
+  }
+  template <typename Number>
+  requires std::is_arithmetic_v<Number>
+  void put(const std::vector<Number>& numbers) {
+    put(static_cast<uint64_t>(numbers.size()));
+    bytes_.append(reinterpret_cast<const char*>(numbers.data()), numbers.size() * sizeof(Number));
+  }
+  std::string take() { return std::move(bytes_); }
+
+ private:
+  std::string bytes_;
+};
+
+class Reader {
+ public:
+  explicit Reader(std::string_view bytes) : rest_(bytes) {}
+  template <typename Number>
+  requires std::is_arithmetic_v<Number>
+  void get(Number& number) { std::memcpy(&number, next(sizeof number), sizeof number); }
+  void get(std::string& text) {
+    const auto size = count(1);
+    text.assign(next(size), size);
+  }
+  template <typename Number>
+  requires std::is_arithmetic_v<Number>
+  void get(std::vector<Number>& numbers) {
+    numbers.resize(count(sizeof(Number)));
+    const std::size_t size = numbers.size() * sizeof(Number);
+    if (size > 0) std::memcpy(numbers.data(), next(size), size);
+  }
+  /// How many things follow; each takes `bytes` at least.
+  std::size_t count(std::size_t bytes) {
+    uint64_t n = 0;
+    get(n);
+    check(n <= rest_.size() / bytes, "a share names as many things as it holds");
+    return n;
+  }
+  bool is_done() const { return rest_.empty(); }
+
+ private:
+  const char* next(std::size_t size) {
+    check(size <= rest_.size(), "a share is whole");
+    const char* here = rest_.data();
+    rest_.remove_prefix(size);
+    return here;
+  }
+  std::string_view rest_;
+};
+
+/// The fields of a sample, in the order they travel.
+template <typename Sample, typename Fn>
+void each_field(Sample& sample, const Fn& fn) {
+  fn(sample.ordinal);
+  fn(sample.group);
+  fn(sample.rollout_id);
+  fn(sample.tokens);
+  fn(sample.prompt_length);
+  fn(sample.loss_mask);
+  fn(sample.rollout_log_probs);
+  fn(sample.teacher_log_probs);
+  fn(sample.top_p_ids);
+  fn(sample.top_p_offsets);
+  fn(sample.reward);
+  fn(sample.raw_reward);
+  fn(sample.rollout_mask_total);
+  fn(sample.truncated);
+  fn(sample.source_name);
+}
+
+}  // namespace
+
+std::string to_frame(const BatchShare& share) {
+  Writer out;
+  out.put(kVersion);
+  out.put(share.places);
+  for (const TrainSample& sample : share.batch.samples)
+    each_field(sample, [&](const auto& field) { out.put(field); });
+  out.put(static_cast<uint64_t>(share.steps.size()));
+  for (const StepShare& step : share.steps) {
+    out.put(step.num_executions);
+    out.put(step.denominator);
+    out.put(static_cast<uint64_t>(step.micro_batches.size()));
+    for (const Indices& micro_batch : step.micro_batches) out.put(micro_batch);
+  }
+  return out.take();
+}
+
+BatchShare share_from_frame(std::string_view bytes) {
+  Reader in(bytes);
+  uint32_t version = 0;
+  in.get(version);
+  check(version == kVersion, "both ends of a share are of one version");
+  BatchShare share;
+  in.get(share.places);
+  share.batch.samples.resize(share.places.size());
+  for (TrainSample& sample : share.batch.samples)
+    each_field(sample, [&](auto& field) { in.get(field); });
+  share.steps.resize(in.count(sizeof(double)));
+  for (StepShare& step : share.steps) {
+    in.get(step.num_executions);
+    in.get(step.denominator);
+    step.micro_batches.resize(in.count(sizeof(uint64_t)));
+    for (Indices& micro_batch : step.micro_batches) in.get(micro_batch);
+  }
+  check(in.is_done(), "a share ends where its bytes do");
+  return share;
+}
+
+std::string to_frame(const std::vector<std::vector<float>>& log_probs) {
+  Writer out;
+  out.put(static_cast<uint64_t>(log_probs.size()));
+  for (const std::vector<float>& sample : log_probs) out.put(sample);
+  return out.take();
+}
+
+std::vector<std::vector<float>> log_probs_from_frame(std::string_view bytes) {
+  Reader in(bytes);
+  std::vector<std::vector<float>> log_probs(in.count(sizeof(uint64_t)));
+  for (std::vector<float>& sample : log_probs) in.get(sample);
+  check(in.is_done(), "log-probs end where their bytes do");
+  return log_probs;
+}
+
+}  // namespace slime::train

@@ -1,0 +1,77 @@
+#include "train/share.h"
+
+#include <gtest/gtest.h>
+
+#include "core/error.h"
+
+namespace slime::train {
+namespace {
+
+/// Samples of these lengths with prompts of two tokens; each is a rollout execution of its own.
+TrainBatch batch_of(const std::vector<int64_t>& lengths) {
+  TrainBatch batch;
+  for (const int64_t length : lengths) {
+    TrainSample sample;
+    sample.ordinal = sample.rollout_id = static_cast<int64_t>(batch.samples.size());
+    sample.tokens.assign(length, static_cast<TokenId>(sample.ordinal));
+    sample.prompt_length = 2;
+    sample.loss_mask.assign(length - 2, 1);
+    sample.rollout_mask_total = length - 2;
+    sample.source_name = "math";
+    batch.samples.push_back(std::move(sample));
+  }
+  return batch;
+}
+
+PlanOptions two_ranks(int64_t global_batch_size) {
+  PlanOptions options;
+  options.batching = {.global_batch_size = global_batch_size,
+                      .use_dynamic_batch_size = true,
+                      .max_tokens_per_gpu = 12,
+                      .dp = 2};
+  return options;
+}
+
+TEST(Share, EachRankGetsItsMicroBatchesOfEachStep) {
+  const auto shares = divide(batch_of({5, 9, 4, 8}), two_ranks(4), {});
+  ASSERT_EQ(shares.size(), 2u);
+  EXPECT_EQ(shares[0].places, (Indices{0, 3}));
+  EXPECT_EQ(shares[1].places, (Indices{1, 2}));
+  EXPECT_EQ(shares[1].batch.samples[0].ordinal, 1);
+  const StepShare expected{.micro_batches = {{0}, {1}}, .num_executions = 4, .denominator = 4};
+  EXPECT_EQ(shares[0].steps, std::vector<StepShare>{expected});
+  EXPECT_EQ(shares[1].steps, std::vector<StepShare>{expected});
+}
+
+TEST(Share, DenominatorsAreThoseOfAllRanks) {
+  PlanOptions options = two_ranks(2);
+  options.reduction = algo::Reduction::kPerToken;
+  TrainBatch batch = batch_of({5, 9, 4, 8, 7});
+  batch.samples[0].loss_mask = {0, 0, 0};  // counts as one token
+  const auto shares = divide(batch, options, {});
+  ASSERT_EQ(shares[0].steps.size(), 2u);  // the fifth sample makes no step
+  EXPECT_EQ(shares[0].steps[0].denominator, 1 + 7);
+  EXPECT_EQ(shares[1].steps[1].denominator, 2 + 6);
+  EXPECT_EQ(shares[1].steps[1].num_executions, 2);
+}
+
+TEST(Share, TravelsAsBytes) {
+  BatchShare share = divide(batch_of({5, 9, 4, 8}), two_ranks(2), {})[1];
+  share.batch.samples[0].rollout_log_probs = {-0.5F, -0.25F};
+  share.batch.samples[0].truncated = true;
+  share.batch.samples[1].reward = 0.75;
+  const std::string bytes = to_frame(share);
+  const BatchShare back = share_from_frame(bytes);
+  EXPECT_EQ(to_frame(back), bytes);
+  EXPECT_EQ(back.places, share.places);
+  EXPECT_EQ(back.steps, share.steps);
+  EXPECT_EQ(back.batch.samples[0].tokens, share.batch.samples[0].tokens);
+  EXPECT_EQ(back.batch.samples[0].rollout_log_probs, share.batch.samples[0].rollout_log_probs);
+  EXPECT_EQ(back.batch.samples[1].reward, 0.75);
+  EXPECT_EQ(back.batch.samples[1].source_name, "math");
+  for (std::size_t length = 0; length < bytes.size(); length += 7)
+    EXPECT_THROW(share_from_frame(std::string_view(bytes).substr(0, length)), BugError);
+}
+
+}  // namespace
+}  // namespace slime::train

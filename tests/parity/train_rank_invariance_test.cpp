@@ -1,0 +1,285 @@
+// Loss, gradients and training do not depend on the number of data-parallel ranks. Ranks are
+// threads here, each with a network of its own, connected by Gloo as processes are.
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <thread>
+
+#include "core/clock.h"
+#include "rank_threads.h"
+#include "train/checkpoint.h"
+#include "train_cases.h"
+
+namespace slime::parity {
+namespace {
+
+using namespace train;
+
+std::unique_ptr<model::Network> load(const char* dtype) {
+  return model::load_network(kModels + "qwen3", model::Precision::of(dtype));
+}
+
+struct Outcome {
+  algo::MetricSums sums;
+  Tensor grad;
+};
+
+/// How the step is cut. max_tokens 0: micro-batches of a fixed number of samples.
+struct Cut {
+  int ranks = 1;
+  int64_t micro_batch_size = 1;
+  int64_t max_tokens = 0;
+  bool share = false;
+  bool balance = false;
+};
+
+void apply(const Cut& cut, TrainConfig& config) {
+  config.packing = {cut.share, 1};
+  config.batching.dp = cut.ranks;
+  config.batching.micro_batch_size = cut.micro_batch_size;
+  config.batching.use_dynamic_batch_size = cut.max_tokens > 0;
+  config.batching.max_tokens_per_gpu = cut.max_tokens;
+  config.batching.balance_data = cut.balance;
+}
+
+OtherNetworks others_of(const TrainConfig& config, const char* dtype) {
+  OtherNetworks others;
+  if (needs_reference(config)) others.reference = load(dtype);
+  if (config.critic) others.critic = load(dtype);
+  return others;
+}
+
+/// Sums and gradients of the batch as one training step, the latter brought together again.
+Outcome gradients(const TrainBatch& batch, TrainConfig config, const Cut& cut) {
+  apply(cut, config);
+  Outcome outcome;
+  const SystemClock clock;
+  on_ranks(cut.ranks, [&](Ranks& ranks) {
+    const auto network = load("float64");
+    Trainer trainer(*network, config, clock, others_of(config, "float64"), &ranks);
+    const BatchShare share = share_from_frame(to_frame(trainer.divide(batch).at(ranks.rank())));
+    const algo::MetricSums sums = trainer.accumulate_gradients(share);
+    ranks.all_gather_(network->weights().grad(), "gradients");
+    if (ranks.rank() == ranks.size() - 1) outcome = {sums, network->weights().grad().clone()};
+  });
+  return outcome;
+}
+
+TrainConfig grpo_config(int64_t executions) {
+  TrainConfig config;
+  config.policy.objective = algo::TokenClip{0.2, 0.28, std::nullopt};
+  config.policy.use_rollout_logprobs = true;
+  config.policy.entropy_coef = 0.01;
+  config.policy.kl_loss = algo::KlLoss{algo::KlType::kK3, 0.1, true};
+  config.temperature = 0.8;
+  config.batching.global_batch_size = executions;
+  config.lr = {.lr = 1e-3, .style = DecayStyle::kConstant};
+  return config;
+}
+
+const std::vector<Cut> kCuts{{.ranks = 2},
+                             {.ranks = 2, .max_tokens = 40, .share = true},
+                             {.ranks = 2, .micro_batch_size = 3, .share = true, .balance = true},
+                             {.ranks = 4, .max_tokens = 60, .balance = true},
+                             {.ranks = 4, .max_tokens = 60, .share = true}};
+
+void expect_invariant(const TrainBatch& batch, const TrainConfig& config) {
+  const Outcome plain = gradients(batch, config, {});
+  const double size = plain.grad.abs().max().item<double>();
+  ASSERT_GT(size, 1e-3);
+  for (const Cut& cut : kCuts) {
+    SCOPED_TRACE(testing::Message()
+                 << cut.ranks << " ranks, micro-batch " << cut.micro_batch_size << ", tokens "
+                 << cut.max_tokens << ", share " << cut.share << ", balance " << cut.balance);
+    const Outcome other = gradients(batch, config, cut);
+    EXPECT_LT((other.grad - plain.grad).abs().max().item<double>(), 1e-12 * size);
+    ASSERT_EQ(other.sums.size(), plain.sums.size());
+    for (const auto& [name, value] : plain.sums) {
+      EXPECT_NEAR(other.sums.at(name), value, 1e-12 * std::max(1.0, std::abs(value))) << name;
+    }
+  }
+}
+
+TEST(RankInvariance, GrpoDoesNotDependOnTheNumberOfRanks) {
+  expect_invariant(make_train_batch(made_up_groups(3, 4, 384), {}), grpo_config(12));
+}
+
+TEST(RankInvariance, NeitherDoTheMeanOverTokensAndWhitening) {
+  TrainConfig config = grpo_config(12);
+  config.reduction = algo::Reduction::kPerToken;
+  config.normalize_advantages = true;
+  expect_invariant(make_train_batch(made_up_groups(3, 4, 384), {}), config);
+}
+
+TEST(RankInvariance, NorDoesTheOrderOfTheSamples) {
+  TrainBatch batch = make_train_batch(made_up_groups(3, 4, 384), {});
+  const TrainConfig config = grpo_config(12);
+  const Outcome plain = gradients(batch, config, {});
+  std::reverse(batch.samples.begin(), batch.samples.end());
+  const Outcome reversed = gradients(batch, config, {.ranks = 4, .max_tokens = 60, .share = true});
+  const double size = plain.grad.abs().max().item<double>();
+  EXPECT_LT((reversed.grad - plain.grad).abs().max().item<double>(), 1e-12 * size);
+}
+
+struct Trained {
+  std::vector<TrainReport> reports;
+  Tensor weights;
+};
+
+/// Three rollout steps, as every rank sees them: all have to agree.
+Trained train(const TrainBatch& batch, TrainConfig config, const Cut& cut) {
+  apply(cut, config);
+  std::vector<Trained> of_rank(cut.ranks);
+  const SystemClock clock;
+  on_ranks(cut.ranks, [&](Ranks& ranks) {
+    const auto network = load("float64");
+    Trainer trainer(*network, config, clock, others_of(config, "float64"), &ranks);
+    Trained& own = of_rank[ranks.rank()];
+    for (int step = 0; step < 3; ++step)
+      own.reports.push_back(trainer.train(trainer.divide(batch)[ranks.rank()]));
+    own.weights = network->weights().flat().clone();
+  });
+  for (const Trained& other : of_rank) {
+    EXPECT_TRUE(at::equal(other.weights, of_rank[0].weights));
+    for (std::size_t i = 0; i < other.reports.size(); ++i) {
+      EXPECT_EQ(other.reports[i].rollout, of_rank[0].reports[i].rollout);
+      for (std::size_t s = 0; s < other.reports[i].steps.size(); ++s)
+        EXPECT_EQ(other.reports[i].steps[s].metrics, of_rank[0].reports[i].steps[s].metrics);
+    }
+  }
+  return of_rank[0];
+}
+
+void expect_same_training(const TrainBatch& batch, const TrainConfig& config, double tolerance) {
+  const Trained one = train(batch, config, {.max_tokens = 60});
+  const Trained two = train(batch, config, {.ranks = 2, .max_tokens = 60, .share = true});
+  EXPECT_LT((one.weights - two.weights).abs().max().item<double>(), tolerance);
+  for (std::size_t i = 0; i < one.reports.size(); ++i) {
+    EXPECT_EQ(one.reports[i].num_tokens, two.reports[i].num_tokens);
+    ASSERT_EQ(one.reports[i].rollout.size(), two.reports[i].rollout.size());
+    for (const auto& [name, value] : one.reports[i].rollout)
+      EXPECT_NEAR(two.reports[i].rollout.at(name), value, tolerance) << name;
+    ASSERT_EQ(one.reports[i].steps.size(), two.reports[i].steps.size());
+    for (std::size_t s = 0; s < one.reports[i].steps.size(); ++s) {
+      EXPECT_EQ(one.reports[i].steps[s].skipped, two.reports[i].steps[s].skipped);
+      for (const auto& [name, value] : one.reports[i].steps[s].metrics)
+        EXPECT_NEAR(two.reports[i].steps[s].metrics.at(name), value, tolerance) << name;
+    }
+  }
+}
+
+// Adam divides a gradient by its own size, so that a rounding error in one that is nearly zero is
+// as large as the step: the weights agree to less than the gradients do.
+constexpr double kAfterAdam = 1e-7;
+
+TEST(RankInvariance, TwoRanksTrainAsOneDoes) {
+  expect_same_training(make_train_batch(made_up_groups(3, 4, 384), {}), grpo_config(6), kAfterAdam);
+}
+
+TEST(RankInvariance, TwoRanksTrainACriticAsOneDoes) {
+  TrainConfig config = grpo_config(12);
+  config.advantage = algo::Gae{};
+  config.critic = CriticConfig{};
+  config.critic->lr = config.lr;
+  config.policy.kl_loss.reset();
+  expect_same_training(make_train_batch(made_up_groups(3, 4, 384), {}), config, kAfterAdam);
+}
+
+TEST(RankInvariance, ARankWithoutSamplesJoinsEveryCollective) {
+  TrainConfig config = grpo_config(1);
+  config.objective = Objective::kPreference;
+  const TrainBatch one_pair = make_preference_batch(made_up_groups(1, 2, 384));
+  expect_same_training(one_pair, config, kAfterAdam);
+}
+
+/// A folder that is gone with the test.
+struct Scratch {
+  std::filesystem::path path =
+      std::filesystem::temp_directory_path() / ("slime_ranks_" + std::to_string(::getpid()));
+  Scratch() { std::filesystem::remove_all(path); }
+  ~Scratch() { std::filesystem::remove_all(path); }
+};
+
+/// Weights of bfloat16, so that master weights are buffers of their own: two steps and a checkpoint
+/// when there is none, two more steps otherwise.
+Tensor half_a_run(int num_ranks, const std::filesystem::path& root, const TrainBatch& batch) {
+  TrainConfig config = grpo_config(12);
+  config.policy.kl_loss.reset();
+  apply({.ranks = num_ranks, .max_tokens = 60, .share = true}, config);
+  const auto ignore = [](const std::string&) {};
+  const auto found = find_checkpoint(root, ignore);
+  Tensor weights;
+  const SystemClock clock;
+  on_ranks(num_ranks, [&](Ranks& ranks) {
+    const auto network = model::load_network(found ? found->directory.string() : kModels + "qwen3",
+                                             model::Precision::of("bfloat16"));
+    Trainer trainer(*network, config, clock, {}, &ranks);
+    if (found) restore_trainer(*found, trainer, ignore);
+    for (int step = 0; step < 2; ++step) trainer.train(trainer.divide(batch)[ranks.rank()]);
+    if (ranks.rank() == 0) {
+      if (!found) save_checkpoint({.root = root}, 2, trainer, {});
+      weights = network->weights().flat().clone();
+    } else if (!found) {
+      join_save(trainer);
+    }
+  });
+  return weights.to(at::kDouble);
+}
+
+TEST(RankInvariance, ACheckpointIsTheSameForEveryNumberOfRanks) {
+  const Scratch scratch;
+  const TrainBatch batch = make_train_batch(made_up_groups(3, 4, 384), {});
+  half_a_run(2, scratch.path, batch);
+  const Tensor two = half_a_run(2, scratch.path, batch);
+  EXPECT_TRUE(at::equal(half_a_run(2, scratch.path, batch), two));
+  for (const int other : {1, 3}) {
+    // A learning rate of 0.001 moves each weight by that; moments that were lost would move it
+    // otherwise. Roundings of bfloat16 differ now and then.
+    const Tensor difference = (half_a_run(other, scratch.path, batch) - two).abs();
+    EXPECT_LT(difference.mean().item<double>(), 1e-6);
+  }
+}
+
+TEST(RankInvariance, ARankThatIsGoneIsAnErrorAtTheOthers) {
+  struct Gone {};
+  std::string message;
+  const auto body = [&](Ranks& ranks) {
+    const Tensor x_N = at::ones({1000});
+    ranks.all_gather_(x_N, "weights");
+    if (ranks.rank() == 1) throw Gone();
+    try {
+      ranks.reduce_scatter_(x_N, "summing the gradients");
+    } catch (const RanksError& error) {
+      message = error.what();
+      throw Gone();
+    }
+  };
+  EXPECT_THROW(on_ranks(2, body), Gone);
+  EXPECT_TRUE(message.starts_with("rank 0: summing the gradients: ")) << message;
+}
+
+TEST(RankInvariance, ARankThatStaysAwayIsAnErrorAfterTheDeadline) {
+  std::string message;
+  const auto body = [&](Ranks& ranks) {
+    const Tensor x_N = at::ones({1000});
+    if (ranks.rank() == 1) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(600));
+      throw RanksError("left");
+    }
+    try {
+      ranks.all_gather_(x_N, "handing out the new weights");
+    } catch (const RanksError& error) {
+      message = error.what();
+      throw;
+    }
+  };
+  EXPECT_THROW(on_ranks(2, body, std::chrono::milliseconds(200)), RanksError);
+  EXPECT_TRUE(message.starts_with("rank 0: handing out the new weights: ")) << message;
+}
+
+}  // namespace
+}  // namespace slime::parity
