@@ -1,0 +1,112 @@
+#pragma once
+
+/// Worker processes on this host: started, watched, ended.
+///
+/// A thread watches them. A worker fails when its process ends, when it says so, or when it has not
+/// been heard from for too long. The first failure is final: all workers are killed, so that
+/// whoever waits for them in a collective is set free, and failure() says which rank it was, its
+/// process, how it ended and what it printed last. If nobody asks for that in time, the last resort
+/// is called.
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "cluster/worker_frames.h"
+#include "core/clock.h"
+#include "net/frame_channel.h"
+
+namespace slime::cluster {
+
+/// A worker is lost; the run cannot go on.
+class WorkerFailure : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+struct LocalWorkersConfig {
+  int first_rank = 1;
+  int count = 1;
+  std::vector<std::string> command;  // program and arguments; the connection is descriptor 3
+  std::filesystem::path log_folder;  // rank_1.log holds what rank 1 prints
+  std::chrono::milliseconds silence_limit{20'000};  // without a heartbeat
+  std::chrono::milliseconds start_limit{60'000};    // until the first one, where that is more
+  std::chrono::milliseconds stop_limit{3'000};      // to end once asked; then they are killed
+  /// How long a failure may go unnoticed by the owner before the last resort is called, with the
+  /// message, on the watching thread.
+  std::chrono::milliseconds notice_limit{10'000};
+  std::function<void(const std::string&)> last_resort;
+};
+
+class LocalWorkers final {
+ public:
+  /// Starts the processes. `clock` outlives the object. Throws ConfigError when that fails.
+  LocalWorkers(LocalWorkersConfig config, const Clock& clock);
+  /// Asks the workers to stop, gives them a moment, kills them.
+  ~LocalWorkers();
+  LocalWorkers(const LocalWorkers&) = delete;
+  LocalWorkers& operator=(const LocalWorkers&) = delete;
+
+  int count() const { return static_cast<int>(workers_.size()); }
+  /// Throws WorkerFailure, as do the following.
+  void send_task(int rank, std::string_view payload);
+  /// Waits for the next answer of a rank.
+  std::string answer(int rank, std::chrono::milliseconds timeout);
+  /// Throws when a worker has failed.
+  void check_alive();
+  /// Set when a worker has failed.
+  const std::atomic<bool>& has_failed() const { return has_failed_; }
+  /// The caller could not reach the ranks (`what` says how) and has begun so many collectives:
+  /// throws with the worker to blame, or, when all are alive, with where each of them is.
+  [[noreturn]] void blame(const std::string& what, int64_t num_collectives);
+
+ private:
+  struct Worker {
+    int rank = 0;
+    int64_t process = -1;  // -1: ended and reaped
+    std::unique_ptr<net::FrameChannel> channel;
+    std::filesystem::path log;
+    // Guarded by mutex_.
+    Clock::TimePoint heard;
+    bool is_running = false;  // it has been heard from
+    Progress progress;
+    std::deque<std::string> answers;
+    std::string complaint;        // it could not reach its peers ...
+    Clock::TimePoint complained;  // ... then
+  };
+
+  void start(Worker& worker);
+  void watch(const std::stop_token& stop);
+  /// Empty: nothing is wrong.
+  std::string take_frames(Worker& worker);
+  std::string judge(Worker& worker);
+  std::string describe(const Worker& worker, const std::string& what) const;
+  /// How the process ended, once it has; waits a moment for that.
+  std::string ending(Worker& worker);
+  void fail(const std::string& message);
+  void kill_all();
+  Worker& of_rank(int rank);
+
+  LocalWorkersConfig config_;
+  const Clock& clock_;
+  std::vector<Worker> workers_;
+  std::mutex mutex_;
+  std::condition_variable changed_;  // an answer, or a failure
+  std::string failure_;              // guarded by mutex_
+  bool is_noticed_ = false;          // guarded by mutex_
+  std::atomic<bool> has_failed_{false};
+  std::jthread watcher_;
+};
+
+}  // namespace slime::cluster

@@ -1,0 +1,111 @@
+#include "cluster/local_workers.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <fstream>
+#include <future>
+
+#include "core/error.h"
+
+namespace slime::cluster {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr std::chrono::seconds kLong{20};
+const SystemClock kClock;
+
+/// Shell scripts in the place of workers.
+struct Scripts {
+  explicit Scripts(const std::string& script) {
+    config.count = 2;
+    config.command = {"/bin/sh", "-c", script};
+    config.log_folder =
+        std::filesystem::temp_directory_path() / ("slime_workers_" + std::to_string(::getpid()));
+    config.silence_limit = kLong;
+  }
+  ~Scripts() { std::filesystem::remove_all(config.log_folder); }
+
+  /// What the owner is told who waits for an answer of rank 1.
+  std::string failure() const {
+    LocalWorkers workers(config, kClock);
+    try {
+      workers.answer(1, kLong);
+    } catch (const WorkerFailure& error) {
+      return error.what();
+    }
+    return "";
+  }
+
+  LocalWorkersConfig config;
+};
+
+TEST(LocalWorkers, AWorkerThatDiesIsNamedWithItsSignalAndItsLastLines) {
+  const std::string text = Scripts("echo one; echo two; kill -SEGV $$").failure();
+  EXPECT_THAT(text, testing::MatchesRegex("rank [12] \\(process [0-9]+\\) was killed by signal 11 "
+                                          "\\(Segmentation fault\\)\n.*\n  one\n  two"));
+}
+
+TEST(LocalWorkers, AWorkerThatEndsIsNamedWithItsExitCode) {
+  EXPECT_THAT(Scripts("exit 7").failure(), HasSubstr("ended with exit code 7"));
+}
+
+TEST(LocalWorkers, SilenceEndsItToo) {
+  // A heartbeat of 6 bytes: two collectives begun.
+  Scripts scripts(
+      R"(printf 'SLMF\004\000\000\000\006\000\000\000\000\000\000\0002 busy' >&3; exec sleep 100)");
+  scripts.config.silence_limit = std::chrono::milliseconds(150);
+  const std::string text = scripts.failure();
+  EXPECT_THAT(text, HasSubstr("has said nothing for 0."));
+  EXPECT_THAT(text, HasSubstr("the last thing it did: busy"));
+}
+
+TEST(LocalWorkers, AWorkerThatNeverBeginsEndsItToo) {
+  Scripts scripts("exec sleep 100");
+  scripts.config.silence_limit = scripts.config.start_limit = std::chrono::milliseconds(150);
+  EXPECT_THAT(scripts.failure(), HasSubstr("has not begun within 0."));
+}
+
+TEST(LocalWorkers, BytesThatAreNoFrameEndIt) {
+  EXPECT_THAT(Scripts("echo this is not a frame at all >&3; exec sleep 100").failure(),
+              HasSubstr("what arrived is no frame"));
+}
+
+TEST(LocalWorkers, AFailureThatNobodyNoticesReachesTheLastResort) {
+  Scripts scripts("exit 7");
+  std::promise<std::string> told;
+  scripts.config.notice_limit = std::chrono::milliseconds(10);
+  scripts.config.last_resort = [&](const std::string& message) { told.set_value(message); };
+  LocalWorkers workers(scripts.config, kClock);
+  auto message = told.get_future();
+  ASSERT_EQ(message.wait_for(kLong), std::future_status::ready);
+  EXPECT_THAT(message.get(), HasSubstr("exit code 7"));
+}
+
+TEST(LocalWorkers, WorkersThatIgnoreEverythingAreGoneWithTheirOwner) {
+  Scripts scripts("trap '' INT TERM; echo $$; exec sleep 100");
+  scripts.config.stop_limit = std::chrono::milliseconds(50);
+  std::vector<int> processes;
+  {
+    LocalWorkers workers(scripts.config, kClock);
+    for (int rank = 1; rank <= 2; ++rank) {
+      const auto log = scripts.config.log_folder / ("rank_" + std::to_string(rank) + ".log");
+      int process = 0;
+      while (process == 0) std::ifstream(log) >> process;
+      processes.push_back(process);
+    }
+  }
+  for (const int process : processes) EXPECT_NE(::kill(process, 0), 0);
+}
+
+TEST(LocalWorkers, AProgramThatDoesNotExistIsAConfigurationError) {
+  Scripts scripts("");
+  scripts.config.command = {"/nonexistent/slime", "worker"};
+  EXPECT_THROW(LocalWorkers(scripts.config, kClock), ConfigError);
+}
+
+}  // namespace
+}  // namespace slime::cluster

@@ -1,0 +1,37 @@
+#pragma once
+
+/// What the controller and its workers say to each other (net/frame_channel.h). Tasks and answers
+/// are the loop's (loop/rank_tasks.h); the rest is for supervision.
+///
+///   controller -> worker   kTask  kStop
+///   worker -> controller   kAnswer  kHeartbeat  kFailure
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+
+namespace slime::cluster {
+
+enum class WorkerFrame : uint32_t {
+  kTask = 1,
+  kStop = 2,  // the worker ends with exit code 0
+  kAnswer = 3,
+  kHeartbeat = 4,  // Progress
+  kFailure = 5,    // one letter of FailureCause, then a sentence
+};
+
+enum class FailureCause : char {
+  kOwn = 'o',    // the worker cannot go on
+  kPeers = 'p',  // it could not reach the others: one of them is to blame
+};
+
+/// Where a worker is: what it reports in heartbeats, so that a person learns which rank the others
+/// wait for.
+struct Progress {
+  int64_t num_collectives = 0;  // begun
+  std::string doing;            // "summing the gradients"
+};
+
+constexpr std::chrono::milliseconds kHeartbeatPeriod{250};
+
+}  // namespace slime::cluster
