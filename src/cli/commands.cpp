@@ -11,6 +11,7 @@
 #include "cli/serve.h"
 #include "cli/tokenize.h"
 #include "cli/train.h"
+#include "cli/worker.h"
 
 namespace slime::cli {
 
@@ -25,6 +26,7 @@ std::span<const Command> commands() {
       {"chat-template", "chat messages to text and token ids, JSON lines", chat_template},
       {"serve", "a model behind SGLang's and OpenAI's HTTP routes", serve},
       {"logprobs", "log-probs, entropies and best tokens of token sequences", logprobs},
+      {"worker", "a rank of a run; slime train starts it", worker},
       {"inspect", "what a model directory, checkpoint or safetensors file holds", inspect},
   });
   return kCommands;

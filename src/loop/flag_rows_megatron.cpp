@@ -95,10 +95,9 @@ std::vector<Flag> shape_flags() {
 }
 
 std::vector<Flag> parallel_flags() {
-  constexpr std::string_view kOne = "1 in a single process";
+  constexpr std::string_view kOne = "1: ranks are data-parallel, on one host";
   constexpr std::string_view kOptimizerStays =
       "weights are shared and the optimizer stays; --offload-rollout is about the rest";
-  constexpr std::string_view kNoCollectives = "one process needs no collectives";
   return {
       works("--tensor-model-parallel-size", &C::tensor_model_parallel_size, kOne),
       works("--pipeline-model-parallel-size", &C::pipeline_model_parallel_size, kOne),
@@ -106,7 +105,8 @@ std::vector<Flag> parallel_flags() {
       works("--expert-model-parallel-size", &C::expert_model_parallel_size, kOne),
       works("--expert-tensor-parallel-size", &C::expert_tensor_parallel_size, kOne),
       works("--actor-num-nodes", &C::actor_num_nodes, kOne),
-      works("--actor-num-gpus-per-node", &C::actor_num_gpus_per_node, kOne),
+      works("--actor-num-gpus-per-node", &C::actor_num_gpus_per_node,
+            "data-parallel ranks that train, each a process with a share of the cores"),
       accepted("--decoder-first-pipeline-num-layers", kValue, kOneProcess),
       accepted("--decoder-last-pipeline-num-layers", kValue, kOneProcess),
       accepted("--allgather-cp", kSwitch, "one process holds all of a sequence"),
@@ -123,8 +123,11 @@ std::vector<Flag> parallel_flags() {
       accepted("--rollout-num-gpus", kValue, kOneEngine),
       accepted("--rollout-num-gpus-per-engine", kValue, kOneEngine),
       accepted("--num-gpus-per-node", kValue, kOneProcess),
-      accepted("--distributed-backend", kValue, kNoCollectives),
-      accepted("--distributed-timeout-minutes", kValue, kNoCollectives),
+      accepted("--distributed-backend", kValue, "Gloo, between processes of one host"),
+      works("--distributed-timeout-minutes", &C::distributed_timeout_minutes,
+            "deadline of a collective: ranks that wait longer for one another end the run"),
+      works("--worker-timeout-seconds", &C::worker_timeout_seconds,
+            "a rank that shows no sign of life for so long ends the run"),
   };
 }
 

@@ -18,6 +18,7 @@ struct ParsedFlags {
   std::vector<std::string> warnings;  // unknown and ineffective flags
   std::vector<std::string>
       problems;  // wrong types, refused flags: complete_and_validate throws them
+  std::vector<std::string> arguments;  // as given: the other ranks of a run parse them again
   json::object
       unknown;  // flags that are no row of the table, by name with _ for -: plug-ins may read them
 };

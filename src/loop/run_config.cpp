@@ -326,6 +326,35 @@ void check_algorithm(RunConfig& config, Problems& problems, std::vector<std::str
   problems.require(config.clip_grad >= 0, "--clip-grad: should not be negative");
 }
 
+/// Rules of several data-parallel ranks (spec section 12.3).
+void check_ranks(const RunConfig& config, Problems& problems) {
+  const int64_t ranks = config.actor_num_gpus_per_node;
+  problems.require(ranks >= 1 && ranks <= 64,
+                   fmt::format("--actor-num-gpus-per-node {}: should be between 1 and 64", ranks));
+  problems.require(
+      ranks == 1 || config.device == "cpu",
+      fmt::format("--actor-num-gpus-per-node {} --device {}: several ranks train on the "
+                  "CPU for now; use 1 with a GPU",
+                  ranks, config.device));
+  problems.require(config.distributed_timeout_minutes >= 1,
+                   "--distributed-timeout-minutes: should be at least 1");
+  problems.require(config.worker_timeout_seconds >= 1,
+                   "--worker-timeout-seconds: should be at least 1");
+  if (ranks <= 1 || config.micro_batch_size < 1 || *config.global_batch_size < 1) return;
+  const int64_t samples = *config.global_batch_size * (config.is_preference() ? 2 : 1);
+  problems.require(config.is_preference() || samples >= ranks,
+                   fmt::format("--actor-num-gpus-per-node {}: --global-batch-size {} is less than "
+                               "one sample for each rank",
+                               ranks, *config.global_batch_size));
+  const bool is_static = !config.use_dynamic_batch_size && !config.is_preference();
+  problems.require(
+      !is_static || samples % (config.micro_batch_size * ranks) == 0,
+      fmt::format(
+          "--global-batch-size {}: should be a multiple of --micro-batch-size {} x {} ranks, "
+          "or use --use-dynamic-batch-size",
+          *config.global_batch_size, config.micro_batch_size, ranks));
+}
+
 void check_batches(RunConfig& config, Problems& problems) {
   const int64_t samples = config.samples_per_rollout();
   if (config.num_steps_per_rollout) {
@@ -365,11 +394,12 @@ void check_batches(RunConfig& config, Problems& problems) {
         std::pair{"--context-parallel-size", config.context_parallel_size},
         std::pair{"--expert-model-parallel-size", config.expert_model_parallel_size},
         std::pair{"--expert-tensor-parallel-size", config.expert_tensor_parallel_size},
-        std::pair{"--actor-num-nodes", config.actor_num_nodes},
-        std::pair{"--actor-num-gpus-per-node", config.actor_num_gpus_per_node}}) {
-    problems.require(size == 1,
-                     fmt::format("{} {}: a run is one process for now; use 1", name, size));
+        std::pair{"--actor-num-nodes", config.actor_num_nodes}}) {
+    problems.require(
+        size == 1,
+        fmt::format("{} {}: ranks are data-parallel and on one host for now; use 1", name, size));
   }
+  check_ranks(config, problems);
 }
 
 void check_output(RunConfig& config, Problems& problems) {

@@ -235,15 +235,20 @@ struct RunConfig {
   std::optional<double> rotary_base;
   std::optional<double> norm_epsilon;
 
-  // parallel sizes: one process for now
+  // parallel sizes: only data parallelism, on one host
   int64_t tensor_model_parallel_size = 1;
   int64_t pipeline_model_parallel_size = 1;
   int64_t context_parallel_size = 1;
   int64_t expert_model_parallel_size = 1;
   int64_t expert_tensor_parallel_size = 1;
   int64_t actor_num_nodes = 1;
-  int64_t actor_num_gpus_per_node = 1;
+  int64_t actor_num_gpus_per_node = 1;       // ranks that train
+  int64_t distributed_timeout_minutes = 10;  // of a collective
+  double worker_timeout_seconds = 20;        // without a sign of life from a rank
 
+  /// Ranks that train, each a process (Megatron: all devices over tensor, pipeline and context
+  /// parallelism, which are 1 here).
+  int64_t data_parallel_size() const { return actor_num_nodes * actor_num_gpus_per_node; }
   /// Samples per optimizer step once everything is known: --global-batch-size, or from
   /// --num-steps-per-rollout.
   int64_t samples_per_step() const;

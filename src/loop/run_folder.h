@@ -9,6 +9,7 @@
 ///   were not finite;
 ///                                          --load-debug-rollout-data
 ///                                          'RUN_DIR/skipped/{rollout_id}.jsonl' trains them again
+///   RUN_DIR/workers/rank_1.log             what the other ranks printed, where there are some
 ///   RUN_DIR/ledger.jsonl                   the fate of every prompt
 ///   RUN_DIR/checkpoints/iter_0000012/      see train/checkpoint.h; --save puts them elsewhere
 ///   RUN_DIR/latest                         link to the newest checkpoint
@@ -34,6 +35,7 @@ class RunFolder {
   std::filesystem::path latest() const { return root_ / "latest"; }
   std::filesystem::path rollouts(int64_t step) const;
   std::filesystem::path skipped(int64_t step) const;
+  std::filesystem::path worker_logs() const { return root_ / "workers"; }
 
   /// Points RUN_DIR/latest at a checkpoint, atomically.
   void set_latest(const std::filesystem::path& checkpoint) const;

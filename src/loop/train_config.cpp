@@ -78,6 +78,7 @@ train::BatchingConfig make_batching(const RunConfig& config) {
   batching.max_tokens_per_gpu = config.max_tokens_per_gpu.value_or(0);
   batching.balance_data = config.balance_data;
   batching.balance_by_flops = config.balance_by_flops;
+  batching.dp = config.data_parallel_size();
   return batching;
 }
 

@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <map>
-#include <regex>
 
 #include "buffer/filter.h"
 #include "core/calendar.h"
@@ -15,6 +14,7 @@
 #include "kernels/gpu.h"
 #include "kernels/trace.h"
 #include "loop/memory_needs.h"
+#include "loop/networks.h"
 #include "loop/parse_flags.h"
 #include "loop/periodic.h"
 #include "loop/process_memory.h"
@@ -138,39 +138,6 @@ bool needs_template(const RunConfig& config, bool evaluates) {
          std::ranges::any_of(eval_sets_of(config), &EvalSetConfig::apply_chat_template);
 }
 
-/// Weights that --only-train-params-name-list or --freeze-params-name-list leave alone.
-std::vector<std::string> frozen_names(const RunConfig& config, const model::Weights& weights) {
-  const bool lists_trained = !config.only_train_params_name_list.empty();
-  const auto& patterns =
-      lists_trained ? config.only_train_params_name_list : config.freeze_params_name_list;
-  const std::string flag =
-      lists_trained ? "--only-train-params-name-list" : "--freeze-params-name-list";
-  std::vector<std::string> frozen;
-  if (patterns.empty()) return frozen;
-  std::vector<std::regex> expressions;
-  for (const std::string& pattern : patterns) {
-    try {
-      expressions.emplace_back(pattern);
-    } catch (const std::regex_error& error) {
-      throw ConfigError(fmt::format("{} {}: {}", flag, pattern, error.what()));
-    }
-  }
-  bool has_match = false;
-  for (const model::NamedWeight& weight : weights.tensors()) {
-    const bool matches = std::ranges::any_of(expressions, [&](const std::regex& expression) {
-      return std::regex_search(weight.name, expression);
-    });
-    has_match |= matches;
-    if (matches != lists_trained) frozen.push_back(weight.name);
-  }
-  if (!has_match)
-    throw ConfigError(fmt::format("{} {}: matches no weight; the first is called {}", flag,
-                                  fmt::join(patterns, " "), weights.tensors().front().name));
-  if (frozen.size() == weights.tensors().size())
-    throw ConfigError(flag + ": nothing is left to train");
-  return frozen;
-}
-
 /// Scores of a teacher elsewhere arrive as rewards; they are a column, and the reward of pure
 /// distillation is 0.
 void take_teacher_scores(std::vector<Group>& groups) {
@@ -225,6 +192,7 @@ TrainingRun::TrainingRun(ParsedFlags flags, const Clock& clock)
 
   if (evaluation_)
     notes.insert(notes.end(), evaluation_->remarks().begin(), evaluation_->remarks().end());
+  start_other_ranks(flags.arguments);
   const model::Precision precision = precision_of(config_);
   network_ = model::load_network(
       checkpoint_ ? checkpoint_->directory.string() : config_.hf_checkpoint, precision);
@@ -232,7 +200,10 @@ TrainingRun::TrainingRun(ParsedFlags flags, const Clock& clock)
   if (trains()) {
     train::TrainConfig trainer = make_train_config(config_, num_steps_);
     trainer.frozen = frozen_names(config_, network_->weights());
-    trainer_.emplace(*network_, trainer, clock_, load_others(precision));
+    train::OtherNetworks others = load_other_networks(config_, precision);
+    if (other_ranks_) other_ranks_->join();
+    trainer_.emplace(*network_, trainer, clock_, std::move(others),
+                     other_ranks_ ? &other_ranks_->ranks() : nullptr);
   }
   if (checkpoint_) {
     if (trainer_ && !config_.no_load_optim) train::restore_trainer(*checkpoint_, *trainer_, note);
@@ -319,21 +290,16 @@ void TrainingRun::release_trainer_memory() {
   if (memory_) kernels::opened_gpu().release_unused_memory();
 }
 
-train::OtherNetworks TrainingRun::load_others(const model::Precision& precision) const {
-  train::OtherNetworks others;
-  const auto load = [&](const std::string& directory) {
-    return model::load_network(directory, precision);
-  };
-  if (config_.needs_reference()) others.reference = load(config_.ref_load);
-  if (config_.use_opd && config_.opd_type == "megatron")
-    others.teacher = load(config_.opd_teacher_load);
-  if (config_.keep_old_actor) others.old_actor = load(config_.hf_checkpoint);
-  if (config_.has_critic()) {
-    const std::string& own =
-        config_.critic != nullptr ? config_.critic->critic_load : config_.critic_load;
-    others.critic = load(own.empty() ? config_.hf_checkpoint : own);
+void TrainingRun::start_other_ranks(const std::vector<std::string>& arguments) {
+  if (!trains() || config_.data_parallel_size() == 1) return;
+  RankStart start{.arguments = arguments, .num_rollouts = num_steps_};
+  if (checkpoint_) {
+    start.checkpoint = checkpoint_->directory.string();
+    start.iteration = checkpoint_->iteration;
+    start.loads_optimizer = !config_.no_load_optim;
   }
-  return others;
+  other_ranks_ =
+      std::make_unique<OtherRanks>(config_, std::move(start), folder_.worker_logs(), clock_);
 }
 
 rollout::ScoreFn TrainingRun::make_score() const {
@@ -462,8 +428,11 @@ Collected TrainingRun::collect(int64_t step) {
 
 Collected TrainingRun::generate(int64_t) {
   progress_->phase_begin("generate", "prompts", config_.rollout_batch_size);
-  static const std::atomic<bool> never_stop{false};  // Ctrl-C lets the step finish
-  rollout::RolloutResult result = rollout_->run(training_rules(config_), never_stop);
+  // Ctrl-C lets the step finish; a rank that is lost does not.
+  static const std::atomic<bool> never_stop{false};
+  rollout::RolloutResult result = rollout_->run(
+      training_rules(config_), other_ranks_ ? other_ranks_->has_failed() : never_stop);
+  if (other_ranks_) other_ranks_->check_alive();
   take_teacher_scores(result.groups);
   Collected collected{.groups = std::move(result.groups),
                       .generated_tokens = result.generated_tokens};
@@ -527,6 +496,10 @@ train::TrainBatch TrainingRun::make_batch(const std::vector<Group>& groups) cons
   return train::make_supervised_batch(samples);
 }
 
+train::TrainReport TrainingRun::train_batch(const train::TrainBatch& batch) {
+  return other_ranks_ ? other_ranks_->train(*trainer_, batch) : trainer_->train(batch);
+}
+
 train::TrainReport TrainingRun::train(const std::vector<Group>& groups) {
   const kernels::TraceRange range("train");
   progress_->phase_begin("train");
@@ -535,7 +508,7 @@ train::TrainReport TrainingRun::train(const std::vector<Group>& groups) {
     if (takes_turns_) engine_->sleep();
   }
   train::TrainReport report;
-  explaining_lack_of_memory("train", [&] { report = trainer_->train(make_batch(groups)); });
+  explaining_lack_of_memory("train", [&] { report = train_batch(make_batch(groups)); });
   train_peak_ = peak_of_gpu();
   return report;
 }
@@ -553,6 +526,7 @@ void TrainingRun::explaining_lack_of_memory(const std::string& phase,
 void TrainingRun::publish(WeightVersion version) {
   const kernels::TraceRange range("publish");
   trainer_->weights_published();
+  if (other_ranks_) other_ranks_->weights_published();
   if (!engine_) return;
   engine_->weights_changed(version);
   if (takes_turns_) {
@@ -701,11 +675,19 @@ void TrainingRun::save(int64_t step) {
                          {"ledger", ledger_->commit()},
                          {"started", to_date_text(text_.today)},
                          {"weight_version", step + 1}};
-  const auto directory = train::save_checkpoint({.root = folder_.checkpoints(),
-                                                 .model_source = config_.hf_checkpoint,
-                                                 .keep_last = config_.keep_checkpoints,
-                                                 .save_optimizer = !config_.no_save_optim},
-                                                step, *trainer_, run);
+  std::filesystem::path directory;
+  const auto write = [&] {
+    directory = train::save_checkpoint({.root = folder_.checkpoints(),
+                                        .model_source = config_.hf_checkpoint,
+                                        .keep_last = config_.keep_checkpoints,
+                                        .save_optimizer = !config_.no_save_optim},
+                                       step, *trainer_, run);
+  };
+  if (other_ranks_ && !config_.no_save_optim) {
+    other_ranks_->save(write);
+  } else {
+    write();
+  }
   folder_.set_latest(directory);
   last_saved_ = step;
 }

@@ -21,6 +21,7 @@
 #include "loop/interrupt.h"
 #include "loop/memory_plan.h"
 #include "loop/metrics.h"
+#include "loop/other_ranks.h"
 #include "loop/parse_flags.h"
 #include "loop/prompts.h"
 #include "loop/run_config.h"
@@ -74,6 +75,8 @@ class TrainingRun {
   Collected read_rollout(int64_t step) const;
   Collected take_rows();
   std::optional<int64_t> rollouts_per_epoch() const;
+  train::TrainReport train_batch(const train::TrainBatch& batch);
+  void start_other_ranks(const std::vector<std::string>& arguments);
   rollout::RolloutHooks make_hooks();
   rollout::ScoreFn make_score() const;
   /// Work that takes memory of the GPU; when there is not enough, the error says who has it.
@@ -82,8 +85,6 @@ class TrainingRun {
   void release_trainer_memory();
   int64_t peak_of_gpu() const;
   train::TrainBatch make_batch(const std::vector<Group>& groups) const;
-  /// The trained network's companions that the algorithm asks for.
-  train::OtherNetworks load_others(const model::Precision& precision) const;
   void write_metrics(int64_t step, const Metrics& metrics);
   void announce_trace(const std::optional<std::filesystem::path>& file);
   void note_fate(const buffer::LedgerRecord& record);
@@ -100,6 +101,7 @@ class TrainingRun {
   std::optional<Evaluation> evaluation_;
   std::optional<buffer::DataSource> source_;
   std::optional<train::Checkpoint> checkpoint_;  // what the run resumes from
+  std::unique_ptr<OtherRanks> other_ranks_;      // null: this process is the only rank
   std::unique_ptr<model::Network> network_;
   std::optional<train::Trainer> trainer_;
   std::optional<MemoryPlan> memory_;           // of the GPU, with --device cuda

@@ -1,0 +1,133 @@
+"""`slime train` with several data-parallel ranks: they train as one does, resume, and end when one of them is lost."""
+
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from conftest import numbers_that_repeat, run_slime, train_command, weights
+
+TWO_RANKS = ["--actor-num-gpus-per-node", "2"]
+
+
+def ranks(number):
+    return ["--actor-num-gpus-per-node", str(number)]
+
+
+def workers_of(process):
+    """Process ids of the other ranks, once they have started."""
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        found = [int(word) for word in children.read_text().split()]
+        if any(Path(f"/proc/{pid}/cmdline").read_bytes().endswith(b"\0worker\0") for pid in found):
+            return found
+        time.sleep(0.01)
+    raise AssertionError("no worker has started")
+
+
+def is_running(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] not in "ZX"
+    except FileNotFoundError:
+        return False
+
+
+def start_and_wait_for_a_step(work, run_dir, extra):
+    process = subprocess.Popen(
+        train_command(work, run_dir, rollouts=100_000, extra=extra), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    )
+    deadline = time.monotonic() + 120
+    while not (run_dir / "latest").exists():
+        assert process.poll() is None, process.stderr.read()
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    return process
+
+
+def test_two_ranks_train_on_the_same_rollouts_as_one_does(work):
+    """The samples of a run with two ranks, trained again by one and by four: same metrics up to rounding."""
+    two, dump = work / "two_ranks", work / "two_ranks_dump"
+    pattern = str(dump / "{rollout_id}.jsonl")
+    done = run_slime(train_command(work, two, rollouts=4, extra=TWO_RANKS + ["--save-debug-rollout-data", pattern]))
+    assert done.returncode == 0, done.stdout + done.stderr
+    expected = numbers_that_repeat(two)
+    assert len(expected) == 4
+    for number in (1, 4):
+        again = work / f"again_with_{number}"
+        done = run_slime(train_command(work, again, rollouts=4, extra=ranks(number) + ["--load-debug-rollout-data", pattern]))
+        assert done.returncode == 0, done.stdout + done.stderr
+        got = numbers_that_repeat(again)
+        for step, numbers in expected.items():
+            for name in [n for n in numbers if n.startswith("train/")] + ["rollout/advantages", "rollout/rewards"]:
+                assert got[step][name] == pytest.approx(numbers[name], rel=1e-3, abs=1e-5), (number, step, name)
+
+
+def test_a_run_with_ranks_that_is_killed_resumes_exactly_and_with_other_numbers_of_ranks(work):
+    straight = work / "ranks_straight"
+    assert run_slime(train_command(work, straight, rollouts=6, extra=TWO_RANKS)).returncode == 0
+    killed = work / "ranks_killed"
+    assert run_slime(train_command(work, killed, rollouts=3, extra=TWO_RANKS)).returncode == 0
+    checkpoints = sorted(path.name for path in (killed / "checkpoints").glob("iter_*"))
+    subprocess.run(["cp", "-r", killed, work / "ranks_one"], check=True)
+    done = run_slime(train_command(work, killed, rollouts=6, extra=TWO_RANKS))
+    assert done.returncode == 0, done.stderr
+    assert weights(killed) == weights(straight)
+    assert numbers_that_repeat(killed) == numbers_that_repeat(straight)
+    # The checkpoint does not say by how many ranks it was written.
+    assert checkpoints
+    for number in (1, 4):
+        run_dir = work / f"ranks_resumed_by_{number}"
+        subprocess.run(["cp", "-r", work / "ranks_one", run_dir], check=True)
+        done = run_slime(train_command(work, run_dir, rollouts=4, extra=ranks(number)))
+        assert done.returncode == 0, done.stderr
+        assert "continuing after rollout 2" in done.stdout + done.stderr
+        step, same = numbers_that_repeat(run_dir)[3], numbers_that_repeat(straight)[3]
+        assert step["train/grad_norm"] == pytest.approx(same["train/grad_norm"], rel=1e-3)
+
+
+def test_a_rank_that_is_killed_ends_the_run_with_its_name(work):
+    process = start_and_wait_for_a_step(work, work / "rank_killed", TWO_RANKS)
+    (victim,) = workers_of(process)
+    begin = time.monotonic()
+    os.kill(victim, signal.SIGKILL)
+    _, errors = process.communicate(timeout=30)
+    assert time.monotonic() - begin < 10
+    assert process.returncode == 1
+    assert f"rank 1 (process {victim}) was killed by signal 9 (Killed)" in errors
+    assert "rank 1 of 2 is ready" in errors, "the last lines it printed"
+
+
+def test_a_rank_that_hangs_ends_the_run_within_its_deadline(work):
+    process = start_and_wait_for_a_step(work, work / "rank_stopped", ranks(3) + ["--worker-timeout-seconds", "2"])
+    victim = workers_of(process)[1]
+    others = [pid for pid in workers_of(process) if pid != victim]
+    begin = time.monotonic()
+    os.kill(victim, signal.SIGSTOP)
+    _, errors = process.communicate(timeout=30)
+    assert time.monotonic() - begin < 10
+    assert process.returncode == 1
+    assert f"rank 2 (process {victim}) has said nothing for 2." in errors
+    assert "--worker-timeout-seconds 2" in errors
+    assert not any(is_running(pid) for pid in [victim, *others])
+
+
+def test_no_worker_outlives_the_run(work):
+    process = start_and_wait_for_a_step(work, work / "parent_killed", ranks(3))
+    workers = workers_of(process)
+    process.kill()
+    process.wait()
+    deadline = time.monotonic() + 5
+    while any(is_running(pid) for pid in workers):
+        assert time.monotonic() < deadline, "a worker is still there"
+        time.sleep(0.02)
+
+
+def test_a_worker_without_a_controller_says_so():
+    from conftest import SLIME
+
+    done = run_slime([str(SLIME), "worker"], stdin=subprocess.DEVNULL)
+    assert done.returncode == 2
+    assert "slime worker is started by slime train" in done.stderr
