@@ -8,8 +8,8 @@
 namespace slime::kernels {
 namespace {
 
-/// Keys of a unit: fewer would make the merge of partial results the longer part.
-constexpr int64_t kLeastChunk = 256;
+constexpr int64_t kLeastChunk = 64;   // keys: a page for each warp of a block
+constexpr int64_t kMostChunks = 256;  // of a sequence: their shares are merged in shared memory
 constexpr int64_t kPage = 16;
 /// Blocks of the attention kernel that fit on a processor at once.
 constexpr int64_t kBlocksPerProcessor = 3;
@@ -51,9 +51,10 @@ int64_t count_chunks(std::span<const PagedSpan> sequences, int64_t chunk) {
 
 /// The smallest chunk whose units are no more than `limit`.
 int64_t chunk_for(std::span<const PagedSpan> sequences, int64_t limit) {
-  int64_t low = kLeastChunk / kPage, high = low;
-  for (const PagedSpan& sequence : sequences)
-    high = std::max(high, ceil_div(sequence.num_keys, kPage));
+  int64_t longest = 1;
+  for (const PagedSpan& sequence : sequences) longest = std::max(longest, sequence.num_keys);
+  int64_t low = std::max(kLeastChunk / kPage, ceil_div(longest, kMostChunks * kPage));
+  int64_t high = std::max(low, ceil_div(longest, kPage));
   while (low < high) {
     const int64_t middle = (low + high) / 2;
     if (count_chunks(sequences, middle * kPage) <= limit) {

@@ -12,7 +12,7 @@ namespace {
 constexpr int64_t kRecordedStepBytes = int64_t{8} << 20;
 constexpr int64_t kRecordedSteps = 19;
 /// Products are timed on copies of their weights the first time they appear.
-constexpr int64_t kTimingBytes = int64_t{1} << 30;
+constexpr int64_t kTimingBytes = int64_t{1} << 29;
 
 /// Tokens of the longest prompt with its response, in training and evaluation.
 int64_t longest_request(const RunConfig& config, const model::ModelConfig& model,

@@ -252,18 +252,30 @@ __global__ void __launch_bounds__(32 * kWarps, kDim > 64 ? 3 : 4)
   if (!is_last) return;
   __threadfence();
   if (threadIdx.x == 0) *arrived = 0;
+  // The chunks' shares first, all at once; then the sums, whose loads do not wait for each other.
+  const int64_t first_record = units.partial_starts[sequence];
+  float* share_CH = &sums[0][0][0];
+  for (int i = threadIdx.x; i < num_chunks * kHeads; i += blockDim.x)
+    share_CH[i] = __ldcg(record_of(first_record + i / kHeads) + i % kHeads * (kDim + 2) + kDim);
+  __syncthreads();
+  if (static_cast<int>(threadIdx.x) < arguments.group) {
+    float most = -INFINITY;
+    for (int c = 0; c < num_chunks; ++c) most = fmaxf(most, share_CH[c * kHeads + threadIdx.x]);
+    for (int c = 0; c < num_chunks; ++c) {
+      float& share = share_CH[c * kHeads + threadIdx.x];
+      share = share == -INFINITY ? 0 : exp2f(share - most);
+    }
+  }
+  __syncthreads();
   for (int i = threadIdx.x; i < arguments.group * kDim; i += blockDim.x) {
     const int head = i / kDim, dim = i % kDim;
-    float most = -INFINITY, sum = 0, total = 0;
+    float sum = 0, total = 0;
+#pragma unroll 8
     for (int c = 0; c < num_chunks; ++c) {
-      const float* record = record_of(units.partial_starts[sequence] + c) + head * (kDim + 2);
-      const float its_most = __ldcg(record + kDim);
-      if (its_most == -INFINITY) continue;
-      const float next = fmaxf(most, its_most);
-      const float old_share = exp2f(most - next), share = exp2f(its_most - next);
-      sum = sum * old_share + share * __ldcg(record + dim);
-      total = total * old_share + share * __ldcg(record + kDim + 1);
-      most = next;
+      const float* record = record_of(first_record + c) + head * (kDim + 2);
+      const float share = share_CH[c * kHeads + head];
+      sum += share * __ldcg(record + dim);
+      total += share * __ldcg(record + kDim + 1);
     }
     result[i] = from_float<T>(sum / total);
   }

@@ -1,16 +1,17 @@
 #include "kernels/cuda/linear.h"
 
 #include <algorithm>
-
-#include "kernels/cuda/rows.h"
+#include <cstddef>
 
 namespace slime::kernels::cuda {
 namespace {
 
 constexpr int kMaxCandidates = 8;
-constexpr int kTimedRuns = 5;
-/// Read between timed runs, so that weights come from memory as they do in a model.
-constexpr size_t kFlushBytes = size_t{128} << 20;
+constexpr int kTimedRuns = 3;
+constexpr size_t kLeastLaunches = 8;
+constexpr size_t kMostCopies = 64;  // of small matrices: they would take long for nothing
+/// Several times the largest cache of today's GPUs.
+constexpr size_t kColdBytes = size_t{256} << 20;
 
 void check_blas(int status, const char* what) {
   if (status != 0)
@@ -28,6 +29,85 @@ int type_of(Number number) {
       return cublaslt::kReal16F;
   }
 }
+
+size_t bytes_of(Number number) { return number == Number::kFloat32 ? 4 : 2; }
+
+/// The same matrix several times, one after another. A matrix that alone is larger than any cache
+/// is not copied: one product with it leaves nothing of its beginning there.
+class WeightCopies final {
+ public:
+  WeightCopies(const void* weights, size_t bytes, cudaStream_t stream)
+      : weights_(weights),
+        bytes_(bytes),
+        count_(std::min((kColdBytes + bytes - 1) / bytes, kMostCopies)) {
+    if (count_ == 1) return;
+    check_cuda(cudaMalloc(&memory_, bytes * count_), "memory for timing products");
+    for (size_t i = 0; i < count_; ++i)
+      check_cuda(cudaMemcpyAsync(static_cast<std::byte*>(memory_) + i * bytes, weights, bytes,
+                                 cudaMemcpyDeviceToDevice, stream),
+                 "copies for timing products");
+  }
+  WeightCopies(const WeightCopies&) = delete;
+  WeightCopies& operator=(const WeightCopies&) = delete;
+  ~WeightCopies() { cudaFree(memory_); }
+  size_t count() const { return count_; }
+  const void* copy(size_t i) const {
+    return count_ == 1 ? weights_ : static_cast<const std::byte*>(memory_) + i * bytes_;
+  }
+
+ private:
+  const void* weights_;
+  size_t bytes_;
+  size_t count_;
+  void* memory_ = nullptr;
+};
+
+/// Launches recorded once on a stream of their own, and timed as a whole.
+class TimedGraph final {
+ public:
+  template <typename Body>
+  explicit TimedGraph(const Body& body) {
+    check_cuda(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "stream for timing");
+    check_cuda(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal), "recording");
+    body(stream_);
+    cudaGraph_t graph = nullptr;
+    check_cuda(cudaStreamEndCapture(stream_, &graph), "recording");
+    const cudaError_t status = cudaGraphInstantiate(&graph_, graph, 0);
+    cudaGraphDestroy(graph);
+    check_cuda(status, "recording");
+    check_cuda(cudaEventCreate(&begin_), "cudaEventCreate");
+    check_cuda(cudaEventCreate(&end_), "cudaEventCreate");
+  }
+  TimedGraph(const TimedGraph&) = delete;
+  TimedGraph& operator=(const TimedGraph&) = delete;
+  ~TimedGraph() {
+    cudaEventDestroy(begin_);
+    cudaEventDestroy(end_);
+    cudaGraphExecDestroy(graph_);
+    cudaStreamDestroy(stream_);
+  }
+
+  /// Milliseconds of the fastest run after one that does not count: what else the GPU does only
+  /// ever adds time.
+  float best_of(int runs) const {
+    float best = 1e30F;
+    for (int run = 0; run <= runs; ++run) {
+      check_cuda(cudaEventRecord(begin_, stream_), "cudaEventRecord");
+      check_cuda(cudaGraphLaunch(graph_, stream_), "cudaGraphLaunch");
+      check_cuda(cudaEventRecord(end_, stream_), "cudaEventRecord");
+      check_cuda(cudaEventSynchronize(end_), "timed products");  // sync: a shape's first use
+      float milliseconds = 0;
+      check_cuda(cudaEventElapsedTime(&milliseconds, begin_, end_), "cudaEventElapsedTime");
+      if (run > 0) best = std::min(best, milliseconds);
+    }
+    return best;
+  }
+
+ private:
+  cudaStream_t stream_ = nullptr;
+  cudaGraphExec_t graph_ = nullptr;
+  cudaEvent_t begin_ = nullptr, end_ = nullptr;
+};
 
 bool is_recording(cudaStream_t stream) {
   cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
@@ -129,39 +209,34 @@ void Linear::run_library(const LinearCall& call, Plan& plan, const cublasLtMatmu
              "cublasLtMatmul");
 }
 
-/// The fastest of kTimedRuns runs counts: what else the GPU does only ever adds time.
+/// Each candidate runs many times in a row, as a recorded graph, on copies of the weights that do
+/// not fit into the caches together: cold weights, launch gaps, second kernels and early starts
+/// count as they do in a model.
 void Linear::measure(const LinearCall& call, Plan& plan,
                      const std::vector<cublasLtMatmulAlgo_t>& candidates, cudaStream_t stream) {
-  void* flush = nullptr;
-  check_cuda(cudaMalloc(&flush, kFlushBytes), "memory for timing products");
-  cudaEvent_t begin = nullptr, end = nullptr;
-  check_cuda(cudaEventCreate(&begin), "cudaEventCreate");
-  check_cuda(cudaEventCreate(&end), "cudaEventCreate");
-  const auto best_of = [&](const auto& work) {
-    float best = 1e30F;
-    for (int run = 0; run < kTimedRuns; ++run) {
-      read_through(flush, kFlushBytes, stream);
-      check_cuda(cudaEventRecord(begin, stream), "cudaEventRecord");
-      work();
-      check_cuda(cudaEventRecord(end, stream), "cudaEventRecord");
-      check_cuda(cudaEventSynchronize(end), "timed product");  // sync: a shape's first use
-      float milliseconds = 0;
-      check_cuda(cudaEventElapsedTime(&milliseconds, begin, end), "cudaEventElapsedTime");
-      best = std::min(best, milliseconds);
-    }
-    return best;
+  const size_t bytes = static_cast<size_t>(call.inputs * call.outputs) * bytes_of(call.number);
+  const WeightCopies copies(call.weight_OI, bytes, stream);
+  check_cuda(cudaStreamSynchronize(stream), "a product's input");  // sync: a shape's first use
+  const auto time_of = [&](const auto& work) {
+    const TimedGraph graph([&](cudaStream_t recording) {
+      for (size_t i = 0; i < std::max(copies.count(), kLeastLaunches); ++i) {
+        LinearCall one = call;
+        one.weight_OI = copies.copy(i % copies.count());
+        work(one, recording);
+      }
+    });
+    return graph.best_of(kTimedRuns);
   };
   float fastest = 1e30F;
   for (const cublasLtMatmulAlgo_t& algo : candidates) {
-    const float time = best_of([&] { run_library(call, plan, algo, stream); });
+    const float time = time_of([&](const LinearCall& one, cudaStream_t recording) {
+      run_library(one, plan, algo, recording);
+    });
     if (time >= fastest) continue;
     fastest = time;
     plan.algo = algo;
   }
-  plan.is_skinny = cuda::is_skinny(call) && best_of([&] { skinny_linear(call, stream); }) < fastest;
-  cudaEventDestroy(begin);
-  cudaEventDestroy(end);
-  cudaFree(flush);
+  plan.is_skinny = cuda::is_skinny(call) && time_of(skinny_linear) < fastest;
 }
 
 void Linear::run(const LinearCall& call, cudaStream_t stream) {

@@ -4,8 +4,8 @@
 /// fastest.
 ///
 /// For up to kMeasuredRows rows (decode: the same shape in every layer of every step) the
-/// candidates are timed the first time a shape appears, on the caller's tensors with the caches
-/// flushed in between, which takes a few milliseconds and waits for the GPU; during recording of a
+/// candidates are timed the first time a shape appears, in a row on cold copies of the weights,
+/// which takes some milliseconds and waits for the GPU; during recording of a
 /// graph nothing can be timed, so a shape must have run before. For more rows cuBLASLt's first
 /// choice is taken. Choices are remembered per shape and precision. One instance per device; may be
 /// called from any thread.

@@ -105,18 +105,6 @@ __global__ void resolve_ids_kernel(int64_t* ids_T, const int32_t* drawn_R, int64
   if (i < rows && ids_T[i] < 0) ids_T[i] = drawn_R[-ids_T[i] - 1];
 }
 
-__global__ void read_through_kernel(const uint4* memory, int64_t packs) {
-  wait_for_inputs();
-  uint32_t mixed = 0;
-  for (int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < packs;
-       i += static_cast<int64_t>(gridDim.x) * blockDim.x) {
-    const uint4 x = memory[i];
-    mixed |= x.x ^ x.y ^ x.z ^ x.w;
-  }
-  // Keeps the loads alive.
-  asm volatile("" ::"r"(mixed));
-}
-
 }  // namespace
 
 void embedding(Number number, const int64_t* ids_T, const void* table_VH, void* out_TH,
@@ -168,11 +156,6 @@ void resolve_ids(int64_t* ids_T, const int32_t* drawn_R, int64_t rows, cudaStrea
   constexpr int kThreads = 256;
   launch(resolve_ids_kernel, dim3((rows + kThreads - 1) / kThreads), dim3(kThreads), 0, stream,
          ids_T, drawn_R, rows);
-}
-
-void read_through(const void* memory, int64_t bytes, cudaStream_t stream) {
-  launch(read_through_kernel, dim3(1024), dim3(256), 0, stream, static_cast<const uint4*>(memory),
-         bytes / 16);
 }
 
 bool has_code_for_device() {

@@ -31,10 +31,6 @@ void swiglu(Number number, const void* gate_up_T2F, void* out_TF, int64_t rows, 
 /// ids below zero become drawn_R[-id - 1].
 void resolve_ids(int64_t* ids_T, const int32_t* drawn_R, int64_t rows, cudaStream_t stream);
 
-/// Reads `bytes` (a multiple of 16) and forgets them: what was in the caches is gone afterwards,
-/// and nothing waits to be written back.
-void read_through(const void* memory, int64_t bytes, cudaStream_t stream);
-
 /// Whether this library holds machine code for the current device.
 bool has_code_for_device();
 
