@@ -42,11 +42,18 @@ void check_dnn(fe::error_t status, const char* what) {
     throw std::runtime_error(fmt::format("cuDNN: {}: {}", what, status.get_message()));
 }
 
-/// The next multiple of an eighth of the power of two below: few shape classes, little waste.
-int64_t rounded_up(int64_t rows) {
-  const auto step =
-      std::max<int64_t>(64, static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(rows))) / 8);
-  return (rows + step - 1) / step * step;
+/// The next multiple of a quarter of the power of two below, of `least` at least. A run whose
+/// micro-batches all differ needs few plans so: what is added are tiles and pairs without rows,
+/// which end at once.
+int64_t rounded_up(int64_t count, int64_t least) {
+  const auto step = std::max<int64_t>(
+      least, static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(count))) / 4);
+  return (count + step - 1) / step * step;
+}
+
+int64_t planned_rows(int64_t rows) { return rounded_up(rows, 64); }
+int64_t planned_pairs(const AttentionLevel& level) {
+  return rounded_up(static_cast<int64_t>(level.pairs.size()), 1);
 }
 
 int64_t longest(const AttentionLevel& level, bool of_keys) {
@@ -64,7 +71,7 @@ struct PackedAttention::Graph {
   int64_t workspace_bytes = 0;
 };
 
-/// Lengths and element offsets of a level's pairs, on the device.
+/// Lengths and element offsets of a level's pairs, and of empty ones behind them, on the device.
 struct PackedAttention::Tables {
   std::vector<AttentionPair> pairs;
   int64_t row_stride = 0, out_stride = 0;
@@ -180,9 +187,9 @@ const PackedAttention::Tables& PackedAttention::tables_for(const AttentionLevel&
         known->pairs == level.pairs)
       return *known;
   }
-  const auto count = static_cast<int64_t>(level.pairs.size());
+  const auto count = static_cast<int64_t>(level.pairs.size()), planned = planned_pairs(level);
   // Rows of one host tensor, so that one copy takes all: 2 of lengths, 4 of offsets.
-  const Tensor host = at::zeros({6, count + 1}, at::TensorOptions(at::kInt).pinned_memory(true));
+  const Tensor host = at::zeros({6, planned + 1}, at::TensorOptions(at::kInt).pinned_memory(true));
   auto table = host.accessor<int32_t, 2>();
   const auto element = [](int64_t offset) {
     check(offset <= INT32_MAX, "a micro-batch on the GPU has fewer than 2^31 numbers a tensor");
@@ -202,13 +209,15 @@ const PackedAttention::Tables& PackedAttention::tables_for(const AttentionLevel&
       table[5][i + end] = element(query * heads.num_heads);
     }
   }
+  for (int64_t i = count + 1; i <= planned; ++i)
+    for (int offset = 2; offset < 6; ++offset) table[offset][i] = table[offset][count];
   const Tensor device = host.to(like.device(), at::kInt, /*non_blocking=*/true);
   auto tables = std::make_unique<Tables>();
   tables->pairs = level.pairs;
   tables->row_stride = row_stride;
   tables->out_stride = out_stride;
-  tables->query_length_B = device[0].narrow(0, 0, count);
-  tables->key_length_B = device[1].narrow(0, 0, count);
+  tables->query_length_B = device[0].narrow(0, 0, planned);
+  tables->key_length_B = device[1].narrow(0, 0, planned);
   tables->query_offset = device[2];
   tables->key_offset = device[3];
   tables->out_offset = device[4];
@@ -232,8 +241,8 @@ void PackedAttention::forward(const Tensor& heads_TE, const AttentionLevel& leve
                               Tensor out_TC, Tensor logsumexp_TN) {
   const int64_t dim = heads.head_dim;
   const Tables& tables = tables_for(level, heads, heads_TE);
-  Graph& graph = graph_for({false, heads_TE.scalar_type(), static_cast<int64_t>(level.pairs.size()),
-                            rounded_up(longest(level, false)), rounded_up(longest(level, true)),
+  Graph& graph = graph_for({false, heads_TE.scalar_type(), planned_pairs(level),
+                            planned_rows(longest(level, false)), planned_rows(longest(level, true)),
                             heads.num_heads, heads.num_kv_heads, dim, level.causal, shape.window},
                            shape.scale);
   Pack pack{{kQ, heads_TE.data_ptr()},
@@ -259,8 +268,8 @@ void PackedAttention::backward(const Tensor& dy_TC, const Tensor& y_TC, const Te
                                Tensor dheads_TE) {
   const int64_t dim = heads.head_dim;
   const Tables& tables = tables_for(level, heads, heads_TE);
-  Graph& graph = graph_for({true, heads_TE.scalar_type(), static_cast<int64_t>(level.pairs.size()),
-                            rounded_up(longest(level, false)), rounded_up(longest(level, true)),
+  Graph& graph = graph_for({true, heads_TE.scalar_type(), planned_pairs(level),
+                            planned_rows(longest(level, false)), planned_rows(longest(level, true)),
                             heads.num_heads, heads.num_kv_heads, dim, level.causal, shape.window},
                            shape.scale);
   const int64_t first_value = heads.num_heads + heads.num_kv_heads;

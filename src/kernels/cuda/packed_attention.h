@@ -6,8 +6,8 @@
 /// Dimensions: T rows, N query heads, K key-value heads, D head size, E = (N + 2 K) D. A row of
 /// heads_TE is [queries; keys; values]. Precisions bfloat16 and float16, head sizes up to 128.
 ///
-/// A plan is compiled by cuDNN per shape class (number of pairs, longest range rounded up, heads)
-/// in some ten milliseconds, and remembered. One instance per device; not for several threads at
+/// A plan is compiled by cuDNN per shape class (number of pairs and longest range, both rounded up,
+/// and heads) in some ten milliseconds, and remembered. One instance per device; not for several threads at
 /// once.
 
 #include <cstdint>
