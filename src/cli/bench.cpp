@@ -40,7 +40,8 @@ struct Family {
   int (*run)(std::span<const std::string>);
 };
 constexpr auto kFamilies = std::to_array<Family>({
-    {"train-step-", "a training step on the GPU; train-step-4b-recompute drops activations",
+    {"train-step-",
+     "a training step on the GPU; train-step-4b-recompute and -selective keep fewer activations",
      bench_gpu_train},
     {"start-", "from the start of the process to the first token on the GPU", bench_start},
     {"first-step-", "the command `slime train` to the end of its first optimizer step",

@@ -13,7 +13,9 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <iostream>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "cli/json_lines.h"
@@ -42,6 +44,7 @@ struct Options {
   int64_t new_tokens = 128;
   int64_t micro_batch_tokens = 16384;
   int64_t steps = 1;
+  bool shows_log = false;
 };
 
 /// Spellings of the 256 bytes in byte-level BPE: printable ones are themselves, the others follow
@@ -210,6 +213,11 @@ void add_options(CLI::App& app, Options& options) {
   count("--prompt-tokens", options.prompt_tokens, "Of each prompt");
   count("--new-tokens", options.new_tokens, "Of each sample");
   count("--max-tokens-per-gpu", options.micro_batch_tokens, "Of a micro-batch");
+  app.add_flag("--log", options.shows_log, "Print what the command says, to standard error");
+}
+
+void show_log(const Options& options, const fs::path& log) {
+  if (options.shows_log) std::cerr << std::ifstream(log).rdbuf();
 }
 
 double number(const json::object& metrics, const char* name) {
@@ -235,6 +243,7 @@ int bench_first_step(std::span<const std::string> arguments) {
          (!fs::exists(run.metrics(), ignored) || fs::file_size(run.metrics(), ignored) == 0))
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
   const double seconds = seconds_between(start, clock.now());
+  show_log(options, run.log());
   JsonLines lines(run.metrics().string());
   const json::object metrics = lines.next().value_or(json::object{});
   write_json_line({{"name", options.name},
@@ -263,6 +272,7 @@ int bench_grpo_command(std::span<const std::string> arguments) {
   const MadeUpRun run(options);
   TrainCommand command(run.command(options), run.log());
   while (command.is_running()) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  show_log(options, run.log());
   json::object best;
   JsonLines lines(run.metrics().string());
   for (auto metrics = lines.next(); metrics; metrics = lines.next()) {

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "cli/json_lines.h"
@@ -19,7 +20,7 @@
 namespace slime::cli {
 namespace {
 
-constexpr std::string_view kPrefix = "train-step-", kRecompute = "-recompute";
+constexpr std::string_view kPrefix = "train-step-", kFull = "-recompute", kSelective = "-selective";
 constexpr double kBound = 0.03;  // of the made-up weights: gradients of ordinary size
 
 struct Options {
@@ -29,6 +30,7 @@ struct Options {
   int64_t sequence_length = 2048;
   int64_t micro_batch_tokens = 16384;
   int repeats = 5;
+  bool state_on_host = false;
 };
 
 /// Sequences of random tokens, all but the first trained, half of them with a positive advantage.
@@ -68,7 +70,8 @@ std::vector<double> timed(model::Network& network, int repeats, const Work& work
   return seconds;
 }
 
-json::object measure(const Options& options, const model::ModelConfig& config, bool recompute) {
+json::object measure(const Options& options, const model::ModelConfig& config,
+                     model::Recompute recompute) {
   const kernels::GpuLimits limits = kernels::measure_gpu_limits();
   kernels::opened_gpu().release_unused_memory();
   const int64_t free_before = kernels::opened_gpu().free_bytes();
@@ -77,6 +80,7 @@ json::object measure(const Options& options, const model::ModelConfig& config, b
   const SystemClock clock;
   train::TrainConfig train_config;
   train_config.recompute = recompute;
+  train_config.adam.on_host = options.state_on_host;
   train_config.lr = {.lr = 1e-6, .style = train::DecayStyle::kConstant};
   train_config.batching.global_batch_size = options.sequences;
   train_config.batching.use_dynamic_batch_size = true;
@@ -138,10 +142,17 @@ int bench_gpu_train(std::span<const std::string> arguments) {
   app.add_option("--repeats", options.repeats, "The median counts")
       ->capture_default_str()
       ->check(CLI::Range(1, 1000));
+  app.add_flag("--optimizer-cpu-offload", options.state_on_host,
+               "Master weights and moments in host memory");
   if (const auto exit_code = parse_options(app, arguments.subspan(1))) return *exit_code;
   std::string size = options.name.substr(kPrefix.size());
-  const bool recompute = size.ends_with(kRecompute);
-  if (recompute) size.resize(size.size() - kRecompute.size());
+  auto recompute = model::Recompute::kNone;
+  for (const auto& [ending, how] : {std::pair{kFull, model::Recompute::kFull},
+                                    std::pair{kSelective, model::Recompute::kSelective}}) {
+    if (!size.ends_with(ending)) continue;
+    size.resize(size.size() - ending.size());
+    recompute = how;
+  }
   const engine::WorkloadFile file = engine::read_workloads(options.file);
   const std::string model = "qwen3-" + size;
   const auto shape = file.models.find(model);

@@ -61,7 +61,7 @@ json::object measure(const Options& options) {
   const auto network = options.model.load();
   train::TrainConfig config;
   config.objective = train::Objective::kSupervised;
-  config.recompute = options.recompute;
+  config.recompute = options.recompute ? model::Recompute::kFull : model::Recompute::kNone;
   config.lr = {.lr = 1e-6, .style = train::DecayStyle::kConstant};
   const std::vector<Sample> samples = made_up_samples(options, network->config().vocab_size);
   config.batching.global_batch_size = static_cast<int64_t>(samples.size());

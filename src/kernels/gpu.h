@@ -97,6 +97,10 @@ class Gpu {
   /// Addresses with pages behind them, which can be given back for a while. Throws
   /// c10::OutOfMemoryError.
   virtual std::unique_ptr<GpuMemory> reserve_memory(int64_t bytes) = 0;
+  /// Locks the pages of a tensor on the host, so that copies to and from it run beside kernels;
+  /// they are unlocked before it goes.
+  virtual void lock_pages(const Tensor& host) const = 0;
+  virtual void unlock_pages(const Tensor& host) const = 0;
   virtual GpuMemoryUse memory_use() const = 0;
   virtual void reset_peak_memory() = 0;
 

@@ -98,7 +98,6 @@ std::vector<Flag> algorithm_flags() {
 }
 
 std::vector<Flag> optimizer_flags() {
-  constexpr std::string_view kHostMemory = "the state is in host memory already";
   return {
       works("--optimizer", &C::optimizer, "AdamW with decoupled weight decay", {"adam"}),
       works("--lr", &C::lr, "peak learning rate"),
@@ -127,8 +126,10 @@ std::vector<Flag> optimizer_flags() {
       accepted("--no-check-for-nan-in-loss-and-grad", kSwitch,
                "a step with a bad gradient is always skipped, and a few in a row end the run"),
       accepted("--use-distributed-optimizer", kSwitch, kAlways),
-      accepted("--optimizer-cpu-offload", kSwitch, kHostMemory),
-      accepted("--overlap-cpu-optimizer-d2h-h2d", kSwitch, kHostMemory),
+      works("--optimizer-cpu-offload", &C::optimizer_cpu_offload,
+            "master weights and moments stay in host memory and pass through the GPU in pieces"),
+      accepted("--overlap-cpu-optimizer-d2h-h2d", kSwitch,
+               "copies always run beside the update (--optimizer-cpu-offload)"),
       accepted("--use-precision-aware-optimizer", kSwitch, "moments are float32"),
       accepted("--accumulate-allreduce-grads-in-fp32", kSwitch, kAlways),
       accepted("--no-gradient-accumulation-fusion", kSwitch,
@@ -155,7 +156,9 @@ std::vector<Flag> batch_flags() {
       works("--balance-by-flops", &C::balance_by_flops, "balance micro-batches by work"),
       accepted("--log-probs-chunk-size", kValue, "log-probs are always computed in chunks"),
       works("--recompute-granularity", &C::recompute_granularity,
-            "compute activations again in backward", {"full", "selective"}),
+            "compute activations again in backward: all but the layers' inputs, or those that "
+            "cost little",
+            {"full", "selective"}),
       works("--recompute-activations", &C::recompute_activations,
             "same as --recompute-granularity selective"),
       accepted("--recompute-method", kValue, kByLayer),

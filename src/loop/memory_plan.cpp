@@ -68,11 +68,12 @@ MemoryPlan::MemoryPlan(const RunConfig& config, const MemoryNeeds& needs,
       rows_.push_back({std::move(name), rollout, train_bytes, std::move(remedy)});
   };
   add("weights", train.weights, train.weights);
-  add("master weights and moments", train.optimizer, train.optimizer);
+  add("master weights and moments", train.optimizer, train.optimizer,
+      config.optimizer_cpu_offload ? "" : "--optimizer-cpu-offload");
   add("reference, teacher, critic, lagging actor", train.others, train.others);
   add("gradients", kept_gradients, train.gradients);
   add(fmt::format("activations of {} tokens", needs.micro_batch_tokens), 0, train.activations,
-      config.recompute_granularity.empty()
+      config.recompute_granularity != "full"
           ? "--recompute-granularity full, or --max-tokens-per-gpu (with --use-dynamic-batch-size)"
           : "--max-tokens-per-gpu (with --use-dynamic-batch-size)");
   add("a chunk of logits", 0, train.logits);

@@ -165,6 +165,7 @@ struct RunConfig {
   double clip_grad = 1.0;
   bool reset_optimizer_states = false;
   bool use_stateless_adam = false;
+  bool optimizer_cpu_offload = false;
   std::vector<std::string> only_train_params_name_list;
   std::vector<std::string> freeze_params_name_list;
 

@@ -100,11 +100,18 @@ train::LrSchedule make_lr(const RunConfig& config, int64_t num_rollouts) {
                                 config.samples_per_step());
 }
 
+train::AdamConfig make_adam(const RunConfig& config) {
+  return {.beta1 = config.adam_beta1,
+          .beta2 = config.adam_beta2,
+          .eps = config.adam_eps,
+          .on_host = config.optimizer_cpu_offload};
+}
+
 train::CriticConfig make_critic(const RunConfig& actor, int64_t num_rollouts) {
   const RunConfig& config = actor.critic != nullptr ? *actor.critic : actor;
   train::CriticConfig critic;
   critic.value_clip = config.value_clip;
-  critic.adam = {.beta1 = config.adam_beta1, .beta2 = config.adam_beta2, .eps = config.adam_eps};
+  critic.adam = make_adam(config);
   RunConfig schedule = config;  // batches are the actor's
   schedule.rollout_batch_size = actor.rollout_batch_size;
   schedule.n_samples_per_prompt = actor.n_samples_per_prompt;
@@ -144,8 +151,11 @@ train::TrainConfig make_train_config(const RunConfig& config, int64_t num_rollou
   trainer.temperature = config.rollout_temperature;
   trainer.batching = make_batching(config);
   trainer.packing.share_prefixes = !config.no_prefix_sharing;
-  trainer.recompute = !config.recompute_granularity.empty();
-  trainer.adam = {.beta1 = config.adam_beta1, .beta2 = config.adam_beta2, .eps = config.adam_eps};
+  if (!config.recompute_granularity.empty()) {
+    trainer.recompute = config.recompute_granularity == "selective" ? model::Recompute::kSelective
+                                                                    : model::Recompute::kFull;
+  }
+  trainer.adam = make_adam(config);
   trainer.lr = make_lr(config, num_rollouts);
   trainer.clip_grad = config.clip_grad;
   trainer.ref_update_interval = config.ref_update_interval.value_or(0);

@@ -65,7 +65,7 @@ class Decoder final : public Network {
           "a network that is cut over ranks is not run by one of them");
     Stream stream{kernels::embedding(batch.ids_T, embedding_, precision_.activations), {}};
     for (const auto& block : blocks_) {
-      if (recompute_ && at::GradMode::is_enabled()) {
+      if (recompute_ == Recompute::kFull && at::GradMode::is_enabled()) {
         const Tensor sum_TH =
             stream.update_TH.defined() ? stream.residual_TH + stream.update_TH : stream.residual_TH;
         const variable_list out =
@@ -85,13 +85,16 @@ class Decoder final : public Network {
   }
   const ModelConfig& config() const override { return config_; }
   Weights& weights() override { return weights_; }
-  void set_recompute(bool on) override { recompute_ = on; }
+  void set_recompute(Recompute how) override {
+    recompute_ = how;
+    for (const auto& block : blocks_) block->set_selective(how == Recompute::kSelective);
+  }
 
  private:
   ModelConfig config_;
   Precision precision_;
   ParallelLayout layout_;
-  bool recompute_ = false;
+  Recompute recompute_ = Recompute::kNone;
   Weights weights_;
   kernels::Param embedding_;  // [V, H]
   std::vector<std::unique_ptr<DecoderBlock>> blocks_;

@@ -15,6 +15,13 @@
 
 namespace slime::model {
 
+/// Which activations of a forward pass are not kept, and are computed again in the backward.
+enum class Recompute {
+  kNone,
+  kSelective,  // what one pass over memory makes: norms, and the product of gate and up
+  kFull        // everything but the layers' inputs
+};
+
 class Network {
  public:
   virtual ~Network() = default;
@@ -30,9 +37,7 @@ class Network {
   virtual const ModelConfig& config() const = 0;
   virtual Weights& weights() = 0;
 
-  /// Drop activations in forward and compute them again in backward, layer by layer (Megatron:
-  /// recompute full).
-  virtual void set_recompute(bool on) = 0;
+  virtual void set_recompute(Recompute how) = 0;
 };
 
 /// Reads config.json and the safetensors of `directory`. Throws ConfigError that lists every

@@ -10,20 +10,24 @@ namespace {
 /// What the backward pass of a layer reads, per token (model/layers/decoder_block.cpp): the two
 /// sums and their norms, the projection before and after norm and rotation, attention's output with
 /// its statistics, gate and up, and their product.
-int64_t saved_bytes_per_token(const model::ModelConfig& model, int64_t element) {
+int64_t saved_bytes_per_token(const model::ModelConfig& model, int64_t element, bool selective) {
   const int64_t heads = (model.num_heads + 2 * model.num_kv_heads) * model.head_dim;
-  return element * (4 * model.hidden_size + (model.has_qk_norm ? 2 : 1) * heads +
-                    model.num_heads * model.head_dim + 3 * model.intermediate_size) +
+  // Selective recompute keeps neither the norms nor the product.
+  const int64_t hidden = (selective ? 2 : 4) * model.hidden_size;
+  const int64_t wide = (selective ? 2 : 3) * model.intermediate_size;
+  return element * (hidden + (model.has_qk_norm ? 2 : 1) * heads +
+                    model.num_heads * model.head_dim + wide) +
          4 * model.num_heads;
 }
 
-int64_t activation_bytes(const model::ModelConfig& model, int64_t element, bool recompute,
-                         int64_t tokens) {
-  const int64_t block = saved_bytes_per_token(model, element);
+int64_t activation_bytes(const model::ModelConfig& model, int64_t element,
+                         model::Recompute recompute, int64_t tokens) {
+  const int64_t block =
+      saved_bytes_per_token(model, element, recompute == model::Recompute::kSelective);
   // Before the first layer and behind the last: embedding, last sums, final norm, rows for the head
   // and their gradient.
   const int64_t ends = 6 * model.hidden_size * element;
-  if (!recompute) return tokens * (model.num_layers * block + ends);
+  if (recompute != model::Recompute::kFull) return tokens * (model.num_layers * block + ends);
   // The inputs of all layers; one layer whole, and the gradients that flow through its widest part.
   const int64_t flowing = 3 * model.intermediate_size * element;
   return tokens * (model.num_layers * model.hidden_size * element + block + flowing + ends);
@@ -41,10 +45,13 @@ TrainMemory predict_memory(const model::ModelConfig& model, int64_t parameters,
   TrainMemory memory;
   memory.weights = parameters * element;
   memory.gradients = parameters * wide;
-  memory.optimizer = parameters * optimizer;
+  const bool has_master = optimizer == 3 * wide;
+  memory.optimizer = config.adam.on_host ? StreamedAdam::device_bytes(parameters, has_master)
+                                         : parameters * optimizer;
   const int64_t copies = (needs_reference(config) ? 1 : 0) + (config.has_teacher_model ? 1 : 0) +
                          (config.keep_old_actor ? 2 : 0) + (config.critic ? 1 : 0);
-  memory.others = parameters * (copies * element + (config.critic ? optimizer : 0));
+  memory.others = parameters * (copies * element +
+                                (config.critic && !config.critic->adam.on_host ? optimizer : 0));
   if (config.critic) memory.gradients *= 2;
   memory.activations = activation_bytes(model, element, config.recompute, micro_batch_tokens);
   // Chunks of float32 logits and, in the backward, their gradient in the network's precision

@@ -51,9 +51,18 @@ Optimizer::Optimizer(model::Weights& weights, const AdamConfig& config,
   const at::NoGradGuard no_grad;
   const auto precision = weights_.grad().scalar_type();
   // The same precision: the same memory.
-  master_ = own(weights_.flat()).to(precision);
-  first_moment_ = at::zeros_like(master_);
-  second_moment_ = at::zeros_like(master_);
+  const Tensor own_P = own(weights_.flat());
+  master_ = own_P.to(precision);
+  const at::Device device = own_P.device();
+  const bool on_host = config.on_host && !device.is_cpu();
+  if (on_host && has_master()) master_ = master_.cpu();
+  const auto options = on_host ? master_.options().device(at::kCPU) : master_.options();
+  first_moment_ = at::zeros(master_.sizes(), options);
+  second_moment_ = at::zeros(master_.sizes(), options);
+  if (on_host) {
+    streamed_ = std::make_unique<StreamedAdam>(device, has_master() ? master_ : Tensor(),
+                                               first_moment_, second_moment_);
+  }
 }
 
 Tensor Optimizer::own(const Tensor& buffer_N) const {
@@ -75,19 +84,24 @@ double Optimizer::gradient_squares() {
 void Optimizer::step(double lr, double weight_decay, double grad_scale) {
   const kernels::TraceRange range("optimizer");
   ++num_steps_;
-  kernels::adamw_(own(weights_.flat()), master_, first_moment_, second_moment_,
-                  own(weights_.grad()), ranges_,
-                  {.lr = lr,
-                   .beta1 = config_.beta1,
-                   .beta2 = config_.beta2,
-                   .eps = config_.eps,
-                   .weight_decay = weight_decay,
-                   .grad_scale = grad_scale,
-                   .step = num_steps_});
+  const kernels::AdamStep step{.lr = lr,
+                               .beta1 = config_.beta1,
+                               .beta2 = config_.beta2,
+                               .eps = config_.eps,
+                               .weight_decay = weight_decay,
+                               .grad_scale = grad_scale,
+                               .step = num_steps_};
+  if (streamed_ != nullptr) {
+    streamed_->step(own(weights_.flat()), own(weights_.grad()), ranges_, step);
+  } else {
+    kernels::adamw_(own(weights_.flat()), master_, first_moment_, second_moment_,
+                    own(weights_.grad()), ranges_, step);
+  }
   ranks_.all_gather_(weights_.flat(), "handing out the new weights");
 }
 
 void Optimizer::reset() {
+  if (streamed_ != nullptr) streamed_->wait();
   first_moment_.zero_();
   second_moment_.zero_();
   num_steps_ = 0;

@@ -12,6 +12,7 @@
 /// buffer; alone, P = N.
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,7 @@
 #include "kernels/adamw.h"
 #include "model/weights.h"
 #include "train/ranks.h"
+#include "train/streamed_adam.h"
 
 namespace slime::train {
 
@@ -26,6 +28,8 @@ struct AdamConfig {
   double beta1 = 0.9;
   double beta2 = 0.999;
   double eps = 1e-8;
+  /// Weights on a GPU: master weights and moments stay in host memory (train/streamed_adam.h).
+  bool on_host = false;
 };
 
 class Optimizer {
@@ -51,6 +55,7 @@ class Optimizer {
   Part part() const { return part_; }
   /// Whether master weights are a buffer of their own.
   bool has_master() const;
+  // With on_host: on the host, and up to date once the device is synchronized.
   const Tensor& master() const { return master_; }
   const Tensor& first_moment() const { return first_moment_; }
   const Tensor& second_moment() const { return second_moment_; }
@@ -68,6 +73,7 @@ class Optimizer {
   Tensor master_;         // [P], owned; part of the flat buffer when the precisions agree
   Tensor first_moment_;   // [P], owned
   Tensor second_moment_;  // [P], owned
+  std::unique_ptr<StreamedAdam> streamed_;  // with on_host
   std::vector<kernels::AdamRange> ranges_;  // of the own part
   int64_t num_steps_ = 0;
 };

@@ -58,7 +58,7 @@ struct TrainConfig {
 
   BatchingConfig batching;
   PackingOptions packing;
-  bool recompute = false;  // drop activations in forward, compute them again in backward
+  model::Recompute recompute = model::Recompute::kNone;
 
   AdamConfig adam;
   LrSchedule lr;

@@ -71,7 +71,19 @@ TrainConfig ppo() {
 
 TrainConfig with_recompute() {
   TrainConfig config = grpo();
-  config.recompute = true;
+  config.recompute = model::Recompute::kFull;
+  return config;
+}
+
+TrainConfig with_selective_recompute() {
+  TrainConfig config = grpo();
+  config.recompute = model::Recompute::kSelective;
+  return config;
+}
+
+TrainConfig with_state_on_host() {
+  TrainConfig config = grpo();
+  config.adam.on_host = true;
   return config;
 }
 
@@ -148,7 +160,9 @@ TEST_P(GpuTrainer, ResumesFromACheckpointBitForBit) {
 INSTANTIATE_TEST_SUITE_P(Runs, GpuTrainer,
                          ::testing::Values(Case{"Grpo", grpo}, Case{"Reference", with_reference},
                                            Case{"OldActor", with_old_actor}, Case{"Ppo", ppo},
-                                           Case{"Recompute", with_recompute}),
+                                           Case{"Recompute", with_recompute},
+                                           Case{"Selective", with_selective_recompute},
+                                           Case{"StateOnHost", with_state_on_host}),
                          [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace

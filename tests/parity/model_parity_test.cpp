@@ -149,10 +149,12 @@ TEST_P(GoldenModel, IsTheSameWithRecompute) {
   const auto batch = testing::pack(fixture_.sequences());
   const double loss = loss_and_gradient(*network, batch);
   const Tensor grad = network->weights().grad().clone();
-  network->set_recompute(true);
-  EXPECT_EQ(loss_and_gradient(*network, batch), loss);
-  EXPECT_LT(max_difference(network->weights().grad(), grad),
-            1e-5);  // sums in another order, nothing else
+  for (const auto how : {model::Recompute::kFull, model::Recompute::kSelective}) {
+    network->set_recompute(how);
+    EXPECT_EQ(loss_and_gradient(*network, batch), loss);
+    EXPECT_LT(max_difference(network->weights().grad(), grad),
+              1e-5);  // sums in another order, nothing else
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, GoldenModel,

@@ -57,7 +57,8 @@ TEST_P(Packing, OfResponsesUnderTheirPromptEqualsEverySequenceAlone) {
   const Tensor grad_alone = network->weights().grad().clone();
 
   // Together: the prompt once, in two segments, the responses as its children.
-  for (const bool recompute : {false, true}) {
+  for (const auto recompute :
+       {model::Recompute::kNone, model::Recompute::kSelective, model::Recompute::kFull}) {
     network->set_recompute(recompute);
     model::TokenBatch batch;
     const auto length = static_cast<int64_t>(prompt.size());

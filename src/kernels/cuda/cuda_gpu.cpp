@@ -70,6 +70,16 @@ std::unique_ptr<GpuMemory> CudaGpu::reserve_memory(int64_t bytes) {
   return std::make_unique<VirtualMemory>(index_, bytes, mapped_bytes_);
 }
 
+void CudaGpu::lock_pages(const Tensor& host) const {
+  check(host.is_cpu() && host.is_contiguous(), "pages are locked under a tensor on the host");
+  check_cuda(cudaHostRegister(host.data_ptr(), host.nbytes(), cudaHostRegisterDefault),
+             "locking host memory");
+}
+
+void CudaGpu::unlock_pages(const Tensor& host) const {
+  check_cuda(cudaHostUnregister(host.data_ptr()), "unlocking host memory");
+}
+
 GpuMemoryUse CudaGpu::memory_use() const {
   size_t free = 0, total = 0;
   check_cuda(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");

@@ -20,6 +20,8 @@ class CudaGpu final : public Gpu {
   int64_t free_bytes() const override;
   void release_unused_memory() override;
   std::unique_ptr<GpuMemory> reserve_memory(int64_t bytes) override;
+  void lock_pages(const Tensor& host) const override;
+  void unlock_pages(const Tensor& host) const override;
   GpuMemoryUse memory_use() const override;
   void reset_peak_memory() override;
   void resolve_ids_(Tensor ids_T, const Tensor& drawn_R) const override;

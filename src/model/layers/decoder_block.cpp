@@ -1,9 +1,11 @@
 #include "model/layers/decoder_block.h"
 
+#include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
 
 #include <cmath>
 
+#include "kernels/fused_linear.h"
 #include "kernels/linear.h"
 #include "kernels/rms_norm.h"
 #include "kernels/swiglu.h"
@@ -68,25 +70,36 @@ DecoderBlock::DecoderBlock(const ModelConfig& config, int index, const ParallelL
   attention_.sin_PR = rotary.sin_PR;
 }
 
+bool DecoderBlock::makes_again() const { return is_selective_ && at::GradMode::is_enabled(); }
+
 Stream DecoderBlock::forward(Stream in, const Tensor& positions_T, Attention& attention) {
   if (!in.update_TH.defined())
     return forward_from_sum(std::move(in.residual_TH), positions_T, attention);
+  if (makes_again()) {
+    const auto [sum_TH, qkv_TE] =
+        kernels::add_norm_linear(in.residual_TH, in.update_TH, input_norm_, eps_, qkv_, qkv_bias_);
+    return finish(sum_TH, qkv_TE, positions_T, attention);
+  }
   const auto [sum_TH, normed_TH] =
       kernels::add_rms_norm(in.residual_TH, in.update_TH, input_norm_, eps_);
-  return finish(sum_TH, normed_TH, positions_T, attention);
+  return finish(sum_TH, kernels::linear(normed_TH, qkv_, qkv_bias_), positions_T, attention);
 }
 
 Stream DecoderBlock::forward_from_sum(Tensor sum_TH, const Tensor& positions_T,
                                       Attention& attention) {
   const Tensor normed_TH = kernels::rms_norm(sum_TH, input_norm_, eps_);
-  return finish(std::move(sum_TH), normed_TH, positions_T, attention);
+  return finish(sum_TH, kernels::linear(normed_TH, qkv_, qkv_bias_), positions_T, attention);
 }
 
-Stream DecoderBlock::finish(Tensor sum_TH, const Tensor& normed_TH, const Tensor& positions_T,
+Stream DecoderBlock::finish(const Tensor& sum_TH, const Tensor& qkv_TE, const Tensor& positions_T,
                             Attention& attention) {
-  const Tensor qkv_TE = kernels::linear(normed_TH, qkv_, qkv_bias_);
   const Tensor attended_TC = attention.attend(attention_, qkv_TE, positions_T);
   const Tensor output_TH = kernels::linear(attended_TC, output_, output_bias_);
+  if (makes_again()) {
+    const auto [residual_TH, gate_up_T2F] =
+        kernels::add_norm_linear(sum_TH, output_TH, post_norm_, eps_, gate_up_, gate_up_bias_);
+    return {residual_TH, kernels::swiglu_linear(gate_up_T2F, down_, down_bias_)};
+  }
   const auto [residual_TH, input_TH] = kernels::add_rms_norm(sum_TH, output_TH, post_norm_, eps_);
   const Tensor gated_TF = kernels::swiglu(kernels::linear(input_TH, gate_up_, gate_up_bias_));
   return {residual_TH, kernels::linear(gated_TF, down_, down_bias_)};

@@ -29,15 +29,21 @@ class DecoderBlock {
   DecoderBlock(const DecoderBlock&) = delete;  // the builder points at the parameters
   DecoderBlock& operator=(const DecoderBlock&) = delete;
 
+  /// Norms and the product of gate and up are not kept for the backward pass but made again.
+  void set_selective(bool on) { is_selective_ = on; }
+
   Stream forward(Stream in, const Tensor& positions_T, Attention& attention);
   /// The same from the sum residual + update on. Without grad mode `sum_TH` is overwritten.
   Stream forward_from_sum(Tensor sum_TH, const Tensor& positions_T, Attention& attention);
 
  private:
-  Stream finish(Tensor sum_TH, const Tensor& normed_TH, const Tensor& positions_T,
+  /// From the residual stream and the projected heads on.
+  Stream finish(const Tensor& sum_TH, const Tensor& qkv_TE, const Tensor& positions_T,
                 Attention& attention);
+  bool makes_again() const;
 
   double eps_;
+  bool is_selective_ = false;
   AttentionLayer attention_;
   kernels::Param input_norm_;    // [H]
   kernels::Param qkv_;           // [(N + 2 K) D, H]
