@@ -64,12 +64,12 @@ int bench(std::span<const std::string> arguments) {
   std::FILE* out = asks ? stdout : stderr;
   fmt::print(out, "Usage: slime bench NAME [OPTIONS]\n\n");
   for (const Command& measurement : kMeasurements) {
-    fmt::print(out, "  {:<12} {}\n", measurement.name, measurement.summary);
+    fmt::print(out, "  {:<17} {}\n", measurement.name, measurement.summary);
   }
-  fmt::print(out, "  {:<12} {}\n", "WORKLOAD...",
+  fmt::print(out, "  {:<17} {}\n", "WORKLOAD...",
              "a workload of bench/gpu/workloads.json on the GPU: offline-4b, decode-8b-b32, ...");
   for (const Family& family : kFamilies)
-    fmt::print(out, "  {:<12} {}\n", fmt::format("{}SIZE", family.prefix), family.summary);
+    fmt::print(out, "  {:<17} {}\n", fmt::format("{}SIZE", family.prefix), family.summary);
   return asks ? 0 : 2;
 }
 
