@@ -205,13 +205,15 @@ Sample sample_from_json(const json::object& object, std::string_view where) {
                fmt::format("{} rising numbers from 0 to the number of ids", response_length + 1));
   }
   sample.routed_experts = read.numbers<int32_t>("rollout_routed_experts");
-  if (const json::value* runs = read.find("weight_versions"); runs != nullptr && runs->is_array()) {
-    for (const json::value& run : runs->get_array()) {
-      if (!run.is_array() || run.get_array().size() != 2)
-        read.wrong("weight_versions", "a list of [version, tokens]");
-      sample.versions.push_back(
-          {run.get_array()[0].to_number<int64_t>(), run.get_array()[1].to_number<int64_t>()});
-    }
+  if (const json::value* runs = read.find("weight_versions"); runs != nullptr) {
+    const auto is_run = [](const json::value& run) {
+      return run.is_array() && run.get_array().size() == 2 && run.get_array()[0].is_int64() &&
+             run.get_array()[1].is_int64();
+    };
+    if (!runs->is_array() || !std::ranges::all_of(runs->get_array(), is_run))
+      read.wrong("weight_versions", "a list of [version, tokens]");
+    for (const json::value& run : runs->get_array())
+      sample.versions.push_back({run.get_array()[0].get_int64(), run.get_array()[1].get_int64()});
   }
   if (const json::value* removed = read.find("remove_sample"); removed != nullptr) {
     if (!removed->is_bool()) read.wrong("remove_sample", "true or false");

@@ -17,13 +17,14 @@ text::LossMasker make_masker(const ModelText& text, const std::string& mask_type
   return std::move(*masker);
 }
 
-/// A string is one user message, as in generation; a conversation is its messages.
+/// A string is one user message, as in generation; a conversation is its messages, which the sample
+/// holds as JSON. A text may begin with a bracket too.
 json::array messages_of(const Sample& sample) {
-  const std::string where = fmt::format("prompt {}", sample.group);
-  if (!sample.prompt.starts_with('['))
-    return {json::object{{"role", "user"}, {"content", sample.prompt}}};
-  const json::value messages = parse_json(sample.prompt, where);
-  return messages.as_array();
+  json::array text{json::object{{"role", "user"}, {"content", sample.prompt}}};
+  if (!sample.prompt.starts_with("[{")) return text;
+  json::error_code error;
+  const json::value messages = json::parse(sample.prompt, error);
+  return !error && messages.is_array() ? messages.get_array() : text;
 }
 
 }  // namespace
