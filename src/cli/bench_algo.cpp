@@ -4,6 +4,7 @@
 #include <ATen/core/grad_mode.h>
 
 #include <algorithm>
+#include <vector>
 
 #include "algo/loss.h"
 #include "algo/packed.h"
@@ -56,10 +57,14 @@ algo::PolicyColumns made_up_columns(int64_t num_tokens, int64_t response_length)
 int bench_algo(std::span<const std::string> arguments) {
   CLI::App app("The policy loss with KL term and truncated importance sampling, and its gradient.",
                "slime bench algo");
-  int64_t tokens = 1 << 20, response_length = 1024;
+  int64_t tokens = 1 << 20, response_length = 1024, micro_batch_tokens = 1 << 14;
   int repeats = 5;
   app.add_option("--tokens", tokens, "Response tokens");
   app.add_option("--response-length", response_length, "Tokens per response");
+  app.add_option(
+      "--micro-batch-tokens", micro_batch_tokens,
+      "Tokens of one call: the trainer calls once per micro-batch, and what a call makes "
+      "on its way should stay in the caches");
   app.add_option("--repeats", repeats, "Runs, the best of which counts");
   if (const auto exit_code = parse_options(app, arguments)) return *exit_code;
 
@@ -76,14 +81,21 @@ int bench_algo(std::span<const std::string> arguments) {
     config.objective = objective;
     config.kl_loss = algo::KlLoss{algo::KlType::kLowVar, 0.01, false};
     config.correction = algo::TruncatedImportance{};
-    const algo::PolicyColumns in = made_up_columns(tokens, response_length);
+    std::vector<algo::PolicyColumns> micro_batches;
+    for (int64_t begin = 0; begin < tokens; begin += micro_batch_tokens) {
+      const int64_t size = std::min(micro_batch_tokens, tokens - begin);
+      micro_batches.push_back(made_up_columns(size, std::min(response_length, size)));
+    }
     const double seconds = best_seconds(repeats, [&] {
-      in.logprob_T.mutable_grad() = Tensor();
-      algo::policy_loss(config, in).sum.backward();
+      for (const algo::PolicyColumns& in : micro_batches) {
+        in.logprob_T.mutable_grad() = Tensor();
+        algo::policy_loss(config, in).sum.backward();
+      }
     });
     write_json_line({{"benchmark", "algo"},
                      {"objective", name},
                      {"tokens", tokens},
+                     {"micro_batch_tokens", micro_batch_tokens},
                      {"milliseconds", seconds * 1e3},
                      {"million_tokens_per_second", static_cast<double>(tokens) / seconds / 1e6},
                      {"roofline_milliseconds", least_bytes / bandwidth * 1e3},

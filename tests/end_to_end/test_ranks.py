@@ -65,6 +65,25 @@ def test_two_ranks_train_on_the_same_rollouts_as_one_does(work):
                 assert got[step][name] == pytest.approx(numbers[name], rel=1e-3, abs=1e-5), (number, step, name)
 
 
+def test_loss_and_gradient_of_a_batch_agree_to_twelve_digits_in_float64(work):
+    """The same rollout in one, two and four processes, packed with three budgets."""
+    dump = str(work / "float64_dump" / "{rollout_id}.jsonl")
+    assert run_slime(train_command(work, work / "float64_rollout", rollouts=1, extra=["--save-debug-rollout-data", dump])).returncode == 0
+    got = []
+    for number, tokens in ((1, 512), (2, 100), (4, 60)):
+        run_dir = work / f"float64_{number}"
+        command = train_command(work, run_dir, rollouts=1, extra=ranks(number) + ["--load-debug-rollout-data", dump, "--dtype", "float64"])
+        command.remove("--fp32")
+        command[command.index("--max-tokens-per-gpu") + 1] = str(tokens)
+        done = run_slime(command + ["--use-rollout-logprobs", "--entropy-coef", "0.01"])
+        assert done.returncode == 0, done.stderr
+        got.append(numbers_that_repeat(run_dir)[0])
+    for name in ("train/loss", "train/pg_loss", "train/entropy_loss", "train/ppo_kl", "train/grad_norm"):
+        assert got[1][name] == pytest.approx(got[0][name], rel=1e-12, abs=1e-14), name
+        assert got[2][name] == pytest.approx(got[0][name], rel=1e-12, abs=1e-14), name
+    assert got[0]["train/grad_norm"] > 0.01
+
+
 def test_a_run_with_ranks_that_is_killed_resumes_exactly_and_with_other_numbers_of_ranks(work):
     straight = work / "ranks_straight"
     assert run_slime(train_command(work, straight, rollouts=6, extra=TWO_RANKS)).returncode == 0
@@ -131,3 +150,13 @@ def test_a_worker_without_a_controller_says_so():
     done = run_slime([str(SLIME), "worker"], stdin=subprocess.DEVNULL)
     assert done.returncode == 2
     assert "slime worker is started by slime train" in done.stderr
+
+
+def test_ctrl_c_finishes_the_step_saves_and_ends_the_workers(work):
+    process = start_and_wait_for_a_step(work, work / "ranks_interrupted", TWO_RANKS)
+    workers = workers_of(process)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130, errors
+    assert not any(is_running(pid) for pid in workers)
+    assert (work / "ranks_interrupted" / "latest" / "optimizer").is_dir()
