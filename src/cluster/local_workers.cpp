@@ -30,7 +30,6 @@ constexpr std::chrono::seconds kAbsence{1};  // looks are a tenth of that apart
 constexpr std::size_t kShownLines = 10;
 constexpr std::chrono::milliseconds kTaskTimeout{60'000};
 constexpr std::chrono::milliseconds kEndingPatience{3'000};
-constexpr std::chrono::milliseconds kBlamePatience{3'000};
 
 /// The last lines of a file, indented.
 std::string last_lines(const std::filesystem::path& path) {
@@ -202,7 +201,7 @@ std::string LocalWorkers::judge(Worker& worker) {
   const std::lock_guard lock(mutex_);
   const auto now = clock_.now();
   // Whoever is to blame would have been noticed by now.
-  if (!worker.complaint.empty() && now - worker.complained > kBlamePatience)
+  if (!worker.complaint.empty() && now - worker.complained > config_.blame_limit)
     return describe(worker, "cannot reach the other ranks: " + worker.complaint);
   const auto silence = std::chrono::duration<double>(now - worker.heard);
   const auto limit = worker.is_running ? config_.silence_limit
@@ -303,7 +302,7 @@ std::string LocalWorkers::answer(int rank, std::chrono::milliseconds timeout) {
 void LocalWorkers::blame(const std::string& what, int64_t num_collectives) {
   std::unique_lock lock(mutex_);
   // What killed the connection is known a moment later.
-  changed_.wait_for(lock, kBlamePatience, [&] { return has_failed_.load(); });
+  changed_.wait_for(lock, config_.blame_limit, [&] { return has_failed_.load(); });
   if (has_failed_) {
     lock.unlock();
     check_alive();

@@ -43,6 +43,7 @@ struct LocalWorkersConfig {
   std::chrono::milliseconds silence_limit{20'000};  // without a heartbeat
   std::chrono::milliseconds start_limit{60'000};    // until the first one, where that is more
   std::chrono::milliseconds stop_limit{3'000};      // to end once asked; then they are killed
+  std::chrono::milliseconds blame_limit{3'000};     // in which the cause of a lost connection shows
   /// How long a failure may go unnoticed by the owner before the last resort is called, with the
   /// message, on the watching thread.
   std::chrono::milliseconds notice_limit{10'000};

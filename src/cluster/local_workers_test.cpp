@@ -69,6 +69,31 @@ TEST(LocalWorkers, AWorkerThatNeverBeginsEndsItToo) {
   EXPECT_THAT(scripts.failure(), HasSubstr("has not begun within 0."));
 }
 
+TEST(LocalWorkers, WhereEachRankIsSaysWhoStayedAway) {
+  Scripts scripts(
+      R"(printf 'SLMF\004\000\000\000\006\000\000\000\000\000\000\0002 busy' >&3; exec sleep 100)");
+  scripts.config.blame_limit = std::chrono::milliseconds(300);
+  scripts.config.stop_limit = std::chrono::milliseconds(50);
+  LocalWorkers workers(scripts.config, kClock);
+  try {
+    workers.blame("rank 0: summing the gradients: timed out", 3);
+  } catch (const WorkerFailure& error) {
+    EXPECT_THAT(error.what(), testing::MatchesRegex(
+                                  "rank 0: summing the gradients: timed out\n"
+                                  "rank 1 \\(process [0-9]+\\): 2 collectives begun, too few, now "
+                                  "busy\n"
+                                  "rank 2 .*"));
+  }
+}
+
+TEST(LocalWorkers, ARankThatBlamesOthersIsBelievedWhenNobodyElseIsFound) {
+  // A failure of 6 bytes: p, and what happened.
+  Scripts scripts(
+      R"(printf 'SLMF\005\000\000\000\006\000\000\000\000\000\000\000preset' >&3; exec sleep 100)");
+  scripts.config.blame_limit = std::chrono::milliseconds(100);
+  EXPECT_THAT(scripts.failure(), HasSubstr("cannot reach the other ranks: reset"));
+}
+
 TEST(LocalWorkers, BytesThatAreNoFrameEndIt) {
   EXPECT_THAT(Scripts("echo this is not a frame at all >&3; exec sleep 100").failure(),
               HasSubstr("what arrived is no frame"));
