@@ -90,21 +90,34 @@ std::vector<Indices> dynamic_bins(std::span<const TrainSample> samples, Indices 
   return bins;
 }
 
-/// Pairs as units: in order, as many to a micro-batch as its budget takes, at least one.
+/// Pairs as units: in order, as many to a micro-batch as its budget takes, at least one; and as
+/// many micro-batches for each rank, as far as there are pairs.
 std::vector<Indices> pair_bins(std::span<const TrainSample> samples, const Indices& step,
                                const BatchingConfig& batching) {
-  std::vector<Indices> bins;
-  int64_t fill = 0;
+  const bool counts_tokens = batching.use_dynamic_batch_size;
+  std::vector<int64_t> sizes;  // of each pair
   for (std::size_t i = 0; i + 1 < step.size(); i += 2) {
-    const int64_t length = samples[step[i]].total_length() + samples[step[i + 1]].total_length();
-    const bool fits = batching.use_dynamic_batch_size ? fill + length <= batching.max_tokens_per_gpu
-                                                      : fill + 2 <= batching.micro_batch_size;
-    if (bins.empty() || !fits) {
+    sizes.push_back(
+        counts_tokens ? samples[step[i]].total_length() + samples[step[i + 1]].total_length() : 2);
+  }
+  const int64_t budget = counts_tokens ? batching.max_tokens_per_gpu : batching.micro_batch_size;
+  std::vector<Indices> bins;  // of pairs
+  int64_t fill = 0;
+  for (std::size_t pair = 0; pair < sizes.size(); ++pair) {
+    if (bins.empty() || fill + sizes[pair] > budget) {
       bins.emplace_back();
       fill = 0;
     }
-    bins.back().insert(bins.back().end(), {step[i], step[i + 1]});
-    fill += batching.use_dynamic_batch_size ? length : 2;
+    bins.back().push_back(static_cast<int64_t>(pair));
+    fill += sizes[pair];
+  }
+  const auto count = static_cast<int64_t>(bins.size());
+  bins = expand_bins(std::move(bins), sizes, (count + batching.dp - 1) / batching.dp * batching.dp);
+  for (Indices& bin : bins) {
+    Indices members;
+    for (const int64_t pair : bin)
+      members.insert(members.end(), {step[2 * pair], step[2 * pair + 1]});
+    bin = std::move(members);
   }
   return bins;
 }

@@ -55,6 +55,18 @@ TEST(Share, DenominatorsAreThoseOfAllRanks) {
   EXPECT_EQ(shares[1].steps[1].num_executions, 2);
 }
 
+TEST(Share, PairsStayTogetherAndReachEveryRank) {
+  TrainBatch batch = batch_of({5, 9, 4, 8, 7, 6});
+  for (TrainSample& sample : batch.samples) sample.rollout_id = sample.ordinal / 2;
+  PlanOptions options = two_ranks(3);
+  options.keeps_pairs = true;
+  options.batching.max_tokens_per_gpu = 1000;  // one micro-batch would hold all of them
+  const auto shares = divide(batch, options, {});
+  EXPECT_EQ(shares[0].places, (Indices{0, 1}));
+  EXPECT_EQ(shares[1].places, (Indices{4, 5, 2, 3}));
+  EXPECT_EQ(shares[1].steps[0].num_executions, 3);
+}
+
 TEST(Share, TravelsAsBytes) {
   BatchShare share = divide(batch_of({5, 9, 4, 8}), two_ranks(2), {})[1];
   share.batch.samples[0].rollout_log_probs = {-0.5F, -0.25F};

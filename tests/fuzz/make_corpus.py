@@ -61,6 +61,9 @@ def seeds(target):
         yield from (json.dumps(request).encode() for request in REQUESTS)
     elif target == "http_request_head_fuzz":
         yield from (head.encode() for head in HEADS)
+    elif target == "frame_channel_fuzz":
+        frames = [b"SLMF" + bytes([kind, 0, 0, 0]) + len(body).to_bytes(8, "little") + body for kind, body in ((4, b"2 busy"), (2, b""))]
+        yield from (*frames, b"".join(frames))
     elif target == "reward_fuzz":
         for choice in range(NUM_REWARD_CHOICES):
             yield from (bytes([choice]) + response.encode() for response in RESPONSES)
