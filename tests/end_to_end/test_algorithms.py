@@ -93,9 +93,25 @@ def test_corrections_and_options_run_and_learn(work, capitals, extra, request):
 
 
 def test_the_critic_explains_most_of_the_returns_in_the_end(work):
-    explained = metric(work / "rises-ppo", "rollout/value_explained_variance")
-    assert len(explained) == STEPS
-    assert metric(work / "rises-ppo", "train/critic-value_loss")[-1] < metric(work / "rises-ppo", "train/critic-value_loss")[0]
+    """Sums always score 1 and differences 0, so returns can be told from the prompt and from nothing else."""
+    def capitals(count, relation):
+        return {"instruction_id_list": ["change_case:capital_word_frequency"],
+                "kwargs": [{"capital_frequency": count, "capital_relation": relation}]}
+
+    rows = [{"prompt": f"{n}{sign}{n}=", "metadata": capitals(1000, relation)}
+            for n in range(10, 42) for sign, relation in (("+", "less than"), ("-", "at least"))]
+    data = work / "sure.jsonl"
+    data.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    run_dir = work / "critic"
+    extra = ["--advantage-estimator", "ppo", "--normalize-advantages", "--num-critic-only-steps", "2", "--lr", "1e-3"]
+    done = run_slime(command_on(work, data, run_dir, extra, rollouts=60))
+    assert done.returncode == 0, done.stdout + done.stderr
+    explained = metric(run_dir, "rollout/value_explained_variance")
+    assert len(explained) == 60
+    # A batch in which all returns are the same has no variance to explain: the median passes over those.
+    assert sorted(explained[-10:])[5] > 0.5, explained
+    losses = metric(run_dir, "train/critic-value_loss")
+    assert losses[-1] < losses[0]
 
 
 def row_command(work, run_dir, data, extra):
