@@ -13,6 +13,8 @@ if(SLIME_ARROW AND slime_arrow_libraries AND EXISTS ${SLIME_ARROW}/include/parqu
   target_include_directories(slime_parquet SYSTEM PRIVATE ${SLIME_ARROW}/include)
   target_link_libraries(slime_parquet PRIVATE ${slime_arrow_libraries})
   set_target_properties(slime_parquet PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR} BUILD_RPATH ${SLIME_ARROW})
+  add_dependencies(slime slime_parquet)
+  add_dependencies(slime_tests slime_parquet)
 else()
   message(STATUS "Parquet: not built; -DSLIME_ARROW=.../site-packages/pyarrow adds it")
 endif()

@@ -8,24 +8,12 @@
 
 #include "algo/loss.h"
 #include "algo/packed.h"
+#include "cli/best_seconds.h"
 #include "cli/json_lines.h"
 #include "cli/options.h"
-#include "core/clock.h"
 
 namespace slime::cli {
 namespace {
-
-template <typename Work>
-double best_seconds(int repeats, const Work& work) {
-  const SystemClock clock;
-  double best = 1e300;
-  for (int i = 0; i < repeats; ++i) {
-    const auto start = clock.now();
-    work();
-    best = std::min(best, seconds_between(start, clock.now()));
-  }
-  return best;
-}
 
 /// Bytes per second of a copy that no cache holds: read and write.
 double copy_bandwidth() {

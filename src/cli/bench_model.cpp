@@ -9,25 +9,13 @@
 #include <numeric>
 #include <vector>
 
-#include "core/clock.h"
+#include "cli/best_seconds.h"
 #include "core/error.h"
 #include "kernels/cpu/thread_pool.h"
 #include "kernels/linear.h"
 
 namespace slime::cli {
 namespace {
-
-template <typename Work>
-double best_seconds(int repeats, const Work& work) {
-  const SystemClock clock;
-  double best = 1e300;
-  for (int i = 0; i < repeats; ++i) {
-    const auto start = clock.now();
-    work();
-    best = std::min(best, seconds_between(start, clock.now()));
-  }
-  return best;
-}
 
 double read_bytes_per_second() {
   constexpr int64_t kWords = int64_t{1} << 26;  // 512 MiB

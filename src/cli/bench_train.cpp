@@ -7,6 +7,7 @@
 #include <cstdio>
 
 #include "cli/bench_model.h"
+#include "cli/best_seconds.h"
 #include "cli/options.h"
 #include "core/clock.h"
 #include "core/json.h"
@@ -45,17 +46,6 @@ std::vector<Sample> made_up_samples(const Options& options, int64_t vocab_size) 
   return samples;
 }
 
-template <typename Work>
-double best_seconds(const Clock& clock, int repeats, const Work& work) {
-  double best = 1e300;
-  for (int i = 0; i < repeats; ++i) {
-    const auto start = clock.now();
-    work();
-    best = std::min(best, seconds_between(start, clock.now()));
-  }
-  return best;
-}
-
 json::object measure(const Options& options) {
   const SystemClock clock;
   const auto network = options.model.load();
@@ -71,11 +61,10 @@ json::object measure(const Options& options) {
   const train::TrainBatch batch = train::make_supervised_batch(samples);
 
   const train::TrainReport first = trainer.train(batch);  // allocates, and prepares the kernels
-  const double step = best_seconds(clock, options.repeats, [&] { trainer.train(batch); });
+  const double step = best_seconds(options.repeats, [&] { trainer.train(batch); });
   const double gradients =
-      best_seconds(clock, options.repeats, [&] { trainer.accumulate_gradients(batch); });
-  const double forward =
-      best_seconds(clock, options.repeats, [&] { trainer.score(batch.samples); });
+      best_seconds(options.repeats, [&] { trainer.accumulate_gradients(batch); });
+  const double forward = best_seconds(options.repeats, [&] { trainer.score(batch.samples); });
   const auto lengths = batch.total_lengths();
   const double flops = 3 * train::forward_flops(train::flops_model_of(network->config()), lengths);
   const auto tokens = static_cast<double>(first.num_tokens);

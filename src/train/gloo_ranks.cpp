@@ -47,30 +47,26 @@ class GlooRanks final : public Ranks {
   void reduce_scatter_(const Tensor& x_N, const char* what) override {
     begin(what);
     guarded(what, [&] {
-      std::vector<Work> works;
-      for_each_part(x_N, [&](int owner, std::vector<Tensor>& part) {
+      for_all_parts(x_N, [&](int owner, std::vector<Tensor>& part) {
         c10d::ReduceOptions options;
         options.rootRank = owner;
         options.timeout = config_.timeout;
-        works.push_back(group_->reduce(part, options));
+        return group_->reduce(part, options);
       });
-      for (const Work& work : works) work->wait();
     });
   }
 
   void all_gather_(const Tensor& x_N, const char* what) override {
     begin(what);
     guarded(what, [&] {
-      std::vector<Work> works;
       // As bytes: Gloo knows fewer number types than we do.
-      for_each_part(x_N, [&](int owner, std::vector<Tensor>& part) {
+      for_all_parts(x_N, [&](int owner, std::vector<Tensor>& part) {
         std::vector<Tensor> bytes{part[0].view(at::kByte)};
         c10d::BroadcastOptions options;
         options.rootRank = owner;
         options.timeout = config_.timeout;
-        works.push_back(group_->broadcast(bytes, options));
+        return group_->broadcast(bytes, options);
       });
-      for (const Work& work : works) work->wait();
     });
   }
 
@@ -139,6 +135,16 @@ class GlooRanks final : public Ranks {
       std::vector<Tensor> one{x_N.narrow(0, part.begin, part.size())};
       fn(owner, one);
     }
+  }
+
+  /// The same with all of them under way at once: start(owner, part) begins one, then all are
+  /// waited for.
+  template <typename Start>
+  void for_all_parts(const Tensor& x_N, const Start& start) {
+    std::vector<Work> works;
+    for_each_part(
+        x_N, [&](int owner, std::vector<Tensor>& part) { works.push_back(start(owner, part)); });
+    for (const Work& work : works) work->wait();
   }
 
   /// Tensors of one shape from all ranks.
