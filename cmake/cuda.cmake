@@ -44,7 +44,7 @@ function(slime_cuda_library)
   list(FILTER sources EXCLUDE REGEX "_test\\.cpp$")
   add_library(slime_cuda SHARED ${sources} ${CMAKE_SOURCE_DIR}/src/kernels/cpu/reference.cpp
               ${CMAKE_SOURCE_DIR}/src/kernels/attention_levels.cpp ${CMAKE_SOURCE_DIR}/src/kernels/device.cpp ${objects})
-  target_precompile_headers(slime_cuda REUSE_FROM slime_pch_torch)
+  target_precompile_headers(slime_cuda REUSE_FROM slime_pch_aten)
   target_compile_options(slime_cuda PRIVATE -fvisibility=hidden)
   target_compile_definitions(slime_cuda PRIVATE SLIME_CUDA_ARCHITECTURES="${SLIME_CUDA_ARCHITECTURES}")
   target_include_directories(slime_cuda SYSTEM PRIVATE ${slime_cuda_root}/include ${slime_cuda_root}/cudnn/include)
