@@ -1,6 +1,7 @@
 #include "cli/bench_kernels.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 
 #include <algorithm>
 #include <array>

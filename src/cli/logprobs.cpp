@@ -3,6 +3,7 @@
 /// slime logprobs: what a model thinks of token sequences, one JSON line each.
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
 
 #include "cli/json_lines.h"

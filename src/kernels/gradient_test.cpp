@@ -1,6 +1,7 @@
 /// Every differentiable kernel in float64 against central differences, weights included.
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 

@@ -1,6 +1,7 @@
 /// What callers of the engine rely on besides numbers: finish reasons, sampling parameters, control
 /// calls, versions.
 
+#include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
 
 #include <cmath>

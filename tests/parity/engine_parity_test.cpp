@@ -1,6 +1,7 @@
 /// The engine against the golden continuations, against itself under every schedule, and against
 /// the trainer's forward.
 
+#include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
 
 #include "engine/paged_kv_cache.h"

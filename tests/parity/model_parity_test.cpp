@@ -3,6 +3,7 @@
 /// tests/fixtures/models/README.md.
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 

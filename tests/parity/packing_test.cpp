@@ -1,6 +1,7 @@
 /// Loss and gradients do not depend on how sequences share a batch or a prompt: 1e-10 in float64.
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 
