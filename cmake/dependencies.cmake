@@ -5,7 +5,6 @@ set(Boost_USE_STATIC_LIBS ON)
 find_package(Boost 1.81 REQUIRED COMPONENTS json url)
 find_package(CLI11 REQUIRED)
 find_package(fmt REQUIRED)
-find_package(spdlog REQUIRED)  # header-only here, with our fmt
 find_package(GTest REQUIRED)
 # Static, so that a built program needs LibTorch and the C library alone.
 find_library(SLIME_PCRE2 NAMES libpcre2-8.a REQUIRED)
@@ -28,12 +27,21 @@ else()
   set(slime_openmp -fopenmp)
 endif()
 
+# Version 9 as a static library of our own (the file says why); of other versions the headers are everything.
+if(fmt_VERSION VERSION_GREATER_EQUAL 9 AND fmt_VERSION VERSION_LESS 10)
+  add_library(slime_fmt STATIC ${CMAKE_SOURCE_DIR}/cmake/fmt_library.cpp)
+  target_compile_options(slime_fmt PRIVATE -fPIC)
+else()
+  add_library(slime_fmt INTERFACE)
+  target_link_libraries(slime_fmt INTERFACE fmt::fmt-header-only)
+endif()
+
 add_library(slime_flags INTERFACE)
 target_compile_options(slime_flags INTERFACE -Wall -Wextra -Wno-unused-parameter -Wno-unknown-pragmas -Wno-missing-field-initializers -fno-math-errno -fPIC
                                              ${slime_openmp})
 target_include_directories(slime_flags INTERFACE ${CMAKE_SOURCE_DIR}/src)
-target_link_libraries(slime_flags INTERFACE fmt::fmt-header-only Boost::json Boost::url)
-target_compile_definitions(slime_flags INTERFACE SPDLOG_FMT_EXTERNAL BOOST_ASIO_NO_DEPRECATED BOOST_BEAST_USE_STD_STRING_VIEW PCRE2_CODE_UNIT_WIDTH=8)
+target_link_libraries(slime_flags INTERFACE slime_fmt Boost::json Boost::url)
+target_compile_definitions(slime_flags INTERFACE BOOST_ASIO_NO_DEPRECATED BOOST_BEAST_USE_STD_STRING_VIEW PCRE2_CODE_UNIT_WIDTH=8)
 # Left out: what stops the program anyway (null), what the address sanitizer sees too (object-size, pointer-overflow), and
 # alignment, which together take as long to compile as everything else.
 if(SLIME_SANITIZE)
