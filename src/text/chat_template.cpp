@@ -1,6 +1,7 @@
 #include "text/chat_template.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <fstream>
 
