@@ -113,7 +113,9 @@ double explained_variance(const std::vector<StepPlan>& plans, const Columns& col
   if (count == 0) return 0;
   const std::vector<double> second =
       total((return_T - first[1] / count).square(), (error_T - first[2] / count).square());
-  return second[1] > 0 ? 1 - second[2] / second[1] : 0;
+  // Equal returns differ by rounding alone, which nobody can explain: a millionth of their size.
+  const double mean = first[1] / count, squares = second[1] + count * mean * mean;
+  return second[1] > 1e-12 * squares ? 1 - second[2] / second[1] : 0;
 }
 
 }  // namespace slime::train

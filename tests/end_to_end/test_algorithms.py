@@ -133,16 +133,28 @@ def test_preferences_are_learnt(work):
     assert metric(run_dir, "train/rewards/accuracies")[-1] > 0.5
 
 
-def test_distillation_reaches_for_its_teacher(work, capitals):
-    teacher = work / "rises-grpo" / "latest"
-    assert teacher.exists(), "the teacher is the model that learnt with grpo"
+def test_distillation_reaches_its_teachers_score(work, capitals):
+    """The task's reward is 1 whatever the student says, so all it can learn from is the teacher; evaluation has the real one."""
+    grpo = work / "rises-grpo"
+    assert (grpo / "latest").exists(), "the teacher is the model that learnt with grpo"
+    teachers_score = mean(metric(grpo, "rollout/raw_reward")[-5:])
+    rows = [json.loads(line) for line in capitals.read_text().splitlines()]
+    for row in rows:
+        row["metadata"]["kwargs"] = [{"capital_frequency": 1000, "capital_relation": "less than"}]
+    data = work / "indifferent.jsonl"
+    data.write_text("".join(json.dumps(row) + "\n" for row in rows))
     run_dir = work / "distilled"
-    extra = ["--use-opd", "--opd-type", "megatron", "--opd-teacher-load", str(teacher), "--lr", "3e-3"]
-    command = command_on(work, capitals, run_dir, extra)
-    done = run_slime(command)
+    extra = ["--use-opd", "--opd-type", "megatron", "--opd-teacher-load", str(grpo / "latest"), "--lr", "3e-3",
+             "--eval-prompt-data", "capitals", str(capitals), "--eval-interval", "20", "--eval-temperature", "1",
+             "--n-samples-per-eval-prompt", "4"]  # fmt: skip
+    done = run_slime(command_on(work, data, run_dir, extra, rollouts=60))
     assert done.returncode == 0, done.stdout + done.stderr
+    assert set(metric(run_dir, "rollout/raw_reward")) == {1}
     gap = metric(run_dir, "rollout/opd_reverse_kl")
-    assert mean(gap[-5:]) < 0.5 * mean(gap[:3]), gap
+    assert mean(gap[-5:]) < 0.2 * mean(gap[:3]), gap
+    scores = metric(run_dir, "eval/capitals")
+    assert scores[0] < 0.6 * teachers_score, (scores, teachers_score)
+    assert scores[-1] > 0.95 * teachers_score, (scores, teachers_score)
 
 
 def test_evaluation_reads_a_file_of_data_sets(work, capitals):
