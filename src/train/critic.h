@@ -74,7 +74,7 @@ class Critic final {
 };
 
 /// 1 - variance(return - value) / variance(return) over the trained tokens of the batch: 1 for a
-/// critic that knows, 0 for one that says the mean, and 0 where all returns are equal. Of all ranks.
+/// critic that knows, 0 for one that says the mean and where all returns are equal. Of all ranks.
 double explained_variance(const std::vector<StepPlan>& plans, const Columns& columns, Ranks& ranks);
 
 }  // namespace slime::train
