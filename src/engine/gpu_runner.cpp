@@ -61,7 +61,7 @@ std::span<const T> view(const std::vector<T>& numbers) {
 }  // namespace
 
 GpuAttention::GpuAttention(const kernels::Gpu& gpu, const Tensor& keys, const Tensor& values)
-    : gpu_(gpu) {
+    : gpu_(gpu), chains_(kernels::block_chains_for(keys)) {
   for (int64_t layer = 0; layer < keys.size(0); ++layer) {
     keys_.push_back(keys.select(0, layer));
     values_.push_back(values.select(0, layer));

@@ -34,9 +34,11 @@ class GpuAttention final : public model::Attention {
   void begin_step(const kernels::PagedBatch& batch) { batch_ = batch; }
   Tensor attend(const model::AttentionLayer& layer, const Tensor& qkv_TE,
                 const Tensor& positions_T) override;
+  const kernels::BlockChains* chains() const override { return chains_; }
 
  private:
   const kernels::Gpu& gpu_;
+  const kernels::BlockChains* chains_;
   std::vector<Tensor> keys_, values_;  // per layer
   kernels::PagedBatch batch_;
 };

@@ -10,6 +10,7 @@
 /// Dimensions: T tokens, N query heads, K key-value heads, D head size.
 
 #include "core/tensor.h"
+#include "kernels/block_chain.h"
 #include "kernels/param.h"
 
 namespace slime::model {
@@ -37,6 +38,9 @@ class Attention {
   /// rotated. Returns [T, N * D].
   virtual Tensor attend(const AttentionLayer& layer, const Tensor& qkv_TE,
                         const Tensor& positions_T) = 0;
+  /// Not null where the products between two attentions may be one kernel: without gradients, and
+  /// one forward pass at a time on the device.
+  virtual const kernels::BlockChains* chains() const { return nullptr; }
 };
 
 }  // namespace slime::model

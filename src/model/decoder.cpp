@@ -7,6 +7,7 @@
 #include "core/error.h"
 #include "kernels/embedding.h"
 #include "kernels/rms_norm.h"
+#include "kernels/trace.h"
 #include "model/layers/decoder_block.h"
 #include "model/weights_builder.h"
 
@@ -64,6 +65,12 @@ class Decoder final : public Network {
     check(layout_.tp == 1 && layout_.pp == 1,
           "a network that is cut over ranks is not run by one of them");
     Stream stream{kernels::embedding(batch.ids_T, embedding_, precision_.activations), {}};
+    if (attention.chains() != nullptr && !at::GradMode::is_enabled()) {
+      stream = chained(stream.residual_TH, batch.positions_T, attention);
+      return kernels::add_rms_norm(stream.residual_TH, stream.update_TH, final_norm_,
+                                   config_.norm_eps)
+          .normed_TH;
+    }
     for (const auto& block : blocks_) {
       if (recompute_ == Recompute::kFull && at::GradMode::is_enabled()) {
         const Tensor sum_TH =
@@ -91,6 +98,20 @@ class Decoder final : public Network {
   }
 
  private:
+  /// From attention to attention instead of from block to block.
+  Stream chained(const Tensor& residual_TH, const Tensor& positions_T, Attention& attention) const {
+    Tensor next = blocks_.front()->heads(residual_TH);
+    for (size_t i = 0; i < blocks_.size(); ++i) {
+      const Tensor attended_TC = attention.attend(blocks_[i]->attention(), next, positions_T);
+      const kernels::TraceRange range("block_chain");
+      const kernels::BlockChain chain = blocks_[i]->chain_to(
+          i + 1 < blocks_.size() ? blocks_[i + 1].get() : nullptr, attended_TC, residual_TH);
+      next = attention.chains()->has_block_chain(chain) ? attention.chains()->block_chain(chain)
+                                                        : kernels::block_chain_by_parts(chain);
+    }
+    return {residual_TH, next};
+  }
+
   ModelConfig config_;
   Precision precision_;
   ParallelLayout layout_;

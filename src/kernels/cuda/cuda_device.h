@@ -7,7 +7,9 @@
 
 #include <mutex>
 
+#include "kernels/block_chain.h"
 #include "kernels/cpu/reference.h"
+#include "kernels/cuda/chain_counters.h"
 #include "kernels/cuda/linear.h"
 #include "kernels/cuda/packed_attention.h"
 
@@ -18,7 +20,7 @@ Number number_of(const Tensor& tensor);
 /// The current stream of the tensor's device.
 cudaStream_t stream_of(const Tensor& tensor);
 
-class CudaDevice final : public cpu::ReferenceDevice {
+class CudaDevice final : public cpu::ReferenceDevice, public BlockChains {
  public:
   Tensor embedding(const Tensor& ids_T, const Tensor& table_VH,
                    at::ScalarType activations) const override;
@@ -33,6 +35,10 @@ class CudaDevice final : public cpu::ReferenceDevice {
   Tensor norm_rotate(const Tensor& qkv_TE, const Tensor& positions_T, const Tensor& q_norm_D,
                      const Tensor& k_norm_D, const Tensor& cos_PR, const Tensor& sin_PR,
                      const RotaryShape& shape) const override;
+
+  // Decode: cuda_device_chain.cpp
+  bool has_block_chain(const BlockChain& chain) const override;
+  Tensor block_chain(const BlockChain& chain) const override;
 
   // Training: cuda_device_training.cpp
   void add_linear_weight_grad_(Tensor grad_OI, const Tensor& dy_TO,
@@ -64,7 +70,8 @@ class CudaDevice final : public cpu::ReferenceDevice {
   Tensor product(const Tensor& x_TI, const Tensor& weight_OI, const Tensor& bias_O,
                  bool float_result) const;
 
-  mutable Linear linear_;  // has its own lock
+  mutable Linear linear_;                 // has its own lock
+  mutable ChainCounters chain_counters_;  // has its own lock
   mutable std::mutex attention_mutex_;
   mutable std::unique_ptr<PackedAttention> attention_;  // guarded; cuDNN is loaded by training only
 };

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "kernels/cuda/product_chain.h"
+
 namespace slime::kernels::cuda {
 namespace {
 
@@ -109,6 +111,33 @@ class TimedGraph final {
   cudaEvent_t begin_ = nullptr, end_ = nullptr;
 };
 
+/// A chain of one product.
+ProductChain chain_of(const LinearCall& call) {
+  ProductChain chain;
+  chain.number = call.number;
+  chain.rows = static_cast<int>(call.rows);
+  chain.num_links = 1;
+  ChainLink& link = chain.links[0];
+  link.x_TI = call.x_TI;
+  link.weight_OI = call.weight_OI;
+  link.bias_O = call.bias_O;
+  link.inputs = static_cast<int>(call.inputs);
+  link.outputs = static_cast<int>(call.outputs);
+  link.y = call.y_TO;
+  link.float_result = call.float_result;
+  return chain;
+}
+
+bool is_chain(const LinearCall& call) {
+  const auto is_aligned = [](const void* p) { return reinterpret_cast<uintptr_t>(p) % 16 == 0; };
+  return has_chain(call.number, call.rows) && call.inputs % kChainInputs == 0 &&
+         is_aligned(call.x_TI) && is_aligned(call.weight_OI);
+}
+
+void chain_linear(const LinearCall& call, cudaStream_t stream) {
+  product_chain(chain_of(call), stream);
+}
+
 bool is_recording(cudaStream_t stream) {
   cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
   check_cuda(cudaStreamIsCapturing(stream, &status), "cudaStreamIsCapturing");
@@ -121,7 +150,8 @@ struct Linear::Plan {
   cublasLtMatmulDesc_t desc = nullptr;
   cublasLtMatrixLayout_t weight = nullptr, x = nullptr, y = nullptr;
   cublasLtMatmulAlgo_t algo{};
-  bool is_skinny = false;
+  enum class Kernel { kLibrary, kSkinny, kChain };
+  Kernel kernel = Kernel::kLibrary;
 
   Plan() = default;
   Plan(const Plan&) = delete;
@@ -236,14 +266,22 @@ void Linear::measure(const LinearCall& call, Plan& plan,
     fastest = time;
     plan.algo = algo;
   }
-  plan.is_skinny = cuda::is_skinny(call) && time_of(skinny_linear) < fastest;
+  const auto try_ours = [&](Plan::Kernel kernel, const auto& work) {
+    const float time = time_of(work);
+    if (time >= fastest) return;
+    fastest = time;
+    plan.kernel = kernel;
+  };
+  if (is_skinny(call)) try_ours(Plan::Kernel::kSkinny, skinny_linear);
+  if (is_chain(call)) try_ours(Plan::Kernel::kChain, chain_linear);
 }
 
 void Linear::run(const LinearCall& call, cudaStream_t stream) {
   if (call.rows == 0) return;
   const std::lock_guard lock(mutex_);
   Plan& plan = plan_for(call, stream);
-  if (plan.is_skinny) return skinny_linear(call, stream);
+  if (plan.kernel == Plan::Kernel::kSkinny) return skinny_linear(call, stream);
+  if (plan.kernel == Plan::Kernel::kChain && is_chain(call)) return chain_linear(call, stream);
   run_library(call, plan, plan.algo, stream);
 }
 

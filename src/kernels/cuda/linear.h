@@ -1,6 +1,6 @@
 #pragma once
 
-/// Matrix products y = x W^T + b: cuBLASLt's kernels and ours for few rows, whichever measures
+/// Matrix products y = x W^T + b: cuBLASLt's kernels and our two for few rows, whichever measures
 /// fastest.
 ///
 /// For up to kMeasuredRows rows (decode: the same shape in every layer of every step) the

@@ -91,6 +91,31 @@ Stream DecoderBlock::forward_from_sum(Tensor sum_TH, const Tensor& positions_T,
   return finish(sum_TH, kernels::linear(normed_TH, qkv_, qkv_bias_), positions_T, attention);
 }
 
+Tensor DecoderBlock::heads(const Tensor& sum_TH) const {
+  return kernels::linear(kernels::rms_norm(sum_TH, input_norm_, eps_), qkv_, qkv_bias_);
+}
+
+kernels::BlockChain DecoderBlock::chain_to(const DecoderBlock* next, const Tensor& attended_TC,
+                                           const Tensor& residual_TH) const {
+  kernels::BlockChain chain;
+  chain.attended_TC = attended_TC;
+  chain.residual_TH = residual_TH;
+  chain.output_HC = output_.value;
+  chain.output_bias_H = output_bias_.value;
+  chain.post_norm_H = post_norm_.value;
+  chain.gate_up_2FH = gate_up_.value;
+  chain.gate_up_bias_2F = gate_up_bias_.value;
+  chain.down_HF = down_.value;
+  chain.down_bias_H = down_bias_.value;
+  if (next != nullptr) {
+    chain.next_norm_H = next->input_norm_.value;
+    chain.next_qkv_EH = next->qkv_.value;
+    chain.next_qkv_bias_E = next->qkv_bias_.value;
+  }
+  chain.eps = eps_;
+  return chain;
+}
+
 Stream DecoderBlock::finish(const Tensor& sum_TH, const Tensor& qkv_TE, const Tensor& positions_T,
                             Attention& attention) {
   const Tensor attended_TC = attention.attend(attention_, qkv_TE, positions_T);

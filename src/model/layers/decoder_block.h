@@ -6,6 +6,7 @@
 /// Dimensions: T tokens, H hidden, N query heads, K key-value heads, D head size, F feed-forward
 /// width.
 
+#include "kernels/block_chain.h"
 #include "kernels/param.h"
 #include "model/attention.h"
 #include "model/config.h"
@@ -35,6 +36,13 @@ class DecoderBlock {
   Stream forward(Stream in, const Tensor& positions_T, Attention& attention);
   /// The same from the sum residual + update on. Without grad mode `sum_TH` is overwritten.
   Stream forward_from_sum(Tensor sum_TH, const Tensor& positions_T, Attention& attention);
+
+  /// The same in pieces, without gradients: the heads [T, E] of the residual stream, then the
+  /// attention, then what lies between it and that of the block after this one (null: none).
+  Tensor heads(const Tensor& sum_TH) const;
+  const AttentionLayer& attention() const { return attention_; }
+  kernels::BlockChain chain_to(const DecoderBlock* next, const Tensor& attended_TC,
+                               const Tensor& residual_TH) const;
 
  private:
   /// From the residual stream and the projected heads on.

@@ -1,0 +1,121 @@
+/// The chain of products between two attentions against its parts on the CPU.
+
+#include <ATen/ATen.h>
+
+#include <cmath>
+
+#include "kernels/block_chain.h"
+#include "kernels/gpu_for_tests.h"
+
+namespace slime::kernels {
+namespace {
+
+struct ChainShape {
+  int64_t attended = 0, hidden = 0, width = 0, heads = 0;
+};
+
+BlockChain random_chain(const ChainShape& shape, int64_t rows, bool has_bias, bool is_last) {
+  const auto numbers = [](at::IntArrayRef sizes, double scale) {
+    return (at::randn(sizes, at::TensorOptions(at::kFloat)) * scale).to(at::kBFloat16);
+  };
+  const auto matrix = [&](int64_t outputs, int64_t inputs) {
+    return numbers({outputs, inputs}, 1 / std::sqrt(static_cast<double>(inputs)));
+  };
+  const auto bias = [&](int64_t outputs) { return has_bias ? numbers({outputs}, 0.5) : Tensor(); };
+  BlockChain chain;
+  chain.attended_TC = numbers({rows, shape.attended}, 1);
+  chain.residual_TH = numbers({rows, shape.hidden}, 2);
+  chain.output_HC = matrix(shape.hidden, shape.attended);
+  chain.output_bias_H = bias(shape.hidden);
+  chain.post_norm_H = numbers({shape.hidden}, 1);
+  chain.gate_up_2FH = matrix(2 * shape.width, shape.hidden);
+  chain.gate_up_bias_2F = bias(2 * shape.width);
+  chain.down_HF = matrix(shape.hidden, shape.width);
+  chain.down_bias_H = bias(shape.hidden);
+  chain.eps = 1e-5;
+  if (is_last) return chain;
+  chain.next_norm_H = numbers({shape.hidden}, 1);
+  chain.next_qkv_EH = matrix(shape.heads, shape.hidden);
+  chain.next_qkv_bias_E = bias(shape.heads);
+  return chain;
+}
+
+BlockChain to(const BlockChain& from, at::Device device, at::ScalarType type) {
+  BlockChain out = from;
+  for (Tensor* tensor :
+       {&out.attended_TC, &out.residual_TH, &out.output_HC, &out.output_bias_H, &out.post_norm_H,
+        &out.gate_up_2FH, &out.gate_up_bias_2F, &out.down_HF, &out.down_bias_H, &out.next_norm_H,
+        &out.next_qkv_EH, &out.next_qkv_bias_E})
+    if (tensor->defined()) *tensor = tensor->to(device, type, /*non_blocking=*/false, true);
+  return out;
+}
+
+double relative_error(const Tensor& a, const Tensor& exact) {
+  return ((a.to(at::kCPU).to(at::kDouble) - exact).norm() / exact.norm()).item<double>();
+}
+
+class CudaProductChain : public ::testing::TestWithParam<ChainShape> {};
+
+TEST_P(CudaProductChain, EqualsItsPartsUpToRounding) {
+  SLIME_NEEDS_GPU();
+  at::manual_seed(7);
+  for (const int64_t rows : {1, 3, 8, 13, 16}) {
+    for (const bool has_bias : {false, true}) {
+      for (const bool is_last : {false, true}) {
+        const BlockChain chain = random_chain(GetParam(), rows, has_bias, is_last);
+        BlockChain exact = to(chain, at::kCPU, at::kDouble);
+        const Tensor expected = block_chain_by_parts(exact);
+        BlockChain fast = to(chain, at::kCUDA, at::kBFloat16);
+        const BlockChains* chains = block_chains_for(fast.residual_TH);
+        ASSERT_NE(chains, nullptr);
+        if (!chains->has_block_chain(fast)) GTEST_SKIP() << "this GPU has no chain";
+        const Tensor result = chains->block_chain(fast);
+        // Activations are rounded to 8 bits four times on the way.
+        EXPECT_LT(relative_error(result, expected), 0.012) << rows << " rows";
+        EXPECT_LT(relative_error(fast.residual_TH, exact.residual_TH), 0.006) << rows << " rows";
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Shapes, CudaProductChain,
+                         ::testing::Values(ChainShape{64, 64, 128, 192},
+                                           ChainShape{512, 896, 4864, 1152},
+                                           ChainShape{4096, 2560, 9728, 6144}));
+
+TEST(CudaProductChains, GiveTheSameBitsEachTime) {
+  SLIME_NEEDS_GPU();
+  const BlockChain chain =
+      to(random_chain({2048, 1024, 3072, 4096}, 5, false, false), at::kCUDA, at::kBFloat16);
+  const BlockChains* chains = block_chains_for(chain.residual_TH);
+  if (!chains->has_block_chain(chain)) GTEST_SKIP() << "this GPU has no chain";
+  Tensor first, residual;
+  for (int round = 0; round < 20; ++round) {
+    BlockChain again = chain;
+    again.residual_TH = chain.residual_TH.clone();
+    const Tensor result = chains->block_chain(again);
+    if (round == 0) {
+      first = result;
+      residual = again.residual_TH;
+    }
+    EXPECT_TRUE(result.equal(first));
+    EXPECT_TRUE(again.residual_TH.equal(residual));
+  }
+}
+
+TEST(CudaProductChains, ReachBfloat16AndFewRows) {
+  SLIME_NEEDS_GPU();
+  const BlockChain chain = random_chain({64, 64, 128, 192}, 4, false, false);
+  const BlockChain half = to(chain, at::kCUDA, at::kHalf);
+  const BlockChains* chains = block_chains_for(half.residual_TH);
+  EXPECT_FALSE(chains->has_block_chain(half));
+  const BlockChain many =
+      to(random_chain({64, 64, 128, 192}, 100, false, false), at::kCUDA, at::kBFloat16);
+  EXPECT_FALSE(chains->has_block_chain(many));
+  const BlockChain odd =
+      to(random_chain({64, 72, 128, 192}, 4, false, false), at::kCUDA, at::kBFloat16);
+  EXPECT_FALSE(chains->has_block_chain(odd));
+}
+
+}  // namespace
+}  // namespace slime::kernels
