@@ -1,5 +1,6 @@
 #include "cli/device.h"
 
+#include "engine/engine.h"
 #include "kernels/gpu.h"
 
 namespace slime::cli {
@@ -20,16 +21,10 @@ void add_device_options(CLI::App& app, DeviceOptions& options) {
       ->check(CLI::Range(0.001, 65536.0));
 }
 
-model::Precision precision_of(const DeviceOptions& options, const std::string& dtype) {
-  if (options.device == "cpu") return model::Precision::of(dtype);
-  kernels::open_gpu();
-  return model::Precision::on_gpu(dtype);
-}
-
 int64_t kv_cache_bytes_of(const DeviceOptions& options) {
   if (options.kv_cache_gib > 0)
     return static_cast<int64_t>(options.kv_cache_gib * static_cast<double>(kGibibyte));
-  if (options.device == "cpu") return 2 * kGibibyte;
+  if (options.device == "cpu") return engine::EngineConfig().kv_cache_bytes;
   return static_cast<int64_t>(kShareOfFreeMemory *
                               static_cast<double>(kernels::opened_gpu().free_bytes()));
 }

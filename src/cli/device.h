@@ -3,9 +3,8 @@
 /// Where a command computes: `--device cpu` or `--device cuda`.
 
 #include <CLI/CLI.hpp>
+#include <cstdint>
 #include <string>
-
-#include "model/weights.h"
 
 namespace slime::cli {
 
@@ -16,9 +15,6 @@ struct DeviceOptions {
 
 /// Adds --device and --kv-cache-gib.
 void add_device_options(CLI::App& app, DeviceOptions& options);
-
-/// Opens the GPU when it is asked for. Throws ConfigError with what is missing.
-model::Precision precision_of(const DeviceOptions& options, const std::string& dtype);
 
 /// Call when the weights are where they stay.
 int64_t kv_cache_bytes_of(const DeviceOptions& options);

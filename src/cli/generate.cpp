@@ -15,6 +15,7 @@
 #include "engine/http/generate_request.h"
 #include "engine/http/generate_response.h"
 #include "model/network.h"
+#include "model/placement.h"
 #include "text/chat_template.h"
 #include "text/tokenizer.h"
 
@@ -165,8 +166,8 @@ int generate(std::span<const std::string> arguments) {
   const SystemClock clock;
   const auto tokenizer = text::Tokenizer::load(directory);
   const model::ModelConfig model = model::read_model_config(directory);
-  const auto network =
-      model::load_network(directory, precision_of(device, dtype == "auto" ? model.dtype : dtype));
+  const auto network = model::load_network(
+      directory, model::precision_on(device.device, dtype == "auto" ? model.dtype : dtype));
   config.kv_cache_bytes = kv_cache_bytes_of(device);
   config.token_bytes = [&tokenizer](TokenId id) { return tokenizer->token_bytes(id); };
   Lines lines;  // before the engine, whose thread fills them

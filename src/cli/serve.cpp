@@ -18,6 +18,7 @@
 #include "engine/engine.h"
 #include "engine/http/server.h"
 #include "model/network.h"
+#include "model/placement.h"
 #include "text/chat_template.h"
 #include "text/tokenizer.h"
 
@@ -241,7 +242,8 @@ int serve(std::span<const std::string> arguments) {
   const model::ModelConfig config = model::read_model_config(directory);
   const std::string dtype = options.dtype == "auto" ? config.dtype : options.dtype;
   const auto tokenizer = text::Tokenizer::load(directory);
-  const auto network = model::load_network(directory, precision_of(options.device, dtype));
+  const auto network =
+      model::load_network(directory, model::precision_on(options.device.device, dtype));
 
   options.engine.kv_cache_bytes = kv_cache_bytes_of(options.device);
   options.engine.enable_prefix_cache = !options.disable_radix_cache;

@@ -14,6 +14,7 @@
 #include "loop/parse_flags.h"
 #include "loop/rank_tasks.h"
 #include "loop/train_config.h"
+#include "model/placement.h"
 #include "train/checkpoint.h"
 #include "train/gloo_ranks.h"
 
@@ -42,7 +43,7 @@ class WorkerRank final {
     std::optional<train::Checkpoint> checkpoint;
     if (!start.checkpoint.empty())
       checkpoint = train::read_checkpoint(start.checkpoint, start.iteration);
-    const auto precision = model::Precision::of(config_.dtype);
+    const auto precision = model::precision_on(config_.device, config_.dtype);
     network_ =
         model::load_network(checkpoint ? start.checkpoint : config_.hf_checkpoint, precision);
     train::OtherNetworks others = load_other_networks(config_, precision);

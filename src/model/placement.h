@@ -1,0 +1,15 @@
+#pragma once
+
+/// Where a network is, from the words that users type.
+
+#include <string>
+
+#include "model/weights.h"
+
+namespace slime::model {
+
+/// `device`: "cpu", or "cuda", the first visible GPU, which is opened. Throws ConfigError with what
+/// is missing, and for a `dtype` that the device does not compute in.
+Precision precision_on(const std::string& device, const std::string& dtype);
+
+}  // namespace slime::model
