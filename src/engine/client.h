@@ -58,7 +58,7 @@ struct FinishReason {
   std::variant<std::monostate, TokenId, std::string>
       matched;          // kStop: the stop id or the stop string
   std::string message;  // kAbort: why
-  int status_code = 0;  // kAbort: 400 for a bad request, 499, 500, 503
+  int status_code = 0;  // kAbort: 400 for a bad request, 499, 500, 503, 507 (no memory)
 };
 
 /// `top[i]` are the best (log-prob, id) of one position, best first.

@@ -10,6 +10,7 @@
 #include <unordered_set>
 
 #include "core/error.h"
+#include "core/out_of_memory.h"
 #include "engine/sampler.h"
 #include "engine/sampling_params.h"
 #include "kernels/cpu/paged_attention.h"
@@ -285,7 +286,8 @@ void Engine::run() {
       // What the failed step should have written into pages is not there.
       scheduler_.retract_all(/*keeps_prefixes=*/false);
       tree_.clear();
-      finish_all(aborted(fmt::format("the engine failed: {}", error.what()), 500));
+      finish_all(aborted(fmt::format("the engine failed: {}", error.what()),
+                         is_out_of_memory(error) ? 507 : 500));
     }
     for (const auto& body : std::exchange(made_by_callbacks_, {})) body();
   }

@@ -1,6 +1,7 @@
 #include "engine/paged_kv_cache.h"
 
 #include <ATen/ATen.h>
+#include <fmt/format.h>
 #include <sys/mman.h>
 
 #include <cstdlib>
@@ -8,6 +9,7 @@
 #include <span>
 
 #include "core/error.h"
+#include "core/out_of_memory.h"
 #include "kernels/cpu/paged_attention.h"
 
 namespace slime::engine {
@@ -35,7 +37,9 @@ std::span<std::byte> whole_pages(void* memory, int64_t bytes) {
 /// decoding reads all over them.
 Tensor zeros_on_demand(int64_t count, int64_t size) {
   void* memory = std::calloc(count, size);
-  check(memory != nullptr, "the address space holds the key-value cache");
+  if (memory == nullptr)
+    throw OutOfMemory(fmt::format("no room for {:.2f} GiB of keys or values of a layer",
+                                  static_cast<double>(count * size) / (int64_t{1} << 30)));
   const auto pages = whole_pages(memory, count * size);
   // A wish: what the system answers changes nothing here.
   if (!pages.empty()) madvise(pages.data(), pages.size(), MADV_HUGEPAGE);

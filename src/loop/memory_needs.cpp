@@ -38,12 +38,14 @@ int64_t micro_batch_tokens(const RunConfig& config, int64_t longest) {
 
 /// Memory of an engine's steps besides keys and values: activations, logits, recordings.
 int64_t engine_workspace_bytes(const RunConfig& config, const model::ModelConfig& model,
-                               at::ScalarType dtype) {
-  const auto element = static_cast<int64_t>(c10::elementSize(dtype));
+                               const model::Precision& precision) {
+  const auto element = static_cast<int64_t>(c10::elementSize(precision.activations));
   const int64_t heads = (model.num_heads + 2 * model.num_kv_heads) * model.head_dim;
   // Of a token on its way through a layer: sum, norm, heads, attended, gate and up, their product.
   const int64_t row = element * (3 * model.hidden_size + 2 * heads + 3 * model.intermediate_size);
   const int64_t drawn = config.sglang_max_running_requests;
+  if (precision.device.is_cpu())
+    return (config.sglang_chunked_prefill_size + drawn) * row + drawn * model.vocab_size * 4;
   // Once launched kernel by kernel, once recorded.
   return (config.sglang_chunked_prefill_size + 2 * drawn) * row + 2 * drawn * model.vocab_size * 4 +
          kRecordedSteps * kRecordedStepBytes + kTimingBytes;
@@ -52,8 +54,8 @@ int64_t engine_workspace_bytes(const RunConfig& config, const model::ModelConfig
 }  // namespace
 
 MemoryNeeds memory_needs(const RunConfig& config, model::Network& network,
-                         const train::TrainConfig* trainer, bool has_engine,
-                         int64_t longest_prompt) {
+                         const model::Precision& precision, const train::TrainConfig* trainer,
+                         bool has_engine, int64_t longest_prompt) {
   const model::ModelConfig& model = network.config();
   const Tensor& flat = network.weights().flat();
   MemoryNeeds needs;
@@ -61,14 +63,16 @@ MemoryNeeds memory_needs(const RunConfig& config, model::Network& network,
   needs.longest_request = longest_request(config, model, longest_prompt);
   needs.micro_batch_tokens = micro_batch_tokens(config, needs.longest_request);
   if (trainer != nullptr) {
-    needs.train = train::predict_memory(model, flat.numel(), flat.scalar_type(), *trainer,
-                                        needs.micro_batch_tokens);
+    needs.train =
+        train::predict_memory(model, flat.numel(), precision, *trainer, needs.micro_batch_tokens);
   } else {
     needs.train.weights = static_cast<int64_t>(flat.nbytes());
   }
   if (has_engine) {
-    needs.kv_page_bytes = engine::kv_page_bytes(network, flat.scalar_type());
-    needs.engine_workspace = engine_workspace_bytes(config, model, flat.scalar_type());
+    // On the CPU the cache is bfloat16 or float32.
+    const bool is_wide = flat.is_cpu() && flat.scalar_type() != at::kBFloat16;
+    needs.kv_page_bytes = engine::kv_page_bytes(network, is_wide ? at::kFloat : flat.scalar_type());
+    needs.engine_workspace = engine_workspace_bytes(config, model, precision);
   }
   return needs;
 }

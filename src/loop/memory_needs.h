@@ -1,6 +1,6 @@
 #pragma once
 
-/// What a run asks of a GPU's memory, from its flags and its model.
+/// What a run asks of its device's memory, from its flags and its model.
 
 #include "loop/memory_plan.h"
 #include "loop/run_config.h"
@@ -12,7 +12,7 @@ namespace slime::loop {
 /// `trainer`: null where nothing is trained. `longest_prompt`: tokens; 0 when that is not known,
 /// then the model's longest context counts.
 MemoryNeeds memory_needs(const RunConfig& config, model::Network& network,
-                         const train::TrainConfig* trainer, bool has_engine,
-                         int64_t longest_prompt);
+                         const model::Precision& precision, const train::TrainConfig* trainer,
+                         bool has_engine, int64_t longest_prompt);
 
 }  // namespace slime::loop

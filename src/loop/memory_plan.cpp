@@ -4,8 +4,10 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <functional>
 
 #include "core/error.h"
+#include "engine/engine.h"
 
 namespace slime::loop {
 namespace {
@@ -14,6 +16,9 @@ constexpr double kGibibyte = 1 << 30;
 constexpr int64_t kPageTokens = 16;
 /// Libraries load their kernels when they are first used, and allocators round up.
 constexpr int64_t kMargin = int64_t{3} << 29;
+/// Holders below ten MiB are part of the rest.
+constexpr int64_t kShownBytes = int64_t{10} << 20;
+
 std::string gib(int64_t bytes) {
   return fmt::format("{:.2f}", static_cast<double>(bytes) / kGibibyte);
 }
@@ -22,7 +27,7 @@ std::string gib(int64_t bytes) {
 
 MemoryPlan::MemoryPlan(const RunConfig& config, const MemoryNeeds& needs,
                        const kernels::GpuMemoryUse& now)
-    : total_(now.total) {
+    : place_("the GPU"), total_(now.total) {
   const train::TrainMemory& train = needs.train;
   const int64_t fixed = now.elsewhere() + train.resident();
   int64_t room = total_ - fixed - needs.engine_workspace - kMargin;
@@ -59,28 +64,57 @@ MemoryPlan::MemoryPlan(const RunConfig& config, const MemoryNeeds& needs,
       now.elsewhere() + train.peak() + kv_cache_bytes_ + needs.engine_workspace + kMargin;
   takes_turns_ = needs.has_engine && train.gradients > 0 && !config.no_offload_rollout &&
                  (config.offload_rollout || together > total_);
-  const int64_t kept_cache = takes_turns_ ? 0 : kv_cache_bytes_;
+  add_rows(config, needs, kv_cache_bytes_, now.elsewhere());
+}
+
+MemoryPlan::MemoryPlan(const RunConfig& config, const MemoryNeeds& needs, const HostMemory& now,
+                       int64_t in_tensors)
+    : place_("this machine"), is_on_gpu_(false), total_(now.total) {
+  int64_t filled = 0;
+  if (needs.has_engine) {
+    kv_cache_bytes_ = config.kv_cache_gb > 0 ? static_cast<int64_t>(config.kv_cache_gb * kGibibyte)
+                                             : engine::EngineConfig().kv_cache_bytes;
+    // Pages are touched when they are first written. Finished requests stay in the prefix tree
+    // until the weights change, so a step fills as many as all of its samples need.
+    const int64_t request_pages = (needs.longest_request + kPageTokens - 1) / kPageTokens + 1;
+    const int64_t samples =
+        config.sglang_disable_radix_cache
+            ? std::min(config.samples_per_rollout(), config.sglang_max_running_requests)
+            : config.samples_per_rollout();
+    filled = std::min(kv_cache_bytes_, samples * request_pages * needs.kv_page_bytes);
+  }
+  takes_turns_ = needs.has_engine && config.offload_rollout;
+  add_rows(config, needs, filled, std::max<int64_t>(0, now.resident - in_tensors));
+}
+
+void MemoryPlan::add_rows(const RunConfig& config, const MemoryNeeds& needs, int64_t cache,
+                          int64_t elsewhere) {
+  const train::TrainMemory& train = needs.train;
+  const int64_t kept_cache = takes_turns_ ? 0 : cache;
   const int64_t kept_gradients = takes_turns_ ? 0 : train.gradients;
 
-  const auto add = [&](std::string name, int64_t rollout, int64_t train_bytes,
+  const auto add = [&](std::string name, int64_t rollout, int64_t train_bytes, bool is_known,
                        std::string remedy = {}) {
     if (rollout > 0 || train_bytes > 0)
-      rows_.push_back({std::move(name), rollout, train_bytes, std::move(remedy)});
+      rows_.push_back({std::move(name), rollout, train_bytes, is_known, std::move(remedy)});
   };
-  add("weights", train.weights, train.weights);
-  add("master weights and moments", train.optimizer, train.optimizer,
-      config.optimizer_cpu_offload ? "" : "--optimizer-cpu-offload");
-  add("reference, teacher, critic, lagging actor", train.others, train.others);
-  add("gradients", kept_gradients, train.gradients);
+  add("weights", train.weights, train.weights, true);
+  add("master weights and moments", train.optimizer, train.optimizer, true,
+      config.optimizer_cpu_offload || !is_on_gpu_ ? "" : "--optimizer-cpu-offload");
+  add("reference, teacher, critic, lagging actor", train.others, train.others, true);
+  add("gradients", kept_gradients, train.gradients, true);
   add(fmt::format("activations of {} tokens", needs.micro_batch_tokens), 0, train.activations,
+      false,
       config.recompute_granularity != "full"
           ? "--recompute-granularity full, or --max-tokens-per-gpu (with --use-dynamic-batch-size)"
           : "--max-tokens-per-gpu (with --use-dynamic-batch-size)");
-  add("a chunk of logits", 0, train.logits);
-  add("keys and values", kv_cache_bytes_, kept_cache, "--kv-cache-gb");
-  add("steps of the engine", needs.engine_workspace, needs.engine_workspace,
+  add("a chunk of logits", 0, train.logits, false);
+  add(is_on_gpu_ ? "keys and values" : "keys and values, if responses are long", cache, kept_cache,
+      is_on_gpu_, "--kv-cache-gb");
+  add("steps of the engine", needs.engine_workspace, needs.engine_workspace, false,
       "--sglang-chunked-prefill-size, --sglang-max-running-requests");
-  add("CUDA and its libraries", now.elsewhere(), now.elsewhere());
+  add(is_on_gpu_ ? "CUDA and its libraries" : "program, libraries, tokenizer, data", elsewhere,
+      elsewhere, false);
 }
 
 int64_t MemoryPlan::total_of(int64_t Row::*turn) const {
@@ -91,8 +125,9 @@ int64_t MemoryPlan::total_of(int64_t Row::*turn) const {
 
 std::vector<std::string> MemoryPlan::lines() const {
   std::vector<std::string> lines;
-  lines.push_back(
-      fmt::format("{:<44}{:>12}{:>12}", "memory of the GPU, GiB", "generating", "training"));
+  lines.push_back(fmt::format("{:<44}{:>12}{:>12}",
+                              is_on_gpu_ ? "memory of the GPU, GiB" : "memory of this process, GiB",
+                              "generating", "training"));
   const auto cell = [](int64_t bytes) { return bytes == 0 ? std::string("-") : gib(bytes); };
   for (const Row& row : rows_)
     lines.push_back(
@@ -101,6 +136,9 @@ std::vector<std::string> MemoryPlan::lines() const {
                               gib(rollout_bytes()), gib(train_bytes())));
   if (takes_turns_)
     lines.emplace_back("  keys and values give their memory back while the weights are trained");
+  if (!is_on_gpu_)
+    lines.emplace_back(
+        "  not counted: freed memory that the C library keeps, other ranks and judges");
   if (train_bytes() > total_) {
     lines.push_back(
         fmt::format("  training may run out of memory: {} GiB more are needed than there are",
@@ -118,16 +156,35 @@ std::string MemoryPlan::compare(int64_t measured_rollout, int64_t measured_train
   };
   add("generating", measured_rollout, rollout_bytes());
   add("training", measured_train, train_bytes());
-  return fmt::format("memory of the GPU, measured: {}", fmt::join(parts, ", "));
+  return fmt::format("memory of {}, measured: {}", is_on_gpu_ ? place_ : "this process",
+                     fmt::join(parts, ", "));
 }
 
-std::string MemoryPlan::explain(const std::string& phase, const std::string& error) const {
-  const auto turn = phase == "train" ? &Row::train : &Row::rollout;
+std::vector<std::pair<std::string, double>> MemoryPlan::holders(Turn whose,
+                                                                int64_t measured) const {
+  const auto turn = column(whose);
+  std::vector<std::pair<std::string, double>> named;
+  int64_t rest = measured;
+  const auto add = [&](const std::string& name, int64_t bytes) {
+    if (bytes >= kShownBytes) named.emplace_back(name, static_cast<double>(bytes) / kGibibyte);
+  };
+  for (const Row& row : rows_) {
+    if (!row.is_known || row.*turn > rest) continue;
+    add(row.name, row.*turn);
+    rest -= row.*turn;
+  }
+  std::ranges::stable_sort(named, std::greater<>(), &std::pair<std::string, double>::second);
+  add("other", rest);
+  return named;
+}
+
+std::string MemoryPlan::explain(Turn whose, const std::string& error) const {
+  const auto turn = column(whose);
   std::vector<Row> rows = rows_;
   std::stable_sort(rows.begin(), rows.end(),
                    [&](const Row& a, const Row& b) { return a.*turn > b.*turn; });
-  std::string text =
-      fmt::format("the GPU's memory ran out ({}): {} GiB, held by", phase, gib(total_));
+  std::string text = fmt::format("{}'s memory ran out while {}: {} GiB, held by", place_,
+                                 whose == Turn::kTrain ? "training" : "generating", gib(total_));
   for (std::size_t i = 0; i < rows.size() && i < 4 && rows[i].*turn > 0; ++i)
     text += fmt::format("{} {} ({})", i == 0 ? "" : ",", rows[i].name, gib(rows[i].*turn));
   std::vector<std::string> remedies;

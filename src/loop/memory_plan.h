@@ -1,17 +1,22 @@
 #pragma once
 
-/// Who gets the memory of the GPU, decided and shown before a run starts.
+/// Who gets the memory of the device, decided and shown before a run starts.
 ///
-/// Trainer and engine take turns. Both need weights, optimizer and the other networks all the time;
-/// gradients and activations belong to the trainer's turn, keys and values to the engine's. Where
-/// everything fits at once nothing moves; otherwise the cache of keys and values gives its pages
-/// back while the trainer works, and gradients while responses are generated.
+/// On a GPU trainer and engine take turns. Both need weights, optimizer and the other networks all
+/// the time; gradients and activations belong to the trainer's turn, keys and values to the
+/// engine's. Where everything fits at once nothing moves; otherwise the cache of keys and values
+/// gives its pages back while the trainer works, and gradients while responses are generated. On
+/// the CPU the system hands out pages as they are touched; there the plan is a prediction, and
+/// turns are taken when
+/// --offload-rollout asks for them.
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "kernels/gpu_memory.h"
+#include "loop/process_memory.h"
 #include "loop/run_config.h"
 #include "train/memory.h"
 
@@ -27,17 +32,25 @@ struct MemoryNeeds {
   int64_t engine_workspace = 0;  // activations and logits of a step, recorded steps
 };
 
+/// Whose turn it is.
+enum class Turn { kGenerate, kTrain };
+
 class MemoryPlan {
  public:
   /// `now`: before the engine exists, with the weights and the optimizer in place. Throws
   /// ConfigError when --kv-cache-gb asks for more than there is, or nothing is left for one
   /// request.
   MemoryPlan(const RunConfig& config, const MemoryNeeds& needs, const kernels::GpuMemoryUse& now);
+  /// The same for a run on the CPU. `in_tensors`: of `now.resident`, bytes of weights and optimizer
+  /// that are in place already.
+  MemoryPlan(const RunConfig& config, const MemoryNeeds& needs, const HostMemory& now,
+             int64_t in_tensors);
 
   int64_t kv_cache_bytes() const { return kv_cache_bytes_; }
   /// Whether keys and values, and gradients, give their memory back in the other's turn.
   bool takes_turns() const { return takes_turns_; }
-  /// Predicted use of the whole GPU while responses are generated, and at the peak of training.
+  /// Predicted use of the whole GPU, or by this process, while responses are generated, and at the
+  /// peak of training.
   int64_t rollout_bytes() const { return total_of(&Row::rollout); }
   int64_t train_bytes() const { return total_of(&Row::train); }
 
@@ -45,20 +58,33 @@ class MemoryPlan {
   std::vector<std::string> lines() const;
   /// "measured: 61.2 GiB while generating (61.0 predicted), ..."
   std::string compare(int64_t measured_rollout, int64_t measured_train) const;
-  /// What to tell a user whose run is out of memory in this phase ("train", "generate"): the
-  /// biggest holders and the flag that makes each smaller.
-  std::string explain(const std::string& phase, const std::string& error) const;
+  /// What to tell a user whose run is out of memory: the biggest holders and the flag that makes
+  /// each smaller.
+  std::string explain(Turn turn, const std::string& error) const;
+  /// Who holds `measured` bytes, in GiB, the biggest first: those whose size is known, and the rest
+  /// as one.
+  std::vector<std::pair<std::string, double>> holders(Turn turn, int64_t measured) const;
 
  private:
   struct Row {
     std::string name;
     int64_t rollout = 0, train = 0;
-    std::string remedy;  // a flag that makes it smaller
+    bool is_known = false;  // not a prediction: the size of tensors
+    std::string remedy;     // a flag that makes it smaller
   };
+  static int64_t Row::*column(Turn turn) {
+    return turn == Turn::kTrain ? &Row::train : &Row::rollout;
+  }
   int64_t total_of(int64_t Row::*turn) const;
+  /// `cache`: keys and values as the engine's turn sees them. `elsewhere`: what belongs to nobody
+  /// of ours.
+  void add_rows(const RunConfig& config, const MemoryNeeds& needs, int64_t cache,
+                int64_t elsewhere);
 
+  std::string place_;  // "the GPU"
+  bool is_on_gpu_ = true;
   std::vector<Row> rows_;
-  int64_t total_ = 0;  // of the GPU
+  int64_t total_ = 0;  // of the place
   int64_t kv_cache_bytes_ = 0;
   bool takes_turns_ = false;
 };

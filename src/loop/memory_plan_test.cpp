@@ -38,6 +38,11 @@ RunConfig run_of(int64_t running) {
   return config;
 }
 
+/// Weights and optimizer, 56 GiB, are there already.
+MemoryPlan on_cpu(const RunConfig& config, const HostMemory& now) {
+  return {config, four_billion(), now, 56 * kGibibyte};
+}
+
 TEST(MemoryPlan, TheCacheHoldsAFullBatchAndTakesTurnsWithTheTrainer) {
   const MemoryPlan plan(run_of(256), four_billion(), gpu(140, 72));
   // 129 pages of 16 tokens for each of 256 requests: 72.6 GiB beside 8 + 48 + 1 + 1.
@@ -77,11 +82,44 @@ TEST(MemoryPlan, ACacheThatDoesNotFitIsAnErrorWithTheNumberThatWould) {
 TEST(MemoryPlan, OutOfMemoryNamesTheBiggestHoldersAndTheFlagsThatHelp) {
   const MemoryPlan plan(run_of(256), four_billion(), gpu(140, 72));
   const std::string text =
-      plan.explain("train", "CUDA out of memory. Tried to allocate 2 GiB. GPU 0");
+      plan.explain(Turn::kTrain, "CUDA out of memory. Tried to allocate 2 GiB. GPU 0");
   EXPECT_THAT(text, testing::HasSubstr("held by master weights and moments (48.00), activations of "
                                        "16384 tokens (40.00), gradients (16.00), weights (8.00)"));
   EXPECT_THAT(text, testing::HasSubstr("--recompute-granularity full"));
   EXPECT_THAT(text, testing::HasSubstr("Tried to allocate 2 GiB"));
+}
+
+TEST(MemoryPlan, AMeasuredPeakIsSplitIntoWhatIsKnownAndTheRest) {
+  const MemoryPlan plan(run_of(256), four_billion(), gpu(140, 72));
+  using Holders = std::vector<std::pair<std::string, double>>;
+  EXPECT_EQ(
+      plan.holders(Turn::kTrain, 110 * kGibibyte),
+      (Holders{
+          {"master weights and moments", 48}, {"gradients", 16}, {"weights", 8}, {"other", 38}}));
+}
+
+TEST(MemoryPlan, OnTheCpuTheCacheCountsAsFarAsAStepFillsIt) {
+  RunConfig config = run_of(256);
+  config.rollout_batch_size = 2;
+  config.n_samples_per_prompt = 4;
+  const HostMemory now{.total = 256 * kGibibyte, .resident = 57 * kGibibyte};
+  // 129 pages for each of 8 samples; the default of 2 GiB is less.
+  EXPECT_EQ(on_cpu(config, now).rollout_bytes(), (57 + 16 + 2 + 1) * kGibibyte);
+  config.kv_cache_gb = 40;
+  EXPECT_EQ(on_cpu(config, now).rollout_bytes(),
+            (57 + 16 + 1) * kGibibyte + int64_t{129} * 8 * 16 * 144 * 1024);
+  EXPECT_EQ(on_cpu(config, now).kv_cache_bytes(), 40 * kGibibyte);
+  EXPECT_FALSE(on_cpu(config, now).takes_turns());
+  EXPECT_THAT(on_cpu(config, now).lines().back(), testing::HasSubstr("not counted"));
+}
+
+TEST(MemoryPlan, OnTheCpuNoFlagOfAGpuIsAdvised) {
+  const MemoryPlan plan =
+      on_cpu(run_of(256), {.total = 64 * kGibibyte, .resident = 57 * kGibibyte});
+  const std::string text = plan.explain(Turn::kTrain, "DefaultCPUAllocator: can't allocate memory");
+  EXPECT_THAT(text, testing::StartsWith("this machine's memory ran out while training: 64.00 GiB"));
+  EXPECT_THAT(text, testing::HasSubstr("--max-tokens-per-gpu"));
+  EXPECT_THAT(text, testing::Not(testing::HasSubstr("--optimizer-cpu-offload")));
 }
 
 }  // namespace

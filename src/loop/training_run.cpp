@@ -11,8 +11,8 @@
 #include "buffer/filter.h"
 #include "core/calendar.h"
 #include "core/error.h"
+#include "core/out_of_memory.h"
 #include "kernels/gpu.h"
-#include "kernels/trace.h"
 #include "loop/memory_needs.h"
 #include "loop/networks.h"
 #include "loop/parse_flags.h"
@@ -21,6 +21,7 @@
 #include "loop/rollout_files.h"
 #include "loop/rollout_metrics.h"
 #include "loop/train_config.h"
+#include "model/placement.h"
 #include "reward/remote.h"
 #include "reward/reward.h"
 #include "view/terminal.h"
@@ -83,20 +84,6 @@ std::chrono::local_days first_day(const std::optional<train::Checkpoint>& checkp
   return std::chrono::floor<std::chrono::days>(local_time(clock.unix_seconds()));
 }
 
-/// Opens the GPU when the run is on one.
-model::Precision precision_of(const RunConfig& config) {
-  if (config.device == "cpu") return model::Precision::of(config.dtype);
-  kernels::open_gpu();
-  return model::Precision::on_gpu(config.dtype);
-}
-
-constexpr int64_t kGibibyte = int64_t{1} << 30;
-
-int64_t kv_cache_bytes_on_cpu(const RunConfig& config) {
-  return config.kv_cache_gb > 0 ? static_cast<int64_t>(config.kv_cache_gb * kGibibyte)
-                                : 2 * kGibibyte;
-}
-
 engine::EngineConfig make_engine_config(const RunConfig& config, const ModelText& text,
                                         int64_t kv_cache_bytes) {
   engine::EngineConfig engine;
@@ -111,6 +98,8 @@ engine::EngineConfig make_engine_config(const RunConfig& config, const ModelText
   };
   return engine;
 }
+
+constexpr double kGibibyte = 1 << 30;
 
 constexpr std::chrono::milliseconds kRemoteCallTimeout{120'000};
 
@@ -161,8 +150,7 @@ TrainingRun::TrainingRun(ParsedFlags flags, const Clock& clock)
       folder_(config_),
       trained_until_(clock.now()) {
   if (config_.num_threads > 0) at::set_num_threads(static_cast<int>(config_.num_threads));
-  const bool needs_engine = !config_.debug_train_only && !config_.trains_on_rows();
-  const bool evaluates = needs_engine && config_.eval_interval;
+  const bool evaluates = needs_engine() && config_.eval_interval;
 
   std::vector<std::string> notes = flags.warnings;
   const auto note = [&notes](const std::string& line) { notes.push_back(line); };
@@ -193,17 +181,22 @@ TrainingRun::TrainingRun(ParsedFlags flags, const Clock& clock)
   if (evaluation_)
     notes.insert(notes.end(), evaluation_->remarks().begin(), evaluation_->remarks().end());
   start_other_ranks(flags.arguments);
-  const model::Precision precision = precision_of(config_);
-  network_ = model::load_network(
-      checkpoint_ ? checkpoint_->directory.string() : config_.hf_checkpoint, precision);
+  const model::Precision precision = model::precision_on(config_.device, config_.dtype);
+  explaining_lack_of_memory(Turn::kTrain, [&] {
+    network_ = model::load_network(
+        checkpoint_ ? checkpoint_->directory.string() : config_.hf_checkpoint, precision);
+  });
   check_shape(config_, network_->config());
   if (trains()) {
     train::TrainConfig trainer = make_train_config(config_, num_steps_);
     trainer.frozen = frozen_names(config_, network_->weights());
-    train::OtherNetworks others = load_other_networks(config_, precision);
-    if (other_ranks_) other_ranks_->join();
-    trainer_.emplace(*network_, trainer, clock_, std::move(others),
-                     other_ranks_ ? &other_ranks_->ranks() : nullptr);
+    plan_memory(precision, &trainer);  // before it is taken: what does not fit is explained
+    explaining_lack_of_memory(Turn::kTrain, [&] {
+      train::OtherNetworks others = load_other_networks(config_, precision);
+      if (other_ranks_) other_ranks_->join();
+      trainer_.emplace(*network_, trainer, clock_, std::move(others),
+                       other_ranks_ ? &other_ranks_->ranks() : nullptr);
+    });
   }
   if (checkpoint_) {
     if (trainer_ && !config_.no_load_optim) train::restore_trainer(*checkpoint_, *trainer_, note);
@@ -221,21 +214,14 @@ TrainingRun::TrainingRun(ParsedFlags flags, const Clock& clock)
       note(remark);
   }
 
-  if (config_.device != "cpu") {
-    kernels::opened_gpu().release_unused_memory();
-    memory_.emplace(config_,
-                    memory_needs(config_, *network_, trainer_ ? &trainer_->config() : nullptr,
-                                 needs_engine, prompts_ ? prompts_->longest_prompt() : 0),
-                    kernels::opened_gpu().memory_use());
-    for (const std::string& line : memory_->lines()) note(line);
-  }
-  takes_turns_ = memory_ ? memory_->takes_turns() : needs_engine && config_.offload_rollout;
-  if (needs_engine) {
+  plan_memory(precision, trainer_ ? &trainer_->config() : nullptr);
+  for (const std::string& line : memory_->lines()) note(line);
+  takes_turns_ = memory_->takes_turns();
+  if (needs_engine()) {
     if (takes_turns_) release_trainer_memory();
-    const int64_t kv_bytes = memory_ ? memory_->kv_cache_bytes() : kv_cache_bytes_on_cpu(config_);
-    explaining_lack_of_memory("generate", [&] {
+    explaining_lack_of_memory(Turn::kGenerate, [&] {
       engine_ = std::make_unique<engine::Engine>(
-          *network_, make_engine_config(config_, text_, kv_bytes), clock_);
+          *network_, make_engine_config(config_, text_, memory_->kv_cache_bytes()), clock_);
     });
     engine_->pause(engine::PauseMode::kInPlace);
     engine_->weights_changed(first_step_);
@@ -285,9 +271,22 @@ TrainingRun::TrainingRun(ParsedFlags flags, const Clock& clock)
   interrupt_.emplace();
 }
 
+void TrainingRun::plan_memory(const model::Precision& precision,
+                              const train::TrainConfig* trainer) {
+  const MemoryNeeds needs = memory_needs(config_, *network_, precision, trainer, needs_engine(),
+                                         prompts_ ? prompts_->longest_prompt() : 0);
+  if (is_on_gpu()) {
+    kernels::opened_gpu().release_unused_memory();
+    memory_.emplace(config_, needs, kernels::opened_gpu().memory_use());
+  } else {
+    const int64_t in_tensors = trainer_ ? needs.train.resident() : needs.train.weights;
+    memory_.emplace(config_, needs, host_memory(), in_tensors);
+  }
+}
+
 void TrainingRun::release_trainer_memory() {
   if (trainer_) trainer_->release_gradients();
-  if (memory_) kernels::opened_gpu().release_unused_memory();
+  if (is_on_gpu()) kernels::opened_gpu().release_unused_memory();
 }
 
 void TrainingRun::start_other_ranks(const std::vector<std::string>& arguments) {
@@ -397,13 +396,39 @@ bool TrainingRun::saves_after(int64_t step) const {
          step + 1 == num_steps_ || was_interrupted();
 }
 
-/// What the GPU held at most since the peak was last reset: pages of the cache, and what LibTorch's
-/// allocator and the libraries took.
-int64_t TrainingRun::peak_of_gpu() const {
-  if (!memory_) return 0;
+/// Of a GPU: pages of the cache, and what LibTorch's allocator and the libraries took.
+int64_t TrainingRun::peak_memory() const {
+  if (!is_on_gpu()) return static_cast<int64_t>(peak_resident_bytes());
   const kernels::GpuMemoryUse use = kernels::opened_gpu().memory_use();
-  kernels::opened_gpu().reset_peak_memory();
   return use.elsewhere() + use.mapped + use.peak_kept;
+}
+
+int64_t TrainingRun::memory_now() const {
+  if (!is_on_gpu()) return static_cast<int64_t>(resident_bytes());
+  const kernels::GpuMemoryUse use = kernels::opened_gpu().memory_use();
+  return use.total - use.free;
+}
+
+void TrainingRun::reset_peak_memory() const {
+  if (is_on_gpu()) {
+    kernels::opened_gpu().reset_peak_memory();
+  } else {
+    reset_peak_resident();
+  }
+}
+
+kernels::TraceRange TrainingRun::phase(const char* name, std::string_view unit,
+                                       int64_t total) const {
+  progress_->phase_begin(name, unit, total);
+  return kernels::TraceRange(name);
+}
+
+view::MemoryUse TrainingRun::memory_of_step() const {
+  const Turn turn = train_peak_ >= rollout_peak_ ? Turn::kTrain : Turn::kGenerate;
+  const int64_t peak = std::max(train_peak_, rollout_peak_);
+  return {.now = static_cast<double>(memory_now()) / kGibibyte,
+          .peak = static_cast<double>(peak) / kGibibyte,
+          .holders = memory_->holders(turn, peak)};
 }
 
 void TrainingRun::announce_trace(const std::optional<std::filesystem::path>& file) {
@@ -412,14 +437,13 @@ void TrainingRun::announce_trace(const std::optional<std::filesystem::path>& fil
 
 Collected TrainingRun::collect(int64_t step) {
   if (profiler_) announce_trace(profiler_->before_step(step));
-  const kernels::TraceRange range("generate");
-  peak_of_gpu();
+  reset_peak_memory();
   const auto begin = clock_.now();
   Collected collected = !config_.load_debug_rollout_data.empty() ? read_rollout(step)
                         : config_.trains_on_rows()               ? take_rows()
                                                                  : generate(step);
   collected.seconds = seconds_between(begin, clock_.now());
-  if (engine_) rollout_peak_ = peak_of_gpu();
+  if (engine_) rollout_peak_ = peak_memory();
   if (collected.groups.empty())
     throw ConfigError(
         "the data ended: no prompt is left for this step (--num-rollout is too large)");
@@ -427,11 +451,14 @@ Collected TrainingRun::collect(int64_t step) {
 }
 
 Collected TrainingRun::generate(int64_t) {
-  progress_->phase_begin("generate", "prompts", config_.rollout_batch_size);
+  const auto range = phase("generate", "prompts", config_.rollout_batch_size);
   // Ctrl-C lets the step finish; a rank that is lost does not.
   static const std::atomic<bool> never_stop{false};
-  rollout::RolloutResult result = rollout_->run(
-      training_rules(config_), other_ranks_ ? other_ranks_->has_failed() : never_stop);
+  rollout::RolloutResult result;
+  explaining_lack_of_memory(Turn::kGenerate, [&] {
+    result = rollout_->run(training_rules(config_),
+                           other_ranks_ ? other_ranks_->has_failed() : never_stop);
+  });
   if (other_ranks_) other_ranks_->check_alive();
   take_teacher_scores(result.groups);
   Collected collected{.groups = std::move(result.groups),
@@ -443,7 +470,7 @@ Collected TrainingRun::generate(int64_t) {
 }
 
 Collected TrainingRun::read_rollout(int64_t step) const {
-  progress_->phase_begin("read");
+  const auto range = phase("read");
   std::vector<Group> groups = read_samples(numbered_path(config_.load_debug_rollout_data, step));
   const double kept =
       config_.load_debug_rollout_data_subsample * static_cast<double>(groups.size());
@@ -452,7 +479,7 @@ Collected TrainingRun::read_rollout(int64_t step) const {
 }
 
 Collected TrainingRun::take_rows() {
-  progress_->phase_begin("read");
+  const auto range = phase("read");
   Collected collected;
   int64_t untrained_in_a_row = 0;
   while (static_cast<int64_t>(collected.groups.size()) < config_.rollout_batch_size) {
@@ -501,45 +528,55 @@ train::TrainReport TrainingRun::train_batch(const train::TrainBatch& batch) {
 }
 
 train::TrainReport TrainingRun::train(const std::vector<Group>& groups) {
-  const kernels::TraceRange range("train");
-  progress_->phase_begin("train");
+  const auto range = phase("train");
+  reset_peak_memory();
   if (engine_) {
     engine_->pause(engine::PauseMode::kRetract);
     if (takes_turns_) engine_->sleep();
   }
   train::TrainReport report;
-  explaining_lack_of_memory("train", [&] { report = train_batch(make_batch(groups)); });
-  train_peak_ = peak_of_gpu();
+  explaining_lack_of_memory(Turn::kTrain, [&] { report = train_batch(make_batch(groups)); });
+  train_peak_ = peak_memory();
   return report;
 }
 
-void TrainingRun::explaining_lack_of_memory(const std::string& phase,
-                                            const std::function<void()>& work) const {
+void TrainingRun::explaining_lack_of_memory(Turn turn, const std::function<void()>& work) const {
   try {
     work();
-  } catch (const c10::OutOfMemoryError& error) {
-    if (!memory_) throw;
-    throw ConfigError(memory_->explain(phase, error.what_without_backtrace()));
+  } catch (const std::exception& error) {
+    if (!is_out_of_memory(error)) throw;
+    const auto* torch_error = dynamic_cast<const c10::Error*>(&error);
+    const std::string said =
+        torch_error != nullptr ? torch_error->what_without_backtrace() : error.what();
+    if (!memory_)
+      throw ConfigError(fmt::format("the weights of {} do not fit into the memory that is free: {}",
+                                    config_.hf_checkpoint, said));
+    std::string text = memory_->explain(turn, said);
+    if (last_saved_)
+      text += fmt::format(
+          "\nThe checkpoint of rollout {} in {} is complete; the same command goes "
+          "on from there.",
+          *last_saved_, folder_.checkpoints().string());
+    throw ConfigError(text);
   }
 }
 
 void TrainingRun::publish(WeightVersion version) {
-  const kernels::TraceRange range("publish");
+  const auto range = phase("publish");
   trainer_->weights_published();
   if (other_ranks_) other_ranks_->weights_published();
   if (!engine_) return;
   engine_->weights_changed(version);
   if (takes_turns_) {
     release_trainer_memory();
-    explaining_lack_of_memory("generate", [this] { engine_->wake(); });
+    explaining_lack_of_memory(Turn::kGenerate, [this] { engine_->wake(); });
   }
   engine_->resume();
 }
 
 void TrainingRun::record(int64_t step, const Collected& collected,
                          const train::TrainReport* report) {
-  const kernels::TraceRange range("record");
-  progress_->phase_begin("record");
+  const auto range = phase("record");
   Metrics metrics = collected.metrics;
   view::StepSummary summary{.step = step};
   const bool has_rewards =
@@ -563,7 +600,8 @@ void TrainingRun::record(int64_t step, const Collected& collected,
   }
   if (collected.generated_tokens > 0) {
     add_metrics(metrics, rollout_speed(collected.groups, collected.seconds));
-    summary.tokens_per_second = static_cast<double>(collected.generated_tokens) / collected.seconds;
+    summary.tokens_per_second.emplace_back(
+        "generate", static_cast<double>(collected.generated_tokens) / collected.seconds);
     summary.figures.emplace_back("length", metrics["rollout/response_len/mean"]);
   }
   if (report != nullptr) {
@@ -596,19 +634,17 @@ void TrainingRun::record(int64_t step, const Collected& collected,
           std::pair{"entropy", "train/entropy_loss"}, std::pair{"grad norm", "train/grad_norm"}}) {
       if (metrics.contains(name)) summary.figures.emplace_back(figure, metrics[name]);
     }
-    if (summary.tokens_per_second == 0 && metrics.contains("perf/actor_train_tok_per_s")) {
-      summary.tokens_per_second = metrics["perf/actor_train_tok_per_s"];
-    }
+    summary.tokens_per_second.emplace_back("train", metrics["perf/actor_train_tok_per_s"]);
   }
   write_rollout_files(step, collected, report);
   for (const view::PhaseTime& phase : progress_->phase_times())
     metrics["phase/" + phase.name] = phase.seconds;
   metrics["perf/rss_bytes"] = resident_bytes();
-  if (memory_) {
-    if (rollout_peak_ > 0) metrics["perf/gpu_bytes_generate"] = static_cast<double>(rollout_peak_);
-    if (train_peak_ > 0) metrics["perf/gpu_bytes_train"] = static_cast<double>(train_peak_);
-    if (step == first_step_) progress_->message(memory_->compare(rollout_peak_, train_peak_));
-  }
+  const std::string device = is_on_gpu() ? "perf/gpu_bytes_" : "perf/rss_bytes_";
+  if (rollout_peak_ > 0) metrics[device + "generate"] = static_cast<double>(rollout_peak_);
+  if (train_peak_ > 0) metrics[device + "train"] = static_cast<double>(train_peak_);
+  if (step == first_step_) progress_->message(memory_->compare(rollout_peak_, train_peak_));
+  summary.memory = memory_of_step();
   heap_trim_.after_step(metrics["perf/rss_bytes"]);
   write_metrics(step, metrics);
   progress_->step_done(std::move(summary));
@@ -655,9 +691,10 @@ void TrainingRun::write_rollout_files(int64_t step, const Collected& collected,
 }
 
 void TrainingRun::evaluate(int64_t step) {
-  const kernels::TraceRange range("evaluate");
-  progress_->phase_begin("evaluate", "prompts", evaluation_->num_prompts());
-  const EvalReport report = evaluation_->run(*rollout_, interrupt_->requested());
+  const auto range = phase("evaluate", "prompts", evaluation_->num_prompts());
+  EvalReport report;
+  explaining_lack_of_memory(Turn::kGenerate,
+                            [&] { report = evaluation_->run(*rollout_, interrupt_->requested()); });
   if (report.scores.empty()) return;
   write_metrics(std::max<int64_t>(step, 0), report.metrics);
   last_scores_.clear();
@@ -669,8 +706,7 @@ void TrainingRun::evaluate(int64_t step) {
 }
 
 void TrainingRun::save(int64_t step) {
-  const kernels::TraceRange range("save");
-  progress_->phase_begin("save");
+  const auto range = phase("save");
   const json::object run{{"data_source", source_->save(ledger_->in_flight())},
                          {"ledger", ledger_->commit()},
                          {"started", to_date_text(text_.today)},

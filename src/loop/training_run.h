@@ -16,6 +16,7 @@
 #include "buffer/ledger.h"
 #include "core/clock.h"
 #include "engine/engine.h"
+#include "kernels/trace.h"
 #include "loop/evaluation.h"
 #include "loop/heap_trim.h"
 #include "loop/interrupt.h"
@@ -54,6 +55,8 @@ class TrainingRun {
   int64_t first_step() const { return first_step_; }
   int64_t num_steps() const { return num_steps_; }
   bool trains() const { return !config_.debug_rollout_only; }
+  bool is_on_gpu() const { return config_.device != "cpu"; }
+  bool needs_engine() const { return !config_.debug_train_only && !config_.trains_on_rows(); }
   bool was_interrupted() const { return interrupt_->requested().load(); }
   bool evaluates_before_training() const;
   bool evaluates_after(int64_t step) const;
@@ -79,11 +82,21 @@ class TrainingRun {
   void start_other_ranks(const std::vector<std::string>& arguments);
   rollout::RolloutHooks make_hooks();
   rollout::ScoreFn make_score() const;
-  /// Work that takes memory of the GPU; when there is not enough, the error says who has it.
-  void explaining_lack_of_memory(const std::string& phase, const std::function<void()>& work) const;
+  /// Work that takes memory; when there is not enough, the error says who has it, what would help
+  /// and where the last checkpoint is.
+  void explaining_lack_of_memory(Turn turn, const std::function<void()>& work) const;
+  /// Sets memory_. `trainer`: null where nothing is trained.
+  void plan_memory(const model::Precision& precision, const train::TrainConfig* trainer);
   /// What the trainer holds for its own turn goes back.
   void release_trainer_memory();
-  int64_t peak_of_gpu() const;
+  /// Most memory since the last reset, of the whole GPU or of this process; and now, in bytes.
+  int64_t peak_memory() const;
+  int64_t memory_now() const;
+  void reset_peak_memory() const;
+  /// Begins a phase of the step: for the display, and in a trace as long as the result lives.
+  [[nodiscard]] kernels::TraceRange phase(const char* name, std::string_view unit = {},
+                                          int64_t total = 0) const;
+  view::MemoryUse memory_of_step() const;
   train::TrainBatch make_batch(const std::vector<Group>& groups) const;
   void write_metrics(int64_t step, const Metrics& metrics);
   void announce_trace(const std::optional<std::filesystem::path>& file);
@@ -104,9 +117,9 @@ class TrainingRun {
   std::unique_ptr<OtherRanks> other_ranks_;      // null: this process is the only rank
   std::unique_ptr<model::Network> network_;
   std::optional<train::Trainer> trainer_;
-  std::optional<MemoryPlan> memory_;           // of the GPU, with --device cuda
+  std::optional<MemoryPlan> memory_;           // from when the networks are there
   bool takes_turns_ = false;                   // the cache gives its memory back while training
-  int64_t rollout_peak_ = 0, train_peak_ = 0;  // bytes of the GPU in the newest step
+  int64_t rollout_peak_ = 0, train_peak_ = 0;  // bytes in the newest step
   std::unique_ptr<engine::Engine> engine_;
   std::unique_ptr<rollout::Rollout> rollout_;
   std::unique_ptr<buffer::Ledger> ledger_;

@@ -13,6 +13,7 @@
 #include <exception>
 
 #include "core/error.h"
+#include "core/out_of_memory.h"
 #include "rollout/engine_call.h"
 #include "rollout/reward_call.h"
 #include "rollout/sample_growth.h"
@@ -56,6 +57,14 @@ class Places {
   std::deque<asio::steady_timer*> waiting_;
 };
 
+/// Null unless the engine cannot compute: the same requests would fail again, so the run ends.
+std::exception_ptr failure_of(const engine::FinishReason& finish) {
+  if (finish.kind != engine::FinishReason::Kind::kAbort) return nullptr;
+  if (finish.status_code == 507) return std::make_exception_ptr(OutOfMemory(finish.message));
+  if (finish.status_code == 500) return std::make_exception_ptr(std::runtime_error(finish.message));
+  return nullptr;
+}
+
 /// One call of `run` or `evaluate`: everything below happens on the calling thread.
 class Session {
  public:
@@ -78,9 +87,7 @@ class Session {
     ++num_open_groups_;
     for (std::size_t i = 0; i < pending->group.samples.size(); ++i) {
       asio::co_spawn(context_, run_sample(pending, i), [this](std::exception_ptr error) {
-        if (!error) return;
-        if (!error_) error_ = error;
-        abort();
+        if (error) fail(error);
       });
     }
   }
@@ -101,6 +108,12 @@ class Session {
     if (is_aborting_) return;
     is_aborting_ = true;
     engine_.abort_all();
+  }
+
+  /// work() throws the first of these once everything has come back.
+  void fail(const std::exception_ptr& error) {
+    if (!error_) error_ = error;
+    abort();
   }
 
   bool is_aborting() const { return is_aborting_; }
@@ -159,6 +172,7 @@ class Session {
       sample.status = Status::kTruncated;
     } else {
       const engine::GenerateUpdate generated = co_await generate(engine_, std::move(request));
+      if (const std::exception_ptr failure = failure_of(*generated.finish)) fail(failure);
       append_generated(sample, generated);
       num_generated_tokens_ += static_cast<int64_t>(generated.output_ids.size());
     }
@@ -184,7 +198,8 @@ class Session {
         [](Session& self) -> asio::awaitable<void> {
           asio::steady_timer alarm(co_await asio::this_coro::executor);
           self.stop_alarm_ = &alarm;
-          while (self.num_open_groups_ > 0) {
+          // A sample whose coroutine threw leaves its group open.
+          while (self.num_open_groups_ > 0 && !self.error_) {
             if (self.stop_.load()) self.abort();
             alarm.expires_after(std::chrono::milliseconds(100));
             boost::system::error_code woken;

@@ -71,8 +71,9 @@ class Rollout {
   /// References outlive the object.
   Rollout(engine::EngineClient& engine, RolloutConfig config, RolloutHooks hooks);
 
-  /// One rollout step. Throws ConfigError when samples keep failing, with the last reason; returns
-  /// early with fewer groups when `stop` becomes true or the data ends.
+  /// One rollout step. Throws ConfigError when samples keep failing, with the last reason, and
+  /// OutOfMemory or std::runtime_error when the engine cannot compute; returns early with fewer
+  /// groups when `stop` becomes true or the data ends.
   RolloutResult run(const ResponseRules& rules, const std::atomic<bool>& stop);
 
   /// Generates and scores exactly these groups, without filter and refill: evaluation. A failed

@@ -7,6 +7,7 @@
 
 #include "core/bounded_queue.h"
 #include "core/error.h"
+#include "core/out_of_memory.h"
 
 namespace slime::rollout {
 namespace {
@@ -39,6 +40,7 @@ class EchoEngine final : public engine::EngineClient {
   engine::EngineLoad load() const override { return {}; }
 
   std::vector<TokenId> never;
+  int failure = 0;  // status code that every request is answered with; 0: none
   std::atomic<int64_t> num_submitted_{0};
 
  private:
@@ -50,7 +52,13 @@ class EchoEngine final : public engine::EngineClient {
   void serve() {
     std::vector<Job> stuck;
     while (std::optional<Job> job = queue_.pop()) {
-      if (!job->on_update) {
+      if (job->on_update && failure != 0) {
+        engine::GenerateUpdate update;
+        update.finish = engine::FinishReason{.kind = engine::FinishReason::Kind::kAbort,
+                                             .message = "the engine failed: no more room",
+                                             .status_code = failure};
+        job->on_update(std::move(update));
+      } else if (!job->on_update) {
         for (Job& waiting : stuck) finish(waiting, engine::FinishReason::Kind::kAbort, 1);
         stuck.clear();
       } else if (std::ranges::find(never, job->request.input_ids.front()) != never.end()) {
@@ -268,6 +276,20 @@ TEST(Rollout, EvaluationKeepsFailedSamples) {
   ASSERT_EQ(done.size(), 2u);
   EXPECT_EQ(done[0].samples[1].status, Status::kFailed);
   EXPECT_EQ(done[1].samples[0].status, Status::kCompleted);
+}
+
+TEST(Rollout, AnEngineThatCannotComputeEndsTheRun) {
+  World world;
+  world.engine.failure = 507;
+  EXPECT_THROW(world.run(), OutOfMemory);
+  World other;
+  other.engine.failure = 500;
+  try {
+    other.run();
+    FAIL();
+  } catch (const std::runtime_error& error) {
+    EXPECT_STREQ(error.what(), "the engine failed: no more room");
+  }
 }
 
 }  // namespace

@@ -33,11 +33,25 @@ int64_t activation_bytes(const model::ModelConfig& model, int64_t element,
   return tokens * (model.num_layers * model.hidden_size * element + block + flowing + ends);
 }
 
+/// Chunks of float32 logits and, in the backward, their gradient in the network's precision beside
+/// them; few logits are kept whole.
+int64_t logits_bytes(const model::ModelConfig& model, const model::Precision& precision,
+                     int64_t tokens) {
+  const kernels::LinearLogProbOptions options;
+  const int64_t row = model.vocab_size * 4, all = tokens * row;
+  const int64_t chunk = precision.device.is_cpu() ? options.chunk_bytes : options.gpu_chunk_bytes;
+  const int64_t at_once =
+      all <= options.kept_bytes ? all : std::min(all, std::max(row, chunk / row * row));
+  const auto element = static_cast<int64_t>(c10::elementSize(precision.activations));
+  return at_once * (4 + (element < 4 ? element : 0)) / 4;
+}
+
 }  // namespace
 
 TrainMemory predict_memory(const model::ModelConfig& model, int64_t parameters,
-                           at::ScalarType dtype, const TrainConfig& config,
+                           const model::Precision& precision, const TrainConfig& config,
                            int64_t micro_batch_tokens) {
+  const at::ScalarType dtype = precision.weights;
   const auto element = static_cast<int64_t>(c10::elementSize(dtype));
   const int64_t wide = dtype == at::kDouble ? 8 : 4;
   // Where weights have the master's precision they are the master.
@@ -47,18 +61,16 @@ TrainMemory predict_memory(const model::ModelConfig& model, int64_t parameters,
   memory.gradients = parameters * wide;
   const bool has_master = optimizer == 3 * wide;
   memory.optimizer = config.adam.on_host ? StreamedAdam::device_bytes(parameters, has_master)
-                                         : parameters * optimizer;
+                                         : parameters * optimizer / config.batching.dp;
   const int64_t copies = (needs_reference(config) ? 1 : 0) + (config.has_teacher_model ? 1 : 0) +
                          (config.keep_old_actor ? 2 : 0) + (config.critic ? 1 : 0);
   memory.others = parameters * (copies * element +
                                 (config.critic && !config.critic->adam.on_host ? optimizer : 0));
   if (config.critic) memory.gradients *= 2;
-  memory.activations = activation_bytes(model, element, config.recompute, micro_batch_tokens);
-  // Chunks of float32 logits and, in the backward, their gradient in the network's precision
-  // beside them.
-  const int64_t row = model.vocab_size * 4;
-  const int64_t chunk = kernels::LinearLogProbOptions().gpu_chunk_bytes / row * row;
-  memory.logits = std::min(chunk, micro_batch_tokens * row) * (4 + (element < 4 ? element : 0)) / 4;
+  memory.activations =
+      activation_bytes(model, static_cast<int64_t>(c10::elementSize(precision.activations)),
+                       config.recompute, micro_batch_tokens);
+  memory.logits = logits_bytes(model, precision, micro_batch_tokens);
   return memory;
 }
 

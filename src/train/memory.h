@@ -1,6 +1,6 @@
 #pragma once
 
-/// What a trainer takes of a GPU's memory, before it has taken it: the same sums that its code
+/// What a trainer takes of a device's memory, before it has taken it: the same sums that its code
 /// makes, so that a run that cannot fit says so at its start.
 ///
 /// Dimensions of the formulas: T tokens of a micro-batch, H hidden, F feed-forward width, C = N D
@@ -9,6 +9,7 @@
 #include <cstdint>
 
 #include "model/config.h"
+#include "model/weights.h"
 #include "train/trainer.h"
 
 namespace slime::train {
@@ -28,7 +29,7 @@ struct TrainMemory {
 /// `parameters`: elements of the flat buffer. `micro_batch_tokens`: at most so many are computed
 /// together.
 TrainMemory predict_memory(const model::ModelConfig& model, int64_t parameters,
-                           at::ScalarType dtype, const TrainConfig& config,
+                           const model::Precision& precision, const TrainConfig& config,
                            int64_t micro_batch_tokens);
 
 }  // namespace slime::train

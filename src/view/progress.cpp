@@ -104,11 +104,14 @@ void Progress::step_done(StepSummary summary) {
   if (!summary.figures.empty()) state_.curve.push_back(summary.figures.front().second);
   state_.figures = std::move(summary.figures);
   state_.phase_times = std::exchange(step_phases_, {});
+  for (PhaseTime& phase : state_.phase_times) {
+    const auto rate = std::ranges::find(summary.tokens_per_second, phase.name, &Figure::first);
+    if (rate != summary.tokens_per_second.end()) phase.tokens_per_second = rate->second;
+  }
+  state_.memory = std::move(summary.memory);
   update_times();
   if (terminal_.is_live) return;
-  DisplayState finished = state_;
-  finished.tokens_per_second = summary.tokens_per_second;
-  print(step_line(finished) + "\n");
+  print(step_line(state_) + "\n");
 }
 
 void Progress::evaluated(std::string_view name, double value) {

@@ -64,8 +64,21 @@ std::string joined_phases(const std::vector<PhaseTime>& phases, std::string_view
   for (const PhaseTime& phase : phases) {
     if (phase.seconds < 0.005) continue;
     out += fmt::format("{}{} {:.2f}", out.empty() ? "" : separator, phase.name, phase.seconds);
+    if (phase.tokens_per_second > 0)
+      out += fmt::format(" at {} tok/s", count_text(std::llround(phase.tokens_per_second)));
   }
   return out;
+}
+
+/// "1.52 GiB, peak 3.71 (weights 0.50, gradients 1.01)".
+std::string memory_text(const MemoryUse& memory, bool with_holders) {
+  std::string out = fmt::format("{:.2f} GiB, peak {:.2f}", memory.now, memory.peak);
+  if (!with_holders || memory.holders.empty()) return out;
+  out += " (";
+  for (std::size_t i = 0; i < memory.holders.size(); ++i)
+    out += fmt::format("{}{} {:.2f}", i == 0 ? "" : ", ", memory.holders[i].first,
+                       memory.holders[i].second);
+  return out + ")";
 }
 
 double total_seconds(const std::vector<PhaseTime>& phases) {
@@ -123,9 +136,9 @@ std::vector<std::string> live_lines(const DisplayState& state, const Terminal& t
   if (!state.phase.empty()) lines.push_back(phase_line(state, terminal));
   if (!state.figures.empty()) lines.push_back(figures_line(state, terminal));
   if (!state.phase_times.empty()) {
-    const std::string text =
-        fmt::format("  last step {:.2f} s: {}", total_seconds(state.phase_times),
-                    joined_phases(state.phase_times, "  "));
+    std::string text = fmt::format("  last step {:.2f} s: {}", total_seconds(state.phase_times),
+                                   joined_phases(state.phase_times, "  "));
+    if (state.memory.now > 0) text += "  memory " + memory_text(state.memory, false);
     lines.push_back(painted(kDim, text, terminal));
   }
   for (std::string& line : lines) line = clip_to_width(line, width);
@@ -138,12 +151,11 @@ std::string step_line(const DisplayState& state) {
     line += fmt::format("  {} {}", name, figure_text(value));
   for (const auto& [name, value] : state.evaluations)
     line += fmt::format("  {} {}", name, figure_text(value));
-  if (state.tokens_per_second > 0)
-    line += fmt::format("  {} tok/s", count_text(std::llround(state.tokens_per_second)));
   if (!state.phase_times.empty()) {
     line += fmt::format("  {:.2f} s ({})", total_seconds(state.phase_times),
                         joined_phases(state.phase_times, ", "));
   }
+  if (state.memory.now > 0) line += "  " + memory_text(state.memory, true);
   if (state.seconds_left >= 0 && state.steps_done < state.num_steps) {
     line += fmt::format("  {} left", clock_text(state.seconds_left));
   }

@@ -19,6 +19,14 @@ using Figure = std::pair<std::string, double>;
 struct PhaseTime {
   std::string name;  // "generate", "reward", "train", ...
   double seconds = 0;
+  double tokens_per_second = 0;  // 0: not shown
+};
+
+/// Memory of a finished step, in GiB.
+struct MemoryUse {
+  double now = 0;               // at its end; 0: not known, nothing is shown
+  double peak = 0;              // the most while it ran
+  std::vector<Figure> holders;  // of the peak, the biggest first: {"gradients", 15.0}
 };
 
 /// A finished step.
@@ -26,7 +34,8 @@ struct StepSummary {
   int64_t step = 0;  // counts from 0
   std::vector<Figure> figures =
       {};  // the first one is drawn as a curve: the reward, or the loss of SFT
-  double tokens_per_second = 0;  // generated, or trained where nothing is generated; 0: not shown
+  std::vector<Figure> tokens_per_second = {};  // by phase
+  MemoryUse memory = {};
 };
 
 /// Everything the display knows at one instant.
@@ -44,6 +53,7 @@ struct DisplayState {
   std::vector<Figure> evaluations;     // newest value by name
   std::vector<double> curve;           // the first figure of every finished step
   std::vector<PhaseTime> phase_times;  // of the last finished step
+  MemoryUse memory;                    // of the last finished step
   double seconds_left = -1;            // below 0: not known yet
 };
 

@@ -22,7 +22,8 @@ DisplayState state_after_12_of_40_steps() {
   state.figures = {{"reward", 0.6127}, {"kl", 0.00012}};
   state.evaluations = {{"accuracy", 0.75}};
   state.curve = {0.1, 0.2, 0.6127};
-  state.phase_times = {{"generate", 1.5}, {"reward", 0.001}, {"train", 2.25}};
+  state.phase_times = {{"generate", 1.5, 1840.4}, {"reward", 0.001}, {"train", 2.25}};
+  state.memory = {.now = 1.52, .peak = 3.714, .holders = {{"gradients", 2}, {"weights", 1.5}}};
   state.seconds_left = 75;
   return state;
 }
@@ -41,8 +42,8 @@ class SteppedClock final : public Clock {
 
 TEST(Progress, ALogGetsOneLinePerStep) {
   EXPECT_EQ(step_line(state_after_12_of_40_steps()),
-            "step 12/40  reward 0.613  kl 1.20e-04  accuracy 0.750  1,840 tok/s  3.75 s (generate "
-            "1.50, train 2.25)  1:15 left");
+            "step 12/40  reward 0.613  kl 1.20e-04  accuracy 0.750  3.75 s (generate 1.50 at 1,840 "
+            "tok/s, train 2.25)  1.52 GiB, peak 3.71 (gradients 2.00, weights 1.50)  1:15 left");
 }
 
 TEST(Progress, TheLiveDisplayWithoutColourOrUnicodeIsPlainAscii) {
@@ -52,7 +53,9 @@ TEST(Progress, TheLiveDisplayWithoutColourOrUnicodeIsPlainAscii) {
             "arithmetic  step 12/40  ###########...........................  30 %  1:15 left");
   EXPECT_EQ(lines[1], "  generate  1.2 s  96/128 samples  1,840 tok/s");
   EXPECT_EQ(lines[2], "  reward 0.613  accuracy 0.750  kl 1.20e-04");
-  EXPECT_EQ(lines[3], "  last step 3.75 s: generate 1.50  train 2.25");
+  EXPECT_EQ(
+      live_lines(state_after_12_of_40_steps(), kPlain, 120)[3],
+      "  last step 3.75 s: generate 1.50 at 1,840 tok/s  train 2.25  memory 1.52 GiB, peak 3.71");
 }
 
 TEST(Progress, NoLineIsWiderThanTheTerminal) {
@@ -79,17 +82,22 @@ TEST(Progress, TimesOfPhasesAndTheTimeLeftComeFromTheClock) {
       clock.pass(2);
       progress.phase_begin("train");
       clock.pass(1);
-      progress.step_done({.step = step, .figures = {{"reward", 0.5}}, .tokens_per_second = 50});
+      progress.step_done({.step = step,
+                          .figures = {{"reward", 0.5}},
+                          .tokens_per_second = {{"generate", 50}, {"train", 1200}}});
     }
     progress.message("saved");
     progress.finish("run: 2 steps", {{"reward", "0.5"}});
   }
   // print() writes to the descriptor, which gtest captures.
-  EXPECT_EQ(testing::internal::GetCapturedStdout(),
-            "step 1/3  reward 0.500  50 tok/s  3.00 s (generate 2.00, train 1.00)  0:06 left\n"
-            "step 2/3  reward 0.500  50 tok/s  3.00 s (generate 2.00, train 1.00)  0:03 left\n"
-            "saved\n"
-            "\nrun: 2 steps\n\n  reward  0.5\n  time    0:06  (generate 67 %, train 33 %)\n\n");
+  EXPECT_EQ(
+      testing::internal::GetCapturedStdout(),
+      "step 1/3  reward 0.500  3.00 s (generate 2.00 at 50 tok/s, train 1.00 at 1,200 tok/s)  "
+      "0:06 left\n"
+      "step 2/3  reward 0.500  3.00 s (generate 2.00 at 50 tok/s, train 1.00 at 1,200 tok/s)  "
+      "0:03 left\n"
+      "saved\n"
+      "\nrun: 2 steps\n\n  reward  0.5\n  time    0:06  (generate 67 %, train 33 %)\n\n");
 }
 
 TEST(Progress, PhaseTimesIncludeThePhaseUnderWay) {

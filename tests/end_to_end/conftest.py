@@ -39,6 +39,17 @@ def train_command(work, run_dir, *, rollouts=20, extra=()):
     ]  # fmt: skip
 
 
+def sft_command(work, run_dir, data, *, rollouts, extra=()):
+    """Supervised training on conversations: float32, one thread."""
+    return [
+        str(SLIME), "train", "--hf-checkpoint", str(work / "model"), "--prompt-data", str(data), "--input-key", "messages",
+        "--rollout-function-path", "slime.rollout.sft_rollout.generate_rollout", "--loss-type", "sft_loss",
+        "--debug-train-only", "--calculate-per-token-loss", "--rollout-shuffle", "--num-rollout", str(rollouts),
+        "--lr", "1e-3", "--lr-decay-style", "constant", "--fp32", "--num-threads", "1", "--save-interval", "1",
+        "--keep-checkpoints", "2", "--run-dir", str(run_dir), *extra,
+    ]  # fmt: skip
+
+
 def run_slime(command, **options):
     return subprocess.run(command, capture_output=True, text=True, timeout=300, **options)
 
