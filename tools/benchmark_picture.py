@@ -2,6 +2,8 @@
 """Draws the figures of a benchmark file against their limits and their best peers, and writes them as a table.
 
     python3 tools/benchmark_picture.py docs/benchmarks/h200.json      # writes h200.svg and h200.md beside it
+
+Rows named kernel-... go to a picture of their own, h200_kernels.svg, and a second table.
 """
 
 import json
@@ -56,12 +58,11 @@ def picture(title: str, rows: list[dict]) -> str:
     return "\n".join(parts) + "\n</svg>\n"
 
 
-def table(title: str, svg: str, rows: list[dict]) -> str:
+def table(heading: str, svg: str, rows: list[dict]) -> str:
     def number(value: float | None) -> str:
         return "-" if value is None else f"{value:,g}"
 
-    lines = [f"# {title}", "", f"![share of the machine's limit that each figure reaches]({svg})", ""]
-    lines += ["Made from the JSON file beside it by `tools/benchmark_picture.py`. The limit is what the card's measured rates allow.", ""]
+    lines = [heading, "", f"![share of the machine's limit that each figure reaches]({svg})", ""]
     lines += ["| figure | value | unit | limit | share | best peer | command | date |", "| --- | --- | --- | --- | --- | --- | --- | --- |"]
     for row in rows:
         share = share_of_limit(row, row["value"])
@@ -78,9 +79,17 @@ def main() -> None:
     source = Path(sys.argv[1])
     rows = json.loads(source.read_text(encoding="utf-8"))
     title = f"Share of the machine's limit, {source.stem.upper()}"
-    svg = source.with_suffix(".svg")
-    svg.write_text(picture(title, rows), encoding="utf-8")
-    source.with_suffix(".md").write_text(table(title, svg.name, rows), encoding="utf-8")
+    kernels = [row for row in rows if row["name"].startswith("kernel-")]
+    figures = [row for row in rows if row not in kernels]
+    page = "Made from the JSON file beside it by `tools/benchmark_picture.py`. The limit is what the card's measured rates allow."
+    page = f"# {title}\n\n{page}\n"
+    for part, heading, suffix in ((figures, "## Figures", ""), (kernels, "## Kernels alone", "_kernels")):
+        if not part:
+            continue
+        svg = source.with_name(f"{source.stem}{suffix}.svg")
+        svg.write_text(picture(title, part), encoding="utf-8")
+        page += "\n" + table(heading, svg.name, part)
+    source.with_suffix(".md").write_text(page, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ constexpr auto kMeasurements = std::to_array<Command>({
     {"engine", "generation: tokens per second, step times, rates", bench_engine},
     {"grpo-step", "one step of the loop: generate, train, hand the weights over", bench_grpo_step},
     {"hand-over", "new weights to the engine of the same GPU", bench_hand_over},
-    {"kernels", "matrix products of the decoder, beside ATen's", bench_kernels},
+    {"kernels", "products of the decoder; --device cuda: every kernel of a GPU", bench_kernels},
     {"sleep-wake", "keys and values give their memory back and take it again", bench_sleep_wake},
     {"train-step", "one training step on made-up tokens: tokens per second, phase times",
      bench_train_step},

@@ -2,15 +2,20 @@
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
 #include <cstdint>
 
+#include "cli/bench_gpu_kernels.h"
 #include "cli/json_lines.h"
 #include "cli/options.h"
 #include "core/clock.h"
+#include "core/error.h"
+#include "engine/workload.h"
 #include "kernels/device.h"
+#include "kernels/gpu.h"
 #include "kernels/linear.h"
 
 namespace slime::cli {
@@ -72,13 +77,34 @@ void measure(const Product& product, int64_t rows, at::ScalarType dtype, double 
 }  // namespace
 
 int bench_kernels(std::span<const std::string> arguments) {
-  CLI::App app("Matrix products of SmolLM2-135M at decode and training sizes, one JSON line each.",
-               "slime bench kernels");
+  CLI::App app(
+      "On the CPU matrix products of SmolLM2-135M at decode and training sizes, on a GPU each "
+      "kernel "
+      "of engine and trainer; one JSON line each.",
+      "slime bench kernels");
+  std::string device = "cpu", model = "qwen3-4b", file = "bench/gpu/workloads.json", only;
+  app.add_option("--device", device, "cpu or cuda")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"cpu", "cuda"}));
+  app.add_option("--model", model, "With cuda: a model of the file of workloads")
+      ->capture_default_str();
+  app.add_option("--workloads-file", file, "With cuda: the file of workloads")
+      ->capture_default_str();
+  app.add_option("--only", only, "With cuda: kernels whose name holds this");
   double budget_seconds = 0.3;
   std::vector<int64_t> rows{1, 8, 32, 128, 1024};
-  app.add_option("--seconds", budget_seconds, "Time per measurement");
-  app.add_option("--rows", rows, "Rows of the activations");
+  app.add_option("--seconds", budget_seconds, "On the CPU: time per measurement");
+  app.add_option("--rows", rows, "On the CPU: rows of the activations");
   if (const auto exit_code = parse_options(app, arguments)) return *exit_code;
+  if (device == "cuda") {
+    const engine::WorkloadFile workloads = engine::read_workloads(file);
+    const auto found = workloads.models.find(model);
+    if (found == workloads.models.end())
+      throw ConfigError(fmt::format("--model {}: {} has no such model", model, file));
+    kernels::open_gpu();
+    bench_gpu_kernels(model::parse_model_config(found->second, model), only);
+    return 0;
+  }
   at::NoGradGuard no_grad;
   for (const auto dtype : {at::kBFloat16, at::kFloat}) {
     for (const int64_t count : rows) {

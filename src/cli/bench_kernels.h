@@ -1,6 +1,7 @@
 #pragma once
 
-/// `slime bench kernels`: the matrix products of one model, beside ATen's.
+/// `slime bench kernels`: on the CPU the matrix products of one model, beside ATen's; with
+/// `--device cuda` each kernel of engine and trainer (cli/bench_gpu_kernels.h).
 
 #include <span>
 #include <string>

@@ -1,0 +1,134 @@
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+#include <fmt/format.h>
+
+#include <array>
+#include <vector>
+
+#include "cli/bench_gpu_kernels.h"
+#include "cli/kernel_timing.h"
+#include "kernels/gpu.h"
+
+namespace slime::cli {
+namespace {
+
+constexpr std::array kRows = {1, 32, 256, 8192};
+constexpr int64_t kElement = 2;  // bytes of a bfloat16
+
+Tensor random(at::IntArrayRef shape) {
+  return at::randn(shape, at::TensorOptions(at::kBFloat16).device(at::kCUDA));
+}
+
+std::vector<Tensor> copies(int count, at::IntArrayRef shape) {
+  std::vector<Tensor> made;
+  for (int i = 0; i < count; ++i) made.push_back(random(shape));
+  return made;
+}
+
+struct Bench {
+  const model::ModelConfig& config;
+  const kernels::GpuLimits& limits;
+  const std::string& only;
+  const kernels::Device& device = kernels::opened_gpu().device();
+
+  bool wants(const std::string& name) const {
+    return ("kernel-" + name).find(only) != std::string::npos;
+  }
+
+  /// y = x W^T for weights that no cache holds, as in the layers of a step.
+  void product(const char* what, int64_t rows, int64_t outputs, int64_t inputs,
+               bool has_float_result) const {
+    const std::string name = fmt::format("product-{}-r{}", what, rows);
+    if (!wants(name)) return;
+    const int count = num_cold_copies(outputs * inputs * kElement);
+    const std::vector<Tensor> weights = copies(count, {outputs, inputs});
+    const Tensor x = random({rows, inputs});
+    const double seconds = recorded_seconds(count, [&](int i) {
+      if (has_float_result) {
+        device.logits(x, weights[static_cast<std::size_t>(i)]);
+      } else {
+        device.linear(x, weights[static_cast<std::size_t>(i)], {});
+      }
+    });
+    const auto result = static_cast<double>(has_float_result ? 4 : kElement);
+    write_kernel_line(name,
+                      {.bytes = static_cast<double>(kElement * inputs * (outputs + rows)) +
+                                result * static_cast<double>(rows * outputs),
+                       .flops = 2.0 * static_cast<double>(rows * outputs * inputs)},
+                      seconds, limits);
+  }
+
+  void products() const {
+    const int64_t heads = config.num_heads * config.head_dim;
+    for (const int64_t rows : kRows) {
+      product("qkv", rows, heads + 2 * config.num_kv_heads * config.head_dim, config.hidden_size,
+              false);
+      product("output", rows, config.hidden_size, heads, false);
+      product("gate_up", rows, 2 * config.intermediate_size, config.hidden_size, false);
+      product("down", rows, config.hidden_size, config.intermediate_size, false);
+      if (rows <= 256) product("head", rows, config.vocab_size, config.hidden_size, true);
+    }
+  }
+
+  /// `numbers`: read and written per row.
+  template <typename Call>
+  void rowwise(const char* what, int64_t rows, int64_t numbers, const Call& call) const {
+    const std::string name = fmt::format("{}-r{}", what, rows);
+    if (!wants(name)) return;
+    write_kernel_line(name, {.bytes = static_cast<double>(rows * numbers * kElement)},
+                      recorded_seconds(16, call), limits);
+  }
+
+  void rows_of_a_step() const {
+    const int64_t hidden = config.hidden_size, wide = config.intermediate_size;
+    const Tensor weight = random({hidden});
+    for (const int64_t rows : {256, 8192}) {
+      const int count = num_cold_copies(rows * hidden * kElement);
+      const std::vector<Tensor> x = copies(count, {rows, hidden});
+      const Tensor update = random({rows, hidden});
+      // The sum is read, written and normed: four passes with the update and the result.
+      rowwise("norm", rows, 4 * hidden, [&](int i) {
+        device.add_rms_norm_(x[static_cast<std::size_t>(i % count)], update, weight,
+                             config.norm_eps);
+      });
+      const int wide_count = num_cold_copies(rows * 2 * wide * kElement);
+      const std::vector<Tensor> gate_up = copies(wide_count, {rows, 2 * wide});
+      rowwise("swiglu", rows, 3 * wide,
+              [&](int i) { device.swiglu(gate_up[static_cast<std::size_t>(i % wide_count)]); });
+    }
+  }
+
+  void sampling() const {
+    constexpr int64_t kDrawn = 256;
+    const auto floats = at::TensorOptions(at::kFloat).device(at::kCUDA);
+    const Tensor logits = at::randn({kDrawn, config.vocab_size}, floats) * 3;
+    Tensor token = at::empty({kDrawn}, floats.dtype(at::kInt)),
+           log_prob = at::empty({kDrawn}, floats);
+    kernels::SampleRows rows;
+    rows.uniform_R = at::rand({kDrawn}, floats.dtype(at::kDouble)).clamp(1e-6, 1 - 1e-6);
+    rows.temperature_R = at::ones({kDrawn}, floats);
+    rows.min_p_R = at::zeros({kDrawn}, floats);
+    rows.top_k_R = at::full({kDrawn}, -1, floats.dtype(at::kInt));
+    for (const double top_p : {1.0, 0.95}) {
+      const std::string name = top_p == 1 ? "sample-r256" : "sample-top-p-r256";
+      if (!wants(name)) continue;
+      rows.top_p_R = at::full({kDrawn}, top_p, floats);
+      const double seconds = recorded_seconds(
+          8, [&](int) { kernels::opened_gpu().sample(logits, rows, token, log_prob); });
+      write_kernel_line(name, {.bytes = static_cast<double>(logits.nbytes())}, seconds, limits);
+    }
+  }
+};
+
+}  // namespace
+
+void bench_step_kernels(const model::ModelConfig& config, const kernels::GpuLimits& limits,
+                        const std::string& only) {
+  const at::NoGradGuard no_grad;
+  const Bench bench{config, limits, only};
+  bench.products();
+  bench.rows_of_a_step();
+  bench.sampling();
+}
+
+}  // namespace slime::cli
