@@ -2,6 +2,8 @@
 
 #include <ATen/ATen.h>
 
+#include "kernels/gpu_for_tests.h"
+
 namespace slime::golden {
 namespace {
 
@@ -16,6 +18,8 @@ void flatten(const json::value& value, std::vector<double>& out) {
     out.push_back(value.to_number<double>());
   }
 }
+
+at::Device place = at::kCPU;  // of the case that runs
 
 double tolerance(at::ScalarType dtype) { return dtype == at::kDouble ? 1e-9 : 1e-5; }
 
@@ -35,11 +39,22 @@ bool register_cases_in_both_precisions(const std::string& suite, const std::stri
   bool all_read = true;
   for (const auto& [dtype, suffix] :
        {std::pair{at::kDouble, "_float64"}, std::pair{at::kFloat, "_float32"}}) {
-    const auto bound = [body, dtype = dtype](const json::object& c) { body(c, dtype); };
-    all_read &= register_cases(suite, file, bound, source, line, suffix);
+    const auto on_cpu = [body, dtype = dtype](const json::object& c) {
+      place = at::kCPU;
+      body(c, dtype);
+    };
+    const auto on_gpu = [body, dtype = dtype](const json::object& c) {
+      SLIME_NEEDS_GPU();
+      place = at::Device(at::kCUDA, 0);
+      body(c, dtype);
+    };
+    all_read &= register_cases(suite, file, on_cpu, source, line, suffix);
+    all_read &= register_cases(suite, file, on_gpu, source, line, suffix + std::string("_cuda"));
   }
   return all_read;
 }
+
+at::Device device() { return place; }
 
 const json::object& part(const json::object& object, const char* key) {
   return object.at(key).as_object();
@@ -88,7 +103,8 @@ std::vector<std::vector<int64_t>> partitions(const json::value& list) {
 }
 
 Tensor column(const json::object& object, const char* key, at::ScalarType dtype) {
-  return has(object, key) ? at::tensor(doubles(object.at(key)), at::kDouble).to(dtype) : Tensor();
+  return has(object, key) ? at::tensor(doubles(object.at(key)), at::kDouble).to(place, dtype)
+                          : Tensor();
 }
 
 Tensor mask(const json::object& object, const char* key) {
@@ -97,7 +113,7 @@ Tensor mask(const json::object& object, const char* key) {
 
 void expect_close(const Tensor& actual, const json::value& expected, const char* what,
                   double slack) {
-  const Tensor wide = actual.detach().to(at::kDouble).contiguous();
+  const Tensor wide = actual.detach().to(at::kCPU, at::kDouble).contiguous();
   const auto* data = wide.const_data_ptr<double>();
   expect_all_close({data, data + wide.numel()}, doubles(expected), what,
                    slack * tolerance(actual.scalar_type()));

@@ -1,6 +1,7 @@
 #pragma once
 
-/// Access to the golden cases of tests/golden as tensors, and their tests in both precisions.
+/// Access to the golden cases of tests/golden as tensors, and their tests in both precisions on
+/// both devices.
 
 #include <gtest/gtest.h>
 
@@ -27,7 +28,10 @@ std::vector<int64_t> integers(const json::value& list);
 std::vector<int64_t> lengths(const json::value& list);
 std::vector<std::vector<int64_t>> partitions(const json::value& list);
 
-/// The same as a tensor; null gives an undefined one.
+/// Where the tensors of the case that runs are: CPU or GPU.
+at::Device device();
+
+/// The same as a tensor there; null gives an undefined one.
 Tensor column(const json::object& object, const char* key, at::ScalarType dtype);
 Tensor mask(const json::object& object, const char* key);
 
@@ -39,7 +43,8 @@ void expect_close(double actual, const json::value& expected, const char* what,
 
 using CaseBodyInPrecision = void (*)(const json::object& c, at::ScalarType dtype);
 
-/// Each case twice: NAME_float64 and NAME_float32.
+/// Each case four times: NAME_float64 and NAME_float32, and both with _cuda, on a GPU, skipped
+/// where there is none.
 bool register_cases_in_both_precisions(const std::string& suite, const std::string& file,
                                        CaseBodyInPrecision body, const char* source, int line);
 

@@ -31,8 +31,8 @@ Rows rows_of(const json::object& inputs, at::ScalarType dtype) {
     }
     begin += length;
   }
-  return {at::tensor(rows), at::tensor(targets), make_starts(response_lengths),
-          column(inputs, "rollout_mask_sums", dtype)};
+  return {at::tensor(rows).to(device()), at::tensor(targets).to(device()),
+          make_starts(response_lengths), column(inputs, "rollout_mask_sums", dtype)};
 }
 
 /// Log-probs and entropies the slow way (spec 4.1, 4.4).

@@ -61,7 +61,8 @@ GOLDEN_TEST_IN_BOTH_PRECISIONS(DrGrpo, "peer_dr_grpo.json") {
   in.old_T = column(inputs, "old_log_probs", dtype);
   in.entropy_T = at::zeros_like(in.old_T);
   in.trained_T = mask(inputs, "loss_masks");
-  in.advantage_T = expand_to_tokens(at::tensor(advantages, at::kDouble).to(dtype), in.starts);
+  in.advantage_T =
+      expand_to_tokens(at::tensor(advantages, at::kDouble).to(device(), dtype), in.starts);
   in.weight_T = token_weights(Reduction::kPerRollout, in.trained_T,
                               sum_per_response(in.trained_T.to(dtype), in.starts), in.starts);
   const Loss loss = policy_loss(config, in);

@@ -1,0 +1,170 @@
+"""`slime train --device cuda` as a user runs it; skipped where there is no GPU."""
+
+import ctypes
+import json
+import re
+import subprocess
+import sys
+import time
+
+import pytest
+from conftest import run_slime, sft_command, train_command
+
+
+def has_gpu():
+    try:
+        return ctypes.CDLL("libcuda.so.1").cuInit(0) == 0
+    except OSError:
+        return False
+
+
+pytestmark = pytest.mark.skipif(not has_gpu(), reason="no NVIDIA GPU")
+
+SMALL = ["--rollout-batch-size", "16", "--global-batch-size", "16", "--use-dynamic-batch-size", "--max-tokens-per-gpu", "1024"]
+
+
+def finished(command):
+    done = run_slime(command)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def metric(run_dir, name):
+    rows = [json.loads(line) for line in (run_dir / "metrics.jsonl").read_text().splitlines()]
+    return [row[name] for row in rows if name in row]
+
+
+def close(left, right, bound):
+    assert len(left) == len(right) > 0
+    assert all(abs(a - b) <= bound * max(1, abs(b)) for a, b in zip(left, right, strict=True)), (left, right)
+
+
+def pair_command(work, run_dir, extra):
+    data = work / "pairs.jsonl"
+    rows = [{"prompt": f"{n}+{n}=", "chosen": str(2 * n), "rejected": str(2 * n + 1)} for n in range(10, 42)]
+    data.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    command = train_command(work, run_dir, rollouts=8, extra=["--loss-type", "dpo_loss", *extra])
+    command[command.index("--prompt-data") + 1] = str(data)
+    command[command.index("--global-batch-size") + 1] = "4"
+    at = command.index("--label-key")
+    del command[at : at + 2]
+    return command
+
+
+def test_supervised_training_has_the_losses_of_the_cpu(work):
+    data, losses = work / "data" / "sft.jsonl", {}
+    for device in ("cpu", "cuda"):
+        run_dir = work / f"sft-{device}"
+        finished(sft_command(work, run_dir, data, rollouts=10, extra=[*SMALL, "--device", device]))
+        losses[device] = metric(run_dir, "train/loss")
+    close(losses["cuda"], losses["cpu"], 2e-4)
+    assert losses["cuda"][-1] < losses["cuda"][0] - 0.5
+
+
+def test_preferences_have_the_losses_of_the_cpu(work):
+    losses = {}
+    for device in ("cpu", "cuda"):
+        run_dir = work / f"dpo-{device}"
+        finished(pair_command(work, run_dir, ["--device", device]))
+        losses[device] = metric(run_dir, "train/loss")
+    assert abs(losses["cuda"][0] - 0.6931) < 1e-3
+    close(losses["cuda"], losses["cpu"], 1e-3)
+
+
+def test_a_run_resumes_where_it_was(work):
+    data = work / "data" / "sft.jsonl"
+    for run_dir, parts in ((work / "sft-whole", [6]), (work / "sft-parts", [3, 6])):
+        for rollouts in parts:
+            text = finished(sft_command(work, run_dir, data, rollouts=rollouts, extra=[*SMALL, "--device", "cuda"]))
+    assert "continuing after rollout 2" in text
+    close(metric(work / "sft-parts", "train/loss"), metric(work / "sft-whole", "train/loss"), 1e-5)
+
+
+@pytest.mark.parametrize("dtype", ["--fp32", "--bf16"])
+def test_engine_and_trainer_agree_on_what_was_drawn(work, dtype):
+    run_dir = work / f"grpo{dtype}"
+    command = train_command(work, run_dir, rollouts=3, extra=["--device", "cuda"])
+    command[command.index("--fp32")] = dtype
+    text = finished(command)
+    assert "memory of the GPU, GiB" in text
+    assert re.search(r"generate [\d.]+ at [\d,]+ tok/s, train [\d.]+ at [\d,]+ tok/s.*GiB, peak", text), text
+    differences = metric(run_dir, "train/train_rollout_logprob_abs_diff")
+    assert len(differences) == 3
+    assert max(differences) < (1e-4 if dtype == "--fp32" else 1e-2)
+
+
+def test_a_profile_shows_phases_engine_steps_and_kernels(work):
+    run_dir = work / "profiled"
+    extra = ["--device", "cuda", "--profile", "--profile-step-start", "1", "--profile-step-end", "2"]
+    assert "trace.json" in finished(train_command(work, run_dir, rollouts=3, extra=extra))
+    events = json.loads((run_dir / "trace.json").read_text())["traceEvents"]
+    ranges = {event["name"] for event in events if event.get("cat") == "user_annotation" and event.get("dur", 0) > 0}
+    assert {"generate", "train", "publish", "record", "engine step", "forward and backward", "optimizer"} <= ranges, ranges
+    kernels = [event for event in events if event.get("cat") == "kernel"]
+    assert len(kernels) > 100
+    assert sum(event["dur"] for event in kernels) > 0
+    generate = next(e for e in events if e["name"] == "generate" and e.get("cat") == "user_annotation")
+    steps = [e for e in events if e["name"] == "engine step" and e.get("cat") == "user_annotation"]
+    assert len(steps) >= 6
+    assert all(generate["ts"] <= e["ts"] and e["ts"] + e["dur"] <= generate["ts"] + generate["dur"] for e in steps)
+
+
+# Takes what is free, and what becomes free, but for some gibibytes, until its standard input closes.
+HOG = """
+import select, sys, torch
+piece, spare, kept, said = 2**28, int(float(sys.argv[1]) * 2**30), [], False
+while not select.select([sys.stdin], [], [], 0.0005)[0]:
+    while torch.cuda.mem_get_info()[0] > spare + piece:
+        kept.append(torch.empty(piece, dtype=torch.uint8, device="cuda"))
+    if not said:
+        print("holding", flush=True)
+    said = True
+"""
+
+
+def hold_all_but(gibibytes):
+    hog = subprocess.Popen([sys.executable, "-c", HOG, str(gibibytes)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert hog.stdout.readline().strip() == "holding"
+    return hog
+
+
+def let_go(hog):
+    hog.stdin.close()
+    hog.wait(timeout=60)
+
+
+def test_too_little_memory_is_noticed_before_the_run(work):
+    hog = hold_all_but(1.2)
+    try:
+        done = run_slime(train_command(work, work / "crowded", extra=["--device", "cuda", "--kv-cache-gb", "8"]))
+    finally:
+        let_go(hog)
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert "--kv-cache-gb 8" in done.stderr
+
+
+def test_memory_that_runs_out_ends_the_run_with_its_checkpoint(work):
+    """The cache gives its memory back while the weights are trained, and another process takes it."""
+    run_dir = work / "starved-gpu"
+    extra = ["--device", "cuda", "--kv-cache-gb", "8", "--offload-rollout"]
+    log = work / "starved-gpu.log"
+    with log.open("w") as out:
+        run = subprocess.Popen(train_command(work, run_dir, rollouts=100000, extra=extra), stdout=out, stderr=out)
+    while not (run_dir / "latest").exists():
+        time.sleep(0.05)
+        assert run.poll() is None, log.read_text()
+    hog = hold_all_but(0.5)
+    try:
+        run.wait(timeout=120)
+    finally:
+        run.kill()
+        let_go(hog)
+    text = log.read_text()
+    assert run.returncode == 2, text
+    assert "the GPU's memory ran out" in text
+    assert "keys and values" in text
+    assert "--kv-cache-gb" in text
+    assert "is complete; the same command goes on" in text
+    saved = int(re.search(r"checkpoint of rollout (\d+)", text).group(1))
+    again = finished(train_command(work, run_dir, rollouts=saved + 3, extra=["--device", "cuda"]))
+    assert f"continuing after rollout {saved}" in again
