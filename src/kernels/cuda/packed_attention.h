@@ -7,8 +7,8 @@
 /// heads_TE is [queries; keys; values]. Precisions bfloat16 and float16, head sizes up to 128.
 ///
 /// A plan is compiled by cuDNN per shape class (number of pairs and longest range, both rounded up,
-/// and heads) in some ten milliseconds, and remembered. One instance per device; not for several threads at
-/// once.
+/// and heads) in some ten milliseconds, and remembered. One instance per device; not for several
+/// threads at once.
 
 #include <cstdint>
 #include <map>
