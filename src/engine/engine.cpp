@@ -40,11 +40,7 @@ FinishReason queue_is_full(const EngineConfig& config) {
 }
 
 at::ScalarType storage_of(const EngineConfig& config, model::Network& network) {
-  // On a GPU the attention kernels read the cache in the precision of the activations.
-  if (network.weights().flat().is_cuda()) return network.weights().flat().scalar_type();
-  if (config.kv_cache_dtype == "float32") return at::kFloat;
-  if (config.kv_cache_dtype == "bfloat16") return at::kBFloat16;
-  return network.weights().flat().scalar_type() == at::kBFloat16 ? at::kBFloat16 : at::kFloat;
+  return kv_storage_type(config.kv_cache_dtype, network);
 }
 
 /// Settings with the model's own filled in. Throws ConfigError with every problem.

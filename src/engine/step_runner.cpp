@@ -5,6 +5,15 @@
 
 namespace slime::engine {
 
+at::ScalarType kv_storage_type(const std::string& kv_cache_dtype, model::Network& network) {
+  const Tensor& weights = network.weights().flat();
+  // On a GPU the attention kernels read the cache in the precision of the activations.
+  if (weights.is_cuda()) return weights.scalar_type();
+  if (kv_cache_dtype == "float32") return at::kFloat;
+  if (kv_cache_dtype == "bfloat16") return at::kBFloat16;
+  return weights.scalar_type() == at::kBFloat16 ? at::kBFloat16 : at::kFloat;
+}
+
 int64_t kv_page_bytes(model::Network& network, at::ScalarType kv_dtype) {
   return network.weights().flat().is_cuda() ? GpuRunner::page_bytes(network.config(), kv_dtype)
                                             : PagedKvCache::page_bytes(network.config(), kv_dtype);

@@ -12,6 +12,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "engine/scheduler.h"
@@ -59,6 +60,9 @@ struct StepRunnerConfig {
   int64_t context_length = 0;
   std::vector<TokenId> eos_ids;
 };
+
+/// How keys and values are stored under EngineConfig's kv_cache_dtype.
+at::ScalarType kv_storage_type(const std::string& kv_cache_dtype, model::Network& network);
 
 /// What one page takes over all layers on the network's device.
 int64_t kv_page_bytes(model::Network& network, at::ScalarType kv_dtype);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "engine/engine.h"
 #include "engine/step_runner.h"
 #include "loop/eval_config.h"
 
@@ -69,9 +70,8 @@ MemoryNeeds memory_needs(const RunConfig& config, model::Network& network,
     needs.train.weights = static_cast<int64_t>(flat.nbytes());
   }
   if (has_engine) {
-    // On the CPU the cache is bfloat16 or float32.
-    const bool is_wide = flat.is_cpu() && flat.scalar_type() != at::kBFloat16;
-    needs.kv_page_bytes = engine::kv_page_bytes(network, is_wide ? at::kFloat : flat.scalar_type());
+    needs.kv_page_bytes = engine::kv_page_bytes(
+        network, engine::kv_storage_type(engine::EngineConfig().kv_cache_dtype, network));
     needs.engine_workspace = engine_workspace_bytes(config, model, precision);
   }
   return needs;
