@@ -26,6 +26,7 @@ struct Options {
   int64_t max_prefill_tokens = 8192;
   int64_t max_running_requests = 256;
   int64_t context_length = 8448;
+  bool shares_prompt_reads = true;
 };
 
 /// Workloads of the same model share one network and one engine.
@@ -42,6 +43,7 @@ void run_model(const engine::WorkloadFile& file, const std::string& model,
   config.max_running_requests = options.max_running_requests;
   config.max_prefill_tokens = options.max_prefill_tokens;
   config.context_length = options.context_length;
+  config.shares_prompt_reads = options.shares_prompt_reads;
   config.kv_cache_bytes = static_cast<int64_t>(
       kShareOfMemory * static_cast<double>(kernels::opened_gpu().free_bytes()));
   engine::Engine engine(*network, config, clock);
@@ -70,6 +72,8 @@ int bench_workload(std::span<const std::string> arguments) {
       ->capture_default_str();
   app.add_option("--max-running-requests", options.max_running_requests, "Requests per step")
       ->capture_default_str();
+  app.add_flag("!--no-shared-reads", options.shares_prompt_reads,
+               "Each sample reads its prompt's keys and values itself");
   if (const auto exit_code = parse_options(app, arguments)) return *exit_code;
   const engine::WorkloadFile file = engine::read_workloads(options.file);
   std::vector<std::string> models;  // in order of appearance

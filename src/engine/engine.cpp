@@ -117,6 +117,7 @@ Engine::Engine(model::Network& network, const EngineConfig& config, const Clock&
                                          .max_running_requests = config_.max_running_requests,
                                          .max_prefill_tokens = config_.max_prefill_tokens,
                                          .context_length = config_.context_length,
+                                         .shares_prompt_reads = config_.shares_prompt_reads,
                                          .eos_ids = config_.eos_token_ids})),
       tree_(pool_, kernels::kPageTokens),
       scheduler_({.page_tokens = kernels::kPageTokens,

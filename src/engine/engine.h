@@ -46,6 +46,7 @@ struct EngineConfig {
       "auto";                  // "float32", "bfloat16"; auto: bfloat16 for bfloat16 weights
   int64_t context_length = 0;  // 0: the model's max_position_embeddings
   bool enable_prefix_cache = true;
+  bool shares_prompt_reads = true;     // GPU: requests with the same prefix read it once per step
   std::vector<TokenId> eos_token_ids;  // empty: the model's
   uint64_t seed = 0;                   // of requests without sampling_seed
   TokenBytesFn token_bytes;            // needed by stop strings only

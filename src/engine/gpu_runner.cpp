@@ -13,6 +13,7 @@
 #include "engine/sampler.h"
 #include "engine/sampling_params.h"
 #include "kernels/linear.h"
+#include "kernels/paged_units.h"
 
 namespace slime::engine {
 namespace {
@@ -31,12 +32,24 @@ int64_t pages_of(int64_t num_tokens) { return (num_tokens + kPageTokens - 1) / k
 
 int64_t keys_of(const Chunk& chunk) { return chunk.request->num_computed + chunk.num_tokens; }
 
-/// An upper bound of what StepBlock holds: per row, per sequence, per unit, per page.
-int64_t block_bytes(const StepRunnerConfig& config) {
+/// An upper bound of what StepBlock holds: per row, per sequence, per tile, per page, and the lists
+/// of decode.
+int64_t block_bytes(const StepRunnerConfig& config, const kernels::DecodeOptions& decode) {
   const int64_t sequences = std::max(config.max_running_requests, kRecordedRows.back());
   const int64_t rows = config.max_prefill_tokens + sequences;
-  return 64 * rows + 128 * sequences + 16 * (rows * 2 + 4096) +
+  const kernels::DecodeLimits lists = kernels::decode_limits(sequences, decode);
+  return 64 * rows + 128 * sequences + 16 * (rows * 2 + 4096) + 4 * lists.units +
+         static_cast<int64_t>(sizeof(kernels::DecodeSegment)) * lists.segments +
+         static_cast<int64_t>(sizeof(kernels::DecodeMember)) * lists.members +
          4 * config.max_running_requests * (pages_of(config.context_length) + 1) + (1 << 16);
+}
+
+kernels::DecodeOptions decode_options(const kernels::Gpu& gpu, const model::ModelConfig& config,
+                                      bool shares_prompts) {
+  return {config.num_heads / config.num_kv_heads, config.num_kv_heads,
+          gpu.num_processors() *
+              kernels::decode_blocks_per_processor(static_cast<int>(config.head_dim)),
+          shares_prompts};
 }
 
 /// Keys and values of all pages and the spare one.
@@ -94,14 +107,16 @@ GpuRunner::GpuRunner(model::Network& network, const StepRunnerConfig& config)
     : gpu_(kernels::opened_gpu()),
       network_(network),
       config_(config),
-      units_{network.config().num_heads / network.config().num_kv_heads,
-             network.config().num_kv_heads, gpu_.num_processors()},
+      decode_(decode_options(gpu_, network.config(), config.shares_prompt_reads)),
+      has_decode_(gpu_.has_decode_attention(
+          {network.config().num_heads, network.config().num_kv_heads, network.config().head_dim, 0},
+          network.weights().flat().scalar_type())),
       stream_(new_stream(network.weights().flat().device())),
       memory_(gpu_.reserve_memory(cache_bytes(network.config(), config))),
       keys_(cache_half(network.config(), config, *memory_, 0)),
       values_(cache_half(network.config(), config, *memory_, 1)),
       attention_(gpu_, keys_, values_),
-      block_(block_bytes(config), keys_.device()),
+      block_(block_bytes(config, decode_), keys_.device()),
       ready_{c10::Event(keys_.device().type()), c10::Event(keys_.device().type())} {
   const int64_t rows = std::max(config.max_running_requests, kRecordedRows.back());
   results_ = at::zeros({2, rows}, keys_.options().dtype(at::kInt));
@@ -142,6 +157,69 @@ int64_t GpuRunner::padded_rows(int64_t rows) const {
   return *std::lower_bound(kRecordedRows.begin(), kRecordedRows.end(), rows);
 }
 
+/// Which units of attention there are: those of prompts, and those of sequences with one row.
+void GpuRunner::fill_units(std::span<const Chunk> chunks, int64_t rows, bool is_decode,
+                           Inputs& in) {
+  const auto device = [&](at::ScalarType type, int64_t count) {
+    return block_.last_on_device(type, count);
+  };
+  std::vector<kernels::PagedSpan> spans;
+  std::vector<kernels::DecodeSequence> sequences;
+  int64_t row = 0, page = 0;
+  spans.reserve(chunks.size());
+  for (const Chunk& chunk : chunks) {
+    const int64_t num_pages = pages_of(keys_of(chunk));
+    spans.push_back({chunk.num_tokens, keys_of(chunk)});
+    if (chunk.num_tokens == 1) {
+      const auto sequence = static_cast<int64_t>(spans.size()) - 1;
+      sequences.push_back(
+          {sequence, row, keys_of(chunk), view(chunk.request->pages).first(num_pages), page});
+    }
+    row += chunk.num_tokens;
+    page += num_pages;
+  }
+  const auto add_tiles = [&](const kernels::UnitPlan& plan) {
+    if (plan.num_units == 0) return;
+    kernels::TileLaunch launch;
+    launch.tile = plan.tile;
+    launch.num_units = plan.num_units;
+    block_.add(view(plan.sequence_U));
+    launch.unit_sequence_U = device(at::kInt, plan.num_units);
+    block_.add(view(plan.tile_U));
+    launch.unit_tile_U = device(at::kInt, plan.num_units);
+    std::ranges::fill(block_.add<int32_t>(plan.num_units), 0);
+    launch.unit_chunk_U = device(at::kInt, plan.num_units);
+    block_.add(view(plan.is_on_U));
+    launch.unit_is_on_U = device(at::kByte, plan.num_units);
+    block_.add<int32_t>(1)[0] = int32_t{1} << 30;
+    launch.chunk_tokens = device(at::kInt, 1);
+    block_.add<int32_t>(1)[0] = static_cast<int32_t>(row);
+    launch.num_rows = device(at::kInt, 1);
+    in.batch.tiles.push_back(std::move(launch));
+  };
+  add_tiles(kernels::plan_prompts(spans, decode_.group));
+  if (!has_decode_) {
+    add_tiles(kernels::plan_single_rows(spans, is_decode ? rows : 0, decode_.group));
+    return;
+  }
+  if (sequences.empty()) return;
+  const int64_t launched = is_decode ? rows : static_cast<int64_t>(chunks.size());
+  const kernels::DecodePlan plan = kernels::plan_decode(sequences, launched, decode_);
+  const auto add = [&](const auto& list, int64_t room) {
+    const int64_t integers = sizeof(list[0]) / sizeof(int32_t);
+    const auto place = block_.add<std::decay_t<decltype(list[0])>>(room);
+    std::ranges::copy(list, place.begin());
+    return device(at::kInt, room * integers);
+  };
+  kernels::DecodeLaunch& launch = in.batch.decode;
+  launch.num_units = plan.room.units;
+  launch.num_records = plan.room.records;
+  launch.unit_starts = add(plan.unit_starts, plan.room.units + 1);
+  launch.segments = add(plan.segments, plan.room.segments);
+  launch.members = add(plan.members, plan.room.members);
+  launch.record_starts = add(plan.record_starts, launched + 1);
+}
+
 void GpuRunner::fill_attention(std::span<const Chunk> chunks, int64_t rows, bool is_decode,
                                Inputs& in) {
   const auto device = [&](at::ScalarType type, int64_t count) {
@@ -150,10 +228,7 @@ void GpuRunner::fill_attention(std::span<const Chunk> chunks, int64_t rows, bool
   const auto num_chunks = static_cast<int64_t>(chunks.size());
   // Each row of padding is a sequence of its own, with one key in the spare page.
   int64_t num_tokens = 0, num_pages = 0;
-  std::vector<kernels::PagedSpan> spans;
-  spans.reserve(chunks.size());
   for (const Chunk& chunk : chunks) {
-    spans.push_back({chunk.num_tokens, keys_of(chunk)});
     num_tokens += chunk.num_tokens;
     num_pages += pages_of(keys_of(chunk));
   }
@@ -176,38 +251,7 @@ void GpuRunner::fill_attention(std::span<const Chunk> chunks, int64_t rows, bool
   const auto last_page_tokens = block_.add<int32_t>(sequences);
   in.batch.last_page_tokens = device(at::kInt, sequences);
 
-  std::vector<kernels::UnitPlan> plans;
-  if (is_decode) {
-    plans.push_back(kernels::plan_decode(spans, rows, units_));
-  } else {
-    plans = kernels::plan_mixed(spans, units_);
-  }
-  for (const kernels::UnitPlan& plan : plans) {
-    kernels::AttentionLaunch launch;
-    launch.tile = plan.tile;
-    launch.num_units = plan.num_units;
-    launch.splits = plan.splits;
-    launch.one_row = plan.one_row;
-    block_.add(view(plan.sequence_U));
-    launch.unit_sequence_U = device(at::kInt, plan.num_units);
-    block_.add(view(plan.tile_U));
-    launch.unit_tile_U = device(at::kInt, plan.num_units);
-    block_.add(view(plan.chunk_U));
-    launch.unit_chunk_U = device(at::kInt, plan.num_units);
-    block_.add(view(plan.is_on_U));
-    launch.unit_is_on_U = device(at::kByte, plan.num_units);
-    block_.add<int32_t>(1)[0] = plan.chunk_tokens;
-    launch.chunk_tokens = device(at::kInt, 1);
-    block_.add<int32_t>(1)[0] = static_cast<int32_t>(num_tokens);
-    launch.num_rows = device(at::kInt, 1);
-    if (plan.splits) {
-      block_.add(view(plan.partial_starts));
-      launch.partial_starts = device(at::kInt, sequences + 1);
-      block_.add(view(plan.merge_starts));
-      launch.merge_starts = device(at::kInt, rows + 1);
-    }
-    in.batch.launches.push_back(std::move(launch));
-  }
+  fill_units(chunks, rows, is_decode, in);
   // Last, because their number changes from step to step.
   const auto pages = block_.add<int32_t>(num_pages + padding);
   in.batch.pages = device(at::kInt, num_pages + padding);

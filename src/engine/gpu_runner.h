@@ -20,8 +20,8 @@
 
 #include "engine/step_block.h"
 #include "engine/step_runner.h"
+#include "kernels/decode_units.h"
 #include "kernels/gpu.h"
-#include "kernels/paged_units.h"
 
 namespace slime::engine {
 
@@ -79,6 +79,7 @@ class GpuRunner final : public StepRunner {
   /// Fills the block and describes it. `rows`: T, at least the chunks' tokens; more are padding.
   Inputs fill(std::span<const Chunk> chunks, int64_t rows, bool is_decode);
   void fill_attention(std::span<const Chunk> chunks, int64_t rows, bool is_decode, Inputs& in);
+  void fill_units(std::span<const Chunk> chunks, int64_t rows, bool is_decode, Inputs& in);
   void fill_sampling(std::span<const Chunk> chunks, int64_t rows, bool is_decode, Inputs& in);
   /// Hidden states of the step, and from them the drawn tokens in results_.
   Tensor forward(const Inputs& in);
@@ -93,7 +94,8 @@ class GpuRunner final : public StepRunner {
   kernels::Gpu& gpu_;
   model::Network& network_;
   const StepRunnerConfig config_;
-  const kernels::UnitOptions units_;
+  const kernels::DecodeOptions decode_;
+  const bool has_decode_;  // otherwise rows of decode are tiles like prompts
   c10::Stream stream_;
   std::unique_ptr<kernels::GpuMemory> memory_;  // of keys_ and values_
   Tensor keys_, values_;  // [layers, pages + 1, K, 16, D]; the last page is where padding writes

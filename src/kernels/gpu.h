@@ -7,7 +7,7 @@
 /// All work goes to the current stream of the tensors' device and is asynchronous: no call waits
 /// for the GPU unless it says so. Tensors are on the GPU unless a line says "host".
 ///
-/// Dimensions: T rows (tokens) of a step, S sequences they belong to, U units of attention work, R
+/// Dimensions: T rows (tokens) of a step, S sequences they belong to, U units of tiled attention, R
 /// sampled rows, V vocabulary, N query heads, K key-value heads, D head size, E = (N + 2 K) D.
 
 #include <functional>
@@ -24,22 +24,29 @@ namespace slime::kernels {
 
 inline constexpr int64_t kGpuPageTokens = 16;
 
-/// One launch of the attention kernel over some of the step's sequences. A unit is a tile of
-/// (query row, query head of one key-value head) pairs against a range of keys. Which units there
+/// One launch of the tiled attention kernel over some of the step's sequences. A unit is a tile of
+/// (query row, query head of one key-value head) pairs against all their keys. Which units there
 /// are is planned on the host (kernels/paged_units.h).
-struct AttentionLaunch {
+struct TileLaunch {
   int64_t tile = 16;       // query rows x heads of a tile: 16, 64 or 128
   int64_t num_units = 0;   // U, as launched: some may be switched off
-  bool splits = false;     // units are partial and merged afterwards
-  bool one_row = false;    // every sequence of the launch has one row
   Tensor unit_sequence_U;  // int32
   Tensor unit_tile_U;      // int32    number of the tile within its sequence
-  Tensor unit_chunk_U;     // int32    number of the key chunk within its sequence
+  Tensor unit_chunk_U;     // int32    zeros: keys are not divided
   Tensor unit_is_on_U;     // uint8    0: the unit does nothing
-  Tensor chunk_tokens;     // int32 [1]    keys per chunk, a multiple of the page
-  Tensor partial_starts;   // int32 [S + 1]  rows x chunks before sequence s; only with `splits`
-  Tensor merge_starts;     // int32 [T + 1]  chunks before row t; only with `splits`
+  Tensor chunk_tokens;     // int32 [1]    more than any sequence has
   Tensor num_rows;         // int32 [1]    rows that are real
+};
+
+/// The launch of the decode kernel: sequences of one row. Planned on the host
+/// (kernels/decode_units.h); the lists may be longer than what is used of them.
+struct DecodeLaunch {
+  int64_t num_units = 0;    // 0: no launch
+  int64_t num_records = 0;  // room for partial results
+  Tensor unit_starts;       // int32 [units + 1]
+  Tensor segments;          // int32 [segments, 8]: DecodeSegment
+  Tensor members;           // int32 [members, 4]: DecodeMember
+  Tensor record_starts;     // int32 [S + 1]
 };
 
 /// The rows of one step and where their keys and values are. The same for all layers.
@@ -50,7 +57,8 @@ struct PagedBatch {
   Tensor page_starts;       // int32 [S + 1]
   Tensor pages;             // int32, flat
   Tensor last_page_tokens;  // int32 [S]  tokens in the last page, this step's included
-  std::vector<AttentionLaunch> launches;
+  std::vector<TileLaunch> tiles;
+  DecodeLaunch decode;
 };
 
 struct PagedCall {
@@ -110,6 +118,8 @@ class Gpu {
 
   /// True when the tiled kernels have this shape; otherwise paged_attention takes the plain one.
   virtual bool has_tiled_attention(const RotaryShape& heads, at::ScalarType type) const = 0;
+  /// True when sequences of one row go into a DecodeLaunch; otherwise they are tiles like others.
+  virtual bool has_decode_attention(const RotaryShape& heads, at::ScalarType type) const = 0;
   /// Writes the step's keys and values into their slots, then attends. Returns [T, N D].
   virtual Tensor paged_attention(const PagedCall& call) const = 0;
 

@@ -1,34 +1,39 @@
 #include "kernels/cuda/attention.h"
 #include "kernels/cuda/tensor_core.cuh"
+#include "kernels/decode_segment.h"
 
 /// Attention of one new row per sequence: bound by reading keys and values once.
 ///
-/// A block has a unit of work (a sequence, a range of its pages) and a key-value head. Its warps
-/// take pages in turn; a page of a head is 16 x D numbers in one piece, and goes from memory
-/// straight into tensor-core operands:
-///   scores [heads, keys] = Q K^T     a: Q, heads in the upper eight rows   b: K, as it lies
-///   out^T [dims, heads] += V^T P^T   a: V, two keys interleaved            b: P, as scores came
+/// A block has a unit of the plan (kernels/decode_units.h) and a key-value head, and goes through
+/// the unit's segments. Its warps take pages in turn; a page of a head is 16 x D numbers in one
+/// piece, and goes from memory straight into tensor-core operands:
+///   scores [rows, keys] = Q K^T      a: Q, in the upper eight rows         b: K, as it lies
+///   out^T [dims, rows] += V^T P^T    a: V, two keys interleaved            b: P, as scores came
 ///   out
-/// While a warp works on a page, the next one is on its way. Warps add up through shared memory.
-/// Units of the same sequence leave partial results, and the last one to arrive adds those up, in
-/// the order of the keys.
+/// Rows are the query heads of the segment's sequences, eight to a warp. Where several sequences
+/// share the pages there are more than eight, and warps with different rows take the same page: the
+/// first brings it from memory, the others find it in the L1 cache.
+///
+/// While a warp works on a page the next one is on its way, be it the next segment's first. Warps
+/// add up through shared memory. A sequence that is in one segment is then done; segments of others
+/// leave partial results, and the last one to arrive adds those up, in the order of the keys.
+///
+/// In this file: lane = 4 group + quarter, and `group` is a row within the warp's eight.
 
 namespace slime::kernels::cuda {
 namespace {
 
-constexpr int kWarps = 4;
-constexpr int kHeads = 8;  // query heads per key-value head, at most
+constexpr int kWarps = kDecodeWarps;
+constexpr int kSetRows = kDecodeSetRows;
 constexpr float kLog2E = 1.4426950408889634F;
 
 struct Arguments {
   AttendCall call;
-  UnitArrays units;
-  int group = 1;
-  float* partial = nullptr;    // [partials, K, kHeads, D + 2]: sums, largest score, weight
-  int32_t* arrived = nullptr;  // [S, K], zero between launches
+  DecodeArrays plan;
+  int group = 1;  // query heads per key-value head
 };
 
-/// Keys of one page: those of this lane's two rows, or zeros.
+/// Keys of one page: those of this lane's two rows.
 template <int kDim>
 struct Keys {
   uint4 x[2][kDim / 32];
@@ -38,9 +43,9 @@ struct Values {
   uint4 x[4][kDim / 64];
 };
 
-__device__ uint4 load_once(const void* pointer) {
+__device__ uint4 load_page(const void* pointer) {
   uint4 x;
-  asm volatile("ld.global.nc.L1::no_allocate.L2::128B.v4.u32 {%0, %1, %2, %3}, [%4];"
+  asm volatile("ld.global.nc.L2::128B.v4.u32 {%0, %1, %2, %3}, [%4];"
                : "=r"(x.x), "=r"(x.y), "=r"(x.z), "=r"(x.w)
                : "l"(pointer));
   return x;
@@ -52,7 +57,7 @@ __device__ void load_keys(Keys<kDim>& keys, const T* page, int group, int quarte
   for (int half = 0; half < 2; ++half) {
 #pragma unroll
     for (int j = 0; j < kDim / 32; ++j)
-      keys.x[half][j] = load_once(page + (group + 8 * half) * kDim + 32 * j + 8 * quarter);
+      keys.x[half][j] = load_page(page + (group + 8 * half) * kDim + 32 * j + 8 * quarter);
   }
 }
 
@@ -66,7 +71,7 @@ __device__ void load_values(Values<kDim>& values, const T* page, int group, int 
 #pragma unroll
     for (int j = 0; j < kDim / 64; ++j) {
       values.x[k][j] = make_uint4(0, 0, 0, 0);
-      if (key < valid) values.x[k][j] = load_once(page + key * kDim + 64 * j + 8 * group);
+      if (key < valid) values.x[k][j] = load_page(page + key * kDim + 64 * j + 8 * group);
     }
   }
 }
@@ -75,241 +80,344 @@ __device__ uint32_t part(const uint4& x, int i) {
   return i == 0 ? x.x : i == 1 ? x.y : i == 2 ? x.z : x.w;
 }
 
+/// A segment as one warp sees it: its row set, and which pages are its own.
+struct Share {
+  DecodeSegment segment;
+  int num_rows = 0, sets = 1, set = 0;
+  int page = 0, step = 1;  // within the segment
+  __device__ bool is_there() const { return page < segment.num_pages; }
+};
+
+class Block {
+ public:
+  __device__ explicit Block(const Arguments& arguments) : arguments_(arguments) {}
+
+  __device__ Share share_of(int index, int warp) const {
+    Share share;
+    const auto* words = reinterpret_cast<const int4*>(arguments_.plan.segments + index);
+    const int4 a = words[0], b = words[1];
+    share.segment = {a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w};
+    share.num_rows = a.y * arguments_.group;
+    share.sets = decode_row_sets(share.num_rows);
+    share.set = warp & (share.sets - 1);
+    share.step = kWarps / share.sets;
+    share.page = warp / share.sets;
+    // Pages before the window. Those that several sequences share are masked instead.
+    if (arguments_.call.window > 0 && a.y == 1)
+      share.page +=
+          max(0, first_key(member(share.segment.first_member).sequence) - b.y) / kPageTokens;
+    return share;
+  }
+  __device__ DecodeMember member(int index) const {
+    const int4 x = reinterpret_cast<const int4*>(arguments_.plan.members)[index];
+    return {x.x, x.y, x.z, x.w};
+  }
+  /// The first key that the row of this sequence sees.
+  __device__ int first_key(int sequence) const {
+    const AttendCall& call = arguments_.call;
+    if (call.window == 0) return 0;
+    const int pages = call.paged.page_starts[sequence + 1] - call.paged.page_starts[sequence];
+    const int num_keys = (pages - 1) * kPageTokens + call.paged.last_page_tokens[sequence];
+    return max(0, num_keys - static_cast<int>(call.window));
+  }
+
+ private:
+  const Arguments& arguments_;
+};
+
+__device__ bool is_last_page(const DecodeSegment& segment, int page) {
+  return page + 1 == segment.num_pages;
+}
+__device__ int valid_in(const DecodeSegment& segment, int page) {
+  return is_last_page(segment, page) ? segment.last_tokens : kPageTokens;
+}
+
+/// Adds up the records of a sequence, in the order of its keys. `share_CG`: kMostMerged floats.
 template <typename T, int kDim>
-__global__ void __launch_bounds__(32 * kWarps, kDim > 64 ? 3 : 4)
-    attend_decode_kernel(Arguments arguments) {
-  constexpr int kTiles = kDim / 16;
-  __shared__ float sums[kWarps][kHeads][kDim + 4];
-  __shared__ float largest_of[kWarps][kHeads], weight_of[kWarps][kHeads];
-  __shared__ bool is_last;
+__device__ void merge(const Arguments& arguments, const DecodeMember& member, int kv_head,
+                      float* share_CG) {
   const AttendCall& call = arguments.call;
-  const UnitArrays& units = arguments.units;
-  let_next_start();
-  const int unit = blockIdx.x, kv_head = blockIdx.y, num_kv_heads = call.num_kv_heads;
-  if (!units.is_on_U[unit]) return;
-  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  const int group = lane / 4, quarter = lane % 4;
-  const int sequence = units.sequence_U[unit], chunk = units.chunk_U[unit];
-  const int first_page = call.paged.page_starts[sequence];
-  const int num_pages = call.paged.page_starts[sequence + 1] - first_page;
-  const int num_keys = (num_pages - 1) * kPageTokens + call.paged.last_page_tokens[sequence];
-  const int chunk_pages = *units.chunk_tokens / kPageTokens;
-  const int first_key =
-      call.window > 0 && num_keys > call.window ? num_keys - static_cast<int>(call.window) : 0;
-  const int begin = max(chunk * chunk_pages, first_key / kPageTokens);
-  const int end = min((chunk + 1) * chunk_pages, num_pages);
-  const int32_t* pages = call.paged.pages + first_page;
-  const int64_t page_size = static_cast<int64_t>(num_kv_heads) * kPageTokens * kDim;
-  const int64_t head_offset = static_cast<int64_t>(kv_head) * kPageTokens * kDim;
-  const T* all_keys = static_cast<const T*>(call.paged.keys) + head_offset;
-  const T* all_values = static_cast<const T*>(call.paged.values) + head_offset;
-  const auto valid_in = [&](int page) { return min(num_keys - page * kPageTokens, kPageTokens); };
-
-  Keys<kDim> keys;
-  Values<kDim> values;
-  int page = begin + warp;
-  int64_t place = page < end ? pages[page] * page_size : 0;
-  // All pages but the last were written by earlier steps: no need to wait for this one's.
-  const bool is_early = page < end && page + 1 < num_pages;
-  if (is_early) {
-    load_keys<T, kDim>(keys, all_keys + place, group, quarter);
-    load_values<T, kDim>(values, all_values + place, group, quarter, kPageTokens);
-  }
-  wait_for_inputs();
-  if (page < end && !is_early) {
-    load_keys<T, kDim>(keys, all_keys + place, group, quarter);
-    load_values<T, kDim>(values, all_values + place, group, quarter, valid_in(page));
-  }
-  const int64_t row = call.paged.query_starts[sequence];
-  uint4 query[kDim / 32];
-#pragma unroll
-  for (int j = 0; j < kDim / 32; ++j) {
-    query[j] = make_uint4(0, 0, 0, 0);
-    if (group < arguments.group)
-      query[j] = *reinterpret_cast<const uint4*>(
-          static_cast<const T*>(call.q) + row * call.row_stride +
-          (kv_head * arguments.group + group) * kDim + 32 * j + 8 * quarter);
-  }
-
-  const float scale = call.scale * kLog2E;
-  float out[kTiles][4] = {};
-  float largest = -INFINITY, weight = 0;  // of head `group`; the weight is this lane's share
-  for (; page < end; page += kWarps) {
-    const int next = page + kWarps;
-    const int64_t next_place = next < end ? pages[next] * page_size : 0;
-    float score[2][4] = {};
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-#pragma unroll
-      for (int j = 0; j < kDim / 32; ++j) {
-        const uint4 q = query[j], k = keys.x[half][j];
-        multiply<T>(score[half], q.x, 0, q.y, 0, k.x, k.y);
-        multiply<T>(score[half], q.z, 0, q.w, 0, k.z, k.w);
-      }
-    }
-    if (next < end) load_keys<T, kDim>(keys, all_keys + next_place, group, quarter);
-
-    const int low = first_key - page * kPageTokens, valid = valid_in(page);
-    float best = -INFINITY;
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-#pragma unroll
-      for (int i = 0; i < 2; ++i) {
-        const int key = 2 * quarter + i + 8 * half;
-        score[half][i] = key >= low && key < valid ? score[half][i] * scale : -INFINITY;
-        best = fmaxf(best, score[half][i]);
-      }
-    }
-    best = fmaxf(best, __shfl_xor_sync(0xffffffffU, best, 1));
-    best = fmaxf(best, __shfl_xor_sync(0xffffffffU, best, 2));
-    const float fresh = fmaxf(largest, best);
-    const float shrink = exp2f(largest - fresh);
-    if (__any_sync(0xffffffffU, fresh != largest)) {
-      const float first = __shfl_sync(0xffffffffU, shrink, 8 * quarter);
-      const float second = __shfl_sync(0xffffffffU, shrink, 8 * quarter + 4);
-#pragma unroll
-      for (int r = 0; r < kTiles; ++r) {
-        out[r][0] *= first;
-        out[r][1] *= second;
-        out[r][2] *= first;
-        out[r][3] *= second;
-      }
-    }
-    largest = fresh;
-    weight *= shrink;
-    uint32_t p[2];
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const float a = exp2f(score[half][0] - fresh), b = exp2f(score[half][1] - fresh);
-      weight += a + b;
-      p[half] = pack<T>(a, b);
-    }
-#pragma unroll
-    for (int r = 0; r < kTiles; ++r) {
-      const uint32_t v0 = part(values.x[0][r / 4], r % 4), v1 = part(values.x[1][r / 4], r % 4);
-      const uint32_t v2 = part(values.x[2][r / 4], r % 4), v3 = part(values.x[3][r / 4], r % 4);
-      multiply<T>(out[r], low_halves(v0, v1), high_halves(v0, v1), low_halves(v2, v3),
-                  high_halves(v2, v3), p[0], p[1]);
-    }
-    if (next < end)
-      load_values<T, kDim>(values, all_values + next_place, group, quarter, valid_in(next));
-  }
-
-  weight += __shfl_xor_sync(0xffffffffU, weight, 1);
-  weight += __shfl_xor_sync(0xffffffffU, weight, 2);
-  if (quarter == 0) {
-    largest_of[warp][group] = largest;
-    weight_of[warp][group] = weight;
-  }
-#pragma unroll
-  for (int r = 0; r < kTiles; ++r) {
-    const int dim = 64 * (r / 4) + 8 * group + 2 * (r % 4);
-    sums[warp][2 * quarter][dim] = out[r][0];
-    sums[warp][2 * quarter + 1][dim] = out[r][1];
-    sums[warp][2 * quarter][dim + 1] = out[r][2];
-    sums[warp][2 * quarter + 1][dim + 1] = out[r][3];
-  }
-  __syncthreads();
-
-  const bool is_partial = arguments.partial != nullptr;
-  constexpr int kRecord = kHeads * (kDim + 2);  // of one partial result
-  const auto record_of = [&](int64_t index) {
-    return arguments.partial + (index * num_kv_heads + kv_head) * kRecord;
+  const int group = arguments.group;
+  const int64_t first = arguments.plan.record_starts[member.sequence];
+  const int num_records =
+      arguments.plan.record_starts[member.sequence + 1] - static_cast<int>(first);
+  const auto row_of = [&](int record, int head) {
+    return arguments.plan.records +
+           (((first + record) * call.num_kv_heads + kv_head) * group + head) * (kDim + 2);
   };
-  T* result =
-      static_cast<T*>(call.out_TC) + (row * call.num_heads + kv_head * arguments.group) * kDim;
-  for (int i = threadIdx.x; i < arguments.group * kDim; i += blockDim.x) {
-    const int head = i / kDim, dim = i % kDim;
+  // The records' shares first, all at once; then the sums, whose loads do not wait for each other.
+  for (int i = threadIdx.x; i < num_records * group; i += blockDim.x)
+    share_CG[i] = __ldcg(row_of(i / group, i % group) + kDim);
+  __syncthreads();
+  if (static_cast<int>(threadIdx.x) < group) {
     float most = -INFINITY;
-#pragma unroll
-    for (int w = 0; w < kWarps; ++w) most = fmaxf(most, largest_of[w][head]);
-    float sum = 0, total = 0;
-#pragma unroll
-    for (int w = 0; w < kWarps; ++w) {
-      const float share = largest_of[w][head] == -INFINITY ? 0 : exp2f(largest_of[w][head] - most);
-      sum += share * sums[w][head][dim];
-      total += share * weight_of[w][head];
-    }
-    if (!is_partial) {
-      result[i] = from_float<T>(sum / total);
-      continue;
-    }
-    float* record = record_of(units.partial_starts[sequence] + chunk);
-    record[head * (kDim + 2) + dim] = sum;
-    if (dim == 0) {
-      record[head * (kDim + 2) + kDim] = most;
-      record[head * (kDim + 2) + kDim + 1] = total;
-    }
-  }
-  if (!is_partial) return;
-
-  __threadfence();
-  __syncthreads();
-  const int num_chunks = units.partial_starts[sequence + 1] - units.partial_starts[sequence];
-  int32_t* arrived = arguments.arrived + sequence * num_kv_heads + kv_head;
-  if (threadIdx.x == 0) is_last = atomicAdd(arrived, 1) == num_chunks - 1;
-  __syncthreads();
-  if (!is_last) return;
-  __threadfence();
-  if (threadIdx.x == 0) *arrived = 0;
-  // The chunks' shares first, all at once; then the sums, whose loads do not wait for each other.
-  const int64_t first_record = units.partial_starts[sequence];
-  float* share_CH = &sums[0][0][0];
-  for (int i = threadIdx.x; i < num_chunks * kHeads; i += blockDim.x)
-    share_CH[i] = __ldcg(record_of(first_record + i / kHeads) + i % kHeads * (kDim + 2) + kDim);
-  __syncthreads();
-  if (static_cast<int>(threadIdx.x) < arguments.group) {
-    float most = -INFINITY;
-    for (int c = 0; c < num_chunks; ++c) most = fmaxf(most, share_CH[c * kHeads + threadIdx.x]);
-    for (int c = 0; c < num_chunks; ++c) {
-      float& share = share_CH[c * kHeads + threadIdx.x];
+    for (int c = 0; c < num_records; ++c) most = fmaxf(most, share_CG[c * group + threadIdx.x]);
+    for (int c = 0; c < num_records; ++c) {
+      float& share = share_CG[c * group + threadIdx.x];
       share = share == -INFINITY ? 0 : exp2f(share - most);
     }
   }
   __syncthreads();
-  for (int i = threadIdx.x; i < arguments.group * kDim; i += blockDim.x) {
+  T* out = static_cast<T*>(call.out_TC) +
+           (static_cast<int64_t>(member.row) * call.num_heads + kv_head * group) * kDim;
+  for (int i = threadIdx.x; i < group * kDim; i += blockDim.x) {
     const int head = i / kDim, dim = i % kDim;
     float sum = 0, total = 0;
 #pragma unroll 8
-    for (int c = 0; c < num_chunks; ++c) {
-      const float* record = record_of(first_record + c) + head * (kDim + 2);
-      const float share = share_CH[c * kHeads + head];
-      sum += share * __ldcg(record + dim);
-      total += share * __ldcg(record + kDim + 1);
+    for (int c = 0; c < num_records; ++c) {
+      const float* row = row_of(c, head);
+      const float share = share_CG[c * group + head];
+      sum += share * __ldcg(row + dim);
+      total += share * __ldcg(row + kDim + 1);
     }
-    result[i] = from_float<T>(sum / total);
+    out[i] = from_float<T>(sum / total);
+  }
+  __syncthreads();
+}
+
+template <typename T, int kDim>
+__global__ void __launch_bounds__(32 * kWarps, decode_blocks_per_processor(kDim))
+    attend_decode_kernel(Arguments arguments) {
+  constexpr int kTiles = kDim / 16;
+  constexpr int kSums = kWarps * kSetRows * (kDim + 4);
+  static_assert(kSums >= kMostMerged);
+  __shared__ float sums[kWarps][kSetRows][kDim + 4];
+  __shared__ float largest_of[kWarps][kSetRows], weight_of[kWarps][kSetRows];
+  __shared__ bool is_last[kMostDecodeRows];
+  const AttendCall& call = arguments.call;
+  const DecodeArrays& plan = arguments.plan;
+  const Block block(arguments);
+  let_next_start();
+  const int kv_head = blockIdx.y, num_kv_heads = call.num_kv_heads;
+  int index = plan.unit_starts[blockIdx.x];
+  const int end = plan.unit_starts[blockIdx.x + 1];
+  if (index == end) return;
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  const int group = lane / 4, quarter = lane % 4;
+  const int32_t* pages = call.paged.pages;
+  const int64_t page_size = static_cast<int64_t>(num_kv_heads) * kPageTokens * kDim;
+  const int64_t head_offset = static_cast<int64_t>(kv_head) * kPageTokens * kDim;
+  const T* all_keys = static_cast<const T*>(call.paged.keys) + head_offset;
+  const T* all_values = static_cast<const T*>(call.paged.values) + head_offset;
+  const auto place_of = [&](const DecodeSegment& segment, int page) {
+    return pages[segment.pages_offset + page] * page_size;
+  };
+
+  Keys<kDim> keys;
+  Values<kDim> values;
+  Share now = block.share_of(index, warp);
+  bool is_loaded = false;  // the page that is next
+  const auto load = [&] {
+    const int64_t place = place_of(now.segment, now.page);
+    load_keys<T, kDim>(keys, all_keys + place, group, quarter);
+    load_values<T, kDim>(values, all_values + place, group, quarter,
+                         valid_in(now.segment, now.page));
+    is_loaded = true;
+  };
+  // All pages but those that get a key now were written by earlier steps: no need to wait for this
+  // one's.
+  if (now.is_there() && !(now.segment.is_fresh && is_last_page(now.segment, now.page))) load();
+  wait_for_inputs();
+
+  while (true) {
+    if (now.is_there() && !is_loaded) load();
+    const bool is_end = index + 1 == end;
+    Share next;
+    if (!is_end) next = block.share_of(index + 1, warp);
+    const int row = kSetRows * now.set + group;
+    uint4 query[kDim / 32];
+    int low = 0;  // first key that this lane's row sees
+#pragma unroll
+    for (int j = 0; j < kDim / 32; ++j) query[j] = make_uint4(0, 0, 0, 0);
+    if (row < now.num_rows) {
+      const int i = row / arguments.group, head = row - i * arguments.group;
+      const DecodeMember member = block.member(now.segment.first_member + i);
+      low = block.first_key(member.sequence);
+      const T* q = static_cast<const T*>(call.q) + member.row * call.row_stride +
+                   (kv_head * arguments.group + head) * kDim + 8 * quarter;
+#pragma unroll
+      for (int j = 0; j < kDim / 32; ++j) query[j] = *reinterpret_cast<const uint4*>(q + 32 * j);
+    }
+
+    const float scale = call.scale * kLog2E;
+    float out[kTiles][4] = {};
+    float largest = -INFINITY, weight = 0;  // of row `group`; the weight is this lane's share
+    while (now.is_there()) {
+      const int page = now.page;
+      now.page += now.step;
+      const bool is_here = now.is_there();
+      is_loaded = is_here || (!is_end && next.is_there());
+      int64_t next_place = 0;
+      int next_valid = 0;
+      if (is_here) {
+        next_place = place_of(now.segment, now.page);
+        next_valid = valid_in(now.segment, now.page);
+      } else if (is_loaded) {
+        next_place = place_of(next.segment, next.page);
+        next_valid = valid_in(next.segment, next.page);
+      }
+      float score[2][4] = {};
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+#pragma unroll
+        for (int j = 0; j < kDim / 32; ++j) {
+          const uint4 q = query[j], k = keys.x[half][j];
+          multiply<T>(score[half], q.x, 0, q.y, 0, k.x, k.y);
+          multiply<T>(score[half], q.z, 0, q.w, 0, k.z, k.w);
+        }
+      }
+      if (is_loaded) load_keys<T, kDim>(keys, all_keys + next_place, group, quarter);
+
+      const int first = now.segment.first_key + page * kPageTokens;
+      const int valid = valid_in(now.segment, page);
+      float best = -INFINITY;
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+          const int key = 2 * quarter + i + 8 * half;
+          score[half][i] = first + key >= low && key < valid ? score[half][i] * scale : -INFINITY;
+          best = fmaxf(best, score[half][i]);
+        }
+      }
+      best = fmaxf(best, __shfl_xor_sync(0xffffffffU, best, 1));
+      best = fmaxf(best, __shfl_xor_sync(0xffffffffU, best, 2));
+      const float fresh = fmaxf(largest, best);
+      // A row may have seen no key yet: its window begins later.
+      const float base = fresh == -INFINITY ? 0 : fresh;
+      const float shrink = exp2f(largest - base);
+      if (__any_sync(0xffffffffU, fresh != largest)) {
+        const float a = __shfl_sync(0xffffffffU, shrink, 8 * quarter);
+        const float b = __shfl_sync(0xffffffffU, shrink, 8 * quarter + 4);
+#pragma unroll
+        for (int r = 0; r < kTiles; ++r) {
+          out[r][0] *= a;
+          out[r][1] *= b;
+          out[r][2] *= a;
+          out[r][3] *= b;
+        }
+      }
+      largest = fresh;
+      weight *= shrink;
+      uint32_t p[2];
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const float a = exp2f(score[half][0] - base), b = exp2f(score[half][1] - base);
+        weight += a + b;
+        p[half] = pack<T>(a, b);
+      }
+#pragma unroll
+      for (int r = 0; r < kTiles; ++r) {
+        const uint32_t v0 = part(values.x[0][r / 4], r % 4), v1 = part(values.x[1][r / 4], r % 4);
+        const uint32_t v2 = part(values.x[2][r / 4], r % 4), v3 = part(values.x[3][r / 4], r % 4);
+        multiply<T>(out[r], low_halves(v0, v1), high_halves(v0, v1), low_halves(v2, v3),
+                    high_halves(v2, v3), p[0], p[1]);
+      }
+      if (is_loaded)
+        load_values<T, kDim>(values, all_values + next_place, group, quarter, next_valid);
+    }
+
+    weight += __shfl_xor_sync(0xffffffffU, weight, 1);
+    weight += __shfl_xor_sync(0xffffffffU, weight, 2);
+    if (quarter == 0) {
+      largest_of[warp][group] = largest;
+      weight_of[warp][group] = weight;
+    }
+#pragma unroll
+    for (int r = 0; r < kTiles; ++r) {
+      const int dim = 64 * (r / 4) + 8 * group + 2 * (r % 4);
+      sums[warp][2 * quarter][dim] = out[r][0];
+      sums[warp][2 * quarter + 1][dim] = out[r][1];
+      sums[warp][2 * quarter][dim + 1] = out[r][2];
+      sums[warp][2 * quarter + 1][dim + 1] = out[r][3];
+    }
+    __syncthreads();
+
+    const DecodeSegment& segment = now.segment;
+    for (int i = threadIdx.x; i < now.num_rows * kDim; i += blockDim.x) {
+      const int r = i / kDim, dim = i % kDim;
+      const int set = r / kSetRows, place = r % kSetRows;
+      float most = -INFINITY;
+      for (int w = set; w < kWarps; w += now.sets) most = fmaxf(most, largest_of[w][place]);
+      float sum = 0, total = 0;
+      for (int w = set; w < kWarps; w += now.sets) {
+        const float largest_here = largest_of[w][place];
+        const float share = largest_here == -INFINITY ? 0 : exp2f(largest_here - most);
+        sum += share * sums[w][place][dim];
+        total += share * weight_of[w][place];
+      }
+      const int m = r / arguments.group, head = r - m * arguments.group;
+      const DecodeMember member = block.member(segment.first_member + m);
+      if (member.record < 0) {
+        T* result =
+            static_cast<T*>(call.out_TC) +
+            (static_cast<int64_t>(member.row) * call.num_heads + kv_head * arguments.group + head) *
+                kDim;
+        result[dim] = from_float<T>(sum / total);
+        continue;
+      }
+      float* record =
+          plan.records +
+          ((static_cast<int64_t>(member.record) * num_kv_heads + kv_head) * arguments.group +
+           head) *
+              (kDim + 2);
+      record[dim] = sum;
+      if (dim == 0) {
+        record[kDim] = most;
+        record[kDim + 1] = total;
+      }
+    }
+    const bool is_partial = block.member(segment.first_member).record >= 0;
+    if (is_partial) {
+      __threadfence();
+      __syncthreads();
+      if (static_cast<int>(threadIdx.x) < segment.num_members) {
+        const int s = block.member(segment.first_member + threadIdx.x).sequence;
+        int32_t* arrived = plan.arrived + s * num_kv_heads + kv_head;
+        const int awaited = plan.record_starts[s + 1] - plan.record_starts[s];
+        is_last[threadIdx.x] = atomicAdd(arrived, 1) == awaited - 1;
+        if (is_last[threadIdx.x]) *arrived = 0;
+        __threadfence();
+      }
+      __syncthreads();
+      for (int m = 0; m < segment.num_members; ++m) {
+        if (is_last[m])
+          merge<T, kDim>(arguments, block.member(segment.first_member + m), kv_head,
+                         &sums[0][0][0]);
+      }
+    }
+    if (is_end) return;
+    __syncthreads();  // the next segment's sums take the place of these
+    ++index;
+    now = next;
   }
 }
 
 template <typename T, int kDim>
 void run(const Arguments& arguments, cudaStream_t stream) {
-  launch(attend_decode_kernel<T, kDim>,
-         dim3(arguments.units.num_units, arguments.call.num_kv_heads), dim3(32 * kWarps), 0, stream,
-         arguments);
+  launch(attend_decode_kernel<T, kDim>, dim3(arguments.plan.num_units, arguments.call.num_kv_heads),
+         dim3(32 * kWarps), 0, stream, arguments);
 }
 
 }  // namespace
 
 bool has_decode(Number number, int head_dim, int group) {
-  return has_tiles(number, head_dim) && group <= kHeads;
+  return has_tiles(number, head_dim) && group <= kMostDecodeRows;
 }
 
-int64_t decode_partial_floats(int64_t partials, int num_kv_heads, int head_dim) {
-  return partials * num_kv_heads * kHeads * (head_dim + 2);
+int64_t decode_record_floats(int num_heads, int head_dim) {
+  return static_cast<int64_t>(num_heads) * (head_dim + 2);
 }
 
-void attend_decode(const AttendCall& call, const UnitArrays& units, float* partial,
-                   int32_t* arrived, cudaStream_t stream) {
+void attend_decode(const AttendCall& call, const DecodeArrays& plan, cudaStream_t stream) {
   Arguments arguments;
   arguments.call = call;
-  arguments.units = units;
+  arguments.plan = plan;
   arguments.group = call.num_heads / call.num_kv_heads;
-  arguments.partial = partial;
-  arguments.arrived = arrived;
   if (!has_decode(call.number, call.head_dim, arguments.group))
     throw std::runtime_error(
-        "decode attention has head sizes 64 and 128 in 16-bit precisions and "
-        "at most 8 query heads per key-value head");
+        "decode attention has head sizes 64 and 128 in 16-bit precisions and at most 32 query "
+        "heads per key-value head");
   const bool is_bfloat16 = call.number == Number::kBFloat16;
   if (call.head_dim == 64) {
     is_bfloat16 ? run<__nv_bfloat16, 64>(arguments, stream) : run<__half, 64>(arguments, stream);

@@ -38,10 +38,7 @@ void attend_tiles_of(const AttendCall& call, const UnitArrays& units, cudaStream
   params.qo_tile_indices = mutable_ints(units.tile_U);
   params.kv_tile_indices = mutable_ints(units.chunk_U);
   params.kv_chunk_size_ptr = mutable_ints(units.chunk_tokens);
-  // Rows of the result before each sequence; with partial units, of the partial results.
-  const bool is_partial = units.partial_out != nullptr;
-  params.o_indptr = mutable_ints(is_partial ? units.partial_starts : call.paged.query_starts);
-  params.merge_indptr = mutable_ints(units.merge_starts);
+  params.o_indptr = mutable_ints(call.paged.query_starts);
   params.block_valid_mask = reinterpret_cast<bool*>(const_cast<uint8_t*>(units.is_on_U));
   params.total_num_rows = reinterpret_cast<uint32_t*>(const_cast<int32_t*>(units.num_rows));
   params.max_total_num_rows = static_cast<uint32_t>(call.rows);
@@ -52,8 +49,7 @@ void attend_tiles_of(const AttendCall& call, const UnitArrays& units, cudaStream
         flashinfer::BatchPrefillWithPagedKVCacheDispatched<
             /*SAME_KV_STRIDES=*/true, kTile, kHeadDim, kHeadDim, flashinfer::PosEncodingMode::kNone,
             /*USE_FP16_QK_REDUCTION=*/false, flashinfer::MaskMode::kCausal, Variant, Params>(
-            params, static_cast<T*>(units.partial_out), units.partial_logsumexp,
-            /*enable_pdl=*/true, stream),
+            params, /*tmp_v=*/nullptr, /*tmp_s=*/nullptr, /*enable_pdl=*/true, stream),
         "attention");
   };
   switch (units.tile) {

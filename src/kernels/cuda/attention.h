@@ -11,6 +11,7 @@
 #include <cstdint>
 
 #include "kernels/cuda/launch.cuh"
+#include "kernels/decode_segment.h"
 
 namespace slime::kernels::cuda {
 
@@ -64,21 +65,16 @@ struct AttendCall {
 void attend_plain(const AttendCall& call, const int64_t* positions_T, const int32_t* row_sequence_T,
                   cudaStream_t stream);
 
-/// One launch of units (kernels/gpu.h, AttentionLaunch).
+/// One launch of tiles (kernels/gpu.h, TileLaunch).
 struct UnitArrays {
   int tile = 16;
   int64_t num_units = 0;
   const int32_t* sequence_U = nullptr;
   const int32_t* tile_U = nullptr;
-  const int32_t* chunk_U = nullptr;
+  const int32_t* chunk_U = nullptr;  // all zero: tiles see all keys
   const uint8_t* is_on_U = nullptr;
   const int32_t* chunk_tokens = nullptr;
   const int32_t* num_rows = nullptr;
-  // Only when units are partial:
-  const int32_t* partial_starts = nullptr;
-  const int32_t* merge_starts = nullptr;
-  void* partial_out = nullptr;         // [partials, N, D] in the precision of q
-  float* partial_logsumexp = nullptr;  // [partials, N]
 };
 
 bool has_tiles(Number number, int head_dim);
@@ -86,12 +82,21 @@ bool has_tiles(Number number, int head_dim);
 /// FlashInfer's tensor-core kernel; head sizes 64 and 128, bfloat16 and float16.
 void attend_tiles(const AttendCall& call, const UnitArrays& units, cudaStream_t stream);
 
-/// One new row per sequence and at most 8 query heads per key-value head; head sizes and precisions
-/// of attend_tiles. `partial` (decode_partial_floats of them; null: units are whole sequences) and
-/// `arrived` ([S, K] int32, zero before and after) are scratch of partial units.
+/// The plan of kernels/decode_units.h on the device.
+struct DecodeArrays {
+  int num_units = 0;
+  const int32_t* unit_starts = nullptr;  // [U + 1]
+  const DecodeSegment* segments = nullptr;
+  const DecodeMember* members = nullptr;
+  const int32_t* record_starts = nullptr;  // [S + 1]
+  float* records = nullptr;                // scratch: decode_record_floats for each
+  int32_t* arrived = nullptr;              // scratch: [S, K], zero before and after
+};
+
+/// Sequences of one row, at most kMostDecodeRows query heads per key-value head; head sizes and
+/// precisions of attend_tiles.
 bool has_decode(Number number, int head_dim, int group);
-int64_t decode_partial_floats(int64_t partials, int num_kv_heads, int head_dim);
-void attend_decode(const AttendCall& call, const UnitArrays& units, float* partial,
-                   int32_t* arrived, cudaStream_t stream);
+int64_t decode_record_floats(int num_heads, int head_dim);
+void attend_decode(const AttendCall& call, const DecodeArrays& plan, cudaStream_t stream);
 
 }  // namespace slime::kernels::cuda

@@ -110,6 +110,31 @@ bool CudaGpu::has_tiled_attention(const RotaryShape& heads, at::ScalarType type)
                    static_cast<int>(heads.head_dim));
 }
 
+bool CudaGpu::has_decode_attention(const RotaryShape& heads, at::ScalarType type) const {
+  return has_tiled_attention(heads, type) &&
+         has_decode(type == at::kHalf ? Number::kFloat16 : Number::kBFloat16,
+                    static_cast<int>(heads.head_dim),
+                    static_cast<int>(heads.num_heads / heads.num_kv_heads));
+}
+
+void CudaGpu::decode_attention(const PagedCall& call, const AttendCall& attend) const {
+  const DecodeLaunch& launch = call.batch->decode;
+  check((launch.record_starts.size(0) - 1) * attend.num_kv_heads <= kMaxCounters,
+        "a decode step has no more sequences than there are counters");
+  const Tensor records =
+      at::empty({launch.num_records * decode_record_floats(attend.num_heads, attend.head_dim)},
+                call.qkv_TE.options().dtype(at::kFloat));
+  DecodeArrays plan;
+  plan.num_units = static_cast<int>(launch.num_units);
+  plan.unit_starts = array<int32_t>(launch.unit_starts);
+  plan.segments = static_cast<const DecodeSegment*>(pointer(launch.segments));
+  plan.members = static_cast<const DecodeMember*>(pointer(launch.members));
+  plan.record_starts = array<int32_t>(launch.record_starts);
+  plan.records = records.data_ptr<float>();
+  plan.arrived = arrived_;
+  attend_decode(attend, plan, stream_of(call.qkv_TE));
+}
+
 Tensor CudaGpu::paged_attention(const PagedCall& call) const {
   const PagedBatch& batch = *call.batch;
   const RotaryShape& heads = call.heads;
@@ -158,7 +183,7 @@ Tensor CudaGpu::paged_attention(const PagedCall& call) const {
     attend_plain(attend, rotate.positions_T, array<int32_t>(batch.row_sequence_T), stream);
     return out_TC;
   }
-  for (const AttentionLaunch& launch : batch.launches) {
+  for (const TileLaunch& launch : batch.tiles) {
     UnitArrays units;
     units.tile = static_cast<int>(launch.tile);
     units.num_units = launch.num_units;
@@ -168,35 +193,9 @@ Tensor CudaGpu::paged_attention(const PagedCall& call) const {
     units.is_on_U = array<uint8_t>(launch.unit_is_on_U);
     units.chunk_tokens = array<int32_t>(launch.chunk_tokens);
     units.num_rows = array<int32_t>(launch.num_rows);
-    if (launch.splits) {
-      units.partial_starts = array<int32_t>(launch.partial_starts);
-      units.merge_starts = array<int32_t>(launch.merge_starts);
-    }
-    const int group = attend.num_heads / attend.num_kv_heads;
-    const auto floats = call.qkv_TE.options().dtype(at::kFloat);
-    if (launch.one_row && has_decode(attend.number, attend.head_dim, group)) {
-      check(attend.paged.num_sequences * heads.num_kv_heads <= kMaxCounters,
-            "a decode step has no more sequences than there are counters");
-      Tensor partial;
-      if (launch.splits)
-        partial = at::empty(
-            {decode_partial_floats(launch.num_units, attend.num_kv_heads, attend.head_dim)},
-            floats);
-      attend_decode(attend, units, launch.splits ? partial.data_ptr<float>() : nullptr, arrived_,
-                    stream);
-      continue;
-    }
-    Tensor partial_out, partial_logsumexp;
-    if (launch.splits) {
-      // A unit holds the heads of one row: as many partial rows as units.
-      partial_out =
-          at::empty({launch.num_units, heads.num_heads, heads.head_dim}, call.qkv_TE.options());
-      partial_logsumexp = at::empty({launch.num_units, heads.num_heads}, floats);
-      units.partial_out = partial_out.data_ptr();
-      units.partial_logsumexp = partial_logsumexp.data_ptr<float>();
-    }
     attend_tiles(attend, units, stream);
   }
+  if (batch.decode.num_units > 0) decode_attention(call, attend);
   return out_TC;
 }
 

@@ -9,6 +9,8 @@
 
 namespace slime::kernels::cuda {
 
+struct AttendCall;
+
 class CudaGpu final : public Gpu {
  public:
   /// The device is opened already and has code in this library.
@@ -26,6 +28,7 @@ class CudaGpu final : public Gpu {
   void reset_peak_memory() override;
   void resolve_ids_(Tensor ids_T, const Tensor& drawn_R) const override;
   bool has_tiled_attention(const RotaryShape& heads, at::ScalarType type) const override;
+  bool has_decode_attention(const RotaryShape& heads, at::ScalarType type) const override;
   Tensor paged_attention(const PagedCall& call) const override;
   void sample(const Tensor& logits_RV, const SampleRows& rows, Tensor token_R,
               Tensor log_prob_R) const override;
@@ -37,6 +40,8 @@ class CudaGpu final : public Gpu {
   double sum_of_squares(const Tensor& x_N) const override;
 
  private:
+  void decode_attention(const PagedCall& call, const AttendCall& attend) const;
+
   int index_;
   int64_t num_processors_ = 0;
   std::string description_;

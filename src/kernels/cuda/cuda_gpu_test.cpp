@@ -7,6 +7,7 @@
 #include "core/random.h"
 #include "kernels/cpu/reference.h"
 #include "kernels/cpu/sample.h"
+#include "kernels/decode_units.h"
 #include "kernels/gpu_for_tests.h"
 #include "kernels/paged_units.h"
 
@@ -30,9 +31,13 @@ struct PagedCase {
   at::ScalarType type = at::kBFloat16;
   std::vector<PagedSpan> spans;
   int64_t padding = 0;  // rows of a recorded step that belong to nobody
+  // Sequences in a row, `samples` of them, begin with the same pages.
+  int64_t samples = 1;
+  int64_t shared_pages = 0;
 
   Tensor qkv_TE, positions_T, cos_PR, sin_PR, keys, values, expected_TC;
   PagedBatch batch;
+  int64_t most_members = 0;  // of a segment
 
   void build() {
     const int64_t dim = heads.head_dim, kv = heads.num_kv_heads, q = heads.num_heads;
@@ -60,9 +65,10 @@ struct PagedCase {
     int64_t row = 0, page = 0;
     for (size_t s = 0; s < spans.size(); ++s) {
       const PagedSpan& span = spans[s];
+      const int64_t leader = page_starts[static_cast<int64_t>(s) / samples * samples];
       std::vector<Tensor> key_rows, value_rows;
       for (int64_t p = 0; p < span.num_keys; ++p) {
-        const auto id = order[page + p / 16].item<int64_t>();
+        const auto id = order[(p / 16 < shared_pages ? leader : page) + p / 16].item<int64_t>();
         key_rows.push_back(cpu_keys[id].select(1, p % 16));
         value_rows.push_back(cpu_values[id].select(1, p % 16));
         if (p % 16 == 0) pages.push_back(static_cast<int32_t>(id));
@@ -111,40 +117,64 @@ struct PagedCase {
     batch.page_starts = to_gpu(page_starts, at::kInt);
     batch.pages = to_gpu(pages, at::kInt);
     batch.last_page_tokens = to_gpu(last, at::kInt);
-    const UnitOptions options{q / kv, kv, open_gpu().num_processors()};
-    const bool is_decode = std::all_of(spans.begin(), spans.end(),
-                                       [](const PagedSpan& span) { return span.num_rows == 1; });
-    std::vector<UnitPlan> plans;
-    if (is_decode) {
-      plans.push_back(plan_decode(spans, static_cast<int64_t>(spans.size()) + padding, options));
-    } else {
-      plans = plan_mixed(spans, options);
-    }
-    for (const UnitPlan& plan : plans) {
-      AttentionLaunch launch;
-      launch.tile = plan.tile;
-      launch.num_units = plan.num_units;
-      launch.splits = plan.splits;
-      launch.one_row = plan.one_row;
-      launch.unit_sequence_U = to_gpu(plan.sequence_U, at::kInt);
-      launch.unit_tile_U = to_gpu(plan.tile_U, at::kInt);
-      launch.unit_chunk_U = to_gpu(plan.chunk_U, at::kInt);
-      launch.unit_is_on_U = to_gpu(plan.is_on_U, at::kByte);
-      launch.chunk_tokens = to_gpu(std::vector<int32_t>{plan.chunk_tokens}, at::kInt);
-      launch.num_rows = to_gpu(std::vector<int32_t>{static_cast<int32_t>(row)}, at::kInt);
-      if (plan.splits) {
-        launch.partial_starts = to_gpu(plan.partial_starts, at::kInt);
-        launch.merge_starts = to_gpu(plan.merge_starts, at::kInt);
-      }
-      batch.launches.push_back(std::move(launch));
-    }
+    plan(pages, page_starts, static_cast<int64_t>(last.size()));
   }
 
-  double error() {
-    build();
+  void plan(const std::vector<int32_t>& pages, const std::vector<int32_t>& page_starts,
+            int64_t num_launched) {
+    const auto add_tiles = [&](const UnitPlan& plan) {
+      if (plan.num_units == 0) return;
+      TileLaunch launch;
+      launch.tile = plan.tile;
+      launch.num_units = plan.num_units;
+      launch.unit_sequence_U = to_gpu(plan.sequence_U, at::kInt);
+      launch.unit_tile_U = to_gpu(plan.tile_U, at::kInt);
+      launch.unit_chunk_U = at::zeros_like(launch.unit_tile_U);
+      launch.unit_is_on_U = to_gpu(plan.is_on_U, at::kByte);
+      launch.chunk_tokens = to_gpu(std::vector<int32_t>{1 << 30}, at::kInt);
+      launch.num_rows =
+          to_gpu(std::vector<int32_t>{static_cast<int32_t>(qkv_TE.size(0) - padding)}, at::kInt);
+      batch.tiles.push_back(std::move(launch));
+    };
+    const int64_t group = heads.num_heads / heads.num_kv_heads;
+    add_tiles(plan_prompts(spans, group));
+    if (!open_gpu().has_decode_attention(heads, type)) {
+      add_tiles(plan_single_rows(spans, 0, group));
+      return;
+    }
+    std::vector<DecodeSequence> sequences;
+    int64_t row = 0;
+    for (size_t s = 0; s < spans.size(); ++s) {
+      const int64_t count = page_starts[s + 1] - page_starts[s];
+      if (spans[s].num_rows == 1)
+        sequences.push_back({static_cast<int64_t>(s), row, spans[s].num_keys,
+                             std::span(pages).subspan(page_starts[s], count), page_starts[s]});
+      row += spans[s].num_rows;
+    }
+    if (sequences.empty()) return;
+    const DecodePlan plan =
+        plan_decode(sequences, num_launched,
+                    {group, heads.num_kv_heads,
+                     open_gpu().num_processors() *
+                         decode_blocks_per_processor(static_cast<int>(heads.head_dim))});
+    const auto integers = [](const auto& list) {
+      const auto* begin = reinterpret_cast<const int32_t*>(list.data());
+      return std::vector<int32_t>(begin, begin + list.size() * sizeof(list[0]) / 4);
+    };
+    batch.decode.num_units = plan.room.units;
+    batch.decode.num_records = plan.room.records;
+    batch.decode.unit_starts = to_gpu(plan.unit_starts, at::kInt);
+    batch.decode.segments = to_gpu(integers(plan.segments), at::kInt);
+    batch.decode.members = to_gpu(integers(plan.members), at::kInt);
+    batch.decode.record_starts = to_gpu(plan.record_starts, at::kInt);
+    for (const DecodeSegment& segment : plan.segments)
+      most_members = std::max<int64_t>(most_members, segment.num_members);
+  }
+
+  Tensor attend() const {
     PagedCall call;
     call.batch = &batch;
-    call.qkv_TE = qkv_TE;
+    call.qkv_TE = qkv_TE.clone();
     call.positions_T = positions_T;
     call.cos_PR = cos_PR;
     call.sin_PR = sin_PR;
@@ -152,8 +182,12 @@ struct PagedCase {
     call.attention = attention;
     call.keys = keys;
     call.values = values;
-    return relative_error(open_gpu().paged_attention(call).narrow(0, 0, expected_TC.size(0)),
-                          expected_TC);
+    return open_gpu().paged_attention(call);
+  }
+
+  double error() {
+    build();
+    return relative_error(attend().narrow(0, 0, expected_TC.size(0)), expected_TC);
   }
 };
 
@@ -205,7 +239,7 @@ TEST(GpuPagedAttention, EqualsTheTwinWithWindowsInEveryPrecision) {
 
 TEST(GpuPagedAttention, IgnoresThePaddingOfARecordedStep) {
   SLIME_NEEDS_GPU();
-  for (const int64_t count : {3, 70}) {  // with and without units that are split
+  for (const int64_t count : {3, 70}) {
     PagedCase one;
     one.heads = {32, 8, 128, 0};
     one.attention = {0.09, 0};
@@ -213,6 +247,36 @@ TEST(GpuPagedAttention, IgnoresThePaddingOfARecordedStep) {
     one.padding = 5;
     EXPECT_LT(one.error(), tolerance(one.type)) << count << " sequences";
   }
+}
+
+/// Groups whose samples share all full pages of a prompt, at lengths around those of a page.
+TEST(GpuPagedAttention, EqualsTheTwinWhereSequencesReadTheirPromptTogether) {
+  SLIME_NEEDS_GPU();
+  for (const int64_t group : {1, 2, 3, 4, 5, 7, 8, 16}) {
+    for (const int64_t window : {0, 40, 300}) {
+      PagedCase one;
+      one.heads = {2 * group, 2, group % 2 == 0 ? 128 : 64, 0};
+      one.attention = {0.1, window};
+      one.samples = 8;
+      one.shared_pages = 21;
+      for (int64_t i = 0; i < 24; ++i) one.spans.push_back({1, 21 * 16 + 1 + 13 * i % 90});
+      EXPECT_LT(one.error(), tolerance(one.type)) << group << ", window " << window;
+      EXPECT_EQ(one.most_members, std::min<int64_t>(8, 32 / group));
+    }
+  }
+}
+
+TEST(GpuPagedAttention, OfAStepRepeatsBitForBit) {
+  SLIME_NEEDS_GPU();
+  PagedCase one;
+  one.heads = {32, 8, 128, 0};
+  one.attention = {0.09, 0};
+  one.samples = 8;
+  one.shared_pages = 16;
+  for (int64_t i = 0; i < 64; ++i) one.spans.push_back({1, 257 + 29 * i % 700});
+  one.build();
+  const Tensor first = one.attend();
+  for (int round = 0; round < 5; ++round) EXPECT_TRUE(at::equal(one.attend(), first));
 }
 
 struct Draw {
