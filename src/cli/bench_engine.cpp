@@ -39,7 +39,8 @@ int bench_engine(std::span<const std::string> arguments) {
   engine::EngineConfig config;
   engine::BenchmarkConfig bench;
   model.add_options(app);
-  app.add_option("--kv-cache-dtype", config.kv_cache_dtype, "auto, bfloat16 or float32")
+  app.add_option("--kv-cache-dtype", config.kv_cache_dtype,
+                 "auto, bfloat16, float32 or (GPU) fp8_e4m3")
       ->capture_default_str();
   app.add_option("--requests", bench.num_requests, "Requests at once")
       ->capture_default_str()

@@ -26,6 +26,7 @@ struct Options {
   int64_t max_prefill_tokens = 8192;
   int64_t max_running_requests = 256;
   int64_t context_length = 8448;
+  std::string kv_cache_dtype = "auto";
   bool shares_prompt_reads = true;
 };
 
@@ -43,6 +44,7 @@ void run_model(const engine::WorkloadFile& file, const std::string& model,
   config.max_running_requests = options.max_running_requests;
   config.max_prefill_tokens = options.max_prefill_tokens;
   config.context_length = options.context_length;
+  config.kv_cache_dtype = options.kv_cache_dtype;
   config.shares_prompt_reads = options.shares_prompt_reads;
   config.kv_cache_bytes = static_cast<int64_t>(
       kShareOfMemory * static_cast<double>(kernels::opened_gpu().free_bytes()));
@@ -71,6 +73,8 @@ int bench_workload(std::span<const std::string> arguments) {
   app.add_option("--chunked-prefill-size", options.max_prefill_tokens, "Prompt tokens per step")
       ->capture_default_str();
   app.add_option("--max-running-requests", options.max_running_requests, "Requests per step")
+      ->capture_default_str();
+  app.add_option("--kv-cache-dtype", options.kv_cache_dtype, "auto or fp8_e4m3")
       ->capture_default_str();
   app.add_flag("!--no-shared-reads", options.shares_prompt_reads,
                "Each sample reads its prompt's keys and values itself");

@@ -94,7 +94,8 @@ void add_options(CLI::App& app, ServeOptions& options) {
   app.add_option("--chunked-prefill-size", options.engine.max_prefill_tokens,
                  "prompt tokens computed per step")
       ->check(CLI::Range(1, 1 << 20));
-  app.add_option("--kv-cache-dtype", options.engine.kv_cache_dtype, "auto, bfloat16 or float32");
+  app.add_option("--kv-cache-dtype", options.engine.kv_cache_dtype,
+                 "auto, bfloat16, float32 or (GPU) fp8_e4m3, which has no scales");
   add_device_options(app, options.device);
   app.add_flag("--disable-radix-cache", options.disable_radix_cache,
                "do not reuse the prefixes of earlier prompts");

@@ -14,6 +14,7 @@
 #include "engine/sampler.h"
 #include "engine/sampling_params.h"
 #include "kernels/cpu/paged_attention.h"
+#include "kernels/gpu.h"
 #include "kernels/trace.h"
 
 namespace slime::engine {
@@ -43,6 +44,21 @@ at::ScalarType storage_of(const EngineConfig& config, model::Network& network) {
   return kv_storage_type(config.kv_cache_dtype, network);
 }
 
+/// Why the cache cannot be in fp8; empty when it can.
+std::string why_no_fp8(model::Network& network) {
+  if (!network.weights().flat().is_cuda())
+    return "kv_cache_dtype = fp8_e4m3: needs a GPU; the CPU reads float32 and bfloat16";
+  const model::ModelConfig& model = network.config();
+  const auto weights = network.weights().flat().scalar_type();
+  if (kernels::opened_gpu().has_tiled_attention(
+          {model.num_heads, model.num_kv_heads, model.head_dim, 0}, weights))
+    return {};
+  return fmt::format(
+      "kv_cache_dtype = fp8_e4m3: needs heads of 64 or 128 and weights in bfloat16 or float16; "
+      "these have {} and {}",
+      model.head_dim, c10::toString(weights));
+}
+
 /// Settings with the model's own filled in. Throws ConfigError with every problem.
 EngineConfig completed(EngineConfig config, model::Network& network) {
   const model::ModelConfig& model = network.config();
@@ -62,15 +78,22 @@ EngineConfig completed(EngineConfig config, model::Network& network) {
           fmt::format("context_length = {}: the model's rotary tables end at {}",
                       config.context_length, model.max_positions));
   require(config.kv_cache_dtype == "auto" || config.kv_cache_dtype == "float32" ||
-              config.kv_cache_dtype == "bfloat16",
-          fmt::format("kv_cache_dtype = {}: auto, float32 or bfloat16", config.kv_cache_dtype));
+              config.kv_cache_dtype == "bfloat16" || config.kv_cache_dtype == "fp8_e4m3",
+          fmt::format("kv_cache_dtype = {}: auto, float32, bfloat16 or fp8_e4m3",
+                      config.kv_cache_dtype));
+  if (config.kv_cache_dtype == "fp8_e4m3") {
+    std::string reason = why_no_fp8(network);
+    require(reason.empty(), std::move(reason));
+  }
   const auto weights = network.weights().flat().scalar_type();
   const bool is_on_gpu = network.weights().flat().is_cuda();
   const auto cache_type = config.kv_cache_dtype == "float32" ? at::kFloat : at::kBFloat16;
-  require(!is_on_gpu || config.kv_cache_dtype == "auto" || cache_type == weights,
-          fmt::format("kv_cache_dtype = {}: on a GPU the cache has the precision of the weights; "
-                      "leave it at auto",
-                      config.kv_cache_dtype));
+  require(
+      !is_on_gpu || config.kv_cache_dtype == "auto" || config.kv_cache_dtype == "fp8_e4m3" ||
+          cache_type == weights,
+      fmt::format("kv_cache_dtype = {}: on a GPU the cache has the precision of the weights, or "
+                  "fp8_e4m3; leave it at auto",
+                  config.kv_cache_dtype));
   require(weights != at::kDouble, "dtype = float64: the engine computes in float32 or bfloat16");
   const int64_t page_bytes = kv_page_bytes(network, storage_of(config, network));
   require(config.kv_cache_bytes >= page_bytes,

@@ -42,8 +42,9 @@ struct EngineConfig {
   int64_t max_prefill_tokens =
       512;  // prompt tokens per step: longer prompts are computed in chunks
   int64_t kv_cache_bytes = int64_t{2} << 30;
-  std::string kv_cache_dtype =
-      "auto";                  // "float32", "bfloat16"; auto: bfloat16 for bfloat16 weights
+  /// "auto" (that of the weights, float32 for float16 ones on the CPU), "float32", "bfloat16", or
+  /// "fp8_e4m3": GPU only, half the memory, no scales.
+  std::string kv_cache_dtype = "auto";
   int64_t context_length = 0;  // 0: the model's max_position_embeddings
   bool enable_prefix_cache = true;
   bool shares_prompt_reads = true;     // GPU: requests with the same prefix read it once per step

@@ -45,11 +45,11 @@ int64_t block_bytes(const StepRunnerConfig& config, const kernels::DecodeOptions
 }
 
 kernels::DecodeOptions decode_options(const kernels::Gpu& gpu, const model::ModelConfig& config,
-                                      bool shares_prompts) {
+                                      const StepRunnerConfig& step) {
+  const int blocks = kernels::decode_blocks_per_processor(
+      static_cast<int>(config.head_dim), static_cast<int>(c10::elementSize(step.kv_dtype)));
   return {config.num_heads / config.num_kv_heads, config.num_kv_heads,
-          gpu.num_processors() *
-              kernels::decode_blocks_per_processor(static_cast<int>(config.head_dim)),
-          shares_prompts};
+          gpu.num_processors() * blocks, step.shares_prompt_reads};
 }
 
 /// Keys and values of all pages and the spare one.
@@ -107,7 +107,7 @@ GpuRunner::GpuRunner(model::Network& network, const StepRunnerConfig& config)
     : gpu_(kernels::opened_gpu()),
       network_(network),
       config_(config),
-      decode_(decode_options(gpu_, network.config(), config.shares_prompt_reads)),
+      decode_(decode_options(gpu_, network.config(), config)),
       has_decode_(gpu_.has_decode_attention(
           {network.config().num_heads, network.config().num_kv_heads, network.config().head_dim, 0},
           network.weights().flat().scalar_type())),

@@ -7,7 +7,8 @@ namespace slime::engine {
 
 at::ScalarType kv_storage_type(const std::string& kv_cache_dtype, model::Network& network) {
   const Tensor& weights = network.weights().flat();
-  // On a GPU the attention kernels read the cache in the precision of the activations.
+  // On a GPU the attention kernels read the cache in fp8 or in the precision of the activations.
+  if (kv_cache_dtype == "fp8_e4m3") return at::kFloat8_e4m3fn;
   if (weights.is_cuda()) return weights.scalar_type();
   if (kv_cache_dtype == "float32") return at::kFloat;
   if (kv_cache_dtype == "bfloat16") return at::kBFloat16;

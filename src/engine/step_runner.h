@@ -62,7 +62,8 @@ struct StepRunnerConfig {
   std::vector<TokenId> eos_ids;
 };
 
-/// How keys and values are stored under EngineConfig's kv_cache_dtype.
+/// The precision of the cache for a kv_cache_dtype of EngineConfig. On a GPU the attention kernels
+/// read it in the precision of the activations, or in fp8.
 at::ScalarType kv_storage_type(const std::string& kv_cache_dtype, model::Network& network);
 
 /// What one page takes over all layers on the network's device.

@@ -44,6 +44,9 @@ constexpr int decode_row_sets(int rows) {
 inline constexpr int kMostMerged = 2048;
 
 /// Blocks of the kernel that fit on a processor at once (registers are what they are short of).
-constexpr int decode_blocks_per_processor(int head_dim) { return head_dim > 64 ? 3 : 4; }
+constexpr int decode_blocks_per_processor(int head_dim, int bytes_per_number) {
+  const int blocks = head_dim > 64 ? 3 : 4;
+  return bytes_per_number == 1 ? blocks + 1 : blocks;
+}
 
 }  // namespace slime::kernels

@@ -69,8 +69,9 @@ struct PagedCall {
   Tensor cos_PR, sin_PR;      // float32
   RotaryShape heads;
   TreeAttentionShape attention;
-  Tensor keys;    // [pages, K, 16, D] of this layer, in the precision of qkv
-  Tensor values;  // same
+  // [pages, K, 16, D] of this layer, in the precision of qkv; where there is tiled attention also in
+  // fp8 (Float8_e4m3fn): what does not fit becomes +-448.
+  Tensor keys, values;
 };
 
 /// What a drawn row is told. The uniform number comes from the host, where the counter-based

@@ -74,6 +74,10 @@ std::vector<Flag> engine_flags() {
       works("--sglang-context-length", &C::sglang_context_length, "default: the model's"),
       works("--sglang-disable-radix-cache", &C::sglang_disable_radix_cache,
             "do not share prompt prefixes"),
+      works("--sglang-kv-cache-dtype", &C::sglang_kv_cache_dtype,
+            "precision of the KV cache; auto: that of the activations; fp8_e4m3 (GPU, without "
+            "scales) holds twice the tokens, and rollout log-probs move away from the trainer's",
+            {"auto", "bf16", "bfloat16", "fp8_e4m3"}),
       works("--kv-cache-gb", &C::kv_cache_gb,
             "memory of the KV cache in GiB; 0: 2 on the CPU, on a GPU what a full batch of the "
             "longest requests needs, if there is room"),
@@ -107,7 +111,6 @@ std::vector<Flag> engine_flags() {
       accepted("--sglang-deepep-mode", kValue, kOneEngine),
       accepted("--sglang-dist-timeout", kValue, kOneEngine),
       accepted("--sglang-custom-pull-weights-pre-read-hook", kValue, kOneWeights),
-      accepted("--sglang-kv-cache-dtype", kValue, "the cache has the precision of the activations"),
       accepted("--sglang-page-size", kValue, "the cache chooses its page size"),
       accepted("--sglang-max-prefill-tokens", kValue,
                "--sglang-chunked-prefill-size bounds a step"),

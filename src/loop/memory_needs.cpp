@@ -71,7 +71,7 @@ MemoryNeeds memory_needs(const RunConfig& config, model::Network& network,
   }
   if (has_engine) {
     needs.kv_page_bytes = engine::kv_page_bytes(
-        network, engine::kv_storage_type(engine::EngineConfig().kv_cache_dtype, network));
+        network, engine::kv_storage_type(config.sglang_kv_cache_dtype, network));
     needs.engine_workspace = engine_workspace_bytes(config, model, precision);
   }
   return needs;

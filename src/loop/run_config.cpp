@@ -479,6 +479,10 @@ void complete_and_validate(ParsedFlags& flags) {
   check_preferences(config, problems);
   check_batches(config, problems);
   check_output(config, problems);
+  problems.require(
+      config.device != "cpu" || config.sglang_kv_cache_dtype != "fp8_e4m3",
+      "--sglang-kv-cache-dtype fp8_e4m3: needs --device cuda; the CPU's attention reads "
+      "float32 and bfloat16");
   if (config.device == "cpu" && config.sglang_mem_fraction_static) {
     flags.warnings.push_back(
         fmt::format("--sglang-mem-fraction-static {}: is about a GPU's memory; on the CPU "

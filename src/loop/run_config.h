@@ -80,6 +80,7 @@ struct RunConfig {
   int64_t sglang_chunked_prefill_size = 2048;
   std::optional<int64_t> sglang_context_length;
   bool sglang_disable_radix_cache = false;
+  std::string sglang_kv_cache_dtype = "auto";
   double kv_cache_gb = 0;  // 0: 2 on the CPU; on a GPU what a full batch needs, if there is room
   std::optional<double> sglang_mem_fraction_static;
   bool offload = false;  // both of the next, as the original means it

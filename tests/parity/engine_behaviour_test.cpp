@@ -381,5 +381,15 @@ TEST(EngineConfigTest, ContradictionsAreReportedTogether) {
   }
 }
 
+TEST(EngineConfigTest, AnFp8CacheOnTheCpuIsRefusedWithWhatWorks) {
+  try {
+    TestEngine bench("qwen3", {.kv_cache_dtype = "fp8_e4m3"});
+    FAIL();
+  } catch (const ConfigError& error) {
+    EXPECT_STREQ(error.what(),
+                 "kv_cache_dtype = fp8_e4m3: needs a GPU; the CPU reads float32 and bfloat16");
+  }
+}
+
 }  // namespace
 }  // namespace slime

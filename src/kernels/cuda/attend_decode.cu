@@ -1,3 +1,5 @@
+#include <cuda_fp8.h>
+
 #include "kernels/cuda/attention.h"
 #include "kernels/cuda/tensor_core.cuh"
 #include "kernels/decode_segment.h"
@@ -33,14 +35,22 @@ struct Arguments {
   int group = 1;  // query heads per key-value head
 };
 
-/// Keys of one page: those of this lane's two rows.
-template <int kDim>
+/// Keys and values are T, or fp8 (e4m3) under T activations; then tensor-core operands are float16,
+/// which holds every e4m3 number exactly.
+template <typename T, typename Kv>
+using Operand = std::conditional_t<sizeof(Kv) == 1, __half, T>;
+
+/// Keys of one page: those of this lane's two rows, 16 bytes at a time.
+template <typename Kv, int kDim>
 struct Keys {
-  uint4 x[2][kDim / 32];
+  static constexpr int kPacks = kDim * static_cast<int>(sizeof(Kv)) / 64;
+  uint4 x[2][kPacks];
 };
-template <int kDim>
+/// Values of one page: those of this lane's four keys, a share of their dims.
+template <typename Kv, int kDim>
 struct Values {
-  uint4 x[4][kDim / 64];
+  static constexpr int kWords = kDim * static_cast<int>(sizeof(Kv)) / 32;
+  uint32_t x[4][kWords];
 };
 
 __device__ uint4 load_page(const void* pointer) {
@@ -50,34 +60,136 @@ __device__ uint4 load_page(const void* pointer) {
                : "l"(pointer));
   return x;
 }
+__device__ uint2 load_half_pack(const void* pointer) {
+  uint2 x;
+  asm volatile("ld.global.nc.L2::128B.v2.u32 {%0, %1}, [%2];"
+               : "=r"(x.x), "=r"(x.y)
+               : "l"(pointer));
+  return x;
+}
 
-template <typename T, int kDim>
-__device__ void load_keys(Keys<kDim>& keys, const T* page, int group, int quarter) {
+template <typename Kv, int kDim>
+__device__ void load_keys(Keys<Kv, kDim>& keys, const Kv* page, int group, int quarter) {
+  constexpr int kNumbers = 16 / static_cast<int>(sizeof(Kv));  // in a pack
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
 #pragma unroll
-    for (int j = 0; j < kDim / 32; ++j)
-      keys.x[half][j] = load_page(page + (group + 8 * half) * kDim + 32 * j + 8 * quarter);
+    for (int j = 0; j < Keys<Kv, kDim>::kPacks; ++j)
+      keys.x[half][j] = load_page(page + (group + 8 * half) * kDim + kNumbers * (4 * j + quarter));
   }
 }
 
+/// The dim that lane `group` has in the upper half of tile r of the result; the lower half has the
+/// next one.
+template <typename Kv, int kDim>
+__device__ int dim_of(int r, int group) {
+  if constexpr (sizeof(Kv) == 1) return kDim / 8 * group + 2 * r;
+  return 64 * (r / 4) + 8 * group + 2 * (r % 4);
+}
+
 /// Rows at `valid` and beyond were never written, and may be no numbers.
-template <typename T, int kDim>
-__device__ void load_values(Values<kDim>& values, const T* page, int group, int quarter,
+template <typename Kv, int kDim>
+__device__ void load_values(Values<Kv, kDim>& values, const Kv* page, int group, int quarter,
                             int valid) {
+  constexpr int kWords = Values<Kv, kDim>::kWords;
 #pragma unroll
   for (int k = 0; k < 4; ++k) {
     const int key = 2 * quarter + (k & 1) + 8 * (k >> 1);
+    uint32_t(&words)[kWords] = values.x[k];
+    const Kv* row = page + key * kDim;
 #pragma unroll
-    for (int j = 0; j < kDim / 64; ++j) {
-      values.x[k][j] = make_uint4(0, 0, 0, 0);
-      if (key < valid) values.x[k][j] = load_page(page + key * kDim + 64 * j + 8 * group);
+    for (int w = 0; w < kWords; ++w) words[w] = 0;
+    if (key >= valid) continue;
+    if constexpr (kWords == 2) {
+      const uint2 x = load_half_pack(row + 8 * group);
+      words[0] = x.x;
+      words[1] = x.y;
+    } else {
+#pragma unroll
+      for (int j = 0; j < kWords / 4; ++j) {
+        const uint4 x = load_page(row + (8 * j + group) * (16 / static_cast<int>(sizeof(Kv))));
+        words[4 * j] = x.x;
+        words[4 * j + 1] = x.y;
+        words[4 * j + 2] = x.z;
+        words[4 * j + 3] = x.w;
+      }
     }
   }
 }
 
-__device__ uint32_t part(const uint4& x, int i) {
-  return i == 0 ? x.x : i == 1 ? x.y : i == 2 ? x.z : x.w;
+/// Two e4m3 numbers, in the low half, as two float16.
+__device__ uint32_t widen(uint32_t two) {
+  const __half2_raw wide =
+      __nv_cvt_fp8x2_to_halfraw2(static_cast<__nv_fp8x2_storage_t>(two), __NV_E4M3);
+  return static_cast<uint32_t>(wide.x) | static_cast<uint32_t>(wide.y) << 16;
+}
+
+/// Two bfloat16 numbers as float16, as far as that reaches.
+__device__ uint32_t to_half(uint32_t two) {
+  constexpr float kMost = 65504;
+  const float low = __uint_as_float(two << 16), high = __uint_as_float(two & 0xffff0000U);
+  return pack<__half>(fminf(fmaxf(low, -kMost), kMost), fminf(fmaxf(high, -kMost), kMost));
+}
+
+/// A lane's share of a query row, in the order of its keys.
+template <typename T, typename Kv, int kDim>
+struct Query {
+  uint4 x[kDim / 32];
+  __device__ void clear() {
+#pragma unroll
+    for (int j = 0; j < kDim / 32; ++j) x[j] = make_uint4(0, 0, 0, 0);
+  }
+  __device__ void load(const T* q, int quarter) {
+    constexpr bool kIsNarrow = sizeof(Kv) == 1;
+#pragma unroll
+    for (int j = 0; j < kDim / 32; ++j) {
+      const int first =
+          kIsNarrow ? 64 * (j / 2) + 16 * quarter + 8 * (j % 2) : 32 * j + 8 * quarter;
+      uint4 y = *reinterpret_cast<const uint4*>(q + first);
+      if constexpr (kIsNarrow && !std::is_same_v<T, __half>)
+        y = make_uint4(to_half(y.x), to_half(y.y), to_half(y.z), to_half(y.w));
+      x[j] = y;
+    }
+  }
+};
+
+/// score += query keys^T, for eight keys.
+template <typename T, typename Kv, int kDim>
+__device__ void score_keys(float (&score)[4], const Query<T, Kv, kDim>& query,
+                           const uint4 (&keys)[Keys<Kv, kDim>::kPacks]) {
+#pragma unroll
+  for (int j = 0; j < Keys<Kv, kDim>::kPacks; ++j) {
+    const uint4 k = keys[j];
+    if constexpr (sizeof(Kv) == 1) {
+      const uint4 q = query.x[2 * j], r = query.x[2 * j + 1];
+      multiply<__half>(score, q.x, 0, q.y, 0, widen(k.x & 0xffffU), widen(k.x >> 16));
+      multiply<__half>(score, q.z, 0, q.w, 0, widen(k.y & 0xffffU), widen(k.y >> 16));
+      multiply<__half>(score, r.x, 0, r.y, 0, widen(k.z & 0xffffU), widen(k.z >> 16));
+      multiply<__half>(score, r.z, 0, r.w, 0, widen(k.w & 0xffffU), widen(k.w >> 16));
+    } else {
+      const uint4 q = query.x[j];
+      multiply<T>(score, q.x, 0, q.y, 0, k.x, k.y);
+      multiply<T>(score, q.z, 0, q.w, 0, k.z, k.w);
+    }
+  }
+}
+
+/// Tile r of the result += values^T p^T.
+template <typename T, typename Kv, int kDim>
+__device__ void add_values(float (&out)[4], const Values<Kv, kDim>& values, int r,
+                           const uint32_t (&p)[2]) {
+  if constexpr (sizeof(Kv) == 1) {
+    const uint32_t order = r % 2 == 0 ? 0x5140 : 0x7362;  // key a, key b, key a, key b
+    const uint32_t early = __byte_perm(values.x[0][r / 2], values.x[1][r / 2], order);
+    const uint32_t late = __byte_perm(values.x[2][r / 2], values.x[3][r / 2], order);
+    multiply<__half>(out, widen(early & 0xffffU), widen(early >> 16), widen(late & 0xffffU),
+                     widen(late >> 16), p[0], p[1]);
+  } else {
+    const uint32_t v0 = values.x[0][r], v1 = values.x[1][r];
+    const uint32_t v2 = values.x[2][r], v3 = values.x[3][r];
+    multiply<T>(out, low_halves(v0, v1), high_halves(v0, v1), low_halves(v2, v3),
+                high_halves(v2, v3), p[0], p[1]);
+  }
 }
 
 /// A segment as one warp sees it: its row set, and which pages are its own.
@@ -175,8 +287,8 @@ __device__ void merge(const Arguments& arguments, const DecodeMember& member, in
   __syncthreads();
 }
 
-template <typename T, int kDim>
-__global__ void __launch_bounds__(32 * kWarps, decode_blocks_per_processor(kDim))
+template <typename T, typename Kv, int kDim>
+__global__ void __launch_bounds__(32 * kWarps, decode_blocks_per_processor(kDim, sizeof(Kv)))
     attend_decode_kernel(Arguments arguments) {
   constexpr int kTiles = kDim / 16;
   constexpr int kSums = kWarps * kSetRows * (kDim + 4);
@@ -197,21 +309,21 @@ __global__ void __launch_bounds__(32 * kWarps, decode_blocks_per_processor(kDim)
   const int32_t* pages = call.paged.pages;
   const int64_t page_size = static_cast<int64_t>(num_kv_heads) * kPageTokens * kDim;
   const int64_t head_offset = static_cast<int64_t>(kv_head) * kPageTokens * kDim;
-  const T* all_keys = static_cast<const T*>(call.paged.keys) + head_offset;
-  const T* all_values = static_cast<const T*>(call.paged.values) + head_offset;
+  const Kv* all_keys = static_cast<const Kv*>(call.paged.keys) + head_offset;
+  const Kv* all_values = static_cast<const Kv*>(call.paged.values) + head_offset;
   const auto place_of = [&](const DecodeSegment& segment, int page) {
     return pages[segment.pages_offset + page] * page_size;
   };
 
-  Keys<kDim> keys;
-  Values<kDim> values;
+  Keys<Kv, kDim> keys;
+  Values<Kv, kDim> values;
   Share now = block.share_of(index, warp);
   bool is_loaded = false;  // the page that is next
   const auto load = [&] {
     const int64_t place = place_of(now.segment, now.page);
-    load_keys<T, kDim>(keys, all_keys + place, group, quarter);
-    load_values<T, kDim>(values, all_values + place, group, quarter,
-                         valid_in(now.segment, now.page));
+    load_keys<Kv, kDim>(keys, all_keys + place, group, quarter);
+    load_values<Kv, kDim>(values, all_values + place, group, quarter,
+                          valid_in(now.segment, now.page));
     is_loaded = true;
   };
   // All pages but those that get a key now were written by earlier steps: no need to wait for this
@@ -225,18 +337,16 @@ __global__ void __launch_bounds__(32 * kWarps, decode_blocks_per_processor(kDim)
     Share next;
     if (!is_end) next = block.share_of(index + 1, warp);
     const int row = kSetRows * now.set + group;
-    uint4 query[kDim / 32];
+    Query<T, Kv, kDim> query;
+    query.clear();
     int low = 0;  // first key that this lane's row sees
-#pragma unroll
-    for (int j = 0; j < kDim / 32; ++j) query[j] = make_uint4(0, 0, 0, 0);
     if (row < now.num_rows) {
       const int i = row / arguments.group, head = row - i * arguments.group;
       const DecodeMember member = block.member(now.segment.first_member + i);
       low = block.first_key(member.sequence);
-      const T* q = static_cast<const T*>(call.q) + member.row * call.row_stride +
-                   (kv_head * arguments.group + head) * kDim + 8 * quarter;
-#pragma unroll
-      for (int j = 0; j < kDim / 32; ++j) query[j] = *reinterpret_cast<const uint4*>(q + 32 * j);
+      query.load(static_cast<const T*>(call.q) + member.row * call.row_stride +
+                     (kv_head * arguments.group + head) * kDim,
+                 quarter);
     }
 
     const float scale = call.scale * kLog2E;
@@ -258,15 +368,9 @@ __global__ void __launch_bounds__(32 * kWarps, decode_blocks_per_processor(kDim)
       }
       float score[2][4] = {};
 #pragma unroll
-      for (int half = 0; half < 2; ++half) {
-#pragma unroll
-        for (int j = 0; j < kDim / 32; ++j) {
-          const uint4 q = query[j], k = keys.x[half][j];
-          multiply<T>(score[half], q.x, 0, q.y, 0, k.x, k.y);
-          multiply<T>(score[half], q.z, 0, q.w, 0, k.z, k.w);
-        }
-      }
-      if (is_loaded) load_keys<T, kDim>(keys, all_keys + next_place, group, quarter);
+      for (int half = 0; half < 2; ++half)
+        score_keys<T, Kv, kDim>(score[half], query, keys.x[half]);
+      if (is_loaded) load_keys<Kv, kDim>(keys, all_keys + next_place, group, quarter);
 
       const int first = now.segment.first_key + page * kPageTokens;
       const int valid = valid_in(now.segment, page);
@@ -304,17 +408,12 @@ __global__ void __launch_bounds__(32 * kWarps, decode_blocks_per_processor(kDim)
       for (int half = 0; half < 2; ++half) {
         const float a = exp2f(score[half][0] - base), b = exp2f(score[half][1] - base);
         weight += a + b;
-        p[half] = pack<T>(a, b);
+        p[half] = pack<Operand<T, Kv>>(a, b);
       }
 #pragma unroll
-      for (int r = 0; r < kTiles; ++r) {
-        const uint32_t v0 = part(values.x[0][r / 4], r % 4), v1 = part(values.x[1][r / 4], r % 4);
-        const uint32_t v2 = part(values.x[2][r / 4], r % 4), v3 = part(values.x[3][r / 4], r % 4);
-        multiply<T>(out[r], low_halves(v0, v1), high_halves(v0, v1), low_halves(v2, v3),
-                    high_halves(v2, v3), p[0], p[1]);
-      }
+      for (int r = 0; r < kTiles; ++r) add_values<T, Kv, kDim>(out[r], values, r, p);
       if (is_loaded)
-        load_values<T, kDim>(values, all_values + next_place, group, quarter, next_valid);
+        load_values<Kv, kDim>(values, all_values + next_place, group, quarter, next_valid);
     }
 
     weight += __shfl_xor_sync(0xffffffffU, weight, 1);
@@ -325,7 +424,7 @@ __global__ void __launch_bounds__(32 * kWarps, decode_blocks_per_processor(kDim)
     }
 #pragma unroll
     for (int r = 0; r < kTiles; ++r) {
-      const int dim = 64 * (r / 4) + 8 * group + 2 * (r % 4);
+      const int dim = dim_of<Kv, kDim>(r, group);
       sums[warp][2 * quarter][dim] = out[r][0];
       sums[warp][2 * quarter + 1][dim] = out[r][1];
       sums[warp][2 * quarter][dim + 1] = out[r][2];
@@ -393,10 +492,17 @@ __global__ void __launch_bounds__(32 * kWarps, decode_blocks_per_processor(kDim)
   }
 }
 
+template <typename T, typename Kv, int kDim>
+void run(const Arguments& arguments, cudaStream_t stream) {
+  launch(attend_decode_kernel<T, Kv, kDim>,
+         dim3(arguments.plan.num_units, arguments.call.num_kv_heads), dim3(32 * kWarps), 0, stream,
+         arguments);
+}
+
 template <typename T, int kDim>
 void run(const Arguments& arguments, cudaStream_t stream) {
-  launch(attend_decode_kernel<T, kDim>, dim3(arguments.plan.num_units, arguments.call.num_kv_heads),
-         dim3(32 * kWarps), 0, stream, arguments);
+  arguments.call.paged.is_fp8 ? run<T, __nv_fp8_e4m3, kDim>(arguments, stream)
+                              : run<T, T, kDim>(arguments, stream);
 }
 
 }  // namespace

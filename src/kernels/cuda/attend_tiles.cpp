@@ -1,34 +1,38 @@
+#include <cuda_fp8.h>
+
 #include "kernels/cuda/attention.h"
 
 namespace slime::kernels::cuda {
 
-// Instantiated in attend_tiles_*.cu.
-template <typename T, int kHeadDim>
+/// Instantiated in attend_tiles_*.cu, one each.
+template <typename T, typename Kv, int kHeadDim>
 void attend_tiles_of(const AttendCall& call, const UnitArrays& units, cudaStream_t stream);
-extern template void attend_tiles_of<__nv_bfloat16, 64>(const AttendCall&, const UnitArrays&,
-                                                        cudaStream_t);
-extern template void attend_tiles_of<__nv_bfloat16, 128>(const AttendCall&, const UnitArrays&,
-                                                         cudaStream_t);
-extern template void attend_tiles_of<__half, 64>(const AttendCall&, const UnitArrays&,
-                                                 cudaStream_t);
-extern template void attend_tiles_of<__half, 128>(const AttendCall&, const UnitArrays&,
-                                                  cudaStream_t);
+
+namespace {
+
+template <typename T, typename Kv>
+void attend_with_pages_of(const AttendCall& call, const UnitArrays& units, cudaStream_t stream) {
+  call.head_dim == 64 ? attend_tiles_of<T, Kv, 64>(call, units, stream)
+                      : attend_tiles_of<T, Kv, 128>(call, units, stream);
+}
+
+template <typename T>
+void attend_with_rows_of(const AttendCall& call, const UnitArrays& units, cudaStream_t stream) {
+  call.paged.is_fp8 ? attend_with_pages_of<T, __nv_fp8_e4m3>(call, units, stream)
+                    : attend_with_pages_of<T, T>(call, units, stream);
+}
+
+}  // namespace
 
 bool has_tiles(Number number, int head_dim) {
   return number != Number::kFloat32 && (head_dim == 64 || head_dim == 128);
 }
 
 void attend_tiles(const AttendCall& call, const UnitArrays& units, cudaStream_t stream) {
-  const bool is_bfloat16 = call.number == Number::kBFloat16;
   if (!has_tiles(call.number, call.head_dim))
     throw std::runtime_error("tiled attention has head sizes 64 and 128 in 16-bit precisions");
-  if (call.head_dim == 64) {
-    is_bfloat16 ? attend_tiles_of<__nv_bfloat16, 64>(call, units, stream)
-                : attend_tiles_of<__half, 64>(call, units, stream);
-  } else {
-    is_bfloat16 ? attend_tiles_of<__nv_bfloat16, 128>(call, units, stream)
-                : attend_tiles_of<__half, 128>(call, units, stream);
-  }
+  call.number == Number::kBFloat16 ? attend_with_rows_of<__nv_bfloat16>(call, units, stream)
+                                   : attend_with_rows_of<__half>(call, units, stream);
 }
 
 }  // namespace slime::kernels::cuda

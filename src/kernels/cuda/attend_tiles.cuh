@@ -1,7 +1,8 @@
 #pragma once
 
-/// One instance of FlashInfer's paged prefill kernel per precision and head size; each is a
-/// translation unit of its own (attend_tiles_*.cu), because it takes the compiler twenty seconds.
+/// One instance of FlashInfer's paged prefill kernel per precision of rows (T) and of pages (Kv)
+/// and head size; each is a translation unit of its own (attend_tiles_*.cu), because it takes the
+/// compiler twenty seconds.
 
 #include <flashinfer/attention/default_prefill_params.cuh>
 #include <flashinfer/attention/mask.cuh>
@@ -13,16 +14,16 @@
 
 namespace slime::kernels::cuda {
 
-template <typename T, int kHeadDim>
+template <typename T, typename Kv, int kHeadDim>
 void attend_tiles_of(const AttendCall& call, const UnitArrays& units, cudaStream_t stream) {
-  using Params = flashinfer::BatchPrefillPagedParams<T, T, T, int32_t>;
+  using Params = flashinfer::BatchPrefillPagedParams<T, Kv, T, int32_t>;
   // Custom mask, sliding window, soft cap, ALiBi.
   using Variant = flashinfer::DefaultAttention<false, true, false, false>;
   const auto mutable_ints = [](const int32_t* pointer) { return const_cast<int32_t*>(pointer); };
   const auto mutable_numbers = [](const void* pointer) {
-    return static_cast<T*>(const_cast<void*>(pointer));
+    return static_cast<Kv*>(const_cast<void*>(pointer));
   };
-  const flashinfer::paged_kv_t<T, int32_t> paged(
+  const flashinfer::paged_kv_t<Kv, int32_t> paged(
       call.num_kv_heads, kPageTokens, kHeadDim, call.paged.num_sequences,
       flashinfer::QKVLayout::kHND, mutable_numbers(call.paged.keys),
       mutable_numbers(call.paged.values), mutable_ints(call.paged.pages),

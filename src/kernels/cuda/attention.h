@@ -4,7 +4,8 @@
 /// their pages, then each row attends to the keys of its sequence.
 ///
 /// Dimensions: T rows, S sequences, N query heads, K key-value heads, D head size, E = (N + 2 K) D,
-/// R = D / 2. Pages of 16 tokens: keys and values are [pages, K, 16, D]. Asynchronous on `stream`.
+/// R = D / 2. Pages of 16 tokens: keys and values are [pages, K, 16, D], in the precision of the
+/// rows or in fp8 (e4m3: what does not fit becomes +-448). Asynchronous on `stream`.
 
 #include <cuda_runtime.h>
 
@@ -33,6 +34,7 @@ struct RotateCall {
   const int32_t* slot_T = nullptr;  // null: no pages; keys, rotated, and values go to out_TE
   void* keys = nullptr;
   void* values = nullptr;
+  bool is_fp8 = false;  // keys and values in pages
 };
 
 /// Head sizes up to 256, even.
@@ -47,6 +49,7 @@ struct PagedArrays {
   const void* keys = nullptr;
   const void* values = nullptr;
   int num_sequences = 0;
+  bool is_fp8 = false;  // keys and values
 };
 
 struct AttendCall {
@@ -61,7 +64,8 @@ struct AttendCall {
   int64_t window = 0;  // 0: all earlier tokens
 };
 
-/// Any head size up to 256, any ratio of heads, any precision: one warp per row and head. Slow.
+/// Any head size up to 256, any ratio of heads, any precision but fp8: one warp per row and head.
+/// Slow.
 void attend_plain(const AttendCall& call, const int64_t* positions_T, const int32_t* row_sequence_T,
                   cudaStream_t stream);
 

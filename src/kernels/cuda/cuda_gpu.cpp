@@ -158,6 +158,10 @@ Tensor CudaGpu::paged_attention(const PagedCall& call) const {
   rotate.slot_T = array<int32_t>(batch.slot_T);
   rotate.keys = call.keys.data_ptr();
   rotate.values = call.values.data_ptr();
+  rotate.is_fp8 = call.keys.scalar_type() == at::kFloat8_e4m3fn;
+  check(rotate.is_fp8 ? has_tiled_attention(heads, call.qkv_TE.scalar_type())
+                      : call.keys.scalar_type() == call.qkv_TE.scalar_type(),
+        "keys and values are in the precision of the rows, or in fp8 where there are tiles");
   norm_rotate(rotate, stream);
 
   Tensor out_TC = at::empty({rows, heads.num_heads * heads.head_dim}, call.qkv_TE.options());
@@ -169,7 +173,8 @@ Tensor CudaGpu::paged_attention(const PagedCall& call) const {
                   array<int32_t>(batch.last_page_tokens),
                   call.keys.const_data_ptr(),
                   call.values.const_data_ptr(),
-                  static_cast<int>(batch.last_page_tokens.size(0))};
+                  static_cast<int>(batch.last_page_tokens.size(0)),
+                  rotate.is_fp8};
   attend.q = call.qkv_TE.data_ptr();
   attend.row_stride = call.qkv_TE.size(1);
   attend.out_TC = out_TC.data_ptr();

@@ -29,6 +29,7 @@ struct PagedCase {
   RotaryShape heads;
   TreeAttentionShape attention;
   at::ScalarType type = at::kBFloat16;
+  bool is_fp8 = false;  // the cache; the twin then reads what the cache can hold
   std::vector<PagedSpan> spans;
   int64_t padding = 0;  // rows of a recorded step that belong to nobody
   // Sequences in a row, `samples` of them, begin with the same pages.
@@ -51,7 +52,7 @@ struct PagedCase {
     const auto pages_on_cpu = [&] {
       return at::randn({num_pages + 1, kv, 16, dim}, at::TensorOptions(at::kFloat)).to(type);
     };
-    const Tensor cpu_keys = pages_on_cpu(), cpu_values = pages_on_cpu();
+    const Tensor cpu_keys = cached(pages_on_cpu()), cpu_values = cached(pages_on_cpu());
     const Tensor qkv =
         at::randn({rows + padding, (q + 2 * kv) * dim}, at::TensorOptions(at::kFloat)).to(type);
     // No rotation: cosine 1, sine 0, so that the twin can be fed the same heads.
@@ -74,8 +75,8 @@ struct PagedCase {
         if (p % 16 == 0) pages.push_back(static_cast<int32_t>(id));
         if (p < span.num_keys - span.num_rows) continue;
         const Tensor mine = qkv[row];
-        key_rows.back() = mine.narrow(0, q * dim, kv * dim).view({kv, dim});
-        value_rows.back() = mine.narrow(0, (q + kv) * dim, kv * dim).view({kv, dim});
+        key_rows.back() = cached(mine.narrow(0, q * dim, kv * dim).view({kv, dim}));
+        value_rows.back() = cached(mine.narrow(0, (q + kv) * dim, kv * dim).view({kv, dim}));
         slots.push_back(static_cast<int32_t>(id * 16 + p % 16));
         row_sequence.push_back(static_cast<int32_t>(s));
         positions.push_back(p);
@@ -109,8 +110,9 @@ struct PagedCase {
     }
     qkv_TE = qkv.to(at::kCUDA);
     positions_T = to_gpu(positions, at::kLong);
-    keys = cpu_keys.to(at::kCUDA);
-    values = cpu_values.to(at::kCUDA);
+    const auto cache_type = is_fp8 ? at::kFloat8_e4m3fn : type;
+    keys = cpu_keys.to(cache_type).to(at::kCUDA);
+    values = cpu_values.to(cache_type).to(at::kCUDA);
     batch.slot_T = to_gpu(slots, at::kInt);
     batch.row_sequence_T = to_gpu(row_sequence, at::kInt);
     batch.query_starts = to_gpu(query_starts, at::kInt);
@@ -118,6 +120,11 @@ struct PagedCase {
     batch.pages = to_gpu(pages, at::kInt);
     batch.last_page_tokens = to_gpu(last, at::kInt);
     plan(pages, page_starts, static_cast<int64_t>(last.size()));
+  }
+
+  /// `x` as it comes back from the cache.
+  Tensor cached(const Tensor& x) const {
+    return is_fp8 ? x.clamp(-448, 448).to(at::kFloat8_e4m3fn).to(type) : x;
   }
 
   void plan(const std::vector<int32_t>& pages, const std::vector<int32_t>& page_starts,
@@ -156,7 +163,8 @@ struct PagedCase {
         plan_decode(sequences, num_launched,
                     {group, heads.num_kv_heads,
                      open_gpu().num_processors() *
-                         decode_blocks_per_processor(static_cast<int>(heads.head_dim))});
+                         decode_blocks_per_processor(static_cast<int>(heads.head_dim),
+                                                     static_cast<int>(keys.element_size()))});
     const auto integers = [](const auto& list) {
       const auto* begin = reinterpret_cast<const int32_t*>(list.data());
       return std::vector<int32_t>(begin, begin + list.size() * sizeof(list[0]) / 4);
@@ -264,6 +272,58 @@ TEST(GpuPagedAttention, EqualsTheTwinWhereSequencesReadTheirPromptTogether) {
       EXPECT_EQ(one.most_members, std::min<int64_t>(8, 32 / group));
     }
   }
+}
+
+/// The twin computes with what e4m3 can hold of the same keys and values: the rounding to it is not
+/// part of the error.
+TEST(GpuPagedAttention, EqualsTheTwinOfAnFp8Cache) {
+  SLIME_NEEDS_GPU();
+  for (const auto type : {at::kBFloat16, at::kHalf}) {
+    for (const int64_t group : {1, 3, 4, 7, 16, 40}) {
+      for (const int64_t dim : {64, 128}) {
+        for (const bool is_decode : {true, false}) {
+          PagedCase one;
+          one.type = type;
+          one.is_fp8 = true;
+          one.heads = {2 * group, 2, dim, 0};
+          one.attention = {0.1, group == 3 ? 50 : 0};
+          one.spans = is_decode ? decode_spans() : mixed_spans();
+          EXPECT_LT(one.error(), tolerance(type))
+              << at::toString(type) << ", " << group << " heads of " << dim;
+        }
+      }
+    }
+  }
+}
+
+TEST(GpuPagedAttention, OfAnFp8CacheReadsSharedPromptsTogether) {
+  SLIME_NEEDS_GPU();
+  for (const int64_t group : {1, 2, 4, 8}) {
+    PagedCase one;
+    one.is_fp8 = true;
+    one.heads = {8 * group, 8, group == 2 ? 64 : 128, 0};
+    one.attention = {0.1, 0};
+    one.samples = 4;
+    one.shared_pages = 30;
+    for (int64_t i = 0; i < 12; ++i) one.spans.push_back({1, 30 * 16 + 1 + 17 * i});
+    EXPECT_LT(one.error(), tolerance(one.type)) << group;
+    EXPECT_EQ(one.most_members, 4);
+  }
+}
+
+/// Values beyond the range of e4m3 are cut, not turned into what is no number.
+TEST(GpuPagedAttention, WritesNumbersThatFp8CannotHoldAsTheLargest) {
+  SLIME_NEEDS_GPU();
+  PagedCase one;
+  one.is_fp8 = true;
+  one.heads = {4, 1, 64, 0};
+  one.spans = {{1, 1}};
+  one.build();
+  one.qkv_TE.narrow(1, 5 * 64, 64).fill_(1000);
+  one.qkv_TE.narrow(1, 5 * 64, 32).fill_(-1000);
+  const Tensor out = one.attend().view({4, 64}).to(at::kFloat);
+  EXPECT_TRUE((out.narrow(1, 0, 32) == -448).all().item<bool>());
+  EXPECT_TRUE((out.narrow(1, 32, 32) == 448).all().item<bool>());
 }
 
 TEST(GpuPagedAttention, OfAStepRepeatsBitForBit) {

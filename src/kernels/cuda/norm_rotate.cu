@@ -1,3 +1,5 @@
+#include <cuda_fp8.h>
+
 #include "kernels/cuda/attention.h"
 
 namespace slime::kernels::cuda {
@@ -24,12 +26,16 @@ __global__ void __launch_bounds__(32 * kWarps) norm_rotate_kernel(RotateCall cal
   const int64_t in_row = row * (num_heads + 2 * num_kv_heads) * call.head_dim;
   const T* in = static_cast<const T*>(call.qkv_TE) + in_row + head * call.head_dim;
   T* out = static_cast<T*>(call.out_TE) + in_row + head * call.head_dim;
+  __nv_fp8_storage_t* narrow = nullptr;
   if (!is_query && call.slot_T != nullptr) {
     const int kv_head = (head - num_heads) % num_kv_heads;
     const int64_t slot = call.slot_T[row];
-    out = static_cast<T*>(is_value ? call.values : call.keys) +
-          ((slot / kPageTokens * num_kv_heads + kv_head) * kPageTokens + slot % kPageTokens) *
-              call.head_dim;
+    const int64_t place =
+        ((slot / kPageTokens * num_kv_heads + kv_head) * kPageTokens + slot % kPageTokens) *
+        call.head_dim;
+    void* cache = is_value ? call.values : call.keys;
+    out = static_cast<T*>(cache) + place;
+    if (call.is_fp8) narrow = static_cast<__nv_fp8_storage_t*>(cache) + place;
   }
   float a[kMaxPairs], b[kMaxPairs], squares = 0;
 #pragma unroll
@@ -58,6 +64,11 @@ __global__ void __launch_bounds__(32 * kWarps) norm_rotate_kernel(RotateCall cal
       const float rotated = a[p] * cosine - b[p] * sine;
       b[p] = b[p] * cosine + a[p] * sine;
       a[p] = rotated;
+    }
+    if (narrow != nullptr) {
+      narrow[i] = __nv_cvt_float_to_fp8(a[p], __NV_SATFINITE, __NV_E4M3);
+      narrow[i + half] = __nv_cvt_float_to_fp8(b[p], __NV_SATFINITE, __NV_E4M3);
+      continue;
     }
     out[i] = from_float<T>(a[p]);
     out[i + half] = from_float<T>(b[p]);
