@@ -6,6 +6,7 @@
 #include <cstdio>
 
 #include "cli/bench_algo.h"
+#include "cli/bench_attention.h"
 #include "cli/bench_command.h"
 #include "cli/bench_data.h"
 #include "cli/bench_engine.h"
@@ -24,6 +25,8 @@ namespace {
 constexpr auto kMeasurements = std::to_array<Command>({
     {"algo", "loss and gradient on a million tokens, beside the speed of memory", bench_algo},
     {"data", "loading a prompt file: rows per second, memory", bench_data},
+    {"decode-attention", "attention of one layer in a decode step, beside the speed of memory",
+     bench_decode_attention},
     {"engine", "generation: tokens per second, step times, rates", bench_engine},
     {"grpo-step", "one step of the loop: generate, train, hand the weights over", bench_grpo_step},
     {"hand-over", "new weights to the engine of the same GPU", bench_hand_over},

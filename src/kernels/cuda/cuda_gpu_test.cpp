@@ -7,7 +7,7 @@
 #include "core/random.h"
 #include "kernels/cpu/reference.h"
 #include "kernels/cpu/sample.h"
-#include "kernels/decode_units.h"
+#include "kernels/decode_launch.h"
 #include "kernels/gpu_for_tests.h"
 #include "kernels/paged_units.h"
 
@@ -165,16 +165,7 @@ struct PagedCase {
                      open_gpu().num_processors() *
                          decode_blocks_per_processor(static_cast<int>(heads.head_dim),
                                                      static_cast<int>(keys.element_size()))});
-    const auto integers = [](const auto& list) {
-      const auto* begin = reinterpret_cast<const int32_t*>(list.data());
-      return std::vector<int32_t>(begin, begin + list.size() * sizeof(list[0]) / 4);
-    };
-    batch.decode.num_units = plan.room.units;
-    batch.decode.num_records = plan.room.records;
-    batch.decode.unit_starts = to_gpu(plan.unit_starts, at::kInt);
-    batch.decode.segments = to_gpu(integers(plan.segments), at::kInt);
-    batch.decode.members = to_gpu(integers(plan.members), at::kInt);
-    batch.decode.record_starts = to_gpu(plan.record_starts, at::kInt);
+    batch.decode = to_launch(plan, at::kCUDA);
     for (const DecodeSegment& segment : plan.segments)
       most_members = std::max<int64_t>(most_members, segment.num_members);
   }
