@@ -39,10 +39,6 @@ constexpr int decode_row_sets(int rows) {
   return rows <= kDecodeSetRows ? 1 : rows <= 2 * kDecodeSetRows ? 2 : 4;
 }
 
-/// Partial results of one sequence times its query heads per key-value head, at most: they are
-/// merged in shared memory.
-inline constexpr int kMostMerged = 2048;
-
 /// Blocks of the kernel that fit on a processor at once (registers are what they are short of).
 constexpr int decode_blocks_per_processor(int head_dim, int bytes_per_number) {
   const int blocks = head_dim > 64 ? 3 : 4;

@@ -9,11 +9,14 @@ namespace slime::kernels {
 namespace {
 
 constexpr int64_t kPage = 16;
-constexpr int64_t kSharingCost = 4;  // pages per member, of a key-value head
+constexpr int64_t kSharingCost = 6;  // pages per member, of a key-value head
 constexpr int64_t kMostShared = 2;   // shared segments of a sequence
+constexpr int64_t kLeastSharedTurns = 4;
 /// What a turn (each warp of a block takes one page) costs: with several row sets the warps take
-/// the same page, which moves fewer bytes but waits as long.
-constexpr int64_t kTurnCost = 10, kTurnCostOfTwoSets = 7, kTurnCostOfFourSets = 6;
+/// the same page, which moves fewer bytes but waits as long. And what a segment costs that is not
+/// its pages: adding up the warps' results, of more rows where it is shared.
+constexpr int64_t kTurnCost = 10, kTurnCostOfTwoSets = 7, kTurnCostOfFourSets = 5;
+constexpr int64_t kSegmentCost = 3, kSharedSegmentCost = 8;
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
@@ -26,6 +29,9 @@ struct Run {
 
   int64_t pages_per_turn() const { return kDecodeWarps / row_sets; }
   int64_t turns() const { return ceil_div(end - begin, pages_per_turn()); }
+  /// A piece of a shared run leaves a record for each member: it should be worth that.
+  int64_t least_turns() const { return row_sets == 1 ? 1 : kLeastSharedTurns; }
+  int64_t segment_cost() const { return row_sets == 1 ? kSegmentCost : kSharedSegmentCost; }
   int64_t turn_cost() const {
     return row_sets == 1 ? kTurnCost : row_sets == 2 ? kTurnCostOfTwoSets : kTurnCostOfFourSets;
   }
@@ -129,9 +135,7 @@ void number_records(DecodePlan& plan, int64_t num_launched) {
 
 DecodeLimits decode_limits(int64_t num_launched, const DecodeOptions& options) {
   DecodeLimits limits;
-  // A sequence has at most a record per unit and shared run.
-  const int64_t most_units = kMostMerged / options.group - kMostShared;
-  limits.units = std::clamp<int64_t>(options.blocks_at_once / options.num_kv_heads, 1, most_units);
+  limits.units = std::max<int64_t>(1, options.blocks_at_once / options.num_kv_heads);
   const int64_t most_members =
       options.shares_prompts ? std::max<int64_t>(1, kMostDecodeRows / options.group) : 1;
   // Each unit but the first cuts one run.
@@ -150,20 +154,26 @@ DecodePlan plan_decode(std::span<const DecodeSequence> sequences, int64_t num_la
   plan.room = decode_limits(num_launched, options);
   const std::vector<Run> runs = Runs(sequences, options).take();
   int64_t cost = 0;
-  for (const Run& run : runs) cost += run.turns() * run.turn_cost();
-  const int64_t cost_per_unit = std::max(kTurnCost, ceil_div(cost, plan.room.units));
+  for (const Run& run : runs) cost += run.turns() * run.turn_cost() + run.segment_cost();
+  // Cutting a run makes one segment more.
+  const int64_t cost_per_unit = std::max(kTurnCost, ceil_div(cost, plan.room.units) + kSegmentCost);
 
   // Units end where their share of the cost ends, rounded up to a whole turn.
   int64_t spent = 0;
   for (const Run& run : runs) {
     for (int64_t begin = run.begin; begin < run.end;) {
-      const auto unit = static_cast<int64_t>(plan.unit_starts.size());  // 1 for the first
-      if (unit == 0 || spent >= unit * cost_per_unit)
+      auto units = static_cast<int64_t>(plan.unit_starts.size());
+      if (units == 0 ||
+          (units < plan.room.units && spent + run.segment_cost() >= units * cost_per_unit)) {
         plan.unit_starts.push_back(static_cast<int32_t>(plan.segments.size()));
-      const int64_t left = static_cast<int64_t>(plan.unit_starts.size()) * cost_per_unit - spent;
-      const int64_t turns = ceil_div(left, run.turn_cost());
-      const int64_t end = std::min(run.end, begin + turns * run.pages_per_turn());
-      spent += ceil_div(end - begin, run.pages_per_turn()) * run.turn_cost();
+        ++units;
+      }
+      const int64_t left = units * cost_per_unit - spent - run.segment_cost();
+      const int64_t turns = std::max(run.least_turns(), ceil_div(left, run.turn_cost()));
+      int64_t end = begin + turns * run.pages_per_turn();
+      const bool is_rest_short = run.end - end < run.least_turns() * run.pages_per_turn();
+      if (is_rest_short || units == plan.room.units) end = run.end;
+      spent += ceil_div(end - begin, run.pages_per_turn()) * run.turn_cost() + run.segment_cost();
 
       const DecodeSequence& sequence = sequences[run.members[0]];
       DecodeSegment segment;

@@ -16,7 +16,7 @@
 /// of each key-value head, and leave two records each where they left none. The record of a query
 /// head is as long as a token's key and value, and is written and read; four query heads make that
 /// a page per sequence, and whoever merges waits for memory twice. So sharing is chosen where it
-/// saves more than four pages per sequence.
+/// saves more than six pages per sequence.
 ///
 /// The plan depends on its arguments alone and each record has its place, so a step repeats bit for
 /// bit.

@@ -18,7 +18,9 @@
 ///
 /// While a warp works on a page the next one is on its way, be it the next segment's first. Warps
 /// add up through shared memory. A sequence that is in one segment is then done; segments of others
-/// leave partial results, and the last one to arrive adds those up, in the order of the keys.
+/// leave records, and a second kernel adds those up in the order of the keys. (Whoever arrives last
+/// could do it, but its fence waits for the pages on their way and empties the L1 cache: ten
+/// microseconds a segment.)
 ///
 /// In this file: lane = 4 group + quarter, and `group` is a row within the warp's eight.
 
@@ -55,14 +57,14 @@ struct Values {
 
 __device__ uint4 load_page(const void* pointer) {
   uint4 x;
-  asm volatile("ld.global.nc.L2::128B.v4.u32 {%0, %1, %2, %3}, [%4];"
+  asm volatile("ld.global.nc.L1::no_allocate.L2::128B.v4.u32 {%0, %1, %2, %3}, [%4];"
                : "=r"(x.x), "=r"(x.y), "=r"(x.z), "=r"(x.w)
                : "l"(pointer));
   return x;
 }
 __device__ uint2 load_half_pack(const void* pointer) {
   uint2 x;
-  asm volatile("ld.global.nc.L2::128B.v2.u32 {%0, %1}, [%2];"
+  asm volatile("ld.global.nc.L1::no_allocate.L2::128B.v2.u32 {%0, %1}, [%2];"
                : "=r"(x.x), "=r"(x.y)
                : "l"(pointer));
   return x;
@@ -244,58 +246,40 @@ __device__ int valid_in(const DecodeSegment& segment, int page) {
   return is_last_page(segment, page) ? segment.last_tokens : kPageTokens;
 }
 
-/// Adds up the records of a sequence, in the order of its keys. `share_CG`: kMostMerged floats.
-template <typename T, int kDim>
-__device__ void merge(const Arguments& arguments, const DecodeMember& member, int kv_head,
-                      float* share_CG) {
-  const AttendCall& call = arguments.call;
-  const int group = arguments.group;
-  const int64_t first = arguments.plan.record_starts[member.sequence];
-  const int num_records =
-      arguments.plan.record_starts[member.sequence + 1] - static_cast<int>(first);
-  const auto row_of = [&](int record, int head) {
-    return arguments.plan.records +
-           (((first + record) * call.num_kv_heads + kv_head) * group + head) * (kDim + 2);
-  };
-  // The records' shares first, all at once; then the sums, whose loads do not wait for each other.
-  for (int i = threadIdx.x; i < num_records * group; i += blockDim.x)
-    share_CG[i] = __ldcg(row_of(i / group, i % group) + kDim);
-  __syncthreads();
-  if (static_cast<int>(threadIdx.x) < group) {
-    float most = -INFINITY;
-    for (int c = 0; c < num_records; ++c) most = fmaxf(most, share_CG[c * group + threadIdx.x]);
-    for (int c = 0; c < num_records; ++c) {
-      float& share = share_CG[c * group + threadIdx.x];
-      share = share == -INFINITY ? 0 : exp2f(share - most);
-    }
-  }
-  __syncthreads();
-  T* out = static_cast<T*>(call.out_TC) +
-           (static_cast<int64_t>(member.row) * call.num_heads + kv_head * group) * kDim;
-  for (int i = threadIdx.x; i < group * kDim; i += blockDim.x) {
-    const int head = i / kDim, dim = i % kDim;
-    float sum = 0, total = 0;
-#pragma unroll 8
-    for (int c = 0; c < num_records; ++c) {
-      const float* row = row_of(c, head);
-      const float share = share_CG[c * group + head];
-      sum += share * __ldcg(row + dim);
-      total += share * __ldcg(row + kDim + 1);
-    }
-    out[i] = from_float<T>(sum / total);
-  }
-  __syncthreads();
+__device__ float warp_max(float x) {
+  for (int offset = 16; offset > 0; offset /= 2)
+    x = fmaxf(x, __shfl_xor_sync(0xffffffffU, x, offset));
+  return x;
 }
+
+/// 2 or 4 floats in one load.
+template <int kCount>
+struct Floats {
+  float x[kCount];
+  __device__ void load(const float* from) {
+    if constexpr (kCount == 4) {
+      const float4 y = *reinterpret_cast<const float4*>(from);
+      x[0] = y.x, x[1] = y.y, x[2] = y.z, x[3] = y.w;
+    } else {
+      const float2 y = *reinterpret_cast<const float2*>(from);
+      x[0] = y.x, x[1] = y.y;
+    }
+  }
+};
+
+/// Where a row of a segment goes, counted in heads: into the output, or among the records.
+struct Result {
+  int64_t place;
+  float scale;  // 0: a record
+};
 
 template <typename T, typename Kv, int kDim>
 __global__ void __launch_bounds__(32 * kWarps, decode_blocks_per_processor(kDim, sizeof(Kv)))
     attend_decode_kernel(Arguments arguments) {
   constexpr int kTiles = kDim / 16;
-  constexpr int kSums = kWarps * kSetRows * (kDim + 4);
-  static_assert(kSums >= kMostMerged);
-  __shared__ float sums[kWarps][kSetRows][kDim + 4];
+  __shared__ alignas(16) float sums[kWarps][kSetRows][kDim + 4];
   __shared__ float largest_of[kWarps][kSetRows], weight_of[kWarps][kSetRows];
-  __shared__ bool is_last[kMostDecodeRows];
+  __shared__ Result results[kMostDecodeRows];
   const AttendCall& call = arguments.call;
   const DecodeArrays& plan = arguments.plan;
   const Block block(arguments);
@@ -314,7 +298,6 @@ __global__ void __launch_bounds__(32 * kWarps, decode_blocks_per_processor(kDim,
   const auto place_of = [&](const DecodeSegment& segment, int page) {
     return pages[segment.pages_offset + page] * page_size;
   };
-
   Keys<Kv, kDim> keys;
   Values<Kv, kDim> values;
   Share now = block.share_of(index, warp);
@@ -432,57 +415,43 @@ __global__ void __launch_bounds__(32 * kWarps, decode_blocks_per_processor(kDim,
     }
     __syncthreads();
 
-    const DecodeSegment& segment = now.segment;
-    for (int i = threadIdx.x; i < now.num_rows * kDim; i += blockDim.x) {
-      const int r = i / kDim, dim = i % kDim;
-      const int set = r / kSetRows, place = r % kSetRows;
-      float most = -INFINITY;
-      for (int w = set; w < kWarps; w += now.sets) most = fmaxf(most, largest_of[w][place]);
-      float sum = 0, total = 0;
-      for (int w = set; w < kWarps; w += now.sets) {
-        const float largest_here = largest_of[w][place];
-        const float share = largest_here == -INFINITY ? 0 : exp2f(largest_here - most);
-        sum += share * sums[w][place][dim];
+    if (static_cast<int>(threadIdx.x) < now.num_rows) {
+      const int r = threadIdx.x, place = r % kSetRows;
+      float most = -INFINITY, total = 0;
+      for (int w = r / kSetRows; w < kWarps; w += now.sets)
+        most = fmaxf(most, largest_of[w][place]);
+      for (int w = r / kSetRows; w < kWarps; w += now.sets) {
+        float& share = largest_of[w][place];
+        share = share == -INFINITY ? 0 : exp2f(share - most);
         total += share * weight_of[w][place];
       }
-      const int m = r / arguments.group, head = r - m * arguments.group;
-      const DecodeMember member = block.member(segment.first_member + m);
-      if (member.record < 0) {
-        T* result =
-            static_cast<T*>(call.out_TC) +
-            (static_cast<int64_t>(member.row) * call.num_heads + kv_head * arguments.group + head) *
-                kDim;
-        result[dim] = from_float<T>(sum / total);
-        continue;
-      }
-      float* record =
-          plan.records +
-          ((static_cast<int64_t>(member.record) * num_kv_heads + kv_head) * arguments.group +
-           head) *
-              (kDim + 2);
-      record[dim] = sum;
-      if (dim == 0) {
-        record[kDim] = most;
-        record[kDim + 1] = total;
-      }
+      const int m = r / arguments.group, head = kv_head * arguments.group + r - m * arguments.group;
+      const DecodeMember member = block.member(now.segment.first_member + m);
+      Result& result = results[r];
+      result.scale = member.record < 0 ? 1 / total : 0;
+      result.place =
+          (member.record < 0 ? member.row : member.record) * static_cast<int64_t>(call.num_heads) +
+          head;
+      if (member.record >= 0) plan.record_weights[result.place] = {most, total};
     }
-    const bool is_partial = block.member(segment.first_member).record >= 0;
-    if (is_partial) {
-      __threadfence();
-      __syncthreads();
-      if (static_cast<int>(threadIdx.x) < segment.num_members) {
-        const int s = block.member(segment.first_member + threadIdx.x).sequence;
-        int32_t* arrived = plan.arrived + s * num_kv_heads + kv_head;
-        const int awaited = plan.record_starts[s + 1] - plan.record_starts[s];
-        is_last[threadIdx.x] = atomicAdd(arrived, 1) == awaited - 1;
-        if (is_last[threadIdx.x]) *arrived = 0;
-        __threadfence();
+    __syncthreads();
+    constexpr int kPacks = kDim / 4;
+    for (int i = threadIdx.x; i < now.num_rows * kPacks; i += blockDim.x) {
+      const int r = i / kPacks, dim = i % kPacks * 4, place = r % kSetRows;
+      float4 sum = make_float4(0, 0, 0, 0);
+      for (int w = r / kSetRows; w < kWarps; w += now.sets) {
+        const float share = largest_of[w][place];
+        const float4 x = *reinterpret_cast<const float4*>(&sums[w][place][dim]);
+        sum = make_float4(sum.x + share * x.x, sum.y + share * x.y, sum.z + share * x.z,
+                          sum.w + share * x.w);
       }
-      __syncthreads();
-      for (int m = 0; m < segment.num_members; ++m) {
-        if (is_last[m])
-          merge<T, kDim>(arguments, block.member(segment.first_member + m), kv_head,
-                         &sums[0][0][0]);
+      const float scale = results[r].scale;
+      const int64_t at = results[r].place * kDim + dim;
+      if (scale == 0) {
+        *reinterpret_cast<float4*>(plan.record_sums + at) = sum;
+      } else {
+        *reinterpret_cast<uint2*>(static_cast<T*>(call.out_TC) + at) = make_uint2(
+            pack<T>(sum.x * scale, sum.y * scale), pack<T>(sum.z * scale, sum.w * scale));
       }
     }
     if (is_end) return;
@@ -492,11 +461,71 @@ __global__ void __launch_bounds__(32 * kWarps, decode_blocks_per_processor(kDim,
   }
 }
 
+constexpr int kMergeWarps = 8;
+
+/// A warp adds up the records of a sequence for one query head.
+template <typename T, int kDim>
+__global__ void __launch_bounds__(32 * kMergeWarps) merge_records_kernel(Arguments arguments) {
+  constexpr int kNumbers = kDim / 32;  // of a lane
+  const AttendCall& call = arguments.call;
+  const DecodeArrays& plan = arguments.plan;
+  let_next_start();
+  const int lane = threadIdx.x % 32;
+  const int sequence = blockIdx.x, head = blockIdx.y * kMergeWarps + threadIdx.x / 32;
+  const int first = plan.record_starts[sequence];
+  const int num_records = plan.record_starts[sequence + 1] - first;
+  const int64_t row = call.paged.query_starts[sequence];
+  // Also without records: who waits for this kernel means the one before it too.
+  wait_for_inputs();
+  if (head >= call.num_heads || num_records == 0) return;
+
+  float largest = -INFINITY, total = 0, sum[kNumbers] = {};
+  for (int begin = 0; begin < num_records; begin += 32) {
+    const int count = min(32, num_records - begin);
+    float2 mine = make_float2(-INFINITY, 0);
+    if (lane < count)
+      mine =
+          plan.record_weights[static_cast<int64_t>(first + begin + lane) * call.num_heads + head];
+    const float fresh = fmaxf(largest, warp_max(mine.x));
+    const float shrink = largest == -INFINITY ? 0 : exp2f(largest - fresh);
+    const float share = mine.x == -INFINITY ? 0 : exp2f(mine.x - fresh);
+    total = total * shrink + warp_sum(share * mine.y);
+    largest = fresh;
+#pragma unroll
+    for (int i = 0; i < kNumbers; ++i) sum[i] *= shrink;
+    const float* from = plan.record_sums +
+                        (static_cast<int64_t>(first + begin) * call.num_heads + head) * kDim +
+                        lane * kNumbers;
+#pragma unroll 8
+    for (int c = 0; c < count; ++c) {
+      const float weight = __shfl_sync(0xffffffffU, share, c);
+      Floats<kNumbers> x;
+      x.load(from + static_cast<int64_t>(c) * call.num_heads * kDim);
+#pragma unroll
+      for (int i = 0; i < kNumbers; ++i) sum[i] += weight * x.x[i];
+    }
+  }
+  T* out = static_cast<T*>(call.out_TC) + (row * call.num_heads + head) * kDim + lane * kNumbers;
+  uint32_t packed[kNumbers / 2];
+#pragma unroll
+  for (int i = 0; i < kNumbers / 2; ++i)
+    packed[i] = pack<T>(sum[2 * i] / total, sum[2 * i + 1] / total);
+  if constexpr (kNumbers == 4) {
+    *reinterpret_cast<uint2*>(out) = make_uint2(packed[0], packed[1]);
+  } else {
+    *reinterpret_cast<uint32_t*>(out) = packed[0];
+  }
+}
+
 template <typename T, typename Kv, int kDim>
 void run(const Arguments& arguments, cudaStream_t stream) {
   launch(attend_decode_kernel<T, Kv, kDim>,
          dim3(arguments.plan.num_units, arguments.call.num_kv_heads), dim3(32 * kWarps), 0, stream,
          arguments);
+  launch(merge_records_kernel<T, kDim>,
+         dim3(arguments.call.paged.num_sequences,
+              (arguments.call.num_heads + kMergeWarps - 1) / kMergeWarps),
+         dim3(32 * kMergeWarps), 0, stream, arguments);
 }
 
 template <typename T, int kDim>
@@ -509,10 +538,6 @@ void run(const Arguments& arguments, cudaStream_t stream) {
 
 bool has_decode(Number number, int head_dim, int group) {
   return has_tiles(number, head_dim) && group <= kMostDecodeRows;
-}
-
-int64_t decode_record_floats(int num_heads, int head_dim) {
-  return static_cast<int64_t>(num_heads) * (head_dim + 2);
 }
 
 void attend_decode(const AttendCall& call, const DecodeArrays& plan, cudaStream_t stream) {

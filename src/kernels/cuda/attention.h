@@ -93,14 +93,14 @@ struct DecodeArrays {
   const DecodeSegment* segments = nullptr;
   const DecodeMember* members = nullptr;
   const int32_t* record_starts = nullptr;  // [S + 1]
-  float* records = nullptr;                // scratch: decode_record_floats for each
-  int32_t* arrived = nullptr;              // scratch: [S, K], zero before and after
+  // Scratch: partial results of a head, not divided yet, and their largest score and weight.
+  float* record_sums = nullptr;      // [records, N, D]
+  float2* record_weights = nullptr;  // [records, N]
 };
 
 /// Sequences of one row, at most kMostDecodeRows query heads per key-value head; head sizes and
 /// precisions of attend_tiles.
 bool has_decode(Number number, int head_dim, int group);
-int64_t decode_record_floats(int num_heads, int head_dim);
 void attend_decode(const AttendCall& call, const DecodeArrays& plan, cudaStream_t stream);
 
 }  // namespace slime::kernels::cuda

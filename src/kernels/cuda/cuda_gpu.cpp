@@ -23,8 +23,6 @@ const void* pointer(const Tensor& tensor) {
   return tensor.defined() ? tensor.const_data_ptr() : nullptr;
 }
 
-constexpr int64_t kMaxCounters = int64_t{1} << 18;  // sequences x key-value heads of a step
-
 class RecordedGraph final : public GpuGraph {
  public:
   RecordedGraph(const std::function<void()>& body, const at::cuda::MempoolId_t& pool) {
@@ -52,8 +50,6 @@ CudaGpu::CudaGpu(int index) : index_(index) {
   check_cuda(cudaGetDeviceProperties(&properties, index), "cudaGetDeviceProperties");
   int driver = 0;
   check_cuda(cudaDriverGetVersion(&driver), "cudaDriverGetVersion");
-  check_cuda(cudaMalloc(&arrived_, kMaxCounters * sizeof(int32_t)), "counters");
-  check_cuda(cudaMemset(arrived_, 0, kMaxCounters * sizeof(int32_t)), "counters");
   num_processors_ = properties.multiProcessorCount;
   description_ = fmt::format("{}, {} multiprocessors, driver for CUDA {}.{}", properties.name,
                              properties.multiProcessorCount, driver / 1000, driver % 1000 / 10);
@@ -119,19 +115,17 @@ bool CudaGpu::has_decode_attention(const RotaryShape& heads, at::ScalarType type
 
 void CudaGpu::decode_attention(const PagedCall& call, const AttendCall& attend) const {
   const DecodeLaunch& launch = call.batch->decode;
-  check((launch.record_starts.size(0) - 1) * attend.num_kv_heads <= kMaxCounters,
-        "a decode step has no more sequences than there are counters");
-  const Tensor records =
-      at::empty({launch.num_records * decode_record_floats(attend.num_heads, attend.head_dim)},
-                call.qkv_TE.options().dtype(at::kFloat));
+  const auto floats = call.qkv_TE.options().dtype(at::kFloat);
+  const Tensor sums = at::empty({launch.num_records, attend.num_heads, attend.head_dim}, floats);
+  const Tensor weights = at::empty({launch.num_records, attend.num_heads, 2}, floats);
   DecodeArrays plan;
   plan.num_units = static_cast<int>(launch.num_units);
   plan.unit_starts = array<int32_t>(launch.unit_starts);
   plan.segments = static_cast<const DecodeSegment*>(pointer(launch.segments));
   plan.members = static_cast<const DecodeMember*>(pointer(launch.members));
   plan.record_starts = array<int32_t>(launch.record_starts);
-  plan.records = records.data_ptr<float>();
-  plan.arrived = arrived_;
+  plan.record_sums = sums.data_ptr<float>();
+  plan.record_weights = reinterpret_cast<float2*>(weights.data_ptr<float>());
   attend_decode(attend, plan, stream_of(call.qkv_TE));
 }
 

@@ -47,7 +47,6 @@ class CudaGpu final : public Gpu {
   std::string description_;
   CudaDevice device_;
   std::atomic<int64_t> mapped_bytes_{0};  // of reserve_memory()
-  int32_t* arrived_ = nullptr;            // counters of attend_decode; never freed, as this object
 };
 
 }  // namespace slime::kernels::cuda
