@@ -82,8 +82,8 @@ EngineConfig completed(EngineConfig config, model::Network& network) {
           fmt::format("kv_cache_dtype = {}: auto, float32, bfloat16 or fp8_e4m3",
                       config.kv_cache_dtype));
   if (config.kv_cache_dtype == "fp8_e4m3") {
-    std::string reason = why_no_fp8(network);
-    require(reason.empty(), std::move(reason));
+    const std::string reason = why_no_fp8(network);
+    require(reason.empty(), reason);
   }
   const auto weights = network.weights().flat().scalar_type();
   const bool is_on_gpu = network.weights().flat().is_cuda();
