@@ -193,6 +193,8 @@ INSTANTIATE_TEST_SUITE_P(
         BadConfig{"--wandb-always-use-train-step", "needs --use-wandb"},
         BadConfig{"--spec a b", "--spec: a layer specification is Python"},
         BadConfig{"--fp8-format e4m3", "--fp8-format: use --bf16"},
+        BadConfig{"--sglang-kv-cache-dtype fp8_e4m3", "fp8_e4m3: needs --device cuda"},
+        BadConfig{"--sglang-kv-cache-dtype fp8_e5m2", "--sglang-kv-cache-dtype fp8_e5m2"},
         BadConfig{"--label-key input", "--label-key input: is the same field as --input-key"},
         BadConfig{"--dump-details x --save-debug-rollout-data y/{rollout_id}", "choose one"},
         BadConfig{"--clip-grad -1", "--clip-grad: should not be negative"},
