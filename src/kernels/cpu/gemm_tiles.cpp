@@ -109,6 +109,27 @@ void stream(const TileOps& ops, const GemmSize& size, const TileFactor& left,
   });
 }
 
+/// One row times rows that lie in memory without gaps, read in their order: the rate is memory's.
+void stream_for_one(const TileOps& ops, const GemmSize& size, const BFloat16* row,
+                    const BFloat16* rows, const TileTarget& target) {
+  const int64_t steps = size.k / kTileSteps, tiles = size.n / kTileRows;
+  const int64_t chunks = std::min<int64_t>(tiles, 4 * num_threads());
+  thread_local AlignedBuffer<float> spread_memory;  // of the calling thread; the others read it
+  float* spread = spread_memory.reserve(spread_floats(steps));
+  ops.spread_vector(row, steps, spread);
+  parallel_chunks(chunks, [&](int64_t chunk) {
+    thread_local AlignedBuffer<float> block_sums;
+    float* sums = block_sums.reserve(kTileRows * steps);
+    alignas(64) float products[kPairFloats];
+    const int64_t end = (chunk + 1) * tiles / chunks;
+    for (int64_t tile = chunk * tiles / chunks; tile < end; ++tile) {
+      const int64_t j = tile * kTileRows;
+      ops.multiply_vector(rows + j * size.k, spread, steps, sums, products);
+      ops.store(products, 1, kTileRows, moved(target, 0, j));
+    }
+  });
+}
+
 /// How one dimension is cut: even pieces, a multiple of the pair long, none above `limit`.
 struct Cut {
   int64_t size, piece;
@@ -217,6 +238,9 @@ void gemm_tiles(const TileOps& ops, const GemmSize& size, const TileFactor& a, c
                 const TileTarget& c) {
   if (size.m == 0 || size.n == 0) return;
   const bool streams = !a.k_strided && !b.k_strided && size.m <= kStreamedRows;
+  if (streams && size.m == 1 && b.stride == size.k && size.k % kTileSteps == 0 && size.k > 0 &&
+      size.n % kTileRows == 0 && !c.transposed)
+    return stream_for_one(ops, size, a.data, b.data, c);
   // Packing is cheapest for a left side along k and a right side across it; where both sides are
   // turned the smaller one is.
   const bool swaps = streams || (a.k_strided && (!b.k_strided || size.n < size.m));

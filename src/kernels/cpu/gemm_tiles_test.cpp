@@ -53,6 +53,7 @@ TEST(TileProduct, EqualsTheDoublePrecisionProductForAllLayoutsAndSizes) {
   for (const TileOps* ops : all_ops()) {
     for (const auto& [m, n, k] : {std::array<int64_t, 3>{1, 1, 1},
                                   {1, 96, 64},
+                                  {1, 48, 576},
                                   {33, 65, 31},
                                   {127, 40, 33},
                                   {128, 129, 96},
@@ -80,13 +81,16 @@ TEST(TileProduct, EqualsTheDoublePrecisionProductForAllLayoutsAndSizes) {
 TEST(TileProduct, GivesARowTheSameBitsWhateverItsNeighboursAre) {
   at::manual_seed(4);
   for (const TileOps* ops : all_ops()) {
-    const Operand a(140, 608, false), b(75, 608, false);
-    const Tensor all = product(*ops, a, b);           // cut into blocks
-    for (const int64_t rows : {1, 2, 16, 33, 128}) {  // streamed
-      Tensor c = at::empty({rows, 75});
-      gemm_tiles(*ops, {rows, 75, 608}, a.factor, b.factor,
-                 {c.data_ptr(), 75, TileStore::kFloat, false});
-      EXPECT_TRUE(c.equal(all.narrow(0, 0, rows))) << rows;
+    for (const auto& [n, k] : {std::pair<int64_t, int64_t>{75, 608}, {80, 608}, {80, 64}}) {
+      const Operand a(140, k, false), b(n, k, false);
+      const Tensor all = product(*ops, a, b);  // cut into blocks
+      // Streamed; one row has a way of its own where the others are full tiles.
+      for (const int64_t rows : {1, 2, 16, 33, 128}) {
+        Tensor c = at::empty({rows, n});
+        gemm_tiles(*ops, {rows, n, k}, a.factor, b.factor,
+                   {c.data_ptr(), n, TileStore::kFloat, false});
+        EXPECT_TRUE(c.equal(all.narrow(0, 0, rows))) << rows << " " << n << " " << k;
+      }
     }
   }
 }

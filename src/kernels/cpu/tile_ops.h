@@ -64,10 +64,27 @@ struct TileOps {
   void (*multiply)(const LeftPanels& left, const at::BFloat16* right0, const at::BFloat16* right1,
                    int64_t steps, bool accumulate, float* products, const void* soon);
 
+  /// Prepares one row of 32 * steps numbers for multiply_vector(); `spread` holds
+  /// spread_floats(steps).
+  void (*spread_vector)(const at::BFloat16* row, int64_t steps, float* spread);
+
+  /// products[r] = the row spread before times row r of sixteen that lie one after the other in
+  /// memory, from `rows` on, which is read in that order. Bits as of multiply(). `block_sums` holds
+  /// 16 * steps floats meanwhile.
+  void (*multiply_vector)(const at::BFloat16* rows, const float* spread, int64_t steps,
+                          float* block_sums, float* products);
+
   /// Writes rows x columns (at most 32 each) of the four products, the target's origin at the
   /// first.
   void (*store)(const float* products, int64_t rows, int64_t columns, const TileTarget& target);
 };
+
+/// Sixteen blocks of 32 steps are worked on at once, from any block on: fifteen more than there
+/// are.
+constexpr int64_t spread_blocks(int64_t steps) {
+  return (steps + 15 + kTileRows - 1) / kTileRows * kTileRows;
+}
+constexpr int64_t spread_floats(int64_t steps) { return kTileSteps * spread_blocks(steps); }
 
 /// Call only after has_amx().
 const TileOps& amx_tile_ops();

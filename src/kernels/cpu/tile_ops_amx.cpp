@@ -41,32 +41,39 @@ __mmask16 first16(int64_t count) {
                      : static_cast<__mmask16>((uint32_t{1} << count) - 1);
 }
 
-/// Sixteen rows of sixteen 32-bit numbers, `row_bytes` apart, transposed to `out` (64 bytes a row).
+/// Columns 4 group .. 4 group + 3 of sixteen rows of sixteen 32-bit numbers, `row_bytes` apart.
 /// Rows four apart are gathered into one register by loads; two rounds of shuffles inside lanes do
 /// the rest.
+inline void turn_columns(const void* from, int64_t row_bytes, int group, __m512i (&columns)[4]) {
+  const auto* rows = static_cast<const char*>(from) + 16 * group;
+  __m512i v[4];
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i) {
+    const auto piece = [&](int quarter) __attribute__((always_inline)) {
+      return _mm_loadu_si128(
+          reinterpret_cast<const __m128i*>(rows + (i + 4 * quarter) * row_bytes));
+    };
+    __m512i x = _mm512_castsi128_si512(piece(0));
+    x = _mm512_inserti32x4(x, piece(1), 1);
+    x = _mm512_inserti32x4(x, piece(2), 2);
+    v[i] = _mm512_inserti32x4(x, piece(3), 3);
+  }
+  const __m512i a = _mm512_unpacklo_epi32(v[0], v[1]), b = _mm512_unpackhi_epi32(v[0], v[1]);
+  const __m512i c = _mm512_unpacklo_epi32(v[2], v[3]), d = _mm512_unpackhi_epi32(v[2], v[3]);
+  columns[0] = _mm512_unpacklo_epi64(a, c);
+  columns[1] = _mm512_unpackhi_epi64(a, c);
+  columns[2] = _mm512_unpacklo_epi64(b, d);
+  columns[3] = _mm512_unpackhi_epi64(b, d);
+}
+
+/// Sixteen rows of sixteen 32-bit numbers, `row_bytes` apart, transposed to `out` (64 bytes a row).
 inline void transpose32(const void* from, int64_t row_bytes, void* out) {
-  const auto* rows = static_cast<const char*>(from);
   auto* to = static_cast<char*>(out);
   for (int group = 0; group < 4; ++group) {
-    __m512i v[4];
+    __m512i columns[4];
+    turn_columns(from, row_bytes, group, columns);
 #pragma GCC unroll 4
-    for (int i = 0; i < 4; ++i) {
-      const char* at = rows + i * row_bytes + 16 * group;
-      const auto piece = [&](int quarter) __attribute__((always_inline)) {
-        return _mm_loadu_si128(reinterpret_cast<const __m128i*>(at + 4 * quarter * row_bytes));
-      };
-      __m512i x = _mm512_castsi128_si512(piece(0));
-      x = _mm512_inserti32x4(x, piece(1), 1);
-      x = _mm512_inserti32x4(x, piece(2), 2);
-      v[i] = _mm512_inserti32x4(x, piece(3), 3);
-    }
-    const __m512i a = _mm512_unpacklo_epi32(v[0], v[1]), b = _mm512_unpackhi_epi32(v[0], v[1]);
-    const __m512i c = _mm512_unpacklo_epi32(v[2], v[3]), d = _mm512_unpackhi_epi32(v[2], v[3]);
-    char* row = to + 256 * group;
-    _mm512_storeu_si512(row, _mm512_unpacklo_epi64(a, c));
-    _mm512_storeu_si512(row + 64, _mm512_unpackhi_epi64(a, c));
-    _mm512_storeu_si512(row + 128, _mm512_unpacklo_epi64(b, d));
-    _mm512_storeu_si512(row + 192, _mm512_unpackhi_epi64(b, d));
+    for (int i = 0; i < 4; ++i) _mm512_storeu_si512(to + 64 * (4 * group + i), columns[i]);
   }
 }
 
@@ -212,6 +219,71 @@ void multiply(const LeftPanels& left, const BFloat16* right0, const BFloat16* ri
                                                                      accumulate, products, soon);
 }
 
+// ---- one row
+
+/// Sixteen blocks of 32 steps that lie one after the other are turned: a lane is a block, a
+/// register holds two steps of each.
+inline __m512 even_steps(__m512i pairs) {
+  return _mm512_castsi512_ps(_mm512_slli_epi32(pairs, 16));
+}
+inline __m512 odd_steps(__m512i pairs) {
+  return _mm512_castsi512_ps(
+      _mm512_and_si512(pairs, _mm512_set1_epi32(static_cast<int>(0xFFFF0000))));
+}
+
+/// spread[s * blocks + b]: step s of block b, the blocks of the row repeated.
+void spread_vector(const BFloat16* row, int64_t steps, float* spread) {
+  const int64_t blocks = spread_blocks(steps);
+  alignas(64) BFloat16 some[kTileSize];
+  for (int64_t first = 0; first < blocks; first += kTileRows) {
+    for (int64_t b = 0; b < kTileRows; ++b)
+      std::memcpy(some + b * kTileSteps, row + (first + b) % steps * kTileSteps, 64);
+    for (int group = 0; group < 4; ++group) {
+      __m512i pairs[4];
+      turn_columns(some, 64, group, pairs);
+      for (int i = 0; i < 4; ++i) {
+        float* to = spread + 2 * (4 * group + i) * blocks + first;
+        _mm512_storeu_ps(to, even_steps(pairs[i]));
+        _mm512_storeu_ps(to + blocks, odd_steps(pairs[i]));
+      }
+    }
+  }
+}
+
+/// A lane is a block: its even and odd steps are summed in order, then blocks row by row in theirs,
+/// as the tile instruction does.
+void multiply_vector(const BFloat16* rows, const float* spread, int64_t steps, float* block_sums,
+                     float* products) {
+  constexpr int64_t kBytesAhead = 4096;  // the processor's own prefetching stops where a page ends
+  const int64_t blocks = spread_blocks(steps);
+  for (int64_t group = 0, first = 0; group < steps; ++group) {
+    const BFloat16* from = rows + group * kTileSize;
+    __m512 even = _mm512_setzero_ps(), odd = _mm512_setzero_ps();
+#pragma GCC unroll 4
+    for (int quarter = 0; quarter < 4; ++quarter) {
+      __m512i pairs[4];
+      turn_columns(from, 64, quarter, pairs);
+#pragma GCC unroll 4
+      for (int i = 0; i < 4; ++i) {
+        _mm_prefetch(reinterpret_cast<const char*>(from) + kBytesAhead + 64 * (4 * quarter + i),
+                     _MM_HINT_T0);
+        const float* x = spread + 2 * (4 * quarter + i) * blocks + first;
+        even = _mm512_fmadd_ps(even_steps(pairs[i]), _mm512_loadu_ps(x), even);
+        odd = _mm512_fmadd_ps(odd_steps(pairs[i]), _mm512_loadu_ps(x + blocks), odd);
+      }
+    }
+    _mm512_storeu_ps(block_sums + group * kTileRows, _mm512_add_ps(even, odd));
+    first = (first + kTileRows) % steps;
+  }
+  const __m512i row_at =
+      _mm512_mullo_epi32(_mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15),
+                         _mm512_set1_epi32(static_cast<int>(steps)));
+  __m512 sum = _mm512_setzero_ps();
+  for (int64_t step = 0; step < steps; ++step)
+    sum = _mm512_add_ps(sum, _mm512_i32gather_ps(row_at, block_sums + step, 4));
+  _mm512_storeu_ps(products, sum);
+}
+
 // ---- results
 
 template <TileStore kStore>
@@ -267,7 +339,8 @@ void store(const float* products, int64_t rows, int64_t columns, const TileTarge
 }  // namespace
 
 const TileOps& amx_tile_ops() {
-  static const TileOps ops{begin, end, pack_left, pack_right, multiply, store};
+  static const TileOps ops{begin,    end,           pack_left,       pack_right,
+                           multiply, spread_vector, multiply_vector, store};
   return ops;
 }
 
