@@ -69,8 +69,8 @@ struct PagedCall {
   Tensor cos_PR, sin_PR;      // float32
   RotaryShape heads;
   TreeAttentionShape attention;
-  // [pages, K, 16, D] of this layer, in the precision of qkv; where there is tiled attention also in
-  // fp8 (Float8_e4m3fn): what does not fit becomes +-448.
+  // [pages, K, 16, D] of this layer, in the precision of qkv; where there is tiled attention also
+  // in fp8 (Float8_e4m3fn): what does not fit becomes +-448.
   Tensor keys, values;
 };
 
