@@ -174,7 +174,7 @@ std::vector<std::pair<std::string, double>> MemoryPlan::holders(Turn whose,
     rest -= row.*turn;
   }
   std::ranges::stable_sort(named, std::greater<>(), &std::pair<std::string, double>::second);
-  add("other", rest);
+  if (!named.empty()) add("other", rest);  // alone it says nothing
   return named;
 }
 

@@ -96,6 +96,7 @@ TEST(MemoryPlan, AMeasuredPeakIsSplitIntoWhatIsKnownAndTheRest) {
       plan.holders(Turn::kTrain, 110 * kGibibyte),
       (Holders{
           {"master weights and moments", 48}, {"gradients", 16}, {"weights", 8}, {"other", 38}}));
+  EXPECT_EQ(plan.holders(Turn::kTrain, kGibibyte), Holders()) << "nothing is known";
 }
 
 TEST(MemoryPlan, OnTheCpuTheCacheCountsAsFarAsAStepFillsIt) {

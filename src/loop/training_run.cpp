@@ -3,10 +3,8 @@
 #include <ATen/Parallel.h>
 #include <c10/util/Exception.h>
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
-#include <map>
 
 #include "buffer/filter.h"
 #include "core/calendar.h"
@@ -19,132 +17,13 @@
 #include "loop/periodic.h"
 #include "loop/process_memory.h"
 #include "loop/rollout_files.h"
-#include "loop/rollout_metrics.h"
+#include "loop/run_start.h"
+#include "loop/scores.h"
 #include "loop/train_config.h"
 #include "model/placement.h"
-#include "reward/remote.h"
-#include "reward/reward.h"
 #include "view/terminal.h"
 
 namespace slime::loop {
-namespace {
-
-/// Shape flags of a script that was written for another model are found here, all at once.
-void check_shape(const RunConfig& config, const model::ModelConfig& model) {
-  std::vector<std::string> problems;
-  const auto same = [&](const char* flag, const auto& given, auto actual) {
-    if (given && *given != actual) {
-      problems.push_back(
-          fmt::format("{} {}: {} of --hf-checkpoint says {}", flag, *given, "config.json", actual));
-    }
-  };
-  same("--num-layers", config.num_layers, model.num_layers);
-  same("--hidden-size", config.hidden_size, model.hidden_size);
-  same("--ffn-hidden-size", config.ffn_hidden_size, model.intermediate_size);
-  same("--num-attention-heads", config.num_attention_heads, model.num_heads);
-  same("--num-query-groups", config.num_query_groups, model.num_kv_heads);
-  same("--kv-channels", config.kv_channels, model.head_dim);
-  same("--vocab-size", config.vocab_size, model.vocab_size);
-  same("--rotary-base", config.rotary_base, model.rope.theta);
-  same("--norm-epsilon", config.norm_epsilon, model.norm_eps);
-  const int64_t longest =
-      config.rollout_max_prompt_len.value_or(0) + config.rollout_max_response_len.value_or(0);
-  if (model.max_positions > 0 && longest > model.max_positions) {
-    problems.push_back(fmt::format(
-        "--rollout-max-prompt-len + --rollout-max-response-len = {}: the model has {} positions",
-        longest, model.max_positions));
-  }
-  if (!problems.empty()) throw ConfigError(problems);
-}
-
-int64_t planned_rollouts(const RunConfig& config, const std::optional<buffer::Dataset>& prompts) {
-  if (config.num_rollout) return *config.num_rollout;
-  check(prompts.has_value(), "a run measured in epochs has a data set");
-  return *config.num_epoch * (prompts->size() / config.rollout_batch_size);
-}
-
-/// A run that died before its first checkpoint starts over, and the ledger says so; so does one
-/// that goes on in another folder.
-std::unique_ptr<buffer::Ledger> open_ledger(const std::filesystem::path& path,
-                                            const std::optional<train::Checkpoint>& checkpoint) {
-  if (!std::filesystem::exists(path))
-    return std::make_unique<buffer::Ledger>(buffer::Ledger::create(path));
-  const int64_t position = checkpoint ? checkpoint->run.at("ledger").to_number<int64_t>() : 0;
-  return std::make_unique<buffer::Ledger>(buffer::Ledger::open_at(path, position));
-}
-
-/// The day that chat templates show: that on which the run began, so that a run continued later
-/// renders the same prompts.
-std::chrono::local_days first_day(const std::optional<train::Checkpoint>& checkpoint,
-                                  const Clock& clock) {
-  const json::value* started = checkpoint ? checkpoint->run.if_contains("started") : nullptr;
-  if (started != nullptr && started->is_string()) {
-    if (const auto date = parse_date_text(std::string_view(started->get_string()))) return *date;
-  }
-  return std::chrono::floor<std::chrono::days>(local_time(clock.unix_seconds()));
-}
-
-engine::EngineConfig make_engine_config(const RunConfig& config, const ModelText& text,
-                                        int64_t kv_cache_bytes) {
-  engine::EngineConfig engine;
-  engine.max_running_requests = config.sglang_max_running_requests;
-  engine.max_prefill_tokens = config.sglang_chunked_prefill_size;
-  engine.kv_cache_bytes = kv_cache_bytes;
-  engine.kv_cache_dtype =
-      config.sglang_kv_cache_dtype == "bf16" ? "bfloat16" : config.sglang_kv_cache_dtype;
-  engine.context_length = config.sglang_context_length.value_or(0);
-  engine.enable_prefix_cache = !config.sglang_disable_radix_cache;
-  engine.seed = static_cast<uint64_t>(config.seed);
-  engine.token_bytes = [tokenizer = text.tokenizer.get()](TokenId id) {
-    return tokenizer->token_bytes(id);
-  };
-  return engine;
-}
-
-constexpr double kGibibyte = 1 << 30;
-
-constexpr std::chrono::milliseconds kRemoteCallTimeout{120'000};
-
-bool asks_server(const RunConfig& config) {
-  return config.rm_type.ends_with("remote_rm") || (config.use_opd && config.opd_type == "sglang");
-}
-
-/// A server's answer is bounded by its own attempts and waits.
-std::chrono::duration<double> reward_deadline(const RunConfig& config) {
-  if (!asks_server(config)) return std::chrono::duration<double>(config.reward_timeout_seconds);
-  return static_cast<double>(config.remote_rm_attempts) *
-         (kRemoteCallTimeout + std::chrono::seconds(31));
-}
-
-/// Threads that wait for a server cost nothing; those that compute take a core each.
-int num_reward_threads(const RunConfig& config) {
-  constexpr int64_t kConnections = 64;
-  return static_cast<int>(asks_server(config) ? std::max(config.reward_threads, kConnections)
-                                              : config.reward_threads);
-}
-
-bool needs_template(const RunConfig& config, bool evaluates) {
-  if (config.apply_chat_template || config.trains_on_rows()) return true;
-  return evaluates &&
-         std::ranges::any_of(eval_sets_of(config), &EvalSetConfig::apply_chat_template);
-}
-
-/// Scores of a teacher elsewhere arrive as rewards; they are a column, and the reward of pure
-/// distillation is 0.
-void take_teacher_scores(std::vector<Group>& groups) {
-  for (Group& group : groups) {
-    for (Sample& sample : group.samples) {
-      const json::object* reward = sample.reward.if_object();
-      const json::value* scores =
-          reward == nullptr ? nullptr : reward->if_contains("teacher_log_probs");
-      if (scores == nullptr) continue;
-      sample.teacher_log_probs = json::value_to<std::vector<float>>(*scores);
-      sample.reward = 0.0;
-    }
-  }
-}
-
-}  // namespace
 
 TrainingRun::TrainingRun(ParsedFlags flags, const Clock& clock)
     : config_(std::move(flags.config)),
@@ -303,31 +182,6 @@ void TrainingRun::start_other_ranks(const std::vector<std::string>& arguments) {
       std::make_unique<OtherRanks>(config_, std::move(start), folder_.worker_logs(), clock_);
 }
 
-rollout::ScoreFn TrainingRun::make_score() const {
-  const reward::RewardConfig rewards{.seed = static_cast<uint64_t>(config_.seed),
-                                     .url = config_.rm_url,
-                                     .attempts = config_.remote_rm_attempts,
-                                     .call_timeout = kRemoteCallTimeout};
-  if (!config_.use_opd) {
-    if (config_.rm_type.empty()) return nullptr;
-    return reward::make_reward(config_.rm_type, rewards);
-  }
-  // Pure distillation: every reward is 0 unless a rule is asked for.
-  const reward::RewardFn rule = reward::make_reward(config_.rm_type, rewards);
-  const reward::RemoteReward teacher{.url = config_.rm_url,
-                                     .num_attempts = config_.remote_rm_attempts,
-                                     .timeout = kRemoteCallTimeout,
-                                     .seed = rewards.seed};
-  const bool asks_teacher = config_.opd_type == "sglang";
-  const bool has_rule = !config_.rm_type.empty();
-  return [=, temperature =
-                 config_.rollout_temperature](const Sample& sample) -> Expected<json::value> {
-    if (has_rule || sample.metadata.contains("rm_type")) return rule(sample);
-    if (asks_teacher) return reward::ask_teacher(teacher, temperature, sample);
-    return json::value(0.0);
-  };
-}
-
 rollout::RolloutHooks TrainingRun::make_hooks() {
   rollout::RolloutHooks hooks;
   hooks.take_groups = [this](int64_t count) {
@@ -344,7 +198,7 @@ rollout::RolloutHooks TrainingRun::make_hooks() {
   hooks.detokenize = [this](std::span<const TokenId> ids) {
     return text_.tokenizer->decode(ids, config_.rollout_skip_special_tokens);
   };
-  hooks.score = make_score();
+  hooks.score = make_score(config_);
   if (buffer::FilterFn filter = buffer::make_filter(config_.dynamic_sampling_filter_path)) {
     hooks.filter = [this, filter = std::move(filter)](const Group& group) {
       const buffer::FilterVerdict verdict = filter(group, config_.reward_key);
@@ -423,14 +277,6 @@ kernels::TraceRange TrainingRun::phase(const char* name, std::string_view unit,
                                        int64_t total) const {
   progress_->phase_begin(name, unit, total);
   return kernels::TraceRange(name);
-}
-
-view::MemoryUse TrainingRun::memory_of_step() const {
-  const Turn turn = train_peak_ >= rollout_peak_ ? Turn::kTrain : Turn::kGenerate;
-  const int64_t peak = std::max(train_peak_, rollout_peak_);
-  return {.now = static_cast<double>(memory_now()) / kGibibyte,
-          .peak = static_cast<double>(peak) / kGibibyte,
-          .holders = memory_->holders(turn, peak)};
 }
 
 void TrainingRun::announce_trace(const std::optional<std::filesystem::path>& file) {
@@ -574,122 +420,6 @@ void TrainingRun::publish(WeightVersion version) {
     explaining_lack_of_memory(Turn::kGenerate, [this] { engine_->wake(); });
   }
   engine_->resume();
-}
-
-void TrainingRun::record(int64_t step, const Collected& collected,
-                         const train::TrainReport* report) {
-  const auto range = phase("record");
-  Metrics metrics = collected.metrics;
-  view::StepSummary summary{.step = step};
-  const bool has_rewards =
-      !config_.trains_on_rows() && !collected.groups.front().samples.front().reward.is_null();
-  if (has_rewards) {
-    const double reward = mean_reward(collected.groups, config_.reward_key);
-    metrics["rollout/raw_reward"] = reward;
-    if (!first_reward_) first_reward_ = reward;
-    last_reward_ = reward;
-    summary.figures.emplace_back("reward", reward);
-    add_metrics(metrics, sample_metrics(collected.groups, config_.reward_key, "rollout/"));
-    if (config_.log_multi_turn) {
-      add_metrics(metrics, multi_turn_metrics(collected.groups,
-                                              config_.rollout_max_response_len.value_or(0)));
-    }
-    if (!config_.log_reward_category.empty()) {
-      add_metrics(metrics, category_metrics(collected.groups, config_.log_reward_category));
-    }
-    if (config_.log_passrate)
-      add_metrics(metrics, pass_at_k(collected.groups, config_.reward_key, "passrate/"));
-  }
-  if (collected.generated_tokens > 0) {
-    add_metrics(metrics, rollout_speed(collected.groups, collected.seconds));
-    summary.tokens_per_second.emplace_back(
-        "generate", static_cast<double>(collected.generated_tokens) / collected.seconds);
-    summary.figures.emplace_back("length", metrics["rollout/response_len/mean"]);
-  }
-  if (report != nullptr) {
-    add_metrics(metrics, report->rollout);
-    add_metrics(metrics, report->perf);
-    for (const train::StepReport& update : report->steps) {
-      add_metrics(metrics, update.metrics);
-      metrics["train/step"] = static_cast<double>(update.step);
-      if (!update.skipped.empty())
-        progress_->message(fmt::format("step {}: not updated: {}", step, update.skipped));
-    }
-    if (std::ranges::any_of(report->steps, [](const train::StepReport& update) {
-          return !update.skipped.empty();
-        })) {
-      write_samples(folder_.skipped(step), collected.groups);
-      progress_->message(
-          fmt::format("step {}: the batch is in {}", step, folder_.skipped(step).string()));
-    }
-    const double train = metrics["perf/train_time"];
-    const double wait = std::max(0.0, seconds_between(trained_until_, clock_.now()) - train);
-    trained_until_ = clock_.now();
-    metrics["perf/train_wait_time"] = wait;
-    metrics["perf/step_time"] = wait + train;
-    metrics["perf/wait_time_ratio"] = wait / (wait + train);
-    for (const Group& group : collected.groups) {
-      note_fate({.ordinal = group.ordinal, .fate = buffer::Fate::kTrained, .step = step});
-    }
-    for (const auto& [figure, name] :
-         {std::pair{"loss", "train/loss"}, std::pair{"kl", "train/kl_loss"},
-          std::pair{"entropy", "train/entropy_loss"}, std::pair{"grad norm", "train/grad_norm"}}) {
-      if (metrics.contains(name)) summary.figures.emplace_back(figure, metrics[name]);
-    }
-    summary.tokens_per_second.emplace_back("train", metrics["perf/actor_train_tok_per_s"]);
-  }
-  write_rollout_files(step, collected, report);
-  for (const view::PhaseTime& phase : progress_->phase_times())
-    metrics["phase/" + phase.name] = phase.seconds;
-  metrics["perf/rss_bytes"] = resident_bytes();
-  const std::string device = is_on_gpu() ? "perf/gpu_bytes_" : "perf/rss_bytes_";
-  if (rollout_peak_ > 0) metrics[device + "generate"] = static_cast<double>(rollout_peak_);
-  if (train_peak_ > 0) metrics[device + "train"] = static_cast<double>(train_peak_);
-  if (step == first_step_) progress_->message(memory_->compare(rollout_peak_, train_peak_));
-  summary.memory = memory_of_step();
-  heap_trim_.after_step(metrics["perf/rss_bytes"]);
-  write_metrics(step, metrics);
-  progress_->step_done(std::move(summary));
-  if (report != nullptr && !report->stopped.empty())
-    throw ConfigError(report->stopped + "; the reasons are above");
-}
-
-void TrainingRun::write_metrics(int64_t step, const Metrics& metrics) {
-  tracker_->write(step, metrics);
-  if (wandb_ == nullptr) return;
-  const int64_t plotted = plotted_step(step, config_.wandb_always_use_train_step,
-                                       config_.samples_per_rollout(), config_.samples_per_step());
-  wandb_->write(with_step_axes(metrics, plotted));
-}
-
-void TrainingRun::write_rollout_files(int64_t step, const Collected& collected,
-                                      const train::TrainReport* report) const {
-  if (!config_.save_debug_rollout_data.empty()) {
-    write_samples(numbered_path(config_.save_debug_rollout_data, step), collected.groups);
-  }
-  if (config_.no_save_rollouts || config_.trains_on_rows()) return;
-  const auto texts = [this](const Sample& sample) {
-    text::StreamDetokenizer stream(*text_.tokenizer);
-    std::vector<std::string> pieces;
-    for (int64_t i = sample.prompt_length; i < static_cast<int64_t>(sample.tokens.size()); ++i) {
-      pieces.push_back(stream.push(sample.tokens[static_cast<std::size_t>(i)]));
-    }
-    return pieces;
-  };
-  std::map<int64_t, const std::vector<float>*>
-      log_probs;  // by sample ordinal; the trainer keeps the order of the groups
-  if (report != nullptr) {
-    std::size_t i = 0;
-    for (const Group& group : collected.groups) {
-      for (const Sample& sample : group.samples)
-        log_probs[sample.ordinal] = &report->log_probs.at(i++);
-    }
-  }
-  const auto train_log_probs = [&](const Sample& sample) {
-    return log_probs.contains(sample.ordinal) ? *log_probs[sample.ordinal] : std::vector<float>{};
-  };
-  write_samples(folder_.rollouts(step), collected.groups,
-                {.train_log_probs = train_log_probs, .token_texts = texts});
 }
 
 void TrainingRun::evaluate(int64_t step) {

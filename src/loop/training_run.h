@@ -81,7 +81,6 @@ class TrainingRun {
   train::TrainReport train_batch(const train::TrainBatch& batch);
   void start_other_ranks(const std::vector<std::string>& arguments);
   rollout::RolloutHooks make_hooks();
-  rollout::ScoreFn make_score() const;
   /// Work that takes memory; when there is not enough, the error says who has it, what would help
   /// and where the last checkpoint is.
   void explaining_lack_of_memory(Turn turn, const std::function<void()>& work) const;

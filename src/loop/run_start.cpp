@@ -1,0 +1,87 @@
+#include "loop/run_start.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "core/calendar.h"
+#include "core/error.h"
+#include "loop/eval_config.h"
+
+namespace slime::loop {
+
+void check_shape(const RunConfig& config, const model::ModelConfig& model) {
+  std::vector<std::string> problems;
+  const auto same = [&](const char* flag, const auto& given, auto actual) {
+    if (given && *given != actual) {
+      problems.push_back(
+          fmt::format("{} {}: {} of --hf-checkpoint says {}", flag, *given, "config.json", actual));
+    }
+  };
+  same("--num-layers", config.num_layers, model.num_layers);
+  same("--hidden-size", config.hidden_size, model.hidden_size);
+  same("--ffn-hidden-size", config.ffn_hidden_size, model.intermediate_size);
+  same("--num-attention-heads", config.num_attention_heads, model.num_heads);
+  same("--num-query-groups", config.num_query_groups, model.num_kv_heads);
+  same("--kv-channels", config.kv_channels, model.head_dim);
+  same("--vocab-size", config.vocab_size, model.vocab_size);
+  same("--rotary-base", config.rotary_base, model.rope.theta);
+  same("--norm-epsilon", config.norm_epsilon, model.norm_eps);
+  const int64_t longest =
+      config.rollout_max_prompt_len.value_or(0) + config.rollout_max_response_len.value_or(0);
+  if (model.max_positions > 0 && longest > model.max_positions) {
+    problems.push_back(fmt::format(
+        "--rollout-max-prompt-len + --rollout-max-response-len = {}: the model has {} positions",
+        longest, model.max_positions));
+  }
+  if (!problems.empty()) throw ConfigError(problems);
+}
+
+int64_t planned_rollouts(const RunConfig& config, const std::optional<buffer::Dataset>& prompts) {
+  if (config.num_rollout) return *config.num_rollout;
+  check(prompts.has_value(), "a run measured in epochs has a data set");
+  return *config.num_epoch * (prompts->size() / config.rollout_batch_size);
+}
+
+std::unique_ptr<buffer::Ledger> open_ledger(const std::filesystem::path& path,
+                                            const std::optional<train::Checkpoint>& checkpoint) {
+  if (!std::filesystem::exists(path))
+    return std::make_unique<buffer::Ledger>(buffer::Ledger::create(path));
+  const int64_t position = checkpoint ? checkpoint->run.at("ledger").to_number<int64_t>() : 0;
+  return std::make_unique<buffer::Ledger>(buffer::Ledger::open_at(path, position));
+}
+
+std::chrono::local_days first_day(const std::optional<train::Checkpoint>& checkpoint,
+                                  const Clock& clock) {
+  const json::value* started = checkpoint ? checkpoint->run.if_contains("started") : nullptr;
+  if (started != nullptr && started->is_string()) {
+    if (const auto date = parse_date_text(std::string_view(started->get_string()))) return *date;
+  }
+  return std::chrono::floor<std::chrono::days>(local_time(clock.unix_seconds()));
+}
+
+engine::EngineConfig make_engine_config(const RunConfig& config, const ModelText& text,
+                                        int64_t kv_cache_bytes) {
+  engine::EngineConfig engine;
+  engine.max_running_requests = config.sglang_max_running_requests;
+  engine.max_prefill_tokens = config.sglang_chunked_prefill_size;
+  engine.kv_cache_bytes = kv_cache_bytes;
+  engine.kv_cache_dtype =
+      config.sglang_kv_cache_dtype == "bf16" ? "bfloat16" : config.sglang_kv_cache_dtype;
+  engine.context_length = config.sglang_context_length.value_or(0);
+  engine.enable_prefix_cache = !config.sglang_disable_radix_cache;
+  engine.seed = static_cast<uint64_t>(config.seed);
+  engine.token_bytes = [tokenizer = text.tokenizer.get()](TokenId id) {
+    return tokenizer->token_bytes(id);
+  };
+  return engine;
+}
+
+bool needs_template(const RunConfig& config, bool evaluates) {
+  if (config.apply_chat_template || config.trains_on_rows()) return true;
+  return evaluates &&
+         std::ranges::any_of(eval_sets_of(config), &EvalSetConfig::apply_chat_template);
+}
+
+}  // namespace slime::loop

@@ -1,0 +1,46 @@
+#pragma once
+
+/// What a training run works out once, from flags, model directory and the checkpoint that it goes
+/// on from.
+
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+
+#include "buffer/dataset.h"
+#include "buffer/ledger.h"
+#include "core/clock.h"
+#include "engine/engine.h"
+#include "loop/prompts.h"
+#include "loop/run_config.h"
+#include "model/config.h"
+#include "train/checkpoint.h"
+
+namespace slime::loop {
+
+/// Shape flags of a script that was written for another model are found here, all at once. Throws
+/// ConfigError.
+void check_shape(const RunConfig& config, const model::ModelConfig& model);
+
+/// Rollout steps of the whole run.
+int64_t planned_rollouts(const RunConfig& config, const std::optional<buffer::Dataset>& prompts);
+
+/// A run that died before its first checkpoint starts over, and the ledger says so; so does one
+/// that goes on in another folder.
+std::unique_ptr<buffer::Ledger> open_ledger(const std::filesystem::path& path,
+                                            const std::optional<train::Checkpoint>& checkpoint);
+
+/// The day that chat templates show: that on which the run began, so that a run continued later
+/// renders the same prompts.
+std::chrono::local_days first_day(const std::optional<train::Checkpoint>& checkpoint,
+                                  const Clock& clock);
+
+engine::EngineConfig make_engine_config(const RunConfig& config, const ModelText& text,
+                                        int64_t kv_cache_bytes);
+
+/// Whether prompts are conversations, in training or in an evaluation.
+bool needs_template(const RunConfig& config, bool evaluates);
+
+}  // namespace slime::loop

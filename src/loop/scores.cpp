@@ -1,0 +1,70 @@
+#include "loop/scores.h"
+
+#include <algorithm>
+
+#include "core/json.h"
+#include "reward/remote.h"
+#include "reward/reward.h"
+
+namespace slime::loop {
+namespace {
+
+constexpr std::chrono::milliseconds kRemoteCallTimeout{120'000};
+
+bool asks_server(const RunConfig& config) {
+  return config.rm_type.ends_with("remote_rm") || (config.use_opd && config.opd_type == "sglang");
+}
+
+}  // namespace
+
+std::chrono::duration<double> reward_deadline(const RunConfig& config) {
+  if (!asks_server(config)) return std::chrono::duration<double>(config.reward_timeout_seconds);
+  return static_cast<double>(config.remote_rm_attempts) *
+         (kRemoteCallTimeout + std::chrono::seconds(31));
+}
+
+int num_reward_threads(const RunConfig& config) {
+  constexpr int64_t kConnections = 64;
+  return static_cast<int>(asks_server(config) ? std::max(config.reward_threads, kConnections)
+                                              : config.reward_threads);
+}
+
+void take_teacher_scores(std::vector<Group>& groups) {
+  for (Group& group : groups) {
+    for (Sample& sample : group.samples) {
+      const json::object* reward = sample.reward.if_object();
+      const json::value* scores =
+          reward == nullptr ? nullptr : reward->if_contains("teacher_log_probs");
+      if (scores == nullptr) continue;
+      sample.teacher_log_probs = json::value_to<std::vector<float>>(*scores);
+      sample.reward = 0.0;
+    }
+  }
+}
+
+rollout::ScoreFn make_score(const RunConfig& config) {
+  const reward::RewardConfig rewards{.seed = static_cast<uint64_t>(config.seed),
+                                     .url = config.rm_url,
+                                     .attempts = config.remote_rm_attempts,
+                                     .call_timeout = kRemoteCallTimeout};
+  if (!config.use_opd) {
+    if (config.rm_type.empty()) return nullptr;
+    return reward::make_reward(config.rm_type, rewards);
+  }
+  // Pure distillation: every reward is 0 unless a rule is asked for.
+  const reward::RewardFn rule = reward::make_reward(config.rm_type, rewards);
+  const reward::RemoteReward teacher{.url = config.rm_url,
+                                     .num_attempts = config.remote_rm_attempts,
+                                     .timeout = kRemoteCallTimeout,
+                                     .seed = rewards.seed};
+  const bool asks_teacher = config.opd_type == "sglang";
+  const bool has_rule = !config.rm_type.empty();
+  return
+      [=, temperature = config.rollout_temperature](const Sample& sample) -> Expected<json::value> {
+        if (has_rule || sample.metadata.contains("rm_type")) return rule(sample);
+        if (asks_teacher) return reward::ask_teacher(teacher, temperature, sample);
+        return json::value(0.0);
+      };
+}
+
+}  // namespace slime::loop
