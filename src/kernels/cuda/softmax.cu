@@ -5,24 +5,28 @@ namespace {
 
 constexpr int kThreads = 1024;
 
-/// Softmax sums relative to a running maximum: of e^(u - high), and of u e^(u - high).
+/// Of logits x at a temperature t, relative to the largest so far: sums of e^d and of d e^d with d
+/// = (x - high) / t. Only differences are scaled, so results are as precise as those, however large
+/// the logits are.
 struct Sums {
   float high = -INFINITY, total = 0, weighted = 0;
+
+  __device__ Sums relative_to(float higher, float inverse_temperature) const {
+    if (high == -INFINITY) return {higher, 0, 0};
+    const float shift = (high - higher) * inverse_temperature, shrink = __expf(shift);
+    return {higher, total * shrink, (weighted + shift * total) * shrink};
+  }
 };
 
-__device__ inline Sums merged(const Sums& a, const Sums& b) {
-  const float high = fmaxf(a.high, b.high);
-  if (high == -INFINITY) return a;
-  const float left = __expf(a.high - high), right = __expf(b.high - high);
-  return {high, a.total * left + b.total * right, a.weighted * left + b.weighted * right};
-}
-
-__device__ inline Sums warp_merged(Sums sums) {
+__device__ inline Sums warp_merged(Sums sums, float inverse_temperature) {
   for (int offset = 16; offset > 0; offset /= 2) {
     const Sums other{__shfl_xor_sync(0xffffffffU, sums.high, offset),
                      __shfl_xor_sync(0xffffffffU, sums.total, offset),
                      __shfl_xor_sync(0xffffffffU, sums.weighted, offset)};
-    sums = merged(sums, other);
+    const float high = fmaxf(sums.high, other.high);
+    const Sums left = sums.relative_to(high, inverse_temperature);
+    const Sums right = other.relative_to(high, inverse_temperature);
+    sums = {high, left.total + right.total, left.weighted + right.weighted};
   }
   return sums;
 }
@@ -39,38 +43,33 @@ __global__ void __launch_bounds__(kThreads)
   const bool has_packs = vocabulary % 4 == 0;
   const int64_t packs = has_packs ? vocabulary / 4 : 0;
   Sums sums;
-  const auto add = [&](const float(&u)[4], int count) {
+  const auto add = [&](const float(&x)[4], int count) {
     float high = sums.high;
-    for (int j = 0; j < count; ++j) high = fmaxf(high, u[j]);
-    if (high > sums.high) {
-      const float shrink = __expf(sums.high - high);
-      sums = {high, sums.total * shrink, sums.weighted * shrink};
-    }
+    for (int j = 0; j < count; ++j) high = fmaxf(high, x[j]);
+    if (high > sums.high) sums = sums.relative_to(high, inverse_temperature);
     for (int j = 0; j < count; ++j) {
-      const float e = __expf(u[j] - high);
+      const float below = (x[j] - high) * inverse_temperature, e = __expf(below);
       sums.total += e;
-      sums.weighted += u[j] * e;
+      sums.weighted += below * e;
     }
   };
   for (int64_t i = threadIdx.x; i < packs; i += kThreads) {
     const float4 x = reinterpret_cast<const float4*>(logits)[i];
-    add({x.x * inverse_temperature, x.y * inverse_temperature, x.z * inverse_temperature,
-         x.w * inverse_temperature},
-        4);
+    add({x.x, x.y, x.z, x.w}, 4);
   }
   for (int64_t i = 4 * packs + threadIdx.x; i < vocabulary; i += kThreads)
-    add({logits[i] * inverse_temperature, 0, 0, 0}, 1);
+    add({logits[i], 0, 0, 0}, 1);
 
-  sums = warp_merged(sums);
+  sums = warp_merged(sums, inverse_temperature);
   if (threadIdx.x % 32 == 0) scratch[threadIdx.x / 32] = sums;
   __syncthreads();
   if (threadIdx.x >= 32) return;
-  sums = warp_merged(scratch[threadIdx.x]);
+  sums = warp_merged(scratch[threadIdx.x], inverse_temperature);
   if (threadIdx.x != 0) return;
-  const float logsumexp = sums.high + logf(sums.total);
-  logsumexp_R[row] = logsumexp;
-  logprob_R[row] = logits[target_R[row]] * inverse_temperature - logsumexp;
-  entropy_R[row] = logsumexp - sums.weighted / sums.total;
+  const float log_total = logf(sums.total);
+  logsumexp_R[row] = sums.high * inverse_temperature + log_total;
+  logprob_R[row] = (logits[target_R[row]] - sums.high) * inverse_temperature - log_total;
+  entropy_R[row] = log_total - sums.weighted / sums.total;
 }
 
 template <typename T>
