@@ -1,4 +1,4 @@
-/// Paged attention, sampling and recording on the GPU.
+/// Paged attention and recording on the GPU.
 
 #include <ATen/ATen.h>
 #include <c10/core/StreamGuard.h>
@@ -6,7 +6,6 @@
 
 #include "core/random.h"
 #include "kernels/cpu/reference.h"
-#include "kernels/cpu/sample.h"
 #include "kernels/decode_launch.h"
 #include "kernels/gpu_for_tests.h"
 #include "kernels/paged_units.h"
@@ -330,116 +329,6 @@ TEST(GpuPagedAttention, OfAStepRepeatsBitForBit) {
   one.build();
   const Tensor first = one.attend();
   for (int round = 0; round < 5; ++round) EXPECT_TRUE(at::equal(one.attend(), first));
-}
-
-struct Draw {
-  SampleOptions options;
-  std::vector<float> logits;
-};
-
-/// All rows at once on the GPU, one by one on the CPU.
-void expect_same_draws(const std::vector<Draw>& draws) {
-  const auto rows = static_cast<int64_t>(draws.size());
-  const auto vocab = static_cast<int64_t>(draws.front().logits.size());
-  std::vector<double> uniforms;
-  std::vector<float> temperatures, top_ps, min_ps, logits;
-  std::vector<int32_t> top_ks;
-  for (const Draw& draw : draws) {
-    uniforms.push_back(draw.options.uniform);
-    temperatures.push_back(static_cast<float>(draw.options.temperature));
-    top_ps.push_back(static_cast<float>(draw.options.top_p));
-    min_ps.push_back(static_cast<float>(draw.options.min_p));
-    top_ks.push_back(draw.options.greedy ? 0 : static_cast<int32_t>(draw.options.top_k));
-    logits.insert(logits.end(), draw.logits.begin(), draw.logits.end());
-  }
-  const SampleRows parameters{to_gpu(uniforms, at::kDouble), to_gpu(temperatures, at::kFloat),
-                              to_gpu(top_ps, at::kFloat), to_gpu(min_ps, at::kFloat),
-                              to_gpu(top_ks, at::kInt)};
-  Tensor token_R = to_gpu(std::vector<int32_t>(rows, -7), at::kInt);
-  Tensor log_prob_R = to_gpu(std::vector<float>(rows, 7), at::kFloat);
-  open_gpu().sample(to_gpu(logits, at::kFloat).view({rows, vocab}), parameters, token_R,
-                    log_prob_R);
-  const Tensor tokens = token_R.to(at::kCPU), log_probs = log_prob_R.to(at::kCPU);
-  for (int64_t r = 0; r < rows; ++r) {
-    const SampledToken expected = sample_row(draws[r].logits, draws[r].options);
-    const SampleOptions& o = draws[r].options;
-    EXPECT_EQ(tokens[r].item<int32_t>(), expected.id)
-        << "row " << r << ", temperature " << o.temperature << ", top_k " << o.top_k << ", top_p "
-        << o.top_p << ", min_p " << o.min_p << ", uniform " << o.uniform;
-    EXPECT_NEAR(log_probs[r].item<float>(), expected.log_prob,
-                2e-6 + 2e-7 * std::abs(expected.log_prob));
-  }
-}
-
-std::vector<float> noisy_logits(int64_t vocab, double scale, uint64_t stream) {
-  std::vector<float> logits(vocab);
-  for (int64_t v = 0; v < vocab; ++v) logits[v] = static_cast<float>(scale * normal(7, stream, v));
-  return logits;
-}
-
-TEST(GpuSample, DrawsWhatTheCpuDraws) {
-  SLIME_NEEDS_GPU();
-  for (const int64_t vocab : {1, 384, 4096, 4097, 151936}) {
-    std::vector<Draw> draws;
-    for (uint64_t i = 0; i < 24; ++i) {
-      SampleOptions options;
-      options.temperature = i % 3 == 0 ? 0.5 : i % 3 == 1 ? 1.0 : 2.0;
-      options.greedy = i % 8 == 7;
-      options.uniform = uniform(11, i, 3);
-      draws.push_back({options, noisy_logits(vocab, i % 2 == 0 ? 1.0 : 5.0, i)});
-    }
-    expect_same_draws(draws);
-  }
-}
-
-TEST(GpuSample, CutsAsTheCpuDoes) {
-  SLIME_NEEDS_GPU();
-  std::vector<Draw> draws;
-  uint64_t i = 0;
-  for (const int64_t top_k : {int64_t{-1}, int64_t{2}, int64_t{50}}) {
-    for (const double top_p : {1.0, 0.95, 0.3}) {
-      for (const double min_p : {0.0, 0.05}) {
-        for (const double scale : {0.3, 4.0}) {
-          SampleOptions options;
-          options.top_k = top_k;
-          options.top_p = top_p;
-          options.min_p = min_p;
-          options.temperature = 0.7;
-          options.uniform = uniform(12, ++i, 0);
-          draws.push_back({options, noisy_logits(20000, scale, i)});
-        }
-      }
-    }
-  }
-  expect_same_draws(draws);
-}
-
-TEST(GpuSample, TiesGoByIdAndImpossibleTokensAreNotDrawn) {
-  SLIME_NEEDS_GPU();
-  std::vector<float> logits(5000, -std::numeric_limits<float>::infinity());
-  for (const int v : {17, 300, 4100, 4999}) logits[v] = 2;
-  std::vector<Draw> draws;
-  for (const double u : {1e-17, 0.2, 0.3, 0.6, 0.9, 1 - 1e-16}) {
-    draws.push_back({{.uniform = u}, logits});
-    draws.push_back({{.top_k = 3, .uniform = u}, logits});
-    draws.push_back({{.greedy = true}, logits});
-  }
-  expect_same_draws(draws);
-}
-
-TEST(GpuSample, RowsThatAreNoNumbersAreReported) {
-  SLIME_NEEDS_GPU();
-  std::vector<float> logits(9000, 1.0F);
-  logits[8000] = std::numeric_limits<float>::quiet_NaN();
-  const SampleRows rows{
-      to_gpu(std::vector<double>{0.5}, at::kDouble), to_gpu(std::vector<float>{1}, at::kFloat),
-      to_gpu(std::vector<float>{0.9F}, at::kFloat), to_gpu(std::vector<float>{0}, at::kFloat),
-      to_gpu(std::vector<int32_t>{-1}, at::kInt)};
-  Tensor token = to_gpu(std::vector<int32_t>{-7}, at::kInt);
-  Tensor log_prob = to_gpu(std::vector<float>{0}, at::kFloat);
-  open_gpu().sample(to_gpu(logits, at::kFloat).view({1, 9000}), rows, token, log_prob);
-  EXPECT_EQ(token.item<int32_t>(), 0);
-  EXPECT_TRUE(std::isnan(log_prob.item<float>()));
 }
 
 TEST(GpuRecord, ReplaysOnTheSameMemory) {
