@@ -98,25 +98,35 @@ struct Bench {
     }
   }
 
-  void sampling() const {
-    constexpr int64_t kDrawn = 256;
-    const auto floats = at::TensorOptions(at::kFloat).device(at::kCUDA);
-    const Tensor logits = at::randn({kDrawn, config.vocab_size}, floats) * 3;
-    Tensor token = at::empty({kDrawn}, floats.dtype(at::kInt)),
-           log_prob = at::empty({kDrawn}, floats);
+  /// `logits`: [R, V]. top_k -1 and top_p 1 cut nothing.
+  void sample(const char* what, const Tensor& logits, int64_t top_k, double top_p) const {
+    const int64_t drawn = logits.size(0);
+    const std::string name = fmt::format("{}-r{}", what, drawn);
+    if (!wants(name)) return;
+    const at::TensorOptions floats = logits.options();
+    const Tensor token = at::empty({drawn}, floats.dtype(at::kInt)),
+                 log_prob = at::empty({drawn}, floats);
     kernels::SampleRows rows;
-    rows.uniform_R = at::rand({kDrawn}, floats.dtype(at::kDouble)).clamp(1e-6, 1 - 1e-6);
-    rows.temperature_R = at::ones({kDrawn}, floats);
-    rows.min_p_R = at::zeros({kDrawn}, floats);
-    rows.top_k_R = at::full({kDrawn}, -1, floats.dtype(at::kInt));
-    for (const double top_p : {1.0, 0.95}) {
-      const std::string name = top_p == 1 ? "sample-r256" : "sample-top-p-r256";
-      if (!wants(name)) continue;
-      rows.top_p_R = at::full({kDrawn}, top_p, floats);
-      const double seconds = recorded_seconds(
-          8, [&](int) { kernels::opened_gpu().sample(logits, rows, token, log_prob); });
-      write_kernel_line(name, {.bytes = static_cast<double>(logits.nbytes())}, seconds, limits);
-    }
+    rows.uniform_R = at::rand({drawn}, floats.dtype(at::kDouble)).clamp(1e-6, 1 - 1e-6);
+    rows.temperature_R = at::ones({drawn}, floats);
+    rows.top_p_R = at::full({drawn}, top_p, floats);
+    rows.min_p_R = at::zeros({drawn}, floats);
+    rows.top_k_R = at::full({drawn}, top_k, floats.dtype(at::kInt));
+    const double seconds = recorded_seconds(
+        8, [&](int) { kernels::opened_gpu().sample(logits, rows, token, log_prob); });
+    write_kernel_line(name, {.bytes = static_cast<double>(logits.nbytes())}, seconds, limits);
+  }
+
+  void sampling() const {
+    const auto floats = at::TensorOptions(at::kFloat).device(at::kCUDA);
+    const Tensor logits = at::randn({256, config.vocab_size}, floats) * 3;
+    sample("sample", logits, -1, 1);
+    sample("sample-top-p", logits, -1, 0.95);
+    sample("sample-top-p", logits.narrow(0, 0, 1), -1, 0.95);
+    sample("sample-top-k", logits, 50, 1);
+    // Too many tokens are about as likely as the last one kept to be sorted.
+    sample("sample-top-p-flat", logits * 0.005, -1, 0.95);
+    sample("sample-top-p-equal", at::zeros_like(logits), -1, 0.95);
   }
 };
 
