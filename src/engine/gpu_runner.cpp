@@ -14,15 +14,12 @@
 #include "engine/sampling_params.h"
 #include "kernels/linear.h"
 #include "kernels/paged_units.h"
+#include "kernels/recorded_rows.h"
 
 namespace slime::engine {
 namespace {
 
 constexpr int64_t kPageTokens = kernels::kGpuPageTokens;
-/// Batch sizes that decode is recorded for. Each costs a few megabytes and, when it first appears,
-/// some tens of milliseconds.
-constexpr auto kRecordedRows = std::to_array<int64_t>(
-    {1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 160, 192, 224, 256, 320, 384, 448, 512});
 
 c10::Stream new_stream(at::Device device) {
   return c10::impl::VirtualGuardImpl(device.type()).getStreamFromGlobalPool(device, true);
@@ -35,7 +32,7 @@ int64_t keys_of(const Chunk& chunk) { return chunk.request->num_computed + chunk
 /// An upper bound of what StepBlock holds: per row, per sequence, per tile, per page, and the lists
 /// of decode.
 int64_t block_bytes(const StepRunnerConfig& config, const kernels::DecodeOptions& decode) {
-  const int64_t sequences = std::max(config.max_running_requests, kRecordedRows.back());
+  const int64_t sequences = std::max(config.max_running_requests, kernels::kRecordedRows.back());
   const int64_t rows = config.max_prefill_tokens + sequences;
   const kernels::DecodeLimits lists = kernels::decode_limits(sequences, decode);
   return 64 * rows + 128 * sequences + 16 * (rows * 2 + 4096) + 4 * lists.units +
@@ -118,7 +115,7 @@ GpuRunner::GpuRunner(model::Network& network, const StepRunnerConfig& config)
       attention_(gpu_, keys_, values_),
       block_(block_bytes(config, decode_), keys_.device()),
       ready_{c10::Event(keys_.device().type()), c10::Event(keys_.device().type())} {
-  const int64_t rows = std::max(config.max_running_requests, kRecordedRows.back());
+  const int64_t rows = std::max(config.max_running_requests, kernels::kRecordedRows.back());
   results_ = at::zeros({2, rows}, keys_.options().dtype(at::kInt));
   for (Tensor& host : host_results_)
     host = at::zeros({2, rows}, at::TensorOptions(at::kInt)).pin_memory();
@@ -145,7 +142,7 @@ void GpuRunner::copy_page(PageId from, PageId to) {
 }
 
 bool GpuRunner::is_recordable(std::span<const Chunk> chunks) const {
-  return static_cast<int64_t>(chunks.size()) <= kRecordedRows.back() &&
+  return static_cast<int64_t>(chunks.size()) <= kernels::kRecordedRows.back() &&
          std::all_of(chunks.begin(), chunks.end(), [](const Chunk& chunk) {
            return chunk.num_tokens == 1 && draws_token(chunk) &&
                   !chunk.request->wants_input_scores() &&
@@ -154,7 +151,7 @@ bool GpuRunner::is_recordable(std::span<const Chunk> chunks) const {
 }
 
 int64_t GpuRunner::padded_rows(int64_t rows) const {
-  return *std::lower_bound(kRecordedRows.begin(), kRecordedRows.end(), rows);
+  return *std::lower_bound(kernels::kRecordedRows.begin(), kernels::kRecordedRows.end(), rows);
 }
 
 /// Which units of attention there are: those of prompts, and those of sequences with one row.

@@ -4,6 +4,7 @@
 #include <cstddef>
 
 #include "kernels/cuda/product_chain.h"
+#include "kernels/recorded_rows.h"
 
 namespace slime::kernels::cuda {
 namespace {
@@ -214,15 +215,11 @@ Linear::Plan& Linear::plan_for(const LinearCall& call, cudaStream_t stream) {
     if (results[i].state == 0) candidates.push_back(results[i].algo);
   if (candidates.empty()) throw std::runtime_error("cuBLASLt has no kernel for this product");
   plan->algo = candidates.front();
-  const bool can_measure = call.rows <= kMeasuredRows && !is_recording(stream);
-  if (can_measure) measure(call, *plan, candidates, stream);
-  Plan& result = *plan;
-  // A choice made without measuring is not kept where measuring is possible later.
-  if (can_measure || call.rows > kMeasuredRows) {
-    plans_.emplace(shape, std::move(plan));
-    return result;
+  if (is_recorded_size(call.rows)) {
+    if (is_recording(stream)) throw std::runtime_error("a product is recorded before it ran once");
+    measure(call, *plan, candidates, stream);
   }
-  throw std::runtime_error("a product is recorded before it ran once");
+  return *plans_.emplace(shape, std::move(plan)).first->second;
 }
 
 void Linear::run_library(const LinearCall& call, Plan& plan, const cublasLtMatmulAlgo_t& algo,

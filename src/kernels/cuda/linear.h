@@ -3,12 +3,12 @@
 /// Matrix products y = x W^T + b: cuBLASLt's kernels and our two for few rows, whichever measures
 /// fastest.
 ///
-/// For up to kMeasuredRows rows (decode: the same shape in every layer of every step) the
-/// candidates are timed the first time a shape appears, in a row on cold copies of the weights,
-/// which takes some milliseconds and waits for the GPU; during recording of a
-/// graph nothing can be timed, so a shape must have run before. For more rows cuBLASLt's first
-/// choice is taken. Choices are remembered per shape and precision. One instance per device; may be
-/// called from any thread.
+/// For the batch sizes of recorded decode steps (kernels/recorded_rows.h: the same shape in every
+/// layer of every step) the candidates are timed the first time a shape appears, in a row on cold
+/// copies of the weights, which takes some milliseconds and waits for the GPU; during recording of
+/// a graph nothing can be timed, so a shape must have run before. For other numbers of rows, which
+/// seldom come twice, cuBLASLt's first choice is taken. Choices are remembered per shape and
+/// precision. One instance per device; may be called from any thread.
 
 #include <map>
 #include <memory>
@@ -23,7 +23,6 @@ namespace slime::kernels::cuda {
 
 class Linear final {
  public:
-  static constexpr int64_t kMeasuredRows = 512;
   static constexpr size_t kWorkspaceBytes = size_t{32} << 20;
 
   Linear();

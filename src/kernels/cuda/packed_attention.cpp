@@ -42,18 +42,18 @@ void check_dnn(fe::error_t status, const char* what) {
     throw std::runtime_error(fmt::format("cuDNN: {}: {}", what, status.get_message()));
 }
 
-/// The next multiple of a quarter of the power of two below, of `least` at least. A run whose
-/// micro-batches all differ needs few plans so: what is added are tiles and pairs without rows,
-/// which end at once.
-int64_t rounded_up(int64_t count, int64_t least) {
+/// The next multiple of a part (a power of two) of the power of two below, of `least` at least. A
+/// plan takes a tenth of a second to make, and a run whose micro-batches all differ needs few so:
+/// what is added are tiles and pairs without rows, which end at once.
+int64_t rounded_up(int64_t count, int64_t part, int64_t least) {
   const auto step = std::max<int64_t>(
-      least, static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(count))) / 4);
+      least, static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(count))) / part);
   return (count + step - 1) / step * step;
 }
 
-int64_t planned_rows(int64_t rows) { return rounded_up(rows, 64); }
+int64_t planned_rows(int64_t rows) { return rounded_up(rows, 4, 128); }
 int64_t planned_pairs(const AttentionLevel& level) {
-  return rounded_up(static_cast<int64_t>(level.pairs.size()), 1);
+  return rounded_up(static_cast<int64_t>(level.pairs.size()), 2, 4);
 }
 
 int64_t longest(const AttentionLevel& level, bool of_keys) {
