@@ -63,8 +63,8 @@ inline constexpr int kChainInputs = 64;  // inputs of every product are a multip
 
 /// P: numbers per row in squares_TP.
 int chain_squares();
-/// bfloat16, at most 16 rows, compute capability 9.0. With more rows every block reads so much of x
-/// beside its weights that separate products, which share it among fewer blocks, are as fast.
+/// bfloat16, at most 16 rows, compute capability 9.0. With more rows separate products are as fast
+/// (docs/decisions/0050-cuda.md).
 bool has_chain(Number number, int64_t rows);
 void product_chain(const ProductChain& chain, cudaStream_t stream);
 
