@@ -48,7 +48,7 @@ def picture(title: str, rows: list[dict]) -> str:
         parts.append(f'<text x="{at:.1f}" y="{height - 12}" text-anchor="middle">{25 * quarter} %</text>')
     for i, row in enumerate(drawn):
         top = TOP + ROW * i
-        parts.append(f'<text x="{LEFT - 10}" y="{top + 14}" text-anchor="end">{escape(row["name"])}</text>')
+        parts.append(f'<text x="{LEFT - 10}" y="{top + 14}" text-anchor="end">{escape(row["name"].removeprefix("kernel-"))}</text>')
         end = x(share_of_limit(row, row["value"]))
         parts.append(f'<rect class="ours" x="{LEFT}" y="{top + 4}" width="{end - LEFT:.1f}" height="12" rx="2"/>')
         peer = share_of_limit(row, row.get("peer"))
