@@ -9,9 +9,6 @@ extern "C" const char* __tsan_default_suppressions() {
   return
       // GCC's OpenMP hands work to its threads by futex calls of its own.
       "called_from_lib:libgomp.so.1\n"
-      // at::parallel_for hands its arguments to those threads in a function that is compiled here,
-      // with the rest of ATen's headers. The top frame alone: what loops do stays in sight.
-      "race_top:at::internal::invoke_parallel\n"
       // ATen: the reference counts are ours (inlined), the pools and registries behind them are
       // not.
       "called_from_lib:libtorch_cpu.so\n"

@@ -1,15 +1,16 @@
 #include "model/model_files.h"
 
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <exception>
 #include <mutex>
 #include <set>
 
 #include "core/error.h"
 #include "core/json.h"
+#include "kernels/cpu/thread_pool.h"
 
 namespace slime::model {
 namespace {
@@ -118,17 +119,22 @@ void ModelFiles::read_into(Weights& weights,
   }
   if (!problems.empty()) throw ConfigError(problems);
 
-  // at::parallel_for carries the first exception of its threads to here.
   const auto& tensors = weights.tensors();
   Tensor flat = weights.flat();
   if (!flat.is_cpu()) flat = at::zeros(flat.sizes(), flat.options().device(at::kCPU));
-  at::parallel_for(0, static_cast<int64_t>(tensors.size()), 1, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) {
-      const NamedWeight& weight = tensors[static_cast<size_t>(i)];
-      const Place& place = tensors_.at(weight.name);
+  std::mutex mutex;
+  std::exception_ptr first_error;  // guarded by mutex
+  kernels::cpu::parallel_chunks(static_cast<int64_t>(tensors.size()), [&](int64_t i) {
+    const NamedWeight& weight = tensors[static_cast<size_t>(i)];
+    const Place& place = tensors_.at(weight.name);
+    try {
       place.file->read(*place.tensor, weight.slice, Weights::view(flat, weight));
+    } catch (...) {
+      const std::lock_guard lock(mutex);
+      if (!first_error) first_error = std::current_exception();
     }
   });
+  if (first_error) std::rethrow_exception(first_error);
   if (!weights.flat().is_cpu()) Tensor(weights.flat()).copy_(flat);
 }
 

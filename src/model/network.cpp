@@ -1,10 +1,10 @@
 #include "model/network.h"
 
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 
 #include "core/error.h"
 #include "core/random.h"
+#include "kernels/cpu/thread_pool.h"
 #include "model/families/family.h"
 #include "model/model_files.h"
 
@@ -56,7 +56,7 @@ std::unique_ptr<Network> make_network(const ModelConfig& config, const Precision
     }
     Tensor drawn = at::empty(weight.shape, at::kFloat);
     float* out = drawn.data_ptr<float>();
-    at::parallel_for(0, drawn.numel(), 1 << 16, [&](int64_t begin, int64_t end) {
+    kernels::cpu::parallel_ranges(drawn.numel(), 1 << 16, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
         out[i] = static_cast<float>(config.initializer_range *
                                     normal(seed, stream, static_cast<uint64_t>(i)));
