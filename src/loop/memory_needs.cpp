@@ -70,8 +70,8 @@ MemoryNeeds memory_needs(const RunConfig& config, model::Network& network,
     needs.train.weights = static_cast<int64_t>(flat.nbytes());
   }
   if (has_engine) {
-    needs.kv_page_bytes = engine::kv_page_bytes(
-        network, engine::kv_storage_type(config.sglang_kv_cache_dtype, network));
+    needs.kv_page_bytes =
+        engine::kv_page_bytes(network, engine::kv_storage_type(config.kv_cache_dtype(), network));
     needs.engine_workspace = engine_workspace_bytes(config, model, precision);
   }
   return needs;

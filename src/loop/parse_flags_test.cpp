@@ -209,6 +209,16 @@ TEST(Flags, AGoodConfigIsCompleted) {
   EXPECT_EQ(parsed.config.ref_load, "/tmp");
 }
 
+TEST(Flags, ThePrecisionOfTheCacheIsInTheEnginesWords) {
+  const auto dtype = [](const std::string& flags) {
+    return parse_flags(words(kGood + flags)).config.kv_cache_dtype();
+  };
+  EXPECT_EQ(dtype(""), "auto");
+  EXPECT_EQ(dtype("--sglang-kv-cache-dtype bf16"), "bfloat16");
+  EXPECT_EQ(dtype("--sglang-kv-cache-dtype bfloat16"), "bfloat16");
+  EXPECT_EQ(dtype("--sglang-kv-cache-dtype fp8_e4m3"), "fp8_e4m3");
+}
+
 TEST(Flags, AFlagThatNobodyKnowsIsKeptForPlugIns) {
   const auto parsed = parse_flags(words("--max-turns 4 --my-tools a b --verbose-tools"));
   EXPECT_EQ(parsed.unknown,

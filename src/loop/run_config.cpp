@@ -454,6 +454,10 @@ void check_output(RunConfig& config, Problems& problems) {
 
 }  // namespace
 
+std::string RunConfig::kv_cache_dtype() const {
+  return sglang_kv_cache_dtype == "bf16" ? "bfloat16" : sglang_kv_cache_dtype;
+}
+
 int64_t RunConfig::samples_per_step() const {
   return global_batch_size.value_or(samples_per_rollout());
 }

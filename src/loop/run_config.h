@@ -251,6 +251,8 @@ struct RunConfig {
   /// Ranks that train, each a process (Megatron: all devices over tensor, pipeline and context
   /// parallelism, which are 1 here).
   int64_t data_parallel_size() const { return actor_num_nodes * actor_num_gpus_per_node; }
+  /// --sglang-kv-cache-dtype in the engine's words.
+  std::string kv_cache_dtype() const;
   /// Samples per optimizer step once everything is known: --global-batch-size, or from
   /// --num-steps-per-rollout.
   int64_t samples_per_step() const;

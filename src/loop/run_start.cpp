@@ -67,8 +67,7 @@ engine::EngineConfig make_engine_config(const RunConfig& config, const ModelText
   engine.max_running_requests = config.sglang_max_running_requests;
   engine.max_prefill_tokens = config.sglang_chunked_prefill_size;
   engine.kv_cache_bytes = kv_cache_bytes;
-  engine.kv_cache_dtype =
-      config.sglang_kv_cache_dtype == "bf16" ? "bfloat16" : config.sglang_kv_cache_dtype;
+  engine.kv_cache_dtype = config.kv_cache_dtype();
   engine.context_length = config.sglang_context_length.value_or(0);
   engine.enable_prefix_cache = !config.sglang_disable_radix_cache;
   engine.seed = static_cast<uint64_t>(config.seed);
