@@ -2,15 +2,13 @@
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
-#include <c10/core/StreamGuard.h>
-#include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <algorithm>
 #include <cmath>
 #include <numeric>
 
-#include "cli/best_seconds.h"
 #include "cli/json_lines.h"
+#include "cli/kernel_timing.h"
 #include "cli/options.h"
 #include "kernels/decode_launch.h"
 #include "kernels/gpu_limits.h"
@@ -20,7 +18,6 @@ namespace {
 
 constexpr int64_t kPage = kernels::kGpuPageTokens;
 constexpr double kColdBytes = 4e9;  // caches of all layers together: many times the L2 cache
-constexpr int kRuns = 8;
 
 struct Options {
   std::vector<int64_t> batches{1, 8, 32, 128, 256};
@@ -109,24 +106,11 @@ void measure(const Options& options, int64_t batch, bool shares, double copy_byt
   call.qkv_TE =
       at::empty({batch, (options.heads + 2 * options.kv_heads) * options.head_dim}, on_gpu);
   call.qkv_TE.uniform_(-1, 1);
-  const auto all_layers = [&] {
-    for (int64_t layer = 0; layer < layers; ++layer) {
-      call.keys = keys[layer];
-      call.values = values[layer];
-      gpu.paged_attention(call);
-    }
-  };
-  const c10::impl::VirtualGuardImpl device(at::kCUDA);
-  const c10::StreamGuard guard(device.getStreamFromGlobalPool(at::Device(at::kCUDA, 0)));
-  device.synchronizeDevice(0);  // sync: what was made on another stream is there
-  all_layers();
-  const auto graph = gpu.record(all_layers, nullptr);
-  const double seconds = best_seconds(kRuns,
-                                      [&] {
-                                        graph->replay();
-                                        device.synchronizeDevice(0);  // sync: this is a measurement
-                                      }) /
-                         static_cast<double>(layers);
+  const double seconds = recorded_seconds(static_cast<int>(layers), [&](int layer) {
+    call.keys = keys[layer];
+    call.values = values[layer];
+    gpu.paged_attention(call);
+  });
   const double bytes = page_bytes * static_cast<double>(pages_read);
   write_json_line({{"measurement", "decode-attention"},
                    {"batch", batch},

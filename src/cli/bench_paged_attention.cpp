@@ -104,15 +104,12 @@ double layer_seconds(const model::ModelConfig& config, const engine::Workload& w
 void bench_paged_attention(const model::ModelConfig& config, const kernels::GpuLimits& limits,
                            const std::string& only) {
   const at::NoGradGuard no_grad;
-  const auto wants = [&](const std::string& name) {
-    return ("kernel-" + name).find(only) != std::string::npos;
-  };
   constexpr int64_t kContext = 1024, kBrief = 16, kFull = 112;
   const int64_t width = config.num_kv_heads * config.head_dim;
   const int64_t heads = config.num_heads * config.head_dim;
   for (const int64_t batch : {1, 32, 256}) {
     const std::string name = fmt::format("decode-attention-b{}", batch);
-    if (!wants(name)) continue;
+    if (!wants_kernel(only, name)) continue;
     engine::Workload workload{.id = name, .model = "", .kind = engine::Workload::Kind::kDecode};
     const auto count = static_cast<std::size_t>(batch);
     workload.prompt_lengths.assign(count, kContext - (kBrief + kFull) / 2);
@@ -124,7 +121,7 @@ void bench_paged_attention(const model::ModelConfig& config, const kernels::GpuL
                        .flops = 4.0 * static_cast<double>(batch * kContext * heads)},
                       layer_seconds(config, workload, limits), limits);
   }
-  if (wants("prompt-attention")) {
+  if (wants_kernel(only, "prompt-attention")) {
     engine::Workload workload{
         .id = "prompt-attention", .model = "", .kind = engine::Workload::Kind::kPrefill};
     workload.prompt_lengths = {kChunk};

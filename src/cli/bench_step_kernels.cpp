@@ -31,9 +31,7 @@ struct Bench {
   const std::string& only;
   const kernels::Device& device = kernels::opened_gpu().device();
 
-  bool wants(const std::string& name) const {
-    return ("kernel-" + name).find(only) != std::string::npos;
-  }
+  bool wants(const std::string& name) const { return wants_kernel(only, name); }
 
   /// y = x W^T for weights that no cache holds, as in the layers of a step.
   void product(const char* what, int64_t rows, int64_t outputs, int64_t inputs,

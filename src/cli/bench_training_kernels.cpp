@@ -30,9 +30,7 @@ struct Bench {
   const kernels::RotaryShape heads{config.num_heads, config.num_kv_heads, config.head_dim,
                                    config.norm_eps};
 
-  bool wants(const std::string& name) const {
-    return ("kernel-" + name).find(only) != std::string::npos;
-  }
+  bool wants(const std::string& name) const { return wants_kernel(only, name); }
 
   /// Calls that take a tenth of a millisecond or more.
   void time(const std::string& name, const KernelWork& work,

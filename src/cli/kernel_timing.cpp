@@ -16,12 +16,15 @@ namespace {
 
 constexpr int kRuns = 5;
 
+std::string printed_name(const std::string& name) { return "kernel-" + name; }
+
 }  // namespace
 
 double recorded_seconds(int num_calls, const std::function<void(int)>& call) {
   const c10::impl::VirtualGuardImpl device(at::kCUDA);
   const c10::StreamGuard guard(device.getStreamFromGlobalPool(at::Device(at::kCUDA, 0)));
-  call(0);  // libraries choose their kernels
+  device.synchronizeDevice(0);  // sync: what was made on another stream is there
+  call(0);                      // libraries choose their kernels
   device.synchronizeDevice(0);
   const auto graph = kernels::opened_gpu().record(
       [&] {
@@ -51,13 +54,17 @@ int num_cold_copies(int64_t bytes) {
   return static_cast<int>(std::clamp<int64_t>((kFar + bytes - 1) / bytes, 2, 64));
 }
 
+bool wants_kernel(const std::string& only, const std::string& name) {
+  return printed_name(name).find(only) != std::string::npos;
+}
+
 void write_kernel_line(const std::string& name, const KernelWork& work, double seconds,
                        const kernels::GpuLimits& limits) {
   const bool moves =
       work.bytes / limits.copy_bytes_per_second > work.flops / limits.flops_per_second;
   const double limit = moves ? limits.copy_bytes_per_second : limits.flops_per_second;
   const double value = (moves ? work.bytes : work.flops) / seconds;
-  write_json_line({{"name", "kernel-" + name},
+  write_json_line({{"name", printed_name(name)},
                    {"value", value * 1e-12},
                    {"unit", moves ? "TB/s" : "TFLOP/s"},
                    {"limit", limit * 1e-12},

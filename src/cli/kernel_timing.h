@@ -30,6 +30,9 @@ double launched_seconds(int num_calls, const std::function<void(int)>& call);
 /// its turn comes again.
 int num_cold_copies(int64_t bytes);
 
+/// Whether the kernel's line is asked for: `only` is in its name, "kernel-..." as it is printed.
+bool wants_kernel(const std::string& only, const std::string& name);
+
 /// Prints {"name": "kernel-...", "value", "unit", "limit", "fraction", "microseconds"}: TB/s where
 /// moving the bytes takes longer at the limits, TFLOP/s otherwise.
 void write_kernel_line(const std::string& name, const KernelWork& work, double seconds,

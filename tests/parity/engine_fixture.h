@@ -110,6 +110,17 @@ class TestEngine {
   int next_ = 0;
 };
 
+/// The answers to requests that are there together, in their order.
+inline std::vector<engine::GenerateUpdate> run_together(
+    const std::vector<engine::GenerateRequest>& requests, const engine::EngineConfig& config,
+    const model::Precision& precision = model::Precision::of("float32")) {
+  TestEngine bench("qwen3", config, precision);
+  for (const auto& request : requests) bench.submit(request);
+  std::vector<engine::GenerateUpdate> out;
+  for (const auto& request : requests) out.push_back(bench.responses().wait(request.rid));
+  return out;
+}
+
 inline engine::GenerateRequest greedy_request(std::vector<TokenId> prompt, int64_t max_new_tokens) {
   engine::GenerateRequest request;
   request.input_ids = std::move(prompt);

@@ -18,6 +18,7 @@ using engine::GenerateRequest;
 using engine::GenerateUpdate;
 using testing::FixtureModel;
 using testing::greedy_request;
+using testing::run_together;
 using testing::sampled_request;
 using testing::some_tokens;
 using testing::TestEngine;
@@ -108,15 +109,6 @@ std::vector<GenerateRequest> workload() {
     requests.back().rid = "r" + std::to_string(i);
   }
   return requests;
-}
-
-std::vector<GenerateUpdate> run_together(const std::vector<GenerateRequest>& requests,
-                                         const EngineConfig& config) {
-  TestEngine bench("qwen3", config);
-  for (const auto& request : requests) bench.submit(request);
-  std::vector<GenerateUpdate> out;
-  for (const auto& request : requests) out.push_back(bench.responses().wait(request.rid));
-  return out;
 }
 
 void expect_same_outputs(const std::vector<GenerateUpdate>& a,

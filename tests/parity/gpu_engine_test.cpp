@@ -18,6 +18,7 @@ using engine::GenerateUpdate;
 using model::Precision;
 using testing::FixtureModel;
 using testing::greedy_request;
+using testing::run_together;
 using testing::sampled_request;
 using testing::some_tokens;
 using testing::TestEngine;
@@ -96,15 +97,6 @@ std::vector<GenerateRequest> workload() {
   for (TokenId id = 0; id < 300; id += 3) requests[7].sampling.stop_token_ids.push_back(id);
   for (TokenId id = 0; id < 300; id += 11) requests[10].sampling.stop_token_ids.push_back(id);
   return requests;
-}
-
-std::vector<GenerateUpdate> run_together(const std::vector<GenerateRequest>& requests,
-                                         const EngineConfig& config, const Precision& precision) {
-  TestEngine bench("qwen3", config, precision);
-  for (const auto& request : requests) bench.submit(request);
-  std::vector<GenerateUpdate> out;
-  for (const auto& request : requests) out.push_back(bench.responses().wait(request.rid));
-  return out;
 }
 
 void expect_same_outputs(const std::vector<GenerateUpdate>& a,

@@ -2,6 +2,11 @@
 
 /// Batches and networks for the tests of the trainer.
 
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -51,6 +56,34 @@ inline std::vector<Group> made_up_groups(int64_t num_groups, int64_t group_size,
     groups.push_back(std::move(group));
   }
   return groups;
+}
+
+/// What a batch comes to, however it was cut.
+struct Outcome {
+  algo::MetricSums sums;
+  Tensor grad;
+};
+
+/// In float64: gradients are the same to 1e-12 of the largest, sums to `tolerance` of themselves,
+/// or of 1 where they are smaller.
+inline void expect_same(const Outcome& other, const Outcome& plain, double tolerance) {
+  const double size = plain.grad.abs().max().item<double>();
+  ASSERT_GT(size, 1e-3);
+  EXPECT_LT((other.grad - plain.grad).abs().max().item<double>(), 1e-12 * size);
+  ASSERT_EQ(other.sums.size(), plain.sums.size());
+  for (const auto& [name, value] : plain.sums)
+    EXPECT_NEAR(other.sums.at(name), value, tolerance * std::max(1.0, std::abs(value))) << name;
+}
+
+/// Clipping, an entropy and a KL term, log-probs of the engine.
+inline train::TrainConfig grpo_config() {
+  train::TrainConfig config;
+  config.policy.objective = algo::TokenClip{0.2, 0.28, std::nullopt};
+  config.policy.use_rollout_logprobs = true;
+  config.policy.entropy_coef = 0.01;
+  config.policy.kl_loss = algo::KlLoss{algo::KlType::kK3, 0.1, true};
+  config.temperature = 0.8;
+  return config;
 }
 
 }  // namespace slime::parity

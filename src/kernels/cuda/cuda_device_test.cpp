@@ -2,50 +2,30 @@
 
 #include <ATen/ATen.h>
 
-#include "kernels/cpu/reference.h"
-#include "kernels/gpu_for_tests.h"
+#include "kernels/cuda/gpu_test_tensors.h"
 
 namespace slime::kernels {
 namespace {
-
-constexpr auto kTypes = {at::kFloat, at::kBFloat16, at::kHalf};
-
-Tensor on_gpu(const Tensor& x) { return x.defined() ? x.to(at::kCUDA) : x; }
-
-/// |a - b| / |b| in double; NaN fails every comparison.
-double relative_error(const Tensor& a, const Tensor& b) {
-  const Tensor exact = b.to(at::kDouble);
-  return ((a.to(at::kCPU).to(at::kDouble) - exact).norm() / exact.norm()).item<double>();
-}
 
 /// One rounding of the result and float32 sums inside.
 double tolerance(at::ScalarType type) {
   return type == at::kFloat ? 2e-6 : type == at::kBFloat16 ? 4e-3 : 5e-4;
 }
 
-Tensor numbers(at::IntArrayRef shape, at::ScalarType type) {
-  return at::randn(shape, at::TensorOptions(at::kFloat)).to(type);
-}
-
-const cpu::ReferenceDevice& twin() {
-  static const cpu::ReferenceDevice device;
-  return device;
-}
-
 TEST(CudaDevice, NormsEqualTheirTwin) {
   SLIME_NEEDS_GPU();
   const Device& gpu = open_gpu().device();
-  for (const auto type : kTypes) {
+  for (const auto type : kGpuTypes) {
     for (const int64_t hidden : {8, 72, 2560, 8192, 16384}) {
       for (const int64_t rows : {1, 127, 129}) {
         const Tensor x = numbers({rows, hidden}, type), update = numbers({rows, hidden}, type);
         const Tensor weight = numbers({hidden}, type);
         const Tensor wide = x.to(at::kDouble);
-        EXPECT_LT(relative_error(gpu.rms_norm(on_gpu(x), on_gpu(weight), 1e-6),
+        EXPECT_LT(relative_error(gpu.rms_norm(to_gpu(x), to_gpu(weight), 1e-6),
                                  twin().rms_norm(wide, weight.to(at::kDouble), 1e-6)),
                   tolerance(type));
-        Tensor sum = on_gpu(x).clone();
-        const Tensor normed = gpu.add_rms_norm_(sum, on_gpu(update), on_gpu(weight), 1e-6);
+        Tensor sum = to_gpu(x).clone();
+        const Tensor normed = gpu.add_rms_norm_(sum, to_gpu(update), to_gpu(weight), 1e-6);
         const Tensor expected = (x.to(at::kFloat) + update.to(at::kFloat)).to(type);
         EXPECT_TRUE(sum.to(at::kCPU).equal(expected));
         EXPECT_LT(relative_error(normed, twin().rms_norm(expected.to(at::kDouble),
@@ -59,15 +39,15 @@ TEST(CudaDevice, NormsEqualTheirTwin) {
 TEST(CudaDevice, EmbeddingAndSwigluEqualTheirTwin) {
   SLIME_NEEDS_GPU();
   const Device& gpu = open_gpu().device();
-  for (const auto type : kTypes) {
+  for (const auto type : kGpuTypes) {
     for (const int64_t width : {8, 136, 9728}) {
       const Tensor table = numbers({40, width}, type);
       const Tensor ids = at::randint(0, 40, {67}, at::TensorOptions(at::kLong));
-      EXPECT_TRUE(gpu.embedding(on_gpu(ids), on_gpu(table), type)
+      EXPECT_TRUE(gpu.embedding(to_gpu(ids), to_gpu(table), type)
                       .to(at::kCPU)
                       .equal(table.index_select(0, ids)));
       const Tensor gate_up = numbers({129, 2 * width}, type);
-      EXPECT_LT(relative_error(gpu.swiglu(on_gpu(gate_up)), twin().swiglu(gate_up.to(at::kDouble))),
+      EXPECT_LT(relative_error(gpu.swiglu(to_gpu(gate_up)), twin().swiglu(gate_up.to(at::kDouble))),
                 tolerance(type));
     }
   }
@@ -76,7 +56,7 @@ TEST(CudaDevice, EmbeddingAndSwigluEqualTheirTwin) {
 TEST(CudaDevice, ProductsEqualTheirTwinForFewAndManyRows) {
   SLIME_NEEDS_GPU();
   const Device& gpu = open_gpu().device();
-  for (const auto type : kTypes) {
+  for (const auto type : kGpuTypes) {
     for (const auto& [outputs, inputs] :
          {std::pair<int64_t, int64_t>{48, 64}, {2560, 4096}, {352, 72}, {6144, 2560}}) {
       const Tensor weight = numbers({outputs, inputs}, type), bias = numbers({outputs}, type);
@@ -86,12 +66,12 @@ TEST(CudaDevice, ProductsEqualTheirTwinForFewAndManyRows) {
         for (const bool has_bias : {false, true}) {
           const Tensor b = has_bias ? bias : Tensor();
           EXPECT_LT(
-              relative_error(gpu.linear(on_gpu(x), on_gpu(weight), on_gpu(b)),
+              relative_error(gpu.linear(to_gpu(x), to_gpu(weight), to_gpu(b)),
                              twin().linear(wide_x, wide_weight, has_bias ? b.to(at::kDouble) : b)),
               tolerance(type))
               << at::toString(type) << " " << rows << "x" << inputs << " -> " << outputs;
         }
-        const Tensor logits = gpu.logits(on_gpu(x), on_gpu(weight));
+        const Tensor logits = gpu.logits(to_gpu(x), to_gpu(weight));
         EXPECT_EQ(logits.scalar_type(), at::kFloat);
         // Tensor cores cut off the low bits of what they add.
         EXPECT_LT(relative_error(logits, twin().logits(wide_x, wide_weight)), 1e-5);
@@ -103,7 +83,7 @@ TEST(CudaDevice, ProductsEqualTheirTwinForFewAndManyRows) {
 TEST(CudaDevice, NormAndRotationEqualTheirTwin) {
   SLIME_NEEDS_GPU();
   const Device& gpu = open_gpu().device();
-  for (const auto type : kTypes) {
+  for (const auto type : kGpuTypes) {
     for (const int64_t dim : {12, 64, 128, 256}) {
       const RotaryShape shape{6, 2, dim, 1e-6};
       const Tensor qkv = numbers({37, 10 * dim}, type);
@@ -116,8 +96,8 @@ TEST(CudaDevice, NormAndRotationEqualTheirTwin) {
         const Tensor expected = twin().norm_rotate(
             qkv.to(at::kDouble), positions, has_norm ? q.to(at::kDouble) : q,
             has_norm ? k.to(at::kDouble) : k, cosine.to(at::kDouble), sine.to(at::kDouble), shape);
-        EXPECT_LT(relative_error(gpu.norm_rotate(on_gpu(qkv), on_gpu(positions), on_gpu(q),
-                                                 on_gpu(k), on_gpu(cosine), on_gpu(sine), shape),
+        EXPECT_LT(relative_error(gpu.norm_rotate(to_gpu(qkv), to_gpu(positions), to_gpu(q),
+                                                 to_gpu(k), to_gpu(cosine), to_gpu(sine), shape),
                                  expected),
                   tolerance(type));
       }

@@ -5,23 +5,12 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 
 #include "core/random.h"
-#include "kernels/cpu/reference.h"
+#include "kernels/cuda/gpu_test_tensors.h"
 #include "kernels/decode_launch.h"
-#include "kernels/gpu_for_tests.h"
 #include "kernels/paged_units.h"
 
 namespace slime::kernels {
 namespace {
-
-template <typename T>
-Tensor to_gpu(const std::vector<T>& numbers, at::ScalarType type) {
-  return at::tensor(numbers, at::TensorOptions(type)).to(at::kCUDA);
-}
-
-double relative_error(const Tensor& a, const Tensor& b) {
-  const Tensor exact = b.to(at::kCPU).to(at::kDouble);
-  return ((a.to(at::kCPU).to(at::kDouble) - exact).norm() / exact.norm()).item<double>();
-}
 
 /// Sequences whose earlier keys are in scattered pages and whose new rows are still to come.
 struct PagedCase {

@@ -3,58 +3,37 @@
 #include <ATen/ATen.h>
 
 #include "kernels/adamw.h"
-#include "kernels/cpu/reference.h"
-#include "kernels/gpu_for_tests.h"
+#include "kernels/cuda/gpu_test_tensors.h"
 
 namespace slime::kernels {
 namespace {
-
-constexpr auto kTypes = {at::kFloat, at::kBFloat16, at::kHalf};
-
-Tensor on_gpu(const Tensor& x) { return x.defined() ? x.to(at::kCUDA) : x; }
-Tensor wide(const Tensor& x) { return x.defined() ? x.to(at::kDouble) : x; }
-
-/// |a - b| / |b| in double; NaN fails every comparison.
-double relative_error(const Tensor& a, const Tensor& b) {
-  const Tensor exact = b.to(at::kDouble);
-  return ((a.to(at::kCPU).to(at::kDouble) - exact).norm() / exact.norm()).item<double>();
-}
 
 /// Roundings of the result and float32 sums inside.
 double tolerance(at::ScalarType type) {
   return type == at::kFloat ? 5e-6 : type == at::kBFloat16 ? 8e-3 : 1e-3;
 }
 
-Tensor numbers(at::IntArrayRef shape, at::ScalarType type) {
-  return at::randn(shape, at::TensorOptions(at::kFloat)).to(type);
-}
-
-const cpu::ReferenceDevice& twin() {
-  static const cpu::ReferenceDevice device;
-  return device;
-}
-
 TEST(CudaTraining, GradientsOfNormsEqualTheirTwin) {
   SLIME_NEEDS_GPU();
   const Device& gpu = open_gpu().device();
-  for (const auto type : kTypes) {
+  for (const auto type : kGpuTypes) {
     for (const int64_t hidden : {8, 72, 2560, 16384}) {
       for (const int64_t rows : {1, 129, 1200}) {
         const Tensor x = numbers({rows, hidden}, type), dy = numbers({rows, hidden}, type);
         const Tensor dsum = numbers({rows, hidden}, type), weight = numbers({hidden}, type);
         Tensor grad = at::ones({hidden}, at::kCUDA), exact = at::ones({hidden}, at::kDouble);
         EXPECT_LT(
-            relative_error(gpu.rms_norm_backward(on_gpu(dy), on_gpu(x), on_gpu(weight), 1e-6, grad),
+            relative_error(gpu.rms_norm_backward(to_gpu(dy), to_gpu(x), to_gpu(weight), 1e-6, grad),
                            twin().rms_norm_backward(wide(dy), wide(x), wide(weight), 1e-6, exact)),
             tolerance(type));
         EXPECT_LT(relative_error(grad, exact), 1e-5) << "gradient of the weight";
-        EXPECT_LT(relative_error(gpu.add_rms_norm_backward(on_gpu(dsum), on_gpu(dy), on_gpu(x),
-                                                           on_gpu(weight), 1e-6, Tensor()),
+        EXPECT_LT(relative_error(gpu.add_rms_norm_backward(to_gpu(dsum), to_gpu(dy), to_gpu(x),
+                                                           to_gpu(weight), 1e-6, Tensor()),
                                  twin().add_rms_norm_backward(wide(dsum), wide(dy), wide(x),
                                                               wide(weight), 1e-6, Tensor())),
                   tolerance(type));
         Tensor sum;
-        const Tensor normed = gpu.add_rms_norm(on_gpu(x), on_gpu(dsum), on_gpu(weight), 1e-6, sum);
+        const Tensor normed = gpu.add_rms_norm(to_gpu(x), to_gpu(dsum), to_gpu(weight), 1e-6, sum);
         EXPECT_TRUE(sum.cpu().equal((x.to(at::kFloat) + dsum.to(at::kFloat)).to(type)));
         EXPECT_LT(relative_error(normed, twin().rms_norm(wide(sum.cpu()), wide(weight), 1e-6)),
                   tolerance(type));
@@ -65,12 +44,12 @@ TEST(CudaTraining, GradientsOfNormsEqualTheirTwin) {
 
 TEST(CudaTraining, GradientOfTheGatedActivationEqualsItsTwin) {
   SLIME_NEEDS_GPU();
-  for (const auto type : kTypes) {
+  for (const auto type : kGpuTypes) {
     for (const int64_t width : {8, 9728}) {
       for (const int64_t rows : {1, 131, 40000}) {
         if (rows * width > 20'000'000) continue;
         const Tensor x = numbers({rows, 2 * width}, type), dy = numbers({rows, width}, type);
-        EXPECT_LT(relative_error(open_gpu().device().swiglu_backward(on_gpu(dy), on_gpu(x)),
+        EXPECT_LT(relative_error(open_gpu().device().swiglu_backward(to_gpu(dy), to_gpu(x)),
                                  twin().swiglu_backward(wide(dy), wide(x))),
                   tolerance(type));
       }
@@ -81,7 +60,7 @@ TEST(CudaTraining, GradientOfTheGatedActivationEqualsItsTwin) {
 TEST(CudaTraining, GradientOfNormedAndRotatedHeadsEqualsItsTwin) {
   SLIME_NEEDS_GPU();
   const Device& gpu = open_gpu().device();
-  for (const auto type : kTypes) {
+  for (const auto type : kGpuTypes) {
     for (const RotaryShape& shape : {RotaryShape{5, 1, 64, 1e-6}, RotaryShape{32, 8, 128, 1e-6},
                                      RotaryShape{4, 2, 256, 1e-6}, RotaryShape{2, 2, 16, 1e-6}}) {
       const int64_t rows = 77, heads = shape.num_heads + 2 * shape.num_kv_heads;
@@ -98,9 +77,9 @@ TEST(CudaTraining, GradientOfNormedAndRotatedHeadsEqualsItsTwin) {
                dk_exact = has_norm ? at::zeros({dim}, at::kDouble) : Tensor();
         const Tensor in = has_norm ? x : Tensor();
         EXPECT_LT(
-            relative_error(gpu.norm_rotate_backward(on_gpu(dy), on_gpu(in), on_gpu(positions),
-                                                    on_gpu(q), on_gpu(k), on_gpu(angle.cos()),
-                                                    on_gpu(angle.sin()), shape, dq, dk),
+            relative_error(gpu.norm_rotate_backward(to_gpu(dy), to_gpu(in), to_gpu(positions),
+                                                    to_gpu(q), to_gpu(k), to_gpu(angle.cos()),
+                                                    to_gpu(angle.sin()), shape, dq, dk),
                            twin().norm_rotate_backward(
                                wide(dy), wide(in), positions, wide(q), wide(k), wide(angle.cos()),
                                wide(angle.sin()), shape, dq_exact, dk_exact)),
@@ -140,12 +119,12 @@ TEST(CudaTraining, AttentionOverTreesAndItsGradientEqualTheirTwin) {
           const Tensor dy = numbers({rows, out}, type);
           const TreeAttentionShape shape{0.11, window};
           Tensor lse, lse_exact;
-          const Tensor y = gpu.tree_attention(on_gpu(x), segments, heads, shape, lse);
+          const Tensor y = gpu.tree_attention(to_gpu(x), segments, heads, shape, lse);
           const Tensor exact = twin().tree_attention(wide(x), segments, heads, shape, lse_exact);
           EXPECT_LT(relative_error(y, exact), 2 * tolerance(type));
           EXPECT_LT(relative_error(lse, lse_exact), 1e-3);
           const Tensor dx =
-              gpu.tree_attention_backward(on_gpu(dy), y, on_gpu(x), lse, segments, heads, shape);
+              gpu.tree_attention_backward(to_gpu(dy), y, to_gpu(x), lse, segments, heads, shape);
           const Tensor dx_exact = twin().tree_attention_backward(wide(dy), exact, wide(x),
                                                                  lse_exact, segments, heads, shape);
           EXPECT_LT(relative_error(dx, dx_exact), 3 * tolerance(type));
@@ -168,15 +147,15 @@ TEST(CudaTraining, SoftmaxStatisticsAndGradientEqualTheirTwin) {
     };
     auto a = empty(at::TensorOptions(at::kFloat).device(at::kCUDA)),
          b = empty(at::TensorOptions(at::kDouble));
-    gpu.softmax_statistics(on_gpu(logits), on_gpu(target), 0.7, a[0], a[1], a[2]);
+    gpu.softmax_statistics(to_gpu(logits), to_gpu(target), 0.7, a[0], a[1], a[2]);
     twin().softmax_statistics(wide(logits), target, 0.7, b[0], b[1], b[2]);
     // The entropy is the difference of float32 numbers some ten times its size.
     for (int i = 0; i < 3; ++i) EXPECT_LT(relative_error(a[i], b[i]), i == 1 ? 1e-5 : 2e-6);
     const Tensor dlogprob = at::randn({rows}), dentropy = at::randn({rows});
     for (const Tensor& d : {dentropy, Tensor()}) {
-      for (const auto type : kTypes) {
-        const Tensor grad = gpu.softmax_gradient(on_gpu(logits).clone(), on_gpu(target), 0.7, a[2],
-                                                 a[1], on_gpu(dlogprob), on_gpu(d), type);
+      for (const auto type : kGpuTypes) {
+        const Tensor grad = gpu.softmax_gradient(to_gpu(logits).clone(), to_gpu(target), 0.7, a[2],
+                                                 a[1], to_gpu(dlogprob), to_gpu(d), type);
         EXPECT_EQ(grad.scalar_type(), type);
         EXPECT_LT(
             relative_error(grad, twin().softmax_gradient(wide(logits), target, 0.7, b[2], b[1],
@@ -192,8 +171,8 @@ TEST(CudaTraining, WeightGradientsAreAddedInFloat32) {
   for (const auto type : {at::kBFloat16, at::kHalf}) {
     const Tensor dy = numbers({300, 72}, type), x = numbers({300, 136}, type);
     const Tensor start = numbers({72, 136}, at::kFloat);
-    Tensor grad = on_gpu(start).clone();
-    open_gpu().device().add_linear_weight_grad_(grad, on_gpu(dy), on_gpu(x));
+    Tensor grad = to_gpu(start).clone();
+    open_gpu().device().add_linear_weight_grad_(grad, to_gpu(dy), to_gpu(x));
     EXPECT_LT(relative_error(grad, wide(start) + wide(dy).t().mm(wide(x))), 1e-5);
   }
 }
@@ -203,7 +182,7 @@ TEST(CudaTraining, TheOptimizerAndTheNormEqualTheCpus) {
   const int64_t count = 100'003;
   const std::vector<AdamRange> ranges = {
       {0, 64, true}, {128, 60'000, false}, {60'032, count, true}};
-  for (const auto type : kTypes) {
+  for (const auto type : kGpuTypes) {
     const Tensor start = numbers({count}, type);
     std::vector<Tensor> weights, masters, norms;
     for (const auto device : {at::kCPU, at::kCUDA}) {

@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "kernels/block_chain.h"
-#include "kernels/gpu_for_tests.h"
+#include "kernels/cuda/gpu_test_tensors.h"
 
 namespace slime::kernels {
 namespace {
@@ -48,10 +48,6 @@ BlockChain to(const BlockChain& from, at::Device device, at::ScalarType type) {
         &out.next_qkv_EH, &out.next_qkv_bias_E})
     if (tensor->defined()) *tensor = tensor->to(device, type, /*non_blocking=*/false, true);
   return out;
-}
-
-double relative_error(const Tensor& a, const Tensor& exact) {
-  return ((a.to(at::kCPU).to(at::kDouble) - exact).norm() / exact.norm()).item<double>();
 }
 
 class CudaProductChain : public ::testing::TestWithParam<ChainShape> {};

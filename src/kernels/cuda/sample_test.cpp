@@ -7,18 +7,13 @@
 
 #include "core/random.h"
 #include "kernels/cpu/sample.h"
-#include "kernels/gpu_for_tests.h"
+#include "kernels/cuda/gpu_test_tensors.h"
 
 namespace slime::kernels {
 namespace {
 
 constexpr float kNever = -std::numeric_limits<float>::infinity();
 constexpr int64_t kLargeVocab = 151936;
-
-template <typename T>
-Tensor to_gpu(const std::vector<T>& numbers, at::ScalarType type) {
-  return at::tensor(numbers, at::TensorOptions(type)).to(at::kCUDA);
-}
 
 struct Draw {
   SampleOptions options;
