@@ -16,8 +16,8 @@ namespace {
 class Problems {
  public:
   explicit Problems(std::vector<std::string> found) : messages_(std::move(found)) {}
-  void require(bool holds, std::string message) {
-    if (!holds) messages_.push_back(std::move(message));
+  void require(bool holds, std::string_view message) {
+    if (!holds) messages_.emplace_back(message);
   }
   void throw_if_any() const {
     if (!messages_.empty()) throw ConfigError(messages_);

@@ -16,6 +16,13 @@ int hex_value(char c) {
   return -1;
 }
 
+/// What is before the first `mark`, and what is after it: everything and nothing without one.
+std::pair<std::string_view, std::string_view> cut_at(std::string_view text, char mark) {
+  const std::size_t place = text.find(mark);
+  if (place == std::string_view::npos) return {text, {}};
+  return {text.substr(0, place), text.substr(place + 1)};
+}
+
 }  // namespace
 
 bool equals_ignoring_case(std::string_view left, std::string_view right) {
@@ -53,12 +60,10 @@ std::optional<std::string> percent_decode(std::string_view text, bool is_query) 
 std::optional<std::string> HttpRequest::query_value(std::string_view name) const {
   std::string_view rest = query;
   while (!rest.empty()) {
-    const std::size_t end = std::min(rest.find('&'), rest.size());
-    const std::string_view pair = rest.substr(0, end);
-    rest.remove_prefix(std::min(end + 1, rest.size()));
-    const std::size_t equals = std::min(pair.find('='), pair.size());
-    if (pair.substr(0, equals) != name) continue;
-    return percent_decode(pair.substr(std::min(equals + 1, pair.size())), true);
+    const auto [pair, others] = cut_at(rest, '&');
+    rest = others;
+    const auto [key, value] = cut_at(pair, '=');
+    if (key == name) return percent_decode(value, true);
   }
   return std::nullopt;
 }

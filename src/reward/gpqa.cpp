@@ -160,14 +160,14 @@ Truth truth_of(const json::value& label, const json::object& metadata,
   } else if (label.is_number()) {
     const double index = std::trunc(label.to_number<double>());
     if (index >= 0 && index < static_cast<double>(valid_letters.size())) {
-      truth.letter = valid_letters.substr(static_cast<std::size_t>(index), 1);
+      truth.letter = valid_letters[static_cast<std::size_t>(index)];
     }
   }
   if (truth.letter.empty() && truth.label && !truth.label->empty()) {
     const std::string wanted = plain_form(*truth.label);
     for (std::size_t i = 0; i < choices.size() && i < valid_letters.size(); ++i) {
       if (plain_form(choices[i]) != wanted) continue;
-      truth.letter = valid_letters.substr(i, 1);
+      truth.letter = valid_letters[i];
       break;
     }
   }

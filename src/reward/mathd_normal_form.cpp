@@ -94,7 +94,7 @@ Maybe steps(std::string text) {
   text = replace_all(text, " .", " 0.");
   text = replace_all(text, "{.", "{0.");
   if (text.empty()) return text;
-  if (text.front() == '.') text.insert(0, "0");
+  if (text.front() == '.') text.insert(text.begin(), '0');
   if (const std::vector<std::string_view> sides = split(text, "=");
       sides.size() == 2 && num_characters(sides[0]) <= 2) {
     text = std::string(sides[1]);

@@ -103,8 +103,9 @@ void expect_loss(const Loss& loss, const Tensor& leaf, const json::object& c,
   const auto dtype = leaf.scalar_type();
   const double scale = megatron_scale(part(c, "inputs"), per_token);
   expect_close(loss.sum.item<double>() * scale, expected.at("scaled_loss"), "scaled_loss", dtype);
-  if (has(expected, "normalizer"))
+  if (has(expected, "normalizer")) {
     EXPECT_EQ(per_token ? denominator : 1, number(expected, "normalizer"));
+  }
   for (const auto& [name, value] : part(expected, "metrics")) {
     const auto found = loss.metrics.find(name);
     ASSERT_NE(found, loss.metrics.end()) << name.data();

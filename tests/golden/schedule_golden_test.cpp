@@ -56,7 +56,9 @@ GOLDEN_TEST(Packing, "packing.json") {
   const auto sizes = integers(part(c, "inputs").at("lengths"));
   const auto& expected = part(c, "expected");
   const auto bins = first_fit(sizes, integer(part(c, "params"), "max_tokens_per_bin"));
-  if (has(expected, "bins")) EXPECT_EQ(bins, partitions(expected.at("bins")));
+  if (has(expected, "bins")) {
+    EXPECT_EQ(bins, partitions(expected.at("bins")));
+  }
   if (has(expected, "expanded_bins")) {
     EXPECT_EQ(expand_bins(bins, sizes, integer(part(c, "params"), "target_bin_count")),
               partitions(expected.at("expanded_bins")));

@@ -17,7 +17,7 @@ bool FieldReader::has(std::string_view field) const { return find(field) != null
 void FieldReader::problem(std::string_view field, std::string_view sentence) {
   const json::value* value = object_.if_contains(field);
   std::string shown = value == nullptr ? "absent" : json::serialize(*value);
-  if (shown.size() > 80) shown = shown.substr(0, 77) + "...";
+  if (shown.size() > 80) shown.replace(77, std::string::npos, "...");
   problems_.push_back(fmt::format("{}: {} is {}: {}", where_, field, shown, sentence));
 }
 
