@@ -1,4 +1,5 @@
-/// Kernels of the GPU against their slow twins on the CPU.
+/// Kernels of the GPU against their slow twins on the CPU. Tests of `Large` shapes are not run
+/// under compute-sanitizer (./dev sanitize gpu).
 
 #include <ATen/ATen.h>
 
@@ -20,16 +21,14 @@ TEST(CudaDevice, NormsEqualTheirTwin) {
       for (const int64_t rows : {1, 127, 129}) {
         const Tensor x = numbers({rows, hidden}, type), update = numbers({rows, hidden}, type);
         const Tensor weight = numbers({hidden}, type);
-        const Tensor wide = x.to(at::kDouble);
         EXPECT_LT(relative_error(gpu.rms_norm(to_gpu(x), to_gpu(weight), 1e-6),
-                                 twin().rms_norm(wide, weight.to(at::kDouble), 1e-6)),
+                                 twin().rms_norm(wide(x), wide(weight), 1e-6)),
                   tolerance(type));
         Tensor sum = to_gpu(x).clone();
         const Tensor normed = gpu.add_rms_norm_(sum, to_gpu(update), to_gpu(weight), 1e-6);
         const Tensor expected = (x.to(at::kFloat) + update.to(at::kFloat)).to(type);
         EXPECT_TRUE(sum.to(at::kCPU).equal(expected));
-        EXPECT_LT(relative_error(normed, twin().rms_norm(expected.to(at::kDouble),
-                                                         weight.to(at::kDouble), 1e-6)),
+        EXPECT_LT(relative_error(normed, twin().rms_norm(wide(expected), wide(weight), 1e-6)),
                   tolerance(type));
       }
     }
@@ -47,36 +46,56 @@ TEST(CudaDevice, EmbeddingAndSwigluEqualTheirTwin) {
                       .to(at::kCPU)
                       .equal(table.index_select(0, ids)));
       const Tensor gate_up = numbers({129, 2 * width}, type);
-      EXPECT_LT(relative_error(gpu.swiglu(to_gpu(gate_up)), twin().swiglu(gate_up.to(at::kDouble))),
+      EXPECT_LT(relative_error(gpu.swiglu(to_gpu(gate_up)), twin().swiglu(wide(gate_up))),
                 tolerance(type));
     }
   }
 }
 
-TEST(CudaDevice, ProductsEqualTheirTwinForFewAndManyRows) {
-  SLIME_NEEDS_GPU();
+void expect_products(at::ScalarType type, int64_t outputs, int64_t inputs,
+                     std::initializer_list<int64_t> row_counts) {
   const Device& gpu = open_gpu().device();
+  const Tensor weight = numbers({outputs, inputs}, type), bias = numbers({outputs}, type);
+  const Tensor gpu_weight = to_gpu(weight), wide_weight = wide(weight);
+  for (const int64_t rows : row_counts) {
+    const Tensor x = numbers({rows, inputs}, type);
+    const Tensor product = twin().linear(wide(x), wide_weight, {});
+    for (const bool has_bias : {false, true}) {
+      EXPECT_LT(
+          relative_error(gpu.linear(to_gpu(x), gpu_weight, has_bias ? to_gpu(bias) : Tensor()),
+                         has_bias ? product + wide(bias) : product),
+          tolerance(type))
+          << at::toString(type) << " " << rows << "x" << inputs << " -> " << outputs;
+    }
+    const Tensor logits = gpu.logits(to_gpu(x), gpu_weight);
+    EXPECT_EQ(logits.scalar_type(), at::kFloat);
+    // Tensor cores cut off the low bits of what they add.
+    EXPECT_LT(relative_error(logits, product), 1e-5);
+  }
+}
+
+/// Of row counts that are not timed (kernels/recorded_rows.h).
+TEST(CudaDevice, ProductsEqualTheirTwin) {
+  SLIME_NEEDS_GPU();
+  for (const auto type : kGpuTypes) {
+    expect_products(type, 48, 64, {7, 33, 200});
+    expect_products(type, 352, 72, {7, 33, 200});
+  }
+}
+
+/// One group of rows and two, several tiles for a block; all kernels for few rows take part.
+TEST(CudaDevice, TimedProductsOfFewRowsEqualTheirTwin) {
+  SLIME_NEEDS_GPU();
+  for (const auto type : {at::kBFloat16, at::kHalf}) expect_products(type, 48, 320, {1, 16});
+  expect_products(at::kBFloat16, 4336, 256, {8});
+}
+
+TEST(CudaDevice, LargeProductsEqualTheirTwinForFewAndManyRows) {
+  SLIME_NEEDS_GPU();
   for (const auto type : kGpuTypes) {
     for (const auto& [outputs, inputs] :
-         {std::pair<int64_t, int64_t>{48, 64}, {2560, 4096}, {352, 72}, {6144, 2560}}) {
-      const Tensor weight = numbers({outputs, inputs}, type), bias = numbers({outputs}, type);
-      for (const int64_t rows : {1, 7, 8, 9, 17, 32, 33, 200, 700}) {
-        const Tensor x = numbers({rows, inputs}, type);
-        const Tensor wide_x = x.to(at::kDouble), wide_weight = weight.to(at::kDouble);
-        for (const bool has_bias : {false, true}) {
-          const Tensor b = has_bias ? bias : Tensor();
-          EXPECT_LT(
-              relative_error(gpu.linear(to_gpu(x), to_gpu(weight), to_gpu(b)),
-                             twin().linear(wide_x, wide_weight, has_bias ? b.to(at::kDouble) : b)),
-              tolerance(type))
-              << at::toString(type) << " " << rows << "x" << inputs << " -> " << outputs;
-        }
-        const Tensor logits = gpu.logits(to_gpu(x), to_gpu(weight));
-        EXPECT_EQ(logits.scalar_type(), at::kFloat);
-        // Tensor cores cut off the low bits of what they add.
-        EXPECT_LT(relative_error(logits, twin().logits(wide_x, wide_weight)), 1e-5);
-      }
-    }
+         {std::pair<int64_t, int64_t>{48, 64}, {2560, 4096}, {352, 72}, {6144, 2560}})
+      expect_products(type, outputs, inputs, {1, 7, 8, 9, 17, 32, 33, 200, 700});
   }
 }
 
@@ -93,9 +112,8 @@ TEST(CudaDevice, NormAndRotationEqualTheirTwin) {
       const Tensor q_norm = numbers({dim}, type), k_norm = numbers({dim}, type);
       for (const bool has_norm : {false, true}) {
         const Tensor q = has_norm ? q_norm : Tensor(), k = has_norm ? k_norm : Tensor();
-        const Tensor expected = twin().norm_rotate(
-            qkv.to(at::kDouble), positions, has_norm ? q.to(at::kDouble) : q,
-            has_norm ? k.to(at::kDouble) : k, cosine.to(at::kDouble), sine.to(at::kDouble), shape);
+        const Tensor expected = twin().norm_rotate(wide(qkv), positions, wide(q), wide(k),
+                                                   wide(cosine), wide(sine), shape);
         EXPECT_LT(relative_error(gpu.norm_rotate(to_gpu(qkv), to_gpu(positions), to_gpu(q),
                                                  to_gpu(k), to_gpu(cosine), to_gpu(sine), shape),
                                  expected),

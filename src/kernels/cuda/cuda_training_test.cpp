@@ -1,4 +1,5 @@
-/// Training kernels of the GPU against their slow twins on the CPU in float64.
+/// Training kernels of the GPU against their slow twins on the CPU in float64. Tests of `Large`
+/// shapes are not run under compute-sanitizer (./dev sanitize gpu): the others reach every branch.
 
 #include <ATen/ATen.h>
 
@@ -13,88 +14,147 @@ double tolerance(at::ScalarType type) {
   return type == at::kFloat ? 5e-6 : type == at::kBFloat16 ? 8e-3 : 1e-3;
 }
 
-TEST(CudaTraining, GradientsOfNormsEqualTheirTwin) {
-  SLIME_NEEDS_GPU();
+void expect_gradients_of_norms(int64_t rows, int64_t hidden) {
   const Device& gpu = open_gpu().device();
   for (const auto type : kGpuTypes) {
-    for (const int64_t hidden : {8, 72, 2560, 16384}) {
-      for (const int64_t rows : {1, 129, 1200}) {
-        const Tensor x = numbers({rows, hidden}, type), dy = numbers({rows, hidden}, type);
-        const Tensor dsum = numbers({rows, hidden}, type), weight = numbers({hidden}, type);
-        Tensor grad = at::ones({hidden}, at::kCUDA), exact = at::ones({hidden}, at::kDouble);
-        EXPECT_LT(
-            relative_error(gpu.rms_norm_backward(to_gpu(dy), to_gpu(x), to_gpu(weight), 1e-6, grad),
-                           twin().rms_norm_backward(wide(dy), wide(x), wide(weight), 1e-6, exact)),
-            tolerance(type));
-        EXPECT_LT(relative_error(grad, exact), 1e-5) << "gradient of the weight";
-        EXPECT_LT(relative_error(gpu.add_rms_norm_backward(to_gpu(dsum), to_gpu(dy), to_gpu(x),
-                                                           to_gpu(weight), 1e-6, Tensor()),
-                                 twin().add_rms_norm_backward(wide(dsum), wide(dy), wide(x),
-                                                              wide(weight), 1e-6, Tensor())),
-                  tolerance(type));
-        Tensor sum;
-        const Tensor normed = gpu.add_rms_norm(to_gpu(x), to_gpu(dsum), to_gpu(weight), 1e-6, sum);
-        EXPECT_TRUE(sum.cpu().equal((x.to(at::kFloat) + dsum.to(at::kFloat)).to(type)));
-        EXPECT_LT(relative_error(normed, twin().rms_norm(wide(sum.cpu()), wide(weight), 1e-6)),
-                  tolerance(type));
-      }
-    }
+    const Tensor x = numbers({rows, hidden}, type), dy = numbers({rows, hidden}, type);
+    const Tensor dsum = numbers({rows, hidden}, type), weight = numbers({hidden}, type);
+    Tensor grad = at::ones({hidden}, at::kCUDA), exact = at::ones({hidden}, at::kDouble);
+    EXPECT_LT(
+        relative_error(gpu.rms_norm_backward(to_gpu(dy), to_gpu(x), to_gpu(weight), 1e-6, grad),
+                       twin().rms_norm_backward(wide(dy), wide(x), wide(weight), 1e-6, exact)),
+        tolerance(type));
+    EXPECT_LT(relative_error(grad, exact), 1e-5) << "gradient of the weight";
+    EXPECT_LT(relative_error(gpu.add_rms_norm_backward(to_gpu(dsum), to_gpu(dy), to_gpu(x),
+                                                       to_gpu(weight), 1e-6, Tensor()),
+                             twin().add_rms_norm_backward(wide(dsum), wide(dy), wide(x),
+                                                          wide(weight), 1e-6, Tensor())),
+              tolerance(type));
+    Tensor sum;
+    const Tensor normed = gpu.add_rms_norm(to_gpu(x), to_gpu(dsum), to_gpu(weight), 1e-6, sum);
+    EXPECT_TRUE(sum.cpu().equal((x.to(at::kFloat) + dsum.to(at::kFloat)).to(type)));
+    EXPECT_LT(relative_error(normed, twin().rms_norm(wide(sum.cpu()), wide(weight), 1e-6)),
+              tolerance(type));
+  }
+}
+
+TEST(CudaTraining, GradientsOfNormsEqualTheirTwin) {
+  SLIME_NEEDS_GPU();
+  for (const int64_t hidden : {8, 72, 2560, 8200}) {  // the last: several packs for a thread
+    for (const int64_t rows : {1, 129}) expect_gradients_of_norms(rows, hidden);
+  }
+  expect_gradients_of_norms(1200, 72);  // several rows for a block
+}
+
+TEST(CudaTraining, GradientsOfLargeNormsEqualTheirTwin) {
+  SLIME_NEEDS_GPU();
+  for (const int64_t rows : {1, 129}) expect_gradients_of_norms(rows, 16384);
+  for (const int64_t hidden : {8, 2560, 16384}) expect_gradients_of_norms(1200, hidden);
+}
+
+void expect_gradient_of_gated_activation(int64_t rows, int64_t width) {
+  for (const auto type : kGpuTypes) {
+    const Tensor x = numbers({rows, 2 * width}, type), dy = numbers({rows, width}, type);
+    EXPECT_LT(relative_error(open_gpu().device().swiglu_backward(to_gpu(dy), to_gpu(x)),
+                             twin().swiglu_backward(wide(dy), wide(x))),
+              tolerance(type));
   }
 }
 
 TEST(CudaTraining, GradientOfTheGatedActivationEqualsItsTwin) {
   SLIME_NEEDS_GPU();
+  for (const int64_t width : {8, 1096}) {
+    for (const int64_t rows : {1, 131}) expect_gradient_of_gated_activation(rows, width);
+  }
+  expect_gradient_of_gated_activation(40000, 8);  // several rows for a block
+}
+
+TEST(CudaTraining, GradientOfALargeGatedActivationEqualsItsTwin) {
+  SLIME_NEEDS_GPU();
+  for (const int64_t rows : {1, 131}) expect_gradient_of_gated_activation(rows, 9728);
+}
+
+void expect_gradient_of_heads(int64_t rows, const RotaryShape& shape) {
+  const Device& gpu = open_gpu().device();
+  const int64_t heads = shape.num_heads + 2 * shape.num_kv_heads, dim = shape.head_dim;
   for (const auto type : kGpuTypes) {
-    for (const int64_t width : {8, 9728}) {
-      for (const int64_t rows : {1, 131, 40000}) {
-        if (rows * width > 20'000'000) continue;
-        const Tensor x = numbers({rows, 2 * width}, type), dy = numbers({rows, width}, type);
-        EXPECT_LT(relative_error(open_gpu().device().swiglu_backward(to_gpu(dy), to_gpu(x)),
-                                 twin().swiglu_backward(wide(dy), wide(x))),
-                  tolerance(type));
-      }
+    const Tensor x = numbers({rows, heads * dim}, type), dy = numbers({rows, heads * dim}, type);
+    const Tensor angle = at::rand({100, dim / 2}) * 6;
+    const Tensor positions = at::randint(100, {rows}, at::kLong);
+    for (const bool has_norm : {true, false}) {
+      const Tensor q = has_norm ? numbers({dim}, type) : Tensor(),
+                   k = has_norm ? numbers({dim}, type) : Tensor();
+      Tensor dq = has_norm ? at::zeros({dim}, at::kCUDA) : Tensor(),
+             dk = has_norm ? at::zeros({dim}, at::kCUDA) : Tensor();
+      Tensor dq_exact = has_norm ? at::zeros({dim}, at::kDouble) : Tensor(),
+             dk_exact = has_norm ? at::zeros({dim}, at::kDouble) : Tensor();
+      const Tensor in = has_norm ? x : Tensor();
+      EXPECT_LT(
+          relative_error(gpu.norm_rotate_backward(to_gpu(dy), to_gpu(in), to_gpu(positions),
+                                                  to_gpu(q), to_gpu(k), to_gpu(angle.cos()),
+                                                  to_gpu(angle.sin()), shape, dq, dk),
+                         twin().norm_rotate_backward(wide(dy), wide(in), positions, wide(q),
+                                                     wide(k), wide(angle.cos()), wide(angle.sin()),
+                                                     shape, dq_exact, dk_exact)),
+          tolerance(type));
+      if (!has_norm) continue;
+      EXPECT_LT(relative_error(dq, dq_exact), 1e-5);
+      EXPECT_LT(relative_error(dk, dk_exact), 1e-5);
     }
   }
 }
 
 TEST(CudaTraining, GradientOfNormedAndRotatedHeadsEqualsItsTwin) {
   SLIME_NEEDS_GPU();
+  for (const RotaryShape& shape : {RotaryShape{5, 1, 64, 1e-6}, RotaryShape{7, 1, 128, 1e-6},
+                                   RotaryShape{4, 2, 256, 1e-6}, RotaryShape{2, 2, 16, 1e-6}})
+    expect_gradient_of_heads(77, shape);
+  expect_gradient_of_heads(601, {2, 2, 16, 1e-6});  // several rows for a block
+}
+
+TEST(CudaTraining, GradientOfLargeRotatedHeadsEqualsItsTwin) {
+  SLIME_NEEDS_GPU();
+  expect_gradient_of_heads(77, {32, 8, 128, 1e-6});
+}
+
+void expect_attention(at::ScalarType type, const RotaryShape& heads,
+                      const std::vector<Segment>& segments, int64_t window) {
   const Device& gpu = open_gpu().device();
-  for (const auto type : kGpuTypes) {
-    for (const RotaryShape& shape : {RotaryShape{5, 1, 64, 1e-6}, RotaryShape{32, 8, 128, 1e-6},
-                                     RotaryShape{4, 2, 256, 1e-6}, RotaryShape{2, 2, 16, 1e-6}}) {
-      const int64_t rows = 77, heads = shape.num_heads + 2 * shape.num_kv_heads;
-      const int64_t dim = shape.head_dim;
-      const Tensor x = numbers({rows, heads * dim}, type), dy = numbers({rows, heads * dim}, type);
-      const Tensor angle = at::rand({100, dim / 2}) * 6;
-      const Tensor positions = at::randint(100, {rows}, at::kLong);
-      for (const bool has_norm : {true, false}) {
-        const Tensor q = has_norm ? numbers({dim}, type) : Tensor(),
-                     k = has_norm ? numbers({dim}, type) : Tensor();
-        Tensor dq = has_norm ? at::zeros({dim}, at::kCUDA) : Tensor(),
-               dk = has_norm ? at::zeros({dim}, at::kCUDA) : Tensor();
-        Tensor dq_exact = has_norm ? at::zeros({dim}, at::kDouble) : Tensor(),
-               dk_exact = has_norm ? at::zeros({dim}, at::kDouble) : Tensor();
-        const Tensor in = has_norm ? x : Tensor();
-        EXPECT_LT(
-            relative_error(gpu.norm_rotate_backward(to_gpu(dy), to_gpu(in), to_gpu(positions),
-                                                    to_gpu(q), to_gpu(k), to_gpu(angle.cos()),
-                                                    to_gpu(angle.sin()), shape, dq, dk),
-                           twin().norm_rotate_backward(
-                               wide(dy), wide(in), positions, wide(q), wide(k), wide(angle.cos()),
-                               wide(angle.sin()), shape, dq_exact, dk_exact)),
-            tolerance(type));
-        if (!has_norm) continue;
-        EXPECT_LT(relative_error(dq, dq_exact), 1e-5);
-        EXPECT_LT(relative_error(dk, dk_exact), 1e-5);
-      }
-    }
+  const int64_t rows = segments.back().end, out = heads.num_heads * heads.head_dim;
+  const Tensor x = numbers({rows, out + 2 * heads.num_kv_heads * heads.head_dim}, type) * 0.7;
+  const Tensor dy = numbers({rows, out}, type);
+  const TreeAttentionShape shape{0.11, window};
+  Tensor lse, lse_exact;
+  const Tensor y = gpu.tree_attention(to_gpu(x), segments, heads, shape, lse);
+  const Tensor exact = twin().tree_attention(wide(x), segments, heads, shape, lse_exact);
+  EXPECT_LT(relative_error(y, exact), 2 * tolerance(type));
+  EXPECT_LT(relative_error(lse, lse_exact), 1e-3);
+  const Tensor dx =
+      gpu.tree_attention_backward(to_gpu(dy), y, to_gpu(x), lse, segments, heads, shape);
+  const Tensor dx_exact =
+      twin().tree_attention_backward(wide(dy), exact, wide(x), lse_exact, segments, heads, shape);
+  EXPECT_LT(relative_error(dx, dx_exact), 3 * tolerance(type));
+}
+
+/// Up to four ranges of up to 128 rows: for cuDNN all levels without a mask are one plan, and those
+/// with one are another. Plans, and their kernels under compute-sanitizer, are what takes time.
+TEST(CudaTraining, AttentionOverTreesAndItsGradientEqualTheirTwin) {
+  SLIME_NEEDS_GPU();
+  const std::vector<Segment> roots = {{0, 1, -1}, {1, 101, -1}, {101, 229, -1}};
+  const std::vector<Segment> siblings = {{0, 70, -1}, {70, 75, 0}, {75, 126, 0}, {126, 127, 0}};
+  const std::vector<Segment> chain = {{0, 3, -1}, {3, 5, 0}, {5, 100, 1}, {100, 129, -1}};
+  const std::vector<Segment> within_window = {
+      {0, 1, -1}, {1, 101, -1}, {101, 104, -1}, {104, 130, 2}};
+  for (const auto& [type, heads] : {std::pair{at::kBFloat16, RotaryShape{5, 1, 64, 0}},
+                                    std::pair{at::kHalf, RotaryShape{7, 1, 128, 0}}}) {
+    for (const auto& segments : {roots, siblings, chain})
+      expect_attention(type, heads, segments, 0);
+    for (const auto& segments : {roots, within_window}) expect_attention(type, heads, segments, 33);
   }
 }
 
-TEST(CudaTraining, AttentionOverTreesAndItsGradientEqualTheirTwin) {
+TEST(CudaTraining, AttentionOverLargeTreesAndItsGradientEqualTheirTwin) {
   SLIME_NEEDS_GPU();
-  const Device& gpu = open_gpu().device();
   const std::vector<std::vector<Segment>> forests = {
       {{0, 1, -1}},
       {{0, 300, -1}, {300, 301, -1}, {301, 512, -1}},
@@ -113,57 +173,50 @@ TEST(CudaTraining, AttentionOverTreesAndItsGradientEqualTheirTwin) {
       for (const auto& segments : forests) {
         for (const int64_t window : {0, 33}) {
           if (window > 0 && segments.back().parent >= 0) continue;
-          const int64_t rows = segments.back().end, out = heads.num_heads * heads.head_dim;
-          const Tensor x =
-              numbers({rows, out + 2 * heads.num_kv_heads * heads.head_dim}, type) * 0.7;
-          const Tensor dy = numbers({rows, out}, type);
-          const TreeAttentionShape shape{0.11, window};
-          Tensor lse, lse_exact;
-          const Tensor y = gpu.tree_attention(to_gpu(x), segments, heads, shape, lse);
-          const Tensor exact = twin().tree_attention(wide(x), segments, heads, shape, lse_exact);
-          EXPECT_LT(relative_error(y, exact), 2 * tolerance(type));
-          EXPECT_LT(relative_error(lse, lse_exact), 1e-3);
-          const Tensor dx =
-              gpu.tree_attention_backward(to_gpu(dy), y, to_gpu(x), lse, segments, heads, shape);
-          const Tensor dx_exact = twin().tree_attention_backward(wide(dy), exact, wide(x),
-                                                                 lse_exact, segments, heads, shape);
-          EXPECT_LT(relative_error(dx, dx_exact), 3 * tolerance(type));
+          expect_attention(type, heads, segments, window);
         }
       }
     }
   }
 }
 
-TEST(CudaTraining, SoftmaxStatisticsAndGradientEqualTheirTwin) {
-  SLIME_NEEDS_GPU();
+void expect_softmax(int64_t vocabulary) {
   const Device& gpu = open_gpu().device();
-  for (const int64_t vocabulary : {7, 4096, 151936}) {
-    const int64_t rows = 19;
-    const Tensor logits = numbers({rows, vocabulary}, at::kFloat) * 5;
-    const Tensor target = at::randint(vocabulary, {rows}, at::kLong);
-    const auto empty = [&](const auto& options) {
-      return std::vector<Tensor>{at::empty({rows}, options), at::empty({rows}, options),
-                                 at::empty({rows}, options)};
-    };
-    auto a = empty(at::TensorOptions(at::kFloat).device(at::kCUDA)),
-         b = empty(at::TensorOptions(at::kDouble));
-    gpu.softmax_statistics(to_gpu(logits), to_gpu(target), 0.7, a[0], a[1], a[2]);
-    twin().softmax_statistics(wide(logits), target, 0.7, b[0], b[1], b[2]);
-    // The entropy is the difference of float32 numbers some ten times its size.
-    for (int i = 0; i < 3; ++i) EXPECT_LT(relative_error(a[i], b[i]), i == 1 ? 1e-5 : 2e-6);
-    const Tensor dlogprob = at::randn({rows}), dentropy = at::randn({rows});
-    for (const Tensor& d : {dentropy, Tensor()}) {
-      for (const auto type : kGpuTypes) {
-        const Tensor grad = gpu.softmax_gradient(to_gpu(logits).clone(), to_gpu(target), 0.7, a[2],
-                                                 a[1], to_gpu(dlogprob), to_gpu(d), type);
-        EXPECT_EQ(grad.scalar_type(), type);
-        EXPECT_LT(
-            relative_error(grad, twin().softmax_gradient(wide(logits), target, 0.7, b[2], b[1],
-                                                         wide(dlogprob), wide(d), at::kDouble)),
-            type == at::kFloat ? 1e-5 : tolerance(type));
-      }
+  const int64_t rows = 19;
+  const Tensor logits = numbers({rows, vocabulary}, at::kFloat) * 5;
+  const Tensor target = at::randint(vocabulary, {rows}, at::kLong);
+  const auto empty = [&](const auto& options) {
+    return std::vector<Tensor>{at::empty({rows}, options), at::empty({rows}, options),
+                               at::empty({rows}, options)};
+  };
+  auto a = empty(at::TensorOptions(at::kFloat).device(at::kCUDA)),
+       b = empty(at::TensorOptions(at::kDouble));
+  gpu.softmax_statistics(to_gpu(logits), to_gpu(target), 0.7, a[0], a[1], a[2]);
+  twin().softmax_statistics(wide(logits), target, 0.7, b[0], b[1], b[2]);
+  // The entropy is the difference of float32 numbers some ten times its size.
+  for (int i = 0; i < 3; ++i) EXPECT_LT(relative_error(a[i], b[i]), i == 1 ? 1e-5 : 2e-6);
+  const Tensor dlogprob = at::randn({rows}), dentropy = at::randn({rows});
+  for (const Tensor& d : {dentropy, Tensor()}) {
+    const Tensor exact = twin().softmax_gradient(wide(logits), target, 0.7, b[2], b[1],
+                                                 wide(dlogprob), wide(d), at::kDouble);
+    for (const auto type : kGpuTypes) {
+      const Tensor grad = gpu.softmax_gradient(to_gpu(logits).clone(), to_gpu(target), 0.7, a[2],
+                                               a[1], to_gpu(dlogprob), to_gpu(d), type);
+      EXPECT_EQ(grad.scalar_type(), type);
+      EXPECT_LT(relative_error(grad, exact), type == at::kFloat ? 1e-5 : tolerance(type));
     }
   }
+}
+
+TEST(CudaTraining, SoftmaxStatisticsAndGradientEqualTheirTwin) {
+  SLIME_NEEDS_GPU();
+  // One by one and in packs of four, once and several times round.
+  for (const int64_t vocabulary : {7, 4096, 4099, 8204}) expect_softmax(vocabulary);
+}
+
+TEST(CudaTraining, SoftmaxOfALargeVocabularyEqualsItsTwin) {
+  SLIME_NEEDS_GPU();
+  expect_softmax(151936);
 }
 
 TEST(CudaTraining, WeightGradientsAreAddedInFloat32) {
@@ -177,9 +230,7 @@ TEST(CudaTraining, WeightGradientsAreAddedInFloat32) {
   }
 }
 
-TEST(CudaTraining, TheOptimizerAndTheNormEqualTheCpus) {
-  SLIME_NEEDS_GPU();
-  const int64_t count = 100'003;
+void expect_optimizer(int64_t count) {
   const std::vector<AdamRange> ranges = {
       {0, 64, true}, {128, 60'000, false}, {60'032, count, true}};
   for (const auto type : kGpuTypes) {
@@ -202,6 +253,17 @@ TEST(CudaTraining, TheOptimizerAndTheNormEqualTheCpus) {
     EXPECT_LT(relative_error(weights[1], weights[0]), type == at::kFloat ? 1e-6 : 1e-4);
     for (int i = 0; i < 3; ++i) EXPECT_LT(relative_error(norms[3 + i], norms[i]), 1e-12);
   }
+}
+
+TEST(CudaTraining, TheOptimizerAndTheNormEqualTheCpus) {
+  SLIME_NEEDS_GPU();
+  expect_optimizer(100'003);
+}
+
+/// More than all threads of a launch take at once.
+TEST(CudaTraining, TheOptimizerOfLargeWeightsEqualsTheCpus) {
+  SLIME_NEEDS_GPU();
+  expect_optimizer(2'300'003);
 }
 
 }  // namespace

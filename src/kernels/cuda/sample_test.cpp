@@ -1,4 +1,5 @@
-/// Draws on the GPU beside those of the CPU.
+/// Draws on the GPU beside those of the CPU. Tests of a `Large` vocabulary are not run under
+/// compute-sanitizer (./dev sanitize gpu).
 
 #include <ATen/ATen.h>
 
@@ -13,6 +14,7 @@ namespace slime::kernels {
 namespace {
 
 constexpr float kNever = -std::numeric_limits<float>::infinity();
+constexpr int64_t kSmallVocab = 20011;  // five chunks, the last one ragged
 constexpr int64_t kLargeVocab = 151936;
 
 struct Draw {
@@ -89,20 +91,27 @@ std::vector<float> noisy_logits(int64_t vocab, double scale, uint64_t stream) {
   return logits;
 }
 
+std::vector<Draw> draws_without_cuts(int64_t vocab) {
+  std::vector<Draw> draws;
+  for (uint64_t i = 0; i < 24; ++i) {
+    SampleOptions options;
+    options.temperature = i % 3 == 0 ? 0.5 : i % 3 == 1 ? 1.0 : 2.0;
+    options.greedy = i % 8 == 7;
+    options.uniform = uniform(11, i, 3);
+    draws.push_back({options, noisy_logits(vocab, i % 2 == 0 ? 1.0 : 5.0, i)});
+  }
+  return draws;
+}
+
 TEST(GpuSample, DrawsWhatTheCpuDraws) {
   SLIME_NEEDS_GPU();
-  for (const int64_t vocab :
-       {int64_t{1}, int64_t{384}, int64_t{4096}, int64_t{4097}, kLargeVocab}) {
-    std::vector<Draw> draws;
-    for (uint64_t i = 0; i < 24; ++i) {
-      SampleOptions options;
-      options.temperature = i % 3 == 0 ? 0.5 : i % 3 == 1 ? 1.0 : 2.0;
-      options.greedy = i % 8 == 7;
-      options.uniform = uniform(11, i, 3);
-      draws.push_back({options, noisy_logits(vocab, i % 2 == 0 ? 1.0 : 5.0, i)});
-    }
-    expect_same_draws(draws);
-  }
+  for (const int64_t vocab : {int64_t{1}, int64_t{384}, int64_t{4096}, int64_t{4097}, kSmallVocab})
+    expect_same_draws(draws_without_cuts(vocab));
+}
+
+TEST(GpuSample, DrawsWhatTheCpuDrawsOfALargeVocabulary) {
+  SLIME_NEEDS_GPU();
+  expect_same_draws(draws_without_cuts(kLargeVocab));
 }
 
 TEST(GpuSample, CutsAsTheCpuDoes) {
@@ -136,36 +145,54 @@ std::vector<SampleOptions> kinds_of_cuts() {
           {.top_k = 30000, .top_p = 0.999999, .min_p = 1e-3}};
 }
 
-TEST(GpuSample, CutsFlatRowsOfALargeVocabulary) {
-  SLIME_NEEDS_GPU();
+std::vector<Draw> flat_draws(int64_t vocab) {
   std::vector<Draw> draws;
   for (const double scale : {0.02, 0.3, 1.0, 3.0}) {
     for (SampleOptions options : kinds_of_cuts()) {
       options.uniform = uniform(13, draws.size(), 0);
-      draws.push_back({options, noisy_logits(kLargeVocab, scale, draws.size())});
+      draws.push_back({options, noisy_logits(vocab, scale, draws.size())});
     }
   }
-  expect_same_or_neighbouring_draws(draws);
+  return draws;
+}
+
+TEST(GpuSample, CutsFlatRows) {
+  SLIME_NEEDS_GPU();
+  expect_same_or_neighbouring_draws(flat_draws(kSmallVocab));
+}
+
+TEST(GpuSample, CutsFlatRowsOfALargeVocabulary) {
+  SLIME_NEEDS_GPU();
+  expect_same_or_neighbouring_draws(flat_draws(kLargeVocab));
 }
 
 /// A few likely tokens above very many that are nothing beside them, as a trained model has it.
-TEST(GpuSample, CutsPeakedRowsOfALargeVocabulary) {
-  SLIME_NEEDS_GPU();
+std::vector<Draw> peaked_draws(int64_t vocab) {
   std::vector<Draw> draws;
   for (const double temperature : {0.25, 1.0}) {
     for (SampleOptions options : kinds_of_cuts()) {
       const uint64_t i = draws.size();
       options.temperature = temperature;
       options.uniform = uniform(14, i, 0);
-      std::vector<float> logits = noisy_logits(kLargeVocab, 2.0, i);
+      std::vector<float> logits = noisy_logits(vocab, 2.0, i);
       for (uint64_t j = 0; j < 40; ++j) {
-        const auto token = static_cast<size_t>(uniform(14, i, 1 + j) * kLargeVocab);
+        const auto token = static_cast<size_t>(uniform(14, i, 1 + j) * static_cast<double>(vocab));
         logits[token] = static_cast<float>(17 + 3 * normal(14, i, 100 + j));
       }
       draws.push_back({options, std::move(logits)});
     }
   }
-  expect_same_draws(draws);
+  return draws;
+}
+
+TEST(GpuSample, CutsPeakedRows) {
+  SLIME_NEEDS_GPU();
+  expect_same_draws(peaked_draws(kSmallVocab));
+}
+
+TEST(GpuSample, CutsPeakedRowsOfALargeVocabulary) {
+  SLIME_NEEDS_GPU();
+  expect_same_draws(peaked_draws(kLargeVocab));
 }
 
 TEST(GpuSample, CutsAtLowAndHighTemperatures) {
@@ -181,17 +208,26 @@ TEST(GpuSample, CutsAtLowAndHighTemperatures) {
   expect_same_draws(draws);
 }
 
-TEST(GpuSample, CutsEqualLogitsById) {
-  SLIME_NEEDS_GPU();
-  const std::vector<float> logits(kLargeVocab, 1.5F);
+void expect_cuts_of_equal_logits(int64_t vocab, int64_t many) {
+  const std::vector<float> logits(vocab, 1.5F);
   std::vector<Draw> draws;
   for (const double u : {1e-17, 0.31, 0.77, 1 - 1e-16}) {
     draws.push_back({{.top_k = 5, .uniform = u}, logits});
-    draws.push_back({{.top_k = 99991, .uniform = u}, logits});
+    draws.push_back({{.top_k = many, .uniform = u}, logits});
     draws.push_back({{.top_p = 0.95, .uniform = u}, logits});
     draws.push_back({{.min_p = 1.0, .uniform = u}, logits});
   }
   expect_same_draws(draws);
+}
+
+TEST(GpuSample, CutsEqualLogitsById) {
+  SLIME_NEEDS_GPU();
+  expect_cuts_of_equal_logits(kSmallVocab, 13331);
+}
+
+TEST(GpuSample, CutsEqualLogitsOfALargeVocabularyById) {
+  SLIME_NEEDS_GPU();
+  expect_cuts_of_equal_logits(kLargeVocab, 99991);
 }
 
 TEST(GpuSample, CutsBetweenManyTies) {
@@ -211,20 +247,29 @@ TEST(GpuSample, CutsBetweenManyTies) {
   expect_same_or_neighbouring_draws(draws);
 }
 
-TEST(GpuSample, CutsAmongFewAllowedTokens) {
-  SLIME_NEEDS_GPU();
+void expect_cuts_among_few_allowed(int64_t vocab, std::initializer_list<int64_t> distances) {
   std::vector<Draw> draws;
-  for (const int64_t every : {1000, 77777}) {
+  for (const int64_t every : distances) {
     for (SampleOptions options : kinds_of_cuts()) {
       options.uniform = uniform(17, draws.size(), 0);
-      std::vector<float> logits = noisy_logits(kLargeVocab, 3.0, draws.size());
-      for (int64_t v = 0; v < kLargeVocab; ++v) {
+      std::vector<float> logits = noisy_logits(vocab, 3.0, draws.size());
+      for (int64_t v = 0; v < vocab; ++v) {
         if (v % every != 5) logits[v] = kNever;
       }
       draws.push_back({options, std::move(logits)});
     }
   }
   expect_same_draws(draws);
+}
+
+TEST(GpuSample, CutsAmongFewAllowedTokens) {
+  SLIME_NEEDS_GPU();
+  expect_cuts_among_few_allowed(kSmallVocab, {1000, 7777});
+}
+
+TEST(GpuSample, CutsAmongFewAllowedTokensOfALargeVocabulary) {
+  SLIME_NEEDS_GPU();
+  expect_cuts_among_few_allowed(kLargeVocab, {1000, 77777});
 }
 
 TEST(GpuSample, TiesGoByIdAndImpossibleTokensAreNotDrawn) {
