@@ -12,6 +12,48 @@
 namespace slime::kernels {
 namespace {
 
+/// The last rows of a sequence against all of its keys, in float64: queries [R, N D], keys and
+/// values [K, KV, D]. The twin of cpu/reference.h computes all K rows, which takes a thousand times
+/// as long.
+Tensor attend_last_rows(const Tensor& q_RC, const Tensor& k_KVD, const Tensor& v_KVD,
+                        const RotaryShape& heads, const TreeAttentionShape& attention) {
+  const int64_t rows = q_RC.size(0), num_keys = k_KVD.size(0), dim = heads.head_dim;
+  const int64_t kv = heads.num_kv_heads, group = heads.num_heads / kv;
+  const Tensor q = wide(q_RC).view({rows, kv, group, dim}).permute({1, 2, 0, 3});
+  const Tensor row = at::arange(num_keys - rows, num_keys).unsqueeze(1), key = at::arange(num_keys);
+  Tensor hidden = key > row;
+  if (attention.window > 0) hidden = hidden.logical_or(key <= row - attention.window);
+  const Tensor scores =
+      at::matmul(q.reshape({kv, group * rows, dim}), wide(k_KVD).permute({1, 2, 0}))
+          .mul(attention.scale)
+          .view({kv, group, rows, num_keys})
+          .masked_fill(hidden, -INFINITY);
+  return at::matmul(scores.softmax(-1).view({kv, group * rows, num_keys}),
+                    wide(v_KVD).transpose(0, 1))
+      .view({kv, group, rows, dim})
+      .permute({2, 0, 1, 3})
+      .reshape({rows, heads.num_heads * dim});
+}
+
+TEST(PagedAttentionTwin, IsTheEndOfTheTwinOfTheWholeSequence) {
+  const RotaryShape heads{6, 2, 24, 0};
+  const Tensor x = numbers({129, 10 * 24}, at::kFloat);
+  for (const int64_t window : {0, 1, 40}) {
+    for (const int64_t rows : {1, 16, 129}) {
+      const auto part = [&](int64_t first, int64_t count) {
+        return x.narrow(1, first * 24, count * 24);
+      };
+      const TreeAttentionShape shape{0.2, window};
+      Tensor logsumexp;
+      const Tensor whole = twin().tree_attention(wide(x), {{0, 129, -1}}, heads, shape, logsumexp);
+      const Tensor end =
+          attend_last_rows(part(0, 6).narrow(0, 129 - rows, rows), part(6, 2).reshape({129, 2, 24}),
+                           part(8, 2).reshape({129, 2, 24}), heads, shape);
+      EXPECT_LT(relative_error(end, whole.narrow(0, 129 - rows, rows)), 1e-14);
+    }
+  }
+}
+
 /// Sequences whose earlier keys are in scattered pages and whose new rows are still to come.
 struct PagedCase {
   RotaryShape heads;
@@ -50,41 +92,36 @@ struct PagedCase {
     std::vector<int32_t> slots, row_sequence, query_starts{0}, page_starts{0}, pages, last;
     std::vector<int64_t> positions;
     std::vector<Tensor> expected;
-    const cpu::ReferenceDevice twin;
     int64_t row = 0, page = 0;
     for (size_t s = 0; s < spans.size(); ++s) {
       const PagedSpan& span = spans[s];
       const int64_t leader = page_starts[static_cast<int64_t>(s) / samples * samples];
-      std::vector<Tensor> key_rows, value_rows;
-      for (int64_t p = 0; p < span.num_keys; ++p) {
-        const auto id = order[(p / 16 < shared_pages ? leader : page) + p / 16].item<int64_t>();
-        key_rows.push_back(cpu_keys[id].select(1, p % 16));
-        value_rows.push_back(cpu_values[id].select(1, p % 16));
-        if (p % 16 == 0) pages.push_back(static_cast<int32_t>(id));
-        if (p < span.num_keys - span.num_rows) continue;
-        const Tensor mine = qkv[row];
-        key_rows.back() = cached(mine.narrow(0, q * dim, kv * dim).view({kv, dim}));
-        value_rows.back() = cached(mine.narrow(0, (q + kv) * dim, kv * dim).view({kv, dim}));
-        slots.push_back(static_cast<int32_t>(id * 16 + p % 16));
+      const int64_t num_mine = (span.num_keys + 15) / 16;
+      std::vector<int64_t> ids;
+      for (int64_t p = 0; p < num_mine; ++p) {
+        ids.push_back(order[(p < shared_pages ? leader : page) + p].item<int64_t>());
+        pages.push_back(static_cast<int32_t>(ids.back()));
+      }
+      for (int64_t p = span.num_keys - span.num_rows; p < span.num_keys; ++p) {
+        slots.push_back(static_cast<int32_t>(ids[p / 16] * 16 + p % 16));
         row_sequence.push_back(static_cast<int32_t>(s));
         positions.push_back(p);
-        ++row;
       }
-      page += (span.num_keys + 15) / 16;
+      const Tensor mine = qkv.narrow(0, row, span.num_rows), id_P = at::tensor(ids);
+      // [P, KV, 16, D] as [K, KV, D], with the new rows in their places.
+      const auto all_keys = [&](const Tensor& old, int64_t first_head) {
+        const Tensor rows_KVD =
+            old.index_select(0, id_P).transpose(1, 2).reshape({num_mine * 16, kv, dim});
+        const Tensor added = mine.narrow(1, first_head * dim, kv * dim).view({-1, kv, dim});
+        return at::cat({rows_KVD.narrow(0, 0, span.num_keys - span.num_rows), cached(added)});
+      };
+      expected.push_back(attend_last_rows(mine.narrow(1, 0, q * dim), all_keys(cpu_keys, q),
+                                          all_keys(cpu_values, q + kv), heads, attention));
+      row += span.num_rows;
+      page += num_mine;
       query_starts.push_back(static_cast<int32_t>(row));
       page_starts.push_back(static_cast<int32_t>(page));
       last.push_back(static_cast<int32_t>((span.num_keys - 1) % 16 + 1));
-      // The twin computes the whole sequence; its last rows are ours.
-      const Tensor k = at::stack(key_rows).view({span.num_keys, kv * dim});
-      const Tensor v = at::stack(value_rows).view({span.num_keys, kv * dim});
-      Tensor queries = at::zeros({span.num_keys, q * dim}, k.options());
-      queries.narrow(0, span.num_keys - span.num_rows, span.num_rows)
-          .copy_(qkv.narrow(0, row - span.num_rows, span.num_rows).narrow(1, 0, q * dim));
-      Tensor logsumexp;
-      const std::vector<Segment> whole{{0, span.num_keys, -1}};
-      expected.push_back(twin.tree_attention(at::cat({queries, k, v}, 1).to(at::kDouble), whole,
-                                             heads, attention, logsumexp)
-                             .narrow(0, span.num_keys - span.num_rows, span.num_rows));
     }
     expected_TC = at::cat(expected);
     for (int64_t i = 0; i < padding; ++i) {
@@ -293,7 +330,7 @@ TEST(GpuPagedAttention, OfAnFp8CacheReadsSharedPromptsTogether) {
 }
 
 /// Values beyond the range of e4m3 are cut, not turned into what is no number.
-TEST(GpuPagedAttention, WritesNumbersThatFp8CannotHoldAsTheLargest) {
+TEST(GpuPagedAttention, CutsNumbersThatFp8CannotHold) {
   SLIME_NEEDS_GPU();
   PagedCase one;
   one.is_fp8 = true;
