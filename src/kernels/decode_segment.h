@@ -16,7 +16,9 @@ struct alignas(16) DecodeSegment {
   int32_t num_pages = 0;
   int32_t last_tokens = 16;  // tokens in its last page
   int32_t first_key = 0;     // position of its first key in each of its sequences
-  int32_t is_fresh = 0;      // 1: its last page gets the key of this very step
+  // 1: its last page gets the key of this very step. Then it has one member, and no other segment
+  // of the step has that page: its block writes the key and nobody else reads it.
+  int32_t is_fresh = 0;
   int32_t unused = 0;
 };
 

@@ -42,16 +42,23 @@ struct Batch {
   int32_t num_pages = 0;
 };
 
-/// Every key of every sequence is in one segment, records are numbered in the order of the keys,
-/// and the lists fit. Returns the pages that are read.
+/// Every key of every sequence is in one segment, pages that get a key are read by nobody else,
+/// records are numbered in the order of the keys, and the lists fit. Returns the pages that are
+/// read.
 int64_t check_plan(const DecodePlan& plan, const Batch& batch, int64_t num_launched) {
   std::vector<int32_t> flat;
   for (const auto& pages : batch.pages) flat.insert(flat.end(), pages.begin(), pages.end());
-  std::map<int32_t, int64_t> next_key, next_record;
+  std::map<int32_t, int64_t> next_key, next_record, times_read;
+  std::vector<int32_t> fresh_pages;
   int64_t num_read = 0;
   for (const DecodeSegment& segment : plan.segments) {
     num_read += segment.num_pages;
     EXPECT_GT(segment.num_pages, 0);
+    for (int p = 0; p < segment.num_pages; ++p) ++times_read[flat[segment.pages_offset + p]];
+    if (segment.is_fresh == 1) {
+      EXPECT_EQ(segment.num_members, 1);
+      fresh_pages.push_back(flat[segment.pages_offset + segment.num_pages - 1]);
+    }
     for (int m = 0; m < segment.num_members; ++m) {
       const DecodeMember& member = plan.members[segment.first_member + m];
       const auto& pages = batch.pages[member.sequence];
@@ -69,6 +76,8 @@ int64_t check_plan(const DecodePlan& plan, const Batch& batch, int64_t num_launc
       }
     }
   }
+  EXPECT_EQ(fresh_pages.size(), batch.pages.size());
+  for (const int32_t page : fresh_pages) EXPECT_EQ(times_read[page], 1);
   for (size_t s = 0; s < batch.pages.size(); ++s) {
     const auto sequence = static_cast<int32_t>(s);
     EXPECT_EQ(next_key[sequence], batch.lengths[s]);

@@ -63,7 +63,7 @@ struct PagedBatch {
 
 struct PagedCall {
   const PagedBatch* batch = nullptr;
-  Tensor qkv_TE;              // overwritten: its query heads become normed and rotated
+  Tensor qkv_TE;              // may be overwritten: its query heads become normed and rotated
   Tensor positions_T;         // int64
   Tensor q_norm_D, k_norm_D;  // undefined: no norm
   Tensor cos_PR, sin_PR;      // float32

@@ -1,7 +1,8 @@
 #pragma once
 
 /// Attention of the engine: query and key heads are normed and rotated, keys and values go into
-/// their pages, then each row attends to the keys of its sequence.
+/// their pages, then each row attends to the keys of its sequence. In steps of nothing but decode
+/// one kernel does it all.
 ///
 /// Dimensions: T rows, S sequences, N query heads, K key-value heads, D head size, E = (N + 2 K) D,
 /// R = D / 2. Pages of 16 tokens: keys and values are [pages, K, 16, D], in the precision of the
@@ -101,6 +102,11 @@ struct DecodeArrays {
 /// Sequences of one row, at most kMostDecodeRows query heads per key-value head; head sizes and
 /// precisions of attend_tiles.
 bool has_decode(Number number, int head_dim, int group);
-void attend_decode(const AttendCall& call, const DecodeArrays& plan, cudaStream_t stream);
+/// `rotate`: what norm_rotate would be called with, and call.q as that would find it; or null,
+/// where it has run.
+void attend_decode(const AttendCall& call, const DecodeArrays& plan, const RotateCall* rotate,
+                   cudaStream_t stream);
+/// What attend_decode ends with: adds up the records of each sequence.
+void merge_records(const AttendCall& call, const DecodeArrays& plan, cudaStream_t stream);
 
 }  // namespace slime::kernels::cuda

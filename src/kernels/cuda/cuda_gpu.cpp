@@ -113,7 +113,8 @@ bool CudaGpu::has_decode_attention(const RotaryShape& heads, at::ScalarType type
                     static_cast<int>(heads.num_heads / heads.num_kv_heads));
 }
 
-void CudaGpu::decode_attention(const PagedCall& call, const AttendCall& attend) const {
+void CudaGpu::decode_attention(const PagedCall& call, const AttendCall& attend,
+                               const RotateCall* rotate) const {
   const DecodeLaunch& launch = call.batch->decode;
   const auto floats = call.qkv_TE.options().dtype(at::kFloat);
   const Tensor sums = at::empty({launch.num_records, attend.num_heads, attend.head_dim}, floats);
@@ -126,7 +127,7 @@ void CudaGpu::decode_attention(const PagedCall& call, const AttendCall& attend) 
   plan.record_starts = array<int32_t>(launch.record_starts);
   plan.record_sums = sums.data_ptr<float>();
   plan.record_weights = reinterpret_cast<float2*>(weights.data_ptr<float>());
-  attend_decode(attend, plan, stream_of(call.qkv_TE));
+  attend_decode(attend, plan, rotate, stream_of(call.qkv_TE));
 }
 
 Tensor CudaGpu::paged_attention(const PagedCall& call) const {
@@ -156,7 +157,9 @@ Tensor CudaGpu::paged_attention(const PagedCall& call) const {
   check(rotate.is_fp8 ? has_tiled_attention(heads, call.qkv_TE.scalar_type())
                       : call.keys.scalar_type() == call.qkv_TE.scalar_type(),
         "keys and values are in the precision of the rows, or in fp8 where there are tiles");
-  norm_rotate(rotate, stream);
+  // In a step of nothing but decode the attention kernel does it: a launch less.
+  const bool is_decode = batch.tiles.empty() && batch.decode.num_units > 0;
+  if (!is_decode) norm_rotate(rotate, stream);
 
   Tensor out_TC = at::empty({rows, heads.num_heads * heads.head_dim}, call.qkv_TE.options());
   AttendCall attend;
@@ -179,6 +182,7 @@ Tensor CudaGpu::paged_attention(const PagedCall& call) const {
   attend.scale = static_cast<float>(call.attention.scale);
   attend.window = call.attention.window;
   if (!has_tiled_attention(heads, call.qkv_TE.scalar_type())) {
+    check(!is_decode, "decode is planned where has_decode_attention says so");
     attend_plain(attend, rotate.positions_T, array<int32_t>(batch.row_sequence_T), stream);
     return out_TC;
   }
@@ -194,7 +198,7 @@ Tensor CudaGpu::paged_attention(const PagedCall& call) const {
     units.num_rows = array<int32_t>(launch.num_rows);
     attend_tiles(attend, units, stream);
   }
-  if (batch.decode.num_units > 0) decode_attention(call, attend);
+  if (batch.decode.num_units > 0) decode_attention(call, attend, is_decode ? &rotate : nullptr);
   return out_TC;
 }
 

@@ -10,6 +10,7 @@
 namespace slime::kernels::cuda {
 
 struct AttendCall;
+struct RotateCall;
 
 class CudaGpu final : public Gpu {
  public:
@@ -40,7 +41,9 @@ class CudaGpu final : public Gpu {
   double sum_of_squares(const Tensor& x_N) const override;
 
  private:
-  void decode_attention(const PagedCall& call, const AttendCall& attend) const;
+  /// `rotate`: where the rows are not normed and rotated yet.
+  void decode_attention(const PagedCall& call, const AttendCall& attend,
+                        const RotateCall* rotate) const;
 
   int index_;
   int64_t num_processors_ = 0;

@@ -1,6 +1,5 @@
-#include <cuda_fp8.h>
-
 #include "kernels/cuda/attention.h"
+#include "kernels/cuda/head_rotation.cuh"
 
 namespace slime::kernels::cuda {
 namespace {
@@ -37,18 +36,22 @@ __global__ void __launch_bounds__(32 * kWarps) norm_rotate_kernel(RotateCall cal
     out = static_cast<T*>(cache) + place;
     if (call.is_fp8) narrow = static_cast<__nv_fp8_storage_t*>(cache) + place;
   }
-  float a[kMaxPairs], b[kMaxPairs], squares = 0;
+  float a[kMaxPairs] = {}, b[kMaxPairs] = {};
 #pragma unroll
   for (int p = 0; p < kMaxPairs; ++p) {
     const int i = lane + 32 * p;
     if (i >= half) continue;
     a[p] = to_float(in[i]);
     b[p] = to_float(in[i + half]);
-    squares += a[p] * a[p] + b[p] * b[p];
   }
   float scale = 1;
-  if (!is_value && norm != nullptr)
-    scale = rsqrtf(warp_sum(squares) / static_cast<float>(call.head_dim) + call.eps);
+  if (!is_value && norm != nullptr) {
+    float squares = 0;
+#pragma unroll
+    for (int p = 0; p < kMaxPairs; ++p)
+      if (32 * p < half) squares += lane_sum<32>(square_sum(a[p], b[p]));
+    scale = norm_scale(squares, call.head_dim, call.eps);
+  }
   const int64_t position = is_value ? 0 : call.positions_T[row];
 #pragma unroll
   for (int p = 0; p < kMaxPairs; ++p) {
@@ -56,18 +59,14 @@ __global__ void __launch_bounds__(32 * kWarps) norm_rotate_kernel(RotateCall cal
     if (i >= half) continue;
     if (!is_value) {
       if (norm != nullptr) {
-        a[p] *= scale * to_float(norm[i]);
-        b[p] *= scale * to_float(norm[i + half]);
+        a[p] = normed(a[p], scale, to_float(norm[i]));
+        b[p] = normed(b[p], scale, to_float(norm[i + half]));
       }
-      const float cosine = call.cos_PR[position * half + i],
-                  sine = call.sin_PR[position * half + i];
-      const float rotated = a[p] * cosine - b[p] * sine;
-      b[p] = b[p] * cosine + a[p] * sine;
-      a[p] = rotated;
+      rotate_pair(a[p], b[p], call.cos_PR[position * half + i], call.sin_PR[position * half + i]);
     }
     if (narrow != nullptr) {
-      narrow[i] = __nv_cvt_float_to_fp8(a[p], __NV_SATFINITE, __NV_E4M3);
-      narrow[i + half] = __nv_cvt_float_to_fp8(b[p], __NV_SATFINITE, __NV_E4M3);
+      narrow[i] = to_fp8(a[p]);
+      narrow[i + half] = to_fp8(b[p]);
       continue;
     }
     out[i] = from_float<T>(a[p]);

@@ -48,6 +48,16 @@ __device__ inline uint32_t pack(float low, float high) {
   }
 }
 
+/// The other way.
+template <typename T>
+__device__ inline float2 unpack(uint32_t two) {
+  if constexpr (std::is_same_v<T, __half>) {
+    return __half22float2(*reinterpret_cast<const __half2*>(&two));
+  } else {
+    return make_float2(__uint_as_float(two << 16), __uint_as_float(two & 0xffff0000U));
+  }
+}
+
 /// The low halves of two registers, and the high ones.
 __device__ inline uint32_t low_halves(uint32_t a, uint32_t b) { return __byte_perm(a, b, 0x5410); }
 __device__ inline uint32_t high_halves(uint32_t a, uint32_t b) { return __byte_perm(a, b, 0x7632); }
