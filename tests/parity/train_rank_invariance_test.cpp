@@ -187,8 +187,8 @@ struct Scratch {
   ~Scratch() { std::filesystem::remove_all(path); }
 };
 
-/// Weights of bfloat16, so that master weights are buffers of their own: two steps and a checkpoint
-/// when there is none, two more steps otherwise.
+/// Weights of bfloat16, so that master weights are buffers of their own, computed in float32 on
+/// every processor: two steps and a checkpoint when there is none, two more steps otherwise.
 Tensor half_a_run(int num_ranks, const std::filesystem::path& root, const TrainBatch& batch) {
   TrainConfig config = grpo_config(12);
   config.policy.kl_loss.reset();
@@ -199,7 +199,7 @@ Tensor half_a_run(int num_ranks, const std::filesystem::path& root, const TrainB
   const SystemClock clock;
   on_ranks(num_ranks, [&](Ranks& ranks) {
     const auto network = model::load_network(found ? found->directory.string() : kModels + "qwen3",
-                                             model::Precision::of("bfloat16"));
+                                             model::Precision{at::kBFloat16, at::kFloat});
     Trainer trainer(*network, config, clock, {}, &ranks);
     if (found) restore_trainer(*found, trainer, ignore);
     for (int step = 0; step < 2; ++step) trainer.train(trainer.divide(batch)[ranks.rank()]);
