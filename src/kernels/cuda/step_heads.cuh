@@ -129,7 +129,8 @@ class StepHeads {
     for (int i = 0; i < kPairs; ++i) squares[i] = square_sum(a[i], b[i]);
     const float sum = lane_sum<8>(neighbour_sum(squares));
     if (item >= count(share)) return;
-    const bool is_query = item<share.num_rows, is_value = item> share.num_rows;
+    const bool is_query = item < share.num_rows;
+    const bool is_value = item > share.num_rows;
     if (!is_value) {
       if (head.has_norm) {
         const float scale = norm_scale(sum, kDim, arguments_.rotate.eps);
