@@ -35,7 +35,7 @@ Tensor attend_last_rows(const Tensor& q_RC, const Tensor& k_KVD, const Tensor& v
 
 TEST(PagedAttentionTwin, IsTheEndOfTheTwinOfTheWholeSequence) {
   const RotaryShape heads{6, 2, 24, 0};
-  const Tensor x = numbers({129, 10 * 24}, at::kFloat);
+  const Tensor x = numbers({129, int64_t{10} * 24}, at::kFloat);
   for (const int64_t window : {0, 1, 40}) {
     for (const int64_t rows : {1, 16, 129}) {
       const auto part = [&](int64_t first, int64_t count) {
@@ -374,8 +374,8 @@ TEST(GpuPagedAttention, CutsNumbersThatFp8CannotHold) {
   one.heads = {4, 1, 64, 0};
   one.spans = {{1, 1}};
   one.build();
-  one.qkv_TE.narrow(1, 5 * 64, 64).fill_(1000);
-  one.qkv_TE.narrow(1, 5 * 64, 32).fill_(-1000);
+  one.qkv_TE.narrow(1, int64_t{5} * 64, 64).fill_(1000);
+  one.qkv_TE.narrow(1, int64_t{5} * 64, 32).fill_(-1000);
   const Tensor out = one.attend().view({4, 64}).to(at::kFloat);
   EXPECT_TRUE((out.narrow(1, 0, 32) == -448).all().item<bool>());
   EXPECT_TRUE((out.narrow(1, 32, 32) == 448).all().item<bool>());
