@@ -29,14 +29,7 @@ struct Values {
   uint32_t x[4][kWords];
 };
 
-__device__ inline uint4 load_page(const void* pointer) {
-  uint4 x;
-  asm volatile("ld.global.nc.L1::no_allocate.L2::128B.v4.u32 {%0, %1, %2, %3}, [%4];"
-               : "=r"(x.x), "=r"(x.y), "=r"(x.z), "=r"(x.w)
-               : "l"(pointer));
-  return x;
-}
-__device__ inline uint2 load_half_pack(const void* pointer) {
+__device__ inline uint2 load_half_once(const void* pointer) {
   uint2 x;
   asm volatile("ld.global.nc.L1::no_allocate.L2::128B.v2.u32 {%0, %1}, [%2];"
                : "=r"(x.x), "=r"(x.y)
@@ -51,7 +44,7 @@ __device__ void load_keys(Keys<Kv, kDim>& keys, const Kv* page, int group, int q
   for (int half = 0; half < 2; ++half) {
 #pragma unroll
     for (int j = 0; j < Keys<Kv, kDim>::kPacks; ++j)
-      keys.x[half][j] = load_page(page + (group + 8 * half) * kDim + kNumbers * (4 * j + quarter));
+      keys.x[half][j] = load_once(page + (group + 8 * half) * kDim + kNumbers * (4 * j + quarter));
   }
 }
 
@@ -74,13 +67,13 @@ __device__ void load_values(Values<Kv, kDim>& values, const Kv* page, int group,
     for (int w = 0; w < kWords; ++w) words[w] = 0;
     if (key >= valid) continue;
     if constexpr (kWords == 2) {
-      const uint2 x = load_half_pack(row + 8 * group);
+      const uint2 x = load_half_once(row + 8 * group);
       words[0] = x.x;
       words[1] = x.y;
     } else {
 #pragma unroll
       for (int j = 0; j < kWords / 4; ++j) {
-        const uint4 x = load_page(row + (8 * j + group) * (16 / static_cast<int>(sizeof(Kv))));
+        const uint4 x = load_once(row + (8 * j + group) * (16 / static_cast<int>(sizeof(Kv))));
         words[4 * j] = x.x;
         words[4 * j + 1] = x.y;
         words[4 * j + 2] = x.z;

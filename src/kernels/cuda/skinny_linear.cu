@@ -9,14 +9,6 @@ constexpr int kWarps = 8;
 constexpr int kOutputs = 16;  // per tile
 constexpr int kBlocksPerProcessor = 2;
 
-__device__ uint4 load_once(const void* pointer) {
-  uint4 x;
-  asm volatile("ld.global.nc.L1::no_allocate.L2::128B.v4.u32 {%0, %1, %2, %3}, [%4];"
-               : "=r"(x.x), "=r"(x.y), "=r"(x.z), "=r"(x.w)
-               : "l"(pointer));
-  return x;
-}
-
 /// What a warp reads of a block of 32 inputs: two rows of weights, and rows of x.
 template <int kTiles>
 struct Operands {

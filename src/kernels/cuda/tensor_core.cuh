@@ -36,6 +36,15 @@ __device__ inline void multiply(float (&c)[4], uint32_t a0, uint32_t a1, uint32_
   }
 }
 
+/// 16 bytes that are read once: past the L1 cache, and not while they may still be written.
+__device__ inline uint4 load_once(const void* pointer) {
+  uint4 x;
+  asm volatile("ld.global.nc.L1::no_allocate.L2::128B.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(x.x), "=r"(x.y), "=r"(x.z), "=r"(x.w)
+               : "l"(pointer));
+  return x;
+}
+
 /// Two floats as two 16-bit numbers, the first in the low half.
 template <typename T>
 __device__ inline uint32_t pack(float low, float high) {
