@@ -67,6 +67,8 @@ class CudaDevice final : public cpu::ReferenceDevice, public BlockChains {
                           at::ScalarType precision) const override;
 
  private:
+  Tensor chain_in_one_kernel(const BlockChain& chain) const;
+  Tensor chain_of_kernels(const BlockChain& chain) const;
   Tensor product(const Tensor& x_TI, const Tensor& weight_OI, const Tensor& bias_O,
                  bool float_result) const;
 

@@ -1,7 +1,9 @@
 #include <ATen/ATen.h>
 
 #include "core/error.h"
+#include "kernels/cuda/batch_product.h"
 #include "kernels/cuda/cuda_device.h"
+#include "kernels/cuda/rows.h"
 
 namespace slime::kernels::cuda {
 namespace {
@@ -29,10 +31,15 @@ ChainLink link_of(const Tensor& x_TI, const Tensor& weight_OI, const Tensor& bia
 
 }  // namespace
 
+/// As one kernel for up to 16 rows (kernels/cuda/product_chain.h), as a kernel for each product for
+/// up to 64 (kernels/cuda/batch_product.h).
+///
 /// Not for float16: numbers of the residual stream times the weights of a norm, before they are
 /// divided by their root mean square, can be beyond its range.
 bool CudaDevice::has_block_chain(const BlockChain& chain) const {
-  if (!has_chain(Number::kBFloat16, chain.residual_TH.size(0))) return false;
+  const int64_t rows = chain.residual_TH.size(0);
+  if (!has_chain(Number::kBFloat16, rows) && !has_batch_product(Number::kBFloat16, rows))
+    return false;
   for (const Tensor& tensor :
        {chain.attended_TC, chain.residual_TH, chain.output_HC, chain.output_bias_H,
         chain.post_norm_H, chain.gate_up_2FH, chain.gate_up_bias_2F, chain.down_HF,
@@ -43,6 +50,60 @@ bool CudaDevice::has_block_chain(const BlockChain& chain) const {
 }
 
 Tensor CudaDevice::block_chain(const BlockChain& chain) const {
+  return has_chain(Number::kBFloat16, chain.residual_TH.size(0)) ? chain_in_one_kernel(chain)
+                                                                 : chain_of_kernels(chain);
+}
+
+/// Norms add up what the products leave in parts.
+Tensor CudaDevice::chain_of_kernels(const BlockChain& chain) const {
+  const cudaStream_t stream = stream_of(chain.residual_TH);
+  const auto rows = static_cast<int>(chain.residual_TH.size(0));
+  const int64_t hidden = chain.residual_TH.size(1);
+  const auto options = chain.residual_TH.options();
+  const auto call_of = [&](const Tensor& x_TI, const Tensor& weight_OI, const Tensor& bias_O) {
+    BatchProduct call;
+    call.x_TI = pointer(x_TI);
+    call.weight_OI = pointer(weight_OI);
+    call.bias_O = pointer(bias_O);
+    call.rows = rows;
+    call.inputs = static_cast<int>(weight_OI.size(1));
+    call.outputs = static_cast<int>(weight_OI.size(0));
+    return call;
+  };
+  /// The product goes into the residual stream; its norm is returned.
+  const auto add_product = [&](const Tensor& x_TI, const Tensor& weight_HI, const Tensor& bias_H,
+                               const Tensor& norm_H) {
+    BatchProduct call = call_of(x_TI, weight_HI, {});
+    const int num_parts = batch_product_parts(call.inputs, call.outputs);
+    const Tensor parts_PTH = at::empty({num_parts, rows, hidden}, options.dtype(at::kFloat));
+    call.ending = BatchProduct::Ending::kParts;
+    call.y = parts_PTH.data_ptr();
+    batch_product(call, stream);
+    Tensor normed_TH = at::empty({rows, hidden}, options);
+    add_parts_rms_norm(Number::kBFloat16, chain.residual_TH.data_ptr(),
+                       parts_PTH.const_data_ptr<float>(), num_parts, pointer(bias_H),
+                       pointer(norm_H), normed_TH.data_ptr(), rows, hidden,
+                       static_cast<float>(chain.eps), stream);
+    return normed_TH;
+  };
+
+  const Tensor input_TH =
+      add_product(chain.attended_TC, chain.output_HC, chain.output_bias_H, chain.post_norm_H);
+  Tensor gated_TF = at::empty({rows, chain.down_HF.size(1)}, options);
+  BatchProduct gate_up = call_of(input_TH, chain.gate_up_2FH, chain.gate_up_bias_2F);
+  gate_up.ending = BatchProduct::Ending::kSwiglu;
+  gate_up.y = gated_TF.data_ptr();
+  batch_product(gate_up, stream);
+  if (!chain.next_norm_H.defined()) return linear(gated_TF, chain.down_HF, chain.down_bias_H);
+  const Tensor next_TH = add_product(gated_TF, chain.down_HF, chain.down_bias_H, chain.next_norm_H);
+  Tensor heads_TE = at::empty({rows, chain.next_qkv_EH.size(0)}, options);
+  BatchProduct qkv = call_of(next_TH, chain.next_qkv_EH, chain.next_qkv_bias_E);
+  qkv.y = heads_TE.data_ptr();
+  batch_product(qkv, stream);
+  return heads_TE;
+}
+
+Tensor CudaDevice::chain_in_one_kernel(const BlockChain& chain) const {
   const cudaStream_t stream = stream_of(chain.residual_TH);
   const int64_t rows = chain.residual_TH.size(0), hidden = chain.residual_TH.size(1);
   const auto options = chain.residual_TH.options();

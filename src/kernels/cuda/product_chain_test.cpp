@@ -1,5 +1,6 @@
-/// The chain of products between two attentions against its parts on the CPU. `Large` shapes are
-/// not run under compute-sanitizer (./dev sanitize gpu).
+/// The products between two attentions against their parts on the CPU: one kernel for up to 16
+/// rows, a kernel each for up to 64. `Large` shapes are not run under compute-sanitizer (./dev
+/// sanitize gpu).
 
 #include <ATen/ATen.h>
 
@@ -74,10 +75,10 @@ class CudaProductChain : public ::testing::TestWithParam<ChainShape> {};
 TEST_P(CudaProductChain, EqualsItsPartsUpToRounding) {
   SLIME_NEEDS_GPU();
   at::manual_seed(7);
-  const BlockChain chain = random_chain(GetParam(), 16);
+  const BlockChain chain = random_chain(GetParam(), 64);
   const BlockChain exact_chain = to(chain, at::kCPU, at::kDouble),
                    fast_chain = to(chain, at::kCUDA, at::kBFloat16);
-  for (const int64_t rows : {1, 3, 8, 13, 16}) {
+  for (const int64_t rows : {1, 3, 8, 13, 16, 17, 32, 45, 64}) {
     for (const bool has_bias : {false, true}) {
       for (const bool is_last : {false, true}) {
         const BlockChain exact = part_of(exact_chain, rows, has_bias, is_last),
@@ -101,8 +102,8 @@ INSTANTIATE_TEST_SUITE_P(Shapes, CudaProductChain,
                                            ChainShape{"Large4b", 4096, 2560, 9728, 6144}),
                          [](const auto& info) { return std::string(info.param.name); });
 
-void expect_same_bits_each_time(const ChainShape& shape) {
-  const BlockChain chain = to(random_chain(shape, 5, false), at::kCUDA, at::kBFloat16);
+void expect_same_bits_each_time(const ChainShape& shape, int64_t rows) {
+  const BlockChain chain = to(random_chain(shape, rows, false), at::kCUDA, at::kBFloat16);
   const BlockChains* chains = block_chains_for(chain.residual_TH);
   if (!chains->has_block_chain(chain)) GTEST_SKIP() << "this GPU has no chain";
   Tensor first, residual;
@@ -121,12 +122,14 @@ void expect_same_bits_each_time(const ChainShape& shape) {
 
 TEST(CudaProductChains, GiveTheSameBitsEachTime) {
   SLIME_NEEDS_GPU();
-  expect_same_bits_each_time(kTwoPasses);
+  expect_same_bits_each_time(kTwoPasses, 5);
+  expect_same_bits_each_time(kTwoPasses, 21);
 }
 
 TEST(CudaProductChains, OfLargeProductsGiveTheSameBitsEachTime) {
   SLIME_NEEDS_GPU();
-  expect_same_bits_each_time({"", 2048, 1024, 3072, 4096});
+  expect_same_bits_each_time({"", 2048, 1024, 3072, 4096}, 5);
+  expect_same_bits_each_time({"", 2048, 1024, 3072, 4096}, 40);
 }
 
 TEST(CudaProductChains, ReachBfloat16AndFewRows) {

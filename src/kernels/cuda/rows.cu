@@ -80,6 +80,68 @@ __global__ void __launch_bounds__(kMaxThreads)
   }
 }
 
+/// One block per row, four numbers of it a thread at a time.
+template <typename T, int kHeld>
+__global__ void __launch_bounds__(kMaxThreads)
+    add_parts_rms_norm_kernel(T* x_TH, const float* parts_PTH, int num_parts, const T* bias_H,
+                              const T* weight_H, T* out_TH, int packs, float inverse_hidden,
+                              float eps) {
+  struct alignas(4 * sizeof(T)) Four {
+    T x[4];
+  };
+  __shared__ float scratch[33];
+  let_next_start();
+  Four weight[kHeld], held[kHeld];
+  float4 added[kHeld];
+#pragma unroll
+  for (int h = 0; h < kHeld; ++h) {
+    const int i = threadIdx.x + h * blockDim.x;
+    added[h] = make_float4(0, 0, 0, 0);
+    if (i >= packs) continue;
+    weight[h] = reinterpret_cast<const Four*>(weight_H)[i];
+    if (bias_H == nullptr) continue;
+    const Four bias = reinterpret_cast<const Four*>(bias_H)[i];
+    added[h] = make_float4(to_float(bias.x[0]), to_float(bias.x[1]), to_float(bias.x[2]),
+                           to_float(bias.x[3]));
+  }
+  wait_for_inputs();
+  auto* x = reinterpret_cast<Four*>(x_TH) + static_cast<int64_t>(blockIdx.x) * packs;
+  auto* out = reinterpret_cast<Four*>(out_TH) + static_cast<int64_t>(blockIdx.x) * packs;
+  const auto* parts =
+      reinterpret_cast<const float4*>(parts_PTH) + static_cast<int64_t>(blockIdx.x) * packs;
+  const int64_t stride = static_cast<int64_t>(gridDim.x) * packs;
+  float squares = 0;
+#pragma unroll
+  for (int h = 0; h < kHeld; ++h) {
+    const int i = threadIdx.x + h * blockDim.x;
+    if (i >= packs) continue;
+    held[h] = x[i];
+#pragma unroll 8
+    for (int p = 0; p < num_parts; ++p) {
+      const float4 part = __ldcg(parts + p * stride + i);
+      added[h].x += part.x, added[h].y += part.y, added[h].z += part.z, added[h].w += part.w;
+    }
+    const float values[4] = {added[h].x, added[h].y, added[h].z, added[h].w};
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      held[h].x[j] = from_float<T>(to_float(held[h].x[j]) + values[j]);
+      const float value = to_float(held[h].x[j]);
+      squares += value * value;
+    }
+    x[i] = held[h];
+  }
+  const float scale = rsqrtf(block_sum(squares, scratch) * inverse_hidden + eps);
+#pragma unroll
+  for (int h = 0; h < kHeld; ++h) {
+    const int i = threadIdx.x + h * blockDim.x;
+    if (i >= packs) continue;
+#pragma unroll
+    for (int j = 0; j < 4; ++j)
+      held[h].x[j] = from_float<T>(to_float(held[h].x[j]) * scale * to_float(weight[h].x[j]));
+    out[i] = held[h];
+  }
+}
+
 template <typename T>
 __global__ void swiglu_kernel(const T* gate_up_T2F, T* out_TF, int packs) {
   let_next_start();
@@ -132,6 +194,23 @@ void add_rms_norm(Number number, const void* x_TH, const void* update_TH, const 
            static_cast<const T*>(update_TH), static_cast<const T*>(weight_H),
            static_cast<T*>(sum_TH), static_cast<T*>(out_TH), packs,
            1.0F / static_cast<float>(hidden), eps);
+  });
+}
+
+void add_parts_rms_norm(Number number, void* x_TH, const float* parts_PTH, int num_parts,
+                        const void* bias_H, const void* weight_H, void* out_TH, int64_t rows,
+                        int64_t hidden, float eps, cudaStream_t stream) {
+  with_type(number, [&](auto zero) {
+    using T = decltype(zero);
+    check_rows(hidden, Pack<T>::kSize);
+    const auto packs = static_cast<int>(hidden / 4);
+    const int threads = threads_for(packs);
+    if (packs > 4 * threads) throw std::runtime_error("rows of this length are not supported");
+    const auto kernel =
+        packs <= threads ? add_parts_rms_norm_kernel<T, 1> : add_parts_rms_norm_kernel<T, 4>;
+    launch(kernel, dim3(rows), dim3(threads), 0, stream, static_cast<T*>(x_TH), parts_PTH,
+           num_parts, static_cast<const T*>(bias_H), static_cast<const T*>(weight_H),
+           static_cast<T*>(out_TH), packs, 1.0F / static_cast<float>(hidden), eps);
   });
 }
 
