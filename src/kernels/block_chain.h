@@ -1,7 +1,7 @@
 #pragma once
 
-/// The products between the attention of one decoder block and that of the next, in one call: what
-/// decode of a few sequences gains from is fewer, longer kernels (docs/decisions/0050-cuda.md).
+/// The products between the attention of one decoder block and that of the next, in one call:
+/// decode of a few sequences gains from what lies between them (docs/decisions/0050-cuda.md).
 ///
 /// Dimensions: T tokens, C = N D attended numbers, H hidden, F feed-forward width, E heads.
 
@@ -25,11 +25,11 @@ struct BlockChain {
 /// [T, E]; after the last block what is yet to be added to the residual stream [T, H].
 Tensor block_chain_by_parts(const BlockChain& chain);
 
-/// A kernels::Device that has it as one kernel implements this as well.
+/// A kernels::Device that has kernels of its own for it implements this as well.
 class BlockChains {
  public:
   virtual ~BlockChains() = default;
-  /// False where the kernel does not reach (shapes, precisions, rows) or is not the faster way.
+  /// False where the kernels do not reach (shapes, precisions, rows) or are not the faster way.
   virtual bool has_block_chain(const BlockChain& chain) const = 0;
   /// As block_chain_by_parts().
   virtual Tensor block_chain(const BlockChain& chain) const = 0;

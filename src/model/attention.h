@@ -38,8 +38,7 @@ class Attention {
   /// rotated. Returns [T, N * D].
   virtual Tensor attend(const AttentionLayer& layer, const Tensor& qkv_TE,
                         const Tensor& positions_T) = 0;
-  /// Not null where the products between two attentions may be one kernel: without gradients, and
-  /// one forward pass at a time on the device.
+  /// Not null where the products between two attentions may be one call: without gradients.
   virtual const kernels::BlockChains* chains() const { return nullptr; }
 };
 

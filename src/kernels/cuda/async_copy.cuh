@@ -1,8 +1,8 @@
 #pragma once
 
-/// Copies from memory into shared memory that run by themselves, the barriers that tell when they
-/// have arrived, and counters that blocks wait for. PTX ISA, sections "cp.async.bulk.tensor",
-/// "mbarrier" and "fence"; compute capability 9.0.
+/// Copies from memory into shared memory that run by themselves, and the barriers that tell when
+/// they have arrived. PTX ISA, sections "cp.async.bulk.tensor", "mbarrier" and "fence"; compute
+/// capability 9.0.
 ///
 /// A barrier's phases complete one after another; waiting names the parity of the one meant.
 
@@ -37,20 +37,6 @@ __device__ inline void arrive_expecting(uint32_t barrier, uint32_t bytes) {
                : "memory");
 }
 
-__device__ inline bool has_completed(uint32_t barrier, uint32_t parity) {
-  uint32_t done;
-  asm volatile(
-      "{\n"
-      ".reg .pred done;\n"
-      "mbarrier.test_wait.parity.shared::cta.b64 done, [%1], %2;\n"
-      "selp.u32 %0, 1, 0, done;\n"
-      "}\n"
-      : "=r"(done)
-      : "r"(barrier), "r"(parity)
-      : "memory");
-  return done != 0;
-}
-
 __device__ inline void wait(uint32_t barrier, uint32_t parity) {
   asm volatile(
       "{\n"
@@ -75,11 +61,16 @@ __device__ inline void copy_tile(uint32_t to, const CUtensorMap& map, int row, i
       : "memory");
 }
 
-/// Towards the L2 cache only.
-__device__ inline void prefetch_tile(const CUtensorMap& map, int row, int slab) {
-  asm volatile("cp.async.bulk.prefetch.tensor.3d.L2.global.tile [%0, {%1, %2, %3}];" ::"l"(&map),
-               "r"(0), "r"(row), "r"(slab)
-               : "memory");
+/// The same for what is read once: it is the first to leave the L2 cache.
+__device__ inline void copy_tile_once(uint32_t to, const CUtensorMap& map, int row, int slab,
+                                      uint32_t barrier) {
+  uint64_t policy;
+  asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+  asm volatile(
+      "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+      ".L2::cache_hint [%0], [%1, {%2, %3, %4}], [%5], %6;" ::"r"(to),
+      "l"(&map), "r"(0), "r"(row), "r"(slab), "r"(barrier), "l"(policy)
+      : "memory");
 }
 
 /// The description of the matrix itself.
@@ -89,29 +80,6 @@ __device__ inline void prefetch_map(const CUtensorMap& map) {
 
 /// Between what ordinary stores of other blocks wrote, as an acquire made visible, and copies.
 __device__ inline void let_copies_see() { asm volatile("fence.proxy.async.global;" ::: "memory"); }
-
-__device__ inline void add_release(uint32_t* counter, uint32_t value) {
-  asm volatile("red.release.gpu.global.add.u32 [%0], %1;" ::"l"(counter), "r"(value) : "memory");
-}
-__device__ inline uint32_t load_acquire(const uint32_t* counter) {
-  uint32_t x;
-  asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(x) : "l"(counter) : "memory");
-  return x;
-}
-
-/// Four 8 x 8 matrices of 16-bit numbers; lane l gives the address of row l % 8 of matrix l / 8.
-__device__ inline void load_matrices(uint32_t (&x)[4], uint32_t address) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-               : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3])
-               : "r"(address)
-               : "memory");
-}
-__device__ inline void load_matrices(uint32_t (&x)[2], uint32_t address) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0, %1}, [%2];"
-               : "=r"(x[0]), "=r"(x[1])
-               : "r"(address)
-               : "memory");
-}
 
 #endif
 

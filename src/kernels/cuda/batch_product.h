@@ -1,6 +1,6 @@
 #pragma once
 
-/// A matrix product of a decode step of 17 to 64 sequences, with what follows it.
+/// A matrix product of a decode step of up to 64 sequences, with what follows it.
 ///
 /// Bound by reading the weights once. A block of the next kernel starts on a processor as soon as
 /// this one's there has ended, and asks for its weights before its input is complete.
@@ -26,11 +26,12 @@ struct BatchProduct {
   const void* bias_O = nullptr;  // null: none
   int rows = 0, inputs = 0, outputs = 0;
   Ending ending = Ending::kStore;
+  bool float_result = false;  // kStore: y_TO is float32
   void* y = nullptr;
 };
 
-/// Inputs are a multiple of this, outputs of 16.
-inline constexpr int kBatchProductInputs = 64;
+/// Inputs and outputs are multiples of these.
+inline constexpr int kBatchProductInputs = 64, kBatchProductOutputs = 8;
 
 /// bfloat16, at most 64 rows, compute capability 9.0.
 bool has_batch_product(Number number, int64_t rows);

@@ -9,7 +9,6 @@
 
 #include "kernels/block_chain.h"
 #include "kernels/cpu/reference.h"
-#include "kernels/cuda/chain_counters.h"
 #include "kernels/cuda/linear.h"
 #include "kernels/cuda/packed_attention.h"
 
@@ -67,13 +66,10 @@ class CudaDevice final : public cpu::ReferenceDevice, public BlockChains {
                           at::ScalarType precision) const override;
 
  private:
-  Tensor chain_in_one_kernel(const BlockChain& chain) const;
-  Tensor chain_of_kernels(const BlockChain& chain) const;
   Tensor product(const Tensor& x_TI, const Tensor& weight_OI, const Tensor& bias_O,
                  bool float_result) const;
 
-  mutable Linear linear_;                 // has its own lock
-  mutable ChainCounters chain_counters_;  // has its own lock
+  mutable Linear linear_;  // has its own lock
   mutable std::mutex attention_mutex_;
   mutable std::unique_ptr<PackedAttention> attention_;  // guarded; cuDNN is loaded by training only
 };

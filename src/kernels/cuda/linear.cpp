@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 
-#include "kernels/cuda/product_chain.h"
+#include "kernels/cuda/batch_product.h"
 #include "kernels/recorded_rows.h"
 
 namespace slime::kernels::cuda {
@@ -112,31 +112,25 @@ class TimedGraph final {
   cudaEvent_t begin_ = nullptr, end_ = nullptr;
 };
 
-/// A chain of one product.
-ProductChain chain_of(const LinearCall& call) {
-  ProductChain chain;
-  chain.number = call.number;
-  chain.rows = static_cast<int>(call.rows);
-  chain.num_links = 1;
-  ChainLink& link = chain.links[0];
-  link.x_TI = call.x_TI;
-  link.weight_OI = call.weight_OI;
-  link.bias_O = call.bias_O;
-  link.inputs = static_cast<int>(call.inputs);
-  link.outputs = static_cast<int>(call.outputs);
-  link.y = call.y_TO;
-  link.float_result = call.float_result;
-  return chain;
+bool is_aligned(const void* p) { return reinterpret_cast<uintptr_t>(p) % 16 == 0; }
+
+bool is_batch_product(const LinearCall& call) {
+  return has_batch_product(call.number, call.rows) && call.inputs % kBatchProductInputs == 0 &&
+         call.outputs % kBatchProductOutputs == 0 && is_aligned(call.x_TI) &&
+         is_aligned(call.weight_OI) && is_aligned(call.bias_O) && is_aligned(call.y_TO);
 }
 
-bool is_chain(const LinearCall& call) {
-  const auto is_aligned = [](const void* p) { return reinterpret_cast<uintptr_t>(p) % 16 == 0; };
-  return has_chain(call.number, call.rows) && call.inputs % kChainInputs == 0 &&
-         is_aligned(call.x_TI) && is_aligned(call.weight_OI);
-}
-
-void chain_linear(const LinearCall& call, cudaStream_t stream) {
-  product_chain(chain_of(call), stream);
+void batch_linear(const LinearCall& call, cudaStream_t stream) {
+  BatchProduct product;
+  product.x_TI = call.x_TI;
+  product.weight_OI = call.weight_OI;
+  product.bias_O = call.bias_O;
+  product.rows = static_cast<int>(call.rows);
+  product.inputs = static_cast<int>(call.inputs);
+  product.outputs = static_cast<int>(call.outputs);
+  product.float_result = call.float_result;
+  product.y = call.y_TO;
+  batch_product(product, stream);
 }
 
 bool is_recording(cudaStream_t stream) {
@@ -151,7 +145,7 @@ struct Linear::Plan {
   cublasLtMatmulDesc_t desc = nullptr;
   cublasLtMatrixLayout_t weight = nullptr, x = nullptr, y = nullptr;
   cublasLtMatmulAlgo_t algo{};
-  enum class Kernel { kLibrary, kSkinny, kChain };
+  enum class Kernel { kLibrary, kSkinny, kBatch };
   Kernel kernel = Kernel::kLibrary;
 
   Plan() = default;
@@ -270,7 +264,7 @@ void Linear::measure(const LinearCall& call, Plan& plan,
     plan.kernel = kernel;
   };
   if (is_skinny(call)) try_ours(Plan::Kernel::kSkinny, skinny_linear);
-  if (is_chain(call)) try_ours(Plan::Kernel::kChain, chain_linear);
+  if (is_batch_product(call)) try_ours(Plan::Kernel::kBatch, batch_linear);
 }
 
 void Linear::run(const LinearCall& call, cudaStream_t stream) {
@@ -278,7 +272,8 @@ void Linear::run(const LinearCall& call, cudaStream_t stream) {
   const std::lock_guard lock(mutex_);
   Plan& plan = plan_for(call, stream);
   if (plan.kernel == Plan::Kernel::kSkinny) return skinny_linear(call, stream);
-  if (plan.kernel == Plan::Kernel::kChain && is_chain(call)) return chain_linear(call, stream);
+  if (plan.kernel == Plan::Kernel::kBatch && is_batch_product(call))
+    return batch_linear(call, stream);
   run_library(call, plan, plan.algo, stream);
 }
 

@@ -81,12 +81,13 @@ __global__ void __launch_bounds__(kMaxThreads)
 }
 
 /// One block per row, four numbers of it a thread at a time.
-template <typename T, int kHeld>
+template <int kHeld>
 __global__ void __launch_bounds__(kMaxThreads)
-    add_parts_rms_norm_kernel(T* x_TH, const float* parts_PTH, int num_parts, const T* bias_H,
-                              const T* weight_H, T* out_TH, int packs, float inverse_hidden,
-                              float eps) {
-  struct alignas(4 * sizeof(T)) Four {
+    add_parts_rms_norm_kernel(__nv_bfloat16* x_TH, const float* parts_PTH, int num_parts,
+                              const __nv_bfloat16* bias_H, const __nv_bfloat16* weight_H,
+                              __nv_bfloat16* out_TH, int packs, float inverse_hidden, float eps) {
+  using T = __nv_bfloat16;
+  struct alignas(8) Four {
     T x[4];
   };
   __shared__ float scratch[33];
@@ -115,7 +116,9 @@ __global__ void __launch_bounds__(kMaxThreads)
   for (int h = 0; h < kHeld; ++h) {
     const int i = threadIdx.x + h * blockDim.x;
     if (i >= packs) continue;
-    held[h] = x[i];
+    // Past the L1 cache, which may hold what another kernel read here before it was complete.
+    const uint2 loaded = __ldcg(reinterpret_cast<const uint2*>(x + i));
+    held[h] = reinterpret_cast<const Four&>(loaded);
 #pragma unroll 8
     for (int p = 0; p < num_parts; ++p) {
       const float4 part = __ldcg(parts + p * stride + i);
@@ -197,21 +200,19 @@ void add_rms_norm(Number number, const void* x_TH, const void* update_TH, const 
   });
 }
 
-void add_parts_rms_norm(Number number, void* x_TH, const float* parts_PTH, int num_parts,
-                        const void* bias_H, const void* weight_H, void* out_TH, int64_t rows,
-                        int64_t hidden, float eps, cudaStream_t stream) {
-  with_type(number, [&](auto zero) {
-    using T = decltype(zero);
-    check_rows(hidden, Pack<T>::kSize);
-    const auto packs = static_cast<int>(hidden / 4);
-    const int threads = threads_for(packs);
-    if (packs > 4 * threads) throw std::runtime_error("rows of this length are not supported");
-    const auto kernel =
-        packs <= threads ? add_parts_rms_norm_kernel<T, 1> : add_parts_rms_norm_kernel<T, 4>;
-    launch(kernel, dim3(rows), dim3(threads), 0, stream, static_cast<T*>(x_TH), parts_PTH,
-           num_parts, static_cast<const T*>(bias_H), static_cast<const T*>(weight_H),
-           static_cast<T*>(out_TH), packs, 1.0F / static_cast<float>(hidden), eps);
-  });
+void add_parts_rms_norm(void* x_TH, const float* parts_PTH, int num_parts, const void* bias_H,
+                        const void* weight_H, void* out_TH, int64_t rows, int64_t hidden, float eps,
+                        cudaStream_t stream) {
+  using T = __nv_bfloat16;
+  check_rows(hidden, Pack<T>::kSize);
+  const auto packs = static_cast<int>(hidden / 4);
+  const int threads = threads_for(packs);
+  if (packs > 4 * threads) throw std::runtime_error("rows of this length are not supported");
+  const auto kernel =
+      packs <= threads ? add_parts_rms_norm_kernel<1> : add_parts_rms_norm_kernel<4>;
+  launch(kernel, dim3(rows), dim3(threads), 0, stream, static_cast<T*>(x_TH), parts_PTH, num_parts,
+         static_cast<const T*>(bias_H), static_cast<const T*>(weight_H), static_cast<T*>(out_TH),
+         packs, 1.0F / static_cast<float>(hidden), eps);
 }
 
 void swiglu(Number number, const void* gate_up_T2F, void* out_TF, int64_t rows, int64_t width,

@@ -24,11 +24,11 @@ void add_rms_norm(Number number, const void* x_TH, const void* update_TH, const 
                   void* sum_TH, void* out_TH, int64_t rows, int64_t hidden, float eps,
                   cudaStream_t stream);
 
-/// x += the sum of `num_parts` parts (and of the bias, null: none), rounded once to the precision
-/// of x; out = norm(x) * weight.
-void add_parts_rms_norm(Number number, void* x_TH, const float* parts_PTH, int num_parts,
-                        const void* bias_H, const void* weight_H, void* out_TH, int64_t rows,
-                        int64_t hidden, float eps, cudaStream_t stream);
+/// In bfloat16: x += the sum of `num_parts` parts (and of the bias, null: none), rounded once to
+/// the precision of x; out = norm(x) * weight.
+void add_parts_rms_norm(void* x_TH, const float* parts_PTH, int num_parts, const void* bias_H,
+                        const void* weight_H, void* out_TH, int64_t rows, int64_t hidden, float eps,
+                        cudaStream_t stream);
 
 /// silu(gate) * up, rows of gate_up being [gate; up].
 void swiglu(Number number, const void* gate_up_T2F, void* out_TF, int64_t rows, int64_t width,

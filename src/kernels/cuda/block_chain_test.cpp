@@ -1,6 +1,5 @@
-/// The products between two attentions against their parts on the CPU: one kernel for up to 16
-/// rows, a kernel each for up to 64. `Large` shapes are not run under compute-sanitizer (./dev
-/// sanitize gpu).
+/// The products between two attentions against their parts on the CPU. `Large` shapes are not run
+/// under compute-sanitizer (./dev sanitize gpu).
 
 #include <ATen/ATen.h>
 
@@ -17,11 +16,11 @@ struct ChainShape {
   int64_t attended = 0, hidden = 0, width = 0, heads = 0;
 };
 
-/// Of a processor's outputs, where there are 132: so few that some have none; two passes of three
-/// tiles, and two tiles; two passes of four tiles; inputs that end within a stage.
+/// Where there are 132 processors: so few outputs that some have none; blocks of 36 pairs and of 24
+/// outputs, the last ones with fewer; two blocks of 104 outputs to a processor.
 constexpr ChainShape kFewOutputs{"FewOutputs", 64, 64, 128, 192};
-constexpr ChainShape kTwoPasses{"TwoPasses", 64, 128, 4288, 2200};
-constexpr ChainShape kFourTiles{"FourTiles", 128, 64, 2112, 13000};
+constexpr ChainShape kUnevenBlocks{"UnevenBlocks", 64, 128, 4288, 2200};
+constexpr ChainShape kManyBlocks{"ManyBlocks", 128, 64, 2112, 26000};
 
 BlockChain random_chain(const ChainShape& shape, int64_t rows, bool has_bias = true) {
   const auto numbers = [](at::IntArrayRef sizes, double scale) {
@@ -70,9 +69,9 @@ BlockChain part_of(const BlockChain& chain, int64_t rows, bool has_bias, bool is
   return part;
 }
 
-class CudaProductChain : public ::testing::TestWithParam<ChainShape> {};
+class CudaBlockChain : public ::testing::TestWithParam<ChainShape> {};
 
-TEST_P(CudaProductChain, EqualsItsPartsUpToRounding) {
+TEST_P(CudaBlockChain, EqualsItsPartsUpToRounding) {
   SLIME_NEEDS_GPU();
   at::manual_seed(7);
   const BlockChain chain = random_chain(GetParam(), 64);
@@ -96,8 +95,8 @@ TEST_P(CudaProductChain, EqualsItsPartsUpToRounding) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Shapes, CudaProductChain,
-                         ::testing::Values(kFewOutputs, kTwoPasses, kFourTiles,
+INSTANTIATE_TEST_SUITE_P(Shapes, CudaBlockChain,
+                         ::testing::Values(kFewOutputs, kUnevenBlocks, kManyBlocks,
                                            ChainShape{"Large05b", 512, 896, 4864, 1152},
                                            ChainShape{"Large4b", 4096, 2560, 9728, 6144}),
                          [](const auto& info) { return std::string(info.param.name); });
@@ -120,19 +119,19 @@ void expect_same_bits_each_time(const ChainShape& shape, int64_t rows) {
   }
 }
 
-TEST(CudaProductChains, GiveTheSameBitsEachTime) {
+TEST(CudaBlockChains, GiveTheSameBitsEachTime) {
   SLIME_NEEDS_GPU();
-  expect_same_bits_each_time(kTwoPasses, 5);
-  expect_same_bits_each_time(kTwoPasses, 21);
+  expect_same_bits_each_time(kUnevenBlocks, 5);
+  expect_same_bits_each_time(kUnevenBlocks, 21);
 }
 
-TEST(CudaProductChains, OfLargeProductsGiveTheSameBitsEachTime) {
+TEST(CudaBlockChains, OfLargeProductsGiveTheSameBitsEachTime) {
   SLIME_NEEDS_GPU();
   expect_same_bits_each_time({"", 2048, 1024, 3072, 4096}, 5);
   expect_same_bits_each_time({"", 2048, 1024, 3072, 4096}, 40);
 }
 
-TEST(CudaProductChains, ReachBfloat16AndFewRows) {
+TEST(CudaBlockChains, ReachBfloat16AndFewRows) {
   SLIME_NEEDS_GPU();
   const BlockChain chain = random_chain(kFewOutputs, 4, false);
   const BlockChain half = to(chain, at::kCUDA, at::kHalf);

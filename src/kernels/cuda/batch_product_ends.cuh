@@ -1,0 +1,127 @@
+#pragma once
+
+/// What a block of kernels/cuda/batch_product.h is told, and what becomes of its sums.
+
+#include <cuda.h>
+
+#include "kernels/cuda/batch_product.h"
+
+namespace slime::kernels::cuda::batch {
+
+using Ending = BatchProduct::Ending;
+
+inline constexpr int kMostGroups = 3;  // of four warps
+inline constexpr int kGroupOutputs = 64;
+inline constexpr int kMaxStages = 16;
+inline constexpr int kPiece = 4;  // outputs that a thread writes; pairs of a block are a multiple
+
+/// How a product is cut into blocks.
+struct Cut {
+  int box = 0;     // outputs of a block (pairs of gate and up)
+  int tiles = 0;   // blocks that all outputs take
+  int parts = 0;   // of the inputs
+  int slabs = 0;   // of 64 inputs in a stage
+  int chunks = 0;  // stages that all inputs take
+};
+
+struct Arguments {
+  CUtensorMap weights, x;
+  const __nv_bfloat16* bias_O = nullptr;
+  void* y = nullptr;
+  Cut cut;
+  Ending ending = Ending::kStore;
+  bool float_result = false;
+  int rows = 0, units = 0;  // units: outputs, or pairs
+  int stages = 0, slot_bytes = 0, x_begin = 0;
+};
+
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+
+/// The threads that multiply.
+__device__ inline void sync_groups(int threads) {
+  asm volatile("bar.sync 1, %0;" ::"r"(threads) : "memory");
+}
+
+/// A thread's sums as they are: a warp writes 32 bytes side by side for each of four rows.
+template <int kRows>
+__device__ void write_parts(const Arguments& a, int group, const float (&sum)[kRows / 2]) {
+  const int warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32;
+  const int local = kGroupOutputs * group + 16 * warp + lane / 4;
+  const int first = blockIdx.x * a.cut.box;
+  auto* y = static_cast<float*>(a.y) + static_cast<int64_t>(blockIdx.y) * a.rows * a.units;
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const int output = local + 8 * half;
+    if (output >= a.cut.box || first + output >= a.units) continue;
+#pragma unroll
+    for (int j = 0; j < kRows / 8; ++j) {
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        const int row = 8 * j + 2 * (lane % 4) + i;
+        if (row < a.rows)
+          y[static_cast<int64_t>(row) * a.units + first + output] = sum[4 * j + 2 * half + i];
+      }
+    }
+  }
+}
+
+struct alignas(8) Four {
+  __nv_bfloat162 x[2];
+
+  __device__ static Four of(const float4& y) {
+    return {__floats2bfloat162_rn(y.x, y.y), __floats2bfloat162_rn(y.z, y.w)};
+  }
+};
+
+__device__ inline float4 sum_of(const float4& a, const __nv_bfloat16* b) {
+  const Four four = *reinterpret_cast<const Four*>(b);
+  const float2 low = __bfloat1622float2(four.x[0]), high = __bfloat1622float2(four.x[1]);
+  return make_float4(a.x + low.x, a.y + low.y, a.z + high.x, a.w + high.y);
+}
+
+/// By way of shared memory: [row, output].
+template <int kRows>
+__device__ void write_outputs(const Arguments& a, float* sums, int group, int threads,
+                              const float (&sum)[kRows / 2]) {
+  const bool is_pairs = a.ending == Ending::kSwiglu;
+  const int box = a.cut.box, outputs = is_pairs ? 2 * box : box, pitch = outputs + 4;
+  const int warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32;
+  sync_groups(threads);  // the ring's tiles have been used
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const int output = kGroupOutputs * group + 16 * warp + lane / 4 + 8 * half;
+    if (output >= outputs) continue;
+#pragma unroll
+    for (int j = 0; j < kRows / 8; ++j) {
+#pragma unroll
+      for (int i = 0; i < 2; ++i)
+        sums[(8 * j + 2 * (lane % 4) + i) * pitch + output] = sum[4 * j + 2 * half + i];
+    }
+  }
+  sync_groups(threads);
+  const int first = blockIdx.x * box, pieces = min(box, a.units - first) / kPiece;
+  for (int n = threadIdx.x; n < a.rows * pieces; n += threads) {
+    const int row = n / pieces, output = n % pieces * kPiece;
+    const auto read = [&](int from, int bias) {
+      const float4 x = *reinterpret_cast<const float4*>(sums + row * pitch + from);
+      return a.bias_O == nullptr ? x : sum_of(x, a.bias_O + bias);
+    };
+    float4 x = read(output, first + output);
+    const int64_t place = static_cast<int64_t>(row) * a.units + first + output;
+    if (a.float_result) {
+      *reinterpret_cast<float4*>(static_cast<float*>(a.y) + place) = x;
+      continue;
+    }
+    auto* y = static_cast<__nv_bfloat16*>(a.y) + place;
+    if (is_pairs) {
+      const float4 up = read(box + output, a.units + first + output);
+      const auto gated = [](float gate, float of) { return gate / (1.0F + __expf(-gate)) * of; };
+      x = make_float4(gated(x.x, up.x), gated(x.y, up.y), gated(x.z, up.z), gated(x.w, up.w));
+    }
+    *reinterpret_cast<Four*>(y) = Four::of(x);
+  }
+}
+
+#endif
+
+}  // namespace slime::kernels::cuda::batch

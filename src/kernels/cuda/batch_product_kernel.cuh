@@ -1,0 +1,144 @@
+#pragma once
+
+/// The kernel of kernels/cuda/batch_product.h.
+///
+/// A block has up to 192 outputs (weight rows) and a part of the inputs. One thread asks for
+/// weights and x, tile by tile, through a ring in shared memory; each group of four warps
+/// multiplies 64 of the outputs with all rows of x. Where outputs end within a group's 64, it
+/// multiplies what happens to lie there, and nobody looks at the result.
+
+#include "kernels/cuda/async_copy.cuh"
+#include "kernels/cuda/batch_product_ends.cuh"
+#include "kernels/cuda/warpgroup.cuh"
+
+namespace slime::kernels::cuda::batch {
+
+struct Barriers {
+  uint64_t full[kMaxStages], empty[kMaxStages];
+};
+
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+
+struct Ring {
+  uint32_t memory, full, empty;
+};
+
+/// A place in the ring, and how often it has come round.
+struct Place {
+  int slot = 0;
+  uint32_t round = 0;
+
+  __device__ void advance(int stages) {
+    if (++slot < stages) return;
+    slot = 0;
+    round ^= 1;
+  }
+};
+
+/// By one thread.
+template <int kRows, int kSlabs>
+__device__ void ask_for_tiles(const Arguments& a, const Ring& ring, int begin, int end) {
+  const bool is_pairs = a.ending == Ending::kSwiglu;
+  const int tile = 128 * a.cut.box, first = blockIdx.x * a.cut.box;
+  const int bytes = kSlabs * ((is_pairs ? 2 * tile : tile) + 128 * kRows);
+  const auto ask_for_weights = [&](int chunk, int slot) {
+    const uint32_t barrier = ring.full + 8 * slot, to = ring.memory + slot * a.slot_bytes;
+    arrive_expecting(barrier, bytes);
+    if (!is_pairs) return copy_tile_once(to, a.weights, first, chunk * kSlabs, barrier);
+    // Of each slab gates, then ups.
+    for (int s = 0; s < kSlabs; ++s) {
+      const int slab = chunk * kSlabs + s;
+      copy_tile_once(to + 2 * s * tile, a.weights, first, slab, barrier);
+      copy_tile_once(to + (2 * s + 1) * tile, a.weights, a.units + first, slab, barrier);
+    }
+  };
+  const auto ask_for_x = [&](int chunk, int slot) {
+    copy_tile(ring.memory + slot * a.slot_bytes + a.x_begin, a.x, 0, chunk * kSlabs,
+              ring.full + 8 * slot);
+  };
+  const int ahead = min(end - begin, a.stages);
+  for (int i = 0; i < ahead; ++i) ask_for_weights(begin + i, i);
+  prefetch_map(a.x);
+  wait_for_inputs();
+  let_copies_see();
+  for (int i = 0; i < ahead; ++i) ask_for_x(begin + i, i);
+  Place place;
+  for (int chunk = begin + ahead; chunk < end; ++chunk) {
+    wait(ring.empty + 8 * place.slot, place.round);
+    ask_for_weights(chunk, place.slot);
+    ask_for_x(chunk, place.slot);
+    place.advance(a.stages);
+  }
+}
+
+/// The sums of this group's outputs.
+template <int kRows, int kSlabs>
+__device__ void multiply_tiles(const Arguments& a, const Ring& ring, int count, int group,
+                               float (&sum)[kRows / 2]) {
+  const int outputs = a.ending == Ending::kSwiglu ? 2 * a.cut.box : a.cut.box;
+  Place place;
+  int last = 0;
+  for (int i = 0; i < count; ++i) {
+    wait(ring.full + 8 * place.slot, place.round);
+    const uint32_t stage = ring.memory + place.slot * a.slot_bytes;
+    const uint32_t weights = stage + 128 * kGroupOutputs * group;
+    const uint32_t x = stage + a.x_begin;
+    begin_products();
+#pragma unroll
+    for (int slab = 0; slab < kSlabs; ++slab) {
+      const uint64_t w_operand = operand_at(weights + 128 * slab * outputs);
+      const uint64_t x_operand = operand_at(x + 128 * slab * kRows);
+#pragma unroll
+      for (int k = 0; k < 4; ++k) multiply_add(sum, w_operand + 2 * k, x_operand + 2 * k);
+    }
+    end_products();
+    if (i > 0) {
+      await_products<1>();
+      if (threadIdx.x % 128 == 0) arrive(ring.empty + 8 * last);
+    }
+    last = place.slot;
+    place.advance(a.stages);
+  }
+  await_products<0>();
+}
+
+#endif
+
+/// kRows: of x, with those that are not there. kSlabs: Cut::slabs.
+template <int kRows, int kSlabs>
+__global__ void __launch_bounds__(128 * kMostGroups + 32)
+    batch_product_kernel(const __grid_constant__ Arguments a) {
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+  extern __shared__ __align__(1024) unsigned char memory[];
+  __shared__ Barriers barriers;
+  const int threads = static_cast<int>(blockDim.x) - 32, group = threadIdx.x / 128;
+  const Ring ring{shared_address(memory), shared_address(barriers.full),
+                  shared_address(barriers.empty)};
+  const int part = blockIdx.y, begin = a.cut.chunks * part / a.cut.parts,
+            end = a.cut.chunks * (part + 1) / a.cut.parts;
+  let_next_start();
+  if (threadIdx.x == threads) {
+    prefetch_map(a.weights);
+    for (int i = 0; i < a.stages; ++i) {
+      init_barrier(ring.full + 8 * i, 1);
+      init_barrier(ring.empty + 8 * i, threads / 128);
+    }
+    publish_barriers();
+  }
+  __syncthreads();
+  if (threadIdx.x >= threads) {
+    if (threadIdx.x == threads) ask_for_tiles<kRows, kSlabs>(a, ring, begin, end);
+    return;
+  }
+  wait_for_inputs();
+  float sum[kRows / 2] = {};
+  multiply_tiles<kRows, kSlabs>(a, ring, end - begin, group, sum);
+  if (a.ending == Ending::kParts) {
+    write_parts<kRows>(a, group, sum);
+  } else {
+    write_outputs<kRows>(a, reinterpret_cast<float*>(memory), group, threads, sum);
+  }
+#endif
+}
+
+}  // namespace slime::kernels::cuda::batch
