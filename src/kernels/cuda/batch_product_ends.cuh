@@ -5,24 +5,11 @@
 #include <cuda.h>
 
 #include "kernels/cuda/batch_product.h"
+#include "kernels/cuda/batch_product_cut.h"
 
 namespace slime::kernels::cuda::batch {
 
 using Ending = BatchProduct::Ending;
-
-inline constexpr int kMostGroups = 3;  // of four warps
-inline constexpr int kGroupOutputs = 64;
-inline constexpr int kMaxStages = 16;
-inline constexpr int kPiece = 4;  // outputs that a thread writes; pairs of a block are a multiple
-
-/// How a product is cut into blocks.
-struct Cut {
-  int box = 0;     // outputs of a block (pairs of gate and up)
-  int tiles = 0;   // blocks that all outputs take
-  int parts = 0;   // of the inputs
-  int slabs = 0;   // of 64 inputs in a stage
-  int chunks = 0;  // stages that all inputs take
-};
 
 struct Arguments {
   CUtensorMap weights, x;
@@ -83,8 +70,7 @@ __device__ inline float4 sum_of(const float4& a, const __nv_bfloat16* b) {
 template <int kRows>
 __device__ void write_outputs(const Arguments& a, float* sums, int group, int threads,
                               const float (&sum)[kRows / 2]) {
-  const bool is_pairs = a.ending == Ending::kSwiglu;
-  const int box = a.cut.box, outputs = is_pairs ? 2 * box : box, pitch = outputs + 4;
+  const int box = a.cut.box, outputs = a.cut.block_outputs(), pitch = SharedLayout::pitch(a.cut);
   const int warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32;
   sync_groups(threads);  // the ring's tiles have been used
 #pragma unroll
@@ -113,7 +99,7 @@ __device__ void write_outputs(const Arguments& a, float* sums, int group, int th
       continue;
     }
     auto* y = static_cast<__nv_bfloat16*>(a.y) + place;
-    if (is_pairs) {
+    if (a.cut.is_pairs) {
       const float4 up = read(box + output, a.units + first + output);
       const auto gated = [](float gate, float of) { return gate / (1.0F + __expf(-gate)) * of; };
       x = make_float4(gated(x.x, up.x), gated(x.y, up.y), gated(x.z, up.z), gated(x.w, up.w));

@@ -38,7 +38,7 @@ struct Place {
 /// By one thread.
 template <int kRows, int kSlabs>
 __device__ void ask_for_tiles(const Arguments& a, const Ring& ring, int begin, int end) {
-  const bool is_pairs = a.ending == Ending::kSwiglu;
+  const bool is_pairs = a.cut.is_pairs;
   const int tile = 128 * a.cut.box, first = blockIdx.x * a.cut.box;
   const int bytes = kSlabs * ((is_pairs ? 2 * tile : tile) + 128 * kRows);
   const auto ask_for_weights = [&](int chunk, int slot) {
@@ -75,7 +75,7 @@ __device__ void ask_for_tiles(const Arguments& a, const Ring& ring, int begin, i
 template <int kRows, int kSlabs>
 __device__ void multiply_tiles(const Arguments& a, const Ring& ring, int count, int group,
                                float (&sum)[kRows / 2]) {
-  const int outputs = a.ending == Ending::kSwiglu ? 2 * a.cut.box : a.cut.box;
+  const int outputs = a.cut.block_outputs();
   Place place;
   int last = 0;
   for (int i = 0; i < count; ++i) {
