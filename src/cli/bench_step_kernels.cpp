@@ -2,11 +2,13 @@
 #include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <vector>
 
 #include "cli/bench_gpu_kernels.h"
 #include "cli/kernel_timing.h"
+#include "kernels/block_chain.h"
 #include "kernels/gpu.h"
 
 namespace slime::cli {
@@ -66,6 +68,47 @@ struct Bench {
       product("down", rows, config.hidden_size, config.intermediate_size, false);
       if (rows <= 256) product("head", rows, config.vocab_size, config.hidden_size, true);
     }
+  }
+
+  /// What lies between the attentions of two blocks: products, norms, activation.
+  void block_chain(int64_t rows) const {
+    const std::string name = fmt::format("block-chain-r{}", rows);
+    if (!wants(name)) return;
+    const int64_t hidden = config.hidden_size, wide = config.intermediate_size,
+                  attended = config.num_heads * config.head_dim,
+                  heads = attended + 2 * config.num_kv_heads * config.head_dim;
+    const int64_t weights = hidden * (attended + 3 * wide + heads);
+    // Weights so small that activations stay finite from one to the next.
+    const auto matrix = [](int64_t outputs, int64_t inputs) {
+      return random({outputs, inputs}).mul_(0.01);
+    };
+    const Tensor residual = random({rows, hidden}), norm = random({hidden});
+    std::vector<kernels::BlockChain> blocks(
+        static_cast<std::size_t>(std::max(8, num_cold_copies(weights * kElement))));
+    for (kernels::BlockChain& block : blocks) {
+      block.attended_TC = random({rows, attended});
+      block.residual_TH = residual;
+      block.output_HC = matrix(hidden, attended);
+      block.post_norm_H = block.next_norm_H = norm;
+      block.gate_up_2FH = matrix(2 * wide, hidden);
+      block.down_HF = matrix(hidden, wide);
+      block.next_qkv_EH = matrix(heads, hidden);
+      block.eps = config.norm_eps;
+    }
+    const kernels::BlockChains* chains = kernels::block_chains_for(residual);
+    const double seconds = recorded_seconds(static_cast<int>(blocks.size()), [&](int i) {
+      const kernels::BlockChain& block = blocks[static_cast<std::size_t>(i)];
+      if (chains != nullptr && chains->has_block_chain(block)) {
+        chains->block_chain(block);
+      } else {
+        kernels::block_chain_by_parts(block);
+      }
+    });
+    const int64_t activations = attended + 2 * hidden + wide + heads;
+    write_kernel_line(name,
+                      {.bytes = static_cast<double>(kElement * (weights + rows * activations)),
+                       .flops = 2.0 * static_cast<double>(rows * weights)},
+                      seconds, limits);
   }
 
   /// `numbers`: read and written per row.
@@ -135,6 +178,7 @@ void bench_step_kernels(const model::ModelConfig& config, const kernels::GpuLimi
   const at::NoGradGuard no_grad;
   const Bench bench{config, limits, only};
   bench.products();
+  for (const int64_t rows : {1, 8, 32, 64, 256}) bench.block_chain(rows);
   bench.rows_of_a_step();
   bench.sampling();
 }
