@@ -97,12 +97,7 @@ struct Bench {
     }
     const kernels::BlockChains* chains = kernels::block_chains_for(residual);
     const double seconds = recorded_seconds(static_cast<int>(blocks.size()), [&](int i) {
-      const kernels::BlockChain& block = blocks[static_cast<std::size_t>(i)];
-      if (chains != nullptr && chains->has_block_chain(block)) {
-        chains->block_chain(block);
-      } else {
-        kernels::block_chain_by_parts(block);
-      }
+      kernels::block_chain(chains, blocks[static_cast<std::size_t>(i)]);
     });
     const int64_t activations = attended + 2 * hidden + wide + heads;
     write_kernel_line(name,

@@ -18,6 +18,11 @@ Tensor block_chain_by_parts(const BlockChain& chain) {
   return device.linear(next_TH, chain.next_qkv_EH, chain.next_qkv_bias_E);
 }
 
+Tensor block_chain(const BlockChains* chains, const BlockChain& chain) {
+  return chains != nullptr && chains->has_block_chain(chain) ? chains->block_chain(chain)
+                                                             : block_chain_by_parts(chain);
+}
+
 const BlockChains* block_chains_for(const Tensor& tensor) {
   return dynamic_cast<const BlockChains*>(&kernels_for(tensor));
 }

@@ -35,6 +35,9 @@ class BlockChains {
   virtual Tensor block_chain(const BlockChain& chain) const = 0;
 };
 
+/// By `chains` where they have it, by parts otherwise. `chains` may be null.
+Tensor block_chain(const BlockChains* chains, const BlockChain& chain);
+
 /// Of the device that this tensor is on; null where it has none.
 const BlockChains* block_chains_for(const Tensor& tensor);
 

@@ -106,8 +106,7 @@ class Decoder final : public Network {
       const kernels::TraceRange range("block_chain");
       const kernels::BlockChain chain = blocks_[i]->chain_to(
           i + 1 < blocks_.size() ? blocks_[i + 1].get() : nullptr, attended_TC, residual_TH);
-      next = attention.chains()->has_block_chain(chain) ? attention.chains()->block_chain(chain)
-                                                        : kernels::block_chain_by_parts(chain);
+      next = kernels::block_chain(attention.chains(), chain);
     }
     return {residual_TH, next};
   }

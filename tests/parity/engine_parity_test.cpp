@@ -1,12 +1,10 @@
 /// The engine against the golden continuations, against itself under every schedule, and against
 /// the trainer's forward.
 
-#include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
 
 #include "engine/paged_kv_cache.h"
 #include "engine_fixture.h"
-#include "kernels/linear_logprob.h"
 #include "model/tree_attention.h"
 
 namespace slime {
@@ -30,16 +28,10 @@ std::vector<TokenId> golden_prompt(const FixtureModel& fixture) {
 /// The trainer's log-probs of the last `num_scored` tokens.
 std::vector<float> trainer_log_probs(model::Network& network, const std::vector<TokenId>& tokens,
                                      int64_t num_scored, double temperature) {
-  const at::NoGradGuard no_grad;
   const auto batch = testing::pack({{tokens.begin(), tokens.end()}});
   model::TreeAttention attention(batch);
-  const Tensor hidden = network.forward(batch, attention);
-  const auto length = static_cast<int64_t>(tokens.size());
   const Tensor log_probs =
-      kernels::linear_logprob(hidden.slice(0, length - 1 - num_scored, length - 1), network.head(),
-                              batch.ids_T.slice(0, length - num_scored),
-                              {.temperature = temperature})
-          .logprob_R.contiguous();
+      testing::last_log_probs(network, batch, attention, num_scored, temperature).contiguous();
   const float* values = log_probs.const_data_ptr<float>();
   return {values, values + num_scored};
 }

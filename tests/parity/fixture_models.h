@@ -3,12 +3,14 @@
 /// The golden models of tests/fixtures/models, opened for tests.
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 
 #include <filesystem>
 #include <string>
 #include <vector>
 
 #include "core/json.h"
+#include "kernels/linear_logprob.h"
 #include "model/network.h"
 #include "model/safetensors.h"
 
@@ -46,6 +48,17 @@ inline model::TokenBatch pack(const std::vector<std::vector<int64_t>>& sequences
   batch.ids_T = at::tensor(ids, at::kLong);
   batch.positions_T = at::tensor(positions, at::kLong);
   return batch;
+}
+
+/// Log-probs of the last `count` tokens of a batch of one sequence, without gradients.
+inline Tensor last_log_probs(model::Network& network, const model::TokenBatch& batch,
+                             model::Attention& attention, int64_t count, double temperature = 1) {
+  const at::NoGradGuard no_grad;
+  const int64_t length = batch.num_tokens();
+  const Tensor hidden_TH = network.forward(batch, attention);
+  return kernels::linear_logprob(hidden_TH.slice(0, length - 1 - count, length - 1), network.head(),
+                                 batch.ids_T.slice(0, length - count), {.temperature = temperature})
+      .logprob_R;
 }
 
 /// Rows of a packed batch that predict something, and what they predict.

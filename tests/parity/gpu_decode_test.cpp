@@ -3,14 +3,12 @@
 /// and values in fp8: there also against a twin on the CPU.
 
 #include <ATen/ATen.h>
-#include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
 
 #include "engine_fixture.h"
 #include "kernels/gpu_for_tests.h"
-#include "kernels/linear_logprob.h"
 #include "kernels/rotary.h"
 #include "kernels/tree_attention.h"
 
@@ -76,14 +74,9 @@ class TwinAttention final : public model::Attention {
 /// Log-probs of the last `count` tokens.
 Tensor twin_log_probs(model::Network& twin, const std::vector<TokenId>& tokens, int64_t count,
                       bool is_fp8) {
-  const at::NoGradGuard no_grad;
-  const auto batch = testing::pack({{tokens.begin(), tokens.end()}});
   TwinAttention attention(is_fp8);
-  const Tensor hidden_TH = twin.forward(batch, attention);
-  const auto length = static_cast<int64_t>(tokens.size());
-  return kernels::linear_logprob(hidden_TH.slice(0, length - 1 - count, length - 1), twin.head(),
-                                 batch.ids_T.slice(0, length - count), {})
-      .logprob_R;
+  return testing::last_log_probs(twin, testing::pack({{tokens.begin(), tokens.end()}}), attention,
+                                 count);
 }
 
 /// Mean absolute difference between the log-probs of three groups of six samples and those of the

@@ -16,9 +16,6 @@ __device__ inline float updated(const AdamWCall& call, float grad, float& m, flo
 /// Four numbers a thread and turn; the last three of a buffer one by one.
 template <typename T>
 __global__ void __launch_bounds__(kThreads) adamw_kernel(AdamWCall call) {
-  struct alignas(4 * sizeof(T)) Four {
-    T x[4];
-  };
   wait_for_inputs();
   const int64_t first = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x,
                 step = static_cast<int64_t>(gridDim.x) * kThreads, packs = call.count / 4;
@@ -36,7 +33,7 @@ __global__ void __launch_bounds__(kThreads) adamw_kernel(AdamWCall call) {
     reinterpret_cast<float4*>(call.second_moment_N)[i] = v;
     reinterpret_cast<float4*>(call.master_N)[i] = w;
     if constexpr (kHasCopy) {
-      static_cast<Four*>(call.weights_N)[i] = {
+      static_cast<Pack<T, 4>*>(call.weights_N)[i] = {
           {from_float<T>(w.x), from_float<T>(w.y), from_float<T>(w.z), from_float<T>(w.w)}};
     }
   }

@@ -14,35 +14,16 @@ static_assert(kSlabInputs == kSlab && kSlabInputs == kBatchProductInputs);
 
 constexpr int kMostRows = 64;
 
-struct DeviceTraits {
-  int processors = 0, major = 0;
-};
-
-const DeviceTraits& device_traits() {
-  static const DeviceTraits traits = [] {
-    DeviceTraits out;
-    int device = 0;
-    check_cuda(cudaGetDevice(&device), "cudaGetDevice");
-    check_cuda(cudaDeviceGetAttribute(&out.processors, cudaDevAttrMultiProcessorCount, device),
-               "cudaDeviceGetAttribute");
-    check_cuda(cudaDeviceGetAttribute(&out.major, cudaDevAttrComputeCapabilityMajor, device),
-               "cudaDeviceGetAttribute");
-    return out;
-  }();
-  return traits;
-}
-
 Cut cut_product(int inputs, int outputs, Ending ending) {
-  const int processors = device_traits().processors;
   return ending == Ending::kParts
-             ? cut_into_parts(inputs, outputs, processors)
-             : cut_outputs(inputs, outputs, ending == Ending::kSwiglu, processors);
+             ? cut_into_parts(inputs, outputs, num_processors())
+             : cut_outputs(inputs, outputs, ending == Ending::kSwiglu, num_processors());
 }
 
 template <int kRows, int kSlabs>
 void run(const BatchProduct& call, const Cut& cut, cudaStream_t stream) {
   const auto kernel = batch_product_kernel<kRows, kSlabs>;
-  const SharedLayout layout(cut, kRows, device_traits().processors);
+  const SharedLayout layout(cut, kRows, num_processors());
   Arguments a;
   a.weights = tile_map(Number::kBFloat16, call.weight_OI, call.outputs, call.inputs, cut.box,
                        cut.is_pairs ? 1 : cut.slabs);
@@ -71,7 +52,7 @@ void run(const BatchProduct& call, const Cut& cut, cudaStream_t stream) {
 }  // namespace
 
 bool has_batch_product(Number number, int64_t rows) {
-  return number == Number::kBFloat16 && rows <= kMostRows && device_traits().major == 9;
+  return number == Number::kBFloat16 && rows <= kMostRows && compute_capability_major() == 9;
 }
 
 int batch_product_parts(int inputs, int outputs) {

@@ -6,6 +6,7 @@
 
 #include "kernels/cuda/batch_product.h"
 #include "kernels/cuda/batch_product_cut.h"
+#include "kernels/cuda/tensor_core.cuh"
 
 namespace slime::kernels::cuda::batch {
 
@@ -52,17 +53,9 @@ __device__ void write_parts(const Arguments& a, int group, const float (&sum)[kR
   }
 }
 
-struct alignas(8) Four {
-  __nv_bfloat162 x[2];
-
-  __device__ static Four of(const float4& y) {
-    return {__floats2bfloat162_rn(y.x, y.y), __floats2bfloat162_rn(y.z, y.w)};
-  }
-};
-
 __device__ inline float4 sum_of(const float4& a, const __nv_bfloat16* b) {
-  const Four four = *reinterpret_cast<const Four*>(b);
-  const float2 low = __bfloat1622float2(four.x[0]), high = __bfloat1622float2(four.x[1]);
+  const uint2 four = *reinterpret_cast<const uint2*>(b);
+  const float2 low = unpack<__nv_bfloat16>(four.x), high = unpack<__nv_bfloat16>(four.y);
   return make_float4(a.x + low.x, a.y + low.y, a.z + high.x, a.w + high.y);
 }
 
@@ -101,10 +94,10 @@ __device__ void write_outputs(const Arguments& a, float* sums, int group, int th
     auto* y = static_cast<__nv_bfloat16*>(a.y) + place;
     if (a.cut.is_pairs) {
       const float4 up = read(box + output, a.units + first + output);
-      const auto gated = [](float gate, float of) { return gate / (1.0F + __expf(-gate)) * of; };
-      x = make_float4(gated(x.x, up.x), gated(x.y, up.y), gated(x.z, up.z), gated(x.w, up.w));
+      x = make_float4(silu(x.x) * up.x, silu(x.y) * up.y, silu(x.z) * up.z, silu(x.w) * up.w);
     }
-    *reinterpret_cast<Four*>(y) = Four::of(x);
+    *reinterpret_cast<uint2*>(y) =
+        make_uint2(pack<__nv_bfloat16>(x.x, x.y), pack<__nv_bfloat16>(x.z, x.w));
   }
 }
 

@@ -97,7 +97,7 @@ TEST_P(CudaBlockChain, EqualsItsPartsUpToRounding) {
   expect_equal_to_parts(GetParam(), false);
 }
 
-/// The last one may be a library's: `Products` in the name.
+/// The last product may be a library's. compute-sanitizer leaves those out by the word `Products`.
 TEST_P(CudaBlockChain, OfTheLastBlockEqualsItsProductsUpToRounding) {
   SLIME_NEEDS_GPU();
   expect_equal_to_parts(GetParam(), true);

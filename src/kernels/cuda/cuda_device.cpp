@@ -21,11 +21,11 @@ bool is_ours(const Tensor& x, const Tensor& weight) {
          x.size(-1) * x.element_size() % 16 == 0;
 }
 
+}  // namespace
+
 const void* pointer(const Tensor& tensor) {
   return tensor.defined() ? tensor.const_data_ptr() : nullptr;
 }
-
-}  // namespace
 
 Number number_of(const Tensor& tensor) {
   switch (tensor.scalar_type()) {

@@ -14,6 +14,8 @@
 
 namespace slime::kernels::cuda {
 
+/// Of its numbers; null for an undefined tensor.
+const void* pointer(const Tensor& tensor);
 /// Throws BugError for precisions that kernels are not compiled for.
 Number number_of(const Tensor& tensor);
 /// The current stream of the tensor's device.

@@ -13,10 +13,6 @@ bool is_plain(const Tensor& tensor) {
                                reinterpret_cast<uintptr_t>(tensor.const_data_ptr()) % 16 == 0);
 }
 
-const void* pointer(const Tensor& tensor) {
-  return tensor.defined() ? tensor.const_data_ptr() : nullptr;
-}
-
 BatchProduct product_of(const Tensor& x_TI, const Tensor& weight_OI, const Tensor& bias_O) {
   BatchProduct product;
   product.x_TI = pointer(x_TI);

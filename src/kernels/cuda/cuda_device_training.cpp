@@ -8,10 +8,6 @@
 namespace slime::kernels::cuda {
 namespace {
 
-const void* pointer(const Tensor& tensor) {
-  return tensor.defined() ? tensor.const_data_ptr() : nullptr;
-}
-
 float* floats(const Tensor& tensor) {
   return tensor.defined() ? tensor.data_ptr<float>() : nullptr;
 }

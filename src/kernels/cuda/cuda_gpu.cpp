@@ -19,10 +19,6 @@ const T* array(const Tensor& tensor) {
   return tensor.defined() ? tensor.const_data_ptr<T>() : nullptr;
 }
 
-const void* pointer(const Tensor& tensor) {
-  return tensor.defined() ? tensor.const_data_ptr() : nullptr;
-}
-
 class RecordedGraph final : public GpuGraph {
  public:
   RecordedGraph(const std::function<void()>& body, const at::cuda::MempoolId_t& pool) {

@@ -22,6 +22,23 @@ inline void check_cuda(cudaError_t status, const char* what) {
   throw std::runtime_error(std::string(what) + ": " + cudaGetErrorString(status));
 }
 
+inline int device_attribute(cudaDeviceAttr attribute) {
+  int device = 0, value = 0;
+  check_cuda(cudaGetDevice(&device), "cudaGetDevice");
+  check_cuda(cudaDeviceGetAttribute(&value, attribute, device), "cudaDeviceGetAttribute");
+  return value;
+}
+
+/// Of the device that was current at the first call: a process uses one.
+inline int num_processors() {
+  static const int count = device_attribute(cudaDevAttrMultiProcessorCount);
+  return count;
+}
+inline int compute_capability_major() {
+  static const int major = device_attribute(cudaDevAttrComputeCapabilityMajor);
+  return major;
+}
+
 template <typename... Parameters, typename... Arguments>
 void launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, size_t shared_bytes,
             cudaStream_t stream, Arguments... arguments) {
@@ -54,10 +71,10 @@ __device__ inline void let_next_start() {
 #endif
 }
 
-/// 16 bytes of numbers.
-template <typename T>
-struct alignas(16) Pack {
-  static constexpr int kSize = 16 / sizeof(T);
+/// Numbers that are loaded and stored together: 16 bytes, if nothing else is said.
+template <typename T, int kNumbers = 16 / sizeof(T)>
+struct alignas(kNumbers * sizeof(T)) Pack {
+  static constexpr int kSize = kNumbers;
   T x[kSize];
 };
 
@@ -69,6 +86,8 @@ template <typename T>
 __device__ inline T from_float(float x) {
   return static_cast<T>(x);
 }
+
+__device__ inline float silu(float x) { return x / (1.0F + __expf(-x)); }
 
 __device__ inline float warp_sum(float x) {
   for (int offset = 16; offset > 0; offset /= 2) x += __shfl_xor_sync(0xffffffffU, x, offset);

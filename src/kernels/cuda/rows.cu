@@ -27,6 +27,22 @@ __global__ void embedding_kernel(const int64_t* ids_T, const T* table_VH, T* out
   for (int64_t i = threadIdx.x; i < packs; i += blockDim.x) to[i] = from[i];
 }
 
+/// out = held * scale * weight, in a thread's packs of a row.
+template <typename T, int kNumbers, int kHeld>
+__device__ void write_scaled(Pack<T, kNumbers> (&held)[kHeld],
+                             const Pack<T, kNumbers> (&weight)[kHeld], float scale,
+                             Pack<T, kNumbers>* out, int packs) {
+#pragma unroll
+  for (int h = 0; h < kHeld; ++h) {
+    const int i = threadIdx.x + h * blockDim.x;
+    if (i >= packs) continue;
+#pragma unroll
+    for (int j = 0; j < kNumbers; ++j)
+      held[h].x[j] = from_float<T>(to_float(held[h].x[j]) * scale * to_float(weight[h].x[j]));
+    out[i] = held[h];
+  }
+}
+
 /// One block per row. Up to kHeld packs a thread stay in registers between the two passes.
 template <typename T, int kHeld>
 __global__ void __launch_bounds__(kMaxThreads)
@@ -69,15 +85,7 @@ __global__ void __launch_bounds__(kMaxThreads)
     }
   }
   const float scale = rsqrtf(block_sum(squares, scratch) * inverse_hidden + eps);
-#pragma unroll
-  for (int h = 0; h < kHeld; ++h) {
-    const int i = threadIdx.x + h * blockDim.x;
-    if (i >= packs) continue;
-#pragma unroll
-    for (int j = 0; j < kSize; ++j)
-      held[h].x[j] = from_float<T>(to_float(held[h].x[j]) * scale * to_float(weight[h].x[j]));
-    out[i] = held[h];
-  }
+  write_scaled(held, weight, scale, out, packs);
 }
 
 /// One block per row, four numbers of it a thread at a time.
@@ -87,9 +95,7 @@ __global__ void __launch_bounds__(kMaxThreads)
                               const __nv_bfloat16* bias_H, const __nv_bfloat16* weight_H,
                               __nv_bfloat16* out_TH, int packs, float inverse_hidden, float eps) {
   using T = __nv_bfloat16;
-  struct alignas(8) Four {
-    T x[4];
-  };
+  using Four = Pack<T, 4>;
   __shared__ float scratch[33];
   let_next_start();
   Four weight[kHeld], held[kHeld];
@@ -134,15 +140,7 @@ __global__ void __launch_bounds__(kMaxThreads)
     x[i] = held[h];
   }
   const float scale = rsqrtf(block_sum(squares, scratch) * inverse_hidden + eps);
-#pragma unroll
-  for (int h = 0; h < kHeld; ++h) {
-    const int i = threadIdx.x + h * blockDim.x;
-    if (i >= packs) continue;
-#pragma unroll
-    for (int j = 0; j < 4; ++j)
-      held[h].x[j] = from_float<T>(to_float(held[h].x[j]) * scale * to_float(weight[h].x[j]));
-    out[i] = held[h];
-  }
+  write_scaled(held, weight, scale, out, packs);
 }
 
 template <typename T>
@@ -157,8 +155,7 @@ __global__ void swiglu_kernel(const T* gate_up_T2F, T* out_TF, int packs) {
   Pack<T> out;
 #pragma unroll
   for (int j = 0; j < Pack<T>::kSize; ++j) {
-    const float g = to_float(gate.x[j]);
-    out.x[j] = from_float<T>(g / (1.0F + __expf(-g)) * to_float(up.x[j]));
+    out.x[j] = from_float<T>(silu(to_float(gate.x[j])) * to_float(up.x[j]));
   }
   reinterpret_cast<Pack<T>*>(out_TF)[row * packs + i] = out;
 }

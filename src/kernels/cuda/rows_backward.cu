@@ -125,11 +125,6 @@ __global__ void swiglu_backward_kernel(const T* dy_TF, const T* gate_up_T2F, T* 
   }
 }
 
-template <typename T>
-struct alignas(2 * sizeof(T)) Pair {
-  T x[2];
-};
-
 constexpr int kHeadWarps = 8;
 constexpr int kMaxHeadPairs = 2;  // pairs of a half per lane: head sizes up to 256
 
@@ -171,11 +166,11 @@ __global__ void __launch_bounds__(32 * kHeadWarps)
     for (int p = 0; p < kMaxHeadPairs; ++p) {
       const int i = 2 * lane + 64 * p;
       if (i >= half) continue;
-      const auto a = *reinterpret_cast<const Pair<T>*>(dys + i),
-                 b = *reinterpret_cast<const Pair<T>*>(dys + half + i);
+      const auto a = *reinterpret_cast<const Pack<T, 2>*>(dys + i),
+                 b = *reinterpret_cast<const Pack<T, 2>*>(dys + half + i);
       if (is_value) {
-        *reinterpret_cast<Pair<T>*>(out + i) = a;
-        *reinterpret_cast<Pair<T>*>(out + half + i) = b;
+        *reinterpret_cast<Pack<T, 2>*>(out + i) = a;
+        *reinterpret_cast<Pack<T, 2>*>(out + half + i) = b;
         continue;
       }
 #pragma unroll
@@ -188,8 +183,8 @@ __global__ void __launch_bounds__(32 * kHeadWarps)
       }
       if (norm == nullptr) continue;
       const T* xs = static_cast<const T*>(shape.qkv_TE) + at;
-      const auto xa = *reinterpret_cast<const Pair<T>*>(xs + i),
-                 xb = *reinterpret_cast<const Pair<T>*>(xs + half + i);
+      const auto xa = *reinterpret_cast<const Pack<T, 2>*>(xs + i),
+                 xb = *reinterpret_cast<const Pack<T, 2>*>(xs + half + i);
 #pragma unroll
       for (int j = 0; j < 2; ++j) {
         n[0][p][j] = to_float(xa.x[j]);
@@ -229,14 +224,14 @@ __global__ void __launch_bounds__(32 * kHeadWarps)
     for (int p = 0; p < kMaxHeadPairs; ++p) {
       const int i = 2 * lane + 64 * p;
       if (i >= half) continue;
-      Pair<T> a, b;
+      Pack<T, 2> a, b;
 #pragma unroll
       for (int j = 0; j < 2; ++j) {
         a.x[j] = from_float<T>(g[0][p][j]);
         b.x[j] = from_float<T>(g[1][p][j]);
       }
-      *reinterpret_cast<Pair<T>*>(out + i) = a;
-      *reinterpret_cast<Pair<T>*>(out + half + i) = b;
+      *reinterpret_cast<Pack<T, 2>*>(out + i) = a;
+      *reinterpret_cast<Pack<T, 2>*>(out + half + i) = b;
     }
   }
   float* partial = is_query ? call.q_partial_BD : call.k_partial_BD;

@@ -122,18 +122,6 @@ __global__ void __launch_bounds__(32 * kWarps, kBlocksPerProcessor)
   }
 }
 
-/// Multiprocessors of the current device.
-int num_processors() {
-  static const int count = [] {
-    int device = 0, processors = 0;
-    check_cuda(cudaGetDevice(&device), "cudaGetDevice");
-    check_cuda(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device),
-               "cudaDeviceGetAttribute");
-    return processors;
-  }();
-  return count;
-}
-
 template <typename T, typename Y>
 void run(const LinearCall& call, cudaStream_t stream) {
   const auto kernel =

@@ -90,18 +90,15 @@ __global__ void __launch_bounds__(kThreads) softmax_backward_kernel(SoftmaxBackw
     return du * inverse_temperature;
   };
   if (vocabulary % 4 == 0) {
-    struct alignas(4 * sizeof(T)) Four {
-      T x[4];
-    };
     for (int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x; i < vocabulary / 4;
          i += static_cast<int64_t>(gridDim.x) * kThreads) {
       const float4 x = reinterpret_cast<const float4*>(logits)[i];
-      Four four;
+      Pack<T, 4> four;
       four.x[0] = from_float<T>(gradient(x.x, 4 * i));
       four.x[1] = from_float<T>(gradient(x.y, 4 * i + 1));
       four.x[2] = from_float<T>(gradient(x.z, 4 * i + 2));
       four.x[3] = from_float<T>(gradient(x.w, 4 * i + 3));
-      reinterpret_cast<Four*>(out)[i] = four;
+      reinterpret_cast<Pack<T, 4>*>(out)[i] = four;
     }
   } else {
     for (int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x; i < vocabulary;
