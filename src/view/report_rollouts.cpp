@@ -163,8 +163,8 @@ SampledRollouts sample_rollouts(const std::vector<RolloutFile>& files, uint64_t 
   if (out.num_samples < num_read) {
     problems.push_back(
         fmt::format("{} of {} rollouts are on the page, some of each step: all of them would make "
-                    "it larger than {} MB",
-                    out.num_samples, num_read, limit_bytes >> 20));
+                    "it larger than {:.1f} MB",
+                    out.num_samples, num_read, static_cast<double>(limit_bytes) / 1e6));
   }
   return out;
 }
