@@ -219,7 +219,9 @@ rollout::RolloutHooks TrainingRun::make_hooks() {
       note_fate({.ordinal = group.ordinal, .fate = buffer::Fate::kFiltered, .reason = reason});
     }
   };
-  hooks.on_progress = [this](int64_t, int64_t tokens) { progress_->advance(1, tokens); };
+  hooks.on_progress = [this](int64_t groups_done, int64_t tokens) {
+    progress_->reached(groups_done, tokens);
+  };
   return hooks;
 }
 

@@ -56,7 +56,7 @@ struct RolloutHooks {
   std::function<Expected<json::value>(const Sample&)> score;
   std::function<FilterVerdict(const Group&)> filter;                     // empty: keep all
   std::function<void(const Group&, const std::string& reason)> on_drop;  // filtered or failed
-  std::function<void(int64_t groups_done, int64_t tokens)> on_progress;  // may be empty
+  std::function<void(int64_t groups_done, int64_t tokens)> on_progress;  // so far; may be empty
 };
 
 struct RolloutResult {

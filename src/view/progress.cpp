@@ -78,10 +78,10 @@ void Progress::end_phase() {
   state_.units_total = 0;
 }
 
-void Progress::advance(int64_t units, int64_t tokens) {
+void Progress::reached(int64_t units, int64_t tokens) {
   const std::lock_guard lock(mutex_);
-  state_.units_done += units;
-  phase_tokens_ += tokens;
+  state_.units_done = units;
+  phase_tokens_ = tokens;
 }
 
 std::vector<PhaseTime> Progress::phase_times() {

@@ -8,8 +8,8 @@
 ///   Progress progress({.title = "arithmetic", .num_steps = 40}, detect_terminal(), clock);
 ///   for (int64_t step = 0; step < 40; ++step) {
 ///     progress.phase_begin("generate", "samples", 128);
-///     ...                                       // a callback: progress.advance(1,
-///     sample.response_length()); progress.phase_begin("train");
+///     ...                                       // a callback: progress.reached(done, tokens);
+///     progress.phase_begin("train");
 ///     ...
 ///     progress.step_done({.step = step, .figures = {{"reward", 0.61}, {"kl", 0.002}}});
 ///   }
@@ -47,11 +47,11 @@ class Progress final {
   Progress& operator=(const Progress&) = delete;
 
   /// Ends the phase before it. A phase of the same name within one step adds to its time. `unit`
-  /// and `total` say what `advance` counts; a total of 0 is not known.
+  /// and `total` say what `reached` counts; a total of 0 is not known.
   void phase_begin(std::string_view name, std::string_view unit = {}, int64_t total = 0);
 
-  /// `units` more are done in this phase, with `tokens` tokens.
-  void advance(int64_t units, int64_t tokens = 0);
+  /// Since this phase began `units` have been done, with `tokens` tokens in all.
+  void reached(int64_t units, int64_t tokens);
 
   /// Seconds of each phase of the step that runs, the one under way included: what the loop writes
   /// as "phase/NAME".

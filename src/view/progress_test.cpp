@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+
 namespace slime::view {
 namespace {
 
@@ -30,14 +32,15 @@ DisplayState state_after_12_of_40_steps() {
 
 class SteppedClock final : public Clock {
  public:
-  TimePoint now() const override { return now_; }
+  TimePoint now() const override { return now_.load(); }
   double unix_seconds() const override { return 0; }
   void pass(double seconds) {
-    now_ += std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
+    now_ =
+        now_.load() + std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
   }
 
  private:
-  TimePoint now_;
+  std::atomic<TimePoint> now_;  // the display's own thread reads it
 };
 
 TEST(Progress, ALogGetsOneLinePerStep) {
@@ -78,7 +81,7 @@ TEST(Progress, TimesOfPhasesAndTheTimeLeftComeFromTheClock) {
     Progress progress({.title = "run", .num_steps = 3}, kPlain, clock);
     for (int64_t step = 0; step < 2; ++step) {
       progress.phase_begin("generate", "samples", 8);
-      progress.advance(8, 100);
+      progress.reached(8, 100);
       clock.pass(2);
       progress.phase_begin("train");
       clock.pass(1);
@@ -138,6 +141,21 @@ TEST(Progress, TheLiveDisplayEndsWithItsTableAndItsMessages) {
   EXPECT_NE(text.find("first\n"), std::string::npos);
   EXPECT_NE(text.find("\x1b[J"), std::string::npos);  // the display is erased before the table
   EXPECT_GT(text.find("done"), text.rfind("\x1b[J"));
+}
+
+TEST(Progress, TheRateIsThatOfThePhaseSoFar) {
+  SteppedClock clock;
+  testing::internal::CaptureStdout();
+  {
+    Progress progress({.title = "run", .num_steps = 2}, kFull, clock);
+    progress.phase_begin("generate", "prompts", 32);
+    clock.pass(2);
+    progress.reached(8, 100);
+    progress.reached(16, 200);
+    progress.finish("done", {});  // draws once more before it ends
+  }
+  EXPECT_NE(testing::internal::GetCapturedStdout().find("2.0 s  16/32 prompts  100 tok/s"),
+            std::string::npos);
 }
 
 TEST(Progress, NumbersAreShortAndReadable) {
