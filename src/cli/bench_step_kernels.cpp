@@ -173,7 +173,7 @@ void bench_step_kernels(const model::ModelConfig& config, const kernels::GpuLimi
   const at::NoGradGuard no_grad;
   const Bench bench{config, limits, only};
   bench.products();
-  for (const int64_t rows : {1, 8, 32, 64, 256}) bench.block_chain(rows);
+  for (const int64_t rows : {1, 8, 32, 64, 128, 256}) bench.block_chain(rows);
   bench.rows_of_a_step();
   bench.sampling();
 }

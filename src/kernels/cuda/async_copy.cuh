@@ -61,15 +61,30 @@ __device__ inline void copy_tile(uint32_t to, const CUtensorMap& map, int row, i
       : "memory");
 }
 
-/// The same for what is read once: it is the first to leave the L2 cache.
-__device__ inline void copy_tile_once(uint32_t to, const CUtensorMap& map, int row, int slab,
-                                      uint32_t barrier) {
+/// A way to read what is read once: it is the first to leave the L2 cache.
+__device__ inline uint64_t first_to_leave() {
   uint64_t policy;
   asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+  return policy;
+}
+
+/// A tile that is read once.
+__device__ inline void copy_tile_once(uint32_t to, const CUtensorMap& map, int row, int slab,
+                                      uint32_t barrier) {
   asm volatile(
       "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
       ".L2::cache_hint [%0], [%1, {%2, %3, %4}], [%5], %6;" ::"r"(to),
-      "l"(&map), "r"(0), "r"(row), "r"(slab), "r"(barrier), "l"(policy)
+      "l"(&map), "r"(0), "r"(row), "r"(slab), "r"(barrier), "l"(first_to_leave())
+      : "memory");
+}
+
+/// A tile of pairs (pair_tile_map()), read once; `four`: the first pair's number divided by four.
+__device__ inline void copy_pairs_once(uint32_t to, const CUtensorMap& map, int four, int slab,
+                                       uint32_t barrier) {
+  asm volatile(
+      "cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+      ".L2::cache_hint [%0], [%1, {%2, %2, %2, %3, %4}], [%5], %6;" ::"r"(to),
+      "l"(&map), "r"(0), "r"(four), "r"(slab), "r"(barrier), "l"(first_to_leave())
       : "memory");
 }
 

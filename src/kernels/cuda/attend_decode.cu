@@ -222,9 +222,23 @@ __global__ void __launch_bounds__(32 * kWarps, decode_blocks_per_processor(kDim,
   }
 }
 
+/// What blocks have on their way to registers passes through the L1 cache, and products before this
+/// kernel leave it little. With many sequences the change is worth its while.
+template <typename T, typename Kv, int kDim>
+SharedShare share_for(int num_sequences) {
+  constexpr int kManySequences = 64;
+  if (num_sequences <= kManySequences) return kDriverChooses;
+  static const int all = device_attribute(cudaDevAttrMaxSharedMemoryPerMultiprocessor);
+  constexpr int kOfSystem = 1024;  // of each block
+  constexpr int kNeeded = decode_blocks_per_processor(kDim, sizeof(Kv)) *
+                          (static_cast<int>(sizeof(BlockMemory<T, Kv, kDim>)) + kOfSystem);
+  return SharedShare{static_cast<unsigned>((100 * kNeeded + all - 1) / all)};
+}
+
 template <typename T, typename Kv, int kDim>
 void run(const Arguments& arguments, cudaStream_t stream) {
-  launch(attend_decode_kernel<T, Kv, kDim>,
+  launch(share_for<T, Kv, kDim>(arguments.call.paged.num_sequences),
+         attend_decode_kernel<T, Kv, kDim>,
          dim3(arguments.plan.num_units, arguments.call.num_kv_heads), dim3(32 * kWarps), 0, stream,
          arguments);
 }

@@ -12,8 +12,6 @@ using namespace batch;
 
 static_assert(kSlabInputs == kSlab && kSlabInputs == kBatchProductInputs);
 
-constexpr int kMostRows = 64;
-
 Cut cut_product(int inputs, int outputs, Ending ending) {
   return ending == Ending::kParts
              ? cut_into_parts(inputs, outputs, num_processors())
@@ -52,7 +50,7 @@ void run(const BatchProduct& call, const Cut& cut, cudaStream_t stream) {
 }  // namespace
 
 bool has_batch_product(Number number, int64_t rows) {
-  return number == Number::kBFloat16 && rows <= kMostRows && compute_capability_major() == 9;
+  return number == Number::kBFloat16 && rows <= kMostBatchRows && compute_capability_major() == 9;
 }
 
 int batch_product_parts(int inputs, int outputs) {
@@ -61,7 +59,7 @@ int batch_product_parts(int inputs, int outputs) {
 
 void batch_product(const BatchProduct& call, cudaStream_t stream) {
   if (!has_batch_product(Number::kBFloat16, call.rows))
-    throw std::runtime_error("a product of a batch has at most " + std::to_string(kMostRows) +
+    throw std::runtime_error("a product of a batch has at most " + std::to_string(kMostBatchRows) +
                              " rows");
   const Cut cut = cut_product(call.inputs, call.outputs, call.ending);
   const auto with_rows = [&](auto rows) {

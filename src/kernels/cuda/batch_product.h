@@ -33,7 +33,9 @@ struct BatchProduct {
 /// Inputs and outputs are multiples of these.
 inline constexpr int kBatchProductInputs = 64, kBatchProductOutputs = 8;
 
-/// bfloat16, at most 64 rows, compute capability 9.0.
+inline constexpr int kMostBatchRows = 64;
+
+/// bfloat16, at most kMostBatchRows rows, compute capability 9.0.
 bool has_batch_product(Number number, int64_t rows);
 /// P of a product that ends with parts.
 int batch_product_parts(int inputs, int outputs);

@@ -6,6 +6,7 @@
 
 #include "kernels/cuda/batch_product.h"
 #include "kernels/cuda/batch_product_cut.h"
+#include "kernels/cuda/ring.cuh"
 #include "kernels/cuda/tensor_core.cuh"
 
 namespace slime::kernels::cuda::batch {
@@ -24,11 +25,6 @@ struct Arguments {
 };
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-
-/// The threads that multiply.
-__device__ inline void sync_groups(int threads) {
-  asm volatile("bar.sync 1, %0;" ::"r"(threads) : "memory");
-}
 
 /// A thread's sums as they are: a warp writes 32 bytes side by side for each of four rows.
 template <int kRows>

@@ -9,6 +9,7 @@
 
 #include "kernels/cuda/async_copy.cuh"
 #include "kernels/cuda/batch_product_ends.cuh"
+#include "kernels/cuda/ring.cuh"
 #include "kernels/cuda/warpgroup.cuh"
 
 namespace slime::kernels::cuda::batch {
@@ -18,22 +19,6 @@ struct Barriers {
 };
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-
-struct Ring {
-  uint32_t memory, full, empty;
-};
-
-/// A place in the ring, and how often it has come round.
-struct Place {
-  int slot = 0;
-  uint32_t round = 0;
-
-  __device__ void advance(int stages) {
-    if (++slot < stages) return;
-    slot = 0;
-    round ^= 1;
-  }
-};
 
 /// By one thread.
 template <int kRows, int kSlabs>
@@ -56,7 +41,7 @@ __device__ void ask_for_tiles(const Arguments& a, const Ring& ring, int begin, i
     copy_tile(ring.memory + slot * a.slot_bytes + a.x_begin, a.x, 0, chunk * kSlabs,
               ring.full + 8 * slot);
   };
-  const int ahead = min(end - begin, a.stages);
+  const int ahead = min(end - begin, ring.stages);
   for (int i = 0; i < ahead; ++i) ask_for_weights(begin + i, i);
   prefetch_map(a.x);
   wait_for_inputs();
@@ -67,7 +52,7 @@ __device__ void ask_for_tiles(const Arguments& a, const Ring& ring, int begin, i
     wait(ring.empty + 8 * place.slot, place.round);
     ask_for_weights(chunk, place.slot);
     ask_for_x(chunk, place.slot);
-    place.advance(a.stages);
+    place.advance(1, ring.stages);
   }
 }
 
@@ -97,7 +82,7 @@ __device__ void multiply_tiles(const Arguments& a, const Ring& ring, int count, 
       if (threadIdx.x % 128 == 0) arrive(ring.empty + 8 * last);
     }
     last = place.slot;
-    place.advance(a.stages);
+    place.advance(1, ring.stages);
   }
   await_products<0>();
 }
@@ -113,7 +98,7 @@ __global__ void __launch_bounds__(128 * kMostGroups + 32)
   __shared__ Barriers barriers;
   const int threads = static_cast<int>(blockDim.x) - 32, group = threadIdx.x / 128;
   const Ring ring{shared_address(memory), shared_address(barriers.full),
-                  shared_address(barriers.empty)};
+                  shared_address(barriers.empty), a.stages};
   const int part = blockIdx.y, begin = a.cut.chunks * part / a.cut.parts,
             end = a.cut.chunks * (part + 1) / a.cut.parts;
   let_next_start();

@@ -3,7 +3,9 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <cmath>
+#include <initializer_list>
 
 #include "kernels/block_chain.h"
 #include "kernels/cuda/gpu_test_tensors.h"
@@ -17,10 +19,12 @@ struct ChainShape {
 };
 
 /// Where there are 132 processors: so few outputs that some have none; blocks of 36 pairs and of 24
-/// outputs, the last ones with fewer; two blocks of 104 outputs to a processor.
+/// outputs, the last ones with fewer; two blocks of 104 outputs to a processor. And with more than
+/// 64 rows inputs in two parts.
 constexpr ChainShape kFewOutputs{"FewOutputs", 64, 64, 128, 192};
 constexpr ChainShape kUnevenBlocks{"UnevenBlocks", 64, 128, 4288, 2200};
 constexpr ChainShape kManyBlocks{"ManyBlocks", 128, 64, 2112, 26000};
+constexpr ChainShape kTwoParts{"TwoParts", 64, 4096, 2048, 64};
 
 BlockChain random_chain(const ChainShape& shape, int64_t rows, bool has_bias = true) {
   const auto numbers = [](at::IntArrayRef sizes, double scale) {
@@ -69,42 +73,55 @@ BlockChain part_of(const BlockChain& chain, int64_t rows, bool has_bias, bool is
   return part;
 }
 
-void expect_equal_to_parts(const ChainShape& shape, bool is_last) {
+void expect_equal_to_parts(const ChainShape& shape, std::initializer_list<int64_t> row_counts,
+                           bool is_last) {
   at::manual_seed(7);
-  const BlockChain chain = random_chain(shape, 64);
+  const BlockChain chain = random_chain(shape, std::max(row_counts));
   const BlockChain exact_chain = to(chain, at::kCPU, at::kDouble),
                    fast_chain = to(chain, at::kCUDA, at::kBFloat16);
-  for (const int64_t rows : {1, 3, 8, 13, 16, 17, 32, 45, 64}) {
-    for (const bool has_bias : {false, true}) {
-      const BlockChain exact = part_of(exact_chain, rows, has_bias, is_last),
-                       fast = part_of(fast_chain, rows, has_bias, is_last);
-      const Tensor expected = block_chain_by_parts(exact);
+  for (const bool has_bias : {false, true}) {
+    const BlockChain exact = part_of(exact_chain, std::max(row_counts), has_bias, is_last);
+    const Tensor all_expected = block_chain_by_parts(exact);
+    for (const int64_t rows : row_counts) {
+      const BlockChain fast = part_of(fast_chain, rows, has_bias, is_last);
+      const Tensor expected = all_expected.narrow(0, 0, rows),
+                   expected_residual = exact.residual_TH.narrow(0, 0, rows);
       const BlockChains* chains = block_chains_for(fast.residual_TH);
       ASSERT_NE(chains, nullptr);
       if (!chains->has_block_chain(fast)) GTEST_SKIP() << "this GPU has no chain";
       const Tensor result = chains->block_chain(fast);
       // Activations are rounded to 8 bits four times on the way.
       EXPECT_LT(relative_error(result, expected), 0.012) << rows << " rows";
-      EXPECT_LT(relative_error(fast.residual_TH, exact.residual_TH), 0.006) << rows << " rows";
+      EXPECT_LT(relative_error(fast.residual_TH, expected_residual), 0.006) << rows << " rows";
     }
   }
 }
 
 class CudaBlockChain : public ::testing::TestWithParam<ChainShape> {};
 
+constexpr std::initializer_list<int64_t> kFew = {1, 3, 8, 13, 16, 17, 32, 45, 64},
+                                         kMany = {65, 96, 127, 128, 129, 200, 256};
+
 TEST_P(CudaBlockChain, EqualsItsPartsUpToRounding) {
   SLIME_NEEDS_GPU();
-  expect_equal_to_parts(GetParam(), false);
+  expect_equal_to_parts(GetParam(), kFew, false);
 }
 
-/// The last product may be a library's. compute-sanitizer leaves those out by the word `Products`.
+/// Some products may be a library's here. compute-sanitizer leaves those out by the word
+/// `Products`.
 TEST_P(CudaBlockChain, OfTheLastBlockEqualsItsProductsUpToRounding) {
   SLIME_NEEDS_GPU();
-  expect_equal_to_parts(GetParam(), true);
+  expect_equal_to_parts(GetParam(), kFew, true);
+}
+
+TEST_P(CudaBlockChain, OfManyRowsEqualsItsProductsUpToRounding) {
+  SLIME_NEEDS_GPU();
+  expect_equal_to_parts(GetParam(), kMany, false);
+  expect_equal_to_parts(GetParam(), kMany, true);
 }
 
 INSTANTIATE_TEST_SUITE_P(Shapes, CudaBlockChain,
-                         ::testing::Values(kFewOutputs, kUnevenBlocks, kManyBlocks,
+                         ::testing::Values(kFewOutputs, kUnevenBlocks, kManyBlocks, kTwoParts,
                                            ChainShape{"Large05b", 512, 896, 4864, 1152},
                                            ChainShape{"Large4b", 4096, 2560, 9728, 6144}),
                          [](const auto& info) { return std::string(info.param.name); });
@@ -137,15 +154,17 @@ TEST(CudaBlockChains, OfLargeProductsGiveTheSameBitsEachTime) {
   SLIME_NEEDS_GPU();
   expect_same_bits_each_time({"", 2048, 1024, 3072, 4096}, 5);
   expect_same_bits_each_time({"", 2048, 1024, 3072, 4096}, 40);
+  expect_same_bits_each_time({"", 2048, 1024, 3072, 4096}, 100);
+  expect_same_bits_each_time({"", 2048, 1024, 3072, 4096}, 250);
 }
 
-TEST(CudaBlockChains, ReachBfloat16AndFewRows) {
+TEST(CudaBlockChains, ReachBfloat16And256Rows) {
   SLIME_NEEDS_GPU();
   const BlockChain chain = random_chain(kFewOutputs, 4, false);
   const BlockChain half = to(chain, at::kCUDA, at::kHalf);
   const BlockChains* chains = block_chains_for(half.residual_TH);
   EXPECT_FALSE(chains->has_block_chain(half));
-  const BlockChain many = to(random_chain(kFewOutputs, 100, false), at::kCUDA, at::kBFloat16);
+  const BlockChain many = to(random_chain(kFewOutputs, 257, false), at::kCUDA, at::kBFloat16);
   EXPECT_FALSE(chains->has_block_chain(many));
   const BlockChain odd =
       to(random_chain({"", 64, 72, 128, 192}, 4, false), at::kCUDA, at::kBFloat16);

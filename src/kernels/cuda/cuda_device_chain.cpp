@@ -3,6 +3,7 @@
 #include "kernels/cuda/batch_product.h"
 #include "kernels/cuda/cuda_device.h"
 #include "kernels/cuda/rows.h"
+#include "kernels/cuda/wide_product.h"
 
 namespace slime::kernels::cuda {
 namespace {
@@ -27,7 +28,9 @@ BatchProduct product_of(const Tensor& x_TI, const Tensor& weight_OI, const Tenso
 }  // namespace
 
 bool CudaDevice::has_block_chain(const BlockChain& chain) const {
-  if (!has_batch_product(Number::kBFloat16, chain.residual_TH.size(0))) return false;
+  const int64_t rows = chain.residual_TH.size(0);
+  if (!has_batch_product(Number::kBFloat16, rows) && !has_wide_product(Number::kBFloat16, rows))
+    return false;
   for (const Tensor& tensor :
        {chain.attended_TC, chain.residual_TH, chain.output_HC, chain.output_bias_H,
         chain.post_norm_H, chain.gate_up_2FH, chain.gate_up_bias_2F, chain.down_HF,
@@ -39,40 +42,61 @@ bool CudaDevice::has_block_chain(const BlockChain& chain) const {
          (!chain.next_qkv_EH.defined() || chain.next_qkv_EH.size(0) % kBatchProductOutputs == 0);
 }
 
-/// Norms add up what the products before them leave in parts.
+/// With more than 64 rows the products that only store their results are cuBLASLt's, and so is one
+/// that would take more than two parts to fill the processors: to add those up costs what it gains.
 Tensor CudaDevice::block_chain(const BlockChain& chain) const {
   const cudaStream_t stream = stream_of(chain.residual_TH);
   const int64_t rows = chain.residual_TH.size(0), hidden = chain.residual_TH.size(1);
+  const bool is_wide = has_wide_product(Number::kBFloat16, rows);
   const auto options = chain.residual_TH.options();
-  // The product goes into the residual stream; its norm is returned.
-  const auto add_product = [&](const Tensor& x_TI, const Tensor& weight_HI, const Tensor& bias_H,
-                               const Tensor& norm_H) {
+  const auto multiply = [&](const BatchProduct& product) {
+    is_wide ? wide_product(product, stream) : batch_product(product, stream);
+  };
+  const auto parts_of = [&](const Tensor& weight_OI) {
+    const auto inputs = static_cast<int>(weight_OI.size(1)),
+               outputs = static_cast<int>(weight_OI.size(0));
+    return is_wide ? wide_product_parts(inputs, outputs) : batch_product_parts(inputs, outputs);
+  };
+  // The product goes into the residual stream, by way of parts that the norm adds up; the norm is
+  // returned.
+  const auto add_in_parts = [&](const Tensor& x_TI, const Tensor& weight_HI, const Tensor& bias_H,
+                                const Tensor& norm_H) {
     BatchProduct product = product_of(x_TI, weight_HI, {});
-    const int num_parts = batch_product_parts(product.inputs, product.outputs);
+    const int num_parts = parts_of(weight_HI);
     const Tensor parts_PTH = at::empty({num_parts, rows, hidden}, options.dtype(at::kFloat));
     product.ending = BatchProduct::Ending::kParts;
     product.y = parts_PTH.data_ptr();
-    batch_product(product, stream);
+    multiply(product);
     Tensor normed_TH = at::empty({rows, hidden}, options);
     add_parts_rms_norm(chain.residual_TH.data_ptr(), parts_PTH.const_data_ptr<float>(), num_parts,
                        pointer(bias_H), pointer(norm_H), normed_TH.data_ptr(), rows, hidden,
                        static_cast<float>(chain.eps), stream);
     return normed_TH;
   };
+  const auto add_whole = [&](const Tensor& x_TI, const Tensor& weight_HI, const Tensor& bias_H,
+                             const Tensor& norm_H) {
+    return add_rms_norm_(chain.residual_TH, linear(x_TI, weight_HI, bias_H), norm_H, chain.eps);
+  };
 
-  const Tensor input_TH =
-      add_product(chain.attended_TC, chain.output_HC, chain.output_bias_H, chain.post_norm_H);
+  const Tensor input_TH = is_wide ? add_whole(chain.attended_TC, chain.output_HC,
+                                              chain.output_bias_H, chain.post_norm_H)
+                                  : add_in_parts(chain.attended_TC, chain.output_HC,
+                                                 chain.output_bias_H, chain.post_norm_H);
   Tensor gated_TF = at::empty({rows, chain.down_HF.size(1)}, options);
   BatchProduct gate_up = product_of(input_TH, chain.gate_up_2FH, chain.gate_up_bias_2F);
   gate_up.ending = BatchProduct::Ending::kSwiglu;
   gate_up.y = gated_TF.data_ptr();
-  batch_product(gate_up, stream);
+  multiply(gate_up);
   if (!chain.next_norm_H.defined()) return linear(gated_TF, chain.down_HF, chain.down_bias_H);
-  const Tensor next_TH = add_product(gated_TF, chain.down_HF, chain.down_bias_H, chain.next_norm_H);
+  const Tensor next_TH =
+      is_wide && parts_of(chain.down_HF) > 2
+          ? add_whole(gated_TF, chain.down_HF, chain.down_bias_H, chain.next_norm_H)
+          : add_in_parts(gated_TF, chain.down_HF, chain.down_bias_H, chain.next_norm_H);
+  if (is_wide) return linear(next_TH, chain.next_qkv_EH, chain.next_qkv_bias_E);
   Tensor heads_TE = at::empty({rows, chain.next_qkv_EH.size(0)}, options);
   BatchProduct qkv = product_of(next_TH, chain.next_qkv_EH, chain.next_qkv_bias_E);
   qkv.y = heads_TE.data_ptr();
-  batch_product(qkv, stream);
+  multiply(qkv);
   return heads_TE;
 }
 

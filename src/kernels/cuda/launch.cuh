@@ -39,22 +39,34 @@ inline int compute_capability_major() {
   return major;
 }
 
+/// Percent of a processor's L1 cache that serves as shared memory while the kernel runs. A
+/// processor changes over when nothing runs on it: that costs a small kernel a microsecond.
+enum SharedShare : unsigned { kDriverChooses = ~0U };
+
 template <typename... Parameters, typename... Arguments>
-void launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, size_t shared_bytes,
-            cudaStream_t stream, Arguments... arguments) {
+void launch(SharedShare share, void (*kernel)(Parameters...), dim3 grid, dim3 block,
+            size_t shared_bytes, cudaStream_t stream, Arguments... arguments) {
   if (grid.x == 0 || grid.y == 0 || grid.z == 0) return;
-  cudaLaunchAttribute attribute{};
-  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attribute.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchAttribute attributes[2]{};
+  attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attributes[0].val.programmaticStreamSerializationAllowed = 1;
+  attributes[1].id = cudaLaunchAttributePreferredSharedMemoryCarveout;
+  attributes[1].val.sharedMemCarveout = share;
   cudaLaunchConfig_t config{};
   config.gridDim = grid;
   config.blockDim = block;
   config.dynamicSmemBytes = shared_bytes;
   config.stream = stream;
-  config.attrs = &attribute;
-  config.numAttrs = 1;
+  config.attrs = attributes;
+  config.numAttrs = share == kDriverChooses ? 1 : 2;
   check_cuda(cudaLaunchKernelEx(&config, kernel, static_cast<Parameters>(arguments)...),
              "kernel launch");
+}
+
+template <typename... Parameters, typename... Arguments>
+void launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, size_t shared_bytes,
+            cudaStream_t stream, Arguments... arguments) {
+  launch(kDriverChooses, kernel, grid, block, shared_bytes, stream, arguments...);
 }
 
 #ifdef __CUDACC__
@@ -87,7 +99,7 @@ __device__ inline T from_float(float x) {
   return static_cast<T>(x);
 }
 
-__device__ inline float silu(float x) { return x / (1.0F + __expf(-x)); }
+__device__ inline float silu(float x) { return __fdividef(x, 1.0F + __expf(-x)); }
 
 __device__ inline float warp_sum(float x) {
   for (int offset = 16; offset > 0; offset /= 2) x += __shfl_xor_sync(0xffffffffU, x, offset);

@@ -2,6 +2,8 @@
 
 #include <dlfcn.h>
 
+#include <cstddef>
+
 namespace slime::kernels::cuda {
 namespace {
 
@@ -18,23 +20,21 @@ decltype(&cuTensorMapEncodeTiled) encoder() {
   return found;
 }
 
-}  // namespace
+constexpr uint64_t kBytes = 2;  // of a number
 
-CUtensorMap tile_map(Number number, const void* matrix, int64_t rows, int64_t columns, int box_rows,
-                     int box_slabs) {
-  constexpr uint64_t kBytes = 2;
-  const cuuint64_t sizes[] = {kSlab, static_cast<cuuint64_t>(rows),
-                              static_cast<cuuint64_t>(columns / kSlab)};
-  const cuuint64_t strides[] = {static_cast<cuuint64_t>(columns) * kBytes, kSlab * kBytes};
-  const cuuint32_t box[] = {kSlab, static_cast<cuuint32_t>(box_rows),
-                            static_cast<cuuint32_t>(box_slabs)};
-  const cuuint32_t steps[] = {1, 1, 1};
+/// strides: of all dimensions but the first.
+template <size_t kDims>
+CUtensorMap encode(Number number, const void* matrix, int64_t rows, int64_t columns,
+                   const cuuint64_t (&sizes)[kDims], const cuuint64_t (&strides)[kDims - 1],
+                   const cuuint32_t (&box)[kDims]) {
+  cuuint32_t steps[kDims];
+  for (cuuint32_t& step : steps) step = 1;
   CUtensorMap map{};
   const CUresult status =
       encoder()(&map,
                 number == Number::kFloat16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16
                                            : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
-                3, const_cast<void*>(matrix), sizes, strides, box, steps,
+                kDims, const_cast<void*>(matrix), sizes, strides, box, steps,
                 CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
                 CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   if (status != CUDA_SUCCESS)
@@ -42,6 +42,27 @@ CUtensorMap tile_map(Number number, const void* matrix, int64_t rows, int64_t co
                              std::to_string(columns) + ": CUDA driver error " +
                              std::to_string(static_cast<int>(status)));
   return map;
+}
+
+}  // namespace
+
+CUtensorMap tile_map(Number number, const void* matrix, int64_t rows, int64_t columns, int box_rows,
+                     int box_slabs) {
+  const auto slabs = static_cast<cuuint64_t>(columns / kSlab);
+  const cuuint64_t row_bytes = kBytes * static_cast<cuuint64_t>(columns);
+  return encode<3>(number, matrix, rows, columns, {kSlab, static_cast<cuuint64_t>(rows), slabs},
+                   {row_bytes, kSlab * kBytes},
+                   {kSlab, static_cast<cuuint32_t>(box_rows), static_cast<cuuint32_t>(box_slabs)});
+}
+
+CUtensorMap pair_tile_map(Number number, const void* matrix, int64_t pairs, int64_t columns,
+                          int box_pairs) {
+  const auto slabs = static_cast<cuuint64_t>(columns / kSlab);
+  const auto count = static_cast<cuuint64_t>(pairs);
+  const cuuint64_t row_bytes = kBytes * static_cast<cuuint64_t>(columns);
+  return encode<5>(number, matrix, 2 * pairs, columns, {kSlab, 4, 2, count / 4, slabs},
+                   {row_bytes, count * row_bytes, 4 * row_bytes, kSlab * kBytes},
+                   {kSlab, 4, 2, static_cast<cuuint32_t>(box_pairs) / 4, 1});
 }
 
 }  // namespace slime::kernels::cuda

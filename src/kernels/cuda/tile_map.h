@@ -19,4 +19,10 @@ inline constexpr int kSlab = 64;  // columns that lie side by side in shared mem
 CUtensorMap tile_map(Number number, const void* matrix, int64_t rows, int64_t columns, int box_rows,
                      int box_slabs);
 
+/// Rows of the matrix are `pairs` gates, then as many ups. A copy brings `box_pairs` of both, in
+/// one slab: four gates, their four ups, the next four gates and so on. Both numbers are multiples
+/// of four; coordinates are (0, 0, 0, pair / 4, slab).
+CUtensorMap pair_tile_map(Number number, const void* matrix, int64_t pairs, int64_t columns,
+                          int box_pairs);
+
 }  // namespace slime::kernels::cuda

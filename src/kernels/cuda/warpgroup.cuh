@@ -35,48 +35,71 @@ __device__ inline void await_products() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kOpen) : "memory");
 }
 
-__device__ inline void multiply_add(float (&c)[4], uint64_t a, uint64_t b) {
-  asm volatile(
-      "wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 "
-      "{%0, %1, %2, %3}, %4, %5, 1, 1, 1, 0, 0;"
-      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-      : "l"(a), "l"(b));
+/// After waiting: only from here on does the compiler read sums, which a product that is on its way
+/// still changes.
+template <int kCount>
+__device__ inline void settle(float (&c)[kCount]) {
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) asm volatile("" : "+f"(c[i])::"memory");
 }
 
-__device__ inline void multiply_add(float (&c)[8], uint64_t a, uint64_t b) {
-  asm volatile(
-      "wgmma.mma_async.sync.aligned.m64n16k16.f32.bf16.bf16 "
-      "{%0, %1, %2, %3, %4, %5, %6, %7}, %8, %9, 1, 1, 1, 0, 0;"
-      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]), "+f"(c[4]), "+f"(c[5]), "+f"(c[6]),
-        "+f"(c[7])
-      : "l"(a), "l"(b));
+/// Registers of each thread of the group, a multiple of eight: from now on so few, or so many.
+template <int kRegisters>
+__device__ inline void give_registers() {
+  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kRegisters));
+}
+template <int kRegisters>
+__device__ inline void take_registers() {
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kRegisters));
 }
 
-/// Sixteen of the sums, from c[i] on.
+/// The registers %0 to %7, %0 to %15 and so on, and eight of the sums from c[i] on.
+#define SLIME_REGISTERS_8 "%0, %1, %2, %3, %4, %5, %6, %7"
+#define SLIME_REGISTERS_16 SLIME_REGISTERS_8 ", %8, %9, %10, %11, %12, %13, %14, %15"
+#define SLIME_REGISTERS_24 SLIME_REGISTERS_16 ", %16, %17, %18, %19, %20, %21, %22, %23"
+#define SLIME_REGISTERS_32 SLIME_REGISTERS_24 ", %24, %25, %26, %27, %28, %29, %30, %31"
+#define SLIME_REGISTERS_40 SLIME_REGISTERS_32 ", %32, %33, %34, %35, %36, %37, %38, %39"
+#define SLIME_REGISTERS_48 SLIME_REGISTERS_40 ", %40, %41, %42, %43, %44, %45, %46, %47"
+#define SLIME_REGISTERS_56 SLIME_REGISTERS_48 ", %48, %49, %50, %51, %52, %53, %54, %55"
+#define SLIME_REGISTERS_64 SLIME_REGISTERS_56 ", %56, %57, %58, %59, %60, %61, %62, %63"
+#define SLIME_REGISTERS_72 SLIME_REGISTERS_64 ", %64, %65, %66, %67, %68, %69, %70, %71"
+#define SLIME_REGISTERS_76 SLIME_REGISTERS_72 ", %72, %73, %74, %75"
+#define SLIME_REGISTERS_80 SLIME_REGISTERS_72 ", %72, %73, %74, %75, %76, %77, %78, %79"
+#define SLIME_REGISTERS_88 SLIME_REGISTERS_80 ", %80, %81, %82, %83, %84, %85, %86, %87"
+#define SLIME_REGISTERS_96 SLIME_REGISTERS_88 ", %88, %89, %90, %91, %92, %93, %94, %95"
 #define SLIME_SUMS(c, i)                                                                      \
   "+f"(c[i]), "+f"(c[i + 1]), "+f"(c[i + 2]), "+f"(c[i + 3]), "+f"(c[i + 4]), "+f"(c[i + 5]), \
-      "+f"(c[i + 6]), "+f"(c[i + 7]), "+f"(c[i + 8]), "+f"(c[i + 9]), "+f"(c[i + 10]),        \
-      "+f"(c[i + 11]), "+f"(c[i + 12]), "+f"(c[i + 13]), "+f"(c[i + 14]), "+f"(c[i + 15])
+      "+f"(c[i + 6]), "+f"(c[i + 7])
+#define SLIME_SUMS_16(c, i) SLIME_SUMS(c, i), SLIME_SUMS(c, (i) + 8)
+#define SLIME_SUMS_32(c, i) SLIME_SUMS_16(c, i), SLIME_SUMS_16(c, (i) + 16)
+#define SLIME_SUMS_64(c, i) SLIME_SUMS_32(c, i), SLIME_SUMS_32(c, (i) + 32)
+/// `count` sums a thread; the operands' registers have the numbers behind them.
+#define SLIME_MULTIPLY_ADD(columns, count, registers, a_number, b_number, ...)                \
+  __device__ inline void multiply_add(float(&c)[count], uint64_t a, uint64_t b) {             \
+    asm volatile("wgmma.mma_async.sync.aligned.m64n" #columns "k16.f32.bf16.bf16 {" registers \
+                 "}, %" #a_number ", %" #b_number ", 1, 1, 1, 0, 0;"                          \
+                 : __VA_ARGS__                                                                \
+                 : "l"(a), "l"(b));                                                           \
+  }
 
-__device__ inline void multiply_add(float (&c)[16], uint64_t a, uint64_t b) {
-  asm volatile(
-      "wgmma.mma_async.sync.aligned.m64n32k16.f32.bf16.bf16 "
-      "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15}, "
-      "%16, %17, 1, 1, 1, 0, 0;"
-      : SLIME_SUMS(c, 0)
-      : "l"(a), "l"(b));
-}
+SLIME_MULTIPLY_ADD(8, 4, "%0, %1, %2, %3", 4, 5, "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]))
+SLIME_MULTIPLY_ADD(16, 8, SLIME_REGISTERS_8, 8, 9, SLIME_SUMS(c, 0))
+SLIME_MULTIPLY_ADD(32, 16, SLIME_REGISTERS_16, 16, 17, SLIME_SUMS_16(c, 0))
+SLIME_MULTIPLY_ADD(48, 24, SLIME_REGISTERS_24, 24, 25, SLIME_SUMS_16(c, 0), SLIME_SUMS(c, 16))
+SLIME_MULTIPLY_ADD(64, 32, SLIME_REGISTERS_32, 32, 33, SLIME_SUMS_32(c, 0))
+SLIME_MULTIPLY_ADD(80, 40, SLIME_REGISTERS_40, 40, 41, SLIME_SUMS_32(c, 0), SLIME_SUMS(c, 32))
+SLIME_MULTIPLY_ADD(96, 48, SLIME_REGISTERS_48, 48, 49, SLIME_SUMS_32(c, 0), SLIME_SUMS_16(c, 32))
+SLIME_MULTIPLY_ADD(112, 56, SLIME_REGISTERS_56, 56, 57, SLIME_SUMS_32(c, 0), SLIME_SUMS_16(c, 32),
+                   SLIME_SUMS(c, 48))
+SLIME_MULTIPLY_ADD(128, 64, SLIME_REGISTERS_64, 64, 65, SLIME_SUMS_64(c, 0))
+SLIME_MULTIPLY_ADD(152, 76, SLIME_REGISTERS_76, 76, 77, SLIME_SUMS_64(c, 0), SLIME_SUMS(c, 64),
+                   "+f"(c[72]), "+f"(c[73]), "+f"(c[74]), "+f"(c[75]))
+SLIME_MULTIPLY_ADD(192, 96, SLIME_REGISTERS_96, 96, 97, SLIME_SUMS_64(c, 0), SLIME_SUMS_32(c, 64))
 
-__device__ inline void multiply_add(float (&c)[32], uint64_t a, uint64_t b) {
-  asm volatile(
-      "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 "
-      "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, "
-      "%32, %33, 1, 1, 1, 0, 0;"
-      : SLIME_SUMS(c, 0), SLIME_SUMS(c, 16)
-      : "l"(a), "l"(b));
-}
-
+#undef SLIME_MULTIPLY_ADD
+#undef SLIME_SUMS_64
+#undef SLIME_SUMS_32
+#undef SLIME_SUMS_16
 #undef SLIME_SUMS
 
 #endif

@@ -1,0 +1,104 @@
+#include "kernels/cuda/wide_product.h"
+
+#include <algorithm>
+#include <stdexcept>
+#include <type_traits>
+
+#include "kernels/cuda/tile_map.h"
+#include "kernels/cuda/wide_product_kernel.cuh"
+
+namespace slime::kernels::cuda {
+namespace {
+
+using namespace wide;
+using Ending = BatchProduct::Ending;
+
+static_assert(kSlabInputs == kSlab && kSlabInputs == kBatchProductInputs);
+
+constexpr int kLowRows = kTileRows * kGroups, kMostRows = 2 * kLowRows;
+
+Cut cut_product(int inputs, int outputs, Ending ending) {
+  return cut_wide(inputs / kSlabInputs, outputs, ending == Ending::kParts, num_processors());
+}
+
+template <int kOutputs, int kTiles, bool kPairs>
+void run(const BatchProduct& call, const Cut& cut, cudaStream_t stream) {
+  constexpr int kRows = kTileRows * kGroups * kTiles;
+  const auto kernel = wide_product_kernel<kOutputs, kTiles, kPairs>;
+  const int chunks = call.inputs / kSlabInputs;
+  const SharedLayout layout(kRows, kOutputs, divide_up(chunks, cut.parts));
+  Arguments a;
+  a.units = kPairs ? call.outputs / 2 : call.outputs;
+  a.weights =
+      kPairs ? pair_tile_map(Number::kBFloat16, call.weight_OI, a.units, call.inputs, kOutputs / 2)
+             : tile_map(Number::kBFloat16, call.weight_OI, a.units, call.inputs, kOutputs, 1);
+  a.x = tile_map(Number::kBFloat16, call.x_TI, call.rows, call.inputs, call.rows, 1);
+  a.bias_O = static_cast<const __nv_bfloat16*>(call.bias_O);
+  a.y = call.y;
+  a.rows = call.rows;
+  a.tiles = cut.tiles;
+  a.chunks = chunks;
+  a.parts = cut.parts;
+  a.stages = layout.stages;
+  static const bool prepared = [&] {
+    check_cuda(
+        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes),
+        "shared memory of a product");
+    return true;
+  }();
+  (void)prepared;
+  const int blocks = std::min(cut.tiles, num_processors());
+  launch(kernel, dim3(blocks, cut.parts), dim3(kThreads), layout.bytes, stream, a);
+}
+
+template <int kTiles, bool kPairs>
+void run_with_rows(const BatchProduct& call, const Cut& cut, cudaStream_t stream) {
+  const auto with = [&](auto outputs) {
+    run<decltype(outputs)::value, kTiles, kPairs>(call, cut, stream);
+  };
+  switch (cut.outputs) {
+    case 48:
+      return with(std::integral_constant<int, 48>());
+    case 64:
+      return with(std::integral_constant<int, 64>());
+    case 80:
+      return with(std::integral_constant<int, 80>());
+    case 96:
+      return with(std::integral_constant<int, 96>());
+    case 112:
+      return with(std::integral_constant<int, 112>());
+    case 128:
+      return with(std::integral_constant<int, 128>());
+    case 152:
+      return with(std::integral_constant<int, 152>());
+    case 192:
+      return with(std::integral_constant<int, 192>());
+    default:
+      throw std::logic_error("no kernel for products of so many outputs");
+  }
+}
+
+}  // namespace
+
+bool has_wide_product(Number number, int64_t rows) {
+  return number == Number::kBFloat16 && rows > kMostBatchRows && rows <= kMostRows &&
+         compute_capability_major() == 9;
+}
+
+int wide_product_parts(int inputs, int outputs) {
+  return cut_product(inputs, outputs, Ending::kParts).parts;
+}
+
+void wide_product(const BatchProduct& call, cudaStream_t stream) {
+  if (!has_wide_product(Number::kBFloat16, call.rows) || call.ending == Ending::kStore)
+    throw std::logic_error("no such wide product");
+  const Cut cut = cut_product(call.inputs, call.outputs, call.ending);
+  const bool is_pairs = call.ending == Ending::kSwiglu, is_low = call.rows <= kLowRows;
+  if (is_pairs)
+    return is_low ? run_with_rows<1, true>(call, cut, stream)
+                  : run_with_rows<2, true>(call, cut, stream);
+  return is_low ? run_with_rows<1, false>(call, cut, stream)
+                : run_with_rows<2, false>(call, cut, stream);
+}
+
+}  // namespace slime::kernels::cuda
