@@ -93,6 +93,11 @@ __device__ inline void prefetch_map(const CUtensorMap& map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
 }
 
+/// Between ordinary reads and writes of shared memory and a copy to the same place.
+__device__ inline void let_copies_write() {
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
 /// Between what ordinary stores of other blocks wrote, as an acquire made visible, and copies.
 __device__ inline void let_copies_see() { asm volatile("fence.proxy.async.global;" ::: "memory"); }
 

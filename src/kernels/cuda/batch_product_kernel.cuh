@@ -41,12 +41,7 @@ __device__ void ask_for_tiles(const Arguments& a, const Ring& ring, int begin, i
     copy_tile(ring.memory + slot * a.slot_bytes + a.x_begin, a.x, 0, chunk * kSlabs,
               ring.full + 8 * slot);
   };
-  const int ahead = min(end - begin, ring.stages);
-  for (int i = 0; i < ahead; ++i) ask_for_weights(begin + i, i);
-  prefetch_map(a.x);
-  wait_for_inputs();
-  let_copies_see();
-  for (int i = 0; i < ahead; ++i) ask_for_x(begin + i, i);
+  const int ahead = fill(ring, begin, end, a.x, ask_for_weights, ask_for_x);
   Place place;
   for (int chunk = begin + ahead; chunk < end; ++chunk) {
     wait(ring.empty + 8 * place.slot, place.round);

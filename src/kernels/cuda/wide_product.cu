@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <stdexcept>
-#include <type_traits>
+#include <utility>
 
 #include "kernels/cuda/tile_map.h"
 #include "kernels/cuda/wide_product_kernel.cuh"
@@ -51,31 +51,19 @@ void run(const BatchProduct& call, const Cut& cut, cudaStream_t stream) {
   launch(kernel, dim3(blocks, cut.parts), dim3(kThreads), layout.bytes, stream, a);
 }
 
-template <int kTiles, bool kPairs>
+template <int kTiles, bool kPairs, int... kChoices>
+void run_one_of(std::integer_sequence<int, kChoices...>, const BatchProduct& call, const Cut& cut,
+                cudaStream_t stream) {
+  const bool is_found =
+      ((cut.outputs == kChoices && (run<kChoices, kTiles, kPairs>(call, cut, stream), true)) ||
+       ...);
+  if (!is_found) throw std::logic_error("no kernel for blocks of so many outputs");
+}
+
+template <bool kPairs>
 void run_with_rows(const BatchProduct& call, const Cut& cut, cudaStream_t stream) {
-  const auto with = [&](auto outputs) {
-    run<decltype(outputs)::value, kTiles, kPairs>(call, cut, stream);
-  };
-  switch (cut.outputs) {
-    case 48:
-      return with(std::integral_constant<int, 48>());
-    case 64:
-      return with(std::integral_constant<int, 64>());
-    case 80:
-      return with(std::integral_constant<int, 80>());
-    case 96:
-      return with(std::integral_constant<int, 96>());
-    case 112:
-      return with(std::integral_constant<int, 112>());
-    case 128:
-      return with(std::integral_constant<int, 128>());
-    case 152:
-      return with(std::integral_constant<int, 152>());
-    case 192:
-      return with(std::integral_constant<int, 192>());
-    default:
-      throw std::logic_error("no kernel for products of so many outputs");
-  }
+  call.rows <= kLowRows ? run_one_of<1, kPairs>(BlockOutputs(), call, cut, stream)
+                        : run_one_of<2, kPairs>(BlockOutputs(), call, cut, stream);
 }
 
 }  // namespace
@@ -93,12 +81,8 @@ void wide_product(const BatchProduct& call, cudaStream_t stream) {
   if (!has_wide_product(Number::kBFloat16, call.rows) || call.ending == Ending::kStore)
     throw std::logic_error("no such wide product");
   const Cut cut = cut_product(call.inputs, call.outputs, call.ending);
-  const bool is_pairs = call.ending == Ending::kSwiglu, is_low = call.rows <= kLowRows;
-  if (is_pairs)
-    return is_low ? run_with_rows<1, true>(call, cut, stream)
-                  : run_with_rows<2, true>(call, cut, stream);
-  return is_low ? run_with_rows<1, false>(call, cut, stream)
-                : run_with_rows<2, false>(call, cut, stream);
+  call.ending == Ending::kSwiglu ? run_with_rows<true>(call, cut, stream)
+                                 : run_with_rows<false>(call, cut, stream);
 }
 
 }  // namespace slime::kernels::cuda

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <utility>
 
 namespace slime::kernels::cuda::wide {
 
@@ -16,7 +17,7 @@ inline constexpr int kMostParts = 8;
 inline constexpr int kSharedBytes = 226 << 10;  // of a block: one to a processor
 
 /// Outputs of a block: the kernels there are. Of pairs half are gates, half ups.
-inline constexpr int kOutputs[] = {48, 64, 80, 96, 112, 128, 152, 192};
+using BlockOutputs = std::integer_sequence<int, 48, 64, 80, 96, 112, 128, 152, 192>;
 
 constexpr int divide_up(int a, int b) { return (a + b - 1) / b; }
 
@@ -36,18 +37,27 @@ constexpr int64_t cost_of(const Cut& cut, int chunks, int outputs, int processor
   return rounds * round + int64_t{cut.parts} * outputs / kOutputsOfUnit;
 }
 
+constexpr Cut cut_with(int block_outputs, int chunks, int outputs, bool has_parts, int processors) {
+  Cut cut;
+  cut.outputs = block_outputs;
+  cut.tiles = divide_up(outputs, block_outputs);
+  if (has_parts) cut.parts = std::clamp(processors / cut.tiles, 1, std::min(kMostParts, chunks));
+  return cut;
+}
+
+template <int... kChoices>
+constexpr Cut cheapest_of(std::integer_sequence<int, kChoices...>, int chunks, int outputs,
+                          bool has_parts, int processors) {
+  return std::min({cut_with(kChoices, chunks, outputs, has_parts, processors)...},
+                  [&](const Cut& a, const Cut& b) {
+                    return cost_of(a, chunks, outputs, processors) <
+                           cost_of(b, chunks, outputs, processors);
+                  });
+}
+
 /// chunks: of 64 inputs. Only what is added up later has parts.
 constexpr Cut cut_wide(int chunks, int outputs, bool has_parts, int processors) {
-  Cut best;
-  for (const int box : kOutputs) {
-    Cut cut;
-    cut.outputs = box;
-    cut.tiles = divide_up(outputs, box);
-    if (has_parts) cut.parts = std::clamp(processors / cut.tiles, 1, std::min(kMostParts, chunks));
-    const auto cost = [&](const Cut& of) { return cost_of(of, chunks, outputs, processors); };
-    if (best.outputs == 0 || cost(cut) < cost(best)) best = cut;
-  }
-  return best;
+  return cheapest_of(BlockOutputs(), chunks, outputs, has_parts, processors);
 }
 
 /// Of a block: stages of x as [row, 64] and of weights as [output, 64]; of pairs four gates and

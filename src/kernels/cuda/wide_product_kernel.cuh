@@ -50,12 +50,8 @@ __device__ void ask_for_tiles(const Arguments& a, const Ring& ring, int begin, i
   const auto ask_for_x = [&](int chunk, int slot) {
     copy_tile(ring.memory + slot * kLayout.slot_bytes, a.x, 0, chunk, ring.full + 8 * slot);
   };
-  const int ahead = min(end - begin, ring.stages);
-  for (int i = 0; i < ahead; ++i) ask_for_weights(blockIdx.x, begin + i, i);
-  prefetch_map(a.x);
-  wait_for_inputs();
-  let_copies_see();
-  for (int i = 0; i < ahead; ++i) ask_for_x(begin + i, i);
+  const auto ask_for_first = [&](int chunk, int slot) { ask_for_weights(blockIdx.x, chunk, slot); };
+  const int ahead = fill(ring, begin, end, a.x, ask_for_first, ask_for_x);
   Place place;
   place.advance(ahead, ring.stages);
   for (int tile = blockIdx.x; tile < a.tiles; tile += gridDim.x) {
@@ -176,6 +172,7 @@ __device__ void write_gated(const Arguments& a, __nv_bfloat16* results, int tile
     auto* y = static_cast<__nv_bfloat16*>(a.y) + static_cast<int64_t>(row) * a.units + first + pair;
     *reinterpret_cast<uint2*>(y) = *reinterpret_cast<const uint2*>(results + row * kPitch + pair);
   }
+  let_copies_write();
   sync_groups(kMultipliers);
 }
 
