@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "core/divide_up.h"
 #include "core/error.h"
 
 namespace slime::kernels {
@@ -18,8 +19,6 @@ constexpr int64_t kLeastSharedTurns = 4;
 constexpr int64_t kTurnCost = 10, kTurnCostOfTwoSets = 7, kTurnCostOfFourSets = 5;
 constexpr int64_t kSegmentCost = 3, kSharedSegmentCost = 8;
 
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
 /// Sequences that read the same pages [begin, end).
 struct Run {
   std::vector<int32_t> members;
@@ -28,7 +27,7 @@ struct Run {
   int row_sets = 1;
 
   int64_t pages_per_turn() const { return kDecodeWarps / row_sets; }
-  int64_t turns() const { return ceil_div(end - begin, pages_per_turn()); }
+  int64_t turns() const { return divide_up(end - begin, pages_per_turn()); }
   /// A piece of a shared run leaves a record for each member: it should be worth that.
   int64_t least_turns() const { return row_sets == 1 ? 1 : kLeastSharedTurns; }
   int64_t segment_cost() const { return row_sets == 1 ? kSegmentCost : kSharedSegmentCost; }
@@ -99,7 +98,7 @@ class Runs {
     }
     agreed += common;
     const auto count = static_cast<int64_t>(members.size());
-    const int64_t num_segments = ceil_div(count, most_members_);
+    const int64_t num_segments = divide_up(count, most_members_);
     if ((count - num_segments) * (agreed - done) > kSharingCost * count) {
       for (int64_t i = 0; i < num_segments; ++i) {
         add({members.begin() + count * i / num_segments,
@@ -156,7 +155,8 @@ DecodePlan plan_decode(std::span<const DecodeSequence> sequences, int64_t num_la
   int64_t cost = 0;
   for (const Run& run : runs) cost += run.turns() * run.turn_cost() + run.segment_cost();
   // Cutting a run makes one segment more.
-  const int64_t cost_per_unit = std::max(kTurnCost, ceil_div(cost, plan.room.units) + kSegmentCost);
+  const int64_t cost_per_unit =
+      std::max(kTurnCost, divide_up(cost, plan.room.units) + kSegmentCost);
 
   // Units end where their share of the cost ends, rounded up to a whole turn.
   int64_t spent = 0;
@@ -169,11 +169,11 @@ DecodePlan plan_decode(std::span<const DecodeSequence> sequences, int64_t num_la
         ++units;
       }
       const int64_t left = units * cost_per_unit - spent - run.segment_cost();
-      const int64_t turns = std::max(run.least_turns(), ceil_div(left, run.turn_cost()));
+      const int64_t turns = std::max(run.least_turns(), divide_up(left, run.turn_cost()));
       int64_t end = begin + turns * run.pages_per_turn();
       const bool is_rest_short = run.end - end < run.least_turns() * run.pages_per_turn();
       if (is_rest_short || units == plan.room.units) end = run.end;
-      spent += ceil_div(end - begin, run.pages_per_turn()) * run.turn_cost() + run.segment_cost();
+      spent += divide_up(end - begin, run.pages_per_turn()) * run.turn_cost() + run.segment_cost();
 
       const DecodeSequence& sequence = sequences[run.members[0]];
       DecodeSegment segment;

@@ -3,12 +3,11 @@
 #include <algorithm>
 #include <numeric>
 
+#include "core/divide_up.h"
 #include "core/error.h"
 
 namespace slime::kernels {
 namespace {
-
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 void add_unit(UnitPlan& plan, size_t sequence, int64_t tile) {
   plan.sequence_U.push_back(static_cast<int32_t>(sequence));
@@ -63,7 +62,7 @@ UnitPlan plan_prompts(std::span<const PagedSpan> sequences, int64_t group) {
   for (const size_t s : longest_first(sequences)) {
     if (sequences[s].num_rows == 1) continue;
     // The last rows see the most keys: they go first.
-    for (int64_t tile = ceil_div(sequences[s].num_rows * group, plan.tile); tile-- > 0;)
+    for (int64_t tile = divide_up(sequences[s].num_rows * group, plan.tile); tile-- > 0;)
       add_unit(plan, s, tile);
   }
   pad(plan, 0);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "core/divide_up.h"
 #include "core/error.h"
 #include "kernels/cpu/gemm_avx2.h"
 #include "kernels/cpu/thread_pool.h"
@@ -17,9 +18,6 @@ constexpr int64_t kMaxRows = 240;
 constexpr int64_t kMinColumns = 64;
 constexpr int64_t kChunksPerThread = 4;  // so that a slow core leaves work to the other
 constexpr int64_t kMinFlops = 1 << 17;   // of a chunk; about two microseconds
-
-int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
-int64_t round_up(int64_t a, int64_t b) { return divide_up(a, b) * b; }
 
 }  // namespace
 

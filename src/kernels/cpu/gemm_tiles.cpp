@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "core/divide_up.h"
 #include "kernels/cpu/aligned_buffer.h"
 #include "kernels/cpu/thread_pool.h"
 
@@ -28,9 +29,6 @@ constexpr int64_t kMaxWaitingLeft = 576;
 /// A side that several blocks need is packed once for all of them, up to this size: beyond it, the
 /// way to memory and back costs more than packing again.
 constexpr int64_t kMaxShared = int64_t{8} << 20;  // bytes
-
-int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
-int64_t round_up(int64_t a, int64_t b) { return divide_up(a, b) * b; }
 
 TileTarget moved(TileTarget target, int64_t i, int64_t j) {
   const int64_t at = target.transposed ? j * target.stride + i : i * target.stride + j;

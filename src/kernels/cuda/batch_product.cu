@@ -20,7 +20,7 @@ Cut cut_product(int inputs, int outputs, Ending ending) {
 
 template <int kRows, int kSlabs>
 void run(const BatchProduct& call, const Cut& cut, cudaStream_t stream) {
-  const auto kernel = batch_product_kernel<kRows, kSlabs>;
+  constexpr auto kKernel = batch_product_kernel<kRows, kSlabs>;
   const SharedLayout layout(cut, kRows, num_processors());
   Arguments a;
   a.weights = tile_map(Number::kBFloat16, call.weight_OI, call.outputs, call.inputs, cut.box,
@@ -36,14 +36,8 @@ void run(const BatchProduct& call, const Cut& cut, cudaStream_t stream) {
   a.stages = layout.stages;
   a.slot_bytes = layout.slot_bytes;
   a.x_begin = layout.x_begin;
-  static const bool prepared = [&] {
-    check_cuda(
-        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kRingBytes),
-        "shared memory of a product");
-    return true;
-  }();
-  (void)prepared;
-  launch(kernel, dim3(cut.tiles, cut.parts), dim3(128 * cut.groups() + 32), layout.bytes, stream,
+  allow_shared_memory<kKernel>(kRingBytes);
+  launch(kKernel, dim3(cut.tiles, cut.parts), dim3(128 * cut.groups() + 32), layout.bytes, stream,
          a);
 }
 

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "core/divide_up.h"
+
 namespace slime::kernels::cuda::batch {
 
 inline constexpr int kSlabInputs = 64;  // 128 bytes
@@ -21,8 +23,6 @@ inline constexpr int kRingBytes = 160 << 10;
 inline constexpr int kLeastSharedBytes = 132 << 10;
 /// With more blocks than processors two share one: one hides the other's beginning and end.
 inline constexpr int kHalfRingBytes = 112 << 10;
-
-constexpr int divide_up(int a, int b) { return (a + b - 1) / b; }
 
 struct Cut {
   bool is_pairs = false;  // outputs are gates, then as many ups
@@ -71,7 +71,7 @@ constexpr Cut cut_outputs(int inputs, int outputs, bool is_pairs, int processors
   Cut cut;
   cut.is_pairs = is_pairs;
   for (int waves = 1; cut.box == 0 || cut.groups() > kMostGroups; ++waves)
-    cut.box = divide_up(divide_up(units, waves * processors), step) * step;
+    cut.box = round_up(divide_up(units, waves * processors), step);
   cut.tiles = divide_up(units, cut.box);
   return with_stages(cut, inputs);
 }
@@ -85,7 +85,7 @@ struct SharedLayout {
   /// rows: as multiplied, with those that are not there.
   constexpr SharedLayout(const Cut& cut, int rows, int processors) {
     constexpr int kAlignment = 1024;
-    const auto aligned = [](int size) { return divide_up(size, kAlignment) * kAlignment; };
+    const auto aligned = [](int size) { return round_up(size, kAlignment); };
     const int outputs = cut.block_outputs();
     x_begin = aligned(128 * cut.slabs * outputs);
     slot_bytes = x_begin + 128 * cut.slabs * rows;

@@ -39,6 +39,16 @@ inline int compute_capability_major() {
   return major;
 }
 
+/// Lets blocks of the kernel have so much dynamic shared memory.
+template <auto kKernel>
+void allow_shared_memory(int bytes) {
+  [[maybe_unused]] static const bool is_allowed = [&] {
+    check_cuda(cudaFuncSetAttribute(kKernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes),
+               "shared memory of a kernel");
+    return true;
+  }();
+}
+
 /// Percent of a processor's L1 cache that serves as shared memory while the kernel runs. A
 /// processor changes over when nothing runs on it: that costs a small kernel a microsecond.
 enum SharedShare : unsigned { kDriverChooses = ~0U };

@@ -17,14 +17,14 @@ static_assert(kSlabInputs == kSlab && kSlabInputs == kBatchProductInputs);
 
 constexpr int kLowRows = kTileRows * kGroups, kMostRows = 2 * kLowRows;
 
-Cut cut_product(int inputs, int outputs, Ending ending) {
-  return cut_wide(inputs / kSlabInputs, outputs, ending == Ending::kParts, num_processors());
+Cut cut_product(int inputs, int outputs, bool has_parts) {
+  return cut_wide(inputs / kSlabInputs, outputs, has_parts, num_processors());
 }
 
 template <int kOutputs, int kTiles, bool kPairs>
 void run(const BatchProduct& call, const Cut& cut, cudaStream_t stream) {
   constexpr int kRows = kTileRows * kGroups * kTiles;
-  const auto kernel = wide_product_kernel<kOutputs, kTiles, kPairs>;
+  constexpr auto kKernel = wide_product_kernel<kOutputs, kTiles, kPairs>;
   const int chunks = call.inputs / kSlabInputs;
   const SharedLayout layout(kRows, kOutputs, divide_up(chunks, cut.parts));
   Arguments a;
@@ -40,15 +40,9 @@ void run(const BatchProduct& call, const Cut& cut, cudaStream_t stream) {
   a.chunks = chunks;
   a.parts = cut.parts;
   a.stages = layout.stages;
-  static const bool prepared = [&] {
-    check_cuda(
-        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes),
-        "shared memory of a product");
-    return true;
-  }();
-  (void)prepared;
+  allow_shared_memory<kKernel>(kSharedBytes);
   const int blocks = std::min(cut.tiles, num_processors());
-  launch(kernel, dim3(blocks, cut.parts), dim3(kThreads), layout.bytes, stream, a);
+  launch(kKernel, dim3(blocks, cut.parts), dim3(kThreads), layout.bytes, stream, a);
 }
 
 template <int kTiles, bool kPairs, int... kChoices>
@@ -73,16 +67,14 @@ bool has_wide_product(Number number, int64_t rows) {
          compute_capability_major() == 9;
 }
 
-int wide_product_parts(int inputs, int outputs) {
-  return cut_product(inputs, outputs, Ending::kParts).parts;
-}
+int wide_product_parts(int inputs, int outputs) { return cut_product(inputs, outputs, true).parts; }
 
 void wide_product(const BatchProduct& call, cudaStream_t stream) {
   if (!has_wide_product(Number::kBFloat16, call.rows) || call.ending == Ending::kStore)
     throw std::logic_error("no such wide product");
-  const Cut cut = cut_product(call.inputs, call.outputs, call.ending);
-  call.ending == Ending::kSwiglu ? run_with_rows<true>(call, cut, stream)
-                                 : run_with_rows<false>(call, cut, stream);
+  const bool has_parts = call.ending == Ending::kParts;
+  const Cut cut = cut_product(call.inputs, call.outputs, has_parts);
+  has_parts ? run_with_rows<false>(call, cut, stream) : run_with_rows<true>(call, cut, stream);
 }
 
 }  // namespace slime::kernels::cuda

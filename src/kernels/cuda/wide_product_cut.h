@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <utility>
 
+#include "core/divide_up.h"
+
 namespace slime::kernels::cuda::wide {
 
 inline constexpr int kSlabInputs = 64;  // 128 bytes: the inputs of a stage
@@ -18,8 +20,6 @@ inline constexpr int kSharedBytes = 226 << 10;  // of a block: one to a processo
 
 /// Outputs of a block: the kernels there are. Of pairs half are gates, half ups.
 using BlockOutputs = std::integer_sequence<int, 48, 64, 80, 96, 112, 128, 152, 192>;
-
-constexpr int divide_up(int a, int b) { return (a + b - 1) / b; }
 
 struct Cut {
   int outputs = 0;  // of a block
@@ -68,7 +68,7 @@ struct SharedLayout {
   /// rows: as multiplied, with those that are not there.
   constexpr SharedLayout(int rows, int outputs, int chunks_of_part) {
     x_bytes = 128 * rows;
-    slot_bytes = x_bytes + divide_up(128 * outputs, 1024) * 1024;
+    slot_bytes = x_bytes + round_up(128 * outputs, 1024);
     stages = std::min({kSharedBytes / slot_bytes, kMaxStages, chunks_of_part});
     bytes = stages * slot_bytes;
   }

@@ -44,8 +44,7 @@ TEST(WideProductCut, IsTheOneThatMeasuredFastest) {
   struct Best {
     int inputs, outputs, of_block, parts;
   };
-  constexpr Best kWhole[] = {
-      {2560, 19456, 152, 1}, {4096, 24576, 192, 1}, {4096, 28672, 112, 1}, {1024, 6144, 48, 1}};
+  constexpr Best kWhole[] = {{2560, 19456, 152, 1}, {4096, 28672, 112, 1}};
   constexpr Best kInParts[] = {{9728, 2560, 80, 4}, {12288, 4096, 64, 2}};
   const auto expect = [](const Best& best, bool has_parts) {
     const Cut cut = cut_wide(best.inputs / kSlabInputs, best.outputs, has_parts, kProcessors);
@@ -54,6 +53,20 @@ TEST(WideProductCut, IsTheOneThatMeasuredFastest) {
   };
   for (const Best& best : kWhole) expect(best, false);
   for (const Best& best : kInParts) expect(best, true);
+}
+
+/// Gate and up of models people train: 128 blocks, one to a processor.
+TEST(WideProductCut, LeavesFewProcessorsIdle) {
+  const auto expect = [](int inputs, int outputs, int of_block) {
+    const Cut cut = cut_wide(inputs / kSlabInputs, outputs, false, kProcessors);
+    EXPECT_EQ(cut.outputs, of_block) << outputs;
+    EXPECT_EQ(cut.tiles, 128) << outputs;
+    EXPECT_EQ(cut.parts, 1) << outputs;
+  };
+  expect(1024, 6144, 48);
+  expect(2048, 12288, 96);
+  expect(2560, 19456, 152);
+  expect(4096, 24576, 192);
 }
 
 }  // namespace
