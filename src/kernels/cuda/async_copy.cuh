@@ -78,6 +78,16 @@ __device__ inline void copy_tile_once(uint32_t to, const CUtensorMap& map, int r
       : "memory");
 }
 
+/// A tile of groups of rows (group_tile_map()), read once.
+__device__ inline void copy_group_once(uint32_t to, const CUtensorMap& map, int row, int slab,
+                                       uint32_t barrier) {
+  asm volatile(
+      "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+      ".L2::cache_hint [%0], [%1, {%2, %3, %2, %4}], [%5], %6;" ::"r"(to),
+      "l"(&map), "r"(0), "r"(row), "r"(slab), "r"(barrier), "l"(first_to_leave())
+      : "memory");
+}
+
 /// A tile of pairs (pair_tile_map()), read once; `four`: the first pair's number divided by four.
 __device__ inline void copy_pairs_once(uint32_t to, const CUtensorMap& map, int four, int slab,
                                        uint32_t barrier) {

@@ -21,11 +21,12 @@ Cut cut_product(int inputs, int outputs, Ending ending) {
 template <int kRows, int kSlabs>
 void run(const BatchProduct& call, const Cut& cut, cudaStream_t stream) {
   constexpr auto kKernel = batch_product_kernel<kRows, kSlabs>;
-  const SharedLayout layout(cut, kRows, num_processors());
+  const int x_rows = round_up(call.rows, 8);
+  const SharedLayout layout(cut, kRows, x_rows, num_processors());
   Arguments a;
   a.weights = tile_map(Number::kBFloat16, call.weight_OI, call.outputs, call.inputs, cut.box,
                        cut.is_pairs ? 1 : cut.slabs);
-  a.x = tile_map(Number::kBFloat16, call.x_TI, call.rows, call.inputs, kRows, cut.slabs);
+  a.x = tile_map(Number::kBFloat16, call.x_TI, call.rows, call.inputs, x_rows, cut.slabs);
   a.bias_O = static_cast<const __nv_bfloat16*>(call.bias_O);
   a.y = call.y;
   a.cut = cut;
@@ -36,9 +37,11 @@ void run(const BatchProduct& call, const Cut& cut, cudaStream_t stream) {
   a.stages = layout.stages;
   a.slot_bytes = layout.slot_bytes;
   a.x_begin = layout.x_begin;
+  a.x_rows = x_rows;
+  a.at_once = layout.at_once;
   allow_shared_memory<kKernel>(kRingBytes);
-  launch(kKernel, dim3(cut.tiles, cut.parts), dim3(128 * cut.groups() + 32), layout.bytes, stream,
-         a);
+  launch(kKernel, dim3(cut.tiles, cut.parts), dim3(128 * cut.groups() + kAskers), layout.bytes,
+         stream, a);
 }
 
 }  // namespace

@@ -14,7 +14,8 @@ inline constexpr int kGroupOutputs = 64;
 inline constexpr int kMostGroups = 3;  // of four warps
 inline constexpr int kMaxStages = 16;
 inline constexpr int kMostParts = 8;
-inline constexpr int kPiece = 4;  // outputs that a thread writes; pairs of a block are a multiple
+inline constexpr int kAskers = 64;  // threads that ask for weights and x: one of each warp
+inline constexpr int kPiece = 4;    // outputs that a thread writes; pairs of a block are a multiple
 
 /// A ring of 64 KB is too small for the memory's latency; what is more than 160 gains nothing.
 inline constexpr int kRingBytes = 160 << 10;
@@ -23,6 +24,13 @@ inline constexpr int kRingBytes = 160 << 10;
 inline constexpr int kLeastSharedBytes = 132 << 10;
 /// With more blocks than processors two share one: one hides the other's beginning and end.
 inline constexpr int kHalfRingBytes = 112 << 10;
+
+/// Of a block's weights, so many may be on their way from memory. What everybody waits for, x and
+/// what the kernel before this one reads, comes through the same queues: they are kept short where
+/// a product is, and longer where the memory's rate counts.
+constexpr int bytes_at_once(int block_bytes) {
+  return std::clamp(block_bytes / 3, 24 << 10, 80 << 10);
+}
 
 struct Cut {
   bool is_pairs = false;  // outputs are gates, then as many ups
@@ -77,23 +85,28 @@ constexpr Cut cut_outputs(int inputs, int outputs, bool is_pairs, int processors
 }
 
 /// Of a block: stages of weights as [slab, output, 64] (of pairs gates, then ups) and x as [slab,
-/// row, 64], and behind the last one what a group multiplies beyond the block's outputs. When the
-/// products are done the sums take its place, as [row, output].
+/// row, 64], and behind the last one what a group multiplies beyond the block's outputs and the
+/// rows that were brought. When the products are done the sums take its place, as [row, output].
 struct SharedLayout {
   int x_begin = 0, slot_bytes = 0, stages = 0, bytes = 0;
+  int at_once = 0;  // stages whose weights may be on their way
 
-  /// rows: as multiplied, with those that are not there.
-  constexpr SharedLayout(const Cut& cut, int rows, int processors) {
+  /// rows: as multiplied, 8, 16, 32 or 64. x_rows: as brought, a multiple of eight: what is not
+  /// there takes the copy engine longer than what is.
+  constexpr SharedLayout(const Cut& cut, int rows, int x_rows, int processors) {
     constexpr int kAlignment = 1024;
     const auto aligned = [](int size) { return round_up(size, kAlignment); };
     const int outputs = cut.block_outputs();
     x_begin = aligned(128 * cut.slabs * outputs);
-    slot_bytes = x_begin + 128 * cut.slabs * rows;
-    const int reached = 128 * (outputs * (cut.slabs - 1) + kGroupOutputs * cut.groups());
+    slot_bytes = x_begin + 128 * cut.slabs * x_rows;
+    const int reached = std::max(128 * (outputs * (cut.slabs - 1) + kGroupOutputs * cut.groups()),
+                                 x_begin + 128 * (x_rows * (cut.slabs - 1) + rows));
     const int beyond = aligned(std::max(0, reached - slot_bytes));
     const bool is_alone = cut.tiles * cut.parts <= processors;
     const int room = is_alone ? kRingBytes : kHalfRingBytes;
-    stages = std::min({(room - beyond) / slot_bytes, kMaxStages, divide_up(cut.chunks, cut.parts)});
+    const int chunks = divide_up(cut.chunks, cut.parts);
+    stages = std::min({(room - beyond) / slot_bytes, kMaxStages, chunks});
+    at_once = std::clamp(bytes_at_once(chunks * x_begin) / x_begin, 1, stages);
     bytes = std::max(
         {stages * slot_bytes + beyond, sums_bytes(cut, rows), is_alone ? kLeastSharedBytes : 0});
   }

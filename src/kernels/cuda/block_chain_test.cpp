@@ -99,7 +99,7 @@ void expect_equal_to_parts(const ChainShape& shape, std::initializer_list<int64_
 
 class CudaBlockChain : public ::testing::TestWithParam<ChainShape> {};
 
-constexpr std::initializer_list<int64_t> kFew = {1, 3, 8, 13, 16, 17, 32, 45, 64},
+constexpr std::initializer_list<int64_t> kFew = {1, 2, 3, 8, 13, 16, 17, 32, 45, 64},
                                          kMany = {65, 96, 127, 128, 129, 200, 256};
 
 TEST_P(CudaBlockChain, EqualsItsPartsUpToRounding) {
@@ -146,12 +146,15 @@ void expect_same_bits_each_time(const ChainShape& shape, int64_t rows) {
 
 TEST(CudaBlockChains, GiveTheSameBitsEachTime) {
   SLIME_NEEDS_GPU();
+  expect_same_bits_each_time(kUnevenBlocks, 1);
   expect_same_bits_each_time(kUnevenBlocks, 5);
   expect_same_bits_each_time(kUnevenBlocks, 21);
 }
 
 TEST(CudaBlockChains, OfLargeProductsGiveTheSameBitsEachTime) {
   SLIME_NEEDS_GPU();
+  expect_same_bits_each_time({"", 2048, 1024, 3072, 4096}, 1);
+  expect_same_bits_each_time({"", 2048, 1024, 3072, 4096}, 2);
   expect_same_bits_each_time({"", 2048, 1024, 3072, 4096}, 5);
   expect_same_bits_each_time({"", 2048, 1024, 3072, 4096}, 40);
   expect_same_bits_each_time({"", 2048, 1024, 3072, 4096}, 100);

@@ -2,6 +2,7 @@
 
 #include "kernels/cuda/batch_product.h"
 #include "kernels/cuda/cuda_device.h"
+#include "kernels/cuda/narrow_product.h"
 #include "kernels/cuda/rows.h"
 #include "kernels/cuda/wide_product.h"
 
@@ -25,6 +26,48 @@ BatchProduct product_of(const Tensor& x_TI, const Tensor& weight_OI, const Tenso
   return product;
 }
 
+bool is_narrow(const BlockChain& chain) {
+  const int64_t rows = chain.residual_TH.size(0);
+  const auto has = [&](const Tensor& weight_OI) {
+    return has_narrow_product(Number::kBFloat16, rows, weight_OI.size(1));
+  };
+  return chain.next_norm_H.defined() && has(chain.output_HC) && has(chain.gate_up_2FH) &&
+         has(chain.down_HF);
+}
+
+/// Of few rows: the norms are in the products behind them.
+Tensor narrow_chain(const BlockChain& chain, cudaStream_t stream) {
+  const int64_t rows = chain.residual_TH.size(0);
+  const auto options = chain.residual_TH.options();
+  const auto multiply = [&](BatchProduct product, const Tensor& y, const NormedInput& norm = {}) {
+    product.y = y.data_ptr();
+    product.float_result = y.scalar_type() == at::kFloat;
+    narrow_product(product, norm, stream);
+    return y;
+  };
+  const auto norm_of = [&](const Tensor& residual_TH, const Tensor& added_TH,
+                           const Tensor& weight_H, const Tensor& sum_TH) {
+    NormedInput norm;
+    norm.residual_TI = pointer(residual_TH);
+    norm.added_TI = added_TH.const_data_ptr<float>();
+    norm.weight_I = pointer(weight_H);
+    norm.sum_TI = sum_TH.data_ptr();
+    norm.eps = static_cast<float>(chain.eps);
+    return norm;
+  };
+  const Tensor sum_TH = at::empty_like(chain.residual_TH),
+               added_TH = at::empty_like(chain.residual_TH, options.dtype(at::kFloat));
+  multiply(product_of(chain.attended_TC, chain.output_HC, chain.output_bias_H), added_TH);
+  BatchProduct gate_up = product_of(sum_TH, chain.gate_up_2FH, chain.gate_up_bias_2F);
+  gate_up.ending = BatchProduct::Ending::kSwiglu;
+  const Tensor gated_TF = multiply(gate_up, at::empty({rows, chain.down_HF.size(1)}, options),
+                                   norm_of(chain.residual_TH, added_TH, chain.post_norm_H, sum_TH));
+  multiply(product_of(gated_TF, chain.down_HF, chain.down_bias_H), added_TH);
+  return multiply(product_of(chain.residual_TH, chain.next_qkv_EH, chain.next_qkv_bias_E),
+                  at::empty({rows, chain.next_qkv_EH.size(0)}, options),
+                  norm_of(sum_TH, added_TH, chain.next_norm_H, chain.residual_TH));
+}
+
 }  // namespace
 
 bool CudaDevice::has_block_chain(const BlockChain& chain) const {
@@ -46,6 +89,7 @@ bool CudaDevice::has_block_chain(const BlockChain& chain) const {
 /// that would take more than two parts to fill the processors: to add those up costs what it gains.
 Tensor CudaDevice::block_chain(const BlockChain& chain) const {
   const cudaStream_t stream = stream_of(chain.residual_TH);
+  if (is_narrow(chain)) return narrow_chain(chain, stream);
   const int64_t rows = chain.residual_TH.size(0), hidden = chain.residual_TH.size(1);
   const bool is_wide = has_wide_product(Number::kBFloat16, rows);
   const auto options = chain.residual_TH.options();

@@ -5,7 +5,6 @@
 #include <cstdint>
 
 #include "kernels/cuda/async_copy.cuh"
-#include "kernels/cuda/launch.cuh"
 
 namespace slime::kernels::cuda {
 
@@ -30,20 +29,6 @@ struct Place {
     round ^= 1;
   }
 };
-
-/// Asks for what all stages hold first: weights at once, x when the kernels before this one are
-/// done. Both are called with (chunk, slot). Returns how many chunks that are.
-template <typename AskForWeights, typename AskForX>
-__device__ int fill(const Ring& ring, int begin, int end, const CUtensorMap& x_map,
-                    const AskForWeights& ask_for_weights, const AskForX& ask_for_x) {
-  const int ahead = min(end - begin, ring.stages);
-  for (int i = 0; i < ahead; ++i) ask_for_weights(begin + i, i);
-  prefetch_map(x_map);
-  wait_for_inputs();
-  let_copies_see();
-  for (int i = 0; i < ahead; ++i) ask_for_x(begin + i, i);
-  return ahead;
-}
 
 /// The first `threads` of a block, a multiple of 32, wait for each other.
 __device__ inline void sync_groups(int threads) {

@@ -55,6 +55,17 @@ CUtensorMap tile_map(Number number, const void* matrix, int64_t rows, int64_t co
                    {kSlab, static_cast<cuuint32_t>(box_rows), static_cast<cuuint32_t>(box_slabs)});
 }
 
+CUtensorMap group_tile_map(Number number, const void* matrix, int64_t groups, int64_t group_rows,
+                           int64_t columns, int box_rows, int box_slabs) {
+  const auto slabs = static_cast<cuuint64_t>(columns / kSlab);
+  const auto rows = static_cast<cuuint64_t>(group_rows), count = static_cast<cuuint64_t>(groups);
+  const cuuint64_t row_bytes = kBytes * static_cast<cuuint64_t>(columns);
+  return encode<4>(number, matrix, groups * group_rows, columns, {kSlab, rows, count, slabs},
+                   {row_bytes, rows * row_bytes, kSlab * kBytes},
+                   {kSlab, static_cast<cuuint32_t>(box_rows), static_cast<cuuint32_t>(groups),
+                    static_cast<cuuint32_t>(box_slabs)});
+}
+
 CUtensorMap pair_tile_map(Number number, const void* matrix, int64_t pairs, int64_t columns,
                           int box_pairs) {
   const auto slabs = static_cast<cuuint64_t>(columns / kSlab);

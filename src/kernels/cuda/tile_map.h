@@ -19,6 +19,11 @@ inline constexpr int kSlab = 64;  // columns that lie side by side in shared mem
 CUtensorMap tile_map(Number number, const void* matrix, int64_t rows, int64_t columns, int box_rows,
                      int box_slabs);
 
+/// Rows of the matrix are `groups` of `group_rows`, one behind the other. A copy brings `box_rows`
+/// of each by `box_slabs` slabs as [slab, group, row, kSlab]; coordinates are (0, row, 0, slab).
+CUtensorMap group_tile_map(Number number, const void* matrix, int64_t groups, int64_t group_rows,
+                           int64_t columns, int box_rows, int box_slabs);
+
 /// Rows of the matrix are `pairs` gates, then as many ups. A copy brings `box_pairs` of both, in
 /// one slab: four gates, their four ups, the next four gates and so on. Both numbers are multiples
 /// of four; coordinates are (0, 0, 0, pair / 4, slab).

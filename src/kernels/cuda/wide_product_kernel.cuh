@@ -14,6 +14,7 @@
 
 #include "kernels/cuda/async_copy.cuh"
 #include "kernels/cuda/batch_product.h"
+#include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/ring.cuh"
 #include "kernels/cuda/tensor_core.cuh"
 #include "kernels/cuda/warpgroup.cuh"
@@ -50,8 +51,13 @@ __device__ void ask_for_tiles(const Arguments& a, const Ring& ring, int begin, i
   const auto ask_for_x = [&](int chunk, int slot) {
     copy_tile(ring.memory + slot * kLayout.slot_bytes, a.x, 0, chunk, ring.full + 8 * slot);
   };
-  const auto ask_for_first = [&](int chunk, int slot) { ask_for_weights(blockIdx.x, chunk, slot); };
-  const int ahead = fill(ring, begin, end, a.x, ask_for_first, ask_for_x);
+  // What all stages hold first: weights at once, x when the kernels before this one are done.
+  const int ahead = min(end - begin, ring.stages);
+  for (int i = 0; i < ahead; ++i) ask_for_weights(blockIdx.x, begin + i, i);
+  prefetch_map(a.x);
+  wait_for_inputs();
+  let_copies_see();
+  for (int i = 0; i < ahead; ++i) ask_for_x(begin + i, i);
   Place place;
   place.advance(ahead, ring.stages);
   for (int tile = blockIdx.x; tile < a.tiles; tile += gridDim.x) {
