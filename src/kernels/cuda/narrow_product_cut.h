@@ -68,7 +68,8 @@ constexpr Cut cut_narrow(int inputs, int outputs, bool is_pairs, int processors)
 
 /// Of a block: stages of weights as [slab, output, 64] (of pairs gates, then ups), x as [row,
 /// input] with 16 bytes between rows, the weights of the norm, and sums as [part, output,
-/// kMostRows]. The last tiles multiply what lies behind the outputs.
+/// kMostRows]. The last tiles multiply what lies behind the outputs, but not sums, which other warps
+/// may be writing.
 struct SharedLayout {
   int slot_bytes = 0, stages = 0, x_begin = 0, norm_begin = 0, sums_begin = 0, bytes = 0;
   int at_once = 0;  // stages that may be on their way
@@ -77,15 +78,16 @@ struct SharedLayout {
     const int inputs = cut.chunks * cut.slabs * kSlabInputs;
     const int x_bytes = rows * row_bytes(inputs), norm_bytes = has_norm ? 2 * inputs : 0;
     const int sums_bytes = 4 * cut.parts() * cut.multiplied_outputs() * kMostRows;
+    const int behind = 128 * (cut.multiplied_outputs() - cut.block_outputs());
+    const int between = std::max(x_bytes + norm_bytes, behind);
     slot_bytes = round_up(stage_bytes(cut), 1024);
-    const int room = kSharedBytes - x_bytes - norm_bytes - sums_bytes;
+    const int room = kSharedBytes - between - sums_bytes;
     stages = std::min({room / slot_bytes, kMaxStages, cut.chunks});
     at_once = std::clamp(bytes_at_once(cut.chunks * slot_bytes) / slot_bytes, 1, stages);
     x_begin = stages * slot_bytes;
     norm_begin = x_begin + x_bytes;
-    sums_begin = norm_begin + norm_bytes;
-    const int reached = x_begin + 128 * (cut.multiplied_outputs() - cut.block_outputs());
-    bytes = std::max({sums_begin + sums_bytes, reached, kLeastSharedBytes});
+    sums_begin = x_begin + between;
+    bytes = std::max(sums_begin + sums_bytes, kLeastSharedBytes);
   }
 
   static constexpr int stage_bytes(const Cut& cut) { return 128 * cut.slabs * cut.block_outputs(); }

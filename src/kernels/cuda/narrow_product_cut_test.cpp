@@ -28,8 +28,10 @@ void expect_to_fit(const SharedLayout& layout, const Cut& cut) {
   EXPECT_EQ(layout.x_begin % 16, 0);
   EXPECT_EQ(layout.norm_begin % 8, 0);
   EXPECT_EQ(layout.sums_begin % 8, 0);
+  EXPECT_GE(layout.sums_begin, layout.norm_begin);
   // The last tile of the last slab reads beyond the ring.
-  EXPECT_LE(layout.x_begin + 128 * (cut.multiplied_outputs() - cut.block_outputs()), layout.bytes);
+  EXPECT_LE(layout.x_begin + 128 * (cut.multiplied_outputs() - cut.block_outputs()),
+            layout.sums_begin);
   EXPECT_LE(layout.bytes, kSharedBytes);
 }
 
