@@ -2,22 +2,12 @@
 
 #include <gtest/gtest.h>
 
-#include <vector>
+#include "kernels/cuda/product_sizes_for_tests.h"
 
 namespace slime::kernels::cuda::batch {
 namespace {
 
 constexpr int kProcessors = 132, kMostSharedBytes = 227 << 10;
-
-/// hidden, attended, width, heads: of models that people train.
-struct Sizes {
-  int hidden, attended, width, heads;
-};
-constexpr Sizes kModels[] = {
-    {576, 576, 1536, 960},      {896, 896, 4864, 1152},      {1024, 2048, 3072, 4096},
-    {1536, 1536, 8960, 2048},   {2048, 2048, 8192, 3072},    {2560, 4096, 9728, 6144},
-    {3584, 3584, 18944, 4608},  {4096, 4096, 14336, 6144},   {5120, 5120, 25600, 7168},
-    {8192, 8192, 28672, 10240}, {16384, 16384, 53248, 18432}};
 
 void expect_to_fit(const SharedLayout& layout, const Cut& cut, int rows, int x_rows) {
   const int chunks = divide_up(cut.chunks, cut.parts);
@@ -55,7 +45,7 @@ void expect_to_fit(const Cut& cut, int inputs, int outputs) {
 }
 
 TEST(BatchProductCut, CoversOutputsAndInputsWithinSharedMemory) {
-  for (const auto& [hidden, attended, width, heads] : kModels) {
+  for (const auto& [hidden, attended, width, heads] : kTrainedModels) {
     SCOPED_TRACE(hidden);
     expect_to_fit(cut_into_parts(attended, hidden, kProcessors), attended, hidden);
     expect_to_fit(cut_outputs(hidden, 2 * width, true, kProcessors), hidden, 2 * width);
@@ -66,7 +56,7 @@ TEST(BatchProductCut, CoversOutputsAndInputsWithinSharedMemory) {
 }
 
 TEST(BatchProductCut, GivesNearlyEveryProcessorABlock) {
-  for (const auto& [hidden, attended, width, heads] : kModels) {
+  for (const auto& [hidden, attended, width, heads] : kTrainedModels) {
     if (hidden < 896) continue;  // too few inputs to part
     const Cut cut = cut_into_parts(width, hidden, kProcessors);
     EXPECT_GE(cut.tiles * cut.parts, 0.8 * kProcessors) << hidden;

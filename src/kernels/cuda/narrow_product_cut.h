@@ -68,8 +68,8 @@ constexpr Cut cut_narrow(int inputs, int outputs, bool is_pairs, int processors)
 
 /// Of a block: stages of weights as [slab, output, 64] (of pairs gates, then ups), x as [row,
 /// input] with 16 bytes between rows, the weights of the norm, and sums as [part, output,
-/// kMostRows]. The last tiles multiply what lies behind the outputs, but not sums, which other warps
-/// may be writing.
+/// kMostRows]. The last tiles multiply what lies behind the outputs, but not sums, which other
+/// warps may be writing.
 struct SharedLayout {
   int slot_bytes = 0, stages = 0, x_begin = 0, norm_begin = 0, sums_begin = 0, bytes = 0;
   int at_once = 0;  // stages that may be on their way

@@ -2,21 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include "kernels/cuda/product_sizes_for_tests.h"
+
 namespace slime::kernels::cuda::narrow {
 namespace {
 
 constexpr int kProcessors = 132;
-
-/// hidden, attended, width, heads: of models that people train, and small ones.
-struct Sizes {
-  int hidden, attended, width, heads;
-};
-constexpr Sizes kModels[] = {
-    {64, 64, 128, 192},          {128, 64, 4288, 2200},     {576, 576, 1536, 960},
-    {896, 896, 4864, 1152},      {1024, 2048, 3072, 4096},  {1536, 1536, 8960, 2048},
-    {2048, 2048, 8192, 3072},    {2560, 4096, 9728, 6144},  {3584, 3584, 18944, 4608},
-    {4096, 4096, 14336, 6144},   {5120, 5120, 25600, 7168}, {8192, 8192, 28672, 10240},
-    {16384, 16384, 51200, 18432}};
 
 void expect_to_fit(const SharedLayout& layout, const Cut& cut) {
   EXPECT_GE(layout.stages, std::min(2, cut.chunks));
@@ -49,18 +40,22 @@ void expect_to_fit(int inputs, int outputs, bool is_pairs, bool has_norm) {
     if (2 * inputs * rows <= kMostInputBytes) expect_to_fit(SharedLayout(cut, rows, has_norm), cut);
 }
 
+void expect_chain_to_fit(const ProductSizes& sizes) {
+  SCOPED_TRACE(sizes.hidden);
+  expect_to_fit(sizes.attended, sizes.hidden, false, false);
+  expect_to_fit(sizes.hidden, 2 * sizes.width, true, true);
+  expect_to_fit(sizes.width, sizes.hidden, false, false);
+  expect_to_fit(sizes.hidden, sizes.heads, false, true);
+}
+
 TEST(NarrowProductCut, CoversOutputsAndInputsWithinSharedMemory) {
-  for (const auto& [hidden, attended, width, heads] : kModels) {
-    SCOPED_TRACE(hidden);
-    expect_to_fit(attended, hidden, false, false);
-    expect_to_fit(hidden, 2 * width, true, true);
-    expect_to_fit(width, hidden, false, false);
-    expect_to_fit(hidden, heads, false, true);
-  }
+  for (const ProductSizes& sizes : kTrainedModels) expect_chain_to_fit(sizes);
+  expect_chain_to_fit({64, 64, 128, 192});
+  expect_chain_to_fit({64, 128, 4288, 2200});
 }
 
 TEST(NarrowProductCut, GivesNearlyEveryProcessorABlock) {
-  for (const auto& [hidden, attended, width, heads] : kModels) {
+  for (const auto& [hidden, attended, width, heads] : kTrainedModels) {
     if (hidden < 1024) continue;  // fewer outputs than four to a processor
     for (const int outputs : {hidden, heads})
       EXPECT_GE(cut_narrow(hidden, outputs, false, kProcessors).blocks, 0.9 * kProcessors)
