@@ -14,7 +14,9 @@ void expect_to_fit(const Cut& cut, int chunks, int outputs) {
   EXPECT_LT((cut.tiles - 1) * cut.outputs, outputs) << "each block has outputs";
   EXPECT_GE(cut.parts, 1);
   EXPECT_LE(cut.parts, chunks) << "each part has inputs";
-  if (cut.parts > 1) EXPECT_LE(cut.tiles * cut.parts, kProcessors);
+  if (cut.parts > 1) {
+    EXPECT_LE(cut.tiles * cut.parts, kProcessors);
+  }
   for (const int rows : {128, 256}) {
     const SharedLayout layout(rows, cut.outputs, divide_up(chunks, cut.parts));
     EXPECT_GE(layout.stages, std::min(3, divide_up(chunks, cut.parts)));
