@@ -2,14 +2,13 @@
 
 #include <algorithm>
 
+#include "core/divide_up.h"
 #include "core/error.h"
 
 namespace slime::train {
 namespace {
 
-int64_t round_up(int64_t x, int64_t multiple) { return (x + multiple - 1) / multiple * multiple; }
-
-int64_t chunk_size_of(int64_t length, int64_t cp) { return (length + 2 * cp - 1) / (2 * cp); }
+int64_t chunk_size_of(int64_t length, int64_t cp) { return divide_up(length, 2 * cp); }
 
 /// The response token whose log-prob the logits of a row give; -1: none.
 int64_t scored_token(const PackedRow& row, int64_t length, int64_t response_length) {

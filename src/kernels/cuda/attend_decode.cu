@@ -1,5 +1,6 @@
 #include <cuda_fp8.h>
 
+#include "core/divide_up.h"
 #include "kernels/cuda/attention.h"
 #include "kernels/cuda/decode_operands.cuh"
 #include "kernels/cuda/decode_results.cuh"
@@ -232,7 +233,7 @@ SharedShare share_for(int num_sequences) {
   constexpr int kOfSystem = 1024;  // of each block
   constexpr int kNeeded = decode_blocks_per_processor(kDim, sizeof(Kv)) *
                           (static_cast<int>(sizeof(BlockMemory<T, Kv, kDim>)) + kOfSystem);
-  return SharedShare{static_cast<unsigned>((100 * kNeeded + all - 1) / all)};
+  return SharedShare{static_cast<unsigned>(divide_up(100 * kNeeded, all))};
 }
 
 template <typename T, typename Kv, int kDim>

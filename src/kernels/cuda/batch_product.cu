@@ -21,12 +21,11 @@ Cut cut_product(int inputs, int outputs, Ending ending) {
 template <int kRows, int kSlabs>
 void run(const BatchProduct& call, const Cut& cut, cudaStream_t stream) {
   constexpr auto kKernel = batch_product_kernel<kRows, kSlabs>;
-  const int x_rows = round_up(call.rows, 8);
-  const SharedLayout layout(cut, kRows, x_rows, num_processors());
   Arguments a;
+  a.layout = SharedLayout(cut, kRows, call.rows, num_processors());
   a.weights = tile_map(Number::kBFloat16, call.weight_OI, call.outputs, call.inputs, cut.box,
                        cut.is_pairs ? 1 : cut.slabs);
-  a.x = tile_map(Number::kBFloat16, call.x_TI, call.rows, call.inputs, x_rows, cut.slabs);
+  a.x = tile_map(Number::kBFloat16, call.x_TI, call.rows, call.inputs, a.layout.x_rows, cut.slabs);
   a.bias_O = static_cast<const __nv_bfloat16*>(call.bias_O);
   a.y = call.y;
   a.cut = cut;
@@ -34,13 +33,8 @@ void run(const BatchProduct& call, const Cut& cut, cudaStream_t stream) {
   a.float_result = call.float_result;
   a.rows = call.rows;
   a.units = cut.is_pairs ? call.outputs / 2 : call.outputs;
-  a.stages = layout.stages;
-  a.slot_bytes = layout.slot_bytes;
-  a.x_begin = layout.x_begin;
-  a.x_rows = x_rows;
-  a.at_once = layout.at_once;
   allow_shared_memory<kKernel>(kRingBytes);
-  launch(kKernel, dim3(cut.tiles, cut.parts), dim3(128 * cut.groups() + kAskers), layout.bytes,
+  launch(kKernel, dim3(cut.tiles, cut.parts), dim3(128 * cut.groups() + kAskers), a.layout.bytes,
          stream, a);
 }
 

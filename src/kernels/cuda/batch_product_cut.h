@@ -88,12 +88,16 @@ constexpr Cut cut_outputs(int inputs, int outputs, bool is_pairs, int processors
 /// row, 64], and behind the last one what a group multiplies beyond the block's outputs and the
 /// rows that were brought. When the products are done the sums take its place, as [row, output].
 struct SharedLayout {
-  int x_begin = 0, slot_bytes = 0, stages = 0, bytes = 0;
+  int stages = 0, slot_bytes = 0, x_begin = 0;
+  /// As brought, a multiple of eight: what is not there takes the copy engine longer than what is.
+  int x_rows = 0;
   int at_once = 0;  // stages whose weights may be on their way
+  int bytes = 0;    // of it all
 
-  /// rows: as multiplied, 8, 16, 32 or 64. x_rows: as brought, a multiple of eight: what is not
-  /// there takes the copy engine longer than what is.
-  constexpr SharedLayout(const Cut& cut, int rows, int x_rows, int processors) {
+  constexpr SharedLayout() = default;
+  /// rows: as multiplied, 8, 16, 32 or 64; rows_there: of x.
+  constexpr SharedLayout(const Cut& cut, int rows, int rows_there, int processors)
+      : x_rows(round_up(rows_there, 8)) {
     constexpr int kAlignment = 1024;
     const auto aligned = [](int size) { return round_up(size, kAlignment); };
     const int outputs = cut.block_outputs();

@@ -9,7 +9,7 @@ namespace {
 
 constexpr int kProcessors = 132, kMostSharedBytes = 227 << 10;
 
-void expect_to_fit(const SharedLayout& layout, const Cut& cut, int rows, int x_rows) {
+void expect_to_fit(const SharedLayout& layout, const Cut& cut, int rows) {
   const int chunks = divide_up(cut.chunks, cut.parts);
   EXPECT_GE(layout.stages, std::min(2, chunks));
   EXPECT_LE(layout.bytes, kRingBytes);
@@ -23,7 +23,7 @@ void expect_to_fit(const SharedLayout& layout, const Cut& cut, int rows, int x_r
   const int last_slot = (layout.stages - 1) * layout.slot_bytes, slab = cut.slabs - 1;
   EXPECT_LE(last_slot + 128 * (cut.block_outputs() * slab + kGroupOutputs * cut.groups()),
             layout.bytes);
-  EXPECT_LE(last_slot + layout.x_begin + 128 * (x_rows * slab + rows), layout.bytes);
+  EXPECT_LE(last_slot + layout.x_begin + 128 * (layout.x_rows * slab + rows), layout.bytes);
   // One block to a processor, or two.
   const bool is_alone = cut.tiles * cut.parts <= kProcessors;
   EXPECT_EQ(is_alone, 2 * layout.bytes > kMostSharedBytes) << cut.tiles << " " << cut.parts;
@@ -38,9 +38,13 @@ void expect_to_fit(const Cut& cut, int inputs, int outputs) {
   EXPECT_LE(cut.groups(), kMostGroups);
   EXPECT_EQ(cut.block_outputs() % 8, 0) << "slabs begin where the swizzle does";
   EXPECT_EQ(cut.box % kPiece, 0);
-  for (int x_rows = 8; x_rows <= 64; x_rows += 8) {
-    const int rows = x_rows <= 16 ? x_rows : x_rows <= 32 ? 32 : 64;
-    expect_to_fit(SharedLayout(cut, rows, x_rows, kProcessors), cut, rows, x_rows);
+  for (int rows_there = 1; rows_there <= 64; ++rows_there) {
+    const int rows = rows_there <= 8 ? 8 : rows_there <= 16 ? 16 : rows_there <= 32 ? 32 : 64;
+    const SharedLayout layout(cut, rows, rows_there, kProcessors);
+    EXPECT_GE(layout.x_rows, rows_there);
+    EXPECT_EQ(layout.x_rows % 8, 0);
+    EXPECT_LE(layout.x_rows, rows);
+    expect_to_fit(layout, cut, rows);
   }
 }
 

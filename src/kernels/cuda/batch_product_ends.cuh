@@ -21,8 +21,7 @@ struct Arguments {
   Ending ending = Ending::kStore;
   bool float_result = false;
   int rows = 0, units = 0;  // units: outputs, or pairs
-  int stages = 0, slot_bytes = 0, x_begin = 0, x_rows = 0;
-  int at_once = 0;  // as in SharedLayout
+  SharedLayout layout;
 };
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)

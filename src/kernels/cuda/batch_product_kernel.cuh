@@ -29,12 +29,12 @@ __device__ void ask_for_weights(const Arguments& a, const Ring& ring, int begin,
   Place place, oldest;  // oldest: of what may be on its way
   for (int chunk = begin; chunk < end; ++chunk) {
     if (chunk - begin >= ring.stages) wait(ring.empty + 8 * place.slot, place.round ^ 1);
-    if (chunk - begin >= a.at_once) {
+    if (chunk - begin >= a.layout.at_once) {
       wait(ring.full + 8 * oldest.slot, oldest.round);
       oldest.advance(1, ring.stages);
     }
     const uint32_t barrier = ring.full + 8 * place.slot;
-    const uint32_t to = ring.memory + place.slot * a.slot_bytes;
+    const uint32_t to = ring.memory + place.slot * a.layout.slot_bytes;
     arrive_expecting(barrier, bytes);
     if (is_pairs) {
       // Of each slab gates, then ups.
@@ -61,8 +61,9 @@ __device__ void ask_for_x(const Arguments& a, const Ring& ring, uint32_t x_full,
   for (int chunk = begin; chunk < end; ++chunk) {
     if (chunk - begin >= ring.stages) wait(ring.empty + 8 * place.slot, place.round ^ 1);
     const uint32_t barrier = x_full + 8 * place.slot;
-    arrive_expecting(barrier, 128 * kSlabs * a.x_rows);
-    copy_tile(ring.memory + place.slot * a.slot_bytes + a.x_begin, a.x, 0, chunk * kSlabs, barrier);
+    arrive_expecting(barrier, 128 * kSlabs * a.layout.x_rows);
+    copy_tile(ring.memory + place.slot * a.layout.slot_bytes + a.layout.x_begin, a.x, 0,
+              chunk * kSlabs, barrier);
     place.advance(1, ring.stages);
   }
 }
@@ -77,14 +78,14 @@ __device__ void multiply_tiles(const Arguments& a, const Ring& ring, uint32_t x_
   for (int i = 0; i < count; ++i) {
     wait(ring.full + 8 * place.slot, place.round);
     wait(x_full + 8 * place.slot, place.round);
-    const uint32_t stage = ring.memory + place.slot * a.slot_bytes;
+    const uint32_t stage = ring.memory + place.slot * a.layout.slot_bytes;
     const uint32_t weights = stage + 128 * kGroupOutputs * group;
-    const uint32_t x = stage + a.x_begin;
+    const uint32_t x = stage + a.layout.x_begin;
     begin_products();
 #pragma unroll
     for (int slab = 0; slab < kSlabs; ++slab) {
       const uint64_t w_operand = operand_at(weights + 128 * slab * outputs);
-      const uint64_t x_operand = operand_at(x + 128 * slab * a.x_rows);
+      const uint64_t x_operand = operand_at(x + 128 * slab * a.layout.x_rows);
 #pragma unroll
       for (int k = 0; k < 4; ++k) multiply_add(sum, w_operand + 2 * k, x_operand + 2 * k);
     }
@@ -110,14 +111,14 @@ __global__ void __launch_bounds__(128 * kMostGroups + kAskers)
   __shared__ Barriers barriers;
   const int threads = static_cast<int>(blockDim.x) - kAskers, group = threadIdx.x / 128;
   const Ring ring{shared_address(memory), shared_address(barriers.full),
-                  shared_address(barriers.empty), a.stages};
+                  shared_address(barriers.empty), a.layout.stages};
   const uint32_t x_full = shared_address(barriers.x_full);
   const int part = blockIdx.y, begin = a.cut.chunks * part / a.cut.parts,
             end = a.cut.chunks * (part + 1) / a.cut.parts;
   let_next_start();
   if (threadIdx.x == threads) {
     prefetch_map(a.weights);
-    for (int i = 0; i < a.stages; ++i) {
+    for (int i = 0; i < a.layout.stages; ++i) {
       init_barrier(ring.full + 8 * i, 1);
       init_barrier(x_full + 8 * i, 1);
       init_barrier(ring.empty + 8 * i, threads / 128);

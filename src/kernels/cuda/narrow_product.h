@@ -23,9 +23,7 @@ struct NormedInput {
   float eps = 0;
 };
 
-inline constexpr int kMostNarrowRows = 2;
-
-/// bfloat16, at most kMostNarrowRows rows, compute capability 9.0; x has room in shared memory.
+/// bfloat16, at most two rows, compute capability 9.0; x has room in shared memory.
 bool has_narrow_product(Number number, int64_t rows, int64_t inputs);
 /// As batch_product(), with Ending::kStore or kSwiglu; call.x_TI is not read where there is a norm.
 void narrow_product(const BatchProduct& call, const NormedInput& norm, cudaStream_t stream);

@@ -71,8 +71,9 @@ constexpr Cut cut_narrow(int inputs, int outputs, bool is_pairs, int processors)
 /// kMostRows]. The last tiles multiply what lies behind the outputs, but not sums, which other
 /// warps may be writing.
 struct SharedLayout {
-  int slot_bytes = 0, stages = 0, x_begin = 0, norm_begin = 0, sums_begin = 0, bytes = 0;
+  int stages = 0, slot_bytes = 0, x_begin = 0, norm_begin = 0, sums_begin = 0;
   int at_once = 0;  // stages that may be on their way
+  int bytes = 0;    // of it all
 
   constexpr SharedLayout(const Cut& cut, int rows, bool has_norm) {
     const int inputs = cut.chunks * cut.slabs * kSlabInputs;

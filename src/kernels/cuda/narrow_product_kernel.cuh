@@ -24,8 +24,7 @@ struct Arguments {
   BatchProduct call;
   NormedInput norm;
   Cut cut;
-  int stages = 0, slot_bytes = 0, x_begin = 0, norm_begin = 0, sums_begin = 0;
-  int at_once = 0;  // as in SharedLayout
+  SharedLayout layout;
 };
 
 struct Barriers {
@@ -40,14 +39,14 @@ __device__ inline void ask_for_weights(const Arguments& a, const Ring& ring) {
   Place place, oldest;  // oldest: of what may be on its way
   for (int chunk = 0; chunk < a.cut.chunks; ++chunk) {
     if (chunk >= ring.stages) wait(ring.empty + 8 * place.slot, place.round ^ 1);
-    if (chunk >= a.at_once) {
+    if (chunk >= a.layout.at_once) {
       wait(ring.full + 8 * oldest.slot, oldest.round);
       oldest.advance(1, ring.stages);
     }
     const uint32_t barrier = ring.full + 8 * place.slot;
     arrive_expecting(barrier, SharedLayout::stage_bytes(a.cut));
-    copy_group_once(ring.memory + place.slot * a.slot_bytes, a.weights, first, chunk * a.cut.slabs,
-                    barrier);
+    copy_group_once(ring.memory + place.slot * a.layout.slot_bytes, a.weights, first,
+                    chunk * a.cut.slabs, barrier);
     place.advance(1, ring.stages);
   }
 }
@@ -194,7 +193,7 @@ __device__ void multiply_stages(const Arguments& a, const Ring& ring, uint32_t x
     for (int i = 0; i < kSteps / kSets; ++i) load_matrices(b[i], x_line + 64 * i);
     x_line += 128 * kSlabs;
     wait(ring.full + 8 * place.slot, place.round);
-    const uint32_t line = weights + place.slot * a.slot_bytes;
+    const uint32_t line = weights + place.slot * a.layout.slot_bytes;
 #pragma unroll
     for (int i = 0; i < kSteps / kSets; ++i) {
       uint32_t w[kSets][kTiles][4];
@@ -287,11 +286,11 @@ __global__ void __launch_bounds__(kThreads + 32)
   __shared__ Barriers barriers;
   __shared__ float squares_of_warps[kMostRows][kWarps];
   const Ring ring{shared_address(memory), shared_address(barriers.full),
-                  shared_address(barriers.empty), a.stages};
+                  shared_address(barriers.empty), a.layout.stages};
   let_next_start();
   if (threadIdx.x == kThreads) {
     prefetch_map(a.weights);
-    for (int i = 0; i < a.stages; ++i) {
+    for (int i = 0; i < a.layout.stages; ++i) {
       init_barrier(ring.full + 8 * i, 1);
       init_barrier(ring.empty + 8 * i, kWarps);
     }
@@ -302,16 +301,16 @@ __global__ void __launch_bounds__(kThreads + 32)
     if (threadIdx.x == kThreads) ask_for_weights(a, ring);
     return;
   }
-  const uint32_t x = ring.memory + a.x_begin;
+  const uint32_t x = ring.memory + a.layout.x_begin;
   if (a.norm.weight_I == nullptr) {
     bring_x(a, x);
   } else {
-    bring_normed_x(a, x, ring.memory + a.norm_begin, squares_of_warps);
+    bring_normed_x(a, x, ring.memory + a.layout.norm_begin, squares_of_warps);
   }
   sync_groups(kThreads);
   float sum[Shares<kSlabs>::kSets][kTiles][4] = {};
   multiply_stages<kSlabs, kTiles>(a, ring, x, sum);
-  write_outputs<kSlabs, kTiles>(a, reinterpret_cast<float*>(memory + a.sums_begin), sum,
+  write_outputs<kSlabs, kTiles>(a, reinterpret_cast<float*>(memory + a.layout.sums_begin), sum,
                                 squares_of_warps);
 #endif
 }

@@ -9,6 +9,7 @@
 #include <bit>
 #include <unordered_map>
 
+#include "core/divide_up.h"
 #include "core/error.h"
 
 namespace slime::kernels::cuda {
@@ -48,7 +49,7 @@ void check_dnn(fe::error_t status, const char* what) {
 int64_t rounded_up(int64_t count, int64_t part, int64_t least) {
   const auto step = std::max<int64_t>(
       least, static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(count))) / part);
-  return (count + step - 1) / step * step;
+  return round_up(count, step);
 }
 
 int64_t planned_rows(int64_t rows) { return rounded_up(rows, 4, 128); }
