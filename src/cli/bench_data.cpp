@@ -25,7 +25,7 @@ double peak_bytes() {
 int bench_data(std::span<const std::string> arguments) {
   CLI::App app("Loads a prompt file as `slime train` does: rows, chat template, tokens.",
                "slime bench data");
-  loop::RunConfig config;
+  config::RunConfig config;
   std::string path;
   app.add_option("--model", config.hf_checkpoint, "Model directory")->required();
   app.add_option("--data", path, "JSON-lines or Parquet file")->required();

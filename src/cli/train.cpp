@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "cli/train.h"
+#include "config/parse_flags.h"
 #include "core/clock.h"
-#include "loop/parse_flags.h"
 #include "loop/sync_loop.h"
 #include "loop/training_run.h"
 
@@ -16,15 +16,15 @@ int train(std::span<const std::string> arguments) {
         "slime train: reinforcement learning (or supervised training) of a model directory.\n\n"
         "  slime train --hf-checkpoint DIR --prompt-data FILE.jsonl --rm-type math ...\n"
         "  slime train --config run.yaml\n{}",
-        loop::flag_help());
+        config::flag_help());
     return 0;
   }
   if (std::ranges::find(arguments, "--help-markdown") != arguments.end()) {
-    fmt::print("{}", loop::flag_markdown());
+    fmt::print("{}", config::flag_markdown());
     return 0;
   }
-  loop::ParsedFlags flags = loop::parse_flags(arguments);
-  loop::complete_and_validate(flags);
+  config::ParsedFlags flags = config::parse_flags(arguments);
+  config::complete_and_validate(flags);
   const SystemClock clock;
   loop::TrainingRun run(std::move(flags), clock);
   return loop::run_sync_loop(run);

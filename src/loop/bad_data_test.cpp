@@ -11,10 +11,10 @@
 #include <vector>
 
 #include "buffer/dataset.h"
+#include "config/eval_config.h"
+#include "config/run_config.h"
 #include "core/error.h"
-#include "loop/eval_config.h"
 #include "loop/rollout_files.h"
-#include "loop/run_config.h"
 
 namespace slime::loop {
 namespace {
@@ -40,9 +40,9 @@ void load(Kind kind, const std::string& path) {
     return;
   }
   if (kind == Kind::kEvaluation) {
-    RunConfig config;
+    config::RunConfig config;
     config.eval_config = path;
-    eval_sets_of(config);
+    config::eval_sets_of(config);
     return;
   }
   buffer::DatasetConfig config;

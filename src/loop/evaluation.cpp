@@ -6,7 +6,7 @@
 
 namespace slime::loop {
 
-rollout::ResponseRules training_rules(const RunConfig& config) {
+rollout::ResponseRules training_rules(const config::RunConfig& config) {
   rollout::ResponseRules rules;
   rules.sampling.max_new_tokens = config.rollout_max_response_len.value_or(0);
   rules.sampling.temperature = config.rollout_temperature;
@@ -26,7 +26,7 @@ rollout::ResponseRules training_rules(const RunConfig& config) {
 
 namespace {
 
-rollout::ResponseRules rules_of(const EvalSetConfig& set, const RunConfig& config) {
+rollout::ResponseRules rules_of(const config::EvalSetConfig& set, const config::RunConfig& config) {
   rollout::ResponseRules rules = training_rules(config);
   rules.keeps_top_p_ids = false;
   engine::SamplingParams& sampling = rules.sampling;
@@ -47,8 +47,8 @@ rollout::ResponseRules rules_of(const EvalSetConfig& set, const RunConfig& confi
 
 }  // namespace
 
-Evaluation::Evaluation(const RunConfig& config, const ModelText& text) : config_(config) {
-  for (EvalSetConfig& set : eval_sets_of(config)) {
+Evaluation::Evaluation(const config::RunConfig& config, const ModelText& text) : config_(config) {
+  for (config::EvalSetConfig& set : config::eval_sets_of(config)) {
     for (const std::string& key : set.without_effect) {
       remarks_.push_back(
           fmt::format("--eval-config: data set {}: {} has no effect here", set.name, key));
@@ -73,8 +73,8 @@ EvalReport Evaluation::run(rollout::Rollout& rollout, const std::atomic<bool>& s
     std::vector<Group> groups = source.take(set->dataset.size());
     for (Group& group : groups) {
       for (Sample& sample : group.samples) {
-        sample.metadata =
-            eval_metadata(sample.metadata, set->config.rm_type, set->config.metadata_overrides);
+        sample.metadata = config::eval_metadata(sample.metadata, set->config.rm_type,
+                                                set->config.metadata_overrides);
       }
     }
     EvalScore score{.name = set->config.name,

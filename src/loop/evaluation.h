@@ -10,10 +10,10 @@
 
 #include "buffer/data_source.h"
 #include "buffer/dataset.h"
-#include "loop/eval_config.h"
+#include "config/eval_config.h"
+#include "config/run_config.h"
 #include "loop/metrics.h"
 #include "loop/prompts.h"
-#include "loop/run_config.h"
 #include "rollout/rollout.h"
 
 namespace slime::loop {
@@ -32,7 +32,7 @@ struct EvalReport {
 class Evaluation {
  public:
   /// Reads all data sets. Throws ConfigError.
-  Evaluation(const RunConfig& config, const ModelText& text);
+  Evaluation(const config::RunConfig& config, const ModelText& text);
 
   /// Over all data sets.
   int64_t num_prompts() const;
@@ -44,17 +44,17 @@ class Evaluation {
 
  private:
   struct Set {
-    EvalSetConfig config;
+    config::EvalSetConfig config;
     rollout::ResponseRules rules;
     buffer::Dataset dataset;
   };
 
-  const RunConfig& config_;
+  const config::RunConfig& config_;
   std::vector<std::string> remarks_;
   std::vector<std::unique_ptr<Set>> sets_;
 };
 
 /// How training responses are drawn.
-rollout::ResponseRules training_rules(const RunConfig& config);
+rollout::ResponseRules training_rules(const config::RunConfig& config);
 
 }  // namespace slime::loop

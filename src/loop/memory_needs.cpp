@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
+#include "config/eval_config.h"
 #include "engine/engine.h"
 #include "engine/step_runner.h"
-#include "loop/eval_config.h"
 
 namespace slime::loop {
 namespace {
@@ -16,21 +16,21 @@ constexpr int64_t kRecordedSteps = 19;
 constexpr int64_t kTimingBytes = int64_t{1} << 29;
 
 /// Tokens of the longest prompt with its response, in training and evaluation.
-int64_t longest_request(const RunConfig& config, const model::ModelConfig& model,
+int64_t longest_request(const config::RunConfig& config, const model::ModelConfig& model,
                         int64_t longest_prompt) {
   const int64_t limit = config.sglang_context_length.value_or(model.max_positions);
   const int64_t prompt =
       config.rollout_max_prompt_len.value_or(longest_prompt > 0 ? longest_prompt : limit);
   int64_t response = config.rollout_max_response_len.value_or(0);
   if (config.eval_interval) {
-    for (const EvalSetConfig& set : eval_sets_of(config))
+    for (const config::EvalSetConfig& set : config::eval_sets_of(config))
       response = std::max(response, set.max_response_len.value_or(response));
   }
   return std::min(limit, config.rollout_max_context_len.value_or(prompt + response));
 }
 
 /// At most so many tokens are computed together in training.
-int64_t micro_batch_tokens(const RunConfig& config, int64_t longest) {
+int64_t micro_batch_tokens(const config::RunConfig& config, int64_t longest) {
   const int64_t all = longest * config.samples_per_step();
   if (config.use_dynamic_batch_size)
     return std::min(all, std::max(longest, config.max_tokens_per_gpu.value_or(0)));
@@ -38,7 +38,7 @@ int64_t micro_batch_tokens(const RunConfig& config, int64_t longest) {
 }
 
 /// Memory of an engine's steps besides keys and values: activations, logits, recordings.
-int64_t engine_workspace_bytes(const RunConfig& config, const model::ModelConfig& model,
+int64_t engine_workspace_bytes(const config::RunConfig& config, const model::ModelConfig& model,
                                const model::Precision& precision) {
   const auto element = static_cast<int64_t>(c10::elementSize(precision.activations));
   const int64_t heads = (model.num_heads + 2 * model.num_kv_heads) * model.head_dim;
@@ -54,7 +54,7 @@ int64_t engine_workspace_bytes(const RunConfig& config, const model::ModelConfig
 
 }  // namespace
 
-MemoryNeeds memory_needs(const RunConfig& config, model::Network& network,
+MemoryNeeds memory_needs(const config::RunConfig& config, model::Network& network,
                          const model::Precision& precision, const train::TrainConfig* trainer,
                          bool has_engine, int64_t longest_prompt) {
   const model::ModelConfig& model = network.config();

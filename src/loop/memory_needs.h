@@ -2,8 +2,8 @@
 
 /// What a run asks of its device's memory, from its flags and its model.
 
+#include "config/run_config.h"
 #include "loop/memory_plan.h"
-#include "loop/run_config.h"
 #include "model/network.h"
 #include "train/trainer.h"
 
@@ -11,7 +11,7 @@ namespace slime::loop {
 
 /// `trainer`: null where nothing is trained. `longest_prompt`: tokens; 0 when that is not known,
 /// then the model's longest context counts.
-MemoryNeeds memory_needs(const RunConfig& config, model::Network& network,
+MemoryNeeds memory_needs(const config::RunConfig& config, model::Network& network,
                          const model::Precision& precision, const train::TrainConfig* trainer,
                          bool has_engine, int64_t longest_prompt);
 

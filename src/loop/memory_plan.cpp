@@ -25,7 +25,7 @@ std::string gib(int64_t bytes) {
 
 }  // namespace
 
-MemoryPlan::MemoryPlan(const RunConfig& config, const MemoryNeeds& needs,
+MemoryPlan::MemoryPlan(const config::RunConfig& config, const MemoryNeeds& needs,
                        const kernels::GpuMemoryUse& now)
     : place_("the GPU"), total_(now.total) {
   const train::TrainMemory& train = needs.train;
@@ -67,8 +67,8 @@ MemoryPlan::MemoryPlan(const RunConfig& config, const MemoryNeeds& needs,
   add_rows(config, needs, kv_cache_bytes_, now.elsewhere());
 }
 
-MemoryPlan::MemoryPlan(const RunConfig& config, const MemoryNeeds& needs, const HostMemory& now,
-                       int64_t in_tensors)
+MemoryPlan::MemoryPlan(const config::RunConfig& config, const MemoryNeeds& needs,
+                       const HostMemory& now, int64_t in_tensors)
     : place_("this machine"), is_on_gpu_(false), total_(now.total) {
   int64_t filled = 0;
   if (needs.has_engine) {
@@ -87,7 +87,7 @@ MemoryPlan::MemoryPlan(const RunConfig& config, const MemoryNeeds& needs, const 
   add_rows(config, needs, filled, std::max<int64_t>(0, now.resident - in_tensors));
 }
 
-void MemoryPlan::add_rows(const RunConfig& config, const MemoryNeeds& needs, int64_t cache,
+void MemoryPlan::add_rows(const config::RunConfig& config, const MemoryNeeds& needs, int64_t cache,
                           int64_t elsewhere) {
   const train::TrainMemory& train = needs.train;
   const int64_t kept_cache = takes_turns_ ? 0 : cache;

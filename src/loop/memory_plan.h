@@ -15,9 +15,9 @@
 #include <utility>
 #include <vector>
 
+#include "config/run_config.h"
 #include "kernels/gpu_memory.h"
 #include "loop/process_memory.h"
-#include "loop/run_config.h"
 #include "train/memory.h"
 
 namespace slime::loop {
@@ -40,10 +40,11 @@ class MemoryPlan {
   /// `now`: before the engine exists, with the weights and the optimizer in place. Throws
   /// ConfigError when --kv-cache-gb asks for more than there is, or nothing is left for one
   /// request.
-  MemoryPlan(const RunConfig& config, const MemoryNeeds& needs, const kernels::GpuMemoryUse& now);
+  MemoryPlan(const config::RunConfig& config, const MemoryNeeds& needs,
+             const kernels::GpuMemoryUse& now);
   /// The same for a run on the CPU. `in_tensors`: of `now.resident`, bytes of weights and optimizer
   /// that are in place already.
-  MemoryPlan(const RunConfig& config, const MemoryNeeds& needs, const HostMemory& now,
+  MemoryPlan(const config::RunConfig& config, const MemoryNeeds& needs, const HostMemory& now,
              int64_t in_tensors);
 
   int64_t kv_cache_bytes() const { return kv_cache_bytes_; }
@@ -78,7 +79,7 @@ class MemoryPlan {
   int64_t total_of(int64_t Row::*turn) const;
   /// `cache`: keys and values as the engine's turn sees them. `elsewhere`: what belongs to nobody
   /// of ours.
-  void add_rows(const RunConfig& config, const MemoryNeeds& needs, int64_t cache,
+  void add_rows(const config::RunConfig& config, const MemoryNeeds& needs, int64_t cache,
                 int64_t elsewhere);
 
   std::string place_;  // "the GPU"

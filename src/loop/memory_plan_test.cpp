@@ -32,14 +32,14 @@ kernels::GpuMemoryUse gpu(int64_t total, int64_t kept) {
   return use;
 }
 
-RunConfig run_of(int64_t running) {
-  RunConfig config;
+config::RunConfig run_of(int64_t running) {
+  config::RunConfig config;
   config.sglang_max_running_requests = running;
   return config;
 }
 
 /// Weights and optimizer, 56 GiB, are there already.
-MemoryPlan on_cpu(const RunConfig& config, const HostMemory& now) {
+MemoryPlan on_cpu(const config::RunConfig& config, const HostMemory& now) {
   return {config, four_billion(), now, 56 * kGibibyte};
 }
 
@@ -56,20 +56,20 @@ TEST(MemoryPlan, WhereEverythingFitsNothingIsGivenBack) {
   const MemoryPlan plan(run_of(8), four_billion(), gpu(140, 72));
   EXPECT_FALSE(plan.takes_turns());
   EXPECT_EQ(plan.train_bytes(), 114 * kGibibyte + plan.kv_cache_bytes());
-  RunConfig forced = run_of(8);
+  config::RunConfig forced = run_of(8);
   forced.offload_rollout = true;
   EXPECT_TRUE(MemoryPlan(forced, four_billion(), gpu(140, 72)).takes_turns());
 }
 
 TEST(MemoryPlan, AShareOfTheGpuCountsTheWeights) {
-  RunConfig config = run_of(256);
+  config::RunConfig config = run_of(256);
   config.sglang_mem_fraction_static = 0.3;
   const MemoryPlan plan(config, four_billion(), gpu(140, 72));
   EXPECT_NEAR(static_cast<double>(plan.kv_cache_bytes()) / kGibibyte, 34, 1e-6);  // 0.3 x 140 - 8
 }
 
 TEST(MemoryPlan, ACacheThatDoesNotFitIsAnErrorWithTheNumberThatWould) {
-  RunConfig config = run_of(256);
+  config::RunConfig config = run_of(256);
   config.kv_cache_gb = 90;
   try {
     MemoryPlan(config, four_billion(), gpu(140, 72));
@@ -100,7 +100,7 @@ TEST(MemoryPlan, AMeasuredPeakIsSplitIntoWhatIsKnownAndTheRest) {
 }
 
 TEST(MemoryPlan, OnTheCpuTheCacheCountsAsFarAsAStepFillsIt) {
-  RunConfig config = run_of(256);
+  config::RunConfig config = run_of(256);
   config.rollout_batch_size = 2;
   config.n_samples_per_prompt = 4;
   const HostMemory now{.total = 256 * kGibibyte, .resident = 57 * kGibibyte};

@@ -10,7 +10,8 @@
 
 namespace slime::loop {
 
-std::vector<std::string> frozen_names(const RunConfig& config, const model::Weights& weights) {
+std::vector<std::string> frozen_names(const config::RunConfig& config,
+                                      const model::Weights& weights) {
   const bool lists_trained = !config.only_train_params_name_list.empty();
   const auto& patterns =
       lists_trained ? config.only_train_params_name_list : config.freeze_params_name_list;
@@ -42,7 +43,7 @@ std::vector<std::string> frozen_names(const RunConfig& config, const model::Weig
   return frozen;
 }
 
-train::OtherNetworks load_other_networks(const RunConfig& config,
+train::OtherNetworks load_other_networks(const config::RunConfig& config,
                                          const model::Precision& precision) {
   train::OtherNetworks others;
   const auto load = [&](const std::string& directory) {

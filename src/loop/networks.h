@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "loop/run_config.h"
+#include "config/run_config.h"
 #include "model/weights.h"
 #include "train/trainer.h"
 
@@ -14,10 +14,11 @@ namespace slime::loop {
 
 /// Names of the weights that --only-train-params-name-list or --freeze-params-name-list leave
 /// alone. Throws ConfigError for an expression that is wrong or matches nothing.
-std::vector<std::string> frozen_names(const RunConfig& config, const model::Weights& weights);
+std::vector<std::string> frozen_names(const config::RunConfig& config,
+                                      const model::Weights& weights);
 
 /// The trained network's companions that the algorithm asks for.
-train::OtherNetworks load_other_networks(const RunConfig& config,
+train::OtherNetworks load_other_networks(const config::RunConfig& config,
                                          const model::Precision& precision);
 
 }  // namespace slime::loop

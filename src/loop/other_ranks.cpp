@@ -19,7 +19,7 @@ constexpr std::chrono::seconds kConnectTimeout{60};
 constexpr std::chrono::minutes kAnswerTimeout{2};  // after the last collective of a step
 
 /// Ranks of one host share its cores while they train; before and after, rank 0 has all of them.
-int threads_of_a_rank(const RunConfig& config) {
+int threads_of_a_rank(const config::RunConfig& config) {
   if (config.num_threads > 0) return static_cast<int>(config.num_threads);
   const auto cores = static_cast<int64_t>(std::max(1U, std::thread::hardware_concurrency()));
   return static_cast<int>(std::max<int64_t>(1, cores / config.data_parallel_size()));
@@ -50,7 +50,7 @@ std::string task_of(RankTask task, const std::string& body = "") {
 
 }  // namespace
 
-OtherRanks::OtherRanks(const RunConfig& config, RankStart start,
+OtherRanks::OtherRanks(const config::RunConfig& config, RankStart start,
                        const std::filesystem::path& log_folder, const Clock& clock)
     : timeout_(std::chrono::minutes(config.distributed_timeout_minutes)),
       num_train_threads_(threads_of_a_rank(config)),

@@ -18,9 +18,9 @@
 #include <vector>
 
 #include "cluster/local_workers.h"
+#include "config/run_config.h"
 #include "core/clock.h"
 #include "loop/rank_tasks.h"
-#include "loop/run_config.h"
 #include "train/gloo_ranks.h"
 #include "train/trainer.h"
 
@@ -31,8 +31,8 @@ class OtherRanks final {
   /// Starts the processes and tells them what to load; they do so while the caller goes on. `start`
   /// lacks rank, size, port, threads and deadline. What rank k prints is in log_folder/rank_k.log.
   /// `clock` outlives the object.
-  OtherRanks(const RunConfig& config, RankStart start, const std::filesystem::path& log_folder,
-             const Clock& clock);
+  OtherRanks(const config::RunConfig& config, RankStart start,
+             const std::filesystem::path& log_folder, const Clock& clock);
 
   /// Waits until all ranks have loaded, and joins them. Then ranks() exist.
   void join();

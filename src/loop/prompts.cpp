@@ -18,8 +18,8 @@ struct Source {
   buffer::TokenizeFn tokenize;
 };
 
-Source make_source(const RunConfig& config, const ModelText& text, buffer::DatasetConfig files,
-                   const Rendering& rendering) {
+Source make_source(const config::RunConfig& config, const ModelText& text,
+                   buffer::DatasetConfig files, const Rendering& rendering) {
   files.apply_chat_template = rendering.applies_template;
   files.num_threads =
       static_cast<int>(config.num_data_workers > 0 ? config.num_data_workers : config.num_threads);
@@ -42,7 +42,7 @@ Source make_source(const RunConfig& config, const ModelText& text, buffer::Datas
           config.trains_on_rows() ? buffer::TokenizeFn() : tokenize};
 }
 
-Source training_source(const RunConfig& config, const ModelText& text) {
+Source training_source(const config::RunConfig& config, const ModelText& text) {
   buffer::DatasetConfig files{.paths = config.prompt_data,
                               .keys = {.input = config.input_key,
                                        .label = config.label_key,
@@ -70,20 +70,20 @@ ModelText load_model_text(const std::string& model_directory, bool needs_templat
   return text;
 }
 
-buffer::Dataset load_prompts(const RunConfig& config, const ModelText& text) {
+buffer::Dataset load_prompts(const config::RunConfig& config, const ModelText& text) {
   Source source = training_source(config, text);
   return buffer::Dataset::load(source.files, std::move(source.render), std::move(source.tokenize));
 }
 
-std::unique_ptr<buffer::PromptStream> stream_prompts(const RunConfig& config,
+std::unique_ptr<buffer::PromptStream> stream_prompts(const config::RunConfig& config,
                                                      const ModelText& text) {
   Source source = training_source(config, text);
   return std::make_unique<buffer::PromptStream>(std::move(source.files), std::move(source.render),
                                                 std::move(source.tokenize));
 }
 
-buffer::Dataset load_eval_prompts(const RunConfig& config, const ModelText& text,
-                                  const EvalSetConfig& set) {
+buffer::Dataset load_eval_prompts(const config::RunConfig& config, const ModelText& text,
+                                  const config::EvalSetConfig& set) {
   Source source = make_source(config, text,
                               {.paths = {set.path},
                                .keys = {.input = set.input_key,

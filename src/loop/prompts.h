@@ -10,8 +10,8 @@
 
 #include "buffer/dataset.h"
 #include "buffer/prompt_stream.h"
-#include "loop/eval_config.h"
-#include "loop/run_config.h"
+#include "config/eval_config.h"
+#include "config/run_config.h"
 #include "text/chat_template.h"
 #include "text/tokenizer.h"
 
@@ -30,14 +30,14 @@ ModelText load_model_text(const std::string& model_directory, bool needs_templat
                           std::chrono::local_days today);
 
 /// The prompts of training. Throws ConfigError naming file and line of every bad row.
-buffer::Dataset load_prompts(const RunConfig& config, const ModelText& text);
+buffer::Dataset load_prompts(const config::RunConfig& config, const ModelText& text);
 
 /// The same, read while the run trains (--streaming-data).
-std::unique_ptr<buffer::PromptStream> stream_prompts(const RunConfig& config,
+std::unique_ptr<buffer::PromptStream> stream_prompts(const config::RunConfig& config,
                                                      const ModelText& text);
 
 /// The prompts of one evaluation data set.
-buffer::Dataset load_eval_prompts(const RunConfig& config, const ModelText& text,
-                                  const EvalSetConfig& set);
+buffer::Dataset load_eval_prompts(const config::RunConfig& config, const ModelText& text,
+                                  const config::EvalSetConfig& set);
 
 }  // namespace slime::loop

@@ -19,15 +19,15 @@
 #include <span>
 #include <string>
 
+#include "config/run_config.h"
 #include "core/json.h"
-#include "loop/run_config.h"
 
 namespace slime::loop {
 
 class RunFolder {
  public:
   /// Creates the folder. Throws ConfigError when that is not possible.
-  explicit RunFolder(const RunConfig& config);
+  explicit RunFolder(const config::RunConfig& config);
 
   const std::filesystem::path& root() const { return root_; }
   const std::filesystem::path& checkpoints() const { return checkpoints_; }

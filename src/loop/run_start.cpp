@@ -5,13 +5,13 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "config/eval_config.h"
 #include "core/calendar.h"
 #include "core/error.h"
-#include "loop/eval_config.h"
 
 namespace slime::loop {
 
-void check_shape(const RunConfig& config, const model::ModelConfig& model) {
+void check_shape(const config::RunConfig& config, const model::ModelConfig& model) {
   std::vector<std::string> problems;
   const auto same = [&](const char* flag, const auto& given, auto actual) {
     if (given && *given != actual) {
@@ -38,7 +38,8 @@ void check_shape(const RunConfig& config, const model::ModelConfig& model) {
   if (!problems.empty()) throw ConfigError(problems);
 }
 
-int64_t planned_rollouts(const RunConfig& config, const std::optional<buffer::Dataset>& prompts) {
+int64_t planned_rollouts(const config::RunConfig& config,
+                         const std::optional<buffer::Dataset>& prompts) {
   if (config.num_rollout) return *config.num_rollout;
   check(prompts.has_value(), "a run measured in epochs has a data set");
   return *config.num_epoch * (prompts->size() / config.rollout_batch_size);
@@ -61,7 +62,7 @@ std::chrono::local_days first_day(const std::optional<train::Checkpoint>& checkp
   return std::chrono::floor<std::chrono::days>(local_time(clock.unix_seconds()));
 }
 
-engine::EngineConfig make_engine_config(const RunConfig& config, const ModelText& text,
+engine::EngineConfig make_engine_config(const config::RunConfig& config, const ModelText& text,
                                         int64_t kv_cache_bytes) {
   engine::EngineConfig engine;
   engine.max_running_requests = config.sglang_max_running_requests;
@@ -77,10 +78,10 @@ engine::EngineConfig make_engine_config(const RunConfig& config, const ModelText
   return engine;
 }
 
-bool needs_template(const RunConfig& config, bool evaluates) {
+bool needs_template(const config::RunConfig& config, bool evaluates) {
   if (config.apply_chat_template || config.trains_on_rows()) return true;
-  return evaluates &&
-         std::ranges::any_of(eval_sets_of(config), &EvalSetConfig::apply_chat_template);
+  return evaluates && std::ranges::any_of(config::eval_sets_of(config),
+                                          &config::EvalSetConfig::apply_chat_template);
 }
 
 }  // namespace slime::loop

@@ -11,10 +11,10 @@
 
 #include "buffer/dataset.h"
 #include "buffer/ledger.h"
+#include "config/run_config.h"
 #include "core/clock.h"
 #include "engine/engine.h"
 #include "loop/prompts.h"
-#include "loop/run_config.h"
 #include "model/config.h"
 #include "train/checkpoint.h"
 
@@ -22,10 +22,11 @@ namespace slime::loop {
 
 /// Shape flags of a script that was written for another model are found here, all at once. Throws
 /// ConfigError.
-void check_shape(const RunConfig& config, const model::ModelConfig& model);
+void check_shape(const config::RunConfig& config, const model::ModelConfig& model);
 
 /// Rollout steps of the whole run.
-int64_t planned_rollouts(const RunConfig& config, const std::optional<buffer::Dataset>& prompts);
+int64_t planned_rollouts(const config::RunConfig& config,
+                         const std::optional<buffer::Dataset>& prompts);
 
 /// A run that died before its first checkpoint starts over, and the ledger says so; so does one
 /// that goes on in another folder.
@@ -37,10 +38,10 @@ std::unique_ptr<buffer::Ledger> open_ledger(const std::filesystem::path& path,
 std::chrono::local_days first_day(const std::optional<train::Checkpoint>& checkpoint,
                                   const Clock& clock);
 
-engine::EngineConfig make_engine_config(const RunConfig& config, const ModelText& text,
+engine::EngineConfig make_engine_config(const config::RunConfig& config, const ModelText& text,
                                         int64_t kv_cache_bytes);
 
 /// Whether prompts are conversations, in training or in an evaluation.
-bool needs_template(const RunConfig& config, bool evaluates);
+bool needs_template(const config::RunConfig& config, bool evaluates);
 
 }  // namespace slime::loop

@@ -11,19 +11,19 @@ namespace {
 
 constexpr std::chrono::milliseconds kRemoteCallTimeout{120'000};
 
-bool asks_server(const RunConfig& config) {
+bool asks_server(const config::RunConfig& config) {
   return config.rm_type.ends_with("remote_rm") || (config.use_opd && config.opd_type == "sglang");
 }
 
 }  // namespace
 
-std::chrono::duration<double> reward_deadline(const RunConfig& config) {
+std::chrono::duration<double> reward_deadline(const config::RunConfig& config) {
   if (!asks_server(config)) return std::chrono::duration<double>(config.reward_timeout_seconds);
   return static_cast<double>(config.remote_rm_attempts) *
          (kRemoteCallTimeout + std::chrono::seconds(31));
 }
 
-int num_reward_threads(const RunConfig& config) {
+int num_reward_threads(const config::RunConfig& config) {
   constexpr int64_t kConnections = 64;
   return static_cast<int>(asks_server(config) ? std::max(config.reward_threads, kConnections)
                                               : config.reward_threads);
@@ -42,7 +42,7 @@ void take_teacher_scores(std::vector<Group>& groups) {
   }
 }
 
-rollout::ScoreFn make_score(const RunConfig& config) {
+rollout::ScoreFn make_score(const config::RunConfig& config) {
   const reward::RewardConfig rewards{.seed = static_cast<uint64_t>(config.seed),
                                      .url = config.rm_url,
                                      .attempts = config.remote_rm_attempts,

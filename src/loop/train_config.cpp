@@ -7,7 +7,7 @@
 namespace slime::loop {
 namespace {
 
-algo::AdvantageConfig make_advantage(const RunConfig& config) {
+algo::AdvantageConfig make_advantage(const config::RunConfig& config) {
   const std::string& word = config.advantage_estimator;
   if (word == "ppo")
     return algo::Gae{.gamma = config.gamma, .lambda = config.lambd, .kl_coef = config.kl_coef};
@@ -18,7 +18,7 @@ algo::AdvantageConfig make_advantage(const RunConfig& config) {
   return algo::GroupRelative{};
 }
 
-algo::PolicyObjective make_objective(const RunConfig& config) {
+algo::PolicyObjective make_objective(const config::RunConfig& config) {
   const double high = config.eps_clip_high.value_or(config.eps_clip);
   if (config.advantage_estimator == "gspo")
     return algo::SequenceClip{config.eps_clip, high, config.eps_clip_c};
@@ -26,7 +26,7 @@ algo::PolicyObjective make_objective(const RunConfig& config) {
   return algo::TokenClip{config.eps_clip, high, config.eps_clip_c};
 }
 
-algo::ImportanceAndRejection make_mis(const RunConfig& config) {
+algo::ImportanceAndRejection make_mis(const config::RunConfig& config) {
   algo::ImportanceAndRejection mis;
   mis.weighs = config.use_tis;
   mis.level = algo::ratio_level_from_string(config.tis_level, "--tis-level");
@@ -44,7 +44,7 @@ algo::ImportanceAndRejection make_mis(const RunConfig& config) {
   return mis;
 }
 
-std::optional<algo::MismatchCorrection> make_correction(const RunConfig& config) {
+std::optional<algo::MismatchCorrection> make_correction(const config::RunConfig& config) {
   if (!config.use_tis && !config.get_mismatch_metrics) return std::nullopt;
   if (config.uses_mis()) return make_mis(config);
   if (config.uses_icepop())
@@ -52,7 +52,7 @@ std::optional<algo::MismatchCorrection> make_correction(const RunConfig& config)
   return algo::TruncatedImportance{.low = config.tis_clip_low, .high = config.tis_clip};
 }
 
-algo::PolicyLossConfig make_policy_loss(const RunConfig& config) {
+algo::PolicyLossConfig make_policy_loss(const config::RunConfig& config) {
   algo::PolicyLossConfig policy;
   policy.objective = make_objective(config);
   policy.entropy_coef = config.entropy_coef;
@@ -70,7 +70,7 @@ algo::PolicyLossConfig make_policy_loss(const RunConfig& config) {
   return policy;
 }
 
-train::BatchingConfig make_batching(const RunConfig& config) {
+train::BatchingConfig make_batching(const config::RunConfig& config) {
   train::BatchingConfig batching;
   batching.global_batch_size = config.samples_per_step();
   batching.micro_batch_size = config.micro_batch_size;
@@ -82,7 +82,7 @@ train::BatchingConfig make_batching(const RunConfig& config) {
   return batching;
 }
 
-train::LrSchedule make_lr(const RunConfig& config, int64_t num_rollouts) {
+train::LrSchedule make_lr(const config::RunConfig& config, int64_t num_rollouts) {
   train::LrSchedule schedule;
   schedule.lr = config.lr;
   schedule.min_lr = config.min_lr;
@@ -100,19 +100,19 @@ train::LrSchedule make_lr(const RunConfig& config, int64_t num_rollouts) {
                                 config.samples_per_step());
 }
 
-train::AdamConfig make_adam(const RunConfig& config) {
+train::AdamConfig make_adam(const config::RunConfig& config) {
   return {.beta1 = config.adam_beta1,
           .beta2 = config.adam_beta2,
           .eps = config.adam_eps,
           .on_host = config.optimizer_cpu_offload};
 }
 
-train::CriticConfig make_critic(const RunConfig& actor, int64_t num_rollouts) {
-  const RunConfig& config = actor.critic != nullptr ? *actor.critic : actor;
+train::CriticConfig make_critic(const config::RunConfig& actor, int64_t num_rollouts) {
+  const config::RunConfig& config = actor.critic != nullptr ? *actor.critic : actor;
   train::CriticConfig critic;
   critic.value_clip = config.value_clip;
   critic.adam = make_adam(config);
-  RunConfig schedule = config;  // batches are the actor's
+  config::RunConfig schedule = config;  // batches are the actor's
   schedule.rollout_batch_size = actor.rollout_batch_size;
   schedule.n_samples_per_prompt = actor.n_samples_per_prompt;
   schedule.global_batch_size = actor.global_batch_size;
@@ -124,14 +124,14 @@ train::CriticConfig make_critic(const RunConfig& actor, int64_t num_rollouts) {
   return critic;
 }
 
-train::Objective make_train_objective(const RunConfig& config) {
+train::Objective make_train_objective(const config::RunConfig& config) {
   if (config.is_supervised()) return train::Objective::kSupervised;
   return config.is_preference() ? train::Objective::kPreference : train::Objective::kPolicy;
 }
 
 }  // namespace
 
-train::TrainConfig make_train_config(const RunConfig& config, int64_t num_rollouts) {
+train::TrainConfig make_train_config(const config::RunConfig& config, int64_t num_rollouts) {
   train::TrainConfig trainer;
   trainer.objective = make_train_objective(config);
   if (!config.trains_on_rows()) trainer.advantage = make_advantage(config);
@@ -162,7 +162,7 @@ train::TrainConfig make_train_config(const RunConfig& config, int64_t num_rollou
   return trainer;
 }
 
-train::TrainBatchConfig make_batch_config(const RunConfig& config) {
+train::TrainBatchConfig make_batch_config(const config::RunConfig& config) {
   train::TrainBatchConfig batch;
   const std::string& estimator = config.advantage_estimator;
   if (config.disable_rewards_normalization || estimator == "reinforce_plus_plus" ||

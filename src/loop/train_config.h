@@ -2,7 +2,7 @@
 
 /// From the user's words to the trainer's configuration.
 
-#include "loop/run_config.h"
+#include "config/run_config.h"
 #include "train/train_batch.h"
 #include "train/trainer.h"
 
@@ -10,8 +10,8 @@ namespace slime::loop {
 
 /// `num_rollouts` is the planned length of the run; the learning rate schedule spans it. Throws
 /// ConfigError.
-train::TrainConfig make_train_config(const RunConfig& config, int64_t num_rollouts);
+train::TrainConfig make_train_config(const config::RunConfig& config, int64_t num_rollouts);
 
-train::TrainBatchConfig make_batch_config(const RunConfig& config);
+train::TrainBatchConfig make_batch_config(const config::RunConfig& config);
 
 }  // namespace slime::loop

@@ -7,13 +7,13 @@
 #include <algorithm>
 
 #include "buffer/filter.h"
+#include "config/parse_flags.h"
 #include "core/calendar.h"
 #include "core/error.h"
 #include "core/out_of_memory.h"
 #include "kernels/gpu.h"
 #include "loop/memory_needs.h"
 #include "loop/networks.h"
-#include "loop/parse_flags.h"
 #include "loop/periodic.h"
 #include "loop/process_memory.h"
 #include "loop/rollout_files.h"
@@ -25,7 +25,7 @@
 
 namespace slime::loop {
 
-TrainingRun::TrainingRun(ParsedFlags flags, const Clock& clock)
+TrainingRun::TrainingRun(config::ParsedFlags flags, const Clock& clock)
     : config_(std::move(flags.config)),
       clock_(clock),
       folder_(config_),
@@ -125,7 +125,7 @@ TrainingRun::TrainingRun(ParsedFlags flags, const Clock& clock)
                          {"dtype", config_.dtype},
                          {"num_rollout", num_steps_},
                          {"loss_type", config_.loss_type},
-                         {"flags", changed_flags(config_)},
+                         {"flags", config::changed_flags(config_)},
                          {"unknown_flags", flags.unknown}};
   folder_.write_run_json(run);
   if (config_.use_wandb)

@@ -14,6 +14,8 @@
 #include "buffer/data_source.h"
 #include "buffer/dataset.h"
 #include "buffer/ledger.h"
+#include "config/parse_flags.h"
+#include "config/run_config.h"
 #include "core/clock.h"
 #include "engine/engine.h"
 #include "kernels/trace.h"
@@ -23,9 +25,7 @@
 #include "loop/memory_plan.h"
 #include "loop/metrics.h"
 #include "loop/other_ranks.h"
-#include "loop/parse_flags.h"
 #include "loop/prompts.h"
-#include "loop/run_config.h"
 #include "loop/run_folder.h"
 #include "loop/step_profiler.h"
 #include "loop/supervised.h"
@@ -50,7 +50,7 @@ struct Collected {
 class TrainingRun {
  public:
   /// `flags` are complete and valid; their warnings are shown first. Throws ConfigError.
-  TrainingRun(ParsedFlags flags, const Clock& clock);
+  TrainingRun(config::ParsedFlags flags, const Clock& clock);
 
   int64_t first_step() const { return first_step_; }
   int64_t num_steps() const { return num_steps_; }
@@ -103,7 +103,7 @@ class TrainingRun {
   void write_rollout_files(int64_t step, const Collected& collected,
                            const train::TrainReport* report) const;
 
-  RunConfig config_;
+  config::RunConfig config_;
   const Clock& clock_;
   RunFolder folder_;
   ModelText text_;

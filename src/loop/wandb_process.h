@@ -7,9 +7,9 @@
 #include <cstdint>
 #include <string>
 
+#include "config/run_config.h"
 #include "core/json.h"
 #include "loop/metrics.h"
-#include "loop/run_config.h"
 
 namespace slime::loop {
 
@@ -18,7 +18,8 @@ class WandbProcess {
   /// Starts $SLIME_PYTHON or python3 and waits until wandb.init has returned. `run_dir` is where
   /// wandb writes unless --wandb-dir says otherwise; `settings` become the run's config. Throws
   /// ConfigError with the child's words when there is no Python, no wandb, or init fails.
-  WandbProcess(const RunConfig& config, const std::string& run_dir, const json::object& settings);
+  WandbProcess(const config::RunConfig& config, const std::string& run_dir,
+               const json::object& settings);
   /// Closes the stream and waits for wandb.finish, a minute at most.
   ~WandbProcess();
   WandbProcess(const WandbProcess&) = delete;

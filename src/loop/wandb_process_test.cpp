@@ -43,7 +43,7 @@ std::string told(const std::filesystem::path& folder) {
 
 TEST(Wandb, GetsTheRecordsOfTheRun) {
   const auto folder = folder_with_wandb("    pass");
-  RunConfig config;
+  config::RunConfig config;
   config.wandb_project = "sums";
   config.wandb_group = "first";
   config.wandb_mode = "offline";
@@ -64,7 +64,7 @@ TEST(Wandb, GetsTheRecordsOfTheRun) {
 TEST(Wandb, ThatCannotStartIsRefusedWithItsWords) {
   folder_with_wandb("    raise RuntimeError('no such project')");
   try {
-    WandbProcess wandb(RunConfig{}, "/tmp/run", {});
+    WandbProcess wandb(config::RunConfig{}, "/tmp/run", {});
     FAIL();
   } catch (const ConfigError& error) {
     EXPECT_THAT(error.what(), HasSubstr("RuntimeError: no such project"));

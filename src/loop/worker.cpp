@@ -8,10 +8,10 @@
 #include <optional>
 
 #include "cluster/worker_link.h"
+#include "config/parse_flags.h"
 #include "core/clock.h"
 #include "core/error.h"
 #include "loop/networks.h"
-#include "loop/parse_flags.h"
 #include "loop/rank_tasks.h"
 #include "loop/train_config.h"
 #include "model/placement.h"
@@ -28,9 +28,9 @@ void say(const std::string& line) {
   std::fflush(stderr);
 }
 
-RunConfig config_of(const RankStart& start) {
-  ParsedFlags flags = parse_flags(start.arguments);
-  complete_and_validate(flags);
+config::RunConfig config_of(const RankStart& start) {
+  config::ParsedFlags flags = config::parse_flags(start.arguments);
+  config::complete_and_validate(flags);
   return std::move(flags.config);
 }
 
@@ -86,7 +86,7 @@ class WorkerRank final {
  private:
   cluster::WorkerLink& link_;
   const SystemClock clock_;
-  RunConfig config_;
+  config::RunConfig config_;
   std::unique_ptr<model::Network> network_;
   std::unique_ptr<train::Ranks> ranks_;
   std::optional<train::Trainer> trainer_;

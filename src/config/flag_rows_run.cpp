@@ -1,8 +1,8 @@
 // Model, data, evaluation, and what is written.
 
-#include "loop/flag_rows.h"
+#include "config/flag_rows.h"
 
-namespace slime::loop {
+namespace slime::config {
 namespace {
 using C = RunConfig;
 }
@@ -208,4 +208,4 @@ std::vector<Flag> output_flags() {
   };
 }
 
-}  // namespace slime::loop
+}  // namespace slime::config

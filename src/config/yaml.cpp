@@ -1,4 +1,4 @@
-#include "loop/yaml.h"
+#include "config/yaml.h"
 
 #include <fmt/format.h>
 #include <yaml-cpp/yaml.h>
@@ -7,7 +7,7 @@
 
 #include "core/error.h"
 
-namespace slime::loop {
+namespace slime::config {
 namespace {
 
 constexpr int kDeepest = 64;
@@ -62,4 +62,4 @@ json::value read_yaml_file(const std::string& path, const std::string& key) {
   }
 }
 
-}  // namespace slime::loop
+}  // namespace slime::config

@@ -1,10 +1,14 @@
 #pragma once
 
-/// Everything a user can set for `slime train`, as one flat value.
+/// Everything a user can set for `slime train`: one plain struct for each group of flags, and
+/// RunConfig, which is all of them.
 ///
 /// Names are the words of the flags with `_` for `-`; defaults are the original's (spec section
-/// 20). The flag table (loop/flag_table.h) maps words to members; nothing else knows the words. A
-/// RunConfig that came out of `parse_flags` and `validate` is complete and free of contradictions.
+/// 20). The flag table (config/flag_table.h) maps words to members; nothing else knows the words.
+/// Users have one flat set of words, so RunConfig inherits its groups: no two groups can have a
+/// member of the same name, and a reader takes the group it needs (`const RewardFlags&`) where the
+/// caller has the whole. A RunConfig that came out of `parse_flags` and `complete_and_validate` is
+/// complete and free of contradictions.
 
 #include <cstdint>
 #include <memory>
@@ -12,10 +16,10 @@
 #include <string>
 #include <vector>
 
-namespace slime::loop {
+namespace slime::config {
 
-struct RunConfig {
-  // model and checkpoints
+/// The model, its checkpoints, the device.
+struct ModelFlags {
   std::string hf_checkpoint;  // directory of the model to train
   std::string ref_load;       // reference model; default: hf_checkpoint
   std::string load;           // checkpoint folder to resume from; default: save, when it has one
@@ -35,10 +39,10 @@ struct RunConfig {
   int64_t num_threads = 0;           // 0: all cores
   std::string custom_config_path;    // YAML whose keys win over the command line
   std::string megatron_config_path;  // YAML with overrides for actor and critic
-  std::shared_ptr<const RunConfig>
-      critic;  // this configuration with the critic's overrides, if any
+};
 
-  // data
+/// Prompt files and how their rows are read.
+struct DataFlags {
   std::vector<std::string> prompt_data;
   std::string input_key = "input";
   std::string label_key;
@@ -58,8 +62,10 @@ struct RunConfig {
   bool streaming_data = false;
   std::string loss_mask_type = "qwen";
   std::string data_source_path = "slime.rollout.data_source.RolloutDataSourceWithBuffer";
+};
 
-  // rollout
+/// What is drawn for a step, and the rules of each response.
+struct RolloutFlags {
   std::string rollout_function_path = "slime.rollout.sglang_rollout.generate_rollout";
   double rollout_temperature = 1.0;
   double rollout_top_p = 1.0;
@@ -75,6 +81,10 @@ struct RunConfig {
   bool partial_rollout = false;
   bool mask_offpolicy_in_partial_rollout = false;
   bool keep_old_actor = false;
+};
+
+/// The engine of this run: batch, cache, memory.
+struct EngineFlags {
   int64_t sglang_server_concurrency = 512;
   int64_t sglang_max_running_requests = 256;
   int64_t sglang_chunked_prefill_size = 2048;
@@ -87,7 +97,12 @@ struct RunConfig {
   bool offload_rollout = false;
   bool no_offload_rollout = false;
 
-  // reward
+  /// --sglang-kv-cache-dtype in the engine's words.
+  std::string kv_cache_dtype() const;
+};
+
+/// Where scores come from.
+struct RewardFlags {
   std::string rm_type;
   std::string reward_key;
   std::string eval_reward_key;
@@ -99,8 +114,10 @@ struct RunConfig {
   double overlong_penalty_factor = 1.0;
   std::string custom_rm_path;
   std::string custom_reward_post_process_path;
+};
 
-  // algorithm
+/// Estimator, loss, corrections, reference, critic, teacher.
+struct AlgorithmFlags {
   std::string loss_type = "policy_loss";
   std::string advantage_estimator = "grpo";
   double eps_clip = 0.2;
@@ -150,7 +167,24 @@ struct RunConfig {
   std::string opd_teacher_load;
   std::string custom_pg_loss_reducer_function_path;
 
-  // optimizer
+  bool is_supervised() const { return loss_type == "sft_loss"; }
+  bool is_preference() const { return loss_type == "dpo_loss"; }
+  /// Rows are trained on as they are: no engine, no reward.
+  bool trains_on_rows() const { return is_supervised() || is_preference(); }
+  bool has_critic() const { return advantage_estimator == "ppo" && !trains_on_rows(); }
+  bool needs_reference() const {
+    return is_preference() || (!is_supervised() && (kl_coef != 0.0 || use_kl_loss));
+  }
+  /// --custom-tis-function-path names a correction that is built in.
+  bool uses_icepop() const { return custom_tis_function_path.ends_with(".icepop_function"); }
+  bool uses_mis() const {
+    return custom_tis_function_path.find("mis.compute_mis_weights") != std::string::npos ||
+           custom_tis_function_path.find("mis:compute_mis_weights") != std::string::npos;
+  }
+};
+
+/// AdamW, its schedule, which weights are trained.
+struct OptimizerFlags {
   std::string optimizer = "adam";
   double lr = 1e-6;
   double min_lr = 0.0;
@@ -169,8 +203,10 @@ struct RunConfig {
   bool optimizer_cpu_offload = false;
   std::vector<std::string> only_train_params_name_list;
   std::vector<std::string> freeze_params_name_list;
+};
 
-  // batches
+/// Optimizer steps of a rollout and their micro-batches.
+struct BatchFlags {
   std::optional<int64_t> global_batch_size;
   std::optional<int64_t> num_steps_per_rollout;
   int64_t micro_batch_size = 1;
@@ -181,8 +217,10 @@ struct RunConfig {
   std::string recompute_granularity;
   bool recompute_activations = false;
   bool no_prefix_sharing = false;
+};
 
-  // evaluation
+/// Held-out data sets: how often, with which rules.
+struct EvalFlags {
   std::vector<std::string> eval_prompt_data;  // name path pairs
   std::string eval_config;                    // YAML file, wins over eval_prompt_data
   std::optional<int64_t> eval_interval;
@@ -199,8 +237,10 @@ struct RunConfig {
   std::optional<int64_t> eval_max_context_len;
   std::optional<int64_t> eval_min_new_tokens;
   std::string eval_function_path = "slime.rollout.sglang_rollout.generate_rollout";
+};
 
-  // what is written
+/// Dumps, traces, tracking.
+struct OutputFlags {
   std::string save_debug_rollout_data;
   std::string load_debug_rollout_data;
   std::string dump_details;
@@ -225,8 +265,10 @@ struct RunConfig {
   std::string wandb_run_id;
   bool disable_wandb_random_suffix = false;
   bool wandb_always_use_train_step = false;
+};
 
-  // model shape, checked against config.json when given
+/// The shape a script expects; checked against config.json when given.
+struct ShapeFlags {
   std::optional<int64_t> num_layers;
   std::optional<int64_t> hidden_size;
   std::optional<int64_t> ffn_hidden_size;
@@ -236,8 +278,10 @@ struct RunConfig {
   std::optional<int64_t> vocab_size;
   std::optional<double> rotary_base;
   std::optional<double> norm_epsilon;
+};
 
-  // parallel sizes: only data parallelism, on one host
+/// Parallel sizes: data parallelism on one host.
+struct ParallelFlags {
   int64_t tensor_model_parallel_size = 1;
   int64_t pipeline_model_parallel_size = 1;
   int64_t context_parallel_size = 1;
@@ -251,8 +295,23 @@ struct RunConfig {
   /// Ranks that train, each a process (Megatron: all devices over tensor, pipeline and context
   /// parallelism, which are 1 here).
   int64_t data_parallel_size() const { return actor_num_nodes * actor_num_gpus_per_node; }
-  /// --sglang-kv-cache-dtype in the engine's words.
-  std::string kv_cache_dtype() const;
+};
+
+struct RunConfig : ModelFlags,
+                   DataFlags,
+                   RolloutFlags,
+                   EngineFlags,
+                   RewardFlags,
+                   AlgorithmFlags,
+                   OptimizerFlags,
+                   BatchFlags,
+                   EvalFlags,
+                   OutputFlags,
+                   ShapeFlags,
+                   ParallelFlags {
+  /// This configuration with the critic's overrides of --megatron-config-path, if there are any.
+  std::shared_ptr<const RunConfig> critic;
+
   /// Samples per optimizer step once everything is known: --global-batch-size, or from
   /// --num-steps-per-rollout.
   int64_t samples_per_step() const;
@@ -260,20 +319,6 @@ struct RunConfig {
   int64_t samples_per_rollout() const {
     return is_preference() ? rollout_batch_size : rollout_batch_size * n_samples_per_prompt;
   }
-  bool is_supervised() const { return loss_type == "sft_loss"; }
-  bool is_preference() const { return loss_type == "dpo_loss"; }
-  /// Rows are trained on as they are: no engine, no reward.
-  bool trains_on_rows() const { return is_supervised() || is_preference(); }
-  bool has_critic() const { return advantage_estimator == "ppo" && !trains_on_rows(); }
-  bool needs_reference() const {
-    return is_preference() || (!is_supervised() && (kl_coef != 0.0 || use_kl_loss));
-  }
-  /// --custom-tis-function-path names a correction that is built in.
-  bool uses_icepop() const { return custom_tis_function_path.ends_with(".icepop_function"); }
-  bool uses_mis() const {
-    return custom_tis_function_path.find("mis.compute_mis_weights") != std::string::npos ||
-           custom_tis_function_path.find("mis:compute_mis_weights") != std::string::npos;
-  }
 };
 
-}  // namespace slime::loop
+}  // namespace slime::config

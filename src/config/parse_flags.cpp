@@ -1,4 +1,4 @@
-#include "loop/parse_flags.h"
+#include "config/parse_flags.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -7,11 +7,11 @@
 #include <charconv>
 #include <set>
 
+#include "config/flag_table.h"
+#include "config/yaml.h"
 #include "core/error.h"
-#include "loop/flag_table.h"
-#include "loop/yaml.h"
 
-namespace slime::loop {
+namespace slime::config {
 namespace {
 
 template <typename... Forms>
@@ -367,4 +367,4 @@ std::string flag_markdown() {
   return text;
 }
 
-}  // namespace slime::loop
+}  // namespace slime::config

@@ -1,4 +1,4 @@
-#include "loop/eval_config.h"
+#include "config/eval_config.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -6,10 +6,10 @@
 #include <algorithm>
 #include <set>
 
+#include "config/yaml.h"
 #include "core/error.h"
-#include "loop/yaml.h"
 
-namespace slime::loop {
+namespace slime::config {
 namespace {
 
 /// A key of an entry, and the arguments it falls back to, first the one that wins.
@@ -369,4 +369,4 @@ json::object eval_metadata(const json::value& sample_metadata, const std::string
   return metadata;
 }
 
-}  // namespace slime::loop
+}  // namespace slime::config

@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
+#include "config/run_config.h"
 #include "core/json.h"
-#include "loop/run_config.h"
 
-namespace slime::loop {
+namespace slime::config {
 
 struct ParsedFlags {
   RunConfig config;
@@ -44,4 +44,4 @@ json::object changed_flags(const RunConfig& config);
 /// docs/flags.md, generated.
 std::string flag_markdown();
 
-}  // namespace slime::loop
+}  // namespace slime::config

@@ -6,9 +6,9 @@
 #include <utility>
 #include <vector>
 
-#include "loop/flag_table.h"
+#include "config/flag_table.h"
 
-namespace slime::loop {
+namespace slime::config {
 
 /// Values behind a flag that has no member.
 inline constexpr int kSwitch = 0;
@@ -55,4 +55,4 @@ std::vector<Flag> output_flags();
 std::vector<Flag> shape_flags();
 std::vector<Flag> parallel_flags();
 
-}  // namespace slime::loop
+}  // namespace slime::config

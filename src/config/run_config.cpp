@@ -1,16 +1,16 @@
-#include "loop/run_config.h"
+#include "config/run_config.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <filesystem>
 
+#include "config/eval_config.h"
+#include "config/parse_flags.h"
 #include "core/error.h"
 #include "core/json.h"
-#include "loop/eval_config.h"
-#include "loop/parse_flags.h"
 
-namespace slime::loop {
+namespace slime::config {
 namespace {
 
 class Problems {
@@ -454,7 +454,7 @@ void check_output(RunConfig& config, Problems& problems) {
 
 }  // namespace
 
-std::string RunConfig::kv_cache_dtype() const {
+std::string EngineFlags::kv_cache_dtype() const {
   return sglang_kv_cache_dtype == "bf16" ? "bfloat16" : sglang_kv_cache_dtype;
 }
 
@@ -496,4 +496,4 @@ void complete_and_validate(ParsedFlags& flags) {
   problems.throw_if_any();
 }
 
-}  // namespace slime::loop
+}  // namespace slime::config

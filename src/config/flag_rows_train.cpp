@@ -1,8 +1,8 @@
 // Algorithm, optimizer, batches.
 
-#include "loop/flag_rows.h"
+#include "config/flag_rows.h"
 
-namespace slime::loop {
+namespace slime::config {
 namespace {
 using C = RunConfig;
 }
@@ -171,4 +171,4 @@ std::vector<Flag> batch_flags() {
   };
 }
 
-}  // namespace slime::loop
+}  // namespace slime::config

@@ -8,10 +8,10 @@
 #include <map>
 #include <sstream>
 
-#include "loop/flag_table.h"
-#include "loop/parse_flags.h"
+#include "config/flag_table.h"
+#include "config/parse_flags.h"
 
-namespace slime::loop {
+namespace slime::config {
 namespace {
 
 const std::string kFolder = SLIME_SOURCE_DIR "/tests/fixtures/flags/";
@@ -91,4 +91,4 @@ TEST(FlagCensus, AFileOfTheUsersOwnKeysWinsOverTheCommandLine) {
 }
 
 }  // namespace
-}  // namespace slime::loop
+}  // namespace slime::config

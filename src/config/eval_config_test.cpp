@@ -1,4 +1,4 @@
-#include "loop/eval_config.h"
+#include "config/eval_config.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include "core/error.h"
 #include "core/golden_test.h"
 
-namespace slime::loop {
+namespace slime::config {
 namespace {
 
 /// The arguments that all golden cases share.
@@ -115,4 +115,4 @@ TEST(EvalConfig, KeysThatNothingReadsAreReported) {
 }
 
 }  // namespace
-}  // namespace slime::loop
+}  // namespace slime::config

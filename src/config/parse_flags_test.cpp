@@ -1,4 +1,4 @@
-#include "loop/parse_flags.h"
+#include "config/parse_flags.h"
 
 #include <gtest/gtest.h>
 
@@ -6,10 +6,10 @@
 #include <fstream>
 #include <set>
 
+#include "config/flag_table.h"
 #include "core/error.h"
-#include "loop/flag_table.h"
 
-namespace slime::loop {
+namespace slime::config {
 namespace {
 
 std::vector<std::string> words(const std::string& line) {
@@ -277,4 +277,4 @@ TEST(FlagTable, HasEachNameOnceAndAMeaningForEach) {
 }
 
 }  // namespace
-}  // namespace slime::loop
+}  // namespace slime::config

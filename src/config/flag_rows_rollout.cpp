@@ -1,8 +1,8 @@
 // How responses are drawn and scored, and the engine.
 
-#include "loop/flag_rows.h"
+#include "config/flag_rows.h"
 
-namespace slime::loop {
+namespace slime::config {
 namespace {
 using C = RunConfig;
 }
@@ -177,4 +177,4 @@ std::vector<Flag> reward_flags() {
   };
 }
 
-}  // namespace slime::loop
+}  // namespace slime::config

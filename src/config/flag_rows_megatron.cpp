@@ -1,8 +1,8 @@
 // What Megatron's scripts say about the model's shape and about ranks.
 
-#include "loop/flag_rows.h"
+#include "config/flag_rows.h"
 
-namespace slime::loop {
+namespace slime::config {
 namespace {
 
 using C = RunConfig;
@@ -131,4 +131,4 @@ std::vector<Flag> parallel_flags() {
   };
 }
 
-}  // namespace slime::loop
+}  // namespace slime::config

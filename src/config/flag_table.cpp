@@ -1,13 +1,13 @@
-#include "loop/flag_table.h"
+#include "config/flag_table.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <numeric>
 
-#include "loop/flag_rows.h"
+#include "config/flag_rows.h"
 
-namespace slime::loop {
+namespace slime::config {
 namespace {
 
 using enum FlagGroup;
@@ -141,4 +141,4 @@ std::string default_text(const Flag& flag) {
       flag.member);
 }
 
-}  // namespace slime::loop
+}  // namespace slime::config

@@ -11,9 +11,9 @@
 #include <variant>
 #include <vector>
 
-#include "loop/run_config.h"
+#include "config/run_config.h"
 
-namespace slime::loop {
+namespace slime::config {
 
 /// Where a flag's value goes. A bool member is a switch without value; monostate has no member (the
 /// flag is accepted or refused only).
@@ -67,4 +67,4 @@ std::string_view value_word(const Flag& flag);
 /// The default as users would type it; empty when there is none.
 std::string default_text(const Flag& flag);
 
-}  // namespace slime::loop
+}  // namespace slime::config

@@ -6,11 +6,11 @@
 
 #include "core/json.h"
 
-namespace slime::loop {
+namespace slime::config {
 
 /// Maps, lists and scalars; plain scalars become null, true, false, numbers or strings by the core
 /// schema, quoted ones are strings. Throws ConfigError that starts with `key` and the path
 /// ("--eval-config x.yaml: ...") for a file that cannot be read or is no YAML.
 json::value read_yaml_file(const std::string& path, const std::string& key);
 
-}  // namespace slime::loop
+}  // namespace slime::config

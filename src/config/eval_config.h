@@ -12,10 +12,10 @@
 #include <string>
 #include <vector>
 
+#include "config/run_config.h"
 #include "core/json.h"
-#include "loop/run_config.h"
 
-namespace slime::loop {
+namespace slime::config {
 
 /// One data set with everything resolved. A field without value is what the engine or the loop does
 /// by default.
@@ -61,4 +61,4 @@ std::vector<json::object> resolve_eval_sets(const json::value& datasets,
 json::object eval_metadata(const json::value& sample_metadata, const std::string& rm_type,
                            const json::object& overrides);
 
-}  // namespace slime::loop
+}  // namespace slime::config
