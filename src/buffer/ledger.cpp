@@ -16,7 +16,7 @@
 namespace slime::buffer {
 namespace {
 
-constexpr std::size_t kMostProblems = 100;  // shown by an audit
+constexpr std::size_t kMostLedgerProblems = 100;  // shown by an audit
 
 [[noreturn]] void cannot(const std::filesystem::path& path, std::string_view action) {
   throw ConfigError(
@@ -83,7 +83,7 @@ LedgerAudit audit_ledger(const std::filesystem::path& path) {
   for (const LedgerRecord& record :
        effective_records(file.lines, std::numeric_limits<int64_t>::max(), &audit.num_rolled_back)) {
     const std::string problem = violation(audit.state, record);
-    if (!problem.empty() && audit.problems.size() < kMostProblems)
+    if (!problem.empty() && audit.problems.size() < kMostLedgerProblems)
       audit.problems.push_back(problem);
     audit.state[record.ordinal] = record;
   }

@@ -19,7 +19,7 @@ namespace {
 constexpr int64_t kPage = kernels::kGpuPageTokens;
 constexpr double kColdBytes = 4e9;  // caches of all layers together: many times the L2 cache
 
-struct Options {
+struct AttentionOptions {
   std::vector<int64_t> batches{1, 8, 32, 128, 256};
   int64_t keys = 1024;  // of each sequence, its prompt included
   int64_t prompt = 0;   // keys that `samples` sequences share
@@ -29,7 +29,7 @@ struct Options {
 };
 
 /// Pages of sequences in groups that share their prompt's full pages.
-std::vector<std::vector<int32_t>> page_lists(const Options& options, int64_t batch,
+std::vector<std::vector<int32_t>> page_lists(const AttentionOptions& options, int64_t batch,
                                              int32_t& num_pages) {
   const int64_t length = (options.keys + kPage - 1) / kPage;
   const int64_t shared = std::min(options.prompt / kPage, length - 1);
@@ -46,7 +46,8 @@ Tensor numbers(const std::vector<int32_t>& list) {
   return at::tensor(list, at::kInt).to(at::kCUDA);
 }
 
-void measure(const Options& options, int64_t batch, bool shares, double copy_bytes_per_second) {
+void measure(const AttentionOptions& options, int64_t batch, bool shares,
+             double copy_bytes_per_second) {
   kernels::Gpu& gpu = kernels::open_gpu();
   const kernels::RotaryShape heads{options.heads, options.kv_heads, options.head_dim, 1e-6};
   const bool is_fp8 = options.kv_cache_dtype == "fp8_e4m3";
@@ -130,7 +131,7 @@ int bench_decode_attention(std::span<const std::string> arguments) {
       "Attention of one layer in a decode step on the GPU: normed and rotated heads, the new keys "
       "and values into their pages, and all earlier ones read.",
       "slime bench decode-attention");
-  Options options;
+  AttentionOptions options;
   app.add_option("--batch", options.batches, "Sequences of a step")->capture_default_str();
   app.add_option("--keys", options.keys, "Keys of each sequence")->capture_default_str();
   app.add_option("--prompt", options.prompt, "Keys that --samples sequences share")

@@ -34,7 +34,7 @@ namespace {
 
 constexpr double kBound = 0.03;  // of the made-up weights: gradients of ordinary size
 
-struct Options {
+struct WorkloadsOptions {
   std::string name;
   std::string file = "bench/gpu/workloads.json";
   std::string device = "cuda";
@@ -85,7 +85,7 @@ json::object byte_tokenizer() {
 /// A folder with a model directory and a file of prompts; gone with this object.
 class MadeUpRun {
  public:
-  explicit MadeUpRun(const Options& options)
+  explicit MadeUpRun(const WorkloadsOptions& options)
       : root_(fs::temp_directory_path() / fmt::format("slime-bench-{}", ::getpid())) {
     const engine::WorkloadFile file = engine::read_workloads(options.file);
     const std::string model = "qwen3-" + options.name.substr(options.name.find_last_of('-') + 1);
@@ -114,7 +114,7 @@ class MadeUpRun {
     fs::remove_all(root_, ignored);
   }
 
-  std::vector<std::string> command(const Options& options) const {
+  std::vector<std::string> command(const WorkloadsOptions& options) const {
     const auto number = [](int64_t value) { return std::to_string(value); };
     return {"slime",
             "train",
@@ -201,7 +201,7 @@ class TrainCommand {
   fs::path log_;
 };
 
-void add_options(CLI::App& app, Options& options) {
+void add_options(CLI::App& app, WorkloadsOptions& options) {
   const auto count = [&](const char* name, int64_t& value, const char* text) {
     app.add_option(name, value, text)->capture_default_str()->check(CLI::PositiveNumber);
   };
@@ -216,7 +216,7 @@ void add_options(CLI::App& app, Options& options) {
   app.add_flag("--log", options.shows_log, "Print what the command says, to standard error");
 }
 
-void show_log(const Options& options, const fs::path& log) {
+void show_log(const WorkloadsOptions& options, const fs::path& log) {
   if (options.shows_log) std::cerr << std::ifstream(log).rdbuf();
 }
 
@@ -228,7 +228,7 @@ double number(const json::object& metrics, const char* name) {
 }  // namespace
 
 int bench_first_step(std::span<const std::string> arguments) {
-  Options options;
+  WorkloadsOptions options;
   options.name = arguments.front();
   CLI::App app("The command `slime train` to the end of its first optimizer step.",
                "slime bench " + options.name);
@@ -258,7 +258,7 @@ int bench_first_step(std::span<const std::string> arguments) {
 }
 
 int bench_grpo_command(std::span<const std::string> arguments) {
-  Options options;
+  WorkloadsOptions options;
   options.name = arguments.front();
   options.prompts = 64;
   options.new_tokens = 512;

@@ -20,10 +20,11 @@
 namespace slime::cli {
 namespace {
 
-constexpr std::string_view kPrefix = "train-step-", kFull = "-recompute", kSelective = "-selective";
-constexpr double kBound = 0.03;  // of the made-up weights: gradients of ordinary size
+constexpr std::string_view kTrainPrefix = "train-step-", kFull = "-recompute",
+                           kSelective = "-selective";
+constexpr double kTrainWeightBound = 0.03;  // of the made-up weights: gradients of ordinary size
 
-struct Options {
+struct GpuTrainOptions {
   std::string name;
   std::string file = "bench/gpu/workloads.json";
   int64_t sequences = 8;
@@ -34,7 +35,7 @@ struct Options {
 };
 
 /// Sequences of random tokens, all but the first trained, half of them with a positive advantage.
-train::TrainBatch made_up_batch(const Options& options, int64_t vocab_size) {
+train::TrainBatch made_up_batch(const GpuTrainOptions& options, int64_t vocab_size) {
   std::vector<Sample> samples(static_cast<std::size_t>(options.sequences));
   for (std::size_t i = 0; i < samples.size(); ++i) {
     samples[i].prompt_length = 1;
@@ -70,13 +71,13 @@ std::vector<double> timed(model::Network& network, int repeats, const Work& work
   return seconds;
 }
 
-json::object measure(const Options& options, const model::ModelConfig& config,
+json::object measure(const GpuTrainOptions& options, const model::ModelConfig& config,
                      model::Recompute recompute) {
   const kernels::GpuLimits limits = kernels::measure_gpu_limits();
   kernels::opened_gpu().release_unused_memory();
   const int64_t free_before = kernels::opened_gpu().free_bytes();
   const auto network =
-      model::make_uniform_network(config, model::Precision::on_gpu("bfloat16"), kBound);
+      model::make_uniform_network(config, model::Precision::on_gpu("bfloat16"), kTrainWeightBound);
   const SystemClock clock;
   train::TrainConfig train_config;
   train_config.recompute = recompute;
@@ -125,7 +126,7 @@ json::object measure(const Options& options, const model::ModelConfig& config,
 }  // namespace
 
 int bench_gpu_train(std::span<const std::string> arguments) {
-  Options options;
+  GpuTrainOptions options;
   options.name = arguments.front();
   CLI::App app("A GRPO step on the GPU: packed forward, loss, backward, clipping, AdamW.",
                "slime bench " + options.name);
@@ -145,7 +146,7 @@ int bench_gpu_train(std::span<const std::string> arguments) {
   app.add_flag("--optimizer-cpu-offload", options.state_on_host,
                "Master weights and moments in host memory");
   if (const auto exit_code = parse_options(app, arguments.subspan(1))) return *exit_code;
-  std::string size = options.name.substr(kPrefix.size());
+  std::string size = options.name.substr(kTrainPrefix.size());
   auto recompute = model::Recompute::kNone;
   for (const auto& [ending, how] : {std::pair{kFull, model::Recompute::kFull},
                                     std::pair{kSelective, model::Recompute::kSelective}}) {

@@ -19,7 +19,7 @@
 namespace slime::cli {
 namespace {
 
-struct Options {
+struct GrpoOptions {
   BenchModel model;
   int64_t prompts = 8;
   int64_t samples = 8;
@@ -29,7 +29,7 @@ struct Options {
 };
 
 /// Groups of samples with made-up prompts and rewards, still without responses.
-std::vector<Group> made_up_groups(const Options& options, int64_t vocab_size, int step) {
+std::vector<Group> made_up_groups(const GrpoOptions& options, int64_t vocab_size, int step) {
   std::vector<Group> groups(options.prompts);
   for (int64_t g = 0; g < options.prompts; ++g) {
     groups[g].ordinal = g;
@@ -54,7 +54,7 @@ std::vector<Group> made_up_groups(const Options& options, int64_t vocab_size, in
 }
 
 /// Completes all samples at temperature 1, none ends early.
-void generate(engine::Engine& engine, const Options& options, std::vector<Group>& groups) {
+void generate(engine::Engine& engine, const GrpoOptions& options, std::vector<Group>& groups) {
   std::mutex mutex;
   std::condition_variable changed;
   int64_t running = options.prompts * options.samples;
@@ -84,7 +84,7 @@ struct Seconds {
   double step = 1e300, generate = 0, train = 0;
 };
 
-json::object measure(const Options& options) {
+json::object measure(const GrpoOptions& options) {
   const SystemClock clock;
   const auto network = options.model.load();
   train::TrainConfig config;
@@ -132,7 +132,7 @@ json::object measure(const Options& options) {
 }  // namespace
 
 int bench_grpo_step(std::span<const std::string> arguments) {
-  Options options;
+  GrpoOptions options;
   CLI::App app("One GRPO step on made-up prompts and rewards: generation, training, new weights.",
                "slime bench grpo-step");
   options.model.add_options(app);

@@ -19,9 +19,9 @@
 namespace slime::cli {
 namespace {
 
-constexpr std::string_view kPrefix = "start-";
-constexpr double kBound = 1e-3;         // of the made-up weights
-constexpr double kShareOfMemory = 0.8;  // of what the weights leave free, for the KV cache
+constexpr std::string_view kStartPrefix = "start-";
+constexpr double kStartWeightBound = 1e-3;   // of the made-up weights
+constexpr double kStartShareOfMemory = 0.8;  // of what the weights leave free, for the KV cache
 constexpr int64_t kPromptTokens = 128;
 
 /// Seconds since the system started this process, to a hundredth.
@@ -51,7 +51,7 @@ int bench_start(std::span<const std::string> arguments) {
       ->capture_default_str();
   if (const auto exit_code = parse_options(app, arguments.subspan(1))) return *exit_code;
   const engine::WorkloadFile file = engine::read_workloads(file_name);
-  const std::string model = "qwen3-" + name.substr(kPrefix.size());
+  const std::string model = "qwen3-" + name.substr(kStartPrefix.size());
   const auto shape = file.models.find(model);
   if (shape == file.models.end())
     throw ConfigError(fmt::format("{}: {} has no model \"{}\"", name, file_name, model));
@@ -65,14 +65,15 @@ int bench_start(std::span<const std::string> arguments) {
   };
   kernels::Gpu& gpu = kernels::open_gpu();
   lap("open_gpu");
-  const auto network = model::make_uniform_network(model::parse_model_config(shape->second, model),
-                                                   model::Precision::on_gpu("bfloat16"), kBound);
+  const auto network =
+      model::make_uniform_network(model::parse_model_config(shape->second, model),
+                                  model::Precision::on_gpu("bfloat16"), kStartWeightBound);
   lap("weights");
   engine::EngineConfig config;
   config.max_prefill_tokens = 8192;
   config.max_running_requests = 256;
   config.kv_cache_bytes =
-      static_cast<int64_t>(kShareOfMemory * static_cast<double>(gpu.free_bytes()));
+      static_cast<int64_t>(kStartShareOfMemory * static_cast<double>(gpu.free_bytes()));
   engine::Engine engine(*network, config, clock);
   lap("engine");
   engine::GenerateRequest request;

@@ -15,7 +15,7 @@ namespace slime::cli {
 namespace {
 
 constexpr std::array kRows = {1, 32, 256, 8192};
-constexpr int64_t kElement = 2;  // bytes of a bfloat16
+constexpr int64_t kStepElement = 2;  // bytes of a bfloat16
 
 Tensor random(at::IntArrayRef shape) {
   return at::randn(shape, at::TensorOptions(at::kBFloat16).device(at::kCUDA));
@@ -27,7 +27,7 @@ std::vector<Tensor> copies(int count, at::IntArrayRef shape) {
   return made;
 }
 
-struct Bench {
+struct StepBench {
   const model::ModelConfig& config;
   const kernels::GpuLimits& limits;
   const std::string& only;
@@ -40,7 +40,7 @@ struct Bench {
                bool has_float_result) const {
     const std::string name = fmt::format("product-{}-r{}", what, rows);
     if (!wants(name)) return;
-    const int count = num_cold_copies(outputs * inputs * kElement);
+    const int count = num_cold_copies(outputs * inputs * kStepElement);
     const std::vector<Tensor> weights = copies(count, {outputs, inputs});
     const Tensor x = random({rows, inputs});
     const double seconds = recorded_seconds(count, [&](int i) {
@@ -50,9 +50,9 @@ struct Bench {
         device.linear(x, weights[static_cast<std::size_t>(i)], {});
       }
     });
-    const auto result = static_cast<double>(has_float_result ? 4 : kElement);
+    const auto result = static_cast<double>(has_float_result ? 4 : kStepElement);
     write_kernel_line(name,
-                      {.bytes = static_cast<double>(kElement * inputs * (outputs + rows)) +
+                      {.bytes = static_cast<double>(kStepElement * inputs * (outputs + rows)) +
                                 result * static_cast<double>(rows * outputs),
                        .flops = 2.0 * static_cast<double>(rows * outputs * inputs)},
                       seconds, limits);
@@ -84,7 +84,7 @@ struct Bench {
     };
     const Tensor residual = random({rows, hidden}), norm = random({hidden});
     std::vector<kernels::BlockChain> blocks(
-        static_cast<std::size_t>(std::max(8, num_cold_copies(weights * kElement))));
+        static_cast<std::size_t>(std::max(8, num_cold_copies(weights * kStepElement))));
     for (kernels::BlockChain& block : blocks) {
       block.attended_TC = random({rows, attended});
       block.residual_TH = residual;
@@ -101,7 +101,7 @@ struct Bench {
     });
     const int64_t activations = attended + 2 * hidden + wide + heads;
     write_kernel_line(name,
-                      {.bytes = static_cast<double>(kElement * (weights + rows * activations)),
+                      {.bytes = static_cast<double>(kStepElement * (weights + rows * activations)),
                        .flops = 2.0 * static_cast<double>(rows * weights)},
                       seconds, limits);
   }
@@ -111,7 +111,7 @@ struct Bench {
   void rowwise(const char* what, int64_t rows, int64_t numbers, const Call& call) const {
     const std::string name = fmt::format("{}-r{}", what, rows);
     if (!wants(name)) return;
-    write_kernel_line(name, {.bytes = static_cast<double>(rows * numbers * kElement)},
+    write_kernel_line(name, {.bytes = static_cast<double>(rows * numbers * kStepElement)},
                       recorded_seconds(16, call), limits);
   }
 
@@ -119,7 +119,7 @@ struct Bench {
     const int64_t hidden = config.hidden_size, wide = config.intermediate_size;
     const Tensor weight = random({hidden});
     for (const int64_t rows : {256, 8192}) {
-      const int count = num_cold_copies(rows * hidden * kElement);
+      const int count = num_cold_copies(rows * hidden * kStepElement);
       const std::vector<Tensor> x = copies(count, {rows, hidden});
       const Tensor update = random({rows, hidden});
       // The sum is read, written and normed: four passes with the update and the result.
@@ -127,7 +127,7 @@ struct Bench {
         device.add_rms_norm_(x[static_cast<std::size_t>(i % count)], update, weight,
                              config.norm_eps);
       });
-      const int wide_count = num_cold_copies(rows * 2 * wide * kElement);
+      const int wide_count = num_cold_copies(rows * 2 * wide * kStepElement);
       const std::vector<Tensor> gate_up = copies(wide_count, {rows, 2 * wide});
       rowwise("swiglu", rows, 3 * wide,
               [&](int i) { device.swiglu(gate_up[static_cast<std::size_t>(i % wide_count)]); });
@@ -171,7 +171,7 @@ struct Bench {
 void bench_step_kernels(const model::ModelConfig& config, const kernels::GpuLimits& limits,
                         const std::string& only) {
   const at::NoGradGuard no_grad;
-  const Bench bench{config, limits, only};
+  const StepBench bench{config, limits, only};
   bench.products();
   for (const int64_t rows : {1, 8, 32, 64, 128, 256}) bench.block_chain(rows);
   bench.rows_of_a_step();

@@ -20,7 +20,7 @@
 namespace slime::cli {
 namespace {
 
-struct Options {
+struct TrainOptions {
   BenchModel model;
   int64_t tokens = 4096;
   int64_t sequence_length = 512;
@@ -31,7 +31,7 @@ struct Options {
 
 /// Sequences of random tokens, all trained. With `prompts` > 0 they are responses to so many
 /// prompts, each prompt a quarter of its sequences: what a GRPO step sees.
-std::vector<Sample> made_up_samples(const Options& options, int64_t vocab_size) {
+std::vector<Sample> made_up_samples(const TrainOptions& options, int64_t vocab_size) {
   const int64_t count = std::max<int64_t>(1, options.tokens / options.sequence_length);
   std::vector<Sample> samples(count);
   for (int64_t i = 0; i < count; ++i) {
@@ -46,7 +46,7 @@ std::vector<Sample> made_up_samples(const Options& options, int64_t vocab_size) 
   return samples;
 }
 
-json::object measure(const Options& options) {
+json::object measure(const TrainOptions& options) {
   const SystemClock clock;
   const auto network = options.model.load();
   train::TrainConfig config;
@@ -90,7 +90,7 @@ json::object measure(const Options& options) {
 }  // namespace
 
 int bench_train_step(std::span<const std::string> arguments) {
-  Options options;
+  TrainOptions options;
   CLI::App app(
       "One training step on made-up tokens: packed forward, loss, backward, clipping, AdamW.",
       "slime bench train-step");

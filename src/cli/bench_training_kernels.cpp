@@ -16,13 +16,13 @@ namespace slime::cli {
 namespace {
 
 constexpr int64_t kSequences = 8, kLength = 2048, kTokens = kSequences * kLength;
-constexpr int64_t kElement = 2;  // bytes of a bfloat16
+constexpr int64_t kTrainingElement = 2;  // bytes of a bfloat16
 
-Tensor random(at::IntArrayRef shape, at::ScalarType type = at::kBFloat16) {
+Tensor random_tensor(at::IntArrayRef shape, at::ScalarType type = at::kBFloat16) {
   return at::randn(shape, at::TensorOptions(type).device(at::kCUDA));
 }
 
-struct Bench {
+struct TrainingBench {
   const model::ModelConfig& config;
   const kernels::GpuLimits& limits;
   const std::string& only;
@@ -40,7 +40,7 @@ struct Bench {
   }
 
   static KernelWork moves(int64_t numbers) {
-    return {.bytes = static_cast<double>(numbers * kElement)};
+    return {.bytes = static_cast<double>(numbers * kTrainingElement)};
   }
 
   void attention() const {
@@ -49,8 +49,8 @@ struct Bench {
     for (int64_t i = 0; i < kSequences; ++i)
       segments.push_back({i * kLength, (i + 1) * kLength, -1});
     const int64_t out = config.num_heads * config.head_dim;
-    const Tensor x = random({kTokens, out + 2 * config.num_kv_heads * config.head_dim});
-    const Tensor dy = random({kTokens, out});
+    const Tensor x = random_tensor({kTokens, out + 2 * config.num_kv_heads * config.head_dim});
+    const Tensor dy = random_tensor({kTokens, out});
     const kernels::TreeAttentionShape shape{1 / std::sqrt(static_cast<double>(config.head_dim)), 0};
     Tensor y, logsumexp;
     const double flops = 2.0 * static_cast<double>(kTokens * kLength * out);
@@ -64,26 +64,27 @@ struct Bench {
   void rows() const {
     const int64_t hidden = config.hidden_size, wide = config.intermediate_size;
     const int64_t width = (config.num_heads + 2 * config.num_kv_heads) * config.head_dim;
-    const Tensor x = random({kTokens, hidden}), dy = random({kTokens, hidden});
-    const Tensor dsum = random({kTokens, hidden}), weight = random({hidden});
+    const Tensor x = random_tensor({kTokens, hidden}), dy = random_tensor({kTokens, hidden});
+    const Tensor dsum = random_tensor({kTokens, hidden}), weight = random_tensor({hidden});
     const auto floats = at::TensorOptions(at::kFloat).device(at::kCUDA);
     Tensor grad = at::zeros({hidden}, floats), sum;
     time("norm-forward", moves(4 * kTokens * hidden),
          [&] { device.add_rms_norm(x, dsum, weight, config.norm_eps, sum); });
     time("norm-backward", moves(4 * kTokens * hidden),
          [&] { device.add_rms_norm_backward(dsum, dy, x, weight, config.norm_eps, grad); });
-    const Tensor gate_up = random({kTokens, 2 * wide}), dproduct = random({kTokens, wide});
+    const Tensor gate_up = random_tensor({kTokens, 2 * wide}),
+                 dproduct = random_tensor({kTokens, wide});
     time("swiglu-forward", moves(3 * kTokens * wide), [&] { device.swiglu(gate_up); });
     time("swiglu-backward", moves(5 * kTokens * wide),
          [&] { device.swiglu_backward(dproduct, gate_up); });
-    const Tensor qkv = random({kTokens, width}), dqkv = random({kTokens, width});
+    const Tensor qkv = random_tensor({kTokens, width}), dqkv = random_tensor({kTokens, width});
     const Tensor positions = at::arange(kTokens, floats.dtype(at::kLong)).remainder(kLength);
     const Tensor angle = at::rand({kLength, config.head_dim / 2}, floats) * 6;
     const Tensor cos = angle.cos(), sin = angle.sin();
     Tensor q, k, dq, dk;
     if (config.has_qk_norm) {
-      q = random({config.head_dim});
-      k = random({config.head_dim});
+      q = random_tensor({config.head_dim});
+      k = random_tensor({config.head_dim});
       dq = at::zeros({config.head_dim}, floats);
       dk = at::zeros({config.head_dim}, floats);
     }
@@ -96,8 +97,8 @@ struct Bench {
   /// The widest product of a layer.
   void gradients_of_products() const {
     const int64_t inputs = config.hidden_size, outputs = 2 * config.intermediate_size;
-    const Tensor x = random({kTokens, inputs}), dy = random({kTokens, outputs});
-    const Tensor weight = random({outputs, inputs});
+    const Tensor x = random_tensor({kTokens, inputs}), dy = random_tensor({kTokens, outputs});
+    const Tensor weight = random_tensor({outputs, inputs});
     Tensor grad = at::zeros({outputs, inputs}, at::TensorOptions(at::kFloat).device(at::kCUDA));
     const KernelWork work{.flops = 2.0 * static_cast<double>(kTokens * inputs * outputs)};
     time("input-gradient", work, [&] { device.linear_input_grad(dy, weight); });
@@ -107,11 +108,11 @@ struct Bench {
   void log_probs() const {
     if (!wants("logprob-forward") && !wants("logprob-backward")) return;
     const int64_t hidden = config.hidden_size, vocab = config.vocab_size;
-    kernels::Param head{random({vocab, hidden}) * 0.02, {}};
+    kernels::Param head{random_tensor({vocab, hidden}) * 0.02, {}};
     const Tensor target =
         at::randint(vocab, {kTokens}, at::TensorOptions(at::kLong).device(at::kCUDA));
     const double product = 2.0 * static_cast<double>(kTokens * hidden * vocab);
-    const Tensor x = random({kTokens, hidden});
+    const Tensor x = random_tensor({kTokens, hidden});
     const double forward = launched_seconds(2, [&](int) {
       const at::NoGradGuard no_grad;
       kernels::linear_logprob(x, head, target, {});
@@ -120,7 +121,7 @@ struct Bench {
       write_kernel_line("logprob-forward", {.flops = product}, forward, limits);
     if (!wants("logprob-backward")) return;
     head.grad = at::zeros({vocab, hidden}, at::TensorOptions(at::kFloat).device(at::kCUDA));
-    const Tensor row = random({kTokens}, at::kFloat);
+    const Tensor row = random_tensor({kTokens}, at::kFloat);
     const double both = launched_seconds(2, [&](int) {
       const at::AutoGradMode with_grad(true);
       const Tensor leaf = x.detach().requires_grad_(true);
@@ -135,7 +136,8 @@ struct Bench {
     constexpr int64_t kWeights = int64_t{1} << 30;
     const Tensor weights =
         at::empty({kWeights}, at::TensorOptions(at::kBFloat16).device(at::kCUDA));
-    const Tensor master = random({kWeights}, at::kFloat), grad = random({kWeights}, at::kFloat);
+    const Tensor master = random_tensor({kWeights}, at::kFloat),
+                 grad = random_tensor({kWeights}, at::kFloat);
     const Tensor first = at::zeros_like(master), second = at::zeros_like(master);
     const std::vector<kernels::AdamRange> ranges = {{0, kWeights, true}};
     // Master, moments and gradient are read; weights, master and moments written.
@@ -149,7 +151,7 @@ struct Bench {
 
 void bench_training_kernels(const model::ModelConfig& config, const kernels::GpuLimits& limits,
                             const std::string& only) {
-  const Bench bench{config, limits, only};
+  const TrainingBench bench{config, limits, only};
   {
     const at::NoGradGuard no_grad;
     bench.attention();

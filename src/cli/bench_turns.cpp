@@ -20,10 +20,10 @@
 namespace slime::cli {
 namespace {
 
-constexpr double kBound = 1e-3;  // of the made-up weights
+constexpr double kTurnsWeightBound = 1e-3;  // of the made-up weights
 constexpr double kGibibyte = 1 << 30;
 
-struct Options {
+struct TurnsOptions {
   std::string model = "qwen3-4b";
   std::string file = "bench/gpu/workloads.json";
   double kv_cache_gb = 80;  // 10^9 bytes
@@ -32,7 +32,7 @@ struct Options {
 
 /// A model's shape with made-up weights, and an engine over it.
 struct Served {
-  explicit Served(const Options& options) : network(make_network(options)) {
+  explicit Served(const TurnsOptions& options) : network(make_network(options)) {
     engine::EngineConfig config;
     config.max_running_requests = 64;
     config.max_prefill_tokens = 8192;
@@ -40,14 +40,14 @@ struct Served {
     config.kv_cache_bytes = static_cast<int64_t>(options.kv_cache_gb * 1e9);
     engine = std::make_unique<engine::Engine>(*network, config, clock);
   }
-  static std::unique_ptr<model::Network> make_network(const Options& options) {
+  static std::unique_ptr<model::Network> make_network(const TurnsOptions& options) {
     const engine::WorkloadFile file = engine::read_workloads(options.file);
     const auto shape = file.models.find(options.model);
     if (shape == file.models.end())
       throw ConfigError(
           fmt::format("--model {}: {} has none of this name", options.model, options.file));
     return model::make_uniform_network(model::parse_model_config(shape->second, options.model),
-                                       model::Precision::on_gpu("bfloat16"), kBound);
+                                       model::Precision::on_gpu("bfloat16"), kTurnsWeightBound);
   }
 
   /// Thirty-two greedy continuations at once, of 24 tokens each.
@@ -87,7 +87,8 @@ double median(std::vector<double> numbers) {
 }
 
 /// Nothing when the options ended the command.
-std::optional<int> parse(CLI::App& app, Options& options, std::span<const std::string> arguments) {
+std::optional<int> parse(CLI::App& app, TurnsOptions& options,
+                         std::span<const std::string> arguments) {
   app.add_option("--model", options.model, "A shape in the file of workloads")
       ->capture_default_str();
   app.add_option("--workloads-file", options.file, "Where the shape is")->capture_default_str();
@@ -103,7 +104,7 @@ std::optional<int> parse(CLI::App& app, Options& options, std::span<const std::s
 }  // namespace
 
 int bench_hand_over(std::span<const std::string> arguments) {
-  Options options;
+  TurnsOptions options;
   options.kv_cache_gb = 40;
   CLI::App app("New weights to the engine of the same GPU.", "slime bench hand-over");
   if (const auto exit_code = parse(app, options, arguments)) return *exit_code;
@@ -136,7 +137,7 @@ int bench_hand_over(std::span<const std::string> arguments) {
 }
 
 int bench_sleep_wake(std::span<const std::string> arguments) {
-  Options options;
+  TurnsOptions options;
   CLI::App app("Keys and values give their memory back and take it again.",
                "slime bench sleep-wake");
   if (const auto exit_code = parse(app, options, arguments)) return *exit_code;

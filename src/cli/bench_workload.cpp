@@ -16,10 +16,10 @@
 namespace slime::cli {
 namespace {
 
-constexpr double kBound = 1e-3;         // of the made-up weights
-constexpr double kShareOfMemory = 0.8;  // of what the weights leave free, for the KV cache
+constexpr double kWorkloadWeightBound = 1e-3;  // of the made-up weights
+constexpr double kShareOfMemory = 0.8;         // of what the weights leave free, for the KV cache
 
-struct Options {
+struct WorkloadOptions {
   std::vector<std::string> names;
   std::string file = "bench/gpu/workloads.json";
   int repeats = 2;
@@ -32,14 +32,14 @@ struct Options {
 
 /// Workloads of the same model share one network and one engine.
 void run_model(const engine::WorkloadFile& file, const std::string& model,
-               const std::vector<const engine::Workload*>& workloads, const Options& options,
-               const kernels::GpuLimits& limits) {
+               const std::vector<const engine::Workload*>& workloads,
+               const WorkloadOptions& options, const kernels::GpuLimits& limits) {
   kernels::opened_gpu().release_unused_memory();
   const SystemClock clock;
   const Clock::TimePoint start = clock.now();
   const auto network =
       model::make_uniform_network(model::parse_model_config(file.models.at(model), model),
-                                  model::Precision::on_gpu("bfloat16"), kBound);
+                                  model::Precision::on_gpu("bfloat16"), kWorkloadWeightBound);
   engine::EngineConfig config;
   config.max_running_requests = options.max_running_requests;
   config.max_prefill_tokens = options.max_prefill_tokens;
@@ -64,7 +64,7 @@ void run_model(const engine::WorkloadFile& file, const std::string& model,
 int bench_workload(std::span<const std::string> arguments) {
   CLI::App app("Workloads that rollout engines are compared on, on this machine's GPU.",
                "slime bench WORKLOAD...");
-  Options options;
+  WorkloadOptions options;
   app.add_option("workloads", options.names, "Names in the file of workloads")->required();
   app.add_option("--workloads-file", options.file, "The file of workloads")->capture_default_str();
   app.add_option("--repeats", options.repeats, "The best counts")

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "config/flag_rows.h"
+#include "config/overloaded.h"
 
 namespace slime::config {
 namespace {
@@ -53,11 +54,6 @@ int edit_distance(std::string_view a, std::string_view b) {
   }
   return row.back();
 }
-
-template <typename... Forms>
-struct Overloaded : Forms... {
-  using Forms::operator()...;
-};
 
 }  // namespace
 

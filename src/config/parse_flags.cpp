@@ -8,16 +8,12 @@
 #include <set>
 
 #include "config/flag_table.h"
+#include "config/overloaded.h"
 #include "config/yaml.h"
 #include "core/error.h"
 
 namespace slime::config {
 namespace {
-
-template <typename... Forms>
-struct Overloaded : Forms... {
-  using Forms::operator()...;
-};
 
 /// One flag with the words behind it.
 struct Setting {

@@ -22,7 +22,7 @@ static_assert(std::endian::native == std::endian::little, "the format is little-
 constexpr uint64_t kMaxHeaderBytes = 100'000'000;  // as in the reference implementation
 constexpr int64_t kMaxDimension = int64_t{1} << 40;
 constexpr size_t kMaxDimensions = 8;
-constexpr size_t kMaxProblems = 20;
+constexpr size_t kMaxTensorProblems = 20;
 constexpr int64_t kBlockBytes = 4 << 20;  // converted at a time
 
 struct DtypeName {
@@ -156,7 +156,7 @@ void SafetensorsFile::parse_header() {
     const std::string problem = parse_entry(member.value(), data_begin, size_, tensor);
     if (!problem.empty()) {
       problems.push_back(fmt::format("{}: tensor {} {}", where, name, problem));
-      if (problems.size() >= kMaxProblems) break;
+      if (problems.size() >= kMaxTensorProblems) break;
       continue;
     }
     by_place.emplace_back(tensor, name);

@@ -9,7 +9,7 @@
 namespace slime::text {
 namespace {
 
-constexpr std::size_t kMaxTokenBytes = 4096;
+constexpr std::size_t kMaxVocabularyTokenBytes = 4096;
 constexpr std::size_t kMaxAddedTokenBytes = 1024;
 constexpr std::size_t kMaxAddedTokens = 1 << 16;
 constexpr std::size_t kMaxTemplateTokens = 64;
@@ -19,9 +19,9 @@ void read_vocabulary(const JsonField& field, Vocabulary& vocabulary) {
   vocabulary = Vocabulary(object.size());
   for (const auto& [token, id] : object) {
     const auto* number = id.if_int64();
-    if (token.size() > kMaxTokenBytes) {
+    if (token.size() > kMaxVocabularyTokenBytes) {
       return field.reject(fmt::format("holds a token of {} bytes, more than the limit of {}",
-                                      token.size(), kMaxTokenBytes));
+                                      token.size(), kMaxVocabularyTokenBytes));
     }
     if (number == nullptr || *number < 0 || *number > kMaxTokenId) {
       return field.reject(
