@@ -1,12 +1,10 @@
 // Golden cases about ranks that share sequences: rows, masks, routed experts, nucleus ids.
 
+#include "context_parallel.h"
 #include "golden.h"
-#include "train/context_parallel.h"
 
 namespace slime::golden {
 namespace {
-
-using namespace train;
 
 json::array to_json(const std::array<PositionRange, 2>& ranges) {
   json::array out;

@@ -4,8 +4,8 @@
 
 #include "algo/loss.h"
 #include "algo/packed.h"
+#include "context_parallel.h"
 #include "golden.h"
-#include "train/context_parallel.h"
 
 namespace slime::golden {
 namespace {
@@ -182,7 +182,7 @@ RankColumns columns_of(const json::array& samples, const std::vector<double>& to
     const auto& sample = samples[i].as_object();
     const auto x = doubles(sample.at("x")), m = doubles(sample.at("mask"));
     const auto owned =
-        train::owned_response_tokens(integer(sample, "total"), integer(sample, "resp"), cp, rank);
+        owned_response_tokens(integer(sample, "total"), integer(sample, "resp"), cp, rank);
     columns.lengths.push_back(static_cast<int64_t>(owned.size()));
     columns.totals.push_back(totals[i]);
     for (const int64_t t : owned) {

@@ -1,5 +1,8 @@
 #pragma once
 
+/// The rules of context parallelism as the original has them, checked against its numbers: the
+/// slow, obvious form that the trainer's own (issue 18) is compared with.
+///
 /// Which rows of a packed micro-batch a rank holds when ranks share sequences (context parallelism,
 /// spec section 11), and how columns that travel with tokens follow them: masks, routed experts
 /// (section 14), the ids of the nucleus (section 4.4). Pure functions of lengths.
@@ -21,7 +24,7 @@
 
 #include "core/sample.h"
 
-namespace slime::train {
+namespace slime::golden {
 
 /// Half open; {0, 0} when empty.
 struct PositionRange {
@@ -101,4 +104,4 @@ std::map<int64_t, std::vector<int64_t>> kept_ids_of_rows(std::span<const KeptIds
                                                          const ContextLayout& layout,
                                                          int64_t first_id, int64_t num_ids);
 
-}  // namespace slime::train
+}  // namespace slime::golden

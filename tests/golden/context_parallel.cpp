@@ -1,11 +1,11 @@
-#include "train/context_parallel.h"
+#include "context_parallel.h"
 
 #include <algorithm>
 
 #include "core/divide_up.h"
 #include "core/error.h"
 
-namespace slime::train {
+namespace slime::golden {
 namespace {
 
 int64_t chunk_size_of(int64_t length, int64_t cp) { return divide_up(length, 2 * cp); }
@@ -170,4 +170,4 @@ std::map<int64_t, std::vector<int64_t>> kept_ids_of_rows(std::span<const KeptIds
   return out;
 }
 
-}  // namespace slime::train
+}  // namespace slime::golden
