@@ -1,28 +1,42 @@
 #pragma once
 
-/// What rank 0 tells the other ranks to do: the first letter of a task (cluster/worker_frames.h).
+/// What the controller tells the ranks of a run to do. To a rank in another process it goes as a
+/// frame (cluster/worker_frames.h) whose first letter is the kind.
 
-#include <filesystem>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "comm/parallel_layout.h"
+#include "config/run_config.h"
 #include "core/json.h"
+#include "train/share.h"
 
 namespace slime::loop {
 
 enum class RankTask : char {
   kStart = 's',      // RankStart as JSON; the answer, once the networks are loaded, is empty
   kTrain = 't',      // train::BatchShare; the answer: log-probs of its samples
-  kPublished = 'p',  // the engine got the new weights; no answer
-  kSave = 'c',       // rank 0 saves a checkpoint: send it your parts; no answer
+  kPublished = 'p',  // the engines have got the new weights; no answer
+  kSave = 'c',       // rank 0 saves a checkpoint: send it your shards; no answer
+  kRelease = 'r',    // give back what is held for training alone; no answer
 };
 
+/// What a trainer role is told.
+struct TrainerTask {
+  RankTask kind;
+  train::BatchShare share = {};  // of kTrain
+};
+
+std::string to_frame(const TrainerTask& task);
+/// Throws BugError for bytes that are no task.
+TrainerTask trainer_task_from(std::string_view frame);
+
 /// All a process needs to become a rank of a run: the user's words, and what rank 0 found out with
-/// them.
+/// them. How many ranks there are is in the words.
 struct RankStart {
   std::vector<std::string> arguments;  // of slime train
   int rank = 0;
-  int size = 1;
   int port = 0;                         // of the rendezvous
   int64_t collective_milliseconds = 0;  // deadline of each collective
   int64_t num_rollouts = 0;             // planned length of the run
@@ -32,7 +46,11 @@ struct RankStart {
   bool loads_optimizer = false;  // of the checkpoint
 };
 
-json::object to_json(const RankStart& start);
-RankStart rank_start_from(const json::value& value);
+std::string to_frame(const RankStart& start);
+/// Of the frame of a RankStart. Throws ConfigError for another.
+RankStart rank_start_from(std::string_view frame);
+
+/// How the ranks that train divide the work.
+comm::ParallelLayout layout_of(const config::RunConfig& config);
 
 }  // namespace slime::loop

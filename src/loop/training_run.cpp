@@ -61,26 +61,24 @@ TrainingRun::TrainingRun(config::ParsedFlags flags, const Clock& clock)
 
   if (evaluation_)
     notes.insert(notes.end(), evaluation_->remarks().begin(), evaluation_->remarks().end());
-  start_other_ranks(flags.arguments);
+  if (trains()) start_trainer_ranks(flags.arguments);
   const model::Precision precision = model::precision_on(config_.device, config_.dtype);
   explaining_lack_of_memory(Turn::kTrain, [&] {
     network_ = model::load_network(
         checkpoint_ ? checkpoint_->directory.string() : config_.hf_checkpoint, precision);
   });
   check_shape(config_, network_->config());
+  std::optional<train::TrainConfig> trainer;
   if (trains()) {
-    train::TrainConfig trainer = make_train_config(config_, num_steps_);
-    trainer.frozen = frozen_names(config_, network_->weights());
-    plan_memory(precision, &trainer);  // before it is taken: what does not fit is explained
+    trainer = make_train_config(config_, num_steps_);
+    trainer->frozen = frozen_names(config_, network_->weights());
+    plan_memory(precision, &*trainer, false);  // what does not fit is explained
     explaining_lack_of_memory(Turn::kTrain, [&] {
-      train::OtherNetworks others = load_other_networks(config_, precision);
-      if (other_ranks_) other_ranks_->join();
-      trainer_.emplace(*network_, trainer, clock_, std::move(others),
-                       other_ranks_ ? &other_ranks_->ranks() : nullptr);
+      trainers_->open(*network_, *trainer, load_other_networks(config_, precision));
     });
   }
   if (checkpoint_) {
-    if (trainer_ && !config_.no_load_optim) train::restore_trainer(*checkpoint_, *trainer_, note);
+    if (trainers_ && !config_.no_load_optim) trainers_->restore(*checkpoint_, note);
     first_step_ = checkpoint_->iteration + 1;
     last_saved_ = checkpoint_->iteration;
     note(fmt::format("continuing after rollout {} of {}", checkpoint_->iteration,
@@ -95,7 +93,7 @@ TrainingRun::TrainingRun(config::ParsedFlags flags, const Clock& clock)
       note(remark);
   }
 
-  plan_memory(precision, trainer_ ? &trainer_->config() : nullptr);
+  plan_memory(precision, trainer ? &*trainer : nullptr, trainer.has_value());
   for (const std::string& line : memory_->lines()) note(line);
   takes_turns_ = memory_->takes_turns();
   if (needs_engine()) {
@@ -152,34 +150,32 @@ TrainingRun::TrainingRun(config::ParsedFlags flags, const Clock& clock)
   interrupt_.emplace();
 }
 
-void TrainingRun::plan_memory(const model::Precision& precision,
-                              const train::TrainConfig* trainer) {
+void TrainingRun::plan_memory(const model::Precision& precision, const train::TrainConfig* trainer,
+                              bool is_taken) {
   const MemoryNeeds needs = memory_needs(config_, *network_, precision, trainer, needs_engine(),
                                          prompts_ ? prompts_->longest_prompt() : 0);
   if (is_on_gpu()) {
     kernels::opened_gpu().release_unused_memory();
     memory_.emplace(config_, needs, kernels::opened_gpu().memory_use());
   } else {
-    const int64_t in_tensors = trainer_ ? needs.train.resident() : needs.train.weights;
+    const int64_t in_tensors = is_taken ? needs.train.resident() : needs.train.weights;
     memory_.emplace(config_, needs, host_memory(), in_tensors);
   }
 }
 
 void TrainingRun::release_trainer_memory() {
-  if (trainer_) trainer_->release_gradients();
+  if (trainers_) trainers_->release_memory();
   if (is_on_gpu()) kernels::opened_gpu().release_unused_memory();
 }
 
-void TrainingRun::start_other_ranks(const std::vector<std::string>& arguments) {
-  if (!trains() || config_.data_parallel_size() == 1) return;
+void TrainingRun::start_trainer_ranks(const std::vector<std::string>& arguments) {
   RankStart start{.arguments = arguments, .num_rollouts = num_steps_};
   if (checkpoint_) {
     start.checkpoint = checkpoint_->directory.string();
     start.iteration = checkpoint_->iteration;
     start.loads_optimizer = !config_.no_load_optim;
   }
-  other_ranks_ =
-      std::make_unique<OtherRanks>(config_, std::move(start), folder_.worker_logs(), clock_);
+  trainers_ = start_trainers(config_, std::move(start), folder_.worker_logs(), clock_);
 }
 
 rollout::RolloutHooks TrainingRun::make_hooks() {
@@ -306,10 +302,10 @@ Collected TrainingRun::generate(int64_t) {
   static const std::atomic<bool> never_stop{false};
   rollout::RolloutResult result;
   explaining_lack_of_memory(Turn::kGenerate, [&] {
-    result = rollout_->run(training_rules(config_),
-                           other_ranks_ ? other_ranks_->has_failed() : never_stop);
+    result =
+        rollout_->run(training_rules(config_), trainers_ ? trainers_->has_failed() : never_stop);
   });
-  if (other_ranks_) other_ranks_->check_alive();
+  if (trainers_) trainers_->check_alive();
   take_teacher_scores(result.groups);
   Collected collected{.groups = std::move(result.groups),
                       .generated_tokens = result.generated_tokens};
@@ -373,10 +369,6 @@ train::TrainBatch TrainingRun::make_batch(const std::vector<Group>& groups) cons
   return train::make_supervised_batch(samples);
 }
 
-train::TrainReport TrainingRun::train_batch(const train::TrainBatch& batch) {
-  return other_ranks_ ? other_ranks_->train(*trainer_, batch) : trainer_->train(batch);
-}
-
 train::TrainReport TrainingRun::train(const std::vector<Group>& groups) {
   const auto range = phase("train");
   reset_peak_memory();
@@ -385,7 +377,7 @@ train::TrainReport TrainingRun::train(const std::vector<Group>& groups) {
     if (takes_turns_) engine_->sleep();
   }
   train::TrainReport report;
-  explaining_lack_of_memory(Turn::kTrain, [&] { report = train_batch(make_batch(groups)); });
+  explaining_lack_of_memory(Turn::kTrain, [&] { report = trainers_->train(make_batch(groups)); });
   train_peak_ = peak_memory();
   return report;
 }
@@ -413,8 +405,7 @@ void TrainingRun::explaining_lack_of_memory(Turn turn, const std::function<void(
 
 void TrainingRun::publish(WeightVersion version) {
   const auto range = phase("publish");
-  trainer_->weights_published();
-  if (other_ranks_) other_ranks_->weights_published();
+  trainers_->weights_published();
   if (!engine_) return;
   engine_->weights_changed(version);
   if (takes_turns_) {
@@ -445,19 +436,12 @@ void TrainingRun::save(int64_t step) {
                          {"ledger", ledger_->commit()},
                          {"started", to_date_text(text_.today)},
                          {"weight_version", step + 1}};
-  std::filesystem::path directory;
-  const auto write = [&] {
-    directory = train::save_checkpoint({.root = folder_.checkpoints(),
-                                        .model_source = config_.hf_checkpoint,
-                                        .keep_last = config_.keep_checkpoints,
-                                        .save_optimizer = !config_.no_save_optim},
-                                       step, *trainer_, run);
-  };
-  if (other_ranks_ && !config_.no_save_optim) {
-    other_ranks_->save(write);
-  } else {
-    write();
-  }
+  const std::filesystem::path directory =
+      trainers_->save({.root = folder_.checkpoints(),
+                       .model_source = config_.hf_checkpoint,
+                       .keep_last = config_.keep_checkpoints,
+                       .save_optimizer = !config_.no_save_optim},
+                      step, run);
   folder_.set_latest(directory);
   last_saved_ = step;
 }

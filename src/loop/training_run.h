@@ -24,17 +24,16 @@
 #include "loop/interrupt.h"
 #include "loop/memory_plan.h"
 #include "loop/metrics.h"
-#include "loop/other_ranks.h"
 #include "loop/prompts.h"
 #include "loop/run_folder.h"
 #include "loop/step_profiler.h"
 #include "loop/supervised.h"
 #include "loop/tracking.h"
+#include "loop/trainers.h"
 #include "loop/wandb_process.h"
 #include "rollout/reward_call.h"
 #include "rollout/rollout.h"
 #include "train/checkpoint.h"
-#include "train/trainer.h"
 #include "view/progress.h"
 
 namespace slime::loop {
@@ -78,14 +77,14 @@ class TrainingRun {
   Collected read_rollout(int64_t step) const;
   Collected take_rows();
   std::optional<int64_t> rollouts_per_epoch() const;
-  train::TrainReport train_batch(const train::TrainBatch& batch);
-  void start_other_ranks(const std::vector<std::string>& arguments);
+  void start_trainer_ranks(const std::vector<std::string>& arguments);
   rollout::RolloutHooks make_hooks();
   /// Work that takes memory; when there is not enough, the error says who has it, what would help
   /// and where the last checkpoint is.
   void explaining_lack_of_memory(Turn turn, const std::function<void()>& work) const;
-  /// Sets memory_. `trainer`: null where nothing is trained.
-  void plan_memory(const model::Precision& precision, const train::TrainConfig* trainer);
+  /// Sets memory_. `trainer`: null where nothing is trained; `is_taken`: it has its memory.
+  void plan_memory(const model::Precision& precision, const train::TrainConfig* trainer,
+                   bool is_taken);
   /// What the trainer holds for its own turn goes back.
   void release_trainer_memory();
   /// Most memory since the last reset, of the whole GPU or of this process; and now, in bytes.
@@ -113,9 +112,8 @@ class TrainingRun {
   std::optional<Evaluation> evaluation_;
   std::optional<buffer::DataSource> source_;
   std::optional<train::Checkpoint> checkpoint_;  // what the run resumes from
-  std::unique_ptr<OtherRanks> other_ranks_;      // null: this process is the only rank
   std::unique_ptr<model::Network> network_;
-  std::optional<train::Trainer> trainer_;
+  std::unique_ptr<Trainers> trainers_;         // null: nothing is trained
   std::optional<MemoryPlan> memory_;           // from when the networks are there
   bool takes_turns_ = false;                   // the cache gives its memory back while training
   int64_t rollout_peak_ = 0, train_peak_ = 0;  // bytes in the newest step

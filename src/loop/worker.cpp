@@ -8,15 +8,16 @@
 #include <optional>
 
 #include "cluster/worker_link.h"
+#include "comm/gloo_mesh.h"
 #include "config/parse_flags.h"
 #include "core/clock.h"
 #include "core/error.h"
 #include "loop/networks.h"
 #include "loop/rank_tasks.h"
 #include "loop/train_config.h"
+#include "loop/trainer_role.h"
 #include "model/placement.h"
 #include "train/checkpoint.h"
-#include "train/gloo_ranks.h"
 
 namespace slime::loop {
 namespace {
@@ -34,10 +35,10 @@ config::RunConfig config_of(const RankStart& start) {
   return std::move(flags.config);
 }
 
-/// Everything of a rank, in the order in which it comes to be.
-class WorkerRank final {
+/// A worker that has become a rank: its network, and its roles.
+class Worker final {
  public:
-  WorkerRank(const RankStart& start, cluster::WorkerLink& link)
+  Worker(const RankStart& start, cluster::WorkerLink& link)
       : link_(link), config_(config_of(start)) {
     at::set_num_threads(start.num_threads);
     std::optional<train::Checkpoint> checkpoint;
@@ -48,9 +49,10 @@ class WorkerRank final {
         model::load_network(checkpoint ? start.checkpoint : config_.hf_checkpoint, precision);
     train::OtherNetworks others = load_other_networks(config_, precision);
     link_.answer("");
-    ranks_ = train::make_gloo_ranks(
+    const comm::ParallelLayout layout = layout_of(config_);
+    std::unique_ptr<comm::Mesh> mesh = comm::make_gloo_mesh(
         {.rank = start.rank,
-         .size = start.size,
+         .layout = layout,
          .port = start.port,
          .connect_timeout = kConnectTimeout,
          .timeout = std::chrono::milliseconds(start.collective_milliseconds),
@@ -59,28 +61,17 @@ class WorkerRank final {
                link.set_progress({.num_collectives = number + 1, .doing = what});
              }},
         nullptr);
-    train::TrainConfig trainer = make_train_config(config_, start.num_rollouts);
-    trainer.frozen = frozen_names(config_, network_->weights());
-    trainer_.emplace(*network_, trainer, clock_, std::move(others), ranks_.get());
-    if (checkpoint && start.loads_optimizer) train::restore_trainer(*checkpoint, *trainer_, say);
-    say(fmt::format("rank {} of {} is ready", start.rank, start.size));
+    train::TrainConfig config = make_train_config(config_, start.num_rollouts);
+    config.frozen = frozen_names(config_, network_->weights());
+    trainer_.emplace(std::move(mesh), *network_, config, std::move(others), clock_);
+    if (checkpoint && start.loads_optimizer)
+      train::restore_trainer(*checkpoint, trainer_->trainer(), say);
+    say(fmt::format("rank {} of {} is ready", start.rank, layout.world_size()));
   }
 
-  void carry_out(RankTask task, std::string_view body) {
-    switch (task) {
-      case RankTask::kTrain:
-        link_.answer(train::to_frame(trainer_->train(train::share_from_frame(body)).log_probs));
-        return;
-      case RankTask::kPublished:
-        trainer_->weights_published();
-        return;
-      case RankTask::kSave:
-        train::join_save(*trainer_);
-        return;
-      case RankTask::kStart:
-        break;
-    }
-    throw BugError("a rank that has started gets batches");
+  void carry_out(const TrainerTask& task) {
+    if (const auto report = trainer_->carry_out(task))
+      link_.answer(train::to_frame(report->log_probs));
   }
 
  private:
@@ -88,21 +79,15 @@ class WorkerRank final {
   const SystemClock clock_;
   config::RunConfig config_;
   std::unique_ptr<model::Network> network_;
-  std::unique_ptr<train::Ranks> ranks_;
-  std::optional<train::Trainer> trainer_;
+  std::optional<TrainerRole> trainer_;
 };
 
-void serve(cluster::WorkerLink& link, std::optional<WorkerRank>& rank) {
+void serve(cluster::WorkerLink& link, std::optional<Worker>& worker) {
   while (const auto task = link.next_task()) {
-    check(!task->empty(), "a task has a kind");
-    const auto kind = static_cast<RankTask>(task->front());
-    const std::string_view body = std::string_view(*task).substr(1);
-    if (kind == RankTask::kStart) {
-      check(!rank.has_value(), "a rank starts once");
-      rank.emplace(rank_start_from(parse_json(body, "the controller's first task")), link);
+    if (worker) {
+      worker->carry_out(trainer_task_from(*task));
     } else {
-      check(rank.has_value(), "a rank starts first");
-      rank->carry_out(kind, body);
+      worker.emplace(rank_start_from(*task), link);
     }
   }
 }
@@ -113,11 +98,11 @@ int run_worker(int control_descriptor) {
   cluster::WorkerLink link(control_descriptor);
   // Outside of the try block: when something fails it stays, because its destructor might wait for
   // collectives that are under way.
-  std::optional<WorkerRank> rank;
+  std::optional<Worker> worker;
   try {
-    serve(link, rank);
+    serve(link, worker);
     return 0;
-  } catch (const train::RanksError& error) {
+  } catch (const comm::GroupError& error) {
     say(error.what());
     link.report_failure(cluster::FailureCause::kPeers, error.what());
   } catch (const std::exception& error) {

@@ -1,7 +1,7 @@
 #pragma once
 
-/// A data-parallel rank other than 0: what `slime worker` runs (loop/other_ranks.h is the other
-/// end).
+/// A worker process: what `slime worker` runs. It becomes a rank of a run and hosts its roles, of
+/// which there is one, the trainer (loop/trainer_role.h); loop/trainer_workers.h is the other end.
 
 namespace slime::loop {
 

@@ -45,27 +45,25 @@ struct RecomputedBlock : torch::autograd::Function<RecomputedBlock> {
 
 class Decoder final : public Network {
  public:
-  Decoder(const ModelConfig& config, const Precision& precision, const ParallelLayout& layout)
-      : config_(config), precision_(precision), layout_(layout) {
+  Decoder(const ModelConfig& config, const Precision& precision, const comm::Mesh& mesh)
+      : config_(config), precision_(precision), tp_(mesh.tp()) {
+    check(mesh.sizes().pp == 1, "this network is not divided into pipeline stages");
     const RotaryTable rotary =
         make_rotary_table(config.rope, config.head_dim, config.max_positions, precision.device);
     Weights::Builder builder(weights_);
     const std::vector<int64_t> table{config.vocab_size, config.hidden_size};
-    const Slice vocabulary = tensor_parallel_slice(layout, 0, config.vocab_size);
-    builder.add(embedding_, {{"model.embed_tokens.weight", table, vocabulary}});
+    builder.add(embedding_, {{"model.embed_tokens.weight", table, {}}});
     for (int i = 0; i < static_cast<int>(config.num_layers); ++i) {
-      blocks_.push_back(std::make_unique<DecoderBlock>(config, i, layout, rotary, builder));
+      blocks_.push_back(std::make_unique<DecoderBlock>(config, i, mesh, rotary, builder));
     }
     builder.add(final_norm_, {{"model.norm.weight", {config.hidden_size}, {}}});
-    if (!config.ties_embeddings) builder.add(head_, {{"lm_head.weight", table, vocabulary}});
+    if (!config.ties_embeddings) builder.add(head_, {{"lm_head.weight", table, {}}});
     builder.allocate(precision);
   }
 
   Tensor forward(const TokenBatch& batch, Attention& attention) override {
-    check(layout_.tp == 1 && layout_.pp == 1,
-          "a network that is cut over ranks is not run by one of them");
     Stream stream{kernels::embedding(batch.ids_T, embedding_, precision_.activations), {}};
-    if (attention.chains() != nullptr && !at::GradMode::is_enabled()) {
+    if (attention.chains() != nullptr && !at::GradMode::is_enabled() && tp_.is_alone()) {
       stream = chained(stream.residual_TH, batch.positions_T, attention);
       return kernels::add_rms_norm(stream.residual_TH, stream.update_TH, final_norm_,
                                    config_.norm_eps)
@@ -93,6 +91,8 @@ class Decoder final : public Network {
   const ModelConfig& config() const override { return config_; }
   Weights& weights() override { return weights_; }
   void set_recompute(Recompute how) override {
+    check(how != Recompute::kSelective || tp_.is_alone(),
+          "selective recomputation fuses products that tensor-parallel ranks have to sum between");
     recompute_ = how;
     for (const auto& block : blocks_) block->set_selective(how == Recompute::kSelective);
   }
@@ -113,7 +113,7 @@ class Decoder final : public Network {
 
   ModelConfig config_;
   Precision precision_;
-  ParallelLayout layout_;
+  comm::Group& tp_;
   Recompute recompute_ = Recompute::kNone;
   Weights weights_;
   kernels::Param embedding_;  // [V, H]
@@ -125,8 +125,8 @@ class Decoder final : public Network {
 }  // namespace
 
 std::unique_ptr<Network> make_decoder(const ModelConfig& config, const Precision& precision,
-                                      const ParallelLayout& layout) {
-  return std::make_unique<Decoder>(config, precision, layout);
+                                      const comm::Mesh& mesh) {
+  return std::make_unique<Decoder>(config, precision, mesh);
 }
 
 }  // namespace slime::model

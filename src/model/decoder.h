@@ -9,8 +9,8 @@
 
 namespace slime::model {
 
-/// A network with zero weights of this layout; the caller loads or initialises them.
+/// A network with zero weights; the caller loads or initialises them. `mesh` outlives it.
 std::unique_ptr<Network> make_decoder(const ModelConfig& config, const Precision& precision,
-                                      const ParallelLayout& layout);
+                                      const comm::Mesh& mesh);
 
 }  // namespace slime::model

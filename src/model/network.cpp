@@ -32,19 +32,19 @@ bool ends_with(const std::string& name, std::string_view tail) { return name.end
 }  // namespace
 
 std::unique_ptr<Network> load_network(const std::filesystem::path& directory,
-                                      const Precision& precision, const ParallelLayout& layout) {
+                                      const Precision& precision, const comm::Mesh& mesh) {
   const ModelConfig config = read_model_config(directory);
   const ModelFiles files(directory);
-  std::unique_ptr<Network> network = family_of(config).make(config, precision, layout);
+  std::unique_ptr<Network> network = family_of(config).make(config, precision, mesh);
   files.read_into(network->weights(),
                   config.ties_embeddings ? may_be_surplus_when_tied : may_be_surplus);
   return network;
 }
 
 std::unique_ptr<Network> make_network(const ModelConfig& config, const Precision& precision,
-                                      uint64_t seed, const ParallelLayout& layout) {
-  check(layout.tp == 1, "fresh weights are made whole");
-  std::unique_ptr<Network> network = family_of(config).make(config, precision, layout);
+                                      uint64_t seed, const comm::Mesh& mesh) {
+  check(mesh.sizes().tp == 1, "fresh weights are made whole");
+  std::unique_ptr<Network> network = family_of(config).make(config, precision, mesh);
   Weights& weights = network->weights();
   for (size_t stream = 0; stream < weights.tensors().size(); ++stream) {
     const NamedWeight& weight = weights.tensors()[stream];
@@ -69,7 +69,8 @@ std::unique_ptr<Network> make_network(const ModelConfig& config, const Precision
 
 std::unique_ptr<Network> make_uniform_network(const ModelConfig& config, const Precision& precision,
                                               double bound) {
-  std::unique_ptr<Network> network = family_of(config).make(config, precision, {});
+  std::unique_ptr<Network> network =
+      family_of(config).make(config, precision, comm::Mesh::single());
   Tensor(network->weights().flat()).uniform_(-bound, bound);
   return network;
 }

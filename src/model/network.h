@@ -42,15 +42,15 @@ class Network {
 
 /// Reads config.json and the safetensors of `directory`. Throws ConfigError that lists every
 /// problem found: missing, truncated, misshapen and surplus tensors, unknown model type, unknown
-/// value of a known field.
+/// value of a known field. `mesh` outlives the network; a rank reads its slices alone.
 std::unique_ptr<Network> load_network(const std::filesystem::path& directory,
                                       const Precision& precision,
-                                      const ParallelLayout& layout = {});
+                                      const comm::Mesh& mesh = comm::Mesh::single());
 
 /// A network of this shape with fresh weights: normal(0, initializer_range) for matrices, one for
 /// norms, zero for biases; counter-based, so a function of the seed alone.
 std::unique_ptr<Network> make_network(const ModelConfig& config, const Precision& precision,
-                                      uint64_t seed, const ParallelLayout& layout = {});
+                                      uint64_t seed, const comm::Mesh& mesh = comm::Mesh::single());
 
 /// A network of this shape with all weights, norms too, uniform in [-bound, bound]: for measuring
 /// speed without a checkpoint. The numbers depend on the device.

@@ -21,6 +21,35 @@ std::filesystem::path fixture(const std::string& name) {
   return std::filesystem::path(SLIME_SOURCE_DIR) / "tests/fixtures/models" / name;
 }
 
+/// A group whose members are not there: networks are built and loaded without a word.
+class Unconnected final : public comm::Group {
+ public:
+  explicit Unconnected(int rank, int size) : rank_(rank), size_(size) {}
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
+  void all_reduce_(const Tensor&, const char*, comm::Reduction) override { nobody(); }
+  void reduce_scatter_(const Tensor&, std::span<const comm::Range>, const char*) override {
+    nobody();
+  }
+  void all_gather_(const Tensor&, std::span<const comm::Range>, const char*) override { nobody(); }
+  void broadcast_(const Tensor&, int, const char*) override { nobody(); }
+  void exchange(std::span<const comm::Message>, const char*, const char*) override { nobody(); }
+  void barrier(const char*) override { nobody(); }
+  std::vector<std::string> all_gather(const std::string&, const char*) override { nobody(); }
+
+ private:
+  [[noreturn]] static void nobody() { throw BugError("nobody is there"); }
+  int rank_;
+  int size_;
+};
+
+comm::Mesh unconnected(const comm::ParallelLayout& layout, int rank) {
+  return comm::Mesh(layout, rank, [rank](comm::Axis, const std::vector<int>& members) {
+    const auto at = std::ranges::find(members, rank) - members.begin();
+    return std::make_unique<Unconnected>(static_cast<int>(at), static_cast<int>(members.size()));
+  });
+}
+
 class ModelDirectory : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -133,10 +162,8 @@ TEST_F(ModelDirectory, ReportsATruncatedFileMissingWeightsAndABadIndex) {
 TEST_F(ModelDirectory, IsReadInTensorParallelSlicesThatMakeUpTheWhole) {
   const auto whole = load_network(fixture("qwen3"), Precision::of("float32"));
   for (int rank = 0; rank < 2; ++rank) {
-    ParallelLayout layout;
-    layout.tp = 2;
-    layout.tp_rank = rank;
-    const auto part = load_network(fixture("qwen3"), Precision::of("float32"), layout);
+    const comm::Mesh mesh = unconnected({.tp = 2}, rank);
+    const auto part = load_network(fixture("qwen3"), Precision::of("float32"), mesh);
     for (size_t i = 0; i < part->weights().tensors().size(); ++i) {
       const NamedWeight& weight = part->weights().tensors()[i];
       Tensor expected = Weights::view(whole->weights().flat(), whole->weights().tensors()[i]);
@@ -145,6 +172,18 @@ TEST_F(ModelDirectory, IsReadInTensorParallelSlicesThatMakeUpTheWhole) {
       EXPECT_TRUE(Weights::view(part->weights().flat(), weight).equal(expected)) << weight.name;
     }
   }
+}
+
+TEST_F(ModelDirectory, IsNotWrittenFromSlicesUnderTheNamesOfWholeTensors) {
+  const comm::Mesh mesh = unconnected({.tp = 2}, 1);
+  const auto part = load_network(fixture("qwen3"), Precision::of("float32"), mesh);
+  try {
+    save_network(*part, directory_);
+    FAIL() << "slices were saved";
+  } catch (const ConfigError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("q_proj.weight is a slice [64, 64] of [128, 64]"));
+  }
+  EXPECT_TRUE(std::filesystem::is_empty(directory_));
 }
 
 TEST(Weights, KeepPaddingZeroAndCountParametersWithoutIt) {
@@ -167,12 +206,10 @@ TEST(Weights, KeepPaddingZeroAndCountParametersWithoutIt) {
 
 TEST(Precision, RefusesUnknownWords) { EXPECT_THROW(Precision::of("int4"), ConfigError); }
 
-TEST(ParallelLayout, RefusesACutThatDoesNotDivide) {
-  ParallelLayout layout;
-  layout.tp = 4;
-  layout.tp_rank = 3;
-  EXPECT_EQ(tensor_parallel_slice(layout, 1, 8), (Slice{1, 6, 8}));
-  EXPECT_THROW(tensor_parallel_slice(layout, 0, 9), ConfigError);
+TEST(TensorParallelSlice, RefusesASizeThatDoesNotDivide) {
+  const comm::Mesh mesh = unconnected({.dp = 2, .tp = 4}, 7);
+  EXPECT_EQ(tensor_parallel_slice(mesh, 1, 8), (Slice{1, 6, 8}));
+  EXPECT_THROW(tensor_parallel_slice(mesh, 0, 9), ConfigError);
 }
 
 }  // namespace

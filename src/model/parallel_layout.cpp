@@ -6,14 +6,15 @@
 
 namespace slime::model {
 
-Slice tensor_parallel_slice(const ParallelLayout& layout, int dim, int64_t size) {
-  if (layout.tp == 1) return {};
-  if (size % layout.tp != 0) {
+Slice tensor_parallel_slice(const comm::Mesh& mesh, int dim, int64_t size) {
+  const int64_t tp = mesh.sizes().tp, rank = mesh.at().tp;
+  if (tp == 1) return {};
+  if (size % tp != 0) {
     throw ConfigError(
-        fmt::format("tensor parallelism of {} does not divide a dimension of {}", layout.tp, size));
+        fmt::format("tensor parallelism of {} does not divide a dimension of {}", tp, size));
   }
-  const int64_t part = size / layout.tp;
-  return {.dim = dim, .begin = layout.tp_rank * part, .end = (layout.tp_rank + 1) * part};
+  const int64_t part = size / tp;
+  return {.dim = dim, .begin = rank * part, .end = (rank + 1) * part};
 }
 
 }  // namespace slime::model

@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "core/error.h"
 
@@ -124,9 +125,20 @@ void write_sharded(const std::filesystem::path& directory, const std::string& st
   sync_directory(directory);
 }
 
+void check_whole(const Weights& weights) {
+  for (const NamedWeight& weight : weights.tensors()) {
+    if (weight.slice.dim < 0) continue;
+    throw ConfigError(fmt::format(
+        "{} is a slice [{}] of [{}] on this rank: slices are not written under the names of whole "
+        "tensors; gather them first, or save with tensor parallelism of 1",
+        weight.name, fmt::join(weight.shape, ", "), fmt::join(weight.full_shape, ", ")));
+  }
+}
+
 void save_network(Network& network, const std::filesystem::path& directory,
                   const SaveOptions& options) {
   Weights& weights = network.weights();
+  check_whole(weights);
   const at::ScalarType dtype =
       options.dtype.empty() ? weights.flat().scalar_type() : scalar_type(options.dtype);
   json::object config = config_json(network.config());

@@ -18,9 +18,13 @@ struct SaveOptions {
 
 /// Writes config.json (as it was read, with the dtype of the file), the weights under their Hugging
 /// Face names, and nothing else, into an existing directory; everything is on disk when it returns.
-/// Throws std::system_error.
+/// Throws std::system_error, and ConfigError as check_whole().
 void save_network(Network& network, const std::filesystem::path& directory,
                   const SaveOptions& options = {});
+
+/// Throws ConfigError when `weights` are slices of a parallel layout: written under the names of
+/// whole tensors nobody could read them.
+void check_whole(const Weights& weights);
 
 /// `tensors` as model.safetensors, or as numbered shards with an index when they exceed the limit.
 /// `stem` is "model" for weights; an optimizer's state uses its own.

@@ -73,6 +73,7 @@ void Weights::Builder::add(kernels::Param& param, std::vector<Part> parts) {
     weight.name = std::move(part.name);
     weight.full_shape = std::move(part.full_shape);
     weight.slice = part.slice;
+    weight.has_partial_grad = part.has_partial_grad;
     weight.shape = weight.full_shape;
     if (part.slice.dim >= 0) {
       weight.shape[static_cast<size_t>(part.slice.dim)] = part.slice.end - part.slice.begin;

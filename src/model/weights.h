@@ -40,6 +40,9 @@ struct NamedWeight {
   Slice slice;
   int64_t offset = 0;   // elements from the start of the flat buffer
   bool decays = false;  // weight decay applies: two or more dimensions
+  /// All tensor-parallel ranks hold it whole and each computes a part of its gradient: the sum over
+  /// them is the gradient (model/layers/tensor_parallel.h).
+  bool has_partial_grad = false;
 };
 
 class Weights {

@@ -13,6 +13,7 @@ struct Weights::Builder {
     std::string name;
     std::vector<int64_t> full_shape;
     Slice slice;  // of this rank; parts of one parameter differ in dimension 0 only
+    bool has_partial_grad = false;  // see NamedWeight
   };
 
   explicit Builder(Weights& weights) : weights_(weights) {}

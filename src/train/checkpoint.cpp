@@ -18,27 +18,28 @@ namespace {
 constexpr uint64_t kShardBytes = uint64_t{5} << 30;
 
 /// A flat buffer and the stem of its files, inside a folder of the checkpoint; the words of
-/// torch.optim, which people know. Of an optimizer's buffer each rank holds its part.
+/// torch.optim, which people know. Of an optimizer's buffer each rank holds its shard.
 struct StoredBuffer {
   std::string folder;
   std::string stem;
-  Tensor buffer;  // [N], or the part
+  Tensor buffer;  // [N], or the shard
   const model::Weights* layout;
-  std::optional<Part> part = std::nullopt;
+  const Optimizer* owner = nullptr;  // of a buffer that is sharded
 
-  Tensor own_part_of(const Tensor& whole_N) const {
-    return part ? whole_N.narrow(0, part->begin, part->size()) : whole_N;
+  Tensor own_shard_of(const Tensor& whole_N) const {
+    if (owner == nullptr) return whole_N;
+    return whole_N.narrow(0, owner->shard().begin, owner->shard().size());
   }
   bool is_whole() const { return buffer.size(0) == layout->num_elements(); }
 };
 
 void add_optimizer(std::vector<StoredBuffer>& buffers, const std::string& folder,
                    const std::string& prefix, Optimizer& optimizer, const model::Weights& weights) {
-  const Part part = optimizer.part();
-  buffers.push_back({folder, prefix + "exp_avg", optimizer.first_moment(), &weights, part});
-  buffers.push_back({folder, prefix + "exp_avg_sq", optimizer.second_moment(), &weights, part});
+  buffers.push_back({folder, prefix + "exp_avg", optimizer.first_moment(), &weights, &optimizer});
+  buffers.push_back(
+      {folder, prefix + "exp_avg_sq", optimizer.second_moment(), &weights, &optimizer});
   if (optimizer.has_master())
-    buffers.push_back({folder, prefix + "master", optimizer.master(), &weights, part});
+    buffers.push_back({folder, prefix + "master", optimizer.master(), &weights, &optimizer});
 }
 
 /// What has to be kept besides the weights: nothing that the weight files hold already.
@@ -66,15 +67,17 @@ std::vector<StoredBuffer> stored_buffers(Trainer& trainer) {
 }
 
 /// The buffer of all ranks, whole at rank 0. All of them call it for the same buffers.
-Tensor gathered(const StoredBuffer& stored, Ranks& ranks) {
-  if (!stored.part || ranks.is_alone()) return stored.buffer;
+Tensor gathered(const StoredBuffer& stored, comm::Group& ranks) {
+  if (stored.owner == nullptr || ranks.is_alone()) return stored.buffer;
   const Tensor whole_N = at::empty({stored.layout->num_elements()}, stored.buffer.options());
-  stored.own_part_of(whole_N).copy_(stored.buffer);
-  ranks.gather_(whole_N, "gathering the optimizer for a checkpoint");
+  stored.own_shard_of(whole_N).copy_(stored.buffer);
+  comm::gather_(ranks, whole_N, stored.owner->shards(), 0,
+                "gathering the optimizer for a checkpoint");
   return whole_N;
 }
 
 model::NamedTensors named(const model::Weights& weights, const Tensor& buffer) {
+  model::check_whole(weights);
   model::NamedTensors tensors;
   for (const model::NamedWeight& weight : weights.tensors()) {
     tensors.emplace_back(weight.name, model::Weights::view(buffer, weight));
@@ -165,7 +168,7 @@ void read_buffer(const fs::path& checkpoint, const StoredBuffer& stored) {
     problems.push_back(fmt::format("{}: no {} of {}", directory.string(), stored.stem, name));
   }
   if (!problems.empty()) throw ConfigError(problems);
-  if (!stored.is_whole()) stored.buffer.copy_(stored.own_part_of(whole_N));
+  if (!stored.is_whole()) stored.buffer.copy_(stored.own_shard_of(whole_N));
 }
 
 }  // namespace

@@ -4,6 +4,8 @@
 
 #include <unordered_set>
 
+#include "comm/ordered_sum.h"
+
 namespace slime::train {
 namespace {
 
@@ -31,7 +33,7 @@ void add_token_mean(const char* name, const TokenColumn& column, const TrainBatc
 
 std::map<std::string, double> rollout_metrics(const TrainBatch& batch,
                                               const std::vector<StepPlan>& plans,
-                                              const Columns& columns, Ranks& ranks) {
+                                              const Columns& columns, comm::Group& ranks) {
   Indices samples;
   double num_executions = 0;
   for (const StepPlan& plan : plans) {

@@ -6,18 +6,20 @@
 #include <cmath>
 
 #include "algo/loss.h"
+#include "comm/ordered_sum.h"
 #include "model/tree_attention.h"
 
 namespace slime::train {
 
-Critic::Critic(std::unique_ptr<model::Network> network, const CriticConfig& config, Ranks* ranks)
-    : ranks_(ranks != nullptr ? *ranks : alone_),
+Critic::Critic(std::unique_ptr<model::Network> network, const CriticConfig& config,
+               comm::Group& ranks)
+    : ranks_(ranks),
       config_(config),
       network_(std::move(network)),
       head_(network_->config().hidden_size, network_->weights().flat(), config.init_std,
             config.seed),
-      network_optimizer_(network_->weights(), config.adam, {}, &ranks_),
-      head_optimizer_(head_.weights(), config.adam, {}, &ranks_) {}
+      network_optimizer_(network_->weights(), config.adam, {}, ranks_),
+      head_optimizer_(head_.weights(), config.adam, {}, ranks_) {}
 
 Tensor Critic::forward(const MicroBatch& micro_batch, model::Attention& attention) {
   const PackedBatch& packed = micro_batch.packed;
@@ -83,7 +85,7 @@ void Critic::set_state(const CriticState& state) {
 }
 
 double explained_variance(const std::vector<StepPlan>& plans, const Columns& columns,
-                          Ranks& ranks) {
+                          comm::Group& ranks) {
   std::vector<Tensor> returns, errors;
   for (const StepPlan& plan : plans) {
     for (const MicroBatch& micro_batch : plan.micro_batches) {

@@ -5,24 +5,26 @@
 
 #include <algorithm>
 
+#include "comm/ordered_sum.h"
 #include "kernels/trace.h"
+#include "train/shards.h"
 
 namespace slime::train {
 namespace {
 
-/// The named tensors as ranges of the part, neighbours of one kind joined. Padding stays out and
+/// The named tensors as ranges of the shard, neighbours of one kind joined. Padding stays out and
 /// stays zero.
 std::vector<kernels::AdamRange> ranges_of(const model::Weights& weights,
                                           const std::vector<std::string>& frozen,
-                                          const Part& part) {
+                                          const comm::Range& shard) {
   std::vector<kernels::AdamRange> ranges;
   for (const model::NamedWeight& weight : weights.tensors()) {
     if (std::find(frozen.begin(), frozen.end(), weight.name) != frozen.end()) continue;
     int64_t size = 1;
     for (const int64_t extent : weight.shape) size *= extent;
-    const int64_t begin = std::max(weight.offset, part.begin);
-    const int64_t end = std::min(weight.offset + size, part.end);
-    if (begin < end) ranges.push_back({begin - part.begin, end - part.begin, weight.decays});
+    const int64_t begin = std::max(weight.offset, shard.begin);
+    const int64_t end = std::min(weight.offset + size, shard.end);
+    if (begin < end) ranges.push_back({begin - shard.begin, end - shard.begin, weight.decays});
   }
   std::sort(ranges.begin(), ranges.end(),
             [](const auto& a, const auto& b) { return a.begin < b.begin; });
@@ -41,12 +43,12 @@ std::vector<kernels::AdamRange> ranges_of(const model::Weights& weights,
 }  // namespace
 
 Optimizer::Optimizer(model::Weights& weights, const AdamConfig& config,
-                     const std::vector<std::string>& frozen, Ranks* ranks)
+                     const std::vector<std::string>& frozen, comm::Group& ranks)
     : weights_(weights),
       config_(config),
-      ranks_(ranks != nullptr ? *ranks : alone_),
-      part_(ranks_.own_part(weights.num_elements())),
-      ranges_(ranges_of(weights, frozen, part_)) {
+      ranks_(ranks),
+      shards_(shards_of(weights.num_elements(), ranks.size())),
+      ranges_(ranges_of(weights, frozen, shard())) {
   weights_.enable_grad();
   const at::NoGradGuard no_grad;
   const auto precision = weights_.grad().scalar_type();
@@ -66,7 +68,7 @@ Optimizer::Optimizer(model::Weights& weights, const AdamConfig& config,
 }
 
 Tensor Optimizer::own(const Tensor& buffer_N) const {
-  return buffer_N.narrow(0, part_.begin, part_.size());
+  return buffer_N.narrow(0, shard().begin, shard().size());
 }
 
 bool Optimizer::has_master() const {
@@ -74,7 +76,7 @@ bool Optimizer::has_master() const {
 }
 
 void Optimizer::reduce_gradients() {
-  ranks_.reduce_scatter_(weights_.grad(), "summing the gradients");
+  ranks_.reduce_scatter_(weights_.grad(), shards_, "summing the gradients");
 }
 
 double Optimizer::gradient_squares() {
@@ -97,7 +99,7 @@ void Optimizer::step(double lr, double weight_decay, double grad_scale) {
     kernels::adamw_(own(weights_.flat()), master_, first_moment_, second_moment_,
                     own(weights_.grad()), ranges_, step);
   }
-  ranks_.all_gather_(weights_.flat(), "handing out the new weights");
+  ranks_.all_gather_(weights_.flat(), shards_, "handing out the new weights");
 }
 
 void Optimizer::reset() {

@@ -7,8 +7,8 @@
 /// Master weights are float32 (float64 for float64 weights); where the trained precision is that
 /// already, the flat buffer itself is the master.
 ///
-/// With several ranks this is a distributed optimizer (train/ranks.h): each holds master weights
-/// and moments of its own part of the flat buffer. P is the length of that part, N that of the
+/// With several ranks this is a distributed optimizer (train/shards.h): each holds master weights
+/// and moments of its own shard of the flat buffer. P is the length of that shard, N that of the
 /// buffer; alone, P = N.
 
 #include <cstdint>
@@ -16,10 +16,10 @@
 #include <string>
 #include <vector>
 
+#include "comm/mesh.h"
 #include "core/tensor.h"
 #include "kernels/adamw.h"
 #include "model/weights.h"
-#include "train/ranks.h"
 #include "train/streamed_adam.h"
 
 namespace slime::train {
@@ -34,17 +34,18 @@ struct AdamConfig {
 
 class Optimizer {
  public:
-  /// `weights` and `ranks` (null: the only rank) outlive the optimizer; gradients are enabled on
+  /// `weights` and `ranks` outlive the optimizer; gradients are enabled on
   /// the weights. Tensors of these names are left as they are.
   Optimizer(model::Weights& weights, const AdamConfig& config,
-            const std::vector<std::string>& frozen = {}, Ranks* ranks = nullptr);
+            const std::vector<std::string>& frozen = {},
+            comm::Group& ranks = comm::Mesh::single().dp_cp());
   Optimizer(const Optimizer&) = delete;
 
   // Of a training step, in this order, on all ranks.
 
-  /// Sums the gradients of all ranks, each part at its owner.
+  /// Sums the gradients of all ranks, each shard at its owner.
   void reduce_gradients();
-  /// Sum of squares of the reduced gradients, of all parts; not finite when one of them is not.
+  /// Sum of squares of the reduced gradients, of all shards; not finite when one of them is not.
   double gradient_squares();
   /// One update with gradients multiplied by grad_scale; then all ranks have the new weights.
   void step(double lr, double weight_decay, double grad_scale);
@@ -52,7 +53,10 @@ class Optimizer {
   /// Zero moments and step counter.
   void reset();
 
-  Part part() const { return part_; }
+  /// What this rank owns of the flat buffer.
+  comm::Range shard() const { return shards_[ranks_.rank()]; }
+  /// What each rank owns.
+  const std::vector<comm::Range>& shards() const { return shards_; }
   /// Whether master weights are a buffer of their own.
   bool has_master() const;
   // With on_host: on the host, and up to date once the device is synchronized.
@@ -65,16 +69,15 @@ class Optimizer {
  private:
   Tensor own(const Tensor& buffer_N) const;
 
-  OneRank alone_;
   model::Weights& weights_;
   AdamConfig config_;
-  Ranks& ranks_;
-  Part part_;
-  Tensor master_;         // [P], owned; part of the flat buffer when the precisions agree
+  comm::Group& ranks_;
+  std::vector<comm::Range> shards_;
+  Tensor master_;         // [P], owned; a view of the flat buffer when the precisions agree
   Tensor first_moment_;   // [P], owned
   Tensor second_moment_;  // [P], owned
   std::unique_ptr<StreamedAdam> streamed_;  // with on_host
-  std::vector<kernels::AdamRange> ranges_;  // of the own part
+  std::vector<kernels::AdamRange> ranges_;  // of the own shard
   int64_t num_steps_ = 0;
 };
 

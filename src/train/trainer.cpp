@@ -9,6 +9,7 @@
 #include <cmath>
 
 #include "algo/packed.h"
+#include "comm/ordered_sum.h"
 #include "core/error.h"
 #include "kernels/device.h"
 #include "kernels/trace.h"
@@ -90,15 +91,16 @@ void wait_for(const Tensor& weights) {
 }  // namespace
 
 Trainer::Trainer(model::Network& network, const TrainConfig& config, const Clock& clock,
-                 OtherNetworks others, Ranks* ranks)
-    : ranks_(ranks != nullptr ? *ranks : alone_),
+                 OtherNetworks others, const comm::Mesh& mesh)
+    : ranks_(mesh.dp_cp()),
       network_(network),
       config_(validated(config)),
       advantage_fn_(algo::make_advantage_fn(config.advantage)),
       flops_(flops_model_of(network.config())),
       clock_(clock),
       others_(std::move(others)),
-      optimizer_(network.weights(), config.adam, config.frozen, &ranks_) {
+      optimizer_(network.weights(), config.adam, config.frozen, ranks_) {
+  check(ranks_.size() == mesh.sizes().world_size(), "all ranks of a trainer are data-parallel");
   check(config_.batching.dp == ranks_.size(), "there is a rank for each share of a batch");
   if (needs_reference(config_) && others_.reference == nullptr) {
     throw ConfigError("use-kl-loss, kl-coef, dpo_loss: need a reference model; give --ref-load");
@@ -114,7 +116,7 @@ Trainer::Trainer(model::Network& network, const TrainConfig& config, const Clock
   if (config_.critic) {
     check(others_.critic != nullptr, "a critic has a network");
     others_.critic->set_recompute(config_.recompute);
-    critic_.emplace(std::move(others_.critic), *config_.critic, &ranks_);
+    critic_.emplace(std::move(others_.critic), *config_.critic, ranks_);
   }
   network_.set_recompute(config_.recompute);
 }

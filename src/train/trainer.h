@@ -22,6 +22,7 @@
 #include "algo/advantage.h"
 #include "algo/loss.h"
 #include "algo/preference_loss.h"
+#include "comm/mesh.h"
 #include "core/clock.h"
 #include "model/network.h"
 #include "train/critic.h"
@@ -29,7 +30,6 @@
 #include "train/micro_batch.h"
 #include "train/optimizer.h"
 #include "train/packing.h"
-#include "train/ranks.h"
 #include "train/schedule.h"
 #include "train/share.h"
 #include "train/train_batch.h"
@@ -131,11 +131,11 @@ struct TrainerState {
 
 class Trainer final {
  public:
-  /// `network`, `clock` and `ranks` (null: the only rank) outlive the trainer; its weights are
+  /// `network`, `clock` and `mesh` (data-parallel only) outlive the trainer; its weights are
   /// updated in place. Throws ConfigError as validate() does, and for a network that is needed and
   /// missing.
   Trainer(model::Network& network, const TrainConfig& config, const Clock& clock,
-          OtherNetworks others = {}, Ranks* ranks = nullptr);
+          OtherNetworks others = {}, const comm::Mesh& mesh = comm::Mesh::single());
   Trainer(const Trainer&) = delete;
 
   /// One rollout step of the only rank: floor(executions / G) training steps. Throws ConfigError
@@ -149,7 +149,7 @@ class Trainer final {
   /// What each of config().batching.dp ranks has to train of a batch. Throws ConfigError as
   /// train().
   std::vector<BatchShare> divide(const TrainBatch& batch) const;
-  /// One rollout step of one rank of several; all call it together. Throws RanksError.
+  /// One rollout step of one rank of several; all call it together. Throws comm::GroupError.
   TrainReport train(const BatchShare& share);
 
   /// The loop tells that the engine got these weights: what keep_old_actor counts by.
@@ -164,7 +164,7 @@ class Trainer final {
   /// clips.
   algo::MetricSums accumulate_gradients(const TrainBatch& batch);
   /// The same for the share of one training step, with the sums of all ranks; each rank has the
-  /// gradients of its part.
+  /// gradients of its shard.
   algo::MetricSums accumulate_gradients(const BatchShare& share);
 
   model::Network& network() { return network_; }
@@ -174,7 +174,8 @@ class Trainer final {
   const Tensor& rollout_actor() const { return rollout_actor_; }
   Critic* critic() { return critic_ ? &*critic_ : nullptr; }
   Optimizer& optimizer() { return optimizer_; }
-  Ranks& ranks() { return ranks_; }
+  /// The ranks with the same weights and other samples.
+  comm::Group& ranks() { return ranks_; }
   const TrainConfig& config() const { return config_; }
 
   TrainerState state() const;
@@ -208,8 +209,7 @@ class Trainer final {
   /// The reasons of all ranks, each with its rank when there are several.
   std::string join_problems(const std::vector<std::string>& problems);
 
-  OneRank alone_;
-  Ranks& ranks_;
+  comm::Group& ranks_;
   model::Network& network_;
   TrainConfig config_;
   algo::AdvantageFn advantage_fn_;

@@ -1,38 +1,38 @@
 #pragma once
 
-/// Data-parallel ranks as threads of a test, connected by Gloo as processes are.
+/// Ranks as threads of a test, connected by Gloo as processes are.
 
 #include <exception>
 #include <functional>
 #include <thread>
 #include <vector>
 
-#include "train/gloo_ranks.h"
+#include "comm/gloo_mesh.h"
 
 namespace slime::parity {
 
-/// Calls body(ranks) on `size` threads; what one of them throws is thrown here.
-inline void on_ranks(int size, const std::function<void(train::Ranks&)>& body,
-                     std::chrono::milliseconds timeout = std::chrono::seconds(60)) {
-  if (size == 1) {
-    train::OneRank alone;
-    return body(alone);
-  }
-  train::Rendezvous rendezvous;
+/// Calls body(mesh) on a thread for each rank of the layout; what one of them throws is thrown
+/// here.
+inline void on_mesh(const comm::ParallelLayout& layout,
+                    const std::function<void(const comm::Mesh&)>& body,
+                    std::chrono::milliseconds timeout = std::chrono::seconds(60)) {
+  const int size = layout.world_size();
+  if (size == 1) return body(comm::Mesh::single());
+  comm::Rendezvous rendezvous;
   const int port = rendezvous.port();
   std::vector<std::exception_ptr> errors(size);
   std::vector<std::thread> threads;
   for (int rank = 0; rank < size; ++rank) {
     threads.emplace_back([&, rank] {
       try {
-        const auto ranks = train::make_gloo_ranks({.rank = rank,
-                                                   .size = size,
-                                                   .port = port,
-                                                   .connect_timeout = std::chrono::seconds(60),
-                                                   .timeout = timeout},
-                                                  rank == 0 ? &rendezvous : nullptr);
-        body(*ranks);
-        ranks->all_gather("", "leaving together");
+        const auto mesh = comm::make_gloo_mesh({.rank = rank,
+                                                .layout = layout,
+                                                .port = port,
+                                                .connect_timeout = std::chrono::seconds(60),
+                                                .timeout = timeout},
+                                               rank == 0 ? &rendezvous : nullptr);
+        body(*mesh);
+        mesh->world().barrier("leaving together");
       } catch (...) {
         errors[rank] = std::current_exception();
       }
@@ -42,6 +42,12 @@ inline void on_ranks(int size, const std::function<void(train::Ranks&)>& body,
   for (const std::exception_ptr& error : errors) {
     if (error) std::rethrow_exception(error);
   }
+}
+
+/// Data-parallel ranks.
+inline void on_ranks(int size, const std::function<void(const comm::Mesh&)>& body,
+                     std::chrono::milliseconds timeout = std::chrono::seconds(60)) {
+  on_mesh({.dp = size}, body, timeout);
 }
 
 }  // namespace slime::parity

@@ -12,6 +12,7 @@
 #include "core/clock.h"
 #include "rank_threads.h"
 #include "train/checkpoint.h"
+#include "train/shards.h"
 #include "train_cases.h"
 
 namespace slime::parity {
@@ -53,13 +54,13 @@ Outcome gradients(const TrainBatch& batch, TrainConfig config, const Cut& cut) {
   apply(cut, config);
   Outcome outcome;
   const SystemClock clock;
-  on_ranks(cut.ranks, [&](Ranks& ranks) {
+  on_ranks(cut.ranks, [&](const comm::Mesh& mesh) {
     const auto network = load("float64");
-    Trainer trainer(*network, config, clock, others_of(config, "float64"), &ranks);
-    const BatchShare share = share_from_frame(to_frame(trainer.divide(batch).at(ranks.rank())));
+    Trainer trainer(*network, config, clock, others_of(config, "float64"), mesh);
+    const BatchShare share = share_from_frame(to_frame(trainer.divide(batch).at(mesh.rank())));
     const algo::MetricSums sums = trainer.accumulate_gradients(share);
-    ranks.all_gather_(network->weights().grad(), "gradients");
-    if (ranks.rank() == ranks.size() - 1) outcome = {sums, network->weights().grad().clone()};
+    mesh.dp().all_gather_(network->weights().grad(), trainer.optimizer().shards(), "gradients");
+    if (mesh.rank() == mesh.dp().size() - 1) outcome = {sums, network->weights().grad().clone()};
   });
   return outcome;
 }
@@ -118,12 +119,12 @@ Trained train(const TrainBatch& batch, TrainConfig config, const Cut& cut) {
   apply(cut, config);
   std::vector<Trained> of_rank(cut.ranks);
   const SystemClock clock;
-  on_ranks(cut.ranks, [&](Ranks& ranks) {
+  on_ranks(cut.ranks, [&](const comm::Mesh& mesh) {
     const auto network = load("float64");
-    Trainer trainer(*network, config, clock, others_of(config, "float64"), &ranks);
-    Trained& own = of_rank[ranks.rank()];
+    Trainer trainer(*network, config, clock, others_of(config, "float64"), mesh);
+    Trained& own = of_rank[mesh.rank()];
     for (int step = 0; step < 3; ++step)
-      own.reports.push_back(trainer.train(trainer.divide(batch)[ranks.rank()]));
+      own.reports.push_back(trainer.train(trainer.divide(batch)[mesh.rank()]));
     own.weights = network->weights().flat().clone();
   });
   for (const Trained& other : of_rank) {
@@ -197,13 +198,13 @@ Tensor half_a_run(int num_ranks, const std::filesystem::path& root, const TrainB
   const auto found = find_checkpoint(root, ignore);
   Tensor weights;
   const SystemClock clock;
-  on_ranks(num_ranks, [&](Ranks& ranks) {
+  on_ranks(num_ranks, [&](const comm::Mesh& mesh) {
     const auto network = model::load_network(found ? found->directory.string() : kModels + "qwen3",
                                              model::Precision{at::kBFloat16, at::kFloat});
-    Trainer trainer(*network, config, clock, {}, &ranks);
+    Trainer trainer(*network, config, clock, {}, mesh);
     if (found) restore_trainer(*found, trainer, ignore);
-    for (int step = 0; step < 2; ++step) trainer.train(trainer.divide(batch)[ranks.rank()]);
-    if (ranks.rank() == 0) {
+    for (int step = 0; step < 2; ++step) trainer.train(trainer.divide(batch)[mesh.rank()]);
+    if (mesh.rank() == 0) {
       if (!found) save_checkpoint({.root = root}, 2, trainer, {});
       weights = network->weights().flat().clone();
     } else if (!found) {
@@ -230,38 +231,44 @@ TEST(RankInvariance, ACheckpointIsTheSameForEveryNumberOfRanks) {
 TEST(RankInvariance, ARankThatIsGoneIsAnErrorAtTheOthers) {
   struct Gone {};
   std::string message;
-  const auto body = [&](Ranks& ranks) {
+  const auto body = [&](const comm::Mesh& mesh) {
     const Tensor x_N = at::ones({1000});
-    ranks.all_gather_(x_N, "weights");
-    if (ranks.rank() == 1) throw Gone();
+    const auto shards = shards_of(1000, 2);
+    mesh.dp().all_gather_(x_N, shards, "weights");
+    if (mesh.rank() == 1) throw Gone();
     try {
-      ranks.reduce_scatter_(x_N, "summing the gradients");
-    } catch (const RanksError& error) {
+      mesh.dp().reduce_scatter_(x_N, shards, "summing the gradients");
+    } catch (const comm::GroupError& error) {
       message = error.what();
       throw Gone();
     }
   };
   EXPECT_THROW(on_ranks(2, body), Gone);
-  EXPECT_TRUE(message.starts_with("rank 0: summing the gradients: ")) << message;
+  EXPECT_TRUE(
+      message.starts_with("rank 0: summing the gradients: reduce-scatter over dp (0 of 2): "))
+      << message;
 }
 
 TEST(RankInvariance, ARankThatStaysAwayIsAnErrorAfterTheDeadline) {
   std::string message;
-  const auto body = [&](Ranks& ranks) {
+  const auto body = [&](const comm::Mesh& mesh) {
     const Tensor x_N = at::ones({1000});
-    if (ranks.rank() == 1) {
+    const auto shards = shards_of(1000, 2);
+    if (mesh.rank() == 1) {
       std::this_thread::sleep_for(std::chrono::milliseconds(600));
-      throw RanksError("left");
+      throw comm::GroupError("left");
     }
     try {
-      ranks.all_gather_(x_N, "handing out the new weights");
-    } catch (const RanksError& error) {
+      mesh.dp().all_gather_(x_N, shards, "handing out the new weights");
+    } catch (const comm::GroupError& error) {
       message = error.what();
       throw;
     }
   };
-  EXPECT_THROW(on_ranks(2, body, std::chrono::milliseconds(200)), RanksError);
-  EXPECT_TRUE(message.starts_with("rank 0: handing out the new weights: ")) << message;
+  EXPECT_THROW(on_ranks(2, body, std::chrono::milliseconds(200)), comm::GroupError);
+  EXPECT_TRUE(
+      message.starts_with("rank 0: handing out the new weights: all-gather over dp (0 of 2): "))
+      << message;
 }
 
 }  // namespace

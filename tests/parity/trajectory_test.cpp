@@ -91,13 +91,13 @@ void with_trainers(int num_ranks, TrainConfig config, bool needs_reference,
   const auto load = [] {
     return model::load_network(kModels + "qwen3", model::Precision::of("float32"));
   };
-  on_ranks(num_ranks, [&](Ranks& ranks) {
+  on_ranks(num_ranks, [&](const comm::Mesh& mesh) {
     const auto network = load();
     const SystemClock clock;
     OtherNetworks others;
     if (needs_reference) others.reference = load();
-    Trainer trainer(*network, config, clock, std::move(others), &ranks);
-    body(trainer, ranks.rank());
+    Trainer trainer(*network, config, clock, std::move(others), mesh);
+    body(trainer, mesh.rank());
   });
 }
 

@@ -57,7 +57,7 @@ struct Family {
   std::string_view model_type;
   void (*read)(FieldReader& fields, ModelConfig& config);
   std::unique_ptr<Network> (*make)(const ModelConfig& config, const Precision& precision,
-                                   const ParallelLayout& layout);
+                                   const comm::Mesh& mesh);
 };
 
 /// The table of families.

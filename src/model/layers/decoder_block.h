@@ -24,8 +24,8 @@ struct Stream {
 
 class DecoderBlock {
  public:
-  /// Registers the block's weights under "model.layers.INDEX.".
-  DecoderBlock(const ModelConfig& config, int index, const ParallelLayout& layout,
+  /// Registers the block's weights under "model.layers.INDEX.". `mesh` outlives the block.
+  DecoderBlock(const ModelConfig& config, int index, const comm::Mesh& mesh,
                const RotaryTable& rotary, Weights::Builder& builder);
   DecoderBlock(const DecoderBlock&) = delete;  // the builder points at the parameters
   DecoderBlock& operator=(const DecoderBlock&) = delete;
@@ -49,7 +49,11 @@ class DecoderBlock {
   Stream finish(const Tensor& sum_TH, const Tensor& qkv_TE, const Tensor& positions_T,
                 Attention& attention);
   bool makes_again() const;
+  /// A product whose inputs are sliced over the tensor-parallel ranks: the sum of their products.
+  Tensor summed_linear(const Tensor& x, const kernels::Param& weight,
+                       const kernels::Param& bias) const;
 
+  comm::Group& tp_;
   double eps_;
   bool is_selective_ = false;
   AttentionLayer attention_;

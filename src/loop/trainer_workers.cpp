@@ -1,4 +1,4 @@
-#include "loop/other_ranks.h"
+#include "loop/trainer_workers.h"
 
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
@@ -22,7 +22,7 @@ constexpr std::chrono::minutes kAnswerTimeout{2};  // after the last collective 
 int threads_of_a_rank(const config::RunConfig& config) {
   if (config.num_threads > 0) return static_cast<int>(config.num_threads);
   const auto cores = static_cast<int64_t>(std::max(1U, std::thread::hardware_concurrency()));
-  return static_cast<int>(std::max<int64_t>(1, cores / config.data_parallel_size()));
+  return static_cast<int>(std::max<int64_t>(1, cores / layout_of(config).world_size()));
 }
 
 class ThreadLimit {
@@ -44,18 +44,15 @@ class ThreadLimit {
   ::_exit(1);
 }
 
-std::string task_of(RankTask task, const std::string& body = "") {
-  return static_cast<char>(task) + body;
-}
-
 }  // namespace
 
-OtherRanks::OtherRanks(const config::RunConfig& config, RankStart start,
-                       const std::filesystem::path& log_folder, const Clock& clock)
-    : timeout_(std::chrono::minutes(config.distributed_timeout_minutes)),
+TrainerWorkers::TrainerWorkers(const config::RunConfig& config, RankStart start,
+                               const std::filesystem::path& log_folder, const Clock& clock)
+    : layout_(layout_of(config)),
+      clock_(clock),
+      timeout_(std::chrono::minutes(config.distributed_timeout_minutes)),
       num_train_threads_(threads_of_a_rank(config)),
       port_(rendezvous_.port()) {
-  start.size = static_cast<int>(config.data_parallel_size());
   start.port = port_;
   start.collective_milliseconds = timeout_.count();
   start.num_threads = num_train_threads_;
@@ -63,68 +60,86 @@ OtherRanks::OtherRanks(const config::RunConfig& config, RankStart start,
   workers_ = std::make_unique<cluster::LocalWorkers>(
       cluster::LocalWorkersConfig{
           .first_rank = 1,
-          .count = start.size - 1,
+          .count = layout_.world_size() - 1,
           .command = {std::filesystem::read_symlink("/proc/self/exe").string(), "worker"},
           .log_folder = log_folder,
           .silence_limit = std::chrono::duration_cast<std::chrono::milliseconds>(silence),
           .last_resort = end_process},
       clock);
-  for (start.rank = 1; start.rank < start.size; ++start.rank) {
-    workers_->send_task(start.rank, task_of(RankTask::kStart, json::serialize(to_json(start))));
-  }
+  for (start.rank = 1; start.rank <= workers_->count(); ++start.rank)
+    workers_->send_task(start.rank, to_frame(start));
 }
 
 template <typename Fn>
-auto OtherRanks::together(const Fn& work) {
+auto TrainerWorkers::together(const Fn& work) {
   try {
     return work();
-  } catch (const train::RanksError& error) {
+  } catch (const comm::GroupError& error) {
     workers_->blame(error.what(), num_collectives_);
   }
 }
 
-void OtherRanks::join() {
-  const int size = workers_->count() + 1;
-  for (int rank = 1; rank < size; ++rank) workers_->answer(rank, kLoadTimeout);
-  ranks_ = together([&] {
-    return train::make_gloo_ranks(
+void TrainerWorkers::open(model::Network& network, const train::TrainConfig& config,
+                          train::OtherNetworks others) {
+  for (int rank = 1; rank <= workers_->count(); ++rank) workers_->answer(rank, kLoadTimeout);
+  std::unique_ptr<comm::Mesh> mesh = together([&] {
+    return comm::make_gloo_mesh(
         {.rank = 0,
-         .size = size,
+         .layout = layout_,
          .port = port_,
          .connect_timeout = kConnectTimeout,
          .timeout = timeout_,
          .on_begin = [this](int64_t number, const char*) { num_collectives_ = number + 1; }},
         &rendezvous_);
   });
+  own_.emplace(std::move(mesh), network, config, std::move(others), clock_);
 }
 
-void OtherRanks::tell_all(RankTask task) {
-  for (int rank = 1; rank <= workers_->count(); ++rank) workers_->send_task(rank, task_of(task));
+void TrainerWorkers::restore(const train::Checkpoint& checkpoint, const train::Warn& warn) {
+  train::restore_trainer(checkpoint, own_->trainer(), warn);
 }
 
-train::TrainReport OtherRanks::train(train::Trainer& trainer, const train::TrainBatch& batch) {
-  const std::vector<train::BatchShare> shares = trainer.divide(batch);
+void TrainerWorkers::tell_others(const TrainerTask& task) {
+  const std::string frame = to_frame(task);
+  for (int rank = 1; rank <= workers_->count(); ++rank) workers_->send_task(rank, frame);
+}
+
+train::TrainReport TrainerWorkers::train(const train::TrainBatch& batch) {
+  std::vector<train::BatchShare> shares = own_->trainer().divide(batch);
+  std::vector<train::Indices> places;  // in the batch, of each rank's samples
+  for (const train::BatchShare& share : shares) places.push_back(share.places);
   for (int rank = 1; rank <= workers_->count(); ++rank)
-    workers_->send_task(rank, task_of(RankTask::kTrain, to_frame(shares[rank])));
+    workers_->send_task(rank, to_frame({RankTask::kTrain, std::move(shares[rank])}));
   const ThreadLimit limit(num_train_threads_);
-  train::TrainReport report = together([&] { return trainer.train(shares[0]); });
+  train::TrainReport report = together([&] {
+    return *own_->carry_out({RankTask::kTrain, std::move(shares[0])});
+  });
   std::vector<std::vector<float>> all(batch.samples.size());
   for (int rank = 0; rank <= workers_->count(); ++rank) {
     std::vector<std::vector<float>> own =
         rank == 0 ? std::move(report.log_probs)
                   : train::log_probs_from_frame(workers_->answer(rank, kAnswerTimeout));
-    check(own.size() == shares[rank].places.size(), "a rank answers for each of its samples");
-    for (std::size_t i = 0; i < own.size(); ++i) all[shares[rank].places[i]] = std::move(own[i]);
+    check(own.size() == places[rank].size(), "a rank answers for each of its samples");
+    for (std::size_t i = 0; i < own.size(); ++i) all[places[rank][i]] = std::move(own[i]);
   }
   report.log_probs = std::move(all);
   return report;
 }
 
-void OtherRanks::weights_published() { tell_all(RankTask::kPublished); }
+void TrainerWorkers::weights_published() {
+  tell_others({RankTask::kPublished});
+  own_->carry_out({RankTask::kPublished});
+}
 
-void OtherRanks::save(const std::function<void()>& save) {
-  tell_all(RankTask::kSave);
-  together(save);
+std::filesystem::path TrainerWorkers::save(const train::CheckpointConfig& config, int64_t iteration,
+                                           const json::object& run) {
+  if (config.save_optimizer) tell_others({RankTask::kSave});
+  return together([&] { return train::save_checkpoint(config, iteration, own_->trainer(), run); });
+}
+
+void TrainerWorkers::release_memory() {
+  tell_others({RankTask::kRelease});
+  own_->carry_out({RankTask::kRelease});
 }
 
 }  // namespace slime::loop

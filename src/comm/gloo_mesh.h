@@ -1,17 +1,16 @@
 #pragma once
 
-/// Ranks over c10d and Gloo: processes (or, in tests, threads) of one host, connected through the
-/// loopback address.
+/// A mesh over c10d and Gloo: processes (or, in tests, threads) of one host that compute on the
+/// CPU, connected through the loopback address.
 
 #include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <optional>
 
-#include "train/ranks.h"
+#include "comm/mesh.h"
 
-namespace slime::train {
+namespace slime::comm {
 
 /// A listening socket on 127.0.0.1, port chosen by the system: where ranks find one another. Rank 0
 /// makes it before it starts the others, so that nobody can take the port in between.
@@ -34,16 +33,17 @@ class Rendezvous final {
 
 struct GlooConfig {
   int rank = 0;
-  int size = 1;
+  ParallelLayout layout;
   int port = 0;  // of the rendezvous
   std::chrono::milliseconds connect_timeout{60'000};
-  std::chrono::milliseconds timeout{600'000};  // of each collective
-  /// Called as a collective begins, with the number of those before it and its name.
+  std::chrono::milliseconds timeout{600'000};  // of each operation
+  /// Called as an operation begins, with the number of those before it in all groups of this mesh,
+  /// and `what`.
   std::function<void(int64_t, const char*)> on_begin = {};
 };
 
-/// Joins the group; returns when all ranks have. Rank 0 brings the rendezvous. Throws RanksError
-/// when the others do not come in time.
-std::unique_ptr<Ranks> make_gloo_ranks(const GlooConfig& config, Rendezvous* rendezvous);
+/// Joins the other ranks of the layout, at least one; returns when all have. Rank 0 brings the
+/// rendezvous, the others null. Throws GroupError when they do not come in time.
+std::unique_ptr<Mesh> make_gloo_mesh(const GlooConfig& config, Rendezvous* rendezvous);
 
-}  // namespace slime::train
+}  // namespace slime::comm

@@ -1,17 +1,13 @@
-#include "train/ranks.h"
+#include "comm/ordered_sum.h"
 
-#include <algorithm>
 #include <cstring>
 
 #include "core/error.h"
 
-namespace slime::train {
+namespace slime::comm {
 namespace {
 
 using Named = std::map<std::string, double>;
-
-/// Elements of 64 bytes or more, whatever their type.
-constexpr int64_t kCacheLine = 64;
 
 template <typename Number>
 void append(std::string& bytes, Number number) {
@@ -51,18 +47,12 @@ Named named_from(std::string_view bytes) {
 
 }  // namespace
 
-Part Ranks::part_of(int64_t num_elements, int rank) const {
-  const int64_t lines = (num_elements + kCacheLine - 1) / kCacheLine;
-  const int64_t part = (lines + size() - 1) / size() * kCacheLine;
-  return {std::min(rank * part, num_elements), std::min((rank + 1) * part, num_elements)};
-}
-
-std::vector<double> sum(Ranks& ranks, std::span<const double> x, const char* what) {
-  if (ranks.is_alone()) return {x.begin(), x.end()};
+std::vector<double> sum(Group& group, std::span<const double> x, const char* what) {
+  if (group.is_alone()) return {x.begin(), x.end()};
   std::string bytes;
   for (const double value : x) append(bytes, value);
   std::vector<double> total(x.size(), 0.0);
-  for (const std::string& part : ranks.all_gather(bytes, what)) {
+  for (const std::string& part : group.all_gather(bytes, what)) {
     check(part.size() == bytes.size(), "ranks sum as many numbers each");
     std::string_view rest = part;
     for (double& value : total) value += take<double>(rest);
@@ -70,24 +60,24 @@ std::vector<double> sum(Ranks& ranks, std::span<const double> x, const char* wha
   return total;
 }
 
-double sum(Ranks& ranks, double x, const char* what) {
-  return sum(ranks, std::span<const double>(&x, 1), what).front();
+double sum(Group& group, double x, const char* what) {
+  return sum(group, std::span<const double>(&x, 1), what).front();
 }
 
-Named sum(Ranks& ranks, const Named& x, const char* what) {
-  if (ranks.is_alone()) return x;
+Named sum(Group& group, const Named& x, const char* what) {
+  if (group.is_alone()) return x;
   Named total;
-  for (const std::string& part : ranks.all_gather(to_bytes(x), what)) {
+  for (const std::string& part : group.all_gather(to_bytes(x), what)) {
     for (const auto& [name, value] : named_from(part)) total[name] += value;
   }
   return total;
 }
 
-Named sum_of_common(Ranks& ranks, const Named& x, const char* what) {
-  if (ranks.is_alone()) return x;
+Named sum_of_common(Group& group, const Named& x, const char* what) {
+  if (group.is_alone()) return x;
   Named total = x;
   for (auto& [name, value] : total) value = 0;
-  for (const std::string& part : ranks.all_gather(to_bytes(x), what)) {
+  for (const std::string& part : group.all_gather(to_bytes(x), what)) {
     const Named theirs = named_from(part);
     std::erase_if(total, [&](const auto& entry) { return !theirs.contains(entry.first); });
     for (auto& [name, value] : total) value += theirs.at(name);
@@ -95,4 +85,4 @@ Named sum_of_common(Ranks& ranks, const Named& x, const char* what) {
   return total;
 }
 
-}  // namespace slime::train
+}  // namespace slime::comm

@@ -1,0 +1,61 @@
+#pragma once
+
+/// The ranks of a run as one of them sees it: sizes, where it is, and a group per axis.
+///
+/// Handed to whatever builds networks (model/network.h) and to the trainer. Axes with the same
+/// members share a group, and an axis of one member has a SingleGroup, so that one device is the
+/// case in which nothing is connected.
+
+#include <array>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "comm/group.h"
+#include "comm/parallel_layout.h"
+
+namespace slime::comm {
+
+class Mesh final {
+ public:
+  /// Connects `members` (world ranks, ascending, this one among them, at least two).
+  using MakeGroup =
+      std::function<std::unique_ptr<Group>(Axis axis, const std::vector<int>& members)>;
+
+  /// Calls make_group for each distinct group of this rank, on all ranks in the order of Axis. A
+  /// group that several axes share has the name of the first. Throws ConfigError as validate()
+  /// does.
+  Mesh(const ParallelLayout& layout, int rank, const MakeGroup& make_group);
+  Mesh(const Mesh&) = delete;
+  Mesh& operator=(const Mesh&) = delete;
+
+  /// One rank. It has no state and no connection, so one of it is enough for the process.
+  static const Mesh& single();
+
+  const ParallelLayout& sizes() const { return sizes_; }
+  const Coordinates& at() const { return at_; }
+  int rank() const { return rank_; }  // in the world
+
+  Group& group(Axis axis) const { return *groups_[static_cast<std::size_t>(axis)]; }
+  Group& world() const { return group(Axis::kWorld); }
+  Group& tp() const { return group(Axis::kTp); }
+  Group& cp() const { return group(Axis::kCp); }
+  Group& dp() const { return group(Axis::kDp); }
+  Group& pp() const { return group(Axis::kPp); }
+  /// The ranks that have the same dense weights and other tokens: among them gradients are summed
+  /// and the optimizer is sharded.
+  Group& dp_cp() const { return group(Axis::kDpCp); }
+  Group& etp() const { return group(Axis::kEtp); }
+  Group& ep() const { return group(Axis::kEp); }
+  /// The same for the weights of experts.
+  Group& edp() const { return group(Axis::kEdp); }
+
+ private:
+  ParallelLayout sizes_;
+  int rank_;
+  Coordinates at_;
+  std::vector<std::unique_ptr<Group>> owned_;
+  std::array<Group*, kNumAxes> groups_{};
+};
+
+}  // namespace slime::comm

@@ -1,0 +1,50 @@
+#include "loop/rank_tasks.h"
+
+#include <gtest/gtest.h>
+
+#include "core/error.h"
+
+namespace slime::loop {
+namespace {
+
+TEST(RankTasks, TravelAsFrames) {
+  TrainerTask task{RankTask::kTrain};
+  task.share.places = {3};
+  task.share.batch.samples.resize(1);
+  task.share.batch.samples[0].tokens = {5, 6, 7};
+  task.share.steps = {{.micro_batches = {{0}}, .num_executions = 2, .denominator = 4}};
+  const TrainerTask back = trainer_task_from(to_frame(task));
+  EXPECT_EQ(back.kind, RankTask::kTrain);
+  EXPECT_EQ(back.share.places, task.share.places);
+  EXPECT_EQ(back.share.steps, task.share.steps);
+  EXPECT_EQ(back.share.batch.samples[0].tokens, task.share.batch.samples[0].tokens);
+  EXPECT_EQ(to_frame({RankTask::kRelease}).size(), 1u);
+  EXPECT_EQ(trainer_task_from(to_frame({RankTask::kRelease})).kind, RankTask::kRelease);
+  EXPECT_THROW(trainer_task_from(""), BugError);
+}
+
+TEST(RankTasks, AWorkerIsFirstToldWhatItIsToBecome) {
+  const RankStart start{.arguments = {"--hf-checkpoint", "model"},
+                        .rank = 2,
+                        .port = 1234,
+                        .collective_milliseconds = 5,
+                        .num_rollouts = 7,
+                        .num_threads = 3,
+                        .checkpoint = "runs/iter_0000004",
+                        .iteration = 4,
+                        .loads_optimizer = true};
+  const RankStart back = rank_start_from(to_frame(start));
+  EXPECT_EQ(back.arguments, start.arguments);
+  EXPECT_EQ(back.rank, 2);
+  EXPECT_EQ(back.port, 1234);
+  EXPECT_EQ(back.collective_milliseconds, 5);
+  EXPECT_EQ(back.num_rollouts, 7);
+  EXPECT_EQ(back.num_threads, 3);
+  EXPECT_EQ(back.checkpoint, start.checkpoint);
+  EXPECT_EQ(back.iteration, 4);
+  EXPECT_TRUE(back.loads_optimizer);
+  EXPECT_THROW(rank_start_from(to_frame({RankTask::kSave})), ConfigError);
+}
+
+}  // namespace
+}  // namespace slime::loop

@@ -1,0 +1,33 @@
+#include "loop/trainer_role.h"
+
+#include "core/error.h"
+#include "train/checkpoint.h"
+
+namespace slime::loop {
+
+TrainerRole::TrainerRole(std::unique_ptr<comm::Mesh> mesh, model::Network& network,
+                         const train::TrainConfig& config, train::OtherNetworks others,
+                         const Clock& clock)
+    : mesh_(std::move(mesh)),
+      trainer_(network, config, clock, std::move(others), mesh_ ? *mesh_ : comm::Mesh::single()) {}
+
+std::optional<train::TrainReport> TrainerRole::carry_out(const TrainerTask& task) {
+  switch (task.kind) {
+    case RankTask::kTrain:
+      return trainer_.train(task.share);
+    case RankTask::kPublished:
+      trainer_.weights_published();
+      return {};
+    case RankTask::kSave:
+      train::join_save(trainer_);
+      return {};
+    case RankTask::kRelease:
+      trainer_.release_gradients();
+      return {};
+    case RankTask::kStart:
+      break;
+  }
+  throw BugError("a rank that has started gets tasks of its role");
+}
+
+}  // namespace slime::loop

@@ -1,0 +1,55 @@
+#pragma once
+
+/// Trainers of several ranks. Rank 0's role is hosted by this process, the others by `slime worker`
+/// processes of this host, which load the same model from the same flags
+/// (docs/decisions/0061-ranks.md, 0072-comm.md).
+
+#include <chrono>
+#include <memory>
+#include <optional>
+
+#include "cluster/local_workers.h"
+#include "comm/gloo_mesh.h"
+#include "loop/trainer_role.h"
+#include "loop/trainers.h"
+
+namespace slime::loop {
+
+class TrainerWorkers final : public Trainers {
+ public:
+  /// As start_trainers().
+  TrainerWorkers(const config::RunConfig& config, RankStart start,
+                 const std::filesystem::path& log_folder, const Clock& clock);
+
+  void open(model::Network& network, const train::TrainConfig& config,
+            train::OtherNetworks others) override;
+  void restore(const train::Checkpoint& checkpoint, const train::Warn& warn) override;
+  train::TrainReport train(const train::TrainBatch& batch) override;
+  void weights_published() override;
+  std::filesystem::path save(const train::CheckpointConfig& config, int64_t iteration,
+                             const json::object& run) override;
+  void release_memory() override;
+  const std::atomic<bool>& has_failed() const override { return workers_->has_failed(); }
+  void check_alive() override { workers_->check_alive(); }
+
+ private:
+  /// The ranks in processes of their own; they get their tasks before rank 0, which carries out its
+  /// own on this thread.
+  void tell_others(const TrainerTask& task);
+  /// Calls `work`, in which collectives happen; when the ranks do not meet, finds out who is to
+  /// blame.
+  template <typename Fn>
+  auto together(const Fn& work);
+
+  comm::ParallelLayout layout_;
+  const Clock& clock_;
+  std::chrono::milliseconds timeout_;  // of a collective
+  int num_train_threads_;              // of this process while all ranks train
+  comm::Rendezvous rendezvous_;
+  int port_;
+  int64_t num_collectives_ = 0;     // begun by rank 0
+  std::optional<TrainerRole> own_;  // outlives the workers: who leaves first may leave alone
+  std::unique_ptr<cluster::LocalWorkers> workers_;
+};
+
+}  // namespace slime::loop

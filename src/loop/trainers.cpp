@@ -1,0 +1,50 @@
+#include "loop/trainers.h"
+
+#include <optional>
+
+#include "loop/trainer_role.h"
+#include "loop/trainer_workers.h"
+
+namespace slime::loop {
+namespace {
+
+/// The only rank, in this process: direct calls, nothing is divided or serialised.
+class TrainersHere final : public Trainers {
+ public:
+  explicit TrainersHere(const Clock& clock) : clock_(clock) {}
+
+  void open(model::Network& network, const train::TrainConfig& config,
+            train::OtherNetworks others) override {
+    role_.emplace(nullptr, network, config, std::move(others), clock_);
+  }
+  void restore(const train::Checkpoint& checkpoint, const train::Warn& warn) override {
+    train::restore_trainer(checkpoint, role_->trainer(), warn);
+  }
+  train::TrainReport train(const train::TrainBatch& batch) override {
+    return role_->trainer().train(batch);
+  }
+  void weights_published() override { role_->carry_out({RankTask::kPublished}); }
+  std::filesystem::path save(const train::CheckpointConfig& config, int64_t iteration,
+                             const json::object& run) override {
+    return train::save_checkpoint(config, iteration, role_->trainer(), run);
+  }
+  void release_memory() override { role_->carry_out({RankTask::kRelease}); }
+  const std::atomic<bool>& has_failed() const override { return has_failed_; }
+  void check_alive() override {}
+
+ private:
+  const Clock& clock_;
+  std::optional<TrainerRole> role_;
+  std::atomic<bool> has_failed_{false};  // this process would be gone
+};
+
+}  // namespace
+
+std::unique_ptr<Trainers> start_trainers(const config::RunConfig& config, RankStart start,
+                                         const std::filesystem::path& log_folder,
+                                         const Clock& clock) {
+  if (layout_of(config).world_size() == 1) return std::make_unique<TrainersHere>(clock);
+  return std::make_unique<TrainerWorkers>(config, std::move(start), log_folder, clock);
+}
+
+}  // namespace slime::loop

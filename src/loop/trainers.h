@@ -1,0 +1,57 @@
+#pragma once
+
+/// What the loop sees of training: one rank in this process, or several, each with a worker of its
+/// own. The loop does not know which.
+///
+/// A rank that dies, says that it cannot go on, or hangs ends the run: every function here may
+/// throw cluster::WorkerFailure with the rank, its process and its last words.
+
+#include <atomic>
+#include <filesystem>
+#include <memory>
+
+#include "config/run_config.h"
+#include "core/clock.h"
+#include "loop/rank_tasks.h"
+#include "model/network.h"
+#include "train/checkpoint.h"
+#include "train/trainer.h"
+
+namespace slime::loop {
+
+class Trainers {
+ public:
+  virtual ~Trainers() = default;
+
+  /// Waits until all ranks have loaded their networks, and makes the trainer of rank 0, whose
+  /// worker is this process: the engine here reads the weights of `network`, which outlives this.
+  /// Comes once, before everything below.
+  virtual void open(model::Network& network, const train::TrainConfig& config,
+                    train::OtherNetworks others) = 0;
+  /// Rank 0 goes on from a checkpoint; the others have learnt of it as they started.
+  virtual void restore(const train::Checkpoint& checkpoint, const train::Warn& warn) = 0;
+
+  /// One rollout step on all ranks; log-probs of the report are those of the whole batch. Throws
+  /// ConfigError as train::Trainer::train().
+  virtual train::TrainReport train(const train::TrainBatch& batch) = 0;
+  /// The engines have got these weights.
+  virtual void weights_published() = 0;
+  /// Writes a checkpoint and returns its directory (train/checkpoint.h).
+  virtual std::filesystem::path save(const train::CheckpointConfig& config, int64_t iteration,
+                                     const json::object& run) = 0;
+  /// What is held for training alone goes back until the next train().
+  virtual void release_memory() = 0;
+
+  /// Set when a rank has failed; check_alive() then throws.
+  virtual const std::atomic<bool>& has_failed() const = 0;
+  virtual void check_alive() = 0;
+};
+
+/// Starts the processes of the other ranks, where `config` has several; they load while the caller
+/// goes on. `start` lacks what is of one rank alone. What rank k prints is in
+/// log_folder/rank_k.log. `clock` outlives the trainers.
+std::unique_ptr<Trainers> start_trainers(const config::RunConfig& config, RankStart start,
+                                         const std::filesystem::path& log_folder,
+                                         const Clock& clock);
+
+}  // namespace slime::loop

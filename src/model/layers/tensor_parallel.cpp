@@ -1,0 +1,65 @@
+#include "model/layers/tensor_parallel.h"
+
+#include <ATen/ATen.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+namespace slime::model {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+constexpr const char* kBackward = "the backward of a tensor-parallel layer";
+
+struct SumGradient : torch::autograd::Function<SumGradient> {
+  static Tensor forward(AutogradContext* ctx, const Tensor& x, comm::Group* tp) {
+    ctx->saved_data["tp"] = reinterpret_cast<int64_t>(tp);
+    return x.view_as(x);
+  }
+  static variable_list backward(AutogradContext* ctx, variable_list grads) {
+    // A copy: others may read the buffer that autograd gave.
+    const Tensor grad = grads[0].clone(at::MemoryFormat::Contiguous);
+    reinterpret_cast<comm::Group*>(ctx->saved_data["tp"].toInt())->all_reduce_(grad, kBackward);
+    return {grad, Tensor()};
+  }
+};
+
+struct SumOverRanks : torch::autograd::Function<SumOverRanks> {
+  static Tensor forward(AutogradContext* ctx, const Tensor& partial, comm::Group* tp) {
+    ctx->mark_dirty({partial});
+    tp->all_reduce_(partial, "a tensor-parallel layer");
+    return partial;
+  }
+  static variable_list backward(AutogradContext*, variable_list grads) {
+    return {grads[0], Tensor()};
+  }
+};
+
+}  // namespace
+
+Tensor sum_gradient(const Tensor& x, comm::Group& tp) {
+  return tp.is_alone() ? x : SumGradient::apply(x, &tp);
+}
+
+Tensor sum_over_ranks(const Tensor& partial, comm::Group& tp) {
+  return tp.is_alone() ? partial : SumOverRanks::apply(partial, &tp);
+}
+
+void sum_partial_gradients(const Weights& weights, comm::Group& tp) {
+  if (tp.is_alone()) return;
+  std::vector<Tensor> partial;
+  for (const NamedWeight& weight : weights.tensors()) {
+    if (weight.has_partial_grad)
+      partial.push_back(Weights::view(weights.grad(), weight).view({-1}));
+  }
+  if (partial.empty()) return;
+  const Tensor all = at::cat(partial);
+  tp.all_reduce_(all, "summing partial gradients");
+  int64_t begin = 0;
+  for (const Tensor& grad : partial) {
+    grad.copy_(all.narrow(0, begin, grad.numel()));
+    begin += grad.numel();
+  }
+}
+
+}  // namespace slime::model

@@ -1,0 +1,28 @@
+#pragma once
+
+/// Where tensor-parallel ranks meet: around each pair of products of which the first is sliced by
+/// outputs (heads, feed-forward width) and the second by inputs (Megatron's f and g).
+///
+///   x, the same on all ranks -> sum_gradient -> product by slices of the outputs -> ... each its
+///   own
+///   -> product by slices of the inputs -> sum_over_ranks -> y, the same on all ranks
+///
+/// With one rank both are the identity and cost nothing.
+
+#include "comm/group.h"
+#include "core/tensor.h"
+#include "model/weights.h"
+
+namespace slime::model {
+
+/// x itself; in the backward its gradient is the sum of what the ranks have of it.
+Tensor sum_gradient(const Tensor& x, comm::Group& tp);
+
+/// The sum of what the ranks have, which is overwritten; the gradient passes as it is.
+Tensor sum_over_ranks(const Tensor& partial, comm::Group& tp);
+
+/// After the backward passes of a training step: completes the gradients of weights that all ranks
+/// hold whole and of which each has computed a part (NamedWeight::has_partial_grad).
+void sum_partial_gradients(const Weights& weights, comm::Group& tp);
+
+}  // namespace slime::model

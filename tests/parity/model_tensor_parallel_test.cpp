@@ -1,0 +1,128 @@
+// A decoder whose products are sliced over two ranks computes what one rank computes: logits,
+// hidden states and gradients, in float64.
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <map>
+
+#include "core/error.h"
+#include "kernels/linear.h"
+#include "model/layers/tensor_parallel.h"
+#include "model/save.h"
+#include "model/tree_attention.h"
+#include "rank_threads.h"
+#include "train/packing.h"
+#include "train_cases.h"
+
+namespace slime::parity {
+namespace {
+
+using model::NamedWeight;
+using model::Weights;
+
+const model::Precision kExact = model::Precision::of("float64");
+
+struct Result {
+  Tensor logits_TV;
+  std::map<std::string, Tensor> grads;  // of this rank's slices
+};
+
+model::TokenBatch three_sequences() {
+  const std::vector<std::vector<TokenId>> sequences{{5, 6, 7, 8, 9}, {5, 6, 11}, {300, 2, 1, 0}};
+  std::vector<train::Sequence> spans;
+  for (const std::vector<TokenId>& tokens : sequences) spans.push_back({tokens, 1});
+  return train::pack(spans, {}).tokens;
+}
+
+Result run(const std::filesystem::path& directory, const comm::Mesh& mesh,
+           model::Recompute recompute) {
+  const auto network = model::load_network(directory, kExact, mesh);
+  network->set_recompute(recompute);
+  Weights& weights = network->weights();
+  weights.enable_grad();
+  const model::TokenBatch batch = three_sequences();
+  Result result;
+  {
+    const at::NoGradGuard no_grad;
+    model::TreeAttention attention(batch);
+    result.logits_TV = kernels::logits(network->forward(batch, attention), network->head());
+  }
+  model::TreeAttention attention(batch);
+  const Tensor hidden_TH = network->forward(batch, attention);
+  // Any function of the hidden states that is not alike in its elements.
+  const Tensor weight_TH =
+      at::arange(hidden_TH.numel(), at::kDouble).mul_(0.37).sin_().view(hidden_TH.sizes());
+  (hidden_TH * weight_TH).sum().backward();
+  model::sum_partial_gradients(weights, mesh.tp());
+  for (const NamedWeight& weight : weights.tensors())
+    result.grads[weight.name] = Weights::view(weights.grad(), weight).clone();
+  return result;
+}
+
+double largest_difference(const Tensor& a, const Tensor& b) {
+  return (a - b).abs().max().item<double>();
+}
+
+void expect_same_on_two_ranks(const std::filesystem::path& directory,
+                              model::Recompute recompute = model::Recompute::kNone) {
+  const Result one = run(directory, comm::Mesh::single(), model::Recompute::kNone);
+  std::vector<Result> of_rank(2);
+  on_mesh({.tp = 2}, [&](const comm::Mesh& mesh) {
+    of_rank[mesh.rank()] = run(directory, mesh, recompute);
+    const auto network = model::load_network(directory, kExact, mesh);
+    for (const NamedWeight& weight : network->weights().tensors()) {
+      Tensor expected = one.grads.at(weight.name);
+      if (weight.slice.dim >= 0) {
+        const int64_t length = weight.slice.end - weight.slice.begin;
+        expected = expected.narrow(weight.slice.dim, weight.slice.begin, length);
+      }
+      const double size = one.grads.at(weight.name).abs().max().item<double>();
+      EXPECT_GT(size, 1e-6) << weight.name << " has no gradient to compare";
+      EXPECT_LT(largest_difference(of_rank[mesh.rank()].grads.at(weight.name), expected),
+                1e-12 * std::max(size, 1.0))
+          << weight.name << " at rank " << mesh.rank();
+    }
+  });
+  for (const Result& result : of_rank)
+    EXPECT_LT(largest_difference(result.logits_TV, one.logits_TV), 1e-12);
+  EXPECT_TRUE(at::equal(of_rank[0].logits_TV, of_rank[1].logits_TV));
+}
+
+TEST(TensorParallel, TwoRanksComputeWhatOneDoes) {
+  // Norms of q and k; biases of q, k and v; neither.
+  for (const char* name : {"qwen3", "qwen2", "llama"}) {
+    SCOPED_TRACE(name);
+    expect_same_on_two_ranks(kModels + name);
+  }
+}
+
+TEST(TensorParallel, LayersThatAreComputedAgainSumAgain) {
+  expect_same_on_two_ranks(kModels + "qwen3", model::Recompute::kFull);
+}
+
+TEST(TensorParallel, BiasesOfSumsAreAddedOnce) {
+  model::ModelConfig config = model::read_model_config(kModels + "llama");
+  config.raw = {};
+  config.has_qkv_bias = config.has_output_bias = config.has_mlp_bias = true;
+  const auto directory = std::filesystem::temp_directory_path() /
+                         ("slime_tensor_parallel_" + std::to_string(::getpid()));
+  std::filesystem::create_directories(directory);
+  at::manual_seed(3);
+  model::save_network(*model::make_uniform_network(config, kExact, 0.3), directory);
+  expect_same_on_two_ranks(directory);
+  std::filesystem::remove_all(directory);
+}
+
+TEST(TensorParallel, SelectiveRecomputationIsRefused) {
+  on_mesh({.tp = 2}, [](const comm::Mesh& mesh) {
+    const auto network = model::load_network(kModels + "qwen3", kExact, mesh);
+    EXPECT_THROW(network->set_recompute(model::Recompute::kSelective), BugError);
+  });
+}
+
+}  // namespace
+}  // namespace slime::parity
