@@ -59,12 +59,12 @@ rollout::ScoreFn make_score(const config::RunConfig& config) {
                                      .seed = rewards.seed};
   const bool asks_teacher = config.opd_type == "sglang";
   const bool has_rule = !config.rm_type.empty();
-  return
-      [=, temperature = config.rollout_temperature](const Sample& sample) -> Expected<json::value> {
-        if (has_rule || sample.metadata.contains("rm_type")) return rule(sample);
-        if (asks_teacher) return reward::ask_teacher(teacher, temperature, sample);
-        return json::value(0.0);
-      };
+  return [=, temperature = config.rollout_temperature](
+             const Sample& sample, const std::stop_token& stop) -> Expected<json::value> {
+    if (has_rule || sample.metadata.contains("rm_type")) return rule(sample, stop);
+    if (asks_teacher) return reward::ask_teacher(teacher, temperature, sample, stop);
+    return json::value(0.0);
+  };
 }
 
 }  // namespace slime::loop

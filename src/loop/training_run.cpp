@@ -108,6 +108,8 @@ TrainingRun::TrainingRun(config::ParsedFlags flags, const Clock& clock)
     rollout::RolloutConfig rules{.groups_per_step = config_.rollout_batch_size,
                                  .groups_per_refill = *config_.over_sampling_batch_size,
                                  .max_concurrent_samples = config_.sglang_server_concurrency,
+                                 .num_slots = std::min(config_.sglang_server_concurrency,
+                                                       config_.sglang_max_running_requests),
                                  .keeps_partial = config_.partial_rollout,
                                  .masks_older_tokens = config_.mask_offpolicy_in_partial_rollout,
                                  .reward_timeout = reward_deadline(config_),
@@ -312,6 +314,7 @@ Collected TrainingRun::generate(int64_t) {
   for (const auto& [reason, count] : result.drops) {
     collected.metrics["rollout/dynamic_filter/drop_" + reason] = static_cast<double>(count);
   }
+  collected.metrics["perf/discarded_tokens"] = static_cast<double>(result.discarded_tokens);
   return collected;
 }
 

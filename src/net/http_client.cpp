@@ -119,16 +119,20 @@ asio::awaitable<Expected<HttpResponse>> async_http_call(HttpCall call) {
   co_return from_wire(parser.release());
 }
 
-Expected<HttpResponse> http_call(const HttpCall& call) {
+Expected<HttpResponse> http_call(const HttpCall& call, const std::stop_token& stop) {
   asio::io_context context(1);
-  Expected<HttpResponse> result = failure("the call did not run");
+  // What is under way when the context stops is destroyed with it, the socket included.
+  Expected<HttpResponse> result = failure(fmt::format("{} {}: stopped", call.method, call.url));
   std::exception_ptr thrown;
   asio::co_spawn(context, async_http_call(call),
                  [&](std::exception_ptr exception, Expected<HttpResponse> value) {
                    thrown = exception;
                    if (!exception) result = std::move(value);
                  });
-  context.run();
+  {
+    const std::stop_callback on_stop(stop, [&context] { context.stop(); });
+    context.run();
+  }
   if (thrown) std::rethrow_exception(thrown);
   return result;
 }

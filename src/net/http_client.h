@@ -7,6 +7,7 @@
 #include <boost/asio/awaitable.hpp>
 #include <chrono>
 #include <cstddef>
+#include <stop_token>
 #include <string>
 
 #include "core/expected.h"
@@ -26,7 +27,9 @@ struct HttpCall {
 };
 
 /// Any answer the server gave, refusals included, is a response; an error is that there was none.
-Expected<HttpResponse> http_call(const HttpCall& call);
+/// When `stop` is requested, from any thread, the connection is closed and the call returns an error
+/// at once (the resolving of a name is waited for).
+Expected<HttpResponse> http_call(const HttpCall& call, const std::stop_token& stop = {});
 
 /// The same on the executor of the calling coroutine.
 boost::asio::awaitable<Expected<HttpResponse>> async_http_call(HttpCall call);

@@ -3,8 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <condition_variable>
 #include <functional>
-#include <thread>
+#include <mutex>
 
 #include "core/error.h"
 #include "core/random.h"
@@ -18,13 +19,22 @@ constexpr std::size_t kAnswerLimit = std::size_t{64} << 20;
 /// What to make of a good answer; an Error asks for another attempt.
 using Reader = std::function<Expected<json::value>(const json::value& answer)>;
 
+/// Returns early when `stop` is requested.
+void sleep_for(std::chrono::duration<double> time, const std::stop_token& stop) {
+  std::mutex mutex;
+  std::unique_lock lock(mutex);
+  std::condition_variable_any stopped;
+  stopped.wait_for(lock, stop, time, [] { return false; });
+}
+
 Expected<json::value> ask_once(const RemoteReward& how, const std::string& body,
-                               const Reader& read) {
+                               const Reader& read, const std::stop_token& stop) {
   const auto response = net::http_call({.method = "POST",
                                         .url = how.url,
                                         .body = body,
                                         .timeout = how.timeout,
-                                        .response_limit_bytes = kAnswerLimit});
+                                        .response_limit_bytes = kAnswerLimit},
+                                       stop);
   if (!response) return failure(response.error().message);
   if (response->status < 200 || response->status > 299) {
     return failure(fmt::format("{} answered with status {}: {}", how.url, response->status,
@@ -38,7 +48,7 @@ Expected<json::value> ask_once(const RemoteReward& how, const std::string& body,
 }
 
 Expected<json::value> ask(const RemoteReward& how, const Sample& sample, const json::object& body,
-                          const Reader& read) {
+                          const Reader& read, const std::stop_token& stop) {
   const std::string text = json::serialize(body);
   std::string last;
   for (int64_t attempt = 0; attempt < how.num_attempts; ++attempt) {
@@ -47,9 +57,10 @@ Expected<json::value> ask(const RemoteReward& how, const Sample& sample, const j
       const double waits =
           std::min(doubled, 30.0) +
           uniform(how.seed, static_cast<uint64_t>(sample.ordinal), static_cast<uint64_t>(attempt));
-      std::this_thread::sleep_for(waits * how.first_wait);
+      sleep_for(waits * how.first_wait, stop);
     }
-    Expected<json::value> answer = ask_once(how, text, read);
+    if (stop.stop_requested()) return failure(how.url + ": nobody waits for the answer any more");
+    Expected<json::value> answer = ask_once(how, text, read, stop);
     if (answer) return answer;
     last = answer.error().message;
   }
@@ -58,14 +69,15 @@ Expected<json::value> ask(const RemoteReward& how, const Sample& sample, const j
 
 }  // namespace
 
-Expected<json::value> ask_judge(const RemoteReward& how, const Sample& sample) {
+Expected<json::value> ask_judge(const RemoteReward& how, const Sample& sample,
+                                const std::stop_token& stop) {
   return ask(how, sample,
              {{"prompt", sample.prompt}, {"response", sample.response}, {"label", sample.label}},
-             [](const json::value& answer) -> Expected<json::value> { return answer; });
+             [](const json::value& answer) -> Expected<json::value> { return answer; }, stop);
 }
 
-Expected<json::value> ask_teacher(const RemoteReward& how, double temperature,
-                                  const Sample& sample) {
+Expected<json::value> ask_teacher(const RemoteReward& how, double temperature, const Sample& sample,
+                                  const std::stop_token& stop) {
   const json::object sampling{
       {"temperature", temperature}, {"max_new_tokens", 0}, {"skip_special_tokens", false}};
   const auto response_length = static_cast<std::size_t>(sample.response_length());
@@ -91,7 +103,7 @@ Expected<json::value> ask_teacher(const RemoteReward& how, double temperature,
               {"sampling_params", sampling},
               {"return_logprob", true},
               {"logprob_start_len", 0}},
-             read);
+             read, stop);
 }
 
 }  // namespace slime::reward

@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <stop_token>
 #include <string>
 
 #include "reward/reward.h"
@@ -20,12 +21,14 @@ struct RemoteReward {
 };
 
 /// POSTs {"prompt", "response", "label"} and returns the JSON of a 2xx answer. Everything else is
-/// tried again; after the last attempt an Error names the server and the last failure.
-Expected<json::value> ask_judge(const RemoteReward& how, const Sample& sample);
+/// tried again; after the last attempt an Error names the server and the last failure. When `stop`
+/// is requested the connection is closed, nothing is tried again, and the Error says so.
+Expected<json::value> ask_judge(const RemoteReward& how, const Sample& sample,
+                                const std::stop_token& stop = {});
 
 /// POSTs the sample's tokens to an engine's /generate and returns
-/// {"teacher_log_probs": [one per response token]}; retries as ask_judge.
-Expected<json::value> ask_teacher(const RemoteReward& how, double temperature,
-                                  const Sample& sample);
+/// {"teacher_log_probs": [one per response token]}; retries and stops as ask_judge.
+Expected<json::value> ask_teacher(const RemoteReward& how, double temperature, const Sample& sample,
+                                  const std::stop_token& stop = {});
 
 }  // namespace slime::reward

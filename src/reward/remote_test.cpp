@@ -4,6 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <future>
+#include <latch>
+#include <stop_token>
+#include <thread>
 
 #include "net/http_server.h"
 
@@ -87,6 +91,46 @@ TEST(RemoteReward, AServerThatIsNotThereIsAFailure) {
   RemoteReward how{.url = "http://127.0.0.1:1/score", .num_attempts = 2};
   how.first_wait = std::chrono::milliseconds(1);
   EXPECT_THAT(ask_judge(how, three_tokens()).error().message, HasSubstr("cannot connect"));
+}
+
+TEST(RemoteReward, AStopClosesTheConnectionAndTriesNoMore) {
+  std::promise<void> asked;
+  std::latch may_answer(1);
+  std::vector<net::HttpRoute> routes;
+  routes.emplace_back("POST", "/score", net::RouteClass::kInference,
+                      net::answer_with([&](const net::HttpRequest&) {
+                        asked.set_value();  // throws when asked twice
+                        may_answer.wait();
+                        return net::HttpResponse{.body = "1"};
+                      }));
+  net::HttpServer server({.port = 0}, std::move(routes));
+  server.start();
+  const RemoteReward how{.url = server.url() + "/score",
+                         .num_attempts = 10,
+                         .timeout = std::chrono::seconds(100)};
+  std::stop_source stop;
+  auto answer = std::async(std::launch::async,
+                           [&] { return ask_judge(how, three_tokens(), stop.get_token()); });
+  asked.get_future().wait();
+  stop.request_stop();
+  EXPECT_EQ(answer.wait_for(std::chrono::seconds(20)), std::future_status::ready);
+  EXPECT_FALSE(answer.get());
+  may_answer.count_down();
+}
+
+TEST(RemoteReward, AStopEndsTheWaitBetweenAttempts) {
+  const Judge judge(100);
+  RemoteReward how = judge.at("/score");
+  how.num_attempts = 10;
+  how.first_wait = std::chrono::seconds(100);
+  std::stop_source stop;
+  auto answer = std::async(std::launch::async,
+                           [&] { return ask_judge(how, three_tokens(), stop.get_token()); });
+  while (judge.calls == 0) std::this_thread::yield();
+  stop.request_stop();
+  EXPECT_EQ(answer.wait_for(std::chrono::seconds(20)), std::future_status::ready);
+  EXPECT_THAT(answer.get().error().message, HasSubstr("nobody waits"));
+  EXPECT_EQ(judge.calls, 1);
 }
 
 TEST(RemoteReward, ATeacherScoresTheResponseTokens) {

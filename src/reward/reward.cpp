@@ -23,6 +23,7 @@ struct Question {
   const Sample& sample;
   std::string_view response;
   const RewardConfig& config;
+  const std::stop_token& stop;
 };
 
 struct Rule {
@@ -48,7 +49,7 @@ constexpr std::array<Rule, 8> kRules{{
                          .num_attempts = q.config.attempts,
                          .timeout = q.config.call_timeout,
                          .seed = q.config.seed},
-                        q.sample);
+                        q.sample, q.stop);
      }},
 }};
 
@@ -91,14 +92,15 @@ json::value score_random(uint64_t seed, int64_t sample_ordinal) {
 RewardFn make_reward(const std::string& type, const RewardConfig& config) {
   const std::string run_type(strip(type));
   if (!run_type.empty() && find_rule(run_type) == nullptr) throw ConfigError(unknown(run_type));
-  return [run_type, config](const Sample& sample) -> Expected<json::value> {
+  return RewardFn([run_type, config](const Sample& sample,
+                                     const std::stop_token& stop) -> Expected<json::value> {
     const std::string_view type = type_of(sample, run_type);
     const Rule* rule = find_rule(type);
     if (rule == nullptr) return failure(unknown(type));
     std::string_view response = sample.response;
     if (type.starts_with(kBoxed)) response = extract_answer(response).value_or("");
-    return rule->score({sample, response, config});
-  };
+    return rule->score({sample, response, config, stop});
+  });
 }
 
 }  // namespace slime::reward

@@ -8,7 +8,9 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <stop_token>
 #include <string>
+#include <utility>
 
 #include "core/expected.h"
 #include "core/sample.h"
@@ -17,8 +19,21 @@ namespace slime::reward {
 
 /// Scores one sample. Pure: may run on any thread, many at once. The value is a number or a record
 /// such as
-/// {"score": 1.0, "acc": true, "pred": "42"}.
-using RewardFn = std::function<Expected<json::value>(const Sample& sample)>;
+/// {"score": 1.0, "acc": true, "pred": "42"}. A reward that waits for a server gives up, with an
+/// error, when `stop` is requested.
+class RewardFn {
+ public:
+  using Function =
+      std::function<Expected<json::value>(const Sample& sample, const std::stop_token& stop)>;
+
+  explicit RewardFn(Function score) : score_(std::move(score)) {}
+  Expected<json::value> operator()(const Sample& sample, const std::stop_token& stop = {}) const {
+    return score_(sample, stop);
+  }
+
+ private:
+  Function score_;
+};
 
 /// What some types need besides the sample.
 struct RewardConfig {

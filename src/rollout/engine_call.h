@@ -4,14 +4,21 @@
 /// at once.
 
 #include <boost/asio/awaitable.hpp>
+#include <cstdint>
+#include <functional>
 
 #include "engine/client.h"
 
 namespace slime::rollout {
 
+/// Tokens drawn so far, after each update but the last. Called on the engine's thread: do little,
+/// never block. May be empty.
+using OnDrawn = std::function<void(int64_t num_tokens)>;
+
 /// The updates of the request, merged into one with `finish` set. Resumes on the caller's executor.
 boost::asio::awaitable<engine::GenerateUpdate> generate(engine::EngineClient& engine,
-                                                        engine::GenerateRequest request);
+                                                        engine::GenerateRequest request,
+                                                        OnDrawn on_drawn = {});
 
 /// Adds a later update of the same request to `all`.
 void merge(engine::GenerateUpdate& all, engine::GenerateUpdate update);

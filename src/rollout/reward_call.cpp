@@ -14,37 +14,51 @@ namespace slime::rollout {
 
 namespace asio = boost::asio;
 
-asio::awaitable<Expected<json::value>> score_within(asio::thread_pool& pool, const ScoreFn& score,
-                                                    Sample sample,
-                                                    std::chrono::duration<double> timeout) {
-  // Both sides share the answer; the timer lives on the coroutine's executor and is only touched
-  // there.
-  struct Answer {
-    explicit Answer(asio::any_io_executor executor) : alarm(std::move(executor)) {}
-    asio::steady_timer alarm;
-    std::optional<Expected<json::value>> value;
-  };
+namespace {
+
+/// Both sides share it. The alarm lives on the coroutine's executor and is only touched there.
+struct Answer {
+  explicit Answer(asio::any_io_executor executor) : alarm(std::move(executor)) {}
+  asio::steady_timer alarm;
+  std::stop_source stop;  // of this call
+  std::optional<Expected<json::value>> value;
+};
+
+Expected<json::value> value_of(const ScoreFn& score, const Sample& sample,
+                               const std::stop_token& stop) {
+  try {
+    return score(sample, stop);
+  } catch (const std::exception& error) {
+    return failure(error.what());
+  }
+}
+
+}  // namespace
+
+asio::awaitable<std::optional<Expected<json::value>>> score_within(
+    asio::thread_pool& pool, const ScoreFn& score, Sample sample,
+    std::chrono::duration<double> timeout, std::stop_token stop) {
+  if (stop.stop_requested()) co_return std::nullopt;
   const auto executor = co_await asio::this_coro::executor;
   auto answer = std::make_shared<Answer>(executor);
   answer->alarm.expires_after(
       std::chrono::duration_cast<std::chrono::steady_clock::duration>(timeout));
   asio::post(pool, [answer, executor, score, sample = std::move(sample)] {
-    Expected<json::value> value = [&]() -> Expected<json::value> {
-      try {
-        return score(sample);
-      } catch (const std::exception& error) {
-        return failure(error.what());
-      }
-    }();
+    if (answer->stop.stop_requested()) return;
+    Expected<json::value> value = value_of(score, sample, answer->stop.get_token());
     asio::post(executor, [answer, value = std::move(value)]() mutable {
       answer->value = std::move(value);
       answer->alarm.cancel();
     });
   });
   boost::system::error_code ended;
-  if (!answer->value)
+  {
+    const std::stop_callback on_stop(stop, [&answer] { answer->alarm.cancel(); });
     co_await answer->alarm.async_wait(asio::redirect_error(asio::use_awaitable, ended));
+  }
   if (answer->value) co_return std::move(*answer->value);
+  answer->stop.request_stop();
+  if (stop.stop_requested()) co_return std::nullopt;
   co_return failure(fmt::format("the reward took longer than {} s", timeout.count()));
 }
 

@@ -6,19 +6,25 @@
 #include <boost/asio/thread_pool.hpp>
 #include <chrono>
 #include <functional>
+#include <optional>
+#include <stop_token>
 
 #include "core/expected.h"
 #include "core/sample.h"
 
 namespace slime::rollout {
 
-using ScoreFn = std::function<Expected<json::value>(const Sample&)>;
+/// A reward that waits for something (a server, a retry) gives up when `stop` is requested.
+using ScoreFn = std::function<Expected<json::value>(const Sample&, const std::stop_token& stop)>;
 
-/// Scores a copy of the sample on `pool`. A reward that takes longer than `timeout` gives an error;
-/// its thread goes on alone and its late answer is dropped. An exception of the reward is an error
-/// too.
-boost::asio::awaitable<Expected<json::value>> score_within(boost::asio::thread_pool& pool,
-                                                           const ScoreFn& score, Sample sample,
-                                                           std::chrono::duration<double> timeout);
+/// Scores a copy of the sample on `pool`. A reward that takes longer than `timeout` gives an error.
+/// Nothing when `stop` is requested first, which must happen on the thread of the coroutine. In
+/// both cases the reward is told to stop; its thread goes on alone until it does, and its late
+/// answer is dropped. An exception of the reward is an error too.
+///
+/// The pool ends before the context of the coroutine does: late answers are posted there.
+boost::asio::awaitable<std::optional<Expected<json::value>>> score_within(
+    boost::asio::thread_pool& pool, const ScoreFn& score, Sample sample,
+    std::chrono::duration<double> timeout, std::stop_token stop);
 
 }  // namespace slime::rollout

@@ -2,22 +2,27 @@
 
 #include <gtest/gtest.h>
 
-#include <mutex>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/io_context.hpp>
+#include <future>
+#include <limits>
+#include <random>
 #include <thread>
 
 #include "core/bounded_queue.h"
 #include "core/error.h"
 #include "core/out_of_memory.h"
+#include "rollout/concurrency_limit.h"
 
 namespace slime::rollout {
 namespace {
 
-/// An engine that answers on a thread of its own: each response is its prompt's first token,
-/// `length` times, then id 2. Requests whose first token is in `never` wait until they are aborted.
-class EchoEngine final : public engine::EngineClient {
+/// Requests draw a token at a time on a thread of its own, in uneven steps: in each round every
+/// request draws or not, as chance has it. A response has `length_of` tokens, the last of them id 2.
+class UnevenEngine final : public engine::EngineClient {
  public:
-  EchoEngine() : thread_([this] { serve(); }) {}
-  ~EchoEngine() override {
+  UnevenEngine() : thread_([this] { serve(); }) {}
+  ~UnevenEngine() override {
     queue_.close();
     thread_.join();
   }
@@ -27,72 +32,76 @@ class EchoEngine final : public engine::EngineClient {
     queue_.push({std::move(request), std::move(on_update)});
   }
   void abort(const std::string&) override {}
-  void abort_all() override {
-    is_aborting_ = true;
-    queue_.push({{}, nullptr});
-  }
+  void abort_all() override { queue_.push({{}, nullptr}); }
   void pause(engine::PauseMode) override {}
   void resume() override {}
   bool flush_cache() override { return true; }
   void sleep() override {}
   void wake() override {}
-  WeightVersion weight_version() const override { return 7; }
+  WeightVersion weight_version() const override { return version; }
   engine::EngineLoad load() const override { return {}; }
 
-  std::vector<TokenId> never;
-  int failure = 0;  // status code that every request is answered with; 0: none
+  WeightVersion version = 7;
+  std::function<int64_t(const engine::GenerateRequest&)> length_of =
+      [](const engine::GenerateRequest&) { return 3; };
+  std::vector<TokenId> never;  // first tokens of prompts whose responses do not end
+  int failure = 0;             // status code that every request is answered with; 0: none
   std::atomic<int64_t> num_submitted_{0};
 
  private:
   struct Job {
     engine::GenerateRequest request;
     OnUpdate on_update;
+    int64_t length = 0;
+    int64_t num_drawn = 0;
   };
 
   void serve() {
-    std::vector<Job> stuck;
-    while (std::optional<Job> job = queue_.pop()) {
-      if (job->on_update && failure != 0) {
-        engine::GenerateUpdate update;
-        update.finish = engine::FinishReason{.kind = engine::FinishReason::Kind::kAbort,
-                                             .message = "the engine failed: no more room",
-                                             .status_code = failure};
-        job->on_update(std::move(update));
+    std::mt19937 chance(std::random_device{}());
+    std::vector<Job> running;
+    while (true) {
+      std::optional<Job> job = running.empty() ? queue_.pop() : queue_.try_pop();
+      if (!job && running.empty()) return;
+      if (!job) {
+        std::erase_if(running, [&](Job& drawing) { return chance() % 2 == 0 && draw(drawing); });
+        if (chance() % 8 == 0) std::this_thread::sleep_for(std::chrono::microseconds(50));
       } else if (!job->on_update) {
-        for (Job& waiting : stuck) finish(waiting, engine::FinishReason::Kind::kAbort, 1);
-        stuck.clear();
-      } else if (std::ranges::find(never, job->request.input_ids.front()) != never.end()) {
-        if (is_aborting_) {
-          finish(*job, engine::FinishReason::Kind::kAbort, 0);
-        } else {
-          stuck.push_back(std::move(*job));
-        }
+        for (Job& aborted : running) abort_job(aborted, "aborted by the caller", 499);
+        running.clear();
+      } else if (failure != 0) {
+        abort_job(*job, "the engine failed: no more room", failure);
       } else {
-        finish(*job, engine::FinishReason::Kind::kStop, 3);
+        const TokenId first = job->request.input_ids.front();
+        job->length = std::ranges::find(never, first) != never.end()
+                          ? std::numeric_limits<int64_t>::max()
+                          : std::min(length_of(job->request),
+                                     job->request.sampling.max_new_tokens);
+        running.push_back(std::move(*job));
       }
     }
   }
 
-  static void finish(Job& job, engine::FinishReason::Kind kind, int64_t length) {
-    for (int64_t i = 0; i < length; ++i) {
-      engine::GenerateUpdate update;
-      update.output_ids = {i + 1 == length && kind == engine::FinishReason::Kind::kStop
-                               ? TokenId{2}
-                               : job.request.input_ids.front()};
-      update.output_log_probs = {-0.5F};
-      update.versions = {{7, 1}};
-      if (i + 1 == length) update.finish = engine::FinishReason{.kind = kind, .status_code = 499};
-      job.on_update(std::move(update));
-    }
-    if (length == 0) {
-      engine::GenerateUpdate update;
-      update.finish = engine::FinishReason{.kind = kind, .status_code = 499};
-      job.on_update(std::move(update));
-    }
+  /// True: that was its last token.
+  bool draw(Job& job) const {
+    const bool is_last = ++job.num_drawn == job.length;
+    engine::GenerateUpdate update;
+    update.output_ids = {is_last ? TokenId{2} : job.request.input_ids.front()};
+    update.output_log_probs = {-0.5F};
+    update.versions = {{version, 1}};
+    if (is_last) update.finish = engine::FinishReason{.kind = engine::FinishReason::Kind::kStop};
+    job.on_update(std::move(update));
+    return is_last;
+  }
+
+  static void abort_job(Job& job, const std::string& why, int status_code) {
+    engine::GenerateUpdate update;
+    update.finish = engine::FinishReason{.kind = engine::FinishReason::Kind::kAbort,
+                                         .message = why,
+                                         .status_code = status_code};
+    job.on_update(std::move(update));
   }
 
   BoundedQueue<Job> queue_{4096};
-  std::atomic<bool> is_aborting_{false};
   std::thread thread_;
 };
 
@@ -111,7 +120,7 @@ Group group_of(int64_t ordinal, int n) {
 }
 
 struct World {
-  EchoEngine engine;
+  UnevenEngine engine;
   RolloutConfig config{.groups_per_step = 3, .groups_per_refill = 3, .max_concurrent_samples = 4};
   RolloutHooks hooks;
   ResponseRules rules;
@@ -129,7 +138,9 @@ struct World {
     };
     hooks.give_back = [this](std::vector<Group> groups) { returned = std::move(groups); };
     hooks.detokenize = [](std::span<const TokenId> ids) { return std::to_string(ids.size()); };
-    hooks.score = [](const Sample&) -> Expected<json::value> { return json::value(1.0); };
+    hooks.score = [](const Sample&, const std::stop_token&) -> Expected<json::value> {
+      return json::value(1.0);
+    };
     hooks.on_drop = [this](const Group& group, const std::string& reason) {
       dropped.emplace_back(group.ordinal, reason);
     };
@@ -171,7 +182,8 @@ TEST(Rollout, DroppedGroupsAreReplacedAndCounted) {
 
 TEST(Rollout, AGroupWhoseRewardFailsIsDroppedNotScoredZero) {
   World world;
-  world.hooks.score = [](const Sample& sample) -> Expected<json::value> {
+  world.hooks.score = [](const Sample& sample,
+                         const std::stop_token&) -> Expected<json::value> {
     if (sample.group == 1) return failure("the judge is asleep");
     return json::value(1.0);
   };
@@ -183,7 +195,7 @@ TEST(Rollout, AGroupWhoseRewardFailsIsDroppedNotScoredZero) {
 TEST(Rollout, TooManyFailuresEndTheRunWithTheReason) {
   World world;
   world.config.max_failed_groups = 5;
-  world.hooks.score = [](const Sample&) -> Expected<json::value> {
+  world.hooks.score = [](const Sample&, const std::stop_token&) -> Expected<json::value> {
     return failure("the judge is asleep");
   };
   try {
@@ -198,7 +210,8 @@ TEST(Rollout, ASlowRewardIsAFailure) {
   World world;
   world.config.reward_timeout = std::chrono::milliseconds(20);
   world.config.reward_threads = 2;
-  world.hooks.score = [](const Sample& sample) -> Expected<json::value> {
+  world.hooks.score = [](const Sample& sample,
+                         const std::stop_token&) -> Expected<json::value> {
     if (sample.ordinal == 0) std::this_thread::sleep_for(std::chrono::milliseconds(200));
     return json::value(1.0);
   };
@@ -219,7 +232,9 @@ TEST(Rollout, WhatIsStillInFlightIsHandedBack) {
   ASSERT_EQ(world.returned.size(), 1u);
   EXPECT_EQ(world.returned[0].ordinal, 1);
   EXPECT_EQ(world.returned[0].samples[0].status, Status::kAborted);
-  EXPECT_EQ(world.returned[0].samples[0].response_length(), 1) << "partial tokens are kept";
+  EXPECT_EQ(world.returned[0].samples[0].response_length(), 3)
+      << "as many tokens as the others had drawn when the last of them finished";
+  EXPECT_EQ(world.returned[0].samples[0].response, "3");
 }
 
 TEST(Rollout, WithoutPartialRolloutAHandedBackPromptIsUntouched) {
@@ -266,7 +281,8 @@ TEST(Rollout, OlderTokensAreMaskedWhenAskedFor) {
 
 TEST(Rollout, EvaluationKeepsFailedSamples) {
   World world;
-  world.hooks.score = [](const Sample& sample) -> Expected<json::value> {
+  world.hooks.score = [](const Sample& sample,
+                         const std::stop_token&) -> Expected<json::value> {
     if (sample.ordinal == 1) return failure("broken");
     return json::value(0.0);
   };
@@ -276,6 +292,177 @@ TEST(Rollout, EvaluationKeepsFailedSamples) {
   ASSERT_EQ(done.size(), 2u);
   EXPECT_EQ(done[0].samples[1].status, Status::kFailed);
   EXPECT_EQ(done[1].samples[0].status, Status::kCompleted);
+}
+
+/// A word for everything that a repeated run has to repeat.
+std::string trace(const Group& group) {
+  std::string text = std::to_string(group.ordinal) + ":";
+  for (const Sample& sample : group.samples) {
+    text += std::string(to_string(sample.status)).substr(0, 1) + sample.response;
+    for (const VersionRun& run : sample.versions)
+      text += "," + std::to_string(run.version) + "x" + std::to_string(run.num_tokens);
+    text += " ";
+  }
+  return text;
+}
+
+/// Four steps with partial rollout, over-sampling, a filter, failing rewards and rewards on four
+/// threads that take as long as chance has it.
+std::vector<std::string> trace_of_a_run(int64_t num_slots) {
+  World world;
+  world.config = {.groups_per_step = 3,
+                  .groups_per_refill = 7,
+                  .max_concurrent_samples = 9,
+                  .num_slots = num_slots,
+                  .keeps_partial = true,
+                  .masks_older_tokens = true,
+                  .reward_threads = 4};
+  world.rules.sampling.max_new_tokens = 40;
+  world.engine.length_of = [](const engine::GenerateRequest& request) {
+    // A length of its own for every sample, whatever was drawn of it before.
+    const auto whole = static_cast<int64_t>(1 + request.sampling.sampling_seed.value() % 23);
+    return std::max<int64_t>(1, whole - (static_cast<int64_t>(request.input_ids.size()) - 2));
+  };
+  world.hooks.score = [](const Sample& sample,
+                         const std::stop_token&) -> Expected<json::value> {
+    thread_local std::mt19937 chance(std::random_device{}());
+    std::this_thread::sleep_for(std::chrono::microseconds(chance() % 2000));
+    if (sample.ordinal % 13 == 5) return failure("odd sample");
+    return json::value(static_cast<double>(sample.ordinal % 3));
+  };
+  world.hooks.filter = [](const Group& group) {
+    const double sum = group.samples[0].reward_value("") + group.samples[1].reward_value("");
+    return FilterVerdict{.keep = sum != 1, .reason = "sum_1"};
+  };
+  world.hooks.take_groups = [&world](int64_t count) {
+    std::vector<Group> groups;
+    while (static_cast<int64_t>(groups.size()) < count) {
+      if (world.returned.empty()) {
+        groups.push_back(group_of(world.next++, 2));
+      } else {
+        groups.push_back(std::move(world.returned.front()));
+        world.returned.erase(world.returned.begin());
+      }
+    }
+    return groups;
+  };
+  world.hooks.give_back = [&world](std::vector<Group> groups) {
+    std::ranges::move(groups, std::back_inserter(world.returned));
+  };
+  Rollout rollout(world.engine, world.config, world.hooks);
+  std::vector<std::string> lines;
+  for (int step = 0; step < 4; ++step) {
+    world.engine.version = step;
+    const RolloutResult result = rollout.run(world.rules, world.stop);
+    for (const Group& group : result.groups) lines.push_back("kept " + trace(group));
+    for (const auto& [ordinal, reason] : std::exchange(world.dropped, {}))
+      lines.push_back("dropped " + std::to_string(ordinal) + " " + reason);
+    for (const Group& group : world.returned) lines.push_back("back " + trace(group));
+  }
+  return lines;
+}
+
+TEST(Rollout, ARunRepeatsHoweverEngineAndRewardsAreTimed) {
+  for (const int64_t num_slots : {4, 9, 64}) {
+    const std::vector<std::string> first = trace_of_a_run(num_slots);
+    const auto begins = [](std::string_view word) {
+      return [word](const std::string& line) { return line.starts_with(word); };
+    };
+    EXPECT_EQ(std::ranges::count_if(first, begins("kept")), 12);
+    EXPECT_GT(std::ranges::count_if(first, begins("dropped")), 3);
+    EXPECT_GT(std::ranges::count_if(first, begins("back")), 3);
+    for (int again = 0; again < 8; ++again) ASSERT_EQ(trace_of_a_run(num_slots), first);
+  }
+}
+
+TEST(Rollout, TokensDrawnAfterTheStepClosedAreDiscardedAndCounted) {
+  World world;
+  world.config = {.groups_per_step = 1, .groups_per_refill = 2, .keeps_partial = true};
+  world.engine.never = {101};
+  world.hooks.score = [](const Sample&, const std::stop_token&) -> Expected<json::value> {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));  // the engine goes on meanwhile
+    return json::value(1.0);
+  };
+  const RolloutResult result = world.run();
+  ASSERT_EQ(world.returned.size(), 1u);
+  EXPECT_EQ(world.returned[0].samples[1].response_length(), 3);
+  EXPECT_GT(result.discarded_tokens, 0);
+  EXPECT_EQ(result.generated_tokens, 6 + 6 + result.discarded_tokens);
+}
+
+TEST(Rollout, SurplusRewardsAreToldToStopAndNobodyWaitsForThem) {
+  World world;
+  world.config = {.groups_per_step = 1,
+                  .groups_per_refill = 3,
+                  .keeps_partial = true,
+                  .reward_timeout = std::chrono::seconds(100),
+                  .reward_threads = 8};
+  std::promise<void> may_return;
+  std::shared_future<void> returns = may_return.get_future().share();
+  std::atomic<int> num_told{0};
+  std::atomic<int> num_begun{0};
+  world.hooks.score = [&](const Sample& sample,
+                          const std::stop_token& stop) -> Expected<json::value> {
+    ++num_begun;
+    while (sample.group == 0 && num_begun < 6) std::this_thread::yield();
+    if (sample.group == 1) {  // a judge that can be told
+      while (!stop.stop_requested()) std::this_thread::yield();
+      ++num_told;
+    }
+    if (sample.group == 2) returns.wait();  // a rule that cannot
+    return json::value(1.0);
+  };
+  Rollout rollout(world.engine, world.config, world.hooks);
+  const RolloutResult result = rollout.run(world.rules, world.stop);
+  ASSERT_EQ(result.groups.size(), 1u);
+  EXPECT_EQ(result.groups[0].ordinal, 0);
+  ASSERT_EQ(world.returned.size(), 2u);
+  for (const Group& group : world.returned) {
+    EXPECT_EQ(group.samples[0].status, Status::kCompleted);
+    EXPECT_TRUE(group.samples[0].reward.is_null()) << "to be asked for when its turn has come";
+  }
+  while (num_told < 2) std::this_thread::yield();
+  may_return.set_value();
+}
+
+TEST(Rollout, ASampleBeyondALimitThatWasLoweredIsTruncatedAndTheStepGoesOn) {
+  World world;
+  world.config.max_concurrent_samples = 1;
+  world.rules.sampling.max_new_tokens = 4;
+  world.hooks.take_groups = [](int64_t) {
+    std::vector<Group> groups{group_of(0, 2), group_of(1, 2), group_of(2, 2)};
+    Sample& longer = groups[0].samples[0];
+    longer.tokens.insert(longer.tokens.end(), 6, 9);
+    longer.log_probs.assign(6, -1.0F);
+    longer.versions = {{6, 6}};
+    longer.status = Status::kAborted;
+    return groups;
+  };
+  const RolloutResult result = world.run();
+  ASSERT_EQ(result.groups.size(), 3u);
+  const Sample& sample = result.groups[0].samples[0];
+  EXPECT_EQ(sample.status, Status::kTruncated);
+  EXPECT_EQ(sample.response_length(), 6);
+  EXPECT_EQ(sample.response, "6");
+  EXPECT_EQ(sample.reward, json::value(1.0));
+  EXPECT_EQ(world.engine.num_submitted_, 5);
+}
+
+TEST(ConcurrencyLimit, APermitComesBackAlsoWhenSomethingThrows) {
+  boost::asio::io_context context(1);
+  ConcurrencyLimit limit(1);
+  std::vector<int> entered;
+  const auto enter = [](ConcurrencyLimit& limit, std::vector<int>& entered,
+                        int who) -> boost::asio::awaitable<void> {
+    const ConcurrencyLimit::Permit permit = co_await limit.acquire();
+    entered.push_back(who);
+    if (who < 2) throw std::runtime_error("no");
+  };
+  for (const int who : {0, 1, 2})
+    boost::asio::co_spawn(context, enter(limit, entered, who), [](const std::exception_ptr&) {});
+  context.run();
+  EXPECT_EQ(entered, (std::vector<int>{0, 1, 2}));
+  EXPECT_EQ(limit.num_free(), 1);
 }
 
 TEST(Rollout, AnEngineThatCannotComputeEndsTheRun) {

@@ -124,7 +124,6 @@ Expected<void> append_segment(Sample& sample, Segment segment, const RoutingShap
 
 int64_t remaining_tokens(const Sample& sample, const ResponseRules& rules) {
   int64_t remaining = rules.sampling.max_new_tokens - sample.response_length();
-  check(remaining >= 0, "a response is not longer than its limit");
   if (rules.max_context_length) {
     remaining =
         std::min(remaining, *rules.max_context_length - static_cast<int64_t>(sample.tokens.size()));
@@ -164,6 +163,37 @@ void append_generated(Sample& sample, const engine::GenerateUpdate& generated) {
   sample.generation_seconds += generated.total_seconds;
   const auto appended = append_segment(sample, std::move(segment));
   check(appended.has_value(), appended ? "" : appended.error().message);
+}
+
+void cut_response(Sample& sample, int64_t length) {
+  const int64_t surplus = sample.response_length() - length;
+  check(surplus >= 0 && length >= 0, "a response is cut to a part of it");
+  sample.status = Status::kAborted;
+  sample.reward = nullptr;
+  sample.failure.clear();
+  if (surplus == 0) return;
+  const auto kept = static_cast<std::size_t>(length);
+  if (!sample.routed_experts.empty()) {
+    // One row for every token but the last, before and after.
+    const std::size_t width = sample.routed_experts.size() / (sample.tokens.size() - 1);
+    const auto rows = static_cast<std::size_t>(std::max<int64_t>(sample.prompt_length + length, 1));
+    sample.routed_experts.resize((rows - 1) * width);
+  }
+  sample.tokens.resize(static_cast<std::size_t>(sample.prompt_length) + kept);
+  if (!sample.log_probs.empty()) sample.log_probs.resize(kept);
+  if (!sample.loss_mask.empty()) sample.loss_mask.resize(kept);
+  if (!sample.top_p_offsets.empty()) {
+    sample.top_p_offsets.resize(kept + 1);
+    sample.top_p_ids.resize(static_cast<std::size_t>(sample.top_p_offsets.back()));
+  }
+  int64_t left = surplus;
+  while (left > 0 && !sample.versions.empty()) {
+    VersionRun& last = sample.versions.back();
+    const int64_t taken = std::min(left, last.num_tokens);
+    last.num_tokens -= taken;
+    left -= taken;
+    if (last.num_tokens == 0) sample.versions.pop_back();
+  }
 }
 
 }  // namespace slime::rollout

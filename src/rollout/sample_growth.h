@@ -52,11 +52,16 @@ struct Segment {
 /// have none; an untrained one with log-probs; kept ids or routed experts of the wrong sizes.
 Expected<void> append_segment(Sample& sample, Segment segment, const RoutingShape& routing = {});
 
-/// How many tokens may still be drawn for this sample; 0: it is complete as it is. Throws BugError
-/// when negative.
+/// How many tokens may still be drawn for this sample. 0: it has reached a limit, or is beyond one
+/// that was higher when its tokens were drawn; it keeps them all.
 int64_t remaining_tokens(const Sample& sample, const ResponseRules& rules);
 
 /// Appends what the engine made: tokens, log-probs, mask, version runs, status.
 void append_generated(Sample& sample, const engine::GenerateUpdate& generated);
+
+/// Takes generated tokens back until the response has `length` of them: with their log-probs, mask,
+/// version runs, top-p ids and routed experts. The sample can be continued (kAborted) and has
+/// neither reward nor failure. The text stays: the caller renders it anew.
+void cut_response(Sample& sample, int64_t length);
 
 }  // namespace slime::rollout
