@@ -138,6 +138,8 @@ std::vector<Flag> evaluation_flags() {
       works("--eval-max-context-len", &C::eval_max_context_len,
             "prompt and response together; default: --rollout-max-context-len"),
       works("--eval-min-new-tokens", &C::eval_min_new_tokens, "no end token before"),
+      works("--eval-leave-out-failed", &C::eval_leave_out_failed,
+            "failed samples are no part of the scores; otherwise they count 0"),
       works("--log-passrate", &C::log_passrate, "pass@1, 2, 4, ... of the groups"),
       works("--eval-function-path", &C::eval_function_path, "built in: generation",
             {"slime.rollout.sglang_rollout.generate_rollout"}),

@@ -236,6 +236,7 @@ struct EvalFlags {
   std::optional<int64_t> eval_max_prompt_len;
   std::optional<int64_t> eval_max_context_len;
   std::optional<int64_t> eval_min_new_tokens;
+  bool eval_leave_out_failed = false;
   std::string eval_function_path = "slime.rollout.sglang_rollout.generate_rollout";
 };
 

@@ -55,6 +55,11 @@ Evaluation::Evaluation(const config::RunConfig& config, const ModelText& text) :
     }
     buffer::Dataset dataset = load_eval_prompts(config, text, set);
     rollout::ResponseRules rules = rules_of(set, config);
+    if (dataset.num_too_long() > 0) {
+      remarks_.push_back(fmt::format(
+          "evaluation {}: {} prompts are longer than --eval-max-prompt-len and are left out",
+          set.name, dataset.num_too_long()));
+    }
     sets_.push_back(
         std::make_unique<Set>(Set{std::move(set), std::move(rules), std::move(dataset)}));
   }
@@ -64,6 +69,31 @@ int64_t Evaluation::num_prompts() const {
   int64_t count = 0;
   for (const auto& set : sets_) count += set->dataset.size();
   return count;
+}
+
+void Evaluation::add_score(EvalReport& report, EvalScore& score, int64_t num_too_long) const {
+  const std::string prefix = fmt::format("eval/{}", score.name);
+  const std::string& key = config_.eval_reward_key;
+  const int64_t failed = num_failed(score.groups);
+  const std::vector<Group> rest =
+      config_.eval_leave_out_failed ? without_failed(score.groups) : std::vector<Group>();
+  const std::vector<Group>& counted = config_.eval_leave_out_failed ? rest : score.groups;
+  score.mean_reward = mean_reward(counted, key);
+  report.metrics[prefix] = score.mean_reward;
+  report.metrics[prefix + "-failed"] = static_cast<double>(failed);
+  report.metrics[prefix + "-too_long"] = static_cast<double>(num_too_long);
+  Metrics samples = sample_metrics(counted, key, prefix + "/");
+  report.metrics[prefix + "-truncated_ratio"] = samples[prefix + "/truncated_ratio"];
+  add_metrics(report.metrics, samples);
+  if (config_.log_passrate) add_metrics(report.metrics, pass_at_k(counted, key, prefix + "-"));
+  if (failed > 0) {
+    int64_t total = 0;
+    for (const Group& group : score.groups) total += static_cast<int64_t>(group.samples.size());
+    report.remarks.push_back(fmt::format(
+        "evaluation {}: {} of {} samples failed and {}: {}", score.name, failed, total,
+        config_.eval_leave_out_failed ? "are left out (--eval-leave-out-failed)" : "count 0",
+        reasons_of_failures(score.groups, 3)));
+  }
 }
 
 EvalReport Evaluation::run(rollout::Rollout& rollout, const std::atomic<bool>& stop) const {
@@ -80,15 +110,7 @@ EvalReport Evaluation::run(rollout::Rollout& rollout, const std::atomic<bool>& s
     EvalScore score{.name = set->config.name,
                     .groups = rollout.evaluate(std::move(groups), set->rules, stop)};
     if (stop.load()) break;
-    const std::string prefix = fmt::format("eval/{}", score.name);
-    score.mean_reward = mean_reward(score.groups, config_.eval_reward_key);
-    report.metrics[prefix] = score.mean_reward;
-    Metrics samples = sample_metrics(score.groups, config_.eval_reward_key, prefix + "/");
-    report.metrics[prefix + "-truncated_ratio"] = samples[prefix + "/truncated_ratio"];
-    add_metrics(report.metrics, samples);
-    if (config_.log_passrate) {
-      add_metrics(report.metrics, pass_at_k(score.groups, config_.eval_reward_key, prefix + "-"));
-    }
+    add_score(report, score, set->dataset.num_too_long());
     report.scores.push_back(std::move(score));
   }
   return report;

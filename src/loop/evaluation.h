@@ -2,6 +2,11 @@
 
 /// Evaluation: every prompt of every evaluation data set n times, no filter, no training (spec
 /// section 19.1).
+///
+/// A sample that fails (its prompt and one token do not fit the context, its reward gives no answer)
+/// counts 0 in the score and in pass@k, unless --eval-leave-out-failed; how many failed and why is
+/// reported either way. Prompts longer than --eval-max-prompt-len are no part of the data set: their
+/// number is reported too.
 
 #include <atomic>
 #include <memory>
@@ -21,12 +26,15 @@ namespace slime::loop {
 struct EvalScore {
   std::string name;  // of the data set
   double mean_reward = 0;
-  std::vector<Group> groups;
+  std::vector<Group> groups;  // failed samples too
 };
 
 struct EvalReport {
   std::vector<EvalScore> scores;
-  Metrics metrics;  // eval/<name>, eval/<name>-truncated_ratio, eval/<name>/response_len/mean, ...
+  /// eval/<name>, eval/<name>-failed and -too_long (counts), eval/<name>-truncated_ratio,
+  /// eval/<name>/response_len/mean, ...
+  Metrics metrics;
+  std::vector<std::string> remarks;  // what a reader of the scores has to know, one line each
 };
 
 class Evaluation {
@@ -36,13 +44,16 @@ class Evaluation {
 
   /// Over all data sets.
   int64_t num_prompts() const;
-  /// What the user set and nothing reads.
+  /// What the user set and nothing reads, and prompts that are left out.
   const std::vector<std::string>& remarks() const { return remarks_; }
 
   /// With the weights as they are. Stops early, with what is there, when `stop` becomes true.
   EvalReport run(rollout::Rollout& rollout, const std::atomic<bool>& stop) const;
 
  private:
+  /// Sets score.mean_reward from score.groups, and adds metrics and remarks to the report.
+  void add_score(EvalReport& report, EvalScore& score, int64_t num_too_long) const;
+
   struct Set {
     config::EvalSetConfig config;
     rollout::ResponseRules rules;

@@ -1,9 +1,13 @@
 #include "loop/rollout_metrics.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <map>
 #include <numeric>
+#include <ranges>
+#include <utility>
 
 namespace slime::loop {
 namespace {
@@ -132,11 +136,18 @@ Metrics pass_at_k(std::span<const Group> groups, const std::string& reward_key,
                   const std::string& prefix) {
   Metrics metrics;
   if (groups.empty()) return metrics;
-  const auto size = static_cast<int64_t>(groups[0].samples.size());
-  if (size <= 1) return metrics;
-  for (int64_t k = 1; k <= size; k *= 2) {
+  const auto size_of = [](const Group& group) {
+    return static_cast<int64_t>(group.samples.size());
+  };
+  const int64_t largest = std::ranges::max(groups | std::views::transform(size_of));
+  if (largest <= 1) return metrics;
+  for (int64_t k = 1; k <= largest; k *= 2) {
     double total = 0;
+    int64_t num_groups = 0;
     for (const Group& group : groups) {
+      const int64_t size = size_of(group);
+      if (size < k) continue;
+      ++num_groups;
       const std::vector<double> rewards = rewards_of(group, reward_key);
       const auto correct = static_cast<int64_t>(std::ranges::count(rewards, 1.0));
       double all_wrong = 1;  // C(g - c, k) / C(g, k)
@@ -145,7 +156,7 @@ Metrics pass_at_k(std::span<const Group> groups, const std::string& reward_key,
       }
       total += size - correct < k ? 1.0 : 1.0 - all_wrong;
     }
-    metrics[fmt::format("{}pass@{}", prefix, k)] = total / static_cast<double>(groups.size());
+    metrics[fmt::format("{}pass@{}", prefix, k)] = total / static_cast<double>(num_groups);
   }
   return metrics;
 }
@@ -158,8 +169,56 @@ double mean_reward(std::span<const Group> groups, const std::string& reward_key)
       sum += reward;
       ++count;
     }
+    count += std::ranges::count(group.samples, Status::kFailed, &Sample::status);
   }
   return count == 0 ? 0 : sum / static_cast<double>(count);
+}
+
+std::vector<Group> without_failed(std::vector<Group> groups) {
+  for (Group& group : groups) {
+    std::erase_if(group.samples,
+                  [](const Sample& sample) { return sample.status == Status::kFailed; });
+  }
+  std::erase_if(groups, [](const Group& group) { return group.samples.empty(); });
+  return groups;
+}
+
+int64_t num_failed(std::span<const Group> groups) {
+  int64_t count = 0;
+  for (const Group& group : groups)
+    count += std::ranges::count(group.samples, Status::kFailed, &Sample::status);
+  return count;
+}
+
+std::string reasons_of_failures(std::span<const Group> groups, std::size_t limit) {
+  struct Reason {
+    std::string first;
+    int64_t count = 0;
+  };
+  std::map<std::string, Reason> by_kind;  // by the text without its digits
+  for (const Group& group : groups) {
+    for (const Sample& sample : group.samples) {
+      if (sample.status != Status::kFailed) continue;
+      std::string kind = sample.failure;
+      std::erase_if(kind, [](char c) { return c >= '0' && c <= '9'; });
+      Reason& reason = by_kind[kind];
+      if (reason.count++ == 0) reason.first = sample.failure;
+    }
+  }
+  std::vector<Reason> reasons;
+  for (auto& [kind, reason] : by_kind) reasons.push_back(std::move(reason));
+  std::ranges::stable_sort(reasons, std::ranges::greater(), &Reason::count);
+  std::vector<std::string> parts;
+  int64_t num_others = 0;
+  for (const Reason& reason : reasons) {
+    if (parts.size() < limit) {
+      parts.push_back(fmt::format("{}x {}", reason.count, reason.first));
+    } else {
+      num_others += reason.count;
+    }
+  }
+  if (num_others > 0) parts.push_back(fmt::format("{}x other reasons", num_others));
+  return fmt::format("{}", fmt::join(parts, "; "));
 }
 
 }  // namespace slime::loop

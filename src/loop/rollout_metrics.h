@@ -34,13 +34,23 @@ Metrics category_metrics(std::span<const Group> groups, const std::string& field
 /// tokens_per_gpu_per_sec, effective_..., longest_sample_..., rollout_time, under perf/.
 Metrics rollout_speed(std::span<const Group> groups, double seconds);
 
-/// Unbiased pass@k for k = 1, 2, 4, ... up to the group size (spec 19.2): 1 - C(g - c, k) / C(g,
-/// k), mean over groups, where c rewards of the g are exactly 1. Empty for groups of one. Names:
-/// <prefix>pass@<k>.
+/// Unbiased pass@k for k = 1, 2, 4, ... up to the size of the largest group (spec 19.2): 1 - C(g -
+/// c, k) / C(g, k), mean over groups of at least k, where c rewards of the g samples are exactly 1;
+/// a failed sample is not right. Empty for groups of one. Names: <prefix>pass@<k>.
 Metrics pass_at_k(std::span<const Group> groups, const std::string& reward_key,
                   const std::string& prefix);
 
-/// Mean reward over all samples that have one.
+/// Mean reward over all samples that have one or have failed; those that have failed count 0.
 double mean_reward(std::span<const Group> groups, const std::string& reward_key);
+
+/// The groups without their failed samples, and without groups of which nothing is left.
+std::vector<Group> without_failed(std::vector<Group> groups);
+
+/// Why samples have failed, the commonest reason first: "3x reward: no answer after 10 attempts".
+/// Reasons that differ in numbers only are counted together, under the first of them. At most
+/// `limit` reasons, and how many samples have others.
+std::string reasons_of_failures(std::span<const Group> groups, std::size_t limit);
+
+int64_t num_failed(std::span<const Group> groups);
 
 }  // namespace slime::loop

@@ -36,6 +36,44 @@ TEST(RolloutMetrics, SummariseLengthsRewardsAndCacheHits) {
   EXPECT_EQ(mean_reward(groups, ""), 0.25);
 }
 
+Sample failed_sample(const std::string& why) {
+  Sample sample;
+  sample.status = Status::kFailed;
+  sample.failure = why;
+  return sample;
+}
+
+TEST(RolloutMetrics, AFailedSampleCountsZero) {
+  std::vector<Group> groups{scored_group({1, 1}, {1, 1}), scored_group({1}, {1})};
+  groups[1].samples.push_back(failed_sample("no"));
+  EXPECT_EQ(mean_reward(groups, ""), 0.75);
+  EXPECT_EQ(pass_at_k(groups, "", "").at("pass@1"), 0.75);
+  EXPECT_EQ(num_failed(groups), 1);
+}
+
+TEST(RolloutMetrics, WithoutFailedSamplesGroupsMayDifferInSize) {
+  std::vector<Group> groups{scored_group({1, 0}, {1, 1}), scored_group({1}, {1}), Group{}};
+  groups[1].samples.push_back(failed_sample("no"));
+  groups[2].samples.push_back(failed_sample("no"));
+  const std::vector<Group> rest = without_failed(groups);
+  ASSERT_EQ(rest.size(), 2u);
+  EXPECT_EQ(rest[1].samples.size(), 1u);
+  EXPECT_NEAR(mean_reward(rest, ""), 2.0 / 3, 1e-15);
+  const Metrics metrics = pass_at_k(rest, "", "");
+  EXPECT_EQ(metrics.at("pass@1"), 0.75);
+  EXPECT_EQ(metrics.at("pass@2"), 1.0) << "of the one group that has two";
+}
+
+TEST(RolloutMetrics, ReasonsThatDifferInNumbersAreOne) {
+  std::vector<Group> groups(2);
+  for (const char* why : {"the prompt has 913 tokens", "reward: no answer", "disk"})
+    groups[0].samples.push_back(failed_sample(why));
+  groups[1].samples.push_back(failed_sample("the prompt has 77 tokens"));
+  EXPECT_EQ(reasons_of_failures(groups, 1), "2x the prompt has 913 tokens; 2x other reasons");
+  EXPECT_EQ(reasons_of_failures(groups, 3),
+            "2x the prompt has 913 tokens; 1x disk; 1x reward: no answer");
+}
+
 GOLDEN_TEST(PassAtK, "pass_at_k.json") {
   const auto group_size = c.at("params").at("group_size").to_number<std::size_t>();
   const json::array& rewards = c.at("inputs").at("rewards").as_array();

@@ -423,6 +423,7 @@ void TrainingRun::evaluate(int64_t step) {
   EvalReport report;
   explaining_lack_of_memory(Turn::kGenerate,
                             [&] { report = evaluation_->run(*rollout_, interrupt_->requested()); });
+  for (const std::string& remark : report.remarks) progress_->message(remark);
   if (report.scores.empty()) return;
   write_metrics(std::max<int64_t>(step, 0), report.metrics);
   last_scores_.clear();
