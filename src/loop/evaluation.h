@@ -3,10 +3,10 @@
 /// Evaluation: every prompt of every evaluation data set n times, no filter, no training (spec
 /// section 19.1).
 ///
-/// A sample that fails (its prompt and one token do not fit the context, its reward gives no answer)
-/// counts 0 in the score and in pass@k, unless --eval-leave-out-failed; how many failed and why is
-/// reported either way. Prompts longer than --eval-max-prompt-len are no part of the data set: their
-/// number is reported too.
+/// A sample that fails (its prompt and one token do not fit the context, its reward gives no
+/// answer) counts 0 in the score and in pass@k, unless --eval-leave-out-failed; how many failed and
+/// why is reported either way. Prompts longer than --eval-max-prompt-len are no part of the data
+/// set: their number is reported too.
 
 #include <atomic>
 #include <memory>

@@ -27,8 +27,8 @@ struct HttpCall {
 };
 
 /// Any answer the server gave, refusals included, is a response; an error is that there was none.
-/// When `stop` is requested, from any thread, the connection is closed and the call returns an error
-/// at once (the resolving of a name is waited for).
+/// When `stop` is requested, from any thread, the connection is closed and the call returns an
+/// error at once (the resolving of a name is waited for).
 Expected<HttpResponse> http_call(const HttpCall& call, const std::stop_token& stop = {});
 
 /// The same on the executor of the calling coroutine.

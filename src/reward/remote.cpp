@@ -27,8 +27,8 @@ void sleep_for(std::chrono::duration<double> time, const std::stop_token& stop) 
   stopped.wait_for(lock, stop, time, [] { return false; });
 }
 
-Expected<json::value> ask_once(const RemoteReward& how, const std::string& body,
-                               const Reader& read, const std::stop_token& stop) {
+Expected<json::value> ask_once(const RemoteReward& how, const std::string& body, const Reader& read,
+                               const std::stop_token& stop) {
   const auto response = net::http_call({.method = "POST",
                                         .url = how.url,
                                         .body = body,
@@ -71,9 +71,10 @@ Expected<json::value> ask(const RemoteReward& how, const Sample& sample, const j
 
 Expected<json::value> ask_judge(const RemoteReward& how, const Sample& sample,
                                 const std::stop_token& stop) {
-  return ask(how, sample,
-             {{"prompt", sample.prompt}, {"response", sample.response}, {"label", sample.label}},
-             [](const json::value& answer) -> Expected<json::value> { return answer; }, stop);
+  return ask(
+      how, sample,
+      {{"prompt", sample.prompt}, {"response", sample.response}, {"label", sample.label}},
+      [](const json::value& answer) -> Expected<json::value> { return answer; }, stop);
 }
 
 Expected<json::value> ask_teacher(const RemoteReward& how, double temperature, const Sample& sample,

@@ -105,9 +105,8 @@ TEST(RemoteReward, AStopClosesTheConnectionAndTriesNoMore) {
                       }));
   net::HttpServer server({.port = 0}, std::move(routes));
   server.start();
-  const RemoteReward how{.url = server.url() + "/score",
-                         .num_attempts = 10,
-                         .timeout = std::chrono::seconds(100)};
+  const RemoteReward how{
+      .url = server.url() + "/score", .num_attempts = 10, .timeout = std::chrono::seconds(100)};
   std::stop_source stop;
   auto answer = std::async(std::launch::async,
                            [&] { return ask_judge(how, three_tokens(), stop.get_token()); });

@@ -47,10 +47,10 @@ class Step {
  public:
   Step(Session& session, const RolloutConfig& config, const RolloutHooks& hooks)
       : session_(session), config_(config), hooks_(hooks), time_(config.num_slots) {
-    session_.set_events({.on_drawn = [this](GroupInFlight& flight,
-                                            std::size_t index) { drawn(flight, index); },
-                         .on_done = [this](GroupInFlight&) { advance(); },
-                         .on_reached = [this] { advance(); }});
+    session_.set_events(
+        {.on_drawn = [this](GroupInFlight& flight, std::size_t index) { drawn(flight, index); },
+         .on_done = [this](GroupInFlight&) { advance(); },
+         .on_reached = [this] { advance(); }});
   }
 
   RolloutResult run() {
@@ -84,8 +84,7 @@ class Step {
         std::vector<bool> draws;
         for (const Draw& draw : flight->draws) draws.push_back(draw.asks_engine);
         const int64_t first = time_.join(ordinal, draws);
-        for (std::size_t i = 0; i < draws.size(); ++i)
-          draw_of_number_.push_back(&flight->draws[i]);
+        for (std::size_t i = 0; i < draws.size(); ++i) draw_of_number_.push_back(&flight->draws[i]);
         const bool is_new = open_.emplace(ordinal, Open{std::move(flight), first}).second;
         check(is_new, "a group is in flight once");
       }
@@ -182,7 +181,8 @@ class Step {
         Sample& sample = group.samples[i];
         const Draw& draw = open.flight->draws[i];
         const int64_t length = sample.response_length();
-        if (is_complete_) to_present_tick(sample, draw, open.first_number + static_cast<int64_t>(i));
+        if (is_complete_)
+          to_present_tick(sample, draw, open.first_number + static_cast<int64_t>(i));
         const int64_t kept = config_.keeps_partial ? sample.response_length() : draw.tokens_before;
         result_.discarded_tokens += length - kept;
       }
@@ -218,10 +218,10 @@ class Step {
   const RolloutHooks& hooks_;
   VirtualTime time_;
   RolloutResult result_;
-  std::map<int64_t, Open> open_;         // by ordinal of the group
-  std::vector<Draw*> draw_of_number_;    // by number in virtual time
-  std::deque<int64_t> finished_;         // groups of the present tick that are not judged yet
-  int64_t num_under_way_ = 0;            // groups started and not dropped
+  std::map<int64_t, Open> open_;       // by ordinal of the group
+  std::vector<Draw*> draw_of_number_;  // by number in virtual time
+  std::deque<int64_t> finished_;       // groups of the present tick that are not judged yet
+  int64_t num_under_way_ = 0;          // groups started and not dropped
   bool data_ended_ = false;
   bool is_complete_ = false;  // there are as many groups as the step needs
 };

@@ -37,8 +37,8 @@ namespace slime::rollout {
 struct SessionThreads;
 
 struct RolloutConfig {
-  int64_t groups_per_step = 0;    // B: how many groups `run` returns
-  int64_t groups_per_refill = 0;  // started whenever fewer than B are under way; >= B
+  int64_t groups_per_step = 0;           // B: how many groups `run` returns
+  int64_t groups_per_refill = 0;         // started whenever fewer than B are under way; >= B
   int64_t max_concurrent_samples = 512;  // in the engine, which lets those wait that it cannot run
   /// How many samples draw at once in virtual time: what the engine runs together. More make it
   /// discard tokens, fewer change which groups are kept; neither changes a sample.

@@ -18,7 +18,8 @@ namespace slime::rollout {
 namespace {
 
 /// Requests draw a token at a time on a thread of its own, in uneven steps: in each round every
-/// request draws or not, as chance has it. A response has `length_of` tokens, the last of them id 2.
+/// request draws or not, as chance has it. A response has `length_of` tokens, the last of them
+/// id 2.
 class UnevenEngine final : public engine::EngineClient {
  public:
   UnevenEngine() : thread_([this] { serve(); }) {}
@@ -74,8 +75,7 @@ class UnevenEngine final : public engine::EngineClient {
         const TokenId first = job->request.input_ids.front();
         job->length = std::ranges::find(never, first) != never.end()
                           ? std::numeric_limits<int64_t>::max()
-                          : std::min(length_of(job->request),
-                                     job->request.sampling.max_new_tokens);
+                          : std::min(length_of(job->request), job->request.sampling.max_new_tokens);
         running.push_back(std::move(*job));
       }
     }
@@ -95,9 +95,8 @@ class UnevenEngine final : public engine::EngineClient {
 
   static void abort_job(Job& job, const std::string& why, int status_code) {
     engine::GenerateUpdate update;
-    update.finish = engine::FinishReason{.kind = engine::FinishReason::Kind::kAbort,
-                                         .message = why,
-                                         .status_code = status_code};
+    update.finish = engine::FinishReason{
+        .kind = engine::FinishReason::Kind::kAbort, .message = why, .status_code = status_code};
     job.on_update(std::move(update));
   }
 
@@ -182,8 +181,7 @@ TEST(Rollout, DroppedGroupsAreReplacedAndCounted) {
 
 TEST(Rollout, AGroupWhoseRewardFailsIsDroppedNotScoredZero) {
   World world;
-  world.hooks.score = [](const Sample& sample,
-                         const std::stop_token&) -> Expected<json::value> {
+  world.hooks.score = [](const Sample& sample, const std::stop_token&) -> Expected<json::value> {
     if (sample.group == 1) return failure("the judge is asleep");
     return json::value(1.0);
   };
@@ -210,8 +208,7 @@ TEST(Rollout, ASlowRewardIsAFailure) {
   World world;
   world.config.reward_timeout = std::chrono::milliseconds(20);
   world.config.reward_threads = 2;
-  world.hooks.score = [](const Sample& sample,
-                         const std::stop_token&) -> Expected<json::value> {
+  world.hooks.score = [](const Sample& sample, const std::stop_token&) -> Expected<json::value> {
     if (sample.ordinal == 0) std::this_thread::sleep_for(std::chrono::milliseconds(200));
     return json::value(1.0);
   };
@@ -281,8 +278,7 @@ TEST(Rollout, OlderTokensAreMaskedWhenAskedFor) {
 
 TEST(Rollout, EvaluationKeepsFailedSamples) {
   World world;
-  world.hooks.score = [](const Sample& sample,
-                         const std::stop_token&) -> Expected<json::value> {
+  world.hooks.score = [](const Sample& sample, const std::stop_token&) -> Expected<json::value> {
     if (sample.ordinal == 1) return failure("broken");
     return json::value(0.0);
   };
@@ -323,8 +319,7 @@ std::vector<std::string> trace_of_a_run(int64_t num_slots) {
     const auto whole = static_cast<int64_t>(1 + request.sampling.sampling_seed.value() % 23);
     return std::max<int64_t>(1, whole - (static_cast<int64_t>(request.input_ids.size()) - 2));
   };
-  world.hooks.score = [](const Sample& sample,
-                         const std::stop_token&) -> Expected<json::value> {
+  world.hooks.score = [](const Sample& sample, const std::stop_token&) -> Expected<json::value> {
     thread_local std::mt19937 chance(std::random_device{}());
     std::this_thread::sleep_for(std::chrono::microseconds(chance() % 2000));
     if (sample.ordinal % 13 == 5) return failure("odd sample");

@@ -14,8 +14,8 @@ engine::GenerateUpdate drawn(std::vector<TokenId> ids, WeightVersion version) {
     update.top_p_counts.push_back(2);
   }
   update.versions = {{version, static_cast<int64_t>(update.output_ids.size())}};
-  update.finish = engine::FinishReason{.kind = engine::FinishReason::Kind::kAbort,
-                                       .status_code = 499};
+  update.finish =
+      engine::FinishReason{.kind = engine::FinishReason::Kind::kAbort, .status_code = 499};
   return update;
 }
 

@@ -38,8 +38,8 @@ struct SessionThreads {
 
 /// One sample of a group in flight.
 struct Draw {
-  bool asks_engine = false;           // there is something to draw
-  int64_t tokens_before = 0;          // of the response, from earlier steps
+  bool asks_engine = false;                // there is something to draw
+  int64_t tokens_before = 0;               // of the response, from earlier steps
   Status drawn_status = Status::kPending;  // when it had ended, before the reward
   // Written by the engine's thread, read by the session's.
   std::atomic<int64_t> num_drawn{0};  // new tokens, while it has not ended

@@ -3,8 +3,8 @@
 /// The logical clock of a rollout: in which order groups finish, as a function of tokens alone.
 ///
 /// Which groups a step keeps, when it refills and where it cuts the samples that are still in
-/// flight must not depend on how fast an engine, a reward or a thread happened to be. So the rollout
-/// decides by a schedule that it computes beside the real one (docs/decisions/0071):
+/// flight must not depend on how fast an engine, a reward or a thread happened to be. So the
+/// rollout decides by a schedule that it computes beside the real one (docs/decisions/0071):
 ///
 ///   - samples wait in line in the order in which they joined;
 ///   - `num_slots` of them draw at once, one token per tick each; who is first in line gets a slot
@@ -81,9 +81,9 @@ class VirtualTime {
   int64_t now_ = 0;
   std::vector<Entry> samples_;
   std::deque<int64_t> line_;
-  std::vector<int64_t> drawing_;                  // with a slot
+  std::vector<int64_t> drawing_;                   // with a slot
   std::unordered_map<int64_t, int64_t> num_open_;  // by group: samples that have not ended
-  std::vector<int64_t> finished_;                 // groups of the present tick, not returned yet
+  std::vector<int64_t> finished_;                  // groups of the present tick, not returned yet
   std::optional<Awaited> awaited_;
 };
 

@@ -155,6 +155,14 @@ def test_without_partial_rollout_a_prompt_that_was_handed_back_starts_anew(work)
     assert any("partial" in fates and fates[-1] == "trained" for fates in words)
 
 
+def test_groups_that_wait_in_a_checkpoint_go_on_as_if_nothing_had_happened(work, partial):
+    run_dir = work / "continued"
+    assert run_slime(forms_command(work, run_dir, rollouts=3)).returncode == 0
+    done = run_slime(forms_command(work, run_dir))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert weights(run_dir) == weights(partial)
+
+
 def test_a_run_goes_on_with_a_limit_below_what_its_partial_samples_have(work):
     run_dir = work / "lowered"
     assert run_slime(forms_command(work, run_dir, rollouts=3)).returncode == 0
