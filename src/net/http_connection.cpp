@@ -1,6 +1,8 @@
 #include "net/http_connection.h"
 
 #include <fmt/format.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/socket.h>
 
 #include <boost/asio/bind_cancellation_slot.hpp>
@@ -20,6 +22,10 @@ using boost::system::error_code;
 
 constexpr std::size_t kWriteSlice = 1 << 20;
 constexpr std::size_t kLingerBytes = 1 << 20;
+constexpr std::size_t kBodySlice = 64 << 10;
+constexpr std::chrono::milliseconds kPeerPoll{100};
+constexpr std::string_view kTooManyBodies =
+    "the server holds as many bytes of request bodies as it may; try again later";
 
 std::string http_date() {
   const std::time_t now = std::time(nullptr);
@@ -30,23 +36,13 @@ std::string http_date() {
           std::strftime(text.data(), text.size(), "%a, %d %b %Y %H:%M:%S GMT", &parts)};
 }
 
-/// Room in the budget for request bodies, given back at the end of the request.
-class BodyClaim {
- public:
-  BodyClaim(ServerScope& scope, std::size_t bytes) : scope_(scope), bytes_(bytes) {
-    const std::size_t before = scope_.body_bytes.fetch_add(bytes_);
-    is_granted_ = bytes_ == 0 || before + bytes_ <= scope_.config.all_bodies_limit_bytes;
-  }
-  ~BodyClaim() { scope_.body_bytes.fetch_sub(bytes_); }
-  BodyClaim(const BodyClaim&) = delete;
-  BodyClaim& operator=(const BodyClaim&) = delete;
-  bool is_granted() const { return is_granted_; }
-
- private:
-  ServerScope& scope_;
-  std::size_t bytes_;
-  bool is_granted_ = false;
-};
+/// Whether the peer has closed its side, also while bytes of it are still unread.
+bool has_hung_up(int socket) {
+  tcp_info info{};
+  socklen_t size = sizeof(info);
+  if (::getsockopt(socket, IPPROTO_TCP, TCP_INFO, &info, &size) != 0) return true;
+  return info.tcpi_state != TCP_ESTABLISHED;
+}
 
 /// The route, or why there is none.
 std::variant<const HttpRoute*, HttpResponse> find_route(const ServerScope& scope,
@@ -66,8 +62,19 @@ std::variant<const HttpRoute*, HttpResponse> find_route(const ServerScope& scope
 
 }  // namespace
 
+bool BodyShare::grow_to(std::size_t bytes) {
+  if (bytes <= bytes_) return true;
+  const std::size_t more = bytes - bytes_;
+  if (scope_.body_bytes.fetch_add(more) + more > scope_.config.all_bodies_limit_bytes) {
+    scope_.body_bytes.fetch_sub(more);
+    return false;
+  }
+  bytes_ = bytes;
+  return true;
+}
+
 HttpConnection::HttpConnection(asio::ip::tcp::socket socket, ServerScope& scope)
-    : stream_(std::move(socket)), scope_(scope) {
+    : stream_(std::move(socket)), scope_(scope), peer_poll_(stream_.get_executor()) {
   error_code ignored;
   stream_.socket().set_option(asio::ip::tcp::no_delay(true), ignored);
 }
@@ -111,11 +118,6 @@ Task<bool> HttpConnection::serve_one() {
     refusal = error_response(
         413, fmt::format("the body may have {} bytes", scope_.config.body_limit_bytes));
   }
-  const std::size_t promised =
-      refusal ? 0 : (head.is_chunked ? scope_.config.body_limit_bytes : head.content_length);
-  const BodyClaim claim(scope_, promised);
-  if (!refusal && !claim.is_granted())
-    refusal = error_response(503, "too many large requests at once");
   if (refusal) {
     if (head.has_body()) keeps_alive_ = false;  // cheaper than reading the body only to drop it
     co_await send(std::move(*refusal));
@@ -127,7 +129,8 @@ Task<bool> HttpConnection::serve_one() {
              std::move(head.query),
              std::move(head.headers),
              {}};
-  const bool has_body = co_await read_body(head);
+  BodyShare share(scope_);
+  const bool has_body = co_await read_body(head, share);
   if (!has_body) co_return false;
   co_await call_handler(std::get<const HttpRoute*>(found)->handler);
   co_return keeps_alive_&& is_connected_;
@@ -176,24 +179,29 @@ Task<std::optional<std::string>> HttpConnection::read_head() {
   }
 }
 
-Task<bool> HttpConnection::read_body(const RequestHead& head) {
+Task<bool> HttpConnection::read_body(const RequestHead& head, BodyShare& share) {
   if (!head.has_body()) co_return true;
   if (head.expects_continue && input_.empty()) {
     co_await write("HTTP/1.1 100 Continue\r\n\r\n");
   }
   stream_.expires_after(scope_.config.body_timeout);
-  if (head.is_chunked) co_return co_await read_chunked_body();
-  co_return co_await read_sized_body(head.content_length);
+  if (head.is_chunked) co_return co_await read_chunked_body(share);
+  co_return co_await read_sized_body(head.content_length, share);
 }
 
-Task<bool> HttpConnection::read_sized_body(std::uint64_t length) {
+Task<bool> HttpConnection::read_sized_body(std::uint64_t length, BodyShare& share) {
   request.body = input_.substr(0, length);
   input_.erase(0, length);
-  while (request.body.size() < length) {
+  for (;;) {
     const std::size_t have = request.body.size();
+    if (!share.grow_to(have)) {
+      HttpResponse refusal = error_response(503, kTooManyBodies);
+      co_await refuse_and_close(std::move(refusal));
+      co_return false;
+    }
+    if (have == length) co_return true;
     // Grows with what arrived, so that an announced length alone costs no memory.
-    request.body.resize(
-        std::min<std::uint64_t>(length, have + std::max<std::size_t>(have, 64 << 10)));
+    request.body.resize(std::min<std::uint64_t>(length, have + kBodySlice));
     error_code error;
     const std::size_t count = co_await stream_.async_read_some(
         asio::buffer(request.body.data() + have, request.body.size() - have),
@@ -201,23 +209,27 @@ Task<bool> HttpConnection::read_sized_body(std::uint64_t length) {
     if (error) co_return false;
     request.body.resize(have + count);
   }
-  co_return true;
 }
 
-Task<bool> HttpConnection::read_chunked_body() {
+Task<bool> HttpConnection::read_chunked_body(BodyShare& share) {
   ChunkedBody decoder(scope_.config.body_limit_bytes);
   for (;;) {
     std::string_view rest = input_;
     const ChunkedBody::State state = decoder.feed(rest, request.body);
     input_.erase(0, input_.size() - rest.size());
-    if (state == ChunkedBody::State::kDone) co_return true;
-    if (state != ChunkedBody::State::kNeedsMore) {
-      const bool is_large = state == ChunkedBody::State::kTooLarge;
-      HttpResponse refusal = error_response(is_large ? 413 : 400,
-                                            is_large ? "the body is too large" : "malformed chunk");
-      co_await refuse_and_close(std::move(refusal));
+    std::optional<HttpResponse> refusal;
+    if (state == ChunkedBody::State::kTooLarge) {
+      refusal = error_response(413, "the body is too large");
+    } else if (state == ChunkedBody::State::kMalformed) {
+      refusal = error_response(400, "malformed chunk");
+    } else if (!share.grow_to(request.body.size())) {
+      refusal = error_response(503, kTooManyBodies);
+    }
+    if (refusal) {
+      co_await refuse_and_close(std::move(*refusal));
       co_return false;
     }
+    if (state == ChunkedBody::State::kDone) co_return true;
     const bool has_more = co_await read_more();
     if (!has_more) co_return false;
   }
@@ -363,8 +375,8 @@ void HttpConnection::on_disconnect(std::function<void()> callback) {
   if (!is_watching_) watch_peer();
 }
 
-/// Waits for the end of the stream while the handler works. Bytes of a next request end the watch:
-/// they stay in the socket until this request is answered.
+/// Waits for the end of the stream while the handler works. Bytes of a next request stay in the
+/// socket until this one is answered; behind them the end cannot be read, only asked for.
 void HttpConnection::watch_peer() {
   is_watching_ = true;
   const auto on_readable = [self = shared_from_this()](error_code error) {
@@ -376,16 +388,27 @@ void HttpConnection::watch_peer() {
       self->disconnect();
     } else if (count < 0) {
       self->watch_peer();
+    } else {
+      self->poll_peer();
     }
   };
   stream_.socket().async_wait(asio::ip::tcp::socket::wait_read,
                               asio::bind_cancellation_slot(stop_watching_.slot(), on_readable));
 }
 
+void HttpConnection::poll_peer() {
+  if (has_hung_up(stream_.socket().native_handle())) return disconnect();
+  peer_poll_.expires_after(kPeerPoll);
+  peer_poll_.async_wait([self = shared_from_this()](error_code error) {
+    if (!error && self->is_watching_ && self->is_connected_) self->poll_peer();
+  });
+}
+
 void HttpConnection::stop_watching() {
   on_disconnect_ = nullptr;
   if (!is_watching_) return;
   is_watching_ = false;
+  peer_poll_.cancel();
   stop_watching_.emit(asio::cancellation_type::all);
 }
 

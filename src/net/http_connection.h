@@ -6,6 +6,7 @@
 #include <array>
 #include <atomic>
 #include <boost/asio/cancellation_signal.hpp>
+#include <boost/asio/steady_timer.hpp>
 #include <boost/beast/core/tcp_stream.hpp>
 #include <memory>
 #include <optional>
@@ -22,7 +23,25 @@ namespace slime::net {
 struct ServerScope {
   HttpServerConfig config;
   std::vector<HttpRoute> routes;
-  std::atomic<std::size_t> body_bytes{0};  // promised to bodies in flight
+  std::atomic<std::size_t> body_bytes{0};  // of the bodies being read or handled
+};
+
+/// One body's share of `all_bodies_limit_bytes`: what has arrived of it, never what its head
+/// announces, so that a client which sends heads alone takes nothing from the others. Given back at
+/// the end of the request.
+class BodyShare {
+ public:
+  explicit BodyShare(ServerScope& scope) : scope_(scope) {}
+  ~BodyShare() { scope_.body_bytes.fetch_sub(bytes_); }
+  BodyShare(const BodyShare&) = delete;
+  BodyShare& operator=(const BodyShare&) = delete;
+
+  /// False, and nothing is taken, when `bytes` do not fit beside the other bodies.
+  bool grow_to(std::size_t bytes);
+
+ private:
+  ServerScope& scope_;
+  std::size_t bytes_ = 0;
 };
 
 class HttpConnection final : public HttpExchange,
@@ -51,15 +70,16 @@ class HttpConnection final : public HttpExchange,
 
   Task<bool> serve_one();
   Task<std::optional<std::string>> read_head();
-  Task<bool> read_body(const RequestHead& head);
-  Task<bool> read_sized_body(std::uint64_t length);
-  Task<bool> read_chunked_body();
+  Task<bool> read_body(const RequestHead& head, BodyShare& share);
+  Task<bool> read_sized_body(std::uint64_t length, BodyShare& share);
+  Task<bool> read_chunked_body(BodyShare& share);
   Task<void> call_handler(const HttpHandler& handler);
   Task<void> refuse_and_close(HttpResponse response);
   Task<bool> read_more();
   Task<void> write(std::string_view bytes);
   Task<void> close();
   void watch_peer();
+  void poll_peer();
   void stop_watching();
   std::string response_head(int status, const HttpResponse& response, bool has_length) const;
 
@@ -80,6 +100,7 @@ class HttpConnection final : public HttpExchange,
   bool is_watching_ = false;
   std::function<void()> on_disconnect_;
   boost::asio::cancellation_signal stop_watching_;
+  boost::asio::steady_timer peer_poll_;
 };
 
 }  // namespace slime::net

@@ -79,7 +79,10 @@ struct TestServer {
     routes.emplace_back("GET", "/events", RouteClass::kProbe,
                         [](HttpExchange& e) { return count_to_three(e); });
     routes.emplace_back("GET", "/wait", RouteClass::kProbe,
-                        [this](HttpExchange& e) { return wait_for_disconnect(e, gone); });
+                        [this](HttpExchange& e) {
+                          ++num_waiting;
+                          return wait_for_disconnect(e, gone);
+                        });
     return routes;
   }
 
@@ -105,6 +108,7 @@ struct TestServer {
     return answer;
   }
 
+  std::atomic<int> num_waiting{0};
   std::promise<void> gone;
   HttpServer server;
 };
@@ -186,6 +190,20 @@ TEST(HttpServer, TellsAHandlerThatItsClientWentAway) {
   EXPECT_EQ(test.gone.get_future().wait_for(std::chrono::seconds(5)), std::future_status::ready);
 }
 
+TEST(HttpServer, SeesThatAClientWentAwayBehindBytesOfItsNextRequest) {
+  TestServer test;
+  {
+    asio::io_context context;
+    asio::ip::tcp::socket socket(context);
+    socket.connect({asio::ip::make_address("127.0.0.1"), test.server.port()});
+    asio::write(socket, asio::buffer(std::string_view("GET /wait HTTP/1.1\r\nHost: x\r\n\r\n")));
+    while (test.num_waiting == 0) std::this_thread::yield();
+    asio::write(socket, asio::buffer(std::string_view("G")));
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+  EXPECT_EQ(test.gone.get_future().wait_for(std::chrono::seconds(5)), std::future_status::ready);
+}
+
 TEST(HttpServer, StopsWhileAHandlerWaits) {
   TestServer test;
   asio::io_context context;
@@ -239,6 +257,49 @@ TEST(HttpServer, RefusesWhatIsTooLarge) {
   EXPECT_TRUE(
       test.raw("GET /query HTTP/1.1\r\nHost: x\r\nA: " + std::string(1000, 'a') + "\r\n\r\n")
           .starts_with("HTTP/1.1 431"));
+}
+
+/// Connections that sent the same bytes and stay open.
+struct OpenClients {
+  OpenClients(const HttpServer& server, int count, std::string_view bytes) {
+    for (int i = 0; i < count; ++i) {
+      sockets.emplace_back(context);
+      sockets.back().connect({asio::ip::make_address("127.0.0.1"), server.port()});
+      asio::write(sockets.back(), asio::buffer(bytes));
+    }
+    while (server.num_connections() < count) std::this_thread::yield();
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));  // until the bytes are read
+  }
+  asio::io_context context;
+  std::vector<asio::ip::tcp::socket> sockets;
+};
+
+TEST(HttpServer, AnnouncedBodiesTakeNoRoomUntilTheyArrive) {
+  TestServer test({.body_limit_bytes = 100, .all_bodies_limit_bytes = 400});
+  const OpenClients chunked(test.server, 8,
+                            "POST /echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n");
+  const OpenClients sized(test.server, 8,
+                          "POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n");
+  EXPECT_EQ(test.call("POST", "/echo", "hello").status, 200);
+}
+
+TEST(HttpServer, RefusesABodyThatDoesNotFitBesideTheOthers) {
+  TestServer test({.body_limit_bytes = 100, .all_bodies_limit_bytes = 150});
+  const std::string body(80, 'x');
+  {
+    const OpenClients half(test.server, 1,
+                           "POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n" + body);
+    EXPECT_EQ(test.call("POST", "/echo", body).status, 503);
+    EXPECT_TRUE(test.raw("POST /echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n50\r\n" +
+                         body + "\r\n0\r\n\r\n")
+                    .starts_with("HTTP/1.1 503"));
+  }
+  int status = 503;
+  for (int i = 0; i < 500 && status == 503; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    status = test.call("POST", "/echo", body).status;
+  }
+  EXPECT_EQ(status, 200);
 }
 
 TEST(HttpServer, ClosesAConnectionWhoseHeadIsSlow) {
