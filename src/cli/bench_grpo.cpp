@@ -104,10 +104,10 @@ json::object measure(const GrpoOptions& options) {
     std::vector<Group> groups = made_up_groups(options, network->config().vocab_size, i);
     generate(engine, options, groups);
     const auto generated = clock.now();
-    engine.pause(engine::PauseMode::kInPlace);
+    engine::or_throw(engine.pause(engine::PauseMode::kInPlace));
     num_computed_tokens = trainer.train(train::make_train_batch(groups, {})).num_computed_tokens;
-    engine.weights_changed(i + 1);
-    engine.resume();
+    engine::or_throw(engine.update_weights({.version = i + 1}));
+    engine::or_throw(engine.resume());
     const auto end = clock.now();
     const Seconds now{seconds_between(start, end), seconds_between(start, generated),
                       seconds_between(generated, end)};

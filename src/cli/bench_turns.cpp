@@ -115,13 +115,13 @@ int bench_hand_over(std::span<const std::string> arguments) {
   std::vector<double> milliseconds;
   for (int i = 0; i < options.repeats; ++i) {
     served.generate();  // the prefix tree has something to forget
-    served.engine->pause(engine::PauseMode::kRetract);
+    engine::or_throw(served.engine->pause(engine::PauseMode::kRetract));
     Tensor flat = served.network->weights().flat();
     flat.mul_(1.001);  // the trainer's update
     flat[0].item();    // sync: it is done
     const auto start = served.clock.now();
-    served.engine->weights_changed(i + 1);
-    served.engine->resume();
+    engine::or_throw(served.engine->update_weights({.version = i + 1}));
+    engine::or_throw(served.engine->resume());
     milliseconds.push_back(1e3 * seconds_between(start, served.clock.now()));
   }
   const bool is_shared = served.network->weights().flat().const_data_ptr() == weights;
@@ -150,11 +150,11 @@ int bench_sleep_wake(std::span<const std::string> arguments) {
   for (int i = 0; i < options.repeats; ++i) {
     const int64_t before = gpu.memory_use().free;
     const auto start = served.clock.now();
-    served.engine->sleep();
+    engine::or_throw(served.engine->sleep());
     const auto asleep = served.clock.now();
     given_back = gpu.memory_use().free - before;
     const auto called = served.clock.now();
-    served.engine->wake();
+    engine::or_throw(served.engine->wake());
     const auto awake = served.clock.now();
     sleeps.push_back(seconds_between(start, asleep));
     wakes.push_back(seconds_between(called, awake));

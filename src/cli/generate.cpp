@@ -7,6 +7,7 @@
 
 #include "cli/device.h"
 #include "cli/json_lines.h"
+#include "cli/open_tokenizer.h"
 #include "cli/options.h"
 #include "core/calendar.h"
 #include "core/clock.h"
@@ -29,7 +30,7 @@ constexpr std::size_t kMaxLinesInFlight = 4096;
 /// answer begins.
 class LineReader {
  public:
-  LineReader(std::filesystem::path directory, const text::Tokenizer& tokenizer)
+  LineReader(std::filesystem::path directory, const text::Tokenizer* tokenizer)
       : directory_(std::move(directory)), tokenizer_(tokenizer) {}
 
   json::object to_request_body(json::object line, const std::string& where) {
@@ -54,6 +55,8 @@ class LineReader {
  private:
   std::vector<TokenId> render(const json::array& messages, const json::object& given,
                               const std::string& where) {
+    if (tokenizer_ == nullptr)
+      throw ConfigError(where + ": \"messages\" need a tokenizer, and this model has none");
     if (!chat_.has_value()) chat_.emplace(text::ChatTemplate::load(directory_));
     auto options = text::to_chat_options(given);
     if (!options) throw ConfigError(where + ": options: " + options.error().message);
@@ -62,11 +65,11 @@ class LineReader {
     if (!rendered)
       throw ConfigError(where +
                         ": the chat template refused the messages: " + rendered.error().message);
-    return tokenizer_.encode(*rendered);
+    return tokenizer_->encode(*rendered);
   }
 
   const std::filesystem::path directory_;
-  const text::Tokenizer& tokenizer_;
+  const text::Tokenizer* tokenizer_;
   std::optional<text::ChatTemplate> chat_;
 };
 
@@ -79,7 +82,7 @@ struct Line {
 
 class Lines {
  public:
-  void submit(engine::Engine& engine, engine::GenerateCall call, const text::Tokenizer& tokenizer) {
+  void submit(engine::Engine& engine, engine::GenerateCall call, const text::Tokenizer* tokenizer) {
     auto line = std::make_unique<Line>();
     line->is_list = call.is_list;
     line->num_open = call.requests.size();
@@ -127,7 +130,8 @@ class Lines {
   /// What the server would answer: an error object for a request that cannot run.
   static json::value to_answer(engine::GenerateResponse& response, int64_t index) {
     const auto& finish = response.finish();
-    if (finish->kind == engine::FinishReason::Kind::kAbort && finish->status_code == 400) {
+    if (finish->kind == engine::FinishReason::Kind::kAbort &&
+        finish->cause == engine::FinishReason::Cause::kBadRequest) {
       return {{"error", {{"message", finish->message}}}};
     }
     return parse_json(response.to_json(index), "response");
@@ -159,33 +163,39 @@ int generate(std::span<const std::string> arguments) {
       ->check(CLI::Range(1, 65536));
   add_device_options(app, device);
   app.add_option("--random-seed", config.seed, "seed of requests without one");
+  bool skip_tokenizer_init = false;
+  app.add_flag("--skip-tokenizer-init", skip_tokenizer_init,
+               "token ids in and out only; also where the model has no tokenizer");
   app.add_option("FILE", file, "input; standard input when it is missing or -");
   if (const auto exit_code = parse_options(app, arguments)) return *exit_code;
 
   JsonLines input(file);
   const SystemClock clock;
-  const auto tokenizer = text::Tokenizer::load(directory);
+  const auto tokenizer = skip_tokenizer_init ? nullptr : open_tokenizer(directory);
   const model::ModelConfig model = model::read_model_config(directory);
   const auto network = model::load_network(
       directory, model::precision_on(device.device, dtype == "auto" ? model.dtype : dtype));
   config.kv_cache_bytes = kv_cache_bytes_of(device);
-  config.token_bytes = [&tokenizer](TokenId id) { return tokenizer->token_bytes(id); };
+  if (tokenizer != nullptr)
+    config.token_bytes = [&tokenizer](TokenId id) { return tokenizer->token_bytes(id); };
   Lines lines;  // before the engine, whose thread fills them
   engine::Engine engine(*network, config, clock);
-  const engine::ServedModel served{.name = directory,
-                                   .path = directory,
-                                   .dtype = dtype,
-                                   .model_type = model.model_type,
-                                   .context_length = engine.max_request_tokens(),
-                                   .vocab_size = model.vocab_size,
-                                   .tokenizer = *tokenizer};
-  LineReader reader(directory, *tokenizer);
+  const engine::ServedModel served{
+      .name = directory,
+      .path = directory,
+      .dtype = dtype,
+      .model_type = model.model_type,
+      .context_length = engine.max_request_tokens(),
+      .vocab_size = model.vocab_size,
+      .tokenizer = tokenizer.get(),
+      .longest_token_bytes = tokenizer ? engine::longest_token_bytes(*tokenizer) : 0};
+  LineReader reader(directory, tokenizer.get());
   while (auto line = input.next()) {
     if (lines.size() >= kMaxLinesInFlight) lines.print_oldest();
     const std::string where = input.where();
     const json::object body = reader.to_request_body(std::move(*line), where);
     try {
-      lines.submit(engine, engine::parse_generate_call(body, served), *tokenizer);
+      lines.submit(engine, engine::parse_generate_call(body, served), tokenizer.get());
     } catch (const ConfigError& error) {
       throw ConfigError(where + ": " + error.what());
     }

@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "cli/device.h"
+#include "cli/open_tokenizer.h"
 #include "cli/options.h"
 #include "core/calendar.h"
 #include "core/clock.h"
@@ -39,6 +40,9 @@ struct ServeOptions {
   std::vector<std::string> weight_roots;
   DeviceOptions device;
   bool disable_radix_cache = false;
+  bool skip_tokenizer_init = false;
+  int64_t response_limit_mib = 1 << 10;
+  int64_t all_responses_limit_mib = 4 << 10;
   int64_t watchdog_timeout_s = 300;
   engine::EngineConfig engine;
   engine::ApiOptions api;
@@ -112,7 +116,16 @@ void add_options(CLI::App& app, ServeOptions& options) {
                  "seconds without a step until /health answers 503");
   app.add_option(
       "--weights-root", options.weight_roots,
-      "directory below which /update_weights_from_disk may read, besides the model's parent");
+      "directory below which /update_weights_from_disk may read, besides the folder that holds the "
+      "model's");
+  app.add_flag("--skip-tokenizer-init", options.skip_tokenizer_init,
+               "token ids in and out only; also where the model has no tokenizer");
+  app.add_option("--response-limit-mib", options.response_limit_mib,
+                 "memory that one call's answer may take; beyond it the call ends with 400")
+      ->check(CLI::Range(1, 1 << 20));
+  app.add_option("--all-responses-limit-mib", options.all_responses_limit_mib,
+                 "memory that all answers in the making may take; beyond it a call ends with 503")
+      ->check(CLI::Range(1, 1 << 20));
   app.add_option("--allowed-host", options.http.access.allowed_hosts,
                  "further name in Host and Origin of requests");
   app.add_option("--max-connections", options.http.max_connections, "open connections")
@@ -209,7 +222,12 @@ void print_ready(const engine::ServedModel& model, const std::string& url, bool 
                  double seconds) {
   const std::string key = needs_key ? " -H \"Authorization: Bearer $(cat KEY_FILE)\"" : "";
   fmt::print("ready: {} ({}) at {} after {:.1f} s\n", model.name, model.dtype, url, seconds);
-  if (model.render_chat) {
+  if (model.tokenizer == nullptr) {
+    fmt::print(
+        "try:   curl {}/generate{} -d '{{\"input_ids\": [1, 2, 3], \"sampling_params\": "
+        "{{\"max_new_tokens\": 32}}}}'\n",
+        url, key);
+  } else if (model.render_chat) {
     fmt::print(
         "try:   curl {}/v1/chat/completions{} -H 'Content-Type: application/json' "
         "-d '{{\"messages\": [{{\"role\": \"user\", \"content\": \"Hello\"}}], \"max_tokens\": "
@@ -242,14 +260,16 @@ int serve(std::span<const std::string> arguments) {
   const std::filesystem::path directory = options.model;
   const model::ModelConfig config = model::read_model_config(directory);
   const std::string dtype = options.dtype == "auto" ? config.dtype : options.dtype;
-  const auto tokenizer = text::Tokenizer::load(directory);
+  const auto tokenizer = options.skip_tokenizer_init ? nullptr : open_tokenizer(directory);
   const auto network =
       model::load_network(directory, model::precision_on(options.device.device, dtype));
 
   options.engine.kv_cache_bytes = kv_cache_bytes_of(options.device);
   options.engine.enable_prefix_cache = !options.disable_radix_cache;
   options.engine.seed = options.random_seed.value_or(std::random_device{}());
-  options.engine.token_bytes = [&tokenizer](TokenId id) { return tokenizer->token_bytes(id); };
+  if (tokenizer != nullptr) {
+    options.engine.token_bytes = [&tokenizer](TokenId id) { return tokenizer->token_bytes(id); };
+  }
   engine::Engine engine(*network, options.engine, clock);
 
   engine::ServedModel served{
@@ -264,21 +284,19 @@ int serve(std::span<const std::string> arguments) {
       .sampling_defaults = options.sampling_defaults == "model"
                                ? engine::sampling_defaults_of(directory)
                                : engine::SamplingParams{},
-      .tokenizer = *tokenizer,
-      .render_chat = open_chat_template(directory),
-      .update_weights = [&engine](const std::filesystem::path& checkpoint) -> Expected<void> {
-        const auto version =
-            engine.update_weights_from_disk(checkpoint, engine.weight_version() + 1);
-        if (!version) return tl::make_unexpected(version.error());
-        return {};
-      },
-      .weight_roots = {std::filesystem::absolute(directory).lexically_normal().parent_path()},
+      .tokenizer = tokenizer.get(),
+      .longest_token_bytes = tokenizer == nullptr ? 0 : engine::longest_token_bytes(*tokenizer),
+      .render_chat = tokenizer == nullptr ? nullptr : open_chat_template(directory),
+      .weight_roots = {engine::default_weight_root(directory)},
   };
   served.weight_roots.insert(served.weight_roots.end(), options.weight_roots.begin(),
                              options.weight_roots.end());
   options.api.watchdog_timeout = std::chrono::seconds(options.watchdog_timeout_s);
   options.api.max_running_requests = options.engine.max_running_requests;
   options.api.random_seed = options.engine.seed;
+  options.api.response_limit_bytes = static_cast<std::size_t>(options.response_limit_mib) << 20;
+  options.api.all_responses_limit_bytes = static_cast<std::size_t>(options.all_responses_limit_mib)
+                                          << 20;
 
   engine::ApiServer server(engine, served, options.http, options.api);
   server.start();
@@ -295,7 +313,7 @@ int serve(std::span<const std::string> arguments) {
     sigwait(&stop_signals, &second);
     std::_Exit(128 + second);
   }).detach();
-  engine.resume();  // a paused engine would never finish what runs
+  static_cast<void>(engine.resume());  // a paused engine would never finish what runs
   server.stop(kStopGrace);
   return 0;
 }

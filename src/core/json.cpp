@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <boost/json/basic_parser_impl.hpp>
 #include <fstream>
+#include <unordered_set>
 
 #include "core/error.h"
 
@@ -45,12 +47,73 @@ void write_pretty(const json::value& value, std::string& out, int indent) {
   out += json::serialize(value);
 }
 
-}  // namespace
+/// Follows the parser through the objects and remembers the keys of those that are open.
+struct KeyWatcher {
+  static constexpr std::size_t max_object_size = static_cast<std::size_t>(-1);
+  static constexpr std::size_t max_array_size = static_cast<std::size_t>(-1);
+  static constexpr std::size_t max_key_size = static_cast<std::size_t>(-1);
+  static constexpr std::size_t max_string_size = static_cast<std::size_t>(-1);
 
-json::value parse_json(std::string_view text, std::string_view where) {
+  std::vector<std::unordered_set<std::string>> open;
+  std::string key;  // read so far
+  std::optional<std::string> duplicate;
+
+  using Code = json::error_code;
+  bool on_document_begin(Code&) { return true; }
+  bool on_document_end(Code&) { return true; }
+  bool on_object_begin(Code&) {
+    open.emplace_back();
+    return true;
+  }
+  bool on_object_end(std::size_t, Code&) {
+    open.pop_back();
+    return true;
+  }
+  bool on_array_begin(Code&) { return true; }
+  bool on_array_end(std::size_t, Code&) { return true; }
+  bool on_key_part(json::string_view part, std::size_t, Code&) {
+    key += part;
+    return true;
+  }
+  bool on_key(json::string_view part, std::size_t, Code& error) {
+    key += part;
+    if (!open.back().insert(key).second) {
+      duplicate = key;
+      error = json::error::syntax;  // ends the pass
+      return false;
+    }
+    key.clear();
+    return true;
+  }
+  bool on_string_part(json::string_view, std::size_t, Code&) { return true; }
+  bool on_string(json::string_view, std::size_t, Code&) { return true; }
+  bool on_number_part(json::string_view, Code&) { return true; }
+  bool on_int64(std::int64_t, json::string_view, Code&) { return true; }
+  bool on_uint64(std::uint64_t, json::string_view, Code&) { return true; }
+  bool on_double(double, json::string_view, Code&) { return true; }
+  bool on_bool(bool, Code&) { return true; }
+  bool on_null(Code&) { return true; }
+  bool on_comment_part(json::string_view, Code&) { return true; }
+  bool on_comment(json::string_view, Code&) { return true; }
+};
+
+json::parse_options limited() {
   json::parse_options options;
   options.max_depth = 64;
-  json::stream_parser parser(json::storage_ptr{}, options);
+  return options;
+}
+
+}  // namespace
+
+std::optional<std::string> find_duplicate_key(std::string_view text) {
+  json::basic_parser<KeyWatcher> parser(limited());
+  json::error_code error;
+  parser.write_some(false, text.data(), text.size(), error);
+  return parser.handler().duplicate;
+}
+
+json::value parse_json(std::string_view text, std::string_view where) {
+  json::stream_parser parser(json::storage_ptr{}, limited());
   json::error_code error;
   const std::size_t consumed = parser.write_some(text.data(), text.size(), error);
   if (!error && consumed == text.size()) parser.finish(error);

@@ -7,6 +7,7 @@
 
 #include <boost/json.hpp>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -17,6 +18,11 @@ namespace json = boost::json;
 /// Parses one JSON value. Depth is limited to 64; bad UTF-8 and trailing text are errors. Throws
 /// ConfigError that starts with `where` ("data.jsonl, line 7") and names the byte.
 json::value parse_json(std::string_view text, std::string_view where);
+
+/// The first key, unescaped, that an object of `text` has twice; nothing when there is none or the
+/// text is no JSON. Two readers of such an object may see two different values, so whoever takes
+/// orders from strangers refuses it.
+std::optional<std::string> find_duplicate_key(std::string_view text);
 
 /// Reads a whole JSON file. Throws ConfigError when it is missing, unreadable, too large or
 /// malformed.

@@ -39,8 +39,8 @@ Round run_round(Engine& engine, const Clock& clock, const BenchmarkConfig& confi
   std::vector<Clock::TimePoint> token_times;  // of request 0, once all have started
   Round round;
 
-  engine.flush_cache();
-  engine.pause(PauseMode::kInPlace);
+  or_throw(engine.flush_cache());
+  or_throw(engine.pause(PauseMode::kInPlace));
   const Clock::TimePoint start = clock.now();
   for (int64_t i = 0; i < config.num_requests; ++i) {
     GenerateRequest request;
@@ -61,7 +61,7 @@ Round run_round(Engine& engine, const Clock& clock, const BenchmarkConfig& confi
       changed.notify_one();
     });
   }
-  engine.resume();
+  or_throw(engine.resume());
   std::unique_lock lock(mutex);
   changed.wait(lock, [&] { return num_finished == config.num_requests; });
   round.seconds = seconds_between(start, clock.now());

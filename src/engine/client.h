@@ -2,17 +2,24 @@
 
 /// The rollout engine as its callers see it: token ids in, token ids with log-probs out.
 ///
-/// The same interface is an engine in this process (engine/engine.h) and, later, one behind HTTP.
-/// Calls may come from any thread. Words and meanings are SGLang's, because users' agents speak
-/// them (reference sglang.md section 1).
+/// The same interface is an engine in this process (engine/engine.h), one in a worker process, and
+/// one behind an HTTP address. So every call that has to reach the engine can fail, and says so
+/// with an Error; a request that has been submitted always ends with an update. Calls may come from
+/// any thread. Words and meanings are SGLang's, because users' agents speak them (reference
+/// sglang.md section 1).
 
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <optional>
+#include <stdexcept>
 #include <string>
+#include <type_traits>
+#include <utility>
 #include <variant>
 #include <vector>
 
+#include "core/expected.h"
 #include "core/json.h"
 #include "core/sample.h"
 
@@ -21,17 +28,17 @@ namespace slime::engine {
 /// Defaults and ranges are SGLang's; `validate` in engine/sampling_params.h checks them.
 struct SamplingParams {
   int64_t max_new_tokens = 128;     // 0 scores the prompt only
-  double temperature = 1.0;         // >= 0; below 1e-6 is greedy
+  double temperature = 1.0;         // [0, 1e6]; below 1e-6 is greedy
   double top_p = 1.0;               // (0, 1]
   int64_t top_k = -1;               // -1: all
   double min_p = 0.0;               // [0, 1]
   double frequency_penalty = 0.0;   // [-2, 2]
   double presence_penalty = 0.0;    // [-2, 2]
-  double repetition_penalty = 1.0;  // (0, 2]
+  double repetition_penalty = 1.0;  // [1e-6, 2]
   int64_t min_new_tokens = 0;
   std::vector<std::string> stop;
   std::vector<TokenId> stop_token_ids;
-  std::vector<std::pair<TokenId, double>> logit_bias;
+  std::vector<std::pair<TokenId, double>> logit_bias;  // [-1e30, 1e30]
   bool ignore_eos = false;
   bool skip_special_tokens = true;
   bool spaces_between_special_tokens = true;
@@ -54,12 +61,30 @@ struct GenerateRequest {
 
 struct FinishReason {
   enum class Kind { kStop, kLength, kAbort };
+  /// Of a kAbort: what a caller does next depends on it.
+  enum class Cause {
+    kRequested,         // somebody asked for it: abort, pause, an update of the weights
+    kBadRequest,        // it cannot run: the request has to change
+    kQueueFull,         // too many wait; it can run later, or elsewhere
+    kResponseTooLarge,  // its response outgrew what one call may hold
+    kResponsesFull,     // the responses of all calls together did
+    kOutOfMemory,       // the device has no room for the step
+    kEngineFailed,      // the step failed; the engine goes on with other requests
+    kShuttingDown,
+  };
   Kind kind = Kind::kStop;
   std::variant<std::monostate, TokenId, std::string>
-      matched;          // kStop: the stop id or the stop string
-  std::string message;  // kAbort: why
-  int status_code = 0;  // kAbort: 400 for a bad request, 499, 500, 503, 507 (no memory)
+      matched;                      // kStop: the stop id or the stop string
+  std::string message;              // kAbort: why, for a person
+  Cause cause = Cause::kRequested;  // kAbort
 };
+
+inline FinishReason aborted(FinishReason::Cause cause, std::string message) {
+  return {.kind = FinishReason::Kind::kAbort,
+          .matched = {},
+          .message = std::move(message),
+          .cause = cause};
+}
 
 /// `top[i]` are the best (log-prob, id) of one position, best first.
 using TopLogProbs = std::vector<std::vector<std::pair<float, TokenId>>>;
@@ -94,8 +119,32 @@ struct EngineLoad {
   int64_t num_kv_tokens = 0;
   int64_t steps_done = 0;  // progress counter: a busy engine is healthy while it moves
   double seconds_since_step = 0;
+  /// Since the last step ended, or since there is something to do, whichever is later. 0 when there
+  /// is nothing to do: an idle or paused engine is as it should be.
+  double seconds_without_progress = 0;
   double decode_tokens_per_second = 0;  // over the last second or so
   bool is_paused = false;
+};
+
+/// Where new weights are.
+struct InPlace {};  // in the memory that the engine computes from, changed while it was paused
+struct FromDirectory {
+  std::filesystem::path path;  // a checkpoint of the running model's shapes
+};
+using WeightSource = std::variant<InPlace, FromDirectory>;
+
+/// What becomes of the requests that run while the weights change. Keys and values of old weights
+/// never serve new ones, so nobody keeps those.
+enum class RunningRequests {
+  kAbort,      // they end with what they have
+  kRecompute,  // they keep their tokens, wait in line, and have keys and values computed again
+};
+
+struct WeightUpdate {
+  WeightVersion version = 0;
+  WeightSource source = InPlace{};
+  RunningRequests running = RunningRequests::kRecompute;
+  bool stays_paused = false;  // no step runs between the update and the next resume()
 };
 
 class EngineClient {
@@ -106,24 +155,41 @@ class EngineClient {
   /// `finish`.
   using OnUpdate = std::function<void(GenerateUpdate)>;
 
-  /// A request that cannot run ends at once with kAbort and status code 400; nothing is thrown.
+  /// A request that cannot run, or cannot reach the engine, ends at once with kAbort and the cause;
+  /// nothing is thrown.
   virtual void submit(GenerateRequest request, OnUpdate on_update) = 0;
-  virtual void abort(const std::string& rid) = 0;
-  virtual void abort_all() = 0;
 
-  virtual void pause(PauseMode mode) = 0;
-  virtual void resume() = 0;
+  /// Ends one request, those whose rid starts with `prefix`, or all: running and waiting ones. Who
+  /// is not there is no error.
+  virtual Expected<void> abort(const std::string& rid) = 0;
+  virtual Expected<void> abort_prefix(const std::string& prefix) = 0;
+  virtual Expected<void> abort_all() = 0;
+
+  virtual Expected<void> pause(PauseMode mode) = 0;
+  virtual Expected<void> resume() = 0;
   /// False when requests are running.
-  virtual bool flush_cache() = 0;
+  virtual Expected<bool> flush_cache() = 0;
 
   /// Gives the memory of keys and values back. Nothing is computed until wake(): requests wait,
   /// those that ran go back in line and keep their tokens. SGLang: release_memory_occupation and
   /// resume_memory_occupation with the tag kv_cache.
-  virtual void sleep() = 0;
-  virtual void wake() = 0;
+  virtual Expected<void> sleep() = 0;
+  /// The engine sleeps on when the memory is not free.
+  virtual Expected<void> wake() = 0;
 
+  /// All or nothing: after an error the engine, its weights and its requests are as before.
+  virtual Expected<void> update_weights(const WeightUpdate& update) = 0;
+
+  /// Of the last update that this client knows of.
   virtual WeightVersion weight_version() const = 0;
-  virtual EngineLoad load() const = 0;
+  virtual Expected<EngineLoad> load() const = 0;
 };
+
+/// For callers that have no other engine to turn to: the value, or the error as an exception.
+template <typename T>
+T or_throw(Expected<T> result) {
+  if (!result) throw std::runtime_error(result.error().message);
+  if constexpr (!std::is_void_v<T>) return std::move(*result);
+}
 
 }  // namespace slime::engine

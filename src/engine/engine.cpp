@@ -20,13 +20,9 @@
 namespace slime::engine {
 namespace {
 
-FinishReason aborted(std::string message, int status_code) {
-  FinishReason reason;
-  reason.kind = FinishReason::Kind::kAbort;
-  reason.message = std::move(message);
-  reason.status_code = status_code;
-  return reason;
-}
+using Cause = FinishReason::Cause;
+
+constexpr const char* kShuttingDown = "the engine is shutting down";
 
 FinishReason out_of_length() {
   FinishReason reason;
@@ -35,9 +31,13 @@ FinishReason out_of_length() {
 }
 
 FinishReason queue_is_full(const EngineConfig& config) {
-  return aborted(
-      fmt::format("the queue is full ({} requests); try again later", config.max_queued_requests),
-      503);
+  return aborted(Cause::kQueueFull, fmt::format("the queue is full ({} requests); try again later",
+                                                config.max_queued_requests));
+}
+
+std::string text_of(const std::exception& error) {
+  const auto* torch_error = dynamic_cast<const c10::Error*>(&error);
+  return torch_error != nullptr ? torch_error->what_without_backtrace() : error.what();
 }
 
 at::ScalarType storage_of(const EngineConfig& config, model::Network& network) {
@@ -130,18 +130,19 @@ std::string why_weights_differ(const std::vector<model::NamedWeight>& running,
 
 }  // namespace
 
-Engine::Engine(model::Network& network, const EngineConfig& config, const Clock& clock)
+Engine::Engine(model::Network& network, const EngineConfig& config, const Clock& clock,
+               const MakeStepRunner& make_runner)
     : network_(network),
       clock_(clock),
       config_(completed(config, network)),
       pool_(num_pages_of(config_, network)),
-      runner_(make_step_runner(network, {.kv_dtype = storage_of(config_, network),
-                                         .num_pages = pool_.num_pages(),
-                                         .max_running_requests = config_.max_running_requests,
-                                         .max_prefill_tokens = config_.max_prefill_tokens,
-                                         .context_length = config_.context_length,
-                                         .shares_prompt_reads = config_.shares_prompt_reads,
-                                         .eos_ids = config_.eos_token_ids})),
+      runner_(make_runner(network, {.kv_dtype = storage_of(config_, network),
+                                    .num_pages = pool_.num_pages(),
+                                    .max_running_requests = config_.max_running_requests,
+                                    .max_prefill_tokens = config_.max_prefill_tokens,
+                                    .context_length = config_.context_length,
+                                    .shares_prompt_reads = config_.shares_prompt_reads,
+                                    .eos_ids = config_.eos_token_ids})),
       tree_(pool_, kernels::kPageTokens),
       scheduler_({.page_tokens = kernels::kPageTokens,
                   .max_running_requests = config_.max_running_requests,
@@ -168,66 +169,79 @@ void Engine::submit(GenerateRequest request, OnUpdate on_update) {
   auto& rejected = std::get<Submit>(command);
   GenerateUpdate update;
   update.rid = rejected.request.rid;
-  update.finish = stopping_ ? aborted("the engine is shutting down", 503) : queue_is_full(config_);
+  update.finish = stopping_ ? aborted(Cause::kShuttingDown, kShuttingDown) : queue_is_full(config_);
   rejected.on_update(std::move(update));
 }
 
-void Engine::abort(const std::string& rid) {
+Expected<void> Engine::abort(Abort abort) {
   if (is_own_thread()) {
-    made_by_callbacks_.emplace_back([this, rid] { handle(Abort{rid}); });
-  } else {
-    commands_.push(Abort{rid});
+    made_by_callbacks_.emplace_back([this, abort = std::move(abort)] { handle(abort); });
+  } else if (!commands_.push(std::move(abort))) {
+    return failure(kShuttingDown);
   }
+  return {};
 }
 
-void Engine::abort_all() {
-  if (is_own_thread()) {
-    made_by_callbacks_.emplace_back([this] { handle(Abort{}); });
-  } else {
-    commands_.push(Abort{});
-  }
+Expected<void> Engine::abort(const std::string& rid) { return abort({Abort::Who::kOne, rid}); }
+Expected<void> Engine::abort_prefix(const std::string& prefix) {
+  return abort({Abort::Who::kPrefix, prefix});
 }
+Expected<void> Engine::abort_all() { return abort({Abort::Who::kAll, {}}); }
 
-void Engine::run_exclusive(std::function<void()> body) {
+bool Engine::run_exclusive(std::function<void()> body) {
   if (is_own_thread()) {
     made_by_callbacks_.push_back(std::move(body));
-    return;
+    return true;
   }
   auto done = std::make_shared<std::promise<void>>();
   auto future = done->get_future();
-  if (!commands_.push(Call{std::move(body), std::move(done)})) return;  // shutting down
+  if (!commands_.push(Call{std::move(body), std::move(done)})) return false;
   future.get();
+  return true;
 }
 
-void Engine::pause(PauseMode mode) {
-  run_exclusive([this, mode] {
+Expected<void> Engine::control(std::function<void()> body) {
+  try {
+    if (!run_exclusive(std::move(body))) return failure(kShuttingDown);
+    return {};
+  } catch (const BugError&) {
+    throw;
+  } catch (const std::exception& error) {
+    return failure(text_of(error));
+  }
+}
+
+Expected<void> Engine::pause(PauseMode mode) {
+  return control([this, mode] {
     is_paused_ = true;
-    if (mode == PauseMode::kAbort) finish_all(aborted("aborted by pause_generation", 499));
+    if (mode == PauseMode::kAbort)
+      finish_all(aborted(Cause::kRequested, "aborted by pause_generation"));
     if (mode == PauseMode::kRetract) scheduler_.retract_all(/*keeps_prefixes=*/true);
     refresh_load(0);
   });
 }
 
-void Engine::resume() {
-  run_exclusive([this] {
+Expected<void> Engine::resume() {
+  return control([this] {
     is_paused_ = false;
     refresh_load(0);
   });
 }
 
-bool Engine::flush_cache() {
+Expected<bool> Engine::flush_cache() {
   auto flushed = std::make_shared<bool>(false);
-  run_exclusive([this, flushed] {
+  const Expected<void> done = control([this, flushed] {
     if (scheduler_.num_running() > 0) return;
     tree_.clear();
     refresh_load(0);
     *flushed = true;
   });
+  if (!done) return tl::make_unexpected(done.error());
   return *flushed;
 }
 
-void Engine::sleep() {
-  run_exclusive([this] {
+Expected<void> Engine::sleep() {
+  return control([this] {
     if (is_asleep_) return;
     is_asleep_ = true;
     scheduler_.retract_all(/*keeps_prefixes=*/false);
@@ -237,8 +251,8 @@ void Engine::sleep() {
   });
 }
 
-void Engine::wake() {
-  run_exclusive([this] {
+Expected<void> Engine::wake() {
+  return control([this] {
     if (!is_asleep_) return;
     runner_->resume_memory();
     is_asleep_ = false;
@@ -246,53 +260,67 @@ void Engine::wake() {
   });
 }
 
-void Engine::weights_changed(WeightVersion version) {
-  run_exclusive([this, version] {
+Expected<std::shared_ptr<model::Network>> Engine::load_same_shapes(
+    const std::filesystem::path& directory) const {
+  try {
+    std::shared_ptr<model::Network> fresh = model::load_network(
+        directory, {.weights = network_.weights().flat().scalar_type(), .activations = at::kFloat});
+    const std::string difference =
+        why_weights_differ(network_.weights().tensors(), fresh->weights().tensors());
+    if (!difference.empty()) return failure(directory.string() + ": " + difference);
+    return fresh;
+  } catch (const BugError&) {
+    throw;
+  } catch (const std::exception& error) {
+    return failure(text_of(error));
+  }
+}
+
+Expected<void> Engine::update_weights(const WeightUpdate& update) {
+  std::shared_ptr<model::Network> fresh;
+  if (const auto* directory = std::get_if<FromDirectory>(&update.source)) {
+    auto loaded = load_same_shapes(directory->path);
+    if (!loaded) return tl::make_unexpected(loaded.error());
+    fresh = std::move(*loaded);
+  }
+  return control([this, fresh, version = update.version, running = update.running,
+                  stays_paused = update.stays_paused] {
+    if (fresh != nullptr) {
+      const at::NoGradGuard no_grad;
+      Tensor target = network_.weights().flat();
+      target.copy_(fresh->weights().flat());
+    }
+    if (running == RunningRequests::kAbort)
+      finish_all(aborted(Cause::kRequested, "aborted by an update of the weights"));
     scheduler_.retract_all(/*keeps_prefixes=*/false);
     tree_.clear();
     version_ = version;
+    is_paused_ |= stays_paused;
     refresh_load(0);
   });
 }
 
-Expected<WeightVersion> Engine::update_weights_from_disk(const std::filesystem::path& directory,
-                                                         WeightVersion version) {
-  const Tensor& flat = network_.weights().flat();
-  try {
-    const auto fresh =
-        model::load_network(directory, {.weights = flat.scalar_type(), .activations = at::kFloat});
-    const std::string difference =
-        why_weights_differ(network_.weights().tensors(), fresh->weights().tensors());
-    if (!difference.empty()) return failure(directory.string() + ": " + difference);
-    run_exclusive([&] {
-      const at::NoGradGuard no_grad;
-      Tensor target = network_.weights().flat();
-      target.copy_(fresh->weights().flat());
-      scheduler_.retract_all(/*keeps_prefixes=*/false);
-      tree_.clear();
-      version_ = version;
-    });
-    return version;
-  } catch (const ConfigError& error) {
-    return failure(error.what());
-  }
-}
-
-EngineLoad Engine::load() const {
+Expected<EngineLoad> Engine::load() const {
   const std::lock_guard lock(load_mutex_);
   EngineLoad load = load_;
-  load.seconds_since_step = seconds_between(last_step_, clock_.now());
+  const Clock::TimePoint now = clock_.now();
+  load.seconds_since_step = seconds_between(last_step_, now);
+  if (waits_since_) load.seconds_without_progress = seconds_between(*waits_since_, now);
   load.num_waiting += static_cast<int64_t>(commands_.size());
   return load;
+}
+
+bool Engine::has_work() const {
+  return !in_flight_.empty() ||
+         (may_step() && scheduler_.num_running() + scheduler_.num_waiting() > 0);
 }
 
 void Engine::run() {
   const at::NoGradGuard no_grad;
   while (!stopping_) {
-    const bool has_work = !in_flight_.empty() ||
-                          (may_step() && scheduler_.num_running() + scheduler_.num_waiting() > 0);
-    auto command = has_work ? commands_.try_pop() : commands_.pop();
-    if (!command.has_value() && !has_work) break;  // closed
+    const bool is_busy = has_work();
+    auto command = is_busy ? commands_.try_pop() : commands_.pop();
+    if (!command.has_value() && !is_busy) break;  // closed
     if (command.has_value()) {
       for (; command.has_value(); command = commands_.try_pop()) handle(std::move(*command));
       refresh_load(0);
@@ -301,27 +329,43 @@ void Engine::run() {
       if (may_step()) step();
       if (!made_by_callbacks_.empty()) drain();
     } catch (const std::exception& error) {
-      in_flight_.clear();
-      runner_->reset();
-      // What the failed step should have written into pages is not there.
-      scheduler_.retract_all(/*keeps_prefixes=*/false);
-      tree_.clear();
-      finish_all(aborted(fmt::format("the engine failed: {}", error.what()),
-                         is_out_of_memory(error) ? 507 : 500));
+      fail_all(error);
     }
-    for (const auto& body : std::exchange(made_by_callbacks_, {})) body();
+    run_made_by_callbacks();
   }
   in_flight_.clear();
   runner_->reset();
   while (auto command = commands_.try_pop()) handle(std::move(*command));
-  finish_all(aborted("the engine is shutting down", 503));
+  finish_all(aborted(Cause::kShuttingDown, kShuttingDown));
+}
+
+void Engine::fail_all(const std::exception& error) {
+  in_flight_.clear();
+  runner_->reset();
+  // What the failed step should have written into pages is not there.
+  scheduler_.retract_all(/*keeps_prefixes=*/false);
+  tree_.clear();
+  finish_all(aborted(is_out_of_memory(error) ? Cause::kOutOfMemory : Cause::kEngineFailed,
+                     fmt::format("the engine failed: {}", text_of(error))));
+  refresh_load(0);
+}
+
+/// Nobody waits for their outcome, so what fails there fails the requests.
+void Engine::run_made_by_callbacks() {
+  for (const auto& body : std::exchange(made_by_callbacks_, {})) {
+    try {
+      body();
+    } catch (const std::exception& error) {
+      fail_all(error);
+    }
+  }
 }
 
 void Engine::handle(Command command) {
   if (auto* submit = std::get_if<Submit>(&command)) return admit(std::move(*submit));
   if (auto* call = std::get_if<Call>(&command)) {
+    drain_or_fail();  // who calls sees the engine between two steps
     try {
-      drain();  // who calls sees the engine between two steps
       call->body();
       refresh_load(0);  // whoever waits may look at it next
       call->done->set_value();
@@ -330,11 +374,12 @@ void Engine::handle(Command command) {
     }
     return;
   }
-  drain();
-  const auto& rid = std::get<Abort>(command).rid;
-  const FinishReason reason = aborted("aborted by the caller", 499);
-  if (!rid.has_value()) return finish_all(reason);
-  if (Request* request = scheduler_.find(*rid)) finish(*request, reason);
+  drain_or_fail();
+  const Abort& abort = std::get<Abort>(command);
+  for (Request* request : scheduler_.all()) {
+    if (abort.matches(request->client.rid))
+      finish(*request, aborted(Cause::kRequested, "aborted by the caller"));
+  }
 }
 
 void Engine::admit(Submit submit) {
@@ -373,8 +418,9 @@ void Engine::admit(Submit submit) {
     GenerateUpdate update;
     update.rid = client.rid;
     update.prompt_tokens = prompt_length;
-    update.finish = problems.empty() ? queue_is_full(config_)
-                                     : aborted(fmt::format("{}", fmt::join(problems, "; ")), 400);
+    update.finish = problems.empty()
+                        ? queue_is_full(config_)
+                        : aborted(Cause::kBadRequest, fmt::format("{}", fmt::join(problems, "; ")));
     submit.on_update(std::move(update));
     return;
   }
@@ -428,6 +474,14 @@ void Engine::drain() {
   while (!in_flight_.empty()) collect();
 }
 
+void Engine::drain_or_fail() {
+  try {
+    drain();
+  } catch (const std::exception& error) {
+    fail_all(error);
+  }
+}
+
 void Engine::collect() {
   const kernels::TraceRange range("engine collect");
   std::vector<std::optional<kernels::SampledToken>> tokens = runner_->collect();
@@ -444,6 +498,7 @@ void Engine::collect() {
   {
     const std::lock_guard lock(load_mutex_);
     last_step_ = clock_.now();
+    waits_since_ = last_step_;
   }
   refresh_load(num_decoded);
 }
@@ -456,7 +511,8 @@ void Engine::publish(Request& request, int64_t position,
   if (std::isnan(token.log_prob)) {
     request.tokens.resize(position);
     return finish(request,
-                  aborted("the network's logits are not numbers; have the weights diverged?", 500));
+                  aborted(Cause::kEngineFailed,
+                          "the network's logits are not numbers; have the weights diverged?"));
   }
   request.tokens[position] = token.id;
   pending.output_ids.push_back(token.id);
@@ -527,6 +583,11 @@ void Engine::refresh_load(int64_t num_decoded) {
   load_.steps_done = steps_done_;
   load_.decode_tokens_per_second = tokens_per_second_;
   load_.is_paused = !may_step();
+  if (!has_work()) {
+    waits_since_.reset();
+  } else if (!waits_since_) {
+    waits_since_ = now;
+  }
 }
 
 }  // namespace slime::engine

@@ -6,9 +6,9 @@
 /// (engine/scheduler.h), computes it (engine/model_runner.h), publishes tokens through the
 /// requests' callbacks, and sleeps when there is nothing to do.
 ///
-/// The network may be shared with a trainer of the same process: pause(), train, weights_changed(),
-/// resume(). Between pause() and resume() the engine's thread does not touch the weights. Keys and
-/// values of old weights never serve new ones: weights_changed() empties the prefix tree and sends
+/// The network may be shared with a trainer of the same process: pause(), train, update_weights()
+/// in place, resume(). Between pause() and resume() the engine's thread does not touch the weights.
+/// Keys and values of old weights never serve new ones: an update empties the prefix tree and sends
 /// running requests back in line; they keep their tokens, and their version runs say which weights
 /// made which token.
 
@@ -53,12 +53,17 @@ struct EngineConfig {
   TokenBytesFn token_bytes;            // needed by stop strings only
 };
 
+/// make_step_runner, unless a test has a device of its own.
+using MakeStepRunner =
+    std::function<std::unique_ptr<StepRunner>(model::Network&, const StepRunnerConfig&)>;
+
 class Engine final : public EngineClient {
  public:
   /// Throws ConfigError for settings that cannot work with this network. `network` and `clock` must
   /// outlive the engine.
-  Engine(model::Network& network, const EngineConfig& config, const Clock& clock);
-  /// Unfinished requests end with kAbort and status code 503.
+  Engine(model::Network& network, const EngineConfig& config, const Clock& clock,
+         const MakeStepRunner& make_runner = make_step_runner);
+  /// Unfinished requests end with kShuttingDown.
   ~Engine() override;
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
@@ -67,36 +72,34 @@ class Engine final : public EngineClient {
   // carried them out; made from a callback, they are carried out after the current step instead
   // (flush_cache() then answers false).
 
-  /// With max_queued_requests waiting already the answer is 503, on the calling thread when the
-  /// engine has not even read those.
+  /// With max_queued_requests waiting already the answer is kQueueFull, on the calling thread when
+  /// the engine has not even read those.
   void submit(GenerateRequest request, OnUpdate on_update) override;
-  void abort(const std::string& rid) override;
-  void abort_all() override;
+  Expected<void> abort(const std::string& rid) override;
+  Expected<void> abort_prefix(const std::string& prefix) override;
+  Expected<void> abort_all() override;
 
   /// When it returns, no step is running and none will until resume(). New requests wait. kAbort
   /// ends all requests; kRetract sends them back in line and frees their pages; kInPlace keeps
   /// everything as it is.
-  void pause(PauseMode mode) override;
-  void resume() override;
-  bool flush_cache() override;
+  Expected<void> pause(PauseMode mode) override;
+  Expected<void> resume() override;
+  Expected<bool> flush_cache() override;
 
-  void sleep() override;
-  /// Throws c10::OutOfMemoryError, and the engine sleeps on, when the memory is not free.
-  void wake() override;
+  Expected<void> sleep() override;
+  Expected<void> wake() override;
 
-  /// The weights are new, in place. Call while no step runs (paused), or from run_exclusive().
-  void weights_changed(WeightVersion version);
+  /// A checkpoint is read and compared with the running model on the calling thread; the engine
+  /// stands still only while the weights are copied. Weights that change in place are changed
+  /// between pause() and this call.
+  Expected<void> update_weights(const WeightUpdate& update) override;
 
-  /// Reads a checkpoint of the same shapes into the running network, between two steps. On failure
-  /// nothing changed.
-  Expected<WeightVersion> update_weights_from_disk(const std::filesystem::path& directory,
-                                                   WeightVersion version);
-
-  /// Calls `body` on the engine's thread between two steps. Exceptions come back to the caller.
-  void run_exclusive(std::function<void()> body);
+  /// Calls `body` on the engine's thread between two steps; false when the engine is shutting down.
+  /// Exceptions come back to the caller.
+  bool run_exclusive(std::function<void()> body);
 
   WeightVersion weight_version() const override { return version_.load(); }
-  EngineLoad load() const override;
+  Expected<EngineLoad> load() const override;
 
   const EngineConfig& config() const { return config_; }
   /// Prompt and response together cannot be longer: the context, or the whole cache if that is
@@ -111,7 +114,12 @@ class Engine final : public EngineClient {
     Clock::TimePoint submitted;
   };
   struct Abort {
-    std::optional<std::string> rid;  // nothing: all
+    enum class Who { kOne, kPrefix, kAll };
+    Who who = Who::kAll;
+    std::string rid;
+    bool matches(const std::string& other) const {
+      return who == Who::kAll || (who == Who::kOne ? other == rid : other.starts_with(rid));
+    }
   };
   struct Call {
     std::function<void()> body;
@@ -132,6 +140,11 @@ class Engine final : public EngineClient {
   bool may_step() const { return !is_paused_ && !is_asleep_; }
   bool is_own_thread() const { return std::this_thread::get_id() == thread_.get_id(); }
   void run();
+  Expected<void> abort(Abort abort);
+  /// run_exclusive for calls whose failure is a value.
+  Expected<void> control(std::function<void()> body);
+  Expected<std::shared_ptr<model::Network>> load_same_shapes(
+      const std::filesystem::path& directory) const;
   void handle(Command command);
   void admit(Submit submit);
   /// Plans and launches a step, and publishes the one before it (or this one, when the runner does
@@ -139,8 +152,13 @@ class Engine final : public EngineClient {
   void step();
   void launch(std::vector<Chunk> chunks);
   void collect();
+  bool has_work() const;
   /// Until no step is in flight.
   void drain();
+  /// The same for what has to go on after a device error, which ends all requests.
+  void drain_or_fail();
+  void fail_all(const std::exception& error);
+  void run_made_by_callbacks();
   void publish(Request& request, int64_t position, std::optional<kernels::SampledToken> token);
   void deliver(Request& request);
   void finish(Request& request, FinishReason reason);
@@ -171,6 +189,8 @@ class Engine final : public EngineClient {
   mutable std::mutex load_mutex_;
   EngineLoad load_;             // guarded by load_mutex_
   Clock::TimePoint last_step_;  // guarded by load_mutex_
+  std::optional<Clock::TimePoint>
+      waits_since_;  // guarded by load_mutex_; for the next step to end, while there is work
   BoundedQueue<Command> commands_;
   std::thread thread_;  // last: it uses everything above
 };

@@ -18,13 +18,14 @@ std::vector<std::string> problems_of(const SamplingParams& params, int64_t vocab
   require(params.max_new_tokens >= 0, "max_new_tokens", "at least 0", params.max_new_tokens);
   require(std::isfinite(params.temperature) && params.temperature >= 0, "temperature",
           "a number >= 0", params.temperature);
+  require(!(params.temperature > kHighestTemperature), "temperature",
+          fmt::format("at most {:g}", kHighestTemperature), params.temperature);
   require(params.top_p > 0 && params.top_p <= 1, "top_p", "in (0, 1]", params.top_p);
   require(params.top_k == -1 || params.top_k >= 1, "top_k", "-1 (all) or at least 1", params.top_k);
   within(params.min_p, 0, 1, "min_p");
   within(params.frequency_penalty, -2, 2, "frequency_penalty");
   within(params.presence_penalty, -2, 2, "presence_penalty");
-  require(params.repetition_penalty > 0 && params.repetition_penalty <= 2, "repetition_penalty",
-          "in (0, 2]", params.repetition_penalty);
+  within(params.repetition_penalty, kLowestRepetitionPenalty, 2, "repetition_penalty");
   require(params.min_new_tokens >= 0 && params.min_new_tokens <= params.max_new_tokens,
           "min_new_tokens", fmt::format("in [0, max_new_tokens = {}]", params.max_new_tokens),
           params.min_new_tokens);
@@ -33,7 +34,7 @@ std::vector<std::string> problems_of(const SamplingParams& params, int64_t vocab
   for (const auto& [id, bias] : params.logit_bias) {
     require(id >= 0 && id < vocab_size, "a key of logit_bias",
             fmt::format("a token id below {}", vocab_size), id);
-    require(std::isfinite(bias), "a value of logit_bias", "a finite number", bias);
+    within(bias, -kLargestLogitBias, kLargestLogitBias, "a value of logit_bias");
   }
   return problems;
 }

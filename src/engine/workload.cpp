@@ -204,7 +204,7 @@ json::object run_workload(Engine& engine, model::Network& network, const Workloa
       seconds = (full - brief) /
                 static_cast<double>(workload.output_lengths.front() - workload.short_output_length);
     } else {
-      engine.flush_cache();
+      or_throw(engine.flush_cache());
       const bool is_warm_up = repeat < 0 && workload.kind == Workload::Kind::kThroughput;
       seconds = run_once(engine, workload, is_warm_up ? 32 : 0, clock);
     }

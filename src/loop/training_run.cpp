@@ -102,9 +102,9 @@ TrainingRun::TrainingRun(config::ParsedFlags flags, const Clock& clock)
       engine_ = std::make_unique<engine::Engine>(
           *network_, make_engine_config(config_, text_, memory_->kv_cache_bytes()), clock_);
     });
-    engine_->pause(engine::PauseMode::kInPlace);
-    engine_->weights_changed(first_step_);
-    engine_->resume();
+    engine::or_throw(engine_->pause(engine::PauseMode::kInPlace));
+    engine::or_throw(engine_->update_weights({.version = first_step_}));
+    engine::or_throw(engine_->resume());
     rollout::RolloutConfig rules{.groups_per_step = config_.rollout_batch_size,
                                  .groups_per_refill = *config_.over_sampling_batch_size,
                                  .max_concurrent_samples = config_.sglang_server_concurrency,
@@ -376,8 +376,8 @@ train::TrainReport TrainingRun::train(const std::vector<Group>& groups) {
   const auto range = phase("train");
   reset_peak_memory();
   if (engine_) {
-    engine_->pause(engine::PauseMode::kRetract);
-    if (takes_turns_) engine_->sleep();
+    engine::or_throw(engine_->pause(engine::PauseMode::kRetract));
+    if (takes_turns_) engine::or_throw(engine_->sleep());
   }
   train::TrainReport report;
   explaining_lack_of_memory(Turn::kTrain, [&] { report = trainers_->train(make_batch(groups)); });
@@ -410,12 +410,12 @@ void TrainingRun::publish(WeightVersion version) {
   const auto range = phase("publish");
   trainers_->weights_published();
   if (!engine_) return;
-  engine_->weights_changed(version);
+  engine::or_throw(engine_->update_weights({.version = version}));
   if (takes_turns_) {
     release_trainer_memory();
-    explaining_lack_of_memory(Turn::kGenerate, [this] { engine_->wake(); });
+    explaining_lack_of_memory(Turn::kGenerate, [this] { engine::or_throw(engine_->wake()); });
   }
-  engine_->resume();
+  engine::or_throw(engine_->resume());
 }
 
 void TrainingRun::evaluate(int64_t step) {

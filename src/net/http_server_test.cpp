@@ -78,11 +78,10 @@ struct TestServer {
                         [](HttpExchange& e) { return break_down(e); });
     routes.emplace_back("GET", "/events", RouteClass::kProbe,
                         [](HttpExchange& e) { return count_to_three(e); });
-    routes.emplace_back("GET", "/wait", RouteClass::kProbe,
-                        [this](HttpExchange& e) {
-                          ++num_waiting;
-                          return wait_for_disconnect(e, gone);
-                        });
+    routes.emplace_back("GET", "/wait", RouteClass::kProbe, [this](HttpExchange& e) {
+      ++num_waiting;
+      return wait_for_disconnect(e, gone);
+    });
     return routes;
   }
 
@@ -290,9 +289,10 @@ TEST(HttpServer, RefusesABodyThatDoesNotFitBesideTheOthers) {
     const OpenClients half(test.server, 1,
                            "POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n" + body);
     EXPECT_EQ(test.call("POST", "/echo", body).status, 503);
-    EXPECT_TRUE(test.raw("POST /echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n50\r\n" +
-                         body + "\r\n0\r\n\r\n")
-                    .starts_with("HTTP/1.1 503"));
+    EXPECT_TRUE(
+        test.raw("POST /echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n50\r\n" +
+                 body + "\r\n0\r\n\r\n")
+            .starts_with("HTTP/1.1 503"));
   }
   int status = 503;
   for (int i = 0; i < 500 && status == 503; ++i) {

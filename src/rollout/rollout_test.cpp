@@ -32,21 +32,26 @@ class UnevenEngine final : public engine::EngineClient {
     num_submitted_++;
     queue_.push({std::move(request), std::move(on_update)});
   }
-  void abort(const std::string&) override {}
-  void abort_all() override { queue_.push({{}, nullptr}); }
-  void pause(engine::PauseMode) override {}
-  void resume() override {}
-  bool flush_cache() override { return true; }
-  void sleep() override {}
-  void wake() override {}
+  Expected<void> abort(const std::string&) override { return {}; }
+  Expected<void> abort_prefix(const std::string&) override { return {}; }
+  Expected<void> abort_all() override {
+    queue_.push({{}, nullptr});
+    return {};
+  }
+  Expected<void> pause(engine::PauseMode) override { return {}; }
+  Expected<void> resume() override { return {}; }
+  Expected<bool> flush_cache() override { return true; }
+  Expected<void> sleep() override { return {}; }
+  Expected<void> wake() override { return {}; }
+  Expected<void> update_weights(const engine::WeightUpdate&) override { return {}; }
   WeightVersion weight_version() const override { return version; }
-  engine::EngineLoad load() const override { return {}; }
+  Expected<engine::EngineLoad> load() const override { return engine::EngineLoad{}; }
 
   WeightVersion version = 7;
   std::function<int64_t(const engine::GenerateRequest&)> length_of =
       [](const engine::GenerateRequest&) { return 3; };
   std::vector<TokenId> never;  // first tokens of prompts whose responses do not end
-  int failure = 0;             // status code that every request is answered with; 0: none
+  std::optional<engine::FinishReason::Cause> failure;  // what every request is answered with
   std::atomic<int64_t> num_submitted_{0};
 
  private:
@@ -67,10 +72,10 @@ class UnevenEngine final : public engine::EngineClient {
         std::erase_if(running, [&](Job& drawing) { return chance() % 2 == 0 && draw(drawing); });
         if (chance() % 8 == 0) std::this_thread::sleep_for(std::chrono::microseconds(50));
       } else if (!job->on_update) {
-        for (Job& aborted : running) abort_job(aborted, "aborted by the caller", 499);
+        for (Job& aborted : running) abort_job(aborted, engine::FinishReason::Cause::kAborted, "aborted by the caller");
         running.clear();
-      } else if (failure != 0) {
-        abort_job(*job, "the engine failed: no more room", failure);
+      } else if (failure) {
+        abort_job(*job, *failure, "the engine failed: no more room");
       } else {
         const TokenId first = job->request.input_ids.front();
         job->length = std::ranges::find(never, first) != never.end()
@@ -93,10 +98,9 @@ class UnevenEngine final : public engine::EngineClient {
     return is_last;
   }
 
-  static void abort_job(Job& job, const std::string& why, int status_code) {
+  static void abort_job(Job& job, engine::FinishReason::Cause cause, const std::string& why) {
     engine::GenerateUpdate update;
-    update.finish = engine::FinishReason{
-        .kind = engine::FinishReason::Kind::kAbort, .message = why, .status_code = status_code};
+    update.finish = engine::aborted(cause, why);
     job.on_update(std::move(update));
   }
 
@@ -462,10 +466,10 @@ TEST(ConcurrencyLimit, APermitComesBackAlsoWhenSomethingThrows) {
 
 TEST(Rollout, AnEngineThatCannotComputeEndsTheRun) {
   World world;
-  world.engine.failure = 507;
+  world.engine.failure = engine::FinishReason::Cause::kOutOfMemory;
   EXPECT_THROW(world.run(), OutOfMemory);
   World other;
-  other.engine.failure = 500;
+  other.engine.failure = engine::FinishReason::Cause::kEngineFailed;
   try {
     other.run();
     FAIL();

@@ -155,9 +155,14 @@ void append_generated(Sample& sample, const engine::GenerateUpdate& generated) {
       segment.status = Status::kTruncated;
       break;
     case engine::FinishReason::Kind::kAbort:
-      // 400 is our own bad request; every other abort can be continued.
-      segment.status = generated.finish->status_code == 400 ? Status::kFailed : Status::kAborted;
-      sample.failure = generated.finish->status_code == 400 ? generated.finish->message : "";
+      // Our own bad request would be refused again; every other abort can be continued.
+      if (generated.finish->cause == engine::FinishReason::Cause::kBadRequest) {
+        segment.status = Status::kFailed;
+        sample.failure = generated.finish->message;
+      } else {
+        segment.status = Status::kAborted;
+        sample.failure = "";
+      }
       break;
   }
   sample.generation_seconds += generated.total_seconds;

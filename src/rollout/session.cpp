@@ -23,8 +23,10 @@ namespace {
 /// Null unless the engine cannot compute: the same requests would fail again, so the run ends.
 std::exception_ptr failure_of(const engine::FinishReason& finish) {
   if (finish.kind != engine::FinishReason::Kind::kAbort) return nullptr;
-  if (finish.status_code == 507) return std::make_exception_ptr(OutOfMemory(finish.message));
-  if (finish.status_code == 500) return std::make_exception_ptr(std::runtime_error(finish.message));
+  if (finish.cause == engine::FinishReason::Cause::kOutOfMemory)
+    return std::make_exception_ptr(OutOfMemory(finish.message));
+  if (finish.cause == engine::FinishReason::Cause::kEngineFailed)
+    return std::make_exception_ptr(std::runtime_error(finish.message));
   return nullptr;
 }
 
@@ -96,11 +98,11 @@ void Session::spawn(std::shared_ptr<GroupInFlight> flight) {
 }
 
 void Session::work() {
-  engine_.pause(engine::PauseMode::kInPlace);
+  engine::or_throw(engine_.pause(engine::PauseMode::kInPlace));
   is_working_ = true;
   for (auto& flight : std::exchange(started_, {})) spawn(std::move(flight));
   threads_.context.poll();
-  engine_.resume();
+  engine::or_throw(engine_.resume());
   watch_for_stop();
   threads_.context.run();
   if (error_) std::rethrow_exception(error_);
@@ -109,7 +111,7 @@ void Session::work() {
 void Session::close() {
   if (is_closed_) return;
   is_closed_ = true;
-  engine_.abort_all();
+  engine::or_throw(engine_.abort_all());
   rewards_stop_.request_stop();
 }
 

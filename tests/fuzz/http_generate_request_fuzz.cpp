@@ -35,10 +35,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       .context_length = 64,
       .vocab_size = 3,
       .sampling_defaults = {},
-      .tokenizer = tiny_tokenizer(),
+      .tokenizer = &tiny_tokenizer(),
+      .longest_token_bytes = 2,
       .render_chat = [](const json::array& messages,
                         const json::object&) { return json::serialize(messages); },
-      .update_weights = {},
       .weight_roots = {},
   };
   const std::string_view body(reinterpret_cast<const char*>(data), size);

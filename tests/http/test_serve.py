@@ -19,7 +19,7 @@ import time
 import unittest
 from pathlib import Path
 
-from server_process import ROOT, Server
+from server_process import PROGRAM, ROOT, Server
 
 try:
     import openai
@@ -155,6 +155,17 @@ class NativeRoutes(ServeTest):
         self.assertEqual(len(replies[0]["output_ids"]), replies[0]["meta_info"]["completion_tokens"])
         self.wait_for_load(0)
 
+    def test_abort_by_the_base_rid_ends_all_samples_of_a_request(self):
+        replies = []
+        thread = threading.Thread(target=lambda: replies.append(
+            self.generate(input_ids=[[5, 6], [7, 8]], rid="base", sampling_params=LONG)))
+        thread.start()
+        self.wait_for_load(2)
+        self.assertEqual(self.server.post("/abort_request", {"rid": "base"})[0], 200)
+        thread.join(timeout=60)
+        self.assertEqual([r["meta_info"]["id"] for r in replies[0]], ["base_0", "base_1"])
+        self.assertEqual({r["meta_info"]["finish_reason"]["type"] for r in replies[0]}, {"abort"})
+
     def test_abort_all(self):
         replies = []
         threads = [threading.Thread(target=lambda: replies.append(self.generate(sampling_params=LONG))) for _ in range(4)]
@@ -189,6 +200,38 @@ class NativeRoutes(ServeTest):
         self.assertEqual(after["meta_info"]["cached_tokens"], 0)  # keys of old weights serve nothing
         self.assertEqual(before["output_ids"], after["output_ids"])
         self.assertEqual(self.server.post("/update_weights_from_disk", {"model_path": "/etc"})[0], 400)
+
+    def test_a_refused_update_neither_aborts_nor_pauses(self):
+        other = MODEL.parent / "no_model"
+        other.mkdir(exist_ok=True)
+        self.addCleanup(other.rmdir)
+        replies = []
+        thread = threading.Thread(target=lambda: replies.append(self.generate(sampling_params={**LONG, "max_new_tokens": 300})))
+        thread.start()
+        self.wait_for_load(1)
+        status, reply = self.server.post("/update_weights_from_disk", {"model_path": str(other), "abort_all_requests": True,
+                                                                       "keep_pause": True})
+        self.assertEqual((status, reply["success"]), (400, False), reply)
+        thread.join(timeout=120)
+        self.assertEqual(replies[0]["meta_info"]["finish_reason"], {"type": "length", "length": 300})
+
+    def test_health_is_good_right_after_a_long_pause(self):
+        with Server(str(MODEL), "--watchdog-timeout", "1") as server:
+            server.post("/pause_generation", {"mode": "in_place"})
+            thread = threading.Thread(target=lambda: server.post(
+                "/generate", {"input_ids": [5], "sampling_params": {**LONG, "max_new_tokens": 200}}))
+            thread.start()
+            time.sleep(2.5)
+            self.assertEqual(server.get("/health")[0], 200)
+            server.post("/continue_generation", {})
+            statuses = {server.get("/health")[0] for _ in range(20)}
+            self.assertEqual(statuses, {200})
+            thread.join(timeout=60)
+
+    def test_a_huge_text_is_refused_by_its_size(self):
+        status, reply = self.server.post("/generate", {"text": "x" * 60_000_000})
+        self.assertEqual(status, 400)
+        self.assertIn("60000000 bytes", reply["error"]["message"])
 
     def test_flush_health_and_information(self):
         self.wait_for_load(0)
@@ -277,6 +320,28 @@ class Process(unittest.TestCase):
             self.assertEqual(status("GET", "/v1/models", "k1"), 200)
             self.assertEqual(status("POST", "/continue_generation", "k1"), 401)
             self.assertEqual(status("POST", "/continue_generation", "k2"), 200)
+
+    def test_ids_in_and_out_need_no_tokenizer(self):
+        with tempfile.TemporaryDirectory() as folder:
+            bare = Path(folder) / "bare"
+            shutil.copytree(MODEL, bare)
+            for file in ("tokenizer.json", "tokenizer_config.json"):
+                (bare / file).unlink(missing_ok=True)
+            params = {"temperature": 0, "max_new_tokens": 4, "ignore_eos": True}
+            with Server(str(MODEL)) as server:
+                expected = server.post("/generate", {"input_ids": [5, 6], "sampling_params": params})[1]
+            with Server(str(bare)) as server:
+                status, reply = server.post("/generate", {"input_ids": [5, 6], "sampling_params": params})
+                self.assertEqual(status, 200, reply)
+                self.assertEqual(reply["output_ids"], expected["output_ids"])
+                self.assertNotIn("text", reply)
+                status, reply = server.post("/generate", {"text": "x"})
+                self.assertEqual(status, 400)
+                self.assertIn("tokenizer", reply["error"]["message"])
+            lines = json.dumps({"ids": [5, 6], "sampling_params": params}) + "\n"
+            done = subprocess.run([str(PROGRAM), "generate", "--model", str(bare)], input=lines, capture_output=True, text=True)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertEqual(json.loads(done.stdout)["output_ids"], expected["output_ids"])
 
     def test_other_machines_need_a_key(self):
         with self.assertRaises(RuntimeError):

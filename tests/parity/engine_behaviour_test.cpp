@@ -77,7 +77,7 @@ TEST(EngineFinish, RequestsThatCannotRunSayWhy) {
   const auto expect_400 = [&](const GenerateRequest& request, const std::string& part) {
     const auto out = bench.generate(request);
     EXPECT_EQ(out.finish->kind, Kind::kAbort);
-    EXPECT_EQ(out.finish->status_code, 400);
+    EXPECT_EQ(out.finish->cause, FinishReason::Cause::kBadRequest);
     EXPECT_NE(out.finish->message.find(part), std::string::npos) << out.finish->message;
   };
   expect_400(greedy_request({}, 5), "input_ids is empty");
@@ -103,7 +103,8 @@ TEST(EngineFinish, ARequestLargerThanTheCacheIsRefusedAndASmallerOneRuns) {
   TestEngine probe("qwen3");
   const int64_t page_bytes = engine::PagedKvCache::page_bytes(probe.network().config(), at::kFloat);
   TestEngine bench("qwen3", {.kv_cache_bytes = 2 * page_bytes});
-  EXPECT_EQ(bench.generate(greedy_request(some_tokens(32), 5)).finish->status_code, 400);
+  EXPECT_EQ(bench.generate(greedy_request(some_tokens(32), 5)).finish->cause,
+            FinishReason::Cause::kBadRequest);
   EXPECT_EQ(bench.generate(greedy_request(some_tokens(20), 100)).output_ids.size(), 12U);
 }
 
@@ -228,10 +229,10 @@ TEST_P(EnginePause, ResumedRequestsContinueAsIfNothingHappened) {
   bench.submit(request);
   bench.responses().wait_for_tokens("p", 5);
   bench.engine().pause(GetParam());
-  const int64_t steps = bench.engine().load().steps_done;
-  EXPECT_TRUE(bench.engine().load().is_paused);
+  const int64_t steps = bench.engine().load()->steps_done;
+  EXPECT_TRUE(bench.engine().load()->is_paused);
   bench.engine().run_exclusive([] {});
-  EXPECT_EQ(bench.engine().load().steps_done, steps);
+  EXPECT_EQ(bench.engine().load()->steps_done, steps);
   bench.engine().resume();
   EXPECT_EQ(bench.responses().wait("p").output_ids, undisturbed.output_ids);
 }
@@ -249,7 +250,7 @@ TEST_P(EnginePause, NewWeightsServeTheRestAndVersionsSaySo) {
     Tensor flat = bench.network().weights().flat();
     flat.mul_(1.05);
   }
-  bench.engine().weights_changed(7);
+  bench.engine().update_weights({.version = 7});
   bench.engine().resume();
   const auto out = bench.responses().wait("p");
   if (before.output_ids.size() == 100) GTEST_SKIP() << "finished before the pause";
@@ -280,12 +281,12 @@ TEST(EngineControl, SleepInTheMiddleLosesNoTokenAndKeepsNoKeys) {
   bench.submit(request);
   bench.responses().wait_for_tokens("s", 5);
   bench.engine().sleep();
-  EXPECT_TRUE(bench.engine().load().is_paused);
-  EXPECT_EQ(bench.engine().load().num_kv_tokens_used, 0);
-  const int64_t steps = bench.engine().load().steps_done;
+  EXPECT_TRUE(bench.engine().load()->is_paused);
+  EXPECT_EQ(bench.engine().load()->num_kv_tokens_used, 0);
+  const int64_t steps = bench.engine().load()->steps_done;
   bench.engine().resume();  // pausing and sleeping are two things
   bench.engine().run_exclusive([] {});
-  EXPECT_EQ(bench.engine().load().steps_done, steps);
+  EXPECT_EQ(bench.engine().load()->steps_done, steps);
   bench.engine().wake();
   EXPECT_EQ(bench.responses().wait("s").output_ids, undisturbed.output_ids);
 }
@@ -302,7 +303,7 @@ TEST(EngineControl, PauseByAbortEndsEverythingAndNewRequestsWait) {
   request.rid = "q";
   bench.submit(request);
   bench.engine().run_exclusive([] {});
-  EXPECT_EQ(bench.engine().load().num_waiting, 1);
+  EXPECT_EQ(bench.engine().load()->num_waiting, 1);
   bench.engine().resume();
   EXPECT_EQ(bench.responses().wait("q").output_ids.size(), 4U);
 }
@@ -310,21 +311,23 @@ TEST(EngineControl, PauseByAbortEndsEverythingAndNewRequestsWait) {
 TEST(EngineControl, WeightsFromDiskReplaceThoseInMemoryOrNothing) {
   TestEngine bench("qwen3");
   const auto before = bench.generate(greedy_request(some_tokens(9), 10));
-  const auto wrong =
-      bench.engine().update_weights_from_disk(testing::fixture_directory("qwen2"), 3);
+  const auto update_from = [&](const std::filesystem::path& directory, WeightVersion version) {
+    return bench.engine().update_weights(
+        {.version = version, .source = engine::FromDirectory{directory}});
+  };
+  const auto wrong = update_from(testing::fixture_directory("qwen2"), 3);
   ASSERT_FALSE(wrong.has_value());
   EXPECT_NE(wrong.error().message.find("running model"), std::string::npos)
       << wrong.error().message;
-  EXPECT_FALSE(bench.engine().update_weights_from_disk("/nowhere", 3).has_value());
+  EXPECT_FALSE(update_from("/nowhere", 3).has_value());
   EXPECT_EQ(bench.engine().weight_version(), 0);
   {
     const at::NoGradGuard no_grad;
     Tensor flat = bench.network().weights().flat();
     flat.zero_();
   }
-  bench.engine().weights_changed(1);
-  ASSERT_TRUE(
-      bench.engine().update_weights_from_disk(testing::fixture_directory("qwen3"), 5).has_value());
+  bench.engine().update_weights({.version = 1});
+  ASSERT_TRUE(update_from(testing::fixture_directory("qwen3"), 5).has_value());
   EXPECT_EQ(bench.engine().weight_version(), 5);
   EXPECT_EQ(bench.generate(greedy_request(some_tokens(9), 10)).output_ids, before.output_ids);
 }
@@ -334,10 +337,10 @@ TEST(EngineControl, DivergedWeightsFailRequestsAndNotTheEngine) {
   const Tensor saved = bench.network().weights().flat().clone();
   bench.engine().run_exclusive([&] { Tensor(bench.network().weights().flat()).fill_(NAN); });
   const auto out = bench.generate(greedy_request(some_tokens(9), 10));
-  EXPECT_EQ(out.finish->status_code, 500);
+  EXPECT_EQ(out.finish->cause, FinishReason::Cause::kEngineFailed);
   EXPECT_NE(out.finish->message.find("diverged"), std::string::npos);
   bench.engine().run_exclusive([&] { Tensor(bench.network().weights().flat()).copy_(saved); });
-  bench.engine().weights_changed(1);
+  bench.engine().update_weights({.version = 1});
   EXPECT_EQ(bench.generate(greedy_request(some_tokens(9), 10)).output_ids.size(), 10U);
 }
 
@@ -350,7 +353,7 @@ TEST(EngineControl, DestructionEndsWhatIsLeft) {
     bench.engine().pause(PauseMode::kInPlace);
     bench.engine().submit(request, responses.sink());
   }
-  EXPECT_EQ(responses.wait("left").finish->status_code, 503);
+  EXPECT_EQ(responses.wait("left").finish->cause, FinishReason::Cause::kShuttingDown);
 }
 
 TEST(EngineControl, ControlCallsFromCallbacksAreCarriedOutAfterTheStep) {

@@ -174,7 +174,8 @@ TEST(GpuEngineSchedules, AbortAndPauseInTheMiddleLeaveTheOthersAlone) {
   bench.responses().wait_for_tokens("two", 5);
   bench.engine().abort("one");
   bench.engine().pause(engine::PauseMode::kInPlace);
-  bench.engine().weights_changed(1);  // the same weights: keys and values are computed again
+  bench.engine().update_weights(
+      {.version = 1});  // the same weights: keys and values are computed again
   bench.engine().resume();
   const GenerateUpdate out = bench.responses().wait("two");
   EXPECT_EQ(bench.responses().wait("one").finish->kind, FinishReason::Kind::kAbort);

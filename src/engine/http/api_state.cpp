@@ -1,26 +1,18 @@
 #include "engine/http/api_state.h"
 
-#include <boost/asio/co_spawn.hpp>
-#include <boost/asio/use_awaitable.hpp>
-
 namespace slime::engine {
 namespace {
 
 constexpr std::size_t kNamesKept = 64;
 
-net::Task<net::HttpResponse> compute(
-    const std::function<net::HttpResponse(const net::HttpRequest&)>* answer,
-    net::HttpRequest request) {
-  co_return (*answer)(request);
-}
-
 net::Task<void> compute_and_send(
-    ApiState& state, const std::function<net::HttpResponse(const net::HttpRequest&)>& answer,
+    boost::asio::thread_pool& pool,
+    const std::function<net::HttpResponse(const net::HttpRequest&)>& answer,
     net::HttpExchange& exchange) {
-  // Completes on this coroutine's strand again; exceptions travel along.
-  net::HttpResponse response = co_await boost::asio::co_spawn(
-      state.control_threads.get_executor(), compute(&answer, std::move(exchange.request)),
-      boost::asio::use_awaitable);
+  std::function<net::HttpResponse()> work = [&answer, request = std::move(exchange.request)] {
+    return answer(request);
+  };
+  net::HttpResponse response = co_await compute_on(pool, std::move(work));
   co_await exchange.send(std::move(response));
 }
 
@@ -50,10 +42,16 @@ void ApiCounters::add(const GenerateUpdate& last_update, std::int64_t num_output
   num_generated_tokens += num_output;
 }
 
-net::HttpHandler answer_on_control_thread(
-    ApiState& state, std::function<net::HttpResponse(const net::HttpRequest&)> answer) {
-  return [&state, answer = std::move(answer)](net::HttpExchange& exchange) {
-    return compute_and_send(state, answer, exchange);
+void ApiState::join() {
+  control_threads.join();
+  weights_thread.join();
+  parse_threads.join();
+}
+
+net::HttpHandler answer_on(boost::asio::thread_pool& pool,
+                           std::function<net::HttpResponse(const net::HttpRequest&)> answer) {
+  return [&pool, answer = std::move(answer)](net::HttpExchange& exchange) {
+    return compute_and_send(pool, answer, exchange);
   };
 }
 

@@ -3,7 +3,9 @@
 /// What the routes of one server share.
 
 #include <atomic>
+#include <boost/asio/co_spawn.hpp>
 #include <boost/asio/thread_pool.hpp>
+#include <boost/asio/use_awaitable.hpp>
 #include <cstdint>
 #include <ctime>
 #include <functional>
@@ -13,6 +15,8 @@
 #include <vector>
 
 #include "engine/client.h"
+#include "engine/http/field_reader.h"
+#include "engine/http/response_memory.h"
 #include "engine/http/served_model.h"
 #include "net/http_exchange.h"
 
@@ -48,6 +52,9 @@ struct ApiOptions {
   std::chrono::seconds watchdog_timeout{300};  // a step that takes longer means a wedged engine
   std::int64_t max_running_requests = 0;       // for /server_info
   std::uint64_t random_seed = 0;               // idem
+  /// What answers in the making may hold, one call's and all together (response_memory.h).
+  std::size_t response_limit_bytes = std::size_t{1} << 30;
+  std::size_t all_responses_limit_bytes = std::size_t{4} << 30;
 };
 
 struct ApiState {
@@ -55,21 +62,60 @@ struct ApiState {
       : engine(engine_),
         model(model_),
         options(std::move(options_)),
-        versions(options.weight_version) {}
+        versions(options.weight_version),
+        responses(options.response_limit_bytes, options.all_responses_limit_bytes) {}
 
   EngineClient& engine;
   const ServedModel& model;
   const ApiOptions options;
   VersionNames versions;
   ApiCounters counters;
+  ResponseMemory responses;
   const std::int64_t start_unix_seconds = std::time(nullptr);
-  /// Control calls wait for the engine here and not on the connections' threads.
+  /// Control calls wait for the engine here and not on the connections' threads. None of them waits
+  /// for anything else: an abort must not stand behind calls that wait for it.
   boost::asio::thread_pool control_threads{4};
+  /// Updates of the weights, one after the other: each reads a checkpoint and has a version of its
+  /// own.
+  boost::asio::thread_pool weights_thread{1};
+  /// Large requests are parsed and tokenised here.
+  boost::asio::thread_pool parse_threads{2};
+
+  void join();
 };
 
-/// A handler that computes its answer on a control thread, where it may block.
-net::HttpHandler answer_on_control_thread(
-    ApiState& state, std::function<net::HttpResponse(const net::HttpRequest&)> answer);
+/// Bodies up to this size are parsed and tokenised on their connection's thread, within about ten
+/// milliseconds.
+inline constexpr std::size_t kSmallBodyBytes = 64 << 10;
+
+template <typename T>
+net::Task<T> compute(std::function<T()> body) {
+  co_return body();
+}
+
+/// `body` on a thread of `pool`, where it may block; the caller goes on on its own executor.
+/// Exceptions travel along.
+template <typename T>
+net::Task<T> compute_on(boost::asio::thread_pool& pool, std::function<T()> body) {
+  co_return co_await boost::asio::co_spawn(pool.get_executor(), compute<T>(std::move(body)),
+                                           boost::asio::use_awaitable);
+}
+
+/// A handler that computes its answer on a thread of `pool`.
+net::HttpHandler answer_on(boost::asio::thread_pool& pool,
+                           std::function<net::HttpResponse(const net::HttpRequest&)> answer);
+
+/// The request's body as a call. Takes the body out of `request`. Throws ConfigError.
+template <typename Call>
+net::Task<Call> parse_call(ApiState& state, net::HttpRequest& request,
+                           Call (*parse)(const json::object&, const ServedModel&)) {
+  std::string body = std::exchange(request.body, {});
+  if (body.size() <= kSmallBodyBytes) co_return parse(parse_body(body), state.model);
+  std::function<Call()> work = [&model = state.model, parse, body = std::move(body)] {
+    return parse(parse_body(body), model);
+  };
+  co_return co_await compute_on(state.parse_threads, std::move(work));
+}
 
 /// The tables of routes, one per file. `state` outlives the server that uses them.
 void add_generate_routes(ApiState& state, std::vector<net::HttpRoute>& routes);

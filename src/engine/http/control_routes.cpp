@@ -3,8 +3,10 @@
 
 #include <fmt/format.h>
 
+#include <boost/asio/redirect_error.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/use_awaitable.hpp>
 #include <chrono>
-#include <thread>
 
 #include "core/error.h"
 #include "core/json.h"
@@ -14,11 +16,14 @@
 namespace slime::engine {
 namespace {
 
+using net::HttpExchange;
 using net::HttpRequest;
 using net::HttpResponse;
 using net::RouteClass;
+using net::Task;
 
 constexpr double kMaxFlushWaitSeconds = 600;
+constexpr std::chrono::milliseconds kFlushPoll{50};
 
 /// Control calls may come without a body.
 json::object parse_optional_body(const std::string& body) {
@@ -33,6 +38,11 @@ HttpResponse json_response(const json::value& body, int status = 200) {
   return {.status = status, .body = json::serialize(body)};
 }
 
+/// `done`, or what kept the engine from it.
+HttpResponse answer_for(const Expected<void>& result, HttpResponse done) {
+  return result ? std::move(done) : net::error_response(503, result.error().message);
+}
+
 HttpResponse abort_request(ApiState& state, const HttpRequest& request) {
   const json::object body = parse_optional_body(request.body);
   std::vector<std::string> problems;
@@ -40,14 +50,10 @@ HttpResponse abort_request(ApiState& state, const HttpRequest& request) {
   const bool all = fields.boolean("abort_all").value_or(false);
   const std::string rid = fields.text("rid", 256).value_or("");
   require_none(problems);
-  if (all) {
-    state.engine.abort_all();
-  } else if (!rid.empty()) {
-    state.engine.abort(rid);
-  } else {
-    throw ConfigError("rid or abort_all must be given");
-  }
-  return {.content_type = ""};
+  if (!all && rid.empty()) throw ConfigError("rid or abort_all must be given");
+  // SGLang's rule: the samples of "x" are called "x_0", "x_1", ..., and "x" ends them all.
+  return answer_for(all ? state.engine.abort_all() : state.engine.abort_prefix(rid),
+                    {.content_type = ""});
 }
 
 HttpResponse pause_generation(ApiState& state, const HttpRequest& request) {
@@ -59,39 +65,54 @@ HttpResponse pause_generation(ApiState& state, const HttpRequest& request) {
     fields.note("mode", "must be \"abort\", \"retract\" or \"in_place\"");
   }
   require_none(problems);
-  state.engine.pause(mode == "abort"     ? PauseMode::kAbort
-                     : mode == "retract" ? PauseMode::kRetract
-                                         : PauseMode::kInPlace);
-  return json_response({{"message", "generation is paused (" + mode + ")"}, {"status", "ok"}});
+  return answer_for(
+      state.engine.pause(mode == "abort"     ? PauseMode::kAbort
+                         : mode == "retract" ? PauseMode::kRetract
+                                             : PauseMode::kInPlace),
+      json_response({{"message", "generation is paused (" + mode + ")"}, {"status", "ok"}}));
 }
 
 HttpResponse continue_generation(ApiState& state, const HttpRequest&) {
-  state.engine.resume();
-  return json_response({{"message", "generation continues"}, {"status", "ok"}});
+  return answer_for(state.engine.resume(),
+                    json_response({{"message", "generation continues"}, {"status", "ok"}}));
 }
 
-HttpResponse flush_cache(ApiState& state, const HttpRequest& request) {
-  double wait_seconds = 0;
+std::chrono::duration<double> flush_timeout_of(const HttpRequest& request) {
+  double seconds = 0;
   if (const auto text = request.query_value("timeout")) {
     char* end = nullptr;
-    wait_seconds = std::strtod(text->c_str(), &end);
-    if (text->empty() || *end != '\0' || !(wait_seconds >= 0) ||
-        wait_seconds > kMaxFlushWaitSeconds) {
+    seconds = std::strtod(text->c_str(), &end);
+    if (text->empty() || *end != '\0' || !(seconds >= 0) || seconds > kMaxFlushWaitSeconds) {
       throw ConfigError(
           fmt::format("timeout must be a number of seconds up to {}", kMaxFlushWaitSeconds));
     }
   }
-  const auto deadline =
-      std::chrono::steady_clock::now() + std::chrono::duration<double>(wait_seconds);
-  while (!state.engine.flush_cache()) {
-    if (std::chrono::steady_clock::now() >= deadline) {
-      return {.status = 400,
-              .body = "The cache was not flushed: requests are running or waiting.\n",
-              .content_type = "text/plain"};
+  return std::chrono::duration<double>(seconds);
+}
+
+/// Waits on the connection, not on a control thread: whoever ends the requests needs one.
+Task<void> flush_cache(ApiState& state, HttpExchange& exchange) {
+  const auto deadline = std::chrono::steady_clock::now() + flush_timeout_of(exchange.request);
+  const auto timer = std::make_shared<boost::asio::steady_timer>(exchange.executor());
+  exchange.on_disconnect([timer] { timer->cancel(); });
+  HttpResponse response{.body = "The cache is flushed.\n", .content_type = "text/plain"};
+  for (;;) {
+    std::function<Expected<bool>()> flush = [&engine = state.engine] {
+      return engine.flush_cache();
+    };
+    const Expected<bool> flushed = co_await compute_on(state.control_threads, std::move(flush));
+    if (!flushed) response = net::error_response(503, flushed.error().message);
+    if (!flushed || *flushed) break;
+    if (!exchange.is_connected() || std::chrono::steady_clock::now() >= deadline) {
+      response.status = 400;
+      response.body = "The cache was not flushed: requests are running or waiting.\n";
+      break;
     }
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    timer->expires_after(kFlushPoll);
+    boost::system::error_code woken;
+    co_await timer->async_wait(boost::asio::redirect_error(boost::asio::use_awaitable, woken));
   }
-  return {.body = "The cache is flushed.\n", .content_type = "text/plain"};
+  co_await exchange.send(std::move(response));
 }
 
 /// Whether a call about memory is about keys and values. Weights stay where they are, because who
@@ -112,13 +133,13 @@ bool names_cache(const HttpRequest& request) {
 }
 
 HttpResponse release_memory(ApiState& state, const HttpRequest& request) {
-  if (names_cache(request)) state.engine.sleep();
-  return json_response(nullptr);
+  return answer_for(names_cache(request) ? state.engine.sleep() : Expected<void>{},
+                    json_response(nullptr));
 }
 
 HttpResponse resume_memory(ApiState& state, const HttpRequest& request) {
-  if (names_cache(request)) state.engine.wake();
-  return json_response(nullptr);
+  return answer_for(names_cache(request) ? state.engine.wake() : Expected<void>{},
+                    json_response(nullptr));
 }
 
 /// The directory behind links and "..", if it lies below one of the allowed ones.
@@ -161,11 +182,14 @@ HttpResponse update_weights_from_disk(ApiState& state, const HttpRequest& reques
     return json_response({{"success", success}, {"message", message}, {"num_paused_requests", 0}},
                          success ? 200 : 400);
   };
-  if (aborts) state.engine.abort_all();
-  if (keeps_pause) state.engine.pause(PauseMode::kRetract);
-  const Expected<void> updated = state.model.update_weights(directory);
+  const WeightVersion version = state.engine.weight_version() + 1;  // updates run one at a time
+  const Expected<void> updated = state.engine.update_weights(
+      {.version = version,
+       .source = FromDirectory{directory},
+       .running = aborts ? RunningRequests::kAbort : RunningRequests::kRecompute,
+       .stays_paused = keeps_pause});
   if (!updated) return reply(false, updated.error().message);
-  if (weight_version) state.versions.set(state.engine.weight_version(), *weight_version);
+  if (weight_version) state.versions.set(version, *weight_version);
   return reply(true, "the weights are updated");
 }
 
@@ -177,32 +201,34 @@ HttpResponse update_weight_version(ApiState& state, const HttpRequest& request) 
   if (name.empty()) fields.note("new_version", "must be given");
   const bool aborts = fields.boolean("abort_all_requests").value_or(true);
   require_none(problems);
-  if (aborts) state.engine.abort_all();
-  state.versions.set(state.engine.weight_version(), name);
-  return json_response(
-      {{"success", true}, {"message", "the weight version is renamed"}, {"new_version", name}});
+  const Expected<void> aborted = aborts ? state.engine.abort_all() : Expected<void>{};
+  if (aborted) state.versions.set(state.engine.weight_version(), name);
+  return answer_for(aborted, json_response({{"success", true},
+                                            {"message", "the weight version is renamed"},
+                                            {"new_version", name}}));
 }
 
 }  // namespace
 
 void add_control_routes(ApiState& state, std::vector<net::HttpRoute>& routes) {
   using Answer = HttpResponse (*)(ApiState&, const HttpRequest&);
-  const auto add = [&](const char* method, const char* path, Answer answer) {
-    routes.emplace_back(
-        method, path, RouteClass::kControl,
-        answer_on_control_thread(state, [&state, answer](const HttpRequest& request) {
-          return answer(state, request);
-        }));
+  const auto add = [&](boost::asio::thread_pool& pool, const char* path, Answer answer) {
+    routes.emplace_back("POST", path, RouteClass::kControl,
+                        answer_on(pool, [&state, answer](const HttpRequest& request) {
+                          return answer(state, request);
+                        }));
   };
-  add("POST", "/abort_request", abort_request);
-  add("POST", "/pause_generation", pause_generation);
-  add("POST", "/continue_generation", continue_generation);
-  add("GET", "/flush_cache", flush_cache);
-  add("POST", "/flush_cache", flush_cache);
-  add("POST", "/release_memory_occupation", release_memory);
-  add("POST", "/resume_memory_occupation", resume_memory);
-  add("POST", "/update_weights_from_disk", update_weights_from_disk);
-  add("POST", "/update_weight_version", update_weight_version);
+  add(state.control_threads, "/abort_request", abort_request);
+  add(state.control_threads, "/pause_generation", pause_generation);
+  add(state.control_threads, "/continue_generation", continue_generation);
+  add(state.control_threads, "/release_memory_occupation", release_memory);
+  add(state.control_threads, "/resume_memory_occupation", resume_memory);
+  add(state.weights_thread, "/update_weights_from_disk", update_weights_from_disk);
+  add(state.weights_thread, "/update_weight_version", update_weight_version);
+  for (const char* method : {"GET", "POST"}) {
+    routes.emplace_back(method, "/flush_cache", RouteClass::kControl,
+                        [&state](HttpExchange& exchange) { return flush_cache(state, exchange); });
+  }
 }
 
 }  // namespace slime::engine

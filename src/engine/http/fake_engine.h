@@ -25,17 +25,23 @@ class FakeEngine final : public EngineClient {
   ~FakeEngine() override;
 
   void submit(GenerateRequest request, OnUpdate on_update) override;
-  void abort(const std::string& rid) override;
-  void abort_all() override;
-  void pause(PauseMode mode) override;
-  void resume() override;
-  bool flush_cache() override;
-  void sleep() override { pause(PauseMode::kRetract); }
-  void wake() override { resume(); }
+  Expected<void> abort(const std::string& rid) override;
+  Expected<void> abort_prefix(const std::string& prefix) override;
+  Expected<void> abort_all() override;
+  Expected<void> pause(PauseMode mode) override;
+  Expected<void> resume() override;
+  Expected<bool> flush_cache() override;
+  Expected<void> sleep() override { return pause(PauseMode::kRetract); }
+  Expected<void> wake() override { return resume(); }
+  /// Takes 50 ms. Directories called "qwen2" have another shape.
+  Expected<void> update_weights(const WeightUpdate& update) override;
   WeightVersion weight_version() const override;
-  EngineLoad load() const override;
+  Expected<EngineLoad> load() const override;
 
-  void set_weight_version(WeightVersion version);
+  /// What load() says of a step that does not end.
+  void set_seconds_without_progress(double seconds);
+  /// Of the updates that were carried out.
+  std::vector<WeightVersion> update_versions() const;
   /// The requests as they came.
   std::vector<GenerateRequest> requests() const;
 
@@ -46,6 +52,8 @@ class FakeEngine final : public EngineClient {
     std::size_t num_made = 0;
     bool is_aborted = false;
   };
+  template <typename Condition>
+  Expected<void> abort_where(Condition matches);
   void run(std::stop_token stop);
   /// The next update of a request; it is over when that has a finish.
   GenerateUpdate next_update(Running& running) const;
@@ -58,6 +66,8 @@ class FakeEngine final : public EngineClient {
   bool is_paused_ = false;                  // guarded by mutex_
   int64_t steps_ = 0;                       // guarded by mutex_
   WeightVersion version_ = 0;               // guarded by mutex_
+  std::vector<WeightVersion> updates_;      // guarded by mutex_
+  double seconds_without_progress_ = 0;     // guarded by mutex_
   std::jthread thread_;
 };
 

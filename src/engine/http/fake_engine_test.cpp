@@ -47,34 +47,64 @@ void FakeEngine::submit(GenerateRequest request, OnUpdate on_update) {
   changed_.notify_all();
 }
 
-void FakeEngine::abort(const std::string& rid) {
+template <typename Condition>
+Expected<void> FakeEngine::abort_where(Condition matches) {
   const std::lock_guard lock(mutex_);
-  if (const auto found = running_.find(rid); found != running_.end())
-    found->second.is_aborted = true;
+  for (auto& [rid, running] : running_) running.is_aborted |= matches(rid);
   changed_.notify_all();
+  return {};
 }
 
-void FakeEngine::abort_all() {
-  const std::lock_guard lock(mutex_);
-  for (auto& [rid, running] : running_) running.is_aborted = true;
-  changed_.notify_all();
+Expected<void> FakeEngine::abort(const std::string& rid) {
+  return abort_where([&](const std::string& other) { return other == rid; });
+}
+Expected<void> FakeEngine::abort_prefix(const std::string& prefix) {
+  return abort_where([&](const std::string& other) { return other.starts_with(prefix); });
+}
+Expected<void> FakeEngine::abort_all() {
+  return abort_where([](const std::string&) { return true; });
 }
 
-void FakeEngine::pause(PauseMode mode) {
-  if (mode == PauseMode::kAbort) abort_all();
+Expected<void> FakeEngine::pause(PauseMode mode) {
+  if (mode == PauseMode::kAbort) static_cast<void>(abort_all());
   const std::lock_guard lock(mutex_);
   is_paused_ = true;
+  return {};
 }
 
-void FakeEngine::resume() {
+Expected<void> FakeEngine::resume() {
   const std::lock_guard lock(mutex_);
   is_paused_ = false;
   changed_.notify_all();
+  return {};
 }
 
-bool FakeEngine::flush_cache() {
+Expected<bool> FakeEngine::flush_cache() {
   const std::lock_guard lock(mutex_);
   return running_.empty();
+}
+
+Expected<void> FakeEngine::update_weights(const WeightUpdate& update) {
+  const auto* directory = std::get_if<FromDirectory>(&update.source);
+  if (directory != nullptr && directory->path.filename() == "qwen2")
+    return failure("another shape");
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  if (update.running == RunningRequests::kAbort) static_cast<void>(abort_all());
+  const std::lock_guard lock(mutex_);
+  version_ = update.version;
+  updates_.push_back(update.version);
+  is_paused_ |= update.stays_paused;
+  return {};
+}
+
+std::vector<WeightVersion> FakeEngine::update_versions() const {
+  const std::lock_guard lock(mutex_);
+  return updates_;
+}
+
+void FakeEngine::set_seconds_without_progress(double seconds) {
+  const std::lock_guard lock(mutex_);
+  seconds_without_progress_ = seconds;
 }
 
 WeightVersion FakeEngine::weight_version() const {
@@ -82,17 +112,13 @@ WeightVersion FakeEngine::weight_version() const {
   return version_;
 }
 
-void FakeEngine::set_weight_version(WeightVersion version) {
+Expected<EngineLoad> FakeEngine::load() const {
   const std::lock_guard lock(mutex_);
-  version_ = version;
-}
-
-EngineLoad FakeEngine::load() const {
-  const std::lock_guard lock(mutex_);
-  return {.num_running = static_cast<int64_t>(running_.size()),
-          .num_kv_tokens = 1000,
-          .steps_done = steps_,
-          .is_paused = is_paused_};
+  return EngineLoad{.num_running = static_cast<int64_t>(running_.size()),
+                    .num_kv_tokens = 1000,
+                    .steps_done = steps_,
+                    .seconds_without_progress = seconds_without_progress_,
+                    .is_paused = is_paused_};
 }
 
 std::vector<GenerateRequest> FakeEngine::requests() const {
@@ -107,8 +133,7 @@ GenerateUpdate FakeEngine::next_update(Running& running) const {
   update.rid = request.rid;
   update.prompt_tokens = static_cast<int64_t>(request.input_ids.size());
   if (running.is_aborted) {
-    update.finish =
-        FinishReason{.kind = FinishReason::Kind::kAbort, .matched = {}, .message = "aborted"};
+    update.finish = aborted(FinishReason::Cause::kRequested, "aborted");
     return update;
   }
   if (request.return_logprob && request.logprob_start_len >= 0 && running.num_made == 0) {

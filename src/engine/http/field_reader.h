@@ -55,7 +55,7 @@ class FieldReader {
 /// The whole number that `value` holds, if it does.
 std::optional<std::int64_t> whole_number(const json::value& value);
 
-/// The request body as an object. Throws ConfigError.
+/// The request body as an object. Throws ConfigError, also when an object in it has a key twice.
 json::object parse_body(std::string_view body);
 
 }  // namespace slime::engine

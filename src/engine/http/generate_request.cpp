@@ -50,7 +50,7 @@ Prompts read_prompts(FieldReader& fields, const ServedModel& model) {
   Prompts prompts;
   const auto add_text = [&](const json::value& text) {
     if (!text.is_string()) return fields.note("text", "must be a string or a list of strings");
-    prompts.ids.push_back(model.tokenizer.encode(text.get_string(), {.add_special_tokens = true}));
+    prompts.ids.push_back(encode_prompt(model, "text", text.get_string(), true));
     if (prompts.ids.back().empty()) fields.note("text", "is empty: there is nothing to continue");
   };
   const auto add_ids = [&](const json::value& list) {
@@ -195,6 +195,8 @@ void read_sampling_params(FieldReader& fields, const ServedModel& model, Samplin
   flag("spaces_between_special_tokens", params.spaces_between_special_tokens);
   flag("no_stop_trim", params.no_stop_trim);
   params.stop = fields.texts("stop", Limits::kMaxStops, Limits::kMaxStopBytes);
+  if (!params.stop.empty() && model.tokenizer == nullptr)
+    fields.note("stop", "needs a tokenizer, and this server has none; use stop_token_ids");
   params.stop_token_ids = fields.token_ids("stop_token_ids", model.vocab_size);
   if (const json::object* bias = fields.object("logit_bias")) {
     if (bias->size() > Limits::kMaxLogitBias) {
@@ -231,6 +233,8 @@ GenerateCall parse_generate_call(const json::object& body, const ServedModel& mo
   call.streams = fields.boolean("stream").value_or(false);
   call.returns_text_in_logprobs = fields.boolean("return_text_in_logprobs").value_or(false);
   call.returns_prompt_token_ids = fields.boolean("return_prompt_token_ids").value_or(false);
+  if (call.returns_text_in_logprobs && model.tokenizer == nullptr)
+    fields.note("return_text_in_logprobs", "needs a tokenizer, and this server has none");
   refuse_unsupported(fields);
 
   const Prompts prompts = read_prompts(fields, model);

@@ -7,6 +7,8 @@
 #include <cstring>
 #include <limits>
 
+#include "engine/http/abort_status.h"
+
 namespace slime::engine {
 namespace {
 
@@ -97,24 +99,22 @@ json::value to_json(const std::optional<FinishReason>& finish, std::int64_t num_
     case FinishReason::Kind::kAbort:
       break;
   }
-  json::value code;
-  if (finish->status_code != 0) code = finish->status_code;
   return {{"type", "abort"},
           {"message", finish->message},
-          {"status_code", std::move(code)},
+          {"status_code", http_status_of(finish->cause)},
           {"err_type", nullptr}};
 }
 
-GenerateResponse::GenerateResponse(const GenerateRequest& request, const text::Tokenizer& tokenizer,
+GenerateResponse::GenerateResponse(const GenerateRequest& request, const text::Tokenizer* tokenizer,
                                    ResponseForm form)
     : tokenizer_(tokenizer),
       form_(std::move(form)),
-      text_(request.sampling, tokenizer),
       rid_(request.rid),
       returns_logprob_(request.return_logprob),
       returns_top_(request.return_logprob && request.top_logprobs_num > 0),
       logprob_start_(request.logprob_start_len),
       returns_top_p_ids_(request.return_top_p_token_ids) {
+  if (tokenizer != nullptr) text_.emplace(request.sampling, *tokenizer);
   if (form_.returns_prompt_token_ids || logprob_start_ >= 0) prompt_ = request.input_ids;
 }
 
@@ -124,7 +124,7 @@ void GenerateResponse::append_triple(std::string& out, std::optional<float> log_
   log_prob ? append_log_prob(out, *log_prob) : static_cast<void>(out += "null");
   fmt::format_to(std::back_inserter(out), ",{},", id);
   if (form_.returns_text_in_logprobs) {
-    append_json_string(out, tokenizer_.decode(std::span(&id, 1), false));
+    append_json_string(out, tokenizer_->decode(std::span(&id, 1), false));
   } else {
     out += "null";
   }
@@ -147,10 +147,12 @@ void GenerateResponse::append_top(ArrayText& array,
 }
 
 void GenerateResponse::add(const GenerateUpdate& update) {
-  text_.add(update.output_ids, update.finish);
-  const std::string_view visible = text_.visible();
-  append_escaped(escaped_text_, visible.substr(num_escaped_));
-  num_escaped_ = visible.size();
+  if (text_) {
+    text_->add(update.output_ids, update.finish);
+    const std::string_view visible = text_->visible();
+    append_escaped(escaped_text_, visible.substr(num_escaped_));
+    num_escaped_ = visible.size();
+  }
 
   for (std::size_t i = 0; i < update.output_ids.size(); ++i) {
     fmt::format_to(std::back_inserter(output_ids_.text), "{},", update.output_ids[i]);
@@ -199,7 +201,7 @@ void GenerateResponse::append_array(std::string& out, std::string_view name,
     array.num_sent = array.text.size();
   }
   if (!elements.empty()) elements.remove_suffix(1);
-  out += ",\"";
+  out += out.back() == '{' ? "\"" : ",\"";
   out += name;
   out += "\":[";
   out += elements;
@@ -253,10 +255,13 @@ std::string GenerateResponse::to_json(std::int64_t index) {
   out.reserve(escaped_text_.size() + output_ids_.text.size() + output_log_probs_.text.size() +
               output_top_.text.size() + input_log_probs_.text.size() + input_top_.text.size() +
               512);
-  out += "{\"text\":\"";
-  out += std::string_view(escaped_text_).substr(form_.is_incremental ? num_escaped_sent_ : 0);
-  num_escaped_sent_ = escaped_text_.size();
-  out += '"';
+  out += '{';
+  if (text_) {
+    out += "\"text\":\"";
+    out += std::string_view(escaped_text_).substr(form_.is_incremental ? num_escaped_sent_ : 0);
+    num_escaped_sent_ = escaped_text_.size();
+    out += '"';
+  }
   append_array(out, "output_ids", output_ids_);
   if (form_.returns_prompt_token_ids) {
     out += ",\"prompt_token_ids\":[";

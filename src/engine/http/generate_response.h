@@ -27,8 +27,9 @@ struct ResponseForm {
 
 class GenerateResponse {
  public:
-  /// The tokenizer outlives the object. `request` may be gone after the call.
-  GenerateResponse(const GenerateRequest& request, const text::Tokenizer& tokenizer,
+  /// The tokenizer outlives the object; without one the response has no text. `request` may be gone
+  /// after the call.
+  GenerateResponse(const GenerateRequest& request, const text::Tokenizer* tokenizer,
                    ResponseForm form);
 
   void add(const GenerateUpdate& update);
@@ -51,9 +52,9 @@ class GenerateResponse {
   void append_array(std::string& out, std::string_view name, ArrayText& array) const;
   void append_meta(std::string& out);
 
-  const text::Tokenizer& tokenizer_;
+  const text::Tokenizer* tokenizer_;
   ResponseForm form_;
-  OutputText text_;
+  std::optional<OutputText> text_;
   std::string rid_;
   std::vector<TokenId> prompt_;  // only when something of it is returned
   bool returns_logprob_ = false;

@@ -3,6 +3,7 @@
 #include <boost/asio/awaitable.hpp>
 
 #include "core/json.h"
+#include "engine/http/abort_status.h"
 #include "engine/http/api_state.h"
 #include "engine/http/generate_request.h"
 #include "engine/http/generate_response.h"
@@ -14,6 +15,9 @@ namespace {
 using net::HttpExchange;
 using net::HttpResponse;
 using net::Task;
+
+/// A triple has about thirty characters; the array, the object and the body each hold it once.
+constexpr ResponseCost kCost{.token = 48, .log_prob = 96, .top = 96};
 
 struct Answers {
   std::vector<GenerateResponse> responses;
@@ -45,36 +49,34 @@ Answers make_answers(ApiState& state, const GenerateCall& call) {
   return answers;
 }
 
-/// A request the engine refused or lost is an HTTP error; one that was aborted on demand is an
-/// answer.
 const FinishReason* find_failure(const Answers& answers) {
   for (const GenerateResponse& response : answers.responses) {
-    const auto& finish = response.finish();
-    if (!finish || finish->kind != FinishReason::Kind::kAbort) continue;
-    if (finish->status_code == 400 || finish->status_code >= 500) return &*finish;
+    if (is_http_error(response.finish())) return &*response.finish();
   }
   return nullptr;
 }
 
 HttpResponse to_error(const FinishReason& failure) {
-  if (failure.status_code == 400) return net::error_response(400, failure.message);
+  const int status = http_status_of(failure.cause);
+  if (status == 400) return net::error_response(400, failure.message);
   const json::value body = {{"detail", failure.message}};
-  return {.status = failure.status_code, .body = json::serialize(body)};
+  return {.status = status, .body = json::serialize(body)};
 }
 
 std::string to_error_frame(const FinishReason& failure) {
-  const bool is_client = failure.status_code == 400;
+  const int status = http_status_of(failure.cause);
+  const bool is_client = status == 400;
   return json::serialize(
       json::value{{"error",
                    {{"message", failure.message},
                     {"type", is_client ? "invalid_request_error" : "server_error"},
-                    {"code", failure.status_code},
+                    {"code", status},
                     {"retryable", !is_client}}}});
 }
 
 Task<void> answer_whole(ApiState& state, HttpExchange& exchange, GenerateCall call) {
   Answers answers = make_answers(state, call);
-  RunningCall running(state.engine, exchange, std::move(call.requests));
+  RunningCall running(state.engine, exchange, state.responses, kCost, std::move(call.requests));
   while (!running.is_finished()) {
     const std::vector<IndexedUpdate> updates = co_await running.next();
     answers.add(state, updates);
@@ -95,7 +97,7 @@ Task<void> answer_whole(ApiState& state, HttpExchange& exchange, GenerateCall ca
 
 Task<void> answer_events(ApiState& state, HttpExchange& exchange, GenerateCall call) {
   Answers answers = make_answers(state, call);
-  RunningCall running(state.engine, exchange, std::move(call.requests));
+  RunningCall running(state.engine, exchange, state.responses, kCost, std::move(call.requests));
   bool has_begun = false;
   while (!running.is_finished() && exchange.is_connected()) {
     const std::vector<IndexedUpdate> updates = co_await running.next();
@@ -130,8 +132,7 @@ Task<void> answer_events(ApiState& state, HttpExchange& exchange, GenerateCall c
 }
 
 Task<void> generate(ApiState& state, HttpExchange& exchange) {
-  GenerateCall call = parse_generate_call(parse_body(exchange.request.body), state.model);
-  exchange.request.body = {};
+  GenerateCall call = co_await parse_call(state, exchange.request, parse_generate_call);
   if (call.streams) {
     co_await answer_events(state, exchange, std::move(call));
   } else {

@@ -23,11 +23,10 @@ constexpr std::chrono::seconds kProbeTimeout{20};
 HttpResponse json_response(const json::value& body) { return {.body = json::serialize(body)}; }
 
 /// A busy engine is healthy as long as its steps end; a wedged one is not, however politely HTTP
-/// answers.
-bool is_wedged(const ApiState& state, const EngineLoad& load) {
-  const bool has_work = load.num_running + load.num_waiting > 0 && !load.is_paused;
-  return has_work &&
-         load.seconds_since_step > static_cast<double>(state.options.watchdog_timeout.count());
+/// answers, and one that cannot be reached is not either.
+bool is_wedged(const ApiState& state, const Expected<EngineLoad>& load) {
+  return !load || load->seconds_without_progress >
+                      static_cast<double>(state.options.watchdog_timeout.count());
 }
 
 HttpResponse health(ApiState& state, const HttpRequest&) {
@@ -37,23 +36,24 @@ HttpResponse health(ApiState& state, const HttpRequest&) {
 /// Proves that a token can be made. Under load the running requests are the proof; a paused engine
 /// is as it should be.
 Task<void> health_generate(ApiState& state, HttpExchange& exchange) {
-  const EngineLoad load = state.engine.load();
+  const Expected<EngineLoad> load = state.engine.load();
   HttpResponse response{.content_type = ""};
   if (is_wedged(state, load)) {
     response.status = 503;
-  } else if (!load.is_paused && load.num_running == 0) {
+  } else if (!load->is_paused && load->num_running == 0) {
     GenerateRequest probe;
     probe.rid = "HEALTH_CHECK_" + make_rid();
     probe.input_ids = {0};
     probe.sampling.max_new_tokens = 1;
     probe.sampling.temperature = 0;
-    RunningCall running(state.engine, exchange, {std::move(probe)});
+    RunningCall running(state.engine, exchange, state.responses, {}, {std::move(probe)});
     const std::vector<IndexedUpdate> updates = co_await running.next(kProbeTimeout);
     const bool is_done = !updates.empty() && updates.back().second.finish &&
                          updates.back().second.finish->kind != FinishReason::Kind::kAbort;
     // A step may have been long, or the engine paused meanwhile: only the lack of progress counts.
-    const EngineLoad now = state.engine.load();
-    if (!is_done && !now.is_paused && now.steps_done == load.steps_done) response.status = 503;
+    const Expected<EngineLoad> now = state.engine.load();
+    const bool went_on = now && (now->is_paused || now->steps_done != load->steps_done);
+    if (!is_done && !went_on) response.status = 503;
   }
   co_await exchange.send(std::move(response));
 }
@@ -75,8 +75,7 @@ HttpResponse model_info(ApiState& state, const HttpRequest&) {
                         {"architectures", json::value_from(model.architectures)}});
 }
 
-json::object load_of(const ApiState& state) {
-  const EngineLoad load = state.engine.load();
+json::object to_json(const ApiState& state, const EngineLoad& load) {
   const double usage = load.num_kv_tokens > 0 ? static_cast<double>(load.num_kv_tokens_used) /
                                                     static_cast<double>(load.num_kv_tokens)
                                               : 0.0;
@@ -98,27 +97,26 @@ json::object load_of(const ApiState& state) {
           {"max_running_requests", state.options.max_running_requests},
           {"is_paused", load.is_paused},
           {"steps_done", load.steps_done},
-          {"seconds_since_step", load.seconds_since_step}};
+          {"seconds_since_step", load.seconds_since_step},
+          {"seconds_without_progress", load.seconds_without_progress}};
 }
 
-HttpResponse loads(ApiState& state, const HttpRequest&) {
+HttpResponse loads(const ApiState& state, const EngineLoad& load) {
   const double now =
       std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
   return json_response(
-      {{"timestamp", now}, {"version", "slime"}, {"loads", json::array{load_of(state)}}});
+      {{"timestamp", now}, {"version", "slime"}, {"loads", json::array{to_json(state, load)}}});
 }
 
-HttpResponse get_load(ApiState& state, const HttpRequest&) {
-  const EngineLoad load = state.engine.load();
+HttpResponse get_load(const ApiState&, const EngineLoad& load) {
   return json_response(json::array{{{"dp_rank", 0},
                                     {"num_reqs", load.num_running + load.num_waiting},
                                     {"num_waiting_reqs", load.num_waiting},
                                     {"num_tokens", load.num_kv_tokens_used}}});
 }
 
-HttpResponse server_info(ApiState& state, const HttpRequest&) {
+HttpResponse server_info(const ApiState& state, const EngineLoad& load) {
   const ServedModel& model = state.model;
-  const EngineLoad load = state.engine.load();
   return json_response(
       {{"model_path", model.path.string()},
        {"served_model_name", model.name},
@@ -141,13 +139,12 @@ HttpResponse server_info(ApiState& state, const HttpRequest&) {
        {"incremental_streaming_output", state.options.incremental_streaming_output},
        {"max_total_num_tokens", load.num_kv_tokens},
        {"max_req_input_len", model.context_length - 1},
-       {"internal_states", json::array{load_of(state)}},
+       {"internal_states", json::array{to_json(state, load)}},
        {"version", "slime"}});
 }
 
 /// Prometheus text format, SGLang's names.
-HttpResponse metrics(ApiState& state, const HttpRequest&) {
-  const EngineLoad load = state.engine.load();
+HttpResponse metrics(const ApiState& state, const EngineLoad& load) {
   std::string text;
   const auto add = [&](const char* name, const char* type, const char* help, auto value) {
     text += fmt::format(
@@ -164,6 +161,9 @@ HttpResponse metrics(ApiState& state, const HttpRequest&) {
   add("gen_throughput", "gauge", "Generated tokens per second.", load.decode_tokens_per_second);
   add("seconds_since_step", "gauge", "Age of the last finished engine step.",
       load.seconds_since_step);
+  add("seconds_without_progress", "gauge", "The same while there is work, else 0.",
+      load.seconds_without_progress);
+  add("response_bytes", "gauge", "Held by answers in the making.", state.responses.num_bytes());
   add("engine_steps_total", "counter", "Engine steps.", load.steps_done);
   add("num_requests_total", "counter", "Finished requests.", state.counters.num_requests.load());
   add("num_aborted_requests_total", "counter", "Aborted requests.",
@@ -186,19 +186,28 @@ void add_information_routes(ApiState& state, std::vector<net::HttpRoute>& routes
                           return answer(state, request);
                         }));
   };
+  using LoadAnswer = HttpResponse (*)(const ApiState&, const EngineLoad&);
+  const auto add_of_load = [&](const char* path, RouteClass route_class, LoadAnswer answer) {
+    routes.emplace_back("GET", path, route_class,
+                        net::answer_with([&state, answer](const HttpRequest&) {
+                          const Expected<EngineLoad> load = state.engine.load();
+                          if (!load) return net::error_response(503, load.error().message);
+                          return answer(state, *load);
+                        }));
+  };
   add("/health", RouteClass::kProbe, health);
   routes.emplace_back(
       "GET", "/health_generate", RouteClass::kProbe,
       [&state](HttpExchange& exchange) { return health_generate(state, exchange); });
-  add("/metrics", RouteClass::kProbe, metrics);
+  add_of_load("/metrics", RouteClass::kProbe, metrics);
   add("/get_weight_version", RouteClass::kInference, weight_version);
   add("/weight_version", RouteClass::kInference, weight_version);
   add("/model_info", RouteClass::kInference, model_info);
   add("/get_model_info", RouteClass::kInference, model_info);
-  add("/server_info", RouteClass::kInference, server_info);
-  add("/get_server_info", RouteClass::kInference, server_info);
-  add("/v1/loads", RouteClass::kInference, loads);
-  add("/get_load", RouteClass::kInference, get_load);
+  add_of_load("/server_info", RouteClass::kInference, server_info);
+  add_of_load("/get_server_info", RouteClass::kInference, server_info);
+  add_of_load("/v1/loads", RouteClass::kInference, loads);
+  add_of_load("/get_load", RouteClass::kInference, get_load);
 }
 
 }  // namespace slime::engine

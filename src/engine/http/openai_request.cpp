@@ -199,14 +199,15 @@ void add_requests(OpenAiCall& call, const GenerateRequest& shared, std::vector<P
   }
 }
 
-Prompt prompt_of_text(const ServedModel& model, std::string_view text, bool add_special_tokens) {
-  return {model.tokenizer.encode(text, {.add_special_tokens = add_special_tokens}),
-          std::string(text)};
+Prompt prompt_of_ids(const ServedModel& model, std::vector<TokenId> ids) {
+  std::string text = model.tokenizer->decode(ids, false);
+  return {std::move(ids), std::move(text)};
 }
 
-Prompt prompt_of_ids(const ServedModel& model, std::vector<TokenId> ids) {
-  std::string text = model.tokenizer.decode(ids, false);
-  return {std::move(ids), std::move(text)};
+/// These routes answer with text.
+void require_tokenizer(const ServedModel& model) {
+  if (model.tokenizer == nullptr)
+    throw ConfigError("this server has no tokenizer; send token ids to /generate as input_ids");
 }
 
 std::vector<Prompt> read_completion_prompts(FieldReader& fields, const ServedModel& model) {
@@ -220,7 +221,8 @@ std::vector<Prompt> read_completion_prompts(FieldReader& fields, const ServedMod
   };
   const auto add = [&](const json::value& one) {
     if (one.is_string()) {
-      prompts.push_back(prompt_of_text(model, one.get_string(), true));
+      prompts.push_back(
+          {encode_prompt(model, "prompt", one.get_string(), true), std::string(one.get_string())});
     } else {
       prompts.push_back(prompt_of_ids(model, fields.token_ids(one, "prompt", model.vocab_size)));
     }
@@ -242,6 +244,7 @@ std::vector<Prompt> read_completion_prompts(FieldReader& fields, const ServedMod
 }  // namespace
 
 OpenAiCall parse_chat_call(const json::object& body, const ServedModel& model) {
+  require_tokenizer(model);
   std::vector<std::string> problems;
   FieldReader fields(body, "", problems);
   OpenAiCall call;
@@ -263,14 +266,15 @@ OpenAiCall parse_chat_call(const json::object& body, const ServedModel& model) {
     if (!problems.empty()) throw ConfigError(problems);
     if (!model.render_chat)
       throw ConfigError("messages: this model has no chat template; use /v1/completions");
-    prompt = prompt_of_text(model, model.render_chat(messages, options),
-                            false);  // the template writes the BOS itself
+    // The template writes the BOS itself.
+    prompt.ids = encode_prompt(model, "messages", model.render_chat(messages, options), false);
   }
   add_requests(call, shared, {std::move(prompt)}, max_tokens, model, problems);
   return call;
 }
 
 OpenAiCall parse_completion_call(const json::object& body, const ServedModel& model) {
+  require_tokenizer(model);
   std::vector<std::string> problems;
   FieldReader fields(body, "", problems);
   OpenAiCall call;

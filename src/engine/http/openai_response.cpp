@@ -1,5 +1,6 @@
 #include "engine/http/openai_response.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -16,6 +17,13 @@ json::value number_of(float log_prob) {
   return static_cast<double>(log_prob);
 }
 
+/// Of valid UTF-8.
+std::size_t num_characters(std::string_view text) {
+  return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char c) {
+    return (static_cast<unsigned char>(c) & 0xc0) != 0x80;
+  }));
+}
+
 json::array bytes_of(std::string_view text) {
   json::array bytes;
   for (const char c : text)
@@ -30,7 +38,9 @@ OpenAiChoice::OpenAiChoice(const OpenAiCall& call, std::size_t index,
     : form_(call),
       index_(index),
       tokenizer_(tokenizer),
-      text_(call.requests[index].sampling, tokenizer) {
+      text_(call.requests[index].sampling, tokenizer),
+      skips_special_tokens_(call.requests[index].sampling.skip_special_tokens),
+      sent_(text_start()) {
   const std::size_t prompt = index / call.n;
   if (call.echoes) prompt_text_ = call.prompt_texts[prompt];
   if (call.returns_prompt_token_ids || call.echoes) prompt_ids_ = call.requests[index].input_ids;
@@ -79,9 +89,17 @@ json::value OpenAiChoice::matched_stop() const {
   return nullptr;
 }
 
-json::value OpenAiChoice::logprobs(std::size_t first) const {
-  if (!form_.returns_logprobs) return nullptr;
-  return form_.is_chat ? chat_logprobs(first) : completion_logprobs(first);
+OpenAiChoice::TextPosition OpenAiChoice::text_start() const {
+  return TextPosition(tokenizer_, skips_special_tokens_);
+}
+
+json::value OpenAiChoice::logprobs(TextPosition& position) const {
+  const std::size_t first = position.num_ids;
+  json::value told;
+  if (form_.returns_logprobs)
+    told = form_.is_chat ? chat_logprobs(first) : completion_logprobs(position);
+  position.num_ids = ids_.size();
+  return told;
 }
 
 json::value OpenAiChoice::chat_logprobs(std::size_t first) const {
@@ -103,17 +121,15 @@ json::value OpenAiChoice::chat_logprobs(std::size_t first) const {
   return {{"content", std::move(content)}, {"refusal", nullptr}};
 }
 
-/// Four parallel lists; with echo the prompt's tokens come first.
-json::value OpenAiChoice::completion_logprobs(std::size_t first) const {
+/// Four parallel lists; with echo the prompt's tokens come first. An offset is the number of
+/// characters of the choice's text before the token, over all chunks of a stream.
+json::value OpenAiChoice::completion_logprobs(TextPosition& position) const {
   json::array tokens, token_log_probs, best_of, offsets;
-  std::size_t offset = 0;
-  const auto add = [&](TokenId id, const json::value& log_prob,
+  const auto add = [&](TokenId id, std::size_t offset, const json::value& log_prob,
                        const std::vector<std::pair<float, TokenId>>* best) {
-    const std::string text = token_text(id);
-    tokens.emplace_back(text);
+    tokens.emplace_back(token_text(id));
     token_log_probs.push_back(log_prob);
     offsets.push_back(offset);
-    offset += text.size();
     if (best == nullptr || best->empty()) {
       best_of.push_back(nullptr);
       return;
@@ -123,23 +139,42 @@ json::value OpenAiChoice::completion_logprobs(std::size_t first) const {
       table[token_text(other)] = number_of(other_log_prob);
     best_of.push_back(std::move(table));
   };
-  if (form_.echoes && first == 0) {
+  if (form_.echoes && !position.has_prompt) {
+    const std::vector<std::size_t> prompt_offsets = offsets_of_prompt();
     for (std::size_t i = 0; i < std::min(prompt_ids_.size(), input_log_probs_.size()); ++i) {
-      add(prompt_ids_[i],
+      add(prompt_ids_[i], prompt_offsets[i],
           input_log_probs_[i] ? number_of(*input_log_probs_[i]) : json::value(nullptr),
           i < input_top_.size() ? &input_top_[i] : nullptr);
     }
-  } else {
-    for (std::size_t i = 0; i < first; ++i) offset += token_text(ids_[i]).size();
+    position.has_prompt = true;
+    position.text_offset = num_characters(prompt_text_);
   }
-  for (std::size_t i = first; i < std::min(ids_.size(), log_probs_.size()); ++i) {
-    add(ids_[i], number_of(log_probs_[i]), i < top_.size() ? &top_[i] : nullptr);
+  for (std::size_t i = position.num_ids; i < std::min(ids_.size(), log_probs_.size()); ++i) {
+    add(ids_[i], position.text_offset, number_of(log_probs_[i]),
+        i < top_.size() ? &top_[i] : nullptr);
+    position.text_offset += num_characters(position.decoder.push(ids_[i]));
   }
   return {{"tokens", std::move(tokens)},
           {"token_logprobs", std::move(token_log_probs)},
           {"top_logprobs",
            form_.num_top_logprobs > 0 ? json::value(std::move(best_of)) : json::value(nullptr)},
           {"text_offset", std::move(offsets)}};
+}
+
+std::vector<std::size_t> OpenAiChoice::offsets_of_prompt() const {
+  std::vector<std::size_t> offsets;
+  text::StreamDetokenizer decoder(tokenizer_, false);
+  std::size_t offset = 0;
+  for (const TokenId id : prompt_ids_) {
+    offsets.push_back(offset);
+    offset += num_characters(decoder.push(id));
+  }
+  offset += num_characters(decoder.flush());
+  // Tokens that the tokenizer puts in front, a BOS, are not part of the text that the client sent.
+  const std::size_t length = num_characters(prompt_text_);
+  const std::size_t in_front = offset - std::min(offset, length);
+  for (std::size_t& start : offsets) start -= std::min(start, in_front);
+  return offsets;
 }
 
 json::object OpenAiChoice::whole(const std::string& version_name) const {
@@ -153,7 +188,8 @@ json::object OpenAiChoice::whole(const std::string& version_name) const {
   } else {
     choice["text"] = text;
   }
-  choice["logprobs"] = logprobs(0);
+  TextPosition start = text_start();
+  choice["logprobs"] = logprobs(start);
   choice["finish_reason"] = finish_word();
   choice["matched_stop"] = matched_stop();
   if (form_.returns_token_ids) choice["token_ids"] = json::value_from(ids_);
@@ -188,12 +224,13 @@ json::object OpenAiChoice::first_chunk() const {
 std::optional<json::object> OpenAiChoice::next_chunk() {
   const std::string_view visible = text_.visible();
   const bool has_text = visible.size() > num_text_sent_;
-  const bool has_logprobs = form_.returns_logprobs && ids_.size() > num_ids_sent_;
-  const bool has_prompt = !prompt_text_.empty() && num_ids_sent_ == 0 && num_text_sent_ == 0;
+  const bool has_logprobs = form_.returns_logprobs && ids_.size() > sent_.num_ids;
+  const bool has_prompt = !prompt_text_.empty() && !is_prompt_sent_;
   const bool ends = last_.finish && !has_ended_;
   if (!has_text && !has_logprobs && !has_prompt && !ends) return std::nullopt;
   std::string text(visible.substr(num_text_sent_));
-  if (has_prompt) text = std::exchange(prompt_text_, {}) + text;
+  if (has_prompt) text = prompt_text_ + text;
+  is_prompt_sent_ = true;
   json::object chunk{{"index", index_}};
   if (form_.is_chat) {
     json::object delta;
@@ -202,15 +239,14 @@ std::optional<json::object> OpenAiChoice::next_chunk() {
   } else {
     chunk["text"] = text;
   }
-  chunk["logprobs"] = logprobs(num_ids_sent_);
   if (form_.returns_token_ids) {
     chunk["token_ids"] = json::value_from(std::vector<TokenId>(
-        ids_.begin() + static_cast<std::ptrdiff_t>(num_ids_sent_), ids_.end()));
+        ids_.begin() + static_cast<std::ptrdiff_t>(sent_.num_ids), ids_.end()));
   }
+  chunk["logprobs"] = logprobs(sent_);
   chunk["finish_reason"] = finish_word();
   chunk["matched_stop"] = matched_stop();
   num_text_sent_ = visible.size();
-  num_ids_sent_ = ids_.size();
   has_ended_ = last_.finish.has_value();
   return chunk;
 }

@@ -8,6 +8,7 @@
 #include "engine/client.h"
 #include "engine/http/openai_request.h"
 #include "engine/http/output_text.h"
+#include "text/tokenizer.h"
 
 namespace slime::engine {
 
@@ -30,9 +31,22 @@ class OpenAiChoice {
   json::object first_chunk() const;
 
  private:
-  json::value logprobs(std::size_t first) const;
+  /// How far the log-probs of the text were told.
+  struct TextPosition {
+    explicit TextPosition(const text::Tokenizer& tokenizer, bool skips_special_tokens)
+        : decoder(tokenizer, skips_special_tokens) {}
+    bool has_prompt = false;          // echoed tokens were told
+    std::size_t num_ids = 0;          // of the response
+    std::size_t text_offset = 0;      // characters before the next token
+    text::StreamDetokenizer decoder;  // of the response
+  };
+
+  TextPosition text_start() const;
+  /// Of the tokens after `position`, which moves on.
+  json::value logprobs(TextPosition& position) const;
   json::value chat_logprobs(std::size_t first) const;
-  json::value completion_logprobs(std::size_t first) const;
+  json::value completion_logprobs(TextPosition& position) const;
+  std::vector<std::size_t> offsets_of_prompt() const;
   std::string token_text(TokenId id) const;
   json::value finish_word() const;
   json::value matched_stop() const;
@@ -41,6 +55,7 @@ class OpenAiChoice {
   std::size_t index_;
   const text::Tokenizer& tokenizer_;
   OutputText text_;
+  bool skips_special_tokens_;
   std::string prompt_text_;
   std::vector<TokenId> prompt_ids_;  // only when something of it is returned
   std::vector<TokenId> ids_;
@@ -50,7 +65,8 @@ class OpenAiChoice {
   TopLogProbs input_top_;
   GenerateUpdate last_;  // its counters and finish; the token columns are in the members above
   std::size_t num_text_sent_ = 0;
-  std::size_t num_ids_sent_ = 0;
+  TextPosition sent_;
+  bool is_prompt_sent_ = false;
   bool has_ended_ = false;  // the chunk with finish_reason was taken
 };
 

@@ -4,6 +4,7 @@
 
 #include "core/error.h"
 #include "core/json.h"
+#include "engine/http/abort_status.h"
 #include "engine/http/api_state.h"
 #include "engine/http/field_reader.h"
 #include "engine/http/generate_request.h"
@@ -31,10 +32,6 @@ std::int64_t unix_seconds() {
       .count();
 }
 
-HttpResponse refusal(std::string_view message, std::string_view type, int status) {
-  return {.status = status, .body = json::serialize(openai_error(message, type, status))};
-}
-
 struct Reply {
   std::string id;
   std::int64_t created = unix_seconds();
@@ -44,7 +41,7 @@ struct Reply {
       : id((call.is_chat ? "chatcmpl-" : "cmpl-") + make_rid()) {
     choices.reserve(call.requests.size());
     for (std::size_t i = 0; i < call.requests.size(); ++i)
-      choices.emplace_back(call, i, model.tokenizer);
+      choices.emplace_back(call, i, *model.tokenizer);
   }
 
   void add(ApiState& state, const std::vector<IndexedUpdate>& updates) {
@@ -56,9 +53,7 @@ struct Reply {
 
   const FinishReason* find_failure() const {
     for (const OpenAiChoice& choice : choices) {
-      const auto& finish = choice.finish();
-      if (!finish || finish->kind != FinishReason::Kind::kAbort) continue;
-      if (finish->status_code == 400 || finish->status_code >= 500) return &*finish;
+      if (is_http_error(choice.finish())) return &*choice.finish();
     }
     return nullptr;
   }
@@ -71,8 +66,18 @@ struct Reply {
   }
 };
 
-std::string error_type(int status) {
-  return status == 400 ? "BadRequestError" : "InternalServerError";
+/// A chunk is sent and forgotten; a whole reply is built from all of its objects at once.
+constexpr ResponseCost kWholeCost{.token = 64, .log_prob = 600, .top = 400};
+constexpr ResponseCost kStreamCost{.token = 32, .log_prob = 16, .top = 16};
+
+json::object to_error(const FinishReason& failure) {
+  const int status = http_status_of(failure.cause);
+  return openai_error(failure.message, status == 400 ? "BadRequestError" : "InternalServerError",
+                      status);
+}
+
+HttpResponse to_response(const FinishReason& failure) {
+  return {.status = http_status_of(failure.cause), .body = json::serialize(to_error(failure))};
 }
 
 /// The version whose weights made the last token.
@@ -83,14 +88,14 @@ std::string version_of(const ApiState& state, const Reply& reply) {
 
 Task<void> answer_whole(ApiState& state, HttpExchange& exchange, OpenAiCall call) {
   Reply reply(call, state.model);
-  RunningCall running(state.engine, exchange, std::move(call.requests));
+  RunningCall running(state.engine, exchange, state.responses, kWholeCost,
+                      std::move(call.requests));
   while (!running.is_finished()) {
     const std::vector<IndexedUpdate> updates = co_await running.next();
     reply.add(state, updates);
   }
   if (const FinishReason* failure = reply.find_failure()) {
-    HttpResponse response =
-        refusal(failure->message, error_type(failure->status_code), failure->status_code);
+    HttpResponse response = to_response(*failure);
     co_await exchange.send(std::move(response));
     co_return;
   }
@@ -115,7 +120,8 @@ std::string to_chunk(const OpenAiCall& call, const Reply& reply, json::array cho
 
 Task<void> answer_events(ApiState& state, HttpExchange& exchange, OpenAiCall call) {
   Reply reply(call, state.model);
-  RunningCall running(state.engine, exchange, std::move(call.requests));
+  RunningCall running(state.engine, exchange, state.responses, kStreamCost,
+                      std::move(call.requests));
   bool has_begun = false;
   while (!running.is_finished() && exchange.is_connected()) {
     const std::vector<IndexedUpdate> updates = co_await running.next();
@@ -123,8 +129,7 @@ Task<void> answer_events(ApiState& state, HttpExchange& exchange, OpenAiCall cal
     const FinishReason* failure = reply.find_failure();
     if (!has_begun) {
       if (failure != nullptr) {  // before the first chunk a refusal can still be a status
-        HttpResponse response =
-            refusal(failure->message, error_type(failure->status_code), failure->status_code);
+        HttpResponse response = to_response(*failure);
         co_await exchange.send(std::move(response));
         co_return;
       }
@@ -136,10 +141,7 @@ Task<void> answer_events(ApiState& state, HttpExchange& exchange, OpenAiCall cal
       }
     }
     if (failure != nullptr) {
-      const json::value error = {
-          {"error",
-           openai_error(failure->message, error_type(failure->status_code), failure->status_code)}};
-      std::string frame = json::serialize(error);
+      std::string frame = json::serialize(json::value{{"error", to_error(*failure)}});
       co_await exchange.write_event(std::move(frame));
       break;
     }
@@ -163,16 +165,16 @@ Task<void> answer(ApiState& state, ParseFn parse, HttpExchange& exchange) {
   std::optional<OpenAiCall> call;
   std::string problem;
   try {
-    call = parse(parse_body(exchange.request.body), state.model);
+    call = co_await parse_call(state, exchange.request, parse);
   } catch (const ConfigError& error) {
     problem = error.what();
   }
   if (!call) {
-    HttpResponse response = refusal(problem, "BadRequestError", 400);
+    HttpResponse response =
+        to_response(aborted(FinishReason::Cause::kBadRequest, std::move(problem)));
     co_await exchange.send(std::move(response));
     co_return;
   }
-  exchange.request.body = {};
   if (call->streams) {
     co_await answer_events(state, exchange, std::move(*call));
   } else {

@@ -16,10 +16,10 @@ namespace slime::engine {
 
 class RunningCall {
  public:
-  /// Submits them all. They are aborted when the peer of `exchange` goes away. Both references
-  /// outlive the object.
-  RunningCall(EngineClient& engine, net::HttpExchange& exchange,
-              std::vector<GenerateRequest> requests);
+  /// Submits them all. They are aborted when the peer of `exchange` goes away, or when their answer
+  /// outgrows its share of `memory`. The references outlive the object.
+  RunningCall(EngineClient& engine, net::HttpExchange& exchange, ResponseMemory& memory,
+              const ResponseCost& cost, std::vector<GenerateRequest> requests);
   ~RunningCall();
   RunningCall(const RunningCall&) = delete;
   RunningCall& operator=(const RunningCall&) = delete;

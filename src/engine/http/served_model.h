@@ -6,9 +6,9 @@
 #include <filesystem>
 #include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
-#include "core/expected.h"
 #include "core/json.h"
 #include "engine/client.h"
 
@@ -23,9 +23,6 @@ namespace slime::engine {
 using RenderChatFn =
     std::function<std::string(const json::array& messages, const json::object& options)>;
 
-/// Loads other weights into the running engine; blocks until they are in place.
-using UpdateWeightsFn = std::function<Expected<void>(const std::filesystem::path& model_directory)>;
-
 struct ServedModel {
   std::string name;                        // in /v1/models
   std::filesystem::path path;              // model directory
@@ -35,12 +32,26 @@ struct ServedModel {
   std::int64_t context_length = 0;         // prompt and response together, in tokens
   std::int64_t vocab_size = 0;             // ids a request may name
   SamplingParams sampling_defaults;        // where a request is silent
-  const text::Tokenizer& tokenizer;        // outlives the server
-  RenderChatFn render_chat;                // empty: the model has no chat template
-  UpdateWeightsFn update_weights;
+  /// Outlives the server. Null: token ids in and out, no text.
+  const text::Tokenizer* tokenizer = nullptr;
+  /// Of the tokenizer (longest_token_bytes below): a longer text than this times the context cannot
+  /// fit, and is refused before anybody tokenises it.
+  std::size_t longest_token_bytes = 0;
+  RenderChatFn render_chat;  // empty: the model has no chat template
   std::vector<std::filesystem::path>
       weight_roots;  // update_weights_from_disk reads below these only
 };
+
+std::size_t longest_token_bytes(const text::Tokenizer& tokenizer);
+
+/// Text to ids for a prompt. Throws ConfigError, which names `field`, without a tokenizer or when
+/// the text is too long for the context whatever it says.
+std::vector<TokenId> encode_prompt(const ServedModel& model, std::string_view field,
+                                   std::string_view text, bool add_special_tokens);
+
+/// Where update_weights_from_disk may read when nobody said: the folder that holds the model's, or
+/// the model's own when that would be the whole file system.
+std::filesystem::path default_weight_root(const std::filesystem::path& model_directory);
 
 /// SGLang's --sampling-defaults model: temperature, top_p, top_k, min_p and repetition_penalty of
 /// generation_config.json, where the file has them. Throws ConfigError when the file is malformed;

@@ -8,7 +8,7 @@ ApiServer::ApiServer(EngineClient& engine, const ServedModel& model, net::HttpSe
 
 ApiServer::~ApiServer() {
   stop(std::chrono::milliseconds(0));
-  state_.control_threads.join();
+  state_.join();
 }
 
 std::vector<net::HttpRoute> ApiServer::make_routes(ApiState& state) {

@@ -7,88 +7,11 @@
 #include <boost/asio/read_until.hpp>
 #include <boost/asio/write.hpp>
 
-#include "core/error.h"
-#include "core/json.h"
-#include "engine/http/fake_engine.h"
-#include "net/http_client.h"
+#include "engine/http/openai_response.h"
+#include "engine/http/test_server.h"
 
 namespace slime::engine {
 namespace {
-
-/// A server over a fake engine that answers everything with `text`.
-struct TestServer {
-  explicit TestServer(std::string text, ApiOptions options = {})
-      : tokenizer(make_ascii_tokenizer()),
-        engine(std::move(text)),
-        model{.name = "ascii",
-              .path = SLIME_SOURCE_DIR "/tests/fixtures/models/llama",
-              .dtype = "float32",
-              .model_type = "fake",
-              .architectures = {"FakeForCausalLM"},
-              .context_length = 1000,
-              .vocab_size = 128,
-              .sampling_defaults = {},
-              .tokenizer = *tokenizer,
-              .render_chat =
-                  [](const json::array& messages, const json::object& options) {
-                    return json::serialize(messages) + json::serialize(options);
-                  },
-              .update_weights = [this](const std::filesystem::path& path) -> Expected<void> {
-                if (path.filename() == "qwen2") return failure("another shape");
-                engine.set_weight_version(engine.weight_version() + 1);
-                return {};
-              },
-              .weight_roots = {SLIME_SOURCE_DIR "/tests/fixtures/models"}},
-        server(engine, model, {.port = 0}, std::move(options)) {
-    server.start();
-  }
-
-  net::HttpResponse call(std::string method, std::string path, std::string body = "") {
-    auto response = net::http_call(
-        {.method = std::move(method), .url = server.url() + path, .body = std::move(body)});
-    EXPECT_TRUE(response) << response.error().message;
-    return response.value_or(net::HttpResponse{.status = 0});
-  }
-  json::value post(std::string path, std::string body) {
-    const net::HttpResponse response = call("POST", std::move(path), std::move(body));
-    EXPECT_EQ(response.status, 200) << response.body;
-    return parse_json(response.body, "response");
-  }
-
-  std::unique_ptr<text::Tokenizer> tokenizer;
-  FakeEngine engine;
-  ServedModel model;
-  ApiServer server;
-};
-
-/// The JSON of each frame but the closing [DONE], which must be there.
-std::vector<json::value> frames_of(std::string_view body) {
-  std::vector<json::value> frames;
-  bool is_done = false;
-  while (!body.empty()) {
-    const std::size_t end = body.find("\n\n");
-    EXPECT_TRUE(body.starts_with("data: ")) << body;
-    if (end == std::string_view::npos || !body.starts_with("data: ")) return frames;
-    const std::string_view data = body.substr(6, end - 6);
-    is_done = data == "[DONE]";
-    if (!is_done) frames.push_back(parse_json(data, "frame"));
-    body.remove_prefix(end + 2);
-  }
-  EXPECT_TRUE(is_done);
-  return frames;
-}
-
-const json::value& at(const json::value& value, std::string_view pointer) {
-  return value.at_pointer(pointer);
-}
-
-/// Polls until `holds`, for at most ten seconds.
-template <typename Condition>
-bool eventually(Condition holds) {
-  for (int i = 0; i < 1000 && !holds(); ++i)
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  return holds();
-}
 
 TEST(GenerateRoute, AnswersWithTextIdsAndMetaInfo) {
   TestServer test("Hi");
@@ -220,6 +143,7 @@ TEST(GenerateRoute, NamesTheFieldsThatAreWrong) {
       {R"({"text":"x","sampling_params":{"temperature":-1}})", "temperature"},
       {R"({"text":"x","sampling_params":{"temperature":"hot"}})", "temperature"},
       {R"({"text":"x","sampling_params":{"temperature":1e400}})", "temperature"},
+      {R"({"text":"x","sampling_params":{"temperature":1e300}})", "temperature"},
       {R"({"text":"x","sampling_params":{"top_p":0}})", "top_p"},
       {R"({"text":"x","sampling_params":{"top_p":1.01}})", "top_p"},
       {R"({"text":"x","sampling_params":{"top_k":0}})", "top_k"},
@@ -228,6 +152,7 @@ TEST(GenerateRoute, NamesTheFieldsThatAreWrong) {
       {R"({"text":"x","sampling_params":{"frequency_penalty":3}})", "frequency_penalty"},
       {R"({"text":"x","sampling_params":{"presence_penalty":-3}})", "presence_penalty"},
       {R"({"text":"x","sampling_params":{"repetition_penalty":0}})", "repetition_penalty"},
+      {R"({"text":"x","sampling_params":{"repetition_penalty":1e-300}})", "repetition_penalty"},
       {R"({"text":"x","sampling_params":{"max_new_tokens":-1}})", "max_new_tokens"},
       {R"({"text":"x","sampling_params":{"max_new_tokens":9223372036854775808}})",
        "max_new_tokens"},
@@ -239,6 +164,10 @@ TEST(GenerateRoute, NamesTheFieldsThatAreWrong) {
       {R"({"text":"x","sampling_params":{"stop_token_ids":[-5]}})", "stop_token_ids"},
       {R"({"text":"x","sampling_params":{"logit_bias":{"a":1}}})", "logit_bias"},
       {R"({"text":"x","sampling_params":{"logit_bias":{"5000":1}}})", "logit_bias"},
+      {R"({"text":"x","sampling_params":{"logit_bias":{"5":1e39}}})", "logit_bias"},
+      {R"({"text":"x","sampling_params":{"logit_bias":{"5":-1e39}}})", "logit_bias"},
+      {R"({"text":"x","rid":"a","rid":"b"})", "\"rid\" stands twice"},
+      {R"({"text":"x","sampling_params":{"top_p":1,"top_\u0070":0.5}})", "\"top_p\" stands twice"},
       {R"({"text":"x","sampling_params":{"json_schema":"{}"}})", "json_schema"},
       {R"({"text":"x","sampling_params":{"regex":"a"}})", "regex"},
   };
@@ -275,15 +204,15 @@ TEST(GenerateRoute, AbortsWhenTheClientGoesAway) {
     boost::asio::write(
         socket, boost::asio::buffer("POST /generate HTTP/1.1\r\nHost: x\r\nContent-Length: " +
                                     std::to_string(body.size()) + "\r\n\r\n" + body));
-    EXPECT_TRUE(eventually([&] { return test.engine.load().num_running == 1; }));
+    EXPECT_TRUE(eventually([&] { return test.engine.load()->num_running == 1; }));
   }
-  EXPECT_TRUE(eventually([&] { return test.engine.load().num_running == 0; }));
+  EXPECT_TRUE(eventually([&] { return test.engine.load()->num_running == 0; }));
 }
 
 TEST(ControlRoutes, AbortAnswersTheAbortedRequest) {
   TestServer test("");
   std::thread aborter([&] {
-    EXPECT_TRUE(eventually([&] { return test.engine.load().num_running == 1; }));
+    EXPECT_TRUE(eventually([&] { return test.engine.load()->num_running == 1; }));
     EXPECT_EQ(test.call("POST", "/abort_request", R"({"rid":"r9"})").status, 200);
   });
   const json::value reply = test.post(
@@ -293,14 +222,31 @@ TEST(ControlRoutes, AbortAnswersTheAbortedRequest) {
   EXPECT_EQ(test.call("POST", "/abort_request", R"({})").status, 400);
 }
 
+TEST(ControlRoutes, AbortByTheBaseRidEndsAllItsSamples) {
+  TestServer test("");
+  std::thread aborter([&] {
+    EXPECT_TRUE(eventually([&] { return test.engine.load()->num_running == 2; }));
+    EXPECT_EQ(test.call("POST", "/abort_request", R"({"rid":"x"})").status, 200);
+    if (!eventually([&] { return test.engine.load()->num_running == 0; })) {
+      ADD_FAILURE() << "x_0 and x_1 still run";
+      test.call("POST", "/abort_request", R"({"abort_all":true})");
+    }
+  });
+  const json::value reply = test.post(
+      "/generate", R"({"text":"q","rid":"x","sampling_params":{"n":2,"max_new_tokens":1000000}})");
+  aborter.join();
+  EXPECT_EQ(at(reply, "/0/meta_info/finish_reason/type"), "abort");
+  EXPECT_EQ(at(reply, "/1/meta_info/id"), "x_1");
+}
+
 TEST(ControlRoutes, PauseAndContinue) {
   TestServer test("Hi");
   EXPECT_EQ(at(test.post("/pause_generation", R"({"mode":"retract"})"), "/status"), "ok");
-  EXPECT_TRUE(test.engine.load().is_paused);
+  EXPECT_TRUE(test.engine.load()->is_paused);
   EXPECT_EQ(test.call("GET", "/health").status, 200);
   EXPECT_EQ(test.call("GET", "/health_generate").status, 200);
   EXPECT_EQ(at(test.post("/continue_generation", "{}"), "/status"), "ok");
-  EXPECT_FALSE(test.engine.load().is_paused);
+  EXPECT_FALSE(test.engine.load()->is_paused);
   EXPECT_EQ(test.call("GET", "/health_generate").status, 200);
   EXPECT_EQ(test.call("POST", "/pause_generation", R"({"mode":"later"})").status, 400);
 }
@@ -308,13 +254,13 @@ TEST(ControlRoutes, PauseAndContinue) {
 TEST(ControlRoutes, MemoryOfTheCacheIsReleasedAndResumed) {
   TestServer test("Hi");
   EXPECT_EQ(test.call("POST", "/release_memory_occupation", "{}").status, 200);
-  EXPECT_TRUE(test.engine.load().is_paused);
+  EXPECT_TRUE(test.engine.load()->is_paused);
   EXPECT_EQ(test.call("POST", "/resume_memory_occupation", R"({"tags":["weights"]})").status, 200);
-  EXPECT_TRUE(test.engine.load().is_paused);
+  EXPECT_TRUE(test.engine.load()->is_paused);
   EXPECT_EQ(test.call("POST", "/resume_memory_occupation", R"({"tags":["kv_cache","cuda_graph"]})")
                 .status,
             200);
-  EXPECT_FALSE(test.engine.load().is_paused);
+  EXPECT_FALSE(test.engine.load()->is_paused);
   EXPECT_EQ(test.call("POST", "/release_memory_occupation", R"({"tags":["disk"]})").status, 400);
 }
 
@@ -342,6 +288,52 @@ TEST(ControlRoutes, UpdateWeightsReadsBelowTheRootsOnly) {
   EXPECT_EQ(test.call("GET", "/weight_version").body, R"({"weight_version":"7"})");
   test.post("/update_weight_version", R"({"new_version":"8"})");
   EXPECT_EQ(at(test.post("/generate", R"({"text":"x"})"), "/meta_info/weight_version"), "8");
+}
+
+TEST(ControlRoutes, UpdatesThatMeetGetVersionsOfTheirOwn) {
+  TestServer test("Hi");
+  const std::string models = SLIME_SOURCE_DIR "/tests/fixtures/models";
+  const auto update = [&] {
+    EXPECT_EQ(test.call("POST", "/update_weights_from_disk",
+                        json::serialize(json::value{{"model_path", models + "/llama"}}))
+                  .status,
+              200);
+  };
+  {
+    std::vector<std::jthread> clients;
+    for (int i = 0; i < 3; ++i) clients.emplace_back(update);
+  }
+  EXPECT_EQ(test.engine.update_versions(), (std::vector<WeightVersion>{1, 2, 3}));
+}
+
+TEST(ControlRoutes, ARefusedUpdateChangesNothing) {
+  TestServer test("");
+  const std::string models = SLIME_SOURCE_DIR "/tests/fixtures/models";
+  std::thread client([&] {
+    test.post("/generate",
+              R"({"text":"x","rid":"r","sampling_params":{"max_new_tokens":1000000}})");
+  });
+  EXPECT_TRUE(eventually([&] { return test.engine.load()->num_running == 1; }));
+  EXPECT_EQ(test.call("POST", "/update_weights_from_disk",
+                      json::serialize(json::value{{"model_path", models + "/qwen2"},
+                                                  {"abort_all_requests", true},
+                                                  {"keep_pause", true}}))
+                .status,
+            400);
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  EXPECT_EQ(test.engine.load()->num_running, 1);
+  EXPECT_FALSE(test.engine.load()->is_paused);
+  EXPECT_EQ(test.engine.weight_version(), 0);
+  test.call("POST", "/abort_request", R"({"rid":"r"})");
+  client.join();
+}
+
+TEST(InformationRoutes, HealthIsAMatterOfProgress) {
+  TestServer test("Hi");
+  EXPECT_EQ(test.call("GET", "/health").status, 200);
+  test.engine.set_seconds_without_progress(301);
+  EXPECT_EQ(test.call("GET", "/health").status, 503);
+  EXPECT_EQ(test.call("GET", "/health_generate").status, 503);
 }
 
 TEST(InformationRoutes, DescribeModelServerAndLoad) {
@@ -437,6 +429,48 @@ TEST(ChatRoute, NamesTheFieldsThatAreWrong) {
     EXPECT_NE(std::string(at(reply, "/message").get_string()).find(name), std::string::npos)
         << response.body;
   }
+}
+
+TEST(CompletionRoute, StreamedOffsetsCountTheEchoedPrompt) {
+  TestServer test("Hi");
+  json::array tokens, offsets;
+  std::string text;
+  for (const json::value& frame :
+       frames_of(test.call("POST", "/v1/completions",
+                           R"({"prompt":"ab","echo":true,"logprobs":1,"stream":true})")
+                     .body)) {
+    text += at(frame, "/choices/0/text").get_string();
+    for (const json::value& token : at(frame, "/choices/0/logprobs/tokens").get_array())
+      tokens.push_back(token);
+    for (const json::value& offset : at(frame, "/choices/0/logprobs/text_offset").get_array())
+      offsets.push_back(offset);
+  }
+  EXPECT_EQ(text, "abHi");
+  EXPECT_EQ(tokens, json::array({"a", "b", "H", "i", "<|im_end|>"}));
+  EXPECT_EQ(offsets, json::array({0, 1, 2, 3, 4}));
+}
+
+TEST(CompletionRoute, AStreamWithLogProbsTakesTheSameTimeForEachToken) {
+  const auto tokenizer = make_ascii_tokenizer();
+  OpenAiCall call;
+  call.is_chat = false;
+  call.streams = call.returns_logprobs = true;
+  call.requests.emplace_back();
+  OpenAiChoice choice(call, 0, *tokenizer);
+  const auto start = std::chrono::steady_clock::now();
+  GenerateUpdate update;
+  update.output_ids = {'a'};
+  update.output_log_probs = {-0.5F};
+  constexpr int kTokens = 40'000;  // decoding all earlier ones each time would take minutes
+  for (int i = 0; i < kTokens; ++i) {
+    choice.add(update);
+    const auto chunk = choice.next_chunk();
+    ASSERT_TRUE(chunk.has_value());
+    if (i == kTokens - 1) {
+      EXPECT_EQ(chunk->at("logprobs").at("text_offset"), json::value({kTokens - 1}));
+    }
+  }
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(10));
 }
 
 TEST(CompletionRoute, AnswersStringsListsAndTokens) {

@@ -1,0 +1,17 @@
+#pragma once
+
+/// The tokenizer of a model directory for commands that can do without: token ids in and out need
+/// none.
+
+#include <filesystem>
+#include <memory>
+
+#include "text/tokenizer.h"
+
+namespace slime::cli {
+
+/// Null when the directory holds no tokenizer files, which standard error says. Throws ConfigError
+/// when those it holds are broken.
+std::unique_ptr<text::Tokenizer> open_tokenizer(const std::filesystem::path& model_directory);
+
+}  // namespace slime::cli

@@ -1,0 +1,44 @@
+#include "engine/http/served_model.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/error.h"
+#include "text/tokenizer.h"
+
+namespace slime::engine {
+
+std::size_t longest_token_bytes(const text::Tokenizer& tokenizer) {
+  std::size_t longest = 1;
+  for (TokenId id = 0; id < tokenizer.vocab_size(); ++id)
+    longest = std::max(longest, tokenizer.token_bytes(id).size());
+  return longest;
+}
+
+std::vector<TokenId> encode_prompt(const ServedModel& model, std::string_view field,
+                                   std::string_view text, bool add_special_tokens) {
+  if (model.tokenizer == nullptr) {
+    throw ConfigError(fmt::format(
+        "{}: this server has no tokenizer; send token ids to /generate as input_ids", field));
+  }
+  const std::size_t limit =
+      static_cast<std::size_t>(model.context_length) * model.longest_token_bytes;
+  if (text.size() > limit) {
+    throw ConfigError(
+        fmt::format("{} has {} bytes; the {} tokens of the context hold at most {} bytes", field,
+                    text.size(), model.context_length, limit));
+  }
+  return model.tokenizer->encode(text, {.add_special_tokens = add_special_tokens});
+}
+
+std::filesystem::path default_weight_root(const std::filesystem::path& model_directory) {
+  std::error_code error;
+  std::filesystem::path directory = std::filesystem::weakly_canonical(model_directory, error);
+  if (error) directory = std::filesystem::absolute(model_directory).lexically_normal();
+  if (!directory.has_filename()) directory = directory.parent_path();  // "/models/qwen/"
+  const std::filesystem::path parent = directory.parent_path();
+  return parent == parent.root_path() ? directory : parent;
+}
+
+}  // namespace slime::engine

@@ -1,0 +1,162 @@
+/// What one client must not be able to do to the others: hold threads, memory or time.
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/read_until.hpp>
+#include <boost/asio/write.hpp>
+#include <future>
+
+#include "engine/http/test_server.h"
+
+namespace slime::engine {
+namespace {
+
+TEST(ControlRoutes, FlushesThatWaitHoldUpNoOtherControlRequest) {
+  TestServer test("");
+  std::jthread client([&] {
+    test.post("/generate",
+              R"({"text":"x","rid":"r","sampling_params":{"max_new_tokens":1000000}})");
+  });
+  EXPECT_TRUE(eventually([&] { return test.engine.load()->num_running == 1; }));
+  std::vector<std::jthread> flushes;
+  for (int i = 0; i < 6; ++i) {
+    flushes.emplace_back(
+        [&] { EXPECT_EQ(test.call("POST", "/flush_cache?timeout=600").status, 200); });
+  }
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  for (const char* path : {"/pause_generation", "/continue_generation", "/abort_request"}) {
+    const auto response = net::http_call({.method = "POST",
+                                          .url = test.server.url() + path,
+                                          .body = R"({"mode":"in_place","rid":"r"})",
+                                          .timeout = std::chrono::seconds(10)});
+    EXPECT_TRUE(response.has_value()) << path;
+  }
+  test.engine.abort_all();
+}
+
+TEST(ControlRoutes, AFlushEndsWithItsTimeout) {
+  TestServer test("");
+  std::jthread client([&] {
+    test.post("/generate", R"({"text":"x","sampling_params":{"max_new_tokens":1000000}})");
+  });
+  EXPECT_TRUE(eventually([&] { return test.engine.load()->num_running == 1; }));
+  EXPECT_EQ(test.call("POST", "/flush_cache?timeout=0.1").status, 400);
+  EXPECT_EQ(test.call("POST", "/flush_cache").status, 400);
+  test.engine.abort_all();
+}
+
+TEST(GenerateRoute, ATextThatCannotFitIsRefusedBeforeItIsTokenised) {
+  TestServer test("Hi");  // 1000 tokens of at most ten bytes
+  const std::string text(20'000, 'x');
+  for (const auto& [path, body] :
+       {std::pair<const char*, std::string>{"/generate", R"({"text":")" + text + R"("})"},
+        {"/v1/completions", R"({"prompt":")" + text + R"("})"},
+        {"/v1/chat/completions",
+         R"({"messages":[{"role":"user","content":")" + text + R"("}]})"}}) {
+    const auto response = test.call("POST", path, body);
+    EXPECT_EQ(response.status, 400) << path;
+    EXPECT_NE(response.body.find("bytes; the 1000 tokens of the context hold at most 10000"),
+              std::string::npos)
+        << response.body;
+  }
+}
+
+TEST(GenerateRoute, LargeRequestsAreReadApartFromTheConnections) {
+  TestServer test("Hi");
+  std::promise<void> release;
+  const std::shared_future<void> released = release.get_future().share();
+  std::atomic<int> num_rendering{0};
+  test.model.render_chat = [&, released](const json::array&, const json::object&) {
+    ++num_rendering;
+    released.wait();
+    return std::string("x");
+  };
+  const std::string body =
+      R"({"messages":[{"role":"user","content":")" + std::string(100'000, 'x') + R"("}]})";
+  std::vector<std::jthread> clients;
+  for (int i = 0; i < 4; ++i) {
+    clients.emplace_back(
+        [&] { EXPECT_EQ(test.call("POST", "/v1/chat/completions", body).status, 200); });
+  }
+  EXPECT_TRUE(eventually([&] { return num_rendering == 2; }));
+  const auto response = net::http_call(
+      {.method = "GET", .url = test.server.url() + "/health", .timeout = std::chrono::seconds(10)});
+  EXPECT_TRUE(response.has_value() && response->status == 200);
+  release.set_value();
+}
+
+TEST(ResponseMemory, ACallThatOutgrowsItsShareEndsAndItsRequestsToo) {
+  TestServer test("", {.response_limit_bytes = 50'000});
+  for (const auto& [path, field] : {std::pair<const char*, const char*>{"/generate", "detail"},
+                                    {"/v1/completions", "message"},
+                                    {"/v1/chat/completions", "message"}}) {
+    const auto response = test.call(
+        "POST", path, R"({"text":"x","prompt":"x","messages":[{"role":"user","content":"x"}],
+        "max_tokens":1000000,"n":2,"sampling_params":{"n":2,"max_new_tokens":1000000}})");
+    EXPECT_EQ(response.status, 400) << path << field;
+    EXPECT_NE(response.body.find("50000 bytes that one call may hold"), std::string::npos)
+        << response.body;
+    EXPECT_TRUE(eventually([&] { return test.engine.load()->num_running == 0; })) << path;
+  }
+}
+
+TEST(ResponseMemory, CallsTogetherHoldNoMoreThanTheServerMay) {
+  TestServer test("", {.all_responses_limit_bytes = 50'000});
+  const auto response = test.call("POST", "/generate",
+                                  R"({"text":"x","sampling_params":{"max_new_tokens":1000000}})");
+  EXPECT_EQ(response.status, 503);
+  EXPECT_NE(response.body.find("50000 bytes of responses"), std::string::npos) << response.body;
+  EXPECT_TRUE(eventually([&] { return test.engine.load()->num_running == 0; }));
+  // What an ended call held is there for the next one, a moment after its answer.
+  EXPECT_TRUE(eventually([&] {
+    return test.call("POST", "/generate", R"({"text":"x","sampling_params":{"max_new_tokens":20}})")
+               .status == 200;
+  }));
+}
+
+TEST(ResponseMemory, AClientThatDoesNotReadItsStreamIsBoundedToo) {
+  TestServer test("", {.response_limit_bytes = 200'000});
+  boost::asio::io_context context;
+  boost::asio::ip::tcp::socket socket(context);
+  const std::string url = test.server.url();
+  const auto port = static_cast<std::uint16_t>(std::stoi(url.substr(url.rfind(':') + 1)));
+  socket.connect({boost::asio::ip::make_address("127.0.0.1"), port});
+  const std::string body =
+      R"({"text":"x","stream":true,"return_logprob":true,"sampling_params":{"max_new_tokens":1000000}})";
+  boost::asio::write(socket,
+                     boost::asio::buffer("POST /generate HTTP/1.1\r\nHost: x\r\nContent-Length: " +
+                                         std::to_string(body.size()) + "\r\n\r\n" + body));
+  EXPECT_TRUE(eventually([&] { return !test.engine.requests().empty(); }));
+  EXPECT_TRUE(eventually([&] { return test.engine.load()->num_running == 0; }));
+}
+
+TEST(ServedModel, TheDefaultRootOfWeightsIsNeverTheWholeFileSystem) {
+  EXPECT_EQ(default_weight_root("/model"), "/model");
+  EXPECT_EQ(default_weight_root("/model/"), "/model");
+  EXPECT_EQ(default_weight_root("/no/models/qwen"), "/no/models");
+  EXPECT_EQ(default_weight_root("/no/models/qwen/"), "/no/models");
+}
+
+TEST(ServedModel, TokenIdsNeedNoTokenizer) {
+  TestServer test("Hi");
+  test.model.tokenizer = nullptr;
+  const json::value reply =
+      test.post("/generate", R"({"input_ids":[65,66],"return_logprob":true,"rid":"r"})");
+  EXPECT_EQ(at(reply, "/output_ids"), json::value({72, 105, 127}));
+  EXPECT_FALSE(reply.get_object().contains("text"));
+  EXPECT_EQ(at(reply, "/meta_info/id"), "r");
+  for (const auto& [path, body] : {
+           std::pair<const char*, const char*>{"/generate", R"({"text":"x"})"},
+           {"/generate", R"({"input_ids":[65],"sampling_params":{"stop":"x"}})"},
+           {"/generate", R"({"input_ids":[65],"return_text_in_logprobs":true})"},
+           {"/v1/completions", R"({"prompt":[65]})"},
+           {"/v1/chat/completions", R"({"messages":[{"role":"user","content":"x"}]})"},
+       }) {
+    const auto response = test.call("POST", path, body);
+    EXPECT_EQ(response.status, 400) << body;
+    EXPECT_NE(response.body.find("tokenizer"), std::string::npos) << response.body;
+  }
+}
+
+}  // namespace
+}  // namespace slime::engine
