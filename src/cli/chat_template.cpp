@@ -11,7 +11,7 @@
 #include "core/clock.h"
 #include "core/error.h"
 #include "text/chat_template.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace slime::cli {
 namespace {

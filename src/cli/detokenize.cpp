@@ -1,7 +1,7 @@
 #include "cli/json_lines.h"
 #include "cli/options.h"
 #include "cli/tokenize.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace slime::cli {
 

@@ -21,7 +21,7 @@
 #include "model/network.h"
 #include "model/placement.h"
 #include "text/chat_template.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace slime::cli {
 namespace {

@@ -2,7 +2,7 @@
 
 #include "cli/json_lines.h"
 #include "cli/options.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace slime::cli {
 

@@ -7,17 +7,10 @@
 #include <mutex>
 
 #include "core/error.h"
+#include "core/splitmix64.h"
 
 namespace slime::engine {
 namespace {
-
-/// Sebastiano Vigna's splitmix64, one output.
-uint64_t splitmix64(uint64_t x) {
-  x += 0x9E3779B97F4A7C15U;
-  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9U;
-  x = (x ^ (x >> 27)) * 0x94D049BB133111EBU;
-  return x ^ (x >> 31);
-}
 
 std::vector<TokenId> prompt_ids(const Workload& workload, std::size_t prompt) {
   constexpr uint64_t kIds = 150000;

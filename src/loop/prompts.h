@@ -13,7 +13,7 @@
 #include "config/eval_config.h"
 #include "config/run_config.h"
 #include "text/chat_template.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace slime::loop {
 

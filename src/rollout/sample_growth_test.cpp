@@ -15,7 +15,7 @@ engine::GenerateUpdate drawn(std::vector<TokenId> ids, WeightVersion version) {
   }
   update.versions = {{version, static_cast<int64_t>(update.output_ids.size())}};
   update.finish =
-      engine::FinishReason{.kind = engine::FinishReason::Kind::kAbort, .status_code = 499};
+      engine::FinishReason{.kind = engine::FinishReason::Kind::kAbort};
   return update;
 }
 

@@ -6,7 +6,7 @@
 #include <fstream>
 
 #include "core/error.h"
-#include "text/jinja_text.h"
+#include "text/unicode/python_text.h"
 
 namespace slime::text {
 namespace {
@@ -84,13 +84,13 @@ Expected<std::string, TemplateError> cut_at_marker(std::string text,
                                                    const std::string& final_text) {
   const std::string_view bare = kMarker.substr(0, kMarker.size() - 1);
   const std::size_t at = text.rfind(bare);
-  if (at == std::string::npos || text.find(jinja::stripped(final_text)) == std::string::npos) {
+  if (at == std::string::npos || text.find(python::stripped(final_text)) == std::string::npos) {
     return refused(
         "the final message is not in the text that the template makes, so it cannot be continued");
   }
   const bool keeps_spaces = std::string_view(text).substr(at).starts_with(kMarker);
   text.resize(at);
-  if (!keeps_spaces) text.resize(jinja::stripped_right(text).size());
+  if (!keeps_spaces) text.resize(python::stripped_right(text).size());
   return text;
 }
 

@@ -8,7 +8,7 @@
 ///     -> "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n"
 ///
 /// The template is a program that came with the model: it runs in an interpreter with limits
-/// (text/jinja_template.h) and sees nothing but the messages, the options and the special tokens.
+/// (text/jinja/template.h) and sees nothing but the messages, the options and the special tokens.
 
 #include <chrono>
 #include <filesystem>
@@ -19,8 +19,8 @@
 
 #include "core/expected.h"
 #include "core/json.h"
-#include "text/jinja_template.h"
-#include "text/template_error.h"
+#include "text/jinja/template.h"
+#include "text/jinja/template_error.h"
 
 namespace slime::text {
 

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "text/chat_template.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace slime::text {
 namespace {

@@ -9,7 +9,7 @@
 #include "core/golden_test.h"
 #include "core/json.h"
 #include "text/chat_template.h"
-#include "text/jinja_text.h"
+#include "text/unicode/python_text.h"
 
 namespace slime::text {
 namespace {
@@ -69,7 +69,7 @@ std::vector<TokenId> toy_encode(std::string_view text) {
       ids.push_back(static_cast<TokenId>(i + 1));
       length = kAdded[i].size();
     }
-    if (length == 0) ids.push_back(static_cast<TokenId>(jinja::next_point(text, length)));
+    if (length == 0) ids.push_back(static_cast<TokenId>(python::next_point(text, length)));
     text.remove_prefix(length);
   }
   return ids;

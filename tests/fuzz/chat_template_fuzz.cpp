@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "core/json.h"
-#include "text/jinja_template.h"
+#include "text/jinja/template.h"
 
 namespace {
 

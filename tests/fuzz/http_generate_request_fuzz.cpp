@@ -8,7 +8,7 @@
 #include "engine/http/field_reader.h"
 #include "engine/http/generate_request.h"
 #include "engine/http/openai_request.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace {
 

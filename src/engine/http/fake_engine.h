@@ -9,7 +9,7 @@
 #include <thread>
 
 #include "engine/client.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace slime::engine {
 

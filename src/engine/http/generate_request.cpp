@@ -9,7 +9,7 @@
 
 #include "core/error.h"
 #include "engine/sampling_params.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace slime::engine {
 namespace {

@@ -6,7 +6,7 @@
 #include "engine/http/field_reader.h"
 #include "engine/http/generate_request.h"
 #include "engine/sampling_params.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace slime::engine {
 namespace {

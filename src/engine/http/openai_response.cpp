@@ -5,7 +5,7 @@
 #include <limits>
 
 #include "engine/http/generate_response.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace slime::engine {
 namespace {

@@ -1,0 +1,141 @@
+#include "text/tokenizer/tokenizer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <fstream>
+
+#include "core/error.h"
+#include "text/tokenizer/tiktoken_file.h"
+#include "text/tokenizer/tokenizer_config.h"
+#include "text/tokenizer/tokenizer_json.h"
+#include "text/tokenizer/tokenizer_parts.h"
+#include "text/unicode/unicode.h"
+
+namespace slime::text {
+namespace {
+
+constexpr std::size_t kFileLimitBytes = std::size_t{256} << 20;
+constexpr std::size_t kTextLimitBytes =
+    std::size_t{1} << 30;  // positions are 32 bits, and some steps make text longer
+
+json::value read_if_present(const std::filesystem::path& path) {
+  return std::filesystem::exists(path) ? read_json_file(path, kFileLimitBytes) : json::value();
+}
+
+/// The directory's tiktoken file; the first by name when there are several.
+std::optional<std::filesystem::path> find_tiktoken_file(const std::filesystem::path& directory) {
+  std::vector<std::filesystem::path> found;
+  for (const auto& entry : std::filesystem::directory_iterator(directory)) {
+    const std::filesystem::path& path = entry.path();
+    if (path.extension() == ".tiktoken" || path.filename() == "tiktoken.model")
+      found.push_back(path);
+  }
+  if (found.empty()) return std::nullopt;
+  return *std::min_element(found.begin(), found.end());
+}
+
+std::string read_text_file(const std::filesystem::path& path) {
+  std::error_code error;
+  const auto size = std::filesystem::file_size(path, error);
+  if (error || size > kFileLimitBytes) {
+    throw ConfigError(
+        fmt::format("{}: cannot be read, or larger than {} bytes", path.string(), kFileLimitBytes));
+  }
+  std::string text(size, '\0');
+  std::ifstream file(path, std::ios::binary);
+  if (!file.read(text.data(), static_cast<std::streamsize>(size))) {
+    throw ConfigError(fmt::format("{}: cannot be read", path.string()));
+  }
+  return text;
+}
+
+}  // namespace
+
+std::unique_ptr<Tokenizer> Tokenizer::load(const std::filesystem::path& directory) {
+  if (!std::filesystem::is_directory(directory)) {
+    throw ConfigError(
+        fmt::format("{}: is no directory; a model directory is needed", directory.string()));
+  }
+  const json::value config = read_if_present(directory / "tokenizer_config.json");
+  const json::value special_tokens_map = read_if_present(directory / "special_tokens_map.json");
+  const std::filesystem::path json_file = directory / "tokenizer.json";
+  TokenizerDefinition definition;
+  if (std::filesystem::exists(json_file)) {
+    definition =
+        read_tokenizer_json(read_json_file(json_file, kFileLimitBytes), json_file.string());
+  } else if (const auto ranks = find_tiktoken_file(directory)) {
+    definition = read_tiktoken_file(read_text_file(*ranks), config, ranks->string());
+  } else {
+    throw ConfigError(fmt::format(
+        "{}: holds neither tokenizer.json nor a tiktoken file (*.tiktoken, tiktoken.model)",
+        directory.string()));
+  }
+  apply_tokenizer_config(config, special_tokens_map, directory.string(), definition);
+  return std::unique_ptr<Tokenizer>(
+      new Tokenizer(std::make_unique<const Parts>(std::move(definition), directory.string())));
+}
+
+std::unique_ptr<Tokenizer> Tokenizer::from_json(std::string_view tokenizer_json,
+                                                std::string_view config_json) {
+  TokenizerDefinition definition =
+      read_tokenizer_json(parse_json(tokenizer_json, "tokenizer.json"), "tokenizer.json");
+  const json::value config =
+      config_json.empty() ? json::value() : parse_json(config_json, "tokenizer_config.json");
+  apply_tokenizer_config(config, json::value(), ".", definition);
+  return std::unique_ptr<Tokenizer>(
+      new Tokenizer(std::make_unique<const Parts>(std::move(definition), "tokenizer.json")));
+}
+
+Tokenizer::Tokenizer(std::unique_ptr<const Parts> parts) : parts_(std::move(parts)) {}
+Tokenizer::~Tokenizer() = default;
+
+std::vector<TokenId> Tokenizer::encode(std::string_view text, EncodeOptions options) const {
+  if (text.size() > kTextLimitBytes) {
+    throw ConfigError(fmt::format("a text of {} bytes is above the tokenizer's limit of {}",
+                                  text.size(), kTextLimitBytes));
+  }
+  std::string repaired;
+  if (!is_valid_utf8(text)) {
+    repaired = to_valid_utf8(text);
+    text = repaired;
+  }
+  std::vector<TokenId> ids;
+  ids.reserve(text.size() / 3 + 8);
+  const TokenizerDefinition& definition = parts_->definition;
+  if (options.add_special_tokens) ids = definition.prefix;
+  parts_->encode(text, options.split_special_tokens, ids);
+  if (options.add_special_tokens)
+    ids.insert(ids.end(), definition.suffix.begin(), definition.suffix.end());
+  return ids;
+}
+
+std::string Tokenizer::decode(std::span<const TokenId> ids, bool skip_special_tokens) const {
+  return parts_->decode(ids, skip_special_tokens);
+}
+
+int64_t Tokenizer::vocab_size() const { return parts_->spellings.end_id(); }
+
+std::optional<TokenId> Tokenizer::id_of(std::string_view token) const {
+  const auto added = parts_->definition.added_tokens.find(std::string(token));
+  if (added != parts_->definition.added_tokens.end()) return added->second.id;
+  return parts_->definition.vocabulary.find(token);
+}
+
+std::string_view Tokenizer::token_of(TokenId id) const { return parts_->spellings[id]; }
+std::string_view Tokenizer::token_bytes(TokenId id) const { return parts_->decoder->bytes(id); }
+bool Tokenizer::is_special(TokenId id) const { return parts_->is_special(id); }
+
+std::optional<TokenId> Tokenizer::named_id(const char* name) const {
+  const auto found = special_tokens().find(name);
+  return found == special_tokens().end() ? std::nullopt : id_of(found->second);
+}
+std::optional<TokenId> Tokenizer::bos_id() const { return named_id("bos_token"); }
+std::optional<TokenId> Tokenizer::eos_id() const { return named_id("eos_token"); }
+std::optional<TokenId> Tokenizer::pad_id() const { return named_id("pad_token"); }
+
+const std::map<std::string, std::string>& Tokenizer::special_tokens() const {
+  return parts_->definition.special_tokens;
+}
+
+}  // namespace slime::text

@@ -1,0 +1,136 @@
+/// Ids, texts and stream pieces of published tokenizers against what `tokenizers` and
+/// `transformers` gave for them. The large ones are not in this repository: ../shared beside it, or
+/// where SLIME_SHARED points.
+
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "core/json.h"
+#include "text/tokenizer/tokenizer.h"
+
+namespace slime::text {
+namespace {
+
+namespace fs = std::filesystem;
+
+fs::path shared_tokenizers() {
+  const char* shared = std::getenv("SLIME_SHARED");
+  return fs::path(shared != nullptr ? shared : SLIME_SOURCE_DIR "/../shared") /
+         "fixtures/tokenizers";
+}
+
+std::string unpacked(const fs::path& file) {
+  std::FILE* pipe = ::popen(("xz -dc '" + file.string() + "'").c_str(), "r");
+  std::string text;
+  if (pipe == nullptr) return text;
+  std::vector<char> buffer(1 << 16);
+  for (std::size_t n; (n = std::fread(buffer.data(), 1, buffer.size(), pipe)) > 0;)
+    text.append(buffer.data(), n);
+  ::pclose(pipe);
+  return text;
+}
+
+std::string read_file(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+std::vector<TokenId> ids_of(const json::value& value) {
+  return json::value_to<std::vector<TokenId>>(value);
+}
+
+/// `key` of a case, or what its absence stands for.
+const json::value& member_or(const json::object& object, std::string_view key,
+                             const json::value& otherwise) {
+  const json::value* found = object.if_contains(key);
+  return found == nullptr ? otherwise : *found;
+}
+
+void expect_encoding(const Tokenizer& tokenizer, const json::object& golden) {
+  const std::string text(golden.at("text").as_string());
+  SCOPED_TRACE(text.substr(0, 200));
+  const json::value& ids = golden.at("ids");
+  EXPECT_EQ(tokenizer.encode(text), ids_of(ids));
+  EXPECT_EQ(tokenizer.encode(text, {.add_special_tokens = true}),
+            ids_of(member_or(golden, "ids_with_special", ids)));
+  EXPECT_EQ(tokenizer.encode(text, {.split_special_tokens = true}),
+            ids_of(member_or(golden, "ids_special_as_text", ids)));
+  const json::value& decoded = member_or(golden, "decoded", golden.at("text"));
+  EXPECT_EQ(tokenizer.decode(ids_of(ids), false), decoded.as_string());
+  EXPECT_EQ(tokenizer.decode(ids_of(ids), true),
+            member_or(golden, "decoded_skip_special", decoded).as_string());
+}
+
+void expect_stream(const Tokenizer& tokenizer, const json::object& golden) {
+  SCOPED_TRACE(golden.at("name").as_string());
+  StreamDetokenizer detokenizer(tokenizer);
+  std::string all;
+  const std::vector<TokenId> ids = ids_of(golden.at("ids"));
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    const std::string piece = detokenizer.push(ids[i]);
+    EXPECT_EQ(piece, golden.at("pieces").at(i).as_string()) << "piece " << i;
+    all += piece;
+  }
+  const std::string rest = detokenizer.flush();
+  EXPECT_EQ(rest, golden.at("flush").as_string());
+  EXPECT_EQ(all + rest, tokenizer.decode(ids, false));
+}
+
+void expect_golden(const Tokenizer& tokenizer, const fs::path& golden_file) {
+  const json::value golden = read_json_file(golden_file);
+  ASSERT_FALSE(golden.at("encode").as_array().empty());
+  for (const json::value& one : golden.at("encode").as_array())
+    expect_encoding(tokenizer, one.as_object());
+  for (const json::value& one : golden.at("stream").as_array())
+    expect_stream(tokenizer, one.as_object());
+}
+
+class PublishedTokenizer : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(PublishedTokenizer, GivesTheReferencesIdsTextsAndStreamPieces) {
+  const fs::path folder = shared_tokenizers() / GetParam();
+  if (!fs::exists(folder / "tokenizer.json.xz")) GTEST_SKIP() << folder << " is not there";
+  const std::string tokenizer_json = unpacked(folder / "tokenizer.json.xz");
+  if (tokenizer_json.empty()) GTEST_SKIP() << "xz is not installed";
+  const auto tokenizer =
+      Tokenizer::from_json(tokenizer_json, read_file(folder / "tokenizer_config.json"));
+  expect_golden(*tokenizer, folder / "golden_tokenizer.json");
+}
+
+INSTANTIATE_TEST_SUITE_P(All, PublishedTokenizer,
+                         ::testing::Values("qwen3", "llama3_1", "deepseek_v3"),
+                         [](const auto& info) { return info.param; });
+
+class TinyTokenizer : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(TinyTokenizer, GivesTheReferencesIdsAndTexts) {
+  const fs::path folder = fs::path(SLIME_SOURCE_DIR "/tests/fixtures/tokenizers") / GetParam();
+  const auto tokenizer = Tokenizer::load(folder);
+  EXPECT_EQ(tokenizer->token_of(tokenizer->eos_id().value()), "</s>");
+  expect_golden(*tokenizer, folder / "golden_tokenizer.json");
+}
+
+INSTANTIATE_TEST_SUITE_P(All, TinyTokenizer,
+                         ::testing::Values("tiny_qwen", "tiny_llama3", "tiny_gpt_oss",
+                                           "tiny_tekken", "tiny_smollm", "tiny_gemma",
+                                           "tiny_mistral", "tiny_metaspace"),
+                         [](const auto& info) { return info.param; });
+
+TEST(TokenizerParts, EachNormalizerPreTokenizerAndDecoderGivesTheReferencesIdsAndTexts) {
+  const json::value file = read_json_file(SLIME_SOURCE_DIR "/tests/fixtures/tokenizers/parts.json");
+  for (const json::value& row : file.at("rows").as_array()) {
+    json::object tokenizer_json = row.at("parts").as_object();
+    SCOPED_TRACE(json::serialize(tokenizer_json));
+    tokenizer_json["model"] = file.at("model");
+    const auto tokenizer = Tokenizer::from_json(json::serialize(tokenizer_json), "");
+    for (const json::value& one : row.at("encode").as_array())
+      expect_encoding(*tokenizer, one.as_object());
+  }
+}
+
+}  // namespace
+}  // namespace slime::text

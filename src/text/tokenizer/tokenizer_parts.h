@@ -1,0 +1,46 @@
+#pragma once
+
+/// What a Tokenizer is made of. Private to text/tokenizer/tokenizer.cpp and
+/// text/tokenizer/stream_detokenizer.cpp.
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "text/tokenizer/added_tokens.h"
+#include "text/tokenizer/bpe.h"
+#include "text/tokenizer/token_decoder.h"
+#include "text/tokenizer/tokenizer.h"
+#include "text/tokenizer/tokenizer_definition.h"
+
+namespace slime::text {
+
+struct Tokenizer::Parts {
+  /// Throws ConfigError, lines starting with `where`, when the parts of the definition contradict
+  /// each other.
+  Parts(TokenizerDefinition definition, std::string_view where);
+
+  /// Appends the tokens of `text`, which is valid UTF-8.
+  void encode(std::string_view text, bool split_special, std::vector<TokenId>& ids) const;
+  std::string decode(std::span<const TokenId> ids, bool skip_special) const;
+  bool is_special(TokenId id) const {
+    return id >= 0 && static_cast<std::size_t>(id) < special.size() &&
+           special[static_cast<std::size_t>(id)];
+  }
+
+  TokenizerDefinition definition;        // without merges and decoder, which became bpe and decoder
+  StringsById spellings;                 // model and added tokens
+  std::vector<bool> special;             // by id
+  std::optional<AddedTokenMatcher> raw;  // added tokens looked for in the text as it is
+  std::optional<AddedTokenMatcher> normalized;  // and in the normalized text
+  std::unique_ptr<const Bpe> bpe;
+  std::unique_ptr<const TokenDecoder> decoder;
+
+ private:
+  void encode_plain(std::string_view text, bool begins_input, std::vector<TokenId>& ids) const;
+};
+
+}  // namespace slime::text
