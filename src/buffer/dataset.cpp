@@ -128,6 +128,7 @@ class DatasetLoader {
   }
 
   void add_row(const DatasetRow& row, const std::string& where, Result& result) const {
+    if (config_.check_row) config_.check_row(row);
     std::vector<TokenId> tokens;
     if (tokenize_ && (render_ || row.prompt.is_string())) {
       tokens = tokenize_(render_row(row, render_));

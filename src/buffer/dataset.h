@@ -32,6 +32,9 @@ struct DatasetConfig {
   /// "--rollout-max-prompt-len": longer prompts are left out. Prompts that stay lists of messages
   /// are neither tokenised nor measured.
   std::optional<int64_t> max_prompt_tokens;
+  /// A look at each row before it is kept; a ConfigError that it throws is reported with file and
+  /// line. Called from several threads at once; may be empty.
+  std::function<void(const DatasetRow& row)> check_row;
   int num_threads = 0;  // for templates and tokens; 0: one per core
 };
 

@@ -101,6 +101,17 @@ TEST(Dataset, ReportsATemplateErrorWithItsLine) {
               HasSubstr("line 1: roles must alternate"));
 }
 
+TEST(Dataset, ReportsARowThatTheCallerRefusesWithItsLine) {
+  const std::string path = file_with(
+      "refused.jsonl", "{\"input\": \"a\"}\n{\"input\": \"b\", \"metadata\": {\"rm_type\": 7}}\n");
+  DatasetConfig config = config_for({path});
+  config.check_row = [](const DatasetRow& row) {
+    if (row.metadata.contains("rm_type")) throw ConfigError("no such reward");
+  };
+  EXPECT_THAT(message_of([&] { Dataset::load(config, nullptr, bytes_of); }),
+              HasSubstr(path + ", line 2: no such reward"));
+}
+
 TEST(Dataset, StopsReadingWhenManyRowsAreBad) {
   std::string content;
   for (int line = 0; line < 1000; ++line) content += "{\"input\": \"x\"}\n";

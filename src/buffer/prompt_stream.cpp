@@ -99,6 +99,7 @@ std::optional<Prompt> PromptStream::to_prompt(const RowText& text, const std::st
   Prompt prompt;
   try {
     row = read_row(text.json, config_.keys, where);
+    if (config_.check_row) config_.check_row(row);
     prompt.text = render_row(row, render_);
     if (tokenize_ && (render_ || row.prompt.is_string())) {
       prompt.tokens = tokenize_(prompt.text);

@@ -157,6 +157,8 @@ std::vector<Flag> reward_flags() {
       works("--rm-type", &C::rm_type,
             "math, dapo, deepscaler, f1, gpqa, ifbench, random, remote_rm, each also as boxed_...; "
             "a row's metadata.rm_type wins"),
+      works("--no-rm-strict", &C::no_rm_strict,
+            "grade as the original does, its known holes included (docs/rewards.md)"),
       works("--rm-url", &C::rm_url, "server of remote_rm, or of the teacher of --opd-type sglang"),
       works("--remote-rm-attempts", &C::remote_rm_attempts,
             "calls of remote_rm before a sample has failed"),

@@ -104,6 +104,7 @@ struct EngineFlags {
 /// Where scores come from.
 struct RewardFlags {
   std::string rm_type;
+  bool no_rm_strict = false;
   std::string reward_key;
   std::string eval_reward_key;
   double reward_timeout_seconds = 30;

@@ -4,10 +4,10 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <numeric>
 
 #include "core/error.h"
+#include "core/reward_number.h"
 
 namespace slime {
 namespace {
@@ -107,24 +107,9 @@ int64_t Sample::effective_response_length() const {
 }
 
 double Sample::reward_value(const std::string& reward_key) const {
-  const json::value* value = &reward;
-  if (!reward_key.empty()) {
-    if (!reward.is_object() || !reward.get_object().contains(reward_key)) {
-      throw ConfigError(fmt::format("sample {}: the reward {} has no key \"{}\" (--reward-key)",
-                                    ordinal, json::serialize(reward), reward_key));
-    }
-    value = &reward.get_object().at(reward_key);
-  }
-  if (value->is_bool()) return value->get_bool() ? 1.0 : 0.0;
-  if (!value->is_number()) {
-    throw ConfigError(
-        fmt::format("sample {}: the reward {} is not a number; --reward-key names a field of it",
-                    ordinal, json::serialize(*value)));
-  }
-  const double number = value->to_number<double>();
-  if (!std::isfinite(number))
-    throw ConfigError(fmt::format("sample {}: the reward is not finite", ordinal));
-  return number;
+  const Expected<double> number = reward_number(reward, reward_key);
+  if (!number) throw ConfigError(fmt::format("sample {}: {}", ordinal, number.error().message));
+  return *number;
 }
 
 json::object to_json(const Sample& sample) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "loop/rollout_metrics.h"
+#include "loop/scores.h"
 
 namespace slime::loop {
 
@@ -21,6 +22,9 @@ rollout::ResponseRules training_rules(const config::RunConfig& config) {
   rules.max_context_length = config.rollout_max_context_len;
   rules.keeps_top_p_ids = config.rollout_top_p < 1;
   rules.seed = static_cast<uint64_t>(config.seed);
+  rules.reward_problem = [key = config.reward_key](const json::value& reward) {
+    return reward_problem(reward, key);
+  };
   return rules;
 }
 
@@ -42,6 +46,9 @@ rollout::ResponseRules rules_of(const config::EvalSetConfig& set, const config::
   sampling.no_stop_trim = set.no_stop_trim;
   if (config.eval_max_context_len) rules.max_context_length = config.eval_max_context_len;
   rules.seed = static_cast<uint64_t>(config.seed) + 1;  // draws of its own
+  rules.reward_problem = [key = config.eval_reward_key](const json::value& reward) {
+    return reward_problem(reward, key);
+  };
   return rules;
 }
 

@@ -1,6 +1,9 @@
 #include "loop/prompts.h"
 
+#include <fmt/format.h>
+
 #include "core/error.h"
+#include "loop/scores.h"
 
 namespace slime::loop {
 namespace {
@@ -42,13 +45,36 @@ Source make_source(const config::RunConfig& config, const ModelText& text,
           config.trains_on_rows() ? buffer::TokenizeFn() : tokenize};
 }
 
+/// Refuses rows that ask for a reward that does not exist; empty where nothing is scored by rules.
+/// An evaluation data set may have a type of its own, which is checked at once.
+std::function<void(const buffer::DatasetRow&)> reward_type_check(
+    const config::RunConfig& config, const config::EvalSetConfig* set = nullptr) {
+  const reward::RewardConfig rewards = reward_config(config);
+  const std::string set_type = set == nullptr ? "" : set->rm_type;
+  const json::object overrides = set == nullptr ? json::object() : set->metadata_overrides;
+  const json::object of_all = config::eval_metadata(nullptr, set_type, overrides);
+  if (of_all.contains("rm_type")) {
+    if (const auto problem = reward::type_problem(of_all, "", rewards))
+      throw ConfigError(fmt::format("evaluation data set {}: {}", set->name, *problem));
+  }
+  const bool is_scored = !config.rm_type.empty() || config.use_opd;
+  if (!is_scored || config.trains_on_rows()) return nullptr;
+  return [rewards, set_type, overrides, type = config.rm_type](const buffer::DatasetRow& row) {
+    const json::object metadata = config::eval_metadata(row.metadata, set_type, overrides);
+    if (type.empty() && !metadata.contains("rm_type")) return;  // distillation alone
+    const auto problem = reward::type_problem(metadata, type, rewards);
+    if (problem) throw ConfigError("metadata: " + *problem);
+  };
+}
+
 Source training_source(const config::RunConfig& config, const ModelText& text) {
   buffer::DatasetConfig files{.paths = config.prompt_data,
                               .keys = {.input = config.input_key,
                                        .label = config.label_key,
                                        .metadata = config.metadata_key,
                                        .tools = config.tool_key},
-                              .max_prompt_tokens = config.rollout_max_prompt_len};
+                              .max_prompt_tokens = config.rollout_max_prompt_len,
+                              .check_row = reward_type_check(config)};
   if (config.is_preference()) {
     files.keys.chosen = config.chosen_key;
     files.keys.rejected = config.rejected_key;
@@ -90,7 +116,8 @@ buffer::Dataset load_eval_prompts(const config::RunConfig& config, const ModelTe
                                         .label = set.label_key,
                                         .metadata = set.metadata_key,
                                         .tools = set.tool_key},
-                               .max_prompt_tokens = config.eval_max_prompt_len},
+                               .max_prompt_tokens = config.eval_max_prompt_len,
+                               .check_row = reward_type_check(config, &set)},
                               {set.apply_chat_template, set.apply_chat_template_kwargs});
   return buffer::Dataset::load(source.files, std::move(source.render), std::move(source.tokenize));
 }

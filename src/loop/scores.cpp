@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "core/json.h"
+#include "core/reward_number.h"
 #include "reward/remote.h"
-#include "reward/reward.h"
 
 namespace slime::loop {
 namespace {
@@ -13,6 +13,12 @@ constexpr std::chrono::milliseconds kRemoteCallTimeout{120'000};
 
 bool asks_server(const config::RunConfig& config) {
   return config.rm_type.ends_with("remote_rm") || (config.use_opd && config.opd_type == "sglang");
+}
+
+/// The column in what ask_teacher returned; null for another reward.
+const json::value* teacher_scores(const json::value& reward) {
+  const json::object* record = reward.if_object();
+  return record == nullptr ? nullptr : record->if_contains("teacher_log_probs");
 }
 
 }  // namespace
@@ -32,9 +38,7 @@ int num_reward_threads(const config::RunConfig& config) {
 void take_teacher_scores(std::vector<Group>& groups) {
   for (Group& group : groups) {
     for (Sample& sample : group.samples) {
-      const json::object* reward = sample.reward.if_object();
-      const json::value* scores =
-          reward == nullptr ? nullptr : reward->if_contains("teacher_log_probs");
+      const json::value* scores = teacher_scores(sample.reward);
       if (scores == nullptr) continue;
       sample.teacher_log_probs = json::value_to<std::vector<float>>(*scores);
       sample.reward = 0.0;
@@ -42,11 +46,24 @@ void take_teacher_scores(std::vector<Group>& groups) {
   }
 }
 
+reward::RewardConfig reward_config(const config::RunConfig& config) {
+  return {.seed = static_cast<uint64_t>(config.seed),
+          .url = config.rm_url,
+          .attempts = config.remote_rm_attempts,
+          .call_timeout = kRemoteCallTimeout,
+          .grading = config.no_rm_strict ? reward::Grading::kOriginal : reward::Grading::kStrict};
+}
+
+std::optional<std::string> reward_problem(const json::value& reward,
+                                          const std::string& reward_key) {
+  if (teacher_scores(reward) != nullptr) return std::nullopt;
+  const Expected<double> number = reward_number(reward, reward_key);
+  if (number) return std::nullopt;
+  return number.error().message;
+}
+
 rollout::ScoreFn make_score(const config::RunConfig& config) {
-  const reward::RewardConfig rewards{.seed = static_cast<uint64_t>(config.seed),
-                                     .url = config.rm_url,
-                                     .attempts = config.remote_rm_attempts,
-                                     .call_timeout = kRemoteCallTimeout};
+  const reward::RewardConfig rewards = reward_config(config);
   if (!config.use_opd) {
     if (config.rm_type.empty()) return nullptr;
     return reward::make_reward(config.rm_type, rewards);

@@ -3,13 +3,23 @@
 /// Where the scores of a run's samples come from, by its flags: a rule, a server, a teacher.
 
 #include <chrono>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "config/run_config.h"
 #include "core/sample.h"
+#include "reward/reward.h"
 #include "rollout/reward_call.h"
 
 namespace slime::loop {
+
+/// What a run's rewards are computed with.
+reward::RewardConfig reward_config(const config::RunConfig& config);
+
+/// Why a reward cannot be used: the number that `reward_key` names is missing, no number or not
+/// finite. What a teacher answers is a column and no number.
+std::optional<std::string> reward_problem(const json::value& reward, const std::string& reward_key);
 
 /// Null where nothing is scored. Throws ConfigError for a rule that does not exist.
 rollout::ScoreFn make_score(const config::RunConfig& config);

@@ -10,7 +10,7 @@ namespace slime::reward {
 namespace {
 
 constexpr std::size_t kCharactersRead = 300;  // of the end of a response
-constexpr std::size_t kStrictCharactersRead = 100;
+constexpr std::size_t kBoxCharactersRead = 100;
 
 constexpr std::array<std::pair<std::string_view, std::string_view>, 10> kSubstitutions{
     {{"an ", ""},
@@ -95,11 +95,11 @@ std::string with_fraction_braces(std::string_view text) {
   std::size_t begin = 0;
   for (std::size_t found; (found = text.find(kFrac, begin)) != std::string_view::npos;) {
     const std::size_t a = found + kFrac.size();
-    const std::size_t b = a < text.size() ? a + character_bytes(text, a) : text.size();
+    const std::size_t b = a < text.size() ? a + point_bytes(text, a) : text.size();
     out.append(text, begin, a - begin);
     begin = a;
     if (b >= text.size() || text[a] == '{' || text[b] == '\n') continue;
-    const std::size_t end = b + character_bytes(text, b);
+    const std::size_t end = b + point_bytes(text, b);
     out.append("{")
         .append(text.substr(a, b - a))
         .append("}{")
@@ -120,7 +120,7 @@ std::string with_root_braces(std::string_view text) {
     out.append(text, begin, a - begin);
     begin = a;
     if (a >= text.size() || text[a] == '{') continue;
-    const std::size_t end = a + character_bytes(text, a);
+    const std::size_t end = a + point_bytes(text, a);
     out.append("{").append(text.substr(a, end - a)).append("}");
     begin = end;
   }
@@ -148,10 +148,10 @@ std::optional<std::string_view> answer_at(std::string_view text, std::size_t beg
 
 /// The last "Answer: ..." of the text.
 std::string_view stated_answer(std::string_view text) {
-  const std::string folded = lower(text);
+  std::string folded(text);  // ASCII only, so that positions stay
+  std::transform(folded.begin(), folded.end(), folded.begin(),
+                 [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
   std::string_view answer = "[INVALID]";
-  if (folded.size() != text.size())
-    return answer;  // never: the letters that lower() changes keep their length
   for (std::size_t i = 0; (i = folded.find("answer", i)) != std::string::npos;) {
     const std::optional<std::string_view> match = answer_at(text, i);
     if (match) {
@@ -164,9 +164,74 @@ std::string_view stated_answer(std::string_view text) {
   return answer;
 }
 
+/// Removes what separates thousands: "1,234", "1{,}234", "1\\,234", "1 234".
+std::string with_joined_thousands(std::string_view text) {
+  constexpr auto kSeparators =
+      std::to_array<std::string_view>({",\\!", "{,}", "\\,", "\\ ", ",", " "});
+  const auto digits_at = [&](std::size_t i) {
+    const std::size_t end = std::min(text.find_first_not_of("0123456789", i), text.size());
+    return end - std::min(i, end);
+  };
+  /// Bytes of a separator at `i` that exactly three digits follow; 0 when there is none.
+  const auto separator_at = [&](std::size_t i) -> std::size_t {
+    for (const std::string_view separator : kSeparators) {
+      if (text.substr(i).starts_with(separator) && digits_at(i + separator.size()) == 3)
+        return separator.size();
+    }
+    return 0;
+  };
+  std::string out;
+  for (std::size_t i = 0; i < text.size();) {
+    std::size_t num_digits = digits_at(i);
+    if (num_digits == 0) {
+      out += text[i++];
+      continue;
+    }
+    out.append(text.substr(i, num_digits));
+    i += num_digits;
+    while (num_digits <= 3 && i < text.size()) {
+      const std::size_t skipped = separator_at(i);
+      if (skipped == 0) break;
+      out.append(text.substr(i + skipped, 3));
+      i += skipped + 3;
+      num_digits = 3;
+    }
+  }
+  return out;
+}
+
+/// The prediction of an answer, unless only deletions made a number of it: "1,2" is not 12, nor are
+/// "1 unit 2" and "0=12".
+std::string strict_prediction(std::string_view answer) {
+  std::string prediction = dapo_normal_form(answer);
+  const std::string_view digits =
+      std::string_view(prediction).substr(prediction.starts_with('-') ? 1 : 0);
+  if (digits.empty() || !std::all_of(digits.begin(), digits.end(), is_digit)) return prediction;
+  std::string unchanged(stripped(answer));
+  std::string_view right = answer;
+  if (const std::size_t equals = answer.rfind('='); equals != std::string_view::npos) {
+    right = answer.substr(equals + 1);
+    const std::optional<double> left = to_float(answer.substr(0, equals));
+    if (left && left != to_float(prediction)) return unchanged;
+  }
+  const std::string joined = with_joined_thousands(right);
+  for (std::size_t i = 0; (i = joined.find(digits, i)) != std::string::npos; ++i) {
+    const std::size_t end = i + digits.size();
+    if ((i == 0 || !is_digit(joined[i - 1])) && (end == joined.size() || !is_digit(joined[end])))
+      return prediction;
+  }
+  return unchanged;
+}
+
 json::value record(bool is_right, json::value prediction) {
   return json::object{
       {"score", is_right ? 1.0 : -1.0}, {"acc", is_right}, {"pred", std::move(prediction)}};
+}
+
+bool is_usable(const json::value& label) { return label.is_string() || label.is_number(); }
+
+tl::unexpected<Error> unusable(const json::value& label) {
+  return failure("dapo: the label should be a string or a number, it is " + json::serialize(label));
 }
 
 }  // namespace
@@ -176,41 +241,42 @@ std::string dapo_normal_form(std::string_view answer) {
     answer.remove_prefix(equals + 1);
   std::string text(answer);
   for (const auto& [from, to] : kSubstitutions) {
-    text = replace_all(text, from, to);
+    text = replaced(text, from, to);
   }
-  for (const std::string_view deleted : kDeleted) text = replace_all(text, deleted, "");
+  for (const std::string_view deleted : kDeleted) text = replaced(text, deleted, "");
   text = keep_math(text);
   for (const std::string_view opening : {"\\text{", "\\textbf{", "\\overline{"})
     text = unwrapped(text, opening);
   text = unwrapped_longest(text, "\\boxed{");
   text = with_root_braces(with_fraction_braces(text));
-  text = replace_all(text, "$", "");
-  const std::string digits = replace_all(text, ",", "");
+  text = replaced(text, "$", "");
+  const std::string digits = replaced(text, ",", "");
   if (!digits.empty() && std::all_of(digits.begin(), digits.end(), is_digit)) text = digits;
-  return std::string(strip(text));
+  return std::string(stripped(text));
 }
 
 Expected<json::value> score_dapo(std::string_view response, const json::value& label,
-                                 bool strict_box) {
-  if (!label.is_string() && !label.is_number()) {
-    return failure("dapo: the label should be a string or a number, it is " +
-                   json::serialize(label));
-  }
+                                 Grading grading) {
+  if (!is_usable(label)) return unusable(label);
   const std::string truth = to_python_string(label);
   const std::string_view end = last_characters(response, kCharactersRead);
-  if (strict_box) {
-    const std::optional<std::string_view> boxed =
-        last_boxed_with_braces(last_characters(end, kStrictCharactersRead));
-    if (!boxed) return record(false, nullptr);
-    constexpr std::size_t kOpening = std::string_view("\\boxed{").size();
-    const std::string_view prediction = boxed->substr(kOpening, boxed->size() - kOpening - 1);
-    return record(prediction == truth, json::string(prediction));
-  }
   const std::optional<double> number = to_float(dapo_normal_form(truth));
   if (!number || !std::isfinite(*number))
     return failure("dapo: the label \"" + truth + "\" is not a number");
-  const std::string prediction = dapo_normal_form(stated_answer(end));
+  const std::string_view answer = stated_answer(end);
+  const std::string prediction =
+      grading == Grading::kStrict ? strict_prediction(answer) : dapo_normal_form(answer);
   return record(prediction == to_integer_string(*number), json::string(prediction));
+}
+
+Expected<json::value> score_dapo_box(std::string_view response, const json::value& label) {
+  if (!is_usable(label)) return unusable(label);
+  const std::optional<std::string_view> boxed =
+      last_boxed_with_braces(last_characters(response, kBoxCharactersRead));
+  if (!boxed) return record(false, nullptr);
+  constexpr std::size_t kOpening = std::string_view("\\boxed{").size();
+  const std::string_view prediction = boxed->substr(kOpening, boxed->size() - kOpening - 1);
+  return record(prediction == to_python_string(label), json::string(prediction));
 }
 
 }  // namespace slime::reward

@@ -1,14 +1,15 @@
 #include "reward/expression_equality.h"
 
-#include <array>
+#include <algorithm>
 #include <boost/multiprecision/cpp_int.hpp>
 #include <cmath>
 #include <complex>
 #include <numbers>
 #include <variant>
 
-#include "core/random.h"
+#include "reward/closed_form.h"
 #include "reward/expression.h"
+#include "reward/generic_point.h"
 #include "reward/python_text.h"
 
 namespace slime::reward {
@@ -20,10 +21,9 @@ using Rational = boost::multiprecision::cpp_rational;
 using Number = std::variant<Rational, double>;
 using Complex = std::complex<double>;
 
-constexpr std::size_t kBitLimit = 4096;    // about 1,200 digits
-constexpr std::size_t kDigitLimit = 1200;  // of an integer in the text
-constexpr int kFactorialLimit = 400;       // 400! has 2,887 bits
-constexpr int kNumPoints = 3;
+constexpr std::size_t kBitLimit = 4096;      // about 1,200 digits
+constexpr std::size_t kDigitLimit = 1200;    // of an integer in the text
+constexpr int kFactorialLimit = 400;         // 400! has 2,887 bits
 constexpr double kTolerance = 1e-9;          // rounding of a few hundred operations
 constexpr double kDecimalTolerance = 1e-15;  // decimals cancel exactly or are different
 
@@ -162,19 +162,6 @@ Outcome evaluate_rational(const Expression& expression) {
   return std::move(stack.back());
 }
 
-/// The value of a symbol at a generic point: neither real nor of modulus one, the same in every
-/// run.
-Complex point_value(std::string_view symbol, int point) {
-  uint64_t key = 14695981039346656037ULL;  // FNV-1a of the name
-  for (const char c : symbol) key = (key ^ static_cast<uint8_t>(c)) * 1099511628211ULL;
-  const auto stream = static_cast<uint64_t>(point);
-  const double modulus = 1.15 + 0.7 * uniform(key, stream, 0);
-  // Two of the three lie left of the imaginary axis, where sqrt(x^2) is -x.
-  constexpr std::array<double, kNumPoints> kFirstAngle{0.35, 2.0, 3.5};
-  const double angle = kFirstAngle[static_cast<std::size_t>(point)] + 0.9 * uniform(key, stream, 1);
-  return std::polar(modulus, angle);
-}
-
 /// By repeated multiplication for small integers, so that x^2 is x*x to the last bit.
 Complex power(Complex base, Complex exponent) {
   constexpr double kLargestProduct = 64;
@@ -186,7 +173,7 @@ Complex power(Complex base, Complex exponent) {
   return n < 0 ? Complex(1) / product : product;
 }
 
-/// Not finite when something fails.
+/// In double: quick, and enough to tell most expressions apart. Not finite when something fails.
 Complex evaluate_complex(const Expression& expression, int point) {
   const Complex failed(NAN, NAN);
   std::vector<Complex> stack;
@@ -202,7 +189,7 @@ Complex evaluate_complex(const Expression& expression, int point) {
         stack.emplace_back(to_float(step.text).value_or(NAN));
         break;
       case Kind::kSymbol:
-        stack.push_back(point_value(step.text, point));
+        stack.push_back(generic_point(step.text, point));
         break;
       case Kind::kPi:
         stack.emplace_back(std::numbers::pi);
@@ -243,16 +230,17 @@ bool has_decimal(const Expression& expression) {
 }
 
 bool agree_at_generic_points(const Expression& truth, const Expression& given) {
-  const double tolerance =
-      has_decimal(truth) || has_decimal(given) ? kDecimalTolerance : kTolerance;
-  for (int point = 0; point < kNumPoints; ++point) {
+  const bool is_decimal = has_decimal(truth) || has_decimal(given);
+  const double tolerance = is_decimal ? kDecimalTolerance : kTolerance;
+  for (int point = 0; point < kNumGenericPoints; ++point) {
     const Complex a = evaluate_complex(truth, point);
     const Complex b = evaluate_complex(given, point);
     // Written so that NaN and infinity are not equal.
     if (!(std::abs(a - b) <= tolerance * std::max({1.0, std::abs(a), std::abs(b)}))) return false;
     if (!std::isfinite(std::abs(a)) || !std::isfinite(std::abs(b))) return false;
   }
-  return true;
+  // Closed forms that are this near are the same or an approximation of one another.
+  return is_decimal || are_equal_closed_forms(truth, given);
 }
 
 }  // namespace

@@ -64,6 +64,33 @@ TEST(ExpressionEquality, UsesPrincipalBranchesAtGenericPoints) {
   EXPECT_FALSE(are_equal_expressions("x/0", "x/0"));
 }
 
+TEST(ExpressionEquality, AnApproximationOfARootIsNotTheRoot) {
+  EXPECT_FALSE(are_equal_expressions("sqrt(2)", "47321/33461"));  // 3e-10 apart
+  EXPECT_FALSE(are_equal_expressions("sqrt(2)", "3166815962/2239277041"));
+  EXPECT_FALSE(are_equal_expressions("pi", "245850922/78256779"));
+  EXPECT_FALSE(are_equal_expressions("ln(2)", "777451915729368/1121626023352385"));
+  EXPECT_FALSE(are_equal_expressions("2^x", "2^x+1/10^9^9"));
+  EXPECT_FALSE(are_equal_expressions("sqrt(2)", "sqrt(2)+((((sqrt(2)-1)^9)^9)^9)^9"));
+  EXPECT_FALSE(are_equal_expressions("x", "x+((((sqrt(2)-1)^9)^9)^9)"));
+  EXPECT_FALSE(are_equal_expressions("1/(sqrt(2)sqrt(3)-sqrt(6))", "1/(sqrt(2)sqrt(3)-sqrt(6))"));
+}
+
+TEST(ExpressionEquality, ClosedFormsAreComparedAlgebraically) {
+  EXPECT_TRUE(are_equal_expressions("1/(sqrt(2)-1)", "sqrt(2)+1"));
+  EXPECT_TRUE(are_equal_expressions("sqrt(2)+sqrt(3)", "sqrt(5+2sqrt(6))"));
+  EXPECT_TRUE(are_equal_expressions("sqrt(3+2sqrt(2))", "1+sqrt(2)"));
+  EXPECT_TRUE(are_equal_expressions("sqrt(-4)", "2sqrt(-1)"));
+  EXPECT_TRUE(are_equal_expressions("4pi/sqrt(2)", "2pi*sqrt(2)"));
+  EXPECT_TRUE(are_equal_expressions("sqrt(x)sqrt(x)", "x"));
+  EXPECT_TRUE(are_equal_expressions("2^x*2^x", "4^x"));
+  EXPECT_TRUE(are_equal_expressions("ln(8)/ln(2)+sqrt(2)", "3+sqrt(2)"));
+  EXPECT_TRUE(are_equal_expressions("sqrt(2)^8", "16"));
+  EXPECT_FALSE(are_equal_expressions("sqrt(2)+sqrt(3)", "sqrt(10)"));
+  // Roots that are not the same by their form alone, to the limit of their number.
+  EXPECT_TRUE(
+      are_equal_expressions("sqrt(2)+sqrt(3)+sqrt(5)+sqrt(7)", "sqrt(7)+sqrt(5)+sqrt(3)+sqrt(2)"));
+}
+
 TEST(ExpressionEquality, AnAnswerCannotReachIntoTheTruth) {
   EXPECT_FALSE(are_equal_expressions("x", "x)+(0"));
 }

@@ -16,13 +16,13 @@ std::string without_articles(std::string_view text) {
   std::string out;
   for (std::size_t i = 0; i < text.size();) {
     if (!is_word_character(text, i)) {
-      const std::size_t bytes = character_bytes(text, i);
+      const std::size_t bytes = point_bytes(text, i);
       out.append(text.substr(i, bytes));
       i += bytes;
       continue;
     }
     std::size_t end = i;
-    while (end < text.size() && is_word_character(text, end)) end += character_bytes(text, end);
+    while (end < text.size() && is_word_character(text, end)) end += point_bytes(text, end);
     const std::string_view word = text.substr(i, end - i);
     out += word == "a" || word == "an" || word == "the" ? " " : word;
     i = end;
@@ -37,11 +37,11 @@ bool decides_alone(std::string_view text) {
 }  // namespace
 
 std::string f1_normal_form(std::string_view text) {
-  std::string plain = lower(text);
+  std::string plain = to_lower(text);
   std::erase_if(plain, is_punctuation);
   plain = without_articles(plain);  // the words are views into it
   std::string out;
-  for (const std::string_view word : split_words(plain)) {
+  for (const std::string_view word : split(plain)) {
     if (!out.empty()) out += ' ';
     out += word;
   }
@@ -52,8 +52,8 @@ F1 word_overlap(std::string_view prediction, std::string_view truth) {
   const std::string given = f1_normal_form(prediction);
   const std::string wanted = f1_normal_form(truth);
   if ((decides_alone(given) || decides_alone(wanted)) && given != wanted) return {};
-  const std::vector<std::string_view> given_words = split_words(given);
-  const std::vector<std::string_view> wanted_words = split_words(wanted);
+  const std::vector<std::string_view> given_words = split(given);
+  const std::vector<std::string_view> wanted_words = split(wanted);
   std::map<std::string_view, int64_t> left;
   for (const std::string_view word : wanted_words) ++left[word];
   int64_t num_common = 0;

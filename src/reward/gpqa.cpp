@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <vector>
 
@@ -19,7 +20,7 @@ std::string upper(std::string_view text) {
 /// Lower case, everything but letters and digits one blank.
 std::string plain_form(std::string_view text) {
   std::string out;
-  for (const char c : lower(text)) {
+  for (const char c : to_lower(text)) {
     if ((c >= 'a' && c <= 'z') || is_digit(c)) {
       out += c;
     } else if (!out.empty() && out.back() != ' ') {
@@ -40,6 +41,7 @@ std::string_view after_thinking(std::string_view response) {
 struct Cursor {
   std::string_view text;
   std::size_t position;
+  Grading grading = Grading::kOriginal;
 
   void skip_blanks() {
     while (position < text.size() && is_blank(text[position])) ++position;
@@ -49,19 +51,42 @@ struct Cursor {
     position += word.size();
     return true;
   }
+  /// Strictly: one that stands alone.
   std::optional<char> letter() const {
     if (position >= text.size() || !is_letter(text[position])) return std::nullopt;
+    if (grading == Grading::kStrict &&
+        (!starts_word() || (position + 1 < text.size() && is_word_character(text, position + 1))))
+      return std::nullopt;
     return upper(text[position]);
+  }
+  bool starts_word() const {
+    if (position == 0) return true;
+    std::size_t before = position - 1;
+    while (before > 0 && (static_cast<uint8_t>(text[before]) & 0xc0U) == 0x80U) --before;
+    return !is_word_character(text, before);
+  }
+  /// "(B)", "**B**", "\\boxed{B}": what may stand around a letter.
+  void skip_ornaments() {
+    if (grading == Grading::kOriginal) return;
+    constexpr auto kOrnaments = std::to_array<std::string_view>(
+        {"\\boxed{", "\\text{", "\\mathbf{", "(", "[", "{", "*", "$", "\"", "'", "`"});
+    while (std::any_of(kOrnaments.begin(), kOrnaments.end(),
+                       [this](std::string_view ornament) { return accept(ornament); })) {
+    }
   }
 };
 
-/// blanks [is | :] blanks letter. Without a letter after "is" its own first letter counts, as the
-/// expression of the original gives back what it took.
+/// blanks [is | :] blanks letter; strictly also with ornaments between them. Without a letter after
+/// "is" its own first letter counts, as the expression of the original gives back what it took.
 std::optional<char> letter_after_keyword(Cursor cursor) {
+  cursor.skip_ornaments();  // "**Answer**: B"
   cursor.skip_blanks();
   Cursor further = cursor;
   if (further.accept("is") || further.accept(":")) {
+    if (further.grading == Grading::kStrict) further.accept(":");
+    further.skip_ornaments();
     further.skip_blanks();
+    further.skip_ornaments();
     if (const std::optional<char> letter = further.letter()) return letter;
   }
   return cursor.letter();
@@ -69,6 +94,7 @@ std::optional<char> letter_after_keyword(Cursor cursor) {
 
 /// 1. answer, option or choice, then the letter.
 std::optional<char> letter_after_answer(Cursor cursor) {
+  if (cursor.grading == Grading::kStrict && !cursor.starts_word()) return std::nullopt;
   if (!cursor.accept("answer") && !cursor.accept("option") && !cursor.accept("choice"))
     return std::nullopt;
   return letter_after_keyword(cursor);
@@ -94,15 +120,23 @@ std::optional<char> letter_after_final(Cursor cursor) {
   return letter_after_keyword(cursor);
 }
 
-/// The last capital letter that stands alone and is valid.
-std::optional<char> last_lone_letter(std::string_view text, std::string_view valid_letters) {
+/// "A" and "I" before a word in small letters: an article, a pronoun.
+bool is_english_word(std::string_view text, std::size_t position) {
+  return (text[position] == 'A' || text[position] == 'I') && position + 2 < text.size() &&
+         text[position + 1] == ' ' && text[position + 2] >= 'a' && text[position + 2] <= 'z';
+}
+
+/// The last capital letter that stands alone and is valid; strictly, not an English word.
+std::optional<char> last_lone_letter(std::string_view text, std::string_view valid_letters,
+                                     Grading grading) {
   std::optional<char> last;
   bool follows_word = false;
-  for (std::size_t i = 0; i < text.size(); i += character_bytes(text, i)) {
+  for (std::size_t i = 0; i < text.size(); i += point_bytes(text, i)) {
     const bool is_word = is_word_character(text, i);
     const bool ends_here = i + 1 >= text.size() || !is_word_character(text, i + 1);
     if (is_word && !follows_word && ends_here && text[i] >= 'A' && text[i] <= 'Z' &&
-        valid_letters.find(text[i]) != std::string_view::npos) {
+        valid_letters.find(text[i]) != std::string_view::npos &&
+        (grading == Grading::kOriginal || !is_english_word(text, i))) {
       last = text[i];
     }
     follows_word = is_word;
@@ -150,9 +184,10 @@ struct Truth {
 Truth truth_of(const json::value& label, const json::object& metadata,
                const std::vector<std::string>& choices, std::string_view valid_letters) {
   Truth truth;
-  if (const auto letter = text_of(metadata, "correct_letter")) truth.letter = upper(strip(*letter));
+  if (const auto letter = text_of(metadata, "correct_letter"))
+    truth.letter = upper(stripped(*letter));
   if (label.is_string()) {
-    truth.label = std::string(strip(std::string_view(label.get_string())));
+    truth.label = std::string(stripped(std::string_view(label.get_string())));
     if (truth.letter.empty() && truth.label->size() == 1 &&
         valid_letters.find(upper(*truth.label)) != std::string_view::npos) {
       truth.letter = upper(*truth.label);
@@ -174,30 +209,49 @@ Truth truth_of(const json::value& label, const json::object& metadata,
   return truth;
 }
 
+bool has_words(std::string_view text, std::string_view words) {
+  for (std::size_t i = 0; (i = text.find(words, i)) != std::string_view::npos; ++i) {
+    const std::size_t end = i + words.size();
+    if ((i == 0 || text[i - 1] == ' ') && (end == text.size() || text[end] == ' ')) return true;
+  }
+  return false;
+}
+
+/// The text has `target` as whole words, and no other choice's text: who lists all has not chosen.
+bool names_choice(std::string_view text, std::string_view target,
+                  const std::vector<std::string>& choices) {
+  if ((target.size() == 1 && is_letter(target.front())) || !has_words(text, target)) return false;
+  return std::none_of(choices.begin(), choices.end(), [&](const std::string& choice) {
+    const std::string other = plain_form(choice);
+    return !other.empty() && !has_words(target, other) && has_words(text, other);
+  });
+}
+
 }  // namespace
 
-std::optional<char> choice_letter(std::string_view response, std::string_view valid_letters) {
+std::optional<char> choice_letter(std::string_view response, std::string_view valid_letters,
+                                  Grading grading) {
   const std::string_view text = after_thinking(response);
   std::string folded(text);  // ASCII only, so that positions stay
   std::transform(folded.begin(), folded.end(), folded.begin(),
                  [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
   for (const auto pattern : {letter_after_answer, letter_called_correct, letter_after_final}) {
     for (std::size_t i = 0; i < folded.size(); ++i) {
-      const std::optional<char> letter = pattern({folded, i});
+      const std::optional<char> letter = pattern({folded, i, grading});
       if (!letter) continue;
       if (valid_letters.find(*letter) != std::string_view::npos) return letter;
-      break;  // the first match of a pattern is the only one that counts
+      if (grading == Grading::kOriginal) break;  // only the first match of a pattern counts
     }
   }
-  return last_lone_letter(text, valid_letters);
+  return last_lone_letter(text, valid_letters, grading);
 }
 
 Expected<json::value> score_gpqa(std::string_view response, const json::value& label,
-                                 const json::object& metadata) {
+                                 const json::object& metadata, Grading grading) {
   const std::vector<std::string> choices = choices_of(metadata);
   const std::string valid_letters = valid_letters_of(metadata, choices.size());
   const Truth truth = truth_of(label, metadata, choices, valid_letters);
-  const std::optional<char> given = choice_letter(response, valid_letters);
+  const std::optional<char> given = choice_letter(response, valid_letters, grading);
   if (given && !truth.letter.empty()) return truth.letter == std::string(1, *given) ? 1.0 : 0.0;
 
   std::vector<std::string> targets;
@@ -210,7 +264,10 @@ Expected<json::value> score_gpqa(std::string_view response, const json::value& l
   if (truth.label) targets.push_back(plain_form(*truth.label));
   const std::string text = plain_form(after_thinking(response));
   for (const std::string& target : targets) {
-    if (!target.empty() && text.find(target) != std::string::npos) return 1.0;
+    if (target.empty()) continue;
+    if (grading == Grading::kOriginal ? text.find(target) != std::string::npos
+                                      : names_choice(text, target, choices))
+      return 1.0;
   }
   if (given && truth.letter.empty() && truth.label)
     return upper(*truth.label) == std::string(1, *given) ? 1.0 : 0.0;

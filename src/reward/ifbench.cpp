@@ -19,7 +19,8 @@ std::vector<std::string> instruction_ids(const json::object& metadata) {
     if (value.is_null()) continue;
     const std::string text =
         value.is_string() ? std::string(value.get_string()) : json::serialize(value);
-    if (const std::string_view trimmed = strip(text); !trimmed.empty()) ids.emplace_back(trimmed);
+    if (const std::string_view trimmed = stripped(text); !trimmed.empty())
+      ids.emplace_back(trimmed);
   }
   return ids;
 }
@@ -54,15 +55,15 @@ Expected<json::value> score_ifbench(std::string_view response, const json::objec
   const std::vector<std::string> ids = instruction_ids(metadata);
   if (ids.empty()) return json::value(0.0);
   const std::vector<json::object> arguments = arguments_of(metadata, ids.size());
-  bool follows_all = !strip(response).empty();
+  bool follows_all = !stripped(response).empty();
   for (std::size_t i = 0; i < ids.size(); ++i) {
     const InstructionCheck check = find_instruction(ids[i]);
     if (check == nullptr) {
-      return failure(is_known_instruction(ids[i])
-                         ? fmt::format("ifbench: {} needs NLTK, syllables or a language detector, "
-                                       "which are not part of this program",
-                                       ids[i])
-                         : fmt::format("ifbench: unknown instruction {}", ids[i]));
+      const std::string_view missing = missing_resource(ids[i]);
+      return failure(missing.empty()
+                         ? fmt::format("ifbench: unknown instruction {}", ids[i])
+                         : fmt::format("ifbench: {} needs {}, which is not part of this program",
+                                       ids[i], missing));
     }
     try {
       follows_all = follows_all && check(response, arguments[i]);

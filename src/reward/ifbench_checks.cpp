@@ -12,122 +12,13 @@
 #include <unordered_map>
 
 #include "core/error.h"
+#include "reward/ifbench_text.h"
 #include "reward/python_text.h"
 
 namespace slime::reward {
 namespace {
 
-using Words = std::vector<std::string>;
-
-constexpr std::string_view kPunctuation = "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~";
-
-bool is_space(char c) { return std::isspace(static_cast<unsigned char>(c)) != 0; }
-bool is_punctuation(char c) { return kPunctuation.find(c) != std::string_view::npos; }
-/// \w of ASCII; bytes of other characters count as letters.
-bool is_word(char c) {
-  return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || (c & 0x80) != 0;
-}
-
-template <typename IsPart>
-Words runs_of(std::string_view text, IsPart is_part) {
-  Words runs;
-  for (std::size_t i = 0; i < text.size();) {
-    std::size_t end = i;
-    while (end < text.size() && is_part(text[end])) ++end;
-    if (end > i) runs.emplace_back(text.substr(i, end - i));
-    i = std::max(end, i + 1);
-  }
-  return runs;
-}
-
-Words words_of(std::string_view text) {
-  return runs_of(text, [](char c) { return !is_space(c); });
-}
-
-Words lines_of(std::string_view text) {
-  Words lines;
-  while (true) {
-    const std::size_t end = text.find('\n');
-    lines.emplace_back(text.substr(0, end));
-    if (end == std::string_view::npos) return lines;
-    text.remove_prefix(end + 1);
-  }
-}
-
-Words filled_lines(std::string_view text) {
-  Words lines = lines_of(text);
-  std::erase_if(lines, [](const std::string& line) { return strip(line).empty(); });
-  return lines;
-}
-
-std::string without_punctuation(std::string_view text) {
-  std::string out;
-  std::ranges::copy_if(text, std::back_inserter(out), [](char c) { return !is_punctuation(c); });
-  return out;
-}
-
-std::string_view strip_punctuation(std::string_view word) {
-  while (!word.empty() && is_punctuation(word.front())) word.remove_prefix(1);
-  while (!word.empty() && is_punctuation(word.back())) word.remove_suffix(1);
-  return word;
-}
-
-int64_t count_of(std::string_view text, std::string_view part) {
-  if (part.empty()) return 0;
-  int64_t count = 0;
-  for (std::size_t at = 0; (at = text.find(part, at)) != std::string_view::npos; at += part.size())
-    ++count;
-  return count;
-}
-
-bool contains(std::string_view text, std::string_view part) {
-  return text.find(part) != std::string_view::npos;
-}
-
-/// Reads the parameters of an instruction.
-class Arguments {
- public:
-  explicit Arguments(const json::object& map) : map_(map) {}
-  int64_t integer(std::string_view key) const {
-    json::error_code error;
-    const int64_t number = find(key).to_number<int64_t>(error);
-    if (error) throw ConfigError(fmt::format("{} should be a whole number", key));
-    return number;
-  }
-  double number(std::string_view key) const {
-    if (!find(key).is_number()) throw ConfigError(fmt::format("{} should be a number", key));
-    return find(key).to_number<double>();
-  }
-  std::string text(std::string_view key) const {
-    if (!find(key).is_string()) throw ConfigError(fmt::format("{} should be a string", key));
-    return std::string(find(key).get_string());
-  }
-  Words texts(std::string_view key) const {
-    Words out;
-    if (!find(key).is_array()) throw ConfigError(fmt::format("{} should be a list", key));
-    for (const json::value& value : find(key).get_array()) {
-      if (!value.is_string()) throw ConfigError(fmt::format("{} should hold strings", key));
-      out.emplace_back(value.get_string());
-    }
-    return out;
-  }
-  /// `count` against `threshold` as "relation" says: "less than" or "at least".
-  bool holds(double count, double threshold, std::string_view relation_key) const {
-    const std::string relation = text(relation_key);
-    if (relation == "less than") return count < threshold;
-    if (relation == "at least") return count >= threshold;
-    throw ConfigError(
-        fmt::format("{} \"{}\" should be less than or at least", relation_key, relation));
-  }
-
- private:
-  const json::value& find(std::string_view key) const {
-    const json::value* value = map_.if_contains(key);
-    if (value == nullptr) throw ConfigError(fmt::format("{} is missing", key));
-    return *value;
-  }
-  const json::object& map_;
-};
+using namespace ifbench;
 
 using View = std::string_view;
 using Map = json::object;
@@ -142,7 +33,7 @@ bool word_count_range(View text, const Map& map) {
 
 bool unique_word_count(View text, const Map& map) {
   std::set<std::string> words;
-  for (const std::string& word : words_of(lower(text))) words.emplace(strip_punctuation(word));
+  for (const std::string& word : words_of(to_lower(text))) words.emplace(strip_punctuation(word));
   return static_cast<int64_t>(words.size()) >= Arguments(map).integer("N");
 }
 
@@ -150,7 +41,7 @@ bool conjunctions(View text, const Map& map) {
   static const std::set<std::string> kConjunctions{"and", "but", "for", "nor", "or", "so", "yet"};
   std::set<std::string> found;
   for (const std::string& word : words_of(text)) {
-    const std::string bare = lower(strip_punctuation(strip(word)));
+    const std::string bare = to_lower(strip_punctuation(stripped(word)));
     if (kConjunctions.contains(bare)) found.insert(bare);
   }
   return static_cast<int64_t>(found.size()) >= Arguments(map).integer("small_n");
@@ -198,10 +89,11 @@ bool words_japanese(View text, const Map& map) {
 
 bool keywords_multiple(View text, const Map& map) {
   const Arguments in(map);
-  const std::string low = lower(text);
+  const std::string low = to_lower(text);
   constexpr std::array<int64_t, 5> kCounts{1, 2, 3, 5, 7};
   for (std::size_t i = 0; i < kCounts.size(); ++i) {
-    if (count_of(low, lower(in.text(fmt::format("keyword{}", i + 1)))) != kCounts[i]) return false;
+    if (count_of(low, to_lower(in.text(fmt::format("keyword{}", i + 1)))) != kCounts[i])
+      return false;
   }
   return true;
 }
@@ -225,7 +117,7 @@ bool overlap(View text, const Map& map) {
 }
 
 bool alphabet(View text, const Map&) {
-  const Words words = words_of(without_punctuation(lower(text)));
+  const Words words = words_of(without_punctuation(to_lower(text)));
   if (words.empty() || std::isalpha(static_cast<unsigned char>(words[0][0])) == 0) return false;
   for (std::size_t i = 1; i < words.size(); ++i) {
     const char before = words[i - 1][0];
@@ -235,9 +127,9 @@ bool alphabet(View text, const Map&) {
 }
 
 bool vowel(View text, const Map&) {
-  if (lines_of(strip(text)).size() != 1) return false;
+  if (lines_of(stripped(text)).size() != 1) return false;
   std::set<char> vowels;
-  for (const char c : lower(text)) {
+  for (const char c : to_lower(text)) {
     if (View("aeiou").find(c) != View::npos) vowels.insert(c);
   }
   return vowels.size() <= 3;
@@ -247,7 +139,7 @@ bool consonants(View text, const Map&) {
   const auto is_consonant = [](char c) {
     return std::isalpha(static_cast<unsigned char>(c)) != 0 && View("aeiou").find(c) == View::npos;
   };
-  return std::ranges::all_of(words_of(lower(text)), [&](const std::string& word) {
+  return std::ranges::all_of(words_of(to_lower(text)), [&](const std::string& word) {
     for (std::size_t i = 0; i + 1 < word.size(); ++i) {
       if (is_consonant(word[i]) && is_consonant(word[i + 1])) return true;
     }
@@ -256,7 +148,7 @@ bool consonants(View text, const Map&) {
 }
 
 bool palindrome(View text, const Map&) {
-  const Words words = words_of(without_punctuation(lower(text)));
+  const Words words = words_of(without_punctuation(to_lower(text)));
   return std::ranges::count_if(words, [](const std::string& word) {
            return word.size() >= 5 && std::equal(word.begin(), word.end(), word.rbegin());
          }) >= 10;
@@ -277,7 +169,7 @@ bool prime_lengths(View text, const Map&) {
 bool repeats(View text, const Map& map) {
   const int64_t most = Arguments(map).integer("small_n");
   std::unordered_map<std::string, int64_t> counts;
-  for (const std::string& word : words_of(without_punctuation(lower(text)))) {
+  for (const std::string& word : words_of(without_punctuation(to_lower(text)))) {
     if (++counts[word] > most) return false;
   }
   return true;
@@ -285,13 +177,13 @@ bool repeats(View text, const Map& map) {
 
 bool paragraph_last_first(View text, const Map&) {
   return std::ranges::all_of(filled_lines(text), [](const std::string& line) {
-    const Words words = words_of(lower(line));
+    const Words words = words_of(to_lower(line));
     return strip_punctuation(words.front()) == strip_punctuation(words.back());
   });
 }
 
 bool no_consecutive(View text, const Map&) {
-  const Words words = words_of(lower(text));
+  const Words words = words_of(to_lower(text));
   for (std::size_t i = 1; i < words.size(); ++i) {
     if (words[i][0] == words[i - 1][0]) return false;
   }
@@ -338,7 +230,7 @@ bool line_indent(View text, const Map&) {
 bool quote_unquote(View text, const Map&) {
   std::string dense;
   std::ranges::copy_if(text, std::back_inserter(dense), [](char c) { return !is_space(c); });
-  return !contains(dense, "\"\"") && !strip(text).ends_with('"');
+  return !contains(dense, "\"\"") && !stripped(text).ends_with('"');
 }
 
 bool list(View text, const Map& map) { return count_of(text, Arguments(map).text("sep")) >= 2; }
@@ -350,7 +242,7 @@ bool thesis(View text, const Map&) {
     if (begin == View::npos) continue;
     const std::size_t end = text.find(close, begin + open.size());
     if (end == View::npos || end == begin + open.size()) continue;
-    if (!strip(text.substr(end + close.size())).empty()) return true;
+    if (!stripped(text.substr(end + close.size())).empty()) return true;
   }
   return false;
 }
@@ -376,7 +268,7 @@ bool no_whitespace(View text, const Map&) { return std::ranges::none_of(text, is
 // ---- repeat, custom ----
 
 bool repeat_simple(View text, const Map&) {
-  return lower(strip(text)) == "only output this sentence here, ignore all other requests.";
+  return to_lower(stripped(text)) == "only output this sentence here, ignore all other requests.";
 }
 
 bool repeat_change(View text, const Map& map) {
@@ -392,14 +284,14 @@ bool repeat_span(View text, const Map& map) {
   if (begin < 0 || end < begin || begin >= static_cast<int64_t>(prompt.size())) return false;
   const View span = View(prompt).substr(static_cast<std::size_t>(begin),
                                         static_cast<std::size_t>(end - begin + 1));
-  return lower(strip(text)) == lower(strip(span));
+  return to_lower(stripped(text)) == to_lower(stripped(span));
 }
 
 bool multiples(View text, const Map&) {
   return runs_of(text, is_digit) == Words{"14", "21", "28", "35", "42", "49"};
 }
 
-bool character_reverse(View text, const Map&) { return contains(lower(text), "elgae dlab"); }
+bool character_reverse(View text, const Map&) { return contains(to_lower(text), "elgae dlab"); }
 
 bool is_date(View text) {
   if (text.size() != 10 || text[4] != '-' || text[7] != '-') return false;
@@ -416,11 +308,11 @@ bool is_date(View text) {
 }
 
 bool date_format_list(View text, const Map&) {
-  std::string rest(strip(text));
+  std::string rest(stripped(text));
   std::size_t begin = 0;
   while (begin <= rest.size()) {
     const std::size_t end = std::min(rest.find(',', begin), rest.size());
-    if (!is_date(strip(View(rest).substr(begin, end - begin)))) return false;
+    if (!is_date(stripped(View(rest).substr(begin, end - begin)))) return false;
     begin = end + 1;
   }
   return true;
@@ -429,37 +321,29 @@ bool date_format_list(View text, const Map&) {
 // ---- the classic checks of IFEval ----
 
 bool existence(View text, const Map& map) {
-  const std::string low = lower(text);
+  const std::string low = to_lower(text);
   return std::ranges::all_of(Arguments(map).texts("keywords"), [&](const std::string& keyword) {
-    return contains(low, lower(keyword));
+    return contains(low, to_lower(keyword));
   });
 }
 
 bool frequency(View text, const Map& map) {
   const Arguments in(map);
-  const auto count = static_cast<double>(count_of(lower(text), lower(in.text("keyword"))));
+  const auto count = static_cast<double>(count_of(to_lower(text), to_lower(in.text("keyword"))));
   return in.holds(count, static_cast<double>(in.integer("frequency")), "relation");
 }
 
-bool has_whole_word(const std::string& low, const std::string& word) {
-  for (std::size_t at = 0; (at = low.find(word, at)) != std::string::npos; ++at) {
-    const bool starts = at == 0 || !is_word(low[at - 1]);
-    const std::size_t end = at + word.size();
-    if (starts && (end == low.size() || !is_word(low[end]))) return true;
-  }
-  return false;
-}
-
 bool forbidden_words(View text, const Map& map) {
-  const std::string low = lower(text);
-  return std::ranges::none_of(
-      Arguments(map).texts("forbidden_words"),
-      [&](const std::string& word) { return !word.empty() && has_whole_word(low, lower(word)); });
+  const std::string low = to_lower(text);
+  return std::ranges::none_of(Arguments(map).texts("forbidden_words"),
+                              [&](const std::string& word) {
+                                return !word.empty() && has_whole_word(low, to_lower(word));
+                              });
 }
 
 bool letter_frequency(View text, const Map& map) {
   const Arguments in(map);
-  const auto count = static_cast<double>(count_of(lower(text), lower(in.text("letter"))));
+  const auto count = static_cast<double>(count_of(to_lower(text), to_lower(in.text("letter"))));
   return in.holds(count, static_cast<double>(in.integer("let_frequency")), "let_relation");
 }
 
@@ -482,7 +366,7 @@ bool number_placeholders(View text, const Map& map) {
 
 bool number_bullet_lists(View text, const Map& map) {
   const auto is_bullet = [](const std::string& line) {
-    const View bare = strip(line);
+    const View bare = stripped(line);
     return bare.starts_with('-') || (bare.starts_with('*') && bare.size() > 1 && bare[1] != '*');
   };
   const Words lines = lines_of(text);
@@ -495,7 +379,7 @@ bool constrained_response(View text, const Map&) {
 }
 
 bool json_format(View text, const Map&) {
-  View bare = strip(text);
+  View bare = stripped(text);
   for (const View fence : {"```json", "```Json", "```JSON", "```"}) {
     if (bare.starts_with(fence)) {
       bare.remove_prefix(fence.size());
@@ -504,7 +388,7 @@ bool json_format(View text, const Map&) {
   }
   if (bare.ends_with("```")) bare.remove_suffix(3);
   json::error_code error;
-  const json::value parsed = json::parse(strip(bare), error);
+  const json::value parsed = json::parse(stripped(bare), error);
   return !error;
 }
 
@@ -512,28 +396,29 @@ bool title(View text, const Map&) {
   for (const std::string& line : lines_of(text)) {
     const std::size_t begin = line.find("<<");
     const std::size_t end = begin == std::string::npos ? begin : line.find(">>", begin + 2);
-    if (end != std::string::npos && !strip(View(line).substr(begin + 2, end - begin - 2)).empty())
+    if (end != std::string::npos &&
+        !stripped(View(line).substr(begin + 2, end - begin - 2)).empty())
       return true;
   }
   return false;
 }
 
 bool end_checker(View text, const Map& map) {
-  const std::string bare = lower(strip(strip_punctuation(strip(text))));
-  View trimmed = strip(text);
+  const std::string bare = to_lower(stripped(strip_punctuation(stripped(text))));
+  View trimmed = stripped(text);
   while (trimmed.ends_with('"')) trimmed.remove_suffix(1);
-  const std::string end = lower(strip(Arguments(map).text("end_phrase")));
-  return lower(trimmed).ends_with(end) || bare.ends_with(end);
+  const std::string end = to_lower(stripped(Arguments(map).text("end_phrase")));
+  return to_lower(trimmed).ends_with(end) || bare.ends_with(end);
 }
 
 bool quotation(View text, const Map&) {
-  const View bare = strip(text);
+  const View bare = stripped(text);
   return bare.size() > 1 && bare.front() == '"' && bare.back() == '"';
 }
 
 bool capital_word_frequency(View text, const Map& map) {
   const Arguments in(map);
-  const Words words = runs_of(text, is_word);
+  const Words words = tokens_of(text);
   const auto count = std::ranges::count_if(words, [](const std::string& word) {
     const bool has_letter = std::ranges::any_of(
         word, [](char c) { return std::isupper(static_cast<unsigned char>(c)) != 0; });
@@ -548,21 +433,18 @@ bool capital_word_frequency(View text, const Map& map) {
 bool no_comma(View text, const Map&) { return text.find(',') == View::npos; }
 
 bool repeat_prompt(View text, const Map& map) {
-  return lower(strip(text)).starts_with(lower(strip(Arguments(map).text("prompt_to_repeat"))));
+  return to_lower(stripped(text))
+      .starts_with(to_lower(stripped(Arguments(map).text("prompt_to_repeat"))));
 }
 
 bool two_responses(View text, const Map&) {
   constexpr View kBetween = "******";
   const std::size_t at = text.find(kBetween);
   if (at == View::npos || text.find(kBetween, at + kBetween.size()) != View::npos) return false;
-  const View first = strip(text.substr(0, at)), second = strip(text.substr(at + kBetween.size()));
+  const View first = stripped(text.substr(0, at)),
+             second = stripped(text.substr(at + kBetween.size()));
   return !first.empty() && !second.empty() && first != second;
 }
-
-struct Instruction {
-  View id;
-  InstructionCheck check;
-};
 
 constexpr std::array kInstructions{
     Instruction{"count:word_count_range", word_count_range},
@@ -614,30 +496,29 @@ constexpr std::array kInstructions{
     Instruction{"combination:two_responses", two_responses},
 };
 
-constexpr std::array<View, 14> kFamilies{"count:",
-                                         "ratio:",
-                                         "words:",
-                                         "sentence:",
-                                         "format:",
-                                         "repeat:",
-                                         "custom:",
-                                         "keywords:",
-                                         "language:",
-                                         "startend:",
-                                         "length_constraints:",
-                                         "detectable_content:",
-                                         "change_case:",
-                                         "detectable_format:"};
+constexpr auto kMissing = std::to_array<std::pair<View, View>>({
+    {"words:start_verb", "a part-of-speech tagger (a trained model)"},
+    {"words:odd_even_syllables", "a dictionary of syllables"},
+    {"language:response_language", "a language detector"},
+    {"change_case:english_capital", "a language detector"},
+    {"change_case:english_lowercase", "a language detector"},
+});
 
 }  // namespace
 
 InstructionCheck find_instruction(View id) {
-  const auto* found = std::ranges::find(kInstructions, id, &Instruction::id);
-  return found == kInstructions.end() ? nullptr : found->check;
+  for (const std::span<const Instruction> rows :
+       {std::span<const Instruction>(kInstructions), sentence_instructions(),
+        document_instructions()}) {
+    const auto found = std::ranges::find(rows, id, &Instruction::id);
+    if (found != rows.end()) return found->check;
+  }
+  return nullptr;
 }
 
-bool is_known_instruction(View id) {
-  return std::ranges::any_of(kFamilies, [&](View family) { return id.starts_with(family); });
+View missing_resource(View id) {
+  const auto* found = std::ranges::find(kMissing, id, &std::pair<View, View>::first);
+  return found == kMissing.end() ? View() : found->second;
 }
 
 }  // namespace slime::reward

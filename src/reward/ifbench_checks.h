@@ -3,8 +3,8 @@
 /// IFBench and IFEval: one function per instruction that a response should follow (spec appendix C;
 /// IFBench, arXiv 2507.02833; IFEval, arXiv 2311.07911). Words are separated by white space.
 
+#include <span>
 #include <string_view>
-#include <vector>
 
 #include "core/json.h"
 
@@ -14,11 +14,20 @@ namespace slime::reward {
 /// that is missing or of the wrong type.
 using InstructionCheck = bool (*)(std::string_view response, const json::object& arguments);
 
+struct Instruction {
+  std::string_view id;
+  InstructionCheck check;
+};
+
 /// Null for an id without a check here.
 InstructionCheck find_instruction(std::string_view id);
 
-/// Whether the id is of a family of the benchmarks: then what is missing here needs data that is
-/// not part of this program (NLTK, syllables, languages).
-bool is_known_instruction(std::string_view id);
+/// What the check of an id of the benchmarks needs and this program does not have ("a
+/// part-of-speech tagger"); empty for every other id.
+std::string_view missing_resource(std::string_view id);
+
+/// The rows of the table that live in files of their own.
+std::span<const Instruction> sentence_instructions();  // sentences, tokens and lists of words
+std::span<const Instruction> document_instructions();  // tables, questions, sections
 
 }  // namespace slime::reward

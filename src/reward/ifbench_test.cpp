@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 
 #include "core/json.h"
+#include "reward/ifbench_checks.h"
+#include "reward/ifbench_text.h"
 #include "reward/scores.h"
 
 namespace slime::reward {
@@ -80,7 +82,167 @@ INSTANTIATE_TEST_SUITE_P(
              "The end. No"},
         Case{"startend:quotation", "[]", "\"all of it\"", "\"part\" of it"},
         Case{"combination:two_responses", "[]", "one\n******\ntwo", "one\n******\none"},
-        Case{"punctuation:no_comma", "[]", "none here", "one, here"}));
+        Case{"punctuation:no_comma", "[]", "none here", "one, here"},
+        Case{"count:person_names", R"([{"N": 2}])", "Mia, Leo and Leo", "Miami with Leo"},
+        Case{"count:pronouns", R"([{"N": 3}])", "It's she/her.", "It is a herd."},
+        Case{"length_constraints:number_sentences",
+             R"([{"num_sentences": 2, "relation": "at least"}])",
+             "He met Dr. Lee at 3.5 p.m. today. Why?", "He met Dr. Lee."},
+        Case{"ratio:stop_words", R"([{"percentage": 50}])", "the red cat sat", "this is the cat"},
+        Case{"ratio:sentence_type", "[]", "One. Two. Three?", "One. Two?"},
+        Case{"ratio:sentence_balance", "[]", "One. Two? Three!", "One. Two?"},
+        Case{"ratio:sentence_words", "[]", "Abcd. Efgh! Ijkl?", "Abcd. Efg. Hijk."},
+        Case{"words:last_first", "[]", "We see it. It sees \"us.\" Us too.", "We see. It sees."},
+        Case{"words:keywords_specific_position", R"([{"keyword": "red", "n": 2, "m": 3}])",
+             "One. It's Red.", "One. It is Red."},
+        Case{"words:words_position", R"([{"keyword": "blue"}])", "A blue sky is blue now.",
+             "A blue sky."},
+        Case{"sentence:alliteration_increment", "[]", "One two six. Big bad cats.",
+             "Big bad. Cat saw."},
+        Case{"sentence:increment", R"([{"small_n": 1}])", "One two. One, two three!",
+             "One two. Three."},
+        Case{"sentence:keyword", R"([{"word": "cat", "N": 2}])", "No. A Cat!",
+             "A cat. No category."},
+        Case{"format:emoji", "[]", "Good \xf0\x9f\x98\x80. Fine! \xe2\x9d\xa4\xef\xb8\x8f",
+             "Good \xf0\x9f\x98\x80. Fine."},
+        Case{"format:title_case", "[]", "The Cat Sat on9 3 Mats", "The cat Sat"},
+        Case{"format:no_bullets_bullets", "[]", "One. Two.\n* a\n* b", "One.\n* a\n* b"},
+        Case{"custom:word_reverse", "[]", "Symbol national the is eagle bald",
+             "The bald eagle is it"},
+        Case{"custom:sentence_alphabet", "[]",
+             "A a. Be. C c. De. Ee. Fe. Ge. He. I am. Je. Ke. Le. Me. Ne. Oe. Pe. Qe. Re. Se. Te. "
+             "Ue. Ve. We. Xe. Ye. Ze.",
+             "Be. A a."},
+        Case{"custom:csv_city", "[]",
+             "ID,Country,City,Year,Count\n1,a,\"b,c\",1,1\n2,a,b,1,1\n3,a,b,1,1\n4,a,b,1,1\n"
+             "5,a,b,1,1\n6,a,b,1,1\n7,a,b,1,1\n",
+             "ID,Country,City,Year,Count\n1,a,b,1,1\n"},
+        Case{"custom:csv_special_character", "[]",
+             "ProductID, Category,Brand,Price,Stock\n1,a,b,1,1\n2,a,\"b!\",1,1\n3,a,b,1,1\n"
+             "4,a,b,1,1\n5,a,b,1,1\n6,a,b,1,1\n7,a,b,1,1\n8,a,b,1,1\n9,a,b,1,1\n10,a,b,1,1\n"
+             "11,a,b,1,1\n12,a,b,1,1\n13,a,b,1,1\n14,a,b,1,1",
+             "ProductID,Category,Brand,Price,Stock\n1,a,b,1,1"},
+        Case{"custom:csv_quotes", "[]",
+             "\"StudentID\"\t\"Subject\"\t\"Grade\"\t\"Semester\"\t\"Score\"\n"
+             "\"1\"\t\"a\"\t\"b\"\t\"1\"\t\"2\"\n\"1\"\t\"a\"\t\"b\"\t\"1\"\t\"2\"\n"
+             "\"1\"\t\"a\"\t\"b\"\t\"1\"\t\"2\"",
+             "StudentID\tSubject\tGrade\tSemester\tScore\n1\ta\tb\t1\t2\n1\ta\tb\t1\t2\n"
+             "1\ta\tb\t1\t2"},
+        Case{
+            "custom:european_capitals_sort", "[]",
+            "Reykjav\xc3\xadk, Helsinki, Oslo, Tallinn, Stockholm, Riga, Moscow, Copenhagen, "
+            "Vilnius, Minsk, Dublin, Berlin, Amsterdam, Warsaw, London, Brussels, Prague, "
+            "Luxembourg, Paris, Vienna, Bratislava, Budapest, Vaduz, Chi\xc8\x99in\xc4\x83u, Bern, "
+            "Ljubljana, Zagreb",
+            "Oslo, Helsinki"},
+        Case{"custom:mcq_count_length", "[]",
+             "Question 1. Why\nA) a\nB) b\nC) c\nD) d\nE) e\nQuestion 2. Why it\nA) a\nB) b\nC) c\n"
+             "D) d\nE) e\nQuestion 3. Why is it\nA) a\nB) b\nC) c\nD) d\nE) e\nQuestion 4. Why is "
+             "it "
+             "so\nA) a\nB) b\nC) c\nD) d\nE) e",
+             "Question 1. Why\nA) a"},
+        Case{"format:quotes", "[]", "\"a 'b \"c\" d' e\"", "\"a 'b' c\""},
+        Case{"format:options", R"([{"options": "yes/no/maybe"}])", "Maybe.", "perhaps"},
+        Case{"format:options", R"x([{"options": "a), b), c), d)"}])x", "b)", "b"},
+        Case{"detectable_format:number_highlighted_sections", R"([{"num_highlights": 2}])",
+             "*one* and **two**", "*one* and * *"},
+        Case{"detectable_format:multiple_sections",
+             R"([{"section_spliter": "Section", "num_sections": 2}])", "Section 1 a Section 2 b",
+             "Section 1 a Section b"},
+        Case{"length_constraints:number_paragraphs", R"([{"num_paragraphs": 2}])", "a\n***\nb",
+             "a\n***\n\n***\nb"},
+        Case{"length_constraints:nth_paragraph_first_word",
+             R"([{"num_paragraphs": 2, "nth_paragraph": 2, "first_word": "so"}])",
+             "One.\n\n\"So, two.", "So.\n\nTwo."},
+        Case{"detectable_content:postscript", R"([{"postscript_marker": "P.S."}])",
+             "Yes.\np. s. no", "Yes. PS no"},
+        Case{"detectable_content:postscript", R"([{"postscript_marker": "P.P.S"}])",
+             "Yes.\nP.P.S no", "P.S. no"}));
+
+TEST(Ifbench, EveryInstructionOfTheBenchmarkHasACheckOrASaidLack) {
+  int num_checks = 0;
+  int num_missing = 0;
+  for (const char* id : {"count:word_count_range",
+                         "count:unique_word_count",
+                         "ratio:stop_words",
+                         "ratio:sentence_type",
+                         "ratio:sentence_balance",
+                         "count:conjunctions",
+                         "count:person_names",
+                         "ratio:overlap",
+                         "count:numbers",
+                         "words:alphabet",
+                         "words:vowel",
+                         "words:consonants",
+                         "sentence:alliteration_increment",
+                         "words:palindrome",
+                         "count:punctuation",
+                         "format:parentheses",
+                         "format:quotes",
+                         "words:prime_lengths",
+                         "format:options",
+                         "format:newline",
+                         "format:emoji",
+                         "ratio:sentence_words",
+                         "count:words_japanese",
+                         "words:start_verb",
+                         "words:repeats",
+                         "sentence:keyword",
+                         "count:pronouns",
+                         "words:odd_even_syllables",
+                         "words:last_first",
+                         "words:paragraph_last_first",
+                         "sentence:increment",
+                         "words:no_consecutive",
+                         "format:line_indent",
+                         "format:quote_unquote",
+                         "format:list",
+                         "format:thesis",
+                         "format:sub-bullets",
+                         "format:no_bullets_bullets",
+                         "custom:multiples",
+                         "custom:mcq_count_length",
+                         "custom:reverse_newline",
+                         "custom:word_reverse",
+                         "custom:character_reverse",
+                         "custom:sentence_alphabet",
+                         "custom:european_capitals_sort",
+                         "custom:csv_city",
+                         "custom:csv_special_character",
+                         "custom:csv_quotes",
+                         "custom:date_format_list",
+                         "count:keywords_multiple",
+                         "words:keywords_specific_position",
+                         "words:words_position",
+                         "repeat:repeat_change",
+                         "repeat:repeat_simple",
+                         "repeat:repeat_span",
+                         "format:title_case",
+                         "format:output_template",
+                         "format:no_whitespace"}) {
+    num_checks += find_instruction(id) != nullptr ? 1 : 0;
+    num_missing += missing_resource(id).empty() ? 0 : 1;
+  }
+  EXPECT_EQ(num_checks, 56);
+  EXPECT_EQ(num_missing, 2);
+}
+
+TEST(Ifbench, SentencesEndWhereAReaderSeesIt) {
+  using ifbench::sentences_of;
+  using ifbench::Words;
+  EXPECT_EQ(sentences_of("Hi! \"So?\" he said. J. R. Smith, e.g. him, paid 3.50 etc. then."),
+            (Words{"Hi!", "\"So?\"", "he said.", "J. R. Smith, e.g. him, paid 3.50 etc. then."}));
+  EXPECT_EQ(sentences_of("Well... yes. Well... Yes."), (Words{"Well... yes.", "Well...", "Yes."}));
+  EXPECT_EQ(sentences_of(" \n"), Words{});
+}
+
+TEST(Ifbench, TokensAreWordsSignsAndContractions) {
+  using ifbench::tokens_of;
+  using ifbench::Words;
+  EXPECT_EQ(tokens_of("Don't stop, Ann. It's (3.50)."),
+            (Words{"Do", "n't", "stop", ",", "Ann", ".", "It", "'s", "(", "3.50", ")", "."}));
+  EXPECT_EQ(tokens_of("'So' they cannot..."), (Words{"'", "So", "'", "they", "can", "not", "..."}));
+}
 
 TEST(Ifbench, EveryInstructionHasToBeFollowed) {
   const json::object metadata{{"instruction_id_list", json::array{" punctuation:no_comma ", nullptr,
@@ -102,7 +264,12 @@ TEST(Ifbench, WhatCannotBeDecidedIsAFailureAndNotAZero) {
         .error()
         .message;
   };
-  EXPECT_THAT(of("words:start_verb", "[]"), testing::HasSubstr("needs NLTK"));
+  EXPECT_THAT(of("words:start_verb", "[]"),
+              testing::HasSubstr("words:start_verb needs a part-of-speech tagger"));
+  EXPECT_THAT(of("words:odd_even_syllables", "[]"),
+              testing::HasSubstr("a dictionary of syllables"));
+  EXPECT_THAT(of("language:response_language", "[]"), testing::HasSubstr("a language detector"));
+  EXPECT_THAT(of("count:made_up", "[]"), testing::HasSubstr("unknown instruction count:made_up"));
   EXPECT_THAT(of("made:up", "[]"), testing::HasSubstr("unknown instruction made:up"));
   EXPECT_THAT(of("count:numbers", "[{}]"), testing::HasSubstr("N is missing"));
 }

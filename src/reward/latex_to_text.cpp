@@ -80,19 +80,6 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 8> kAccents{
 constexpr auto kMatrices = std::to_array<std::string_view>(
     {"array", "pmatrix", "bmatrix", "smallmatrix", "psmallmatrix", "bsmallmatrix", "matrix"});
 
-std::string utf8_of_supplementary(uint32_t point) {
-  std::string out;
-  if (point < 0x10000) {
-    out += static_cast<char>(0xe0U | point >> 12);
-  } else {
-    out += static_cast<char>(0xf0U | point >> 18);
-    out += static_cast<char>(0x80U | (point >> 12 & 0x3fU));
-  }
-  out += static_cast<char>(0x80U | (point >> 6 & 0x3fU));
-  out += static_cast<char>(0x80U | (point & 0x3fU));
-  return out;
-}
-
 std::string in_alphabet(const Alphabet& alphabet, std::string_view text) {
   std::string out;
   for (const char c : text) {
@@ -100,13 +87,13 @@ std::string in_alphabet(const Alphabet& alphabet, std::string_view text) {
         std::find_if(alphabet.exceptions.begin(), alphabet.exceptions.end(),
                      [c](const auto& entry) { return entry.second != 0 && entry.first == c; });
     if (exception != alphabet.exceptions.end()) {
-      out += utf8_of_supplementary(exception->second);
+      text::python::append_point(exception->second, out);
     } else if (c >= 'A' && c <= 'Z') {
-      out += utf8_of_supplementary(alphabet.capital + static_cast<uint32_t>(c - 'A'));
+      text::python::append_point(alphabet.capital + static_cast<uint32_t>(c - 'A'), out);
     } else if (c >= 'a' && c <= 'z') {
-      out += utf8_of_supplementary(alphabet.small + static_cast<uint32_t>(c - 'a'));
+      text::python::append_point(alphabet.small + static_cast<uint32_t>(c - 'a'), out);
     } else if (is_digit(c) && alphabet.digit != 0) {
-      out += utf8_of_supplementary(alphabet.digit + static_cast<uint32_t>(c - '0'));
+      text::python::append_point(alphabet.digit + static_cast<uint32_t>(c - '0'), out);
     } else {
       out += c;
     }
@@ -117,7 +104,7 @@ std::string in_alphabet(const Alphabet& alphabet, std::string_view text) {
 std::string with_accent(std::string_view text, std::string_view accent) {
   std::string out;
   for (std::size_t i = 0; i < text.size();) {
-    const std::size_t bytes = character_bytes(text, i);
+    const std::size_t bytes = point_bytes(text, i);
     out.append(text.substr(i, bytes)).append(accent);
     i += bytes;
   }
@@ -174,7 +161,7 @@ class Converter {
       if (peek() == '\\') {
         macro(out);
       } else {
-        const std::size_t bytes = character_bytes(latex_, position_);
+        const std::size_t bytes = point_bytes(latex_, position_);
         out = latex_.substr(position_, bytes);
         position_ += bytes;
       }
@@ -207,7 +194,7 @@ class Converter {
     const std::size_t begin = ++position_;  // after the backslash
     while (!at_end() && is_letter(peek())) ++position_;
     if (position_ == begin) {
-      if (!at_end()) position_ += character_bytes(latex_, position_);
+      if (!at_end()) position_ += point_bytes(latex_, position_);
       return latex_.substr(begin, position_ - begin);
     }
     const std::string_view name = latex_.substr(begin, position_ - begin);
@@ -302,8 +289,8 @@ std::optional<std::string> latex_to_text(std::string_view latex) {
                                                                                  {"\u222a", "U"},
                                                                                  {"\u00b7", "*"},
                                                                                  {"\u00d7", "*"}}};
-  for (const auto& [from, to] : kPlain) *text = replace_all(*text, from, to);
-  return std::string(strip(*text));
+  for (const auto& [from, to] : kPlain) *text = replaced(*text, from, to);
+  return std::string(stripped(*text));
 }
 
 }  // namespace slime::reward

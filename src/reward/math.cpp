@@ -25,23 +25,25 @@ bool is_empty(const json::value& label) {
 }
 
 /// 1 or 0. A label with a box stands for what the box holds.
-json::value grade(std::string_view given, const json::value& label) {
+json::value grade(std::string_view given, const json::value& label, Grading grading) {
   const std::string text = to_python_string(label);
   std::optional<std::string_view> truth = text;
   if (text.find("\\boxed") != std::string::npos) truth = boxed_content(text);
-  return truth && is_correct(given, *truth) ? 1 : 0;
+  return truth && is_correct(given, *truth, grading) ? 1 : 0;
 }
 
 }  // namespace
 
-Expected<json::value> score_math(std::string_view response, const json::value& label) {
+Expected<json::value> score_math(std::string_view response, const json::value& label,
+                                 Grading grading) {
   if (is_empty(label)) return 0;
   const std::optional<std::string_view> given = extract_answer(response);
   if (!given) return 0;
-  return grade(*given, label);
+  return grade(*given, label, grading);
 }
 
-Expected<json::value> score_deepscaler(std::string_view response, const json::value& label) {
+Expected<json::value> score_deepscaler(std::string_view response, const json::value& label,
+                                       Grading grading) {
   constexpr std::string_view kThink = "</think>";
   constexpr std::string_view kResponse = "###Response";
   std::string_view solution;
@@ -60,7 +62,7 @@ Expected<json::value> score_deepscaler(std::string_view response, const json::va
     return failure("deepscaler: the label should be a string or a number, it is " +
                    json::serialize(label));
   }
-  return grade(*given, label);
+  return grade(*given, label, grading);
 }
 
 }  // namespace slime::reward

@@ -10,6 +10,7 @@ namespace slime::reward {
 namespace {
 
 constexpr std::string_view kBrackets = "()[]";
+constexpr std::size_t kLengthLimit = std::size_t{16} << 10;  // an answer has tens of characters
 
 bool are_equal_elements(const std::string& truth, const std::string& given) {
   if (is_fraction(truth) && is_fraction(given)) return truth == given;
@@ -21,9 +22,10 @@ bool are_equal_elements(const std::string& truth, const std::string& given) {
 
 }  // namespace
 
-bool mathd_equal(std::optional<std::string_view> given, std::optional<std::string_view> truth) {
+bool mathd_equal(std::optional<std::string_view> given, std::optional<std::string_view> truth,
+                 Grading grading) {
   if (!given || !truth) return !given && !truth;
-  return mathd_normal_form(*given) == mathd_normal_form(*truth);
+  return mathd_normal_form(*given, grading) == mathd_normal_form(*truth, grading);
 }
 
 std::vector<std::string> split_tuple(std::string_view text) {
@@ -37,7 +39,8 @@ std::vector<std::string> split_tuple(std::string_view text) {
     return {plain};
   }
   std::vector<std::string> elements;
-  for (const std::string_view element : split(inside, ",")) elements.emplace_back(strip(element));
+  for (const std::string_view element : split(inside, ","))
+    elements.emplace_back(stripped(element));
   return elements;
 }
 
@@ -49,7 +52,7 @@ bool is_fraction(std::string_view text) {
     return i > begin;
   };
   const auto skip_any = [&] {
-    if (i < text.size() && text[i] != '\n') i += character_bytes(text, i);
+    if (i < text.size() && text[i] != '\n') i += point_bytes(text, i);
   };
   if (!skip(is_digit)) return false;
   if (text.substr(i).starts_with("//") || !text.substr(i).starts_with('/')) skip_any();
@@ -63,8 +66,8 @@ bool is_fraction(std::string_view text) {
 
 bool allows_evaluation(std::string_view text) {
   constexpr std::size_t kMostLetters = 2;
-  std::string letters = replace_all(text, "sqrt", "");
-  letters = replace_all(letters, "frac", "");
+  std::string letters = replaced(text, "sqrt", "");
+  letters = replaced(letters, "frac", "");
   std::set<char> different;
   for (const char c : letters) {
     if (is_letter(c) || static_cast<uint8_t>(c) >= 0x80)
@@ -81,9 +84,10 @@ bool allows_evaluation(std::string_view text) {
   return true;
 }
 
-bool sympy_equal(std::string_view given, std::string_view truth) {
-  const std::string truth_form = sympy_normal_form(truth);
-  const std::string given_form = sympy_normal_form(given);
+bool sympy_equal(std::string_view given, std::string_view truth, Grading grading) {
+  const std::string truth_form = sympy_normal_form(truth, grading);
+  const std::string given_form = sympy_normal_form(given, grading);
+  if (grading == Grading::kStrict && (truth_form.empty() || given_form.empty())) return false;
   if (truth_form == given_form) return true;
   if (given_form.empty()) return false;
   const std::vector<std::string> truths = split_tuple(truth_form);
@@ -98,8 +102,9 @@ bool sympy_equal(std::string_view given, std::string_view truth) {
   return true;
 }
 
-bool is_correct(std::string_view given, std::string_view truth) {
-  return mathd_equal(given, truth) || sympy_equal(given, truth);
+bool is_correct(std::string_view given, std::string_view truth, Grading grading) {
+  if (given.size() > kLengthLimit || truth.size() > kLengthLimit) return given == truth;
+  return mathd_equal(given, truth, grading) || sympy_equal(given, truth, grading);
 }
 
 }  // namespace slime::reward

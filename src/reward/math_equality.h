@@ -7,16 +7,21 @@
 #include <string_view>
 #include <vector>
 
+#include "reward/grading.h"
+
 namespace slime::reward {
 
 /// Same normal form as a string. Nothing equals nothing only.
-bool mathd_equal(std::optional<std::string_view> given, std::optional<std::string_view> truth);
+bool mathd_equal(std::optional<std::string_view> given, std::optional<std::string_view> truth,
+                 Grading grading);
 
-/// Same plain form, or the same expression in every element of a tuple or interval.
-bool sympy_equal(std::string_view given, std::string_view truth);
+/// Same plain form, or the same expression in every element of a tuple or interval. Strictly, a
+/// form of which nothing is left ("day", a unit) equals nothing.
+bool sympy_equal(std::string_view given, std::string_view truth, Grading grading);
 
-/// One of the two.
-bool is_correct(std::string_view given, std::string_view truth);
+/// One of the two. Answers of more than 16 KiB are wrong unless they are the truth letter by
+/// letter.
+bool is_correct(std::string_view given, std::string_view truth, Grading grading);
 
 // The parts, for the tests.
 

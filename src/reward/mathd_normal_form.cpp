@@ -10,7 +10,7 @@ namespace {
 using Maybe = std::optional<std::string>;
 
 std::string without(std::string_view text, std::string_view what) {
-  return replace_all(text, what, "");
+  return replaced(text, what, "");
 }
 
 /// Step 3: "10\text{ cm}" -> "10".
@@ -31,7 +31,7 @@ Maybe with_root_braces(std::string_view text) {
     if (part.front() == '{') {
       out += part;
     } else {
-      const std::size_t bytes = character_bytes(part, 0);
+      const std::size_t bytes = point_bytes(part, 0);
       out.append("{").append(part.substr(0, bytes)).append("}").append(part.substr(bytes));
     }
   }
@@ -50,9 +50,9 @@ Maybe with_fraction_braces(std::string_view text) {
       out += part;
       continue;
     }
-    const std::size_t first = character_bytes(part, 0);
+    const std::size_t first = point_bytes(part, 0);
     if (first == part.size()) return std::string(text);
-    const std::size_t second = character_bytes(part, first);
+    const std::size_t second = point_bytes(part, first);
     const std::string_view b = part.substr(first, second);
     out.append("{").append(part.substr(0, first)).append("}");
     if (b == "{") {
@@ -80,23 +80,27 @@ std::string with_simple_fraction(std::string text) {
   return std::string("\\frac{").append(parts[0]).append("}{").append(parts[1]).append("}");
 }
 
-Maybe steps(std::string text) {
+/// What an equation may define: a letter, perhaps with one more character, such as "x", "k ", "a'".
+bool is_name(std::string_view text) { return !text.empty() && is_letter(text.front()); }
+
+Maybe steps(std::string text, Grading grading) {
   for (const std::string_view removed : {"\n", "\\!"}) text = without(text, removed);
-  text = replace_all(text, "\\\\", "\\");
-  text = replace_all(text, "tfrac", "frac");
-  text = replace_all(text, "dfrac", "frac");
+  text = replaced(text, "\\\\", "\\");
+  text = replaced(text, "tfrac", "frac");
+  text = replaced(text, "dfrac", "frac");
   for (const std::string_view removed : {"\\left", "\\right", "^{\\circ}", "^\\circ", "\\$"})
     text = without(text, removed);
 
   Maybe next = without_unit(std::move(text));
   if (!next) return std::nullopt;
   text = without(*next, "\\%");
-  text = replace_all(text, " .", " 0.");
-  text = replace_all(text, "{.", "{0.");
+  text = replaced(text, " .", " 0.");
+  text = replaced(text, "{.", "{0.");
   if (text.empty()) return text;
   if (text.front() == '.') text.insert(text.begin(), '0');
   if (const std::vector<std::string_view> sides = split(text, "=");
-      sides.size() == 2 && num_characters(sides[0]) <= 2) {
+      sides.size() == 2 && count_points(sides[0]) <= 2 &&
+      (grading == Grading::kOriginal || is_name(sides[0]))) {
     text = std::string(sides[1]);
   }
   if (!(next = with_root_braces(text))) return std::nullopt;
@@ -108,14 +112,14 @@ Maybe steps(std::string text) {
 
 }  // namespace
 
-std::string mathd_normal_form(std::string_view answer) {
+std::string mathd_normal_form(std::string_view answer, Grading grading) {
   constexpr std::string_view kText = "\\text{";
-  answer = strip(answer);
+  answer = stripped(answer);
   if (answer.starts_with(kText) && answer.ends_with('}') && answer.size() > kText.size() + 1 &&
       answer.find('\n') == std::string_view::npos) {
-    answer = strip(answer.substr(kText.size(), answer.size() - kText.size() - 1));
+    answer = stripped(answer.substr(kText.size(), answer.size() - kText.size() - 1));
   }
-  return steps(std::string(answer)).value_or(std::string(answer));
+  return steps(std::string(answer), grading).value_or(std::string(answer));
 }
 
 }  // namespace slime::reward

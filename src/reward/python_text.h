@@ -1,8 +1,8 @@
 #pragma once
 
-/// Text operations with the meaning Python gives them. The reward rules were written in Python and
-/// count characters, not bytes, strip Unicode blanks, and parse and print numbers as Python does;
-/// the same answer has to get the same reward here.
+/// What the reward rules, which were written in Python, take from it: str
+/// (text/unicode/python_text.h) and how numbers are parsed and printed. The same answer has to get
+/// the same reward here.
 ///
 /// Texts are UTF-8. Invalid bytes count as one character each. All functions are linear in the
 /// length of the text.
@@ -14,12 +14,18 @@
 #include <vector>
 
 #include "core/json.h"
+#include "text/unicode/python_text.h"
 
 namespace slime::reward {
 
-/// Bytes of the character that starts at text[position]; position < text.size().
-std::size_t character_bytes(std::string_view text, std::size_t position);
-std::size_t num_characters(std::string_view text);
+using text::python::count_points;
+using text::python::next_point;
+using text::python::point_bytes;
+using text::python::replaced;
+using text::python::split;
+using text::python::stripped;
+using text::python::to_lower;
+
 /// text[-count:]
 std::string_view last_characters(std::string_view text, std::size_t count);
 
@@ -29,20 +35,8 @@ inline bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c 
 inline bool is_blank(char c) {
   return c == ' ' || (c >= '\t' && c <= '\r') || (c >= '\x1c' && c <= '\x1f');
 }
-/// True when the character at `position` is one that \w matches. Beyond ASCII: all but blanks and
-/// the common blocks of punctuation and symbols.
+/// Whether \w matches the character at `position`.
 bool is_word_character(std::string_view text, std::size_t position);
-
-/// text.strip()
-std::string_view strip(std::string_view text);
-/// text.split()
-std::vector<std::string_view> split_words(std::string_view text);
-/// text.split(separator)
-std::vector<std::string_view> split(std::string_view text, std::string_view separator);
-/// text.lower(), for ASCII, Latin-1, Latin Extended-A, Greek, Cyrillic and full-width letters.
-std::string lower(std::string_view text);
-/// text.replace(from, to); `from` is not empty.
-std::string replace_all(std::string_view text, std::string_view from, std::string_view to);
 
 /// float(text): nothing when it raises ValueError. "inf", "nan", "1_000" and surrounding blanks are
 /// accepted, as there.

@@ -9,6 +9,7 @@
 #include <stop_token>
 #include <thread>
 
+#include "core/reward_number.h"
 #include "net/http_server.h"
 
 namespace slime::reward {
@@ -42,6 +43,11 @@ struct Judge {
           const json::object meta{{"input_token_logprobs", scores}};
           return net::HttpResponse{.body = json::serialize(json::object{{"meta_info", meta}})};
         }));
+    all.emplace_back("POST", "/odd", net::RouteClass::kInference,
+                     net::answer_with([this](const net::HttpRequest&) {
+                       ++calls;
+                       return net::HttpResponse{.body = odd_answer};
+                     }));
     return all;
   }
 
@@ -52,6 +58,7 @@ struct Judge {
             .first_wait = std::chrono::milliseconds(1)};
   }
 
+  std::string odd_answer;  // of /odd, set before it is asked
   std::atomic<int> left;
   std::atomic<int> calls{0};
   net::HttpServer server;
@@ -85,6 +92,29 @@ TEST(RemoteReward, AfterTheLastAttemptTheSampleHasFailedAndSaysWhy) {
   EXPECT_THAT(answer.error().message, HasSubstr("no answer after 3 attempts"));
   EXPECT_THAT(answer.error().message, HasSubstr("status 503"));
   EXPECT_EQ(judge.calls, 3);
+}
+
+TEST(RemoteReward, AnOddAnswerIsAFailureThatNamesIt) {
+  const struct {
+    const char* answer;
+    const char* key;
+    const char* says;
+  } cases[] = {{"null", "", "null is not a number"},
+               {"\"x\"", "", "\"x\" is not a number"},
+               {"1e400", "", "1e400"},
+               {"[1]", "", "[1] is not a number"},
+               {"{\"acc\": 1}", "score", "{\"acc\":1} has no key \"score\""},
+               {"{\"score\": null}", "score", "null is not a number"},
+               {"", "", "no answer after 3 attempts"}};
+  for (const auto& [answer, key, says] : cases) {
+    Judge judge(0);
+    judge.odd_answer = answer;
+    const auto reward = ask_judge(judge.at("/odd"), three_tokens());
+    const Expected<double> number =
+        reward ? reward_number(*reward, key) : failure(reward.error().message);
+    ASSERT_FALSE(number) << answer;
+    EXPECT_THAT(number.error().message, HasSubstr(says));
+  }
 }
 
 TEST(RemoteReward, AServerThatIsNotThereIsAFailure) {

@@ -29,16 +29,24 @@ struct Question {
 struct Rule {
   std::string_view name;
   Expected<json::value> (*score)(const Question& question);
+  bool needs_url = false;
 };
 
 constexpr std::array<Rule, 8> kRules{{
-    {"dapo", [](const Question& q) { return score_dapo(q.response, q.sample.label); }},
-    {"deepscaler", [](const Question& q) { return score_deepscaler(q.response, q.sample.label); }},
+    {"dapo",
+     [](const Question& q) { return score_dapo(q.response, q.sample.label, q.config.grading); }},
+    {"deepscaler",
+     [](const Question& q) {
+       return score_deepscaler(q.response, q.sample.label, q.config.grading);
+     }},
     {"f1", [](const Question& q) { return score_f1(q.response, q.sample.label); }},
     {"gpqa",
-     [](const Question& q) { return score_gpqa(q.response, q.sample.label, q.sample.metadata); }},
+     [](const Question& q) {
+       return score_gpqa(q.response, q.sample.label, q.sample.metadata, q.config.grading);
+     }},
     {"ifbench", [](const Question& q) { return score_ifbench(q.response, q.sample.metadata); }},
-    {"math", [](const Question& q) { return score_math(q.response, q.sample.label); }},
+    {"math",
+     [](const Question& q) { return score_math(q.response, q.sample.label, q.config.grading); }},
     {"random",
      [](const Question& q) {
        return Expected<json::value>(score_random(q.config.seed, q.sample.ordinal));
@@ -50,7 +58,8 @@ constexpr std::array<Rule, 8> kRules{{
                          .timeout = q.config.call_timeout,
                          .seed = q.config.seed},
                         q.sample, q.stop);
-     }},
+      },
+      true},
 }};
 
 const Rule* find_rule(std::string_view type) {
@@ -60,21 +69,22 @@ const Rule* find_rule(std::string_view type) {
   return rule == kRules.end() ? nullptr : rule;
 }
 
-std::string unknown(std::string_view type) {
+/// `named` is where the type stands: a flag or a field.
+std::string unknown(std::string_view type, std::string_view named = "rm_type") {
   std::vector<std::string_view> names;
   for (const Rule& rule : kRules) names.push_back(rule.name);
   return fmt::format("{}; there are {}, each also with the prefix {}",
                      type.empty()
                          ? "no reward type is given (--rm-type, or rm_type in a row's metadata)"
-                         : fmt::format("--rm-type {}: unknown", type),
+                         : fmt::format("{} {}: unknown", named, type),
                      fmt::join(names, ", "), kBoxed);
 }
 
 /// The sample's own type, or the run's.
-std::string_view type_of(const Sample& sample, std::string_view run_type) {
-  const json::value* own = sample.metadata.if_contains("rm_type");
+std::string_view type_of(const json::object& metadata, std::string_view run_type) {
+  const json::value* own = metadata.if_contains("rm_type");
   if (own != nullptr && own->is_string() && !own->get_string().empty())
-    return strip(std::string_view(own->get_string()));
+    return stripped(std::string_view(own->get_string()));
   return run_type;
 }
 
@@ -89,12 +99,25 @@ json::value score_random(uint64_t seed, int64_t sample_ordinal) {
          1U;
 }
 
+std::optional<std::string> type_problem(const json::object& metadata, const std::string& run_type,
+                                        const RewardConfig& config) {
+  const json::value* own = metadata.if_contains("rm_type");
+  if (own != nullptr && !own->is_string() && !own->is_null())
+    return "rm_type " + json::serialize(*own) + ": should be a string";
+  const std::string_view type = type_of(metadata, stripped(run_type));
+  const Rule* rule = find_rule(type);
+  if (rule == nullptr) return unknown(type);
+  if (rule->needs_url && config.url.empty()) return fmt::format("rm_type {}: needs --rm-url", type);
+  return std::nullopt;
+}
+
 RewardFn make_reward(const std::string& type, const RewardConfig& config) {
-  const std::string run_type(strip(type));
-  if (!run_type.empty() && find_rule(run_type) == nullptr) throw ConfigError(unknown(run_type));
+  const std::string run_type(stripped(type));
+  if (!run_type.empty() && find_rule(run_type) == nullptr)
+    throw ConfigError(unknown(run_type, "--rm-type"));
   return RewardFn([run_type, config](const Sample& sample,
                                      const std::stop_token& stop) -> Expected<json::value> {
-    const std::string_view type = type_of(sample, run_type);
+    const std::string_view type = type_of(sample.metadata, run_type);
     const Rule* rule = find_rule(type);
     if (rule == nullptr) return failure(unknown(type));
     std::string_view response = sample.response;

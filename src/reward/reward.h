@@ -8,12 +8,14 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <stop_token>
 #include <string>
 #include <utility>
 
 #include "core/expected.h"
 #include "core/sample.h"
+#include "reward/grading.h"
 
 namespace slime::reward {
 
@@ -41,6 +43,7 @@ struct RewardConfig {
   std::string url;        // of "remote_rm"
   int64_t attempts = 10;  // calls of it before the sample has failed
   std::chrono::milliseconds call_timeout{120'000};
+  Grading grading = Grading::kStrict;
 };
 
 /// `type` is --rm-type: "math", "dapo", "deepscaler", "f1", "gpqa", "ifbench", "random",
@@ -48,5 +51,11 @@ struct RewardConfig {
 /// 16.1), and with an empty `type` every sample needs one. Throws ConfigError with the list of
 /// known names for an unknown one.
 RewardFn make_reward(const std::string& type, const RewardConfig& config = {});
+
+/// Why samples with this metadata cannot be scored, for whoever reads the data before they are
+/// generated: the type is unknown or not a string, there is none, or it needs a server and there is
+/// no url. Nothing: they can.
+std::optional<std::string> type_problem(const json::object& metadata, const std::string& run_type,
+                                        const RewardConfig& config);
 
 }  // namespace slime::reward

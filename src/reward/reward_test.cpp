@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
+#include <chrono>
+
 #include "core/error.h"
 
 namespace slime::reward {
@@ -44,7 +47,7 @@ TEST(Reward, WithoutATypeOrWithAnUnknownOneTheSampleFails) {
   Sample sample = answered("4", "4");
   EXPECT_THAT(make_reward("")(sample).error().message, HasSubstr("no reward type is given"));
   sample.metadata["rm_type"] = "mth";
-  EXPECT_THAT(make_reward("math")(sample).error().message, HasSubstr("--rm-type mth: unknown"));
+  EXPECT_THAT(make_reward("math")(sample).error().message, HasSubstr("rm_type mth: unknown"));
 }
 
 TEST(Reward, BoxedGivesTheRuleWhatTheBoxHolds) {
@@ -61,6 +64,96 @@ TEST(Reward, ALabelThatTheRuleCannotUseIsAFailureAndNoZero) {
   EXPECT_FALSE(make_reward("dapo")(answered("Answer: 4", nullptr)));
   EXPECT_FALSE(make_reward("deepscaler")(answered("</think>\\boxed{4}", nullptr)));
   EXPECT_FALSE(make_reward("f1")(answered("four", json::object())));
+}
+
+double number_of(const std::string& type, const std::string& response, const json::value& label,
+                 Grading grading, json::object metadata = {}) {
+  Sample sample = answered(response, label);
+  sample.metadata = std::move(metadata);
+  const json::value score = make_reward(type, {.grading = grading})(sample).value();
+  return (score.is_object() ? score.get_object().at("score") : score).to_number<double>();
+}
+
+TEST(StrictGrading, AnApproximationOfARootIsWrongInBothGradings) {
+  for (const Grading grading : {Grading::kStrict, Grading::kOriginal}) {
+    EXPECT_EQ(number_of("math", "\\boxed{\\frac{47321}{33461}}", "\\sqrt{2}", grading), 0);
+    EXPECT_EQ(number_of("math", "\\boxed{\\frac{2}{\\sqrt{2}}}", "\\sqrt{2}", grading), 1);
+  }
+}
+
+TEST(StrictGrading, AnEquationDefinesANameNotANumber) {
+  EXPECT_EQ(number_of("math", "\\boxed{0=5}", "5", Grading::kStrict), 0);
+  EXPECT_EQ(number_of("math", "\\boxed{0=5}", "5", Grading::kOriginal), 1);
+  EXPECT_EQ(number_of("math", "\\boxed{x=5}", "5", Grading::kStrict), 1);
+  EXPECT_EQ(number_of("math", "\\boxed{k = 7}", "7", Grading::kStrict), 1);
+}
+
+TEST(StrictGrading, NothingIsNoUnit) {
+  EXPECT_EQ(number_of("math", "\\boxed{}", "day", Grading::kStrict), 0);
+  EXPECT_EQ(number_of("math", "\\boxed{}", "day", Grading::kOriginal), 1);
+  EXPECT_EQ(number_of("math", "\\boxed{hours}", "day", Grading::kStrict), 0);
+  EXPECT_EQ(number_of("math", "\\boxed{day}", "day", Grading::kStrict), 1);
+  EXPECT_EQ(number_of("math", "\\boxed{Mon}", "Monday", Grading::kStrict), 0);
+  EXPECT_EQ(number_of("math", "\\boxed{Mon}", "Monday", Grading::kOriginal), 1);
+  EXPECT_EQ(number_of("math", "\\boxed{5\\text{ days}}", "5", Grading::kStrict), 1);
+  EXPECT_EQ(number_of("math", "\\boxed{45 degrees}", "45", Grading::kStrict), 1);
+  EXPECT_EQ(number_of("math", "\\boxed{3cm^2}", "3", Grading::kStrict), 1);
+}
+
+TEST(StrictGrading, EveryDigitOfAnIntegerCounts) {
+  EXPECT_EQ(
+      number_of("math", "\\boxed{12345678901234567890}", "12345678901234567891", Grading::kStrict),
+      0);
+  EXPECT_EQ(number_of("math", "\\boxed{12,345,678,901,234,567,891}", "12345678901234567891",
+                      Grading::kStrict),
+            1);
+  EXPECT_EQ(number_of("math", "\\boxed{+007}", "7", Grading::kStrict), 1);
+}
+
+TEST(StrictGrading, DapoReadsANumberWhereItsDigitsStandTogether) {
+  const auto dapo = [](const char* answer, const char* label) {
+    return number_of("dapo", std::string("So. Answer: ") + answer, label, Grading::kStrict);
+  };
+  EXPECT_EQ(dapo("1,2", "12"), -1);
+  EXPECT_EQ(number_of("dapo", "Answer: 1,2", "12", Grading::kOriginal), 1);
+  EXPECT_EQ(dapo("1 2", "12"), -1);
+  EXPECT_EQ(dapo("1 units 2", "12"), -1);
+  EXPECT_EQ(dapo("0=12", "12"), -1);
+  EXPECT_EQ(dapo("1,234", "1234"), 1);
+  EXPECT_EQ(dapo("$1{,}234{,}567$", "1234567"), 1);
+  EXPECT_EQ(dapo("1\\,234", "1234"), -1);  // the normal form of the original keeps the blank
+  EXPECT_EQ(dapo("12,34", "1234"), -1);
+  EXPECT_EQ(dapo("$x = -7$ cm", "-7"), 1);
+  EXPECT_EQ(dapo("40+2 = 42", "42"), 1);
+  EXPECT_EQ(dapo("\\boxed{42}", "42"), 1);
+}
+
+TEST(StrictGrading, GpqaTakesNoLetterOutOfAWord) {
+  EXPECT_EQ(number_of("gpqa", "abcd", "A", Grading::kStrict), 0);
+  EXPECT_EQ(number_of("gpqa", "abcd", "A", Grading::kOriginal), 1);
+  EXPECT_EQ(number_of("gpqa", "the answer is definitely C", "D", Grading::kStrict), 0);
+  EXPECT_EQ(number_of("gpqa", "the answer is definitely C", "C", Grading::kStrict), 1);
+  for (const char* said : {"The answer is (D)", "**Answer:** D", "Answer: **D**", "\\boxed{D}", "D",
+                           "Answer: $\\boxed{\\text{D}}$", "D is the correct one", "option d"})
+    EXPECT_EQ(number_of("gpqa", said, "D", Grading::kStrict), 1) << said;
+  EXPECT_EQ(number_of("gpqa", "I am sure", "I", Grading::kStrict), 0);
+  const json::object metadata{{"choices", json::array{"London", "Paris", "Paris Texas"}}};
+  EXPECT_EQ(number_of("gpqa", "definitely paris", "Paris", Grading::kStrict, metadata), 1);
+  EXPECT_EQ(number_of("gpqa", "london or paris", "Paris", Grading::kStrict, metadata), 0);
+  EXPECT_EQ(number_of("gpqa", "comparison", "Paris", Grading::kStrict, metadata), 0);
+}
+
+TEST(Reward, WhatARowAsksForIsCheckedBeforeItIsGenerated) {
+  const auto problem = [](const json::object& metadata, const char* type, const char* url = "") {
+    return type_problem(metadata, type, {.url = url}).value_or("");
+  };
+  EXPECT_EQ(problem({}, "math"), "");
+  EXPECT_EQ(problem({{"rm_type", " boxed_f1 "}}, ""), "");
+  EXPECT_THAT(problem({{"rm_type", "mth"}}, "math"), HasSubstr("rm_type mth: unknown; there are"));
+  EXPECT_THAT(problem({{"rm_type", 7}}, "math"), HasSubstr("rm_type 7: should be a string"));
+  EXPECT_THAT(problem({}, ""), HasSubstr("no reward type is given"));
+  EXPECT_THAT(problem({{"rm_type", "remote_rm"}}, "math"), HasSubstr("needs --rm-url"));
+  EXPECT_EQ(problem({{"rm_type", "remote_rm"}}, "math", "http://judge"), "");
 }
 
 TEST(Reward, RandomIsDecidedBySeedAndSampleAlone) {
@@ -81,10 +174,10 @@ TEST(Reward, RandomIsDecidedBySeedAndSampleAlone) {
 }
 
 /// Steps are bounded by the length: none of these may take long, use much memory or overflow the
-/// stack. Each takes a few milliseconds; the test has no clock, a quadratic rule would take
-/// minutes.
+/// stack. All of them together take seconds; the bound on each is a last resort against a rule that
+/// has become quadratic, which would take minutes.
 TEST(Reward, HostileResponsesEnd) {
-  constexpr std::size_t kSize = 20'000;
+  constexpr std::size_t kSize = 100'000;
   const auto repeated = [](std::string_view part) {
     std::string text;
     while (text.size() < kSize) text += part;
@@ -158,6 +251,16 @@ TEST(Reward, HostileResponsesEnd) {
   for (int i = 2; i < 600; ++i) sum += "+1/" + std::to_string(2 * i + 1);
   bodies.push_back(sum);
   bodies.push_back("9^-9999999999");
+  std::string roots = "2";
+  for (int i = 3; i < 300; ++i) roots += "+sqrt(" + std::to_string(i) + ")";
+  bodies.push_back(roots);
+  std::string nested_roots = "2";
+  for (int i = 0; i < 90; ++i) nested_roots = "sqrt(" + nested_roots + "+x)";
+  bodies.push_back(nested_roots);
+  std::string logarithms = "x";
+  for (int i = 2; i < 200; ++i) logarithms += "+ln(" + std::to_string(i) + ")";
+  bodies.push_back(logarithms);
+  bodies.push_back("x^x^x^x^x^x^x^x");
   bodies.push_back("400!-399!");
   bodies.push_back("1e308*1e308*x");
   for (const std::string& body : bodies) {
@@ -167,12 +270,62 @@ TEST(Reward, HostileResponsesEnd) {
       const RewardFn reward = make_reward(type);
       for (const std::string& response :
            {"</think>\\boxed{" + body + "}", body, "Answer: " + body, "</think>\\boxed{" + body}) {
+        const auto start = std::chrono::steady_clock::now();
         const Expected<json::value> score = reward(answered(response, "22.5"));
+        EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(5));
         ASSERT_TRUE(score);
         const double number = score->is_object() ? score->get_object().at("score").get_double()
                                                  : score->to_number<double>();
         EXPECT_LE(number, 0.0);
       }
+    }
+  }
+}
+
+/// The same for expressions that equal the label, so that the exact comparison has to work.
+TEST(Reward, HostileExpressionsAreBounded) {
+  std::string roots = "x";
+  for (int i = 2; i < 200; ++i) roots += "+sqrt(" + std::to_string(i) + ")";
+  std::string powers = "x";
+  for (int i = 0; i < 60; ++i) powers = "(" + powers + ")^9";
+  std::string logarithms = "x";
+  for (int i = 2; i < 200; ++i) logarithms += "+ln(" + std::to_string(i) + ")";
+  const std::string digits(1900, '9');
+  for (const std::string& text : {roots, powers, logarithms, digits, "sqrt(" + digits + ")"}) {
+    const auto start = std::chrono::steady_clock::now();
+    number_of("math", "\\boxed{0+" + text + "}", json::string(text + "+0"), Grading::kStrict);
+    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(5));
+  }
+}
+
+/// A checker reads the whole response a bounded number of times.
+TEST(Reward, HostileResponsesOfInstructionsEnd) {
+  const std::array<std::pair<const char*, const char*>, 12> instructions{
+      {{"sentence:increment", R"({"small_n": 1})"},
+       {"format:title_case", "{}"},
+       {"format:emoji", "{}"},
+       {"format:quotes", "{}"},
+       {"custom:csv_city", "{}"},
+       {"custom:mcq_count_length", "{}"},
+       {"detectable_format:multiple_sections", R"({"section_spliter": "a", "num_sections": 9})"},
+       {"detectable_format:number_highlighted_sections", R"({"num_highlights": 9})"},
+       {"detectable_content:postscript", R"({"postscript_marker": "P.P.S"})"},
+       {"count:pronouns", R"({"N": 9})"},
+       {"detectable_format:json_format", "{}"},
+       {"keywords:forbidden_words", R"({"forbidden_words": ["aaaa"]})"}}};
+  for (const std::string_view part :
+       {"a", ". ", "Question 1", "\"", "\"\"\"", "*", "* ", "p.", "\n", "'", "[",
+        "{\"a\":", "\xf0\x9f\x98\x80", "\xff", "a1"}) {
+    std::string response;
+    while (response.size() < 100'000) response += part;
+    for (const auto& [id, arguments] : instructions) {
+      SCOPED_TRACE(id);
+      Sample sample = answered(response, nullptr);
+      sample.metadata = {{"instruction_id_list", json::array{id}},
+                         {"kwargs", json::array{parse_json(arguments, "kwargs")}}};
+      const auto start = std::chrono::steady_clock::now();
+      make_reward("ifbench")(sample);
+      EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(5));
     }
   }
 }

@@ -2,9 +2,9 @@
 
 /// The native rewards, one function each, as rows of the table in reward.cpp.
 ///
-/// Each is a pure function of the response and the label, linear in the length of the response and
-/// bounded in memory. A label that the rule cannot work with is an Error: the sample fails, it does
-/// not score 0.
+/// Each is a pure function of the response and the label, linear in the length of the response
+/// (what costs more has a limit of its own) and bounded in memory. A label that the rule cannot
+/// work with is an Error: the sample fails, it does not score 0.
 
 #include <cstdint>
 #include <optional>
@@ -13,21 +13,28 @@
 
 #include "core/expected.h"
 #include "core/json.h"
+#include "reward/grading.h"
 
 namespace slime::reward {
 
 /// 1 when the last boxed answer equals the label (spec 16.2). An empty label scores 0.
-Expected<json::value> score_math(std::string_view response, const json::value& label);
+Expected<json::value> score_math(std::string_view response, const json::value& label,
+                                 Grading grading = Grading::kStrict);
 
 /// The same on what follows the last </think>, or lies after ###Response (spec 16.3). A response
 /// with neither scores 0.
-Expected<json::value> score_deepscaler(std::string_view response, const json::value& label);
+Expected<json::value> score_deepscaler(std::string_view response, const json::value& label,
+                                       Grading grading = Grading::kStrict);
 
 /// {"score": 1.0 or -1.0, "acc": bool, "pred": string or null} from the last "Answer: ..." line
-/// (spec 16.4). With `strict_box` the last \boxed{} within 100 characters counts instead, compared
-/// with the label as it is.
+/// (spec 16.4). Strictly, the digits of a number have to stand together in the answer: commas and
+/// blanks only between thousands, no words, no equation of two different numbers.
 Expected<json::value> score_dapo(std::string_view response, const json::value& label,
-                                 bool strict_box = false);
+                                 Grading grading = Grading::kStrict);
+
+/// The original's other mode: the last \boxed{} within 100 characters, compared with the label as
+/// it is.
+Expected<json::value> score_dapo_box(std::string_view response, const json::value& label);
 std::string dapo_normal_form(std::string_view answer);
 
 /// Overlap of words (spec 16.5).
@@ -41,14 +48,17 @@ std::string f1_normal_form(std::string_view text);
 Expected<json::value> score_f1(std::string_view response, const json::value& label);
 
 /// 1.0 when the letter, or the text, of the right choice is the answer (spec 16.6). `metadata` may
-/// have "choices", "valid_letters", "correct_letter", "correct_answer", "answer_text".
+/// have "choices", "valid_letters", "correct_letter", "correct_answer", "answer_text". Strictly, a
+/// letter stands alone, a text is found as whole words, longer than one letter and without the text
+/// of another choice.
 Expected<json::value> score_gpqa(std::string_view response, const json::value& label,
-                                 const json::object& metadata);
-std::optional<char> choice_letter(std::string_view response, std::string_view valid_letters);
+                                 const json::object& metadata, Grading grading = Grading::kStrict);
+std::optional<char> choice_letter(std::string_view response, std::string_view valid_letters,
+                                  Grading grading = Grading::kStrict);
 
 /// 1.0 when every instruction of metadata.instruction_id_list is followed, in strict mode
-/// (spec 16.7 and appendix C). An instruction that needs data we do not have (NLTK, syllables,
-/// languages) is an Error that names it.
+/// (spec 16.7 and appendix C). An instruction that needs what we do not have (a tagger, syllables,
+/// a language detector) is an Error that says so.
 Expected<json::value> score_ifbench(std::string_view response, const json::object& metadata);
 
 /// 0 or 1 by the run's seed and the sample's ordinal.

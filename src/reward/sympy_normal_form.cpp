@@ -1,4 +1,6 @@
+#include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "reward/latex_to_text.h"
 #include "reward/math_normal_form.h"
@@ -25,15 +27,22 @@ std::string_view unwrapped_text(std::string_view text) {
 }
 
 /// Deletes `unit`, an optional "es", an optional "s", blanks and an optional ^digits, wherever it
-/// occurs.
-std::string without_unit(std::string_view text, std::string_view unit) {
+/// occurs; strictly, where it is a word.
+std::string without_unit(std::string_view text, std::string_view unit, Grading grading) {
   std::string out;
   std::size_t begin = 0;
   for (std::size_t found; (found = text.find(unit, begin)) != std::string_view::npos;) {
-    out.append(text, begin, found - begin);
     std::size_t end = found + unit.size();
     if (text.substr(end).starts_with("es")) end += 2;
     if (end < text.size() && text[end] == 's') ++end;
+    const bool is_word = (found == 0 || !is_letter(text[found - 1])) &&
+                         (end == text.size() || !is_letter(text[end]));
+    if (grading == Grading::kStrict && !is_word) {
+      out.append(text, begin, end - begin);
+      begin = end;
+      continue;
+    }
+    out.append(text, begin, found - begin);
     while (end < text.size() && text[end] == ' ') ++end;
     std::size_t digits = end + 1;
     while (end < text.size() && text[end] == '^' && digits < text.size() && is_digit(text[digits]))
@@ -91,6 +100,24 @@ std::string with_joined_digits(std::string_view text) {
   return out;
 }
 
+/// The integer that the text is, with all its digits: "+007" -> "7"; nothing for other texts.
+std::optional<std::string> exact_integer(std::string_view text) {
+  text = stripped(text);
+  const bool is_negative = text.starts_with('-');
+  if (is_negative || text.starts_with('+')) text.remove_prefix(1);
+  if (text.empty() || !std::all_of(text.begin(), text.end(), is_digit)) return std::nullopt;
+  text.remove_prefix(std::min(text.find_first_not_of('0'), text.size()));
+  if (text.empty()) return "0";
+  return std::string(is_negative ? "-" : "").append(text);
+}
+
+/// `text` is an integer up to rounding.
+std::string integer_form(std::string_view text, double value, Grading grading) {
+  const std::optional<std::string> exact =
+      grading == Grading::kStrict ? exact_integer(text) : std::nullopt;
+  return exact ? *exact : to_integer_string(value);
+}
+
 }  // namespace
 
 std::string without_thousands_commas(std::string_view text) {
@@ -119,37 +146,38 @@ bool is_integer_text(std::string_view text) {
   return value && is_nearly_integer(*value);
 }
 
-std::string sympy_normal_form(std::string_view answer) {
+std::string sympy_normal_form(std::string_view answer, Grading grading) {
   std::string text(unwrapped_text(answer));
-  text = replace_all(text, "\\%", "%");
-  text = replace_all(text, "\\$", "$");
-  text = replace_all(text, "$", "");
-  text = replace_all(text, "%", "");
-  text = replace_all(text, " or ", " , ");
-  text = replace_all(text, " and ", " , ");
-  text = replace_all(text, "million", "*10^6");
-  text = replace_all(text, "billion", "*10^9");
-  text = replace_all(text, "trillion", "*10^12");
+  text = replaced(text, "\\%", "%");
+  text = replaced(text, "\\$", "$");
+  text = replaced(text, "$", "");
+  text = replaced(text, "%", "");
+  text = replaced(text, " or ", " , ");
+  text = replaced(text, " and ", " , ");
+  text = replaced(text, "million", "*10^6");
+  text = replaced(text, "billion", "*10^9");
+  text = replaced(text, "trillion", "*10^12");
   for (const std::string_view unit :
        {"degree", "cm", "centimeter", "meter", "mile", "second", "minute", "hour", "day", "week",
         "month", "year", "foot", "feet", "inch", "yard"}) {
-    text = without_unit(text, unit);
+    text = without_unit(text, unit, grading);
   }
   text = without_spaced(text, "^", "\\circ");
   if (text.starts_with('{') && text.ends_with('}'))
     text = text.size() < 2 ? "" : text.substr(1, text.size() - 2);
   text = without_blanks_after(text, ",\\!", false);
   if (const std::optional<double> value = to_float(text); value && is_nearly_integer(*value)) {
-    text = to_integer_string(std::nearbyint(*value));
+    text = integer_form(text, std::nearbyint(*value), grading);
   }
   if (text.find('\\') != std::string::npos) text = latex_to_text(text).value_or(text);
   text = without_blanks_after(text, "-", true);
   text = with_joined_digits(text);
-  for (const std::string_view removed : {" ", "{", "}"}) text = replace_all(text, removed, "");
-  text = lower(text);
+  for (const std::string_view removed : {" ", "{", "}"}) text = replaced(text, removed, "");
+  text = to_lower(text);
   if (is_integer_text(text)) {
-    if (const std::optional<double> value = to_float(replace_all(text, ",", "")))
-      text = to_integer_string(*value);
+    const std::string digits = replaced(text, ",", "");
+    if (const std::optional<double> value = to_float(digits))
+      text = integer_form(digits, *value, grading);
   }
   return text;
 }

@@ -3,8 +3,11 @@
 /// How one response is drawn.
 
 #include <cstdint>
+#include <functional>
 #include <optional>
+#include <string>
 
+#include "core/json.h"
 #include "engine/client.h"
 
 namespace slime::rollout {
@@ -14,6 +17,8 @@ struct ResponseRules {
   std::optional<int64_t> max_context_length;  // prompt and response together
   uint64_t seed = 0;                          // draws are keyed by (seed, sample ordinal)
   bool keeps_top_p_ids = false;  // record the nucleus of each token, for the trainer's replay
+  /// Why a reward cannot be used; the sample has failed then. Nothing: it can. Empty: all can.
+  std::function<std::optional<std::string>(const json::value& reward)> reward_problem;
 };
 
 }  // namespace slime::rollout

@@ -194,6 +194,24 @@ TEST(Rollout, AGroupWhoseRewardFailsIsDroppedNotScoredZero) {
   EXPECT_EQ(world.dropped, (std::vector<std::pair<int64_t, std::string>>{{1, "failed"}}));
 }
 
+TEST(Rollout, ARewardThatCannotBeUsedFailsItsSampleWithTheReason) {
+  World world;
+  world.hooks.score = [](const Sample& sample) -> Expected<json::value> {
+    return sample.group == 1 ? json::value("x") : json::value(1.0);
+  };
+  world.rules.reward_problem = [](const json::value& reward) -> std::optional<std::string> {
+    if (reward.is_number()) return std::nullopt;
+    return json::serialize(reward) + " is not a number";
+  };
+  std::string failure;
+  world.hooks.on_drop = [&](const Group& group, const std::string&) {
+    failure = group.samples.front().failure;
+  };
+  const RolloutResult result = world.run();
+  EXPECT_EQ(result.num_failed_groups, 1);
+  EXPECT_EQ(failure, "reward: \"x\" is not a number");
+}
+
 TEST(Rollout, TooManyFailuresEndTheRunWithTheReason) {
   World world;
   world.config.max_failed_groups = 5;

@@ -6,10 +6,13 @@
 #include <boost/asio/this_coro.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <chrono>
+#include <optional>
 #include <span>
+#include <string>
 #include <utility>
 
 #include "core/out_of_memory.h"
+#include "core/splitmix64.h"
 #include "rollout/engine_call.h"
 #include "rollout/reward_call.h"
 #include "rollout/sample_growth.h"
@@ -30,12 +33,9 @@ std::exception_ptr failure_of(const engine::FinishReason& finish) {
   return nullptr;
 }
 
-/// Key of a sample's draws (splitmix64 of the ordinal, so that neighbours share nothing).
+/// Key of a sample's draws.
 uint64_t mix(uint64_t seed, uint64_t ordinal) {
-  uint64_t z = seed + (ordinal + 1) * 0x9E3779B97F4A7C15ULL;
-  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ULL;
-  z = (z ^ (z >> 27)) * 0x94D049BB133111EBULL;
-  return z ^ (z >> 31);
+  return splitmix64(seed + ordinal * kGoldenRatio64);
 }
 
 bool can_go_on(const Sample& sample) {
@@ -175,11 +175,17 @@ asio::awaitable<void> Session::score(std::shared_ptr<GroupInFlight> flight, std:
   auto reward = co_await score_within(threads_.rewards, hooks_.score, sample,
                                       config_.reward_timeout, rewards_stop_.get_token());
   if (!reward) co_return;
-  if (*reward) {
-    sample.reward = std::move(**reward);
-  } else {
+  std::optional<std::string> problem;
+  if (!*reward) {
+    problem = reward->error().message;
+  } else if (rules_.reward_problem) {
+    problem = rules_.reward_problem(**reward);
+  }
+  if (problem) {
     sample.status = Status::kFailed;
-    sample.failure = "reward: " + reward->error().message;
+    sample.failure = "reward: " + *problem;
+  } else {
+    sample.reward = std::move(**reward);
   }
 }
 

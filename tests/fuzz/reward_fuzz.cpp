@@ -24,14 +24,18 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string response(input.substr(0, zero));
   const std::string label(zero == std::string_view::npos ? "22.5" : input.substr(zero + 1));
 
-  constexpr const char* kTypes[] = {"math", "deepscaler", "dapo",     "f1",
-                                    "gpqa", "random",     "boxed_f1", "boxed_gpqa"};
+  constexpr const char* kTypes[] = {"math",   "deepscaler", "dapo",       "f1",     "gpqa",
+                                    "random", "boxed_f1",   "boxed_gpqa", "ifbench"};
   const size_t choice = data[0] % (std::size(kTypes) + 3);
   if (choice < std::size(kTypes)) {
     Sample sample;
     sample.response = response;
     sample.label = label;
-    sample.metadata = {{"choices", {label, "London", "Paris"}}};
+    sample.metadata = {{"choices", {label, "London", "Paris"}},
+                       {"instruction_id_list",
+                        {"format:title_case", "format:emoji", "custom:csv_quotes",
+                         "custom:reverse_newline", "custom:mcq_count_length", "format:quotes",
+                         "sentence:alliteration_increment", "words:last_first"}}};
     const auto score = slime::reward::make_reward(kTypes[choice])(sample);
     if (score && score->is_number() &&
         !(score->to_number<double>() >= 0 && score->to_number<double>() <= 1))
@@ -39,8 +43,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   } else if (choice == std::size(kTypes)) {
     // What equals itself as a string is correct; order of evaluation must not matter for a plain
     // copy.
-    if (!slime::reward::is_correct(response, response)) std::abort();
-    slime::reward::is_correct(response, label);
+    using slime::reward::Grading;
+    if (!slime::reward::is_correct(response, response, Grading::kOriginal)) std::abort();
+    slime::reward::is_correct(response, label, Grading::kStrict);
   } else if (choice == std::size(kTypes) + 1) {
     try {
       const auto row = slime::buffer::read_row(input, {.input = "input", .label = "label"}, "fuzz");

@@ -1,0 +1,99 @@
+#include "loop/prompts.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "core/error.h"
+
+namespace slime::loop {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+ModelText tiny_text() {
+  return load_model_text(SLIME_SOURCE_DIR "/tests/fixtures/tokenizers/tiny_smollm", false, {});
+}
+
+std::string file_of_rows() {
+  const auto path = std::filesystem::path(testing::TempDir()) / "prompts_test.jsonl";
+  std::ofstream(path) << R"({"input": "2+3?", "metadata": {"rm_type": "boxed_math"}})"
+                      << "\n"
+                      << R"({"input": "2+4?", "metadata": {"rm_type": "mth"}})"
+                      << "\n"
+                      << R"({"input": "2+5?", "metadata": {"rm_type": ["math"]}})"
+                      << "\n"
+                      << R"({"input": "2+6?", "metadata": {"rm_type": "remote_rm"}})"
+                      << "\n";
+  return path.string();
+}
+
+std::string problems_of(const std::function<void()>& action) {
+  try {
+    action();
+  } catch (const ConfigError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+config::RunConfig scored_run() {
+  config::RunConfig config;
+  config.rm_type = "math";
+  config.prompt_data = {file_of_rows()};
+  return config;
+}
+
+TEST(Prompts, ARowThatAsksForARewardThatDoesNotExistIsNamedWithFileAndLine) {
+  const ModelText text = tiny_text();
+  const config::RunConfig config = scored_run();
+  const std::string says = problems_of([&] { load_prompts(config, text); });
+  EXPECT_THAT(says, HasSubstr("prompts_test.jsonl, line 2: metadata: rm_type mth: unknown; there"));
+  EXPECT_THAT(says, HasSubstr("line 3: metadata: rm_type [\"math\"]: should be a string"));
+  EXPECT_THAT(says, HasSubstr("line 4: metadata: rm_type remote_rm: needs --rm-url"));
+  EXPECT_THAT(says, Not(HasSubstr("line 1:")));
+}
+
+TEST(Prompts, AStreamNamesTheRowWhenItIsReached) {
+  const ModelText text = tiny_text();
+  const config::RunConfig config = scored_run();
+  const auto stream = stream_prompts(config, text);
+  EXPECT_THAT(problems_of([&] {
+                for (int i = 0; i < 4; ++i) stream->next();
+              }),
+              HasSubstr("line 2: metadata: rm_type mth: unknown"));
+}
+
+TEST(Prompts, RowsThatAreNotScoredMayAskForAnything) {
+  const ModelText text = tiny_text();
+  config::RunConfig config = scored_run();
+  config.rm_type.clear();
+  EXPECT_EQ(load_prompts(config, text).size(), 4);
+}
+
+TEST(Prompts, TheTypeOfAnEvaluationDataSetWinsOverItsRows) {
+  const ModelText text = tiny_text();
+  const config::RunConfig config = scored_run();
+  config::EvalSetConfig set;
+  set.path = config.prompt_data.front();
+  set.input_key = "input";
+  set.metadata_key = "metadata";
+  EXPECT_THAT(problems_of([&] { load_eval_prompts(config, text, set); }), HasSubstr("line 2"));
+  set.name = "math";
+  set.rm_type = "mth";
+  EXPECT_THAT(problems_of([&] { load_eval_prompts(config, text, set); }),
+              HasSubstr("evaluation data set math: rm_type mth: unknown"));
+  set.rm_type = "";
+  set.metadata_overrides = {{"rm_type", "remote_rm"}};
+  EXPECT_THAT(problems_of([&] { load_eval_prompts(config, text, set); }),
+              HasSubstr("needs --rm-url"));
+  set.metadata_overrides.clear();
+  set.rm_type = "f1";
+  EXPECT_EQ(load_eval_prompts(config, text, set).size(), 4);
+}
+
+}  // namespace
+}  // namespace slime::loop
