@@ -8,6 +8,7 @@
 #include "cli/inspect.h"
 #include "cli/logprobs.h"
 #include "cli/report.h"
+#include "cli/score.h"
 #include "cli/serve.h"
 #include "cli/tokenize.h"
 #include "cli/train.h"
@@ -21,6 +22,7 @@ std::span<const Command> commands() {
       {"bench", "speed on this machine, as JSON", bench},
       {"generate", "prompts to SGLang's response objects, JSON lines", generate},
       {"report", "a run directory as one HTML page", report},
+      {"score", "a reward on responses, JSON lines", score},
       {"tokenize", "text to token ids, JSON lines", tokenize},
       {"detokenize", "token ids to text, JSON lines", detokenize},
       {"chat-template", "chat messages to text and token ids, JSON lines", chat_template},

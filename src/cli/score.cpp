@@ -1,0 +1,112 @@
+#include "cli/score.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <cstdio>
+
+#include "cli/json_lines.h"
+#include "cli/options.h"
+#include "core/error.h"
+#include "core/reward_number.h"
+
+namespace slime::cli {
+namespace {
+
+constexpr std::string_view kScore = "score";  // the field of dapo's records
+
+/// What stands in the line is a string, or null, or not there.
+std::string text_at(const json::object& line, std::string_view key, const std::string& where) {
+  const json::value* value = line.if_contains(key);
+  if (value == nullptr || value->is_null()) return {};
+  if (!value->is_string())
+    throw ConfigError(fmt::format("{}: \"{}\" should be a string", where, key));
+  return std::string(value->get_string());
+}
+
+/// Without a key a record counts by its score.
+Expected<double> number_in(const json::value& reward, const std::string& reward_key) {
+  const bool has_score = reward.is_object() && reward.get_object().contains(kScore);
+  return reward_number(reward, reward_key.empty() && has_score ? std::string(kScore) : reward_key);
+}
+
+/// 1 rather than 1E0.
+json::value shortest(double number) {
+  constexpr double kLargest = 9007199254740992.0;  // 2^53
+  if (number == std::trunc(number) && std::abs(number) < kLargest)
+    return static_cast<int64_t>(number);
+  return number;
+}
+
+}  // namespace
+
+json::object score_line(const json::object& line, int64_t ordinal, const reward::RewardFn& reward,
+                        const std::string& reward_key, const std::string& where) {
+  if (!line.contains("response"))
+    throw ConfigError(fmt::format("{}: \"response\" is missing", where));
+  Sample sample;
+  sample.ordinal = ordinal;
+  sample.prompt = text_at(line, "prompt", where);
+  sample.response = text_at(line, "response", where);
+  if (const json::value* label = line.if_contains("label")) sample.label = *label;
+  if (const json::value* metadata = line.if_contains("metadata");
+      metadata != nullptr && !metadata->is_null()) {
+    if (!metadata->is_object())
+      throw ConfigError(fmt::format("{}: \"metadata\" should be an object", where));
+    sample.metadata = metadata->get_object();
+  }
+  const Expected<json::value> answer = reward(sample);
+  if (!answer) return {{"score", nullptr}, {"reason", answer.error().message}};
+  const Expected<double> number = number_in(*answer, reward_key);
+  json::object out;
+  out["score"] = number ? shortest(*number) : json::value(nullptr);
+  if (answer->is_object()) out["reward"] = *answer;
+  if (!number) out["reason"] = number.error().message;
+  return out;
+}
+
+int score(std::span<const std::string> arguments) {
+  std::string type, file, reward_key;
+  reward::RewardConfig config;
+  bool is_original = false;
+  CLI::App app(
+      "JSON lines {\"response\": ..., \"label\": ..., \"metadata\": {...}} to {\"score\": ...}.",
+      "slime score");
+  app.add_option("--rm-type", type,
+                 "math, dapo, deepscaler, f1, gpqa, ifbench, random, remote_rm, each also as "
+                 "boxed_...; a line's metadata.rm_type wins");
+  app.add_flag("--no-rm-strict", is_original,
+               "grade as the original does, its known holes included (docs/rewards.md)");
+  app.add_option("--reward-key", reward_key, "field of a reward record; \"score\" if it has one");
+  app.add_option("--rm-url", config.url, "server of remote_rm");
+  app.add_option("--remote-rm-attempts", config.attempts, "calls of it before a line has failed")
+      ->check(CLI::PositiveNumber);
+  app.add_option("--seed", config.seed, "of random");
+  app.add_option("FILE", file, "input; standard input when it is missing or -");
+  if (const auto exit_code = parse_options(app, arguments)) return *exit_code;
+
+  config.grading = is_original ? reward::Grading::kOriginal : reward::Grading::kStrict;
+  if (type.ends_with("remote_rm") && config.url.empty())
+    throw ConfigError("--rm-type remote_rm: needs --rm-url");
+  const reward::RewardFn reward = reward::make_reward(type, config);
+  JsonLines input(file);
+  int64_t num_lines = 0, num_scored = 0;
+  double sum = 0;
+  while (const auto line = input.next()) {
+    const json::object answer = score_line(*line, num_lines++, reward, reward_key, input.where());
+    if (const json::value& number = answer.at("score"); !number.is_null()) {
+      sum += number.to_number<double>();
+      ++num_scored;
+    }
+    write_json_line(answer);
+  }
+  std::string summary = fmt::format("{} responses, {} scored", num_lines, num_scored);
+  if (num_scored > 0)
+    summary += fmt::format(", mean {:.4g}", sum / static_cast<double>(num_scored));
+  if (num_scored < num_lines)
+    summary += fmt::format(", {} without a score", num_lines - num_scored);
+  std::fputs((summary + "\n").c_str(), stderr);
+  return 0;
+}
+
+}  // namespace slime::cli
