@@ -49,10 +49,6 @@ FilterVerdict check_reward_nonzero_std_with_fallback(const Group& group,
   return verdict;
 }
 
-bool should_drop(const FilterVerdict& verdict, int64_t remaining, int64_t target) {
-  return !verdict.keep && !(verdict.keep_when_insufficient && remaining <= target);
-}
-
 FilterFn make_filter(const std::string& path) {
   if (path.empty()) return [](const Group&, const std::string&) { return FilterVerdict{}; };
   if (path == fmt::format("{}check_reward_nonzero_std", kHub)) return check_reward_nonzero_std;

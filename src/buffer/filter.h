@@ -6,20 +6,13 @@
 /// A group whose samples all have the same reward has no gradient under group normalisation. The
 /// loop asks the filter for each finished group and generates more when it dropped some.
 
-#include <cstdint>
 #include <functional>
 #include <string>
 
+#include "core/filter_verdict.h"
 #include "core/sample.h"
 
 namespace slime::buffer {
-
-struct FilterVerdict {
-  bool keep = true;
-  std::string reason;  // of a rejection; counted as rollout/dynamic_filter/drop_<reason>
-  /// Keep it all the same when dropping it would start another round of sampling.
-  bool keep_when_insufficient = false;
-};
 
 /// `reward_key` is --reward-key. May throw ConfigError when a reward is not a number.
 using FilterFn = std::function<FilterVerdict(const Group& group, const std::string& reward_key)>;
@@ -32,10 +25,6 @@ FilterVerdict check_reward_nonzero_std(const Group& group, const std::string& re
 /// The same, and keep_when_insufficient.
 FilterVerdict check_reward_nonzero_std_with_fallback(const Group& group,
                                                      const std::string& reward_key);
-
-/// `remaining`: groups started in this step and not rejected, this one included. `target`: groups
-/// the step needs.
-bool should_drop(const FilterVerdict& verdict, int64_t remaining, int64_t target);
 
 /// `path` is --dynamic-sampling-filter-path: empty (keeps all), or the original's dotted name of a
 /// built-in,

@@ -199,8 +199,7 @@ rollout::RolloutHooks TrainingRun::make_hooks() {
   hooks.score = make_score(config_);
   if (buffer::FilterFn filter = buffer::make_filter(config_.dynamic_sampling_filter_path)) {
     hooks.filter = [this, filter = std::move(filter)](const Group& group) {
-      const buffer::FilterVerdict verdict = filter(group, config_.reward_key);
-      return rollout::FilterVerdict{verdict.keep, verdict.reason, verdict.keep_when_insufficient};
+      return filter(group, config_.reward_key);
     };
   }
   hooks.on_drop = [this](const Group& group, const std::string& reason) {

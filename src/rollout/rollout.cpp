@@ -137,8 +137,7 @@ class Step {
       return;
     }
     const FilterVerdict verdict = hooks_.filter ? hooks_.filter(group) : FilterVerdict{};
-    const bool would_refill = num_under_way_ <= config_.groups_per_step;
-    if (!verdict.keep && !(verdict.keep_when_insufficient && would_refill)) {
+    if (should_drop(verdict, num_under_way_, config_.groups_per_step)) {
       drop(ordinal, verdict.reason);
       return;
     }

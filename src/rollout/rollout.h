@@ -27,6 +27,7 @@
 #include <vector>
 
 #include "core/expected.h"
+#include "core/filter_verdict.h"
 #include "core/sample.h"
 #include "engine/client.h"
 #include "rollout/response_rules.h"
@@ -48,14 +49,6 @@ struct RolloutConfig {
   std::chrono::duration<double> reward_timeout{30};
   int64_t max_failed_groups = 64;  // in one step; more end the run
   int reward_threads = 1;
-};
-
-/// What the filter says of a finished group (spec 17.4).
-struct FilterVerdict {
-  bool keep = true;
-  std::string reason;  // counted as rollout/dynamic_filter/drop_<reason>
-  bool keep_when_insufficient =
-      false;  // keep it after all when dropping would start another refill
 };
 
 /// What the loop plugs in. Called on the rollout's thread, except `score`, which runs on reward
