@@ -14,17 +14,24 @@ INCLUDE = re.compile(r'^\s*#include "([^"]+)"')
 TORCH = re.compile(r"^\s*#include <(torch/torch\.h|torch/all\.h)>")
 
 
-def allowed_folders() -> dict[str, set[str]]:
-    table = {}
+def allowed_folders() -> tuple[dict[str, set[str]], set[str]]:
+    """The table, and the folders of its second part, which are planned and do not exist yet."""
+    table, planned, is_planned = {}, set(), False
     for line in (ROOT / "ARCHITECTURE.md").read_text().splitlines():
+        is_planned |= line.startswith("Planned")
         if match := ROW.match(line):
             table[match[1]] = {part.strip() for part in match[2].split(",")} - {"-"}
-    return table
+            if is_planned:
+                planned.add(match[1])
+    return table, planned
 
 
 def main() -> int:
-    table = allowed_folders()
+    table, planned = allowed_folders()
     problems = []
+    for folder in table:
+        if (ROOT / "src" / folder).is_dir() == (folder in planned):
+            problems.append(f"ARCHITECTURE.md: src/{folder} " + ("is there already" if folder in planned else "is not there"))
     for path in sorted((ROOT / "src").rglob("*")):
         if path.suffix not in (".h", ".cpp", ".cu", ".cuh"):
             continue

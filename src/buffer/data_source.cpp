@@ -38,6 +38,15 @@ json::object to_json(const Group& group) {
   return {{"group", group.ordinal}, {"samples", std::move(samples)}};
 }
 
+/// Rows that a stream had read of its epoch; 0 in a state from before they were counted.
+int64_t rows_streamed(const json::object& state, std::string_view where) {
+  const json::value* streamed = state.if_contains("streamed");
+  if (streamed == nullptr) return 0;
+  if (!streamed->is_object())
+    throw ConfigError(fmt::format("{}: field \"streamed\" should be an object", where));
+  return counter(streamed->get_object(), "rows", where);
+}
+
 Group group_from_json(const json::value& value, std::string_view where) {
   if (!value.is_object())
     throw ConfigError(fmt::format("{}: a waiting group should be an object", where));
@@ -126,9 +135,16 @@ void DataSource::take_streamed(int64_t count, std::vector<Group>& groups) {
     taken_.emplace(next_group_, origin);
     ++next_group_;
     next_sample_ += config_.samples_per_prompt;
+    if (next.epoch != epoch_) streamed_epoch_rows_ = offset_;
     epoch_ = next.epoch;
     offset_ = next.row + 1;
+    streamed_ = next.read;
   }
+}
+
+std::optional<int64_t> DataSource::prompts_per_epoch() const {
+  if (stream_ != nullptr) return streamed_epoch_rows_;
+  return dataset_ != nullptr ? std::optional(dataset_->size()) : std::nullopt;
 }
 
 std::vector<Group> DataSource::take(int64_t count) {
@@ -184,6 +200,8 @@ json::object DataSource::save(const std::set<int64_t>& in_flight) {
   state["shuffle"] = config_.shuffle;
   state["num_rows"] = num_rows();
   state["fingerprint"] = fingerprint();
+  if (stream_ != nullptr)
+    state["streamed"] = {{"rows", streamed_.num_rows}, {"fingerprint", streamed_.checksum}};
   state["origins"] = std::move(origins);
   state["waiting"] = std::move(waiting);
   return state;
@@ -222,7 +240,12 @@ std::vector<std::string> DataSource::restore(const json::object& state, std::str
 
   begin_epoch(counter(state, "epoch", where));
   offset_ = counter(state, "offset", where);
-  if (stream_ != nullptr) stream_->seek(epoch_, offset_);
+  if (stream_ != nullptr) {
+    stream_->seek(epoch_, offset_);
+    // Of the files as they are now: what the next checkpoint is compared with.
+    streamed_ = stream_->fingerprint(rows_streamed(state, where));
+    streamed_epoch_rows_.reset();
+  }
   next_group_ = counter(state, "next_group", where);
   next_sample_ = counter(state, "next_sample", where);
   waiting_ = std::move(again);
@@ -254,17 +277,36 @@ std::map<int64_t, DataSource::Origin> DataSource::origins_from_json(const json::
   return origins;
 }
 
+std::optional<std::string> DataSource::change_of_data(const json::object& state,
+                                                      std::string_view where) const {
+  constexpr std::string_view kEffect =
+      "the order goes on from the same position, but rows may repeat or be missed in this epoch";
+  if (stream_ != nullptr) {
+    const int64_t rows_then = rows_streamed(state, where);
+    if (rows_then == 0) return std::nullopt;
+    const DataFingerprint now = stream_->fingerprint(rows_then);
+    const json::object& streamed = state.at("streamed").get_object();
+    if (now.num_rows == rows_then &&
+        counter(streamed, "fingerprint", where) == int64_t{now.checksum})
+      return std::nullopt;
+    return fmt::format(
+        "{}: the prompt data changed since the checkpoint (the first {} rows are others than those "
+        "that were read, or in another order); {}",
+        where, rows_then, kEffect);
+  }
+  const int64_t rows_then = counter(state, "num_rows", where);
+  if (rows_then == num_rows() && counter(state, "fingerprint", where) == int64_t{fingerprint()})
+    return std::nullopt;
+  return fmt::format(
+      "{}: the prompt data changed since the checkpoint ({} rows then, {} now, or in another "
+      "order); {}",
+      where, rows_then, num_rows(), kEffect);
+}
+
 std::vector<std::string> DataSource::changes_since(const json::object& state,
                                                    std::string_view where) const {
   std::vector<std::string> remarks;
-  const int64_t rows_then = counter(state, "num_rows", where);
-  if (rows_then != num_rows() || counter(state, "fingerprint", where) != int64_t{fingerprint()}) {
-    remarks.push_back(
-        fmt::format("{}: the prompt data changed since the checkpoint ({} rows then, {} now); the "
-                    "order goes on from the "
-                    "same position, but rows may repeat or be missed in this epoch",
-                    where, rows_then, num_rows()));
-  }
+  if (auto change = change_of_data(state, where)) remarks.push_back(std::move(*change));
   const json::value* seed = state.if_contains("seed");
   const json::value* shuffle = state.if_contains("shuffle");
   if (seed == nullptr || *seed != json::value(config_.seed) || shuffle == nullptr ||

@@ -66,6 +66,8 @@ class DataSource {
   int64_t epoch() const { return epoch_; }
   /// Prompts of this epoch that were given out.
   int64_t offset() const { return offset_; }
+  /// Prompts of a whole epoch; of a stream, from when one has been read to its end.
+  std::optional<int64_t> prompts_per_epoch() const;
   int64_t next_group() const { return next_group_; }
   int64_t next_sample() const { return next_sample_; }
   int64_t num_waiting() const { return static_cast<int64_t>(waiting_.size()); }
@@ -84,6 +86,8 @@ class DataSource {
   std::map<int64_t, Origin> origins_from_json(const json::object& state,
                                               std::string_view where) const;
   std::vector<std::string> changes_since(const json::object& state, std::string_view where) const;
+  std::optional<std::string> change_of_data(const json::object& state,
+                                            std::string_view where) const;
   int64_t num_rows() const { return dataset_ != nullptr ? dataset_->size() : 0; }
   uint32_t fingerprint() const { return dataset_ != nullptr ? dataset_->fingerprint() : 0; }
 
@@ -95,6 +99,8 @@ class DataSource {
   std::vector<int64_t> order_;  // of this epoch: position -> row
   int64_t epoch_ = 0;
   int64_t offset_ = 0;
+  DataFingerprint streamed_;                    // of a stream: what was read of this epoch
+  std::optional<int64_t> streamed_epoch_rows_;  // of a stream: prompts of the epoch before
   int64_t next_group_ = 0;
   int64_t next_sample_ = 0;
   std::deque<Group> waiting_;

@@ -63,6 +63,7 @@ LedgerSummary summarize(const LedgerState& state) {
   for (const auto& [ordinal, record] : state) {
     summary.in_flight += is_final(record.fate) ? 0 : 1;
     summary.trained += record.fate == Fate::kTrained ? 1 : 0;
+    summary.skipped += record.fate == Fate::kSkipped ? 1 : 0;
     summary.filtered += record.fate == Fate::kFiltered ? 1 : 0;
     summary.failed += record.fate == Fate::kFailed ? 1 : 0;
   }

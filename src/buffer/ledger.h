@@ -3,9 +3,9 @@
 /// The ledger: what became of each prompt that was given out (reliability contract R1, R2).
 ///
 /// An append-only file with one writer, the loop. A prompt ordinal is dispatched, maybe partial,
-/// scored, and ends as trained, filtered or failed; no prompt ends twice. A checkpoint stores the
-/// position that commit() returned; a resumed run opens the ledger at it, and everything recorded
-/// after it is rolled back, as the weights are.
+/// scored, and ends as trained, skipped, filtered or failed; no prompt ends twice. A checkpoint
+/// stores the position that commit() returned; a resumed run opens the ledger at it, and everything
+/// recorded after it is rolled back, as the weights are.
 ///
 /// One record is one line: the CRC-32C of the JSON text, a blank, the JSON text.
 ///
@@ -28,27 +28,33 @@
 
 namespace slime::buffer {
 
-enum class Fate { kDispatched, kPartial, kScored, kTrained, kFiltered, kFailed };
+/// kSkipped: it was in the batch, but none of its samples changed the weights, because every update
+/// that they were part of was left out (gradients that were not finite).
+enum class Fate { kDispatched, kPartial, kScored, kTrained, kSkipped, kFiltered, kFailed };
 
-/// "dispatched", "partial", "scored", "trained", "filtered", "failed".
+/// "dispatched", "partial", "scored", "trained", "skipped", "filtered", "failed".
 std::string_view to_string(Fate fate);
 
 inline bool is_final(Fate fate) {
-  return fate == Fate::kTrained || fate == Fate::kFiltered || fate == Fate::kFailed;
+  return fate == Fate::kTrained || fate == Fate::kSkipped || fate == Fate::kFiltered ||
+         fate == Fate::kFailed;
 }
 
 struct LedgerRecord {
   int64_t ordinal = 0;  // of the prompt
   Fate fate = Fate::kDispatched;
-  int64_t step = -1;   // kTrained: the optimizer step
-  std::string reason;  // kFiltered, kFailed
+  int64_t step = -1;  // kTrained, kSkipped: the rollout step
+  /// kSkipped, kFiltered, kFailed; of kTrained only when an update with a part of the samples was
+  /// skipped.
+  std::string reason;
 };
 
-/// Prompts by where they are now. dispatched = in_flight + trained + filtered + failed.
+/// Prompts by where they are now. dispatched = in_flight + trained + skipped + filtered + failed.
 struct LedgerSummary {
   int64_t dispatched = 0;
   int64_t in_flight = 0;
   int64_t trained = 0;
+  int64_t skipped = 0;
   int64_t filtered = 0;
   int64_t failed = 0;
   bool operator==(const LedgerSummary&) const = default;

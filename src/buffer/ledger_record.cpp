@@ -15,11 +15,12 @@
 namespace slime::buffer {
 namespace {
 
-constexpr std::array<std::pair<Fate, std::string_view>, 6> kWords{
+constexpr std::array<std::pair<Fate, std::string_view>, 7> kWords{
     {{Fate::kDispatched, "dispatched"},
      {Fate::kPartial, "partial"},
      {Fate::kScored, "scored"},
      {Fate::kTrained, "trained"},
+     {Fate::kSkipped, "skipped"},
      {Fate::kFiltered, "filtered"},
      {Fate::kFailed, "failed"}}};
 constexpr std::size_t kChecksumDigits = 8;

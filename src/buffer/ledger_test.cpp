@@ -156,6 +156,21 @@ TEST(Ledger, AFlippedBitInAnyByteBeforeTheCheckpointIsFound) {
   }
 }
 
+TEST(Ledger, ASkippedPromptIsCountedAsSuchAndEndsThere) {
+  const std::filesystem::path path = fresh("skipped.ledger");
+  {
+    Ledger ledger = Ledger::create(path);
+    ledger.append(dispatched(0));
+    ledger.append({.ordinal = 0, .fate = Fate::kSkipped, .step = 2, .reason = "the loss is nan"});
+    EXPECT_THROW(ledger.append(trained(0, 2)), BugError);
+    EXPECT_TRUE(ledger.in_flight().empty());
+  }
+  const LedgerAudit audit = audit_ledger(path);
+  EXPECT_EQ(audit.summary, (LedgerSummary{.dispatched = 1, .skipped = 1}));
+  EXPECT_EQ(audit.state.at(0).reason, "the loss is nan");
+  EXPECT_EQ(audit.state.at(0).step, 2);
+}
+
 TEST(Ledger, TheAuditNamesWhatIsWrong) {
   const std::filesystem::path one = fresh("one.ledger");
   const std::filesystem::path two = fresh("two.ledger");

@@ -18,7 +18,7 @@ PromptStream::PromptStream(DatasetConfig config, RenderFn render, TokenizeFn tok
   if (config_.paths.empty()) throw ConfigError("--prompt-data: no file is given");
   files_ = open_paths(config_.paths);
   bool has_row = false;
-  read_pass(0, [&](int64_t, Prompt) {
+  read_pass(0, [&](int64_t, const DataFingerprint&, Prompt) {
     has_row = true;
     return false;
   });
@@ -59,11 +59,12 @@ StreamedPrompt PromptStream::next() {
 void PromptStream::read(int64_t epoch, int64_t row) {
   try {
     for (bool is_open = true; is_open; ++epoch, row = 0) {
-      const int64_t kept = read_pass(row, [&](int64_t at, Prompt prompt) {
-        if (at < row) return true;
-        is_open = ahead_->push({epoch, at, std::move(prompt)});
-        return is_open;
-      });
+      const int64_t kept =
+          read_pass(row, [&](int64_t at, const DataFingerprint& read, Prompt prompt) {
+            if (at < row) return true;
+            is_open = ahead_->push({epoch, at, read, std::move(prompt)});
+            return is_open;
+          });
       if (is_open && kept == 0) {
         throw ConfigError("--streaming-data: the files have no rows any more");
       }
@@ -74,20 +75,21 @@ void PromptStream::read(int64_t epoch, int64_t row) {
   ahead_->close();
 }
 
-int64_t PromptStream::read_pass(
-    int64_t first, const std::function<bool(int64_t row, Prompt prompt)>& on_prompt) const {
+int64_t PromptStream::read_pass(int64_t first, const OnPrompt& on_prompt) const {
   int64_t kept = 0;
+  DataFingerprint read;
   bool goes_on = true;
   for (const SlicedPath& file : files_) {
     if (!goes_on) break;
     read_rows(file, [&](RowText text) {
+      read.add(text.json);
       // Without a length filter every row is kept, so rows that are passed over need no look.
       if (kept < first && !config_.max_prompt_tokens) {
         ++kept;
         return true;
       }
       std::optional<Prompt> prompt = to_prompt(text, place_of(file.path, text.number));
-      if (prompt) goes_on = on_prompt(kept++, std::move(*prompt));
+      if (prompt) goes_on = on_prompt(kept++, read, std::move(*prompt));
       return goes_on;
     });
   }
@@ -120,9 +122,21 @@ std::optional<Prompt> PromptStream::to_prompt(const RowText& text, const std::st
   return prompt;
 }
 
+DataFingerprint PromptStream::fingerprint(int64_t num_rows) const {
+  DataFingerprint read;
+  for (const SlicedPath& file : files_) {
+    if (read.num_rows >= num_rows) break;
+    read_rows(file, [&](const RowText& text) {
+      read.add(text.json);
+      return read.num_rows < num_rows;
+    });
+  }
+  return read;
+}
+
 Prompt PromptStream::prompt(int64_t row) const {
   std::optional<Prompt> found;
-  read_pass(row, [&](int64_t at, Prompt prompt) {
+  read_pass(row, [&](int64_t at, const DataFingerprint&, Prompt prompt) {
     if (at == row) found = std::move(prompt);
     return !found;
   });

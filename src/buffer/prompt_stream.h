@@ -16,6 +16,7 @@
 #include <thread>
 #include <vector>
 
+#include "buffer/data_fingerprint.h"
 #include "buffer/dataset.h"
 #include "buffer/row_file.h"
 #include "core/bounded_queue.h"
@@ -27,6 +28,7 @@ namespace slime::buffer {
 struct StreamedPrompt {
   int64_t epoch = 0;
   int64_t row = 0;
+  DataFingerprint read;  // of the rows of the pass up to this one, those left out included
   Prompt prompt;
 };
 
@@ -45,6 +47,10 @@ class PromptStream {
   /// The next prompt will be this one; rows before it are read again and passed over.
   void seek(int64_t epoch, int64_t row);
 
+  /// Of the first `num_rows` rows of the files as they are now, counted with those that are left
+  /// out; of fewer when there are no more. Throws ConfigError.
+  DataFingerprint fingerprint(int64_t num_rows) const;
+
   /// A single row, read from the beginning: for groups that were in flight when a run ended.
   Prompt prompt(int64_t row) const;
 
@@ -55,8 +61,8 @@ class PromptStream {
   void read(int64_t epoch, int64_t row);
   /// Calls on_prompt for kept rows of one pass until it returns false; rows before `first` are
   /// given without text. Returns how many rows the pass has kept.
-  int64_t read_pass(int64_t first,
-                    const std::function<bool(int64_t row, Prompt prompt)>& on_prompt) const;
+  using OnPrompt = std::function<bool(int64_t row, const DataFingerprint& read, Prompt prompt)>;
+  int64_t read_pass(int64_t first, const OnPrompt& on_prompt) const;
   std::optional<Prompt> to_prompt(const RowText& text, const std::string& where) const;
 
   const DatasetConfig config_;

@@ -94,5 +94,57 @@ TEST(PromptStream, ADataSourceContinuesFromItsSavedState) {
   EXPECT_EQ(again.next_sample(), 10);
 }
 
+/// The state after three of the four rows.
+json::object state_after_three_rows() {
+  PromptStream stream(four_rows(), nullptr, bytes_of);
+  DataSource source(stream, {});
+  source.take(3);
+  return source.save({});
+}
+
+std::vector<std::string> remarks_of(const std::string& rows) {
+  const json::object state = state_after_three_rows();
+  DatasetConfig config;
+  config.paths = {file_with("now.jsonl", rows)};
+  PromptStream stream(config, nullptr, bytes_of);
+  DataSource source(stream, {});
+  return source.restore(state, "state");
+}
+
+TEST(PromptStream, ARowThatChangedOrMovedBeforeThePositionIsRemarkedOn) {
+  const std::string a = "{\"input\": \"a\"}\n", b = "{\"input\": \"bbb\"}\n",
+                    c = "{\"input\": \"cc\"}\n", d = "{\"input\": \"d\"}\n";
+  EXPECT_THAT(remarks_of(a + b + c + d), ElementsAre());
+  EXPECT_THAT(remarks_of(a + b + c + d + a), ElementsAre());  // grown behind the position
+  EXPECT_THAT(remarks_of(b + a + c + d),
+              ElementsAre(HasSubstr("the prompt data changed since the checkpoint (the first 3")));
+  EXPECT_THAT(remarks_of(a + b + d + c), ElementsAre(HasSubstr("prompt data changed")));
+  EXPECT_THAT(remarks_of(a + b), ElementsAre(HasSubstr("prompt data changed")));
+}
+
+TEST(PromptStream, ANotedChangeIsNotNotedAgain) {
+  const json::object state = state_after_three_rows();
+  DatasetConfig config;
+  config.paths = {file_with("moved.jsonl",
+                            "{\"input\": \"d\"}\n{\"input\": \"a\"}\n"
+                            "{\"input\": \"cc\"}\n{\"input\": \"bbb\"}\n")};
+  PromptStream stream(config, nullptr, bytes_of);
+  DataSource source(stream, {});
+  EXPECT_EQ(source.restore(state, "state").size(), 1U);
+  source.take(1);
+  PromptStream later(config, nullptr, bytes_of);
+  DataSource again(later, {});
+  EXPECT_THAT(again.restore(source.save({}), "state"), ElementsAre());
+}
+
+TEST(PromptStream, HowLongAPassIsIsKnownAfterTheFirst) {
+  PromptStream stream(four_rows(), nullptr, bytes_of);
+  DataSource source(stream, {});
+  source.take(4);
+  EXPECT_EQ(source.prompts_per_epoch(), std::nullopt);
+  source.take(1);
+  EXPECT_EQ(source.prompts_per_epoch(), 4);
+}
+
 }  // namespace
 }  // namespace slime::buffer

@@ -2,10 +2,12 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "cli/commands.h"
+#include "config/secrets.h"
 #include "core/error.h"
 
 namespace {
@@ -27,6 +29,7 @@ int main(int argc, char** argv) {
   // LibTorch's allocator reads this once.
   setenv("THP_MEM_ALLOC_ENABLE", "1", /*overwrite=*/0);
   const std::vector<std::string> words(argv + 1, argv + argc);
+  slime::config::hide_secrets(std::span(argv, static_cast<std::size_t>(argc)));
   if (words.empty() || words[0] == "--help" || words[0] == "-h" || words[0] == "help") {
     print_help(words.empty() ? stderr : stdout);
     return words.empty() ? 2 : 0;

@@ -14,7 +14,9 @@ std::vector<Flag> model_flags() {
       works("--ref-load", &C::ref_load,
             "model directory of the KL reference; default: --hf-checkpoint"),
       works("--load", &C::load,
-            "checkpoint folder to resume from; default: --save, if it holds one"),
+            "folder of checkpoints to go on from, an error when it holds none; default: --save, if "
+            "it "
+            "holds one. The folder of --save itself may be empty"),
       works("--save", &C::save, "checkpoint folder; default: --run-dir"),
       works("--save-interval", &C::save_interval,
             "save every N rollouts; the last one is always saved"),
@@ -27,6 +29,10 @@ std::vector<Flag> model_flags() {
       works("--no-load-optim", &C::no_load_optim, "start with fresh optimizer moments"),
       works("--start-rollout-id", &C::start_rollout_id,
             "first rollout; normally restored from the checkpoint"),
+      works(
+          "--overwrite", &C::overwrite,
+          "start over in a --run-dir that has results: they are deleted, checkpoints too. Not for "
+          "commands that are restarted"),
       works("--run-dir", &C::run_dir, "folder for metrics, rollouts, report and checkpoints"),
       works("--device", &C::device, "cpu, or cuda: trainer and engine share the first visible GPU",
             {"cpu", "cuda"}),
@@ -95,9 +101,8 @@ std::vector<Flag> data_flags() {
             "drop longer prompts when loading"),
       works("--rollout-max-context-len", &C::rollout_max_context_len,
             "prompt and response together"),
-      works("--data-source-path", &C::data_source_path, "built in: the data set with a buffer",
-            {"slime.rollout.data_source.RolloutDataSourceWithBuffer",
-             "slime.rollout.data_source.RolloutDataSource"}),
+      works("--data-source-path", &C::data_source_path,
+            "built in: the data set with a buffer; others come with the plug-in host"),
       refused("--disable-rollout-global-dataset", kSwitch,
               "prompts from elsewhere need a data source of the user's own: plug-ins"),
       refused("--buffer-filter-path", kValue, kPlugin),
@@ -141,8 +146,8 @@ std::vector<Flag> evaluation_flags() {
       works("--eval-leave-out-failed", &C::eval_leave_out_failed,
             "failed samples are no part of the scores; otherwise they count 0"),
       works("--log-passrate", &C::log_passrate, "pass@1, 2, 4, ... of the groups"),
-      works("--eval-function-path", &C::eval_function_path, "built in: generation",
-            {"slime.rollout.sglang_rollout.generate_rollout"}),
+      works("--eval-function-path", &C::eval_function_path,
+            "built in: generation; others come with the plug-in host"),
   };
 }
 
@@ -158,7 +163,10 @@ std::vector<Flag> output_flags() {
             "hand all metrics to the wandb package of python3 (or $SLIME_PYTHON)"),
       works("--wandb-mode", &C::wandb_mode, "of wandb", {"online", "offline", "disabled"}),
       works("--wandb-dir", &C::wandb_dir, "where wandb keeps its files; default: --run-dir"),
-      works("--wandb-key", &C::wandb_key, "API key; default: $WANDB_API_KEY or `wandb login`"),
+      works("--wandb-key", &C::wandb_key,
+            "API key; default: $WANDB_API_KEY or `wandb login`, which keep it off the command "
+            "line. It is "
+            "written nowhere"),
       works("--wandb-host", &C::wandb_host, "of a server of your own"),
       works("--wandb-team", &C::wandb_team, "entity"),
       works("--wandb-group", &C::wandb_group, "group, and the beginning of the run's name"),

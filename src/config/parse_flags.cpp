@@ -9,6 +9,7 @@
 
 #include "config/flag_table.h"
 #include "config/overloaded.h"
+#include "config/secrets.h"
 #include "config/yaml.h"
 #include "core/error.h"
 
@@ -98,7 +99,9 @@ std::optional<std::string> apply(const Flag& flag, const Setting& setting, RunCo
   const auto one_value = [&](std::string_view kind) -> std::optional<std::string> {
     if (values.size() == 1) return std::nullopt;
     if (values.empty()) return fmt::format("{} needs {}", flag.name, kind);
-    return fmt::format("{} takes one value, got {}", flag.name, fmt::join(values, " "));
+    return fmt::format("{} takes one value, got {}", flag.name,
+                       is_secret_flag(flag.name) ? std::string(kHidden)
+                                                 : fmt::format("{}", fmt::join(values, " ")));
   };
   const auto number = [&]<typename T>(T& target,
                                       std::string_view kind) -> std::optional<std::string> {
@@ -210,9 +213,10 @@ void apply_to(ParsedFlags& parsed, const Setting& setting, bool warns_of_unknown
     parsed.unknown[key] = unknown_value(setting.values);
     if (!warns_of_unknown) return;
     const auto nearest = nearest_flag(setting.name);
-    parsed.warnings.push_back(
+    parsed.unknown_notes.push_back(
         fmt::format("{}unknown flag {} is ignored{}", prefix, setting.name,
                     nearest ? fmt::format("; did you mean {}?", *nearest) : ""));
+    parsed.warnings.push_back(parsed.unknown_notes.back());
     return;
   }
   parsed.given.emplace_back(flag->name);
@@ -267,6 +271,8 @@ void apply_roles(ParsedFlags& parsed) {
       if (critic.config.load != parsed.config.load) critic.config.critic_load = critic.config.load;
       parsed.problems.insert(parsed.problems.end(), critic.problems.begin(), critic.problems.end());
       parsed.warnings.insert(parsed.warnings.end(), critic.warnings.begin(), critic.warnings.end());
+      parsed.unknown_notes.insert(parsed.unknown_notes.end(), critic.unknown_notes.begin(),
+                                  critic.unknown_notes.end());
       parsed.config.critic = std::make_shared<const RunConfig>(std::move(critic.config));
     }
   }
@@ -335,7 +341,7 @@ json::object changed_flags(const RunConfig& config) {
         },
         flag.member);
   }
-  return changed;
+  return without_secrets(changed);
 }
 
 std::string flag_markdown() {

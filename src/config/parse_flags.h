@@ -16,6 +16,9 @@ struct ParsedFlags {
   RunConfig config;
   std::vector<std::string> given;     // names that were set, in order
   std::vector<std::string> warnings;  // unknown and ineffective flags
+  /// Those of the warnings that are about unknown flags: a flag that is missing may be one that was
+  /// misspelt, so complete_and_validate shows them with its problems.
+  std::vector<std::string> unknown_notes;
   std::vector<std::string>
       problems;  // wrong types, refused flags: complete_and_validate throws them
   std::vector<std::string> arguments;  // as given: the other ranks of a run parse them again

@@ -56,6 +56,43 @@ TEST(Flags, AnUnknownFlagIsAWarningWithTheNearestName) {
   EXPECT_EQ(parsed.warnings[1], "unknown flag --frobnicate is ignored");
 }
 
+TEST(Flags, AMisspeltFlagIsNamedBesideWhatIsMissingForIt) {
+  const std::string text =
+      refusal("--hf-checkpoint /tmp --rollout-batchsize 4 --promt-data x.jsonl");
+  EXPECT_NE(text.find("--prompt-data: at least one"), std::string::npos) << text;
+  EXPECT_NE(text.find("--promt-data is ignored; did you mean --prompt-data?"), std::string::npos)
+      << text;
+  EXPECT_NE(text.find("did you mean --rollout-batch-size?"), std::string::npos) << text;
+}
+
+std::vector<std::string> warnings_of(const std::string& line) {
+  ParsedFlags parsed = parse_flags(words(line));
+  complete_and_validate(parsed);
+  return parsed.warnings;
+}
+
+TEST(Flags, EvaluationThatNeverRunsIsAWarningThatNamesBothFlags) {
+  const std::string eval = "--eval-prompt-data a a.jsonl --eval-interval 5 ";
+  EXPECT_EQ(warnings_of(kGood + eval), (std::vector<std::string>{}));
+  EXPECT_EQ(
+      warnings_of(kGood + eval + "--debug-train-only"),
+      (std::vector<std::string>{"--eval-prompt-data, --eval-interval have no effect: "
+                                "--debug-train-only has no engine, so nothing is evaluated"}));
+  EXPECT_EQ(warnings_of(kGood + eval + "--loss-type dpo_loss --n-samples-per-prompt 2"),
+            (std::vector<std::string>{
+                "--eval-prompt-data, --eval-interval have no effect: --loss-type dpo_loss "
+                "generates nothing, so nothing is evaluated"}));
+  EXPECT_EQ(warnings_of(kGood + "--eval-interval 5 --eval-prompt-data a a.jsonl --loss-type "
+                                "sft_loss --rollout-function-path "
+                                "slime.rollout.sft_rollout.generate_rollout"),
+            (std::vector<std::string>{
+                "--eval-interval, --eval-prompt-data have no effect: --loss-type sft_loss "
+                "generates nothing, so nothing is evaluated"}));
+  EXPECT_EQ(warnings_of(kGood + "--eval-prompt-data a a.jsonl"),
+            (std::vector<std::string>{"--eval-prompt-data has no effect: without --eval-interval "
+                                      "nothing is evaluated"}));
+}
+
 TEST(Flags, AFlagWithoutEffectSaysWhy) {
   const auto parsed = parse_flags(words("--colocate --sglang-page-size 16"));
   ASSERT_EQ(parsed.warnings.size(), 2u);
@@ -148,6 +185,9 @@ INSTANTIATE_TEST_SUITE_P(
         BadConfig{"--tis-clip-low 3", "--tis-clip-low 3: is above --tis-clip 2"},
         BadConfig{"--rm-type remote_rm", "needs --rm-url"},
         BadConfig{"--rm-url https://x", "should begin with http://"},
+        BadConfig{"--rm-url http://me:pw@x", "--rm-url http://***@x: user names and passwords"},
+        BadConfig{"--data-source-path my.source", "plug-ins come with the plug-in host"},
+        BadConfig{"--eval-function-path my.eval", "plug-ins come with the plug-in host"},
         BadConfig{"--remote-rm-attempts 0", "--remote-rm-attempts: should be at least 1"},
         BadConfig{"--reward-threads 0", "--reward-threads: should be at least 1"},
         BadConfig{"--reward-timeout-seconds 0", "--reward-timeout-seconds: should be above 0"},

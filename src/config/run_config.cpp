@@ -1,12 +1,14 @@
 #include "config/run_config.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <filesystem>
 
 #include "config/eval_config.h"
 #include "config/parse_flags.h"
+#include "config/secrets.h"
 #include "core/error.h"
 #include "core/json.h"
 
@@ -19,8 +21,11 @@ class Problems {
   void require(bool holds, std::string_view message) {
     if (!holds) messages_.emplace_back(message);
   }
-  void throw_if_any() const {
-    if (!messages_.empty()) throw ConfigError(messages_);
+  void throw_if_any(const std::vector<std::string>& notes) {
+    if (messages_.empty()) return;
+    messages_.insert(messages_.end(), notes.begin(), notes.end());
+    for (std::string& message : messages_) message = without_passwords(message);
+    throw ConfigError(messages_);
   }
 
  private:
@@ -75,6 +80,49 @@ void check_data(RunConfig& config, Problems& problems) {
   } catch (const ConfigError& error) {
     problems.require(false, error.what());
   }
+}
+
+/// Paths of Python that name what is built in.
+void check_built_ins(const RunConfig& config, Problems& problems) {
+  const auto require_built_in = [&](std::string_view flag, const std::string& path,
+                                    std::initializer_list<std::string_view> built_in) {
+    problems.require(std::ranges::find(built_in, path) != built_in.end(),
+                     fmt::format("{} {}: runs user code; plug-ins come with the plug-in host (an "
+                                 "issue of its own); built in is {}",
+                                 flag, path, fmt::join(built_in, " or ")));
+  };
+  require_built_in("--data-source-path", config.data_source_path,
+                   {"slime.rollout.data_source.RolloutDataSourceWithBuffer",
+                    "slime.rollout.data_source.RolloutDataSource"});
+  require_built_in("--eval-function-path", config.eval_function_path,
+                   {"slime.rollout.sglang_rollout.generate_rollout"});
+}
+
+/// Evaluation generates. Where nothing does, its flags have no effect, and neither have they
+/// without an interval.
+void check_evaluation_runs(ParsedFlags& flags) {
+  const RunConfig& config = flags.config;
+  std::vector<std::string> ignored;
+  for (const std::string& name : flags.given) {
+    const bool is_evaluation = name.starts_with("--eval-") ||
+                               name == "--n-samples-per-eval-prompt" ||
+                               name == "--skip-eval-before-train";
+    if (is_evaluation && std::ranges::find(ignored, name) == ignored.end()) ignored.push_back(name);
+  }
+  std::string why;
+  if (config.trains_on_rows()) {
+    why =
+        fmt::format("--loss-type {} generates nothing, so nothing is evaluated", config.loss_type);
+  } else if (!config.load_debug_rollout_data.empty()) {
+    why = "--load-debug-rollout-data generates nothing, so nothing is evaluated";
+  } else if (config.debug_train_only) {
+    why = "--debug-train-only has no engine, so nothing is evaluated";
+  } else if (!config.eval_interval) {
+    why = "without --eval-interval nothing is evaluated";
+  }
+  if (!why.empty() && !ignored.empty())
+    flags.warnings.push_back(fmt::format("{} {} no effect: {}", fmt::join(ignored, ", "),
+                                         ignored.size() == 1 ? "has" : "have", why));
 }
 
 void check_memory(RunConfig& config, Problems& problems) {
@@ -140,6 +188,11 @@ void check_rewards(const RunConfig& config, Problems& problems) {
                    "--rm-type remote_rm: needs --rm-url");
   problems.require(config.rm_url.empty() || config.rm_url.starts_with("http://"),
                    fmt::format("--rm-url {}: should begin with http://", config.rm_url));
+  const std::string after_scheme = config.rm_url.substr(config.rm_url.find("//") + 1);
+  const std::string host = after_scheme.substr(0, after_scheme.find_first_of("/?#", 1));
+  problems.require(host.find('@') == std::string::npos,
+                   fmt::format("--rm-url {}: user names and passwords in URLs are not supported",
+                               config.rm_url));
   problems.require(config.remote_rm_attempts >= 1, "--remote-rm-attempts: should be at least 1");
   problems.require(config.reward_threads >= 1, "--reward-threads: should be at least 1");
   problems.require(config.reward_timeout_seconds > 0,
@@ -474,6 +527,7 @@ void complete_and_validate(ParsedFlags& flags) {
   }
   choose_dtype(config, problems);
   check_data(config, problems);
+  check_built_ins(config, problems);
   check_rollout(config, problems);
   check_rewards(config, problems);
   check_algorithm(config, problems, flags.warnings);
@@ -483,6 +537,7 @@ void complete_and_validate(ParsedFlags& flags) {
   check_preferences(config, problems);
   check_batches(config, problems);
   check_output(config, problems);
+  check_evaluation_runs(flags);
   problems.require(
       config.device != "cpu" || config.sglang_kv_cache_dtype != "fp8_e4m3",
       "--sglang-kv-cache-dtype fp8_e4m3: needs --device cuda; the CPU's attention reads "
@@ -493,7 +548,7 @@ void complete_and_validate(ParsedFlags& flags) {
                     "--kv-cache-gb counts",
                     *config.sglang_mem_fraction_static));
   }
-  problems.throw_if_any();
+  problems.throw_if_any(flags.unknown_notes);
 }
 
 }  // namespace slime::config

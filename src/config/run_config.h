@@ -29,7 +29,8 @@ struct ModelFlags {
   bool no_save_optim = false;
   bool no_load_optim = false;
   std::optional<int64_t> start_rollout_id;
-  std::string run_dir;  // metrics, rollouts, report, checkpoints; default: runs/<model>-<time>
+  bool overwrite = false;  // delete what an earlier run left in run_dir
+  std::string run_dir;     // metrics, rollouts, report, checkpoints; default: runs/<model>-<time>
   std::string device = "cpu";      // or cuda: trainer and engine share the first visible GPU
   std::string dtype = "bfloat16";  // of the weights; the optimizer's master copy is float32
   bool bf16 = false;

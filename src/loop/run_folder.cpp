@@ -40,6 +40,11 @@ RunFolder::RunFolder(const config::RunConfig& config) {
         fmt::format("--run-dir {}: cannot be created: {}", root_.string(), error.message()));
   if (access(root_.c_str(), W_OK) != 0)
     throw ConfigError(fmt::format("--run-dir {}: is not writable", root_.string()));
+  const char* flag = config.run_dir.empty() && !config.save.empty() ? "--save" : "--run-dir";
+  locks_.push_back(std::make_unique<RunLock>(root_, flag));
+  if (!fs::equivalent(root_, checkpoints_))
+    locks_.push_back(
+        std::make_unique<RunLock>(checkpoints_, config.save.empty() ? flag : "--save"));
 }
 
 fs::path RunFolder::rollouts(int64_t step) const {
@@ -62,15 +67,17 @@ void RunFolder::set_latest(const fs::path& checkpoint) const {
 }
 
 void RunFolder::write_run_json(const json::object& run) const {
-  replace_file(root_ / "run.json", to_pretty_json(run));
+  replace_file(run_json(), to_pretty_json(run));
 }
 
 void RunFolder::remove_rollouts_from(int64_t first_step) const {
-  for (const fs::directory_entry& entry : fs::directory_iterator(root_ / "rollouts")) {
-    int64_t step = -1;
-    if (std::sscanf(entry.path().filename().c_str(), "step_%ld.jsonl", &step) == 1 &&
-        step >= first_step) {
-      fs::remove(entry.path());
+  for (const auto& [folder, pattern] :
+       {std::pair{"rollouts", "step_%ld.jsonl"}, std::pair{"skipped", "%ld.jsonl"}}) {
+    if (!fs::is_directory(root_ / folder)) continue;
+    for (const fs::directory_entry& entry : fs::directory_iterator(root_ / folder)) {
+      int64_t step = -1;
+      if (std::sscanf(entry.path().filename().c_str(), pattern, &step) == 1 && step >= first_step)
+        fs::remove(entry.path());
     }
   }
 }

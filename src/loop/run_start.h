@@ -28,8 +28,8 @@ void check_shape(const config::RunConfig& config, const model::ModelConfig& mode
 int64_t planned_rollouts(const config::RunConfig& config,
                          const std::optional<buffer::Dataset>& prompts);
 
-/// A run that died before its first checkpoint starts over, and the ledger says so; so does one
-/// that goes on in another folder.
+/// `checkpoint` is one of the run that the ledger is of. Without one the run starts over, or goes
+/// on from another run's checkpoint, and a ledger that is there says so.
 std::unique_ptr<buffer::Ledger> open_ledger(const std::filesystem::path& path,
                                             const std::optional<train::Checkpoint>& checkpoint);
 

@@ -123,6 +123,8 @@ train::TrainReport TrainerWorkers::train(const train::TrainBatch& batch) {
     for (std::size_t i = 0; i < own.size(); ++i) all[places[rank][i]] = std::move(own[i]);
   }
   report.log_probs = std::move(all);
+  report.samples_of_steps =
+      train::split_into_steps(batch.rollout_ids(), trainer.config().batching.global_batch_size);
   return report;
 }
 

@@ -8,6 +8,7 @@
 
 #include "buffer/filter.h"
 #include "config/parse_flags.h"
+#include "config/secrets.h"
 #include "core/calendar.h"
 #include "core/error.h"
 #include "core/out_of_memory.h"
@@ -17,10 +18,13 @@
 #include "loop/periodic.h"
 #include "loop/process_memory.h"
 #include "loop/rollout_files.h"
+#include "loop/run_history.h"
 #include "loop/run_start.h"
 #include "loop/scores.h"
+#include "loop/start_point.h"
 #include "loop/train_config.h"
 #include "model/placement.h"
+#include "train/checkpoint_directory.h"
 #include "view/terminal.h"
 
 namespace slime::loop {
@@ -35,9 +39,9 @@ TrainingRun::TrainingRun(config::ParsedFlags flags, const Clock& clock)
 
   std::vector<std::string> notes = flags.warnings;
   const auto note = [&notes](const std::string& line) { notes.push_back(line); };
-  const std::filesystem::path load_root =
-      config_.load.empty() ? folder_.checkpoints() : std::filesystem::path(config_.load);
-  checkpoint_ = train::find_checkpoint(load_root, note);
+  StartPoint start = choose_start(config_, folder_, note);
+  checkpoint_ = std::move(start.checkpoint);
+  run_id_ = start.run_id;
   text_ = load_model_text(config_.hf_checkpoint, needs_template(config_, evaluates),
                           first_day(checkpoint_, clock_));
   if (config_.streaming_data) {
@@ -85,7 +89,8 @@ TrainingRun::TrainingRun(config::ParsedFlags flags, const Clock& clock)
                      checkpoint_->directory.string()));
   }
   if (config_.start_rollout_id) first_step_ = *config_.start_rollout_id;
-  ledger_ = open_ledger(folder_.ledger(), checkpoint_);
+  if (start.overwrites) remove_history(folder_);
+  ledger_ = open_ledger(folder_.ledger(), start.is_own ? checkpoint_ : std::nullopt);
   if (checkpoint_) {
     const std::string where = (checkpoint_->directory / "run.json").string();
     for (const std::string& remark :
@@ -119,14 +124,15 @@ TrainingRun::TrainingRun(config::ParsedFlags flags, const Clock& clock)
 
   folder_.remove_rollouts_from(first_step_);
   tracker_ = std::make_unique<Tracker>(folder_.root(), first_step_, clock_);
-  const json::object run{{"model", config_.hf_checkpoint},
+  const json::object run{{"run_id", run_id_},
+                         {"model", config_.hf_checkpoint},
                          {"model_type", network_->config().model_type},
                          {"num_parameters", network_->weights().num_parameters()},
                          {"dtype", config_.dtype},
                          {"num_rollout", num_steps_},
                          {"loss_type", config_.loss_type},
                          {"flags", config::changed_flags(config_)},
-                         {"unknown_flags", flags.unknown}};
+                         {"unknown_flags", config::without_secrets(flags.unknown)}};
   folder_.write_run_json(run);
   if (config_.use_wandb)
     wandb_ = std::make_unique<WandbProcess>(config_, folder_.root().string(), run);
@@ -171,7 +177,7 @@ void TrainingRun::release_trainer_memory() {
 }
 
 void TrainingRun::start_trainer_ranks(const std::vector<std::string>& arguments) {
-  RankStart start{.arguments = arguments, .num_rollouts = num_steps_};
+  RankStart start{.arguments = config::without_secrets(arguments), .num_rollouts = num_steps_};
   if (checkpoint_) {
     start.checkpoint = checkpoint_->directory.string();
     start.iteration = checkpoint_->iteration;
@@ -205,13 +211,11 @@ rollout::RolloutHooks TrainingRun::make_hooks() {
   hooks.on_drop = [this](const Group& group, const std::string& reason) {
     if (reason == "failed") {
       const auto failed = std::ranges::find(group.samples, Status::kFailed, &Sample::status);
-      note_fate({.ordinal = group.ordinal,
-                 .fate = buffer::Fate::kFailed,
-                 .reason = failed == group.samples.end() ? reason : failed->failure});
-      if (failed != group.samples.end()) {
-        progress_->message(
-            fmt::format("prompt {} is left out: {}", group.ordinal, failed->failure));
-      }
+      const std::string why =
+          failed == group.samples.end() ? reason : config::without_passwords(failed->failure);
+      note_fate({.ordinal = group.ordinal, .fate = buffer::Fate::kFailed, .reason = why});
+      if (failed != group.samples.end())
+        progress_->message(fmt::format("prompt {} is left out: {}", group.ordinal, why));
     } else {
       note_fate({.ordinal = group.ordinal, .fate = buffer::Fate::kFiltered, .reason = reason});
     }
@@ -331,12 +335,13 @@ Collected TrainingRun::take_rows() {
   Collected collected;
   int64_t untrained_in_a_row = 0;
   while (static_cast<int64_t>(collected.groups.size()) < config_.rollout_batch_size) {
-    if (prompts_ && untrained_in_a_row > prompts_->size()) {
+    const std::optional<int64_t> rows = source_->prompts_per_epoch();
+    if (rows && untrained_in_a_row > *rows) {
       throw ConfigError(fmt::format(
           "--loss-type {}: none of the {} rows has a token to train on; a row is a conversation "
           "with an "
           "answer of the assistant (--input-key {}, --loss-mask-type {})",
-          config_.loss_type, prompts_->size(), config_.input_key, config_.loss_mask_type));
+          config_.loss_type, *rows, config_.input_key, config_.loss_mask_type));
     }
     const int64_t missing =
         config_.rollout_batch_size - static_cast<int64_t>(collected.groups.size());
@@ -438,14 +443,16 @@ void TrainingRun::save(int64_t step) {
   const json::object run{{"data_source", source_->save(ledger_->in_flight())},
                          {"ledger", ledger_->commit()},
                          {"started", to_date_text(text_.today)},
-                         {"weight_version", step + 1}};
+                         {"weight_version", step + 1},
+                         {"run_id", run_id_}};
   const std::filesystem::path directory =
       trainers_->save({.root = folder_.checkpoints(),
                        .model_source = config_.hf_checkpoint,
-                       .keep_last = config_.keep_checkpoints,
                        .save_optimizer = !config_.no_save_optim},
                       step, run);
+  // In this order `latest` names a checkpoint that is there, whenever the process dies.
   folder_.set_latest(directory);
+  train::remove_old_checkpoints(folder_.checkpoints(), config_.keep_checkpoints, directory);
   last_saved_ = step;
 }
 

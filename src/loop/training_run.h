@@ -105,6 +105,7 @@ class TrainingRun {
   config::RunConfig config_;
   const Clock& clock_;
   RunFolder folder_;
+  std::string run_id_;  // tells this run's checkpoints from those of others
   ModelText text_;
   std::optional<buffer::Dataset> prompts_;
   std::unique_ptr<buffer::PromptStream> stream_;  // --streaming-data, in the place of prompts_

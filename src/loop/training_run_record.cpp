@@ -10,6 +10,7 @@
 #include "loop/process_memory.h"
 #include "loop/rollout_files.h"
 #include "loop/rollout_metrics.h"
+#include "loop/training_fates.h"
 #include "loop/training_run.h"
 
 namespace slime::loop {
@@ -76,9 +77,8 @@ void TrainingRun::record(int64_t step, const Collected& collected,
     metrics["perf/train_wait_time"] = wait;
     metrics["perf/step_time"] = wait + train;
     metrics["perf/wait_time_ratio"] = wait / (wait + train);
-    for (const Group& group : collected.groups) {
-      note_fate({.ordinal = group.ordinal, .fate = buffer::Fate::kTrained, .step = step});
-    }
+    for (const buffer::LedgerRecord& fate : training_fates(collected.groups, *report, step))
+      note_fate(fate);
     for (const auto& [figure, name] :
          {std::pair{"loss", "train/loss"}, std::pair{"kl", "train/kl_loss"},
           std::pair{"entropy", "train/entropy_loss"}, std::pair{"grad norm", "train/grad_norm"}}) {

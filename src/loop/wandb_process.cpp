@@ -32,12 +32,13 @@ import json, os, random, string, sys
 answers, sys.stdout = sys.stdout, sys.stderr
 def say(word, **more):
     print(json.dumps({"is": word, **more}), file=answers, flush=True)
+start = None
 try:
     start = json.loads(sys.stdin.readline())
     os.environ.update(start["environment"])
-    import wandb
     if start["key"]:
-        wandb.login(key=start["key"], host=start["host"] or None)
+        os.environ["WANDB_API_KEY"] = start["key"]  # wandb.login would write it into ~/.netrc
+    import wandb
     options = {k: v for k, v in start["options"].items() if v}
     if start["suffix"] and options.get("name") and not options.get("id"):
         options["name"] += "_" + "".join(random.choices(string.ascii_lowercase + string.digits, k=6))
@@ -51,7 +52,8 @@ try:
             wandb.define_metric(group + "/*", step_metric=axis + "/step")
     say("ready")
 except BaseException as error:
-    say("failed", why=f"{type(error).__name__}: {error}")
+    why = f"{type(error).__name__}: {error}"
+    say("failed", why=why.replace(start["key"], "***") if start and start["key"] else why)
     sys.exit(1)
 for line in sys.stdin:
     wandb.log({k: float("nan") if v is None else v for k, v in json.loads(line).items()})
@@ -70,7 +72,6 @@ json::object first_line(const config::RunConfig& config, const std::string& run_
   if (!config.wandb_host.empty()) environment["WANDB_BASE_URL"] = config.wandb_host;
   return {{"environment", environment},
           {"key", config.wandb_key},
-          {"host", config.wandb_host},
           {"suffix", !config.disable_wandb_random_suffix},
           {"config", settings},
           {"options", json::object{{"project", config.wandb_project},

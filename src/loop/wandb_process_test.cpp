@@ -61,6 +61,29 @@ TEST(Wandb, GetsTheRecordsOfTheRun) {
   EXPECT_THAT(text, HasSubstr("finish"));
 }
 
+TEST(Wandb, GetsTheKeyInItsEnvironmentAndNowhereElse) {
+  const auto folder = folder_with_wandb(
+      "    print('key', os.environ['WANDB_API_KEY'] == 'hunter' + '2', file=told)\n"
+      "    print('arguments', open('/proc/self/cmdline').read(), file=told)");
+  config::RunConfig config;
+  config.wandb_key = "hunter2";
+  { WandbProcess wandb(config, "/tmp/run", {}); }
+  EXPECT_THAT(told(folder), HasSubstr("key True"));
+  EXPECT_EQ(told(folder).find("hunter2"), std::string::npos);
+}
+
+TEST(Wandb, AKeyThatItRefusesIsNotInItsWords) {
+  folder_with_wandb("    raise ValueError('bad key ' + os.environ['WANDB_API_KEY'])");
+  config::RunConfig config;
+  config.wandb_key = "hunter2";
+  try {
+    WandbProcess wandb(config, "/tmp/run", {});
+    FAIL();
+  } catch (const ConfigError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("ValueError: bad key ***"));
+  }
+}
+
 TEST(Wandb, ThatCannotStartIsRefusedWithItsWords) {
   folder_with_wandb("    raise RuntimeError('no such project')");
   try {

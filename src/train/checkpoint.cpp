@@ -207,9 +207,7 @@ fs::path save_checkpoint(const CheckpointConfig& config, int64_t iteration, Trai
                                                   {"trainer", to_json(trainer.state())},
                                                   {"run", run}}));
   };
-  const fs::path path = write_checkpoint_directory(config.root, iteration, fill);
-  remove_old_checkpoints(config.root, config.keep_last);
-  return path;
+  return write_checkpoint_directory(config.root, iteration, fill);
 }
 
 void join_save(Trainer& trainer) {
@@ -232,7 +230,8 @@ std::optional<Checkpoint> find_checkpoint(const fs::path& root, const Warn& warn
     }
   }
   problems.push_back(fmt::format(
-      "no checkpoint under {} is whole; to start over, give another --load or remove them",
+      "no checkpoint under {} is whole; to start over, give another --run-dir, or --overwrite to "
+      "delete them",
       root.string()));
   throw ConfigError(problems);
 }

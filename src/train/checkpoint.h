@@ -3,12 +3,12 @@
 /// Checkpoints: directories that open in transformers as they are, with the optimizer beside the
 /// weights (DESIGN section 13).
 ///
-///   SAVE/iter_0000120/  config.json tokenizer.json ... model*.safetensors
-///                       optimizer/{master,exp_avg,exp_avg_sq}.safetensors   Hugging Face names,
-///                       float32 run.json                                            trainer state,
-///                       and what the loop gave COMMITTED files, sizes, CRC-32C; written last
-///   SAVE/latest_checkpointed_iteration.txt                                  replaced once the
-///   directory is durable
+///   SAVE/iter_0000120/
+///     config.json tokenizer.json ... model*.safetensors   opens in transformers
+///     optimizer/{master,exp_avg,exp_avg_sq}.safetensors   Hugging Face names, float32
+///     run.json                                            trainer state, and what the loop gave
+///     COMMITTED                                           files, sizes, CRC-32C; written last
+///   SAVE/latest_checkpointed_iteration.txt                replaced once the directory is durable
 ///
 /// A checkpoint is written under a temporary name and renamed when it is complete and on the disk:
 /// after kill -9 or a full disk the one before is untouched, and what was half-written is removed
@@ -28,8 +28,7 @@ namespace slime::train {
 struct CheckpointConfig {
   std::filesystem::path root;  // SAVE
   std::filesystem::path
-      model_source;       // directory whose tokenizer, template and generation files are copied
-  int64_t keep_last = 0;  // older checkpoints are removed after a save; 0: keep all
+      model_source;  // directory whose tokenizer, template and generation files are copied
   bool save_optimizer =
       true;  // false: weights alone, which cannot be resumed exactly (Megatron: no-save-optim)
 };

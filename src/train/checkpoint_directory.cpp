@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <cstdio>
 #include <system_error>
 
 #include "core/crc32c.h"
@@ -89,6 +90,31 @@ void remove_unfinished(const fs::path& root) {
   }
 }
 
+/// The new directory takes the name of the old one. Whoever follows a link to that name finds one
+/// or the other.
+void replace_directory(const fs::path& unfinished, const fs::path& final_path) {
+  const fs::path root = final_path.parent_path();
+  const fs::path replaced =
+      root / fmt::format("{}replaced-{}", kUnfinished, final_path.filename().string());
+  if (::renameat2(AT_FDCWD, unfinished.c_str(), AT_FDCWD, final_path.c_str(), RENAME_EXCHANGE) ==
+      0) {
+    fs::rename(unfinished, replaced);
+    return;
+  }
+  // A file system that cannot exchange names: for an instant there is none.
+  fs::rename(final_path, replaced);
+  fs::rename(unfinished, final_path);
+}
+
+/// Under a name that is no checkpoint's first: who dies on the way leaves no damaged one.
+void remove_checkpoint(const fs::path& directory) {
+  const fs::path removed = directory.parent_path() /
+                           fmt::format("{}removed-{}", kUnfinished, directory.filename().string());
+  fs::remove_all(removed);
+  fs::rename(directory, removed);
+  fs::remove_all(removed);
+}
+
 std::string damage_of_file(const fs::path& directory, const json::object& entry) {
   const std::string name(entry.at("file").as_string());
   const fs::path path = directory / name;
@@ -134,12 +160,10 @@ fs::path write_checkpoint_directory(const fs::path& root, int64_t iteration,
     fill(unfinished);
     commit(unfinished);
     if (fs::exists(final_path)) {
-      // Renaming does not replace a directory that has files. The old one goes under a name that
-      // the next save removes.
-      fs::rename(final_path,
-                 root / fmt::format("{}replaced-{}", kUnfinished, checkpoint_name(iteration)));
+      replace_directory(unfinished, final_path);
+    } else {
+      fs::rename(unfinished, final_path);
     }
-    fs::rename(unfinished, final_path);
     model::sync_directory(root);
     model::write_file(root / kLatest, fmt::format("{}\n", iteration));
     model::sync_directory(root);
@@ -174,15 +198,24 @@ std::string checkpoint_damage(const fs::path& directory) {
   return {};
 }
 
-void remove_old_checkpoints(const fs::path& root, int64_t keep) {
+void remove_old_checkpoints(const fs::path& root, int64_t keep, const fs::path& written) {
   if (keep <= 0) return;
   std::vector<int64_t> committed;
   for (const int64_t iteration : checkpoint_iterations(root)) {
     if (fs::exists(root / checkpoint_name(iteration) / kCommitted)) committed.push_back(iteration);
   }
   for (std::size_t i = 0; i + static_cast<std::size_t>(keep) < committed.size(); ++i) {
-    fs::remove_all(root / checkpoint_name(committed[i]));
+    const fs::path directory = root / checkpoint_name(committed[i]);
+    if (directory.filename() != written.filename()) remove_checkpoint(directory);
   }
+}
+
+void remove_checkpoints(const fs::path& root) {
+  if (!fs::is_directory(root)) return;
+  fs::remove(root / kLatest);
+  for (const int64_t iteration : checkpoint_iterations(root))
+    remove_checkpoint(root / checkpoint_name(iteration));
+  remove_unfinished(root);
 }
 
 }  // namespace slime::train

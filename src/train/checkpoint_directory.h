@@ -18,10 +18,10 @@ std::string checkpoint_name(int64_t iteration);
 std::vector<int64_t> checkpoint_iterations(const std::filesystem::path& root);
 
 /// Fills a temporary directory through `fill`, adds COMMITTED (file list, sizes, CRC-32C), syncs
-/// everything and renames it to root/iter_NNNNNNN, replacing one of that name; then replaces
-/// latest_checkpointed_iteration.txt. Leftovers of writers that died are removed first. Whatever
-/// `fill` throws passes through, with the temporary directory removed; a full disk is a ConfigError
-/// that says so.
+/// everything and renames it to root/iter_NNNNNNN, taking the place of one of that name at once;
+/// then replaces latest_checkpointed_iteration.txt. Leftovers of writers that died are removed
+/// first. Whatever `fill` throws passes through, with the temporary directory removed; a full disk
+/// is a ConfigError that says so.
 std::filesystem::path write_checkpoint_directory(
     const std::filesystem::path& root, int64_t iteration,
     const std::function<void(const std::filesystem::path&)>& fill);
@@ -29,7 +29,13 @@ std::filesystem::path write_checkpoint_directory(
 /// What is wrong with a checkpoint directory, compared with its COMMITTED; empty: nothing.
 std::string checkpoint_damage(const std::filesystem::path& directory);
 
-/// Removes all but the newest `keep` checkpoints that are committed; 0 keeps all.
-void remove_old_checkpoints(const std::filesystem::path& root, int64_t keep);
+/// Removes all but the newest `keep` checkpoints that are committed; 0 keeps all. `written`, the
+/// one that was written last, is never removed, even where others have greater iterations: those of
+/// a run that went further before it was set back.
+void remove_old_checkpoints(const std::filesystem::path& root, int64_t keep,
+                            const std::filesystem::path& written);
+
+/// Removes all checkpoints of `root`, complete or not.
+void remove_checkpoints(const std::filesystem::path& root);
 
 }  // namespace slime::train

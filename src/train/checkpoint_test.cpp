@@ -3,7 +3,9 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <fstream>
+#include <thread>
 
 #include "core/clock.h"
 #include "core/error.h"
@@ -143,11 +145,48 @@ TEST(Checkpoint, AWriterThatWasKilledLeavesNoCheckpoint) {
 TEST(Checkpoint, KeepsTheLastOnesAndReplacesOneOfTheSameName) {
   const Scratch scratch;
   for (const int64_t iteration : {1, 2, 3, 3}) {
-    write_checkpoint_directory(scratch.path, iteration,
-                               [](const fs::path& path) { std::ofstream(path / "a") << "x"; });
-    remove_old_checkpoints(scratch.path, 2);
+    const fs::path written = write_checkpoint_directory(
+        scratch.path, iteration, [](const fs::path& path) { std::ofstream(path / "a") << "x"; });
+    remove_old_checkpoints(scratch.path, 2, written);
   }
   EXPECT_EQ(checkpoint_iterations(scratch.path), (std::vector<int64_t>{2, 3}));
+}
+
+TEST(Checkpoint, TheOneJustWrittenIsNeverAnOldOne) {
+  const Scratch scratch;
+  const auto fill = [](const fs::path& path) { std::ofstream(path / "a") << "x"; };
+  for (const int64_t iteration : {100, 200})
+    write_checkpoint_directory(scratch.path, iteration, fill);
+  remove_old_checkpoints(scratch.path, 2, write_checkpoint_directory(scratch.path, 6, fill));
+  EXPECT_EQ(checkpoint_iterations(scratch.path), (std::vector<int64_t>{6, 100, 200}));
+  remove_old_checkpoints(scratch.path, 2, write_checkpoint_directory(scratch.path, 7, fill));
+  EXPECT_EQ(checkpoint_iterations(scratch.path), (std::vector<int64_t>{7, 100, 200}));
+}
+
+TEST(Checkpoint, ALinkToOneThatIsReplacedAlwaysLeadsToAWholeOne) {
+  const Scratch scratch;
+  const auto fill = [](const fs::path& path) { std::ofstream(path / "a") << "x"; };
+  const fs::path directory = write_checkpoint_directory(scratch.path, 3, fill);
+  std::atomic<bool> is_over{false};
+  int64_t num_missing = 0;
+  std::jthread reader([&] {
+    while (!is_over) num_missing += fs::exists(directory / "COMMITTED") ? 0 : 1;
+  });
+  for (int i = 0; i < 30; ++i) write_checkpoint_directory(scratch.path, 3, fill);
+  is_over = true;
+  reader.join();
+  EXPECT_EQ(num_missing, 0);
+}
+
+TEST(Checkpoint, AllAreRemovedWithTheirLeftoversAndNothingElse) {
+  const Scratch scratch;
+  write_checkpoint_directory(scratch.path, 3,
+                             [](const fs::path& path) { std::ofstream(path / "a") << "x"; });
+  fs::create_directory(scratch.path / ".unfinished-iter_0000004");
+  std::ofstream(scratch.path / "notes.txt") << "mine";
+  remove_checkpoints(scratch.path);
+  ASSERT_EQ(std::distance(fs::directory_iterator(scratch.path), {}), 1);
+  EXPECT_TRUE(fs::exists(scratch.path / "notes.txt"));
 }
 
 TEST(Checkpoint, NoneAtAllIsNoError) {

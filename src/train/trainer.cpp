@@ -152,7 +152,10 @@ PlanOptions Trainer::plan_options() const {
 
 TrainReport Trainer::train(const TrainBatch& batch) {
   const auto start = clock_.now();
-  return train_planned(batch, plan_steps(batch, plan_options(), flops_), start);
+  TrainReport report = train_planned(batch, plan_steps(batch, plan_options(), flops_), start);
+  report.samples_of_steps =
+      split_into_steps(batch.rollout_ids(), config_.batching.global_batch_size);
+  return report;
 }
 
 std::vector<BatchShare> Trainer::divide(const TrainBatch& batch) const {

@@ -97,6 +97,9 @@ struct StepReport {
 
 struct TrainReport {
   std::vector<StepReport> steps;
+  /// Samples of the whole batch, by index, of each step that was planned; `steps` has fewer when
+  /// training stopped.
+  std::vector<Indices> samples_of_steps;
   std::string stopped;  // why training must not go on; empty: it may
   /// Per sample of the batch, or share, and response token: log-probs before the sample was first
   /// trained on, for people who compare them with the engine's. Empty for samples beyond the last

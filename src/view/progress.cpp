@@ -11,6 +11,10 @@ namespace {
 
 constexpr auto kRedrawPeriod = std::chrono::milliseconds(120);
 
+/// Nobody should have to wonder for longer whether a run that is only logged still goes on.
+constexpr auto kLongestSilence = std::chrono::seconds(30);
+constexpr auto kSilencePeriod = std::chrono::milliseconds(200);  // between two looks at the clock
+
 /// How fast the time of a step is forgotten: the mean reaches back about this many steps.
 constexpr double kStepMemory = 8;
 
@@ -40,20 +44,22 @@ Progress::Progress(ProgressOptions options, const Terminal& terminal, const Cloc
       first_step_(options.first_step),
       run_begin_(clock.now()),
       phase_begin_(run_begin_),
-      step_begin_(run_begin_) {
+      step_begin_(run_begin_),
+      last_line_(run_begin_) {
   state_.title = std::move(options.title);
   state_.num_steps = options.num_steps;
   state_.steps_done = options.first_step;
-  if (terminal_.is_live)
-    redraw_ = std::jthread([this](const std::stop_token& stop) { redraw_until_stopped(stop); });
+  display_ = std::jthread([this](const std::stop_token& stop) {
+    terminal_.is_live ? redraw_until_stopped(stop) : report_until_stopped(stop);
+  });
 }
 
-Progress::~Progress() { stop_redrawing(); }
+Progress::~Progress() { stop_display(); }
 
-void Progress::stop_redrawing() {
-  if (!redraw_.joinable()) return;
-  redraw_.request_stop();
-  redraw_.join();
+void Progress::stop_display() {
+  if (!display_.joinable()) return;
+  display_.request_stop();
+  display_.join();
 }
 
 void Progress::phase_begin(std::string_view name, std::string_view unit, int64_t total) {
@@ -111,7 +117,7 @@ void Progress::step_done(StepSummary summary) {
   state_.memory = std::move(summary.memory);
   update_times();
   if (terminal_.is_live) return;
-  print(step_line(state_) + "\n");
+  print_line(step_line(state_));
 }
 
 void Progress::evaluated(std::string_view name, double value) {
@@ -121,16 +127,16 @@ void Progress::evaluated(std::string_view name, double value) {
 
 void Progress::message(std::string_view line) {
   const std::lock_guard lock(mutex_);
-  if (redraw_.joinable()) {
+  if (terminal_.is_live && display_.joinable()) {
     messages_.append(line).append("\n");
     changed_.notify_all();
   } else {
-    print(fmt::format("{}\n", line));
+    print_line(line);
   }
 }
 
 void Progress::finish(std::string_view title, SummaryRows rows) {
-  stop_redrawing();
+  stop_display();
   const std::lock_guard lock(mutex_);
   end_phase();
   const double run_seconds = seconds_between(run_begin_, clock_.now());
@@ -179,6 +185,21 @@ void Progress::redraw_until_stopped(const std::stop_token& stop) {
     if (stop.stop_requested()) return;
     lock.lock();
   }
+}
+
+void Progress::report_until_stopped(const std::stop_token& stop) {
+  std::unique_lock lock(mutex_);
+  while (!stop.stop_requested()) {
+    changed_.wait_for(lock, stop, kSilencePeriod, [] { return false; });
+    if (state_.phase.empty() || clock_.now() - last_line_ < kLongestSilence) continue;
+    update_times();
+    print_line(phase_report(state_));
+  }
+}
+
+void Progress::print_line(std::string_view line) {
+  last_line_ = clock_.now();
+  print(fmt::format("{}\n", line));
 }
 
 std::string Progress::erase_sequence(int width) const {

@@ -1,8 +1,9 @@
 #pragma once
 
 /// The progress of a run, for the person who started it. On a terminal a few lines are redrawn in
-/// place about eight times a second; elsewhere (a log, CI) each finished step is one line. Both end
-/// with a table.
+/// place about eight times a second; elsewhere (a log, CI) each finished step is one line, and
+/// while a phase goes on for long a line says every 30 seconds how far it is. Both end with a
+/// table.
 ///
 ///   SystemClock clock;
 ///   Progress progress({.title = "arithmetic", .num_steps = 40}, detect_terminal(), clock);
@@ -72,12 +73,15 @@ class Progress final {
 
  private:
   void redraw_until_stopped(const std::stop_token& stop);
+  void report_until_stopped(const std::stop_token& stop);
   /// Clears what was drawn last; the caller holds output_.
   std::string erase_sequence(int width) const;
-  void print(std::string_view text);
+  static void print(std::string_view text);
+  /// A line of the log; the caller holds mutex_.
+  void print_line(std::string_view line);
   void end_phase();
   void update_times();
-  void stop_redrawing();
+  void stop_display();
 
   const Terminal terminal_;
   const Clock& clock_;
@@ -90,14 +94,15 @@ class Progress final {
   Clock::TimePoint run_begin_;  // guarded by mutex_
   Clock::TimePoint phase_begin_;        // guarded by mutex_
   Clock::TimePoint step_begin_;         // guarded by mutex_
+  Clock::TimePoint last_line_;          // guarded by mutex_; of a log
   int64_t phase_tokens_ = 0;            // guarded by mutex_
   double step_seconds_mean_ = 0;        // guarded by mutex_; exponential mean over finished steps
   std::vector<PhaseTime> step_phases_;  // guarded by mutex_; of the step that runs
   std::vector<PhaseTime> run_phases_;   // guarded by mutex_
 
   std::vector<int>
-      drawn_widths_;     // of the lines on the screen; only the display's thread, or after it ended
-  std::jthread redraw_;  // only on a live terminal
+      drawn_widths_;  // of the lines on the screen; only the display's thread, or after it ended
+  std::jthread display_;  // redraws a live terminal, or breaks the silence of a log
 };
 
 }  // namespace slime::view

@@ -99,9 +99,9 @@ std::string headline(const DisplayState& state, const Terminal& terminal, int wi
   return front + (room >= 8 ? bar(share, std::min(room, 40), terminal) : "") + back;
 }
 
-std::string phase_line(const DisplayState& state, const Terminal& terminal) {
-  std::string line =
-      fmt::format("  {}  {:.1f} s", painted(kCyan, state.phase, terminal), state.phase_seconds);
+/// "  96/128 samples  1,840 tok/s", or less where it is not known.
+std::string counts_text(const DisplayState& state) {
+  std::string line;
   if (state.units_total > 0) {
     line += fmt::format("  {}/{} {}", count_text(state.units_done), count_text(state.units_total),
                         state.unit);
@@ -111,6 +111,11 @@ std::string phase_line(const DisplayState& state, const Terminal& terminal) {
   if (state.tokens_per_second > 0)
     line += fmt::format("  {} tok/s", count_text(std::llround(state.tokens_per_second)));
   return line;
+}
+
+std::string phase_line(const DisplayState& state, const Terminal& terminal) {
+  return fmt::format("  {}  {:.1f} s{}", painted(kCyan, state.phase, terminal), state.phase_seconds,
+                     counts_text(state));
 }
 
 std::string figures_line(const DisplayState& state, const Terminal& terminal) {
@@ -143,6 +148,12 @@ std::vector<std::string> live_lines(const DisplayState& state, const Terminal& t
   }
   for (std::string& line : lines) line = clip_to_width(line, width);
   return lines;
+}
+
+std::string phase_report(const DisplayState& state) {
+  return fmt::format(
+      "step {}/{}: {} {}{}", std::min(state.steps_done + 1, std::max<int64_t>(state.num_steps, 1)),
+      state.num_steps, state.phase, clock_text(state.phase_seconds), counts_text(state));
 }
 
 std::string step_line(const DisplayState& state) {

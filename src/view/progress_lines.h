@@ -60,6 +60,9 @@ struct DisplayState {
 /// The live display: three or four lines, none wider than `width`.
 std::vector<std::string> live_lines(const DisplayState& state, const Terminal& terminal, int width);
 
+/// The line of a log about a phase that takes long: "step 13/40: generate 0:31  96/128 samples".
+std::string phase_report(const DisplayState& state);
+
 /// The line of a finished step for a log.
 std::string step_line(const DisplayState& state);
 

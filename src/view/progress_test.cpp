@@ -1,8 +1,12 @@
 #include "view/progress.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <atomic>
+#include <chrono>
+#include <thread>
 
 namespace slime::view {
 namespace {
@@ -156,6 +160,55 @@ TEST(Progress, TheRateIsThatOfThePhaseSoFar) {
   }
   EXPECT_NE(testing::internal::GetCapturedStdout().find("2.0 s  16/32 prompts  100 tok/s"),
             std::string::npos);
+}
+
+/// Waits until the display's own thread has written something after `size` bytes; gtest captures
+/// into a file.
+bool waits_for_output_after(off_t size) {
+  for (int i = 0; i < 1000; ++i) {
+    struct stat file {};
+    if (::fstat(STDOUT_FILENO, &file) == 0 && file.st_size > size) return true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  return false;
+}
+
+TEST(Progress, InALogALongPhaseSaysEvery30SecondsHowFarItIs) {
+  SteppedClock clock;
+  testing::internal::CaptureStdout();
+  const std::string first = "step 1/3: generate 0:31  8/32 prompts  100 tok/s\n";
+  bool has_first = false, has_second = false;
+  {
+    Progress progress({.title = "run", .num_steps = 3}, kPlain, clock);
+    progress.phase_begin("generate", "prompts", 32);
+    progress.reached(8, 3100);
+    clock.pass(29);
+    std::this_thread::sleep_for(std::chrono::milliseconds(500));  // not yet
+    clock.pass(2);
+    has_first = waits_for_output_after(0);
+    clock.pass(30);
+    has_second = waits_for_output_after(static_cast<off_t>(first.size()));
+    clock.pass(1);
+    progress.phase_begin("train");
+    clock.pass(28);  // 29 seconds after the last line
+    progress.step_done({.step = 0});
+  }
+  EXPECT_TRUE(has_first);
+  EXPECT_TRUE(has_second);
+  EXPECT_EQ(testing::internal::GetCapturedStdout(),
+            first + "step 1/3: generate 1:01  8/32 prompts  51 tok/s\n" +
+                "step 1/3  90.00 s (generate 62.00, train 28.00)  3:00 left\n");
+}
+
+TEST(Progress, APhaseThatCountsNothingSaysHowLongItHasTaken) {
+  DisplayState state;
+  state.num_steps = 40;
+  state.steps_done = 12;
+  state.phase = "train";
+  state.phase_seconds = 95;
+  EXPECT_EQ(phase_report(state), "step 13/40: train 1:35");
+  state.steps_done = 40;  // an evaluation after the last step
+  EXPECT_EQ(phase_report(state), "step 40/40: train 1:35");
 }
 
 TEST(Progress, NumbersAreShortAndReadable) {

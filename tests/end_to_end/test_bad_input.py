@@ -155,6 +155,43 @@ def test_rows_without_a_trained_token_end_the_run_with_the_reason(work, tmp_path
     assert "none of the 60 rows has a token to train on" in done.stderr
 
 
+def test_streamed_rows_without_a_trained_token_end_the_run_after_one_pass(work, tmp_path):
+    command = supervised_command(work, tmp_path / "run", "--input-key", "prompt", "--streaming-data")
+    command[command.index("--prompt-data") + 1] = str(work / "data" / "rl.jsonl")
+    command.remove("--rollout-shuffle")
+    done = run_slime(command)
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert "none of the 60 rows has a token to train on" in done.stderr
+
+
+def test_a_streamed_file_that_was_reordered_is_remarked_on_at_the_resume(work, tmp_path):
+    lines = (work / "data" / "rl.jsonl").read_text().splitlines(keepends=True)
+    data = tmp_path / "rl.jsonl"
+
+    def resumed(rollouts, order):
+        data.write_text("".join(order))
+        command = train_command(work, tmp_path / "run", rollouts=rollouts, extra=["--streaming-data"])
+        command.remove("--rollout-shuffle")
+        command[command.index("--prompt-data") + 1] = str(data)
+        done = run_slime(command)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout + done.stderr
+
+    assert "the prompt data changed" not in resumed(2, lines)
+    assert "the prompt data changed" not in resumed(4, lines)
+    assert "the prompt data changed since the checkpoint (the first 16 rows" in resumed(6, lines[::-1])
+    assert "the prompt data changed" not in resumed(8, lines[::-1])
+
+
+def test_a_misspelt_flag_is_named_with_what_is_missing(work, tmp_path):
+    command = train_command(work, tmp_path / "run")
+    command[command.index("--prompt-data")] = "--promt-data"
+    done = run_slime(command)
+    assert done.returncode == 2
+    assert "--prompt-data: at least one" in done.stderr
+    assert "unknown flag --promt-data is ignored; did you mean --prompt-data?" in done.stderr
+
+
 def test_weights_that_blow_up_stop_the_run_with_the_batch_kept(work, tmp_path):
     run_dir = tmp_path / "run"
     command = supervised_command(work, run_dir, "--lr", "1e30")
@@ -164,6 +201,11 @@ def test_weights_that_blow_up_stop_the_run_with_the_batch_kept(work, tmp_path):
     assert "training stopped after 4 steps in a row without finite gradients" in done.stderr
     assert "not updated: " in done.stdout  # with the tensors or the first sample that are not finite
     assert sorted(file.name for file in (run_dir / "skipped").iterdir()) == ["1.jsonl", "2.jsonl", "3.jsonl", "4.jsonl"]
+    fates = [json.loads(line.split(" ", 1)[1]) for line in (run_dir / "ledger.jsonl").read_text().splitlines()]
+    assert {fate["step"] for fate in fates if fate["fate"] == "trained"} == {0}
+    skipped = [fate for fate in fates if fate["fate"] == "skipped"]
+    assert {fate["step"] for fate in skipped} == {1, 2, 3, 4}
+    assert all("not finite" in fate["reason"] or "is nan" in fate["reason"] for fate in skipped)
 
 
 def test_a_run_continued_on_another_day_shows_templates_the_first(work, tmp_path):

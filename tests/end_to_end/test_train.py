@@ -1,13 +1,15 @@
 """`slime train` as a user runs it: it repeats, resumes after kill -9, and refuses what cannot work."""
 
 import json
+import os
 import random
 import signal
 import subprocess
 import time
+from pathlib import Path
 
 import pytest
-from conftest import numbers_that_repeat, run_slime, train_command, weights
+from conftest import SLIME, numbers_that_repeat, run_slime, train_command, weights
 
 NUM_KILLS = 10
 
@@ -119,3 +121,125 @@ def test_dumped_rollouts_train_to_the_same_weights(work, reference):
     done = run_slime(train_command(work, offline, rollouts=3, extra=["--load-debug-rollout-data", pattern]))
     assert done.returncode == 0, done.stdout + done.stderr
     assert weights(offline) == weights(run_dir)
+
+
+def contents(folder):
+    """Every file below a folder but the lock, which names the process that was there last."""
+    files = [path for path in folder.rglob("*") if path.is_file() and not path.is_symlink() and path.name != "lock"]
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
+
+
+def test_loading_a_folder_without_checkpoints_is_an_error_that_loses_nothing(work):
+    run_dir = work / "loading"
+    assert run_slime(train_command(work, run_dir, rollouts=3)).returncode == 0
+    before = contents(run_dir)
+    done = run_slime(train_command(work, run_dir, rollouts=3, extra=["--load", str(work / "data")]))
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert f"--load {work / 'data'}: holds no checkpoint (a folder iter_NNNNNNN)" in done.stderr
+    assert contents(run_dir) == before
+    done = run_slime(train_command(work, work / "never_was", extra=["--load", str(run_dir)]))
+    assert f"there are some in --load {run_dir / 'checkpoints'}" in done.stderr
+
+
+def test_results_are_overwritten_only_when_it_is_asked_for(work):
+    run_dir, other = work / "results", work / "results_other"
+    assert run_slime(train_command(work, run_dir, rollouts=3)).returncode == 0
+    assert run_slime(train_command(work, other, rollouts=1)).returncode == 0
+    before = contents(run_dir)
+    loading = ["--load", str(other / "checkpoints")]
+    done = run_slime(train_command(work, run_dir, rollouts=3, extra=loading))
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert "leave --load out to go on from" in done.stderr
+    assert contents(run_dir) == before
+    done = run_slime(train_command(work, run_dir, rollouts=3, extra=[*loading, "--overwrite"]))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert [file.name for file in sorted((run_dir / "rollouts").iterdir())] == ["step_000001.jsonl", "step_000002.jsonl"]
+    assert weights(run_dir) == before["checkpoints/iter_0000002/model.safetensors"]
+
+
+def test_another_runs_checkpoint_begins_a_run_that_resumes_by_itself(work, reference):
+    first, second = work / "begun", work / "taken_over"
+    assert run_slime(train_command(work, first, rollouts=4)).returncode == 0
+    loading = ["--load", str(first / "checkpoints")]
+    assert run_slime(train_command(work, second, rollouts=8, extra=loading)).returncode == 0
+    done = run_slime(train_command(work, second, rollouts=20))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert weights(second) == weights(reference)
+
+
+def test_a_run_has_one_process_which_the_second_is_told(work):
+    run_dir = work / "owned"
+    command = train_command(work, run_dir, rollouts=1000)
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    while not (run_dir / "latest").exists():
+        time.sleep(0.02)
+        assert process.poll() is None
+    done = run_slime(command)
+    elsewhere = train_command(work, work / "owned_not", extra=["--save", str(run_dir / "checkpoints")])
+    done_elsewhere = run_slime(elsewhere)
+    process.kill()
+    process.wait()
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert f"--run-dir {run_dir}: belongs to a run that goes on: process {process.pid} on " in done.stderr
+    assert done_elsewhere.returncode == 2
+    assert f"process {process.pid} on " in done_elsewhere.stderr
+    assert run_slime(train_command(work, run_dir, rollouts=1)).returncode == 0  # the kill gave the lock back
+
+
+def test_the_link_to_the_newest_checkpoint_never_dangles(work):
+    run_dir = work / "linked"
+    command = train_command(work, run_dir, rollouts=60, extra=["--keep-checkpoints", "1", "--rollout-max-response-len", "1"])
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    looks, seen = 0, set()
+    while process.poll() is None:
+        # What is seen at an instant is what a kill at that instant leaves.
+        if (run_dir / "latest").is_symlink():
+            looks += 1
+            try:
+                seen.add(os.stat(run_dir / "latest" / "COMMITTED").st_ino)
+            except FileNotFoundError:
+                pytest.fail(f"latest names {os.readlink(run_dir / 'latest')}")
+    assert process.returncode == 0
+    assert looks > 1000
+    assert len(seen) > 10
+
+
+FAKE_WANDB = """
+import json, os
+told = open(os.path.join(os.path.dirname(__file__), "told"), "a", buffering=1)
+def init(**options): print(json.dumps(options), os.environ["WANDB_API_KEY"][::-1], open("/proc/self/cmdline").read(), file=told)
+def define_metric(*a, **k): pass
+def log(record): pass
+def finish(): pass
+"""
+
+
+def test_a_key_on_the_command_line_is_written_nowhere(work, tmp_path):
+    run_dir, key = tmp_path / "run", "kPq7hunter2Zx"
+    (tmp_path / "wandb.py").write_text(FAKE_WANDB)
+    secrets = ["--use-wandb", "--wandb-key", key, "--wandb-host", f"https://me:{key}@wandb.test", "--judge-api-key", key]
+    command = train_command(work, run_dir, rollouts=200, extra=[*secrets, "--actor-num-gpus-per-node", "2", "--micro-batch-size", "1"])
+    output = tmp_path / "output"
+    with output.open("w") as out:
+        process = subprocess.Popen(command, stdout=out, stderr=out, env={**os.environ, "PYTHONPATH": str(tmp_path)})
+    while not (run_dir / "latest").exists():
+        time.sleep(0.02)
+        assert process.poll() is None, output.read_text()
+    arguments = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            if int((folder / "stat").read_text().rsplit(")", 1)[1].split()[1]) == process.pid or folder.name == str(process.pid):
+                arguments.append((folder / "cmdline").read_text())
+        except (FileNotFoundError, ProcessLookupError):
+            pass  # it ended meanwhile
+    process.terminate()
+    assert process.wait(timeout=60) == 130, output.read_text()
+    assert run_slime([str(SLIME), "report", str(run_dir)]).returncode == 0
+    assert len(arguments) >= 3  # the run, its other rank, W&B
+    assert key not in "".join(arguments)
+    assert key[::-1] in (tmp_path / "told").read_text()  # W&B has it, from its environment
+    assert key not in (tmp_path / "told").read_text()
+    assert key not in output.read_text()
+    assert (run_dir / "report.html").exists()
+    assert [name for name, content in contents(run_dir).items() if key.encode() in content] == []
+    assert json.loads((run_dir / "run.json").read_text())["flags"]["--wandb-key"] == "***"

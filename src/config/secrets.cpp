@@ -1,0 +1,120 @@
+#include "config/secrets.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "config/flag_table.h"
+
+namespace slime::config {
+namespace {
+
+/// "--wandb_key=x" -> "wandb-key".
+std::string bare_name(std::string_view word) {
+  std::string name(word.substr(std::min(word.find_first_not_of('-'), word.size())));
+  name.erase(std::min(name.find('='), name.size()));
+  std::ranges::replace(name, '_', '-');
+  return name;
+}
+
+bool is_flag(std::string_view word) {
+  return word.starts_with("--") && word.find_first_not_of('-') != std::string_view::npos;
+}
+
+/// Calls `hide(word, begin)` for each word with a secret, which begins there.
+template <typename Words, typename Hide>
+void for_each_secret(const Words& words, const Hide& hide) {
+  bool follows = false;  // the words that follow belong to a secret flag
+  for (std::size_t i = 0; i < std::size(words); ++i) {
+    const std::string_view word = words[i];
+    if (is_flag(word)) {
+      follows = is_secret_flag(word);
+      const std::size_t equals = word.find('=');
+      if (follows && equals != std::string_view::npos) hide(i, equals + 1);
+    } else if (follows) {
+      hide(i, std::size_t{0});
+    }
+  }
+}
+
+/// The rest of a URL behind its user name, with the values of secret parameters hidden.
+void append_without_parameters(std::string& shown, std::string_view url) {
+  while (!url.empty()) {
+    const std::size_t end = std::min(url.find_first_of("?&", 1), url.size());
+    const std::string_view part = url.substr(0, end);  // "?name=value" but for the first
+    const std::size_t equals = part.find('=');
+    const bool is_secret = (part[0] == '?' || part[0] == '&') && equals != std::string_view::npos &&
+                           is_secret_flag(part.substr(1, equals - 1));
+    shown.append(is_secret ? part.substr(0, equals + 1) : part);
+    if (is_secret) shown.append(kHidden);
+    url.remove_prefix(end);
+  }
+}
+
+json::value without_secrets(const json::value& value) {
+  if (value.is_string()) return json::value(without_passwords(value.get_string()));
+  if (!value.is_array()) return value;
+  json::array list;
+  for (const json::value& element : value.get_array()) list.push_back(without_secrets(element));
+  return list;
+}
+
+}  // namespace
+
+bool is_secret_flag(std::string_view word) {
+  static constexpr std::array<std::string_view, 5> kEnds{"key", "token", "secret", "password",
+                                                         "credentials"};
+  const std::string name = bare_name(word);
+  if (name == "wandb-key") return true;
+  if (find_flag("--" + name) != nullptr) return false;
+  return std::ranges::any_of(kEnds, [&](std::string_view end) {
+    return name == end || name.ends_with("-" + std::string(end));
+  });
+}
+
+std::string without_passwords(std::string_view text) {
+  std::string shown;
+  while (true) {
+    const std::size_t scheme = text.find("://");
+    if (scheme == std::string_view::npos) return shown.append(text);
+    const std::size_t authority = scheme + 3;
+    shown.append(text.substr(0, authority));
+    text.remove_prefix(authority);
+    const std::string_view host = text.substr(0, text.find_first_of("/?# \t\r\n\"'"));
+    if (const std::size_t at = host.rfind('@'); at != std::string_view::npos) {
+      shown.append(kHidden);
+      text.remove_prefix(at);
+    }
+    const std::string_view url = text.substr(0, text.find_first_of(" \t\r\n\"'"));
+    append_without_parameters(shown, url);
+    text.remove_prefix(url.size());
+  }
+}
+
+json::object without_secrets(const json::object& flags) {
+  json::object shown;
+  for (const auto& [name, value] : flags) {
+    const bool is_set = !value.is_null() && value != json::value("");
+    shown[name] = is_set && is_secret_flag(name) ? json::value(kHidden) : without_secrets(value);
+  }
+  return shown;
+}
+
+std::vector<std::string> without_secrets(std::span<const std::string> arguments) {
+  std::vector<std::string> shown;
+  for (const std::string& word : arguments) shown.push_back(without_passwords(word));
+  // Words of --x=URL are not cut by without_passwords before the equals sign, so positions hold.
+  for_each_secret(shown, [&](std::size_t i, std::size_t begin) {
+    shown[i].replace(begin, std::string::npos, kHidden);
+  });
+  return shown;
+}
+
+void hide_secrets(std::span<char* const> arguments) {
+  for_each_secret(arguments, [&](std::size_t i, std::size_t begin) {
+    char* secret = arguments[i] + begin;
+    std::memset(secret, '*', std::strlen(secret));
+  });
+}
+
+}  // namespace slime::config

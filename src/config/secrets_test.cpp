@@ -1,0 +1,69 @@
+#include "config/secrets.h"
+
+#include <gtest/gtest.h>
+
+#include "config/parse_flags.h"
+
+namespace slime::config {
+namespace {
+
+using Words = std::vector<std::string>;
+
+TEST(Secrets, AreHiddenInArgumentsHoweverTheyAreGiven) {
+  EXPECT_EQ(without_secrets(Words{"--wandb-key", "hunter2", "--lr", "1"}),
+            (Words{"--wandb-key", "***", "--lr", "1"}));
+  EXPECT_EQ(without_secrets(Words{"--wandb-key=hunter2"}), (Words{"--wandb-key=***"}));
+  EXPECT_EQ(without_secrets(Words{"----wandb-key", "hunter2", "hunter3"}),
+            (Words{"----wandb-key", "***", "***"}));
+  EXPECT_EQ(without_secrets(Words{"--wandb-host", "https://me:pw@w.org/x"}),
+            (Words{"--wandb-host", "https://***@w.org/x"}));
+}
+
+TEST(Secrets, OfPlugInsAreKnownByTheirNames) {
+  EXPECT_EQ(without_secrets(json::object{{"judge_api_key", "k"}, {"hf_token", "t"}, {"turns", 4}}),
+            (json::object{{"judge_api_key", "***"}, {"hf_token", "***"}, {"turns", 4}}));
+}
+
+TEST(Secrets, FieldsOfTheDataAreNone) {
+  EXPECT_FALSE(is_secret_flag("--input-key"));
+  EXPECT_FALSE(is_secret_flag("--reward-key"));
+  EXPECT_TRUE(is_secret_flag("wandb_key"));
+}
+
+TEST(Secrets, PasswordsInUrlsAreHiddenInsideSentences) {
+  EXPECT_EQ(without_passwords("ask http://me:p@ss@judge:80/a?b=c@d or http://other/x@y"),
+            "ask http://***@judge:80/a?b=c@d or http://other/x@y");
+}
+
+TEST(Secrets, ParametersOfUrlsAreHiddenByTheirNames) {
+  EXPECT_EQ(without_passwords("http://judge/score?token=a1&round=2&api_key=b2: no answer"),
+            "http://judge/score?token=***&round=2&api_key=*** no answer");
+  EXPECT_EQ(without_passwords("http://judge/score?a=1&b"), "http://judge/score?a=1&b");
+}
+
+TEST(Secrets, AreNotAmongTheFlagsOfTheRunFile) {
+  const ParsedFlags parsed =
+      parse_flags(Words{"--wandb-key", "hunter2", "--wandb-host", "https://me:pw@w.org"});
+  EXPECT_EQ(parsed.config.wandb_key, "hunter2");
+  EXPECT_EQ(changed_flags(parsed.config),
+            (json::object{{"--wandb-key", "***"}, {"--wandb-host", "https://***@w.org"}}));
+}
+
+TEST(Secrets, AreNotInMessagesAboutThem) {
+  const ParsedFlags parsed = parse_flags(Words{"--wandb-key", "hunter2", "hunter3"});
+  ASSERT_EQ(parsed.problems.size(), 1U);
+  EXPECT_EQ(parsed.problems[0], "--wandb-key takes one value, got ***");
+}
+
+TEST(Secrets, AreOverwrittenInTheProcesssOwnArguments) {
+  std::string flag = "--wandb-key", value = "hunter2", joined = "--wandb-key=hunter2", lr = "--lr";
+  std::vector<char*> words{flag.data(), value.data(), joined.data(), lr.data()};
+  hide_secrets(words);
+  EXPECT_EQ(flag, "--wandb-key");
+  EXPECT_EQ(value, "*******");
+  EXPECT_EQ(joined, "--wandb-key=*******");
+  EXPECT_EQ(lr, "--lr");
+}
+
+}  // namespace
+}  // namespace slime::config

@@ -1,0 +1,81 @@
+#include "loop/run_lock.h"
+
+#include <fcntl.h>
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <ctime>
+
+#include "core/error.h"
+#include "core/json.h"
+
+namespace slime::loop {
+namespace {
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "unknown";
+}
+
+std::string own_record() {
+  const json::object record{{"pid", ::getpid()},
+                            {"host", host_name()},
+                            {"started", fmt::format("{:%F %T} UTC", fmt::gmtime(std::time({})))}};
+  return json::serialize(record) + "\n";
+}
+
+/// "process 4711 on node3, since 2026-11-23 03:44:42 UTC".
+std::string holder_of(int descriptor) {
+  std::array<char, 1024> text{};
+  const ssize_t size = ::pread(descriptor, text.data(), text.size(), 0);
+  try {
+    const json::value record = json::parse({text.data(), static_cast<std::size_t>(size)});
+    return fmt::format("process {} on {}, since {}", record.at("pid").to_number<int64_t>(),
+                       std::string_view(record.at("host").as_string()),
+                       std::string_view(record.at("started").as_string()));
+  } catch (const std::exception&) {
+    return "another process";  // which has the lock, but has not said yet who it is
+  }
+}
+
+/// Whether the lock was got. Some file systems have no locks; there nobody can be kept out.
+bool lock(int descriptor) {
+  while (::flock(descriptor, LOCK_EX | LOCK_NB) != 0) {
+    if (errno == EWOULDBLOCK) return false;
+    if (errno != EINTR) return true;
+  }
+  return true;
+}
+
+}  // namespace
+
+RunLock::RunLock(const std::filesystem::path& folder, const std::string& flag)
+    : descriptor_(::open((folder / "lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644)) {
+  if (descriptor_ < 0)
+    throw ConfigError(
+        fmt::format("{} {}: is not writable: {}", flag, folder.string(), std::strerror(errno)));
+  if (!lock(descriptor_)) {
+    const std::string holder = holder_of(descriptor_);
+    ::close(descriptor_);
+    throw ConfigError(fmt::format(
+        "{} {}: belongs to a run that goes on: {}; wait until it has ended, or give another {}",
+        flag, folder.string(), holder, flag));
+  }
+  const std::string record = own_record();
+  if (::ftruncate(descriptor_, 0) != 0 || ::pwrite(descriptor_, record.data(), record.size(), 0) !=
+                                              static_cast<ssize_t>(record.size())) {
+    const int reason = errno;
+    ::close(descriptor_);
+    throw ConfigError(fmt::format("{} {}: its lock cannot be written: {}", flag, folder.string(),
+                                  std::strerror(reason)));
+  }
+}
+
+RunLock::~RunLock() { ::close(descriptor_); }
+
+}  // namespace slime::loop

@@ -1,0 +1,176 @@
+#include "loop/start_point.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+
+#include "config/parse_flags.h"
+#include "core/error.h"
+#include "loop/run_history.h"
+#include "train/checkpoint_directory.h"
+
+namespace slime::loop {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+bool is_same_folder(const fs::path& a, const fs::path& b) {
+  std::error_code error;
+  return fs::weakly_canonical(a / "", error) == fs::weakly_canonical(b / "", error) && !error;
+}
+
+/// Whether `path` is, links followed, one of the checkpoints in `root`, or the folder of them all.
+bool names_checkpoint_of(const fs::path& root, const fs::path& path) {
+  if (is_same_folder(path, root)) return true;
+  const auto iterations = train::checkpoint_iterations(root);
+  return std::ranges::any_of(iterations, [&](int64_t iteration) {
+    return is_same_folder(path, root / train::checkpoint_name(iteration));
+  });
+}
+
+/// What would work in the place of a --load that has no checkpoint.
+std::string advice_for(const fs::path& given) {
+  const fs::path parent = (given / "").parent_path().parent_path();
+  if (fs::exists(given / "COMMITTED"))
+    return fmt::format("this is one checkpoint: give its folder, --load {}", parent.string());
+  if (!train::checkpoint_iterations(given / "checkpoints").empty())
+    return fmt::format("there are some in --load {}", (given / "checkpoints").string());
+  if (fs::exists(given / "config.json"))
+    return fmt::format("this is a model directory: give it as --hf-checkpoint {}", given.string());
+  if (!fs::exists(given)) return "there is no such folder; without --load the run starts anew";
+  return "without --load the run starts anew";
+}
+
+train::Checkpoint checkpoint_of_load(const fs::path& given, const train::Warn& warn) {
+  std::optional<train::Checkpoint> checkpoint = train::find_checkpoint(given, warn);
+  if (checkpoint) return *std::move(checkpoint);
+  throw ConfigError(fmt::format("--load {}: holds no checkpoint (a folder iter_NNNNNNN); {}",
+                                given.string(), advice_for(given)));
+}
+
+/// Flags that differ between two run.json, apart from those that say where the run's folder is.
+std::vector<std::string> differing_flags(const json::object& before, const json::object& now) {
+  static constexpr std::array<std::string_view, 3> kPlaces{"--run-dir", "--save", "--overwrite"};
+  std::vector<std::string> names;
+  const auto compare = [&](const json::object& one, const json::object& other) {
+    for (const auto& member : one) {
+      const std::string name(member.key());
+      if (std::ranges::find(kPlaces, name) != kPlaces.end()) continue;
+      const json::value* same = other.if_contains(name);
+      if ((same == nullptr || *same != member.value()) &&
+          std::ranges::find(names, name) == names.end())
+        names.push_back(name);
+    }
+  };
+  compare(before, now);
+  compare(now, before);
+  return names;
+}
+
+/// Why the run in the folder is not this one, dead before its first checkpoint; empty: it is.
+std::string why_not_begun_again(const config::RunConfig& config, const RunHistory& history) {
+  if (history.has_saved) return "it has saved a checkpoint before";
+  if (config.debug_rollout_only) return "a run with --debug-rollout-only saves no checkpoint";
+  const json::value* flags = history.run.if_contains("flags");
+  if (flags == nullptr || !flags->is_object()) return "its run.json does not say what run it was";
+  const auto names = differing_flags(flags->get_object(), config::changed_flags(config));
+  return names.empty() ? "" : fmt::format("its flags differ: {}", fmt::join(names, ", "));
+}
+
+void check_overwrite(const config::RunConfig& config, const RunFolder& folder,
+                     const RunHistory& history) {
+  std::vector<std::string> problems;
+  const fs::path& own = folder.checkpoints();
+  for (const auto& [flag, path] :
+       {std::pair{"--load", config.load}, std::pair{"--hf-checkpoint", config.hf_checkpoint},
+        std::pair{"--ref-load", config.ref_load}, std::pair{"--critic-load", config.critic_load},
+        std::pair{"--opd-teacher-load", config.opd_teacher_load}}) {
+    if (!path.empty() && names_checkpoint_of(own, path)) {
+      problems.push_back(fmt::format(
+          "--overwrite deletes the checkpoints in {}, which {} {} needs; give another --run-dir",
+          own.string(), flag, path));
+    }
+  }
+  for (const int64_t iteration : history.checkpoints) {
+    const fs::path directory = own / train::checkpoint_name(iteration);
+    std::string owner;
+    try {
+      owner = run_id_of(train::read_checkpoint(directory, iteration).run);
+    } catch (const std::exception&) {
+      continue;  // damaged: nobody's
+    }
+    if (!owner.empty() && owner != run_id_of(history.run)) {
+      problems.push_back(
+          fmt::format("--overwrite: {} is a checkpoint of another run than that in {}; give "
+                      "another --save, or remove it",
+                      directory.string(), folder.root().string()));
+      break;
+    }
+  }
+  if (!problems.empty()) throw ConfigError(problems);
+}
+
+}  // namespace
+
+StartPoint choose_start(const config::RunConfig& config, const RunFolder& folder,
+                        const train::Warn& warn) {
+  const RunHistory history = read_history(folder);
+  StartPoint start;
+  if (config.overwrite) {
+    check_overwrite(config, folder, history);
+    if (!config.load.empty()) start.checkpoint = checkpoint_of_load(config.load, warn);
+    start.overwrites = true;
+    start.run_id = make_run_id();
+    return start;
+  }
+  const fs::path& own = folder.checkpoints();
+  const bool loads_own = config.load.empty() || is_same_folder(config.load, own);
+  if (loads_own) {
+    start.checkpoint = train::find_checkpoint(own, warn);
+  } else {
+    start.checkpoint = checkpoint_of_load(config.load, warn);
+  }
+  const std::string known_id = run_id_of(history.run);
+  if (loads_own && start.checkpoint) {
+    const std::string owner = run_id_of(start.checkpoint->run);
+    start.is_own = (history.has_ledger || !history.run.empty()) &&
+                   (owner.empty() || known_id.empty() || owner == known_id);
+    if (start.is_own) start.run_id = owner.empty() ? known_id : owner;
+  }
+  if (start.run_id.empty()) start.run_id = make_run_id();
+
+  const std::string root = folder.root().string();
+  if (start.is_own) {
+    const int64_t first = start.checkpoint->iteration + 1;
+    if (config.start_rollout_id.value_or(first) < first) {
+      throw ConfigError(fmt::format(
+          "--start-rollout-id {}: {} has rollouts up to {} already, which would be overwritten; "
+          "give another --run-dir and --load {}",
+          *config.start_rollout_id, root, first - 1, own.string()));
+    }
+    return start;
+  }
+  // Nothing is there, or only what --save holds of another run, which this one goes on from.
+  if (!history.has_steps() && (loads_own || history.checkpoints.empty())) return start;
+  const bool may_be_begun_again = loads_own || history.checkpoints.empty();
+  const std::string why =
+      may_be_begun_again ? why_not_begun_again(config, history) : "it has checkpoints of its own";
+  if (why.empty()) {
+    warn(fmt::format("the run in {} ended before its first checkpoint: it starts over", root));
+    return start;
+  }
+  const std::string goes_on =
+      history.checkpoints.empty() || loads_own
+          ? ""
+          : fmt::format("leave --load out to go on from {}, ",
+                        (own / train::checkpoint_name(history.checkpoints.back())).string());
+  throw ConfigError(
+      fmt::format("--run-dir {}: has results of an earlier run ({}), and they cannot be gone on "
+                  "from ({}); {}give another --run-dir, or --overwrite to delete them",
+                  root, history.describe(), why, goes_on));
+}
+
+}  // namespace slime::loop

@@ -1,0 +1,43 @@
+#pragma once
+
+/// Where a run begins: anew, at its own newest checkpoint, or at that of another run. What an
+/// earlier run left in the folder is never overwritten unless --overwrite says so.
+///
+///   --load               RUN_DIR has own checkpoints   it has steps, no checkpoint   it is empty
+///   not given            goes on after the newest      refused (1)                   begins
+///   what --save names    the same                      the same                      begins (2)
+///   another folder       refused                       refused (1)                   begins there
+///
+/// (1) But a run that died before its first checkpoint starts over: RUN_DIR/latest was never made,
+///     and the same command is given again (--run-dir and --save may differ: folders are moved).
+///     Its steps are made again, as those after a checkpoint are.
+/// (2) Published scripts give --load and --save alike, for the first start too.
+///
+/// docs/decisions/0041-run-directory.md has the reasons.
+
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "config/run_config.h"
+#include "loop/run_folder.h"
+#include "train/checkpoint.h"
+
+namespace slime::loop {
+
+struct StartPoint {
+  std::optional<train::Checkpoint> checkpoint;  // to go on from; none: from --hf-checkpoint
+  /// The checkpoint is this run's own, so its ledger position is one of RUN_DIR/ledger.jsonl.
+  /// Otherwise what the ledger has does not count any more.
+  bool is_own = false;
+  bool overwrites = false;  // the caller calls remove_history before it writes
+  std::string run_id;
+};
+
+/// `folder` is locked. `warn` gets what find_checkpoint has to say, and that a run starts over.
+/// Throws ConfigError when --load names a folder without checkpoints, and when results would be
+/// overwritten.
+StartPoint choose_start(const config::RunConfig& config, const RunFolder& folder,
+                        const train::Warn& warn);
+
+}  // namespace slime::loop

@@ -1,0 +1,238 @@
+#include "loop/start_point.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <functional>
+
+#include "config/parse_flags.h"
+#include "core/error.h"
+#include "core/replace_file.h"
+#include "loop/run_history.h"
+#include "train/checkpoint_directory.h"
+
+namespace slime::loop {
+namespace {
+
+namespace fs = std::filesystem;
+using config::RunConfig;
+using testing::AllOf;
+using testing::HasSubstr;
+
+/// A folder of its own for each test; runs lie in it under their names.
+class StartPointTest : public testing::Test {
+ protected:
+  StartPointTest() {
+    const auto* test = testing::UnitTest::GetInstance()->current_test_info();
+    root_ = fs::path(testing::TempDir()) / (std::string("start_point_") + test->name());
+    fs::remove_all(root_);
+    fs::create_directories(root_);
+  }
+  ~StartPointTest() override { fs::remove_all(root_); }
+
+  RunConfig command(const std::string& name) const {
+    RunConfig config;
+    config.hf_checkpoint = "model";
+    config.run_dir = (root_ / name).string();
+    return config;
+  }
+
+  /// What a run leaves that has done steps: run.json, a line of metrics, a rollout file, a ledger.
+  static void leave_steps(const RunConfig& config, const std::string& run_id) {
+    const RunFolder folder(config);
+    folder.write_run_json({{"run_id", run_id}, {"flags", config::changed_flags(config)}});
+    std::ofstream(folder.metrics()) << "{\"step\": 0}\n";
+    std::ofstream(folder.rollouts(0)) << "{}\n";
+    std::ofstream(folder.ledger()) << "x\n";
+  }
+
+  static fs::path leave_checkpoint(const RunConfig& config, int64_t iteration,
+                                   const std::string& run_id) {
+    const RunFolder folder(config);
+    const json::object run{{"run_id", run_id}};
+    const json::object trainer{
+        {"num_updates", 0}, {"num_steps", 0}, {"samples_done", 0}, {"rollouts_done", 0}};
+    const fs::path directory = train::write_checkpoint_directory(
+        folder.checkpoints(), iteration, [&](const fs::path& path) {
+          replace_file(path / "run.json",
+                       json::serialize(json::object{{"run", run}, {"trainer", trainer}}));
+        });
+    folder.set_latest(directory);
+    return directory;
+  }
+
+  StartPoint start(const RunConfig& config) {
+    warnings_.clear();
+    return choose_start(config, RunFolder(config),
+                        [this](const std::string& text) { warnings_.push_back(text); });
+  }
+
+  std::string refusal(const RunConfig& config) {
+    try {
+      start(config);
+    } catch (const ConfigError& error) {
+      return error.what();
+    }
+    return "";
+  }
+
+  fs::path root_;
+  std::vector<std::string> warnings_;
+};
+
+TEST_F(StartPointTest, AnEmptyFolderBeginsAnew) {
+  const StartPoint begin = start(command("run"));
+  EXPECT_FALSE(begin.checkpoint.has_value());
+  EXPECT_EQ(begin.run_id.size(), 16U);
+}
+
+TEST_F(StartPointTest, AFolderWithCheckpointsOfItsOwnGoesOn) {
+  leave_steps(command("run"), "ours");
+  leave_checkpoint(command("run"), 3, "ours");
+  const StartPoint begin = start(command("run"));
+  ASSERT_TRUE(begin.checkpoint.has_value());
+  EXPECT_EQ(begin.checkpoint->iteration, 3);
+  EXPECT_TRUE(begin.is_own);
+  EXPECT_EQ(begin.run_id, "ours");
+}
+
+TEST_F(StartPointTest, ALoadedFolderWithoutCheckpointsIsRefusedWithWhatWouldWork) {
+  leave_steps(command("run"), "ours");
+  const fs::path checkpoint = leave_checkpoint(command("other"), 3, "theirs");
+  RunConfig wrong = command("new");
+  const auto says = [&](const fs::path& path) {
+    wrong.load = path.string();
+    return refusal(wrong);
+  };
+  EXPECT_THAT(says(root_ / "nothing"), AllOf(HasSubstr("--load " + (root_ / "nothing").string()),
+                                             HasSubstr("holds no checkpoint (a folder iter_"),
+                                             HasSubstr("there is no such folder")));
+  EXPECT_THAT(says(root_ / "run"), HasSubstr("without --load the run starts anew"));
+  EXPECT_THAT(says(root_ / "other"),
+              HasSubstr("there are some in --load " + (root_ / "other/checkpoints").string()));
+  EXPECT_THAT(says(checkpoint),
+              HasSubstr("give its folder, --load " + (root_ / "other/checkpoints").string()));
+  std::ofstream(root_ / "run" / "config.json") << "{}";
+  EXPECT_THAT(says(root_ / "run"), HasSubstr("give it as --hf-checkpoint"));
+}
+
+TEST_F(StartPointTest, ScriptsThatLoadWhatTheySaveMayBeginWithNothing) {
+  RunConfig script = command("run");
+  script.save = (root_ / "saved").string();
+  script.load = script.save + "/";
+  EXPECT_FALSE(start(script).checkpoint.has_value());
+}
+
+TEST_F(StartPointTest, ResultsAreNotOverwrittenByLoadingAnotherRunsCheckpoint) {
+  leave_steps(command("run"), "ours");
+  leave_checkpoint(command("run"), 3, "ours");
+  leave_checkpoint(command("other"), 1, "theirs");
+  RunConfig loading = command("run");
+  loading.load = (root_ / "other" / "checkpoints").string();
+  EXPECT_THAT(refusal(loading),
+              AllOf(HasSubstr("--run-dir " + (root_ / "run").string()),
+                    HasSubstr("metrics, 1 rollout file, a ledger, checkpoints up to iter_0000003"),
+                    HasSubstr("leave --load out to go on from"), HasSubstr("--overwrite")));
+}
+
+TEST_F(StartPointTest, ARunThatDiedBeforeItsFirstCheckpointStartsOver) {
+  leave_steps(command("run"), "ours");
+  const StartPoint begin = start(command("run"));
+  EXPECT_FALSE(begin.checkpoint.has_value());
+  EXPECT_FALSE(begin.overwrites);
+  ASSERT_EQ(warnings_.size(), 1U);
+  EXPECT_THAT(warnings_[0], HasSubstr("ended before its first checkpoint: it starts over"));
+}
+
+TEST_F(StartPointTest, AnotherCommandDoesNotStartOverInItsPlace) {
+  leave_steps(command("run"), "ours");
+  RunConfig other = command("run");
+  other.lr = 3e-5;
+  EXPECT_THAT(refusal(other), HasSubstr("its flags differ: --lr"));
+}
+
+TEST_F(StartPointTest, RolloutsAloneAreNotMadeAgainOverTheOldOnes) {
+  RunConfig generating = command("run");
+  generating.debug_rollout_only = true;
+  leave_steps(generating, "ours");
+  EXPECT_THAT(refusal(generating), HasSubstr("--debug-rollout-only saves no checkpoint"));
+}
+
+TEST_F(StartPointTest, ARunWhoseCheckpointsWereRemovedDoesNotStartOver) {
+  leave_steps(command("run"), "ours");
+  leave_checkpoint(command("run"), 3, "ours");
+  fs::remove_all(root_ / "run" / "checkpoints");
+  EXPECT_THAT(refusal(command("run")), HasSubstr("it has saved a checkpoint before"));
+}
+
+TEST_F(StartPointTest, AFirstRolloutThatTheRunHasPassedIsRefused) {
+  leave_steps(command("run"), "ours");
+  leave_checkpoint(command("run"), 3, "ours");
+  RunConfig earlier = command("run");
+  earlier.start_rollout_id = 2;
+  EXPECT_THAT(refusal(earlier),
+              AllOf(HasSubstr("--start-rollout-id 2"), HasSubstr("has rollouts up to 3 already")));
+  earlier.start_rollout_id = 4;
+  EXPECT_EQ(refusal(earlier), "");
+}
+
+TEST_F(StartPointTest, CheckpointsOfAnotherRunInASharedFolderDoNotCountInThisRunsLedger) {
+  RunConfig first = command("first"), second = command("second");
+  first.save = second.save = (root_ / "saved").string();
+  leave_steps(first, "first");
+  leave_checkpoint(first, 3, "first");
+  const StartPoint begin = start(second);
+  EXPECT_EQ(begin.checkpoint->iteration, 3);
+  EXPECT_FALSE(begin.is_own);
+  EXPECT_NE(begin.run_id, "first");
+  leave_steps(second, begin.run_id);  // and killed before it saved
+  const StartPoint again = start(second);
+  EXPECT_EQ(again.checkpoint->iteration, 3);
+  EXPECT_FALSE(again.is_own);
+}
+
+TEST_F(StartPointTest, OverwriteRemovesWhatRunsWriteAndNothingElse) {
+  const RunConfig old = command("run");
+  leave_steps(old, "ours");
+  leave_checkpoint(old, 3, "ours");
+  std::ofstream(root_ / "run" / "notes.txt") << "mine";
+  RunConfig anew = command("run");
+  anew.overwrite = true;
+  const StartPoint begin = start(anew);
+  EXPECT_FALSE(begin.checkpoint.has_value());
+  EXPECT_NE(begin.run_id, "ours");
+  const RunFolder folder(anew);
+  remove_history(folder);
+  const RunHistory left = read_history(folder);
+  EXPECT_FALSE(left.has_steps());
+  EXPECT_TRUE(left.checkpoints.empty());
+  EXPECT_TRUE(left.run.empty());
+  EXPECT_TRUE(fs::exists(root_ / "run" / "notes.txt"));
+}
+
+TEST_F(StartPointTest, OverwriteRemovesNoModelThatTheRunNeedsAndNoOtherRunsCheckpoint) {
+  leave_steps(command("run"), "ours");
+  leave_checkpoint(command("run"), 3, "ours");
+  RunConfig anew = command("run");
+  anew.overwrite = true;
+  anew.hf_checkpoint = (root_ / "run" / "latest").string();
+  EXPECT_THAT(refusal(anew), HasSubstr("--overwrite deletes the checkpoints in"));
+  RunConfig shared = command("other");
+  shared.save = (root_ / "run" / "checkpoints").string();
+  shared.overwrite = true;
+  EXPECT_THAT(refusal(shared), HasSubstr("is a checkpoint of another run"));
+}
+
+TEST_F(StartPointTest, ASecondProcessIsToldWhoOwnsTheFolderAlsoOfCheckpointsElsewhere) {
+  RunConfig one = command("one"), two = command("two");
+  one.save = two.save = (root_ / "saved").string();
+  const RunFolder folder(one);
+  EXPECT_THAT(refusal(one),
+              AllOf(HasSubstr("--run-dir "), HasSubstr("belongs to a run that goes on: process ")));
+  EXPECT_THAT(refusal(two),
+              AllOf(HasSubstr("--save "), HasSubstr("belongs to a run that goes on: process ")));
+}
+
+}  // namespace
+}  // namespace slime::loop
