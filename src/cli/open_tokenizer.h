@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <memory>
 
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace slime::cli {
 

@@ -8,7 +8,7 @@
 #include "engine/client.h"
 #include "engine/http/openai_request.h"
 #include "engine/http/output_text.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace slime::engine {
 

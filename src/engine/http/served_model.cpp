@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "core/error.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace slime::engine {
 
