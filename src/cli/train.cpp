@@ -5,8 +5,8 @@
 #include "cli/train.h"
 #include "config/parse_flags.h"
 #include "core/clock.h"
+#include "loop/stations.h"
 #include "loop/sync_loop.h"
-#include "loop/training_run.h"
 
 namespace slime::cli {
 
@@ -26,8 +26,8 @@ int train(std::span<const std::string> arguments) {
   config::ParsedFlags flags = config::parse_flags(arguments);
   config::complete_and_validate(flags);
   const SystemClock clock;
-  loop::TrainingRun run(std::move(flags), clock);
-  return loop::run_sync_loop(run);
+  const auto run = loop::build_stations(std::move(flags), clock);
+  return run->config.debug_rollout_only ? loop::run_rollout_loop(*run) : loop::run_sync_loop(*run);
 }
 
 }  // namespace slime::cli

@@ -20,6 +20,7 @@ class Interrupt {
   /// True once a signal came: finish the step under way, save, leave with kExitCode.
   const std::atomic<bool>& requested() const;
 
+  int exit_code() const { return requested().load() ? kExitCode : 0; }
   /// What the shell expects of a program ended by Ctrl-C.
   static constexpr int kExitCode = 130;
 };

@@ -62,8 +62,8 @@ MemoryPlan::MemoryPlan(const config::RunConfig& config, const MemoryNeeds& needs
   }
   const int64_t together =
       now.elsewhere() + train.peak() + kv_cache_bytes_ + needs.engine_workspace + kMargin;
-  takes_turns_ = needs.has_engine && train.gradients > 0 && !config.no_offload_rollout &&
-                 (config.offload_rollout || together > total_);
+  offloads_ = needs.has_engine && train.gradients > 0 && !config.no_offload_rollout &&
+              (config.offload_rollout || together > total_);
   add_rows(config, needs, kv_cache_bytes_, now.elsewhere());
 }
 
@@ -83,15 +83,15 @@ MemoryPlan::MemoryPlan(const config::RunConfig& config, const MemoryNeeds& needs
             : config.samples_per_rollout();
     filled = std::min(kv_cache_bytes_, samples * request_pages * needs.kv_page_bytes);
   }
-  takes_turns_ = needs.has_engine && config.offload_rollout;
+  offloads_ = needs.has_engine && config.offload_rollout;
   add_rows(config, needs, filled, std::max<int64_t>(0, now.resident - in_tensors));
 }
 
 void MemoryPlan::add_rows(const config::RunConfig& config, const MemoryNeeds& needs, int64_t cache,
                           int64_t elsewhere) {
   const train::TrainMemory& train = needs.train;
-  const int64_t kept_cache = takes_turns_ ? 0 : cache;
-  const int64_t kept_gradients = takes_turns_ ? 0 : train.gradients;
+  const int64_t kept_cache = offloads_ ? 0 : cache;
+  const int64_t kept_gradients = offloads_ ? 0 : train.gradients;
 
   const auto add = [&](std::string name, int64_t rollout, int64_t train_bytes, bool is_known,
                        std::string remedy = {}) {
@@ -117,9 +117,9 @@ void MemoryPlan::add_rows(const config::RunConfig& config, const MemoryNeeds& ne
       elsewhere, false);
 }
 
-int64_t MemoryPlan::total_of(int64_t Row::*turn) const {
+int64_t MemoryPlan::total_of(int64_t Row::*column) const {
   int64_t sum = 0;
-  for (const Row& row : rows_) sum += row.*turn;
+  for (const Row& row : rows_) sum += row.*column;
   return sum;
 }
 
@@ -134,7 +134,7 @@ std::vector<std::string> MemoryPlan::lines() const {
         fmt::format("  {:<42}{:>12}{:>12}", row.name, cell(row.rollout), cell(row.train)));
   lines.push_back(fmt::format("  {:<42}{:>12}{:>12}", fmt::format("together, of {}", gib(total_)),
                               gib(rollout_bytes()), gib(train_bytes())));
-  if (takes_turns_)
+  if (offloads_)
     lines.emplace_back("  keys and values give their memory back while the weights are trained");
   if (!is_on_gpu_)
     lines.emplace_back(
@@ -149,10 +149,10 @@ std::vector<std::string> MemoryPlan::lines() const {
 
 std::string MemoryPlan::compare(int64_t measured_rollout, int64_t measured_train) const {
   std::vector<std::string> parts;
-  const auto add = [&](const char* turn, int64_t measured, int64_t predicted) {
+  const auto add = [&](const char* phase, int64_t measured, int64_t predicted) {
     if (measured > 0)
       parts.push_back(
-          fmt::format("{} GiB while {} ({} predicted)", gib(measured), turn, gib(predicted)));
+          fmt::format("{} GiB while {} ({} predicted)", gib(measured), phase, gib(predicted)));
   };
   add("generating", measured_rollout, rollout_bytes());
   add("training", measured_train, train_bytes());
@@ -160,36 +160,36 @@ std::string MemoryPlan::compare(int64_t measured_rollout, int64_t measured_train
                      fmt::join(parts, ", "));
 }
 
-std::vector<std::pair<std::string, double>> MemoryPlan::holders(Turn whose,
+std::vector<std::pair<std::string, double>> MemoryPlan::holders(Phase phase,
                                                                 int64_t measured) const {
-  const auto turn = column(whose);
+  const auto column = column_of(phase);
   std::vector<std::pair<std::string, double>> named;
   int64_t rest = measured;
   const auto add = [&](const std::string& name, int64_t bytes) {
     if (bytes >= kShownBytes) named.emplace_back(name, static_cast<double>(bytes) / kGibibyte);
   };
   for (const Row& row : rows_) {
-    if (!row.is_known || row.*turn > rest) continue;
-    add(row.name, row.*turn);
-    rest -= row.*turn;
+    if (!row.is_known || row.*column > rest) continue;
+    add(row.name, row.*column);
+    rest -= row.*column;
   }
   std::ranges::stable_sort(named, std::greater<>(), &std::pair<std::string, double>::second);
   if (!named.empty()) add("other", rest);  // alone it says nothing
   return named;
 }
 
-std::string MemoryPlan::explain(Turn whose, const std::string& error) const {
-  const auto turn = column(whose);
+std::string MemoryPlan::explain(Phase phase, const std::string& error) const {
+  const auto column = column_of(phase);
   std::vector<Row> rows = rows_;
   std::stable_sort(rows.begin(), rows.end(),
-                   [&](const Row& a, const Row& b) { return a.*turn > b.*turn; });
+                   [&](const Row& a, const Row& b) { return a.*column > b.*column; });
   std::string text = fmt::format("{}'s memory ran out while {}: {} GiB, held by", place_,
-                                 whose == Turn::kTrain ? "training" : "generating", gib(total_));
-  for (std::size_t i = 0; i < rows.size() && i < 4 && rows[i].*turn > 0; ++i)
-    text += fmt::format("{} {} ({})", i == 0 ? "" : ",", rows[i].name, gib(rows[i].*turn));
+                                 phase == Phase::kTrain ? "training" : "generating", gib(total_));
+  for (std::size_t i = 0; i < rows.size() && i < 4 && rows[i].*column > 0; ++i)
+    text += fmt::format("{} {} ({})", i == 0 ? "" : ",", rows[i].name, gib(rows[i].*column));
   std::vector<std::string> remedies;
   for (const Row& row : rows)
-    if (row.*turn > 0 && !row.remedy.empty()) remedies.push_back(row.remedy);
+    if (row.*column > 0 && !row.remedy.empty()) remedies.push_back(row.remedy);
   if (!remedies.empty()) text += fmt::format(". Smaller: {}", fmt::join(remedies, "; "));
   // The allocator's own text is long; its first line says how much was asked for.
   return text + ". " + error.substr(0, error.find(". GPU "));

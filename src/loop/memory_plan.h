@@ -2,13 +2,12 @@
 
 /// Who gets the memory of the device, decided and shown before a run starts.
 ///
-/// On a GPU trainer and engine take turns. Both need weights, optimizer and the other networks all
-/// the time; gradients and activations belong to the trainer's turn, keys and values to the
-/// engine's. Where everything fits at once nothing moves; otherwise the cache of keys and values
-/// gives its pages back while the trainer works, and gradients while responses are generated. On
-/// the CPU the system hands out pages as they are touched; there the plan is a prediction, and
-/// turns are taken when
-/// --offload-rollout asks for them.
+/// On a GPU trainer and engine work in phases. Both need weights, optimizer and the other networks
+/// all the time; gradients and activations belong to the training phase, keys and values to the
+/// generation phase. Where everything fits at once nothing moves; otherwise the cache of keys and
+/// values gives its pages back while the trainer works, and gradients while responses are
+/// generated. On the CPU the system hands out pages as they are touched; there the plan is a
+/// prediction, and memory is given back when --offload-rollout asks for it.
 
 #include <cstdint>
 #include <string>
@@ -32,8 +31,8 @@ struct MemoryNeeds {
   int64_t engine_workspace = 0;  // activations and logits of a step, recorded steps
 };
 
-/// Whose turn it is.
-enum class Turn { kGenerate, kTrain };
+/// What the device is used for.
+enum class Phase { kGenerate, kTrain };
 
 class MemoryPlan {
  public:
@@ -48,8 +47,8 @@ class MemoryPlan {
              int64_t in_tensors);
 
   int64_t kv_cache_bytes() const { return kv_cache_bytes_; }
-  /// Whether keys and values, and gradients, give their memory back in the other's turn.
-  bool takes_turns() const { return takes_turns_; }
+  /// Whether keys and values, and gradients, give their memory back in the other phase.
+  bool offloads() const { return offloads_; }
   /// Predicted use of the whole GPU, or by this process, while responses are generated, and at the
   /// peak of training.
   int64_t rollout_bytes() const { return total_of(&Row::rollout); }
@@ -61,10 +60,10 @@ class MemoryPlan {
   std::string compare(int64_t measured_rollout, int64_t measured_train) const;
   /// What to tell a user whose run is out of memory: the biggest holders and the flag that makes
   /// each smaller.
-  std::string explain(Turn turn, const std::string& error) const;
+  std::string explain(Phase phase, const std::string& error) const;
   /// Who holds `measured` bytes, in GiB, the biggest first: those whose size is known, and the rest
   /// as one.
-  std::vector<std::pair<std::string, double>> holders(Turn turn, int64_t measured) const;
+  std::vector<std::pair<std::string, double>> holders(Phase phase, int64_t measured) const;
 
  private:
   struct Row {
@@ -73,12 +72,12 @@ class MemoryPlan {
     bool is_known = false;  // not a prediction: the size of tensors
     std::string remedy;     // a flag that makes it smaller
   };
-  static int64_t Row::*column(Turn turn) {
-    return turn == Turn::kTrain ? &Row::train : &Row::rollout;
+  static int64_t Row::*column_of(Phase phase) {
+    return phase == Phase::kTrain ? &Row::train : &Row::rollout;
   }
-  int64_t total_of(int64_t Row::*turn) const;
-  /// `cache`: keys and values as the engine's turn sees them. `elsewhere`: what belongs to nobody
-  /// of ours.
+  int64_t total_of(int64_t Row::*column) const;
+  /// `cache`: keys and values as the generation phase sees them. `elsewhere`: what belongs to
+  /// nobody of ours.
   void add_rows(const config::RunConfig& config, const MemoryNeeds& needs, int64_t cache,
                 int64_t elsewhere);
 
@@ -87,7 +86,7 @@ class MemoryPlan {
   std::vector<Row> rows_;
   int64_t total_ = 0;  // of the place
   int64_t kv_cache_bytes_ = 0;
-  bool takes_turns_ = false;
+  bool offloads_ = false;
 };
 
 }  // namespace slime::loop

@@ -47,18 +47,18 @@ TEST(MemoryPlan, TheCacheHoldsAFullBatchAndTakesTurnsWithTheTrainer) {
   const MemoryPlan plan(run_of(256), four_billion(), gpu(140, 72));
   // 129 pages of 16 tokens for each of 256 requests: 72.6 GiB beside 8 + 48 + 1 + 1.
   EXPECT_EQ(plan.kv_cache_bytes(), int64_t{129} * 256 * 16 * 144 * 1024);
-  EXPECT_TRUE(plan.takes_turns());
+  EXPECT_TRUE(plan.offloads());
   EXPECT_EQ(plan.train_bytes(), 114 * kGibibyte);
   EXPECT_EQ(plan.rollout_bytes(), 58 * kGibibyte + plan.kv_cache_bytes());
 }
 
 TEST(MemoryPlan, WhereEverythingFitsNothingIsGivenBack) {
   const MemoryPlan plan(run_of(8), four_billion(), gpu(140, 72));
-  EXPECT_FALSE(plan.takes_turns());
+  EXPECT_FALSE(plan.offloads());
   EXPECT_EQ(plan.train_bytes(), 114 * kGibibyte + plan.kv_cache_bytes());
   config::RunConfig forced = run_of(8);
   forced.offload_rollout = true;
-  EXPECT_TRUE(MemoryPlan(forced, four_billion(), gpu(140, 72)).takes_turns());
+  EXPECT_TRUE(MemoryPlan(forced, four_billion(), gpu(140, 72)).offloads());
 }
 
 TEST(MemoryPlan, AShareOfTheGpuCountsTheWeights) {
@@ -82,7 +82,7 @@ TEST(MemoryPlan, ACacheThatDoesNotFitIsAnErrorWithTheNumberThatWould) {
 TEST(MemoryPlan, OutOfMemoryNamesTheBiggestHoldersAndTheFlagsThatHelp) {
   const MemoryPlan plan(run_of(256), four_billion(), gpu(140, 72));
   const std::string text =
-      plan.explain(Turn::kTrain, "CUDA out of memory. Tried to allocate 2 GiB. GPU 0");
+      plan.explain(Phase::kTrain, "CUDA out of memory. Tried to allocate 2 GiB. GPU 0");
   EXPECT_THAT(text, testing::HasSubstr("held by master weights and moments (48.00), activations of "
                                        "16384 tokens (40.00), gradients (16.00), weights (8.00)"));
   EXPECT_THAT(text, testing::HasSubstr("--recompute-granularity full"));
@@ -93,10 +93,10 @@ TEST(MemoryPlan, AMeasuredPeakIsSplitIntoWhatIsKnownAndTheRest) {
   const MemoryPlan plan(run_of(256), four_billion(), gpu(140, 72));
   using Holders = std::vector<std::pair<std::string, double>>;
   EXPECT_EQ(
-      plan.holders(Turn::kTrain, 110 * kGibibyte),
+      plan.holders(Phase::kTrain, 110 * kGibibyte),
       (Holders{
           {"master weights and moments", 48}, {"gradients", 16}, {"weights", 8}, {"other", 38}}));
-  EXPECT_EQ(plan.holders(Turn::kTrain, kGibibyte), Holders()) << "nothing is known";
+  EXPECT_EQ(plan.holders(Phase::kTrain, kGibibyte), Holders()) << "nothing is known";
 }
 
 TEST(MemoryPlan, OnTheCpuTheCacheCountsAsFarAsAStepFillsIt) {
@@ -110,14 +110,15 @@ TEST(MemoryPlan, OnTheCpuTheCacheCountsAsFarAsAStepFillsIt) {
   EXPECT_EQ(on_cpu(config, now).rollout_bytes(),
             (57 + 16 + 1) * kGibibyte + int64_t{129} * 8 * 16 * 144 * 1024);
   EXPECT_EQ(on_cpu(config, now).kv_cache_bytes(), 40 * kGibibyte);
-  EXPECT_FALSE(on_cpu(config, now).takes_turns());
+  EXPECT_FALSE(on_cpu(config, now).offloads());
   EXPECT_THAT(on_cpu(config, now).lines().back(), testing::HasSubstr("not counted"));
 }
 
 TEST(MemoryPlan, OnTheCpuNoFlagOfAGpuIsAdvised) {
   const MemoryPlan plan =
       on_cpu(run_of(256), {.total = 64 * kGibibyte, .resident = 57 * kGibibyte});
-  const std::string text = plan.explain(Turn::kTrain, "DefaultCPUAllocator: can't allocate memory");
+  const std::string text =
+      plan.explain(Phase::kTrain, "DefaultCPUAllocator: can't allocate memory");
   EXPECT_THAT(text, testing::StartsWith("this machine's memory ran out while training: 64.00 GiB"));
   EXPECT_THAT(text, testing::HasSubstr("--max-tokens-per-gpu"));
   EXPECT_THAT(text, testing::Not(testing::HasSubstr("--optimizer-cpu-offload")));

@@ -3,6 +3,7 @@
 /// What the controller tells the ranks of a run to do. To a rank in another process it goes as a
 /// frame (cluster/worker_frames.h) whose first letter is the kind.
 
+#include <chrono>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,6 +14,9 @@
 #include "train/share.h"
 
 namespace slime::loop {
+
+/// Ranks of one run find one another within this time, or the run ends.
+inline constexpr std::chrono::seconds kRankConnectTimeout{60};
 
 enum class RankTask : char {
   kStart = 's',      // RankStart as JSON; the answer, once the networks are loaded, is empty

@@ -1,7 +1,6 @@
 #include "loop/run_lock.h"
 
 #include <fcntl.h>
-#include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <sys/file.h>
 #include <unistd.h>
@@ -22,10 +21,18 @@ std::string host_name() {
   return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "unknown";
 }
 
+/// "2026-11-23 03:44:42 UTC"
+std::string time_text() {
+  const std::time_t now = std::time(nullptr);
+  std::tm parts{};
+  gmtime_r(&now, &parts);
+  std::array<char, 32> text{};
+  std::strftime(text.data(), text.size(), "%Y-%m-%d %H:%M:%S UTC", &parts);
+  return text.data();
+}
+
 std::string own_record() {
-  const json::object record{{"pid", ::getpid()},
-                            {"host", host_name()},
-                            {"started", fmt::format("{:%F %T} UTC", fmt::gmtime(std::time({})))}};
+  const json::object record{{"pid", ::getpid()}, {"host", host_name()}, {"started", time_text()}};
   return json::serialize(record) + "\n";
 }
 

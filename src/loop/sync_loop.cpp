@@ -1,25 +1,35 @@
 #include "loop/sync_loop.h"
 
-#include "loop/training_run.h"
+#include "loop/stations.h"
+#include "loop/steps.h"
 
 namespace slime::loop {
 
-int run_sync_loop(TrainingRun& run) {
-  if (run.evaluates_before_training()) run.evaluate(run.first_step() - 1);
-  int64_t step = run.first_step();
-  for (; step < run.num_steps() && !run.was_interrupted(); ++step) {
-    const Collected collected = run.collect(step);  // take prompts, generate, score, keep or drop
-    if (!run.trains()) {
-      run.record(step, collected, nullptr);
-      continue;
-    }
-    const train::TrainReport report = run.train(collected.groups);
-    run.publish(step + 1);
-    run.record(step, collected, &report);
-    if (run.evaluates_after(step)) run.evaluate(step);
-    if (run.saves_after(step)) run.save(step);
+int run_sync_loop(Stations& run) {
+  const RunSchedule& schedule = run.schedule;
+  if (schedule.evaluates_before_training()) evaluate(run, schedule.first_step - 1);
+  int64_t step = schedule.first_step;
+  for (; step < schedule.num_steps && !run.interrupt->requested(); ++step) {
+    const Collected collected = collect(run, step);  // prompts, responses, scores; kept or dropped
+    const train::TrainReport report = train_on(run, collected.groups);
+    publish(run, step + 1);
+    run.recorder->end_step(step, collected, &report);
+    const bool is_last = run.interrupt->requested();
+    if (schedule.evaluates_after(step) && !is_last) evaluate(run, step);
+    if (schedule.saves_after(step) || is_last) run.checkpoints->save(step);
   }
-  return run.finish(step);
+  run.recorder->finish(step);
+  return run.interrupt->exit_code();
+}
+
+int run_rollout_loop(Stations& run) {
+  const RunSchedule& schedule = run.schedule;
+  if (schedule.evaluates_before_training()) evaluate(run, schedule.first_step - 1);
+  int64_t step = schedule.first_step;
+  for (; step < schedule.num_steps && !run.interrupt->requested(); ++step)
+    run.recorder->end_step(step, collect(run, step), nullptr);
+  run.recorder->finish(step);
+  return run.interrupt->exit_code();
 }
 
 }  // namespace slime::loop

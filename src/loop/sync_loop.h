@@ -1,12 +1,16 @@
 #pragma once
 
-/// The synchronous loop: generate, train, hand over, repeat.
+/// The synchronous loop: generate, train, hand over, repeat. Staleness zero: no token is trained on
+/// that older weights made, except what partial rollouts carried over.
 
 namespace slime::loop {
 
-class TrainingRun;
+struct Stations;
 
 /// Returns the exit code: 0, or Interrupt::kExitCode after Ctrl-C.
-int run_sync_loop(TrainingRun& run);
+int run_sync_loop(Stations& stations);
+
+/// The same without a trainer (--debug-rollout-only): generate and record.
+int run_rollout_loop(Stations& stations);
 
 }  // namespace slime::loop

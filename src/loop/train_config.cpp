@@ -185,4 +185,13 @@ train::TrainBatchConfig make_batch_config(const config::RunConfig& config) {
   return batch;
 }
 
+train::TrainBatch make_batch(const std::vector<Group>& groups, const config::RunConfig& config) {
+  if (config.is_preference()) return train::make_preference_batch(groups);
+  if (!config.is_supervised()) return train::make_train_batch(groups, make_batch_config(config));
+  std::vector<Sample> samples;
+  for (const Group& group : groups)
+    samples.insert(samples.end(), group.samples.begin(), group.samples.end());
+  return train::make_supervised_batch(samples);
+}
+
 }  // namespace slime::loop

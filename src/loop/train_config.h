@@ -14,4 +14,7 @@ train::TrainConfig make_train_config(const config::RunConfig& config, int64_t nu
 
 train::TrainBatchConfig make_batch_config(const config::RunConfig& config);
 
+/// The batch of a step: what its groups are to the objective of the run.
+train::TrainBatch make_batch(const std::vector<Group>& groups, const config::RunConfig& config);
+
 }  // namespace slime::loop

@@ -15,7 +15,6 @@ namespace {
 
 /// A model may come from a slow disk.
 constexpr std::chrono::minutes kLoadTimeout{30};
-constexpr std::chrono::seconds kConnectTimeout{60};
 constexpr std::chrono::minutes kAnswerTimeout{2};  // after the last collective of a step
 
 /// Ranks of one host share its cores while they train; before and after, rank 0 has all of them.
@@ -87,7 +86,7 @@ void TrainerWorkers::open(model::Network& network, const train::TrainConfig& con
         {.rank = 0,
          .layout = layout_,
          .port = port_,
-         .connect_timeout = kConnectTimeout,
+         .connect_timeout = kRankConnectTimeout,
          .timeout = timeout_,
          .on_begin = [this](int64_t number, const char*) { num_collectives_ = number + 1; }},
         &rendezvous_);
@@ -123,8 +122,8 @@ train::TrainReport TrainerWorkers::train(const train::TrainBatch& batch) {
     for (std::size_t i = 0; i < own.size(); ++i) all[places[rank][i]] = std::move(own[i]);
   }
   report.log_probs = std::move(all);
-  report.samples_of_steps =
-      train::split_into_steps(batch.rollout_ids(), trainer.config().batching.global_batch_size);
+  report.samples_of_steps = train::split_into_steps(
+      batch.rollout_ids(), own_->trainer().config().batching.global_batch_size);
   return report;
 }
 

@@ -2,6 +2,7 @@
 
 #include <optional>
 
+#include "core/error.h"
 #include "loop/trainer_role.h"
 #include "loop/trainer_workers.h"
 
@@ -39,6 +40,19 @@ class TrainersHere final : public Trainers {
 };
 
 }  // namespace
+
+void NoTrainers::open(model::Network&, const train::TrainConfig&, train::OtherNetworks) {
+  throw BugError("a run without training opens no trainer");
+}
+
+train::TrainReport NoTrainers::train(const train::TrainBatch&) {
+  throw BugError("a run without training has no batch to train on");
+}
+
+std::filesystem::path NoTrainers::save(const train::CheckpointConfig&, int64_t,
+                                       const json::object&) {
+  throw BugError("a run without training saves nothing");
+}
 
 std::unique_ptr<Trainers> start_trainers(const config::RunConfig& config, RankStart start,
                                          const std::filesystem::path& log_folder,

@@ -47,6 +47,22 @@ class Trainers {
   virtual void check_alive() = 0;
 };
 
+/// For runs that train nothing (--debug-rollout-only): training is a bug.
+class NoTrainers final : public Trainers {
+ public:
+  void open(model::Network&, const train::TrainConfig&, train::OtherNetworks) override;
+  void restore(const train::Checkpoint&, const train::Warn&) override {}
+  train::TrainReport train(const train::TrainBatch&) override;
+  void weights_published() override {}
+  std::filesystem::path save(const train::CheckpointConfig&, int64_t, const json::object&) override;
+  void release_memory() override {}
+  const std::atomic<bool>& has_failed() const override { return has_failed_; }
+  void check_alive() override {}
+
+ private:
+  std::atomic<bool> has_failed_{false};
+};
+
 /// Starts the processes of the other ranks, where `config` has several; they load while the caller
 /// goes on. `start` lacks what is of one rank alone. What rank k prints is in
 /// log_folder/rank_k.log. `clock` outlives the trainers.

@@ -22,8 +22,6 @@
 namespace slime::loop {
 namespace {
 
-constexpr std::chrono::seconds kConnectTimeout{60};
-
 void say(const std::string& line) {
   fmt::print(stderr, "{}\n", line);
   std::fflush(stderr);
@@ -54,7 +52,7 @@ class Worker final {
         {.rank = start.rank,
          .layout = layout,
          .port = start.port,
-         .connect_timeout = kConnectTimeout,
+         .connect_timeout = kRankConnectTimeout,
          .timeout = std::chrono::milliseconds(start.collective_milliseconds),
          .on_begin =
              [&link](int64_t number, const char* what) {

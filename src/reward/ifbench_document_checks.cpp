@@ -367,7 +367,7 @@ bool postscript(View text, const Map& map) {
   return contains(low, to_lower(marker));
 }
 
-constexpr std::array kInstructions{
+constexpr std::array kDocumentInstructions{
     Instruction{"custom:csv_city", csv_city},
     Instruction{"custom:csv_special_character", csv_special_character},
     Instruction{"custom:csv_quotes", csv_quotes},
@@ -385,6 +385,6 @@ constexpr std::array kInstructions{
 
 }  // namespace
 
-std::span<const Instruction> document_instructions() { return kInstructions; }
+std::span<const Instruction> document_instructions() { return kDocumentInstructions; }
 
 }  // namespace slime::reward

@@ -293,7 +293,7 @@ bool sentence_alphabet(View text, const Map&) {
   return true;
 }
 
-constexpr std::array kInstructions{
+constexpr std::array kSentenceInstructions{
     Instruction{"count:person_names", person_names},
     Instruction{"count:pronouns", pronouns},
     Instruction{"length_constraints:number_sentences", number_sentences},
@@ -316,6 +316,6 @@ constexpr std::array kInstructions{
 
 }  // namespace
 
-std::span<const Instruction> sentence_instructions() { return kInstructions; }
+std::span<const Instruction> sentence_instructions() { return kSentenceInstructions; }
 
 }  // namespace slime::reward

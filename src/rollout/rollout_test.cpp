@@ -72,7 +72,8 @@ class UnevenEngine final : public engine::EngineClient {
         std::erase_if(running, [&](Job& drawing) { return chance() % 2 == 0 && draw(drawing); });
         if (chance() % 8 == 0) std::this_thread::sleep_for(std::chrono::microseconds(50));
       } else if (!job->on_update) {
-        for (Job& aborted : running) abort_job(aborted, engine::FinishReason::Cause::kRequested, "aborted by the caller");
+        for (Job& aborted : running)
+          abort_job(aborted, engine::FinishReason::Cause::kRequested, "aborted by the caller");
         running.clear();
       } else if (failure) {
         abort_job(*job, *failure, "the engine failed: no more room");
@@ -196,7 +197,7 @@ TEST(Rollout, AGroupWhoseRewardFailsIsDroppedNotScoredZero) {
 
 TEST(Rollout, ARewardThatCannotBeUsedFailsItsSampleWithTheReason) {
   World world;
-  world.hooks.score = [](const Sample& sample) -> Expected<json::value> {
+  world.hooks.score = [](const Sample& sample, const std::stop_token&) -> Expected<json::value> {
     return sample.group == 1 ? json::value("x") : json::value(1.0);
   };
   world.rules.reward_problem = [](const json::value& reward) -> std::optional<std::string> {

@@ -1,0 +1,40 @@
+#include "loop/checkpoints.h"
+
+#include "core/calendar.h"
+#include "train/checkpoint_directory.h"
+
+namespace slime::loop {
+
+Checkpoints::Checkpoints(const config::RunConfig& config, const RunFolder& folder,
+                         std::string run_id, std::chrono::local_days started,
+                         buffer::DataSource& prompts, Trainers& trainers, Fates& fates,
+                         RunMemory& memory, Recorder& recorder)
+    : config_(config),
+      folder_(folder),
+      run_id_(std::move(run_id)),
+      started_(started),
+      prompts_(prompts),
+      trainers_(trainers),
+      fates_(fates),
+      memory_(memory),
+      recorder_(recorder) {}
+
+void Checkpoints::save(int64_t step) {
+  const auto range = recorder_.phase("save");
+  const json::object run{{"data_source", prompts_.save(fates_.in_flight())},
+                         {"ledger", fates_.commit()},
+                         {"started", to_date_text(started_)},
+                         {"weight_version", step + 1},
+                         {"run_id", run_id_}};
+  const std::filesystem::path directory = trainers_.save({.root = folder_.checkpoints(),
+                                                          .model_source = config_.hf_checkpoint,
+                                                          .save_optimizer = !config_.no_save_optim},
+                                                         step, run);
+  // In this order `latest` names a checkpoint that is there, whenever the process dies.
+  folder_.set_latest(directory);
+  train::remove_old_checkpoints(folder_.checkpoints(), config_.keep_checkpoints, directory);
+  recorder_.saved(step);
+  memory_.set_last_checkpoint(step);
+}
+
+}  // namespace slime::loop

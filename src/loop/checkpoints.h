@@ -1,0 +1,43 @@
+#pragma once
+
+/// The checkpoints of a run: which one it goes on from, and those it leaves (train/checkpoint.h has
+/// their form). A checkpoint commits weights, the position in the data and the ledger together.
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+
+#include "buffer/data_source.h"
+#include "config/run_config.h"
+#include "loop/fates.h"
+#include "loop/recorder.h"
+#include "loop/run_folder.h"
+#include "loop/run_memory.h"
+#include "loop/trainers.h"
+
+namespace slime::loop {
+
+class Checkpoints {
+ public:
+  /// `run_id` tells this run's checkpoints from those of others; `started`: the day that chat
+  /// templates show. References outlive the object.
+  Checkpoints(const config::RunConfig& config, const RunFolder& folder, std::string run_id,
+              std::chrono::local_days started, buffer::DataSource& prompts, Trainers& trainers,
+              Fates& fates, RunMemory& memory, Recorder& recorder);
+
+  /// After rollout step `step`. Throws ConfigError when the disk is full, with nothing left behind.
+  void save(int64_t step);
+
+ private:
+  const config::RunConfig& config_;
+  const RunFolder& folder_;
+  std::string run_id_;
+  std::chrono::local_days started_;
+  buffer::DataSource& prompts_;
+  Trainers& trainers_;
+  Fates& fates_;
+  RunMemory& memory_;
+  Recorder& recorder_;
+};
+
+}  // namespace slime::loop

@@ -1,0 +1,31 @@
+#pragma once
+
+/// Where the groups of a step come from: a rollout, rows of a data set, or the dump of an earlier
+/// run. Siblings behind one call, chosen once (loop/stations.cpp).
+
+#include <cstdint>
+#include <vector>
+
+#include "core/sample.h"
+#include "loop/metrics.h"
+
+namespace slime::loop {
+
+/// What one step is trained on.
+struct Collected {
+  std::vector<Group> groups;
+  Metrics metrics;               // rollout/dynamic_filter/drop_<reason>, ...
+  int64_t generated_tokens = 0;  // all new ones, trained on or not
+  double seconds = 0;            // of the whole call
+};
+
+class GroupSource {
+ public:
+  virtual ~GroupSource() = default;
+
+  /// The groups of step `step`; steps are asked for in order, each once. Empty when the data has
+  /// ended. Throws ConfigError when no group can be made.
+  virtual Collected take(int64_t step) = 0;
+};
+
+}  // namespace slime::loop

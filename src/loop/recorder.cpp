@@ -1,0 +1,157 @@
+#include "loop/recorder.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/error.h"
+#include "loop/process_memory.h"
+#include "loop/rollout_metrics.h"
+#include "loop/training_fates.h"
+#include "view/terminal.h"
+
+namespace slime::loop {
+
+Recorder::Recorder(const config::RunConfig& config, const RunFolder& folder,
+                   const RunSchedule& schedule, const text::Tokenizer& tokenizer,
+                   const json::object& run, RunMemory& memory, Fates& fates, const Clock& clock)
+    : config_(config),
+      folder_(folder),
+      schedule_(schedule),
+      memory_(memory),
+      fates_(fates),
+      clock_(clock),
+      metrics_(config, folder, schedule.first_step, run, clock),
+      rollouts_(config, folder, tokenizer),
+      progress_({.title = folder.root().filename().string(),
+                 .num_steps = schedule.num_steps,
+                 .first_step = schedule.first_step},
+                view::detect_terminal(), clock),
+      trained_until_(clock.now()) {
+  if (!config.profile) return;
+  if (config.profile_step_start >= schedule.num_steps)
+    message(fmt::format("--profile: the run has {} rollouts, --profile-step-start is {}",
+                        schedule.num_steps, config.profile_step_start));
+  profiler_.emplace(folder.root() / "trace.json", config.profile_step_start,
+                    config.profile_step_end, memory.is_on_gpu());
+}
+
+kernels::TraceRange Recorder::phase(const char* name, std::string_view unit, int64_t total) {
+  progress_.phase_begin(name, unit, total);
+  return kernels::TraceRange(name);
+}
+
+void Recorder::announce_trace(const std::optional<std::filesystem::path>& file) {
+  if (file) message(fmt::format("trace: {} (opens in ui.perfetto.dev)", file->string()));
+}
+
+void Recorder::begin_step(int64_t step) {
+  if (profiler_) announce_trace(profiler_->before_step(step));
+}
+
+void Recorder::add_rewards(const Collected& collected, Metrics& metrics, view::StepSummary& line) {
+  const bool has_rewards =
+      !config_.trains_on_rows() && !collected.groups.front().samples.front().reward.is_null();
+  if (!has_rewards) return;
+  const double reward = mean_reward(collected.groups, config_.reward_key);
+  metrics["rollout/raw_reward"] = reward;
+  summary_.add_reward(reward);
+  line.figures.emplace_back("reward", reward);
+  add_metrics(metrics, sample_metrics(collected.groups, config_.reward_key, "rollout/"));
+  if (config_.log_multi_turn) {
+    add_metrics(metrics,
+                multi_turn_metrics(collected.groups, config_.rollout_max_response_len.value_or(0)));
+  }
+  if (!config_.log_reward_category.empty())
+    add_metrics(metrics, category_metrics(collected.groups, config_.log_reward_category));
+  if (config_.log_passrate)
+    add_metrics(metrics, pass_at_k(collected.groups, config_.reward_key, "passrate/"));
+}
+
+void Recorder::add_training(int64_t step, const Collected& collected,
+                            const train::TrainReport& report, Metrics& metrics,
+                            view::StepSummary& line) {
+  add_metrics(metrics, report.rollout);
+  add_metrics(metrics, report.perf);
+  bool has_skipped = false;
+  for (const train::StepReport& update : report.steps) {
+    add_metrics(metrics, update.metrics);
+    metrics["train/step"] = static_cast<double>(update.step);
+    if (update.skipped.empty()) continue;
+    has_skipped = true;
+    message(fmt::format("step {}: not updated: {}", step, update.skipped));
+  }
+  if (has_skipped) {
+    message(fmt::format("step {}: the batch is in {}", step,
+                        rollouts_.write_skipped(step, collected).string()));
+  }
+  const double train = metrics["perf/train_time"];
+  const double wait = std::max(0.0, seconds_between(trained_until_, clock_.now()) - train);
+  trained_until_ = clock_.now();
+  metrics["perf/train_wait_time"] = wait;
+  metrics["perf/step_time"] = wait + train;
+  metrics["perf/wait_time_ratio"] = wait / (wait + train);
+  for (const buffer::LedgerRecord& fate : training_fates(collected.groups, report, step))
+    fates_.note(fate);
+  for (const auto& [figure, name] :
+       {std::pair{"loss", "train/loss"}, std::pair{"kl", "train/kl_loss"},
+        std::pair{"entropy", "train/entropy_loss"}, std::pair{"grad norm", "train/grad_norm"}}) {
+    if (metrics.contains(name)) line.figures.emplace_back(figure, metrics[name]);
+  }
+  line.tokens_per_second.emplace_back("train", metrics["perf/actor_train_tok_per_s"]);
+}
+
+void Recorder::add_memory(int64_t step, Metrics& metrics, view::StepSummary& line) {
+  metrics["perf/rss_bytes"] = resident_bytes();
+  const std::string device = memory_.is_on_gpu() ? "perf/gpu_bytes_" : "perf/rss_bytes_";
+  const int64_t rollout = memory_.peak(Phase::kGenerate), train = memory_.peak(Phase::kTrain);
+  if (rollout > 0) metrics[device + "generate"] = static_cast<double>(rollout);
+  if (train > 0) metrics[device + "train"] = static_cast<double>(train);
+  if (step == schedule_.first_step) message(memory_.plan().compare(rollout, train));
+  line.memory = memory_.use_of_step();
+  heap_trim_.after_step(metrics["perf/rss_bytes"]);
+}
+
+void Recorder::end_step(int64_t step, const Collected& collected,
+                        const train::TrainReport* report) {
+  const auto range = phase("record");
+  Metrics metrics = collected.metrics;
+  view::StepSummary line{.step = step};
+  add_rewards(collected, metrics, line);
+  if (collected.generated_tokens > 0) {
+    add_metrics(metrics, rollout_speed(collected.groups, collected.seconds));
+    line.tokens_per_second.emplace_back(
+        "generate", static_cast<double>(collected.generated_tokens) / collected.seconds);
+    line.figures.emplace_back("length", metrics["rollout/response_len/mean"]);
+  }
+  if (report != nullptr) add_training(step, collected, *report, metrics, line);
+  rollouts_.write(step, collected, report);
+  for (const view::PhaseTime& phase : progress_.phase_times())
+    metrics["phase/" + phase.name] = phase.seconds;
+  add_memory(step, metrics, line);
+  metrics_.write(step, metrics);
+  progress_.step_done(std::move(line));
+  if (report != nullptr && !report->stopped.empty())
+    throw ConfigError(report->stopped + "; the reasons are above");
+}
+
+void Recorder::evaluated(int64_t step, const EvalReport& report) {
+  for (const std::string& remark : report.remarks) message(remark);
+  if (report.scores.empty()) return;
+  metrics_.write(std::max<int64_t>(step, 0), report.metrics);
+  RunSummary::Scores scores;
+  for (const EvalScore& score : report.scores) {
+    scores.emplace_back(score.name, score.mean_reward);
+    progress_.evaluated(score.name, score.mean_reward);
+  }
+  summary_.add_scores(std::move(scores));
+}
+
+void Recorder::finish(int64_t steps_done) {
+  if (profiler_) announce_trace(profiler_->after_last_step());
+  const std::string root = folder_.root().string();
+  progress_.finish(folder_.root().filename().string(),
+                   summary_.rows(steps_done, schedule_.num_steps, root));
+}
+
+}  // namespace slime::loop

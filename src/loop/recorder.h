@@ -1,0 +1,86 @@
+#pragma once
+
+/// What a run leaves behind and shows: metrics, the display, rollout files, fates, the closing
+/// table.
+///
+/// The loop tells it what stations returned; stations know nothing of it. Used by the thread of the
+/// loop, except message() and reached(), which may come from any.
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "config/run_config.h"
+#include "core/clock.h"
+#include "core/json.h"
+#include "kernels/trace.h"
+#include "loop/evaluation.h"
+#include "loop/fates.h"
+#include "loop/group_source.h"
+#include "loop/heap_trim.h"
+#include "loop/metric_writer.h"
+#include "loop/rollout_writer.h"
+#include "loop/run_folder.h"
+#include "loop/run_memory.h"
+#include "loop/run_schedule.h"
+#include "loop/run_summary.h"
+#include "loop/step_profiler.h"
+#include "text/tokenizer/tokenizer.h"
+#include "train/trainer.h"
+#include "view/progress.h"
+
+namespace slime::loop {
+
+/// One class because each number of a step goes to several places at once: a metric, the line on
+/// the display, the closing table.
+class Recorder {
+ public:
+  /// `run`: what run.json says. References outlive the object. Throws ConfigError when --use-wandb
+  /// cannot start.
+  Recorder(const config::RunConfig& config, const RunFolder& folder, const RunSchedule& schedule,
+           const text::Tokenizer& tokenizer, const json::object& run, RunMemory& memory,
+           Fates& fates, const Clock& clock);
+
+  /// Begins a phase of the step: for the display, and in a trace as long as the result lives.
+  [[nodiscard]] kernels::TraceRange phase(const char* name, std::string_view unit = {},
+                                          int64_t total = 0);
+  /// Since the phase began `units` have been done, with `tokens` tokens in all.
+  void reached(int64_t units, int64_t tokens) { progress_.reached(units, tokens); }
+  /// A line above the display.
+  void message(std::string_view line) { progress_.message(line); }
+
+  /// --profile may begin or end with this step.
+  void begin_step(int64_t step);
+  /// A step; `report` is null where nothing is trained (--debug-rollout-only). Throws ConfigError
+  /// when the report says that training must not go on.
+  void end_step(int64_t step, const Collected& collected, const train::TrainReport* report);
+  void evaluated(int64_t step, const EvalReport& report);
+  void saved(int64_t step) { summary_.set_saved(step); }
+  /// Ends the display with the closing table.
+  void finish(int64_t steps_done);
+
+ private:
+  void add_rewards(const Collected& collected, Metrics& metrics, view::StepSummary& line);
+  void add_training(int64_t step, const Collected& collected, const train::TrainReport& report,
+                    Metrics& metrics, view::StepSummary& line);
+  void add_memory(int64_t step, Metrics& metrics, view::StepSummary& line);
+  void announce_trace(const std::optional<std::filesystem::path>& file);
+
+  const config::RunConfig& config_;
+  const RunFolder& folder_;
+  const RunSchedule& schedule_;
+  RunMemory& memory_;
+  Fates& fates_;
+  const Clock& clock_;
+  MetricWriter metrics_;
+  RolloutWriter rollouts_;
+  RunSummary summary_;
+  view::Progress progress_;
+  std::optional<StepProfiler> profiler_;  // --profile
+  HeapTrim heap_trim_;
+  Clock::TimePoint trained_until_;  // end of the last training phase
+};
+
+}  // namespace slime::loop

@@ -1,0 +1,97 @@
+#include "loop/rollout_source.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "buffer/filter.h"
+#include "config/secrets.h"
+#include "loop/scores.h"
+
+namespace slime::loop {
+namespace {
+
+rollout::RolloutConfig rollout_config(const config::RunConfig& config) {
+  return {
+      .groups_per_step = config.rollout_batch_size,
+      .groups_per_refill = *config.over_sampling_batch_size,
+      .max_concurrent_samples = config.sglang_server_concurrency,
+      .num_slots = std::min(config.sglang_server_concurrency, config.sglang_max_running_requests),
+      .keeps_partial = config.partial_rollout,
+      .masks_older_tokens = config.mask_offpolicy_in_partial_rollout,
+      .reward_timeout = reward_deadline(config),
+      .reward_threads = num_reward_threads(config)};
+}
+
+}  // namespace
+
+RolloutSource::RolloutSource(const config::RunConfig& config, const text::Tokenizer& tokenizer,
+                             buffer::DataSource& prompts, Engines& engines, Trainers& trainers,
+                             Fates& fates, RunMemory& memory, Recorder& recorder)
+    : config_(config),
+      prompts_(prompts),
+      trainers_(trainers),
+      fates_(fates),
+      memory_(memory),
+      recorder_(recorder),
+      rollout_(engines.client(), rollout_config(config), make_hooks(tokenizer)) {}
+
+rollout::RolloutHooks RolloutSource::make_hooks(const text::Tokenizer& tokenizer) {
+  rollout::RolloutHooks hooks;
+  hooks.take_groups = [this](int64_t count) {
+    std::vector<Group> groups = prompts_.take(count);
+    for (const Group& group : groups) fates_.dispatched(group);
+    return groups;
+  };
+  hooks.give_back = [this](std::vector<Group> groups) {
+    for (const Group& group : groups) fates_.partial(group);
+    prompts_.add(std::move(groups));
+  };
+  hooks.detokenize = [&tokenizer, skips = config_.rollout_skip_special_tokens](
+                         std::span<const TokenId> ids) { return tokenizer.decode(ids, skips); };
+  hooks.score = make_score(config_);
+  if (buffer::FilterFn filter = buffer::make_filter(config_.dynamic_sampling_filter_path)) {
+    hooks.filter = [this, filter = std::move(filter)](const Group& group) {
+      return filter(group, config_.reward_key);
+    };
+  }
+  hooks.on_drop = [this](const Group& group, const std::string& reason) {
+    note_drop(group, reason);
+  };
+  hooks.on_progress = [this](int64_t groups_done, int64_t tokens) {
+    recorder_.reached(groups_done, tokens);
+  };
+  return hooks;
+}
+
+void RolloutSource::note_drop(const Group& group, const std::string& reason) {
+  if (reason != "failed") {
+    fates_.filtered(group, reason);
+    return;
+  }
+  const auto failed = std::ranges::find(group.samples, Status::kFailed, &Sample::status);
+  const std::string why =
+      failed == group.samples.end() ? reason : config::without_passwords(failed->failure);
+  fates_.failed(group, why);
+  if (failed != group.samples.end())
+    recorder_.message(fmt::format("prompt {} is left out: {}", group.ordinal, why));
+}
+
+Collected RolloutSource::take(int64_t) {
+  const auto range = recorder_.phase("generate", "prompts", config_.rollout_batch_size);
+  rollout::RolloutResult result;
+  // Ctrl-C lets the step finish; a rank that is lost does not.
+  memory_.explain_shortage(Phase::kGenerate, [&] {
+    result = rollout_.run(training_rules(config_), trainers_.has_failed());
+  });
+  trainers_.check_alive();
+  take_teacher_scores(result.groups);
+  Collected collected{.groups = std::move(result.groups),
+                      .generated_tokens = result.generated_tokens};
+  for (const auto& [reason, count] : result.drops)
+    collected.metrics["rollout/dynamic_filter/drop_" + reason] = static_cast<double>(count);
+  collected.metrics["perf/discarded_tokens"] = static_cast<double>(result.discarded_tokens);
+  return collected;
+}
+
+}  // namespace slime::loop

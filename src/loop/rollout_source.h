@@ -1,0 +1,47 @@
+#pragma once
+
+/// Groups of reinforcement learning: prompts of the buffer, responses of the engines, scores of the
+/// reward. Tells the fate of every prompt that it takes.
+
+#include <functional>
+
+#include "buffer/data_source.h"
+#include "config/run_config.h"
+#include "loop/engines.h"
+#include "loop/fates.h"
+#include "loop/group_source.h"
+#include "loop/recorder.h"
+#include "loop/run_memory.h"
+#include "loop/trainers.h"
+#include "rollout/rollout.h"
+#include "text/tokenizer/tokenizer.h"
+
+namespace slime::loop {
+
+class RolloutSource final : public GroupSource {
+ public:
+  /// References outlive the object. Throws ConfigError for a reward or filter that does not exist.
+  RolloutSource(const config::RunConfig& config, const text::Tokenizer& tokenizer,
+                buffer::DataSource& prompts, Engines& engines, Trainers& trainers, Fates& fates,
+                RunMemory& memory, Recorder& recorder);
+
+  /// One rollout step. Ends early only when a rank of the trainers is lost, and throws then.
+  Collected take(int64_t step) override;
+
+  /// For evaluation: generates and scores groups that are no prompts of training.
+  rollout::Rollout& rollout() { return rollout_; }
+
+ private:
+  rollout::RolloutHooks make_hooks(const text::Tokenizer& tokenizer);
+  void note_drop(const Group& group, const std::string& reason);
+
+  const config::RunConfig& config_;
+  buffer::DataSource& prompts_;
+  Trainers& trainers_;
+  Fates& fates_;
+  RunMemory& memory_;
+  Recorder& recorder_;
+  rollout::Rollout rollout_;
+};
+
+}  // namespace slime::loop

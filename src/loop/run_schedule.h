@@ -1,0 +1,32 @@
+#pragma once
+
+/// Which rollout steps a run has, and what is due after each.
+
+#include <cstdint>
+#include <optional>
+
+#include "loop/periodic.h"
+
+namespace slime::loop {
+
+struct RunSchedule {
+  int64_t first_step = 0;                // 0, or the one after the checkpoint the run goes on from
+  int64_t num_steps = 0;                 // of the whole run: steps are [first_step, num_steps)
+  std::optional<int64_t> eval_interval;  // none: no evaluation
+  std::optional<int64_t> save_interval;  // none: the last one only
+  std::optional<int64_t> rollouts_per_epoch;  // of a run whose length was given in epochs
+  bool skips_first_evaluation = false;
+
+  bool evaluates_before_training() const {
+    return eval_interval && first_step == 0 && !skips_first_evaluation;
+  }
+  bool evaluates_after(int64_t step) const {
+    return is_due(step, {eval_interval, rollouts_per_epoch, num_steps});
+  }
+  /// The last one is saved with or without an interval.
+  bool saves_after(int64_t step) const {
+    return is_due(step, {save_interval, rollouts_per_epoch, num_steps}) || step + 1 == num_steps;
+  }
+};
+
+}  // namespace slime::loop

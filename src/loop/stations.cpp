@@ -1,0 +1,219 @@
+#include "loop/stations.h"
+
+#include <ATen/Parallel.h>
+#include <fmt/format.h>
+
+#include "buffer/filter.h"
+#include "config/secrets.h"
+#include "core/error.h"
+#include "loop/dump_source.h"
+#include "loop/memory_needs.h"
+#include "loop/networks.h"
+#include "loop/row_source.h"
+#include "loop/run_history.h"
+#include "loop/run_start.h"
+#include "loop/scores.h"
+#include "loop/start_point.h"
+#include "loop/train_config.h"
+#include "model/placement.h"
+
+namespace slime::loop {
+namespace {
+
+using Notes = std::vector<std::string>;
+
+bool trains(const config::RunConfig& config) { return !config.debug_rollout_only; }
+
+bool generates(const config::RunConfig& config) {
+  return !config.debug_train_only && !config.trains_on_rows();
+}
+
+/// Tokenizer, template, prompts and evaluation sets, as the day of the run's beginning renders
+/// them.
+void read_data(Stations& run, const StartPoint& start, Notes& notes) {
+  const config::RunConfig& config = run.config;
+  const bool evaluates = generates(config) && config.eval_interval;
+  run.text = load_model_text(config.hf_checkpoint, needs_template(config, evaluates),
+                             first_day(start.checkpoint, run.clock));
+  const buffer::DataSourceConfig order{.samples_per_prompt = config.n_samples_per_prompt,
+                                       .shuffle = config.rollout_shuffle,
+                                       .seed = config.rollout_seed};
+  if (config.streaming_data) {
+    run.stream = stream_prompts(config, run.text);
+    run.prompts.emplace(*run.stream, order);
+  } else {
+    if (!config.prompt_data.empty()) run.dataset = load_prompts(config, run.text);
+    run.prompts.emplace(run.dataset ? &*run.dataset : nullptr, order);
+  }
+  if (evaluates) {
+    run.evaluation.emplace(config, run.text);
+    notes.insert(notes.end(), run.evaluation->remarks().begin(), run.evaluation->remarks().end());
+  }
+  if (run.dataset && run.dataset->num_too_long() > 0) {
+    notes.push_back(
+        fmt::format("{} prompts are longer than --rollout-max-prompt-len and are left out",
+                    run.dataset->num_too_long()));
+  }
+  // Rewards and filters that do not exist are found before networks are loaded.
+  make_score(config);
+  buffer::make_filter(config.dynamic_sampling_filter_path);
+}
+
+void plan_schedule(Stations& run, const StartPoint& start) {
+  const config::RunConfig& config = run.config;
+  RunSchedule& schedule = run.schedule;
+  schedule.num_steps = planned_rollouts(config, run.dataset);
+  if (start.checkpoint) schedule.first_step = start.checkpoint->iteration + 1;
+  if (config.start_rollout_id) schedule.first_step = *config.start_rollout_id;
+  if (run.evaluation) schedule.eval_interval = config.eval_interval;
+  schedule.save_interval = config.save_interval;
+  if (!config.num_rollout && run.dataset)
+    schedule.rollouts_per_epoch = run.dataset->size() / config.rollout_batch_size;
+  schedule.skips_first_evaluation = config.skip_eval_before_train;
+}
+
+void plan_memory(Stations& run, const model::Precision& precision,
+                 const train::TrainConfig* trainer, bool is_taken) {
+  const MemoryNeeds needs =
+      memory_needs(run.config, *run.network, precision, trainer, generates(run.config),
+                   run.dataset ? run.dataset->longest_prompt() : 0);
+  run.memory.plan(run.config, needs, is_taken ? needs.train.resident() : needs.train.weights);
+}
+
+/// The ranks in other processes load while this one does.
+std::unique_ptr<Trainers> start_ranks(const Stations& run, const StartPoint& start,
+                                      const std::vector<std::string>& arguments) {
+  if (!trains(run.config)) return std::make_unique<NoTrainers>();
+  RankStart rank{.arguments = config::without_secrets(arguments),
+                 .num_rollouts = run.schedule.num_steps};
+  if (start.checkpoint) {
+    rank.checkpoint = start.checkpoint->directory.string();
+    rank.iteration = start.checkpoint->iteration;
+    rank.loads_optimizer = !run.config.no_load_optim;
+  }
+  return start_trainers(run.config, std::move(rank), run.folder.worker_logs(), run.clock);
+}
+
+/// The trained network, its trainers, and the plan of who gets the device's memory.
+void load_networks(Stations& run, const StartPoint& start,
+                   const std::vector<std::string>& arguments, Notes& notes) {
+  const config::RunConfig& config = run.config;
+  run.trainers = start_ranks(run, start, arguments);
+  const model::Precision precision = model::precision_on(config.device, config.dtype);
+  run.memory.explain_shortage(Phase::kTrain, [&] {
+    run.network = model::load_network(
+        start.checkpoint ? start.checkpoint->directory.string() : config.hf_checkpoint, precision);
+  });
+  check_shape(config, run.network->config());
+  std::optional<train::TrainConfig> trainer;
+  if (trains(config)) {
+    trainer = make_train_config(config, run.schedule.num_steps);
+    trainer->frozen = frozen_names(config, run.network->weights());
+    plan_memory(run, precision, &*trainer, false);  // what does not fit is explained
+    run.memory.explain_shortage(Phase::kTrain, [&] {
+      run.trainers->open(*run.network, *trainer, load_other_networks(config, precision));
+    });
+  }
+  const auto note = [&notes](const std::string& line) { notes.push_back(line); };
+  if (start.checkpoint) {
+    if (trainer && !config.no_load_optim) run.trainers->restore(*start.checkpoint, note);
+    run.memory.set_last_checkpoint(start.checkpoint->iteration);
+    note(fmt::format("continuing after rollout {} of {}", start.checkpoint->iteration,
+                     start.checkpoint->directory.string()));
+  }
+  plan_memory(run, precision, trainer ? &*trainer : nullptr, trainer.has_value());
+  for (const std::string& line : run.memory.plan().lines()) note(line);
+}
+
+/// The ledger, and the position in the data, of where the run goes on. From here on the run's
+/// folder is written.
+void open_records(Stations& run, const StartPoint& start, Notes& notes) {
+  if (start.overwrites) remove_history(run.folder);
+  std::unique_ptr<buffer::Ledger> ledger =
+      open_ledger(run.folder.ledger(), start.is_own ? start.checkpoint : std::nullopt);
+  // The prompts of a dump were given out by another run.
+  const bool is_dump = !run.config.load_debug_rollout_data.empty();
+  run.fates = std::make_unique<Fates>(std::move(ledger), !is_dump);
+  if (start.checkpoint) {
+    const std::string where = (start.checkpoint->directory / "run.json").string();
+    for (const std::string& remark :
+         run.prompts->restore(start.checkpoint->run.at("data_source").as_object(), where))
+      notes.push_back(remark);
+  }
+  run.folder.remove_rollouts_from(run.schedule.first_step);
+}
+
+void start_engines(Stations& run) {
+  if (!generates(run.config)) {
+    run.engines = std::make_unique<NoEngines>();
+    return;
+  }
+  const MemoryPlan& plan = run.memory.plan();
+  if (plan.offloads() && trains(run.config)) run.trainers->release_memory();
+  run.engines = std::make_unique<EngineHere>(
+      *run.network, make_engine_config(run.config, run.text, plan.kv_cache_bytes()),
+      run.schedule.first_step, plan.offloads(), run.memory, run.clock);
+}
+
+json::object describe(const Stations& run, const StartPoint& start, const json::object& unknown) {
+  return {{"run_id", start.run_id},
+          {"model", run.config.hf_checkpoint},
+          {"model_type", run.network->config().model_type},
+          {"num_parameters", run.network->weights().num_parameters()},
+          {"dtype", run.config.dtype},
+          {"num_rollout", run.schedule.num_steps},
+          {"loss_type", run.config.loss_type},
+          {"flags", config::changed_flags(run.config)},
+          {"unknown_flags", config::without_secrets(unknown)}};
+}
+
+void make_source(Stations& run) {
+  const config::RunConfig& config = run.config;
+  if (!config.load_debug_rollout_data.empty()) {
+    run.files = std::make_unique<DumpSource>(
+        config.load_debug_rollout_data, config.load_debug_rollout_data_subsample, *run.recorder);
+  } else if (config.trains_on_rows()) {
+    run.files =
+        std::make_unique<RowSource>(config, run.text, *run.prompts, *run.fates, *run.recorder);
+  } else {
+    run.rollout =
+        std::make_unique<RolloutSource>(config, *run.text.tokenizer, *run.prompts, *run.engines,
+                                        *run.trainers, *run.fates, run.memory, *run.recorder);
+  }
+}
+
+}  // namespace
+
+Stations::Stations(config::RunConfig flags, const Clock& clock_in)
+    : config(std::move(flags)),
+      clock(clock_in),
+      folder(config),
+      memory(config.device != "cpu", config.hf_checkpoint, folder.checkpoints()) {}
+
+std::unique_ptr<Stations> build_stations(config::ParsedFlags flags, const Clock& clock) {
+  auto run = std::make_unique<Stations>(std::move(flags.config), clock);
+  if (run->config.num_threads > 0) at::set_num_threads(static_cast<int>(run->config.num_threads));
+  Notes notes = std::move(flags.warnings);
+  const StartPoint start = choose_start(
+      run->config, run->folder, [&notes](const std::string& line) { notes.push_back(line); });
+  read_data(*run, start, notes);
+  plan_schedule(*run, start);
+  load_networks(*run, start, flags.arguments, notes);
+  open_records(*run, start, notes);
+  start_engines(*run);
+  const json::object description = describe(*run, start, flags.unknown);
+  run->folder.write_run_json(description);
+  run->recorder =
+      std::make_unique<Recorder>(run->config, run->folder, run->schedule, *run->text.tokenizer,
+                                 description, run->memory, *run->fates, clock);
+  for (const std::string& line : notes) run->recorder->message(line);
+  if (start.checkpoint) run->recorder->saved(start.checkpoint->iteration);
+  make_source(*run);
+  run->checkpoints = std::make_unique<Checkpoints>(run->config, run->folder, start.run_id,
+                                                   run->text.today, *run->prompts, *run->trainers,
+                                                   *run->fates, run->memory, *run->recorder);
+  run->interrupt.emplace();
+  return run;
+}
+
+}  // namespace slime::loop

@@ -1,0 +1,70 @@
+#pragma once
+
+/// The stations of a run, and the one function that builds them from the user's flags.
+///
+/// A loop (loop/sync_loop.cpp) is a short function over these; they know nothing of one another and
+/// meet as the records of core/sample.h. Members stand in the order of their lifetimes: each uses
+/// only those above it.
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "buffer/data_source.h"
+#include "buffer/dataset.h"
+#include "buffer/prompt_stream.h"
+#include "config/parse_flags.h"
+#include "core/clock.h"
+#include "loop/checkpoints.h"
+#include "loop/engines.h"
+#include "loop/evaluation.h"
+#include "loop/fates.h"
+#include "loop/group_source.h"
+#include "loop/interrupt.h"
+#include "loop/prompts.h"
+#include "loop/recorder.h"
+#include "loop/rollout_source.h"
+#include "loop/run_folder.h"
+#include "loop/run_memory.h"
+#include "loop/run_schedule.h"
+#include "loop/trainers.h"
+#include "model/network.h"
+
+namespace slime::loop {
+
+/// A record without behaviour: what a loop needs, by name. The optional ones are absent in runs
+/// that have no use for them.
+struct Stations {
+  Stations(config::RunConfig flags, const Clock& clock);
+
+  const config::RunConfig config;
+  const Clock& clock;
+  RunFolder folder;
+  RunMemory memory;
+  RunSchedule schedule;
+  ModelText text;
+  std::optional<buffer::Dataset> dataset;
+  std::unique_ptr<buffer::PromptStream> stream;  // --streaming-data, in the place of dataset
+  std::optional<buffer::DataSource> prompts;
+  std::unique_ptr<Fates> fates;
+  std::unique_ptr<model::Network> network;
+  std::unique_ptr<Trainers> trainers;
+  std::unique_ptr<Engines> engines;
+  std::unique_ptr<Recorder> recorder;
+  std::unique_ptr<RolloutSource> rollout;  // absent where rows or dumps are trained on
+  std::unique_ptr<GroupSource> files;      // rows or dumps
+  std::optional<Evaluation> evaluation;
+  std::unique_ptr<Checkpoints> checkpoints;
+  std::optional<Interrupt> interrupt;  // before there are steps a signal simply ends the process
+
+  /// Where the groups of a step come from: the rollout, or files.
+  GroupSource& source() { return rollout ? static_cast<GroupSource&>(*rollout) : *files; }
+};
+
+/// `flags` are complete and valid; their warnings are shown first. Everything that can be wrong
+/// with flags, data, template and model directory is found here, before any token is generated.
+/// Throws ConfigError. `clock` outlives the stations.
+std::unique_ptr<Stations> build_stations(config::ParsedFlags flags, const Clock& clock);
+
+}  // namespace slime::loop
