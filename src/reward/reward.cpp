@@ -58,8 +58,8 @@ constexpr std::array<Rule, 8> kRules{{
                          .timeout = q.config.call_timeout,
                          .seed = q.config.seed},
                         q.sample, q.stop);
-      },
-      true},
+     },
+     true},
 }};
 
 const Rule* find_rule(std::string_view type) {

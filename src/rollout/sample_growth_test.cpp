@@ -14,8 +14,7 @@ engine::GenerateUpdate drawn(std::vector<TokenId> ids, WeightVersion version) {
     update.top_p_counts.push_back(2);
   }
   update.versions = {{version, static_cast<int64_t>(update.output_ids.size())}};
-  update.finish =
-      engine::FinishReason{.kind = engine::FinishReason::Kind::kAbort};
+  update.finish = engine::FinishReason{.kind = engine::FinishReason::Kind::kAbort};
   return update;
 }
 
