@@ -111,6 +111,11 @@ std::vector<std::string> without_secrets(std::span<const std::string> arguments)
 }
 
 void hide_secrets(std::span<char* const> arguments) {
+  for (char* word : arguments) {
+    if (without_passwords(word) == word) continue;
+    char* url = std::strstr(word, "://");
+    std::memset(url, '*', std::strlen(url));
+  }
   for_each_secret(arguments, [&](std::size_t i, std::size_t begin) {
     char* secret = arguments[i] + begin;
     std::memset(secret, '*', std::strlen(secret));

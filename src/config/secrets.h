@@ -28,8 +28,8 @@ json::object without_secrets(const json::object& flags);
 /// The same of a command line.
 std::vector<std::string> without_secrets(std::span<const std::string> arguments);
 
-/// Overwrites the secrets among a process's own arguments, which every user of the machine can
-/// read. The caller has copied them.
+/// Overwrites the secrets among a process's own arguments, and URLs that have one, which every user
+/// of the machine can read. The caller has copied them.
 void hide_secrets(std::span<char* const> arguments);
 
 }  // namespace slime::config

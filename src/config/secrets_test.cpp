@@ -57,12 +57,16 @@ TEST(Secrets, AreNotInMessagesAboutThem) {
 
 TEST(Secrets, AreOverwrittenInTheProcesssOwnArguments) {
   std::string flag = "--wandb-key", value = "hunter2", joined = "--wandb-key=hunter2", lr = "--lr";
-  std::vector<char*> words{flag.data(), value.data(), joined.data(), lr.data()};
+  std::string url = "http://me:pw@x", plain = "http://x";
+  std::vector<char*> words{flag.data(), value.data(), joined.data(),
+                           lr.data(),   url.data(),   plain.data()};
   hide_secrets(words);
   EXPECT_EQ(flag, "--wandb-key");
   EXPECT_EQ(value, "*******");
   EXPECT_EQ(joined, "--wandb-key=*******");
   EXPECT_EQ(lr, "--lr");
+  EXPECT_EQ(url, "http**********");
+  EXPECT_EQ(plain, "http://x");
 }
 
 }  // namespace

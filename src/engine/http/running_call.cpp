@@ -20,6 +20,7 @@ RunningCall::RunningCall(EngineClient& engine, net::HttpExchange& exchange, Resp
       rids_(std::make_shared<std::vector<std::string>>()),
       num_unfinished_(requests.size()) {
   for (const GenerateRequest& request : requests) rids_->push_back(request.rid);
+  inbox_->on_overrun([&engine = engine_, rids = rids_] { abort_each(engine, *rids); });
   if (!inbox_->reserve(prompt_bytes(requests))) return;
   for (std::size_t i = 0; i < requests.size(); ++i) {
     engine_.submit(std::move(requests[i]), [inbox = inbox_, i](GenerateUpdate update) {
@@ -41,7 +42,7 @@ net::Task<std::vector<IndexedUpdate>> RunningCall::next(std::chrono::millisecond
   std::vector<IndexedUpdate> updates = co_await inbox_->take(timeout);
   for (const auto& [index, update] : updates) {
     if (!update.finish) continue;
-    if (is_overrun(update)) {  // nothing comes after it, and the engine does not know yet
+    if (is_overrun(update)) {  // nothing comes after it
       abort_each(engine_, *rids_);
       for (std::string& rid : *rids_) rid.clear();
       num_unfinished_ = 0;

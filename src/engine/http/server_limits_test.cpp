@@ -120,6 +120,9 @@ TEST(ResponseMemory, AClientThatDoesNotReadItsStreamIsBoundedToo) {
   boost::asio::ip::tcp::socket socket(context);
   const std::string url = test.server.url();
   const auto port = static_cast<std::uint16_t>(std::stoi(url.substr(url.rfind(':') + 1)));
+  socket.open(boost::asio::ip::tcp::v4());
+  // The less the system takes in for the client, the sooner the server holds it.
+  socket.set_option(boost::asio::socket_base::receive_buffer_size(4096));
   socket.connect({boost::asio::ip::make_address("127.0.0.1"), port});
   const std::string body =
       R"({"text":"x","stream":true,"return_logprob":true,"sampling_params":{"max_new_tokens":1000000}})";

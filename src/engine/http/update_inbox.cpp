@@ -22,6 +22,9 @@ void UpdateInbox::end_call(std::size_t index, FinishReason reason) {
   updates_.clear();
   updates_.emplace_back(index, std::move(last));
   is_overrun_ = true;
+  asio::post(strand_, [self = shared_from_this()] {
+    if (const auto callback = std::exchange(self->on_overrun_, nullptr)) callback();
+  });
 }
 
 void UpdateInbox::push(std::size_t index, GenerateUpdate update) {
@@ -63,6 +66,7 @@ void UpdateInbox::close() {
   is_closed_ = true;
   updates_.clear();
   share_.reset();
+  on_overrun_ = nullptr;
 }
 
 }  // namespace slime::engine

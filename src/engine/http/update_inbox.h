@@ -11,6 +11,7 @@
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -31,6 +32,10 @@ class UpdateInbox final : public std::enable_shared_from_this<UpdateInbox> {
   UpdateInbox(boost::asio::any_io_executor strand, ResponseMemory& memory, ResponseCost cost)
       : strand_(strand), wake_(strand), cost_(cost), share_(std::in_place, memory) {}
 
+  /// On the strand: `callback` is called there, once, when the updates outgrow their memory. The
+  /// coroutine itself may be writing to a client that does not read.
+  void on_overrun(std::function<void()> callback) { on_overrun_ = std::move(callback); }
+
   /// What the call takes before its first update. False: there is no room, and take() gives the
   /// last update at once.
   bool reserve(std::size_t bytes);
@@ -49,7 +54,8 @@ class UpdateInbox final : public std::enable_shared_from_this<UpdateInbox> {
   void end_call(std::size_t index, FinishReason reason);
 
   boost::asio::any_io_executor strand_;
-  boost::asio::steady_timer wake_;  // on the strand; cancelled when something arrived
+  boost::asio::steady_timer wake_;    // on the strand; cancelled when something arrived
+  std::function<void()> on_overrun_;  // on the strand
   const ResponseCost cost_;
 
   std::mutex mutex_;
