@@ -4,6 +4,7 @@
 
 #include "cli/train.h"
 #include "config/parse_flags.h"
+#include "config/validate.h"
 #include "core/clock.h"
 #include "loop/stations.h"
 #include "loop/sync_loop.h"

@@ -33,11 +33,6 @@ struct ParsedFlags {
 /// that cannot be read.
 ParsedFlags parse_flags(std::span<const std::string> arguments);
 
-/// Applies derived defaults and checks all rules between flags (spec section 20, reference
-/// slime.md 3.2). Throws ConfigError with one line per problem and contradiction: key, value, what
-/// would work.
-void complete_and_validate(ParsedFlags& flags);
-
 /// The text of --help.
 std::string flag_help();
 

@@ -1,4 +1,5 @@
 #include "config/parse_flags.h"
+#include "config/validate.h"
 
 #include <gtest/gtest.h>
 

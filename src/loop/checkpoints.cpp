@@ -5,7 +5,7 @@
 
 namespace slime::loop {
 
-Checkpoints::Checkpoints(const config::RunConfig& config, const RunFolder& folder,
+Checkpoints::Checkpoints(const config::ModelFlags& config, const RunFolder& folder,
                          std::string run_id, std::chrono::local_days started,
                          buffer::DataSource& prompts, Trainers& trainers, Fates& fates,
                          RunMemory& memory, Recorder& recorder)

@@ -21,7 +21,7 @@ class Checkpoints {
  public:
   /// `run_id` tells this run's checkpoints from those of others; `started`: the day that chat
   /// templates show. References outlive the object.
-  Checkpoints(const config::RunConfig& config, const RunFolder& folder, std::string run_id,
+  Checkpoints(const config::ModelFlags& config, const RunFolder& folder, std::string run_id,
               std::chrono::local_days started, buffer::DataSource& prompts, Trainers& trainers,
               Fates& fates, RunMemory& memory, Recorder& recorder);
 
@@ -29,7 +29,7 @@ class Checkpoints {
   void save(int64_t step);
 
  private:
-  const config::RunConfig& config_;
+  const config::ModelFlags& config_;
   const RunFolder& folder_;
   std::string run_id_;
   std::chrono::local_days started_;

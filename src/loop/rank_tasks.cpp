@@ -45,7 +45,7 @@ RankStart rank_start_from(std::string_view frame) {
           .loads_optimizer = value.at("loads_optimizer").as_bool()};
 }
 
-comm::ParallelLayout layout_of(const config::RunConfig& config) {
+comm::ParallelLayout layout_of(const config::ParallelFlags& config) {
   return {.dp = static_cast<int>(config.data_parallel_size()),
           .tp = static_cast<int>(config.tensor_model_parallel_size),
           .pp = static_cast<int>(config.pipeline_model_parallel_size),

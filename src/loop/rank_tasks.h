@@ -55,6 +55,6 @@ std::string to_frame(const RankStart& start);
 RankStart rank_start_from(std::string_view frame);
 
 /// How the ranks that train divide the work.
-comm::ParallelLayout layout_of(const config::RunConfig& config);
+comm::ParallelLayout layout_of(const config::ParallelFlags& config);
 
 }  // namespace slime::loop

@@ -14,7 +14,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-std::string default_name(const config::RunConfig& config) {
+std::string default_name(const config::ModelFlags& config) {
   fs::path model = fs::path(config.hf_checkpoint).lexically_normal();
   if (model.filename().empty()) model = model.parent_path();
   const std::time_t now = std::time(nullptr);
@@ -27,7 +27,7 @@ std::string default_name(const config::RunConfig& config) {
 
 }  // namespace
 
-RunFolder::RunFolder(const config::RunConfig& config) {
+RunFolder::RunFolder(const config::ModelFlags& config) {
   root_ = !config.run_dir.empty() ? fs::path(config.run_dir)
           : !config.save.empty()  ? fs::path(config.save)
                                   : fs::path("runs") / default_name(config);

@@ -29,7 +29,7 @@ class RunFolder {
  public:
   /// Creates the folder and locks it, with that of the checkpoints, for this process. Throws
   /// ConfigError when that is not possible; it says who has the lock.
-  explicit RunFolder(const config::RunConfig& config);
+  explicit RunFolder(const config::ModelFlags& config);
 
   const std::filesystem::path& root() const { return root_; }
   const std::filesystem::path& checkpoints() const { return checkpoints_; }

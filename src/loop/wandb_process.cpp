@@ -65,7 +65,7 @@ std::string python() {
   return own != nullptr && *own != '\0' ? own : "python3";
 }
 
-json::object first_line(const config::RunConfig& config, const std::string& run_dir,
+json::object first_line(const config::OutputFlags& config, const std::string& run_dir,
                         const json::object& settings) {
   const std::string folder = config.wandb_dir.empty() ? run_dir : config.wandb_dir;
   json::object environment;
@@ -90,7 +90,7 @@ void close_quietly(int& descriptor) {
 
 }  // namespace
 
-WandbProcess::WandbProcess(const config::RunConfig& config, const std::string& run_dir,
+WandbProcess::WandbProcess(const config::OutputFlags& config, const std::string& run_dir,
                            const json::object& settings) {
   std::array<int, 2> in{}, out{};
   if (::pipe2(in.data(), O_CLOEXEC) != 0 || ::pipe2(out.data(), O_CLOEXEC) != 0)

@@ -18,7 +18,7 @@ class WandbProcess {
   /// Starts $SLIME_PYTHON or python3 and waits until wandb.init has returned. `run_dir` is where
   /// wandb writes unless --wandb-dir says otherwise; `settings` become the run's config. Throws
   /// ConfigError with the child's words when there is no Python, no wandb, or init fails.
-  WandbProcess(const config::RunConfig& config, const std::string& run_dir,
+  WandbProcess(const config::OutputFlags& config, const std::string& run_dir,
                const json::object& settings);
   /// Closes the stream and waits for wandb.finish, a minute at most.
   ~WandbProcess();

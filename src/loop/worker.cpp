@@ -10,6 +10,7 @@
 #include "cluster/worker_link.h"
 #include "comm/gloo_mesh.h"
 #include "config/parse_flags.h"
+#include "config/validate.h"
 #include "core/clock.h"
 #include "core/error.h"
 #include "loop/networks.h"

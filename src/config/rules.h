@@ -1,0 +1,37 @@
+#pragma once
+
+/// The rules between flags, one file for each group of them (rules_*.cpp). Each check applies the
+/// defaults that follow from other flags, and notes what contradicts; config/validate.cpp calls all
+/// of them, in its order.
+
+#include <string>
+#include <vector>
+
+#include "config/parse_flags.h"
+#include "config/problems.h"
+#include "config/run_config.h"
+
+namespace slime::config {
+
+void choose_dtype(RunConfig& config, Problems& problems);
+void check_data(RunConfig& config, Problems& problems);
+/// Paths of Python that name what is built in.
+void check_built_ins(const RunConfig& config, Problems& problems);
+void check_rollout(RunConfig& config, Problems& problems);
+void check_rewards(const RunConfig& config, Problems& problems);
+
+void check_distillation(const RunConfig& config, Problems& problems);
+/// Which correction of engine and trainer is meant, and whether it can work.
+void check_mismatch(const RunConfig& config, Problems& problems);
+void check_critic(const RunConfig& config, Problems& problems);
+void check_preferences(const RunConfig& config, Problems& problems);
+void check_algorithm(RunConfig& config, Problems& problems, std::vector<std::string>& warnings);
+
+void check_batches(RunConfig& config, Problems& problems);
+
+void check_output(RunConfig& config, Problems& problems);
+/// Evaluation generates. Where nothing does, its flags have no effect, and neither have they
+/// without an interval.
+void check_evaluation_runs(ParsedFlags& flags);
+
+}  // namespace slime::config

@@ -1,0 +1,170 @@
+// Algorithm, its corrections, critic, teacher and preferences.
+
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "config/rules.h"
+
+namespace slime::config {
+
+void check_distillation(const RunConfig& config, Problems& problems) {
+  if (!config.use_opd) {
+    problems.require(config.opd_teacher_load.empty(), "--opd-teacher-load: needs --use-opd");
+    problems.require(config.opd_type.empty(), "--opd-type: needs --use-opd");
+    return;
+  }
+  problems.require(!config.opd_type.empty(), "--use-opd: needs --opd-type megatron or sglang");
+  problems.require(!config.trains_on_rows(),
+                   "--use-opd: needs responses of the policy; use "
+                   "--loss-type policy_loss");
+  if (config.opd_type == "megatron") {
+    problems.require(
+        !config.opd_teacher_load.empty(),
+        "--opd-type megatron: needs --opd-teacher-load, the teacher's model directory");
+    problems.require(
+        config.opd_teacher_load.empty() || std::filesystem::is_directory(config.opd_teacher_load),
+        fmt::format("--opd-teacher-load {}: no such directory", config.opd_teacher_load));
+  }
+  if (config.opd_type == "sglang") {
+    problems.require(config.opd_teacher_load.empty(),
+                     "--opd-type sglang: the teacher is a server (--rm-url); leave "
+                     "--opd-teacher-load out");
+    problems.require(!config.rm_url.empty(),
+                     "--opd-type sglang: needs --rm-url, the teacher's "
+                     "/generate");
+    problems.require(config.rm_type.empty(),
+                     "--opd-type sglang: the teacher takes the place of --rm-type");
+  }
+}
+
+void check_mismatch(const RunConfig& config, Problems& problems) {
+  const std::string& path = config.custom_tis_function_path;
+  problems.require(
+      path.empty() || config.uses_icepop() || config.uses_mis(),
+      fmt::format("--custom-tis-function-path {}: runs user code; built in are "
+                  "slime.backends.megatron_utils.loss.icepop_function and "
+                  "examples.train_infer_mismatch_helper.mis.compute_mis_weights_with_cp",
+                  path));
+  problems.require(path.empty() || config.use_tis || config.get_mismatch_metrics,
+                   "--custom-tis-function-path: needs --use-tis or --get-mismatch-metrics");
+  problems.require(!config.get_mismatch_metrics || !path.empty(),
+                   "--get-mismatch-metrics: needs --custom-tis-function-path, the correction to "
+                   "report on");
+  problems.require(!config.use_rs || config.uses_mis(),
+                   "--use-rs: needs --custom-tis-function-path with the MIS function");
+  problems.require(config.tis_clip_low <= config.tis_clip,
+                   fmt::format("--tis-clip-low {}: is above --tis-clip {}", config.tis_clip_low,
+                               config.tis_clip));
+}
+
+void check_critic(const RunConfig& config, Problems& problems) {
+  const bool is_ppo = config.has_critic();
+  problems.require(is_ppo || config.critic == nullptr,
+                   "--megatron-config-path: only --advantage-estimator ppo has a critic");
+  problems.require(is_ppo || config.num_critic_only_steps == 0,
+                   "--num-critic-only-steps: needs --advantage-estimator ppo");
+  problems.require(config.num_critic_only_steps >= 0,
+                   "--num-critic-only-steps: should not be negative");
+  problems.require(config.value_clip > 0, "--value-clip: should be above 0");
+  problems.require(config.lambd >= 0 && config.lambd <= 1, "--lambd: should be in [0, 1]");
+  problems.require(config.gamma >= 0 && config.gamma <= 1, "--gamma: should be in [0, 1]");
+}
+
+void check_preferences(const RunConfig& config, Problems& problems) {
+  problems.require(config.dpo_beta > 0,
+                   fmt::format("--dpo-beta {}: should be above 0", config.dpo_beta));
+  problems.require(
+      config.dpo_label_smoothing >= 0 && config.dpo_label_smoothing < 0.5,
+      fmt::format("--dpo-label-smoothing {}: should be in [0, 0.5)", config.dpo_label_smoothing));
+  if (!config.is_preference()) return;
+  problems.require(
+      config.chosen_key != config.rejected_key,
+      fmt::format("--rejected-key {}: is the same field as --chosen-key", config.rejected_key));
+  problems.require(!config.calculate_per_token_loss,
+                   "--calculate-per-token-loss: dpo_loss is a mean over pairs; leave it out");
+}
+
+void check_algorithm(RunConfig& config, Problems& problems, std::vector<std::string>& warnings) {
+  problems.require(config.kl_coef == 0 || config.kl_loss_coef == 0,
+                   fmt::format("--kl-coef {} and --kl-loss-coef {}: only one may be non-zero",
+                               config.kl_coef, config.kl_loss_coef));
+  problems.require(config.kl_loss_coef == 0 || config.use_kl_loss,
+                   "--kl-loss-coef: needs --use-kl-loss");
+  problems.require(!config.use_unbiased_kl || config.use_kl_loss,
+                   "--use-unbiased-kl: needs --use-kl-loss");
+  problems.require(!config.ref_update_interval || config.needs_reference(),
+                   "--ref-update-interval: needs a reference (--use-kl-loss or --kl-coef)");
+  const bool discounted = config.advantage_estimator.starts_with("reinforce_plus_plus");
+  problems.require(!discounted || config.normalize_advantages,
+                   fmt::format("--advantage-estimator {}: needs --normalize-advantages",
+                               config.advantage_estimator));
+  problems.require(!(config.use_rollout_logprobs && config.use_tis),
+                   "--use-rollout-logprobs and --use-tis: choose one");
+  problems.require(!config.policy_loss_divisor || *config.policy_loss_divisor > 0,
+                   "--policy-loss-divisor: should be above 0");
+  const std::string& reducer = config.custom_pg_loss_reducer_function_path;
+  const bool is_built_in = reducer.ends_with("custom_reducer.get_pg_loss_reducer") ||
+                           reducer.ends_with("custom_reducer:get_pg_loss_reducer");
+  problems.require(reducer.empty() || is_built_in,
+                   fmt::format("--custom-pg-loss-reducer-function-path {}: runs user code; "
+                               "--policy-loss-divisor N divides by a constant",
+                               reducer));
+  problems.require(reducer.empty() || !config.policy_loss_divisor,
+                   "--policy-loss-divisor and --custom-pg-loss-reducer-function-path: choose one");
+  if (is_built_in && !config.policy_loss_divisor && !config.calculate_per_token_loss)
+    config.policy_loss_divisor = 1000;
+  if (config.advantage_estimator == "dr_grpo") {
+    config.disable_grpo_std_normalization = true;
+    if (!config.policy_loss_divisor && config.rollout_max_response_len)
+      config.policy_loss_divisor = static_cast<double>(*config.rollout_max_response_len);
+  }
+  problems.require(!config.policy_loss_divisor || !config.calculate_per_token_loss,
+                   "--calculate-per-token-loss: contradicts a constant divisor "
+                   "(--policy-loss-divisor, dr_grpo)");
+  problems.require(config.advantage_estimator != "rloo" || config.n_samples_per_prompt > 1 ||
+                       config.trains_on_rows(),
+                   "--advantage-estimator rloo: needs --n-samples-per-prompt of at least 2");
+  const bool ignores_kl =
+      config.advantage_estimator == "grpo" || config.advantage_estimator == "gspo" ||
+      config.advantage_estimator == "cispo" || config.advantage_estimator == "rloo" ||
+      config.advantage_estimator == "dr_grpo";
+  if (config.kl_coef != 0 && ignores_kl) {
+    warnings.push_back(
+        fmt::format("--kl-coef {}: the advantages of {} do not contain it; "
+                    "--use-kl-loss --kl-loss-coef holds the policy back",
+                    config.kl_coef, config.advantage_estimator));
+  }
+  if (config.advantage_estimator == "cispo" && config.eps_clip < 1) {
+    warnings.push_back(
+        fmt::format("--eps-clip {}: cispo is meant without a lower bound, --eps-clip "
+                    "1 or more",
+                    config.eps_clip));
+  }
+  problems.require(!config.eps_clip_c || *config.eps_clip_c > 1, "--eps-clip-c: should be above 1");
+  problems.require(config.eps_clip >= 0, "--eps-clip: should not be negative");
+  if (!config.eps_clip_high) config.eps_clip_high = config.eps_clip;
+  if (config.n_samples_per_prompt == 1) config.disable_grpo_std_normalization = true;
+  if (config.eval_reward_key.empty()) config.eval_reward_key = config.reward_key;
+  if (config.ref_load.empty()) config.ref_load = config.hf_checkpoint;
+  problems.require(!config.needs_reference() || config.ref_load == config.hf_checkpoint ||
+                       std::filesystem::is_directory(config.ref_load),
+                   fmt::format("--ref-load {}: no such directory", config.ref_load));
+  problems.require(
+      config.only_train_params_name_list.empty() || config.freeze_params_name_list.empty(),
+      "--only-train-params-name-list and --freeze-params-name-list: choose one");
+  problems.require(!config.use_stateless_adam || config.no_save_optim,
+                   "--use-stateless-adam: needs --no-save-optim, there is no state to save");
+  problems.require(config.lr >= 0, "--lr: should not be negative");
+  problems.require(config.min_lr <= config.lr,
+                   fmt::format("--min-lr {}: is above --lr {}", config.min_lr, config.lr));
+  problems.require(!(config.lr_warmup_fraction && config.lr_warmup_iters > 0),
+                   "--lr-warmup-fraction and --lr-warmup-iters: choose one");
+  problems.require(config.adam_beta1 >= 0 && config.adam_beta1 < 1,
+                   "--adam-beta1: should be in [0, 1)");
+  problems.require(config.adam_beta2 >= 0 && config.adam_beta2 < 1,
+                   "--adam-beta2: should be in [0, 1)");
+  problems.require(config.clip_grad >= 0, "--clip-grad: should not be negative");
+}
+
+}  // namespace slime::config

@@ -1,0 +1,178 @@
+// Model, data, rollout and reward.
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "config/rules.h"
+#include "core/error.h"
+#include "core/json.h"
+
+namespace slime::config {
+
+void choose_dtype(RunConfig& config, Problems& problems) {
+  const int words =
+      static_cast<int>(config.bf16) + static_cast<int>(config.fp16) + static_cast<int>(config.fp32);
+  problems.require(words <= 1, "--bf16, --fp16, --fp32: choose one");
+  if (config.bf16) config.dtype = "bfloat16";
+  if (config.fp16) config.dtype = "float16";
+  if (config.fp32) config.dtype = "float32";
+}
+
+void check_data(RunConfig& config, Problems& problems) {
+  problems.require(!config.hf_checkpoint.empty(),
+                   "--hf-checkpoint: the model directory is missing");
+  if (!config.hf_checkpoint.empty()) {
+    problems.require(std::filesystem::is_directory(config.hf_checkpoint),
+                     fmt::format("--hf-checkpoint {}: no such directory", config.hf_checkpoint));
+  }
+  const bool has_data = !config.prompt_data.empty() || !config.load_debug_rollout_data.empty();
+  problems.require(has_data, "--prompt-data: at least one JSON-lines or Parquet file is needed");
+  problems.require(config.num_data_workers >= 0, "--num-data-workers: should not be negative");
+  problems.require(!config.streaming_data || !config.rollout_shuffle,
+                   "--streaming-data and --rollout-shuffle: a shuffle needs all rows; shuffle the "
+                   "file once instead");
+  problems.require(!config.streaming_data || config.num_rollout,
+                   "--streaming-data: needs --num-rollout, the number of rows is not known");
+  if (config.is_preference()) config.n_samples_per_prompt = 2;  // the preferred and the rejected
+  problems.require(
+      config.rollout_batch_size > 0,
+      fmt::format("--rollout-batch-size {}: should be at least 1", config.rollout_batch_size));
+  problems.require(
+      config.n_samples_per_prompt > 0,
+      fmt::format("--n-samples-per-prompt {}: should be at least 1", config.n_samples_per_prompt));
+  problems.require(config.num_rollout || config.num_epoch,
+                   "--num-rollout or --num-epoch: the length of the run is missing");
+  problems.require(!config.num_rollout || *config.num_rollout >= 0,
+                   "--num-rollout: should not be negative");
+  problems.require(!config.num_epoch || *config.num_epoch >= 1,
+                   "--num-epoch: should be at least 1");
+  problems.require(
+      config.label_key != config.input_key || config.label_key.empty(),
+      fmt::format("--label-key {}: is the same field as --input-key", config.label_key));
+  try {
+    if (!parse_json(config.apply_chat_template_kwargs, "--apply-chat-template-kwargs")
+             .is_object()) {
+      problems.require(false, "--apply-chat-template-kwargs: should be a JSON object");
+    }
+  } catch (const ConfigError& error) {
+    problems.require(false, error.what());
+  }
+}
+
+void check_built_ins(const RunConfig& config, Problems& problems) {
+  const auto require_built_in = [&](std::string_view flag, const std::string& path,
+                                    std::initializer_list<std::string_view> built_in) {
+    problems.require(std::ranges::find(built_in, path) != built_in.end(),
+                     fmt::format("{} {}: runs user code; plug-ins come with the plug-in host (an "
+                                 "issue of its own); built in is {}",
+                                 flag, path, fmt::join(built_in, " or ")));
+  };
+  require_built_in("--data-source-path", config.data_source_path,
+                   {"slime.rollout.data_source.RolloutDataSourceWithBuffer",
+                    "slime.rollout.data_source.RolloutDataSource"});
+  require_built_in("--eval-function-path", config.eval_function_path,
+                   {"slime.rollout.sglang_rollout.generate_rollout"});
+}
+
+namespace {
+
+void check_memory(RunConfig& config, Problems& problems) {
+  problems.require(config.kv_cache_gb >= 0, "--kv-cache-gb: should not be negative");
+  const std::optional<double> share = config.sglang_mem_fraction_static;
+  problems.require(!share || (*share > 0 && *share < 1),
+                   "--sglang-mem-fraction-static: should be between 0 and 1");
+  if (config.offload) config.offload_rollout = true;
+  problems.require(!(config.offload_rollout && config.no_offload_rollout),
+                   "--offload-rollout and --no-offload-rollout: choose one");
+  problems.require(config.device == "cpu" || config.dtype != "float64",
+                   "--device cuda --dtype float64: a GPU has bfloat16, float16 and float32");
+}
+
+}  // namespace
+
+void check_rollout(RunConfig& config, Problems& problems) {
+  problems.require(
+      config.rollout_temperature > 0,
+      fmt::format("--rollout-temperature {}: should be above 0; the trainer divides by it",
+                  config.rollout_temperature));
+  problems.require(config.rollout_top_p > 0 && config.rollout_top_p <= 1,
+                   fmt::format("--rollout-top-p {}: should be in (0, 1]", config.rollout_top_p));
+  problems.require(
+      config.rollout_top_k == -1 || config.rollout_top_k >= 1,
+      fmt::format("--rollout-top-k {}: should be -1 (all) or at least 1", config.rollout_top_k));
+  const bool generates = !config.trains_on_rows() && config.load_debug_rollout_data.empty();
+  problems.require(!generates || config.rollout_max_response_len.value_or(0) > 0,
+                   "--rollout-max-response-len: should be at least 1");
+  problems.require(
+      !generates || !config.rm_type.empty() || config.debug_rollout_only || config.use_opd,
+      "--rm-type: a reward is needed (math, dapo, deepscaler, f1, gpqa, ifbench, random, "
+      "remote_rm, boxed_...)");
+  if (!config.over_sampling_batch_size) config.over_sampling_batch_size = config.rollout_batch_size;
+  problems.require(
+      *config.over_sampling_batch_size >= config.rollout_batch_size,
+      fmt::format("--over-sampling-batch-size {}: should be at least --rollout-batch-size {}",
+                  *config.over_sampling_batch_size, config.rollout_batch_size));
+  problems.require(config.sglang_server_concurrency > 0,
+                   "--sglang-server-concurrency: should be at least 1");
+  problems.require(config.sglang_max_running_requests > 0,
+                   "--sglang-max-running-requests: should be at least 1");
+  problems.require(config.sglang_chunked_prefill_size > 0,
+                   "--sglang-chunked-prefill-size: should be at least 1");
+  check_memory(config, problems);
+  problems.require(!config.mask_offpolicy_in_partial_rollout || config.partial_rollout,
+                   "--mask-offpolicy-in-partial-rollout: needs --partial-rollout");
+  if (config.rollout_max_context_len) {
+    if (!config.rollout_max_prompt_len)
+      config.rollout_max_prompt_len = *config.rollout_max_context_len - 1;
+    problems.require(
+        *config.rollout_max_prompt_len < *config.rollout_max_context_len,
+        fmt::format("--rollout-max-prompt-len {}: should be below --rollout-max-context-len {}",
+                    *config.rollout_max_prompt_len, *config.rollout_max_context_len));
+  }
+  problems.require(config.is_preference() ||
+                       config.is_supervised() == (config.rollout_function_path ==
+                                                  "slime.rollout.sft_rollout.generate_rollout"),
+                   "--loss-type sft_loss and --rollout-function-path "
+                   "slime.rollout.sft_rollout.generate_rollout belong together");
+}
+
+void check_rewards(const RunConfig& config, Problems& problems) {
+  problems.require(!config.rm_type.ends_with("remote_rm") || !config.rm_url.empty(),
+                   "--rm-type remote_rm: needs --rm-url");
+  problems.require(config.rm_url.empty() || config.rm_url.starts_with("http://"),
+                   fmt::format("--rm-url {}: should begin with http://", config.rm_url));
+  const std::string after_scheme = config.rm_url.substr(config.rm_url.find("//") + 1);
+  const std::string host = after_scheme.substr(0, after_scheme.find_first_of("/?#", 1));
+  problems.require(host.find('@') == std::string::npos,
+                   fmt::format("--rm-url {}: user names and passwords in URLs are not supported",
+                               config.rm_url));
+  problems.require(config.remote_rm_attempts >= 1, "--remote-rm-attempts: should be at least 1");
+  problems.require(config.reward_threads >= 1, "--reward-threads: should be at least 1");
+  problems.require(config.reward_timeout_seconds > 0,
+                   "--reward-timeout-seconds: should be above 0");
+  constexpr std::string_view kTeacher = "slime.rollout.on_policy_distillation.";
+  for (const auto& [name, path] :
+       {std::pair{"--custom-rm-path", config.custom_rm_path},
+        std::pair{"--custom-reward-post-process-path", config.custom_reward_post_process_path}}) {
+    problems.require(path.empty() || path.starts_with(kTeacher),
+                     fmt::format("{} {}: runs user code; plug-ins come with the plug-in host (an "
+                                 "issue of its own)",
+                                 name, path));
+    problems.require(!path.starts_with(kTeacher) || config.opd_type == "sglang",
+                     fmt::format("{} {}: needs --use-opd --opd-type sglang", name, path));
+  }
+  if (config.overlong_buffer_len) {
+    const int64_t longest = config.rollout_max_response_len.value_or(0);
+    problems.require(*config.overlong_buffer_len >= 0 && *config.overlong_buffer_len <= longest,
+                     fmt::format("--overlong-buffer-len {}: should be between 0 and "
+                                 "--rollout-max-response-len {}",
+                                 *config.overlong_buffer_len, longest));
+    problems.require(config.overlong_penalty_factor >= 0,
+                     "--overlong-penalty-factor: should not be negative");
+  }
+}
+
+}  // namespace slime::config

@@ -1,0 +1,89 @@
+// Evaluation, and what is written.
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "config/eval_config.h"
+#include "config/rules.h"
+#include "core/error.h"
+
+namespace slime::config {
+
+void check_output(RunConfig& config, Problems& problems) {
+  problems.require(config.eval_prompt_data.size() == 1 || config.eval_prompt_data.size() % 2 == 0,
+                   "--eval-prompt-data: pairs of name and path");
+  if (config.eval_prompt_data.size() == 1)
+    config.eval_prompt_data.insert(config.eval_prompt_data.begin(), "aime");
+  const bool has_eval_data = !config.eval_prompt_data.empty() || !config.eval_config.empty();
+  problems.require(!config.eval_interval || has_eval_data,
+                   "--eval-interval: needs --eval-prompt-data or --eval-config");
+  if (has_eval_data && config.eval_prompt_data.size() % 2 == 0) {
+    try {
+      eval_sets_of(config);
+    } catch (const ConfigError& error) {
+      problems.require(false, error.what());
+    }
+  }
+  problems.require(
+      config.load_debug_rollout_data_subsample > 0 && config.load_debug_rollout_data_subsample <= 1,
+      "--load-debug-rollout-data-subsample: should be in (0, 1]");
+  problems.require(!config.wandb_always_use_train_step || config.use_wandb,
+                   "--wandb-always-use-train-step: needs --use-wandb");
+  problems.require(!config.eval_interval || *config.eval_interval >= 1,
+                   "--eval-interval: should be at least 1");
+  problems.require(!config.save_interval || *config.save_interval >= 1,
+                   "--save-interval: should be at least 1");
+  problems.require(config.n_samples_per_eval_prompt >= 1,
+                   "--n-samples-per-eval-prompt: should be at least 1");
+  problems.require(!config.eval_temperature || *config.eval_temperature >= 0,
+                   "--eval-temperature: should not be negative");
+  problems.require(!config.profile || config.profile_step_start < config.profile_step_end,
+                   fmt::format("--profile-step-start {} is not below --profile-step-end {}",
+                               config.profile_step_start, config.profile_step_end));
+  problems.require(!(config.debug_rollout_only && config.debug_train_only),
+                   "--debug-rollout-only and --debug-train-only: choose one");
+  if (!config.dump_details.empty()) {
+    problems.require(config.save_debug_rollout_data.empty(),
+                     "--dump-details and --save-debug-rollout-data: choose one");
+    config.save_debug_rollout_data = config.dump_details + "/rollout_data/{rollout_id}.jsonl";
+  }
+  for (const auto& [name, path] :
+       {std::pair{"--save-debug-rollout-data", config.save_debug_rollout_data},
+        std::pair{"--load-debug-rollout-data", config.load_debug_rollout_data}}) {
+    problems.require(path.empty() || path.find("{rollout_id}") != std::string::npos,
+                     fmt::format("{} {}: should contain {{rollout_id}}", name, path));
+  }
+  problems.require(config.load_debug_rollout_data.empty() ||
+                       config.load_debug_rollout_data != config.save_debug_rollout_data,
+                   "--load-debug-rollout-data and --save-debug-rollout-data: the same path");
+  if (!config.load_debug_rollout_data.empty()) config.debug_train_only = true;
+}
+
+void check_evaluation_runs(ParsedFlags& flags) {
+  const RunConfig& config = flags.config;
+  std::vector<std::string> ignored;
+  for (const std::string& name : flags.given) {
+    const bool is_evaluation = name.starts_with("--eval-") ||
+                               name == "--n-samples-per-eval-prompt" ||
+                               name == "--skip-eval-before-train";
+    if (is_evaluation && std::ranges::find(ignored, name) == ignored.end()) ignored.push_back(name);
+  }
+  std::string why;
+  if (config.trains_on_rows()) {
+    why =
+        fmt::format("--loss-type {} generates nothing, so nothing is evaluated", config.loss_type);
+  } else if (!config.load_debug_rollout_data.empty()) {
+    why = "--load-debug-rollout-data generates nothing, so nothing is evaluated";
+  } else if (config.debug_train_only) {
+    why = "--debug-train-only has no engine, so nothing is evaluated";
+  } else if (!config.eval_interval) {
+    why = "without --eval-interval nothing is evaluated";
+  }
+  if (!why.empty() && !ignored.empty())
+    flags.warnings.push_back(fmt::format("{} {} no effect: {}", fmt::join(ignored, ", "),
+                                         ignored.size() == 1 ? "has" : "have", why));
+}
+
+}  // namespace slime::config
