@@ -23,7 +23,7 @@ function(slime_cuda_library)
   endforeach()
   set(flags -std=c++20 -O3 --expt-relaxed-constexpr -diag-suppress 177 -Xcompiler -fPIC,-fvisibility=hidden ${targets} ${includes})
 
-  file(GLOB kernels CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/kernels/cuda/*.cu)
+  file(GLOB_RECURSE kernels CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/kernels/cuda/*.cu)
   set(objects "")
   foreach(source ${kernels})
     get_filename_component(name ${source} NAME_WE)
@@ -40,10 +40,11 @@ function(slime_cuda_library)
   endforeach()
 
   # The host side: ATen meets CUDA here. ReferenceDevice is what CudaDevice falls back to.
-  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/kernels/cuda/*.cpp)
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/kernels/cuda/*.cpp)
   list(FILTER sources EXCLUDE REGEX "_test\\.cpp$")
   add_library(slime_cuda SHARED ${sources} ${CMAKE_SOURCE_DIR}/src/kernels/cpu/reference.cpp
-              ${CMAKE_SOURCE_DIR}/src/kernels/attention_levels.cpp ${CMAKE_SOURCE_DIR}/src/kernels/device.cpp ${objects})
+              ${CMAKE_SOURCE_DIR}/src/kernels/gpu/attention_levels.cpp ${CMAKE_SOURCE_DIR}/src/kernels/device.cpp
+              ${slime_interface_source} ${objects})
   target_precompile_headers(slime_cuda REUSE_FROM slime_pch_aten)
   target_compile_options(slime_cuda PRIVATE -fvisibility=hidden)
   target_compile_definitions(slime_cuda PRIVATE SLIME_CUDA_ARCHITECTURES="${SLIME_CUDA_ARCHITECTURES}")

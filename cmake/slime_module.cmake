@@ -1,5 +1,5 @@
-# slime_module(NAME [TORCH] [UNIT n] [DEPS ...]): the sources of src/NAME as one static library, its *_test.cpp as objects of the
-# one test binary. Files are found by pattern, so none is forgotten. Files of TORCH modules share a precompiled header with
+# slime_module(NAME [TORCH] [UNIT n] [SOURCES ...] [DEPS ...]): the sources of src/NAME as one static library, with SOURCES that
+# are generated, its *_test.cpp as objects of the one test binary. Files are found by pattern, so none is forgotten. Files of TORCH modules share a precompiled header with
 # ATen where they include it, and one with the tensor type elsewhere, which costs a third.
 
 set_property(GLOBAL PROPERTY SLIME_MODULES "")
@@ -101,7 +101,7 @@ function(slime_objects out prefix)
 endfunction()
 
 function(slime_module name)
-  cmake_parse_arguments(arg "TORCH" "UNIT" "DEPS" ${ARGN})
+  cmake_parse_arguments(arg "TORCH" "UNIT" "SOURCES;DEPS" ${ARGN})
   if(NOT arg_UNIT)
     set(arg_UNIT 1)
   endif()
@@ -111,6 +111,7 @@ function(slime_module name)
   list(FILTER sources EXCLUDE REGEX "/src/kernels/cuda/")  # a library of its own: cmake/cuda.cmake
   list(FILTER sources EXCLUDE REGEX "/buffer/parquet/")  # a shared library of its own
   list(TRANSFORM arg_DEPS PREPEND slime_)
+  list(APPEND sources ${arg_SOURCES})
   slime_embedded_page(${name} sources)
   set(torch)
   set(flags slime_flags)

@@ -3,7 +3,7 @@
 
 #include <cstdlib>
 
-#include "kernels/gpu_for_tests.h"
+#include "kernels/gpu/for_tests.h"
 
 namespace {
 

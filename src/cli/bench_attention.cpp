@@ -10,13 +10,13 @@
 #include "cli/json_lines.h"
 #include "cli/kernel_timing.h"
 #include "cli/options.h"
-#include "kernels/decode_launch.h"
-#include "kernels/gpu_limits.h"
+#include "kernels/gpu/decode_launch.h"
+#include "kernels/gpu/limits.h"
 
 namespace slime::cli {
 namespace {
 
-constexpr int64_t kPage = kernels::kGpuPageTokens;
+constexpr int64_t kPage = kernels::kPageTokens;
 constexpr double kColdBytes = 4e9;  // caches of all layers together: many times the L2 cache
 
 struct AttentionOptions {

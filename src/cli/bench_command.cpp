@@ -23,7 +23,7 @@
 #include "core/clock.h"
 #include "core/error.h"
 #include "engine/workload.h"
-#include "kernels/gpu.h"
+#include "kernels/gpu/gpu.h"
 #include "model/save.h"
 
 extern char** environ;

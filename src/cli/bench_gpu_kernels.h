@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "kernels/gpu_limits.h"
+#include "kernels/gpu/limits.h"
 #include "model/config.h"
 
 namespace slime::cli {

@@ -13,8 +13,8 @@
 #include "core/error.h"
 #include "core/random.h"
 #include "engine/workload.h"
-#include "kernels/gpu.h"
-#include "kernels/gpu_limits.h"
+#include "kernels/gpu/gpu.h"
+#include "kernels/gpu/limits.h"
 #include "train/trainer.h"
 
 namespace slime::cli {

@@ -15,7 +15,7 @@
 #include "core/error.h"
 #include "engine/workload.h"
 #include "kernels/device.h"
-#include "kernels/gpu.h"
+#include "kernels/gpu/gpu.h"
 #include "kernels/linear.h"
 
 namespace slime::cli {

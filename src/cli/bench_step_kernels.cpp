@@ -9,7 +9,7 @@
 #include "cli/bench_gpu_kernels.h"
 #include "cli/kernel_timing.h"
 #include "kernels/block_chain.h"
-#include "kernels/gpu.h"
+#include "kernels/gpu/gpu.h"
 
 namespace slime::cli {
 namespace {

@@ -9,7 +9,7 @@
 #include "cli/bench_gpu_kernels.h"
 #include "cli/kernel_timing.h"
 #include "kernels/adamw.h"
-#include "kernels/gpu.h"
+#include "kernels/gpu/gpu.h"
 #include "kernels/linear_logprob.h"
 
 namespace slime::cli {

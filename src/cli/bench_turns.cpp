@@ -15,7 +15,7 @@
 #include "core/error.h"
 #include "engine/engine.h"
 #include "engine/workload.h"
-#include "kernels/gpu.h"
+#include "kernels/gpu/gpu.h"
 
 namespace slime::cli {
 namespace {

@@ -10,8 +10,8 @@
 #include "core/clock.h"
 #include "core/error.h"
 #include "engine/workload.h"
-#include "kernels/gpu.h"
-#include "kernels/gpu_limits.h"
+#include "kernels/gpu/gpu.h"
+#include "kernels/gpu/limits.h"
 
 namespace slime::cli {
 namespace {

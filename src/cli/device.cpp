@@ -1,7 +1,7 @@
 #include "cli/device.h"
 
 #include "engine/engine.h"
-#include "kernels/gpu.h"
+#include "kernels/gpu/gpu.h"
 
 namespace slime::cli {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "cli/best_seconds.h"
 #include "cli/json_lines.h"
-#include "kernels/gpu.h"
+#include "kernels/gpu/gpu.h"
 
 namespace slime::cli {
 namespace {

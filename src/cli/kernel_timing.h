@@ -8,7 +8,7 @@
 #include <string>
 
 #include "core/json.h"
-#include "kernels/gpu_limits.h"
+#include "kernels/gpu/limits.h"
 
 namespace slime::cli {
 

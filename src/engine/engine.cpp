@@ -14,7 +14,7 @@
 #include "engine/sampler.h"
 #include "engine/sampling_params.h"
 #include "kernels/cpu/paged_attention.h"
-#include "kernels/gpu.h"
+#include "kernels/gpu/gpu.h"
 #include "kernels/trace.h"
 
 namespace slime::engine {

@@ -12,14 +12,14 @@
 #include "engine/prompt_scores.h"
 #include "engine/sampler.h"
 #include "engine/sampling_params.h"
+#include "kernels/gpu/paged_units.h"
+#include "kernels/gpu/recorded_rows.h"
 #include "kernels/linear.h"
-#include "kernels/paged_units.h"
-#include "kernels/recorded_rows.h"
 
 namespace slime::engine {
 namespace {
 
-constexpr int64_t kPageTokens = kernels::kGpuPageTokens;
+using kernels::kPageTokens;
 
 c10::Stream new_stream(at::Device device) {
   return c10::impl::VirtualGuardImpl(device.type()).getStreamFromGlobalPool(device, true);

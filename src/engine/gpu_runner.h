@@ -20,8 +20,8 @@
 
 #include "engine/step_block.h"
 #include "engine/step_runner.h"
-#include "kernels/decode_units.h"
-#include "kernels/gpu.h"
+#include "kernels/gpu/decode_units.h"
+#include "kernels/gpu/gpu.h"
 
 namespace slime::engine {
 

@@ -58,7 +58,7 @@ struct StepRunnerConfig {
   int64_t max_running_requests = 0;
   int64_t max_prefill_tokens = 0;
   int64_t context_length = 0;
-  bool shares_prompt_reads = true;  // on a GPU (kernels/decode_units.h)
+  bool shares_prompt_reads = true;  // on a GPU (kernels/gpu/decode_units.h)
   std::vector<TokenId> eos_ids;
 };
 

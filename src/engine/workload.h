@@ -14,7 +14,7 @@
 #include "core/clock.h"
 #include "core/json.h"
 #include "engine/engine.h"
-#include "kernels/gpu_limits.h"
+#include "kernels/gpu/limits.h"
 
 namespace slime::engine {
 

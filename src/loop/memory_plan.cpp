@@ -8,12 +8,13 @@
 
 #include "core/error.h"
 #include "engine/engine.h"
+#include "kernels/page.h"
 
 namespace slime::loop {
 namespace {
 
 constexpr double kGibibyte = 1 << 30;
-constexpr int64_t kPageTokens = 16;
+using kernels::kPageTokens;
 /// Libraries load their kernels when they are first used, and allocators round up.
 constexpr int64_t kMargin = int64_t{3} << 29;
 /// Holders below ten MiB are part of the rest.

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "config/run_config.h"
-#include "kernels/gpu_memory.h"
+#include "kernels/gpu/memory.h"
 #include "loop/process_memory.h"
 #include "train/memory.h"
 

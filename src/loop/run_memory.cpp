@@ -7,7 +7,7 @@
 
 #include "core/error.h"
 #include "core/out_of_memory.h"
-#include "kernels/gpu.h"
+#include "kernels/gpu/gpu.h"
 #include "loop/process_memory.h"
 
 namespace slime::loop {

@@ -1,7 +1,7 @@
 #include "model/placement.h"
 
 #include "core/error.h"
-#include "kernels/gpu.h"
+#include "kernels/gpu/gpu.h"
 
 namespace slime::model {
 

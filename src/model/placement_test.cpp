@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "core/error.h"
-#include "kernels/gpu_for_tests.h"
+#include "kernels/gpu/for_tests.h"
 
 namespace slime::model {
 namespace {

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "kernels/gpu.h"
+#include "kernels/gpu/gpu.h"
 
 namespace slime::train {
 namespace {

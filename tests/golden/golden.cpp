@@ -2,7 +2,7 @@
 
 #include <ATen/ATen.h>
 
-#include "kernels/gpu_for_tests.h"
+#include "kernels/gpu/for_tests.h"
 
 namespace slime::golden {
 namespace {

@@ -8,7 +8,7 @@
 #include <cmath>
 
 #include "engine_fixture.h"
-#include "kernels/gpu_for_tests.h"
+#include "kernels/gpu/for_tests.h"
 #include "kernels/rotary.h"
 #include "kernels/tree_attention.h"
 

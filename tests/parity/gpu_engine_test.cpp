@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "engine_fixture.h"
-#include "kernels/gpu_for_tests.h"
+#include "kernels/gpu/for_tests.h"
 
 namespace slime {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "core/clock.h"
 #include "fixture_models.h"
-#include "kernels/gpu_for_tests.h"
+#include "kernels/gpu/for_tests.h"
 #include "train/checkpoint.h"
 
 namespace slime::train {

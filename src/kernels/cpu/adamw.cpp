@@ -1,4 +1,4 @@
-#include "kernels/adamw.h"
+#include "kernels/cpu/adamw.h"
 
 #include <ATen/ATen.h>
 #include <immintrin.h>
@@ -9,9 +9,8 @@
 
 #include "core/error.h"
 #include "kernels/cpu/thread_pool.h"
-#include "kernels/gpu.h"
 
-namespace slime::kernels {
+namespace slime::kernels::cpu {
 namespace {
 
 /// Elements a thread takes at a time: large enough to amortise scheduling, small enough to balance
@@ -123,7 +122,7 @@ void run(const Tensor& weights_N, const Tensor& master_N, const Tensor& first_mo
   const bool has_avx2 = __builtin_cpu_supports("avx2");
   for (const AdamRange& range : ranges) {
     const Constants<Real> constants(step, range.decays);
-    cpu::parallel_chunks((range.end - range.begin + kBlock - 1) / kBlock, [&](int64_t block) {
+    parallel_chunks((range.end - range.begin + kBlock - 1) / kBlock, [&](int64_t block) {
       const int64_t begin = range.begin + block * kBlock;
       const int64_t end = std::min(begin + kBlock, range.end);
       if constexpr (std::is_same_v<Real, float> && !std::is_same_v<Weight, at::Half>) {
@@ -153,7 +152,7 @@ double sum_of_squares_of(const Tensor& x_N) {
   const int64_t count = x_N.numel();
   const auto* x = x_N.const_data_ptr<Real>();
   std::vector<double> blocks((count + kBlock - 1) / kBlock);
-  cpu::parallel_chunks(static_cast<int64_t>(blocks.size()), [&](int64_t i) {
+  parallel_chunks(static_cast<int64_t>(blocks.size()), [&](int64_t i) {
     blocks[i] = sum_of_squares_block(x + i * kBlock, std::min(kBlock, count - i * kBlock));
   });
   double total = 0;
@@ -166,10 +165,6 @@ double sum_of_squares_of(const Tensor& x_N) {
 void adamw_(const Tensor& weights_N, const Tensor& master_N, const Tensor& first_moment_N,
             const Tensor& second_moment_N, const Tensor& grad_N, std::span<const AdamRange> ranges,
             const AdamStep& step) {
-  if (weights_N.is_cuda()) {
-    return opened_gpu().adamw_(weights_N, master_N, first_moment_N, second_moment_N, grad_N, ranges,
-                               step);
-  }
   const auto real = weights_N.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
   for (const Tensor* buffer : {&master_N, &first_moment_N, &second_moment_N, &grad_N}) {
     check(buffer->scalar_type() == real && buffer->is_contiguous() &&
@@ -196,11 +191,9 @@ void adamw_(const Tensor& weights_N, const Tensor& master_N, const Tensor& first
 }
 
 double sum_of_squares(const Tensor& x_N) {
-  check(x_N.is_contiguous(), "sum_of_squares reads a contiguous buffer");
-  if (x_N.is_cuda()) return opened_gpu().sum_of_squares(x_N);
   if (x_N.scalar_type() == at::kDouble) return sum_of_squares_of<double>(x_N);
   check(x_N.scalar_type() == at::kFloat, "sum_of_squares reads float32 or float64");
   return sum_of_squares_of<float>(x_N);
 }
 
-}  // namespace slime::kernels
+}  // namespace slime::kernels::cpu

@@ -8,10 +8,9 @@
 /// / K.
 ///
 /// Cache layout of one layer. A page holds kPageTokens tokens of one sequence:
-///   keys    [pages, K, D, kPageTokens]      transposed, so that 16 scores come from D
-///   multiply-adds without a
-///                                           horizontal sum
-///   values  [pages, K, kPageTokens, S]      S = value_stride(D), D rounded up to eight
+///   keys    [pages, K, D, kPageTokens]   transposed: a page's scores come from D multiply-adds
+///                                        without a horizontal sum
+///   values  [pages, K, kPageTokens, S]   S = value_stride(D), D rounded up to eight
 ///
 /// Every query sees keys in blocks of kBlockTokens that start at multiples of kBlockTokens, and its
 /// arithmetic does not depend on which other queries share the step: a token's output is the same
@@ -22,9 +21,10 @@
 #include <span>
 #include <vector>
 
+#include "kernels/page.h"
+
 namespace slime::kernels {
 
-inline constexpr int64_t kPageTokens = 16;
 inline constexpr int64_t kBlockTokens = 64;
 inline constexpr int64_t kBlockPages = kBlockTokens / kPageTokens;
 
@@ -35,8 +35,8 @@ enum class FloatKind { kFloat32, kBFloat16 };
 /// The new tokens of one sequence: rows [first_row, first_row + num_rows) of the step. Row i is at
 /// position num_keys - num_rows + i and sees the keys up to its own.
 struct PagedSequence {
-  const int32_t* pages =
-      nullptr;  // page i holds positions [16 i, 16 i + 16); valid during the call
+  /// Page i holds positions [i kPageTokens, (i + 1) kPageTokens); valid during the call.
+  const int32_t* pages = nullptr;
   int64_t first_row = 0;
   int64_t num_rows = 0;
   int64_t num_keys = 0;  // the new ones included

@@ -4,8 +4,8 @@
 #include <c10/cuda/CUDAStream.h>
 
 #include "core/error.h"
-#include "kernels/cuda/attention.h"
-#include "kernels/cuda/rows.h"
+#include "kernels/cuda/attention/attention.h"
+#include "kernels/cuda/rows/rows.h"
 
 namespace slime::kernels::cuda {
 namespace {

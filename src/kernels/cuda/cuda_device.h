@@ -9,8 +9,8 @@
 
 #include "kernels/block_chain.h"
 #include "kernels/cpu/reference.h"
-#include "kernels/cuda/linear.h"
-#include "kernels/cuda/packed_attention.h"
+#include "kernels/cuda/attention/packed_attention.h"
+#include "kernels/cuda/products/linear.h"
 
 namespace slime::kernels::cuda {
 

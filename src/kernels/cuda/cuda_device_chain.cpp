@@ -1,10 +1,10 @@
 #include <ATen/ATen.h>
 
-#include "kernels/cuda/batch_product.h"
 #include "kernels/cuda/cuda_device.h"
-#include "kernels/cuda/narrow_product.h"
-#include "kernels/cuda/rows.h"
-#include "kernels/cuda/wide_product.h"
+#include "kernels/cuda/products/batch_product.h"
+#include "kernels/cuda/products/narrow_product.h"
+#include "kernels/cuda/products/wide_product.h"
+#include "kernels/cuda/rows/rows.h"
 
 namespace slime::kernels::cuda {
 namespace {

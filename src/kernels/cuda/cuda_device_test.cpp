@@ -74,7 +74,7 @@ void expect_products(at::ScalarType type, int64_t outputs, int64_t inputs,
   }
 }
 
-/// Of row counts that are not timed (kernels/recorded_rows.h).
+/// Of row counts that are not timed (kernels/gpu/recorded_rows.h).
 TEST(CudaDevice, ProductsEqualTheirTwin) {
   SLIME_NEEDS_GPU();
   for (const auto type : kGpuTypes) {

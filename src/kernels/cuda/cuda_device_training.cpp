@@ -1,9 +1,9 @@
 #include <ATen/ATen.h>
 
-#include "kernels/attention_levels.h"
+#include "kernels/cuda/attention/packed_attention.h"
 #include "kernels/cuda/cuda_device.h"
-#include "kernels/cuda/packed_attention.h"
-#include "kernels/cuda/rows_backward.h"
+#include "kernels/cuda/training/rows_backward.h"
+#include "kernels/gpu/attention_levels.h"
 
 namespace slime::kernels::cuda {
 namespace {

@@ -6,9 +6,9 @@
 #include <fmt/format.h>
 
 #include "core/error.h"
-#include "kernels/cuda/attention.h"
-#include "kernels/cuda/rows.h"
-#include "kernels/cuda/sample.h"
+#include "kernels/cuda/attention/attention.h"
+#include "kernels/cuda/rows/rows.h"
+#include "kernels/cuda/sampling/sample.h"
 #include "kernels/cuda/virtual_memory.h"
 
 namespace slime::kernels::cuda {

@@ -5,7 +5,7 @@
 #include <atomic>
 
 #include "kernels/cuda/cuda_device.h"
-#include "kernels/gpu.h"
+#include "kernels/gpu/gpu.h"
 
 namespace slime::kernels::cuda {
 

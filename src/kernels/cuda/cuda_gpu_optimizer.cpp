@@ -3,8 +3,8 @@
 #include <cmath>
 
 #include "core/error.h"
-#include "kernels/cuda/adamw.h"
 #include "kernels/cuda/cuda_gpu.h"
+#include "kernels/cuda/training/adamw.h"
 
 namespace slime::kernels::cuda {
 

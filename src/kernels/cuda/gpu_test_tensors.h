@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "kernels/cpu/reference.h"
-#include "kernels/gpu_for_tests.h"
+#include "kernels/gpu/for_tests.h"
 
 namespace slime::kernels {
 

@@ -5,7 +5,8 @@
 #include <fmt/format.h>
 
 #include "kernels/cuda/cuda_gpu.h"
-#include "kernels/cuda/rows.h"
+#include "kernels/cuda/rows/rows.h"
+#include "kernels/gpu/interface.h"
 
 namespace slime::kernels::cuda {
 namespace {
@@ -21,12 +22,7 @@ std::string why_no_device(cudaError_t status, int count) {
   return {};
 }
 
-Gpu* open_device(int interface_version, std::string& problem) {
-  if (interface_version != kInterfaceVersion) {
-    problem =
-        fmt::format("{} is of another version of this program; build both again", kLibraryName);
-    return nullptr;
-  }
+Gpu* open_device(std::string& problem) {
   int count = 0;
   const cudaError_t status = cudaGetDeviceCount(&count);
   problem = why_no_device(status, count);
@@ -48,10 +44,14 @@ Gpu* open_device(int interface_version, std::string& problem) {
 }  // namespace
 }  // namespace slime::kernels::cuda
 
+extern "C" __attribute__((visibility("default"))) const char* slime_cuda_interface() {
+  return slime::kernels::interface_hash();
+}
+
 extern "C" __attribute__((visibility("default"))) slime::kernels::Gpu* slime_open_gpu(
-    int interface_version, std::string& problem) {
+    std::string& problem) {
   try {
-    return slime::kernels::cuda::open_device(interface_version, problem);
+    return slime::kernels::cuda::open_device(problem);
   } catch (const std::exception& error) {
     problem = error.what();
     return nullptr;

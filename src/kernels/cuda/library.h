@@ -1,6 +1,8 @@
 #pragma once
 
-/// How the program and libslime_cuda.so find each other. The library exports one C function.
+/// How the program and libslime_cuda.so find each other. The library exports two C functions; the
+/// program asks for the interface first and opens a GPU only when it is its own
+/// (kernels/gpu/interface.h).
 
 #include <string>
 
@@ -11,12 +13,14 @@ class Gpu;
 namespace slime::kernels::cuda {
 
 inline constexpr const char* kLibraryName = "libslime_cuda.so";
-inline constexpr const char* kOpenFunction = "slime_open_gpu";
-/// Raised with every change of kernels/gpu.h or kernels/device.h: both sides must agree.
-inline constexpr int kInterfaceVersion = 3;
+
+/// kernels::interface_hash() of the library.
+inline constexpr const char* kInterfaceFunction = "slime_cuda_interface";
+using InterfaceFunction = const char*();
 
 /// Opens device 0 of those that are visible. Null, with a sentence in `problem`, when it cannot.
 /// The result lives as long as the process.
-using OpenFunction = Gpu*(int interface_version, std::string& problem);
+inline constexpr const char* kOpenFunction = "slime_open_gpu";
+using OpenFunction = Gpu*(std::string& problem);
 
 }  // namespace slime::kernels::cuda

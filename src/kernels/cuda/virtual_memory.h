@@ -6,7 +6,7 @@
 
 #include <atomic>
 
-#include "kernels/gpu_memory.h"
+#include "kernels/gpu/memory.h"
 
 namespace slime::kernels::cuda {
 

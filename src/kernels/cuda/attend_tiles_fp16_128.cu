@@ -1,6 +1,0 @@
-#include "kernels/cuda/attend_tiles.cuh"
-
-namespace slime::kernels::cuda {
-template void attend_tiles_of<__half, __half, 128>(const AttendCall&, const UnitArrays&,
-                                                   cudaStream_t);
-}

@@ -1,0 +1,6 @@
+#include "kernels/cuda/attention/attend_tiles.cuh"
+
+namespace slime::kernels::cuda {
+template void attend_tiles_of<__half, __nv_fp8_e4m3, 64>(const AttendCall&, const UnitArrays&,
+                                                         cudaStream_t);
+}

@@ -1,0 +1,113 @@
+#pragma once
+
+/// Attention of the engine: query and key heads are normed and rotated, keys and values go into
+/// their pages, then each row attends to the keys of its sequence. In steps of nothing but decode
+/// one kernel does it all.
+///
+/// Dimensions: T rows, S sequences, N query heads, K key-value heads, D head size, E = (N + 2 K) D,
+/// R = D / 2. Keys and values are [pages, K, kPageTokens, D], in the precision of the
+/// rows or in fp8 (e4m3: what does not fit becomes +-448). Asynchronous on `stream`.
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+#include "kernels/cuda/launch.cuh"
+#include "kernels/gpu/decode_segment.h"
+#include "kernels/page.h"
+
+namespace slime::kernels::cuda {
+
+inline constexpr int kPageTokens = static_cast<int>(kernels::kPageTokens);
+
+struct RotateCall {
+  Number number = Number::kBFloat16;
+  const void* qkv_TE = nullptr;
+  void* out_TE = nullptr;  // may be qkv_TE
+  const int64_t* positions_T = nullptr;
+  const void* q_norm_D = nullptr;  // null: no norm
+  const void* k_norm_D = nullptr;
+  const float* cos_PR = nullptr;
+  const float* sin_PR = nullptr;
+  int64_t rows = 0;
+  int num_heads = 0, num_kv_heads = 0, head_dim = 0;
+  float eps = 0;
+  // With pages: keys and values go there, and only query heads to out_TE.
+  const int32_t* slot_T = nullptr;  // null: no pages; keys, rotated, and values go to out_TE
+  void* keys = nullptr;
+  void* values = nullptr;
+  bool is_fp8 = false;  // keys and values in pages
+};
+
+/// Head sizes up to 256, even.
+void norm_rotate(const RotateCall& call, cudaStream_t stream);
+
+/// What both attention kernels read.
+struct PagedArrays {
+  const int32_t* query_starts = nullptr;      // [S + 1]
+  const int32_t* page_starts = nullptr;       // [S + 1]
+  const int32_t* pages = nullptr;             // flat
+  const int32_t* last_page_tokens = nullptr;  // [S]
+  const void* keys = nullptr;
+  const void* values = nullptr;
+  int num_sequences = 0;
+  bool is_fp8 = false;  // keys and values
+};
+
+struct AttendCall {
+  Number number = Number::kBFloat16;
+  PagedArrays paged;
+  void* q = nullptr;       // [T, E], the first N D numbers of a row
+  int64_t row_stride = 0;  // E
+  void* out_TC = nullptr;  // [T, N D]
+  int64_t rows = 0;
+  int num_heads = 0, num_kv_heads = 0, head_dim = 0;
+  float scale = 1;
+  int64_t window = 0;  // 0: all earlier tokens
+};
+
+/// Any head size up to 256, any ratio of heads, any precision but fp8: one warp per row and head.
+/// Slow.
+void attend_plain(const AttendCall& call, const int64_t* positions_T, const int32_t* row_sequence_T,
+                  cudaStream_t stream);
+
+/// One launch of tiles (kernels/gpu/gpu.h, TileLaunch).
+struct UnitArrays {
+  int tile = 16;
+  int64_t num_units = 0;
+  const int32_t* sequence_U = nullptr;
+  const int32_t* tile_U = nullptr;
+  const int32_t* chunk_U = nullptr;  // all zero: tiles see all keys
+  const uint8_t* is_on_U = nullptr;
+  const int32_t* chunk_tokens = nullptr;
+  const int32_t* num_rows = nullptr;
+};
+
+bool has_tiles(Number number, int head_dim);
+
+/// FlashInfer's tensor-core kernel; head sizes 64 and 128, bfloat16 and float16.
+void attend_tiles(const AttendCall& call, const UnitArrays& units, cudaStream_t stream);
+
+/// The plan of kernels/gpu/decode_units.h on the device.
+struct DecodeArrays {
+  int num_units = 0;
+  const int32_t* unit_starts = nullptr;  // [U + 1]
+  const DecodeSegment* segments = nullptr;
+  const DecodeMember* members = nullptr;
+  const int32_t* record_starts = nullptr;  // [S + 1]
+  // Scratch: partial results of a head, not divided yet, and their largest score and weight.
+  float* record_sums = nullptr;      // [records, N, D]
+  float2* record_weights = nullptr;  // [records, N]
+};
+
+/// Sequences of one row, at most kMostDecodeRows query heads per key-value head; head sizes and
+/// precisions of attend_tiles.
+bool has_decode(Number number, int head_dim, int group);
+/// `rotate`: what norm_rotate would be called with, and call.q as that would find it; or null,
+/// where it has run.
+void attend_decode(const AttendCall& call, const DecodeArrays& plan, const RotateCall* rotate,
+                   cudaStream_t stream);
+/// What attend_decode ends with: adds up the records of each sequence.
+void merge_records(const AttendCall& call, const DecodeArrays& plan, cudaStream_t stream);
+
+}  // namespace slime::kernels::cuda

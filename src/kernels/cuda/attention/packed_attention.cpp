@@ -1,0 +1,298 @@
+#include "kernels/cuda/attention/packed_attention.h"
+
+#include <ATen/ATen.h>
+#include <c10/cuda/CUDAStream.h>
+#include <cudnn_frontend.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <unordered_map>
+
+#include "core/divide_up.h"
+#include "core/error.h"
+
+namespace slime::kernels::cuda {
+namespace {
+
+namespace fe = cudnn_frontend;
+
+constexpr int64_t kMaxHeadDim = 128;
+constexpr std::size_t kRememberedLevels = 16;
+
+enum Uid : int64_t {
+  kQ = 1,
+  kK,
+  kV,
+  kOut,
+  kStats,
+  kDOut,
+  kDQ,
+  kDK,
+  kDV,
+  kQLength,
+  kKLength,
+  kQOffset,
+  kKOffset,
+  kOutOffset,
+  kStatsOffset,
+};
+
+void check_dnn(fe::error_t status, const char* what) {
+  if (status.is_bad())
+    throw std::runtime_error(fmt::format("cuDNN: {}: {}", what, status.get_message()));
+}
+
+/// The next multiple of a part (a power of two) of the power of two below, of `least` at least. A
+/// plan takes a tenth of a second to make, and a run whose micro-batches all differ needs few so:
+/// what is added are tiles and pairs without rows, which end at once.
+int64_t rounded_up(int64_t count, int64_t part, int64_t least) {
+  const auto step = std::max<int64_t>(
+      least, static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(count))) / part);
+  return round_up(count, step);
+}
+
+int64_t planned_rows(int64_t rows) { return rounded_up(rows, 4, 128); }
+int64_t planned_pairs(const AttentionLevel& level) {
+  return rounded_up(static_cast<int64_t>(level.pairs.size()), 2, 4);
+}
+
+int64_t longest(const AttentionLevel& level, bool of_keys) {
+  int64_t most = 0;
+  for (const AttentionPair& pair : level.pairs)
+    most =
+        std::max(most, of_keys ? pair.key_end - pair.key_begin : pair.query_end - pair.query_begin);
+  return most;
+}
+
+}  // namespace
+
+struct PackedAttention::Graph {
+  fe::graph::Graph graph;
+  int64_t workspace_bytes = 0;
+};
+
+/// Lengths and element offsets of a level's pairs, and of empty ones behind them, on the device.
+struct PackedAttention::Tables {
+  std::vector<AttentionPair> pairs;
+  int64_t row_stride = 0, out_stride = 0;
+  Tensor query_length_B, key_length_B;                        // int32
+  Tensor query_offset, key_offset, out_offset, stats_offset;  // int32 [B + 1]
+};
+
+PackedAttention::PackedAttention() {
+  cudnnHandle_t handle = nullptr;
+  if (cudnnCreate(&handle) != CUDNN_STATUS_SUCCESS) throw std::runtime_error("cudnnCreate failed");
+  handle_ = handle;
+}
+
+PackedAttention::~PackedAttention() { cudnnDestroy(static_cast<cudnnHandle_t>(handle_)); }
+
+bool PackedAttention::supports(at::ScalarType type, const RotaryShape& heads) {
+  return (type == at::kBFloat16 || type == at::kHalf) && heads.head_dim % 8 == 0 &&
+         heads.head_dim <= kMaxHeadDim;
+}
+
+PackedAttention::Graph& PackedAttention::graph_for(const Key& key, double scale) {
+  const auto found = graphs_.find(key);
+  if (found != graphs_.end()) return *found->second;
+  const auto [is_backward, type, pairs, query_rows, key_rows, num_heads, num_kv_heads, dim, causal,
+              window] = key;
+  auto built = std::make_unique<Graph>();
+  fe::graph::Graph& graph = built->graph;
+  graph.set_io_data_type(type == at::kHalf ? fe::DataType_t::HALF : fe::DataType_t::BFLOAT16)
+      .set_intermediate_data_type(fe::DataType_t::FLOAT)
+      .set_compute_data_type(fe::DataType_t::FLOAT);
+
+  const int64_t in_stride = (num_heads + 2 * num_kv_heads) * dim, out_stride = num_heads * dim;
+  const auto per_pair = [&](Uid uid, int64_t count) {
+    return graph.tensor(fe::graph::Tensor_attributes()
+                            .set_uid(uid)
+                            .set_dim({count, 1, 1, 1})
+                            .set_stride({1, 1, 1, 1})
+                            .set_data_type(fe::DataType_t::INT32));
+  };
+  const auto query_length = per_pair(kQLength, pairs), key_length = per_pair(kKLength, pairs);
+  const auto query_offset = per_pair(kQOffset, pairs + 1),
+             key_offset = per_pair(kKOffset, pairs + 1),
+             out_offset = per_pair(kOutOffset, pairs + 1),
+             stats_offset = per_pair(kStatsOffset, pairs + 1);
+  const auto shape = [&](fe::graph::Tensor_attributes attributes, Uid uid, int64_t heads,
+                         int64_t rows, int64_t stride, const auto& offset) {
+    return attributes.set_uid(uid)
+        .set_dim({pairs, heads, rows, dim})
+        .set_stride({rows * stride, dim, stride, 1})
+        .set_ragged_offset(offset);
+  };
+  const auto input = [&](Uid uid, int64_t heads, int64_t rows, int64_t stride, const auto& offset) {
+    return graph.tensor(shape(fe::graph::Tensor_attributes(), uid, heads, rows, stride, offset));
+  };
+  const auto output = [&](const std::shared_ptr<fe::graph::Tensor_attributes>& tensor, Uid uid,
+                          int64_t heads, int64_t rows, int64_t stride, const auto& offset) {
+    *tensor = shape(*tensor, uid, heads, rows, stride, offset);
+    tensor->set_output(true);
+  };
+  const auto statistics = [&](fe::graph::Tensor_attributes attributes) {
+    return attributes.set_uid(kStats)
+        .set_data_type(fe::DataType_t::FLOAT)
+        .set_dim({pairs, num_heads, query_rows, 1})
+        .set_stride({query_rows * num_heads, 1, num_heads, 1})
+        .set_ragged_offset(stats_offset);
+  };
+  const auto q = input(kQ, num_heads, query_rows, in_stride, query_offset);
+  const auto k = input(kK, num_kv_heads, key_rows, in_stride, key_offset);
+  const auto v = input(kV, num_kv_heads, key_rows, in_stride, key_offset);
+  const auto attend = [&](auto options) {
+    options.set_attn_scale(static_cast<float>(scale))
+        .set_padding_mask(true)
+        .set_seq_len_q(query_length)
+        .set_seq_len_kv(key_length);
+    if (causal) options.set_causal_mask(true);
+    if (window > 0) options.set_diagonal_band_left_bound(static_cast<int>(window));
+    return options;
+  };
+  if (!is_backward) {
+    auto options = attend(fe::graph::SDPA_attributes().set_name("forward"));
+    options.set_generate_stats(true);
+    auto [out, stats] = graph.sdpa(q, k, v, options);
+    output(out, kOut, num_heads, query_rows, out_stride, out_offset);
+    *stats = statistics(*stats);
+    stats->set_output(true);
+  } else {
+    const auto out = input(kOut, num_heads, query_rows, out_stride, out_offset);
+    const auto dout = input(kDOut, num_heads, query_rows, out_stride, out_offset);
+    const auto stats = graph.tensor(statistics(fe::graph::Tensor_attributes()));
+    auto options = attend(fe::graph::SDPA_backward_attributes().set_name("backward"));
+    auto [dq, dk, dv] = graph.sdpa_backward(q, k, v, out, dout, stats, options);
+    output(dq, kDQ, num_heads, query_rows, in_stride, query_offset);
+    output(dk, kDK, num_kv_heads, key_rows, in_stride, key_offset);
+    output(dv, kDV, num_kv_heads, key_rows, in_stride, key_offset);
+  }
+  auto* handle = static_cast<cudnnHandle_t>(handle_);
+  check_dnn(graph.validate(), "validate");
+  check_dnn(graph.build_operation_graph(handle), "build_operation_graph");
+  check_dnn(graph.create_execution_plans({fe::HeurMode_t::A}), "create_execution_plans");
+  check_dnn(graph.check_support(handle), "no kernel for this attention");
+  check_dnn(graph.build_plans(handle), "build_plans");
+  built->workspace_bytes = graph.get_workspace_size();
+  return *graphs_.emplace(key, std::move(built)).first->second;
+}
+
+const PackedAttention::Tables& PackedAttention::tables_for(const AttentionLevel& level,
+                                                           const RotaryShape& heads,
+                                                           const Tensor& like) {
+  const int64_t out_stride = heads.num_heads * heads.head_dim,
+                row_stride = out_stride + 2 * heads.num_kv_heads * heads.head_dim;
+  for (const auto& known : tables_) {
+    if (known->row_stride == row_stride && known->out_stride == out_stride &&
+        known->pairs == level.pairs)
+      return *known;
+  }
+  const auto count = static_cast<int64_t>(level.pairs.size()), planned = planned_pairs(level);
+  // Rows of one host tensor, so that one copy takes all: 2 of lengths, 4 of offsets.
+  const Tensor host = at::zeros({6, planned + 1}, at::TensorOptions(at::kInt).pinned_memory(true));
+  auto table = host.accessor<int32_t, 2>();
+  const auto element = [](int64_t offset) {
+    check(offset <= INT32_MAX, "a micro-batch on the GPU has fewer than 2^31 numbers a tensor");
+    return static_cast<int32_t>(offset);
+  };
+  for (int64_t i = 0; i < count; ++i) {
+    const AttentionPair& pair = level.pairs[static_cast<std::size_t>(i)];
+    table[0][i] = static_cast<int32_t>(pair.query_end - pair.query_begin);
+    table[1][i] = static_cast<int32_t>(pair.key_end - pair.key_begin);
+    for (const int64_t end : {int64_t{0}, int64_t{1}}) {  // the last entry is an end
+      if (end == 1 && i + 1 < count) continue;
+      const int64_t query = end == 0 ? pair.query_begin : pair.query_end;
+      const int64_t key = end == 0 ? pair.key_begin : pair.key_end;
+      table[2][i + end] = element(query * row_stride);
+      table[3][i + end] = element(key * row_stride);
+      table[4][i + end] = element(query * out_stride);
+      table[5][i + end] = element(query * heads.num_heads);
+    }
+  }
+  for (int64_t i = count + 1; i <= planned; ++i)
+    for (int offset = 2; offset < 6; ++offset) table[offset][i] = table[offset][count];
+  const Tensor device = host.to(like.device(), at::kInt, /*non_blocking=*/true);
+  auto tables = std::make_unique<Tables>();
+  tables->pairs = level.pairs;
+  tables->row_stride = row_stride;
+  tables->out_stride = out_stride;
+  tables->query_length_B = device[0].narrow(0, 0, planned);
+  tables->key_length_B = device[1].narrow(0, 0, planned);
+  tables->query_offset = device[2];
+  tables->key_offset = device[3];
+  tables->out_offset = device[4];
+  tables->stats_offset = device[5];
+  if (tables_.size() == kRememberedLevels) tables_.erase(tables_.begin());
+  return *tables_.emplace_back(std::move(tables));
+}
+
+namespace {
+
+using Pack = std::unordered_map<int64_t, void*>;
+
+void* at_heads(const Tensor& heads_TE, int64_t first_head, int64_t dim) {
+  return static_cast<char*>(heads_TE.data_ptr()) + first_head * dim * heads_TE.element_size();
+}
+
+}  // namespace
+
+void PackedAttention::forward(const Tensor& heads_TE, const AttentionLevel& level,
+                              const RotaryShape& heads, const TreeAttentionShape& shape,
+                              Tensor out_TC, Tensor logsumexp_TN) {
+  const int64_t dim = heads.head_dim;
+  const Tables& tables = tables_for(level, heads, heads_TE);
+  Graph& graph = graph_for({false, heads_TE.scalar_type(), planned_pairs(level),
+                            planned_rows(longest(level, false)), planned_rows(longest(level, true)),
+                            heads.num_heads, heads.num_kv_heads, dim, level.causal, shape.window},
+                           shape.scale);
+  Pack pack{{kQ, heads_TE.data_ptr()},
+            {kK, at_heads(heads_TE, heads.num_heads, dim)},
+            {kV, at_heads(heads_TE, heads.num_heads + heads.num_kv_heads, dim)},
+            {kOut, out_TC.data_ptr()},
+            {kStats, logsumexp_TN.data_ptr()},
+            {kQLength, tables.query_length_B.data_ptr()},
+            {kKLength, tables.key_length_B.data_ptr()},
+            {kQOffset, tables.query_offset.data_ptr()},
+            {kKOffset, tables.key_offset.data_ptr()},
+            {kOutOffset, tables.out_offset.data_ptr()},
+            {kStatsOffset, tables.stats_offset.data_ptr()}};
+  const Tensor workspace = at::empty({graph.workspace_bytes}, heads_TE.options().dtype(at::kByte));
+  auto* handle = static_cast<cudnnHandle_t>(handle_);
+  cudnnSetStream(handle, c10::cuda::getCurrentCUDAStream(heads_TE.get_device()).stream());
+  check_dnn(graph.graph.execute(handle, pack, workspace.data_ptr()), "attention");
+}
+
+void PackedAttention::backward(const Tensor& dy_TC, const Tensor& y_TC, const Tensor& heads_TE,
+                               const Tensor& logsumexp_TN, const AttentionLevel& level,
+                               const RotaryShape& heads, const TreeAttentionShape& shape,
+                               Tensor dheads_TE) {
+  const int64_t dim = heads.head_dim;
+  const Tables& tables = tables_for(level, heads, heads_TE);
+  Graph& graph = graph_for({true, heads_TE.scalar_type(), planned_pairs(level),
+                            planned_rows(longest(level, false)), planned_rows(longest(level, true)),
+                            heads.num_heads, heads.num_kv_heads, dim, level.causal, shape.window},
+                           shape.scale);
+  const int64_t first_value = heads.num_heads + heads.num_kv_heads;
+  Pack pack{{kQ, heads_TE.data_ptr()},
+            {kK, at_heads(heads_TE, heads.num_heads, dim)},
+            {kV, at_heads(heads_TE, first_value, dim)},
+            {kOut, y_TC.data_ptr()},
+            {kDOut, dy_TC.data_ptr()},
+            {kStats, logsumexp_TN.data_ptr()},
+            {kDQ, dheads_TE.data_ptr()},
+            {kDK, at_heads(dheads_TE, heads.num_heads, dim)},
+            {kDV, at_heads(dheads_TE, first_value, dim)},
+            {kQLength, tables.query_length_B.data_ptr()},
+            {kKLength, tables.key_length_B.data_ptr()},
+            {kQOffset, tables.query_offset.data_ptr()},
+            {kKOffset, tables.key_offset.data_ptr()},
+            {kOutOffset, tables.out_offset.data_ptr()},
+            {kStatsOffset, tables.stats_offset.data_ptr()}};
+  const Tensor workspace = at::empty({graph.workspace_bytes}, heads_TE.options().dtype(at::kByte));
+  auto* handle = static_cast<cudnnHandle_t>(handle_);
+  cudnnSetStream(handle, c10::cuda::getCurrentCUDAStream(heads_TE.get_device()).stream());
+  check_dnn(graph.graph.execute(handle, pack, workspace.data_ptr()), "attention backward");
+}
+
+}  // namespace slime::kernels::cuda

@@ -1,0 +1,61 @@
+#pragma once
+
+/// Attention between ranges of packed rows by cuDNN's fused kernels, forward and backward, without
+/// padding. What the trainer's tree attention on a GPU is made of.
+///
+/// Dimensions: T rows, N query heads, K key-value heads, D head size, E = (N + 2 K) D. A row of
+/// heads_TE is [queries; keys; values]. Precisions bfloat16 and float16, head sizes up to 128.
+///
+/// A plan is compiled by cuDNN per shape class (number of pairs and longest range, both rounded up,
+/// and heads) in some ten milliseconds, and remembered. One instance per device; not for several
+/// threads at once.
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <tuple>
+#include <vector>
+
+#include "core/tensor.h"
+#include "kernels/device.h"
+#include "kernels/gpu/attention_levels.h"
+
+namespace slime::kernels::cuda {
+
+class PackedAttention final {
+ public:
+  PackedAttention();
+  ~PackedAttention();
+  PackedAttention(const PackedAttention&) = delete;
+  PackedAttention& operator=(const PackedAttention&) = delete;
+
+  static bool supports(at::ScalarType type, const RotaryShape& heads);
+
+  /// Writes out_TC [T, N D] and logsumexp_TN (float32) in the rows that are queries of the level.
+  void forward(const Tensor& heads_TE, const AttentionLevel& level, const RotaryShape& heads,
+               const TreeAttentionShape& shape, Tensor out_TC, Tensor logsumexp_TN);
+
+  /// Writes into dheads_TE: queries' gradients in rows that are queries, keys' and values' in rows
+  /// that are keys. y_TC and logsumexp_TN may be those of a softmax over more keys than the level
+  /// has: then these are the level's shares.
+  void backward(const Tensor& dy_TC, const Tensor& y_TC, const Tensor& heads_TE,
+                const Tensor& logsumexp_TN, const AttentionLevel& level, const RotaryShape& heads,
+                const TreeAttentionShape& shape, Tensor dheads_TE);
+
+ private:
+  struct Graph;
+  struct Tables;
+  /// is backward, type, pairs, query rows, key rows, N, K, D, causal, window.
+  using Key = std::tuple<bool, at::ScalarType, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t,
+                         bool, int64_t>;
+
+  Graph& graph_for(const Key& key, double scale);
+  const Tables& tables_for(const AttentionLevel& level, const RotaryShape& heads,
+                           const Tensor& like);
+
+  void* handle_ = nullptr;  // cudnnHandle_t
+  std::map<Key, std::unique_ptr<Graph>> graphs_;
+  std::vector<std::unique_ptr<Tables>> tables_;  // of the last few levels: the same for all layers
+};
+
+}  // namespace slime::kernels::cuda

@@ -1,0 +1,506 @@
+/// Paged attention on the GPU.
+
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+
+#include "kernels/cuda/gpu_test_tensors.h"
+#include "kernels/gpu/decode_launch.h"
+#include "kernels/gpu/paged_units.h"
+
+namespace slime::kernels {
+namespace {
+
+/// The last rows of a sequence against all of its keys, in float64: queries [R, N D], keys and
+/// values [K, KV, D]. The twin of cpu/reference.h computes all K rows, which takes a thousand times
+/// as long.
+Tensor attend_last_rows(const Tensor& q_RC, const Tensor& k_KVD, const Tensor& v_KVD,
+                        const RotaryShape& heads, const TreeAttentionShape& attention) {
+  const int64_t rows = q_RC.size(0), num_keys = k_KVD.size(0), dim = heads.head_dim;
+  const int64_t kv = heads.num_kv_heads, group = heads.num_heads / kv;
+  const Tensor q = wide(q_RC).view({rows, kv, group, dim}).permute({1, 2, 0, 3});
+  const Tensor row = at::arange(num_keys - rows, num_keys).unsqueeze(1), key = at::arange(num_keys);
+  Tensor hidden = key > row;
+  if (attention.window > 0) hidden = hidden.logical_or(key <= row - attention.window);
+  const Tensor scores =
+      at::matmul(q.reshape({kv, group * rows, dim}), wide(k_KVD).permute({1, 2, 0}))
+          .mul(attention.scale)
+          .view({kv, group, rows, num_keys})
+          .masked_fill(hidden, -INFINITY);
+  return at::matmul(scores.softmax(-1).view({kv, group * rows, num_keys}),
+                    wide(v_KVD).transpose(0, 1))
+      .view({kv, group, rows, dim})
+      .permute({2, 0, 1, 3})
+      .reshape({rows, heads.num_heads * dim});
+}
+
+TEST(PagedAttentionTwin, IsTheEndOfTheTwinOfTheWholeSequence) {
+  const RotaryShape heads{6, 2, 24, 0};
+  const Tensor x = numbers({129, int64_t{10} * 24}, at::kFloat);
+  for (const int64_t window : {0, 1, 40}) {
+    for (const int64_t rows : {1, 16, 129}) {
+      const auto part = [&](int64_t first, int64_t count) {
+        return x.narrow(1, first * 24, count * 24);
+      };
+      const TreeAttentionShape shape{0.2, window};
+      Tensor logsumexp;
+      const Tensor whole = twin().tree_attention(wide(x), {{0, 129, -1}}, heads, shape, logsumexp);
+      const Tensor end =
+          attend_last_rows(part(0, 6).narrow(0, 129 - rows, rows), part(6, 2).reshape({129, 2, 24}),
+                           part(8, 2).reshape({129, 2, 24}), heads, shape);
+      EXPECT_LT(relative_error(end, whole.narrow(0, 129 - rows, rows)), 1e-14);
+    }
+  }
+}
+
+/// The bits of a tensor: numbers that are no numbers are equal to themselves.
+Tensor bits_of(const Tensor& x) { return x.contiguous().view(at::kByte); }
+
+/// Sequences whose earlier keys are in scattered pages and whose new rows are still to come.
+struct PagedCase {
+  RotaryShape heads;
+  TreeAttentionShape attention;
+  at::ScalarType type = at::kBFloat16;
+  bool is_fp8 = false;  // the cache; the twin then reads what the cache can hold
+  std::vector<PagedSpan> spans;
+  int64_t padding = 0;  // rows of a recorded step that belong to nobody
+  // Sequences in a row, `samples` of them, begin with the same pages.
+  int64_t samples = 1;
+  int64_t shared_pages = 0;
+  // Without these the new rows are what they are: cosine 1, sine 0.
+  bool is_normed = false;
+  bool is_rotated = false;
+  bool has_twin = true;  // otherwise nothing is expected
+
+  Tensor qkv_TE, positions_T, q_norm_D, k_norm_D, cos_PR, sin_PR, keys, values, expected_TC;
+  PagedBatch batch;
+  int64_t most_members = 0;  // of a segment
+
+  void build() {
+    const int64_t dim = heads.head_dim, kv = heads.num_kv_heads, q = heads.num_heads;
+    int64_t rows = 0, num_pages = 0, longest = 1;
+    for (const PagedSpan& span : spans) {
+      rows += span.num_rows;
+      num_pages += (span.num_keys + 15) / 16;
+      longest = std::max(longest, span.num_keys);
+    }
+    const Tensor order = at::randperm(num_pages, at::TensorOptions(at::kLong));
+    const auto pages_on_cpu = [&] {
+      return at::randn({num_pages + 1, kv, 16, dim}, at::TensorOptions(at::kFloat)).to(type);
+    };
+    const Tensor cpu_keys = cached(pages_on_cpu()), cpu_values = cached(pages_on_cpu());
+    const Tensor qkv =
+        at::randn({rows + padding, (q + 2 * kv) * dim}, at::TensorOptions(at::kFloat)).to(type);
+    const Tensor made = norm_and_rotate(qkv, longest);
+
+    std::vector<int32_t> slots, row_sequence, query_starts{0}, page_starts{0}, pages, last;
+    std::vector<int64_t> positions;
+    std::vector<Tensor> expected;
+    int64_t row = 0, page = 0;
+    for (size_t s = 0; s < spans.size(); ++s) {
+      const PagedSpan& span = spans[s];
+      const int64_t leader = page_starts[static_cast<int64_t>(s) / samples * samples];
+      const int64_t num_mine = (span.num_keys + 15) / 16;
+      std::vector<int64_t> ids;
+      for (int64_t p = 0; p < num_mine; ++p) {
+        ids.push_back(order[(p < shared_pages ? leader : page) + p].item<int64_t>());
+        pages.push_back(static_cast<int32_t>(ids.back()));
+      }
+      for (int64_t p = span.num_keys - span.num_rows; p < span.num_keys; ++p) {
+        slots.push_back(static_cast<int32_t>(ids[p / 16] * 16 + p % 16));
+        row_sequence.push_back(static_cast<int32_t>(s));
+        positions.push_back(p);
+      }
+      const Tensor mine = made.narrow(0, row, span.num_rows), id_P = at::tensor(ids);
+      row += span.num_rows;
+      page += num_mine;
+      query_starts.push_back(static_cast<int32_t>(row));
+      page_starts.push_back(static_cast<int32_t>(page));
+      last.push_back(static_cast<int32_t>((span.num_keys - 1) % 16 + 1));
+      if (!has_twin) continue;
+      // [P, KV, 16, D] as [K, KV, D], with the new rows in their places.
+      const auto all_keys = [&](const Tensor& old, int64_t first_head) {
+        const Tensor rows_KVD =
+            old.index_select(0, id_P).transpose(1, 2).reshape({num_mine * 16, kv, dim});
+        const Tensor added = mine.narrow(1, first_head * dim, kv * dim).view({-1, kv, dim});
+        return at::cat({rows_KVD.narrow(0, 0, span.num_keys - span.num_rows), cached(added)});
+      };
+      const Tensor queries = mine.narrow(1, 0, q * dim).to(type);
+      expected.push_back(attend_last_rows(queries, all_keys(cpu_keys, q),
+                                          all_keys(cpu_values, q + kv), heads, attention));
+    }
+    if (has_twin) expected_TC = at::cat(expected);
+    for (int64_t i = 0; i < padding; ++i) {
+      slots.push_back(static_cast<int32_t>(num_pages * 16));
+      row_sequence.push_back(static_cast<int32_t>(last.size()));
+      positions.push_back(0);
+      pages.push_back(static_cast<int32_t>(num_pages));
+      query_starts.push_back(query_starts.back() + 1);
+      page_starts.push_back(page_starts.back() + 1);
+      last.push_back(1);
+    }
+    qkv_TE = qkv.to(at::kCUDA);
+    positions_T = to_gpu(positions, at::kLong);
+    const auto cache_type = is_fp8 ? at::kFloat8_e4m3fn : type;
+    keys = cpu_keys.to(cache_type).to(at::kCUDA);
+    values = cpu_values.to(cache_type).to(at::kCUDA);
+    batch.slot_T = to_gpu(slots, at::kInt);
+    batch.row_sequence_T = to_gpu(row_sequence, at::kInt);
+    batch.query_starts = to_gpu(query_starts, at::kInt);
+    batch.page_starts = to_gpu(page_starts, at::kInt);
+    batch.pages = to_gpu(pages, at::kInt);
+    batch.last_page_tokens = to_gpu(last, at::kInt);
+    plan(pages, page_starts, static_cast<int64_t>(last.size()));
+  }
+
+  /// Fills the tables and weights; the rows as the twin norms and rotates them, not rounded yet.
+  Tensor norm_and_rotate(const Tensor& qkv, int64_t num_positions) {
+    const int64_t dim = heads.head_dim;
+    const at::TensorOptions floats(at::kFloat);
+    Tensor angle_PR = at::zeros({num_positions, dim / 2}, floats);
+    if (is_rotated)
+      angle_PR = at::outer(at::arange(num_positions, floats),
+                           at::pow(10000, at::arange(dim / 2, floats) * (-2.0 / dim)));
+    const Tensor cosine = angle_PR.cos(), sine = angle_PR.sin();
+    Tensor q_norm, k_norm;
+    if (is_normed) {
+      q_norm = (at::rand({dim}, floats) + 0.5).to(type);
+      k_norm = (at::rand({dim}, floats) + 0.5).to(type);
+      q_norm_D = q_norm.to(at::kCUDA);
+      k_norm_D = k_norm.to(at::kCUDA);
+    }
+    cos_PR = cosine.to(at::kCUDA);
+    sin_PR = sine.to(at::kCUDA);
+    std::vector<int64_t> positions;
+    for (const PagedSpan& span : spans)
+      for (int64_t i = 0; i < span.num_rows; ++i)
+        positions.push_back(span.num_keys - span.num_rows + i);
+    positions.resize(qkv.size(0), 0);
+    return twin()
+        .norm_rotate(wide(qkv), at::tensor(positions), wide(q_norm), wide(k_norm), wide(cosine),
+                     wide(sine), heads)
+        .to(at::kFloat);
+  }
+
+  /// `x` as it comes back from the cache.
+  Tensor cached(const Tensor& x) const {
+    return is_fp8 ? x.clamp(-448, 448).to(at::kFloat8_e4m3fn).to(type) : x.to(type);
+  }
+
+  void plan(const std::vector<int32_t>& pages, const std::vector<int32_t>& page_starts,
+            int64_t num_launched) {
+    const auto add_tiles = [&](const UnitPlan& plan) {
+      if (plan.num_units == 0) return;
+      TileLaunch launch;
+      launch.tile = plan.tile;
+      launch.num_units = plan.num_units;
+      launch.unit_sequence_U = to_gpu(plan.sequence_U, at::kInt);
+      launch.unit_tile_U = to_gpu(plan.tile_U, at::kInt);
+      launch.unit_chunk_U = at::zeros_like(launch.unit_tile_U);
+      launch.unit_is_on_U = to_gpu(plan.is_on_U, at::kByte);
+      launch.chunk_tokens = to_gpu(std::vector<int32_t>{1 << 30}, at::kInt);
+      launch.num_rows =
+          to_gpu(std::vector<int32_t>{static_cast<int32_t>(qkv_TE.size(0) - padding)}, at::kInt);
+      batch.tiles.push_back(std::move(launch));
+    };
+    const int64_t group = heads.num_heads / heads.num_kv_heads;
+    add_tiles(plan_prompts(spans, group));
+    if (!open_gpu().has_decode_attention(heads, type)) {
+      add_tiles(plan_single_rows(spans, 0, group));
+      return;
+    }
+    std::vector<DecodeSequence> sequences;
+    int64_t row = 0;
+    for (size_t s = 0; s < spans.size(); ++s) {
+      const int64_t count = page_starts[s + 1] - page_starts[s];
+      if (spans[s].num_rows == 1)
+        sequences.push_back({static_cast<int64_t>(s), row, spans[s].num_keys,
+                             std::span(pages).subspan(page_starts[s], count), page_starts[s]});
+      row += spans[s].num_rows;
+    }
+    if (sequences.empty()) return;
+    const DecodePlan plan =
+        plan_decode(sequences, num_launched,
+                    {group, heads.num_kv_heads,
+                     open_gpu().num_processors() *
+                         decode_blocks_per_processor(static_cast<int>(heads.head_dim),
+                                                     static_cast<int>(keys.element_size()))});
+    batch.decode = to_launch(plan, at::kCUDA);
+    for (const DecodeSegment& segment : plan.segments)
+      most_members = std::max<int64_t>(most_members, segment.num_members);
+  }
+
+  Tensor attend() const { return attend(batch); }
+  Tensor attend(const PagedBatch& step) const {
+    PagedCall call;
+    call.batch = &step;
+    call.qkv_TE = qkv_TE.clone();
+    call.positions_T = positions_T;
+    call.q_norm_D = q_norm_D;
+    call.k_norm_D = k_norm_D;
+    call.cos_PR = cos_PR;
+    call.sin_PR = sin_PR;
+    call.heads = heads;
+    call.attention = attention;
+    call.keys = keys;
+    call.values = values;
+    return open_gpu().paged_attention(call);
+  }
+
+  double error() {
+    build();
+    return relative_error(attend().narrow(0, 0, expected_TC.size(0)), expected_TC);
+  }
+};
+
+std::vector<PagedSpan> decode_spans() {
+  return {{1, 1}, {1, 15}, {1, 16}, {1, 17}, {1, 127}, {1, 128}, {1, 129}, {1, 1500}};
+}
+std::vector<PagedSpan> mixed_spans() {
+  return {{1, 40}, {5, 5}, {127, 127}, {129, 300}, {1, 1}, {33, 600}};
+}
+
+/// Probabilities and the result are rounded once each.
+double tolerance(at::ScalarType type) {
+  return type == at::kFloat ? 2e-6 : type == at::kBFloat16 ? 6e-3 : 1e-3;
+}
+
+TEST(GpuPagedAttention, EqualsTheTwinForEveryRatioOfHeads) {
+  SLIME_NEEDS_GPU();
+  for (const int64_t group : {1, 2, 3, 4, 5, 6, 7, 8, 16}) {
+    for (const int64_t dim : {64, 128}) {
+      for (const bool is_decode : {true, false}) {
+        PagedCase one;
+        one.heads = {2 * group, 2, dim, 0};
+        one.attention = {1 / std::sqrt(static_cast<double>(dim)), 0};
+        one.spans = is_decode ? decode_spans() : mixed_spans();
+        EXPECT_LT(one.error(), tolerance(one.type)) << group << " heads of " << dim;
+      }
+    }
+  }
+}
+
+TEST(GpuPagedAttention, EqualsTheTwinWithWindowsInEveryPrecision) {
+  SLIME_NEEDS_GPU();
+  for (const auto type : {at::kFloat, at::kBFloat16, at::kHalf}) {
+    for (const int64_t window : {0, 1, 16, 200}) {
+      for (const int64_t dim : {24, 64, 128}) {
+        for (const bool is_decode : {true, false}) {
+          PagedCase one;
+          one.type = type;
+          one.heads = {4, 2, dim, 0};
+          one.attention = {0.2, window};
+          one.spans = is_decode ? decode_spans() : mixed_spans();
+          EXPECT_LT(one.error(), tolerance(type))
+              << at::toString(type) << ", window " << window << ", heads of " << dim;
+        }
+      }
+    }
+  }
+}
+
+TEST(GpuPagedAttention, IgnoresThePaddingOfARecordedStep) {
+  SLIME_NEEDS_GPU();
+  for (const int64_t count : {3, 70}) {
+    PagedCase one;
+    one.heads = {32, 8, 128, 0};
+    one.attention = {0.09, 0};
+    for (int64_t i = 0; i < count; ++i) one.spans.push_back({1, 1 + i * 37 % 900});
+    one.padding = 5;
+    EXPECT_LT(one.error(), tolerance(one.type)) << count << " sequences";
+  }
+}
+
+/// Groups whose samples share all full pages of a prompt, at lengths around those of a page.
+TEST(GpuPagedAttention, EqualsTheTwinWhereSequencesReadTheirPromptTogether) {
+  SLIME_NEEDS_GPU();
+  for (const int64_t group : {1, 2, 3, 4, 5, 7, 8, 16}) {
+    for (const int64_t window : {0, 40, 300}) {
+      PagedCase one;
+      one.heads = {2 * group, 2, group % 2 == 0 ? 128 : 64, 0};
+      one.attention = {0.1, window};
+      one.samples = 8;
+      one.shared_pages = 21;
+      for (int64_t i = 0; i < 24; ++i) one.spans.push_back({1, 21 * 16 + 1 + 13 * i % 90});
+      EXPECT_LT(one.error(), tolerance(one.type)) << group << ", window " << window;
+      // 32 heads share a segment; members of more than one are divided evenly.
+      const int64_t most = std::min<int64_t>(8, 32 / group), segments = (8 + most - 1) / most;
+      EXPECT_EQ(one.most_members, (8 + segments - 1) / segments);
+    }
+  }
+}
+
+/// The twin computes with what e4m3 can hold of the same keys and values: the rounding to it is not
+/// part of the error.
+TEST(GpuPagedAttention, EqualsTheTwinOfAnFp8Cache) {
+  SLIME_NEEDS_GPU();
+  for (const auto type : {at::kBFloat16, at::kHalf}) {
+    for (const int64_t group : {1, 3, 4, 7, 16, 40}) {
+      for (const int64_t dim : {64, 128}) {
+        for (const bool is_decode : {true, false}) {
+          PagedCase one;
+          one.type = type;
+          one.is_fp8 = true;
+          one.heads = {2 * group, 2, dim, 0};
+          one.attention = {0.1, group == 3 ? 50 : 0};
+          one.spans = is_decode ? decode_spans() : mixed_spans();
+          EXPECT_LT(one.error(), tolerance(type))
+              << at::toString(type) << ", " << group << " heads of " << dim;
+        }
+      }
+    }
+  }
+}
+
+TEST(GpuPagedAttention, OfAnFp8CacheReadsSharedPromptsTogether) {
+  SLIME_NEEDS_GPU();
+  for (const int64_t group : {1, 2, 4, 8}) {
+    PagedCase one;
+    one.is_fp8 = true;
+    one.heads = {8 * group, 8, group == 2 ? 64 : 128, 0};
+    one.attention = {0.1, 0};
+    one.samples = 4;
+    one.shared_pages = 30;
+    for (int64_t i = 0; i < 12; ++i) one.spans.push_back({1, 30 * 16 + 1 + 17 * i});
+    EXPECT_LT(one.error(), tolerance(one.type)) << group;
+    EXPECT_EQ(one.most_members, 4);
+  }
+}
+
+/// Values beyond the range of e4m3 are cut, not turned into what is no number.
+TEST(GpuPagedAttention, CutsNumbersThatFp8CannotHold) {
+  SLIME_NEEDS_GPU();
+  PagedCase one;
+  one.is_fp8 = true;
+  one.heads = {4, 1, 64, 0};
+  one.spans = {{1, 1}};
+  one.build();
+  one.qkv_TE.narrow(1, int64_t{5} * 64, 64).fill_(1000);
+  one.qkv_TE.narrow(1, int64_t{5} * 64, 32).fill_(-1000);
+  const Tensor out = one.attend().view({4, 64}).to(at::kFloat);
+  EXPECT_TRUE((out.narrow(1, 0, 32) == -448).all().item<bool>());
+  EXPECT_TRUE((out.narrow(1, 32, 32) == 448).all().item<bool>());
+}
+
+TEST(GpuPagedAttention, NormsAndRotatesAsTheTwin) {
+  SLIME_NEEDS_GPU();
+  for (const int64_t group : {1, 4, 5, 7, 16, 32}) {
+    for (const int64_t dim : {64, 128}) {
+      for (const bool is_fp8 : {false, true}) {
+        for (const bool is_decode : {true, false}) {
+          PagedCase one;
+          one.type = group == 5 ? at::kHalf : at::kBFloat16;
+          one.is_fp8 = is_fp8;
+          one.heads = {2 * group, 2, dim, 1e-6};
+          one.attention = {0.1, group == 7 ? 40 : 0};
+          one.is_rotated = true;
+          one.is_normed = group != 16;
+          one.spans = is_decode ? decode_spans() : mixed_spans();
+          EXPECT_LT(one.error(), tolerance(one.type))
+              << group << " heads of " << dim << (is_fp8 ? ", fp8" : "")
+              << (is_decode ? ", decode" : ", mixed");
+        }
+      }
+    }
+  }
+}
+
+/// A step of nothing but decode norms, rotates and writes its keys inside attention. With a tile
+/// that does nothing the same step takes the kernel that all others take.
+void expect_same_bits_with_a_tile(PagedCase one, const std::string& what) {
+  one.is_rotated = true;
+  one.has_twin = false;
+  one.build();
+  ASSERT_TRUE(one.batch.tiles.empty()) << what;
+  ASSERT_GT(one.batch.decode.num_units, 0) << what;
+  PagedBatch with_tile = one.batch;
+  TileLaunch launch;
+  launch.num_units = 1;
+  launch.unit_sequence_U = to_gpu(std::vector<int32_t>{0}, at::kInt);
+  launch.unit_tile_U = launch.unit_chunk_U = launch.unit_sequence_U;
+  launch.unit_is_on_U = to_gpu(std::vector<uint8_t>{0}, at::kByte);
+  launch.chunk_tokens = to_gpu(std::vector<int32_t>{1 << 30}, at::kInt);
+  launch.num_rows = to_gpu(std::vector<int32_t>{static_cast<int32_t>(one.spans.size())}, at::kInt);
+  with_tile.tiles.push_back(launch);
+
+  const auto rows = static_cast<int64_t>(one.spans.size());
+  const int64_t pages = one.keys.size(0) - 1;  // the last one is where padding writes
+  const Tensor old_keys = one.keys.clone(), old_values = one.values.clone();
+  const Tensor out = one.attend().narrow(0, 0, rows);
+  const Tensor keys = one.keys, values = one.values;
+  one.keys = old_keys.clone();
+  one.values = old_values.clone();
+  const Tensor expected = one.attend(with_tile).narrow(0, 0, rows);
+  EXPECT_TRUE(at::equal(bits_of(out), bits_of(expected))) << what;
+  const auto real = [&](const Tensor& cache) { return bits_of(cache.narrow(0, 0, pages)); };
+  EXPECT_TRUE(at::equal(real(keys), real(one.keys))) << "keys of " << what;
+  EXPECT_TRUE(at::equal(real(values), real(one.values))) << "values of " << what;
+  EXPECT_FALSE(at::equal(real(keys), real(old_keys))) << what;
+  EXPECT_FALSE(at::equal(real(values), real(old_values))) << what;
+}
+
+TEST(GpuPagedAttention, OfDecodeWritesAndReadsTheBitsOfOtherSteps) {
+  SLIME_NEEDS_GPU();
+  for (const int64_t group : {1, 2, 3, 4, 5, 7, 8, 9, 16, 17, 32}) {
+    for (const int64_t dim : {64, 128}) {
+      for (const bool is_fp8 : {false, true}) {
+        PagedCase one;
+        one.type = group % 2 == 0 ? at::kBFloat16 : at::kHalf;
+        one.is_fp8 = is_fp8;
+        one.heads = {2 * group, 2, dim, 1e-6};
+        one.is_normed = group != 3;
+        const std::string what = fmt::format("{} heads of {}{}", group, dim, is_fp8 ? ", fp8" : "");
+        one.attention = {0.1, 0};
+        one.spans = decode_spans();
+        one.padding = 3;
+        expect_same_bits_with_a_tile(one, what + ", many lengths");
+        // Cut into many segments, of which the last is fresh.
+        for (const int64_t length : {1, 2, 16, 17, 1024, 1025, 5000}) {
+          one.spans = {{1, length}};
+          expect_same_bits_with_a_tile(one, fmt::format("{}, alone, {} keys", what, length));
+        }
+        one.padding = 0;
+        one.samples = 8;
+        one.shared_pages = 21;
+        one.spans.clear();
+        for (int64_t i = 0; i < 24; ++i) one.spans.push_back({1, 21 * 16 + 1 + 13 * i % 90});
+        for (const int64_t window : {0, 1, 16, 300}) {
+          one.attention.window = window;
+          expect_same_bits_with_a_tile(one, fmt::format("{}, shared, window {}", what, window));
+        }
+      }
+    }
+  }
+}
+
+/// So many that each block has several segments.
+TEST(GpuPagedAttention, OfAFullStepOfDecodeWritesAndReadsTheBitsOfOtherSteps) {
+  SLIME_NEEDS_GPU();
+  for (const bool is_fp8 : {false, true}) {
+    for (const int64_t window : {0, 100}) {
+      PagedCase one;
+      one.is_fp8 = is_fp8;
+      one.heads = {32, 8, 128, 1e-6};
+      one.attention = {0.09, window};
+      one.is_normed = true;
+      one.padding = 6;
+      for (int64_t i = 0; i < 250; ++i) one.spans.push_back({1, 1 + i * 37 % 900});
+      expect_same_bits_with_a_tile(one, fmt::format("fp8 {}, window {}", is_fp8, window));
+    }
+  }
+}
+
+TEST(GpuPagedAttention, OfAStepRepeatsBitForBit) {
+  SLIME_NEEDS_GPU();
+  PagedCase one;
+  one.heads = {32, 8, 128, 0};
+  one.attention = {0.09, 0};
+  one.samples = 8;
+  one.shared_pages = 16;
+  for (int64_t i = 0; i < 64; ++i) one.spans.push_back({1, 257 + 29 * i % 700});
+  one.build();
+  const Tensor first = one.attend();
+  for (int round = 0; round < 5; ++round) EXPECT_TRUE(at::equal(one.attend(), first));
+}
+
+}  // namespace
+}  // namespace slime::kernels

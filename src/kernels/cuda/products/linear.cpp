@@ -1,0 +1,280 @@
+#include "kernels/cuda/products/linear.h"
+
+#include <algorithm>
+#include <cstddef>
+
+#include "kernels/cuda/products/batch_product.h"
+#include "kernels/gpu/recorded_rows.h"
+
+namespace slime::kernels::cuda {
+namespace {
+
+constexpr int kMaxCandidates = 8;
+constexpr int kTimedRuns = 3;
+constexpr size_t kLeastLaunches = 8;
+constexpr size_t kMostCopies = 64;  // of small matrices: they would take long for nothing
+/// Several times the largest cache of today's GPUs.
+constexpr size_t kColdBytes = size_t{256} << 20;
+
+void check_blas(int status, const char* what) {
+  if (status != 0)
+    throw std::runtime_error(std::string(what) + " failed with cuBLAS status " +
+                             std::to_string(status));
+}
+
+int type_of(Number number) {
+  switch (number) {
+    case Number::kFloat32:
+      return cublaslt::kReal32F;
+    case Number::kBFloat16:
+      return cublaslt::kReal16BF;
+    default:
+      return cublaslt::kReal16F;
+  }
+}
+
+size_t bytes_of(Number number) { return number == Number::kFloat32 ? 4 : 2; }
+
+/// The same matrix several times, one after another. A matrix that alone is larger than any cache
+/// is not copied: one product with it leaves nothing of its beginning there.
+class WeightCopies final {
+ public:
+  WeightCopies(const void* weights, size_t bytes, cudaStream_t stream)
+      : weights_(weights),
+        bytes_(bytes),
+        count_(std::min((kColdBytes + bytes - 1) / bytes, kMostCopies)) {
+    if (count_ == 1) return;
+    check_cuda(cudaMalloc(&memory_, bytes * count_), "memory for timing products");
+    for (size_t i = 0; i < count_; ++i)
+      check_cuda(cudaMemcpyAsync(static_cast<std::byte*>(memory_) + i * bytes, weights, bytes,
+                                 cudaMemcpyDeviceToDevice, stream),
+                 "copies for timing products");
+  }
+  WeightCopies(const WeightCopies&) = delete;
+  WeightCopies& operator=(const WeightCopies&) = delete;
+  ~WeightCopies() { cudaFree(memory_); }
+  size_t count() const { return count_; }
+  const void* copy(size_t i) const {
+    return count_ == 1 ? weights_ : static_cast<const std::byte*>(memory_) + i * bytes_;
+  }
+
+ private:
+  const void* weights_;
+  size_t bytes_;
+  size_t count_;
+  void* memory_ = nullptr;
+};
+
+/// Launches recorded once on a stream of their own, and timed as a whole.
+class TimedGraph final {
+ public:
+  template <typename Body>
+  explicit TimedGraph(const Body& body) {
+    check_cuda(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "stream for timing");
+    check_cuda(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal), "recording");
+    body(stream_);
+    cudaGraph_t graph = nullptr;
+    check_cuda(cudaStreamEndCapture(stream_, &graph), "recording");
+    const cudaError_t status = cudaGraphInstantiate(&graph_, graph, 0);
+    cudaGraphDestroy(graph);
+    check_cuda(status, "recording");
+    check_cuda(cudaEventCreate(&begin_), "cudaEventCreate");
+    check_cuda(cudaEventCreate(&end_), "cudaEventCreate");
+  }
+  TimedGraph(const TimedGraph&) = delete;
+  TimedGraph& operator=(const TimedGraph&) = delete;
+  ~TimedGraph() {
+    cudaEventDestroy(begin_);
+    cudaEventDestroy(end_);
+    cudaGraphExecDestroy(graph_);
+    cudaStreamDestroy(stream_);
+  }
+
+  /// Milliseconds of the fastest run after one that does not count: what else the GPU does only
+  /// ever adds time.
+  float best_of(int runs) const {
+    float best = 1e30F;
+    for (int run = 0; run <= runs; ++run) {
+      check_cuda(cudaEventRecord(begin_, stream_), "cudaEventRecord");
+      check_cuda(cudaGraphLaunch(graph_, stream_), "cudaGraphLaunch");
+      check_cuda(cudaEventRecord(end_, stream_), "cudaEventRecord");
+      check_cuda(cudaEventSynchronize(end_), "timed products");  // sync: a shape's first use
+      float milliseconds = 0;
+      check_cuda(cudaEventElapsedTime(&milliseconds, begin_, end_), "cudaEventElapsedTime");
+      if (run > 0) best = std::min(best, milliseconds);
+    }
+    return best;
+  }
+
+ private:
+  cudaStream_t stream_ = nullptr;
+  cudaGraphExec_t graph_ = nullptr;
+  cudaEvent_t begin_ = nullptr, end_ = nullptr;
+};
+
+bool is_aligned(const void* p) { return reinterpret_cast<uintptr_t>(p) % 16 == 0; }
+
+bool is_batch_product(const LinearCall& call) {
+  return has_batch_product(call.number, call.rows) && call.inputs % kBatchProductInputs == 0 &&
+         call.outputs % kBatchProductOutputs == 0 && is_aligned(call.x_TI) &&
+         is_aligned(call.weight_OI) && is_aligned(call.bias_O) && is_aligned(call.y_TO);
+}
+
+void batch_linear(const LinearCall& call, cudaStream_t stream) {
+  BatchProduct product;
+  product.x_TI = call.x_TI;
+  product.weight_OI = call.weight_OI;
+  product.bias_O = call.bias_O;
+  product.rows = static_cast<int>(call.rows);
+  product.inputs = static_cast<int>(call.inputs);
+  product.outputs = static_cast<int>(call.outputs);
+  product.float_result = call.float_result;
+  product.y = call.y_TO;
+  batch_product(product, stream);
+}
+
+bool is_recording(cudaStream_t stream) {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  check_cuda(cudaStreamIsCapturing(stream, &status), "cudaStreamIsCapturing");
+  return status != cudaStreamCaptureStatusNone;
+}
+
+}  // namespace
+
+struct Linear::Plan {
+  cublasLtMatmulDesc_t desc = nullptr;
+  cublasLtMatrixLayout_t weight = nullptr, x = nullptr, y = nullptr;
+  cublasLtMatmulAlgo_t algo{};
+  enum class Kernel { kLibrary, kSkinny, kBatch };
+  Kernel kernel = Kernel::kLibrary;
+
+  Plan() = default;
+  Plan(const Plan&) = delete;
+  Plan& operator=(const Plan&) = delete;
+  ~Plan() {
+    cublasLtMatmulDescDestroy(desc);
+    for (cublasLtMatrixLayout_t layout : {weight, x, y}) cublasLtMatrixLayoutDestroy(layout);
+  }
+};
+
+Linear::Linear() {
+  check_blas(cublasLtCreate(&handle_), "cublasLtCreate");
+  check_cuda(cudaMalloc(&workspace_, kWorkspaceBytes), "workspace of matrix products");
+}
+
+Linear::~Linear() { cudaFree(workspace_); }
+
+/// In the library's column-major words: y [O, T] = (weight [I, O])^T times x [I, T].
+Linear::Plan& Linear::plan_for(const LinearCall& call, cudaStream_t stream) {
+  const Shape shape{call.rows,   call.inputs,       call.outputs,
+                    call.number, call.float_result, call.bias_O != nullptr};
+  const auto found = plans_.find(shape);
+  if (found != plans_.end()) return *found->second;
+
+  auto plan = std::make_unique<Plan>();
+  const int type = type_of(call.number);
+  check_blas(cublasLtMatmulDescCreate(&plan->desc, cublaslt::kCompute32F, cublaslt::kReal32F),
+             "cublasLtMatmulDescCreate");
+  const auto set = [&](int attribute, const auto& value) {
+    check_blas(cublasLtMatmulDescSetAttribute(plan->desc, attribute, &value, sizeof(value)),
+               "cublasLtMatmulDescSetAttribute");
+  };
+  set(cublaslt::kDescTransA, cublaslt::kTransposed);
+  if (call.bias_O != nullptr) {
+    set(cublaslt::kDescEpilogue, cublaslt::kEpilogueBias);
+    set(cublaslt::kDescBiasPointer, call.bias_O);
+    set(cublaslt::kDescBiasDataType, type);
+  }
+  const auto layout = [&](cublasLtMatrixLayout_t* out, int of, int64_t rows, int64_t columns) {
+    check_blas(cublasLtMatrixLayoutCreate(out, of, rows, columns, rows),
+               "cublasLtMatrixLayoutCreate");
+  };
+  layout(&plan->weight, type, call.inputs, call.outputs);
+  layout(&plan->x, type, call.inputs, call.rows);
+  layout(&plan->y, call.float_result ? cublaslt::kReal32F : type, call.outputs, call.rows);
+
+  cublasLtMatmulPreference_t preference = nullptr;
+  check_blas(cublasLtMatmulPreferenceCreate(&preference), "cublasLtMatmulPreferenceCreate");
+  cublasLtMatmulPreferenceSetAttribute(preference, cublaslt::kPreferenceMaxWorkspaceBytes,
+                                       &kWorkspaceBytes, sizeof(kWorkspaceBytes));
+  cublasLtMatmulHeuristicResult_t results[kMaxCandidates];
+  int count = 0;
+  const int status =
+      cublasLtMatmulAlgoGetHeuristic(handle_, plan->desc, plan->weight, plan->x, plan->y, plan->y,
+                                     preference, kMaxCandidates, results, &count);
+  cublasLtMatmulPreferenceDestroy(preference);
+  check_blas(status, "cublasLtMatmulAlgoGetHeuristic");
+  std::vector<cublasLtMatmulAlgo_t> candidates;
+  for (int i = 0; i < count; ++i)
+    if (results[i].state == 0) candidates.push_back(results[i].algo);
+  if (candidates.empty()) throw std::runtime_error("cuBLASLt has no kernel for this product");
+  plan->algo = candidates.front();
+  if (is_recorded_size(call.rows)) {
+    if (is_recording(stream)) throw std::runtime_error("a product is recorded before it ran once");
+    measure(call, *plan, candidates, stream);
+  }
+  return *plans_.emplace(shape, std::move(plan)).first->second;
+}
+
+void Linear::run_library(const LinearCall& call, Plan& plan, const cublasLtMatmulAlgo_t& algo,
+                         cudaStream_t stream) const {
+  if (call.bias_O != nullptr) {
+    check_blas(cublasLtMatmulDescSetAttribute(plan.desc, cublaslt::kDescBiasPointer, &call.bias_O,
+                                              sizeof(call.bias_O)),
+               "cublasLtMatmulDescSetAttribute");
+  }
+  const float one = 1, zero = 0;
+  check_blas(cublasLtMatmul(handle_, plan.desc, &one, call.weight_OI, plan.weight, call.x_TI,
+                            plan.x, &zero, call.y_TO, plan.y, call.y_TO, plan.y, &algo, workspace_,
+                            kWorkspaceBytes, stream),
+             "cublasLtMatmul");
+}
+
+/// Each candidate runs many times in a row, as a recorded graph, on copies of the weights that do
+/// not fit into the caches together: cold weights, launch gaps, second kernels and early starts
+/// count as they do in a model.
+void Linear::measure(const LinearCall& call, Plan& plan,
+                     const std::vector<cublasLtMatmulAlgo_t>& candidates, cudaStream_t stream) {
+  const size_t bytes = static_cast<size_t>(call.inputs * call.outputs) * bytes_of(call.number);
+  const WeightCopies copies(call.weight_OI, bytes, stream);
+  check_cuda(cudaStreamSynchronize(stream), "a product's input");  // sync: a shape's first use
+  const auto time_of = [&](const auto& work) {
+    const TimedGraph graph([&](cudaStream_t recording) {
+      for (size_t i = 0; i < std::max(copies.count(), kLeastLaunches); ++i) {
+        LinearCall one = call;
+        one.weight_OI = copies.copy(i % copies.count());
+        work(one, recording);
+      }
+    });
+    return graph.best_of(kTimedRuns);
+  };
+  float fastest = 1e30F;
+  for (const cublasLtMatmulAlgo_t& algo : candidates) {
+    const float time = time_of([&](const LinearCall& one, cudaStream_t recording) {
+      run_library(one, plan, algo, recording);
+    });
+    if (time >= fastest) continue;
+    fastest = time;
+    plan.algo = algo;
+  }
+  const auto try_ours = [&](Plan::Kernel kernel, const auto& work) {
+    const float time = time_of(work);
+    if (time >= fastest) return;
+    fastest = time;
+    plan.kernel = kernel;
+  };
+  if (is_skinny(call)) try_ours(Plan::Kernel::kSkinny, skinny_linear);
+  if (is_batch_product(call)) try_ours(Plan::Kernel::kBatch, batch_linear);
+}
+
+void Linear::run(const LinearCall& call, cudaStream_t stream) {
+  if (call.rows == 0) return;
+  const std::lock_guard lock(mutex_);
+  Plan& plan = plan_for(call, stream);
+  if (plan.kernel == Plan::Kernel::kSkinny) return skinny_linear(call, stream);
+  if (plan.kernel == Plan::Kernel::kBatch && is_batch_product(call))
+    return batch_linear(call, stream);
+  run_library(call, plan, plan.algo, stream);
+}
+
+}  // namespace slime::kernels::cuda

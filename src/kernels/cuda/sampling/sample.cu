@@ -1,0 +1,212 @@
+#include <cfloat>
+
+#include "kernels/cuda/sampling/sample_row.cuh"
+
+namespace slime::kernels::cuda {
+namespace {
+
+constexpr int kThreads = 256;
+constexpr int kPerThread = kSampleChunk / kThreads;
+
+struct Largest {
+  float value;
+  int32_t index;
+};
+
+/// The larger value, of equal ones the smaller index.
+__device__ Largest larger(Largest a, Largest b) {
+  return b.value > a.value || (b.value == a.value && b.index < a.index) ? b : a;
+}
+
+__device__ Largest block_largest(Largest mine, Largest* scratch) {
+  for (int offset = 16; offset > 0; offset /= 2) {
+    const Largest other{__shfl_xor_sync(0xffffffffU, mine.value, offset),
+                        __shfl_xor_sync(0xffffffffU, mine.index, offset)};
+    mine = larger(mine, other);
+  }
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  if (lane == 0) scratch[warp] = mine;
+  __syncthreads();
+  for (int w = 0; w < static_cast<int>(blockDim.x) / 32; ++w) mine = larger(mine, scratch[w]);
+  return mine;
+}
+
+/// Largest logit and sum of exp((logit - largest) / temperature) of one chunk.
+__global__ void __launch_bounds__(kThreads) chunk_statistics_kernel(SampleCall call) {
+  __shared__ Largest largest_scratch[kThreads / 32];
+  __shared__ float sum_scratch[33];
+  let_next_start();
+  wait_for_inputs();
+  const int64_t row = blockIdx.y;
+  const int64_t begin = static_cast<int64_t>(blockIdx.x) * kSampleChunk;
+  const float* logits = call.logits_RV + row * call.vocab;
+  float x[kPerThread];
+  Largest mine{-INFINITY, 0x7fffffff};
+  bool has_nan = false;
+#pragma unroll
+  for (int i = 0; i < kPerThread; ++i) {
+    const int64_t v = begin + i * kThreads + threadIdx.x;
+    x[i] = v < call.vocab ? logits[v] : -INFINITY;
+    has_nan |= isnan(x[i]);
+    if (v < call.vocab) mine = larger(mine, {x[i], static_cast<int32_t>(v)});
+  }
+  const Largest largest = block_largest(mine, largest_scratch);
+  const float inverse = 1.0F / call.temperature_R[row];
+  float sum = 0;
+#pragma unroll
+  for (int i = 0; i < kPerThread; ++i)
+    if (x[i] > -INFINITY) sum += expf((x[i] - largest.value) * inverse);
+  if (has_nan) sum = NAN;
+  sum = block_sum(sum, sum_scratch);
+  if (threadIdx.x == 0) {
+    const int64_t place = row * gridDim.x + blockIdx.x;
+    call.chunk_max_RC[place] = largest.value;
+    call.chunk_sum_RC[place] = sum;
+    call.chunk_argmax_RC[place] = largest.index;
+  }
+}
+
+struct RowStatistics {
+  Largest largest;
+  double total;  // of exp((logit - largest) / temperature)
+};
+
+/// By the whole block: statistics of the row, and in `mass_C` the mass of each of its chunks,
+/// relative to the largest logit. The last three arguments are shared memory.
+__device__ void combine_chunks(const SampleCall& call, int64_t row, int chunks,
+                               Largest* largest_scratch, double* mass_C, RowStatistics& out) {
+  Largest mine{-INFINITY, 0x7fffffff};
+  for (int c = threadIdx.x; c < chunks; c += blockDim.x)
+    mine =
+        larger(mine, {call.chunk_max_RC[row * chunks + c], call.chunk_argmax_RC[row * chunks + c]});
+  const Largest largest = block_largest(mine, largest_scratch);
+  const double inverse = 1.0F / call.temperature_R[row];
+  for (int c = threadIdx.x; c < chunks; c += blockDim.x) {
+    const float sum = call.chunk_sum_RC[row * chunks + c];
+    const double shift =
+        exp((static_cast<double>(call.chunk_max_RC[row * chunks + c]) - largest.value) * inverse);
+    mass_C[c] = sum == 0 ? 0.0 : sum * shift;
+  }
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    double total = 0;  // in one order, whatever the number of threads
+    for (int c = 0; c < chunks; ++c) total += mass_C[c];
+    out = {largest, total};
+  }
+  __syncthreads();
+}
+
+/// The first of `count` masses at which the running sum exceeds `rest`, which becomes what is left
+/// inside it; when rounding leaves a rest, the last one with any mass, and `rest` infinite.
+__device__ int find_mass(const double* masses, int count, double& rest) {
+  int last = 0;
+  for (int i = 0; i < count; ++i) {
+    if (masses[i] == 0) continue;
+    last = i;
+    if (rest < masses[i]) return i;
+    rest -= masses[i];
+  }
+  rest = INFINITY;
+  return last;
+}
+
+/// Buckets of a row with a cut, empty so far, and how wide they are. By the whole block.
+__device__ void prepare_cut(const SampleCall& call, int64_t row, const RowStatistics& statistics) {
+  for (int b = threadIdx.x; b < kSampleBuckets; b += kThreads) {
+    call.bucket_mass_RB[row * kSampleBuckets + b] = 0;
+    call.bucket_count_RB[row * kSampleBuckets + b] = 0;
+  }
+  if (threadIdx.x > 0) return;
+  // All kept tokens are so near, in units of the temperature: farther ones have no mass.
+  double distance = 28;
+  const double top_p = call.top_p_R[row], min_p = call.min_p_R[row];
+  // Tokens less likely than (1 - top_p) / 2 V hold less than half of 1 - top_p together: the cut is
+  // before them, and the other half is far more than the sums are rounded by.
+  if (top_p < 1 - 1e-4) {
+    const double least = 0.5 * (1 - fmax(top_p, 0.0)) / static_cast<double>(call.vocab);
+    distance = fmin(distance, -log(least * statistics.total));
+  }
+  if (min_p > 0) distance = fmin(distance, fmax(-log(min_p), 0.0) * 1.01 + 1e-3);
+  const float scale = static_cast<float>(kSampleBuckets / distance) / call.temperature_R[row];
+  call.cut_R[row] = {statistics.total, statistics.largest.value,
+                     fminf(fmaxf(scale, FLT_MIN), FLT_MAX)};
+}
+
+/// The draw without cuts: inverse of the cumulative distribution in the order of ids. First the
+/// chunk is found, then the warp, then the thread, then the token. A row with a cut is prepared.
+__global__ void __launch_bounds__(kThreads) draw_kernel(SampleCall call, int chunks) {
+  __shared__ RowStatistics statistics;
+  __shared__ Largest largest_scratch[kThreads / 32];
+  __shared__ double mass_C[kMaxSampleChunks];
+  __shared__ double thread_mass[kThreads], warp_mass[kThreads / 32];
+  __shared__ int chosen;  // a chunk, later a thread
+  constexpr int kNone = -1, kCut = -2;
+  __shared__ double left;  // of the cumulative mass, where the chosen part begins
+  let_next_start();
+  wait_for_inputs();
+  const int64_t row = blockIdx.x;
+  combine_chunks(call, row, chunks, largest_scratch, mass_C, statistics);
+  if (threadIdx.x == 0) {
+    chosen = kNone;
+    const bool is_number = statistics.total > 0 && !isinf(statistics.total);
+    if (!is_number) {
+      call.token_R[row] = 0;
+      call.log_prob_R[row] = NAN;
+    } else if (call.top_k_R[row] == 0) {
+      store_token(call, row, statistics.largest.index, statistics.largest.value, statistics.total);
+    } else if (is_cut(call, row)) {
+      chosen = kCut;
+    } else {
+      double rest = call.uniform_R[row] * statistics.total;
+      chosen = find_mass(mass_C, chunks, rest);
+      left = rest;
+    }
+    if (chosen != kCut) call.cut_R[row] = {};
+  }
+  __syncthreads();
+  if (chosen == kCut) prepare_cut(call, row, statistics);
+  if (chosen < 0) return;
+  const int64_t begin = static_cast<int64_t>(chosen) * kSampleChunk + threadIdx.x * kPerThread;
+  const float* logits = call.logits_RV + row * call.vocab;
+  const double inverse = 1.0 / call.temperature_R[row];
+  double mass[kPerThread], mine = 0;
+#pragma unroll
+  for (int i = 0; i < kPerThread; ++i) {
+    const float x = begin + i < call.vocab ? logits[begin + i] : -INFINITY;
+    mass[i] =
+        x > -INFINITY ? exp((static_cast<double>(x) - statistics.largest.value) * inverse) : 0;
+    mine += mass[i];
+  }
+  thread_mass[threadIdx.x] = mine;
+  double of_warp = mine;
+  for (int offset = 16; offset > 0; offset /= 2)
+    of_warp += __shfl_xor_sync(0xffffffffU, of_warp, offset);
+  if (threadIdx.x % 32 == 0) warp_mass[threadIdx.x / 32] = of_warp;
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    double rest = left;
+    const int warp = find_mass(warp_mass, kThreads / 32, rest);
+    chosen = 32 * warp + find_mass(thread_mass + 32 * warp, 32, rest);
+    left = rest;
+  }
+  __syncthreads();
+  if (static_cast<int>(threadIdx.x) != chosen) return;
+  double rest = left;
+  const auto token = static_cast<int32_t>(begin + find_mass(mass, kPerThread, rest));
+  store_token(call, row, token, statistics.largest.value, statistics.total);
+}
+
+}  // namespace
+
+void sample(const SampleCall& call, cudaStream_t stream) {
+  const auto chunks = static_cast<int>(sample_chunks(call.vocab));
+  if (chunks > kMaxSampleChunks)
+    throw std::runtime_error("vocabularies above a million ids are not supported");
+  constexpr int64_t kMaxRows = 65535;  // of a grid's second dimension
+  if (call.rows > kMaxRows) throw std::runtime_error("at most 65535 rows are sampled at once");
+  launch(chunk_statistics_kernel, dim3(chunks, call.rows), dim3(kThreads), 0, stream, call);
+  launch(draw_kernel, dim3(call.rows), dim3(kThreads), 0, stream, call, chunks);
+  sample_cut(call, stream);
+}
+
+}  // namespace slime::kernels::cuda

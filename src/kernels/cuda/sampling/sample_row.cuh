@@ -1,0 +1,126 @@
+#pragma once
+
+/// A row of logits as the kernels that draw see it.
+
+#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/sampling/sample.h"
+
+namespace slime::kernels::cuda {
+
+/// Masses are exp((logit - largest) / temperature) as integers, in units of 2^-40.
+constexpr double kMassUnit = 1099511627776.0;
+
+/// `relative` is in [0, 1], and the mass cut off to an integer. By shifts, because conversions to
+/// and from 64 bits are slow.
+__device__ inline uint64_t to_mass(float relative) {
+  const uint32_t bits = __float_as_uint(relative);
+  const uint64_t digits = (bits & 0x7fffffU) | 0x800000U;  // in units of 2^-23 where exponent is 0
+  const uint32_t exponent = 127U - (bits >> 23);           // relative = digits * 2^(-23 - exponent)
+  return digits << 17 >> min(exponent, 63U);
+}
+
+__device__ inline bool is_cut_by_rank(const SampleCall& call, int64_t row) {
+  return call.top_k_R[row] > 0 && call.top_k_R[row] < call.vocab;
+}
+
+__device__ inline bool is_cut(const SampleCall& call, int64_t row) {
+  return is_cut_by_rank(call, row) || call.top_p_R[row] < 1.0F || call.min_p_R[row] > 0.0F;
+}
+
+/// The row's results. `total`: of exp((logit - largest) / temperature).
+__device__ inline void store_token(const SampleCall& call, int64_t row, int32_t token,
+                                   float largest, double total) {
+  const double logit = call.logits_RV[row * call.vocab + token];
+  call.token_R[row] = token;
+  call.log_prob_R[row] =
+      static_cast<float>((logit - largest) / call.temperature_R[row] - log(total));
+}
+
+/// Unsigned integers in the order of floats, the largest float first. The two zeros are one.
+__device__ inline uint32_t to_key(float x) {
+  const uint32_t bits = __float_as_uint(x + 0.0F);
+  return bits & 0x80000000U ? bits : ~(bits | 0x80000000U);
+}
+__device__ inline float from_key(uint32_t key) {
+  return __uint_as_float(key & 0x80000000U ? key : ~(key | 0x80000000U));
+}
+
+/// A row with a cut. Its logits are numbers or -infinity, and `largest` is finite.
+struct LogitRow {
+  const float* logits_V;
+  int vocab;
+  float largest;
+  float temperature;
+  float inverse_temperature;
+  float buckets_per_logit;
+
+  __device__ uint64_t mass(float x) const {
+    return to_mass(expf((x - largest) * inverse_temperature));
+  }
+  /// How far below the largest, in buckets: its whole part is the bucket. Grows as x falls.
+  __device__ float distance(float x) const { return (largest - x) * buckets_per_logit; }
+  /// Probability relative to the largest, in the arithmetic of the CPU.
+  __device__ double relative(float x) const {
+    return exp((static_cast<double>(x) - largest) / temperature);
+  }
+};
+
+__device__ inline LogitRow logit_row(const SampleCall& call, int64_t row, const CutRow& cut) {
+  const float temperature = call.temperature_R[row];
+  return {call.logits_RV + row * call.vocab,
+          static_cast<int>(call.vocab),
+          cut.largest,
+          temperature,
+          1.0F / temperature,
+          cut.buckets_per_logit};
+}
+
+constexpr int kCutThreads = 512;  // of the blocks that work on rows with a cut
+constexpr int kCutWarps = kCutThreads / 32;
+
+/// Chunks that have a logit near enough to the largest. In shared memory, in no particular order.
+struct NearChunks {
+  int size;
+  int chunk[kMaxSampleChunks];
+};
+
+/// Of the chunks first, first + step, ...: those with a logit nearer than `end` buckets.
+__device__ inline void list_near(NearChunks& near, const LogitRow& row, const float* chunk_max_C,
+                                 int chunks, int first, int step, float end) {
+  if (threadIdx.x == 0) near.size = 0;
+  __syncthreads();
+  for (int c = first + static_cast<int>(threadIdx.x) * step; c < chunks; c += step * kCutThreads) {
+    if (row.distance(chunk_max_C[c]) < end) near.chunk[atomicAdd(&near.size, 1)] = c;
+  }
+  __syncthreads();
+}
+
+/// visit(logit, id, i) for every token of these chunks; -infinity where a chunk ends early. All
+/// lanes of a warp come together. It is the i-th token of the thread's part of the chunk. Loads of
+/// `kAtOnce` chunks are under way before the first visit.
+template <int kAtOnce, typename Visit>
+__device__ void visit_chunks(const LogitRow& row, const NearChunks& near, const Visit& visit) {
+  constexpr int kPerThread = kSampleChunk / kCutThreads;
+  for (int i = 0; i < near.size; i += kAtOnce) {
+    float x[kAtOnce][kPerThread];
+    int begin[kAtOnce];
+#pragma unroll
+    for (int a = 0; a < kAtOnce; ++a) {
+      const bool is_there = i + a < near.size;
+      begin[a] = (is_there ? near.chunk[i + a] * kSampleChunk : 0) + static_cast<int>(threadIdx.x);
+      const int end = is_there ? row.vocab : 0;
+#pragma unroll
+      for (int j = 0; j < kPerThread; ++j) {
+        const int v = begin[a] + j * kCutThreads;
+        x[a][j] = v < end ? row.logits_V[v] : -INFINITY;
+      }
+    }
+#pragma unroll
+    for (int a = 0; a < kAtOnce; ++a) {
+#pragma unroll
+      for (int j = 0; j < kPerThread; ++j) visit(x[a][j], begin[a] + j * kCutThreads, j);
+    }
+  }
+}
+
+}  // namespace slime::kernels::cuda

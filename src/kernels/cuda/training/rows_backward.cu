@@ -1,0 +1,346 @@
+#include "kernels/cuda/training/rows_backward.h"
+
+namespace slime::kernels::cuda {
+namespace {
+
+constexpr int kPartialRows = 528;  // four blocks on each of 132 multiprocessors
+constexpr int kMaxThreads = 1024;
+
+/// Sums of two numbers over the block, in every thread. `scratch`: 66 floats of shared memory.
+__device__ inline float2 block_sum2(float2 x, float2* scratch) {
+  x = {warp_sum(x.x), warp_sum(x.y)};
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  __syncthreads();  // scratch of the row before has been read
+  if (lane == 0) scratch[warp] = x;
+  __syncthreads();
+  const int num_warps = (blockDim.x + 31) / 32;
+  const float2 mine = lane < num_warps ? scratch[lane] : float2{0, 0};
+  return {warp_sum(mine.x), warp_sum(mine.y)};
+}
+
+__global__ void add_column_sums_kernel(const float* partial_BX, int64_t rows, int64_t columns,
+                                       float* grad_X) {
+  wait_for_inputs();
+  const int64_t column = static_cast<int64_t>(blockIdx.x) * 32 + threadIdx.x;
+  __shared__ float sums[32][33];
+  float sum = 0;
+  if (column < columns)
+    for (int64_t row = threadIdx.y; row < rows; row += 32)
+      sum += partial_BX[row * columns + column];
+  sums[threadIdx.y][threadIdx.x] = sum;
+  __syncthreads();
+  const float total = warp_sum(sums[threadIdx.x][threadIdx.y]);
+  const int64_t mine = static_cast<int64_t>(blockIdx.x) * 32 + threadIdx.y;
+  if (threadIdx.x == 0 && mine < columns) grad_X[mine] += total;
+}
+
+/// A block takes rows blockIdx.x, blockIdx.x + gridDim.x, ...; a thread keeps its columns of the
+/// weight and of the weight's gradient in registers.
+template <typename T, int kHeld>
+__global__ void __launch_bounds__(kMaxThreads) rms_norm_backward_kernel(NormBackwardCall call) {
+  __shared__ float2 scratch[32];
+  constexpr int kSize = Pack<T>::kSize;
+  const auto packs = static_cast<int>(call.hidden / kSize);
+  const float inverse_hidden = 1.0F / static_cast<float>(call.hidden);
+  wait_for_inputs();
+  Pack<T> weight[kHeld];
+  float dweight[kHeld][kSize] = {};
+#pragma unroll
+  for (int h = 0; h < kHeld; ++h) {
+    const int i = threadIdx.x + h * blockDim.x;
+    if (i < packs) weight[h] = static_cast<const Pack<T>*>(call.weight_H)[i];
+  }
+  for (int64_t row = blockIdx.x; row < call.rows; row += gridDim.x) {
+    const auto* xs = static_cast<const Pack<T>*>(call.x_TH) + row * packs;
+    const auto* dys = static_cast<const Pack<T>*>(call.dy_TH) + row * packs;
+    Pack<T> x[kHeld], dy[kHeld];
+    float2 sums{0, 0};  // x^2, g x
+#pragma unroll
+    for (int h = 0; h < kHeld; ++h) {
+      const int i = threadIdx.x + h * blockDim.x;
+      if (i >= packs) continue;
+      x[h] = xs[i];
+      dy[h] = dys[i];
+#pragma unroll
+      for (int j = 0; j < kSize; ++j) {
+        const float value = to_float(x[h].x[j]);
+        sums.x += value * value;
+        sums.y += to_float(dy[h].x[j]) * to_float(weight[h].x[j]) * value;
+      }
+    }
+    sums = block_sum2(sums, scratch);
+    const float scale = rsqrtf(sums.x * inverse_hidden + call.eps);
+    const float mean = sums.y * scale * inverse_hidden;  // of g n
+#pragma unroll
+    for (int h = 0; h < kHeld; ++h) {
+      const int i = threadIdx.x + h * blockDim.x;
+      if (i >= packs) continue;
+      Pack<T> out, added;
+      if (call.dsum_TH != nullptr)
+        added = (static_cast<const Pack<T>*>(call.dsum_TH) + row * packs)[i];
+#pragma unroll
+      for (int j = 0; j < kSize; ++j) {
+        const float normed = to_float(x[h].x[j]) * scale, up = to_float(dy[h].x[j]);
+        dweight[h][j] += up * normed;
+        float dx = scale * (up * to_float(weight[h].x[j]) - normed * mean);
+        if (call.dsum_TH != nullptr) dx += to_float(added.x[j]);
+        out.x[j] = from_float<T>(dx);
+      }
+      (static_cast<Pack<T>*>(call.dx_TH) + row * packs)[i] = out;
+    }
+  }
+  if (call.partial_BH == nullptr) return;
+#pragma unroll
+  for (int h = 0; h < kHeld; ++h) {
+    const int i = threadIdx.x + h * blockDim.x;
+    if (i >= packs) continue;
+    float* to = call.partial_BH + static_cast<int64_t>(blockIdx.x) * call.hidden + i * kSize;
+#pragma unroll
+    for (int j = 0; j < kSize; ++j) to[j] = dweight[h][j];
+  }
+}
+
+template <typename T>
+__global__ void swiglu_backward_kernel(const T* dy_TF, const T* gate_up_T2F, T* dgate_up_T2F,
+                                       int64_t rows, int packs) {
+  wait_for_inputs();
+  const int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i >= packs) return;
+  for (int64_t row = blockIdx.y; row < rows; row += gridDim.y) {
+    const auto* gates = reinterpret_cast<const Pack<T>*>(gate_up_T2F) + row * 2 * packs;
+    const Pack<T> gate = gates[i], up = gates[packs + i];
+    const Pack<T> dy = (reinterpret_cast<const Pack<T>*>(dy_TF) + row * packs)[i];
+    Pack<T> dgate, dup;
+#pragma unroll
+    for (int j = 0; j < Pack<T>::kSize; ++j) {
+      const float g = to_float(gate.x[j]), sigmoid = 1.0F / (1.0F + __expf(-g));
+      const float slope = to_float(dy.x[j]);
+      dgate.x[j] =
+          from_float<T>(slope * to_float(up.x[j]) * sigmoid * (1.0F + g * (1.0F - sigmoid)));
+      dup.x[j] = from_float<T>(slope * g * sigmoid);
+    }
+    auto* to = reinterpret_cast<Pack<T>*>(dgate_up_T2F) + row * 2 * packs;
+    to[i] = dgate;
+    to[packs + i] = dup;
+  }
+}
+
+constexpr int kHeadWarps = 8;
+constexpr int kMaxHeadPairs = 2;  // pairs of a half per lane: head sizes up to 256
+
+/// A warp takes one head of rows blockIdx.x, blockIdx.x + gridDim.x, ... A lane holds numbers 2
+/// lane and 2 lane + 1 of each half (and those 64 further).
+template <typename T>
+__global__ void __launch_bounds__(32 * kHeadWarps)
+    norm_rotate_backward_kernel(RotateBackwardCall call) {
+  const RotateCall& shape = call.forward;
+  const int lane = threadIdx.x % 32, head = blockIdx.y * kHeadWarps + threadIdx.x / 32;
+  const int num_heads = shape.num_heads, num_kv_heads = shape.num_kv_heads, dim = shape.head_dim;
+  if (head >= num_heads + 2 * num_kv_heads) return;
+  const int half = dim / 2;
+  const bool is_query = head < num_heads, is_value = head >= num_heads + num_kv_heads;
+  const T* norm =
+      is_value ? nullptr : static_cast<const T*>(is_query ? shape.q_norm_D : shape.k_norm_D);
+  wait_for_inputs();
+  float weight[2][kMaxHeadPairs][2] = {}, dweight[2][kMaxHeadPairs][2] = {};
+  if (norm != nullptr) {
+#pragma unroll
+    for (int p = 0; p < kMaxHeadPairs; ++p) {
+      const int i = 2 * lane + 64 * p;
+      if (i >= half) continue;
+#pragma unroll
+      for (int j = 0; j < 2; ++j) {
+        weight[0][p][j] = to_float(norm[i + j]);
+        weight[1][p][j] = to_float(norm[half + i + j]);
+      }
+    }
+  }
+  for (int64_t row = blockIdx.x; row < shape.rows; row += gridDim.x) {
+    const int64_t at = (row * (num_heads + 2 * num_kv_heads) + head) * dim;
+    const T* dys = static_cast<const T*>(call.dy_TE) + at;
+    T* out = static_cast<T*>(shape.out_TE) + at;
+    const int64_t position = is_value ? 0 : shape.positions_T[row];
+    float g[2][kMaxHeadPairs][2], n[2][kMaxHeadPairs][2];
+    float squares = 0;
+#pragma unroll
+    for (int p = 0; p < kMaxHeadPairs; ++p) {
+      const int i = 2 * lane + 64 * p;
+      if (i >= half) continue;
+      const auto a = *reinterpret_cast<const Pack<T, 2>*>(dys + i),
+                 b = *reinterpret_cast<const Pack<T, 2>*>(dys + half + i);
+      if (is_value) {
+        *reinterpret_cast<Pack<T, 2>*>(out + i) = a;
+        *reinterpret_cast<Pack<T, 2>*>(out + half + i) = b;
+        continue;
+      }
+#pragma unroll
+      for (int j = 0; j < 2; ++j) {
+        const float cosine = shape.cos_PR[position * half + i + j],
+                    sine = shape.sin_PR[position * half + i + j];
+        const float da = to_float(a.x[j]), db = to_float(b.x[j]);
+        g[0][p][j] = da * cosine + db * sine;
+        g[1][p][j] = db * cosine - da * sine;
+      }
+      if (norm == nullptr) continue;
+      const T* xs = static_cast<const T*>(shape.qkv_TE) + at;
+      const auto xa = *reinterpret_cast<const Pack<T, 2>*>(xs + i),
+                 xb = *reinterpret_cast<const Pack<T, 2>*>(xs + half + i);
+#pragma unroll
+      for (int j = 0; j < 2; ++j) {
+        n[0][p][j] = to_float(xa.x[j]);
+        n[1][p][j] = to_float(xb.x[j]);
+        squares += n[0][p][j] * n[0][p][j] + n[1][p][j] * n[1][p][j];
+      }
+    }
+    if (is_value) continue;
+    if (norm != nullptr) {
+      const float scale = rsqrtf(warp_sum(squares) / static_cast<float>(dim) + shape.eps);
+      float sum = 0;  // of g w n
+#pragma unroll
+      for (int p = 0; p < kMaxHeadPairs; ++p) {
+        if (2 * lane + 64 * p >= half) continue;
+#pragma unroll
+        for (int side = 0; side < 2; ++side)
+#pragma unroll
+          for (int j = 0; j < 2; ++j) {
+            n[side][p][j] *= scale;
+            dweight[side][p][j] += g[side][p][j] * n[side][p][j];
+            g[side][p][j] *= weight[side][p][j];
+            sum += g[side][p][j] * n[side][p][j];
+          }
+      }
+      const float mean = warp_sum(sum) / static_cast<float>(dim);
+#pragma unroll
+      for (int p = 0; p < kMaxHeadPairs; ++p) {
+        if (2 * lane + 64 * p >= half) continue;
+#pragma unroll
+        for (int side = 0; side < 2; ++side)
+#pragma unroll
+          for (int j = 0; j < 2; ++j)
+            g[side][p][j] = scale * (g[side][p][j] - n[side][p][j] * mean);
+      }
+    }
+#pragma unroll
+    for (int p = 0; p < kMaxHeadPairs; ++p) {
+      const int i = 2 * lane + 64 * p;
+      if (i >= half) continue;
+      Pack<T, 2> a, b;
+#pragma unroll
+      for (int j = 0; j < 2; ++j) {
+        a.x[j] = from_float<T>(g[0][p][j]);
+        b.x[j] = from_float<T>(g[1][p][j]);
+      }
+      *reinterpret_cast<Pack<T, 2>*>(out + i) = a;
+      *reinterpret_cast<Pack<T, 2>*>(out + half + i) = b;
+    }
+  }
+  float* partial = is_query ? call.q_partial_BD : call.k_partial_BD;
+  if (norm == nullptr || partial == nullptr) return;
+  const int64_t first = static_cast<int64_t>(blockIdx.x) * (is_query ? num_heads : num_kv_heads) +
+                        (is_query ? head : head - num_heads);
+#pragma unroll
+  for (int p = 0; p < kMaxHeadPairs; ++p) {
+    const int i = 2 * lane + 64 * p;
+    if (i >= half) continue;
+#pragma unroll
+    for (int j = 0; j < 2; ++j) {
+      partial[first * dim + i + j] = dweight[0][p][j];
+      partial[first * dim + half + i + j] = dweight[1][p][j];
+    }
+  }
+}
+
+template <typename T>
+__global__ void merge_attention_kernel(T* out_TND, float* logsumexp_TN, const T* more_TND,
+                                       const float* more_logsumexp_TN, int64_t count, int dim) {
+  wait_for_inputs();
+  const int64_t at = static_cast<int64_t>(blockIdx.x) * blockDim.y + threadIdx.y;  // row and head
+  if (at >= count) return;
+  const float a = logsumexp_TN[at], b = more_logsumexp_TN[at];
+  if (b == -INFINITY) return;
+  const float high = fmaxf(a, b), sum = high + logf(expf(a - high) + expf(b - high));
+  const float share = expf(a - sum), more = expf(b - sum);
+  for (int i = threadIdx.x; i < dim; i += 32) {
+    T& out = out_TND[at * dim + i];
+    out = from_float<T>(share * to_float(out) + more * to_float(more_TND[at * dim + i]));
+  }
+  __syncwarp();
+  if (threadIdx.x == 0) logsumexp_TN[at] = sum;
+}
+
+/// Threads that cover a row with one pack each, whole warps.
+int threads_for(int64_t packs) {
+  const int64_t whole = (packs + 31) / 32 * 32;
+  return static_cast<int>(whole < kMaxThreads ? whole : kMaxThreads);
+}
+
+void check_rows(int64_t length, int64_t pack) {
+  if (length % pack != 0)
+    throw std::runtime_error("CUDA kernels need row lengths that are multiples of 16 bytes, got " +
+                             std::to_string(length) + " numbers");
+}
+
+}  // namespace
+
+int64_t num_partial_rows() { return kPartialRows; }
+
+void add_column_sums(const float* partial_BX, int64_t rows, int64_t columns, float* grad_X,
+                     cudaStream_t stream) {
+  launch(add_column_sums_kernel, dim3((columns + 31) / 32), dim3(32, 32), 0, stream, partial_BX,
+         rows, columns, grad_X);
+}
+
+void rms_norm_backward(const NormBackwardCall& call, cudaStream_t stream) {
+  with_type(call.number, [&](auto zero) {
+    using T = decltype(zero);
+    check_rows(call.hidden, Pack<T>::kSize);
+    const int64_t packs = call.hidden / Pack<T>::kSize;
+    const int threads = threads_for(packs);
+    if (packs > 4 * threads) throw std::runtime_error("rows of this length are not supported");
+    const auto kernel =
+        packs <= threads ? rms_norm_backward_kernel<T, 1> : rms_norm_backward_kernel<T, 4>;
+    launch(kernel, dim3(kPartialRows), dim3(threads), 0, stream, call);
+  });
+}
+
+void swiglu_backward(Number number, const void* dy_TF, const void* gate_up_T2F, void* dgate_up_T2F,
+                     int64_t rows, int64_t width, cudaStream_t stream) {
+  with_type(number, [&](auto zero) {
+    using T = decltype(zero);
+    check_rows(width, Pack<T>::kSize);
+    const auto packs = static_cast<int>(width / Pack<T>::kSize);
+    constexpr int kThreads = 128;
+    const int64_t most = 32768;  // of a grid's second dimension
+    launch(swiglu_backward_kernel<T>,
+           dim3((packs + kThreads - 1) / kThreads, rows < most ? rows : most), dim3(kThreads), 0,
+           stream, static_cast<const T*>(dy_TF), static_cast<const T*>(gate_up_T2F),
+           static_cast<T*>(dgate_up_T2F), rows, packs);
+  });
+}
+
+void norm_rotate_backward(const RotateBackwardCall& call, cudaStream_t stream) {
+  const RotateCall& shape = call.forward;
+  if (shape.head_dim > 128 * kMaxHeadPairs || shape.head_dim % 4 != 0)
+    throw std::runtime_error("head sizes are multiples of 4 up to 256");
+  const int heads = shape.num_heads + 2 * shape.num_kv_heads;
+  const dim3 grid(kPartialRows, (heads + kHeadWarps - 1) / kHeadWarps);
+  with_type(shape.number, [&](auto zero) {
+    launch(norm_rotate_backward_kernel<decltype(zero)>, grid, dim3(32 * kHeadWarps), 0, stream,
+           call);
+  });
+}
+
+void merge_attention(Number number, void* out_TND, float* logsumexp_TN, const void* more_TND,
+                     const float* more_logsumexp_TN, int64_t rows, int64_t heads, int64_t head_dim,
+                     cudaStream_t stream) {
+  constexpr int kWarps = 8;
+  const int64_t count = rows * heads;
+  with_type(number, [&](auto zero) {
+    using T = decltype(zero);
+    launch(merge_attention_kernel<T>, dim3((count + kWarps - 1) / kWarps), dim3(32, kWarps), 0,
+           stream, static_cast<T*>(out_TND), logsumexp_TN, static_cast<const T*>(more_TND),
+           more_logsumexp_TN, count, static_cast<int>(head_dim));
+  });
+}
+
+}  // namespace slime::kernels::cuda

@@ -1,0 +1,84 @@
+#pragma once
+
+/// Gradients of the row kernels (kernels/cuda/rows/rows.h, attention.h), and what training adds to
+/// them. Plain pointers; rows are contiguous and start at multiples of 16 bytes. Asynchronous on
+/// `stream`.
+///
+/// Gradients of weights are summed per block of rows into `partial_BX` (float32, B =
+/// num_partial_rows()), then added to the weight's gradient by add_column_sums: the same bits every
+/// time.
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+#include "kernels/cuda/attention/attention.h"
+#include "kernels/cuda/launch.cuh"
+
+namespace slime::kernels::cuda {
+
+/// Blocks of rows that sum weight gradients; the same for every call.
+int64_t num_partial_rows();
+
+/// grad_X += sum over the rows of partial_BX.
+void add_column_sums(const float* partial_BX, int64_t rows, int64_t columns, float* grad_X,
+                     cudaStream_t stream);
+
+struct NormBackwardCall {
+  Number number = Number::kBFloat16;
+  const void* dy_TH = nullptr;
+  const void* x_TH = nullptr;  // input of the norm
+  const void* weight_H = nullptr;
+  const void* dsum_TH = nullptr;  // added to dx; null: nothing
+  void* dx_TH = nullptr;
+  float* partial_BH = nullptr;  // null: the weight is frozen
+  int64_t rows = 0, hidden = 0;
+  float eps = 0;
+};
+
+/// With s = 1 / sqrt(mean(x^2) + eps), n = x s and g = dy w: dx = s (g - n mean(g n)) + dsum.
+void rms_norm_backward(const NormBackwardCall& call, cudaStream_t stream);
+
+/// Gradient of silu(gate) * up, rows [dgate; dup].
+void swiglu_backward(Number number, const void* dy_TF, const void* gate_up_T2F, void* dgate_up_T2F,
+                     int64_t rows, int64_t width, cudaStream_t stream);
+
+struct RotateBackwardCall {
+  RotateCall forward;             // qkv_TE: input of the norm, null without norms; out_TE: dqkv
+  const void* dy_TE = nullptr;    // gradient of the rotated heads
+  float* q_partial_BD = nullptr;  // [B N, D]; null: frozen or no norm
+  float* k_partial_BD = nullptr;  // [B K, D]
+};
+
+/// Rotates the gradients of query and key heads back and through their norms; values' are copied.
+void norm_rotate_backward(const RotateBackwardCall& call, cudaStream_t stream);
+
+/// Per row of logits u = logits / temperature: log-prob of the target, entropy, logsumexp.
+void softmax_statistics(const float* logits_RV, const int64_t* target_R, float temperature,
+                        float* logprob_R, float* entropy_R, float* logsumexp_R, int64_t rows,
+                        int64_t vocabulary, cudaStream_t stream);
+
+struct SoftmaxBackwardCall {
+  const float* logits_RV = nullptr;
+  const int64_t* target_R = nullptr;
+  const float* logsumexp_R = nullptr;
+  const float* entropy_R = nullptr;
+  const float* dlogprob_R = nullptr;
+  const float* dentropy_R = nullptr;  // null: none
+  void* dlogits_RV = nullptr;         // may be logits_RV when `number` is float32
+  Number number = Number::kBFloat16;  // of dlogits
+  float temperature = 1;
+  int64_t rows = 0, vocabulary = 0;
+};
+
+/// d log-prob / d logits = (1[target] - p) / temperature, d entropy / d logits = -p (log p +
+/// entropy) / temperature.
+void softmax_backward(const SoftmaxBackwardCall& call, cudaStream_t stream);
+
+/// Attention over two sets of keys from the attention over each: (out, logsumexp) becomes that of
+/// both. Rows where more_logsumexp is -infinity stay. Dimensions: T rows, N heads of size D.
+void merge_attention(Number number, void* out_TND, float* logsumexp_TN, const void* more_TND,
+                     const float* more_logsumexp_TN, int64_t rows, int64_t heads, int64_t head_dim,
+                     cudaStream_t stream);
+
+}  // namespace slime::kernels::cuda

@@ -1,0 +1,191 @@
+#include "kernels/gpu/decode_units.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <numeric>
+
+namespace slime::kernels {
+namespace {
+
+const DecodeOptions kH200{.group = 4, .num_kv_heads = 8, .blocks_at_once = 396};
+
+/// Sequences over pages of their own, behind pages that they are given.
+struct Batch {
+  std::vector<std::vector<int32_t>> pages;
+  std::vector<int64_t> lengths;
+
+  std::vector<int32_t> fresh_pages(int64_t count) {
+    std::vector<int32_t> fresh(count);
+    std::iota(fresh.begin(), fresh.end(), num_pages);
+    num_pages += static_cast<int32_t>(count);
+    return fresh;
+  }
+  /// A sequence of `num_keys` tokens that begins with `prefix`.
+  void add(int64_t num_keys, std::vector<int32_t> prefix = {}) {
+    const auto own = fresh_pages((num_keys + 15) / 16 - static_cast<int64_t>(prefix.size()));
+    prefix.insert(prefix.end(), own.begin(), own.end());
+    pages.push_back(std::move(prefix));
+    lengths.push_back(num_keys);
+  }
+  std::vector<DecodeSequence> sequences() const {
+    std::vector<DecodeSequence> all;
+    int64_t offset = 0;
+    for (size_t s = 0; s < pages.size(); ++s) {
+      const auto index = static_cast<int64_t>(s);
+      all.push_back({index, index, lengths[s], pages[s], offset});
+      offset += static_cast<int64_t>(pages[s].size());
+    }
+    return all;
+  }
+
+  int32_t num_pages = 0;
+};
+
+/// Every key of every sequence is in one segment, pages that get a key are read by nobody else,
+/// records are numbered in the order of the keys, and the lists fit. Returns the pages that are
+/// read.
+int64_t check_plan(const DecodePlan& plan, const Batch& batch, int64_t num_launched) {
+  std::vector<int32_t> flat;
+  for (const auto& pages : batch.pages) flat.insert(flat.end(), pages.begin(), pages.end());
+  std::map<int32_t, int64_t> next_key, next_record, times_read;
+  std::vector<int32_t> fresh_pages;
+  int64_t num_read = 0;
+  for (const DecodeSegment& segment : plan.segments) {
+    num_read += segment.num_pages;
+    EXPECT_GT(segment.num_pages, 0);
+    for (int p = 0; p < segment.num_pages; ++p) ++times_read[flat[segment.pages_offset + p]];
+    if (segment.is_fresh == 1) {
+      EXPECT_EQ(segment.num_members, 1);
+      fresh_pages.push_back(flat[segment.pages_offset + segment.num_pages - 1]);
+    }
+    for (int m = 0; m < segment.num_members; ++m) {
+      const DecodeMember& member = plan.members[segment.first_member + m];
+      const auto& pages = batch.pages[member.sequence];
+      EXPECT_EQ(segment.first_key, next_key[member.sequence]);
+      for (int p = 0; p < segment.num_pages; ++p)
+        EXPECT_EQ(flat[segment.pages_offset + p], pages[segment.first_key / 16 + p]);
+      next_key[member.sequence] += (segment.num_pages - 1) * 16 + segment.last_tokens;
+      EXPECT_EQ(segment.is_fresh == 1, next_key[member.sequence] == batch.lengths[member.sequence]);
+      if (member.record < 0) {
+        EXPECT_EQ(next_key[member.sequence], batch.lengths[member.sequence]);
+        EXPECT_EQ(segment.first_key, 0);
+      } else {
+        EXPECT_EQ(member.record,
+                  plan.record_starts[member.sequence] + next_record[member.sequence]++);
+      }
+    }
+  }
+  EXPECT_EQ(fresh_pages.size(), batch.pages.size());
+  for (const int32_t page : fresh_pages) EXPECT_EQ(times_read[page], 1);
+  for (size_t s = 0; s < batch.pages.size(); ++s) {
+    const auto sequence = static_cast<int32_t>(s);
+    EXPECT_EQ(next_key[sequence], batch.lengths[s]);
+    EXPECT_EQ(plan.record_starts[s + 1] - plan.record_starts[s], next_record[sequence]);
+  }
+  EXPECT_EQ(static_cast<int64_t>(plan.record_starts.size()), num_launched + 1);
+  EXPECT_LE(plan.record_starts.back(), plan.room.records);
+  EXPECT_EQ(static_cast<int64_t>(plan.unit_starts.size()), plan.room.units + 1);
+  EXPECT_TRUE(std::is_sorted(plan.unit_starts.begin(), plan.unit_starts.end()));
+  EXPECT_EQ(plan.unit_starts.back(), static_cast<int32_t>(plan.segments.size()));
+  return num_read;
+}
+
+int64_t turns_of(const DecodePlan& plan, int64_t unit) {
+  int64_t turns = 0;
+  for (int32_t i = plan.unit_starts[unit]; i < plan.unit_starts[unit + 1]; ++i)
+    turns += (plan.segments[i].num_pages + 3) / 4;
+  return turns;
+}
+
+TEST(DecodeUnits, CoverEachKeyOnceInAConstantNumberOfUnits) {
+  for (const auto& lengths :
+       {std::vector<int64_t>{1}, {5000}, {1, 16, 17, 4096}, {128, 128, 129}, {100000, 3}}) {
+    Batch batch;
+    for (const int64_t length : lengths) batch.add(length);
+    const DecodePlan plan = plan_decode(batch.sequences(), 4, kH200);
+    EXPECT_EQ(check_plan(plan, batch, 4), batch.num_pages);
+    EXPECT_EQ(plan.room.units, 49) << "396 blocks for eight heads";
+  }
+}
+
+TEST(DecodeUnits, AreEquallyLong) {
+  Batch batch;
+  for (int i = 0; i < 256; ++i) batch.add(500 + 37 * i % 900);
+  const DecodePlan plan = plan_decode(batch.sequences(), 256, kH200);
+  check_plan(plan, batch, 256);
+  int64_t total = 0, longest = 0;
+  for (int64_t u = 0; u < plan.room.units; ++u) {
+    total += turns_of(plan, u);
+    longest = std::max(longest, turns_of(plan, u));
+  }
+  EXPECT_LE(longest, total / plan.room.units + 3);
+}
+
+TEST(DecodeUnits, OfAGroupReadItsPromptOnce) {
+  for (const int64_t group : {1, 2, 4, 8, 16}) {
+    Batch batch;
+    for (int prompt = 0; prompt < 4; ++prompt) {
+      const auto pages = batch.fresh_pages(32);
+      for (int sample = 0; sample < 8; ++sample) batch.add(512 + 20 + 7 * sample, pages);
+    }
+    DecodeOptions options = kH200;
+    options.group = group;
+    // As many sequences as 32 rows have room for.
+    const int64_t times = std::max<int64_t>(1, group / 4);
+    const DecodePlan plan = plan_decode(batch.sequences(), 32, options);
+    const int64_t read = check_plan(plan, batch, 32);
+    EXPECT_EQ(read, batch.num_pages + (times - 1) * 4 * 32) << group;
+    options.shares_prompts = false;
+    EXPECT_EQ(check_plan(plan_decode(batch.sequences(), 32, options), batch, 32),
+              batch.num_pages + 7 * 4 * 32);
+  }
+}
+
+TEST(DecodeUnits, DoNotShareWhatSavesLittle) {
+  Batch batch;
+  const auto short_prefix = batch.fresh_pages(12), long_prefix = batch.fresh_pages(13);
+  for (int i = 0; i < 2; ++i) batch.add(300, short_prefix);
+  for (int i = 0; i < 2; ++i) batch.add(300, long_prefix);
+  const DecodePlan plan = plan_decode(batch.sequences(), 4, kH200);
+  EXPECT_EQ(check_plan(plan, batch, 4), batch.num_pages + 12)
+      << "12 pages saved for two sequences do not exceed six pages each, 13 do";
+}
+
+TEST(DecodeUnits, ShareASystemPromptAndThenThePromptOfAGroup) {
+  Batch batch;
+  const auto system = batch.fresh_pages(20);
+  for (int prompt = 0; prompt < 3; ++prompt) {
+    auto pages = system;
+    const auto own = batch.fresh_pages(30);
+    pages.insert(pages.end(), own.begin(), own.end());
+    for (int sample = 0; sample < 4; ++sample) batch.add(16 * 50 + 1 + sample, pages);
+  }
+  batch.add(16 * 20, system);  // its last page is being filled: not shared
+  batch.pages.back().back() = batch.num_pages++;
+  const DecodePlan plan = plan_decode(batch.sequences(), 16, kH200);
+  // Thirteen agree on 19 pages, which takes two segments; three groups on 31 more.
+  EXPECT_EQ(check_plan(plan, batch, 16), 2 * 19 + 3 * 31 + 12 + 1);
+}
+
+TEST(DecodeUnits, OfManyShapesFitTheirRoom) {
+  for (const int64_t group : {1, 3, 4, 7, 16, 32}) {
+    for (const int64_t size : {2, 3, 5, 9, 17}) {
+      Batch batch;
+      const auto system = batch.fresh_pages(40);
+      for (int i = 0; i < 60; i += static_cast<int>(size)) {
+        auto pages = system;
+        const auto own = batch.fresh_pages(40);
+        pages.insert(pages.end(), own.begin(), own.end());
+        for (int64_t s = 0; s < size; ++s) batch.add(16 * 80 + 1 + 31 * s, pages);
+      }
+      DecodeOptions options = kH200;
+      options.group = group;
+      const auto launched = static_cast<int64_t>(batch.pages.size());
+      check_plan(plan_decode(batch.sequences(), launched, options), batch, launched);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace slime::kernels

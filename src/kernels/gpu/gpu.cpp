@@ -1,0 +1,69 @@
+#include "kernels/gpu/gpu.h"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+
+#include <atomic>
+#include <filesystem>
+#include <mutex>
+
+#include "core/error.h"
+#include "kernels/cuda/library.h"
+#include "kernels/gpu/interface.h"
+
+namespace slime::kernels {
+namespace {
+
+std::atomic<Gpu*> the_gpu{nullptr};  // set once, never freed: the driver outlives no destructor
+
+/// Global, so that libslime_cuda.so finds LibTorch's CUDA side without having been linked with it.
+void load_library(const std::string& name, const std::string& help) {
+  if (::dlopen(name.c_str(), RTLD_NOW | RTLD_GLOBAL) != nullptr) return;
+  throw ConfigError(fmt::format("{} cannot be loaded: {}. {}", name, ::dlerror(), help));
+}
+
+std::string own_library() {
+  const std::filesystem::path beside =
+      std::filesystem::read_symlink("/proc/self/exe").parent_path() / cuda::kLibraryName;
+  return std::filesystem::exists(beside) ? beside.string() : cuda::kLibraryName;
+}
+
+Gpu* load() {
+  if (!std::filesystem::exists("/dev/nvidiactl")) {
+    throw ConfigError("no NVIDIA GPU is visible on this machine: there is no /dev/nvidiactl");
+  }
+  load_library("libtorch_cuda.so",
+               "The CUDA side of LibTorch comes with `SLIME_CUDA=1 ./dev setup`, or put the "
+               "torch/lib folder of a torch 2.11.0 (CUDA 13) installation into LD_LIBRARY_PATH");
+  load_library("libnvrtc.so.13", "It comes with CUDA 13 and with the CUDA side of LibTorch");
+  const std::string library = own_library();
+  load_library(library, "`SLIME_CUDA=1 ./dev build` makes it");
+  void* interface = ::dlsym(RTLD_DEFAULT, cuda::kInterfaceFunction);
+  void* open = ::dlsym(RTLD_DEFAULT, cuda::kOpenFunction);
+  if (interface == nullptr || open == nullptr) {
+    throw ConfigError(interface_problem(library, "of an older program"));
+  }
+  std::string problem =
+      interface_problem(library, reinterpret_cast<cuda::InterfaceFunction*>(interface)());
+  if (!problem.empty()) throw ConfigError(problem);
+  Gpu* gpu = reinterpret_cast<cuda::OpenFunction*>(open)(problem);
+  if (gpu == nullptr) throw ConfigError(problem);
+  return gpu;
+}
+
+}  // namespace
+
+Gpu& open_gpu() {
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
+  if (the_gpu == nullptr) the_gpu = load();
+  return *the_gpu;
+}
+
+Gpu& opened_gpu() {
+  Gpu* gpu = the_gpu.load(std::memory_order_acquire);
+  check(gpu != nullptr, "a GPU is opened before tensors are put on it");
+  return *gpu;
+}
+
+}  // namespace slime::kernels

@@ -1,0 +1,12 @@
+#pragma once
+
+/// Keys and values of a sequence are kept in pages of this many tokens, by every device: engine,
+/// plans and kernels take it from here. The kernels' tiles are laid out for sixteen.
+
+#include <cstdint>
+
+namespace slime::kernels {
+
+inline constexpr int64_t kPageTokens = 16;
+
+}  // namespace slime::kernels
