@@ -1,6 +1,7 @@
-# slime_module(NAME [TORCH] [UNIT n] [SOURCES ...] [DEPS ...]): the sources of src/NAME as one static library, with SOURCES that
-# are generated, its *_test.cpp as objects of the one test binary. Files are found by pattern, so none is forgotten. Files of TORCH modules share a precompiled header with
-# ATen where they include it, and one with the tensor type elsewhere, which costs a third.
+# slime_module(NAME [TORCH] [UNIT n] [TEST_UNIT n] [SOURCES ...] [DEPS ...]): the sources of src/NAME, and generated SOURCES, as
+# one static library, n files a unit; its *_test.cpp as objects of the one test binary, in units of their own. Files are found
+# by pattern, so none is forgotten. Files of TORCH modules share a precompiled header with ATen where they include it, and one
+# with the tensor type elsewhere, which costs a third. Names in unnamed namespaces of one unit must differ.
 
 set_property(GLOBAL PROPERTY SLIME_MODULES "")
 set_property(GLOBAL PROPERTY SLIME_TEST_OBJECTS "")
@@ -101,10 +102,12 @@ function(slime_objects out prefix)
 endfunction()
 
 function(slime_module name)
-  cmake_parse_arguments(arg "TORCH" "UNIT" "SOURCES;DEPS" ${ARGN})
-  if(NOT arg_UNIT)
-    set(arg_UNIT 1)
-  endif()
+  cmake_parse_arguments(arg "TORCH" "UNIT;TEST_UNIT" "SOURCES;DEPS" ${ARGN})
+  foreach(size UNIT TEST_UNIT)
+    if(NOT arg_${size})
+      set(arg_${size} 1)
+    endif()
+  endforeach()
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${name}/*.cpp)
   file(GLOB_RECURSE tests CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${name}/*_test.cpp)
   list(REMOVE_ITEM sources ${tests} ${CMAKE_SOURCE_DIR}/src/cli/main.cpp)
@@ -133,7 +136,7 @@ function(slime_module name)
     target_link_libraries(slime_${name} INTERFACE ${flags} ${arg_DEPS})
   endif()
   if(tests AND (NOT SLIME_TEST_MODULES OR name IN_LIST SLIME_TEST_MODULES))
-    slime_objects(objects slime_${name}_tests ${torch} UNIT 1 SOURCES ${tests} LIBRARIES slime_${name} ${flags} GTest::gtest GTest::gmock)
+    slime_objects(objects slime_${name}_tests ${torch} UNIT ${arg_TEST_UNIT} SOURCES ${tests} LIBRARIES slime_${name} ${flags} GTest::gtest GTest::gmock)
     foreach(target IN LISTS objects)
       target_compile_definitions(${target} PRIVATE SLIME_SOURCE_DIR=".")
     endforeach()
@@ -160,7 +163,7 @@ function(slime_executables)
     set(test_libraries ${modules})
   endif()
   file(GLOB_RECURSE cross_tests CONFIGURE_DEPENDS ${patterns})
-  slime_objects(cross_objects slime_cross_tests TORCH UNIT 1 SOURCES ${cross_tests} LIBRARIES ${modules} slime_torch_flags GTest::gtest GTest::gmock)
+  slime_objects(cross_objects slime_cross_tests TORCH UNIT 3 SOURCES ${cross_tests} LIBRARIES ${modules} slime_torch_flags GTest::gtest GTest::gmock)
   foreach(target IN LISTS cross_objects)
     target_compile_definitions(${target} PRIVATE SLIME_SOURCE_DIR=".")
   endforeach()

@@ -4,53 +4,375 @@
 
 #include <array>
 #include <cstdio>
+#include <string>
+#include <string_view>
+#include <utility>
 
-#include "cli/bench_algo.h"
-#include "cli/bench_attention.h"
-#include "cli/bench_command.h"
-#include "cli/bench_data.h"
-#include "cli/bench_engine.h"
-#include "cli/bench_gpu_train.h"
-#include "cli/bench_grpo.h"
-#include "cli/bench_kernels.h"
-#include "cli/bench_start.h"
-#include "cli/bench_train.h"
-#include "cli/bench_turns.h"
-#include "cli/bench_workload.h"
+#include "bench/algo.h"
+#include "bench/data.h"
+#include "bench/decode_attention.h"
+#include "bench/engine.h"
+#include "bench/gpu_kernels.h"
+#include "bench/gpu_train_step.h"
+#include "bench/gpu_workloads.h"
+#include "bench/grpo_step.h"
+#include "bench/kernels.h"
+#include "bench/start.h"
+#include "bench/train_command.h"
+#include "bench/train_step.h"
+#include "bench/turns.h"
 #include "cli/commands.h"
+#include "cli/options.h"
 
 namespace slime::cli {
 namespace {
 
+using Arguments = std::span<const std::string>;
+
+// Options that several measurements have.
+
+void add_count(CLI::App& app, const char* name, int64_t& value, const char* text) {
+  app.add_option(name, value, text)->capture_default_str()->check(CLI::PositiveNumber);
+}
+
+/// `which`: of the runs counts.
+void add_repeats(CLI::App& app, int& repeats, const char* which) {
+  app.add_option("--repeats", repeats, which)->capture_default_str()->check(CLI::Range(1, 1000));
+}
+
+void add_workloads_file(CLI::App& app, std::string& file) {
+  app.add_option("--workloads-file", file, "Where the models' shapes are")->capture_default_str();
+}
+
+void add_shape(CLI::App& app, bench::ShapeOptions& shape) {
+  app.add_option("--model", shape.model, "A shape in the file of workloads")->capture_default_str();
+  add_workloads_file(app, shape.file);
+}
+
+void add_model(CLI::App& app, bench::ModelOptions& model) {
+  app.add_option("--model", model.directory, "Model directory")->required();
+  app.add_option("--dtype", model.dtype, "bfloat16, float16 or float32")->capture_default_str();
+  app.add_flag("--random-weights", model.random_weights,
+               "Fresh weights in the shape of the directory's config.json");
+  app.add_option("--threads", model.threads, "Threads; 0: all cores")->capture_default_str();
+}
+
+void add_prefill(CLI::App& app, int64_t& max_prefill_tokens) {
+  app.add_option("--chunked-prefill-size", max_prefill_tokens, "Prompt tokens per step")
+      ->capture_default_str();
+}
+
+// Measurements with a name of their own. `arguments` are those after it.
+
+int algo(Arguments arguments) {
+  CLI::App app("The policy loss with KL term and truncated importance sampling, and its gradient.",
+               "slime bench algo");
+  bench::AlgoOptions options;
+  app.add_option("--tokens", options.tokens, "Response tokens");
+  app.add_option("--response-length", options.response_length, "Tokens per response");
+  app.add_option(
+      "--micro-batch-tokens", options.micro_batch_tokens,
+      "Tokens of one call: the trainer calls once per micro-batch, and what a call makes "
+      "on its way should stay in the caches");
+  add_repeats(app, options.repeats, "The best counts");
+  if (const auto exit_code = parse_options(app, arguments)) return *exit_code;
+  bench::measure_algo(options);
+  return 0;
+}
+
+int data(Arguments arguments) {
+  CLI::App app("Loads a prompt file as `slime train` does: rows, chat template, tokens.",
+               "slime bench data");
+  config::RunConfig config;
+  std::string path;
+  app.add_option("--model", config.hf_checkpoint, "Model directory")->required();
+  app.add_option("--data", path, "JSON-lines or Parquet file")->required();
+  app.add_option("--input-key", config.input_key, "Field with the prompt");
+  app.add_flag("--apply-chat-template", config.apply_chat_template, "Render messages");
+  app.add_option("--threads", config.num_data_workers, "0: all cores");
+  if (const auto exit_code = parse_options(app, arguments)) return *exit_code;
+  config.prompt_data = {path};
+  bench::measure_data(config);
+  return 0;
+}
+
+int decode_attention(Arguments arguments) {
+  CLI::App app("Attention of one layer in a decode step on the GPU.",
+               "slime bench decode-attention");
+  bench::DecodeAttentionOptions options;
+  app.add_option("--batch", options.batches, "Sequences of a step")->capture_default_str();
+  app.add_option("--keys", options.keys, "Keys of each sequence")->capture_default_str();
+  app.add_option("--prompt", options.prompt, "Keys that --samples sequences share")
+      ->capture_default_str();
+  add_count(app, "--samples", options.samples, "Sequences of one prompt");
+  app.add_option("--heads", options.heads, "Query heads")->capture_default_str();
+  app.add_option("--kv-heads", options.kv_heads, "Key-value heads")->capture_default_str();
+  app.add_option("--head-dim", options.head_dim, "Size of a head")
+      ->capture_default_str()
+      ->check(CLI::IsMember({64, 128}));
+  app.add_option("--kv-cache-dtype", options.kv_cache_dtype, "auto (bfloat16) or fp8_e4m3")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"auto", "fp8_e4m3"}));
+  if (const auto exit_code = parse_options(app, arguments)) return *exit_code;
+  bench::measure_decode_attention(options);
+  return 0;
+}
+
+int engine_alone(Arguments arguments) {
+  CLI::App app("Measure the rollout engine on this machine; JSON to standard output.",
+               "slime bench engine");
+  bench::EngineOptions options;
+  bench::GenerationLoad& load = options.load;
+  add_model(app, options.model);
+  app.add_option("--kv-cache-dtype", options.engine.kv_cache_dtype,
+                 "auto, bfloat16, float32 or (GPU) fp8_e4m3")
+      ->capture_default_str();
+  app.add_option("--requests", load.num_requests, "Requests at once")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 65536));
+  add_count(app, "--input-len", load.input_length, "Prompt tokens of each");
+  add_count(app, "--output-len", load.output_length, "Generated tokens of each");
+  app.add_option("--prompts", load.num_groups, "Distinct prompts; 0: one per request")
+      ->capture_default_str();
+  app.add_option("--rounds", load.rounds, "Rounds; the fastest counts")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 1000));
+  add_prefill(app, options.engine.max_prefill_tokens);
+  if (const auto exit_code = parse_options(app, arguments)) return *exit_code;
+  bench::measure_engine(options);
+  return 0;
+}
+
+int grpo_step(Arguments arguments) {
+  CLI::App app("One GRPO step on made-up prompts and rewards: generation, training, new weights.",
+               "slime bench grpo-step");
+  bench::GrpoOptions options;
+  add_model(app, options.model);
+  add_count(app, "--prompts", options.prompts, "of a step");
+  add_count(app, "--samples", options.samples, "of each prompt");
+  add_count(app, "--prompt-tokens", options.prompt_tokens, "of each prompt");
+  add_count(app, "--new-tokens", options.new_tokens, "of each sample");
+  add_repeats(app, options.repeats, "the best counts");
+  if (const auto exit_code = parse_options(app, arguments)) return *exit_code;
+  bench::measure_grpo_step(options);
+  return 0;
+}
+
+void add_turns(CLI::App& app, bench::TurnsOptions& options) {
+  add_shape(app, options.shape);
+  app.add_option("--kv-cache-gb", options.kv_cache_gb, "Size of the cache, in 10^9 bytes")
+      ->capture_default_str()
+      ->check(CLI::Range(0.1, 1000.0));
+  add_repeats(app, options.repeats, "The median counts");
+}
+
+int hand_over(Arguments arguments) {
+  CLI::App app("New weights to the engine of the same GPU.", "slime bench hand-over");
+  bench::TurnsOptions options;
+  options.kv_cache_gb = 40;
+  add_turns(app, options);
+  if (const auto exit_code = parse_options(app, arguments)) return *exit_code;
+  bench::measure_hand_over(options);
+  return 0;
+}
+
+int sleep_wake(Arguments arguments) {
+  CLI::App app("Keys and values give their memory back and take it again.",
+               "slime bench sleep-wake");
+  bench::TurnsOptions options;
+  add_turns(app, options);
+  if (const auto exit_code = parse_options(app, arguments)) return *exit_code;
+  bench::measure_sleep_wake(options);
+  return 0;
+}
+
+int kernels_alone(Arguments arguments) {
+  CLI::App app(
+      "On the CPU matrix products of SmolLM2-135M at decode and training sizes, on a GPU each "
+      "kernel of engine and trainer; one JSON line each.",
+      "slime bench kernels");
+  std::string device = "cpu";
+  bench::ProductOptions products;
+  bench::GpuKernelOptions kernels;
+  app.add_option("--device", device, "cpu or cuda")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"cpu", "cuda"}));
+  add_shape(app, kernels.shape);
+  app.add_option("--only", kernels.only, "With cuda: kernels whose name holds this");
+  app.add_option("--seconds", products.budget_seconds, "On the CPU: time per measurement");
+  app.add_option("--rows", products.rows, "On the CPU: rows of the activations");
+  if (const auto exit_code = parse_options(app, arguments)) return *exit_code;
+  if (device == "cuda") {
+    bench::measure_gpu_kernels(kernels);
+  } else {
+    bench::measure_products(products);
+  }
+  return 0;
+}
+
+int train_step(Arguments arguments) {
+  CLI::App app(
+      "One training step on made-up tokens: packed forward, loss, backward, clipping, AdamW.",
+      "slime bench train-step");
+  bench::TrainStepOptions options;
+  add_model(app, options.model);
+  add_count(app, "--tokens", options.tokens, "of a step");
+  app.add_option("--sequence-length", options.sequence_length, "of each sample")
+      ->capture_default_str()
+      ->check(CLI::Range(2, 1 << 20));
+  app.add_option("--prompts", options.prompts, "samples share so many prompts; 0: none")
+      ->check(CLI::NonNegativeNumber);
+  add_repeats(app, options.repeats, "the best counts");
+  app.add_flag("--recompute", options.recompute, "drop activations and compute them again");
+  if (const auto exit_code = parse_options(app, arguments)) return *exit_code;
+  bench::measure_train_step(options);
+  return 0;
+}
+
 constexpr auto kMeasurements = std::to_array<Command>({
-    {"algo", "loss and gradient on a million tokens, beside the speed of memory", bench_algo},
-    {"data", "loading a prompt file: rows per second, memory", bench_data},
+    {"algo", "loss and gradient on a million tokens, beside the speed of memory", algo},
+    {"data", "loading a prompt file: rows per second, memory", data},
     {"decode-attention", "attention of one layer in a decode step, beside the speed of memory",
-     bench_decode_attention},
-    {"engine", "generation: tokens per second, step times, rates", bench_engine},
-    {"grpo-step", "one step of the loop: generate, train, hand the weights over", bench_grpo_step},
-    {"hand-over", "new weights to the engine of the same GPU", bench_hand_over},
-    {"kernels", "products of the decoder; --device cuda: every kernel of a GPU", bench_kernels},
-    {"sleep-wake", "keys and values give their memory back and take it again", bench_sleep_wake},
+     decode_attention},
+    {"engine", "generation: tokens per second, step times, rates", engine_alone},
+    {"grpo-step", "one step of the loop: generate, train, hand the weights over", grpo_step},
+    {"hand-over", "new weights to the engine of the same GPU", hand_over},
+    {"kernels", "products of the decoder; --device cuda: every kernel of a GPU", kernels_alone},
+    {"sleep-wake", "keys and values give their memory back and take it again", sleep_wake},
     {"train-step", "one training step on made-up tokens: tokens per second, phase times",
-     bench_train_step},
+     train_step},
 });
 
-/// Measurements in the shape qwen3-SIZE of bench/gpu/workloads.json.
-struct Family {
+// Measurements in the shape qwen3-SIZE of the file of workloads. `name` is the whole name, `size`
+// what follows the prefix.
+
+int gpu_train_step(const std::string& name, std::string size, Arguments arguments) {
+  CLI::App app("A GRPO step on the GPU: packed forward, loss, backward, clipping, AdamW.",
+               "slime bench " + name);
+  bench::GpuTrainOptions options;
+  options.name = name;
+  for (const auto& [ending, how] :
+       {std::pair{std::string_view("-recompute"), model::Recompute::kFull},
+        std::pair{std::string_view("-selective"), model::Recompute::kSelective}}) {
+    if (!size.ends_with(ending)) continue;
+    size.resize(size.size() - ending.size());
+    options.recompute = how;
+  }
+  options.shape.model = "qwen3-" + size;
+  add_workloads_file(app, options.shape.file);
+  app.add_option("--sequences", options.sequences, "Of a step")
+      ->capture_default_str()
+      ->check(CLI::Range(2, 1 << 16));
+  app.add_option("--sequence-length", options.sequence_length, "Tokens of each")
+      ->capture_default_str()
+      ->check(CLI::Range(2, 1 << 20));
+  app.add_option("--max-tokens-per-gpu", options.micro_batch_tokens, "Tokens of a micro-batch")
+      ->capture_default_str();
+  add_repeats(app, options.repeats, "The median counts");
+  app.add_flag("--optimizer-cpu-offload", options.state_on_host,
+               "Master weights and moments in host memory");
+  if (const auto exit_code = parse_options(app, arguments)) return *exit_code;
+  bench::measure_gpu_train_step(options);
+  return 0;
+}
+
+int start(const std::string& name, std::string size, Arguments arguments) {
+  CLI::App app("From the start of the process to the first token.", "slime bench " + name);
+  bench::StartOptions options;
+  options.name = name;
+  options.shape.model = "qwen3-" + size;
+  add_workloads_file(app, options.shape.file);
+  if (const auto exit_code = parse_options(app, arguments)) return *exit_code;
+  bench::measure_start(options);
+  return 0;
+}
+
+void add_train_command(CLI::App& app, bench::TrainCommandOptions& options) {
+  add_workloads_file(app, options.shape.file);
+  app.add_option("--device", options.device, "Of the command: cuda or cpu")->capture_default_str();
+  add_count(app, "--prompts", options.prompts, "Of a step");
+  add_count(app, "--samples", options.samples, "Of each prompt");
+  add_count(app, "--prompt-tokens", options.prompt_tokens, "Of each prompt");
+  add_count(app, "--new-tokens", options.new_tokens, "Of each sample");
+  add_count(app, "--max-tokens-per-gpu", options.micro_batch_tokens, "Of a micro-batch");
+  app.add_flag("--log", options.shows_log, "Print what the command says, to standard error");
+}
+
+int first_step(const std::string& name, std::string size, Arguments arguments) {
+  CLI::App app("The command `slime train` to the end of its first optimizer step.",
+               "slime bench " + name);
+  bench::TrainCommandOptions options;
+  options.name = name;
+  options.shape.model = "qwen3-" + size;
+  add_train_command(app, options);
+  if (const auto exit_code = parse_options(app, arguments)) return *exit_code;
+  bench::measure_first_step(options);
+  return 0;
+}
+
+int grpo_command(const std::string& name, std::string size, Arguments arguments) {
+  CLI::App app("Steps of `slime train`; the first does not count.", "slime bench " + name);
+  bench::TrainCommandOptions options;
+  options.name = name;
+  options.shape.model = "qwen3-" + size;
+  options.prompts = 64;
+  options.new_tokens = 512;
+  options.steps = 4;
+  add_train_command(app, options);
+  app.add_option("--steps", options.steps, "The best after the first counts")
+      ->capture_default_str()
+      ->check(CLI::Range(2, 1000));
+  if (const auto exit_code = parse_options(app, arguments)) return *exit_code;
+  bench::measure_grpo_command(options);
+  return 0;
+}
+
+struct MeasurementFamily {
   std::string_view prefix;
   std::string_view summary;
-  int (*run)(std::span<const std::string>);
+  int (*run)(const std::string& name, std::string size, Arguments arguments);
 };
-constexpr auto kFamilies = std::to_array<Family>({
+constexpr auto kFamilies = std::to_array<MeasurementFamily>({
     {"train-step-",
      "a training step on the GPU; train-step-4b-recompute and -selective keep fewer activations",
-     bench_gpu_train},
-    {"start-", "from the start of the process to the first token on the GPU", bench_start},
-    {"first-step-", "the command `slime train` to the end of its first optimizer step",
-     bench_first_step},
-    {"grpo-", "steps of the command `slime train --device cuda`", bench_grpo_command},
+     gpu_train_step},
+    {"start-", "from the start of the process to the first token on the GPU", start},
+    {"first-step-", "the command `slime train` to the end of its first optimizer step", first_step},
+    {"grpo-", "steps of the command `slime train --device cuda`", grpo_command},
 });
+
+// Everything else is a workload of the file.
+
+int gpu_workloads(Arguments arguments) {
+  CLI::App app("Workloads that rollout engines are compared on, on this machine's GPU.",
+               "slime bench WORKLOAD...");
+  bench::GpuWorkloadOptions options;
+  app.add_option("workloads", options.names, "Names in the file of workloads")->required();
+  add_workloads_file(app, options.file);
+  add_repeats(app, options.repeats, "The best counts");
+  add_prefill(app, options.max_prefill_tokens);
+  app.add_option("--max-running-requests", options.max_running_requests, "Requests per step")
+      ->capture_default_str();
+  app.add_option("--kv-cache-dtype", options.kv_cache_dtype, "auto or fp8_e4m3")
+      ->capture_default_str();
+  app.add_flag("!--no-shared-reads", options.shares_prompt_reads,
+               "Each sample reads its prompt's keys and values itself");
+  if (const auto exit_code = parse_options(app, arguments)) return *exit_code;
+  bench::measure_gpu_workloads(options);
+  return 0;
+}
+
+int print_names(std::FILE* out) {
+  fmt::print(out, "Usage: slime bench NAME [OPTIONS]\n\n");
+  for (const Command& measurement : kMeasurements) {
+    fmt::print(out, "  {:<17} {}\n", measurement.name, measurement.summary);
+  }
+  fmt::print(out, "  {:<17} {}\n", "WORKLOAD...",
+             "a workload of bench/gpu/workloads.json on the GPU: offline-4b, decode-8b-b32, ...");
+  for (const MeasurementFamily& family : kFamilies)
+    fmt::print(out, "  {:<17} {}\n", fmt::format("{}SIZE", family.prefix), family.summary);
+  return out == stdout ? 0 : 2;
+}
 
 }  // namespace
 
@@ -59,21 +381,12 @@ int bench(std::span<const std::string> arguments) {
   for (const Command& measurement : kMeasurements) {
     if (name == measurement.name) return measurement.run(arguments.subspan(1));
   }
-  const bool asks = name == "--help" || name == "-h";
-  for (const Family& family : kFamilies) {
-    if (name.starts_with(family.prefix)) return family.run(arguments);
+  for (const MeasurementFamily& family : kFamilies) {
+    if (name.starts_with(family.prefix))
+      return family.run(name, name.substr(family.prefix.size()), arguments.subspan(1));
   }
-  if (!name.empty() && !name.starts_with('-')) return bench_workload(arguments);
-  std::FILE* out = asks ? stdout : stderr;
-  fmt::print(out, "Usage: slime bench NAME [OPTIONS]\n\n");
-  for (const Command& measurement : kMeasurements) {
-    fmt::print(out, "  {:<17} {}\n", measurement.name, measurement.summary);
-  }
-  fmt::print(out, "  {:<17} {}\n", "WORKLOAD...",
-             "a workload of bench/gpu/workloads.json on the GPU: offline-4b, decode-8b-b32, ...");
-  for (const Family& family : kFamilies)
-    fmt::print(out, "  {:<17} {}\n", fmt::format("{}SIZE", family.prefix), family.summary);
-  return asks ? 0 : 2;
+  if (!name.empty() && !name.starts_with('-')) return gpu_workloads(arguments);
+  return print_names(name == "--help" || name == "-h" ? stdout : stderr);
 }
 
 }  // namespace slime::cli

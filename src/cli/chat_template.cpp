@@ -5,11 +5,11 @@
 #include <CLI/CLI.hpp>
 #include <chrono>
 
-#include "cli/json_lines.h"
 #include "cli/options.h"
 #include "core/calendar.h"
 #include "core/clock.h"
 #include "core/error.h"
+#include "core/json_lines.h"
 #include "text/chat_template.h"
 #include "text/tokenizer/tokenizer.h"
 

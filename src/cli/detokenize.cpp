@@ -1,6 +1,6 @@
-#include "cli/json_lines.h"
 #include "cli/options.h"
 #include "cli/tokenize.h"
+#include "core/json_lines.h"
 #include "text/tokenizer/tokenizer.h"
 
 namespace slime::cli {

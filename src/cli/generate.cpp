@@ -6,12 +6,12 @@
 #include <mutex>
 
 #include "cli/device.h"
-#include "cli/json_lines.h"
 #include "cli/open_tokenizer.h"
 #include "cli/options.h"
 #include "core/calendar.h"
 #include "core/clock.h"
 #include "core/error.h"
+#include "core/json_lines.h"
 #include "engine/engine.h"
 #include "engine/http/generate_request.h"
 #include "engine/http/generate_response.h"

@@ -6,9 +6,9 @@
 #include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
 
-#include "cli/json_lines.h"
 #include "cli/options.h"
 #include "core/error.h"
+#include "core/json_lines.h"
 #include "kernels/linear.h"
 #include "kernels/linear_logprob.h"
 #include "model/network.h"

@@ -5,9 +5,9 @@
 #include <cmath>
 #include <cstdio>
 
-#include "cli/json_lines.h"
 #include "cli/options.h"
 #include "core/error.h"
+#include "core/json_lines.h"
 #include "core/reward_number.h"
 
 namespace slime::cli {

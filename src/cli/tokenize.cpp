@@ -1,7 +1,7 @@
 #include "cli/tokenize.h"
 
-#include "cli/json_lines.h"
 #include "cli/options.h"
+#include "core/json_lines.h"
 #include "text/tokenizer/tokenizer.h"
 
 namespace slime::cli {

@@ -9,7 +9,7 @@
 namespace slime::golden {
 namespace {
 
-Tensor rows_of(const json::object& inputs, const char* key, at::ScalarType dtype) {
+Tensor scored_rows(const json::object& inputs, const char* key, at::ScalarType dtype) {
   return column(inputs, key, dtype)
       .reshape({static_cast<int64_t>(inputs.at(key).as_array().size()), -1});
 }
@@ -33,7 +33,7 @@ GOLDEN_TEST_IN_BOTH_PRECISIONS(LogProbEntropy, "logprob_entropy.json") {
   const auto& inputs = part(c, "inputs");
   const auto& expected = part(c, "expected");
   const at::AutoGradMode grad_mode(true);
-  const Tensor logits_RV = rows_of(inputs, "logits", dtype).requires_grad_(true);
+  const Tensor logits_RV = scored_rows(inputs, "logits", dtype).requires_grad_(true);
   const Tensor head_VV = at::eye(logits_RV.size(1), logits_RV.options().requires_grad(false));
   kernels::LinearLogProbOptions options;
   options.temperature = number(part(c, "params"), "temperature");

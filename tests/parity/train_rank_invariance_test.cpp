@@ -25,7 +25,7 @@ std::unique_ptr<model::Network> load(const char* dtype) {
 }
 
 /// How the step is cut. max_tokens 0: micro-batches of a fixed number of samples.
-struct Cut {
+struct RankCut {
   int ranks = 1;
   int64_t micro_batch_size = 1;
   int64_t max_tokens = 0;
@@ -33,7 +33,7 @@ struct Cut {
   bool balance = false;
 };
 
-void apply(const Cut& cut, TrainConfig& config) {
+void apply(const RankCut& cut, TrainConfig& config) {
   config.packing = {cut.share, 1};
   config.batching.dp = cut.ranks;
   config.batching.micro_batch_size = cut.micro_batch_size;
@@ -50,7 +50,7 @@ OtherNetworks others_of(const TrainConfig& config, const char* dtype) {
 }
 
 /// Sums and gradients of the batch as one training step, the latter brought together again.
-Outcome gradients(const TrainBatch& batch, TrainConfig config, const Cut& cut) {
+Outcome gradients(const TrainBatch& batch, TrainConfig config, const RankCut& cut) {
   apply(cut, config);
   Outcome outcome;
   const SystemClock clock;
@@ -72,15 +72,16 @@ TrainConfig grpo_config(int64_t executions) {
   return config;
 }
 
-const std::vector<Cut> kCuts{{.ranks = 2},
-                             {.ranks = 2, .max_tokens = 40, .share = true},
-                             {.ranks = 2, .micro_batch_size = 3, .share = true, .balance = true},
-                             {.ranks = 4, .max_tokens = 60, .balance = true},
-                             {.ranks = 4, .max_tokens = 60, .share = true}};
+const std::vector<RankCut> kCuts{
+    {.ranks = 2},
+    {.ranks = 2, .max_tokens = 40, .share = true},
+    {.ranks = 2, .micro_batch_size = 3, .share = true, .balance = true},
+    {.ranks = 4, .max_tokens = 60, .balance = true},
+    {.ranks = 4, .max_tokens = 60, .share = true}};
 
-void expect_invariant(const TrainBatch& batch, const TrainConfig& config) {
+void expect_rank_invariant(const TrainBatch& batch, const TrainConfig& config) {
   const Outcome plain = gradients(batch, config, {});
-  for (const Cut& cut : kCuts) {
+  for (const RankCut& cut : kCuts) {
     SCOPED_TRACE(testing::Message()
                  << cut.ranks << " ranks, micro-batch " << cut.micro_batch_size << ", tokens "
                  << cut.max_tokens << ", share " << cut.share << ", balance " << cut.balance);
@@ -89,14 +90,14 @@ void expect_invariant(const TrainBatch& batch, const TrainConfig& config) {
 }
 
 TEST(RankInvariance, GrpoDoesNotDependOnTheNumberOfRanks) {
-  expect_invariant(make_train_batch(made_up_groups(3, 4, 384), {}), grpo_config(12));
+  expect_rank_invariant(make_train_batch(made_up_groups(3, 4, 384), {}), grpo_config(12));
 }
 
 TEST(RankInvariance, NeitherDoTheMeanOverTokensAndWhitening) {
   TrainConfig config = grpo_config(12);
   config.reduction = algo::Reduction::kPerToken;
   config.normalize_advantages = true;
-  expect_invariant(make_train_batch(made_up_groups(3, 4, 384), {}), config);
+  expect_rank_invariant(make_train_batch(made_up_groups(3, 4, 384), {}), config);
 }
 
 TEST(RankInvariance, NorDoesTheOrderOfTheSamples) {
@@ -115,7 +116,7 @@ struct Trained {
 };
 
 /// Three rollout steps, as every rank sees them: all have to agree.
-Trained train(const TrainBatch& batch, TrainConfig config, const Cut& cut) {
+Trained train_on_ranks(const TrainBatch& batch, TrainConfig config, const RankCut& cut) {
   apply(cut, config);
   std::vector<Trained> of_rank(cut.ranks);
   const SystemClock clock;
@@ -139,8 +140,8 @@ Trained train(const TrainBatch& batch, TrainConfig config, const Cut& cut) {
 }
 
 void expect_same_training(const TrainBatch& batch, const TrainConfig& config, double tolerance) {
-  const Trained one = train(batch, config, {.max_tokens = 60});
-  const Trained two = train(batch, config, {.ranks = 2, .max_tokens = 60, .share = true});
+  const Trained one = train_on_ranks(batch, config, {.max_tokens = 60});
+  const Trained two = train_on_ranks(batch, config, {.ranks = 2, .max_tokens = 60, .share = true});
   EXPECT_LT((one.weights - two.weights).abs().max().item<double>(), tolerance);
   for (std::size_t i = 0; i < one.reports.size(); ++i) {
     EXPECT_EQ(one.reports[i].num_tokens, two.reports[i].num_tokens);

@@ -4,9 +4,7 @@
 #include <ATen/core/grad_mode.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
-#include <algorithm>
-
-#include "core/clock.h"
+#include "core/best_seconds.h"
 #include "kernels/gpu/gpu.h"
 
 namespace slime::kernels {
@@ -14,20 +12,17 @@ namespace {
 
 constexpr int kRuns = 5;
 
-/// Seconds of the fastest of kRuns runs of `repeats` launches each.
+/// Seconds of a launch, in the fastest of kRuns runs of `launches` each after one that does not
+/// count.
 template <typename Work>
-double best_seconds(int repeats, const Work& work) {
-  const SystemClock clock;
+double launch_seconds(int launches, const Work& work) {
   const c10::impl::VirtualGuardImpl device(at::kCUDA);
-  double best = 1e300;
-  for (int run = 0; run <= kRuns; ++run) {
-    device.synchronizeDevice(0);  // sync: this is a measurement
-    const auto start = clock.now();
-    for (int i = 0; i < repeats; ++i) work();
-    device.synchronizeDevice(0);
-    if (run > 0) best = std::min(best, seconds_between(start, clock.now()) / repeats);
-  }
-  return best;
+  const auto run = [&] {
+    for (int i = 0; i < launches; ++i) work();
+    device.synchronizeDevice(0);  // sync: the end of what is measured
+  };
+  run();
+  return best_seconds(kRuns, run) / launches;
 }
 
 }  // namespace
@@ -42,13 +37,13 @@ GpuLimits measure_gpu_limits() {
     const Tensor from = at::ones({kNumbers}, options);
     Tensor to = at::empty_like(from);
     limits.copy_bytes_per_second =
-        2.0 * static_cast<double>(from.nbytes()) / best_seconds(4, [&] { to.copy_(from); });
+        2.0 * static_cast<double>(from.nbytes()) / launch_seconds(4, [&] { to.copy_(from); });
   }
   constexpr int64_t kSize = 8192;
   const Tensor a = at::randn({kSize, kSize}, options), b = at::randn({kSize, kSize}, options);
   Tensor c = at::empty_like(a);
   limits.flops_per_second =
-      2.0 * kSize * kSize * kSize / best_seconds(8, [&] { at::mm_out(c, a, b); });
+      2.0 * kSize * kSize * kSize / launch_seconds(8, [&] { at::mm_out(c, a, b); });
   return limits;
 }
 

@@ -1,0 +1,72 @@
+#include "bench/gpu_workloads.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "bench/workload.h"
+#include "core/clock.h"
+#include "core/error.h"
+#include "core/json_lines.h"
+#include "kernels/gpu/gpu.h"
+#include "kernels/gpu/limits.h"
+
+namespace slime::bench {
+namespace {
+
+/// Workloads of the same model share one network and one engine.
+void run_model(const WorkloadFile& file, const std::string& model,
+               const std::vector<const Workload*>& workloads, const GpuWorkloadOptions& options,
+               const kernels::GpuLimits& limits) {
+  kernels::opened_gpu().release_unused_memory();
+  const SystemClock clock;
+  const Clock::TimePoint start = clock.now();
+  const auto network = make_up_network(model::parse_model_config(file.models.at(model), model),
+                                       kGenerationWeightBound);
+  engine::EngineConfig config;
+  config.max_running_requests = options.max_running_requests;
+  config.max_prefill_tokens = options.max_prefill_tokens;
+  config.context_length = options.context_length;
+  config.kv_cache_dtype = options.kv_cache_dtype;
+  config.shares_prompt_reads = options.shares_prompt_reads;
+  config.kv_cache_bytes = most_free_bytes();
+  engine::Engine engine(*network, config, clock);
+  const double start_seconds = seconds_between(start, clock.now());
+  for (const Workload* workload : workloads) {
+    json::object line = run_workload(engine, *network, *workload, limits, options.repeats, clock);
+    line["gpu"] = kernels::opened_gpu().description();
+    line["weights_and_engine_seconds"] = start_seconds;
+    write_json_line(line);
+  }
+}
+
+}  // namespace
+
+void measure_gpu_workloads(const GpuWorkloadOptions& options) {
+  const WorkloadFile file = read_workloads(options.file);
+  std::vector<std::string> models;  // in order of appearance
+  std::vector<const Workload*> chosen;
+  for (const std::string& name : options.names) {
+    const Workload* workload = file.find(name);
+    if (workload == nullptr) {
+      std::vector<std::string> names;
+      for (const Workload& known : file.workloads) names.push_back(known.id);
+      throw ConfigError(fmt::format("no measurement or workload \"{}\"; {} has {}", name,
+                                    options.file, fmt::join(names, ", ")));
+    }
+    chosen.push_back(workload);
+    if (std::find(models.begin(), models.end(), workload->model) == models.end())
+      models.push_back(workload->model);
+  }
+  kernels::open_gpu();
+  const kernels::GpuLimits limits = kernels::measure_gpu_limits();
+  for (const std::string& model : models) {
+    std::vector<const Workload*> of_model;
+    std::copy_if(chosen.begin(), chosen.end(), std::back_inserter(of_model),
+                 [&](const Workload* workload) { return workload->model == model; });
+    run_model(file, model, of_model, options, limits);
+  }
+}
+
+}  // namespace slime::bench

@@ -1,0 +1,27 @@
+#include "bench/made_up_model.h"
+
+#include <fmt/format.h>
+
+#include "bench/workload.h"
+#include "core/error.h"
+#include "kernels/gpu/gpu.h"
+
+namespace slime::bench {
+
+model::ModelConfig read_shape(const ShapeOptions& options) {
+  const WorkloadFile file = read_workloads(options.file);
+  const auto shape = file.models.find(options.model);
+  if (shape == file.models.end())
+    throw ConfigError(fmt::format("{} has no model \"{}\"", options.file, options.model));
+  return model::parse_model_config(shape->second, options.model);
+}
+
+std::unique_ptr<model::Network> make_up_network(const model::ModelConfig& shape, double bound) {
+  return model::make_uniform_network(shape, model::Precision::on_gpu("bfloat16"), bound);
+}
+
+int64_t most_free_bytes() {
+  return static_cast<int64_t>(0.8 * static_cast<double>(kernels::opened_gpu().free_bytes()));
+}
+
+}  // namespace slime::bench

@@ -1,0 +1,242 @@
+#include "bench/train_command.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "core/clock.h"
+#include "core/json_lines.h"
+#include "model/save.h"
+
+extern char** environ;
+
+namespace slime::bench {
+namespace fs = std::filesystem;
+namespace {
+
+/// Spellings of the 256 bytes in byte-level BPE: printable ones are themselves, the others follow
+/// at 256.
+json::object byte_vocabulary() {
+  json::object vocabulary;
+  int next = 256;
+  for (int byte = 0; byte < 256; ++byte) {
+    const bool is_printable =
+        (byte >= 33 && byte <= 126) || (byte >= 161 && byte <= 172) || byte >= 174;
+    const int code = is_printable ? byte : next++;
+    std::string spelling;
+    if (code < 128) {
+      spelling = static_cast<char>(code);
+    } else {
+      spelling = {static_cast<char>(0xC0 | (code >> 6)), static_cast<char>(0x80 | (code & 0x3F))};
+    }
+    vocabulary[spelling] = byte;
+  }
+  return vocabulary;
+}
+
+json::object byte_tokenizer() {
+  const json::object byte_level{{"type", "ByteLevel"},
+                                {"add_prefix_space", false},
+                                {"trim_offsets", true},
+                                {"use_regex", false}};
+  return {{"version", "1.0"},
+          {"added_tokens", json::array{}},
+          {"normalizer", nullptr},
+          {"pre_tokenizer", byte_level},
+          {"post_processor", nullptr},
+          {"decoder", byte_level},
+          {"model",
+           json::object{{"type", "BPE"}, {"vocab", byte_vocabulary()}, {"merges", json::array{}}}}};
+}
+
+/// A folder with a model directory and a file of prompts; gone with this object.
+class MadeUpRun {
+ public:
+  explicit MadeUpRun(const TrainCommandOptions& options)
+      : root_(fs::temp_directory_path() / fmt::format("slime-bench-{}", ::getpid())) {
+    const model::ModelConfig shape = read_shape(options.shape);
+    fs::create_directories(root_ / "model");
+    const auto network = model::make_uniform_network(
+        shape, {.weights = at::kBFloat16, .activations = at::kFloat}, kTrainingWeightBound);
+    model::save_network(*network, root_ / "model");
+    std::ofstream(root_ / "model" / "tokenizer.json") << json::serialize(byte_tokenizer());
+    std::ofstream prompts(root_ / "prompts.jsonl");
+    for (int64_t i = 0; i < options.prompts * options.steps; ++i) {
+      std::string text = fmt::format("Prompt {}: ", i);
+      while (static_cast<int64_t>(text.size()) < options.prompt_tokens)
+        text += static_cast<char>('a' + (i * 7 + static_cast<int64_t>(text.size()) * 13) % 26);
+      prompts << json::serialize(json::object{{"input", text}}) << "\n";
+    }
+  }
+  MadeUpRun(const MadeUpRun&) = delete;
+  MadeUpRun& operator=(const MadeUpRun&) = delete;
+  ~MadeUpRun() {
+    std::error_code ignored;
+    fs::remove_all(root_, ignored);
+  }
+
+  std::vector<std::string> command(const TrainCommandOptions& options) const {
+    const auto number = [](int64_t value) { return std::to_string(value); };
+    return {"slime",
+            "train",
+            "--device",
+            options.device,
+            "--hf-checkpoint",
+            (root_ / "model").string(),
+            "--prompt-data",
+            (root_ / "prompts.jsonl").string(),
+            "--run-dir",
+            (root_ / "run").string(),
+            "--rm-type",
+            "random",
+            "--num-rollout",
+            number(options.steps),
+            "--rollout-batch-size",
+            number(options.prompts),
+            "--n-samples-per-prompt",
+            number(options.samples),
+            "--rollout-max-response-len",
+            number(options.new_tokens),
+            "--sglang-max-running-requests",
+            number(std::min<int64_t>(512, options.prompts * options.samples)),
+            "--sglang-server-concurrency",
+            number(options.prompts * options.samples),
+            "--sglang-chunked-prefill-size",
+            "8192",
+            "--use-dynamic-batch-size",
+            "--max-tokens-per-gpu",
+            number(options.micro_batch_tokens),
+            "--lr",
+            "1e-6",
+            "--no-save-optim",
+            "--no-save-rollouts"};
+  }
+  fs::path metrics() const { return root_ / "run" / "metrics.jsonl"; }
+  fs::path log() const { return root_ / "train.log"; }
+
+ private:
+  fs::path root_;
+};
+
+/// This program once more; its output goes to a file. Killed with this object if it still runs.
+class TrainCommand {
+ public:
+  TrainCommand(std::vector<std::string> words, const fs::path& log) : log_(log) {
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, log.c_str(),
+                                     O_WRONLY | O_CREAT | O_TRUNC, 0644);
+    posix_spawn_file_actions_adddup2(&actions, STDOUT_FILENO, STDERR_FILENO);
+    std::vector<char*> argv;
+    for (std::string& word : words) argv.push_back(word.data());
+    argv.push_back(nullptr);
+    const int error =
+        posix_spawn(&child_, "/proc/self/exe", &actions, nullptr, argv.data(), environ);
+    posix_spawn_file_actions_destroy(&actions);
+    if (error != 0)
+      throw std::runtime_error(fmt::format("cannot start slime train: {}", std::strerror(error)));
+  }
+  TrainCommand(const TrainCommand&) = delete;
+  TrainCommand& operator=(const TrainCommand&) = delete;
+  ~TrainCommand() {
+    if (child_ <= 0) return;
+    ::kill(child_, SIGKILL);
+    ::waitpid(child_, nullptr, 0);
+  }
+
+  /// Throws with the end of its output when it ended in failure.
+  bool is_running() {
+    if (child_ <= 0) return false;
+    int status = 0;
+    if (::waitpid(child_, &status, WNOHANG) == 0) return true;
+    child_ = -1;
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return false;
+    std::ifstream file(log_);
+    std::string text((std::istreambuf_iterator<char>(file)), {});
+    throw std::runtime_error("slime train failed: " +
+                             text.substr(text.size() > 2000 ? text.size() - 2000 : 0));
+  }
+
+ private:
+  pid_t child_ = -1;
+  fs::path log_;
+};
+
+void show_log(const TrainCommandOptions& options, const fs::path& log) {
+  if (options.shows_log) std::cerr << std::ifstream(log).rdbuf();
+}
+
+double number(const json::object& metrics, const char* name) {
+  const json::value* value = metrics.if_contains(name);
+  return value == nullptr ? 0.0 : value->to_number<double>();
+}
+
+}  // namespace
+
+void measure_first_step(const TrainCommandOptions& options) {
+  const SystemClock clock;
+  const MadeUpRun run(options);
+  const auto start = clock.now();
+  TrainCommand command(run.command(options), run.log());
+  std::error_code ignored;
+  while (command.is_running() &&
+         (!fs::exists(run.metrics(), ignored) || fs::file_size(run.metrics(), ignored) == 0))
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  const double seconds = seconds_between(start, clock.now());
+  show_log(options, run.log());
+  JsonLines lines(run.metrics().string());
+  const json::object metrics = lines.next().value_or(json::object{});
+  write_json_line({{"name", options.name},
+                   {"value", seconds},
+                   {"unit", "s"},
+                   {"generate_seconds", number(metrics, "phase/generate")},
+                   {"train_seconds", number(metrics, "phase/train")},
+                   {"prompts", options.prompts},
+                   {"samples", options.samples},
+                   {"new_tokens", options.new_tokens}});
+}
+
+void measure_grpo_command(const TrainCommandOptions& options) {
+  const MadeUpRun run(options);
+  TrainCommand command(run.command(options), run.log());
+  while (command.is_running()) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  show_log(options, run.log());
+  json::object best;
+  JsonLines lines(run.metrics().string());
+  for (auto metrics = lines.next(); metrics; metrics = lines.next()) {
+    if (number(*metrics, "step") == 0) continue;
+    if (best.empty() || number(*metrics, "perf/step_time") < number(best, "perf/step_time"))
+      best = *metrics;
+  }
+  const double tokens = static_cast<double>(options.prompts * options.samples) *
+                        number(best, "rollout/response_len/mean");
+  json::object all;
+  for (const auto& [name, value] : best) {
+    if (name.starts_with("perf/") || name.starts_with("phase/")) all[name] = value;
+  }
+  write_json_line({{"name", options.name},
+                   {"value", number(best, "perf/step_time")},
+                   {"unit", "s"},
+                   {"generated_tokens_per_second", tokens / number(best, "phase/generate")},
+                   {"trained_tokens_per_second", number(best, "perf/actor_train_tok_per_s")},
+                   {"train_tflops", number(best, "perf/actor_train_tflops")},
+                   {"prompts", options.prompts},
+                   {"samples", options.samples},
+                   {"new_tokens", options.new_tokens},
+                   {"metrics", all}});
+}
+
+}  // namespace slime::bench

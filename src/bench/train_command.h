@@ -1,0 +1,34 @@
+#pragma once
+
+/// The command `slime train` as users type it, in a process of its own, on a made-up model
+/// directory in a shape of bench/gpu/workloads.json.
+
+#include <cstdint>
+#include <string>
+
+#include "bench/made_up_model.h"
+
+namespace slime::bench {
+
+struct TrainCommandOptions {
+  std::string name;  // of the printed line
+  ShapeOptions shape;
+  std::string device = "cuda";
+  int64_t prompts = 8;
+  int64_t samples = 8;
+  int64_t prompt_tokens = 256;
+  int64_t new_tokens = 128;
+  int64_t micro_batch_tokens = 16384;
+  int64_t steps = 1;
+  bool shows_log = false;  // of the command, on standard error
+};
+
+/// Seconds from the start of the command to the end of its first optimizer step, files in the page
+/// cache. Prints a JSON line.
+void measure_first_step(const TrainCommandOptions& options);
+
+/// A GRPO step: tokens per second of generation and of training, seconds of the phases. The best
+/// step after the first counts. Prints a JSON line.
+void measure_grpo_command(const TrainCommandOptions& options);
+
+}  // namespace slime::bench

@@ -1,0 +1,175 @@
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+#include <fmt/format.h>
+
+#include <cmath>
+#include <functional>
+#include <vector>
+
+#include "bench/gpu_kernels.h"
+#include "bench/kernel_timing.h"
+#include "kernels/adamw.h"
+#include "kernels/gpu/gpu.h"
+#include "kernels/linear_logprob.h"
+
+namespace slime::bench {
+namespace {
+
+constexpr int64_t kSequences = 8, kLength = 2048, kTokens = kSequences * kLength;
+constexpr int64_t kTrainingElement = 2;  // bytes of a bfloat16
+
+Tensor random_tensor(at::IntArrayRef shape, at::ScalarType type = at::kBFloat16) {
+  return at::randn(shape, at::TensorOptions(type).device(at::kCUDA));
+}
+
+struct TrainingBench {
+  const model::ModelConfig& config;
+  const kernels::GpuLimits& limits;
+  const std::string& only;
+  const kernels::Device& device = kernels::opened_gpu().device();
+  const kernels::RotaryShape heads{config.num_heads, config.num_kv_heads, config.head_dim,
+                                   config.norm_eps};
+
+  bool wants(const std::string& name) const { return wants_kernel(only, name); }
+
+  /// Calls that take a tenth of a millisecond or more.
+  void time(const std::string& name, const KernelWork& work,
+            const std::function<void()>& call) const {
+    if (!wants(name)) return;
+    write_kernel_line(name, work, launched_seconds(4, [&](int) { call(); }), limits);
+  }
+
+  static KernelWork moves(int64_t numbers) {
+    return {.bytes = static_cast<double>(numbers * kTrainingElement)};
+  }
+
+  void attention() const {
+    if (!wants("packed-attention-forward") && !wants("packed-attention-backward")) return;
+    std::vector<kernels::Segment> segments;
+    for (int64_t i = 0; i < kSequences; ++i)
+      segments.push_back({i * kLength, (i + 1) * kLength, -1});
+    const int64_t out = config.num_heads * config.head_dim;
+    const Tensor x = random_tensor({kTokens, out + 2 * config.num_kv_heads * config.head_dim});
+    const Tensor dy = random_tensor({kTokens, out});
+    const kernels::TreeAttentionShape shape{1 / std::sqrt(static_cast<double>(config.head_dim)), 0};
+    Tensor y, logsumexp;
+    const double flops = 2.0 * static_cast<double>(kTokens * kLength * out);
+    const auto forward = [&] { y = device.tree_attention(x, segments, heads, shape, logsumexp); };
+    forward();
+    time("packed-attention-forward", {.bytes = 0, .flops = flops}, forward);
+    time("packed-attention-backward", {.bytes = 0, .flops = 2.5 * flops},
+         [&] { device.tree_attention_backward(dy, y, x, logsumexp, segments, heads, shape); });
+  }
+
+  void rows() const {
+    const int64_t hidden = config.hidden_size, wide = config.intermediate_size;
+    const int64_t width = (config.num_heads + 2 * config.num_kv_heads) * config.head_dim;
+    const Tensor x = random_tensor({kTokens, hidden}), dy = random_tensor({kTokens, hidden});
+    const Tensor dsum = random_tensor({kTokens, hidden}), weight = random_tensor({hidden});
+    const auto floats = at::TensorOptions(at::kFloat).device(at::kCUDA);
+    Tensor grad = at::zeros({hidden}, floats), sum;
+    time("norm-forward", moves(4 * kTokens * hidden),
+         [&] { device.add_rms_norm(x, dsum, weight, config.norm_eps, sum); });
+    time("norm-backward", moves(4 * kTokens * hidden),
+         [&] { device.add_rms_norm_backward(dsum, dy, x, weight, config.norm_eps, grad); });
+    const Tensor gate_up = random_tensor({kTokens, 2 * wide}),
+                 dproduct = random_tensor({kTokens, wide});
+    time("swiglu-forward", moves(3 * kTokens * wide), [&] { device.swiglu(gate_up); });
+    time("swiglu-backward", moves(5 * kTokens * wide),
+         [&] { device.swiglu_backward(dproduct, gate_up); });
+    const Tensor qkv = random_tensor({kTokens, width}), dqkv = random_tensor({kTokens, width});
+    const Tensor positions = at::arange(kTokens, floats.dtype(at::kLong)).remainder(kLength);
+    const Tensor angle = at::rand({kLength, config.head_dim / 2}, floats) * 6;
+    const Tensor cos = angle.cos(), sin = angle.sin();
+    Tensor q, k, dq, dk;
+    if (config.has_qk_norm) {
+      q = random_tensor({config.head_dim});
+      k = random_tensor({config.head_dim});
+      dq = at::zeros({config.head_dim}, floats);
+      dk = at::zeros({config.head_dim}, floats);
+    }
+    time("rotary-forward", moves(2 * kTokens * width),
+         [&] { device.norm_rotate(qkv, positions, q, k, cos, sin, heads); });
+    time("rotary-backward", moves(3 * kTokens * width),
+         [&] { device.norm_rotate_backward(dqkv, qkv, positions, q, k, cos, sin, heads, dq, dk); });
+  }
+
+  /// The widest product of a layer.
+  void gradients_of_products() const {
+    const int64_t inputs = config.hidden_size, outputs = 2 * config.intermediate_size;
+    const Tensor x = random_tensor({kTokens, inputs}), dy = random_tensor({kTokens, outputs});
+    const Tensor weight = random_tensor({outputs, inputs});
+    Tensor grad = at::zeros({outputs, inputs}, at::TensorOptions(at::kFloat).device(at::kCUDA));
+    const KernelWork work{.flops = 2.0 * static_cast<double>(kTokens * inputs * outputs)};
+    time("input-gradient", work, [&] { device.linear_input_grad(dy, weight); });
+    time("weight-gradient", work, [&] { device.add_linear_weight_grad_(grad, dy, x); });
+  }
+
+  void log_probs() const {
+    if (!wants("logprob-forward") && !wants("logprob-backward")) return;
+    const int64_t hidden = config.hidden_size, vocab = config.vocab_size;
+    kernels::Param head{random_tensor({vocab, hidden}) * 0.02, {}};
+    const Tensor target =
+        at::randint(vocab, {kTokens}, at::TensorOptions(at::kLong).device(at::kCUDA));
+    const double product = 2.0 * static_cast<double>(kTokens * hidden * vocab);
+    const Tensor x = random_tensor({kTokens, hidden});
+    const double forward = launched_seconds(2, [&](int) {
+      const at::NoGradGuard no_grad;
+      kernels::linear_logprob(x, head, target, {});
+    });
+    if (wants("logprob-forward"))
+      write_kernel_line("logprob-forward", {.flops = product}, forward, limits);
+    if (!wants("logprob-backward")) return;
+    head.grad = at::zeros({vocab, hidden}, at::TensorOptions(at::kFloat).device(at::kCUDA));
+    const Tensor row = random_tensor({kTokens}, at::kFloat);
+    const double both = launched_seconds(2, [&](int) {
+      const at::AutoGradMode with_grad(true);
+      const Tensor leaf = x.detach().requires_grad_(true);
+      (kernels::linear_logprob(leaf, head, target, {}).logprob_R * row).sum().backward();
+    });
+    // Two products are counted; a third computes the logits again.
+    write_kernel_line("logprob-backward", {.flops = 2 * product}, both - forward, limits);
+  }
+
+  void optimizer() const {
+    if (!wants("adamw") && !wants("gradient-norm")) return;
+    constexpr int64_t kWeights = int64_t{1} << 30;
+    const Tensor weights =
+        at::empty({kWeights}, at::TensorOptions(at::kBFloat16).device(at::kCUDA));
+    const Tensor master = random_tensor({kWeights}, at::kFloat),
+                 grad = random_tensor({kWeights}, at::kFloat);
+    const Tensor first = at::zeros_like(master), second = at::zeros_like(master);
+    const std::vector<kernels::AdamRange> ranges = {{0, kWeights, true}};
+    // Master, moments and gradient are read; weights, master and moments written.
+    time("adamw", {.bytes = 30.0 * kWeights},
+         [&] { kernels::adamw_(weights, master, first, second, grad, ranges, {.lr = 1e-6}); });
+    time("gradient-norm", {.bytes = 4.0 * kWeights}, [&] { kernels::sum_of_squares(grad); });
+  }
+};
+
+}  // namespace
+
+void measure_training_kernels(const model::ModelConfig& config, const kernels::GpuLimits& limits,
+                              const std::string& only) {
+  const TrainingBench bench{config, limits, only};
+  {
+    const at::NoGradGuard no_grad;
+    bench.attention();
+    bench.rows();
+    bench.gradients_of_products();
+    bench.optimizer();
+  }
+  bench.log_probs();
+}
+
+void measure_gpu_kernels(const GpuKernelOptions& options) {
+  const model::ModelConfig config = read_shape(options.shape);
+  kernels::open_gpu();
+  const kernels::GpuLimits limits = kernels::measure_gpu_limits();
+  measure_step_kernels(config, limits, options.only);
+  measure_training_kernels(config, limits, options.only);
+  kernels::opened_gpu().release_unused_memory();
+  measure_paged_attention(config, limits, options.only);
+}
+
+}  // namespace slime::bench

@@ -1,0 +1,224 @@
+#include "bench/workload.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "bench/generate_all.h"
+#include "core/error.h"
+#include "core/splitmix64.h"
+
+namespace slime::bench {
+namespace {
+
+std::vector<TokenId> prompt_ids(const Workload& workload, std::size_t prompt) {
+  constexpr uint64_t kIds = 150000;
+  std::vector<TokenId> ids;
+  for (int64_t j = 0; j < workload.prompt_lengths[prompt]; ++j) {
+    const uint64_t key =
+        (workload.seed << 40) | (uint64_t{prompt} << 20) | static_cast<uint64_t>(j);
+    ids.push_back(static_cast<TokenId>(splitmix64(key) % kIds));
+  }
+  return ids;
+}
+
+/// Seconds from the first request to the last token. `output_length` 0: the workload's own.
+double run_once(engine::Engine& engine, const Workload& workload, int64_t output_length,
+                const Clock& clock) {
+  std::vector<engine::GenerateRequest> requests;
+  for (std::size_t i = 0; i < workload.prompt_lengths.size(); ++i) {
+    engine::GenerateRequest request;
+    request.input_ids = prompt_ids(workload, i);
+    request.sampling.max_new_tokens =
+        output_length > 0 ? output_length : workload.output_lengths[i];
+    request.sampling.ignore_eos = true;
+    request.return_logprob = workload.wants_log_probs;
+    request.top_logprobs_num = workload.num_top_log_probs;
+    for (int64_t sample = 0; sample < workload.samples_per_prompt; ++sample)
+      requests.push_back(request);
+  }
+  const Clock::TimePoint start = clock.now();
+  const auto results = generate_all(engine, std::move(requests));
+  return seconds_between(start, clock.now());
+}
+
+/// Counts of one model, for floors.
+struct Costs {
+  double weight_bytes = 0;     // read by a step; the embedding only as the output layer
+  double kv_bytes = 0;         // of one token
+  double flops = 0;            // per token, matrix products
+  double attention_flops = 0;  // per token and key
+  kernels::GpuLimits limits;
+
+  /// A step that is long enough for its bytes and for its operations.
+  double step_seconds(double num_tokens, double num_keys) const {
+    return std::max((weight_bytes + num_keys * kv_bytes) / limits.copy_bytes_per_second,
+                    (num_tokens * flops + num_keys * attention_flops) / limits.flops_per_second);
+  }
+};
+
+Costs costs_of(model::Network& network, at::ScalarType kv_dtype, const kernels::GpuLimits& limits) {
+  const model::ModelConfig& config = network.config();
+  int64_t weights = network.weights().num_parameters();
+  if (!config.ties_embeddings) weights -= config.vocab_size * config.hidden_size;
+  Costs costs;
+  costs.weight_bytes = static_cast<double>(weights * network.weights().flat().element_size());
+  costs.kv_bytes =
+      static_cast<double>(2 * config.num_layers * config.num_kv_heads * config.head_dim *
+                          static_cast<int64_t>(c10::elementSize(kv_dtype)));
+  costs.flops = 2.0 * static_cast<double>(weights);
+  costs.attention_flops =
+      4.0 * static_cast<double>(config.num_layers * config.num_heads * config.head_dim);
+  costs.limits = limits;
+  return costs;
+}
+
+/// Prompts computed once each at the matrix limit, then all samples decode together.
+double throughput_floor(const Workload& workload, const Costs& costs) {
+  double seconds = 0;
+  int64_t longest = 0;
+  for (std::size_t i = 0; i < workload.prompt_lengths.size(); ++i) {
+    seconds += static_cast<double>(workload.prompt_lengths[i]) * costs.flops /
+               costs.limits.flops_per_second;
+    longest = std::max(longest, workload.output_lengths[i]);
+  }
+  for (int64_t step = 1; step < longest; ++step) {
+    double running = 0, keys = 0;
+    for (std::size_t i = 0; i < workload.prompt_lengths.size(); ++i) {
+      if (workload.output_lengths[i] <= step) continue;
+      running += static_cast<double>(workload.samples_per_prompt);
+      keys +=
+          static_cast<double>((workload.prompt_lengths[i] + step) * workload.samples_per_prompt);
+    }
+    seconds += costs.step_seconds(running, keys);
+  }
+  return seconds;
+}
+
+double decode_floor(const Workload& workload, const Costs& costs) {
+  double running = 0, keys = 0;
+  for (std::size_t i = 0; i < workload.prompt_lengths.size(); ++i) {
+    running += 1;
+    keys += static_cast<double>(workload.prompt_lengths[i]) +
+            static_cast<double>(workload.short_output_length + workload.output_lengths[i]) / 2;
+  }
+  return costs.step_seconds(running, keys);
+}
+
+double prefill_flops(const Workload& workload, const Costs& costs,
+                     const model::ModelConfig& config) {
+  // The output layer sees one row per prompt.
+  const double per_token =
+      costs.flops - 2.0 * static_cast<double>(config.vocab_size * config.hidden_size);
+  double flops = 0;
+  for (const int64_t length : workload.prompt_lengths) {
+    const auto n = static_cast<double>(length);
+    flops += n * per_token + n * n / 2 * costs.attention_flops;
+  }
+  return flops;
+}
+
+Workload::Kind kind_of(const std::string& word, const std::string& where) {
+  if (word == "throughput") return Workload::Kind::kThroughput;
+  if (word == "decode") return Workload::Kind::kDecode;
+  if (word == "prefill") return Workload::Kind::kPrefill;
+  throw ConfigError(where + ": kind must be throughput, decode or prefill, not " + word);
+}
+
+Workload to_workload(const json::object& object) {
+  Workload workload;
+  workload.id = json::value_to<std::string>(object.at("id"));
+  workload.model = json::value_to<std::string>(object.at("model"));
+  workload.kind = kind_of(json::value_to<std::string>(object.at("kind")), workload.id);
+  workload.seed = json::value_to<uint64_t>(object.at("seed"));
+  workload.samples_per_prompt = json::value_to<int64_t>(object.at("n"));
+  const json::value& log_probs = object.at("logprobs");
+  workload.wants_log_probs = !log_probs.is_null();
+  if (workload.wants_log_probs) workload.num_top_log_probs = json::value_to<int64_t>(log_probs);
+  workload.prompt_lengths = json::value_to<std::vector<int64_t>>(object.at("in"));
+  workload.output_lengths = json::value_to<std::vector<int64_t>>(object.at("out"));
+  if (workload.kind == Workload::Kind::kDecode)
+    workload.short_output_length = json::value_to<int64_t>(object.at("out_short"));
+  return workload;
+}
+
+}  // namespace
+
+const Workload* WorkloadFile::find(const std::string& id) const {
+  const auto it = std::find_if(workloads.begin(), workloads.end(),
+                               [&](const Workload& workload) { return workload.id == id; });
+  return it == workloads.end() ? nullptr : &*it;
+}
+
+WorkloadFile read_workloads(const std::filesystem::path& path) {
+  const json::value value = read_json_file(path, size_t{16} << 20);
+  try {
+    WorkloadFile file;
+    for (const auto& [name, config] : value.as_object().at("models").as_object())
+      file.models.emplace(name, config.as_object());
+    for (const json::value& workload : value.as_object().at("workloads").as_array())
+      file.workloads.push_back(to_workload(workload.as_object()));
+    return file;
+  } catch (const boost::system::system_error& error) {
+    throw ConfigError(path.string() + ": not a file of workloads: " + error.what());
+  } catch (const std::out_of_range& error) {
+    throw ConfigError(path.string() + ": not a file of workloads: " + error.what());
+  }
+}
+
+json::object run_workload(engine::Engine& engine, model::Network& network, const Workload& workload,
+                          const kernels::GpuLimits& limits, int repeats, const Clock& clock) {
+  const Costs costs = costs_of(network, engine.kv_dtype(), limits);
+  double best = 1e300;
+  json::array all;
+  // One run before those that count: batch sizes are recorded, products measured.
+  for (int repeat = -1; repeat < repeats; ++repeat) {
+    double seconds = 0;
+    if (workload.kind == Workload::Kind::kDecode) {
+      run_once(engine, workload, 1, clock);  // fills the prefix tree
+      const double brief = run_once(engine, workload, workload.short_output_length, clock);
+      const double full = run_once(engine, workload, 0, clock);
+      seconds = (full - brief) /
+                static_cast<double>(workload.output_lengths.front() - workload.short_output_length);
+    } else {
+      engine::or_throw(engine.flush_cache());
+      const bool is_warm_up = repeat < 0 && workload.kind == Workload::Kind::kThroughput;
+      seconds = run_once(engine, workload, is_warm_up ? 32 : 0, clock);
+    }
+    if (repeat < 0) continue;
+    all.emplace_back(seconds);
+    best = std::min(best, seconds);
+  }
+  double value = 0, floor = 0, fraction = 0;
+  const char* unit = "";
+  if (workload.kind == Workload::Kind::kThroughput) {
+    double tokens = 0;
+    for (const int64_t length : workload.output_lengths)
+      tokens += static_cast<double>(length * workload.samples_per_prompt);
+    unit = "output tokens per second";
+    value = tokens / best;
+    floor = tokens / throughput_floor(workload, costs);
+    fraction = value / floor;
+  } else if (workload.kind == Workload::Kind::kDecode) {
+    unit = "ms per step";
+    value = best * 1e3;
+    floor = decode_floor(workload, costs) * 1e3;
+    fraction = floor / value;
+  } else {
+    unit = "fraction of the matrix limit";
+    value = prefill_flops(workload, costs, network.config()) / best / limits.flops_per_second;
+    floor = 1;
+    fraction = value;
+  }
+  return {{"name", workload.id},
+          {"value", value},
+          {"unit", unit},
+          {"floor", floor},
+          {"fraction", fraction},
+          {"seconds", all},
+          {"copy_tb_per_second", limits.copy_bytes_per_second * 1e-12},
+          {"matrix_tflops", limits.flops_per_second * 1e-12}};
+}
+
+}  // namespace slime::bench

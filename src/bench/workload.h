@@ -1,0 +1,52 @@
+#pragma once
+
+/// The workloads that rollout engines are compared on (bench/gpu/workloads.json): what is sent, how
+/// it is timed, and the least time that the GPU's limits allow.
+///
+/// No tokenizer, no HTTP: ids in, ids out, until the last requested token. Weights are uniform
+/// within 1e-3.
+
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "core/clock.h"
+#include "core/json.h"
+#include "engine/engine.h"
+#include "kernels/gpu/limits.h"
+
+namespace slime::bench {
+
+struct Workload {
+  enum class Kind { kThroughput, kDecode, kPrefill };
+  std::string id;
+  std::string model;  // a key of WorkloadFile::models
+  Kind kind = Kind::kThroughput;
+  uint64_t seed = 0;
+  int64_t samples_per_prompt = 1;
+  bool wants_log_probs = false;
+  int64_t num_top_log_probs = 0;
+  std::vector<int64_t> prompt_lengths;
+  std::vector<int64_t> output_lengths;  // of the samples of each prompt
+  int64_t short_output_length = 0;      // kDecode: where the timed window begins
+};
+
+struct WorkloadFile {
+  std::map<std::string, json::object> models;  // config.json of each
+  std::vector<Workload> workloads;
+
+  /// Null when there is none of this id.
+  const Workload* find(const std::string& id) const;
+};
+
+/// Throws ConfigError for a file of another form.
+WorkloadFile read_workloads(const std::filesystem::path& path);
+
+/// {"name", "value", "unit", "floor", "fraction", "repeats", ...}. Throughput: output tokens per
+/// second. Decode: milliseconds per step. Prefill: share of the matrix limit. `fraction` is 1 at
+/// the floor. The best repeat counts.
+json::object run_workload(engine::Engine& engine, model::Network& network, const Workload& workload,
+                          const kernels::GpuLimits& limits, int repeats, const Clock& clock);
+
+}  // namespace slime::bench

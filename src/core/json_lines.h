@@ -1,0 +1,57 @@
+#pragma once
+
+/// Line-wise JSON in and out: the form every small tool speaks.
+///
+///   JsonLines input(file);                       // "" or "-" is standard input
+///   while (auto object = input.next())
+///     write_json_line({{"length", input.string_at(*object, "text").size()}});
+
+#include <cstdint>
+#include <fstream>
+#include <istream>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/json.h"
+
+namespace slime {
+
+/// Reads one JSON object per line; blank lines are skipped. Every problem is a ConfigError that
+/// names file and line, so the program ends with exit code 2.
+class JsonLines final {
+ public:
+  static constexpr std::size_t kLineLimitBytes = std::size_t{256} << 20;
+
+  /// Throws ConfigError when the file cannot be opened.
+  explicit JsonLines(const std::string& file, std::size_t line_limit_bytes = kLineLimitBytes);
+  /// For tests: reads `stream`, called `name` in messages.
+  JsonLines(std::istream& stream, std::string name, std::size_t line_limit_bytes = kLineLimitBytes);
+
+  /// The next object, or nothing at the end.
+  std::optional<json::object> next();
+
+  /// Of the object that next() returned last: "standard input, line 7".
+  std::string where() const;
+
+  /// Members of that object; a missing one or one of another type is a ConfigError.
+  std::string_view string_at(const json::object& object, std::string_view key) const;
+  /// An array of integers that fit in 32 bits and are not negative.
+  std::vector<int32_t> ids_at(const json::object& object, std::string_view key) const;
+
+ private:
+  bool read_line(std::string& line);
+
+  std::ifstream file_;
+  std::istream* stream_;
+  std::string name_;
+  std::size_t line_limit_bytes_;
+  int64_t line_number_ = 0;
+};
+
+/// One line to standard output, flushed: a reader at the other end of a pipe sees it at once.
+/// Throws std::runtime_error when it cannot be written (full disk, closed pipe).
+void write_json_line(const json::value& value);
+
+}  // namespace slime
