@@ -1,7 +1,13 @@
 #!/usr/bin/env python3
-"""Checks every #include of src/ against the folder table of ARCHITECTURE.md.
+"""Checks src/: every #include against the folder table of ARCHITECTURE.md, no cycle of includes inside a folder, and what
+has grown large says why.
 
-    python tools/check_includes.py          # prints violations, exits 1 if there are any
+    python tools/check_includes.py             # prints violations, exits 1 if there are any; large files are warnings
+    python tools/check_includes.py --strict    # large files and classes are violations too
+
+A file of more than 450 lines, or a class (records, which are plain structs, apart) of more than twelve data members, has a
+comment with "One file because ..." or "One class because ...": in the file, or in the header of its name, or in the comment
+above the class.
 """
 
 import re
@@ -9,9 +15,16 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+SRC = ROOT / "src"
 ROW = re.compile(r"^\| `(\w+)` \| .* \| ([^|]+) \|$")
 INCLUDE = re.compile(r'^\s*#include "([^"]+)"')
 TORCH = re.compile(r"^\s*#include <(torch/torch\.h|torch/all\.h)>")
+SUFFIXES = (".h", ".cpp", ".cu", ".cuh")
+MOST_LINES = 450
+MOST_MEMBERS = 12
+CLASS = re.compile(r"^(?P<indent>\s*)(?:template <.*>\s*)?class (?:\w+\(.*?\) )?(?P<name>\w+)(?: final)?(?: : [^{;]*)?\s*\{")
+# A data member stands in the class's own indentation and ends like one; functions have parentheses before the end.
+MEMBER = re.compile(r"^(?!using |friend |typedef |static |return |enum |struct |class |public|private|protected)[\w:<>,*&\s()\[\]]*?\w_?(?:\{.*\}| = .*|\[\w*\])?;$")
 
 
 def allowed_folders() -> tuple[dict[str, set[str]], set[str]]:
@@ -26,34 +39,153 @@ def allowed_folders() -> tuple[dict[str, set[str]], set[str]]:
     return table, planned
 
 
-def main() -> int:
+def check_table(files: dict[str, list[str]]) -> list[str]:
     table, planned = allowed_folders()
     problems = []
     for folder in table:
-        if (ROOT / "src" / folder).is_dir() == (folder in planned):
+        if (SRC / folder).is_dir() == (folder in planned):
             problems.append(f"ARCHITECTURE.md: src/{folder} " + ("is there already" if folder in planned else "is not there"))
-    for path in sorted((ROOT / "src").rglob("*")):
-        if path.suffix not in (".h", ".cpp", ".cu", ".cuh"):
-            continue
-        relative = path.relative_to(ROOT / "src")
-        folder = relative.parts[0]
-        is_test = path.stem.endswith("_test")
+    for name, lines in files.items():
+        folder = name.split("/")[0]
+        is_test = Path(name).stem.endswith("_test")
         if folder not in table:
-            problems.append(f"src/{relative}: folder `{folder}` is not in the table of ARCHITECTURE.md")
+            problems.append(f"src/{name}: folder `{folder}` is not in the table of ARCHITECTURE.md")
             continue
-        for number, line in enumerate(path.read_text().splitlines(), 1):
-            if path.suffix == ".h" and TORCH.match(line):
-                problems.append(f"src/{relative}:{number}: headers take the tensor from core/tensor.h")
+        for number, line in enumerate(lines, 1):
+            if name.endswith(".h") and TORCH.match(line):
+                problems.append(f"src/{name}:{number}: headers take the tensor from core/tensor.h")
             if not (match := INCLUDE.match(line)):
                 continue
             target = match[1]
             other = target.split("/")[0]
-            if not (ROOT / "src" / target).exists():
-                problems.append(f'src/{relative}:{number}: "{target}" is no file under src/')
+            if not (SRC / target).exists():
+                problems.append(f'src/{name}:{number}: "{target}" is no file under src/')
             elif other != folder and not is_test and not table[folder] & {other, target, "everything"}:
-                problems.append(f"src/{relative}:{number}: `{folder}` may not include {target}")
-    print("\n".join(problems) or f"includes follow the table ({len(table)} folders)")
-    return 1 if problems else 0
+                problems.append(f"src/{name}:{number}: `{folder}` may not include {target}")
+    return problems
+
+
+def includes_of(files: dict[str, list[str]]) -> dict[str, set[str]]:
+    return {name: {match[1] for line in lines if (match := INCLUDE.match(line)) and match[1] in files} for name, lines in files.items()}
+
+
+def find_cycles(graph: dict[str, set[str]]) -> list[list[str]]:
+    """One cycle, a shortest one through its first file, of each set of files that reach one another (Tarjan)."""
+    index, low, stack, on_stack, groups = {}, {}, [], set(), []
+    sys.setrecursionlimit(10000)
+
+    def visit(node: str) -> None:
+        index[node] = low[node] = len(index)
+        stack.append(node)
+        on_stack.add(node)
+        for other in sorted(graph[node]):
+            if other not in index:
+                visit(other)
+                low[node] = min(low[node], low[other])
+            elif other in on_stack:
+                low[node] = min(low[node], index[other])
+        if low[node] == index[node]:
+            group = []
+            while not group or group[-1] != node:
+                group.append(stack.pop())
+                on_stack.discard(group[-1])
+            if len(group) > 1 or node in graph[node]:
+                groups.append(set(group))
+
+    for node in sorted(graph):
+        if node not in index:
+            visit(node)
+    cycles = []
+    for group in groups:
+        start = min(group)
+        came_from, queue = {start: None}, [start]
+        for node in queue:  # breadth first: the shortest way back
+            if start in graph[node]:
+                path = []
+                while node is not None:
+                    path.append(node)
+                    node = came_from[node]
+                cycles.append(path[::-1] + [start])
+                break
+            for other in sorted(graph[node] & group):
+                if other not in came_from:
+                    came_from[other] = node
+                    queue.append(other)
+    return cycles
+
+
+def check_cycles(files: dict[str, list[str]]) -> list[str]:
+    return ["includes in a cycle: " + " -> ".join(f"src/{name}" for name in cycle) for cycle in find_cycles(includes_of(files))]
+
+
+def says_why(lines: list[str], word: str) -> bool:
+    """Comments may break the sentence over two lines."""
+    text = re.sub(r"\s+", " ", " ".join(line.strip().lstrip("/").strip() for line in lines if line.strip().startswith("//")))
+    return f"One {word} because" in text
+
+
+def check_lengths(files: dict[str, list[str]]) -> list[str]:
+    problems = []
+    for name, lines in files.items():
+        header = files.get(re.sub(r"\.(cpp|cu|cuh)$", ".h", name), [])
+        if len(lines) > MOST_LINES and not says_why(lines, "file") and not says_why(header, "file"):
+            problems.append(f'src/{name}: {len(lines)} lines, and no comment says "One file because ..."')
+    return problems
+
+
+def without_comment(line: str) -> str:
+    return re.sub(r"\s*//.*$", "", line).strip()
+
+
+def classes_of(lines: list[str]):
+    """Name, comment above and number of data members of each class."""
+    for start, line in enumerate(lines):
+        if not (match := CLASS.match(line)):
+            continue
+        depth, statement, members = line.count("{") - line.count("}"), "", 0
+        for inner in lines[start + 1:]:
+            code = without_comment(inner)
+            before = depth
+            depth += code.count("{") - code.count("}")
+            if depth <= 0:
+                break
+            if before == 1:
+                statement = f"{statement} {code}".strip()
+                if depth > 1:  # a body begins: a function or a nested type
+                    statement = ""
+                elif code.endswith((";", "}", ":")):
+                    # Parentheses outside template arguments make it a function.
+                    plain = re.sub(r"<[^;]*>", "", statement)
+                    if MEMBER.match(statement) and "(" not in re.sub(r"( = |\{).*", "", plain):
+                        members += 1
+                    statement = ""
+            else:
+                statement = ""
+        above = start
+        while above > 0 and lines[above - 1].lstrip().startswith(("//", "template")):
+            above -= 1
+        yield match["name"], lines[above:start], members
+
+
+def check_classes(files: dict[str, list[str]]) -> list[str]:
+    problems = []
+    for name, lines in files.items():
+        for class_name, comment, members in classes_of(lines):
+            if members > MOST_MEMBERS and not says_why(comment, "class") and not says_why(lines, "class"):
+                problems.append(f'src/{name}: {class_name} has {members} members, and no comment says "One class because ..."')
+    return problems
+
+
+def main() -> int:
+    files = {str(path.relative_to(SRC)): path.read_text().splitlines() for path in sorted(SRC.rglob("*")) if path.suffix in SUFFIXES}
+    violations = check_table(files) + check_cycles(files)
+    large = check_lengths(files) + check_classes(files)
+    if "--strict" in sys.argv[1:]:
+        violations, large = violations + large, []
+    for problem in large:
+        print(f"warning: {problem}")
+    print("\n".join(violations) or f"includes follow the table ({len(allowed_folders()[0])} folders)")
+    return 1 if violations else 0
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-/// Paged attention on the GPU.
+/// Paged attention on the GPU. One file because its tests share the made-up batch and its twin.
 
 #include <ATen/ATen.h>
 #include <fmt/format.h>
