@@ -9,8 +9,8 @@
 ///
 /// A row of the file, with the default keys and the label key "answer":
 ///
-///   {"input": [{"role": "user", "content": "2+3?"}], "answer": "5", "metadata": {"rm_type":
-///   "math"}}
+///   {"input": [{"role": "user", "content": "2+3?"}], "answer": "5",
+///    "metadata": {"rm_type": "math"}}
 
 #include <cstdint>
 #include <functional>

@@ -5,8 +5,9 @@
 ///
 /// Tokens are the truth, text is a view of them. One sample, half-way through its life:
 ///
-///   Sample{ordinal = 17, group = 4, prompt_length = 3, tokens = {12, 7, 99,  42, 42, 2}, log_probs
-///   = {-0.1, -0.7, -0.02},
+///   Sample{ordinal = 17, group = 4, prompt_length = 3,
+///          tokens = {12, 7, 99,  42, 42, 2},
+///          log_probs = {-0.1, -0.7, -0.02},
 ///          versions = {{5, 3}}, status = kCompleted, reward = 1.0}
 ///
 /// has three response tokens, all made by weight version 5. Field meanings follow reference
@@ -62,22 +63,22 @@ struct Sample {
   std::string response;               // text of the response
   json::value label;
   json::object metadata;
-  std::vector<float>
-      log_probs;  // per response token, of the distribution it was drawn from; 0 on tool tokens
+  /// Per response token, of the distribution it was drawn from; 0 on tool tokens.
+  std::vector<float> log_probs;
   std::vector<float> teacher_log_probs;  // per response token, of a teacher elsewhere; empty: none
   std::vector<uint8_t> loss_mask;        // per response token, 1 = trained; empty = all ones
-  std::vector<VersionRun>
-      versions;  // run-length form; the runs sum to the number of generated tokens
+  /// Run-length form; the runs sum to the number of generated tokens.
+  std::vector<VersionRun> versions;
   Status status = Status::kPending;
   std::string failure;  // why, when status is kFailed
   json::value reward;   // null until scored; a number, or an object read through the reward key
   bool remove_sample = false;  // counted, but its mask is all zeros
-  std::vector<TokenId>
-      top_p_ids;  // ids that survived the top-p cut, of all response tokens end to end
-  std::vector<int64_t> top_p_offsets;  // where those of each response token begin, and their end;
-                                       // empty: not recorded
-  std::vector<int32_t>
-      routed_experts;  // [tokens - 1][layers][experts per token] flat; empty: not recorded
+  /// The ids in the top-p nucleus, of all response tokens end to end.
+  std::vector<TokenId> top_p_ids;
+  /// Where those of each response token begin, and the end of the last; empty: not recorded.
+  std::vector<int64_t> top_p_offsets;
+  /// [tokens - 1][layers][experts per token], flat; empty: not recorded.
+  std::vector<int32_t> routed_experts;
   int64_t engine_prompt_tokens = 0;  // read by all of its engine calls
   int64_t cached_tokens = 0;         // of those, found in the prefix tree
   double generation_seconds = 0;

@@ -7,14 +7,13 @@
 /// the others by a chunk of their prompt, within `max_prefill_tokens` per step. Requests are
 /// admitted in the order of arrival while pages last. Three rules around that order:
 ///   - siblings: a request whose prompt another one is computing right now waits until that prefix
-///   is cached, so the n
-///     samples of a group compute their prompt once;
+///     is cached, so the n samples of a group compute their prompt once;
 ///   - pressure: without a free page, unused prefixes are evicted (oldest use first), then the
-///   newest request is
-///     retracted: it keeps its tokens, gives up its pages and is first in line again;
+///     newest request is retracted: it keeps its tokens, gives up its pages and is first in line
+///     again;
 ///   - reserve: a share of what running requests may still write is kept free at admission. The
-///   share grows after a
-///     retraction and decays slowly, so that requests rarely start only to be retracted.
+///     share grows after a retraction and decays slowly, so that requests rarely start only to be
+///     retracted.
 /// No tensors here: pages are numbers, and copying one is the caller's function. Owned by the
 /// engine's thread.
 

@@ -24,8 +24,8 @@ struct AdamStep {
   double beta2 = 0.999;
   double eps = 1e-8;        // added after the bias-corrected square root
   double weight_decay = 0;  // decoupled, applied first: w *= 1 - lr * weight_decay
-  double grad_scale =
-      1;             // multiplies each gradient: clipping and averaging without a pass of their own
+  /// Multiplies each gradient: clipping and averaging without a pass of their own.
+  double grad_scale = 1;
   int64_t step = 1;  // 1 for the first update
 };
 

@@ -5,8 +5,8 @@
 ///
 /// Dimensions: R rows to score, H hidden size, V vocabulary.
 /// With u = (hidden_RH @ head_VH^T) / temperature in float32 (spec section 4.1):
-///   logprob_r = u[r, target_r] - logsumexp_v u[r, v]        entropy_r = logsumexp - sum_v
-///   softmax(u)_v u_v
+///   logprob_r = u[r, target_r] - logsumexp_v u[r, v]
+///   entropy_r = logsumexp_v u[r, v] - sum_v softmax(u)_v u_v
 
 #include "core/tensor.h"
 #include "kernels/param.h"

@@ -4,8 +4,8 @@
 ///
 /// The file is a sequence of TFRecords (tensorflow/core/lib/io/record_writer.h):
 ///
-///   uint64 length | uint32 masked CRC-32C of those 8 bytes | payload | uint32 masked CRC-32C of
-///   the payload
+///   uint64 length | uint32 masked CRC-32C of those 8 bytes | payload
+///                 | uint32 masked CRC-32C of the payload
 ///
 /// little-endian; each payload is a serialised `Event` protocol buffer
 /// (tensorflow/core/util/event.proto). We write two forms of it: the file version, once, and one

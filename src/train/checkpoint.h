@@ -27,10 +27,10 @@ namespace slime::train {
 
 struct CheckpointConfig {
   std::filesystem::path root;  // SAVE
-  std::filesystem::path
-      model_source;  // directory whose tokenizer, template and generation files are copied
-  bool save_optimizer =
-      true;  // false: weights alone, which cannot be resumed exactly (Megatron: no-save-optim)
+  /// Directory whose tokenizer, template and generation files are copied.
+  std::filesystem::path model_source;
+  /// False: weights alone, which cannot be resumed exactly (Megatron: no-save-optim).
+  bool save_optimizer = true;
 };
 
 /// Writes iteration `iteration` and returns its directory. `run` is the loop's own state (ledger

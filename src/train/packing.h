@@ -7,9 +7,9 @@
 /// states, and by linearity gradients, are the same numbers as without sharing, for a fraction of
 /// the work.
 ///
-///   prompts 5 6 7, responses 8 9 | 8 4        sharing: ids 5 6 7 8 | 9 | 4      segments {0,4,-1}
-///   {4,5,0} {5,6,0} both sequences are scored at 8 (once, by the row of 7), then at 9 and at 4
-///   (both by the row of 8)
+///   prompts 5 6 7, responses 8 9 | 8 4
+///   sharing: ids 5 6 7 8 | 9 | 4      segments {0,4,-1} {4,5,0} {5,6,0}
+///   both sequences are scored at 8 (once, by the row of 7), then at 9 and at 4 (by the row of 8)
 ///
 /// Dimensions: U tokens of the packed batch, S scored rows (U response tokens seen by at least one
 /// sequence), T response tokens of all sequences end to end. S <= U, and T > S when responses share
@@ -33,10 +33,10 @@ struct Sequence {
 };
 
 struct PackingOptions {
-  bool share_prefixes =
-      true;  // off for models with recurrent layers, whose state is not a set of rows
-  int64_t min_saved_tokens =
-      16;  // a run is shared when that saves so many tokens; a segment costs about as much
+  /// Off for models with recurrent layers, whose state is not a set of rows.
+  bool share_prefixes = true;
+  /// A run is shared when that saves so many tokens; a segment costs about as much.
+  int64_t min_saved_tokens = 16;
 };
 
 struct PackedBatch {

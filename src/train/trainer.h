@@ -2,10 +2,11 @@
 
 /// The trainer of one rank: a TrainBatch, or its share of one, to new weights (DESIGN section 6).
 ///
-///   train(batch):   schedule -> [old and reference log-probs, where the algorithm needs them] ->
-///   advantages
-///                   -> per training step: forward, loss, backward of each micro-batch; clip;
-///                   AdamW; learning rate
+///   train(batch):   schedule
+///                   -> old and reference log-probs, where the algorithm needs them
+///                   -> advantages
+///                   -> per training step: forward, loss, backward of each micro-batch;
+///                      clip; AdamW; learning rate
 ///
 /// Gradients are accumulated un-scaled and divided once, so they do not depend on packing, prefix
 /// sharing, micro-batch split or the number of ranks. Metrics are returned, named as the original
@@ -41,8 +42,8 @@ enum class Objective { kPolicy, kSupervised, kPreference };
 struct TrainConfig {
   Objective objective = Objective::kPolicy;
   algo::AdvantageConfig advantage = algo::GroupRelative{};
-  algo::KlType kl_type =
-      algo::KlType::kK1;  // of the kl_coef inside `advantage`; the KL loss has its own
+  /// Of the kl_coef inside `advantage`; the KL loss has its own.
+  algo::KlType kl_type = algo::KlType::kK1;
   bool normalize_advantages = false;
   /// On-policy distillation: advantage - coef * (old log-prob - teacher's), for any estimator.
   std::optional<double> distillation_coef;
@@ -66,10 +67,10 @@ struct TrainConfig {
   double clip_grad = 1.0;               // L2 norm over all weights; 0: no clipping
   bool stateless_adam = false;          // every step starts from zero moments
   bool reset_optimizer_states = false;  // zero moments at the start of each rollout step
-  int64_t ref_update_interval =
-      0;  // every so many rollout steps the reference becomes the actor; 0: never
-  int max_skipped_steps =
-      3;  // in a row, for gradients that are not finite; one more is TrainReport::stopped
+  /// Every so many rollout steps the reference becomes the actor; 0: never.
+  int64_t ref_update_interval = 0;
+  /// In a row, for gradients that are not finite; one more is TrainReport::stopped.
+  int max_skipped_steps = 3;
 };
 
 /// Whether `config` needs a reference model: a KL loss, or a KL penalty in the token rewards.
@@ -89,9 +90,9 @@ void validate(const TrainConfig& config);
 using Metrics = std::map<std::string, double>;
 
 struct StepReport {
-  int64_t step = 0;     // optimizer updates before this one, over the whole run
-  Metrics metrics;      // train/loss, train/pg_loss, ..., train/grad_norm, train/lr-pg_0,
-                        // train/global_batch_size
+  int64_t step = 0;  // optimizer updates before this one, over the whole run
+  /// train/loss, train/pg_loss, ..., train/grad_norm, train/lr-pg_0, train/global_batch_size.
+  Metrics metrics;
   std::string skipped;  // why the weights were not updated; empty: they were
 };
 
@@ -105,12 +106,12 @@ struct TrainReport {
   /// trained on, for people who compare them with the engine's. Empty for samples beyond the last
   /// full step.
   std::vector<std::vector<float>> log_probs;
-  Metrics
-      rollout;  // rollout/log_probs, rollout/advantages, rollout/rewards, ...: means over the batch
+  /// rollout/log_probs, rollout/advantages, rollout/rewards, ...: means over the batch.
+  Metrics rollout;
   Metrics perf;            // seconds and rates: perf/actor_train_time, perf/actor_train_tflops, ...
   int64_t num_tokens = 0;  // of the samples trained, on all ranks
-  int64_t num_computed_tokens =
-      0;  // of those the network computed: fewer where prefixes were shared
+  /// Of those the network computed: fewer where prefixes were shared.
+  int64_t num_computed_tokens = 0;
 };
 
 /// Per-token columns of a batch, computed once per rollout step.

@@ -22,8 +22,8 @@ struct SampleOptions {
   double top_p = 1.0;
   double min_p = 0.0;
   double uniform = 0.5;  // in (0, 1)
-  bool keeps_ids =
-      false;  // report the ids that survive the cuts, and renormalise the log-prob over them
+  /// Report the ids that survive the cuts, and renormalise the log-prob over them.
+  bool keeps_ids = false;
   int64_t num_top = 0;  // best tokens to report
 };
 
