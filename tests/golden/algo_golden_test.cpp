@@ -11,6 +11,7 @@
 #include "algo/policy_objective.h"
 #include "algo/reward_normalization.h"
 #include "golden.h"
+#include "golden_flags.h"
 
 namespace slime::golden {
 namespace {
@@ -27,17 +28,25 @@ Tensor gradient(const Tensor& x, const Tensor& of) {
   return of.grad().defined() ? of.grad() : at::zeros_like(of);
 }
 
+/// Words without which `slime train` refuses those of a case.
+Words needed_by(const json::object& params) {
+  Words words;
+  if (has(params, "advantage_estimator") &&
+      word(params, "advantage_estimator").starts_with("reinforce_plus_plus"))
+    words.push_back("--normalize-advantages");
+  if (!flag(params, "use_opd")) return words;
+  if (word(params, "opd_type") == "megatron") {
+    words.insert(words.end(), {"--opd-teacher-load", SLIME_SOURCE_DIR});
+  } else {
+    words.insert(words.end(), {"--rm-url", "http://teacher/generate"});
+  }
+  return words;
+}
+
 GOLDEN_TEST(RewardNormalization, "reward_normalization.json") {
   const auto& params = part(c, "params");
   const auto rewards = doubles(part(c, "inputs").at("rewards"));
-  const std::string estimator = word(params, "advantage_estimator");
-  const bool is_group_relative = estimator == "grpo" || estimator == "gspo" || estimator == "cispo";
-  const bool centres = flag(params, "rewards_normalization") &&
-                       (is_group_relative || estimator == "reinforce_plus_plus_baseline");
-  const auto how = !centres ? RewardNormalization::kNone
-                   : is_group_relative && flag(params, "grpo_std_normalization")
-                       ? RewardNormalization::kMeanAndStd
-                       : RewardNormalization::kMean;
+  const auto how = setup_of(words_of(params), needed_by(params)).batch.rewards;
   // The original sees one group when the count is not n * B (spec 21.3); ours goes by ids.
   const int64_t n = integer(params, "n_samples_per_prompt");
   const bool is_regular =
@@ -54,10 +63,12 @@ GOLDEN_TEST_IN_BOTH_PRECISIONS(KlEstimators, "kl_estimators.json") {
   const auto& expected = part(c, "expected");
   const Tensor logprob = leaf(column(inputs, "log_probs", dtype));
   Tensor importance = column(inputs, "importance_ratio", dtype);
-  if (flag(part(c, "params"), "use_unbiased_kl"))
-    importance = (logprob - column(inputs, "old_log_probs", dtype)).exp();
-  const KlType type = kl_type_from_string(word(part(c, "params"), "kl_loss_type"));
-  const Tensor kl = kl_estimate(type, logprob, column(inputs, "ref_log_probs", dtype), importance);
+  const Setup setup = setup_of(words_of(part(c, "params")), {"--use-kl-loss"});
+  const KlLoss& how = setup.train.policy.kl_loss.value();
+  EXPECT_EQ(how.type, setup.train.kl_type);
+  if (how.unbiased) importance = (logprob - column(inputs, "old_log_probs", dtype)).exp();
+  const Tensor kl =
+      kl_estimate(how.type, logprob, column(inputs, "ref_log_probs", dtype), importance);
   expect_close(kl, expected.at("kl"), "kl");
   if (has(expected, "dkl_dlogprob"))
     expect_close(gradient(kl, logprob), expected.at("dkl_dlogprob"), "gradient");
@@ -78,22 +89,19 @@ GOLDEN_TEST_IN_BOTH_PRECISIONS(DiscountedReturnsAndGae, "gae.json") {
                                     : std::vector<int64_t>{reward_T.size(0)});
   in.score_R = at::zeros({in.starts.size(0) - 1}, reward_T.options());
   in.value_T = column(inputs, "values", dtype);
-  const Advantages got =
-      is_gae ? estimate(Gae{number(params, "gamma"), number(params, "lambd"), 1.0}, in)
-             : estimate(ReinforcePlusPlus{number(params, "discount"), 1.0}, in);
-  // A return is a sum of up to 300 rewards of size one.
-  expect_close(got.return_T, expected.at("returns"), "returns", 10);
+  Words words = words_of(params, {"kind", "discount"});
+  if (is_gae) {
+    words.insert(words.end(), {"--advantage-estimator", "ppo"});
+  } else {
+    words.insert(words.end(),
+                 {"--advantage-estimator", "reinforce_plus_plus", "--normalize-advantages",
+                  "--gamma", json::serialize(params.at("discount"))});
+  }
+  const Setup setup = setup_of(words, {"--kl-coef", "1"});
+  const Advantages got = make_advantage_fn(setup.train.advantage)(in);
+  expect_close(got.return_T, expected.at("returns"), "returns");
   if (has(expected, "advantages"))
-    expect_close(got.advantage_T, expected.at("advantages"), "advantages", 10);
-}
-
-AdvantageConfig estimator_of(const json::object& params) {
-  const std::string name = word(params, "advantage_estimator");
-  const double kl_coef = number(params, "kl_coef");
-  if (name == "ppo") return Gae{number(params, "gamma"), number(params, "lambd"), kl_coef};
-  if (name == "reinforce_plus_plus") return ReinforcePlusPlus{number(params, "gamma"), kl_coef};
-  if (name == "reinforce_plus_plus_baseline") return ReinforceBaseline{kl_coef};
-  return GroupRelative{};
+    expect_close(got.advantage_T, expected.at("advantages"), "advantages");
 }
 
 GOLDEN_TEST_IN_BOTH_PRECISIONS(Advantages, "advantages.json") {
@@ -108,20 +116,24 @@ GOLDEN_TEST_IN_BOTH_PRECISIONS(Advantages, "advantages.json") {
   const Tensor logprob_T = column(inputs, "log_probs", dtype);
   const Tensor ref_T = column(inputs, "ref_log_probs", dtype);
   in.kl_T = at::zeros_like(in.trained_T, at::TensorOptions(dtype));
-  if (number(params, "kl_coef") != 0 && logprob_T.defined() && ref_T.defined()) {
-    in.kl_T = kl_estimate(kl_type_from_string(word(params, "kl_loss_type")), logprob_T, ref_T);
-  }
+  const Setup setup = setup_of(words_of(params), needed_by(params));
+  const train::TrainConfig& how = setup.train;
+  if (setup.flags.kl_coef != 0 && logprob_T.defined() && ref_T.defined())
+    in.kl_T = kl_estimate(how.kl_type, logprob_T, ref_T);
   expect_close(in.kl_T, expected.at("kl"), "kl");
-  Advantages got = make_advantage_fn(estimator_of(params))(in);
-  if (flag(params, "use_opd")) {
+  Advantages got = make_advantage_fn(how.advantage)(in);
+  EXPECT_EQ(how.distillation_coef.has_value(), flag(params, "use_opd"));
+  if (how.distillation_coef) {
+    EXPECT_EQ(how.has_teacher_model, word(params, "opd_type") == "megatron");
     const Tensor teacher_T = column(inputs, "teacher_log_probs", dtype);
     got.advantage_T =
-        distilled_advantage(got.advantage_T, logprob_T, teacher_T, number(params, "opd_kl_coef"));
+        distilled_advantage(got.advantage_T, logprob_T, teacher_T, *how.distillation_coef);
     expect_close(logprob_T - teacher_T, expected.at("opd_reverse_kl"), "opd_reverse_kl");
     // There advantages and returns are the same list (spec 6.6).
     if (word(params, "advantage_estimator") == "reinforce_plus_plus_baseline")
       got.return_T = got.advantage_T;
   }
+  EXPECT_TRUE(how.normalize_advantages || !flag(params, "normalize_advantages"));
   if (flag(params, "normalize_advantages")) {
     got.advantage_T = whiten(got.advantage_T, moments_of(got.advantage_T, in.trained_T));
   }
@@ -141,15 +153,14 @@ GOLDEN_TEST_IN_BOTH_PRECISIONS(AdvantageWhitening, "advantage_whitening.json") {
   if (!flag(part(c, "params"), "shift_mean")) whitened = whitened + moments.sum / moments.count;
   const auto& expected = part(c, "expected");
   expect_close(moments.sum / moments.count, expected.at("mean"), "mean", dtype);
-  expect_close(whitened, expected.at("whitened"), "whitened", dtype == at::kFloat ? 10 : 1);
+  expect_close(whitened, expected.at("whitened"), "whitened");
 }
 
 GOLDEN_TEST_IN_BOTH_PRECISIONS(PolicyLossTokens, "policy_loss_tokens.json") {
   const auto& params = part(c, "params");
   const auto& inputs = part(c, "inputs");
   const auto& expected = part(c, "expected");
-  TokenClip how{number(params, "eps_clip"), number(params, "eps_clip_high"), std::nullopt};
-  if (has(params, "eps_clip_c")) how.dual = number(params, "eps_clip_c");
+  const PolicyObjective how = setup_of(words_of(params)).train.policy.objective;
   PolicyTokens in;
   in.logprob_T = leaf(column(inputs, "log_probs", dtype));
   in.old_T = column(inputs, "old_log_probs", dtype);
@@ -174,8 +185,8 @@ PolicyTokens packed_tokens(const json::object& inputs, at::ScalarType dtype) {
 GOLDEN_TEST_IN_BOTH_PRECISIONS(GspoLoss, "gspo_loss.json") {
   const auto& params = part(c, "params");
   const auto& expected = part(c, "expected");
-  SequenceClip how{number(params, "eps_clip"), number(params, "eps_clip_high"), std::nullopt};
-  if (has(params, "eps_clip_c")) how.dual = number(params, "eps_clip_c");
+  const PolicyObjective how =
+      setup_of(words_of(params), {"--advantage-estimator", "gspo"}).train.policy.objective;
   const PolicyTokens in = packed_tokens(part(c, "inputs"), dtype);
   const PolicyTerms terms = policy_terms(how, in);
   expect_close(terms.k_T, expected.at("ppo_kl"), "ppo_kl");
@@ -194,8 +205,9 @@ GOLDEN_TEST_IN_BOTH_PRECISIONS(CispoLoss, "cispo_loss.json") {
   in.logprob_T = leaf(column(inputs, "log_probs", dtype));
   in.old_T = column(inputs, "old_log_probs", dtype);
   in.advantage_T = column(inputs, "advantages", dtype);
-  const PolicyTerms terms =
-      policy_terms(ClippedWeight{number(params, "eps_clip"), number(params, "eps_clip_high")}, in);
+  const PolicyObjective how =
+      setup_of(words_of(params), {"--advantage-estimator", "cispo"}).train.policy.objective;
+  const PolicyTerms terms = policy_terms(how, in);
   expect_close(terms.loss_T, expected.at("pg_loss"), "pg_loss");
   expect_close(terms.clipped_T, expected.at("clipfrac"), "clipfrac");
   expect_close(gradient(terms.loss_T, in.logprob_T), expected.at("dloss_dlogprob"), "gradient");
@@ -204,7 +216,8 @@ GOLDEN_TEST_IN_BOTH_PRECISIONS(CispoLoss, "cispo_loss.json") {
 GOLDEN_TEST_IN_BOTH_PRECISIONS(OffPolicySequenceMasking, "opsm.json") {
   const PolicyTokens in = packed_tokens(part(c, "inputs"), dtype);
   const auto& expected = part(c, "expected");
-  const MaskedSequences masked = mask_off_policy({number(part(c, "params"), "opsm_delta")}, in);
+  const Setup setup = setup_of(words_of(part(c, "params")), {"--use-opsm"});
+  const MaskedSequences masked = mask_off_policy(setup.train.policy.off_policy_masking.value(), in);
   expect_close(mean_per_response(in.old_T - in.logprob_T, in.trained_T, in.starts),
                expected.at("sequence_kl"), "kl");
   expect_close(masked.keep_T, expected.at("opsm_mask"), "mask");
@@ -215,50 +228,35 @@ GOLDEN_TEST_IN_BOTH_PRECISIONS(MismatchCorrection, "tis.json") {
   const auto& params = part(c, "params");
   const auto& inputs = part(c, "inputs");
   const auto& expected = part(c, "expected");
-  const double low = number(params, "tis_clip_low"), high = number(params, "tis_clip");
-  const bool truncates = word(params, "function") == "tis";
-  const auto how = truncates ? algo::MismatchCorrection(TruncatedImportance{low, high})
-                             : DroppedImportance{low, high};
+  Words function;
+  if (word(params, "function") == "icepop")
+    function = {"--custom-tis-function-path", "slime.backends.megatron_utils.loss.icepop_function"};
+  function.push_back("--use-tis");
+  const Setup setup = setup_of(words_of(params, {"function"}), function);
   MismatchTokens in{column(inputs, "train_log_probs", dtype),
                     column(inputs, "rollout_log_probs", dtype), Tensor(), Tensor()};
   in.trained_T = at::ones_like(in.trainer_T, at::kBool);
-  const MismatchEffect got = correct_mismatch(how, in);
+  const MismatchEffect got = correct_mismatch(setup.train.policy.correction.value(), in);
   expect_close(got.weight_T, expected.at("weight"), "weight");
   expect_close(got.weight_T * column(inputs, "pg_loss", dtype), expected.at("pg_loss"), "pg_loss");
   for (const auto& [name, x_T] : got.metrics) expect_close(x_T, expected.at(name), name.c_str());
 }
 
-std::optional<double> optional_number(const json::object& object, const char* key) {
-  return has(object, key) ? std::optional(number(object, key)) : std::nullopt;
-}
-
-ImportanceAndRejection mis_of(const json::object& params) {
-  ImportanceAndRejection how;
-  how.weighs = flag(params, "use_tis");
-  how.level = ratio_level_from_string(word(params, "tis_level"), "tis_level");
-  how.mode = bound_mode_from_string(word(params, "tis_mode"), "tis_mode");
-  how.upper = number(params, "tis_upper_bound");
-  how.lower = optional_number(params, "tis_lower_bound");
-  how.batch_normalize = flag(params, "tis_batch_normalize");
-  if (flag(params, "use_rs")) {
-    how.rejection = Rejection{ratio_level_from_string(word(params, "rs_level"), "rs_level"),
-                              optional_number(params, "rs_lower_bound"),
-                              optional_number(params, "rs_upper_bound"),
-                              optional_number(params, "rs_veto_threshold")};
-  }
-  return how;
-}
-
 GOLDEN_TEST_IN_BOTH_PRECISIONS(ImportanceAndRejection, "mis_rollout_correction.json") {
   const auto& inputs = part(c, "inputs");
   const auto& expected = part(c, "expected");
-  const ImportanceAndRejection how = mis_of(part(c, "params"));
-  validate(how);
+  const auto& params = part(c, "params");
+  Words words = {"--custom-tis-function-path",
+                 "examples.train_infer_mismatch_helper.mis.compute_mis_weights_with_cp"};
+  if (!flag(params, "use_tis")) words.emplace_back("--get-mismatch-metrics");
+  const PolicyLossConfig policy = setup_of(words_of(params), words).train.policy;
+  EXPECT_EQ(policy.reports_mismatch, !flag(params, "use_tis"));
   const MismatchEffect got = correct_mismatch(
-      how, {column(inputs, "train_log_probs", dtype), column(inputs, "rollout_log_probs", dtype),
-            mask(inputs, "loss_masks"), make_starts(lengths(inputs.at("loss_masks")))});
-  EXPECT_EQ(got.weight_T.defined(), how.weighs);
-  if (how.weighs) expect_close(got.weight_T, expected.at("weights"), "weights");
+      policy.correction.value(),
+      {column(inputs, "train_log_probs", dtype), column(inputs, "rollout_log_probs", dtype),
+       mask(inputs, "loss_masks"), make_starts(lengths(inputs.at("loss_masks")))});
+  EXPECT_EQ(got.weight_T.defined(), flag(params, "use_tis"));
+  if (got.weight_T.defined()) expect_close(got.weight_T, expected.at("weights"), "weights");
   expect_close(got.kept_T.to(dtype), expected.at("modified_masks"), "modified_masks");
   const auto& metrics = part(expected, "metrics");
   EXPECT_EQ(got.metrics.size(), metrics.size());
@@ -274,7 +272,8 @@ GOLDEN_TEST_IN_BOTH_PRECISIONS(ValueLossTokens, "value_loss_tokens.json") {
   const Tensor value_T = leaf(column(inputs, "values", dtype));
   const Tensor old_T = column(inputs, "old_values", dtype),
                return_T = column(inputs, "returns", dtype);
-  const double clip = number(part(c, "params"), "value_clip");
+  const Setup setup = setup_of(words_of(part(c, "params")), {"--advantage-estimator", "ppo"});
+  const double clip = setup.train.critic.value().value_clip;
   // In float32 a change of exactly the bound falls on either side of it (docs/decisions/0050).
   const Tensor distance_T = ((value_T - old_T).abs() - clip).abs();
   const Tensor is_clear_T = distance_T.detach() > (dtype == at::kFloat ? 1e-6 : 0.0);

@@ -111,12 +111,11 @@ Tensor mask(const json::object& object, const char* key) {
   return column(object, key, at::kDouble) != 0;
 }
 
-void expect_close(const Tensor& actual, const json::value& expected, const char* what,
-                  double slack) {
+void expect_close(const Tensor& actual, const json::value& expected, const char* what) {
   const Tensor wide = actual.detach().to(at::kCPU, at::kDouble).contiguous();
   const auto* data = wide.const_data_ptr<double>();
   expect_all_close({data, data + wide.numel()}, doubles(expected), what,
-                   slack * tolerance(actual.scalar_type()));
+                   tolerance(actual.scalar_type()));
 }
 
 void expect_close(double actual, const json::value& expected, const char* what,

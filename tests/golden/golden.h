@@ -36,8 +36,7 @@ Tensor column(const json::object& object, const char* key, at::ScalarType dtype)
 Tensor mask(const json::object& object, const char* key);
 
 /// README: 1e-9 in float64, 1e-5 in float32, relative to max(1, |expected|).
-void expect_close(const Tensor& actual, const json::value& expected, const char* what,
-                  double slack = 1);
+void expect_close(const Tensor& actual, const json::value& expected, const char* what);
 void expect_close(double actual, const json::value& expected, const char* what,
                   at::ScalarType dtype);
 

@@ -6,6 +6,7 @@
 #include "algo/packed.h"
 #include "context_parallel.h"
 #include "golden.h"
+#include "golden_flags.h"
 
 namespace slime::golden {
 namespace {
@@ -60,35 +61,6 @@ std::pair<Tensor, Tensor> dense_log_probs(const Tensor& logits_UV, const Rows& r
   return {kept_TV.gather(1, rows.target_T.unsqueeze(1)).squeeze(1), entropy_T};
 }
 
-PolicyObjective objective_of(const json::object& params) {
-  const double low = number(params, "eps_clip"), high = number(params, "eps_clip_high");
-  std::optional<double> dual;
-  if (has(params, "eps_clip_c")) dual = number(params, "eps_clip_c");
-  const std::string name = word(params, "advantage_estimator");
-  if (name == "gspo") return SequenceClip{low, high, dual};
-  if (name == "cispo") return ClippedWeight{low, high};
-  return TokenClip{low, high, dual};
-}
-
-PolicyLossConfig config_of(const json::object& params) {
-  PolicyLossConfig config;
-  config.objective = objective_of(params);
-  config.entropy_coef = number(params, "entropy_coef");
-  if (flag(params, "use_kl_loss")) {
-    config.kl_loss = KlLoss{kl_type_from_string(word(params, "kl_loss_type")),
-                            number(params, "kl_loss_coef"), flag(params, "use_unbiased_kl")};
-  }
-  if (flag(params, "use_opsm"))
-    config.off_policy_masking = OffPolicyMasking{number(params, "opsm_delta")};
-  if (flag(params, "use_tis") || flag(params, "get_mismatch_metrics")) {
-    config.correction =
-        TruncatedImportance{number(params, "tis_clip_low"), number(params, "tis_clip")};
-    config.reports_mismatch = !flag(params, "use_tis");
-  }
-  config.use_rollout_logprobs = flag(params, "use_rollout_logprobs");
-  return config;
-}
-
 /// What the original's engine multiplies a micro-batch's sum by (spec 10.3); ours divides once per
 /// step instead.
 double megatron_scale(const json::object& inputs, bool per_token) {
@@ -122,48 +94,50 @@ Tensor matrix(const json::object& inputs, const char* key, at::ScalarType dtype)
 }
 
 GOLDEN_TEST_IN_BOTH_PRECISIONS(PolicyLossEndToEnd, "policy_loss_end_to_end.json") {
-  const auto& params = part(c, "params");
+  const train::TrainConfig how = setup_of(words_of(part(c, "params"))).train;
   const auto& inputs = part(c, "inputs");
-  const bool per_token = flag(params, "calculate_per_token_loss");
+  EXPECT_EQ(how.replays_top_p, has(inputs, "top_p_token_ids"));
   const Rows rows = rows_of(inputs, dtype);
   const Tensor logits_UV = matrix(inputs, "logits", dtype).requires_grad_(true);
   PolicyColumns in;
-  std::tie(in.logprob_T, in.entropy_T) =
-      dense_log_probs(logits_UV, rows, number(params, "rollout_temperature"), inputs);
+  std::tie(in.logprob_T, in.entropy_T) = dense_log_probs(logits_UV, rows, how.temperature, inputs);
   in.old_T = column(inputs, "log_probs", dtype);
   in.ref_T = column(inputs, "ref_log_probs", dtype);
   in.engine_T = column(inputs, "rollout_log_probs", dtype);
   in.advantage_T = column(inputs, "advantages", dtype);
   in.trained_T = mask(inputs, "loss_masks");
   in.starts = rows.starts;
-  in.weight_T = token_weights(per_token ? Reduction::kPerToken : Reduction::kPerRollout,
-                              in.trained_T, rows.total_R, in.starts);
+  in.weight_T = token_weights(how.reduction, in.trained_T, rows.total_R, in.starts);
   expect_close(in.logprob_T, part(c, "expected").at("log_probs"), "log_probs");
   expect_close(in.entropy_T, part(c, "expected").at("entropy"), "entropy");
-  expect_loss(policy_loss(config_of(params), in), logits_UV, c, "dscaled_loss_dlogits", per_token,
-              token_denominator(in.trained_T, in.starts));
+  expect_loss(policy_loss(how.policy, in), logits_UV, c, "dscaled_loss_dlogits",
+              how.reduction == Reduction::kPerToken, token_denominator(in.trained_T, in.starts));
 }
 
 GOLDEN_TEST_IN_BOTH_PRECISIONS(SupervisedAndValueLossEndToEnd,
                                "sft_and_value_loss_end_to_end.json") {
   const auto& params = part(c, "params");
   const auto& inputs = part(c, "inputs");
-  const bool per_token = flag(params, "calculate_per_token_loss");
+  const bool is_critic = has(params, "value_clip");
+  const Words role = is_critic ? Words{"--advantage-estimator", "ppo"}
+                               : Words{"--loss-type", "sft_loss", "--rollout-function-path",
+                                       "slime.rollout.sft_rollout.generate_rollout"};
+  const train::TrainConfig how = setup_of(words_of(params, {"loss"}), role).train;
+  const bool per_token = how.reduction == Reduction::kPerToken;
   const Rows rows = rows_of(inputs, dtype);
   const Tensor trained_T = mask(inputs, "loss_masks");
-  const Tensor weight_T = token_weights(per_token ? Reduction::kPerToken : Reduction::kPerRollout,
-                                        trained_T, rows.total_R, rows.starts);
+  const Tensor weight_T = token_weights(how.reduction, trained_T, rows.total_R, rows.starts);
   const double denominator = token_denominator(trained_T, rows.starts);
-  if (has(params, "value_clip")) {
+  if (is_critic) {
     const Tensor value_U = column(inputs, "value_head", dtype).requires_grad_(true);
     const Loss loss =
-        value_loss(number(params, "value_clip"), value_U.index_select(0, rows.row_T),
+        value_loss(how.critic.value().value_clip, value_U.index_select(0, rows.row_T),
                    column(inputs, "old_values", dtype), column(inputs, "returns", dtype), weight_T);
     expect_loss(loss, value_U, c, "dscaled_loss_dvalue_head", per_token, denominator);
   } else {
+    EXPECT_EQ(how.objective, train::Objective::kSupervised);
     const Tensor logits_UV = matrix(inputs, "logits", dtype).requires_grad_(true);
-    const Tensor logprob_T =
-        dense_log_probs(logits_UV, rows, number(params, "rollout_temperature"), inputs).first;
+    const Tensor logprob_T = dense_log_probs(logits_UV, rows, how.temperature, inputs).first;
     expect_loss(supervised_loss(logprob_T, weight_T), logits_UV, c, "dscaled_loss_dlogits",
                 per_token, denominator);
   }

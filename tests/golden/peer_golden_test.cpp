@@ -9,6 +9,7 @@
 #include "algo/preference_loss.h"
 #include "algo/reward_normalization.h"
 #include "golden.h"
+#include "golden_flags.h"
 
 namespace slime::golden {
 namespace {
@@ -27,15 +28,18 @@ std::vector<int64_t> group_ids(const json::value& groups) {
 
 GOLDEN_TEST(Rloo, "peer_rloo.json") {
   const auto& groups = part(c, "inputs").at("groups");
-  const auto got =
-      normalize_rewards(doubles(groups), group_ids(groups), RewardNormalization::kLeaveOneOut);
+  const auto how = setup_of(words_of(part(c, "params"))).batch.rewards;
+  const auto got = normalize_rewards(doubles(groups), group_ids(groups), how);
   expect_close(at::tensor(got, at::kDouble), part(c, "expected").at("advantages"), "advantages");
 }
 
 GOLDEN_TEST(OverlongPenalty, "peer_overlong.json") {
   const auto& params = part(c, "params");
-  const OverlongPenalty how{integer(params, "max_length"), integer(params, "buffer"),
-                            number(params, "factor")};
+  const auto text = [&](const char* key) { return json::serialize(params.at(key)); };
+  const OverlongPenalty how =
+      setup_of({"--rollout-max-response-len", text("max_length"), "--overlong-buffer-len",
+                text("buffer"), "--overlong-penalty-factor", text("factor")})
+          .batch.overlong.value();
   std::vector<double> got;
   for (const int64_t length : integers(part(c, "inputs").at("lengths")))
     got.push_back(overlong_penalty(how, length));
@@ -47,14 +51,20 @@ GOLDEN_TEST_IN_BOTH_PRECISIONS(DrGrpo, "peer_dr_grpo.json") {
   const auto& inputs = part(c, "inputs");
   const auto& expected = part(c, "expected");
   const at::AutoGradMode grad_mode(true);
+  const std::string divisor = json::serialize(params.at("divisor"));
+  const Words words = words_of(params, {"divisor"});
+  const Setup setup =
+      setup_of(words, {"--advantage-estimator", "dr_grpo", "--rollout-max-response-len", divisor});
+  // Its parts by themselves, for another estimator.
+  const Setup parts =
+      setup_of(words, {"--disable-grpo-std-normalization", "--policy-loss-divisor", divisor});
+  EXPECT_EQ(parts.batch.rewards, setup.batch.rewards);
+  EXPECT_EQ(parts.train.policy.policy_divisor, setup.train.policy.policy_divisor);
   const auto rewards = doubles(inputs.at("rewards"));
-  const auto advantages = normalize_rewards(rewards, std::vector<int64_t>(rewards.size(), 0),
-                                            RewardNormalization::kMean);
+  const auto advantages =
+      normalize_rewards(rewards, std::vector<int64_t>(rewards.size(), 0), setup.batch.rewards);
   expect_close(at::tensor(advantages, at::kDouble), expected.at("advantages"), "advantages");
 
-  PolicyLossConfig config;
-  config.objective = TokenClip{number(params, "eps_clip"), number(params, "eps_clip_high"), {}};
-  config.policy_divisor = number(params, "divisor");
   PolicyColumns in;
   in.starts = make_starts(lengths(inputs.at("log_probs")));
   in.logprob_T = column(inputs, "log_probs", dtype).requires_grad_(true);
@@ -63,9 +73,9 @@ GOLDEN_TEST_IN_BOTH_PRECISIONS(DrGrpo, "peer_dr_grpo.json") {
   in.trained_T = mask(inputs, "loss_masks");
   in.advantage_T =
       expand_to_tokens(at::tensor(advantages, at::kDouble).to(device(), dtype), in.starts);
-  in.weight_T = token_weights(Reduction::kPerRollout, in.trained_T,
+  in.weight_T = token_weights(setup.train.reduction, in.trained_T,
                               sum_per_response(in.trained_T.to(dtype), in.starts), in.starts);
-  const Loss loss = policy_loss(config, in);
+  const Loss loss = policy_loss(setup.train.policy, in);
   expect_close(loss.metrics.at("pg_loss"), expected.at("pg_loss"), "pg_loss", dtype);
   loss.sum.backward();
   expect_close(in.logprob_T.grad(), expected.at("dloss_dlogprob"), "gradient");
@@ -79,16 +89,18 @@ GOLDEN_TEST_IN_BOTH_PRECISIONS(Dpo, "peer_dpo.json") {
   const PreferenceColumns in{column(inputs, "log_probs", dtype).requires_grad_(true),
                              column(inputs, "ref_log_probs", dtype), mask(inputs, "loss_masks"),
                              make_starts(lengths(inputs.at("log_probs")))};
-  const Loss loss =
-      preference_loss({number(params, "beta"), number(params, "label_smoothing")}, in);
-  // Sums of ten log-probs, times a beta of up to 20.
-  expect_close(loss.sum, expected.at("loss"), "loss", 10);
+  const Setup setup =
+      setup_of({"--loss-type", "dpo_loss", "--dpo-beta", json::serialize(params.at("beta")),
+                "--dpo-label-smoothing", json::serialize(params.at("label_smoothing"))});
+  EXPECT_EQ(setup.train.objective, train::Objective::kPreference);
+  const Loss loss = preference_loss(setup.train.preference, in);
+  expect_close(loss.sum, expected.at("loss"), "loss");
   for (const auto& [name, value] : part(expected, "metrics")) {
-    expect_close(at::tensor(loss.metrics.at(name), at::kDouble).to(dtype), value, name.data(), 10);
+    expect_close(at::tensor(loss.metrics.at(name), at::kDouble).to(dtype), value, name.data());
   }
   EXPECT_EQ(loss.metrics.size(), part(expected, "metrics").size() + 1);
   loss.sum.backward();
-  expect_close(in.logprob_T.grad(), expected.at("dloss_dlogprob"), "gradient", 20);
+  expect_close(in.logprob_T.grad(), expected.at("dloss_dlogprob"), "gradient");
 }
 
 }  // namespace

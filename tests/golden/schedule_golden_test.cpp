@@ -2,6 +2,7 @@
 
 #include "core/error.h"
 #include "golden.h"
+#include "golden_flags.h"
 #include "train/flops.h"
 #include "train/karmarkar_karp.h"
 #include "train/schedule.h"
@@ -76,19 +77,18 @@ GOLDEN_TEST(DataParallelSchedule, "dp_schedule.json") {
   const auto& params = part(c, "params");
   const auto& inputs = part(c, "inputs");
   const auto& expected = part(c, "expected");
-  BatchingConfig config;
-  config.global_batch_size = integer(params, "global_batch_size");
-  config.micro_batch_size = integer(params, "micro_batch_size");
-  config.use_dynamic_batch_size = flag(params, "use_dynamic_batch_size");
-  if (has(params, "max_tokens_per_gpu"))
-    config.max_tokens_per_gpu = integer(params, "max_tokens_per_gpu");
-  config.balance_data = flag(params, "balance_data");
-  config.balance_by_flops = flag(params, "balance_by_flops");
-  config.dp = integer(params, "dp_size");
-  config.cp = integer(params, "cp_size");
-  config.vpp = integer(params, "vpp_size");
-  config.microbatch_group_size_per_vp_stage = integer(params, "microbatch_group_size_per_vp_stage");
   const auto make = [&] {
+    const Words words = words_of(
+        params, {"model", "dp_size", "cp_size", "vpp_size", "microbatch_group_size_per_vp_stage"});
+    const Words run = {"--rollout-batch-size",      json::serialize(params.at("global_batch_size")),
+                       "--n-samples-per-prompt",    "1",
+                       "--actor-num-gpus-per-node", json::serialize(params.at("dp_size"))};
+    BatchingConfig config = setup_of(words, run).train.batching;
+    // There are no flags for these yet.
+    config.cp = integer(params, "cp_size");
+    config.vpp = integer(params, "vpp_size");
+    config.microbatch_group_size_per_vp_stage =
+        integer(params, "microbatch_group_size_per_vp_stage");
     return make_schedule(integers(inputs.at("total_lengths")), integers(inputs.at("rollout_ids")),
                          config, flops_model(part(params, "model")));
   };
@@ -139,9 +139,7 @@ GOLDEN_TEST(SamplesToTrainData, "samples_to_train_data.json") {
     if (groups.empty() || groups.back().ordinal != group) groups.push_back({group, {}});
     groups.back().samples.push_back(sample_of(samples[i].as_object(), group));
   }
-  TrainBatchConfig config;
-  if (!flag(params, "grpo_std_normalization")) config.rewards = algo::RewardNormalization::kMean;
-  const TrainBatch batch = make_train_batch(groups, config);
+  const TrainBatch batch = make_train_batch(groups, setup_of(words_of(params)).batch);
   ASSERT_EQ(batch.samples.size(), samples.size());
   const auto masks = partitions(expected.at("loss_masks"));
   for (std::size_t i = 0; i < batch.samples.size(); ++i) {
