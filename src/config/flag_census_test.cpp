@@ -1,15 +1,22 @@
 // The flags that users of the original type: every one has a row, and their scripts' argument lists
-// are understood.
+// pass the whole validation, but for what a list here names.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <map>
+#include <set>
 #include <sstream>
 
 #include "config/flag_table.h"
 #include "config/parse_flags.h"
+#include "core/error.h"
 
 namespace slime::config {
 namespace {
@@ -64,21 +71,110 @@ TEST(FlagCensus, EveryFlagOfAScriptIsInAnArgumentList) {
   }
 }
 
-TEST(FlagCensus, ArgumentListsOfLaunchScriptsParse) {
-  const auto scripts = launch_scripts();
-  EXPECT_GE(scripts.size(), 6U);
-  for (const auto& [name, words] : scripts) {
-    SCOPED_TRACE(name);
-    const ParsedFlags parsed = parse_flags(words);
-    EXPECT_EQ(parsed.unknown.size(), name == "distillation" ? 1U : 0U)
-        << json::serialize(parsed.unknown);
-    for (const std::string& problem : parsed.problems) {
-      // What is refused has a row that says what to use; a value of the wrong type would be a
-      // mistake of ours.
-      const Flag* flag = find_flag(problem.substr(0, problem.find(':')));
-      ASSERT_NE(flag, nullptr) << problem;
-      EXPECT_EQ(flag->status, FlagStatus::kRefused) << problem;
+/// The paths of the lists, made in a folder of their own: data sets of one row, an evaluation file
+/// of one data set, empty directories.
+class Paths final {
+ public:
+  Paths() { std::filesystem::remove_all(root_); }
+  Paths(const Paths&) = delete;
+  Paths& operator=(const Paths&) = delete;
+  ~Paths() { std::filesystem::remove_all(root_); }
+
+  std::vector<std::string> made_for(const std::vector<std::string>& words) const {
+    std::vector<std::string> substituted;
+    for (const std::string& word : words) substituted.push_back(made_for(word));
+    return substituted;
+  }
+
+ private:
+  std::string made_for(const std::string& word) const {
+    const std::string path = word.substr(0, word.find("@["));
+    const std::string kind = std::filesystem::path(path).extension();
+    const bool is_file = kind == ".jsonl" || kind == ".parquet" || kind == ".yaml";
+    if (word.starts_with(SLIME_SOURCE_DIR) || !(path.starts_with('/') || is_file)) return word;
+    const std::filesystem::path place = root_.string() + "/" + path;
+    if (is_file) {
+      std::filesystem::create_directories(place.parent_path());
+      std::ofstream(place) << (kind == ".yaml"
+                                   ? "eval: {datasets: [{name: aime, path: aime.jsonl}]}"
+                                   : R"({"prompt": "1+1=", "label": "2"})");
+    } else if (kind.empty()) {
+      std::filesystem::create_directories(place);
     }
+    return place.string() + word.substr(path.size());
+  }
+
+  std::filesystem::path root_ =
+      std::filesystem::path(::testing::TempDir()) / ("flag_census_" + std::to_string(::getpid()));
+};
+
+using Names = std::set<std::string>;
+
+/// The flags that the messages begin with, one message a line.
+Names flags_of(const std::string& messages) {
+  Names names;
+  std::istringstream lines(messages);
+  for (std::string line; std::getline(lines, line);) {
+    const std::string name = line.substr(0, line.find_first_of(": "));
+    EXPECT_TRUE(name.starts_with("--")) << line;
+    names.insert(name);
+  }
+  return names;
+}
+
+/// List -> the flags that `slime train` refuses it for; lists that it takes are not here.
+std::map<std::string, Names> refused_lists() {
+  const Paths paths;
+  std::map<std::string, Names> refused;
+  for (const auto& [list, words] : launch_scripts()) {
+    ParsedFlags flags = parse_flags(paths.made_for(words));
+    try {
+      complete_and_validate(flags);
+    } catch (const ConfigError& error) {
+      refused[list] = flags_of(error.what());
+    }
+  }
+  return refused;
+}
+
+/// What the original runs and we do not, yet. It only ever gets shorter: what works from now on has
+/// to be taken off, and what worked before never comes here.
+const std::map<std::string, Names> kRefused = {
+    {"qwen3-4b", {"--tensor-model-parallel-size"}},
+    {"moe-with-latent-attention",
+     {"--tensor-model-parallel-size", "--pipeline-model-parallel-size", "--context-parallel-size",
+      "--expert-model-parallel-size", "--actor-num-nodes"}},
+    {"linear-attention-and-gates",
+     {"--spec", "--multimodal-keys", "--enable-mtp-training", "--fp8-format", "--fp8-recipe",
+      "--rollout-max-response-len"}},
+    {"disaggregated-and-external",
+     {"--sglang-config", "--rollout-buffer-url", "--custom-generate-function-path"}},
+};
+
+Names without(const Names& names, const Names& others) {
+  Names rest;
+  std::ranges::set_difference(names, others, std::inserter(rest, rest.end()));
+  return rest;
+}
+
+TEST(FlagCensus, LaunchListsAreTakenWithWhatIsNotOnTheListOfRefusals) {
+  auto refused = refused_lists();
+  auto listed = kRefused;
+  for (const auto& [list, words] : launch_scripts()) {
+    EXPECT_THAT(without(refused[list], listed[list]), ::testing::IsEmpty())
+        << list << " is refused for what is not on the list";
+    EXPECT_THAT(without(listed[list], refused[list]), ::testing::IsEmpty())
+        << list << " works with this: take it off the list";
+  }
+  EXPECT_EQ(listed.size(), launch_scripts().size()) << "the list names a launch list that is none";
+}
+
+TEST(FlagCensus, LaunchListsHaveNoUnknownFlags) {
+  for (const auto& [list, words] : launch_scripts()) {
+    const ParsedFlags parsed = parse_flags(words);
+    EXPECT_THAT(parsed.unknown_notes, ::testing::IsEmpty()) << list;
+    EXPECT_EQ(parsed.unknown.size(), list == "distillation" ? 1U : 0U)
+        << json::serialize(parsed.unknown);
   }
 }
 
