@@ -51,6 +51,20 @@ function(slime_cuda_library)
   target_include_directories(slime_cuda SYSTEM PRIVATE ${slime_cuda_root}/include ${slime_cuda_root}/cudnn/include)
   target_link_libraries(slime_cuda PRIVATE slime_torch_flags)
   set_target_properties(slime_cuda PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR} LINKER_LANGUAGE CXX)
+
+  # Products of 65 to 256 rows without LibTorch and cuBLAS, for `./dev sanitize gpu`.
+  set(wide_products ${CMAKE_BINARY_DIR}/cuda/wide_products)
+  set(wide_sources ${CMAKE_SOURCE_DIR}/tests/gpu/wide_products.cu ${CMAKE_SOURCE_DIR}/src/kernels/cuda/tile_map.cpp
+                   ${CMAKE_BINARY_DIR}/cuda/wide_product.o)
+  add_custom_command(
+    OUTPUT ${wide_products}
+    COMMAND ${slime_nvcc} ${flags} ${wide_sources} -o ${wide_products} -ldl
+    DEPENDS ${wide_sources}
+    COMMENT "Linking cuda/wide_products"
+    VERBATIM)
+  add_custom_target(slime_wide_products DEPENDS ${wide_products})
+  add_dependencies(slime_wide_products slime_cuda)
+
   add_dependencies(slime slime_cuda)
   add_dependencies(slime_tests slime_cuda)
 endfunction()
