@@ -12,8 +12,14 @@ std::string to_frame(const TrainerTask& task) {
 
 TrainerTask trainer_task_from(std::string_view frame) {
   check(!frame.empty(), "a task has a kind");
+  constexpr std::string_view kKinds = "tpcr";
+  check(kKinds.find(frame.front()) != kKinds.npos, "a task's kind is one of RankTask");
   TrainerTask task{static_cast<RankTask>(frame.front())};
-  if (task.kind == RankTask::kTrain) task.share = train::share_from_frame(frame.substr(1));
+  if (task.kind == RankTask::kTrain) {
+    task.share = train::share_from_frame(frame.substr(1));
+  } else {
+    check(frame.size() == 1, "only a share follows the kind of a task");
+  }
   return task;
 }
 
@@ -34,15 +40,19 @@ RankStart rank_start_from(std::string_view frame) {
   if (!frame.starts_with(static_cast<char>(RankTask::kStart)))
     throw ConfigError("the controller's first task says what the worker is to become");
   const json::value value = parse_json(frame.substr(1), "the controller's first task");
-  return {.arguments = json::value_to<std::vector<std::string>>(value.at("arguments")),
-          .rank = value.at("rank").to_number<int>(),
-          .port = value.at("port").to_number<int>(),
-          .collective_milliseconds = value.at("collective_milliseconds").to_number<int64_t>(),
-          .num_rollouts = value.at("num_rollouts").to_number<int64_t>(),
-          .num_threads = value.at("num_threads").to_number<int>(),
-          .checkpoint = json::value_to<std::string>(value.at("checkpoint")),
-          .iteration = value.at("iteration").to_number<int64_t>(),
-          .loads_optimizer = value.at("loads_optimizer").as_bool()};
+  try {
+    return {.arguments = json::value_to<std::vector<std::string>>(value.at("arguments")),
+            .rank = value.at("rank").to_number<int>(),
+            .port = value.at("port").to_number<int>(),
+            .collective_milliseconds = value.at("collective_milliseconds").to_number<int64_t>(),
+            .num_rollouts = value.at("num_rollouts").to_number<int64_t>(),
+            .num_threads = value.at("num_threads").to_number<int>(),
+            .checkpoint = json::value_to<std::string>(value.at("checkpoint")),
+            .iteration = value.at("iteration").to_number<int64_t>(),
+            .loads_optimizer = value.at("loads_optimizer").as_bool()};
+  } catch (const std::exception&) {  // a field that is missing or of another type
+    throw ConfigError("the controller's first task says what the worker is to become");
+  }
 }
 
 comm::ParallelLayout layout_of(const config::ParallelFlags& config) {

@@ -20,7 +20,22 @@ TEST(RankTasks, TravelAsFrames) {
   EXPECT_EQ(back.share.batch.samples[0].tokens, task.share.batch.samples[0].tokens);
   EXPECT_EQ(to_frame({RankTask::kRelease}).size(), 1u);
   EXPECT_EQ(trainer_task_from(to_frame({RankTask::kRelease})).kind, RankTask::kRelease);
+}
+
+TEST(RankTasks, BytesThatAreNoTaskAreRefused) {
+  TrainerTask task{RankTask::kTrain};
+  task.share.places = {0};
+  task.share.batch.samples.resize(1);
+  std::string frame = to_frame(task);
   EXPECT_THROW(trainer_task_from(""), BugError);
+  EXPECT_THROW(trainer_task_from("x"), BugError);
+  EXPECT_THROW(trainer_task_from("ppp"), BugError);
+  EXPECT_THROW(trainer_task_from(frame.substr(0, frame.size() - 1)), BugError);
+  // `truncated`, before the length of the source's name and the number of steps.
+  frame[frame.size() - 17] = 2;
+  EXPECT_THROW(trainer_task_from(frame), BugError);
+  EXPECT_THROW(rank_start_from("s{}"), ConfigError);
+  EXPECT_THROW(rank_start_from(R"(s{"arguments": 1})"), ConfigError);
 }
 
 TEST(RankTasks, AWorkerIsFirstToldWhatItIsToBecome) {

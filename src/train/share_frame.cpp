@@ -39,6 +39,13 @@ class Reader {
   template <typename Number>
   requires std::is_arithmetic_v<Number>
   void get(Number& number) { std::memcpy(&number, next(sizeof number), sizeof number); }
+  /// A byte that is neither 0 nor 1 would be no bool at all.
+  void get(bool& value) {
+    uint8_t byte = 0;
+    get(byte);
+    check(byte <= 1, "a bool of a share is 0 or 1");
+    value = byte == 1;
+  }
   void get(std::string& text) {
     const auto size = count(1);
     text.assign(next(size), size);

@@ -7,6 +7,7 @@ A fuzzer that starts from valid files gets behind the first check; from nothing 
 """
 
 import json
+import struct
 import sys
 from pathlib import Path
 
@@ -33,9 +34,20 @@ RESPONSES = [
     "\\boxed{x^2+2x+1}\0 (x+1)^2",
     "\\boxed{\\begin{pmatrix}1&2\\\\3&4\\end{pmatrix}}\0 [[1,2],[3,4]]",
     "the cat sat\0 the cat",
+]
+NUM_REWARD_CHOICES = 10  # of reward_fuzz.cpp: nine rewards, equality
+SETTINGS = [  # of config_yaml_fuzz.cpp
+    "lr: 1e-6\nuse_tis: true\neval_prompt_data: [a, a.jsonl]\nrollout_stop_token_ids: [1, 2]\n",
+    "rs_veto_threshold: 1.0e-4\ntis_level: token\nmy_own_key: {a: [1, ~]}\n",
+    "megatron:\n  - {role: actor, overrides: {lr: 1e-6}}\n  - {role: critic, args: {lr: 1e-5, load: /c}}\n",
+    "eval:\n  defaults: {top_p: 0.7}\n  datasets:\n    - {name: a, path: a.jsonl, rm_type: math, n_samples_per_eval_prompt: 2}\n",
+]
+RUN_FILES = [  # of run_files_fuzz.cpp
+    '{"group_index": 0, "index": 3, "tokens": [1, 2, 3], "response_length": 2, "reward": 0.5, "loss_mask": [1, 0], "status": "completed",'
+    ' "rollout_log_probs": [-0.5, -1.5], "weight_versions": [[0, 1], [1, 1]], "metadata": {"rm_type": "math"}, "remove_sample": false}\n',
+    '5b2c11f0 {"ordinal":17,"fate":"dispatched"}\n0d41b2aa {"ordinal":17,"fate":"trained","step":3}\n77d0c9e4 {"rollback_to":61}\n',
     '{"input": [{"role": "user", "content": "1+1"}], "label": 2, "metadata": {"rm_type": "math"}}',
 ]
-NUM_REWARD_CHOICES = 11  # of reward_fuzz.cpp: eight rewards, equality, a row, a ledger
 
 
 def seeds(target):
@@ -64,6 +76,16 @@ def seeds(target):
     elif target == "frame_channel_fuzz":
         frames = [b"SLMF" + bytes([kind, 0, 0, 0]) + len(body).to_bytes(8, "little") + body for kind, body in ((4, b"2 busy"), (2, b""))]
         yield from (*frames, b"".join(frames))
+    elif target == "config_yaml_fuzz":
+        yield from (bytes([choice]) + settings.encode() for choice, settings in enumerate(SETTINGS))
+    elif target == "run_files_fuzz":
+        yield from (bytes([choice]) + lines.encode() for choice, lines in enumerate(RUN_FILES))
+    elif target == "worker_frames_fuzz":
+        yield b"\0t" + share()
+        yield from (b"\0" + kind for kind in (b"p", b"c", b"r"))
+        start = {"arguments": ["--lr", "1"], "rank": 1, "port": 9, "collective_milliseconds": 5, "num_rollouts": 3, "num_threads": 1}
+        yield b"\1s" + json.dumps({**start, "checkpoint": "/c", "iteration": 2, "loads_optimizer": True}).encode()
+        yield b"\2" + struct.pack("<QQff", 1, 2, -0.5, -1.5)
     elif target == "reward_fuzz":
         for choice in range(NUM_REWARD_CHOICES):
             yield from (bytes([choice]) + response.encode() for response in RESPONSES)
@@ -75,6 +97,14 @@ def without_most_of_the_vocabulary(file):
     model["vocab"] = dict(list(model["vocab"].items())[:300])
     model["merges"] = [pair for pair in model["merges"][:20] if "".join(pair if isinstance(pair, list) else pair.split()) in model["vocab"]]
     return json.dumps(tokenizer).encode()
+
+
+def share():
+    """As train/share_frame.cpp writes it: one sample of three tokens, one step of one micro-batch."""
+    sample = struct.pack("<qqq", 0, 0, 0) + struct.pack("<Q3i", 3, 7, 8, 9)  # ordinal, group, rollout; tokens
+    sample += struct.pack("<q", 1) + struct.pack("<Q2B", 2, 1, 1) + struct.pack("<Q2f", 2, -0.5, -1.5)  # prompt length, mask, log-probs
+    sample += struct.pack("<QQQ", 0, 0, 0) + struct.pack("<ddqBQ", 0.5, 1.0, 2, 0, 0)  # nothing of a teacher or of top-p; the rest
+    return struct.pack("<IQq", 1, 1, 0) + sample + struct.pack("<QqdQQq", 1, 1, 1.0, 1, 1, 0)
 
 
 def safetensors(tensors):
