@@ -12,6 +12,7 @@ import pytest
 from conftest import SLIME, numbers_that_repeat, run_slime, train_command, weights
 
 NUM_KILLS = 10
+ROLLOUTS_OF_KILLED = 80  # so many that no run is over before its kill
 
 
 def trained_prompts(run_dir):
@@ -35,29 +36,41 @@ def steps_finished(run_dir):
     return len({json.loads(line)["step"] for line in metrics.read_text().splitlines()[:-1]}) if metrics.exists() else 0
 
 
-def kill_after_steps(process, run_dir, steps, seconds_more):
-    """Sends SIGKILL once the run has finished that many steps and some time has gone by; False if it ended before."""
-    while process.poll() is None:
-        if steps_finished(run_dir) >= steps:
-            time.sleep(seconds_more)
-            process.kill()
-            break
-        time.sleep(0.005)
-    return process.wait() == -signal.SIGKILL
+def kill_after_steps(command, run_dir, steps, seconds_more):
+    """Starts a run and sends SIGKILL once so many steps are finished and some time has gone by."""
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    while steps_finished(run_dir) < steps:
+        assert process.poll() is None, process.stderr.read()
+        time.sleep(0.002)
+    time.sleep(seconds_more)
+    process.kill()
+    assert process.wait() == -signal.SIGKILL, "the run was over before the kill"
+    return steps_finished(run_dir)
 
 
-def test_a_run_killed_at_random_instants_ends_like_one_that_was_not(work, reference):
-    run_dir, rng, kills = work / "killed", random.Random(5), 0
-    for _ in range(NUM_KILLS):
-        process = subprocess.Popen(train_command(work, run_dir), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        steps = min(steps_finished(run_dir) + rng.randint(0, 2), 15)
-        kills += kill_after_steps(process, run_dir, steps, rng.uniform(0, 0.05))
-    assert kills >= NUM_KILLS // 2, f"only {kills} kills hit a run that was not over"
-    done = run_slime(train_command(work, run_dir))
+def test_a_run_killed_at_random_instants_ends_like_one_that_was_not(work):
+    """Ten kills within the two steps after one or two new ones, and three while a run loads: every one hits."""
+    begin = time.monotonic()
+    undisturbed = work / "undisturbed"
+    assert run_slime(train_command(work, undisturbed, rollouts=ROLLOUTS_OF_KILLED)).returncode == 0
+    step_seconds = (time.monotonic() - begin) / ROLLOUTS_OF_KILLED
+    run_dir, rng = work / "killed", random.Random(5)
+    command = train_command(work, run_dir, rollouts=ROLLOUTS_OF_KILLED)
+    plan = [rng.randint(1, 2) for _ in range(NUM_KILLS)]
+    for at in (1, 5, 9):
+        plan.insert(at, 0)
+    finished = []
+    for steps in plan:
+        # A run that goes on repeats at most the step that the kill before interrupted.
+        finished.append(kill_after_steps(command, run_dir, steps_finished(run_dir) + steps, rng.uniform(0, 2 * step_seconds)))
+    assert len(finished) == NUM_KILLS + 3
+    assert len(set(finished)) >= NUM_KILLS, "each of the ten kills came after new steps"
+    assert finished[-1] < ROLLOUTS_OF_KILLED - 1
+    done = run_slime(command)
     assert done.returncode == 0, done.stderr
-    assert weights(run_dir) == weights(reference)
-    assert trained_prompts(run_dir) == trained_prompts(reference)
-    assert numbers_that_repeat(run_dir) == numbers_that_repeat(reference)
+    assert weights(run_dir) == weights(undisturbed)
+    assert trained_prompts(run_dir) == trained_prompts(undisturbed)
+    assert numbers_that_repeat(run_dir) == numbers_that_repeat(undisturbed)
 
 
 def test_ctrl_c_finishes_the_step_saves_and_continues_later(work, reference):
