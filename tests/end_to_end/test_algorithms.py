@@ -1,12 +1,9 @@
 """Every estimator and every loss learns on the CPU: a tiny random model, a reward that any policy gradient can find."""
 
 import json
-import random
 
 import pytest
-from conftest import run_slime, train_command
-
-STEPS = 30
+from conftest import command_on, mean, metric, run_slime
 
 ESTIMATORS = {
     "grpo": [],
@@ -18,39 +15,6 @@ ESTIMATORS = {
     "dr_grpo": [],
     "ppo": ["--normalize-advantages", "--num-critic-only-steps", "2"],
 }
-
-
-@pytest.fixture(scope="module")
-def capitals(work):
-    """Prompts whose reward is 1 when the response has a word of capital letters: a third of random bytes have one."""
-    rng = random.Random(3)
-    wanted = {"instruction_id_list": ["change_case:capital_word_frequency"]}
-    wanted["kwargs"] = [{"capital_frequency": 1, "capital_relation": "at least"}]
-    rows = [{"prompt": f"{rng.randint(10, 99)}+{rng.randint(10, 99)}=", "metadata": wanted} for _ in range(64)]
-    path = work / "capitals.jsonl"
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return path
-
-
-def command_on(work, data, run_dir, extra, rollouts=STEPS):
-    command = train_command(work, run_dir, rollouts=rollouts)
-    command[command.index("--prompt-data") + 1] = str(data)
-    for flag in ("--label-key",):
-        at = command.index(flag)
-        del command[at : at + 2]
-    for flag, value in (("--rm-type", "ifbench"), ("--save-interval", "1000"), ("--n-samples-per-prompt", "8")):
-        command[command.index(flag) + 1] = value
-    command[command.index("--global-batch-size") + 1] = "32"
-    return [*command, *extra]
-
-
-def metric(run_dir, name):
-    rows = [json.loads(line) for line in (run_dir / "metrics.jsonl").read_text().splitlines()]
-    return [row[name] for row in rows if name in row]
-
-
-def mean(values):
-    return sum(values) / len(values)
 
 
 @pytest.mark.parametrize("estimator", ESTIMATORS)
