@@ -16,6 +16,7 @@
 
 #include "config/flag_table.h"
 #include "config/parse_flags.h"
+#include "config/validate.h"
 #include "core/error.h"
 
 namespace slime::config {

@@ -11,6 +11,7 @@
 
 #include "config/eval_config.h"
 #include "config/parse_flags.h"
+#include "config/validate.h"
 #include "core/error.h"
 
 using namespace slime;

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "config/parse_flags.h"
+#include "config/validate.h"
 #include "core/error.h"
 #include "loop/train_config.h"
 

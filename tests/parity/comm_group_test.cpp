@@ -47,7 +47,7 @@ class GroupOfSize : public ::testing::TestWithParam<int> {};
 TEST_P(GroupOfSize, AllReduceGivesSumMaximumAndMinimumToAll) {
   const int size = GetParam();
   on_ranks(size, [&](const Mesh& mesh) {
-    Group& group = mesh.dp();
+    comm::Group& group = mesh.dp();
     for (const int64_t n : {1, 127, 4096}) {
       Tensor x = numbers_of(group.rank(), n).view({n, 1});
       group.all_reduce_(x, "summing");
@@ -79,7 +79,7 @@ TEST_P(GroupOfSize, ReduceScatterSumsEachShardAtItsOwner) {
   const std::vector<Range> shards = uneven_shards(size);
   const int64_t n = shards.back().end;
   on_ranks(size, [&](const Mesh& mesh) {
-    Group& group = mesh.dp();
+    comm::Group& group = mesh.dp();
     const Tensor x = numbers_of(group.rank(), n);
     group.reduce_scatter_(x, shards, "summing");
     const Range own = shards[group.rank()];
@@ -96,7 +96,7 @@ TEST_P(GroupOfSize, AllGatherAndGatherBringShardsOfAnyTypeTogether) {
     Tensor whole = at::zeros({n}, type);
     for (int r = 0; r < size; ++r) whole.narrow(0, shards[r].begin, shards[r].size()).fill_(r + 1);
     on_ranks(size, [&](const Mesh& mesh) {
-      Group& group = mesh.dp();
+      comm::Group& group = mesh.dp();
       const Range own = shards[group.rank()];
       const Tensor mine = at::zeros({n}, type);
       mine.narrow(0, own.begin, own.size()).fill_(group.rank() + 1);
@@ -244,16 +244,16 @@ TEST(Group, EveryOperationHasADeadlineAndSaysRankPurposeOperationAndAxis) {
   const auto x = [] { return at::ones({1000}); };
   const std::vector<Range> shards{{0, 500}, {500, 1000}};
   const std::vector<int64_t> half{500, 500};
-  const std::vector<std::pair<const char*, std::function<void(Group&)>>> operations{
-      {"all-reduce", [&](Group& g) { g.all_reduce_(x(), "stating"); }},
-      {"reduce-scatter", [&](Group& g) { g.reduce_scatter_(x(), shards, "stating"); }},
-      {"all-gather", [&](Group& g) { g.all_gather_(x(), shards, "stating"); }},
-      {"all-gather", [&](Group& g) { g.all_gather("bytes", "stating"); }},
-      {"broadcast", [&](Group& g) { g.broadcast_(x(), 1, "stating"); }},
-      {"receive", [&](Group& g) { receive_(g, x(), 1, "stating"); }},
-      {"gather", [&](Group& g) { gather_(g, x(), shards, 0, "stating"); }},
-      {"all-to-all", [&](Group& g) { all_to_all(g, x(), half, half, "stating"); }},
-      {"barrier", [&](Group& g) { g.barrier("stating"); }}};
+  const std::vector<std::pair<const char*, std::function<void(comm::Group&)>>> operations{
+      {"all-reduce", [&](comm::Group& g) { g.all_reduce_(x(), "stating"); }},
+      {"reduce-scatter", [&](comm::Group& g) { g.reduce_scatter_(x(), shards, "stating"); }},
+      {"all-gather", [&](comm::Group& g) { g.all_gather_(x(), shards, "stating"); }},
+      {"all-gather", [&](comm::Group& g) { g.all_gather("bytes", "stating"); }},
+      {"broadcast", [&](comm::Group& g) { g.broadcast_(x(), 1, "stating"); }},
+      {"receive", [&](comm::Group& g) { receive_(g, x(), 1, "stating"); }},
+      {"gather", [&](comm::Group& g) { gather_(g, x(), shards, 0, "stating"); }},
+      {"all-to-all", [&](comm::Group& g) { all_to_all(g, x(), half, half, "stating"); }},
+      {"barrier", [&](comm::Group& g) { g.barrier("stating"); }}};
   for (const auto& [name, operation] : operations) {
     const std::string message =
         message_without_rank_1({.tp = 2}, [&](const Mesh& mesh) { operation(mesh.tp()); });
