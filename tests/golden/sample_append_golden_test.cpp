@@ -82,7 +82,7 @@ Segment segment_of(const json::object& step) {
   if (has(meta, "cached_tokens")) segment.cached_tokens = integer(meta, "cached_tokens");
   if (has(meta, "prompt_tokens")) segment.prompt_tokens = integer(meta, "prompt_tokens");
   if (has(meta, "top_p_token_ids")) {
-    KeptIds kept{decode_base64(word(meta, "top_p_token_ids")), {}};
+    rollout::KeptIds kept{decode_base64(word(meta, "top_p_token_ids")), {}};
     if (has(meta, "top_p_token_offsets")) {
       const auto offsets = decode_base64(word(meta, "top_p_token_offsets"));
       kept.offsets.assign(offsets.begin(), offsets.end());

@@ -16,6 +16,7 @@ namespace slime::parity {
 namespace {
 
 using namespace comm;
+using comm::Group;  // not the samples of a prompt
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
