@@ -107,6 +107,9 @@ TEST(StrictGrading, EveryDigitOfAnIntegerCounts) {
   EXPECT_EQ(number_of("math", "\\boxed{12,345,678,901,234,567,891}", "12345678901234567891",
                       Grading::kStrict),
             1);
+  EXPECT_EQ(number_of("math", "\\boxed{1,234,567,890}", "1234567890", Grading::kStrict), 1);
+  EXPECT_EQ(number_of("math", "\\boxed{1,234,567,890}", "1234567890", Grading::kOriginal), 0);
+  EXPECT_EQ(number_of("math", "\\boxed{1,23,456,789}", "123456789", Grading::kStrict), 0);
   EXPECT_EQ(number_of("math", "\\boxed{+007}", "7", Grading::kStrict), 1);
 }
 

@@ -100,11 +100,25 @@ std::string with_joined_digits(std::string_view text) {
   return out;
 }
 
-/// The integer that the text is, with all its digits: "+007" -> "7"; nothing for other texts.
+/// "1,234,567": commas divide all of the digits into groups of three.
+bool has_grouped_digits(std::string_view text) {
+  const std::vector<std::string_view> groups = split(text, ",");
+  const auto is_number = [](std::string_view group) {
+    return !group.empty() && std::all_of(group.begin(), group.end(), is_digit);
+  };
+  return groups.size() > 1 && groups.front().size() <= 3 && is_number(groups.front()) &&
+         std::all_of(groups.begin() + 1, groups.end(),
+                     [&](std::string_view group) { return group.size() == 3 && is_number(group); });
+}
+
+/// The integer that the text is, with all its digits: "+007" -> "7", "1,234" -> "1234"; nothing for
+/// other texts.
 std::optional<std::string> exact_integer(std::string_view text) {
   text = stripped(text);
   const bool is_negative = text.starts_with('-');
   if (is_negative || text.starts_with('+')) text.remove_prefix(1);
+  const std::string plain = replaced(text, ",", "");
+  if (has_grouped_digits(text)) text = plain;
   if (text.empty() || !std::all_of(text.begin(), text.end(), is_digit)) return std::nullopt;
   text.remove_prefix(std::min(text.find_first_not_of('0'), text.size()));
   if (text.empty()) return "0";
@@ -174,7 +188,9 @@ std::string sympy_normal_form(std::string_view answer, Grading grading) {
   text = with_joined_digits(text);
   for (const std::string_view removed : {" ", "{", "}"}) text = replaced(text, removed, "");
   text = to_lower(text);
-  if (is_integer_text(text)) {
+  if (const auto exact = grading == Grading::kStrict ? exact_integer(text) : std::nullopt) {
+    text = *exact;
+  } else if (is_integer_text(text)) {
     const std::string digits = replaced(text, ",", "");
     if (const std::optional<double> value = to_float(digits))
       text = integer_form(digits, *value, grading);
