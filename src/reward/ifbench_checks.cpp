@@ -27,7 +27,7 @@ using Map = json::object;
 
 bool word_count_range(View text, const Map& map) {
   const Arguments in(map);
-  const auto count = static_cast<int64_t>(runs_of(text, is_word).size());
+  const auto count = static_cast<int64_t>(word_runs(text).size());
   return in.integer("min_words") <= count && count <= in.integer("max_words");
 }
 
@@ -39,10 +39,9 @@ bool unique_word_count(View text, const Map& map) {
 
 bool conjunctions(View text, const Map& map) {
   static const std::set<std::string> kConjunctions{"and", "but", "for", "nor", "or", "so", "yet"};
-  std::set<std::string> found;
+  std::set<std::string> found;  // spellings: "And" is not "and,"
   for (const std::string& word : words_of(text)) {
-    const std::string bare = to_lower(strip_punctuation(stripped(word)));
-    if (kConjunctions.contains(bare)) found.insert(bare);
+    if (kConjunctions.contains(to_lower(strip_punctuation(word)))) found.insert(word);
   }
   return static_cast<int64_t>(found.size()) >= Arguments(map).integer("small_n");
 }
@@ -92,8 +91,8 @@ bool keywords_multiple(View text, const Map& map) {
   const std::string low = to_lower(text);
   constexpr std::array<int64_t, 5> kCounts{1, 2, 3, 5, 7};
   for (std::size_t i = 0; i < kCounts.size(); ++i) {
-    if (count_of(low, to_lower(in.text(fmt::format("keyword{}", i + 1)))) != kCounts[i])
-      return false;
+    const std::string keyword = in.text(fmt::format("keyword{}", i + 1));
+    if (count_of(low, to_lower(stripped(keyword))) != kCounts[i]) return false;
   }
   return true;
 }
@@ -102,7 +101,9 @@ bool keywords_multiple(View text, const Map& map) {
 
 std::set<std::string> trigrams(View text) {
   std::set<std::string> grams;
-  for (std::size_t i = 0; i + 3 <= text.size(); ++i) grams.emplace(text.substr(i, 3));
+  const std::vector<View> points = text::python::split_points(text);
+  for (std::size_t i = 0; i + 3 <= points.size(); ++i)
+    grams.emplace(points[i].data(), points[i + 2].data() + points[i + 2].size());
   return grams;
 }
 
@@ -150,7 +151,8 @@ bool consonants(View text, const Map&) {
 bool palindrome(View text, const Map&) {
   const Words words = words_of(without_punctuation(to_lower(text)));
   return std::ranges::count_if(words, [](const std::string& word) {
-           return word.size() >= 5 && std::equal(word.begin(), word.end(), word.rbegin());
+           const std::vector<View> points = text::python::split_points(word);
+           return points.size() >= 5 && std::equal(points.begin(), points.end(), points.rbegin());
          }) >= 10;
 }
 
@@ -163,7 +165,7 @@ bool prime_lengths(View text, const Map&) {
     return true;
   };
   return std::ranges::all_of(words_of(without_punctuation(text)),
-                             [&](const std::string& word) { return is_prime(word.size()); });
+                             [&](const std::string& word) { return is_prime(count_points(word)); });
 }
 
 bool repeats(View text, const Map& map) {
@@ -176,16 +178,16 @@ bool repeats(View text, const Map& map) {
 }
 
 bool paragraph_last_first(View text, const Map&) {
-  return std::ranges::all_of(filled_lines(text), [](const std::string& line) {
-    const Words words = words_of(to_lower(line));
-    return strip_punctuation(words.front()) == strip_punctuation(words.back());
+  return std::ranges::all_of(lines_of(text), [](const std::string& line) {
+    const Words words = words_of(to_lower(strip_punctuation(stripped(line))));
+    return words.empty() || words.front() == words.back();
   });
 }
 
 bool no_consecutive(View text, const Map&) {
-  const Words words = words_of(to_lower(text));
+  const Words words = words_of(without_punctuation(text));
   for (std::size_t i = 1; i < words.size(); ++i) {
-    if (words[i][0] == words[i - 1][0]) return false;
+    if (first_character(words[i]) == first_character(words[i - 1])) return false;
   }
   return true;
 }
@@ -214,13 +216,16 @@ bool parentheses(View text, const Map&) {
 }
 
 bool newline(View text, const Map&) {
-  return filled_lines(text).size() == words_of(without_punctuation(text)).size();
+  const std::string bare = without_punctuation(text);
+  Words lines = lines_of(stripped(bare));
+  std::erase(lines, "");
+  return lines.size() == words_of(bare).size();
 }
 
 bool line_indent(View text, const Map&) {
   int64_t before = -1;
   for (const std::string& line : filled_lines(text)) {
-    const auto indent = static_cast<int64_t>(line.find_first_not_of(" \t"));
+    const auto indent = static_cast<int64_t>(line.find_first_not_of(' '));
     if (indent <= before) return false;
     before = indent;
   }
@@ -229,8 +234,12 @@ bool line_indent(View text, const Map&) {
 
 bool quote_unquote(View text, const Map&) {
   std::string dense;
-  std::ranges::copy_if(text, std::back_inserter(dense), [](char c) { return !is_space(c); });
-  return !contains(dense, "\"\"") && !stripped(text).ends_with('"');
+  for (const std::string& word : words_of(replaced(text, "'\"'", ""))) dense += word;
+  if (contains(dense, "\"\"")) return false;
+  View end = dense;  // what follows the last quote has to be more than digits and signs
+  while (!end.empty() && end.back() != '"' && (is_digit(end.back()) || is_punctuation(end.back())))
+    end.remove_suffix(1);
+  return !end.ends_with('"');
 }
 
 bool list(View text, const Map& map) { return count_of(text, Arguments(map).text("sep")) >= 2; }
@@ -241,21 +250,17 @@ bool thesis(View text, const Map&) {
     const std::size_t begin = text.find(open);
     if (begin == View::npos) continue;
     const std::size_t end = text.find(close, begin + open.size());
-    if (end == View::npos || end == begin + open.size()) continue;
+    if (end == View::npos) continue;
+    if (stripped(text.substr(begin + open.size(), end - begin - open.size())).empty()) continue;
     if (!stripped(text.substr(end + close.size())).empty()) return true;
   }
   return false;
 }
 
 bool sub_bullets(View text, const Map&) {
-  std::size_t at = text.find('*');
-  while (at != View::npos) {
-    const std::size_t next = text.find('*', at + 1);
-    if (text.substr(at + 1, next == View::npos ? next : next - at - 1).find('-') == View::npos)
-      return false;
-    at = next;
-  }
-  return text.find('*') != View::npos;
+  const std::vector<View> bullets = split(text, "*");
+  return std::all_of(bullets.begin() + 1, bullets.end(),
+                     [](View bullet) { return contains(bullet, "-"); });
 }
 
 bool output_template(View text, const Map&) {
@@ -263,7 +268,12 @@ bool output_template(View text, const Map&) {
          contains(text, "Future Outlook:");
 }
 
-bool no_whitespace(View text, const Map&) { return std::ranges::none_of(text, is_space); }
+bool no_whitespace(View text, const Map&) {
+  for (std::size_t i = 0; i < text.size();) {
+    if (text::python::is_space(next_point(text, i))) return false;
+  }
+  return true;
+}
 
 // ---- repeat, custom ----
 
@@ -281,9 +291,13 @@ bool repeat_span(View text, const Map& map) {
   const Arguments in(map);
   const std::string prompt = in.text("prompt_to_repeat");
   const int64_t begin = in.integer("n_start"), end = in.integer("n_end");
-  if (begin < 0 || end < begin || begin >= static_cast<int64_t>(prompt.size())) return false;
-  const View span = View(prompt).substr(static_cast<std::size_t>(begin),
-                                        static_cast<std::size_t>(end - begin + 1));
+  const auto size = static_cast<int64_t>(count_points(prompt));
+  if (begin < 0 || end < begin || begin >= size) return false;
+  const auto offset = [&](int64_t index) {
+    return text::python::byte_offset(prompt, static_cast<std::size_t>(index));
+  };
+  const std::size_t first = offset(begin), behind = offset(std::min(end, size - 1) + 1);
+  const View span = View(prompt).substr(first, behind - first);
   return to_lower(stripped(text)) == to_lower(stripped(span));
 }
 
@@ -349,16 +363,16 @@ bool letter_frequency(View text, const Map& map) {
 
 bool number_words(View text, const Map& map) {
   const Arguments in(map);
-  return in.holds(static_cast<double>(runs_of(text, is_word).size()),
+  return in.holds(static_cast<double>(word_runs(text).size()),
                   static_cast<double>(in.integer("num_words")), "relation");
 }
 
 bool number_placeholders(View text, const Map& map) {
   int64_t count = 0;
   for (std::size_t at = 0; (at = text.find('[', at)) != View::npos;) {
-    const std::size_t end = text.find(']', at);
+    const std::size_t end = text.find_first_of("]\n", at);
     if (end == View::npos) break;
-    ++count;
+    if (text[end] == ']') ++count;
     at = end + 1;
   }
   return count >= Arguments(map).integer("num_placeholders");
@@ -366,7 +380,7 @@ bool number_placeholders(View text, const Map& map) {
 
 bool number_bullet_lists(View text, const Map& map) {
   const auto is_bullet = [](const std::string& line) {
-    const View bare = stripped(line);
+    const View bare = text::python::stripped_left(line);
     return bare.starts_with('-') || (bare.starts_with('*') && bare.size() > 1 && bare[1] != '*');
   };
   const Words lines = lines_of(text);
@@ -394,21 +408,20 @@ bool json_format(View text, const Map&) {
 
 bool title(View text, const Map&) {
   for (const std::string& line : lines_of(text)) {
-    const std::size_t begin = line.find("<<");
-    const std::size_t end = begin == std::string::npos ? begin : line.find(">>", begin + 2);
-    if (end != std::string::npos &&
-        !stripped(View(line).substr(begin + 2, end - begin - 2)).empty())
-      return true;
+    const std::size_t begin = line.find("<<"), end = line.rfind(">>");
+    if (begin == std::string::npos || end == std::string::npos || end < begin + 2) continue;
+    View inside = View(line).substr(begin + 2, end - begin - 2);
+    while (inside.starts_with('<')) inside.remove_prefix(1);
+    while (inside.ends_with('>')) inside.remove_suffix(1);
+    if (!stripped(inside).empty()) return true;
   }
   return false;
 }
 
 bool end_checker(View text, const Map& map) {
-  const std::string bare = to_lower(stripped(strip_punctuation(stripped(text))));
-  View trimmed = stripped(text);
-  while (trimmed.ends_with('"')) trimmed.remove_suffix(1);
-  const std::string end = to_lower(stripped(Arguments(map).text("end_phrase")));
-  return to_lower(trimmed).ends_with(end) || bare.ends_with(end);
+  View bare = stripped(text);
+  while (bare.ends_with('"')) bare.remove_suffix(1);
+  return to_lower(bare).ends_with(to_lower(stripped(Arguments(map).text("end_phrase"))));
 }
 
 bool quotation(View text, const Map&) {
@@ -419,13 +432,7 @@ bool quotation(View text, const Map&) {
 bool capital_word_frequency(View text, const Map& map) {
   const Arguments in(map);
   const Words words = tokens_of(text);
-  const auto count = std::ranges::count_if(words, [](const std::string& word) {
-    const bool has_letter = std::ranges::any_of(
-        word, [](char c) { return std::isupper(static_cast<unsigned char>(c)) != 0; });
-    return has_letter && std::ranges::none_of(word, [](char c) {
-             return std::islower(static_cast<unsigned char>(c)) != 0;
-           });
-  });
+  const auto count = std::ranges::count_if(words, is_all_upper);
   return in.holds(static_cast<double>(count), static_cast<double>(in.integer("capital_frequency")),
                   "capital_relation");
 }
@@ -438,12 +445,11 @@ bool repeat_prompt(View text, const Map& map) {
 }
 
 bool two_responses(View text, const Map&) {
-  constexpr View kBetween = "******";
-  const std::size_t at = text.find(kBetween);
-  if (at == View::npos || text.find(kBetween, at + kBetween.size()) != View::npos) return false;
-  const View first = stripped(text.substr(0, at)),
-             second = stripped(text.substr(at + kBetween.size()));
-  return !first.empty() && !second.empty() && first != second;
+  std::vector<View> parts = split(text, "******");
+  for (View& part : parts) part = stripped(part);
+  if (parts.front().empty()) parts.erase(parts.begin());
+  if (!parts.empty() && parts.back().empty()) parts.pop_back();
+  return parts.size() == 2 && !parts[0].empty() && !parts[1].empty() && parts[0] != parts[1];
 }
 
 constexpr std::array kInstructions{

@@ -30,14 +30,15 @@ std::vector<Words> read_csv(View text, char delimiter) {
   std::vector<Words> rows;
   Words row;
   std::string field;
-  bool is_quoted = false, has_field = false;
+  bool is_quoted = false;
+  bool has_begun = false;  // the field has a character, or a quote has opened it
   const auto end_field = [&] {
     row.push_back(std::move(field));
     field.clear();
-    has_field = false;
+    has_begun = false;
   };
   const auto end_row = [&] {
-    if (has_field || !row.empty()) end_field();
+    if (has_begun || !row.empty()) end_field();
     rows.push_back(std::move(row));
     row.clear();
   };
@@ -52,20 +53,19 @@ std::vector<Words> read_csv(View text, char delimiter) {
       } else {
         is_quoted = false;
       }
-    } else if (c == '"' && !has_field) {
-      is_quoted = has_field = true;
+    } else if (c == '"' && !has_begun) {
+      is_quoted = has_begun = true;
     } else if (c == delimiter) {
       end_field();
-      has_field = true;
     } else if (c == '\n' || c == '\r') {
       if (c == '\r' && i + 1 < text.size() && text[i + 1] == '\n') ++i;
       end_row();
     } else {
       field += c;
-      has_field = true;
+      has_begun = true;
     }
   }
-  if (has_field || !row.empty()) end_row();
+  if (has_begun || !row.empty()) end_row();
   return rows;
 }
 
@@ -109,7 +109,11 @@ bool is_special(View field) {
   field = field.substr(0, field.find('\n'));
   const std::size_t last = field.rfind('"');
   const View inside = field.substr(1, last == 0 ? 0 : last - 1);
-  return std::ranges::any_of(inside, [](char c) { return !is_word(c) && !is_space(c); });
+  for (std::size_t i = 0; i < inside.size();) {
+    const char32_t point = next_point(inside, i);
+    if (!text::python::is_word_point(point) && !text::python::is_space(point)) return true;
+  }
+  return false;
 }
 
 bool csv_special_character(View text, const Map&) {
@@ -194,7 +198,7 @@ bool is_option(View line) {
       View(".|)").find(line[1]) == View::npos)
     return false;
   const View rest = stripped(line.substr(2));
-  return !rest.empty() && is_word(rest.front());
+  return !rest.empty() && is_word_character(rest, 0);
 }
 
 bool mcq_count_length(View text, const Map&) {
@@ -254,7 +258,8 @@ bool quotes(View text, const Map&) {
 /// Whether the options are letters: "a), b), c), d)". Then an answer has to be one exactly.
 bool are_letters(View options) {
   for (const char letter : {'a', 'b', 'c'}) {
-    while (!options.empty() && !is_word(options.front())) options.remove_prefix(1);
+    while (!options.empty() && !is_word_character(options, 0))
+      options.remove_prefix(point_bytes(options, 0));
     if (options.empty() || std::tolower(static_cast<unsigned char>(options.front())) != letter)
       return false;
     options.remove_prefix(1);
@@ -295,7 +300,8 @@ bool number_highlighted_sections(View text, const Map& map) {
 
 bool multiple_sections(View text, const Map& map) {
   const Arguments in(map);
-  const std::string word = in.text("section_spliter");
+  const std::string given = in.text("section_spliter");
+  const View word = stripped(given);
   if (word.empty()) throw ConfigError("section_spliter should not be empty");
   int64_t count = 0;
   for (std::size_t i = 0; (i = text.find(word, i)) != View::npos;) {
@@ -337,7 +343,7 @@ bool nth_paragraph_first_word(View text, const Map& map) {
     while (word.starts_with(quote)) word.remove_prefix(1);
   }
   word = word.substr(0, word.find_first_of(".,?!'\""));
-  return count == in.integer("num_paragraphs") && to_lower(word) == in.text("first_word");
+  return count == in.integer("num_paragraphs") && to_lower(word) == to_lower(in.text("first_word"));
 }
 
 // ---- content ----
@@ -360,7 +366,8 @@ bool has_spaced(View low, std::initializer_list<View> parts) {
 }
 
 bool postscript(View text, const Map& map) {
-  const std::string marker = Arguments(map).text("postscript_marker");
+  const std::string given = Arguments(map).text("postscript_marker");
+  const View marker = stripped(given);
   const std::string low = to_lower(text);
   if (marker == "P.P.S") return has_spaced(low, {"p.", "p.", "s"});
   if (marker == "P.S.") return has_spaced(low, {"p.", "s."});

@@ -97,7 +97,7 @@ bool number_sentences(View text, const Map& map) {
 // ---- ratio ----
 
 bool stop_words(View text, const Map& map) {
-  const Words words = runs_of(text, is_word);
+  const Words words = word_runs(text);
   if (words.empty()) return false;
   const auto count = std::ranges::count_if(
       words, [](const std::string& word) { return is_one_of(kStopWords, to_lower(word)); });
@@ -126,9 +126,6 @@ bool sentence_words(View text, const Map&) {
 
 // ---- words ----
 
-/// The first character, in lower case.
-std::string first_character(View word) { return to_lower(word.substr(0, point_bytes(word, 0))); }
-
 bool last_first(View text, const Map&) {
   // Only the outer ends lose their punctuation: "so, so" begins with "so,".
   const auto is_dropped = [](char c) { return is_punctuation(c) || c == ' '; };
@@ -151,15 +148,14 @@ bool keywords_specific_position(View text, const Map& map) {
   if (n < 1 || m < 1) throw ConfigError("n and m should be at least 1");
   if (static_cast<int64_t>(sentences.size()) < n) return false;
   Words words = tokens_of(sentences[static_cast<std::size_t>(n - 1)]);
-  std::erase_if(words, [](const std::string& token) {
-    return std::ranges::none_of(token, [](char c) { return is_word(c) && c != '_'; });
-  });
+  std::erase_if(
+      words, [](const std::string& token) { return word_runs(replaced(token, "_", "")).empty(); });
   return static_cast<int64_t>(words.size()) >= m &&
-         to_lower(words[static_cast<std::size_t>(m - 1)]) == to_lower(in.text("keyword"));
+         to_lower(words[static_cast<std::size_t>(m - 1)]) == to_lower(stripped(in.text("keyword")));
 }
 
 bool words_position(View text, const Map& map) {
-  const std::string keyword = to_lower(Arguments(map).text("keyword"));
+  const std::string keyword = to_lower(stripped(Arguments(map).text("keyword")));
   Words words = tokens_of(text);
   if (!words.empty() && words.back().size() == 1 && is_punctuation(words.back()[0]))
     words.pop_back();
@@ -237,19 +233,11 @@ bool emoji(View text, const Map&) {
 }
 
 bool title_case(View text, const Map&) {
-  const auto all = [](View part, int (*is_case)(int)) {
-    bool has_letter = false;
-    for (const char c : part) {
-      if (std::isalpha(static_cast<unsigned char>(c)) == 0) continue;
-      if (is_case(static_cast<unsigned char>(c)) == 0) return false;
-      has_letter = true;
-    }
-    return has_letter;
-  };
-  return std::ranges::none_of(tokens_of(text), [&](const std::string& word) {
-    if (std::islower(static_cast<unsigned char>(word[0])) == 0) return false;
-    const View rest = View(word).substr(1);
-    return rest.empty() || all(rest, std::isupper) || all(rest, std::islower);
+  return std::ranges::none_of(tokens_of(text), [](const std::string& word) {
+    std::size_t bytes = 0;
+    if (!text::python::is_lower(next_point(word, bytes))) return false;
+    const View rest = View(word).substr(bytes);
+    return rest.empty() || is_all_upper(rest) || is_all_lower(rest);
   });
 }
 

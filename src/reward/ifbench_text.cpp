@@ -5,6 +5,7 @@
 #include <array>
 #include <cctype>
 #include <iterator>
+#include <span>
 
 #include "core/error.h"
 #include "reward/python_text.h"
@@ -14,34 +15,53 @@ namespace {
 
 constexpr std::string_view kPunctuation = "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~";
 
-/// Words after whose full stop no sentence ends.
+/// Words after whose full stop a sentence ends only where the next word is in kOpeners.
 constexpr auto kAbbreviations = std::to_array<std::string_view>(
-    {"mr",  "mrs", "ms",  "dr",   "prof", "st",   "jr",  "sr",   "vs",     "etc",  "e.g",
-     "i.e", "no",  "inc", "ltd",  "co",   "corp", "gen", "col",  "capt",   "lt",   "sgt",
-     "rev", "hon", "gov", "sen",  "rep",  "pres", "fig", "figs", "approx", "dept", "est",
-     "al",  "cf",  "vol", "pp",   "ed",   "eds",  "jan", "feb",  "mar",    "apr",  "jun",
-     "jul", "aug", "sep", "sept", "oct",  "nov",  "dec", "mt",   "ave",    "blvd", "rd",
-     "u.s", "u.k", "u.n", "d.c",  "a.m",  "p.m",  "ph.d"});
+    {"mr",  "mrs",  "ms",    "dr",  "prof", "st",   "jr",   "sr",     "vs",  "inc",   "ltd",
+     "co",  "corp", "gen",   "col", "maj",  "lt",   "sen",  "rep",    "jan", "feb",   "aug",
+     "sep", "sept", "oct",   "nov", "dec",  "tues", "wed",  "fri",    "ave", "u.s",   "u.k",
+     "u.n", "d.c",  "u.s.a", "a.m", "p.m",  "ph.d", "bros", "messrs", "ft",  "calif", "n.y"});
+
+/// Words in lower case that open a sentence when they have a capital after an abbreviation.
+constexpr auto kOpeners = std::to_array<std::string_view>(
+    {"the",     "this",    "these",   "he",       "it",       "they", "i",         "in",
+     "if",      "when",    "while",   "although", "though",   "but",  "so",        "yet",
+     "however", "since",   "under",   "some",     "many",     "most", "both",      "there",
+     "here",    "even",    "despite", "instead",  "moreover", "thus", "therefore", "finally",
+     "overall", "without", "through", "between",  "whether",  "such", "same"});
 
 bool is_closing(char c) { return std::string_view("\"')]}*").find(c) != std::string_view::npos; }
 
-/// Whether a sentence ends with `word`, which stands before white space; `next` begins what
-/// follows.
-bool ends_sentence(std::string_view word, char next) {
+bool is_listed(std::span<const std::string_view> words, std::string_view word) {
+  return std::ranges::find(words, word) != words.end();
+}
+
+/// Whether a sentence ends with `word`, which stands before white space; `next` is the word behind.
+bool ends_sentence(std::string_view word, std::string_view next) {
   while (!word.empty() && is_closing(word.back())) word.remove_suffix(1);
   if (word.empty()) return false;
   const char last = word.back();
   if (last == '!' || last == '?') return true;
   if (last != '.') return false;
-  if (word.ends_with("..")) return std::isupper(static_cast<unsigned char>(next)) != 0;
+  const bool has_capital = !next.empty() && std::isupper(static_cast<unsigned char>(next[0])) != 0;
+  if (word.ends_with("..")) return has_capital;
   word.remove_suffix(1);
-  while (!word.empty() && !is_word(word.front())) word.remove_prefix(1);
+  while (!word.empty() && !is_word_character(word, 0)) word.remove_prefix(point_bytes(word, 0));
   const bool is_initial = word.size() == 1 &&
                           std::isupper(static_cast<unsigned char>(word.front())) != 0 &&
                           word != "I";
-  const std::string low = to_lower(word);
-  return !is_initial &&
-         std::find(kAbbreviations.begin(), kAbbreviations.end(), low) == kAbbreviations.end();
+  if (!is_initial && !is_listed(kAbbreviations, to_lower(word))) return true;
+  const std::string_view bare = next.substr(0, next.find_first_of(".,:;!?'"));
+  return has_capital && is_listed(kOpeners, to_lower(bare));
+}
+
+/// Where the sentence that ends with `word` ends in it. Quotes and brackets behind the full stop
+/// belong to the sentence, asterisks open the next one: "**So.** Yes" is "**So." and "** Yes".
+std::size_t sentence_end(std::string_view word) {
+  std::size_t end = word.size();
+  while (end > 0 && is_closing(word[end - 1])) --end;
+  const std::size_t asterisk = word.find('*', end);
+  return asterisk == std::string_view::npos ? word.size() : asterisk;
 }
 
 /// Whether `word` is a contraction's end, such as the 's of "it's": its bytes, or 0.
@@ -124,12 +144,49 @@ void append_tokens(std::string_view word, bool is_last, Words& tokens) {
 
 bool is_space(char c) { return std::isspace(static_cast<unsigned char>(c)) != 0; }
 bool is_punctuation(char c) { return kPunctuation.find(c) != std::string_view::npos; }
-bool is_word(char c) {
-  return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || (c & 0x80) != 0;
-}
 
 Words words_of(std::string_view text) {
-  return runs_of(text, [](char c) { return !is_space(c); });
+  const std::vector<std::string_view> words = split(text);
+  return {words.begin(), words.end()};
+}
+
+Words word_runs(std::string_view text) {
+  Words runs;
+  std::size_t begin = 0;
+  for (std::size_t i = 0; i < text.size();) {
+    std::size_t next = i;
+    if (!text::python::is_word_point(next_point(text, next))) {
+      if (i > begin) runs.emplace_back(text.substr(begin, i - begin));
+      begin = next;
+    }
+    i = next;
+  }
+  if (begin < text.size()) runs.emplace_back(text.substr(begin));
+  return runs;
+}
+
+std::string first_character(std::string_view word) {
+  return word.empty() ? std::string() : to_lower(word.substr(0, point_bytes(word, 0)));
+}
+
+bool is_all_upper(std::string_view text) {
+  bool has_case = false;
+  for (std::size_t i = 0; i < text.size();) {
+    const char32_t point = next_point(text, i);
+    if (text::python::is_lower(point)) return false;
+    has_case |= text::python::is_upper(point);
+  }
+  return has_case;
+}
+
+bool is_all_lower(std::string_view text) {
+  bool has_case = false;
+  for (std::size_t i = 0; i < text.size();) {
+    const char32_t point = next_point(text, i);
+    if (text::python::is_upper(point)) return false;
+    has_case |= text::python::is_lower(point);
+  }
+  return has_case;
 }
 
 Words lines_of(std::string_view text) {
@@ -175,32 +232,34 @@ bool contains(std::string_view text, std::string_view part) {
 }
 
 bool has_whole_word(std::string_view text, std::string_view word) {
+  const auto is_boundary = [text](std::size_t at) {  // \b
+    const bool before = at > 0 && is_word_character(last_characters(text.substr(0, at), 1), 0);
+    return before != (at < text.size() && is_word_character(text, at));
+  };
   for (std::size_t at = 0; (at = text.find(word, at)) != std::string_view::npos; ++at) {
-    const bool starts = at == 0 || !is_word(text[at - 1]);
-    const std::size_t end = at + word.size();
-    if (starts && (end == text.size() || !is_word(text[end]))) return true;
+    if (is_boundary(at) && is_boundary(at + word.size())) return true;
   }
   return false;
 }
 
 Words sentences_of(std::string_view text) {
   Words sentences;
-  std::size_t begin = 0, word = 0;
+  std::size_t begin = 0;
+  std::string_view word;
   const auto add = [&](std::size_t end) {
     if (const std::string_view sentence = stripped(text.substr(begin, end - begin));
         !sentence.empty())
       sentences.emplace_back(sentence);
     begin = end;
   };
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    if (!is_space(text[i])) continue;
-    std::size_t next = i;
-    while (next < text.size() && is_space(text[next])) ++next;
-    if (next == text.size()) break;
-    if (ends_sentence(text.substr(word, i - word), text[next])) add(i);
+  for (const std::string_view next : split(text)) {
+    if (!word.empty() && ends_sentence(word, next)) {
+      add(static_cast<std::size_t>(word.data() - text.data()) + sentence_end(word));
+    }
     word = next;
-    i = next - 1;
   }
+  if (!word.empty() && ends_sentence(word, {}))
+    add(static_cast<std::size_t>(word.data() - text.data()) + sentence_end(word));
   add(text.size());
   return sentences;
 }

@@ -18,10 +18,8 @@ namespace slime::reward::ifbench {
 
 using Words = std::vector<std::string>;
 
-bool is_space(char c);
+bool is_space(char c);        // of ASCII
 bool is_punctuation(char c);  // of ASCII
-/// \w of ASCII; bytes of other characters count as letters.
-bool is_word(char c);
 
 /// The longest runs of characters for which `is_part` holds.
 template <typename IsPart>
@@ -36,7 +34,8 @@ Words runs_of(std::string_view text, IsPart is_part) {
   return runs;
 }
 
-Words words_of(std::string_view text);  // between white space
+Words words_of(std::string_view text);   // between white space
+Words word_runs(std::string_view text);  // \w+
 Words lines_of(std::string_view text);
 Words filled_lines(std::string_view text);  // those that are not blank
 /// Without blanks at their ends. "He met Dr. Lee. So?" is two.
@@ -51,6 +50,11 @@ int64_t count_of(std::string_view text, std::string_view part);
 bool contains(std::string_view text, std::string_view part);
 /// \bword\b
 bool has_whole_word(std::string_view text, std::string_view word);
+/// In lower case.
+std::string first_character(std::string_view word);
+/// str.isupper and str.islower: some letter has a case, and all that have one have this one.
+bool is_all_upper(std::string_view text);
+bool is_all_lower(std::string_view text);
 
 /// Reads the parameters of an instruction. All throw ConfigError naming the parameter.
 class Arguments {
