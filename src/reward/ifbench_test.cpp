@@ -137,10 +137,11 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"format:no_bullets_bullets", "[]", "One. Two.\n* a\n* b", "One.\n* a\n* b"},
         Case{"custom:word_reverse", "[]", "Symbol national the is eagle bald",
              "The bald eagle is it"},
-        Case{"custom:sentence_alphabet", "[]",
-             "A a. Be. C c. De. Ee. Fe. Ge. He. I am. Je. Ke. Le. Me. Ne. Oe. Pe. Qe. Re. Se. Te. "
-             "Ue. Ve. We. Xe. Ye. Ze.",
-             "Be. A a."},
+        Case{
+            "custom:sentence_alphabet", "[]",
+            "A ab. Be. C cd. De. Ee. Fe. Ge. He. I am. Je. Ke. Le. Me. Ne. Oe. Pe. Qe. Re. Se. Te. "
+            "Ue. Ve. We. Xe. Ye. Ze.",
+            "Be. A a."},
         Case{"custom:csv_city", "[]",
              "ID,Country,City,Year,Count\n1,a,\"b,c\",1,1\n2,a,b,1,1\n3,a,b,1,1\n4,a,b,1,1\n"
              "5,a,b,1,1\n6,a,b,1,1\n7,a,b,1,1\n",

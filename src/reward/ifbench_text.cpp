@@ -47,9 +47,7 @@ bool ends_sentence(std::string_view word, std::string_view next) {
   if (word.ends_with("..")) return has_capital;
   word.remove_suffix(1);
   while (!word.empty() && !is_word_character(word, 0)) word.remove_prefix(point_bytes(word, 0));
-  const bool is_initial = word.size() == 1 &&
-                          std::isupper(static_cast<unsigned char>(word.front())) != 0 &&
-                          word != "I";
+  const bool is_initial = word.size() == 1 && is_letter(word.front()) && word != "I";
   if (!is_initial && !is_listed(kAbbreviations, to_lower(word))) return true;
   const std::string_view bare = next.substr(0, next.find_first_of(".,:;!?'"));
   return has_capital && is_listed(kOpeners, to_lower(bare));
