@@ -91,26 +91,27 @@ json::object run_generation(engine::Engine& engine, model::Network& network, con
   const double mean_context =
       static_cast<double>(config.input_length) + static_cast<double>(config.output_length) / 2;
   const auto storage = engine.kv_dtype();
-  const double kv_bytes =
-      requests * mean_context *
-      static_cast<double>(2 * model.num_layers * model.num_kv_heads * model.head_dim) *
-      static_cast<double>(c10::elementSize(storage));
+  int64_t kv_numbers = 0, flops_per_pair = 0;
+  for (const model::BlockNeeds& block : network.blocks()) {
+    kv_numbers += block.cache.numbers_per_token();
+    flops_per_pair += block.costs.flops_per_pair;
+  }
+  const double kv_bytes = requests * mean_context * static_cast<double>(kv_numbers) *
+                          static_cast<double>(c10::elementSize(storage));
   const double weight_bytes =
       static_cast<double>(num_weights) * static_cast<double>(flat.element_size());
-  const double attention_flops =
-      4 * requests * mean_context *
-      static_cast<double>(model.num_layers * model.num_heads * model.head_dim);
+  const double attention_flops = requests * mean_context * static_cast<double>(flops_per_pair);
   const double flops = 2 * requests * static_cast<double>(num_weights) + attention_flops;
   // The output layer computes one row of each prompt; a token sees half of its prompt on average.
   const double head = static_cast<double>(model.vocab_size * model.hidden_size);
   const auto prompts =
       static_cast<double>(config.num_groups > 0 ? config.num_groups : config.num_requests);
-  const double prefill_flops = 2 * prompts *
-                               (static_cast<double>(config.input_length) *
-                                    (static_cast<double>(num_weights) - head +
-                                     static_cast<double>(config.input_length * model.num_layers *
-                                                         model.num_heads * model.head_dim)) +
-                                head);
+  const double prefill_flops =
+      2 * prompts *
+      (static_cast<double>(config.input_length) *
+           (static_cast<double>(num_weights) - head +
+            static_cast<double>(config.input_length * flops_per_pair) / 4) +
+       head);
   const double step = median(best.step_times);
   const double output_tokens = requests * static_cast<double>(config.output_length);
   const double input_tokens = requests * static_cast<double>(config.input_length);

@@ -33,10 +33,14 @@ train::TrainBatch made_up_batch(const GpuTrainOptions& options, int64_t vocab_si
   return batch;
 }
 
-/// 6 N for the products of each token, forward and backward, and 6 L S H D for causal attention.
-double flops_per_token(const model::ModelConfig& config, int64_t parameters, int64_t length) {
-  return 6.0 * static_cast<double>(parameters) +
-         6.0 * static_cast<double>(config.num_layers * length * config.num_heads * config.head_dim);
+/// Forward and backward: 6 N for the products of each token, and causal attention, where a token
+/// meets half of the others.
+double flops_per_token(model::Network& network, int64_t length) {
+  int64_t flops_per_pair = 0;
+  for (const model::BlockNeeds& block : network.blocks())
+    flops_per_pair += block.costs.flops_per_pair;
+  return 6.0 * static_cast<double>(network.weights().num_parameters()) +
+         1.5 * static_cast<double>(flops_per_pair * length);
 }
 
 /// Seconds of each of `repeats` calls; every call is waited for.
@@ -82,8 +86,7 @@ void measure_gpu_train_step(const GpuTrainOptions& options) {
   if (!skipped.empty()) throw ConfigError("the measured step was skipped: " + skipped);
 
   const auto tokens = static_cast<double>(options.sequences * options.sequence_length);
-  const double flops = tokens * flops_per_token(config, network->weights().num_parameters(),
-                                                options.sequence_length);
+  const double flops = tokens * flops_per_token(*network, options.sequence_length);
   const double step_seconds = median(steps);
   kernels::opened_gpu().release_unused_memory();
   write_json_line(

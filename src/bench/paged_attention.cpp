@@ -25,6 +25,7 @@ class AttentionAlone final : public model::Network {
             model::make_uniform_network(small(shape), model::Precision::on_gpu("bfloat16"), 0.1)),
         config_(inner_->config()) {
     config_.num_layers = num_layers;
+    needs_.assign(static_cast<std::size_t>(num_layers), inner_->blocks().front());
     const auto options = inner_->weights().flat().options();
     const int64_t width = (shape.num_heads + 2 * shape.num_kv_heads) * shape.head_dim;
     qkv_TE_ = at::randn({max_rows, width}, options);
@@ -34,7 +35,7 @@ class AttentionAlone final : public model::Network {
     layer_.head_dim = shape.head_dim;
     layer_.scale = 1 / std::sqrt(static_cast<double>(shape.head_dim));
     layer_.norm_eps = shape.norm_eps;
-    if (shape.has_qk_norm) {
+    if (shape.qk_norm == model::QkNorm::kPerHead) {
       layer_.q_norm.value = at::ones({shape.head_dim}, options);
       layer_.k_norm.value = at::ones({shape.head_dim}, options);
     }
@@ -55,6 +56,7 @@ class AttentionAlone final : public model::Network {
   const kernels::Param& head() const override { return inner_->head(); }
   const model::ModelConfig& config() const override { return config_; }
   model::Weights& weights() override { return inner_->weights(); }
+  std::span<const model::BlockNeeds> blocks() const override { return needs_; }
   void set_recompute(model::Recompute how) override { inner_->set_recompute(how); }
 
  private:
@@ -70,6 +72,7 @@ class AttentionAlone final : public model::Network {
 
   std::unique_ptr<model::Network> inner_;
   model::ModelConfig config_;
+  std::vector<model::BlockNeeds> needs_;
   model::AttentionLayer layer_;
   Tensor qkv_TE_, hidden_TH_;
 };

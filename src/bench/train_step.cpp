@@ -52,7 +52,7 @@ void measure_train_step(const TrainStepOptions& options) {
       best_seconds(options.repeats, [&] { trainer.accumulate_gradients(batch); });
   const double forward = best_seconds(options.repeats, [&] { trainer.score(batch.samples); });
   const auto lengths = batch.total_lengths();
-  const double flops = 3 * train::forward_flops(train::flops_model_of(network->config()), lengths);
+  const double flops = 3 * train::forward_flops(train::flops_model_of(*network), lengths);
   const auto tokens = static_cast<double>(first.num_tokens);
   const MachineRates rates = measure_machine(*network);
   json::object floor = to_json(rates);

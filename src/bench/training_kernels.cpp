@@ -82,7 +82,7 @@ struct TrainingBench {
     const Tensor angle = at::rand({kLength, config.head_dim / 2}, floats) * 6;
     const Tensor cos = angle.cos(), sin = angle.sin();
     Tensor q, k, dq, dk;
-    if (config.has_qk_norm) {
+    if (config.qk_norm == model::QkNorm::kPerHead) {
       q = random_tensor({config.head_dim});
       k = random_tensor({config.head_dim});
       dq = at::zeros({config.head_dim}, floats);

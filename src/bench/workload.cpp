@@ -64,12 +64,12 @@ Costs costs_of(model::Network& network, at::ScalarType kv_dtype, const kernels::
   if (!config.ties_embeddings) weights -= config.vocab_size * config.hidden_size;
   Costs costs;
   costs.weight_bytes = static_cast<double>(weights * network.weights().flat().element_size());
-  costs.kv_bytes =
-      static_cast<double>(2 * config.num_layers * config.num_kv_heads * config.head_dim *
-                          static_cast<int64_t>(c10::elementSize(kv_dtype)));
   costs.flops = 2.0 * static_cast<double>(weights);
-  costs.attention_flops =
-      4.0 * static_cast<double>(config.num_layers * config.num_heads * config.head_dim);
+  for (const model::BlockNeeds& block : network.blocks()) {
+    costs.kv_bytes += static_cast<double>(block.cache.numbers_per_token() *
+                                          static_cast<int64_t>(c10::elementSize(kv_dtype)));
+    costs.attention_flops += static_cast<double>(block.costs.flops_per_pair);
+  }
   costs.limits = limits;
   return costs;
 }

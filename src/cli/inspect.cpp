@@ -8,6 +8,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <span>
 
 #include "cli/options.h"
 #include "core/error.h"
@@ -50,12 +51,24 @@ void print_totals(const std::map<std::string, StoredTensor>& tensors) {
   }
 }
 
-void print_config(const model::ModelConfig& config, int64_t parameters) {
+/// Neighbouring blocks that are the same share their lines.
+void print_blocks(std::span<const model::BlockNeeds> blocks, int64_t hidden_size) {
+  for (std::size_t begin = 0, end = 0; begin < blocks.size(); begin = end) {
+    const model::BlockNeeds& block = blocks[begin];
+    while (end < blocks.size() && blocks[end].mixer == block.mixer &&
+           blocks[end].feed_forward == block.feed_forward)
+      ++end;
+    fmt::print("layers      {} of hidden size {}, {}\n", end - begin, hidden_size,
+               block.feed_forward);
+    fmt::print("heads       {}\n", block.mixer);
+  }
+}
+
+void print_network(model::Network& network) {
+  const model::ModelConfig& config = network.config();
+  const int64_t parameters = network.weights().num_parameters();
   fmt::print("family      {}\n", config.model_type);
-  fmt::print("layers      {} of hidden size {}, feed-forward {}\n", config.num_layers,
-             config.hidden_size, config.intermediate_size);
-  fmt::print("heads       {} query, {} key-value, size {}{}\n", config.num_heads,
-             config.num_kv_heads, config.head_dim, config.has_qk_norm ? ", q/k norm" : "");
+  print_blocks(network.blocks(), config.hidden_size);
   fmt::print("vocabulary  {}{}\n", config.vocab_size,
              config.ties_embeddings ? ", output layer tied to the embedding" : "");
   fmt::print("positions   {}, rotary base {}\n", config.max_positions, config.rope.theta);
@@ -76,9 +89,10 @@ void print_config(const model::ModelConfig& config, int64_t parameters) {
       "  training in bfloat16 {:>9.1f} MiB: weights 2, gradient 4, master 4, moments 8 bytes "
       "each\n",
       mebibytes(18));
-  const double kv =
-      2.0 * static_cast<double>(config.num_layers * config.num_kv_heads * config.head_dim);
-  fmt::print("  keys and values of one token {:.1f} KiB in bfloat16\n", kv * 2 / 1024);
+  int64_t kv = 0;
+  for (const model::BlockNeeds& block : network.blocks()) kv += block.cache.numbers_per_token();
+  fmt::print("  keys and values of one token {:.1f} KiB in bfloat16\n",
+             static_cast<double>(kv) * 2 / 1024);
 }
 
 int inspect_file(const std::string& path, bool lists_tensors) {
@@ -114,7 +128,7 @@ int inspect_directory(const std::string& path, bool lists_tensors) {
   attempt([&] {
     const auto config = model::read_model_config(path);
     const auto network = model::load_network(path, model::Precision::of(config.dtype));
-    print_config(config, network->weights().num_parameters());
+    print_network(*network);
     if (!at::isfinite(network->weights().flat()).all().item<bool>()) {
       problems.push_back(path + ": some weights are not finite numbers");
     }

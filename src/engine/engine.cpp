@@ -11,6 +11,7 @@
 
 #include "core/error.h"
 #include "core/out_of_memory.h"
+#include "engine/cache_shape.h"
 #include "engine/sampler.h"
 #include "engine/sampling_params.h"
 #include "kernels/cpu/paged_attention.h"
@@ -48,15 +49,13 @@ at::ScalarType storage_of(const EngineConfig& config, model::Network& network) {
 std::string why_no_fp8(model::Network& network) {
   if (!network.weights().flat().is_cuda())
     return "kv_cache_dtype = fp8_e4m3: needs a GPU; the CPU reads float32 and bfloat16";
-  const model::ModelConfig& model = network.config();
   const auto weights = network.weights().flat().scalar_type();
-  if (kernels::opened_gpu().has_tiled_attention(
-          {model.num_heads, model.num_kv_heads, model.head_dim, 0}, weights))
-    return {};
+  const kernels::RotaryShape heads = attention_heads(network);
+  if (kernels::opened_gpu().has_tiled_attention(heads, weights)) return {};
   return fmt::format(
       "kv_cache_dtype = fp8_e4m3: needs heads of 64 or 128 and weights in bfloat16 or float16; "
       "these have {} and {}",
-      model.head_dim, c10::toString(weights));
+      heads.head_dim, c10::toString(weights));
 }
 
 /// Settings with the model's own filled in. Throws ConfigError with every problem.

@@ -9,6 +9,7 @@
 #include <limits>
 
 #include "core/error.h"
+#include "engine/cache_shape.h"
 #include "engine/prompt_scores.h"
 #include "engine/sampler.h"
 #include "engine/sampling_params.h"
@@ -41,26 +42,27 @@ int64_t block_bytes(const StepRunnerConfig& config, const kernels::DecodeOptions
          4 * config.max_running_requests * (pages_of(config.context_length) + 1) + (1 << 16);
 }
 
-kernels::DecodeOptions decode_options(const kernels::Gpu& gpu, const model::ModelConfig& config,
+kernels::DecodeOptions decode_options(const kernels::Gpu& gpu, const model::CacheSpec& cache,
                                       const StepRunnerConfig& step) {
   const int blocks = kernels::decode_blocks_per_processor(
-      static_cast<int>(config.head_dim), static_cast<int>(c10::elementSize(step.kv_dtype)));
-  return {config.num_heads / config.num_kv_heads, config.num_kv_heads,
-          gpu.num_processors() * blocks, step.shares_prompt_reads};
+      static_cast<int>(cache.key_size), static_cast<int>(c10::elementSize(step.kv_dtype)));
+  return {cache.queries_per_head, cache.heads, gpu.num_processors() * blocks,
+          step.shares_prompt_reads};
 }
 
 /// Keys and values of all pages and the spare one.
-int64_t cache_bytes(const model::ModelConfig& config, const StepRunnerConfig& step) {
-  return GpuRunner::page_bytes(config, step.kv_dtype) * (step.num_pages + 1);
+int64_t cache_bytes(const model::Network& network, const StepRunnerConfig& step) {
+  return GpuRunner::page_bytes(network.blocks(), step.kv_dtype) * (step.num_pages + 1);
 }
 
 /// The first half holds the keys, the second the values.
-Tensor cache_half(const model::ModelConfig& config, const StepRunnerConfig& step,
+Tensor cache_half(const model::Network& network, const StepRunnerConfig& step,
                   const kernels::GpuMemory& memory, int half) {
-  return memory.view(
-      half * cache_bytes(config, step) / 2,
-      {config.num_layers, step.num_pages + 1, config.num_kv_heads, kPageTokens, config.head_dim},
-      step.kv_dtype);
+  const model::CacheSpec cache = common_cache(network.blocks());
+  return memory.view(half * cache_bytes(network, step) / 2,
+                     {static_cast<int64_t>(network.blocks().size()), step.num_pages + 1,
+                      cache.heads, kPageTokens, cache.key_size},
+                     step.kv_dtype);
 }
 
 template <typename T>
@@ -95,8 +97,11 @@ Tensor GpuAttention::attend(const model::AttentionLayer& layer, const Tensor& qk
   return gpu_.paged_attention(call);
 }
 
-int64_t GpuRunner::page_bytes(const model::ModelConfig& config, at::ScalarType dtype) {
-  return 2 * config.num_layers * config.num_kv_heads * kPageTokens * config.head_dim *
+int64_t GpuRunner::page_bytes(std::span<const model::BlockNeeds> blocks, at::ScalarType dtype) {
+  const model::CacheSpec cache = common_cache(blocks);
+  if (cache.value_size != cache.key_size)
+    throw ConfigError("on a GPU the engine holds keys and values of one size");
+  return static_cast<int64_t>(blocks.size()) * kPageTokens * cache.numbers_per_token() *
          static_cast<int64_t>(c10::elementSize(dtype));
 }
 
@@ -104,14 +109,13 @@ GpuRunner::GpuRunner(model::Network& network, const StepRunnerConfig& config)
     : gpu_(kernels::opened_gpu()),
       network_(network),
       config_(config),
-      decode_(decode_options(gpu_, network.config(), config)),
-      has_decode_(gpu_.has_decode_attention(
-          {network.config().num_heads, network.config().num_kv_heads, network.config().head_dim, 0},
-          network.weights().flat().scalar_type())),
+      decode_(decode_options(gpu_, common_cache(network.blocks()), config)),
+      has_decode_(gpu_.has_decode_attention(attention_heads(network),
+                                            network.weights().flat().scalar_type())),
       stream_(new_stream(network.weights().flat().device())),
-      memory_(gpu_.reserve_memory(cache_bytes(network.config(), config))),
-      keys_(cache_half(network.config(), config, *memory_, 0)),
-      values_(cache_half(network.config(), config, *memory_, 1)),
+      memory_(gpu_.reserve_memory(cache_bytes(network, config))),
+      keys_(cache_half(network, config, *memory_, 0)),
+      values_(cache_half(network, config, *memory_, 1)),
       attention_(gpu_, keys_, values_),
       block_(block_bytes(config, decode_), keys_.device()),
       ready_{c10::Event(keys_.device().type()), c10::Event(keys_.device().type())} {

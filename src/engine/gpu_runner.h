@@ -17,6 +17,7 @@
 
 #include <deque>
 #include <map>
+#include <span>
 
 #include "engine/step_block.h"
 #include "engine/step_runner.h"
@@ -48,7 +49,8 @@ class GpuRunner final : public StepRunner {
   GpuRunner(model::Network& network, const StepRunnerConfig& config);
   ~GpuRunner() override;
 
-  static int64_t page_bytes(const model::ModelConfig& config, at::ScalarType dtype);
+  /// What one page takes over all layers.
+  static int64_t page_bytes(std::span<const model::BlockNeeds> blocks, at::ScalarType dtype);
 
   void copy_page(PageId from, PageId to) override;
   bool launch(std::span<const Chunk> chunks) override;

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include "core/error.h"
+#include "engine/cache_shape.h"
 #include "engine/prompt_scores.h"
 #include "engine/sampler.h"
 #include "kernels/cpu/thread_pool.h"
@@ -30,8 +31,9 @@ std::span<float> row_of(const Tensor& logits_RV, int64_t row) {
 
 ModelRunner::ModelRunner(model::Network& network, const StepRunnerConfig& config)
     : network_(network),
-      cache_(network.config(), config.kv_dtype, config.num_pages),
+      cache_(network.blocks(), config.kv_dtype, config.num_pages),
       attention_(cache_),
+      queries_per_head_(common_cache(network.blocks()).queries_per_head),
       eos_ids_(config.eos_ids) {}
 
 Tensor ModelRunner::forward(std::span<const Chunk> chunks) {
@@ -57,9 +59,7 @@ Tensor ModelRunner::forward(std::span<const Chunk> chunks) {
       positions[row] = request.num_computed + i;
     }
   }
-  const auto& config = network_.config();
-  attention_.begin_step(
-      kernels::make_paged_plan(std::move(sequences), config.num_heads / config.num_kv_heads));
+  attention_.begin_step(kernels::make_paged_plan(std::move(sequences), queries_per_head_));
   return network_.forward(batch, attention_);
 }
 

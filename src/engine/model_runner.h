@@ -29,6 +29,7 @@ class ModelRunner final : public StepRunner {
   model::Network& network_;
   PagedKvCache cache_;
   PagedAttention attention_;
+  const int64_t queries_per_head_;
   const std::vector<TokenId> eos_ids_;
   std::vector<std::optional<kernels::SampledToken>> drawn_;  // of the launched step
 };

@@ -10,17 +10,18 @@
 
 #include "core/error.h"
 #include "core/out_of_memory.h"
+#include "engine/cache_shape.h"
 #include "kernels/cpu/paged_attention.h"
 
 namespace slime::engine {
 namespace {
 
-int64_t key_numbers(const model::ModelConfig& config) {
-  return config.num_kv_heads * config.head_dim * kernels::kPageTokens;
+int64_t key_numbers(const model::CacheSpec& cache) {
+  return cache.heads * cache.key_size * kernels::kPageTokens;
 }
 
-int64_t value_numbers(const model::ModelConfig& config) {
-  return config.num_kv_heads * kernels::value_stride(config.head_dim) * kernels::kPageTokens;
+int64_t value_numbers(const model::CacheSpec& cache) {
+  return cache.heads * kernels::value_stride(cache.value_size) * kernels::kPageTokens;
 }
 
 /// The huge pages that lie wholly inside `bytes` bytes from `memory` on.
@@ -48,20 +49,22 @@ Tensor zeros_on_demand(int64_t count, int64_t size) {
 
 }  // namespace
 
-int64_t PagedKvCache::page_bytes(const model::ModelConfig& config, at::ScalarType dtype) {
-  return config.num_layers * (key_numbers(config) + value_numbers(config)) *
+int64_t PagedKvCache::page_bytes(std::span<const model::BlockNeeds> blocks, at::ScalarType dtype) {
+  const model::CacheSpec cache = common_cache(blocks);
+  return static_cast<int64_t>(blocks.size()) * (key_numbers(cache) + value_numbers(cache)) *
          static_cast<int64_t>(c10::elementSize(dtype));
 }
 
-PagedKvCache::PagedKvCache(const model::ModelConfig& config, at::ScalarType dtype,
+PagedKvCache::PagedKvCache(std::span<const model::BlockNeeds> blocks, at::ScalarType dtype,
                            int64_t num_pages)
     : dtype_(dtype), num_pages_(num_pages) {
   check(dtype == at::kFloat || dtype == at::kBFloat16,
         "keys and values are stored as float32 or bfloat16");
   const auto element = static_cast<int64_t>(c10::elementSize(dtype));
-  page_key_bytes_ = key_numbers(config) * element;
-  page_value_bytes_ = value_numbers(config) * element;
-  for (int64_t layer = 0; layer < config.num_layers; ++layer) {
+  const model::CacheSpec cache = common_cache(blocks);
+  page_key_bytes_ = key_numbers(cache) * element;
+  page_value_bytes_ = value_numbers(cache) * element;
+  for (std::size_t layer = 0; layer < blocks.size(); ++layer) {
     keys_.push_back(zeros_on_demand(num_pages, page_key_bytes_));
     values_.push_back(zeros_on_demand(num_pages, page_value_bytes_));
   }

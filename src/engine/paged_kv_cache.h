@@ -5,22 +5,23 @@
 /// same size.
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "core/tensor.h"
 #include "engine/page_pool.h"
-#include "model/config.h"
+#include "model/costs.h"
 
 namespace slime::engine {
 
 class PagedKvCache {
  public:
-  /// `dtype` is kFloat or kBFloat16. Memory is touched only when it is written, so an unused budget
-  /// costs nothing.
-  PagedKvCache(const model::ModelConfig& config, at::ScalarType dtype, int64_t num_pages);
+  /// One array of keys and one of values per block. `dtype` is kFloat or kBFloat16. Memory is
+  /// touched only when it is written, so an unused budget costs nothing.
+  PagedKvCache(std::span<const model::BlockNeeds> blocks, at::ScalarType dtype, int64_t num_pages);
 
   /// What one page takes over all layers.
-  static int64_t page_bytes(const model::ModelConfig& config, at::ScalarType dtype);
+  static int64_t page_bytes(std::span<const model::BlockNeeds> blocks, at::ScalarType dtype);
 
   void* keys(int layer) const;
   void* values(int layer) const;

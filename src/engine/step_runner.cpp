@@ -16,8 +16,8 @@ at::ScalarType kv_storage_type(const std::string& kv_cache_dtype, model::Network
 }
 
 int64_t kv_page_bytes(model::Network& network, at::ScalarType kv_dtype) {
-  return network.weights().flat().is_cuda() ? GpuRunner::page_bytes(network.config(), kv_dtype)
-                                            : PagedKvCache::page_bytes(network.config(), kv_dtype);
+  return network.weights().flat().is_cuda() ? GpuRunner::page_bytes(network.blocks(), kv_dtype)
+                                            : PagedKvCache::page_bytes(network.blocks(), kv_dtype);
 }
 
 std::unique_ptr<StepRunner> make_step_runner(model::Network& network,

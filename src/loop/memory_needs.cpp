@@ -38,12 +38,13 @@ int64_t micro_batch_tokens(const config::RunConfig& config, int64_t longest) {
 }
 
 /// Memory of an engine's steps besides keys and values: activations, logits, recordings.
-int64_t engine_workspace_bytes(const config::RunConfig& config, const model::ModelConfig& model,
+int64_t engine_workspace_bytes(const config::RunConfig& config, const model::Network& network,
                                const model::Precision& precision) {
+  const model::ModelConfig& model = network.config();
   const auto element = static_cast<int64_t>(c10::elementSize(precision.activations));
-  const int64_t heads = (model.num_heads + 2 * model.num_kv_heads) * model.head_dim;
-  // Of a token on its way through a layer: sum, norm, heads, attended, gate and up, their product.
-  const int64_t row = element * (3 * model.hidden_size + 2 * heads + 3 * model.intermediate_size);
+  int64_t row = 0;  // of a token on its way through the widest block
+  for (const model::BlockNeeds& block : network.blocks())
+    row = std::max(row, element * block.costs.passing);
   const int64_t drawn = config.sglang_max_running_requests;
   if (precision.device.is_cpu())
     return (config.sglang_chunked_prefill_size + drawn) * row + drawn * model.vocab_size * 4;
@@ -64,15 +65,14 @@ MemoryNeeds memory_needs(const config::RunConfig& config, model::Network& networ
   needs.longest_request = longest_request(config, model, longest_prompt);
   needs.micro_batch_tokens = micro_batch_tokens(config, needs.longest_request);
   if (trainer != nullptr) {
-    needs.train =
-        train::predict_memory(model, flat.numel(), precision, *trainer, needs.micro_batch_tokens);
+    needs.train = train::predict_memory(network, precision, *trainer, needs.micro_batch_tokens);
   } else {
     needs.train.weights = static_cast<int64_t>(flat.nbytes());
   }
   if (has_engine) {
     needs.kv_page_bytes =
         engine::kv_page_bytes(network, engine::kv_storage_type(config.kv_cache_dtype(), network));
-    needs.engine_workspace = engine_workspace_bytes(config, model, precision);
+    needs.engine_workspace = engine_workspace_bytes(config, network, precision);
   }
   return needs;
 }

@@ -26,8 +26,20 @@ struct Rope {
   int64_t original_max_positions = 0;  // llama3
 };
 
+/// What the norms of queries and keys are taken over.
+enum class QkNorm { kNone, kPerHead, kAllHeads };
+
+/// Names of a block's norms behind "model.layers.INDEX."; empty: there is none. Pre-norm unless a
+/// family says otherwise.
+struct BlockNorms {
+  std::string before_mixer = "input_layernorm";
+  std::string after_mixer;
+  std::string before_feed_forward = "post_attention_layernorm";
+  std::string after_feed_forward;
+};
+
 struct ModelConfig {
-  std::string model_type;  // "llama", "mistral", "qwen2", "qwen3"
+  std::string model_type;  // one of families/families.cpp
   int64_t vocab_size = 0;
   int64_t hidden_size = 0;
   int64_t intermediate_size = 0;
@@ -43,7 +55,8 @@ struct ModelConfig {
   bool has_qkv_bias = false;
   bool has_output_bias = false;  // of the attention's output projection
   bool has_mlp_bias = false;
-  bool has_qk_norm = false;
+  QkNorm qk_norm = QkNorm::kNone;
+  BlockNorms norms;
   double initializer_range = 0.02;
   std::string dtype;                   // as stored: "bfloat16", "float32", "float16"
   std::vector<TokenId> eos_token_ids;  // from config.json, or generation_config.json which wins

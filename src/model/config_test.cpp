@@ -33,6 +33,7 @@ TEST(ModelConfig, MeansTheSameInBothForms) {
   for (const auto& [name, other] : {std::pair{"llama", "config.v5.json"},
                                     {"llama3_rope", "config.v5.json"},
                                     {"mistral", "config.hub.json"},
+                                    {"olmo2", "config.hub.json"},
                                     {"qwen2", "config.v5.json"},
                                     {"qwen3", "config.v5.json"}}) {
     const ModelConfig a = parse_file(name, "config.json"), b = parse_file(name, other);
@@ -70,7 +71,7 @@ TEST(ModelConfig, NamesEveryFieldItDoesNotUnderstand) {
   };
   const Case cases[] = {
       {"model_type", "mamba",
-       "model_type is \"mamba\": supported here: llama, mistral, qwen2, qwen3"},
+       "model_type is \"mamba\": supported here: llama, mistral, olmo2, qwen2, qwen3"},
       {"model_type", nullptr, "model_type"},
       {"hidden_act", "gelu", "hidden_act is \"gelu\""},
       {"hidden_size", "72", "hidden_size"},

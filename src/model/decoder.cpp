@@ -7,8 +7,10 @@
 #include "core/error.h"
 #include "kernels/embedding.h"
 #include "kernels/rms_norm.h"
-#include "kernels/trace.h"
+#include "model/layers/block_chain.h"
 #include "model/layers/decoder_block.h"
+#include "model/layers/gated_mlp.h"
+#include "model/layers/grouped_query_attention.h"
 #include "model/weights_builder.h"
 
 namespace slime::model {
@@ -26,7 +28,7 @@ struct RecomputedBlock : torch::autograd::Function<RecomputedBlock> {
     ctx->saved_data["positions"] = positions_T;
     ctx->saved_data["block"] = reinterpret_cast<int64_t>(block);
     ctx->saved_data["attention"] = reinterpret_cast<int64_t>(attention);
-    const Stream out = block->forward_from_sum(sum_TH.clone(), positions_T, *attention);
+    const Stream out = block->forward({sum_TH.clone(), {}}, positions_T, *attention);
     return {out.residual_TH, out.update_TH};
   }
 
@@ -36,7 +38,7 @@ struct RecomputedBlock : torch::autograd::Function<RecomputedBlock> {
     const Tensor sum_TH = ctx->get_saved_variables()[0].detach().requires_grad_();
     at::AutoGradMode grad_mode(true);
     const Stream out =
-        block->forward_from_sum(sum_TH, ctx->saved_data["positions"].toTensor(), *attention);
+        block->forward({sum_TH, {}}, ctx->saved_data["positions"].toTensor(), *attention);
     return {
         torch::autograd::grad({out.residual_TH, out.update_TH}, {sum_TH}, {grads[0], grads[1]})[0],
         Tensor(), Tensor(), Tensor()};
@@ -45,7 +47,8 @@ struct RecomputedBlock : torch::autograd::Function<RecomputedBlock> {
 
 class Decoder final : public Network {
  public:
-  Decoder(const ModelConfig& config, const Precision& precision, const comm::Mesh& mesh)
+  Decoder(const ModelConfig& config, const Precision& precision, const comm::Mesh& mesh,
+          const BlockLayers& layers)
       : config_(config), precision_(precision), tp_(mesh.tp()) {
     check(mesh.sizes().pp == 1, "this network is not divided into pipeline stages");
     const RotaryTable rotary =
@@ -54,17 +57,20 @@ class Decoder final : public Network {
     const std::vector<int64_t> table{config.vocab_size, config.hidden_size};
     builder.add(embedding_, {{"model.embed_tokens.weight", table, {}}});
     for (int i = 0; i < static_cast<int>(config.num_layers); ++i) {
-      blocks_.push_back(std::make_unique<DecoderBlock>(config, i, mesh, rotary, builder));
+      blocks_.push_back(
+          std::make_unique<DecoderBlock>(LayerSite{config, i, mesh, rotary, builder}, layers));
     }
     builder.add(final_norm_, {{"model.norm.weight", {config.hidden_size}, {}}});
     if (!config.ties_embeddings) builder.add(head_, {{"lm_head.weight", table, {}}});
     builder.allocate(precision);
+    for (const auto& block : blocks_) needs_.push_back(block->needs());
+    has_chain_ = has_chain(blocks_);
   }
 
   Tensor forward(const TokenBatch& batch, Attention& attention) override {
     Stream stream{kernels::embedding(batch.ids_T, embedding_, precision_.activations), {}};
-    if (attention.chains() != nullptr && !at::GradMode::is_enabled() && tp_.is_alone()) {
-      stream = chained(stream.residual_TH, batch.positions_T, attention);
+    if (has_chain_ && attention.chains() != nullptr && !at::GradMode::is_enabled()) {
+      stream = chained(blocks_, stream.residual_TH, batch.positions_T, attention, config_.norm_eps);
       return kernels::add_rms_norm(stream.residual_TH, stream.update_TH, final_norm_,
                                    config_.norm_eps)
           .normed_TH;
@@ -77,7 +83,7 @@ class Decoder final : public Network {
             RecomputedBlock::apply(sum_TH, block.get(), batch.positions_T, &attention);
         stream = {out[0], out[1]};
       } else {
-        stream = block->forward(std::move(stream), batch.positions_T, attention);
+        stream = block->forward(stream, batch.positions_T, attention);
       }
     }
     return kernels::add_rms_norm(stream.residual_TH, stream.update_TH, final_norm_,
@@ -90,6 +96,7 @@ class Decoder final : public Network {
   }
   const ModelConfig& config() const override { return config_; }
   Weights& weights() override { return weights_; }
+  std::span<const BlockNeeds> blocks() const override { return needs_; }
   void set_recompute(Recompute how) override {
     check(how != Recompute::kSelective || tp_.is_alone(),
           "selective recomputation fuses products that tensor-parallel ranks have to sum between");
@@ -98,19 +105,6 @@ class Decoder final : public Network {
   }
 
  private:
-  /// From attention to attention instead of from block to block.
-  Stream chained(const Tensor& residual_TH, const Tensor& positions_T, Attention& attention) const {
-    Tensor next = blocks_.front()->heads(residual_TH);
-    for (size_t i = 0; i < blocks_.size(); ++i) {
-      const Tensor attended_TC = attention.attend(blocks_[i]->attention(), next, positions_T);
-      const kernels::TraceRange range("block_chain");
-      const kernels::BlockChain chain = blocks_[i]->chain_to(
-          i + 1 < blocks_.size() ? blocks_[i + 1].get() : nullptr, attended_TC, residual_TH);
-      next = kernels::block_chain(attention.chains(), chain);
-    }
-    return {residual_TH, next};
-  }
-
   ModelConfig config_;
   Precision precision_;
   comm::Group& tp_;
@@ -118,6 +112,8 @@ class Decoder final : public Network {
   Weights weights_;
   kernels::Param embedding_;  // [V, H]
   std::vector<std::unique_ptr<DecoderBlock>> blocks_;
+  std::vector<BlockNeeds> needs_;
+  bool has_chain_ = false;
   kernels::Param final_norm_;  // [H]
   kernels::Param head_;        // [V, H], undefined when tied
 };
@@ -125,8 +121,13 @@ class Decoder final : public Network {
 }  // namespace
 
 std::unique_ptr<Network> make_decoder(const ModelConfig& config, const Precision& precision,
-                                      const comm::Mesh& mesh) {
-  return std::make_unique<Decoder>(config, precision, mesh);
+                                      const comm::Mesh& mesh, const BlockLayers& layers) {
+  return std::make_unique<Decoder>(config, precision, mesh, layers);
+}
+
+std::unique_ptr<Network> make_dense_decoder(const ModelConfig& config, const Precision& precision,
+                                            const comm::Mesh& mesh) {
+  return make_decoder(config, precision, mesh, {make_grouped_query_attention, make_gated_mlp});
 }
 
 }  // namespace slime::model

@@ -1,7 +1,7 @@
 #pragma once
 
-/// The decoder that llama, mistral, qwen2 and qwen3 share: pre-norm blocks of grouped-query
-/// attention and a gated feed-forward layer. What differs between them is data in ModelConfig.
+/// The decoder: embedding, blocks of a mixer and a feed-forward layer, final norm, output layer.
+/// Which layers is the caller's choice; sizes, biases and norms are data in ModelConfig.
 
 #include <memory>
 
@@ -9,8 +9,14 @@
 
 namespace slime::model {
 
+struct BlockLayers;
+
 /// A network with zero weights; the caller loads or initialises them. `mesh` outlives it.
 std::unique_ptr<Network> make_decoder(const ModelConfig& config, const Precision& precision,
-                                      const comm::Mesh& mesh);
+                                      const comm::Mesh& mesh, const BlockLayers& layers);
+
+/// With grouped-query attention and dense feed-forward layers in all blocks.
+std::unique_ptr<Network> make_dense_decoder(const ModelConfig& config, const Precision& precision,
+                                            const comm::Mesh& mesh);
 
 }  // namespace slime::model

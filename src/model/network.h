@@ -4,11 +4,13 @@
 
 #include <filesystem>
 #include <memory>
+#include <span>
 
 #include "core/tensor.h"
 #include "kernels/param.h"
 #include "model/attention.h"
 #include "model/config.h"
+#include "model/costs.h"
 #include "model/parallel_layout.h"
 #include "model/token_batch.h"
 #include "model/weights.h"
@@ -36,6 +38,9 @@ class Network {
 
   virtual const ModelConfig& config() const = 0;
   virtual Weights& weights() = 0;
+
+  /// What the blocks ask of a machine, in order.
+  virtual std::span<const BlockNeeds> blocks() const = 0;
 
   virtual void set_recompute(Recompute how) = 0;
 };

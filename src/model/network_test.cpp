@@ -94,6 +94,14 @@ TEST_F(ModelDirectory, IsReadBackAsItWasSavedWholeAndInShards) {
   }
 }
 
+TEST_F(ModelDirectory, OfAFamilyWithNormsAfterItsLayersIsReadBackAsItWasSaved) {
+  const auto network = load_network(fixture("olmo2"), Precision::of("float32"));
+  save_network(*network, directory_);
+  const auto again = load_network(directory_, Precision::of("float32"));
+  EXPECT_TRUE(again->weights().flat().equal(network->weights().flat()));
+  EXPECT_EQ(again->config().raw, network->config().raw);
+}
+
 TEST_F(ModelDirectory, OfAFreshNetworkIsAFunctionOfTheSeed) {
   const ModelConfig config = read_model_config(fixture("qwen2"));
   const auto a = make_network(config, Precision::of("float32"), 5),
@@ -171,6 +179,15 @@ TEST_F(ModelDirectory, IsReadInTensorParallelSlicesThatMakeUpTheWhole) {
         expected = expected.slice(weight.slice.dim, weight.slice.begin, weight.slice.end);
       EXPECT_TRUE(Weights::view(part->weights().flat(), weight).equal(expected)) << weight.name;
     }
+  }
+}
+
+TEST_F(ModelDirectory, WithNormsOverAllHeadsIsNotReadInSlicesOfHeads) {
+  try {
+    load_network(fixture("olmo2"), Precision::of("float32"), unconnected({.tp = 2}, 0));
+    FAIL() << "heads were sliced under a norm over all of them";
+  } catch (const ConfigError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("olmo2 norms queries and keys over all of them"));
   }
 }
 

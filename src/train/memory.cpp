@@ -7,30 +7,28 @@
 namespace slime::train {
 namespace {
 
-/// What the backward pass of a layer reads, per token (model/layers/decoder_block.cpp): the two
-/// sums and their norms, the projection before and after norm and rotation, attention's output with
-/// its statistics, gate and up, and their product.
-int64_t saved_bytes_per_token(const model::ModelConfig& model, int64_t element, bool selective) {
-  const int64_t heads = (model.num_heads + 2 * model.num_kv_heads) * model.head_dim;
-  // Selective recompute keeps neither the norms nor the product.
-  const int64_t hidden = (selective ? 2 : 4) * model.hidden_size;
-  const int64_t wide = (selective ? 2 : 3) * model.intermediate_size;
-  return element * (hidden + (model.has_qk_norm ? 2 : 1) * heads +
-                    model.num_heads * model.head_dim + wide) +
-         4 * model.num_heads;
+int64_t saved_bytes_per_token(const model::Costs& costs, int64_t element, bool selective) {
+  return element * (selective ? costs.saved_selective : costs.saved) + 4 * costs.saved_float32;
 }
 
-int64_t activation_bytes(const model::ModelConfig& model, int64_t element,
-                         model::Recompute recompute, int64_t tokens) {
-  const int64_t block =
-      saved_bytes_per_token(model, element, recompute == model::Recompute::kSelective);
+int64_t activation_bytes(const model::Network& network, int64_t element, model::Recompute recompute,
+                         int64_t tokens) {
+  const int64_t hidden = network.config().hidden_size * element;
   // Before the first layer and behind the last: embedding, last sums, final norm, rows for the head
   // and their gradient.
-  const int64_t ends = 6 * model.hidden_size * element;
-  if (recompute != model::Recompute::kFull) return tokens * (model.num_layers * block + ends);
+  const int64_t ends = 6 * hidden;
+  const bool is_selective = recompute == model::Recompute::kSelective;
+  int64_t all = 0, largest = 0, flowing = 0;
+  for (const model::BlockNeeds& block : network.blocks()) {
+    const int64_t bytes = saved_bytes_per_token(block.costs, element, is_selective);
+    all += bytes;
+    largest = std::max(largest, bytes);
+    flowing = std::max(flowing, block.costs.gradients * element);
+  }
+  if (recompute != model::Recompute::kFull) return tokens * (all + ends);
   // The inputs of all layers; one layer whole, and the gradients that flow through its widest part.
-  const int64_t flowing = 3 * model.intermediate_size * element;
-  return tokens * (model.num_layers * model.hidden_size * element + block + flowing + ends);
+  const auto num_blocks = static_cast<int64_t>(network.blocks().size());
+  return tokens * (num_blocks * hidden + largest + flowing + ends);
 }
 
 /// Chunks of float32 logits and, in the backward, their gradient in the network's precision beside
@@ -48,9 +46,9 @@ int64_t logits_bytes(const model::ModelConfig& model, const model::Precision& pr
 
 }  // namespace
 
-TrainMemory predict_memory(const model::ModelConfig& model, int64_t parameters,
-                           const model::Precision& precision, const TrainConfig& config,
-                           int64_t micro_batch_tokens) {
+TrainMemory predict_memory(model::Network& network, const model::Precision& precision,
+                           const TrainConfig& config, int64_t micro_batch_tokens) {
+  const int64_t parameters = network.weights().flat().numel();
   const at::ScalarType dtype = precision.weights;
   const auto element = static_cast<int64_t>(c10::elementSize(dtype));
   const int64_t wide = dtype == at::kDouble ? 8 : 4;
@@ -68,9 +66,9 @@ TrainMemory predict_memory(const model::ModelConfig& model, int64_t parameters,
                                 (config.critic && !config.critic->adam.on_host ? optimizer : 0));
   if (config.critic) memory.gradients *= 2;
   memory.activations =
-      activation_bytes(model, static_cast<int64_t>(c10::elementSize(precision.activations)),
+      activation_bytes(network, static_cast<int64_t>(c10::elementSize(precision.activations)),
                        config.recompute, micro_batch_tokens);
-  memory.logits = logits_bytes(model, precision, micro_batch_tokens);
+  memory.logits = logits_bytes(network.config(), precision, micro_batch_tokens);
   return memory;
 }
 

@@ -1,15 +1,12 @@
 #pragma once
 
 /// What a trainer takes of a device's memory, before it has taken it: the same sums that its code
-/// makes, so that a run that cannot fit says so at its start.
-///
-/// Dimensions of the formulas: T tokens of a micro-batch, H hidden, F feed-forward width, C = N D
-/// query heads, E = (N + 2 K) D all heads, L layers, V vocabulary; b bytes of an activation.
+/// makes, so that a run that cannot fit says so at its start. What layers keep they
+/// tell themselves (model/costs.h).
 
 #include <cstdint>
 
-#include "model/config.h"
-#include "model/weights.h"
+#include "model/network.h"
 #include "train/trainer.h"
 
 namespace slime::train {
@@ -26,10 +23,8 @@ struct TrainMemory {
   int64_t peak() const { return resident() + gradients + activations + logits; }
 };
 
-/// `parameters`: elements of the flat buffer. `micro_batch_tokens`: at most so many are computed
-/// together.
-TrainMemory predict_memory(const model::ModelConfig& model, int64_t parameters,
-                           const model::Precision& precision, const TrainConfig& config,
-                           int64_t micro_batch_tokens);
+/// `micro_batch_tokens`: at most so many are computed together.
+TrainMemory predict_memory(model::Network& network, const model::Precision& precision,
+                           const TrainConfig& config, int64_t micro_batch_tokens);
 
 }  // namespace slime::train

@@ -96,7 +96,7 @@ Trainer::Trainer(model::Network& network, const TrainConfig& config, const Clock
       network_(network),
       config_(validated(config)),
       advantage_fn_(algo::make_advantage_fn(config.advantage)),
-      flops_(flops_model_of(network.config())),
+      flops_(flops_model_of(network)),
       clock_(clock),
       others_(std::move(others)),
       optimizer_(network.weights(), config.adam, config.frozen, ranks_) {

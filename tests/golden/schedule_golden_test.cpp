@@ -3,6 +3,8 @@
 #include "core/error.h"
 #include "golden.h"
 #include "golden_flags.h"
+#include "model/layers/gated_mlp.h"
+#include "model/layers/grouped_query_attention.h"
 #include "train/flops.h"
 #include "train/karmarkar_karp.h"
 #include "train/schedule.h"
@@ -13,15 +15,40 @@ namespace {
 
 using namespace train;
 
+/// Latent attention as spec section 13 counts it, for the cases of models that have it.
+model::Costs latent_costs(const json::object& p, const model::GroupedQueryShape& full) {
+  const auto or_zero = [&](const char* name) { return has(p, name) ? integer(p, name) : 0; };
+  const int64_t h = full.hidden, heads = full.num_heads;
+  const int64_t q_rank = or_zero("q_lora_rank"), kv_rank = or_zero("kv_lora_rank");
+  const int64_t rotary = integer(p, "qk_pos_emb_head_dim"), value = integer(p, "v_head_dim");
+  const int64_t plain = integer(p, "qk_head_dim"), qk = plain + rotary;
+  const int64_t q = q_rank > 0 ? q_rank * (h + heads * qk) : h * heads * qk;
+  const int64_t kv = kv_rank > 0 ? kv_rank * (h + heads * (plain + value)) + h * rotary
+                                 : 2 * h * full.num_kv_heads * full.head_dim;
+  model::Costs costs;
+  costs.flops_per_token = 2 * (q + kv) + 2 * h * h;
+  costs.flops_per_pair = 2 * heads * (qk + value);
+  return costs;
+}
+
 FlopsModel flops_model(const json::object& p) {
-  FlopsModel model;
-  model.hidden_size = integer(p, "hidden_size");
-  model.num_heads = integer(p, "num_attention_heads");
-  model.num_kv_heads = integer(p, "num_query_groups");
-  model.head_dim =
-      has(p, "kv_channels") ? integer(p, "kv_channels") : model.hidden_size / model.num_heads;
-  model.vocab_size = integer(p, "vocab_size");
-  model.intermediate_size = integer(p, "ffn_hidden_size");
+  model::GroupedQueryShape attention;
+  attention.hidden = integer(p, "hidden_size");
+  attention.num_heads = integer(p, "num_attention_heads");
+  attention.num_kv_heads = integer(p, "num_query_groups");
+  attention.head_dim =
+      has(p, "kv_channels") ? integer(p, "kv_channels") : attention.hidden / attention.num_heads;
+  const model::Costs mixer = flag(p, "multi_latent_attention")
+                                 ? latent_costs(p, attention)
+                                 : model::grouped_query_costs(attention);
+  // Of the experts that a token visits, shared ones included.
+  int64_t experts_width = 0;
+  if (has(p, "num_experts")) {
+    experts_width = integer(p, "moe_ffn_hidden_size") * integer(p, "moe_router_topk");
+    if (has(p, "moe_shared_expert_intermediate_size"))
+      experts_width += integer(p, "moe_shared_expert_intermediate_size");
+  }
+  int64_t per_token = 2 * attention.hidden * integer(p, "vocab_size"), per_pair = 0;
   const int64_t num_layers = integer(p, "num_layers");
   for (int64_t layer = 0; layer < num_layers; ++layer) {
     bool is_moe = has(p, "num_experts");
@@ -30,21 +57,12 @@ FlopsModel flops_model(const json::object& p) {
       is_moe = frequency.is_array() ? frequency.at(layer).to_number<int64_t>() > 0
                                     : layer % frequency.to_number<int64_t>() == 0;
     }
-    ++(is_moe ? model.num_moe_layers : model.num_dense_layers);
+    const int64_t width = is_moe ? experts_width : integer(p, "ffn_hidden_size");
+    const model::Costs block = mixer + model::gated_mlp_costs({attention.hidden, width});
+    per_token += block.flops_per_token;
+    per_pair += block.flops_per_pair;
   }
-  if (has(p, "num_experts")) {
-    model.moe_intermediate_size = integer(p, "moe_ffn_hidden_size") * integer(p, "moe_router_topk");
-    if (has(p, "moe_shared_expert_intermediate_size")) {
-      model.moe_intermediate_size += integer(p, "moe_shared_expert_intermediate_size");
-    }
-  }
-  if (flag(p, "multi_latent_attention")) {
-    model.latent = FlopsModel::Latent{has(p, "q_lora_rank") ? integer(p, "q_lora_rank") : 0,
-                                      has(p, "kv_lora_rank") ? integer(p, "kv_lora_rank") : 0,
-                                      integer(p, "qk_head_dim"), integer(p, "qk_pos_emb_head_dim"),
-                                      integer(p, "v_head_dim")};
-  }
-  return model;
+  return {static_cast<double>(per_token), static_cast<double>(per_pair)};
 }
 
 GOLDEN_TEST(Flops, "flops.json") {

@@ -101,7 +101,7 @@ TEST(EngineFinish, ResponsesEndAtTheContextLength) {
 
 TEST(EngineFinish, ARequestLargerThanTheCacheIsRefusedAndASmallerOneRuns) {
   TestEngine probe("qwen3");
-  const int64_t page_bytes = engine::PagedKvCache::page_bytes(probe.network().config(), at::kFloat);
+  const int64_t page_bytes = engine::PagedKvCache::page_bytes(probe.network().blocks(), at::kFloat);
   TestEngine bench("qwen3", {.kv_cache_bytes = 2 * page_bytes});
   EXPECT_EQ(bench.generate(greedy_request(some_tokens(32), 5)).finish->cause,
             FinishReason::Cause::kBadRequest);

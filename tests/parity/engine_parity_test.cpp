@@ -88,7 +88,8 @@ TEST_P(EngineOnGoldenModel, ScoresOfAPromptAreTheGoldenLogProbs) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Fixtures, EngineOnGoldenModel,
-                         ::testing::Values("llama", "llama3_rope", "mistral", "qwen2", "qwen3"),
+                         ::testing::Values("llama", "llama3_rope", "mistral", "olmo2", "qwen2",
+                                           "qwen3"),
                          [](const auto& info) { return std::string(info.param); });
 
 /// Mixed requests: a group of four, other prompts, greedy and sampled.
@@ -134,7 +135,7 @@ TEST(EngineSchedules, ChunkedPromptsGiveTheSame) {
 TEST(EngineSchedules, RetractionUnderPressureGivesTheSame) {
   // 12 requests of up to 132 tokens in 20 pages of 16.
   TestEngine probe("qwen3");
-  const int64_t page_bytes = engine::PagedKvCache::page_bytes(probe.network().config(), at::kFloat);
+  const int64_t page_bytes = engine::PagedKvCache::page_bytes(probe.network().blocks(), at::kFloat);
   const auto tight = run_together(workload(), {.kv_cache_bytes = 20 * page_bytes});
   int64_t retractions = 0;
   for (const auto& out : tight) retractions += out.num_retractions;

@@ -69,7 +69,7 @@ void read_common(FieldReader& fields, ModelConfig& config, const CommonDefaults&
                                            "(hidden_size / num_attention_heads when absent)",
                                            config.head_dim));
   }
-  config.norm_eps = fields.number("rms_norm_eps", 0, 1, 1e-6);
+  config.norm_eps = fields.number("rms_norm_eps", 0, 1, defaults.norm_eps);
   config.max_positions = fields.integer("max_position_embeddings", 1, int64_t{1} << 26);
   config.initializer_range = fields.number("initializer_range", 0, 100, 0.02);
   config.ties_embeddings = fields.boolean("tie_word_embeddings", false);

@@ -64,22 +64,24 @@ struct Family {
 std::span<const Family> families();
 /// Null for a model type that is not in the table.
 const Family* find_family(std::string_view model_type);
-/// "llama, mistral, qwen2, qwen3".
+/// "llama, mistral, olmo2, qwen2, qwen3".
 std::string family_names();
 
 void read_llama(FieldReader& fields, ModelConfig& config);
 void read_mistral(FieldReader& fields, ModelConfig& config);
+void read_olmo2(FieldReader& fields, ModelConfig& config);
 void read_qwen2(FieldReader& fields, ModelConfig& config);
 void read_qwen3(FieldReader& fields, ModelConfig& config);
 
 // What most families share.
 
 /// vocab_size, sizes, heads, norm eps, activation, dropout, positions, rope, dtype, initializer
-/// range. `default_kv_heads` and `default_head_dim` are the library's defaults for absent fields;
-/// unset: as many key-value heads as query heads, hidden_size / num_attention_heads.
+/// range. `defaults`: what transformers takes where a field is absent. Unset: as many key-value
+/// heads as query heads, hidden_size / num_attention_heads.
 struct CommonDefaults {
   std::optional<int64_t> kv_heads;
   std::optional<int64_t> head_dim;
+  double norm_eps = 1e-6;
 };
 void read_common(FieldReader& fields, ModelConfig& config, const CommonDefaults& defaults);
 

@@ -10,7 +10,7 @@ void read_qwen3(FieldReader& fields, ModelConfig& config) {
   const bool attention_bias = fields.boolean("attention_bias", false);
   config.has_qkv_bias = attention_bias;
   config.has_output_bias = attention_bias;
-  config.has_qk_norm = true;
+  config.qk_norm = QkNorm::kPerHead;
   const bool windowed = fields.boolean("use_sliding_window", false);
   const int64_t window = fields.integer("sliding_window", 1, int64_t{1} << 32, windowed ? 4096 : 0);
   const int64_t first = fields.integer("max_window_layers", 0, 4096, 28);

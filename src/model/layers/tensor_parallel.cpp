@@ -3,6 +3,8 @@
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include "kernels/linear.h"
+
 namespace slime::model {
 namespace {
 
@@ -43,6 +45,12 @@ Tensor sum_gradient(const Tensor& x, comm::Group& tp) {
 
 Tensor sum_over_ranks(const Tensor& partial, comm::Group& tp) {
   return tp.is_alone() ? partial : SumOverRanks::apply(partial, &tp);
+}
+
+Tensor summed_linear(const Tensor& x, const Product& product, comm::Group& tp) {
+  const kernels::Param no_bias;
+  return sum_over_ranks(
+      kernels::linear(x, product.weight_OI, tp.rank() == 0 ? product.bias_O : no_bias), tp);
 }
 
 void sum_partial_gradients(const Weights& weights, comm::Group& tp) {

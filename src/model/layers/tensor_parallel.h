@@ -11,6 +11,7 @@
 
 #include "comm/group.h"
 #include "core/tensor.h"
+#include "model/layers/products.h"
 #include "model/weights.h"
 
 namespace slime::model {
@@ -20,6 +21,10 @@ Tensor sum_gradient(const Tensor& x, comm::Group& tp);
 
 /// The sum of what the ranks have, which is overwritten; the gradient passes as it is.
 Tensor sum_over_ranks(const Tensor& partial, comm::Group& tp);
+
+/// A product whose inputs are sliced over the ranks: the sum of their products. One rank adds the
+/// bias.
+Tensor summed_linear(const Tensor& x, const Product& product, comm::Group& tp);
 
 /// After the backward passes of a training step: completes the gradients of weights that all ranks
 /// hold whole and of which each has computed a part (NamedWeight::has_partial_grad).

@@ -1,0 +1,88 @@
+// What blocks tell of themselves, and their fast path in decode.
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "core/error.h"
+#include "kernels/block_chain.h"
+#include "model/network.h"
+#include "model/tree_attention.h"
+
+namespace slime::model {
+namespace {
+
+std::unique_ptr<Network> load(const std::string& name, const std::string& dtype = "float32") {
+  const auto models = std::filesystem::path(SLIME_SOURCE_DIR) / "tests/fixtures/models";
+  return load_network(models / name, Precision::of(dtype));
+}
+
+TokenBatch some_tokens() {
+  TokenBatch batch;
+  batch.ids_T = at::tensor({5, 6, 7, 8, 9, 300, 2, 1}, at::kLong);
+  batch.positions_T = at::tensor({0, 1, 2, 3, 4, 0, 1, 2}, at::kLong);
+  batch.segments = {{0, 5, -1}, {5, 8, -1}};
+  return batch;
+}
+
+class EachFamily : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(EachFamily, TellsTheParametersThatItRegisters) {
+  const auto network = load(GetParam());
+  const ModelConfig& config = network->config();
+  const int64_t table = config.vocab_size * config.hidden_size;
+  int64_t told = (config.ties_embeddings ? 1 : 2) * table + config.hidden_size;
+  for (const BlockNeeds& block : network->blocks()) told += block.costs.parameters;
+  EXPECT_EQ(told, network->weights().num_parameters());
+}
+
+/// Attention that lets the decoder chain its blocks, by the operations of every device.
+class Chaining final : public Attention, public kernels::BlockChains {
+ public:
+  explicit Chaining(const TokenBatch& batch) : inner_(batch) {}
+  Tensor attend(const AttentionLayer& layer, const Tensor& qkv_TE,
+                const Tensor& positions_T) override {
+    return inner_.attend(layer, qkv_TE, positions_T);
+  }
+  const kernels::BlockChains* chains() const override { return this; }
+  bool has_block_chain(const kernels::BlockChain&) const override {
+    ++asked;
+    return false;
+  }
+  Tensor block_chain(const kernels::BlockChain&) const override { throw BugError("has none"); }
+
+  mutable int asked = 0;
+
+ private:
+  TreeAttention inner_;
+};
+
+TEST_P(EachFamily, ComputesTheSameInAChainOfBlocks) {
+  const at::NoGradGuard no_grad;
+  const auto network = load(GetParam());
+  const TokenBatch batch = some_tokens();
+  TreeAttention plain(batch);
+  const Tensor expected = network->forward(batch, plain);
+  Chaining chaining(batch);
+  EXPECT_TRUE(network->forward(batch, chaining).equal(expected));
+  // Norms after the layers do not fit between two attentions.
+  const bool has_chain = GetParam() != std::string("olmo2");
+  EXPECT_EQ(chaining.asked, has_chain ? static_cast<int>(network->blocks().size()) : 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Fixtures, EachFamily,
+                         ::testing::Values("llama", "llama3_rope", "mistral", "olmo2", "qwen2",
+                                           "qwen3"),
+                         [](const auto& info) { return std::string(info.param); });
+
+TEST(DecoderBlock, TellsWhatItsMixerKeepsInTheCache) {
+  const BlockNeeds block = load("qwen3")->blocks().front();
+  EXPECT_EQ(block.cache,
+            (CacheSpec{.heads = 2, .queries_per_head = 2, .key_size = 32, .value_size = 32}));
+  EXPECT_EQ(block.cache.numbers_per_token(), 2 * 2 * 32);
+  EXPECT_EQ(block.mixer, "4 query, 2 key-value, size 32, q/k norm");
+}
+
+}  // namespace
+}  // namespace slime::model

@@ -1,0 +1,30 @@
+#pragma once
+
+/// The second half of a block: the layer that works on each token alone.
+
+#include <string>
+
+#include "core/tensor.h"
+#include "model/costs.h"
+#include "model/layers/products.h"
+
+namespace slime::model {
+
+class FeedForward {
+ public:
+  virtual ~FeedForward() = default;
+
+  /// What is added to the residual stream: [T, H] from [T, H]. Differentiable under grad mode.
+  virtual Tensor forward(const Tensor& input_TH) const = 0;
+
+  /// Without a block's norms and residual stream, which are told by the block.
+  virtual Costs costs() const = 0;
+  /// One line for people.
+  virtual std::string describe() const = 0;
+
+  /// Not null where forward() is a product to [gate; up], kernels::swiglu and a last product, on
+  /// one tensor-parallel rank.
+  virtual const Products* gated_products() const { return nullptr; }
+};
+
+}  // namespace slime::model

@@ -1,0 +1,58 @@
+#include "model/layers/gated_mlp.h"
+
+#include <fmt/format.h>
+
+#include "kernels/linear.h"
+#include "kernels/swiglu.h"
+#include "model/layers/tensor_parallel.h"
+
+namespace slime::model {
+
+Costs gated_mlp_costs(const GatedMlpShape& shape) {
+  const int64_t h = shape.hidden, f = shape.width;
+  Costs costs;
+  costs.parameters = 3 * h * f + (shape.has_bias ? 2 * f + h : 0);
+  costs.flops_per_token = 6 * h * f;
+  costs.saved = 3 * f;            // gate, up and their product
+  costs.saved_selective = 2 * f;  // the product is made again
+  costs.gradients = 3 * f;
+  costs.passing = 3 * f;
+  return costs;
+}
+
+GatedMlp::GatedMlp(const LayerSite& site)
+    : tp_(site.mesh.tp()),
+      shape_{site.config.hidden_size, site.config.intermediate_size, site.config.has_mlp_bias} {
+  const int64_t hidden = shape_.hidden, width = shape_.width;
+  const Slice rows = tensor_parallel_slice(site.mesh, 0, width);
+  Weights::Builder& builder = site.builder;
+  builder.add(products_.first.weight_OI,
+              {{site.name("mlp.gate_proj.weight"), {width, hidden}, rows},
+               {site.name("mlp.up_proj.weight"), {width, hidden}, rows}});
+  if (shape_.has_bias) {
+    builder.add(products_.first.bias_O, {{site.name("mlp.gate_proj.bias"), {width}, rows},
+                                         {site.name("mlp.up_proj.bias"), {width}, rows}});
+  }
+  builder.add(products_.last.weight_OI, {{site.name("mlp.down_proj.weight"),
+                                          {hidden, width},
+                                          tensor_parallel_slice(site.mesh, 1, width)}});
+  if (shape_.has_bias) {
+    builder.add(products_.last.bias_O,
+                {{site.name("mlp.down_proj.bias"), {hidden}, {}, !tp_.is_alone()}});
+  }
+}
+
+Tensor GatedMlp::forward(const Tensor& input_TH) const {
+  const Product& gate_up = products_.first;
+  const Tensor gated_TF = kernels::swiglu(
+      kernels::linear(sum_gradient(input_TH, tp_), gate_up.weight_OI, gate_up.bias_O));
+  return summed_linear(gated_TF, products_.last, tp_);
+}
+
+std::string GatedMlp::describe() const { return fmt::format("feed-forward {}", shape_.width); }
+
+std::unique_ptr<FeedForward> make_gated_mlp(const LayerSite& site) {
+  return std::make_unique<GatedMlp>(site);
+}
+
+}  // namespace slime::model

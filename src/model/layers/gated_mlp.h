@@ -1,0 +1,42 @@
+#pragma once
+
+/// The dense feed-forward layer: down(silu(gate(x)) * up(x)), arXiv 2002.05202.
+///
+/// Dimensions: T tokens, H hidden, F feed-forward width.
+
+#include <memory>
+
+#include "comm/group.h"
+#include "model/layers/feed_forward.h"
+#include "model/layers/layer_site.h"
+
+namespace slime::model {
+
+struct GatedMlpShape {
+  int64_t hidden = 0;
+  int64_t width = 0;
+  bool has_bias = false;
+};
+Costs gated_mlp_costs(const GatedMlpShape& shape);
+
+class GatedMlp final : public FeedForward {
+ public:
+  /// Registers "mlp.*" of the block. Throws ConfigError for a width that tensor parallelism does
+  /// not divide.
+  explicit GatedMlp(const LayerSite& site);
+  GatedMlp(const GatedMlp&) = delete;  // the builder points at the parameters
+
+  Tensor forward(const Tensor& input_TH) const override;
+  Costs costs() const override { return gated_mlp_costs(shape_); }
+  std::string describe() const override;
+  const Products* gated_products() const override { return tp_.is_alone() ? &products_ : nullptr; }
+
+ private:
+  comm::Group& tp_;
+  GatedMlpShape shape_;
+  Products products_;  // [2 F, H], gates then ups, and [H, F]
+};
+
+std::unique_ptr<FeedForward> make_gated_mlp(const LayerSite& site);
+
+}  // namespace slime::model

@@ -1,0 +1,141 @@
+#include "model/layers/grouped_query_attention.h"
+
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "core/error.h"
+#include "kernels/linear.h"
+#include "kernels/rms_norm.h"
+#include "model/layers/tensor_parallel.h"
+
+namespace slime::model {
+namespace {
+
+GroupedQueryShape shape_of(const ModelConfig& config) {
+  return {config.hidden_size, config.num_heads,    config.num_kv_heads,   config.head_dim,
+          config.qk_norm,     config.has_qkv_bias, config.has_output_bias};
+}
+
+/// Heads stay whole: a rank holds heads / tp of them.
+Slice slice_of_heads(const LayerSite& site, int dim, int64_t heads) {
+  Slice slice = tensor_parallel_slice(site.mesh, dim, heads);
+  slice.begin *= site.config.head_dim;
+  slice.end *= site.config.head_dim;
+  return slice;
+}
+
+}  // namespace
+
+Costs grouped_query_costs(const GroupedQueryShape& shape) {
+  const int64_t h = shape.hidden, q = shape.num_heads * shape.head_dim,
+                kv = 2 * shape.num_kv_heads * shape.head_dim, heads = q + kv;
+  Costs costs;
+  costs.parameters =
+      (heads + q) * h + (shape.has_qkv_bias ? heads : 0) + (shape.has_output_bias ? h : 0);
+  if (shape.qk_norm == QkNorm::kPerHead) costs.parameters += 2 * shape.head_dim;
+  if (shape.qk_norm == QkNorm::kAllHeads) costs.parameters += q + kv / 2;
+  costs.flops_per_token = 2 * h * heads + 2 * h * h;
+  costs.flops_per_pair = 4 * q;  // a score and a sum of values
+  // Heads after the rotation; before it only where a norm reads them; what attention returns, with
+  // its statistics.
+  int64_t projected = heads;
+  if (shape.qk_norm == QkNorm::kPerHead) projected += heads;
+  if (shape.qk_norm == QkNorm::kAllHeads) projected += q + kv / 2;
+  costs.saved = costs.saved_selective = projected + q;
+  costs.saved_float32 = shape.num_heads;
+  costs.gradients = heads + q;
+  costs.passing = (shape.qk_norm == QkNorm::kAllHeads ? 3 : 2) * heads;
+  return costs;
+}
+
+GroupedQueryAttention::GroupedQueryAttention(const LayerSite& site)
+    : tp_(site.mesh.tp()), shape_(shape_of(site.config)) {
+  const int64_t hidden = shape_.hidden, dim = shape_.head_dim;
+  const int64_t q = shape_.num_heads * dim, kv = shape_.num_kv_heads * dim;
+  const Slice q_rows = slice_of_heads(site, 0, shape_.num_heads),
+              kv_rows = slice_of_heads(site, 0, shape_.num_kv_heads);
+  // Whole on every rank, and each sees some of the heads, or (biases of sums) one rank adds it.
+  const bool is_partial = !tp_.is_alone();
+  Weights::Builder& builder = site.builder;
+  Product& projection = products_.first;
+  Product& output = products_.last;
+
+  builder.add(projection.weight_OI,
+              {{site.name("self_attn.q_proj.weight"), {q, hidden}, q_rows},
+               {site.name("self_attn.k_proj.weight"), {kv, hidden}, kv_rows},
+               {site.name("self_attn.v_proj.weight"), {kv, hidden}, kv_rows}});
+  if (shape_.has_qkv_bias) {
+    builder.add(projection.bias_O, {{site.name("self_attn.q_proj.bias"), {q}, q_rows},
+                                    {site.name("self_attn.k_proj.bias"), {kv}, kv_rows},
+                                    {site.name("self_attn.v_proj.bias"), {kv}, kv_rows}});
+  }
+  if (shape_.qk_norm == QkNorm::kPerHead) {
+    builder.add(layer_.q_norm, {{site.name("self_attn.q_norm.weight"), {dim}, {}, is_partial}});
+    builder.add(layer_.k_norm, {{site.name("self_attn.k_norm.weight"), {dim}, {}, is_partial}});
+  }
+  if (shape_.qk_norm == QkNorm::kAllHeads) {
+    if (is_partial)
+      throw ConfigError("tensor parallelism slices heads, and " + site.config.model_type +
+                        " norms queries and keys over all of them: use tensor parallelism of 1");
+    builder.add(all_q_norm_, {{site.name("self_attn.q_norm.weight"), {q}, {}}});
+    builder.add(all_k_norm_, {{site.name("self_attn.k_norm.weight"), {kv}, {}}});
+  }
+  builder.add(output.weight_OI, {{site.name("self_attn.o_proj.weight"),
+                                  {hidden, q},
+                                  slice_of_heads(site, 1, shape_.num_heads)}});
+  if (shape_.has_output_bias)
+    builder.add(output.bias_O, {{site.name("self_attn.o_proj.bias"), {hidden}, {}, is_partial}});
+
+  layer_.index = site.index;
+  layer_.num_heads = shape_.num_heads / tp_.size();
+  layer_.num_kv_heads = shape_.num_kv_heads / tp_.size();
+  layer_.head_dim = dim;
+  layer_.scale = 1 / std::sqrt(static_cast<double>(dim));
+  layer_.window = site.config.window[static_cast<size_t>(site.index)];
+  layer_.norm_eps = site.config.norm_eps;
+  layer_.cos_PR = site.rotary.cos_PR;
+  layer_.sin_PR = site.rotary.sin_PR;
+}
+
+CacheSpec GroupedQueryAttention::cache() const {
+  return {.heads = layer_.num_kv_heads,
+          .queries_per_head = layer_.num_heads / layer_.num_kv_heads,
+          .key_size = layer_.head_dim,
+          .value_size = layer_.head_dim};
+}
+
+std::string GroupedQueryAttention::describe() const {
+  const char* norm = "";
+  if (shape_.qk_norm == QkNorm::kPerHead) norm = ", q/k norm";
+  if (shape_.qk_norm == QkNorm::kAllHeads) norm = ", q/k norm over all heads";
+  return fmt::format("{} query, {} key-value, size {}{}", shape_.num_heads, shape_.num_kv_heads,
+                     shape_.head_dim, norm);
+}
+
+Tensor GroupedQueryAttention::forward(const Tensor& input_TH, const Tensor& positions_T,
+                                      Attention& attention) const {
+  const Product& projection = products_.first;
+  const Tensor qkv_TE =
+      kernels::linear(sum_gradient(input_TH, tp_), projection.weight_OI, projection.bias_O);
+  return summed_linear(mix(qkv_TE, positions_T, attention), products_.last, tp_);
+}
+
+Tensor GroupedQueryAttention::mix(const Tensor& qkv_TE, const Tensor& positions_T,
+                                  Attention& attention) const {
+  if (!all_q_norm_.defined()) return attention.attend(layer_, qkv_TE, positions_T);
+  const int64_t q = layer_.num_heads * layer_.head_dim, kv = layer_.num_kv_heads * layer_.head_dim;
+  const auto normed = [&](int64_t begin, int64_t size, const kernels::Param& weight) {
+    return kernels::rms_norm(qkv_TE.narrow(1, begin, size).contiguous(), weight, layer_.norm_eps);
+  };
+  const Tensor normed_TE = at::cat(
+      {normed(0, q, all_q_norm_), normed(q, kv, all_k_norm_), qkv_TE.narrow(1, q + kv, kv)}, 1);
+  return attention.attend(layer_, normed_TE, positions_T);
+}
+
+std::unique_ptr<Mixer> make_grouped_query_attention(const LayerSite& site) {
+  return std::make_unique<GroupedQueryAttention>(site);
+}
+
+}  // namespace slime::model

@@ -1,0 +1,54 @@
+#pragma once
+
+/// Attention whose query heads share key and value heads in groups (arXiv 2305.13245), with rotary
+/// positions, and norms of queries and keys where a family has them.
+///
+/// Dimensions: T tokens, H hidden, N query heads, K key-value heads, D head size, E = (N + 2 K) D,
+/// C = N D.
+
+#include <memory>
+
+#include "comm/group.h"
+#include "model/layers/layer_site.h"
+#include "model/layers/mixer.h"
+
+namespace slime::model {
+
+struct GroupedQueryShape {
+  int64_t hidden = 0;
+  int64_t num_heads = 0;
+  int64_t num_kv_heads = 0;
+  int64_t head_dim = 0;
+  QkNorm qk_norm = QkNorm::kNone;
+  bool has_qkv_bias = false;
+  bool has_output_bias = false;
+};
+Costs grouped_query_costs(const GroupedQueryShape& shape);
+
+class GroupedQueryAttention final : public Mixer {
+ public:
+  /// Registers "self_attn.*" of the block. Throws ConfigError for what tensor-parallel ranks cannot
+  /// do: heads that do not divide, norms over all heads.
+  explicit GroupedQueryAttention(const LayerSite& site);
+  GroupedQueryAttention(const GroupedQueryAttention&) = delete;  // the builder points at parameters
+
+  Tensor forward(const Tensor& input_TH, const Tensor& positions_T,
+                 Attention& attention) const override;
+  Costs costs() const override { return grouped_query_costs(shape_); }
+  CacheSpec cache() const override;
+  std::string describe() const override;
+  const Products* products() const override { return tp_.is_alone() ? &products_ : nullptr; }
+  Tensor mix(const Tensor& qkv_TE, const Tensor& positions_T, Attention& attention) const override;
+
+ private:
+  comm::Group& tp_;
+  GroupedQueryShape shape_;
+  AttentionLayer layer_;       // of this rank's heads
+  Products products_;          // [E, H] and [H, C]
+  kernels::Param all_q_norm_;  // [N D], undefined unless norms are over all heads
+  kernels::Param all_k_norm_;  // [K D]
+};
+
+std::unique_ptr<Mixer> make_grouped_query_attention(const LayerSite& site);
+
+}  // namespace slime::model

@@ -1,0 +1,28 @@
+#pragma once
+
+/// Where a layer is built: the block it belongs to, and what it takes its shape and weights from.
+
+#include <string>
+#include <string_view>
+
+#include "comm/mesh.h"
+#include "model/config.h"
+#include "model/layers/rotary_table.h"
+#include "model/weights_builder.h"
+
+namespace slime::model {
+
+struct LayerSite {
+  const ModelConfig& config;
+  int index = 0;           // of the block
+  const comm::Mesh& mesh;  // outlives the layer
+  const RotaryTable& rotary;
+  Weights::Builder& builder;  // points at the layer's parameters from then on
+
+  /// "model.layers.INDEX." and `tail`.
+  std::string name(std::string_view tail) const {
+    return "model.layers." + std::to_string(index) + "." + std::string(tail);
+  }
+};
+
+}  // namespace slime::model

@@ -1,0 +1,42 @@
+#include "train/memory.h"
+
+#include <gtest/gtest.h>
+
+namespace slime::train {
+namespace {
+
+constexpr int64_t kTokens = 1000;
+
+TrainMemory memory_of(const std::string& name, model::Recompute recompute) {
+  const auto models = std::filesystem::path(SLIME_SOURCE_DIR) / "tests/fixtures/models";
+  const auto network = model::load_network(models / name, model::Precision::of("float32"));
+  TrainConfig config;
+  config.recompute = recompute;
+  return predict_memory(*network, model::Precision::of("float32"), config, kTokens);
+}
+
+// llama's fixture: H = 72, F = 144, N = 6, K = 2, D = 12, so C = 72 and E = 120; three layers.
+constexpr int64_t kHidden = 72, kWidth = 144, kAttended = 72, kHeads = 120, kLayers = 3;
+constexpr int64_t kStatistics = 6;
+constexpr int64_t kEnds = 6 * kHidden;
+
+TEST(TrainMemory, OfAPreNormBlockIsItsSumsNormsHeadsGatesAndProducts) {
+  const int64_t block = 4 * kHidden + kHeads + kAttended + 3 * kWidth + kStatistics;
+  EXPECT_EQ(memory_of("llama", model::Recompute::kNone).activations,
+            kTokens * 4 * (kLayers * block + kEnds));
+}
+
+TEST(TrainMemory, SelectivelyKeepsNeitherNormsNorTheProductOfGateAndUp) {
+  const int64_t block = 2 * kHidden + kHeads + kAttended + 2 * kWidth + kStatistics;
+  EXPECT_EQ(memory_of("llama", model::Recompute::kSelective).activations,
+            kTokens * 4 * (kLayers * block + kEnds));
+}
+
+TEST(TrainMemory, RecomputedIsTheInputsOfAllBlocksAndOneBlockWithItsGradients) {
+  const int64_t block = 4 * kHidden + kHeads + kAttended + 3 * kWidth + kStatistics;
+  EXPECT_EQ(memory_of("llama", model::Recompute::kFull).activations,
+            kTokens * 4 * (kLayers * kHidden + block + 3 * kWidth + kEnds));
+}
+
+}  // namespace
+}  // namespace slime::train
