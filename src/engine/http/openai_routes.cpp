@@ -70,14 +70,14 @@ struct Reply {
 constexpr ResponseCost kWholeCost{.token = 64, .log_prob = 600, .top = 400};
 constexpr ResponseCost kStreamCost{.token = 32, .log_prob = 16, .top = 16};
 
-json::object to_error(const FinishReason& failure) {
+json::object failure_json(const FinishReason& failure) {
   const int status = http_status_of(failure.cause);
   return openai_error(failure.message, status == 400 ? "BadRequestError" : "InternalServerError",
                       status);
 }
 
 HttpResponse to_response(const FinishReason& failure) {
-  return {.status = http_status_of(failure.cause), .body = json::serialize(to_error(failure))};
+  return {.status = http_status_of(failure.cause), .body = json::serialize(failure_json(failure))};
 }
 
 /// The version whose weights made the last token.
@@ -141,7 +141,7 @@ Task<void> answer_events(ApiState& state, HttpExchange& exchange, OpenAiCall cal
       }
     }
     if (failure != nullptr) {
-      std::string frame = json::serialize(json::value{{"error", to_error(*failure)}});
+      std::string frame = json::serialize(json::value{{"error", failure_json(*failure)}});
       co_await exchange.write_event(std::move(frame));
       break;
     }
