@@ -47,6 +47,7 @@ struct ModelConfig {
   int64_t num_heads = 0;
   int64_t num_kv_heads = 0;
   int64_t head_dim = 0;
+  int64_t rotary_dim = 0;  // the first so many numbers of a head rotate; even, at most head_dim
   double norm_eps = 1e-6;
   int64_t max_positions = 0;
   Rope rope;
@@ -55,6 +56,8 @@ struct ModelConfig {
   bool has_qkv_bias = false;
   bool has_output_bias = false;  // of the attention's output projection
   bool has_mlp_bias = false;
+  /// Files hold [q; k; v] as one tensor, "qkv_proj", and [gate; up] as "gate_up_proj".
+  bool has_fused_projections = false;
   QkNorm qk_norm = QkNorm::kNone;
   BlockNorms norms;
   double initializer_range = 0.02;

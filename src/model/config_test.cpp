@@ -34,10 +34,12 @@ TEST(ModelConfig, MeansTheSameInBothForms) {
                                     {"llama3_rope", "config.v5.json"},
                                     {"mistral", "config.hub.json"},
                                     {"olmo2", "config.hub.json"},
+                                    {"phi3", "config.v5.json"},
                                     {"qwen2", "config.v5.json"},
                                     {"qwen3", "config.v5.json"}}) {
     const ModelConfig a = parse_file(name, "config.json"), b = parse_file(name, other);
     EXPECT_EQ(a.head_dim, b.head_dim) << name;
+    EXPECT_EQ(a.rotary_dim, b.rotary_dim) << name;
     EXPECT_EQ(a.window, b.window) << name;
     EXPECT_EQ(a.dtype, b.dtype) << name;
     EXPECT_EQ(a.rope.kind, b.rope.kind) << name;
@@ -71,7 +73,7 @@ TEST(ModelConfig, NamesEveryFieldItDoesNotUnderstand) {
   };
   const Case cases[] = {
       {"model_type", "mamba",
-       "model_type is \"mamba\": supported here: llama, mistral, olmo2, qwen2, qwen3"},
+       "model_type is \"mamba\": supported here: llama, mistral, olmo2, phi3, qwen2, qwen3"},
       {"model_type", nullptr, "model_type"},
       {"hidden_act", "gelu", "hidden_act is \"gelu\""},
       {"hidden_size", "72", "hidden_size"},

@@ -16,8 +16,8 @@ struct Costs {
   int64_t parameters = 0;
 
   /// Floating-point operations of a forward pass: per token, as the original reports them (the
-  /// attention's output projection counts as hidden x hidden, docs of train/flops.h), and per pair
-  /// of a token and a token that it attends to.
+  /// attention's output projection counts as hidden x hidden, train/flops.h), and per pair of a
+  /// token and one that it attends to.
   int64_t flops_per_token = 0;
   int64_t flops_per_pair = 0;
 

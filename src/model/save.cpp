@@ -58,6 +58,10 @@ json::object config_json(const ModelConfig& config) {
   out["num_attention_heads"] = config.num_heads;
   out["num_key_value_heads"] = config.num_kv_heads;
   out["head_dim"] = config.head_dim;
+  if (config.rotary_dim != config.head_dim) {
+    out["partial_rotary_factor"] =
+        static_cast<double>(config.rotary_dim) / static_cast<double>(config.head_dim);
+  }
   out["hidden_act"] = "silu";
   out["rms_norm_eps"] = config.norm_eps;
   out["max_position_embeddings"] = config.max_positions;

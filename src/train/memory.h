@@ -1,8 +1,8 @@
 #pragma once
 
 /// What a trainer takes of a device's memory, before it has taken it: the same sums that its code
-/// makes, so that a run that cannot fit says so at its start. What layers keep they
-/// tell themselves (model/costs.h).
+/// makes, so that a run that cannot fit says so at its start. What layers keep for the backward
+/// pass they tell themselves (model/costs.h).
 
 #include <cstdint>
 

@@ -88,8 +88,8 @@ TEST_P(EngineOnGoldenModel, ScoresOfAPromptAreTheGoldenLogProbs) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Fixtures, EngineOnGoldenModel,
-                         ::testing::Values("llama", "llama3_rope", "mistral", "olmo2", "qwen2",
-                                           "qwen3"),
+                         ::testing::Values("llama", "llama3_rope", "mistral", "olmo2", "phi3",
+                                           "qwen2", "qwen3"),
                          [](const auto& info) { return std::string(info.param); });
 
 /// Mixed requests: a group of four, other prompts, greedy and sampled.

@@ -89,8 +89,8 @@ TEST_P(Packing, OfResponsesUnderTheirPromptEqualsEverySequenceAlone) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, Packing,
-                         ::testing::Values("llama", "llama3_rope", "mistral", "olmo2", "qwen2",
-                                           "qwen3"),
+                         ::testing::Values("llama", "llama3_rope", "mistral", "olmo2", "phi3",
+                                           "qwen2", "qwen3"),
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace

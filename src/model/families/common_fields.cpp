@@ -22,7 +22,6 @@ Rope::Kind rope_kind(FieldReader& fields, std::string_view field) {
 /// `fields` is rope_scaling (kind under rope_type or type) or rope_parameters (theta inside).
 void read_rope_kind(FieldReader& fields, Rope& rope) {
   rope.kind = rope_kind(fields, fields.has("rope_type") ? "rope_type" : "type");
-  fields.expect_number("partial_rotary_factor", 1);
   if (rope.kind == Rope::Kind::kDefault) return;
   rope.factor = fields.number("factor", 1, kHuge);
   if (rope.kind != Rope::Kind::kLlama3) return;
@@ -35,15 +34,29 @@ void read_rope_kind(FieldReader& fields, Rope& rope) {
   }
 }
 
-void read_rope(FieldReader& fields, Rope& rope) {
-  rope.theta = fields.number("rope_theta", 1e-6, kHuge, 10000.0);
+/// The share of a head that rotates.
+double read_rotary_factor(FieldReader& fields, bool may_be_partial, double absent) {
+  if (may_be_partial) return fields.number("partial_rotary_factor", 1e-6, 1, absent);
   fields.expect_number("partial_rotary_factor", 1);
+  return 1;
+}
+
+void read_rope(FieldReader& fields, ModelConfig& config, bool may_be_partial) {
+  Rope& rope = config.rope;
+  rope.theta = fields.number("rope_theta", 1e-6, kHuge, 10000.0);
+  double factor = read_rotary_factor(fields, may_be_partial, 1);
   for (const char* name : {"rope_scaling", "rope_parameters"}) {
     if (const json::object* object = fields.object(name)) {
       FieldReader inner(*object, fields.where() + ", " + name, fields.problems());
       rope.theta = inner.number("rope_theta", 1e-6, kHuge, rope.theta);
+      factor = read_rotary_factor(inner, may_be_partial, factor);
       read_rope_kind(inner, rope);
     }
+  }
+  config.rotary_dim = static_cast<int64_t>(static_cast<double>(config.head_dim) * factor);
+  if (may_be_partial && (config.rotary_dim < 2 || config.rotary_dim % 2 != 0)) {
+    fields.problem("partial_rotary_factor", fmt::format("{} of {} numbers of a head: must be even",
+                                                        config.rotary_dim, config.head_dim));
   }
 }
 
@@ -85,7 +98,7 @@ void read_common(FieldReader& fields, ModelConfig& config, const CommonDefaults&
   fields.expect_text("dtype", kDtypes);
   fields.expect_text("torch_dtype", kDtypes);
   config.dtype = fields.text("dtype", fields.text("torch_dtype", "float32"));
-  read_rope(fields, config.rope);
+  read_rope(fields, config, defaults.has_partial_rotary);
 }
 
 void read_windows(FieldReader& fields, ModelConfig& config, int64_t window,

@@ -10,6 +10,7 @@ constexpr std::array kFamilies = {
     Family{"llama", read_llama, make_dense_decoder},
     Family{"mistral", read_mistral, make_dense_decoder},
     Family{"olmo2", read_olmo2, make_dense_decoder},
+    Family{"phi3", read_phi3, make_dense_decoder},
     Family{"qwen2", read_qwen2, make_dense_decoder},
     Family{"qwen3", read_qwen3, make_dense_decoder},
 };

@@ -64,12 +64,13 @@ struct Family {
 std::span<const Family> families();
 /// Null for a model type that is not in the table.
 const Family* find_family(std::string_view model_type);
-/// "llama, mistral, olmo2, qwen2, qwen3".
+/// "llama, mistral, olmo2, phi3, qwen2, qwen3".
 std::string family_names();
 
 void read_llama(FieldReader& fields, ModelConfig& config);
 void read_mistral(FieldReader& fields, ModelConfig& config);
 void read_olmo2(FieldReader& fields, ModelConfig& config);
+void read_phi3(FieldReader& fields, ModelConfig& config);
 void read_qwen2(FieldReader& fields, ModelConfig& config);
 void read_qwen3(FieldReader& fields, ModelConfig& config);
 
@@ -82,6 +83,7 @@ struct CommonDefaults {
   std::optional<int64_t> kv_heads;
   std::optional<int64_t> head_dim;
   double norm_eps = 1e-6;
+  bool has_partial_rotary = false;  // partial_rotary_factor may be less than 1
 };
 void read_common(FieldReader& fields, ModelConfig& config, const CommonDefaults& defaults);
 

@@ -72,8 +72,8 @@ TEST_P(EachFamily, ComputesTheSameInAChainOfBlocks) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Fixtures, EachFamily,
-                         ::testing::Values("llama", "llama3_rope", "mistral", "olmo2", "qwen2",
-                                           "qwen3"),
+                         ::testing::Values("llama", "llama3_rope", "mistral", "olmo2", "phi3",
+                                           "qwen2", "qwen3"),
                          [](const auto& info) { return std::string(info.param); });
 
 TEST(DecoderBlock, TellsWhatItsMixerKeepsInTheCache) {

@@ -26,9 +26,15 @@ GatedMlp::GatedMlp(const LayerSite& site)
   const int64_t hidden = shape_.hidden, width = shape_.width;
   const Slice rows = tensor_parallel_slice(site.mesh, 0, width);
   Weights::Builder& builder = site.builder;
-  builder.add(products_.first.weight_OI,
-              {{site.name("mlp.gate_proj.weight"), {width, hidden}, rows},
-               {site.name("mlp.up_proj.weight"), {width, hidden}, rows}});
+  if (site.config.has_fused_projections) {
+    site.check_whole("mlp.gate_up_proj");
+    builder.add(products_.first.weight_OI,
+                {{site.name("mlp.gate_up_proj.weight"), {2 * width, hidden}, {}}});
+  } else {
+    builder.add(products_.first.weight_OI,
+                {{site.name("mlp.gate_proj.weight"), {width, hidden}, rows},
+                 {site.name("mlp.up_proj.weight"), {width, hidden}, rows}});
+  }
   if (shape_.has_bias) {
     builder.add(products_.first.bias_O, {{site.name("mlp.gate_proj.bias"), {width}, rows},
                                          {site.name("mlp.up_proj.bias"), {width}, rows}});

@@ -26,6 +26,16 @@ Slice slice_of_heads(const LayerSite& site, int dim, int64_t heads) {
   return slice;
 }
 
+/// Queries and keys with the numbers of each head in this order, values as they are.
+Tensor column_order(const Tensor& head_order_D, const AttentionLayer& layer) {
+  const int64_t dim = layer.head_dim, rotated = layer.num_heads + layer.num_kv_heads;
+  const Tensor order_E = at::arange((rotated + layer.num_kv_heads) * dim, head_order_D.options());
+  order_E.narrow(0, 0, rotated * dim)
+      .view({rotated, dim})
+      .add_(head_order_D - at::arange(dim, head_order_D.options()));
+  return order_E;
+}
+
 }  // namespace
 
 Costs grouped_query_costs(const GroupedQueryShape& shape) {
@@ -62,10 +72,16 @@ GroupedQueryAttention::GroupedQueryAttention(const LayerSite& site)
   Product& projection = products_.first;
   Product& output = products_.last;
 
-  builder.add(projection.weight_OI,
-              {{site.name("self_attn.q_proj.weight"), {q, hidden}, q_rows},
-               {site.name("self_attn.k_proj.weight"), {kv, hidden}, kv_rows},
-               {site.name("self_attn.v_proj.weight"), {kv, hidden}, kv_rows}});
+  if (site.config.has_fused_projections) {
+    site.check_whole("self_attn.qkv_proj");
+    builder.add(projection.weight_OI,
+                {{site.name("self_attn.qkv_proj.weight"), {q + 2 * kv, hidden}, {}}});
+  } else {
+    builder.add(projection.weight_OI,
+                {{site.name("self_attn.q_proj.weight"), {q, hidden}, q_rows},
+                 {site.name("self_attn.k_proj.weight"), {kv, hidden}, kv_rows},
+                 {site.name("self_attn.v_proj.weight"), {kv, hidden}, kv_rows}});
+  }
   if (shape_.has_qkv_bias) {
     builder.add(projection.bias_O, {{site.name("self_attn.q_proj.bias"), {q}, q_rows},
                                     {site.name("self_attn.k_proj.bias"), {kv}, kv_rows},
@@ -97,6 +113,10 @@ GroupedQueryAttention::GroupedQueryAttention(const LayerSite& site)
   layer_.norm_eps = site.config.norm_eps;
   layer_.cos_PR = site.rotary.cos_PR;
   layer_.sin_PR = site.rotary.sin_PR;
+  if (site.rotary.head_order_D.defined()) {
+    check(shape_.qk_norm != QkNorm::kPerHead, "norms per head know the order of files");
+    column_order_E_ = column_order(site.rotary.head_order_D, layer_);
+  }
 }
 
 CacheSpec GroupedQueryAttention::cache() const {
@@ -124,14 +144,18 @@ Tensor GroupedQueryAttention::forward(const Tensor& input_TH, const Tensor& posi
 
 Tensor GroupedQueryAttention::mix(const Tensor& qkv_TE, const Tensor& positions_T,
                                   Attention& attention) const {
-  if (!all_q_norm_.defined()) return attention.attend(layer_, qkv_TE, positions_T);
+  Tensor heads_TE = all_q_norm_.defined() ? normed_over_heads(qkv_TE) : qkv_TE;
+  if (column_order_E_.defined()) heads_TE = heads_TE.index_select(1, column_order_E_);
+  return attention.attend(layer_, heads_TE, positions_T);
+}
+
+Tensor GroupedQueryAttention::normed_over_heads(const Tensor& qkv_TE) const {
   const int64_t q = layer_.num_heads * layer_.head_dim, kv = layer_.num_kv_heads * layer_.head_dim;
   const auto normed = [&](int64_t begin, int64_t size, const kernels::Param& weight) {
     return kernels::rms_norm(qkv_TE.narrow(1, begin, size).contiguous(), weight, layer_.norm_eps);
   };
-  const Tensor normed_TE = at::cat(
+  return at::cat(
       {normed(0, q, all_q_norm_), normed(q, kv, all_k_norm_), qkv_TE.narrow(1, q + kv, kv)}, 1);
-  return attention.attend(layer_, normed_TE, positions_T);
 }
 
 std::unique_ptr<Mixer> make_grouped_query_attention(const LayerSite& site) {

@@ -41,12 +41,15 @@ class GroupedQueryAttention final : public Mixer {
   Tensor mix(const Tensor& qkv_TE, const Tensor& positions_T, Attention& attention) const override;
 
  private:
+  Tensor normed_over_heads(const Tensor& qkv_TE) const;
+
   comm::Group& tp_;
   GroupedQueryShape shape_;
   AttentionLayer layer_;       // of this rank's heads
   Products products_;          // [E, H] and [H, C]
   kernels::Param all_q_norm_;  // [N D], undefined unless norms are over all heads
   kernels::Param all_k_norm_;  // [K D]
+  Tensor column_order_E_;      // int64, of the projection for the rotation; undefined: as it is
 };
 
 std::unique_ptr<Mixer> make_grouped_query_attention(const LayerSite& site);
