@@ -54,7 +54,7 @@ function(slime_cuda_library)
 
   # Products of 65 to 256 rows without LibTorch and cuBLAS, for `./dev sanitize gpu`.
   set(wide_products ${CMAKE_BINARY_DIR}/cuda/wide_products)
-  set(wide_sources ${CMAKE_SOURCE_DIR}/tests/gpu/wide_products.cu ${CMAKE_SOURCE_DIR}/src/kernels/cuda/tile_map.cpp
+  set(wide_sources ${CMAKE_SOURCE_DIR}/tests/gpu/wide_products.cu ${CMAKE_SOURCE_DIR}/src/kernels/cuda/products/tile_map.cpp
                    ${CMAKE_BINARY_DIR}/cuda/wide_product.o)
   add_custom_command(
     OUTPUT ${wide_products}

@@ -7,7 +7,7 @@
 #include <random>
 #include <vector>
 
-#include "kernels/cuda/wide_product.h"
+#include "kernels/cuda/products/wide_product.h"
 
 namespace {
 
