@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <ctime>
 
 #include "core/error.h"
@@ -45,6 +46,10 @@ RunFolder::RunFolder(const config::ModelFlags& config) {
   if (!fs::equivalent(root_, checkpoints_))
     locks_.push_back(
         std::make_unique<RunLock>(checkpoints_, config.save.empty() ? flag : "--save"));
+}
+
+bool RunFolder::is_locked() const {
+  return std::ranges::all_of(locks_, [](const auto& lock) { return lock->keeps_others_out(); });
 }
 
 fs::path RunFolder::rollouts(int64_t step) const {

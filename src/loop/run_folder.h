@@ -31,6 +31,8 @@ class RunFolder {
   /// ConfigError when that is not possible; it says who has the lock.
   explicit RunFolder(const config::ModelFlags& config);
 
+  /// False where the file system has no locks: a second run in the same folder is not noticed.
+  bool is_locked() const;
   const std::filesystem::path& root() const { return root_; }
   const std::filesystem::path& checkpoints() const { return checkpoints_; }
   std::filesystem::path run_json() const { return root_ / "run.json"; }

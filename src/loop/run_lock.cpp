@@ -40,6 +40,7 @@ std::string own_record() {
 std::string holder_of(int descriptor) {
   std::array<char, 1024> text{};
   const ssize_t size = ::pread(descriptor, text.data(), text.size(), 0);
+  if (size < 0) return "another process";
   try {
     const json::value record = json::parse({text.data(), static_cast<std::size_t>(size)});
     return fmt::format("process {} on {}, since {}", record.at("pid").to_number<int64_t>(),
@@ -50,13 +51,15 @@ std::string holder_of(int descriptor) {
   }
 }
 
-/// Whether the lock was got. Some file systems have no locks; there nobody can be kept out.
-bool lock(int descriptor) {
+enum class Locking { kGot, kTaken, kNotThere };
+
+/// Some file systems have no locks; there nobody can be kept out.
+Locking lock(int descriptor) {
   while (::flock(descriptor, LOCK_EX | LOCK_NB) != 0) {
-    if (errno == EWOULDBLOCK) return false;
-    if (errno != EINTR) return true;
+    if (errno == EWOULDBLOCK) return Locking::kTaken;
+    if (errno != EINTR) return Locking::kNotThere;
   }
-  return true;
+  return Locking::kGot;
 }
 
 }  // namespace
@@ -66,7 +69,9 @@ RunLock::RunLock(const std::filesystem::path& folder, const std::string& flag)
   if (descriptor_ < 0)
     throw ConfigError(
         fmt::format("{} {}: is not writable: {}", flag, folder.string(), std::strerror(errno)));
-  if (!lock(descriptor_)) {
+  const Locking locking = lock(descriptor_);
+  keeps_others_out_ = locking == Locking::kGot;
+  if (locking == Locking::kTaken) {
     const std::string holder = holder_of(descriptor_);
     ::close(descriptor_);
     throw ConfigError(fmt::format(

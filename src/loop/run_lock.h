@@ -1,6 +1,7 @@
 #pragma once
 
-/// One process at a time writes into a folder of a run: an advisory lock (flock) on FOLDER/lock.
+/// One process at a time writes into a folder of a run: an advisory lock (flock) on FOLDER/lock,
+/// where the file system has locks.
 ///
 /// The kernel gives the lock back when the process ends, however it ends; the file stays, because
 /// removing it would race with a process that is about to lock it. Its content is for people:
@@ -21,8 +22,12 @@ class RunLock {
   RunLock(const RunLock&) = delete;
   RunLock& operator=(const RunLock&) = delete;
 
+  /// False on a file system without locks: there a second process is not noticed.
+  bool keeps_others_out() const { return keeps_others_out_; }
+
  private:
   int descriptor_;
+  bool keeps_others_out_ = false;
 };
 
 }  // namespace slime::loop

@@ -194,6 +194,11 @@ std::unique_ptr<Stations> build_stations(config::ParsedFlags flags, const Clock&
   auto run = std::make_unique<Stations>(std::move(flags.config), clock);
   if (run->config.num_threads > 0) at::set_num_threads(static_cast<int>(run->config.num_threads));
   Notes notes = std::move(flags.warnings);
+  if (!run->folder.is_locked())
+    notes.push_back(
+        fmt::format("{}: its file system has no locks; a second run in the same folder "
+                    "would not be noticed",
+                    run->folder.root().string()));
   const StartPoint start = choose_start(
       run->config, run->folder, [&notes](const std::string& line) { notes.push_back(line); });
   read_data(*run, start, notes);

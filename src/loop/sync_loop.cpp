@@ -14,9 +14,9 @@ int run_sync_loop(Stations& run) {
     const train::TrainReport report = train_on(run, collected.groups);
     publish(run, step + 1);
     run.recorder->end_step(step, collected, &report);
-    const bool is_last = run.interrupt->requested();
-    if (schedule.evaluates_after(step) && !is_last) evaluate(run, step);
-    if (schedule.saves_after(step) || is_last) run.checkpoints->save(step);
+    if (schedule.evaluates_after(step) && !run.interrupt->requested()) evaluate(run, step);
+    // Asked after the evaluation: Ctrl-C ends that early, and what was trained is saved.
+    if (schedule.saves_after(step) || run.interrupt->requested()) run.checkpoints->save(step);
   }
   run.recorder->finish(step);
   return run.interrupt->exit_code();
