@@ -67,7 +67,7 @@ struct Sample {
   std::vector<float> log_probs;
   std::vector<float> teacher_log_probs;  // per response token, of a teacher elsewhere; empty: none
   std::vector<uint8_t> loss_mask;        // per response token, 1 = trained; empty = all ones
-  /// Run-length form; the runs sum to the number of generated tokens.
+  /// Of the response's tokens, run by run (core/version_runs.h); empty: not known.
   std::vector<VersionRun> versions;
   Status status = Status::kPending;
   std::string failure;  // why, when status is kFailed

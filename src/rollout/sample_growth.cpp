@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "core/error.h"
+#include "core/version_runs.h"
 
 namespace slime::rollout {
 namespace {
@@ -26,6 +27,8 @@ std::string problem_with(const Sample& sample, const Segment& segment,
       return "generated log-probs cannot follow response tokens without recorded ones";
     }
   }
+  if (num_tokens(segment.versions) > (segment.is_trained ? static_cast<int64_t>(added) : 0))
+    return "weight versions of more tokens than were generated";
   if (segment.kept_ids) {
     const auto& [ids, offsets] = *segment.kept_ids;
     if (offsets.size() != added + 1 || offsets.front() != 0 ||
@@ -90,14 +93,14 @@ void append_kept_ids(Sample& sample, const Segment& segment) {
   }
 }
 
-void append_versions(Sample& sample, const std::vector<VersionRun>& runs) {
-  for (const VersionRun& run : runs) {
-    if (!sample.versions.empty() && sample.versions.back().version == run.version) {
-      sample.versions.back().num_tokens += run.num_tokens;
-    } else {
-      sample.versions.push_back(run);
-    }
-  }
+/// After the tokens: the runs add up to the response again, unless nothing is known of any token.
+void append_versions(Sample& sample, const Segment& segment) {
+  if (sample.versions.empty() && segment.versions.empty()) return;
+  const auto added = static_cast<int64_t>(segment.tokens.size());
+  const int64_t before = sample.response_length() - added;
+  append_run(sample.versions, {kNoVersion, before - num_tokens(sample.versions)});
+  for (const VersionRun& run : segment.versions) append_run(sample.versions, run);
+  append_run(sample.versions, {kNoVersion, added - num_tokens(segment.versions)});
 }
 
 }  // namespace
@@ -114,7 +117,7 @@ Expected<void> append_segment(Sample& sample, Segment segment, const RoutingShap
     sample.routed_experts.insert(sample.routed_experts.end(), segment.routed_experts->ids.begin(),
                                  segment.routed_experts->ids.end());
   }
-  append_versions(sample, segment.versions);
+  append_versions(sample, segment);
   sample.response += segment.text;
   sample.engine_prompt_tokens += segment.prompt_tokens;
   sample.cached_tokens += segment.cached_tokens;

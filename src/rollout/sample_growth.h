@@ -41,7 +41,7 @@ struct Segment {
   std::string text;
   std::optional<KeptIds> kept_ids;
   std::optional<RoutedExperts> routed_experts;
-  std::vector<VersionRun> versions;
+  std::vector<VersionRun> versions;  // of its tokens; of those that it leaves out nothing is known
   int64_t prompt_tokens = 0;  // that the call read, and how many of them the engine had cached
   int64_t cached_tokens = 0;
   std::optional<Status> status;  // that the call ended with; none: the status stays
@@ -49,7 +49,8 @@ struct Segment {
 
 /// Appends in one piece: an error leaves the sample as it was. `routing` is needed for routed
 /// experts only. Errors: a trained segment without one log-prob per token, or after tokens that
-/// have none; an untrained one with log-probs; kept ids or routed experts of the wrong sizes.
+/// have none; an untrained one with log-probs or versions; kept ids or routed experts of the wrong
+/// sizes.
 Expected<void> append_segment(Sample& sample, Segment segment, const RoutingShape& routing = {});
 
 /// How many tokens may still be drawn for this sample. 0: it has reached a limit, or is beyond one

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "core/version_runs.h"
+
 namespace slime::rollout {
 namespace {
 
@@ -40,6 +42,48 @@ TEST(CutResponse, GivesBackWhatWasDrawnLast) {
   EXPECT_EQ(to_json(sample), to_json(before));
   EXPECT_EQ(sample.versions, (std::vector<VersionRun>{{3, 3}}));
   EXPECT_EQ(sample.loss_mask, (std::vector<uint8_t>{0, 0, 1}));
+}
+
+/// A tool's answer, which brings neither log-probs nor a version.
+Segment tool_answer(std::vector<TokenId> ids) {
+  Segment segment;
+  segment.tokens = std::move(ids);
+  segment.is_trained = false;
+  return segment;
+}
+
+TEST(AppendSegment, VersionRunsCoverToolTokensToo) {
+  Sample sample = prompt_of_two();
+  append_generated(sample, drawn({10, 11}, 3));
+  ASSERT_TRUE(append_segment(sample, tool_answer({20, 21, 22})));
+  append_generated(sample, drawn({12}, 3));
+  append_generated(sample, drawn({13}, 4));
+  EXPECT_EQ(sample.versions, (std::vector<VersionRun>{{3, 2}, {kNoVersion, 3}, {3, 1}, {4, 1}}));
+  EXPECT_EQ(num_tokens(sample.versions), sample.response_length());
+}
+
+TEST(CutResponse, CountsToolTokensAmongTheVersions) {
+  Sample sample = prompt_of_two();
+  append_generated(sample, drawn({10, 11}, 3));
+  ASSERT_TRUE(append_segment(sample, tool_answer({20, 21})));
+  append_generated(sample, drawn({12}, 4));
+  cut_response(sample, 3);
+  EXPECT_EQ(sample.versions, (std::vector<VersionRun>{{3, 2}, {kNoVersion, 1}}));
+}
+
+TEST(AppendSegment, TokensOfUnknownVersionKeepTheirPlace) {
+  Sample sample = prompt_of_two();
+  Segment unknown;
+  unknown.tokens = {10, 11};
+  unknown.log_probs = std::vector<float>(2, -1.0F);
+  ASSERT_TRUE(append_segment(sample, unknown));
+  EXPECT_TRUE(sample.versions.empty());
+  Segment known = unknown;
+  known.versions = {{4, 2}};
+  ASSERT_TRUE(append_segment(sample, known));
+  EXPECT_EQ(sample.versions, (std::vector<VersionRun>{{kNoVersion, 2}, {4, 2}}));
+  known.versions = {{4, 3}};
+  EXPECT_FALSE(append_segment(sample, known)) << "three versions of two tokens";
 }
 
 TEST(CutResponse, ToNothingLeavesThePrompt) {

@@ -10,7 +10,7 @@
 namespace slime::train {
 namespace {
 
-constexpr uint32_t kVersion = 1;
+constexpr uint32_t kVersion = 2;
 
 class Writer {
  public:
@@ -22,7 +22,7 @@ class Writer {
     bytes_ += text;
   }
   template <typename Number>
-  requires std::is_arithmetic_v<Number>
+  requires std::has_unique_object_representations_v<Number> || std::is_arithmetic_v<Number>
   void put(const std::vector<Number>& numbers) {
     put(static_cast<uint64_t>(numbers.size()));
     bytes_.append(reinterpret_cast<const char*>(numbers.data()), numbers.size() * sizeof(Number));
@@ -51,7 +51,7 @@ class Reader {
     text.assign(next(size), size);
   }
   template <typename Number>
-  requires std::is_arithmetic_v<Number>
+  requires std::has_unique_object_representations_v<Number> || std::is_arithmetic_v<Number>
   void get(std::vector<Number>& numbers) {
     numbers.resize(count(sizeof(Number)));
     const std::size_t size = numbers.size() * sizeof(Number);
@@ -87,6 +87,7 @@ void each_field(Sample& sample, const Fn& fn) {
   fn(sample.loss_mask);
   fn(sample.rollout_log_probs);
   fn(sample.teacher_log_probs);
+  fn(sample.versions);
   fn(sample.top_p_ids);
   fn(sample.top_p_offsets);
   fn(sample.reward);

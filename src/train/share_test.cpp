@@ -70,6 +70,7 @@ TEST(Share, PairsStayTogetherAndReachEveryRank) {
 TEST(Share, TravelsAsBytes) {
   BatchShare share = divide(batch_of({5, 9, 4, 8}), two_ranks(2), {})[1];
   share.batch.samples[0].rollout_log_probs = {-0.5F, -0.25F};
+  share.batch.samples[0].versions = {{4, 6}, {-1, 1}};
   share.batch.samples[0].truncated = true;
   share.batch.samples[1].reward = 0.75;
   const std::string bytes = to_frame(share);
@@ -79,10 +80,17 @@ TEST(Share, TravelsAsBytes) {
   EXPECT_EQ(back.steps, share.steps);
   EXPECT_EQ(back.batch.samples[0].tokens, share.batch.samples[0].tokens);
   EXPECT_EQ(back.batch.samples[0].rollout_log_probs, share.batch.samples[0].rollout_log_probs);
+  EXPECT_EQ(back.batch.samples[0].versions, share.batch.samples[0].versions);
   EXPECT_EQ(back.batch.samples[1].reward, 0.75);
   EXPECT_EQ(back.batch.samples[1].source_name, "math");
   for (std::size_t length = 0; length < bytes.size(); length += 7)
     EXPECT_THROW(share_from_frame(std::string_view(bytes).substr(0, length)), BugError);
+}
+
+TEST(Share, BytesOfAnotherVersionAreRefused) {
+  std::string bytes = to_frame(BatchShare{});
+  bytes[0] = 1;  // before samples had weight versions
+  EXPECT_THROW(share_from_frame(bytes), BugError);
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <unordered_set>
 
 #include "core/error.h"
+#include "core/version_runs.h"
 
 namespace slime::train {
 namespace {
@@ -30,6 +31,7 @@ TrainSample to_train_sample(const Sample& sample) {
   out.prompt_length = sample.prompt_length;
   out.rollout_log_probs = sample.log_probs;
   out.teacher_log_probs = sample.teacher_log_probs;
+  out.versions = sample.versions;
   out.top_p_ids = sample.top_p_ids;
   out.top_p_offsets = sample.top_p_offsets;
   out.loss_mask = sample.loss_mask;
@@ -64,6 +66,10 @@ void check_lengths(const TrainSample& sample, std::vector<std::string>& problems
       static_cast<int64_t>(sample.rollout_log_probs.size()) != response) {
     say(fmt::format("{} rollout log-probs for {} response tokens", sample.rollout_log_probs.size(),
                     response));
+  }
+  if (!sample.versions.empty() && num_tokens(sample.versions) != response) {
+    say(fmt::format("weight versions of {} tokens for {} response tokens",
+                    num_tokens(sample.versions), response));
   }
 }
 

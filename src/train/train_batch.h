@@ -25,6 +25,7 @@ struct TrainSample {
   std::vector<uint8_t> loss_mask;        // per response token
   std::vector<float> rollout_log_probs;  // per response token, of the engine; empty: not known
   std::vector<float> teacher_log_probs;  // per response token, of a teacher elsewhere; empty: none
+  std::vector<VersionRun> versions;      // of the response's tokens, as in Sample
   std::vector<TokenId> top_p_ids;        // as in Sample
   std::vector<int64_t> top_p_offsets;
   double reward = 0;  // after group normalisation
@@ -53,7 +54,8 @@ struct TrainBatchConfig {
 /// Samples without explicit rollout id get the smallest integers not in use, in order. A sample
 /// marked remove_sample, or one that failed or was aborted without a reward, keeps its place in
 /// every denominator but trains nothing. Throws ConfigError, all problems at once, for a mask of
-/// the wrong length, a prompt without tokens, a missing reward.
+/// the wrong length, version runs that do not add up to the response, a prompt without tokens, a
+/// missing reward.
 TrainBatch make_train_batch(std::span<const Group> groups, const TrainBatchConfig& config);
 
 /// Supervised samples: no reward, masks as given (spec section 9). Samples without a trained token

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "core/error.h"
+#include "core/version_runs.h"
 
 namespace slime::train {
 namespace {
@@ -52,6 +53,21 @@ TEST(TrainBatch, NamesEverySampleThatCannotBeTrained) {
     EXPECT_NE(text.find("sample 0: loss mask of 1 entries for 2"), std::string::npos) << text;
     EXPECT_NE(text.find("sample 2: 1 rollout log-probs for 2"), std::string::npos) << text;
     EXPECT_NE(text.find('1'), std::string::npos);
+  }
+}
+
+TEST(TrainBatch, VersionsOfTokensArriveAndHaveToAddUp) {
+  Group group{0, {sample(0, 1, 4), sample(1, 0, 4), sample(2, 0, 4)}};
+  group.samples[0].versions = {{5, 1}, {kNoVersion, 2}, {6, 1}};
+  const TrainBatch batch = make_train_batch(std::span(&group, 1), {});
+  EXPECT_EQ(batch.samples[0].versions, group.samples[0].versions);
+  EXPECT_TRUE(batch.samples[1].versions.empty());
+  group.samples[2].versions = {{5, 3}};
+  try {
+    make_train_batch(std::span(&group, 1), {});
+    FAIL();
+  } catch (const ConfigError& error) {
+    EXPECT_STREQ(error.what(), "sample 2: weight versions of 3 tokens for 4 response tokens");
   }
 }
 
