@@ -32,7 +32,7 @@ struct DataSourceConfig {
   int64_t seed = 42;               // "--rollout-seed"
 };
 
-/// Owned by one thread, the loop's.
+/// Used by one thread at a time.
 class DataSource {
  public:
   /// Without a data set (nullptr) groups have empty samples: the user's own rollout fills them.

@@ -81,7 +81,7 @@ struct LedgerAudit {
 /// ConfigError only when the file cannot be read.
 LedgerAudit audit_ledger(const std::filesystem::path& path);
 
-/// The writer. One per run, owned by the loop's thread.
+/// The writer. One per run, used by one thread at a time.
 class Ledger {
  public:
   /// Creates a new ledger. Throws ConfigError when there is one at `path` already: a run that does

@@ -7,6 +7,7 @@
 #include "buffer/filter.h"
 #include "config/secrets.h"
 #include "loop/scores.h"
+#include "loop/version_metrics.h"
 
 namespace slime::loop {
 namespace {
@@ -20,7 +21,9 @@ rollout::RolloutConfig rollout_config(const config::RunConfig& config) {
       .keeps_partial = config.partial_rollout,
       .masks_older_tokens = config.mask_offpolicy_in_partial_rollout,
       .reward_timeout = reward_deadline(config),
-      .reward_threads = num_reward_threads(config)};
+      .reward_threads = num_reward_threads(config),
+      // One batch to train on and one that is finished meanwhile; what waits longer gets staler.
+      .max_waiting_groups = 2 * config.rollout_batch_size};
 }
 
 }  // namespace
@@ -30,6 +33,7 @@ RolloutSource::RolloutSource(const config::RunConfig& config, const text::Tokeni
                              Fates& fates, RunMemory& memory, Recorder& recorder)
     : config_(config),
       prompts_(prompts),
+      engines_(engines),
       trainers_(trainers),
       fates_(fates),
       memory_(memory),
@@ -77,20 +81,26 @@ void RolloutSource::note_drop(const Group& group, const std::string& reason) {
     recorder_.message(fmt::format("prompt {} is left out: {}", group.ordinal, why));
 }
 
-Collected RolloutSource::take(int64_t) {
+Collected RolloutSource::take(int64_t step) {
   const auto range = recorder_.phase("generate", "prompts", config_.rollout_batch_size);
-  rollout::RolloutResult result;
+  rollout::StepResult result;
+  const WeightVersion version = engines_.client().weight_version();
   // Ctrl-C lets the step finish; a rank that is lost does not.
   memory_.explain_shortage(Phase::kGenerate, [&] {
-    result = rollout_.run(training_rules(config_), trainers_.has_failed());
+    rollout_.open_step({.step = step,
+                        .rules = training_rules(config_),
+                        .version = version,
+                        .stop = &trainers_.has_failed()});
+    result = rollout::take_step(rollout_);
   });
   trainers_.check_alive();
   take_teacher_scores(result.groups);
   Collected collected{.groups = std::move(result.groups),
-                      .generated_tokens = result.generated_tokens};
-  for (const auto& [reason, count] : result.drops)
+                      .generated_tokens = result.end.generated_tokens};
+  collected.metrics = version_metrics(collected.groups, version);
+  for (const auto& [reason, count] : result.end.drops)
     collected.metrics["rollout/dynamic_filter/drop_" + reason] = static_cast<double>(count);
-  collected.metrics["perf/discarded_tokens"] = static_cast<double>(result.discarded_tokens);
+  collected.metrics["perf/discarded_tokens"] = static_cast<double>(result.end.discarded_tokens);
   return collected;
 }
 

@@ -2,6 +2,9 @@
 
 /// Groups of reinforcement learning: prompts of the buffer, responses of the engines, scores of the
 /// reward. Tells the fate of every prompt that it takes.
+///
+/// While take() runs, the buffer and the ledger belong to the rollout's thread; between its calls
+/// they belong to the loop's, which writes checkpoints and notes what was trained.
 
 #include <functional>
 
@@ -25,7 +28,8 @@ class RolloutSource final : public GroupSource {
                 buffer::DataSource& prompts, Engines& engines, Trainers& trainers, Fates& fates,
                 RunMemory& memory, Recorder& recorder);
 
-  /// One rollout step. Ends early only when a rank of the trainers is lost, and throws then.
+  /// One rollout step, with the weights that the engines have. Ends early only when a rank of the
+  /// trainers is lost, and throws then.
   Collected take(int64_t step) override;
 
   /// For evaluation: generates and scores groups that are no prompts of training.
@@ -37,6 +41,7 @@ class RolloutSource final : public GroupSource {
 
   const config::RunConfig& config_;
   buffer::DataSource& prompts_;
+  Engines& engines_;
   Trainers& trainers_;
   Fates& fates_;
   RunMemory& memory_;

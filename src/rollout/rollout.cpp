@@ -3,258 +3,183 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <deque>
-#include <span>
+#include <boost/asio/executor_work_guard.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <chrono>
+#include <future>
+#include <list>
+#include <thread>
 #include <utility>
 
 #include "core/error.h"
-#include "rollout/sample_growth.h"
+#include "rollout/eval_batch.h"
+#include "rollout/outlet.h"
 #include "rollout/session.h"
-#include "rollout/virtual_time.h"
+#include "rollout/step.h"
 
 namespace slime::rollout {
 
+namespace asio = boost::asio;
+
 namespace {
 
-const Sample* find_status(const Group& group, Status status) {
-  const auto found = std::ranges::find(group.samples, status, &Sample::status);
-  return found == group.samples.end() ? nullptr : &*found;
-}
-
-/// Back to an untouched prompt: what the original would have thrown away with it.
-void forget_response(Group& group) {
-  for (Sample& sample : group.samples) {
-    sample.tokens.resize(static_cast<std::size_t>(sample.prompt_length));
-    sample.log_probs.clear();
-    sample.loss_mask.clear();
-    sample.versions.clear();
-    sample.response.clear();
-    sample.reward = nullptr;
-    sample.failure.clear();
-    sample.top_p_ids.clear();
-    sample.top_p_offsets.clear();
-    sample.routed_experts.clear();
-    sample.engine_prompt_tokens = 0;
-    sample.cached_tokens = 0;
-    sample.generation_seconds = 0;
-    sample.status = Status::kPending;
-  }
-}
-
-/// A step of training: which groups it starts, keeps, drops and hands back. All of it is decided in
-/// the order of virtual time.
-class Step {
- public:
-  Step(Session& session, const RolloutConfig& config, const RolloutHooks& hooks)
-      : session_(session), config_(config), hooks_(hooks), time_(config.num_slots) {
-    session_.set_events(
-        {.on_drawn = [this](GroupInFlight& flight, std::size_t index) { drawn(flight, index); },
-         .on_done = [this](GroupInFlight&) { advance(); },
-         .on_reached = [this] { advance(); }});
-  }
-
-  RolloutResult run() {
-    refill();
-    advance();  // groups that have nothing to draw may be there
-    session_.work();
-    // Interrupted, or the data ended: what has finished counts, whenever it would have been judged.
-    if (!is_complete_) judge_what_is_there();
-    hand_back();
-    std::ranges::sort(result_.groups, {},
-                      [](const Group& group) { return group.samples.front().ordinal; });
-    result_.generated_tokens = session_.num_generated_tokens();
-    return std::move(result_);
-  }
-
- private:
-  /// A group that is neither kept nor dropped.
-  struct Open {
-    std::shared_ptr<GroupInFlight> flight;
-    int64_t first_number = 0;  // in virtual time, of its first sample
-  };
-
-  void refill() {
-    while (num_under_way_ < config_.groups_per_step && !data_ended_ && !session_.is_closed()) {
-      std::vector<Group> groups = hooks_.take_groups(config_.groups_per_refill);
-      data_ended_ = groups.empty();
-      num_under_way_ += static_cast<int64_t>(groups.size());
-      for (Group& group : groups) {
-        const int64_t ordinal = group.ordinal;
-        std::shared_ptr<GroupInFlight> flight = session_.start(std::move(group));
-        std::vector<bool> draws;
-        for (const Draw& draw : flight->draws) draws.push_back(draw.asks_engine);
-        const int64_t first = time_.join(ordinal, draws);
-        for (std::size_t i = 0; i < draws.size(); ++i) draw_of_number_.push_back(&flight->draws[i]);
-        const bool is_new = open_.emplace(ordinal, Open{std::move(flight), first}).second;
-        check(is_new, "a group is in flight once");
-      }
-    }
-  }
-
-  void drawn(GroupInFlight& flight, std::size_t index) {
-    const auto open = open_.find(flight.group.ordinal);
-    check(open != open_.end(), "a group in flight is open");
-    const Sample& sample = flight.group.samples[index];
-    time_.ended(open->second.first_number + static_cast<int64_t>(index),
-                sample.response_length() - flight.draws[index].tokens_before);
-    advance();
-  }
-
-  /// Judges groups in the order of virtual time, as far as tokens and rewards are known.
-  void advance() {
-    while (!session_.is_closed()) {
-      if (finished_.empty()) {
-        const std::vector<int64_t> groups =
-            time_.next_groups([this](int64_t number) { return draw(number).num_drawn.load(); });
-        finished_.assign(groups.begin(), groups.end());
-        if (finished_.empty() && !has_reached_awaited()) return;
-        continue;
-      }
-      if (open_.at(finished_.front()).flight->num_open > 0) return;  // its rewards are to come
-      const int64_t ordinal = finished_.front();
-      finished_.pop_front();
-      judge(ordinal);
-    }
-  }
-
-  /// Asks to be told when virtual time can move on. True: it can already.
-  bool has_reached_awaited() {
-    if (!time_.awaited()) return false;
-    Draw& lagging = draw(time_.awaited()->number);
-    lagging.awaited = time_.awaited()->num_tokens;
-    return lagging.num_drawn >= time_.awaited()->num_tokens;
-  }
-
-  void judge(int64_t ordinal) {
-    Group& group = open_.at(ordinal).flight->group;
-    if (find_status(group, Status::kAborted) != nullptr) return;  // by the engine: handed back
-    if (const Sample* failed = find_status(group, Status::kFailed)) {
-      if (++result_.num_failed_groups > config_.max_failed_groups) {
-        throw ConfigError(fmt::format("{} groups failed in one rollout step; sample {}: {}",
-                                      result_.num_failed_groups, failed->ordinal, failed->failure));
-      }
-      drop(ordinal, "failed");
-      return;
-    }
-    const FilterVerdict verdict = hooks_.filter ? hooks_.filter(group) : FilterVerdict{};
-    if (should_drop(verdict, num_under_way_, config_.groups_per_step)) {
-      drop(ordinal, verdict.reason);
-      return;
-    }
-    result_.groups.push_back(std::move(group));
-    open_.erase(ordinal);
-    const auto num_kept = static_cast<int64_t>(result_.groups.size());
-    if (hooks_.on_progress) hooks_.on_progress(num_kept, session_.num_generated_tokens());
-    if (num_kept < config_.groups_per_step) return;
-    is_complete_ = true;
-    session_.close();
-  }
-
-  void drop(int64_t ordinal, const std::string& reason) {
-    const Open dropped = std::move(open_.extract(ordinal).mapped());
-    --num_under_way_;
-    ++result_.drops[reason];
-    if (hooks_.on_drop) hooks_.on_drop(dropped.flight->group, reason);
-    refill();
-  }
-
-  void judge_what_is_there() {
-    std::vector<int64_t> ordinals;
-    for (const auto& [ordinal, open] : open_) {
-      const bool is_scored =
-          !hooks_.score || std::ranges::none_of(open.flight->group.samples, [](const Sample& s) {
-            return s.reward.is_null() && s.status != Status::kFailed;
-          });
-      if (open.flight->num_open == 0 && is_scored) ordinals.push_back(ordinal);
-    }
-    for (const int64_t ordinal : ordinals) {
-      if (!is_complete_) judge(ordinal);
-    }
-  }
-
-  void hand_back() {
-    std::vector<Group> groups;
-    for (auto& [ordinal, open] : open_) {
-      Group& group = open.flight->group;
-      for (std::size_t i = 0; i < group.samples.size(); ++i) {
-        Sample& sample = group.samples[i];
-        const Draw& draw = open.flight->draws[i];
-        const int64_t length = sample.response_length();
-        if (is_complete_)
-          to_present_tick(sample, draw, open.first_number + static_cast<int64_t>(i));
-        const int64_t kept = config_.keeps_partial ? sample.response_length() : draw.tokens_before;
-        result_.discarded_tokens += length - kept;
-      }
-      if (!config_.keeps_partial) forget_response(group);
-      groups.push_back(std::move(group));
-    }
-    if (!groups.empty()) hooks_.give_back(std::move(groups));
-  }
-
-  /// The sample as it was in the tick in which the step closed, however far it really came.
-  void to_present_tick(Sample& sample, const Draw& draw, int64_t number) {
-    if (time_.has_ended(number)) {
-      // A reward that failed is asked for again: whether it already had is a matter of time.
-      if (sample.status == Status::kFailed && draw.drawn_status != Status::kFailed) {
-        sample.status = draw.drawn_status;
-        sample.failure.clear();
-      }
-      return;
-    }
-    const int64_t length = draw.tokens_before + time_.num_drawn(number);
-    const bool is_shortened = length < sample.response_length();
-    cut_response(sample, std::min(length, sample.response_length()));
-    if (is_shortened) {
-      sample.response = hooks_.detokenize(
-          std::span(sample.tokens).subspan(static_cast<std::size_t>(sample.prompt_length)));
-    }
-  }
-
-  Draw& draw(int64_t number) { return *draw_of_number_[static_cast<std::size_t>(number)]; }
-
-  Session& session_;
-  const RolloutConfig& config_;
-  const RolloutHooks& hooks_;
-  VirtualTime time_;
-  RolloutResult result_;
-  std::map<int64_t, Open> open_;       // by ordinal of the group
-  std::vector<Draw*> draw_of_number_;  // by number in virtual time
-  std::deque<int64_t> finished_;       // groups of the present tick that are not judged yet
-  int64_t num_under_way_ = 0;          // groups started and not dropped
-  bool data_ended_ = false;
-  bool is_complete_ = false;  // there are as many groups as the step needs
-};
+constexpr std::chrono::milliseconds kStopFlagInterval{100};
 
 }  // namespace
 
+/// The thread and what lives on it. Messages to it are handlers of its context; what it says leaves
+/// through the outlet, and evaluations through their promises.
+class Rollout::Thread {
+ public:
+  Thread(engine::EngineClient& engine, RolloutConfig config, RolloutHooks hooks)
+      : engine_(engine),
+        config_(config),
+        hooks_(std::move(hooks)),
+        outlet_(static_cast<std::size_t>(std::max<int64_t>(config.max_waiting_groups, 1))),
+        threads_(config.reward_threads),
+        next_look_(threads_.context),
+        messages_(asio::make_work_guard(threads_.context)),
+        thread_([this] { run(); }) {}
+
+  ~Thread() {
+    asio::post(threads_.context, [this] { end(); });
+    messages_.reset();
+    thread_.join();
+  }
+  Thread(const Thread&) = delete;
+  Thread& operator=(const Thread&) = delete;
+
+  // From the loop's thread.
+
+  void open_step(StepOrder order) {
+    asio::post(threads_.context, [this, order = std::move(order)]() mutable {
+      check(step_ == nullptr, "one step is open at a time");
+      step_ = std::make_unique<Step>(engine_, config_, hooks_, threads_, outlet_, attempts_,
+                                     std::move(order), [this] { step_.reset(); });
+      step_->begin();
+      look_at_stop_flags();
+    });
+  }
+
+  StepRecord next() {
+    std::optional<StepRecord> record = outlet_.take();
+    if (!record) std::rethrow_exception(failure_);  // written before the outlet was closed
+    asio::post(threads_.context, [this] {
+      outlet_.refill();
+      if (step_ != nullptr) step_->go_on();
+    });
+    return std::move(*record);
+  }
+
+  std::future<std::vector<Group>> evaluate(std::vector<Group> groups, const ResponseRules& rules,
+                                           const std::atomic<bool>& stop) {
+    std::promise<std::vector<Group>> finished;
+    std::future<std::vector<Group>> result = finished.get_future();
+    asio::post(threads_.context, [this, groups = std::move(groups), rules, &stop,
+                                  finished = std::move(finished)]() mutable {
+      const auto where = evaluations_.emplace(evaluations_.end());
+      *where = std::make_unique<EvalBatch>(engine_, config_, hooks_, threads_,
+                                           fmt::format("eval{}", num_evaluations_++),
+                                           std::move(rules), stop, std::move(finished),
+                                           [this, where] { evaluations_.erase(where); });
+      (*where)->begin(std::move(groups));
+      look_at_stop_flags();
+    });
+    return result;
+  }
+
+ private:
+  void run() {
+    for (;;) {
+      try {
+        threads_.context.run();
+        return;
+      } catch (...) {
+        // A bug: what can go wrong in a step or an evaluation is told there. All of it comes back.
+        if (!failure_) failure_ = std::current_exception();
+        outlet_.close();
+        end();
+      }
+    }
+  }
+
+  /// Ten times a second while something is in flight.
+  void look_at_stop_flags() {
+    if (step_ != nullptr) step_->look_at_stop_flag();
+    for (const auto& evaluation : evaluations_) evaluation->look_at_stop_flag();
+    const bool is_empty = step_ == nullptr && evaluations_.empty();
+    if (is_looking_ || is_ending_ || is_empty) return;
+    is_looking_ = true;
+    next_look_.expires_after(kStopFlagInterval);
+    next_look_.async_wait([this](const boost::system::error_code&) {
+      is_looking_ = false;
+      look_at_stop_flags();
+    });
+  }
+
+  /// The context has nothing to do, and the thread ends, once all of it has come back.
+  void end() {
+    is_ending_ = true;
+    next_look_.cancel();
+    if (step_ != nullptr) step_->abandon();
+    for (const auto& evaluation : evaluations_) evaluation->abandon();
+  }
+
+  engine::EngineClient& engine_;
+  const RolloutConfig config_;
+  const RolloutHooks hooks_;
+  Outlet outlet_;
+  SessionThreads threads_;
+  Attempts attempts_;
+  std::unique_ptr<Step> step_;
+  std::list<std::unique_ptr<EvalBatch>> evaluations_;
+  int64_t num_evaluations_ = 0;
+  asio::steady_timer next_look_;
+  bool is_looking_ = false;  // there will be a next look
+  bool is_ending_ = false;
+  std::exception_ptr failure_;
+  asio::executor_work_guard<asio::io_context::executor_type> messages_;
+  std::thread thread_;
+};
+
 Rollout::Rollout(engine::EngineClient& engine, RolloutConfig config, RolloutHooks hooks)
-    : engine_(engine),
-      config_(config),
-      hooks_(std::move(hooks)),
-      threads_(std::make_unique<SessionThreads>(config.reward_threads)) {}
+    : thread_(std::make_unique<Thread>(engine, config, std::move(hooks))) {}
 
 Rollout::~Rollout() = default;
 
-RolloutResult Rollout::run(const ResponseRules& rules, const std::atomic<bool>& stop) {
-  Session session(engine_, config_, hooks_, rules, stop, *threads_);
-  return Step(session, config_, hooks_).run();
+void Rollout::open_step(StepOrder order) {
+  check(!has_open_step_, "one step is open at a time");
+  has_open_step_ = true;
+  thread_->open_step(std::move(order));
+}
+
+StepRecord Rollout::next() {
+  check(has_open_step_, "records come from a step that is open");
+  StepRecord record = thread_->next();
+  if (std::holds_alternative<StepEnd>(record)) has_open_step_ = false;
+  return record;
 }
 
 std::vector<Group> Rollout::evaluate(std::vector<Group> groups, const ResponseRules& rules,
                                      const std::atomic<bool>& stop) {
-  Session session(engine_, config_, hooks_, rules, stop, *threads_);
-  std::vector<Group> finished;
-  finished.reserve(groups.size());
-  session.set_events({.on_done = [&](GroupInFlight& flight) {
-    finished.push_back(std::move(flight.group));
-    if (hooks_.on_progress) {
-      hooks_.on_progress(static_cast<int64_t>(finished.size()), session.num_generated_tokens());
+  return thread_->evaluate(std::move(groups), rules, stop).get();
+}
+
+StepResult take_step(Rollout& rollout) {
+  StepResult result;
+  for (;;) {
+    StepRecord record = rollout.next();
+    if (auto* end = std::get_if<StepEnd>(&record)) {
+      if (end->error) std::rethrow_exception(end->error);
+      result.end = std::move(*end);
+      break;
     }
-  }});
-  for (Group& group : groups) session.start(std::move(group));
-  session.work();
-  std::ranges::sort(finished, {}, &Group::ordinal);
-  return finished;
+    result.groups.push_back(std::get<Group>(std::move(record)));
+  }
+  std::ranges::sort(result.groups, {},
+                    [](const Group& group) { return group.samples.front().ordinal; });
+  return result;
 }
 
 }  // namespace slime::rollout

@@ -1,11 +1,14 @@
 #pragma once
 
-/// From prompts to scored groups: thousands of concurrent conversations on one thread.
+/// From prompts to scored groups: thousands of concurrent conversations on one thread, which lives
+/// as long as the run.
 ///
-/// Once per step the loop calls `run`: groups are taken from the buffer, every sample is generated
-/// and scored in a coroutine of its own, finished groups are kept or dropped, until enough are
-/// kept; what is still in flight is then aborted and handed back. The rules are spec sections 17.2
-/// to 17.5. What the original loses we hand back: surplus groups and the prompts of aborted ones.
+/// The loop opens a step with a message; groups are then taken from the buffer, every sample is
+/// generated and scored in a coroutine of its own, finished groups are kept or dropped, until
+/// enough are kept. Kept groups leave one by one through a bounded queue, in the order in which
+/// they were judged; the record of the step's end follows them in the same queue. What is in flight
+/// when the step closes is aborted and handed back. The rules are spec sections 17.2 to 17.5. What
+/// the original loses we hand back: surplus groups and the prompts of aborted ones.
 ///
 /// A step is a function of tokens and rewards, not of time: groups are judged in the order of
 /// virtual time (rollout/virtual_time.h), and what is handed back has the tokens that it had drawn
@@ -13,17 +16,22 @@
 ///
 /// Everything it waits for has a deadline or is bounded by the engine; a group whose sample failed
 /// is dropped with a reason and replaced, and too many failures end the run. Once the step has its
-/// groups, rewards that are not there yet are told to stop, and nobody waits for them.
+/// groups, rewards that are not there yet are told to stop, and nobody waits for them. While the
+/// queue is full no group is judged; nothing else waits for that.
+///
+/// docs/decisions/0075-long-lived-rollout.md.
 
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <map>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "core/expected.h"
@@ -35,10 +43,8 @@
 
 namespace slime::rollout {
 
-struct SessionThreads;
-
 struct RolloutConfig {
-  int64_t groups_per_step = 0;           // B: how many groups `run` returns
+  int64_t groups_per_step = 0;           // B: how many groups a step gives
   int64_t groups_per_refill = 0;         // started whenever fewer than B are under way; >= B
   int64_t max_concurrent_samples = 512;  // in the engine, which lets those wait that it cannot run
   /// How many samples draw at once in virtual time: what the engine runs together. More make it
@@ -49,10 +55,15 @@ struct RolloutConfig {
   std::chrono::duration<double> reward_timeout{30};
   int64_t max_failed_groups = 64;  // in one step; more end the run
   int reward_threads = 1;
+  /// Finished groups that may wait for the loop. More would be older when they are trained, fewer
+  /// than B would make generation wait while the loop trains on the B before.
+  int64_t max_waiting_groups = 64;
 };
 
 /// What the loop plugs in. Called on the rollout's thread, except `score`, which runs on reward
-/// threads and is to give up waiting when its stop token says so.
+/// threads and is to give up waiting when its stop token says so. take_groups, give_back and
+/// on_drop are called only between open_step() and the StepEnd of that step: what they touch
+/// belongs to the rollout's thread for that time, and to the loop's otherwise.
 struct RolloutHooks {
   std::function<std::vector<Group>(int64_t count)>
       take_groups;                                    // may return fewer at the end of the data
@@ -64,36 +75,64 @@ struct RolloutHooks {
   std::function<void(int64_t groups_done, int64_t tokens)> on_progress;  // so far; may be empty
 };
 
-struct RolloutResult {
-  std::vector<Group> groups;             // sorted by the ordinal of their first sample
+/// What a step is taken with.
+struct StepOrder {
+  int64_t step = 0;
+  ResponseRules rules;
+  WeightVersion version = 0;                // of the weights that new tokens come from
+  const std::atomic<bool>* stop = nullptr;  // ends it early when true; outlives the step
+};
+
+/// The last record of a step.
+struct StepEnd {
+  int64_t step = 0;
+  WeightVersion version = 0;             // it was opened with
   std::map<std::string, int64_t> drops;  // by reason
   int64_t num_failed_groups = 0;
   int64_t generated_tokens = 0;  // all new tokens, kept or not
   int64_t discarded_tokens = 0;  // of those: drawn after the step had closed, or not kept by rule
+  std::exception_ptr error;      // the step failed, and its groups are incomplete
 };
 
+using StepRecord = std::variant<Group, StepEnd>;
+
+/// All functions are called by one thread, the loop's.
 class Rollout {
  public:
   /// References outlive the object.
   Rollout(engine::EngineClient& engine, RolloutConfig config, RolloutHooks hooks);
-  /// Waits for rewards that run on after they were told to stop.
+  /// What is in flight is aborted, and told to nobody. Waits for rewards that run on after they
+  /// were told to stop.
   ~Rollout();
 
-  /// One rollout step. Throws ConfigError when samples keep failing, with the last reason, and
-  /// OutOfMemory or std::runtime_error when the engine cannot compute; returns early with fewer
-  /// groups when `stop` becomes true or the data ends.
-  RolloutResult run(const ResponseRules& rules, const std::atomic<bool>& stop);
+  /// Lets a step begin and returns at once. One step is open at a time: until next() has given its
+  /// end.
+  void open_step(StepOrder order);
+
+  /// Waits for the next record of the open step: a kept group, or the end.
+  StepRecord next();
 
   /// Generates and scores exactly these groups, without filter and refill: evaluation. A failed
-  /// sample stays in its group with Status::kFailed.
+  /// sample stays in its group with Status::kFailed. Returns early, with unfinished samples
+  /// aborted, when `stop` becomes true. Waits; an open step goes on beside it. Throws like
+  /// take_step.
   std::vector<Group> evaluate(std::vector<Group> groups, const ResponseRules& rules,
                               const std::atomic<bool>& stop);
 
  private:
-  engine::EngineClient& engine_;
-  const RolloutConfig config_;
-  const RolloutHooks hooks_;
-  const std::unique_ptr<SessionThreads> threads_;
+  class Thread;
+  const std::unique_ptr<Thread> thread_;
+  bool has_open_step_ = false;
 };
+
+struct StepResult {
+  std::vector<Group> groups;  // sorted by ordinal
+  StepEnd end;                // without error
+};
+
+/// Waits for the whole of the open step. Throws ConfigError when samples kept failing, with the
+/// last reason, OutOfMemory or std::runtime_error when the engine could not compute, and what hooks
+/// threw; gives fewer groups when the step was stopped or the data ended.
+StepResult take_step(Rollout& rollout);
 
 }  // namespace slime::rollout

@@ -7,6 +7,7 @@
 #include <future>
 #include <limits>
 #include <random>
+#include <set>
 #include <thread>
 
 #include "core/bounded_queue.h"
@@ -32,12 +33,16 @@ class UnevenEngine final : public engine::EngineClient {
     num_submitted_++;
     queue_.push({std::move(request), std::move(on_update)});
   }
-  Expected<void> abort(const std::string&) override { return {}; }
-  Expected<void> abort_prefix(const std::string&) override { return {}; }
-  Expected<void> abort_all() override {
-    queue_.push({{}, nullptr});
+  Expected<void> abort(const std::string& rid) override {
+    engine::GenerateRequest aborted;
+    aborted.rid = rid;
+    queue_.push({std::move(aborted), nullptr});
     return {};
   }
+  Expected<void> abort_prefix(const std::string&) override {
+    return slime::failure("the rollout aborts by rid");
+  }
+  Expected<void> abort_all() override { return slime::failure("the rollout aborts by rid"); }
   Expected<void> pause(engine::PauseMode) override { return {}; }
   Expected<void> resume() override { return {}; }
   Expected<bool> flush_cache() override { return true; }
@@ -50,6 +55,7 @@ class UnevenEngine final : public engine::EngineClient {
   WeightVersion version = 7;
   std::function<int64_t(const engine::GenerateRequest&)> length_of =
       [](const engine::GenerateRequest&) { return 3; };
+  std::function<void(const engine::GenerateRequest&)> on_admitted;  // on the engine's thread
   std::vector<TokenId> never;  // first tokens of prompts whose responses do not end
   std::optional<engine::FinishReason::Cause> failure;  // what every request is answered with
   std::atomic<int64_t> num_submitted_{0};
@@ -72,13 +78,16 @@ class UnevenEngine final : public engine::EngineClient {
         std::erase_if(running, [&](Job& drawing) { return chance() % 2 == 0 && draw(drawing); });
         if (chance() % 8 == 0) std::this_thread::sleep_for(std::chrono::microseconds(50));
       } else if (!job->on_update) {
-        for (Job& aborted : running)
-          abort_job(aborted, engine::FinishReason::Cause::kRequested, "aborted by the caller");
-        running.clear();
+        std::erase_if(running, [&](Job& other) {
+          if (other.request.rid != job->request.rid) return false;
+          abort_job(other, engine::FinishReason::Cause::kRequested, "aborted by the caller");
+          return true;
+        });
       } else if (failure) {
         abort_job(*job, *failure, "the engine failed: no more room");
       } else {
         const TokenId first = job->request.input_ids.front();
+        if (on_admitted) on_admitted(job->request);
         job->length = std::ranges::find(never, first) != never.end()
                           ? std::numeric_limits<int64_t>::max()
                           : std::min(length_of(job->request), job->request.sampling.max_new_tokens);
@@ -140,7 +149,9 @@ struct World {
       for (int64_t i = 0; i < count; ++i) groups.push_back(group_of(next++, 2));
       return groups;
     };
-    hooks.give_back = [this](std::vector<Group> groups) { returned = std::move(groups); };
+    hooks.give_back = [this](std::vector<Group> groups) {
+      std::ranges::move(groups, std::back_inserter(returned));
+    };
     hooks.detokenize = [](std::span<const TokenId> ids) { return std::to_string(ids.size()); };
     hooks.score = [](const Sample&, const std::stop_token&) -> Expected<json::value> {
       return json::value(1.0);
@@ -149,12 +160,23 @@ struct World {
       dropped.emplace_back(group.ordinal, reason);
     };
   }
-  RolloutResult run() { return Rollout(engine, config, hooks).run(rules, stop); }
+  StepOrder order(int64_t step = 0) {
+    return {.step = step, .rules = rules, .version = engine.version, .stop = &stop};
+  }
+  /// A step on a rollout of its own.
+  StepResult run() {
+    Rollout rollout(engine, config, hooks);
+    return run(rollout);
+  }
+  StepResult run(Rollout& rollout, int64_t step = 0) {
+    rollout.open_step(order(step));
+    return take_step(rollout);
+  }
 };
 
 TEST(Rollout, ReturnsScoredGroupsInOrder) {
   World world;
-  const RolloutResult result = world.run();
+  const StepResult result = world.run();
   ASSERT_EQ(result.groups.size(), 3u);
   for (int64_t g = 0; g < 3; ++g) {
     EXPECT_EQ(result.groups[g].ordinal, g);
@@ -167,7 +189,7 @@ TEST(Rollout, ReturnsScoredGroupsInOrder) {
       EXPECT_EQ(sample.response, "3");
     }
   }
-  EXPECT_EQ(result.generated_tokens, 18);
+  EXPECT_EQ(result.end.generated_tokens, 18);
 }
 
 TEST(Rollout, DroppedGroupsAreReplacedAndCounted) {
@@ -175,10 +197,10 @@ TEST(Rollout, DroppedGroupsAreReplacedAndCounted) {
   world.hooks.filter = [](const Group& group) {
     return FilterVerdict{.keep = group.ordinal % 2 == 0, .reason = "odd"};
   };
-  const RolloutResult result = world.run();
+  const StepResult result = world.run();
   ASSERT_EQ(result.groups.size(), 3u);
   for (const Group& group : result.groups) EXPECT_EQ(group.ordinal % 2, 0);
-  EXPECT_EQ(result.drops.at("odd"), static_cast<int64_t>(world.dropped.size()));
+  EXPECT_EQ(result.end.drops.at("odd"), static_cast<int64_t>(world.dropped.size()));
   // Each prompt that was taken has one fate: returned, dropped or handed back.
   EXPECT_EQ(result.groups.size() + world.dropped.size() + world.returned.size(),
             static_cast<std::size_t>(world.next));
@@ -190,8 +212,8 @@ TEST(Rollout, AGroupWhoseRewardFailsIsDroppedNotScoredZero) {
     if (sample.group == 1) return failure("the judge is asleep");
     return json::value(1.0);
   };
-  const RolloutResult result = world.run();
-  EXPECT_EQ(result.num_failed_groups, 1);
+  const StepResult result = world.run();
+  EXPECT_EQ(result.end.num_failed_groups, 1);
   EXPECT_EQ(world.dropped, (std::vector<std::pair<int64_t, std::string>>{{1, "failed"}}));
 }
 
@@ -208,8 +230,8 @@ TEST(Rollout, ARewardThatCannotBeUsedFailsItsSampleWithTheReason) {
   world.hooks.on_drop = [&](const Group& group, const std::string&) {
     failure = group.samples.front().failure;
   };
-  const RolloutResult result = world.run();
-  EXPECT_EQ(result.num_failed_groups, 1);
+  const StepResult result = world.run();
+  EXPECT_EQ(result.end.num_failed_groups, 1);
   EXPECT_EQ(failure, "reward: \"x\" is not a number");
 }
 
@@ -235,7 +257,7 @@ TEST(Rollout, ASlowRewardIsAFailure) {
     if (sample.ordinal == 0) std::this_thread::sleep_for(std::chrono::milliseconds(200));
     return json::value(1.0);
   };
-  const RolloutResult result = world.run();
+  const StepResult result = world.run();
   EXPECT_EQ(result.groups.size(), 3u);
   ASSERT_FALSE(world.dropped.empty());
   EXPECT_EQ(world.dropped.front(), (std::pair<int64_t, std::string>{0, "failed"}));
@@ -247,7 +269,7 @@ TEST(Rollout, WhatIsStillInFlightIsHandedBack) {
   world.config.groups_per_refill = 4;
   world.config.max_concurrent_samples = 64;
   world.config.keeps_partial = true;
-  const RolloutResult result = world.run();
+  const StepResult result = world.run();
   ASSERT_EQ(result.groups.size(), 3u);
   ASSERT_EQ(world.returned.size(), 1u);
   EXPECT_EQ(world.returned[0].ordinal, 1);
@@ -276,7 +298,7 @@ TEST(Rollout, AStopRequestEndsItWithWhatIsThere) {
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
     world.stop = true;
   });
-  const RolloutResult result = world.run();
+  const StepResult result = world.run();
   EXPECT_EQ(result.groups.size(), 2u);
   EXPECT_EQ(world.returned.size(), 1u);
 }
@@ -293,7 +315,7 @@ TEST(Rollout, OlderTokensAreMaskedWhenAskedFor) {
     half.status = Status::kAborted;
     return groups;
   };
-  const RolloutResult result = world.run();
+  const StepResult result = world.run();
   const Sample& sample = result.groups[0].samples[0];
   EXPECT_EQ(sample.loss_mask, (std::vector<uint8_t>{0, 1, 1, 1}));
   EXPECT_EQ(sample.versions, (std::vector<VersionRun>{{6, 1}, {7, 3}}));
@@ -371,7 +393,7 @@ std::vector<std::string> trace_of_a_run(int64_t num_slots) {
   std::vector<std::string> lines;
   for (int step = 0; step < 4; ++step) {
     world.engine.version = step;
-    const RolloutResult result = rollout.run(world.rules, world.stop);
+    const StepResult result = world.run(rollout);
     for (const Group& group : result.groups) lines.push_back("kept " + trace(group));
     for (const auto& [ordinal, reason] : std::exchange(world.dropped, {}))
       lines.push_back("dropped " + std::to_string(ordinal) + " " + reason);
@@ -401,11 +423,11 @@ TEST(Rollout, TokensDrawnAfterTheStepClosedAreDiscardedAndCounted) {
     std::this_thread::sleep_for(std::chrono::milliseconds(20));  // the engine goes on meanwhile
     return json::value(1.0);
   };
-  const RolloutResult result = world.run();
+  const StepResult result = world.run();
   ASSERT_EQ(world.returned.size(), 1u);
   EXPECT_EQ(world.returned[0].samples[1].response_length(), 3);
-  EXPECT_GT(result.discarded_tokens, 0);
-  EXPECT_EQ(result.generated_tokens, 6 + 6 + result.discarded_tokens);
+  EXPECT_GT(result.end.discarded_tokens, 0);
+  EXPECT_EQ(result.end.generated_tokens, 6 + 6 + result.end.discarded_tokens);
 }
 
 TEST(Rollout, SurplusRewardsAreToldToStopAndNobodyWaitsForThem) {
@@ -431,7 +453,7 @@ TEST(Rollout, SurplusRewardsAreToldToStopAndNobodyWaitsForThem) {
     return json::value(1.0);
   };
   Rollout rollout(world.engine, world.config, world.hooks);
-  const RolloutResult result = rollout.run(world.rules, world.stop);
+  const StepResult result = world.run(rollout);
   ASSERT_EQ(result.groups.size(), 1u);
   EXPECT_EQ(result.groups[0].ordinal, 0);
   ASSERT_EQ(world.returned.size(), 2u);
@@ -456,7 +478,7 @@ TEST(Rollout, ASampleBeyondALimitThatWasLoweredIsTruncatedAndTheStepGoesOn) {
     longer.status = Status::kAborted;
     return groups;
   };
-  const RolloutResult result = world.run();
+  const StepResult result = world.run();
   ASSERT_EQ(result.groups.size(), 3u);
   const Sample& sample = result.groups[0].samples[0];
   EXPECT_EQ(sample.status, Status::kTruncated);
@@ -464,6 +486,207 @@ TEST(Rollout, ASampleBeyondALimitThatWasLoweredIsTruncatedAndTheStepGoesOn) {
   EXPECT_EQ(sample.response, "6");
   EXPECT_EQ(sample.reward, json::value(1.0));
   EXPECT_EQ(world.engine.num_submitted_, 5);
+}
+
+TEST(Rollout, StepsFollowOneAnotherOnOneThread) {
+  World world;
+  world.engine.never = {101};
+  world.config.groups_per_refill = 4;
+  world.config.max_concurrent_samples = 64;
+  world.config.keeps_partial = true;
+  std::set<std::thread::id> threads;
+  std::vector<std::string> rids;
+  world.engine.on_admitted = [&](const engine::GenerateRequest& request) {
+    rids.push_back(request.rid);
+  };
+  world.hooks.take_groups = [&](int64_t count) {
+    threads.insert(std::this_thread::get_id());
+    std::vector<Group> groups = std::exchange(world.returned, {});
+    while (static_cast<int64_t>(groups.size()) < count) groups.push_back(group_of(world.next++, 2));
+    return groups;
+  };
+  {
+    Rollout rollout(world.engine, world.config, world.hooks);
+    const StepResult first = world.run(rollout, 0);
+    ASSERT_EQ(first.groups.size(), 3u);
+    EXPECT_EQ(first.end.step, 0);
+    EXPECT_EQ(first.end.version, 7);
+    const int64_t num_submitted = world.engine.num_submitted_;
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    EXPECT_EQ(world.engine.num_submitted_, num_submitted) << "nothing is drawn between steps";
+    world.engine.version = 8;
+    world.engine.never.clear();
+    const StepResult second = world.run(rollout, 1);
+    EXPECT_EQ(second.end.step, 1);
+    EXPECT_EQ(second.end.version, 8);
+    ASSERT_EQ(second.groups.size(), 3u);
+    EXPECT_EQ(second.groups[0].ordinal, 1) << "the one that was handed back";
+    EXPECT_EQ(second.groups[0].samples[0].versions, (std::vector<VersionRun>{{7, 3}, {8, 3}}));
+  }
+  EXPECT_EQ(threads.size(), 1u);
+  EXPECT_FALSE(threads.contains(std::this_thread::get_id()));
+  const auto sent = [&](const char* rid) { return std::ranges::count(rids, rid); };
+  EXPECT_EQ(sent("rollout-2.0"), 1) << "first attempt of sample 2";
+  EXPECT_EQ(sent("rollout-2.1"), 1) << "it goes on after it was handed back";
+  EXPECT_EQ(sent("rollout-0.1"), 0);
+}
+
+TEST(Rollout, GroupsLeaveInTheOrderOfVirtualTimeBeforeTheirStepEnds) {
+  World world;
+  world.engine.length_of = [](const engine::GenerateRequest& request) {
+    return int64_t{103} - request.input_ids.front();  // 3, 2, 1
+  };
+  world.config.max_concurrent_samples = 64;
+  Rollout rollout(world.engine, world.config, world.hooks);
+  rollout.open_step(world.order());
+  std::vector<int64_t> ordinals;
+  for (int i = 0; i < 3; ++i) ordinals.push_back(std::get<Group>(rollout.next()).ordinal);
+  EXPECT_EQ(ordinals, (std::vector<int64_t>{2, 1, 0}));
+  EXPECT_TRUE(std::holds_alternative<StepEnd>(rollout.next()));
+}
+
+/// Takes the records of a step as slowly as a loop that is busy.
+std::vector<std::string> take_slowly(Rollout& rollout, std::chrono::milliseconds pause) {
+  std::vector<std::string> lines;
+  for (;;) {
+    std::this_thread::sleep_for(pause);
+    StepRecord record = rollout.next();
+    if (const auto* end = std::get_if<StepEnd>(&record)) {
+      EXPECT_FALSE(end->error);
+      lines.push_back("end " + std::to_string(end->num_failed_groups));
+      return lines;
+    }
+    lines.push_back(std::to_string(std::get<Group>(record).ordinal));
+  }
+}
+
+TEST(Rollout, AFullQueueHoldsGroupsBackAndLosesNone) {
+  World world;
+  world.config = {.groups_per_step = 6,
+                  .groups_per_refill = 6,
+                  .max_concurrent_samples = 64,
+                  .reward_timeout = std::chrono::milliseconds(40)};
+  world.hooks.filter = [](const Group& group) {
+    return FilterVerdict{.keep = group.ordinal % 3 != 1, .reason = "one_of_three"};
+  };
+  std::vector<std::string> expected;
+  std::vector<std::pair<int64_t, std::string>> expected_drops;
+  for (const int64_t max_waiting : {64, 1, 2}) {
+    world.config.max_waiting_groups = max_waiting;
+    world.next = 0;
+    world.dropped.clear();
+    world.returned.clear();
+    Rollout rollout(world.engine, world.config, world.hooks);
+    rollout.open_step(world.order());
+    const auto pause = std::chrono::milliseconds(max_waiting == 64 ? 0 : 20);
+    const std::vector<std::string> lines = take_slowly(rollout, pause);
+    ASSERT_EQ(lines.size(), 7u);
+    if (max_waiting == 64) {
+      expected = lines;
+      expected_drops = world.dropped;
+    }
+    EXPECT_EQ(lines, expected) << "nor does a reward miss its deadline meanwhile";
+    EXPECT_EQ(world.dropped, expected_drops);
+    EXPECT_EQ(6 + world.dropped.size() + world.returned.size(),
+              static_cast<std::size_t>(world.next));
+  }
+}
+
+TEST(Rollout, AFullQueueDoesNotKeepAStopRequestOut) {
+  World world;
+  world.config.max_waiting_groups = 1;
+  world.config.max_concurrent_samples = 64;
+  Rollout rollout(world.engine, world.config, world.hooks);
+  rollout.open_step(world.order());
+  std::this_thread::sleep_for(std::chrono::milliseconds(30));  // one waits, two are held back
+  world.stop = true;
+  const StepResult result = take_step(rollout);
+  EXPECT_EQ(result.groups.size() + world.returned.size(), 3u);
+}
+
+TEST(Rollout, EndsPromptlyWithRequestsInFlightAndARewardThatHangs) {
+  World world;
+  world.engine.never = {101};
+  world.config.max_concurrent_samples = 64;
+  world.config.reward_timeout = std::chrono::seconds(100);
+  world.config.reward_threads = 4;
+  std::atomic<int> num_hanging{0};
+  world.hooks.score = [&](const Sample&, const std::stop_token& stop) -> Expected<json::value> {
+    ++num_hanging;
+    while (!stop.stop_requested()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    return json::value(1.0);
+  };
+  auto rollout = std::make_unique<Rollout>(world.engine, world.config, world.hooks);
+  rollout->open_step(world.order());
+  while (num_hanging < 4) std::this_thread::yield();
+  const auto begin = std::chrono::steady_clock::now();
+  rollout.reset();
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(5));
+  EXPECT_TRUE(world.returned.empty()) << "nobody is told any more";
+}
+
+TEST(Rollout, EndsWithAStepThatNobodyTook) {
+  World world;
+  world.config.max_waiting_groups = 1;
+  Rollout rollout(world.engine, world.config, world.hooks);
+  rollout.open_step(world.order());
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+}
+
+TEST(Rollout, AnEvaluationStandsBetweenStepsAndBesideAnOpenOne) {
+  World world;
+  world.config.max_waiting_groups = 1;
+  Rollout rollout(world.engine, world.config, world.hooks);
+  const auto evaluate = [&] {
+    return rollout.evaluate({group_of(0, 2), group_of(1, 2)}, world.rules, world.stop);
+  };
+  EXPECT_EQ(world.run(rollout, 0).groups.size(), 3u);
+  EXPECT_EQ(evaluate().size(), 2u);
+  rollout.open_step(world.order(1));  // its groups have the ordinals 3, 4, 5
+  const std::vector<Group> beside = evaluate();
+  ASSERT_EQ(beside.size(), 2u);
+  EXPECT_EQ(beside[0].samples[0].status, Status::kCompleted);
+  EXPECT_EQ(take_step(rollout).groups.size(), 3u);
+  EXPECT_TRUE(world.returned.empty());
+}
+
+TEST(Rollout, ClosingAStepLeavesForeignRequestsOfTheEngineAlone) {
+  World world;
+  world.engine.never = {101, 7};
+  world.config.groups_per_refill = 4;
+  world.config.max_concurrent_samples = 64;
+  std::promise<engine::FinishReason> ended;
+  std::future<engine::FinishReason> end = ended.get_future();
+  engine::GenerateRequest foreign;
+  foreign.rid = "somebody";
+  foreign.input_ids = {7};
+  foreign.sampling.max_new_tokens = 8;
+  world.engine.submit(foreign, [&](engine::GenerateUpdate update) {
+    if (update.finish) ended.set_value(*update.finish);
+  });
+  EXPECT_EQ(world.run().groups.size(), 3u);
+  EXPECT_EQ(world.returned.size(), 1u);
+  EXPECT_EQ(end.wait_for(std::chrono::milliseconds(50)), std::future_status::timeout)
+      << "it draws on";
+  ASSERT_TRUE(world.engine.abort("somebody"));
+  EXPECT_EQ(end.get().kind, engine::FinishReason::Kind::kAbort);
+}
+
+TEST(Rollout, WhatHooksThrowReachesTheLoopWithItsTypeAndTheNextStepWorks) {
+  World world;
+  Rollout rollout(world.engine, world.config, [&] {
+    RolloutHooks hooks = world.hooks;
+    hooks.take_groups = [&](int64_t count) {
+      if (world.next == 0) {
+        world.next = 1;
+        throw ConfigError("the data file is gone");
+      }
+      return world.hooks.take_groups(count);
+    };
+    return hooks;
+  }());
+  EXPECT_THROW(world.run(rollout), ConfigError);
+  EXPECT_EQ(world.run(rollout).groups.size(), 3u);
 }
 
 TEST(ConcurrencyLimit, APermitComesBackAlsoWhenSomethingThrows) {

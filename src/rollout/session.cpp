@@ -1,11 +1,10 @@
 #include "rollout/session.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/post.hpp>
-#include <boost/asio/redirect_error.hpp>
-#include <boost/asio/this_coro.hpp>
-#include <boost/asio/use_awaitable.hpp>
-#include <chrono>
 #include <optional>
 #include <span>
 #include <string>
@@ -45,24 +44,21 @@ bool can_go_on(const Sample& sample) {
 }  // namespace
 
 Session::Session(engine::EngineClient& engine, const RolloutConfig& config,
-                 const RolloutHooks& hooks, const ResponseRules& rules,
-                 const std::atomic<bool>& stop, SessionThreads& threads)
+                 const RolloutHooks& hooks, ResponseRules rules, SessionThreads& threads,
+                 std::string name)
     : engine_(engine),
       config_(config),
       hooks_(hooks),
-      rules_(rules),
-      stop_(stop),
+      rules_(std::move(rules)),
       threads_(threads),
-      limit_(config.max_concurrent_samples) {
-  threads_.context.restart();
-}
+      name_(std::move(name)),
+      limit_(config.max_concurrent_samples) {}
 
 Session::~Session() { rewards_stop_.request_stop(); }
 
-std::shared_ptr<GroupInFlight> Session::start(Group group) {
-  auto flight = std::make_shared<GroupInFlight>(std::move(group));
+std::shared_ptr<GroupInFlight> Session::start(Group group, int64_t attempt) {
+  auto flight = std::make_shared<GroupInFlight>(std::move(group), attempt);
   flight->num_open = flight->draws.size();
-  ++num_open_groups_;
   for (std::size_t i = 0; i < flight->draws.size(); ++i) {
     Sample& sample = flight->group.samples[i];
     Draw& draw = flight->draws[i];
@@ -77,8 +73,7 @@ std::shared_ptr<GroupInFlight> Session::start(Group group) {
     draw.asks_engine = can_go_on(sample);
     draw.drawn_status = sample.status;
   }
-  // The context outlives the session: nothing of the session is left in it unless work() runs it.
-  if (is_working_) {
+  if (has_begun_) {
     spawn(flight);
   } else {
     started_.push_back(flight);
@@ -88,36 +83,73 @@ std::shared_ptr<GroupInFlight> Session::start(Group group) {
 
 void Session::spawn(std::shared_ptr<GroupInFlight> flight) {
   for (std::size_t i = 0; i < flight->draws.size(); ++i) {
+    ++num_running_;
     // Posted, so that whoever starts the group knows it before it hears of it.
     asio::post(threads_.context, [this, flight, i] {
       asio::co_spawn(threads_.context, run_sample(flight, i), [this](std::exception_ptr error) {
+        --num_running_;
         if (error) fail(error);
+        tell_when_idle();
       });
     });
   }
 }
 
-void Session::work() {
-  engine::or_throw(engine_.pause(engine::PauseMode::kInPlace));
-  is_working_ = true;
+void Session::begin() {
+  int64_t num_draws = 0;
+  for (const auto& flight : started_)
+    num_draws += std::ranges::count(flight->draws, true, &Draw::asks_engine);
+  first_wave_left_ = is_closed_ ? 0 : std::min(num_draws, config_.max_concurrent_samples);
+  if (first_wave_left_ > 0) {
+    const Expected<void> paused = engine_.pause(engine::PauseMode::kInPlace);
+    if (!paused) first_wave_left_ = 0;
+    engine::or_throw(paused);
+  }
+  has_begun_ = true;
   for (auto& flight : std::exchange(started_, {})) spawn(std::move(flight));
-  threads_.context.poll();
-  engine::or_throw(engine_.resume());
-  watch_for_stop();
-  threads_.context.run();
-  if (error_) std::rethrow_exception(error_);
+  tell_when_idle();
+}
+
+void Session::note_submission() {
+  if (first_wave_left_ == 0 || --first_wave_left_ > 0) return;
+  // The last of them is submitted before what is posted here runs.
+  asio::post(threads_.context, [this] {
+    try {
+      engine::or_throw(engine_.resume());
+    } catch (...) {
+      fail(std::current_exception());
+    }
+  });
 }
 
 void Session::close() {
   if (is_closed_) return;
   is_closed_ = true;
-  engine::or_throw(engine_.abort_all());
   rewards_stop_.request_stop();
+  tell_when_idle();
+  for (const std::string& rid : rids_) engine::or_throw(engine_.abort(rid));
+  if (std::exchange(first_wave_left_, 0) > 0) engine::or_throw(engine_.resume());
 }
 
 void Session::fail(const std::exception_ptr& error) {
   if (!error_) error_ = error;
-  close();
+  try {
+    close();
+  } catch (...) {
+    // The first reason is told; an engine that cannot be reached ends its requests itself.
+  }
+  tell_when_idle();
+}
+
+void Session::tell_when_idle() {
+  const bool never_began = error_ && !has_begun_;
+  if (idle_check_is_posted_ || num_running_ > 0 || !(has_begun_ || never_began)) return;
+  idle_check_is_posted_ = true;
+  asio::post(threads_.context, [this] {
+    idle_check_is_posted_ = false;
+    const std::function<void()> on_idle = events_.on_idle;  // the call may destroy the session
+    if (num_running_ == 0 && on_idle) on_idle();
+  });
 }
 
 void Session::render(Sample& sample) const {
@@ -134,9 +166,21 @@ asio::awaitable<void> Session::run_sample(std::shared_ptr<GroupInFlight> flight,
   }
   co_await score(flight, index);
   if (--flight->num_open > 0) co_return;
-  --num_open_groups_;
-  if (num_open_groups_ == 0 && stop_alarm_ != nullptr) stop_alarm_->cancel();
   if (events_.on_done) events_.on_done(*flight);
+}
+
+engine::GenerateRequest Session::request_for(const GroupInFlight& flight,
+                                             const Sample& sample) const {
+  engine::GenerateRequest request;
+  // Servers abort by prefix: no rid is the beginning of another one in flight.
+  request.rid = fmt::format("{}-{}.{}", name_, sample.ordinal, flight.attempt);
+  request.input_ids = sample.tokens;
+  request.sampling = rules_.sampling;
+  request.sampling.max_new_tokens = remaining_tokens(sample, rules_);
+  request.sampling.sampling_seed = mix(rules_.seed, static_cast<uint64_t>(sample.ordinal));
+  request.return_logprob = true;
+  request.return_top_p_token_ids = rules_.keeps_top_p_ids;
+  return request;
 }
 
 asio::awaitable<void> Session::draw(std::shared_ptr<GroupInFlight> flight, std::size_t index) {
@@ -146,22 +190,20 @@ asio::awaitable<void> Session::draw(std::shared_ptr<GroupInFlight> flight, std::
     sample.status = Status::kAborted;
     co_return;
   }
-  engine::GenerateRequest request;
-  request.input_ids = sample.tokens;
-  request.sampling = rules_.sampling;
-  request.sampling.max_new_tokens = remaining_tokens(sample, rules_);
-  request.sampling.sampling_seed = mix(rules_.seed, static_cast<uint64_t>(sample.ordinal));
-  request.return_logprob = true;
-  request.return_top_p_token_ids = rules_.keeps_top_p_ids;
   OnDrawn on_drawn = [this, flight, index](int64_t num_tokens) {
     Draw& draw = flight->draws[index];
     draw.num_drawn = num_tokens;
     if (num_tokens < draw.awaited) return;
     draw.awaited = std::numeric_limits<int64_t>::max();
+    // The engine's last update is posted after this, so the session is there when this runs.
     asio::post(threads_.context, [this] { tell_reached(); });
   };
+  engine::GenerateRequest request = request_for(*flight, sample);
+  const auto rid = rids_.insert(request.rid).first;
+  note_submission();
   const engine::GenerateUpdate generated =
       co_await generate(engine_, std::move(request), std::move(on_drawn));
+  rids_.erase(rid);
   if (const std::exception_ptr failure = failure_of(*generated.finish)) fail(failure);
   append_generated(sample, generated);
   num_generated_tokens_ += static_cast<int64_t>(generated.output_ids.size());
@@ -195,26 +237,6 @@ void Session::tell_reached() {
   } catch (...) {
     fail(std::current_exception());
   }
-}
-
-/// Looks at the stop flag ten times a second while anything is in flight.
-void Session::watch_for_stop() {
-  if (num_open_groups_ == 0) return;
-  asio::co_spawn(
-      threads_.context,
-      [](Session& self) -> asio::awaitable<void> {
-        asio::steady_timer alarm(co_await asio::this_coro::executor);
-        self.stop_alarm_ = &alarm;
-        // A sample whose coroutine threw leaves its group open.
-        while (self.num_open_groups_ > 0 && !self.error_) {
-          if (self.stop_.load()) self.close();
-          alarm.expires_after(std::chrono::milliseconds(100));
-          boost::system::error_code woken;
-          co_await alarm.async_wait(asio::redirect_error(asio::use_awaitable, woken));
-        }
-        self.stop_alarm_ = nullptr;
-      }(*this),
-      [](const std::exception_ptr&) {});
 }
 
 }  // namespace slime::rollout

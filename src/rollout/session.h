@@ -1,18 +1,20 @@
 #pragma once
 
 /// Groups in flight: each sample is drawn and scored in a coroutine of its own, all of them on the
-/// thread that calls work(). A session says what happens and decides nothing; a step of training
-/// and an evaluation are built on it (rollout.cpp).
+/// rollout's thread. A session says what happens and decides nothing; a step of training (step.h)
+/// and an evaluation (eval_batch.h) are built on it. Several sessions share thread and engine and
+/// do not touch each other's requests.
 
 #include <atomic>
+#include <boost/asio/awaitable.hpp>
 #include <boost/asio/io_context.hpp>
-#include <boost/asio/steady_timer.hpp>
 #include <boost/asio/thread_pool.hpp>
 #include <cstdint>
 #include <exception>
 #include <functional>
 #include <limits>
 #include <memory>
+#include <set>
 #include <stop_token>
 #include <string>
 #include <vector>
@@ -25,8 +27,8 @@
 
 namespace slime::rollout {
 
-/// What sessions run on, one after the other. It outlives them: a reward that nobody waits for any
-/// more goes on alone on its thread until it notices, and a session does not wait for that.
+/// What sessions run on. It outlives them: a reward that nobody waits for any more goes on alone on
+/// its thread until it notices, and a session does not wait for that.
 struct SessionThreads {
   explicit SessionThreads(int num_reward_threads)
       : rewards(static_cast<std::size_t>(num_reward_threads)) {}
@@ -48,25 +50,32 @@ struct Draw {
 };
 
 struct GroupInFlight {
-  explicit GroupInFlight(Group started) : group(std::move(started)), draws(group.samples.size()) {}
+  GroupInFlight(Group started, int64_t attempt_in)
+      : group(std::move(started)), attempt(attempt_in), draws(group.samples.size()) {}
   Group group;
+  int64_t attempt = 0;       // how often it was given out before: part of its requests' rids
   std::vector<Draw> draws;   // one per sample
   std::size_t num_open = 0;  // samples that are not drawn and scored
 };
 
+/// Created, used and destroyed on the thread that runs `threads.context`.
 class Session {
  public:
-  /// All are called on the session's thread, and what they throw ends the session. Empty ones are
-  /// left out.
+  /// What on_drawn, on_done and on_reached throw ends the session; on_idle throws nothing. Empty
+  /// ones are left out.
   struct Events {
     std::function<void(GroupInFlight&, std::size_t index)> on_drawn;  // the engine is done with it
     std::function<void(GroupInFlight&)> on_done;                      // all drawn and scored
     std::function<void()> on_reached;  // a Draw has as many tokens as were awaited
+    /// Nothing is in flight, and nothing refers to the session: it may be destroyed in this call.
+    /// Comes after begin() and again after each start() and close() that follow.
+    std::function<void()> on_idle;
   };
 
-  /// References outlive the session.
+  /// `name` is the beginning of the rids of its requests, and no other session's that lives. The
+  /// other references outlive the session.
   Session(engine::EngineClient& engine, const RolloutConfig& config, const RolloutHooks& hooks,
-          const ResponseRules& rules, const std::atomic<bool>& stop, SessionThreads& threads);
+          ResponseRules rules, SessionThreads& threads, std::string name);
   ~Session();
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
@@ -74,18 +83,26 @@ class Session {
   void set_events(Events events) { events_ = std::move(events); }
 
   /// Starts a group. on_drawn comes for the samples that ask the engine, on_done for every group;
-  /// neither before this returns.
-  std::shared_ptr<GroupInFlight> start(Group group);
+  /// neither before this returns, nor before begin().
+  std::shared_ptr<GroupInFlight> start(Group group, int64_t attempt = 0);
 
-  /// Runs until nothing is in flight, or throws what ended it. The engine sees the first wave of
-  /// requests as one batch: it is paused while they are submitted, so that a run repeats.
-  void work();
+  /// The groups started so far go to the engine, which sees as many as may be in it at once as one
+  /// batch: it is paused while they are submitted, so that a run repeats. Called once.
+  void begin();
 
-  /// Nobody waits for anything any more: no sample starts, those in the engine come back as they
-  /// are, rewards that are not there yet are told to stop and stay away.
+  /// Nobody waits for anything any more: no sample starts, those in the engine are aborted by their
+  /// rids and come back as they are, rewards that are not there yet are told to stop and stay away.
+  /// Throws when the engine cannot be reached.
   void close();
 
+  /// Closes it for this reason, which error() gives; the first one counts. Throws nothing.
+  void fail(const std::exception_ptr& error);
+
+  /// on_idle comes (again) if nothing is in flight.
+  void tell_when_idle();
+
   bool is_closed() const { return is_closed_; }
+  const std::exception_ptr& error() const { return error_; }
   int64_t num_generated_tokens() const { return num_generated_tokens_; }
 
  private:
@@ -94,24 +111,26 @@ class Session {
   boost::asio::awaitable<void> score(std::shared_ptr<GroupInFlight> flight, std::size_t index);
   void spawn(std::shared_ptr<GroupInFlight> flight);
   void render(Sample& sample) const;
-  /// work() throws the first of these once everything has come back.
-  void fail(const std::exception_ptr& error);
+  engine::GenerateRequest request_for(const GroupInFlight& flight, const Sample& sample) const;
+  /// One of the first wave is about to be submitted; the engine goes on after the last.
+  void note_submission();
   void tell_reached();
-  void watch_for_stop();
 
   engine::EngineClient& engine_;
   const RolloutConfig& config_;
   const RolloutHooks& hooks_;
-  const ResponseRules& rules_;
-  const std::atomic<bool>& stop_;
+  const ResponseRules rules_;
   SessionThreads& threads_;
+  const std::string name_;
   Events events_;
   ConcurrencyLimit limit_;
   std::stop_source rewards_stop_;
-  std::vector<std::shared_ptr<GroupInFlight>> started_;  // before work()
-  bool is_working_ = false;
-  boost::asio::steady_timer* stop_alarm_ = nullptr;
-  int64_t num_open_groups_ = 0;
+  std::set<std::string> rids_;                           // of the requests in the engine
+  std::vector<std::shared_ptr<GroupInFlight>> started_;  // before begin()
+  bool has_begun_ = false;
+  int64_t first_wave_left_ = 0;  // above 0: the engine is paused until so many are submitted
+  int64_t num_running_ = 0;      // samples whose coroutine has not ended
+  bool idle_check_is_posted_ = false;
   int64_t num_generated_tokens_ = 0;
   bool is_closed_ = false;
   std::exception_ptr error_;

@@ -1,0 +1,62 @@
+#include "rollout/eval_batch.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace slime::rollout {
+
+EvalBatch::EvalBatch(engine::EngineClient& engine, const RolloutConfig& config,
+                     const RolloutHooks& hooks, SessionThreads& threads, std::string name,
+                     ResponseRules rules, const std::atomic<bool>& stop,
+                     std::promise<std::vector<Group>> finished, std::function<void()> on_end)
+    : hooks_(hooks),
+      stop_(stop),
+      promise_(std::move(finished)),
+      on_end_(std::move(on_end)),
+      session_(engine, config, hooks, std::move(rules), threads, std::move(name)) {
+  session_.set_events({.on_drawn = nullptr,
+                       .on_done = [this](GroupInFlight& flight) { done(flight); },
+                       .on_reached = nullptr,
+                       .on_idle = [this] { idle(); }});
+}
+
+void EvalBatch::begin(std::vector<Group> groups) {
+  try {
+    for (Group& group : groups) session_.start(std::move(group));
+    session_.begin();
+  } catch (...) {
+    session_.fail(std::current_exception());
+  }
+}
+
+void EvalBatch::look_at_stop_flag() {
+  if (stop_.load()) abandon();
+}
+
+void EvalBatch::abandon() {
+  try {
+    session_.close();
+  } catch (...) {
+    session_.fail(std::current_exception());
+  }
+}
+
+void EvalBatch::done(GroupInFlight& flight) {
+  finished_.push_back(std::move(flight.group));
+  if (hooks_.on_progress) {
+    hooks_.on_progress(static_cast<int64_t>(finished_.size()), session_.num_generated_tokens());
+  }
+}
+
+void EvalBatch::idle() {
+  if (session_.error()) {
+    promise_.set_exception(session_.error());
+  } else {
+    std::ranges::sort(finished_, {}, &Group::ordinal);
+    promise_.set_value(std::move(finished_));
+  }
+  const std::function<void()> on_end = on_end_;  // the call may destroy this object
+  on_end();
+}
+
+}  // namespace slime::rollout

@@ -1,0 +1,49 @@
+#pragma once
+
+/// The way out of the rollout's thread: records of a step, in order, through a bounded queue.
+///
+/// The thread asks has_room() before it judges a group, so a full queue holds groups back without
+/// holding up the thread, on which rewards meet their deadlines and evaluations go on. Records that
+/// come in one go (a step that was stopped, its end) wait here until there is room.
+
+#include <cstddef>
+#include <deque>
+#include <optional>
+#include <utility>
+
+#include "core/bounded_queue.h"
+#include "rollout/rollout.h"
+
+namespace slime::rollout {
+
+class Outlet {
+ public:
+  explicit Outlet(std::size_t max_waiting) : limit_(max_waiting), queue_(max_waiting) {}
+
+  // The rollout's thread.
+
+  /// The next put() goes to the queue: only this thread adds to it.
+  bool has_room() const { return waiting_.empty() && queue_.size() < limit_; }
+  void put(StepRecord record) {
+    waiting_.push_back(std::move(record));
+    refill();
+  }
+  /// To be called after each take().
+  void refill() {
+    while (!waiting_.empty() && queue_.try_push(waiting_.front())) waiting_.pop_front();
+  }
+  /// No record comes any more.
+  void close() { queue_.close(); }
+
+  // The loop's thread.
+
+  /// Waits; empty when the outlet was closed.
+  std::optional<StepRecord> take() { return queue_.pop(); }
+
+ private:
+  const std::size_t limit_;
+  std::deque<StepRecord> waiting_;
+  BoundedQueue<StepRecord> queue_;
+};
+
+}  // namespace slime::rollout

@@ -1,0 +1,265 @@
+#include "rollout/step.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <span>
+#include <utility>
+
+#include "core/error.h"
+#include "rollout/sample_growth.h"
+
+namespace slime::rollout {
+
+namespace {
+
+const Sample* find_status(const Group& group, Status status) {
+  const auto found = std::ranges::find(group.samples, status, &Sample::status);
+  return found == group.samples.end() ? nullptr : &*found;
+}
+
+/// Back to an untouched prompt: what the original would have thrown away with it.
+void forget_response(Group& group) {
+  for (Sample& sample : group.samples) {
+    sample.tokens.resize(static_cast<std::size_t>(sample.prompt_length));
+    sample.log_probs.clear();
+    sample.loss_mask.clear();
+    sample.versions.clear();
+    sample.response.clear();
+    sample.reward = nullptr;
+    sample.failure.clear();
+    sample.top_p_ids.clear();
+    sample.top_p_offsets.clear();
+    sample.routed_experts.clear();
+    sample.engine_prompt_tokens = 0;
+    sample.cached_tokens = 0;
+    sample.generation_seconds = 0;
+    sample.status = Status::kPending;
+  }
+}
+
+}  // namespace
+
+Step::Step(engine::EngineClient& engine, const RolloutConfig& config, const RolloutHooks& hooks,
+           SessionThreads& threads, Outlet& outlet, Attempts& attempts, StepOrder order,
+           std::function<void()> on_end)
+    : config_(config),
+      hooks_(hooks),
+      outlet_(outlet),
+      attempts_(attempts),
+      stop_(order.stop),
+      on_end_(std::move(on_end)),
+      session_(engine, config, hooks, std::move(order.rules), threads, "rollout"),
+      time_(config.num_slots) {
+  end_.step = order.step;
+  end_.version = order.version;
+  session_.set_events(
+      {.on_drawn = [this](GroupInFlight& flight, std::size_t index) { drawn(flight, index); },
+       .on_done = [this](GroupInFlight&) { advance(); },
+       .on_reached = [this] { advance(); },
+       .on_idle = [this] { idle(); }});
+}
+
+void Step::begin() {
+  try {
+    refill();
+    advance();  // groups that have nothing to draw may be there
+    session_.begin();
+  } catch (...) {
+    session_.fail(std::current_exception());
+  }
+}
+
+void Step::go_on() {
+  if (!is_held_back_) return;
+  try {
+    advance();
+  } catch (...) {
+    session_.fail(std::current_exception());
+  }
+  session_.tell_when_idle();
+}
+
+void Step::look_at_stop_flag() {
+  if (stop_ == nullptr || !stop_->load()) return;
+  try {
+    session_.close();
+  } catch (...) {
+    session_.fail(std::current_exception());
+  }
+}
+
+void Step::abandon() {
+  is_abandoned_ = true;
+  try {
+    session_.close();
+  } catch (...) {
+    session_.fail(std::current_exception());
+  }
+}
+
+void Step::idle() {
+  if (is_held_back_ && !session_.is_closed()) return;  // go_on() comes
+  if (!is_abandoned_) {
+    end_.error = session_.error();
+    try {
+      // Interrupted, or the data ended: what has finished counts, whenever it would have been
+      // judged.
+      if (!end_.error && !is_complete_) judge_what_is_there();
+      if (!end_.error) hand_back();
+    } catch (...) {
+      end_.error = std::current_exception();
+    }
+    end_.generated_tokens = session_.num_generated_tokens();
+    outlet_.put(std::move(end_));
+  }
+  const std::function<void()> on_end = on_end_;  // the call may destroy this object
+  on_end();
+}
+
+void Step::refill() {
+  while (num_under_way_ < config_.groups_per_step && !data_ended_ && !session_.is_closed()) {
+    std::vector<Group> groups = hooks_.take_groups(config_.groups_per_refill);
+    data_ended_ = groups.empty();
+    num_under_way_ += static_cast<int64_t>(groups.size());
+    for (Group& group : groups) {
+      const int64_t ordinal = group.ordinal;
+      const auto known = attempts_.find(ordinal);
+      std::shared_ptr<GroupInFlight> flight =
+          session_.start(std::move(group), known == attempts_.end() ? 0 : known->second);
+      std::vector<bool> draws;
+      for (const Draw& draw : flight->draws) draws.push_back(draw.asks_engine);
+      const int64_t first = time_.join(ordinal, draws);
+      for (std::size_t i = 0; i < draws.size(); ++i) draw_of_number_.push_back(&flight->draws[i]);
+      const bool is_new = open_.emplace(ordinal, Open{std::move(flight), first}).second;
+      check(is_new, "a group is in flight once");
+    }
+  }
+}
+
+void Step::drawn(GroupInFlight& flight, std::size_t index) {
+  const auto open = open_.find(flight.group.ordinal);
+  check(open != open_.end(), "a group in flight is open");
+  const Sample& sample = flight.group.samples[index];
+  time_.ended(open->second.first_number + static_cast<int64_t>(index),
+              sample.response_length() - flight.draws[index].tokens_before);
+  advance();
+}
+
+/// Judges groups in the order of virtual time, as far as tokens and rewards are known and the
+/// outlet has room.
+void Step::advance() {
+  while (!session_.is_closed()) {
+    is_held_back_ = !outlet_.has_room();
+    if (is_held_back_) return;
+    if (finished_.empty()) {
+      const std::vector<int64_t> groups =
+          time_.next_groups([this](int64_t number) { return draw(number).num_drawn.load(); });
+      finished_.assign(groups.begin(), groups.end());
+      if (finished_.empty() && !has_reached_awaited()) return;
+      continue;
+    }
+    if (open_.at(finished_.front()).flight->num_open > 0) return;  // its rewards are to come
+    const int64_t ordinal = finished_.front();
+    finished_.pop_front();
+    judge(ordinal);
+  }
+}
+
+/// Asks to be told when virtual time can move on. True: it can already.
+bool Step::has_reached_awaited() {
+  if (!time_.awaited()) return false;
+  Draw& lagging = draw(time_.awaited()->number);
+  lagging.awaited = time_.awaited()->num_tokens;
+  return lagging.num_drawn >= time_.awaited()->num_tokens;
+}
+
+void Step::judge(int64_t ordinal) {
+  Group& group = open_.at(ordinal).flight->group;
+  if (find_status(group, Status::kAborted) != nullptr) return;  // by the engine: handed back
+  if (const Sample* failed = find_status(group, Status::kFailed)) {
+    if (++end_.num_failed_groups > config_.max_failed_groups) {
+      throw ConfigError(fmt::format("{} groups failed in one rollout step; sample {}: {}",
+                                    end_.num_failed_groups, failed->ordinal, failed->failure));
+    }
+    drop(ordinal, "failed");
+    return;
+  }
+  const FilterVerdict verdict = hooks_.filter ? hooks_.filter(group) : FilterVerdict{};
+  if (should_drop(verdict, num_under_way_, config_.groups_per_step)) {
+    drop(ordinal, verdict.reason);
+    return;
+  }
+  Group kept = std::move(group);
+  open_.erase(ordinal);
+  attempts_.erase(ordinal);
+  outlet_.put(std::move(kept));
+  ++num_kept_;
+  if (hooks_.on_progress) hooks_.on_progress(num_kept_, session_.num_generated_tokens());
+  if (num_kept_ < config_.groups_per_step) return;
+  is_complete_ = true;
+  session_.close();
+}
+
+void Step::drop(int64_t ordinal, const std::string& reason) {
+  const Open dropped = std::move(open_.extract(ordinal).mapped());
+  attempts_.erase(ordinal);
+  --num_under_way_;
+  ++end_.drops[reason];
+  if (hooks_.on_drop) hooks_.on_drop(dropped.flight->group, reason);
+  refill();
+}
+
+void Step::judge_what_is_there() {
+  std::vector<int64_t> ordinals;
+  for (const auto& [ordinal, open] : open_) {
+    const bool is_scored =
+        !hooks_.score || std::ranges::none_of(open.flight->group.samples, [](const Sample& s) {
+          return s.reward.is_null() && s.status != Status::kFailed;
+        });
+    if (open.flight->num_open == 0 && is_scored) ordinals.push_back(ordinal);
+  }
+  for (const int64_t ordinal : ordinals) {
+    if (!is_complete_) judge(ordinal);
+  }
+}
+
+void Step::hand_back() {
+  std::vector<Group> groups;
+  for (auto& [ordinal, open] : open_) {
+    Group& group = open.flight->group;
+    for (std::size_t i = 0; i < group.samples.size(); ++i) {
+      Sample& sample = group.samples[i];
+      const Draw& draw = open.flight->draws[i];
+      const int64_t length = sample.response_length();
+      if (is_complete_) to_present_tick(sample, draw, open.first_number + static_cast<int64_t>(i));
+      const int64_t kept = config_.keeps_partial ? sample.response_length() : draw.tokens_before;
+      end_.discarded_tokens += length - kept;
+    }
+    if (!config_.keeps_partial) forget_response(group);
+    ++attempts_[ordinal];
+    groups.push_back(std::move(group));
+  }
+  if (!groups.empty()) hooks_.give_back(std::move(groups));
+}
+
+/// The sample as it was in the tick in which the step closed, however far it really came.
+void Step::to_present_tick(Sample& sample, const Draw& draw, int64_t number) {
+  if (time_.has_ended(number)) {
+    // A reward that failed is asked for again: whether it already had is a matter of time.
+    if (sample.status == Status::kFailed && draw.drawn_status != Status::kFailed) {
+      sample.status = draw.drawn_status;
+      sample.failure.clear();
+    }
+    return;
+  }
+  const int64_t length = draw.tokens_before + time_.num_drawn(number);
+  const bool is_shortened = length < sample.response_length();
+  cut_response(sample, std::min(length, sample.response_length()));
+  if (is_shortened) {
+    sample.response = hooks_.detokenize(
+        std::span(sample.tokens).subspan(static_cast<std::size_t>(sample.prompt_length)));
+  }
+}
+
+}  // namespace slime::rollout

@@ -1,0 +1,82 @@
+#pragma once
+
+/// A step of training: which groups it starts, keeps, drops and hands back. All of it is decided in
+/// the order of virtual time (docs/decisions/0071-repeatable-rollout.md), on the rollout's thread.
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "core/sample.h"
+#include "rollout/outlet.h"
+#include "rollout/session.h"
+#include "rollout/virtual_time.h"
+
+namespace slime::rollout {
+
+/// How often a group was handed back, by its ordinal; only those that may come again are in it.
+using Attempts = std::unordered_map<int64_t, int64_t>;
+
+class Step {
+ public:
+  /// `on_end` is called once, after the step's end has been put into the outlet; it may destroy the
+  /// step. References outlive it.
+  Step(engine::EngineClient& engine, const RolloutConfig& config, const RolloutHooks& hooks,
+       SessionThreads& threads, Outlet& outlet, Attempts& attempts, StepOrder order,
+       std::function<void()> on_end);
+
+  // These throw nothing: what goes wrong is in the step's end.
+
+  void begin();
+  /// The outlet may have room again.
+  void go_on();
+  /// Ends the step early when its stop flag is set.
+  void look_at_stop_flag();
+  /// The rollout ends: what is in flight is aborted, and nothing is handed back.
+  void abandon();
+
+ private:
+  /// A group that is neither kept nor dropped.
+  struct Open {
+    std::shared_ptr<GroupInFlight> flight;
+    int64_t first_number = 0;  // in virtual time, of its first sample
+  };
+
+  void refill();
+  void drawn(GroupInFlight& flight, std::size_t index);
+  void advance();
+  bool has_reached_awaited();
+  void judge(int64_t ordinal);
+  void drop(int64_t ordinal, const std::string& reason);
+  void idle();
+  void judge_what_is_there();
+  void hand_back();
+  void to_present_tick(Sample& sample, const Draw& draw, int64_t number);
+  Draw& draw(int64_t number) { return *draw_of_number_[static_cast<std::size_t>(number)]; }
+
+  const RolloutConfig& config_;
+  const RolloutHooks& hooks_;
+  Outlet& outlet_;
+  Attempts& attempts_;
+  const std::atomic<bool>* const stop_;
+  const std::function<void()> on_end_;
+  Session session_;
+  VirtualTime time_;
+  StepEnd end_;
+  std::map<int64_t, Open> open_;       // by ordinal of the group
+  std::vector<Draw*> draw_of_number_;  // by number in virtual time
+  std::deque<int64_t> finished_;       // groups of the present tick that are not judged yet
+  int64_t num_under_way_ = 0;          // groups started and not dropped
+  int64_t num_kept_ = 0;
+  bool data_ended_ = false;
+  bool is_complete_ = false;   // there are as many groups as the step needs
+  bool is_held_back_ = false;  // a group could be judged, but the outlet is full
+  bool is_abandoned_ = false;
+};
+
+}  // namespace slime::rollout
