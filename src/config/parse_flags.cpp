@@ -12,6 +12,7 @@
 #include "config/secrets.h"
 #include "config/yaml.h"
 #include "core/error.h"
+#include "core/secret_urls.h"
 
 namespace slime::config {
 namespace {
@@ -100,7 +101,7 @@ std::optional<std::string> apply(const Flag& flag, const Setting& setting, RunCo
     if (values.size() == 1) return std::nullopt;
     if (values.empty()) return fmt::format("{} needs {}", flag.name, kind);
     return fmt::format("{} takes one value, got {}", flag.name,
-                       is_secret_flag(flag.name) ? std::string(kHidden)
+                       is_secret_flag(flag.name) ? std::string(kMasked)
                                                  : fmt::format("{}", fmt::join(values, " ")));
   };
   const auto number = [&]<typename T>(T& target,

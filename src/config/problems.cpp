@@ -1,7 +1,7 @@
 #include "config/problems.h"
 
-#include "config/secrets.h"
 #include "core/error.h"
+#include "core/secret_urls.h"
 
 namespace slime::config {
 

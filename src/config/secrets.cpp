@@ -1,10 +1,10 @@
 #include "config/secrets.h"
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 
 #include "config/flag_table.h"
+#include "core/secret_urls.h"
 
 namespace slime::config {
 namespace {
@@ -37,20 +37,6 @@ void for_each_secret(const Words& words, const Hide& hide) {
   }
 }
 
-/// The rest of a URL behind its user name, with the values of secret parameters hidden.
-void append_without_parameters(std::string& shown, std::string_view url) {
-  while (!url.empty()) {
-    const std::size_t end = std::min(url.find_first_of("?&", 1), url.size());
-    const std::string_view part = url.substr(0, end);  // "?name=value" but for the first
-    const std::size_t equals = part.find('=');
-    const bool is_secret = (part[0] == '?' || part[0] == '&') && equals != std::string_view::npos &&
-                           is_secret_flag(part.substr(1, equals - 1));
-    shown.append(is_secret ? part.substr(0, equals + 1) : part);
-    if (is_secret) shown.append(kHidden);
-    url.remove_prefix(end);
-  }
-}
-
 json::value without_secrets(const json::value& value) {
   if (value.is_string()) return json::value(without_passwords(value.get_string()));
   if (!value.is_array()) return value;
@@ -62,40 +48,15 @@ json::value without_secrets(const json::value& value) {
 }  // namespace
 
 bool is_secret_flag(std::string_view word) {
-  static constexpr std::array<std::string_view, 5> kEnds{"key", "token", "secret", "password",
-                                                         "credentials"};
   const std::string name = bare_name(word);
-  if (name == "wandb-key") return true;
-  if (find_flag("--" + name) != nullptr) return false;
-  return std::ranges::any_of(kEnds, [&](std::string_view end) {
-    return name == end || name.ends_with("-" + std::string(end));
-  });
-}
-
-std::string without_passwords(std::string_view text) {
-  std::string shown;
-  while (true) {
-    const std::size_t scheme = text.find("://");
-    if (scheme == std::string_view::npos) return shown.append(text);
-    const std::size_t authority = scheme + 3;
-    shown.append(text.substr(0, authority));
-    text.remove_prefix(authority);
-    const std::string_view host = text.substr(0, text.find_first_of("/?# \t\r\n\"'"));
-    if (const std::size_t at = host.rfind('@'); at != std::string_view::npos) {
-      shown.append(kHidden);
-      text.remove_prefix(at);
-    }
-    const std::string_view url = text.substr(0, text.find_first_of(" \t\r\n\"'"));
-    append_without_parameters(shown, url);
-    text.remove_prefix(url.size());
-  }
+  return name == "wandb-key" || (find_flag("--" + name) == nullptr && is_secret_name(name));
 }
 
 json::object without_secrets(const json::object& flags) {
   json::object shown;
   for (const auto& [name, value] : flags) {
     const bool is_set = !value.is_null() && value != json::value("");
-    shown[name] = is_set && is_secret_flag(name) ? json::value(kHidden) : without_secrets(value);
+    shown[name] = is_set && is_secret_flag(name) ? json::value(kMasked) : without_secrets(value);
   }
   return shown;
 }
@@ -105,7 +66,7 @@ std::vector<std::string> without_secrets(std::span<const std::string> arguments)
   for (const std::string& word : arguments) shown.push_back(without_passwords(word));
   // Words of --x=URL are not cut by without_passwords before the equals sign, so positions hold.
   for_each_secret(shown, [&](std::size_t i, std::size_t begin) {
-    shown[i].replace(begin, std::string::npos, kHidden);
+    shown[i].replace(begin, std::string::npos, kMasked);
   });
   return shown;
 }

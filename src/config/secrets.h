@@ -12,16 +12,9 @@
 
 namespace slime::config {
 
-/// What is written in the place of a secret.
-inline constexpr std::string_view kHidden = "***";
-
 /// Whether the value of this flag is a secret: --wandb-key, and flags that are no row of our table
 /// (those of plug-ins) whose name ends in key, token, secret or password. With or without dashes.
 bool is_secret_flag(std::string_view name);
-
-/// `text` with the secrets of each URL hidden: user name and password ("http://***@host/"), and
-/// parameters with the name of a secret flag ("http://host/judge?token=***").
-std::string without_passwords(std::string_view text);
 
 /// Flags by name, with the values that are secret hidden.
 json::object without_secrets(const json::object& flags);

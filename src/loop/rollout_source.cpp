@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "buffer/filter.h"
-#include "config/secrets.h"
 #include "loop/scores.h"
 #include "loop/version_metrics.h"
 
@@ -74,8 +73,7 @@ void RolloutSource::note_drop(const Group& group, const std::string& reason) {
     return;
   }
   const auto failed = std::ranges::find(group.samples, Status::kFailed, &Sample::status);
-  const std::string why =
-      failed == group.samples.end() ? reason : config::without_passwords(failed->failure);
+  const std::string why = failed == group.samples.end() ? reason : failed->failure;
   fates_.failed(group, why);
   if (failed != group.samples.end())
     recorder_.message(fmt::format("prompt {} is left out: {}", group.ordinal, why));

@@ -9,6 +9,7 @@
 
 #include "core/error.h"
 #include "core/random.h"
+#include "core/secret_urls.h"
 #include "net/http_client.h"
 
 namespace slime::reward {
@@ -47,6 +48,8 @@ Expected<json::value> ask_once(const RemoteReward& how, const std::string& body,
   }
 }
 
+/// Failures are shown and logged in many places, and --rm-url may hold a key: none leaves here with
+/// it, whatever text names the URL.
 Expected<json::value> ask(const RemoteReward& how, const Sample& sample, const json::object& body,
                           const Reader& read, const std::stop_token& stop) {
   const std::string text = json::serialize(body);
@@ -59,10 +62,11 @@ Expected<json::value> ask(const RemoteReward& how, const Sample& sample, const j
           uniform(how.seed, static_cast<uint64_t>(sample.ordinal), static_cast<uint64_t>(attempt));
       sleep_for(waits * how.first_wait, stop);
     }
-    if (stop.stop_requested()) return failure(how.url + ": nobody waits for the answer any more");
+    if (stop.stop_requested())
+      return failure(without_passwords(how.url) + ": nobody waits for the answer any more");
     Expected<json::value> answer = ask_once(how, text, read, stop);
     if (answer) return answer;
-    last = answer.error().message;
+    last = without_passwords(answer.error().message);
   }
   return failure(fmt::format("no answer after {} attempts: {}", how.num_attempts, last));
 }

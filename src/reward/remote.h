@@ -22,7 +22,8 @@ struct RemoteReward {
 
 /// POSTs {"prompt", "response", "label"} and returns the JSON of a 2xx answer. Everything else is
 /// tried again; after the last attempt an Error names the server and the last failure. When `stop`
-/// is requested the connection is closed, nothing is tried again, and the Error says so.
+/// is requested the connection is closed, nothing is tried again, and the Error says so. An Error
+/// shows no secret of the URL (core/secret_urls.h).
 Expected<json::value> ask_judge(const RemoteReward& how, const Sample& sample,
                                 const std::stop_token& stop = {});
 

@@ -123,6 +123,28 @@ TEST(RemoteReward, AServerThatIsNotThereIsAFailure) {
   EXPECT_THAT(ask_judge(how, three_tokens()).error().message, HasSubstr("cannot connect"));
 }
 
+TEST(RemoteReward, AFailureShowsNoSecretOfTheUrl) {
+  Judge judge(99);
+  judge.odd_answer = "{";
+  const RemoteReward absent{.url = "http://127.0.0.1:1/score?api_key=hunter2",
+                            .num_attempts = 1,
+                            .first_wait = std::chrono::milliseconds(1)};
+  const RemoteReward busy = judge.at("/score?api_key=hunter2");
+  const RemoteReward odd = judge.at("/odd?api_key=hunter2");
+  std::stop_source stopped;
+  stopped.request_stop();
+  const std::vector<std::pair<RemoteReward, std::stop_token>> cases{
+      {absent, {}}, {busy, {}}, {odd, {}}, {busy, stopped.get_token()}};
+  for (const auto& [how, stop] : cases) {
+    for (const auto& answer :
+         {ask_judge(how, three_tokens(), stop), ask_teacher(how, 1.0, three_tokens(), stop)}) {
+      ASSERT_FALSE(answer);
+      EXPECT_THAT(answer.error().message, HasSubstr("?api_key=***"));
+      EXPECT_THAT(answer.error().message, testing::Not(HasSubstr("hunter2")));
+    }
+  }
+}
+
 TEST(RemoteReward, AStopClosesTheConnectionAndTriesNoMore) {
   std::promise<void> asked;
   std::latch may_answer(1);
