@@ -8,6 +8,7 @@
 
 #include "config/yaml.h"
 #include "core/error.h"
+#include "core/sampling_bounds.h"
 
 namespace slime::config {
 namespace {
@@ -242,11 +243,14 @@ EvalSetConfig to_config(const json::object& entry, const std::string& where,
   reader.require(!set.path.empty(), "path", "the file of the data set");
   reader.require(set.n_samples >= 1, "n_samples_per_eval_prompt", "at least 1");
   reader.require(set.temperature >= 0, "temperature", "at least 0");
+  reader.require(!(set.temperature > kHighestTemperature), "temperature",
+                 fmt::format("at most {:g}", kHighestTemperature));
   reader.require(set.top_p > 0 && set.top_p <= 1, "top_p", "in (0, 1]");
   reader.require(set.top_k == -1 || set.top_k >= 1, "top_k", "-1 (all) or at least 1");
   reader.require(set.max_response_len.value_or(1) >= 1, "max_response_len", "at least 1");
-  reader.require(set.repetition_penalty > 0 && set.repetition_penalty <= 2, "repetition_penalty",
-                 "in (0, 2]");
+  reader.require(set.min_new_tokens >= 0, "min_new_tokens", "at least 0");
+  reader.require(set.repetition_penalty >= kLowestRepetitionPenalty && set.repetition_penalty <= 2,
+                 "repetition_penalty", fmt::format("in [{:g}, 2]", kLowestRepetitionPenalty));
   for (const Field& field : fields()) {
     const json::value* value = entry.if_contains(field.key);
     if (!field.has_effect && value != nullptr && !is_empty(*value))

@@ -108,6 +108,29 @@ TEST(EvalConfig, SaysEverythingThatIsWrongWithItsFile) {
   }
 }
 
+TEST(EvalConfig, WhatTheEngineWouldRefuseIsRefusedBeforeAnythingIsScored) {
+  const struct {
+    const char* setting;
+    const char* says;
+  } cases[] = {{"temperature: 1.0e7", "should be at most 1e+06"},
+               {"temperature: 1.0e+300", "should be at most 1e+06"},
+               {"repetition_penalty: 1.0e-9", "should be in [1e-06, 2]"},
+               {"repetition_penalty: 2.5", "should be in [1e-06, 2]"},
+               {"min_new_tokens: -1", "should be at least 0"}};
+  const std::string data = "datasets: [{name: a, path: a.jsonl, ";
+  for (const auto& [setting, says] : cases) {
+    try {
+      eval_sets_of(config_with(data + setting + "}]\n"));
+      ADD_FAILURE() << setting;
+    } catch (const ConfigError& error) {
+      EXPECT_NE(std::string(error.what()).find(says), std::string::npos) << error.what();
+    }
+  }
+  EXPECT_EQ(
+      eval_sets_of(config_with(data + "temperature: 1.0e6, repetition_penalty: 1.0e-6}]\n")).size(),
+      1U);
+}
+
 TEST(EvalConfig, KeysThatNothingReadsAreReported) {
   const auto sets =
       eval_sets_of(config_with("datasets: [{name: a, path: a.jsonl, eval_task_timeout: 3}]\n"));

@@ -138,6 +138,7 @@ INSTANTIATE_TEST_SUITE_P(
     All, Contradiction,
     testing::Values(
         BadConfig{"--rollout-temperature 0", "--rollout-temperature 0: should be above 0"},
+        BadConfig{"--rollout-temperature 1e7", "should be at most 1e+06"},
         BadConfig{"--rollout-top-p 1.5", "--rollout-top-p 1.5: should be in (0, 1]"},
         BadConfig{"--rollout-top-k 0", "--rollout-top-k 0: should be -1"},
         BadConfig{"--kl-coef 0.1 --use-kl-loss --kl-loss-coef 0.1", "only one may be non-zero"},

@@ -9,6 +9,7 @@
 #include "config/rules.h"
 #include "core/error.h"
 #include "core/json.h"
+#include "core/sampling_bounds.h"
 
 namespace slime::config {
 
@@ -98,6 +99,9 @@ void check_rollout(RunConfig& config, Problems& problems) {
       config.rollout_temperature > 0,
       fmt::format("--rollout-temperature {}: should be above 0; the trainer divides by it",
                   config.rollout_temperature));
+  problems.require(!(config.rollout_temperature > kHighestTemperature),
+                   fmt::format("--rollout-temperature {}: should be at most {:g}",
+                               config.rollout_temperature, kHighestTemperature));
   problems.require(config.rollout_top_p > 0 && config.rollout_top_p <= 1,
                    fmt::format("--rollout-top-p {}: should be in (0, 1]", config.rollout_top_p));
   problems.require(

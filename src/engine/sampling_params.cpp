@@ -4,6 +4,8 @@
 
 #include <cmath>
 
+#include "core/sampling_bounds.h"
+
 namespace slime::engine {
 
 std::vector<std::string> problems_of(const SamplingParams& params, int64_t vocab_size) {

@@ -1,6 +1,7 @@
 #pragma once
 
-/// Ranges of the sampling parameters: SGLang's, and where it has no bound, what float32 can hold.
+/// Ranges of the sampling parameters: SGLang's, and where it has no bound, what float32 can hold
+/// (core/sampling_bounds.h).
 
 #include <string>
 #include <vector>
@@ -15,14 +16,6 @@ std::vector<std::string> problems_of(const SamplingParams& params, int64_t vocab
 
 /// Temperatures below this are greedy.
 inline constexpr double kGreedyTemperature = 1e-6;
-
-/// The sampler computes in float32: (logit / penalty + bias) / temperature has to stay finite for
-/// the smallest temperature that is not greedy, and temperature itself must not become infinite.
-/// Within these bounds every setting still means something: far inside them a distribution is
-/// uniform, or one token's.
-inline constexpr double kHighestTemperature = 1e6;
-inline constexpr double kLowestRepetitionPenalty = 1e-6;
-inline constexpr double kLargestLogitBias = 1e30;
 
 inline bool is_greedy(const SamplingParams& params) {
   return params.temperature < kGreedyTemperature || params.top_k == 1;

@@ -1,0 +1,17 @@
+#pragma once
+
+/// Bounds of the sampling parameters that SGLang leaves open. The engine refuses what lies outside,
+/// and so do the flags and the settings of an evaluation, before anything is generated.
+///
+/// The sampler computes in float32: (logit / penalty + bias) / temperature has to stay finite for
+/// the smallest temperature that is not greedy, and temperature itself must not become infinite.
+/// Within these bounds every setting still means something: far inside them a distribution is
+/// uniform, or one token's.
+
+namespace slime {
+
+inline constexpr double kHighestTemperature = 1e6;
+inline constexpr double kLowestRepetitionPenalty = 1e-6;
+inline constexpr double kLargestLogitBias = 1e30;
+
+}  // namespace slime
