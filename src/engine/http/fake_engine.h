@@ -24,6 +24,7 @@ class FakeEngine final : public EngineClient {
   explicit FakeEngine(std::string text);
   ~FakeEngine() override;
 
+  /// A rid that is running is refused at once.
   void submit(GenerateRequest request, OnUpdate on_update) override;
   Expected<void> abort(const std::string& rid) override;
   Expected<void> abort_prefix(const std::string& prefix) override;

@@ -40,11 +40,19 @@ FakeEngine::~FakeEngine() {
 }
 
 void FakeEngine::submit(GenerateRequest request, OnUpdate on_update) {
-  const std::lock_guard lock(mutex_);
-  seen_.push_back(request);
-  const std::string rid = request.rid;
-  running_.emplace(rid, Running{std::move(request), std::move(on_update)});
-  changed_.notify_all();
+  GenerateUpdate refused;
+  refused.rid = request.rid;
+  {
+    const std::lock_guard lock(mutex_);
+    seen_.push_back(request);
+    changed_.notify_all();
+    if (!running_.contains(refused.rid)) {
+      running_[refused.rid] = {.request = std::move(request), .on_update = std::move(on_update)};
+      return;
+    }
+  }
+  refused.finish = aborted(FinishReason::Cause::kBadRequest, "the rid is already running");
+  on_update(std::move(refused));
 }
 
 template <typename Condition>

@@ -6,6 +6,8 @@
 
 #include <chrono>
 #include <memory>
+#include <mutex>
+#include <string>
 #include <vector>
 
 #include "engine/client.h"
@@ -31,11 +33,23 @@ class RunningCall {
   bool is_finished() const { return num_unfinished_ == 0; }
 
  private:
+  /// What there is to abort. A request leaves as soon as the engine says that it has ended, before
+  /// next() tells: its rid may be another client's by then, and where it was refused because the
+  /// rid is in use, always was.
+  struct Unfinished {
+    void finish(std::size_t index);  // any thread
+    /// Each is aborted once, whoever asks.
+    void abort_all(EngineClient& engine);
+
+    std::mutex mutex;
+    std::vector<std::string> rids;  // guarded by mutex; of a request that has ended it is empty
+  };
+
   EngineClient& engine_;
   net::HttpExchange& exchange_;
   std::shared_ptr<UpdateInbox> inbox_;
-  std::shared_ptr<std::vector<std::string>> rids_;  // empty once finished
-  std::size_t num_unfinished_;
+  std::shared_ptr<Unfinished> unfinished_;
+  std::size_t num_unfinished_;  // as far as next() has told
 };
 
 }  // namespace slime::engine
