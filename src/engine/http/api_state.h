@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <ctime>
 #include <functional>
+#include <limits>
 #include <map>
 #include <mutex>
 #include <string>
@@ -71,6 +72,10 @@ struct ApiState {
   VersionNames versions;
   ApiCounters counters;
   ResponseMemory responses;
+  /// Of /health_generate: clients that do not read their answers say nothing about the engine, so a
+  /// probe, whose answer is one token, needs none of what they hold.
+  ResponseMemory probes{std::numeric_limits<std::size_t>::max(),
+                        std::numeric_limits<std::size_t>::max()};
   const std::int64_t start_unix_seconds = std::time(nullptr);
   /// Control calls wait for the engine here and not on the connections' threads. None of them waits
   /// for anything else: an abort must not stand behind calls that wait for it.

@@ -46,7 +46,7 @@ Task<void> health_generate(ApiState& state, HttpExchange& exchange) {
     probe.input_ids = {0};
     probe.sampling.max_new_tokens = 1;
     probe.sampling.temperature = 0;
-    RunningCall running(state.engine, exchange, state.responses, {}, {std::move(probe)});
+    RunningCall running(state.engine, exchange, state.probes, {}, {std::move(probe)});
     const std::vector<IndexedUpdate> updates = co_await running.next(kProbeTimeout);
     const bool is_done = !updates.empty() && updates.back().second.finish &&
                          updates.back().second.finish->kind != FinishReason::Kind::kAbort;

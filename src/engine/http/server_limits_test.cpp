@@ -133,6 +133,12 @@ TEST(ResponseMemory, AClientThatDoesNotReadItsStreamIsBoundedToo) {
   EXPECT_TRUE(eventually([&] { return test.engine.load()->num_running == 0; }));
 }
 
+TEST(ResponseMemory, FullResponsesDoNotMakeTheEngineUnhealthy) {
+  TestServer test("Hi", {.all_responses_limit_bytes = 1});
+  EXPECT_EQ(test.call("POST", "/generate", R"({"input_ids":[65,66]})").status, 503);
+  EXPECT_EQ(test.call("GET", "/health_generate").status, 200);
+}
+
 TEST(ServedModel, TheDefaultRootOfWeightsIsNeverTheWholeFileSystem) {
   EXPECT_EQ(default_weight_root("/model"), "/model");
   EXPECT_EQ(default_weight_root("/model/"), "/model");
