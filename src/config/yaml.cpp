@@ -11,6 +11,8 @@ namespace slime::config {
 namespace {
 
 constexpr int kDeepest = 64;
+constexpr std::size_t kMostNodes = 1'000'000;
+constexpr std::size_t kNodeBytes = 64;  // a longer text counts as several nodes
 
 template <typename T>
 bool read_whole(const std::string& text, T& number) {
@@ -33,30 +35,48 @@ json::value to_scalar(const YAML::Node& node) {
   return json::value(text);
 }
 
-json::value to_json(const YAML::Node& node, int depth) {
-  if (depth > kDeepest) throw YAML::Exception(node.Mark(), "nested too deeply");
-  if (node.IsSequence()) {
-    json::array list;
-    for (const YAML::Node& element : node) list.push_back(to_json(element, depth + 1));
-    return list;
-  }
-  if (node.IsMap()) {
-    json::object map;
-    for (const auto& entry : node) {
-      if (!entry.first.IsScalar())
-        throw YAML::Exception(entry.first.Mark(), "a key should be a word");
-      map[entry.first.Scalar()] = to_json(entry.second, depth + 1);
+/// Turns nodes into values. An alias becomes a copy of what it names, so a small file can stand for
+/// more values than there is memory: what all copies together may hold is bounded.
+class Expansion {
+ public:
+  json::value to_json(const YAML::Node& node, int depth = 0) {
+    if (depth > kDeepest) throw YAML::Exception(node.Mark(), "nested too deeply");
+    count(node);
+    if (node.IsSequence()) {
+      json::array list;
+      for (const YAML::Node& element : node) list.push_back(to_json(element, depth + 1));
+      return list;
     }
-    return map;
+    if (node.IsMap()) {
+      json::object map;
+      for (const auto& entry : node) {
+        if (!entry.first.IsScalar())
+          throw YAML::Exception(entry.first.Mark(), "a key should be a word");
+        count(entry.first);
+        map[entry.first.Scalar()] = to_json(entry.second, depth + 1);
+      }
+      return map;
+    }
+    return node.IsScalar() ? to_scalar(node) : json::value();
   }
-  return node.IsScalar() ? to_scalar(node) : json::value();
-}
+
+ private:
+  void count(const YAML::Node& node) {
+    num_nodes_ += 1 + (node.IsScalar() ? node.Scalar().size() / kNodeBytes : 0);
+    if (num_nodes_ > kMostNodes) {
+      throw YAML::Exception(
+          node.Mark(), fmt::format("more than {} nodes once its aliases are expanded", kMostNodes));
+    }
+  }
+
+  std::size_t num_nodes_ = 0;
+};
 
 }  // namespace
 
 json::value read_yaml_file(const std::string& path, const std::string& key) {
   try {
-    return to_json(YAML::LoadFile(path), 0);
+    return Expansion().to_json(YAML::LoadFile(path));
   } catch (const YAML::Exception& error) {
     throw ConfigError(fmt::format("{} {}: {}", key, path, error.what()));
   }

@@ -10,7 +10,8 @@ namespace slime::config {
 
 /// Maps, lists and scalars; plain scalars become null, true, false, numbers or strings by the core
 /// schema, quoted ones are strings. Throws ConfigError that starts with `key` and the path
-/// ("--eval-config x.yaml: ...") for a file that cannot be read or is no YAML.
+/// ("--eval-config x.yaml: ...") for a file that cannot be read, is no YAML, nests deeper than 64
+/// or has more than a million nodes once its aliases are expanded.
 json::value read_yaml_file(const std::string& path, const std::string& key);
 
 }  // namespace slime::config

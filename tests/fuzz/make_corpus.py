@@ -41,6 +41,7 @@ SETTINGS = [  # of config_yaml_fuzz.cpp
     "rs_veto_threshold: 1.0e-4\ntis_level: token\nmy_own_key: {a: [1, ~]}\n",
     "megatron:\n  - {role: actor, overrides: {lr: 1e-6}}\n  - {role: critic, args: {lr: 1e-5, load: /c}}\n",
     "eval:\n  defaults: {top_p: 0.7}\n  datasets:\n    - {name: a, path: a.jsonl, rm_type: math, n_samples_per_eval_prompt: 2}\n",
+    "a0: &a0 word\n" + "".join(f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]\n" for i in range(1, 10)),  # 9^9 words
 ]
 RUN_FILES = [  # of run_files_fuzz.cpp
     '{"group_index": 0, "index": 3, "tokens": [1, 2, 3], "response_length": 2, "reward": 0.5, "loss_mask": [1, 0], "status": "completed",'
