@@ -311,6 +311,11 @@ std::vector<json::object> resolve_eval_sets(const json::value& datasets,
         fmt::format("{}: data set {}", where, std::string_view(name->get_string()));
     if (!names.emplace(name->get_string()).second)
       problems.push_back(own + ": this name is taken by another one");
+    // Names of metrics are the data set's with these behind it.
+    for (const std::string_view suffix : {"-failed", "-too_long", "-truncated_ratio"}) {
+      if (name->get_string().ends_with(suffix))
+        problems.push_back(fmt::format("{}: a name must not end in {}", own, suffix));
+    }
     check_keys(entry, /*is_entry=*/true, own, problems);
     json::object set{{"name", *name}};
     if (const json::value* path = entry.if_contains("path")) set["path"] = *path;

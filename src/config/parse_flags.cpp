@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <set>
 
 #include "config/flag_table.h"
@@ -91,7 +92,7 @@ template <typename T>
 bool read_number(const std::string& word, T& number) {
   const char* end = word.data() + word.size();
   const auto [stop, error] = std::from_chars(word.data(), end, number);
-  return error == std::errc() && stop == end;
+  return error == std::errc() && stop == end && std::isfinite(static_cast<double>(number));
 }
 
 /// Returns what is wrong, or nothing.

@@ -1,6 +1,7 @@
 #include "config/parse_flags.h"
 #include "config/validate.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -315,6 +316,15 @@ TEST(FlagTable, HasEachNameOnceAndAMeaningForEach) {
         flag.status == FlagStatus::kWorks && std::holds_alternative<std::monostate>(flag.member),
         false)
         << flag.name;
+  }
+}
+
+TEST(Flags, NumbersThatAreNotFiniteAreNoNumbers) {
+  for (const char* word : {"nan", "inf", "-inf", "1e999"}) {
+    const std::vector<std::string> words{"--entropy-coef", word};
+    const ParsedFlags flags = parse_flags(words);
+    ASSERT_EQ(flags.problems.size(), 1U) << word;
+    EXPECT_EQ(flags.problems[0], fmt::format("--entropy-coef {}: should be a number", word));
   }
 }
 

@@ -143,6 +143,8 @@ void check_algorithm(RunConfig& config, Problems& problems, std::vector<std::str
   }
   problems.require(!config.eps_clip_c || *config.eps_clip_c > 1, "--eps-clip-c: should be above 1");
   problems.require(config.eps_clip >= 0, "--eps-clip: should not be negative");
+  problems.require(config.eps_clip_high.value_or(0) >= 0,
+                   "--eps-clip-high: should not be negative");
   if (!config.eps_clip_high) config.eps_clip_high = config.eps_clip;
   if (config.n_samples_per_prompt == 1) config.disable_grpo_std_normalization = true;
   if (config.eval_reward_key.empty()) config.eval_reward_key = config.reward_key;

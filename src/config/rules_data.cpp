@@ -48,6 +48,14 @@ void check_data(RunConfig& config, Problems& problems) {
                    "--num-rollout or --num-epoch: the length of the run is missing");
   problems.require(!config.num_rollout || *config.num_rollout >= 0,
                    "--num-rollout: should not be negative");
+  problems.require(!config.start_rollout_id || *config.start_rollout_id >= 0,
+                   fmt::format("--start-rollout-id {}: should not be negative",
+                               config.start_rollout_id.value_or(0)));
+  problems.require(config.num_threads >= 0,
+                   fmt::format("--num-threads {}: should not be negative", config.num_threads));
+  problems.require(
+      config.keep_checkpoints >= 0,
+      fmt::format("--keep-checkpoints {}: should not be negative", config.keep_checkpoints));
   problems.require(!config.num_epoch || *config.num_epoch >= 1,
                    "--num-epoch: should be at least 1");
   problems.require(

@@ -62,6 +62,10 @@ void check_output(RunConfig& config, Problems& problems) {
 }
 
 void check_evaluation_runs(ParsedFlags& flags) {
+  if (!flags.config.eval_config.empty() && !flags.config.eval_prompt_data.empty()) {
+    flags.warnings.push_back(fmt::format(
+        "--eval-prompt-data: has no effect beside --eval-config {}", flags.config.eval_config));
+  }
   const RunConfig& config = flags.config;
   std::vector<std::string> ignored;
   for (const std::string& name : flags.given) {

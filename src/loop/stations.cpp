@@ -129,6 +129,8 @@ void load_networks(Stations& run, const StartPoint& start,
 /// folder is written.
 void open_records(Stations& run, const StartPoint& start, Notes& notes) {
   if (start.overwrites) remove_history(run.folder);
+  // A process that died between its checkpoint and the link left the link behind, or none.
+  if (start.checkpoint && start.is_own) run.folder.set_latest(start.checkpoint->directory);
   std::unique_ptr<buffer::Ledger> ledger =
       open_ledger(run.folder.ledger(), start.is_own ? start.checkpoint : std::nullopt);
   // The prompts of a dump were given out by another run.

@@ -100,6 +100,15 @@ def test_ctrl_c_during_an_evaluation_saves_what_was_trained(work):
     assert "eval/held" not in (run_dir / "metrics.jsonl").read_text()
 
 
+def test_a_link_that_was_left_behind_is_set_when_the_run_goes_on(work):
+    run_dir = work / "left-behind"
+    assert run_slime(train_command(work, run_dir, rollouts=3)).returncode == 0
+    newest = (run_dir / "latest").resolve()
+    (run_dir / "latest").unlink()  # as a process leaves it that dies between checkpoint and link
+    assert run_slime(train_command(work, run_dir, rollouts=3)).returncode == 0
+    assert (run_dir / "latest").resolve() == newest
+
+
 def test_a_damaged_checkpoint_falls_back_to_the_one_before(work, reference):
     run_dir = work / "damaged"
     assert run_slime(train_command(work, run_dir, rollouts=20)).returncode == 0
