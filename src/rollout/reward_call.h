@@ -17,8 +17,9 @@ namespace slime::rollout {
 /// A reward that waits for something (a server, a retry) gives up when `stop` is requested.
 using ScoreFn = std::function<Expected<json::value>(const Sample&, const std::stop_token& stop)>;
 
-/// Scores a copy of the sample on `pool`. A reward that takes longer than `timeout` gives an error.
-/// Nothing when `stop` is requested first, which must happen on the thread of the coroutine. In
+/// Scores a copy of the sample on `pool`. A reward that takes longer than `timeout` gives an error;
+/// it is timed from the moment in which a thread of the pool takes it, so that one which waits
+/// behind a reward that does not heed its stop token is late, not failed. Nothing when `stop` is requested first, which must happen on the thread of the coroutine. In
 /// both cases the reward is told to stop; its thread goes on alone until it does, and its late
 /// answer is dropped. An exception of the reward is an error too.
 ///

@@ -263,6 +263,46 @@ TEST(Rollout, ASlowRewardIsAFailure) {
   EXPECT_EQ(world.dropped.front(), (std::pair<int64_t, std::string>{0, "failed"}));
 }
 
+TEST(Rollout, ARewardThatWaitsForAThreadHasItsWholeTimeOnceItHasOne) {
+  World world;
+  world.config = {.groups_per_step = 1,
+                  .groups_per_refill = 2,
+                  .max_concurrent_samples = 1,
+                  .reward_timeout = std::chrono::milliseconds(100),
+                  .reward_threads = 1};
+  world.hooks.score = [](const Sample& sample, const std::stop_token&) -> Expected<json::value> {
+    // A local rule that does not look at its stop token keeps the only thread.
+    if (sample.ordinal == 0) std::this_thread::sleep_for(std::chrono::milliseconds(500));
+    return json::value(1.0);
+  };
+  const StepResult result = world.run();
+  EXPECT_EQ(result.end.num_failed_groups, 1) << "the one whose rule took too long";
+  ASSERT_EQ(result.groups.size(), 1u);
+  EXPECT_EQ(result.groups[0].ordinal, 1);
+}
+
+TEST(Rollout, AnAbandonedRewardDoesNotFailTheGroupsOfTheNextStep) {
+  World world;
+  world.config = {.groups_per_step = 1,
+                  .groups_per_refill = 1,
+                  .reward_timeout = std::chrono::milliseconds(300),
+                  .reward_threads = 1};
+  std::atomic<bool> is_first{true};
+  world.hooks.score = [&](const Sample&, const std::stop_token&) -> Expected<json::value> {
+    if (is_first.exchange(false)) {
+      world.stop = true;  // the step ends, the rule goes on
+      std::this_thread::sleep_for(std::chrono::milliseconds(800));
+    }
+    return json::value(1.0);
+  };
+  Rollout rollout(world.engine, world.config, world.hooks);
+  EXPECT_TRUE(world.run(rollout, 0).groups.empty());
+  world.stop = false;
+  const StepResult next = world.run(rollout, 1);
+  EXPECT_EQ(next.groups.size(), 1u);
+  EXPECT_EQ(next.end.num_failed_groups, 0);
+}
+
 TEST(Rollout, WhatIsStillInFlightIsHandedBack) {
   World world;
   world.engine.never = {101};
