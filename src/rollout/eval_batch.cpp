@@ -33,13 +33,7 @@ void EvalBatch::look_at_stop_flag() {
   if (stop_.load()) abandon();
 }
 
-void EvalBatch::abandon() {
-  try {
-    session_.close();
-  } catch (...) {
-    session_.fail(std::current_exception());
-  }
-}
+void EvalBatch::abandon() { session_.close(); }
 
 void EvalBatch::done(GroupInFlight& flight) {
   finished_.push_back(std::move(flight.group));

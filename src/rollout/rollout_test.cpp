@@ -25,6 +25,7 @@ class UnevenEngine final : public engine::EngineClient {
  public:
   UnevenEngine() : thread_([this] { serve(); }) {}
   ~UnevenEngine() override {
+    is_paused = false;
     queue_.close();
     thread_.join();
   }
@@ -37,14 +38,23 @@ class UnevenEngine final : public engine::EngineClient {
     engine::GenerateRequest aborted;
     aborted.rid = rid;
     queue_.push({std::move(aborted), nullptr});
+    if (loses_answers_to_aborts) return slime::failure("no answer to an abort");
     return {};
   }
   Expected<void> abort_prefix(const std::string&) override {
     return slime::failure("the rollout aborts by rid");
   }
   Expected<void> abort_all() override { return slime::failure("the rollout aborts by rid"); }
-  Expected<void> pause(engine::PauseMode) override { return {}; }
-  Expected<void> resume() override { return {}; }
+  Expected<void> pause(engine::PauseMode) override {
+    if (num_failing_pauses-- > 0) return slime::failure("it does not pause");
+    is_paused = true;
+    return {};
+  }
+  Expected<void> resume() override {
+    if (num_failing_resumes-- > 0) return slime::failure("it does not resume");
+    is_paused = false;
+    return {};
+  }
   Expected<bool> flush_cache() override { return true; }
   Expected<void> sleep() override { return {}; }
   Expected<void> wake() override { return {}; }
@@ -59,6 +69,10 @@ class UnevenEngine final : public engine::EngineClient {
   std::vector<TokenId> never;  // first tokens of prompts whose responses do not end
   std::optional<engine::FinishReason::Cause> failure;  // what every request is answered with
   std::atomic<int64_t> num_submitted_{0};
+  std::atomic<bool> is_paused{false};
+  std::atomic<bool> loses_answers_to_aborts{false};  // it does abort
+  std::atomic<int> num_failing_pauses{0};
+  std::atomic<int> num_failing_resumes{0};
 
  private:
   struct Job {
@@ -74,7 +88,9 @@ class UnevenEngine final : public engine::EngineClient {
     while (true) {
       std::optional<Job> job = running.empty() ? queue_.pop() : queue_.try_pop();
       if (!job && running.empty()) return;
-      if (!job) {
+      if (!job && is_paused) {
+        std::this_thread::sleep_for(std::chrono::microseconds(50));
+      } else if (!job) {
         std::erase_if(running, [&](Job& drawing) { return chance() % 2 == 0 && draw(drawing); });
         if (chance() % 8 == 0) std::this_thread::sleep_for(std::chrono::microseconds(50));
       } else if (!job->on_update) {
@@ -758,6 +774,54 @@ TEST(Rollout, AnEngineThatCannotComputeEndsTheRun) {
   } catch (const std::runtime_error& error) {
     EXPECT_STREQ(error.what(), "the engine failed: no more room");
   }
+}
+
+/// What a step on this rollout throws; empty: nothing.
+std::string error_of_step(World& world, Rollout& rollout) {
+  try {
+    world.run(rollout);
+    return "";
+  } catch (const std::exception& error) {
+    return error.what();
+  }
+}
+
+TEST(Rollout, AnAbortThatFailsEndsTheStepWithItsReasonAndTheOthersAreMadeAllTheSame) {
+  World world;
+  world.engine.never = {101};
+  world.config.groups_per_refill = 4;
+  world.config.max_concurrent_samples = 64;
+  Rollout rollout(world.engine, world.config, world.hooks);
+  world.engine.loses_answers_to_aborts = true;
+  EXPECT_EQ(error_of_step(world, rollout), "no answer to an abort") << "when it was complete";
+
+  world.engine.never = {105, 106};
+  std::jthread stopper([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    world.stop = true;
+  });
+  EXPECT_EQ(error_of_step(world, rollout), "no answer to an abort") << "when it was stopped";
+  stopper.join();
+
+  world.stop = false;
+  world.engine.never.clear();
+  EXPECT_EQ(world.run(rollout).groups.size(), 3u);
+}
+
+TEST(Rollout, AnEngineThatDoesNotPauseOrResumeEndsTheStepAndIsNotLeftPaused) {
+  World world;
+  Rollout rollout(world.engine, world.config, world.hooks);
+  world.engine.num_failing_pauses = 1;
+  EXPECT_EQ(error_of_step(world, rollout), "it does not pause");
+  EXPECT_EQ(world.engine.num_submitted_, 0);
+
+  world.engine.num_failing_resumes = 1;
+  EXPECT_EQ(error_of_step(world, rollout), "it does not resume");
+  EXPECT_FALSE(world.engine.is_paused) << "others use it too";
+
+  world.engine.num_failing_resumes = 2;
+  EXPECT_EQ(error_of_step(world, rollout), "it does not resume") << "not for the second call either";
+  EXPECT_EQ(world.run(rollout).groups.size(), 3u);
 }
 
 }  // namespace

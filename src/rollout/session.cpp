@@ -32,6 +32,10 @@ std::exception_ptr failure_of(const engine::FinishReason& finish) {
   return nullptr;
 }
 
+std::exception_ptr exception_of(const Error& error) {
+  return std::make_exception_ptr(std::runtime_error(error.message));
+}
+
 /// Key of a sample's draws.
 uint64_t mix(uint64_t seed, uint64_t ordinal) {
   return splitmix64(seed + ordinal * kGoldenRatio64);
@@ -104,6 +108,7 @@ void Session::begin() {
     const Expected<void> paused = engine_.pause(engine::PauseMode::kInPlace);
     if (!paused) first_wave_left_ = 0;
     engine::or_throw(paused);
+    has_paused_engine_ = true;
   }
   has_begun_ = true;
   for (auto& flight : std::exchange(started_, {})) spawn(std::move(flight));
@@ -114,30 +119,36 @@ void Session::note_submission() {
   if (first_wave_left_ == 0 || --first_wave_left_ > 0) return;
   // The last of them is submitted before what is posted here runs.
   asio::post(threads_.context, [this] {
-    try {
-      engine::or_throw(engine_.resume());
-    } catch (...) {
-      fail(std::current_exception());
-    }
+    const Expected<void> resumed = resume_engine();
+    if (!resumed) fail(exception_of(resumed.error()));
   });
+}
+
+Expected<void> Session::resume_engine() {
+  if (!has_paused_engine_) return {};
+  Expected<void> resumed = engine_.resume();
+  has_paused_engine_ = !resumed;
+  return resumed;
 }
 
 void Session::close() {
   if (is_closed_) return;
   is_closed_ = true;
   rewards_stop_.request_stop();
+  // After a call that fails the others are made all the same: a request that nobody aborts draws
+  // to its end, and one in a paused engine waits for ever. The first reason is told.
+  const auto note = [this](const Expected<void>& called) {
+    if (!called && !error_) error_ = exception_of(called.error());
+  };
+  for (const std::string& rid : rids_) note(engine_.abort(rid));
+  first_wave_left_ = 0;
+  note(resume_engine());
   tell_when_idle();
-  for (const std::string& rid : rids_) engine::or_throw(engine_.abort(rid));
-  if (std::exchange(first_wave_left_, 0) > 0) engine::or_throw(engine_.resume());
 }
 
 void Session::fail(const std::exception_ptr& error) {
   if (!error_) error_ = error;
-  try {
-    close();
-  } catch (...) {
-    // The first reason is told; an engine that cannot be reached ends its requests itself.
-  }
+  close();
   tell_when_idle();
 }
 

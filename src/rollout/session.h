@@ -19,6 +19,7 @@
 #include <string>
 #include <vector>
 
+#include "core/expected.h"
 #include "core/sample.h"
 #include "engine/client.h"
 #include "rollout/concurrency_limit.h"
@@ -92,7 +93,7 @@ class Session {
 
   /// Nobody waits for anything any more: no sample starts, those in the engine are aborted by their
   /// rids and come back as they are, rewards that are not there yet are told to stop and stay away.
-  /// Throws when the engine cannot be reached.
+  /// When the engine does not take an abort, error() says so. Throws nothing.
   void close();
 
   /// Closes it for this reason, which error() gives; the first one counts. Throws nothing.
@@ -114,6 +115,8 @@ class Session {
   engine::GenerateRequest request_for(const GroupInFlight& flight, const Sample& sample) const;
   /// One of the first wave is about to be submitted; the engine goes on after the last.
   void note_submission();
+  /// If this session has paused it.
+  Expected<void> resume_engine();
   void tell_reached();
 
   engine::EngineClient& engine_;
@@ -129,6 +132,7 @@ class Session {
   std::vector<std::shared_ptr<GroupInFlight>> started_;  // before begin()
   bool has_begun_ = false;
   int64_t first_wave_left_ = 0;  // above 0: the engine is paused until so many are submitted
+  bool has_paused_engine_ = false;
   int64_t num_running_ = 0;      // samples whose coroutine has not ended
   bool idle_check_is_posted_ = false;
   int64_t num_generated_tokens_ = 0;

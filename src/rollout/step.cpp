@@ -81,21 +81,12 @@ void Step::go_on() {
 }
 
 void Step::look_at_stop_flag() {
-  if (stop_ == nullptr || !stop_->load()) return;
-  try {
-    session_.close();
-  } catch (...) {
-    session_.fail(std::current_exception());
-  }
+  if (stop_ != nullptr && stop_->load()) session_.close();
 }
 
 void Step::abandon() {
   is_abandoned_ = true;
-  try {
-    session_.close();
-  } catch (...) {
-    session_.fail(std::current_exception());
-  }
+  session_.close();
 }
 
 void Step::idle() {
