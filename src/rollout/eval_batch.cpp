@@ -36,6 +36,12 @@ void EvalBatch::look_at_stop_flag() {
 void EvalBatch::abandon() { session_.close(); }
 
 void EvalBatch::done(GroupInFlight& flight) {
+  for (std::size_t i = 0; i < flight.draws.size() && !stop_.load(); ++i) {
+    Sample& sample = flight.group.samples[i];
+    if (sample.status != Status::kAborted || !flight.draws[i].engine_gave_up) continue;
+    sample.status = Status::kFailed;
+    sample.failure = *flight.draws[i].engine_gave_up;
+  }
   finished_.push_back(std::move(flight.group));
   if (hooks_.on_progress) {
     hooks_.on_progress(static_cast<int64_t>(finished_.size()), session_.num_generated_tokens());

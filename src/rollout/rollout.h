@@ -15,7 +15,8 @@
 /// by the tick in which the step closed; what the engine drew beyond is discarded.
 ///
 /// Everything it waits for has a deadline or is bounded by the engine; a group whose sample failed
-/// is dropped with a reason and replaced, and too many failures end the run. Once the step has its
+/// is dropped with a reason and replaced, one that the engine gave up is handed back and replaced,
+/// and too many of both end the run. Once the step has its
 /// groups, rewards that are not there yet are told to stop, and nobody waits for them. While the
 /// queue is full no group is judged; nothing else waits for that.
 ///
@@ -88,8 +89,8 @@ struct StepEnd {
   int64_t step = 0;
   WeightVersion version = 0;             // it was opened with
   std::map<std::string, int64_t> drops;  // by reason
-  int64_t num_failed_groups = 0;
-  int64_t generated_tokens = 0;  // all new tokens, kept or not
+  int64_t num_failed_groups = 0;         // dropped, or given up by the engine and handed back
+  int64_t generated_tokens = 0;          // all new tokens, kept or not
   int64_t discarded_tokens = 0;  // of those: drawn after the step had closed, or not kept by rule
   std::exception_ptr error;      // the step failed, and its groups are incomplete
 };
@@ -113,7 +114,7 @@ class Rollout {
   StepRecord next();
 
   /// Generates and scores exactly these groups, without filter and refill: evaluation. A failed
-  /// sample stays in its group with Status::kFailed. Returns early, with unfinished samples
+  /// sample, or one that the engine gave up, stays in its group with Status::kFailed. Returns early, with unfinished samples
   /// aborted, when `stop` becomes true. Waits; an open step goes on beside it. Throws like
   /// take_step.
   std::vector<Group> evaluate(std::vector<Group> groups, const ResponseRules& rules,

@@ -66,7 +66,8 @@ class UnevenEngine final : public engine::EngineClient {
   std::function<int64_t(const engine::GenerateRequest&)> length_of =
       [](const engine::GenerateRequest&) { return 3; };
   std::function<void(const engine::GenerateRequest&)> on_admitted;  // on the engine's thread
-  std::vector<TokenId> never;  // first tokens of prompts whose responses do not end
+  std::vector<TokenId> never;    // first tokens of prompts whose responses do not end
+  std::vector<TokenId> refused;  // first tokens of prompts that it has no room for
   std::optional<engine::FinishReason::Cause> failure;  // what every request is answered with
   std::atomic<int64_t> num_submitted_{0};
   std::atomic<bool> is_paused{false};
@@ -99,6 +100,8 @@ class UnevenEngine final : public engine::EngineClient {
           abort_job(other, engine::FinishReason::Cause::kRequested, "aborted by the caller");
           return true;
         });
+      } else if (std::ranges::find(refused, job->request.input_ids.front()) != refused.end()) {
+        abort_job(*job, engine::FinishReason::Cause::kQueueFull, "too many wait");
       } else if (failure) {
         abort_job(*job, *failure, "the engine failed: no more room");
       } else {
@@ -804,6 +807,7 @@ TEST(Rollout, AnAbortThatFailsEndsTheStepWithItsReasonAndTheOthersAreMadeAllTheS
   stopper.join();
 
   world.stop = false;
+  world.engine.loses_answers_to_aborts = false;
   world.engine.never.clear();
   EXPECT_EQ(world.run(rollout).groups.size(), 3u);
 }
@@ -820,8 +824,82 @@ TEST(Rollout, AnEngineThatDoesNotPauseOrResumeEndsTheStepAndIsNotLeftPaused) {
   EXPECT_FALSE(world.engine.is_paused) << "others use it too";
 
   world.engine.num_failing_resumes = 2;
-  EXPECT_EQ(error_of_step(world, rollout), "it does not resume") << "not for the second call either";
+  EXPECT_EQ(error_of_step(world, rollout), "it does not resume")
+      << "not for the second call either";
   EXPECT_EQ(world.run(rollout).groups.size(), 3u);
+}
+
+TEST(Rollout, AGroupThatTheEngineGivesUpIsReplacedAndHandedBack) {
+  for (const bool has_rewards : {true, false}) {
+    World world;
+    if (!has_rewards) world.hooks.score = nullptr;
+    world.engine.refused = {101};
+    const StepResult result = world.run();
+    ASSERT_EQ(result.groups.size(), 3u);
+    EXPECT_EQ(result.groups[0].ordinal, 0);
+    EXPECT_EQ(result.groups[1].ordinal, 2);
+    EXPECT_EQ(result.end.num_failed_groups, 1);
+    EXPECT_TRUE(world.dropped.empty());
+    ASSERT_FALSE(world.returned.empty());
+    EXPECT_EQ(world.returned[0].ordinal, 1);
+    EXPECT_EQ(world.returned[0].samples[0].status, Status::kPending);
+    EXPECT_EQ(result.groups.size() + world.returned.size(), static_cast<std::size_t>(world.next));
+  }
+}
+
+TEST(Rollout, AnEngineThatTakesNoRequestEndsTheStepWithItsReason) {
+  World world;
+  world.config.max_failed_groups = 5;
+  world.engine.failure = engine::FinishReason::Cause::kQueueFull;
+  try {
+    world.run();
+    FAIL() << "gave fewer groups";
+  } catch (const ConfigError& error) {
+    EXPECT_NE(std::string(error.what()).find("no more room"), std::string::npos) << error.what();
+  }
+}
+
+TEST(Rollout, TheDataMayEndWithGroupsThatTheEngineGaveUp) {
+  World world;
+  world.engine.refused = {101};
+  world.hooks.score = nullptr;
+  world.config.max_failed_groups = 1;
+  world.hooks.take_groups = [&](int64_t) {
+    std::vector<Group> groups;
+    while (world.next < 3) groups.push_back(group_of(world.next++, 2));
+    return groups;
+  };
+  const StepResult result = world.run();
+  EXPECT_EQ(result.groups.size(), 2u);
+  ASSERT_EQ(world.returned.size(), 1u);
+  EXPECT_EQ(world.returned[0].ordinal, 1);
+}
+
+TEST(Rollout, EvaluationCountsWhatTheEngineGaveUpAsFailedWithTheReason) {
+  World world;
+  world.engine.refused = {101};
+  Rollout rollout(world.engine, world.config, world.hooks);
+  const std::vector<Group> done =
+      rollout.evaluate({group_of(0, 2), group_of(1, 2)}, world.rules, world.stop);
+  ASSERT_EQ(done.size(), 2u);
+  EXPECT_EQ(done[0].samples[0].status, Status::kCompleted);
+  for (const Sample& sample : done[1].samples) {
+    EXPECT_EQ(sample.status, Status::kFailed);
+    EXPECT_EQ(sample.failure, "the engine gave it up: too many wait");
+  }
+}
+
+TEST(Rollout, AnEvaluationThatIsStoppedLeavesWhatWasNotFinishedAborted) {
+  World world;
+  world.engine.never = {101};
+  Rollout rollout(world.engine, world.config, world.hooks);
+  std::jthread stopper([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    world.stop = true;
+  });
+  const std::vector<Group> done = rollout.evaluate({group_of(1, 2)}, world.rules, world.stop);
+  ASSERT_EQ(done.size(), 1u);
+  EXPECT_EQ(done[0].samples[0].status, Status::kAborted);
 }
 
 }  // namespace

@@ -217,6 +217,8 @@ asio::awaitable<void> Session::draw(std::shared_ptr<GroupInFlight> flight, std::
   rids_.erase(rid);
   if (const std::exception_ptr failure = failure_of(*generated.finish)) fail(failure);
   append_generated(sample, generated);
+  if (sample.status == Status::kAborted && !is_closed_)
+    flight->draws[index].engine_gave_up = "the engine gave it up: " + generated.finish->message;
   num_generated_tokens_ += static_cast<int64_t>(generated.output_ids.size());
   render(sample);
 }

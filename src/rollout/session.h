@@ -14,6 +14,7 @@
 #include <functional>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <set>
 #include <stop_token>
 #include <string>
@@ -44,6 +45,8 @@ struct Draw {
   bool asks_engine = false;                // there is something to draw
   int64_t tokens_before = 0;               // of the response, from earlier steps
   Status drawn_status = Status::kPending;  // when it had ended, before the reward
+  /// Why the engine gave it up, unless the session had asked for that.
+  std::optional<std::string> engine_gave_up;
   // Written by the engine's thread, read by the session's.
   std::atomic<int64_t> num_drawn{0};  // new tokens, while it has not ended
   // Set by the session's thread, which is told once as many tokens are drawn.
@@ -133,7 +136,7 @@ class Session {
   bool has_begun_ = false;
   int64_t first_wave_left_ = 0;  // above 0: the engine is paused until so many are submitted
   bool has_paused_engine_ = false;
-  int64_t num_running_ = 0;      // samples whose coroutine has not ended
+  int64_t num_running_ = 0;  // samples whose coroutine has not ended
   bool idle_check_is_posted_ = false;
   int64_t num_generated_tokens_ = 0;
   bool is_closed_ = false;

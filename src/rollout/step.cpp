@@ -167,12 +167,12 @@ bool Step::has_reached_awaited() {
 
 void Step::judge(int64_t ordinal) {
   Group& group = open_.at(ordinal).flight->group;
-  if (find_status(group, Status::kAborted) != nullptr) return;  // by the engine: handed back
+  if (const Sample* aborted = find_status(group, Status::kAborted)) {
+    replace(open_.at(ordinal), static_cast<std::size_t>(aborted - group.samples.data()));
+    return;
+  }
   if (const Sample* failed = find_status(group, Status::kFailed)) {
-    if (++end_.num_failed_groups > config_.max_failed_groups) {
-      throw ConfigError(fmt::format("{} groups failed in one rollout step; sample {}: {}",
-                                    end_.num_failed_groups, failed->ordinal, failed->failure));
-    }
+    count_failure(*failed, failed->failure);
     drop(ordinal, "failed");
     return;
   }
@@ -192,6 +192,24 @@ void Step::judge(int64_t ordinal) {
   session_.close();
 }
 
+/// The engine ended a sample of the group that nobody had asked it to end. The group stays open, to
+/// be handed back with the others; a refill in its place never takes it again, so an engine that
+/// refuses it is not asked over and over.
+void Step::replace(const Open& given_up, std::size_t index) {
+  look_at_stop_flag();  // an engine may end before the step does
+  if (session_.is_closed()) return;
+  count_failure(given_up.flight->group.samples[index],
+                given_up.flight->draws[index].engine_gave_up.value_or("aborted"));
+  --num_under_way_;
+  refill();
+}
+
+void Step::count_failure(const Sample& sample, const std::string& why) {
+  if (++end_.num_failed_groups <= config_.max_failed_groups) return;
+  throw ConfigError(fmt::format("{} groups failed in one rollout step; sample {}: {}",
+                                end_.num_failed_groups, sample.ordinal, why));
+}
+
 void Step::drop(int64_t ordinal, const std::string& reason) {
   const Open dropped = std::move(open_.extract(ordinal).mapped());
   attempts_.erase(ordinal);
@@ -204,11 +222,12 @@ void Step::drop(int64_t ordinal, const std::string& reason) {
 void Step::judge_what_is_there() {
   std::vector<int64_t> ordinals;
   for (const auto& [ordinal, open] : open_) {
-    const bool is_scored =
-        !hooks_.score || std::ranges::none_of(open.flight->group.samples, [](const Sample& s) {
-          return s.reward.is_null() && s.status != Status::kFailed;
+    const bool is_whole =
+        std::ranges::none_of(open.flight->group.samples, [this](const Sample& sample) {
+          if (sample.status == Status::kFailed) return false;
+          return sample.status == Status::kAborted || (hooks_.score && sample.reward.is_null());
         });
-    if (open.flight->num_open == 0 && is_scored) ordinals.push_back(ordinal);
+    if (open.flight->num_open == 0 && is_whole) ordinals.push_back(ordinal);
   }
   for (const int64_t ordinal : ordinals) {
     if (!is_complete_) judge(ordinal);

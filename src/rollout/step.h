@@ -52,6 +52,8 @@ class Step {
   void advance();
   bool has_reached_awaited();
   void judge(int64_t ordinal);
+  void replace(const Open& given_up, std::size_t index);
+  void count_failure(const Sample& sample, const std::string& why);
   void drop(int64_t ordinal, const std::string& reason);
   void idle();
   void judge_what_is_there();
@@ -71,7 +73,7 @@ class Step {
   std::map<int64_t, Open> open_;       // by ordinal of the group
   std::vector<Draw*> draw_of_number_;  // by number in virtual time
   std::deque<int64_t> finished_;       // groups of the present tick that are not judged yet
-  int64_t num_under_way_ = 0;          // groups started and not dropped
+  int64_t num_under_way_ = 0;          // groups started, and neither dropped nor given up
   int64_t num_kept_ = 0;
   bool data_ended_ = false;
   bool is_complete_ = false;   // there are as many groups as the step needs
