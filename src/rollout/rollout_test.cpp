@@ -300,6 +300,27 @@ TEST(Rollout, ARewardThatWaitsForAThreadHasItsWholeTimeOnceItHasOne) {
   EXPECT_EQ(result.groups[0].ordinal, 1);
 }
 
+TEST(Rollout, ThreadsThatAreAllKeptByRewardsThatDoNotEndEndTheRunWithTheReason) {
+  World world;
+  world.config.reward_timeout = std::chrono::milliseconds(10);
+  world.config.max_failed_groups = 2;
+  std::promise<void> may_return;
+  std::shared_future<void> returns = may_return.get_future().share();
+  world.hooks.score = [&](const Sample&, const std::stop_token&) -> Expected<json::value> {
+    returns.wait();
+    return json::value(1.0);
+  };
+  Rollout rollout(world.engine, world.config, world.hooks);
+  try {
+    world.run(rollout);
+    ADD_FAILURE() << "a reward came back";
+  } catch (const ConfigError& error) {
+    EXPECT_NE(std::string(error.what()).find("no reward thread became free"), std::string::npos)
+        << error.what();
+  }
+  may_return.set_value();
+}
+
 TEST(Rollout, AnAbandonedRewardDoesNotFailTheGroupsOfTheNextStep) {
   World world;
   world.config = {.groups_per_step = 1,

@@ -8,7 +8,6 @@
 #include <atomic>
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/io_context.hpp>
-#include <boost/asio/thread_pool.hpp>
 #include <cstdint>
 #include <exception>
 #include <functional>
@@ -25,6 +24,7 @@
 #include "engine/client.h"
 #include "rollout/concurrency_limit.h"
 #include "rollout/response_rules.h"
+#include "rollout/reward_call.h"
 #include "rollout/rollout.h"
 
 namespace slime::rollout {
@@ -32,12 +32,11 @@ namespace slime::rollout {
 /// What sessions run on. It outlives them: a reward that nobody waits for any more goes on alone on
 /// its thread until it notices, and a session does not wait for that.
 struct SessionThreads {
-  explicit SessionThreads(int num_reward_threads)
-      : rewards(static_cast<std::size_t>(num_reward_threads)) {}
-  ~SessionThreads() { rewards.stop(); }
+  explicit SessionThreads(int num_reward_threads) : rewards(num_reward_threads) {}
+  ~SessionThreads() { rewards.pool.stop(); }
 
   boost::asio::io_context context{1};
-  boost::asio::thread_pool rewards;  // after the context, to which it posts: it ends first
+  RewardThreads rewards;  // after the context, to which it posts: it ends first
 };
 
 /// One sample of a group in flight.
