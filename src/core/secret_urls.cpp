@@ -23,13 +23,22 @@ void append_without_parameters(std::string& shown, std::string_view url) {
 }  // namespace
 
 bool is_secret_name(std::string_view word) {
-  static constexpr std::array<std::string_view, 5> kEnds{"key", "token", "secret", "password",
-                                                         "credentials"};
+  static constexpr auto kWords =
+      std::to_array<std::string_view>({"key", "token", "secret", "password", "passwd", "credential",
+                                       "credentials", "auth", "authorization"});
+  // Also without a hyphen before them: no other word ends like this.
+  static constexpr auto kEnds = std::to_array<std::string_view>(
+      {"apikey", "accesskey", "secretkey", "accesstoken", "authtoken", "password", "secret"});
   std::string name(word);
   std::ranges::replace(name, '_', '-');
-  return std::ranges::any_of(kEnds, [&](std::string_view end) {
-    return name == end || name.ends_with("-" + std::string(end));
+  std::ranges::transform(name, name.begin(), [](char c) {
+    return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
   });
+  const auto is_word = [&](std::string_view end) {
+    return name == end || name.ends_with("-" + std::string(end));
+  };
+  return std::ranges::any_of(kWords, is_word) ||
+         std::ranges::any_of(kEnds, [&](std::string_view end) { return name.ends_with(end); });
 }
 
 std::string without_passwords(std::string_view text) {

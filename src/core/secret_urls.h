@@ -11,8 +11,8 @@ namespace slime {
 /// What is written in the place of a secret.
 inline constexpr std::string_view kMasked = "***";
 
-/// Whether what has this name is a secret: it is, or ends in, key, token, secret, password or
-/// credentials ("api_key", "hf-token").
+/// Whether what has this name is a secret: its last word is key, token, secret, password,
+/// credentials or auth ("api_key", "hf-token"), or it ends like "apikey". Case does not count.
 bool is_secret_name(std::string_view name);
 
 /// `text` with the secrets of each URL hidden: user name and password ("http://***@host/"), and

@@ -16,5 +16,12 @@ TEST(SecretUrls, ParametersAreHiddenByTheirNames) {
   EXPECT_EQ(without_passwords("http://judge/score?a=1&b"), "http://judge/score?a=1&b");
 }
 
+TEST(SecretUrls, NamesOfSecretsAreKnownFusedAndInCapitals) {
+  for (const char* name : {"my-apikey", "judge-auth", "Token", "apiKey", "HF_TOKEN", "dbpassword"})
+    EXPECT_TRUE(is_secret_name(name)) << name;
+  for (const char* name : {"monkey", "author", "keys", "tokens", "label-column"})
+    EXPECT_FALSE(is_secret_name(name)) << name;
+}
+
 }  // namespace
 }  // namespace slime
