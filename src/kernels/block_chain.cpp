@@ -4,7 +4,7 @@
 
 namespace slime::kernels {
 
-Tensor block_chain_by_parts(const BlockChain& chain) {
+Tensor unfused_block_chain(const BlockChain& chain) {
   const Device& device = kernels_for(chain.residual_TH);
   const Tensor output_TH = device.linear(chain.attended_TC, chain.output_HC, chain.output_bias_H);
   const Tensor input_TH =
@@ -20,7 +20,7 @@ Tensor block_chain_by_parts(const BlockChain& chain) {
 
 Tensor block_chain(const BlockChains* chains, const BlockChain& chain) {
   return chains != nullptr && chains->has_block_chain(chain) ? chains->block_chain(chain)
-                                                             : block_chain_by_parts(chain);
+                                                             : unfused_block_chain(chain);
 }
 
 const BlockChains* block_chains_for(const Tensor& tensor) {

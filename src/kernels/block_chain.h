@@ -1,7 +1,8 @@
 #pragma once
 
-/// The products between the attention of one decoder block and that of the next, in one call:
-/// decode of a few sequences gains from what lies between them (docs/decisions/0050-cuda.md).
+/// The matrix products between the attention of one transformer layer and that of the next, with
+/// the norms and activation between them, in one call: fused kernels make decode of a few sequences
+/// faster (docs/decisions/0050-cuda.md). "Block" here means a decoder block, a transformer layer.
 ///
 /// Dimensions: T tokens, C = N D attended numbers, H hidden, F feed-forward width, E heads.
 
@@ -21,21 +22,21 @@ struct BlockChain {
   double eps = 0;
 };
 
-/// The same from operations of kernels::Device, on any device. Returns the next block's heads
-/// [T, E]; after the last block what is yet to be added to the residual stream [T, H].
-Tensor block_chain_by_parts(const BlockChain& chain);
+/// From single operations of kernels::Device, on any device. Returns the next block's heads [T, E];
+/// after the last block what is yet to be added to the residual stream [T, H].
+Tensor unfused_block_chain(const BlockChain& chain);
 
-/// A kernels::Device that has kernels of its own for it implements this as well.
+/// Implemented by a kernels::Device with fused kernels.
 class BlockChains {
  public:
   virtual ~BlockChains() = default;
   /// False where the kernels do not reach (shapes, precisions, rows) or are not the faster way.
   virtual bool has_block_chain(const BlockChain& chain) const = 0;
-  /// As block_chain_by_parts().
+  /// As unfused_block_chain().
   virtual Tensor block_chain(const BlockChain& chain) const = 0;
 };
 
-/// By `chains` where they have it, by parts otherwise. `chains` may be null.
+/// Fused by `chains` where they have it, unfused otherwise. `chains` may be null.
 Tensor block_chain(const BlockChains* chains, const BlockChain& chain);
 
 /// Of the device that this tensor is on; null where it has none.

@@ -25,7 +25,7 @@ struct RotaryShape {
   double norm_eps = 0;  // of the q/k norm
 };
 
-/// What TreeAttention's kernel is told besides the tensors.
+/// Parameters of TreeAttention's kernel besides the tensors.
 struct TreeAttentionShape {
   double scale = 1;
   int64_t window = 0;  // 0: all earlier tokens
@@ -108,7 +108,7 @@ class Device {
   virtual void softmax_backward_(Tensor logits_RV, const Tensor& target_R, double temperature,
                                  const Tensor& logsumexp_R, const Tensor& entropy_R,
                                  const Tensor& dlogprob_R, const Tensor& dentropy_R) const = 0;
-  /// The same gradient in `precision`, in memory of its own or the logits'; those are used up.
+  /// The same gradient in `precision`, in memory of its own or the logits', which are overwritten.
   virtual Tensor softmax_gradient(const Tensor& logits_RV, const Tensor& target_R,
                                   double temperature, const Tensor& logsumexp_R,
                                   const Tensor& entropy_R, const Tensor& dlogprob_R,

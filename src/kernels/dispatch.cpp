@@ -1,4 +1,4 @@
-/// Which device's kernels a tensor gets: the one place that chooses.
+/// Which device's kernels a tensor gets; nothing else chooses.
 
 #include "core/error.h"
 #include "kernels/adamw.h"

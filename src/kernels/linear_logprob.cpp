@@ -124,27 +124,27 @@ struct LinearLogProb : torch::autograd::Function<LinearLogProb> {
       const Tensor hidden = hidden_RH.narrow(0, begin, size);
       Tensor dlogits_RV = kept.empty() ? device.logits(hidden, head_VH)
                                        : std::exchange(kept[static_cast<size_t>(begin / step)], {});
-      const auto part = [&](const Tensor& x_R) {
+      const auto of_chunk = [&](const Tensor& x_R) {
         return x_R.defined() ? x_R.narrow(0, begin, size) : Tensor();
       };
-      const Tensor target = part(target_R);
+      const Tensor target = of_chunk(target_R);
       if (nucleus.ids.defined()) {
         // The log-prob is that of the nucleus, the entropy that of the whole vocabulary.
         Tensor through_nucleus = keep_nucleus(dlogits_RV, target, nucleus, begin);
         device.softmax_backward_(through_nucleus, target, options.temperature,
-                                 part(kept_logsumexp_R), part(entropy_R), part(dlogprob_R),
-                                 Tensor());
+                                 of_chunk(kept_logsumexp_R), of_chunk(entropy_R),
+                                 of_chunk(dlogprob_R), Tensor());
         if (dentropy_R.defined()) {
-          device.softmax_backward_(dlogits_RV, target, options.temperature, part(logsumexp_R),
-                                   part(entropy_R), at::zeros_like(part(dlogprob_R)),
-                                   part(dentropy_R));
+          device.softmax_backward_(dlogits_RV, target, options.temperature, of_chunk(logsumexp_R),
+                                   of_chunk(entropy_R), at::zeros_like(of_chunk(dlogprob_R)),
+                                   of_chunk(dentropy_R));
           through_nucleus += dlogits_RV;
         }
         dlogits_RV = through_nucleus.to(hidden.scalar_type());
       } else {
-        dlogits_RV = device.softmax_gradient(dlogits_RV, target, options.temperature,
-                                             part(logsumexp_R), part(entropy_R), part(dlogprob_R),
-                                             part(dentropy_R), hidden.scalar_type());
+        dlogits_RV = device.softmax_gradient(
+            dlogits_RV, target, options.temperature, of_chunk(logsumexp_R), of_chunk(entropy_R),
+            of_chunk(dlogprob_R), of_chunk(dentropy_R), hidden.scalar_type());
       }
       if (head_grad.defined()) device.add_linear_weight_grad_(head_grad, dlogits_RV, hidden);
       dhidden_RH.narrow(0, begin, size).copy_(device.linear_input_grad(dlogits_RV, head_VH));

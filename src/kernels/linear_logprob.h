@@ -15,12 +15,12 @@ namespace slime::kernels {
 
 struct LogProbs {
   Tensor logprob_R;  // float32 (float64 for a float64 model), carries gradient in grad mode
-  Tensor entropy_R;  // same; carries gradient only if asked for
+  Tensor entropy_R;  // same; carries gradient only if requested
 };
 
-/// Replay of a nucleus cut (spec section 4.4): row r kept ids[offsets[r] .. offsets[r + 1]) and its
-/// target; all other logits count as minus infinity in its log-prob. The entropy is always that of
-/// the whole vocabulary.
+/// Replay of nucleus truncation (spec section 4.4): row r kept ids[offsets[r] .. offsets[r + 1])
+/// and its target; all other logits count as minus infinity in its log-prob. The entropy is always
+/// that of the whole vocabulary.
 struct KeptTokens {
   Tensor ids;      // int64, flat
   Tensor offsets;  // int64 [R + 1] on the CPU

@@ -1,7 +1,7 @@
 #pragma once
 
 /// A weight matrix or vector as layers and kernels see it: a view into the flat weight buffer and,
-/// while training, a view into the flat gradient buffer at the same place.
+/// while training, a view into the flat gradient buffer at the same offset.
 ///
 /// Gradients do not go through autograd's leaves: the backward of a kernel adds straight into
 /// `grad` (in the accumulation precision), so that a micro-batch costs no extra pass and no extra

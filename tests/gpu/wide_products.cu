@@ -1,6 +1,8 @@
-// Products of 65 to 256 rows (kernels/cuda/wide_product.h) by themselves, against plain loops. A
-// program of its own for compute-sanitizer: in a chain cuBLAS stands beside them, and racecheck
-// breaks down inside it.
+// Products of decode steps of 65 to 256 rows (kernels/cuda/products/wide_product.h) by themselves,
+// against plain loops. A program of its own for compute-sanitizer: in the fused path cuBLAS runs
+// beside them, and racecheck breaks down inside it. It needs nothing but the driver: the CUDA
+// runtime is linked statically. Exit code 0: all agree; 1: a result differs; anything else: a CUDA
+// error.
 
 #include <cmath>
 #include <cstdio>
@@ -12,22 +14,22 @@
 namespace {
 
 using namespace slime::kernels::cuda;
-using Ending = BatchProduct::Ending;
+using Epilogue = BatchProduct::Epilogue;
 
 constexpr int kMostRows = 256;
-/// Both numbers of row tiles, whole and ragged.
+/// One and two row tiles a warpgroup, whole and ragged.
 constexpr int kRowCounts[] = {65, 96, 128, 129, 200, 256};
 
 struct Shape {
-  Ending ending;
+  Epilogue epilogue;
   int inputs, outputs;
 };
 
-/// On 132 processors: fewer blocks than processors, ragged blocks, several blocks to a processor;
-/// one part and several, ragged ones too.
-constexpr Shape kShapes[] = {{Ending::kSwiglu, 64, 256},  {Ending::kSwiglu, 128, 8576},
-                             {Ending::kSwiglu, 64, 4224}, {Ending::kParts, 128, 64},
-                             {Ending::kParts, 2112, 64},  {Ending::kParts, 4288, 128}};
+/// On 132 multiprocessors: tiles for fewer than a wave of thread blocks, ragged tiles, several
+/// tiles to a thread block; one K split and several, ragged ones too.
+constexpr Shape kShapes[] = {{Epilogue::kSwiglu, 64, 256},  {Epilogue::kSwiglu, 128, 8576},
+                             {Epilogue::kSwiglu, 64, 4224}, {Epilogue::kSplitK, 128, 64},
+                             {Epilogue::kSplitK, 2112, 64}, {Epilogue::kSplitK, 4288, 128}};
 
 std::mt19937 generator(7);
 
@@ -100,19 +102,19 @@ std::vector<double> swiglu(const std::vector<double>& gate_up, int outputs) {
   return y;
 }
 
-/// What a launch gives for the first rows, parts added up.
+/// What a launch gives for the first rows, partial sums of split-K added up.
 std::vector<double> result_of(BatchProduct call, const Shape& shape) {
-  const bool has_parts = shape.ending == Ending::kParts;
-  const int parts = has_parts ? wide_product_parts(shape.inputs, shape.outputs) : 1;
+  const bool is_split_k = shape.epilogue == Epilogue::kSplitK;
+  const int splits = is_split_k ? wide_product_splits(shape.inputs, shape.outputs) : 1;
   const size_t count =
-      static_cast<size_t>(call.rows) * (has_parts ? shape.outputs : shape.outputs / 2);
-  const DeviceMemory y(count * parts * (has_parts ? sizeof(float) : sizeof(__nv_bfloat16)));
+      static_cast<size_t>(call.rows) * (is_split_k ? shape.outputs : shape.outputs / 2);
+  const DeviceMemory y(count * splits * (is_split_k ? sizeof(float) : sizeof(__nv_bfloat16)));
   call.y = y.data();
   wide_product(call, nullptr);
   check_cuda(cudaDeviceSynchronize(), "wide_product");
   std::vector<double> sums(count);
-  if (has_parts) {
-    const std::vector<float> all = y.read<float>(count * parts);
+  if (is_split_k) {
+    const std::vector<float> all = y.read<float>(count * splits);
     for (size_t i = 0; i < all.size(); ++i) sums[i % count] += all[i];
   } else {
     const std::vector<__nv_bfloat16> all = y.read<__nv_bfloat16>(count);
@@ -136,10 +138,10 @@ bool agrees(const Shape& shape) {
                              1 / std::sqrt(static_cast<float>(shape.inputs))),
               random_numbers(shape.outputs, 0.5)};
   const DeviceMemory x(in.x_TI), weight(in.weight_OI), bias(in.bias_O);
-  const bool has_bias = shape.ending == Ending::kSwiglu;
+  const bool has_bias = shape.epilogue == Epilogue::kSwiglu;
   std::vector<double> expected = product(in, shape, has_bias);
   if (has_bias) expected = swiglu(expected, shape.outputs);
-  // bfloat16 keeps 8 bits; tensor cores cut off the low bits of what they add in float32.
+  // bfloat16 keeps 8 bits; tensor cores truncate the low bits of what they add in float32.
   const double bound = has_bias ? 0.004 : 1e-5;
   bool all_agree = true;
   for (const int rows : kRowCounts) {
@@ -150,7 +152,7 @@ bool agrees(const Shape& shape) {
     call.rows = rows;
     call.inputs = shape.inputs;
     call.outputs = shape.outputs;
-    call.ending = shape.ending;
+    call.epilogue = shape.epilogue;
     const double error = relative_error(result_of(call, shape), expected);
     if (error < bound) continue;
     std::printf("%d rows, %d inputs, %d outputs: relative error %g\n", rows, shape.inputs,

@@ -1,6 +1,6 @@
 #pragma once
 
-/// Memory of one thread that grows to the largest size asked for and is used again by the next
+/// Memory of one thread that grows to the largest size requested and is used again by the next
 /// kernel.
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 #pragma once
 
-/// How attention over segments is cut into blocks of queries and keys: what all its block-wise
+/// How attention over segments is tiled into blocks of queries and keys: what all its block-wise
 /// forms share (kernels/tree_attention.h says what a segment is).
 
 #include <vector>

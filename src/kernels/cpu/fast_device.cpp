@@ -17,8 +17,8 @@ namespace slime::kernels::cpu {
 namespace {
 
 constexpr int64_t kRowGrain = 8;  // rows per chunk at least
-constexpr int64_t kNumPartials =
-    16;  // fixed, so that sums over rows do not depend on the number of threads
+/// Fixed, so that sums over rows do not depend on the number of threads.
+constexpr int64_t kNumPartials = 16;
 
 bool is_float(const Tensor& x) { return x.scalar_type() == at::kFloat; }
 
@@ -315,9 +315,9 @@ Tensor FastDevice::norm_rotate_backward(const Tensor& dy_TE, const Tensor& qkv_T
                     data<T>(dx_TE) + begin * width);
           for_each_head(begin, end, shape, [&](int64_t token, int64_t head, bool is_key) {
             const int64_t row = data<int64_t>(positions)[token] * half,
-                          place = token * width + head * dim;
+                          offset = token * width + head * dim;
             avx2::norm_rotate_head_backward<T, W>(
-                data<T>(dx_TE) + place, qkv_TE.defined() ? data<T>(qkv_TE) + place : nullptr,
+                data<T>(dx_TE) + offset, qkv_TE.defined() ? data<T>(qkv_TE) + offset : nullptr,
                 data<W>(is_key ? k_norm_D : q_norm_D),
                 partial == nullptr ? nullptr : partial + (is_key ? dim : 0),
                 data<float>(cos_PR) + row, data<float>(sin_PR) + row, dim,

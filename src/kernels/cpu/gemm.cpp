@@ -27,7 +27,7 @@ void gemm(const GemmSize& size, const LeftFactor& a, const RightFactor& b, float
   const int64_t row_blocks = divide_up(size.m, kMaxRows);
   const int64_t rows = round_up(divide_up(size.m, row_blocks), avx2::kPanelRows);
   const int64_t row_chunks = divide_up(size.m, rows);
-  // Columns are cut only as far as needed to give every thread work.
+  // Columns are split only as far as needed to give every thread work.
   const int64_t wanted = std::min<int64_t>(kChunksPerThread * num_threads(),
                                            2 * size.m * size.n * size.k / kMinFlops + 1);
   const int64_t column_cuts = std::max<int64_t>(1, divide_up(wanted, row_chunks));

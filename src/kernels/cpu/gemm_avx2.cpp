@@ -223,7 +223,7 @@ void pack_b(const RightFactor& b, int64_t p, int64_t j, int64_t columns, int64_t
 
 /// C[kRows, 16] = A W^T for sixteen rows of a bfloat16 W, k a multiple of 8: what packing and
 /// tile() compute, in the same order, without the trip through a buffer. Decoding a single stream
-/// is bound by memory: the next sixteen rows are asked for early.
+/// is bound by memory: the next sixteen rows are prefetched.
 template <int kRows>
 void stream_panel(int64_t k, const float* a, int64_t lda, const at::BFloat16* w, int64_t ldw,
                   float* c, int64_t ldc) {

@@ -128,17 +128,17 @@ void stream_for_one(const TileOps& ops, const GemmSize& size, const BFloat16* ro
   });
 }
 
-/// How one dimension is cut: even pieces, a multiple of the pair long, none above `limit`.
-struct Cut {
+/// Cache blocking of one dimension: even blocks, a multiple of the pair long, none above `limit`.
+struct Blocking {
   int64_t size, piece;
-  Cut(int64_t size_, int64_t limit)
+  Blocking(int64_t size_, int64_t limit)
       : size(size_), piece(round_up(divide_up(size_, divide_up(size_, limit)), kPair)) {}
   int64_t count() const { return divide_up(size, piece); }
   int64_t begin(int64_t i) const { return i * piece; }
   int64_t end(int64_t i) const { return std::min(size, (i + 1) * piece); }
 };
 
-/// How k is cut; blocks are even, a multiple of a tile's steps long.
+/// Cache blocking of k: even blocks, a multiple of a tile's steps long.
 struct Depth {
   int64_t k, count, piece;
   explicit Depth(int64_t k_)
@@ -179,27 +179,28 @@ class SharedSide {
 void multiply_blocks(const TileOps& ops, const GemmSize& size, const TileFactor& left,
                      const TileFactor& right, const TileTarget& target) {
   const Depth depth(size.k);
-  const Cut left_cut(size.m, depth.count > 1 ? kMaxWaitingLeft : kMaxLeft);
-  Cut right_cut(size.n, kMaxRight);
-  while (left_cut.count() * right_cut.count() < 2 * num_threads() && right_cut.piece > 2 * kPair)
-    right_cut = Cut(size.n, right_cut.piece - kPair);
+  const Blocking left_blocks(size.m, depth.count > 1 ? kMaxWaitingLeft : kMaxLeft);
+  Blocking right_blocks(size.n, kMaxRight);
+  while (left_blocks.count() * right_blocks.count() < 2 * num_threads() &&
+         right_blocks.piece > 2 * kPair)
+    right_blocks = Blocking(size.n, right_blocks.piece - kPair);
 
   // Of the calling thread; the others read them until this product is done.
   thread_local AlignedBuffer<BFloat16> left_memory, right_memory;
   std::optional<SharedSide> shared_left, shared_right;
   // Copying rows that lie along k costs too little to share them.
-  if (left.k_strided && right_cut.count() > 1 && 2 * size.m * size.k <= kMaxShared)
+  if (left.k_strided && right_blocks.count() > 1 && 2 * size.m * size.k <= kMaxShared)
     shared_left.emplace(ops.pack_left, left, size.m, depth, left_memory);
-  if (left_cut.count() > 1 && 2 * size.n * size.k <= kMaxShared)
+  if (left_blocks.count() > 1 && 2 * size.n * size.k <= kMaxShared)
     shared_right.emplace(ops.pack_right, right, size.n, depth, right_memory);
 
-  parallel_chunks(left_cut.count() * right_cut.count(), [&](int64_t chunk) {
+  parallel_chunks(left_blocks.count() * right_blocks.count(), [&](int64_t chunk) {
     thread_local AlignedBuffer<BFloat16> left_panels, right_panels;
     thread_local AlignedBuffer<float> sums;
-    const int64_t i0 = left_cut.begin(chunk / right_cut.count()),
-                  i1 = left_cut.end(chunk / right_cut.count());
-    const int64_t j0 = right_cut.begin(chunk % right_cut.count()),
-                  j1 = right_cut.end(chunk % right_cut.count());
+    const int64_t i0 = left_blocks.begin(chunk / right_blocks.count()),
+                  i1 = left_blocks.end(chunk / right_blocks.count());
+    const int64_t j0 = right_blocks.begin(chunk % right_blocks.count()),
+                  j1 = right_blocks.end(chunk % right_blocks.count());
     const int64_t wide = divide_up(j1 - j0, kPair), high = divide_up(i1 - i0, kPair);
     BFloat16* own_left = left_panels.reserve(2 * depth.panel(0));
     BFloat16* own_right = right_panels.reserve(2 * wide * depth.panel(0));
@@ -240,12 +241,12 @@ void gemm_tiles(const TileOps& ops, const GemmSize& size, const TileFactor& a, c
       size.n % kTileRows == 0 && !c.transposed)
     return stream_for_one(ops, size, a.data, b.data, c);
   // Packing is cheapest for a left side along k and a right side across it; where both sides are
-  // turned the smaller one is.
+  // transposed the smaller one is.
   const bool swaps = streams || (a.k_strided && (!b.k_strided || size.n < size.m));
-  const GemmSize turned = swaps ? GemmSize{size.n, size.m, size.k} : size;
+  const GemmSize transposed = swaps ? GemmSize{size.n, size.m, size.k} : size;
   TileTarget target = c;
   if (swaps) target.transposed = !target.transposed;
-  (streams ? stream : multiply_blocks)(ops, turned, swaps ? b : a, swaps ? a : b, target);
+  (streams ? stream : multiply_blocks)(ops, transposed, swaps ? b : a, swaps ? a : b, target);
 }
 
 }  // namespace slime::kernels::cpu

@@ -8,7 +8,7 @@
 /// strided k.
 ///
 /// Few rows of A against a long B (decoding): B is read once, straight from memory, as left tiles;
-/// only A is packed. Everything else is cut into blocks for the second-level cache and both sides
+/// only A is packed. Everything else is blocked for the second-level cache and both sides
 /// are packed. Which factor is on the left, the blocks and the threads follow from the sizes and
 /// change no bit of the result (tile_ops.h): a row's result does not depend on its neighbours.
 

@@ -83,7 +83,7 @@ TEST(TileProduct, GivesARowTheSameBitsWhateverItsNeighboursAre) {
   for (const TileOps* ops : all_ops()) {
     for (const auto& [n, k] : {std::pair<int64_t, int64_t>{75, 608}, {80, 608}, {80, 64}}) {
       const Operand a(140, k, false), b(n, k, false);
-      const Tensor all = product(*ops, a, b);  // cut into blocks
+      const Tensor all = product(*ops, a, b);  // in cache blocks
       // Streamed; one row has a way of its own where the others are full tiles.
       for (const int64_t rows : {1, 2, 16, 33, 128}) {
         Tensor c = at::empty({rows, n});

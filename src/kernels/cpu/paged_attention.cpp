@@ -52,18 +52,18 @@ void put(void* base, FloatKind kind, int64_t index, float value) {
 template <typename Body>
 void for_each_item(const PagedAttentionCall& call, const Body& body) {
   const PagedPlan& plan = *call.plan;
-  const int64_t num_parts = std::min<int64_t>(
+  const int64_t num_shards = std::min<int64_t>(
       cpu::num_threads(), static_cast<int64_t>(plan.tiles.size()) * call.num_kv_heads);
-  const double part_cost =
-      plan.total_cost * static_cast<double>(call.num_kv_heads) / static_cast<double>(num_parts);
-  cpu::parallel_chunks(num_parts, [&](int64_t own_part) {
+  const double shard_cost =
+      plan.total_cost * static_cast<double>(call.num_kv_heads) / static_cast<double>(num_shards);
+  cpu::parallel_chunks(num_shards, [&](int64_t own_shard) {
     double done = 0;
     for (const PagedPlan::Tile& tile : plan.tiles) {
       for (int64_t kv_head = 0; kv_head < call.num_kv_heads; ++kv_head) {
-        const auto part =
-            std::min(num_parts - 1, static_cast<int64_t>((done + tile.cost / 2) / part_cost));
+        const auto shard =
+            std::min(num_shards - 1, static_cast<int64_t>((done + tile.cost / 2) / shard_cost));
         done += tile.cost;
-        if (part == own_part) body(tile, kv_head);
+        if (shard == own_shard) body(tile, kv_head);
       }
     }
   });

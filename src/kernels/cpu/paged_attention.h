@@ -42,7 +42,7 @@ struct PagedSequence {
   int64_t num_keys = 0;  // the new ones included
 };
 
-/// How the work of a step is cut; made once per step, used by every layer.
+/// How the work of a step is tiled; made once per step, used by every layer.
 struct PagedPlan {
   /// Queries that walk over keys together: some rows of one sequence, or the single rows of
   /// neighbouring sequences whose first `num_shared_blocks` blocks are the same pages (samples of
@@ -62,7 +62,7 @@ struct PagedPlan {
   bool single_rows_only = false;  // every sequence has one row: writing and attending are one pass
 };
 
-/// Cuts the step. `queries_per_key` is G. Sequences that share a prompt are recognised when they
+/// Tiles the step. `queries_per_key` is G. Sequences that share a prompt are recognised when they
 /// are neighbours.
 PagedPlan make_paged_plan(std::vector<PagedSequence> sequences, int64_t queries_per_key);
 

@@ -179,15 +179,15 @@ TEST(PagedAttention, ChunksOfAPromptGiveTheBitsOfTheWhole) {
   const auto whole = layer.run(false);
   const int64_t row_size = layer.num_heads * layer.head_dim;
   const int64_t qkv_size = (layer.num_heads + 2 * layer.num_kv_heads) * layer.head_dim;
-  Layer parts = layer;
-  parts.fill();
-  const auto qkv = parts.qkv;
+  Layer chunked = layer;
+  chunked.fill();
+  const auto qkv = chunked.qkv;
   for (int64_t begin = 0; begin < 150;) {
     const int64_t end = begin == 0 ? 37 : std::min<int64_t>(150, begin + 1 + begin / 3);
-    parts.sequences[0].num_rows = parts.num_rows = end - begin;
-    parts.sequences[0].num_keys = end;
-    parts.qkv.assign(qkv.begin() + begin * qkv_size, qkv.begin() + end * qkv_size);
-    const auto out = parts.run(false);
+    chunked.sequences[0].num_rows = chunked.num_rows = end - begin;
+    chunked.sequences[0].num_keys = end;
+    chunked.qkv.assign(qkv.begin() + begin * qkv_size, qkv.begin() + end * qkv_size);
+    const auto out = chunked.run(false);
     EXPECT_TRUE(std::equal(out.begin(), out.end(), whole.begin() + begin * row_size))
         << "from " << begin;
     begin = end;

@@ -93,7 +93,7 @@ class Row {
     return last >= 0 ? static_cast<int32_t>(last) : statistics_.argmax;
   }
 
-  /// The survivors of the cuts, best first, with their shares of the whole.
+  /// The survivors of the truncation, best first, with their shares of the whole.
   std::vector<std::pair<double, int32_t>> kept(const SampleOptions& options) const {
     const auto vocab = static_cast<int64_t>(logits_V_.size());
     const int64_t top_k = options.top_k < 0 ? vocab : std::min(options.top_k, vocab);

@@ -22,7 +22,7 @@ struct SampleOptions {
   double top_p = 1.0;
   double min_p = 0.0;
   double uniform = 0.5;  // in (0, 1)
-  /// Report the ids that survive the cuts, and renormalise the log-prob over them.
+  /// Report the ids that survive top-k, top-p and min-p, and renormalise the log-prob over them.
   bool keeps_ids = false;
   int64_t num_top = 0;  // best tokens to report
 };
@@ -30,7 +30,7 @@ struct SampleOptions {
 struct SampledToken {
   int32_t id = 0;
   float log_prob = 0;
-  std::vector<int32_t> kept_ids;  // best first; empty without keeps_ids or without a cut
+  std::vector<int32_t> kept_ids;               // best first; empty without keeps_ids or truncation
   std::vector<std::pair<float, int32_t>> top;  // (log-prob, id), best first
 };
 

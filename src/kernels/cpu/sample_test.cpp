@@ -105,19 +105,19 @@ TEST(SampleRow, ImpossibleTokensAreNeverDrawn) {
 }
 
 TEST(SampleRow, CutsKeepWhatSortingKeeps) {
-  std::vector<SampleOptions> cuts;
+  std::vector<SampleOptions> truncations;
   for (const int64_t top_k : {int64_t{-1}, int64_t{1}, int64_t{3}, int64_t{700}}) {
     for (const double top_p : {1.0, 0.95, 0.3}) {
       for (const double min_p : {0.0, 0.05}) {
         if (top_k > 0 || top_p < 1 || min_p > 0)
-          cuts.push_back({.top_k = top_k, .top_p = top_p, .min_p = min_p});
+          truncations.push_back({.top_k = top_k, .top_p = top_p, .min_p = min_p});
       }
     }
   }
   for (const double scale : {0.01, 1.0, 5.0}) {
     for (const double temperature : {0.5, 1.0, 3.0}) {
       const auto logits = noisy_logits(2000, scale, static_cast<uint64_t>(scale * 100));
-      for (SampleOptions options : cuts) {
+      for (SampleOptions options : truncations) {
         options.temperature = temperature;
         options.keeps_ids = true;
         const auto expected = kept_by_sorting(logits, options);

@@ -2,7 +2,7 @@
 
 /// Threads for kernels that last microseconds.
 ///
-/// Work is cut into numbered chunks that threads claim one by one, the caller included, so a core
+/// Work is split into numbered chunks that threads claim one by one, the caller included, so a core
 /// that another process took costs the chunk it was on and not a barrier. Idle threads spin
 /// briefly, then sleep. A caller that finds the pool taken (trainer and engine are two threads)
 /// does its chunks alone.

@@ -60,7 +60,7 @@ struct TileOps {
   /// `steps` tiles each; with right1 null only those of right0. Per element and tile: the even and
   /// the odd steps are summed apart, from zero, in order; their sum is added. So an element has the
   /// same bits whichever factor is on the left. `soon`: the left side comes from memory; here are
-  /// the rows that follow it, 2 KiB per step, to be asked for early (null: it is in a cache).
+  /// the rows that follow it, 2 KiB per step, to be prefetched (null: it is in a cache).
   void (*multiply)(const LeftPanels& left, const at::BFloat16* right0, const at::BFloat16* right1,
                    int64_t steps, bool accumulate, float* products, const void* soon);
 

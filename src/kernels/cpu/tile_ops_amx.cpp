@@ -221,7 +221,7 @@ void multiply(const LeftPanels& left, const BFloat16* right0, const BFloat16* ri
 
 // ---- one row
 
-/// Sixteen blocks of 32 steps that lie one after the other are turned: a lane is a block, a
+/// Sixteen blocks of 32 steps that lie one after the other are transposed: a lane is a block, a
 /// register holds two steps of each.
 inline __m512 even_steps(__m512i pairs) {
   return _mm512_castsi512_ps(_mm512_slli_epi32(pairs, 16));
@@ -305,15 +305,15 @@ inline void store_row(void* data, int64_t at, __mmask16 mask, __m512 row) {
 template <TileStore kStore>
 void store_products(const float* products, int64_t rows, int64_t columns,
                     const TileTarget& target) {
-  alignas(64) float turned[kTileRows * kTileRows];
+  alignas(64) float transposed[kTileRows * kTileRows];
   for (int64_t quarter = 0; quarter < 4; ++quarter) {
     int64_t i = quarter / 2 * kTileRows, j = quarter % 2 * kTileRows;
     int64_t high = std::min(kTileRows, rows - i), wide = std::min(kTileRows, columns - j);
     if (high <= 0 || wide <= 0) continue;
     const float* from = products + quarter * kTileFloats;
     if (target.transposed) {
-      transpose32(from, 64, turned);
-      from = turned;
+      transpose32(from, 64, transposed);
+      from = transposed;
       std::swap(i, j);
       std::swap(high, wide);
     }

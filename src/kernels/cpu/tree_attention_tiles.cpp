@@ -53,10 +53,10 @@ void multiply(const TileOps& ops, const LeftSide& left, int64_t rows, const BFlo
       const BFloat16* right1 = columns - j > kTileRows ? right0 + steps * kTileSize : nullptr;
       ops.multiply({first, first + left.panel, left.row_bytes, left.step}, right0, right1, steps,
                    false, products, nullptr);
-      TileTarget part = target;
-      part.data = static_cast<float*>(target.data) +
-                  (target.transposed ? j * target.stride + i : i * target.stride + j);
-      ops.store(products, std::min(kPair, rows - i), std::min(kPair, columns - j), part);
+      TileTarget moved = target;
+      moved.data = static_cast<float*>(target.data) +
+                   (target.transposed ? j * target.stride + i : i * target.stride + j);
+      ops.store(products, std::min(kPair, rows - i), std::min(kPair, columns - j), moved);
     }
   }
 }
@@ -78,10 +78,10 @@ void pack_stack(const TileOps& ops, const BFloat16* from, int64_t row_width,
   }
 }
 
-/// The same, turned: left panels [dim, stack].
-void pack_turned_stack(const TileOps& ops, const BFloat16* from, int64_t row_width,
-                       const AttentionLayout& at, int64_t kv, const QueryBlock& block,
-                       const Stack& stack, BFloat16* out) {
+/// The same, transposed: left panels [dim, stack].
+void pack_transposed_stack(const TileOps& ops, const BFloat16* from, int64_t row_width,
+                           const AttentionLayout& at, int64_t kv, const QueryBlock& block,
+                           const Stack& stack, BFloat16* out) {
   for (int64_t i = 0; i < at.dim; i += kTileRows) {
     for (int64_t h = 0; h < stack.group; ++h, out += stack.padded * kTileRows) {
       const BFloat16* head = from + block.begin * row_width + (kv * at.group + h) * at.dim;
@@ -93,7 +93,7 @@ void pack_turned_stack(const TileOps& ops, const BFloat16* from, int64_t row_wid
 
 /// Memory of one thread for one block.
 struct Scratch {
-  AlignedBuffer<BFloat16> queries, outputs, turned_queries, turned_outputs, keys, values;
+  AlignedBuffer<BFloat16> queries, outputs, transposed_queries, transposed_outputs, keys, values;
   AlignedBuffer<BFloat16> weights, gradients, packed_weights, packed_gradients;
   AlignedBuffer<float> scores, dp, sums, logsumexp, delta;
   AlignedBuffer<SoftmaxState> states;
@@ -176,12 +176,12 @@ void backward_block(const Call& call, int64_t kv, const QueryBlock& block, const
   Scratch& memory = Scratch::of_this_thread();
   const int64_t rows = stack.rows(), dim_steps = steps_of(at.dim), row_steps = steps_of(rows);
   const int64_t stacked = panels_of(rows) * dim_steps * kTileSize;
-  const int64_t turned = (panels_of(at.dim) + 1) * row_steps * kTileSize;
+  const int64_t transposed = (panels_of(at.dim) + 1) * row_steps * kTileSize;
   const int64_t by_key = panels_of(kKeyBlock) * dim_steps * kTileSize;
   BFloat16* queries = memory.queries.reserve(stacked);
   BFloat16* outputs = memory.outputs.reserve(stacked);
-  BFloat16* turned_queries = memory.turned_queries.reserve(turned);
-  BFloat16* turned_outputs = memory.turned_outputs.reserve(turned);
+  BFloat16* transposed_queries = memory.transposed_queries.reserve(transposed);
+  BFloat16* transposed_outputs = memory.transposed_outputs.reserve(transposed);
   BFloat16* keys = memory.keys.reserve(std::max(by_key, panels_of(at.dim) * kTileRows * kKeyBlock));
   BFloat16* values = memory.values.reserve(by_key);
   BFloat16* p = memory.weights.reserve(rows * kKeyBlock);
@@ -195,8 +195,8 @@ void backward_block(const Call& call, int64_t kv, const QueryBlock& block, const
   float* statistic = memory.logsumexp.reserve(rows);
   pack_stack(ops, call.heads, at.width, at, kv, block, stack, queries);
   pack_stack(ops, dy, at.out_width, at, kv, block, stack, outputs);
-  pack_turned_stack(ops, call.heads, at.width, at, kv, block, stack, turned_queries);
-  pack_turned_stack(ops, dy, at.out_width, at, kv, block, stack, turned_outputs);
+  pack_transposed_stack(ops, call.heads, at.width, at, kv, block, stack, transposed_queries);
+  pack_transposed_stack(ops, dy, at.out_width, at, kv, block, stack, transposed_outputs);
   std::fill_n(dq, rows * at.dim, 0.0F);
   for (int64_t h = 0; h < stack.group; ++h) {
     const int64_t head = kv * at.group + h;
@@ -242,9 +242,10 @@ void backward_block(const Call& call, int64_t kv, const QueryBlock& block, const
     pack(ops.pack_right, {key_factor.data, at.width, true}, at.dim, num_keys, keys);
     TileTarget target{.stride = at.width, .store = TileStore::kAddToFloat, .transposed = true};
     target.data = drow + at.value_column(kv);
-    multiply(ops, packed(turned_outputs, row_steps), at.dim, packed_p, num_keys, row_steps, target);
+    multiply(ops, packed(transposed_outputs, row_steps), at.dim, packed_p, num_keys, row_steps,
+             target);
     target.data = drow + at.key_column(kv);
-    multiply(ops, packed(turned_queries, row_steps), at.dim, packed_ds, num_keys, row_steps,
+    multiply(ops, packed(transposed_queries, row_steps), at.dim, packed_ds, num_keys, row_steps,
              target);
     multiply(ops, rows_of_keys(ds), rows, keys, at.dim, key_steps,
              {.data = dq, .stride = at.dim, .store = TileStore::kAddToFloat});

@@ -35,11 +35,11 @@ bool is_narrow(const BlockChain& chain) {
          has(chain.down_HF);
 }
 
-/// Of few rows: the norms are in the products behind them.
+/// Of one or two rows: the norms are the prologues of the products behind them.
 Tensor narrow_chain(const BlockChain& chain, cudaStream_t stream) {
   const int64_t rows = chain.residual_TH.size(0);
   const auto options = chain.residual_TH.options();
-  const auto multiply = [&](BatchProduct product, const Tensor& y, const NormedInput& norm = {}) {
+  const auto multiply = [&](BatchProduct product, const Tensor& y, const NormPrologue& norm = {}) {
     product.y = y.data_ptr();
     product.float_result = y.scalar_type() == at::kFloat;
     narrow_product(product, norm, stream);
@@ -47,7 +47,7 @@ Tensor narrow_chain(const BlockChain& chain, cudaStream_t stream) {
   };
   const auto norm_of = [&](const Tensor& residual_TH, const Tensor& added_TH,
                            const Tensor& weight_H, const Tensor& sum_TH) {
-    NormedInput norm;
+    NormPrologue norm;
     norm.residual_TI = pointer(residual_TH);
     norm.added_TI = added_TH.const_data_ptr<float>();
     norm.weight_I = pointer(weight_H);
@@ -59,7 +59,7 @@ Tensor narrow_chain(const BlockChain& chain, cudaStream_t stream) {
                added_TH = at::empty_like(chain.residual_TH, options.dtype(at::kFloat));
   multiply(product_of(chain.attended_TC, chain.output_HC, chain.output_bias_H), added_TH);
   BatchProduct gate_up = product_of(sum_TH, chain.gate_up_2FH, chain.gate_up_bias_2F);
-  gate_up.ending = BatchProduct::Ending::kSwiglu;
+  gate_up.epilogue = BatchProduct::Epilogue::kSwiglu;
   const Tensor gated_TF = multiply(gate_up, at::empty({rows, chain.down_HF.size(1)}, options),
                                    norm_of(chain.residual_TH, added_TH, chain.post_norm_H, sum_TH));
   multiply(product_of(gated_TF, chain.down_HF, chain.down_bias_H), added_TH);
@@ -79,14 +79,15 @@ bool CudaDevice::has_block_chain(const BlockChain& chain) const {
         chain.post_norm_H, chain.gate_up_2FH, chain.gate_up_bias_2F, chain.down_HF,
         chain.down_bias_H, chain.next_norm_H, chain.next_qkv_EH, chain.next_qkv_bias_E})
     if (!is_plain(tensor)) return false;
-  const auto is_cut = [](int64_t size) { return size % kBatchProductInputs == 0; };
-  return is_cut(chain.output_HC.size(1)) && is_cut(chain.output_HC.size(0)) &&
-         is_cut(chain.down_HF.size(1)) &&
+  const auto is_aligned = [](int64_t size) { return size % kBatchProductInputs == 0; };
+  return is_aligned(chain.output_HC.size(1)) && is_aligned(chain.output_HC.size(0)) &&
+         is_aligned(chain.down_HF.size(1)) &&
          (!chain.next_qkv_EH.defined() || chain.next_qkv_EH.size(0) % kBatchProductOutputs == 0);
 }
 
 /// With more than 64 rows the products that only store their results are cuBLASLt's, and so is one
-/// that would take more than two parts to fill the processors: to add those up costs what it gains.
+/// that would take more than two splits to fill the multiprocessors: reducing those costs what it
+/// gains.
 Tensor CudaDevice::block_chain(const BlockChain& chain) const {
   const cudaStream_t stream = stream_of(chain.residual_TH);
   if (is_narrow(chain)) return narrow_chain(chain, stream);
@@ -96,25 +97,25 @@ Tensor CudaDevice::block_chain(const BlockChain& chain) const {
   const auto multiply = [&](const BatchProduct& product) {
     is_wide ? wide_product(product, stream) : batch_product(product, stream);
   };
-  const auto parts_of = [&](const Tensor& weight_OI) {
+  const auto splits_of = [&](const Tensor& weight_OI) {
     const auto inputs = static_cast<int>(weight_OI.size(1)),
                outputs = static_cast<int>(weight_OI.size(0));
-    return is_wide ? wide_product_parts(inputs, outputs) : batch_product_parts(inputs, outputs);
+    return is_wide ? wide_product_splits(inputs, outputs) : batch_product_splits(inputs, outputs);
   };
-  // The product goes into the residual stream, by way of parts that the norm adds up; the norm is
-  // returned.
-  const auto add_in_parts = [&](const Tensor& x_TI, const Tensor& weight_HI, const Tensor& bias_H,
-                                const Tensor& norm_H) {
+  // The product is added to the residual stream as the partial sums of split-K, which the norm's
+  // kernel reduces; the norm is returned.
+  const auto add_split_k = [&](const Tensor& x_TI, const Tensor& weight_HI, const Tensor& bias_H,
+                               const Tensor& norm_H) {
     BatchProduct product = product_of(x_TI, weight_HI, {});
-    const int num_parts = parts_of(weight_HI);
-    const Tensor parts_PTH = at::empty({num_parts, rows, hidden}, options.dtype(at::kFloat));
-    product.ending = BatchProduct::Ending::kParts;
-    product.y = parts_PTH.data_ptr();
+    const int num_splits = splits_of(weight_HI);
+    const Tensor partials_STH = at::empty({num_splits, rows, hidden}, options.dtype(at::kFloat));
+    product.epilogue = BatchProduct::Epilogue::kSplitK;
+    product.y = partials_STH.data_ptr();
     multiply(product);
     Tensor normed_TH = at::empty({rows, hidden}, options);
-    add_parts_rms_norm(chain.residual_TH.data_ptr(), parts_PTH.const_data_ptr<float>(), num_parts,
-                       pointer(bias_H), pointer(norm_H), normed_TH.data_ptr(), rows, hidden,
-                       static_cast<float>(chain.eps), stream);
+    add_partials_rms_norm(chain.residual_TH.data_ptr(), partials_STH.const_data_ptr<float>(),
+                          num_splits, pointer(bias_H), pointer(norm_H), normed_TH.data_ptr(), rows,
+                          hidden, static_cast<float>(chain.eps), stream);
     return normed_TH;
   };
   const auto add_whole = [&](const Tensor& x_TI, const Tensor& weight_HI, const Tensor& bias_H,
@@ -122,20 +123,20 @@ Tensor CudaDevice::block_chain(const BlockChain& chain) const {
     return add_rms_norm_(chain.residual_TH, linear(x_TI, weight_HI, bias_H), norm_H, chain.eps);
   };
 
-  const Tensor input_TH = is_wide ? add_whole(chain.attended_TC, chain.output_HC,
-                                              chain.output_bias_H, chain.post_norm_H)
-                                  : add_in_parts(chain.attended_TC, chain.output_HC,
-                                                 chain.output_bias_H, chain.post_norm_H);
+  const Tensor input_TH =
+      is_wide
+          ? add_whole(chain.attended_TC, chain.output_HC, chain.output_bias_H, chain.post_norm_H)
+          : add_split_k(chain.attended_TC, chain.output_HC, chain.output_bias_H, chain.post_norm_H);
   Tensor gated_TF = at::empty({rows, chain.down_HF.size(1)}, options);
   BatchProduct gate_up = product_of(input_TH, chain.gate_up_2FH, chain.gate_up_bias_2F);
-  gate_up.ending = BatchProduct::Ending::kSwiglu;
+  gate_up.epilogue = BatchProduct::Epilogue::kSwiglu;
   gate_up.y = gated_TF.data_ptr();
   multiply(gate_up);
   if (!chain.next_norm_H.defined()) return linear(gated_TF, chain.down_HF, chain.down_bias_H);
   const Tensor next_TH =
-      is_wide && parts_of(chain.down_HF) > 2
+      is_wide && splits_of(chain.down_HF) > 2
           ? add_whole(gated_TF, chain.down_HF, chain.down_bias_H, chain.next_norm_H)
-          : add_in_parts(gated_TF, chain.down_HF, chain.down_bias_H, chain.next_norm_H);
+          : add_split_k(gated_TF, chain.down_HF, chain.down_bias_H, chain.next_norm_H);
   if (is_wide) return linear(next_TH, chain.next_qkv_EH, chain.next_qkv_bias_E);
   Tensor heads_TE = at::empty({rows, chain.next_qkv_EH.size(0)}, options);
   BatchProduct qkv = product_of(next_TH, chain.next_qkv_EH, chain.next_qkv_bias_E);

@@ -69,7 +69,7 @@ void expect_products(at::ScalarType type, int64_t outputs, int64_t inputs,
     }
     const Tensor logits = gpu.logits(to_gpu(x), gpu_weight);
     EXPECT_EQ(logits.scalar_type(), at::kFloat);
-    // Tensor cores cut off the low bits of what they add.
+    // Tensor cores truncate the low bits of what they add.
     EXPECT_LT(relative_error(logits, product), 1e-5);
   }
 }
@@ -83,7 +83,7 @@ TEST(CudaDevice, ProductsEqualTheirTwin) {
   }
 }
 
-/// One group of rows and two, several tiles for a block; all kernels for few rows take part.
+/// One group of rows and two, several tiles for a thread block; all kernels for few rows are used.
 TEST(CudaDevice, TimedProductsOfFewRowsEqualTheirTwin) {
   SLIME_NEEDS_GPU();
   for (const auto type : {at::kBFloat16, at::kHalf}) expect_products(type, 48, 320, {1, 16});

@@ -12,7 +12,7 @@ float* floats(const Tensor& tensor) {
   return tensor.defined() ? tensor.data_ptr<float>() : nullptr;
 }
 
-/// Sums of a weight's gradient by blocks of rows; undefined for a frozen weight.
+/// Sums of a weight's gradient by thread blocks; undefined for a frozen weight.
 Tensor partial_for(const Tensor& grad, int64_t rows_per_block, int64_t columns) {
   if (!grad.defined()) return {};
   return at::empty({num_partial_rows() * rows_per_block, columns}, grad.options());

@@ -206,13 +206,14 @@ void CudaGpu::sample(const Tensor& logits_RV, const SampleRows& rows, Tensor tok
   call.vocab = logits_RV.size(1);
   check(logits_RV.is_contiguous() && rows.uniform_R.size(0) >= call.rows &&
             token_R.size(0) >= call.rows,
-        "every sampled row has its parameters and places for its results");
+        "every sampled row has its parameters and room for its results");
   const int64_t chunks = sample_chunks(call.vocab);
   const Tensor chunk_max = at::empty({call.rows, chunks}, logits_RV.options());
   const Tensor chunk_sum = at::empty_like(chunk_max);
   const Tensor chunk_argmax = at::empty_like(chunk_max, at::kInt);
   const auto bytes = logits_RV.options().dtype(at::kByte);
-  const Tensor cut = at::empty({call.rows, static_cast<int64_t>(sizeof(CutRow))}, bytes);
+  const Tensor truncated =
+      at::empty({call.rows, static_cast<int64_t>(sizeof(TruncatedRow))}, bytes);
   const Tensor bucket_mass = at::empty({call.rows, kSampleBuckets}, bytes.dtype(at::kLong));
   const Tensor bucket_count = at::empty_like(bucket_mass, at::kInt);
   call.uniform_R = array<double>(rows.uniform_R);
@@ -223,7 +224,7 @@ void CudaGpu::sample(const Tensor& logits_RV, const SampleRows& rows, Tensor tok
   call.chunk_max_RC = chunk_max.data_ptr<float>();
   call.chunk_sum_RC = chunk_sum.data_ptr<float>();
   call.chunk_argmax_RC = chunk_argmax.data_ptr<int32_t>();
-  call.cut_R = reinterpret_cast<CutRow*>(cut.data_ptr<uint8_t>());
+  call.truncated_R = reinterpret_cast<TruncatedRow*>(truncated.data_ptr<uint8_t>());
   call.bucket_mass_RB = reinterpret_cast<unsigned long long*>(bucket_mass.data_ptr<int64_t>());
   call.bucket_count_RB = reinterpret_cast<uint32_t*>(bucket_count.data_ptr<int32_t>());
   call.token_R = token_R.data_ptr<int32_t>();

@@ -2,10 +2,10 @@
 
 /// Launching kernels and the small device functions they share.
 ///
-/// Kernels are launched with programmatic dependence: a kernel may start while the one before it
-/// still runs, does what needs none of its results (reading weights), then calls wait_for_inputs().
-/// Every kernel calls it before it reads or writes what another kernel touches, and
-/// let_next_start() as early as it likes.
+/// Kernels are launched with programmatic dependent launch (PDL): a kernel may start while the one
+/// before it still runs, does what needs none of its results (prefetching weights), then calls
+/// grid_dependency_wait(). Every kernel calls it before it reads or writes what another kernel
+/// touches, and launch_dependents() as early as it likes.
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -39,7 +39,7 @@ inline int compute_capability_major() {
   return major;
 }
 
-/// Lets blocks of the kernel have so much dynamic shared memory.
+/// Lets thread blocks of the kernel have so much dynamic shared memory.
 template <auto kKernel>
 void allow_shared_memory(int bytes) {
   [[maybe_unused]] static const bool is_allowed = [&] {
@@ -49,8 +49,9 @@ void allow_shared_memory(int bytes) {
   }();
 }
 
-/// Percent of a processor's L1 cache that serves as shared memory while the kernel runs. A
-/// processor changes over when nothing runs on it: that costs a small kernel a microsecond.
+/// Shared-memory carve-out: percent of a multiprocessor's L1 cache that serves as shared memory
+/// while the kernel runs. It changes only when the multiprocessor is idle, which costs a small
+/// kernel a microsecond.
 enum SharedShare : unsigned { kDriverChooses = ~0U };
 
 template <typename... Parameters, typename... Arguments>
@@ -81,13 +82,15 @@ void launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, size_t shared_
 
 #ifdef __CUDACC__
 
-__device__ inline void wait_for_inputs() {
+/// Waits until the preceding kernels have completed and their writes are visible.
+__device__ inline void grid_dependency_wait() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
 }
 
-__device__ inline void let_next_start() {
+/// Lets the next kernel start as soon as every thread block has called this or ended.
+__device__ inline void launch_dependents() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;");
 #endif
@@ -116,7 +119,7 @@ __device__ inline float warp_sum(float x) {
   return x;
 }
 
-/// The sum over the block, in every thread. `scratch`: 33 floats of shared memory.
+/// The sum over the thread block, in every thread. `scratch`: 33 floats of shared memory.
 __device__ inline float block_sum(float x, float* scratch) {
   x = warp_sum(x);
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;

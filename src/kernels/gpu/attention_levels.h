@@ -5,7 +5,7 @@
 ///
 /// Level 0 is every segment against itself, causal. Level 1 + d has one pair per segment at depth d
 /// that others continue: all rows of its descendants against its rows, without a mask. The softmax
-/// over a row's whole chain is the sum of its levels, weighted by their logsumexp.
+/// over all ancestors of a row and itself is the sum of its levels, weighted by their logsumexp.
 
 #include <cstdint>
 #include <optional>
@@ -30,7 +30,8 @@ struct AttentionLevel {
 };
 
 /// Nothing when descendants of a segment do not follow it directly (the packing of train/packing.h
-/// writes them depth first), or when a window (0: none) would cut a row's chain in another segment.
+/// writes them depth first), or when a window (0: none) would end within another segment of a row's
+/// ancestors.
 std::optional<std::vector<AttentionLevel>> attention_levels(const std::vector<Segment>& segments,
                                                             int64_t window);
 

@@ -1,7 +1,7 @@
 #pragma once
 
-/// A plan of decode on the device, for those without a block of their own to send it in (tests,
-/// measurements); the engine has engine/step_block.h.
+/// Copies a plan of decode attention to the device, for callers without a staging buffer of their
+/// own (tests, measurements); the engine has engine/step_block.h.
 
 #include "kernels/gpu/decode_units.h"
 #include "kernels/gpu/gpu.h"

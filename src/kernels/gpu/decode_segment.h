@@ -1,7 +1,7 @@
 #pragma once
 
-/// What the decode attention kernel is told to do, as the host plans it
-/// (kernels/gpu/decode_units.h) and the device reads it. Plain integers: both compilers see this
+/// The work items of the decode attention kernel, as the host plans them
+/// (kernels/gpu/decode_units.h) and the device reads them. Plain integers: both compilers see this
 /// file.
 
 #include <cstdint>
@@ -10,8 +10,8 @@
 
 namespace slime::kernels {
 
-/// A run of pages that one block of the kernel reads, for each key-value head, on behalf of one
-/// sequence or of several that share those pages.
+/// A run of pages that one thread block of the kernel reads, for each key-value head, on behalf of
+/// one sequence or of several that share those pages.
 struct alignas(16) DecodeSegment {
   int32_t first_member = 0;  // in the list of members
   int32_t num_members = 1;
@@ -20,7 +20,7 @@ struct alignas(16) DecodeSegment {
   int32_t last_tokens = kPageTokens;  // tokens in its last page
   int32_t first_key = 0;              // position of its first key in each of its sequences
   // 1: its last page gets the key of this very step. Then it has one member, and no other segment
-  // of the step has that page: its block writes the key and nobody else reads it.
+  // of the step has that page: its thread block writes the key and nobody else reads it.
   int32_t is_fresh = 0;
   int32_t unused = 0;
 };
@@ -34,7 +34,7 @@ struct alignas(16) DecodeMember {
 };
 
 /// The kernel's shape: query heads of a segment's members lie eight to a row set, a warp has one
-/// row set, and warps of the same row set take pages in turn.
+/// row set, and warps of the same row set take pages round-robin.
 inline constexpr int kDecodeWarps = 4;
 inline constexpr int kDecodeSetRows = 8;
 inline constexpr int kMostDecodeRows = kDecodeWarps * kDecodeSetRows;  // members x heads
@@ -44,7 +44,7 @@ constexpr int decode_row_sets(int rows) {
   return rows <= kDecodeSetRows ? 1 : rows <= 2 * kDecodeSetRows ? 2 : 4;
 }
 
-/// Blocks of the kernel that fit on a processor at once (registers are what they are short of).
+/// Occupancy: thread blocks of the kernel per multiprocessor (limited by registers).
 constexpr int decode_blocks_per_processor(int head_dim, int bytes_per_number) {
   const int blocks = head_dim > 64 ? 3 : 4;
   return bytes_per_number == 1 ? blocks + 1 : blocks;

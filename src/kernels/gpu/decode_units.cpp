@@ -11,11 +11,11 @@ namespace {
 
 constexpr int64_t kSharingCost = 6;  // pages per member, of a key-value head
 constexpr int64_t kMostShared = 2;   // shared segments of a sequence
-constexpr int64_t kLeastSharedTurns = 4;
-/// What a turn (each warp of a block takes one page) costs: with several row sets the warps take
-/// the same page, which moves fewer bytes but waits as long. And what a segment costs that is not
-/// its pages: adding up the warps' results, of more rows where it is shared.
-constexpr int64_t kTurnCost = 10, kTurnCostOfTwoSets = 7, kTurnCostOfFourSets = 5;
+constexpr int64_t kLeastSharedIterations = 4;
+/// What an iteration (each warp of a thread block reads one page) costs: with several row sets the
+/// warps take the same page, which moves fewer bytes but waits as long. And what a segment costs
+/// that is not its pages: adding up the warps' results, of more rows where it is shared.
+constexpr int64_t kIterationCost = 10, kIterationCostOfTwoSets = 7, kIterationCostOfFourSets = 5;
 constexpr int64_t kSegmentCost = 3, kSharedSegmentCost = 8;
 
 /// Sequences that read the same pages [begin, end).
@@ -25,13 +25,15 @@ struct Run {
   int64_t end = 0;
   int row_sets = 1;
 
-  int64_t pages_per_turn() const { return kDecodeWarps / row_sets; }
-  int64_t turns() const { return divide_up(end - begin, pages_per_turn()); }
-  /// A piece of a shared run leaves a record for each member: it should be worth that.
-  int64_t least_turns() const { return row_sets == 1 ? 1 : kLeastSharedTurns; }
+  int64_t pages_per_iteration() const { return kDecodeWarps / row_sets; }
+  int64_t iterations() const { return divide_up(end - begin, pages_per_iteration()); }
+  /// A slice of a shared run leaves a record for each member: it should be worth that.
+  int64_t least_iterations() const { return row_sets == 1 ? 1 : kLeastSharedIterations; }
   int64_t segment_cost() const { return row_sets == 1 ? kSegmentCost : kSharedSegmentCost; }
-  int64_t turn_cost() const {
-    return row_sets == 1 ? kTurnCost : row_sets == 2 ? kTurnCostOfTwoSets : kTurnCostOfFourSets;
+  int64_t iteration_cost() const {
+    return row_sets == 1   ? kIterationCost
+           : row_sets == 2 ? kIterationCostOfTwoSets
+                           : kIterationCostOfFourSets;
   }
 };
 
@@ -136,7 +138,7 @@ DecodeLimits decode_limits(int64_t num_launched, const DecodeOptions& options) {
   limits.units = std::max<int64_t>(1, options.blocks_at_once / options.num_kv_heads);
   const int64_t most_members =
       options.shares_prompts ? std::max<int64_t>(1, kMostDecodeRows / options.group) : 1;
-  // Each unit but the first cuts one run.
+  // Each unit but the first splits one run.
   limits.segments = (1 + kMostShared) * num_launched + limits.units;
   limits.members = (1 + kMostShared) * num_launched + limits.units * most_members;
   limits.records = limits.members;
@@ -152,12 +154,12 @@ DecodePlan plan_decode(std::span<const DecodeSequence> sequences, int64_t num_la
   plan.room = decode_limits(num_launched, options);
   const std::vector<Run> runs = Runs(sequences, options).take();
   int64_t cost = 0;
-  for (const Run& run : runs) cost += run.turns() * run.turn_cost() + run.segment_cost();
-  // Cutting a run makes one segment more.
+  for (const Run& run : runs) cost += run.iterations() * run.iteration_cost() + run.segment_cost();
+  // Splitting a run makes one segment more.
   const int64_t cost_per_unit =
-      std::max(kTurnCost, divide_up(cost, plan.room.units) + kSegmentCost);
+      std::max(kIterationCost, divide_up(cost, plan.room.units) + kSegmentCost);
 
-  // Units end where their share of the cost ends, rounded up to a whole turn.
+  // Units end where their share of the cost ends, rounded up to a whole iteration.
   int64_t spent = 0;
   for (const Run& run : runs) {
     for (int64_t begin = run.begin; begin < run.end;) {
@@ -168,11 +170,13 @@ DecodePlan plan_decode(std::span<const DecodeSequence> sequences, int64_t num_la
         ++units;
       }
       const int64_t left = units * cost_per_unit - spent - run.segment_cost();
-      const int64_t turns = std::max(run.least_turns(), divide_up(left, run.turn_cost()));
-      int64_t end = begin + turns * run.pages_per_turn();
-      const bool is_rest_short = run.end - end < run.least_turns() * run.pages_per_turn();
+      const int64_t iterations =
+          std::max(run.least_iterations(), divide_up(left, run.iteration_cost()));
+      int64_t end = begin + iterations * run.pages_per_iteration();
+      const bool is_rest_short = run.end - end < run.least_iterations() * run.pages_per_iteration();
       if (is_rest_short || units == plan.room.units) end = run.end;
-      spent += divide_up(end - begin, run.pages_per_turn()) * run.turn_cost() + run.segment_cost();
+      spent += divide_up(end - begin, run.pages_per_iteration()) * run.iteration_cost() +
+               run.segment_cost();
 
       const DecodeSequence& sequence = sequences[run.members[0]];
       DecodeSegment segment;

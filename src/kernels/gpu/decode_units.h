@@ -2,12 +2,12 @@
 
 /// Plans attention of decode on the host: sequences with one new row each, read once per step.
 ///
-/// Reading keys and values is all there is to it, so the plan shares that out: the processors get
-/// units of equal length, as many as run at once, each a list of segments
-/// (kernels/gpu/decode_segment.h) that may begin and end in the middle of a sequence. Where a
-/// sequence is cut its parts leave records (partial results), and the kernel merges those in the
-/// order of the keys. How many units are launched, and how much room all lists take, depends on the
-/// batch alone: a recorded step needs that.
+/// Bound by reading keys and values, so the plan balances that (split-KV): units of equal length,
+/// one wave of thread blocks, each a list of segments (kernels/gpu/decode_segment.h) that may begin
+/// and end in the middle of a sequence. Segments of a sequence that is split leave records (partial
+/// softmaxes), and a second kernel merges those in the order of the keys. How many units are
+/// launched, and how much room all lists take, depends on the batch alone: a recorded step needs
+/// that.
 ///
 /// Shared prompts: sequences whose page lists begin with the same pages (the samples of one prompt,
 /// requests with one system prompt) read those pages once, as members of one segment; at most
@@ -15,11 +15,11 @@
 /// one after the other. The rule: m sequences that read n pages in k segments save (m - k) n pages
 /// of each key-value head, and leave two records each where they left none. The record of a query
 /// head is as long as a token's key and value, and is written and read; four query heads make that
-/// a page per sequence, and whoever merges waits for memory twice. So sharing is chosen where it
+/// a page per sequence, and the merge adds a memory latency twice. So sharing is chosen where it
 /// saves more than six pages per sequence.
 ///
-/// The plan depends on its arguments alone and each record has its place, so a step repeats bit for
-/// bit.
+/// The plan depends on its arguments alone and each record has a fixed index, so a step repeats bit
+/// for bit.
 
 #include <span>
 #include <vector>
@@ -39,7 +39,7 @@ struct DecodeSequence {
 struct DecodeOptions {
   int64_t group = 1;           // query heads per key-value head
   int64_t num_kv_heads = 1;    // each unit is launched once per key-value head
-  int64_t blocks_at_once = 1;  // processors x decode_blocks_per_processor
+  int64_t blocks_at_once = 1;  // a wave: multiprocessors x decode_blocks_per_processor()
   bool shares_prompts = true;
 };
 

@@ -92,10 +92,10 @@ int64_t check_plan(const DecodePlan& plan, const Batch& batch, int64_t num_launc
 }
 
 int64_t turns_of(const DecodePlan& plan, int64_t unit) {
-  int64_t turns = 0;
+  int64_t iterations = 0;
   for (int32_t i = plan.unit_starts[unit]; i < plan.unit_starts[unit + 1]; ++i)
-    turns += (plan.segments[i].num_pages + 3) / 4;
-  return turns;
+    iterations += (plan.segments[i].num_pages + 3) / 4;
+  return iterations;
 }
 
 TEST(DecodeUnits, CoverEachKeyOnceInAConstantNumberOfUnits) {

@@ -2,7 +2,7 @@
 
 /// A GPU as the engine sees it: what kernels::Device has no word for, because it concerns paged
 /// caches, sampling and recorded steps. CUDA is behind it, in a shared library that is loaded when
-/// a GPU is first asked for (docs/decisions/0050-cuda.md); nothing here mentions it.
+/// a GPU is first opened (docs/decisions/0050-cuda.md); nothing here mentions it.
 ///
 /// All work goes to the current stream of the tensors' device and is asynchronous: no call waits
 /// for the GPU unless it says so. Tensors are on the GPU unless a line says "host".
@@ -73,7 +73,7 @@ struct PagedCall {
   Tensor keys, values;
 };
 
-/// What a drawn row is told. The uniform number comes from the host, where the counter-based
+/// Parameters of the sampled rows. The uniform number comes from the host, where the counter-based
 /// generator lives: it is the one number that decides the draw.
 struct SampleRows {
   Tensor uniform_R;      // float64  in (0, 1)
@@ -113,7 +113,7 @@ class Gpu {
   virtual void reset_peak_memory() = 0;
 
   /// An id below zero stands for the token that row -id - 1 of the previous step drew: those are
-  /// put in place, in ids_T (int64).
+  /// replaced, in ids_T (int64).
   virtual void resolve_ids_(Tensor ids_T, const Tensor& drawn_R) const = 0;
 
   /// True when the tiled kernels have this shape; otherwise paged_attention takes the plain one.

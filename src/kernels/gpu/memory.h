@@ -2,9 +2,9 @@
 
 /// Memory of a GPU whose addresses outlive its contents, and how much of the GPU is in use.
 ///
-/// Trainer and engine of one GPU take turns: while one works, what the other needs only for its
-/// turn is given back to the driver. Tensors and recorded steps point at the cache of keys and
-/// values, so its addresses stay reserved while its pages go and come back.
+/// Trainer and engine on one GPU are colocated and alternate: during the phase of one, what only
+/// the other needs is unmapped and given back to the driver. Tensors and recorded steps point at
+/// the cache of keys and values, so its addresses stay reserved while its pages go and come back.
 
 #include <cstdint>
 
@@ -17,7 +17,7 @@ class GpuMemory {
  public:
   virtual ~GpuMemory() = default;
 
-  /// As asked for, rounded up to the driver's pages (2 MiB).
+  /// As requested, rounded up to the driver's pages (2 MiB).
   virtual int64_t size_bytes() const = 0;
   virtual bool is_mapped() const = 0;
 

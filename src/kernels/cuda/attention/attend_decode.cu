@@ -9,9 +9,10 @@
 
 /// Attention of one new row per sequence: bound by reading keys and values once.
 ///
-/// A block has a unit of the plan (kernels/gpu/decode_units.h) and a key-value head, and goes
-/// through the unit's segments. Its warps take pages in turn; a page of a head is 16 x D numbers in
-/// one piece, and goes from memory straight into tensor-core operands:
+/// A thread block has a unit of the plan (kernels/gpu/decode_units.h) and a key-value head, and
+/// goes through the unit's segments (split-KV: a sequence may be spread over units). Its warps take
+/// pages round-robin; a page of a head is 16 x D numbers in one piece, and goes from memory
+/// straight into tensor-core operands:
 ///   scores [rows, keys] = Q K^T      a: Q, in the upper eight rows         b: K, as it lies
 ///   out^T [dims, rows] += V^T P^T    a: V, two keys interleaved            b: P, as scores came
 ///   out
@@ -19,11 +20,11 @@
 /// share the pages there are more than eight, and warps with different rows take the same page: the
 /// first brings it from memory, the others find it in the L1 cache.
 ///
-/// While a warp works on a page the next one is on its way, be it the next segment's first. Warps
-/// add up through shared memory. A sequence that is in one segment is then done; segments of others
-/// leave records, and a second kernel adds those up in the order of the keys (merge_records.cu).
-/// (Whoever arrives last could do it, but its fence waits for the pages on their way and empties
-/// the L1 cache: ten microseconds a segment.)
+/// While a warp works on a page the next one is prefetched, be it the next segment's first. Warps
+/// are reduced through shared memory. A sequence that is in one segment is then done; segments of
+/// others leave records, and a second kernel adds those up in the order of the keys
+/// (merge_records.cu). (Whoever arrives last could do it, but its fence waits for the pages in
+/// flight and invalidates the L1 cache: ten microseconds a segment.)
 ///
 /// In a step of nothing but decode this kernel also norms and rotates (step_heads.cuh): a launch
 /// less in every layer, and pages and tables are read while the projection still runs.
@@ -45,7 +46,7 @@ __global__ void __launch_bounds__(32 * kWarps, decode_blocks_per_processor(kDim,
   const AttendCall& call = arguments.call;
   const DecodeArrays& plan = arguments.plan;
   const Block block(arguments);
-  let_next_start();
+  launch_dependents();
   const int kv_head = blockIdx.y, num_kv_heads = call.num_kv_heads;
   int index = plan.unit_starts[blockIdx.x];
   const int end = plan.unit_starts[blockIdx.x + 1];
@@ -57,17 +58,17 @@ __global__ void __launch_bounds__(32 * kWarps, decode_blocks_per_processor(kDim,
   const int64_t head_offset = static_cast<int64_t>(kv_head) * kPageTokens * kDim;
   const Kv* all_keys = static_cast<const Kv*>(call.paged.keys) + head_offset;
   const Kv* all_values = static_cast<const Kv*>(call.paged.values) + head_offset;
-  const auto place_of = [&](const DecodeSegment& segment, int page) {
+  const auto page_offset = [&](const DecodeSegment& segment, int page) {
     return pages[segment.pages_offset + page] * page_size;
   };
   Keys<Kv, kDim> keys;
   Values<Kv, kDim> values;
   Share now = block.share_of(index, warp);
-  bool is_loaded = false;  // the page that is next
+  bool is_loaded = false;  // whether the warp's next page is prefetched
   const auto load = [&] {
-    const int64_t place = place_of(now.segment, now.page);
-    load_keys<Kv, kDim>(keys, all_keys + place, group, quarter);
-    load_values<Kv, kDim>(values, all_values + place, group, quarter,
+    const int64_t offset = page_offset(now.segment, now.page);
+    load_keys<Kv, kDim>(keys, all_keys + offset, group, quarter);
+    load_values<Kv, kDim>(values, all_values + offset, group, quarter,
                           valid_in(now.segment, now.page));
     is_loaded = true;
   };
@@ -79,7 +80,7 @@ __global__ void __launch_bounds__(32 * kWarps, decode_blocks_per_processor(kDim,
   const StepHeads<T, Kv, kDim> heads(arguments, kv_head);
   StepHead<kDim> step_head;
   if (rotates) step_head = heads.choose(now, 0);
-  wait_for_inputs();
+  grid_dependency_wait();
   if (rotates) heads.read(step_head, now, 0);
 
   while (true) {
@@ -89,19 +90,19 @@ __global__ void __launch_bounds__(32 * kWarps, decode_blocks_per_processor(kDim,
     if (!is_end) next = block.share_of(index + 1, warp);
     int fresh_page = -1;  // whose last row is in shared memory
     if (rotates) {
-      int64_t place = 0;  // the slot of the row, as PagedBatch::slot_T has it too
+      int64_t fresh_offset = 0;  // of the step's key in the cache: PagedBatch::slot_T in elements
       if (now.segment.is_fresh) {
         fresh_page = now.segment.num_pages - 1;
-        place =
-            head_offset + place_of(now.segment, fresh_page) + (now.segment.last_tokens - 1) * kDim;
+        fresh_offset = head_offset + page_offset(now.segment, fresh_page) +
+                       (now.segment.last_tokens - 1) * kDim;
       }
       const auto rows_of = [&](int of) -> auto& { return memory.warps[of].step; };
-      for (int first = 0; first < heads.count(now); first += heads.kAtOnce) {
+      for (int first = 0; first < heads.count(now); first += heads.kHeadsAtOnce) {
         if (first > 0) {
           step_head = heads.choose(now, first);
           heads.read(step_head, now, first);
         }
-        heads.put(step_head, now, first, rows_of, place);
+        heads.put(step_head, now, first, rows_of, fresh_offset);
       }
       __syncthreads();
     }
@@ -110,7 +111,7 @@ __global__ void __launch_bounds__(32 * kWarps, decode_blocks_per_processor(kDim,
     query.clear();
     int low = 0;  // first key that this lane's row sees
     if (rotates && row < now.num_rows) query.load(memory.warps[warp].step.query[group], quarter);
-    // To divide and to ask for the member takes long: only where it is needed.
+    // The division and the load of the member have long latency: only where they are needed.
     if ((!rotates || call.window > 0) && row < now.num_rows) {
       const int i = row / arguments.group, head = row - i * arguments.group;
       const DecodeMember member = block.member(now.segment.first_member + i);
@@ -133,20 +134,20 @@ __global__ void __launch_bounds__(32 * kWarps, decode_blocks_per_processor(kDim,
       now.page += now.step;
       const bool is_here = now.is_there();
       is_loaded = is_here || (!is_end && next.is_there());
-      int64_t next_place = 0;
+      int64_t next_offset = 0;
       int next_valid = 0;
       if (is_here) {
-        next_place = place_of(now.segment, now.page);
+        next_offset = page_offset(now.segment, now.page);
         next_valid = valid_in(now.segment, now.page);
       } else if (is_loaded) {
-        next_place = place_of(next.segment, next.page);
+        next_offset = page_offset(next.segment, next.page);
         next_valid = valid_in(next.segment, next.page);
       }
       float score[2][4] = {};
 #pragma unroll
       for (int half = 0; half < 2; ++half)
         score_keys<T, Kv, kDim>(score[half], query, keys.x[half]);
-      if (is_loaded) load_keys<Kv, kDim>(keys, all_keys + next_place, group, quarter);
+      if (is_loaded) load_keys<Kv, kDim>(keys, all_keys + next_offset, group, quarter);
 
       const int first = now.segment.first_key + page * kPageTokens;
       const int valid = valid_in(now.segment, page);
@@ -189,10 +190,10 @@ __global__ void __launch_bounds__(32 * kWarps, decode_blocks_per_processor(kDim,
 #pragma unroll
       for (int r = 0; r < kTiles; ++r) add_values<T, Kv, kDim>(out[r], values, r, p);
       if (is_loaded)
-        load_values<Kv, kDim>(values, all_values + next_place, group, quarter, next_valid);
+        load_values<Kv, kDim>(values, all_values + next_offset, group, quarter, next_valid);
     }
 
-    __syncwarp();  // the sums take the place of the step's rows
+    __syncwarp();  // the sums overlay the step's rows
     weight += __shfl_xor_sync(0xffffffffU, weight, 1);
     weight += __shfl_xor_sync(0xffffffffU, weight, 2);
     if (quarter == 0) {
@@ -208,7 +209,7 @@ __global__ void __launch_bounds__(32 * kWarps, decode_blocks_per_processor(kDim,
       sums[2 * quarter][dim + 1] = out[r][2];
       sums[2 * quarter + 1][dim + 1] = out[r][3];
     }
-    step_head = {};  // so the old one need not be kept while pages are read
+    step_head = {};  // frees its registers while pages are read
     if (rotates && !is_end) {
       step_head = heads.choose(next, 0);
       heads.read(step_head, next, 0);
@@ -217,14 +218,14 @@ __global__ void __launch_bounds__(32 * kWarps, decode_blocks_per_processor(kDim,
 
     write_results(arguments, memory, now, kv_head);
     if (is_end) return;
-    __syncthreads();  // the next segment's rows and sums take the place of these
+    __syncthreads();  // the next segment's rows and sums overlay these
     ++index;
     now = next;
   }
 }
 
-/// What blocks have on their way to registers passes through the L1 cache, and products before this
-/// kernel leave it little. With many sequences the change is worth its while.
+/// Loads in flight to registers pass through the L1 cache, and the products before this kernel
+/// leave it little. With many sequences changing the carve-out is worth its cost.
 template <typename T, typename Kv, int kDim>
 SharedShare share_for(int num_sequences) {
   constexpr int kManySequences = 64;

@@ -6,7 +6,11 @@
 ///
 /// Dimensions: T rows, S sequences, N query heads, K key-value heads, D head size, E = (N + 2 K) D,
 /// R = D / 2. Keys and values are [pages, K, kPageTokens, D], in the precision of the
-/// rows or in fp8 (e4m3: what does not fit becomes +-448). Asynchronous on `stream`.
+/// rows or in fp8 (e4m3: what does not fit becomes +-448).
+///
+/// Pointers are device memory, contiguous unless a stride is given; heads, keys and values start at
+/// multiples of 16 bytes. All functions are asynchronous on `stream` and throw std::runtime_error
+/// for a shape that has no kernel or a launch that fails.
 
 #include <cuda_runtime.h>
 
@@ -107,7 +111,7 @@ bool has_decode(Number number, int head_dim, int group);
 /// where it has run.
 void attend_decode(const AttendCall& call, const DecodeArrays& plan, const RotateCall* rotate,
                    cudaStream_t stream);
-/// What attend_decode ends with: adds up the records of each sequence.
+/// The second kernel of attend_decode: merges the records (partial softmaxes) of each sequence.
 void merge_records(const AttendCall& call, const DecodeArrays& plan, cudaStream_t stream);
 
 }  // namespace slime::kernels::cuda

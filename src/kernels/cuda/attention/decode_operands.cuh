@@ -1,7 +1,7 @@
 #pragma once
 
 /// Pages of decode attention as tensor-core operands: keys and values come straight from memory in
-/// the order in which the instruction takes them, and queries are brought into the same order.
+/// the order in which the instruction takes them, and queries are permuted to match.
 ///
 /// lane = 4 group + quarter; `group` is a row within the eight of a warp's set.
 
@@ -98,10 +98,10 @@ __device__ inline void read_if(bool wanted, uint32_t address, uint32_t& a, uint3
                : "memory");
 }
 
-/// Puts a key and its value, which lie in shared memory, in the place of row `place` of the page.
+/// Replaces row `row` of the page, in registers, by a key and its value from shared memory.
 template <typename Kv, int kDim>
 __device__ void replace_row(Keys<Kv, kDim>& keys, Values<Kv, kDim>& values, const Kv* key,
-                            const Kv* value, int place, int group, int quarter) {
+                            const Kv* value, int row, int group, int quarter) {
   constexpr int kWords = Values<Kv, kDim>::kWords;
   const auto key_at = static_cast<uint32_t>(__cvta_generic_to_shared(key));
   const auto value_at = static_cast<uint32_t>(__cvta_generic_to_shared(value));
@@ -110,12 +110,12 @@ __device__ void replace_row(Keys<Kv, kDim>& keys, Values<Kv, kDim>& values, cons
 #pragma unroll
     for (int j = 0; j < Keys<Kv, kDim>::kPacks; ++j) {
       uint4& x = keys.x[half][j];
-      read_if(group + 8 * half == place, key_at + 16 * (4 * j + quarter), x.x, x.y, x.z, x.w);
+      read_if(group + 8 * half == row, key_at + 16 * (4 * j + quarter), x.x, x.y, x.z, x.w);
     }
   }
 #pragma unroll
   for (int k = 0; k < 4; ++k) {
-    const bool wanted = key_of_value(k, quarter) == place;
+    const bool wanted = key_of_value(k, quarter) == row;
     uint32_t(&x)[kWords] = values.x[k];
     if constexpr (kWords == 2) {
       read_if(wanted, value_at + 8 * group, x[0], x[1]);

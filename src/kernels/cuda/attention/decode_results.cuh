@@ -1,7 +1,7 @@
 #pragma once
 
-/// What a block of the decode attention kernel has in shared memory, and how the results of its
-/// warps become those of a segment.
+/// Shared memory of a thread block of the decode attention kernel, and its epilogue: the reduction
+/// of the warps' partial softmaxes to the results of a segment.
 
 #include "kernels/cuda/attention/step_heads.cuh"
 
@@ -15,9 +15,9 @@ union alignas(16) WarpMemory {
   static_assert(sizeof(step) <= sizeof(sums));
 };
 
-/// Where a row of a segment goes, counted in heads: into the output, or among the records.
+/// Where a row of a segment goes: head index in the output, or among the records.
 struct Result {
-  int64_t place;
+  int64_t head;
   float scale;  // 0: a record
 };
 
@@ -35,37 +35,37 @@ __device__ void write_results(const Arguments& arguments, BlockMemory<T, Kv, kDi
                               const Share& share, int kv_head) {
   const AttendCall& call = arguments.call;
   if (static_cast<int>(threadIdx.x) < share.num_rows) {
-    const int r = threadIdx.x, place = r % kSetRows;
+    const int r = threadIdx.x, set_row = r % kSetRows;
     float most = -INFINITY, total = 0;
     for (int w = r / kSetRows; w < kWarps; w += share.sets)
-      most = fmaxf(most, memory.largest[w][place]);
+      most = fmaxf(most, memory.largest[w][set_row]);
     for (int w = r / kSetRows; w < kWarps; w += share.sets) {
-      float& part = memory.largest[w][place];
-      part = part == -INFINITY ? 0 : exp2f(part - most);
-      total += part * memory.weight[w][place];
+      float& factor = memory.largest[w][set_row];
+      factor = factor == -INFINITY ? 0 : exp2f(factor - most);
+      total += factor * memory.weight[w][set_row];
     }
     const int m = r / arguments.group, head = kv_head * arguments.group + r - m * arguments.group;
     const DecodeMember member = Block(arguments).member(share.segment.first_member + m);
     Result& result = memory.results[r];
     result.scale = member.record < 0 ? 1 / total : 0;
-    result.place =
+    result.head =
         (member.record < 0 ? member.row : member.record) * static_cast<int64_t>(call.num_heads) +
         head;
-    if (member.record >= 0) arguments.plan.record_weights[result.place] = {most, total};
+    if (member.record >= 0) arguments.plan.record_weights[result.head] = {most, total};
   }
   __syncthreads();
   constexpr int kPacks = kDim / 4;
   for (int i = threadIdx.x; i < share.num_rows * kPacks; i += blockDim.x) {
-    const int r = i / kPacks, dim = i % kPacks * 4, place = r % kSetRows;
+    const int r = i / kPacks, dim = i % kPacks * 4, set_row = r % kSetRows;
     float4 sum = make_float4(0, 0, 0, 0);
     for (int w = r / kSetRows; w < kWarps; w += share.sets) {
-      const float part = memory.largest[w][place];
-      const float4 x = *reinterpret_cast<const float4*>(&memory.warps[w].sums[place][dim]);
-      sum = make_float4(sum.x + part * x.x, sum.y + part * x.y, sum.z + part * x.z,
-                        sum.w + part * x.w);
+      const float factor = memory.largest[w][set_row];
+      const float4 x = *reinterpret_cast<const float4*>(&memory.warps[w].sums[set_row][dim]);
+      sum = make_float4(sum.x + factor * x.x, sum.y + factor * x.y, sum.z + factor * x.z,
+                        sum.w + factor * x.w);
     }
     const float scale = memory.results[r].scale;
-    const int64_t at = memory.results[r].place * kDim + dim;
+    const int64_t at = memory.results[r].head * kDim + dim;
     if (scale == 0) {
       *reinterpret_cast<float4*>(arguments.plan.record_sums + at) = sum;
     } else {

@@ -1,7 +1,7 @@
 #pragma once
 
-/// What a block of the decode attention kernel works on: its arguments, and a segment of the plan
-/// as each of its warps sees it.
+/// What a thread block of the decode attention kernel works on: its arguments, and a segment of the
+/// plan as each of its warps sees it.
 
 #include "kernels/cuda/attention/attention.h"
 #include "kernels/gpu/decode_segment.h"

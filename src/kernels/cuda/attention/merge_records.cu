@@ -27,19 +27,19 @@ struct Floats {
   }
 };
 
-/// A warp adds up the records of a sequence for one query head.
+/// A warp merges the records of a sequence for one query head.
 template <typename T, int kDim>
 __global__ void __launch_bounds__(32 * kWarps)
     merge_records_kernel(AttendCall call, DecodeArrays plan) {
   constexpr int kNumbers = kDim / 32;  // of a lane
-  let_next_start();
+  launch_dependents();
   const int lane = threadIdx.x % 32;
   const int sequence = blockIdx.x, head = blockIdx.y * kWarps + threadIdx.x / 32;
   const int first = plan.record_starts[sequence];
   const int num_records = plan.record_starts[sequence + 1] - first;
   const int64_t row = call.paged.query_starts[sequence];
-  // Also without records: who waits for this kernel means the one before it too.
-  wait_for_inputs();
+  // Also without records: a kernel that waits for this one relies on the preceding one too.
+  grid_dependency_wait();
   if (head >= call.num_heads || num_records == 0) return;
 
   float largest = -INFINITY, total = 0, sum[kNumbers] = {};

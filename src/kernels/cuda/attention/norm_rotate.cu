@@ -10,7 +10,7 @@ constexpr int kMaxPairs = 4;  // pairs of numbers per lane: head sizes up to 256
 /// One warp per head of a row. A lane holds the pairs (i, i + D / 2) with i = lane, lane + 32, ...
 template <typename T>
 __global__ void __launch_bounds__(32 * kWarps) norm_rotate_kernel(RotateCall call) {
-  let_next_start();
+  launch_dependents();
   const int lane = threadIdx.x % 32;
   const int head = blockIdx.y * kWarps + threadIdx.x / 32;
   const int num_heads = call.num_heads, num_kv_heads = call.num_kv_heads;
@@ -19,7 +19,7 @@ __global__ void __launch_bounds__(32 * kWarps) norm_rotate_kernel(RotateCall cal
   const bool is_query = head < num_heads;
   const bool is_value = head >= num_heads + num_kv_heads;
   const auto* norm = static_cast<const T*>(is_query ? call.q_norm_D : call.k_norm_D);
-  wait_for_inputs();
+  grid_dependency_wait();
 
   const int64_t row = blockIdx.x;
   const int64_t in_row = row * (num_heads + 2 * num_kv_heads) * call.head_dim;
@@ -29,12 +29,12 @@ __global__ void __launch_bounds__(32 * kWarps) norm_rotate_kernel(RotateCall cal
   if (!is_query && call.slot_T != nullptr) {
     const int kv_head = (head - num_heads) % num_kv_heads;
     const int64_t slot = call.slot_T[row];
-    const int64_t place =
+    const int64_t offset =
         ((slot / kPageTokens * num_kv_heads + kv_head) * kPageTokens + slot % kPageTokens) *
         call.head_dim;
     void* cache = is_value ? call.values : call.keys;
-    out = static_cast<T*>(cache) + place;
-    if (call.is_fp8) narrow = static_cast<__nv_fp8_storage_t*>(cache) + place;
+    out = static_cast<T*>(cache) + offset;
+    if (call.is_fp8) narrow = static_cast<__nv_fp8_storage_t*>(cache) + offset;
   }
   float a[kMaxPairs] = {}, b[kMaxPairs] = {};
 #pragma unroll

@@ -43,12 +43,13 @@ void check_dnn(fe::error_t status, const char* what) {
     throw std::runtime_error(fmt::format("cuDNN: {}: {}", what, status.get_message()));
 }
 
-/// The next multiple of a part (a power of two) of the power of two below, of `least` at least. A
-/// plan takes a tenth of a second to make, and a run whose micro-batches all differ needs few so:
-/// what is added are tiles and pairs without rows, which end at once.
-int64_t rounded_up(int64_t count, int64_t part, int64_t least) {
+/// `count` rounded up to a multiple of bit_floor(count) / `fraction` (a power of two), or of
+/// `least` where that is more. A plan takes a tenth of a second to make; so a run whose
+/// micro-batches all differ needs few of them. The padding is tiles and pairs without rows, which
+/// return at once.
+int64_t rounded_up(int64_t count, int64_t fraction, int64_t least) {
   const auto step = std::max<int64_t>(
-      least, static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(count))) / part);
+      least, static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(count))) / fraction);
   return round_up(count, step);
 }
 

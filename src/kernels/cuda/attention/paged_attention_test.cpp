@@ -38,15 +38,15 @@ TEST(PagedAttentionTwin, IsTheEndOfTheTwinOfTheWholeSequence) {
   const Tensor x = numbers({129, int64_t{10} * 24}, at::kFloat);
   for (const int64_t window : {0, 1, 40}) {
     for (const int64_t rows : {1, 16, 129}) {
-      const auto part = [&](int64_t first, int64_t count) {
+      const auto head_range = [&](int64_t first, int64_t count) {
         return x.narrow(1, first * 24, count * 24);
       };
       const TreeAttentionShape shape{0.2, window};
       Tensor logsumexp;
       const Tensor whole = twin().tree_attention(wide(x), {{0, 129, -1}}, heads, shape, logsumexp);
-      const Tensor end =
-          attend_last_rows(part(0, 6).narrow(0, 129 - rows, rows), part(6, 2).reshape({129, 2, 24}),
-                           part(8, 2).reshape({129, 2, 24}), heads, shape);
+      const Tensor end = attend_last_rows(head_range(0, 6).narrow(0, 129 - rows, rows),
+                                          head_range(6, 2).reshape({129, 2, 24}),
+                                          head_range(8, 2).reshape({129, 2, 24}), heads, shape);
       EXPECT_LT(relative_error(end, whole.narrow(0, 129 - rows, rows)), 1e-14);
     }
   }
@@ -117,7 +117,7 @@ struct PagedCase {
       page_starts.push_back(static_cast<int32_t>(page));
       last.push_back(static_cast<int32_t>((span.num_keys - 1) % 16 + 1));
       if (!has_twin) continue;
-      // [P, KV, 16, D] as [K, KV, D], with the new rows in their places.
+      // [P, KV, 16, D] as [K, KV, D], with the new rows at their positions.
       const auto all_keys = [&](const Tensor& old, int64_t first_head) {
         const Tensor rows_KVD =
             old.index_select(0, id_P).transpose(1, 2).reshape({num_mine * 16, kv, dim});
@@ -366,7 +366,7 @@ TEST(GpuPagedAttention, OfAnFp8CacheReadsSharedPromptsTogether) {
   }
 }
 
-/// Values beyond the range of e4m3 are cut, not turned into what is no number.
+/// Values beyond the range of e4m3 are clamped, not turned into NaN.
 TEST(GpuPagedAttention, CutsNumbersThatFp8CannotHold) {
   SLIME_NEEDS_GPU();
   PagedCase one;
@@ -453,7 +453,7 @@ TEST(GpuPagedAttention, OfDecodeWritesAndReadsTheBitsOfOtherSteps) {
         one.spans = decode_spans();
         one.padding = 3;
         expect_same_bits_with_a_tile(one, what + ", many lengths");
-        // Cut into many segments, of which the last is fresh.
+        // Split into many segments, of which the last is fresh.
         for (const int64_t length : {1, 2, 16, 17, 1024, 1025, 5000}) {
           one.spans = {{1, length}};
           expect_same_bits_with_a_tile(one, fmt::format("{}, alone, {} keys", what, length));

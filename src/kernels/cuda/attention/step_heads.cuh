@@ -1,16 +1,16 @@
 #pragma once
 
-/// The heads of a decode step itself, as the projection left them: for its segment a block norms
-/// and rotates the query heads, and where the segment is fresh also the step's key and value, which
-/// go into the cache and are handed to the warps through shared memory.
+/// The heads of a decode step itself, as the projection left them: for its segment a thread block
+/// norms and rotates the query heads, and where the segment is fresh also the step's key and value,
+/// which go into the cache and are handed to the warps through shared memory.
 ///
-/// Only this block may touch that row of the cache: a sequence's last page is in one segment, which
-/// has no other member, and no other sequence reads it (kernels/gpu/decode_units.cpp shares the
-/// pages before the last). What its own warps read there is replaced.
+/// Only this thread block may touch that row of the cache: a sequence's last page is in one
+/// segment, which has no other member, and no other sequence reads it (kernels/gpu/decode_units.cpp
+/// shares the pages before the last). What its own warps read there is replaced.
 ///
-/// A head is in eight lanes, and lane `part` has pairs [kPairs part, kPairs (part + 1)): numbers of
-/// the lower half and their partners in the upper one. Sixteen bits at a time stay packed: taken
-/// apart, they would be waited for as soon as they are asked for.
+/// A head is spread over eight lanes, of which lane e has pairs [kPairs e, kPairs (e + 1)): numbers
+/// of the lower half and their partners in the upper one. 16-bit numbers stay packed in registers:
+/// unpacking would wait for the load as soon as it is issued.
 
 #include "kernels/cuda/attention/decode_segments.cuh"
 #include "kernels/cuda/attention/head_rotation.cuh"
@@ -18,7 +18,7 @@
 
 namespace slime::kernels::cuda::decode {
 
-/// What one or two loads bring.
+/// The result of one or two vector loads.
 template <typename T, int kCount>
 struct alignas(sizeof(T) * kCount) Numbers {
   T x[kCount];
@@ -59,7 +59,7 @@ template <int kDim>
 struct StepHead {
   static constexpr int kPairs = kDim / 16;
   using Packed = Numbers<uint32_t, kPairs / 2>;
-  int64_t place = 0;  // of the lane's first number, from AttendCall::q
+  int64_t offset = 0;  // of the lane's first number from AttendCall::q, in elements
   bool has_norm = false;
   Packed low, high, low_weight, high_weight;
   Numbers<float, kPairs> cosine, sine;
@@ -69,8 +69,8 @@ template <typename T, typename Kv, int kDim>
 class StepHeads {
  public:
   using Head = StepHead<kDim>;
-  /// Heads that a block works on at a time.
-  static constexpr int kAtOnce = 32 * kWarps / 8;
+  /// Heads that a thread block works on at a time.
+  static constexpr int kHeadsAtOnce = 32 * kWarps / 8;
 
   __device__ StepHeads(const Arguments& arguments, int kv_head)
       : arguments_(arguments), kv_head_(kv_head) {}
@@ -80,21 +80,21 @@ class StepHeads {
     return share.num_rows + 2 * share.segment.is_fresh;
   }
 
-  /// One of kAtOnce heads from `first` on, with what its norm and rotation need: this may be asked
-  /// for before the inputs are there.
+  /// One of kHeadsAtOnce heads from `first` on, with what its norm and rotation need: these loads
+  /// may be issued before grid_dependency_wait().
   __device__ Head choose(const Share& share, int first) const {
     Head head{};
     if (!has_work(share, first)) return head;
     const AttendCall& call = arguments_.call;
     const RotateCall& rotate = arguments_.rotate;
-    const int item = min(item_of(first), count(share) - 1), begin = kPairs * part();
+    const int item = min(item_of(first), count(share) - 1), begin = kPairs * eighth();
     const bool is_query = item < share.num_rows;
     const int member = is_query ? item / arguments_.group : 0;
     const int index = is_query
                           ? kv_head_ * arguments_.group + item - member * arguments_.group
                           : call.num_heads + kv_head_ + (item - share.num_rows) * call.num_kv_heads;
     const int64_t row = Block(arguments_).member(share.segment.first_member + member).row;
-    head.place = row * call.row_stride + index * kDim + begin;
+    head.offset = row * call.row_stride + index * kDim + begin;
     const auto* norm = static_cast<const T*>(is_query ? rotate.q_norm_D : rotate.k_norm_D);
     head.has_norm = norm != nullptr;
     if (head.has_norm) {
@@ -107,21 +107,22 @@ class StepHeads {
     return head;
   }
 
-  /// Asks for the head itself.
+  /// Issues the loads of the head itself, after grid_dependency_wait().
   __device__ void read(Head& head, const Share& share, int first) const {
     if (!has_work(share, first)) return;
-    const T* in = static_cast<const T*>(arguments_.call.q) + head.place;
+    const T* in = static_cast<const T*>(arguments_.call.q) + head.offset;
     head.low = Packed::at(in);
     head.high = Packed::at(in + kDim / 2);
   }
 
   /// Norms and rotates, and puts the heads into the rows of all warps that need them, of which
-  /// `rows_of(warp)` tells where they are. `fresh`: the place of the step's key in the cache.
+  /// `rows_of(warp)` tells where they are. `fresh`: offset of the step's key in the cache, in
+  /// elements.
   template <typename RowsOf>
   __device__ void put(const Head& head, const Share& share, int first, const RowsOf& rows_of,
                       int64_t fresh) const {
     if (!has_work(share, first)) return;
-    const int item = item_of(first), begin = kPairs * part();
+    const int item = item_of(first), begin = kPairs * eighth();
     float a[kPairs], b[kPairs], squares[kPairs];
     unpack_all(head.low, a);
     unpack_all(head.high, b);
@@ -180,7 +181,7 @@ class StepHeads {
       to[2 * i + 1] = x.y;
     }
   }
-  __device__ static int part() { return static_cast<int>(threadIdx.x) % 8; }
+  __device__ static int eighth() { return static_cast<int>(threadIdx.x) % 8; }
   /// Counted as count() does; there may be none.
   __device__ static int item_of(int first) { return first + static_cast<int>(threadIdx.x) / 8; }
   /// The same for all lanes of a warp.

@@ -1,10 +1,11 @@
 #pragma once
 
-/// Copies from memory into shared memory that run by themselves, and the barriers that tell when
-/// they have arrived. PTX ISA, sections "cp.async.bulk.tensor", "mbarrier" and "fence"; compute
+/// Asynchronous tensor copies (TMA) from global into shared memory, and the mbarriers that track
+/// their completion. PTX ISA, sections "cp.async.bulk.tensor", "mbarrier" and "fence"; compute
 /// capability 9.0.
 ///
-/// A barrier's phases complete one after another; waiting names the parity of the one meant.
+/// Barriers and destinations are shared-memory addresses. A barrier's phases complete one after
+/// another; wait() names the parity of the phase meant.
 
 #include <cuda.h>
 
@@ -22,8 +23,8 @@ __device__ inline void init_barrier(uint32_t barrier, int arrivals) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
 }
 
-/// Makes initialised barriers visible to copies.
-__device__ inline void publish_barriers() {
+/// Makes initialised barriers visible to the async proxy.
+__device__ inline void fence_barrier_init() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
 
@@ -31,8 +32,9 @@ __device__ inline void arrive(uint32_t barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
 
-/// One arrival that also announces bytes: the phase completes when they have been copied.
-__device__ inline void arrive_expecting(uint32_t barrier, uint32_t bytes) {
+/// One arrival that also adds `bytes` to the phase's pending transactions: it completes when they
+/// have been copied.
+__device__ inline void arrive_expect_tx(uint32_t barrier, uint32_t bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)
                : "memory");
 }
@@ -51,7 +53,7 @@ __device__ inline void wait(uint32_t barrier, uint32_t parity) {
       : "memory");
 }
 
-/// A tile of a matrix (kernels/cuda/products/tile_map.h), to an address that is a multiple of 1024.
+/// Copies a tile of a matrix (kernels/cuda/products/tile_map.h) to `to`, a multiple of 1024.
 __device__ inline void copy_tile(uint32_t to, const CUtensorMap& map, int row, int slab,
                                  uint32_t barrier) {
   asm volatile(
@@ -61,20 +63,20 @@ __device__ inline void copy_tile(uint32_t to, const CUtensorMap& map, int row, i
       : "memory");
 }
 
-/// A way to read what is read once: it is the first to leave the L2 cache.
-__device__ inline uint64_t first_to_leave() {
+/// L2 cache policy for what is read once: evict first.
+__device__ inline uint64_t evict_first_policy() {
   uint64_t policy;
   asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
   return policy;
 }
 
-/// A tile that is read once.
+/// copy_tile() with evict_first_policy().
 __device__ inline void copy_tile_once(uint32_t to, const CUtensorMap& map, int row, int slab,
                                       uint32_t barrier) {
   asm volatile(
       "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
       ".L2::cache_hint [%0], [%1, {%2, %3, %4}], [%5], %6;" ::"r"(to),
-      "l"(&map), "r"(0), "r"(row), "r"(slab), "r"(barrier), "l"(first_to_leave())
+      "l"(&map), "r"(0), "r"(row), "r"(slab), "r"(barrier), "l"(evict_first_policy())
       : "memory");
 }
 
@@ -84,7 +86,7 @@ __device__ inline void copy_group_once(uint32_t to, const CUtensorMap& map, int 
   asm volatile(
       "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
       ".L2::cache_hint [%0], [%1, {%2, %3, %2, %4}], [%5], %6;" ::"r"(to),
-      "l"(&map), "r"(0), "r"(row), "r"(slab), "r"(barrier), "l"(first_to_leave())
+      "l"(&map), "r"(0), "r"(row), "r"(slab), "r"(barrier), "l"(evict_first_policy())
       : "memory");
 }
 
@@ -94,22 +96,25 @@ __device__ inline void copy_pairs_once(uint32_t to, const CUtensorMap& map, int 
   asm volatile(
       "cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
       ".L2::cache_hint [%0], [%1, {%2, %2, %2, %3, %4}], [%5], %6;" ::"r"(to),
-      "l"(&map), "r"(0), "r"(four), "r"(slab), "r"(barrier), "l"(first_to_leave())
+      "l"(&map), "r"(0), "r"(four), "r"(slab), "r"(barrier), "l"(evict_first_policy())
       : "memory");
 }
 
-/// The description of the matrix itself.
+/// Prefetches the descriptor of the matrix.
 __device__ inline void prefetch_map(const CUtensorMap& map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
 }
 
-/// Between ordinary reads and writes of shared memory and a copy to the same place.
-__device__ inline void let_copies_write() {
+/// Proxy fence between ordinary accesses of shared memory and a later copy to the same addresses.
+__device__ inline void fence_async_shared() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
-/// Between what ordinary stores of other blocks wrote, as an acquire made visible, and copies.
-__device__ inline void let_copies_see() { asm volatile("fence.proxy.async.global;" ::: "memory"); }
+/// Proxy fence between ordinary stores to global memory by other thread blocks, made visible by an
+/// acquire, and later copies of it.
+__device__ inline void fence_async_global() {
+  asm volatile("fence.proxy.async.global;" ::: "memory");
+}
 
 #endif
 

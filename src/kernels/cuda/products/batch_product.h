@@ -1,9 +1,10 @@
 #pragma once
 
-/// A matrix product of a decode step of up to 64 sequences, with what follows it.
+/// y = x W^T of a decode step of up to 64 sequences, with its epilogue fused.
 ///
-/// Bound by reading the weights once. A block of the next kernel starts on a processor as soon as
-/// this one's there has ended, and asks for its weights before its input is complete.
+/// Bound by the bandwidth of reading the weights once. With programmatic dependent launch a thread
+/// block of the next kernel starts on a multiprocessor as soon as this one's there has ended, and
+/// prefetches its weights before its input is complete.
 
 #include <cuda_runtime.h>
 
@@ -13,32 +14,33 @@
 
 namespace slime::kernels::cuda {
 
-/// x W^T; pointers into memory of the device, multiples of 16 bytes. bfloat16 where nothing else is
-/// said.
+/// One product. Pointers are device memory, 16-byte aligned; tensors are contiguous and bfloat16
+/// unless a comment says otherwise. Dimensions: T rows, I inputs, O outputs, S splits.
 struct BatchProduct {
-  enum class Ending {
-    kStore,   // y_TO, with the bias
-    kSwiglu,  // rows of the product are [gate; up]: y_TF = silu(gate) * up, F = O / 2
-    kParts,   // y_PTO in float32: sums over P parts of the inputs, without a bias
+  enum class Epilogue {
+    kStore,   // y_TO, bias added
+    kSwiglu,  // weight rows are [gate; up]: y_TF = silu(gate) * up, F = O / 2
+    kSplitK,  // y_STO in float32: partial sums over S splits of the inputs, without bias
   };
   const void* x_TI = nullptr;
   const void* weight_OI = nullptr;
-  const void* bias_O = nullptr;  // null: none
-  int rows = 0, inputs = 0, outputs = 0;
-  Ending ending = Ending::kStore;
+  const void* bias_O = nullptr;           // null: none
+  int rows = 0, inputs = 0, outputs = 0;  // T, I, O
+  Epilogue epilogue = Epilogue::kStore;
   bool float_result = false;  // kStore: y_TO is float32
   void* y = nullptr;
 };
 
-/// Inputs and outputs are multiples of these.
+/// `inputs` and `outputs` must be multiples of these.
 inline constexpr int kBatchProductInputs = 64, kBatchProductOutputs = 8;
 
 inline constexpr int kMostBatchRows = 64;
 
-/// bfloat16, at most kMostBatchRows rows, compute capability 9.0.
+/// True for bfloat16, at most kMostBatchRows rows and compute capability 9.0.
 bool has_batch_product(Number number, int64_t rows);
-/// P of a product that ends with parts.
-int batch_product_parts(int inputs, int outputs);
+/// S of a product with Epilogue::kSplitK: how many partial sums `y` must hold.
+int batch_product_splits(int inputs, int outputs);
+/// Asynchronous on `stream`. Throws std::runtime_error for too many rows or a failed launch.
 void batch_product(const BatchProduct& call, cudaStream_t stream);
 
 }  // namespace slime::kernels::cuda

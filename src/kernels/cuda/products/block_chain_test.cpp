@@ -1,5 +1,5 @@
-/// The products between two attentions against their parts on the CPU. `Large` shapes are not run
-/// under compute-sanitizer (./dev sanitize gpu).
+/// The fused products between two attentions against single operations on the CPU. `Large` shapes
+/// are not run under compute-sanitizer (./dev sanitize gpu).
 
 #include <ATen/ATen.h>
 
@@ -18,9 +18,9 @@ struct ChainShape {
   int64_t attended = 0, hidden = 0, width = 0, heads = 0;
 };
 
-/// Where there are 132 processors: so few outputs that some have none; blocks of 36 pairs and of 24
-/// outputs, the last ones with fewer; two blocks of 104 outputs to a processor. And with more than
-/// 64 rows inputs in two parts.
+/// On 132 multiprocessors: so few outputs that some have none; thread blocks of 36 pairs and of 24
+/// outputs, the last ones with fewer; an occupancy of two with 104 outputs each. And with more than
+/// 64 rows two K splits.
 constexpr ChainShape kFewOutputs{"FewOutputs", 64, 64, 128, 192};
 constexpr ChainShape kUnevenBlocks{"UnevenBlocks", 64, 128, 4288, 2200};
 constexpr ChainShape kManyBlocks{"ManyBlocks", 128, 64, 2112, 26000};
@@ -63,25 +63,26 @@ BlockChain to(const BlockChain& from, at::Device device, at::ScalarType type) {
 
 /// Its first rows, with a residual stream of its own.
 BlockChain part_of(const BlockChain& chain, int64_t rows, bool has_bias, bool is_last) {
-  BlockChain part = chain;
-  part.attended_TC = chain.attended_TC.narrow(0, 0, rows);
-  part.residual_TH = chain.residual_TH.narrow(0, 0, rows).clone();
+  BlockChain first = chain;
+  first.attended_TC = chain.attended_TC.narrow(0, 0, rows);
+  first.residual_TH = chain.residual_TH.narrow(0, 0, rows).clone();
   if (!has_bias) {
-    part.output_bias_H = part.gate_up_bias_2F = part.down_bias_H = part.next_qkv_bias_E = Tensor();
+    first.output_bias_H = first.gate_up_bias_2F = first.down_bias_H = first.next_qkv_bias_E =
+        Tensor();
   }
-  if (is_last) part.next_norm_H = part.next_qkv_EH = part.next_qkv_bias_E = Tensor();
-  return part;
+  if (is_last) first.next_norm_H = first.next_qkv_EH = first.next_qkv_bias_E = Tensor();
+  return first;
 }
 
-void expect_equal_to_parts(const ChainShape& shape, std::initializer_list<int64_t> row_counts,
-                           bool is_last) {
+void expect_equal_to_unfused(const ChainShape& shape, std::initializer_list<int64_t> row_counts,
+                             bool is_last) {
   at::manual_seed(7);
   const BlockChain chain = random_chain(shape, std::max(row_counts));
   const BlockChain exact_chain = to(chain, at::kCPU, at::kDouble),
                    fast_chain = to(chain, at::kCUDA, at::kBFloat16);
   for (const bool has_bias : {false, true}) {
     const BlockChain exact = part_of(exact_chain, std::max(row_counts), has_bias, is_last);
-    const Tensor all_expected = block_chain_by_parts(exact);
+    const Tensor all_expected = unfused_block_chain(exact);
     for (const int64_t rows : row_counts) {
       const BlockChain fast = part_of(fast_chain, rows, has_bias, is_last);
       const Tensor expected = all_expected.narrow(0, 0, rows),
@@ -104,20 +105,20 @@ constexpr std::initializer_list<int64_t> kFew = {1, 2, 3, 8, 13, 16, 17, 32, 45,
 
 TEST_P(CudaBlockChain, EqualsItsPartsUpToRounding) {
   SLIME_NEEDS_GPU();
-  expect_equal_to_parts(GetParam(), kFew, false);
+  expect_equal_to_unfused(GetParam(), kFew, false);
 }
 
 /// Some products may be a library's here. compute-sanitizer leaves those out by the word
 /// `Products`.
 TEST_P(CudaBlockChain, OfTheLastBlockEqualsItsProductsUpToRounding) {
   SLIME_NEEDS_GPU();
-  expect_equal_to_parts(GetParam(), kFew, true);
+  expect_equal_to_unfused(GetParam(), kFew, true);
 }
 
 TEST_P(CudaBlockChain, OfManyRowsEqualsItsProductsUpToRounding) {
   SLIME_NEEDS_GPU();
-  expect_equal_to_parts(GetParam(), kMany, false);
-  expect_equal_to_parts(GetParam(), kMany, true);
+  expect_equal_to_unfused(GetParam(), kMany, false);
+  expect_equal_to_unfused(GetParam(), kMany, true);
 }
 
 INSTANTIATE_TEST_SUITE_P(Shapes, CudaBlockChain,

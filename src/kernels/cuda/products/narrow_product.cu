@@ -14,16 +14,16 @@ template <int kSlabs, int kTiles>
 void run(const Arguments& a, cudaStream_t stream) {
   constexpr auto kKernel = narrow_product_kernel<kSlabs, kTiles>;
   allow_shared_memory<kKernel>(kSharedBytes);
-  launch(kKernel, dim3(a.cut.blocks), dim3(kThreads + 32), a.layout.bytes, stream, a);
+  launch(kKernel, dim3(a.tiling.blocks), dim3(kThreads + 32), a.layout.bytes, stream, a);
 }
 
-/// kTiles: no more than a block with so many slabs in a stage has.
+/// kTiles: no more than a thread block with so many slabs in a stage has.
 template <int kSlabs, int kTiles = 1>
 void run_tiles(const Arguments& a, cudaStream_t stream) {
   constexpr int kMostOutputs = kStageBytes / (128 * kSlabs);
   constexpr int kMost = kSlabs == 1 ? kMostTiles : divide_up(kMostOutputs, kTileOutputs);
   if constexpr (kTiles < kMost)
-    if (a.cut.tiles() > kTiles) return run_tiles<kSlabs, kTiles + 1>(a, stream);
+    if (a.tiling.tiles() > kTiles) return run_tiles<kSlabs, kTiles + 1>(a, stream);
   run<kSlabs, kTiles>(a, stream);
 }
 
@@ -34,17 +34,17 @@ bool has_narrow_product(Number number, int64_t rows, int64_t inputs) {
          compute_capability_major() == 9;
 }
 
-void narrow_product(const BatchProduct& call, const NormedInput& norm, cudaStream_t stream) {
+void narrow_product(const BatchProduct& call, const NormPrologue& norm, cudaStream_t stream) {
   if (!has_narrow_product(Number::kBFloat16, call.rows, call.inputs))
     throw std::runtime_error("no product of " + std::to_string(call.rows) + " rows of " +
                              std::to_string(call.inputs) + " inputs");
-  const bool is_pairs = call.ending == BatchProduct::Ending::kSwiglu;
+  const bool is_pairs = call.epilogue == BatchProduct::Epilogue::kSwiglu;
   const int groups = is_pairs ? 2 : 1;  // gates and ups
-  const Cut cut = cut_narrow(call.inputs, call.outputs, is_pairs, num_processors());
+  const Tiling tiling = narrow_tiling(call.inputs, call.outputs, is_pairs, num_processors());
   const Arguments a{group_tile_map(Number::kBFloat16, call.weight_OI, groups, call.outputs / groups,
-                                   call.inputs, cut.box, cut.slabs),
-                    call, norm, cut, SharedLayout(cut, call.rows, norm.weight_I != nullptr)};
-  switch (cut.slabs) {
+                                   call.inputs, tiling.box, tiling.slabs),
+                    call, norm, tiling, SharedLayout(tiling, call.rows, norm.weight_I != nullptr)};
+  switch (tiling.slabs) {
     case 1:
       return run_tiles<1>(a, stream);
     case 2:

@@ -1,10 +1,10 @@
 #pragma once
 
-/// A matrix product of a decode step of one or two sequences, with the norm before it and what
-/// follows it.
+/// A matrix product of a decode step of one or two sequences, with the RMS norm fused as its
+/// prologue and with its epilogue.
 ///
-/// Bound by what passes between kernels: so a norm has none of its own. Each block adds up and
-/// norms all inputs while its weights are on their way.
+/// Bound by the latency between kernels: so the norm has none of its own. Each thread block adds
+/// and norms all inputs while its weights are in flight.
 
 #include <cuda_runtime.h>
 
@@ -15,17 +15,20 @@
 namespace slime::kernels::cuda {
 
 /// x of a product: s = bfloat16(residual + added), divided by its root mean square, times weight.
-struct NormedInput {
+/// Device memory, contiguous, 16-byte aligned.
+struct NormPrologue {
   const void* residual_TI = nullptr;  // bfloat16
   const float* added_TI = nullptr;
   const void* weight_I = nullptr;  // bfloat16; null: the product has x as it is
-  void* sum_TI = nullptr;          // s; not the residual's place
+  void* sum_TI = nullptr;          // bfloat16, result s; must not alias the residual
   float eps = 0;
 };
 
-/// bfloat16, at most two rows, compute capability 9.0; x has room in shared memory.
+/// True for bfloat16, at most two rows, compute capability 9.0 and an x that fits into shared
+/// memory.
 bool has_narrow_product(Number number, int64_t rows, int64_t inputs);
-/// As batch_product(), with Ending::kStore or kSwiglu; call.x_TI is not read where there is a norm.
-void narrow_product(const BatchProduct& call, const NormedInput& norm, cudaStream_t stream);
+/// As batch_product(), with Epilogue::kStore or kSwiglu; call.x_TI is not read where there is a
+/// norm. Throws std::runtime_error where has_narrow_product() is false.
+void narrow_product(const BatchProduct& call, const NormPrologue& norm, cudaStream_t stream);
 
 }  // namespace slime::kernels::cuda

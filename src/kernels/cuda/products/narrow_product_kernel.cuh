@@ -2,28 +2,29 @@
 
 /// The kernel of kernels/cuda/products/narrow_product.h.
 ///
-/// A block has up to 192 outputs (weight rows) and all inputs. One thread asks for weights, stage
-/// by stage, through a ring in shared memory; of each stage a warp multiplies 16 inputs or some
-/// more with all outputs, or every other 16 of them, and at the end the warps' sums are added up.
-/// Outputs are the operand with 16 rows; x has eight, of which the last is repeated.
+/// Warp-specialised with sliced K: a thread block computes up to 192 outputs (weight rows) over all
+/// inputs. One producer thread copies weights, stage by stage, through a pipeline in shared memory;
+/// of each stage a consumer warp multiplies its slice of the inputs (16 or more) with all outputs,
+/// or with every other 16 of them, and the epilogue adds up the warps' accumulators. Outputs are M
+/// of the mma instruction; rows of x are N, eight, of which the last real one is repeated.
 
 #include <cuda.h>
 
 #include "kernels/cuda/products/async_copy.cuh"
 #include "kernels/cuda/products/narrow_product.h"
-#include "kernels/cuda/products/narrow_product_cut.h"
-#include "kernels/cuda/products/ring.cuh"
+#include "kernels/cuda/products/narrow_product_tiling.h"
+#include "kernels/cuda/products/pipeline.cuh"
 #include "kernels/cuda/tensor_core.cuh"
 
 namespace slime::kernels::cuda::narrow {
 
-inline constexpr int kThreads = 32 * kWarps;  // and a warp that asks for weights
+inline constexpr int kThreads = 32 * kWarps;  // consumers; a producer warp comes on top
 
 struct Arguments {
   CUtensorMap weights;
   BatchProduct call;
-  NormedInput norm;
-  Cut cut;
+  NormPrologue norm;
+  Tiling tiling;
   SharedLayout layout;
 };
 
@@ -33,25 +34,26 @@ struct Barriers {
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
-/// By one thread.
-__device__ inline void ask_for_weights(const Arguments& a, const Ring& ring) {
-  const int first = blockIdx.x * a.cut.box;
-  Place place, oldest;  // oldest: of what may be on its way
-  for (int chunk = 0; chunk < a.cut.chunks; ++chunk) {
-    if (chunk >= ring.stages) wait(ring.empty + 8 * place.slot, place.round ^ 1);
-    if (chunk >= a.layout.at_once) {
-      wait(ring.full + 8 * oldest.slot, oldest.round);
-      oldest.advance(1, ring.stages);
+/// The producer, by one thread.
+__device__ inline void load_weights(const Arguments& a, const Pipeline& pipeline) {
+  const int first = blockIdx.x * a.tiling.box;
+  PipelineState state, oldest;  // oldest: of the stages that may still be in flight
+  for (int k_tile = 0; k_tile < a.tiling.k_tiles; ++k_tile) {
+    if (k_tile >= pipeline.stages) wait(pipeline.empty + 8 * state.stage, state.phase ^ 1);
+    if (k_tile >= a.layout.stages_in_flight) {
+      wait(pipeline.full + 8 * oldest.stage, oldest.phase);
+      oldest.advance(1, pipeline.stages);
     }
-    const uint32_t barrier = ring.full + 8 * place.slot;
-    arrive_expecting(barrier, SharedLayout::stage_bytes(a.cut));
-    copy_group_once(ring.memory + place.slot * a.layout.slot_bytes, a.weights, first,
-                    chunk * a.cut.slabs, barrier);
-    place.advance(1, ring.stages);
+    const uint32_t barrier = pipeline.full + 8 * state.stage;
+    arrive_expect_tx(barrier, SharedLayout::stage_bytes(a.tiling));
+    copy_group_once(pipeline.memory + state.stage * a.layout.stage_stride, a.weights, first,
+                    k_tile * a.tiling.slabs, barrier);
+    state.advance(1, pipeline.stages);
   }
 }
 
-/// Where a piece of 16 bytes of a line of 128 lies, as the copy engine puts it.
+/// Address of 16-byte piece `piece` of the 128-byte line at `line`, swizzled as tile_map() stores
+/// it.
 __device__ inline uint32_t piece_of(uint32_t line, int piece) {
   return line + ((piece ^ (line >> 7 & 7)) << 4);
 }
@@ -78,23 +80,23 @@ __device__ inline uint2 pack_four(const float4& x) {
   return make_uint2(pack<__nv_bfloat16>(x.x, x.y), pack<__nv_bfloat16>(x.z, x.w));
 }
 
-inline constexpr int kAtOnce = 4;  // loads of x that a thread has on their way
+inline constexpr int kLoadsInFlight = 4;  // of x, a thread
 
-/// Brings x as it is into shared memory.
-__device__ inline void bring_x(const Arguments& a, uint32_t x) {
+/// Prologue without a norm: copies x into shared memory.
+__device__ inline void load_x(const Arguments& a, uint32_t x) {
   const int pieces = a.call.inputs / 8, row_bytes = SharedLayout::row_bytes(a.call.inputs);
   const auto* from = static_cast<const uint4*>(a.call.x_TI);
-  wait_for_inputs();
+  grid_dependency_wait();
   for (int row = 0; row < a.call.rows; ++row) {
-    for (int begin = threadIdx.x; begin < pieces; begin += kAtOnce * kThreads) {
-      uint4 held[kAtOnce];
+    for (int begin = threadIdx.x; begin < pieces; begin += kLoadsInFlight * kThreads) {
+      uint4 held[kLoadsInFlight];
 #pragma unroll
-      for (int h = 0; h < kAtOnce; ++h) {
+      for (int h = 0; h < kLoadsInFlight; ++h) {
         const int i = begin + h * kThreads;
         if (i < pieces) held[h] = __ldcg(from + row * pieces + i);
       }
 #pragma unroll
-      for (int h = 0; h < kAtOnce; ++h) {
+      for (int h = 0; h < kLoadsInFlight; ++h) {
         const int i = begin + h * kThreads;
         if (i < pieces) store_shared(x + row * row_bytes + 16 * i, held[h]);
       }
@@ -102,33 +104,34 @@ __device__ inline void bring_x(const Arguments& a, uint32_t x) {
   }
 }
 
-/// Adds up and norms, but for the root mean square, by which the product is divided at the end: the
-/// warps' sums of squares. `weight`: room for the norm's weights.
-__device__ inline void bring_normed_x(const Arguments& a, uint32_t x, uint32_t weight,
-                                      float (&squares_of_warps)[kMostRows][kWarps]) {
+/// Prologue with the norm: x = (residual + added) * weight goes into shared memory. The division by
+/// the root mean square is left to the epilogue, which gets the warps' sums of squares. `weight`:
+/// shared memory for the norm's weights, 2 bytes an input.
+__device__ inline void load_normed_x(const Arguments& a, uint32_t x, uint32_t weight,
+                                     float (&squares_of_warps)[kMostRows][kWarps]) {
   const int fours = a.call.inputs / 4, row_bytes = SharedLayout::row_bytes(a.call.inputs);
   const int thread = threadIdx.x;
-  // Read again by the thread that writes it.
+  // Each thread reads back only what it wrote itself.
   for (int i = thread; i < fours; i += kThreads)
     store_shared(weight + 8 * i, static_cast<const uint2*>(a.norm.weight_I)[i]);
   const auto* residual = static_cast<const uint2*>(a.norm.residual_TI);
   const auto* added = reinterpret_cast<const float4*>(a.norm.added_TI);
   auto* sum = static_cast<uint2*>(a.norm.sum_TI);
-  wait_for_inputs();
+  grid_dependency_wait();
   for (int row = 0; row < a.call.rows; ++row) {
     float squares = 0;
-    for (int begin = thread; begin < fours; begin += kAtOnce * kThreads) {
-      uint2 held[kAtOnce];
-      float4 more[kAtOnce];
+    for (int begin = thread; begin < fours; begin += kLoadsInFlight * kThreads) {
+      uint2 held[kLoadsInFlight];
+      float4 more[kLoadsInFlight];
 #pragma unroll
-      for (int h = 0; h < kAtOnce; ++h) {
+      for (int h = 0; h < kLoadsInFlight; ++h) {
         const int i = begin + h * kThreads;
         if (i >= fours) continue;
         held[h] = __ldcg(residual + row * fours + i);
         more[h] = __ldcg(added + row * fours + i);
       }
 #pragma unroll
-      for (int h = 0; h < kAtOnce; ++h) {
+      for (int h = 0; h < kLoadsInFlight; ++h) {
         const int i = begin + h * kThreads;
         if (i >= fours) continue;
         const float4 old = unpack_four(held[h]), by = unpack_four(load_shared(weight + 8 * i));
@@ -146,7 +149,7 @@ __device__ inline void bring_normed_x(const Arguments& a, uint32_t x, uint32_t w
   }
 }
 
-/// Matrices of eight lines of 16 bytes.
+/// ldmatrix: four or two matrices of eight lines of 16 bytes.
 __device__ inline void load_matrices(uint32_t (&to)[4], uint32_t line_of_lane) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
@@ -160,52 +163,52 @@ __device__ inline void load_matrices(uint32_t (&to)[2], uint32_t line_of_lane) {
                : "memory");
 }
 
-/// How a block's warps share a stage: kParts of its inputs, kGroups of its outputs.
+/// How the consumer warps share a stage: kSlices of its inputs, kGroups of its outputs.
 template <int kSlabs>
-struct Shares {
+struct WarpTiling {
   static constexpr int kSlabSteps = kSlabInputs / kStepInputs;
-  static constexpr int kParts = kSlabs == 1 ? kSlabSteps : kWarps, kGroups = kWarps / kParts;
-  static constexpr int kSteps = kSlabs * kSlabSteps / kParts;  // of a warp
-  static constexpr int kSets = kSteps == 1 ? 1 : 2;  // of sums: steps that are independent
+  static constexpr int kSlices = kSlabs == 1 ? kSlabSteps : kWarps, kGroups = kWarps / kSlices;
+  static constexpr int kSteps = kSlabs * kSlabSteps / kSlices;  // of a warp
+  static constexpr int kSets = kSteps == 1 ? 1 : 2;  // of accumulators: independent mma chains
 };
 
-/// The warp's sums, in kSets that are added up later.
+/// Main loop of a consumer warp: its accumulators, in kSets that the epilogue adds up.
 template <int kSlabs, int kTiles>
-__device__ void multiply_stages(const Arguments& a, const Ring& ring, uint32_t x,
-                                float (&sum)[Shares<kSlabs>::kSets][kTiles][4]) {
-  using Share = Shares<kSlabs>;
-  constexpr int kSteps = Share::kSteps, kSets = Share::kSets;
+__device__ void multiply_stages(const Arguments& a, const Pipeline& pipeline, uint32_t x,
+                                float (&sum)[WarpTiling<kSlabs>::kSets][kTiles][4]) {
+  using Warps = WarpTiling<kSlabs>;
+  constexpr int kSteps = Warps::kSteps, kSets = Warps::kSets;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  const int part = warp % Share::kParts, group = warp / Share::kParts;
-  const int outputs = a.cut.block_outputs();
+  const int slice = warp % Warps::kSlices, group = warp / Warps::kSlices;
+  const int outputs = a.tiling.block_outputs();
   const int x_row = min(lane % 8, a.call.rows - 1);
-  const int first_step = part * kSteps;
+  const int first_step = slice * kSteps;
   // Lanes beyond the matrices that are loaded repeat them.
   const int matrix = lane / 8 % (2 * kSets);
   uint32_t x_line =
       x + x_row * SharedLayout::row_bytes(a.call.inputs) + 32 * first_step + 16 * matrix;
-  const uint32_t weights = ring.memory + 128 * (first_step / Share::kSlabSteps * outputs +
-                                                kTileOutputs * group + lane % kTileOutputs);
-  Place place;
-  for (int chunk = 0; chunk < a.cut.chunks; ++chunk) {
+  const uint32_t weights = pipeline.memory + 128 * (first_step / Warps::kSlabSteps * outputs +
+                                                    kTileOutputs * group + lane % kTileOutputs);
+  PipelineState state;
+  for (int k_tile = 0; k_tile < a.tiling.k_tiles; ++k_tile) {
     uint32_t b[kSteps / kSets][2 * kSets];
 #pragma unroll
     for (int i = 0; i < kSteps / kSets; ++i) load_matrices(b[i], x_line + 64 * i);
     x_line += 128 * kSlabs;
-    wait(ring.full + 8 * place.slot, place.round);
-    const uint32_t line = weights + place.slot * a.layout.slot_bytes;
+    wait(pipeline.full + 8 * state.stage, state.phase);
+    const uint32_t line = weights + state.stage * a.layout.stage_stride;
 #pragma unroll
     for (int i = 0; i < kSteps / kSets; ++i) {
       uint32_t w[kSets][kTiles][4];
 #pragma unroll
       for (int set = 0; set < kSets; ++set) {
         const int step = kSets * i + set;  // only a warp with whole slabs goes on to the next one
-        const uint32_t slab = line + 128 * (step / Share::kSlabSteps) * outputs;
+        const uint32_t slab = line + 128 * (step / Warps::kSlabSteps) * outputs;
 #pragma unroll
         for (int t = 0; t < kTiles; ++t)
           load_matrices(w[set][t],
-                        piece_of(slab + 128 * kTileOutputs * Share::kGroups * t,
-                                 (first_step + step) % Share::kSlabSteps * 2 + lane / 16));
+                        piece_of(slab + 128 * kTileOutputs * Warps::kGroups * t,
+                                 (first_step + step) % Warps::kSlabSteps * 2 + lane / 16));
       }
 #pragma unroll
       for (int set = 0; set < kSets; ++set)
@@ -215,43 +218,44 @@ __device__ void multiply_stages(const Arguments& a, const Ring& ring, uint32_t x
                                   w[set][t][3], b[i][2 * set], b[i][2 * set + 1]);
     }
     __syncwarp();
-    if (lane == 0) arrive(ring.empty + 8 * place.slot);
-    place.advance(1, ring.stages);
+    if (lane == 0) arrive(pipeline.empty + 8 * state.stage);
+    state.advance(1, pipeline.stages);
   }
 }
 
-/// Adds up the warps' sums and writes what becomes of them.
+/// Epilogue: adds up the warps' accumulators through shared memory (`sums`), divides by the root
+/// mean square, adds the bias and stores, with SwiGLU for pairs.
 template <int kSlabs, int kTiles>
 __device__ void write_outputs(const Arguments& a, float* sums,
-                              const float (&sum)[Shares<kSlabs>::kSets][kTiles][4],
+                              const float (&sum)[WarpTiling<kSlabs>::kSets][kTiles][4],
                               const float (&squares_of_warps)[kMostRows][kWarps]) {
-  using Share = Shares<kSlabs>;
-  constexpr int kPitch = kTileOutputs * kTiles * Share::kGroups;
-  const Cut& cut = a.cut;
+  using Warps = WarpTiling<kSlabs>;
+  constexpr int kPitch = kTileOutputs * kTiles * Warps::kGroups;
+  const Tiling& tiling = a.tiling;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  const int part = warp % Share::kParts, group = warp / Share::kParts;
+  const int slice = warp % Warps::kSlices, group = warp / Warps::kSlices;
   const int quarter = lane % 4;
-  if (quarter == 0) {  // who has the first two rows
+  if (quarter == 0) {  // lanes that hold the first two rows
 #pragma unroll
     for (int t = 0; t < kTiles; ++t) {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        const int output = kTileOutputs * (Share::kGroups * t + group) + lane / 4 + 8 * half;
+        const int output = kTileOutputs * (Warps::kGroups * t + group) + lane / 4 + 8 * half;
         float2 two = make_float2(sum[0][t][2 * half], sum[0][t][2 * half + 1]);
-        if constexpr (Share::kSets == 2)
+        if constexpr (Warps::kSets == 2)
           two.x += sum[1][t][2 * half], two.y += sum[1][t][2 * half + 1];
-        *reinterpret_cast<float2*>(sums + (part * kPitch + output) * kMostRows) = two;
+        *reinterpret_cast<float2*>(sums + (slice * kPitch + output) * kMostRows) = two;
       }
     }
   }
-  sync_groups(kThreads);
-  const int units = cut.is_pairs ? a.call.outputs / 2 : a.call.outputs;
-  const int first = blockIdx.x * cut.box, count = min(cut.box, units - first);
+  sync_consumers(kThreads);
+  const int units = tiling.is_pairs ? a.call.outputs / 2 : a.call.outputs;
+  const int first = blockIdx.x * tiling.box, count = min(tiling.box, units - first);
   const auto* bias_O = static_cast<const __nv_bfloat16*>(a.call.bias_O);
   const auto read = [&](int row, int from, int bias, float scale) {
     float total = 0;
 #pragma unroll
-    for (int p = 0; p < Share::kParts; ++p) total += sums[(p * kPitch + from) * kMostRows + row];
+    for (int p = 0; p < Warps::kSlices; ++p) total += sums[(p * kPitch + from) * kMostRows + row];
     return total * scale + (bias_O == nullptr ? 0.0F : to_float(bias_O[bias]));
   };
   const auto scale_of = [&](int row) {
@@ -265,19 +269,20 @@ __device__ void write_outputs(const Arguments& a, float* sums,
     const int row = n / count, output = n - row * count;
     const float scale = scale_of(row);
     float x = read(row, output, first + output, scale);
-    const int64_t place = static_cast<int64_t>(row) * units + first + output;
+    const int64_t offset = static_cast<int64_t>(row) * units + first + output;
     if (a.call.float_result) {
-      static_cast<float*>(a.call.y)[place] = x;
+      static_cast<float*>(a.call.y)[offset] = x;
       continue;
     }
-    if (cut.is_pairs) x = silu(x) * read(row, cut.box + output, units + first + output, scale);
-    static_cast<__nv_bfloat16*>(a.call.y)[place] = from_float<__nv_bfloat16>(x);
+    if (tiling.is_pairs)
+      x = silu(x) * read(row, tiling.box + output, units + first + output, scale);
+    static_cast<__nv_bfloat16*>(a.call.y)[offset] = from_float<__nv_bfloat16>(x);
   }
 }
 
 #endif
 
-/// kSlabs: Cut::slabs. kTiles: Cut::tiles().
+/// kSlabs: Tiling::slabs. kTiles: Tiling::tiles().
 template <int kSlabs, int kTiles>
 __global__ void __launch_bounds__(kThreads + 32)
     narrow_product_kernel(const __grid_constant__ Arguments a) {
@@ -285,31 +290,31 @@ __global__ void __launch_bounds__(kThreads + 32)
   extern __shared__ __align__(1024) unsigned char memory[];
   __shared__ Barriers barriers;
   __shared__ float squares_of_warps[kMostRows][kWarps];
-  const Ring ring{shared_address(memory), shared_address(barriers.full),
-                  shared_address(barriers.empty), a.layout.stages};
-  let_next_start();
+  const Pipeline pipeline{shared_address(memory), shared_address(barriers.full),
+                          shared_address(barriers.empty), a.layout.stages};
+  launch_dependents();
   if (threadIdx.x == kThreads) {
     prefetch_map(a.weights);
     for (int i = 0; i < a.layout.stages; ++i) {
-      init_barrier(ring.full + 8 * i, 1);
-      init_barrier(ring.empty + 8 * i, kWarps);
+      init_barrier(pipeline.full + 8 * i, 1);
+      init_barrier(pipeline.empty + 8 * i, kWarps);
     }
-    publish_barriers();
+    fence_barrier_init();
   }
   __syncthreads();
   if (threadIdx.x >= kThreads) {
-    if (threadIdx.x == kThreads) ask_for_weights(a, ring);
+    if (threadIdx.x == kThreads) load_weights(a, pipeline);
     return;
   }
-  const uint32_t x = ring.memory + a.layout.x_begin;
+  const uint32_t x = pipeline.memory + a.layout.x_begin;
   if (a.norm.weight_I == nullptr) {
-    bring_x(a, x);
+    load_x(a, x);
   } else {
-    bring_normed_x(a, x, ring.memory + a.layout.norm_begin, squares_of_warps);
+    load_normed_x(a, x, pipeline.memory + a.layout.norm_begin, squares_of_warps);
   }
-  sync_groups(kThreads);
-  float sum[Shares<kSlabs>::kSets][kTiles][4] = {};
-  multiply_stages<kSlabs, kTiles>(a, ring, x, sum);
+  sync_consumers(kThreads);
+  float sum[WarpTiling<kSlabs>::kSets][kTiles][4] = {};
+  multiply_stages<kSlabs, kTiles>(a, pipeline, x, sum);
   write_outputs<kSlabs, kTiles>(a, reinterpret_cast<float*>(memory + a.layout.sums_begin), sum,
                                 squares_of_warps);
 #endif

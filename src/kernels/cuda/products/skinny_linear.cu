@@ -9,16 +9,17 @@ constexpr int kWarps = 8;
 constexpr int kOutputs = 16;  // per tile
 constexpr int kBlocksPerProcessor = 2;
 
-/// What a warp reads of a block of 32 inputs: two rows of weights, and rows of x.
+/// A warp's operands of one K block of 32 inputs: two rows of weights, and rows of x.
 template <int kTiles>
 struct Operands {
   uint4 low, high;
   uint4 x[kTiles];
 };
 
-/// kTiles: groups of eight rows of x. kAhead: blocks of 32 inputs in flight per warp. A block of
-/// threads walks over tiles of outputs; its warps' blocks of inputs, of all tiles, are one stream,
-/// so that the next tile's weights are on their way while this one's sums are added up.
+/// kTiles: groups of eight rows of x. kAhead: K blocks in flight per warp, a software pipeline in
+/// registers. Persistent: a thread block walks over tiles of outputs, and its warps' K blocks of
+/// all tiles are one stream, so that the next tile's weights are in flight during this one's
+/// epilogue.
 template <typename T, typename Y, int kTiles, int kAhead>
 __global__ void __launch_bounds__(32 * kWarps, kBlocksPerProcessor)
     skinny_linear_kernel(const T* x_TI, const T* weight_OI, const T* bias_O, Y* y_TO, int rows,
@@ -58,20 +59,20 @@ __global__ void __launch_bounds__(32 * kWarps, kBlocksPerProcessor)
     load_from += tile_stride;
   };
 
-  Operands<kTiles> ring[kAhead];
+  Operands<kTiles> operands[kAhead];
   int first_blocks[kAhead];
 #pragma unroll
   for (int i = 0; i < kAhead; ++i) {
     first_blocks[i] = load_block;
     if (loaded >= total) continue;
-    load_weights(ring[i]);
+    load_weights(operands[i]);
     step();
   }
-  let_next_start();
-  wait_for_inputs();
+  launch_dependents();
+  grid_dependency_wait();
 #pragma unroll
   for (int i = 0; i < kAhead; ++i)
-    if (i < total) load_x(ring[i], first_blocks[i]);
+    if (i < total) load_x(operands[i], first_blocks[i]);
 
   float sum[kTiles][4] = {};
   int block = 0, tile_index = 0;
@@ -79,10 +80,10 @@ __global__ void __launch_bounds__(32 * kWarps, kBlocksPerProcessor)
 #pragma unroll
     for (int i = 0; i < kAhead; ++i) {
       if (done + i < total) {
-        const Operands<kTiles> now = ring[i];
+        const Operands<kTiles> now = operands[i];
         if (loaded < total) {
-          load_weights(ring[i]);
-          load_x(ring[i], load_block);
+          load_weights(operands[i]);
+          load_x(operands[i], load_block);
           step();
         }
 #pragma unroll

@@ -2,11 +2,12 @@
 
 /// Matrix products with few rows of activations: bound by reading the weights once.
 ///
-/// y_TO = x_TI W_OI^T + b, T <= 16. A tile is 16 outputs; the eight warps of a block share its
-/// inputs among them and add up through shared memory, so a row's sums do not depend on T. Weights
+/// y_TO = x_TI W_OI^T + b, T <= 16. A tile is 16 outputs; the eight warps of a thread block
+/// slice its inputs (sliced K) and are reduced through shared memory, so a row's sums do not depend
+/// on T. Weights
 /// go straight from memory to tensor-core operands: the order of k inside a product is free, so
 /// each lane reads 16 consecutive bytes and calls them the k's that its registers stand for. The
-/// first weights are requested before the kernel waits for its input (kernels/cuda/launch.cuh).
+/// first weights are prefetched before the kernel waits for its input (kernels/cuda/launch.cuh).
 
 #include <cuda_runtime.h>
 

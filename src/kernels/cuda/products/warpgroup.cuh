@@ -1,12 +1,12 @@
 #pragma once
 
-/// Products by four warps together, operands in shared memory (compute capability 9.0; PTX ISA,
-/// section "wgmma").
+/// Warpgroup matrix multiply-accumulate: four warps together, both operands in shared memory
+/// (compute capability 9.0; PTX ISA, section "wgmma").
 ///
-/// An operand's rows lie along its 64 inputs as the copy engine leaves them (kernels/cuda/
-/// tile_map.h), from a multiple of 1024 bytes on. c [64, N] += a [64, 16] b [N, 16]^T: with warp w
-/// of the four and lane = 4 g + q, a thread holds in c[4 j ...] of rows 16 w + g and 16 w + g + 8
-/// the columns 8 j + 2 q and 8 j + 2 q + 1.
+/// Operands are K-major with the 128-byte swizzle, as tile_map() stores them
+/// (kernels/cuda/products/ tile_map.h), and start at multiples of 1024 bytes. c [64, N] += a [64,
+/// 16] b [N, 16]^T: with warp w of the four and lane = 4 g + q, a thread holds in c[4 j ...] of
+/// rows 16 w + g and 16 w + g + 8 the columns 8 j + 2 q and 8 j + 2 q + 1.
 
 #include <cuda_bf16.h>
 
@@ -16,44 +16,45 @@ namespace slime::kernels::cuda {
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
-/// How an operand is described: address, distance between groups of eight rows, swizzle of 128
-/// bytes. `address` is that of the first of 16 inputs: 32 bytes further for the next.
-__device__ inline uint64_t operand_at(uint32_t address) {
+/// The matrix descriptor of an operand: address, stride between groups of eight rows (1024 bytes),
+/// 128-byte swizzle. `address`: of the first of 16 inputs; the next 16 are 32 bytes further.
+__device__ inline uint64_t matrix_descriptor(uint32_t address) {
   constexpr uint64_t kEightRows = 1024 >> 4, kSwizzle128 = 1;
   return (address & 0x3ffff) >> 4 | uint64_t{1} << 16 | kEightRows << 32 | kSwizzle128 << 62;
 }
 
-/// Before the first product of a group of products.
-__device__ inline void begin_products() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+/// Before the first wgmma() of a group.
+__device__ inline void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 /// After the last one.
-__device__ inline void end_products() {
+__device__ inline void wgmma_commit_group() {
   asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
-/// Until at most `kOpen` groups are on their way.
+/// Waits until at most `kOpen` committed groups are in flight.
 template <int kOpen>
-__device__ inline void await_products() {
+__device__ inline void wgmma_wait_group() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kOpen) : "memory");
 }
 
-/// After waiting: only from here on does the compiler read sums, which a product that is on its way
-/// still changes.
+/// After wgmma_wait_group(): keeps the compiler from reading accumulators earlier, while a wgmma in
+/// flight still changes them.
 template <int kCount>
 __device__ inline void settle(float (&c)[kCount]) {
 #pragma unroll
   for (int i = 0; i < kCount; ++i) asm volatile("" : "+f"(c[i])::"memory");
 }
 
-/// Registers of each thread of the group, a multiple of eight: from now on so few, or so many.
+/// Reallocates registers between warpgroups (setmaxnreg): from now on so many for each thread of
+/// this one, a multiple of eight.
 template <int kRegisters>
-__device__ inline void give_registers() {
+__device__ inline void decrease_registers() {
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kRegisters));
 }
 template <int kRegisters>
-__device__ inline void take_registers() {
+__device__ inline void increase_registers() {
   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kRegisters));
 }
 
-/// The registers %0 to %7, %0 to %15 and so on, and eight of the sums from c[i] on.
+/// The registers %0 to %7, %0 to %15 and so on, and eight of the accumulators from c[i] on.
 #define SLIME_REGISTERS_8 "%0, %1, %2, %3, %4, %5, %6, %7"
 #define SLIME_REGISTERS_16 SLIME_REGISTERS_8 ", %8, %9, %10, %11, %12, %13, %14, %15"
 #define SLIME_REGISTERS_24 SLIME_REGISTERS_16 ", %16, %17, %18, %19, %20, %21, %22, %23"
@@ -73,9 +74,10 @@ __device__ inline void take_registers() {
 #define SLIME_SUMS_16(c, i) SLIME_SUMS(c, i), SLIME_SUMS(c, (i) + 8)
 #define SLIME_SUMS_32(c, i) SLIME_SUMS_16(c, i), SLIME_SUMS_16(c, (i) + 16)
 #define SLIME_SUMS_64(c, i) SLIME_SUMS_32(c, i), SLIME_SUMS_32(c, (i) + 32)
-/// `count` sums a thread; the operands' registers have the numbers behind them.
+/// wgmma(c, a, b) with `count` accumulators a thread; the operands' registers are numbered behind
+/// them.
 #define SLIME_MULTIPLY_ADD(columns, count, registers, a_number, b_number, ...)                \
-  __device__ inline void multiply_add(float(&c)[count], uint64_t a, uint64_t b) {             \
+  __device__ inline void wgmma(float(&c)[count], uint64_t a, uint64_t b) {                    \
     asm volatile("wgmma.mma_async.sync.aligned.m64n" #columns "k16.f32.bf16.bf16 {" registers \
                  "}, %" #a_number ", %" #b_number ", 1, 1, 1, 0, 0;"                          \
                  : __VA_ARGS__                                                                \

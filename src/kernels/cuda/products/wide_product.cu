@@ -11,22 +11,22 @@ namespace slime::kernels::cuda {
 namespace {
 
 using namespace wide;
-using Ending = BatchProduct::Ending;
+using Epilogue = BatchProduct::Epilogue;
 
 static_assert(kSlabInputs == kSlab && kSlabInputs == kBatchProductInputs);
 
 constexpr int kLowRows = kTileRows * kGroups, kMostRows = 2 * kLowRows;
 
-Cut cut_product(int inputs, int outputs, bool has_parts) {
-  return cut_wide(inputs / kSlabInputs, outputs, has_parts, num_processors());
+Tiling tiling_of(int inputs, int outputs, bool is_split_k) {
+  return wide_tiling(inputs / kSlabInputs, outputs, is_split_k, num_processors());
 }
 
 template <int kOutputs, int kTiles, bool kPairs>
-void run(const BatchProduct& call, const Cut& cut, cudaStream_t stream) {
+void run(const BatchProduct& call, const Tiling& tiling, cudaStream_t stream) {
   constexpr int kRows = kTileRows * kGroups * kTiles;
   constexpr auto kKernel = wide_product_kernel<kOutputs, kTiles, kPairs>;
-  const int chunks = call.inputs / kSlabInputs;
-  const SharedLayout layout(kRows, kOutputs, divide_up(chunks, cut.parts));
+  const int k_tiles = call.inputs / kSlabInputs;
+  const SharedLayout layout(kRows, kOutputs, divide_up(k_tiles, tiling.splits));
   Arguments a;
   a.units = kPairs ? call.outputs / 2 : call.outputs;
   a.weights =
@@ -36,28 +36,28 @@ void run(const BatchProduct& call, const Cut& cut, cudaStream_t stream) {
   a.bias_O = static_cast<const __nv_bfloat16*>(call.bias_O);
   a.y = call.y;
   a.rows = call.rows;
-  a.tiles = cut.tiles;
-  a.chunks = chunks;
-  a.parts = cut.parts;
+  a.tiles = tiling.tiles;
+  a.k_tiles = k_tiles;
+  a.splits = tiling.splits;
   a.stages = layout.stages;
   allow_shared_memory<kKernel>(kSharedBytes);
-  const int blocks = std::min(cut.tiles, num_processors());
-  launch(kKernel, dim3(blocks, cut.parts), dim3(kThreads), layout.bytes, stream, a);
+  const int blocks = std::min(tiling.tiles, num_processors());
+  launch(kKernel, dim3(blocks, tiling.splits), dim3(kThreads), layout.bytes, stream, a);
 }
 
 template <int kTiles, bool kPairs, int... kChoices>
-void run_one_of(std::integer_sequence<int, kChoices...>, const BatchProduct& call, const Cut& cut,
-                cudaStream_t stream) {
-  const bool is_found =
-      ((cut.outputs == kChoices && (run<kChoices, kTiles, kPairs>(call, cut, stream), true)) ||
-       ...);
-  if (!is_found) throw std::logic_error("no kernel for blocks of so many outputs");
+void run_one_of(std::integer_sequence<int, kChoices...>, const BatchProduct& call,
+                const Tiling& tiling, cudaStream_t stream) {
+  const bool is_found = ((tiling.outputs == kChoices &&
+                          (run<kChoices, kTiles, kPairs>(call, tiling, stream), true)) ||
+                         ...);
+  if (!is_found) throw std::logic_error("no kernel for thread blocks of so many outputs");
 }
 
 template <bool kPairs>
-void run_with_rows(const BatchProduct& call, const Cut& cut, cudaStream_t stream) {
-  call.rows <= kLowRows ? run_one_of<1, kPairs>(BlockOutputs(), call, cut, stream)
-                        : run_one_of<2, kPairs>(BlockOutputs(), call, cut, stream);
+void run_with_rows(const BatchProduct& call, const Tiling& tiling, cudaStream_t stream) {
+  call.rows <= kLowRows ? run_one_of<1, kPairs>(BlockOutputs(), call, tiling, stream)
+                        : run_one_of<2, kPairs>(BlockOutputs(), call, tiling, stream);
 }
 
 }  // namespace
@@ -67,14 +67,15 @@ bool has_wide_product(Number number, int64_t rows) {
          compute_capability_major() == 9;
 }
 
-int wide_product_parts(int inputs, int outputs) { return cut_product(inputs, outputs, true).parts; }
+int wide_product_splits(int inputs, int outputs) { return tiling_of(inputs, outputs, true).splits; }
 
 void wide_product(const BatchProduct& call, cudaStream_t stream) {
-  if (!has_wide_product(Number::kBFloat16, call.rows) || call.ending == Ending::kStore)
+  if (!has_wide_product(Number::kBFloat16, call.rows) || call.epilogue == Epilogue::kStore)
     throw std::logic_error("no such wide product");
-  const bool has_parts = call.ending == Ending::kParts;
-  const Cut cut = cut_product(call.inputs, call.outputs, has_parts);
-  has_parts ? run_with_rows<false>(call, cut, stream) : run_with_rows<true>(call, cut, stream);
+  const bool is_split_k = call.epilogue == Epilogue::kSplitK;
+  const Tiling tiling = tiling_of(call.inputs, call.outputs, is_split_k);
+  is_split_k ? run_with_rows<false>(call, tiling, stream)
+             : run_with_rows<true>(call, tiling, stream);
 }
 
 }  // namespace slime::kernels::cuda

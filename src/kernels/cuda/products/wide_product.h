@@ -1,9 +1,9 @@
 #pragma once
 
-/// A matrix product of a decode step of 65 to 256 sequences that ends with SwiGLU or with parts.
+/// A matrix product of a decode step of 65 to 256 sequences with epilogue SwiGLU or split-K.
 ///
-/// Bound by multiplying, and at its ends by everything else. What only stores its result is
-/// cuBLASLt's to multiply: it is as fast there.
+/// Bound by the tensor cores, and in its prologue and epilogue by latency. Products that only store
+/// their result are left to cuBLASLt, which is as fast there.
 
 #include <cuda_runtime.h>
 
@@ -13,11 +13,11 @@
 
 namespace slime::kernels::cuda {
 
-/// bfloat16, 65 to 256 rows, compute capability 9.0.
+/// True for bfloat16, 65 to 256 rows and compute capability 9.0.
 bool has_wide_product(Number number, int64_t rows);
-/// P of a product that ends with parts.
-int wide_product_parts(int inputs, int outputs);
-/// As batch_product(), with Ending::kSwiglu or kParts.
+/// S of a product with Epilogue::kSplitK.
+int wide_product_splits(int inputs, int outputs);
+/// As batch_product(), with Epilogue::kSwiglu or kSplitK. Throws std::logic_error for another call.
 void wide_product(const BatchProduct& call, cudaStream_t stream);
 
 }  // namespace slime::kernels::cuda

@@ -2,22 +2,21 @@
 
 /// The kernel of kernels/cuda/products/wide_product.h.
 ///
-/// A block has up to 192 outputs (weight rows), all rows of x, and a part of the inputs. One thread
-/// asks for x and weights, 64 inputs at a time, through a ring in shared memory; two groups of four
-/// warps each multiply every other 64 rows with all of the block's outputs. Behind the last row
-/// they multiply what happens to lie there, and nobody looks at the result.
-///
-/// A block goes on with other outputs until all are done; while results are written, what comes
-/// next is on its way.
+/// Warp-specialised and persistent: a thread block computes tiles of up to 192 outputs (weight
+/// rows) by all rows of x over one K split, tile after tile. One producer thread copies x and
+/// weights, 64 inputs a stage, through a pipeline in shared memory; two consumer warpgroups each
+/// multiply every other 64 rows with all outputs of the tile. Behind the last row they multiply
+/// whatever bytes lie there; those accumulators are not stored. During the epilogue the stages of
+/// the next tile are in flight.
 
 #include <cuda.h>
 
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/products/async_copy.cuh"
 #include "kernels/cuda/products/batch_product.h"
-#include "kernels/cuda/products/ring.cuh"
+#include "kernels/cuda/products/pipeline.cuh"
 #include "kernels/cuda/products/warpgroup.cuh"
-#include "kernels/cuda/products/wide_product_cut.h"
+#include "kernels/cuda/products/wide_product_tiling.h"
 #include "kernels/cuda/tensor_core.cuh"
 
 namespace slime::kernels::cuda::wide {
@@ -26,55 +25,57 @@ struct Arguments {
   CUtensorMap weights, x;
   const __nv_bfloat16* bias_O = nullptr;
   void* y = nullptr;
-  int rows = 0, units = 0;  // units: outputs, or pairs
-  int tiles = 0, chunks = 0, parts = 1, stages = 0;
+  int rows = 0, units = 0;  // units: outputs, or gate-up pairs
+  int tiles = 0, k_tiles = 0, splits = 1, stages = 0;
 };
 
-inline constexpr int kMultipliers = 128 * kGroups, kThreads = kMultipliers + 128;
+inline constexpr int kConsumerThreads = 128 * kGroups, kThreads = kConsumerThreads + 128;
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
-/// By one thread.
+/// The producer, by one thread.
 template <int kOutputs, int kRows, bool kPairs>
-__device__ void ask_for_tiles(const Arguments& a, const Ring& ring, int begin, int end) {
+__device__ void load_tiles(const Arguments& a, const Pipeline& pipeline, int begin, int end) {
   constexpr SharedLayout kLayout(kRows, kOutputs, kMaxStages);
-  const auto ask_for_weights = [&](int tile, int chunk, int slot) {
-    const uint32_t barrier = ring.full + 8 * slot;
-    const uint32_t to = ring.memory + slot * kLayout.slot_bytes + kLayout.x_bytes;
-    arrive_expecting(barrier, 128 * (a.rows + kOutputs));
+  const auto load_weights = [&](int tile, int k_tile, int slot) {
+    const uint32_t barrier = pipeline.full + 8 * slot;
+    const uint32_t to = pipeline.memory + slot * kLayout.stage_stride + kLayout.x_bytes;
+    arrive_expect_tx(barrier, 128 * (a.rows + kOutputs));
     if constexpr (kPairs) {
-      copy_pairs_once(to, a.weights, tile * (kOutputs / 8), chunk, barrier);
+      copy_pairs_once(to, a.weights, tile * (kOutputs / 8), k_tile, barrier);
     } else {
-      copy_tile_once(to, a.weights, tile * kOutputs, chunk, barrier);
+      copy_tile_once(to, a.weights, tile * kOutputs, k_tile, barrier);
     }
   };
-  const auto ask_for_x = [&](int chunk, int slot) {
-    copy_tile(ring.memory + slot * kLayout.slot_bytes, a.x, 0, chunk, ring.full + 8 * slot);
+  const auto load_x = [&](int k_tile, int slot) {
+    copy_tile(pipeline.memory + slot * kLayout.stage_stride, a.x, 0, k_tile,
+              pipeline.full + 8 * slot);
   };
-  // What all stages hold first: weights at once, x when the kernels before this one are done.
-  const int ahead = min(end - begin, ring.stages);
-  for (int i = 0; i < ahead; ++i) ask_for_weights(blockIdx.x, begin + i, i);
+  // Prologue, all stages once: weights at once, x after the preceding kernels.
+  const int prefetched = min(end - begin, pipeline.stages);
+  for (int i = 0; i < prefetched; ++i) load_weights(blockIdx.x, begin + i, i);
   prefetch_map(a.x);
-  wait_for_inputs();
-  let_copies_see();
-  for (int i = 0; i < ahead; ++i) ask_for_x(begin + i, i);
-  Place place;
-  place.advance(ahead, ring.stages);
+  grid_dependency_wait();
+  fence_async_global();
+  for (int i = 0; i < prefetched; ++i) load_x(begin + i, i);
+  PipelineState state;
+  state.advance(prefetched, pipeline.stages);
   for (int tile = blockIdx.x; tile < a.tiles; tile += gridDim.x) {
     const bool is_first = tile == blockIdx.x;
-    for (int chunk = is_first ? begin + ahead : begin; chunk < end; ++chunk) {
-      wait(ring.empty + 8 * place.slot, place.round ^ 1);
-      ask_for_weights(tile, chunk, place.slot);
-      ask_for_x(chunk, place.slot);
-      place.advance(1, ring.stages);
+    for (int k_tile = is_first ? begin + prefetched : begin; k_tile < end; ++k_tile) {
+      wait(pipeline.empty + 8 * state.stage, state.phase ^ 1);
+      load_weights(tile, k_tile, state.stage);
+      load_x(k_tile, state.stage);
+      state.advance(1, pipeline.stages);
     }
   }
 }
 
-/// The sums of the group's rows: those of tile t begin at 64 (group + kGroups t). kUsed: tiles that
-/// have rows. Returns the last stage's slot, which the caller gives back.
+/// Main loop of a consumer warpgroup: accumulators of its row tiles, of which tile t begins at row
+/// 64 (group + kGroups t). kUsed: tiles that have rows. Returns the index of the last stage, which
+/// the caller releases.
 template <int kOutputs, int kRows, int kUsed, int kTiles>
-__device__ int multiply_tiles(const Ring& ring, Place& place, int count, int group,
+__device__ int multiply_tiles(const Pipeline& pipeline, PipelineState& state, int count, int group,
                               float (&sum)[kTiles][kOutputs / 2]) {
   constexpr SharedLayout kLayout(kRows, kOutputs, kMaxStages);
 #pragma unroll
@@ -84,26 +85,27 @@ __device__ int multiply_tiles(const Ring& ring, Place& place, int count, int gro
   }
   int last = 0;
 #pragma unroll 1
-  for (int i = 0; i < count; ++i) {  // unrolled, its rest would move sums that are on their way
-    wait(ring.full + 8 * place.slot, place.round);
-    const uint32_t stage = ring.memory + place.slot * kLayout.slot_bytes;
-    const uint64_t x = operand_at(stage + 128 * kTileRows * group);
-    const uint64_t weights = operand_at(stage + kLayout.x_bytes);
+  for (int i = 0; i < count;
+       ++i) {  // unrolled, the remainder would move accumulators of wgmmas in flight
+    wait(pipeline.full + 8 * state.stage, state.phase);
+    const uint32_t stage = pipeline.memory + state.stage * kLayout.stage_stride;
+    const uint64_t x = matrix_descriptor(stage + 128 * kTileRows * group);
+    const uint64_t weights = matrix_descriptor(stage + kLayout.x_bytes);
     constexpr int kNextTile = 128 * kTileRows * kGroups >> 4, kNextInputs = 32 >> 4;
-    begin_products();
+    wgmma_fence();
 #pragma unroll
     for (int k = 0; k < kSlabInputs / 16; ++k) {
 #pragma unroll
       for (int t = 0; t < kUsed; ++t)
-        multiply_add(sum[t], x + kNextTile * t + kNextInputs * k, weights + kNextInputs * k);
+        wgmma(sum[t], x + kNextTile * t + kNextInputs * k, weights + kNextInputs * k);
     }
-    end_products();
-    await_products<1>();
-    if (i > 0 && threadIdx.x % 128 == 0) arrive(ring.empty + 8 * last);
-    last = place.slot;
-    place.advance(1, ring.stages);
+    wgmma_commit_group();
+    wgmma_wait_group<1>();
+    if (i > 0 && threadIdx.x % 128 == 0) arrive(pipeline.empty + 8 * last);
+    last = state.stage;
+    state.advance(1, pipeline.stages);
   }
-  await_products<0>();
+  wgmma_wait_group<0>();
 #pragma unroll
   for (int t = 0; t < kUsed; ++t) settle(sum[t]);
   return last;
@@ -111,15 +113,16 @@ __device__ int multiply_tiles(const Ring& ring, Place& place, int count, int gro
 
 __device__ inline int row_of_tile(int group, int t) { return kTileRows * (group + kGroups * t); }
 
-/// Row of a thread's first sums of tile t; its others are eight rows further.
+/// Row of a thread's first accumulators of tile t; its others are eight rows further.
 __device__ inline int row_of(int group, int t) {
   return row_of_tile(group, t) + 16 * (threadIdx.x / 32 % 4) + threadIdx.x % 32 / 4;
 }
 
-/// Sums as they are: a warp writes 32 bytes side by side for each of eight rows.
+/// Epilogue of split-K: accumulators go to memory as they are, float32 [split, row, output]. A warp
+/// writes 32 contiguous bytes for each of eight rows.
 template <int kOutputs, int kTiles>
-__device__ void write_parts(const Arguments& a, int tile, int group,
-                            const float (&sum)[kTiles][kOutputs / 2]) {
+__device__ void write_partial_sums(const Arguments& a, int tile, int group,
+                                   const float (&sum)[kTiles][kOutputs / 2]) {
   const int first = tile * kOutputs + 2 * (threadIdx.x % 4);
   auto* y = static_cast<float*>(a.y) + static_cast<int64_t>(blockIdx.y) * a.rows * a.units;
 #pragma unroll
@@ -136,23 +139,24 @@ __device__ void write_parts(const Arguments& a, int tile, int group,
   }
 }
 
-/// Of eight sums side by side four are gates and four the ups of the same pairs: a thread with
-/// gates of rows r and r + 8 and the one with their ups exchange, so that the first has all of row
-/// r and the other all of row r + 8. Results go by way of shared memory, as [row, pair].
+/// Epilogue of SwiGLU. Of eight adjacent accumulator columns four are gates and four the ups of the
+/// same pairs: a thread with gates of rows r and r + 8 and the one with their ups exchange halves
+/// by a shuffle, so that the first has all of row r and the other all of row r + 8. Results pass
+/// through shared memory, bfloat16 [row, pair], so that stores to global memory are coalesced.
 template <int kOutputs, int kTiles>
-__device__ void write_gated(const Arguments& a, __nv_bfloat16* results, int tile, int group,
-                            const float (&sum)[kTiles][kOutputs / 2]) {
+__device__ void write_swiglu(const Arguments& a, __nv_bfloat16* results, int tile, int group,
+                             const float (&sum)[kTiles][kOutputs / 2]) {
   constexpr int kPairs = kOutputs / 2, kPitch = SharedLayout::pitch(kPairs);
   const int quarter = threadIdx.x % 4, first = tile * kPairs;
   const bool has_gates = quarter < 2;
-  sync_groups(kMultipliers);  // both have used the stage
+  sync_consumers(kConsumerThreads);  // neither warpgroup still reads the stage
 #pragma unroll
   for (int j = 0; j < kOutputs / 8; ++j) {
     const int pair = 4 * j + 2 * (quarter % 2);
     float2 gate_bias = make_float2(0, 0), up_bias = make_float2(0, 0);
     if (a.bias_O != nullptr && first + pair < a.units) {
-      const auto read = [&](int place) {
-        return unpack<__nv_bfloat16>(*reinterpret_cast<const uint32_t*>(a.bias_O + place));
+      const auto read = [&](int unit) {
+        return unpack<__nv_bfloat16>(*reinterpret_cast<const uint32_t*>(a.bias_O + unit));
       };
       gate_bias = read(first + pair);
       up_bias = read(a.units + first + pair);
@@ -170,21 +174,21 @@ __device__ void write_gated(const Arguments& a, __nv_bfloat16* results, int tile
                               silu(gate.y + gate_bias.y) * (up.y + up_bias.y));
     }
   }
-  sync_groups(kMultipliers);
-  constexpr int kPiece = 4;  // results that a thread writes
+  sync_consumers(kConsumerThreads);
+  constexpr int kPiece = 4;  // results that a thread stores at once
   const int pieces = min(kPairs, a.units - first) / kPiece;
-  for (int n = threadIdx.x; n < a.rows * pieces; n += kMultipliers) {
+  for (int n = threadIdx.x; n < a.rows * pieces; n += kConsumerThreads) {
     const int row = n / pieces, pair = n % pieces * kPiece;
     auto* y = static_cast<__nv_bfloat16*>(a.y) + static_cast<int64_t>(row) * a.units + first + pair;
     *reinterpret_cast<uint2*>(y) = *reinterpret_cast<const uint2*>(results + row * kPitch + pair);
   }
-  let_copies_write();
-  sync_groups(kMultipliers);
+  fence_async_shared();
+  sync_consumers(kConsumerThreads);
 }
 
 #endif
 
-/// kTiles: of 64 rows, for a group.
+/// kTiles: row tiles of a warpgroup. kPairs: epilogue SwiGLU, otherwise split-K.
 template <int kOutputs, int kTiles, bool kPairs>
 __global__ void __launch_bounds__(kThreads, 1)
     wide_product_kernel(const __grid_constant__ Arguments a) {
@@ -193,45 +197,48 @@ __global__ void __launch_bounds__(kThreads, 1)
   extern __shared__ __align__(1024) unsigned char memory[];
   __shared__ uint64_t full[kMaxStages], empty[kMaxStages];
   const int group = threadIdx.x / 128;
-  const Ring ring{shared_address(memory), shared_address(full), shared_address(empty), a.stages};
-  const int part = blockIdx.y, begin = a.chunks * part / a.parts,
-            end = a.chunks * (part + 1) / a.parts;
-  let_next_start();
-  if (threadIdx.x == kMultipliers) {
+  const Pipeline pipeline{shared_address(memory), shared_address(full), shared_address(empty),
+                          a.stages};
+  const int split = blockIdx.y, begin = a.k_tiles * split / a.splits,
+            end = a.k_tiles * (split + 1) / a.splits;
+  launch_dependents();
+  if (threadIdx.x == kConsumerThreads) {
     prefetch_map(a.weights);
     for (int i = 0; i < a.stages; ++i) {
-      init_barrier(ring.full + 8 * i, 1);
-      init_barrier(ring.empty + 8 * i, kGroups);
+      init_barrier(pipeline.full + 8 * i, 1);
+      init_barrier(pipeline.empty + 8 * i, kGroups);
     }
-    publish_barriers();
+    fence_barrier_init();
   }
   __syncthreads();
   if (group == kGroups) {
-    give_registers<24>();
-    if (threadIdx.x == kMultipliers) ask_for_tiles<kOutputs, kRows, kPairs>(a, ring, begin, end);
+    decrease_registers<24>();
+    if (threadIdx.x == kConsumerThreads)
+      load_tiles<kOutputs, kRows, kPairs>(a, pipeline, begin, end);
     return;
   }
-  take_registers<240>();
-  wait_for_inputs();
+  increase_registers<240>();
+  grid_dependency_wait();
   constexpr SharedLayout kLayout(kRows, kOutputs, kMaxStages);
   constexpr int kMostUsed = kTiles > 1 ? kTiles - 1 : 1;
   const bool has_last = a.rows > row_of_tile(group, kTiles - 1);
   float sum[kTiles][kOutputs / 2];
-  Place place;
+  PipelineState state;
   for (int tile = blockIdx.x; tile < a.tiles; tile += gridDim.x) {
     const int last =
-        has_last ? multiply_tiles<kOutputs, kRows, kTiles>(ring, place, end - begin, group, sum)
-                 : multiply_tiles<kOutputs, kRows, kMostUsed>(ring, place, end - begin, group, sum);
-    const auto give_back = [&] {
-      if (threadIdx.x % 128 == 0) arrive(ring.empty + 8 * last);
+        has_last
+            ? multiply_tiles<kOutputs, kRows, kTiles>(pipeline, state, end - begin, group, sum)
+            : multiply_tiles<kOutputs, kRows, kMostUsed>(pipeline, state, end - begin, group, sum);
+    const auto release_stage = [&] {
+      if (threadIdx.x % 128 == 0) arrive(pipeline.empty + 8 * last);
     };
     if constexpr (kPairs) {
-      void* results = memory + last * kLayout.slot_bytes;
-      write_gated<kOutputs>(a, static_cast<__nv_bfloat16*>(results), tile, group, sum);
-      give_back();
+      void* results = memory + last * kLayout.stage_stride;
+      write_swiglu<kOutputs>(a, static_cast<__nv_bfloat16*>(results), tile, group, sum);
+      release_stage();
     } else {
-      give_back();
-      write_parts<kOutputs>(a, tile, group, sum);
+      release_stage();
+      write_partial_sums<kOutputs>(a, tile, group, sum);
     }
   }
 #endif

@@ -20,8 +20,8 @@ void check_rows(int64_t length, int64_t pack) {
 template <typename T>
 __global__ void embedding_kernel(const int64_t* ids_T, const T* table_VH, T* out_TH,
                                  int64_t packs) {
-  let_next_start();
-  wait_for_inputs();
+  launch_dependents();
+  grid_dependency_wait();
   const auto* from = reinterpret_cast<const Pack<T>*>(table_VH) + ids_T[blockIdx.x] * packs;
   auto* to = reinterpret_cast<Pack<T>*>(out_TH) + static_cast<int64_t>(blockIdx.x) * packs;
   for (int64_t i = threadIdx.x; i < packs; i += blockDim.x) to[i] = from[i];
@@ -43,21 +43,21 @@ __device__ void write_scaled(Pack<T, kNumbers> (&held)[kHeld],
   }
 }
 
-/// One block per row. Up to kHeld packs a thread stay in registers between the two passes.
+/// One thread block per row. Up to kHeld packs a thread stay in registers between the two passes.
 template <typename T, int kHeld>
 __global__ void __launch_bounds__(kMaxThreads)
     add_rms_norm_kernel(const T* x_TH, const T* update_TH, const T* weight_H, T* sum_TH, T* out_TH,
                         int packs, float inverse_hidden, float eps) {
   __shared__ float scratch[33];
   constexpr int kSize = Pack<T>::kSize;
-  let_next_start();
+  launch_dependents();
   Pack<T> weight[kHeld];
 #pragma unroll
   for (int h = 0; h < kHeld; ++h) {
     const int i = threadIdx.x + h * blockDim.x;
     if (i < packs) weight[h] = reinterpret_cast<const Pack<T>*>(weight_H)[i];
   }
-  wait_for_inputs();
+  grid_dependency_wait();
   const auto* x = reinterpret_cast<const Pack<T>*>(x_TH) + static_cast<int64_t>(blockIdx.x) * packs;
   auto* sum = reinterpret_cast<Pack<T>*>(sum_TH) + static_cast<int64_t>(blockIdx.x) * packs;
   const auto* update = update_TH == nullptr ? nullptr
@@ -88,16 +88,16 @@ __global__ void __launch_bounds__(kMaxThreads)
   write_scaled(held, weight, scale, out, packs);
 }
 
-/// One block per row, four numbers of it a thread at a time.
+/// One thread block per row, four numbers of it a thread at a time.
 template <int kHeld>
 __global__ void __launch_bounds__(kMaxThreads)
-    add_parts_rms_norm_kernel(__nv_bfloat16* x_TH, const float* parts_PTH, int num_parts,
+    add_parts_rms_norm_kernel(__nv_bfloat16* x_TH, const float* partials_STH, int num_splits,
                               const __nv_bfloat16* bias_H, const __nv_bfloat16* weight_H,
                               __nv_bfloat16* out_TH, int packs, float inverse_hidden, float eps) {
   using T = __nv_bfloat16;
   using Four = Pack<T, 4>;
   __shared__ float scratch[33];
-  let_next_start();
+  launch_dependents();
   Four weight[kHeld], held[kHeld];
   float4 added[kHeld];
 #pragma unroll
@@ -111,11 +111,11 @@ __global__ void __launch_bounds__(kMaxThreads)
     added[h] = make_float4(to_float(bias.x[0]), to_float(bias.x[1]), to_float(bias.x[2]),
                            to_float(bias.x[3]));
   }
-  wait_for_inputs();
+  grid_dependency_wait();
   auto* x = reinterpret_cast<Four*>(x_TH) + static_cast<int64_t>(blockIdx.x) * packs;
   auto* out = reinterpret_cast<Four*>(out_TH) + static_cast<int64_t>(blockIdx.x) * packs;
-  const auto* parts =
-      reinterpret_cast<const float4*>(parts_PTH) + static_cast<int64_t>(blockIdx.x) * packs;
+  const auto* partials =
+      reinterpret_cast<const float4*>(partials_STH) + static_cast<int64_t>(blockIdx.x) * packs;
   const int64_t stride = static_cast<int64_t>(gridDim.x) * packs;
   float squares = 0;
 #pragma unroll
@@ -126,9 +126,10 @@ __global__ void __launch_bounds__(kMaxThreads)
     const uint2 loaded = __ldcg(reinterpret_cast<const uint2*>(x + i));
     held[h] = reinterpret_cast<const Four&>(loaded);
 #pragma unroll 8
-    for (int p = 0; p < num_parts; ++p) {
-      const float4 part = __ldcg(parts + p * stride + i);
-      added[h].x += part.x, added[h].y += part.y, added[h].z += part.z, added[h].w += part.w;
+    for (int p = 0; p < num_splits; ++p) {
+      const float4 partial = __ldcg(partials + p * stride + i);
+      added[h].x += partial.x, added[h].y += partial.y, added[h].z += partial.z,
+          added[h].w += partial.w;
     }
     const float values[4] = {added[h].x, added[h].y, added[h].z, added[h].w};
 #pragma unroll
@@ -145,8 +146,8 @@ __global__ void __launch_bounds__(kMaxThreads)
 
 template <typename T>
 __global__ void swiglu_kernel(const T* gate_up_T2F, T* out_TF, int packs) {
-  let_next_start();
-  wait_for_inputs();
+  launch_dependents();
+  grid_dependency_wait();
   const int64_t row = blockIdx.y;
   const int i = blockIdx.x * blockDim.x + threadIdx.x;
   if (i >= packs) return;
@@ -161,8 +162,8 @@ __global__ void swiglu_kernel(const T* gate_up_T2F, T* out_TF, int packs) {
 }
 
 __global__ void resolve_ids_kernel(int64_t* ids_T, const int32_t* drawn_R, int64_t rows) {
-  let_next_start();
-  wait_for_inputs();
+  launch_dependents();
+  grid_dependency_wait();
   const int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
   if (i < rows && ids_T[i] < 0) ids_T[i] = drawn_R[-ids_T[i] - 1];
 }
@@ -197,9 +198,9 @@ void add_rms_norm(Number number, const void* x_TH, const void* update_TH, const 
   });
 }
 
-void add_parts_rms_norm(void* x_TH, const float* parts_PTH, int num_parts, const void* bias_H,
-                        const void* weight_H, void* out_TH, int64_t rows, int64_t hidden, float eps,
-                        cudaStream_t stream) {
+void add_partials_rms_norm(void* x_TH, const float* partials_STH, int num_splits,
+                           const void* bias_H, const void* weight_H, void* out_TH, int64_t rows,
+                           int64_t hidden, float eps, cudaStream_t stream) {
   using T = __nv_bfloat16;
   check_rows(hidden, Pack<T>::kSize);
   const auto packs = static_cast<int>(hidden / 4);
@@ -207,9 +208,9 @@ void add_parts_rms_norm(void* x_TH, const float* parts_PTH, int num_parts, const
   if (packs > 4 * threads) throw std::runtime_error("rows of this length are not supported");
   const auto kernel =
       packs <= threads ? add_parts_rms_norm_kernel<1> : add_parts_rms_norm_kernel<4>;
-  launch(kernel, dim3(rows), dim3(threads), 0, stream, static_cast<T*>(x_TH), parts_PTH, num_parts,
-         static_cast<const T*>(bias_H), static_cast<const T*>(weight_H), static_cast<T*>(out_TH),
-         packs, 1.0F / static_cast<float>(hidden), eps);
+  launch(kernel, dim3(rows), dim3(threads), 0, stream, static_cast<T*>(x_TH), partials_STH,
+         num_splits, static_cast<const T*>(bias_H), static_cast<const T*>(weight_H),
+         static_cast<T*>(out_TH), packs, 1.0F / static_cast<float>(hidden), eps);
 }
 
 void swiglu(Number number, const void* gate_up_T2F, void* out_TF, int64_t rows, int64_t width,

@@ -18,17 +18,18 @@ namespace slime::kernels::cuda {
 void embedding(Number number, const int64_t* ids_T, const void* table_VH, void* out_TH,
                int64_t rows, int64_t hidden, cudaStream_t stream);
 
-/// out = norm(x) * weight. With `update_TH`, sum = x + update (rounded to the precision of x) takes
-/// the place of x; sum_TH may be x_TH.
+/// out = norm(x) * weight. With `update_TH`, sum = x + update (rounded to the precision of x) is
+/// normed instead of x and written to sum_TH, which may be x_TH.
 void add_rms_norm(Number number, const void* x_TH, const void* update_TH, const void* weight_H,
                   void* sum_TH, void* out_TH, int64_t rows, int64_t hidden, float eps,
                   cudaStream_t stream);
 
-/// In bfloat16: x += the sum of `num_parts` parts (and of the bias, null: none), rounded once to
-/// the precision of x; out = norm(x) * weight.
-void add_parts_rms_norm(void* x_TH, const float* parts_PTH, int num_parts, const void* bias_H,
-                        const void* weight_H, void* out_TH, int64_t rows, int64_t hidden, float eps,
-                        cudaStream_t stream);
+/// The reduction of split-K, with the norm behind it, in bfloat16: x += the sum of `num_splits`
+/// partial sums in one order (and of the bias, null: none), rounded once to the precision of x; out
+/// = norm(x) * weight.
+void add_partials_rms_norm(void* x_TH, const float* partials_STH, int num_splits,
+                           const void* bias_H, const void* weight_H, void* out_TH, int64_t rows,
+                           int64_t hidden, float eps, cudaStream_t stream);
 
 /// silu(gate) * up, rows of gate_up being [gate; up].
 void swiglu(Number number, const void* gate_up_T2F, void* out_TF, int64_t rows, int64_t width,

@@ -35,8 +35,8 @@ __device__ Largest block_largest(Largest mine, Largest* scratch) {
 __global__ void __launch_bounds__(kThreads) chunk_statistics_kernel(SampleCall call) {
   __shared__ Largest largest_scratch[kThreads / 32];
   __shared__ float sum_scratch[33];
-  let_next_start();
-  wait_for_inputs();
+  launch_dependents();
+  grid_dependency_wait();
   const int64_t row = blockIdx.y;
   const int64_t begin = static_cast<int64_t>(blockIdx.x) * kSampleChunk;
   const float* logits = call.logits_RV + row * call.vocab;
@@ -59,10 +59,10 @@ __global__ void __launch_bounds__(kThreads) chunk_statistics_kernel(SampleCall c
   if (has_nan) sum = NAN;
   sum = block_sum(sum, sum_scratch);
   if (threadIdx.x == 0) {
-    const int64_t place = row * gridDim.x + blockIdx.x;
-    call.chunk_max_RC[place] = largest.value;
-    call.chunk_sum_RC[place] = sum;
-    call.chunk_argmax_RC[place] = largest.index;
+    const int64_t offset = row * gridDim.x + blockIdx.x;
+    call.chunk_max_RC[offset] = largest.value;
+    call.chunk_sum_RC[offset] = sum;
+    call.chunk_argmax_RC[offset] = largest.index;
   }
 }
 
@@ -71,8 +71,8 @@ struct RowStatistics {
   double total;  // of exp((logit - largest) / temperature)
 };
 
-/// By the whole block: statistics of the row, and in `mass_C` the mass of each of its chunks,
-/// relative to the largest logit. The last three arguments are shared memory.
+/// By the whole thread block: statistics of the row, and in `mass_C` the mass of each of its
+/// chunks, relative to the largest logit. The last three arguments are shared memory.
 __device__ void combine_chunks(const SampleCall& call, int64_t row, int chunks,
                                Largest* largest_scratch, double* mass_C, RowStatistics& out) {
   Largest mine{-INFINITY, 0x7fffffff};
@@ -110,8 +110,9 @@ __device__ int find_mass(const double* masses, int count, double& rest) {
   return last;
 }
 
-/// Buckets of a row with a cut, empty so far, and how wide they are. By the whole block.
-__device__ void prepare_cut(const SampleCall& call, int64_t row, const RowStatistics& statistics) {
+/// Buckets of a truncated row, zeroed, and how wide they are. By the whole thread block.
+__device__ void prepare_truncation(const SampleCall& call, int64_t row,
+                                   const RowStatistics& statistics) {
   for (int b = threadIdx.x; b < kSampleBuckets; b += kThreads) {
     call.bucket_mass_RB[row * kSampleBuckets + b] = 0;
     call.bucket_count_RB[row * kSampleBuckets + b] = 0;
@@ -120,30 +121,31 @@ __device__ void prepare_cut(const SampleCall& call, int64_t row, const RowStatis
   // All kept tokens are so near, in units of the temperature: farther ones have no mass.
   double distance = 28;
   const double top_p = call.top_p_R[row], min_p = call.min_p_R[row];
-  // Tokens less likely than (1 - top_p) / 2 V hold less than half of 1 - top_p together: the cut is
-  // before them, and the other half is far more than the sums are rounded by.
+  // Tokens less likely than (1 - top_p) / 2 V hold less than half of 1 - top_p together: the kept
+  // tokens end before them, and the other half is far more than the sums are rounded by.
   if (top_p < 1 - 1e-4) {
     const double least = 0.5 * (1 - fmax(top_p, 0.0)) / static_cast<double>(call.vocab);
     distance = fmin(distance, -log(least * statistics.total));
   }
   if (min_p > 0) distance = fmin(distance, fmax(-log(min_p), 0.0) * 1.01 + 1e-3);
   const float scale = static_cast<float>(kSampleBuckets / distance) / call.temperature_R[row];
-  call.cut_R[row] = {statistics.total, statistics.largest.value,
-                     fminf(fmaxf(scale, FLT_MIN), FLT_MAX)};
+  call.truncated_R[row] = {statistics.total, statistics.largest.value,
+                           fminf(fmaxf(scale, FLT_MIN), FLT_MAX)};
 }
 
-/// The draw without cuts: inverse of the cumulative distribution in the order of ids. First the
-/// chunk is found, then the warp, then the thread, then the token. A row with a cut is prepared.
+/// The draw without truncation: inverse of the cumulative distribution in the order of ids. First
+/// the chunk is found, then the warp, then the thread, then the token. A truncated row is only
+/// prepared.
 __global__ void __launch_bounds__(kThreads) draw_kernel(SampleCall call, int chunks) {
   __shared__ RowStatistics statistics;
   __shared__ Largest largest_scratch[kThreads / 32];
   __shared__ double mass_C[kMaxSampleChunks];
   __shared__ double thread_mass[kThreads], warp_mass[kThreads / 32];
   __shared__ int chosen;  // a chunk, later a thread
-  constexpr int kNone = -1, kCut = -2;
+  constexpr int kNone = -1, kTruncated = -2;
   __shared__ double left;  // of the cumulative mass, where the chosen part begins
-  let_next_start();
-  wait_for_inputs();
+  launch_dependents();
+  grid_dependency_wait();
   const int64_t row = blockIdx.x;
   combine_chunks(call, row, chunks, largest_scratch, mass_C, statistics);
   if (threadIdx.x == 0) {
@@ -154,17 +156,17 @@ __global__ void __launch_bounds__(kThreads) draw_kernel(SampleCall call, int chu
       call.log_prob_R[row] = NAN;
     } else if (call.top_k_R[row] == 0) {
       store_token(call, row, statistics.largest.index, statistics.largest.value, statistics.total);
-    } else if (is_cut(call, row)) {
-      chosen = kCut;
+    } else if (is_truncated(call, row)) {
+      chosen = kTruncated;
     } else {
       double rest = call.uniform_R[row] * statistics.total;
       chosen = find_mass(mass_C, chunks, rest);
       left = rest;
     }
-    if (chosen != kCut) call.cut_R[row] = {};
+    if (chosen != kTruncated) call.truncated_R[row] = {};
   }
   __syncthreads();
-  if (chosen == kCut) prepare_cut(call, row, statistics);
+  if (chosen == kTruncated) prepare_truncation(call, row, statistics);
   if (chosen < 0) return;
   const int64_t begin = static_cast<int64_t>(chosen) * kSampleChunk + threadIdx.x * kPerThread;
   const float* logits = call.logits_RV + row * call.vocab;
@@ -206,7 +208,7 @@ void sample(const SampleCall& call, cudaStream_t stream) {
   if (call.rows > kMaxRows) throw std::runtime_error("at most 65535 rows are sampled at once");
   launch(chunk_statistics_kernel, dim3(chunks, call.rows), dim3(kThreads), 0, stream, call);
   launch(draw_kernel, dim3(call.rows), dim3(kThreads), 0, stream, call, chunks);
-  sample_cut(call, stream);
+  sample_truncated(call, stream);
 }
 
 }  // namespace slime::kernels::cuda

@@ -1,12 +1,12 @@
 #pragma once
 
 /// Drawing tokens from rows of logits. Dimensions: R rows, V vocabulary, C chunks of a row, B
-/// buckets of a row with a cut.
+/// buckets of a truncated row.
 ///
-/// First the statistics of chunks (every logit is read once), then one block per row that picks the
-/// chunk and the token in it. Rows with a cut (top-k, top-p, min-p) take two kernels more
-/// (sample_cut.cu), which other rows leave at once. Masses there are fixed-point integers, so sums
-/// do not depend on the order of threads.
+/// First the statistics of chunks (every logit is read once), then one thread block per row that
+/// picks the chunk and the token in it. Truncated rows (top-k, top-p, min-p) take two kernels more
+/// (sample_truncated.cu), which other rows leave at once. Masses there are fixed-point integers, so
+/// sums do not depend on the order of threads.
 
 #include <cuda_runtime.h>
 
@@ -19,40 +19,43 @@ inline constexpr int kMaxSampleChunks = 256;
 /// 64 per unit of (largest - logit) / temperature at the least: exp(-28) has no mass any more.
 inline constexpr int kSampleBuckets = 28 * 64;
 
-/// What the cut of a row needs to know about it.
-struct CutRow {
+/// Statistics of a row that truncated sampling needs.
+struct TruncatedRow {
   double total;             // of exp((logit - largest) / temperature) over the row
   float largest;            // logit
-  float buckets_per_logit;  // 0: there is nothing to cut
+  float buckets_per_logit;  // 0: the row is not truncated
 };
 
+/// Device memory, contiguous. Logits are finite or -infinity; a row of others gives token 0 and a
+/// log-prob of NaN.
 struct SampleCall {
   const float* logits_RV = nullptr;
   int64_t rows = 0, vocab = 0;
-  const double* uniform_R = nullptr;
-  const float* temperature_R = nullptr;
-  const float* top_p_R = nullptr;
-  const float* min_p_R = nullptr;
-  const int32_t* top_k_R = nullptr;
+  const double* uniform_R = nullptr;     // in (0, 1)
+  const float* temperature_R = nullptr;  // > 0
+  const float* top_p_R = nullptr;        // 1: off
+  const float* min_p_R = nullptr;        // 0: off
+  const int32_t* top_k_R = nullptr;      // -1: off; 0: greedy
   // Scratch, [R, C] with C = sample_chunks(vocab).
   float* chunk_max_RC = nullptr;
   float* chunk_sum_RC = nullptr;
   int32_t* chunk_argmax_RC = nullptr;
-  // Scratch, B = kSampleBuckets: 21 KiB a row. Buckets are touched only where the row has a cut.
-  CutRow* cut_R = nullptr;
+  // Scratch, B = kSampleBuckets: 21 KiB a row. Buckets are touched only where the row is truncated.
+  TruncatedRow* truncated_R = nullptr;
   unsigned long long* bucket_mass_RB = nullptr;
   uint32_t* bucket_count_RB = nullptr;
-  // Results.
+  // Results. The log-prob is natural, of the full distribution at the row's temperature.
   int32_t* token_R = nullptr;
   float* log_prob_R = nullptr;
 };
 
 inline int64_t sample_chunks(int64_t vocab) { return (vocab + kSampleChunk - 1) / kSampleChunk; }
 
+/// Asynchronous on `stream`. Throws std::runtime_error when a launch fails.
 void sample(const SampleCall& call, cudaStream_t stream);
 
-/// The part of sample() that draws in rows with a cut. Reads chunk_max_RC, cut_R and emptied
-/// buckets.
-void sample_cut(const SampleCall& call, cudaStream_t stream);
+/// The last step of sample(): draws in truncated rows. Reads chunk_max_RC, truncated_R and buckets
+/// that are zero.
+void sample_truncated(const SampleCall& call, cudaStream_t stream);
 
 }  // namespace slime::kernels::cuda

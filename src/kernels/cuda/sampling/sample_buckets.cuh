@@ -1,7 +1,7 @@
 #pragma once
 
 /// Masses and numbers of a row's tokens by bucket, best bucket first, and their running sums.
-/// By blocks of kCutThreads.
+/// By thread blocks of kTruncationThreads.
 
 #include "kernels/cuda/sampling/sample_row.cuh"
 
@@ -27,14 +27,14 @@ struct Buckets {
 };
 
 __device__ inline void clear(Buckets& buckets) {
-  for (int b = threadIdx.x; b < kSampleBuckets; b += kCutThreads) {
+  for (int b = threadIdx.x; b < kSampleBuckets; b += kTruncationThreads) {
     buckets.low[b] = 0;
     buckets.high[b] = 0;
     buckets.count[b] = 0;
   }
 }
 
-/// Puts the tokens of a thread, one by one, into buckets. Atomics on one address take their turns;
+/// Puts the tokens of a thread, one by one, into buckets. Atomics on one address are serialised;
 /// so where many lanes of a warp have the same bucket (flat logits), one adds for all of them.
 class BucketFiller {
  public:
@@ -74,7 +74,7 @@ class BucketFiller {
     const unsigned peers = peers_of_one(bucket);
     const int lane = threadIdx.x % 32;
     const bool is_peer = (peers >> lane & 1U) != 0;
-    // A mass has 41 bits: in two parts, so that 32 of them can be added in 32 bits.
+    // A mass has 41 bits: in two halves, so that 32 of them can be added in 32 bits.
     const auto lower = static_cast<uint32_t>(mass) & 0xfffffU;
     const auto upper = static_cast<uint32_t>(mass >> 20);
     const uint64_t lower_sum = __reduce_add_sync(kAll, is_peer ? lower : 0U);
@@ -92,7 +92,7 @@ class BucketFiller {
 
 /// Of one number per warp; in shared memory.
 struct ScanScratch {
-  MassAndCount warp[kCutWarps];
+  MassAndCount warp[kTruncationWarps];
 };
 
 /// The sum over the threads before this one; `total`: over all. No thread returns before all have
@@ -110,7 +110,7 @@ __device__ inline MassAndCount sum_before(const MassAndCount& mine, MassAndCount
   __syncthreads();
   MassAndCount before{reached.mass - mine.mass, reached.count - mine.count};
   total = {0, 0};
-  for (int w = 0; w < kCutWarps; ++w) {
+  for (int w = 0; w < kTruncationWarps; ++w) {
     if (w == warp) before.add(total);
     total.add(scratch.warp[w]);
   }
@@ -118,7 +118,7 @@ __device__ inline MassAndCount sum_before(const MassAndCount& mine, MassAndCount
   return before;
 }
 
-/// Sums over the buckets before each bucket, and over all of them in the last place. In shared
+/// Sums over the buckets before each bucket, and over all of them in the last element. In shared
 /// memory.
 struct Prefix {
   unsigned long long mass[kSampleBuckets + 1];
@@ -127,10 +127,10 @@ struct Prefix {
   __device__ MassAndCount before(int b) const { return {mass[b], count[b]}; }
 };
 
-/// `load(b)` gives a bucket. `out` may lie where they lie.
+/// `load(b)` gives a bucket. `out` may alias them.
 template <typename Load>
 __device__ void sum_buckets(Prefix& out, ScanScratch& scratch, const Load& load) {
-  constexpr int kOwn = (kSampleBuckets + kCutThreads - 1) / kCutThreads;
+  constexpr int kOwn = (kSampleBuckets + kTruncationThreads - 1) / kTruncationThreads;
   const int first = static_cast<int>(threadIdx.x) * kOwn;
   MassAndCount own[kOwn], mine{0, 0}, total;
 #pragma unroll

@@ -1,8 +1,8 @@
 #pragma once
 
-/// The cut and the draw of a row in which too many tokens are about equally likely to be sorted:
+/// Truncation and draw in a row in which too many tokens are about equally likely to be sorted:
 /// their order is searched digit by digit in the bits of the logits, then by id. By blocks of
-/// kCutThreads.
+/// kTruncationThreads.
 
 #include "kernels/cuda/sampling/sample_buckets.cuh"
 
@@ -10,32 +10,32 @@ namespace slime::kernels::cuda {
 
 /// Tokens are kept, from the best to the worst, until one is at fault: in the order of logits, ties
 /// by id, so many are before it, or more mass than this, or it is not likely enough itself.
-struct CutLimits {
+struct TruncationLimits {
   uint32_t rank;            // first that is not kept; the largest number: no such limit
   unsigned long long mass;  // most that may be before a kept token; the largest number: no limit
   double min_p;             // least probability relative to the best; 0: no limit
   int min_p_begin;          // bucket: those before it are likely enough,
   int min_p_end;            // those from this one on are not
 
-  __device__ bool is_cut(const LogitRow& row, float x, const MassAndCount& before) const {
+  __device__ bool excludes(const LogitRow& row, float x, const MassAndCount& before) const {
     return before.count >= rank || before.mass > mass || (min_p > 0 && row.relative(x) < min_p);
   }
 };
 
-/// The place of the draw among the kept tokens: before that token is at most this mass.
+/// Where the draw falls among the kept tokens: the mass before the drawn token is at most this.
 __device__ inline unsigned long long draw_target(double uniform, unsigned long long kept) {
   const auto target = static_cast<unsigned long long>(uniform * static_cast<double>(kept));
   return kept == 0 || target < kept ? target : kept - 1;
 }
 
-/// Neighbouring buckets, in which the cut and the drawn token are. With the sums before them, and
-/// to their end.
+/// Neighbouring buckets, which hold the end of the kept tokens and the drawn token. With the sums
+/// before them, and to their end.
 struct BucketRange {
   int begin, end;
   MassAndCount before, to_end;
 };
 
-struct CutScratch {
+struct TruncationScratch {
   ScanScratch scan;
   NearChunks near;
   uint32_t first_key, last_key;
@@ -50,7 +50,7 @@ struct KeyRange {
 
 /// Keys that occur in these buckets.
 __device__ inline KeyRange keys_of(const LogitRow& row, const BucketRange& range,
-                                   CutScratch& scratch) {
+                                   TruncationScratch& scratch) {
   if (threadIdx.x == 0) {
     scratch.first_key = ~0U;
     scratch.last_key = 0;
@@ -77,7 +77,7 @@ __device__ inline KeyRange keys_of(const LogitRow& row, const BucketRange& range
 /// exceeds `target`, which it does within `keys`. `work` is shared memory.
 template <typename Workspace>
 __device__ KeyRange find_key(const LogitRow& row, KeyRange keys, unsigned long long target,
-                             bool by_rank, Workspace& work, CutScratch& scratch) {
+                             bool by_rank, Workspace& work, TruncationScratch& scratch) {
   while (keys.first < keys.last) {
     int shift = 0;
     while ((keys.last - keys.first) >> shift >= kSampleBuckets) ++shift;
@@ -107,7 +107,7 @@ __device__ KeyRange find_key(const LogitRow& row, KeyRange keys, unsigned long l
 
 /// The sum of masses of the tokens that are likely enough.
 __device__ inline unsigned long long mass_by_min_p(const LogitRow& row, double min_p,
-                                                   CutScratch& scratch) {
+                                                   TruncationScratch& scratch) {
   MassAndCount mine{0, 0}, total;
   visit_chunks<2>(row, scratch.near, [&](float x, int, int) {
     if (row.relative(x) >= min_p) mine.mass += row.mass(x);
@@ -118,8 +118,8 @@ __device__ inline unsigned long long mass_by_min_p(const LogitRow& row, double m
 
 /// The index-th token, in the order of ids, whose logit has this key.
 __device__ inline int32_t token_of_key(const LogitRow& row, uint32_t key, uint32_t index,
-                                       CutScratch& scratch) {
-  for (int c = threadIdx.x; c < kMaxSampleChunks; c += kCutThreads) scratch.count_C[c] = 0;
+                                       TruncationScratch& scratch) {
+  for (int c = threadIdx.x; c < kMaxSampleChunks; c += kTruncationThreads) scratch.count_C[c] = 0;
   __syncthreads();
   visit_chunks<2>(row, scratch.near, [&](float x, int v, int) {
     const unsigned same = __ballot_sync(0xffffffffU, to_key(x) == key);
@@ -130,7 +130,7 @@ __device__ inline int32_t token_of_key(const LogitRow& row, uint32_t key, uint32
   int chunk = 0;
   for (; chunk + 1 < kMaxSampleChunks && index >= scratch.count_C[chunk]; ++chunk)
     index -= scratch.count_C[chunk];
-  constexpr int kPerThread = kSampleChunk / kCutThreads;
+  constexpr int kPerThread = kSampleChunk / kTruncationThreads;
   const int begin = chunk * kSampleChunk + static_cast<int>(threadIdx.x) * kPerThread;
   const int end = min(begin + kPerThread, row.vocab);
   MassAndCount mine{0, 0}, total;
@@ -148,8 +148,8 @@ __device__ inline int32_t token_of_key(const LogitRow& row, uint32_t key, uint32
 /// The drawn token, in every thread. `work` is shared memory, free to be written.
 template <typename Workspace>
 __device__ int32_t draw_by_keys(const LogitRow& row, const BucketRange& range,
-                                const CutLimits& limits, double uniform, Workspace& work,
-                                CutScratch& scratch) {
+                                const TruncationLimits& limits, double uniform, Workspace& work,
+                                TruncationScratch& scratch) {
   const KeyRange keys = keys_of(row, range, scratch);
   unsigned long long kept = range.to_end.mass;
   if (limits.rank < range.to_end.count) {

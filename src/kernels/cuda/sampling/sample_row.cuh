@@ -10,8 +10,8 @@ namespace slime::kernels::cuda {
 /// Masses are exp((logit - largest) / temperature) as integers, in units of 2^-40.
 constexpr double kMassUnit = 1099511627776.0;
 
-/// `relative` is in [0, 1], and the mass cut off to an integer. By shifts, because conversions to
-/// and from 64 bits are slow.
+/// `relative` is in [0, 1], and the mass rounded down to an integer. By shifts, because conversions
+/// to and from 64 bits are slow.
 __device__ inline uint64_t to_mass(float relative) {
   const uint32_t bits = __float_as_uint(relative);
   const uint64_t digits = (bits & 0x7fffffU) | 0x800000U;  // in units of 2^-23 where exponent is 0
@@ -19,12 +19,12 @@ __device__ inline uint64_t to_mass(float relative) {
   return digits << 17 >> min(exponent, 63U);
 }
 
-__device__ inline bool is_cut_by_rank(const SampleCall& call, int64_t row) {
+__device__ inline bool has_top_k(const SampleCall& call, int64_t row) {
   return call.top_k_R[row] > 0 && call.top_k_R[row] < call.vocab;
 }
 
-__device__ inline bool is_cut(const SampleCall& call, int64_t row) {
-  return is_cut_by_rank(call, row) || call.top_p_R[row] < 1.0F || call.min_p_R[row] > 0.0F;
+__device__ inline bool is_truncated(const SampleCall& call, int64_t row) {
+  return has_top_k(call, row) || call.top_p_R[row] < 1.0F || call.min_p_R[row] > 0.0F;
 }
 
 /// The row's results. `total`: of exp((logit - largest) / temperature).
@@ -45,7 +45,7 @@ __device__ inline float from_key(uint32_t key) {
   return __uint_as_float(key & 0x80000000U ? key : ~(key | 0x80000000U));
 }
 
-/// A row with a cut. Its logits are numbers or -infinity, and `largest` is finite.
+/// A truncated row. Its logits are numbers or -infinity, and `largest` is finite.
 struct LogitRow {
   const float* logits_V;
   int vocab;
@@ -65,18 +65,19 @@ struct LogitRow {
   }
 };
 
-__device__ inline LogitRow logit_row(const SampleCall& call, int64_t row, const CutRow& cut) {
+__device__ inline LogitRow logit_row(const SampleCall& call, int64_t row,
+                                     const TruncatedRow& truncated) {
   const float temperature = call.temperature_R[row];
   return {call.logits_RV + row * call.vocab,
           static_cast<int>(call.vocab),
-          cut.largest,
+          truncated.largest,
           temperature,
           1.0F / temperature,
-          cut.buckets_per_logit};
+          truncated.buckets_per_logit};
 }
 
-constexpr int kCutThreads = 512;  // of the blocks that work on rows with a cut
-constexpr int kCutWarps = kCutThreads / 32;
+constexpr int kTruncationThreads = 512;  // of thread blocks that work on truncated rows
+constexpr int kTruncationWarps = kTruncationThreads / 32;
 
 /// Chunks that have a logit near enough to the largest. In shared memory, in no particular order.
 struct NearChunks {
@@ -89,36 +90,37 @@ __device__ inline void list_near(NearChunks& near, const LogitRow& row, const fl
                                  int chunks, int first, int step, float end) {
   if (threadIdx.x == 0) near.size = 0;
   __syncthreads();
-  for (int c = first + static_cast<int>(threadIdx.x) * step; c < chunks; c += step * kCutThreads) {
+  for (int c = first + static_cast<int>(threadIdx.x) * step; c < chunks;
+       c += step * kTruncationThreads) {
     if (row.distance(chunk_max_C[c]) < end) near.chunk[atomicAdd(&near.size, 1)] = c;
   }
   __syncthreads();
 }
 
 /// visit(logit, id, i) for every token of these chunks; -infinity where a chunk ends early. All
-/// lanes of a warp come together. It is the i-th token of the thread's part of the chunk. Loads of
-/// `kAtOnce` chunks are under way before the first visit.
-template <int kAtOnce, typename Visit>
+/// lanes of a warp come together. It is the i-th token of the thread's share of the chunk. Loads of
+/// `kChunksInFlight` chunks are in flight before the first visit.
+template <int kChunksInFlight, typename Visit>
 __device__ void visit_chunks(const LogitRow& row, const NearChunks& near, const Visit& visit) {
-  constexpr int kPerThread = kSampleChunk / kCutThreads;
-  for (int i = 0; i < near.size; i += kAtOnce) {
-    float x[kAtOnce][kPerThread];
-    int begin[kAtOnce];
+  constexpr int kPerThread = kSampleChunk / kTruncationThreads;
+  for (int i = 0; i < near.size; i += kChunksInFlight) {
+    float x[kChunksInFlight][kPerThread];
+    int begin[kChunksInFlight];
 #pragma unroll
-    for (int a = 0; a < kAtOnce; ++a) {
+    for (int a = 0; a < kChunksInFlight; ++a) {
       const bool is_there = i + a < near.size;
       begin[a] = (is_there ? near.chunk[i + a] * kSampleChunk : 0) + static_cast<int>(threadIdx.x);
       const int end = is_there ? row.vocab : 0;
 #pragma unroll
       for (int j = 0; j < kPerThread; ++j) {
-        const int v = begin[a] + j * kCutThreads;
+        const int v = begin[a] + j * kTruncationThreads;
         x[a][j] = v < end ? row.logits_V[v] : -INFINITY;
       }
     }
 #pragma unroll
-    for (int a = 0; a < kAtOnce; ++a) {
+    for (int a = 0; a < kChunksInFlight; ++a) {
 #pragma unroll
-      for (int j = 0; j < kPerThread; ++j) visit(x[a][j], begin[a] + j * kCutThreads, j);
+      for (int j = 0; j < kPerThread; ++j) visit(x[a][j], begin[a] + j * kTruncationThreads, j);
     }
   }
 }

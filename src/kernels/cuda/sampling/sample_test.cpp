@@ -91,7 +91,7 @@ std::vector<float> noisy_logits(int64_t vocab, double scale, uint64_t stream) {
   return logits;
 }
 
-std::vector<Draw> draws_without_cuts(int64_t vocab) {
+std::vector<Draw> draws_without_truncation(int64_t vocab) {
   std::vector<Draw> draws;
   for (uint64_t i = 0; i < 24; ++i) {
     SampleOptions options;
@@ -106,15 +106,15 @@ std::vector<Draw> draws_without_cuts(int64_t vocab) {
 TEST(GpuSample, DrawsWhatTheCpuDraws) {
   SLIME_NEEDS_GPU();
   for (const int64_t vocab : {int64_t{1}, int64_t{384}, int64_t{4096}, int64_t{4097}, kSmallVocab})
-    expect_same_draws(draws_without_cuts(vocab));
+    expect_same_draws(draws_without_truncation(vocab));
 }
 
 TEST(GpuSample, DrawsWhatTheCpuDrawsOfALargeVocabulary) {
   SLIME_NEEDS_GPU();
-  expect_same_draws(draws_without_cuts(kLargeVocab));
+  expect_same_draws(draws_without_truncation(kLargeVocab));
 }
 
-TEST(GpuSample, CutsAsTheCpuDoes) {
+TEST(GpuSample, TruncatesAsTheCpuDoes) {
   SLIME_NEEDS_GPU();
   std::vector<Draw> draws;
   uint64_t i = 0;
@@ -136,8 +136,8 @@ TEST(GpuSample, CutsAsTheCpuDoes) {
   expect_same_draws(draws);
 }
 
-/// One for each kind of cut, and all of them together.
-std::vector<SampleOptions> kinds_of_cuts() {
+/// One for each kind of truncation, and all of them together.
+std::vector<SampleOptions> kinds_of_truncation() {
   return {{.top_p = 0.95},
           {.top_k = 50},
           {.min_p = 0.05},
@@ -148,7 +148,7 @@ std::vector<SampleOptions> kinds_of_cuts() {
 std::vector<Draw> flat_draws(int64_t vocab) {
   std::vector<Draw> draws;
   for (const double scale : {0.02, 0.3, 1.0, 3.0}) {
-    for (SampleOptions options : kinds_of_cuts()) {
+    for (SampleOptions options : kinds_of_truncation()) {
       options.uniform = uniform(13, draws.size(), 0);
       draws.push_back({options, noisy_logits(vocab, scale, draws.size())});
     }
@@ -156,12 +156,12 @@ std::vector<Draw> flat_draws(int64_t vocab) {
   return draws;
 }
 
-TEST(GpuSample, CutsFlatRows) {
+TEST(GpuSample, TruncatesFlatRows) {
   SLIME_NEEDS_GPU();
   expect_same_or_neighbouring_draws(flat_draws(kSmallVocab));
 }
 
-TEST(GpuSample, CutsFlatRowsOfALargeVocabulary) {
+TEST(GpuSample, TruncatesFlatRowsOfALargeVocabulary) {
   SLIME_NEEDS_GPU();
   expect_same_or_neighbouring_draws(flat_draws(kLargeVocab));
 }
@@ -170,7 +170,7 @@ TEST(GpuSample, CutsFlatRowsOfALargeVocabulary) {
 std::vector<Draw> peaked_draws(int64_t vocab) {
   std::vector<Draw> draws;
   for (const double temperature : {0.25, 1.0}) {
-    for (SampleOptions options : kinds_of_cuts()) {
+    for (SampleOptions options : kinds_of_truncation()) {
       const uint64_t i = draws.size();
       options.temperature = temperature;
       options.uniform = uniform(14, i, 0);
@@ -185,21 +185,21 @@ std::vector<Draw> peaked_draws(int64_t vocab) {
   return draws;
 }
 
-TEST(GpuSample, CutsPeakedRows) {
+TEST(GpuSample, TruncatesPeakedRows) {
   SLIME_NEEDS_GPU();
   expect_same_draws(peaked_draws(kSmallVocab));
 }
 
-TEST(GpuSample, CutsPeakedRowsOfALargeVocabulary) {
+TEST(GpuSample, TruncatesPeakedRowsOfALargeVocabulary) {
   SLIME_NEEDS_GPU();
   expect_same_draws(peaked_draws(kLargeVocab));
 }
 
-TEST(GpuSample, CutsAtLowAndHighTemperatures) {
+TEST(GpuSample, TruncatesAtLowAndHighTemperatures) {
   SLIME_NEEDS_GPU();
   std::vector<Draw> draws;
   for (const double temperature : {0.01, 0.125, 8.0}) {
-    for (SampleOptions options : kinds_of_cuts()) {
+    for (SampleOptions options : kinds_of_truncation()) {
       options.temperature = temperature;
       options.uniform = uniform(15, draws.size(), 0);
       draws.push_back({options, noisy_logits(9001, 4.0, draws.size())});
@@ -208,7 +208,7 @@ TEST(GpuSample, CutsAtLowAndHighTemperatures) {
   expect_same_draws(draws);
 }
 
-void expect_cuts_of_equal_logits(int64_t vocab, int64_t many) {
+void expect_truncation_of_equal_logits(int64_t vocab, int64_t many) {
   const std::vector<float> logits(vocab, 1.5F);
   std::vector<Draw> draws;
   for (const double u : {1e-17, 0.31, 0.77, 1 - 1e-16}) {
@@ -220,21 +220,21 @@ void expect_cuts_of_equal_logits(int64_t vocab, int64_t many) {
   expect_same_draws(draws);
 }
 
-TEST(GpuSample, CutsEqualLogitsById) {
+TEST(GpuSample, TruncatesEqualLogitsById) {
   SLIME_NEEDS_GPU();
-  expect_cuts_of_equal_logits(kSmallVocab, 13331);
+  expect_truncation_of_equal_logits(kSmallVocab, 13331);
 }
 
-TEST(GpuSample, CutsEqualLogitsOfALargeVocabularyById) {
+TEST(GpuSample, TruncatesEqualLogitsOfALargeVocabularyById) {
   SLIME_NEEDS_GPU();
-  expect_cuts_of_equal_logits(kLargeVocab, 99991);
+  expect_truncation_of_equal_logits(kLargeVocab, 99991);
 }
 
-TEST(GpuSample, CutsBetweenManyTies) {
+TEST(GpuSample, TruncatesBetweenManyTies) {
   SLIME_NEEDS_GPU();
   std::vector<Draw> draws;
   for (const double step : {0.25, 2.0}) {  // some dozen different logits, and six or so
-    for (SampleOptions options : kinds_of_cuts()) {
+    for (SampleOptions options : kinds_of_truncation()) {
       for (const int64_t more : {0, 1}) {
         options.uniform = uniform(16, draws.size(), 0);
         if (options.top_k > 0) options.top_k += more;
@@ -247,10 +247,10 @@ TEST(GpuSample, CutsBetweenManyTies) {
   expect_same_or_neighbouring_draws(draws);
 }
 
-void expect_cuts_among_few_allowed(int64_t vocab, std::initializer_list<int64_t> distances) {
+void expect_truncation_among_few_allowed(int64_t vocab, std::initializer_list<int64_t> distances) {
   std::vector<Draw> draws;
   for (const int64_t every : distances) {
-    for (SampleOptions options : kinds_of_cuts()) {
+    for (SampleOptions options : kinds_of_truncation()) {
       options.uniform = uniform(17, draws.size(), 0);
       std::vector<float> logits = noisy_logits(vocab, 3.0, draws.size());
       for (int64_t v = 0; v < vocab; ++v) {
@@ -262,14 +262,14 @@ void expect_cuts_among_few_allowed(int64_t vocab, std::initializer_list<int64_t>
   expect_same_draws(draws);
 }
 
-TEST(GpuSample, CutsAmongFewAllowedTokens) {
+TEST(GpuSample, TruncatesAmongFewAllowedTokens) {
   SLIME_NEEDS_GPU();
-  expect_cuts_among_few_allowed(kSmallVocab, {1000, 7777});
+  expect_truncation_among_few_allowed(kSmallVocab, {1000, 7777});
 }
 
-TEST(GpuSample, CutsAmongFewAllowedTokensOfALargeVocabulary) {
+TEST(GpuSample, TruncatesAmongFewAllowedTokensOfALargeVocabulary) {
   SLIME_NEEDS_GPU();
-  expect_cuts_among_few_allowed(kLargeVocab, {1000, 77777});
+  expect_truncation_among_few_allowed(kLargeVocab, {1000, 77777});
 }
 
 TEST(GpuSample, TiesGoByIdAndImpossibleTokensAreNotDrawn) {
@@ -293,7 +293,7 @@ TEST(GpuSample, RepeatsBitForBit) {
   SLIME_NEEDS_GPU();
   std::vector<Draw> draws;
   for (const double scale : {0.1, 3.0}) {
-    std::vector<SampleOptions> kinds = kinds_of_cuts();
+    std::vector<SampleOptions> kinds = kinds_of_truncation();
     kinds.push_back({});
     kinds.push_back({.greedy = true});
     for (SampleOptions options : kinds) {

@@ -13,10 +13,10 @@ __device__ inline float updated(const AdamWCall& call, float grad, float& m, flo
          call.step_size * (m / (sqrtf(v) * call.inverse_sqrt_correction2 + call.eps));
 }
 
-/// Four numbers a thread and turn; the last three of a buffer one by one.
+/// Four numbers a thread and iteration; the last three of a buffer one by one.
 template <typename T>
 __global__ void __launch_bounds__(kThreads) adamw_kernel(AdamWCall call) {
-  wait_for_inputs();
+  grid_dependency_wait();
   const int64_t first = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x,
                 step = static_cast<int64_t>(gridDim.x) * kThreads, packs = call.count / 4;
   constexpr bool kHasCopy = sizeof(T) != sizeof(float);
@@ -51,7 +51,7 @@ __global__ void __launch_bounds__(kThreads) adamw_kernel(AdamWCall call) {
 __global__ void __launch_bounds__(kThreads)
     sums_of_squares_kernel(const float* x_N, int64_t count, double* sums) {
   __shared__ double scratch[kThreads];
-  wait_for_inputs();
+  grid_dependency_wait();
   const int64_t packs = count / 4, pieces = gridDim.x;
   const int64_t begin = packs * blockIdx.x / pieces, end = packs * (blockIdx.x + 1) / pieces;
   double sum = 0;

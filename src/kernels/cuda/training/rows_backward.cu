@@ -6,7 +6,8 @@ namespace {
 constexpr int kPartialRows = 528;  // four blocks on each of 132 multiprocessors
 constexpr int kMaxThreads = 1024;
 
-/// Sums of two numbers over the block, in every thread. `scratch`: 66 floats of shared memory.
+/// Sums of two numbers over the thread block, in every thread. `scratch`: 66 floats of shared
+/// memory.
 __device__ inline float2 block_sum2(float2 x, float2* scratch) {
   x = {warp_sum(x.x), warp_sum(x.y)};
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
@@ -20,7 +21,7 @@ __device__ inline float2 block_sum2(float2 x, float2* scratch) {
 
 __global__ void add_column_sums_kernel(const float* partial_BX, int64_t rows, int64_t columns,
                                        float* grad_X) {
-  wait_for_inputs();
+  grid_dependency_wait();
   const int64_t column = static_cast<int64_t>(blockIdx.x) * 32 + threadIdx.x;
   __shared__ float sums[32][33];
   float sum = 0;
@@ -34,15 +35,15 @@ __global__ void add_column_sums_kernel(const float* partial_BX, int64_t rows, in
   if (threadIdx.x == 0 && mine < columns) grad_X[mine] += total;
 }
 
-/// A block takes rows blockIdx.x, blockIdx.x + gridDim.x, ...; a thread keeps its columns of the
-/// weight and of the weight's gradient in registers.
+/// A thread block takes rows blockIdx.x, blockIdx.x + gridDim.x, ...; a thread keeps its columns of
+/// the weight and of the weight's gradient in registers.
 template <typename T, int kHeld>
 __global__ void __launch_bounds__(kMaxThreads) rms_norm_backward_kernel(NormBackwardCall call) {
   __shared__ float2 scratch[32];
   constexpr int kSize = Pack<T>::kSize;
   const auto packs = static_cast<int>(call.hidden / kSize);
   const float inverse_hidden = 1.0F / static_cast<float>(call.hidden);
-  wait_for_inputs();
+  grid_dependency_wait();
   Pack<T> weight[kHeld];
   float dweight[kHeld][kSize] = {};
 #pragma unroll
@@ -103,7 +104,7 @@ __global__ void __launch_bounds__(kMaxThreads) rms_norm_backward_kernel(NormBack
 template <typename T>
 __global__ void swiglu_backward_kernel(const T* dy_TF, const T* gate_up_T2F, T* dgate_up_T2F,
                                        int64_t rows, int packs) {
-  wait_for_inputs();
+  grid_dependency_wait();
   const int i = blockIdx.x * blockDim.x + threadIdx.x;
   if (i >= packs) return;
   for (int64_t row = blockIdx.y; row < rows; row += gridDim.y) {
@@ -141,7 +142,7 @@ __global__ void __launch_bounds__(32 * kHeadWarps)
   const bool is_query = head < num_heads, is_value = head >= num_heads + num_kv_heads;
   const T* norm =
       is_value ? nullptr : static_cast<const T*>(is_query ? shape.q_norm_D : shape.k_norm_D);
-  wait_for_inputs();
+  grid_dependency_wait();
   float weight[2][kMaxHeadPairs][2] = {}, dweight[2][kMaxHeadPairs][2] = {};
   if (norm != nullptr) {
 #pragma unroll
@@ -253,7 +254,7 @@ __global__ void __launch_bounds__(32 * kHeadWarps)
 template <typename T>
 __global__ void merge_attention_kernel(T* out_TND, float* logsumexp_TN, const T* more_TND,
                                        const float* more_logsumexp_TN, int64_t count, int dim) {
-  wait_for_inputs();
+  grid_dependency_wait();
   const int64_t at = static_cast<int64_t>(blockIdx.x) * blockDim.y + threadIdx.y;  // row and head
   if (at >= count) return;
   const float a = logsumexp_TN[at], b = more_logsumexp_TN[at];

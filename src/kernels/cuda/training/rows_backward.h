@@ -4,7 +4,7 @@
 /// them. Plain pointers; rows are contiguous and start at multiples of 16 bytes. Asynchronous on
 /// `stream`.
 ///
-/// Gradients of weights are summed per block of rows into `partial_BX` (float32, B =
+/// Gradients of weights are summed per thread block into `partial_BX` (float32, B =
 /// num_partial_rows()), then added to the weight's gradient by add_column_sums: the same bits every
 /// time.
 
@@ -17,7 +17,7 @@
 
 namespace slime::kernels::cuda {
 
-/// Blocks of rows that sum weight gradients; the same for every call.
+/// Thread blocks that sum weight gradients; the same for every call.
 int64_t num_partial_rows();
 
 /// grad_X += sum over the rows of partial_BX.

@@ -31,13 +31,13 @@ __device__ inline Sums warp_merged(Sums sums, float inverse_temperature) {
   return sums;
 }
 
-/// One block per row, one pass over it.
+/// One thread block per row, one pass over it.
 __global__ void __launch_bounds__(kThreads)
     softmax_statistics_kernel(const float* logits_RV, const int64_t* target_R,
                               float inverse_temperature, float* logprob_R, float* entropy_R,
                               float* logsumexp_R, int64_t vocabulary) {
   __shared__ Sums scratch[32];
-  wait_for_inputs();
+  grid_dependency_wait();
   const int64_t row = blockIdx.x;
   const float* logits = logits_RV + row * vocabulary;
   const bool has_packs = vocabulary % 4 == 0;
@@ -74,7 +74,7 @@ __global__ void __launch_bounds__(kThreads)
 
 template <typename T>
 __global__ void __launch_bounds__(kThreads) softmax_backward_kernel(SoftmaxBackwardCall call) {
-  wait_for_inputs();
+  grid_dependency_wait();
   const int64_t row = blockIdx.y, vocabulary = call.vocabulary;
   const float inverse_temperature = 1.0F / call.temperature;
   const float* logits = call.logits_RV + row * vocabulary;

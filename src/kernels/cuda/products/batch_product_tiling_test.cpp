@@ -1,0 +1,71 @@
+#include "kernels/cuda/products/batch_product_tiling.h"
+
+#include <gtest/gtest.h>
+
+#include "kernels/cuda/products/product_sizes_for_tests.h"
+
+namespace slime::kernels::cuda::batch {
+namespace {
+
+constexpr int kProcessors = 132, kMostSharedBytes = 227 << 10;
+
+void expect_to_fit(const SharedLayout& layout, const Tiling& tiling, int rows) {
+  const int k_tiles = divide_up(tiling.k_tiles, tiling.splits);
+  EXPECT_GE(layout.stages, std::min(2, k_tiles));
+  EXPECT_LE(layout.bytes, kPipelineBytes);
+  EXPECT_LE(layout.stages * layout.stage_stride, layout.bytes);
+  EXPECT_LE(SharedLayout::sums_bytes(tiling, rows), layout.bytes);
+  EXPECT_EQ(layout.x_begin % 1024, 0);
+  EXPECT_EQ(layout.stage_stride % 1024, 0);
+  EXPECT_GE(layout.stages_in_flight, 1);
+  EXPECT_LE(layout.stages_in_flight, layout.stages) << "a barrier tracks one phase";
+  // Of the last slab of the last stage the last group reads 64 outputs, and all all rows.
+  const int last_slot = (layout.stages - 1) * layout.stage_stride, slab = tiling.slabs - 1;
+  EXPECT_LE(last_slot + 128 * (tiling.block_outputs() * slab + kGroupOutputs * tiling.groups()),
+            layout.bytes);
+  EXPECT_LE(last_slot + layout.x_begin + 128 * (layout.x_rows * slab + rows), layout.bytes);
+  // An occupancy of one thread block, or two.
+  const bool is_alone = tiling.tiles * tiling.splits <= kProcessors;
+  EXPECT_EQ(is_alone, 2 * layout.bytes > kMostSharedBytes) << tiling.tiles << " " << tiling.splits;
+}
+
+void expect_to_fit(const Tiling& tiling, int inputs, int outputs) {
+  const int units = tiling.is_pairs ? outputs / 2 : outputs;
+  EXPECT_GE(tiling.tiles * tiling.box, units);
+  EXPECT_LT((tiling.tiles - 1) * tiling.box, units) << "each block has outputs";
+  EXPECT_EQ(tiling.k_tiles * tiling.slabs * kSlabInputs, inputs);
+  EXPECT_LE(tiling.splits, tiling.k_tiles) << "each split has inputs";
+  EXPECT_LE(tiling.groups(), kMostGroups);
+  EXPECT_EQ(tiling.block_outputs() % 8, 0) << "slabs begin where the swizzle does";
+  EXPECT_EQ(tiling.box % kPiece, 0);
+  for (int rows_there = 1; rows_there <= 64; ++rows_there) {
+    const int rows = rows_there <= 8 ? 8 : rows_there <= 16 ? 16 : rows_there <= 32 ? 32 : 64;
+    const SharedLayout layout(tiling, rows, rows_there, kProcessors);
+    EXPECT_GE(layout.x_rows, rows_there);
+    EXPECT_EQ(layout.x_rows % 8, 0);
+    EXPECT_LE(layout.x_rows, rows);
+    expect_to_fit(layout, tiling, rows);
+  }
+}
+
+TEST(BatchProductCut, CoversOutputsAndInputsWithinSharedMemory) {
+  for (const auto& [hidden, attended, width, heads] : kTrainedModels) {
+    SCOPED_TRACE(hidden);
+    expect_to_fit(split_k_tiling(attended, hidden, kProcessors), attended, hidden);
+    expect_to_fit(output_tiling(hidden, 2 * width, true, kProcessors), hidden, 2 * width);
+    expect_to_fit(split_k_tiling(width, hidden, kProcessors), width, hidden);
+    expect_to_fit(output_tiling(hidden, heads, false, kProcessors), hidden, heads);
+    expect_to_fit(output_tiling(hidden, 151'936, false, kProcessors), hidden, 151'936);
+  }
+}
+
+TEST(BatchProductCut, GivesNearlyEveryProcessorABlock) {
+  for (const auto& [hidden, attended, width, heads] : kTrainedModels) {
+    if (hidden < 896) continue;  // too few inputs to split
+    const Tiling tiling = split_k_tiling(width, hidden, kProcessors);
+    EXPECT_GE(tiling.tiles * tiling.splits, 0.8 * kProcessors) << hidden;
+  }
+}
+
+}  // namespace
+}  // namespace slime::kernels::cuda::batch
