@@ -9,13 +9,13 @@ namespace {
 
 TEST(RankTasks, TravelAsFrames) {
   TrainerTask task{RankTask::kTrain};
-  task.share.places = {3};
+  task.share.batch_indices = {3};
   task.share.batch.samples.resize(1);
   task.share.batch.samples[0].tokens = {5, 6, 7};
   task.share.steps = {{.micro_batches = {{0}}, .num_executions = 2, .denominator = 4}};
   const TrainerTask back = trainer_task_from(to_frame(task));
   EXPECT_EQ(back.kind, RankTask::kTrain);
-  EXPECT_EQ(back.share.places, task.share.places);
+  EXPECT_EQ(back.share.batch_indices, task.share.batch_indices);
   EXPECT_EQ(back.share.steps, task.share.steps);
   EXPECT_EQ(back.share.batch.samples[0].tokens, task.share.batch.samples[0].tokens);
   EXPECT_EQ(to_frame({RankTask::kRelease}).size(), 1u);
@@ -24,7 +24,7 @@ TEST(RankTasks, TravelAsFrames) {
 
 TEST(RankTasks, BytesThatAreNoTaskAreRefused) {
   TrainerTask task{RankTask::kTrain};
-  task.share.places = {0};
+  task.share.batch_indices = {0};
   task.share.batch.samples.resize(1);
   std::string frame = to_frame(task);
   EXPECT_THROW(trainer_task_from(""), BugError);

@@ -106,7 +106,7 @@ void TrainerWorkers::tell_others(const TrainerTask& task) {
 train::TrainReport TrainerWorkers::train(const train::TrainBatch& batch) {
   std::vector<train::BatchShare> shares = own_->trainer().divide(batch);
   std::vector<train::Indices> places;  // in the batch, of each rank's samples
-  for (const train::BatchShare& share : shares) places.push_back(share.places);
+  for (const train::BatchShare& share : shares) places.push_back(share.batch_indices);
   for (int rank = 1; rank <= workers_->count(); ++rank)
     workers_->send_task(rank, to_frame({RankTask::kTrain, std::move(shares[rank])}));
   const ThreadLimit limit(num_train_threads_);

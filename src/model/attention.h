@@ -26,8 +26,8 @@ struct AttentionLayer {
   kernels::Param q_norm;  // [D], undefined without q/k norm
   kernels::Param k_norm;  // [D]
   double norm_eps = 0;
-  Tensor cos_PR;  // float32 [max positions, rotary size / 2]: half-split rotary, scaled as the
-                  // config says
+  /// float32 [max positions, rotary size / 2]: half-split rotary, scaled as the config says.
+  Tensor cos_PR;
   Tensor sin_PR;
 };
 

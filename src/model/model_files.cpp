@@ -63,7 +63,7 @@ ModelFiles::ModelFiles(const std::filesystem::path& directory) : directory_(dire
     throw ConfigError(fmt::format("{}: names {} files", index_path.string(), names.size()));
 
   std::vector<std::string> problems;
-  files_.reserve(names.size());  // Place points into it
+  files_.reserve(names.size());  // TensorLocation points into it
   for (const std::string& name : names) {
     try {
       files_.emplace_back(directory / name);
@@ -72,7 +72,7 @@ ModelFiles::ModelFiles(const std::filesystem::path& directory) : directory_(dire
       continue;
     }
     for (const auto& [tensor, stored] : files_.back().tensors()) {
-      if (!tensors_.emplace(tensor, Place{&files_.back(), &stored}).second) {
+      if (!tensors_.emplace(tensor, TensorLocation{&files_.back(), &stored}).second) {
         problems.push_back(fmt::format("{}: tensor {} is in another shard too",
                                        (directory / name).string(), tensor));
       }
@@ -106,10 +106,10 @@ void ModelFiles::read_into(Weights& weights,
                                      safetensors_dtype(found->second.tensor->dtype)));
     }
   }
-  for (const auto& [name, place] : tensors_) {
+  for (const auto& [name, location] : tensors_) {
     if (!wanted.contains(name) && !may_be_surplus(name)) {
       problems.push_back(fmt::format("{}: tensor {} belongs to no part of this model",
-                                     place.file->path().string(), name));
+                                     location.file->path().string(), name));
     }
   }
   if (problems.size() > kMaxProblems) {
@@ -126,9 +126,9 @@ void ModelFiles::read_into(Weights& weights,
   std::exception_ptr first_error;  // guarded by mutex
   kernels::cpu::parallel_chunks(static_cast<int64_t>(tensors.size()), [&](int64_t i) {
     const NamedWeight& weight = tensors[static_cast<size_t>(i)];
-    const Place& place = tensors_.at(weight.name);
+    const TensorLocation& location = tensors_.at(weight.name);
     try {
-      place.file->read(*place.tensor, weight.slice, Weights::view(flat, weight));
+      location.file->read(*location.tensor, weight.slice, Weights::view(flat, weight));
     } catch (...) {
       const std::lock_guard lock(mutex);
       if (!first_error) first_error = std::current_exception();

@@ -19,12 +19,12 @@ class ModelFiles final {
   /// files, a tensor in two shards, a tensor that the index puts elsewhere.
   explicit ModelFiles(const std::filesystem::path& directory);
 
-  struct Place {
+  struct TensorLocation {
     const SafetensorsFile* file = nullptr;
     const StoredTensor* tensor = nullptr;
   };
   /// All tensors by name.
-  const std::map<std::string, Place>& tensors() const { return tensors_; }
+  const std::map<std::string, TensorLocation>& tensors() const { return tensors_; }
   const std::vector<SafetensorsFile>& files() const { return files_; }
 
   /// Fills weights.flat() from the files. Every tensor must be there with its full shape, and no
@@ -35,7 +35,7 @@ class ModelFiles final {
  private:
   std::filesystem::path directory_;
   std::vector<SafetensorsFile> files_;
-  std::map<std::string, Place> tensors_;
+  std::map<std::string, TensorLocation> tensors_;
 };
 
 }  // namespace slime::model

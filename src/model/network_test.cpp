@@ -171,13 +171,13 @@ TEST_F(ModelDirectory, IsReadInTensorParallelSlicesThatMakeUpTheWhole) {
   const auto whole = load_network(fixture("qwen3"), Precision::of("float32"));
   for (int rank = 0; rank < 2; ++rank) {
     const comm::Mesh mesh = unconnected({.tp = 2}, rank);
-    const auto part = load_network(fixture("qwen3"), Precision::of("float32"), mesh);
-    for (size_t i = 0; i < part->weights().tensors().size(); ++i) {
-      const NamedWeight& weight = part->weights().tensors()[i];
+    const auto shard = load_network(fixture("qwen3"), Precision::of("float32"), mesh);
+    for (size_t i = 0; i < shard->weights().tensors().size(); ++i) {
+      const NamedWeight& weight = shard->weights().tensors()[i];
       Tensor expected = Weights::view(whole->weights().flat(), whole->weights().tensors()[i]);
       if (weight.slice.dim >= 0)
         expected = expected.slice(weight.slice.dim, weight.slice.begin, weight.slice.end);
-      EXPECT_TRUE(Weights::view(part->weights().flat(), weight).equal(expected)) << weight.name;
+      EXPECT_TRUE(Weights::view(shard->weights().flat(), weight).equal(expected)) << weight.name;
     }
   }
 }
@@ -193,9 +193,9 @@ TEST_F(ModelDirectory, WithNormsOverAllHeadsIsNotReadInSlicesOfHeads) {
 
 TEST_F(ModelDirectory, IsNotWrittenFromSlicesUnderTheNamesOfWholeTensors) {
   const comm::Mesh mesh = unconnected({.tp = 2}, 1);
-  const auto part = load_network(fixture("qwen3"), Precision::of("float32"), mesh);
+  const auto shard = load_network(fixture("qwen3"), Precision::of("float32"), mesh);
   try {
-    save_network(*part, directory_);
+    save_network(*shard, directory_);
     FAIL() << "slices were saved";
   } catch (const ConfigError& error) {
     EXPECT_THAT(error.what(), HasSubstr("q_proj.weight is a slice [64, 64] of [128, 64]"));

@@ -13,8 +13,8 @@ Slice tensor_parallel_slice(const comm::Mesh& mesh, int dim, int64_t size) {
     throw ConfigError(
         fmt::format("tensor parallelism of {} does not divide a dimension of {}", tp, size));
   }
-  const int64_t part = size / tp;
-  return {.dim = dim, .begin = rank * part, .end = (rank + 1) * part};
+  const int64_t size_of_slice = size / tp;
+  return {.dim = dim, .begin = rank * size_of_slice, .end = (rank + 1) * size_of_slice};
 }
 
 }  // namespace slime::model

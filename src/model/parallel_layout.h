@@ -1,6 +1,6 @@
 #pragma once
 
-/// Which part of a tensor a rank holds (DESIGN section 4). World size one is the same code with
+/// Which slice of a tensor a rank holds (DESIGN section 4). World size one is the same code with
 /// full slices.
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace slime::model {
 
-/// Which part of a full tensor a rank holds: [begin, end) along dimension `dim`; dim -1 means all
+/// Which slice of a full tensor a rank holds: [begin, end) along dimension `dim`; dim -1 means all
 /// of it.
 struct Slice {
   int dim = -1;
@@ -18,7 +18,7 @@ struct Slice {
   bool operator==(const Slice&) const = default;
 };
 
-/// This rank's of mesh.sizes().tp equal parts of `size` along `dim`. Throws ConfigError when it
+/// This rank's of mesh.sizes().tp equal slices of `size` along `dim`. Throws ConfigError when it
 /// does not divide.
 Slice tensor_parallel_slice(const comm::Mesh& mesh, int dim, int64_t size);
 

@@ -207,10 +207,11 @@ void SafetensorsFile::read(const StoredTensor& tensor, const Slice& slice, Tenso
     out.copy_(on_host);
     return;
   }
-  // The tensor as [outer, whole] elements of which each row's part [first, first + part) is wanted.
-  int64_t outer = 1, whole = 1, first = 0, part = 0;
+  // The tensor as [outer, whole] elements of which each row's slice [first, first + slice_size) is
+  // wanted.
+  int64_t outer = 1, whole = 1, first = 0, slice_size = 0;
   for (const int64_t size : tensor.shape) whole *= size;
-  part = whole;
+  slice_size = whole;
   if (slice.dim >= 0) {
     const auto dim = static_cast<size_t>(slice.dim);
     int64_t inner = 1;
@@ -218,19 +219,20 @@ void SafetensorsFile::read(const StoredTensor& tensor, const Slice& slice, Tenso
     for (size_t i = dim + 1; i < tensor.shape.size(); ++i) inner *= tensor.shape[i];
     whole = tensor.shape[dim] * inner;
     first = slice.begin * inner;
-    part = (slice.end - slice.begin) * inner;
+    slice_size = (slice.end - slice.begin) * inner;
   }
-  check(out.numel() == outer * part, "the destination of a read has the slice's size");
+  check(out.numel() == outer * slice_size, "the destination of a read has the slice's size");
   const auto width = static_cast<int64_t>(c10::elementSize(tensor.dtype));
   const Tensor flat = out.view({-1});
   const bool converts = out.scalar_type() != tensor.dtype;
   Tensor block;
   for (int64_t row = 0; row < outer; ++row) {
-    for (int64_t done = 0; done < part;) {
-      const int64_t size = converts ? std::min(part - done, kBlockBytes / width) : part - done;
+    for (int64_t done = 0; done < slice_size;) {
+      const int64_t size =
+          converts ? std::min(slice_size - done, kBlockBytes / width) : slice_size - done;
       const uint64_t offset =
           tensor.begin + static_cast<uint64_t>((row * whole + first + done) * width);
-      Tensor target = flat.narrow(0, row * part + done, size);
+      Tensor target = flat.narrow(0, row * slice_size + done, size);
       if (converts) {
         if (!block.defined() || block.size(0) < size) block = at::empty({size}, tensor.dtype);
         read_bytes(block.data_ptr(), offset, static_cast<uint64_t>(size * width));

@@ -12,8 +12,8 @@ namespace slime::model {
 
 struct SaveOptions {
   std::string dtype;  // "bfloat16", ...; empty: the precision of the weights
-  uint64_t shard_bytes = uint64_t{5}
-                         << 30;  // a larger model is cut into files of at most this size
+  /// A larger model is sharded into files of at most this size.
+  uint64_t shard_bytes = uint64_t{5} << 30;
 };
 
 /// Writes config.json (as it was read, with the dtype of the file), the weights under their Hugging

@@ -1,6 +1,6 @@
 #pragma once
 
-/// Tokens of one forward pass, packed end to end without padding: [T], cut into segments.
+/// Tokens of one forward pass, packed end to end without padding: [T], divided into segments.
 ///
 /// A segment may continue another one: its tokens attend to all tokens of its chain of ancestors
 /// and, causally, to themselves. So the prompt of a group is one segment and its n responses are n

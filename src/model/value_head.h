@@ -1,7 +1,7 @@
 #pragma once
 
 /// A critic's output layer: one number per token from its hidden state, in float32 (float64 for a
-/// float64 model). It takes the place of the language model's head (spec section 8).
+/// float64 model). It replaces the language model's head (spec section 8).
 
 #include <cstdint>
 #include <memory>

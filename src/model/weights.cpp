@@ -49,7 +49,7 @@ void Weights::enable_grad() {
   if (grad_.defined()) return;
   const auto accumulator = flat_.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
   grad_ = at::zeros({num_elements()}, flat_.options().dtype(accumulator));
-  for (auto& [param, place] : params_) param->grad = view(grad_, place);
+  for (auto& [param, weight] : params_) param->grad = view(grad_, weight);
 }
 
 void Weights::zero_grad() {
@@ -58,25 +58,26 @@ void Weights::zero_grad() {
 
 void Weights::release_grad() {
   grad_ = Tensor();
-  for (auto& [param, place] : params_) param->grad = Tensor();
+  for (auto& [param, weight] : params_) param->grad = Tensor();
 }
 
 Tensor Weights::view(const Tensor& buffer, const NamedWeight& weight) {
   return buffer.narrow(0, weight.offset, product(weight.shape)).view(weight.shape);
 }
 
-void Weights::Builder::add(kernels::Param& param, std::vector<Part> parts) {
+void Weights::Builder::add(kernels::Param& param, std::vector<Component> components) {
   NamedWeight fused;
   fused.offset = num_elements_;
-  for (Part& part : parts) {
+  for (Component& component : components) {
     NamedWeight weight;
-    weight.name = std::move(part.name);
-    weight.full_shape = std::move(part.full_shape);
-    weight.slice = part.slice;
-    weight.has_partial_grad = part.has_partial_grad;
+    weight.name = std::move(component.name);
+    weight.full_shape = std::move(component.full_shape);
+    weight.slice = component.slice;
+    weight.has_partial_grad = component.has_partial_grad;
     weight.shape = weight.full_shape;
-    if (part.slice.dim >= 0) {
-      weight.shape[static_cast<size_t>(part.slice.dim)] = part.slice.end - part.slice.begin;
+    if (component.slice.dim >= 0) {
+      weight.shape[static_cast<size_t>(component.slice.dim)] =
+          component.slice.end - component.slice.begin;
     }
     weight.offset = num_elements_;
     weight.decays = weight.shape.size() >= 2;
@@ -95,7 +96,7 @@ void Weights::Builder::add(kernels::Param& param, std::vector<Part> parts) {
 void Weights::Builder::allocate(const Precision& precision) {
   weights_.flat_ = at::zeros({num_elements_},
                              at::TensorOptions().dtype(precision.weights).device(precision.device));
-  for (auto& [param, place] : weights_.params_) param->value = view(weights_.flat_, place);
+  for (auto& [param, weight] : weights_.params_) param->value = view(weights_.flat_, weight);
 }
 
 }  // namespace slime::model

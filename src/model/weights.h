@@ -19,9 +19,8 @@ namespace slime::model {
 /// What numbers are stored and computed in, and where.
 struct Precision {
   at::ScalarType weights = at::kFloat;  // kBFloat16, kHalf, kFloat or kDouble (tests)
-  at::ScalarType activations =
-      at::kFloat;  // kBFloat16 where the processor multiplies it, else kFloat; kDouble with kDouble
-
+  /// kBFloat16 where the processor multiplies it, else kFloat; kDouble with kDouble.
+  at::ScalarType activations = at::kFloat;
   at::Device device = at::kCPU;  // kCUDA after kernels::open_gpu()
 
   /// The best pair of this machine for "bfloat16", "float16", "float32" or "float64". bfloat16
@@ -40,7 +39,7 @@ struct NamedWeight {
   Slice slice;
   int64_t offset = 0;   // elements from the start of the flat buffer
   bool decays = false;  // weight decay applies: two or more dimensions
-  /// All tensor-parallel ranks hold it whole and each computes a part of its gradient: the sum over
+  /// All tensor-parallel ranks hold it whole and each computes a partial gradient: the sum over
   /// them is the gradient (model/layers/tensor_parallel.h).
   bool has_partial_grad = false;
 };
@@ -53,10 +52,9 @@ class Weights {
   int64_t num_parameters() const;
 
   const Tensor& flat() const { return flat_; }  // [N] trained precision
-  const Tensor& grad() const {
-    return grad_;
-  }  // [N] float32 (float64), undefined before enable_grad
-  /// Allocates the gradient buffer and points every Param at its part of it. Idempotent.
+  /// [N] float32 (float64); undefined before enable_grad().
+  const Tensor& grad() const { return grad_; }
+  /// Allocates the gradient buffer and points every Param at its slice of it. Idempotent.
   void enable_grad();
   void zero_grad();
   /// Gives the gradient buffer back; enable_grad() makes a new one, of zeros.

@@ -9,19 +9,19 @@ namespace slime::model {
 
 struct Weights::Builder {
   /// One Hugging Face tensor of a fused parameter.
-  struct Part {
+  struct Component {
     std::string name;
     std::vector<int64_t> full_shape;
-    Slice slice;  // of this rank; parts of one parameter differ in dimension 0 only
+    Slice slice;  // of this rank; components of one parameter differ in dimension 0 only
     bool has_partial_grad = false;  // see NamedWeight
   };
 
   explicit Builder(Weights& weights) : weights_(weights) {}
 
-  /// `parts` lie one after another and `param` sees them as one tensor, stacked along dimension 0.
+  /// `components` are contiguous and `param` sees them as one tensor, stacked along dimension 0.
   /// `param` must stay where it is as long as the weights live.
-  void add(kernels::Param& param, std::vector<Part> parts);
-  /// Allocates zeros and points every parameter at its place.
+  void add(kernels::Param& param, std::vector<Component> components);
+  /// Allocates zeros and points every parameter at its slice.
   void allocate(const Precision& precision);
 
  private:

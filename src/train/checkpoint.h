@@ -37,12 +37,12 @@ struct CheckpointConfig {
 /// position, seeds, flags); it comes back from load unchanged. Throws ConfigError when the disk is
 /// full or not writable, with nothing left behind.
 ///
-/// With several ranks rank 0 saves, and meanwhile the others call join_save: their parts of the
+/// With several ranks rank 0 saves, and meanwhile its peers call join_save: their shards of the
 /// optimizer's buffers come to rank 0, one buffer at a time. So a checkpoint is the same for every
 /// number of ranks, and each of them can read it.
 std::filesystem::path save_checkpoint(const CheckpointConfig& config, int64_t iteration,
                                       Trainer& trainer, const json::object& run);
-/// What the other ranks do while rank 0 saves with the optimizer.
+/// What rank 0's peers do while it saves with the optimizer.
 void join_save(Trainer& trainer);
 
 struct Checkpoint {
@@ -68,7 +68,7 @@ using Warn = std::function<void(const std::string&)>;
 std::optional<Checkpoint> find_checkpoint(const std::filesystem::path& root, const Warn& warn);
 
 /// Reads master weights, moments, reference and state into `trainer`, whose network was loaded from
-/// checkpoint.directory; a rank reads the parts it owns. Without optimizer files only the state is
+/// checkpoint.directory; a rank reads the shards it owns. Without optimizer files only the state is
 /// restored and `warn` says so.
 /// Throws ConfigError when tensors do not fit.
 void restore_trainer(const Checkpoint& checkpoint, Trainer& trainer, const Warn& warn);

@@ -18,7 +18,7 @@ std::string checkpoint_name(int64_t iteration);
 std::vector<int64_t> checkpoint_iterations(const std::filesystem::path& root);
 
 /// Fills a temporary directory through `fill`, adds COMMITTED (file list, sizes, CRC-32C), syncs
-/// everything and renames it to root/iter_NNNNNNN, taking the place of one of that name at once;
+/// everything and renames it to root/iter_NNNNNNN, replacing one of that name atomically;
 /// then replaces latest_checkpointed_iteration.txt. Leftovers of writers that died are removed
 /// first. Whatever `fill` throws passes through, with the temporary directory removed; a full disk
 /// is a ConfigError that says so.

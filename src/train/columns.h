@@ -22,12 +22,12 @@ struct Columns {
         advantage(num_samples),
         returns(num_samples) {}
 
-  TokenColumn old;      // log-probs of the old policy by the trainer; empty when the training pass
-                        // provides them
-  TokenColumn seen;     // log-probs of the training pass, as it went
-  TokenColumn ref;      // of the reference model; empty without one
-  TokenColumn engine;   // as reported by the rollout engine; empty when it did not
-  TokenColumn teacher;  // of the teacher of on-policy distillation; empty without one
+  /// Log-probs of the old policy by the trainer; empty when the training pass provides them.
+  TokenColumn old;
+  TokenColumn seen;            // log-probs of the training pass, as it went
+  TokenColumn ref;             // of the reference model; empty without one
+  TokenColumn engine;          // as reported by the rollout engine; empty when it did not
+  TokenColumn teacher;         // of the teacher of on-policy distillation; empty without one
   TokenColumn opd_reverse_kl;  // old log-probs minus the teacher's
   TokenColumn values;          // of the critic before its update; empty without one
   TokenColumn critic_returns;  // what the critic learns: without the divergence (spec 21.6)

@@ -58,9 +58,10 @@ State merge(State a, const State& b) {
 std::vector<std::vector<int64_t>> partition_evenly(std::span<const double> weights, int64_t k,
                                                    bool equal_size) {
   const auto count = static_cast<int64_t>(weights.size());
-  if (k < 1 || count < k) throw ConfigError(fmt::format("{} items cannot fill {} parts", count, k));
+  if (k < 1 || count < k)
+    throw ConfigError(fmt::format("{} items cannot fill {} partitions", count, k));
   if (equal_size && count % k != 0)
-    throw ConfigError(fmt::format("{} items do not divide into {} equal parts", count, k));
+    throw ConfigError(fmt::format("{} items do not divide into {} equal partitions", count, k));
 
   std::vector<Item> items;
   for (int64_t i = 0; i < count; ++i) items.emplace_back(i, weights[i]);
@@ -84,16 +85,16 @@ std::vector<std::vector<int64_t>> partition_evenly(std::span<const double> weigh
     states.push(merge(std::move(first), second));
   }
 
-  std::vector<std::vector<int64_t>> parts;
+  std::vector<std::vector<int64_t>> partitions;
   for (const Set& set : states.top().sets) {
     if (set.items.empty())
-      throw ConfigError(fmt::format("{} items leave one of {} parts empty", count, k));
-    std::vector<int64_t> part;
-    for (const Item& item : set.items) part.push_back(item.first);
-    std::sort(part.begin(), part.end());
-    parts.push_back(std::move(part));
+      throw ConfigError(fmt::format("{} items leave one of {} partitions empty", count, k));
+    std::vector<int64_t> partition;
+    for (const Item& item : set.items) partition.push_back(item.first);
+    std::sort(partition.begin(), partition.end());
+    partitions.push_back(std::move(partition));
   }
-  return parts;
+  return partitions;
 }
 
 }  // namespace slime::train

@@ -11,7 +11,7 @@
 namespace slime::train {
 
 enum class DecayStyle { kConstant, kLinear, kCosine, kInverseSquareRoot, kWsd };
-/// Shape of the last part of kWsd (warm-up, stable, decay).
+/// Shape of the decay phase of kWsd (warm-up, stable, decay).
 enum class WsdStyle { kLinear, kCosine, kExponential, kMinusSqrt };
 enum class WeightDecayStyle { kConstant, kLinear, kCosine };
 

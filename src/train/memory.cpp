@@ -16,7 +16,7 @@ int64_t activation_bytes(const model::Network& network, int64_t element, model::
   const int64_t hidden = network.config().hidden_size * element;
   // Before the first layer and behind the last: embedding, last sums, final norm, rows for the head
   // and their gradient.
-  const int64_t ends = 6 * hidden;
+  const int64_t embedding_and_head = 6 * hidden;
   const bool is_selective = recompute == model::Recompute::kSelective;
   int64_t all = 0, largest = 0, flowing = 0;
   for (const model::BlockNeeds& block : network.blocks()) {
@@ -25,10 +25,11 @@ int64_t activation_bytes(const model::Network& network, int64_t element, model::
     largest = std::max(largest, bytes);
     flowing = std::max(flowing, block.costs.gradients * element);
   }
-  if (recompute != model::Recompute::kFull) return tokens * (all + ends);
-  // The inputs of all layers; one layer whole, and the gradients that flow through its widest part.
+  if (recompute != model::Recompute::kFull) return tokens * (all + embedding_and_head);
+  // The inputs of all layers; one layer whole, and the gradients that flow through its widest
+  // layer.
   const auto num_blocks = static_cast<int64_t>(network.blocks().size());
-  return tokens * (num_blocks * hidden + largest + flowing + ends);
+  return tokens * (num_blocks * hidden + largest + flowing + embedding_and_head);
 }
 
 /// Chunks of float32 logits and, in the backward, their gradient in the network's precision beside

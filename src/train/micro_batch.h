@@ -1,7 +1,7 @@
 #pragma once
 
-/// The samples of a training step, cut into micro-batches and packed: what the forward passes of a
-/// step have in common.
+/// The samples of a training step, split into micro-batches and packed: what the forward passes of
+/// a step have in common.
 ///
 /// Dimensions: R responses and T response tokens of one micro-batch, as in algo/packed.h.
 

@@ -43,8 +43,8 @@ struct PackedBatch {
   model::TokenBatch tokens;  // [U]
   Tensor row_S;              // int64  row of the packed batch whose hidden state predicts ...
   Tensor target_S;           // int64  ... this token
-  Tensor scored_T;  // int64  index into S of each response token, sequences in the order they were
-                    // given
+  /// int64: index into S of each response token, sequences in the order they were given.
+  Tensor scored_T;
 };
 
 PackedBatch pack(std::span<const Sequence> sequences, const PackingOptions& options);

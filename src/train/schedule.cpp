@@ -73,7 +73,7 @@ std::vector<Indices> bins_of_step(std::span<const int64_t> lengths, const Batchi
   bins = expand_bins(std::move(bins), lengths, target);
   if (static_cast<int64_t>(bins.size()) != target) {
     throw ConfigError(fmt::format(
-        "a training step of {} samples cannot be cut into {} micro-batches, as many for each "
+        "a training step of {} samples cannot be split into {} micro-batches, as many for each "
         "data-parallel rank",
         lengths.size(), target));
   }

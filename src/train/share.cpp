@@ -47,7 +47,7 @@ std::vector<BatchShare> divide(const TrainBatch& batch, const PlanOptions& optio
         for (const int64_t i : members) {
           micro_batch.push_back(static_cast<int64_t>(share.batch.samples.size()));
           share.batch.samples.push_back(batch.samples[i]);
-          share.places.push_back(i);
+          share.batch_indices.push_back(i);
         }
       }
     }

@@ -1,11 +1,11 @@
 #pragma once
 
 /// What one data-parallel rank trains of a batch: "pack first, distribute second" (spec section
-/// 12). Rank 0 divides the batch and sends each of the others its share; only the samples a rank
+/// 12). Rank 0 divides the batch and sends each of its peers a share; only the samples a rank
 /// trains travel to it.
 ///
 ///   step of 4 samples of 5, 9, 4, 8 tokens, budget 12, two ranks: micro-batches {0, 2} {1} {3},
-///   cut to a multiple of the ranks: {0} {1} {3} {2}; rank 0 trains {0} {3}, rank 1 {1} {2}
+///   split to a multiple of the ranks: {0} {1} {3} {2}; rank 0 trains {0} {3}, rank 1 {1} {2}
 
 #include <cstdint>
 #include <string>
@@ -24,8 +24,8 @@ struct StepShare {
 };
 
 struct BatchShare {
-  TrainBatch batch;  // the samples of this rank
-  Indices places;    // where each of them is in the batch that was divided
+  TrainBatch batch;       // the samples of this rank
+  Indices batch_indices;  // where each of them is in the batch that was divided
   std::vector<StepShare> steps;
 };
 

@@ -102,7 +102,7 @@ void each_field(Sample& sample, const Fn& fn) {
 std::string to_frame(const BatchShare& share) {
   Writer out;
   out.put(kVersion);
-  out.put(share.places);
+  out.put(share.batch_indices);
   for (const TrainSample& sample : share.batch.samples)
     each_field(sample, [&](const auto& field) { out.put(field); });
   out.put(static_cast<uint64_t>(share.steps.size()));
@@ -121,8 +121,8 @@ BatchShare share_from_frame(std::string_view bytes) {
   in.get(version);
   check(version == kVersion, "both ends of a share are of one version");
   BatchShare share;
-  in.get(share.places);
-  share.batch.samples.resize(share.places.size());
+  in.get(share.batch_indices);
+  share.batch.samples.resize(share.batch_indices.size());
   for (TrainSample& sample : share.batch.samples)
     each_field(sample, [&](auto& field) { in.get(field); });
   share.steps.resize(in.count(sizeof(double)));

@@ -35,8 +35,8 @@ PlanOptions two_ranks(int64_t global_batch_size) {
 TEST(Share, EachRankGetsItsMicroBatchesOfEachStep) {
   const auto shares = divide(batch_of({5, 9, 4, 8}), two_ranks(4), {});
   ASSERT_EQ(shares.size(), 2u);
-  EXPECT_EQ(shares[0].places, (Indices{0, 3}));
-  EXPECT_EQ(shares[1].places, (Indices{1, 2}));
+  EXPECT_EQ(shares[0].batch_indices, (Indices{0, 3}));
+  EXPECT_EQ(shares[1].batch_indices, (Indices{1, 2}));
   EXPECT_EQ(shares[1].batch.samples[0].ordinal, 1);
   const StepShare expected{.micro_batches = {{0}, {1}}, .num_executions = 4, .denominator = 4};
   EXPECT_EQ(shares[0].steps, std::vector<StepShare>{expected});
@@ -62,8 +62,8 @@ TEST(Share, PairsStayTogetherAndReachEveryRank) {
   options.keeps_pairs = true;
   options.batching.max_tokens_per_gpu = 1000;  // one micro-batch would hold all of them
   const auto shares = divide(batch, options, {});
-  EXPECT_EQ(shares[0].places, (Indices{0, 1}));
-  EXPECT_EQ(shares[1].places, (Indices{4, 5, 2, 3}));
+  EXPECT_EQ(shares[0].batch_indices, (Indices{0, 1}));
+  EXPECT_EQ(shares[1].batch_indices, (Indices{4, 5, 2, 3}));
   EXPECT_EQ(shares[1].steps[0].num_executions, 3);
 }
 
@@ -76,7 +76,7 @@ TEST(Share, TravelsAsBytes) {
   const std::string bytes = to_frame(share);
   const BatchShare back = share_from_frame(bytes);
   EXPECT_EQ(to_frame(back), bytes);
-  EXPECT_EQ(back.places, share.places);
+  EXPECT_EQ(back.batch_indices, share.batch_indices);
   EXPECT_EQ(back.steps, share.steps);
   EXPECT_EQ(back.batch.samples[0].tokens, share.batch.samples[0].tokens);
   EXPECT_EQ(back.batch.samples[0].rollout_log_probs, share.batch.samples[0].rollout_log_probs);

@@ -16,15 +16,15 @@ c10::Stream new_stream(at::Device device) {
   return c10::impl::VirtualGuardImpl(device.type()).getStreamFromGlobalPool(device, false);
 }
 
-/// The parts of ranges that lie in [begin, end), counted from begin.
-std::vector<kernels::AdamRange> cut(std::span<const kernels::AdamRange> ranges, int64_t begin,
-                                    int64_t end) {
-  std::vector<kernels::AdamRange> parts;
+/// The intersections of ranges with [begin, end), relative to begin.
+std::vector<kernels::AdamRange> clipped(std::span<const kernels::AdamRange> ranges, int64_t begin,
+                                        int64_t end) {
+  std::vector<kernels::AdamRange> inside;
   for (const kernels::AdamRange& range : ranges) {
     const int64_t from = std::max(range.begin, begin), to = std::min(range.end, end);
-    if (from < to) parts.push_back({from - begin, to - begin, range.decays});
+    if (from < to) inside.push_back({from - begin, to - begin, range.decays});
   }
-  return parts;
+  return inside;
 }
 
 }  // namespace
@@ -64,13 +64,13 @@ void StreamedAdam::step(const Tensor& weights_N, const Tensor& grad_N,
   const c10::Stream compute =
       c10::impl::VirtualGuardImpl(weights_N.device().type()).getStream(weights_N.device());
   const int64_t count = weights_N.size(0);
-  int turn = 0;
-  for (int64_t begin = 0; begin < count; begin += kPiece, turn = 1 - turn) {
+  int buffer = 0;  // double buffering
+  for (int64_t begin = 0; begin < count; begin += kPiece, buffer = 1 - buffer) {
     const int64_t size = std::min(kPiece, count - begin);
-    Slot& slot = slots_[turn];
+    Slot& slot = slots_[buffer];
     {
       const c10::StreamGuard guard(in_);
-      slot.left.block(in_);  // what was in the slot before is on the host
+      slot.left.block(in_);  // the slot's previous chunk is on the host
       for (int i = 0; i < 3; ++i) {
         if (host_[i].defined())
           slot.state[i].narrow(0, 0, size).copy_(host_[i].narrow(0, begin, size), true);
@@ -82,7 +82,7 @@ void StreamedAdam::step(const Tensor& weights_N, const Tensor& grad_N,
     const Tensor master = host_[0].defined() ? slot.state[0].narrow(0, 0, size) : weights;
     kernels::adamw_(weights, master, slot.state[1].narrow(0, 0, size),
                     slot.state[2].narrow(0, 0, size), grad_N.narrow(0, begin, size),
-                    cut(ranges, begin, begin + size), step);
+                    clipped(ranges, begin, begin + size), step);
     slot.computed.record(compute);
     const c10::StreamGuard guard(out_);
     slot.computed.block(out_);

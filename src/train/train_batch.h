@@ -52,7 +52,7 @@ struct TrainBatchConfig {
 };
 
 /// Samples without explicit rollout id get the smallest integers not in use, in order. A sample
-/// marked remove_sample, or one that failed or was aborted without a reward, keeps its place in
+/// marked remove_sample, or one that failed or was aborted without a reward, keeps its index in
 /// every denominator but trains nothing. Throws ConfigError, all problems at once, for a mask of
 /// the wrong length, version runs that do not add up to the response, a prompt without tokens, a
 /// missing reward.

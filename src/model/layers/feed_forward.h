@@ -17,7 +17,7 @@ class FeedForward {
   /// What is added to the residual stream: [T, H] from [T, H]. Differentiable under grad mode.
   virtual Tensor forward(const Tensor& input_TH) const = 0;
 
-  /// Without a block's norms and residual stream, which are told by the block.
+  /// Without a block's norms and residual stream, which the block itself counts.
   virtual Costs costs() const = 0;
   /// One line for people.
   virtual std::string describe() const = 0;

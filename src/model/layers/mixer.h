@@ -21,7 +21,7 @@ class Mixer {
   virtual Tensor forward(const Tensor& input_TH, const Tensor& positions_T,
                          Attention& attention) const = 0;
 
-  /// Without a block's norms and residual stream, which are told by the block.
+  /// Without a block's norms and residual stream, which the block itself counts.
   virtual Costs costs() const = 0;
   virtual CacheSpec cache() const = 0;
   /// One line for people.

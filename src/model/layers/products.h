@@ -1,8 +1,8 @@
 #pragma once
 
-/// The products with which a layer begins and ends. A layer that offers them lets others join in:
-/// selective recomputation fuses the norm into the first, the chain of decode runs from the last of
-/// one layer to the first of the next.
+/// The first and last matrix product of a layer. A layer that offers them can be fused with its
+/// neighbours: selective recomputation fuses the norm into the first, the fused path of decode runs
+/// from the last of one layer to the first of the next.
 
 #include "kernels/param.h"
 

@@ -27,7 +27,7 @@ Tensor sum_over_ranks(const Tensor& partial, comm::Group& tp);
 Tensor summed_linear(const Tensor& x, const Product& product, comm::Group& tp);
 
 /// After the backward passes of a training step: completes the gradients of weights that all ranks
-/// hold whole and of which each has computed a part (NamedWeight::has_partial_grad).
+/// hold whole and of which each has computed a partial sum (NamedWeight::has_partial_grad).
 void sum_partial_gradients(const Weights& weights, comm::Group& tp);
 
 }  // namespace slime::model
