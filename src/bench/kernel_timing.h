@@ -27,10 +27,10 @@ double recorded_seconds(int num_calls, const std::function<void(int)>& call);
 double launched_seconds(int num_calls, const std::function<void(int)>& call);
 
 /// So many copies of `bytes` that the second level cache, 50 MB or so, forgets the first before
-/// its turn comes again.
+/// it is read again.
 int num_cold_copies(int64_t bytes);
 
-/// Whether the kernel's line is asked for: `only` is in its name, "kernel-..." as it is printed.
+/// Whether the kernel is selected: `only` is in its name, "kernel-..." as it is printed.
 bool wants_kernel(const std::string& only, const std::string& name);
 
 /// Prints {"name": "kernel-...", "value", "unit", "limit", "fraction", "microseconds"}: TB/s where

@@ -45,11 +45,11 @@ double flops_per_second(at::ScalarType weights, at::ScalarType activations) {
   const at::NoGradGuard no_grad;
   const Tensor x = at::randn({kSize, kSize}).to(activations);
   const kernels::Param weight{at::randn({kSize, kSize}).to(weights), {}};
-  const Tensor turned = weight.value.to(activations).t();
+  const Tensor transposed = weight.value.to(activations).t();
   const double ours = best_seconds(5, [&] { kernels::linear(x, weight); });
   const int before = at::get_num_threads();
   at::set_num_threads(kernels::cpu::num_threads());
-  const double theirs = best_seconds(5, [&] { at::mm(x, turned); });
+  const double theirs = best_seconds(5, [&] { at::mm(x, transposed); });
   at::set_num_threads(before);
   return 2.0 * kSize * kSize * kSize / std::min(ours, theirs);
 }

@@ -26,8 +26,8 @@ struct ModelOptions {
 /// What no program can exceed here, measured now with the threads that the kernels use.
 struct MachineRates {
   double read_bytes_per_second = 0;  // from memory, far beyond the caches
-  double flops_per_second = 0;       // of square products in the network's precision: the faster of
-                                     // our kernels and ATen's
+  /// Of square products in the network's precision: the faster of our kernels and ATen's.
+  double flops_per_second = 0;
 };
 MachineRates measure_machine(model::Network& network);
 

@@ -13,7 +13,7 @@ struct StartOptions {
   ShapeOptions shape;
 };
 
-/// Prints one JSON line with the seconds of each part.
+/// Prints one JSON line with the seconds of each phase.
 void measure_start(const StartOptions& options);
 
 }  // namespace slime::bench

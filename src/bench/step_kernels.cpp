@@ -134,7 +134,7 @@ struct StepBench {
     }
   }
 
-  /// `logits`: [R, V]. top_k -1 and top_p 1 cut nothing.
+  /// `logits`: [R, V]. top_k -1 and top_p 1 truncate nothing.
   void sample(const char* what, const Tensor& logits, int64_t top_k, double top_p) const {
     const int64_t drawn = logits.size(0);
     const std::string name = fmt::format("{}-r{}", what, drawn);

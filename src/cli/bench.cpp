@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "bench/algo.h"
+#include "bench/colocation.h"
 #include "bench/data.h"
 #include "bench/decode_attention.h"
 #include "bench/engine.h"
@@ -20,7 +21,6 @@
 #include "bench/start.h"
 #include "bench/train_command.h"
 #include "bench/train_step.h"
-#include "bench/turns.h"
 #include "cli/commands.h"
 #include "cli/options.h"
 
@@ -158,7 +158,7 @@ int grpo_step(Arguments arguments) {
   return 0;
 }
 
-void add_turns(CLI::App& app, bench::TurnsOptions& options) {
+void add_colocation(CLI::App& app, bench::ColocationOptions& options) {
   add_shape(app, options.shape);
   app.add_option("--kv-cache-gb", options.kv_cache_gb, "Size of the cache, in 10^9 bytes")
       ->capture_default_str()
@@ -168,9 +168,9 @@ void add_turns(CLI::App& app, bench::TurnsOptions& options) {
 
 int hand_over(Arguments arguments) {
   CLI::App app("New weights to the engine of the same GPU.", "slime bench hand-over");
-  bench::TurnsOptions options;
+  bench::ColocationOptions options;
   options.kv_cache_gb = 40;
-  add_turns(app, options);
+  add_colocation(app, options);
   if (const auto exit_code = parse_options(app, arguments)) return *exit_code;
   bench::measure_hand_over(options);
   return 0;
@@ -179,8 +179,8 @@ int hand_over(Arguments arguments) {
 int sleep_wake(Arguments arguments) {
   CLI::App app("Keys and values give their memory back and take it again.",
                "slime bench sleep-wake");
-  bench::TurnsOptions options;
-  add_turns(app, options);
+  bench::ColocationOptions options;
+  add_colocation(app, options);
   if (const auto exit_code = parse_options(app, arguments)) return *exit_code;
   bench::measure_sleep_wake(options);
   return 0;

@@ -1,4 +1,4 @@
-#include "bench/turns.h"
+#include "bench/colocation.h"
 
 #include <ATen/ATen.h>
 #include <utility>
@@ -19,7 +19,7 @@ constexpr double kGibibyte = 1 << 30;
 
 /// A model's shape with made-up weights, and an engine over it.
 struct Served {
-  explicit Served(const TurnsOptions& options)
+  explicit Served(const ColocationOptions& options)
       : network(make_up_network(read_shape(options.shape), kGenerationWeightBound)) {
     engine::EngineConfig config;
     config.max_running_requests = 64;
@@ -52,7 +52,7 @@ struct Served {
 
 }  // namespace
 
-void measure_hand_over(const TurnsOptions& options) {
+void measure_hand_over(const ColocationOptions& options) {
   kernels::open_gpu();
   Served served(options);
   served.generate();
@@ -80,7 +80,7 @@ void measure_hand_over(const TurnsOptions& options) {
                    {"gpu", kernels::opened_gpu().description()}});
 }
 
-void measure_sleep_wake(const TurnsOptions& options) {
+void measure_sleep_wake(const ColocationOptions& options) {
   kernels::Gpu& gpu = kernels::open_gpu();
   Served served(options);
   served.generate();

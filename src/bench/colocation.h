@@ -1,12 +1,12 @@
 #pragma once
 
-/// What it costs that trainer and engine of one GPU work one after the other.
+/// What it costs that trainer and engine are colocated on one GPU and alternate.
 
 #include "bench/made_up_model.h"
 
 namespace slime::bench {
 
-struct TurnsOptions {
+struct ColocationOptions {
   ShapeOptions shape;
   double kv_cache_gb = 80;  // 10^9 bytes
   int repeats = 5;          // the median counts
@@ -14,10 +14,10 @@ struct TurnsOptions {
 
 /// New weights to the engine, which reads the trainer's: milliseconds from the trainer's last
 /// update until the engine may serve. Prints a JSON line.
-void measure_hand_over(const TurnsOptions& options);
+void measure_hand_over(const ColocationOptions& options);
 
 /// The cache of keys and values gives its memory back and takes it again: seconds of both together.
 /// Prints a JSON line; throws ConfigError when the engine draws other tokens afterwards.
-void measure_sleep_wake(const TurnsOptions& options);
+void measure_sleep_wake(const ColocationOptions& options);
 
 }  // namespace slime::bench
