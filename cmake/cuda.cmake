@@ -52,13 +52,14 @@ function(slime_cuda_library)
   target_link_libraries(slime_cuda PRIVATE slime_torch_flags)
   set_target_properties(slime_cuda PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR} LINKER_LANGUAGE CXX)
 
-  # Products of 65 to 256 rows without LibTorch and cuBLAS, for `./dev sanitize gpu`.
+  # Products of 65 to 256 rows without LibTorch and cuBLAS, for `./dev sanitize gpu`. It runs by itself on any machine with
+  # a driver and glibc.
   set(wide_products ${CMAKE_BINARY_DIR}/cuda/wide_products)
   set(wide_sources ${CMAKE_SOURCE_DIR}/tests/gpu/wide_products.cu ${CMAKE_SOURCE_DIR}/src/kernels/cuda/products/tile_map.cpp
                    ${CMAKE_BINARY_DIR}/cuda/wide_product.o)
   add_custom_command(
     OUTPUT ${wide_products}
-    COMMAND ${slime_nvcc} ${flags} ${wide_sources} -o ${wide_products} -ldl
+    COMMAND ${slime_nvcc} ${flags} ${wide_sources} -o ${wide_products} -Xcompiler -static-libstdc++,-static-libgcc -ldl
     DEPENDS ${wide_sources}
     COMMENT "Linking cuda/wide_products"
     VERBATIM)
