@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 
 #include "engine_fixture.h"
@@ -58,30 +59,64 @@ TEST_P(GpuEngineOnGoldenModel, ScoresOfAPromptAreTheGoldenLogProbs) {
   }
 }
 
-TEST_P(GpuEngineOnGoldenModel, In16BitsScoresAPromptAsTheCpuDoesUpToRounding) {
-  SLIME_NEEDS_GPU();
-  for (const char* dtype : {"bfloat16", "float16"}) {
-    TestEngine on_gpu(GetParam(), {}, Precision::on_gpu(dtype));
-    TestEngine exact(GetParam(), {}, dtype);  // 16-bit weights, float32 activations
-    double sum = 0;
-    int64_t count = 0;
-    for (int i = 0; i < 4; ++i) {
-      auto request = greedy_request(some_tokens(60 + i, i), 0);
-      request.logprob_start_len = 0;
-      const GenerateUpdate a = on_gpu.generate(request), b = exact.generate(request);
-      ASSERT_EQ(a.input_log_probs.size(), b.input_log_probs.size());
-      for (std::size_t p = 1; p < a.input_log_probs.size(); ++p, ++count)
-        sum += std::abs(*a.input_log_probs[p] - *b.input_log_probs[p]);
-    }
-    // Activations of three layers are rounded to 8 or 11 bits some forty times.
-    EXPECT_LT(sum / static_cast<double>(count), std::string(dtype) == "bfloat16" ? 0.03 : 0.008);
+/// Mean absolute difference of the log-probs of four prompts, some 250 tokens.
+double mean_difference(const char* model, const Precision& precision, const Precision& other) {
+  TestEngine one(model, {}, precision), two(model, {}, other);
+  double sum = 0;
+  int64_t count = 0;
+  for (int i = 0; i < 4; ++i) {
+    auto request = greedy_request(some_tokens(60 + i, i), 0);
+    request.logprob_start_len = 0;
+    const GenerateUpdate a = one.generate(request), b = two.generate(request);
+    EXPECT_EQ(a.input_log_probs.size(), b.input_log_probs.size());
+    for (std::size_t p = 1; p < a.input_log_probs.size(); ++p, ++count)
+      sum += std::abs(*a.input_log_probs[p] - *b.input_log_probs[p]);
   }
+  return sum / static_cast<double>(count);
 }
 
-INSTANTIATE_TEST_SUITE_P(Fixtures, GpuEngineOnGoldenModel,
-                         ::testing::Values("llama", "llama3_rope", "mistral", "olmo2", "phi3",
-                                           "qwen2", "qwen3"),
-                         [](const auto& info) { return std::string(info.param); });
+/// What rounding activations to bfloat16 costs this model, by the CPU. Precision::of("bfloat16")
+/// would not do for the exact side: its activations are bfloat16 where the processor has such
+/// products.
+double cost_of_bfloat16(const char* model) {
+  return mean_difference(model, {.weights = at::kBFloat16, .activations = at::kBFloat16},
+                         {.weights = at::kBFloat16, .activations = at::kFloat});
+}
+
+class CpuEngineOnGoldenModel : public ::testing::TestWithParam<const char*> {};
+
+/// A program of its own in NumPy, with the same rounding points and exact sums, gives 0.008 (qwen3)
+/// to 0.036 (phi3), and 0.013 to 0.045 where cosines, scores, weights of attention and logits are
+/// rounded too: it is the spread of the logits that makes the difference (0.96 and 2.46).
+TEST_P(CpuEngineOnGoldenModel, Bfloat16ActivationsCostWhatTheirRoundingDoes) {
+  const double cost = cost_of_bfloat16(GetParam());
+  RecordProperty("mean_difference", std::to_string(cost));
+  EXPECT_GT(cost, 0.004);
+  EXPECT_LT(cost, 0.06);
+}
+
+TEST_P(GpuEngineOnGoldenModel, In16BitsScoresAPromptAsTheCpuDoesUpToRounding) {
+  SLIME_NEEDS_GPU();
+  // The GPU rounds activations where the CPU does. Two such runs differ by the order of their sums,
+  // which changes single roundings and so the mean of some 250 dependent differences: half of it is
+  // left for that. float16 has three bits more.
+  const double bound = 1.5 * cost_of_bfloat16(GetParam());
+  EXPECT_LT(mean_difference(GetParam(), Precision::on_gpu("bfloat16"),
+                            {.weights = at::kBFloat16, .activations = at::kFloat}),
+            bound);
+  EXPECT_LT(mean_difference(GetParam(), Precision::on_gpu("float16"),
+                            {.weights = at::kHalf, .activations = at::kFloat}),
+            bound / 8);
+}
+
+constexpr std::array kGoldenModels{"llama", "llama3_rope", "mistral", "olmo2",
+                                   "phi3",  "qwen2",       "qwen3"};
+std::string name_of_model(const ::testing::TestParamInfo<const char*>& info) { return info.param; }
+
+INSTANTIATE_TEST_SUITE_P(Fixtures, GpuEngineOnGoldenModel, ::testing::ValuesIn(kGoldenModels),
+                         name_of_model);
+INSTANTIATE_TEST_SUITE_P(Fixtures, CpuEngineOnGoldenModel, ::testing::ValuesIn(kGoldenModels),
+                         name_of_model);
 
 /// Mixed requests: a group of four, other prompts, greedy and sampled, stops, cuts, penalties.
 std::vector<GenerateRequest> workload() {
