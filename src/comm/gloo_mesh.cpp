@@ -22,9 +22,10 @@
 namespace slime::comm {
 namespace {
 
-using Work = c10::intrusive_ptr<c10d::Work>;
+using Works = std::vector<c10::intrusive_ptr<c10d::Work>>;
 constexpr const char* kLoopback = "127.0.0.1";
 constexpr uint32_t kMostTags = 1U << 30;
+constexpr std::chrono::milliseconds kShortestWait{1};
 
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
@@ -65,7 +66,7 @@ Tensor bytes_of(const Tensor& x) {
   return x.view({-1}).view(at::kByte);
 }
 
-class GlooGroup final : public Group {
+class GlooGroup final : public RankGroup {
  public:
   GlooGroup(std::shared_ptr<Connection> connection, Axis axis, const std::vector<int>& members)
       : connection_(std::move(connection)),
@@ -131,7 +132,7 @@ class GlooGroup final : public Group {
   void exchange(std::span<const Message> messages, const char* operation,
                 const char* what) override {
     run(operation, what, [&] {
-      std::vector<Work> works;
+      Works works;
       for (const Message& message : messages) {
         check(message.peer >= 0 && message.peer < size_ && message.peer != rank_,
               "a message goes to another member");
@@ -142,7 +143,7 @@ class GlooGroup final : public Group {
         works.push_back(sends ? group_->send(one, message.peer, tag)
                               : group_->recv(one, message.peer, tag));
       }
-      for (const Work& work : works) work->wait(timeout());
+      wait_for(works, "messages");
     });
   }
 
@@ -194,15 +195,36 @@ class GlooGroup final : public Group {
   template <typename Start>
   void for_all_shards(const Tensor& x_N, std::span<const Range> shards, const Start& start) {
     check(static_cast<int>(shards.size()) == size_, "each member has a shard");
-    std::vector<Work> works;
+    Works works;
     for (int owner = 0; owner < size_; ++owner) {
       const Range& shard = shards[owner];
       if (shard.size() > 0) works.push_back(start(owner, x_N.narrow(0, shard.begin, shard.size())));
     }
-    for (const Work& work : works) work->wait();
+    wait_for(works, "shards");
   }
 
-  Work start_broadcast(const Tensor& x, int root) {
+  /// One deadline for all of them. `nouns`: what each of them moves.
+  void wait_for(const Works& works, const char* nouns) const {
+    using Clock = std::chrono::steady_clock;
+    const auto deadline = Clock::now() + timeout();
+    for (std::size_t i = 0; i < works.size(); ++i) {
+      // c10d takes no time at all for no limit.
+      const auto left = std::max(
+          std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()), kShortestWait);
+      std::string why = "it was cancelled";
+      try {
+        if (works[i]->wait(left)) continue;
+      } catch (const std::exception& error) {
+        why = first_line(error.what());
+      }
+      if (Clock::now() >= deadline)
+        why = fmt::format("{} ms, the time for all of them, have passed", timeout().count());
+      throw std::runtime_error(
+          fmt::format("{} of {} {} have moved: {}", i, works.size(), nouns, why));
+    }
+  }
+
+  Works::value_type start_broadcast(const Tensor& x, int root) {
     std::vector<Tensor> one{bytes_of(x)};
     c10d::BroadcastOptions options;
     options.rootRank = root;

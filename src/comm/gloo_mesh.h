@@ -36,7 +36,8 @@ struct GlooConfig {
   ParallelLayout layout;
   int port = 0;  // of the rendezvous
   std::chrono::milliseconds connect_timeout{60'000};
-  std::chrono::milliseconds timeout{600'000};  // of each operation
+  std::chrono::milliseconds timeout{
+      600'000};  // of each operation, an exchange of many messages too
   /// Called as an operation begins, with the number of those before it in all groups of this mesh,
   /// and `what`.
   std::function<void(int64_t, const char*)> on_begin = {};

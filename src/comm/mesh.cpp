@@ -10,11 +10,11 @@ Mesh::Mesh(const ParallelLayout& layout, int rank, const MakeGroup& make_group)
     : sizes_(layout), rank_(rank) {
   validate(layout);
   at_ = coordinates_of(layout, rank);
-  std::map<std::vector<int>, Group*> known;
+  std::map<std::vector<int>, RankGroup*> known;
   for (int i = 0; i < kNumAxes; ++i) {
     const auto axis = static_cast<Axis>(i);
     const std::vector<int> members = members_of(layout, axis, rank);
-    Group*& group = known[members];
+    RankGroup*& group = known[members];
     if (group == nullptr) {
       if (members.size() > 1) {
         owned_.push_back(make_group(axis, members));

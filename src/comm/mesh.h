@@ -11,8 +11,8 @@
 #include <memory>
 #include <vector>
 
-#include "comm/group.h"
 #include "comm/parallel_layout.h"
+#include "comm/rank_group.h"
 
 namespace slime::comm {
 
@@ -20,7 +20,7 @@ class Mesh final {
  public:
   /// Connects `members` (world ranks, ascending, this one among them, at least two).
   using MakeGroup =
-      std::function<std::unique_ptr<Group>(Axis axis, const std::vector<int>& members)>;
+      std::function<std::unique_ptr<RankGroup>(Axis axis, const std::vector<int>& members)>;
 
   /// Calls make_group for each distinct group of this rank, on all ranks in the order of Axis. A
   /// group that several axes share has the name of the first. Throws ConfigError as validate()
@@ -36,26 +36,26 @@ class Mesh final {
   const Coordinates& at() const { return at_; }
   int rank() const { return rank_; }  // in the world
 
-  Group& group(Axis axis) const { return *groups_[static_cast<std::size_t>(axis)]; }
-  Group& world() const { return group(Axis::kWorld); }
-  Group& tp() const { return group(Axis::kTp); }
-  Group& cp() const { return group(Axis::kCp); }
-  Group& dp() const { return group(Axis::kDp); }
-  Group& pp() const { return group(Axis::kPp); }
+  RankGroup& group(Axis axis) const { return *groups_[static_cast<std::size_t>(axis)]; }
+  RankGroup& world() const { return group(Axis::kWorld); }
+  RankGroup& tp() const { return group(Axis::kTp); }
+  RankGroup& cp() const { return group(Axis::kCp); }
+  RankGroup& dp() const { return group(Axis::kDp); }
+  RankGroup& pp() const { return group(Axis::kPp); }
   /// The ranks that have the same dense weights and other tokens: among them gradients are summed
   /// and the optimizer is sharded.
-  Group& dp_cp() const { return group(Axis::kDpCp); }
-  Group& etp() const { return group(Axis::kEtp); }
-  Group& ep() const { return group(Axis::kEp); }
+  RankGroup& dp_cp() const { return group(Axis::kDpCp); }
+  RankGroup& etp() const { return group(Axis::kEtp); }
+  RankGroup& ep() const { return group(Axis::kEp); }
   /// The same for the weights of experts.
-  Group& edp() const { return group(Axis::kEdp); }
+  RankGroup& edp() const { return group(Axis::kEdp); }
 
  private:
   ParallelLayout sizes_;
   int rank_;
   Coordinates at_;
-  std::vector<std::unique_ptr<Group>> owned_;
-  std::array<Group*, kNumAxes> groups_{};
+  std::vector<std::unique_ptr<RankGroup>> owned_;
+  std::array<RankGroup*, kNumAxes> groups_{};
 };
 
 }  // namespace slime::comm

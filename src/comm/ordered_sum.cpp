@@ -47,7 +47,7 @@ Named named_from(std::string_view bytes) {
 
 }  // namespace
 
-std::vector<double> sum(Group& group, std::span<const double> x, const char* what) {
+std::vector<double> sum(RankGroup& group, std::span<const double> x, const char* what) {
   if (group.is_alone()) return {x.begin(), x.end()};
   std::string bytes;
   for (const double value : x) append(bytes, value);
@@ -60,11 +60,11 @@ std::vector<double> sum(Group& group, std::span<const double> x, const char* wha
   return total;
 }
 
-double sum(Group& group, double x, const char* what) {
+double sum(RankGroup& group, double x, const char* what) {
   return sum(group, std::span<const double>(&x, 1), what).front();
 }
 
-Named sum(Group& group, const Named& x, const char* what) {
+Named sum(RankGroup& group, const Named& x, const char* what) {
   if (group.is_alone()) return x;
   Named total;
   for (const std::string& part : group.all_gather(to_bytes(x), what)) {
@@ -73,7 +73,7 @@ Named sum(Group& group, const Named& x, const char* what) {
   return total;
 }
 
-Named sum_of_common(Group& group, const Named& x, const char* what) {
+Named sum_of_common(RankGroup& group, const Named& x, const char* what) {
   if (group.is_alone()) return x;
   Named total = x;
   for (auto& [name, value] : total) value = 0;

@@ -8,18 +8,19 @@
 #include <string>
 #include <vector>
 
-#include "comm/group.h"
+#include "comm/rank_group.h"
 
 namespace slime::comm {
 
-double sum(Group& group, double x, const char* what);
-std::vector<double> sum(Group& group, std::span<const double> x, const char* what);
+double sum(RankGroup& group, double x, const char* what);
+std::vector<double> sum(RankGroup& group, std::span<const double> x, const char* what);
 
 /// Sums by name. A rank may lack names: it has nothing to add to them.
-std::map<std::string, double> sum(Group& group, const std::map<std::string, double>& x,
+std::map<std::string, double> sum(RankGroup& group, const std::map<std::string, double>& x,
                                   const char* what);
 /// The same, of the names that every rank has.
-std::map<std::string, double> sum_of_common(Group& group, const std::map<std::string, double>& x,
+std::map<std::string, double> sum_of_common(RankGroup& group,
+                                            const std::map<std::string, double>& x,
                                             const char* what);
 
 }  // namespace slime::comm

@@ -2,12 +2,12 @@
 
 /// The group of one rank: nothing moves, nothing is copied.
 
-#include "comm/group.h"
+#include "comm/rank_group.h"
 #include "core/error.h"
 
 namespace slime::comm {
 
-class SingleGroup final : public Group {
+class SingleGroup final : public RankGroup {
  public:
   int rank() const override { return 0; }
   int size() const override { return 1; }

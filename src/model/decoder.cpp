@@ -107,7 +107,7 @@ class Decoder final : public Network {
  private:
   ModelConfig config_;
   Precision precision_;
-  comm::Group& tp_;
+  comm::RankGroup& tp_;
   Recompute recompute_ = Recompute::kNone;
   Weights weights_;
   kernels::Param embedding_;  // [V, H]

@@ -22,7 +22,7 @@ std::filesystem::path fixture(const std::string& name) {
 }
 
 /// A group whose members are not there: networks are built and loaded without a word.
-class Unconnected final : public comm::Group {
+class Unconnected final : public comm::RankGroup {
  public:
   explicit Unconnected(int rank, int size) : rank_(rank), size_(size) {}
   int rank() const override { return rank_; }

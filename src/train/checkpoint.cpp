@@ -67,7 +67,7 @@ std::vector<StoredBuffer> stored_buffers(Trainer& trainer) {
 }
 
 /// The buffer of all ranks, whole at rank 0. All of them call it for the same buffers.
-Tensor gathered(const StoredBuffer& stored, comm::Group& ranks) {
+Tensor gathered(const StoredBuffer& stored, comm::RankGroup& ranks) {
   if (stored.owner == nullptr || ranks.is_alone()) return stored.buffer;
   const Tensor whole_N = at::empty({stored.layout->num_elements()}, stored.buffer.options());
   stored.own_shard_of(whole_N).copy_(stored.buffer);

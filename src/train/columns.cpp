@@ -33,7 +33,7 @@ void add_token_mean(const char* name, const TokenColumn& column, const TrainBatc
 
 std::map<std::string, double> rollout_metrics(const TrainBatch& batch,
                                               const std::vector<StepPlan>& plans,
-                                              const Columns& columns, comm::Group& ranks) {
+                                              const Columns& columns, comm::RankGroup& ranks) {
   Indices samples;
   double num_executions = 0;
   for (const StepPlan& plan : plans) {

@@ -3,7 +3,7 @@
 /// Per-token columns of a batch: what the training steps of a rollout step read and do not change.
 
 #include "algo/loss.h"
-#include "comm/group.h"
+#include "comm/rank_group.h"
 #include "train/micro_batch.h"
 
 namespace slime::train {
@@ -41,6 +41,6 @@ struct Columns {
 /// plain means over samples. Of all ranks: each brings the samples of its plans.
 std::map<std::string, double> rollout_metrics(const TrainBatch& batch,
                                               const std::vector<StepPlan>& plans,
-                                              const Columns& columns, comm::Group& ranks);
+                                              const Columns& columns, comm::RankGroup& ranks);
 
 }  // namespace slime::train

@@ -12,7 +12,7 @@
 namespace slime::train {
 
 Critic::Critic(std::unique_ptr<model::Network> network, const CriticConfig& config,
-               comm::Group& ranks)
+               comm::RankGroup& ranks)
     : ranks_(ranks),
       config_(config),
       network_(std::move(network)),
@@ -85,7 +85,7 @@ void Critic::set_state(const CriticState& state) {
 }
 
 double explained_variance(const std::vector<StepPlan>& plans, const Columns& columns,
-                          comm::Group& ranks) {
+                          comm::RankGroup& ranks) {
   std::vector<Tensor> returns, errors;
   for (const StepPlan& plan : plans) {
     for (const MicroBatch& micro_batch : plan.micro_batches) {

@@ -40,7 +40,7 @@ class Critic final {
  public:
   /// `network` is owned: the actor's shape, its output layer unused. `ranks` outlive the critic.
   Critic(std::unique_ptr<model::Network> network, const CriticConfig& config,
-         comm::Group& ranks = comm::Mesh::single().dp_cp());
+         comm::RankGroup& ranks = comm::Mesh::single().dp_cp());
   Critic(const Critic&) = delete;
 
   /// Values of all response tokens, without gradient.
@@ -62,7 +62,7 @@ class Critic final {
  private:
   Tensor forward(const MicroBatch& micro_batch, model::Attention& attention);
 
-  comm::Group& ranks_;
+  comm::RankGroup& ranks_;
   CriticConfig config_;
   std::unique_ptr<model::Network> network_;
   model::ValueHead head_;
@@ -74,6 +74,6 @@ class Critic final {
 /// 1 - variance(return - value) / variance(return) over the trained tokens of the batch: 1 for a
 /// critic that knows, 0 for one that says the mean and where all returns are equal. Of all ranks.
 double explained_variance(const std::vector<StepPlan>& plans, const Columns& columns,
-                          comm::Group& ranks);
+                          comm::RankGroup& ranks);
 
 }  // namespace slime::train

@@ -43,7 +43,7 @@ std::vector<kernels::AdamRange> ranges_of(const model::Weights& weights,
 }  // namespace
 
 Optimizer::Optimizer(model::Weights& weights, const AdamConfig& config,
-                     const std::vector<std::string>& frozen, comm::Group& ranks)
+                     const std::vector<std::string>& frozen, comm::RankGroup& ranks)
     : weights_(weights),
       config_(config),
       ranks_(ranks),

@@ -38,7 +38,7 @@ class Optimizer {
   /// the weights. Tensors of these names are left as they are.
   Optimizer(model::Weights& weights, const AdamConfig& config,
             const std::vector<std::string>& frozen = {},
-            comm::Group& ranks = comm::Mesh::single().dp_cp());
+            comm::RankGroup& ranks = comm::Mesh::single().dp_cp());
   Optimizer(const Optimizer&) = delete;
 
   // Of a training step, in this order, on all ranks.
@@ -71,7 +71,7 @@ class Optimizer {
 
   model::Weights& weights_;
   AdamConfig config_;
-  comm::Group& ranks_;
+  comm::RankGroup& ranks_;
   std::vector<comm::Range> shards_;
   Tensor master_;         // [P], owned; a view of the flat buffer when the precisions agree
   Tensor first_moment_;   // [P], owned

@@ -11,7 +11,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "comm/group.h"
+#include "comm/rank_group.h"
 
 namespace slime::train {
 

@@ -179,7 +179,7 @@ class Trainer final {
   Critic* critic() { return critic_ ? &*critic_ : nullptr; }
   Optimizer& optimizer() { return optimizer_; }
   /// The ranks with the same weights and other samples.
-  comm::Group& ranks() { return ranks_; }
+  comm::RankGroup& ranks() { return ranks_; }
   const TrainConfig& config() const { return config_; }
 
   TrainerState state() const;
@@ -213,7 +213,7 @@ class Trainer final {
   /// The reasons of all ranks, each with its rank when there are several.
   std::string join_problems(const std::vector<std::string>& problems);
 
-  comm::Group& ranks_;
+  comm::RankGroup& ranks_;
   model::Network& network_;
   TrainConfig config_;
   algo::AdvantageFn advantage_fn_;

@@ -16,7 +16,6 @@ namespace slime::parity {
 namespace {
 
 using namespace comm;
-using comm::Group;  // not the samples of a prompt
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
@@ -48,7 +47,7 @@ class GroupOfSize : public ::testing::TestWithParam<int> {};
 TEST_P(GroupOfSize, AllReduceGivesSumMaximumAndMinimumToAll) {
   const int size = GetParam();
   on_ranks(size, [&](const Mesh& mesh) {
-    comm::Group& group = mesh.dp();
+    RankGroup& group = mesh.dp();
     for (const int64_t n : {1, 127, 4096}) {
       Tensor x = numbers_of(group.rank(), n).view({n, 1});
       group.all_reduce_(x, "summing");
@@ -80,7 +79,7 @@ TEST_P(GroupOfSize, ReduceScatterSumsEachShardAtItsOwner) {
   const std::vector<Range> shards = uneven_shards(size);
   const int64_t n = shards.back().end;
   on_ranks(size, [&](const Mesh& mesh) {
-    comm::Group& group = mesh.dp();
+    RankGroup& group = mesh.dp();
     const Tensor x = numbers_of(group.rank(), n);
     group.reduce_scatter_(x, shards, "summing");
     const Range own = shards[group.rank()];
@@ -97,7 +96,7 @@ TEST_P(GroupOfSize, AllGatherAndGatherBringShardsOfAnyTypeTogether) {
     Tensor whole = at::zeros({n}, type);
     for (int r = 0; r < size; ++r) whole.narrow(0, shards[r].begin, shards[r].size()).fill_(r + 1);
     on_ranks(size, [&](const Mesh& mesh) {
-      comm::Group& group = mesh.dp();
+      RankGroup& group = mesh.dp();
       const Range own = shards[group.rank()];
       const Tensor mine = at::zeros({n}, type);
       mine.narrow(0, own.begin, own.size()).fill_(group.rank() + 1);
@@ -170,7 +169,7 @@ TEST_P(GroupOfSize, SmallNumbersAreAddedInTheOrderOfTheRanks) {
 
 INSTANTIATE_TEST_SUITE_P(Comm, GroupOfSize, ::testing::Values(1, 2, 3, 4));
 
-TEST(Group, NeighboursSendAndReceiveAtOnce) {
+TEST(RankGroup, NeighboursSendAndReceiveAtOnce) {
   // Each sends two tensors to the next and takes two from the one before: no order of single calls
   // would be free of waiting for one another.
   on_ranks(3, [](const Mesh& mesh) {
@@ -185,6 +184,35 @@ TEST(Group, NeighboursSendAndReceiveAtOnce) {
     EXPECT_TRUE(at::equal(got_a, numbers_of(before, 100'000)));
     EXPECT_TRUE(at::equal(got_b, numbers_of(before, 7, at::kInt)));
   });
+}
+
+TEST(RankGroup, MessagesOfOneExchangeShareOneDeadline) {
+  // Each of four messages comes 200 ms after the one before: none is late by itself, the exchange is.
+  std::string message = "none";
+  const auto body = [&](const Mesh& mesh) {
+    RankGroup& group = mesh.dp();
+    if (mesh.rank() == 1) {
+      for (int i = 0; i < 4; ++i) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(200));
+        send(group, at::ones({10}), 0, "activations");
+      }
+      return;
+    }
+    std::vector<Message> messages;
+    for (int i = 0; i < 4; ++i)
+      messages.push_back({Message::Direction::kReceive, 1, at::empty({10})});
+    try {
+      group.exchange(messages, "exchange", "activations");
+    } catch (const GroupError& error) {
+      message = error.what();
+      throw;
+    }
+  };
+  EXPECT_THROW(on_ranks(2, body, std::chrono::milliseconds(500)), GroupError);
+  EXPECT_EQ(
+      message,
+      "rank 0: activations: exchange over dp (0 of 2): 2 of 4 messages have moved: 500 ms, the "
+      "time for all of them, have passed");
 }
 
 TEST(Mesh, HasAGroupForEachAxis) {
@@ -241,20 +269,20 @@ std::string message_without_rank_1(const ParallelLayout& layout,
   return message;
 }
 
-TEST(Group, EveryOperationHasADeadlineAndSaysRankPurposeOperationAndAxis) {
+TEST(RankGroup, EveryOperationHasADeadlineAndSaysRankPurposeOperationAndAxis) {
   const auto x = [] { return at::ones({1000}); };
   const std::vector<Range> shards{{0, 500}, {500, 1000}};
   const std::vector<int64_t> half{500, 500};
-  const std::vector<std::pair<const char*, std::function<void(comm::Group&)>>> operations{
-      {"all-reduce", [&](comm::Group& g) { g.all_reduce_(x(), "stating"); }},
-      {"reduce-scatter", [&](comm::Group& g) { g.reduce_scatter_(x(), shards, "stating"); }},
-      {"all-gather", [&](comm::Group& g) { g.all_gather_(x(), shards, "stating"); }},
-      {"all-gather", [&](comm::Group& g) { g.all_gather("bytes", "stating"); }},
-      {"broadcast", [&](comm::Group& g) { g.broadcast_(x(), 1, "stating"); }},
-      {"receive", [&](comm::Group& g) { receive_(g, x(), 1, "stating"); }},
-      {"gather", [&](comm::Group& g) { gather_(g, x(), shards, 0, "stating"); }},
-      {"all-to-all", [&](comm::Group& g) { all_to_all(g, x(), half, half, "stating"); }},
-      {"barrier", [&](comm::Group& g) { g.barrier("stating"); }}};
+  const std::vector<std::pair<const char*, std::function<void(RankGroup&)>>> operations{
+      {"all-reduce", [&](RankGroup& g) { g.all_reduce_(x(), "stating"); }},
+      {"reduce-scatter", [&](RankGroup& g) { g.reduce_scatter_(x(), shards, "stating"); }},
+      {"all-gather", [&](RankGroup& g) { g.all_gather_(x(), shards, "stating"); }},
+      {"all-gather", [&](RankGroup& g) { g.all_gather("bytes", "stating"); }},
+      {"broadcast", [&](RankGroup& g) { g.broadcast_(x(), 1, "stating"); }},
+      {"receive", [&](RankGroup& g) { receive_(g, x(), 1, "stating"); }},
+      {"gather", [&](RankGroup& g) { gather_(g, x(), shards, 0, "stating"); }},
+      {"all-to-all", [&](RankGroup& g) { all_to_all(g, x(), half, half, "stating"); }},
+      {"barrier", [&](RankGroup& g) { g.barrier("stating"); }}};
   for (const auto& [name, operation] : operations) {
     const std::string message =
         message_without_rank_1({.tp = 2}, [&](const Mesh& mesh) { operation(mesh.tp()); });
@@ -263,7 +291,7 @@ TEST(Group, EveryOperationHasADeadlineAndSaysRankPurposeOperationAndAxis) {
   }
 }
 
-TEST(Group, ARankThatNobodyMeetsSaysSo) {
+TEST(RankGroup, ARankThatNobodyMeetsSaysSo) {
   Rendezvous rendezvous;
   try {
     make_gloo_mesh({.rank = 0,

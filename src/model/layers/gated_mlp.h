@@ -6,7 +6,7 @@
 
 #include <memory>
 
-#include "comm/group.h"
+#include "comm/rank_group.h"
 #include "model/layers/feed_forward.h"
 #include "model/layers/layer_site.h"
 
@@ -32,7 +32,7 @@ class GatedMlp final : public FeedForward {
   const Products* gated_products() const override { return tp_.is_alone() ? &products_ : nullptr; }
 
  private:
-  comm::Group& tp_;
+  comm::RankGroup& tp_;
   GatedMlpShape shape_;
   Products products_;  // [2 F, H], gates then ups, and [H, F]
 };

@@ -8,7 +8,7 @@
 
 #include <memory>
 
-#include "comm/group.h"
+#include "comm/rank_group.h"
 #include "model/layers/layer_site.h"
 #include "model/layers/mixer.h"
 
@@ -43,7 +43,7 @@ class GroupedQueryAttention final : public Mixer {
  private:
   Tensor normed_over_heads(const Tensor& qkv_TE) const;
 
-  comm::Group& tp_;
+  comm::RankGroup& tp_;
   GroupedQueryShape shape_;
   AttentionLayer layer_;       // of this rank's heads
   Products products_;          // [E, H] and [H, C]

@@ -9,7 +9,7 @@
 ///
 /// With one rank both are the identity and cost nothing.
 
-#include "comm/group.h"
+#include "comm/rank_group.h"
 #include "core/tensor.h"
 #include "model/layers/products.h"
 #include "model/weights.h"
@@ -17,17 +17,17 @@
 namespace slime::model {
 
 /// x itself; in the backward its gradient is the sum of what the ranks have of it.
-Tensor sum_gradient(const Tensor& x, comm::Group& tp);
+Tensor sum_gradient(const Tensor& x, comm::RankGroup& tp);
 
 /// The sum of what the ranks have, which is overwritten; the gradient passes as it is.
-Tensor sum_over_ranks(const Tensor& partial, comm::Group& tp);
+Tensor sum_over_ranks(const Tensor& partial, comm::RankGroup& tp);
 
 /// A product whose inputs are sliced over the ranks: the sum of their products. One rank adds the
 /// bias.
-Tensor summed_linear(const Tensor& x, const Product& product, comm::Group& tp);
+Tensor summed_linear(const Tensor& x, const Product& product, comm::RankGroup& tp);
 
 /// After the backward passes of a training step: completes the gradients of weights that all ranks
 /// hold whole and of which each has computed a partial sum (NamedWeight::has_partial_grad).
-void sum_partial_gradients(const Weights& weights, comm::Group& tp);
+void sum_partial_gradients(const Weights& weights, comm::RankGroup& tp);
 
 }  // namespace slime::model

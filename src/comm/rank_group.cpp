@@ -1,4 +1,4 @@
-#include "comm/group.h"
+#include "comm/rank_group.h"
 
 #include <ATen/ATen.h>
 
@@ -10,17 +10,17 @@ namespace slime::comm {
 
 using Direction = Message::Direction;
 
-void send(Group& group, const Tensor& x, int to, const char* what) {
+void send(RankGroup& group, const Tensor& x, int to, const char* what) {
   const Message message{Direction::kSend, to, x};
   group.exchange({&message, 1}, "send", what);
 }
 
-void receive_(Group& group, const Tensor& x, int from, const char* what) {
+void receive_(RankGroup& group, const Tensor& x, int from, const char* what) {
   const Message message{Direction::kReceive, from, x};
   group.exchange({&message, 1}, "receive", what);
 }
 
-void gather_(Group& group, const Tensor& x_N, std::span<const Range> shards, int root,
+void gather_(RankGroup& group, const Tensor& x_N, std::span<const Range> shards, int root,
              const char* what) {
   check(static_cast<int>(shards.size()) == group.size(), "each member has a shard");
   const auto shard_of = [&](int rank) {
@@ -37,7 +37,7 @@ void gather_(Group& group, const Tensor& x_N, std::span<const Range> shards, int
   group.exchange(messages, "gather", what);
 }
 
-Tensor all_to_all(Group& group, const Tensor& in, std::span<const int64_t> in_rows,
+Tensor all_to_all(RankGroup& group, const Tensor& in, std::span<const int64_t> in_rows,
                   std::span<const int64_t> out_rows, const char* what) {
   const auto size = static_cast<std::size_t>(group.size());
   check(in_rows.size() == size && out_rows.size() == size, "each member has a number of rows");

@@ -1,6 +1,7 @@
 #pragma once
 
-/// A group of ranks and what its members do together.
+/// A group of ranks and what its members do together. (`slime::Group` is something else: the samples
+/// of one prompt.)
 ///
 /// Every member makes the same calls in the same order, also when it has nothing to give: a rank
 /// that stays away leaves the others waiting until their deadline. One thread per rank calls.
@@ -55,9 +56,9 @@ struct Message {
   Tensor x;  // contiguous, any type
 };
 
-class Group {
+class RankGroup {
  public:
-  virtual ~Group() = default;
+  virtual ~RankGroup() = default;
   virtual int rank() const = 0;  // in the group: 0 .. size() - 1
   virtual int size() const = 0;
   bool is_alone() const { return size() == 1; }
@@ -85,17 +86,17 @@ class Group {
 
 // What can be said with these.
 
-void send(Group& group, const Tensor& x, int to, const char* what);
-void receive_(Group& group, const Tensor& x, int from, const char* what);
+void send(RankGroup& group, const Tensor& x, int to, const char* what);
+void receive_(RankGroup& group, const Tensor& x, int from, const char* what);
 
 /// Each member's shard of x_N to the root; elsewhere x_N stays as it is.
-void gather_(Group& group, const Tensor& x_N, std::span<const Range> shards, int root,
+void gather_(RankGroup& group, const Tensor& x_N, std::span<const Range> shards, int root,
              const char* what);
 
 /// Rows to their owners. `in` [sum of in_rows, ...] has in_rows[r] rows for member r, one after
 /// another; the result [sum of out_rows, ...] has out_rows[r] rows from member r. Alone: `in`
 /// itself.
-Tensor all_to_all(Group& group, const Tensor& in, std::span<const int64_t> in_rows,
+Tensor all_to_all(RankGroup& group, const Tensor& in, std::span<const int64_t> in_rows,
                   std::span<const int64_t> out_rows, const char* what);
 
 }  // namespace slime::comm
