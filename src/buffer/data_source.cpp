@@ -77,10 +77,6 @@ DataSource::DataSource(PromptStream& stream, DataSourceConfig config)
   check(config_.samples_per_prompt >= 1, "a prompt has at least one sample");
 }
 
-Prompt DataSource::prompt_of(int64_t row) const {
-  return stream_ != nullptr ? stream_->prompt(row) : dataset_->prompt(row);
-}
-
 void DataSource::begin_epoch(int64_t epoch) {
   epoch_ = epoch;
   if (dataset_ == nullptr) return;
@@ -97,7 +93,7 @@ Group DataSource::make_group(int64_t ordinal, const Origin& origin,
   Sample sample;
   sample.group = ordinal;
   if (origin.row >= 0) {
-    Prompt prompt = known ? std::move(*known) : prompt_of(origin.row);
+    Prompt prompt = known ? std::move(*known) : dataset_->prompt(origin.row);
     sample.prompt_length = static_cast<int64_t>(prompt.tokens.size());
     sample.tokens = std::move(prompt.tokens);
     sample.prompt = std::move(prompt.text);
@@ -219,16 +215,19 @@ std::vector<std::string> DataSource::restore(const json::object& state, std::str
     waiting_ordinals.insert(waiting.back().ordinal);
   }
   std::map<int64_t, Origin> taken = origins_from_json(state, where);
-  std::deque<Group> again;  // in flight when the state was saved
+  std::map<int64_t, Origin> in_flight;  // when the state was saved
+  std::set<int64_t> rows_in_flight;
   for (const auto& [ordinal, origin] : taken) {
-    if (!waiting_ordinals.contains(ordinal)) again.push_back(make_group(ordinal, origin));
+    if (waiting_ordinals.contains(ordinal)) continue;
+    in_flight.emplace(ordinal, origin);
+    if (origin.row >= 0) rows_in_flight.insert(origin.row);
   }
   const int64_t group_size = counter(state, "samples_per_prompt", where);
-  if (group_size != config_.samples_per_prompt && !(waiting.empty() && again.empty())) {
-    throw ConfigError(
-        fmt::format("{}: {} groups of {} samples wait; --n-samples-per-prompt cannot change to {} "
-                    "before they are used",
-                    where, waiting.size() + again.size(), group_size, config_.samples_per_prompt));
+  if (group_size != config_.samples_per_prompt && !(waiting.empty() && in_flight.empty())) {
+    throw ConfigError(fmt::format(
+        "{}: {} groups of {} samples wait; --n-samples-per-prompt cannot change to {} "
+        "before they are used",
+        where, waiting.size() + in_flight.size(), group_size, config_.samples_per_prompt));
   }
   for (const Group& group : waiting) {
     if (static_cast<int64_t>(group.samples.size()) != config_.samples_per_prompt) {
@@ -236,19 +235,25 @@ std::vector<std::string> DataSource::restore(const json::object& state, std::str
                                     group.samples.size()));
     }
   }
-  std::vector<std::string> remarks = changes_since(state, where);
-
   begin_epoch(counter(state, "epoch", where));
   offset_ = counter(state, "offset", where);
+  PromptStream::Lookback lookback;
   if (stream_ != nullptr) {
-    stream_->seek(epoch_, offset_);
+    lookback = stream_->resume(epoch_, offset_, rows_streamed(state, where), rows_in_flight);
     // Of the files as they are now: what the next checkpoint is compared with.
-    streamed_ = stream_->fingerprint(rows_streamed(state, where));
+    streamed_ = lookback.read;
     streamed_epoch_rows_.reset();
   }
+  std::vector<std::string> remarks = changes_since(state, where, lookback.read);
   next_group_ = counter(state, "next_group", where);
   next_sample_ = counter(state, "next_sample", where);
-  waiting_ = std::move(again);
+  waiting_.clear();
+  for (const auto& [ordinal, origin] : in_flight) {
+    const auto known = lookback.prompts.find(origin.row);
+    waiting_.push_back(
+        make_group(ordinal, origin,
+                   known == lookback.prompts.end() ? std::nullopt : std::optional(known->second)));
+  }
   std::move(waiting.begin(), waiting.end(), std::back_inserter(waiting_));
   taken_ = std::move(taken);
   return remarks;
@@ -278,16 +283,16 @@ std::map<int64_t, DataSource::Origin> DataSource::origins_from_json(const json::
 }
 
 std::optional<std::string> DataSource::change_of_data(const json::object& state,
-                                                      std::string_view where) const {
+                                                      std::string_view where,
+                                                      const DataFingerprint& read) const {
   constexpr std::string_view kEffect =
       "the order goes on from the same position, but rows may repeat or be missed in this epoch";
   if (stream_ != nullptr) {
     const int64_t rows_then = rows_streamed(state, where);
     if (rows_then == 0) return std::nullopt;
-    const DataFingerprint now = stream_->fingerprint(rows_then);
     const json::object& streamed = state.at("streamed").get_object();
-    if (now.num_rows == rows_then &&
-        counter(streamed, "fingerprint", where) == int64_t{now.checksum})
+    if (read.num_rows == rows_then &&
+        counter(streamed, "fingerprint", where) == int64_t{read.checksum})
       return std::nullopt;
     return fmt::format(
         "{}: the prompt data changed since the checkpoint (the first {} rows are others than those "
@@ -304,9 +309,10 @@ std::optional<std::string> DataSource::change_of_data(const json::object& state,
 }
 
 std::vector<std::string> DataSource::changes_since(const json::object& state,
-                                                   std::string_view where) const {
+                                                   std::string_view where,
+                                                   const DataFingerprint& read) const {
   std::vector<std::string> remarks;
-  if (auto change = change_of_data(state, where)) remarks.push_back(std::move(*change));
+  if (auto change = change_of_data(state, where, read)) remarks.push_back(std::move(*change));
   const json::value* seed = state.if_contains("seed");
   const json::value* shuffle = state.if_contains("shuffle");
   if (seed == nullptr || *seed != json::value(config_.seed) || shuffle == nullptr ||

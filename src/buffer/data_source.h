@@ -85,13 +85,13 @@ class DataSource {
   void take_streamed(int64_t count, std::vector<Group>& groups);
   std::map<int64_t, Origin> origins_from_json(const json::object& state,
                                               std::string_view where) const;
-  std::vector<std::string> changes_since(const json::object& state, std::string_view where) const;
-  std::optional<std::string> change_of_data(const json::object& state,
-                                            std::string_view where) const;
+  /// `read`: of a stream, the rows that the run had read, as they are now.
+  std::vector<std::string> changes_since(const json::object& state, std::string_view where,
+                                         const DataFingerprint& read) const;
+  std::optional<std::string> change_of_data(const json::object& state, std::string_view where,
+                                            const DataFingerprint& read) const;
   int64_t num_rows() const { return dataset_ != nullptr ? dataset_->size() : 0; }
   uint32_t fingerprint() const { return dataset_ != nullptr ? dataset_->fingerprint() : 0; }
-
-  Prompt prompt_of(int64_t row) const;
 
   const Dataset* const dataset_;
   PromptStream* const stream_ = nullptr;

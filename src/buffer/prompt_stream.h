@@ -10,8 +10,11 @@
 #include <cstdint>
 #include <exception>
 #include <functional>
+#include <future>
+#include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -47,22 +50,48 @@ class PromptStream {
   /// The next prompt will be this one; rows before it are read again and passed over.
   void seek(int64_t epoch, int64_t row);
 
-  /// Of the first `num_rows` rows of the files as they are now, counted with those that are left
-  /// out; of fewer when there are no more. Throws ConfigError.
-  DataFingerprint fingerprint(int64_t num_rows) const;
+  /// What a run that goes on wants to know of the files as they are now.
+  struct Lookback {
+    /// Of the first rows of the files, counted with those that are left out; of fewer when there
+    /// are no more.
+    DataFingerprint read;
+    std::map<int64_t, Prompt> prompts;  // by row
+  };
 
-  /// A single row, read from the beginning: for groups that were in flight when a run ended.
-  Prompt prompt(int64_t row) const;
+  /// seek(), and in the same reading of the rows before that one: the fingerprint of the first
+  /// `num_rows` rows, and the prompts of `rows` (of groups that were in flight when a run ended).
+  /// Rows behind the position are looked for in a pass of their own. Waits for the reader. Throws
+  /// ConfigError, also when a row is not there any more; the stream is of no use then.
+  Lookback resume(int64_t epoch, int64_t row, int64_t num_rows, const std::set<int64_t>& rows);
 
  private:
-  void start(int64_t epoch, int64_t row);
+  /// Where the reader starts, and what it answers on the way there.
+  struct Order {
+    int64_t epoch = 0;
+    int64_t row = 0;
+    int64_t num_rows = 0;
+    std::set<int64_t> rows;
+    std::optional<std::promise<Lookback>> answer;
+  };
+  void start(Order order);
   void stop();
   /// Top of the reading thread.
-  void read(int64_t epoch, int64_t row);
-  /// Calls on_prompt for kept rows of one pass until it returns false; rows before `first` are
-  /// given without text. Returns how many rows the pass has kept.
-  using OnPrompt = std::function<bool(int64_t row, const DataFingerprint& read, Prompt prompt)>;
-  int64_t read_pass(int64_t first, const OnPrompt& on_prompt) const;
+  void read(Order order);
+  /// Reads until the queue is closed. `order.answer` is kept and taken away as soon as it is known.
+  void read_on(Order& order);
+  /// Adds what the rows before the position did not give: fewer of them are kept now than when the
+  /// run ended, or a row stands behind it.
+  void complete(Lookback& found, const Order& order, bool pass_has_ended) const;
+
+  struct Pass {
+    int64_t first = 0;                       // rows before it may be given without text
+    const std::set<int64_t>* but = nullptr;  // these of them have it all the same
+    std::function<void(const DataFingerprint& read)> on_row;  // each one that is read; may be empty
+    /// Kept rows, until it returns false.
+    std::function<bool(int64_t row, const DataFingerprint& read, Prompt prompt)> on_prompt;
+  };
+  /// Returns how many rows it has kept.
+  int64_t read_pass(const Pass& pass) const;
   std::optional<Prompt> to_prompt(const RowText& text, const std::string& where) const;
 
   const DatasetConfig config_;

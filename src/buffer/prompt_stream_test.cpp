@@ -5,6 +5,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <thread>
 
 #include "buffer/data_source.h"
 #include "core/error.h"
@@ -50,7 +51,21 @@ TEST(PromptStream, LeavesLongRowsOutAndCountsOnlyTheOthers) {
   config.max_prompt_tokens = 2;
   PromptStream stream(config, nullptr, bytes_of);
   EXPECT_THAT(take(stream, 4), ElementsAre("a00", "cc01", "d02", "a10"));
-  EXPECT_EQ(stream.prompt(1).text, "cc");
+  const PromptStream::Lookback found = stream.resume(1, 2, 3, {1, 2});
+  EXPECT_EQ(found.prompts.at(1).text, "cc");
+  EXPECT_EQ(found.prompts.at(2).text, "d") << "which stands behind the position";
+  EXPECT_EQ(found.read.num_rows, 3);
+  EXPECT_THAT(take(stream, 2), ElementsAre("d12", "a20"));
+}
+
+TEST(PromptStream, ARowThatIsNotThereAnyMoreIsSaid) {
+  PromptStream stream(four_rows(), nullptr, bytes_of);
+  try {
+    stream.resume(0, 2, 2, {7});
+    FAIL();
+  } catch (const ConfigError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("row 7, of a group in flight"));
+  }
 }
 
 TEST(PromptStream, GoesOnWhereItIsTold) {
@@ -92,6 +107,43 @@ TEST(PromptStream, ADataSourceContinuesFromItsSavedState) {
   EXPECT_THAT(prompts, ElementsAre("bbb", "d", "a"));
   EXPECT_EQ(again.epoch(), 1);
   EXPECT_EQ(again.next_sample(), 10);
+}
+
+/// Bytes that this process has read from files so far; 0 where the system does not tell.
+int64_t bytes_read() {
+  std::ifstream file("/proc/self/io");
+  std::string name;
+  int64_t count = 0;
+  return file >> name >> count && name == "rchar:" ? count : 0;
+}
+
+TEST(PromptStream, ResumingReadsTheRowsBeforeThePositionOnce) {
+  if (bytes_read() == 0) GTEST_SKIP() << "this system does not count what a process reads";
+  constexpr int64_t kRows = 2000, kBytes = 4096;
+  std::string content;
+  for (int64_t i = 0; i < kRows; ++i)
+    content += "{\"input\": \"" + std::to_string(i) + "\", \"label\": \"" +
+               std::string(kBytes, 'x') + "\"}\n";
+  DatasetConfig config;
+  config.paths = {file_with("long.jsonl", content)};
+  json::object state;
+  {
+    PromptStream stream(config, nullptr, bytes_of);
+    DataSource source(stream, {});
+    source.take(kRows - 1);
+    state = source.save({5, 900});
+  }
+  PromptStream stream(config, nullptr, bytes_of);
+  DataSource source(stream, {});
+  stream.next();
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));  // until the queue is full
+  const int64_t before = bytes_read();
+  EXPECT_TRUE(source.restore(state, "state").empty());
+  std::vector<std::string> prompts;
+  for (const Group& group : source.take(3)) prompts.push_back(group.samples.front().prompt);
+  EXPECT_THAT(prompts, ElementsAre("5", "900", std::to_string(kRows - 1)));
+  // The file, and as much of the next pass as the reader is ahead.
+  EXPECT_LT(bytes_read() - before, (kRows + 400) * (kBytes + 100));
 }
 
 /// The state after three of the four rows.
