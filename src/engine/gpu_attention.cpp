@@ -1,0 +1,32 @@
+#include "engine/gpu_attention.h"
+
+#include <ATen/ATen.h>
+
+namespace slime::engine {
+
+GpuAttention::GpuAttention(const kernels::Gpu& gpu, const Tensor& keys, const Tensor& values)
+    : gpu_(gpu), chains_(kernels::block_chains_for(keys)) {
+  for (int64_t layer = 0; layer < keys.size(0); ++layer) {
+    keys_.push_back(keys.select(0, layer));
+    values_.push_back(values.select(0, layer));
+  }
+}
+
+Tensor GpuAttention::attend(const model::AttentionLayer& layer, const Tensor& qkv_TE,
+                            const Tensor& positions_T) {
+  kernels::PagedCall call;
+  call.batch = &batch_;
+  call.qkv_TE = qkv_TE;
+  call.positions_T = positions_T;
+  call.q_norm_D = layer.q_norm.value;
+  call.k_norm_D = layer.k_norm.value;
+  call.cos_PR = layer.cos_PR;
+  call.sin_PR = layer.sin_PR;
+  call.heads = {layer.num_heads, layer.num_kv_heads, layer.head_dim, layer.norm_eps};
+  call.attention = {layer.scale, layer.window};
+  call.keys = keys_[layer.index];
+  call.values = values_[layer.index];
+  return gpu_.paged_attention(call);
+}
+
+}  // namespace slime::engine

@@ -1,0 +1,245 @@
+#include "engine/gpu_input_block.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include "engine/cache_shape.h"
+#include "engine/sampler.h"
+#include "engine/sampling_params.h"
+#include "kernels/gpu/paged_units.h"
+#include "kernels/gpu/recorded_rows.h"
+
+namespace slime::engine {
+namespace {
+
+using kernels::kPageTokens;
+
+int64_t pages_of(int64_t num_tokens) { return (num_tokens + kPageTokens - 1) / kPageTokens; }
+
+int64_t keys_of(const Chunk& chunk) { return chunk.request->num_computed + chunk.num_tokens; }
+
+/// An upper bound of what StepBlock holds: per row, per sequence, per tile, per page, and the lists
+/// of decode.
+int64_t block_bytes(const StepRunnerConfig& config, const kernels::DecodeOptions& decode) {
+  const int64_t sequences = std::max(config.max_running_requests, kernels::kRecordedRows.back());
+  const int64_t rows = config.max_prefill_tokens + sequences;
+  const kernels::DecodeLimits lists = kernels::decode_limits(sequences, decode);
+  return 64 * rows + 128 * sequences + 16 * (rows * 2 + 4096) + 4 * lists.units +
+         static_cast<int64_t>(sizeof(kernels::DecodeSegment)) * lists.segments +
+         static_cast<int64_t>(sizeof(kernels::DecodeMember)) * lists.members +
+         4 * config.max_running_requests * (pages_of(config.context_length) + 1) + (1 << 16);
+}
+
+kernels::DecodeOptions decode_options(const kernels::Gpu& gpu, const model::CacheSpec& cache,
+                                      const StepRunnerConfig& step) {
+  const int blocks = kernels::decode_blocks_per_processor(
+      static_cast<int>(cache.key_size), static_cast<int>(c10::elementSize(step.kv_dtype)));
+  return {cache.queries_per_head, cache.heads, gpu.num_processors() * blocks,
+          step.shares_prompt_reads};
+}
+
+template <typename T>
+std::span<const T> view(const std::vector<T>& numbers) {
+  return numbers;
+}
+
+}  // namespace
+
+GpuInputBlock::GpuInputBlock(const kernels::Gpu& gpu, model::Network& network,
+                             const StepRunnerConfig& config, at::Device device)
+    : spare_page_(config.num_pages),
+      decode_(decode_options(gpu, common_cache(network.blocks()), config)),
+      has_decode_(gpu.has_decode_attention(attention_heads(network),
+                                           network.weights().flat().scalar_type())),
+      block_(block_bytes(config, decode_), device) {}
+
+/// Which units of attention there are: those of prompts, and those of sequences with one row.
+void GpuInputBlock::fill_units(std::span<const Chunk> chunks, int64_t rows, bool is_decode,
+                               GpuStepInputs& in) {
+  const auto device = [&](at::ScalarType type, int64_t count) {
+    return block_.last_on_device(type, count);
+  };
+  std::vector<kernels::PagedSpan> spans;
+  std::vector<kernels::DecodeSequence> sequences;
+  int64_t row = 0, page = 0;
+  spans.reserve(chunks.size());
+  for (const Chunk& chunk : chunks) {
+    const int64_t num_pages = pages_of(keys_of(chunk));
+    spans.push_back({chunk.num_tokens, keys_of(chunk)});
+    if (chunk.num_tokens == 1) {
+      const auto sequence = static_cast<int64_t>(spans.size()) - 1;
+      sequences.push_back(
+          {sequence, row, keys_of(chunk), view(chunk.request->pages).first(num_pages), page});
+    }
+    row += chunk.num_tokens;
+    page += num_pages;
+  }
+  const auto add_tiles = [&](const kernels::UnitPlan& plan) {
+    if (plan.num_units == 0) return;
+    kernels::TileLaunch launch;
+    launch.tile = plan.tile;
+    launch.num_units = plan.num_units;
+    block_.add(view(plan.sequence_U));
+    launch.unit_sequence_U = device(at::kInt, plan.num_units);
+    block_.add(view(plan.tile_U));
+    launch.unit_tile_U = device(at::kInt, plan.num_units);
+    std::ranges::fill(block_.add<int32_t>(plan.num_units), 0);
+    launch.unit_chunk_U = device(at::kInt, plan.num_units);
+    block_.add(view(plan.is_on_U));
+    launch.unit_is_on_U = device(at::kByte, plan.num_units);
+    block_.add<int32_t>(1)[0] = int32_t{1} << 30;
+    launch.chunk_tokens = device(at::kInt, 1);
+    block_.add<int32_t>(1)[0] = static_cast<int32_t>(row);
+    launch.num_rows = device(at::kInt, 1);
+    in.batch.tiles.push_back(std::move(launch));
+  };
+  add_tiles(kernels::plan_prompts(spans, decode_.group));
+  if (!has_decode_) {
+    add_tiles(kernels::plan_single_rows(spans, is_decode ? rows : 0, decode_.group));
+    return;
+  }
+  if (sequences.empty()) return;
+  const int64_t launched = is_decode ? rows : static_cast<int64_t>(chunks.size());
+  const kernels::DecodePlan plan = kernels::plan_decode(sequences, launched, decode_);
+  const auto add = [&](const auto& list, int64_t room) {
+    const int64_t integers = sizeof(list[0]) / sizeof(int32_t);
+    const auto place = block_.add<std::decay_t<decltype(list[0])>>(room);
+    std::ranges::copy(list, place.begin());
+    return device(at::kInt, room * integers);
+  };
+  kernels::DecodeLaunch& launch = in.batch.decode;
+  launch.num_units = plan.room.units;
+  launch.num_records = plan.room.records;
+  launch.unit_starts = add(plan.unit_starts, plan.room.units + 1);
+  launch.segments = add(plan.segments, plan.room.segments);
+  launch.members = add(plan.members, plan.room.members);
+  launch.record_starts = add(plan.record_starts, launched + 1);
+}
+
+void GpuInputBlock::fill_attention(std::span<const Chunk> chunks, int64_t rows, bool is_decode,
+                                   GpuStepInputs& in) {
+  const auto device = [&](at::ScalarType type, int64_t count) {
+    return block_.last_on_device(type, count);
+  };
+  const auto num_chunks = static_cast<int64_t>(chunks.size());
+  // Each row of padding is a sequence of its own, with one key in the spare page.
+  int64_t num_tokens = 0, num_pages = 0;
+  for (const Chunk& chunk : chunks) {
+    num_tokens += chunk.num_tokens;
+    num_pages += pages_of(keys_of(chunk));
+  }
+  const int64_t padding = rows - num_tokens;
+  const int64_t sequences = num_chunks + padding;
+  const auto spare = static_cast<int32_t>(spare_page_);
+
+  const auto ids = block_.add<int64_t>(rows);
+  in.ids_T = device(at::kLong, rows);
+  const auto positions = block_.add<int64_t>(rows);
+  in.positions_T = device(at::kLong, rows);
+  const auto slots = block_.add<int32_t>(rows);
+  in.batch.slot_T = device(at::kInt, rows);
+  const auto row_sequence = block_.add<int32_t>(rows);
+  in.batch.row_sequence_T = device(at::kInt, rows);
+  const auto query_starts = block_.add<int32_t>(sequences + 1);
+  in.batch.query_starts = device(at::kInt, sequences + 1);
+  const auto page_starts = block_.add<int32_t>(sequences + 1);
+  in.batch.page_starts = device(at::kInt, sequences + 1);
+  const auto last_page_tokens = block_.add<int32_t>(sequences);
+  in.batch.last_page_tokens = device(at::kInt, sequences);
+
+  fill_units(chunks, rows, is_decode, in);
+  // Last, because their number changes from step to step.
+  const auto pages = block_.add<int32_t>(num_pages + padding);
+  in.batch.pages = device(at::kInt, num_pages + padding);
+
+  int64_t row = 0, page = 0, sequence = 0;
+  for (const Chunk& chunk : chunks) {
+    const Request& request = *chunk.request;
+    query_starts[sequence] = static_cast<int32_t>(row);
+    page_starts[sequence] = static_cast<int32_t>(page);
+    const int64_t num_keys = keys_of(chunk);
+    last_page_tokens[sequence] = static_cast<int32_t>((num_keys - 1) % kPageTokens + 1);
+    std::copy_n(request.pages.begin(), pages_of(num_keys), pages.begin() + page);
+    page += pages_of(num_keys);
+    for (int64_t i = 0; i < chunk.num_tokens; ++i, ++row) {
+      const int64_t position = request.num_computed + i;
+      const TokenId id = request.tokens[position];
+      ids[row] = id == kPendingToken ? -request.drawn_row - 1 : id;
+      positions[row] = position;
+      slots[row] = static_cast<int32_t>(request.pages[position / kPageTokens] * kPageTokens +
+                                        position % kPageTokens);
+      row_sequence[row] = static_cast<int32_t>(sequence);
+    }
+    ++sequence;
+  }
+  for (; row < rows; ++row, ++page, ++sequence) {
+    query_starts[sequence] = static_cast<int32_t>(row);
+    page_starts[sequence] = static_cast<int32_t>(page);
+    last_page_tokens[sequence] = 1;
+    pages[page] = spare;
+    ids[row] = positions[row] = 0;
+    slots[row] = static_cast<int32_t>(spare * kPageTokens);
+    row_sequence[row] = static_cast<int32_t>(sequence);
+  }
+  query_starts[sequence] = static_cast<int32_t>(row);
+  page_starts[sequence] = static_cast<int32_t>(page);
+}
+
+void GpuInputBlock::fill_sampling(std::span<const Chunk> chunks, int64_t rows, bool is_decode,
+                                  GpuStepInputs& in) {
+  std::vector<const Request*> drawn;
+  std::vector<int64_t> drawn_rows;
+  int64_t row = 0;
+  for (const Chunk& chunk : chunks) {
+    row += chunk.num_tokens;
+    if (!draws_token(chunk)) continue;
+    drawn.push_back(chunk.request);
+    drawn_rows.push_back(row - 1);
+  }
+  const auto count = static_cast<int64_t>(drawn.size());
+  const int64_t launched = is_decode ? rows : count;
+  if (!is_decode && count < rows) {
+    block_.add(view(drawn_rows));
+    in.drawn_rows_R = block_.last_on_device(at::kLong, count);
+  }
+  const auto uniforms = block_.add<double>(launched);
+  in.sampling.uniform_R = block_.last_on_device(at::kDouble, launched);
+  const auto temperatures = block_.add<float>(launched);
+  in.sampling.temperature_R = block_.last_on_device(at::kFloat, launched);
+  const auto top_ps = block_.add<float>(launched);
+  in.sampling.top_p_R = block_.last_on_device(at::kFloat, launched);
+  const auto min_ps = block_.add<float>(launched);
+  in.sampling.min_p_R = block_.last_on_device(at::kFloat, launched);
+  const auto top_ks = block_.add<int32_t>(launched);
+  in.sampling.top_k_R = block_.last_on_device(at::kInt, launched);
+  for (int64_t i = 0; i < launched; ++i) {
+    uniforms[i] = 0.5;
+    temperatures[i] = top_ps[i] = 1;
+    min_ps[i] = 0;
+    top_ks[i] = 0;
+    if (i >= count) continue;
+    const SamplingParams& params = drawn[i]->client.sampling;
+    const bool greedy = is_greedy(params);
+    if (!greedy) uniforms[i] = uniform_of(*drawn[i]);
+    temperatures[i] = static_cast<float>(logprob_temperature(params));
+    top_ps[i] = static_cast<float>(params.top_p);
+    min_ps[i] = static_cast<float>(params.min_p);
+    const int64_t top_k = std::min<int64_t>(params.top_k, std::numeric_limits<int32_t>::max());
+    top_ks[i] = greedy ? 0 : static_cast<int32_t>(top_k);
+  }
+}
+
+GpuStepInputs GpuInputBlock::fill(std::span<const Chunk> chunks, int64_t rows, bool is_decode) {
+  GpuStepInputs in;
+  block_.begin();
+  fill_sampling(chunks, rows, is_decode, in);
+  fill_attention(chunks, rows, is_decode, in);
+  block_.send();
+  return in;
+}
+
+}  // namespace slime::engine

@@ -1,0 +1,52 @@
+#pragma once
+
+/// What the kernels of a step read: made of its chunks on the host, sent in one copy.
+///
+/// Dimensions: T rows of the step, as launched; S sequences; R drawn rows.
+
+#include <span>
+
+#include "core/tensor.h"
+#include "engine/scheduler.h"
+#include "engine/step_block.h"
+#include "engine/step_runner.h"
+#include "kernels/gpu/decode_units.h"
+#include "kernels/gpu/gpu.h"
+#include "model/network.h"
+
+namespace slime::engine {
+
+/// Tensors over the device's block.
+struct GpuStepInputs {
+  Tensor ids_T;         // int64
+  Tensor positions_T;   // int64
+  Tensor drawn_rows_R;  // int64; undefined: all rows, in order
+  kernels::PagedBatch batch;
+  kernels::SampleRows sampling;
+};
+
+class GpuInputBlock {
+ public:
+  /// The last page, behind the `config.num_pages` of the pool, is where padding writes.
+  GpuInputBlock(const kernels::Gpu& gpu, model::Network& network, const StepRunnerConfig& config,
+                at::Device device);
+
+  /// Fills the block, sends it on the current stream and describes it. `rows`: T, at least the
+  /// chunks' tokens; more are padding. `is_decode`: each chunk is one token that draws the next.
+  /// The same number of rows of decode gives the same places in the block.
+  GpuStepInputs fill(std::span<const Chunk> chunks, int64_t rows, bool is_decode);
+
+ private:
+  void fill_attention(std::span<const Chunk> chunks, int64_t rows, bool is_decode,
+                      GpuStepInputs& in);
+  void fill_units(std::span<const Chunk> chunks, int64_t rows, bool is_decode, GpuStepInputs& in);
+  void fill_sampling(std::span<const Chunk> chunks, int64_t rows, bool is_decode,
+                     GpuStepInputs& in);
+
+  const int64_t spare_page_;
+  const kernels::DecodeOptions decode_;
+  const bool has_decode_;  // otherwise rows of decode are tiles like prompts
+  StepBlock block_;
+};
+
+}  // namespace slime::engine
