@@ -159,7 +159,8 @@ function(slime_executables)
     set(test_libraries)
   else()
     set(patterns ${CMAKE_SOURCE_DIR}/tests/*_test.cpp ${CMAKE_SOURCE_DIR}/tests/golden/golden.cpp
-      ${CMAKE_SOURCE_DIR}/tests/golden/golden_flags.cpp ${CMAKE_SOURCE_DIR}/tests/golden/context_parallel.cpp)
+      ${CMAKE_SOURCE_DIR}/tests/golden/golden_flags.cpp ${CMAKE_SOURCE_DIR}/tests/golden/context_parallel.cpp
+      ${CMAKE_SOURCE_DIR}/tests/golden/sample_append.cpp)
     set(test_libraries ${modules})
   endif()
   file(GLOB_RECURSE cross_tests CONFIGURE_DEPENDS ${patterns})

@@ -1,7 +1,5 @@
 #include "rollout/sample_growth.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
 #include "core/error.h"
@@ -10,120 +8,60 @@
 namespace slime::rollout {
 namespace {
 
-/// What is wrong with a segment, before anything is changed; empty: nothing.
-std::string problem_with(const Sample& sample, const Segment& segment,
-                         const RoutingShape& routing) {
-  const std::size_t added = segment.tokens.size();
+void append_kept_ids(Sample& sample, const engine::GenerateUpdate& generated) {
+  if (generated.top_p_counts.empty()) {
+    check(generated.output_ids.empty() || sample.top_p_offsets.empty(),
+          "generated tokens have the top-p ids that earlier ones have");
+    return;
+  }
   const auto response = static_cast<std::size_t>(sample.response_length());
-  if (!segment.is_trained && segment.log_probs) {
-    return "tokens of the environment must not bring log-probs";
-  }
-  if (segment.is_trained && added > 0) {
-    if (!segment.log_probs) return "generated tokens need log-probs";
-    if (segment.log_probs->size() != added) {
-      return fmt::format("{} log-probs for {} tokens", segment.log_probs->size(), added);
-    }
-    if (sample.log_probs.size() != response) {
-      return "generated log-probs cannot follow response tokens without recorded ones";
-    }
-  }
-  if (num_tokens(segment.versions) > (segment.is_trained ? static_cast<int64_t>(added) : 0))
-    return "weight versions of more tokens than were generated";
-  if (segment.kept_ids) {
-    const auto& [ids, offsets] = *segment.kept_ids;
-    if (offsets.size() != added + 1 || offsets.front() != 0 ||
-        offsets.back() != static_cast<int64_t>(ids.size()) || !std::ranges::is_sorted(offsets)) {
-      return fmt::format("top-p offsets should rise from 0 to the {} ids, one more than {} tokens",
-                         ids.size(), added);
-    }
-    if (response > 0 && sample.top_p_offsets.size() != response + 1) {
-      return "top-p ids cannot follow response tokens without recorded ones";
-    }
-  } else if (segment.is_trained && added > 0 && !sample.top_p_offsets.empty()) {
-    return "generated tokens lack the top-p ids that earlier ones have";
-  }
-  if (segment.routed_experts) {
-    const auto& [ids, first_row] = *segment.routed_experts;
-    const auto total = static_cast<int64_t>(sample.tokens.size() + added);
-    const int64_t width = routing.num_layers * routing.topk;
-    const int64_t expected = std::max<int64_t>(0, total - 1 - first_row) * width;
-    if (static_cast<int64_t>(ids.size()) != expected) {
-      return fmt::format("{} routed experts, expected ({} - 1 - {}) x {} layers x {}", ids.size(),
-                         total, first_row, routing.num_layers, routing.topk);
-    }
-    if (first_row * width > static_cast<int64_t>(sample.routed_experts.size())) {
-      return fmt::format("routed experts from row {}, but earlier rows are not recorded",
-                         first_row);
-    }
-  }
-  return {};
+  check(generated.top_p_counts.size() == generated.output_ids.size(),
+        "the engine gives top-p ids of each token");
+  check(response == 0 || sample.top_p_offsets.size() == response + 1,
+        "top-p ids follow response tokens that have them");
+  if (sample.top_p_offsets.empty()) sample.top_p_offsets.push_back(0);
+  for (const int64_t count : generated.top_p_counts)
+    sample.top_p_offsets.push_back(sample.top_p_offsets.back() + count);
+  sample.top_p_ids.insert(sample.top_p_ids.end(), generated.top_p_ids.begin(),
+                          generated.top_p_ids.end());
+  check(sample.top_p_offsets.back() == static_cast<int64_t>(sample.top_p_ids.size()),
+        "the counts of top-p ids add up to them");
 }
 
-void append_masked(Sample& sample, const Segment& segment) {
-  const auto response = static_cast<std::size_t>(sample.response_length());
-  const std::size_t grown = response + segment.tokens.size();
-  // An empty mask means all ones; it has to be written out once an untrained token comes.
-  if (!segment.is_trained && sample.loss_mask.empty()) sample.loss_mask.assign(response, 1);
-  if (!segment.is_trained || !sample.loss_mask.empty()) {
-    sample.loss_mask.resize(grown, segment.is_trained ? 1 : 0);
-  }
-  if (segment.is_trained) {
-    if (segment.log_probs) {
-      sample.log_probs.insert(sample.log_probs.end(), segment.log_probs->begin(),
-                              segment.log_probs->end());
-    }
-  } else {
-    sample.log_probs.resize(grown, 0.0F);
-  }
-  sample.tokens.insert(sample.tokens.end(), segment.tokens.begin(), segment.tokens.end());
-}
-
-void append_kept_ids(Sample& sample, const Segment& segment) {
-  if (segment.kept_ids) {
-    const auto base = static_cast<int64_t>(sample.top_p_ids.size());
-    if (sample.top_p_offsets.empty()) sample.top_p_offsets.push_back(0);
-    for (std::size_t t = 1; t < segment.kept_ids->offsets.size(); ++t) {
-      sample.top_p_offsets.push_back(base + segment.kept_ids->offsets[t]);
-    }
-    sample.top_p_ids.insert(sample.top_p_ids.end(), segment.kept_ids->ids.begin(),
-                            segment.kept_ids->ids.end());
-  } else if (!sample.top_p_offsets.empty()) {
-    sample.top_p_offsets.resize(sample.top_p_offsets.size() + segment.tokens.size(),
-                                sample.top_p_offsets.back());
-  }
-}
-
-/// After the tokens: the runs add up to the response again, unless nothing is known of any token.
-void append_versions(Sample& sample, const Segment& segment) {
-  if (sample.versions.empty() && segment.versions.empty()) return;
-  const auto added = static_cast<int64_t>(segment.tokens.size());
-  const int64_t before = sample.response_length() - added;
+/// The runs add up to the response of `before` tokens and the new ones, unless nothing is known of
+/// any token.
+void append_versions(Sample& sample, int64_t before, const engine::GenerateUpdate& generated) {
+  if (sample.versions.empty() && generated.versions.empty()) return;
+  const auto added = static_cast<int64_t>(generated.output_ids.size());
+  const int64_t known = num_tokens(generated.versions);
+  check(known <= added, "weight versions are those of generated tokens");
   append_run(sample.versions, {kNoVersion, before - num_tokens(sample.versions)});
-  for (const VersionRun& run : segment.versions) append_run(sample.versions, run);
-  append_run(sample.versions, {kNoVersion, added - num_tokens(segment.versions)});
+  for (const VersionRun& run : generated.versions) append_run(sample.versions, run);
+  append_run(sample.versions, {kNoVersion, added - known});
+}
+
+void end_with(Sample& sample, const engine::FinishReason& finish) {
+  switch (finish.kind) {
+    case engine::FinishReason::Kind::kStop:
+      sample.status = Status::kCompleted;
+      break;
+    case engine::FinishReason::Kind::kLength:
+      sample.status = Status::kTruncated;
+      break;
+    case engine::FinishReason::Kind::kAbort:
+      // Our own bad request would be refused again; every other abort can be continued.
+      if (finish.cause == engine::FinishReason::Cause::kBadRequest) {
+        sample.status = Status::kFailed;
+        sample.failure = finish.message;
+      } else {
+        sample.status = Status::kAborted;
+        sample.failure = "";
+      }
+      break;
+  }
 }
 
 }  // namespace
-
-Expected<void> append_segment(Sample& sample, Segment segment, const RoutingShape& routing) {
-  if (const std::string problem = problem_with(sample, segment, routing); !problem.empty()) {
-    return failure(fmt::format("sample {}: {}", sample.ordinal, problem));
-  }
-  append_masked(sample, segment);
-  append_kept_ids(sample, segment);
-  if (segment.routed_experts) {
-    const int64_t kept = segment.routed_experts->first_row * routing.num_layers * routing.topk;
-    sample.routed_experts.resize(static_cast<std::size_t>(kept));
-    sample.routed_experts.insert(sample.routed_experts.end(), segment.routed_experts->ids.begin(),
-                                 segment.routed_experts->ids.end());
-  }
-  append_versions(sample, segment);
-  sample.response += segment.text;
-  sample.engine_prompt_tokens += segment.prompt_tokens;
-  sample.cached_tokens += segment.cached_tokens;
-  if (segment.status) sample.status = *segment.status;
-  return {};
-}
 
 int64_t remaining_tokens(const Sample& sample, const ResponseRules& rules) {
   int64_t remaining = rules.sampling.max_new_tokens - sample.response_length();
@@ -135,42 +73,25 @@ int64_t remaining_tokens(const Sample& sample, const ResponseRules& rules) {
 }
 
 void append_generated(Sample& sample, const engine::GenerateUpdate& generated) {
+  const int64_t before = sample.response_length();
   check(generated.output_ids.size() == generated.output_log_probs.size(),
         "the engine gives one log-prob per token");
   check(generated.finish.has_value(), "a finished request has a reason");
-  Segment segment;
-  segment.tokens = generated.output_ids;
-  segment.log_probs = generated.output_log_probs;
-  segment.versions = generated.versions;
-  segment.prompt_tokens = generated.prompt_tokens;
-  segment.cached_tokens = generated.cached_tokens;
-  if (!generated.top_p_counts.empty()) {
-    segment.kept_ids = KeptIds{generated.top_p_ids, {0}};
-    for (const int64_t count : generated.top_p_counts) {
-      segment.kept_ids->offsets.push_back(segment.kept_ids->offsets.back() + count);
-    }
-  }
-  switch (generated.finish->kind) {
-    case engine::FinishReason::Kind::kStop:
-      segment.status = Status::kCompleted;
-      break;
-    case engine::FinishReason::Kind::kLength:
-      segment.status = Status::kTruncated;
-      break;
-    case engine::FinishReason::Kind::kAbort:
-      // Our own bad request would be refused again; every other abort can be continued.
-      if (generated.finish->cause == engine::FinishReason::Cause::kBadRequest) {
-        segment.status = Status::kFailed;
-        sample.failure = generated.finish->message;
-      } else {
-        segment.status = Status::kAborted;
-        sample.failure = "";
-      }
-      break;
-  }
+  check(generated.output_ids.empty() || sample.log_probs.size() == static_cast<std::size_t>(before),
+        "generated log-probs follow response tokens that have them");
+  append_kept_ids(sample, generated);
+  append_versions(sample, before, generated);
+  sample.tokens.insert(sample.tokens.end(), generated.output_ids.begin(),
+                       generated.output_ids.end());
+  sample.log_probs.insert(sample.log_probs.end(), generated.output_log_probs.begin(),
+                          generated.output_log_probs.end());
+  // An empty mask means all ones.
+  if (!sample.loss_mask.empty())
+    sample.loss_mask.resize(static_cast<std::size_t>(sample.response_length()), 1);
+  sample.engine_prompt_tokens += generated.prompt_tokens;
+  sample.cached_tokens += generated.cached_tokens;
   sample.generation_seconds += generated.total_seconds;
-  const auto appended = append_segment(sample, std::move(segment));
-  check(appended.has_value(), appended ? "" : appended.error().message);
+  end_with(sample, *generated.finish);
 }
 
 void cut_response(Sample& sample, int64_t length) {
@@ -181,12 +102,6 @@ void cut_response(Sample& sample, int64_t length) {
   sample.failure.clear();
   if (surplus == 0) return;
   const auto kept = static_cast<std::size_t>(length);
-  if (!sample.routed_experts.empty()) {
-    // One row for every token but the last, before and after.
-    const std::size_t width = sample.routed_experts.size() / (sample.tokens.size() - 1);
-    const auto rows = static_cast<std::size_t>(std::max<int64_t>(sample.prompt_length + length, 1));
-    sample.routed_experts.resize((rows - 1) * width);
-  }
   sample.tokens.resize(static_cast<std::size_t>(sample.prompt_length) + kept);
   if (!sample.log_probs.empty()) sample.log_probs.resize(kept);
   if (!sample.loss_mask.empty()) sample.loss_mask.resize(kept);

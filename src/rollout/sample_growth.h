@@ -1,67 +1,25 @@
 #pragma once
 
-/// A sample while it grows: each engine call and each tool answer appends a segment (spec sections
-/// 17.1 and 17.2).
+/// A sample while it grows: each engine call appends what it drew (spec sections 17.1 and 17.2).
 
 #include <cstdint>
-#include <optional>
-#include <string>
-#include <vector>
 
-#include "core/expected.h"
 #include "core/sample.h"
 #include "engine/client.h"
 #include "rollout/response_rules.h"
 
 namespace slime::rollout {
 
-/// Ids that survived the top-p cut, token by token: token t of the segment kept
-/// ids[offsets[t] .. offsets[t + 1]).
-struct KeptIds {
-  std::vector<TokenId> ids;
-  std::vector<int64_t> offsets;  // one more than new tokens; starts with 0, ends with ids.size()
-};
-
-/// Experts chosen by the engine's routers for token positions first_row, first_row + 1, ...
-struct RoutedExperts {
-  std::vector<int32_t> ids;  // [rows][layers][topk] flat
-  int64_t first_row = 0;
-};
-
-/// Sizes of RoutedExperts::ids.
-struct RoutingShape {
-  int64_t num_layers = 0;
-  int64_t topk = 0;
-};
-
-struct Segment {
-  std::vector<TokenId> tokens;
-  std::optional<std::vector<float>> log_probs;  // one per token; generated tokens need them
-  bool is_trained = true;  // false: the environment wrote it (a tool), which brings no log-probs
-  std::string text;
-  std::optional<KeptIds> kept_ids;
-  std::optional<RoutedExperts> routed_experts;
-  std::vector<VersionRun> versions;  // of its tokens; of those that it leaves out nothing is known
-  int64_t prompt_tokens = 0;  // that the call read, and how many of them the engine had cached
-  int64_t cached_tokens = 0;
-  std::optional<Status> status;  // that the call ended with; none: the status stays
-};
-
-/// Appends in one piece: an error leaves the sample as it was. `routing` is needed for routed
-/// experts only. Errors: a trained segment without one log-prob per token, or after tokens that
-/// have none; an untrained one with log-probs or versions; kept ids or routed experts of the wrong
-/// sizes.
-Expected<void> append_segment(Sample& sample, Segment segment, const RoutingShape& routing = {});
-
 /// How many tokens may still be drawn for this sample. 0: it has reached a limit, or is beyond one
 /// that was higher when its tokens were drawn; it keeps them all.
 int64_t remaining_tokens(const Sample& sample, const ResponseRules& rules);
 
-/// Appends what the engine made: tokens, log-probs, mask, version runs, status.
+/// Appends what the engine made: tokens, log-probs, mask, top-p ids, version runs (of those that it
+/// leaves out nothing is known), status. The text is the caller's.
 void append_generated(Sample& sample, const engine::GenerateUpdate& generated);
 
 /// Takes generated tokens back until the response has `length` of them: with their log-probs, mask,
-/// version runs, top-p ids and routed experts. The sample can be continued (kAborted) and has
+/// version runs and top-p ids. The sample can be continued (kAborted) and has
 /// neither reward nor failure. The text stays: the caller renders it anew.
 void cut_response(Sample& sample, int64_t length);
 

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "core/error.h"
 #include "core/version_runs.h"
 
 namespace slime::rollout {
@@ -44,46 +45,62 @@ TEST(CutResponse, GivesBackWhatWasDrawnLast) {
   EXPECT_EQ(sample.loss_mask, (std::vector<uint8_t>{0, 0, 1}));
 }
 
-/// A tool's answer, which brings neither log-probs nor a version.
-Segment tool_answer(std::vector<TokenId> ids) {
-  Segment segment;
-  segment.tokens = std::move(ids);
-  segment.is_trained = false;
-  return segment;
+/// Two tokens of version 3, then three of a tool.
+Sample with_a_tool_answer() {
+  Sample sample = prompt_of_two();
+  auto update = drawn({10, 11}, 3);
+  update.top_p_ids.clear();
+  update.top_p_counts.clear();
+  append_generated(sample, update);
+  sample.tokens.insert(sample.tokens.end(), {20, 21, 22});
+  sample.log_probs.resize(5, 0.0F);
+  sample.loss_mask = {1, 1, 0, 0, 0};
+  return sample;
 }
 
-TEST(AppendSegment, VersionRunsCoverToolTokensToo) {
-  Sample sample = prompt_of_two();
-  append_generated(sample, drawn({10, 11}, 3));
-  ASSERT_TRUE(append_segment(sample, tool_answer({20, 21, 22})));
-  append_generated(sample, drawn({12}, 3));
-  append_generated(sample, drawn({13}, 4));
+engine::GenerateUpdate drawn_plainly(TokenId id, WeightVersion version) {
+  auto update = drawn({id}, version);
+  update.top_p_ids.clear();
+  update.top_p_counts.clear();
+  return update;
+}
+
+TEST(AppendGenerated, VersionRunsCoverToolTokensToo) {
+  Sample sample = with_a_tool_answer();
+  append_generated(sample, drawn_plainly(12, 3));
+  append_generated(sample, drawn_plainly(13, 4));
   EXPECT_EQ(sample.versions, (std::vector<VersionRun>{{3, 2}, {kNoVersion, 3}, {3, 1}, {4, 1}}));
   EXPECT_EQ(num_tokens(sample.versions), sample.response_length());
+  EXPECT_EQ(sample.loss_mask, (std::vector<uint8_t>{1, 1, 0, 0, 0, 1, 1}));
 }
 
 TEST(CutResponse, CountsToolTokensAmongTheVersions) {
-  Sample sample = prompt_of_two();
-  append_generated(sample, drawn({10, 11}, 3));
-  ASSERT_TRUE(append_segment(sample, tool_answer({20, 21})));
-  append_generated(sample, drawn({12}, 4));
+  Sample sample = with_a_tool_answer();
+  append_generated(sample, drawn_plainly(12, 4));
   cut_response(sample, 3);
   EXPECT_EQ(sample.versions, (std::vector<VersionRun>{{3, 2}, {kNoVersion, 1}}));
 }
 
-TEST(AppendSegment, TokensOfUnknownVersionKeepTheirPlace) {
+TEST(AppendGenerated, TokensOfUnknownVersionKeepTheirPlace) {
   Sample sample = prompt_of_two();
-  Segment unknown;
-  unknown.tokens = {10, 11};
-  unknown.log_probs = std::vector<float>(2, -1.0F);
-  ASSERT_TRUE(append_segment(sample, unknown));
+  auto unknown = drawn_plainly(10, 0);
+  unknown.versions.clear();
+  append_generated(sample, unknown);
   EXPECT_TRUE(sample.versions.empty());
-  Segment known = unknown;
-  known.versions = {{4, 2}};
-  ASSERT_TRUE(append_segment(sample, known));
-  EXPECT_EQ(sample.versions, (std::vector<VersionRun>{{kNoVersion, 2}, {4, 2}}));
-  known.versions = {{4, 3}};
-  EXPECT_FALSE(append_segment(sample, known)) << "three versions of two tokens";
+  append_generated(sample, drawn_plainly(11, 4));
+  EXPECT_EQ(sample.versions, (std::vector<VersionRun>{{kNoVersion, 1}, {4, 1}}));
+  auto wrong = drawn_plainly(12, 4);
+  wrong.versions = {{4, 2}};
+  EXPECT_THROW(append_generated(sample, wrong), BugError) << "two versions of one token";
+}
+
+TEST(AppendGenerated, TopPIdsAreOfAllTokensOrOfNone) {
+  Sample sample = prompt_of_two();
+  append_generated(sample, drawn({10, 11}, 3));
+  EXPECT_THROW(append_generated(sample, drawn_plainly(12, 3)), BugError);
+  Sample other = prompt_of_two();
+  append_generated(other, drawn_plainly(10, 3));
+  EXPECT_THROW(append_generated(other, drawn({11}, 3)), BugError);
 }
 
 TEST(CutResponse, ToNothingLeavesThePrompt) {
@@ -95,18 +112,6 @@ TEST(CutResponse, ToNothingLeavesThePrompt) {
   EXPECT_TRUE(sample.versions.empty());
   EXPECT_TRUE(sample.top_p_ids.empty());
   EXPECT_EQ(sample.status, Status::kAborted);
-}
-
-TEST(CutResponse, KeepsOneRowOfRoutedExpertsForEveryTokenButTheLast) {
-  Sample sample = prompt_of_two();
-  const RoutingShape two_layers_of_one{.num_layers = 2, .topk = 1};
-  Segment segment;
-  segment.tokens = {10, 11, 12};
-  segment.log_probs = std::vector<float>(3, -1.0F);
-  segment.routed_experts = RoutedExperts{.ids = {1, 2, 3, 4, 5, 6, 7, 8}, .first_row = 0};
-  ASSERT_TRUE(append_segment(sample, segment, two_layers_of_one));
-  cut_response(sample, 1);
-  EXPECT_EQ(sample.routed_experts, (std::vector<int32_t>{1, 2, 3, 4}));
 }
 
 }  // namespace

@@ -1,13 +1,14 @@
-// Golden cases of a sample that grows segment by segment.
+// Golden cases of a sample that grows segment by segment: the reference, and what the program does
+// of it.
 
+#include "core/error.h"
 #include "core/version_runs.h"
 #include "golden.h"
 #include "rollout/sample_growth.h"
+#include "sample_append.h"
 
 namespace slime::golden {
 namespace {
-
-using namespace rollout;
 
 /// Little-endian int32 in base64.
 std::vector<int32_t> decode_base64(std::string_view text) {
@@ -83,7 +84,7 @@ Segment segment_of(const json::object& step) {
   if (has(meta, "cached_tokens")) segment.cached_tokens = integer(meta, "cached_tokens");
   if (has(meta, "prompt_tokens")) segment.prompt_tokens = integer(meta, "prompt_tokens");
   if (has(meta, "top_p_token_ids")) {
-    rollout::KeptIds kept{decode_base64(word(meta, "top_p_token_ids")), {}};
+    KeptIds kept{decode_base64(word(meta, "top_p_token_ids")), {}};
     if (has(meta, "top_p_token_offsets")) {
       const auto offsets = decode_base64(word(meta, "top_p_token_offsets"));
       kept.offsets.assign(offsets.begin(), offsets.end());
@@ -122,21 +123,57 @@ void expect_state(const Sample& sample, const json::object& expected) {
   EXPECT_EQ(sample.engine_prompt_tokens, integer(expected, "total_prompt_tokens"));
 }
 
+/// What an engine that draws this segment would say. Nothing: no engine call ends so.
+std::optional<engine::GenerateUpdate> update_of(const Segment& segment) {
+  using Kind = engine::FinishReason::Kind;
+  if (!segment.is_trained || segment.routed_experts || !segment.status) return std::nullopt;
+  engine::GenerateUpdate update;
+  update.output_ids = segment.tokens;
+  update.output_log_probs = segment.log_probs.value_or(std::vector<float>{});
+  update.versions = segment.versions;
+  update.prompt_tokens = segment.prompt_tokens;
+  update.cached_tokens = segment.cached_tokens;
+  if (segment.kept_ids) {
+    update.top_p_ids = segment.kept_ids->ids;
+    for (std::size_t i = 1; i < segment.kept_ids->offsets.size(); ++i) {
+      update.top_p_counts.push_back(segment.kept_ids->offsets[i] -
+                                    segment.kept_ids->offsets[i - 1]);
+    }
+  }
+  update.finish =
+      engine::FinishReason{.kind = *segment.status == Status::kCompleted   ? Kind::kStop
+                                   : *segment.status == Status::kTruncated ? Kind::kLength
+                                                                           : Kind::kAbort};
+  return update;
+}
+
 GOLDEN_TEST(SampleAppend, "sample_append.json") {
   const auto& params = part(c, "params");
   const auto& inputs = part(c, "inputs");
   const auto& expected = part(c, "expected");
   const RoutingShape routing{integer(params, "num_layers"), integer(params, "moe_router_topk")};
-  Sample sample = initial_sample(inputs);
+  Sample sample = initial_sample(inputs), drawn = sample;
+  bool is_drawn = true;  // every step so far could be an engine's
   const auto& steps = inputs.at("steps").as_array();
   for (std::size_t i = 0; i < steps.size(); ++i) {
-    const auto appended = append_segment(sample, segment_of(steps[i].as_object()), routing);
+    const Segment segment = segment_of(steps[i].as_object());
+    const auto update = update_of(segment);
+    is_drawn &= update.has_value();
+    const auto appended = append_segment(sample, segment, routing);
     if (has(expected, "error")) {
       EXPECT_FALSE(appended);
+      if (is_drawn) {
+        EXPECT_THROW(rollout::append_generated(drawn, *update), BugError);
+      }
       return;
     }
     ASSERT_TRUE(appended) << appended.error().message;
-    expect_state(sample, expected.at("after_each_step").at(i).as_object());
+    const json::object& state = expected.at("after_each_step").at(i).as_object();
+    expect_state(sample, state);
+    if (!is_drawn) continue;
+    rollout::append_generated(drawn, *update);
+    drawn.response += segment.text;
+    expect_state(drawn, state);
   }
 }
 
