@@ -147,6 +147,9 @@ struct WeightUpdate {
   bool stays_paused = false;  // no step runs between the update and the next resume()
 };
 
+/// Names one call of submit(), whatever rid its request has: no two calls of a client have the same.
+enum class RequestHandle : uint64_t {};
+
 class EngineClient {
  public:
   virtual ~EngineClient() = default;
@@ -156,12 +159,14 @@ class EngineClient {
   using OnUpdate = std::function<void(GenerateUpdate)>;
 
   /// A request that cannot run, or cannot reach the engine, ends at once with kAbort and the cause;
-  /// nothing is thrown.
-  virtual void submit(GenerateRequest request, OnUpdate on_update) = 0;
+  /// nothing is thrown. Updates may come before the handle does.
+  virtual RequestHandle submit(GenerateRequest request, OnUpdate on_update) = 0;
 
-  /// Ends one request, those whose rid starts with `prefix`, or all: running and waiting ones. Who
-  /// is not there is no error.
-  virtual Expected<void> abort(const std::string& rid) = 0;
+  /// Ends the request of one call, also when the engine has not read it yet, and nobody else's:
+  /// rids are the clients' and may meet.
+  virtual Expected<void> abort(RequestHandle request) = 0;
+  /// Ends those whose rid starts with `prefix`, or all: running and waiting ones. Who is not there
+  /// is no error.
   virtual Expected<void> abort_prefix(const std::string& prefix) = 0;
   virtual Expected<void> abort_all() = 0;
 

@@ -2,9 +2,10 @@
 
 /// The rollout engine in this process: continuous batching over one Network.
 ///
-/// One thread owns everything: it takes commands from a bounded queue, plans a step
-/// (engine/scheduler.h), computes it (engine/model_runner.h), publishes tokens through the
-/// requests' callbacks, and sleeps when there is nothing to do.
+/// One thread owns everything: it takes commands from a bounded queue (this file), takes requests in
+/// (engine/admission.h), plans, computes and publishes steps (engine/step_pipeline.h), and sleeps
+/// when there is nothing to do. New weights: engine/running_weights.h. What others may look at
+/// meanwhile: engine/engine_progress.h.
 ///
 /// The network may be shared with a trainer of the same process: pause(), train, update_weights()
 /// in place, resume(). Between pause() and resume() the engine's thread does not touch the weights.
@@ -13,49 +14,26 @@
 /// made which token.
 
 #include <atomic>
-#include <condition_variable>
-#include <deque>
 #include <exception>
-#include <filesystem>
+#include <functional>
 #include <future>
 #include <memory>
-#include <mutex>
-#include <optional>
+#include <string>
 #include <thread>
 #include <variant>
+#include <vector>
 
 #include "core/bounded_queue.h"
 #include "core/clock.h"
 #include "core/expected.h"
 #include "engine/client.h"
-#include "engine/prefix_tree.h"
-#include "engine/scheduler.h"
-#include "engine/step_runner.h"
-#include "engine/stop_checker.h"
+#include "engine/engine_config.h"
+#include "engine/engine_progress.h"
+#include "engine/running_weights.h"
+#include "engine/step_pipeline.h"
 #include "model/network.h"
 
 namespace slime::engine {
-
-struct EngineConfig {
-  int64_t max_running_requests = 128;   // decode together; more wait
-  int64_t max_queued_requests = 65536;  // beyond this, submit() answers 503
-  int64_t max_prefill_tokens =
-      512;  // prompt tokens per step: longer prompts are computed in chunks
-  int64_t kv_cache_bytes = int64_t{2} << 30;
-  /// "auto" (that of the weights, float32 for float16 ones on the CPU), "float32", "bfloat16", or
-  /// "fp8_e4m3": GPU only, half the memory, no scales.
-  std::string kv_cache_dtype = "auto";
-  int64_t context_length = 0;  // 0: the model's max_position_embeddings
-  bool enable_prefix_cache = true;
-  bool shares_prompt_reads = true;     // GPU: requests with the same prefix read it once per step
-  std::vector<TokenId> eos_token_ids;  // empty: the model's
-  uint64_t seed = 0;                   // of requests without sampling_seed
-  TokenBytesFn token_bytes;            // needed by stop strings only
-};
-
-/// make_step_runner, unless a test has a device of its own.
-using MakeStepRunner =
-    std::function<std::unique_ptr<StepRunner>(model::Network&, const StepRunnerConfig&)>;
 
 class Engine final : public EngineClient {
  public:
@@ -74,8 +52,8 @@ class Engine final : public EngineClient {
 
   /// With max_queued_requests waiting already the answer is kQueueFull, on the calling thread when
   /// the engine has not even read those.
-  void submit(GenerateRequest request, OnUpdate on_update) override;
-  Expected<void> abort(const std::string& rid) override;
+  RequestHandle submit(GenerateRequest request, OnUpdate on_update) override;
+  Expected<void> abort(RequestHandle request) override;
   Expected<void> abort_prefix(const std::string& prefix) override;
   Expected<void> abort_all() override;
 
@@ -98,99 +76,42 @@ class Engine final : public EngineClient {
   /// Exceptions come back to the caller.
   bool run_exclusive(std::function<void()> body);
 
-  WeightVersion weight_version() const override { return version_.load(); }
+  WeightVersion weight_version() const override { return weights_.version(); }
   Expected<EngineLoad> load() const override;
 
   const EngineConfig& config() const { return config_; }
   /// Prompt and response together cannot be longer: the context, or the whole cache if that is
   /// smaller.
-  int64_t max_request_tokens() const { return max_request_tokens_; }
-  at::ScalarType kv_dtype() const { return runner_->kv_dtype(); }
+  int64_t max_request_tokens() const { return steps_.max_request_tokens(); }
+  at::ScalarType kv_dtype() const { return steps_.kv_dtype(); }
 
  private:
-  struct Submit {
-    GenerateRequest request;
-    OnUpdate on_update;
-    Clock::TimePoint submitted;
-  };
-  struct Abort {
-    enum class Who { kOne, kPrefix, kAll };
-    Who who = Who::kAll;
-    std::string rid;
-    bool matches(const std::string& other) const {
-      return who == Who::kAll || (who == Who::kOne ? other == rid : other.starts_with(rid));
-    }
-  };
+  struct All {};
+  /// Whom to end: a call, a prefix of rids, all.
+  using Abort = std::variant<RequestHandle, std::string, All>;
   struct Call {
     std::function<void()> body;
     std::shared_ptr<std::promise<void>> done;
   };
-  using Command = std::variant<Submit, Abort, Call>;
+  using Command = std::variant<Submission, Abort, Call>;
 
-  /// A launched step. A request that ended meanwhile is null: its surplus token is dropped.
-  struct StepInFlight {
-    struct Part {
-      Request* request = nullptr;
-      bool completes = false;
-      int64_t position = 0;  // of the drawn token in Request::tokens
-    };
-    std::vector<Part> parts;  // per chunk
-  };
-
-  bool may_step() const { return !is_paused_ && !is_asleep_; }
   bool is_own_thread() const { return std::this_thread::get_id() == thread_.get_id(); }
   void run();
-  Expected<void> abort(Abort abort);
+  void handle(Command command);
+  void run_made_by_callbacks();
+  Expected<void> send(Abort abort);
   /// run_exclusive for calls whose failure is a value.
   Expected<void> control(std::function<void()> body);
-  Expected<std::shared_ptr<model::Network>> load_same_shapes(
-      const std::filesystem::path& directory) const;
-  void handle(Command command);
-  void admit(Submit submit);
-  /// Plans and launches a step, and publishes the one before it (or this one, when the runner does
-  /// not run ahead).
-  void step();
-  void launch(std::vector<Chunk> chunks);
-  void collect();
-  bool has_work() const;
-  /// Until no step is in flight.
-  void drain();
-  /// The same for what has to go on after a device error, which ends all requests.
-  void drain_or_fail();
-  void fail_all(const std::exception& error);
-  void run_made_by_callbacks();
-  void publish(Request& request, int64_t position, std::optional<kernels::SampledToken> token);
-  void deliver(Request& request);
-  void finish(Request& request, FinishReason reason);
-  void finish_all(const FinishReason& reason);
-  void refresh_load(int64_t num_decoded);
 
-  model::Network& network_;
   const Clock& clock_;
-  EngineConfig config_;
-  int64_t max_request_tokens_ = 0;
-  PagePool pool_;
-  std::unique_ptr<StepRunner> runner_;
-  PrefixTree tree_;
-  Scheduler scheduler_;
-  std::deque<StepInFlight> in_flight_;  // oldest first; two at most
-  uint64_t num_submitted_ = 0;
-  bool is_paused_ = false;
-  bool is_asleep_ = false;
-  std::vector<std::function<void()>>
-      made_by_callbacks_;  // control calls, carried out after the step
-  int64_t steps_done_ = 0;
-  int64_t window_tokens_ = 0;  // generated since window_start_
-  double tokens_per_second_ = 0;
-  Clock::TimePoint window_start_;
-
-  std::atomic<WeightVersion> version_{0};
+  const EngineConfig config_;
+  RunningWeights weights_;
+  EngineProgress progress_;
+  StepPipeline steps_;
+  /// Control calls, carried out after the step.
+  std::vector<std::function<void()>> made_by_callbacks_;
+  std::atomic<uint64_t> num_handles_{0};
   std::atomic<bool> stopping_{false};
-  mutable std::mutex load_mutex_;
-  EngineLoad load_;             // guarded by load_mutex_
-  Clock::TimePoint last_step_;  // guarded by load_mutex_
-  std::optional<Clock::TimePoint>
-      waits_since_;  // guarded by load_mutex_; for the next step to end, while there is work
   BoundedQueue<Command> commands_;
   std::thread thread_;  // last: it uses everything above
 };

@@ -18,6 +18,7 @@
 namespace slime::engine {
 
 struct Request {
+  RequestHandle handle{};
   GenerateRequest client;
   EngineClient::OnUpdate on_update;
   uint64_t seed = 0;  // with `stream`, the key of its random numbers

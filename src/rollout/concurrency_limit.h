@@ -34,8 +34,6 @@ class ConcurrencyLimit {
   /// In the order of asking. The limit outlives the permit.
   boost::asio::awaitable<Permit> acquire();
 
-  int64_t num_free() const { return num_free_; }
-
  private:
   /// The permit goes to the first in line, if there is one.
   void give_back();

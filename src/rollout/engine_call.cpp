@@ -55,27 +55,29 @@ void merge(engine::GenerateUpdate& all, engine::GenerateUpdate update) {
 
 asio::awaitable<engine::GenerateUpdate> generate(engine::EngineClient& engine,
                                                  engine::GenerateRequest request,
-                                                 OnDrawn on_drawn) {
+                                                 OnSubmitted on_submitted, OnDrawn on_drawn) {
   co_return co_await asio::async_initiate<decltype(asio::use_awaitable),
                                           void(engine::GenerateUpdate)>(
-      [&engine](auto handler, engine::GenerateRequest to_submit, OnDrawn to_tell) {
+      [&engine](auto handler, engine::GenerateRequest to_submit, const OnSubmitted& submitted,
+                OnDrawn to_tell) {
         // The executor counts the request as outstanding work, so that run() does not return under
         // it.
         auto executor = asio::prefer(asio::get_associated_executor(handler),
                                      asio::execution::outstanding_work.tracked);
         auto call = std::make_shared<Call<decltype(handler)>>(std::move(handler));
-        engine.submit(std::move(to_submit), [call, executor, on_drawn = std::move(to_tell)](
-                                                engine::GenerateUpdate update) {
-          const bool is_last = update.finish.has_value();
-          merge(call->all, std::move(update));
-          if (is_last) {
-            asio::post(executor, [call] { std::move(call->handler)(std::move(call->all)); });
-          } else if (on_drawn) {
-            on_drawn(static_cast<int64_t>(call->all.output_ids.size()));
-          }
-        });
+        submitted(engine.submit(
+            std::move(to_submit),
+            [call, executor, on_drawn = std::move(to_tell)](engine::GenerateUpdate update) {
+              const bool is_last = update.finish.has_value();
+              merge(call->all, std::move(update));
+              if (is_last) {
+                asio::post(executor, [call] { std::move(call->handler)(std::move(call->all)); });
+              } else if (on_drawn) {
+                on_drawn(static_cast<int64_t>(call->all.output_ids.size()));
+              }
+            }));
       },
-      asio::use_awaitable, std::move(request), std::move(on_drawn));
+      asio::use_awaitable, std::move(request), std::move(on_submitted), std::move(on_drawn));
 }
 
 }  // namespace slime::rollout

@@ -15,10 +15,13 @@ namespace slime::rollout {
 /// never block. May be empty.
 using OnDrawn = std::function<void(int64_t num_tokens)>;
 
+/// What the engine calls the request. Called on the caller's thread, before it waits.
+using OnSubmitted = std::function<void(engine::RequestHandle)>;
+
 /// The updates of the request, merged into one with `finish` set. Resumes on the caller's executor.
 boost::asio::awaitable<engine::GenerateUpdate> generate(engine::EngineClient& engine,
                                                         engine::GenerateRequest request,
-                                                        OnDrawn on_drawn = {});
+                                                        OnSubmitted on_submitted, OnDrawn on_drawn);
 
 /// Adds a later update of the same request to `all`.
 void merge(engine::GenerateUpdate& all, engine::GenerateUpdate update);

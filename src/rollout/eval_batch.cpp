@@ -5,15 +5,14 @@
 
 namespace slime::rollout {
 
-EvalBatch::EvalBatch(engine::EngineClient& engine, const RolloutConfig& config,
-                     const RolloutHooks& hooks, SessionThreads& threads, std::string name,
-                     ResponseRules rules, const std::atomic<bool>& stop,
-                     std::promise<std::vector<Group>> finished, std::function<void()> on_end)
-    : hooks_(hooks),
+EvalBatch::EvalBatch(const RolloutContext& context, std::string name, ResponseRules rules,
+                     const std::atomic<bool>& stop, std::promise<std::vector<Group>> finished,
+                     std::function<void()> on_end)
+    : hooks_(context.hooks),
       stop_(stop),
       promise_(std::move(finished)),
       on_end_(std::move(on_end)),
-      session_(engine, config, hooks, std::move(rules), threads, std::move(name)) {
+      session_(context, std::move(rules), std::move(name)) {
   session_.set_events({.on_drawn = nullptr,
                        .on_done = [this](GroupInFlight& flight) { done(flight); },
                        .on_reached = nullptr,

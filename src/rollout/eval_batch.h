@@ -17,8 +17,7 @@ class EvalBatch {
  public:
   /// `on_end` is called once, after the promise has been kept; it may destroy the object.
   /// References outlive it.
-  EvalBatch(engine::EngineClient& engine, const RolloutConfig& config, const RolloutHooks& hooks,
-            SessionThreads& threads, std::string name, ResponseRules rules,
+  EvalBatch(const RolloutContext& context, std::string name, ResponseRules rules,
             const std::atomic<bool>& stop, std::promise<std::vector<Group>> finished,
             std::function<void()> on_end);
 

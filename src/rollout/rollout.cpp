@@ -33,11 +33,11 @@ constexpr std::chrono::milliseconds kStopFlagInterval{100};
 class Rollout::Thread {
  public:
   Thread(engine::EngineClient& engine, RolloutConfig config, RolloutHooks hooks)
-      : engine_(engine),
-        config_(config),
+      : config_(config),
         hooks_(std::move(hooks)),
         outlet_(static_cast<std::size_t>(std::max<int64_t>(config.max_waiting_groups, 1))),
         threads_(config.reward_threads),
+        context_{engine, config_, hooks_, threads_},
         next_look_(threads_.context),
         messages_(asio::make_work_guard(threads_.context)),
         thread_([this] { run(); }) {}
@@ -55,8 +55,8 @@ class Rollout::Thread {
   void open_step(StepOrder order) {
     asio::post(threads_.context, [this, order = std::move(order)]() mutable {
       check(step_ == nullptr, "one step is open at a time");
-      step_ = std::make_unique<Step>(engine_, config_, hooks_, threads_, outlet_, attempts_,
-                                     std::move(order), [this] { step_.reset(); });
+      step_ = std::make_unique<Step>(context_, outlet_, attempts_, std::move(order),
+                                     [this] { step_.reset(); });
       step_->begin();
       look_at_stop_flags();
     });
@@ -79,8 +79,7 @@ class Rollout::Thread {
     asio::post(threads_.context, [this, groups = std::move(groups), rules, &stop,
                                   finished = std::move(finished)]() mutable {
       const auto where = evaluations_.emplace(evaluations_.end());
-      *where = std::make_unique<EvalBatch>(engine_, config_, hooks_, threads_,
-                                           fmt::format("eval{}", num_evaluations_++),
+      *where = std::make_unique<EvalBatch>(context_, fmt::format("eval{}", num_evaluations_++),
                                            std::move(rules), stop, std::move(finished),
                                            [this, where] { evaluations_.erase(where); });
       (*where)->begin(std::move(groups));
@@ -126,11 +125,11 @@ class Rollout::Thread {
     for (const auto& evaluation : evaluations_) evaluation->abandon();
   }
 
-  engine::EngineClient& engine_;
   const RolloutConfig config_;
   const RolloutHooks hooks_;
   Outlet outlet_;
   SessionThreads threads_;
+  const RolloutContext context_;
   Attempts attempts_;
   std::unique_ptr<Step> step_;
   std::list<std::unique_ptr<EvalBatch>> evaluations_;

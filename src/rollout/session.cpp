@@ -12,7 +12,6 @@
 
 #include "core/out_of_memory.h"
 #include "core/splitmix64.h"
-#include "rollout/engine_call.h"
 #include "rollout/reward_call.h"
 #include "rollout/sample_growth.h"
 
@@ -47,16 +46,12 @@ bool can_go_on(const Sample& sample) {
 
 }  // namespace
 
-Session::Session(engine::EngineClient& engine, const RolloutConfig& config,
-                 const RolloutHooks& hooks, ResponseRules rules, SessionThreads& threads,
-                 std::string name)
-    : engine_(engine),
-      config_(config),
-      hooks_(hooks),
+Session::Session(const RolloutContext& context, ResponseRules rules, std::string name)
+    : context_(context),
       rules_(std::move(rules)),
-      threads_(threads),
       name_(std::move(name)),
-      limit_(config.max_concurrent_samples) {}
+      requests_(context.engine, context.threads.context, context.config.max_concurrent_samples,
+                [this](const Error& error) { fail(exception_of(error)); }) {}
 
 Session::~Session() { rewards_stop_.request_stop(); }
 
@@ -67,7 +62,7 @@ std::shared_ptr<GroupInFlight> Session::start(Group group, int64_t attempt) {
     Sample& sample = flight->group.samples[i];
     Draw& draw = flight->draws[i];
     draw.tokens_before = sample.response_length();
-    if (config_.masks_older_tokens && sample.response_length() > 0) {
+    if (context_.config.masks_older_tokens && sample.response_length() > 0) {
       sample.loss_mask.assign(static_cast<std::size_t>(sample.response_length()), 0);
     }
     if (can_go_on(sample) && remaining_tokens(sample, rules_) == 0) {
@@ -89,12 +84,13 @@ void Session::spawn(std::shared_ptr<GroupInFlight> flight) {
   for (std::size_t i = 0; i < flight->draws.size(); ++i) {
     ++num_running_;
     // Posted, so that whoever starts the group knows it before it hears of it.
-    asio::post(threads_.context, [this, flight, i] {
-      asio::co_spawn(threads_.context, run_sample(flight, i), [this](std::exception_ptr error) {
-        --num_running_;
-        if (error) fail(error);
-        tell_when_idle();
-      });
+    asio::post(context_.threads.context, [this, flight, i] {
+      asio::co_spawn(context_.threads.context, run_sample(flight, i),
+                     [this](std::exception_ptr error) {
+                       --num_running_;
+                       if (error) fail(error);
+                       tell_when_idle();
+                     });
     });
   }
 }
@@ -103,46 +99,18 @@ void Session::begin() {
   int64_t num_draws = 0;
   for (const auto& flight : started_)
     num_draws += std::ranges::count(flight->draws, true, &Draw::asks_engine);
-  first_wave_left_ = is_closed_ ? 0 : std::min(num_draws, config_.max_concurrent_samples);
-  if (first_wave_left_ > 0) {
-    const Expected<void> paused = engine_.pause(engine::PauseMode::kInPlace);
-    if (!paused) first_wave_left_ = 0;
-    engine::or_throw(paused);
-    has_paused_engine_ = true;
-  }
+  engine::or_throw(requests_.begin_first_wave(num_draws));
   has_begun_ = true;
   for (auto& flight : std::exchange(started_, {})) spawn(std::move(flight));
   tell_when_idle();
-}
-
-void Session::note_submission() {
-  if (first_wave_left_ == 0 || --first_wave_left_ > 0) return;
-  // The last of them is submitted before what is posted here runs.
-  asio::post(threads_.context, [this] {
-    const Expected<void> resumed = resume_engine();
-    if (!resumed) fail(exception_of(resumed.error()));
-  });
-}
-
-Expected<void> Session::resume_engine() {
-  if (!has_paused_engine_) return {};
-  Expected<void> resumed = engine_.resume();
-  has_paused_engine_ = !resumed;
-  return resumed;
 }
 
 void Session::close() {
   if (is_closed_) return;
   is_closed_ = true;
   rewards_stop_.request_stop();
-  // After a call that fails the others are made all the same: a request that nobody aborts draws
-  // to its end, and one in a paused engine waits for ever. The first reason is told.
-  const auto note = [this](const Expected<void>& called) {
-    if (!called && !error_) error_ = exception_of(called.error());
-  };
-  for (const std::string& rid : rids_) note(engine_.abort(rid));
-  first_wave_left_ = 0;
-  note(resume_engine());
+  const Expected<void> closed = requests_.close();
+  if (!closed && !error_) error_ = exception_of(closed.error());
   tell_when_idle();
 }
 
@@ -156,7 +124,7 @@ void Session::tell_when_idle() {
   const bool never_began = error_ && !has_begun_;
   if (idle_check_is_posted_ || num_running_ > 0 || !(has_begun_ || never_began)) return;
   idle_check_is_posted_ = true;
-  asio::post(threads_.context, [this] {
+  asio::post(context_.threads.context, [this] {
     idle_check_is_posted_ = false;
     const std::function<void()> on_idle = events_.on_idle;  // the call may destroy the session
     if (num_running_ == 0 && on_idle) on_idle();
@@ -164,7 +132,7 @@ void Session::tell_when_idle() {
 }
 
 void Session::render(Sample& sample) const {
-  sample.response = hooks_.detokenize(
+  sample.response = context_.hooks.detokenize(
       std::span(sample.tokens).subspan(static_cast<std::size_t>(sample.prompt_length)));
 }
 
@@ -196,39 +164,36 @@ engine::GenerateRequest Session::request_for(const GroupInFlight& flight,
 
 asio::awaitable<void> Session::draw(std::shared_ptr<GroupInFlight> flight, std::size_t index) {
   Sample& sample = flight->group.samples[index];
-  const ConcurrencyLimit::Permit permit = co_await limit_.acquire();
-  if (is_closed_) {
-    sample.status = Status::kAborted;
-    co_return;
-  }
   OnDrawn on_drawn = [this, flight, index](int64_t num_tokens) {
     Draw& draw = flight->draws[index];
     draw.num_drawn = num_tokens;
     if (num_tokens < draw.awaited) return;
     draw.awaited = std::numeric_limits<int64_t>::max();
     // The engine's last update is posted after this, so the session is there when this runs.
-    asio::post(threads_.context, [this] { tell_reached(); });
+    asio::post(context_.threads.context, [this] { tell_reached(); });
   };
-  engine::GenerateRequest request = request_for(*flight, sample);
-  const auto rid = rids_.insert(request.rid).first;
-  note_submission();
-  const engine::GenerateUpdate generated =
-      co_await generate(engine_, std::move(request), std::move(on_drawn));
-  rids_.erase(rid);
-  if (const std::exception_ptr failure = failure_of(*generated.finish)) fail(failure);
-  append_generated(sample, generated);
+  std::function<engine::GenerateRequest()> make_request = [this, &flight, &sample] {
+    return request_for(*flight, sample);
+  };
+  const std::optional<engine::GenerateUpdate> generated =
+      co_await requests_.draw(std::move(make_request), std::move(on_drawn));
+  if (!generated) {
+    sample.status = Status::kAborted;
+    co_return;
+  }
+  if (const std::exception_ptr failure = failure_of(*generated->finish)) fail(failure);
+  append_generated(sample, *generated);
   if (sample.status == Status::kAborted && !is_closed_)
-    flight->draws[index].engine_gave_up = "the engine gave it up: " + generated.finish->message;
-  num_generated_tokens_ += static_cast<int64_t>(generated.output_ids.size());
+    flight->draws[index].engine_gave_up = "the engine gave it up: " + generated->finish->message;
   render(sample);
 }
 
 asio::awaitable<void> Session::score(std::shared_ptr<GroupInFlight> flight, std::size_t index) {
   Sample& sample = flight->group.samples[index];
   const bool is_whole = sample.status == Status::kCompleted || sample.status == Status::kTruncated;
-  if (!is_whole || !sample.reward.is_null() || !hooks_.score) co_return;
-  auto reward = co_await score_within(threads_.rewards, hooks_.score, sample,
-                                      config_.reward_timeout, rewards_stop_.get_token());
+  if (!is_whole || !sample.reward.is_null() || !context_.hooks.score) co_return;
+  auto reward = co_await score_within(context_.threads.rewards, context_.hooks.score, sample,
+                                      context_.config.reward_timeout, rewards_stop_.get_token());
   if (!reward) co_return;
   std::optional<std::string> problem;
   if (!*reward) {

@@ -14,7 +14,6 @@
 #include <limits>
 #include <memory>
 #include <optional>
-#include <set>
 #include <stop_token>
 #include <string>
 #include <vector>
@@ -22,7 +21,7 @@
 #include "core/expected.h"
 #include "core/sample.h"
 #include "engine/client.h"
-#include "rollout/concurrency_limit.h"
+#include "rollout/engine_requests.h"
 #include "rollout/response_rules.h"
 #include "rollout/reward_call.h"
 #include "rollout/rollout.h"
@@ -39,6 +38,14 @@ struct SessionThreads {
   RewardThreads rewards;  // after the context, to which it posts: it ends first
 };
 
+/// What all sessions of a rollout are given. All of it outlives them.
+struct RolloutContext {
+  engine::EngineClient& engine;
+  const RolloutConfig& config;
+  const RolloutHooks& hooks;
+  SessionThreads& threads;
+};
+
 /// One sample of a group in flight.
 struct Draw {
   bool asks_engine = false;                // there is something to draw
@@ -48,7 +55,9 @@ struct Draw {
   std::optional<std::string> engine_gave_up;
   // Written by the engine's thread, read by the session's.
   std::atomic<int64_t> num_drawn{0};  // new tokens, while it has not ended
-  // Set by the session's thread, which is told once as many tokens are drawn.
+  /// How many new tokens the session's thread waits for, so that virtual time can move on; the
+  /// largest number: for none. That thread sets it. The engine's, once as many are drawn, takes it
+  /// back and tells.
   std::atomic<int64_t> awaited{std::numeric_limits<int64_t>::max()};
 };
 
@@ -75,10 +84,8 @@ class Session {
     std::function<void()> on_idle;
   };
 
-  /// `name` is the beginning of the rids of its requests, and no other session's that lives. The
-  /// other references outlive the session.
-  Session(engine::EngineClient& engine, const RolloutConfig& config, const RolloutHooks& hooks,
-          ResponseRules rules, SessionThreads& threads, std::string name);
+  /// `name` is the beginning of the rids of its requests, and no other session's that lives.
+  Session(const RolloutContext& context, ResponseRules rules, std::string name);
   ~Session();
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
@@ -93,8 +100,8 @@ class Session {
   /// batch: it is paused while they are submitted, so that a run repeats. Called once.
   void begin();
 
-  /// Nobody waits for anything any more: no sample starts, those in the engine are aborted by their
-  /// rids and come back as they are, rewards that are not there yet are told to stop and stay away.
+  /// Nobody waits for anything any more: no sample starts, those in the engine are aborted and come
+  /// back as they are, rewards that are not there yet are told to stop and stay away.
   /// When the engine does not take an abort, error() says so. Throws nothing.
   void close();
 
@@ -106,7 +113,7 @@ class Session {
 
   bool is_closed() const { return is_closed_; }
   const std::exception_ptr& error() const { return error_; }
-  int64_t num_generated_tokens() const { return num_generated_tokens_; }
+  int64_t num_generated_tokens() const { return requests_.num_tokens(); }
 
  private:
   boost::asio::awaitable<void> run_sample(std::shared_ptr<GroupInFlight> flight, std::size_t index);
@@ -115,29 +122,18 @@ class Session {
   void spawn(std::shared_ptr<GroupInFlight> flight);
   void render(Sample& sample) const;
   engine::GenerateRequest request_for(const GroupInFlight& flight, const Sample& sample) const;
-  /// One of the first wave is about to be submitted; the engine goes on after the last.
-  void note_submission();
-  /// If this session has paused it.
-  Expected<void> resume_engine();
   void tell_reached();
 
-  engine::EngineClient& engine_;
-  const RolloutConfig& config_;
-  const RolloutHooks& hooks_;
+  const RolloutContext context_;
   const ResponseRules rules_;
-  SessionThreads& threads_;
   const std::string name_;
   Events events_;
-  ConcurrencyLimit limit_;
+  EngineRequests requests_;
   std::stop_source rewards_stop_;
-  std::set<std::string> rids_;                           // of the requests in the engine
   std::vector<std::shared_ptr<GroupInFlight>> started_;  // before begin()
   bool has_begun_ = false;
-  int64_t first_wave_left_ = 0;  // above 0: the engine is paused until so many are submitted
-  bool has_paused_engine_ = false;
   int64_t num_running_ = 0;  // samples whose coroutine has not ended
   bool idle_check_is_posted_ = false;
-  int64_t num_generated_tokens_ = 0;
   bool is_closed_ = false;
   std::exception_ptr error_;
 };

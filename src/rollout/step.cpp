@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 #include <span>
 #include <utility>
 
@@ -40,17 +41,16 @@ void forget_response(Group& group) {
 
 }  // namespace
 
-Step::Step(engine::EngineClient& engine, const RolloutConfig& config, const RolloutHooks& hooks,
-           SessionThreads& threads, Outlet& outlet, Attempts& attempts, StepOrder order,
+Step::Step(const RolloutContext& context, Outlet& outlet, Attempts& attempts, StepOrder order,
            std::function<void()> on_end)
-    : config_(config),
-      hooks_(hooks),
+    : config_(context.config),
+      hooks_(context.hooks),
       outlet_(outlet),
       attempts_(attempts),
       stop_(order.stop),
       on_end_(std::move(on_end)),
-      session_(engine, config, hooks, std::move(order.rules), threads, "rollout"),
-      time_(config.num_slots) {
+      session_(context, std::move(order.rules), "rollout"),
+      order_(context.config.num_slots) {
   end_.step = order.step;
   end_.version = order.version;
   session_.set_events(
@@ -118,10 +118,7 @@ void Step::refill() {
       const auto known = attempts_.find(ordinal);
       std::shared_ptr<GroupInFlight> flight =
           session_.start(std::move(group), known == attempts_.end() ? 0 : known->second);
-      std::vector<bool> draws;
-      for (const Draw& draw : flight->draws) draws.push_back(draw.asks_engine);
-      const int64_t first = time_.join(ordinal, draws);
-      for (std::size_t i = 0; i < draws.size(); ++i) draw_of_number_.push_back(&flight->draws[i]);
+      const int64_t first = order_.join(*flight);
       const bool is_new = open_.emplace(ordinal, Open{std::move(flight), first}).second;
       check(is_new, "a group is in flight once");
     }
@@ -132,8 +129,8 @@ void Step::drawn(GroupInFlight& flight, std::size_t index) {
   const auto open = open_.find(flight.group.ordinal);
   check(open != open_.end(), "a group in flight is open");
   const Sample& sample = flight.group.samples[index];
-  time_.ended(open->second.first_number + static_cast<int64_t>(index),
-              sample.response_length() - flight.draws[index].tokens_before);
+  order_.ended(open->second.first_number + static_cast<int64_t>(index),
+               sample.response_length() - flight.draws[index].tokens_before);
   advance();
 }
 
@@ -143,26 +140,12 @@ void Step::advance() {
   while (!session_.is_closed()) {
     is_held_back_ = !outlet_.has_room();
     if (is_held_back_) return;
-    if (finished_.empty()) {
-      const std::vector<int64_t> groups =
-          time_.next_groups([this](int64_t number) { return draw(number).num_drawn.load(); });
-      finished_.assign(groups.begin(), groups.end());
-      if (finished_.empty() && !has_reached_awaited()) return;
-      continue;
-    }
-    if (open_.at(finished_.front()).flight->num_open > 0) return;  // its rewards are to come
-    const int64_t ordinal = finished_.front();
-    finished_.pop_front();
-    judge(ordinal);
+    const std::optional<int64_t> ordinal = order_.front();
+    if (!ordinal) return;
+    if (open_.at(*ordinal).flight->num_open > 0) return;  // its rewards are to come
+    order_.pop();
+    judge(*ordinal);
   }
-}
-
-/// Asks to be told when virtual time can move on. True: it can already.
-bool Step::has_reached_awaited() {
-  if (!time_.awaited()) return false;
-  Draw& lagging = draw(time_.awaited()->number);
-  lagging.awaited = time_.awaited()->num_tokens;
-  return lagging.num_drawn >= time_.awaited()->num_tokens;
 }
 
 void Step::judge(int64_t ordinal) {
@@ -255,7 +238,7 @@ void Step::hand_back() {
 
 /// The sample as it was in the tick in which the step closed, however far it really came.
 void Step::to_present_tick(Sample& sample, const Draw& draw, int64_t number) {
-  if (time_.has_ended(number)) {
+  if (order_.time().has_ended(number)) {
     // A reward that failed is asked for again: whether it already had is a matter of time.
     if (sample.status == Status::kFailed && draw.drawn_status != Status::kFailed) {
       sample.status = draw.drawn_status;
@@ -263,7 +246,7 @@ void Step::to_present_tick(Sample& sample, const Draw& draw, int64_t number) {
     }
     return;
   }
-  const int64_t length = draw.tokens_before + time_.num_drawn(number);
+  const int64_t length = draw.tokens_before + order_.time().num_drawn(number);
   const bool is_shortened = length < sample.response_length();
   cut_response(sample, std::min(length, sample.response_length()));
   if (is_shortened) {

@@ -4,7 +4,6 @@
 /// the order of virtual time (docs/decisions/0071-repeatable-rollout.md), on the rollout's thread.
 
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -13,21 +12,22 @@
 #include <vector>
 
 #include "core/sample.h"
+#include "rollout/group_order.h"
 #include "rollout/outlet.h"
 #include "rollout/session.h"
-#include "rollout/virtual_time.h"
 
 namespace slime::rollout {
 
 /// How often a group was handed back, by its ordinal; only those that may come again are in it.
 using Attempts = std::unordered_map<int64_t, int64_t>;
 
+/// One class because starting, keeping, dropping, replacing and handing back count the same groups,
+/// and each of these decisions follows from the others.
 class Step {
  public:
   /// `on_end` is called once, after the step's end has been put into the outlet; it may destroy the
   /// step. References outlive it.
-  Step(engine::EngineClient& engine, const RolloutConfig& config, const RolloutHooks& hooks,
-       SessionThreads& threads, Outlet& outlet, Attempts& attempts, StepOrder order,
+  Step(const RolloutContext& context, Outlet& outlet, Attempts& attempts, StepOrder order,
        std::function<void()> on_end);
 
   // These throw nothing: what goes wrong is in the step's end.
@@ -50,7 +50,6 @@ class Step {
   void refill();
   void drawn(GroupInFlight& flight, std::size_t index);
   void advance();
-  bool has_reached_awaited();
   void judge(int64_t ordinal);
   void replace(const Open& given_up, std::size_t index);
   void count_failure(const Sample& sample, const std::string& why);
@@ -59,7 +58,6 @@ class Step {
   void judge_what_is_there();
   void hand_back();
   void to_present_tick(Sample& sample, const Draw& draw, int64_t number);
-  Draw& draw(int64_t number) { return *draw_of_number_[static_cast<std::size_t>(number)]; }
 
   const RolloutConfig& config_;
   const RolloutHooks& hooks_;
@@ -68,12 +66,10 @@ class Step {
   const std::atomic<bool>* const stop_;
   const std::function<void()> on_end_;
   Session session_;
-  VirtualTime time_;
+  GroupOrder order_;
   StepEnd end_;
-  std::map<int64_t, Open> open_;       // by ordinal of the group
-  std::vector<Draw*> draw_of_number_;  // by number in virtual time
-  std::deque<int64_t> finished_;       // groups of the present tick that are not judged yet
-  int64_t num_under_way_ = 0;          // groups started, and neither dropped nor given up
+  std::map<int64_t, Open> open_;  // by ordinal of the group
+  int64_t num_under_way_ = 0;     // groups started, and neither dropped nor given up
   int64_t num_kept_ = 0;
   bool data_ended_ = false;
   bool is_complete_ = false;   // there are as many groups as the step needs

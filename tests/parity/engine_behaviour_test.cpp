@@ -177,16 +177,51 @@ TEST(EngineControl, AbortReturnsWhatWasGenerated) {
   TestEngine bench("qwen3");
   auto request = sampled_request(some_tokens(9), 240, 1);
   request.rid = "a";
-  bench.submit(request);
+  const engine::RequestHandle handle = bench.submit(request);
   const auto seen = bench.responses().wait_for_tokens("a", 3);
-  bench.engine().abort("a");
+  bench.engine().abort(handle);
   const auto out = bench.responses().wait("a");
   EXPECT_GE(out.output_ids.size(), seen.output_ids.size());
   if (out.output_ids.size() < 240) {
     EXPECT_EQ(out.finish->kind, Kind::kAbort);
   }
-  bench.engine().abort("nobody");
+  bench.engine().abort(handle);
+  bench.engine().abort_prefix("nobody");
   EXPECT_EQ(bench.generate(greedy_request({1, 2}, 2)).output_ids.size(), 2U);
+}
+
+TEST(EngineControl, AbortByHandleEndsARequestThatWasNotReadYetAndNoOtherOfItsRid) {
+  TestEngine bench("qwen3");
+  std::promise<void> is_inside, may_go_on;
+  std::jthread holder([&] {
+    bench.engine().run_exclusive([&] {
+      is_inside.set_value();
+      may_go_on.get_future().wait();
+    });
+  });
+  is_inside.get_future().wait();  // the engine's thread reads nothing now
+  auto request = greedy_request(some_tokens(9), 20);
+  request.rid = "r";
+  request.sampling.ignore_eos = true;
+  bench.submit(request);
+  std::promise<GenerateUpdate> refused, ended;
+  const engine::RequestHandle same_rid = bench.engine().submit(request, [&](GenerateUpdate update) {
+    if (update.finish) refused.set_value(std::move(update));
+  });
+  bench.engine().abort(same_rid);
+  request.rid = "s";
+  const engine::RequestHandle unread = bench.engine().submit(request, [&](GenerateUpdate update) {
+    if (update.finish) ended.set_value(std::move(update));
+  });
+  bench.engine().abort(unread);
+  may_go_on.set_value();
+  EXPECT_EQ(refused.get_future().get().finish->cause, FinishReason::Cause::kBadRequest);
+  const GenerateUpdate aborted = ended.get_future().get();
+  EXPECT_EQ(aborted.finish->cause, FinishReason::Cause::kRequested);
+  EXPECT_TRUE(aborted.output_ids.empty());
+  const GenerateUpdate whole = bench.responses().wait("r");
+  EXPECT_EQ(whole.finish->kind, Kind::kLength) << "it is not the one that was aborted";
+  EXPECT_EQ(whole.output_ids.size(), 20U);
 }
 
 TEST(EngineControl, AbortAllEndsWaitingRequestsToo) {
@@ -365,7 +400,7 @@ TEST(EngineControl, ControlCallsFromCallbacksAreCarriedOutAfterTheStep) {
     if (update.finish) {
       done.set_value(std::move(update));
     } else {
-      bench.engine().abort("self");
+      bench.engine().abort_prefix("self");
     }
   });
   EXPECT_EQ(done.get_future().get().finish->kind, Kind::kAbort);

@@ -86,8 +86,8 @@ class TestEngine {
   model::Network& network() { return *network_; }
   Responses& responses() { return responses_; }
 
-  void submit(engine::GenerateRequest request) {
-    engine_.submit(std::move(request), responses_.sink());
+  engine::RequestHandle submit(engine::GenerateRequest request) {
+    return engine_.submit(std::move(request), responses_.sink());
   }
   engine::GenerateUpdate generate(engine::GenerateRequest request) {
     if (request.rid.empty()) request.rid = "test-" + std::to_string(next_++);

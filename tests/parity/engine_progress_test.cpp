@@ -91,7 +91,7 @@ TEST(EngineFailure, ADeviceErrorWhileAnAbortDrainsEndsRequestsAndNotTheProcess) 
   request.rid = "lost";
   bench.engine.submit(request, bench.responses.sink());
   script.is_launching.get_future().wait();
-  bench.engine.abort("somebody else");
+  bench.engine.abort_prefix("somebody else");
   script.may_launch.set_value();
   const GenerateUpdate out = bench.responses.wait("lost");
   EXPECT_EQ(out.finish->cause, FinishReason::Cause::kEngineFailed);

@@ -208,7 +208,7 @@ TEST(GpuEngineSchedules, AbortAndPauseInTheMiddleLeaveTheOthersAlone) {
   bench.submit(one);
   bench.submit(two);
   bench.responses().wait_for_tokens("two", 5);
-  bench.engine().abort("one");
+  bench.engine().abort_prefix("one");
   bench.engine().pause(engine::PauseMode::kInPlace);
   bench.engine().update_weights(
       {.version = 1});  // the same weights: keys and values are computed again

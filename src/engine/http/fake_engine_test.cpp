@@ -39,38 +39,58 @@ FakeEngine::~FakeEngine() {
   changed_.notify_all();
 }
 
-void FakeEngine::submit(GenerateRequest request, OnUpdate on_update) {
-  GenerateUpdate refused;
-  refused.rid = request.rid;
-  {
-    const std::lock_guard lock(mutex_);
-    seen_.push_back(request);
-    changed_.notify_all();
-    if (!running_.contains(refused.rid)) {
-      running_[refused.rid] = {.request = std::move(request), .on_update = std::move(on_update)};
-      return;
-    }
-  }
-  refused.finish = aborted(FinishReason::Cause::kBadRequest, "the rid is already running");
-  on_update(std::move(refused));
+RequestHandle FakeEngine::submit(GenerateRequest request, OnUpdate on_update) {
+  const std::lock_guard lock(mutex_);
+  const auto handle = static_cast<RequestHandle>(++num_handles_);
+  seen_.push_back(request);
+  read([this, handle, request = std::move(request), on_update = std::move(on_update)] {
+    admit({.handle = handle, .request = request, .on_update = on_update});
+  });
+  return handle;
 }
 
-template <typename Condition>
-Expected<void> FakeEngine::abort_where(Condition matches) {
-  const std::lock_guard lock(mutex_);
-  for (auto& [rid, running] : running_) running.is_aborted |= matches(rid);
+void FakeEngine::admit(Running request) {
+  const std::string rid = request.request.rid;
+  if (!running_.contains(rid)) {
+    running_.emplace(rid, std::move(request));
+    return;
+  }
+  GenerateUpdate refused;
+  refused.rid = rid;
+  refused.finish = aborted(FinishReason::Cause::kBadRequest, "the rid is already running");
+  refused_.emplace_back(std::move(request.on_update), std::move(refused));
+}
+
+void FakeEngine::read(std::function<void()> command) {
+  unread_.push_back(std::move(command));
+  if (!is_reading_) return;
+  for (const auto& each : std::exchange(unread_, {})) each();
   changed_.notify_all();
+}
+
+void FakeEngine::set_is_reading(bool is_reading) {
+  const std::lock_guard lock(mutex_);
+  is_reading_ = is_reading;
+  read([] {});
+}
+
+Expected<void> FakeEngine::abort_where(Matches matches) {
+  const std::lock_guard lock(mutex_);
+  read([this, matches = std::move(matches)] {
+    for (auto& [rid, running] : running_) running.is_aborted |= matches(running);
+  });
   return {};
 }
 
-Expected<void> FakeEngine::abort(const std::string& rid) {
-  return abort_where([&](const std::string& other) { return other == rid; });
+Expected<void> FakeEngine::abort(RequestHandle request) {
+  return abort_where([request](const Running& other) { return other.handle == request; });
 }
 Expected<void> FakeEngine::abort_prefix(const std::string& prefix) {
-  return abort_where([&](const std::string& other) { return other.starts_with(prefix); });
+  return abort_where(
+      [prefix](const Running& other) { return other.request.rid.starts_with(prefix); });
 }
 Expected<void> FakeEngine::abort_all() {
-  return abort_where([](const std::string&) { return true; });
+  return abort_where([](const Running&) { return true; });
 }
 
 Expected<void> FakeEngine::pause(PauseMode mode) {
@@ -175,12 +195,13 @@ void FakeEngine::run(std::stop_token stop) {
   std::unique_lock lock(mutex_);
   while (!stop.stop_requested()) {
     const auto has_work = [&] {
+      if (!refused_.empty()) return true;
       if (!is_paused_) return !running_.empty();
       return std::any_of(running_.begin(), running_.end(),
                          [](const auto& entry) { return entry.second.is_aborted; });
     };
     if (!changed_.wait(lock, stop, has_work)) continue;
-    std::vector<std::pair<OnUpdate, GenerateUpdate>> updates;
+    std::vector<std::pair<OnUpdate, GenerateUpdate>> updates = std::exchange(refused_, {});
     for (auto at = running_.begin(); at != running_.end();) {
       if (is_paused_ && !at->second.is_aborted) {
         ++at;

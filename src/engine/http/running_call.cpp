@@ -1,5 +1,7 @@
 #include "engine/http/running_call.h"
 
+#include <utility>
+
 namespace slime::engine {
 
 RunningCall::RunningCall(EngineClient& engine, net::HttpExchange& exchange, ResponseMemory& memory,
@@ -7,20 +9,21 @@ RunningCall::RunningCall(EngineClient& engine, net::HttpExchange& exchange, Resp
     : engine_(engine),
       exchange_(exchange),
       inbox_(std::make_shared<UpdateInbox>(exchange.executor(), memory, cost)),
-      unfinished_(std::make_shared<Unfinished>()),
+      unfinished_(std::make_shared<Unfinished>(requests.size())),
       num_unfinished_(requests.size()) {
   if (!inbox_->reserve(prompt_bytes(requests))) return;  // nothing is submitted, nothing to abort
-  for (const GenerateRequest& request : requests) unfinished_->rids.push_back(request.rid);
   const auto abort_all = [&engine = engine_, unfinished = unfinished_] {
     unfinished->abort_all(engine);
   };
   inbox_->on_overrun(abort_all);
   for (std::size_t i = 0; i < requests.size(); ++i) {
-    engine_.submit(std::move(requests[i]),
-                   [inbox = inbox_, unfinished = unfinished_, i](GenerateUpdate update) {
-                     if (update.finish) unfinished->finish(i);
-                     inbox->push(i, std::move(update));
-                   });
+    const RequestHandle handle =
+        engine_.submit(std::move(requests[i]),
+                       [inbox = inbox_, unfinished = unfinished_, i](GenerateUpdate update) {
+                         if (update.finish) unfinished->finish(i);
+                         inbox->push(i, std::move(update));
+                       });
+    unfinished_->submitted(i, handle);
   }
   // Each aborted request still ends with an update, so the coroutine wakes and sees that nobody
   // listens.
@@ -47,21 +50,27 @@ net::Task<std::vector<IndexedUpdate>> RunningCall::next(std::chrono::millisecond
   co_return updates;
 }
 
+void RunningCall::Unfinished::submitted(std::size_t index, RequestHandle handle) {
+  const std::lock_guard lock(mutex);
+  if (!requests[index].has_ended) requests[index].handle = handle;
+}
+
 void RunningCall::Unfinished::finish(std::size_t index) {
   const std::lock_guard lock(mutex);
-  if (index < rids.size()) rids[index].clear();
+  requests[index] = {.handle = std::nullopt, .has_ended = true};
 }
 
 /// An engine that cannot be reached has ended them already.
 void RunningCall::Unfinished::abort_all(EngineClient& engine) {
-  std::vector<std::string> running;
+  std::vector<RequestHandle> running;
   {
     const std::lock_guard lock(mutex);
-    running.swap(rids);
+    for (OneRequest& request : requests) {
+      if (const auto handle = std::exchange(request.handle, std::nullopt))
+        running.push_back(*handle);
+    }
   }
-  for (const std::string& rid : running) {
-    if (!rid.empty()) static_cast<void>(engine.abort(rid));
-  }
+  for (const RequestHandle handle : running) static_cast<void>(engine.abort(handle));
 }
 
 }  // namespace slime::engine

@@ -7,7 +7,7 @@
 #include <chrono>
 #include <memory>
 #include <mutex>
-#include <string>
+#include <optional>
 #include <vector>
 
 #include "engine/client.h"
@@ -33,16 +33,20 @@ class RunningCall {
   bool is_finished() const { return num_unfinished_ == 0; }
 
  private:
-  /// What there is to abort. A request leaves as soon as the engine says that it has ended, before
-  /// next() tells: its rid may be another client's by then, and where it was refused because the
-  /// rid is in use, always was.
+  /// What there is to abort: each request is asked for once at most, whoever asks, and not when it
+  /// has ended.
   struct Unfinished {
+    explicit Unfinished(std::size_t num_requests) : requests(num_requests) {}
+    void submitted(std::size_t index, RequestHandle handle);
     void finish(std::size_t index);  // any thread
-    /// Each is aborted once, whoever asks.
     void abort_all(EngineClient& engine);
 
+    struct OneRequest {
+      std::optional<RequestHandle> handle;  // while there is something to abort
+      bool has_ended = false;
+    };
     std::mutex mutex;
-    std::vector<std::string> rids;  // guarded by mutex; of a request that has ended it is empty
+    std::vector<OneRequest> requests;  // guarded by mutex
   };
 
   EngineClient& engine_;

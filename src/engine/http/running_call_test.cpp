@@ -70,16 +70,32 @@ class Client final : public net::HttpExchange {
 };
 
 TEST(RunningCall, OfARidThatIsRunningAbortsNobodyWhenItsClientGoesAway) {
+  for (const bool engine_is_slow : {false, true}) {
+    FakeEngine engine("");
+    run_other(engine);
+    ResponseMemory memory(1'000'000, 1'000'000);
+    Client client;
+    {
+      // The client is gone before a slow engine has seen, and refused, what it sent.
+      engine.set_is_reading(!engine_is_slow);
+      const RunningCall refused(engine, client, memory, {}, {endless("r")});
+      client.go_away();
+      engine.set_is_reading(true);
+      EXPECT_TRUE(other_goes_on(engine)) << engine_is_slow;
+    }
+    EXPECT_TRUE(other_goes_on(engine)) << engine_is_slow;
+  }
+}
+
+TEST(RunningCall, AbortsItsOwnThatTheEngineHasNotReadYet) {
   FakeEngine engine("");
-  run_other(engine);
   ResponseMemory memory(1'000'000, 1'000'000);
   Client client;
-  {
-    const RunningCall refused(engine, client, memory, {}, {endless("r")});
-    client.go_away();
-    EXPECT_TRUE(other_goes_on(engine));
-  }
-  EXPECT_TRUE(other_goes_on(engine));
+  engine.set_is_reading(false);
+  const RunningCall running(engine, client, memory, {}, {endless("r")});
+  client.go_away();
+  engine.set_is_reading(true);
+  EXPECT_TRUE(eventually([&] { return engine.load()->num_running == 0; }));
 }
 
 TEST(RunningCall, AbortsItsOwnWhenItsClientGoesAway) {

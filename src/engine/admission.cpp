@@ -1,0 +1,96 @@
+#include "engine/admission.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/sampling_params.h"
+#include "kernels/cpu/paged_attention.h"
+
+namespace slime::engine {
+
+using Cause = FinishReason::Cause;
+
+void refuse(const Submission& submission, FinishReason reason) {
+  GenerateUpdate update;
+  update.rid = submission.request.rid;
+  update.prompt_tokens = static_cast<int64_t>(submission.request.input_ids.size());
+  update.finish = std::move(reason);
+  submission.on_update(std::move(update));
+}
+
+FinishReason queue_is_full(const EngineConfig& config) {
+  return aborted(Cause::kQueueFull, fmt::format("the queue is full ({} requests); try again later",
+                                                config.max_queued_requests));
+}
+
+Admission::Admission(const EngineConfig& config, int64_t vocab_size, int64_t num_pages)
+    : config_(config),
+      vocab_size_(vocab_size),
+      max_request_tokens_(std::min(config.context_length, num_pages * kernels::kPageTokens)) {}
+
+std::vector<std::string> Admission::problems_with(const GenerateRequest& request) const {
+  const auto prompt_length = static_cast<int64_t>(request.input_ids.size());
+  std::vector<std::string> problems = problems_of(request.sampling, vocab_size_);
+  if (prompt_length == 0) problems.emplace_back("input_ids is empty");
+  const auto outside = std::find_if(request.input_ids.begin(), request.input_ids.end(),
+                                    [&](TokenId id) { return id < 0 || id >= vocab_size_; });
+  if (outside != request.input_ids.end()) {
+    problems.push_back(
+        fmt::format("input_ids holds {}; the vocabulary has {} ids", *outside, vocab_size_));
+  }
+  const bool draws = request.sampling.max_new_tokens > 0;
+  if (prompt_length + (draws ? 1 : 0) > max_request_tokens_) {
+    problems.push_back(fmt::format(
+        "the prompt has {} tokens; prompt and response can have {} together ({})", prompt_length,
+        max_request_tokens_,
+        max_request_tokens_ == config_.context_length ? "context length" : "size of the KV cache"));
+  }
+  if (!request.sampling.stop.empty() && !config_.token_bytes) {
+    problems.emplace_back(
+        "stop strings need a tokenizer, and this engine has none; use stop_token_ids");
+  }
+  if (request.top_logprobs_num < 0 || request.top_logprobs_num > vocab_size_) {
+    problems.push_back(fmt::format("top_logprobs_num must be in [0, {}], got {}", vocab_size_,
+                                   request.top_logprobs_num));
+  }
+  return problems;
+}
+
+void Admission::admit(Submission submission, Scheduler& scheduler) {
+  GenerateRequest& client = submission.request;
+  const uint64_t ordinal = num_submitted_++;
+  if (client.rid.empty()) client.rid = fmt::format("request-{}", ordinal);
+  std::vector<std::string> problems = problems_with(client);
+  if (scheduler.find(client.rid) != nullptr)
+    problems.push_back(fmt::format("rid {} is already running", client.rid));
+  if (!problems.empty()) {
+    return refuse(submission,
+                  aborted(Cause::kBadRequest, fmt::format("{}", fmt::join(problems, "; "))));
+  }
+  if (scheduler.num_waiting() >= config_.max_queued_requests)
+    return refuse(submission, queue_is_full(config_));
+  auto request = std::make_unique<Request>();
+  request->handle = submission.handle;
+  request->client = std::move(client);
+  request->on_update = std::move(submission.on_update);
+  request->submitted = submission.submitted;
+  const SamplingParams& sampling = request->client.sampling;
+  request->seed = sampling.sampling_seed.value_or(config_.seed);
+  request->stream = sampling.sampling_seed.has_value() ? 0 : ordinal + 1;
+  request->prompt_length = static_cast<int64_t>(request->client.input_ids.size());
+  request->max_tokens =
+      request->prompt_length +
+      std::min(sampling.max_new_tokens, max_request_tokens_ - request->prompt_length);
+  request->tokens = request->client.input_ids;
+  request->tokens.reserve(request->max_tokens);
+  request->stop =
+      std::make_unique<StopChecker>(sampling, config_.eos_token_ids, config_.token_bytes);
+  scheduler.add(std::move(request));
+}
+
+}  // namespace slime::engine

@@ -1,0 +1,52 @@
+#pragma once
+
+/// Which requests the engine takes in, and what they begin with.
+
+#include <cstdint>
+#include <memory>
+
+#include "core/clock.h"
+#include "core/expected.h"
+#include "engine/client.h"
+#include "engine/engine_config.h"
+#include "engine/request.h"
+#include "engine/scheduler.h"
+
+namespace slime::engine {
+
+/// A call of submit().
+struct Submission {
+  RequestHandle handle{};
+  GenerateRequest request;
+  EngineClient::OnUpdate on_update;
+  Clock::TimePoint submitted;
+};
+
+/// Tells the caller that the request ends before it began. Any thread.
+void refuse(const Submission& submission, FinishReason reason);
+
+FinishReason queue_is_full(const EngineConfig& config);
+
+/// Owned by the engine's thread.
+class Admission {
+ public:
+  /// `config` is complete (engine_config.h) and outlives the object.
+  Admission(const EngineConfig& config, int64_t vocab_size, int64_t num_pages);
+
+  /// Prompt and response together cannot be longer: the context, or the whole cache if that is
+  /// smaller.
+  int64_t max_request_tokens() const { return max_request_tokens_; }
+
+  /// Hands the request to the scheduler, or refuses it. It gets a rid when it has none.
+  void admit(Submission submission, Scheduler& scheduler);
+
+ private:
+  std::vector<std::string> problems_with(const GenerateRequest& request) const;
+
+  const EngineConfig& config_;
+  const int64_t vocab_size_;
+  const int64_t max_request_tokens_;
+  uint64_t num_submitted_ = 0;  // numbers the random streams of requests without a seed
+};
+
+}  // namespace slime::engine

@@ -1,0 +1,86 @@
+#include "engine/engine_config.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "core/error.h"
+#include "engine/cache_shape.h"
+#include "engine/page_pool.h"
+#include "engine/step_runner.h"
+#include "kernels/cpu/paged_attention.h"
+#include "kernels/gpu/gpu.h"
+
+namespace slime::engine {
+namespace {
+
+/// Why the cache cannot be in fp8; empty when it can.
+std::string why_no_fp8(model::Network& network) {
+  if (!network.weights().flat().is_cuda())
+    return "kv_cache_dtype = fp8_e4m3: needs a GPU; the CPU reads float32 and bfloat16";
+  const auto weights = network.weights().flat().scalar_type();
+  const kernels::RotaryShape heads = attention_heads(network);
+  if (kernels::opened_gpu().has_tiled_attention(heads, weights)) return {};
+  return fmt::format(
+      "kv_cache_dtype = fp8_e4m3: needs heads of 64 or 128 and weights in bfloat16 or float16; "
+      "these have {} and {}",
+      heads.head_dim, c10::toString(weights));
+}
+
+}  // namespace
+
+at::ScalarType kv_storage_type(const EngineConfig& config, model::Network& network) {
+  return kv_storage_type(config.kv_cache_dtype, network);
+}
+
+EngineConfig completed(EngineConfig config, model::Network& network) {
+  const model::ModelConfig& model = network.config();
+  std::vector<std::string> problems;
+  const auto require = [&](bool holds, std::string problem) {
+    if (!holds) problems.push_back(std::move(problem));
+  };
+  if (config.context_length == 0) config.context_length = model.max_positions;
+  if (config.eos_token_ids.empty()) config.eos_token_ids = model.eos_token_ids;
+  require(config.max_running_requests >= 1,
+          fmt::format("max_running_requests = {}: at least 1", config.max_running_requests));
+  require(config.max_queued_requests >= 1,
+          fmt::format("max_queued_requests = {}: at least 1", config.max_queued_requests));
+  require(config.max_prefill_tokens >= 1,
+          fmt::format("max_prefill_tokens = {}: at least 1", config.max_prefill_tokens));
+  require(config.context_length >= 1 && config.context_length <= model.max_positions,
+          fmt::format("context_length = {}: the model's rotary tables end at {}",
+                      config.context_length, model.max_positions));
+  require(config.kv_cache_dtype == "auto" || config.kv_cache_dtype == "float32" ||
+              config.kv_cache_dtype == "bfloat16" || config.kv_cache_dtype == "fp8_e4m3",
+          fmt::format("kv_cache_dtype = {}: auto, float32, bfloat16 or fp8_e4m3",
+                      config.kv_cache_dtype));
+  if (config.kv_cache_dtype == "fp8_e4m3") {
+    const std::string reason = why_no_fp8(network);
+    require(reason.empty(), reason);
+  }
+  const auto weights = network.weights().flat().scalar_type();
+  const bool is_on_gpu = network.weights().flat().is_cuda();
+  const auto cache_type = config.kv_cache_dtype == "float32" ? at::kFloat : at::kBFloat16;
+  require(
+      !is_on_gpu || config.kv_cache_dtype == "auto" || config.kv_cache_dtype == "fp8_e4m3" ||
+          cache_type == weights,
+      fmt::format("kv_cache_dtype = {}: on a GPU the cache has the precision of the weights, or "
+                  "fp8_e4m3; leave it at auto",
+                  config.kv_cache_dtype));
+  require(weights != at::kDouble, "dtype = float64: the engine computes in float32 or bfloat16");
+  const int64_t page_bytes = kv_page_bytes(network, kv_storage_type(config, network));
+  require(config.kv_cache_bytes >= page_bytes,
+          fmt::format("kv_cache_bytes = {}: one page of {} tokens takes {} bytes",
+                      config.kv_cache_bytes, kernels::kPageTokens, page_bytes));
+  if (!problems.empty()) throw ConfigError(problems);
+  return config;
+}
+
+int64_t num_pages_of(const EngineConfig& config, model::Network& network) {
+  const int64_t affordable =
+      config.kv_cache_bytes / kv_page_bytes(network, kv_storage_type(config, network));
+  return std::min<int64_t>(affordable, std::numeric_limits<PageId>::max());
+}
+
+}  // namespace slime::engine

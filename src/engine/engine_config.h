@@ -1,0 +1,41 @@
+#pragma once
+
+/// What an engine is started with.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/tensor.h"
+#include "engine/stop_checker.h"
+#include "model/network.h"
+
+namespace slime::engine {
+
+struct EngineConfig {
+  int64_t max_running_requests = 128;   // decode together; more wait
+  int64_t max_queued_requests = 65536;  // beyond this, submit() answers 503
+  int64_t max_prefill_tokens =
+      512;  // prompt tokens per step: longer prompts are computed in chunks
+  int64_t kv_cache_bytes = int64_t{2} << 30;
+  /// "auto" (that of the weights, float32 for float16 ones on the CPU), "float32", "bfloat16", or
+  /// "fp8_e4m3": GPU only, half the memory, no scales.
+  std::string kv_cache_dtype = "auto";
+  int64_t context_length = 0;  // 0: the model's max_position_embeddings
+  bool enable_prefix_cache = true;
+  bool shares_prompt_reads = true;     // GPU: requests with the same prefix read it once per step
+  std::vector<TokenId> eos_token_ids;  // empty: the model's
+  uint64_t seed = 0;                   // of requests without sampling_seed
+  TokenBytesFn token_bytes;            // needed by stop strings only
+};
+
+/// The settings with the model's own filled in. Throws ConfigError with every problem.
+EngineConfig completed(EngineConfig config, model::Network& network);
+
+/// How keys and values are stored.
+at::ScalarType kv_storage_type(const EngineConfig& config, model::Network& network);
+
+/// As many pages as the budget affords.
+int64_t num_pages_of(const EngineConfig& config, model::Network& network);
+
+}  // namespace slime::engine

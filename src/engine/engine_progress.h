@@ -1,0 +1,53 @@
+#pragma once
+
+/// How far the engine is, for whoever asks: load, speed, and the time without progress that health
+/// is judged by. Told by the engine's thread, read by any.
+
+#include <cstdint>
+#include <mutex>
+#include <optional>
+
+#include "core/clock.h"
+#include "engine/client.h"
+
+namespace slime::engine {
+
+class EngineProgress {
+ public:
+  /// `clock` outlives the object.
+  explicit EngineProgress(const Clock& clock);
+
+  // The engine's thread.
+
+  struct Counts {
+    int64_t num_running = 0;
+    int64_t num_waiting = 0;
+    int64_t num_kv_tokens_used = 0;
+    int64_t num_kv_tokens = 0;
+    bool is_paused = false;
+    bool has_work = false;  // a step is in flight, or one may begin
+  };
+  void step_ended();
+  /// `num_drawn`: tokens since the last call.
+  void update(const Counts& counts, int64_t num_drawn = 0);
+
+  // Any thread.
+
+  /// Without the requests that the engine has not read yet.
+  EngineLoad load() const;
+
+ private:
+  const Clock& clock_;
+  int64_t steps_done_ = 0;
+  int64_t window_tokens_ = 0;  // drawn since window_start_
+  double tokens_per_second_ = 0;
+  Clock::TimePoint window_start_;
+
+  mutable std::mutex mutex_;
+  EngineLoad load_;             // guarded by mutex_
+  Clock::TimePoint last_step_;  // guarded by mutex_
+  /// Guarded by mutex_. For the next step to end, while there is work.
+  std::optional<Clock::TimePoint> waits_since_;
+};
+
+}  // namespace slime::engine

@@ -1,0 +1,209 @@
+#include "engine/step_pipeline.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "core/out_of_memory.h"
+#include "engine/error_text.h"
+#include "engine/request_updates.h"
+#include "kernels/cpu/paged_attention.h"
+#include "kernels/trace.h"
+
+namespace slime::engine {
+
+using Cause = FinishReason::Cause;
+
+StepPipeline::StepPipeline(model::Network& network, const EngineConfig& config, const Clock& clock,
+                           const RunningWeights& weights, EngineProgress& progress,
+                           const MakeStepRunner& make_runner)
+    : clock_(clock),
+      weights_(weights),
+      progress_(progress),
+      pool_(num_pages_of(config, network)),
+      runner_(make_runner(network, {.kv_dtype = kv_storage_type(config, network),
+                                    .num_pages = pool_.num_pages(),
+                                    .max_running_requests = config.max_running_requests,
+                                    .max_prefill_tokens = config.max_prefill_tokens,
+                                    .context_length = config.context_length,
+                                    .shares_prompt_reads = config.shares_prompt_reads,
+                                    .eos_ids = config.eos_token_ids})),
+      tree_(pool_, kernels::kPageTokens),
+      scheduler_({.page_tokens = kernels::kPageTokens,
+                  .max_running_requests = config.max_running_requests,
+                  .max_prefill_tokens = config.max_prefill_tokens,
+                  .shares_prefixes = config.enable_prefix_cache},
+                 pool_, tree_, clock,
+                 [this](PageId from, PageId to) { runner_->copy_page(from, to); }),
+      admission_(config, network.config().vocab_size, pool_.num_pages()) {
+  report();
+}
+
+bool StepPipeline::has_work() const {
+  return !in_flight_.empty() ||
+         (may_step() && scheduler_.num_running() + scheduler_.num_waiting() > 0);
+}
+
+void StepPipeline::step() {
+  if (!may_step()) return;
+  std::vector<Chunk> chunks = scheduler_.plan_step();
+  if (chunks.empty()) return drain();
+  launch(std::move(chunks));
+  while (in_flight_.size() > 1) collect();
+}
+
+void StepPipeline::launch(std::vector<Chunk> chunks) {
+  const kernels::TraceRange range("engine step");
+  StepInFlight step;
+  const bool runs_ahead = runner_->launch(chunks);
+  int64_t num_drawn = 0;
+  for (const Chunk& chunk : chunks) {
+    Request& request = *chunk.request;
+    StepInFlight::Part part{&request, chunk.completes(),
+                            static_cast<int64_t>(request.tokens.size())};
+    const bool draws = draws_token(chunk);
+    scheduler_.advance(chunk);
+    if (draws) {
+      request.drawn_row = num_drawn++;
+      request.tokens.push_back(kPendingToken);
+      request.draws_last = static_cast<int64_t>(request.tokens.size()) >= request.max_tokens;
+    }
+    step.parts.push_back(part);
+  }
+  in_flight_.push_back(std::move(step));
+  if (!runs_ahead) drain();
+}
+
+void StepPipeline::drain() {
+  while (!in_flight_.empty()) collect();
+}
+
+void StepPipeline::drain_or_fail() {
+  try {
+    drain();
+  } catch (const std::exception& error) {
+    fail_all(error);
+  }
+}
+
+void StepPipeline::collect() {
+  const kernels::TraceRange range("engine collect");
+  std::vector<std::optional<kernels::SampledToken>> tokens = runner_->collect();
+  const StepInFlight step = std::move(in_flight_.front());
+  in_flight_.pop_front();
+  int64_t num_drawn = 0;
+  for (std::size_t i = 0; i < step.parts.size(); ++i) {
+    const auto& [request, completes, position] = step.parts[i];
+    if (request == nullptr || !completes) continue;
+    num_drawn += tokens[i].has_value() ? 1 : 0;
+    publish(*request, position, std::move(tokens[i]));
+  }
+  progress_.step_ended();
+  report(num_drawn);
+}
+
+void StepPipeline::publish(Request& request, int64_t position,
+                           std::optional<kernels::SampledToken> drawn) {
+  std::optional<FinishReason> ends =
+      drawn ? add_token(request, position, std::move(*drawn), weights_.version()) : out_of_length();
+  if (ends) return finish(request, std::move(*ends));
+  if (is_due(request)) deliver(request, clock_.now());
+}
+
+void StepPipeline::finish(Request& request, FinishReason reason) {
+  for (StepInFlight& step : in_flight_) {
+    for (auto& part : step.parts) {
+      if (part.request == &request) part.request = nullptr;
+    }
+  }
+  request.num_computed =
+      std::min(request.num_computed, static_cast<int64_t>(request.tokens.size()));
+  const std::unique_ptr<Request> taken = scheduler_.remove(request);
+  taken->pending.finish = std::move(reason);
+  deliver(*taken, clock_.now());
+}
+
+void StepPipeline::finish_if(const std::function<bool(const Request&)>& matches,
+                             const FinishReason& reason) {
+  for (Request* request : scheduler_.all()) {
+    if (matches(*request)) finish(*request, reason);
+  }
+}
+
+void StepPipeline::finish_all(const FinishReason& reason) {
+  for (Request* request : scheduler_.all()) finish(*request, reason);
+}
+
+void StepPipeline::forget_launched() {
+  in_flight_.clear();
+  runner_->reset();
+}
+
+void StepPipeline::fail_all(const std::exception& error) {
+  forget_launched();
+  // What the failed step should have written into pages is not there.
+  scheduler_.retract_all(/*keeps_prefixes=*/false);
+  tree_.clear();
+  finish_all(aborted(is_out_of_memory(error) ? Cause::kOutOfMemory : Cause::kEngineFailed,
+                     fmt::format("the engine failed: {}", text_of(error))));
+  report();
+}
+
+void StepPipeline::pause(PauseMode mode) {
+  is_paused_ = true;
+  if (mode == PauseMode::kAbort)
+    finish_all(aborted(Cause::kRequested, "aborted by pause_generation"));
+  if (mode == PauseMode::kRetract) scheduler_.retract_all(/*keeps_prefixes=*/true);
+  report();
+}
+
+void StepPipeline::resume() {
+  is_paused_ = false;
+  report();
+}
+
+bool StepPipeline::flush_cache() {
+  if (scheduler_.num_running() > 0) return false;
+  tree_.clear();
+  report();
+  return true;
+}
+
+void StepPipeline::sleep() {
+  if (is_asleep_) return;
+  is_asleep_ = true;
+  scheduler_.retract_all(/*keeps_prefixes=*/false);
+  tree_.clear();
+  runner_->release_memory();
+  report();
+}
+
+void StepPipeline::wake() {
+  if (!is_asleep_) return;
+  runner_->resume_memory();
+  is_asleep_ = false;
+  report();
+}
+
+void StepPipeline::weights_changed(RunningRequests running, bool stays_paused) {
+  if (running == RunningRequests::kAbort)
+    finish_all(aborted(Cause::kRequested, "aborted by an update of the weights"));
+  scheduler_.retract_all(/*keeps_prefixes=*/false);
+  tree_.clear();
+  is_paused_ |= stays_paused;
+  report();
+}
+
+void StepPipeline::report(int64_t num_drawn) {
+  const int64_t num_used = pool_.num_pages() - pool_.num_available();
+  progress_.update({.num_running = scheduler_.num_running(),
+                    .num_waiting = scheduler_.num_waiting(),
+                    .num_kv_tokens_used = num_used * kernels::kPageTokens,
+                    .num_kv_tokens = pool_.num_pages() * kernels::kPageTokens,
+                    .is_paused = !may_step(),
+                    .has_work = has_work()},
+                   num_drawn);
+}
+
+}  // namespace slime::engine

@@ -1,0 +1,112 @@
+#pragma once
+
+/// The steps of the engine, and the requests that they advance.
+///
+/// A step is planned (scheduler.h), launched and collected (step_runner.h); what it drew is told to
+/// the requests' callers (request_updates.h). On a device with its own clock the next step is
+/// launched before the one before it is collected, so two may be in flight. Owned by the engine's
+/// thread; callbacks are called on it.
+
+#include <cstdint>
+#include <deque>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "core/clock.h"
+#include "engine/admission.h"
+#include "engine/client.h"
+#include "engine/engine_config.h"
+#include "engine/engine_progress.h"
+#include "engine/page_pool.h"
+#include "engine/prefix_tree.h"
+#include "engine/running_weights.h"
+#include "engine/scheduler.h"
+#include "engine/step_runner.h"
+
+namespace slime::engine {
+
+/// make_step_runner, unless a test has a device of its own.
+using MakeStepRunner =
+    std::function<std::unique_ptr<StepRunner>(model::Network&, const StepRunnerConfig&)>;
+
+class StepPipeline {
+ public:
+  /// `config` is complete; all references outlive the object.
+  StepPipeline(model::Network& network, const EngineConfig& config, const Clock& clock,
+               const RunningWeights& weights, EngineProgress& progress,
+               const MakeStepRunner& make_runner);
+  StepPipeline(const StepPipeline&) = delete;
+  StepPipeline& operator=(const StepPipeline&) = delete;
+
+  int64_t max_request_tokens() const { return admission_.max_request_tokens(); }
+  at::ScalarType kv_dtype() const { return runner_->kv_dtype(); }
+
+  void admit(Submission submission) { admission_.admit(std::move(submission), scheduler_); }
+
+  /// A step is in flight, or one may begin.
+  bool has_work() const;
+
+  /// Plans and launches a step, and publishes the one before it (or this one, when the runner does
+  /// not run ahead). Nothing while paused or asleep.
+  void step();
+  /// Until no step is in flight.
+  void drain();
+  /// The same for what has to go on after a device error, which ends all requests.
+  void drain_or_fail();
+
+  /// Ends all requests: the device failed, and what its steps should have written is not there.
+  void fail_all(const std::exception& error);
+  /// Ends them where `matches` says so.
+  void finish_if(const std::function<bool(const Request&)>& matches, const FinishReason& reason);
+  void finish_all(const FinishReason& reason);
+  /// Launched steps are forgotten, before the end.
+  void forget_launched();
+
+  // Between two steps, that is after drain().
+
+  void pause(PauseMode mode);
+  void resume();
+  /// False when requests are running.
+  bool flush_cache();
+  /// Gives the memory of keys and values back.
+  void sleep();
+  void wake();
+  /// Keys and values of old weights serve nobody from here on.
+  void weights_changed(RunningRequests running, bool stays_paused);
+
+  /// Tells the progress what there is now.
+  void report(int64_t num_drawn = 0);
+
+ private:
+  /// A launched step. A request that ended meanwhile is null: its surplus token is dropped.
+  struct StepInFlight {
+    struct Part {
+      Request* request = nullptr;
+      bool completes = false;
+      int64_t position = 0;  // of the drawn token in Request::tokens
+    };
+    std::vector<Part> parts;  // per chunk
+  };
+
+  bool may_step() const { return !is_paused_ && !is_asleep_; }
+  void launch(std::vector<Chunk> chunks);
+  void collect();
+  void publish(Request& request, int64_t position, std::optional<kernels::SampledToken> drawn);
+  void finish(Request& request, FinishReason reason);
+
+  const Clock& clock_;
+  const RunningWeights& weights_;
+  EngineProgress& progress_;
+  PagePool pool_;
+  std::unique_ptr<StepRunner> runner_;
+  PrefixTree tree_;
+  Scheduler scheduler_;
+  Admission admission_;
+  std::deque<StepInFlight> in_flight_;  // oldest first; two at most
+  bool is_paused_ = false;
+  bool is_asleep_ = false;
+};
+
+}  // namespace slime::engine

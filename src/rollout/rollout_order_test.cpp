@@ -1,0 +1,185 @@
+/// A step is a function of tokens and rewards, not of time.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <random>
+#include <thread>
+
+#include "rollout/test_world.h"
+
+namespace slime::rollout {
+namespace {
+
+/// A word for everything that a repeated run has to repeat.
+std::string trace(const Group& group) {
+  std::string text = std::to_string(group.ordinal) + ":";
+  for (const Sample& sample : group.samples) {
+    text += std::string(to_string(sample.status)).substr(0, 1) + sample.response;
+    for (const VersionRun& run : sample.versions)
+      text += "," + std::to_string(run.version) + "x" + std::to_string(run.num_tokens);
+    text += " ";
+  }
+  return text;
+}
+
+/// Four steps with partial rollout, over-sampling, a filter, failing rewards and rewards on four
+
+/// threads that take as long as chance has it.
+std::vector<std::string> trace_of_a_run(int64_t num_slots) {
+  World world;
+  world.config = {.groups_per_step = 3,
+                  .groups_per_refill = 7,
+                  .max_concurrent_samples = 9,
+                  .num_slots = num_slots,
+                  .keeps_partial = true,
+                  .masks_older_tokens = true,
+                  .reward_threads = 4};
+  world.rules.sampling.max_new_tokens = 40;
+  world.engine.length_of = [](const engine::GenerateRequest& request) {
+    // A length of its own for every sample, whatever was drawn of it before.
+    const auto whole = static_cast<int64_t>(1 + request.sampling.sampling_seed.value() % 23);
+    return std::max<int64_t>(1, whole - (static_cast<int64_t>(request.input_ids.size()) - 2));
+  };
+  world.hooks.score = [](const Sample& sample, const std::stop_token&) -> Expected<json::value> {
+    thread_local std::mt19937 chance(std::random_device{}());
+    std::this_thread::sleep_for(std::chrono::microseconds(chance() % 2000));
+    if (sample.ordinal % 13 == 5) return failure("odd sample");
+    return json::value(static_cast<double>(sample.ordinal % 3));
+  };
+  world.hooks.filter = [](const Group& group) {
+    const double sum = group.samples[0].reward_value("") + group.samples[1].reward_value("");
+    return FilterVerdict{.keep = sum != 1, .reason = "sum_1"};
+  };
+  world.hooks.take_groups = [&world](int64_t count) {
+    std::vector<Group> groups;
+    while (static_cast<int64_t>(groups.size()) < count) {
+      if (world.returned.empty()) {
+        groups.push_back(group_of(world.next++, 2));
+      } else {
+        groups.push_back(std::move(world.returned.front()));
+        world.returned.erase(world.returned.begin());
+      }
+    }
+    return groups;
+  };
+  world.hooks.give_back = [&world](std::vector<Group> groups) {
+    std::ranges::move(groups, std::back_inserter(world.returned));
+  };
+  Rollout rollout(world.engine, world.config, world.hooks);
+  std::vector<std::string> lines;
+  for (int step = 0; step < 4; ++step) {
+    world.engine.version = step;
+    const StepResult result = world.run(rollout);
+    for (const Group& group : result.groups) lines.push_back("kept " + trace(group));
+    for (const auto& [ordinal, reason] : std::exchange(world.dropped, {}))
+      lines.push_back("dropped " + std::to_string(ordinal) + " " + reason);
+    for (const Group& group : world.returned) lines.push_back("back " + trace(group));
+  }
+  return lines;
+}
+
+TEST(Rollout, ARunRepeatsHoweverEngineAndRewardsAreTimed) {
+  for (const int64_t num_slots : {4, 9, 64}) {
+    const std::vector<std::string> first = trace_of_a_run(num_slots);
+    const auto begins = [](std::string_view word) {
+      return [word](const std::string& line) { return line.starts_with(word); };
+    };
+    EXPECT_EQ(std::ranges::count_if(first, begins("kept")), 12);
+    EXPECT_GT(std::ranges::count_if(first, begins("dropped")), 3);
+    EXPECT_GT(std::ranges::count_if(first, begins("back")), 3);
+    for (int again = 0; again < 8; ++again) ASSERT_EQ(trace_of_a_run(num_slots), first);
+  }
+}
+
+TEST(Rollout, TokensDrawnAfterTheStepClosedAreDiscardedAndCounted) {
+  World world;
+  world.config = {.groups_per_step = 1, .groups_per_refill = 2, .keeps_partial = true};
+  world.engine.never = {101};
+  world.hooks.score = [](const Sample&, const std::stop_token&) -> Expected<json::value> {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));  // the engine goes on meanwhile
+    return json::value(1.0);
+  };
+  const StepResult result = world.run();
+  ASSERT_EQ(world.returned.size(), 1u);
+  EXPECT_EQ(world.returned[0].samples[1].response_length(), 3);
+  EXPECT_GT(result.end.discarded_tokens, 0);
+  EXPECT_EQ(result.end.generated_tokens, 6 + 6 + result.end.discarded_tokens);
+}
+
+TEST(Rollout, GroupsLeaveInTheOrderOfVirtualTimeBeforeTheirStepEnds) {
+  World world;
+  world.engine.length_of = [](const engine::GenerateRequest& request) {
+    return int64_t{103} - request.input_ids.front();  // 3, 2, 1
+  };
+  world.config.max_concurrent_samples = 64;
+  Rollout rollout(world.engine, world.config, world.hooks);
+  rollout.open_step(world.order());
+  std::vector<int64_t> ordinals;
+  for (int i = 0; i < 3; ++i) ordinals.push_back(std::get<Group>(rollout.next()).ordinal);
+  EXPECT_EQ(ordinals, (std::vector<int64_t>{2, 1, 0}));
+  EXPECT_TRUE(std::holds_alternative<StepEnd>(rollout.next()));
+}
+
+/// Takes the records of a step as slowly as a loop that is busy.
+std::vector<std::string> take_slowly(Rollout& rollout, std::chrono::milliseconds pause) {
+  std::vector<std::string> lines;
+  for (;;) {
+    std::this_thread::sleep_for(pause);
+    StepRecord record = rollout.next();
+    if (const auto* end = std::get_if<StepEnd>(&record)) {
+      EXPECT_FALSE(end->error);
+      lines.push_back("end " + std::to_string(end->num_failed_groups));
+      return lines;
+    }
+    lines.push_back(std::to_string(std::get<Group>(record).ordinal));
+  }
+}
+
+TEST(Rollout, AFullQueueHoldsGroupsBackAndLosesNone) {
+  World world;
+  world.config = {.groups_per_step = 6,
+                  .groups_per_refill = 6,
+                  .max_concurrent_samples = 64,
+                  .reward_timeout = std::chrono::milliseconds(40)};
+  world.hooks.filter = [](const Group& group) {
+    return FilterVerdict{.keep = group.ordinal % 3 != 1, .reason = "one_of_three"};
+  };
+  std::vector<std::string> expected;
+  std::vector<std::pair<int64_t, std::string>> expected_drops;
+  for (const int64_t max_waiting : {64, 1, 2}) {
+    world.config.max_waiting_groups = max_waiting;
+    world.next = 0;
+    world.dropped.clear();
+    world.returned.clear();
+    Rollout rollout(world.engine, world.config, world.hooks);
+    rollout.open_step(world.order());
+    const auto pause = std::chrono::milliseconds(max_waiting == 64 ? 0 : 20);
+    const std::vector<std::string> lines = take_slowly(rollout, pause);
+    ASSERT_EQ(lines.size(), 7u);
+    if (max_waiting == 64) {
+      expected = lines;
+      expected_drops = world.dropped;
+    }
+    EXPECT_EQ(lines, expected) << "nor does a reward miss its deadline meanwhile";
+    EXPECT_EQ(world.dropped, expected_drops);
+    EXPECT_EQ(6 + world.dropped.size() + world.returned.size(),
+              static_cast<std::size_t>(world.next));
+  }
+}
+
+TEST(Rollout, AFullQueueDoesNotKeepAStopRequestOut) {
+  World world;
+  world.config.max_waiting_groups = 1;
+  world.config.max_concurrent_samples = 64;
+  Rollout rollout(world.engine, world.config, world.hooks);
+  rollout.open_step(world.order());
+  std::this_thread::sleep_for(std::chrono::milliseconds(30));  // one waits, two are held back
+  world.stop = true;
+  const StepResult result = take_step(rollout);
+  EXPECT_EQ(result.groups.size() + world.returned.size(), 3u);
+}
+
+}  // namespace
+}  // namespace slime::rollout

@@ -1,0 +1,73 @@
+#pragma once
+
+/// For tests: what a rollout needs around it.
+
+#include <atomic>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "rollout/rollout.h"
+#include "rollout/uneven_engine.h"
+
+namespace slime::rollout {
+
+/// The n samples of the prompt {100 + ordinal, 5}.
+inline Group group_of(int64_t ordinal, int n) {
+  Group group{.ordinal = ordinal, .samples = {}};
+  for (int i = 0; i < n; ++i) {
+    Sample sample;
+    sample.ordinal = ordinal * n + i;
+    sample.group = ordinal;
+    sample.index_in_group = i;
+    sample.tokens = {static_cast<TokenId>(100 + ordinal), 5};
+    sample.prompt_length = 2;
+    group.samples.push_back(std::move(sample));
+  }
+  return group;
+}
+
+/// An uneven engine and hooks that keep, score 1 and note everything.
+struct World {
+  UnevenEngine engine;
+  RolloutConfig config{.groups_per_step = 3, .groups_per_refill = 3, .max_concurrent_samples = 4};
+  RolloutHooks hooks;
+  ResponseRules rules;
+  std::atomic<bool> stop{false};
+  int64_t next = 0;
+  std::vector<Group> returned;
+  std::vector<std::pair<int64_t, std::string>> dropped;
+
+  World() {
+    rules.sampling.max_new_tokens = 8;
+    hooks.take_groups = [this](int64_t count) {
+      std::vector<Group> groups;
+      for (int64_t i = 0; i < count; ++i) groups.push_back(group_of(next++, 2));
+      return groups;
+    };
+    hooks.give_back = [this](std::vector<Group> groups) {
+      std::ranges::move(groups, std::back_inserter(returned));
+    };
+    hooks.detokenize = [](std::span<const TokenId> ids) { return std::to_string(ids.size()); };
+    hooks.score = [](const Sample&, const std::stop_token&) -> Expected<json::value> {
+      return json::value(1.0);
+    };
+    hooks.on_drop = [this](const Group& group, const std::string& reason) {
+      dropped.emplace_back(group.ordinal, reason);
+    };
+  }
+  StepOrder order(int64_t step = 0) {
+    return {.step = step, .rules = rules, .version = engine.version, .stop = &stop};
+  }
+  /// A step on a rollout of its own.
+  StepResult run() {
+    Rollout rollout(engine, config, hooks);
+    return run(rollout);
+  }
+  StepResult run(Rollout& rollout, int64_t step = 0) {
+    rollout.open_step(order(step));
+    return take_step(rollout);
+  }
+};
+
+}  // namespace slime::rollout
