@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <numeric>
 
 #include "config/flag_rows.h"
 #include "config/overloaded.h"
+#include "core/nearest_name.h"
 
 namespace slime::config {
 namespace {
@@ -38,21 +38,6 @@ const std::vector<Flag>& rows() {
     return all;
   }();
   return kRows;
-}
-
-int edit_distance(std::string_view a, std::string_view b) {
-  std::vector<int> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), 0);
-  for (std::size_t i = 1; i <= a.size(); ++i) {
-    int diagonal = row[0];
-    row[0] = static_cast<int>(i);
-    for (std::size_t j = 1; j <= b.size(); ++j) {
-      const int substitution = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
-      diagonal = row[j];
-      row[j] = std::min({row[j] + 1, row[j - 1] + 1, substitution});
-    }
-  }
-  return row.back();
 }
 
 }  // namespace
@@ -95,17 +80,10 @@ const Flag* find_flag(std::string_view name) {
 }
 
 std::optional<std::string> nearest_flag(std::string_view name) {
-  int best = 4;  // more than three letters off is another word
-  const Flag* nearest = nullptr;
-  for (const Flag& flag : rows()) {
-    const int distance = edit_distance(name, flag.name);
-    if (distance < best) {
-      best = distance;
-      nearest = &flag;
-    }
-  }
-  if (nearest == nullptr) return std::nullopt;
-  return std::string(nearest->name);
+  std::vector<std::string_view> names;
+  for (const Flag& flag : rows()) names.push_back(flag.name);
+  const auto nearest = nearest_name(name, names);
+  return nearest ? std::optional(std::string(*nearest)) : std::nullopt;
 }
 
 std::string_view value_word(const Flag& flag) {

@@ -36,6 +36,25 @@ class VersionNames {
   std::map<WeightVersion, std::string> names_;  // guarded by mutex_; the newest few
 };
 
+/// Where the served weights came from, for /model_info: update_weights_from_disk may name another
+/// folder than the server was started with. Any thread.
+class WeightsFolder {
+ public:
+  explicit WeightsFolder(std::string loaded) : path_(std::move(loaded)) {}
+  void set(std::string path) {
+    const std::lock_guard lock(mutex_);
+    path_ = std::move(path);
+  }
+  std::string path() const {
+    const std::lock_guard lock(mutex_);
+    return path_;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::string path_;  // guarded by mutex_; as it was named
+};
+
 /// Totals since the start, for /metrics.
 struct ApiCounters {
   std::atomic<std::int64_t> num_requests{0};
@@ -64,12 +83,14 @@ struct ApiState {
         model(model_),
         options(std::move(options_)),
         versions(options.weight_version),
+        weights_folder(model_.path.string()),
         responses(options.response_limit_bytes, options.all_responses_limit_bytes) {}
 
   EngineClient& engine;
   const ServedModel& model;
   const ApiOptions options;
   VersionNames versions;
+  WeightsFolder weights_folder;
   ApiCounters counters;
   ResponseMemory responses;
   /// Of /health_generate: clients that do not read their answers say nothing about the engine, so a
@@ -120,6 +141,10 @@ net::Task<Call> parse_call(ApiState& state, net::HttpRequest& request,
     return parse(parse_body(body), model);
   };
   co_return co_await compute_on(state.parse_threads, std::move(work));
+}
+
+inline net::HttpResponse json_response(const json::value& body, int status = 200) {
+  return {.status = status, .body = json::serialize(body)};
 }
 
 /// The tables of routes, one per file. `state` outlives the server that uses them.

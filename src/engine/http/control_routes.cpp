@@ -34,10 +34,6 @@ void require_none(const std::vector<std::string>& problems) {
   if (!problems.empty()) throw ConfigError(problems);
 }
 
-HttpResponse json_response(const json::value& body, int status = 200) {
-  return {.status = status, .body = json::serialize(body)};
-}
-
 /// `done`, or what kept the engine from it.
 HttpResponse answer_for(const Expected<void>& result, HttpResponse done) {
   return result ? std::move(done) : net::error_response(503, result.error().message);
@@ -189,6 +185,7 @@ HttpResponse update_weights_from_disk(ApiState& state, const HttpRequest& reques
        .running = aborts ? RunningRequests::kAbort : RunningRequests::kRecompute,
        .stays_paused = keeps_pause});
   if (!updated) return reply(false, updated.error().message);
+  state.weights_folder.set(model_path);
   if (weight_version) state.versions.set(version, *weight_version);
   return reply(true, "the weights are updated");
 }

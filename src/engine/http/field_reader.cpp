@@ -2,9 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "core/error.h"
+#include "core/nearest_name.h"
 
 namespace slime::engine {
 namespace {
@@ -32,6 +34,14 @@ bool asks_for_nothing(const json::value& value) {
       return value.get_object().empty();
   }
   return false;
+}
+
+/// A client's word, not too long for a message.
+std::string quotable(std::string_view word) {
+  std::size_t length = 64;
+  if (word.size() <= length) return std::string(word);
+  while ((static_cast<unsigned char>(word[length]) & 0xc0) == 0x80) --length;  // whole characters
+  return std::string(word.substr(0, length)) + "...";
 }
 
 }  // namespace
@@ -162,6 +172,17 @@ std::vector<TokenId> FieldReader::token_ids(const json::value& list, std::string
   note(name,
        fmt::format("must be a list of token ids, whole numbers from 0 to {}", vocab_size - 1));
   return {};
+}
+
+void FieldReader::refuse_unknown(std::span<const std::string_view> known) {
+  for (const auto& member : object_) {
+    if (problems_.size() >= kMaxProblems) return;
+    const std::string_view name = member.key();
+    if (std::ranges::find(known, name) != known.end()) continue;
+    const auto nearest = nearest_name(name, known);
+    note(quotable(name),
+         nearest ? fmt::format("is unknown; did you mean {}?", *nearest) : "is unknown");
+  }
 }
 
 void FieldReader::refuse(std::string_view name, std::string_view why) {

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -43,6 +44,10 @@ class FieldReader {
   /// Notes a problem when the field asks for something: present, and not null, false, 0, "", [] or
   /// {}.
   void refuse(std::string_view name, std::string_view why);
+
+  /// Notes a problem for each member that is not among `known`, with the name that was probably
+  /// meant: a misspelt name must not be a setting that does nothing.
+  void refuse_unknown(std::span<const std::string_view> known);
 
   void note(std::string_view name, std::string_view sentence);
 

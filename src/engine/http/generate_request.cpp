@@ -20,6 +20,47 @@ constexpr std::string_view kNoGrammar =
     "asks for constrained decoding, which this engine does not do yet";
 constexpr std::string_view kTextOnly = "is refused: this engine serves text models";
 
+/// Fields of a request. What changes nothing here comes last: where a request is computed, who asks,
+/// how it is logged (docs/decisions/0077-engine-client.md).
+constexpr auto kFields = std::to_array<std::string_view>(
+    {"text", "input_ids", "sampling_params", "rid", "stream", "return_logprob", "logprob_start_len",
+     "top_logprobs_num", "return_text_in_logprobs", "return_prompt_token_ids", "input_embeds",
+     "image_data", "video_data", "audio_data", "lora_path", "custom_logit_processor",
+     "session_params", "return_hidden_states", "return_routed_experts", "return_indexer_topk",
+     "return_entropy", "token_ids_logprob",
+     //
+     "session_id", "modalities", "routed_experts_start_len", "bootstrap_host", "bootstrap_port",
+     "bootstrap_room", "bootstrap_pair_key", "routed_dp_rank", "data_parallel_rank",
+     "disagg_prefill_dp_rank", "routing_key", "priority", "extra_key", "cache_salt",
+     "conversation_id", "no_logs", "custom_labels", "external_trace_header", "background",
+     "return_bytes", "log_metrics", "model"});
+
+constexpr auto kSamplingParams = std::to_array<std::string_view>({"max_new_tokens",
+                                                                  "min_new_tokens",
+                                                                  "temperature",
+                                                                  "top_p",
+                                                                  "top_k",
+                                                                  "min_p",
+                                                                  "frequency_penalty",
+                                                                  "presence_penalty",
+                                                                  "repetition_penalty",
+                                                                  "stop",
+                                                                  "stop_token_ids",
+                                                                  "stop_regex",
+                                                                  "ignore_eos",
+                                                                  "skip_special_tokens",
+                                                                  "spaces_between_special_tokens",
+                                                                  "no_stop_trim",
+                                                                  "n",
+                                                                  "json_schema",
+                                                                  "regex",
+                                                                  "ebnf",
+                                                                  "structural_tag",
+                                                                  "custom_params",
+                                                                  "sampling_seed",
+                                                                  "logit_bias",
+                                                                  "stream_interval"});
+
 /// Refused rather than ignored: the answer would not be what was asked for.
 void refuse_unsupported(FieldReader& fields) {
   for (const char* name : {"input_embeds", "image_data", "video_data", "audio_data"})
@@ -59,6 +100,8 @@ Prompts read_prompts(FieldReader& fields, const ServedModel& model) {
   };
   const json::value* text = fields.find("text");
   const json::value* input_ids = fields.find("input_ids");
+  if (text != nullptr && input_ids != nullptr)
+    fields.note("input_ids", "and text are two prompts; send one of them");
   const json::value* given = text != nullptr ? text : input_ids;
   if (given == nullptr) {
     fields.note("text", "or input_ids must be given");
@@ -128,7 +171,10 @@ GenerateRequest read_request(const json::object& body, std::size_t index, FieldR
       for (const char* name : {"json_schema", "regex", "ebnf", "structural_tag"})
         sampling.refuse(name, kNoGrammar);
       sampling.refuse("stop_regex", "is not supported; stop takes strings");
+      if (const auto interval = sampling.integer("stream_interval", 1, Limits::kMaxTokens))
+        request.stream_interval = *interval;
       read_sampling_params(sampling, model, request.sampling);
+      sampling.refuse_unknown(kSamplingParams);
     } else if (!own.is_null()) {
       fields.note("sampling_params", "must be an object or a list of objects");
     }
@@ -244,6 +290,7 @@ GenerateCall parse_generate_call(const json::object& body, const ServedModel& mo
        {"sampling_params", "return_logprob", "logprob_start_len", "top_logprobs_num", "rid"}) {
     fits &= fits_batch(fields, name, prompts);
   }
+  fields.refuse_unknown(kFields);
   if (!fits) throw ConfigError(problems);
 
   std::int64_t n = 1;

@@ -10,9 +10,12 @@
 /// `slime generate` prints the same object.
 
 #include <functional>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "engine/client.h"
+#include "engine/http/json_text.h"
 #include "engine/http/output_text.h"
 
 namespace slime::engine {
@@ -25,6 +28,20 @@ struct ResponseForm {
   std::function<std::string(WeightVersion)> name_version;
 };
 
+/// What the updates so far add up to, beside their tokens.
+struct ResponseTotals {
+  std::int64_t num_output = 0;
+  std::vector<VersionRun> versions;
+  std::optional<FinishReason> finish;
+  std::int64_t prompt_tokens = 0;
+  std::int64_t cached_tokens = 0;
+  std::int64_t num_retractions = 0;
+  double queue_seconds = 0;
+  double total_seconds = 0;
+
+  void add(const GenerateUpdate& update);
+};
+
 class GenerateResponse {
  public:
   /// The tokenizer outlives the object; without one the response has no text. `request` may be gone
@@ -34,57 +51,49 @@ class GenerateResponse {
 
   void add(const GenerateUpdate& update);
 
-  bool is_finished() const { return finish_.has_value(); }
-  const std::optional<FinishReason>& finish() const { return finish_; }
+  bool is_finished() const { return totals_.finish.has_value(); }
+  const std::optional<FinishReason>& finish() const { return totals_.finish; }
 
   /// The object. `index`, its place in a batch, is written when it is not negative.
   std::string to_json(std::int64_t index = -1);
 
  private:
-  /// Elements of a JSON array, each followed by a comma.
-  struct ArrayText {
-    std::string text;
-    std::size_t num_sent = 0;  // bytes, for incremental frames
+  /// What the request asked for beside the tokens.
+  struct Wanted {
+    bool logprob = false;
+    bool top = false;
+    std::int64_t logprob_start = -1;  // of the prompt; -1: none
+    bool top_p_ids = false;
+  };
+  /// The arrays of the object.
+  struct Arrays {
+    ArrayText output_ids, output_log_probs, output_top, input_log_probs, input_top;
+  };
+  /// Of the new tokens, whole in the last frame.
+  struct TopPIds {
+    std::vector<TokenId> ids;
+    std::vector<std::int32_t> offsets{0};
   };
 
   void append_triple(std::string& out, std::optional<float> log_prob, TokenId id) const;
   void append_top(ArrayText& array, const std::vector<std::pair<float, TokenId>>& best) const;
-  void append_array(std::string& out, std::string_view name, ArrayText& array) const;
   void append_meta(std::string& out);
 
   const text::Tokenizer* tokenizer_;
   ResponseForm form_;
-  std::optional<OutputText> text_;
+  Wanted wanted_;
   std::string rid_;
   std::vector<TokenId> prompt_;  // only when something of it is returned
-  bool returns_logprob_ = false;
-  bool returns_top_ = false;
-  std::int64_t logprob_start_ = -1;
-
-  std::string escaped_text_;  // of the visible text, without quotes
+  std::optional<OutputText> text_;
+  GrowingText escaped_text_;  // of the visible text, without quotes
   std::size_t num_escaped_ = 0;
-  std::size_t num_escaped_sent_ = 0;
-  ArrayText output_ids_, output_log_probs_, output_top_, input_log_probs_, input_top_;
-  std::vector<TokenId> top_p_ids_;
-  std::vector<std::int32_t> top_p_offsets_{0};
-  bool returns_top_p_ids_ = false;
-
-  std::int64_t num_output_ = 0;
+  Arrays arrays_;
+  TopPIds top_p_;
   std::int64_t num_input_scored_ = 0;
-  std::vector<VersionRun> versions_;
-  std::optional<FinishReason> finish_;
-  std::int64_t prompt_tokens_ = 0;
-  std::int64_t cached_tokens_ = 0;
-  std::int64_t num_retractions_ = 0;
-  double queue_seconds_ = 0;
-  double total_seconds_ = 0;
+  ResponseTotals totals_;
 };
 
 /// {"type":"stop","matched":...}, {"type":"length","length":n}, {"type":"abort",...} or null.
 json::value to_json(const std::optional<FinishReason>& finish, std::int64_t num_output);
-
-/// A log-prob as JSON: shortest form that reads back as the same float32; minus infinity is the
-/// lowest float32.
-void append_log_prob(std::string& out, float log_prob);
 
 }  // namespace slime::engine

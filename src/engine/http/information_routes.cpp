@@ -20,8 +20,6 @@ using net::Task;
 
 constexpr std::chrono::seconds kProbeTimeout{20};
 
-HttpResponse json_response(const json::value& body) { return {.body = json::serialize(body)}; }
-
 /// A busy engine is healthy as long as its steps end; a wedged one is not, however politely HTTP
 /// answers, and one that cannot be reached is not either.
 bool is_wedged(const ApiState& state, const Expected<EngineLoad>& load) {
@@ -64,7 +62,7 @@ HttpResponse weight_version(ApiState& state, const HttpRequest&) {
 
 HttpResponse model_info(ApiState& state, const HttpRequest&) {
   const ServedModel& model = state.model;
-  return json_response({{"model_path", model.path.string()},
+  return json_response({{"model_path", state.weights_folder.path()},
                         {"tokenizer_path", model.path.string()},
                         {"is_generation", true},
                         {"preferred_sampling_params", nullptr},
@@ -118,7 +116,7 @@ HttpResponse get_load(const ApiState&, const EngineLoad& load) {
 HttpResponse server_info(const ApiState& state, const EngineLoad& load) {
   const ServedModel& model = state.model;
   return json_response(
-      {{"model_path", model.path.string()},
+      {{"model_path", state.weights_folder.path()},
        {"served_model_name", model.name},
        {"dtype", model.dtype},
        {"context_length", model.context_length},

@@ -2,6 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <array>
+#include <span>
+#include <string_view>
+
 #include "core/error.h"
 #include "engine/http/field_reader.h"
 #include "engine/http/generate_request.h"
@@ -16,6 +20,36 @@ using Limits = RequestLimits;
 constexpr std::size_t kMaxMessages = 16384;
 constexpr std::size_t kMaxTools = 1024;
 constexpr std::int64_t kCompletionMaxTokens = 16;  // OpenAI's default
+
+/// Fields of both kinds of request. What changes nothing here comes last: who asks, what is kept or
+/// billed, where a request is computed, how it is logged (docs/decisions/0077-engine-client.md).
+constexpr auto kCommonFields = std::to_array<std::string_view>(
+    {"model", "n", "stream", "stream_options", "max_tokens", "min_tokens", "temperature", "top_p",
+     "top_k", "min_p", "frequency_penalty", "presence_penalty", "repetition_penalty", "stop",
+     "stop_token_ids", "stop_regex", "ignore_eos", "skip_special_tokens",
+     "spaces_between_special_tokens", "no_stop_trim", "logit_bias", "seed", "logprobs", "rid",
+     "return_meta_info", "return_token_ids", "return_prompt_token_ids", "return_hidden_states",
+     "return_routed_experts", "response_format", "json_schema", "regex", "ebnf", "lora_path",
+     "session_params",
+     //
+     "user", "store", "metadata", "service_tier", "safety_identifier", "prompt_cache_key",
+     "prompt_cache_retention", "prediction", "verbosity", "session_id", "routing_key",
+     "routed_dp_rank", "data_parallel_rank", "priority", "extra_key", "cache_salt", "no_logs",
+     "custom_labels", "log_metrics"});
+constexpr auto kChatFields = std::to_array<std::string_view>(
+    {"messages", "input_ids", "max_completion_tokens", "top_logprobs", "tools", "tool_choice",
+     "chat_template_kwargs", "reasoning_effort", "continue_final_message", "functions",
+     "function_call", "audio", "modalities", "web_search_options",
+     //
+     "parallel_tool_calls", "separate_reasoning", "stream_reasoning"});
+constexpr auto kCompletionFields =
+    std::to_array<std::string_view>({"prompt", "echo", "suffix", "best_of"});
+
+void refuse_unknown_names(FieldReader& fields, std::span<const std::string_view> own) {
+  std::vector<std::string_view> known(kCommonFields.begin(), kCommonFields.end());
+  known.insert(known.end(), own.begin(), own.end());
+  fields.refuse_unknown(known);
+}
 
 struct Prompt {
   std::vector<TokenId> ids;
@@ -113,7 +147,18 @@ json::object read_template_options(FieldReader& fields) {
   return options;
 }
 
-void refuse_unsupported(FieldReader& fields) {
+void refuse_unsupported_in_chats(FieldReader& fields) {
+  fields.refuse("functions", "is not supported; use tools");
+  fields.refuse("function_call", "is not supported; use tool_choice");
+  fields.refuse("audio", "is refused: this engine serves text models");
+  fields.refuse("web_search_options", "is not supported");
+  if (const json::array* forms = fields.array("modalities")) {
+    if (*forms != json::array{"text"})
+      fields.note("modalities", "must be [\"text\"]: this engine serves text models");
+  }
+}
+
+void refuse_unsupported_by_openai_routes(FieldReader& fields) {
   for (const char* name : {"json_schema", "regex", "ebnf"}) {
     fields.refuse(name, "asks for constrained decoding, which this engine does not do yet");
   }
@@ -129,7 +174,6 @@ void refuse_unsupported(FieldReader& fields) {
   fields.refuse("session_params", "is refused: sessions are not supported");
   fields.refuse("return_hidden_states", "is not supported");
   fields.refuse("return_routed_experts", "is not supported");
-  fields.refuse("functions", "is not supported; use tools");
 }
 
 /// What both kinds of request share; the prompts are added afterwards.
@@ -153,7 +197,7 @@ GenerateRequest read_common(FieldReader& fields, const ServedModel& model, OpenA
     request.sampling.min_new_tokens = *count;
   request.rid = fields.text("rid", Limits::kMaxRidBytes).value_or("");
   read_sampling_params(fields, model, request.sampling);
-  refuse_unsupported(fields);
+  refuse_unsupported_by_openai_routes(fields);
   return request;
 }
 
@@ -204,12 +248,6 @@ Prompt prompt_of_ids(const ServedModel& model, std::vector<TokenId> ids) {
   return {std::move(ids), std::move(text)};
 }
 
-/// These routes answer with text.
-void require_tokenizer(const ServedModel& model) {
-  if (model.tokenizer == nullptr)
-    throw ConfigError("this server has no tokenizer; send token ids to /generate as input_ids");
-}
-
 std::vector<Prompt> read_completion_prompts(FieldReader& fields, const ServedModel& model) {
   const json::value* given = fields.find("prompt");
   std::vector<Prompt> prompts;
@@ -244,7 +282,7 @@ std::vector<Prompt> read_completion_prompts(FieldReader& fields, const ServedMod
 }  // namespace
 
 OpenAiCall parse_chat_call(const json::object& body, const ServedModel& model) {
-  require_tokenizer(model);
+  require_tokenizer(model);  // these routes answer with text
   std::vector<std::string> problems;
   FieldReader fields(body, "", problems);
   OpenAiCall call;
@@ -253,16 +291,20 @@ OpenAiCall parse_chat_call(const json::object& body, const ServedModel& model) {
   call.num_top_logprobs = fields.integer("top_logprobs", 0, Limits::kMaxTopLogprobs).value_or(0);
   shared.return_logprob = call.returns_logprobs;
   shared.top_logprobs_num = call.returns_logprobs ? call.num_top_logprobs : 0;
+  const auto old_max_tokens = fields.integer("max_tokens", 0, Limits::kMaxTokens);
   auto max_tokens = fields.integer("max_completion_tokens", 0, Limits::kMaxTokens);
-  if (!max_tokens) max_tokens = fields.integer("max_tokens", 0, Limits::kMaxTokens);
+  if (!max_tokens) max_tokens = old_max_tokens;
 
   Prompt prompt;
-  if (const json::value* ids = fields.find("input_ids")) {  // SGLang's way around the template
+  const json::object options = read_template_options(fields);
+  const json::value* ids = fields.find("input_ids");
+  refuse_unsupported_in_chats(fields);
+  refuse_unknown_names(fields, kChatFields);
+  if (ids != nullptr) {  // SGLang's way around the template; its clients send the messages too
     prompt.ids = fields.token_ids(*ids, "input_ids", model.vocab_size);
     if (!problems.empty()) throw ConfigError(problems);
   } else {
     const json::array messages = read_messages(fields);
-    const json::object options = read_template_options(fields);
     if (!problems.empty()) throw ConfigError(problems);
     if (!model.render_chat)
       throw ConfigError("messages: this model has no chat template; use /v1/completions");
@@ -274,7 +316,7 @@ OpenAiCall parse_chat_call(const json::object& body, const ServedModel& model) {
 }
 
 OpenAiCall parse_completion_call(const json::object& body, const ServedModel& model) {
-  require_tokenizer(model);
+  require_tokenizer(model);  // these routes answer with text
   std::vector<std::string> problems;
   FieldReader fields(body, "", problems);
   OpenAiCall call;
@@ -297,6 +339,7 @@ OpenAiCall parse_completion_call(const json::object& body, const ServedModel& mo
   const auto max_tokens =
       fields.integer("max_tokens", 0, Limits::kMaxTokens).value_or(kCompletionMaxTokens);
   std::vector<Prompt> prompts = read_completion_prompts(fields, model);
+  refuse_unknown_names(fields, kCompletionFields);
   add_requests(call, shared, std::move(prompts), max_tokens, model, problems);
   return call;
 }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "engine/client.h"
+#include "engine/http/openai_logprobs.h"
 #include "engine/http/openai_request.h"
 #include "engine/http/output_text.h"
 #include "text/tokenizer/tokenizer.h"
@@ -21,7 +22,7 @@ class OpenAiChoice {
   void add(const GenerateUpdate& update);
 
   const std::optional<FinishReason>& finish() const { return last_.finish; }
-  std::int64_t num_output() const { return static_cast<std::int64_t>(ids_.size()); }
+  std::int64_t num_output() const { return static_cast<std::int64_t>(tokens_.ids.size()); }
   const GenerateUpdate& last_update() const { return last_; }
 
   json::object whole(const std::string& version_name) const;
@@ -31,23 +32,17 @@ class OpenAiChoice {
   json::object first_chunk() const;
 
  private:
-  /// How far the log-probs of the text were told.
-  struct TextPosition {
-    explicit TextPosition(const text::Tokenizer& tokenizer, bool skips_special_tokens)
-        : decoder(tokenizer, skips_special_tokens) {}
-    bool has_prompt = false;          // echoed tokens were told
-    std::size_t num_ids = 0;          // of the response
-    std::size_t text_offset = 0;      // characters before the next token
-    text::StreamDetokenizer decoder;  // of the response
+  /// What the chunks of a stream have told.
+  struct Sent {
+    TextPosition log_probs;
+    std::size_t num_text = 0;  // bytes of the visible text
+    bool has_prompt = false;
+    bool has_ended = false;  // the chunk with finish_reason was taken
   };
 
   TextPosition text_start() const;
   /// Of the tokens after `position`, which moves on.
   json::value logprobs(TextPosition& position) const;
-  json::value chat_logprobs(std::size_t first) const;
-  json::value completion_logprobs(TextPosition& position) const;
-  std::vector<std::size_t> offsets_of_prompt() const;
-  std::string token_text(TokenId id) const;
   json::value finish_word() const;
   json::value matched_stop() const;
 
@@ -56,18 +51,9 @@ class OpenAiChoice {
   const text::Tokenizer& tokenizer_;
   OutputText text_;
   bool skips_special_tokens_;
-  std::string prompt_text_;
-  std::vector<TokenId> prompt_ids_;  // only when something of it is returned
-  std::vector<TokenId> ids_;
-  std::vector<float> log_probs_;
-  TopLogProbs top_;
-  std::vector<std::optional<float>> input_log_probs_;
-  TopLogProbs input_top_;
-  GenerateUpdate last_;  // its counters and finish; the token columns are in the members above
-  std::size_t num_text_sent_ = 0;
-  TextPosition sent_;
-  bool is_prompt_sent_ = false;
-  bool has_ended_ = false;  // the chunk with finish_reason was taken
+  ChoiceTokens tokens_;
+  GenerateUpdate last_;  // its counters and finish; the token columns are in tokens_
+  Sent sent_;
 };
 
 /// {"prompt_tokens":..,"completion_tokens":..,"total_tokens":..}: each prompt counts once, however

@@ -13,6 +13,7 @@
 #include "engine/http/running_call.h"
 
 // GCC 12 takes the coroutine frame's own operator delete for a mismatch (GCC bug 109224).
+#pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wmismatched-new-delete"
 
 namespace slime::engine {
@@ -210,3 +211,5 @@ void add_openai_routes(ApiState& state, std::vector<net::HttpRoute>& routes) {
 }
 
 }  // namespace slime::engine
+
+#pragma GCC diagnostic pop

@@ -16,12 +16,14 @@ std::size_t longest_token_bytes(const text::Tokenizer& tokenizer) {
   return longest;
 }
 
+void require_tokenizer(const ServedModel& model) {
+  if (model.tokenizer == nullptr)
+    throw ConfigError("this server has no tokenizer; send token ids to /generate as input_ids");
+}
+
 std::vector<TokenId> encode_prompt(const ServedModel& model, std::string_view field,
                                    std::string_view text, bool add_special_tokens) {
-  if (model.tokenizer == nullptr) {
-    throw ConfigError(fmt::format(
-        "{}: this server has no tokenizer; send token ids to /generate as input_ids", field));
-  }
+  require_tokenizer(model);
   const std::size_t limit =
       static_cast<std::size_t>(model.context_length) * model.longest_token_bytes;
   if (text.size() > limit) {

@@ -87,13 +87,14 @@ TEST(GenerateRoute, LargeRequestsAreReadApartFromTheConnections) {
 
 TEST(ResponseMemory, ACallThatOutgrowsItsShareEndsAndItsRequestsToo) {
   TestServer test("", {.response_limit_bytes = 50'000});
-  for (const auto& [path, field] : {std::pair<const char*, const char*>{"/generate", "detail"},
-                                    {"/v1/completions", "message"},
-                                    {"/v1/chat/completions", "message"}}) {
-    const auto response = test.call(
-        "POST", path, R"({"text":"x","prompt":"x","messages":[{"role":"user","content":"x"}],
-        "max_tokens":1000000,"n":2,"sampling_params":{"n":2,"max_new_tokens":1000000}})");
-    EXPECT_EQ(response.status, 400) << path << field;
+  for (const auto& [path, body] :
+       {std::pair<const char*, const char*>{
+            "/generate", R"({"text":"x","sampling_params":{"n":2,"max_new_tokens":1000000}})"},
+        {"/v1/completions", R"({"prompt":"x","max_tokens":1000000,"n":2})"},
+        {"/v1/chat/completions",
+         R"({"messages":[{"role":"user","content":"x"}],"max_tokens":1000000,"n":2})"}}) {
+    const auto response = test.call("POST", path, body);
+    EXPECT_EQ(response.status, 400) << path;
     EXPECT_NE(response.body.find("50000 bytes that one call may hold"), std::string::npos)
         << response.body;
     EXPECT_TRUE(eventually([&] { return test.engine.load()->num_running == 0; })) << path;

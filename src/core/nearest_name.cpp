@@ -1,0 +1,44 @@
+#include "core/nearest_name.h"
+
+#include <algorithm>
+#include <numeric>
+#include <vector>
+
+namespace slime {
+namespace {
+
+/// Names may come from strangers; the distance takes time by the product of two lengths.
+constexpr std::size_t kLongestName = 128;
+
+std::size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), 0);
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    std::size_t diagonal = row[0];
+    row[0] = i;
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      const std::size_t substitution = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
+      diagonal = row[j];
+      row[j] = std::min({row[j] + 1, row[j - 1] + 1, substitution});
+    }
+  }
+  return row.back();
+}
+
+}  // namespace
+
+std::optional<std::string_view> nearest_name(std::string_view name,
+                                             std::span<const std::string_view> known) {
+  if (name.size() > kLongestName) return std::nullopt;
+  std::size_t limit = std::min<std::size_t>(3, name.size() / 2);
+  std::optional<std::string_view> nearest;
+  for (const std::string_view candidate : known) {
+    const std::size_t distance = edit_distance(name, candidate);
+    if (distance > limit || (nearest && distance == limit)) continue;
+    limit = distance;
+    nearest = candidate;
+  }
+  return nearest;
+}
+
+}  // namespace slime
