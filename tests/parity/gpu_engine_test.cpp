@@ -98,15 +98,15 @@ TEST_P(CpuEngineOnGoldenModel, Bfloat16ActivationsCostWhatTheirRoundingDoes) {
 TEST_P(GpuEngineOnGoldenModel, In16BitsScoresAPromptAsTheCpuDoesUpToRounding) {
   SLIME_NEEDS_GPU();
   // The GPU rounds activations where the CPU does. Two such runs differ by the order of their sums,
-  // which changes single roundings and so the mean of some 250 dependent differences: half of it is
-  // left for that. float16 has three bits more.
-  const double bound = 1.5 * cost_of_bfloat16(GetParam());
+  // which changes single roundings: another order moved the mean by at most 9 %. float16 has three
+  // bits more.
+  const double bound = 1.15 * cost_of_bfloat16(GetParam());
   EXPECT_LT(mean_difference(GetParam(), Precision::on_gpu("bfloat16"),
                             {.weights = at::kBFloat16, .activations = at::kFloat}),
             bound);
   EXPECT_LT(mean_difference(GetParam(), Precision::on_gpu("float16"),
                             {.weights = at::kHalf, .activations = at::kFloat}),
-            bound / 8);
+            bound / 6);
 }
 
 constexpr std::array kGoldenModels{"llama", "llama3_rope", "mistral", "olmo2",
