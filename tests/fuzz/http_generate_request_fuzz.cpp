@@ -5,9 +5,9 @@
 #include <cstdint>
 
 #include "core/error.h"
-#include "engine/http/field_reader.h"
 #include "engine/http/generate_request.h"
 #include "engine/http/openai_request.h"
+#include "engine/http/request_body.h"
 #include "text/tokenizer/tokenizer.h"
 
 namespace {

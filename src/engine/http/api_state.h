@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "engine/client.h"
-#include "engine/http/field_reader.h"
+#include "engine/http/request_body.h"
 #include "engine/http/response_memory.h"
 #include "engine/http/served_model.h"
 #include "net/http_exchange.h"

@@ -11,7 +11,7 @@
 #include "core/error.h"
 #include "core/json.h"
 #include "engine/http/api_state.h"
-#include "engine/http/field_reader.h"
+#include "engine/http/request_body.h"
 
 namespace slime::engine {
 namespace {

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "engine/client.h"
-#include "engine/http/field_reader.h"
+#include "engine/http/request_body.h"
 #include "engine/http/served_model.h"
 
 namespace slime::engine {

@@ -7,8 +7,8 @@
 #include <string_view>
 
 #include "core/error.h"
-#include "engine/http/field_reader.h"
 #include "engine/http/generate_request.h"
+#include "engine/http/request_body.h"
 #include "engine/sampling_params.h"
 #include "text/tokenizer/tokenizer.h"
 

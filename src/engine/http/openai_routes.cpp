@@ -6,10 +6,10 @@
 #include "core/json.h"
 #include "engine/http/abort_status.h"
 #include "engine/http/api_state.h"
-#include "engine/http/field_reader.h"
 #include "engine/http/generate_request.h"
 #include "engine/http/openai_request.h"
 #include "engine/http/openai_response.h"
+#include "engine/http/request_body.h"
 #include "engine/http/running_call.h"
 
 // GCC 12 takes the coroutine frame's own operator delete for a mismatch (GCC bug 109224).

@@ -1,0 +1,16 @@
+#pragma once
+
+/// The JSON object in a request's body. Its fields are read by core/field_reader.h, which tells a
+/// client everything that is wrong at once; nothing is guessed.
+
+#include <string_view>
+
+#include "core/field_reader.h"
+#include "core/json.h"
+
+namespace slime::engine {
+
+/// The request body as an object. Throws ConfigError, also when an object in it has a key twice.
+json::object parse_body(std::string_view body);
+
+}  // namespace slime::engine
