@@ -7,6 +7,7 @@
 
 #include "bench/generate_all.h"
 #include "core/error.h"
+#include "core/field_reader.h"
 #include "core/splitmix64.h"
 
 namespace slime::bench {
@@ -126,20 +127,21 @@ Workload::Kind kind_of(const std::string& word, const std::string& where) {
   throw ConfigError(where + ": kind must be throughput, decode or prefill, not " + word);
 }
 
-Workload to_workload(const json::object& object) {
+Workload to_workload(const FieldReader& fields) {
+  const FieldReader needed = fields.required();
   Workload workload;
-  workload.id = json::value_to<std::string>(object.at("id"));
-  workload.model = json::value_to<std::string>(object.at("model"));
-  workload.kind = kind_of(json::value_to<std::string>(object.at("kind")), workload.id);
-  workload.seed = json::value_to<uint64_t>(object.at("seed"));
-  workload.samples_per_prompt = json::value_to<int64_t>(object.at("n"));
-  const json::value& log_probs = object.at("logprobs");
-  workload.wants_log_probs = !log_probs.is_null();
-  if (workload.wants_log_probs) workload.num_top_log_probs = json::value_to<int64_t>(log_probs);
-  workload.prompt_lengths = json::value_to<std::vector<int64_t>>(object.at("in"));
-  workload.output_lengths = json::value_to<std::vector<int64_t>>(object.at("out"));
+  workload.id = *needed.text("id");
+  workload.model = *needed.text("model");
+  workload.kind = kind_of(*needed.text("kind"), workload.id);
+  workload.seed = static_cast<uint64_t>(*needed.integer("seed", 0));
+  workload.samples_per_prompt = *needed.integer("n", 1);
+  const auto log_probs = fields.integer("logprobs", 0);
+  workload.wants_log_probs = log_probs.has_value();
+  workload.num_top_log_probs = log_probs.value_or(workload.num_top_log_probs);
+  workload.prompt_lengths = needed.numbers<int64_t>("in");
+  workload.output_lengths = needed.numbers<int64_t>("out");
   if (workload.kind == Workload::Kind::kDecode)
-    workload.short_output_length = json::value_to<int64_t>(object.at("out_short"));
+    workload.short_output_length = *needed.integer("out_short");
   return workload;
 }
 
@@ -153,18 +155,15 @@ const Workload* WorkloadFile::find(const std::string& id) const {
 
 WorkloadFile read_workloads(const std::filesystem::path& path) {
   const json::value value = read_json_file(path, size_t{16} << 20);
-  try {
-    WorkloadFile file;
-    for (const auto& [name, config] : value.as_object().at("models").as_object())
-      file.models.emplace(name, config.as_object());
-    for (const json::value& workload : value.as_object().at("workloads").as_array())
-      file.workloads.push_back(to_workload(workload.as_object()));
-    return file;
-  } catch (const boost::system::system_error& error) {
-    throw ConfigError(path.string() + ": not a file of workloads: " + error.what());
-  } catch (const std::out_of_range& error) {
-    throw ConfigError(path.string() + ": not a file of workloads: " + error.what());
-  }
+  if (!value.is_object()) throw ConfigError(path.string() + ": must hold a JSON object");
+  const FieldReader fields = FieldReader(value.get_object(), path.string() + ": ").required();
+  WorkloadFile file;
+  const FieldReader models = fields.fields("models")->required();
+  for (const auto& model : models.raw())
+    file.models.emplace(model.key(), *models.object(model.key()));
+  for (const FieldReader& workload : fields.list("workloads"))
+    file.workloads.push_back(to_workload(workload));
+  return file;
 }
 
 json::object run_workload(engine::Engine& engine, model::Network& network, const Workload& workload,

@@ -7,29 +7,23 @@
 
 #include "buffer/python_random.h"
 #include "core/error.h"
+#include "core/field_reader.h"
 
 namespace slime::buffer {
 namespace {
 
 constexpr int64_t kStateVersion = 1;
 
-int64_t counter(const json::object& state, std::string_view key, std::string_view where) {
-  const json::value* value = state.if_contains(key);
-  json::error_code error;
-  const int64_t number = value == nullptr ? -1 : value->to_number<int64_t>(error);
-  if (value == nullptr || error || number < 0) {
-    throw ConfigError(
-        fmt::format("{}: field \"{}\" should be an integer of at least 0", where, key));
-  }
-  return number;
+/// Of what this program wrote: fields are there, and the first that is not as it should be is
+/// thrown.
+FieldReader reader_of(const json::object& object, std::string_view where) {
+  return FieldReader(object, fmt::format("{}: ", where)).required();
 }
 
-const json::array& list(const json::object& state, std::string_view key, std::string_view where) {
-  const json::value* value = state.if_contains(key);
-  if (value == nullptr || !value->is_array()) {
-    throw ConfigError(fmt::format("{}: field \"{}\" should be a list", where, key));
-  }
-  return value->get_array();
+int64_t counter(const FieldReader& fields, std::string_view key) { return *fields.integer(key, 0); }
+
+int64_t counter(const json::object& state, std::string_view key, std::string_view where) {
+  return counter(reader_of(state, where), key);
 }
 
 json::object to_json(const Group& group) {
@@ -40,23 +34,15 @@ json::object to_json(const Group& group) {
 
 /// Rows that a stream had read of its epoch; 0 in a state from before they were counted.
 int64_t rows_streamed(const json::object& state, std::string_view where) {
-  const json::value* streamed = state.if_contains("streamed");
-  if (streamed == nullptr) return 0;
-  if (!streamed->is_object())
-    throw ConfigError(fmt::format("{}: field \"streamed\" should be an object", where));
-  return counter(streamed->get_object(), "rows", where);
+  const auto streamed = FieldReader(state, fmt::format("{}: ", where)).fields("streamed");
+  return streamed ? counter(streamed->required(), "rows") : 0;
 }
 
-Group group_from_json(const json::value& value, std::string_view where) {
-  if (!value.is_object())
-    throw ConfigError(fmt::format("{}: a waiting group should be an object", where));
+Group group_from_json(const FieldReader& fields, std::string_view where) {
   Group group;
-  group.ordinal = counter(value.get_object(), "group", where);
-  for (const json::value& sample : list(value.get_object(), "samples", where)) {
-    if (!sample.is_object())
-      throw ConfigError(fmt::format("{}: a sample should be an object", where));
-    group.samples.push_back(sample_from_json(sample.get_object(), where));
-  }
+  group.ordinal = counter(fields.required(), "group");
+  for (const FieldReader& sample : fields.required().list("samples"))
+    group.samples.push_back(sample_from_json(sample.raw(), where));
   return group;
 }
 
@@ -159,8 +145,8 @@ std::vector<Group> DataSource::take(int64_t count) {
     begin_epoch(epoch_ + 1);
     offset_ = 0;
     take_rows(missing, groups);
-    offset_ = missing;  // as in the original also when the epoch was shorter: the next call starts
-                        // the one after
+    // As in the original also when the epoch was shorter: the next call starts the one after.
+    offset_ = missing;
   }
   return groups;
 }
@@ -210,8 +196,8 @@ std::vector<std::string> DataSource::restore(const json::object& state, std::str
   }
   std::deque<Group> waiting;
   std::set<int64_t> waiting_ordinals;
-  for (const json::value& value : list(state, "waiting", where)) {
-    waiting.push_back(group_from_json(value, where));
+  for (const FieldReader& group : reader_of(state, where).list("waiting")) {
+    waiting.push_back(group_from_json(group, where));
     waiting_ordinals.insert(waiting.back().ordinal);
   }
   std::map<int64_t, Origin> taken = origins_from_json(state, where);
@@ -262,14 +248,13 @@ std::vector<std::string> DataSource::restore(const json::object& state, std::str
 std::map<int64_t, DataSource::Origin> DataSource::origins_from_json(const json::object& state,
                                                                     std::string_view where) const {
   std::map<int64_t, Origin> origins;
-  for (const json::value& entry : list(state, "origins", where)) {
+  const FieldReader fields = reader_of(state, where);
+  for (const json::value& entry : *fields.array("origins")) {
     const json::array* triple = entry.if_array();
-    if (triple == nullptr || triple->size() != 3 ||
-        !std::all_of(triple->begin(), triple->end(),
-                     [](const json::value& number) { return number.is_int64(); })) {
-      throw ConfigError(
-          fmt::format("{}: field \"origins\" should be a list of [group, row, sample]", where));
-    }
+    const bool is_triple =
+        triple != nullptr && triple->size() == 3 &&
+        std::ranges::all_of(*triple, [](const json::value& number) { return number.is_int64(); });
+    fields.expect(is_triple, "origins", "must be a list of [group, row, sample]");
     const int64_t ordinal = (*triple)[0].get_int64();
     const Origin origin{(*triple)[1].get_int64(), (*triple)[2].get_int64()};
     if (stream_ == nullptr && origin.row >= num_rows()) {

@@ -10,7 +10,7 @@
 
 #include "core/crc32c.h"
 #include "core/error.h"
-#include "core/json.h"
+#include "core/field_reader.h"
 
 namespace slime::buffer {
 namespace {
@@ -39,12 +39,6 @@ std::string_view shortened(std::string_view reason) {
   return reason.substr(0, end);
 }
 
-std::optional<int64_t> integer(const json::object& object, std::string_view key) {
-  const json::value* value = object.if_contains(key);
-  if (value == nullptr || !value->is_int64()) return std::nullopt;
-  return value->get_int64();
-}
-
 /// Nothing for a line that this program did not write.
 std::optional<std::variant<LedgerRecord, Rollback>> parse_line(std::string_view line) {
   if (line.size() < kChecksumDigits + 1 || line[kChecksumDigits] != ' ') return std::nullopt;
@@ -53,26 +47,20 @@ std::optional<std::variant<LedgerRecord, Rollback>> parse_line(std::string_view 
   json::error_code error;
   const json::value value = json::parse(text, error);
   if (error || !value.is_object()) return std::nullopt;
-  const json::object& object = value.get_object();
-  if (const std::optional<int64_t> position = integer(object, "rollback_to"))
-    return Rollback{*position};
+  std::vector<std::string> problems;
+  const FieldReader fields(value.get_object(), "", problems);
+  if (const auto position = fields.integer("rollback_to")) return Rollback{*position};
 
+  const auto ordinal = fields.integer("ordinal");
+  const std::string fate = fields.text("fate").value_or("");
+  const auto* word =
+      std::ranges::find(kWords, fate, [](const auto& entry) { return entry.second; });
   LedgerRecord record;
-  const std::optional<int64_t> ordinal = integer(object, "ordinal");
-  const json::value* fate = object.if_contains("fate");
-  const auto* word = fate == nullptr
-                         ? kWords.end()
-                         : std::find_if(kWords.begin(), kWords.end(), [fate](const auto& entry) {
-                             return *fate == json::value(entry.second);
-                           });
   if (!ordinal || word == kWords.end()) return std::nullopt;
   record.ordinal = *ordinal;
   record.fate = word->first;
-  record.step = integer(object, "step").value_or(-1);
-  if (const json::value* reason = object.if_contains("reason");
-      reason != nullptr && reason->is_string()) {
-    record.reason = std::string(reason->get_string());
-  }
+  record.step = fields.integer("step").value_or(-1);
+  record.reason = fields.text("reason").value_or("");
   return record;
 }
 

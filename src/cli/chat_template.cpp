@@ -9,6 +9,7 @@
 #include "core/calendar.h"
 #include "core/clock.h"
 #include "core/error.h"
+#include "core/field_reader.h"
 #include "core/json_lines.h"
 #include "text/chat_template.h"
 #include "text/tokenizer/tokenizer.h"
@@ -37,16 +38,12 @@ json::object to_json(const text::TemplateError& error) {
 json::object answer(const json::object& request, const JsonLines& input,
                     const text::ChatTemplate& chat, const text::Tokenizer& tokenizer,
                     std::chrono::local_seconds now) {
-  const json::value* messages = request.if_contains("messages");
-  if (messages == nullptr || !messages->is_array())
-    throw ConfigError(input.where() + ": \"messages\" must be a list");
-  const json::value* given = request.if_contains("options");
-  if (given != nullptr && !given->is_object())
-    throw ConfigError(input.where() + ": \"options\" must be an object");
-  auto options = text::to_chat_options(given == nullptr ? json::object{} : given->get_object());
+  const json::array& messages = *input.fields(request).array("messages");
+  const json::object* given = FieldReader(request, input.where() + ": ").object("options");
+  auto options = text::to_chat_options(given == nullptr ? json::object{} : *given);
   if (!options) return to_json(options.error());
   options->now = now;
-  const auto text = chat.render(messages->get_array(), *options);
+  const auto text = chat.render(messages, *options);
   if (!text) return to_json(text.error());
   json::array ids;
   for (const TokenId id : tokenizer.encode(*text)) ids.push_back(id);

@@ -20,7 +20,7 @@ int detokenize(std::span<const std::string> arguments) {
   text::StreamDetokenizer detokenizer(*tokenizer, skip_special_tokens);
   JsonLines input(file);
   while (const auto line = input.next()) {
-    const auto ids = input.ids_at(*line, "ids");
+    const auto ids = input.fields(*line).token_ids("ids", int64_t{1} << 31);
     json::object out{{"text", tokenizer->decode(ids, skip_special_tokens)}};
     if (stream) {
       json::array pieces;

@@ -11,6 +11,7 @@
 #include "core/calendar.h"
 #include "core/clock.h"
 #include "core/error.h"
+#include "core/field_reader.h"
 #include "core/json_lines.h"
 #include "engine/engine.h"
 #include "engine/http/generate_request.h"
@@ -38,14 +39,13 @@ class LineReader {
       line["input_ids"] = *ids;
       line.erase("ids");
     }
-    if (const auto* messages = line.if_contains("messages")) {
-      if (!messages->is_array()) throw ConfigError(where + ": \"messages\" must be an array");
+    const FieldReader fields(line, where + ": ");
+    if (const json::array* messages = fields.array("messages")) {
       json::object options{{"add_generation_prompt", true}};
-      if (const auto* given = line.if_contains("options")) {
-        if (!given->is_object()) throw ConfigError(where + ": \"options\" must be an object");
-        for (const auto& [key, value] : given->get_object()) options[key] = value;
+      if (const json::object* given = fields.object("options")) {
+        for (const auto& [key, value] : *given) options[key] = value;
       }
-      line["input_ids"] = json::value_from(render(messages->get_array(), options, where));
+      line["input_ids"] = json::value_from(render(*messages, options, where));
       line.erase("messages");
       line.erase("options");
     }
@@ -139,8 +139,8 @@ class Lines {
 
   std::mutex mutex_;
   std::condition_variable finished_;
-  std::deque<std::unique_ptr<Line>>
-      in_order_;  // main thread; what the lines hold is guarded by mutex_
+  // Main thread; what the lines hold is guarded by mutex_.
+  std::deque<std::unique_ptr<Line>> in_order_;
 };
 
 }  // namespace

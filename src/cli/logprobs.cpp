@@ -100,7 +100,7 @@ int logprobs(std::span<const std::string> arguments) {
   const auto network = model::load_network(directory, model::Precision::of(dtype));
   JsonLines input(file);
   while (const auto object = input.next()) {
-    const std::vector<int32_t> ids = input.ids_at(*object, "ids");
+    const std::vector<int32_t> ids = input.fields(*object).token_ids("ids", int64_t{1} << 31);
     check_ids(input, ids, network->config());
     write_json_line(score(*network, ids, with_logits));
   }

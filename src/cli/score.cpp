@@ -7,6 +7,7 @@
 
 #include "cli/options.h"
 #include "core/error.h"
+#include "core/field_reader.h"
 #include "core/json_lines.h"
 #include "core/reward_number.h"
 
@@ -14,15 +15,6 @@ namespace slime::cli {
 namespace {
 
 constexpr std::string_view kScore = "score";  // the field of dapo's records
-
-/// What stands in the line is a string, or null, or not there.
-std::string text_at(const json::object& line, std::string_view key, const std::string& where) {
-  const json::value* value = line.if_contains(key);
-  if (value == nullptr || value->is_null()) return {};
-  if (!value->is_string())
-    throw ConfigError(fmt::format("{}: \"{}\" should be a string", where, key));
-  return std::string(value->get_string());
-}
 
 /// Without a key a record counts by its score.
 Expected<double> number_in(const json::value& reward, const std::string& reward_key) {
@@ -42,19 +34,14 @@ json::value shortest(double number) {
 
 json::object score_line(const json::object& line, int64_t ordinal, const reward::RewardFn& reward,
                         const std::string& reward_key, const std::string& where) {
-  if (!line.contains("response"))
-    throw ConfigError(fmt::format("{}: \"response\" is missing", where));
+  const FieldReader fields(line, where + ": ");
+  if (!line.contains("response")) fields.required().text("response");
   Sample sample;
   sample.ordinal = ordinal;
-  sample.prompt = text_at(line, "prompt", where);
-  sample.response = text_at(line, "response", where);
+  sample.prompt = fields.text("prompt").value_or("");
+  sample.response = fields.text("response").value_or("");
   if (const json::value* label = line.if_contains("label")) sample.label = *label;
-  if (const json::value* metadata = line.if_contains("metadata");
-      metadata != nullptr && !metadata->is_null()) {
-    if (!metadata->is_object())
-      throw ConfigError(fmt::format("{}: \"metadata\" should be an object", where));
-    sample.metadata = metadata->get_object();
-  }
+  if (const json::object* metadata = fields.object("metadata")) sample.metadata = *metadata;
   const Expected<json::value> answer = reward(sample);
   if (!answer) return {{"score", nullptr}, {"reason", answer.error().message}};
   const Expected<double> number = number_in(*answer, reward_key);

@@ -19,7 +19,7 @@ int tokenize(std::span<const std::string> arguments) {
   const auto tokenizer = text::Tokenizer::load(model);
   JsonLines input(file);
   while (const auto line = input.next()) {
-    const auto ids = tokenizer->encode(input.string_at(*line, "text"),
+    const auto ids = tokenizer->encode(*input.fields(*line).text("text"),
                                        {.add_special_tokens = !no_special_tokens});
     write_json_line({{"ids", json::value_from(ids)}});
   }

@@ -8,6 +8,7 @@
 
 #include "config/yaml.h"
 #include "core/error.h"
+#include "core/field_reader.h"
 #include "core/sampling_bounds.h"
 
 namespace slime::config {
@@ -70,14 +71,14 @@ bool is_empty(const json::value& value) {
 
 void check_keys(const json::object& entry, bool is_entry, const std::string& where,
                 std::vector<std::string>& problems) {
-  for (const auto& member : entry) {
-    const std::string_view key = member.key();
-    if (find_field(key) != nullptr || (is_entry && (key == "name" || key == "path"))) continue;
-    std::vector<std::string_view> known;
-    for (const Field& field : fields()) known.push_back(field.key);
-    problems.push_back(fmt::format("{}: unknown key {}; there are {}{}", where, key,
-                                   is_entry ? "name, path, " : "", fmt::join(known, ", ")));
-  }
+  std::vector<std::string_view> known;
+  if (is_entry) known = {"name", "path"};
+  for (const Field& field : fields()) known.push_back(field.key);
+  const std::vector<std::string> unknown =
+      FieldReader(entry, where + ": ", problems).unknown_fields(known);
+  problems.insert(problems.end(), unknown.begin(), unknown.end());
+  if (!unknown.empty())
+    problems.push_back(fmt::format("{}: known are {}", where, fmt::join(known, ", ")));
 }
 
 json::value resolved(const Field& field, const json::object& entry, const json::object& defaults,
@@ -117,140 +118,38 @@ std::vector<json::object> named_entries(const json::value& datasets, const std::
   return entries;
 }
 
-/// Reads typed values out of a resolved entry and collects what has the wrong type.
-class EntryReader {
- public:
-  EntryReader(const json::object& entry, std::string where, std::vector<std::string>& problems)
-      : entry_(entry), where_(std::move(where)), problems_(problems) {}
-
-  void read(std::string_view key, std::string& out) const {
-    if (const json::value* value = find(key)) {
-      if (value->is_string())
-        out = value->get_string();
-      else
-        wrong(key, "a string");
-    }
-  }
-  void read(std::string_view key, double& out) const {
-    if (const json::value* value = find(key)) {
-      if (value->is_number())
-        out = value->to_number<double>();
-      else
-        wrong(key, "a number");
-    }
-  }
-  void read(std::string_view key, int64_t& out) const {
-    if (const json::value* value = find(key)) {
-      json::error_code error;
-      const int64_t number = value->to_number<int64_t>(error);
-      if (!error)
-        out = number;
-      else
-        wrong(key, "a whole number");
-    }
-  }
-  void read(std::string_view key, bool& out) const {
-    if (const json::value* value = find(key)) {
-      if (value->is_bool())
-        out = value->get_bool();
-      else
-        wrong(key, "true or false");
-    }
-  }
-  void read(std::string_view key, json::object& out) const {
-    if (const json::value* value = find(key)) {
-      if (value->is_object())
-        out = value->get_object();
-      else
-        wrong(key, "a map");
-    }
-  }
-  template <typename T>
-  void read(std::string_view key, std::optional<T>& out) const {
-    if (find(key) != nullptr) read(key, out.emplace());
-  }
-  void read(std::string_view key, std::vector<std::string>& out) const {
-    const json::value* value = find(key);
-    if (value == nullptr) return;
-    if (value->is_string()) {
-      out = {std::string(value->get_string())};
-      return;
-    }
-    const json::array* list = value->if_array();
-    if (list == nullptr ||
-        !std::ranges::all_of(*list, [](const json::value& one) { return one.is_string(); })) {
-      wrong(key, "a list of strings");
-      return;
-    }
-    for (const json::value& one : *list) out.emplace_back(one.get_string());
-  }
-  void read(std::string_view key, std::vector<int64_t>& out) const {
-    const json::value* value = find(key);
-    if (value == nullptr) return;
-    const json::array* list = value->if_array();
-    if (list == nullptr ||
-        !std::ranges::all_of(*list, [](const json::value& one) { return one.is_int64(); })) {
-      wrong(key, "a list of whole numbers");
-      return;
-    }
-    for (const json::value& one : *list) out.push_back(one.get_int64());
-  }
-  void require(bool holds, std::string_view key, std::string_view rule) const {
-    if (!holds) wrong(key, rule);
-  }
-
- private:
-  const json::value* find(std::string_view key) const {
-    const json::value* value = entry_.if_contains(key);
-    return value == nullptr || value->is_null() ? nullptr : value;
-  }
-  void wrong(std::string_view key, std::string_view expected) const {
-    const json::value* value = entry_.if_contains(key);
-    problems_.push_back(fmt::format("{}: {} {}: should be {}", where_, key,
-                                    value == nullptr ? "" : json::serialize(*value), expected));
-  }
-
-  const json::object& entry_;
-  std::string where_;
-  std::vector<std::string>& problems_;
-};
-
 EvalSetConfig to_config(const json::object& entry, const std::string& where,
                         std::vector<std::string>& problems) {
   EvalSetConfig set;
-  EntryReader reader(entry, where, problems);
-  reader.read("name", set.name);
-  reader.read("path", set.path);
-  reader.read("rm_type", set.rm_type);
-  reader.read("input_key", set.input_key);
-  reader.read("label_key", set.label_key);
-  reader.read("tool_key", set.tool_key);
-  reader.read("metadata_key", set.metadata_key);
-  reader.read("apply_chat_template", set.apply_chat_template);
-  reader.read("apply_chat_template_kwargs", set.apply_chat_template_kwargs);
-  reader.read("n_samples_per_eval_prompt", set.n_samples);
-  reader.read("temperature", set.temperature);
-  reader.read("top_p", set.top_p);
-  reader.read("top_k", set.top_k);
-  reader.read("max_response_len", set.max_response_len);
-  reader.read("min_new_tokens", set.min_new_tokens);
-  reader.read("stop", set.stop);
-  reader.read("stop_token_ids", set.stop_token_ids);
-  reader.read("repetition_penalty", set.repetition_penalty);
-  reader.read("skip_special_tokens", set.skip_special_tokens);
-  reader.read("no_stop_trim", set.no_stop_trim);
-  reader.read("metadata_overrides", set.metadata_overrides);
-  reader.require(!set.path.empty(), "path", "the file of the data set");
-  reader.require(set.n_samples >= 1, "n_samples_per_eval_prompt", "at least 1");
-  reader.require(set.temperature >= 0, "temperature", "at least 0");
-  reader.require(!(set.temperature > kHighestTemperature), "temperature",
-                 fmt::format("at most {:g}", kHighestTemperature));
-  reader.require(set.top_p > 0 && set.top_p <= 1, "top_p", "in (0, 1]");
-  reader.require(set.top_k == -1 || set.top_k >= 1, "top_k", "-1 (all) or at least 1");
-  reader.require(set.max_response_len.value_or(1) >= 1, "max_response_len", "at least 1");
-  reader.require(set.min_new_tokens >= 0, "min_new_tokens", "at least 0");
-  reader.require(set.repetition_penalty >= kLowestRepetitionPenalty && set.repetition_penalty <= 2,
-                 "repetition_penalty", fmt::format("in [{:g}, 2]", kLowestRepetitionPenalty));
+  const FieldReader reader(entry, where + ": ", problems);
+  const auto text = [&](std::string_view key) { return reader.text(key).value_or(""); };
+  set.name = text("name");
+  set.path = reader.required().text("path").value_or("");
+  if (reader.has("path")) reader.expect(!set.path.empty(), "path", "must be a file");
+  set.rm_type = text("rm_type");
+  set.input_key = text("input_key");
+  set.label_key = text("label_key");
+  set.tool_key = text("tool_key");
+  set.metadata_key = text("metadata_key");
+  set.apply_chat_template = reader.boolean("apply_chat_template").value_or(false);
+  if (const json::object* kwargs = reader.object("apply_chat_template_kwargs"))
+    set.apply_chat_template_kwargs = *kwargs;
+  set.n_samples = reader.integer("n_samples_per_eval_prompt", 1).value_or(set.n_samples);
+  set.temperature = reader.number("temperature", 0, kHighestTemperature).value_or(set.temperature);
+  set.top_p = reader.number("top_p").value_or(set.top_p);
+  reader.expect(set.top_p > 0 && set.top_p <= 1, "top_p", "must be in (0, 1]");
+  set.top_k = reader.integer("top_k").value_or(set.top_k);
+  reader.expect(set.top_k == -1 || set.top_k >= 1, "top_k", "must be -1 (all) or at least 1");
+  set.max_response_len = reader.integer("max_response_len", 1);
+  set.min_new_tokens = reader.integer("min_new_tokens", 0).value_or(set.min_new_tokens);
+  set.stop = reader.texts("stop");
+  set.stop_token_ids = reader.numbers<int64_t>("stop_token_ids");
+  set.repetition_penalty = reader.number("repetition_penalty", kLowestRepetitionPenalty, 2)
+                               .value_or(set.repetition_penalty);
+  set.skip_special_tokens = reader.boolean("skip_special_tokens");
+  set.no_stop_trim = reader.boolean("no_stop_trim").value_or(set.no_stop_trim);
+  if (const json::object* overrides = reader.object("metadata_overrides"))
+    set.metadata_overrides = *overrides;
   for (const Field& field : fields()) {
     const json::value* value = entry.if_contains(field.key);
     if (!field.has_effect && value != nullptr && !is_empty(*value))
@@ -321,11 +220,9 @@ std::vector<json::object> resolve_eval_sets(const json::value& datasets,
     if (const json::value* path = entry.if_contains("path")) set["path"] = *path;
     for (const Field& field : fields())
       set[field.key] = resolved(field, entry, defaults, arguments);
-    const json::value& least = set.at("min_eval_samples");
-    if (!least.is_null() && !(least.is_number() && least.to_number<double>() > 0)) {
-      problems.push_back(
-          fmt::format("{}: min_eval_samples {}: should be positive", own, json::serialize(least)));
-    }
+    const FieldReader own_fields(set, own + ": ", problems);
+    const auto least = own_fields.number("min_eval_samples");
+    own_fields.expect(!least || *least > 0, "min_eval_samples", "must be positive");
     sets.push_back(std::move(set));
   }
   if (!problems.empty()) throw ConfigError(problems);

@@ -98,11 +98,11 @@ TEST(EvalConfig, SaysEverythingThatIsWrongWithItsFile) {
   } catch (const ConfigError& error) {
     const std::string text = error.what();
     for (const char* says :
-         {"data set a: top_p 2: should be in (0, 1]",
-          "data set a: temperature \"hot\": should be a number",
-          "data set b: path : should be the file",
-          "data set b: temperature -1: should be at least 0",
-          "data set b: stop_token_ids [\"x\"]: should be a list of whole numbers"}) {
+         {"data set a: top_p must be in (0, 1], not 2",
+          "data set a: temperature must be a number from 0 to 1000000, not \"hot\"",
+          "data set b: path is missing; it must be a string",
+          "data set b: temperature must be a number from 0 to 1000000, not -1",
+          "data set b: stop_token_ids[0] must be a whole number from "}) {
       EXPECT_NE(text.find(says), std::string::npos) << says << "\nin\n" << text;
     }
   }
@@ -112,11 +112,11 @@ TEST(EvalConfig, WhatTheEngineWouldRefuseIsRefusedBeforeAnythingIsScored) {
   const struct {
     const char* setting;
     const char* says;
-  } cases[] = {{"temperature: 1.0e7", "should be at most 1e+06"},
-               {"temperature: 1.0e+300", "should be at most 1e+06"},
-               {"repetition_penalty: 1.0e-9", "should be in [1e-06, 2]"},
-               {"repetition_penalty: 2.5", "should be in [1e-06, 2]"},
-               {"min_new_tokens: -1", "should be at least 0"}};
+  } cases[] = {{"temperature: 1.0e7", "must be a number from 0 to 1000000, not 1e+"},
+               {"temperature: 1.0e+300", "must be a number from 0 to 1000000, not 1e+"},
+               {"repetition_penalty: 1.0e-9", "must be a number from 1e-06 to 2, not "},
+               {"repetition_penalty: 2.5", "must be a number from 1e-06 to 2, not "},
+               {"min_new_tokens: -1", "must be a whole number of at least 0, not -1"}};
   const std::string data = "datasets: [{name: a, path: a.jsonl, ";
   for (const auto& [setting, says] : cases) {
     try {
@@ -129,6 +129,19 @@ TEST(EvalConfig, WhatTheEngineWouldRefuseIsRefusedBeforeAnythingIsScored) {
   EXPECT_EQ(
       eval_sets_of(config_with(data + "temperature: 1.0e6, repetition_penalty: 1.0e-6}]\n")).size(),
       1U);
+}
+
+TEST(EvalConfig, AMistypedKeyIsNamedWithTheNearestOne) {
+  try {
+    eval_sets_of(config_with("datasets: [{name: a, path: a.jsonl, temprature: 1}]\n"));
+    FAIL();
+  } catch (const ConfigError& error) {
+    const std::string text = error.what();
+    EXPECT_NE(text.find("data set a: temprature is unknown; did you mean temperature?"),
+              std::string::npos)
+        << text;
+    EXPECT_NE(text.find("known are name, path, n_samples_per_eval_prompt"), std::string::npos);
+  }
 }
 
 TEST(EvalConfig, KeysThatNothingReadsAreReported) {

@@ -101,8 +101,8 @@ FieldReader FieldReader::required() const {
   return fields;
 }
 
-FieldReader FieldReader::inner(const json::object& object, std::string path) const {
-  FieldReader fields(object, std::move(path));
+FieldReader FieldReader::inside(const json::object& object, std::string_view name) const {
+  FieldReader fields(object, fmt::format("{}{}.", prefix_, shortened(name)));
   fields.problems_ = problems_;
   return fields;
 }
@@ -199,7 +199,7 @@ const json::array* FieldReader::array(std::string_view name) const {
 std::optional<FieldReader> FieldReader::fields(std::string_view name) const {
   const json::object* members = object(name);
   if (members == nullptr) return std::nullopt;
-  return inner(*members, fmt::format("{}{}.", prefix_, shortened(name)));
+  return inside(*members, name);
 }
 
 std::vector<FieldReader> FieldReader::list(std::string_view name) const {
@@ -209,7 +209,7 @@ std::vector<FieldReader> FieldReader::list(std::string_view name) const {
   for (std::size_t i = 0; i < elements->size(); ++i) {
     const std::string path = fmt::format("{}[{}]", name, i);
     if (const json::object* members = (*elements)[i].if_object()) {
-      readers.push_back(inner(*members, fmt::format("{}{}.", prefix_, path)));
+      readers.push_back(inside(*members, path));
     } else {
       note(path, fmt::format("must be an object, not {}", shown((*elements)[i])));
     }

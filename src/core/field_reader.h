@@ -66,6 +66,8 @@ class FieldReader final {
 
   /// The fields of an object inside this one: "rope_scaling.factor". They are optional again.
   std::optional<FieldReader> fields(std::string_view name) const;
+  /// Those of an object that stands for the field `name`, which the caller found.
+  FieldReader inside(const json::object& object, std::string_view name) const;
   /// Those of each object of a list: "layers[3].kind".
   std::vector<FieldReader> list(std::string_view name) const;
 
@@ -102,7 +104,6 @@ class FieldReader final {
   }
 
  private:
-  FieldReader inner(const json::object& object, std::string path) const;
   /// The field's value; an absent one breaks the rule of required().
   const json::value* given(std::string_view name, std::string_view rule) const;
   void tell(std::string problem) const;

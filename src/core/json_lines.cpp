@@ -4,7 +4,6 @@
 
 #include <cstdio>
 #include <iostream>
-#include <limits>
 #include <stdexcept>
 
 #include "core/error.h"
@@ -52,33 +51,8 @@ std::optional<json::object> JsonLines::next() {
 
 std::string JsonLines::where() const { return fmt::format("{}, line {}", name_, line_number_); }
 
-std::string_view JsonLines::string_at(const json::object& object, std::string_view key) const {
-  const json::value* value = object.if_contains(key);
-  if (value == nullptr || !value->is_string()) {
-    throw ConfigError(fmt::format("{}: \"{}\" is {}; it must be a string", where(), key,
-                                  value == nullptr ? "missing" : "not a string"));
-  }
-  return value->get_string();
-}
-
-std::vector<int32_t> JsonLines::ids_at(const json::object& object, std::string_view key) const {
-  const json::value* value = object.if_contains(key);
-  const auto reject = [&](std::string_view why) {
-    return ConfigError(
-        fmt::format("{}: \"{}\" is {}; it must be an array of token ids", where(), key, why));
-  };
-  if (value == nullptr) throw reject("missing");
-  if (!value->is_array()) throw reject("not an array");
-  std::vector<int32_t> ids;
-  ids.reserve(value->get_array().size());
-  for (const json::value& element : value->get_array()) {
-    boost::system::error_code error;
-    const auto id = element.to_number<int32_t>(error);
-    if (error || id < 0 || element.is_double())
-      throw reject(fmt::format("wrong at index {}", ids.size()));
-    ids.push_back(id);
-  }
-  return ids;
+FieldReader JsonLines::fields(const json::object& object) const {
+  return FieldReader(object, where() + ": ").required();
 }
 
 void write_json_line(const json::value& value) {

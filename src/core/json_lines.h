@@ -4,16 +4,15 @@
 ///
 ///   JsonLines input(file);                       // "" or "-" is standard input
 ///   while (auto object = input.next())
-///     write_json_line({{"length", input.string_at(*object, "text").size()}});
+///     write_json_line({{"length", input.fields(*object).text("text")->size()}});
 
 #include <cstdint>
 #include <fstream>
 #include <istream>
 #include <optional>
 #include <string>
-#include <string_view>
-#include <vector>
 
+#include "core/field_reader.h"
 #include "core/json.h"
 
 namespace slime {
@@ -35,10 +34,8 @@ class JsonLines final {
   /// Of the object that next() returned last: "standard input, line 7".
   std::string where() const;
 
-  /// Members of that object; a missing one or one of another type is a ConfigError.
-  std::string_view string_at(const json::object& object, std::string_view key) const;
-  /// An array of integers that fit in 32 bits and are not negative.
-  std::vector<int32_t> ids_at(const json::object& object, std::string_view key) const;
+  /// The fields of that object, required; a problem is a ConfigError.
+  FieldReader fields(const json::object& object) const;
 
  private:
   bool read_line(std::string& line);

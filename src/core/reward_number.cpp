@@ -8,7 +8,7 @@ namespace slime {
 namespace {
 
 /// Enough of a judge's answer to recognise it.
-std::string shown(const json::value& value) {
+std::string excerpt(const json::value& value) {
   constexpr std::size_t kMostShown = 200;
   std::string text = json::serialize(value);
   if (text.size() > kMostShown) text.replace(kMostShown, std::string::npos, "...");
@@ -23,18 +23,18 @@ Expected<double> reward_number(const json::value& reward, const std::string& rew
     const json::object* record = reward.if_object();
     value = record == nullptr ? nullptr : record->if_contains(reward_key);
     if (value == nullptr) {
-      return failure(
-          fmt::format("the reward {} has no key \"{}\" (--reward-key)", shown(reward), reward_key));
+      return failure(fmt::format("the reward {} has no key \"{}\" (--reward-key)", excerpt(reward),
+                                 reward_key));
     }
   }
   if (value->is_bool()) return value->get_bool() ? 1.0 : 0.0;
   if (!value->is_number()) {
-    return failure(fmt::format("the reward {} is not a number{}", shown(*value),
+    return failure(fmt::format("the reward {} is not a number{}", excerpt(*value),
                                value->is_object() ? "; --reward-key names a field of it" : ""));
   }
   const double number = value->to_number<double>();
   if (!std::isfinite(number))
-    return failure(fmt::format("the reward {} is not finite", shown(*value)));
+    return failure(fmt::format("the reward {} is not finite", excerpt(*value)));
   return number;
 }
 

@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "core/error.h"
+#include "core/field_reader.h"
 #include "core/reward_number.h"
 
 namespace slime {
@@ -27,63 +28,28 @@ json::array to_array(const std::vector<T>& values) {
   return array;
 }
 
-/// Throws ConfigError naming the field when `object[key]` has another type than the reader expects.
-class FieldReader {
- public:
-  FieldReader(const json::object& object, std::string_view where)
-      : object_(object), where_(where) {}
+/// A list that is there has an element for each token of the response.
+void expect_length(const FieldReader& fields, std::string_view name, std::size_t size,
+                   int64_t response_length) {
+  if (size == 0 || static_cast<int64_t>(size) == response_length) return;
+  fields.note(name,
+              fmt::format("must be as long as the response ({}), not {}", response_length, size));
+}
 
-  const json::value* find(std::string_view key) const {
-    const json::value* value = object_.if_contains(key);
-    return value == nullptr || value->is_null() ? nullptr : value;
+std::vector<VersionRun> read_versions(const FieldReader& fields) {
+  constexpr std::string_view kName = "weight_versions";
+  std::vector<VersionRun> versions;
+  const json::array* runs = fields.array(kName);
+  if (runs == nullptr) return versions;
+  for (const json::value& run : *runs) {
+    const json::array* pair = run.if_array();
+    const bool is_run =
+        pair != nullptr && pair->size() == 2 && (*pair)[0].is_int64() && (*pair)[1].is_int64();
+    fields.expect(is_run, kName, "must be a list of [version, tokens]");
+    versions.push_back({(*pair)[0].get_int64(), (*pair)[1].get_int64()});
   }
-
-  int64_t integer(std::string_view key, int64_t fallback) const {
-    const json::value* value = find(key);
-    if (value == nullptr) return fallback;
-    json::error_code error;
-    const int64_t number = value->to_number<int64_t>(error);
-    if (error) wrong(key, "an integer");
-    return number;
-  }
-
-  double real(std::string_view key, double fallback) const {
-    const json::value* value = find(key);
-    if (value == nullptr) return fallback;
-    if (!value->is_number()) wrong(key, "a number");
-    return value->to_number<double>();
-  }
-
-  std::string text(std::string_view key) const {
-    const json::value* value = find(key);
-    if (value == nullptr) return {};
-    if (!value->is_string()) wrong(key, "a string");
-    return std::string(value->get_string());
-  }
-
-  template <typename T>
-  std::vector<T> numbers(std::string_view key) const {
-    std::vector<T> numbers;
-    const json::value* value = find(key);
-    if (value == nullptr) return numbers;
-    if (!value->is_array()) wrong(key, "a list of numbers");
-    numbers.reserve(value->get_array().size());
-    for (const json::value& element : value->get_array()) {
-      json::error_code error;
-      numbers.push_back(element.to_number<T>(error));
-      if (error) wrong(key, "a list of numbers");
-    }
-    return numbers;
-  }
-
-  [[noreturn]] void wrong(std::string_view key, std::string_view expected) const {
-    throw ConfigError(fmt::format("{}: field \"{}\" should be {}", where_, key, expected));
-  }
-
- private:
-  const json::object& object_;
-  std::string_view where_;
-};
+  return versions;
+}
 
 }  // namespace
 
@@ -150,71 +116,52 @@ json::object to_json(const Sample& sample) {
 }
 
 Sample sample_from_json(const json::object& object, std::string_view where) {
-  const FieldReader read(object, where);
+  const FieldReader fields(object, fmt::format("{}: ", where));  // throws at the first problem
   Sample sample;
-  sample.group = read.integer("group_index", 0);
-  sample.ordinal = read.integer("index", 0);
-  sample.index_in_group = read.integer("index_in_group", 0);
-  if (read.find("rollout_id") != nullptr) sample.rollout_id = read.integer("rollout_id", 0);
-  sample.tokens = read.numbers<TokenId>("tokens");
-  const int64_t response_length = read.integer("response_length", 0);
-  if (response_length < 0 || response_length > static_cast<int64_t>(sample.tokens.size())) {
-    read.wrong("response_length", "between 0 and the number of tokens");
-  }
-  sample.prompt_length = static_cast<int64_t>(sample.tokens.size()) - response_length;
-  if (const json::value* prompt = read.find("prompt"); prompt != nullptr) {
+  sample.group = fields.integer("group_index").value_or(0);
+  sample.ordinal = fields.integer("index").value_or(0);
+  sample.index_in_group = fields.integer("index_in_group").value_or(0);
+  sample.rollout_id = fields.integer("rollout_id");
+  sample.tokens = fields.numbers<TokenId>("tokens");
+  const auto num_tokens = static_cast<int64_t>(sample.tokens.size());
+  const int64_t response_length = fields.integer("response_length").value_or(0);
+  fields.expect(response_length >= 0 && response_length <= num_tokens, "response_length",
+                fmt::format("must be from 0 to the number of tokens ({})", num_tokens));
+  sample.prompt_length = num_tokens - response_length;
+  if (const json::value* prompt = fields.find("prompt"); prompt != nullptr) {
     sample.prompt =
         prompt->is_string() ? std::string(prompt->get_string()) : json::serialize(*prompt);
   }
-  sample.response = read.text("response");
-  if (const json::value* label = read.find("label"); label != nullptr) sample.label = *label;
-  if (const json::value* reward = read.find("reward"); reward != nullptr) sample.reward = *reward;
-  sample.loss_mask = read.numbers<uint8_t>("loss_mask");
-  if (!sample.loss_mask.empty() &&
-      static_cast<int64_t>(sample.loss_mask.size()) != response_length) {
-    read.wrong("loss_mask", fmt::format("as long as the response ({})", response_length));
+  sample.response = fields.text("response").value_or("");
+  if (const json::value* label = fields.find("label"); label != nullptr) sample.label = *label;
+  if (const json::value* reward = fields.find("reward"); reward != nullptr) sample.reward = *reward;
+  sample.loss_mask = fields.numbers<uint8_t>("loss_mask");
+  expect_length(fields, "loss_mask", sample.loss_mask.size(), response_length);
+  sample.log_probs = fields.numbers<float>("rollout_log_probs");
+  expect_length(fields, "rollout_log_probs", sample.log_probs.size(), response_length);
+  sample.teacher_log_probs = fields.numbers<float>("teacher_log_probs");
+  sample.top_p_ids = fields.numbers<TokenId>("rollout_top_p_token_ids");
+  sample.top_p_offsets = fields.numbers<int64_t>("rollout_top_p_token_offsets");
+  const std::vector<int64_t>& offsets = sample.top_p_offsets;
+  if (!offsets.empty() &&
+      (static_cast<int64_t>(offsets.size()) != response_length + 1 || offsets.front() != 0 ||
+       offsets.back() != static_cast<int64_t>(sample.top_p_ids.size()) ||
+       !std::ranges::is_sorted(offsets))) {
+    fields.note(
+        "rollout_top_p_token_offsets",
+        fmt::format("must be {} rising numbers from 0 to the number of ids", response_length + 1));
   }
-  sample.log_probs = read.numbers<float>("rollout_log_probs");
-  if (!sample.log_probs.empty() &&
-      static_cast<int64_t>(sample.log_probs.size()) != response_length) {
-    read.wrong("rollout_log_probs", fmt::format("as long as the response ({})", response_length));
-  }
-  sample.teacher_log_probs = read.numbers<float>("teacher_log_probs");
-  sample.top_p_ids = read.numbers<TokenId>("rollout_top_p_token_ids");
-  sample.top_p_offsets = read.numbers<int64_t>("rollout_top_p_token_offsets");
-  if (!sample.top_p_offsets.empty() &&
-      (static_cast<int64_t>(sample.top_p_offsets.size()) != response_length + 1 ||
-       sample.top_p_offsets.back() != static_cast<int64_t>(sample.top_p_ids.size()) ||
-       sample.top_p_offsets.front() != 0 || !std::ranges::is_sorted(sample.top_p_offsets))) {
-    read.wrong("rollout_top_p_token_offsets",
-               fmt::format("{} rising numbers from 0 to the number of ids", response_length + 1));
-  }
-  sample.routed_experts = read.numbers<int32_t>("rollout_routed_experts");
-  if (const json::value* runs = read.find("weight_versions"); runs != nullptr) {
-    const auto is_run = [](const json::value& run) {
-      return run.is_array() && run.get_array().size() == 2 && run.get_array()[0].is_int64() &&
-             run.get_array()[1].is_int64();
-    };
-    if (!runs->is_array() || !std::ranges::all_of(runs->get_array(), is_run))
-      read.wrong("weight_versions", "a list of [version, tokens]");
-    for (const json::value& run : runs->get_array())
-      sample.versions.push_back({run.get_array()[0].get_int64(), run.get_array()[1].get_int64()});
-  }
-  if (const json::value* removed = read.find("remove_sample"); removed != nullptr) {
-    if (!removed->is_bool()) read.wrong("remove_sample", "true or false");
-    sample.remove_sample = removed->get_bool();
-  }
-  const std::optional<Status> status = status_from_string(read.text("status"));
-  if (!status) read.wrong("status", "pending, completed, truncated, aborted or failed");
-  sample.status = *status;
-  sample.failure = read.text("failure");
-  if (const json::value* metadata = read.find("metadata"); metadata != nullptr) {
-    if (!metadata->is_object()) read.wrong("metadata", "an object");
-    sample.metadata = metadata->get_object();
-  }
-  sample.engine_prompt_tokens = read.integer("total_prompt_tokens", 0);
-  sample.cached_tokens = read.integer("cached_tokens", 0);
-  sample.generation_seconds = read.real("generation_seconds", 0);
+  sample.routed_experts = fields.numbers<int32_t>("rollout_routed_experts");
+  sample.versions = read_versions(fields);
+  sample.remove_sample = fields.boolean("remove_sample").value_or(false);
+  std::vector<std::string_view> words;
+  for (const auto& [status, word] : kStatusWords) words.push_back(word);
+  sample.status = *status_from_string(*fields.required().one_of("status", words));
+  sample.failure = fields.text("failure").value_or("");
+  if (const json::object* metadata = fields.object("metadata")) sample.metadata = *metadata;
+  sample.engine_prompt_tokens = fields.integer("total_prompt_tokens").value_or(0);
+  sample.cached_tokens = fields.integer("cached_tokens").value_or(0);
+  sample.generation_seconds = fields.number("generation_seconds").value_or(0);
   return sample;
 }
 

@@ -48,7 +48,8 @@ TEST(Sample, NamesTheFieldThatHasTheWrongType) {
     sample_from_json(object, "dump.jsonl, line 3");
     FAIL() << "accepted a string for tokens";
   } catch (const ConfigError& error) {
-    EXPECT_STREQ(error.what(), "dump.jsonl, line 3: field \"tokens\" should be a list of numbers");
+    EXPECT_STREQ(error.what(),
+                 "dump.jsonl, line 3: tokens must be a list of whole numbers, not \"12 7 99\"");
   }
 }
 

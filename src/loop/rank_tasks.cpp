@@ -1,6 +1,11 @@
 #include "loop/rank_tasks.h"
 
+#include <fmt/format.h>
+
+#include <limits>
+
 #include "core/error.h"
+#include "core/field_reader.h"
 
 namespace slime::loop {
 
@@ -39,20 +44,23 @@ std::string to_frame(const RankStart& start) {
 RankStart rank_start_from(std::string_view frame) {
   if (!frame.starts_with(static_cast<char>(RankTask::kStart)))
     throw ConfigError("the controller's first task says what the worker is to become");
-  const json::value value = parse_json(frame.substr(1), "the controller's first task");
-  try {
-    return {.arguments = json::value_to<std::vector<std::string>>(value.at("arguments")),
-            .rank = value.at("rank").to_number<int>(),
-            .port = value.at("port").to_number<int>(),
-            .collective_milliseconds = value.at("collective_milliseconds").to_number<int64_t>(),
-            .num_rollouts = value.at("num_rollouts").to_number<int64_t>(),
-            .num_threads = value.at("num_threads").to_number<int>(),
-            .checkpoint = json::value_to<std::string>(value.at("checkpoint")),
-            .iteration = value.at("iteration").to_number<int64_t>(),
-            .loads_optimizer = value.at("loads_optimizer").as_bool()};
-  } catch (const std::exception&) {  // a field that is missing or of another type
-    throw ConfigError("the controller's first task says what the worker is to become");
-  }
+  constexpr std::string_view kWhere = "the controller's first task";
+  const json::value value = parse_json(frame.substr(1), kWhere);
+  if (!value.is_object()) throw ConfigError(fmt::format("{} must be a JSON object", kWhere));
+  const FieldReader fields =
+      FieldReader(value.get_object(), fmt::format("{}: ", kWhere)).required();
+  const auto count = [&](std::string_view name) {
+    return static_cast<int>(*fields.integer(name, 0, std::numeric_limits<int>::max()));
+  };
+  return {.arguments = fields.strings("arguments"),
+          .rank = count("rank"),
+          .port = count("port"),
+          .collective_milliseconds = *fields.integer("collective_milliseconds"),
+          .num_rollouts = *fields.integer("num_rollouts"),
+          .num_threads = count("num_threads"),
+          .checkpoint = *fields.text("checkpoint"),
+          .iteration = *fields.integer("iteration"),
+          .loads_optimizer = *fields.boolean("loads_optimizer")};
 }
 
 comm::ParallelLayout layout_of(const config::ParallelFlags& config) {

@@ -11,7 +11,7 @@
 #include <ctime>
 
 #include "core/error.h"
-#include "core/json.h"
+#include "core/field_reader.h"
 
 namespace slime::loop {
 namespace {
@@ -41,14 +41,19 @@ std::string holder_of(int descriptor) {
   std::array<char, 1024> text{};
   const ssize_t size = ::pread(descriptor, text.data(), text.size(), 0);
   if (size < 0) return "another process";
-  try {
-    const json::value record = json::parse({text.data(), static_cast<std::size_t>(size)});
-    return fmt::format("process {} on {}, since {}", record.at("pid").to_number<int64_t>(),
-                       std::string_view(record.at("host").as_string()),
-                       std::string_view(record.at("started").as_string()));
-  } catch (const std::exception&) {
-    return "another process";  // which has the lock, but has not said yet who it is
-  }
+  json::error_code error;
+  const json::value record = json::parse({text.data(), static_cast<std::size_t>(size)}, error);
+  std::vector<std::string> problems;
+  const json::object nothing;
+  const FieldReader fields =
+      FieldReader(error || !record.is_object() ? nothing : record.get_object(), "", problems)
+          .required();
+  const auto pid = fields.integer("pid");
+  const auto host = fields.text("host");
+  const auto started = fields.text("started");
+  // Who has the lock may not have said yet who it is.
+  if (!problems.empty()) return "another process";
+  return fmt::format("process {} on {}, since {}", *pid, *host, *started);
 }
 
 enum class Locking { kGot, kTaken, kNotThere };

@@ -10,6 +10,7 @@
 #include <fstream>
 #include <stdexcept>
 
+#include "core/field_reader.h"
 #include "core/json.h"
 
 namespace slime::loop {
@@ -27,10 +28,9 @@ bool is_kept(std::string_view line, int64_t first_step) {
   json::error_code error;
   const json::value value = json::parse(line, error);
   if (error || !value.is_object()) return false;
-  const json::value* step = value.get_object().if_contains("step");
-  if (step == nullptr) return false;
-  const auto number = step->to_number<int64_t>(error);
-  return !error && number < first_step;
+  const json::value* given = value.get_object().if_contains("step");
+  const auto step = given == nullptr ? std::nullopt : whole_number(*given);
+  return step && *step < first_step;
 }
 
 /// The run's one event file; a resumed run goes on in the file it finds.

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "core/error.h"
+#include "core/field_reader.h"
 #include "model/safetensors.h"
 #include "model/save.h"
 #include "train/checkpoint_directory.h"
@@ -112,14 +113,14 @@ json::object to_json(const TrainerState& state) {
           {"critic_samples_done", state.critic.samples_done}};
 }
 
-TrainerState state_from_json(const json::object& object) {
-  const auto integer = [&](const char* key) { return object.at(key).to_number<int64_t>(); };
+TrainerState state_from(const FieldReader& fields) {
+  const auto integer = [&](const char* key) { return *fields.required().integer(key); };
   TrainerState state{integer("num_updates"),
                      integer("num_steps"),
                      integer("samples_done"),
                      integer("rollouts_done"),
                      {}};
-  if (object.contains("critic_updates"))
+  if (fields.has("critic_updates"))
     state.critic = {integer("critic_updates"), integer("critic_samples_done")};
   return state;
 }
@@ -177,13 +178,12 @@ Checkpoint read_checkpoint(const fs::path& directory, int64_t iteration) {
   Checkpoint checkpoint;
   checkpoint.directory = directory;
   checkpoint.iteration = iteration;
-  const json::value run = read_json_file(directory / "run.json");
-  try {
-    checkpoint.run = run.at("run").as_object();
-    checkpoint.trainer = state_from_json(run.at("trainer").as_object());
-  } catch (const std::exception&) {
-    throw ConfigError((directory / "run.json").string() + ": is not of this program's form");
-  }
+  const fs::path path = directory / "run.json";
+  const json::value run = read_json_file(path);
+  if (!run.is_object()) throw ConfigError(path.string() + ": must hold a JSON object");
+  const FieldReader fields = FieldReader(run.get_object(), path.string() + ": ").required();
+  checkpoint.run = *fields.object("run");
+  checkpoint.trainer = state_from(*fields.fields("trainer"));
   checkpoint.has_optimizer = fs::is_directory(directory / "optimizer");
   return checkpoint;
 }

@@ -12,6 +12,7 @@
 
 #include "core/crc32c.h"
 #include "core/error.h"
+#include "core/field_reader.h"
 #include "core/json.h"
 #include "model/safetensors.h"
 
@@ -115,16 +116,16 @@ void remove_checkpoint(const fs::path& directory) {
   fs::remove_all(removed);
 }
 
-std::string damage_of_file(const fs::path& directory, const json::object& entry) {
-  const std::string name(entry.at("file").as_string());
+std::string damage_of_file(const fs::path& directory, const FieldReader& entry) {
+  const std::string name = *entry.text("file");
   const fs::path path = directory / name;
   std::error_code error;
   const auto size = fs::file_size(path, error);
   if (error) return name + " is missing";
-  const auto expected = entry.at("size").to_number<uint64_t>();
-  if (size != expected) return fmt::format("{} has {} bytes instead of {}", name, size, expected);
-  if (sum_of_file(path).crc != entry.at("crc32c").to_number<uint32_t>())
-    return name + " has a wrong checksum";
+  const int64_t expected = *entry.integer("size", 0);
+  if (size != static_cast<uint64_t>(expected))
+    return fmt::format("{} has {} bytes instead of {}", name, size, expected);
+  if (sum_of_file(path).crc != *entry.integer("crc32c", 0)) return name + " has a wrong checksum";
   return {};
 }
 
@@ -188,8 +189,10 @@ std::string checkpoint_damage(const fs::path& directory) {
     return "COMMITTED is missing: it was not written to the end";
   try {
     const json::value committed = read_json_file(directory / kCommitted);
-    for (const auto& entry : committed.at("files").as_array()) {
-      const std::string damage = damage_of_file(directory, entry.as_object());
+    if (!committed.is_object()) return "COMMITTED must hold a JSON object";
+    const FieldReader fields(committed.get_object(), "");
+    for (const FieldReader& entry : fields.required().list("files")) {
+      const std::string damage = damage_of_file(directory, entry.required());
       if (!damage.empty()) return damage;
     }
   } catch (const std::exception& error) {

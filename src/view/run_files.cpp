@@ -10,6 +10,7 @@
 #include <optional>
 
 #include "core/error.h"
+#include "core/field_reader.h"
 
 namespace slime::view {
 namespace {
@@ -18,14 +19,6 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t kProblemsPerFile = 3;
 constexpr std::size_t kLineLimitBytes = std::size_t{64} << 20;
-
-std::optional<int64_t> integer_at(const json::object& object, std::string_view key) {
-  const json::value* value = object.if_contains(key);
-  json::error_code error;
-  const int64_t number = value == nullptr ? 0 : value->to_number<int64_t>(error);
-  if (value == nullptr || error) return std::nullopt;
-  return number;
-}
 
 void add_point(MetricSeries& series, int64_t step, double value) {
   // Lines come in order of steps but for a few stray ones, so the place is at or near the end.
@@ -110,7 +103,8 @@ RunMetrics read_metrics(const fs::path& path, std::size_t max_points) {
   }
   std::size_t without_step = 0;
   for_each_json_line(path, metrics.problems, [&](const json::object& line) {
-    const std::optional<int64_t> step = integer_at(line, "step");
+    const json::value* given = line.if_contains("step");
+    const auto step = given == nullptr ? std::nullopt : whole_number(*given);
     if (!step) {
       ++without_step;
       return;

@@ -36,4 +36,4 @@ def test_what_cannot_work_ends_with_2():
     assert score("--rm-type", "mth").returncode == 2
     assert "needs --rm-url" in score("--rm-type", "remote_rm").stderr
     bad = score("--rm-type", "math", text='{"label": 1}\n')
-    assert bad.returncode == 2 and 'standard input, line 1: "response" is missing' in bad.stderr
+    assert bad.returncode == 2 and 'standard input, line 1: response is missing' in bad.stderr

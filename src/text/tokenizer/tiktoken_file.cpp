@@ -7,7 +7,7 @@
 #include <optional>
 
 #include "core/error.h"
-#include "text/json_field.h"
+#include "core/field_reader.h"
 #include "text/tokenizer/byte_alphabet.h"
 
 namespace slime::text {
@@ -103,17 +103,16 @@ void add_special(TokenizerDefinition& definition, TokenId id, std::string conten
 }
 
 /// The pattern that tokenizer_config.json asks for, and what else its class implies.
-std::string read_pattern_text(const JsonField& config, TokenizerDefinition& definition) {
+std::string read_pattern_text(const FieldReader& config, TokenizerDefinition& definition) {
   const TokenId end = definition.vocabulary.end_id();
-  const std::string_view name =
-      config["tokenizer_class"].is_null() ? "" : config["tokenizer_class"].string();
+  const std::string name = config.text("tokenizer_class").value_or("");
   std::string_view pattern;
   if (name == "TikTokenTokenizer") {
     pattern = WordSplitter::kKimi;
     // tokenizer_config.json may name some of these ids; the others are reserved.
-    const JsonField named = config["added_tokens_decoder"];
+    const json::object* named = config.object("added_tokens_decoder");
     for (TokenId id = end; id < end + kNumKimiReserved; ++id) {
-      if (named[std::to_string(id)].is_null())
+      if (named == nullptr || !named->contains(std::to_string(id)))
         add_special(definition, id, fmt::format("<|reserved_token_{}|>", id));
     }
   } else if (name == "QWenTokenizer") {
@@ -128,10 +127,11 @@ std::string read_pattern_text(const JsonField& config, TokenizerDefinition& defi
     pattern = WordSplitter::kCl100k;
   }
   for (const char* key : {"pat_str", "pattern"}) {
-    if (!config[key].is_null()) return std::string(config[key].string());
+    if (config.has(key)) return config.text(key).value_or("");
   }
   if (pattern.empty()) {
-    config["tokenizer_class"].reject(
+    config.note(
+        "tokenizer_class",
         fmt::format("is \"{}\", whose pattern is not known; set \"pat_str\" beside it to the "
                     "regular expression that cuts words",
                     name));
@@ -158,7 +158,9 @@ TokenizerDefinition read_tiktoken_file(std::string_view text, const json::value&
   definition.merges = merges_of(ranks, by_bytes);
   definition.bpe.works_on_bytes = true;
   definition.bpe.ignore_merges = true;
-  const JsonField config_file(config, std::string(where) + ", tokenizer_config.json: ", problems);
+  const json::object nothing;
+  const FieldReader config_file(config.is_object() ? config.get_object() : nothing,
+                                fmt::format("{}, tokenizer_config.json: ", where), problems);
   const std::string pattern_text = read_pattern_text(config_file, definition);
   if (!pattern_text.empty()) {
     Expected<Pattern> pattern = Pattern::regex(pattern_text);
@@ -166,7 +168,7 @@ TokenizerDefinition read_tiktoken_file(std::string_view text, const json::value&
       definition.pre_tokenizer.emplace_back(
           Split{std::move(*pattern), SplitBehavior::kIsolated, false});
     } else {
-      config_file["pat_str"].reject(pattern.error().message);
+      config_file.note("pat_str", pattern.error().message);
     }
   }
   definition.pre_tokenizer.emplace_back(

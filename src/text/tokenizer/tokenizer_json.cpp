@@ -14,23 +14,25 @@ constexpr std::size_t kMaxAddedTokenBytes = 1024;
 constexpr std::size_t kMaxAddedTokens = 1 << 16;
 constexpr std::size_t kMaxTemplateTokens = 64;
 
-void read_vocabulary(const JsonField& field, Vocabulary& vocabulary) {
-  const json::object& object = field.object();
-  vocabulary = Vocabulary(object.size());
-  for (const auto& [token, id] : object) {
+void read_vocabulary(const FieldReader& model, Vocabulary& vocabulary) {
+  constexpr std::string_view kName = "vocab";
+  const json::object* tokens = model.required().object(kName);
+  if (tokens == nullptr) return;
+  vocabulary = Vocabulary(tokens->size());
+  for (const auto& [token, id] : *tokens) {
     const auto* number = id.if_int64();
     if (token.size() > kMaxVocabularyTokenBytes) {
-      return field.reject(fmt::format("holds a token of {} bytes, more than the limit of {}",
-                                      token.size(), kMaxVocabularyTokenBytes));
+      return model.note(kName, fmt::format("holds a token of {} bytes, more than the limit of {}",
+                                           token.size(), kMaxVocabularyTokenBytes));
     }
     if (number == nullptr || *number < 0 || *number > kMaxTokenId) {
-      return field.reject(
-          fmt::format("[\"{}\"] must be an id from 0 to {}", std::string_view(token), kMaxTokenId));
+      return model.note(kName, fmt::format("[\"{}\"] must be an id from 0 to {}",
+                                           std::string_view(token), kMaxTokenId));
     }
     if (!vocabulary.add(static_cast<TokenId>(*number), token)) {
-      return field.reject(fmt::format("[\"{}\"] is {}, an id that \"{}\" has already",
-                                      std::string_view(token), *number,
-                                      vocabulary[static_cast<TokenId>(*number)]));
+      return model.note(kName, fmt::format("[\"{}\"] is {}, an id that \"{}\" has already",
+                                           std::string_view(token), *number,
+                                           vocabulary[static_cast<TokenId>(*number)]));
     }
   }
 }
@@ -53,8 +55,11 @@ bool read_pair(const json::value& row, std::string_view& left, std::string_view&
   return true;
 }
 
-void read_merges(const JsonField& field, TokenizerDefinition& definition) {
-  const json::array& rows = field.array();
+void read_merges(const FieldReader& model, TokenizerDefinition& definition) {
+  constexpr std::string_view kName = "merges";
+  const json::array* list = model.required().array(kName);
+  if (list == nullptr) return;
+  const json::array& rows = *list;
   const Vocabulary& vocabulary = definition.vocabulary;
   const std::size_t prefix_bytes = definition.bpe.continuing_subword_prefix.size();
   definition.merges.reserve(rows.size());
@@ -65,7 +70,7 @@ void read_merges(const JsonField& field, TokenizerDefinition& definition) {
       continue;
     std::string_view left, right;
     if (!read_pair(rows[i], left, right) || right.size() < prefix_bytes) {
-      return field.reject(fmt::format("[{}] must be \"left right\" or [left, right]", i));
+      return model.note(kName, fmt::format("[{}] must be \"left right\" or [left, right]", i));
     }
     joined.assign(left).append(right.substr(prefix_bytes));
     const auto left_id = vocabulary.find(left), right_id = vocabulary.find(right),
@@ -74,7 +79,8 @@ void read_merges(const JsonField& field, TokenizerDefinition& definition) {
       const std::string_view missing = !left_id    ? left
                                        : !right_id ? right
                                                    : std::string_view(joined);
-      return field.reject(
+      return model.note(
+          kName,
           fmt::format("[{}] needs the token \"{}\", which the vocabulary lacks", i, missing));
     }
     definition.merges.push_back(
@@ -82,89 +88,94 @@ void read_merges(const JsonField& field, TokenizerDefinition& definition) {
   }
 }
 
-void read_model(const JsonField& model, TokenizerDefinition& definition) {
+void read_model(const FieldReader& model, TokenizerDefinition& definition) {
   // Very old files have no type; then a vocabulary with merges is BPE.
-  if (const JsonField type = model["type"]; !type.is_null() && type.string() != "BPE") {
-    return type.reject(fmt::format("is \"{}\"; known is BPE", type.string()));
-  }
-  if (const JsonField dropout = model["dropout"]; !dropout.is_null() && !dropout.is_zero()) {
-    dropout.reject("must be null or 0: encoding would be random");
-  }
+  if (const auto type = model.text("type"); type && *type != "BPE")
+    return model.note("type", fmt::format("is \"{}\"; known is BPE", *type));
+  if (model.find("dropout") != nullptr && model.number("dropout").value_or(0) != 0)
+    model.wrong("dropout", "must be null or 0: encoding would be random");
   BpeOptions& bpe = definition.bpe;
-  bpe.ignore_merges = model["ignore_merges"].boolean(false);
-  bpe.byte_fallback = model["byte_fallback"].boolean(false);
-  bpe.fuse_unk = model["fuse_unk"].boolean(false);
-  if (const JsonField prefix = model["continuing_subword_prefix"]; !prefix.is_null()) {
-    bpe.continuing_subword_prefix = prefix.string();
-  }
-  if (const JsonField suffix = model["end_of_word_suffix"]; !suffix.is_null()) {
-    bpe.end_of_word_suffix = suffix.string();
-  }
-  read_vocabulary(model["vocab"], definition.vocabulary);
-  read_merges(model["merges"], definition);
-  if (const JsonField unk = model["unk_token"]; !unk.is_null()) {
-    const auto id = definition.vocabulary.find(unk.string());
-    if (!id) unk.reject(fmt::format("is \"{}\", which the vocabulary lacks", unk.string()));
+  bpe.ignore_merges = model.boolean("ignore_merges").value_or(false);
+  bpe.byte_fallback = model.boolean("byte_fallback").value_or(false);
+  bpe.fuse_unk = model.boolean("fuse_unk").value_or(false);
+  bpe.continuing_subword_prefix = model.text("continuing_subword_prefix").value_or("");
+  bpe.end_of_word_suffix = model.text("end_of_word_suffix").value_or("");
+  read_vocabulary(model, definition.vocabulary);
+  read_merges(model, definition);
+  if (const auto unk = model.text("unk_token")) {
+    const auto id = definition.vocabulary.find(*unk);
+    if (!id) model.note("unk_token", fmt::format("is \"{}\", which the vocabulary lacks", *unk));
     bpe.unk_id = id.value_or(-1);
   }
 }
 
-void read_added_tokens(const JsonField& field, TokenizerDefinition& definition) {
-  if (field.is_null()) return;
-  if (field.array().size() > kMaxAddedTokens)
-    return field.reject(fmt::format("has more than {} entries", kMaxAddedTokens));
-  for (const JsonField& entry : field.elements()) {
+void read_added_tokens(const FieldReader& file, TokenizerDefinition& definition) {
+  const json::array* list = file.array("added_tokens");
+  if (list == nullptr) return;
+  if (list->size() > kMaxAddedTokens)
+    return file.note("added_tokens", fmt::format("has more than {} entries", kMaxAddedTokens));
+  for (const FieldReader& entry : file.list("added_tokens")) {
     AddedToken token = read_added_token(entry);
-    token.id = static_cast<TokenId>(entry["id"].integer(0, kMaxTokenId));
+    token.id = static_cast<TokenId>(entry.required().integer("id", 0, kMaxTokenId).value_or(0));
     // As the library does: what the model's vocabulary knows keeps its id there.
     if (const auto known = definition.vocabulary.find(token.content)) token.id = *known;
     if (!token.content.empty()) definition.added_tokens.insert_or_assign(token.content, token);
   }
 }
 
-void read_template(const JsonField& processor, TokenizerDefinition& definition) {
+/// The ids of a special token of the template.
+std::vector<TokenId> read_special_ids(const FieldReader& processor, std::string_view name) {
+  const auto tokens = processor.required().fields("special_tokens");
+  const auto token = tokens ? tokens->required().fields(name) : std::nullopt;
+  if (!token) return {};
+  return token->required().token_ids("ids", kMaxTokenId + int64_t{1});
+}
+
+void read_template(const FieldReader& processor, TokenizerDefinition& definition) {
   std::vector<TokenId> prefix, suffix;
   bool seen_text = false;
-  for (const JsonField& piece : processor["single"].elements()) {
-    if (!piece["Sequence"].is_null()) {
-      if (seen_text || piece["Sequence"]["id"].string() != "A")
-        piece.reject("must be the only sequence, and \"A\"");
+  for (const FieldReader& piece : processor.required().list("single")) {
+    if (const auto sequence = piece.fields("Sequence")) {
+      if (seen_text || sequence->required().text("id") != "A")
+        piece.note_object("must be the only sequence, and \"A\"");
       seen_text = true;
       continue;
     }
-    const std::string_view name = piece["SpecialToken"]["id"].string();
-    for (const JsonField& id : processor["special_tokens"][name]["ids"].elements()) {
-      std::vector<TokenId>& side = seen_text ? suffix : prefix;
-      side.push_back(static_cast<TokenId>(id.integer(0, kMaxTokenId)));
-      if (side.size() > kMaxTemplateTokens) return piece.reject("adds too many tokens");
-    }
+    const auto special = piece.required().fields("SpecialToken");
+    const auto name = special ? special->required().text("id") : std::nullopt;
+    if (!name) continue;
+    std::vector<TokenId>& side = seen_text ? suffix : prefix;
+    const std::vector<TokenId> ids = read_special_ids(processor, *name);
+    side.insert(side.end(), ids.begin(), ids.end());
+    if (side.size() > kMaxTemplateTokens) return piece.note_object("adds too many tokens");
   }
   if (!seen_text)
-    processor["single"].reject("does not contain the text, {\"Sequence\": {\"id\": \"A\"}}");
+    processor.note("single", "does not contain the text, {\"Sequence\": {\"id\": \"A\"}}");
   definition.prefix.insert(definition.prefix.begin(), prefix.begin(), prefix.end());
   definition.suffix.insert(definition.suffix.end(), suffix.begin(), suffix.end());
   if (definition.prefix.size() + definition.suffix.size() > kMaxTemplateTokens)
-    processor.reject("adds too many tokens");
+    processor.note_object("adds too many tokens");
 }
 
-void read_post_processor(const JsonField& field, TokenizerDefinition& definition, int depth = 0) {
+void read_post_processor(const FieldReader& processor, TokenizerDefinition& definition,
+                         int depth = 0) {
   constexpr int kMaxDepth = 8;
-  if (field.is_null()) return;
-  const std::string_view type = field["type"].string();
-  if (type == "Sequence" && depth < kMaxDepth) {
-    for (const JsonField& element : field["processors"].elements())
+  const auto type = processor.required().text("type");
+  if (!type) return;
+  if (*type == "Sequence" && depth < kMaxDepth) {
+    for (const FieldReader& element : processor.required().list("processors"))
       read_post_processor(element, definition, depth + 1);
-  } else if (type == "TemplateProcessing") {
-    read_template(field, definition);
-  } else if (type != "ByteLevel") {
-    field["type"].reject(
-        fmt::format("is \"{}\"; known are TemplateProcessing, ByteLevel, Sequence", type));
+  } else if (*type == "TemplateProcessing") {
+    read_template(processor, definition);
+  } else if (*type != "ByteLevel") {
+    processor.note(
+        "type", fmt::format("is \"{}\"; known are TemplateProcessing, ByteLevel, Sequence", *type));
   }
 }
 
 /// Where the bytes of words get their stand-ins: in the model when ByteLevel comes last and nothing
 /// else needs text.
-void place_byte_spelling(const JsonField& field, TokenizerDefinition& definition) {
+void place_byte_spelling(const FieldReader& file, TokenizerDefinition& definition) {
   BpeOptions& bpe = definition.bpe;
   const bool model_can =
       !bpe.byte_fallback && bpe.continuing_subword_prefix.empty() && bpe.end_of_word_suffix.empty();
@@ -173,7 +184,8 @@ void place_byte_spelling(const JsonField& field, TokenizerDefinition& definition
     auto* byte_level = std::get_if<ByteLevel>(&step);
     if (byte_level == nullptr) continue;
     if (++count == 2)
-      field.reject("has two ByteLevel steps, which would spell stand-ins with stand-ins");
+      file.note("pre_tokenizer",
+                "has two ByteLevel steps, which would spell stand-ins with stand-ins");
     const bool is_last = &step == &definition.pre_tokenizer.back();
     bpe.works_on_bytes = is_last && model_can;
     byte_level->spell_bytes = !bpe.works_on_bytes;
@@ -182,36 +194,32 @@ void place_byte_spelling(const JsonField& field, TokenizerDefinition& definition
 
 }  // namespace
 
-AddedToken read_added_token(const JsonField& field) {
+AddedToken read_added_token(const FieldReader& entry) {
   AddedToken token;
-  const JsonField content = field["content"];
-  token.content = content.string();
-  if (token.content.size() > kMaxAddedTokenBytes) {
-    content.reject(fmt::format("is longer than {} bytes", kMaxAddedTokenBytes));
-    token.content.clear();
-  }
-  token.special = field["special"].boolean(false);
-  token.normalized = field["normalized"].boolean(!token.special);
-  token.single_word = field["single_word"].boolean(false);
-  token.lstrip = field["lstrip"].boolean(false);
-  token.rstrip = field["rstrip"].boolean(false);
+  token.content = entry.required().text("content", kMaxAddedTokenBytes).value_or("");
+  token.special = entry.boolean("special").value_or(false);
+  token.normalized = entry.boolean("normalized").value_or(!token.special);
+  token.single_word = entry.boolean("single_word").value_or(false);
+  token.lstrip = entry.boolean("lstrip").value_or(false);
+  token.rstrip = entry.boolean("rstrip").value_or(false);
   return token;
 }
 
 TokenizerDefinition read_tokenizer_json(const json::value& root, std::string_view where) {
+  if (!root.is_object()) throw ConfigError(fmt::format("{}: must hold a JSON object", where));
   std::vector<std::string> problems;
-  const JsonField file(root, std::string(where) + ": ", problems);
+  const FieldReader file(root.get_object(), fmt::format("{}: ", where), problems);
   TokenizerDefinition definition;
-  if (const JsonField version = file["version"]; !version.is_null() && version.string() != "1.0") {
-    version.reject(fmt::format("is \"{}\"; known is 1.0", version.string()));
-  }
-  definition.normalizer = read_normalizer(file["normalizer"]);
-  definition.pre_tokenizer = read_pre_tokenizer(file["pre_tokenizer"]);
-  definition.decoder = read_decoder(file["decoder"]);
-  read_model(file["model"], definition);
-  read_added_tokens(file["added_tokens"], definition);
-  read_post_processor(file["post_processor"], definition);
-  place_byte_spelling(file["pre_tokenizer"], definition);
+  if (const auto version = file.text("version"); version && *version != "1.0")
+    file.note("version", fmt::format("is \"{}\"; known is 1.0", *version));
+  definition.normalizer = read_normalizer(file);
+  definition.pre_tokenizer = read_pre_tokenizer(file);
+  definition.decoder = read_decoder(file);
+  if (const auto model = file.required().fields("model")) read_model(*model, definition);
+  read_added_tokens(file, definition);
+  if (const auto processor = file.fields("post_processor"))
+    read_post_processor(*processor, definition);
+  place_byte_spelling(file, definition);
   if (!problems.empty()) throw ConfigError(problems);
   return definition;
 }

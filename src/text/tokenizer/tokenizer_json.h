@@ -10,8 +10,8 @@
 #include <string_view>
 #include <vector>
 
+#include "core/field_reader.h"
 #include "core/json.h"
-#include "text/json_field.h"
 #include "text/tokenizer/tokenizer_definition.h"
 
 namespace slime::text {
@@ -20,13 +20,12 @@ namespace slime::text {
 /// is missing, of a wrong type, out of range, or of a kind we do not know.
 TokenizerDefinition read_tokenizer_json(const json::value& root, std::string_view where);
 
-/// The parts with steps, sequences flattened (tokenizer_json_steps.cpp). Problems go to the field's
-/// list.
-std::vector<NormalizerStep> read_normalizer(const JsonField& field);
-std::vector<PreTokenizerStep> read_pre_tokenizer(const JsonField& field);
-std::vector<DecoderStep> read_decoder(const JsonField& field);
+/// The parts with steps, sequences flattened (tokenizer_json_steps.cpp); an absent part has none.
+std::vector<NormalizerStep> read_normalizer(const FieldReader& file);
+std::vector<PreTokenizerStep> read_pre_tokenizer(const FieldReader& file);
+std::vector<DecoderStep> read_decoder(const FieldReader& file);
 
 /// An entry of "added_tokens" or of tokenizer_config.json's "added_tokens_decoder", without its id.
-AddedToken read_added_token(const JsonField& field);
+AddedToken read_added_token(const FieldReader& entry);
 
 }  // namespace slime::text
