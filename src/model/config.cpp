@@ -11,43 +11,27 @@ namespace {
 constexpr TokenId kMaxTokenId = (1 << 24) - 1;
 
 /// An id, a list of ids, or absent.
-std::vector<TokenId> read_eos(FieldReader& fields, const json::object& object) {
-  if (!fields.has("eos_token_id")) return {};
-  const json::value& value = object.at("eos_token_id");
-  json::array ids;
-  if (const json::array* list = value.if_array()) {
-    ids = *list;
-  } else {
-    ids.push_back(value);
-  }
-  std::vector<TokenId> result;
-  for (const json::value& id : ids) {
-    json::error_code error;
-    const auto number = id.is_number() ? id.to_number<int64_t>(error) : -1;
-    if (error || number < 0 || number > kMaxTokenId) {
-      fields.problem("eos_token_id", "must be a token id or a list of token ids");
-      return {};
-    }
-    result.push_back(static_cast<TokenId>(number));
-  }
-  return result;
+std::vector<TokenId> read_eos(const FieldReader& fields) {
+  const json::value* value = fields.find("eos_token_id");
+  if (value == nullptr) return {};
+  return fields.token_ids(value->is_array() ? *value : json::array{*value}, "eos_token_id",
+                          kMaxTokenId + int64_t{1});
 }
 
 }  // namespace
 
 ModelConfig parse_model_config(const json::object& object, const std::string& where) {
   std::vector<std::string> problems;
-  FieldReader fields(object, where, problems);
+  const FieldReader fields(object, where + ": ", problems);
   ModelConfig config;
   config.raw = object;
-  config.model_type = fields.text("model_type", "");
+  std::vector<std::string_view> known;
+  for (const Family& family : families()) known.push_back(family.model_type);
+  config.model_type = fields.required().one_of("model_type", known).value_or("");
   const Family* family = find_family(config.model_type);
-  if (family == nullptr) {
-    fields.problem("model_type", "supported here: " + family_names());
-    throw ConfigError(problems);
-  }
+  if (family == nullptr) throw ConfigError(problems);
   family->read(fields, config);
-  config.eos_token_ids = read_eos(fields, object);
+  config.eos_token_ids = read_eos(fields);
   if (!problems.empty()) throw ConfigError(problems);
   return config;
 }
@@ -63,8 +47,8 @@ ModelConfig read_model_config(const std::filesystem::path& directory) {
     const json::value generation = read_json_file(generation_path, size_t{16} << 20);
     std::vector<std::string> problems;
     if (const json::object* object = generation.if_object()) {
-      FieldReader fields(*object, generation_path.string(), problems);
-      const auto ids = read_eos(fields, *object);
+      const FieldReader fields(*object, generation_path.string() + ": ", problems);
+      const auto ids = read_eos(fields);
       if (!ids.empty()) config.eos_token_ids = ids;
     } else {
       problems.push_back(generation_path.string() + ": must hold a JSON object");

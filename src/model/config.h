@@ -24,6 +24,8 @@ struct Rope {
   double low_freq_factor = 1;          // llama3
   double high_freq_factor = 4;         // llama3
   int64_t original_max_positions = 0;  // llama3
+
+  bool operator==(const Rope&) const = default;
 };
 
 /// What the norms of queries and keys are taken over.
@@ -36,6 +38,8 @@ struct BlockNorms {
   std::string after_mixer;
   std::string before_feed_forward = "post_attention_layernorm";
   std::string after_feed_forward;
+
+  bool operator==(const BlockNorms&) const = default;
 };
 
 struct ModelConfig {
@@ -64,6 +68,8 @@ struct ModelConfig {
   std::string dtype;                   // as stored: "bfloat16", "float32", "float16"
   std::vector<TokenId> eos_token_ids;  // from config.json, or generation_config.json which wins
   json::object raw;                    // the file as it stood, written back into checkpoints
+
+  bool operator==(const ModelConfig&) const = default;
 };
 
 /// Throws ConfigError listing every problem.

@@ -73,9 +73,9 @@ TEST(ModelConfig, NamesEveryFieldItDoesNotUnderstand) {
   };
   const Case cases[] = {
       {"model_type", "mamba",
-       "model_type is \"mamba\": supported here: llama, mistral, olmo2, phi3, qwen2, qwen3"},
+       "model_type must be one of llama, mistral, olmo2, phi3, qwen2, qwen3, not \"mamba\""},
       {"model_type", nullptr, "model_type"},
-      {"hidden_act", "gelu", "hidden_act is \"gelu\""},
+      {"hidden_act", "gelu", "hidden_act must be one of silu, swish, not \"gelu\""},
       {"hidden_size", "72", "hidden_size"},
       {"hidden_size", -1, "hidden_size"},
       {"hidden_size", 72.5, "hidden_size"},
@@ -87,7 +87,7 @@ TEST(ModelConfig, NamesEveryFieldItDoesNotUnderstand) {
       {"rope_theta", "ten", "rope_theta"},
       {"rope_scaling",
        {{"type", "yarn"}, {"factor", 2.0}},
-       "type is \"yarn\": supported here: default, linear, llama3"},
+       "rope_scaling.type must be one of default, linear, llama3, not \"yarn\""},
       {"rope_scaling", {{"rope_type", "llama3"}, {"factor", 2.0}}, "low_freq_factor"},
       {"rope_scaling", 7, "rope_scaling"},
       {"partial_rotary_factor", 0.5, "partial_rotary_factor"},
@@ -96,8 +96,8 @@ TEST(ModelConfig, NamesEveryFieldItDoesNotUnderstand) {
       {"torch_dtype", "int8", "torch_dtype"},
       {"tie_word_embeddings", "yes", "tie_word_embeddings"},
       {"eos_token_id", "2", "eos_token_id"},
-      {"layer_types", json::array{"full_attention"}, "one entry per layer: 3"},
-      {"layer_types", json::array{"full_attention", "chunked", "full_attention"}, "layer 1"},
+      {"layer_types", json::array{"full_attention"}, "one entry per layer (3), not 1"},
+      {"layer_types", json::array{"full_attention", "chunked", "full_attention"}, "layer_types[1]"},
       {"layer_types", json::array{"sliding_attention", "full_attention", "full_attention"},
        "gives no window"},
   };
@@ -113,8 +113,10 @@ TEST(ModelConfig, ListsAllProblemsAtOnce) {
   json::object object = llama();
   object["hidden_act"] = "gelu";
   object.erase("vocab_size");
-  EXPECT_THAT(problem_of(object),
-              ::testing::AllOf(HasSubstr("hidden_act"), HasSubstr("vocab_size is absent")));
+  EXPECT_THAT(
+      problem_of(object),
+      ::testing::AllOf(HasSubstr("hidden_act"),
+                       HasSubstr("vocab_size is missing; it must be a whole number from 1 to")));
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include "core/error.h"
+#include "model/config_json.h"
 
 namespace slime::model {
 namespace {
@@ -24,76 +25,7 @@ std::string dtype_word(at::ScalarType dtype) {
   }
 }
 
-json::object rope_json(const Rope& rope) {
-  json::object object{{"rope_theta", rope.theta}, {"rope_type", "default"}};
-  if (rope.kind == Rope::Kind::kLinear) {
-    object["rope_type"] = "linear";
-    object["factor"] = rope.factor;
-  }
-  if (rope.kind == Rope::Kind::kLlama3) {
-    object["rope_type"] = "llama3";
-    object["factor"] = rope.factor;
-    object["low_freq_factor"] = rope.low_freq_factor;
-    object["high_freq_factor"] = rope.high_freq_factor;
-    object["original_max_position_embeddings"] = rope.original_max_positions;
-  }
-  return object;
-}
-
-std::string class_name(const std::string& model_type) {
-  return fmt::format("{:c}{}ForCausalLM", std::toupper(model_type.at(0)), model_type.substr(1));
-}
-
 }  // namespace
-
-json::object config_json(const ModelConfig& config) {
-  if (!config.raw.empty()) return config.raw;
-  json::object out;
-  out["architectures"] = json::array{json::string(class_name(config.model_type))};
-  out["model_type"] = config.model_type;
-  out["vocab_size"] = config.vocab_size;
-  out["hidden_size"] = config.hidden_size;
-  out["intermediate_size"] = config.intermediate_size;
-  out["num_hidden_layers"] = config.num_layers;
-  out["num_attention_heads"] = config.num_heads;
-  out["num_key_value_heads"] = config.num_kv_heads;
-  out["head_dim"] = config.head_dim;
-  if (config.rotary_dim != config.head_dim) {
-    out["partial_rotary_factor"] =
-        static_cast<double>(config.rotary_dim) / static_cast<double>(config.head_dim);
-  }
-  out["hidden_act"] = "silu";
-  out["rms_norm_eps"] = config.norm_eps;
-  out["max_position_embeddings"] = config.max_positions;
-  out["rope_theta"] = config.rope.theta;
-  if (config.rope.kind == Rope::Kind::kDefault) {
-    out["rope_scaling"] = nullptr;
-  } else {
-    json::object scaling = rope_json(config.rope);
-    scaling.erase("rope_theta");
-    out["rope_scaling"] = std::move(scaling);
-  }
-  out["rope_parameters"] = rope_json(config.rope);
-  out["tie_word_embeddings"] = config.ties_embeddings;
-  out["attention_bias"] = config.model_type != "qwen2" && config.has_qkv_bias;
-  out["mlp_bias"] = config.has_mlp_bias;
-  out["initializer_range"] = config.initializer_range;
-  int64_t window = 0;
-  json::array types;
-  for (const int64_t w : config.window) {
-    window = std::max(window, w);
-    types.emplace_back(w > 0 ? "sliding_attention" : "full_attention");
-  }
-  out["layer_types"] = std::move(types);
-  if (window > 0) {
-    out["sliding_window"] = window;
-    out["use_sliding_window"] = true;
-  } else {
-    out["sliding_window"] = nullptr;
-  }
-  if (!config.eos_token_ids.empty()) out["eos_token_id"] = json::value_from(config.eos_token_ids);
-  return out;
-}
 
 void write_sharded(const std::filesystem::path& directory, const std::string& stem,
                    const NamedTensors& tensors, at::ScalarType dtype, uint64_t shard_bytes) {

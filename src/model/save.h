@@ -31,8 +31,4 @@ void check_whole(const Weights& weights);
 void write_sharded(const std::filesystem::path& directory, const std::string& stem,
                    const NamedTensors& tensors, at::ScalarType dtype, uint64_t shard_bytes);
 
-/// The configuration as JSON: what was read (config.raw), or all fields when the configuration was
-/// made in code.
-json::object config_json(const ModelConfig& config);
-
 }  // namespace slime::model

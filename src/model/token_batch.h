@@ -24,8 +24,8 @@ using kernels::Segment;  // {begin, end, parent}
 struct TokenBatch {
   Tensor ids_T;        // int64, on the model's device
   Tensor positions_T;  // int64, position in the token's own sequence
-  std::vector<Segment>
-      segments;  // cover [0, T) in order; the engine's attention does not read them
+  /// Cover [0, T) in order; the engine's attention does not read them.
+  std::vector<Segment> segments;
 
   int64_t num_tokens() const { return ids_T.size(0); }
 };

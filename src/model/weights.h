@@ -21,6 +21,7 @@ struct Precision {
   at::ScalarType weights = at::kFloat;  // kBFloat16, kHalf, kFloat or kDouble (tests)
   /// kBFloat16 where the processor multiplies it, else kFloat; kDouble with kDouble.
   at::ScalarType activations = at::kFloat;
+
   at::Device device = at::kCPU;  // kCUDA after kernels::open_gpu()
 
   /// The best pair of this machine for "bfloat16", "float16", "float32" or "float64". bfloat16
@@ -74,8 +75,8 @@ class Weights {
   Tensor flat_;
   Tensor grad_;
   std::vector<NamedWeight> tensors_;
-  std::vector<std::pair<kernels::Param*, NamedWeight>>
-      params_;  // fused views to point at the buffers
+  /// Fused views to point at the buffers.
+  std::vector<std::pair<kernels::Param*, NamedWeight>> params_;
 };
 
 }  // namespace slime::model

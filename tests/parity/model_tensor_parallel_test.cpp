@@ -38,6 +38,25 @@ model::TokenBatch three_sequences() {
   return train::pack(spans, {}).tokens;
 }
 
+/// Completes the gradients of weights that all ranks hold whole and of which each has computed a
+/// part, as a trainer of slices will.
+void sum_partial_gradients(const Weights& weights, comm::Group& tp) {
+  if (tp.is_alone()) return;
+  std::vector<Tensor> partial;
+  for (const NamedWeight& weight : weights.tensors()) {
+    if (weight.has_partial_grad)
+      partial.push_back(Weights::view(weights.grad(), weight).view({-1}));
+  }
+  if (partial.empty()) return;
+  const Tensor all = at::cat(partial);
+  tp.all_reduce_(all, "summing partial gradients");
+  int64_t begin = 0;
+  for (const Tensor& grad : partial) {
+    grad.copy_(all.narrow(0, begin, grad.numel()));
+    begin += grad.numel();
+  }
+}
+
 Result run(const std::filesystem::path& directory, const comm::Mesh& mesh,
            model::Recompute recompute) {
   const auto network = model::load_network(directory, kExact, mesh);
@@ -57,7 +76,7 @@ Result run(const std::filesystem::path& directory, const comm::Mesh& mesh,
   const Tensor weight_TH =
       at::arange(hidden_TH.numel(), at::kDouble).mul_(0.37).sin_().view(hidden_TH.sizes());
   (hidden_TH * weight_TH).sum().backward();
-  model::sum_partial_gradients(weights, mesh.tp());
+  sum_partial_gradients(weights, mesh.tp());
   for (const NamedWeight& weight : weights.tensors())
     result.grads[weight.name] = Weights::view(weights.grad(), weight).clone();
   return result;

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 
 #include "model/families/family.h"
@@ -10,104 +11,107 @@ namespace {
 constexpr int64_t kMaxSize = int64_t{1} << 24;
 constexpr double kHuge = 1e30;
 
-Rope::Kind rope_kind(FieldReader& fields, std::string_view field) {
-  const std::string word = fields.text(field, "default");
-  if (word == "default") return Rope::Kind::kDefault;
-  if (word == "linear") return Rope::Kind::kLinear;
-  if (word == "llama3") return Rope::Kind::kLlama3;
-  fields.problem(field, "supported here: default, linear, llama3");
-  return Rope::Kind::kDefault;
+constexpr std::array<std::pair<std::string_view, Rope::Kind>, 3> kRopeKinds{
+    {{"default", Rope::Kind::kDefault},
+     {"linear", Rope::Kind::kLinear},
+     {"llama3", Rope::Kind::kLlama3}}};
+
+Rope::Kind rope_kind(const FieldReader& fields, std::string_view field) {
+  constexpr std::array kWords = {kRopeKinds[0].first, kRopeKinds[1].first, kRopeKinds[2].first};
+  const std::string word = fields.one_of(field, kWords).value_or("default");
+  return std::ranges::find(kRopeKinds, word, [](const auto& kind) { return kind.first; })->second;
 }
 
 /// `fields` is rope_scaling (kind under rope_type or type) or rope_parameters (theta inside).
-void read_rope_kind(FieldReader& fields, Rope& rope) {
+void read_rope_kind(const FieldReader& fields, Rope& rope) {
   rope.kind = rope_kind(fields, fields.has("rope_type") ? "rope_type" : "type");
   if (rope.kind == Rope::Kind::kDefault) return;
-  rope.factor = fields.number("factor", 1, kHuge);
+  const FieldReader needed = fields.required();
+  rope.factor = needed.number("factor", 1, kHuge).value_or(1);
   if (rope.kind != Rope::Kind::kLlama3) return;
-  rope.low_freq_factor = fields.number("low_freq_factor", 1e-6, kHuge);
-  rope.high_freq_factor = fields.number("high_freq_factor", 1e-6, kHuge);
+  rope.low_freq_factor = needed.number("low_freq_factor", 1e-6, kHuge).value_or(1);
+  rope.high_freq_factor = needed.number("high_freq_factor", 1e-6, kHuge).value_or(4);
   rope.original_max_positions =
-      fields.integer("original_max_position_embeddings", 1, int64_t{1} << 40);
-  if (rope.high_freq_factor <= rope.low_freq_factor) {
-    fields.problem("high_freq_factor", "must be larger than low_freq_factor");
-  }
+      needed.integer("original_max_position_embeddings", 1, int64_t{1} << 40).value_or(1);
+  fields.expect(rope.high_freq_factor > rope.low_freq_factor, "high_freq_factor",
+                "must be larger than low_freq_factor");
 }
 
 /// The share of a head that rotates.
-double read_rotary_factor(FieldReader& fields, bool may_be_partial, double absent) {
-  if (may_be_partial) return fields.number("partial_rotary_factor", 1e-6, 1, absent);
-  fields.expect_number("partial_rotary_factor", 1);
+double read_rotary_factor(const FieldReader& fields, bool may_be_partial, double absent) {
+  if (may_be_partial) return fields.number("partial_rotary_factor", 1e-6, 1).value_or(absent);
+  fields.number("partial_rotary_factor", 1, 1);
   return 1;
 }
 
-void read_rope(FieldReader& fields, ModelConfig& config, bool may_be_partial) {
+void read_rope(const FieldReader& fields, ModelConfig& config, bool may_be_partial) {
   Rope& rope = config.rope;
-  rope.theta = fields.number("rope_theta", 1e-6, kHuge, 10000.0);
+  rope.theta = fields.number("rope_theta", 1e-6, kHuge).value_or(10000.0);
   double factor = read_rotary_factor(fields, may_be_partial, 1);
   for (const char* name : {"rope_scaling", "rope_parameters"}) {
-    if (const json::object* object = fields.object(name)) {
-      FieldReader inner(*object, fields.where() + ", " + name, fields.problems());
-      rope.theta = inner.number("rope_theta", 1e-6, kHuge, rope.theta);
-      factor = read_rotary_factor(inner, may_be_partial, factor);
-      read_rope_kind(inner, rope);
+    if (const auto inner = fields.fields(name)) {
+      rope.theta = inner->number("rope_theta", 1e-6, kHuge).value_or(rope.theta);
+      factor = read_rotary_factor(*inner, may_be_partial, factor);
+      read_rope_kind(*inner, rope);
     }
   }
   config.rotary_dim = static_cast<int64_t>(static_cast<double>(config.head_dim) * factor);
   if (may_be_partial && (config.rotary_dim < 2 || config.rotary_dim % 2 != 0)) {
-    fields.problem("partial_rotary_factor", fmt::format("{} of {} numbers of a head: must be even",
-                                                        config.rotary_dim, config.head_dim));
+    fields.wrong("partial_rotary_factor",
+                 fmt::format("must make an even share of the {} numbers of a head rotate, here {}",
+                             config.head_dim, config.rotary_dim));
   }
 }
 
 }  // namespace
 
-void read_common(FieldReader& fields, ModelConfig& config, const CommonDefaults& defaults) {
-  config.vocab_size = fields.integer("vocab_size", 1, kMaxSize);
-  config.hidden_size = fields.integer("hidden_size", 1, kMaxSize);
-  config.intermediate_size = fields.integer("intermediate_size", 1, kMaxSize);
-  config.num_layers = fields.integer("num_hidden_layers", 1, 4096);
-  config.num_heads = fields.integer("num_attention_heads", 1, 65536);
-  config.num_kv_heads =
-      fields.integer("num_key_value_heads", 1, 65536, defaults.kv_heads.value_or(config.num_heads));
-  config.head_dim = fields.integer(
-      "head_dim", 2, 4096, defaults.head_dim.value_or(config.hidden_size / config.num_heads));
+void read_common(const FieldReader& fields, ModelConfig& config, const CommonDefaults& defaults) {
+  const FieldReader needed = fields.required();
+  config.vocab_size = needed.integer("vocab_size", 1, kMaxSize).value_or(1);
+  config.hidden_size = needed.integer("hidden_size", 1, kMaxSize).value_or(2);
+  config.intermediate_size = needed.integer("intermediate_size", 1, kMaxSize).value_or(1);
+  config.num_layers = needed.integer("num_hidden_layers", 1, 4096).value_or(1);
+  config.num_heads = needed.integer("num_attention_heads", 1, 65536).value_or(1);
+  config.num_kv_heads = fields.integer("num_key_value_heads", 1, 65536)
+                            .value_or(defaults.kv_heads.value_or(config.num_heads));
+  config.head_dim =
+      fields.integer("head_dim", 2, 4096)
+          .value_or(defaults.head_dim.value_or(config.hidden_size / config.num_heads));
   if (config.num_heads % config.num_kv_heads != 0) {
-    fields.problem(
+    fields.wrong(
         "num_attention_heads",
-        fmt::format("must be a multiple of num_key_value_heads, {}", config.num_kv_heads));
+        fmt::format("must be a multiple of num_key_value_heads ({})", config.num_kv_heads));
   }
   if (config.head_dim < 2 || config.head_dim % 2 != 0) {
-    fields.problem("head_dim", fmt::format("rotary embedding needs an even head size, not {} "
-                                           "(hidden_size / num_attention_heads when absent)",
-                                           config.head_dim));
+    fields.note("head_dim", fmt::format("must be even for the rotary embedding, not {} "
+                                        "(hidden_size / num_attention_heads when absent)",
+                                        config.head_dim));
   }
-  config.norm_eps = fields.number("rms_norm_eps", 0, 1, defaults.norm_eps);
-  config.max_positions = fields.integer("max_position_embeddings", 1, int64_t{1} << 26);
-  config.initializer_range = fields.number("initializer_range", 0, 100, 0.02);
-  config.ties_embeddings = fields.boolean("tie_word_embeddings", false);
+  config.norm_eps = fields.number("rms_norm_eps", 0, 1).value_or(defaults.norm_eps);
+  config.max_positions = needed.integer("max_position_embeddings", 1, int64_t{1} << 26).value_or(1);
+  config.initializer_range = fields.number("initializer_range", 0, 100).value_or(0.02);
+  config.ties_embeddings = fields.boolean("tie_word_embeddings").value_or(false);
 
   static constexpr std::array<std::string_view, 2> kActivations = {"silu", "swish"};
-  fields.expect_text("hidden_act", kActivations);
-  fields.expect_number("attention_dropout", 0);
+  fields.one_of("hidden_act", kActivations);
+  fields.number("attention_dropout", 0, 0);
   if (fields.has("quantization_config")) {
-    fields.problem("quantization_config",
-                   "quantised weights cannot be read; use the original checkpoint");
+    fields.note("quantization_config",
+                "tells of quantised weights, which cannot be read; use the original checkpoint");
   }
   static constexpr std::array<std::string_view, 3> kDtypes = {"bfloat16", "float16", "float32"};
-  fields.expect_text("dtype", kDtypes);
-  fields.expect_text("torch_dtype", kDtypes);
-  config.dtype = fields.text("dtype", fields.text("torch_dtype", "float32"));
+  const std::string older = fields.one_of("torch_dtype", kDtypes).value_or("float32");
+  config.dtype = fields.one_of("dtype", kDtypes).value_or(older);
   read_rope(fields, config, defaults.has_partial_rotary);
 }
 
-void read_windows(FieldReader& fields, ModelConfig& config, int64_t window,
+void read_windows(const FieldReader& fields, ModelConfig& config, int64_t window,
                   int64_t first_windowed) {
   config.window.assign(static_cast<size_t>(config.num_layers), 0);
   const json::array* types = fields.array("layer_types");
   if (types != nullptr && static_cast<int64_t>(types->size()) != config.num_layers) {
-    fields.problem("layer_types",
-                   fmt::format("must have one entry per layer: {}", config.num_layers));
+    fields.note("layer_types", fmt::format("must have one entry per layer ({}), not {}",
+                                           config.num_layers, types->size()));
     return;
   }
   for (int64_t i = 0; i < config.num_layers; ++i) {
@@ -116,14 +120,14 @@ void read_windows(FieldReader& fields, ModelConfig& config, int64_t window,
       const json::value& type = (*types)[static_cast<size_t>(i)];
       windowed = type == "sliding_attention";
       if (!windowed && type != "full_attention") {
-        fields.problem(
-            "layer_types",
-            fmt::format("layer {}: supported here: full_attention, sliding_attention", i));
+        fields.note(
+            fmt::format("layer_types[{}]", i),
+            fmt::format("must be one of full_attention, sliding_attention, not {}", shown(type)));
         return;
       }
       if (windowed && window == 0) {
-        fields.problem("layer_types",
-                       fmt::format("layer {} slides, but sliding_window gives no window", i));
+        fields.note(fmt::format("layer_types[{}]", i),
+                    "slides, but sliding_window gives no window");
         return;
       }
     }

@@ -7,12 +7,12 @@ namespace slime::model {
 namespace {
 
 constexpr std::array kFamilies = {
-    Family{"llama", read_llama, make_dense_decoder},
-    Family{"mistral", read_mistral, make_dense_decoder},
-    Family{"olmo2", read_olmo2, make_dense_decoder},
-    Family{"phi3", read_phi3, make_dense_decoder},
-    Family{"qwen2", read_qwen2, make_dense_decoder},
-    Family{"qwen3", read_qwen3, make_dense_decoder},
+    Family{"llama", "LlamaForCausalLM", read_llama, write_llama, make_dense_decoder},
+    Family{"mistral", "MistralForCausalLM", read_mistral, write_mistral, make_dense_decoder},
+    Family{"olmo2", "Olmo2ForCausalLM", read_olmo2, write_olmo2, make_dense_decoder},
+    Family{"phi3", "Phi3ForCausalLM", read_phi3, write_phi3, make_dense_decoder},
+    Family{"qwen2", "Qwen2ForCausalLM", read_qwen2, write_qwen2, make_dense_decoder},
+    Family{"qwen3", "Qwen3ForCausalLM", read_qwen3, write_qwen3, make_dense_decoder},
 };
 
 }  // namespace

@@ -3,8 +3,8 @@
 /// A family: how one `model_type` of config.json is read and which network it means.
 ///
 /// Adding one is one file beside this header and one row in families/families.cpp. A family reads
-/// its fields from a FieldReader, which collects every problem, so that one run shows all that is
-/// wrong.
+/// its fields from a FieldReader (core), which collects every problem, so that one run shows all that
+/// is wrong.
 
 #include <memory>
 #include <optional>
@@ -13,49 +13,18 @@
 #include <string_view>
 #include <vector>
 
+#include "core/field_reader.h"
 #include "model/config.h"
 #include "model/network.h"
 
 namespace slime::model {
 
-/// Reads fields of one JSON object and notes problems instead of throwing. A null field counts as
-/// absent.
-class FieldReader {
- public:
-  FieldReader(const json::object& object, std::string where, std::vector<std::string>& problems)
-      : object_(object), where_(std::move(where)), problems_(problems) {}
-
-  bool has(std::string_view field) const;
-  /// An integer in [low, high]; without a default, absence is a problem (and low is returned).
-  int64_t integer(std::string_view field, int64_t low, int64_t high,
-                  std::optional<int64_t> absent = {});
-  /// A finite number in [low, high].
-  double number(std::string_view field, double low, double high, std::optional<double> absent = {});
-  bool boolean(std::string_view field, bool absent);
-  std::string text(std::string_view field, std::string_view absent);
-  /// An object inside this one, or null.
-  const json::object* object(std::string_view field);
-  const json::array* array(std::string_view field);
-  /// The field, when present, must be one of `allowed`.
-  void expect_text(std::string_view field, std::span<const std::string_view> allowed);
-  /// The field, when present, must be this number: the one value whose meaning is known here.
-  void expect_number(std::string_view field, double value);
-  void problem(std::string_view field, std::string_view sentence);
-
-  const std::string& where() const { return where_; }
-  std::vector<std::string>& problems() { return problems_; }
-
- private:
-  const json::value* find(std::string_view field) const;
-
-  const json::object& object_;
-  std::string where_;
-  std::vector<std::string>& problems_;
-};
-
 struct Family {
   std::string_view model_type;
-  void (*read)(FieldReader& fields, ModelConfig& config);
+  std::string_view architecture;  // transformers' class
+  void (*read)(const FieldReader& fields, ModelConfig& config);
+  /// The way back, but for what write_common() writes.
+  void (*write)(const ModelConfig& config, json::object& out);
   std::unique_ptr<Network> (*make)(const ModelConfig& config, const Precision& precision,
                                    const comm::Mesh& mesh);
 };
@@ -67,12 +36,18 @@ const Family* find_family(std::string_view model_type);
 /// "llama, mistral, olmo2, phi3, qwen2, qwen3".
 std::string family_names();
 
-void read_llama(FieldReader& fields, ModelConfig& config);
-void read_mistral(FieldReader& fields, ModelConfig& config);
-void read_olmo2(FieldReader& fields, ModelConfig& config);
-void read_phi3(FieldReader& fields, ModelConfig& config);
-void read_qwen2(FieldReader& fields, ModelConfig& config);
-void read_qwen3(FieldReader& fields, ModelConfig& config);
+void read_llama(const FieldReader& fields, ModelConfig& config);
+void read_mistral(const FieldReader& fields, ModelConfig& config);
+void read_olmo2(const FieldReader& fields, ModelConfig& config);
+void read_phi3(const FieldReader& fields, ModelConfig& config);
+void read_qwen2(const FieldReader& fields, ModelConfig& config);
+void read_qwen3(const FieldReader& fields, ModelConfig& config);
+void write_llama(const ModelConfig& config, json::object& out);
+void write_mistral(const ModelConfig& config, json::object& out);
+void write_olmo2(const ModelConfig& config, json::object& out);
+void write_phi3(const ModelConfig& config, json::object& out);
+void write_qwen2(const ModelConfig& config, json::object& out);
+void write_qwen3(const ModelConfig& config, json::object& out);
 
 // What most families share.
 
@@ -85,10 +60,18 @@ struct CommonDefaults {
   double norm_eps = 1e-6;
   bool has_partial_rotary = false;  // partial_rotary_factor may be less than 1
 };
-void read_common(FieldReader& fields, ModelConfig& config, const CommonDefaults& defaults);
+void read_common(const FieldReader& fields, ModelConfig& config, const CommonDefaults& defaults);
 
 /// layer_types of the newer form, else the given rule: layers from `first_windowed` on have the
 /// window. `window` 0 means that the file switches it off.
-void read_windows(FieldReader& fields, ModelConfig& config, int64_t window, int64_t first_windowed);
+void read_windows(const FieldReader& fields, ModelConfig& config, int64_t window,
+                  int64_t first_windowed);
+
+/// What read_common() reads.
+void write_common(const ModelConfig& config, json::object& out);
+/// sliding_window: one window for all layers, or null.
+void write_window(const ModelConfig& config, json::object& out);
+/// The same with use_sliding_window, max_window_layers and layer_types.
+void write_windows_by_layer(const ModelConfig& config, json::object& out);
 
 }  // namespace slime::model

@@ -6,12 +6,19 @@
 
 namespace slime::model {
 
-void read_phi3(FieldReader& fields, ModelConfig& config) {
+void read_phi3(const FieldReader& fields, ModelConfig& config) {
   read_common(fields, config, {.norm_eps = 1e-5, .has_partial_rotary = true});
   config.has_fused_projections = true;
-  fields.expect_number("embd_pdrop", 0);
-  fields.expect_number("resid_pdrop", 0);
-  read_windows(fields, config, fields.integer("sliding_window", 1, int64_t{1} << 32, 0), 0);
+  fields.number("embd_pdrop", 0, 0);
+  fields.number("resid_pdrop", 0, 0);
+  read_windows(fields, config, fields.integer("sliding_window", 1, int64_t{1} << 32).value_or(0),
+               0);
+}
+
+void write_phi3(const ModelConfig& config, json::object& out) {
+  write_window(config, out);
+  // transformers takes 32000 when the field is absent, which a small vocabulary does not have.
+  out["pad_token_id"] = nullptr;
 }
 
 }  // namespace slime::model

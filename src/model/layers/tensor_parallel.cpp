@@ -53,21 +53,4 @@ Tensor summed_linear(const Tensor& x, const Product& product, comm::RankGroup& t
       kernels::linear(x, product.weight_OI, tp.rank() == 0 ? product.bias_O : no_bias), tp);
 }
 
-void sum_partial_gradients(const Weights& weights, comm::RankGroup& tp) {
-  if (tp.is_alone()) return;
-  std::vector<Tensor> partial;
-  for (const NamedWeight& weight : weights.tensors()) {
-    if (weight.has_partial_grad)
-      partial.push_back(Weights::view(weights.grad(), weight).view({-1}));
-  }
-  if (partial.empty()) return;
-  const Tensor all = at::cat(partial);
-  tp.all_reduce_(all, "summing partial gradients");
-  int64_t begin = 0;
-  for (const Tensor& grad : partial) {
-    grad.copy_(all.narrow(0, begin, grad.numel()));
-    begin += grad.numel();
-  }
-}
-
 }  // namespace slime::model

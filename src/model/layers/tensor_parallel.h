@@ -26,8 +26,4 @@ Tensor sum_over_ranks(const Tensor& partial, comm::RankGroup& tp);
 /// bias.
 Tensor summed_linear(const Tensor& x, const Product& product, comm::RankGroup& tp);
 
-/// After the backward passes of a training step: completes the gradients of weights that all ranks
-/// hold whole and of which each has computed a partial sum (NamedWeight::has_partial_grad).
-void sum_partial_gradients(const Weights& weights, comm::RankGroup& tp);
-
 }  // namespace slime::model

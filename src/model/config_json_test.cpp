@@ -1,0 +1,107 @@
+#include "model/config_json.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "core/error.h"
+#include "model/families/family.h"
+
+namespace slime::model {
+namespace {
+
+const std::filesystem::path kModels = SLIME_SOURCE_DIR "/tests/fixtures/models";
+
+ModelConfig again(const ModelConfig& config) {
+  ModelConfig parsed = parse_model_config(config_json(config), "config.json");
+  parsed.raw.clear();
+  return parsed;
+}
+
+/// A configuration of two layers as a program would make it, without a file.
+ModelConfig made_in_code(std::string_view family) {
+  ModelConfig config;
+  config.model_type = family;
+  config.vocab_size = 300;
+  config.hidden_size = 64;
+  config.intermediate_size = 96;
+  config.num_layers = 2;
+  config.num_heads = 4;
+  config.num_kv_heads = 2;
+  config.head_dim = config.rotary_dim = 16;
+  config.norm_eps = 1e-5;
+  config.max_positions = 512;
+  config.window = {0, 0};
+  config.dtype = "bfloat16";
+  config.eos_token_ids = {2, 7};
+  if (family == "olmo2") {
+    config.qk_norm = QkNorm::kAllHeads;
+    config.norms = {.before_mixer = "",
+                    .after_mixer = "post_attention_layernorm",
+                    .before_feed_forward = "",
+                    .after_feed_forward = "post_feedforward_layernorm"};
+  }
+  if (family == "phi3") {
+    config.has_fused_projections = true;
+    config.rotary_dim = 12;
+    config.window = {32, 32};
+  }
+  if (family == "qwen2") {
+    config.has_qkv_bias = true;
+    config.window = {0, 32};
+  }
+  if (family == "qwen3") config.qk_norm = QkNorm::kPerHead;
+  return config;
+}
+
+TEST(ConfigJson, OfAFileItIsTheFile) {
+  for (const Family& family : families()) {
+    const ModelConfig config = read_model_config(kModels / family.model_type);
+    EXPECT_EQ(config_json(config), config.raw) << family.model_type;
+    EXPECT_EQ(parse_model_config(config_json(config), "config.json").raw, config.raw);
+  }
+}
+
+TEST(ConfigJson, WithoutItsFileEveryFixtureMeansTheSameModel) {
+  for (const auto& entry : std::filesystem::directory_iterator(kModels)) {
+    if (!entry.is_directory()) continue;
+    ModelConfig config = read_model_config(entry.path());
+    config.raw.clear();
+    EXPECT_EQ(again(config), config) << entry.path();
+  }
+}
+
+TEST(ConfigJson, MadeInCodeEveryFamilyMeansTheSameModel) {
+  for (const Family& family : families()) {
+    const ModelConfig config = made_in_code(family.model_type);
+    EXPECT_EQ(again(config), config) << family.model_type;
+    EXPECT_EQ(config_json(config).at("architectures").at(0), json::value(family.architecture));
+  }
+  ModelConfig scaled = made_in_code("llama");
+  scaled.rope = {.kind = Rope::Kind::kLlama3,
+                 .theta = 5e5,
+                 .factor = 8,
+                 .low_freq_factor = 1,
+                 .high_freq_factor = 4,
+                 .original_max_positions = 256};
+  scaled.has_qkv_bias = scaled.has_output_bias = scaled.has_mlp_bias = true;
+  EXPECT_EQ(again(scaled), scaled);
+}
+
+TEST(ConfigJson, APartOfAHeadRotatesThoughItsShareIsNoRoundNumber) {
+  ModelConfig config = made_in_code("phi3");
+  config.head_dim = 22;
+  for (config.rotary_dim = 2; config.rotary_dim <= 22; config.rotary_dim += 2)
+    EXPECT_EQ(again(config).rotary_dim, config.rotary_dim);
+}
+
+TEST(ConfigJson, WhatTheFamilyCannotSayIsRefused) {
+  ModelConfig config = made_in_code("qwen2");
+  config.has_qkv_bias = false;
+  EXPECT_THROW(config_json(config), ConfigError);
+  config = made_in_code("mistral");
+  config.window = {0, 32};
+  EXPECT_THROW(config_json(config), ConfigError);
+}
+
+}  // namespace
+}  // namespace slime::model
