@@ -16,8 +16,6 @@
 namespace slime::buffer {
 namespace {
 
-constexpr std::size_t kMostLedgerProblems = 100;  // shown by an audit
-
 [[noreturn]] void cannot(const std::filesystem::path& path, std::string_view action) {
   throw ConfigError(
       fmt::format("{}: cannot be {}: {}", path.string(), action, std::strerror(errno)));
@@ -68,28 +66,6 @@ LedgerSummary summarize(const LedgerState& state) {
     summary.failed += record.fate == Fate::kFailed ? 1 : 0;
   }
   return summary;
-}
-
-LedgerAudit audit_ledger(const std::filesystem::path& path) {
-  const LedgerLines file = read_ledger_lines(path);
-  LedgerAudit audit;
-  audit.num_records = static_cast<int64_t>(file.lines.size());
-  for (const LedgerLine& line : file.lines)
-    audit.num_rollbacks += std::holds_alternative<Rollback>(line.content) ? 1 : 0;
-  audit.torn_bytes = file.file_bytes - file.whole_bytes;
-  if (file.has_line_after_damage) {
-    audit.problems.push_back(
-        fmt::format("byte {}: a damaged line, and whole ones after it", file.whole_bytes));
-  }
-  for (const LedgerRecord& record :
-       effective_records(file.lines, std::numeric_limits<int64_t>::max(), &audit.num_rolled_back)) {
-    const std::string problem = violation(audit.state, record);
-    if (!problem.empty() && audit.problems.size() < kMostLedgerProblems)
-      audit.problems.push_back(problem);
-    audit.state[record.ordinal] = record;
-  }
-  audit.summary = summarize(audit.state);
-  return audit;
 }
 
 Ledger Ledger::create(const std::filesystem::path& path) {

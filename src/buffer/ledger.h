@@ -65,22 +65,6 @@ using LedgerState = std::map<int64_t, LedgerRecord>;
 
 LedgerSummary summarize(const LedgerState& state);
 
-/// What reading a ledger file found.
-struct LedgerAudit {
-  LedgerState state;
-  LedgerSummary summary;
-  int64_t num_records = 0;      // whole ones, rolled back ones and rollbacks included
-  int64_t num_rolled_back = 0;  // records that do not count any more
-  int64_t num_rollbacks = 0;    // restarts
-  int64_t torn_bytes = 0;       // of an unfinished line at the end
-  std::vector<std::string>
-      problems;  // violations, in words: "prompt 17: trained at step 3 and again at step 5"
-};
-
-/// Reads a ledger without changing it. Damage is reported as problems, up to 100 of them; throws
-/// ConfigError only when the file cannot be read.
-LedgerAudit audit_ledger(const std::filesystem::path& path);
-
 /// The writer. One per run, used by one thread at a time.
 class Ledger {
  public:

@@ -5,6 +5,7 @@
 
 #include <fstream>
 
+#include "buffer/ledger_record.h"
 #include "core/error.h"
 
 namespace slime::buffer {
@@ -33,6 +34,39 @@ LedgerRecord trained(int64_t ordinal, int64_t step) {
 }
 LedgerRecord dispatched(int64_t ordinal) {
   return {.ordinal = ordinal, .fate = Fate::kDispatched, .step = -1, .reason = ""};
+}
+
+/// What reading a ledger file, without changing it, finds.
+struct LedgerAudit {
+  LedgerState state;
+  LedgerSummary summary;
+  int64_t num_records = 0;      // whole ones, rolled back ones and rollbacks included
+  int64_t num_rolled_back = 0;  // records that do not count any more
+  int64_t num_rollbacks = 0;    // restarts
+  int64_t torn_bytes = 0;       // of an unfinished line at the end
+  // Violations, in words: "prompt 17: trained at step 3 and again at step 5".
+  std::vector<std::string> problems;
+};
+
+LedgerAudit audit_ledger(const std::filesystem::path& path) {
+  const LedgerLines file = read_ledger_lines(path);
+  LedgerAudit audit;
+  audit.num_records = static_cast<int64_t>(file.lines.size());
+  for (const LedgerLine& line : file.lines)
+    audit.num_rollbacks += std::holds_alternative<Rollback>(line.content) ? 1 : 0;
+  audit.torn_bytes = file.file_bytes - file.whole_bytes;
+  if (file.has_line_after_damage) {
+    audit.problems.push_back(
+        fmt::format("byte {}: a damaged line, and whole ones after it", file.whole_bytes));
+  }
+  for (const LedgerRecord& record :
+       effective_records(file.lines, std::numeric_limits<int64_t>::max(), &audit.num_rolled_back)) {
+    const std::string problem = violation(audit.state, record);
+    if (!problem.empty()) audit.problems.push_back(problem);
+    audit.state[record.ordinal] = record;
+  }
+  audit.summary = summarize(audit.state);
+  return audit;
 }
 
 TEST(Ledger, CountsWherePromptsAre) {

@@ -160,6 +160,11 @@ void check_algorithm(RunConfig& config, Problems& problems, std::vector<std::str
   problems.require(config.lr >= 0, "--lr: should not be negative");
   problems.require(config.min_lr <= config.lr,
                    fmt::format("--min-lr {}: is above --lr {}", config.min_lr, config.lr));
+  const bool is_wsd = config.lr_decay_style == "WSD";
+  problems.require(!is_wsd || config.lr_wsd_decay_iters.value_or(0) >= 1,
+                   "--lr-decay-style WSD: needs --lr-wsd-decay-iters, at least 1");
+  problems.require(is_wsd || !config.lr_wsd_decay_iters,
+                   "--lr-wsd-decay-iters: needs --lr-decay-style WSD");
   problems.require(!(config.lr_warmup_fraction && config.lr_warmup_iters > 0),
                    "--lr-warmup-fraction and --lr-warmup-iters: choose one");
   problems.require(config.adam_beta1 >= 0 && config.adam_beta1 < 1,

@@ -192,6 +192,8 @@ struct OptimizerFlags {
   double min_lr = 0.0;
   std::string lr_decay_style = "linear";
   std::optional<int64_t> lr_decay_iters;
+  std::string lr_wsd_decay_style = "exponential";
+  std::optional<int64_t> lr_wsd_decay_iters;
   int64_t lr_warmup_iters = 0;
   std::optional<double> lr_warmup_fraction;
   double lr_warmup_init = 0.0;

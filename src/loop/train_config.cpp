@@ -88,15 +88,16 @@ train::LrSchedule make_lr(const config::RunConfig& config, int64_t num_rollouts)
   schedule.min_lr = config.min_lr;
   schedule.init_lr = config.lr_warmup_init;
   schedule.style = train::decay_style_from_string(config.lr_decay_style);
-  schedule.start_weight_decay = config.weight_decay;
-  schedule.end_weight_decay = config.weight_decay;
+  schedule.wsd_style = train::wsd_style_from_string(config.lr_wsd_decay_style);
+  schedule.weight_decay = config.weight_decay;
   const int64_t train_iters =
       std::max<int64_t>(1, num_rollouts * config.samples_per_rollout() / config.samples_per_step());
   return train::with_iterations(schedule,
                                 {.train_iters = train_iters,
                                  .lr_decay_iters = config.lr_decay_iters,
                                  .lr_warmup_iters = config.lr_warmup_iters,
-                                 .lr_warmup_fraction = config.lr_warmup_fraction},
+                                 .lr_warmup_fraction = config.lr_warmup_fraction,
+                                 .lr_wsd_decay_iters = config.lr_wsd_decay_iters.value_or(0)},
                                 config.samples_per_step());
 }
 

@@ -253,33 +253,4 @@ Expected<MaskedTokens> LossMasker::mask_single_answer(const json::array& message
   return out;
 }
 
-json::array text_only(const json::array& messages) {
-  json::array out = messages;
-  for (json::value& message : out) {
-    json::value* content =
-        message.is_object() ? message.get_object().if_contains("content") : nullptr;
-    if (content == nullptr || !content->is_array()) continue;
-    json::string text;
-    bool is_first = true;
-    for (const json::value& part : content->get_array()) {
-      const json::value* piece = part.is_object() ? part.get_object().if_contains("text") : nullptr;
-      if (piece == nullptr || !piece->is_string()) continue;
-      if (!is_first) text += ' ';
-      is_first = false;
-      text += piece->get_string();
-    }
-    *content = std::move(text);
-  }
-  return out;
-}
-
-Expected<std::vector<uint8_t>> left_padded(std::vector<uint8_t> mask, std::size_t length) {
-  if (mask.size() > length) {
-    return failure(fmt::format("{} ids of the processor are fewer than the {} of the text alone",
-                               length, mask.size()));
-  }
-  mask.insert(mask.begin(), length - mask.size(), 0);
-  return mask;
-}
-
 }  // namespace slime::text

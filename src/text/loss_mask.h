@@ -102,10 +102,4 @@ class LossMasker final {
   TemplateLengths lengths_;
 };
 
-/// Multimodal messages (spec 15.6): content lists become their text parts, joined by one blank.
-json::array text_only(const json::array& messages);
-/// The mask, with zeros in front up to `length`, the ids of a processor that inserts image tokens.
-/// Fails when it is longer.
-Expected<std::vector<uint8_t>> left_padded(std::vector<uint8_t> mask, std::size_t length);
-
 }  // namespace slime::text

@@ -182,16 +182,5 @@ TEST(LossMask, UnknownTypesAreNamed) {
   EXPECT_NE(type.error().message.find("qwen3_5"), std::string::npos);
 }
 
-TEST(LossMask, MultimodalMessagesKeepTheirTextAndPadOnTheLeft) {
-  const json::value messages = parse_json(
-      R"([{"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "image"}, {"type": "text", "text": "b"}]}])",
-      "m");
-  EXPECT_EQ(text_only(messages.as_array()).at(0).at("content"), json::value("a b"));
-  const auto padded = left_padded({0, 1}, 4);
-  ASSERT_TRUE(padded);
-  EXPECT_EQ(*padded, (std::vector<uint8_t>{0, 0, 0, 1}));
-  EXPECT_FALSE(left_padded({0, 1}, 1));
-}
-
 }  // namespace
 }  // namespace slime::text

@@ -69,9 +69,8 @@ std::map<std::string, double> Critic::train_step(const StepPlan& plan, const Col
   if (!std::isfinite(norm)) return metrics;
   const double clip =
       config_.clip_grad > 0 ? std::min(1.0, config_.clip_grad / (norm + 1e-6)) : 1.0;
-  const double decay = weight_decay(config_.lr, samples_done_);
-  network_optimizer_.step(lr, decay, clip / plan.denominator);
-  head_optimizer_.step(lr, decay, clip / plan.denominator);
+  network_optimizer_.step(lr, config_.lr.weight_decay, clip / plan.denominator);
+  head_optimizer_.step(lr, config_.lr.weight_decay, clip / plan.denominator);
   samples_done_ += plan.num_executions;
   return metrics;
 }

@@ -54,14 +54,6 @@ WsdStyle wsd_style_from_string(const std::string& word) {
                     "\" is not one of linear, cosine, exponential, minus_sqrt");
 }
 
-WeightDecayStyle weight_decay_style_from_string(const std::string& word) {
-  if (word == "constant") return WeightDecayStyle::kConstant;
-  if (word == "linear") return WeightDecayStyle::kLinear;
-  if (word == "cosine") return WeightDecayStyle::kCosine;
-  throw ConfigError("weight-decay-incr-style: \"" + word +
-                    "\" is not one of constant, linear, cosine");
-}
-
 LrSchedule with_iterations(LrSchedule schedule, const LrIterations& iterations,
                            int64_t global_batch_size) {
   const int64_t decay_iters = iterations.lr_decay_iters.value_or(iterations.train_iters);
@@ -71,7 +63,6 @@ LrSchedule with_iterations(LrSchedule schedule, const LrIterations& iterations,
                                                        static_cast<double>(schedule.decay_samples))
                                 : iterations.lr_warmup_iters * global_batch_size;
   schedule.wsd_decay_samples = iterations.lr_wsd_decay_iters * global_batch_size;
-  schedule.weight_decay_samples = iterations.train_iters * global_batch_size;
 
   std::vector<std::string> problems;
   if (schedule.decay_samples <= 0) {
@@ -99,10 +90,8 @@ LrSchedule with_iterations(LrSchedule schedule, const LrIterations& iterations,
       !(schedule.wsd_decay_samples > 0 && schedule.wsd_decay_samples <= schedule.decay_samples)) {
     problems.push_back("lr-wsd-decay-iters: WSD needs between 1 and lr-decay-iters steps");
   }
-  if (!(schedule.start_weight_decay >= 0 &&
-        schedule.end_weight_decay >= schedule.start_weight_decay)) {
-    problems.push_back("start-weight-decay, end-weight-decay: need 0 <= start <= end");
-  }
+  if (!(schedule.weight_decay >= 0))
+    problems.push_back(fmt::format("weight-decay: {} cannot be negative", schedule.weight_decay));
   if (!problems.empty()) throw ConfigError(problems);
   return schedule;
 }
@@ -123,16 +112,6 @@ double learning_rate(const LrSchedule& s, int64_t samples) {
                              : s.style == DecayStyle::kLinear ? falling(WsdStyle::kLinear, ratio)
                                                               : falling(WsdStyle::kCosine, ratio);
   return s.min_lr + coefficient * (s.lr - s.min_lr);
-}
-
-double weight_decay(const LrSchedule& s, int64_t samples) {
-  if (s.weight_decay_style == WeightDecayStyle::kConstant || samples > s.weight_decay_samples)
-    return s.end_weight_decay;
-  const double ratio = static_cast<double>(samples) / s.weight_decay_samples;
-  const double coefficient = s.weight_decay_style == WeightDecayStyle::kLinear
-                                 ? ratio
-                                 : 0.5 * (std::cos(std::numbers::pi * (1 - ratio)) + 1);
-  return s.start_weight_decay + coefficient * (s.end_weight_decay - s.start_weight_decay);
 }
 
 }  // namespace slime::train

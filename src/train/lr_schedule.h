@@ -1,6 +1,6 @@
 #pragma once
 
-/// Learning rate and weight decay as functions of the rollout executions trained so far
+/// Learning rate as a function of the rollout executions trained so far
 /// ("samples"), with the semantics of Megatron's OptimizerParamScheduler: the rate is read before
 /// an update, so with warm-up the first one has rate 0.
 
@@ -13,14 +13,11 @@ namespace slime::train {
 enum class DecayStyle { kConstant, kLinear, kCosine, kInverseSquareRoot, kWsd };
 /// Shape of the decay phase of kWsd (warm-up, stable, decay).
 enum class WsdStyle { kLinear, kCosine, kExponential, kMinusSqrt };
-enum class WeightDecayStyle { kConstant, kLinear, kCosine };
 
 /// From Megatron's words: "constant", "linear", "cosine", "inverse-square-root", "WSD"; "linear",
-/// "cosine", "exponential", "minus_sqrt"; "constant", "linear", "cosine". Throw ConfigError for
-/// others.
+/// "cosine", "exponential", "minus_sqrt". Throw ConfigError for others.
 DecayStyle decay_style_from_string(const std::string& word);
 WsdStyle wsd_style_from_string(const std::string& word);
-WeightDecayStyle weight_decay_style_from_string(const std::string& word);
 
 struct LrSchedule {
   double lr = 1e-6;
@@ -31,11 +28,7 @@ struct LrSchedule {
   DecayStyle style = DecayStyle::kLinear;
   int64_t wsd_decay_samples = 0;
   WsdStyle wsd_style = WsdStyle::kExponential;
-
-  double start_weight_decay = 0.01;
-  double end_weight_decay = 0.01;
-  WeightDecayStyle weight_decay_style = WeightDecayStyle::kConstant;
-  int64_t weight_decay_samples = 1;  // until end_weight_decay
+  double weight_decay = 0.01;  // the same all the time
 };
 
 /// What users give in training steps (Megatron: iterations), each of `global_batch_size` samples.
@@ -53,6 +46,5 @@ LrSchedule with_iterations(LrSchedule schedule, const LrIterations& iterations,
                            int64_t global_batch_size);
 
 double learning_rate(const LrSchedule& schedule, int64_t samples_done);
-double weight_decay(const LrSchedule& schedule, int64_t samples_done);
 
 }  // namespace slime::train

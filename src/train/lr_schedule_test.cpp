@@ -42,19 +42,6 @@ TEST(LearningRate, WsdStaysThenFalls) {
   EXPECT_DOUBLE_EQ(learning_rate(wsd, 100), 0.55);
 }
 
-TEST(WeightDecay, GrowsToItsEnd) {
-  LrSchedule growing;
-  growing.start_weight_decay = 0;
-  growing.end_weight_decay = 0.2;
-  growing.weight_decay_samples = 100;
-  EXPECT_DOUBLE_EQ(weight_decay(growing, 50), 0.2);
-  growing.weight_decay_style = WeightDecayStyle::kLinear;
-  EXPECT_DOUBLE_EQ(weight_decay(growing, 50), 0.1);
-  growing.weight_decay_style = WeightDecayStyle::kCosine;
-  EXPECT_DOUBLE_EQ(weight_decay(growing, 50), 0.1);
-  EXPECT_DOUBLE_EQ(weight_decay(growing, 101), 0.2);
-}
-
 TEST(LearningRate, CountsIterationsInSamples) {
   const LrSchedule s = with_iterations({}, {.train_iters = 30, .lr_warmup_iters = 5}, 4);
   EXPECT_EQ(s.decay_samples, 120);

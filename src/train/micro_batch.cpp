@@ -250,4 +250,15 @@ Tensor TokenColumn::gather(const Indices& samples) const {
   return parts.empty() ? Tensor() : at::cat(parts);
 }
 
+std::vector<int64_t> lengths_of(const TrainBatch& batch, std::span<const StepPlan> plans) {
+  std::vector<int64_t> lengths;
+  for (const StepPlan& plan : plans) {
+    for (const MicroBatch& micro_batch : plan.micro_batches) {
+      for (const int64_t i : micro_batch.samples)
+        lengths.push_back(batch.samples[i].total_length());
+    }
+  }
+  return lengths;
+}
+
 }  // namespace slime::train

@@ -89,4 +89,7 @@ class TokenColumn {
   std::vector<Tensor> per_sample_;
 };
 
+/// Prompt and response of each sample of these steps, in tokens.
+std::vector<int64_t> lengths_of(const TrainBatch& batch, std::span<const StepPlan> plans);
+
 }  // namespace slime::train

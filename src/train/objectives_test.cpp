@@ -234,7 +234,7 @@ TEST(StatelessAdam, StepsBySign) {
   const auto network = load();
   TrainConfig config = config_for(4);
   config.stateless_adam = true;
-  config.lr.start_weight_decay = config.lr.end_weight_decay = 0;
+  config.lr.weight_decay = 0;
   Trainer trainer(*network, config, kClock);
   const TrainBatch batch = make_train_batch(pairs(2), {});
   trainer.train(batch);

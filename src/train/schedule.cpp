@@ -48,27 +48,24 @@ std::vector<Indices> flops_bins(std::span<const int64_t> lengths, int64_t capaci
   return partition_evenly(work, num_bins, /*equal_size=*/false);
 }
 
-/// The micro-batches of one step, as many as ranks and stages need.
+/// The micro-batches of one step, as many for each rank.
 std::vector<Indices> bins_of_step(std::span<const int64_t> lengths, const BatchingConfig& config,
                                   const FlopsModel& model) {
-  const int64_t capacity = config.max_tokens_per_gpu * config.cp;
+  const int64_t capacity = config.max_tokens_per_gpu;
   std::vector<Indices> bins =
       !config.use_dynamic_batch_size
           ? static_bins(static_cast<int64_t>(lengths.size()), config.micro_batch_size)
       : config.balance_by_flops ? flops_bins(lengths, capacity, model)
                                 : first_fit(lengths, capacity);
-  const int64_t align =
-      config.dp * (config.vpp > 1 ? config.microbatch_group_size_per_vp_stage : 1);
   const auto num_bins = static_cast<int64_t>(bins.size());
-  const int64_t target = std::max(align, (num_bins + align - 1) / align * align);
+  const int64_t target = std::max(config.dp, (num_bins + config.dp - 1) / config.dp * config.dp);
   if (num_bins == target) return bins;
   if (!config.use_dynamic_batch_size) {
     throw ConfigError(
         fmt::format("micro-batch-size: a step of {} samples gives {} micro-batches of {}, which is "
-                    "not a multiple of {} "
-                    "(data-parallel ranks times pipeline group); change global-batch-size or use "
+                    "not a multiple of the {} data-parallel ranks; change global-batch-size or use "
                     "--use-dynamic-batch-size",
-                    lengths.size(), num_bins, config.micro_batch_size, align));
+                    lengths.size(), num_bins, config.micro_batch_size, config.dp));
   }
   bins = expand_bins(std::move(bins), lengths, target);
   if (static_cast<int64_t>(bins.size()) != target) {
@@ -96,20 +93,6 @@ std::vector<Indices> bins_of_ranks(const std::vector<Indices>& bins,
 }
 
 }  // namespace
-
-int64_t global_batch_size_of(int64_t rollout_batch_size, int64_t n_samples_per_prompt,
-                             int64_t num_steps_per_rollout, int64_t explicit_global_batch_size) {
-  if (num_steps_per_rollout < 1) throw ConfigError("num-steps-per-rollout: needs at least 1");
-  const int64_t derived = rollout_batch_size * n_samples_per_prompt / num_steps_per_rollout;
-  if (explicit_global_batch_size != 0 && explicit_global_batch_size != derived) {
-    throw ConfigError(
-        fmt::format("global-batch-size: {} contradicts num-steps-per-rollout {}, which makes it {} "
-                    "* {} / {} = {}; give one of them",
-                    explicit_global_batch_size, num_steps_per_rollout, rollout_batch_size,
-                    n_samples_per_prompt, num_steps_per_rollout, derived));
-  }
-  return derived;
-}
 
 std::vector<Indices> split_into_steps(std::span<const int64_t> rollout_ids,
                                       int64_t global_batch_size) {

@@ -19,19 +19,11 @@ struct BatchingConfig {
   int64_t global_batch_size = 1;  // rollout executions of a training step
   int64_t micro_batch_size = 1;   // samples, when not dynamic
   bool use_dynamic_batch_size = false;
-  int64_t max_tokens_per_gpu = 0;  // of a micro-batch, when dynamic (times cp)
+  int64_t max_tokens_per_gpu = 0;  // of a micro-batch, when dynamic
   bool balance_data = false;       // ranks get equal work, by FLOPs
   bool balance_by_flops = false;   // micro-batches too; implies balance_data, needs dynamic
   int64_t dp = 1;
-  int64_t cp = 1;
-  int64_t vpp = 1;  // virtual pipeline stages
-  int64_t microbatch_group_size_per_vp_stage = 1;
 };
-
-/// The G that num_steps_per_rollout asks for: rollout_batch_size * n_samples_per_prompt / steps.
-/// Throws ConfigError when `explicit_global_batch_size` (0: none) contradicts it.
-int64_t global_batch_size_of(int64_t rollout_batch_size, int64_t n_samples_per_prompt,
-                             int64_t num_steps_per_rollout, int64_t explicit_global_batch_size);
 
 /// One entry per data-parallel rank in the outer vectors.
 struct Schedule {
@@ -42,7 +34,7 @@ struct Schedule {
 };
 
 /// Throws ConfigError when there are fewer executions than one step needs, fewer samples than
-/// ranks, or static micro-batches that do not divide over ranks and stages.
+/// ranks, or static micro-batches that do not divide over ranks.
 Schedule make_schedule(std::span<const int64_t> total_lengths, std::span<const int64_t> rollout_ids,
                        const BatchingConfig& config, const FlopsModel& flops);
 

@@ -25,18 +25,6 @@ const TrainConfig& validated(const TrainConfig& config) {
   return config;
 }
 
-/// Spec section 4.5: whether log-probs of the old policy need a pass of their own. With one
-/// training step per rollout step the training pass itself gives them, and the ratio is exactly
-/// one.
-bool needs_old_pass(const TrainConfig& config, std::size_t num_steps) {
-  if (config.objective != Objective::kPolicy) return false;
-  const algo::PolicyLossConfig& policy = config.policy;
-  if (policy.use_rollout_logprobs) return policy.reports_mismatch;
-  return num_steps > 1 || config.critic || config.keep_old_actor || config.distillation_coef ||
-         algo::kl_coef_of(config.advantage) != 0 || policy.reports_mismatch ||
-         std::holds_alternative<algo::SequenceClip>(policy.objective);
-}
-
 /// Whether a token of advantage 0 adds nothing to the gradient, so that its backward pass may be
 /// left out. So it is for the samples of a group that all got the same reward, unless something
 /// else than the policy term is trained.
@@ -49,10 +37,6 @@ bool zero_advantage_is_inert(const TrainConfig& config) {
 bool zero_reward_is_zero_advantage(const TrainConfig& config) {
   return std::holds_alternative<algo::GroupRelative>(config.advantage) &&
          !config.normalize_advantages && !config.distillation_coef;
-}
-
-Tensor to_tensor(const std::vector<float>& values, at::ScalarType dtype) {
-  return at::tensor(at::ArrayRef<float>(values), at::kFloat).to(dtype);
 }
 
 std::vector<float> to_floats(const Tensor& x) {
@@ -69,17 +53,6 @@ std::string ordinals_of(const TrainBatch& batch, const MicroBatch& micro_batch) 
   std::vector<int64_t> ordinals;
   for (const int64_t i : micro_batch.samples) ordinals.push_back(batch.samples[i].ordinal);
   return fmt::format("{}", fmt::join(ordinals, ", "));
-}
-
-std::vector<int64_t> lengths_of(const TrainBatch& batch, const std::vector<StepPlan>& plans) {
-  std::vector<int64_t> lengths;
-  for (const StepPlan& plan : plans) {
-    for (const MicroBatch& micro_batch : plan.micro_batches) {
-      for (const int64_t i : micro_batch.samples)
-        lengths.push_back(batch.samples[i].total_length());
-    }
-  }
-  return lengths;
 }
 
 /// sync: what is timed is done, and the engine's stream may read the weights.
@@ -227,126 +200,6 @@ TrainReport Trainer::train_planned(const TrainBatch& batch, const std::vector<St
   return report;
 }
 
-Columns Trainer::prepare(const TrainBatch& batch, const std::vector<StepPlan>& plans,
-                         TrainReport& report) {
-  Columns columns(batch.samples.size());
-  if (config_.objective == Objective::kSupervised) return columns;
-  const auto dtype = kernels::accumulator_of(network_.weights().flat());
-  const double forward = forward_flops(flops_, lengths_of(batch, plans));
-  const auto timed_pass = [&](model::Network& network, TokenColumn& column,
-                              const std::string& name) {
-    const auto start = clock_.now();
-    score_into(network, plans, column, nullptr);
-    const double seconds = seconds_between(start, clock_.now());
-    report.perf["perf/" + name + "_time"] = seconds;
-    report.perf["perf/" + name + "_tflops"] = forward / seconds / 1e12;
-  };
-  for (std::size_t i = 0; i < batch.samples.size(); ++i) {
-    const TrainSample& sample = batch.samples[i];
-    if (sample.rollout_log_probs.size() == sample.loss_mask.size()) {
-      columns.engine.put(i, to_tensor(sample.rollout_log_probs, dtype));
-    }
-    if (!sample.teacher_log_probs.empty())
-      columns.teacher.put(i, to_tensor(sample.teacher_log_probs, dtype));
-  }
-  if (needs_reference(config_)) timed_pass(*others_.reference, columns.ref, "ref_log_probs");
-  if (config_.objective == Objective::kPreference) return columns;
-  if (config_.has_teacher_model) timed_pass(*others_.teacher, columns.teacher, "teacher_log_probs");
-  if (needs_old_pass(config_, plans.size())) {
-    timed_pass(config_.keep_old_actor ? *others_.old_actor : network_, columns.old, "log_probs");
-  }
-  if (critic_) {
-    const auto start = clock_.now();
-    critic_->value_into(plans, columns.values);
-    report.perf["perf/critic_values_time"] = seconds_between(start, clock_.now());
-  }
-  compute_advantages(batch, plans, columns);
-  return columns;
-}
-
-void Trainer::score_into(model::Network& network, const std::vector<StepPlan>& plans,
-                         TokenColumn& log_probs, TokenColumn* entropies) {
-  const kernels::TraceRange range("score");
-  const at::NoGradGuard no_grad;
-  for (const StepPlan& plan : plans) {
-    for (const MicroBatch& micro_batch : plan.micro_batches) {
-      model::TreeAttention attention(micro_batch.packed.tokens);
-      const auto scores =
-          forward_log_probs(network, micro_batch, attention, {.temperature = config_.temperature});
-      log_probs.put(micro_batch, scores.logprob_R);
-      if (entropies != nullptr) entropies->put(micro_batch, scores.entropy_R);
-    }
-  }
-}
-
-const TokenColumn& Trainer::old_policy(const Columns& columns) const {
-  return config_.policy.use_rollout_logprobs ? columns.engine : columns.old;
-}
-
-algo::Advantages Trainer::advantages_of(const TrainBatch& batch, const MicroBatch& micro_batch,
-                                        Columns& columns) {
-  const double kl_coef = algo::kl_coef_of(config_.advantage);
-  algo::ScoredTokens in;
-  std::vector<double> scores;
-  for (const int64_t i : micro_batch.samples) scores.push_back(batch.samples[i].reward);
-  in.score_R = at::tensor(scores, micro_batch.weight_T.scalar_type());
-  in.starts = micro_batch.starts;
-  in.trained_T = micro_batch.trained_T;
-  if (critic_) {
-    in.value_T = columns.values.gather(micro_batch.samples).to(in.score_R.dtype());
-    // The critic holds no policy log-probs: its returns lack the divergence (spec 21.6).
-    columns.critic_returns.put(micro_batch, advantage_fn_(in).return_T);
-  }
-  Tensor old_T;
-  if (kl_coef != 0 || config_.distillation_coef) {
-    old_T = old_policy(columns).gather(micro_batch.samples);
-    if (!old_T.defined())
-      throw ConfigError("use-rollout-logprobs: the samples have no engine log-probs");
-  }
-  if (kl_coef != 0) {
-    in.kl_T = algo::kl_estimate(config_.kl_type, old_T, columns.ref.gather(micro_batch.samples));
-    columns.kl.put(micro_batch, in.kl_T);
-  }
-  algo::Advantages advantages = advantage_fn_(in);
-  if (config_.distillation_coef) {
-    const Tensor teacher_T = columns.teacher.gather(micro_batch.samples);
-    if (!teacher_T.defined())
-      throw ConfigError("use-opd: a sample has no teacher log-probs; check --opd-type");
-    columns.opd_reverse_kl.put(micro_batch, old_T - teacher_T);
-    advantages.advantage_T = algo::distilled_advantage(advantages.advantage_T, old_T, teacher_T,
-                                                       *config_.distillation_coef);
-    // There advantages and returns are the same list (spec 6.6).
-    if (std::holds_alternative<algo::ReinforceBaseline>(config_.advantage))
-      advantages.return_T = advantages.advantage_T;
-  }
-  return advantages;
-}
-
-void Trainer::compute_advantages(const TrainBatch& batch, const std::vector<StepPlan>& plans,
-                                 Columns& columns) {
-  const kernels::TraceRange range("advantages");
-  const at::NoGradGuard no_grad;
-  algo::Moments moments;
-  for (const StepPlan& plan : plans) {
-    for (const MicroBatch& micro_batch : plan.micro_batches) {
-      const algo::Advantages advantages = advantages_of(batch, micro_batch, columns);
-      columns.advantage.put(micro_batch, advantages.advantage_T);
-      columns.returns.put(micro_batch, advantages.return_T);
-      moments += algo::moments_of(advantages.advantage_T, micro_batch.trained_T);
-    }
-  }
-  if (!config_.normalize_advantages) return;
-  const double own[] = {moments.count, moments.sum, moments.squares};
-  const std::vector<double> all = sum(ranks_, own, "whitening advantages");
-  moments = {.count = all[0], .sum = all[1], .squares = all[2]};
-  for (const StepPlan& plan : plans) {
-    for (const MicroBatch& micro_batch : plan.micro_batches) {
-      columns.advantage.put(micro_batch,
-                            algo::whiten(columns.advantage.gather(micro_batch.samples), moments));
-    }
-  }
-}
-
 algo::Loss Trainer::loss_of(const kernels::LogProbs& scores, const MicroBatch& micro_batch,
                             const Tensor& advantage_T, const Columns& columns) {
   if (config_.objective == Objective::kSupervised)
@@ -439,7 +292,7 @@ StepReport Trainer::train_step(const TrainBatch& batch, const StepPlan& plan, Co
   const double clip =
       config_.clip_grad > 0 ? std::min(1.0, config_.clip_grad / (norm + 1e-6)) : 1.0;
   if (config_.stateless_adam) optimizer_.reset();
-  optimizer_.step(lr, weight_decay(config_.lr, state_.samples_done), clip / plan.denominator);
+  optimizer_.step(lr, config_.lr.weight_decay, clip / plan.denominator);
   state_.samples_done += plan.num_executions;
   return report;
 }
@@ -469,22 +322,6 @@ std::string Trainer::trace_gradients(const TrainBatch& batch, const StepPlan& pl
     break;
   }
   return found;
-}
-
-std::vector<ScoredSample> Trainer::score(std::span<const TrainSample> samples) {
-  std::vector<StepPlan> plans;
-  plans.push_back(plan_pass(samples, plan_options()));
-  TokenColumn log_probs(samples.size()), entropies(samples.size());
-  score_into(network_, plans, log_probs, &entropies);
-  const auto numbers = [](const Tensor& x) {
-    const Tensor wide = x.to(at::kDouble).contiguous();
-    return std::vector<double>(wide.const_data_ptr<double>(),
-                               wide.const_data_ptr<double>() + wide.numel());
-  };
-  std::vector<ScoredSample> out;
-  for (std::size_t i = 0; i < samples.size(); ++i)
-    out.push_back({numbers(log_probs.of(i)), numbers(entropies.of(i))});
-  return out;
 }
 
 algo::MetricSums Trainer::accumulate_gradients(const TrainBatch& batch) {

@@ -96,19 +96,12 @@ GOLDEN_TEST(DataParallelSchedule, "dp_schedule.json") {
   const auto& inputs = part(c, "inputs");
   const auto& expected = part(c, "expected");
   const auto make = [&] {
-    const Words words = words_of(
-        params, {"model", "dp_size", "cp_size", "vpp_size", "microbatch_group_size_per_vp_stage"});
+    const Words words = words_of(params, {"model", "dp_size"});
     const Words run = {"--rollout-batch-size",      json::serialize(params.at("global_batch_size")),
                        "--n-samples-per-prompt",    "1",
                        "--actor-num-gpus-per-node", json::serialize(params.at("dp_size"))};
-    BatchingConfig config = setup_of(words, run).train.batching;
-    // There are no flags for these yet.
-    config.cp = integer(params, "cp_size");
-    config.vpp = integer(params, "vpp_size");
-    config.microbatch_group_size_per_vp_stage =
-        integer(params, "microbatch_group_size_per_vp_stage");
     return make_schedule(integers(inputs.at("total_lengths")), integers(inputs.at("rollout_ids")),
-                         config, flops_model(part(params, "model")));
+                         setup_of(words, run).train.batching, flops_model(part(params, "model")));
   };
   if (has(expected, "error")) {
     EXPECT_THROW(make(), ConfigError);

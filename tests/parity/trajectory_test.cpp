@@ -46,7 +46,7 @@ TrainConfig base_config(const json::value& run) {
   const auto number = [&](const char* key) { return run.at("adam").at(key).to_number<double>(); };
   TrainConfig config;
   config.adam = {number("beta1"), number("beta2"), number("eps")};
-  config.lr.start_weight_decay = config.lr.end_weight_decay = number("weight_decay");
+  config.lr.weight_decay = number("weight_decay");
   config.clip_grad = run.at("clip_grad").to_number<double>();
   config.batching.use_dynamic_batch_size = true;
   config.batching.max_tokens_per_gpu = 96;

@@ -20,7 +20,6 @@ class VirtualMemory final : public GpuMemory {
   VirtualMemory& operator=(const VirtualMemory&) = delete;
 
   int64_t size_bytes() const override { return size_; }
-  bool is_mapped() const override { return is_mapped_; }
   void unmap() override;
   void map() override;
   Tensor view(int64_t offset_bytes, at::IntArrayRef sizes, at::ScalarType type) const override;

@@ -19,7 +19,6 @@ class GpuMemory {
 
   /// As requested, rounded up to the driver's pages (2 MiB).
   virtual int64_t size_bytes() const = 0;
-  virtual bool is_mapped() const = 0;
 
   /// Gives the pages back to the driver: their contents are lost, and until map() nothing may touch
   /// the addresses. Waits for the GPU. Nothing happens when they are not there.

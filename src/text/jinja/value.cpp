@@ -90,11 +90,6 @@ Object* Value::if_object() const {
   return object == nullptr ? nullptr : object->get();
 }
 
-std::shared_ptr<Object> Value::shared_object() const {
-  const auto* object = std::get_if<std::shared_ptr<Object>>(&storage_);
-  return object == nullptr ? nullptr : *object;
-}
-
 bool Value::truthy() const {
   if (is_none() || is_undefined()) return false;
   if (const auto number = if_number()) return *number != 0;

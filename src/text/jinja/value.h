@@ -118,7 +118,6 @@ class Value {
   const Dict* if_dict() const;
   const Function* if_function() const;
   Object* if_object() const;
-  std::shared_ptr<Object> shared_object() const;
   const std::string& undefined_reason() const { return *std::get<Undefined>(storage_).reason; }
 
   bool truthy() const;

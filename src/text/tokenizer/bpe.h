@@ -47,11 +47,6 @@ class Bpe final {
   /// Appends the tokens of `word`, which is not empty. Any number of threads at once.
   void encode(std::string_view word, std::vector<TokenId>& ids) const;
 
-  /// The token spelled by these bytes, when the model works on bytes.
-  std::optional<TokenId> find_bytes(std::string_view bytes) const {
-    return byte_vocabulary_.find(bytes);
-  }
-
  private:
   struct PairEntry {
     uint64_t pair;  // left << 32 | right
@@ -73,8 +68,8 @@ class Bpe final {
   const Vocabulary& vocabulary_;
   BpeOptions options_;
   Vocabulary byte_vocabulary_;  // by bytes, when works_on_bytes
-  std::array<TokenId, 256>
-      byte_tokens_{};             // token of each byte: single bytes, or <0x00> ...; -1 for none
+  /// Token of each byte: single bytes, or <0x00> ...; -1 for none.
+  std::array<TokenId, 256> byte_tokens_{};
   std::vector<PairEntry> pairs_;  // open addressing, a power of two at most half full
   int pair_shift_ = 0;            // hash bits to slot
   uint64_t serial_;               // names this model in the threads' caches

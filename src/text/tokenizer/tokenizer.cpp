@@ -16,8 +16,8 @@ namespace slime::text {
 namespace {
 
 constexpr std::size_t kFileLimitBytes = std::size_t{256} << 20;
-constexpr std::size_t kTextLimitBytes =
-    std::size_t{1} << 30;  // positions are 32 bits, and some steps make text longer
+/// Positions are 32 bits, and some steps make text longer.
+constexpr std::size_t kTextLimitBytes = std::size_t{1} << 30;
 
 json::value read_if_present(const std::filesystem::path& path) {
   return std::filesystem::exists(path) ? read_json_file(path, kFileLimitBytes) : json::value();
@@ -122,17 +122,8 @@ std::optional<TokenId> Tokenizer::id_of(std::string_view token) const {
   return parts_->definition.vocabulary.find(token);
 }
 
-std::string_view Tokenizer::token_of(TokenId id) const { return parts_->spellings[id]; }
 std::string_view Tokenizer::token_bytes(TokenId id) const { return parts_->decoder->bytes(id); }
 bool Tokenizer::is_special(TokenId id) const { return parts_->is_special(id); }
-
-std::optional<TokenId> Tokenizer::named_id(const char* name) const {
-  const auto found = special_tokens().find(name);
-  return found == special_tokens().end() ? std::nullopt : id_of(found->second);
-}
-std::optional<TokenId> Tokenizer::bos_id() const { return named_id("bos_token"); }
-std::optional<TokenId> Tokenizer::eos_id() const { return named_id("eos_token"); }
-std::optional<TokenId> Tokenizer::pad_id() const { return named_id("pad_token"); }
 
 const std::map<std::string, std::string>& Tokenizer::special_tokens() const {
   return parts_->definition.special_tokens;

@@ -65,17 +65,11 @@ class Tokenizer final {
 
   /// The id of a token as the vocabulary spells it ("<|im_end|>", "\u0120the").
   std::optional<TokenId> id_of(std::string_view token) const;
-  /// How the vocabulary spells `id`; empty when there is no such id.
-  std::string_view token_of(TokenId id) const;
   /// The bytes that `id` adds to a decoded text; empty when there is no such id.
   std::string_view token_bytes(TokenId id) const;
   /// True for added tokens marked special, and for those that tokenizer_config.json names
   /// (eos_token, ...).
   bool is_special(TokenId id) const;
-
-  std::optional<TokenId> bos_id() const;
-  std::optional<TokenId> eos_id() const;
-  std::optional<TokenId> pad_id() const;
 
   /// "bos_token", "eos_token", "pad_token", "unk_token", ... -> spelling, as tokenizer_config.json
   /// and special_tokens_map.json name them: what a chat template sees. Null entries are absent.
@@ -84,7 +78,6 @@ class Tokenizer final {
  private:
   friend class StreamDetokenizer;
   struct Parts;
-  std::optional<TokenId> named_id(const char* name) const;
   explicit Tokenizer(std::unique_ptr<const Parts> parts);
   std::unique_ptr<const Parts> parts_;
 };

@@ -78,9 +78,8 @@ TEST(Tokenizer, TheConfigurationsSpecialTokensAreAddedAndNamed) {
   const auto tokenizer =
       Tokenizer::from_json(file_with(""), R"({"bos_token": "<s>", "eos_token": {"content": "b"},
       "pad_token": null, "added_tokens_decoder": {"7": {"content": "<x>", "special": true}}})");
-  EXPECT_EQ(tokenizer->bos_id(), 8);  // behind everything known
-  EXPECT_EQ(tokenizer->eos_id(), 1);  // the model's own token
-  EXPECT_EQ(tokenizer->pad_id(), std::nullopt);
+  EXPECT_EQ(tokenizer->id_of("<s>"), 8);  // behind everything known
+  EXPECT_EQ(tokenizer->id_of("b"), 1);    // the model's own token
   EXPECT_EQ(tokenizer->vocab_size(), 9);
   EXPECT_EQ(tokenizer->special_tokens(),
             (std::map<std::string, std::string>{{"bos_token", "<s>"}, {"eos_token", "b"}}));
@@ -96,7 +95,7 @@ TEST(Tokenizer, TheConfigurationsSpecialTokensAreAddedAndNamed) {
 TEST(Tokenizer, IdsOutsideTheVocabularyDecodeToNothing) {
   const auto tokenizer = Tokenizer::from_json(file_with(R"("decoder": {"type": "Fuse"})"), "");
   EXPECT_EQ(tokenizer->decode(std::vector<TokenId>{2, -5, 3, 2147483647, 0}, false), "aba");
-  EXPECT_EQ(tokenizer->token_of(-5), "");
+  EXPECT_EQ(tokenizer->token_bytes(-5), "");
   EXPECT_EQ(tokenizer->token_bytes(3), "");
   EXPECT_EQ(tokenizer->id_of("zz"), std::nullopt);
 }
@@ -172,8 +171,8 @@ TEST(TiktokenFile, MergesByTheRankOfTheUnion) {
   EXPECT_EQ(tokenizer->encode("the then"), (std::vector<TokenId>{257, ' ', 257, 'n'}));
   EXPECT_EQ(tokenizer->encode("he [BOS]"), (std::vector<TokenId>{258, ' ', 259}));
   EXPECT_EQ(tokenizer->vocab_size(), 259 + 256);
-  EXPECT_EQ(tokenizer->token_of(260), "<|reserved_token_260|>");
-  EXPECT_EQ(tokenizer->token_of(257), "the");
+  EXPECT_EQ(tokenizer->id_of("<|reserved_token_260|>"), 260);
+  EXPECT_EQ(tokenizer->token_bytes(257), "the");
   EXPECT_EQ(tokenizer->decode(std::vector<TokenId>{259, 257, 0xC3, 0xA9}, true), "the\u00E9");
 }
 
