@@ -22,7 +22,8 @@ TORCH = re.compile(r"^\s*#include <(torch/torch\.h|torch/all\.h)>")
 SUFFIXES = (".h", ".cpp", ".cu", ".cuh")
 MOST_LINES = 450
 MOST_MEMBERS = 12
-CLASS = re.compile(r"^(?P<indent>\s*)(?:template <.*>\s*)?class (?:\w+\(.*?\) )?(?P<name>\w+)(?: final)?(?: : [^{;]*)?\s*\{")
+# Bases may stand on lines of their own; the name of a class inside another one is qualified.
+CLASS = re.compile(r"^(?P<indent>\s*)(?:template <.*>\s*)?class (?:\w+\(.*?\) )?(?P<name>[\w:]*\w)(?: final)?(?: : [^{;]*)?\s*\{")
 # A data member stands in the class's own indentation and ends like one; functions have parentheses before the end.
 MEMBER = re.compile(r"^(?!using |friend |typedef |static |return |enum |struct |class |public|private|protected)[\w:<>,*&\s()\[\]]*?\w_?(?:\{.*\}| = .*|\[\w*\])?;$")
 
@@ -137,13 +138,23 @@ def without_comment(line: str) -> str:
     return re.sub(r"\s*//.*$", "", line).strip()
 
 
+def without_template_arguments(statement: str) -> str:
+    while (shorter := re.sub(r"<[^<>]*>", "", statement)) != statement:
+        statement = shorter
+    return statement
+
+
 def classes_of(lines: list[str]):
     """Name, comment above and number of data members of each class."""
     for start, line in enumerate(lines):
+        end = start
+        while re.match(r"\s*class \w", line) and not re.search(r"[{;]", line) and end + 1 < len(lines):
+            end += 1
+            line = f"{line} {lines[end].strip()}"
         if not (match := CLASS.match(line)):
             continue
         depth, statement, members = line.count("{") - line.count("}"), "", 0
-        for inner in lines[start + 1:]:
+        for inner in lines[end + 1:]:
             code = without_comment(inner)
             before = depth
             depth += code.count("{") - code.count("}")
@@ -155,8 +166,7 @@ def classes_of(lines: list[str]):
                     statement = ""
                 elif code.endswith((";", "}", ":")):
                     # Parentheses outside template arguments make it a function.
-                    plain = re.sub(r"<[^;]*>", "", statement)
-                    if MEMBER.match(statement) and "(" not in re.sub(r"( = |\{).*", "", plain):
+                    if MEMBER.match(statement) and "(" not in re.sub(r"( = |\{).*", "", without_template_arguments(statement)):
                         members += 1
                     statement = ""
             else:

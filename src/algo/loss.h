@@ -52,8 +52,8 @@ struct PolicyLossConfig {
   std::optional<OffPolicyMasking> off_policy_masking;
   std::optional<MismatchCorrection> correction;
   bool use_rollout_logprobs = false;  // the engine's log-probs are the old policy's
-  bool reports_mismatch =
-      false;  // compute the correction's metrics without applying it (get-mismatch-metrics)
+  /// Compute the correction's metrics without applying it (get-mismatch-metrics).
+  bool reports_mismatch = false;
   /// Dr. GRPO (arXiv 2503.20783, equation 4): sum_t m pg / constant for each response instead of
   /// the mean over its tokens; metrics and other terms keep their mean. Not with kPerToken.
   std::optional<double> policy_divisor;

@@ -64,9 +64,9 @@ struct OffPolicyMasking {
 };
 
 struct MaskedSequences {
-  Tensor keep_T;          // 0 or 1, no gradient
-  double drop_share = 0;  // sum over responses of dropped tokens / max(trained tokens, 1), reported
-                          // as opsm_clipfrac
+  Tensor keep_T;  // 0 or 1, no gradient
+  /// Sum over responses of dropped tokens / max(trained tokens, 1), reported as opsm_clipfrac.
+  double drop_share = 0;
 };
 
 MaskedSequences mask_off_policy(const OffPolicyMasking& how, const PolicyTokens& in);

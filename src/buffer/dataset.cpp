@@ -18,9 +18,9 @@
 namespace slime::buffer {
 namespace {
 
-constexpr std::size_t kBatchBytes = std::size_t{1}
-                                    << 18;  // of lines that one thread works on at a time
-constexpr int64_t kMostProblems = 10;       // the rows after so many are not looked at
+/// Of lines that one thread works on at a time.
+constexpr std::size_t kBatchBytes = std::size_t{1} << 18;
+constexpr int64_t kMostProblems = 10;  // the rows after so many are not looked at
 
 /// Lines that follow one another in one file.
 struct Batch {

@@ -11,8 +11,8 @@ namespace slime::buffer {
 namespace {
 
 constexpr std::size_t kBlockBytes = std::size_t{1} << 20;
-constexpr std::size_t kLineLimitBytes = std::size_t{64}
-                                        << 20;  // a prompt of 64 MiB is a file without line ends
+/// A prompt of 64 MiB is a file without line ends.
+constexpr std::size_t kLineLimitBytes = std::size_t{64} << 20;
 
 }  // namespace
 

@@ -12,8 +12,8 @@
 namespace slime::buffer {
 
 struct RowText {
-  int64_t number =
-      0;  // for people: the line of a JSON-lines file, the row of a Parquet file from 0
+  /// For people: the line of a JSON-lines file, the row of a Parquet file from 0.
+  int64_t number = 0;
   std::string json;
 };
 

@@ -92,15 +92,21 @@ class Paths final {
     const std::string path = word.substr(0, word.find("@["));
     const std::string kind = std::filesystem::path(path).extension();
     const bool is_file = kind == ".jsonl" || kind == ".parquet" || kind == ".yaml";
-    if (word.starts_with(SLIME_SOURCE_DIR) || !(path.starts_with('/') || is_file)) return word;
-    const std::filesystem::path place = root_.string() + "/" + path;
+    const bool is_path = is_file || path.starts_with('/') || path.starts_with("./") ||
+                         path.starts_with("../") || path.ends_with('/');
+    if (word.starts_with(SLIME_SOURCE_DIR) || !is_path) return word;
+    const bool is_output = path.find('{') != std::string::npos;  // {rollout_id}.pt
+    const std::filesystem::path place = (root_ / ("./" + path)).lexically_normal();
+    EXPECT_TRUE(place.string().starts_with(root_.string())) << word << " leads out of the folder";
     if (is_file) {
       std::filesystem::create_directories(place.parent_path());
       std::ofstream(place) << (kind == ".yaml"
                                    ? "eval: {datasets: [{name: aime, path: aime.jsonl}]}"
                                    : R"({"prompt": "1+1=", "label": "2"})");
-    } else if (kind.empty()) {
-      std::filesystem::create_directories(place);
+    } else if (is_output) {
+      std::filesystem::create_directories(place.parent_path());
+    } else {
+      std::filesystem::create_directories(place);  // "/root/Qwen3-1.7B" too
     }
     return place.string() + word.substr(path.size());
   }
@@ -117,7 +123,7 @@ Names flags_of(const std::string& messages) {
   std::istringstream lines(messages);
   for (std::string line; std::getline(lines, line);) {
     const std::string name = line.substr(0, line.find_first_of(": "));
-    EXPECT_TRUE(name.starts_with("--")) << line;
+    EXPECT_NE(find_flag(name), nullptr) << "the message names no flag: " << line;
     names.insert(name);
   }
   return names;

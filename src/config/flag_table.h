@@ -51,8 +51,8 @@ struct Flag {
   FlagMember member;
   std::string_view meaning;
   std::vector<std::string_view> choices = {};  // allowed words, empty: any
-  int takes_values =
-      -1;  // without member: 0 switch, 1 one value, 2 many; -1: the member's type decides
+  /// Without member: 0 switch, 1 one value, 2 many; -1: the member's type decides.
+  int takes_values = -1;
 };
 
 std::span<const Flag> flag_table();

@@ -19,8 +19,8 @@ struct ParsedFlags {
   /// Those of the warnings that are about unknown flags: a flag that is missing may be one that was
   /// misspelt, so complete_and_validate shows them with its problems.
   std::vector<std::string> unknown_notes;
-  std::vector<std::string>
-      problems;  // wrong types, refused flags: complete_and_validate throws them
+  /// Wrong types, refused flags: complete_and_validate throws them.
+  std::vector<std::string> problems;
   std::vector<std::string> arguments;  // as given: the other ranks of a run parse them again
   json::object
       unknown;  // flags that are no row of the table, by name with _ for -: plug-ins may read them

@@ -17,8 +17,8 @@ namespace slime::kernels {
 namespace {
 
 constexpr double kStep = 1e-5;
-constexpr double kTolerance =
-    1e-7;  // of central differences of smooth functions of numbers near one
+// Of central differences of smooth functions of numbers near one.
+constexpr double kTolerance = 1e-7;
 
 Tensor numbers(std::vector<int64_t> shape) { return at::randn(shape, at::kDouble); }
 

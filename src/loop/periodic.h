@@ -10,8 +10,8 @@ namespace slime::loop {
 
 struct Period {
   std::optional<int64_t> interval;  // rollouts; none: never due
-  std::optional<int64_t>
-      rollouts_per_epoch;  // of a run whose length was given in epochs: due at their ends too
+  /// Of a run whose length was given in epochs: due at their ends too.
+  std::optional<int64_t> rollouts_per_epoch;
   std::optional<int64_t> num_rollouts;  // of the run: due after the last one too
 };
 

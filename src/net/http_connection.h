@@ -44,6 +44,8 @@ class BodyShare {
   std::size_t bytes_ = 0;
 };
 
+/// One class because its members are the state of one strand: what is read, what is answered and
+/// whether the peer is there change together, in coroutines that await one another.
 class HttpConnection final : public HttpExchange,
                              public std::enable_shared_from_this<HttpConnection> {
  public:

@@ -169,8 +169,8 @@ class HttpServer::Listener {
   std::uint16_t port_ = 0;
   mutable std::mutex mutex_;
   std::condition_variable gone_;  // signalled when a connection ends
-  std::unordered_map<HttpConnection*, std::weak_ptr<HttpConnection>>
-      connections_;           // guarded by mutex_
+  // Guarded by mutex_.
+  std::unordered_map<HttpConnection*, std::weak_ptr<HttpConnection>> connections_;
   bool is_stopping_ = false;  // guarded by mutex_
   std::vector<std::jthread> threads_;
 };

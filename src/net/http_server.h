@@ -15,8 +15,8 @@
 namespace slime::net {
 
 struct HttpServerConfig {
-  std::string host =
-      "127.0.0.1";             // an address or "localhost"; other than loopback needs an API key
+  /// An address or "localhost"; other than loopback needs an API key.
+  std::string host = "127.0.0.1";
   std::uint16_t port = 30000;  // 0: the system picks one
   int num_threads = 2;         // 1 .. 64
   AccessRules access = {};
@@ -24,9 +24,9 @@ struct HttpServerConfig {
   // Limits. Requests beyond them are refused one by one, never the server.
   std::size_t head_limit_bytes = 32 << 10;
   std::size_t body_limit_bytes = std::size_t{64} << 20;
-  std::size_t all_bodies_limit_bytes = std::size_t{1}
-                                       << 30;  // bodies being read or handled, together
-  int max_connections = 4096;                  // the original's client opens 512 per engine
+  /// Bodies being read or handled, together.
+  std::size_t all_bodies_limit_bytes = std::size_t{1} << 30;
+  int max_connections = 4096;  // the original's client opens 512 per engine
   std::chrono::milliseconds head_timeout{
       10'000};  // from a request's first byte to the end of its head
   std::chrono::milliseconds body_timeout{120'000};

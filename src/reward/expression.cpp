@@ -9,8 +9,8 @@ namespace slime::reward {
 namespace {
 
 constexpr std::size_t kLengthLimit = 2'000;
-constexpr int kDepthLimit =
-    100;  // of parentheses, signs and powers; each level costs a few stack frames
+/// Of parentheses, signs and powers; each level costs a few stack frames.
+constexpr int kDepthLimit = 100;
 
 /// Names of at most two letters that are functions, constants or keywords elsewhere. Longer ones
 /// never get here: an expression of more than two letters is not evaluated at all.

@@ -16,8 +16,8 @@
 namespace slime::view {
 
 struct ReportLimits {
-  uint64_t rollout_bytes = uint64_t{8}
-                           << 20;  // of the page; beyond it every step keeps some of its groups
+  /// Of the page; beyond it every step keeps some of its groups.
+  uint64_t rollout_bytes = uint64_t{8} << 20;
   std::size_t points_per_metric = 4000;
 };
 
@@ -25,8 +25,8 @@ struct ReportResult {
   uint64_t page_bytes = 0;
   int64_t num_steps = 0;
   int64_t num_samples = 0;  // on the page
-  std::vector<std::string>
-      problems;  // what could not be read or did not fit; the page says the same
+  /// What could not be read or did not fit; the page says the same.
+  std::vector<std::string> problems;
 };
 
 /// Writes the page to `out` (first to a temporary name beside it). Throws ConfigError when

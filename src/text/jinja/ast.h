@@ -97,6 +97,10 @@ struct Expression {
       node;
 };
 
+/// The node with its depth. Throws SyntaxError when the tree is deeper than what may recurse over
+/// it (300).
+ExpressionPtr make_expression(int line, decltype(Expression::node) node);
+
 struct Statement;
 using Body = std::vector<Statement>;
 

@@ -2,89 +2,12 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <initializer_list>
 
 namespace slime::text::jinja {
-namespace {
 
 using ast::ExpressionPtr;
-
-// Evaluation and destruction recurse this deep.
-constexpr int kMaxTreeDepth = 300;
-
-void deepen(ast::Expression& parent, const ExpressionPtr& child) {
-  if (child) parent.depth = std::max(parent.depth, child->depth + 1);
-}
-
-void deepen(ast::Expression& parent, const ast::CallArguments& arguments) {
-  for (const auto& value : arguments.positional) deepen(parent, value);
-  for (const auto& [name, value] : arguments.named) deepen(parent, value);
-  deepen(parent, arguments.splat);
-  deepen(parent, arguments.double_splat);
-}
-
-struct Deepen {
-  ast::Expression& parent;
-  void operator()(const ast::Constant&) const {}
-  void operator()(const ast::Name&) const {}
-  void operator()(const ast::BlockText&) const {}
-  void operator()(const ast::ListLiteral& list) const { each(list.items); }
-  void operator()(const ast::DictLiteral& dict) const {
-    for (const auto& [key, value] : dict.members) {
-      deepen(parent, key);
-      deepen(parent, value);
-    }
-  }
-  void operator()(const ast::Attribute& node) const { deepen(parent, node.object); }
-  void operator()(const ast::Subscript& node) const { both(node.object, node.key); }
-  void operator()(const ast::Slice& node) const {
-    both(node.object, node.start);
-    both(node.stop, node.step);
-  }
-  void operator()(const ast::Call& node) const { with(node.callee, node.arguments); }
-  void operator()(const ast::Filter& node) const { with(node.input, node.arguments); }
-  void operator()(const ast::Test& node) const { with(node.input, node.arguments); }
-  void operator()(const ast::Unary& node) const { deepen(parent, node.operand); }
-  void operator()(const ast::Binary& node) const { both(node.left, node.right); }
-  void operator()(const ast::Logical& node) const { both(node.left, node.right); }
-  void operator()(const ast::Concat& node) const { each(node.parts); }
-  void operator()(const ast::Compare& node) const {
-    deepen(parent, node.first);
-    for (const auto& [op, value] : node.rest) deepen(parent, value);
-  }
-  void operator()(const ast::Conditional& node) const {
-    both(node.condition, node.then);
-    deepen(parent, node.otherwise);
-  }
-
- private:
-  void each(const std::vector<ExpressionPtr>& items) const {
-    for (const auto& item : items) deepen(parent, item);
-  }
-  void both(const ExpressionPtr& a, const ExpressionPtr& b) const {
-    deepen(parent, a);
-    deepen(parent, b);
-  }
-  void with(const ExpressionPtr& value, const ast::CallArguments& arguments) const {
-    deepen(parent, value);
-    deepen(parent, arguments);
-  }
-};
-
-template <typename Node>
-ExpressionPtr make(int line, Node node) {
-  auto expression = std::make_unique<ast::Expression>();
-  expression->line = line;
-  expression->node = std::move(node);
-  std::visit(Deepen{*expression}, expression->node);
-  if (expression->depth > kMaxTreeDepth) {
-    throw SyntaxError{fmt::format("an expression nests deeper than {}", kMaxTreeDepth), line};
-  }
-  return expression;
-}
-
-}  // namespace
+using ast::make_expression;
 
 ExpressionPtr ExpressionParser::parse(bool conditional) {
   const TokenStream::Nesting nesting(stream_);
@@ -93,8 +16,8 @@ ExpressionPtr ExpressionParser::parse(bool conditional) {
     const int line = stream_.next().line;
     ExpressionPtr condition = parse_or();
     ExpressionPtr otherwise = stream_.skip_name("else") ? parse() : nullptr;
-    value =
-        make(line, ast::Conditional{std::move(condition), std::move(value), std::move(otherwise)});
+    value = make_expression(
+        line, ast::Conditional{std::move(condition), std::move(value), std::move(otherwise)});
   }
   return value;
 }
@@ -116,7 +39,7 @@ ExpressionPtr ExpressionParser::parse_tuple(bool conditional, bool in_parenthese
   if (!is_tuple && items.size() == 1) return std::move(items.front());
   if (items.empty() && !in_parentheses)
     stream_.fail("an expression expected, not " + stream_.description());
-  return make(line, ast::ListLiteral{std::move(items), true});
+  return make_expression(line, ast::ListLiteral{std::move(items), true});
 }
 
 ExpressionPtr ExpressionParser::parse_or() {
@@ -124,7 +47,7 @@ ExpressionPtr ExpressionParser::parse_or() {
   while (stream_.is_name("or")) {
     const int line = stream_.next().line;
     ExpressionPtr right = parse_and();
-    left = make(line, ast::Logical{false, std::move(left), std::move(right)});
+    left = make_expression(line, ast::Logical{false, std::move(left), std::move(right)});
   }
   return left;
 }
@@ -134,7 +57,7 @@ ExpressionPtr ExpressionParser::parse_and() {
   while (stream_.is_name("and")) {
     const int line = stream_.next().line;
     ExpressionPtr right = parse_not();
-    left = make(line, ast::Logical{true, std::move(left), std::move(right)});
+    left = make_expression(line, ast::Logical{true, std::move(left), std::move(right)});
   }
   return left;
 }
@@ -143,7 +66,7 @@ ExpressionPtr ExpressionParser::parse_not() {
   if (!stream_.is_name("not")) return parse_compare();
   const TokenStream::Nesting nesting(stream_);
   const int line = stream_.next().line;
-  return make(line, ast::Unary{ast::UnaryOperator::kNot, parse_not()});
+  return make_expression(line, ast::Unary{ast::UnaryOperator::kNot, parse_not()});
 }
 
 ExpressionPtr ExpressionParser::parse_compare() {
@@ -170,7 +93,7 @@ ExpressionPtr ExpressionParser::parse_compare() {
     rest.emplace_back(*op, parse_sum());
   }
   if (rest.empty()) return first;
-  return make(line, ast::Compare{std::move(first), std::move(rest)});
+  return make_expression(line, ast::Compare{std::move(first), std::move(rest)});
 }
 
 ExpressionPtr ExpressionParser::parse_sum() {
@@ -179,7 +102,7 @@ ExpressionPtr ExpressionParser::parse_sum() {
     const Token token = stream_.next();
     ExpressionPtr right = parse_concat();
     const BinaryOperator op = token.text == "+" ? BinaryOperator::kAdd : BinaryOperator::kSubtract;
-    left = make(token.line, ast::Binary{op, std::move(left), std::move(right)});
+    left = make_expression(token.line, ast::Binary{op, std::move(left), std::move(right)});
   }
   return left;
 }
@@ -190,7 +113,7 @@ ExpressionPtr ExpressionParser::parse_concat() {
   parts.push_back(parse_product());
   while (stream_.skip_operator("~")) parts.push_back(parse_product());
   if (parts.size() == 1) return std::move(parts.front());
-  return make(line, ast::Concat{std::move(parts)});
+  return make_expression(line, ast::Concat{std::move(parts)});
 }
 
 ExpressionPtr ExpressionParser::parse_product() {
@@ -209,7 +132,7 @@ ExpressionPtr ExpressionParser::parse_product() {
     }
     if (!op) return left;
     ExpressionPtr right = parse_power();
-    left = make(line, ast::Binary{*op, std::move(left), std::move(right)});
+    left = make_expression(line, ast::Binary{*op, std::move(left), std::move(right)});
   }
 }
 
@@ -218,7 +141,8 @@ ExpressionPtr ExpressionParser::parse_power() {
   while (stream_.is_operator("**")) {
     const int line = stream_.next().line;
     ExpressionPtr right = parse_unary(true);
-    left = make(line, ast::Binary{BinaryOperator::kPower, std::move(left), std::move(right)});
+    left = make_expression(line,
+                           ast::Binary{BinaryOperator::kPower, std::move(left), std::move(right)});
   }
   return left;
 }
@@ -230,7 +154,7 @@ ExpressionPtr ExpressionParser::parse_unary(bool with_filters) {
     const Token sign = stream_.next();
     const auto op =
         sign.text == "-" ? ast::UnaryOperator::kNegative : ast::UnaryOperator::kPositive;
-    value = make(sign.line, ast::Unary{op, parse_unary(false)});
+    value = make_expression(sign.line, ast::Unary{op, parse_unary(false)});
   } else {
     value = parse_primary();
   }
@@ -243,20 +167,20 @@ ExpressionPtr ExpressionParser::parse_primary() {
   switch (stream_.peek().kind) {
     case TokenKind::kName: {
       std::string name = stream_.next().text;
-      if (name == "true" || name == "True") return make(line, ast::Constant{true});
-      if (name == "false" || name == "False") return make(line, ast::Constant{false});
-      if (name == "none" || name == "None") return make(line, ast::Constant{None{}});
+      if (name == "true" || name == "True") return make_expression(line, ast::Constant{true});
+      if (name == "false" || name == "False") return make_expression(line, ast::Constant{false});
+      if (name == "none" || name == "None") return make_expression(line, ast::Constant{None{}});
       mentioned_.insert(name);
-      return make(line, ast::Name{std::move(name)});
+      return make_expression(line, ast::Name{std::move(name)});
     }
     case TokenKind::kString: {
       std::string text = stream_.next().text;
       while (stream_.is(TokenKind::kString)) text += stream_.next().text;
-      return make(line, ast::Constant{std::move(text)});
+      return make_expression(line, ast::Constant{std::move(text)});
     }
     case TokenKind::kInteger:
     case TokenKind::kFloat:
-      return make(line, ast::Constant{stream_.next().number});
+      return make_expression(line, ast::Constant{stream_.next().number});
     default:
       break;
   }
@@ -272,7 +196,7 @@ ExpressionPtr ExpressionParser::parse_primary() {
       if (!stream_.skip_operator(",")) break;
     }
     stream_.expect_operator("]");
-    return make(line, ast::ListLiteral{std::move(items), false});
+    return make_expression(line, ast::ListLiteral{std::move(items), false});
   }
   if (stream_.skip_operator("{")) {
     std::vector<std::pair<ExpressionPtr, ExpressionPtr>> members;
@@ -283,7 +207,7 @@ ExpressionPtr ExpressionParser::parse_primary() {
       if (!stream_.skip_operator(",")) break;
     }
     stream_.expect_operator("}");
-    return make(line, ast::DictLiteral{std::move(members)});
+    return make_expression(line, ast::DictLiteral{std::move(members)});
   }
   stream_.fail("an expression expected, not " + stream_.description());
 }
@@ -319,11 +243,12 @@ ExpressionPtr ExpressionParser::parse_filter(ExpressionPtr input) {
   std::string name = stream_.expect_name();
   ast::CallArguments arguments;
   if (stream_.is_operator("(")) arguments = parse_arguments();
-  return make(line, ast::Filter{std::move(input), std::move(name), std::move(arguments)});
+  return make_expression(line,
+                         ast::Filter{std::move(input), std::move(name), std::move(arguments)});
 }
 
 ExpressionPtr ExpressionParser::parse_block_filters(bool first_bar_is_read) {
-  ExpressionPtr value = make(stream_.line(), ast::BlockText{});
+  ExpressionPtr value = make_expression(stream_.line(), ast::BlockText{});
   while (first_bar_is_read || stream_.skip_operator("|")) {
     first_bar_is_read = false;
     value = parse_filter(std::move(value));
@@ -348,8 +273,8 @@ ExpressionPtr ExpressionParser::parse_test(ExpressionPtr input) {
     arguments.positional.push_back(parse_postfix(parse_primary()));
   }
   ExpressionPtr test =
-      make(line, ast::Test{std::move(input), std::move(name), std::move(arguments)});
-  return is_negated ? make(line, ast::Unary{ast::UnaryOperator::kNot, std::move(test)})
+      make_expression(line, ast::Test{std::move(input), std::move(name), std::move(arguments)});
+  return is_negated ? make_expression(line, ast::Unary{ast::UnaryOperator::kNot, std::move(test)})
                     : std::move(test);
 }
 
@@ -357,11 +282,12 @@ ExpressionPtr ExpressionParser::parse_subscript(ExpressionPtr object) {
   const int line = stream_.line();
   if (stream_.skip_operator(".")) {
     if (stream_.is(TokenKind::kInteger)) {
-      return make(line, ast::Subscript{std::move(object),
-                                       make(line, ast::Constant{stream_.next().number})});
+      return make_expression(
+          line, ast::Subscript{std::move(object),
+                               make_expression(line, ast::Constant{stream_.next().number})});
     }
     std::string name = stream_.expect_name();
-    return make(line, ast::Attribute{std::move(object), std::move(name)});
+    return make_expression(line, ast::Attribute{std::move(object), std::move(name)});
   }
   stream_.expect_operator("[");
   std::vector<ExpressionPtr> keys;
@@ -384,19 +310,19 @@ ExpressionPtr ExpressionParser::parse_subscript(ExpressionPtr object) {
   stream_.expect_operator("]");
   if (is_slice) {
     if (!keys.empty()) stream_.fail("a slice beside other indices");
-    return make(line, ast::Slice{std::move(object), std::move(bounds[0]), std::move(bounds[1]),
-                                 std::move(bounds[2])});
+    return make_expression(line, ast::Slice{std::move(object), std::move(bounds[0]),
+                                            std::move(bounds[1]), std::move(bounds[2])});
   }
   if (keys.size() == 1)
-    return make(line, ast::Subscript{std::move(object), std::move(keys.front())});
-  ExpressionPtr key = make(line, ast::ListLiteral{std::move(keys), true});
-  return make(line, ast::Subscript{std::move(object), std::move(key)});
+    return make_expression(line, ast::Subscript{std::move(object), std::move(keys.front())});
+  ExpressionPtr key = make_expression(line, ast::ListLiteral{std::move(keys), true});
+  return make_expression(line, ast::Subscript{std::move(object), std::move(key)});
 }
 
 ExpressionPtr ExpressionParser::parse_call(ExpressionPtr callee) {
   const int line = stream_.line();
   ast::CallArguments arguments = parse_arguments();
-  return make(line, ast::Call{std::move(callee), std::move(arguments)});
+  return make_expression(line, ast::Call{std::move(callee), std::move(arguments)});
 }
 
 ExpressionPtr ExpressionParser::parse_call_expression() {

@@ -111,8 +111,8 @@ class Interpreter {
   std::string* out_ = nullptr;
   Value block_text_;
   std::vector<std::unique_ptr<Scope>> kept_scopes_;  // captured ones, until the end
-  std::vector<std::shared_ptr<Namespace>>
-      namespaces_;  // emptied at the end: they may hold themselves
+  /// Emptied at the end: they may hold themselves.
+  std::vector<std::shared_ptr<Namespace>> namespaces_;
 };
 
 }  // namespace slime::text::jinja

@@ -391,8 +391,8 @@ class Lexer {
   std::string_view source_;
   std::size_t at_ = 0;
   int line_ = 1;
-  bool at_line_start_ =
-      true;  // nothing but white space since the last newline, seen from the last tag
+  // Nothing but white space since the last newline, seen from the last tag.
+  bool at_line_start_ = true;
   std::vector<Token> tokens_;
 };
 

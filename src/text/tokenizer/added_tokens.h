@@ -21,8 +21,8 @@ struct AddedToken {
   bool lstrip = false;       // takes white space on its left with it
   bool rstrip = false;       // and on its right
   bool normalized = false;   // looked for after normalization, in its own normalized form
-  bool special =
-      false;  // skipped by decode(skip_special_tokens), plain text under split_special_tokens
+  /// Skipped by decode(skip_special_tokens), plain text under split_special_tokens.
+  bool special = false;
 };
 
 /// Part of a text: an added token, or (id -1) text between them.

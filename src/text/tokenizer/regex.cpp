@@ -12,8 +12,8 @@ namespace {
 
 constexpr std::size_t kPatternLimitBytes = 16 << 10;
 constexpr std::size_t kJitStackBytes = 64 << 20;  // grown on demand: deep only for repeated groups
-constexpr uint32_t kHeapLimitKib =
-    256 << 10;  // of the interpreter, which takes over when that is too little
+/// Of the interpreter, which takes over when that is too little.
+constexpr uint32_t kHeapLimitKib = 256 << 10;
 constexpr uint32_t kMatchLimit = 50'000'000;  // steps of one match
 
 template <auto free>

@@ -27,8 +27,8 @@ struct DecodeReplace {
 };
 struct DecodeMetaspace {
   std::string replacement;
-  bool drops_in_first =
-      true;  // in the first token of a text the replacement becomes nothing, else a space
+  /// In the first token of a text the replacement becomes nothing, else a space.
+  bool drops_in_first = true;
 };
 struct DecodeStrip {
   std::string content;    // one character

@@ -83,8 +83,8 @@ class Cursor {
 };
 
 using Char = Cursor::Char;
-constexpr std::size_t kNoMatch =
-    0;  // matchers return the end of a match at i, which is above i, or this
+/// Matchers return the end of a match at i, which is above i, or this.
+constexpr std::size_t kNoMatch = 0;
 
 /// 's|'t|'re|'ve|'m|'ll|'d, with ignore_case under Unicode folding: U+017F is an s.
 template <bool ignore_case>
