@@ -40,7 +40,7 @@ model::TokenBatch three_sequences() {
 
 /// Completes the gradients of weights that all ranks hold whole and of which each has computed a
 /// part, as a trainer of slices will.
-void sum_partial_gradients(const Weights& weights, comm::Group& tp) {
+void sum_partial_gradients(const Weights& weights, comm::RankGroup& tp) {
   if (tp.is_alone()) return;
   std::vector<Tensor> partial;
   for (const NamedWeight& weight : weights.tensors()) {
