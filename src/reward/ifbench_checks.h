@@ -26,8 +26,12 @@ InstructionCheck find_instruction(std::string_view id);
 /// part-of-speech tagger"); empty for every other id.
 std::string_view missing_resource(std::string_view id);
 
-/// The rows of the table that live in files of their own.
+// The parts of the table, each in a file of its own.
+
+std::span<const Instruction> word_instructions();      // counts, words and their letters
 std::span<const Instruction> sentence_instructions();  // sentences, tokens and lists of words
 std::span<const Instruction> document_instructions();  // tables, questions, sections
+std::span<const Instruction> format_instructions();    // brackets, lines, lists; what is repeated
+std::span<const Instruction> classic_instructions();   // those of IFEval that need no more
 
 }  // namespace slime::reward
