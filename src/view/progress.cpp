@@ -15,18 +15,6 @@ constexpr auto kRedrawPeriod = std::chrono::milliseconds(120);
 constexpr auto kLongestSilence = std::chrono::seconds(30);
 constexpr auto kSilencePeriod = std::chrono::milliseconds(200);  // between two looks at the clock
 
-/// How fast the time of a step is forgotten: the mean reaches back about this many steps.
-constexpr double kStepMemory = 8;
-
-void add_time(std::vector<PhaseTime>& phases, const std::string& name, double seconds) {
-  const auto found = std::ranges::find(phases, name, &PhaseTime::name);
-  if (found != phases.end()) {
-    found->seconds += seconds;
-  } else {
-    phases.push_back({name, seconds});
-  }
-}
-
 void set_figure(std::vector<Figure>& figures, std::string_view name, double value) {
   const auto found = std::ranges::find(figures, name, &Figure::first);
   if (found != figures.end()) {
@@ -41,11 +29,8 @@ void set_figure(std::vector<Figure>& figures, std::string_view name, double valu
 Progress::Progress(ProgressOptions options, const Terminal& terminal, const Clock& clock)
     : terminal_(terminal),
       clock_(clock),
-      first_step_(options.first_step),
-      run_begin_(clock.now()),
-      phase_begin_(run_begin_),
-      step_begin_(run_begin_),
-      last_line_(run_begin_) {
+      times_(clock, options.first_step),
+      last_line_(clock.now()) {
   state_.title = std::move(options.title);
   state_.num_steps = options.num_steps;
   state_.steps_done = options.first_step;
@@ -65,19 +50,14 @@ void Progress::stop_display() {
 void Progress::phase_begin(std::string_view name, std::string_view unit, int64_t total) {
   const std::lock_guard lock(mutex_);
   end_phase();
+  times_.begin_phase(name);
   state_.phase = name;
   state_.unit = unit;
   state_.units_total = total;
 }
 
 void Progress::end_phase() {
-  const Clock::TimePoint now = clock_.now();
-  if (!state_.phase.empty()) {
-    const double seconds = seconds_between(phase_begin_, now);
-    add_time(step_phases_, state_.phase, seconds);
-    add_time(run_phases_, state_.phase, seconds);
-  }
-  phase_begin_ = now;
+  times_.end_phase();
   phase_tokens_ = 0;
   state_.phase.clear();
   state_.units_done = 0;
@@ -92,24 +72,16 @@ void Progress::reached(int64_t units, int64_t tokens) {
 
 std::vector<PhaseTime> Progress::phase_times() {
   const std::lock_guard lock(mutex_);
-  std::vector<PhaseTime> times = step_phases_;
-  if (!state_.phase.empty())
-    add_time(times, state_.phase, seconds_between(phase_begin_, clock_.now()));
-  return times;
+  return times_.step_phases();
 }
 
 void Progress::step_done(StepSummary summary) {
   std::unique_lock lock(mutex_);
   end_phase();
-  const Clock::TimePoint now = clock_.now();
-  const double seconds = seconds_between(step_begin_, now);
-  step_begin_ = now;
   state_.steps_done = summary.step + 1;
-  const auto steps_here = static_cast<double>(state_.steps_done - first_step_);
-  step_seconds_mean_ += (seconds - step_seconds_mean_) / std::clamp(steps_here, 1.0, kStepMemory);
   if (!summary.figures.empty()) state_.curve.push_back(summary.figures.front().second);
   state_.figures = std::move(summary.figures);
-  state_.phase_times = std::exchange(step_phases_, {});
+  state_.phase_times = times_.end_step(state_.steps_done);
   for (PhaseTime& phase : state_.phase_times) {
     const auto rate = std::ranges::find(summary.tokens_per_second, phase.name, &Figure::first);
     if (rate != summary.tokens_per_second.end()) phase.tokens_per_second = rate->second;
@@ -139,9 +111,9 @@ void Progress::finish(std::string_view title, SummaryRows rows) {
   stop_display();
   const std::lock_guard lock(mutex_);
   end_phase();
-  const double run_seconds = seconds_between(run_begin_, clock_.now());
+  const double run_seconds = times_.run_seconds();
   std::string shares;
-  for (const PhaseTime& phase : run_phases_) {
+  for (const PhaseTime& phase : times_.run_phases()) {
     const double share = run_seconds > 0 ? phase.seconds / run_seconds * 100 : 0;
     if (share >= 0.5)
       shares += fmt::format("{}{} {:.0f} %", shares.empty() ? "" : ", ", phase.name, share);
@@ -154,15 +126,10 @@ void Progress::finish(std::string_view title, SummaryRows rows) {
 }
 
 void Progress::update_times() {
-  const Clock::TimePoint now = clock_.now();
-  state_.phase_seconds = seconds_between(phase_begin_, now);
+  state_.phase_seconds = times_.phase_seconds();
   state_.tokens_per_second =
       state_.phase_seconds > 0 ? static_cast<double>(phase_tokens_) / state_.phase_seconds : 0;
-  if (step_seconds_mean_ > 0) {
-    const double rest =
-        static_cast<double>(state_.num_steps - state_.steps_done) * step_seconds_mean_;
-    state_.seconds_left = std::max(0.0, rest - seconds_between(step_begin_, now));
-  }
+  state_.seconds_left = times_.seconds_left(state_.num_steps - state_.steps_done);
 }
 
 void Progress::redraw_until_stopped(const std::stop_token& stop) {

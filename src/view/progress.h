@@ -29,6 +29,7 @@
 
 #include "core/clock.h"
 #include "view/progress_lines.h"
+#include "view/run_times.h"
 
 namespace slime::view {
 
@@ -85,20 +86,14 @@ class Progress final {
 
   const Terminal terminal_;
   const Clock& clock_;
-  const int64_t first_step_;
 
   std::mutex mutex_;
   std::condition_variable_any changed_;  // there is a message
   DisplayState state_;                   // guarded by mutex_
   std::string messages_;        // guarded by mutex_; whole lines that wait for the display's thread
-  Clock::TimePoint run_begin_;  // guarded by mutex_
-  Clock::TimePoint phase_begin_;        // guarded by mutex_
-  Clock::TimePoint step_begin_;         // guarded by mutex_
-  Clock::TimePoint last_line_;          // guarded by mutex_; of a log
-  int64_t phase_tokens_ = 0;            // guarded by mutex_
-  double step_seconds_mean_ = 0;        // guarded by mutex_; exponential mean over finished steps
-  std::vector<PhaseTime> step_phases_;  // guarded by mutex_; of the step that runs
-  std::vector<PhaseTime> run_phases_;   // guarded by mutex_
+  RunTimes times_;              // guarded by mutex_
+  Clock::TimePoint last_line_;  // guarded by mutex_; of a log
+  int64_t phase_tokens_ = 0;    // guarded by mutex_
 
   std::vector<int>
       drawn_widths_;  // of the lines on the screen; only the display's thread, or after it ended
