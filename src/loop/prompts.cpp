@@ -45,9 +45,11 @@ Source make_source(const config::RunConfig& config, const ModelText& text,
           config.trains_on_rows() ? buffer::TokenizeFn() : tokenize};
 }
 
-/// Refuses rows that ask for a reward that does not exist; empty where nothing is scored by rules.
-/// An evaluation data set may have a type of its own, which is checked at once.
-std::function<void(const buffer::DatasetRow&)> reward_type_check(
+/// Refuses rows that ask for a reward that does not exist, or whose label it cannot use; empty where
+/// nothing is scored by rules. An evaluation data set may have a type of its own, which is checked
+/// at once. A stream is read while the run trains: there a label that cannot be used fails its
+/// samples and does not end the run.
+std::function<void(const buffer::DatasetRow&)> reward_check(
     const config::RunConfig& config, const config::EvalSetConfig* set = nullptr) {
   const reward::RewardConfig rewards = reward_config(config);
   const std::string set_type = set == nullptr ? "" : set->rm_type;
@@ -59,11 +61,16 @@ std::function<void(const buffer::DatasetRow&)> reward_type_check(
   }
   const bool is_scored = !config.rm_type.empty() || config.use_opd;
   if (!is_scored || config.trains_on_rows()) return nullptr;
-  return [rewards, set_type, overrides, type = config.rm_type](const buffer::DatasetRow& row) {
+  const bool reads_labels = !config.debug_train_only && (set != nullptr || !config.streaming_data);
+  const bool has_label_key = !(set == nullptr ? config.label_key : set->label_key).empty();
+  return [=, type = config.rm_type](const buffer::DatasetRow& row) {
     const json::object metadata = config::eval_metadata(row.metadata, set_type, overrides);
     if (type.empty() && !metadata.contains("rm_type")) return;  // distillation alone
-    const auto problem = reward::type_problem(metadata, type, rewards);
-    if (problem) throw ConfigError("metadata: " + *problem);
+    if (const auto problem = reward::type_problem(metadata, type, rewards))
+      throw ConfigError("metadata: " + *problem);
+    if (!reads_labels) return;
+    if (const auto problem = reward::label_problem(row.label, metadata, type, rewards))
+      throw ConfigError(*problem + (has_label_key ? "" : " (--label-key names its field)"));
   };
 }
 
@@ -74,7 +81,7 @@ Source training_source(const config::RunConfig& config, const ModelText& text) {
                                        .metadata = config.metadata_key,
                                        .tools = config.tool_key},
                               .max_prompt_tokens = config.rollout_max_prompt_len,
-                              .check_row = reward_type_check(config)};
+                              .check_row = reward_check(config)};
   if (config.is_preference()) {
     files.keys.chosen = config.chosen_key;
     files.keys.rejected = config.rejected_key;
@@ -117,7 +124,7 @@ buffer::Dataset load_eval_prompts(const config::RunConfig& config, const ModelTe
                                         .metadata = set.metadata_key,
                                         .tools = set.tool_key},
                                .max_prompt_tokens = config.eval_max_prompt_len,
-                               .check_row = reward_type_check(config, &set)},
+                               .check_row = reward_check(config, &set)},
                               {set.apply_chat_template, set.apply_chat_template_kwargs});
   return buffer::Dataset::load(source.files, std::move(source.render), std::move(source.tokenize));
 }

@@ -20,7 +20,7 @@ ModelText tiny_text() {
 
 std::string file_of_rows() {
   const auto path = std::filesystem::path(testing::TempDir()) / "prompts_test.jsonl";
-  std::ofstream(path) << R"({"input": "2+3?", "metadata": {"rm_type": "boxed_math"}})"
+  std::ofstream(path) << R"({"input": "2+3?", "metadata": {"rm_type": "boxed_random"}})"
                       << "\n"
                       << R"({"input": "2+4?", "metadata": {"rm_type": "mth"}})"
                       << "\n"
@@ -42,7 +42,7 @@ std::string problems_of(const std::function<void()>& action) {
 
 config::RunConfig scored_run() {
   config::RunConfig config;
-  config.rm_type = "math";
+  config.rm_type = "random";  // of the rows that name none
   config.prompt_data = {file_of_rows()};
   return config;
 }
@@ -65,6 +65,62 @@ TEST(Prompts, AStreamNamesTheRowWhenItIsReached) {
                 for (int i = 0; i < 4; ++i) stream->next();
               }),
               HasSubstr("line 2: metadata: rm_type mth: unknown"));
+}
+
+config::RunConfig labelled_run() {
+  const auto path = std::filesystem::path(testing::TempDir()) / "prompts_test_labels.jsonl";
+  std::ofstream(path) << R"({"input": "2+3?", "label": "5"})"
+                      << "\n"
+                      << R"({"input": "2+4?", "label": null})"
+                      << "\n"
+                      << R"({"input": "2+5?", "label": "", "metadata": {"rm_type": "random"}})"
+                      << "\n"
+                      << R"({"input": "2+6?", "label": "eight", "metadata": {"rm_type": "dapo"}})"
+                      << "\n";
+  config::RunConfig config;
+  config.rm_type = "math";
+  config.label_key = "label";
+  config.prompt_data = {path.string()};
+  return config;
+}
+
+TEST(Prompts, RowsWhoseLabelTheirRewardCannotUseAreAllNamedBeforeAnythingIsGenerated) {
+  const ModelText text = tiny_text();
+  config::RunConfig config = labelled_run();
+  const std::string says = problems_of([&] { load_prompts(config, text); });
+  EXPECT_THAT(says, HasSubstr("labels.jsonl, line 2: math: the label is missing"));
+  EXPECT_THAT(says, HasSubstr("line 4: dapo: the label \"eight\" is not a number"));
+  EXPECT_THAT(says, Not(HasSubstr("line 1:")));
+  EXPECT_THAT(says, Not(HasSubstr("line 3:")));
+
+  config::EvalSetConfig set;
+  set.path = config.prompt_data.front();
+  set.input_key = "input";
+  set.label_key = "label";
+  set.metadata_key = "metadata";
+  EXPECT_THAT(problems_of([&] { load_eval_prompts(config, text, set); }),
+              HasSubstr("line 2: math: the label is missing"));
+
+  config.no_rm_strict = true;
+  EXPECT_THAT(problems_of([&] { load_prompts(config, text); }), Not(HasSubstr("line 2:")));
+  config.debug_train_only = true;  // nothing is scored
+  EXPECT_EQ(load_prompts(config, text).size(), 4);
+}
+
+TEST(Prompts, WithoutALabelKeyEveryRowLacksItsLabelAndTheFlagIsNamed) {
+  const ModelText text = tiny_text();
+  config::RunConfig config = labelled_run();
+  config.label_key.clear();
+  EXPECT_THAT(problems_of([&] { load_prompts(config, text); }),
+              HasSubstr("line 1: math: the label is missing (--label-key names its field)"));
+}
+
+TEST(Prompts, AStreamGoesOnPastALabelThatCannotBeUsed) {
+  const ModelText text = tiny_text();
+  config::RunConfig config = labelled_run();
+  config.streaming_data = true;
+  const auto stream = stream_prompts(config, text);
+  for (int i = 0; i < 4; ++i) stream->next();
 }
 
 TEST(Prompts, RowsThatAreNotScoredMayAskForAnything) {
@@ -91,7 +147,7 @@ TEST(Prompts, TheTypeOfAnEvaluationDataSetWinsOverItsRows) {
   EXPECT_THAT(problems_of([&] { load_eval_prompts(config, text, set); }),
               HasSubstr("needs --rm-url"));
   set.metadata_overrides.clear();
-  set.rm_type = "f1";
+  set.rm_type = "random";
   EXPECT_EQ(load_eval_prompts(config, text, set).size(), 4);
 }
 

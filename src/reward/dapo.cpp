@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "reward/boxed.h"
+#include "reward/label.h"
 #include "reward/python_text.h"
 #include "reward/scores.h"
 
@@ -228,10 +229,14 @@ json::value record(bool is_right, json::value prediction) {
       {"score", is_right ? 1.0 : -1.0}, {"acc", is_right}, {"pred", std::move(prediction)}};
 }
 
-bool is_usable(const json::value& label) { return label.is_string() || label.is_number(); }
-
-tl::unexpected<Error> unusable(const json::value& label) {
-  return failure("dapo: the label should be a string or a number, it is " + json::serialize(label));
+/// The whole number that the label means.
+Expected<double> whole_number(const json::value& label) {
+  const Expected<std::string> text = label_text(label, "dapo");
+  if (!text) return tl::make_unexpected(text.error());
+  const std::optional<double> number = to_float(dapo_normal_form(*text));
+  if (!number || !std::isfinite(*number))
+    return failure("dapo: the label " + shown_label(label) + " is not a number");
+  return *number;
 }
 
 }  // namespace
@@ -255,28 +260,37 @@ std::string dapo_normal_form(std::string_view answer) {
   return std::string(stripped(text));
 }
 
+std::optional<std::string> dapo_label_problem(const json::value& label) {
+  const Expected<double> number = whole_number(label);
+  if (number) return std::nullopt;
+  return number.error().message;
+}
+
 Expected<json::value> score_dapo(std::string_view response, const json::value& label,
                                  Grading grading) {
-  if (!is_usable(label)) return unusable(label);
-  const std::string truth = to_python_string(label);
-  const std::string_view end = last_characters(response, kCharactersRead);
-  const std::optional<double> number = to_float(dapo_normal_form(truth));
-  if (!number || !std::isfinite(*number))
-    return failure("dapo: the label \"" + truth + "\" is not a number");
-  const std::string_view answer = stated_answer(end);
+  const Expected<double> number = whole_number(label);
+  if (!number) return tl::make_unexpected(number.error());
+  const std::string_view answer = stated_answer(last_characters(response, kCharactersRead));
   const std::string prediction =
       grading == Grading::kStrict ? strict_prediction(answer) : dapo_normal_form(answer);
   return record(prediction == to_integer_string(*number), json::string(prediction));
 }
 
+std::optional<std::string> dapo_box_label_problem(const json::value& label) {
+  const Expected<std::string> text = label_text(label, "dapo_box");
+  if (text) return std::nullopt;
+  return text.error().message;
+}
+
 Expected<json::value> score_dapo_box(std::string_view response, const json::value& label) {
-  if (!is_usable(label)) return unusable(label);
+  const Expected<std::string> truth = label_text(label, "dapo_box");
+  if (!truth) return tl::make_unexpected(truth.error());
   const std::optional<std::string_view> boxed =
       last_boxed_with_braces(last_characters(response, kBoxCharactersRead));
   if (!boxed) return record(false, nullptr);
   constexpr std::size_t kOpening = std::string_view("\\boxed{").size();
   const std::string_view prediction = boxed->substr(kOpening, boxed->size() - kOpening - 1);
-  return record(prediction == to_python_string(label), json::string(prediction));
+  return record(prediction == *truth, json::string(prediction));
 }
 
 }  // namespace slime::reward

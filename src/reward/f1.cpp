@@ -1,5 +1,8 @@
+#include <fmt/format.h>
+
 #include <map>
 
+#include "reward/label.h"
 #include "reward/python_text.h"
 #include "reward/scores.h"
 
@@ -68,10 +71,17 @@ F1 word_overlap(std::string_view prediction, std::string_view truth) {
   return {2 * precision * recall / (precision + recall), precision, recall};
 }
 
-Expected<json::value> score_f1(std::string_view response, const json::value& label) {
-  if (!label.is_string() && !label.is_number()) {
-    return failure("f1: the label should be a string or a number, it is " + json::serialize(label));
-  }
+std::optional<std::string> f1_label_problem(const json::value& label, Grading grading) {
+  if (grading == Grading::kOriginal && label.is_string()) return std::nullopt;
+  const Expected<std::string> text = label_text(label, "f1");
+  if (!text) return text.error().message;
+  if (grading == Grading::kOriginal || !f1_normal_form(*text).empty()) return std::nullopt;
+  return fmt::format("f1: the label {} has no word but articles", shown_label(label));
+}
+
+Expected<json::value> score_f1(std::string_view response, const json::value& label,
+                               Grading grading) {
+  if (const auto problem = f1_label_problem(label, grading)) return failure(*problem);
   return word_overlap(response, to_python_string(label)).f1;
 }
 

@@ -89,7 +89,7 @@ GOLDEN_TEST(DapoReward, "rewards_dapo.json") {
 }
 
 GOLDEN_TEST(F1Reward, "rewards_f1.json") {
-  const RewardFn reward = make_reward("f1");
+  const RewardFn reward = make_reward("f1", {.grading = Grading::kOriginal});
   const Sample sample = sample_of(c.at("inputs").get_object());
   const F1 overlap = word_overlap(sample.response, sample.label.get_string());
   EXPECT_DOUBLE_EQ(overlap.f1, c.at("expected").at("f1").to_number<double>());
@@ -120,6 +120,11 @@ json::array cases_of(const std::string& file) {
   return read_json_file(SLIME_SOURCE_DIR "/tests/golden/" + file).as_array();
 }
 
+/// Null for a sample that fails.
+json::value strict_score(const std::string& type, const json::object& inputs) {
+  return make_reward(type)(sample_of(inputs)).value_or(json::value());
+}
+
 /// The cases in which strict grading decides otherwise than the original: the whole difference.
 TEST(StrictGrading, DiffersFromTheOriginalOnlyInTheseCases) {
   std::set<std::string> differing;
@@ -137,7 +142,7 @@ TEST(StrictGrading, DiffersFromTheOriginalOnlyInTheseCases) {
            is_correct(given, truth, Grading::kStrict));
     } else {
       const std::string type(c.at("params").at("rm_type").get_string());
-      note(c, c.at("expected").at("reward"), make_reward(type)(sample_of(inputs)).value());
+      note(c, c.at("expected").at("reward"), strict_score(type, inputs));
     }
   }
   for (const json::value& value : cases_of("rewards_dapo.json")) {
@@ -151,10 +156,22 @@ TEST(StrictGrading, DiffersFromTheOriginalOnlyInTheseCases) {
   for (const json::value& value : cases_of("rewards_gpqa.json")) {
     const json::object& c = value.get_object();
     if (c.at("params").at("function") != "reward") continue;
-    note(c, c.at("expected").at("reward"),
-         make_reward("gpqa")(sample_of(c.at("inputs").get_object())).value());
+    note(c, c.at("expected").at("reward"), strict_score("gpqa", c.at("inputs").get_object()));
   }
-  EXPECT_EQ(differing, (std::set<std::string>{"pair_068"}));  // 20 digits, the last one differs
+  for (const json::value& value : cases_of("rewards_f1.json")) {
+    const json::object& c = value.get_object();
+    note(c, c.at("expected").at("reward"), strict_score("f1", c.at("inputs").get_object()));
+  }
+  EXPECT_EQ(differing, (std::set<std::string>{
+                           "pair_068",        // 20 digits, the last one differs
+                           "math_005",        // 0 is a label like other numbers
+                           "math_003",        // labels that say nothing: "",
+                           "math_004",        // null,
+                           "deepscaler_019",  // "",
+                           "deepscaler_029",  // a box that never closes,
+                           "f1_12",           // "the",
+                           "reward_09",       // gpqa: the fourth of two choices
+                       }));
 }
 
 }  // namespace

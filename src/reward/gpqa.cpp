@@ -1,8 +1,11 @@
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <vector>
 
+#include "reward/label.h"
 #include "reward/python_text.h"
 #include "reward/scores.h"
 
@@ -209,6 +212,49 @@ Truth truth_of(const json::value& label, const json::object& metadata,
   return truth;
 }
 
+/// What a row asks, and what counts as its answer.
+struct ChoiceQuestion {
+  std::vector<std::string> choices;
+  std::string valid_letters;
+  Truth truth;
+  std::vector<std::string> targets;  // texts of the right answer in plain form; none is empty
+
+  bool has_letter() const {
+    return truth.letter.size() == 1 && valid_letters.find(truth.letter) != std::string::npos;
+  }
+};
+
+ChoiceQuestion question_of(const json::value& label, const json::object& metadata) {
+  ChoiceQuestion question;
+  question.choices = choices_of(metadata);
+  question.valid_letters = valid_letters_of(metadata, question.choices.size());
+  question.truth = truth_of(label, metadata, question.choices, question.valid_letters);
+  const Truth& truth = question.truth;
+  std::vector<std::string>& targets = question.targets;
+  const std::size_t index =
+      truth.letter.size() == 1 ? question.valid_letters.find(truth.letter) : std::string::npos;
+  if (index < question.choices.size()) targets.push_back(plain_form(question.choices[index]));
+  for (const std::string_view key : {"correct_answer", "answer_text"}) {
+    if (const auto text = text_of(metadata, key)) targets.push_back(plain_form(*text));
+  }
+  if (truth.label) targets.push_back(plain_form(*truth.label));
+  std::erase(targets, "");
+  return question;
+}
+
+/// Why no response answers it.
+std::optional<std::string> problem_in(const ChoiceQuestion& question, const json::value& label) {
+  const auto can_be_said = [](const std::string& target) {  // a letter alone is no text
+    return target.size() > 1 || !is_letter(target.front());
+  };
+  if (question.has_letter() || std::ranges::any_of(question.targets, can_be_said))
+    return std::nullopt;
+  return fmt::format("gpqa: {}, and metadata has no correct_letter, correct_answer or answer_text",
+                     label.is_null() ? "the label is missing"
+                                     : fmt::format("the label {} names none of the choices {}",
+                                                   shown_label(label), question.valid_letters));
+}
+
 bool has_words(std::string_view text, std::string_view words) {
   for (std::size_t i = 0; (i = text.find(words, i)) != std::string_view::npos; ++i) {
     const std::size_t end = i + words.size();
@@ -246,27 +292,26 @@ std::optional<char> choice_letter(std::string_view response, std::string_view va
   return last_lone_letter(text, valid_letters, grading);
 }
 
+std::optional<std::string> gpqa_label_problem(const json::value& label,
+                                              const json::object& metadata, Grading grading) {
+  if (grading == Grading::kOriginal) return std::nullopt;
+  return problem_in(question_of(label, metadata), label);
+}
+
 Expected<json::value> score_gpqa(std::string_view response, const json::value& label,
                                  const json::object& metadata, Grading grading) {
-  const std::vector<std::string> choices = choices_of(metadata);
-  const std::string valid_letters = valid_letters_of(metadata, choices.size());
-  const Truth truth = truth_of(label, metadata, choices, valid_letters);
-  const std::optional<char> given = choice_letter(response, valid_letters, grading);
+  const ChoiceQuestion question = question_of(label, metadata);
+  if (grading == Grading::kStrict) {
+    if (const auto problem = problem_in(question, label)) return failure(*problem);
+  }
+  const Truth& truth = question.truth;
+  const std::optional<char> given = choice_letter(response, question.valid_letters, grading);
   if (given && !truth.letter.empty()) return truth.letter == std::string(1, *given) ? 1.0 : 0.0;
 
-  std::vector<std::string> targets;
-  const std::size_t index =
-      truth.letter.size() == 1 ? valid_letters.find(truth.letter) : std::string::npos;
-  if (index < choices.size()) targets.push_back(plain_form(choices[index]));
-  for (const std::string_view key : {"correct_answer", "answer_text"}) {
-    if (const auto text = text_of(metadata, key)) targets.push_back(plain_form(*text));
-  }
-  if (truth.label) targets.push_back(plain_form(*truth.label));
   const std::string text = plain_form(after_thinking(response));
-  for (const std::string& target : targets) {
-    if (target.empty()) continue;
+  for (const std::string& target : question.targets) {
     if (grading == Grading::kOriginal ? text.find(target) != std::string::npos
-                                      : names_choice(text, target, choices))
+                                      : names_choice(text, target, question.choices))
       return 1.0;
   }
   if (given && truth.letter.empty() && truth.label)

@@ -4,6 +4,7 @@
 
 #include "core/error.h"
 #include "reward/ifbench_checks.h"
+#include "reward/label.h"
 #include "reward/python_text.h"
 #include "reward/scores.h"
 
@@ -49,13 +50,38 @@ std::vector<json::object> arguments_of(const json::object& metadata, std::size_t
   return maps;
 }
 
-}  // namespace
+/// An instruction with its parameters.
+struct Demand {
+  std::string id;
+  InstructionCheck check;
+  json::object arguments;
+};
 
-Expected<json::value> score_ifbench(std::string_view response, const json::object& metadata) {
+std::string missing_list(const json::object& metadata) {
+  const json::value* list = metadata.if_contains("instruction_id_list");
+  if (list == nullptr || list->is_null()) return "ifbench: metadata has no instruction_id_list";
+  if (!list->is_array()) {
+    return "ifbench: instruction_id_list should be a list of names, it is " + shown_label(*list);
+  }
+  return "ifbench: instruction_id_list is empty";
+}
+
+Expected<bool> follows(std::string_view response, const Demand& demand) {
+  try {
+    return demand.check(response, demand.arguments);
+  } catch (const ConfigError& error) {
+    return failure(fmt::format("ifbench: {}: {}", demand.id, error.what()));
+  }
+}
+
+/// All that the row asks for. An Error when it cannot be checked, whatever the response: no list,
+/// an instruction that nobody knows, a parameter that is missing.
+Expected<std::vector<Demand>> demands_of(const json::object& metadata) {
+  constexpr std::string_view kProbe = "The first one. And a second, with 2 words?";
   const std::vector<std::string> ids = instruction_ids(metadata);
-  if (ids.empty()) return json::value(0.0);
-  const std::vector<json::object> arguments = arguments_of(metadata, ids.size());
-  bool follows_all = !stripped(response).empty();
+  if (ids.empty()) return failure(missing_list(metadata));
+  std::vector<json::object> arguments = arguments_of(metadata, ids.size());
+  std::vector<Demand> demands;
   for (std::size_t i = 0; i < ids.size(); ++i) {
     const InstructionCheck check = find_instruction(ids[i]);
     if (check == nullptr) {
@@ -65,11 +91,34 @@ Expected<json::value> score_ifbench(std::string_view response, const json::objec
                          : fmt::format("ifbench: {} needs {}, which is not part of this program",
                                        ids[i], missing));
     }
-    try {
-      follows_all = follows_all && check(response, arguments[i]);
-    } catch (const ConfigError& error) {
-      return failure(fmt::format("ifbench: {}: {}", ids[i], error.what()));
-    }
+    demands.push_back({ids[i], check, std::move(arguments[i])});
+    // A check reads its parameters while it looks at a response.
+    if (const auto probed = follows(kProbe, demands.back()); !probed)
+      return tl::make_unexpected(probed.error());
+  }
+  return demands;
+}
+
+}  // namespace
+
+std::optional<std::string> ifbench_label_problem(const json::object& metadata, Grading grading) {
+  if (grading == Grading::kOriginal && instruction_ids(metadata).empty()) return std::nullopt;
+  const auto demands = demands_of(metadata);
+  if (demands) return std::nullopt;
+  return demands.error().message;
+}
+
+Expected<json::value> score_ifbench(std::string_view response, const json::object& metadata,
+                                    Grading grading) {
+  if (grading == Grading::kOriginal && instruction_ids(metadata).empty()) return json::value(0.0);
+  const auto demands = demands_of(metadata);
+  if (!demands) return tl::make_unexpected(demands.error());
+  bool follows_all = !stripped(response).empty();
+  for (const Demand& demand : *demands) {
+    if (!follows_all) break;
+    const Expected<bool> followed = follows(response, demand);
+    if (!followed) return tl::make_unexpected(followed.error());
+    follows_all = *followed;
   }
   return json::value(follows_all ? 1.0 : 0.0);
 }

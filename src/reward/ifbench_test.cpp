@@ -293,8 +293,10 @@ TEST(Ifbench, EveryInstructionHasToBeFollowed) {
   EXPECT_EQ(score_ifbench(" ", metadata).value(), json::value(0.0));
 }
 
-TEST(Ifbench, WithoutInstructionsTheScoreIsZero) {
-  EXPECT_EQ(score_ifbench("text", {}).value(), json::value(0.0));
+TEST(Ifbench, WithoutInstructionsTheScoreIsZeroAsTheOriginalHasItAndStrictlyAFailure) {
+  EXPECT_EQ(score_ifbench("text", {}, Grading::kOriginal).value(), json::value(0.0));
+  EXPECT_EQ(score_ifbench("text", {}).error().message,
+            "ifbench: metadata has no instruction_id_list");
 }
 
 TEST(Ifbench, WhatCannotBeDecidedIsAFailureAndNotAZero) {

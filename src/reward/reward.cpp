@@ -26,27 +26,54 @@ struct Question {
   const std::stop_token& stop;
 };
 
+using LabelProblem = std::optional<std::string> (*)(const json::value& label,
+                                                    const json::object& metadata, Grading grading);
+
 struct Rule {
   std::string_view name;
   Expected<json::value> (*score)(const Question& question);
+  LabelProblem label_problem = nullptr;  // null: it needs no label, or somebody else judges it
   bool needs_url = false;
 };
 
-constexpr std::array<Rule, 8> kRules{{
+constexpr std::array<Rule, 9> kRules{{
     {"dapo",
-     [](const Question& q) { return score_dapo(q.response, q.sample.label, q.config.grading); }},
+     [](const Question& q) { return score_dapo(q.response, q.sample.label, q.config.grading); },
+     [](const json::value& label, const json::object&, Grading) {
+       return dapo_label_problem(label);
+     }},
+    {"dapo_box", [](const Question& q) { return score_dapo_box(q.response, q.sample.label); },
+     [](const json::value& label, const json::object&, Grading) {
+       return dapo_box_label_problem(label);
+     }},
     {"deepscaler",
      [](const Question& q) {
        return score_deepscaler(q.response, q.sample.label, q.config.grading);
+     },
+     [](const json::value& label, const json::object&, Grading grading) {
+       return deepscaler_label_problem(label, grading);
      }},
-    {"f1", [](const Question& q) { return score_f1(q.response, q.sample.label); }},
+    {"f1", [](const Question& q) { return score_f1(q.response, q.sample.label, q.config.grading); },
+     [](const json::value& label, const json::object&, Grading grading) {
+       return f1_label_problem(label, grading);
+     }},
     {"gpqa",
      [](const Question& q) {
        return score_gpqa(q.response, q.sample.label, q.sample.metadata, q.config.grading);
+     },
+     gpqa_label_problem},
+    {"ifbench",
+     [](const Question& q) {
+       return score_ifbench(q.response, q.sample.metadata, q.config.grading);
+     },
+     [](const json::value&, const json::object& metadata, Grading grading) {
+       return ifbench_label_problem(metadata, grading);
      }},
-    {"ifbench", [](const Question& q) { return score_ifbench(q.response, q.sample.metadata); }},
     {"math",
-     [](const Question& q) { return score_math(q.response, q.sample.label, q.config.grading); }},
+     [](const Question& q) { return score_math(q.response, q.sample.label, q.config.grading); },
+     [](const json::value& label, const json::object&, Grading grading) {
+       return math_label_problem(label, grading);
+     }},
     {"random",
      [](const Question& q) {
        return Expected<json::value>(score_random(q.config.seed, q.sample.ordinal));
@@ -59,7 +86,7 @@ constexpr std::array<Rule, 8> kRules{{
                          .seed = q.config.seed},
                         q.sample, q.stop);
      },
-     true},
+     nullptr, true},
 }};
 
 const Rule* find_rule(std::string_view type) {
@@ -111,18 +138,30 @@ std::optional<std::string> type_problem(const json::object& metadata, const std:
   return std::nullopt;
 }
 
+std::optional<std::string> label_problem(const json::value& label, const json::object& metadata,
+                                         const std::string& run_type, const RewardConfig& config) {
+  const Rule* rule = find_rule(type_of(metadata, stripped(run_type)));
+  if (rule == nullptr || rule->label_problem == nullptr) return std::nullopt;
+  return rule->label_problem(label, metadata, config.grading);
+}
+
+bool asks_server(const json::object& metadata, const std::string& run_type) {
+  const Rule* rule = find_rule(type_of(metadata, stripped(run_type)));
+  return rule != nullptr && rule->needs_url;
+}
+
 RewardFn make_reward(const std::string& type, const RewardConfig& config) {
   const std::string run_type(stripped(type));
   if (!run_type.empty() && find_rule(run_type) == nullptr)
     throw ConfigError(unknown(run_type, "--rm-type"));
   return RewardFn([run_type, config](const Sample& sample,
                                      const std::stop_token& stop) -> Expected<json::value> {
-    const std::string_view type = type_of(sample.metadata, run_type);
-    const Rule* rule = find_rule(type);
-    if (rule == nullptr) return failure(unknown(type));
+    if (const auto problem = type_problem(sample.metadata, run_type, config))
+      return failure(*problem);
+    const std::string_view name = type_of(sample.metadata, run_type);
     std::string_view response = sample.response;
-    if (type.starts_with(kBoxed)) response = extract_answer(response).value_or("");
-    return rule->score({sample, response, config, stop});
+    if (name.starts_with(kBoxed)) response = extract_answer(response).value_or("");
+    return find_rule(name)->score({sample, response, config, stop});
   });
 }
 

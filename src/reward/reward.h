@@ -46,7 +46,7 @@ struct RewardConfig {
   Grading grading = Grading::kStrict;
 };
 
-/// `type` is --rm-type: "math", "dapo", "deepscaler", "f1", "gpqa", "ifbench", "random",
+/// `type` is --rm-type: "math", "dapo", "dapo_box", "deepscaler", "f1", "gpqa", "ifbench", "random",
 /// "remote_rm", each also with the prefix "boxed_"; a sample's metadata.rm_type wins over it (spec
 /// 16.1), and with an empty `type` every sample needs one. Throws ConfigError with the list of
 /// known names for an unknown one.
@@ -54,8 +54,16 @@ RewardFn make_reward(const std::string& type, const RewardConfig& config = {});
 
 /// Why samples with this metadata cannot be scored, for whoever reads the data before they are
 /// generated: the type is unknown or not a string, there is none, or it needs a server and there is
-/// no url. Nothing: they can.
+/// no url. Nothing: they can, if the label is one that the type can use.
 std::optional<std::string> type_problem(const json::object& metadata, const std::string& run_type,
                                         const RewardConfig& config);
+
+/// The same of their label, or of what stands for it in the metadata: it is missing, or no response
+/// could be right by it. Nothing when type_problem has something to say.
+std::optional<std::string> label_problem(const json::value& label, const json::object& metadata,
+                                         const std::string& run_type, const RewardConfig& config);
+
+/// Whether a server gives the score of samples with this metadata.
+bool asks_server(const json::object& metadata, const std::string& run_type);
 
 }  // namespace slime::reward

@@ -25,11 +25,9 @@ TEST(Reward, ListsTheKnownTypesForAnUnknownOne) {
     make_reward("mth");
     FAIL();
   } catch (const ConfigError& error) {
-    EXPECT_THAT(
-        error.what(),
-        HasSubstr(
-            "--rm-type mth: unknown; there are dapo, deepscaler, f1, gpqa, ifbench, math, random, "
-            "remote_rm"));
+    EXPECT_THAT(error.what(), HasSubstr("--rm-type mth: unknown; there are dapo, dapo_box, "
+                                        "deepscaler, f1, gpqa, ifbench, math, "
+                                        "random, remote_rm"));
   }
 }
 
@@ -56,6 +54,105 @@ TEST(Reward, BoxedGivesTheRuleWhatTheBoxHolds) {
   EXPECT_EQ(make_reward("boxed_f1")(answered("no box: New York", "New York")).value(),
             json::value(0.0));
   EXPECT_EQ(make_reward("boxed_math")(answered("\\boxed{4}", "4")).value(), json::value(0));
+}
+
+/// A row that no response can be right by, and what is said of it.
+struct UselessRow {
+  const char* type;
+  json::value label;
+  json::object metadata;
+  const char* says;
+};
+
+std::vector<UselessRow> useless_rows() {
+  const json::object four{{"choices", json::array{"London", "Paris", "Berlin", "Rome"}}};
+  const auto instructions = [](const json::value& list, const json::value& kwargs = nullptr) {
+    return json::object{{"instruction_id_list", list}, {"kwargs", kwargs}};
+  };
+  std::vector<UselessRow> rows;
+  for (const char* type : {"math", "deepscaler", "dapo", "dapo_box", "f1", "boxed_f1"}) {
+    rows.push_back({type, nullptr, {}, ": the label is missing"});
+    rows.push_back({type, "", {}, ": the label is empty"});
+    rows.push_back({type, " \n", {}, ": the label is empty"});
+    rows.push_back(
+        {type, json::array{"4"}, {}, ": the label should be a string or a number, it is"});
+    rows.push_back({type, true, {}, ": the label should be a string or a number, it is true"});
+  }
+  for (const char* type : {"math", "deepscaler"}) {
+    rows.push_back(
+        {type, "so \\boxed 5", {}, "the box of the label \"so \\\\boxed 5\" holds nothing"});
+    rows.push_back({type, "\\boxed{ }", {}, "holds nothing"});
+  }
+  rows.push_back({"dapo", "four", {}, "dapo: the label \"four\" is not a number"});
+  rows.push_back({"f1", "the.", {}, "f1: the label \"the.\" has no word but articles"});
+  rows.push_back({"gpqa", nullptr, four, "gpqa: the label is missing, and metadata has no"});
+  rows.push_back({"gpqa", "", {}, "gpqa: the label \"\" names none of the choices ABCDEFGHIJ"});
+  rows.push_back({"gpqa", 7, four, "gpqa: the label 7 names none of the choices ABCD"});
+  rows.push_back({"gpqa", "Z", four, "gpqa: the label \"Z\" names none of the choices ABCD"});
+  rows.push_back({"ifbench", "x", {}, "ifbench: metadata has no instruction_id_list"});
+  rows.push_back({"ifbench", "x", instructions(json::array()), "instruction_id_list is empty"});
+  rows.push_back({"ifbench", "x", instructions({nullptr, " "}), "instruction_id_list is empty"});
+  rows.push_back({"ifbench", "x", instructions("count:numbers"), "should be a list of names"});
+  rows.push_back({"ifbench", "x", instructions({"count:nmbers"}), "unknown instruction count:nm"});
+  rows.push_back({"ifbench", "x", instructions({"count:numbers"}), "ifbench: count:numbers: "});
+  rows.push_back({"ifbench", "x",
+                  instructions({"punctuation:no_comma", "count:numbers"}, json::object{{"N", "2"}}),
+                  "ifbench: count:numbers: "});
+  rows.push_back({"ifbench", "x", instructions({"words:start_verb"}), "a part-of-speech tagger"});
+  return rows;
+}
+
+TEST(Reward, ARowThatNoResponseCanBeRightByIsAFailureAndNoZeroWhateverTheResponse) {
+  for (const UselessRow& row : useless_rows()) {
+    SCOPED_TRACE(std::string(row.type) + " " + json::serialize(row.label));
+    EXPECT_THAT(label_problem(row.label, row.metadata, row.type, {}).value_or("none"),
+                HasSubstr(row.says));
+    for (const char* response : {"", "four, so", "Answer: 4", "</think>\\boxed{4}", "\\boxed{4}"}) {
+      Sample sample = answered(response, row.label);
+      sample.metadata = row.metadata;
+      const Expected<json::value> score = make_reward(row.type)(sample);
+      ASSERT_FALSE(score) << response << ": " << json::serialize(*score);
+      EXPECT_THAT(score.error().message, HasSubstr(row.says)) << response;
+    }
+  }
+}
+
+TEST(Reward, WhatTheOriginalScoresZeroInSilenceItDoesBehindItsFlag) {
+  for (const json::value& label : {json::value(), json::value(""), json::value(0)}) {
+    EXPECT_EQ(label_problem(label, {}, "math", {.grading = Grading::kOriginal}), std::nullopt);
+    EXPECT_EQ(
+        make_reward("math", {.grading = Grading::kOriginal})(answered("\\boxed{0}", label)).value(),
+        json::value(0));
+  }
+}
+
+TEST(Reward, WhatCanBeUsedHasNoProblem) {
+  EXPECT_EQ(label_problem(0, {}, "math", {}), std::nullopt);
+  EXPECT_EQ(make_reward("math")(answered("\\boxed{0}", 0)).value(), json::value(1));
+  EXPECT_EQ(label_problem("so \\boxed{5}", {}, "deepscaler", {}), std::nullopt);
+  EXPECT_EQ(label_problem("$1{,}000$", {}, "dapo", {}), std::nullopt);
+  EXPECT_EQ(label_problem(nullptr, {{"answer_text", "Paris"}}, "gpqa", {}), std::nullopt);
+  EXPECT_EQ(label_problem(2, {}, "gpqa", {}), std::nullopt);
+  EXPECT_EQ(label_problem(nullptr, {{"instruction_id_list", json::array{"punctuation:no_comma"}}},
+                          "ifbench", {}),
+            std::nullopt);
+  for (const char* type : {"random", "remote_rm", "mth", ""})
+    EXPECT_EQ(label_problem(nullptr, {}, type, {}), std::nullopt) << type;
+}
+
+TEST(Reward, ATypeThatIsNoStringOrHasNoServerFailsAtOnce) {
+  Sample sample = answered("\\boxed{4}", "4");
+  sample.metadata["rm_type"] = 5;
+  EXPECT_THAT(make_reward("math")(sample).error().message, HasSubstr("rm_type 5: should be a"));
+  sample.metadata["rm_type"] = "remote_rm";
+  EXPECT_THAT(make_reward("math")(sample).error().message, HasSubstr("needs --rm-url"));
+}
+
+TEST(Reward, DapoBoxReadsTheBoxAndNoNormalForm) {
+  const RewardFn reward = make_reward("dapo_box");
+  EXPECT_EQ(reward(answered("so \\boxed{42}", 42)).value().at("score"), json::value(1.0));
+  EXPECT_EQ(reward(answered("so \\boxed{042}", "42")).value().at("pred"), json::value("042"));
+  EXPECT_EQ(reward(answered("Answer: 42", "42")).value().at("score"), json::value(-1.0));
 }
 
 TEST(Reward, ALabelThatTheRuleCannotUseIsAFailureAndNoZero) {

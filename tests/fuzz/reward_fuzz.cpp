@@ -19,8 +19,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string response(input.substr(0, zero));
   const std::string label(zero == std::string_view::npos ? "22.5" : input.substr(zero + 1));
 
-  constexpr const char* kTypes[] = {"math",   "deepscaler", "dapo",       "f1",     "gpqa",
-                                    "random", "boxed_f1",   "boxed_gpqa", "ifbench"};
+  constexpr const char* kTypes[] = {"math",   "deepscaler", "dapo",       "f1",      "gpqa",
+                                    "random", "boxed_f1",   "boxed_gpqa", "ifbench", "dapo_box"};
   const size_t choice = data[0] % (std::size(kTypes) + 1);
   if (choice < std::size(kTypes)) {
     Sample sample;
