@@ -9,6 +9,8 @@
 #include <ranges>
 #include <utility>
 
+#include "loop/failure_reasons.h"
+
 namespace slime::loop {
 namespace {
 
@@ -191,26 +193,14 @@ int64_t num_failed(std::span<const Group> groups) {
 }
 
 std::string reasons_of_failures(std::span<const Group> groups, std::size_t limit) {
-  struct Reason {
-    std::string first;
-    int64_t count = 0;
-  };
-  std::map<std::string, Reason> by_kind;  // by the text without its digits
+  FailureReasons reasons;
   for (const Group& group : groups) {
-    for (const Sample& sample : group.samples) {
-      if (sample.status != Status::kFailed) continue;
-      std::string kind = sample.failure;
-      std::erase_if(kind, [](char c) { return c >= '0' && c <= '9'; });
-      Reason& reason = by_kind[kind];
-      if (reason.count++ == 0) reason.first = sample.failure;
-    }
+    for (const Sample& sample : group.samples)
+      if (sample.status == Status::kFailed) reasons.add(sample.failure);
   }
-  std::vector<Reason> reasons;
-  for (auto& [kind, reason] : by_kind) reasons.push_back(std::move(reason));
-  std::ranges::stable_sort(reasons, std::ranges::greater(), &Reason::count);
   std::vector<std::string> parts;
   int64_t num_others = 0;
-  for (const Reason& reason : reasons) {
+  for (const FailureReason& reason : reasons.by_frequency()) {
     if (parts.size() < limit) {
       parts.push_back(fmt::format("{}x {}", reason.count, reason.first));
     } else {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <memory>
 
 #include "buffer/filter.h"
 #include "loop/scores.h"
@@ -37,6 +38,7 @@ RolloutSource::RolloutSource(const config::RunConfig& config, const text::Tokeni
       fates_(fates),
       memory_(memory),
       recorder_(recorder),
+      left_out_([&recorder](std::string_view line) { recorder.message(line); }),
       rollout_(engines.client(), rollout_config(config), make_hooks(tokenizer)) {}
 
 rollout::RolloutHooks RolloutSource::make_hooks(const text::Tokenizer& tokenizer) {
@@ -75,22 +77,25 @@ void RolloutSource::note_drop(const Group& group, const std::string& reason) {
   const auto failed = std::ranges::find(group.samples, Status::kFailed, &Sample::status);
   const std::string why = failed == group.samples.end() ? reason : failed->failure;
   fates_.failed(group, why);
-  if (failed != group.samples.end())
-    recorder_.message(fmt::format("prompt {} is left out: {}", group.ordinal, why));
+  if (failed != group.samples.end()) left_out_.add(group, why);
+}
+
+rollout::StepResult RolloutSource::take_step(int64_t step, WeightVersion version) {
+  // Also of a step that fails, because of what was left out.
+  const std::shared_ptr<void> at_end(nullptr, [this](void*) { left_out_.end_step(); });
+  // Ctrl-C lets the step finish; a rank that is lost does not.
+  rollout_.open_step({.step = step,
+                      .rules = training_rules(config_),
+                      .version = version,
+                      .stop = &trainers_.has_failed()});
+  return rollout::take_step(rollout_);
 }
 
 Collected RolloutSource::take(int64_t step) {
   const auto range = recorder_.phase("generate", "prompts", config_.rollout_batch_size);
-  rollout::StepResult result;
   const WeightVersion version = engines_.client().weight_version();
-  // Ctrl-C lets the step finish; a rank that is lost does not.
-  memory_.explain_shortage(Phase::kGenerate, [&] {
-    rollout_.open_step({.step = step,
-                        .rules = training_rules(config_),
-                        .version = version,
-                        .stop = &trainers_.has_failed()});
-    result = rollout::take_step(rollout_);
-  });
+  rollout::StepResult result;
+  memory_.explain_shortage(Phase::kGenerate, [&] { result = take_step(step, version); });
   trainers_.check_alive();
   take_teacher_scores(result.groups);
   Collected collected{.groups = std::move(result.groups),

@@ -11,6 +11,7 @@
 #include "buffer/data_source.h"
 #include "config/run_config.h"
 #include "loop/engines.h"
+#include "loop/failure_reasons.h"
 #include "loop/fates.h"
 #include "loop/group_source.h"
 #include "loop/recorder.h"
@@ -37,6 +38,7 @@ class RolloutSource final : public GroupSource {
 
  private:
   rollout::RolloutHooks make_hooks(const text::Tokenizer& tokenizer);
+  rollout::StepResult take_step(int64_t step, WeightVersion version);
   void note_drop(const Group& group, const std::string& reason);
 
   const config::RunConfig& config_;
@@ -46,6 +48,7 @@ class RolloutSource final : public GroupSource {
   Fates& fates_;
   RunMemory& memory_;
   Recorder& recorder_;
+  LeftOutPrompts left_out_;  // of the step; as prompts_, of one thread at a time
   rollout::Rollout rollout_;
 };
 
