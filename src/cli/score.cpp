@@ -32,8 +32,8 @@ json::value shortest(double number) {
 
 }  // namespace
 
-json::object score_line(const json::object& line, int64_t ordinal, const reward::RewardFn& reward,
-                        const std::string& reward_key, const std::string& where) {
+json::object score_line(const json::object& line, int64_t ordinal, const Scoring& how,
+                        const std::string& where) {
   const FieldReader fields(line, where + ": ");
   if (!line.contains("response")) fields.required().text("response");
   Sample sample;
@@ -42,9 +42,11 @@ json::object score_line(const json::object& line, int64_t ordinal, const reward:
   sample.response = fields.text("response").value_or("");
   if (const json::value* label = line.if_contains("label")) sample.label = *label;
   if (const json::object* metadata = fields.object("metadata")) sample.metadata = *metadata;
-  const Expected<json::value> answer = reward(sample);
+  if (const auto problem = reward::type_problem(sample.metadata, how.type, how.config))
+    throw ConfigError(fmt::format("{}: {}", where, *problem));
+  const Expected<json::value> answer = reward::make_reward(how.type, how.config)(sample);
   if (!answer) return {{"score", nullptr}, {"reason", answer.error().message}};
-  const Expected<double> number = number_in(*answer, reward_key);
+  const Expected<double> number = number_in(*answer, how.reward_key);
   json::object out;
   out["score"] = number ? shortest(*number) : json::value(nullptr);
   if (answer->is_object()) out["reward"] = *answer;
@@ -53,39 +55,53 @@ json::object score_line(const json::object& line, int64_t ordinal, const reward:
 }
 
 int score(std::span<const std::string> arguments) {
-  std::string type, file, reward_key;
-  reward::RewardConfig config;
+  std::string file;
+  Scoring how;
+  reward::RewardConfig& config = how.config;
+  double timeout_seconds = 120;
   bool is_original = false;
   CLI::App app(
       "JSON lines {\"response\": ..., \"label\": ..., \"metadata\": {...}} to {\"score\": ...}.",
       "slime score");
-  app.add_option("--rm-type", type,
-                 "math, dapo, deepscaler, f1, gpqa, ifbench, random, remote_rm, each also as "
-                 "boxed_...; a line's metadata.rm_type wins");
+  app.add_option(
+      "--rm-type", how.type,
+      "math, dapo, dapo_box, deepscaler, f1, gpqa, ifbench, random, remote_rm, each also as "
+      "boxed_...; a line's metadata.rm_type wins");
   app.add_flag("--no-rm-strict", is_original,
                "grade as the original does, its known holes included (docs/rewards.md)");
-  app.add_option("--reward-key", reward_key, "field of a reward record; \"score\" if it has one");
+  app.add_option("--reward-key", how.reward_key,
+                 "field of a reward record; \"score\" if it has one");
   app.add_option("--rm-url", config.url, "server of remote_rm");
   app.add_option("--remote-rm-attempts", config.attempts, "calls of it before a line has failed")
       ->check(CLI::PositiveNumber);
+  app.add_option("--reward-timeout-seconds", timeout_seconds,
+                 "of a call of it, from connecting to the last byte")
+      ->check(CLI::Range(0.001, 86'400.0))
+      ->capture_default_str();
   app.add_option("--seed", config.seed, "of random");
   app.add_option("FILE", file, "input; standard input when it is missing or -");
   if (const auto exit_code = parse_options(app, arguments)) return *exit_code;
 
   config.grading = is_original ? reward::Grading::kOriginal : reward::Grading::kStrict;
-  if (type.ends_with("remote_rm") && config.url.empty())
-    throw ConfigError("--rm-type remote_rm: needs --rm-url");
-  const reward::RewardFn reward = reward::make_reward(type, config);
+  config.call_timeout = std::chrono::duration_cast<std::chrono::milliseconds>(
+      std::chrono::duration<double>(timeout_seconds));
+  reward::make_reward(how.type, config);  // refuses a type that does not exist
+  if (reward::asks_server({}, how.type) && config.url.empty())
+    throw ConfigError(fmt::format("--rm-type {}: needs --rm-url", how.type));
   JsonLines input(file);
   int64_t num_lines = 0, num_scored = 0;
   double sum = 0;
   while (const auto line = input.next()) {
-    const json::object answer = score_line(*line, num_lines++, reward, reward_key, input.where());
+    const json::object answer = score_line(*line, num_lines++, how, input.where());
     if (const json::value& number = answer.at("score"); !number.is_null()) {
       sum += number.to_number<double>();
       ++num_scored;
     }
     write_json_line(answer);
+  }
+  if (num_lines == 0) {
+    throw ConfigError(fmt::format(
+        "{}: no lines; each should be {{\"response\": ..., \"label\": ...}}", input.name()));
   }
   std::string summary = fmt::format("{} responses, {} scored", num_lines, num_scored);
   if (num_scored > 0)
@@ -93,7 +109,7 @@ int score(std::span<const std::string> arguments) {
   if (num_scored < num_lines)
     summary += fmt::format(", {} without a score", num_lines - num_scored);
   std::fputs((summary + "\n").c_str(), stderr);
-  return 0;
+  return num_scored < num_lines ? 1 : 0;
 }
 
 }  // namespace slime::cli

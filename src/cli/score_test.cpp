@@ -3,6 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <utility>
+
 #include "core/error.h"
 
 namespace slime::cli {
@@ -11,8 +16,8 @@ namespace {
 using testing::HasSubstr;
 
 json::object scored(const char* type, const char* line, const std::string& key = "") {
-  return score_line(parse_json(line, "line").as_object(), 0, reward::make_reward(type), key,
-                    "in, line 1");
+  const Scoring how{.type = type, .config = {}, .reward_key = key};
+  return score_line(parse_json(line, "line").as_object(), 0, how, "in, line 1");
 }
 
 TEST(Score, GivesTheNumberOfEachResponse) {
@@ -37,8 +42,56 @@ TEST(Score, SaysWhyThereIsNone) {
   EXPECT_THAT(std::string(unusable.at("reason").as_string()), HasSubstr("is not a number"));
   const json::object keyless = scored("dapo", R"({"response": "", "label": "4"})", "points");
   EXPECT_THAT(std::string(keyless.at("reason").as_string()), HasSubstr("has no key \"points\""));
-  EXPECT_THAT(std::string(scored("", R"({"response": ""})").at("reason").as_string()),
-              HasSubstr("no reward type is given"));
+  const json::object unlabelled = scored("math", R"({"response": "\\boxed{4}"})");
+  EXPECT_EQ(unlabelled.at("reason"), json::value("math: the label is missing"));
+}
+
+std::string refusal(const std::function<void()>& action) {
+  try {
+    action();
+  } catch (const ConfigError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(Score, ATypeThatCannotWorkIsAnErrorThatNamesTheLine) {
+  const auto says = [](const char* type, const char* line) {
+    return refusal([&] { scored(type, line); });
+  };
+  EXPECT_THAT(says("", R"({"response": ""})"), HasSubstr("in, line 1: no reward type is given"));
+  EXPECT_THAT(says("math", R"({"response": "", "metadata": {"rm_type": 5}})"),
+              HasSubstr("in, line 1: rm_type 5: should be a string"));
+  EXPECT_THAT(says("math", R"({"response": "", "metadata": {"rm_type": "mth"}})"),
+              HasSubstr("in, line 1: rm_type mth: unknown"));
+  EXPECT_THAT(says("math", R"({"response": "", "metadata": {"rm_type": "boxed_remote_rm"}})"),
+              HasSubstr("in, line 1: rm_type boxed_remote_rm: needs --rm-url"));
+}
+
+/// The exit code for a file with this content, and what goes to standard error.
+std::pair<int, std::string> run(const std::string& content) {
+  const auto path = std::filesystem::path(testing::TempDir()) / "score_test.jsonl";
+  std::ofstream(path, std::ios::binary) << content;
+  testing::internal::CaptureStdout();
+  testing::internal::CaptureStderr();
+  int code = 2;
+  const std::string problem = refusal([&] {
+    const std::vector<std::string> arguments{"--rm-type", "math", path.string()};
+    code = score(arguments);
+  });
+  testing::internal::GetCapturedStdout();
+  return {code, testing::internal::GetCapturedStderr() + problem};
+}
+
+TEST(Score, TheExitCodeSaysWhetherEveryLineHasAScore) {
+  const std::string good = "\xef\xbb\xbf{\"response\": \"\", \"label\": 4}\n";
+  EXPECT_EQ(run(good).first, 0);
+  EXPECT_EQ(run(good + "{\"response\": \"\"}\n").first, 1);
+  EXPECT_THAT(run(good + "{\"response\": \"\"}\n").second, HasSubstr("1 without a score"));
+}
+
+TEST(Score, AFileWithoutLinesIsAnError) {
+  EXPECT_THAT(run("\n").second, HasSubstr("score_test.jsonl: no lines; each should be {\"resp"));
 }
 
 TEST(Score, ALineOfAnotherFormIsAConfigurationErrorThatNamesIt) {

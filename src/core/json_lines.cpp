@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cstdio>
+#include <filesystem>
 #include <iostream>
 #include <stdexcept>
 
@@ -13,6 +14,9 @@ namespace slime {
 JsonLines::JsonLines(const std::string& file, std::size_t line_limit_bytes)
     : stream_(&std::cin), name_("standard input"), line_limit_bytes_(line_limit_bytes) {
   if (file.empty() || file == "-") return;
+  std::error_code ignored;
+  if (std::filesystem::is_directory(file, ignored))
+    throw ConfigError(fmt::format("{}: is a directory; a file of JSON lines is needed", file));
   file_.open(file, std::ios::binary);
   if (!file_) throw ConfigError(fmt::format("{}: cannot be opened for reading", file));
   stream_ = &file_;
@@ -41,9 +45,12 @@ bool JsonLines::read_line(std::string& line) {
 std::optional<json::object> JsonLines::next() {
   std::string line;
   while (read_line(line)) {
+    if (line_number_ == 1 && line.starts_with("\xef\xbb\xbf")) line.erase(0, 3);
     if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
     json::value value = parse_json(line, where());
     if (!value.is_object()) throw ConfigError(fmt::format("{}: not a JSON object", where()));
+    if (const auto key = find_duplicate_key(line))
+      throw ConfigError(fmt::format("{}: the key \"{}\" is there twice", where(), *key));
     return std::move(value.get_object());
   }
   return std::nullopt;

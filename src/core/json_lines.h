@@ -17,19 +17,23 @@
 
 namespace slime {
 
-/// Reads one JSON object per line; blank lines are skipped. Every problem is a ConfigError that
-/// names file and line, so the program ends with exit code 2.
+/// Reads one JSON object per line; blank lines and a byte-order mark are skipped. Every problem is a
+/// ConfigError that names file and line, so the program ends with exit code 2; one of them is a key
+/// that an object has twice.
 class JsonLines final {
  public:
   static constexpr std::size_t kLineLimitBytes = std::size_t{256} << 20;
 
-  /// Throws ConfigError when the file cannot be opened.
+  /// Throws ConfigError when the file cannot be opened, or is a directory.
   explicit JsonLines(const std::string& file, std::size_t line_limit_bytes = kLineLimitBytes);
   /// For tests: reads `stream`, called `name` in messages.
   JsonLines(std::istream& stream, std::string name, std::size_t line_limit_bytes = kLineLimitBytes);
 
   /// The next object, or nothing at the end.
   std::optional<json::object> next();
+
+  /// The file, or "standard input".
+  const std::string& name() const { return name_; }
 
   /// Of the object that next() returned last: "standard input, line 7".
   std::string where() const;

@@ -28,6 +28,32 @@ TEST(JsonLines, BlankLinesAreSkippedAndTheLastLineNeedsNoNewline) {
   EXPECT_FALSE(input.next().has_value());
 }
 
+TEST(JsonLines, AByteOrderMarkIsNoPartOfTheFirstLine) {
+  std::istringstream text("\xef\xbb\xbf{\"a\": 1}\n");
+  JsonLines input(text, "in");
+  EXPECT_EQ(input.next()->at("a"), 1);
+  std::istringstream later("{\"a\": 1}\n\xef\xbb\xbf{\"a\": 1}\n");
+  JsonLines second(later, "in");
+  EXPECT_NE(error_of(second).find("in, line 2: not valid JSON"), std::string::npos);
+}
+
+TEST(JsonLines, AKeyThatIsThereTwiceIsAnError) {
+  std::istringstream text("{\"a\": 1}\n{\"b\": {\"a\": 1, \"a\": 2}}\n");
+  JsonLines input(text, "in");
+  EXPECT_EQ(error_of(input), "in, line 2: the key \"a\" is there twice");
+}
+
+TEST(JsonLines, ADirectoryIsNoFile) {
+  const std::string folder = testing::TempDir();
+  try {
+    JsonLines input(folder);
+    ADD_FAILURE() << "opened";
+  } catch (const ConfigError& error) {
+    EXPECT_EQ(std::string(error.what()),
+              folder + ": is a directory; a file of JSON lines is needed");
+  }
+}
+
 TEST(JsonLines, AMalformedLineIsNamedByItsNumber) {
   std::istringstream text("{\"a\": 1}\n{\"a\": \n");
   JsonLines input(text, "in");
