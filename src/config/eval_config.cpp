@@ -144,6 +144,9 @@ EvalSetConfig to_config(const json::object& entry, const std::string& where,
   set.min_new_tokens = reader.integer("min_new_tokens", 0).value_or(set.min_new_tokens);
   set.stop = reader.texts("stop");
   set.stop_token_ids = reader.numbers<int64_t>("stop_token_ids");
+  reader.expect(std::ranges::all_of(set.stop_token_ids,
+                                    [](int64_t id) { return id >= 0 && id <= kLargestTokenId; }),
+                "stop_token_ids", fmt::format("must be ids from 0 to {}", kLargestTokenId));
   set.repetition_penalty = reader.number("repetition_penalty", kLowestRepetitionPenalty, 2)
                                .value_or(set.repetition_penalty);
   set.skip_special_tokens = reader.boolean("skip_special_tokens");

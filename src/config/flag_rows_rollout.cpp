@@ -155,7 +155,8 @@ std::vector<Flag> engine_flags() {
 std::vector<Flag> reward_flags() {
   return {
       works("--rm-type", &C::rm_type,
-            "math, dapo, deepscaler, f1, gpqa, ifbench, random, remote_rm, each also as boxed_...; "
+            "math, dapo, dapo_box, deepscaler, f1, gpqa, ifbench, random, remote_rm, each also as "
+            "boxed_...; "
             "a row's metadata.rm_type wins"),
       works("--no-rm-strict", &C::no_rm_strict,
             "grade as the original does, its known holes included (docs/rewards.md)"),
@@ -165,8 +166,11 @@ std::vector<Flag> reward_flags() {
       works("--reward-key", &C::reward_key, "field of a reward record that trains"),
       works("--eval-reward-key", &C::eval_reward_key, "field of a reward record in evaluation"),
       works("--reward-timeout-seconds", &C::reward_timeout_seconds,
-            "a slower reward is a failure, not a 0; remote_rm: of each call, 120 at most"),
-      works("--reward-threads", &C::reward_threads, "rewards computed at once"),
+            "a slower reward is a failure, not a 0; of a server: of each call, from connecting to "
+            "the "
+            "last byte. Default: 30, of a server 120"),
+      works("--reward-threads", &C::reward_threads,
+            "rewards computed at once; with --rm-url at least 64"),
       works("--overlong-buffer-len", &C::overlong_buffer_len,
             "DAPO: over the last N tokens before --rollout-max-response-len the reward falls"),
       works("--overlong-penalty-factor", &C::overlong_penalty_factor, "by this much at the limit"),

@@ -110,6 +110,15 @@ TEST(Flags, AllMistakesAreReportedAtOnce) {
   EXPECT_NE(text.find("--custom-rm-path a.b: runs user code"), std::string::npos);
 }
 
+TEST(Flags, RangesAreReportedTogether) {
+  const std::string text = refusal(kGood +
+                                   "--ref-update-interval -1 --rollout-stop-token-ids -5 "
+                                   "--num-data-workers 99999999 --reward-threads 100000");
+  for (const char* flag : {"--ref-update-interval -1: ", "--rollout-stop-token-ids -5: ",
+                           "--num-data-workers 99999999: ", "--reward-threads 100000: "})
+    EXPECT_NE(text.find(flag), std::string::npos) << text;
+}
+
 TEST(Flags, TheCommandLineWinsOverTheFile) {
   const auto path = std::filesystem::temp_directory_path() / "slime_flags_test.yaml";
   std::ofstream(path) << "lr: 1e-3\nrollout_batch_size: 7\nuse-kl-loss: true\nuse-tis: "
@@ -195,8 +204,23 @@ INSTANTIATE_TEST_SUITE_P(
         BadConfig{"--data-source-path my.source", "plug-ins come with the plug-in host"},
         BadConfig{"--eval-function-path my.eval", "plug-ins come with the plug-in host"},
         BadConfig{"--remote-rm-attempts 0", "--remote-rm-attempts: should be at least 1"},
-        BadConfig{"--reward-threads 0", "--reward-threads: should be at least 1"},
-        BadConfig{"--reward-timeout-seconds 0", "--reward-timeout-seconds: should be above 0"},
+        BadConfig{"--reward-threads 0", "--reward-threads 0: should be between 1 and 1024"},
+        BadConfig{"--reward-threads 100000", "--reward-threads 100000: should be between 1 and"},
+        BadConfig{"--reward-timeout-seconds 0",
+                  "--reward-timeout-seconds 0: should be between 0.001 and 86400"},
+        BadConfig{"--reward-timeout-seconds 1e9", "should be between 0.001 and 86400"},
+        BadConfig{"--use-kl-loss --ref-update-interval -1",
+                  "--ref-update-interval -1: should be at least 1"},
+        BadConfig{"--ref-update-interval 0", "--ref-update-interval 0: should be at least 1"},
+        BadConfig{"--rollout-stop-token-ids 7 -5",
+                  "--rollout-stop-token-ids -5: should be between 0 and 2147483647"},
+        BadConfig{"--rollout-stop-token-ids 2147483648",
+                  "--rollout-stop-token-ids 2147483648: should be between 0 and 2147483647"},
+        BadConfig{
+            "--num-rollout 3 --start-rollout-id 5",
+            "--start-rollout-id 5: nothing is left to do, it should be below --num-rollout 3"},
+        BadConfig{"--num-rollout 3 --start-rollout-id 3", "below --num-rollout 3"},
+        BadConfig{"--num-threads 5000", "--num-threads 5000: should be between 0 and 1024"},
         BadConfig{"--overlong-buffer-len 17",
                   "should be between 0 and --rollout-max-response-len 16"},
         BadConfig{"--use-opd", "needs --opd-type megatron or sglang"},
@@ -228,7 +252,8 @@ INSTANTIATE_TEST_SUITE_P(
         BadConfig{"--use-kl-loss --ref-load /nowhere", "--ref-load /nowhere: no such directory"},
         BadConfig{"--hf-checkpoint /nowhere", "--hf-checkpoint /nowhere: no such directory"},
         BadConfig{"--streaming-data --rollout-shuffle", "a shuffle needs all rows"},
-        BadConfig{"--num-data-workers -1", "--num-data-workers: should not be negative"},
+        BadConfig{"--num-data-workers -1", "--num-data-workers -1: should be between 0 and 1024"},
+        BadConfig{"--num-data-workers 99999999", "--num-data-workers 99999999: should be between"},
         BadConfig{"--eval-config /nowhere.yaml", "--eval-config /nowhere.yaml"},
         BadConfig{"--eval-prompt-data a a.jsonl --eval-top-p 2", "data set a: top_p 2"},
         BadConfig{"--eval-interval 0", "--eval-interval: should be at least 1"},

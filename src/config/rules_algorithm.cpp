@@ -93,6 +93,9 @@ void check_algorithm(RunConfig& config, Problems& problems, std::vector<std::str
                    "--kl-loss-coef: needs --use-kl-loss");
   problems.require(!config.use_unbiased_kl || config.use_kl_loss,
                    "--use-unbiased-kl: needs --use-kl-loss");
+  problems.require(config.ref_update_interval.value_or(1) >= 1,
+                   fmt::format("--ref-update-interval {}: should be at least 1",
+                               config.ref_update_interval.value_or(1)));
   problems.require(!config.ref_update_interval || config.needs_reference(),
                    "--ref-update-interval: needs a reference (--use-kl-loss or --kl-coef)");
   const bool discounted = config.advantage_estimator.starts_with("reinforce_plus_plus");

@@ -13,6 +13,13 @@
 
 namespace slime::config {
 
+namespace {
+
+constexpr int64_t kMostThreads = 1024;  // of one kind: more than a machine has cores
+constexpr int kLongestReward = 86'400;  // seconds: a day
+
+}  // namespace
+
 void choose_dtype(RunConfig& config, Problems& problems) {
   const int words =
       static_cast<int>(config.bf16) + static_cast<int>(config.fp16) + static_cast<int>(config.fp32);
@@ -31,7 +38,9 @@ void check_data(RunConfig& config, Problems& problems) {
   }
   const bool has_data = !config.prompt_data.empty() || !config.load_debug_rollout_data.empty();
   problems.require(has_data, "--prompt-data: at least one JSON-lines or Parquet file is needed");
-  problems.require(config.num_data_workers >= 0, "--num-data-workers: should not be negative");
+  problems.require(config.num_data_workers >= 0 && config.num_data_workers <= kMostThreads,
+                   fmt::format("--num-data-workers {}: should be between 0 and {}",
+                               config.num_data_workers, kMostThreads));
   problems.require(!config.streaming_data || !config.rollout_shuffle,
                    "--streaming-data and --rollout-shuffle: a shuffle needs all rows; shuffle the "
                    "file once instead");
@@ -51,8 +60,15 @@ void check_data(RunConfig& config, Problems& problems) {
   problems.require(!config.start_rollout_id || *config.start_rollout_id >= 0,
                    fmt::format("--start-rollout-id {}: should not be negative",
                                config.start_rollout_id.value_or(0)));
-  problems.require(config.num_threads >= 0,
-                   fmt::format("--num-threads {}: should not be negative", config.num_threads));
+  problems.require(config.num_threads >= 0 && config.num_threads <= kMostThreads,
+                   fmt::format("--num-threads {}: should be between 0 and {}", config.num_threads,
+                               kMostThreads));
+  const int64_t first = config.start_rollout_id.value_or(0);
+  problems.require(
+      first <= 0 || !config.num_rollout || first < *config.num_rollout,
+      fmt::format(
+          "--start-rollout-id {}: nothing is left to do, it should be below --num-rollout {}",
+          first, config.num_rollout.value_or(0)));
   problems.require(
       config.keep_checkpoints >= 0,
       fmt::format("--keep-checkpoints {}: should not be negative", config.keep_checkpoints));
@@ -120,8 +136,13 @@ void check_rollout(RunConfig& config, Problems& problems) {
                    "--rollout-max-response-len: should be at least 1");
   problems.require(
       !generates || !config.rm_type.empty() || config.debug_rollout_only || config.use_opd,
-      "--rm-type: a reward is needed (math, dapo, deepscaler, f1, gpqa, ifbench, random, "
+      "--rm-type: a reward is needed (math, dapo, dapo_box, deepscaler, f1, gpqa, ifbench, random, "
       "remote_rm, boxed_...)");
+  for (const int64_t id : config.rollout_stop_token_ids) {
+    problems.require(id >= 0 && id <= kLargestTokenId,
+                     fmt::format("--rollout-stop-token-ids {}: should be between 0 and {}", id,
+                                 kLargestTokenId));
+  }
   if (!config.over_sampling_batch_size) config.over_sampling_batch_size = config.rollout_batch_size;
   problems.require(
       *config.over_sampling_batch_size >= config.rollout_batch_size,
@@ -162,9 +183,13 @@ void check_rewards(const RunConfig& config, Problems& problems) {
                    fmt::format("--rm-url {}: user names and passwords in URLs are not supported",
                                config.rm_url));
   problems.require(config.remote_rm_attempts >= 1, "--remote-rm-attempts: should be at least 1");
-  problems.require(config.reward_threads >= 1, "--reward-threads: should be at least 1");
-  problems.require(config.reward_timeout_seconds > 0,
-                   "--reward-timeout-seconds: should be above 0");
+  problems.require(config.reward_threads >= 1 && config.reward_threads <= kMostThreads,
+                   fmt::format("--reward-threads {}: should be between 1 and {}",
+                               config.reward_threads, kMostThreads));
+  const double seconds = config.reward_timeout_seconds.value_or(1);
+  problems.require(seconds >= 0.001 && seconds <= kLongestReward,
+                   fmt::format("--reward-timeout-seconds {}: should be between 0.001 and {}",
+                               seconds, kLongestReward));
   constexpr std::string_view kTeacher = "slime.rollout.on_policy_distillation.";
   for (const auto& [name, path] :
        {std::pair{"--custom-rm-path", config.custom_rm_path},

@@ -108,7 +108,7 @@ struct RewardFlags {
   bool no_rm_strict = false;
   std::string reward_key;
   std::string eval_reward_key;
-  double reward_timeout_seconds = 30;
+  std::optional<double> reward_timeout_seconds;  // default: 30, of a call of a server 120
   int64_t reward_threads = 1;
   std::string rm_url;
   int64_t remote_rm_attempts = 10;

@@ -8,8 +8,11 @@
 /// Within these bounds every setting still means something: far inside them a distribution is
 /// uniform, or one token's.
 
+#include <cstdint>
+
 namespace slime {
 
+inline constexpr int64_t kLargestTokenId = 2'147'483'647;
 inline constexpr double kHighestTemperature = 1e6;
 inline constexpr double kLowestRepetitionPenalty = 1e-6;
 inline constexpr double kLargestLogitBias = 1e30;

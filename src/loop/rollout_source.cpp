@@ -20,7 +20,6 @@ rollout::RolloutConfig rollout_config(const config::RunConfig& config) {
       .num_slots = std::min(config.sglang_server_concurrency, config.sglang_max_running_requests),
       .keeps_partial = config.partial_rollout,
       .masks_older_tokens = config.mask_offpolicy_in_partial_rollout,
-      .reward_timeout = reward_deadline(config),
       .reward_threads = num_reward_threads(config),
       // One batch to train on and one that is finished meanwhile; what waits longer gets staler.
       .max_waiting_groups = 2 * config.rollout_batch_size};
@@ -55,6 +54,7 @@ rollout::RolloutHooks RolloutSource::make_hooks(const text::Tokenizer& tokenizer
   hooks.detokenize = [&tokenizer, skips = config_.rollout_skip_special_tokens](
                          std::span<const TokenId> ids) { return tokenizer.decode(ids, skips); };
   hooks.score = make_score(config_);
+  hooks.reward_timeout = [this](const Sample& sample) { return reward_deadline(config_, sample); };
   if (buffer::FilterFn filter = buffer::make_filter(config_.dynamic_sampling_filter_path)) {
     hooks.filter = [this, filter = std::move(filter)](const Group& group) {
       return filter(group, config_.reward_key);

@@ -9,10 +9,22 @@
 namespace slime::loop {
 namespace {
 
-constexpr std::chrono::milliseconds kRemoteCallTimeout{120'000};
+constexpr double kRuleSeconds = 30;
+constexpr double kCallSeconds = 120;              // of one call of a server
+constexpr std::chrono::seconds kLongestWait{31};  // between two calls
 
-bool asks_server(const config::RunConfig& config) {
-  return config.rm_type.ends_with("remote_rm") || (config.use_opd && config.opd_type == "sglang");
+std::chrono::milliseconds call_timeout(const config::RunConfig& config) {
+  return std::chrono::duration_cast<std::chrono::milliseconds>(
+      std::chrono::duration<double>(config.reward_timeout_seconds.value_or(kCallSeconds)));
+}
+
+bool has_rule(const config::RunConfig& config, const Sample& sample) {
+  return !config.use_opd || !config.rm_type.empty() || sample.metadata.contains("rm_type");
+}
+
+bool asks_server(const config::RunConfig& config, const Sample& sample) {
+  return has_rule(config, sample) ? reward::asks_server(sample.metadata, config.rm_type)
+                                  : config.opd_type == "sglang";
 }
 
 /// The column in what ask_teacher returned; null for another reward.
@@ -23,16 +35,17 @@ const json::value* teacher_scores(const json::value& reward) {
 
 }  // namespace
 
-std::chrono::duration<double> reward_deadline(const config::RunConfig& config) {
-  if (!asks_server(config)) return std::chrono::duration<double>(config.reward_timeout_seconds);
-  return static_cast<double>(config.remote_rm_attempts) *
-         (kRemoteCallTimeout + std::chrono::seconds(31));
+std::chrono::duration<double> reward_deadline(const config::RunConfig& config,
+                                              const Sample& sample) {
+  if (!asks_server(config, sample))
+    return std::chrono::duration<double>(config.reward_timeout_seconds.value_or(kRuleSeconds));
+  return static_cast<double>(config.remote_rm_attempts) * (call_timeout(config) + kLongestWait);
 }
 
 int num_reward_threads(const config::RunConfig& config) {
   constexpr int64_t kConnections = 64;
-  return static_cast<int>(asks_server(config) ? std::max(config.reward_threads, kConnections)
-                                              : config.reward_threads);
+  return static_cast<int>(config.rm_url.empty() ? config.reward_threads
+                                                : std::max(config.reward_threads, kConnections));
 }
 
 void take_teacher_scores(std::vector<Group>& groups) {
@@ -50,7 +63,7 @@ reward::RewardConfig reward_config(const config::RunConfig& config) {
   return {.seed = static_cast<uint64_t>(config.seed),
           .url = config.rm_url,
           .attempts = config.remote_rm_attempts,
-          .call_timeout = kRemoteCallTimeout,
+          .call_timeout = call_timeout(config),
           .grading = config.no_rm_strict ? reward::Grading::kOriginal : reward::Grading::kStrict};
 }
 
@@ -72,13 +85,13 @@ rollout::ScoreFn make_score(const config::RunConfig& config) {
   const reward::RewardFn rule = reward::make_reward(config.rm_type, rewards);
   const reward::RemoteReward teacher{.url = config.rm_url,
                                      .num_attempts = config.remote_rm_attempts,
-                                     .timeout = kRemoteCallTimeout,
+                                     .timeout = rewards.call_timeout,
                                      .seed = rewards.seed};
   const bool asks_teacher = config.opd_type == "sglang";
-  const bool has_rule = !config.rm_type.empty();
+  const bool always_has_rule = !config.rm_type.empty();
   return [=, temperature = config.rollout_temperature](
              const Sample& sample, const std::stop_token& stop) -> Expected<json::value> {
-    if (has_rule || sample.metadata.contains("rm_type")) return rule(sample, stop);
+    if (always_has_rule || sample.metadata.contains("rm_type")) return rule(sample, stop);
     if (asks_teacher) return reward::ask_teacher(teacher, temperature, sample, stop);
     return json::value(0.0);
   };

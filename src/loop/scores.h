@@ -24,10 +24,14 @@ std::optional<std::string> reward_problem(const json::value& reward, const std::
 /// Null where nothing is scored. Throws ConfigError for a rule that does not exist.
 rollout::ScoreFn make_score(const config::RunConfig& config);
 
-/// The longest that one score may take. A server's answer is bounded by its own attempts and waits.
-std::chrono::duration<double> reward_deadline(const config::RunConfig& config);
+/// The longest that the score of this sample may take: --reward-timeout-seconds (without the flag 30)
+/// for what is computed here; of a server, each call has as long (without the flag 120), and all of
+/// them with the waits between them have this.
+std::chrono::duration<double> reward_deadline(const config::RunConfig& config,
+                                              const Sample& sample);
 
-/// Threads that wait for a server cost nothing; those that compute take a core each.
+/// Threads that wait for a server cost nothing; those that compute take a core each. Where there is
+/// a server, any row may ask it.
 int num_reward_threads(const config::RunConfig& config);
 
 /// Scores of a teacher elsewhere arrive as rewards; they are a column, and the reward of pure

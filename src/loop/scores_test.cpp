@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cmath>
 
 namespace slime::loop {
@@ -22,6 +23,48 @@ TEST(Scores, GradingIsStrictUnlessTheFlagSaysOtherwise) {
   EXPECT_EQ(reward_config(config).grading, reward::Grading::kStrict);
   config.no_rm_strict = true;
   EXPECT_EQ(reward_config(config).grading, reward::Grading::kOriginal);
+}
+
+using Seconds = std::chrono::duration<double>;
+
+TEST(Scores, EachSampleHasTheDeadlineOfItsOwnReward) {
+  config::RunConfig config;
+  config.rm_type = "math";
+  config.rm_url = "http://judge/score";
+  config.remote_rm_attempts = 2;
+  Sample ruled;
+  Sample judged;
+  judged.metadata = {{"rm_type", "remote_rm"}};
+  EXPECT_EQ(reward_deadline(config, ruled), Seconds(30));
+  EXPECT_EQ(reward_deadline(config, judged), Seconds(2 * (120 + 31)));
+  config.reward_timeout_seconds = 5;
+  EXPECT_EQ(reward_deadline(config, ruled), Seconds(5));
+  EXPECT_EQ(reward_deadline(config, judged), Seconds(2 * (5 + 31)));
+  EXPECT_EQ(reward_config(config).call_timeout, std::chrono::seconds(5));
+  config.reward_timeout_seconds = 500;
+  EXPECT_EQ(reward_config(config).call_timeout, std::chrono::seconds(500));
+}
+
+TEST(Scores, ATeacherElsewhereIsAServerAndARowsOwnRuleIsNone) {
+  config::RunConfig config;
+  config.use_opd = true;
+  config.opd_type = "sglang";
+  config.remote_rm_attempts = 1;
+  Sample ruled;
+  ruled.metadata = {{"rm_type", "math"}};
+  EXPECT_EQ(reward_deadline(config, Sample()), Seconds(120 + 31));
+  EXPECT_EQ(reward_deadline(config, ruled), Seconds(30));
+}
+
+TEST(Scores, WhereAnyRowMayAskAServerThereAreThreadsToWaitForIt) {
+  config::RunConfig config;
+  config.rm_type = "math";
+  config.reward_threads = 3;
+  EXPECT_EQ(num_reward_threads(config), 3);
+  config.rm_url = "http://judge/score";
+  EXPECT_EQ(num_reward_threads(config), 64);
+  config.reward_threads = 100;
+  EXPECT_EQ(num_reward_threads(config), 100);
 }
 
 }  // namespace

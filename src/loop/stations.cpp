@@ -65,6 +65,11 @@ void plan_schedule(Stations& run, const StartPoint& start) {
   schedule.num_steps = planned_rollouts(config, run.dataset);
   if (start.checkpoint) schedule.first_step = start.checkpoint->iteration + 1;
   if (config.start_rollout_id) schedule.first_step = *config.start_rollout_id;
+  if (config.start_rollout_id.value_or(0) > 0 && schedule.first_step >= schedule.num_steps) {
+    throw ConfigError(
+        fmt::format("--start-rollout-id {}: nothing is left to do, the run has {} rollouts",
+                    schedule.first_step, schedule.num_steps));
+  }
   if (run.evaluation) schedule.eval_interval = config.eval_interval;
   schedule.save_interval = config.save_interval;
   if (!config.num_rollout && run.dataset)

@@ -91,15 +91,16 @@ asio::awaitable<Expected<HttpResponse>> async_http_call(HttpCall call) {
     return failure(fmt::format("{} {}: {}: {}", call.method, call.url, what, error.message()));
   };
 
-  // The timer of the stream covers connecting, writing and reading together; resolving a name
-  // cannot be cancelled by it.
+  // One deadline for all of it: it stands still while bytes trickle in. Resolving a name cannot be
+  // cancelled, but what it took is not given again.
+  const auto deadline = std::chrono::steady_clock::now() + call.timeout;
   tcp::resolver resolver(executor);
   const auto endpoints = co_await resolver.async_resolve(
       to->host, to->port, asio::redirect_error(asio::use_awaitable, error));
   if (error) co_return problem("cannot resolve the host");
 
   boost::beast::tcp_stream stream(executor);
-  stream.expires_after(call.timeout);
+  stream.expires_at(deadline);
   co_await stream.async_connect(endpoints, asio::redirect_error(asio::use_awaitable, error));
   if (error) co_return problem("cannot connect");
   stream.socket().set_option(tcp::no_delay(true), error);

@@ -1,9 +1,13 @@
 #include "reward/remote.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/write.hpp>
 #include <future>
 #include <latch>
 #include <stop_token>
@@ -167,6 +171,60 @@ TEST(RemoteReward, AStopClosesTheConnectionAndTriesNoMore) {
   EXPECT_EQ(answer.wait_for(std::chrono::seconds(20)), std::future_status::ready);
   EXPECT_FALSE(answer.get());
   may_answer.count_down();
+}
+
+/// A judge that begins to answer at once and never ends: a byte every ten milliseconds.
+class TricklingJudge {
+ public:
+  TricklingJudge() : thread_([this](const std::stop_token& stop) { answer(stop); }) {}
+
+  RemoteReward with(std::chrono::milliseconds timeout) const {
+    return {.url = fmt::format("http://127.0.0.1:{}/score", acceptor_.local_endpoint().port()),
+            .num_attempts = 1,
+            .timeout = timeout};
+  }
+  std::future<void> has_begun() { return begun_.get_future(); }
+
+ private:
+  void answer(const std::stop_token& stop) {
+    boost::asio::ip::tcp::socket socket(context_);
+    acceptor_.accept(socket);
+    boost::system::error_code error;
+    const std::string_view head = "HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n";
+    boost::asio::write(socket, boost::asio::buffer(head), error);
+    begun_.set_value();
+    while (!stop.stop_requested() && !error) {
+      boost::asio::write(socket, boost::asio::buffer("1", 1), error);
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+  }
+
+  boost::asio::io_context context_;
+  boost::asio::ip::tcp::acceptor acceptor_{context_,
+                                           {boost::asio::ip::make_address("127.0.0.1"), 0}};
+  std::promise<void> begun_;
+  std::jthread thread_;  // last: it ends before what it uses
+};
+
+TEST(RemoteReward, ATrickleOfBytesDoesNotMoveTheDeadlineOfACall) {
+  const TricklingJudge judge;
+  const auto begin = std::chrono::steady_clock::now();
+  const auto answer = ask_judge(judge.with(std::chrono::milliseconds(300)), three_tokens());
+  ASSERT_FALSE(answer);
+  EXPECT_THAT(answer.error().message, HasSubstr("no complete answer"));
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(10));
+}
+
+TEST(RemoteReward, AStopEndsACallWhoseAnswerTrickles) {
+  TricklingJudge judge;
+  std::stop_source stop;
+  auto answer = std::async(std::launch::async, [&] {
+    return ask_judge(judge.with(std::chrono::seconds(100)), three_tokens(), stop.get_token());
+  });
+  judge.has_begun().wait();
+  stop.request_stop();
+  EXPECT_EQ(answer.wait_for(std::chrono::seconds(20)), std::future_status::ready);
+  EXPECT_FALSE(answer.get());
 }
 
 TEST(RemoteReward, AStopEndsTheWaitBetweenAttempts) {

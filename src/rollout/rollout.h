@@ -71,6 +71,8 @@ struct RolloutHooks {
   std::function<void(std::vector<Group>)> give_back;  // groups for a later step
   std::function<std::string(std::span<const TokenId>)> detokenize;
   ScoreFn score;
+  /// The longest that the score of a sample may take; empty: RolloutConfig::reward_timeout.
+  std::function<std::chrono::duration<double>(const Sample&)> reward_timeout;
   std::function<FilterVerdict(const Group&)> filter;                     // empty: keep all
   std::function<void(const Group&, const std::string& reason)> on_drop;  // filtered or failed
   std::function<void(int64_t groups_done, int64_t tokens)> on_progress;  // so far; may be empty

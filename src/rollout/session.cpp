@@ -191,9 +191,12 @@ asio::awaitable<void> Session::draw(std::shared_ptr<GroupInFlight> flight, std::
 asio::awaitable<void> Session::score(std::shared_ptr<GroupInFlight> flight, std::size_t index) {
   Sample& sample = flight->group.samples[index];
   const bool is_whole = sample.status == Status::kCompleted || sample.status == Status::kTruncated;
-  if (!is_whole || !sample.reward.is_null() || !context_.hooks.score) co_return;
-  auto reward = co_await score_within(context_.threads.rewards, context_.hooks.score, sample,
-                                      context_.config.reward_timeout, rewards_stop_.get_token());
+  const RolloutHooks& hooks = context_.hooks;
+  if (!is_whole || !sample.reward.is_null() || !hooks.score) co_return;
+  const auto timeout =
+      hooks.reward_timeout ? hooks.reward_timeout(sample) : context_.config.reward_timeout;
+  auto reward = co_await score_within(context_.threads.rewards, hooks.score, sample, timeout,
+                                      rewards_stop_.get_token());
   if (!reward) co_return;
   std::optional<std::string> problem;
   if (!*reward) {

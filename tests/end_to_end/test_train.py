@@ -129,6 +129,7 @@ def test_a_damaged_checkpoint_falls_back_to_the_one_before(work, reference):
         (["--rm-type", "mathh"], "mathh"),
         (["--num-layers", "77"], "--num-layers 77"),
         (["--rollout-temperature", "0"], "--rollout-temperature 0"),
+        (["--start-rollout-id", "25"], "--start-rollout-id 25: nothing is left to do"),
     ],
 )
 def test_what_cannot_work_is_refused_before_anything_is_generated(work, change, says):
