@@ -35,7 +35,7 @@ RESPONSES = [
     "\\boxed{\\begin{pmatrix}1&2\\\\3&4\\end{pmatrix}}\0 [[1,2],[3,4]]",
     "the cat sat\0 the cat",
 ]
-NUM_REWARD_CHOICES = 10  # of reward_fuzz.cpp: nine rewards, equality
+NUM_REWARD_CHOICES = 11  # of reward_fuzz.cpp: ten rewards, equality
 SETTINGS = [  # of config_yaml_fuzz.cpp
     "lr: 1e-6\nuse_tis: true\neval_prompt_data: [a, a.jsonl]\nrollout_stop_token_ids: [1, 2]\n",
     "rs_veto_threshold: 1.0e-4\ntis_level: token\nmy_own_key: {a: [1, ~]}\n",
@@ -48,6 +48,24 @@ RUN_FILES = [  # of run_files_fuzz.cpp
     ' "rollout_log_probs": [-0.5, -1.5], "weight_versions": [[0, 1], [1, 1]], "metadata": {"rm_type": "math"}, "remove_sample": false}\n',
     '5b2c11f0 {"ordinal":17,"fate":"dispatched"}\n0d41b2aa {"ordinal":17,"fate":"trained","step":3}\n77d0c9e4 {"rollback_to":61}\n',
     '{"input": [{"role": "user", "content": "1+1"}], "label": 2, "metadata": {"rm_type": "math"}}',
+]
+JUDGE_ANSWERS = [  # of judge_answer_fuzz.cpp
+    "HTTP/1.1 200 OK\r\nContent-Length: 14\r\n\r\n{\"score\": 0.5}",
+    "HTTP/1.0 200 OK\r\n\r\n1",
+    "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\n1e9\r\n1;x=y\r\n9\r\n0\r\nA: b\r\n\r\n",
+    "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 503 Busy\r\nRetry-After: 1\r\nContent-Length: 4\r\n\r\nbusy",
+]
+TEACHER_ANSWER = json.dumps({"meta_info": {"input_token_logprobs": [[None, 1, None], [-0.5, 2, None], [-1.5, 3, None]]}})
+COMMITTED = {"version": 1, "files": [{"file": "run.json", "size": 2, "crc32c": 0x297BD0AA}]}  # of "{}"
+TRAINER_STATE = {"num_updates": 8, "num_steps": 8, "samples_done": 64, "rollouts_done": 2, "critic_updates": 0, "critic_samples_done": 0}
+CHECKPOINT_RUN = {"version": 1, "iteration": 1, "trainer": TRAINER_STATE, "run": {"run_id": "ab", "ledger": 61}}
+GENERATION_CONFIGS = [
+    {"temperature": 0.6, "top_p": 0.95, "top_k": 20, "min_p": 0.0, "repetition_penalty": 1.1, "eos_token_id": [2, 3]},
+    {"eos_token_id": 2, "do_sample": True, "bos_token_id": None},
+]
+INDEXES = [
+    {"metadata": {"total_size": 8}, "weight_map": {"a": "1.safetensors", "b": "2.safetensors"}},
+    {"weight_map": {"a": "1.safetensors"}},
 ]
 
 
@@ -87,6 +105,22 @@ def seeds(target):
         start = {"arguments": ["--lr", "1"], "rank": 1, "port": 9, "collective_milliseconds": 5, "num_rollouts": 3, "num_threads": 1}
         yield b"\1s" + json.dumps({**start, "checkpoint": "/c", "iteration": 2, "loads_optimizer": True}).encode()
         yield b"\2" + struct.pack("<QQff", 1, 2, -0.5, -1.5)
+    elif target == "judge_answer_fuzz":
+        yield from (b"\0" + answer.encode() for answer in JUDGE_ANSWERS)
+        yield f"\1HTTP/1.1 200 OK\r\nContent-Length: {len(TEACHER_ANSWER)}\r\n\r\n{TEACHER_ANSWER}".encode()
+    elif target == "checkpoint_files_fuzz":
+        yield b"\0" + json.dumps(COMMITTED).encode()
+        yield b"\1" + json.dumps(CHECKPOINT_RUN).encode()
+    elif target == "generation_config_fuzz":
+        yield from (json.dumps(config).encode() for config in GENERATION_CONFIGS)
+        yield from (file.read_bytes() for file in MODELS.rglob("generation_config.json"))
+    elif target == "tokenizer_config_fuzz":
+        yield from (file.read_bytes() for file in TOKENIZERS.rglob("tokenizer_config.json"))
+        yield json.dumps({"bos_token": "<s>", "eos_token": {"content": "</s>"}, "chat_template": [{"name": "a", "template": "{{ x }}"}]}).encode()
+    elif target == "safetensors_index_fuzz":
+        yield from (json.dumps(index).encode() for index in INDEXES)
+    elif target == "parquet_rows_fuzz":
+        yield (ROOT / "tests" / "fixtures" / "parquet" / "rows.parquet").read_bytes()
     elif target == "reward_fuzz":
         for choice in range(NUM_REWARD_CHOICES):
             yield from (bytes([choice]) + response.encode() for response in RESPONSES)
