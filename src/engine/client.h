@@ -147,7 +147,8 @@ struct WeightUpdate {
   bool stays_paused = false;  // no step runs between the update and the next resume()
 };
 
-/// Names one call of submit(), whatever rid its request has: no two calls of a client have the same.
+/// Names one call of submit(), whatever rid its request has: no two calls of a client have the
+/// same.
 enum class RequestHandle : uint64_t {};
 
 class EngineClient {

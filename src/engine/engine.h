@@ -2,8 +2,8 @@
 
 /// The rollout engine in this process: continuous batching over one Network.
 ///
-/// One thread owns everything: it takes commands from a bounded queue (this file), takes requests in
-/// (engine/admission.h), plans, computes and publishes steps (engine/step_pipeline.h), and sleeps
+/// One thread owns everything: it takes commands from a bounded queue (this file), takes requests
+/// in (engine/admission.h), plans, computes and publishes steps (engine/step_pipeline.h), and sleeps
 /// when there is nothing to do. New weights: engine/running_weights.h. What others may look at
 /// meanwhile: engine/engine_progress.h.
 ///

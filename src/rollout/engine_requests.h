@@ -35,9 +35,9 @@ class EngineRequests {
   boost::asio::awaitable<std::optional<engine::GenerateUpdate>> draw(
       std::function<engine::GenerateRequest()> make_request, OnDrawn on_drawn);
 
-  /// Nothing is submitted any more, what is in flight is aborted, and the engine is not left paused.
-  /// After a call that fails the others are made all the same: a request that nobody aborts draws
-  /// to its end, and one in a paused engine waits for ever. The first failure is returned.
+  /// Nothing is submitted any more, what is in flight is aborted, and the engine is not left
+  /// paused. After a call that fails the others are made all the same: a request that nobody aborts
+  /// draws to its end, and one in a paused engine waits for ever. The first failure is returned.
   Expected<void> close();
 
   /// New tokens of all requests that have ended.

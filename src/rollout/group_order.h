@@ -1,6 +1,7 @@
 #pragma once
 
-/// The order in which a step judges its groups: virtual time (virtual_time.h) over groups in flight.
+/// The order in which a step judges its groups: virtual time (virtual_time.h) over groups in
+/// flight.
 
 #include <cstdint>
 #include <deque>

@@ -47,8 +47,8 @@ std::size_t longest_token_bytes(const text::Tokenizer& tokenizer);
 /// Throws ConfigError, which names what to send instead.
 void require_tokenizer(const ServedModel& model);
 
-/// Text to ids for a prompt. Throws ConfigError without a tokenizer, or, with the `field`'s name, when
-/// the text is too long for the context whatever it says.
+/// Text to ids for a prompt. Throws ConfigError without a tokenizer, or, with the `field`'s name,
+/// when the text is too long for the context whatever it says.
 std::vector<TokenId> encode_prompt(const ServedModel& model, std::string_view field,
                                    std::string_view text, bool add_special_tokens);
 
