@@ -95,13 +95,16 @@ TEST(Score, AFileWithoutLinesIsAnError) {
 }
 
 TEST(Score, ALineOfAnotherFormIsAConfigurationErrorThatNamesIt) {
-  for (const char* line :
-       {R"({"label": "4"})", R"({"response": 4})", R"({"response": "", "metadata": []})"}) {
+  for (const auto& [line, says] :
+       {std::pair{R"({"label": "4"})", "in, line 1: response is missing; it must be a string"},
+        {R"({"response": 4})", "in, line 1: response must be a string, not 4"},
+        {R"({"response": "", "metadata": []})",
+         "in, line 1: metadata must be an object, not []"}}) {
     try {
       scored("math", line);
       ADD_FAILURE() << line;
     } catch (const ConfigError& error) {
-      EXPECT_THAT(error.what(), HasSubstr("in, line 1: \""));
+      EXPECT_STREQ(error.what(), says);
     }
   }
 }

@@ -112,8 +112,8 @@ TEST(EvalConfig, WhatTheEngineWouldRefuseIsRefusedBeforeAnythingIsScored) {
   const struct {
     const char* setting;
     const char* says;
-  } cases[] = {{"temperature: 1.0e7", "must be a number from 0 to 1000000, not 1e+"},
-               {"temperature: 1.0e+300", "must be a number from 0 to 1000000, not 1e+"},
+  } cases[] = {{"temperature: 1.0e7", "must be a number from 0 to 1000000, not 10000000"},
+               {"temperature: 1.0e+300", "must be a number from 0 to 1000000, not 1e+300"},
                {"repetition_penalty: 1.0e-9", "must be a number from 1e-06 to 2, not "},
                {"repetition_penalty: 2.5", "must be a number from 1e-06 to 2, not "},
                {"min_new_tokens: -1", "must be a whole number of at least 0, not -1"}};

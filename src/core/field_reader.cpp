@@ -57,6 +57,9 @@ std::string range_rule(std::string_view what, T low, T high, T lowest, T highest
 
 std::optional<int64_t> whole_number(const json::value& value) {
   if (const auto* number = value.if_int64()) return *number;
+  // Not from a text, but from numbers that a program put there without sign.
+  if (const auto* number = value.if_uint64(); number != nullptr && *number <= INT64_MAX)
+    return static_cast<int64_t>(*number);
   if (const auto* number = value.if_double()) {
     if (std::abs(*number) < 9.0e15 && *number == std::floor(*number))
       return static_cast<int64_t>(*number);
@@ -71,6 +74,7 @@ std::string shown(const json::value& value) {
     const std::string_view part = shortened(*text);
     return json::serialize(json::string(part)) + (part.size() < text->size() ? "..." : "");
   }
+  if (const double* number = value.if_double()) return fmt::format("{}", *number);  // not 2.5E0
   return json::serialize(value);
 }
 

@@ -34,6 +34,15 @@ TEST(FieldReader, TypedFieldsAreReadAndAbsentOnesAreNothing) {
   EXPECT_THAT(problems, IsEmpty());
 }
 
+TEST(FieldReader, AWholeNumberMayHaveBeenMadeWithoutSign) {
+  const json::object object{{"checksum", uint32_t{3706040235}}, {"large", uint64_t{1} << 63}};
+  std::vector<std::string> problems;
+  const FieldReader fields(object, "", problems);
+  EXPECT_EQ(fields.integer("checksum", 0), 3706040235);
+  EXPECT_EQ(fields.integer("large"), std::nullopt);
+  EXPECT_EQ(problems.size(), 1U);
+}
+
 TEST(FieldReader, AProblemHasThePathTheRuleAndTheValue) {
   const json::object object = object_of(R"({"sampling_params": {"temperature": "hot", "n": 2.5}})");
   std::vector<std::string> problems;
