@@ -2,8 +2,7 @@
 """Checks src/: every #include against the folder table of ARCHITECTURE.md, no cycle of includes inside a folder, and what
 has grown large says why.
 
-    python tools/check_includes.py             # prints violations, exits 1 if there are any; large files are warnings
-    python tools/check_includes.py --strict    # large files and classes are violations too
+    python tools/check_includes.py    # prints violations, exits 1 if there are any
 
 A file of more than 450 lines, or a class (records, which are plain structs, apart) of more than twelve data members, has a
 comment with "One file because ..." or "One class because ...": in the file, or in the header of its name, or in the comment
@@ -188,12 +187,7 @@ def check_classes(files: dict[str, list[str]]) -> list[str]:
 
 def main() -> int:
     files = {str(path.relative_to(SRC)): path.read_text().splitlines() for path in sorted(SRC.rglob("*")) if path.suffix in SUFFIXES}
-    violations = check_table(files) + check_cycles(files)
-    large = check_lengths(files) + check_classes(files)
-    if "--strict" in sys.argv[1:]:
-        violations, large = violations + large, []
-    for problem in large:
-        print(f"warning: {problem}")
+    violations = check_table(files) + check_cycles(files) + check_lengths(files) + check_classes(files)
     print("\n".join(violations) or f"includes follow the table ({len(allowed_folders()[0])} folders)")
     return 1 if violations else 0
 

@@ -29,7 +29,8 @@ constexpr std::chrono::milliseconds kStopFlagInterval{100};
 }  // namespace
 
 /// The thread and what lives on it. Messages to it are handlers of its context; what it says leaves
-/// through the outlet, and evaluations through their promises.
+/// through the outlet, and evaluations through their promises. One class because its members live
+/// and die in one order with the thread that alone may touch them.
 class Rollout::Thread {
  public:
   Thread(engine::EngineClient& engine, RolloutConfig config, RolloutHooks hooks)
