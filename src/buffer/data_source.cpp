@@ -29,7 +29,9 @@ int64_t counter(const json::object& state, std::string_view key, std::string_vie
 json::object to_json(const Group& group) {
   json::array samples;
   for (const Sample& sample : group.samples) samples.push_back(slime::to_json(sample));
-  return {{"group", group.ordinal}, {"samples", std::move(samples)}};
+  json::object object{{"group", group.ordinal}, {"samples", std::move(samples)}};
+  if (group.begun_with) object["begun_with"] = *group.begun_with;
+  return object;
 }
 
 /// Rows that a stream had read of its epoch; 0 in a state from before they were counted.
@@ -41,6 +43,7 @@ int64_t rows_streamed(const json::object& state, std::string_view where) {
 Group group_from_json(const FieldReader& fields, std::string_view where) {
   Group group;
   group.ordinal = counter(fields.required(), "group");
+  if (fields.has("begun_with")) group.begun_with = counter(fields.required(), "begun_with");
   for (const FieldReader& sample : fields.required().list("samples"))
     group.samples.push_back(sample_from_json(sample.raw(), where));
   return group;
@@ -187,6 +190,14 @@ json::object DataSource::save(const std::set<int64_t>& in_flight) {
   state["origins"] = std::move(origins);
   state["waiting"] = std::move(waiting);
   return state;
+}
+
+void add_open_groups(json::object& state, const std::vector<Group>& open) {
+  json::array groups;
+  for (const Group& group : open) groups.push_back(to_json(group));
+  json::array& waiting = state.at("waiting").as_array();
+  for (json::value& group : waiting) groups.push_back(std::move(group));
+  waiting = std::move(groups);
 }
 
 std::vector<std::string> DataSource::restore(const json::object& state, std::string_view where) {

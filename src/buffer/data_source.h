@@ -107,4 +107,8 @@ class DataSource {
   std::map<int64_t, Origin> taken_;  // by group ordinal: all that may come back
 };
 
+/// Puts groups that are begun and not final into a saved state, before those that wait: they are
+/// given out again first, each sample with the tokens and the score that it has.
+void add_open_groups(json::object& state, const std::vector<Group>& open);
+
 }  // namespace slime::buffer

@@ -19,6 +19,7 @@ namespace slime::cli {
 std::span<const Command> commands() {
   static constexpr auto kCommands = std::to_array<Command>({
       {"train", "train a model: generate, score, learn, repeat", train},
+      {"train-async", "the same, with generation and training at the same time", train_async},
       {"bench", "speed on this machine, as JSON", bench},
       {"generate", "prompts to SGLang's response objects, JSON lines", generate},
       {"report", "a run directory as one HTML page", report},

@@ -1,11 +1,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <string>
+#include <vector>
 
 #include "cli/train.h"
 #include "config/parse_flags.h"
 #include "config/validate.h"
 #include "core/clock.h"
+#include "loop/async_loop.h"
 #include "loop/stations.h"
 #include "loop/sync_loop.h"
 
@@ -28,7 +31,14 @@ int train(std::span<const std::string> arguments) {
   config::complete_and_validate(flags);
   const SystemClock clock;
   const auto run = loop::build_stations(std::move(flags), clock);
+  if (run->config.train_async) return loop::run_async_loop(*run);
   return run->config.debug_rollout_only ? loop::run_rollout_loop(*run) : loop::run_sync_loop(*run);
+}
+
+int train_async(std::span<const std::string> arguments) {
+  std::vector<std::string> words(arguments.begin(), arguments.end());
+  words.emplace_back("--train-async");
+  return train(words);
 }
 
 }  // namespace slime::cli

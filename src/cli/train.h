@@ -1,6 +1,7 @@
 #pragma once
 
-/// `slime train`: reinforcement learning, or supervised training, of a model directory.
+/// `slime train`: reinforcement learning, or supervised training, of a model directory;
+/// `slime train-async`: reinforcement learning with generation beside it.
 
 #include <span>
 #include <string>
@@ -8,5 +9,6 @@
 namespace slime::cli {
 
 int train(std::span<const std::string> arguments);
+int train_async(std::span<const std::string> arguments);
 
 }  // namespace slime::cli

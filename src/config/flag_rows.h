@@ -45,6 +45,7 @@ inline constexpr std::string_view kNoSpeculation =
 std::vector<Flag> model_flags();
 std::vector<Flag> data_flags();
 std::vector<Flag> rollout_flags();
+std::vector<Flag> async_flags();
 std::vector<Flag> engine_flags();
 std::vector<Flag> reward_flags();
 std::vector<Flag> algorithm_flags();

@@ -111,7 +111,6 @@ std::vector<Flag> parallel_flags() {
       accepted("--decoder-last-pipeline-num-layers", kValue, kOneProcess),
       accepted("--allgather-cp", kSwitch, "one process holds all of a sequence"),
       accepted("--sequence-parallel", kSwitch, "one process holds all of a sequence"),
-      accepted("--colocate", kSwitch, kAlways),
       works("--offload", &C::offload, "same as --offload-rollout"),
       works("--offload-rollout", &C::offload_rollout,
             "keys and values give their memory back while training, gradients while generating; "

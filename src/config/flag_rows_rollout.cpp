@@ -11,9 +11,12 @@ std::vector<Flag> rollout_flags() {
   constexpr std::string_view kNoSecond = "there is no second process to watch";
   return {
       works("--rollout-function-path", &C::rollout_function_path,
-            "built in: generation, and data rows without generation",
+            "built in: generation, generation that never stops (as slime train-async), and data rows "
+            "without generation",
             {"slime.rollout.sglang_rollout.generate_rollout",
-             "slime.rollout.sft_rollout.generate_rollout"}),
+             "slime.rollout.sft_rollout.generate_rollout",
+             "slime.rollout.fully_async_rollout.generate_rollout_fully_async",
+             "fully_async_rollout.generate_rollout_fully_async"}),
       works("--rollout-temperature", &C::rollout_temperature,
             "above 0; the trainer divides its logits by it too"),
       works("--rollout-top-p", &C::rollout_top_p,
@@ -35,10 +38,6 @@ std::vector<Flag> rollout_flags() {
             "tokens of older weights are not trained"),
       works("--keep-old-actor", &C::keep_old_actor,
             "old log-probs come from weights that lag one hand-over behind"),
-      accepted("--async-buffer-size", kValue,
-               "rollouts that may wait for training; the synchronous loop has none waiting"),
-      accepted("--update-weights-interval", kValue,
-               "the synchronous loop hands over after every rollout"),
       refused("--custom-generate-function-path", kValue, kPlugin),
       refused("--rollout-sample-hook-path", kValue, kPlugin),
       refused("--rollout-sample-filter-path", kValue, kPlugin),
@@ -60,6 +59,49 @@ std::vector<Flag> rollout_flags() {
       accepted("--rollout-health-check-first-wait", kValue, kNoSecond),
       accepted("--use-distributed-post", kSwitch, kOneProcess),
       accepted("--http-proxy", kValue, "the original does not use it either"),
+  };
+}
+
+std::vector<Flag> async_flags() {
+  return {
+      works("--train-async", &C::train_async,
+            "what `slime train-async` is short for: generation goes on while the trainer trains"),
+      works("--fully-async", &C::fully_async, "the same as --train-async"),
+      works("--colocate", &C::colocate,
+            "trainer and engine take turns on one device; always so in `slime train`"),
+      works("--max-staleness", &C::max_staleness,
+            "how many updates older than the trainer's weights those that began a response may be; "
+            "default 1, 0 is on policy"),
+      works("--max-weight-staleness", &C::max_weight_staleness, "the same as --max-staleness"),
+      works("--max-policy-version-lag", &C::max_policy_version_lag, "the same as --max-staleness"),
+      works("--staleness-policy", &C::staleness_policy,
+            "groups that would be over the bound: wait for them, drop them, retry from the prompt, "
+            "or train them with a correction",
+            {"wait", "drop", "retry", "correct"}),
+      works("--async-unused-samples-handler", &C::async_unused_samples_handler,
+            "the same as --staleness-policy", {"drop", "retry"}),
+      works("--async-order", &C::async_order,
+            "which finished groups are trained first: those begun first, or those finished first",
+            {"dispatch", "finish"}),
+      works("--async-buffer-size", &C::async_buffer_size,
+            "finished rollouts that may wait for training; default 2"),
+      works("--async-data-buffer-capacity-factor", &C::async_data_buffer_capacity_factor,
+            "the same as --async-buffer-size"),
+      works("--update-weights-interval", &C::update_weights_interval,
+            "rollouts trained between updates of the engine; `slime train` updates after each"),
+      works("--update-mode", &C::update_mode,
+            "what runs when the engine gets new weights: stands still for one iteration, is "
+            "interrupted and goes on from its tokens, or runs to its end first",
+            {"suspend", "interrupt", "drain"}),
+      works("--kv-on-update", &C::kv_on_update,
+            "keys and values of suspended requests: kept, or computed again with the new weights",
+            {"keep", "recompute"}),
+      works("--pause-generation-mode", &C::pause_generation_mode,
+            "the same as --update-mode and --kv-on-update: suspend and keep, suspend and "
+            "recompute, interrupt",
+            {"in_place", "retract", "abort"}),
+      works("--rollout-num-threads", &C::rollout_num_threads,
+            "CPU threads of the engine beside a trainer; default: half of --num-threads"),
   };
 }
 

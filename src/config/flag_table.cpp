@@ -26,6 +26,7 @@ const std::vector<Flag>& rows() {
     add(all, kModel, model_flags());
     add(all, kData, data_flags());
     add(all, kRollout, rollout_flags());
+    add(all, kAsync, async_flags());
     add(all, kEngine, engine_flags());
     add(all, kReward, reward_flags());
     add(all, kAlgorithm, algorithm_flags());
@@ -52,6 +53,8 @@ std::string_view group_title(FlagGroup group) {
       return "Data";
     case kRollout:
       return "Rollout";
+    case kAsync:
+      return "Generation beside training (slime train-async)";
     case kEngine:
       return "Engine";
     case kReward:

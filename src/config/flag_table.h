@@ -33,6 +33,7 @@ enum class FlagGroup {
   kModel,
   kData,
   kRollout,
+  kAsync,
   kEngine,
   kReward,
   kAlgorithm,

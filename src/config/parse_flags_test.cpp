@@ -96,9 +96,9 @@ TEST(Flags, EvaluationThatNeverRunsIsAWarningThatNamesBothFlags) {
 }
 
 TEST(Flags, AFlagWithoutEffectSaysWhy) {
-  const auto parsed = parse_flags(words("--colocate --sglang-page-size 16"));
+  const auto parsed = parse_flags(words("--use-distributed-post --sglang-page-size 16"));
   ASSERT_EQ(parsed.warnings.size(), 2u);
-  EXPECT_EQ(parsed.warnings[0], "--colocate has no effect: always so here");
+  EXPECT_EQ(parsed.warnings[0], "--use-distributed-post has no effect: ranks are data-parallel, on one host");
 }
 
 TEST(Flags, AllMistakesAreReportedAtOnce) {

@@ -84,6 +84,29 @@ struct RolloutFlags {
   bool keep_old_actor = false;
 };
 
+/// Generation beside training (docs/decisions/0080-asynchronous-training.md).
+struct AsyncFlags {
+  bool train_async = false;  // `slime train-async`
+  bool fully_async = false;  // the same, in the words of another family
+  bool colocate = false;     // trainer and engine take turns on one device, with one set of weights
+  int64_t update_weights_interval = 1;             // steps between updates of the engine
+  std::optional<int64_t> max_staleness;            // in updates; default 1
+  std::optional<int64_t> max_weight_staleness;     // the same
+  std::optional<int64_t> max_policy_version_lag;   // the same
+  std::optional<int64_t> async_buffer_size;        // finished batches that may wait; default 2
+  std::optional<double> async_data_buffer_capacity_factor;  // the same
+  std::string staleness_policy = "wait";
+  std::string async_unused_samples_handler;  // the same: drop or retry
+  std::string async_order = "dispatch";
+  std::string update_mode = "suspend";
+  std::string kv_on_update = "keep";
+  std::string pause_generation_mode;  // both of them: in_place, retract, abort
+  int64_t rollout_num_threads = 0;    // 0: half of num_threads
+
+  /// The engine reads the weights that the trainer changes; otherwise it has its own.
+  bool shares_weights() const { return !train_async || colocate; }
+};
+
 /// The engine of this run: batch, cache, memory.
 struct EngineFlags {
   int64_t sglang_server_concurrency = 512;
@@ -305,6 +328,7 @@ struct ParallelFlags {
 struct RunConfig : ModelFlags,
                    DataFlags,
                    RolloutFlags,
+                   AsyncFlags,
                    EngineFlags,
                    RewardFlags,
                    AlgorithmFlags,

@@ -95,6 +95,9 @@ struct Sample {
 struct Group {
   int64_t ordinal = 0;
   std::vector<Sample> samples;
+  /// The weights that the engine had when the group was first given to it, in asynchronous runs:
+  /// what its staleness is counted from. Unset: it was not.
+  std::optional<WeightVersion> begun_with = {};
 };
 
 /// Line-JSON form with the original's field names ("group_index", "index", "rollout_log_probs",

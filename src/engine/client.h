@@ -23,6 +23,10 @@
 #include "core/json.h"
 #include "core/sample.h"
 
+namespace slime::model {
+class Network;
+}
+
 namespace slime::engine {
 
 /// Defaults and ranges are SGLang's; `validate` in engine/sampling_params.h checks them.
@@ -131,11 +135,15 @@ struct InPlace {};  // in the memory that the engine computes from, changed whil
 struct FromDirectory {
   std::filesystem::path path;  // a checkpoint of the running model's shapes
 };
-using WeightSource = std::variant<InPlace, FromDirectory>;
+struct FromNetwork {
+  model::Network* network = nullptr;  // of this process, of the running model's shapes
+};
+using WeightSource = std::variant<InPlace, FromDirectory, FromNetwork>;
 
 /// What becomes of the requests that run while the weights change. Keys and values of old weights
-/// never serve new ones, so nobody keeps those.
+/// never serve new requests, whatever running ones do with theirs.
 enum class RunningRequests {
+  kKeep,       // they go on with the keys and values that they have: what they draw depends on both
   kAbort,      // they end with what they have
   kRecompute,  // they keep their tokens, wait in line, and have keys and values computed again
 };

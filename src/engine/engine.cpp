@@ -109,10 +109,12 @@ Expected<void> Engine::update_weights(const WeightUpdate& update) {
     if (!loaded) return tl::make_unexpected(loaded.error());
     fresh = std::move(*loaded);
   }
+  if (const auto* other = std::get_if<FromNetwork>(&update.source))
+    fresh = std::shared_ptr<model::Network>(std::shared_ptr<void>(), other->network);  // not owned
   return control([this, fresh, version = update.version, running = update.running,
                   stays_paused = update.stays_paused] {
     if (fresh != nullptr) weights_.copy_from(*fresh);
-    steps_.weights_changed(running, stays_paused);
+    steps_.weights_changed(running, version, stays_paused);
     weights_.set_version(version);
   });
 }

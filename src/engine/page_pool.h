@@ -4,11 +4,15 @@
 /// here.
 ///
 /// A page is held by each running request that reads it and by the prefix tree, at most once. Only
-/// the request that allocated a page writes to it. Owned by the engine's thread.
+/// the request that allocated a page writes to it. A page knows the weight version that it was begun
+/// with; what a request writes behind a page of an older version depends on that version too, so a
+/// request's pages are of one version if its first is. Owned by the engine's thread.
 
 #include <cstdint>
 #include <optional>
 #include <vector>
+
+#include "core/sample.h"
 
 namespace slime::engine {
 
@@ -18,7 +22,7 @@ class PagePool {
  public:
   explicit PagePool(int64_t num_pages);
 
-  /// A page with one reference, or nothing when all are held.
+  /// A page with one reference, of the present version, or nothing when all are held.
   std::optional<PageId> allocate();
   void retain(PageId page);
   /// The page returns to the free list when nobody holds it any more.
@@ -27,6 +31,11 @@ class PagePool {
   /// The prefix tree's own reference; such a page can be given back when nobody else holds it.
   void retain_for_tree(PageId page);
   void release_from_tree(PageId page);
+
+  /// Pages are begun with these weights from now on.
+  void set_version(WeightVersion version) { version_ = version; }
+  WeightVersion version() const { return version_; }
+  WeightVersion version(PageId page) const { return versions_[page]; }
 
   int64_t num_pages() const { return static_cast<int64_t>(holders_.size()); }
   int64_t num_free() const { return static_cast<int64_t>(free_.size()); }
@@ -42,6 +51,8 @@ class PagePool {
   std::vector<uint8_t> in_tree_;
   std::vector<PageId> free_;  // last one is handed out next
   int64_t num_evictable_ = 0;
+  WeightVersion version_ = 0;
+  std::vector<WeightVersion> versions_;  // per page
 };
 
 }  // namespace slime::engine

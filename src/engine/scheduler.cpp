@@ -172,8 +172,23 @@ void Scheduler::advance(const Chunk& chunk) {
   request.prompt_is_recorded = true;
 }
 
+bool Scheduler::is_current(const Request& request) const {
+  return request.pages.empty() || pool_.version(request.pages.front()) == pool_.version();
+}
+
+void Scheduler::keep_running() {
+  for (const auto& request : running_) {
+    if (request->num_computed < request->prompt_length) {
+      give_back_pages(*request, /*keeps_prefixes=*/false);
+    } else if (!is_current(*request)) {
+      request->prompt_is_recorded = true;  // nobody waits for a prefix that will not be in the tree
+    }
+  }
+}
+
 void Scheduler::give_back_pages(Request& request, bool keeps_prefixes) {
-  if (keeps_prefixes && config_.shares_prefixes && request.num_computed > 0) {
+  if (keeps_prefixes && config_.shares_prefixes && request.num_computed > 0 &&
+      is_current(request)) {
     tree_.insert(std::span(request.tokens).first(request.num_computed), request.pages);
   }
   for (const PageId page : request.pages) pool_.release(page);

@@ -67,6 +67,11 @@ class Scheduler {
   std::unique_ptr<Request> remove(Request& request);
   Request* find(const std::string& rid) const;
 
+  /// The weights have changed, and requests keep the keys and values that they have. What those
+  /// write from now on stays theirs: the prefix tree, which the caller has cleared, gets pages of
+  /// the present version only. Prompts that are not whole are computed anew.
+  void keep_running();
+
   /// All running requests go back in line in their order. Without `keeps_prefixes` their keys and
   /// values are forgotten.
   void retract_all(bool keeps_prefixes);
@@ -78,6 +83,8 @@ class Scheduler {
  private:
   int64_t pages_for(int64_t num_tokens) const;
   int64_t reserved_pages() const;
+  /// Whether its keys and values are of the present weights alone.
+  bool is_current(const Request& request) const;
   bool ensure_pages(Request& request, int64_t num_tokens);
   bool admit(Request& request);
   bool awaits_sibling(const Request& request, int64_t num_matched) const;

@@ -186,11 +186,14 @@ void StepPipeline::wake() {
   report();
 }
 
-void StepPipeline::weights_changed(RunningRequests running, bool stays_paused) {
+void StepPipeline::weights_changed(RunningRequests running, WeightVersion version,
+                                   bool stays_paused) {
   if (running == RunningRequests::kAbort)
     finish_all(aborted(Cause::kRequested, "aborted by an update of the weights"));
-  scheduler_.retract_all(/*keeps_prefixes=*/false);
+  if (running == RunningRequests::kRecompute) scheduler_.retract_all(/*keeps_prefixes=*/false);
   tree_.clear();
+  pool_.set_version(version);
+  if (running == RunningRequests::kKeep) scheduler_.keep_running();
   is_paused_ |= stays_paused;
   report();
 }

@@ -73,8 +73,8 @@ class StepPipeline {
   /// Gives the memory of keys and values back.
   void sleep();
   void wake();
-  /// Keys and values of old weights serve nobody from here on.
-  void weights_changed(RunningRequests running, bool stays_paused);
+  /// Keys and values of old weights serve no new request from here on.
+  void weights_changed(RunningRequests running, WeightVersion version, bool stays_paused);
 
   /// Tells the progress what there is now.
   void report(int64_t num_drawn = 0);

@@ -8,7 +8,8 @@ namespace slime::loop {
 Checkpoints::Checkpoints(const config::ModelFlags& config, const RunFolder& folder,
                          std::string run_id, std::chrono::local_days started,
                          buffer::DataSource& prompts, Trainers& trainers, Fates& fates,
-                         RunMemory& memory, Recorder& recorder)
+                         Engines& engines, RolloutSource* rollout, RunMemory& memory,
+                         Recorder& recorder)
     : config_(config),
       folder_(folder),
       run_id_(std::move(run_id)),
@@ -16,16 +17,33 @@ Checkpoints::Checkpoints(const config::ModelFlags& config, const RunFolder& fold
       prompts_(prompts),
       trainers_(trainers),
       fates_(fates),
+      engines_(engines),
+      rollout_(rollout),
       memory_(memory),
       recorder_(recorder) {}
 
+json::object Checkpoints::data_state() {
+  json::object state;
+  std::vector<Group> open;
+  {
+    std::optional<rollout::Rollout::Lease> lease;
+    if (rollout_ != nullptr && rollout_->streams()) {
+      lease.emplace(rollout_->rollout());
+      open = lease->open_groups();
+    }
+    state["data_source"] = prompts_.save(fates_.in_flight());
+    state["ledger"] = fates_.commit();
+  }
+  buffer::add_open_groups(state["data_source"].as_object(), open);
+  return state;
+}
+
 void Checkpoints::save(int64_t step) {
   const auto range = recorder_.phase("save");
-  const json::object run{{"data_source", prompts_.save(fates_.in_flight())},
-                         {"ledger", fates_.commit()},
-                         {"started", to_date_text(started_)},
-                         {"weight_version", step + 1},
-                         {"run_id", run_id_}};
+  json::object run = data_state();
+  run["started"] = to_date_text(started_);
+  run["weight_version"] = engines_.weight_version().value_or(step + 1);
+  run["run_id"] = run_id_;
   const std::filesystem::path directory = trainers_.save({.root = folder_.checkpoints(),
                                                           .model_source = config_.hf_checkpoint,
                                                           .save_optimizer = !config_.no_save_optim},

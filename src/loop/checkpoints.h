@@ -10,7 +10,9 @@
 #include "buffer/data_source.h"
 #include "config/run_config.h"
 #include "loop/fates.h"
+#include "loop/engines.h"
 #include "loop/recorder.h"
+#include "loop/rollout_source.h"
 #include "loop/run_folder.h"
 #include "loop/run_memory.h"
 #include "loop/trainers.h"
@@ -19,16 +21,20 @@ namespace slime::loop {
 
 class Checkpoints {
  public:
-  /// `run_id` tells this run's checkpoints from those of others; `started`: the day that chat
+  /// `rollout` is null where nothing is generated. `run_id` tells this run's checkpoints from those of others; `started`: the day that chat
   /// templates show. References outlive the object.
   Checkpoints(const config::ModelFlags& config, const RunFolder& folder, std::string run_id,
               std::chrono::local_days started, buffer::DataSource& prompts, Trainers& trainers,
-              Fates& fates, RunMemory& memory, Recorder& recorder);
+              Fates& fates, Engines& engines, RolloutSource* rollout, RunMemory& memory,
+              Recorder& recorder);
 
   /// After rollout step `step`. Throws ConfigError when the disk is full, with nothing left behind.
   void save(int64_t step);
 
  private:
+  /// Where the data goes on, and the position in the ledger: of one moment.
+  json::object data_state();
+
   const config::ModelFlags& config_;
   const RunFolder& folder_;
   std::string run_id_;
@@ -36,6 +42,8 @@ class Checkpoints {
   buffer::DataSource& prompts_;
   Trainers& trainers_;
   Fates& fates_;
+  Engines& engines_;
+  RolloutSource* rollout_;
   RunMemory& memory_;
   Recorder& recorder_;
 };

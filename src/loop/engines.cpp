@@ -7,29 +7,45 @@ namespace slime::loop {
 engine::EngineClient& NoEngines::client() { throw BugError("a run that generates has an engine"); }
 
 EngineHere::EngineHere(model::Network& network, const engine::EngineConfig& config,
-                       WeightVersion version, bool offloads, const RunMemory& memory,
-                       const Clock& clock)
-    : memory_(memory), offloads_(offloads) {
+                       WeightVersion version, engine::RunningRequests running, bool offloads,
+                       const RunMemory& memory, const Clock& clock)
+    : memory_(memory), running_(running), offloads_(offloads) {
   memory_.explain_shortage(Phase::kGenerate, [&] {
     engine_ = std::make_unique<engine::Engine>(network, config, clock);
   });
-  engine::or_throw(engine_->pause(engine::PauseMode::kInPlace));
   engine::or_throw(engine_->update_weights({.version = version}));
-  engine::or_throw(engine_->resume());
 }
 
 void EngineHere::yield_to_training() {
-  engine::or_throw(engine_->pause(engine::PauseMode::kRetract));
+  engine::or_throw(engine_->pause(engine::PauseMode::kInPlace));
   if (offloads_) engine::or_throw(engine_->sleep());
 }
 
 void EngineHere::update_weights(WeightVersion version) {
-  engine::or_throw(engine_->update_weights({.version = version}));
+  engine::or_throw(engine_->update_weights({.version = version, .running = running_}));
   if (offloads_) {
     memory_.release_unused();
     memory_.explain_shortage(Phase::kGenerate, [this] { engine::or_throw(engine_->wake()); });
   }
   engine::or_throw(engine_->resume());
+}
+
+EngineBeside::EngineBeside(model::Network& trained, std::unique_ptr<model::Network> own,
+                           const engine::EngineConfig& config, WeightVersion version,
+                           engine::RunningRequests running, const RunMemory& memory,
+                           const Clock& clock)
+    : trained_(trained), own_(std::move(own)), running_(running) {
+  memory.explain_shortage(Phase::kGenerate, [&] {
+    engine_ = std::make_unique<engine::Engine>(*own_, config, clock);
+  });
+  update_weights(version);
+}
+
+void EngineBeside::update_weights(WeightVersion version) {
+  engine::or_throw(
+      engine_->update_weights({.version = version,
+                               .source = engine::FromNetwork{&trained_},
+                               .running = running_}));
 }
 
 }  // namespace slime::loop

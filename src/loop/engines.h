@@ -5,6 +5,7 @@
 /// EngineHere (docs/decisions/0074-stations.md).
 
 #include <memory>
+#include <optional>
 
 #include "core/clock.h"
 #include "engine/engine.h"
@@ -28,6 +29,9 @@ class Engines {
   /// After training: the weights are new, and requests go on with them. Throws ConfigError when
   /// the memory of the cache does not come back.
   virtual void update_weights(WeightVersion version) = 0;
+
+  /// Of the weights that the engines have; nothing in runs that generate nothing.
+  virtual std::optional<WeightVersion> weight_version() { return client().weight_version(); }
 };
 
 /// For runs that generate nothing (rows, dumps).
@@ -36,6 +40,7 @@ class NoEngines final : public Engines {
   engine::EngineClient& client() override;  // BugError
   void yield_to_training() override {}
   void update_weights(WeightVersion) override {}
+  std::optional<WeightVersion> weight_version() override { return std::nullopt; }
 };
 
 /// One engine in this process, over the weights that the trainer updates in place: new weights are
@@ -43,9 +48,11 @@ class NoEngines final : public Engines {
 class EngineHere final : public Engines {
  public:
   /// `network`, `clock` and `memory` outlive the object. `offloads`: the cache gives its memory
-  /// back while training. Throws ConfigError when the cache does not fit.
+  /// back while training. `running`: what requests do that have not ended when training begins.
+  /// Throws ConfigError when the cache does not fit.
   EngineHere(model::Network& network, const engine::EngineConfig& config, WeightVersion version,
-             bool offloads, const RunMemory& memory, const Clock& clock);
+             engine::RunningRequests running, bool offloads, const RunMemory& memory,
+             const Clock& clock);
 
   engine::EngineClient& client() override { return *engine_; }
   void yield_to_training() override;
@@ -53,7 +60,30 @@ class EngineHere final : public Engines {
 
  private:
   const RunMemory& memory_;
+  const engine::RunningRequests running_;
   const bool offloads_;
+  std::unique_ptr<engine::Engine> engine_;
+};
+
+/// One engine in this process with weights of its own: it generates while the trainer trains, and
+/// stands still only while the new weights are copied.
+class EngineBeside final : public Engines {
+ public:
+  /// `trained` is the trainer's network, `own` one of its shape and weights. `num_threads`: of the
+  /// CPU's cores, for the engine. References outlive the object. Throws ConfigError when the cache
+  /// does not fit.
+  EngineBeside(model::Network& trained, std::unique_ptr<model::Network> own,
+               const engine::EngineConfig& config, WeightVersion version,
+               engine::RunningRequests running, const RunMemory& memory, const Clock& clock);
+
+  engine::EngineClient& client() override { return *engine_; }
+  void yield_to_training() override {}
+  void update_weights(WeightVersion version) override;
+
+ private:
+  model::Network& trained_;
+  const std::unique_ptr<model::Network> own_;
+  const engine::RunningRequests running_;
   std::unique_ptr<engine::Engine> engine_;
 };
 

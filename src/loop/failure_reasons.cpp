@@ -28,12 +28,14 @@ std::vector<FailureReason> FailureReasons::by_frequency() const {
 }
 
 void LeftOutPrompts::add(const Group& group, const std::string& reason) {
+  const std::lock_guard lock(mutex_);
   const FailureReason& known = reasons_.add(reason);
   if (known.count == 1 && known.order < kMostKindsTold)
     say_(fmt::format("prompt {} is left out: {}", group.ordinal, reason));
 }
 
 void LeftOutPrompts::end_step() {
+  const std::lock_guard lock(mutex_);
   int64_t num_untold = 0;
   for (const FailureReason& reason : reasons_.by_frequency()) {
     if (reason.order >= kMostKindsTold) {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <mutex>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -32,7 +33,7 @@ class FailureReasons {
 
 /// What a terminal shows of the prompts that are left out of a step because a sample failed: the
 /// first of each kind of reason in full and at once (of the first five kinds), the others as counts
-/// when the step ends.
+/// when the step ends. Any thread: a stream leaves prompts out while the loop ends a step.
 class LeftOutPrompts {
  public:
   /// `say` shows a line.
@@ -43,7 +44,8 @@ class LeftOutPrompts {
 
  private:
   std::function<void(std::string_view)> say_;
-  FailureReasons reasons_;  // of the step
+  std::mutex mutex_;
+  FailureReasons reasons_;  // of the step; guarded by mutex_
 };
 
 }  // namespace slime::loop

@@ -18,6 +18,11 @@ void Fates::failed(const Group& group, const std::string& reason) {
   note({.ordinal = group.ordinal, .fate = buffer::Fate::kFailed, .reason = reason});
 }
 
+void Fates::trained(const std::vector<buffer::LedgerRecord>& records) {
+  const std::shared_ptr<void> lease = lend_ ? lend_() : nullptr;
+  for (const buffer::LedgerRecord& record : records) note(record);
+}
+
 void Fates::note(const buffer::LedgerRecord& record) {
   if (!owns_prompts_) return;
   const auto known = ledger_->state().find(record.ordinal);

@@ -2,6 +2,7 @@
 
 /// What became of each prompt of a run, told to the ledger (buffer/ledger.h).
 
+#include <functional>
 #include <memory>
 #include <set>
 #include <string>
@@ -23,6 +24,11 @@ class Fates {
   void partial(const Group& group);
   void filtered(const Group& group, const std::string& reason);
   void failed(const Group& group, const std::string& reason);
+  /// What training made of the prompts of a step. From the thread of the loop: where the rollout's
+  /// thread owns the ledger, `lend` borrows it.
+  void trained(const std::vector<buffer::LedgerRecord>& records);
+  using Lend = std::function<std::shared_ptr<void>()>;
+  void lend_by(Lend lend) { lend_ = std::move(lend); }
   /// Any of them. The fate that a prompt has already is not noted again: prompts are given out
   /// once more after a restart.
   void note(const buffer::LedgerRecord& record);
@@ -35,6 +41,7 @@ class Fates {
  private:
   std::unique_ptr<buffer::Ledger> ledger_;
   bool owns_prompts_;
+  Lend lend_;  // empty: the ledger is the loop's between its steps
 };
 
 }  // namespace slime::loop

@@ -91,8 +91,7 @@ void Recorder::add_training(int64_t step, const Collected& collected,
   metrics["perf/train_wait_time"] = wait;
   metrics["perf/step_time"] = wait + train;
   metrics["perf/wait_time_ratio"] = wait / (wait + train);
-  for (const buffer::LedgerRecord& fate : training_fates(collected.groups, report, step))
-    fates_.note(fate);
+  fates_.trained(training_fates(collected.groups, report, step));
   for (const auto& [figure, name] :
        {std::pair{"loss", "train/loss"}, std::pair{"kl", "train/kl_loss"},
         std::pair{"entropy", "train/entropy_loss"}, std::pair{"grad norm", "train/grad_norm"}}) {

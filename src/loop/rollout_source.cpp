@@ -8,6 +8,7 @@
 #include "buffer/filter.h"
 #include "loop/scores.h"
 #include "loop/version_metrics.h"
+#include "rollout/older_tokens.h"
 
 namespace slime::loop {
 namespace {
@@ -19,10 +20,16 @@ rollout::RolloutConfig rollout_config(const config::RunConfig& config) {
       .max_concurrent_samples = config.sglang_server_concurrency,
       .num_slots = std::min(config.sglang_server_concurrency, config.sglang_max_running_requests),
       .keeps_partial = config.partial_rollout,
-      .masks_older_tokens = config.mask_offpolicy_in_partial_rollout,
       .reward_threads = num_reward_threads(config),
       // One batch to train on and one that is finished meanwhile; what waits longer gets staler.
-      .max_waiting_groups = 2 * config.rollout_batch_size};
+      .max_waiting_groups = config.async_buffer_size.value_or(2) * config.rollout_batch_size};
+}
+
+rollout::StalePolicy stale_policy(std::string_view word) {
+  using enum rollout::StalePolicy;
+  if (word == "drop") return kDrop;
+  if (word == "retry") return kRetry;
+  return word == "correct" ? kCorrect : kWait;
 }
 
 }  // namespace
@@ -84,25 +91,51 @@ rollout::StepResult RolloutSource::take_step(int64_t step, WeightVersion version
   // Also of a step that fails, because of what was left out.
   const std::shared_ptr<void> at_end(nullptr, [this](void*) { left_out_.end_step(); });
   // Ctrl-C lets the step finish; a rank that is lost does not.
-  rollout_.open_step({.step = step,
-                      .rules = training_rules(config_),
-                      .version = version,
-                      .stop = &trainers_.has_failed()});
+  if (!stream_) {
+    rollout_.open_step({.step = step,
+                        .rules = training_rules(config_),
+                        .version = version,
+                        .stop = &trainers_.has_failed()});
+  }
   return rollout::take_step(rollout_);
+}
+
+void RolloutSource::start_stream(const RunSchedule& schedule, WeightVersion version) {
+  stream_ = {.groups_per_step = config_.rollout_batch_size,
+             .steps_per_update = config_.update_weights_interval,
+             .max_lag = *config_.max_staleness,
+             .policy = stale_policy(config_.staleness_policy),
+             .first_step = schedule.first_step,
+             .first_version = version};
+  rollout_.open_stream({.staleness = *stream_,
+                        .num_steps = schedule.num_steps,
+                        .rules = training_rules(config_),
+                        .order = config_.async_order == "finish" ? rollout::ConsumptionOrder::kFinish
+                                                                 : rollout::ConsumptionOrder::kDispatch,
+                        .stop = &trainers_.has_failed()});
 }
 
 Collected RolloutSource::take(int64_t step) {
   const auto range = recorder_.phase("generate", "prompts", config_.rollout_batch_size);
-  const WeightVersion version = engines_.client().weight_version();
+  const WeightVersion version =
+      stream_ ? stream_->version_at(step) : engines_.client().weight_version();
   rollout::StepResult result;
   memory_.explain_shortage(Phase::kGenerate, [&] { result = take_step(step, version); });
   trainers_.check_alive();
+  if (config_.mask_offpolicy_in_partial_rollout) {
+    for (Group& group : result.groups)
+      rollout::mask_tokens_before(group, stream_ ? rollout::newest_version(group) : version);
+  }
   take_teacher_scores(result.groups);
   Collected collected{.groups = std::move(result.groups),
                       .generated_tokens = result.end.generated_tokens};
   collected.metrics = version_metrics(collected.groups, version);
   for (const auto& [reason, count] : result.end.drops)
     collected.metrics["rollout/dynamic_filter/drop_" + reason] = static_cast<double>(count);
+  if (stream_) {
+    collected.metrics["rollout/retried_groups"] =
+        static_cast<double>(result.end.num_retried_groups);
+  }
   collected.metrics["perf/discarded_tokens"] = static_cast<double>(result.end.discarded_tokens);
   return collected;
 }

@@ -4,9 +4,11 @@
 /// reward. Tells the fate of every prompt that it takes.
 ///
 /// While take() runs, the buffer and the ledger belong to the rollout's thread; between its calls
-/// they belong to the loop's, which writes checkpoints and notes what was trained.
+/// they belong to the loop's, which writes checkpoints and notes what was trained. With a stream
+/// they belong to the rollout's thread throughout, and the loop borrows them.
 
 #include <functional>
+#include <optional>
 
 #include "buffer/data_source.h"
 #include "config/run_config.h"
@@ -16,6 +18,7 @@
 #include "loop/group_source.h"
 #include "loop/recorder.h"
 #include "loop/run_memory.h"
+#include "loop/run_schedule.h"
 #include "loop/trainers.h"
 #include "rollout/rollout.h"
 #include "text/tokenizer/tokenizer.h"
@@ -29,9 +32,17 @@ class RolloutSource final : public GroupSource {
                 buffer::DataSource& prompts, Engines& engines, Trainers& trainers, Fates& fates,
                 RunMemory& memory, Recorder& recorder);
 
-  /// One rollout step, with the weights that the engines have. Ends early only when a rank of the
-  /// trainers is lost, and throws then.
+  /// Generation does not end with a step any more: it goes on while the loop trains. `version`: of
+  /// the weights that the engines have. Called once, before the first take(). The rollout's thread
+  /// owns buffer and ledger from here on; rollout().Lease borrows them.
+  void start_stream(const RunSchedule& schedule, WeightVersion version);
+
+  /// One rollout step: with the weights that the engines have, or the next of the stream. Ends early
+  /// only when a rank of the trainers is lost, and throws then.
   Collected take(int64_t step) override;
+
+  /// Whether a stream was started.
+  bool streams() const { return stream_.has_value(); }
 
   /// For evaluation: generates and scores groups that are no prompts of training.
   rollout::Rollout& rollout() { return rollout_; }
@@ -48,7 +59,8 @@ class RolloutSource final : public GroupSource {
   Fates& fates_;
   RunMemory& memory_;
   Recorder& recorder_;
-  LeftOutPrompts left_out_;  // of the step; as prompts_, of one thread at a time
+  LeftOutPrompts left_out_;  // of the step
+  std::optional<rollout::Staleness> stream_;  // of the stream, when one was started
   rollout::Rollout rollout_;
 };
 

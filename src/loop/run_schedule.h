@@ -16,6 +16,9 @@ struct RunSchedule {
   std::optional<int64_t> save_interval;  // none: the last one only
   std::optional<int64_t> rollouts_per_epoch;  // of a run whose length was given in epochs
   bool skips_first_evaluation = false;
+  int64_t steps_per_update = 1;  // of the engines' weights
+
+  bool publishes_after(int64_t step) const { return (step + 1) % steps_per_update == 0; }
 
   bool evaluates_before_training() const {
     return eval_interval && first_step == 0 && !skips_first_evaluation;

@@ -75,6 +75,7 @@ void plan_schedule(Stations& run, const StartPoint& start) {
   if (!config.num_rollout && run.dataset)
     schedule.rollouts_per_epoch = run.dataset->size() / config.rollout_batch_size;
   schedule.skips_first_evaluation = config.skip_eval_before_train;
+  if (config.train_async) schedule.steps_per_update = config.update_weights_interval;
 }
 
 void plan_memory(Stations& run, const model::Precision& precision,
@@ -150,16 +151,48 @@ void open_records(Stations& run, const StartPoint& start, Notes& notes) {
   run.folder.remove_rollouts_from(run.schedule.first_step);
 }
 
-void start_engines(Stations& run) {
+/// What the engines call the weights that the run begins with.
+WeightVersion first_version(const Stations& run, const StartPoint& start) {
+  const RunSchedule& schedule = run.schedule;
+  const json::value* saved =
+      start.checkpoint ? start.checkpoint->run.if_contains("weight_version") : nullptr;
+  if (!run.config.train_async || saved == nullptr || !saved->is_int64())
+    return schedule.first_step / schedule.steps_per_update;
+  // Weights that were trained and not published before the checkpoint are published now.
+  return saved->get_int64() + (schedule.publishes_after(schedule.first_step - 1) ? 0 : 1);
+}
+
+/// An engine beside the trainer has weights of its own; the first update makes them the trainer's.
+std::unique_ptr<Engines> engine_beside(Stations& run, const engine::EngineConfig& config,
+                                       WeightVersion version, engine::RunningRequests running) {
+  std::unique_ptr<model::Network> own;
+  run.memory.explain_shortage(Phase::kGenerate, [&] {
+    own = model::load_network(run.config.hf_checkpoint,
+                              model::precision_on(run.config.device, run.config.dtype));
+  });
+  return std::make_unique<EngineBeside>(*run.network, std::move(own), config, version, running,
+                                        run.memory, run.clock);
+}
+
+void start_engines(Stations& run, const StartPoint& start) {
   if (!generates(run.config)) {
     run.engines = std::make_unique<NoEngines>();
     return;
   }
   const MemoryPlan& plan = run.memory.plan();
   if (plan.offloads() && trains(run.config)) run.trainers->release_memory();
-  run.engines = std::make_unique<EngineHere>(
-      *run.network, make_engine_config(run.config, run.text, plan.kv_cache_bytes()),
-      run.schedule.first_step, plan.offloads(), run.memory, run.clock);
+  const engine::EngineConfig config =
+      make_engine_config(run.config, run.text, plan.kv_cache_bytes());
+  const WeightVersion version = first_version(run, start);
+  const auto running = run.config.train_async && run.config.kv_on_update == "keep"
+                           ? engine::RunningRequests::kKeep
+                           : engine::RunningRequests::kRecompute;
+  if (run.config.shares_weights()) {
+    run.engines = std::make_unique<EngineHere>(*run.network, config, version, running,
+                                               plan.offloads(), run.memory, run.clock);
+  } else {
+    run.engines = engine_beside(run, config, version, running);
+  }
 }
 
 json::object describe(const Stations& run, const StartPoint& start, const json::object& unknown) {
@@ -186,6 +219,11 @@ void make_source(Stations& run) {
     run.rollout =
         std::make_unique<RolloutSource>(config, *run.text.tokenizer, *run.prompts, *run.engines,
                                         *run.trainers, *run.fates, run.memory, *run.recorder);
+    if (config.train_async) {
+      run.fates->lend_by([&rollout = run.rollout->rollout()] {
+        return std::make_shared<rollout::Rollout::Lease>(rollout);
+      });
+    }
   }
 }
 
@@ -212,7 +250,7 @@ std::unique_ptr<Stations> build_stations(config::ParsedFlags flags, const Clock&
   plan_schedule(*run, start);
   load_networks(*run, start, flags.arguments, notes);
   open_records(*run, start, notes);
-  start_engines(*run);
+  start_engines(*run, start);
   const json::object description = describe(*run, start, flags.unknown);
   run->folder.write_run_json(description);
   run->recorder =
@@ -223,7 +261,8 @@ std::unique_ptr<Stations> build_stations(config::ParsedFlags flags, const Clock&
   make_source(*run);
   run->checkpoints = std::make_unique<Checkpoints>(run->config, run->folder, start.run_id,
                                                    run->text.today, *run->prompts, *run->trainers,
-                                                   *run->fates, run->memory, *run->recorder);
+                                                   *run->fates, *run->engines, run->rollout.get(),
+                                                   run->memory, *run->recorder);
   run->interrupt.emplace();
   return run;
 }

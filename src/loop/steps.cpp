@@ -19,9 +19,20 @@ Collected collect(Stations& run, int64_t step) {
   return collected;
 }
 
+namespace {
+
+/// Before weights change under the engines' requests: drain and interrupt wait until there are none.
+void make_way(Stations& run) {
+  if (!run.rollout || !run.rollout->streams() || run.config.update_mode == "suspend") return;
+  run.rollout->rollout().hold(run.config.update_mode == "interrupt");
+}
+
+}  // namespace
+
 train::TrainReport train_on(Stations& run, const std::vector<Group>& groups) {
   const auto range = run.recorder->phase("train");
   run.memory.begin_phase();
+  if (run.config.shares_weights()) make_way(run);
   run.engines->yield_to_training();
   train::TrainReport report;
   run.memory.explain_shortage(
@@ -32,9 +43,11 @@ train::TrainReport train_on(Stations& run, const std::vector<Group>& groups) {
 
 void publish(Stations& run, WeightVersion version) {
   const auto range = run.recorder->phase("publish");
+  if (!run.config.shares_weights()) make_way(run);
   run.trainers->weights_published();
   if (run.memory.plan().offloads()) run.trainers->release_memory();
   run.engines->update_weights(version);
+  if (run.rollout && run.rollout->streams()) run.rollout->rollout().release(version);
 }
 
 void evaluate(Stations& run, int64_t step) {

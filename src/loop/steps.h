@@ -19,7 +19,8 @@ Collected collect(Stations& run, int64_t step);
 /// Engines stand still, the trainers have the device.
 train::TrainReport train_on(Stations& run, const std::vector<Group>& groups);
 
-/// The new weights to the engines, which go on.
+/// The new weights to the engines, which go on. In asynchronous runs what is under way does what
+/// --update-mode says.
 void publish(Stations& run, WeightVersion version);
 
 /// All evaluation sets with the weights as they are, for the metrics of step `step`.

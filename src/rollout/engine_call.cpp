@@ -24,15 +24,6 @@ void append(std::vector<T>& all, std::vector<T> more) {
   }
 }
 
-/// A request under way. The engine's thread alone touches `all` until the last update; then it is
-/// posted back.
-template <typename Handler>
-struct Call {
-  explicit Call(Handler waiting) : handler(std::move(waiting)) {}
-  Handler handler;
-  engine::GenerateUpdate all;
-};
-
 }  // namespace
 
 void merge(engine::GenerateUpdate& all, engine::GenerateUpdate update) {
@@ -53,31 +44,48 @@ void merge(engine::GenerateUpdate& all, engine::GenerateUpdate update) {
   all.total_seconds = update.total_seconds;
 }
 
+int64_t DrawnSoFar::add(engine::GenerateUpdate update) {
+  const std::lock_guard lock(mutex_);
+  merge(all_, std::move(update));
+  return static_cast<int64_t>(all_.output_ids.size());
+}
+
+engine::GenerateUpdate DrawnSoFar::copy() const {
+  const std::lock_guard lock(mutex_);
+  return all_;
+}
+
+engine::GenerateUpdate DrawnSoFar::take() {
+  const std::lock_guard lock(mutex_);
+  return std::move(all_);
+}
+
 asio::awaitable<engine::GenerateUpdate> generate(engine::EngineClient& engine,
                                                  engine::GenerateRequest request,
+                                                 std::shared_ptr<DrawnSoFar> drawn,
                                                  OnSubmitted on_submitted, OnDrawn on_drawn) {
-  co_return co_await asio::async_initiate<decltype(asio::use_awaitable),
-                                          void(engine::GenerateUpdate)>(
-      [&engine](auto handler, engine::GenerateRequest to_submit, const OnSubmitted& submitted,
-                OnDrawn to_tell) {
+  co_await asio::async_initiate<decltype(asio::use_awaitable), void()>(
+      [&engine](auto handler, engine::GenerateRequest to_submit, std::shared_ptr<DrawnSoFar> all,
+                const OnSubmitted& submitted, OnDrawn to_tell) {
         // The executor counts the request as outstanding work, so that run() does not return under
         // it.
         auto executor = asio::prefer(asio::get_associated_executor(handler),
                                      asio::execution::outstanding_work.tracked);
-        auto call = std::make_shared<Call<decltype(handler)>>(std::move(handler));
+        auto waiting = std::make_shared<decltype(handler)>(std::move(handler));
         submitted(engine.submit(
-            std::move(to_submit),
-            [call, executor, on_drawn = std::move(to_tell)](engine::GenerateUpdate update) {
+            std::move(to_submit), [waiting, executor, all = std::move(all),
+                                   on_drawn = std::move(to_tell)](engine::GenerateUpdate update) {
               const bool is_last = update.finish.has_value();
-              merge(call->all, std::move(update));
+              const int64_t num_drawn = all->add(std::move(update));
               if (is_last) {
-                asio::post(executor, [call] { std::move(call->handler)(std::move(call->all)); });
+                asio::post(executor, [waiting] { std::move (*waiting)(); });
               } else if (on_drawn) {
-                on_drawn(static_cast<int64_t>(call->all.output_ids.size()));
+                on_drawn(num_drawn);
               }
             }));
       },
-      asio::use_awaitable, std::move(request), std::move(on_submitted), std::move(on_drawn));
+      asio::use_awaitable, std::move(request), drawn, std::move(on_submitted), std::move(on_drawn));
+  co_return drawn->take();
 }
 
 }  // namespace slime::rollout

@@ -6,6 +6,8 @@
 #include <boost/asio/awaitable.hpp>
 #include <cstdint>
 #include <functional>
+#include <memory>
+#include <mutex>
 
 #include "engine/client.h"
 
@@ -18,9 +20,25 @@ using OnDrawn = std::function<void(int64_t num_tokens)>;
 /// What the engine calls the request. Called on the caller's thread, before it waits.
 using OnSubmitted = std::function<void(engine::RequestHandle)>;
 
+/// What a request has drawn: the engine's thread adds to it, any thread may look.
+class DrawnSoFar {
+ public:
+  /// Returns how many new tokens there are now.
+  int64_t add(engine::GenerateUpdate update);
+  engine::GenerateUpdate copy() const;
+  /// When nothing is added any more.
+  engine::GenerateUpdate take();
+
+ private:
+  mutable std::mutex mutex_;
+  engine::GenerateUpdate all_;  // guarded by mutex_
+};
+
 /// The updates of the request, merged into one with `finish` set. Resumes on the caller's executor.
+/// Until then `drawn`, which is empty and not null, has what came so far.
 boost::asio::awaitable<engine::GenerateUpdate> generate(engine::EngineClient& engine,
                                                         engine::GenerateRequest request,
+                                                        std::shared_ptr<DrawnSoFar> drawn,
                                                         OnSubmitted on_submitted, OnDrawn on_drawn);
 
 /// Adds a later update of the same request to `all`.

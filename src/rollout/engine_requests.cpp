@@ -43,33 +43,48 @@ Expected<void> EngineRequests::resume_engine() {
 }
 
 asio::awaitable<std::optional<engine::GenerateUpdate>> EngineRequests::draw(
-    std::function<engine::GenerateRequest()> make_request, OnDrawn on_drawn) {
-  const ConcurrencyLimit::Permit permit = co_await limit_.acquire();
+    std::function<engine::GenerateRequest()> make_request, std::optional<UnderWay>& under_way,
+    OnDrawn on_drawn) {
+  co_await gate_.pass();
   if (is_closed_) co_return std::nullopt;
-  engine::GenerateRequest request = make_request();
-  engine::RequestHandle handle{};
-  OnSubmitted on_submitted = [this, &handle](engine::RequestHandle submitted) {
-    handle = submitted;
+  under_way.emplace();
+  under_way->drawn = std::make_shared<DrawnSoFar>();
+  OnSubmitted on_submitted = [this, &under_way](engine::RequestHandle submitted) {
+    under_way->handle = submitted;
     in_flight_.insert(submitted);
   };
+  engine::GenerateRequest request = make_request();
   note_submission();
   engine::GenerateUpdate generated =
-      co_await generate(engine_, std::move(request), std::move(on_submitted), std::move(on_drawn));
-  in_flight_.erase(handle);
+      co_await generate(engine_, std::move(request), under_way->drawn, std::move(on_submitted),
+                        std::move(on_drawn));
+  in_flight_.erase(under_way->handle);
+  under_way.reset();
   num_tokens_ += static_cast<int64_t>(generated.output_ids.size());
   co_return generated;
 }
 
+Expected<void> EngineRequests::abort_in_flight() {
+  Expected<void> first;
+  for (const engine::RequestHandle request : in_flight_) {
+    Expected<void> aborted = engine_.abort(request);
+    if (!aborted && first) first = std::move(aborted);
+  }
+  return first;
+}
+
+Expected<void> EngineRequests::interrupt() {
+  gate_.close();
+  return abort_in_flight();
+}
+
 Expected<void> EngineRequests::close() {
   is_closed_ = true;
-  Expected<void> first;
-  const auto note = [&first](Expected<void> called) {
-    if (!called && first) first = std::move(called);
-  };
-  for (const engine::RequestHandle request : in_flight_) note(engine_.abort(request));
+  Expected<void> aborted = abort_in_flight();
   first_wave_left_ = 0;
-  note(resume_engine());
-  return first;
+  Expected<void> resumed = resume_engine();
+  gate_.open();  // who waits there sees that it is closed
+  return aborted ? resumed : aborted;
 }
 
 }  // namespace slime::rollout

@@ -17,6 +17,7 @@
 #include "engine/client.h"
 #include "rollout/concurrency_limit.h"
 #include "rollout/engine_call.h"
+#include "rollout/gate.h"
 
 namespace slime::rollout {
 
@@ -30,10 +31,30 @@ class EngineRequests {
   /// `num_draws` calls of draw() follow at once; as many as may be in flight are the first wave.
   Expected<void> begin_first_wave(int64_t num_draws);
 
-  /// Waits for its turn, submits what `make_request` gives then, and waits for all of the response.
-  /// Nothing: closed before its turn came. `on_drawn`: engine_call.h.
+  /// One of those that may be in flight; waits for its turn.
+  boost::asio::awaitable<ConcurrencyLimit::Permit> acquire() { return limit_.acquire(); }
+
+  /// A request in the engine.
+  struct UnderWay {
+    engine::RequestHandle handle{};
+    std::shared_ptr<DrawnSoFar> drawn;
+  };
+
+  /// With a permit: submits what `make_request` gives, behind an interruption if there is one, and
+  /// waits for all of the response. Nothing: closed before it was submitted. `under_way` is set
+  /// meanwhile. `on_drawn`: engine_call.h.
   boost::asio::awaitable<std::optional<engine::GenerateUpdate>> draw(
-      std::function<engine::GenerateRequest()> make_request, OnDrawn on_drawn);
+      std::function<engine::GenerateRequest()> make_request, std::optional<UnderWay>& under_way,
+      OnDrawn on_drawn);
+
+  /// Ends it with what it has.
+  Expected<void> abort(const UnderWay& request) { return engine_.abort(request.handle); }
+
+  /// What is in flight is aborted, and nothing is submitted until release().
+  Expected<void> interrupt();
+  void release() { gate_.open(); }
+  bool is_interrupted() const { return !gate_.is_open(); }
+  bool has_in_flight() const { return !in_flight_.empty(); }
 
   /// Nothing is submitted any more, what is in flight is aborted, and the engine is not left
   /// paused. After a call that fails the others are made all the same: a request that nobody aborts
@@ -48,12 +69,15 @@ class EngineRequests {
   void note_submission();
   /// If this object has paused it.
   Expected<void> resume_engine();
+  /// All of them, also after one that fails; the first failure is returned.
+  Expected<void> abort_in_flight();
 
   engine::EngineClient& engine_;
   boost::asio::io_context& context_;
   const int64_t max_in_flight_;
   const std::function<void(const Error&)> on_failure_;
   ConcurrencyLimit limit_;
+  Gate gate_;  // closed from interrupt() to release()
   std::set<engine::RequestHandle> in_flight_;
   int64_t first_wave_left_ = 0;  // above 0: the engine is paused until so many are submitted
   bool has_paused_engine_ = false;

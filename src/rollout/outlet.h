@@ -6,10 +6,13 @@
 /// holding up the thread, on which rewards meet their deadlines and evaluations go on. Records that
 /// come in one go (a step that was stopped, its end) wait here until there is room.
 
+#include <algorithm>
 #include <cstddef>
 #include <deque>
 #include <optional>
 #include <utility>
+#include <variant>
+#include <vector>
 
 #include "core/bounded_queue.h"
 #include "rollout/rollout.h"
@@ -31,6 +34,20 @@ class Outlet {
   /// To be called after each take().
   void refill() {
     while (!waiting_.empty() && queue_.try_push(waiting_.front())) waiting_.pop_front();
+  }
+  /// Copies of the groups in it, in their order. Only while the loop's thread takes nothing.
+  std::vector<Group> waiting_groups() {
+    std::vector<Group> groups;
+    const auto copy = [&groups](const StepRecord& record) {
+      if (const auto* group = std::get_if<Group>(&record)) groups.push_back(*group);
+    };
+    for (std::size_t left = queue_.size(); left > 0; --left) {
+      std::optional<StepRecord> record = queue_.try_pop();
+      copy(*record);
+      queue_.try_push(*record);
+    }
+    std::ranges::for_each(waiting_, copy);
+    return groups;
   }
   /// No record comes any more.
   void close() { queue_.close(); }

@@ -17,6 +17,7 @@
 #include "rollout/outlet.h"
 #include "rollout/session.h"
 #include "rollout/step.h"
+#include "rollout/stream.h"
 
 namespace slime::rollout {
 
@@ -63,14 +64,59 @@ class Rollout::Thread {
     });
   }
 
+  void open_stream(StreamOrder order) {
+    asio::post(threads_.context, [this, order = std::move(order)]() mutable {
+      check(step_ == nullptr && stream_ == nullptr, "one step or stream is open at a time");
+      stream_ = std::make_unique<Stream>(context_, outlet_, attempts_, std::move(order),
+                                         [this] { stream_.reset(); });
+      stream_->begin();
+      look_at_stop_flags();
+    });
+  }
+
   StepRecord next() {
     std::optional<StepRecord> record = outlet_.take();
     if (!record) std::rethrow_exception(failure_);  // written before the outlet was closed
     asio::post(threads_.context, [this] {
       outlet_.refill();
       if (step_ != nullptr) step_->go_on();
+      if (stream_ != nullptr) stream_->go_on();
     });
     return std::move(*record);
+  }
+
+  void hold(bool interrupts) {
+    auto quiet = std::make_shared<std::promise<void>>();
+    std::future<void> is_quiet = quiet->get_future();
+    asio::post(threads_.context, [this, interrupts, quiet] {
+      if (stream_ == nullptr) return quiet->set_value();  // it has given all that was asked of it
+      stream_->hold(interrupts, [quiet] { quiet->set_value(); });
+    });
+    is_quiet.get();
+  }
+
+  void release(WeightVersion version) {
+    asio::post(threads_.context, [this, version] {
+      if (stream_ != nullptr) stream_->release(version);
+    });
+  }
+
+  /// Stands still from when this returns until `returned` is ready.
+  void lend(std::future<void> returned) {
+    std::promise<void> lent;
+    std::future<void> is_lent = lent.get_future();
+    asio::post(threads_.context, [&lent, returned = std::move(returned)] {
+      lent.set_value();
+      returned.wait();
+    });
+    is_lent.get();
+  }
+
+  /// While it stands still.
+  std::vector<Group> open_groups() {
+    std::vector<Group> groups = outlet_.waiting_groups();
+    if (stream_ != nullptr) std::ranges::move(stream_->open_groups(), std::back_inserter(groups));
+    return groups;
   }
 
   std::future<std::vector<Group>> evaluate(std::vector<Group> groups, const ResponseRules& rules,
@@ -107,8 +153,9 @@ class Rollout::Thread {
   /// Ten times a second while something is in flight.
   void look_at_stop_flags() {
     if (step_ != nullptr) step_->look_at_stop_flag();
+    if (stream_ != nullptr) stream_->look_at_stop_flag();
     for (const auto& evaluation : evaluations_) evaluation->look_at_stop_flag();
-    const bool is_empty = step_ == nullptr && evaluations_.empty();
+    const bool is_empty = step_ == nullptr && stream_ == nullptr && evaluations_.empty();
     if (is_looking_ || is_ending_ || is_empty) return;
     is_looking_ = true;
     next_look_.expires_after(kStopFlagInterval);
@@ -123,6 +170,7 @@ class Rollout::Thread {
     is_ending_ = true;
     next_look_.cancel();
     if (step_ != nullptr) step_->abandon();
+    if (stream_ != nullptr) stream_->abandon();
     for (const auto& evaluation : evaluations_) evaluation->abandon();
   }
 
@@ -133,6 +181,7 @@ class Rollout::Thread {
   const RolloutContext context_;
   Attempts attempts_;
   std::unique_ptr<Step> step_;
+  std::unique_ptr<Stream> stream_;
   std::list<std::unique_ptr<EvalBatch>> evaluations_;
   int64_t num_evaluations_ = 0;
   asio::steady_timer next_look_;
@@ -149,15 +198,36 @@ Rollout::Rollout(engine::EngineClient& engine, RolloutConfig config, RolloutHook
 Rollout::~Rollout() = default;
 
 void Rollout::open_step(StepOrder order) {
-  check(!has_open_step_, "one step is open at a time");
-  has_open_step_ = true;
+  check(open_ == Open::kNothing, "one step is open at a time");
+  open_ = Open::kStep;
   thread_->open_step(std::move(order));
 }
 
+void Rollout::open_stream(StreamOrder order) {
+  check(open_ == Open::kNothing, "one step or stream is open at a time");
+  open_ = Open::kStream;
+  last_step_ = order.num_steps - 1;
+  thread_->open_stream(std::move(order));
+}
+
+void Rollout::hold(bool interrupts) { thread_->hold(interrupts); }
+
+void Rollout::release(WeightVersion version) { thread_->release(version); }
+
+Rollout::Lease::Lease(Rollout& rollout) : rollout_(rollout) {
+  rollout_.thread_->lend(returned_.get_future());
+}
+
+Rollout::Lease::~Lease() { returned_.set_value(); }
+
+std::vector<Group> Rollout::Lease::open_groups() const { return rollout_.thread_->open_groups(); }
+
 StepRecord Rollout::next() {
-  check(has_open_step_, "records come from a step that is open");
+  check(open_ != Open::kNothing, "records come from a step that is open");
   StepRecord record = thread_->next();
-  if (std::holds_alternative<StepEnd>(record)) has_open_step_ = false;
+  const auto* end = std::get_if<StepEnd>(&record);
+  if (end != nullptr && (open_ == Open::kStep || end->step == last_step_ || end->is_last))
+    open_ = Open::kNothing;
   return record;
 }
 

@@ -27,6 +27,7 @@
 #include <cstdint>
 #include <exception>
 #include <functional>
+#include <future>
 #include <map>
 #include <memory>
 #include <optional>
@@ -41,6 +42,7 @@
 #include "engine/client.h"
 #include "rollout/response_rules.h"
 #include "rollout/reward_call.h"
+#include "rollout/staleness.h"
 
 namespace slime::rollout {
 
@@ -52,7 +54,6 @@ struct RolloutConfig {
   /// discard tokens, fewer change which groups are kept; neither changes a sample.
   int64_t num_slots = 256;
   bool keeps_partial = false;       // partial rollout: aborted groups keep their tokens
-  bool masks_older_tokens = false;  // tokens made before this step are not trained
   std::chrono::duration<double> reward_timeout{30};
   int64_t max_failed_groups = 64;  // in one step; more end the run
   int reward_threads = 1;
@@ -86,14 +87,30 @@ struct StepOrder {
   const std::atomic<bool>* stop = nullptr;  // ends it early when true; outlives the step
 };
 
+enum class ConsumptionOrder {
+  kDispatch,  // groups are trained in the order in which they were begun
+  kFinish,    // those that finish first are trained first
+};
+
+/// What a stream is opened with: steps without pauses between them.
+struct StreamOrder {
+  Staleness staleness;    // its groups_per_step is that of RolloutConfig
+  int64_t num_steps = 0;  // of the whole run: groups for steps [staleness.first_step, num_steps)
+  ResponseRules rules;
+  ConsumptionOrder order = ConsumptionOrder::kDispatch;
+  const std::atomic<bool>* stop = nullptr;  // ends it early when true; outlives the stream
+};
+
 /// The last record of a step.
 struct StepEnd {
   int64_t step = 0;
-  WeightVersion version = 0;             // it was opened with
+  WeightVersion version = 0;             // of the engine's weights when it was begun
   std::map<std::string, int64_t> drops;  // by reason
   int64_t num_failed_groups = 0;         // dropped, or given up by the engine and handed back
   int64_t generated_tokens = 0;          // all new tokens, kept or not
   int64_t discarded_tokens = 0;  // of those: drawn after the step had closed, or not kept by rule
+  int64_t num_retried_groups = 0;  // too old: drawn again from the prompt
+  bool is_last = false;          // of a stream that ended early: by its stop flag, or with the data
   std::exception_ptr error;      // the step failed, and its groups are incomplete
 };
 
@@ -112,8 +129,39 @@ class Rollout {
   /// end.
   void open_step(StepOrder order);
 
-  /// Waits for the next record of the open step: a kept group, or the end.
+  /// Lets steps begin one after the other, without waiting for the loop more than the bound on
+  /// staleness says. It is open until the record of its last step's end, or of one with an error.
+  /// The rollout's thread owns buffer and ledger as long: see Lease.
+  void open_stream(StreamOrder order);
+
+  /// Waits for the next record of the open step or stream: a kept group, or the end of a step.
   StepRecord next();
+
+  // While a stream is open. Each waits until the rollout's thread has done it.
+
+  /// No group is begun until release(). Waits until nothing is in the engine: all groups that were
+  /// begun are drawn to their ends, or (`interrupts`) aborted, to go on from their tokens later.
+  void hold(bool interrupts);
+  /// The engine has these weights; goes on after a hold().
+  void release(WeightVersion version);
+
+  /// As long as it lives the rollout's thread stands still between two events, and buffer and
+  /// ledger belong to the thread of the loop. What runs in the engine runs on.
+  class [[nodiscard]] Lease {
+   public:
+    explicit Lease(Rollout& rollout);
+    ~Lease();
+    Lease(const Lease&) = delete;
+    Lease& operator=(const Lease&) = delete;
+
+    /// Groups that were begun and are neither taken by next() nor dropped, oldest first, each
+    /// sample with the tokens that it has now.
+    std::vector<Group> open_groups() const;
+
+   private:
+    Rollout& rollout_;
+    std::promise<void> returned_;
+  };
 
   /// Generates and scores exactly these groups, without filter and refill: evaluation. A failed
   /// sample, or one that the engine gave up, stays in its group with Status::kFailed. Returns early, with unfinished samples
@@ -125,7 +173,8 @@ class Rollout {
  private:
   class Thread;
   const std::unique_ptr<Thread> thread_;
-  bool has_open_step_ = false;
+  enum class Open { kNothing, kStep, kStream } open_ = Open::kNothing;
+  int64_t last_step_ = -1;  // of the open stream
 };
 
 struct StepResult {

@@ -34,7 +34,6 @@ std::vector<std::string> trace_of_a_run(int64_t num_slots) {
                   .max_concurrent_samples = 9,
                   .num_slots = num_slots,
                   .keeps_partial = true,
-                  .masks_older_tokens = true,
                   .reward_threads = 4};
   world.rules.sampling.max_new_tokens = 40;
   world.engine.length_of = [](const engine::GenerateRequest& request) {

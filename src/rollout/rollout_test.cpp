@@ -86,24 +86,6 @@ TEST(Rollout, AStopRequestEndsItWithWhatIsThere) {
   EXPECT_EQ(world.returned.size(), 1u);
 }
 
-TEST(Rollout, OlderTokensAreMaskedWhenAskedFor) {
-  World world;
-  world.config.masks_older_tokens = true;
-  world.hooks.take_groups = [](int64_t) {
-    std::vector<Group> groups{group_of(0, 2), group_of(1, 2), group_of(2, 2)};
-    Sample& half = groups[0].samples[0];
-    half.tokens.push_back(9);
-    half.log_probs = {-1.0F};
-    half.versions = {{6, 1}};
-    half.status = Status::kAborted;
-    return groups;
-  };
-  const StepResult result = world.run();
-  const Sample& sample = result.groups[0].samples[0];
-  EXPECT_EQ(sample.loss_mask, (std::vector<uint8_t>{0, 1, 1, 1}));
-  EXPECT_EQ(sample.versions, (std::vector<VersionRun>{{6, 1}, {7, 3}}));
-}
-
 TEST(Rollout, ASampleBeyondALimitThatWasLoweredIsTruncatedAndTheStepGoesOn) {
   World world;
   world.config.max_concurrent_samples = 1;

@@ -62,14 +62,12 @@ std::shared_ptr<GroupInFlight> Session::start(Group group, int64_t attempt) {
     Sample& sample = flight->group.samples[i];
     Draw& draw = flight->draws[i];
     draw.tokens_before = sample.response_length();
-    if (context_.config.masks_older_tokens && sample.response_length() > 0) {
-      sample.loss_mask.assign(static_cast<std::size_t>(sample.response_length()), 0);
-    }
     if (can_go_on(sample) && remaining_tokens(sample, rules_) == 0) {
       sample.status = Status::kTruncated;
       render(sample);
     }
     draw.asks_engine = can_go_on(sample);
+    num_drawing_ += draw.asks_engine ? 1 : 0;
     draw.drawn_status = sample.status;
   }
   if (has_begun_) {
@@ -95,11 +93,13 @@ void Session::spawn(std::shared_ptr<GroupInFlight> flight) {
   }
 }
 
-void Session::begin() {
-  int64_t num_draws = 0;
-  for (const auto& flight : started_)
-    num_draws += std::ranges::count(flight->draws, true, &Draw::asks_engine);
-  engine::or_throw(requests_.begin_first_wave(num_draws));
+void Session::begin(bool as_one_batch) {
+  if (as_one_batch) {
+    int64_t num_draws = 0;
+    for (const auto& flight : started_)
+      num_draws += std::ranges::count(flight->draws, true, &Draw::asks_engine);
+    engine::or_throw(requests_.begin_first_wave(num_draws));
+  }
   has_begun_ = true;
   for (auto& flight : std::exchange(started_, {})) spawn(std::move(flight));
   tell_when_idle();
@@ -112,6 +112,44 @@ void Session::close() {
   const Expected<void> closed = requests_.close();
   if (!closed && !error_) error_ = exception_of(closed.error());
   tell_when_idle();
+}
+
+void Session::drain(std::function<void()> on_quiet) {
+  on_quiet_ = std::move(on_quiet);
+  tell_when_quiet();
+}
+
+void Session::interrupt(std::function<void()> on_quiet) {
+  on_quiet_ = std::move(on_quiet);
+  const Expected<void> aborted = requests_.interrupt();
+  if (!aborted) fail(exception_of(aborted.error()));
+  tell_when_quiet();
+}
+
+void Session::tell_when_quiet() {
+  const bool may_be_quiet = num_drawing_ == 0 || requests_.is_interrupted() || is_closed_;
+  if (on_quiet_ && may_be_quiet && !requests_.has_in_flight()) std::exchange(on_quiet_, nullptr)();
+}
+
+void Session::abort(GroupInFlight& flight) {
+  flight.is_aborted = true;
+  for (const Draw& draw : flight.draws) {
+    if (!draw.under_way) continue;
+    const Expected<void> aborted = requests_.abort(*draw.under_way);
+    if (!aborted) return fail(exception_of(aborted.error()));
+  }
+}
+
+Group Session::as_it_is(const GroupInFlight& flight) const {
+  Group group = flight.group;
+  for (std::size_t i = 0; i < group.samples.size(); ++i) {
+    if (!flight.draws[i].under_way) continue;
+    engine::GenerateUpdate drawn = flight.draws[i].under_way->drawn->copy();
+    drawn.finish = engine::aborted(engine::FinishReason::Cause::kRequested, "under way");
+    append_generated(group.samples[i], drawn);
+    render(group.samples[i]);
+  }
+  return group;
 }
 
 void Session::fail(const std::exception_ptr& error) {
@@ -163,7 +201,24 @@ engine::GenerateRequest Session::request_for(const GroupInFlight& flight,
 }
 
 asio::awaitable<void> Session::draw(std::shared_ptr<GroupInFlight> flight, std::size_t index) {
+  {
+    const ConcurrencyLimit::Permit permit = co_await requests_.acquire();
+    while (co_await draw_once(flight, index)) {
+    }
+  }
+  --num_drawing_;
+  render(flight->group.samples[index]);
+  tell_when_quiet();
+}
+
+/// True: it was interrupted, and is to go on.
+asio::awaitable<bool> Session::draw_once(std::shared_ptr<GroupInFlight> flight, std::size_t index) {
   Sample& sample = flight->group.samples[index];
+  Draw& draw = flight->draws[index];
+  if (flight->is_aborted) {
+    sample.status = Status::kAborted;
+    co_return false;
+  }
   OnDrawn on_drawn = [this, flight, index](int64_t num_tokens) {
     Draw& draw = flight->draws[index];
     draw.num_drawn = num_tokens;
@@ -176,16 +231,18 @@ asio::awaitable<void> Session::draw(std::shared_ptr<GroupInFlight> flight, std::
     return request_for(*flight, sample);
   };
   const std::optional<engine::GenerateUpdate> generated =
-      co_await requests_.draw(std::move(make_request), std::move(on_drawn));
+      co_await requests_.draw(std::move(make_request), draw.under_way, std::move(on_drawn));
   if (!generated) {
     sample.status = Status::kAborted;
-    co_return;
+    co_return false;
   }
   if (const std::exception_ptr failure = failure_of(*generated->finish)) fail(failure);
   append_generated(sample, *generated);
-  if (sample.status == Status::kAborted && !is_closed_)
-    flight->draws[index].engine_gave_up = "the engine gave it up: " + generated->finish->message;
-  render(sample);
+  tell_when_quiet();
+  if (sample.status != Status::kAborted || is_closed_ || flight->is_aborted) co_return false;
+  if (requests_.is_interrupted() && remaining_tokens(sample, rules_) > 0) co_return true;
+  draw.engine_gave_up = "the engine gave it up: " + generated->finish->message;
+  co_return false;
 }
 
 asio::awaitable<void> Session::score(std::shared_ptr<GroupInFlight> flight, std::size_t index) {

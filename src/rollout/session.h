@@ -53,6 +53,7 @@ struct Draw {
   Status drawn_status = Status::kPending;  // when it had ended, before the reward
   /// Why the engine gave it up, unless the session had asked for that.
   std::optional<std::string> engine_gave_up;
+  std::optional<EngineRequests::UnderWay> under_way;
   // Written by the engine's thread, read by the session's.
   std::atomic<int64_t> num_drawn{0};  // new tokens, while it has not ended
   /// How many new tokens the session's thread waits for, so that virtual time can move on; the
@@ -68,6 +69,7 @@ struct GroupInFlight {
   int64_t attempt = 0;       // how often it was given out before: part of its requests' rids
   std::vector<Draw> draws;   // one per sample
   std::size_t num_open = 0;  // samples that are not drawn and scored
+  bool is_aborted = false;   // Session::abort(): its samples do not go on
 };
 
 /// Created, used and destroyed on the thread that runs `threads.context`.
@@ -96,14 +98,29 @@ class Session {
   /// neither before this returns, nor before begin().
   std::shared_ptr<GroupInFlight> start(Group group, int64_t attempt = 0);
 
-  /// The groups started so far go to the engine, which sees as many as may be in it at once as one
-  /// batch: it is paused while they are submitted, so that a run repeats. Called once.
-  void begin();
+  /// The groups started so far go to the engine. `as_one_batch`: it sees as many as may be in it at
+  /// once together, because it is paused while they are submitted, so that a run repeats. Called
+  /// once.
+  void begin(bool as_one_batch = true);
 
   /// Nobody waits for anything any more: no sample starts, those in the engine are aborted and come
   /// back as they are, rewards that are not there yet are told to stop and stay away.
   /// When the engine does not take an abort, error() says so. Throws nothing.
   void close();
+
+  /// `on_quiet` is called once, when all samples are drawn.
+  void drain(std::function<void()> on_quiet);
+  /// What is in the engine is aborted; nothing is submitted until release(), after which all go on
+  /// from their tokens. `on_quiet` is called once, when nothing of this session is in the engine.
+  /// Throws nothing: fails the session.
+  void interrupt(std::function<void()> on_quiet);
+  void release() { requests_.release(); }
+
+  /// Its samples that are not drawn end as they are (kAborted), and on_done comes.
+  void abort(GroupInFlight& flight);
+
+  /// A copy with the tokens that are drawn at this moment; what is under way can be continued.
+  Group as_it_is(const GroupInFlight& flight) const;
 
   /// Closes it for this reason, which error() gives; the first one counts. Throws nothing.
   void fail(const std::exception_ptr& error);
@@ -122,7 +139,9 @@ class Session {
   void spawn(std::shared_ptr<GroupInFlight> flight);
   void render(Sample& sample) const;
   engine::GenerateRequest request_for(const GroupInFlight& flight, const Sample& sample) const;
+  boost::asio::awaitable<bool> draw_once(std::shared_ptr<GroupInFlight> flight, std::size_t index);
   void tell_reached();
+  void tell_when_quiet();
 
   const RolloutContext context_;
   const ResponseRules rules_;
@@ -132,6 +151,8 @@ class Session {
   std::stop_source rewards_stop_;
   std::vector<std::shared_ptr<GroupInFlight>> started_;  // before begin()
   bool has_begun_ = false;
+  std::function<void()> on_quiet_;  // of a drain() or interrupt() that has not been answered
+  int64_t num_drawing_ = 0;         // samples that have not been drawn to their ends
   int64_t num_running_ = 0;  // samples whose coroutine has not ended
   bool idle_check_is_posted_ = false;
   bool is_closed_ = false;

@@ -1,7 +1,5 @@
 #include "rollout/step.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <optional>
 #include <span>
@@ -9,37 +7,9 @@
 
 #include "core/error.h"
 #include "rollout/sample_growth.h"
+#include "rollout/verdict.h"
 
 namespace slime::rollout {
-
-namespace {
-
-const Sample* find_status(const Group& group, Status status) {
-  const auto found = std::ranges::find(group.samples, status, &Sample::status);
-  return found == group.samples.end() ? nullptr : &*found;
-}
-
-/// Back to an untouched prompt: what the original would have thrown away with it.
-void forget_response(Group& group) {
-  for (Sample& sample : group.samples) {
-    sample.tokens.resize(static_cast<std::size_t>(sample.prompt_length));
-    sample.log_probs.clear();
-    sample.loss_mask.clear();
-    sample.versions.clear();
-    sample.response.clear();
-    sample.reward = nullptr;
-    sample.failure.clear();
-    sample.top_p_ids.clear();
-    sample.top_p_offsets.clear();
-    sample.routed_experts.clear();
-    sample.engine_prompt_tokens = 0;
-    sample.cached_tokens = 0;
-    sample.generation_seconds = 0;
-    sample.status = Status::kPending;
-  }
-}
-
-}  // namespace
 
 Step::Step(const RolloutContext& context, Outlet& outlet, Attempts& attempts, StepOrder order,
            std::function<void()> on_end)
@@ -150,19 +120,14 @@ void Step::advance() {
 
 void Step::judge(int64_t ordinal) {
   Group& group = open_.at(ordinal).flight->group;
-  if (const Sample* aborted = find_status(group, Status::kAborted)) {
-    replace(open_.at(ordinal), static_cast<std::size_t>(aborted - group.samples.data()));
-    return;
-  }
-  if (const Sample* failed = find_status(group, Status::kFailed)) {
-    count_failure(*failed, failed->failure);
-    drop(ordinal, "failed");
-    return;
-  }
-  const FilterVerdict verdict = hooks_.filter ? hooks_.filter(group) : FilterVerdict{};
-  if (should_drop(verdict, num_under_way_, config_.groups_per_step)) {
-    drop(ordinal, verdict.reason);
-    return;
+  const Verdict verdict = verdict_on(group, hooks_, num_under_way_, config_.groups_per_step);
+  if (verdict.kind == Verdict::Kind::kGivenUp) return replace(open_.at(ordinal), verdict.index);
+  if (verdict.kind == Verdict::Kind::kDrop) {
+    if (verdict.reason == "failed") {
+      const Sample& sample = group.samples[verdict.index];
+      count_failure(end_, config_.max_failed_groups, sample, sample.failure);
+    }
+    return drop(ordinal, verdict.reason);
   }
   Group kept = std::move(group);
   open_.erase(ordinal);
@@ -181,16 +146,10 @@ void Step::judge(int64_t ordinal) {
 void Step::replace(const Open& given_up, std::size_t index) {
   look_at_stop_flag();  // an engine may end before the step does
   if (session_.is_closed()) return;
-  count_failure(given_up.flight->group.samples[index],
+  count_failure(end_, config_.max_failed_groups, given_up.flight->group.samples[index],
                 given_up.flight->draws[index].engine_gave_up.value_or("aborted"));
   --num_under_way_;
   refill();
-}
-
-void Step::count_failure(const Sample& sample, const std::string& why) {
-  if (++end_.num_failed_groups <= config_.max_failed_groups) return;
-  throw ConfigError(fmt::format("{} groups failed in one rollout step; sample {}: {}",
-                                end_.num_failed_groups, sample.ordinal, why));
 }
 
 void Step::drop(int64_t ordinal, const std::string& reason) {

@@ -52,7 +52,6 @@ class Step {
   void advance();
   void judge(int64_t ordinal);
   void replace(const Open& given_up, std::size_t index);
-  void count_failure(const Sample& sample, const std::string& why);
   void drop(int64_t ordinal, const std::string& reason);
   void idle();
   void judge_what_is_there();

@@ -1,0 +1,152 @@
+// Generation beside training.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "config/rules.h"
+
+namespace slime::config {
+
+namespace {
+
+bool is_given(const ParsedFlags& flags, std::string_view name) {
+  return std::ranges::find(flags.given, name) != flags.given.end();
+}
+
+/// The value that several flags may name. Two that differ are a problem.
+template <typename T>
+void merge(std::optional<T>& value, std::string_view flag, const std::optional<T>& other,
+           std::string_view other_flag, Problems& problems) {
+  if (!other) return;
+  problems.require(!value || *value == *other,
+                   fmt::format("{} {} and {} {}: say the same thing differently; give one", flag,
+                               value.value_or(T{}), other_flag, *other));
+  value = other;
+}
+
+void merge_names(ParsedFlags& flags, Problems& problems) {
+  RunConfig& config = flags.config;
+  merge(config.max_staleness, "--max-staleness", config.max_weight_staleness,
+        "--max-weight-staleness", problems);
+  merge(config.max_staleness, "--max-staleness", config.max_policy_version_lag,
+        "--max-policy-version-lag", problems);
+  if (const auto factor = config.async_data_buffer_capacity_factor) {
+    problems.require(std::isfinite(*factor) && *factor >= 1 && *factor <= 1e6,
+                     fmt::format("--async-data-buffer-capacity-factor {}: should be at least 1",
+                                 *factor));
+    const std::optional<int64_t> batches =
+        static_cast<int64_t>(std::clamp(std::floor(*factor), 1.0, 1e6));
+    merge(config.async_buffer_size, "--async-buffer-size", batches,
+          "--async-data-buffer-capacity-factor", problems);
+  }
+  const auto merge_words = [&](std::string& value, std::string_view flag, const std::string& other,
+                               std::string_view other_flag, std::string_view given) {
+    problems.require(!is_given(flags, flag) || value == other,
+                     fmt::format("{} {} and {} {}: contradict each other", flag, value, other_flag,
+                                 given));
+    value = other;
+  };
+  if (const std::string& handler = config.async_unused_samples_handler; !handler.empty())
+    merge_words(config.staleness_policy, "--staleness-policy", handler,
+                "--async-unused-samples-handler", handler);
+  if (const std::string& mode = config.pause_generation_mode; !mode.empty()) {
+    merge_words(config.update_mode, "--update-mode", mode == "abort" ? "interrupt" : "suspend",
+                "--pause-generation-mode", mode);
+    if (mode != "abort")
+      merge_words(config.kv_on_update, "--kv-on-update", mode == "in_place" ? "keep" : "recompute",
+                  "--pause-generation-mode", mode);
+  }
+}
+
+/// Flags that say something about generation beside training, in a run without it.
+void refuse_without_async(const ParsedFlags& flags, Problems& problems) {
+  for (const std::string_view flag :
+       {"--max-weight-staleness", "--max-policy-version-lag", "--staleness-policy",
+        "--async-unused-samples-handler", "--async-order", "--async-data-buffer-capacity-factor",
+        "--update-mode", "--kv-on-update", "--pause-generation-mode", "--rollout-num-threads"}) {
+    problems.require(!is_given(flags, flag),
+                     fmt::format("{}: is about generation beside training; use slime train-async",
+                                 flag));
+  }
+  problems.require(flags.config.max_staleness.value_or(0) == 0,
+                   fmt::format("--max-staleness {}: slime train is always on policy; use slime "
+                               "train-async",
+                               flags.config.max_staleness.value_or(0)));
+}
+
+bool has_correction(const RunConfig& config) {
+  return config.use_tis || config.use_rs || config.use_opsm ||
+         !config.custom_tis_function_path.empty();
+}
+
+void check_sources(const ParsedFlags& flags, Problems& problems) {
+  const RunConfig& config = flags.config;
+  const auto refuse = [&](bool is_set, std::string_view flag, std::string_view why) {
+    problems.require(!is_set, fmt::format("slime train-async and {}: {}", flag, why));
+  };
+  refuse(config.trains_on_rows(), "--loss-type " + config.loss_type,
+         "rows are trained as they are, nothing is generated beside");
+  refuse(!config.load_debug_rollout_data.empty(), "--load-debug-rollout-data",
+         "a dump is trained, nothing is generated beside");
+  refuse(config.debug_train_only, "--debug-train-only", "choose one");
+  refuse(config.debug_rollout_only, "--debug-rollout-only", "choose one");
+}
+
+}  // namespace
+
+void check_async(ParsedFlags& flags, Problems& problems) {
+  RunConfig& config = flags.config;
+  config.train_async |=
+      config.fully_async || config.rollout_function_path.find("fully_async") != std::string::npos;
+  problems.require(config.update_weights_interval >= 1,
+                   fmt::format("--update-weights-interval {}: should be at least 1",
+                               config.update_weights_interval));
+  if (!config.train_async) {
+    refuse_without_async(flags, problems);
+    if (is_given(flags, "--update-weights-interval") && config.update_weights_interval > 1 &&
+        !config.keep_old_actor) {
+      flags.warnings.push_back(
+          "--update-weights-interval: slime train updates the engine after every rollout");
+    }
+    return;
+  }
+  check_sources(flags, problems);
+  merge_names(flags, problems);
+  if (!config.max_staleness) config.max_staleness = 1;
+  if (!config.async_buffer_size) config.async_buffer_size = 2;
+  problems.require(
+      *config.max_staleness >= 0 && *config.max_staleness <= 1'000'000,
+      fmt::format("--max-staleness {}: should be between 0 and 1000000", *config.max_staleness));
+  problems.require(*config.async_buffer_size >= 1 && *config.async_buffer_size <= 1'000'000,
+                   fmt::format("--async-buffer-size {}: should be between 1 and 1000000",
+                               *config.async_buffer_size));
+  problems.require(*config.max_staleness > 0 || config.update_weights_interval == 1,
+                   fmt::format("--max-staleness 0 and --update-weights-interval {}: on policy is "
+                               "an update after every rollout",
+                               config.update_weights_interval));
+  problems.require(!config.colocate || config.update_weights_interval == 1,
+                   fmt::format("--colocate and --update-weights-interval {}: trainer and engine "
+                               "share one set of weights, each rollout is an update",
+                               config.update_weights_interval));
+  problems.require(config.rollout_num_threads >= 0,
+                   fmt::format("--rollout-num-threads {}: should not be negative",
+                               config.rollout_num_threads));
+  problems.require(
+      config.staleness_policy != "correct" || has_correction(config),
+      "--staleness-policy correct: trains tokens of older weights than --max-staleness says; it "
+      "needs a correction: --use-tis, --use-rs, --use-opsm or --custom-tis-function-path");
+  problems.require(!is_given(flags, "--kv-on-update") || config.update_mode == "suspend",
+                   fmt::format("--kv-on-update {} and --update-mode {}: only suspended requests have "
+                               "keys and values when the weights change",
+                               config.kv_on_update, config.update_mode));
+  if (is_given(flags, "--over-sampling-batch-size") &&
+      config.over_sampling_batch_size.value_or(0) > config.rollout_batch_size) {
+    flags.warnings.push_back(
+        "--over-sampling-batch-size: with slime train-async --max-staleness says how many groups "
+        "are under way; none is thrown away");
+  }
+}
+
+}  // namespace slime::config

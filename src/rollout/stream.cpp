@@ -1,0 +1,305 @@
+#include "rollout/stream.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/error.h"
+#include "rollout/verdict.h"
+
+namespace slime::rollout {
+
+namespace {
+
+/// The same prompt gives the same long response again: after so many it is dropped.
+constexpr int64_t kMaxAttempts = 3;
+
+}  // namespace
+
+Stream::Stream(const RolloutContext& context, Outlet& outlet, Attempts& attempts,
+               StreamOrder order, std::function<void()> on_end)
+    : config_(context.config),
+      hooks_(context.hooks),
+      outlet_(outlet),
+      attempts_(attempts),
+      order_(std::move(order)),
+      on_end_(std::move(on_end)),
+      session_(context, order_.rules, "rollout"),
+      version_(order_.staleness.first_version) {
+  end_.step = order_.staleness.first_step;
+  end_.version = version_;
+  session_.set_events({.on_drawn = nullptr,
+                       .on_done = [this](GroupInFlight& flight) { done(flight); },
+                       .on_reached = nullptr,
+                       .on_idle = [this] { idle(); }});
+}
+
+void Stream::begin() {
+  try {
+    admit();
+    session_.begin(/*as_one_batch=*/false);
+  } catch (...) {
+    session_.fail(std::current_exception());
+  }
+}
+
+void Stream::go_on() {
+  try {
+    advance();
+  } catch (...) {
+    session_.fail(std::current_exception());
+  }
+}
+
+void Stream::look_at_stop_flag() {
+  if (order_.stop != nullptr && order_.stop->load()) session_.close();
+}
+
+void Stream::abandon() {
+  is_abandoned_ = true;
+  session_.close();
+}
+
+void Stream::hold(bool interrupts, std::function<void()> on_quiet) {
+  is_held_ = true;
+  if (interrupts) {
+    session_.interrupt(std::move(on_quiet));
+  } else {
+    session_.drain(std::move(on_quiet));
+  }
+}
+
+void Stream::release(WeightVersion version) {
+  version_ = version;
+  is_held_ = false;
+  session_.release();
+  go_on();
+}
+
+std::vector<Group> Stream::open_groups() const {
+  std::vector<Group> groups = given_up_;
+  for (const auto& [number, open] : open_) groups.push_back(session_.as_it_is(*open.flight));
+  return groups;
+}
+
+/// Groups that are trained before one that is begun now.
+int64_t Stream::num_ahead() const {
+  return num_kept_ + static_cast<int64_t>(open_.size() + given_up_.size());
+}
+
+/// The one that the next kept group belongs to.
+int64_t Stream::step() const { return order_.staleness.step_behind(num_kept_); }
+
+bool Stream::may_begin() const {
+  return !session_.is_closed() && !is_held_ && !is_held_back_ && !data_ended_ &&
+         order_.staleness.step_behind(num_ahead()) < order_.num_steps &&
+         order_.staleness.may_begin(num_ahead(), version_);
+}
+
+void Stream::admit() {
+  while (may_begin()) {
+    std::vector<Group> groups = hooks_.take_groups(1);
+    data_ended_ = groups.empty();
+    for (Group& group : groups) {
+      if (!group.begun_with) group.begun_with = version_;
+      const auto known = attempts_.find(group.ordinal);
+      const int64_t attempt = known == attempts_.end() ? 0 : known->second;
+      open_.emplace(num_begun_++, Open{session_.start(std::move(group), attempt)});
+    }
+  }
+  if (!data_ended_ || !open_.empty() || !given_up_.empty() || session_.is_closed()) return;
+  end_.is_last = true;
+  end_step();  // with fewer groups than it should have
+  is_complete_ = true;
+  session_.close();
+}
+
+void Stream::done(const GroupInFlight& flight) {
+  if (order_.order == ConsumptionOrder::kFinish) {
+    const auto found = std::ranges::find_if(
+        open_, [&](const auto& entry) { return entry.second.flight.get() == &flight; });
+    check(found != open_.end(), "a group in flight is open");
+    finished_.push_back(found->first);
+  }
+  advance();
+}
+
+/// Judges what can be judged, as far as the outlet has room, and begins what may begin then.
+void Stream::advance() {
+  while (!session_.is_closed()) {
+    is_held_back_ = !outlet_.has_room();
+    if (is_held_back_) break;
+    const auto next = next_to_judge();
+    if (next == open_.end()) break;
+    judge_one(next);
+  }
+  admit();
+}
+
+/// Its last step, and its number: of two groups with one last step the older goes first.
+Stream::Deadline Stream::deadline(OpenGroups::const_iterator open) const {
+  return {order_.staleness.last_step_for(*open->second.flight->group.begun_with), open->first};
+}
+
+/// Whether all open groups can be trained in time when this one is trained next: the groups that
+/// have to be trained until any step fit into what is left until then.
+bool Stream::leaves_time_for_others(int64_t number) const {
+  std::vector<int64_t> last_steps;
+  for (auto open = open_.begin(); open != open_.end(); ++open) {
+    if (open->first != number) last_steps.push_back(deadline(open).last_step);
+  }
+  std::ranges::sort(last_steps);
+  int64_t position = num_kept_ + 1;
+  return std::ranges::all_of(last_steps, [&](int64_t last_step) {
+    return order_.staleness.step_behind(position++) <= last_step;
+  });
+}
+
+Stream::OpenGroups::iterator Stream::next_to_judge() {
+  if (order_.order == ConsumptionOrder::kDispatch) {
+    const auto first = open_.begin();
+    return first != open_.end() && first->second.flight->num_open == 0 ? first : open_.end();
+  }
+  auto chosen = finished_.begin();
+  if (order_.staleness.policy != StalePolicy::kCorrect) {
+    chosen = std::ranges::find_if(
+        finished_, [this](int64_t number) { return leaves_time_for_others(number); });
+    if (chosen == finished_.end() && !finished_.empty() &&
+        order_.staleness.policy != StalePolicy::kWait) {
+      abort_most_urgent();
+      return open_.end();
+    }
+  }
+  if (chosen == finished_.end()) return open_.end();
+  const auto found = open_.find(*chosen);
+  finished_.erase(chosen);
+  return found;
+}
+
+/// The unfinished group that the others would have to wait for.
+void Stream::abort_most_urgent() {
+  auto urgent = open_.end();
+  for (auto open = open_.begin(); open != open_.end(); ++open) {
+    if (open->second.flight->num_open == 0) continue;
+    if (open->second.is_too_old) return;  // it is on its way back
+    if (urgent == open_.end() || deadline(open) < deadline(urgent)) urgent = open;
+  }
+  if (urgent == open_.end()) return;
+  urgent->second.is_too_old = true;
+  session_.abort(*urgent->second.flight);
+}
+
+void Stream::judge_one(OpenGroups::iterator which) {
+  const Group& group = which->second.flight->group;
+  const bool is_over =
+      order_.staleness.lag(step(), *group.begun_with) > order_.staleness.max_lag &&
+      order_.staleness.policy != StalePolicy::kCorrect;
+  if (which->second.is_too_old || is_over) {
+    const auto attempts = attempts_.find(group.ordinal);
+    const bool is_tried_enough = attempts != attempts_.end() && attempts->second >= kMaxAttempts;
+    if (order_.staleness.policy == StalePolicy::kDrop || is_tried_enough)
+      return drop(which, "stale");
+    return retry(which);
+  }
+  const int64_t remaining =
+      num_kept_ % config_.groups_per_step + static_cast<int64_t>(open_.size());
+  const Verdict verdict = verdict_on(group, hooks_, remaining, config_.groups_per_step);
+  switch (verdict.kind) {
+    case Verdict::Kind::kKeep:
+      return keep(which);
+    case Verdict::Kind::kGivenUp:
+      return give_up(which, verdict.index);
+    case Verdict::Kind::kDrop:
+      if (verdict.reason == "failed") {
+        const Sample& sample = group.samples[verdict.index];
+        count_failure(end_, config_.max_failed_groups, sample, sample.failure);
+      }
+      return drop(which, verdict.reason);
+  }
+}
+
+void Stream::keep(OpenGroups::iterator which) {
+  Group kept = std::move(which->second.flight->group);
+  open_.erase(which);
+  attempts_.erase(kept.ordinal);
+  outlet_.put(std::move(kept));
+  ++num_kept_;
+  const int64_t in_step = num_kept_ % config_.groups_per_step;
+  if (hooks_.on_progress) {
+    hooks_.on_progress(in_step == 0 ? config_.groups_per_step : in_step,
+                       session_.num_generated_tokens() - tokens_before_step_);
+  }
+  if (in_step > 0) return;
+  end_step();
+  if (step() < order_.num_steps) return;
+  is_complete_ = true;
+  session_.close();
+}
+
+void Stream::drop(OpenGroups::iterator which, const std::string& reason) {
+  const Open dropped = std::move(which->second);
+  open_.erase(which);
+  attempts_.erase(dropped.flight->group.ordinal);
+  ++end_.drops[reason];
+  if (hooks_.on_drop) hooks_.on_drop(dropped.flight->group, reason);
+}
+
+/// Drawn again from the prompt, as the youngest of all.
+void Stream::retry(OpenGroups::iterator which) {
+  Group group = std::move(which->second.flight->group);
+  open_.erase(which);
+  end_.discarded_tokens += forget_response(group);
+  group.begun_with.reset();
+  ++attempts_[group.ordinal];
+  ++end_.num_retried_groups;
+  hooks_.give_back({std::move(group)});
+}
+
+/// The engine ended a sample that nobody had asked it to end. The group comes again in a later
+/// step, so an engine that refuses it is not asked over and over.
+void Stream::give_up(OpenGroups::iterator which, std::size_t index) {
+  look_at_stop_flag();  // an engine may end before the run does
+  if (session_.is_closed()) return;
+  const std::shared_ptr<GroupInFlight> flight = which->second.flight;
+  open_.erase(which);
+  ++attempts_[flight->group.ordinal];
+  given_up_.push_back(flight->group);
+  count_failure(end_, config_.max_failed_groups, flight->group.samples[index],
+                flight->draws[index].engine_gave_up.value_or("aborted"));
+}
+
+void Stream::end_step() {
+  const int64_t generated = session_.num_generated_tokens();
+  end_.generated_tokens = generated - std::exchange(tokens_before_step_, generated);
+  const int64_t next = end_.step + 1;
+  // Behind the last record of a stream the buffer is the loop's.
+  if (!given_up_.empty()) hooks_.give_back(std::exchange(given_up_, {}));
+  outlet_.put(std::exchange(end_, {.step = next, .version = version_}));
+}
+
+void Stream::hand_back() {
+  std::vector<Group> groups = std::exchange(given_up_, {});
+  for (auto& [number, open] : open_) {
+    ++attempts_[open.flight->group.ordinal];
+    groups.push_back(std::move(open.flight->group));
+  }
+  open_.clear();
+  if (!groups.empty()) hooks_.give_back(std::move(groups));
+}
+
+void Stream::idle() {
+  if (!session_.is_closed()) return;  // all that may run has ended: the loop's turn
+  if (!is_abandoned_) {
+    end_.error = session_.error();
+    try {
+      hand_back();
+    } catch (...) {
+      if (!end_.error) end_.error = std::current_exception();
+    }
+    end_.is_last = true;
+    if (!is_complete_) end_step();
+  }
+  const std::function<void()> on_end = on_end_;  // the call may destroy this object
+  on_end();
+}
+
+}  // namespace slime::rollout

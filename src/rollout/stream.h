@@ -1,0 +1,112 @@
+#pragma once
+
+/// Groups without end: generation that goes on while the loop trains.
+///
+/// A group is begun as soon as the bound on staleness allows (rollout/staleness.h); finished ones
+/// are judged in the order in which they were begun, or in that in which they finished, and leave
+/// through the outlet; after every B kept groups the record of a step's end follows. What runs when
+/// the weights change goes on. docs/decisions/0080-asynchronous-training.md.
+///
+/// Everything here is called on the rollout's thread.
+
+#include <compare>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/sample.h"
+#include "rollout/outlet.h"
+#include "rollout/session.h"
+#include "rollout/step.h"
+
+namespace slime::rollout {
+
+/// One class because each event of a group (drawn, scored, too old, judged) may change what else may
+/// begin, and all of that is decided from the same counts.
+class Stream {
+ public:
+  /// `on_end` is called once, when nothing of it is in flight any more; it may destroy the stream.
+  /// References outlive it.
+  Stream(const RolloutContext& context, Outlet& outlet, Attempts& attempts, StreamOrder order,
+         std::function<void()> on_end);
+
+  // These throw nothing: what goes wrong is in the end of a step.
+
+  void begin();
+  /// The outlet may have room again.
+  void go_on();
+  void look_at_stop_flag();
+  /// The rollout ends: what is in flight is aborted, and nothing is handed back.
+  void abandon();
+
+  /// No group is begun until release(). `interrupts`: what runs in the engine is aborted, and goes
+  /// on from its tokens afterwards; otherwise all groups that were begun are drawn to their ends.
+  /// `on_quiet` is called once nothing is in the engine.
+  void hold(bool interrupts, std::function<void()> on_quiet);
+  /// The engine has these weights.
+  void release(WeightVersion version);
+
+  /// Groups that are neither kept nor dropped, in the order in which they were begun, each sample
+  /// with the tokens that it has now.
+  std::vector<Group> open_groups() const;
+
+ private:
+  struct Open {
+    std::shared_ptr<GroupInFlight> flight;
+    bool is_too_old = false;  // aborted for that: dropped or begun again when it has come back
+  };
+  using OpenGroups = std::map<int64_t, Open>;  // by number: the order in which they were begun
+
+  /// What a group is trained by.
+  struct Deadline {
+    int64_t last_step = 0;
+    int64_t number = 0;
+    auto operator<=>(const Deadline&) const = default;
+  };
+
+  int64_t num_ahead() const;
+  int64_t step() const;
+  bool may_begin() const;
+  void admit();
+  void done(const GroupInFlight& flight);
+  void advance();
+  OpenGroups::iterator next_to_judge();
+  Deadline deadline(OpenGroups::const_iterator open) const;
+  bool leaves_time_for_others(int64_t number) const;
+  void abort_most_urgent();
+  void judge_one(OpenGroups::iterator which);
+  void give_up(OpenGroups::iterator which, std::size_t index);
+  void drop(OpenGroups::iterator which, const std::string& reason);
+  void keep(OpenGroups::iterator which);
+  void retry(OpenGroups::iterator which);
+  void end_step();
+  void hand_back();
+  void idle();
+
+  const RolloutConfig& config_;
+  const RolloutHooks& hooks_;
+  Outlet& outlet_;
+  Attempts& attempts_;
+  const StreamOrder order_;
+  const std::function<void()> on_end_;
+  Session session_;
+  WeightVersion version_;
+  OpenGroups open_;
+  int64_t num_begun_ = 0;
+  std::deque<int64_t> finished_;  // numbers, in the order of finishing; ConsumptionOrder::kFinish only
+  std::vector<Group> given_up_;   // by the engine: begun again in a later step
+  int64_t num_kept_ = 0;
+  int64_t tokens_before_step_ = 0;  // generated, when the step began
+  StepEnd end_;                     // of the step that is being filled
+  bool data_ended_ = false;
+  bool is_held_ = false;
+  bool is_held_back_ = false;  // a group could be judged, but the outlet is full
+  bool is_abandoned_ = false;
+  bool is_complete_ = false;  // all steps have their groups
+};
+
+}  // namespace slime::rollout

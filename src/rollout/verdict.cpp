@@ -1,0 +1,60 @@
+#include "rollout/verdict.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/error.h"
+
+namespace slime::rollout {
+
+namespace {
+
+std::size_t first_with(const Group& group, Status status) {
+  return static_cast<std::size_t>(std::ranges::find(group.samples, status, &Sample::status) -
+                                  group.samples.begin());
+}
+
+}  // namespace
+
+Verdict verdict_on(const Group& group, const RolloutHooks& hooks, int64_t remaining, int64_t target) {
+  const std::size_t size = group.samples.size();
+  if (const std::size_t index = first_with(group, Status::kAborted); index < size)
+    return {.kind = Verdict::Kind::kGivenUp, .reason = "aborted", .index = index};
+  if (const std::size_t index = first_with(group, Status::kFailed); index < size)
+    return {.kind = Verdict::Kind::kDrop, .reason = "failed", .index = index};
+  const FilterVerdict filtered = hooks.filter ? hooks.filter(group) : FilterVerdict{};
+  if (should_drop(filtered, remaining, target))
+    return {.kind = Verdict::Kind::kDrop, .reason = filtered.reason};
+  return {};
+}
+
+void count_failure(StepEnd& end, int64_t max_failed, const Sample& sample, const std::string& why) {
+  if (++end.num_failed_groups <= max_failed) return;
+  throw ConfigError(fmt::format("{} groups failed in one rollout step; sample {}: {}",
+                                end.num_failed_groups, sample.ordinal, why));
+}
+
+int64_t forget_response(Group& group) {
+  int64_t num_tokens = 0;
+  for (Sample& sample : group.samples) {
+    num_tokens += sample.response_length();
+    sample.tokens.resize(static_cast<std::size_t>(sample.prompt_length));
+    sample.log_probs.clear();
+    sample.loss_mask.clear();
+    sample.versions.clear();
+    sample.response.clear();
+    sample.reward = nullptr;
+    sample.failure.clear();
+    sample.top_p_ids.clear();
+    sample.top_p_offsets.clear();
+    sample.routed_experts.clear();
+    sample.engine_prompt_tokens = 0;
+    sample.cached_tokens = 0;
+    sample.generation_seconds = 0;
+    sample.status = Status::kPending;
+  }
+  return num_tokens;
+}
+
+}  // namespace slime::rollout

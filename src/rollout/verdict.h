@@ -1,0 +1,35 @@
+#pragma once
+
+/// What becomes of a group whose samples are all drawn and scored: one rule for steps and streams.
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "core/sample.h"
+#include "rollout/rollout.h"
+
+namespace slime::rollout {
+
+struct Verdict {
+  enum class Kind {
+    kKeep,
+    kDrop,     // for `reason`: the filter's, or "failed"
+    kGivenUp,  // the engine ended sample `index`, and nobody had asked for that
+  };
+  Kind kind = Kind::kKeep;
+  std::string reason;
+  std::size_t index = 0;  // of the sample that failed or was given up
+};
+
+/// `remaining` and `target` as should_drop (core/filter_verdict.h).
+Verdict verdict_on(const Group& group, const RolloutHooks& hooks, int64_t remaining, int64_t target);
+
+/// One more group of the step has failed, or was given up. Throws ConfigError with the reason when
+/// there are more than `max_failed`.
+void count_failure(StepEnd& end, int64_t max_failed, const Sample& sample, const std::string& why);
+
+/// Back to an untouched prompt. Returns how many response tokens that throws away.
+int64_t forget_response(Group& group);
+
+}  // namespace slime::rollout
