@@ -2,10 +2,12 @@
 
 #include <ATen/core/grad_mode.h>
 
+#include <optional>
 #include <utility>
 
 #include "core/error.h"
 #include "engine/error_text.h"
+#include "kernels/cpu/thread_pool.h"
 
 namespace slime::engine {
 namespace {
@@ -127,6 +129,8 @@ Expected<EngineLoad> Engine::load() const {
 
 void Engine::run() {
   const at::NoGradGuard no_grad;
+  std::optional<kernels::cpu::OwnThreads> own_threads;
+  if (config_.num_threads > 0) own_threads.emplace(static_cast<int>(config_.num_threads));
   while (!stopping_) {
     const bool is_busy = steps_.has_work();
     auto command = is_busy ? commands_.try_pop() : commands_.pop();

@@ -21,6 +21,8 @@ struct EngineConfig {
   /// "auto" (that of the weights, float32 for float16 ones on the CPU), "float32", "bfloat16", or
   /// "fp8_e4m3": GPU only, half the memory, no scales.
   std::string kv_cache_dtype = "auto";
+  /// CPU threads of its kernels alone; 0: the process's, together with a trainer.
+  int64_t num_threads = 0;
   int64_t context_length = 0;  // 0: the model's max_position_embeddings
   bool enable_prefix_cache = true;
   bool shares_prompt_reads = true;     // GPU: requests with the same prefix read it once per step

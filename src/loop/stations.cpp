@@ -151,6 +151,14 @@ void open_records(Stations& run, const StartPoint& start, Notes& notes) {
   run.folder.remove_rollouts_from(run.schedule.first_step);
 }
 
+/// An engine beside the trainer has a part of the cores for itself.
+int64_t engine_threads(const config::RunConfig& config) {
+  if (config.shares_weights() || config.device != "cpu") return 0;
+  if (config.rollout_num_threads > 0) return config.rollout_num_threads;
+  const int64_t all = config.num_threads > 0 ? config.num_threads : at::get_num_threads();
+  return std::max<int64_t>(1, all / 2);
+}
+
 /// What the engines call the weights that the run begins with.
 WeightVersion first_version(const Stations& run, const StartPoint& start) {
   const RunSchedule& schedule = run.schedule;
@@ -181,8 +189,8 @@ void start_engines(Stations& run, const StartPoint& start) {
   }
   const MemoryPlan& plan = run.memory.plan();
   if (plan.offloads() && trains(run.config)) run.trainers->release_memory();
-  const engine::EngineConfig config =
-      make_engine_config(run.config, run.text, plan.kv_cache_bytes());
+  engine::EngineConfig config = make_engine_config(run.config, run.text, plan.kv_cache_bytes());
+  config.num_threads = run.engine_threads;
   const WeightVersion version = first_version(run, start);
   const auto running = run.config.train_async && run.config.kv_on_update == "keep"
                            ? engine::RunningRequests::kKeep
@@ -193,6 +201,15 @@ void start_engines(Stations& run, const StartPoint& start) {
   } else {
     run.engines = engine_beside(run, config, version, running);
   }
+}
+
+/// The trainer's are what the engine leaves; asked before the first kernel runs.
+void share_out_threads(Stations& run) {
+  const int64_t given = run.config.num_threads;
+  const int64_t all = given > 0 ? given : at::get_num_threads();
+  run.engine_threads = engine_threads(run.config);
+  const int64_t trainer = std::max<int64_t>(1, all - run.engine_threads);
+  if (given > 0 || trainer < all) at::set_num_threads(static_cast<int>(trainer));
 }
 
 json::object describe(const Stations& run, const StartPoint& start, const json::object& unknown) {
@@ -237,7 +254,7 @@ Stations::Stations(config::RunConfig flags, const Clock& clock_in)
 
 std::unique_ptr<Stations> build_stations(config::ParsedFlags flags, const Clock& clock) {
   auto run = std::make_unique<Stations>(std::move(flags.config), clock);
-  if (run->config.num_threads > 0) at::set_num_threads(static_cast<int>(run->config.num_threads));
+  share_out_threads(*run);
   Notes notes = std::move(flags.warnings);
   if (!run->folder.is_locked())
     notes.push_back(

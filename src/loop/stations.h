@@ -43,6 +43,7 @@ struct Stations {
   RunFolder folder;
   RunMemory memory;
   RunSchedule schedule;
+  int64_t engine_threads = 0;  // CPU threads of the engine alone; 0: it shares the trainer's
   ModelText text;
   std::optional<buffer::Dataset> dataset;
   std::unique_ptr<buffer::PromptStream> stream;  // --streaming-data, in the place of dataset

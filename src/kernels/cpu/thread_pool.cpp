@@ -4,9 +4,12 @@
 
 #include <algorithm>
 #include <atomic>
+#include <memory>
 #include <mutex>
 #include <thread>
 #include <vector>
+
+#include "core/error.h"
 
 namespace slime::kernels::cpu {
 namespace {
@@ -99,12 +102,27 @@ class ThreadPool final {
   std::vector<std::thread> workers_;
 };
 
+thread_local ThreadPool* own_pool = nullptr;  // of OwnThreads
+
 ThreadPool& pool() {
-  static ThreadPool pool(std::max(1, at::get_num_threads()));
-  return pool;
+  if (own_pool != nullptr) return *own_pool;
+  static ThreadPool shared(std::max(1, at::get_num_threads()));
+  return shared;
 }
 
 }  // namespace
+
+struct OwnThreads::Pool {
+  explicit Pool(int num_threads) : threads(num_threads) {}
+  ThreadPool threads;
+};
+
+OwnThreads::OwnThreads(int num_threads) : pool_(std::make_unique<Pool>(std::max(1, num_threads))) {
+  check(own_pool == nullptr, "a thread has threads of its own once");
+  own_pool = &pool_->threads;
+}
+
+OwnThreads::~OwnThreads() { own_pool = nullptr; }
 
 int num_threads() { return pool().size(); }
 

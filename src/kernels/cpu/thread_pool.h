@@ -8,12 +8,29 @@
 /// does its chunks alone.
 
 #include <cstdint>
+#include <memory>
 #include <type_traits>
 
 namespace slime::kernels::cpu {
 
-/// Threads that take part, the caller included: at::get_num_threads() when first asked.
+/// Threads that take part, the caller included: at::get_num_threads() when first asked, or those of
+/// OwnThreads on a thread that has some.
 int num_threads();
+
+/// As long as it lives, kernels of the thread that made it run on threads of their own, so that an
+/// engine and a trainer share out the cores instead of waiting for one pool.
+class OwnThreads {
+ public:
+  /// `num_threads` >= 1, the calling one included.
+  explicit OwnThreads(int num_threads);
+  ~OwnThreads();
+  OwnThreads(const OwnThreads&) = delete;
+  OwnThreads& operator=(const OwnThreads&) = delete;
+
+ private:
+  struct Pool;
+  std::unique_ptr<Pool> pool_;
+};
 
 namespace internal {
 using ChunkFn = void (*)(const void* context, int64_t chunk);
