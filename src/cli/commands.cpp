@@ -7,6 +7,7 @@
 #include "cli/generate.h"
 #include "cli/inspect.h"
 #include "cli/logprobs.h"
+#include "cli/replay.h"
 #include "cli/report.h"
 #include "cli/score.h"
 #include "cli/serve.h"
@@ -19,6 +20,7 @@ namespace slime::cli {
 std::span<const Command> commands() {
   static constexpr auto kCommands = std::to_array<Command>({
       {"train", "train a model: generate, score, learn, repeat", train},
+      {"replay", "train once more on what a run drew, and compare the weights", replay},
       {"train-async", "the same, with generation and training at the same time", train_async},
       {"bench", "speed on this machine, as JSON", bench},
       {"generate", "prompts to SGLang's response objects, JSON lines", generate},

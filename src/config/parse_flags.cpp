@@ -346,6 +346,28 @@ json::object changed_flags(const RunConfig& config) {
   return without_secrets(changed);
 }
 
+std::vector<std::string> words_of(const json::object& flags, const std::string& where) {
+  std::vector<std::string> words;
+  const auto word = [](const json::value& value) {
+    return value.is_string() ? std::string(value.get_string()) : json::serialize(value);
+  };
+  for (const auto& member : flags) {
+    const std::string name(member.key());
+    const json::value& value = member.value();
+    if (find_flag(name) == nullptr)
+      throw ConfigError(fmt::format("{}: {}: no such flag", where, name));
+    if (value.is_null() || (value.is_bool() && !value.get_bool())) continue;
+    words.push_back(name);
+    if (value.is_bool()) continue;
+    if (const json::array* list = value.if_array()) {
+      for (const json::value& one : *list) words.push_back(word(one));
+    } else {
+      words.push_back(word(value));
+    }
+  }
+  return words;
+}
+
 std::string flag_markdown() {
   std::string text =
       "# Flags of `slime train`\n\nGenerated from the flag table (`slime train --help-markdown`). "

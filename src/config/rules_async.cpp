@@ -106,7 +106,7 @@ void check_async(ParsedFlags& flags, Problems& problems) {
   if (!config.train_async) {
     refuse_without_async(flags, problems);
     if (is_given(flags, "--update-weights-interval") && config.update_weights_interval > 1 &&
-        !config.keep_old_actor) {
+        !config.has_update_interval()) {
       flags.warnings.push_back(
           "--update-weights-interval: slime train updates the engine after every rollout");
     }

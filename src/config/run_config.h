@@ -341,6 +341,10 @@ struct RunConfig : ModelFlags,
   /// This configuration with the critic's overrides of --megatron-config-path, if there are any.
   std::shared_ptr<const RunConfig> critic;
 
+  /// `slime train` updates the engine after every rollout; a dump says nothing of its engine, and is
+  /// trained as the run that drew it was.
+  bool has_update_interval() const { return train_async || !load_debug_rollout_data.empty(); }
+
   /// Samples per optimizer step once everything is known: --global-batch-size, or from
   /// --num-steps-per-rollout.
   int64_t samples_per_step() const;

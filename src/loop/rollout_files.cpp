@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <fstream>
 #include <map>
+#include <regex>
 
 #include "core/error.h"
 #include "core/replace_file.h"
@@ -64,12 +65,15 @@ std::vector<Group> read_samples(const std::filesystem::path& path) {
 }
 
 std::filesystem::path numbered_path(const std::string& pattern, int64_t rollout_id) {
-  std::string path = pattern;
-  const std::string key = "{rollout_id}";
-  for (std::size_t at = path.find(key); at != std::string::npos; at = path.find(key)) {
-    path.replace(at, key.size(), std::to_string(rollout_id));
+  static const std::regex kField(R"(\{rollout_id(?::0?(\d{1,2})d?)?\})");
+  std::string path;
+  auto rest = pattern.cbegin();
+  for (std::smatch field; std::regex_search(rest, pattern.cend(), field, kField);
+       rest = field.suffix().first) {
+    path.append(rest, field.prefix().second);
+    path += fmt::format("{:0{}}", rollout_id, field[1].matched ? std::stoi(field[1]) : 1);
   }
-  return path;
+  return path.append(rest, pattern.cend());
 }
 
 }  // namespace slime::loop

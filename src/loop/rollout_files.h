@@ -32,7 +32,7 @@ void write_samples(const std::filesystem::path& path, std::span<const Group> gro
 /// and line.
 std::vector<Group> read_samples(const std::filesystem::path& path);
 
-/// Replaces {rollout_id} in a path the user gave.
+/// Replaces {rollout_id}, and {rollout_id:06d} with leading zeros, in a path the user gave.
 std::filesystem::path numbered_path(const std::string& pattern, int64_t rollout_id);
 
 }  // namespace slime::loop

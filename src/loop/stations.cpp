@@ -75,7 +75,7 @@ void plan_schedule(Stations& run, const StartPoint& start) {
   if (!config.num_rollout && run.dataset)
     schedule.rollouts_per_epoch = run.dataset->size() / config.rollout_batch_size;
   schedule.skips_first_evaluation = config.skip_eval_before_train;
-  if (config.train_async) schedule.steps_per_update = config.update_weights_interval;
+  if (config.has_update_interval()) schedule.steps_per_update = config.update_weights_interval;
 }
 
 void plan_memory(Stations& run, const model::Precision& precision,
@@ -220,6 +220,7 @@ json::object describe(const Stations& run, const StartPoint& start, const json::
           {"dtype", run.config.dtype},
           {"num_rollout", run.schedule.num_steps},
           {"loss_type", run.config.loss_type},
+          {"trainer_threads", at::get_num_threads()},
           {"flags", config::changed_flags(run.config)},
           {"unknown_flags", config::without_secrets(unknown)}};
 }

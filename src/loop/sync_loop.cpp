@@ -12,7 +12,7 @@ int run_sync_loop(Stations& run) {
   for (; step < schedule.num_steps && !run.interrupt->requested(); ++step) {
     const Collected collected = collect(run, step);  // prompts, responses, scores; kept or dropped
     const train::TrainReport report = train_on(run, collected.groups);
-    publish(run, step + 1);
+    if (schedule.publishes_after(step)) publish(run, step + 1);
     run.recorder->end_step(step, collected, &report);
     if (schedule.evaluates_after(step) && !run.interrupt->requested()) evaluate(run, step);
     // Asked after the evaluation: Ctrl-C ends that early, and what was trained is saved.

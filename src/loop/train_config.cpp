@@ -141,7 +141,8 @@ train::TrainConfig make_train_config(const config::RunConfig& config, int64_t nu
   trainer.has_teacher_model = config.use_opd && config.opd_type == "megatron";
   trainer.preference = {.beta = config.dpo_beta, .label_smoothing = config.dpo_label_smoothing};
   trainer.keep_old_actor = config.keep_old_actor;
-  if (config.train_async) trainer.update_weights_interval = config.update_weights_interval;
+  if (config.has_update_interval())
+    trainer.update_weights_interval = config.update_weights_interval;
   trainer.replays_top_p = config.rollout_top_p < 1;
   trainer.stateless_adam = config.use_stateless_adam;
   trainer.reset_optimizer_states = config.reset_optimizer_states;

@@ -130,7 +130,7 @@ def test_half_drawn_samples_go_on_from_a_checkpoint(work):
     process.kill()
     process.wait()
     checkpoint = json.loads((run_dir / "latest" / "run.json").read_text())
-    open_groups = checkpoint["data_source"]["waiting"]
+    open_groups = checkpoint["run"]["data_source"]["waiting"]
     assert open_groups, "groups are under way when a checkpoint is written"
     drawn = {sample["index"]: sample for group in open_groups for sample in group["samples"] if sample["response_length"]}
     assert drawn
@@ -174,3 +174,21 @@ def test_flags_of_asynchronous_runs_are_refused_in_synchronous_ones(work):
 
 def test_train_async_is_in_the_list_of_commands():
     assert "train-async" in run_slime([str(SLIME), "--help"]).stdout
+
+
+@pytest.mark.parametrize("extra", [[], ["--update-weights-interval", "2", "--keep-old-actor"]], ids=["plain", "old_actor"])
+def test_a_replay_arrives_at_the_same_weights(work, extra):
+    run_dir = work / f"async-replayed{len(extra)}"
+    done = run_slime(async_command(work, run_dir, extra=["--max-staleness", "2", "--async-order", "finish", *extra]))
+    assert done.returncode == 0, done.stdout + done.stderr
+    again = run_slime([str(SLIME), "replay", str(run_dir)])
+    assert again.returncode == 0, again.stdout + again.stderr
+    assert "the weights are equal" in again.stdout
+    # A rollout that was changed is noticed.
+    path = run_dir / "rollouts" / "step_000003.jsonl"
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    for row in rows:
+        row["reward"] = row["index"] % 2
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    other = run_slime([str(SLIME), "replay", str(run_dir), "--run-dir", str(run_dir) + "-other"])
+    assert other.returncode == 1 and "the weights are different" in other.stdout

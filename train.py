@@ -1,0 +1,22 @@
+#!/usr/bin/env python3
+"""Scripts of slime call `python3 train.py FLAGS`: this is `slime train FLAGS`."""
+
+import os
+import shutil
+import sys
+from pathlib import Path
+
+
+def main(command: str) -> None:
+    built = Path(__file__).resolve().parent / "build" / "release" / "slime"
+    program = os.environ.get("SLIME_BINARY") or (str(built) if built.exists() else shutil.which("slime"))
+    if program is None:
+        sys.exit("slime is not built: ./dev build release slime")
+    try:
+        os.execv(program, [program, command, *sys.argv[1:]])
+    except OSError as error:
+        sys.exit(f"{program}: {error.strerror}")
+
+
+if __name__ == "__main__":
+    main("train")

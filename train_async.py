@@ -1,0 +1,7 @@
+#!/usr/bin/env python3
+"""Scripts of slime call `python3 train_async.py FLAGS`: this is `slime train-async FLAGS`."""
+
+from train import main
+
+if __name__ == "__main__":
+    main("train-async")
