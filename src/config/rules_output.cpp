@@ -52,7 +52,7 @@ void check_output(RunConfig& config, Problems& problems) {
   for (const auto& [name, path] :
        {std::pair{"--save-debug-rollout-data", config.save_debug_rollout_data},
         std::pair{"--load-debug-rollout-data", config.load_debug_rollout_data}}) {
-    problems.require(path.empty() || path.find("{rollout_id}") != std::string::npos,
+    problems.require(path.empty() || path.find("{rollout_id") != std::string::npos,
                      fmt::format("{} {}: should contain {{rollout_id}}", name, path));
   }
   problems.require(config.load_debug_rollout_data.empty() ||
