@@ -34,12 +34,24 @@ std::string read_file(const fs::path& path) {
 /// What concerns how samples came about, how they were judged, or where the run was: a replay has
 /// its own.
 bool is_left_out(const std::string& name) {
-  static constexpr std::array<std::string_view, 18> kNames{
-      "--run-dir", "--save", "--load", "--overwrite", "--start-rollout-id", "--num-epoch",
-      "--num-rollout", "--num-threads", "--save-interval", "--save-debug-rollout-data",
-      "--load-debug-rollout-data", "--dump-details", "--rollout-function-path", "--profile",
-      "--mask-offpolicy-in-partial-rollout", "--num-data-workers", "--streaming-data",
-      "--debug-train-only"};
+  static constexpr std::array<std::string_view, 18> kNames{"--run-dir",
+                                                           "--save",
+                                                           "--load",
+                                                           "--overwrite",
+                                                           "--start-rollout-id",
+                                                           "--num-epoch",
+                                                           "--num-rollout",
+                                                           "--num-threads",
+                                                           "--save-interval",
+                                                           "--save-debug-rollout-data",
+                                                           "--load-debug-rollout-data",
+                                                           "--dump-details",
+                                                           "--rollout-function-path",
+                                                           "--profile",
+                                                           "--mask-offpolicy-in-partial-rollout",
+                                                           "--num-data-workers",
+                                                           "--streaming-data",
+                                                           "--debug-train-only"};
   if (std::ranges::find(kNames, name) != kNames.end()) return true;
   const config::Flag* flag = config::find_flag(name);
   if (flag == nullptr) return false;
@@ -64,7 +76,8 @@ std::vector<std::string> words_for(const fs::path& run_dir, const fs::path& fold
     words.insert(words.end(), more);
   };
   add({"--num-rollout", std::to_string(*fields.required().integer("num_rollout", 0))});
-  add({"--load-debug-rollout-data", (run_dir / "rollouts" / "step_{rollout_id:06d}.jsonl").string()});
+  add({"--load-debug-rollout-data",
+       (run_dir / "rollouts" / "step_{rollout_id:06d}.jsonl").string()});
   add({"--run-dir", folder.string()});
   // Sums of gradients are made in the order of threads.
   if (const auto threads = fields.integer("trainer_threads", 1, 4096))
@@ -87,9 +100,10 @@ int replay(std::span<const std::string> arguments) {
   if (!run_dir.has_filename()) run_dir = run_dir.parent_path();
   if (folder.empty()) folder = run_dir.string() + "-replay";
   if (!fs::exists(run_dir / "rollouts"))
-    throw ConfigError(fmt::format("{}: has no rollouts to train on; was it run with "
-                                  "--no-save-rollouts?",
-                                  run_dir.string()));
+    throw ConfigError(
+        fmt::format("{}: has no rollouts to train on; was it run with "
+                    "--no-save-rollouts?",
+                    run_dir.string()));
 
   config::ParsedFlags flags = config::parse_flags(words_for(run_dir, folder));
   config::complete_and_validate(flags);

@@ -10,13 +10,14 @@ using C = RunConfig;
 std::vector<Flag> rollout_flags() {
   constexpr std::string_view kNoSecond = "there is no second process to watch";
   return {
-      works("--rollout-function-path", &C::rollout_function_path,
-            "built in: generation, generation that never stops (as slime train-async), and data rows "
-            "without generation",
-            {"slime.rollout.sglang_rollout.generate_rollout",
-             "slime.rollout.sft_rollout.generate_rollout",
-             "slime.rollout.fully_async_rollout.generate_rollout_fully_async",
-             "fully_async_rollout.generate_rollout_fully_async"}),
+      works(
+          "--rollout-function-path", &C::rollout_function_path,
+          "built in: generation, generation that never stops (as slime train-async), and data rows "
+          "without generation",
+          {"slime.rollout.sglang_rollout.generate_rollout",
+           "slime.rollout.sft_rollout.generate_rollout",
+           "slime.rollout.fully_async_rollout.generate_rollout_fully_async",
+           "fully_async_rollout.generate_rollout_fully_async"}),
       works("--rollout-temperature", &C::rollout_temperature,
             "above 0; the trainer divides its logits by it too"),
       works("--rollout-top-p", &C::rollout_top_p,

@@ -98,7 +98,8 @@ TEST(Flags, EvaluationThatNeverRunsIsAWarningThatNamesBothFlags) {
 TEST(Flags, AFlagWithoutEffectSaysWhy) {
   const auto parsed = parse_flags(words("--use-distributed-post --sglang-page-size 16"));
   ASSERT_EQ(parsed.warnings.size(), 2u);
-  EXPECT_EQ(parsed.warnings[0], "--use-distributed-post has no effect: ranks are data-parallel, on one host");
+  EXPECT_EQ(parsed.warnings[0],
+            "--use-distributed-post has no effect: ranks are data-parallel, on one host");
 }
 
 TEST(Flags, AllMistakesAreReportedAtOnce) {

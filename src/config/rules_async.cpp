@@ -33,9 +33,9 @@ void merge_names(ParsedFlags& flags, Problems& problems) {
   merge(config.max_staleness, "--max-staleness", config.max_policy_version_lag,
         "--max-policy-version-lag", problems);
   if (const auto factor = config.async_data_buffer_capacity_factor) {
-    problems.require(std::isfinite(*factor) && *factor >= 1 && *factor <= 1e6,
-                     fmt::format("--async-data-buffer-capacity-factor {}: should be at least 1",
-                                 *factor));
+    problems.require(
+        std::isfinite(*factor) && *factor >= 1 && *factor <= 1e6,
+        fmt::format("--async-data-buffer-capacity-factor {}: should be at least 1", *factor));
     const std::optional<int64_t> batches =
         static_cast<int64_t>(std::clamp(std::floor(*factor), 1.0, 1e6));
     merge(config.async_buffer_size, "--async-buffer-size", batches,
@@ -43,9 +43,9 @@ void merge_names(ParsedFlags& flags, Problems& problems) {
   }
   const auto merge_words = [&](std::string& value, std::string_view flag, const std::string& other,
                                std::string_view other_flag, std::string_view given) {
-    problems.require(!is_given(flags, flag) || value == other,
-                     fmt::format("{} {} and {} {}: contradict each other", flag, value, other_flag,
-                                 given));
+    problems.require(
+        !is_given(flags, flag) || value == other,
+        fmt::format("{} {} and {} {}: contradict each other", flag, value, other_flag, given));
     value = other;
   };
   if (const std::string& handler = config.async_unused_samples_handler; !handler.empty())
@@ -66,9 +66,9 @@ void refuse_without_async(const ParsedFlags& flags, Problems& problems) {
        {"--max-weight-staleness", "--max-policy-version-lag", "--staleness-policy",
         "--async-unused-samples-handler", "--async-order", "--async-data-buffer-capacity-factor",
         "--update-mode", "--kv-on-update", "--pause-generation-mode", "--rollout-num-threads"}) {
-    problems.require(!is_given(flags, flag),
-                     fmt::format("{}: is about generation beside training; use slime train-async",
-                                 flag));
+    problems.require(
+        !is_given(flags, flag),
+        fmt::format("{}: is about generation beside training; use slime train-async", flag));
   }
   problems.require(flags.config.max_staleness.value_or(0) == 0,
                    fmt::format("--max-staleness {}: slime train is always on policy; use slime "
@@ -130,17 +130,27 @@ void check_async(ParsedFlags& flags, Problems& problems) {
                    fmt::format("--colocate and --update-weights-interval {}: trainer and engine "
                                "share one set of weights, each rollout is an update",
                                config.update_weights_interval));
-  problems.require(config.rollout_num_threads >= 0,
-                   fmt::format("--rollout-num-threads {}: should not be negative",
-                               config.rollout_num_threads));
+  problems.require(
+      config.rollout_num_threads >= 0,
+      fmt::format("--rollout-num-threads {}: should not be negative", config.rollout_num_threads));
   problems.require(
       config.staleness_policy != "correct" || has_correction(config),
       "--staleness-policy correct: trains tokens of older weights than --max-staleness says; it "
       "needs a correction: --use-tis, --use-rs, --use-opsm or --custom-tis-function-path");
-  problems.require(!is_given(flags, "--kv-on-update") || config.update_mode == "suspend",
-                   fmt::format("--kv-on-update {} and --update-mode {}: only suspended requests have "
-                               "keys and values when the weights change",
-                               config.kv_on_update, config.update_mode));
+  problems.require(
+      !is_given(flags, "--kv-on-update") || config.update_mode == "suspend",
+      fmt::format("--kv-on-update {} and --update-mode {}: only suspended requests have "
+                  "keys and values when the weights change",
+                  config.kv_on_update, config.update_mode));
+  const bool offloads = config.offload || config.offload_rollout;
+  problems.require(!offloads || config.colocate,
+                   "--offload-rollout and slime train-async: the cache is in use while the trainer "
+                   "trains; add --colocate to take turns");
+  problems.require(
+      !offloads || !is_given(flags, "--kv-on-update") || config.kv_on_update == "recompute",
+      "--offload-rollout and --kv-on-update keep: a cache that gives its memory back keeps "
+      "nothing");
+  if (!config.colocate) config.no_offload_rollout = true;
   if (is_given(flags, "--over-sampling-batch-size") &&
       config.over_sampling_batch_size.value_or(0) > config.rollout_batch_size) {
     flags.warnings.push_back(

@@ -155,10 +155,10 @@ void check_rollout(RunConfig& config, Problems& problems) {
   problems.require(config.sglang_chunked_prefill_size > 0,
                    "--sglang-chunked-prefill-size: should be at least 1");
   check_memory(config, problems);
-  problems.require(!config.mask_offpolicy_in_partial_rollout || config.partial_rollout ||
-                       config.train_async,
-                   "--mask-offpolicy-in-partial-rollout: needs --partial-rollout, or "
-                   "slime train-async");
+  problems.require(
+      !config.mask_offpolicy_in_partial_rollout || config.partial_rollout || config.train_async,
+      "--mask-offpolicy-in-partial-rollout: needs --partial-rollout, or "
+      "slime train-async");
   if (config.rollout_max_context_len) {
     if (!config.rollout_max_prompt_len)
       config.rollout_max_prompt_len = *config.rollout_max_context_len - 1;

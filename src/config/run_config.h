@@ -89,11 +89,11 @@ struct AsyncFlags {
   bool train_async = false;  // `slime train-async`
   bool fully_async = false;  // the same, in the words of another family
   bool colocate = false;     // trainer and engine take turns on one device, with one set of weights
-  int64_t update_weights_interval = 1;             // steps between updates of the engine
-  std::optional<int64_t> max_staleness;            // in updates; default 1
-  std::optional<int64_t> max_weight_staleness;     // the same
-  std::optional<int64_t> max_policy_version_lag;   // the same
-  std::optional<int64_t> async_buffer_size;        // finished batches that may wait; default 2
+  int64_t update_weights_interval = 1;            // steps between updates of the engine
+  std::optional<int64_t> max_staleness;           // in updates; default 1
+  std::optional<int64_t> max_weight_staleness;    // the same
+  std::optional<int64_t> max_policy_version_lag;  // the same
+  std::optional<int64_t> async_buffer_size;       // finished batches that may wait; default 2
   std::optional<double> async_data_buffer_capacity_factor;  // the same
   std::string staleness_policy = "wait";
   std::string async_unused_samples_handler;  // the same: drop or retry

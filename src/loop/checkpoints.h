@@ -9,8 +9,8 @@
 
 #include "buffer/data_source.h"
 #include "config/run_config.h"
-#include "loop/fates.h"
 #include "loop/engines.h"
+#include "loop/fates.h"
 #include "loop/recorder.h"
 #include "loop/rollout_source.h"
 #include "loop/run_folder.h"

@@ -35,17 +35,14 @@ EngineBeside::EngineBeside(model::Network& trained, std::unique_ptr<model::Netwo
                            engine::RunningRequests running, const RunMemory& memory,
                            const Clock& clock)
     : trained_(trained), own_(std::move(own)), running_(running) {
-  memory.explain_shortage(Phase::kGenerate, [&] {
-    engine_ = std::make_unique<engine::Engine>(*own_, config, clock);
-  });
+  memory.explain_shortage(
+      Phase::kGenerate, [&] { engine_ = std::make_unique<engine::Engine>(*own_, config, clock); });
   update_weights(version);
 }
 
 void EngineBeside::update_weights(WeightVersion version) {
-  engine::or_throw(
-      engine_->update_weights({.version = version,
-                               .source = engine::FromNetwork{&trained_},
-                               .running = running_}));
+  engine::or_throw(engine_->update_weights(
+      {.version = version, .source = engine::FromNetwork{&trained_}, .running = running_}));
 }
 
 }  // namespace slime::loop

@@ -73,6 +73,7 @@ MemoryNeeds memory_needs(const config::RunConfig& config, model::Network& networ
     needs.kv_page_bytes =
         engine::kv_page_bytes(network, engine::kv_storage_type(config.kv_cache_dtype(), network));
     needs.engine_workspace = engine_workspace_bytes(config, network, precision);
+    if (!config.shares_weights()) needs.engine_workspace += static_cast<int64_t>(flat.nbytes());
   }
   return needs;
 }

@@ -110,8 +110,9 @@ void RolloutSource::start_stream(const RunSchedule& schedule, WeightVersion vers
   rollout_.open_stream({.staleness = *stream_,
                         .num_steps = schedule.num_steps,
                         .rules = training_rules(config_),
-                        .order = config_.async_order == "finish" ? rollout::ConsumptionOrder::kFinish
-                                                                 : rollout::ConsumptionOrder::kDispatch,
+                        .order = config_.async_order == "finish"
+                                     ? rollout::ConsumptionOrder::kFinish
+                                     : rollout::ConsumptionOrder::kDispatch,
                         .stop = &trainers_.has_failed()});
 }
 

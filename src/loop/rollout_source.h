@@ -59,7 +59,7 @@ class RolloutSource final : public GroupSource {
   Fates& fates_;
   RunMemory& memory_;
   Recorder& recorder_;
-  LeftOutPrompts left_out_;  // of the step
+  LeftOutPrompts left_out_;                   // of the step
   std::optional<rollout::Staleness> stream_;  // of the stream, when one was started
   rollout::Rollout rollout_;
 };

@@ -277,10 +277,9 @@ std::unique_ptr<Stations> build_stations(config::ParsedFlags flags, const Clock&
   for (const std::string& line : notes) run->recorder->message(line);
   if (start.checkpoint) run->recorder->saved(start.checkpoint->iteration);
   make_source(*run);
-  run->checkpoints = std::make_unique<Checkpoints>(run->config, run->folder, start.run_id,
-                                                   run->text.today, *run->prompts, *run->trainers,
-                                                   *run->fates, *run->engines, run->rollout.get(),
-                                                   run->memory, *run->recorder);
+  run->checkpoints = std::make_unique<Checkpoints>(
+      run->config, run->folder, start.run_id, run->text.today, *run->prompts, *run->trainers,
+      *run->fates, *run->engines, run->rollout.get(), run->memory, *run->recorder);
   run->interrupt.emplace();
   return run;
 }

@@ -72,17 +72,17 @@ asio::awaitable<engine::GenerateUpdate> generate(engine::EngineClient& engine,
         auto executor = asio::prefer(asio::get_associated_executor(handler),
                                      asio::execution::outstanding_work.tracked);
         auto waiting = std::make_shared<decltype(handler)>(std::move(handler));
-        submitted(engine.submit(
-            std::move(to_submit), [waiting, executor, all = std::move(all),
-                                   on_drawn = std::move(to_tell)](engine::GenerateUpdate update) {
-              const bool is_last = update.finish.has_value();
-              const int64_t num_drawn = all->add(std::move(update));
-              if (is_last) {
-                asio::post(executor, [waiting] { std::move (*waiting)(); });
-              } else if (on_drawn) {
-                on_drawn(num_drawn);
-              }
-            }));
+        submitted(engine.submit(std::move(to_submit),
+                                [waiting, executor, all = std::move(all),
+                                 on_drawn = std::move(to_tell)](engine::GenerateUpdate update) {
+                                  const bool is_last = update.finish.has_value();
+                                  const int64_t num_drawn = all->add(std::move(update));
+                                  if (is_last) {
+                                    asio::post(executor, [waiting] { std::move (*waiting)(); });
+                                  } else if (on_drawn) {
+                                    on_drawn(num_drawn);
+                                  }
+                                }));
       },
       asio::use_awaitable, std::move(request), drawn, std::move(on_submitted), std::move(on_drawn));
   co_return drawn->take();

@@ -55,9 +55,8 @@ asio::awaitable<std::optional<engine::GenerateUpdate>> EngineRequests::draw(
   };
   engine::GenerateRequest request = make_request();
   note_submission();
-  engine::GenerateUpdate generated =
-      co_await generate(engine_, std::move(request), under_way->drawn, std::move(on_submitted),
-                        std::move(on_drawn));
+  engine::GenerateUpdate generated = co_await generate(
+      engine_, std::move(request), under_way->drawn, std::move(on_submitted), std::move(on_drawn));
   in_flight_.erase(under_way->handle);
   under_way.reset();
   num_tokens_ += static_cast<int64_t>(generated.output_ids.size());

@@ -53,7 +53,7 @@ struct RolloutConfig {
   /// How many samples draw at once in virtual time: what the engine runs together. More make it
   /// discard tokens, fewer change which groups are kept; neither changes a sample.
   int64_t num_slots = 256;
-  bool keeps_partial = false;       // partial rollout: aborted groups keep their tokens
+  bool keeps_partial = false;  // partial rollout: aborted groups keep their tokens
   std::chrono::duration<double> reward_timeout{30};
   int64_t max_failed_groups = 64;  // in one step; more end the run
   int reward_threads = 1;
@@ -108,10 +108,10 @@ struct StepEnd {
   std::map<std::string, int64_t> drops;  // by reason
   int64_t num_failed_groups = 0;         // dropped, or given up by the engine and handed back
   int64_t generated_tokens = 0;          // all new tokens, kept or not
-  int64_t discarded_tokens = 0;  // of those: drawn after the step had closed, or not kept by rule
+  int64_t discarded_tokens = 0;    // of those: drawn after the step had closed, or not kept by rule
   int64_t num_retried_groups = 0;  // too old: drawn again from the prompt
-  bool is_last = false;          // of a stream that ended early: by its stop flag, or with the data
-  std::exception_ptr error;      // the step failed, and its groups are incomplete
+  bool is_last = false;      // of a stream that ended early: by its stop flag, or with the data
+  std::exception_ptr error;  // the step failed, and its groups are incomplete
 };
 
 using StepRecord = std::variant<Group, StepEnd>;

@@ -72,7 +72,9 @@ struct GroupInFlight {
   bool is_aborted = false;   // Session::abort(): its samples do not go on
 };
 
-/// Created, used and destroyed on the thread that runs `threads.context`.
+/// Created, used and destroyed on the thread that runs `threads.context`. One class because what a
+/// sample may do next (be drawn, go on behind an interruption, be scored, end) and whether anything is
+/// left to wait for follow from the same counts.
 class Session {
  public:
   /// What on_drawn, on_done and on_reached throw ends the session; on_idle throws nothing. Empty
@@ -153,7 +155,7 @@ class Session {
   bool has_begun_ = false;
   std::function<void()> on_quiet_;  // of a drain() or interrupt() that has not been answered
   int64_t num_drawing_ = 0;         // samples that have not been drawn to their ends
-  int64_t num_running_ = 0;  // samples whose coroutine has not ended
+  int64_t num_running_ = 0;         // samples whose coroutine has not ended
   bool idle_check_is_posted_ = false;
   bool is_closed_ = false;
   std::exception_ptr error_;

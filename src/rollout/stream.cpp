@@ -15,8 +15,8 @@ constexpr int64_t kMaxAttempts = 3;
 
 }  // namespace
 
-Stream::Stream(const RolloutContext& context, Outlet& outlet, Attempts& attempts,
-               StreamOrder order, std::function<void()> on_end)
+Stream::Stream(const RolloutContext& context, Outlet& outlet, Attempts& attempts, StreamOrder order,
+               std::function<void()> on_end)
     : config_(context.config),
       hooks_(context.hooks),
       outlet_(outlet),
@@ -190,9 +190,8 @@ void Stream::abort_most_urgent() {
 
 void Stream::judge_one(OpenGroups::iterator which) {
   const Group& group = which->second.flight->group;
-  const bool is_over =
-      order_.staleness.lag(step(), *group.begun_with) > order_.staleness.max_lag &&
-      order_.staleness.policy != StalePolicy::kCorrect;
+  const bool is_over = order_.staleness.lag(step(), *group.begun_with) > order_.staleness.max_lag &&
+                       order_.staleness.policy != StalePolicy::kCorrect;
   if (which->second.is_too_old || is_over) {
     const auto attempts = attempts_.find(group.ordinal);
     const bool is_tried_enough = attempts != attempts_.end() && attempts->second >= kMaxAttempts;

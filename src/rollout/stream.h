@@ -97,8 +97,9 @@ class Stream {
   WeightVersion version_;
   OpenGroups open_;
   int64_t num_begun_ = 0;
-  std::deque<int64_t> finished_;  // numbers, in the order of finishing; ConsumptionOrder::kFinish only
-  std::vector<Group> given_up_;   // by the engine: begun again in a later step
+  std::deque<int64_t>
+      finished_;  // numbers, in the order of finishing; ConsumptionOrder::kFinish only
+  std::vector<Group> given_up_;  // by the engine: begun again in a later step
   int64_t num_kept_ = 0;
   int64_t tokens_before_step_ = 0;  // generated, when the step began
   StepEnd end_;                     // of the step that is being filled

@@ -62,9 +62,11 @@ TEST(Staleness, AGroupMayBeBegunIfItIsTrainedInTime) {
 
 TEST(Staleness, CountsFromTheStepThatAProcessBeginsWith) {
   // Step 3 begins in the middle of an interval, with weights that were published anew.
-  const Staleness resumed{
-      .groups_per_step = 2, .steps_per_update = 2, .max_lag = 1, .first_step = 3,
-      .first_version = 7};
+  const Staleness resumed{.groups_per_step = 2,
+                          .steps_per_update = 2,
+                          .max_lag = 1,
+                          .first_step = 3,
+                          .first_version = 7};
   EXPECT_EQ(resumed.version_at(3), 7);
   EXPECT_EQ(resumed.version_at(4), 8);
   EXPECT_EQ(resumed.version_at(6), 9);

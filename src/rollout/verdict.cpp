@@ -17,7 +17,8 @@ std::size_t first_with(const Group& group, Status status) {
 
 }  // namespace
 
-Verdict verdict_on(const Group& group, const RolloutHooks& hooks, int64_t remaining, int64_t target) {
+Verdict verdict_on(const Group& group, const RolloutHooks& hooks, int64_t remaining,
+                   int64_t target) {
   const std::size_t size = group.samples.size();
   if (const std::size_t index = first_with(group, Status::kAborted); index < size)
     return {.kind = Verdict::Kind::kGivenUp, .reason = "aborted", .index = index};

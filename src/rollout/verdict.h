@@ -23,7 +23,8 @@ struct Verdict {
 };
 
 /// `remaining` and `target` as should_drop (core/filter_verdict.h).
-Verdict verdict_on(const Group& group, const RolloutHooks& hooks, int64_t remaining, int64_t target);
+Verdict verdict_on(const Group& group, const RolloutHooks& hooks, int64_t remaining,
+                   int64_t target);
 
 /// One more group of the step has failed, or was given up. Throws ConfigError with the reason when
 /// there are more than `max_failed`.

@@ -154,6 +154,8 @@ CONTRADICTIONS = [
     (["--colocate", "--update-weights-interval", "2"], "--colocate", "--update-weights-interval 2"),
     (["--max-staleness", "0", "--update-weights-interval", "2"], "--max-staleness 0", "--update-weights-interval 2"),
     (["--staleness-policy", "correct"], "--staleness-policy correct", "--use-tis"),
+    (["--offload-rollout"], "--offload-rollout", "--colocate"),
+    (["--colocate", "--offload-rollout", "--kv-on-update", "keep"], "--offload-rollout", "--kv-on-update keep"),
     (["--debug-rollout-only"], "train-async", "--debug-rollout-only"),
 ]
 
