@@ -2,7 +2,7 @@
 """The two quickstarts in every form of training: synchronous, one step ahead, fully asynchronous, colocated, APRIL.
 
     python3 bench/learning/forms.py run OUT_DIR --task arithmetic [--forms sync,async-1] [--seeds 1,2,3] [--jobs 2]
-    python3 bench/learning/forms.py table OUT_DIR...            # Markdown: what docs/benchmarks/async_learning.md shows
+    python3 bench/learning/forms.py table OUT_DIR...            # Markdown
     python3 bench/learning/forms.py picture OUT.svg OUT_DIR     # a panel for each form, a line for each seed
 
 The flags are those of examples/quickstart, read from there; a form adds its own. Each run has --cores cores to itself. The
