@@ -62,6 +62,11 @@ class BoundedQueue {
     filled_.notify_all();
   }
 
+  bool is_closed() const {
+    const std::lock_guard lock(mutex_);
+    return closed_;
+  }
+
   std::size_t size() const {
     const std::lock_guard lock(mutex_);
     return elements_.size();

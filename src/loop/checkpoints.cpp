@@ -22,17 +22,17 @@ Checkpoints::Checkpoints(const config::ModelFlags& config, const RunFolder& fold
       memory_(memory),
       recorder_(recorder) {}
 
-json::object Checkpoints::data_state() {
+json::object data_state(buffer::DataSource& prompts, Fates& fates, rollout::Rollout* stream) {
   json::object state;
   std::vector<Group> open;
   {
     std::optional<rollout::Rollout::Lease> lease;
-    if (rollout_ != nullptr && rollout_->streams()) {
-      lease.emplace(rollout_->rollout());
+    if (stream != nullptr) {
+      lease.emplace(*stream);
       open = lease->open_groups();
     }
-    state["data_source"] = prompts_.save(fates_.in_flight());
-    state["ledger"] = fates_.commit();
+    state["data_source"] = prompts.save(fates.in_flight());
+    state["ledger"] = fates.commit();
   }
   buffer::add_open_groups(state["data_source"].as_object(), open);
   return state;
@@ -40,7 +40,8 @@ json::object Checkpoints::data_state() {
 
 void Checkpoints::save(int64_t step) {
   const auto range = recorder_.phase("save");
-  json::object run = data_state();
+  const bool streams = rollout_ != nullptr && rollout_->streams();
+  json::object run = data_state(prompts_, fates_, streams ? &rollout_->rollout() : nullptr);
   run["started"] = to_date_text(started_);
   run["weight_version"] = engines_.weight_version().value_or(step + 1);
   run["run_id"] = run_id_;

@@ -19,6 +19,11 @@
 
 namespace slime::loop {
 
+/// The members data_source and ledger of a checkpoint's run.json: where the data goes on, with all
+/// groups that are not final, and the position in the ledger. Of one moment: `stream`, when it is
+/// not null, stands still meanwhile.
+json::object data_state(buffer::DataSource& prompts, Fates& fates, rollout::Rollout* stream);
+
 class Checkpoints {
  public:
   /// `rollout` is null where nothing is generated. `run_id` tells this run's checkpoints from those of others; `started`: the day that chat
@@ -32,9 +37,6 @@ class Checkpoints {
   void save(int64_t step);
 
  private:
-  /// Where the data goes on, and the position in the ledger: of one moment.
-  json::object data_state();
-
   const config::ModelFlags& config_;
   const RunFolder& folder_;
   std::string run_id_;

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "buffer/filter.h"
+#include "loop/prompt_fates.h"
 #include "loop/scores.h"
 #include "loop/version_metrics.h"
 #include "rollout/older_tokens.h"
@@ -49,15 +50,7 @@ RolloutSource::RolloutSource(const config::RunConfig& config, const text::Tokeni
 
 rollout::RolloutHooks RolloutSource::make_hooks(const text::Tokenizer& tokenizer) {
   rollout::RolloutHooks hooks;
-  hooks.take_groups = [this](int64_t count) {
-    std::vector<Group> groups = prompts_.take(count);
-    for (const Group& group : groups) fates_.dispatched(group);
-    return groups;
-  };
-  hooks.give_back = [this](std::vector<Group> groups) {
-    for (const Group& group : groups) fates_.partial(group);
-    prompts_.add(std::move(groups));
-  };
+  take_prompts_from(hooks, prompts_, fates_);
   hooks.detokenize = [&tokenizer, skips = config_.rollout_skip_special_tokens](
                          std::span<const TokenId> ids) { return tokenizer.decode(ids, skips); };
   hooks.score = make_score(config_);
@@ -68,23 +61,14 @@ rollout::RolloutHooks RolloutSource::make_hooks(const text::Tokenizer& tokenizer
     };
   }
   hooks.on_drop = [this](const Group& group, const std::string& reason) {
-    note_drop(group, reason);
+    note_drop(fates_, group, reason);
+    const auto failed = std::ranges::find(group.samples, Status::kFailed, &Sample::status);
+    if (reason == "failed" && failed != group.samples.end()) left_out_.add(group, failed->failure);
   };
   hooks.on_progress = [this](int64_t groups_done, int64_t tokens) {
     recorder_.reached(groups_done, tokens);
   };
   return hooks;
-}
-
-void RolloutSource::note_drop(const Group& group, const std::string& reason) {
-  if (reason != "failed") {
-    fates_.filtered(group, reason);
-    return;
-  }
-  const auto failed = std::ranges::find(group.samples, Status::kFailed, &Sample::status);
-  const std::string why = failed == group.samples.end() ? reason : failed->failure;
-  fates_.failed(group, why);
-  if (failed != group.samples.end()) left_out_.add(group, why);
 }
 
 rollout::StepResult RolloutSource::take_step(int64_t step, WeightVersion version) {

@@ -50,7 +50,6 @@ class RolloutSource final : public GroupSource {
  private:
   rollout::RolloutHooks make_hooks(const text::Tokenizer& tokenizer);
   rollout::StepResult take_step(int64_t step, WeightVersion version);
-  void note_drop(const Group& group, const std::string& reason);
 
   const config::RunConfig& config_;
   buffer::DataSource& prompts_;

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "core/sample.h"
 #include "loop/periodic.h"
 
 namespace slime::loop {
@@ -19,6 +20,12 @@ struct RunSchedule {
   int64_t steps_per_update = 1;  // of the engines' weights
 
   bool publishes_after(int64_t step) const { return (step + 1) % steps_per_update == 0; }
+
+  /// What the engines' weights are called at the first step, when they had version `saved` as the
+  /// checkpoint was written: weights that were trained and not published then are published now.
+  WeightVersion version_from(WeightVersion saved) const {
+    return saved + (publishes_after(first_step - 1) ? 0 : 1);
+  }
 
   bool evaluates_before_training() const {
     return eval_interval && first_step == 0 && !skips_first_evaluation;

@@ -166,8 +166,7 @@ WeightVersion first_version(const Stations& run, const StartPoint& start) {
       start.checkpoint ? start.checkpoint->run.if_contains("weight_version") : nullptr;
   if (!run.config.train_async || saved == nullptr || !saved->is_int64())
     return schedule.first_step / schedule.steps_per_update;
-  // Weights that were trained and not published before the checkpoint are published now.
-  return saved->get_int64() + (schedule.publishes_after(schedule.first_step - 1) ? 0 : 1);
+  return schedule.version_from(saved->get_int64());
 }
 
 /// An engine beside the trainer has weights of its own; the first update makes them the trainer's.

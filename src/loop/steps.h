@@ -1,6 +1,9 @@
 #pragma once
 
 /// What a step of a run consists of: the verbs that the loops put into their orders.
+///
+/// A run does them with its stations (loop/station_steps.h), a simulator with stations that only
+/// take time; the loops are the same.
 
 #include <cstdint>
 #include <vector>
@@ -11,19 +14,43 @@
 
 namespace slime::loop {
 
-struct Stations;
+/// Each is called by the loop's thread and returns when it is done. What cannot go on throws.
+class Steps {
+ public:
+  virtual ~Steps() = default;
 
-/// The groups of step `step`. Throws ConfigError when the data has ended.
-Collected collect(Stations& run, int64_t step);
+  /// Of the weights that the engines have.
+  virtual WeightVersion version() const = 0;
 
-/// Engines stand still, the trainers have the device.
-train::TrainReport train_on(Stations& run, const std::vector<Group>& groups);
+  /// From here on generation goes on while the loop trains. `version`: of the engines' weights.
+  virtual void start_stream(WeightVersion version) = 0;
 
-/// The new weights to the engines, which go on. In asynchronous runs what is under way does what
-/// --update-mode says.
-void publish(Stations& run, WeightVersion version);
+  /// The groups of step `step`: prompts, responses, scores; kept or dropped. Throws ConfigError
+  /// when the data has ended.
+  virtual Collected collect(int64_t step) = 0;
 
-/// All evaluation sets with the weights as they are, for the metrics of step `step`.
-void evaluate(Stations& run, int64_t step);
+  /// Where they share weights or device, the engines stand still and the trainers have it.
+  virtual train::TrainReport train_on(const std::vector<Group>& groups) = 0;
+
+  /// The new weights to the engines, which go on. In asynchronous runs what is under way does what
+  /// --update-mode says.
+  virtual void publish(WeightVersion version) = 0;
+
+  /// Metrics, files and fates of a step; `report` is null where nothing is trained.
+  virtual void end_step(int64_t step, const Collected& collected,
+                        const train::TrainReport* report) = 0;
+
+  /// All evaluation sets with the weights as they are, for the metrics of step `step`.
+  virtual void evaluate(int64_t step) = 0;
+
+  /// A checkpoint behind step `step`.
+  virtual void save(int64_t step) = 0;
+
+  /// The run is over before step `step`, where it also would go on.
+  virtual void finish(int64_t step) = 0;
+
+  /// Ctrl-C: the step ends, what was trained is saved, and the run is over.
+  virtual bool is_interrupted() const = 0;
+};
 
 }  // namespace slime::loop

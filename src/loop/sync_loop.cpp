@@ -1,35 +1,39 @@
 #include "loop/sync_loop.h"
 
-#include "loop/stations.h"
-#include "loop/steps.h"
+#include "loop/station_steps.h"
 
 namespace slime::loop {
 
-int run_sync_loop(Stations& run) {
-  const RunSchedule& schedule = run.schedule;
-  if (schedule.evaluates_before_training()) evaluate(run, schedule.first_step - 1);
+void train_sync(Steps& run, const RunSchedule& schedule) {
+  if (schedule.evaluates_before_training()) run.evaluate(schedule.first_step - 1);
   int64_t step = schedule.first_step;
-  for (; step < schedule.num_steps && !run.interrupt->requested(); ++step) {
-    const Collected collected = collect(run, step);  // prompts, responses, scores; kept or dropped
-    const train::TrainReport report = train_on(run, collected.groups);
-    if (schedule.publishes_after(step)) publish(run, step + 1);
-    run.recorder->end_step(step, collected, &report);
-    if (schedule.evaluates_after(step) && !run.interrupt->requested()) evaluate(run, step);
+  for (; step < schedule.num_steps && !run.is_interrupted(); ++step) {
+    const Collected collected = run.collect(step);  // prompts, responses, scores; kept or dropped
+    const train::TrainReport report = run.train_on(collected.groups);
+    if (schedule.publishes_after(step)) run.publish(step + 1);
+    run.end_step(step, collected, &report);
+    if (schedule.evaluates_after(step) && !run.is_interrupted()) run.evaluate(step);
     // Asked after the evaluation: Ctrl-C ends that early, and what was trained is saved.
-    if (schedule.saves_after(step) || run.interrupt->requested()) run.checkpoints->save(step);
+    if (schedule.saves_after(step) || run.is_interrupted()) run.save(step);
   }
-  run.recorder->finish(step);
-  return run.interrupt->exit_code();
+  run.finish(step);
 }
 
-int run_rollout_loop(Stations& run) {
-  const RunSchedule& schedule = run.schedule;
-  if (schedule.evaluates_before_training()) evaluate(run, schedule.first_step - 1);
+int run_sync_loop(Stations& stations) {
+  StationSteps steps(stations);
+  train_sync(steps, stations.schedule);
+  return stations.interrupt->exit_code();
+}
+
+int run_rollout_loop(Stations& stations) {
+  StationSteps run(stations);
+  const RunSchedule& schedule = stations.schedule;
+  if (schedule.evaluates_before_training()) run.evaluate(schedule.first_step - 1);
   int64_t step = schedule.first_step;
-  for (; step < schedule.num_steps && !run.interrupt->requested(); ++step)
-    run.recorder->end_step(step, collect(run, step), nullptr);
-  run.recorder->finish(step);
-  return run.interrupt->exit_code();
+  for (; step < schedule.num_steps && !run.is_interrupted(); ++step)
+    run.end_step(step, run.collect(step), nullptr);
+  run.finish(step);
+  return stations.interrupt->exit_code();
 }
 
 }  // namespace slime::loop

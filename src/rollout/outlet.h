@@ -54,6 +54,8 @@ class Outlet {
 
   // The loop's thread.
 
+  /// There is a record, or there will be none.
+  bool has_answer() const { return queue_.size() > 0 || queue_.is_closed(); }
   /// Waits; empty when the outlet was closed.
   std::optional<StepRecord> take() { return queue_.pop(); }
 

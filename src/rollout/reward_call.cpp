@@ -23,10 +23,12 @@ constexpr std::chrono::duration<double> kForever(1e9);  // that a clock can stil
 
 /// Both sides share it. The alarm lives on the coroutine's executor and is only touched there.
 struct Answer {
-  explicit Answer(asio::any_io_executor executor) : alarm(std::move(executor)) {}
-  asio::steady_timer alarm;  // goes off when the reward has run for too long
-  std::stop_source stop;     // of this call
-  bool has_thread = false;   // which runs it
+  explicit Answer(asio::any_io_executor executor)
+      : alarm(std::move(executor), asio::steady_timer::time_point::max()) {}
+  asio::steady_timer alarm;  // goes off at the deadline, when the reward has run for too long
+  Clock::TimePoint deadline;
+  std::stop_source stop;    // of this call
+  bool has_thread = false;  // which runs it
   std::optional<Expected<json::value>> value;
 };
 
@@ -42,41 +44,52 @@ Expected<json::value> value_of(const ScoreFn& score, const Sample& sample,
 }  // namespace
 
 asio::awaitable<std::optional<Expected<json::value>>> score_within(
-    RewardThreads& threads, const ScoreFn& score, Sample sample,
-    std::chrono::duration<double> timeout, std::stop_token stop) {
+    Runtime& runtime, const ScoreFn& score, Sample sample, std::chrono::duration<double> timeout,
+    std::stop_token stop) {
   if (stop.stop_requested()) co_return std::nullopt;
   const auto executor = co_await asio::this_coro::executor;
   auto answer = std::make_shared<Answer>(executor);
-  using Ticks = std::chrono::steady_clock::duration;
+  using Ticks = Clock::Duration;
   const auto allowed = std::chrono::duration_cast<Ticks>(timeout);
   const auto patience = std::chrono::duration_cast<Ticks>(std::min(kPatience * timeout, kForever));
-  auto waits_since = std::chrono::steady_clock::now();
-  answer->alarm.expires_at(waits_since + patience);
-  asio::post(threads.pool,
-             [answer, executor, allowed, &threads, score, sample = std::move(sample)] {
-               if (answer->stop.stop_requested()) return;
-               const auto begin = std::chrono::steady_clock::now();
-               threads.last_taken = begin;
-               asio::post(executor, [answer, deadline = begin + allowed] {
-                 answer->has_thread = true;
-                 answer->alarm.expires_at(deadline);
-               });
-               Expected<json::value> value = value_of(score, sample, answer->stop.get_token());
-               asio::post(executor, [answer, value = std::move(value)]() mutable {
-                 answer->value = std::move(value);
-                 answer->alarm.cancel();
-               });
-             });
+  const auto set_deadline = [&runtime](const std::shared_ptr<Answer>& of, Clock::TimePoint when) {
+    of->deadline = when;
+    runtime.wake_at(std::shared_ptr<asio::steady_timer>(of, &of->alarm), when);
+  };
+  auto waits_since = runtime.now();
+  set_deadline(answer, waits_since + patience);
+  runtime.score({.sample = std::move(sample),
+                 .stop = answer->stop.get_token(),
+                 .taken =
+                     [answer, executor, allowed, &runtime, set_deadline] {
+                       const Clock::TimePoint begin = runtime.now();
+                       runtime.last_taken = begin;
+                       asio::post(executor, [answer, set_deadline, deadline = begin + allowed] {
+                         answer->has_thread = true;
+                         set_deadline(answer, deadline);
+                       });
+                     },
+                 .score =
+                     [answer, score](const Sample& to_score) {
+                       return value_of(score, to_score, answer->stop.get_token());
+                     },
+                 .answer =
+                     [answer, executor](Expected<json::value> value) {
+                       asio::post(executor, [answer, value = std::move(value)]() mutable {
+                         answer->value = std::move(value);
+                         answer->alarm.cancel();
+                       });
+                     }});
   {
     const std::stop_callback on_stop(stop, [&answer] { answer->alarm.cancel(); });
     while (!answer->value && !stop.stop_requested()) {
       boost::system::error_code ignored;  // an answer, a stop and a new deadline end a wait too
       co_await answer->alarm.async_wait(asio::redirect_error(asio::use_awaitable, ignored));
-      if (answer->alarm.expiry() > std::chrono::steady_clock::now()) continue;
-      const auto last_taken = threads.last_taken.load();
+      if (answer->deadline > runtime.now()) continue;
+      const auto last_taken = runtime.last_taken.load();
       if (answer->has_thread || last_taken <= waits_since) break;
       waits_since = last_taken;  // the threads get on, and this one waits its turn
-      answer->alarm.expires_at(waits_since + patience);
+      set_deadline(answer, waits_since + patience);
     }
   }
   if (answer->value) co_return std::move(*answer->value);

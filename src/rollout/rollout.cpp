@@ -3,18 +3,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <chrono>
 #include <future>
 #include <list>
-#include <thread>
 #include <utility>
 
 #include "core/error.h"
 #include "rollout/eval_batch.h"
 #include "rollout/outlet.h"
+#include "rollout/runtime.h"
 #include "rollout/session.h"
 #include "rollout/step.h"
 #include "rollout/stream.h"
@@ -34,20 +33,24 @@ constexpr std::chrono::milliseconds kStopFlagInterval{100};
 /// and die in one order with the thread that alone may touch them.
 class Rollout::Thread {
  public:
-  Thread(engine::EngineClient& engine, RolloutConfig config, RolloutHooks hooks)
+  Thread(engine::EngineClient& engine, RolloutConfig config, RolloutHooks hooks, Driver* driver)
       : config_(config),
         hooks_(std::move(hooks)),
         outlet_(static_cast<std::size_t>(std::max<int64_t>(config.max_waiting_groups, 1))),
-        threads_(config.reward_threads),
-        context_{engine, config_, hooks_, threads_},
-        next_look_(threads_.context),
-        messages_(asio::make_work_guard(threads_.context)),
-        thread_([this] { run(); }) {}
+        runtime_(config.reward_threads, driver),
+        context_{engine, config_, hooks_, runtime_},
+        next_look_(runtime_.context()) {
+    runtime_.begin(
+        {.on_exception = [this] { failed(); }, .on_turn = [this] { look_at_stop_flags(); }});
+  }
 
   ~Thread() {
-    asio::post(threads_.context, [this] { end(); });
-    messages_.reset();
-    thread_.join();
+    if (runtime_.is_driven()) {
+      end();  // its owner may be about to stop driving it: nothing is decided any more
+    } else {
+      asio::post(runtime_.context(), [this] { end(); });
+    }
+    runtime_.end();
   }
   Thread(const Thread&) = delete;
   Thread& operator=(const Thread&) = delete;
@@ -55,7 +58,7 @@ class Rollout::Thread {
   // From the loop's thread.
 
   void open_step(StepOrder order) {
-    asio::post(threads_.context, [this, order = std::move(order)]() mutable {
+    asio::post(runtime_.context(), [this, order = std::move(order)]() mutable {
       check(step_ == nullptr, "one step is open at a time");
       step_ = std::make_unique<Step>(context_, outlet_, attempts_, std::move(order),
                                      [this] { step_.reset(); });
@@ -65,7 +68,7 @@ class Rollout::Thread {
   }
 
   void open_stream(StreamOrder order) {
-    asio::post(threads_.context, [this, order = std::move(order)]() mutable {
+    asio::post(runtime_.context(), [this, order = std::move(order)]() mutable {
       check(step_ == nullptr && stream_ == nullptr, "one step or stream is open at a time");
       stream_ = std::make_unique<Stream>(context_, outlet_, attempts_, std::move(order),
                                          [this] { stream_.reset(); });
@@ -75,9 +78,10 @@ class Rollout::Thread {
   }
 
   StepRecord next() {
+    runtime_.wait_until([this] { return outlet_.has_answer(); });
     std::optional<StepRecord> record = outlet_.take();
     if (!record) std::rethrow_exception(failure_);  // written before the outlet was closed
-    asio::post(threads_.context, [this] {
+    asio::post(runtime_.context(), [this] {
       outlet_.refill();
       if (step_ != nullptr) step_->go_on();
       if (stream_ != nullptr) stream_->go_on();
@@ -88,24 +92,25 @@ class Rollout::Thread {
   void hold(bool interrupts) {
     auto quiet = std::make_shared<std::promise<void>>();
     std::future<void> is_quiet = quiet->get_future();
-    asio::post(threads_.context, [this, interrupts, quiet] {
+    asio::post(runtime_.context(), [this, interrupts, quiet] {
       if (stream_ == nullptr) return quiet->set_value();  // it has given all that was asked of it
       stream_->hold(interrupts, [quiet] { quiet->set_value(); });
     });
-    is_quiet.get();
+    runtime_.get(std::move(is_quiet));
   }
 
   void release(WeightVersion version) {
-    asio::post(threads_.context, [this, version] {
+    asio::post(runtime_.context(), [this, version] {
       if (stream_ != nullptr) stream_->release(version);
     });
   }
 
   /// Stands still from when this returns until `returned` is ready.
   void lend(std::future<void> returned) {
+    if (runtime_.is_driven()) return;  // it stands still unless somebody waits
     std::promise<void> lent;
     std::future<void> is_lent = lent.get_future();
-    asio::post(threads_.context, [&lent, returned = std::move(returned)] {
+    asio::post(runtime_.context(), [&lent, returned = std::move(returned)] {
       lent.set_value();
       returned.wait();
     });
@@ -119,12 +124,12 @@ class Rollout::Thread {
     return groups;
   }
 
-  std::future<std::vector<Group>> evaluate(std::vector<Group> groups, const ResponseRules& rules,
-                                           const std::atomic<bool>& stop) {
+  std::vector<Group> evaluate(std::vector<Group> groups, const ResponseRules& rules,
+                              const std::atomic<bool>& stop) {
     std::promise<std::vector<Group>> finished;
     std::future<std::vector<Group>> result = finished.get_future();
-    asio::post(threads_.context, [this, groups = std::move(groups), rules, &stop,
-                                  finished = std::move(finished)]() mutable {
+    asio::post(runtime_.context(), [this, groups = std::move(groups), rules, &stop,
+                                    finished = std::move(finished)]() mutable {
       const auto where = evaluations_.emplace(evaluations_.end());
       *where = std::make_unique<EvalBatch>(context_, fmt::format("eval{}", num_evaluations_++),
                                            std::move(rules), stop, std::move(finished),
@@ -132,31 +137,24 @@ class Rollout::Thread {
       (*where)->begin(std::move(groups));
       look_at_stop_flags();
     });
-    return result;
+    return runtime_.get(std::move(result));
   }
 
  private:
-  void run() {
-    for (;;) {
-      try {
-        threads_.context.run();
-        return;
-      } catch (...) {
-        // A bug: what can go wrong in a step or an evaluation is told there. All of it comes back.
-        if (!failure_) failure_ = std::current_exception();
-        outlet_.close();
-        end();
-      }
-    }
+  /// A bug: what can go wrong in a step or an evaluation is told there. All of it comes back.
+  void failed() {
+    if (!failure_) failure_ = std::current_exception();
+    outlet_.close();
+    end();
   }
 
-  /// Ten times a second while something is in flight.
+  /// Ten times a second while something is in flight; driven, before each turn.
   void look_at_stop_flags() {
     if (step_ != nullptr) step_->look_at_stop_flag();
     if (stream_ != nullptr) stream_->look_at_stop_flag();
     for (const auto& evaluation : evaluations_) evaluation->look_at_stop_flag();
     const bool is_empty = step_ == nullptr && stream_ == nullptr && evaluations_.empty();
-    if (is_looking_ || is_ending_ || is_empty) return;
+    if (runtime_.is_driven() || is_looking_ || is_ending_ || is_empty) return;
     is_looking_ = true;
     next_look_.expires_after(kStopFlagInterval);
     next_look_.async_wait([this](const boost::system::error_code&) {
@@ -177,7 +175,7 @@ class Rollout::Thread {
   const RolloutConfig config_;
   const RolloutHooks hooks_;
   Outlet outlet_;
-  SessionThreads threads_;
+  Runtime runtime_;
   const RolloutContext context_;
   Attempts attempts_;
   std::unique_ptr<Step> step_;
@@ -188,12 +186,11 @@ class Rollout::Thread {
   bool is_looking_ = false;  // there will be a next look
   bool is_ending_ = false;
   std::exception_ptr failure_;
-  asio::executor_work_guard<asio::io_context::executor_type> messages_;
-  std::thread thread_;
 };
 
-Rollout::Rollout(engine::EngineClient& engine, RolloutConfig config, RolloutHooks hooks)
-    : thread_(std::make_unique<Thread>(engine, config, std::move(hooks))) {}
+Rollout::Rollout(engine::EngineClient& engine, RolloutConfig config, RolloutHooks hooks,
+                 Driver* driver)
+    : thread_(std::make_unique<Thread>(engine, config, std::move(hooks), driver)) {}
 
 Rollout::~Rollout() = default;
 
@@ -233,7 +230,7 @@ StepRecord Rollout::next() {
 
 std::vector<Group> Rollout::evaluate(std::vector<Group> groups, const ResponseRules& rules,
                                      const std::atomic<bool>& stop) {
-  return thread_->evaluate(std::move(groups), rules, stop).get();
+  return thread_->evaluate(std::move(groups), rules, stop);
 }
 
 StepResult take_step(Rollout& rollout) {

@@ -116,11 +116,15 @@ struct StepEnd {
 
 using StepRecord = std::variant<Group, StepEnd>;
 
+class Driver;
+
 /// All functions are called by one thread, the loop's.
 class Rollout {
  public:
-  /// References outlive the object.
-  Rollout(engine::EngineClient& engine, RolloutConfig config, RolloutHooks hooks);
+  /// References outlive the object. With a driver (rollout/runtime.h) it has no threads: whoever
+  /// waits here drives it.
+  Rollout(engine::EngineClient& engine, RolloutConfig config, RolloutHooks hooks,
+          Driver* driver = nullptr);
   /// What is in flight is aborted, and told to nobody. Waits for rewards that run on after they
   /// were told to stop.
   ~Rollout();

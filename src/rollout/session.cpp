@@ -35,22 +35,21 @@ std::exception_ptr exception_of(const Error& error) {
   return std::make_exception_ptr(std::runtime_error(error.message));
 }
 
-/// Key of a sample's draws.
-uint64_t mix(uint64_t seed, uint64_t ordinal) {
-  return splitmix64(seed + ordinal * kGoldenRatio64);
-}
-
 bool can_go_on(const Sample& sample) {
   return sample.status == Status::kPending || sample.status == Status::kAborted;
 }
 
 }  // namespace
 
+uint64_t draw_key(uint64_t seed, int64_t ordinal) {
+  return splitmix64(seed + static_cast<uint64_t>(ordinal) * kGoldenRatio64);
+}
+
 Session::Session(const RolloutContext& context, ResponseRules rules, std::string name)
     : context_(context),
       rules_(std::move(rules)),
       name_(std::move(name)),
-      requests_(context.engine, context.threads.context, context.config.max_concurrent_samples,
+      requests_(context.engine, context.runtime.context(), context.config.max_concurrent_samples,
                 [this](const Error& error) { fail(exception_of(error)); }) {}
 
 Session::~Session() { rewards_stop_.request_stop(); }
@@ -82,8 +81,8 @@ void Session::spawn(std::shared_ptr<GroupInFlight> flight) {
   for (std::size_t i = 0; i < flight->draws.size(); ++i) {
     ++num_running_;
     // Posted, so that whoever starts the group knows it before it hears of it.
-    asio::post(context_.threads.context, [this, flight, i] {
-      asio::co_spawn(context_.threads.context, run_sample(flight, i),
+    asio::post(context_.runtime.context(), [this, flight, i] {
+      asio::co_spawn(context_.runtime.context(), run_sample(flight, i),
                      [this](std::exception_ptr error) {
                        --num_running_;
                        if (error) fail(error);
@@ -162,7 +161,7 @@ void Session::tell_when_idle() {
   const bool never_began = error_ && !has_begun_;
   if (idle_check_is_posted_ || num_running_ > 0 || !(has_begun_ || never_began)) return;
   idle_check_is_posted_ = true;
-  asio::post(context_.threads.context, [this] {
+  asio::post(context_.runtime.context(), [this] {
     idle_check_is_posted_ = false;
     const std::function<void()> on_idle = events_.on_idle;  // the call may destroy the session
     if (num_running_ == 0 && on_idle) on_idle();
@@ -194,7 +193,7 @@ engine::GenerateRequest Session::request_for(const GroupInFlight& flight,
   request.input_ids = sample.tokens;
   request.sampling = rules_.sampling;
   request.sampling.max_new_tokens = remaining_tokens(sample, rules_);
-  request.sampling.sampling_seed = mix(rules_.seed, static_cast<uint64_t>(sample.ordinal));
+  request.sampling.sampling_seed = draw_key(rules_.seed, sample.ordinal);
   request.return_logprob = true;
   request.return_top_p_token_ids = rules_.keeps_top_p_ids;
   return request;
@@ -225,7 +224,7 @@ asio::awaitable<bool> Session::draw_once(std::shared_ptr<GroupInFlight> flight, 
     if (num_tokens < draw.awaited) return;
     draw.awaited = std::numeric_limits<int64_t>::max();
     // The engine's last update is posted after this, so the session is there when this runs.
-    asio::post(context_.threads.context, [this] { tell_reached(); });
+    asio::post(context_.runtime.context(), [this] { tell_reached(); });
   };
   std::function<engine::GenerateRequest()> make_request = [this, &flight, &sample] {
     return request_for(*flight, sample);
@@ -252,7 +251,7 @@ asio::awaitable<void> Session::score(std::shared_ptr<GroupInFlight> flight, std:
   if (!is_whole || !sample.reward.is_null() || !hooks.score) co_return;
   const auto timeout =
       hooks.reward_timeout ? hooks.reward_timeout(sample) : context_.config.reward_timeout;
-  auto reward = co_await score_within(context_.threads.rewards, hooks.score, sample, timeout,
+  auto reward = co_await score_within(context_.runtime, hooks.score, sample, timeout,
                                       rewards_stop_.get_token());
   if (!reward) co_return;
   std::optional<std::string> problem;

@@ -7,7 +7,6 @@
 
 #include <atomic>
 #include <boost/asio/awaitable.hpp>
-#include <boost/asio/io_context.hpp>
 #include <cstdint>
 #include <exception>
 #include <functional>
@@ -25,26 +24,21 @@
 #include "rollout/response_rules.h"
 #include "rollout/reward_call.h"
 #include "rollout/rollout.h"
+#include "rollout/runtime.h"
 
 namespace slime::rollout {
 
-/// What sessions run on. It outlives them: a reward that nobody waits for any more goes on alone on
-/// its thread until it notices, and a session does not wait for that.
-struct SessionThreads {
-  explicit SessionThreads(int num_reward_threads) : rewards(num_reward_threads) {}
-  ~SessionThreads() { rewards.pool.stop(); }
-
-  boost::asio::io_context context{1};
-  RewardThreads rewards;  // after the context, to which it posts: it ends first
-};
-
-/// What all sessions of a rollout are given. All of it outlives them.
+/// What all sessions of a rollout are given. All of it outlives them, the runtime also because a
+/// reward that nobody waits for any more goes on alone until it notices.
 struct RolloutContext {
   engine::EngineClient& engine;
   const RolloutConfig& config;
   const RolloutHooks& hooks;
-  SessionThreads& threads;
+  Runtime& runtime;
 };
+
+/// Key of the random numbers of a sample.
+uint64_t draw_key(uint64_t seed, int64_t ordinal);
 
 /// One sample of a group in flight.
 struct Draw {
@@ -72,7 +66,7 @@ struct GroupInFlight {
   bool is_aborted = false;   // Session::abort(): its samples do not go on
 };
 
-/// Created, used and destroyed on the thread that runs `threads.context`. One class because what a
+/// Created, used and destroyed on the thread that runs the context of `runtime`. One class because what a
 /// sample may do next (be drawn, go on behind an interruption, be scored, end) and whether anything is
 /// left to wait for follow from the same counts.
 class Session {

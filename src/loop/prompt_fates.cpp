@@ -1,0 +1,29 @@
+#include "loop/prompt_fates.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace slime::loop {
+
+void take_prompts_from(rollout::RolloutHooks& hooks, buffer::DataSource& prompts, Fates& fates) {
+  hooks.take_groups = [&prompts, &fates](int64_t count) {
+    std::vector<Group> groups = prompts.take(count);
+    for (const Group& group : groups) fates.dispatched(group);
+    return groups;
+  };
+  hooks.give_back = [&prompts, &fates](std::vector<Group> groups) {
+    for (const Group& group : groups) fates.partial(group);
+    prompts.add(std::move(groups));
+  };
+}
+
+void note_drop(Fates& fates, const Group& group, const std::string& reason) {
+  if (reason != "failed") {
+    fates.filtered(group, reason);
+    return;
+  }
+  const auto failed = std::ranges::find(group.samples, Status::kFailed, &Sample::status);
+  fates.failed(group, failed == group.samples.end() ? reason : failed->failure);
+}
+
+}  // namespace slime::loop

@@ -1,0 +1,69 @@
+#include "loop/station_steps.h"
+
+#include "core/error.h"
+#include "loop/train_config.h"
+
+namespace slime::loop {
+
+void StationSteps::start_stream(WeightVersion version) {
+  run_.rollout->start_stream(run_.schedule, version);
+}
+
+Collected StationSteps::collect(int64_t step) {
+  run_.recorder->begin_step(step);
+  run_.memory.begin_phase();
+  const auto begin = run_.clock.now();
+  Collected collected = run_.source().take(step);
+  collected.seconds = seconds_between(begin, run_.clock.now());
+  if (run_.rollout) run_.memory.end_phase(Phase::kGenerate);
+  if (collected.groups.empty())
+    throw ConfigError(
+        "the data ended: no prompt is left for this step (--num-rollout is too large)");
+  return collected;
+}
+
+Handover StationSteps::handover() const {
+  const bool streams = run_.rollout && run_.rollout->streams();
+  return {.engines = *run_.engines,
+          .stream = streams ? &run_.rollout->rollout() : nullptr,
+          .shares_weights = run_.config.shares_weights(),
+          .update_mode = run_.config.update_mode};
+}
+
+train::TrainReport StationSteps::train_on(const std::vector<Group>& groups) {
+  const auto range = run_.recorder->phase("train");
+  run_.memory.begin_phase();
+  handover().before_training();
+  train::TrainReport report;
+  run_.memory.explain_shortage(
+      Phase::kTrain, [&] { report = run_.trainers->train(make_batch(groups, run_.config)); });
+  run_.memory.end_phase(Phase::kTrain);
+  return report;
+}
+
+void StationSteps::publish(WeightVersion version) {
+  const auto range = run_.recorder->phase("publish");
+  run_.trainers->weights_published();
+  if (run_.memory.plan().offloads()) run_.trainers->release_memory();
+  handover().publish(version);
+}
+
+void StationSteps::end_step(int64_t step, const Collected& collected,
+                            const train::TrainReport* report) {
+  run_.recorder->end_step(step, collected, report);
+}
+
+void StationSteps::evaluate(int64_t step) {
+  const auto range = run_.recorder->phase("evaluate", "prompts", run_.evaluation->num_prompts());
+  EvalReport report;
+  run_.memory.explain_shortage(Phase::kGenerate, [&] {
+    report = run_.evaluation->run(run_.rollout->rollout(), run_.interrupt->requested());
+  });
+  run_.recorder->evaluated(step, report);
+}
+
+void StationSteps::save(int64_t step) { run_.checkpoints->save(step); }
+
+void StationSteps::finish(int64_t step) { run_.recorder->finish(step); }
+
+}  // namespace slime::loop

@@ -1,0 +1,34 @@
+#pragma once
+
+/// The verbs of a step, done by the stations of a run.
+
+#include "loop/handover.h"
+#include "loop/stations.h"
+#include "loop/steps.h"
+
+namespace slime::loop {
+
+class StationSteps final : public Steps {
+ public:
+  /// `run` outlives the object.
+  explicit StationSteps(Stations& run) : run_(run) {}
+
+  WeightVersion version() const override { return *run_.engines->weight_version(); }
+  void start_stream(WeightVersion version) override;
+  Collected collect(int64_t step) override;
+  train::TrainReport train_on(const std::vector<Group>& groups) override;
+  void publish(WeightVersion version) override;
+  void end_step(int64_t step, const Collected& collected,
+                const train::TrainReport* report) override;
+  void evaluate(int64_t step) override;
+  void save(int64_t step) override;
+  void finish(int64_t step) override;
+  bool is_interrupted() const override { return run_.interrupt->requested(); }
+
+ private:
+  Handover handover() const;
+
+  Stations& run_;
+};
+
+}  // namespace slime::loop
