@@ -12,6 +12,7 @@
 
 #include <cctype>
 #include <functional>
+#include <map>
 #include <set>
 #include <string>
 #include <utility>
@@ -19,6 +20,12 @@
 #include "core/json.h"
 
 namespace slime::golden {
+
+/// Files of tests/golden that tests were made of, and of how many cases each.
+inline std::map<std::string, std::size_t>& registered_files() {
+  static std::map<std::string, std::size_t> files;
+  return files;
+}
 
 using CaseBody = std::function<void(const json::object& c)>;
 
@@ -58,6 +65,7 @@ inline bool register_cases(const std::string& suite, const std::string& file, co
       while (!names.insert(name).second) name += '_';
       add(name + suffix, body, value.as_object());
     }
+    registered_files()[file] = names.size();
   } catch (const std::exception& error) {
     return fail(error.what());
   }
