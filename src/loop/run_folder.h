@@ -28,7 +28,8 @@ namespace slime::loop {
 class RunFolder {
  public:
   /// Creates the folder and locks it, with that of the checkpoints, for this process. Throws
-  /// ConfigError when that is not possible; it says who has the lock.
+  /// ConfigError when that is not possible; it says who has the lock. Before anything is written it
+  /// also throws when --save names a folder of other things.
   explicit RunFolder(const config::ModelFlags& config);
 
   /// False where the file system has no locks: a second run in the same folder is not noticed.

@@ -224,6 +224,41 @@ TEST_F(StartPointTest, OverwriteRemovesNoModelThatTheRunNeedsAndNoOtherRunsCheck
   EXPECT_THAT(refusal(shared), HasSubstr("is a checkpoint of another run"));
 }
 
+TEST_F(StartPointTest, SaveAmongOtherThingsIsRefusedBeforeAnythingIsWritten) {
+  RunConfig config = command("run");
+  config.save = (root_ / "documents").string();
+  fs::create_directories(root_ / "documents" / "photos");
+  for (const char* name : {"thesis.tex", "config.json", "b.txt"})
+    std::ofstream(root_ / "documents" / name) << "mine";
+  EXPECT_THAT(
+      refusal(config),
+      AllOf(HasSubstr("--save " + config.save), HasSubstr("b.txt, config.json, photos and 1 more"),
+            HasSubstr("nothing of a run"), HasSubstr("--save " + config.save + "/slime")));
+  EXPECT_FALSE(fs::exists(root_ / "run"));
+  EXPECT_FALSE(fs::exists(root_ / "documents" / "lock"));
+  config.run_dir.clear();
+  config.overwrite = true;
+  EXPECT_THAT(refusal(config), HasSubstr("nothing of a run"));
+  EXPECT_FALSE(fs::exists(root_ / "documents" / "rollouts"));
+
+  // A checkpoint of another trainer is none of ours either.
+  config.save = (root_ / "megatron").string();
+  fs::create_directories(root_ / "megatron" / "iter_0000010" / "mp_rank_00");
+  std::ofstream(root_ / "megatron" / "latest_checkpointed_iteration.txt") << "10";
+  EXPECT_THAT(refusal(config), HasSubstr("holds iter_0000010, and nothing of a run"));
+}
+
+TEST_F(StartPointTest, SaveTakesAnEmptyFolderALogAndWhatRunsHaveSavedTo) {
+  RunConfig config = command("run");
+  config.save = (root_ / "saved").string();
+  fs::create_directories(root_ / "saved" / "lost+found");
+  std::ofstream(root_ / "saved" / "train.log") << "...";
+  EXPECT_EQ(refusal(config), "");
+  EXPECT_TRUE(fs::exists(root_ / "saved" / "lock"));
+  std::ofstream(root_ / "saved" / "notes.txt") << "mine";  // beside a run's things
+  EXPECT_EQ(refusal(config), "");
+}
+
 TEST_F(StartPointTest, ASecondProcessIsToldWhoOwnsTheFolderAlsoOfCheckpointsElsewhere) {
   RunConfig one = command("one"), two = command("two");
   one.save = two.save = (root_ / "saved").string();
