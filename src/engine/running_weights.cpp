@@ -9,6 +9,7 @@
 
 #include "core/error.h"
 #include "engine/error_text.h"
+#include "model/config_difference.h"
 
 namespace slime::engine {
 namespace {
@@ -36,6 +37,13 @@ std::string why_weights_differ(const std::vector<model::NamedWeight>& running,
 Expected<std::shared_ptr<model::Network>> RunningWeights::load(
     const std::filesystem::path& directory) const {
   try {
+    const std::vector<std::string> fields =
+        model::differing_fields(network_.config(), model::read_model_config(directory));
+    if (!fields.empty()) {
+      return failure(
+          fmt::format("{}: is another model than the running model: its config.json has {}",
+                      directory.string(), fmt::join(fields, ", ")));
+    }
     std::shared_ptr<model::Network> fresh = model::load_network(
         directory, {.weights = network_.weights().flat().scalar_type(), .activations = at::kFloat});
     const std::string difference =

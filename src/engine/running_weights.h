@@ -23,8 +23,8 @@ class RunningWeights {
   RunningWeights(const RunningWeights&) = delete;
   RunningWeights& operator=(const RunningWeights&) = delete;
 
-  /// A checkpoint with the tensors of the running model. Any thread; the running weights are not
-  /// touched.
+  /// A checkpoint with the configuration and the tensors of the running model; what differs is
+  /// named. Any thread; the running weights are not touched.
   Expected<std::shared_ptr<model::Network>> load(const std::filesystem::path& directory) const;
 
   // The engine's thread, with no step in flight.

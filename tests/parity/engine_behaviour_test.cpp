@@ -5,6 +5,9 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <functional>
 #include <set>
 
 #include "core/error.h"
@@ -365,6 +368,44 @@ TEST(EngineControl, WeightsFromDiskReplaceThoseInMemoryOrNothing) {
   ASSERT_TRUE(update_from(testing::fixture_directory("qwen3"), 5).has_value());
   EXPECT_EQ(bench.engine().weight_version(), 5);
   EXPECT_EQ(bench.generate(greedy_request(some_tokens(9), 10)).output_ids, before.output_ids);
+}
+
+TEST(EngineControl, WeightsFromDiskOfAnotherComputationAreRefusedWithTheFieldsThatDiffer) {
+  TestEngine bench("qwen3");
+  const auto before = bench.generate(greedy_request(some_tokens(9), 10));
+  const auto original = testing::fixture_directory("qwen3");
+  const std::filesystem::path folder =
+      std::filesystem::path(::testing::TempDir()) / "another_computation";
+  const auto refusal = [&](const std::function<void(json::object&)>& change) {
+    std::filesystem::remove_all(folder);
+    std::filesystem::copy(original, folder, std::filesystem::copy_options::recursive);
+    json::object config = read_json_file(folder / "config.json").as_object();
+    change(config);
+    std::ofstream(folder / "config.json") << json::serialize(config);
+    const auto updated =
+        bench.engine().update_weights({.version = 3, .source = engine::FromDirectory{folder}});
+    return updated ? std::string() : updated.error().message;
+  };
+  const std::string told = refusal([](json::object& config) {
+    config["rope_theta"] = 12345.0;
+    if (config.contains("rope_parameters"))
+      config["rope_parameters"].as_object()["rope_theta"] = 12345.0;
+    config["rms_norm_eps"] = 0.5;
+  });
+  EXPECT_NE(told.find("rope_theta 12345 (here "), std::string::npos) << told;
+  EXPECT_NE(told.find("rms_norm_eps 0.5 (here "), std::string::npos) << told;
+  EXPECT_EQ(told.find("head"), std::string::npos) << told;
+  EXPECT_EQ(bench.engine().weight_version(), 0);
+  EXPECT_EQ(bench.generate(greedy_request(some_tokens(9), 10)).output_ids, before.output_ids);
+  // What says how a model is stored or where it ends is no other computation.
+  EXPECT_EQ(refusal([](json::object& config) {
+              config["eos_token_id"] = 7;
+              config["initializer_range"] = 0.5;
+              config["transformers_version"] = "9";
+            }),
+            "");
+  EXPECT_EQ(bench.engine().weight_version(), 3);
+  std::filesystem::remove_all(folder);
 }
 
 TEST(EngineControl, DivergedWeightsFailRequestsAndNotTheEngine) {

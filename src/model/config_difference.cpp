@@ -1,0 +1,83 @@
+#include "model/config_difference.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <string_view>
+
+namespace slime::model {
+namespace {
+
+std::string_view word_of(QkNorm norm) {
+  switch (norm) {
+    case QkNorm::kNone:
+      return "none";
+    case QkNorm::kPerHead:
+      return "of each head";
+    case QkNorm::kAllHeads:
+      return "of all heads";
+  }
+  return "";
+}
+
+std::string_view word_of(Rope::Kind kind) {
+  switch (kind) {
+    case Rope::Kind::kDefault:
+      return "default";
+    case Rope::Kind::kLinear:
+      return "linear";
+    case Rope::Kind::kLlama3:
+      return "llama3";
+  }
+  return "";
+}
+
+/// "[4096 - 4096]": layer by layer, - where attention is full.
+std::string text_of_windows(const std::vector<int64_t>& window) {
+  std::vector<std::string> texts;
+  for (const int64_t size : window) texts.push_back(size == 0 ? "-" : fmt::format("{}", size));
+  return fmt::format("[{}]", fmt::join(texts, " "));
+}
+
+}  // namespace
+
+std::vector<std::string> differing_fields(const ModelConfig& running, const ModelConfig& fresh) {
+  std::vector<std::string> fields;
+  const auto compare = [&fields](std::string_view name, const auto& here, const auto& there) {
+    if (here != there) fields.push_back(fmt::format("{} {} (here {})", name, there, here));
+  };
+  compare("vocab_size", running.vocab_size, fresh.vocab_size);
+  compare("hidden_size", running.hidden_size, fresh.hidden_size);
+  compare("intermediate_size", running.intermediate_size, fresh.intermediate_size);
+  compare("num_hidden_layers", running.num_layers, fresh.num_layers);
+  compare("num_attention_heads", running.num_heads, fresh.num_heads);
+  compare("num_key_value_heads", running.num_kv_heads, fresh.num_kv_heads);
+  compare("head_dim", running.head_dim, fresh.head_dim);
+  compare("rotary dimensions", running.rotary_dim, fresh.rotary_dim);
+  compare("rms_norm_eps", running.norm_eps, fresh.norm_eps);
+  compare("rope_theta", running.rope.theta, fresh.rope.theta);
+  compare("rope_type", word_of(running.rope.kind), word_of(fresh.rope.kind));
+  compare("rope factor", running.rope.factor, fresh.rope.factor);
+  compare("rope low_freq_factor", running.rope.low_freq_factor, fresh.rope.low_freq_factor);
+  compare("rope high_freq_factor", running.rope.high_freq_factor, fresh.rope.high_freq_factor);
+  compare("rope original_max_position_embeddings", running.rope.original_max_positions,
+          fresh.rope.original_max_positions);
+  compare("sliding_window by layer", text_of_windows(running.window),
+          text_of_windows(fresh.window));
+  compare("tie_word_embeddings", running.ties_embeddings, fresh.ties_embeddings);
+  compare("bias of q, k, v", running.has_qkv_bias, fresh.has_qkv_bias);
+  compare("bias of the attention's output", running.has_output_bias, fresh.has_output_bias);
+  compare("mlp_bias", running.has_mlp_bias, fresh.has_mlp_bias);
+  compare("norm of q and k", word_of(running.qk_norm), word_of(fresh.qk_norm));
+  const BlockNorms &here = running.norms, &there = fresh.norms;
+  compare("norm before attention", here.before_mixer, there.before_mixer);
+  compare("norm after attention", here.after_mixer, there.after_mixer);
+  compare("norm before the MLP", here.before_feed_forward, there.before_feed_forward);
+  compare("norm after the MLP", here.after_feed_forward, there.after_feed_forward);
+  if (!fields.empty() && running.model_type != fresh.model_type)
+    fields.insert(fields.begin(),
+                  fmt::format("model_type {} (here {})", fresh.model_type, running.model_type));
+  return fields;
+}
+
+}  // namespace slime::model
