@@ -3,10 +3,12 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <boost/asio/redirect_error.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <chrono>
+#include <string_view>
 
 #include "core/error.h"
 #include "core/json.h"
@@ -30,6 +32,21 @@ json::object parse_optional_body(const std::string& body) {
   return body.empty() ? json::object{} : parse_body(body);
 }
 
+// Fields of each body. Those that are read come first; the others are SGLang's and change nothing
+// here: one process, no allocator's cache to empty, recorded steps that follow the weights by
+// themselves, keys and values that an update always recomputes (docs/decisions/0077-engine-client.md).
+constexpr auto kAbortFields =
+    std::to_array<std::string_view>({"rid", "abort_all", "abort_message", "finished_reason"});
+constexpr auto kPauseFields = std::to_array<std::string_view>({"mode"});
+constexpr auto kContinueFields = std::to_array<std::string_view>({"torch_empty_cache"});
+constexpr auto kMemoryFields = std::to_array<std::string_view>({"tags"});
+constexpr auto kDiskFields = std::to_array<std::string_view>(
+    {"model_path", "weight_version", "abort_all_requests", "keep_pause", "load_format", "manifest",
+     //
+     "is_async", "torch_empty_cache", "recapture_cuda_graph", "token_step", "flush_cache"});
+constexpr auto kVersionFields =
+    std::to_array<std::string_view>({"new_version", "abort_all_requests"});
+
 void require_none(const std::vector<std::string>& problems) {
   if (!problems.empty()) throw ConfigError(problems);
 }
@@ -45,6 +62,7 @@ HttpResponse abort_request(ApiState& state, const HttpRequest& request) {
   FieldReader fields(body, "", problems);
   const bool all = fields.boolean("abort_all").value_or(false);
   const std::string rid = fields.text("rid", 256).value_or("");
+  fields.refuse_unknown(kAbortFields);
   require_none(problems);
   if (!all && rid.empty()) throw ConfigError("rid or abort_all must be given");
   // SGLang's rule: the samples of "x" are called "x_0", "x_1", ..., and "x" ends them all.
@@ -60,6 +78,7 @@ HttpResponse pause_generation(ApiState& state, const HttpRequest& request) {
   if (mode != "abort" && mode != "retract" && mode != "in_place") {
     fields.note("mode", "must be \"abort\", \"retract\" or \"in_place\"");
   }
+  fields.refuse_unknown(kPauseFields);
   require_none(problems);
   return answer_for(
       state.engine.pause(mode == "abort"     ? PauseMode::kAbort
@@ -68,7 +87,13 @@ HttpResponse pause_generation(ApiState& state, const HttpRequest& request) {
       json_response({{"message", "generation is paused (" + mode + ")"}, {"status", "ok"}}));
 }
 
-HttpResponse continue_generation(ApiState& state, const HttpRequest&) {
+HttpResponse continue_generation(ApiState& state, const HttpRequest& request) {
+  const json::object body = parse_optional_body(request.body);
+  std::vector<std::string> problems;
+  const FieldReader fields(body, "", problems);
+  fields.boolean("torch_empty_cache");
+  fields.refuse_unknown(kContinueFields);
+  require_none(problems);
   return answer_for(state.engine.resume(),
                     json_response({{"message", "generation continues"}, {"status", "ok"}}));
 }
@@ -86,9 +111,21 @@ std::chrono::duration<double> flush_timeout_of(const HttpRequest& request) {
   return std::chrono::duration<double>(seconds);
 }
 
+/// SGLang's has no fields; who sends one meant something by it.
+void check_flush_body(const HttpRequest& request) {
+  const json::object body = parse_optional_body(request.body);
+  std::vector<std::string> problems;
+  const FieldReader fields(body, "", problems);
+  if (body.contains("timeout"))
+    fields.note("timeout", "belongs to the address: /flush_cache?timeout=SECONDS");
+  fields.refuse_unknown(std::to_array<std::string_view>({"timeout"}));
+  require_none(problems);
+}
+
 /// Waits on the connection, not on a control thread: whoever ends the requests needs one.
 Task<void> flush_cache(ApiState& state, HttpExchange& exchange) {
   const auto deadline = std::chrono::steady_clock::now() + flush_timeout_of(exchange.request);
+  check_flush_body(exchange.request);
   const auto timer = std::make_shared<boost::asio::steady_timer>(exchange.executor());
   exchange.on_disconnect([timer] { timer->cancel(); });
   HttpResponse response{.body = "The cache is flushed.\n", .content_type = "text/plain"};
@@ -115,6 +152,7 @@ Task<void> flush_cache(ApiState& state, HttpExchange& exchange) {
 /// trains owns them, and recorded steps take next to nothing: their tags have nothing to do.
 bool names_cache(const HttpRequest& request) {
   const json::object body = parse_optional_body(request.body);
+  FieldReader(body, "").refuse_unknown(kMemoryFields);
   const json::value* tags = body.if_contains("tags");
   if (tags == nullptr || tags->is_null()) return true;
   bool found = false;
@@ -171,6 +209,7 @@ HttpResponse update_weights_from_disk(ApiState& state, const HttpRequest& reques
     fields.note("load_format", "must be \"auto\" or \"safetensors\"");
   }
   fields.refuse("manifest", "is not supported");
+  fields.refuse_unknown(kDiskFields);
   require_none(problems);
   const std::filesystem::path directory = confined(state.model, model_path);
 
@@ -197,6 +236,7 @@ HttpResponse update_weight_version(ApiState& state, const HttpRequest& request) 
   const std::string name = fields.text("new_version", 256).value_or("");
   if (name.empty()) fields.note("new_version", "must be given");
   const bool aborts = fields.boolean("abort_all_requests").value_or(true);
+  fields.refuse_unknown(kVersionFields);
   require_none(problems);
   const Expected<void> aborted = aborts ? state.engine.abort_all() : Expected<void>{};
   if (aborted) state.versions.set(state.engine.weight_version(), name);

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <thread>
+#include <tuple>
 #include <vector>
 
 #include "engine/http/test_server.h"
@@ -127,6 +128,48 @@ TEST(ControlRoutes, ARefusedUpdateChangesNothing) {
   EXPECT_EQ(test.engine.weight_version(), 0);
   test.call("POST", "/abort_request", R"({"rid":"r"})");
   client.join();
+}
+
+TEST(ControlRoutes, AMisspeltFieldIsRefusedWithTheOneThatWasMeant) {
+  TestServer test("Hi");
+  const std::string folder = SLIME_SOURCE_DIR "/tests/fixtures/models/llama";
+  const std::tuple<const char*, std::string, const char*> cases[] = {
+      {"/abort_request", R"({"rid":"x","abort_al":true})",
+       "abort_al is unknown; did you mean abort_all?"},
+      {"/pause_generation", R"({"mod":"retract"})", "mod is unknown; did you mean mode?"},
+      {"/continue_generation", R"({"mode":"abort"})", "mode is unknown"},
+      {"/continue_generation", R"({"torch_empty_cache":"yes"})", "torch_empty_cache must be true"},
+      {"/flush_cache", R"({"force":true})", "force is unknown"},
+      {"/flush_cache", R"({"timeout":5})", "/flush_cache?timeout=SECONDS"},
+      {"/flush_cache", R"([])", "JSON object"},
+      {"/release_memory_occupation", R"({"tag":["weights"]})", "did you mean tags?"},
+      {"/resume_memory_occupation", R"({"tag":["weights"]})", "did you mean tags?"},
+      {"/update_weights_from_disk", R"({"model_path":")" + folder + R"(","weight_verison":"7"})",
+       "weight_verison is unknown; did you mean weight_version?"},
+      {"/update_weight_version", R"({"new_version":"8","abort_all":false})",
+       "abort_all is unknown"},
+  };
+  for (const auto& [path, body, message] : cases) {
+    const auto response = test.call("POST", path, body);
+    EXPECT_EQ(response.status, 400) << path << body;
+    EXPECT_NE(response.body.find(message), std::string::npos) << path << " -> " << response.body;
+  }
+  EXPECT_FALSE(test.engine.load()->is_paused);
+  EXPECT_EQ(test.engine.weight_version(), 0);
+  EXPECT_EQ(test.call("GET", "/weight_version").body, R"({"weight_version":"default"})");
+}
+
+TEST(ControlRoutes, TakeFieldsOfSglangThatChangeNothingHere) {
+  TestServer test("Hi");
+  const std::string folder = SLIME_SOURCE_DIR "/tests/fixtures/models/llama";
+  test.post("/update_weights_from_disk",
+            R"({"model_path":")" + folder +
+                R"(","load_format":null,"abort_all_requests":false,"weight_version":null,
+      "is_async":false,"torch_empty_cache":false,"keep_pause":false,"recapture_cuda_graph":false,"token_step":0,
+      "flush_cache":true,"manifest":null})");
+  EXPECT_EQ(test.call("POST", "/abort_request", R"({"rid":"","abort_all":true})").status, 200);
+  test.post("/pause_generation", "{}");
+  test.post("/continue_generation", R"({"torch_empty_cache":true})");
 }
 
 TEST(ControlRoutes, ModelInfoNamesTheFolderWhoseWeightsAreServed) {
