@@ -2,10 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <cerrno>
 #include <cstdio>
 #include <filesystem>
 #include <iostream>
-#include <stdexcept>
+#include <system_error>
 
 #include "core/error.h"
 
@@ -66,7 +67,7 @@ void write_json_line(const json::value& value) {
   std::string line = json::serialize(value);
   line += '\n';
   if (std::fwrite(line.data(), 1, line.size(), stdout) != line.size() || std::fflush(stdout) != 0) {
-    throw std::runtime_error("standard output cannot be written");
+    throw std::system_error(errno, std::generic_category(), "standard output cannot be written");
   }
 }
 

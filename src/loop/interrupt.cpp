@@ -16,12 +16,21 @@ void say(const char* text) {
   [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, text, std::strlen(text));
 }
 
-void on_signal(int) {
-  if (requested_flag.exchange(true)) {
+void on_signal(int signal) {
+  const bool is_first = !requested_flag.exchange(true);
+  // Kernel, shell and session may each tell of the same terminal's end.
+  if (!is_first && signal == SIGHUP) return;
+  if (!is_first) {
     say("\nstopping now; the last checkpoint is intact\n");
     _exit(Interrupt::kExitCode);
   }
   say("\nfinishing this step, then saving (once more: stop now)\n");
+}
+
+bool is_ignored(int signal) {
+  struct sigaction action {};
+  sigaction(signal, nullptr, &action);
+  return (action.sa_flags & SA_SIGINFO) == 0 && action.sa_handler == SIG_IGN;
 }
 
 void install(void (*handler)(int)) {
@@ -31,6 +40,7 @@ void install(void (*handler)(int)) {
   action.sa_flags = SA_RESTART;
   sigaction(SIGINT, &action, nullptr);
   sigaction(SIGTERM, &action, nullptr);
+  if (!is_ignored(SIGHUP)) sigaction(SIGHUP, &action, nullptr);  // nohup's wish stands
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #pragma once
 
-/// Ctrl-C: the first time finish the step and save, the second time stop now.
+/// Ctrl-C: the first time finish the step and save, the second time stop now. The end of the
+/// terminal (SIGHUP) is a first time only, however often it is told, and nothing under nohup.
 ///
 /// Nothing is lost either way: checkpoints are committed by renaming, so stopping at once loses at
 /// most the work since the last one.
@@ -9,7 +10,7 @@
 
 namespace slime::loop {
 
-/// Installs handlers for SIGINT and SIGTERM for its lifetime. One object per process.
+/// Installs handlers for SIGINT, SIGTERM and SIGHUP for its lifetime. One object per process.
 class Interrupt {
  public:
   Interrupt();

@@ -38,7 +38,7 @@ class ThreadLimit {
 };
 
 [[noreturn]] void end_process(const std::string& message) {
-  fmt::print(stderr, "\nslime train: {}\n", message);
+  std::fputs(fmt::format("\nslime train: {}\n", message).c_str(), stderr);
   std::fflush(nullptr);
   ::_exit(1);
 }

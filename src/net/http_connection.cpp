@@ -10,6 +10,7 @@
 #include <boost/asio/redirect_error.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <boost/asio/write.hpp>
+#include <cstdio>
 #include <ctime>
 
 #include "core/error.h"
@@ -252,7 +253,9 @@ Task<void> HttpConnection::call_handler(const HttpHandler& handler) {
   } catch (const ConfigError& error) {
     failure = error_response(400, error.what());
   } catch (const std::exception& error) {
-    fmt::print(stderr, "{} {}: {}\n", request.method, request.path, error.what());
+    // Not fmt::print: that throws when standard error is gone.
+    std::fputs(fmt::format("{} {}: {}\n", request.method, request.path, error.what()).c_str(),
+               stderr);
     failure = error_response(500, "internal error");
   }
   stop_watching();

@@ -100,6 +100,44 @@ def test_ctrl_c_during_an_evaluation_saves_what_was_trained(work):
     assert "eval/held" not in (run_dir / "metrics.jsonl").read_text()
 
 
+def start_and_wait_for_a_step(work, run_dir, **options):
+    process = subprocess.Popen(train_command(work, run_dir, rollouts=500, extra=["--save-interval", "1000"]), **options)
+    while not (run_dir / "metrics.jsonl").exists() or not (run_dir / "metrics.jsonl").read_text():
+        time.sleep(0.01)
+        assert process.poll() is None
+    return process
+
+
+def test_a_closed_terminal_ends_the_run_with_a_checkpoint(work):
+    run_dir = work / "hangup"
+    process = start_and_wait_for_a_step(work, run_dir, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    for _ in range(2):  # the kernel tells it, and the shell
+        process.send_signal(signal.SIGHUP)
+    assert process.wait(timeout=60) == 130
+    assert (run_dir / "latest" / "COMMITTED").exists()
+
+
+def test_a_run_whose_output_nobody_reads_any_more_goes_on(work):
+    run_dir = work / "head"
+    process = subprocess.Popen(train_command(work, run_dir, rollouts=6), stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    assert process.stdout.readline()
+    process.stdout.close()  # slime train ... 2>&1 | head -n 1
+    assert process.wait(timeout=120) == 0
+    assert len((run_dir / "metrics.jsonl").read_text().splitlines()) == 6
+    assert (run_dir / "latest").resolve().name == "iter_0000005"
+
+
+def test_a_filter_whose_reader_has_seen_enough_ends_without_a_word(work):
+    lines = work / "many-answers.jsonl"
+    lines.write_text('{"response": "1", "label": "1"}\n' * 20000)
+    command = [str(SLIME), "score", "--rm-type", "math", str(lines)]  # scores of more bytes than a pipe holds
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    process.stdout.readline()
+    process.stdout.close()
+    assert process.wait(timeout=120) == 141
+    assert process.stderr.read() == b""
+
+
 def test_a_link_that_was_left_behind_is_set_when_the_run_goes_on(work):
     run_dir = work / "left-behind"
     assert run_slime(train_command(work, run_dir, rollouts=3)).returncode == 0

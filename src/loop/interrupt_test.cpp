@@ -1,0 +1,38 @@
+#include "loop/interrupt.h"
+
+#include <gtest/gtest.h>
+
+#include <csignal>
+
+namespace slime::loop {
+namespace {
+
+TEST(Interrupt, AClosedTerminalAsksForTheEndOnceHoweverOftenItIsTold) {
+  const Interrupt interrupt;
+  EXPECT_FALSE(interrupt.requested());
+  std::raise(SIGHUP);
+  EXPECT_TRUE(interrupt.requested());
+  std::raise(SIGHUP);  // a second Ctrl-C would end the process here
+  EXPECT_EQ(interrupt.exit_code(), Interrupt::kExitCode);
+}
+
+TEST(Interrupt, AClosedTerminalAfterCtrlCDoesNotTakeTheStepAway) {
+  const Interrupt interrupt;
+  std::raise(SIGTERM);
+  std::raise(SIGHUP);
+  EXPECT_TRUE(interrupt.requested());
+}
+
+TEST(Interrupt, UnderNohupAClosedTerminalIsNothing) {
+  std::signal(SIGHUP, SIG_IGN);
+  {
+    const Interrupt interrupt;
+    std::raise(SIGHUP);
+    EXPECT_FALSE(interrupt.requested());
+  }
+  std::raise(SIGHUP);  // ignored as before
+  std::signal(SIGHUP, SIG_DFL);
+}
+
+}  // namespace
+}  // namespace slime::loop
