@@ -109,6 +109,57 @@ TEST(Rollout, ASampleBeyondALimitThatWasLoweredIsTruncatedAndTheStepGoesOn) {
   EXPECT_EQ(world.engine.num_submitted_, 5);
 }
 
+/// A group of one prompt whose first sample an earlier run has begun: two tokens, and their top-p
+/// ids if it recorded them; its second sample is complete.
+Group begun_group(bool has_top_p_ids) {
+  Group group = group_of(0, 2);
+  for (Sample& sample : group.samples) {
+    sample.tokens.insert(sample.tokens.end(), {9, 8});
+    sample.log_probs = {-1.0F, -1.0F};
+    sample.versions = {{6, 2}};
+    if (has_top_p_ids) {
+      sample.top_p_ids = {9, 10, 8};
+      sample.top_p_offsets = {0, 2, 3};
+    }
+    sample.status = Status::kAborted;
+  }
+  group.samples[1].status = Status::kCompleted;
+  group.samples[1].reward = 0.5;
+  return group;
+}
+
+TEST(Rollout, ASampleThatGoesOnKeepsTheTopPIdsOfItsEarlierTokens) {
+  World world;
+  world.rules.keeps_top_p_ids = true;
+  world.config.groups_per_step = world.config.groups_per_refill = 1;
+  world.hooks.take_groups = [](int64_t) { return std::vector<Group>{begun_group(true)}; };
+  const StepResult result = world.run();
+  const Sample& sample = result.groups.at(0).samples[0];
+  EXPECT_EQ(sample.response_length(), 5);
+  EXPECT_EQ(sample.tokens, (std::vector<TokenId>{100, 5, 9, 8, 100, 100, 2}));
+  EXPECT_EQ(sample.top_p_ids, (std::vector<TokenId>{9, 10, 8, 100, 77, 100, 77, 2, 77}));
+  EXPECT_EQ(sample.top_p_offsets, (std::vector<int64_t>{0, 2, 3, 5, 7, 9}));
+  EXPECT_EQ(result.groups[0].samples[1].top_p_offsets, (std::vector<int64_t>{0, 2, 3}));
+}
+
+TEST(Rollout, ResponsesWithAndWithoutTopPIdsAreNotMixedButDrawnAnew) {
+  for (const bool keeps : {false, true}) {
+    World world;  // as after a resume with another --rollout-top-p
+    world.rules.keeps_top_p_ids = keeps;
+    world.config.groups_per_step = world.config.groups_per_refill = 1;
+    world.hooks.take_groups = [&](int64_t) { return std::vector<Group>{begun_group(!keeps)}; };
+    const StepResult result = world.run();
+    for (const Sample& sample : result.groups.at(0).samples) {
+      EXPECT_EQ(sample.tokens, (std::vector<TokenId>{100, 5, 100, 100, 2})) << keeps;
+      EXPECT_EQ(sample.log_probs.size(), 3U);
+      EXPECT_EQ(sample.versions, (std::vector<VersionRun>{{7, 3}}));
+      EXPECT_EQ(sample.top_p_offsets.size(), keeps ? 4U : 0U);
+      EXPECT_EQ(sample.reward, json::value(1.0));
+      EXPECT_EQ(sample.status, Status::kCompleted);
+    }
+  }
+}
+
 TEST(Rollout, StepsFollowOneAnotherOnOneThread) {
   World world;
   world.engine.never = {101};

@@ -108,6 +108,7 @@ void cut_response(Sample& sample, int64_t length) {
   if (!sample.top_p_offsets.empty()) {
     sample.top_p_offsets.resize(kept + 1);
     sample.top_p_ids.resize(static_cast<std::size_t>(sample.top_p_offsets.back()));
+    if (kept == 0) sample.top_p_offsets.clear();  // nothing is recorded of no token
   }
   int64_t left = surplus;
   while (left > 0 && !sample.versions.empty()) {

@@ -39,6 +39,13 @@ bool can_go_on(const Sample& sample) {
   return sample.status == Status::kPending || sample.status == Status::kAborted;
 }
 
+/// A response of an earlier session whose tokens have top-p ids where those of this one have none,
+/// or the other way round (--rollout-top-p was changed on resume): no trainer can replay such a
+/// mixture, so it is drawn anew.
+bool has_other_records(const Sample& sample, const ResponseRules& rules) {
+  return sample.response_length() > 0 && sample.top_p_offsets.empty() == rules.keeps_top_p_ids;
+}
+
 }  // namespace
 
 uint64_t draw_key(uint64_t seed, int64_t ordinal) {
@@ -60,6 +67,10 @@ std::shared_ptr<GroupInFlight> Session::start(Group group, int64_t attempt) {
   for (std::size_t i = 0; i < flight->draws.size(); ++i) {
     Sample& sample = flight->group.samples[i];
     Draw& draw = flight->draws[i];
+    if (has_other_records(sample, rules_)) {
+      cut_response(sample, 0);
+      render(sample);
+    }
     draw.tokens_before = sample.response_length();
     if (can_go_on(sample) && remaining_tokens(sample, rules_) == 0) {
       sample.status = Status::kTruncated;

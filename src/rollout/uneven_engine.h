@@ -121,6 +121,10 @@ class UnevenEngine final : public engine::EngineClient {
     update.output_ids = {is_last ? TokenId{2} : job.request.input_ids.front()};
     update.output_log_probs = {-0.5F};
     update.versions = {{version, 1}};
+    if (job.request.return_top_p_token_ids) {
+      update.top_p_ids = {update.output_ids.front(), 77};
+      update.top_p_counts = {2};
+    }
     if (is_last) update.finish = engine::FinishReason{.kind = engine::FinishReason::Kind::kStop};
     job.on_update(std::move(update));
     return is_last;
