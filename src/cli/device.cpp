@@ -1,5 +1,6 @@
 #include "cli/device.h"
 
+#include "cli/options.h"
 #include "engine/engine.h"
 #include "kernels/gpu/gpu.h"
 
@@ -18,7 +19,7 @@ void add_device_options(CLI::App& app, DeviceOptions& options) {
       ->check(CLI::IsMember({"cpu", "cuda"}));
   app.add_option("--kv-cache-gib", options.kv_cache_gib,
                  "memory for keys and values; default: 2, on a GPU most of what the weights leave")
-      ->check(CLI::Range(0.001, 65536.0));
+      ->check(finite_range(0.001, 65536.0));
 }
 
 int64_t kv_cache_bytes_of(const DeviceOptions& options) {

@@ -76,7 +76,7 @@ int score(std::span<const std::string> arguments) {
       ->check(CLI::PositiveNumber);
   app.add_option("--reward-timeout-seconds", timeout_seconds,
                  "of a call of it, from connecting to the last byte")
-      ->check(CLI::Range(0.001, 86'400.0))
+      ->check(finite_range(0.001, 86'400.0))
       ->capture_default_str();
   app.add_option("--seed", config.seed, "of random");
   app.add_option("FILE", file, "input; standard input when it is missing or -");

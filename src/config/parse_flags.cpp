@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <limits>
 #include <set>
+#include <type_traits>
 
 #include "config/flag_table.h"
 #include "config/overloaded.h"
@@ -95,6 +97,23 @@ bool read_number(const std::string& word, T& number) {
   return error == std::errc() && stop == end && std::isfinite(static_cast<double>(number));
 }
 
+/// What a word that is a number lacks: it is not finite, or none of our numbers can hold it.
+template <typename T>
+std::string range_note(const std::string& word) {
+  double number = 0;
+  const char* end = word.data() + word.size();
+  const auto [stop, error] = std::from_chars(word.data(), end, number);
+  if (stop != end) return "";
+  if constexpr (std::is_integral_v<T>) {
+    const bool is_whole = word.find_first_not_of("0123456789-") == std::string::npos;
+    return is_whole ? fmt::format(" from {} to {}", std::numeric_limits<T>::min(),
+                                  std::numeric_limits<T>::max())
+                    : "";
+  }
+  if (error == std::errc::result_out_of_range) return " that a 64-bit floating-point number holds";
+  return std::isfinite(number) ? "" : ", and a finite one";
+}
+
 /// Returns what is wrong, or nothing.
 std::optional<std::string> apply(const Flag& flag, const Setting& setting, RunConfig& config) {
   const auto& values = setting.values;
@@ -108,9 +127,9 @@ std::optional<std::string> apply(const Flag& flag, const Setting& setting, RunCo
   const auto number = [&]<typename T>(T& target,
                                       std::string_view kind) -> std::optional<std::string> {
     if (auto wrong = one_value(kind)) return wrong;
-    if (!read_number(values[0], target))
-      return fmt::format("{} {}: should be {}", flag.name, values[0], kind);
-    return std::nullopt;
+    if (read_number(values[0], target)) return std::nullopt;
+    return fmt::format("{} {}: should be {}{}", flag.name, values[0], kind,
+                       range_note<T>(values[0]));
   };
   if (!flag.choices.empty()) {
     if (auto wrong = one_value("a word")) return wrong;

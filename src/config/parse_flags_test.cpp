@@ -350,11 +350,29 @@ TEST(FlagTable, HasEachNameOnceAndAMeaningForEach) {
 }
 
 TEST(Flags, NumbersThatAreNotFiniteAreNoNumbers) {
-  for (const char* word : {"nan", "inf", "-inf", "1e999"}) {
-    const std::vector<std::string> words{"--entropy-coef", word};
+  const auto told = [](const char* flag, const char* word) {
+    const std::vector<std::string> words{flag, word};
     const ParsedFlags flags = parse_flags(words);
-    ASSERT_EQ(flags.problems.size(), 1U) << word;
-    EXPECT_EQ(flags.problems[0], fmt::format("--entropy-coef {}: should be a number", word));
+    return flags.problems.size() == 1 ? flags.problems[0] : "";
+  };
+  for (const char* word : {"nan", "inf", "-inf"}) {
+    EXPECT_EQ(told("--kv-cache-gb", word),
+              fmt::format("--kv-cache-gb {}: should be a number, and a finite one", word));
+  }
+  EXPECT_EQ(told("--entropy-coef", "1e999"),
+            "--entropy-coef 1e999: should be a number that a 64-bit floating-point number holds");
+  EXPECT_EQ(told("--num-rollout", "99999999999999999999"),
+            "--num-rollout 99999999999999999999: should be a whole number from "
+            "-9223372036854775808 to 9223372036854775807");
+  EXPECT_EQ(told("--num-rollout", "1e3"), "--num-rollout 1e3: should be a whole number");
+  EXPECT_EQ(told("--num-rollout", "nan"), "--num-rollout nan: should be a whole number");
+}
+
+TEST(Flags, MemoryForKeysAndValuesIsWhatAMachineCanHave) {
+  for (const char* gigabytes : {"-1", "1e300", "9e9"}) {
+    const std::string text = refusal(kGood + "--kv-cache-gb " + gigabytes);
+    EXPECT_NE(text.find("--kv-cache-gb"), std::string::npos) << text;
+    EXPECT_NE(text.find("should be from 0"), std::string::npos) << text;
   }
 }
 

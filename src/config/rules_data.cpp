@@ -17,6 +17,7 @@ namespace {
 
 constexpr int64_t kMostThreads = 1024;  // of one kind: more than a machine has cores
 constexpr int kLongestReward = 86'400;  // seconds: a day
+constexpr double kMostCacheGigabytes = 65536;
 
 }  // namespace
 
@@ -105,7 +106,10 @@ void check_built_ins(const RunConfig& config, Problems& problems) {
 namespace {
 
 void check_memory(RunConfig& config, Problems& problems) {
-  problems.require(config.kv_cache_gb >= 0, "--kv-cache-gb: should not be negative");
+  problems.require(config.kv_cache_gb >= 0 && config.kv_cache_gb <= kMostCacheGigabytes,
+                   fmt::format("--kv-cache-gb {}: should be from 0 (as much as a full batch needs) "
+                               "to {}",
+                               config.kv_cache_gb, kMostCacheGigabytes));
   const std::optional<double> share = config.sglang_mem_fraction_static;
   problems.require(!share || (*share > 0 && *share < 1),
                    "--sglang-mem-fraction-static: should be between 0 and 1");
