@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "core/error.h"
 #include "model/families/family.h"
 
@@ -48,8 +50,10 @@ ModelConfig read_model_config(const std::filesystem::path& directory) {
     std::vector<std::string> problems;
     if (const json::object* object = generation.if_object()) {
       const FieldReader fields(*object, generation_path.string() + ": ", problems);
-      const auto ids = read_eos(fields);
-      if (!ids.empty()) config.eos_token_ids = ids;
+      for (const TokenId id : read_eos(fields)) {
+        if (std::ranges::find(config.eos_token_ids, id) == config.eos_token_ids.end())
+          config.eos_token_ids.push_back(id);
+      }
     } else {
       problems.push_back(generation_path.string() + ": must hold a JSON object");
     }

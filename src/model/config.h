@@ -66,7 +66,7 @@ struct ModelConfig {
   BlockNorms norms;
   double initializer_range = 0.02;
   std::string dtype;                   // as stored: "bfloat16", "float32", "float16"
-  std::vector<TokenId> eos_token_ids;  // from config.json, or generation_config.json which wins
+  std::vector<TokenId> eos_token_ids;  // of config.json and generation_config.json
   json::object raw;                    // the file as it stood, written back into checkpoints
 
   bool operator==(const ModelConfig&) const = default;

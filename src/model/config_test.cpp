@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <fstream>
+
 #include "core/error.h"
 
 namespace slime::model {
@@ -60,9 +63,22 @@ TEST(ModelConfig, KnowsWhichLayersSlide) {
   EXPECT_THAT(parse_model_config(qwen2, "c").window, ::testing::ElementsAre(0, 0, 32));
 }
 
-TEST(ModelConfig, TakesEndTokensFromTheGenerationConfigFirst) {
+TEST(ModelConfig, EndTokensAreThoseOfBothFiles) {
   EXPECT_THAT(read_model_config(fixture("llama3_rope")).eos_token_ids,
               ::testing::ElementsAre(301, 308, 309));
+  const auto folder = std::filesystem::path(::testing::TempDir()) / "end_tokens";
+  std::filesystem::create_directories(folder);
+  json::object config = llama();
+  config["eos_token_id"] = 2;
+  const auto both = [&](const char* generation) {
+    std::ofstream(folder / "config.json") << json::serialize(config);
+    std::ofstream(folder / "generation_config.json") << generation;
+    return read_model_config(folder).eos_token_ids;
+  };
+  EXPECT_THAT(both(R"({"eos_token_id": [7, 2, 9]})"), ::testing::ElementsAre(2, 7, 9));
+  EXPECT_THAT(both(R"({"eos_token_id": 7})"), ::testing::ElementsAre(2, 7));
+  EXPECT_THAT(both("{}"), ::testing::ElementsAre(2));
+  std::filesystem::remove_all(folder);
 }
 
 TEST(ModelConfig, NamesEveryFieldItDoesNotUnderstand) {
