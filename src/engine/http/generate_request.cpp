@@ -205,9 +205,13 @@ GenerateRequest read_request(const json::object& body, std::size_t index, FieldR
   return request;
 }
 
-void name_requests(GenerateCall& call, const json::object& body, FieldReader& fields) {
+/// A rid for the whole call is numbered through its requests; one of a list, which has one for each
+/// prompt, through the prompt's samples.
+void name_requests(GenerateCall& call, std::size_t num_prompts, const json::object& body,
+                   FieldReader& fields) {
   const json::value* rid = body.if_contains("rid");
   const bool is_shared = rid != nullptr && rid->is_string() && call.is_list;
+  const bool has_copies = call.requests.size() > num_prompts;
   std::set<std::string> seen;
   for (std::size_t i = 0; i < call.requests.size(); ++i) {
     std::string& own = call.requests[i].rid;
@@ -215,6 +219,8 @@ void name_requests(GenerateCall& call, const json::object& body, FieldReader& fi
       own = make_rid();
     } else if (is_shared) {
       own += fmt::format("_{}", i);
+    } else if (has_copies) {
+      own += fmt::format("_{}", i / num_prompts);
     }
     if (!seen.insert(own).second) return fields.note("rid", "must not repeat within a batch");
   }
@@ -273,6 +279,11 @@ std::string make_rid() {
 }
 
 GenerateCall parse_generate_call(const json::object& body, const ServedModel& model) {
+  return parse_generate_form(body, model, {});
+}
+
+GenerateCall parse_generate_form(const json::object& body, const ServedModel& model,
+                                 std::span<const std::string_view> further_fields) {
   std::vector<std::string> problems;
   FieldReader fields(body, "", problems);
   GenerateCall call;
@@ -290,7 +301,9 @@ GenerateCall parse_generate_call(const json::object& body, const ServedModel& mo
        {"sampling_params", "return_logprob", "logprob_start_len", "top_logprobs_num", "rid"}) {
     fits &= fits_batch(fields, name, prompts);
   }
-  fields.refuse_unknown(kFields);
+  std::vector<std::string_view> known(kFields.begin(), kFields.end());
+  known.insert(known.end(), further_fields.begin(), further_fields.end());
+  fields.refuse_unknown(known);
   if (!fits) throw ConfigError(problems);
 
   std::int64_t n = 1;
@@ -301,6 +314,11 @@ GenerateCall parse_generate_call(const json::object& body, const ServedModel& mo
     if (own_n != n) fields.note("sampling_params.n", "must be the same for the whole batch");
     request.input_ids = prompts.ids[i];
     check_length(fields, model, request.input_ids.size());
+    const auto num_tokens = static_cast<std::int64_t>(request.input_ids.size());
+    if (request.logprob_start_len > num_tokens) {
+      fields.note("logprob_start_len", fmt::format("is {}, beyond the prompt's {} tokens",
+                                                   request.logprob_start_len, num_tokens));
+    }
     for (const std::string& problem : problems_of(request.sampling, model.vocab_size)) {
       problems.push_back("sampling_params." + problem);
     }
@@ -328,7 +346,7 @@ GenerateCall parse_generate_call(const json::object& body, const ServedModel& mo
       call.requests.push_back(std::move(request));
     }
   }
-  name_requests(call, body, fields);
+  name_requests(call, num_prompts, body, fields);
   if (!problems.empty()) throw ConfigError(problems);
   return call;
 }
@@ -347,7 +365,10 @@ SamplingParams sampling_defaults_of(const std::filesystem::path& model_directory
   params.repetition_penalty =
       fields.number("repetition_penalty").value_or(params.repetition_penalty);
   params.top_k = fields.integer("top_k", -1, RequestLimits::kMaxTokens).value_or(params.top_k);
-  if (params.top_k == 0) params.top_k = -1;  // transformers' word for "all"
+  if (params.top_k == 0) params.top_k = -1;                       // transformers' word for "all"
+  constexpr std::int64_t kAnyVocabulary = std::int64_t{1} << 31;  // no ids are among them
+  for (const std::string& problem : problems_of(params, kAnyVocabulary))
+    problems.push_back(path.string() + ": " + problem);
   if (!problems.empty()) throw ConfigError(problems);
   return params;
 }

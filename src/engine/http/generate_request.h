@@ -8,7 +8,9 @@
 /// becomes two GenerateRequests. Fields, defaults and batching rules: reference sglang.md
 /// section 1.2.
 
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "engine/client.h"
@@ -41,6 +43,11 @@ struct GenerateCall {
 
 /// Throws ConfigError with every problem, each naming its field.
 GenerateCall parse_generate_call(const json::object& body, const ServedModel& model);
+
+/// The same for a form with further fields, which the caller has read and taken out: a misspelt name
+/// may have meant one of them.
+GenerateCall parse_generate_form(const json::object& body, const ServedModel& model,
+                                 std::span<const std::string_view> further_fields);
 
 /// The keys that SGLang's and OpenAI's requests share: temperature, top_p, stop, penalties, ...
 /// into `params`.

@@ -72,6 +72,33 @@ TEST(GenerateRoute, AnswersBatchesAndSeveralSamplesWithAList) {
   EXPECT_EQ(requests[2].sampling.sampling_seed, 8u);
 }
 
+TEST(GenerateRoute, TakesAListOfEachFieldForABatchOfPrompts) {
+  TestServer test("Hi");
+  const json::value reply = test.post("/generate", R"({"text":["a","bc"],"rid":["first","second"],
+      "sampling_params":[{"max_new_tokens":1},{"max_new_tokens":2}],"return_logprob":[false,true],
+      "logprob_start_len":[-1,2],"top_logprobs_num":[0,1]})");
+  ASSERT_EQ(reply.get_array().size(), 2u);
+  EXPECT_EQ(at(reply, "/0/meta_info/id"), "first");
+  EXPECT_EQ(at(reply, "/1/meta_info/id"), "second");
+  EXPECT_EQ(at(reply, "/0/output_ids").get_array().size(), 1u);
+  EXPECT_EQ(at(reply, "/1/output_ids").get_array().size(), 2u);
+  EXPECT_FALSE(reply.at_pointer("/0/meta_info").get_object().contains("output_token_logprobs"));
+  EXPECT_EQ(at(reply, "/1/meta_info/output_token_logprobs").get_array().size(), 2u);
+  const json::value one = test.post("/generate", R"({"input_ids":[[65]]})");
+  EXPECT_EQ(one.get_array().size(), 1u);
+}
+
+TEST(GenerateRoute, SamplesOfPromptsWithRidsOfTheirOwnAreNumbered) {
+  TestServer test("Hi");
+  const json::value reply = test.post("/generate", R"({"text":["x","y"],"rid":["a","b"],
+      "sampling_params":{"n":2,"max_new_tokens":1}})");
+  ASSERT_EQ(reply.get_array().size(), 4u);
+  EXPECT_EQ(at(reply, "/0/meta_info/id"), "a_0");
+  EXPECT_EQ(at(reply, "/1/meta_info/id"), "b_0");
+  EXPECT_EQ(at(reply, "/2/meta_info/id"), "a_1");
+  EXPECT_EQ(at(reply, "/3/meta_info/id"), "b_1");
+}
+
 TEST(GenerateRoute, StreamsFramesThatRepeatEverythingSoFar) {
   TestServer test("Hey");
   const auto response =
@@ -134,6 +161,23 @@ TEST(GenerateRoute, NamesTheFieldsThatAreWrong) {
       {R"({"text":["x","y"],"return_logprob":[true]})", "return_logprob"},
       {R"({"text":["x","y"],"rid":["a","a"]})", "rid"},
       {R"({"text":"x","logprob_start_len":-2})", "logprob_start_len"},
+      {R"({"input_ids":[65,66],"return_logprob":true,"logprob_start_len":3})",
+       "logprob_start_len is 3, beyond the prompt's 2 tokens"},
+      {R"({"input_ids":[[65,66],[65]],"return_logprob":true,"logprob_start_len":[2,2]})",
+       "logprob_start_len is 2, beyond the prompt's 1 tokens"},
+      {R"({"input_ids":[[65],[]]})", "input_ids must not be empty"},
+      {R"({"input_ids":[[65],66]})", "input_ids"},
+      {R"({"input_ids":[65,[66]]})", "input_ids"},
+      {R"({"text":["x",7]})", "text"},
+      {R"({"text":["x","y"],"sampling_params":[{}]})", "sampling_params is a list"},
+      {R"({"text":["x","y"],"sampling_params":[{},7]})", "sampling_params must be"},
+      {R"({"text":["x","y"],"sampling_params":[{"n":1},{"n":2}]})", "sampling_params.n"},
+      {R"({"text":"x","sampling_params":[{}]})", "sampling_params is a list"},
+      {R"({"text":["x","y"],"rid":["a"]})", "rid is a list"},
+      {R"({"text":"x","rid":["a"]})", "rid is a list"},
+      {R"({"text":["x","y"],"rid":["a",7]})", "rid must be"},
+      {R"({"text":["x","y"],"sampling_params":{"n":2},"rid":["a","b","c","d"]})", "rid is a list"},
+      {R"({"text":["x","y"],"return_logprob":[true,1]})", "return_logprob must be"},
       {R"({"text":"x","top_logprobs_num":1000000})", "top_logprobs_num"},
       {R"({"text":"x","image_data":"http://x"})", "image_data"},
       {R"({"text":"x","lora_path":"x"})", "lora_path"},
