@@ -1,13 +1,19 @@
 #include "cli/generate.h"
 
+#include <fmt/format.h>
+
+#include <array>
 #include <condition_variable>
 #include <deque>
+#include <filesystem>
 #include <memory>
 #include <mutex>
+#include <string_view>
 
 #include "cli/device.h"
 #include "cli/open_tokenizer.h"
 #include "cli/options.h"
+#include "cli/sampling_defaults.h"
 #include "core/calendar.h"
 #include "core/clock.h"
 #include "core/error.h"
@@ -26,52 +32,97 @@ namespace {
 
 constexpr std::size_t kMaxLinesInFlight = 4096;
 
+/// Fields of a line beside those of POST /generate.
+constexpr auto kLineFields = std::to_array<std::string_view>({"ids", "messages", "options"});
+
+/// The lines of a message, each behind `where`.
+std::vector<std::string> at_place(const std::string& where, std::string_view message) {
+  std::vector<std::string> problems;
+  while (!message.empty()) {
+    const std::size_t end = message.find('\n');
+    problems.push_back(fmt::format("{}: {}", where, message.substr(0, end)));
+    message.remove_prefix(end == std::string_view::npos ? message.size() : end + 1);
+  }
+  return problems;
+}
+
 /// Turns the forms of a line into those of POST /generate: "ids" are "input_ids", "messages" (with
 /// "options" for the template) are the ids of the rendered chat, which ends where the assistant's
 /// answer begins.
 class LineReader {
  public:
-  LineReader(std::filesystem::path directory, const text::Tokenizer* tokenizer)
-      : directory_(std::move(directory)), tokenizer_(tokenizer) {}
+  explicit LineReader(const engine::ServedModel& model) : model_(model) {}
 
-  json::object to_request_body(json::object line, const std::string& where) {
-    if (const auto* ids = line.if_contains("ids")) {
-      line["input_ids"] = *ids;
-      line.erase("ids");
+  /// Throws ConfigError with each problem of the line; each begins with `where`.
+  engine::GenerateCall to_call(json::object line, const std::string& where) {
+    try {
+      take_line_fields(line);
+      return engine::parse_generate_form(line, model_, kLineFields);
+    } catch (const ConfigError& error) {
+      throw ConfigError(at_place(where, error.what()));
     }
-    const FieldReader fields(line, where + ": ");
+  }
+
+ private:
+  void take_line_fields(json::object& line) {
+    const FieldReader fields(line, "");
+    int num_prompts = 0;
+    for (const char* name : {"text", "input_ids", "ids", "messages"})
+      num_prompts += fields.has(name) ? 1 : 0;
+    if (num_prompts > 1)
+      throw ConfigError("text, input_ids, ids and messages are several prompts; give one of them");
+    if (fields.has("options") && !fields.has("messages"))
+      fields.note("options", "are those of messages, and there are none");
     if (const json::array* messages = fields.array("messages")) {
       json::object options{{"add_generation_prompt", true}};
       if (const json::object* given = fields.object("options")) {
         for (const auto& [key, value] : *given) options[key] = value;
       }
-      line["input_ids"] = json::value_from(render(*messages, options, where));
-      line.erase("messages");
-      line.erase("options");
+      line["input_ids"] = json::value_from(render(*messages, options));
+    } else if (const json::value* ids = fields.find("ids")) {
+      line["input_ids"] = json::value(*ids);
     }
-    return line;
+    for (const std::string_view name : kLineFields) line.erase(name);
   }
 
- private:
-  std::vector<TokenId> render(const json::array& messages, const json::object& given,
-                              const std::string& where) {
-    if (tokenizer_ == nullptr)
-      throw ConfigError(where + ": \"messages\" need a tokenizer, and this model has none");
-    if (!chat_.has_value()) chat_.emplace(text::ChatTemplate::load(directory_));
+  std::vector<TokenId> render(const json::array& messages, const json::object& given) {
+    if (model_.tokenizer == nullptr)
+      throw ConfigError("messages need a tokenizer, and this model has none");
+    if (!chat_.has_value()) chat_.emplace(text::ChatTemplate::load(model_.path));
     auto options = text::to_chat_options(given);
-    if (!options) throw ConfigError(where + ": options: " + options.error().message);
+    if (!options) throw ConfigError("options: " + options.error().message);
     options->now = local_time(SystemClock().unix_seconds());
     const auto rendered = chat_->render(messages, *options);
     if (!rendered)
-      throw ConfigError(where +
-                        ": the chat template refused the messages: " + rendered.error().message);
-    return tokenizer_->encode(*rendered);
+      throw ConfigError("the chat template refused the messages: " + rendered.error().message);
+    return model_.tokenizer->encode(*rendered);
   }
 
-  const std::filesystem::path directory_;
-  const text::Tokenizer* tokenizer_;
+  const engine::ServedModel& model_;
   std::optional<text::ChatTemplate> chat_;
 };
+
+/// A file is read once before anything is generated: all lines that are no requests are told at
+/// once, and nobody waits for answers that are then lost.
+void check_lines(const std::string& file, LineReader& reader) {
+  JsonLines input(file);
+  std::vector<std::string> problems;
+  int64_t num_bad = 0;
+  for (bool is_over = false; !is_over;) {
+    try {
+      auto line = input.next();
+      is_over = !line.has_value();
+      if (line) reader.to_call(std::move(*line), input.where());
+    } catch (const ConfigError& error) {
+      ++num_bad;
+      if (problems.size() < FieldReader::kMostProblems) problems.emplace_back(error.what());
+    }
+  }
+  if (num_bad == 0) return;
+  if (const auto more = num_bad - static_cast<int64_t>(problems.size()); more > 0)
+    problems.push_back(fmt::format("{}: {} more lines are no requests", file, more));
+  throw ConfigError(problems);
+}
 
 /// One input line and its answers, filled from the engine's thread.
 struct Line {
@@ -147,7 +198,7 @@ class Lines {
 
 int generate(std::span<const std::string> arguments) {
   std::string directory, file;
-  std::string dtype = "auto";
+  std::string dtype = "auto", sampling_defaults = "model";
   engine::EngineConfig config;
   DeviceOptions device;
   CLI::App app(
@@ -163,6 +214,7 @@ int generate(std::span<const std::string> arguments) {
       ->check(CLI::Range(1, 65536));
   add_device_options(app, device);
   app.add_option("--random-seed", config.seed, "seed of requests without one");
+  add_sampling_defaults(app, sampling_defaults);
   bool skip_tokenizer_init = false;
   app.add_flag("--skip-tokenizer-init", skip_tokenizer_init,
                "token ids in and out only; also where the model has no tokenizer");
@@ -187,20 +239,24 @@ int generate(std::span<const std::string> arguments) {
       .model_type = model.model_type,
       .context_length = engine.max_request_tokens(),
       .vocab_size = model.vocab_size,
+      .sampling_defaults = sampling_defaults_by(sampling_defaults, directory),
       .tokenizer = tokenizer.get(),
       .longest_token_bytes = tokenizer ? engine::longest_token_bytes(*tokenizer) : 0};
-  LineReader reader(directory, tokenizer.get());
-  while (auto line = input.next()) {
-    if (lines.size() >= kMaxLinesInFlight) lines.print_oldest();
-    const std::string where = input.where();
-    const json::object body = reader.to_request_body(std::move(*line), where);
-    try {
-      lines.submit(engine, engine::parse_generate_call(body, served), tokenizer.get());
-    } catch (const ConfigError& error) {
-      throw ConfigError(where + ": " + error.what());
+  LineReader reader(served);
+  if (std::filesystem::is_regular_file(file)) check_lines(file, reader);
+  const auto print_all = [&lines] {
+    while (lines.size() > 0) lines.print_oldest();
+  };
+  try {
+    while (auto line = input.next()) {
+      if (lines.size() >= kMaxLinesInFlight) lines.print_oldest();
+      lines.submit(engine, reader.to_call(std::move(*line), input.where()), tokenizer.get());
     }
+  } catch (const ConfigError&) {
+    print_all();  // of the lines before the wrong one
+    throw;
   }
-  while (lines.size() > 0) lines.print_oldest();
+  print_all();
   return 0;
 }
 

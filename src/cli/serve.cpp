@@ -5,6 +5,7 @@
 #include <sys/resource.h>
 
 #include <array>
+#include <cstdio>
 #include <cstdlib>
 #include <fstream>
 #include <random>
@@ -13,6 +14,7 @@
 #include "cli/device.h"
 #include "cli/open_tokenizer.h"
 #include "cli/options.h"
+#include "cli/sampling_defaults.h"
 #include "core/calendar.h"
 #include "core/clock.h"
 #include "core/error.h"
@@ -105,15 +107,13 @@ void add_options(CLI::App& app, ServeOptions& options) {
                "do not reuse the prefixes of earlier prompts");
   app.add_option("--random-seed", options.random_seed,
                  "seed of requests without one; default: random");
-  app.add_option("--sampling-defaults", options.sampling_defaults,
-                 "model: generation_config.json fills what a request leaves out; openai: SGLang's "
-                 "constants do")
-      ->check(CLI::IsMember({"model", "openai"}));
+  add_sampling_defaults(app, options.sampling_defaults);
   app.add_flag("--incremental-streaming-output", options.api.incremental_streaming_output,
                "frames of a /generate stream hold only what is new");
   app.add_option("--weight-version", options.api.weight_version, "name of the loaded weights");
   app.add_option("--watchdog-timeout", options.watchdog_timeout_s,
-                 "seconds without a step until /health answers 503");
+                 "seconds without a step until /health answers 503")
+      ->check(CLI::Range(1, 1 << 24));
   app.add_option(
       "--weights-root", options.weight_roots,
       "directory below which /update_weights_from_disk may read, besides the folder that holds the "
@@ -131,7 +131,8 @@ void add_options(CLI::App& app, ServeOptions& options) {
   app.add_option("--max-connections", options.http.max_connections, "open connections")
       ->check(CLI::Range(1, 1 << 20));
   app.add_option("--http-threads", options.http.num_threads,
-                 "threads that parse, tokenise and write");
+                 "threads that parse, tokenise and write")
+      ->check(CLI::Range(1, 1024));
   for (const IgnoredFlag& flag : kIgnoredFlags) {
     const auto warn = [flag] {
       fmt::print(stderr, "slime serve: {} has no effect: {}\n", flag.name, flag.reason);
@@ -172,12 +173,15 @@ void raise_descriptor_limit() {
 }
 
 /// Blocks the signals that end a server, here and in every thread started later; sigwait takes
-/// them.
+/// them. The end of the terminal is one, but not under nohup.
 sigset_t block_stop_signals() {
   sigset_t signals;
   sigemptyset(&signals);
   sigaddset(&signals, SIGINT);
   sigaddset(&signals, SIGTERM);
+  struct sigaction hangup {};
+  sigaction(SIGHUP, nullptr, &hangup);
+  if (hangup.sa_handler != SIG_IGN) sigaddset(&signals, SIGHUP);
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   return signals;
 }
@@ -221,23 +225,26 @@ std::string directory_name(const std::filesystem::path& directory) {
 void print_ready(const engine::ServedModel& model, const std::string& url, bool needs_key,
                  double seconds) {
   const std::string key = needs_key ? " -H \"Authorization: Bearer $(cat KEY_FILE)\"" : "";
-  fmt::print("ready: {} ({}) at {} after {:.1f} s\n", model.name, model.dtype, url, seconds);
+  // Not fmt::print, which throws when nobody reads.
+  const auto print = [](const std::string& line) { std::fputs(line.c_str(), stdout); };
+  print(
+      fmt::format("ready: {} ({}) at {} after {:.1f} s\n", model.name, model.dtype, url, seconds));
   if (model.tokenizer == nullptr) {
-    fmt::print(
+    print(fmt::format(
         "try:   curl {}/generate{} -d '{{\"input_ids\": [1, 2, 3], \"sampling_params\": "
         "{{\"max_new_tokens\": 32}}}}'\n",
-        url, key);
+        url, key));
   } else if (model.render_chat) {
-    fmt::print(
+    print(fmt::format(
         "try:   curl {}/v1/chat/completions{} -H 'Content-Type: application/json' "
         "-d '{{\"messages\": [{{\"role\": \"user\", \"content\": \"Hello\"}}], \"max_tokens\": "
         "32}}'\n",
-        url, key);
+        url, key));
   } else {
-    fmt::print(
-        "try:   curl {}/generate{} -d '{{\"text\": \"Hello\", \"sampling_params\": "
-        "{{\"max_new_tokens\": 32}}}}'\n",
-        url, key);
+    print(
+        fmt::format("try:   curl {}/generate{} -d '{{\"text\": \"Hello\", \"sampling_params\": "
+                    "{{\"max_new_tokens\": 32}}}}'\n",
+                    url, key));
   }
   std::fflush(stdout);
 }
@@ -254,7 +261,7 @@ int serve(std::span<const std::string> arguments) {
 
   options.http.access.api_key = read_key(options.api_key_file, "SLIME_API_KEY");
   options.http.access.admin_api_key = read_key(options.admin_api_key_file, "SLIME_ADMIN_API_KEY");
-  const sigset_t stop_signals = block_stop_signals();
+  sigset_t stop_signals = block_stop_signals();
   raise_descriptor_limit();
 
   const std::filesystem::path directory = options.model;
@@ -281,9 +288,7 @@ int serve(std::span<const std::string> arguments) {
       .architectures = architectures_of(config),
       .context_length = engine.max_request_tokens(),
       .vocab_size = config.vocab_size,
-      .sampling_defaults = options.sampling_defaults == "model"
-                               ? engine::sampling_defaults_of(directory)
-                               : engine::SamplingParams{},
+      .sampling_defaults = sampling_defaults_by(options.sampling_defaults, directory),
       .tokenizer = tokenizer.get(),
       .longest_token_bytes = tokenizer == nullptr ? 0 : engine::longest_token_bytes(*tokenizer),
       .render_chat = tokenizer == nullptr ? nullptr : open_chat_template(directory),
@@ -305,9 +310,13 @@ int serve(std::span<const std::string> arguments) {
 
   int signal = 0;
   sigwait(&stop_signals, &signal);
-  fmt::print(stderr,
-             "slime serve: stopping; running requests have {} s, a second signal ends them now\n",
-             kStopGrace.count());
+  // Not fmt::print, which throws when standard error is gone.
+  std::fputs(fmt::format("slime serve: stopping; running requests have {} s, a second signal ends "
+                         "them now\n",
+                         kStopGrace.count())
+                 .c_str(),
+             stderr);
+  sigdelset(&stop_signals, SIGHUP);  // of one terminal's end several may tell
   std::thread([stop_signals] {
     int second = 0;
     sigwait(&stop_signals, &second);

@@ -343,12 +343,71 @@ class Process(unittest.TestCase):
             self.assertEqual(done.returncode, 0, done.stderr)
             self.assertEqual(json.loads(done.stdout)["output_ids"], expected["output_ids"])
 
+    def test_lines_of_a_file_that_are_no_requests_are_told_at_once_and_nothing_is_generated(self):
+        good = {"ids": [5, 6], "sampling_params": {"temperature": 0, "max_new_tokens": 2}}
+        bad = [
+            ({"idss": [5]}, "line 2: idss is unknown; did you mean ids?"),
+            ({"message": [{"role": "user", "content": "x"}]}, "line 3: message is unknown; did you mean messages?"),
+            ({"ids": ["5"]}, "line 4: input_ids must be a list of token ids"),
+            ({"ids": [5], "sampling_params": {"temprature": 0, "top_p": 7}},
+             "line 5: sampling_params.temprature is unknown; did you mean temperature?"),
+            ({"ids": [5], "text": "x"}, "line 6: text, input_ids, ids and messages are several prompts"),
+            ({"ids": [5], "options": {}}, "line 7: options are those of messages"),
+            ({"messages": "hello"}, "line 8: messages must be a list"),
+        ]
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder) / "prompts.jsonl"
+            file.write_text("".join(json.dumps(line) + "\n" for line in [good] + [line for line, _ in bad]) + "{not json\n")
+            done = subprocess.run([str(PROGRAM), "generate", "--model", str(MODEL), str(file)], capture_output=True, text=True)
+            self.assertEqual(done.returncode, 2, done.stderr)
+            self.assertEqual(done.stdout, "")
+            for _, message in bad:
+                self.assertIn(f"prompts.jsonl, {message}", done.stderr)
+            self.assertIn("prompts.jsonl, line 5: sampling_params.top_p must be", done.stderr)
+            self.assertIn("prompts.jsonl, line 9: ", done.stderr)
+            file.write_text(json.dumps(bad[0][0]) + ("\n" + json.dumps(bad[0][0])) * 999)
+            done = subprocess.run([str(PROGRAM), "generate", "--model", str(MODEL), str(file)], capture_output=True, text=True)
+            self.assertEqual(done.returncode, 2)
+            self.assertLess(len(done.stderr.splitlines()), 50)
+            self.assertIn("more lines are no requests", done.stderr)
+        # What can be read once only: the answers of the lines before it are printed.
+        lines = json.dumps(good) + "\n" + json.dumps(bad[0][0]) + "\n"
+        done = subprocess.run([str(PROGRAM), "generate", "--model", str(MODEL)], input=lines, capture_output=True, text=True)
+        self.assertEqual(done.returncode, 2)
+        self.assertEqual(len(done.stdout.splitlines()), 1)
+        self.assertIn("standard input, line 2: idss is unknown", done.stderr)
+
+    def test_generate_draws_as_the_generation_config_says_unless_told_otherwise(self):
+        with tempfile.TemporaryDirectory() as folder:
+            model = Path(folder) / "model"
+            shutil.copytree(MODEL, model)
+            (model / "generation_config.json").write_text(json.dumps({"top_k": 1, "temperature": 0.9}))  # the likeliest token
+            line = {"ids": [5, 6], "sampling_params": {"max_new_tokens": 12, "ignore_eos": True}}
+
+            def answers(*flags, line=line):
+                done = subprocess.run([str(PROGRAM), "generate", "--model", str(model), *flags], input=json.dumps(line) + "\n",
+                                      capture_output=True, text=True)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                return json.loads(done.stdout)["output_ids"]
+
+            greedy = answers(line={**line, "sampling_params": {**line["sampling_params"], "temperature": 0}})
+            self.assertEqual(answers(), greedy)
+            self.assertNotEqual(answers("--sampling-defaults", "openai"), greedy)
+
+    def test_numbers_that_no_machine_has_are_refused_with_what_would_work(self):
+        for words in (["--kv-cache-gib", "nan"], ["--kv-cache-gib", "inf"], ["--kv-cache-gib", "-1"], ["--kv-cache-gib", "1e300"],
+                      ["--http-threads", "0"], ["--watchdog-timeout", "-5"], ["--max-running-requests", "99999999999999999999"]):
+            done = subprocess.run([str(PROGRAM), "serve", "--model", str(MODEL), *words], capture_output=True, text=True, timeout=60)
+            self.assertEqual(done.returncode, 2, words)
+            self.assertIn(words[0], done.stderr)
+            self.assertIn(words[1], done.stderr)
+
     def test_other_machines_need_a_key(self):
         with self.assertRaises(RuntimeError):
             Server(str(MODEL), "--host", "0.0.0.0")
 
     def test_the_printed_command_works_and_signals_end_it(self):
-        for how in (signal.SIGINT, signal.SIGTERM):
+        for how in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             server = Server(str(MODEL))
             command = server.try_line.split(":", 1)[1].strip()
             if how == signal.SIGINT and shutil.which("curl"):
