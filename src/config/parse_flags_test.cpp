@@ -368,6 +368,18 @@ TEST(Flags, NumbersThatAreNotFiniteAreNoNumbers) {
   EXPECT_EQ(told("--num-rollout", "nan"), "--num-rollout nan: should be a whole number");
 }
 
+TEST(Flags, CountsThatCannotBeCalculatedWithAreNamedTogether) {
+  const std::string text = refusal(
+      kGood + "--rollout-batch-size 4000000000000000000 --max-tokens-per-gpu 9223372036854775807");
+  EXPECT_NE(text.find("--rollout-batch-size 4000000000000000000: should be at most 1000000000"),
+            std::string::npos)
+      << text;
+  EXPECT_NE(text.find("--max-tokens-per-gpu 9223372036854775807: should be"), std::string::npos);
+  const std::string product =
+      refusal(kGood + "--rollout-batch-size 1000000 --n-samples-per-prompt 1000000");
+  EXPECT_NE(product.find("should be at most 1000000000 samples"), std::string::npos) << product;
+}
+
 TEST(Flags, MemoryForKeysAndValuesIsWhatAMachineCanHave) {
   for (const char* gigabytes : {"-1", "1e300", "9e9"}) {
     const std::string text = refusal(kGood + "--kv-cache-gb " + gigabytes);

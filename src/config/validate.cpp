@@ -3,10 +3,51 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
+#include <variant>
 
+#include "config/flag_table.h"
+#include "config/overloaded.h"
 #include "config/rules.h"
 
 namespace slime::config {
+namespace {
+
+/// More than anybody counts of anything. The rules, and who plans by the flags, multiply up to three
+/// of them.
+constexpr int64_t kLargestCount = 1'000'000'000;
+
+/// Throws with all that was found so far when a whole number is too large to calculate with.
+void check_counts(const ParsedFlags& flags, Problems& problems) {
+  const RunConfig& config = flags.config;
+  bool is_fine = true;
+  const auto look_at = [&](const Flag& flag, int64_t value) {
+    if (value >= -kLargestCount && value <= kLargestCount) return;
+    is_fine = false;
+    problems.require(false,
+                     fmt::format("{} {}: should be at most {}", flag.name, value, kLargestCount));
+  };
+  for (const Flag& flag : flag_table()) {
+    if (flag.status != FlagStatus::kWorks || flag.name.ends_with("seed")) continue;
+    std::visit(Overloaded{[&](int64_t RunConfig::*member) { look_at(flag, config.*member); },
+                          [&](std::optional<int64_t> RunConfig::*member) {
+                            look_at(flag, (config.*member).value_or(0));
+                          },
+                          [](auto) {}},
+               flag.member);
+  }
+  if (is_fine && config.rollout_batch_size > 0 &&
+      config.n_samples_per_prompt > kLargestCount / config.rollout_batch_size) {
+    is_fine = false;
+    problems.require(
+        false, fmt::format("--rollout-batch-size {} x --n-samples-per-prompt {}: should be at most "
+                           "{} samples",
+                           config.rollout_batch_size, config.n_samples_per_prompt, kLargestCount));
+  }
+  if (!is_fine) problems.throw_if_any(flags.unknown_notes);
+}
+
+}  // namespace
 
 void complete_and_validate(ParsedFlags& flags) {
   RunConfig& config = flags.config;
@@ -18,6 +59,7 @@ void complete_and_validate(ParsedFlags& flags) {
         fmt::format("--n-samples-per-prompt {}: a preference has two responses; 2 is used",
                     config.n_samples_per_prompt));
   }
+  check_counts(flags, problems);
   choose_dtype(config, problems);
   check_data(config, problems);
   check_built_ins(config, problems);
