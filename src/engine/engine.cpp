@@ -22,9 +22,9 @@ Engine::Engine(model::Network& network, const EngineConfig& config, const Clock&
                const MakeStepRunner& make_runner)
     : clock_(clock),
       config_(completed(config, network)),
-      weights_(network),
+      weights_(network, config_.stages_weights),
       progress_(clock),
-      steps_(network, config_, clock, weights_, progress_, make_runner),
+      steps_(network, config_, clock, progress_, make_runner),
       commands_(static_cast<std::size_t>(config_.max_queued_requests)) {
   thread_ = std::thread([this] { run(); });
 }
@@ -59,20 +59,24 @@ Expected<void> Engine::abort_prefix(const std::string& prefix) { return send(pre
 Expected<void> Engine::abort_all() { return send(All{}); }
 
 bool Engine::run_exclusive(std::function<void()> body) {
+  return run_on_thread(std::move(body), /*drains_first=*/true);
+}
+
+bool Engine::run_on_thread(std::function<void()> body, bool drains_first) {
   if (is_own_thread()) {
     made_by_callbacks_.push_back(std::move(body));
     return true;
   }
   auto done = std::make_shared<std::promise<void>>();
   auto future = done->get_future();
-  if (!commands_.push(Call{std::move(body), std::move(done)})) return false;
+  if (!commands_.push(Call{std::move(body), std::move(done), drains_first})) return false;
   future.get();
   return true;
 }
 
-Expected<void> Engine::control(std::function<void()> body) {
+Expected<void> Engine::control(std::function<void()> body, bool drains_first) {
   try {
-    if (!run_exclusive(std::move(body))) return failure(kShuttingDown);
+    if (!run_on_thread(std::move(body), drains_first)) return failure(kShuttingDown);
     return {};
   } catch (const BugError&) {
     throw;
@@ -113,12 +117,22 @@ Expected<void> Engine::update_weights(const WeightUpdate& update) {
   }
   if (const auto* other = std::get_if<FromNetwork>(&update.source))
     fresh = std::shared_ptr<model::Network>(std::shared_ptr<void>(), other->network);  // not owned
-  return control([this, fresh, version = update.version, running = update.running,
-                  stays_paused = update.stays_paused] {
-    if (fresh != nullptr) weights_.copy_from(*fresh);
-    steps_.weights_changed(running, version, stays_paused);
-    weights_.set_version(version);
-  });
+  Tensor fresh_N;
+  if (fresh != nullptr) {
+    steps_.wait_for_weights();  // the copy before may still read the second buffer
+    Expected<Tensor> staged = weights_.stage(*fresh);
+    if (!staged) return tl::make_unexpected(staged.error());
+    fresh_N = std::move(*staged);
+  }
+  const Expected<void> done = control(
+      [this, fresh_N, version = update.version, running = update.running,
+       stays_paused = update.stays_paused] {
+        steps_.change_weights(fresh_N, running, version, stays_paused);
+        weights_.set_version(version);
+      },
+      /*drains_first=*/false);
+  if (fresh != nullptr && !weights_.stages()) steps_.wait_for_weights();
+  return done;
 }
 
 Expected<EngineLoad> Engine::load() const {
@@ -166,8 +180,10 @@ void Engine::run_made_by_callbacks() {
 void Engine::handle(Command command) {
   if (auto* submission = std::get_if<Submission>(&command))
     return steps_.admit(std::move(*submission));
-  steps_.drain_or_fail();  // who calls sees the engine between two steps
-  if (auto* call = std::get_if<Call>(&command)) {
+  auto* call = std::get_if<Call>(&command);
+  // Who calls sees the engine between two steps.
+  if (call == nullptr || call->drains_first) steps_.drain_or_fail();
+  if (call != nullptr) {
     try {
       call->body();
       steps_.report();  // whoever waits may look at it next

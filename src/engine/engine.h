@@ -9,8 +9,8 @@
 ///
 /// The network may be shared with a trainer of the same process: pause(), train, update_weights()
 /// in place, resume(). Between pause() and resume() the engine's thread does not touch the weights.
-/// Keys and values of old weights never serve new ones: an update empties the prefix tree and sends
-/// running requests back in line; they keep their tokens, and their version runs say which weights
+/// Keys and values of old weights never serve new requests: an update empties the prefix tree. What
+/// running ones do with theirs the update says (client.h); their version runs say which weights
 /// made which token.
 
 #include <atomic>
@@ -67,10 +67,15 @@ class Engine final : public EngineClient {
   Expected<void> sleep() override;
   Expected<void> wake() override;
 
-  /// A checkpoint is read and compared with the running model on the calling thread; the engine
-  /// stands still only while the weights are copied. Weights that change in place are changed
-  /// between pause() and this call.
+  /// A checkpoint is read and compared with the running model on the calling thread, and written
+  /// into the second buffer where there is one; the engine stands still only while the weights are
+  /// copied. When it returns, the source may change. Weights that change in place are changed
+  /// between pause() and this call. Updates come one at a time.
   Expected<void> update_weights(const WeightUpdate& update) override;
+
+  /// How long the last copy of new weights took on the device, during which no step ran. Waits for
+  /// it; 0 where nothing was copied. Not during an update.
+  double last_copy_seconds() { return steps_.wait_for_weights(); }
 
   /// Calls `body` on the engine's thread between two steps; false when the engine is shutting down.
   /// Exceptions come back to the caller.
@@ -92,6 +97,7 @@ class Engine final : public EngineClient {
   struct Call {
     std::function<void()> body;
     std::shared_ptr<std::promise<void>> done;
+    bool drains_first = true;  // false: the body does where it has to
   };
   using Command = std::variant<Submission, Abort, Call>;
 
@@ -100,8 +106,9 @@ class Engine final : public EngineClient {
   void handle(Command command);
   void run_made_by_callbacks();
   Expected<void> send(Abort abort);
+  bool run_on_thread(std::function<void()> body, bool drains_first);
   /// run_exclusive for calls whose failure is a value.
-  Expected<void> control(std::function<void()> body);
+  Expected<void> control(std::function<void()> body, bool drains_first = true);
 
   const Clock& clock_;
   const EngineConfig config_;

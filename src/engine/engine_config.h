@@ -25,7 +25,10 @@ struct EngineConfig {
   int64_t num_threads = 0;
   int64_t context_length = 0;  // 0: the model's max_position_embeddings
   bool enable_prefix_cache = true;
-  bool shares_prompt_reads = true;     // GPU: requests with the same prefix read it once per step
+  bool shares_prompt_reads = true;  // GPU: requests with the same prefix read it once per step
+  /// GPU: a second buffer for the weights, into which new ones are written while steps run, so that
+  /// the engine stands still for a copy on the device alone.
+  bool stages_weights = false;
   std::vector<TokenId> eos_token_ids;  // empty: the model's
   uint64_t seed = 0;                   // of requests without sampling_seed
   TokenBytesFn token_bytes;            // needed by stop strings only

@@ -65,7 +65,9 @@ GpuRunner::GpuRunner(model::Network& network, const StepRunnerConfig& config)
       attention_(gpu_, keys_, values_),
       inputs_(gpu_, network, config, keys_.device()),
       results_(std::max(config.max_running_requests, kernels::kRecordedRows.back()),
-               keys_.device()) {
+               keys_.device()),
+      copy_begins_(keys_.device().type(), c10::EventFlag::BACKEND_DEFAULT),
+      copy_ends_(keys_.device().type(), c10::EventFlag::BACKEND_DEFAULT) {
   // What the constructor put on the device must be there before the runner's stream reads it.
   c10::impl::VirtualGuardImpl(keys_.device().type()).synchronizeDevice(keys_.device().index());
 }
@@ -86,6 +88,21 @@ void GpuRunner::copy_page(PageId from, PageId to) {
   const c10::StreamGuard guard(stream_);
   keys_.select(1, to).copy_(keys_.select(1, from));
   values_.select(1, to).copy_(values_.select(1, from));
+}
+
+/// The stream orders it between the steps; recorded ones read the weights where they always are.
+void GpuRunner::copy_weights(const Tensor& flat_N) {
+  const c10::StreamGuard guard(stream_);
+  copy_begins_.record(stream_);
+  Tensor running_N = network_.weights().flat();
+  running_N.copy_(flat_N, /*non_blocking=*/true);
+  copy_ends_.record(stream_);
+}
+
+double GpuRunner::wait_for_weights() {
+  if (!copy_ends_.was_marked_for_recording()) return 0;
+  copy_ends_.synchronize();  // sync: whoever brings weights waits, not the engine's thread
+  return copy_begins_.elapsedTime(copy_ends_) * 1e-3;
 }
 
 bool GpuRunner::is_recordable(std::span<const Chunk> chunks) const {

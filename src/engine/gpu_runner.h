@@ -37,6 +37,8 @@ class GpuRunner final : public StepRunner {
   void copy_page(PageId from, PageId to) override;
   bool launch(std::span<const Chunk> chunks) override;
   std::vector<std::optional<kernels::SampledToken>> collect() override;
+  void copy_weights(const Tensor& flat_N) override;
+  double wait_for_weights() override;
   void reset() override;
   void release_memory() override;
   void resume_memory() override { memory_->map(); }
@@ -79,6 +81,7 @@ class GpuRunner final : public StepRunner {
   GpuInputBlock inputs_;
   Results results_;
   std::deque<Launched> launched_;
+  c10::Event copy_begins_, copy_ends_;  // of new weights, timed
   struct Recorded {
     GpuStepInputs inputs;                      // keeps the views alive
     std::unique_ptr<kernels::GpuGraph> graph;  // null: ran once, not recorded yet

@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include "core/best_seconds.h"
 #include "core/error.h"
 #include "engine/cache_shape.h"
 #include "engine/prompt_scores.h"
@@ -72,6 +73,11 @@ std::vector<kernels::SampledToken> ModelRunner::score_rows(const Tensor& hidden_
     scores[i] = kernels::score_row(row_of(logits_PV, i), targets[i], 1.0, num_top);
   });
   return scores;
+}
+
+void ModelRunner::copy_weights(const Tensor& flat_N) {
+  Tensor running_N = network_.weights().flat();
+  copy_seconds_ = best_seconds(1, [&] { running_N.copy_(flat_N); });
 }
 
 bool ModelRunner::launch(std::span<const Chunk> chunks) {

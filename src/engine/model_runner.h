@@ -16,6 +16,8 @@ class ModelRunner final : public StepRunner {
   void copy_page(PageId from, PageId to) override { cache_.copy_page(from, to); }
   bool launch(std::span<const Chunk> chunks) override;
   std::vector<std::optional<kernels::SampledToken>> collect() override;
+  void copy_weights(const Tensor& flat_N) override;
+  double wait_for_weights() override { return copy_seconds_; }
   void reset() override { drawn_.clear(); }
   void release_memory() override { cache_.release_memory(); }
   void resume_memory() override {}  // comes back as it is written
@@ -32,6 +34,7 @@ class ModelRunner final : public StepRunner {
   const int64_t queries_per_head_;
   const std::vector<TokenId> eos_ids_;
   std::vector<std::optional<kernels::SampledToken>> drawn_;  // of the launched step
+  double copy_seconds_ = 0;
 };
 
 }  // namespace slime::engine

@@ -5,7 +5,7 @@
 namespace slime::engine {
 
 PagePool::PagePool(int64_t num_pages)
-    : holders_(num_pages, 0), in_tree_(num_pages, 0), versions_(num_pages, 0) {
+    : holders_(num_pages, 0), in_tree_(num_pages, 0), begun_with_(num_pages, 0) {
   free_.reserve(num_pages);
   for (int64_t page = num_pages; page-- > 0;) free_.push_back(static_cast<PageId>(page));
 }
@@ -15,7 +15,7 @@ std::optional<PageId> PagePool::allocate() {
   const PageId page = free_.back();
   free_.pop_back();
   holders_[page] = 1;
-  versions_[page] = version_;
+  begun_with_[page] = weights_;
   return page;
 }
 

@@ -12,8 +12,6 @@
 #include <optional>
 #include <vector>
 
-#include "core/sample.h"
-
 namespace slime::engine {
 
 using PageId = int32_t;
@@ -22,7 +20,7 @@ class PagePool {
  public:
   explicit PagePool(int64_t num_pages);
 
-  /// A page with one reference, of the present version, or nothing when all are held.
+  /// A page with one reference, of the present weights, or nothing when all are held.
   std::optional<PageId> allocate();
   void retain(PageId page);
   /// The page returns to the free list when nobody holds it any more.
@@ -32,10 +30,10 @@ class PagePool {
   void retain_for_tree(PageId page);
   void release_from_tree(PageId page);
 
-  /// Pages are begun with these weights from now on.
-  void set_version(WeightVersion version) { version_ = version; }
-  WeightVersion version() const { return version_; }
-  WeightVersion version(PageId page) const { return versions_[page]; }
+  /// Pages are begun with other weights from now on. Counted here, because versions are numbers that
+  /// callers choose: weights may come back under an old one.
+  void weights_changed() { ++weights_; }
+  bool is_current(PageId page) const { return begun_with_[page] == weights_; }
 
   int64_t num_pages() const { return static_cast<int64_t>(holders_.size()); }
   int64_t num_free() const { return static_cast<int64_t>(free_.size()); }
@@ -51,8 +49,8 @@ class PagePool {
   std::vector<uint8_t> in_tree_;
   std::vector<PageId> free_;  // last one is handed out next
   int64_t num_evictable_ = 0;
-  WeightVersion version_ = 0;
-  std::vector<WeightVersion> versions_;  // per page
+  int64_t weights_ = 0;              // how often they have changed
+  std::vector<int64_t> begun_with_;  // per page
 };
 
 }  // namespace slime::engine

@@ -87,8 +87,7 @@ void PrefixTree::insert(std::span<const TokenId> tokens, std::vector<PageId>& pa
       node = recorded;
       continue;
     }
-    check(pool_.version(pages[index]) == pool_.version(),
-          "the prefix tree has pages of the present weights only");
+    check(pool_.is_current(pages[index]), "the prefix tree has pages of the present weights only");
     auto fresh = std::make_unique<Node>();
     fresh->tokens.assign(here.begin(), here.end());
     fresh->page = pages[index];

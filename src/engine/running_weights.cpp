@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -34,6 +35,12 @@ std::string why_weights_differ(const std::vector<model::NamedWeight>& running,
 
 }  // namespace
 
+RunningWeights::RunningWeights(model::Network& network, bool stages)
+    : network_(network),
+      staged_N_(stages && network.weights().flat().is_cuda()
+                    ? at::empty_like(network.weights().flat())
+                    : Tensor()) {}
+
 Expected<std::shared_ptr<model::Network>> RunningWeights::load(
     const std::filesystem::path& directory) const {
   try {
@@ -57,10 +64,25 @@ Expected<std::shared_ptr<model::Network>> RunningWeights::load(
   }
 }
 
-void RunningWeights::copy_from(model::Network& fresh) {
+Expected<Tensor> RunningWeights::stage(model::Network& fresh) {
   const at::NoGradGuard no_grad;
-  Tensor target = network_.weights().flat();
-  target.copy_(fresh.weights().flat());
+  Tensor complete_N = fresh.weights().flat();
+  try {
+    if (stages()) {
+      Tensor staged_N = staged_N_;
+      staged_N.copy_(complete_N);
+      complete_N = staged_N;
+    }
+    // sync: the engine's stream knows nothing of this thread's
+    if (complete_N.is_cuda()) {
+      c10::impl::VirtualGuardImpl(complete_N.device().type())
+          .getStream(complete_N.device())
+          .synchronize();
+    }
+  } catch (const std::exception& error) {
+    return failure(text_of(error));
+  }
+  return complete_N;
 }
 
 }  // namespace slime::engine

@@ -2,9 +2,9 @@
 
 /// The weights that the engine computes from, and the version that they are called by.
 ///
-/// New ones are read and compared on the thread of whoever brings them; the engine stands still
-/// only while they are copied. What becomes of requests and of keys and values then:
-/// StepPipeline::weights_changed.
+/// New ones are read, compared and brought to the engine's device on the thread of whoever brings
+/// them; the engine stands still only while they are copied on it (StepRunner::copy_weights). What
+/// becomes of requests and of keys and values then: StepPipeline::change_weights.
 
 #include <atomic>
 #include <filesystem>
@@ -18,8 +18,8 @@ namespace slime::engine {
 
 class RunningWeights {
  public:
-  /// `network` outlives the object.
-  explicit RunningWeights(model::Network& network) : network_(network) {}
+  /// `network` outlives the object. `stages`: EngineConfig::stages_weights.
+  RunningWeights(model::Network& network, bool stages);
   RunningWeights(const RunningWeights&) = delete;
   RunningWeights& operator=(const RunningWeights&) = delete;
 
@@ -27,9 +27,13 @@ class RunningWeights {
   /// named. Any thread; the running weights are not touched.
   Expected<std::shared_ptr<model::Network>> load(const std::filesystem::path& directory) const;
 
-  // The engine's thread, with no step in flight.
+  /// What the engine is to copy, complete: those of `fresh`, which stay as they are until that is
+  /// done, or the second buffer with them in it. That buffer is written here, so the copy before is
+  /// over. Whoever brings weights, one at a time.
+  Expected<Tensor> stage(model::Network& fresh);
+  bool stages() const { return staged_N_.defined(); }
 
-  void copy_from(model::Network& fresh);
+  /// The engine's thread.
   void set_version(WeightVersion version) { version_ = version; }
 
   /// Any thread.
@@ -37,6 +41,7 @@ class RunningWeights {
 
  private:
   model::Network& network_;
+  const Tensor staged_N_;  // as Weights::flat(); undefined without a second buffer
   std::atomic<WeightVersion> version_{0};
 };
 

@@ -32,6 +32,8 @@ int64_t Scheduler::pages_for(int64_t num_tokens) const {
 void Scheduler::add(std::unique_ptr<Request> request) {
   check(pages_for(request->max_tokens) <= pool_.num_pages(),
         "a request fits into the pool on its own");
+  const bool is_new = by_rid_.emplace(request->client.rid, request.get()).second;
+  check(is_new, "a rid is that of one request");
   waiting_.push_back(std::move(request));
 }
 
@@ -173,7 +175,7 @@ void Scheduler::advance(const Chunk& chunk) {
 }
 
 bool Scheduler::is_current(const Request& request) const {
-  return request.pages.empty() || pool_.version(request.pages.front()) == pool_.version();
+  return request.pages.empty() || pool_.is_current(request.pages.front());
 }
 
 void Scheduler::keep_running() {
@@ -215,6 +217,7 @@ void Scheduler::retract_all(bool keeps_prefixes) {
 }
 
 std::unique_ptr<Request> Scheduler::remove(Request& request) {
+  by_rid_.erase(request.client.rid);
   const auto is_it = [&](const auto& entry) { return entry.get() == &request; };
   std::unique_ptr<Request> taken;
   if (const auto it = std::find_if(running_.begin(), running_.end(), is_it); it != running_.end()) {
@@ -231,11 +234,8 @@ std::unique_ptr<Request> Scheduler::remove(Request& request) {
 }
 
 Request* Scheduler::find(const std::string& rid) const {
-  const auto is_it = [&](const auto& entry) { return entry->client.rid == rid; };
-  if (const auto it = std::find_if(running_.begin(), running_.end(), is_it); it != running_.end())
-    return it->get();
-  const auto it = std::find_if(waiting_.begin(), waiting_.end(), is_it);
-  return it == waiting_.end() ? nullptr : it->get();
+  const auto it = by_rid_.find(rid);
+  return it == by_rid_.end() ? nullptr : it->second;
 }
 
 std::vector<Request*> Scheduler::all() const {

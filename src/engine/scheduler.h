@@ -21,6 +21,8 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "engine/page_pool.h"
@@ -52,7 +54,7 @@ class Scheduler {
   Scheduler(const Scheduler&) = delete;
   Scheduler& operator=(const Scheduler&) = delete;
 
-  /// The request must fit into the pool on its own.
+  /// The request must fit into the pool on its own, and its rid is nobody else's here.
   void add(std::unique_ptr<Request> request);
 
   /// Admits, retracts, and returns the next step; every chunk has its pages. Empty only when
@@ -99,6 +101,7 @@ class Scheduler {
   const CopyPageFn copy_page_;
   std::vector<std::unique_ptr<Request>> running_;  // in order of admission
   std::deque<std::unique_ptr<Request>> waiting_;
+  std::unordered_map<std::string_view, Request*> by_rid_;  // all of both
   double reserve_share_ = 0.3;  // of the tokens that running requests may still write
 };
 

@@ -16,10 +16,8 @@ namespace slime::engine {
 using Cause = FinishReason::Cause;
 
 StepPipeline::StepPipeline(model::Network& network, const EngineConfig& config, const Clock& clock,
-                           const RunningWeights& weights, EngineProgress& progress,
-                           const MakeStepRunner& make_runner)
+                           EngineProgress& progress, const MakeStepRunner& make_runner)
     : clock_(clock),
-      weights_(weights),
       progress_(progress),
       pool_(num_pages_of(config, network)),
       runner_(make_runner(network, {.kv_dtype = kv_storage_type(config, network),
@@ -55,7 +53,7 @@ void StepPipeline::step() {
 
 void StepPipeline::launch(std::vector<Chunk> chunks) {
   const kernels::TraceRange range("engine step");
-  StepInFlight step;
+  StepInFlight step{.parts = {}, .version = version_};
   const bool runs_ahead = runner_->launch(chunks);
   int64_t num_drawn = 0;
   for (const Chunk& chunk : chunks) {
@@ -97,16 +95,16 @@ void StepPipeline::collect() {
     const auto& [request, completes, position] = step.parts[i];
     if (request == nullptr || !completes) continue;
     num_drawn += tokens[i].has_value() ? 1 : 0;
-    publish(*request, position, std::move(tokens[i]));
+    publish(*request, position, std::move(tokens[i]), step.version);
   }
   progress_.step_ended();
   report(num_drawn);
 }
 
 void StepPipeline::publish(Request& request, int64_t position,
-                           std::optional<kernels::SampledToken> drawn) {
+                           std::optional<kernels::SampledToken> drawn, WeightVersion version) {
   std::optional<FinishReason> ends =
-      drawn ? add_token(request, position, std::move(*drawn), weights_.version()) : out_of_length();
+      drawn ? add_token(request, position, std::move(*drawn), version) : out_of_length();
   if (ends) return finish(request, std::move(*ends));
   if (is_due(request)) deliver(request, clock_.now());
 }
@@ -186,13 +184,18 @@ void StepPipeline::wake() {
   report();
 }
 
-void StepPipeline::weights_changed(RunningRequests running, WeightVersion version,
-                                   bool stays_paused) {
+void StepPipeline::change_weights(const Tensor& fresh_N, RunningRequests running,
+                                  WeightVersion version, bool stays_paused) {
+  // Weights that changed in place are there already, and must not be under a step.
+  const bool goes_on = running == RunningRequests::kKeep && fresh_N.defined() && !stays_paused;
+  if (!goes_on) drain_or_fail();
+  if (fresh_N.defined()) runner_->copy_weights(fresh_N);
   if (running == RunningRequests::kAbort)
     finish_all(aborted(Cause::kRequested, "aborted by an update of the weights"));
   if (running == RunningRequests::kRecompute) scheduler_.retract_all(/*keeps_prefixes=*/false);
   tree_.clear();
-  pool_.set_version(version);
+  pool_.weights_changed();
+  version_ = version;
   if (running == RunningRequests::kKeep) scheduler_.keep_running();
   is_paused_ |= stays_paused;
   report();

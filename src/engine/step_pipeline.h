@@ -21,7 +21,6 @@
 #include "engine/engine_progress.h"
 #include "engine/page_pool.h"
 #include "engine/prefix_tree.h"
-#include "engine/running_weights.h"
 #include "engine/scheduler.h"
 #include "engine/step_runner.h"
 
@@ -35,8 +34,7 @@ class StepPipeline {
  public:
   /// `config` is complete; all references outlive the object.
   StepPipeline(model::Network& network, const EngineConfig& config, const Clock& clock,
-               const RunningWeights& weights, EngineProgress& progress,
-               const MakeStepRunner& make_runner);
+               EngineProgress& progress, const MakeStepRunner& make_runner);
   StepPipeline(const StepPipeline&) = delete;
   StepPipeline& operator=(const StepPipeline&) = delete;
 
@@ -73,8 +71,15 @@ class StepPipeline {
   /// Gives the memory of keys and values back.
   void sleep();
   void wake();
-  /// Keys and values of old weights serve no new request from here on.
-  void weights_changed(RunningRequests running, WeightVersion version, bool stays_paused);
+
+  /// New weights, copied from `fresh_N` (StepRunner::copy_weights) or, where it is undefined,
+  /// changed in place. Keys and values of the old ones serve no new request from here on. With a
+  /// step in flight: requests that keep theirs go on behind it, and nobody waits for it; otherwise
+  /// it is drained.
+  void change_weights(const Tensor& fresh_N, RunningRequests running, WeightVersion version,
+                      bool stays_paused);
+  /// Any thread: StepRunner::wait_for_weights.
+  double wait_for_weights() { return runner_->wait_for_weights(); }
 
   /// Tells the progress what there is now.
   void report(int64_t num_drawn = 0);
@@ -87,17 +92,18 @@ class StepPipeline {
       bool completes = false;
       int64_t position = 0;  // of the drawn token in Request::tokens
     };
-    std::vector<Part> parts;  // per chunk
+    std::vector<Part> parts;    // per chunk
+    WeightVersion version = 0;  // of the weights that it computes with
   };
 
   bool may_step() const { return !is_paused_ && !is_asleep_; }
   void launch(std::vector<Chunk> chunks);
   void collect();
-  void publish(Request& request, int64_t position, std::optional<kernels::SampledToken> drawn);
+  void publish(Request& request, int64_t position, std::optional<kernels::SampledToken> drawn,
+               WeightVersion version);
   void finish(Request& request, FinishReason reason);
 
   const Clock& clock_;
-  const RunningWeights& weights_;
   EngineProgress& progress_;
   PagePool pool_;
   std::unique_ptr<StepRunner> runner_;
@@ -105,6 +111,7 @@ class StepPipeline {
   Scheduler scheduler_;
   Admission admission_;
   std::deque<StepInFlight> in_flight_;  // oldest first; two at most
+  WeightVersion version_ = 0;           // of the steps that are launched next
   bool is_paused_ = false;
   bool is_asleep_ = false;
 };

@@ -41,6 +41,14 @@ class StepRunner {
   /// none. Does not touch the requests.
   virtual std::vector<std::optional<kernels::SampledToken>> collect() = 0;
 
+  /// Copies new weights over those of the network: the steps launched so far compute with the old
+  /// ones, the next with the new ones. `flat_N` (model/weights.h) is read until
+  /// wait_for_weights(). The engine's thread.
+  virtual void copy_weights(const Tensor& flat_N) = 0;
+  /// Waits for the copy that began last; the seconds that it took on the device, 0 before the
+  /// first. Any thread, but not while another copy begins.
+  virtual double wait_for_weights() = 0;
+
   /// Forgets launched steps after an error.
   virtual void reset() = 0;
 
@@ -69,8 +77,8 @@ at::ScalarType kv_storage_type(const std::string& kv_cache_dtype, model::Network
 /// What one page takes over all layers on the network's device.
 int64_t kv_page_bytes(model::Network& network, at::ScalarType kv_dtype);
 
-/// For the device that the weights are on. `network` must outlive it; its weights may change while
-/// no step is in flight.
+/// For the device that the weights are on. `network` must outlive it; others may change its weights
+/// while no step is in flight.
 std::unique_ptr<StepRunner> make_step_runner(model::Network& network,
                                              const StepRunnerConfig& config);
 

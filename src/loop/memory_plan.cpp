@@ -31,8 +31,10 @@ MemoryPlan::MemoryPlan(const config::RunConfig& config, const MemoryNeeds& needs
     : place_("the GPU"), total_(now.total) {
   const train::TrainMemory& train = needs.train;
   const int64_t fixed = now.elsewhere() + train.resident();
-  int64_t room = total_ - fixed - needs.engine_workspace - kMargin;
-  if (config.no_offload_rollout) room -= train.gradients + train.activations + train.logits;
+  int64_t room = total_ - fixed - needs.engine_resident() - kMargin;
+  // An engine beside the trainer generates while the weights are trained.
+  const bool stays = config.no_offload_rollout || !config.shares_weights();
+  if (stays) room -= train.gradients + train.activations + train.logits;
   if (needs.has_engine) {
     const int64_t request_pages = (needs.longest_request + kPageTokens - 1) / kPageTokens + 1;
     // A whole batch of the longest requests; more pages would never be filled.
@@ -62,8 +64,8 @@ MemoryPlan::MemoryPlan(const config::RunConfig& config, const MemoryNeeds& needs
     }
   }
   const int64_t together =
-      now.elsewhere() + train.peak() + kv_cache_bytes_ + needs.engine_workspace + kMargin;
-  offloads_ = needs.has_engine && train.gradients > 0 && !config.no_offload_rollout &&
+      now.elsewhere() + train.peak() + kv_cache_bytes_ + needs.engine_resident() + kMargin;
+  offloads_ = needs.has_engine && train.gradients > 0 && !stays &&
               (config.offload_rollout || together > total_);
   add_rows(config, needs, kv_cache_bytes_, now.elsewhere());
 }
@@ -112,6 +114,8 @@ void MemoryPlan::add_rows(const config::RunConfig& config, const MemoryNeeds& ne
   add("a chunk of logits", 0, train.logits, false);
   add(is_on_gpu_ ? "keys and values" : "keys and values, if responses are long", cache, kept_cache,
       is_on_gpu_, "--kv-cache-gb");
+  add("the engine's weights", needs.engine_weights, needs.engine_weights, true);
+  add("their second buffer", needs.staged_weights, needs.staged_weights, true);
   add("steps of the engine", needs.engine_workspace, needs.engine_workspace, false,
       "--sglang-chunked-prefill-size, --sglang-max-running-requests");
   add(is_on_gpu_ ? "CUDA and its libraries" : "program, libraries, tokenizer, data", elsewhere,

@@ -29,6 +29,11 @@ struct MemoryNeeds {
   int64_t kv_page_bytes = 0;
   int64_t longest_request = 0;   // tokens, prompt and response
   int64_t engine_workspace = 0;  // activations and logits of a step, recorded steps
+  int64_t engine_weights = 0;    // of an engine with weights of its own
+  int64_t staged_weights = 0;    // its second buffer, on a GPU
+
+  /// What an engine takes besides keys and values.
+  int64_t engine_resident() const { return engine_workspace + engine_weights + staged_weights; }
 };
 
 /// What the device is used for.

@@ -61,6 +61,21 @@ TEST(MemoryPlan, WhereEverythingFitsNothingIsGivenBack) {
   EXPECT_TRUE(MemoryPlan(forced, four_billion(), gpu(140, 72)).offloads());
 }
 
+TEST(MemoryPlan, AnEngineBesideTheTrainerHasItsWeightsTwiceAndAllOfItAtOnce) {
+  config::RunConfig config = run_of(256);
+  config.train_async = true;
+  MemoryNeeds needs = four_billion();
+  needs.engine_weights = needs.staged_weights = 8 * kGibibyte;
+  const MemoryPlan plan(config, needs, gpu(140, 72));
+  EXPECT_FALSE(plan.offloads()) << "it generates while the weights are trained";
+  // 8 + 48 + 1 of CUDA + 1 of steps + 1.5, 16 + 40 for training, 8 and 8 for the engine's weights.
+  EXPECT_NEAR(static_cast<double>(plan.kv_cache_bytes()) / kGibibyte, 140 - 131.5, 1e-6);
+  EXPECT_LE(plan.train_bytes(), 140 * kGibibyte);
+  EXPECT_THAT(plan.lines(),
+              testing::Contains(testing::AllOf(testing::HasSubstr("their second buffer"),
+                                               testing::HasSubstr("8.00        8.00"))));
+}
+
 TEST(MemoryPlan, AShareOfTheGpuCountsTheWeights) {
   config::RunConfig config = run_of(256);
   config.sglang_mem_fraction_static = 0.3;

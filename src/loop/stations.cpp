@@ -190,6 +190,7 @@ void start_engines(Stations& run, const StartPoint& start) {
   if (plan.offloads() && trains(run.config)) run.trainers->release_memory();
   engine::EngineConfig config = make_engine_config(run.config, run.text, plan.kv_cache_bytes());
   config.num_threads = run.engine_threads;
+  config.stages_weights = !run.config.shares_weights();
   const WeightVersion version = first_version(run, start);
   const auto running = run.config.train_async && run.config.kv_on_update == "keep"
                            ? engine::RunningRequests::kKeep

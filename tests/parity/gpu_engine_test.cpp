@@ -219,6 +219,52 @@ TEST(GpuEngineSchedules, AbortAndPauseInTheMiddleLeaveTheOthersAlone) {
   EXPECT_EQ(out.versions.size(), 2U);
 }
 
+/// Recorded steps, and weights that come while they run: what follows is drawn with the new ones,
+/// fresh requests as by a cold engine, and whoever brought them may write over them at once.
+TEST(GpuEngineUpdate, StagedWeightsComeBetweenStepsInFlight) {
+  SLIME_NEEDS_GPU();
+  const Precision gpu = Precision::on_gpu("float32");
+  for (const bool stages : {true, false}) {
+    TestEngine bench("qwen3", {.stages_weights = stages}, gpu);
+    const auto fresh = model::load_network(testing::fixture_directory("qwen3"), gpu);
+    const Tensor first = fresh->weights().flat().clone();
+    EXPECT_EQ(bench.engine().last_copy_seconds(), 0);
+    for (int i = 0; i < 8; ++i) {
+      auto request = sampled_request(some_tokens(20 + i, i), 220, 7 + i);
+      request.rid = std::to_string(i);
+      bench.submit(request);
+    }
+    bench.responses().wait_for_tokens("7", 5);
+    for (int version = 1; version <= 10; ++version) {
+      Tensor flat = fresh->weights().flat();
+      flat.copy_(first * (1 + 0.02 * version));
+      ASSERT_TRUE(bench.engine()
+                      .update_weights({.version = version,
+                                       .source = engine::FromNetwork{fresh.get()},
+                                       .running = engine::RunningRequests::kKeep})
+                      .has_value());
+      flat.fill_(NAN);
+      GenerateRequest probe = greedy_request(some_tokens(20), 12);
+      const GenerateUpdate answer = bench.generate(probe);
+      EXPECT_EQ(answer.versions, (std::vector<VersionRun>{{version, 12}}));
+      TestEngine cold("qwen3", {}, gpu);
+      Tensor of_cold = cold.network().weights().flat();
+      of_cold.copy_(first * (1 + 0.02 * version));
+      of_cold[0].item<float>();  // sync: the engine has a stream of its own
+      ASSERT_TRUE(cold.engine().update_weights({.version = version}).has_value());
+      expect_same_outputs({answer}, {cold.generate(probe)});
+      EXPECT_GT(bench.engine().last_copy_seconds(), 0);
+    }
+    for (int i = 0; i < 8; ++i) {
+      const GenerateUpdate out = bench.responses().wait(std::to_string(i));
+      EXPECT_EQ(out.output_ids.size(), 220U);
+      EXPECT_EQ(out.finish->kind, FinishReason::Kind::kLength);
+      EXPECT_EQ(out.num_retractions, 0);
+      EXPECT_EQ(out.versions.front().version, 0);
+    }
+  }
+}
+
 /// Eight requests at once, so that their steps are recorded; then the cache goes and comes back.
 TEST(GpuEngineSleep, RecordedStepsSurviveIt) {
   SLIME_NEEDS_GPU();

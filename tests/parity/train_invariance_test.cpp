@@ -42,8 +42,8 @@ void expect_invariant(const TrainBatch& batch, const TrainConfig& config) {
   const Outcome plain = run(batch, config, {});
   for (const Cut& cut : {Cut{false, 0, 100, 0}, Cut{true, 1, 100, 0}, Cut{true, 16, 3, 0},
                          Cut{true, 1, 1, 40}, Cut{false, 0, 1, 40}, Cut{true, 8, 1, 1000}}) {
-    SCOPED_TRACE(testing::Message() << "share " << cut.share << ", micro-batch "
-                                    << cut.micro_batch_size << ", tokens " << cut.max_tokens);
+    SCOPED_TRACE(::testing::Message() << "share " << cut.share << ", micro-batch "
+                                      << cut.micro_batch_size << ", tokens " << cut.max_tokens);
     expect_same(run(batch, config, cut), plain, 1e-11);
   }
 }

@@ -82,7 +82,7 @@ const std::vector<RankCut> kCuts{
 void expect_rank_invariant(const TrainBatch& batch, const TrainConfig& config) {
   const Outcome plain = gradients(batch, config, {});
   for (const RankCut& cut : kCuts) {
-    SCOPED_TRACE(testing::Message()
+    SCOPED_TRACE(::testing::Message()
                  << cut.ranks << " ranks, micro-batch " << cut.micro_batch_size << ", tokens "
                  << cut.max_tokens << ", share " << cut.share << ", balance " << cut.balance);
     expect_same(gradients(batch, config, cut), plain, 1e-12);
