@@ -20,6 +20,18 @@ std::unique_ptr<model::Network> make_up_network(const model::ModelConfig& shape,
   return model::make_uniform_network(shape, model::Precision::on_gpu("bfloat16"), bound);
 }
 
+std::unique_ptr<model::Network> make_up_network_on(const std::string& device,
+                                                   const model::ModelConfig& shape, double bound) {
+  if (device != "cuda")
+    return model::make_uniform_network(shape, model::Precision::of("float32"), bound);
+  kernels::open_gpu();
+  return make_up_network(shape, bound);
+}
+
+int64_t cache_bytes_on(const std::string& device) {
+  return device == "cuda" ? most_free_bytes() : int64_t{1} << 30;
+}
+
 int64_t most_free_bytes() {
   return static_cast<int64_t>(0.8 * static_cast<double>(kernels::opened_gpu().free_bytes()));
 }

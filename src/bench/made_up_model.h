@@ -31,6 +31,14 @@ model::ModelConfig read_shape(const ShapeOptions& options);
 /// In bfloat16. The GPU is open.
 std::unique_ptr<model::Network> make_up_network(const model::ModelConfig& shape, double bound);
 
+/// On "cuda" the same, on a GPU that is opened here; on "cpu" in float32. `bound`: of its weights.
+std::unique_ptr<model::Network> make_up_network_on(const std::string& device,
+                                                   const model::ModelConfig& shape,
+                                                   double bound = kGenerationWeightBound);
+
+/// For keys and values: most_free_bytes(), on "cpu" a gibibyte.
+int64_t cache_bytes_on(const std::string& device);
+
 /// For keys and values: four fifths of what the weights leave free on the GPU.
 int64_t most_free_bytes();
 

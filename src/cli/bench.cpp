@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "bench/algo.h"
+#include "bench/april.h"
 #include "bench/colocation.h"
 #include "bench/data.h"
 #include "bench/decode_attention.h"
@@ -21,9 +22,11 @@
 #include "bench/start.h"
 #include "bench/train_command.h"
 #include "bench/train_step.h"
+#include "bench/update_pause.h"
 #include "cli/commands.h"
 #include "cli/options.h"
 
+// One file because the options of a measurement and its row in the table of names are one list.
 namespace slime::cli {
 namespace {
 
@@ -287,6 +290,72 @@ int start(const std::string& name, std::string size, Arguments arguments) {
   return 0;
 }
 
+void add_device(CLI::App& app, std::string& device) {
+  app.add_option("--device", device, "cuda or cpu; the size \"tiny\" is made for the CPU")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"cpu", "cuda"}));
+}
+
+int april(const std::string& name, std::string size, Arguments arguments) {
+  CLI::App app(
+      "APRIL's tail: groups per second of synchronous steps, and with over-sampling and partial "
+      "rollouts.",
+      "slime bench " + name);
+  bench::AprilOptions options;
+  options.name = name;
+  options.shape.model = "qwen3-" + size;
+  add_workloads_file(app, options.shape.file);
+  add_device(app, options.device);
+  app.add_option("--forms", options.forms, "sync, partial, sync-double; separated by commas")
+      ->capture_default_str()
+      ->delimiter(',');
+  add_count(app, "--prompts", options.prompts, "Of a step");
+  add_count(app, "--samples", options.samples, "Of each prompt");
+  add_count(app, "--prompt-tokens", options.prompt_tokens, "Of each prompt");
+  app.add_option("--length-scale", options.length_scale,
+                 "All lengths of responses times this; named in the output")
+      ->capture_default_str()
+      ->check(CLI::Range(1e-4, 1.0));
+  add_count(app, "--steps", options.steps, "That count, of each form");
+  app.add_option("--warm-up", options.warm_up, "Steps before them, of the partial form")
+      ->capture_default_str()
+      ->check(CLI::NonNegativeNumber);
+  app.add_option("--first-step", options.first_step,
+                 "Where the prompts begin: steps of the synchronous forms can be measured apart")
+      ->capture_default_str()
+      ->check(CLI::NonNegativeNumber);
+  add_count(app, "--max-running-requests", options.max_running_requests, "Requests per step");
+  add_count(app, "--concurrency", options.concurrency, "Samples in the engine");
+  app.add_option("--kv-cache-gb", options.kv_cache_gb,
+                 "Size of the cache, in 10^9 bytes; 0: what is free")
+      ->capture_default_str()
+      ->check(CLI::Range(0.0, 1000.0));
+  app.add_flag("--train", options.trains, "Train on each step's groups");
+  add_count(app, "--max-tokens-per-gpu", options.micro_batch_tokens, "Of a micro-batch");
+  if (const auto exit_code = parse_options(app, arguments)) return *exit_code;
+  bench::measure_april(options);
+  return 0;
+}
+
+int update_pause(const std::string& name, std::string size, Arguments arguments) {
+  CLI::App app("How long generation pauses for new weights.", "slime bench " + name);
+  bench::UpdatePauseOptions options;
+  options.name = name;
+  options.shape.model = "qwen3-" + size;
+  add_workloads_file(app, options.shape.file);
+  add_device(app, options.device);
+  app.add_option("--modes", options.modes, "keep, recompute, interrupt; separated by commas")
+      ->capture_default_str()
+      ->delimiter(',');
+  add_count(app, "--sequences", options.sequences, "That decode together");
+  add_count(app, "--prompt-tokens", options.prompt_tokens, "Of each");
+  add_count(app, "--steps-per-update", options.steps_per_update, "Of the engine");
+  add_count(app, "--updates", options.updates, "Of each mode");
+  if (const auto exit_code = parse_options(app, arguments)) return *exit_code;
+  bench::measure_update_pauses(options);
+  return 0;
+}
+
 void add_train_command(CLI::App& app, bench::TrainCommandOptions& options) {
   add_workloads_file(app, options.shape.file);
   app.add_option("--device", options.device, "Of the command: cuda or cpu")->capture_default_str();
@@ -339,6 +408,9 @@ constexpr auto kFamilies = std::to_array<MeasurementFamily>({
     {"start-", "from the start of the process to the first token on the GPU", start},
     {"first-step-", "the command `slime train` to the end of its first optimizer step", first_step},
     {"grpo-", "steps of the command `slime train --device cuda`", grpo_command},
+    {"april-", "steps with a tail of long responses: synchronous, and with partial rollouts",
+     april},
+    {"update-pause-", "how long generation pauses for new weights", update_pause},
 });
 
 // Everything else is a workload of the file.

@@ -1,0 +1,321 @@
+#include "bench/april.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <deque>
+#include <iterator>
+#include <map>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "bench/forced_lengths.h"
+#include "bench/generate_all.h"
+#include "bench/random_tokens.h"
+#include "core/clock.h"
+#include "core/error.h"
+#include "core/json_lines.h"
+#include "core/random.h"
+#include "kernels/gpu/gpu.h"
+#include "rollout/rollout.h"
+
+namespace slime::bench {
+namespace {
+
+/// Ordinals of the groups of short steps that warm up.
+constexpr int64_t kWarmUpGroups = int64_t{1} << 40;
+constexpr int64_t kWarmUpLength = 32;
+/// Activations and logits of a training step, in bytes.
+constexpr int64_t kTrainingRoom = int64_t{24} << 30;
+
+struct Form {
+  int64_t groups_per_step = 0;
+  int64_t groups_per_refill = 0;
+  bool keeps_partial = false;
+};
+
+Form form_of(const AprilOptions& options, const std::string& form) {
+  if (form == "sync") return {options.prompts, options.prompts, false};
+  if (form == "partial") return {options.prompts, options.over_sampling * options.prompts, true};
+  if (form == "sync-double") return {2 * options.prompts, 2 * options.prompts, false};
+  throw ConfigError(fmt::format("--forms {}: sync, partial or sync-double", form));
+}
+
+/// Groups in the order of their ordinals; those that came back go first.
+class Prompts {
+ public:
+  Prompts(const AprilOptions& options, int64_t vocab_size)
+      : options_(options), vocab_size_(vocab_size) {}
+
+  void continue_at(int64_t ordinal) { next_ = ordinal; }
+  std::vector<Group> take(int64_t count) {
+    std::vector<Group> groups;
+    for (; count > 0; --count) {
+      if (returned_.empty()) {
+        groups.push_back(make(next_++));
+      } else {
+        groups.push_back(std::move(returned_.front()));
+        returned_.pop_front();
+      }
+    }
+    return groups;
+  }
+  void give_back(std::vector<Group> groups) {
+    std::ranges::move(groups, std::back_inserter(returned_));
+  }
+  int64_t pending_tokens() const {
+    int64_t sum = 0;
+    for (const Group& group : returned_)
+      for (const Sample& sample : group.samples) sum += sample.response_length();
+    return sum;
+  }
+
+ private:
+  Group make(int64_t ordinal) const {
+    Group group{.ordinal = ordinal, .samples = {}};
+    Sample sample;
+    sample.group = ordinal;
+    sample.prompt_length = options_.prompt_tokens;
+    append_random_tokens(sample.tokens, options_.prompt_tokens, vocab_size_, 11, ordinal);
+    for (int64_t i = 0; i < options_.samples; ++i) {
+      sample.ordinal = ordinal * options_.samples + i;
+      sample.index_in_group = i;
+      group.samples.push_back(sample);
+    }
+    return group;
+  }
+
+  const AprilOptions& options_;
+  const int64_t vocab_size_;
+  int64_t next_ = 0;
+  std::deque<Group> returned_;
+};
+
+rollout::RolloutHooks hooks_over(Prompts& prompts) {
+  rollout::RolloutHooks hooks;
+  hooks.take_groups = [&prompts](int64_t count) { return prompts.take(count); };
+  hooks.give_back = [&prompts](std::vector<Group> groups) { prompts.give_back(std::move(groups)); };
+  hooks.detokenize = [](std::span<const TokenId>) { return std::string(); };
+  hooks.score = [](const Sample& sample, const std::stop_token&) -> Expected<json::value> {
+    return json::value(uniform(13, 1, static_cast<uint64_t>(sample.ordinal)));
+  };
+  hooks.on_drop = [](const Group&, const std::string& reason) {
+    throw ConfigError("april: a group was dropped: " + reason);
+  };
+  return hooks;
+}
+
+int64_t response_tokens(const std::vector<Group>& groups) {
+  int64_t sum = 0;
+  for (const Group& group : groups)
+    for (const Sample& sample : group.samples) sum += sample.response_length();
+  return sum;
+}
+
+int64_t longest_length(const AprilOptions& options) {
+  return std::max<int64_t>(
+      1, std::llround(options.length_scale * static_cast<double>(options.longest)));
+}
+
+/// Tokens per second of as many requests as run together, each as long as it is for the mean token
+/// of the distribution: no schedule is faster.
+double full_batch_rate(engine::Engine& engine, const AprilOptions& options, int64_t vocab_size) {
+  constexpr int64_t kDraws = 4096;
+  constexpr int64_t kWindow = 64;
+  double sum = 0, squares = 0;
+  for (int64_t i = 0; i < kDraws; ++i) {
+    const auto length = static_cast<double>(april_length(options, i));
+    sum += length;
+    squares += length * length;
+  }
+  const auto drawn = static_cast<int64_t>(squares / (2 * sum));
+  const int64_t per_request = options.prompt_tokens + drawn + kWindow + 16;
+  const int64_t room = engine::or_throw(engine.load()).num_kv_tokens;
+  const int64_t requests = std::min(options.max_running_requests, room / per_request);
+  if (requests == 0) return 0;
+  const auto seconds_of = [&](int64_t new_tokens) {
+    std::vector<engine::GenerateRequest> all(static_cast<std::size_t>(requests));
+    for (int64_t i = 0; i < requests; ++i) {
+      engine::GenerateRequest& request = all[i];
+      append_random_tokens(request.input_ids, options.prompt_tokens, vocab_size, 17,
+                           i / options.samples);
+      append_random_tokens(request.input_ids, drawn, vocab_size, 19, i);
+      request.sampling.max_new_tokens = new_tokens;
+      request.sampling.ignore_eos = true;
+      request.return_logprob = true;
+    }
+    const SystemClock clock;
+    const auto start = clock.now();
+    generate_all(engine, std::move(all));
+    return seconds_between(start, clock.now());
+  };
+  engine::or_throw(engine.flush_cache());
+  seconds_of(kWindow);  // prompts into the prefix tree, batch sizes recorded
+  const double brief = seconds_of(1);
+  const double full = seconds_of(1 + kWindow);
+  return static_cast<double>(requests * kWindow) / std::max(full - brief, 1e-9);
+}
+
+train::TrainConfig train_config(const AprilOptions& options) {
+  train::TrainConfig config;
+  config.recompute = model::Recompute::kFull;
+  config.lr = {.lr = 1e-6, .style = train::DecayStyle::kConstant};
+  config.batching.global_batch_size = options.prompts * options.samples;
+  config.batching.use_dynamic_batch_size = true;
+  config.batching.max_tokens_per_gpu = options.micro_batch_tokens;
+  return config;
+}
+
+int64_t cache_bytes(const AprilOptions& options, model::Network& network) {
+  if (options.kv_cache_gb > 0) return static_cast<int64_t>(options.kv_cache_gb * 1e9);
+  int64_t bytes = cache_bytes_on(options.device);
+  if (options.trains && options.device == "cuda")
+    bytes -= 4 * network.weights().num_elements() + kTrainingRoom;  // gradients are float32
+  return bytes;
+}
+
+json::object line_of(const AprilOptions& options, const std::string& form, const AprilRun& run,
+                     double rate) {
+  const auto kept = static_cast<double>(run.kept_tokens);
+  // Whoever knows all lengths keeps the engine full to the end.
+  const double floor_seconds = rate > 0 ? kept / rate + run.training_seconds : 0;
+  const double floor = rate > 0 ? static_cast<double>(run.groups) / floor_seconds : 0;
+  const AprilRun::Ledger& ledger = run.ledger;
+  return {{"name", options.name},
+          {"form", form},
+          {"value", run.groups_per_second()},
+          {"unit", "groups per second"},
+          {"floor", floor},
+          {"fraction", floor > 0 ? run.groups_per_second() / floor : 0},
+          {"steps", run.steps},
+          {"first_step", options.first_step},
+          {"groups", run.groups},
+          {"seconds", run.seconds},
+          {"training_seconds", run.training_seconds},
+          {"kept_tokens_per_second", kept / run.seconds},
+          {"full_batch_tokens_per_second", rate},
+          {"generated_tokens", ledger.generated},
+          {"kept_tokens", ledger.kept},
+          {"discarded_tokens", ledger.discarded},
+          {"pending_tokens", ledger.pending},
+          {"discarded_share", static_cast<double>(ledger.discarded) /
+                                  static_cast<double>(std::max<int64_t>(ledger.generated, 1))},
+          {"length_scale", options.length_scale}};
+}
+
+}  // namespace
+
+int64_t april_length(const AprilOptions& options, int64_t sample_ordinal) {
+  const double drawn =
+      options.median_length *
+      std::exp(options.sigma * normal(7, 1, static_cast<uint64_t>(sample_ordinal)));
+  const double cut = std::min(drawn, static_cast<double>(options.longest));
+  return std::max<int64_t>(1, std::llround(options.length_scale * cut));
+}
+
+AprilRun run_april(engine::Engine& engine, int64_t vocab_size, train::Trainer* trainer,
+                   const AprilOptions& options, const std::string& form) {
+  const Form how = form_of(options, form);
+  const SystemClock clock;
+  engine::or_throw(engine.flush_cache());
+  ForcedLengths forced(engine, options.prompt_tokens, [&options](int64_t ordinal) {
+    const bool counts = ordinal < kWarmUpGroups * options.samples;
+    const int64_t length = april_length(options, ordinal);
+    return counts ? length : std::min(length, kWarmUpLength);
+  });
+  Prompts prompts(options, vocab_size);
+  rollout::Rollout rollout(
+      forced,
+      {.groups_per_step = how.groups_per_step,
+       .groups_per_refill = how.groups_per_refill,
+       .max_concurrent_samples = options.concurrency,
+       .num_slots = std::min(options.concurrency, options.max_running_requests),
+       .keeps_partial = how.keeps_partial,
+       .max_waiting_groups = 2 * how.groups_per_step},
+      hooks_over(prompts));
+  rollout::ResponseRules rules;
+  rules.sampling.max_new_tokens = longest_length(options);
+  rules.sampling.ignore_eos = true;
+  rules.seed = 23;
+
+  AprilRun run;
+  WeightVersion version = engine.weight_version();
+  const auto step = [&](int64_t number, bool counts) {
+    const auto start = clock.now();
+    rollout.open_step({.step = number, .rules = rules, .version = version});
+    const rollout::StepResult result = rollout::take_step(rollout);
+    const auto drawn = clock.now();
+    if (trainer != nullptr) {
+      engine::or_throw(engine.pause(engine::PauseMode::kInPlace));
+      trainer->train(train::make_train_batch(result.groups, {}));
+    }
+    // New weights, as every step has: keys and values of what was handed back are gone.
+    engine::or_throw(engine.update_weights({.version = ++version}));
+    engine::or_throw(engine.resume());
+    const auto end = clock.now();
+    const int64_t kept = response_tokens(result.groups);
+    run.ledger.generated += result.end.generated_tokens;
+    run.ledger.discarded += result.end.discarded_tokens;
+    run.ledger.kept += kept;
+    if (!counts) return;
+    ++run.steps;
+    run.groups += static_cast<int64_t>(result.groups.size());
+    run.kept_tokens += kept;
+    run.seconds += seconds_between(start, end);
+    run.training_seconds += seconds_between(drawn, end);
+  };
+
+  int64_t number = 0;
+  if (!how.keeps_partial) {
+    prompts.continue_at(kWarmUpGroups);
+    step(number++, false);
+  }
+  prompts.continue_at(options.first_step * how.groups_per_step);
+  if (how.keeps_partial) {
+    for (int64_t i = 0; i < options.warm_up; ++i) step(number++, false);
+  }
+  for (int64_t i = 0; i < options.steps; ++i) step(number++, true);
+  run.ledger.pending = prompts.pending_tokens();
+  return run;
+}
+
+void measure_april(const AprilOptions& options) {
+  for (const std::string& form : options.forms) form_of(options, form);
+  const model::ModelConfig shape = read_shape(options.shape);
+  const auto network = make_up_network_on(
+      options.device, shape, options.trains ? kTrainingWeightBound : kGenerationWeightBound);
+  const SystemClock clock;
+  std::optional<train::Trainer> trainer;
+  if (options.trains) trainer.emplace(*network, train_config(options), clock);
+  engine::EngineConfig config;
+  config.max_running_requests = options.max_running_requests;
+  config.max_prefill_tokens = 8192;
+  config.context_length = options.prompt_tokens + longest_length(options);
+  config.kv_cache_bytes = cache_bytes(options, *network);
+  engine::Engine engine(*network, config, clock);
+  const double rate = full_batch_rate(engine, options, shape.vocab_size);
+  const std::string device =
+      options.device == "cuda" ? kernels::opened_gpu().description() : options.device;
+  std::map<std::string, double> speeds;
+  for (const std::string& form : options.forms) {
+    const AprilRun run =
+        run_april(engine, shape.vocab_size, trainer ? &*trainer : nullptr, options, form);
+    check(run.ledger.adds_up(), "generated = kept + discarded + pending");
+    speeds[form] = run.groups_per_second();
+    json::object line = line_of(options, form, run, rate);
+    line["trains"] = options.trains;
+    line["model"] = options.shape.model;
+    line["device"] = device;
+    write_json_line(line);
+  }
+  json::object ratios{{"name", options.name}, {"form", "ratios"}};
+  for (const char* other : {"sync", "sync-double"}) {
+    if (speeds.contains("partial") && speeds.contains(other))
+      ratios[fmt::format("partial_to_{}", other)] = speeds["partial"] / speeds[other];
+  }
+  if (ratios.size() > 2) write_json_line(ratios);
+}
+
+}  // namespace slime::bench

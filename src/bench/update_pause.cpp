@@ -1,0 +1,231 @@
+#include "bench/update_pause.h"
+
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <mutex>
+#include <optional>
+#include <utility>
+
+#include "bench/random_tokens.h"
+#include "bench/timing.h"
+#include "core/clock.h"
+#include "core/error.h"
+#include "core/json_lines.h"
+#include "kernels/gpu/gpu.h"
+#include "kernels/gpu/limits.h"
+
+namespace slime::bench {
+namespace {
+
+/// Steps before the first update: batch sizes are recorded, and each sequence decodes.
+constexpr int64_t kStepsBefore = 30;
+/// The bar at 256 sequences of 4B on one H200.
+constexpr double kBarMilliseconds = 5;
+
+engine::RunningRequests running_of(const std::string& mode) {
+  if (mode == "keep") return engine::RunningRequests::kKeep;
+  if (mode == "recompute") return engine::RunningRequests::kRecompute;
+  if (mode == "interrupt") return engine::RunningRequests::kAbort;
+  throw ConfigError(fmt::format("--modes {}: keep, recompute or interrupt", mode));
+}
+
+/// Sequences that decode until they are stopped, and when their steps ended. A step ends for the
+/// caller with its last token; the next begins with a token of a sequence that has one of this step.
+/// One class because the ends of steps, of sequences and of the measurement follow from the same
+/// updates.
+class Decoding {
+ public:
+  Decoding(engine::Engine& engine, const Clock& clock, const UpdatePauseOptions& options,
+           int64_t vocab_size, int64_t max_new_tokens)
+      : engine_(engine), clock_(clock), sequences_(static_cast<std::size_t>(options.sequences)) {
+    for (std::size_t i = 0; i < sequences_.size(); ++i) {
+      sequences_[i].left = max_new_tokens;
+      append_random_tokens(sequences_[i].tokens, options.prompt_tokens, vocab_size, 5,
+                           static_cast<int64_t>(i));
+    }
+    num_open_ = options.sequences;
+    for (std::size_t i = 0; i < sequences_.size(); ++i) submit(i);
+  }
+
+  ~Decoding() { stop(); }
+  Decoding(const Decoding&) = delete;
+  Decoding& operator=(const Decoding&) = delete;
+
+  /// Until all sequences have a token, and so many steps more.
+  void wait_for_steps(int64_t more) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return all_have_begun() || !failure_.empty(); });
+    const int64_t goal = num_steps_ + more;
+    changed_.wait(lock, [&] { return num_steps_ >= goal || !failure_.empty(); });
+    if (!failure_.empty()) throw ConfigError(failure_);
+  }
+
+  /// Ends all of them, and waits for that.
+  void stop() {
+    {
+      const std::lock_guard lock(mutex_);
+      is_stopping_ = true;
+    }
+    engine_.abort_all();  // one that shuts down ends them too
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return num_open_ == 0; });
+  }
+
+  /// From the last token of a step to the first of the next, in seconds; after stop().
+  std::vector<double> gaps_within, gaps_across_versions;
+
+ private:
+  struct Sequence {
+    std::vector<TokenId> tokens;
+    int64_t left = 0;
+    int64_t in_step = -1;  // the last step that gave it a token
+  };
+
+  void submit(std::size_t i) {
+    engine::GenerateRequest request;
+    request.input_ids = sequences_[i].tokens;
+    request.sampling.max_new_tokens = sequences_[i].left;
+    request.sampling.ignore_eos = true;
+    request.return_logprob = true;
+    engine_.submit(std::move(request),
+                   [this, i](const engine::GenerateUpdate& update) { take(i, update); });
+  }
+
+  /// The engine's thread, or the one that submits where it refuses.
+  void take(std::size_t i, const engine::GenerateUpdate& update) {
+    const Clock::TimePoint now = clock_.now();
+    bool goes_on = false;
+    {
+      const std::lock_guard lock(mutex_);
+      Sequence& sequence = sequences_[i];
+      if (!update.output_ids.empty()) note_token(sequence, update.versions.back().version, now);
+      sequence.tokens.insert(sequence.tokens.end(), update.output_ids.begin(),
+                             update.output_ids.end());
+      sequence.left -= static_cast<int64_t>(update.output_ids.size());
+      if (update.finish) {
+        const bool was_asked = update.finish->kind == engine::FinishReason::Kind::kAbort &&
+                               update.finish->cause == engine::FinishReason::Cause::kRequested;
+        goes_on = was_asked && !is_stopping_;
+        if (!was_asked && failure_.empty())
+          failure_ = "update-pause: a sequence ended by itself: " + update.finish->message;
+        num_open_ -= goes_on ? 0 : 1;
+        changed_.notify_all();
+      }
+    }
+    if (goes_on) submit(i);
+  }
+
+  void note_token(Sequence& sequence, WeightVersion version, Clock::TimePoint now) {
+    const bool is_first = sequence.in_step < 0;
+    num_begun_ += is_first ? 1 : 0;
+    if (sequence.in_step == num_steps_ || version != version_) {
+      if (all_have_begun() && !is_stopping_) {
+        auto& gaps = version == version_ ? gaps_within : gaps_across_versions;
+        if (has_full_step_) gaps.push_back(seconds_between(last_token_, now));
+        has_full_step_ = true;
+      }
+      ++num_steps_;
+      changed_.notify_all();
+    }
+    sequence.in_step = num_steps_;
+    version_ = version;
+    last_token_ = now;
+  }
+  bool all_have_begun() const { return num_begun_ == static_cast<int64_t>(sequences_.size()); }
+
+  engine::Engine& engine_;
+  const Clock& clock_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  // Guarded by mutex_.
+  std::vector<Sequence> sequences_;
+  int64_t num_open_ = 0;
+  int64_t num_begun_ = 0;
+  int64_t num_steps_ = 0;
+  bool has_full_step_ = false;
+  bool is_stopping_ = false;
+  WeightVersion version_ = 0;
+  Clock::TimePoint last_token_;
+  std::string failure_;
+};
+
+double largest(const std::vector<double>& numbers) {
+  return numbers.empty() ? 0 : *std::ranges::max_element(numbers);
+}
+
+}  // namespace
+
+json::object measure_update_pause(engine::Engine& engine, model::Network& fresh,
+                                  const UpdatePauseOptions& options, const std::string& mode) {
+  const engine::RunningRequests running = running_of(mode);
+  const SystemClock clock;
+  engine::or_throw(engine.flush_cache());
+  // Bringing the weights takes steps too: more room than the counted ones need.
+  const int64_t room = engine.max_request_tokens() - options.prompt_tokens;
+  Decoding decoding(engine, clock, options, fresh.config().vocab_size, room);
+  decoding.wait_for_steps(kStepsBefore);
+  std::vector<double> copies, calls;
+  WeightVersion version = engine.weight_version();
+  for (int64_t i = 0; i < options.updates; ++i) {
+    const auto start = clock.now();
+    engine::or_throw(engine.update_weights(
+        {.version = ++version, .source = engine::FromNetwork{&fresh}, .running = running}));
+    calls.push_back(1e3 * seconds_between(start, clock.now()));
+    copies.push_back(1e3 * engine.last_copy_seconds());
+    decoding.wait_for_steps(options.steps_per_update);
+  }
+  decoding.stop();
+  const double normal = median(decoding.gaps_within);
+  std::vector<double> pauses;
+  for (const double gap : decoding.gaps_across_versions)
+    pauses.push_back(1e3 * std::max(0.0, gap - normal));
+  return {{"mode", mode},
+          {"value", median(pauses)},
+          {"unit", "ms"},
+          {"worst_ms", largest(pauses)},
+          {"updates", pauses.size()},
+          {"normal_step_ms", 1e3 * normal},
+          {"copy_ms", median(copies)},
+          {"worst_copy_ms", largest(copies)},
+          {"call_ms", median(calls)},
+          {"bytes_copied", fresh.weights().flat().nbytes()},
+          {"sequences", options.sequences},
+          {"pauses_ms", json::value_from(pauses)}};
+}
+
+void measure_update_pauses(const UpdatePauseOptions& options) {
+  for (const std::string& mode : options.modes) running_of(mode);
+  const model::ModelConfig shape = read_shape(options.shape);
+  const bool is_gpu = options.device == "cuda";
+  const auto running = make_up_network_on(options.device, shape);
+  const auto fresh = make_up_network_on(options.device, shape);
+  const SystemClock clock;
+  const double floor_ms = is_gpu ? 2e3 * static_cast<double>(fresh->weights().flat().nbytes()) /
+                                       kernels::measure_gpu_limits().copy_bytes_per_second
+                                 : 0;
+  engine::EngineConfig config;
+  config.max_running_requests = options.sequences;
+  config.max_prefill_tokens = 8192;
+  // Steps that run while weights are brought come on top.
+  config.context_length =
+      std::min(shape.max_positions, options.prompt_tokens + kStepsBefore +
+                                        4 * options.updates * options.steps_per_update + 1000);
+  config.stages_weights = true;
+  const int64_t staged = is_gpu ? static_cast<int64_t>(fresh->weights().flat().nbytes()) : 0;
+  config.kv_cache_bytes = cache_bytes_on(options.device) - staged;
+  engine::Engine engine(*running, config, clock);
+  for (const std::string& mode : options.modes) {
+    json::object line = measure_update_pause(engine, *fresh, options, mode);
+    line["name"] = options.name;
+    line["floor"] = floor_ms;
+    if (mode == "keep" && is_gpu) line["bar_ms"] = kBarMilliseconds;
+    line["model"] = options.shape.model;
+    line["device"] = is_gpu ? kernels::opened_gpu().description() : "cpu";
+    write_json_line(line);
+  }
+}
+
+}  // namespace slime::bench

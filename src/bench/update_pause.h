@@ -1,0 +1,38 @@
+#pragma once
+
+/// How long generation pauses for new weights: sequences decode, and an engine with weights of its
+/// own gets others every so many steps, from a network of the same device.
+
+#include <string>
+#include <vector>
+
+#include "bench/made_up_model.h"
+#include "core/json.h"
+#include "engine/engine.h"
+
+namespace slime::bench {
+
+struct UpdatePauseOptions {
+  std::string name;
+  ShapeOptions shape;
+  std::string device = "cuda";
+  std::vector<std::string> modes{"keep", "recompute", "interrupt"};
+  int64_t sequences = 256;  // that decode together
+  int64_t prompt_tokens = 256;
+  int64_t steps_per_update = 50;
+  int64_t updates = 20;  // of each mode
+};
+
+/// Of one mode, which is one of those above.
+///
+/// A pause is the time from the last token of the old weights to the first of the new ones, less
+/// the median of that time between two steps of the same weights. `copy_ms` is the engine's own
+/// measure: how long the weights were copied while no step ran. Throws ConfigError when the engine
+/// ends a sequence that nobody ended.
+json::object measure_update_pause(engine::Engine& engine, model::Network& fresh,
+                                  const UpdatePauseOptions& options, const std::string& mode);
+
+/// Prints a JSON line for each mode.
+void measure_update_pauses(const UpdatePauseOptions& options);
+
+}  // namespace slime::bench

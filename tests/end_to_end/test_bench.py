@@ -1,0 +1,47 @@
+"""Measurements of `slime bench` that drive an engine with updates and with a rollout, on the CPU: they end, and count right."""
+
+import json
+
+from conftest import ROOT, SLIME, run_slime
+
+
+def lines_of(*arguments):
+    done = run_slime([str(SLIME), "bench", *arguments, "--device", "cpu"], cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def test_april_prints_each_form_its_ledger_and_the_ratios():
+    sizes = ["--prompts", "3", "--samples", "2", "--prompt-tokens", "20", "--length-scale", "0.02", "--steps", "2", "--warm-up", "1"]
+    *forms, ratios = lines_of("april-tiny", *sizes, "--train")
+    assert [line["form"] for line in forms] == ["sync", "partial", "sync-double"]
+    for line in forms:
+        assert line["generated_tokens"] == line["kept_tokens"] + line["discarded_tokens"] + line["pending_tokens"]
+        assert line["groups"] == (12 if line["form"] == "sync-double" else 6)
+        assert line["length_scale"] == 0.02
+        assert line["value"] > 0 and line["floor"] > 0 and line["training_seconds"] > 0
+    speeds = {line["form"]: line["value"] for line in forms}
+    assert ratios["partial_to_sync"] == speeds["partial"] / speeds["sync"]
+    assert ratios["partial_to_sync-double"] == speeds["partial"] / speeds["sync-double"]
+
+    (alone,) = lines_of("april-tiny", *sizes, "--forms", "sync", "--first-step", "7")
+    assert alone["first_step"] == 7 and alone["training_seconds"] < forms[0]["training_seconds"]
+
+
+def test_a_form_or_mode_that_is_none_is_refused_with_those_there_are():
+    for arguments, words in [
+        (("april-tiny", "--forms", "async"), "sync, partial or sync-double"),
+        (("update-pause-tiny", "--modes", "retract"), "keep, recompute or interrupt"),
+        (("april-huge",), "qwen3-huge"),
+    ]:
+        done = run_slime([str(SLIME), "bench", *arguments, "--device", "cpu"], cwd=ROOT)
+        assert done.returncode != 0 and words in done.stderr
+
+
+def test_update_pause_prints_each_mode():
+    lines = lines_of("update-pause-tiny", "--sequences", "8", "--steps-per-update", "5", "--updates", "4")
+    assert [line["mode"] for line in lines] == ["keep", "recompute", "interrupt"]
+    for line in lines:
+        assert line["updates"] == 4 and len(line["pauses_ms"]) == 4
+        assert line["bytes_copied"] > 0 and line["copy_ms"] > 0 and line["normal_step_ms"] > 0
+        assert line["worst_ms"] >= line["value"] >= 0
