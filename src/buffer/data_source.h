@@ -71,6 +71,7 @@ class DataSource {
   int64_t next_group() const { return next_group_; }
   int64_t next_sample() const { return next_sample_; }
   int64_t num_waiting() const { return static_cast<int64_t>(waiting_.size()); }
+  const std::deque<Group>& waiting() const { return waiting_; }
 
  private:
   /// What a group is made of, so that it can be made again.

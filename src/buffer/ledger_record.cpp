@@ -4,9 +4,8 @@
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
-#include <cstring>
-#include <fstream>
+#include <utility>
+#include <vector>
 
 #include "core/crc32c.h"
 #include "core/error.h"
@@ -25,6 +24,9 @@ constexpr std::array<std::pair<Fate, std::string_view>, 7> kWords{
      {Fate::kFailed, "failed"}}};
 constexpr std::size_t kChecksumDigits = 8;
 constexpr std::size_t kReasonLimit = 1000;  // of a failure's text, in bytes
+/// Of one prompt, and of a run: sums of what is below them do not overflow.
+constexpr int64_t kMostTokens = int64_t{1} << 40;
+constexpr int64_t kMostOfARun = int64_t{1} << 60;
 
 std::string with_checksum(const json::object& object) {
   const std::string text = json::serialize(object);
@@ -39,29 +41,47 @@ std::string_view shortened(std::string_view reason) {
   return reason.substr(0, end);
 }
 
-/// Nothing for a line that this program did not write.
-std::optional<std::variant<LedgerRecord, Rollback>> parse_line(std::string_view line) {
-  if (line.size() < kChecksumDigits + 1 || line[kChecksumDigits] != ' ') return std::nullopt;
-  const std::string_view text = line.substr(kChecksumDigits + 1);
-  if (fmt::format("{:08x}", crc32c(text)) != line.substr(0, kChecksumDigits)) return std::nullopt;
-  json::error_code error;
-  const json::value value = json::parse(text, error);
-  if (error || !value.is_object()) return std::nullopt;
-  std::vector<std::string> problems;
-  const FieldReader fields(value.get_object(), "", problems);
-  if (const auto position = fields.integer("rollback_to")) return Rollback{*position};
+json::object to_json(const LedgerRecord& record) {
+  json::object object{{"ordinal", record.ordinal}, {"fate", to_string(record.fate)}};
+  if (record.step >= 0) object["step"] = record.step;
+  if (!record.reason.empty()) object["reason"] = shortened(record.reason);
+  if (record.tokens) object["tokens"] = *record.tokens;
+  if (record.discarded > 0) object["discarded"] = record.discarded;
+  return object;
+}
 
+json::object to_json(const LedgerTotals& totals) {
+  return {{"checkpoint", totals.step},           {"next_ordinal", totals.next_ordinal},
+          {"open_prompts", totals.open_prompts}, {"generated", totals.generated},
+          {"pending", totals.pending},           {"discarded", totals.discarded}};
+}
+
+json::object to_json(const Rollback& rollback) { return {{"rollback_to", rollback.position}}; }
+
+LedgerTotals totals_from(const FieldReader& fields, int64_t step) {
+  const auto number = [&fields](std::string_view name) {
+    return fields.required().integer(name, 0, kMostOfARun).value_or(0);
+  };
+  return {.step = step,
+          .next_ordinal = number("next_ordinal"),
+          .open_prompts = number("open_prompts"),
+          .generated = number("generated"),
+          .pending = number("pending"),
+          .discarded = number("discarded")};
+}
+
+std::optional<LedgerRecord> record_from(const FieldReader& fields) {
   const auto ordinal = fields.integer("ordinal");
   const std::string fate = fields.text("fate").value_or("");
   const auto* word =
       std::ranges::find(kWords, fate, [](const auto& entry) { return entry.second; });
-  LedgerRecord record;
   if (!ordinal || word == kWords.end()) return std::nullopt;
-  record.ordinal = *ordinal;
-  record.fate = word->first;
-  record.step = fields.integer("step").value_or(-1);
-  record.reason = fields.text("reason").value_or("");
-  return record;
+  return LedgerRecord{.ordinal = *ordinal,
+                      .fate = word->first,
+                      .step = fields.integer("step").value_or(-1),
+                      .reason = fields.text("reason").value_or(""),
+                      .tokens = fields.integer("tokens", 0, kMostTokens),
+                      .discarded = fields.integer("discarded", 0, kMostTokens).value_or(0)};
 }
 
 }  // namespace
@@ -73,86 +93,29 @@ std::string_view to_string(Fate fate) {
   throw BugError("a fate has no word");
 }
 
-std::string to_line(const LedgerRecord& record) {
-  json::object object{{"ordinal", record.ordinal}, {"fate", to_string(record.fate)}};
-  if (record.step >= 0) object["step"] = record.step;
-  if (!record.reason.empty()) object["reason"] = shortened(record.reason);
-  return with_checksum(object);
+std::string to_line(const LedgerEntry& entry) {
+  return with_checksum(std::visit([](const auto& content) { return to_json(content); }, entry));
 }
 
-std::string to_line(const Rollback& rollback) {
-  return with_checksum({{"rollback_to", rollback.position}});
-}
-
-LedgerLines read_ledger_lines(const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file)
-    throw ConfigError(fmt::format("{}: cannot be read: {}", path.string(), std::strerror(errno)));
-  LedgerLines result;
-  std::string line;
-  bool is_damaged = false;
-  while (std::getline(file, line)) {
-    const bool has_end = !file.eof();
-    const auto bytes = static_cast<int64_t>(line.size()) + (has_end ? 1 : 0);
-    std::optional<std::variant<LedgerRecord, Rollback>> content;
-    if (has_end) content = parse_line(line);
-    if (content && is_damaged) result.has_line_after_damage = true;
-    if (!content) is_damaged = true;
-    if (!is_damaged) {
-      result.lines.push_back({result.file_bytes, std::move(*content)});
-      result.whole_bytes += bytes;
-    }
-    result.file_bytes += bytes;
+std::optional<LedgerEntry> parse_ledger_line(std::string_view line) {
+  if (line.size() < kChecksumDigits + 1 || line[kChecksumDigits] != ' ') return std::nullopt;
+  const std::string_view text = line.substr(kChecksumDigits + 1);
+  if (fmt::format("{:08x}", crc32c(text)) != line.substr(0, kChecksumDigits)) return std::nullopt;
+  json::error_code error;
+  const json::value value = json::parse(text, error);
+  if (error || !value.is_object()) return std::nullopt;
+  std::vector<std::string> problems;
+  const FieldReader fields(value.get_object(), "", problems);
+  std::optional<LedgerEntry> entry;
+  if (const auto position = fields.integer("rollback_to", 0)) {
+    entry = Rollback{*position};
+  } else if (const auto step = fields.integer("checkpoint", -1)) {
+    entry = totals_from(fields, *step);
+  } else {
+    entry = record_from(fields);
   }
-  if (file.bad())
-    throw ConfigError(fmt::format("{}: read error at byte {}", path.string(), result.file_bytes));
-  return result;
-}
-
-std::vector<LedgerRecord> effective_records(const std::vector<LedgerLine>& lines, int64_t position,
-                                            int64_t* num_rolled_back) {
-  const auto line_at = [&lines](int64_t begin) {
-    return std::lower_bound(
-               lines.begin(), lines.end(), begin,
-               [](const LedgerLine& line, int64_t wanted) { return line.begin < wanted; }) -
-           lines.begin();
-  };
-  // Backwards from the end: a rollback leads to the position before which records count again, over
-  // later rollbacks that were undone themselves.
-  const auto end = line_at(position);
-  std::vector<LedgerRecord> records;
-  for (auto i = end; i > 0;) {
-    const LedgerLine& line = lines[static_cast<std::size_t>(--i)];
-    if (const auto* rollback = std::get_if<Rollback>(&line.content)) {
-      i = std::min(i, line_at(rollback->position));
-    } else {
-      records.push_back(std::get<LedgerRecord>(line.content));
-    }
-  }
-  std::reverse(records.begin(), records.end());
-  if (num_rolled_back != nullptr) {
-    const auto num_records = std::count_if(
-        lines.begin(), lines.begin() + end,
-        [](const LedgerLine& line) { return std::holds_alternative<LedgerRecord>(line.content); });
-    *num_rolled_back = num_records - static_cast<int64_t>(records.size());
-  }
-  return records;
-}
-
-std::string violation(const LedgerState& state, const LedgerRecord& record) {
-  const auto found = state.find(record.ordinal);
-  if (found == state.end()) {
-    if (record.fate == Fate::kDispatched) return {};
-    return fmt::format("prompt {}: {} without being dispatched", record.ordinal,
-                       to_string(record.fate));
-  }
-  const LedgerRecord& before = found->second;
-  if (!is_final(before.fate)) return {};
-  const auto at_step = [](const LedgerRecord& of) {
-    return of.step >= 0 ? fmt::format(" at step {}", of.step) : "";
-  };
-  return fmt::format("prompt {}: {}{} after it was {}{}", record.ordinal, to_string(record.fate),
-                     at_step(record), to_string(before.fate), at_step(before));
+  if (!problems.empty()) return std::nullopt;
+  return entry;
 }
 
 }  // namespace slime::buffer

@@ -1,50 +1,71 @@
 #pragma once
 
-/// The lines of a ledger file: how they are written, read and judged.
+/// The lines of a ledger: what they say and how they are written.
+///
+/// One record is one line: the CRC-32C of the JSON text, a blank, the JSON text.
+///
+///   5b2c11f0 {"ordinal":17,"fate":"dispatched"}
+///   0d41b2aa {"ordinal":17,"fate":"trained","step":3,"tokens":812,"discarded":96}
+///   9e03c7d1 {"checkpoint":3,"next_ordinal":24,"open_prompts":8,"generated":20011,"pending":3120,"discarded":40}
+///   77d0c9e4 {"rollback_to":61}
 
-#include <filesystem>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <variant>
-#include <vector>
-
-#include "buffer/ledger.h"
 
 namespace slime::buffer {
+
+/// kSkipped: it was in the batch, but none of its samples changed the weights, because every update
+/// that they were part of was left out (gradients that were not finite).
+enum class Fate { kDispatched, kPartial, kScored, kTrained, kSkipped, kFiltered, kFailed };
+
+/// "dispatched", "partial", "scored", "trained", "skipped", "filtered", "failed".
+std::string_view to_string(Fate fate);
+
+inline bool is_final(Fate fate) {
+  return fate == Fate::kTrained || fate == Fate::kSkipped || fate == Fate::kFiltered ||
+         fate == Fate::kFailed;
+}
+
+struct LedgerRecord {
+  int64_t ordinal = 0;  // of the prompt
+  Fate fate = Fate::kDispatched;
+  int64_t step = -1;  // kTrained, kSkipped: the rollout step
+  /// kSkipped, kFiltered, kFailed; of kTrained only when an update with a part of the samples was
+  /// skipped.
+  std::string reason = {};
+  /// Of a final fate: response tokens that its group ended with. Unset in ledgers of before they
+  /// were counted.
+  std::optional<int64_t> tokens = {};
+  /// Not of kDispatched: tokens that were drawn for the prompt and thrown away, until now.
+  int64_t discarded = 0;
+};
+
+/// All of the run until here. A checkpoint that is written behind it stores the position of the
+/// next byte.
+struct LedgerTotals {
+  int64_t step = -1;         // of the checkpoint; -1: what a ledger begins with that takes over
+  int64_t next_ordinal = 0;  // of the prompt that is given out next
+  int64_t open_prompts = 0;  // begun or handed back, without a final fate
+  int64_t generated = 0;     // response tokens that came from the engines
+  int64_t pending = 0;       // of those: what the open prompts have
+  int64_t discarded = 0;     // of those: drawn for open prompts and thrown away already
+  bool operator==(const LedgerTotals&) const = default;
+};
 
 /// What follows byte `position` up to this record does not count.
 struct Rollback {
   int64_t position = 0;
 };
 
-/// A whole line: where it begins in the file, and what it says.
-struct LedgerLine {
-  int64_t begin = 0;
-  std::variant<LedgerRecord, Rollback> content;
-};
+using LedgerEntry = std::variant<LedgerRecord, LedgerTotals, Rollback>;
 
 /// With its checksum and the end of the line.
-std::string to_line(const LedgerRecord& record);
-std::string to_line(const Rollback& rollback);
+std::string to_line(const LedgerEntry& entry);
 
-/// The lines of a file up to the first that is torn or damaged.
-struct LedgerLines {
-  std::vector<LedgerLine> lines;
-  int64_t whole_bytes = 0;  // of `lines`
-  int64_t file_bytes = 0;
-  bool has_line_after_damage = false;  // then it is no torn end but damage in the middle
-};
-
-/// Throws ConfigError when the file cannot be read.
-LedgerLines read_ledger_lines(const std::filesystem::path& path);
-
-/// The records among the lines before `position` that count, in order: rollbacks applied.
-/// `num_rolled_back` may be null.
-std::vector<LedgerRecord> effective_records(const std::vector<LedgerLine>& lines, int64_t position,
-                                            int64_t* num_rolled_back = nullptr);
-
-/// Why `record` cannot follow what `state` says; empty when it can.
-std::string violation(const LedgerState& state, const LedgerRecord& record);
+/// `line` is without its end. Nothing for one that this program did not write.
+std::optional<LedgerEntry> parse_ledger_line(std::string_view line);
 
 }  // namespace slime::buffer

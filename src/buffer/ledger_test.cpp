@@ -5,7 +5,7 @@
 
 #include <fstream>
 
-#include "buffer/ledger_record.h"
+#include "buffer/ledger_audit.h"
 #include "core/error.h"
 
 namespace slime::buffer {
@@ -36,39 +36,6 @@ LedgerRecord dispatched(int64_t ordinal) {
   return {.ordinal = ordinal, .fate = Fate::kDispatched, .step = -1, .reason = ""};
 }
 
-/// What reading a ledger file, without changing it, finds.
-struct LedgerAudit {
-  LedgerState state;
-  LedgerSummary summary;
-  int64_t num_records = 0;      // whole ones, rolled back ones and rollbacks included
-  int64_t num_rolled_back = 0;  // records that do not count any more
-  int64_t num_rollbacks = 0;    // restarts
-  int64_t torn_bytes = 0;       // of an unfinished line at the end
-  // Violations, in words: "prompt 17: trained at step 3 and again at step 5".
-  std::vector<std::string> problems;
-};
-
-LedgerAudit audit_ledger(const std::filesystem::path& path) {
-  const LedgerLines file = read_ledger_lines(path);
-  LedgerAudit audit;
-  audit.num_records = static_cast<int64_t>(file.lines.size());
-  for (const LedgerLine& line : file.lines)
-    audit.num_rollbacks += std::holds_alternative<Rollback>(line.content) ? 1 : 0;
-  audit.torn_bytes = file.file_bytes - file.whole_bytes;
-  if (file.has_line_after_damage) {
-    audit.problems.push_back(
-        fmt::format("byte {}: a damaged line, and whole ones after it", file.whole_bytes));
-  }
-  for (const LedgerRecord& record :
-       effective_records(file.lines, std::numeric_limits<int64_t>::max(), &audit.num_rolled_back)) {
-    const std::string problem = violation(audit.state, record);
-    if (!problem.empty()) audit.problems.push_back(problem);
-    audit.state[record.ordinal] = record;
-  }
-  audit.summary = summarize(audit.state);
-  return audit;
-}
-
 TEST(Ledger, CountsWherePromptsAre) {
   const std::filesystem::path path = fresh("counts.ledger");
   Ledger ledger = Ledger::create(path);
@@ -86,10 +53,10 @@ TEST(Ledger, CountsWherePromptsAre) {
   EXPECT_EQ(ledger.commit(), static_cast<int64_t>(std::filesystem::file_size(path)));
 
   const LedgerAudit audit = audit_ledger(path);
-  EXPECT_EQ(audit.summary, expected);
+  EXPECT_EQ(audit.prompts, expected);
   EXPECT_THAT(audit.problems, ElementsAre());
-  EXPECT_EQ(audit.state.at(3).reason, "judge: \"timeout\"\nafter 3 attempts");
-  EXPECT_EQ(audit.state.at(1).step, 0);
+  EXPECT_EQ(path_of(path, 3).back().record.reason, "judge: \"timeout\"\nafter 3 attempts");
+  EXPECT_EQ(path_of(path, 1).back().record.step, 0);
 }
 
 TEST(Ledger, RefusesASecondFateAndAPromptThatWasNotDispatched) {
@@ -135,7 +102,7 @@ TEST(Ledger, OpenedAtACheckpointRollsBackWhatFollowed) {
   EXPECT_THAT(audit.problems, ElementsAre());
   EXPECT_EQ(audit.num_rollbacks, 2);
   EXPECT_EQ(audit.num_rolled_back, 3);  // prompt 2 of the first branch, both records of the second
-  EXPECT_EQ(audit.summary.trained, 2);
+  EXPECT_EQ(audit.prompts.trained, 2);
 }
 
 TEST(Ledger, AKillAtAnyByteLosesAtMostTheUnfinishedRecord) {
@@ -167,7 +134,7 @@ TEST(Ledger, AKillAtAnyByteLosesAtMostTheUnfinishedRecord) {
     const LedgerAudit audit = audit_ledger(path);
     EXPECT_THAT(audit.problems, ElementsAre()) << "cut at byte " << bytes;
     EXPECT_EQ(audit.torn_bytes, 0);
-    EXPECT_EQ(audit.summary.trained, 2);
+    EXPECT_EQ(audit.prompts.trained, 2);
   }
   write(path, std::string_view(whole).substr(0, static_cast<std::size_t>(checkpoint) - 1));
   EXPECT_THROW(Ledger::open_at(path, checkpoint), ConfigError);
@@ -186,7 +153,8 @@ TEST(Ledger, AFlippedBitInAnyByteBeforeTheCheckpointIsFound) {
     damaged[byte] = static_cast<char>(damaged[byte] ^ (1 << byte % 8));
     write(path, damaged);
     EXPECT_THROW(Ledger::open_at(path, static_cast<int64_t>(whole.size())), ConfigError) << byte;
-    EXPECT_GT(audit_ledger(path).torn_bytes, 0);
+    const LedgerAudit audit = audit_ledger(path);
+    EXPECT_TRUE(audit.torn_bytes > 0 || audit.num_problems > 0) << byte;
   }
 }
 
@@ -200,30 +168,76 @@ TEST(Ledger, ASkippedPromptIsCountedAsSuchAndEndsThere) {
     EXPECT_TRUE(ledger.in_flight().empty());
   }
   const LedgerAudit audit = audit_ledger(path);
-  EXPECT_EQ(audit.summary, (LedgerSummary{.dispatched = 1, .skipped = 1}));
-  EXPECT_EQ(audit.state.at(0).reason, "the loss is nan");
-  EXPECT_EQ(audit.state.at(0).step, 2);
+  EXPECT_EQ(audit.prompts, (LedgerSummary{.dispatched = 1, .skipped = 1}));
+  EXPECT_EQ(path_of(path, 0).back().record.reason, "the loss is nan");
+  EXPECT_EQ(path_of(path, 0).back().record.step, 2);
 }
 
-TEST(Ledger, TheAuditNamesWhatIsWrong) {
-  const std::filesystem::path one = fresh("one.ledger");
-  const std::filesystem::path two = fresh("two.ledger");
-  {
-    Ledger ledger = Ledger::create(one);
-    ledger.append(dispatched(0));
-    ledger.append(trained(0, 3));
-    Ledger other = Ledger::create(two);
-    other.append(dispatched(0));
-    other.append(trained(0, 5));
+/// Takes as many bytes as there is room for, tears the line, and then may not even cut it.
+class FullDisk final : public AppendFile {
+ public:
+  FullDisk(std::unique_ptr<AppendFile> file, int64_t& room, bool& cuts)
+      : file_(std::move(file)), room_(room), cuts_(cuts) {}
+
+  Expected<void> append(std::string_view bytes) override {
+    const auto taken = std::min<std::size_t>(bytes.size(), static_cast<std::size_t>(room_));
+    room_ -= static_cast<int64_t>(taken);
+    const Expected<void> appended = file_->append(bytes.substr(0, taken));
+    return taken < bytes.size() ? failure("No space left on device") : appended;
   }
-  const std::string second = content(two);
-  write(one, content(one) + second.substr(second.find('\n') + 1));
-  EXPECT_THAT(audit_ledger(one).problems,
-              ElementsAre(HasSubstr("prompt 0: trained at step 5 after it was trained at step 3")));
-  write(one, content(two) + "garbage\n" + content(two));
-  EXPECT_THAT(audit_ledger(one).problems,
-              ElementsAre(HasSubstr("a damaged line, and whole ones after it")));
-  EXPECT_THROW(audit_ledger("/nowhere/x.ledger"), ConfigError);
+  Expected<void> sync() override { return file_->sync(); }
+  Expected<void> truncate(int64_t size) override {
+    return cuts_ ? file_->truncate(size) : failure("Input/output error");
+  }
+  Expected<int64_t> size() const override { return file_->size(); }
+
+ private:
+  std::unique_ptr<AppendFile> file_;
+  int64_t& room_;
+  bool& cuts_;
+};
+
+TEST(Ledger, AFullDiskTearsNoLineThatIsFollowedByAnother) {
+  const std::filesystem::path path = fresh("full.ledger");
+  int64_t room = 60;  // one line and a part of the next
+  bool cuts = false;
+  Ledger ledger =
+      Ledger::create(path, std::make_unique<FullDisk>(create_append_file(path), room, cuts));
+  ledger.append(dispatched(0));
+  EXPECT_THROW(ledger.append(dispatched(1)), ConfigError);
+  EXPECT_EQ(audit_ledger(path).torn_bytes, 60 - audit_ledger(path).torn_begin);
+  EXPECT_THROW(ledger.append(dispatched(1)), ConfigError);  // the torn line is still there
+  room = 1000;
+  cuts = true;
+  ledger.append(dispatched(1));
+  EXPECT_EQ(ledger.commit(), static_cast<int64_t>(std::filesystem::file_size(path)));
+  const LedgerAudit audit = audit_ledger(path);
+  EXPECT_THAT(audit.problems, ElementsAre());
+  EXPECT_EQ(audit.torn_bytes, 0);
+  EXPECT_EQ(audit.prompts.dispatched, 2);
+}
+
+TEST(Ledger, ALedgerWithoutTokensOpensAndTotalsFollow) {
+  const std::filesystem::path path = fresh("old.ledger");
+  const LedgerTotals taken_over{.next_ordinal = 2, .open_prompts = 1, .generated = 7, .pending = 7};
+  int64_t position = 0;
+  {
+    Ledger ledger = Ledger::create(path);
+    ledger.append(dispatched(0));
+    ledger.append(dispatched(1));
+    ledger.append(trained(0, 0));
+    position = ledger.commit();
+    EXPECT_FALSE(ledger.totals().has_value());
+  }
+  {
+    Ledger ledger = Ledger::open_at(path, position);
+    ledger.append(taken_over);
+    position = ledger.commit();
+  }
+  EXPECT_EQ(Ledger::open_at(path, position).totals(), taken_over);
+  const LedgerAudit audit = audit_ledger(path, position);
+  EXPECT_THAT(audit.problems, ElementsAre());
+  EXPECT_EQ(audit.tokens.num_not_counted, 1);
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include "cli/chat_template.h"
 #include "cli/generate.h"
 #include "cli/inspect.h"
+#include "cli/ledger.h"
 #include "cli/logprobs.h"
 #include "cli/replay.h"
 #include "cli/report.h"
@@ -22,6 +23,7 @@ std::span<const Command> commands() {
       {"train", "train a model: generate, score, learn, repeat", train},
       {"replay", "train once more on what a run drew, and compare the weights", replay},
       {"train-async", "the same, with generation and training at the same time", train_async},
+      {"ledger", "what became of every prompt and token of a run, proved", ledger},
       {"bench", "speed on this machine, as JSON", bench},
       {"generate", "prompts to SGLang's response objects, JSON lines", generate},
       {"report", "a run directory as one HTML page", report},

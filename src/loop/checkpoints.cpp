@@ -22,26 +22,27 @@ Checkpoints::Checkpoints(const config::ModelFlags& config, const RunFolder& fold
       memory_(memory),
       recorder_(recorder) {}
 
-json::object data_state(buffer::DataSource& prompts, Fates& fates, rollout::Rollout* stream) {
+json::object data_state(int64_t step, buffer::DataSource& prompts, Fates& fates,
+                        rollout::Rollout* rollout) {
   json::object state;
-  std::vector<Group> open;
+  rollout::Snapshot now;
   {
     std::optional<rollout::Rollout::Lease> lease;
-    if (stream != nullptr) {
-      lease.emplace(*stream);
-      open = lease->open_groups();
+    if (rollout != nullptr) {
+      lease.emplace(*rollout);
+      now = lease->snapshot();
     }
     state["data_source"] = prompts.save(fates.in_flight());
-    state["ledger"] = fates.commit();
+    state["ledger"] = fates.commit(step, prompts, now);
   }
-  buffer::add_open_groups(state["data_source"].as_object(), open);
+  buffer::add_open_groups(state["data_source"].as_object(), now.open_groups);
   return state;
 }
 
 void Checkpoints::save(int64_t step) {
   const auto range = recorder_.phase("save");
-  const bool streams = rollout_ != nullptr && rollout_->streams();
-  json::object run = data_state(prompts_, fates_, streams ? &rollout_->rollout() : nullptr);
+  json::object run =
+      data_state(step, prompts_, fates_, rollout_ != nullptr ? &rollout_->rollout() : nullptr);
   run["started"] = to_date_text(started_);
   run["weight_version"] = engines_.weight_version().value_or(step + 1);
   run["run_id"] = run_id_;

@@ -19,10 +19,11 @@
 
 namespace slime::loop {
 
-/// The members data_source and ledger of a checkpoint's run.json: where the data goes on, with all
-/// groups that are not final, and the position in the ledger. Of one moment: `stream`, when it is
-/// not null, stands still meanwhile.
-json::object data_state(buffer::DataSource& prompts, Fates& fates, rollout::Rollout* stream);
+/// The members data_source and ledger of the run.json of the checkpoint after `step`: where the data
+/// goes on, with all groups that are not final, and the position in the ledger behind its totals. Of
+/// one moment: `rollout`, when it is not null, stands still meanwhile.
+json::object data_state(int64_t step, buffer::DataSource& prompts, Fates& fates,
+                        rollout::Rollout* rollout);
 
 class Checkpoints {
  public:

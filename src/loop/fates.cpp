@@ -1,6 +1,49 @@
 #include "loop/fates.h"
 
+#include <utility>
+
+#include "core/drawn_tokens.h"
+
 namespace slime::loop {
+namespace {
+
+void add_open(buffer::LedgerTotals& totals, const Group& group) {
+  ++totals.open_prompts;
+  totals.pending += num_drawn_tokens(group);
+}
+
+buffer::LedgerRecord end_of(const Group& group, buffer::Fate fate, const std::string& reason) {
+  return {
+      .ordinal = group.ordinal, .fate = fate, .reason = reason, .tokens = num_drawn_tokens(group)};
+}
+
+}  // namespace
+
+void Fates::begin_with(const buffer::DataSource& prompts) {
+  if (!owns_prompts_) return;
+  if (ledger_->totals()) {
+    generated_before_ = ledger_->totals()->generated;
+    return;
+  }
+  if (prompts.next_group() == 0) return;
+  buffer::LedgerTotals totals{.next_ordinal = prompts.next_group()};
+  for (const Group& group : prompts.waiting()) {
+    add_open(totals, group);
+    open_before_.push_back(group.ordinal);
+  }
+  totals.generated = totals.pending;
+  generated_before_ = totals.generated;
+  taken_over_ = totals;
+}
+
+void Fates::take_over() {
+  if (!taken_over_) return;
+  for (const int64_t ordinal : open_before_) {
+    if (!ledger_->state().knows(ordinal))
+      ledger_->append({.ordinal = ordinal, .fate = buffer::Fate::kDispatched});
+  }
+  ledger_->append(*std::exchange(taken_over_, std::nullopt));
+}
 
 void Fates::dispatched(const Group& group) {
   note({.ordinal = group.ordinal, .fate = buffer::Fate::kDispatched});
@@ -11,11 +54,11 @@ void Fates::partial(const Group& group) {
 }
 
 void Fates::filtered(const Group& group, const std::string& reason) {
-  note({.ordinal = group.ordinal, .fate = buffer::Fate::kFiltered, .reason = reason});
+  note(end_of(group, buffer::Fate::kFiltered, reason));
 }
 
 void Fates::failed(const Group& group, const std::string& reason) {
-  note({.ordinal = group.ordinal, .fate = buffer::Fate::kFailed, .reason = reason});
+  note(end_of(group, buffer::Fate::kFailed, reason));
 }
 
 void Fates::trained(const std::vector<buffer::LedgerRecord>& records) {
@@ -23,11 +66,31 @@ void Fates::trained(const std::vector<buffer::LedgerRecord>& records) {
   for (const buffer::LedgerRecord& record : records) note(record);
 }
 
-void Fates::note(const buffer::LedgerRecord& record) {
+void Fates::note(buffer::LedgerRecord record) {
   if (!owns_prompts_) return;
-  const auto known = ledger_->state().find(record.ordinal);
-  if (known != ledger_->state().end() && known->second.fate == record.fate) return;
+  take_over();
+  if (ledger_->state().open_fate(record.ordinal) == record.fate) return;
+  if (record.fate != buffer::Fate::kDispatched) {
+    const auto unnoted = discarded_.extract(record.ordinal);
+    record.discarded =
+        ledger_->state().open_discarded(record.ordinal) + (unnoted.empty() ? 0 : unnoted.mapped());
+  }
   ledger_->append(record);
+}
+
+int64_t Fates::commit(int64_t step, const buffer::DataSource& prompts,
+                      const rollout::Snapshot& under_way) {
+  if (owns_prompts_) {
+    take_over();
+    buffer::LedgerTotals totals{.step = step,
+                                .next_ordinal = prompts.next_group(),
+                                .generated = generated_before_ + under_way.generated_tokens,
+                                .discarded = ledger_->state().open_discarded()};
+    for (const Group& group : prompts.waiting()) add_open(totals, group);
+    for (const Group& group : under_way.open_groups) add_open(totals, group);
+    ledger_->append(totals);
+  }
+  return ledger_->commit();
 }
 
 }  // namespace slime::loop

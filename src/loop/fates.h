@@ -4,12 +4,16 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
+#include "buffer/data_source.h"
 #include "buffer/ledger.h"
 #include "core/sample.h"
+#include "rollout/rollout.h"
 
 namespace slime::loop {
 
@@ -20,27 +24,42 @@ class Fates {
   Fates(std::unique_ptr<buffer::Ledger> ledger, bool owns_prompts)
       : ledger_(std::move(ledger)), owns_prompts_(owns_prompts) {}
 
+  /// The run begins with these prompts waiting. A ledger that has no totals of them (they are
+  /// another run's, or of before tokens were counted) takes them over, once something is noted.
+  void begin_with(const buffer::DataSource& prompts);
+
   void dispatched(const Group& group);
   void partial(const Group& group);
   void filtered(const Group& group, const std::string& reason);
   void failed(const Group& group, const std::string& reason);
+  /// Tokens that were drawn for it are thrown away; partial() follows.
+  void discarded(int64_t ordinal, int64_t num_tokens) { discarded_[ordinal] += num_tokens; }
   /// What training made of the prompts of a step. From the thread of the loop: where the rollout's
   /// thread owns the ledger, `lend` borrows it.
   void trained(const std::vector<buffer::LedgerRecord>& records);
   using Lend = std::function<std::shared_ptr<void>()>;
   void lend_by(Lend lend) { lend_ = std::move(lend); }
-  /// Any of them. The fate that a prompt has already is not noted again: prompts are given out
+  /// Any of them, with the tokens that were discarded for the prompt. The fate that a prompt has already is not noted again: prompts are given out
   /// once more after a restart.
-  void note(const buffer::LedgerRecord& record);
+  void note(buffer::LedgerRecord record);
 
   /// Ordinals without a final fate.
   std::set<int64_t> in_flight() const { return ledger_->in_flight(); }
-  /// The position that a checkpoint stores; everything before it is on the disk.
-  int64_t commit() { return ledger_->commit(); }
+  /// Notes the totals of the checkpoint after step `step`: of `prompts` and what the rollout has
+  /// `under_way`. Returns the position that the checkpoint stores; everything before it is on the
+  /// disk.
+  int64_t commit(int64_t step, const buffer::DataSource& prompts,
+                 const rollout::Snapshot& under_way);
 
  private:
+  void take_over();
+
   std::unique_ptr<buffer::Ledger> ledger_;
   bool owns_prompts_;
+  std::unordered_map<int64_t, int64_t> discarded_;  // by ordinal: tokens that are not noted yet
+  int64_t generated_before_ = 0;                    // tokens, by the processes before this one
+  std::optional<buffer::LedgerTotals> taken_over_;  // to be noted first
+  std::vector<int64_t> open_before_;                // ordinals that wait with them
   Lend lend_;  // empty: the ledger is the loop's between its steps
 };
 

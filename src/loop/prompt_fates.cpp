@@ -15,6 +15,9 @@ void take_prompts_from(rollout::RolloutHooks& hooks, buffer::DataSource& prompts
     for (const Group& group : groups) fates.partial(group);
     prompts.add(std::move(groups));
   };
+  hooks.on_discard = [&fates](int64_t ordinal, int64_t num_tokens) {
+    fates.discarded(ordinal, num_tokens);
+  };
 }
 
 void note_drop(Fates& fates, const Group& group, const std::string& reason) {

@@ -148,6 +148,7 @@ void open_records(Stations& run, const StartPoint& start, Notes& notes) {
          run.prompts->restore(start.checkpoint->run.at("data_source").as_object(), where))
       notes.push_back(remark);
   }
+  run.fates->begin_with(*run.prompts);
   run.folder.remove_rollouts_from(run.schedule.first_step);
 }
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "core/drawn_tokens.h"
 #include "core/error.h"
 
 namespace slime::loop {
@@ -35,8 +36,10 @@ std::vector<buffer::LedgerRecord> training_fates(const std::vector<Group>& group
       if (reason->empty()) continue;
       if (num_skipped++ == 0) first = *reason;
     }
-    buffer::LedgerRecord record{
-        .ordinal = group.ordinal, .fate = buffer::Fate::kTrained, .step = step};
+    buffer::LedgerRecord record{.ordinal = group.ordinal,
+                                .fate = buffer::Fate::kTrained,
+                                .step = step,
+                                .tokens = num_drawn_tokens(group)};
     if (num_skipped == group.samples.size()) {
       record.fate = buffer::Fate::kSkipped;
       record.reason = first;

@@ -32,6 +32,14 @@ TEST(TrainingFates, APromptWhoseUpdateWasSkippedIsNotTrained) {
   EXPECT_EQ(fates[1].reason, "the loss is nan");
 }
 
+TEST(TrainingFates, ItSaysHowManyTokensWereTrained) {
+  std::vector<Group> groups = groups_of_two(1);
+  groups[0].samples[0].log_probs = {-0.5F, -0.1F};
+  groups[0].samples[1].log_probs = {-0.5F};
+  const auto fates = training_fates(groups, report_of({{0, 1}}, {""}), 0);
+  EXPECT_EQ(fates[0].tokens, 3);
+}
+
 TEST(TrainingFates, AGroupInTwoUpdatesIsTrainedByOneAndSaysWhatTheOtherWas) {
   const auto fates = training_fates(groups_of_two(1), report_of({{0}, {1}}, {"", "nan"}), 0);
   EXPECT_EQ(fates[0].fate, buffer::Fate::kTrained);

@@ -60,8 +60,10 @@ class Rollout::Thread {
   void open_step(StepOrder order) {
     asio::post(runtime_.context(), [this, order = std::move(order)]() mutable {
       check(step_ == nullptr, "one step is open at a time");
-      step_ = std::make_unique<Step>(context_, outlet_, attempts_, std::move(order),
-                                     [this] { step_.reset(); });
+      step_ = std::make_unique<Step>(context_, outlet_, attempts_, std::move(order), [this] {
+        generated_tokens_ += step_->num_generated_tokens();
+        step_.reset();
+      });
       step_->begin();
       look_at_stop_flags();
     });
@@ -70,8 +72,10 @@ class Rollout::Thread {
   void open_stream(StreamOrder order) {
     asio::post(runtime_.context(), [this, order = std::move(order)]() mutable {
       check(step_ == nullptr && stream_ == nullptr, "one step or stream is open at a time");
-      stream_ = std::make_unique<Stream>(context_, outlet_, attempts_, std::move(order),
-                                         [this] { stream_.reset(); });
+      stream_ = std::make_unique<Stream>(context_, outlet_, attempts_, std::move(order), [this] {
+        generated_tokens_ += stream_->num_generated_tokens();
+        stream_.reset();
+      });
       stream_->begin();
       look_at_stop_flags();
     });
@@ -118,10 +122,13 @@ class Rollout::Thread {
   }
 
   /// While it stands still.
-  std::vector<Group> open_groups() {
-    std::vector<Group> groups = outlet_.waiting_groups();
-    if (stream_ != nullptr) std::ranges::move(stream_->open_groups(), std::back_inserter(groups));
-    return groups;
+  Snapshot snapshot() {
+    Snapshot all{.open_groups = outlet_.waiting_groups(), .generated_tokens = generated_tokens_};
+    if (stream_ == nullptr) return all;
+    Snapshot under_way = stream_->snapshot();
+    std::ranges::move(under_way.open_groups, std::back_inserter(all.open_groups));
+    all.generated_tokens += under_way.generated_tokens;
+    return all;
   }
 
   std::vector<Group> evaluate(std::vector<Group> groups, const ResponseRules& rules,
@@ -180,6 +187,7 @@ class Rollout::Thread {
   Attempts attempts_;
   std::unique_ptr<Step> step_;
   std::unique_ptr<Stream> stream_;
+  int64_t generated_tokens_ = 0;  // of steps and streams that have ended
   std::list<std::unique_ptr<EvalBatch>> evaluations_;
   int64_t num_evaluations_ = 0;
   asio::steady_timer next_look_;
@@ -217,7 +225,7 @@ Rollout::Lease::Lease(Rollout& rollout) : rollout_(rollout) {
 
 Rollout::Lease::~Lease() { returned_.set_value(); }
 
-std::vector<Group> Rollout::Lease::open_groups() const { return rollout_.thread_->open_groups(); }
+Snapshot Rollout::Lease::snapshot() const { return rollout_.thread_->snapshot(); }
 
 StepRecord Rollout::next() {
   check(open_ != Open::kNothing, "records come from a step that is open");

@@ -63,13 +63,15 @@ struct RolloutConfig {
 };
 
 /// What the loop plugs in. Called on the rollout's thread, except `score`, which runs on reward
-/// threads and is to give up waiting when its stop token says so. take_groups, give_back and
-/// on_drop are called only between open_step() and the StepEnd of that step: what they touch
+/// threads and is to give up waiting when its stop token says so. take_groups, give_back, on_discard
+/// and on_drop are called only between open_step() and the StepEnd of that step: what they touch
 /// belongs to the rollout's thread for that time, and to the loop's otherwise.
 struct RolloutHooks {
   std::function<std::vector<Group>(int64_t count)>
       take_groups;                                    // may return fewer at the end of the data
   std::function<void(std::vector<Group>)> give_back;  // groups for a later step
+  /// Before give_back: so many tokens that were drawn for the group are thrown away.
+  std::function<void(int64_t ordinal, int64_t num_tokens)> on_discard;
   std::function<std::string(std::span<const TokenId>)> detokenize;
   ScoreFn score;
   /// The longest that the score of a sample may take; empty: RolloutConfig::reward_timeout.
@@ -118,6 +120,12 @@ using StepRecord = std::variant<Group, StepEnd>;
 
 class Driver;
 
+/// All that is under way, at one moment.
+struct Snapshot {
+  std::vector<Group> open_groups;
+  int64_t generated_tokens = 0;
+};
+
 /// All functions are called by one thread, the loop's.
 class Rollout {
  public:
@@ -159,8 +167,9 @@ class Rollout {
     Lease& operator=(const Lease&) = delete;
 
     /// Groups that were begun and are neither taken by next() nor dropped, oldest first, each
-    /// sample with the tokens that it has now.
-    std::vector<Group> open_groups() const;
+    /// sample with the tokens that it has now. Beside them all tokens that the engine drew for
+    /// steps and streams of this rollout until now, those under way included.
+    Snapshot snapshot() const;
 
    private:
     Rollout& rollout_;

@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <chrono>
+#include <map>
 #include <random>
 #include <thread>
 
+#include "core/drawn_tokens.h"
 #include "rollout/test_world.h"
 
 namespace slime::rollout {
@@ -92,6 +94,18 @@ TEST(Rollout, ARunRepeatsHoweverEngineAndRewardsAreTimed) {
   }
 }
 
+TEST(Rollout, WithoutPartialRolloutAllTokensOfAGroupThatIsHandedBackAreDiscarded) {
+  World world;
+  world.config = {.groups_per_step = 1, .groups_per_refill = 3};
+  int64_t discarded = 0;
+  world.hooks.on_discard = [&discarded](int64_t, int64_t num_tokens) { discarded += num_tokens; };
+  const StepResult result = world.run();
+  ASSERT_EQ(world.returned.size(), 2u);
+  EXPECT_EQ(num_drawn_tokens(world.returned[0]), 0);
+  EXPECT_GT(discarded, 0);
+  EXPECT_EQ(result.end.generated_tokens, num_drawn_tokens(result.groups[0]) + discarded);
+}
+
 TEST(Rollout, TokensDrawnAfterTheStepClosedAreDiscardedAndCounted) {
   World world;
   world.config = {.groups_per_step = 1, .groups_per_refill = 2, .keeps_partial = true};
@@ -100,10 +114,15 @@ TEST(Rollout, TokensDrawnAfterTheStepClosedAreDiscardedAndCounted) {
     std::this_thread::sleep_for(std::chrono::milliseconds(20));  // the engine goes on meanwhile
     return json::value(1.0);
   };
+  std::map<int64_t, int64_t> told;
+  world.hooks.on_discard = [&told](int64_t ordinal, int64_t num_tokens) {
+    told[ordinal] += num_tokens;
+  };
   const StepResult result = world.run();
   ASSERT_EQ(world.returned.size(), 1u);
   EXPECT_EQ(world.returned[0].samples[1].response_length(), 3);
   EXPECT_GT(result.end.discarded_tokens, 0);
+  EXPECT_EQ(told, (std::map<int64_t, int64_t>{{1, result.end.discarded_tokens}}));
   EXPECT_EQ(result.end.generated_tokens, 6 + 6 + result.end.discarded_tokens);
 }
 

@@ -5,6 +5,7 @@
 #include <span>
 #include <utility>
 
+#include "core/drawn_tokens.h"
 #include "core/error.h"
 #include "rollout/sample_growth.h"
 #include "rollout/verdict.h"
@@ -180,6 +181,7 @@ void Step::hand_back() {
   std::vector<Group> groups;
   for (auto& [ordinal, open] : open_) {
     Group& group = open.flight->group;
+    const int64_t drawn = num_drawn_tokens(group);
     for (std::size_t i = 0; i < group.samples.size(); ++i) {
       Sample& sample = group.samples[i];
       const Draw& draw = open.flight->draws[i];
@@ -189,6 +191,7 @@ void Step::hand_back() {
       end_.discarded_tokens += length - kept;
     }
     if (!config_.keeps_partial) forget_response(group);
+    tell_discarded(hooks_, ordinal, drawn - num_drawn_tokens(group));
     ++attempts_[ordinal];
     groups.push_back(std::move(group));
   }

@@ -40,6 +40,9 @@ class Step {
   /// The rollout ends: what is in flight is aborted, and nothing is handed back.
   void abandon();
 
+  /// By the engine, so far.
+  int64_t num_generated_tokens() const { return session_.num_generated_tokens(); }
+
  private:
   /// A group that is neither kept nor dropped.
   struct Open {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/drawn_tokens.h"
 #include "core/error.h"
 #include "rollout/verdict.h"
 
@@ -75,10 +76,14 @@ void Stream::release(WeightVersion version) {
   go_on();
 }
 
-std::vector<Group> Stream::open_groups() const {
-  std::vector<Group> groups = given_up_;
-  for (const auto& [number, open] : open_) groups.push_back(session_.as_it_is(*open.flight));
-  return groups;
+Snapshot Stream::snapshot() const {
+  Snapshot now{.open_groups = given_up_, .generated_tokens = num_generated_tokens()};
+  for (const auto& [number, open] : open_) {
+    Group group = session_.as_it_is(*open.flight);
+    now.generated_tokens += num_drawn_tokens(group) - num_drawn_tokens(open.flight->group);
+    now.open_groups.push_back(std::move(group));
+  }
+  return now;
 }
 
 /// Groups that are trained before one that is begun now.
@@ -246,6 +251,7 @@ void Stream::drop(OpenGroups::iterator which, const std::string& reason) {
 void Stream::retry(OpenGroups::iterator which) {
   Group group = std::move(which->second.flight->group);
   open_.erase(which);
+  tell_discarded(hooks_, group.ordinal, num_drawn_tokens(group));
   end_.discarded_tokens += forget_response(group);
   group.begun_with.reset();
   ++attempts_[group.ordinal];

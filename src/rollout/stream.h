@@ -51,8 +51,10 @@ class Stream {
   void release(WeightVersion version);
 
   /// Groups that are neither kept nor dropped, in the order in which they were begun, each sample
-  /// with the tokens that it has now.
-  std::vector<Group> open_groups() const;
+  /// with the tokens that it has now; and all tokens that the stream has drawn by then.
+  Snapshot snapshot() const;
+  /// By the engine, without those under way.
+  int64_t num_generated_tokens() const { return session_.num_generated_tokens(); }
 
  private:
   struct Open {

@@ -5,6 +5,7 @@
 #include <map>
 #include <set>
 
+#include "core/drawn_tokens.h"
 #include "core/version_runs.h"
 #include "rollout/test_world.h"
 
@@ -205,19 +206,25 @@ TEST(Stream, ALeaseShowsEveryGroupThatIsNotFinalOnce) {
   world.config.max_concurrent_samples = 64;
   Rollout rollout(world.engine, world.config, world.hooks);
   rollout.open_stream(stream_of(world, 3, 10));
-  ASSERT_EQ(take_step(rollout).groups.size(), 3u);  // 0, 1, 2
+  const StepResult first = take_step(rollout);
+  ASSERT_EQ(first.groups.size(), 3u);  // 0, 1, 2
   std::map<int64_t, int64_t> seen;
   int64_t drawn = 0;
+  int64_t accounted = 0;
+  for (const Group& group : first.groups) accounted += num_drawn_tokens(group);
   {
     const Rollout::Lease lease(rollout);
-    for (const Group& group : lease.open_groups()) {
+    const Snapshot now = lease.snapshot();
+    for (const Group& group : now.open_groups) {
       ++seen[group.ordinal];
+      accounted += num_drawn_tokens(group);
       EXPECT_TRUE(group.begun_with.has_value());
       for (const Sample& sample : group.samples) {
         EXPECT_EQ(sample.log_probs.size(), static_cast<std::size_t>(sample.response_length()));
         drawn += group.ordinal == 3 ? sample.response_length() : 0;
       }
     }
+    EXPECT_EQ(now.generated_tokens, accounted);
   }
   EXPECT_EQ(seen.size(), 9u);  // 3 .. 11, begun with version 0 for steps 1, 2 and 3
   for (const auto& [ordinal, count] : seen) EXPECT_EQ(count, 1) << ordinal;
@@ -232,6 +239,8 @@ TEST(Stream, GroupsThatWereTooOldAreDrawnAgainOrLeftOut) {
     world.rules.sampling.max_new_tokens = 100'000;
     world.config.max_concurrent_samples = 64;
     world.engine.never = {101};
+    int64_t told = 0;
+    world.hooks.on_discard = [&told](int64_t, int64_t num_tokens) { told += num_tokens; };
     Rollout rollout(world.engine, world.config, world.hooks);
     StreamOrder order = stream_of(world, 1, 8);
     order.order = ConsumptionOrder::kFinish;
@@ -239,9 +248,11 @@ TEST(Stream, GroupsThatWereTooOldAreDrawnAgainOrLeftOut) {
     rollout.open_stream(std::move(order));
     const std::vector<StepResult> steps = train(world, rollout, 8);
     int64_t retried = 0;
+    int64_t discarded = 0;
     for (const StepResult& step : steps) {
       EXPECT_EQ(step.groups.size(), 3u);
       retried += step.end.num_retried_groups;
+      discarded += step.end.discarded_tokens;
     }
     // It never ends, so it is given up sooner or later; the others are trained, unless they were the
     // last of a batch by chance.
@@ -252,6 +263,7 @@ TEST(Stream, GroupsThatWereTooOldAreDrawnAgainOrLeftOut) {
     }
     EXPECT_TRUE(dropped.contains(1));
     EXPECT_EQ(retried > 0, policy == StalePolicy::kRetry);
+    EXPECT_EQ(told, discarded);
   }
 }
 

@@ -36,6 +36,10 @@ void count_failure(StepEnd& end, int64_t max_failed, const Sample& sample, const
                                 end.num_failed_groups, sample.ordinal, why));
 }
 
+void tell_discarded(const RolloutHooks& hooks, int64_t ordinal, int64_t num_tokens) {
+  if (num_tokens > 0 && hooks.on_discard) hooks.on_discard(ordinal, num_tokens);
+}
+
 int64_t forget_response(Group& group) {
   int64_t num_tokens = 0;
   for (Sample& sample : group.samples) {

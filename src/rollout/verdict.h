@@ -30,6 +30,9 @@ Verdict verdict_on(const Group& group, const RolloutHooks& hooks, int64_t remain
 /// there are more than `max_failed`.
 void count_failure(StepEnd& end, int64_t max_failed, const Sample& sample, const std::string& why);
 
+/// To the loop, if it is any.
+void tell_discarded(const RolloutHooks& hooks, int64_t ordinal, int64_t num_tokens);
+
 /// Back to an untouched prompt. Returns how many response tokens that throws away.
 int64_t forget_response(Group& group);
 

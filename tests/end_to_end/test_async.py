@@ -39,6 +39,8 @@ def fates(run_dir):
         position += len(line)
     known = {}
     for _, record in lines:
+        if "checkpoint" in record:
+            continue
         known.setdefault(record["ordinal"], []).append(record)
     return known
 

@@ -40,6 +40,8 @@ def ledger(run_dir):
     for line in (run_dir / "ledger.jsonl").read_text().splitlines():
         record = json.loads(line.split(" ", 1)[1])
         assert "rollback_to" not in record
+        if "checkpoint" in record:
+            continue
         fates.setdefault(record["ordinal"], []).append(record)
     return fates
 

@@ -46,8 +46,12 @@ SETTINGS = [  # of config_yaml_fuzz.cpp
 RUN_FILES = [  # of run_files_fuzz.cpp
     '{"group_index": 0, "index": 3, "tokens": [1, 2, 3], "response_length": 2, "reward": 0.5, "loss_mask": [1, 0], "status": "completed",'
     ' "rollout_log_probs": [-0.5, -1.5], "weight_versions": [[0, 1], [1, 1]], "metadata": {"rm_type": "math"}, "remove_sample": false}\n',
-    '5b2c11f0 {"ordinal":17,"fate":"dispatched"}\n0d41b2aa {"ordinal":17,"fate":"trained","step":3}\n77d0c9e4 {"rollback_to":61}\n',
     '{"input": [{"role": "user", "content": "1+1"}], "label": 2, "metadata": {"rm_type": "math"}}',
+]
+LEDGERS = [  # of ledger_fuzz.cpp, which adds the checksums
+    '{"ordinal":17,"fate":"dispatched"}\n{"ordinal":17,"fate":"trained","step":3,"tokens":812,"discarded":96}\n{"rollback_to":0}\n',
+    '{"ordinal":0,"fate":"dispatched"}\n{"ordinal":0,"fate":"filtered","reason":"zero_std_1","tokens":5}\n'
+    '{"checkpoint":0,"next_ordinal":1,"open_prompts":0,"generated":5,"pending":0,"discarded":0}\n',
 ]
 JUDGE_ANSWERS = [  # of judge_answer_fuzz.cpp
     "HTTP/1.1 200 OK\r\nContent-Length: 14\r\n\r\n{\"score\": 0.5}",
@@ -99,6 +103,8 @@ def seeds(target):
         yield from (bytes([choice]) + settings.encode() for choice, settings in enumerate(SETTINGS))
     elif target == "run_files_fuzz":
         yield from (bytes([choice]) + lines.encode() for choice, lines in enumerate(RUN_FILES))
+    elif target == "ledger_fuzz":
+        yield from (b"\1" + lines.encode() for lines in LEDGERS)
     elif target == "worker_frames_fuzz":
         yield b"\0t" + share()
         yield from (b"\0" + kind for kind in (b"p", b"c", b"r"))

@@ -1,0 +1,89 @@
+#include "buffer/ledger_state.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "core/error.h"
+
+namespace slime::buffer {
+namespace {
+
+/// The counts of prompts and of tokens that a final fate adds to.
+std::pair<int64_t&, int64_t&> counts_of(Fate fate, LedgerSummary& prompts, LedgerTokens& tokens) {
+  switch (fate) {
+    case Fate::kTrained:
+      return {prompts.trained, tokens.trained};
+    case Fate::kSkipped:
+      return {prompts.skipped, tokens.skipped};
+    case Fate::kFiltered:
+      return {prompts.filtered, tokens.filtered};
+    case Fate::kFailed:
+      return {prompts.failed, tokens.failed};
+    default:
+      throw BugError("only a final fate is counted");
+  }
+}
+
+}  // namespace
+
+std::string LedgerState::violation(const LedgerRecord& record) const {
+  const auto what = [&record] {
+    return fmt::format("prompt {}: {}{}", record.ordinal, to_string(record.fate),
+                       record.step >= 0 ? fmt::format(" at step {}", record.step) : "");
+  };
+  if (final_.contains(record.ordinal)) return what() + " after it had a final fate";
+  if (record.fate == Fate::kDispatched) return {};
+  const auto open = open_.find(record.ordinal);
+  if (open == open_.end()) return what() + " without being dispatched";
+  if (record.discarded < open->second.discarded) {
+    return what() + fmt::format(" with {} discarded tokens, after it had {}", record.discarded,
+                                open->second.discarded);
+  }
+  return {};
+}
+
+void LedgerState::add(const LedgerRecord& record) {
+  if (!is_final(record.fate)) {
+    if (final_.contains(record.ordinal)) return;
+    Open& open = open_[record.ordinal];
+    open.fate = record.fate;
+    if (record.fate == Fate::kDispatched) return;
+    open_discarded_ += record.discarded - open.discarded;
+    open.discarded = record.discarded;
+    return;
+  }
+  open_discarded_ -= open_discarded(record.ordinal);
+  open_.erase(record.ordinal);
+  const bool is_first = final_.insert(record.ordinal);
+  const auto [prompts, tokens] = counts_of(record.fate, ended_, tokens_);
+  prompts += is_first ? 1 : 0;
+  tokens += record.tokens.value_or(0);
+  tokens_.discarded += record.discarded;
+  tokens_.num_not_counted += record.tokens ? 0 : 1;
+}
+
+LedgerSummary LedgerState::summary() const {
+  LedgerSummary summary = ended_;
+  summary.in_flight = static_cast<int64_t>(open_.size());
+  summary.dispatched = summary.in_flight + final_.size();
+  return summary;
+}
+
+std::set<int64_t> LedgerState::in_flight() const {
+  std::set<int64_t> ordinals;
+  for (const auto& [ordinal, open] : open_) ordinals.insert(ordinal);
+  return ordinals;
+}
+
+std::optional<Fate> LedgerState::open_fate(int64_t ordinal) const {
+  const auto found = open_.find(ordinal);
+  return found == open_.end() ? std::nullopt : std::optional(found->second.fate);
+}
+
+int64_t LedgerState::open_discarded(int64_t ordinal) const {
+  const auto found = open_.find(ordinal);
+  return found == open_.end() ? 0 : found->second.discarded;
+}
+
+}  // namespace slime::buffer
