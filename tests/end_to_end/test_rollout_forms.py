@@ -65,6 +65,15 @@ def repeating(run_dir):
     return {step: {k: v for k, v in row.items() if k not in cache} for step, row in steps.items()}
 
 
+def fates_that_repeat(run_dir):
+    """How many tokens the engine drew beyond the end of a step is a matter of time."""
+    fates = ledger(run_dir)
+    for records in fates.values():
+        for record in records:
+            record.pop("discarded", None)
+    return fates
+
+
 @pytest.mark.parametrize("masks", [[], ["--mask-offpolicy-in-partial-rollout"]], ids=["trained", "masked"])
 def test_five_equal_runs_give_one_model(work, masks):
     runs = []
@@ -76,7 +85,7 @@ def test_five_equal_runs_give_one_model(work, masks):
     for run_dir in runs[1:]:
         assert weights(run_dir) == weights(runs[0])
         assert repeating(run_dir) == repeating(runs[0])
-        assert ledger(run_dir) == ledger(runs[0])
+        assert fates_that_repeat(run_dir) == fates_that_repeat(runs[0])
 
 
 def test_dropped_groups_are_counted_by_reason_and_are_in_the_ledger(partial):
