@@ -148,7 +148,10 @@ TEST(Rollout, ResponsesWithAndWithoutTopPIdsAreNotMixedButDrawnAnew) {
     world.rules.keeps_top_p_ids = keeps;
     world.config.groups_per_step = world.config.groups_per_refill = 1;
     world.hooks.take_groups = [&](int64_t) { return std::vector<Group>{begun_group(!keeps)}; };
+    int64_t discarded = 0;
+    world.hooks.on_discard = [&](int64_t, int64_t num_tokens) { discarded += num_tokens; };
     const StepResult result = world.run();
+    EXPECT_EQ(discarded, 4);
     for (const Sample& sample : result.groups.at(0).samples) {
       EXPECT_EQ(sample.tokens, (std::vector<TokenId>{100, 5, 100, 100, 2})) << keeps;
       EXPECT_EQ(sample.log_probs.size(), 3U);

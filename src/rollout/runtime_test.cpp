@@ -137,7 +137,7 @@ TEST(DrivenRollout, AStreamIsHeldReleasedAndLent) {
     rollout.hold(/*interrupts=*/false);
     {
       const Rollout::Lease lease(rollout);
-      EXPECT_LE(lease.open_groups().size(), 3u);
+      EXPECT_LE(lease.snapshot().open_groups.size(), 3u);
     }
     rollout.release(step + 1);
   }

@@ -14,6 +14,7 @@
 #include "core/splitmix64.h"
 #include "rollout/reward_call.h"
 #include "rollout/sample_growth.h"
+#include "rollout/verdict.h"
 
 namespace slime::rollout {
 
@@ -68,6 +69,7 @@ std::shared_ptr<GroupInFlight> Session::start(Group group, int64_t attempt) {
     Sample& sample = flight->group.samples[i];
     Draw& draw = flight->draws[i];
     if (has_other_records(sample, rules_)) {
+      tell_discarded(context_.hooks, flight->group.ordinal, sample.response_length());
       cut_response(sample, 0);
       render(sample);
     }
