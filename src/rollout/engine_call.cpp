@@ -44,8 +44,10 @@ void merge(engine::GenerateUpdate& all, engine::GenerateUpdate update) {
   all.total_seconds = update.total_seconds;
 }
 
-int64_t DrawnSoFar::add(engine::GenerateUpdate update) {
+std::optional<int64_t> DrawnSoFar::add(engine::GenerateUpdate update) {
   const std::lock_guard lock(mutex_);
+  if (has_ended_) return std::nullopt;
+  has_ended_ = update.finish.has_value();
   merge(all_, std::move(update));
   return static_cast<int64_t>(all_.output_ids.size());
 }
@@ -72,17 +74,18 @@ asio::awaitable<engine::GenerateUpdate> generate(engine::EngineClient& engine,
         auto executor = asio::prefer(asio::get_associated_executor(handler),
                                      asio::execution::outstanding_work.tracked);
         auto waiting = std::make_shared<decltype(handler)>(std::move(handler));
-        submitted(engine.submit(std::move(to_submit),
-                                [waiting, executor, all = std::move(all),
-                                 on_drawn = std::move(to_tell)](engine::GenerateUpdate update) {
-                                  const bool is_last = update.finish.has_value();
-                                  const int64_t num_drawn = all->add(std::move(update));
-                                  if (is_last) {
-                                    asio::post(executor, [waiting] { std::move (*waiting)(); });
-                                  } else if (on_drawn) {
-                                    on_drawn(num_drawn);
-                                  }
-                                }));
+        submitted(engine.submit(
+            std::move(to_submit), [waiting, executor, all = std::move(all),
+                                   on_drawn = std::move(to_tell)](engine::GenerateUpdate update) {
+              const bool is_last = update.finish.has_value();
+              const std::optional<int64_t> num_drawn = all->add(std::move(update));
+              if (!num_drawn) return;
+              if (is_last) {
+                asio::post(executor, [waiting] { std::move (*waiting)(); });
+              } else if (on_drawn) {
+                on_drawn(*num_drawn);
+              }
+            }));
       },
       asio::use_awaitable, std::move(request), drawn, std::move(on_submitted), std::move(on_drawn));
   co_return drawn->take();

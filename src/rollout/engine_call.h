@@ -8,6 +8,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 
 #include "engine/client.h"
 
@@ -23,8 +24,9 @@ using OnSubmitted = std::function<void(engine::RequestHandle)>;
 /// What a request has drawn: the engine's thread adds to it, any thread may look.
 class DrawnSoFar {
  public:
-  /// Returns how many new tokens there are now.
-  int64_t add(engine::GenerateUpdate update);
+  /// Returns how many new tokens there are now. Nothing: it had ended before, and its client tells
+  /// the end twice.
+  std::optional<int64_t> add(engine::GenerateUpdate update);
   engine::GenerateUpdate copy() const;
   /// When nothing is added any more.
   engine::GenerateUpdate take();
@@ -32,6 +34,7 @@ class DrawnSoFar {
  private:
   mutable std::mutex mutex_;
   engine::GenerateUpdate all_;  // guarded by mutex_
+  bool has_ended_ = false;      // guarded by mutex_
 };
 
 /// The updates of the request, merged into one with `finish` set. Resumes on the caller's executor.

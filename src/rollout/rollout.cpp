@@ -229,10 +229,15 @@ Snapshot Rollout::Lease::snapshot() const { return rollout_.thread_->snapshot();
 
 StepRecord Rollout::next() {
   check(open_ != Open::kNothing, "records come from a step that is open");
+  if (open_ == Open::kEndedStream) return StepEnd{.is_last = true};
   StepRecord record = thread_->next();
   const auto* end = std::get_if<StepEnd>(&record);
-  if (end != nullptr && (open_ == Open::kStep || end->step == last_step_ || end->is_last))
+  if (end == nullptr) return record;
+  if (open_ == Open::kStep || end->step == last_step_) {
     open_ = Open::kNothing;
+  } else if (end->is_last) {
+    open_ = Open::kEndedStream;
+  }
   return record;
 }
 

@@ -147,6 +147,7 @@ class Rollout {
   void open_stream(StreamOrder order);
 
   /// Waits for the next record of the open step or stream: a kept group, or the end of a step.
+  /// Behind the end of a stream that ended early come ends of steps without groups.
   StepRecord next();
 
   // While a stream is open. Each waits until the rollout's thread has done it.
@@ -186,7 +187,7 @@ class Rollout {
  private:
   class Thread;
   const std::unique_ptr<Thread> thread_;
-  enum class Open { kNothing, kStep, kStream } open_ = Open::kNothing;
+  enum class Open { kNothing, kStep, kStream, kEndedStream } open_ = Open::kNothing;
   int64_t last_step_ = -1;  // of the open stream
 };
 

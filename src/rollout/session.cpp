@@ -123,6 +123,7 @@ void Session::close() {
   rewards_stop_.request_stop();
   const Expected<void> closed = requests_.close();
   if (!closed && !error_) error_ = exception_of(closed.error());
+  tell_when_quiet();
   tell_when_idle();
 }
 

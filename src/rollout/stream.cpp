@@ -14,11 +14,16 @@ namespace {
 /// The same prompt gives the same long response again: after so many it is dropped.
 constexpr int64_t kMaxAttempts = 3;
 
+/// Before groups that the engine gave up are begun again and nothing else is to be done: an engine
+/// that comes back takes a while.
+constexpr std::chrono::seconds kPause{1};
+
 }  // namespace
 
 Stream::Stream(const RolloutContext& context, Outlet& outlet, Attempts& attempts, StreamOrder order,
                std::function<void()> on_end)
-    : config_(context.config),
+    : runtime_(context.runtime),
+      config_(context.config),
       hooks_(context.hooks),
       outlet_(outlet),
       attempts_(attempts),
@@ -111,7 +116,9 @@ void Stream::admit() {
       open_.emplace(num_begun_++, Open{session_.start(std::move(group), attempt)});
     }
   }
-  if (!data_ended_ || !open_.empty() || !given_up_.empty() || session_.is_closed()) return;
+  if (session_.is_closed() || !open_.empty()) return;
+  if (!given_up_.empty()) return begin_given_up_later();
+  if (!data_ended_) return;
   end_.is_last = true;
   end_step();  // with fewer groups than it should have
   is_complete_ = true;
@@ -168,8 +175,12 @@ Stream::OpenGroups::iterator Stream::next_to_judge() {
   if (order_.staleness.policy != StalePolicy::kCorrect) {
     chosen = std::ranges::find_if(
         finished_, [this](int64_t number) { return leaves_time_for_others(number); });
-    if (chosen == finished_.end() && !finished_.empty() &&
-        order_.staleness.policy != StalePolicy::kWait) {
+    if (chosen == finished_.end() && finished_.size() == open_.size()) {
+      // Too late for some of them, and nobody is left to wait for.
+      chosen = std::ranges::min_element(
+          finished_, {}, [this](int64_t number) { return deadline(open_.find(number)); });
+    } else if (chosen == finished_.end() && !finished_.empty() &&
+               order_.staleness.policy != StalePolicy::kWait) {
       abort_most_urgent();
       return open_.end();
     }
@@ -270,6 +281,28 @@ void Stream::give_up(OpenGroups::iterator which, std::size_t index) {
   given_up_.push_back(flight->group);
   count_failure(end_, config_.max_failed_groups, flight->group.samples[index],
                 flight->draws[index].engine_gave_up.value_or("aborted"));
+}
+
+/// They count among those that are trained before what might be begun, so the step may have nothing
+/// else to wait for.
+void Stream::begin_given_up_later() {
+  if (pause_) return;
+  using Timer = boost::asio::steady_timer;
+  pause_ = std::make_shared<Timer>(runtime_.context(), Timer::time_point::max());
+  runtime_.wake_at(pause_, runtime_.now() + kPause);
+  // The stream may be gone, and its timer with it.
+  pause_->async_wait([this, timer = std::weak_ptr(pause_)](const boost::system::error_code&) {
+    if (timer.expired()) return;
+    pause_.reset();
+    try {
+      if (session_.is_closed()) return;
+      if (!given_up_.empty()) hooks_.give_back(std::exchange(given_up_, {}));
+      data_ended_ = false;  // they are there
+      advance();
+    } catch (...) {
+      session_.fail(std::current_exception());
+    }
+  });
 }
 
 void Stream::end_step() {

@@ -9,6 +9,7 @@
 ///
 /// Everything here is called on the rollout's thread.
 
+#include <boost/asio/steady_timer.hpp>
 #include <compare>
 #include <cstdint>
 #include <deque>
@@ -82,6 +83,7 @@ class Stream {
   void abort_most_urgent();
   void judge_one(OpenGroups::iterator which);
   void give_up(OpenGroups::iterator which, std::size_t index);
+  void begin_given_up_later();
   void drop(OpenGroups::iterator which, const std::string& reason);
   void keep(OpenGroups::iterator which);
   void retry(OpenGroups::iterator which);
@@ -89,6 +91,7 @@ class Stream {
   void hand_back();
   void idle();
 
+  Runtime& runtime_;
   const RolloutConfig& config_;
   const RolloutHooks& hooks_;
   Outlet& outlet_;
@@ -101,7 +104,9 @@ class Stream {
   int64_t num_begun_ = 0;
   std::deque<int64_t>
       finished_;  // numbers, in the order of finishing; ConsumptionOrder::kFinish only
-  std::vector<Group> given_up_;  // by the engine: begun again in a later step
+  /// By the engine: begun again in a later step, or when there is nothing else to wait for.
+  std::vector<Group> given_up_;
+  std::shared_ptr<boost::asio::steady_timer> pause_;  // before they are begun again in this step
   int64_t num_kept_ = 0;
   int64_t tokens_before_step_ = 0;  // generated, when the step began
   StepEnd end_;                     // of the step that is being filled

@@ -281,6 +281,47 @@ TEST(Stream, EndsWithTheDataAndSaysSo) {
   EXPECT_TRUE(steps[2].end.is_last);
 }
 
+TEST(Stream, BehindTheEndOfTheDataComeStepsWithoutGroups) {
+  World world;
+  world.hooks.take_groups = [&world](int64_t) {
+    std::vector<Group> groups;
+    if (world.next < 3) groups.push_back(group_of(world.next++, 2));
+    return groups;
+  };
+  Rollout rollout(world.engine, world.config, world.hooks);
+  rollout.open_stream(stream_of(world, 1, 10));
+  train(world, rollout, 2);
+  const StepResult behind = take_step(rollout);
+  EXPECT_TRUE(behind.groups.empty());
+  EXPECT_TRUE(behind.end.is_last);
+}
+
+TEST(Stream, WhatTheEngineGaveUpIsBegunAgainWhenNothingElseIsLeftToWaitFor) {
+  World world;
+  give_out_again(world);
+  world.engine.refused = {101};
+  Rollout rollout(world.engine, world.config, world.hooks);
+  std::jthread mender([&world] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    world.engine.accepts_all = true;
+  });
+  rollout.open_stream(stream_of(world, 0, 2));  // on policy: nothing may be begun in its place
+  for (const StepResult& step : train(world, rollout, 2)) EXPECT_EQ(step.groups.size(), 3u);
+}
+
+TEST(Stream, ALastUpdateThatComesTwiceIsCountedOnce) {
+  World world;
+  world.engine.ends_twice = true;
+  Rollout rollout(world.engine, world.config, world.hooks);
+  rollout.open_stream(stream_of(world, 1, 4));
+  for (const StepResult& step : train(world, rollout, 4)) {
+    ASSERT_EQ(step.groups.size(), 3u);
+    for (const Group& group : step.groups) {
+      for (const Sample& sample : group.samples) EXPECT_EQ(sample.response_length(), 3);
+    }
+  }
+}
+
 TEST(Stream, AStopFlagHandsEverythingBack) {
   World world;
   world.engine.never = {100, 101, 102};

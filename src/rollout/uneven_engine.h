@@ -64,8 +64,10 @@ class UnevenEngine final : public engine::EngineClient {
   std::function<int64_t(const engine::GenerateRequest&)> length_of =
       [](const engine::GenerateRequest&) { return 3; };
   std::function<void(const engine::GenerateRequest&)> on_admitted;  // on the engine's thread
-  std::vector<TokenId> never;    // first tokens of prompts whose responses do not end
-  std::vector<TokenId> refused;  // first tokens of prompts that it has no room for
+  std::vector<TokenId> never;            // first tokens of prompts whose responses do not end
+  std::vector<TokenId> refused;          // first tokens of prompts that it has no room for
+  std::atomic<bool> accepts_all{false};  // refuses nobody any more
+  bool ends_twice = false;               // last updates are told twice
   std::optional<engine::FinishReason::Cause> failure;  // what every request is answered with
   std::atomic<int64_t> num_submitted_{0};
   std::atomic<bool> is_paused{false};
@@ -99,7 +101,8 @@ class UnevenEngine final : public engine::EngineClient {
           abort_job(other, engine::FinishReason::Cause::kRequested, "aborted by the caller");
           return true;
         });
-      } else if (std::ranges::find(refused, job->request.input_ids.front()) != refused.end()) {
+      } else if (!accepts_all &&
+                 std::ranges::find(refused, job->request.input_ids.front()) != refused.end()) {
         abort_job(*job, engine::FinishReason::Cause::kQueueFull, "too many wait");
       } else if (failure) {
         abort_job(*job, *failure, "the engine failed: no more room");
@@ -126,6 +129,7 @@ class UnevenEngine final : public engine::EngineClient {
       update.top_p_counts = {2};
     }
     if (is_last) update.finish = engine::FinishReason{.kind = engine::FinishReason::Kind::kStop};
+    if (is_last && ends_twice) job.on_update(update);
     job.on_update(std::move(update));
     return is_last;
   }
