@@ -17,8 +17,8 @@
 #include "core/error.h"
 #include "core/field_reader.h"
 #include "core/json.h"
+#include "loop/station_steps.h"
 #include "loop/stations.h"
-#include "loop/sync_loop.h"
 
 namespace slime::cli {
 namespace {
@@ -111,7 +111,7 @@ int replay(std::span<const std::string> arguments) {
   int exit_code = 0;
   {
     const auto run = loop::build_stations(std::move(flags), clock);
-    exit_code = loop::run_sync_loop(*run);
+    exit_code = loop::run_loop(*run);
   }
   if (exit_code != 0) return exit_code;
   const fs::path weights = fs::path("latest") / "model.safetensors";

@@ -8,9 +8,8 @@
 #include "config/parse_flags.h"
 #include "config/validate.h"
 #include "core/clock.h"
-#include "loop/async_loop.h"
+#include "loop/station_steps.h"
 #include "loop/stations.h"
-#include "loop/sync_loop.h"
 
 namespace slime::cli {
 
@@ -31,8 +30,7 @@ int train(std::span<const std::string> arguments) {
   config::complete_and_validate(flags);
   const SystemClock clock;
   const auto run = loop::build_stations(std::move(flags), clock);
-  if (run->config.train_async) return loop::run_async_loop(*run);
-  return run->config.debug_rollout_only ? loop::run_rollout_loop(*run) : loop::run_sync_loop(*run);
+  return loop::run_loop(*run);
 }
 
 int train_async(std::span<const std::string> arguments) {

@@ -1,6 +1,6 @@
 #include "loop/async_loop.h"
 
-#include "loop/station_steps.h"
+#include "loop/steps.h"
 
 namespace slime::loop {
 
@@ -18,12 +18,6 @@ void train_async(Steps& run, const RunSchedule& schedule) {
     if (schedule.saves_after(step) || run.is_interrupted()) run.save(step);
   }
   run.finish(step);
-}
-
-int run_async_loop(Stations& run) {
-  StationSteps steps(run);
-  train_async(steps, run.schedule);
-  return run.interrupt->exit_code();
 }
 
 }  // namespace slime::loop

@@ -22,23 +22,6 @@ Checkpoints::Checkpoints(const config::ModelFlags& config, const RunFolder& fold
       memory_(memory),
       recorder_(recorder) {}
 
-json::object data_state(int64_t step, buffer::DataSource& prompts, Fates& fates,
-                        rollout::Rollout* rollout) {
-  json::object state;
-  rollout::Snapshot now;
-  {
-    std::optional<rollout::Rollout::Lease> lease;
-    if (rollout != nullptr) {
-      lease.emplace(*rollout);
-      now = lease->snapshot();
-    }
-    state["data_source"] = prompts.save(fates.in_flight());
-    state["ledger"] = fates.commit(step, prompts, now);
-  }
-  buffer::add_open_groups(state["data_source"].as_object(), now.open_groups);
-  return state;
-}
-
 void Checkpoints::save(int64_t step) {
   const auto range = recorder_.phase("save");
   json::object run =

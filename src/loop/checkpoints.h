@@ -9,6 +9,7 @@
 
 #include "buffer/data_source.h"
 #include "config/run_config.h"
+#include "loop/data_state.h"
 #include "loop/engines.h"
 #include "loop/fates.h"
 #include "loop/recorder.h"
@@ -18,12 +19,6 @@
 #include "loop/trainers.h"
 
 namespace slime::loop {
-
-/// The members data_source and ledger of the run.json of the checkpoint after `step`: where the data
-/// goes on, with all groups that are not final, and the position in the ledger behind its totals. Of
-/// one moment: `rollout`, when it is not null, stands still meanwhile.
-json::object data_state(int64_t step, buffer::DataSource& prompts, Fates& fates,
-                        rollout::Rollout* rollout);
 
 class Checkpoints {
  public:

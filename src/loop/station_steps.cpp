@@ -1,6 +1,8 @@
 #include "loop/station_steps.h"
 
 #include "core/error.h"
+#include "loop/async_loop.h"
+#include "loop/sync_loop.h"
 #include "loop/train_config.h"
 
 namespace slime::loop {
@@ -65,5 +67,17 @@ void StationSteps::evaluate(int64_t step) {
 void StationSteps::save(int64_t step) { run_.checkpoints->save(step); }
 
 void StationSteps::finish(int64_t step) { run_.recorder->finish(step); }
+
+int run_loop(Stations& run) {
+  StationSteps steps(run);
+  if (run.config.train_async) {
+    train_async(steps, run.schedule);
+  } else if (run.config.debug_rollout_only) {
+    generate_only(steps, run.schedule);
+  } else {
+    train_sync(steps, run.schedule);
+  }
+  return run.interrupt->exit_code();
+}
 
 }  // namespace slime::loop

@@ -31,4 +31,8 @@ class StationSteps final : public Steps {
   Stations& run_;
 };
 
+/// The loop that the flags of the run ask for. Returns the exit code: 0, or Interrupt::kExitCode
+/// after Ctrl-C.
+int run_loop(Stations& run);
+
 }  // namespace slime::loop

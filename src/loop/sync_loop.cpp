@@ -1,6 +1,6 @@
 #include "loop/sync_loop.h"
 
-#include "loop/station_steps.h"
+#include "loop/steps.h"
 
 namespace slime::loop {
 
@@ -19,21 +19,12 @@ void train_sync(Steps& run, const RunSchedule& schedule) {
   run.finish(step);
 }
 
-int run_sync_loop(Stations& stations) {
-  StationSteps steps(stations);
-  train_sync(steps, stations.schedule);
-  return stations.interrupt->exit_code();
-}
-
-int run_rollout_loop(Stations& stations) {
-  StationSteps run(stations);
-  const RunSchedule& schedule = stations.schedule;
+void generate_only(Steps& run, const RunSchedule& schedule) {
   if (schedule.evaluates_before_training()) run.evaluate(schedule.first_step - 1);
   int64_t step = schedule.first_step;
   for (; step < schedule.num_steps && !run.is_interrupted(); ++step)
     run.end_step(step, run.collect(step), nullptr);
   run.finish(step);
-  return stations.interrupt->exit_code();
 }
 
 }  // namespace slime::loop

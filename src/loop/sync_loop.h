@@ -8,15 +8,10 @@
 namespace slime::loop {
 
 class Steps;
-struct Stations;
 
 void train_sync(Steps& run, const RunSchedule& schedule);
 
-/// The same with the stations of a run. Returns the exit code: 0, or Interrupt::kExitCode after
-/// Ctrl-C.
-int run_sync_loop(Stations& stations);
-
 /// The same without a trainer (--debug-rollout-only): generate and record.
-int run_rollout_loop(Stations& stations);
+void generate_only(Steps& run, const RunSchedule& schedule);
 
 }  // namespace slime::loop

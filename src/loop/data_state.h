@@ -1,0 +1,18 @@
+#pragma once
+
+/// The part of a checkpoint that is not weights.
+
+#include "buffer/data_source.h"
+#include "core/json.h"
+#include "loop/fates.h"
+#include "rollout/rollout.h"
+
+namespace slime::loop {
+
+/// The members data_source and ledger of the run.json of the checkpoint after `step`: where the data
+/// goes on, with all groups that are not final, and the position in the ledger behind its totals. Of
+/// one moment: `rollout`, when it is not null, stands still meanwhile.
+json::object data_state(int64_t step, buffer::DataSource& prompts, Fates& fates,
+                        rollout::Rollout* rollout);
+
+}  // namespace slime::loop
