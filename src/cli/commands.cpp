@@ -12,6 +12,7 @@
 #include "cli/report.h"
 #include "cli/score.h"
 #include "cli/serve.h"
+#include "cli/simulate.h"
 #include "cli/tokenize.h"
 #include "cli/train.h"
 #include "cli/worker.h"
@@ -24,6 +25,7 @@ std::span<const Command> commands() {
       {"replay", "train once more on what a run drew, and compare the weights", replay},
       {"train-async", "the same, with generation and training at the same time", train_async},
       {"ledger", "what became of every prompt and token of a run, proved", ledger},
+      {"simulate", "what a run would be like on other devices: a prediction", simulate},
       {"bench", "speed on this machine, as JSON", bench},
       {"generate", "prompts to SGLang's response objects, JSON lines", generate},
       {"report", "a run directory as one HTML page", report},
