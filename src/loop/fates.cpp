@@ -42,16 +42,15 @@ void Fates::take_over() {
     if (!ledger_->state().knows(ordinal))
       ledger_->append({.ordinal = ordinal, .fate = buffer::Fate::kDispatched});
   }
-  ledger_->append(*std::exchange(taken_over_, std::nullopt));
+  ledger_->append(*taken_over_);
+  taken_over_.reset();
 }
 
 void Fates::dispatched(const Group& group) {
   note({.ordinal = group.ordinal, .fate = buffer::Fate::kDispatched});
 }
 
-void Fates::partial(const Group& group) {
-  note({.ordinal = group.ordinal, .fate = buffer::Fate::kPartial});
-}
+void Fates::partial(int64_t ordinal) { note({.ordinal = ordinal, .fate = buffer::Fate::kPartial}); }
 
 void Fates::filtered(const Group& group, const std::string& reason) {
   note(end_of(group, buffer::Fate::kFiltered, reason));
@@ -69,19 +68,28 @@ void Fates::trained(const std::vector<buffer::LedgerRecord>& records) {
 void Fates::note(buffer::LedgerRecord record) {
   if (!owns_prompts_) return;
   take_over();
-  if (ledger_->state().open_fate(record.ordinal) == record.fate) return;
-  if (record.fate != buffer::Fate::kDispatched) {
-    const auto unnoted = discarded_.extract(record.ordinal);
+  const auto unnoted = discarded_.find(record.ordinal);
+  const bool is_dispatch = record.fate == buffer::Fate::kDispatched;
+  const bool has_discarded = !is_dispatch && unnoted != discarded_.end();
+  if (ledger_->state().open_fate(record.ordinal) == record.fate && !has_discarded) return;
+  if (!is_dispatch) {
     record.discarded =
-        ledger_->state().open_discarded(record.ordinal) + (unnoted.empty() ? 0 : unnoted.mapped());
+        ledger_->state().open_discarded(record.ordinal) + (has_discarded ? unnoted->second : 0);
   }
-  ledger_->append(record);
+  ledger_->append(record);  // throws: all is as it was
+  if (has_discarded) discarded_.erase(unnoted);
 }
 
 int64_t Fates::commit(int64_t step, const buffer::DataSource& prompts,
                       const rollout::Snapshot& under_way) {
   if (owns_prompts_) {
     take_over();
+    // What the disk did not take when it happened.
+    for (const Group& group : prompts.waiting()) {
+      if (!ledger_->state().knows(group.ordinal)) dispatched(group);
+    }
+    while (!discarded_.empty())
+      note({.ordinal = discarded_.begin()->first, .fate = buffer::Fate::kPartial});
     buffer::LedgerTotals totals{.step = step,
                                 .next_ordinal = prompts.next_group(),
                                 .generated = generated_before_ + under_way.generated_tokens,

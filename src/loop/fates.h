@@ -29,10 +29,10 @@ class Fates {
   void begin_with(const buffer::DataSource& prompts);
 
   void dispatched(const Group& group);
-  void partial(const Group& group);
+  void partial(int64_t ordinal);
   void filtered(const Group& group, const std::string& reason);
   void failed(const Group& group, const std::string& reason);
-  /// Tokens that were drawn for it are thrown away; partial() follows.
+  /// Tokens that were drawn for it are thrown away.
   void discarded(int64_t ordinal, int64_t num_tokens) { discarded_[ordinal] += num_tokens; }
   /// What training made of the prompts of a step. From the thread of the loop: where the rollout's
   /// thread owns the ledger, `lend` borrows it.

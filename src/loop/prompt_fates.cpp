@@ -2,18 +2,26 @@
 
 #include <algorithm>
 #include <utility>
+#include <vector>
 
 namespace slime::loop {
 
 void take_prompts_from(rollout::RolloutHooks& hooks, buffer::DataSource& prompts, Fates& fates) {
   hooks.take_groups = [&prompts, &fates](int64_t count) {
     std::vector<Group> groups = prompts.take(count);
-    for (const Group& group : groups) fates.dispatched(group);
+    try {
+      for (const Group& group : groups) fates.dispatched(group);
+    } catch (...) {
+      prompts.add(std::move(groups));
+      throw;
+    }
     return groups;
   };
   hooks.give_back = [&prompts, &fates](std::vector<Group> groups) {
-    for (const Group& group : groups) fates.partial(group);
-    prompts.add(std::move(groups));
+    std::vector<int64_t> ordinals;
+    for (const Group& group : groups) ordinals.push_back(group.ordinal);
+    prompts.add(std::move(groups));  // first: what the ledger does not take is not lost
+    for (const int64_t ordinal : ordinals) fates.partial(ordinal);
   };
   hooks.on_discard = [&fates](int64_t ordinal, int64_t num_tokens) {
     fates.discarded(ordinal, num_tokens);

@@ -154,11 +154,12 @@ void Step::replace(const Open& given_up, std::size_t index) {
 }
 
 void Step::drop(int64_t ordinal, const std::string& reason) {
-  const Open dropped = std::move(open_.extract(ordinal).mapped());
+  const std::shared_ptr<GroupInFlight> flight = open_.at(ordinal).flight;
+  if (hooks_.on_drop) hooks_.on_drop(flight->group, reason);  // throws: it is handed back
+  open_.erase(ordinal);
   attempts_.erase(ordinal);
   --num_under_way_;
   ++end_.drops[reason];
-  if (hooks_.on_drop) hooks_.on_drop(dropped.flight->group, reason);
   refill();
 }
 

@@ -251,11 +251,11 @@ void Stream::keep(OpenGroups::iterator which) {
 }
 
 void Stream::drop(OpenGroups::iterator which, const std::string& reason) {
-  const Open dropped = std::move(which->second);
+  const std::shared_ptr<GroupInFlight> flight = which->second.flight;
+  if (hooks_.on_drop) hooks_.on_drop(flight->group, reason);  // throws: it is handed back
   open_.erase(which);
-  attempts_.erase(dropped.flight->group.ordinal);
+  attempts_.erase(flight->group.ordinal);
   ++end_.drops[reason];
-  if (hooks_.on_drop) hooks_.on_drop(dropped.flight->group, reason);
 }
 
 /// Drawn again from the prompt, as the youngest of all.

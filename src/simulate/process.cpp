@@ -95,21 +95,7 @@ Process::Process(const Scenario& scenario, Disk& disk, int64_t number, const Tra
       engines_(queue_, engine_, scenario_),
       prompts_(nullptr, {.samples_per_prompt = scenario.samples_per_group}),
       witness_(scenario),
-      schedule_(schedule_of(scenario, disk)) {
-  restore();
-  rollout_ = std::make_unique<rollout::Rollout>(
-      engine_,
-      rollout::RolloutConfig{
-          .groups_per_step = scenario.groups_per_step,
-          .groups_per_refill = scenario.groups_per_refill,
-          .max_concurrent_samples = scenario.max_concurrent_samples,
-          .num_slots = std::min(scenario.max_concurrent_samples,
-                                scenario.engine.max_running * scenario.engine.num_devices),
-          .keeps_partial = scenario.keeps_partial,
-          .reward_timeout = std::chrono::duration<double>(scenario.reward_timeout),
-          .max_waiting_groups = scenario.max_waiting_groups},
-      make_hooks(), &queue_);
-}
+      schedule_(schedule_of(scenario, disk)) {}
 
 Process::~Process() { queue_.set_undisturbed(); }
 
@@ -204,6 +190,21 @@ loop::Handover Process::handover() {
           .stream = has_stream_ ? rollout_.get() : nullptr,
           .shares_weights = scenario_.shares_weights,
           .update_mode = scenario_.update_mode};
+}
+
+void Process::open_rollout() {
+  rollout_ = std::make_unique<rollout::Rollout>(
+      engine_,
+      rollout::RolloutConfig{
+          .groups_per_step = scenario_.groups_per_step,
+          .groups_per_refill = scenario_.groups_per_refill,
+          .max_concurrent_samples = scenario_.max_concurrent_samples,
+          .num_slots = std::min(scenario_.max_concurrent_samples,
+                                scenario_.engine.max_running * scenario_.engine.num_devices),
+          .keeps_partial = scenario_.keeps_partial,
+          .reward_timeout = std::chrono::duration<double>(scenario_.reward_timeout),
+          .max_waiting_groups = scenario_.max_waiting_groups},
+      make_hooks(), &queue_);
 }
 
 void Process::start_stream(WeightVersion version) {
@@ -350,6 +351,8 @@ void Process::come_to_rest() {
 std::optional<Process::Ended> Process::run() {
   std::optional<Ended> ended;
   try {
+    restore();
+    open_rollout();
     loop();
     come_to_rest();
   } catch (const Killed&) {

@@ -30,8 +30,7 @@ std::map<int64_t, Fate> fates_in(const std::filesystem::path& ledger) {
   std::map<int64_t, Fate> fates;
   buffer::LedgerReader reader(ledger);
   while (const std::optional<buffer::LedgerLine> line = reader.next()) {
-    const auto* record =
-        line->entry ? std::get_if<buffer::LedgerRecord>(&*line->entry) : nullptr;
+    const auto* record = line->entry ? std::get_if<buffer::LedgerRecord>(&*line->entry) : nullptr;
     if (counting.counts(line->begin) && record != nullptr) fates[record->ordinal] = record->fate;
   }
   return fates;
