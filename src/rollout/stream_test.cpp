@@ -185,9 +185,9 @@ TEST(Stream, ADrainLetsWhatWasBegunEndWithItsWeights) {
   world.engine.length_of = [](const engine::GenerateRequest& request) {
     return static_cast<int64_t>(20 + request.sampling.sampling_seed.value() % 50);
   };
+  world.engine.version = 0;  // before anything is drawn
   Rollout rollout(world.engine, world.config, world.hooks);
   rollout.open_stream(stream_of(world, 1, 6));
-  world.engine.version = 0;
   for (int64_t step = 0; step < 6; ++step) {
     for (const Group& group : take_step(rollout).groups) {
       for (const Sample& sample : group.samples) EXPECT_EQ(sample.versions.size(), 1u);
