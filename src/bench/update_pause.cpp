@@ -74,8 +74,10 @@ class Decoding {
     changed_.wait(lock, [&] { return num_open_ == 0; });
   }
 
-  /// From the last token of a step to the first of the next, in seconds; after stop().
-  std::vector<double> gaps_within, gaps_across_versions;
+  /// From the last token of a step to the first of the next, in seconds; after stop(). Those across
+  /// versions with the number of gaps within versions before them.
+  std::vector<double> gaps_within;
+  std::vector<std::pair<std::size_t, double>> gaps_across_versions;
 
  private:
   struct Sequence {
@@ -123,8 +125,10 @@ class Decoding {
     num_begun_ += is_first ? 1 : 0;
     if (sequence.in_step == num_steps_ || version != version_) {
       if (all_have_begun() && !is_stopping_) {
-        auto& gaps = version == version_ ? gaps_within : gaps_across_versions;
-        if (has_full_step_) gaps.push_back(seconds_between(last_token_, now));
+        const double gap = seconds_between(last_token_, now);
+        if (has_full_step_ && version == version_) gaps_within.push_back(gap);
+        if (has_full_step_ && version != version_)
+          gaps_across_versions.emplace_back(gaps_within.size(), gap);
         has_full_step_ = true;
       }
       ++num_steps_;
@@ -152,6 +156,17 @@ class Decoding {
   std::string failure_;
 };
 
+/// Steps grow longer with the sequences, so a gap is compared with the steps beside it.
+double normal_step_at(const std::vector<double>& gaps_within, std::size_t position) {
+  constexpr std::size_t kBeside = 8;
+  const auto at = [&](std::size_t index) {
+    return gaps_within.begin() + static_cast<std::ptrdiff_t>(std::min(index, gaps_within.size()));
+  };
+  const std::vector<double> beside(at(position < kBeside ? 0 : position - kBeside),
+                                   at(position + kBeside));
+  return beside.empty() ? 0 : median(beside);
+}
+
 double largest(const std::vector<double>& numbers) {
   return numbers.empty() ? 0 : *std::ranges::max_element(numbers);
 }
@@ -178,16 +193,15 @@ json::object measure_update_pause(engine::Engine& engine, model::Network& fresh,
     decoding.wait_for_steps(options.steps_per_update);
   }
   decoding.stop();
-  const double normal = median(decoding.gaps_within);
   std::vector<double> pauses;
-  for (const double gap : decoding.gaps_across_versions)
-    pauses.push_back(1e3 * std::max(0.0, gap - normal));
+  for (const auto& [position, gap] : decoding.gaps_across_versions)
+    pauses.push_back(1e3 * std::max(0.0, gap - normal_step_at(decoding.gaps_within, position)));
   return {{"mode", mode},
           {"value", median(pauses)},
           {"unit", "ms"},
           {"worst_ms", largest(pauses)},
           {"updates", pauses.size()},
-          {"normal_step_ms", 1e3 * normal},
+          {"normal_step_ms", 1e3 * median(decoding.gaps_within)},
           {"copy_ms", median(copies)},
           {"worst_copy_ms", largest(copies)},
           {"call_ms", median(calls)},
