@@ -1,0 +1,300 @@
+"""The record that travels the loop: a prompt, what was generated for it, what it scored."""
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, Dict, List, Optional, Union
+
+from slime.utils.int_arrays import IntTable, find_int32, flat_int32
+
+__all__ = ["Sample", "ParamInfo", "RolloutBatch", "MultimodalType", "MultimodalTypes"]
+
+_TOP_P_IDS = ("top_p_token_ids", "top_p_kept_token_ids")
+_TOP_P_OFFSETS = ("top_p_token_offsets", "top_p_kept_token_offsets")
+
+
+def _plain_list(values, kind):
+    """A list of `kind` from a list, tuple, array, numpy array or tensor of any shape; None stays None."""
+    if values is None:
+        return None
+    if hasattr(values, "detach"):
+        values = values.detach().cpu()
+    if hasattr(values, "reshape"):
+        values = values.reshape(-1)
+    if hasattr(values, "tolist"):
+        values = values.tolist()
+    return [kind(value) for value in values]
+
+
+class _Counts:
+    """Counters that travel as a plain dictionary of their fields."""
+
+    def to_dict(self):
+        return {name: getattr(self, name) for name in self.__dataclass_fields__}
+
+    @classmethod
+    def from_dict(cls, data):
+        return cls(**{name: data.get(name, 0) for name in cls.__dataclass_fields__})
+
+
+@dataclass
+class Sample:
+    """One response to one prompt.
+
+    `tokens` is the prompt and behind it `response_length` tokens of the response; loss_mask and rollout_log_probs have
+    one entry for each of those. Samples with the same rollout_id are parts of one execution and count as one in the
+    loss. Any other attribute may be set; it travels along and is in `to_dict`.
+    """
+
+    class Status(Enum):
+        PENDING = "pending"
+        COMPLETED = "completed"
+        TRUNCATED = "truncated"
+        ABORTED = "aborted"
+        FAILED = "failed"
+
+    @dataclass
+    class SpecInfo(_Counts):
+        """Speculative decoding, summed over the calls of the engine."""
+
+        spec_accept_token_num: int = 0
+        spec_draft_token_num: int = 0
+        spec_verify_ct: int = 0
+        completion_token_num: int = 0
+
+        @property
+        def spec_accept_rate(self):
+            return self.spec_accept_token_num / self.spec_draft_token_num if self.spec_draft_token_num > 0 else 0.0
+
+        @property
+        def spec_accept_length(self):
+            return self.completion_token_num / self.spec_verify_ct if self.spec_verify_ct > 0 else 0.0
+
+        def add(self, meta_info):
+            for name in ("spec_accept_token_num", "spec_draft_token_num", "spec_verify_ct"):
+                setattr(self, name, getattr(self, name) + meta_info.get(name, 0))
+            self.completion_token_num += meta_info.get("completion_tokens", 0)
+
+    @dataclass
+    class PrefixCacheInfo(_Counts):
+        """Prompt tokens that the engine had to read, and those that it had already."""
+
+        cached_tokens: int = 0
+        total_prompt_tokens: int = 0
+
+        @property
+        def prefix_cache_hit_rate(self):
+            return self.cached_tokens / self.total_prompt_tokens if self.total_prompt_tokens > 0 else 0.0
+
+        def add(self, meta_info):
+            self.cached_tokens += meta_info.get("cached_tokens", 0)
+            self.total_prompt_tokens += meta_info.get("prompt_tokens", 0)
+
+    group_index: Optional[int] = None
+    index: Optional[int] = None
+    rollout_id: Optional[int] = None
+    prompt: Union[str, List[Dict[str, str]]] = ""
+    tokens: List[int] = field(default_factory=list)
+    multimodal_inputs: Optional[Dict[str, Any]] = None
+    multimodal_train_inputs: Optional[Dict[str, Any]] = None
+    multimodal_train_input_id: Optional[str] = None
+    apply_chat_template_kwargs: dict = field(default_factory=dict)
+    response: str = ""
+    response_length: int = 0
+    label: Optional[str] = None
+    reward: Union[float, Dict[str, Any], None] = None
+    loss_mask: Optional[List[int]] = None
+    weight_versions: List[str] = field(default_factory=list)
+    rollout_log_probs: Optional[List[float]] = None
+    rollout_top_p_token_ids: Any = None  # ids kept for response token i: ids[offsets[i]:offsets[i + 1]]
+    rollout_top_p_token_offsets: Any = None
+    rollout_routed_experts: Any = None  # int32 [len(tokens) - 1, layers, topk]
+    remove_sample: bool = False
+    teacher_log_probs: Optional[List[float]] = None
+    status: Status = Status.PENDING
+    metadata: dict = field(default_factory=dict)
+    generate_function_path: Optional[str] = None
+    custom_rm_path: Optional[str] = None
+    train_metadata: Optional[dict] = None
+    session_id: Optional[str] = None
+    non_generation_time: float = 0.0
+    spec_info: SpecInfo = field(default_factory=SpecInfo)
+    prefix_cache_info: PrefixCacheInfo = field(default_factory=PrefixCacheInfo)
+
+    def to_dict(self):
+        """All attributes, set ones of your own included."""
+        record = dict(self.__dict__)
+        record.update(
+            status=self.status.value,
+            spec_info=self.spec_info.to_dict(),
+            prefix_cache_info=self.prefix_cache_info.to_dict(),
+        )
+        return record
+
+    @staticmethod
+    def from_dict(data):
+        record = dict(data)
+        status = record.pop("status")
+        sample = Sample(
+            status=Sample.Status(status),
+            spec_info=Sample.SpecInfo.from_dict(record.pop("spec_info", {})),
+            prefix_cache_info=Sample.PrefixCacheInfo.from_dict(record.pop("prefix_cache_info", {})),
+        )
+        for name, value in record.items():
+            setattr(sample, name, value)
+        return sample
+
+    def get_reward_value(self, args):
+        """The number that counts: the reward, or its field --reward-key."""
+        return self.reward[args.reward_key] if args.reward_key else self.reward
+
+    @property
+    def effective_response_length(self):
+        """Response tokens that are trained."""
+        return self.response_length if self.loss_mask is None else sum(self.loss_mask)
+
+    def append_response_tokens(
+        self,
+        args=None,
+        *,
+        tokens=None,
+        log_probs=None,
+        trainable=True,
+        meta_info=None,
+        text=None,
+        update_terminal_info=True,
+    ):
+        """Appends tokens of the policy (`trainable`, with their log-probs and the engine's meta_info) or of a tool.
+
+        Tool tokens get mask 0, log-prob 0 and keep nothing of the nucleus. Throws ValueError when lengths disagree,
+        when the policy's tokens come without log-probs, and when a tool's come with some.
+        """
+        tokens = _plain_list(tokens, int) or []
+        log_probs = _plain_list(log_probs, float)
+        if log_probs is not None and len(log_probs) != len(tokens):
+            raise ValueError(f"{len(log_probs)} log-probs for {len(tokens)} tokens")
+        if tokens and trainable and log_probs is None:
+            raise ValueError("tokens of the policy need their log-probs")
+        if tokens and not trainable:
+            if log_probs is not None:
+                raise ValueError("tokens that are not trained have no log-probs")
+            log_probs = [0.0] * len(tokens)
+        before = self.response_length
+        if log_probs is not None and self.rollout_log_probs is None and trainable and before:
+            raise ValueError(f"log-probs cannot follow {before} response tokens that have none")
+
+        if text is not None:
+            self.response += text
+        if tokens:
+            self.tokens = self.tokens + tokens
+            self.response_length += len(tokens)
+            mask = [1] * before if self.loss_mask is None else self.loss_mask
+            self.loss_mask = mask + [int(trainable)] * len(tokens)
+        if log_probs is not None:
+            known = [0.0] * before if self.rollout_log_probs is None else _plain_list(self.rollout_log_probs, float)
+            self.rollout_log_probs = known + log_probs
+
+        meta_info = meta_info or {}
+        if tokens:
+            self._append_nucleus(meta_info, len(tokens), trainable)
+        self._take_routed_experts(args, meta_info)
+        if update_terminal_info and "finish_reason" in meta_info:
+            self._take_end(args, meta_info)
+        self._check_lengths()
+
+    def _append_nucleus(self, meta_info, num_tokens, trainable):
+        ids, offsets = find_int32(meta_info, _TOP_P_IDS), find_int32(meta_info, _TOP_P_OFFSETS)
+        if (ids is None) != (offsets is None):
+            raise ValueError("top-p token ids and their offsets come together or not at all")
+        if ids is None:
+            if trainable or self.rollout_top_p_token_offsets is None:
+                return
+            ids, offsets = flat_int32([]), flat_int32([0] * (num_tokens + 1))
+        if len(offsets) != num_tokens + 1 or offsets[0] != 0 or offsets[-1] != len(ids):
+            raise ValueError(
+                f"top-p offsets go from 0 to the number of ids ({len(ids)}) in {num_tokens + 1} entries; "
+                f"these are {len(offsets)}, from {offsets[0] if offsets else 'nothing'} to "
+                f"{offsets[-1] if offsets else 'nothing'}"
+            )
+        known_ids = flat_int32([] if self.rollout_top_p_token_ids is None else self.rollout_top_p_token_ids)
+        known = flat_int32([0] if self.rollout_top_p_token_offsets is None else self.rollout_top_p_token_offsets)
+        self.rollout_top_p_token_ids = known_ids + ids
+        self.rollout_top_p_token_offsets = known + flat_int32([known[-1] + offset for offset in offsets[1:]])
+
+    def _take_routed_experts(self, args, meta_info):
+        numbers = find_int32(meta_info, "routed_experts")
+        if numbers is None:
+            return
+        if args is None:
+            raise ValueError("routed experts need args: their shape is num_layers and moe_router_topk")
+        first = int(meta_info.get("routed_experts_start_len", 0) or 0)
+        rows = max(0, len(self.tokens) - 1 - first)
+        if first < 0 or len(numbers) != rows * args.num_layers * args.moe_router_topk:
+            raise ValueError(
+                f"{len(numbers)} routed experts; {len(self.tokens)} tokens from row {first} on have "
+                f"{rows} x {args.num_layers} x {args.moe_router_topk}"
+            )
+        table = IntTable(numbers, args.num_layers, args.moe_router_topk)
+        if first:
+            known = self.rollout_routed_experts
+            if known is None or len(known) < first:
+                raise ValueError(f"routed experts from row {first} on need the {first} rows before them")
+            table.numbers = flat_int32(known[:first]) + table.numbers
+        self.rollout_routed_experts = table
+
+    def _take_end(self, args, meta_info):
+        if getattr(args, "sglang_speculative_algorithm", None):
+            self.spec_info.add(meta_info)
+        self.prefix_cache_info.add(meta_info)
+        if "weight_version" in meta_info:
+            self.weight_versions.append(meta_info["weight_version"])
+        ends = {"length": self.Status.TRUNCATED, "abort": self.Status.ABORTED, "stop": self.Status.COMPLETED}
+        self.status = ends.get(meta_info["finish_reason"]["type"], self.status)
+
+    def _check_lengths(self):
+        for name in ("loss_mask", "rollout_log_probs"):
+            values = getattr(self, name)
+            if values is not None and len(values) != self.response_length:
+                raise ValueError(f"{name} has {len(values)} entries for {self.response_length} response tokens")
+        ids, offsets = self.rollout_top_p_token_ids, self.rollout_top_p_token_offsets
+        if (ids is None) != (offsets is None):
+            raise ValueError("top-p token ids and their offsets come together or not at all")
+        if offsets is not None and (len(offsets) != self.response_length + 1 or int(offsets[-1]) != len(ids)):
+            raise ValueError(
+                f"{len(offsets)} top-p offsets, the last {int(offsets[-1])}, for {self.response_length} response tokens "
+                f"and {len(ids)} ids"
+            )
+
+
+RolloutBatch = Dict[str, Union[List[Any], List[int], List[float], List[str]]]
+
+
+@dataclass(frozen=True)
+class ParamInfo:
+    name: str
+    dtype: Any
+    shape: Any
+    attrs: dict
+    size: int
+    src_rank: int
+
+
+@dataclass
+class MultimodalType:
+    name: str
+    placeholder: str
+
+
+class MultimodalTypes:
+    """Media in a prompt, and the text that marks their place."""
+
+    IMAGE = MultimodalType("image", "<image>")
+    VIDEO = MultimodalType("video", "<video>")
+    AUDIO = MultimodalType("audio", "<audio>")
+
+    @classmethod
+    def all(cls):
+        return [cls.IMAGE, cls.VIDEO, cls.AUDIO]
+
+    @classmethod
+    def get(cls, name):
+        return next((kind for kind in cls.all() if kind.name == name), None)
