@@ -1,0 +1,36 @@
+"""python3 -m slime.host: serves the program at the other end of descriptor 3, until it closes it."""
+
+import os
+import sys
+
+DESCRIPTOR = 3
+
+
+def main():
+    from slime.host.frames import open_descriptor
+    from slime.host.service import serve
+
+    try:
+        connection = open_descriptor(int(sys.argv[1]) if len(sys.argv) > 1 else DESCRIPTOR)
+    except OSError as error:
+        sys.exit(f"slime.host is started by slime, with a socket as descriptor {DESCRIPTOR}: {error}")
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(line_buffering=True, errors="backslashreplace")
+    if "" not in sys.path and os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    code = 1
+    try:
+        serve(connection)
+        code = 0
+    except BaseException:
+        import traceback
+
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)  # threads of users' code do not hold it up
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,309 @@
+"""Each hook of the rollout's side: its arguments from a call, and the answer from what it returned.
+
+A function of this file takes (host, hook, call, arrays) and returns (function without arguments, function of its result
+and of the answer's columns). The result may be awaitable; the second one gets what came of it.
+"""
+
+import math
+
+from slime.host.records import changes, from_record, groups_from_records, groups_to_records, to_record
+from slime.rollout.base_types import RolloutFnEvalOutput, RolloutFnTrainOutput
+from slime.rollout.filter_hub.base_types import DynamicFilterOutput
+from slime.utils.types import Sample
+
+__all__ = ["CALLS", "WrongResult"]
+
+
+class WrongResult(TypeError):
+    """A function returned something else than its hook returns."""
+
+
+def _plain(value):
+    return value.item() if hasattr(value, "item") and getattr(value, "size", 1) != 0 else value
+
+
+def _number(value, what):
+    value = _plain(value)
+    if isinstance(value, bool):
+        return int(value)
+    if not isinstance(value, (int, float)):
+        raise WrongResult(f"{what} is {type(value).__name__}; it is a number")
+    if isinstance(value, float) and not math.isfinite(value):
+        raise WrongResult(f"{what} is {value}; it is a finite number")
+    return value
+
+
+def _reward(value, what="the reward"):
+    """A finite number, or a record with one or more of them."""
+    if isinstance(value, dict):
+        for name, field in value.items():
+            field = _plain(field)
+            if isinstance(field, float) and not math.isfinite(field):
+                raise WrongResult(f"{what}: its field {name} is {field}")
+        return value
+    return _number(value, what)
+
+
+def _rewards(values, count):
+    if not isinstance(values, (list, tuple)) and not hasattr(values, "tolist"):
+        raise WrongResult(f"rewards of {count} samples are a list, not {type(values).__name__}")
+    if len(values) != count:
+        raise WrongResult(f"{len(values)} rewards for {count} samples")
+    return [_reward(value, f"reward {i}") for i, value in enumerate(values)]
+
+
+def generate(host, hook, call, arrays):
+    sample = from_record(call["sample"], arrays)
+    params = call["sampling_params"]
+    extra = {"evaluation": call.get("evaluation", False)} if hook.takes("evaluation") else {}
+
+    def finish(result, columns):
+        if isinstance(result, (list, tuple)):
+            if not result or not all(isinstance(each, Sample) for each in result):
+                kinds = sorted({type(each).__name__ for each in result})
+                raise WrongResult(f"a list of {', '.join(kinds) or 'nothing'}; it is a Sample or a list of them")
+            return {"samples": [to_record(each, columns) for each in result]}
+        if not isinstance(result, Sample):
+            raise WrongResult(f"{type(result).__name__} is returned; it is a Sample or a list of them")
+        return {"sample": to_record(result, columns)}
+
+    return lambda: hook.function(host.args, sample, params, **extra), finish
+
+
+def sample_hook(host, hook, call, arrays):
+    sample = from_record(call["sample"], arrays)
+    given = {name: call.get(name) for name in ("rollout_id", "evaluation") if hook.takes(name)}
+
+    def finish(result, columns):
+        if result is not None and not isinstance(result, Sample):
+            raise WrongResult(f"{type(result).__name__} is returned; it is a Sample or None")
+        return {"sample": to_record(sample if result is None else result, columns)}
+
+    return lambda: hook.function(host.args, sample, **given), finish
+
+
+def reward(host, hook, call, arrays):
+    if "sample" in call:
+        record = call["sample"]
+        sample = from_record(record, arrays)
+
+        def finish(result, columns):
+            value = _reward(result)
+            changed = changes(sample, record, arrays, columns)
+            return {"reward": value, "changes": changed} if changed else {"reward": value}
+
+        return lambda: hook.function(host.args, sample), finish
+
+    records = call["samples"]
+    samples = groups_from_records(records, arrays)
+
+    def finish_all(result, columns):
+        value = {"rewards": _rewards(result, len(samples))}
+        changed = _changed(samples, records, arrays, columns)
+        return {**value, "changes": changed} if changed else value
+
+    return lambda: hook.function(host.args, samples), finish_all
+
+
+def _changed(groups, records, arrays, columns, place=()):
+    """[{"at": [group, member, ...], ...changed fields}] of samples that are not what they were."""
+    found = []
+    for i, (member, record) in enumerate(zip(groups, records)):
+        if isinstance(record, list):
+            found += _changed(member, record, arrays, columns, place + (i,))
+        else:
+            changed = changes(member, record, arrays, columns)
+            if changed:
+                found.append({"at": list(place + (i,)), **changed})
+    return found
+
+
+def dynamic_filter(host, hook, call, arrays):
+    records = call["samples"]
+    samples = groups_from_records(records, arrays)
+
+    def finish(result, columns):
+        if not isinstance(result, DynamicFilterOutput):
+            result = DynamicFilterOutput(keep=result)
+        try:
+            value = {"keep": bool(result.keep), "keep_when_insufficient": bool(result.keep_when_insufficient)}
+        except Exception as error:
+            raise WrongResult(f"a filter's answer is no truth value: {error}") from None
+        if result.reason is not None:
+            value["reason"] = str(result.reason)
+        changed = _changed(samples, records, arrays, columns)
+        return {**value, "changes": changed} if changed else value
+
+    return lambda: hook.function(host.args, samples), finish
+
+
+def buffer_filter(host, hook, call, arrays):
+    buffer = groups_from_records(call["buffer"], arrays)
+    place = {id(group): i for i, group in enumerate(buffer)}
+
+    def finish(result, columns):
+        if not isinstance(result, (list, tuple)) or any(id(group) not in place for group in result):
+            raise WrongResult("a buffer filter returns a list of groups of the buffer that it got")
+        left = [place[id(group)] for group in buffer if id(group) in place]
+        taken = [place[id(group)] for group in result]
+        return {"taken": taken, "left": [i for i in left if i not in set(taken)]}
+
+    return lambda: hook.function(host.args, None, buffer, call["num_samples"]), finish
+
+
+def sample_filter(host, hook, call, arrays):
+    records = call["groups"]
+    groups = groups_from_records(records, arrays)
+    return (
+        lambda: hook.function(host.args, groups),
+        lambda result, columns: {"changes": _changed_by_identity(groups, records, arrays, columns)},
+    )
+
+
+def _changed_by_identity(groups, records, arrays, columns):
+    """As _changed, where a function may have moved groups about: those that are still where they were."""
+    if len(groups) != len(records):
+        raise WrongResult(f"{len(records)} groups became {len(groups)}; set remove_sample on samples instead")
+    return _changed(groups, records, arrays, columns)
+
+
+def all_samples(host, hook, call, arrays):
+    records = call["groups"]
+    groups = groups_from_records(records, arrays)
+    return (
+        lambda: hook.function(host.args, groups, host.data_source()),
+        lambda result, columns: {"changes": _changed_by_identity(groups, records, arrays, columns)},
+    )
+
+
+def data_source(host, hook, call, arrays):
+    source, method = host.data_source(), call["method"]
+
+    def finish(result, columns):
+        if method == "get_samples":
+            return {"groups": groups_to_records(result, columns)}
+        return {"length": int(result)} if method == "length" else {}
+
+    ways = {
+        "get_samples": lambda: source.get_samples(call["count"]),
+        "add_samples": lambda: source.add_samples(groups_from_records(call["groups"], arrays)),
+        "save": lambda: source.save(call["rollout_id"]),
+        "load": lambda: source.load(call["rollout_id"]),
+        "length": lambda: len(source),
+    }
+    return ways[method], finish
+
+
+def _metrics(metrics):
+    return {name: _plain(value) for name, value in (metrics or {}).items()}
+
+
+def rollout(host, hook, call, arrays):
+    source = host.data_source()
+
+    def finish(result, columns):
+        output = result if isinstance(result, RolloutFnTrainOutput) else RolloutFnTrainOutput(samples=result)
+        if not isinstance(output.samples, (list, tuple)):
+            raise WrongResult(f"{type(result).__name__} is returned; it is RolloutFnTrainOutput or a list of groups")
+        return {"groups": groups_to_records(output.samples, columns), "metrics": _metrics(output.metrics)}
+
+    return lambda: hook.function(host.args, call["rollout_id"], source, evaluation=False), finish
+
+
+def evaluate(host, hook, call, arrays):
+    source = host.data_source()
+
+    def finish(result, columns):
+        output = result if isinstance(result, RolloutFnEvalOutput) else RolloutFnEvalOutput(data=result)
+        if not isinstance(output.data, dict):
+            raise WrongResult(f"{type(result).__name__} is returned; it is RolloutFnEvalOutput or a dictionary")
+        data = {}
+        for name, each in output.data.items():
+            data[name] = {"rewards": [_number(value, f"{name}: a reward") for value in each["rewards"]]}
+            if each.get("truncated") is not None:
+                data[name]["truncated"] = [bool(value) for value in each["truncated"]]
+            if each.get("samples") is not None:
+                data[name]["samples"] = groups_to_records(each["samples"], columns)
+        return {"data": data, "metrics": _metrics(output.metrics)}
+
+    return lambda: hook.function(host.args, call["rollout_id"], source, evaluation=True), finish
+
+
+def reward_post_process(host, hook, call, arrays):
+    samples = groups_from_records(call["samples"], arrays)
+
+    def finish(result, columns):
+        if not isinstance(result, (list, tuple)) or len(result) != 2:
+            raise WrongResult("two lists are returned: raw rewards and rewards")
+        raw, final = (_rewards(values, len(samples)) for values in result)
+        return {"raw_rewards": raw, "rewards": [_number(value, "a reward") for value in final]}
+
+    return lambda: hook.function(host.args, samples), finish
+
+
+def convert(host, hook, call, arrays):
+    samples = groups_from_records(call["samples"], arrays)
+
+    def finish(result, columns):
+        if not isinstance(result, dict):
+            raise WrongResult(f"{type(result).__name__} is returned; it is a dictionary of lists")
+        missing = [name for name in ("tokens", "response_lengths", "rewards") if name not in result]
+        if missing:
+            raise WrongResult(f"the dictionary lacks {', '.join(missing)}")
+        return {"data": {name: _ragged(values, columns) for name, values in result.items()}}
+
+    return lambda: hook.function(host.args, samples), finish
+
+
+def _ragged(values, columns):
+    """Lists of lists of integers or numbers as one column and the place where each begins."""
+    from array import array
+
+    rows = [value.tolist() if hasattr(value, "tolist") else value for value in values]
+    if not rows or not all(isinstance(row, (list, tuple)) and all(type(x) in (int, float) for x in row) for row in rows):
+        return rows
+    is_integer = all(type(x) is int for row in rows for x in row)
+    starts, numbers = array("q", [0]), array("q" if is_integer else "d")
+    for row in rows:
+        numbers.extend(row)
+        starts.append(len(numbers))
+    return {"rows": columns.add(numbers), "starts": columns.add(starts)}
+
+
+def rollout_log(host, hook, call, arrays):
+    samples = groups_from_records(call["samples"], arrays)
+    return (
+        lambda: hook.function(
+            call["rollout_id"], host.args, samples, call.get("rollout_extra_metrics"), call.get("rollout_time")
+        ),
+        lambda result, columns: {"handled": bool(result)},
+    )
+
+
+def eval_log(host, hook, call, arrays):
+    data = {
+        name: {**each, **({"samples": groups_from_records(each["samples"], arrays)} if "samples" in each else {})}
+        for name, each in call["data"].items()
+    }
+    return (
+        lambda: hook.function(call["rollout_id"], host.args, data, call.get("extra_metrics")),
+        lambda result, columns: {"handled": bool(result)},
+    )
+
+
+CALLS = {
+    "generate": generate,
+    "sample_hook": sample_hook,
+    "reward": reward,
+    "dynamic_filter": dynamic_filter,
+    "buffer_filter": buffer_filter,
+    "sample_filter": sample_filter,
+    "all_samples": all_samples,
+    "data_source": data_source,
+    "rollout": rollout,
+    "evaluate": evaluate,
+    "reward_post_process": reward_post_process,
+    "convert": convert,
+    "rollout_log": rollout_log,
+    "eval_log": eval_log,
+}

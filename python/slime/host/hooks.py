@@ -1,0 +1,192 @@
+"""Users' functions by hook: where each is found, and whether it takes the arguments that it will get.
+
+Everything that is wrong is found when the run starts, all of it at once, with Python's own traceback.
+"""
+
+import importlib
+import inspect
+from dataclasses import dataclass
+from typing import Any, Tuple
+
+from slime.host.tracebacks import describe
+from slime.utils.misc import load_file, load_function
+
+__all__ = ["Hook", "HOOKS", "resolve"]
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One hook: its flag, the names that a file may define it by, its arguments, how it is called."""
+
+    flag: str
+    names: Tuple[str, ...]
+    positional: Tuple[str, ...]
+    keywords: Tuple[str, ...] = ()
+    in_thread: bool = False  # where the original calls it outside its event loop
+    is_class: bool = False
+
+
+HOOKS = {
+    "generate": Kind("custom-generate-function-path", ("generate",), ("args", "sample", "sampling_params")),
+    "sample_hook": Kind("rollout-sample-hook-path", ("sample_hook", "hook"), ("args", "sample")),
+    "reward": Kind("custom-rm-path", ("reward", "reward_func", "custom_rm"), ("args", "sample")),
+    "dynamic_filter": Kind("dynamic-sampling-filter-path", ("dynamic_filter", "filter"), ("args", "samples")),
+    "buffer_filter": Kind(
+        "buffer-filter-path", ("buffer_filter", "filter"), ("args", "rollout_id", "buffer", "num_samples")
+    ),
+    "sample_filter": Kind("rollout-sample-filter-path", ("sample_filter", "filter"), ("args", "groups")),
+    "all_samples": Kind(
+        "rollout-all-samples-process-path",
+        ("all_samples_process", "process"),
+        ("args", "all_groups", "data_source"),
+    ),
+    "data_source": Kind("data-source-path", ("DataSource",), ("args",), in_thread=True, is_class=True),
+    "rollout": Kind(
+        "rollout-function-path",
+        ("rollout", "generate_rollout"),
+        ("args", "rollout_id", "data_source"),
+        ("evaluation",),
+        in_thread=True,
+    ),
+    "evaluate": Kind(
+        "eval-function-path",
+        ("evaluate", "eval_rollout", "rollout", "generate_rollout"),
+        ("args", "rollout_id", "data_source"),
+        ("evaluation",),
+        in_thread=True,
+    ),
+    "reward_post_process": Kind(
+        "custom-reward-post-process-path", ("reward_post_process",), ("args", "samples"), in_thread=True
+    ),
+    "convert": Kind(
+        "custom-convert-samples-to-train-data-path",
+        ("convert_samples_to_train_data", "convert"),
+        ("args", "samples"),
+        in_thread=True,
+    ),
+    "rollout_log": Kind(
+        "custom-rollout-log-function-path",
+        ("log_rollout", "log"),
+        ("rollout_id", "args", "samples", "rollout_extra_metrics", "rollout_time"),
+        in_thread=True,
+    ),
+    "eval_log": Kind(
+        "custom-eval-rollout-log-function-path",
+        ("log_eval", "log"),
+        ("rollout_id", "args", "data", "extra_metrics"),
+        in_thread=True,
+    ),
+    # Beside a trainer's rank.
+    "init": Kind("custom-megatron-init-path", ("init",), ("args",)),
+    "before_log_prob": Kind(
+        "custom-megatron-before-log-prob-hook-path", ("before_log_prob",), ("args", "model", "store_prefix")
+    ),
+    "before_train_step": Kind(
+        "custom-megatron-before-train-step-hook-path",
+        ("before_train_step",),
+        ("args", "rollout_id", "step_id", "model", "optimizer", "opt_param_scheduler"),
+    ),
+    "advantage": Kind("custom-advantage-function-path", ("advantages", "advantage"), ("args", "rollout_data")),
+    "data_postprocess": Kind(
+        "rollout-data-postprocess-path", ("data_postprocess",), ("args", "rollout_id", "rollout_data")
+    ),
+    "loss": Kind(
+        "custom-loss-function-path", ("loss", "loss_function"), ("args", "batch", "logits", "sum_of_sample_mean")
+    ),
+    "tis": Kind(
+        "custom-tis-function-path",
+        ("tis", "tis_function"),
+        ("args",),
+        ("pg_loss", "train_log_probs", "rollout_log_probs", "loss_masks", "total_lengths", "response_lengths"),
+    ),
+    "reducer": Kind(
+        "custom-pg-loss-reducer-function-path",
+        ("reducer", "pg_loss_reducer"),
+        ("total_lengths", "response_lengths", "loss_masks", "calculate_per_token_loss"),
+    ),
+}
+
+
+@dataclass
+class Hook:
+    kind: str
+    path: str
+    function: Any
+    is_coroutine: bool = False
+    parameters: Tuple[str, ...] = ()
+    takes_any_keyword: bool = False
+
+    def takes(self, name):
+        return self.takes_any_keyword or name in self.parameters
+
+
+class HookError(ValueError):
+    """A name that leads to nothing that can be called as this hook is."""
+
+
+def _conventional(module, kind, file):
+    for name in kind.names:
+        if hasattr(module, name):
+            return getattr(module, name)
+    raise HookError(f"{file} defines none of {', '.join(kind.names)}; or name one: {file}:my_name")
+
+
+def find(path, kind):
+    """What a path leads to: package.module.name, file.py:name, or file.py and the hook's own name in it."""
+    if path.endswith(".py"):
+        return _conventional(load_file(path), kind, path)
+    try:
+        return load_function(path)
+    except AttributeError as error:
+        if ".py:" in path:
+            raise HookError(str(error)) from None
+        module, _, name = path.rpartition(".")
+        if getattr(error, "name", name) != name:
+            raise
+        names = [each for each in dir(importlib.import_module(module)) if not each.startswith("_")]
+        raise HookError(f"{module} has no {name}; it has {', '.join(names[:12]) or 'nothing'}") from None
+
+
+def _check_arguments(function, kind):
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        return (), True
+    parameters = signature.parameters
+    any_keyword = any(each.kind is inspect.Parameter.VAR_KEYWORD for each in parameters.values())
+    try:
+        signature.bind(*kind.positional, **{name: None for name in kind.keywords})
+    except TypeError as error:
+        wanted = ", ".join(kind.positional + tuple(f"{name}=" for name in kind.keywords))
+        raise HookError(f"is called with ({wanted}), but {error}; it is {signature}") from None
+    return tuple(parameters), any_keyword
+
+
+def resolve(kind_name, path):
+    """The hook. Throws whatever importing it throws, HookError for what cannot be called as this hook is."""
+    if kind_name not in HOOKS:
+        raise HookError(f"no hook {kind_name!r}")
+    kind = HOOKS[kind_name]
+    function = find(path, kind)
+    if kind.is_class != inspect.isclass(function):
+        raise HookError("a class is wanted, this is none" if kind.is_class else "a function is wanted, this is a class")
+    if not callable(function):
+        raise HookError(f"a function is wanted, this is {type(function).__name__}")
+    parameters, any_keyword = _check_arguments(function, kind)
+    call = function if inspect.isroutine(function) or kind.is_class else function.__call__
+    return Hook(kind_name, path, function, inspect.iscoroutinefunction(call), parameters, any_keyword)
+
+
+def resolve_all(wanted):
+    """(hooks, problems) of [{"hook", "path"}]; a problem says flag, path, message and traceback."""
+    hooks, problems = [], []
+    for each in wanted:
+        try:
+            hooks.append(resolve(each["hook"], each["path"]))
+        except BaseException as error:  # an import may do anything, sys.exit included
+            flag = HOOKS[each["hook"]].flag if each["hook"] in HOOKS else each["hook"]
+            problem = {"flag": f"--{flag}", "path": each["path"], **describe(error)}
+            if isinstance(error, HookError):
+                problem["traceback"] = ""
+            problems.append(problem)
+    return hooks, problems

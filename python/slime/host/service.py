@@ -1,0 +1,301 @@
+"""The host's loop: frames in, users' functions called, answers out.
+
+One event loop on the main thread. A coroutine function gets a task for each call; a plain function runs in the loop, or in
+one thread for all where the original calls it outside its loop. Answers that are ready at the same time go in one frame.
+"""
+
+import asyncio
+import inspect
+import os
+import platform
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import slime
+from slime import channel
+from slime.host.arguments import make_arguments
+from slime.host.calls import CALLS
+from slime.host.frames import (
+    ANSWERS,
+    BEAT,
+    CALLS as CALLS_FRAME,
+    CANCEL,
+    CONFIGURE,
+    PROTOCOL,
+    READY,
+    REPLIES,
+    Columns,
+    FrameSocket,
+    decode,
+    encode,
+    encode_json,
+)
+from slime.host.hooks import HOOKS, resolve_all
+from slime.host.program import DataSourceProxy, Program
+from slime.host.tracebacks import describe
+from slime.utils import async_utils
+
+__all__ = ["Host", "serve"]
+
+TICK_SECONDS = 0.05
+BEAT_SECONDS = 0.25
+MAX_ANSWERS_IN_A_FRAME = 256
+
+
+class Host:
+    def __init__(self, connection, loop):
+        self._loop = loop
+        self._frames = FrameSocket(connection, lambda: loop.call_soon_threadsafe(self._write_rest))
+        self.program = Program(self._frames, self._receive)
+        self._arrived = []
+        self._hooks = []
+        self._tasks = {}  # by call's id: (task, when it is late)
+        self._answers = []
+        self._columns = Columns()
+        self._flush_is_due = False
+        self._main_caller = ThreadPoolExecutor(1, thread_name_prefix="user")
+        self._ticks = 0
+        self._ended = loop.create_future()
+        self._data_source = None
+        self._tensors = None
+        self.args = None
+
+    # Frames.
+
+    def start(self):
+        self._loop.add_reader(self._frames.fileno(), self._readable)
+        self._tick()
+        threading.Thread(target=self._beat, name="beat", daemon=True).start()
+
+    async def ended(self):
+        await self._ended
+
+    def _write_rest(self):
+        if self._frames.flush():
+            self._loop.remove_writer(self._frames.fileno())
+        else:
+            self._loop.add_writer(self._frames.fileno(), self._write_rest)
+
+    def _receive(self):
+        """Replies are delivered at once; other frames wait for `_dispatch`. Called by whoever reads."""
+        had_frames = bool(self._arrived)
+        for kind, payload in self._frames.receive():
+            if kind == REPLIES:
+                self.program.answer(*decode(payload))
+            else:
+                self._arrived.append((kind, payload))
+        if self._arrived and not had_frames:
+            self._loop.call_soon(self._dispatch)
+
+    def _readable(self):
+        try:
+            self._receive()
+        except BaseException as error:
+            self._end(error)
+            return
+        if not self._frames.is_open:
+            self._loop.remove_reader(self._frames.fileno())
+            self.program.fail_all()
+            self._end(None)
+
+    def _end(self, error):
+        if not self._ended.done():
+            if error is None:
+                self._ended.set_result(None)
+            else:
+                self._ended.set_exception(error)
+
+    def _dispatch(self):
+        arrived, self._arrived = self._arrived, []
+        for kind, payload in arrived:
+            try:
+                head, arrays = decode(payload)
+                if kind == CALLS_FRAME:
+                    self._begin_calls(head, arrays)
+                elif kind == CONFIGURE:
+                    self._configure(head)
+                elif kind == CANCEL:
+                    self._cancel(head)
+            except BaseException as error:
+                self._end(error)
+                return
+
+    # Configuration.
+
+    def _configure(self, head):
+        if head.get("protocol") != PROTOCOL:
+            problem = {"message": f"protocol {head.get('protocol')}; this host speaks {PROTOCOL}", "path": ""}
+            self._frames.send(READY, encode({"problems": [{"flag": "--plugin-python", "traceback": "", **problem}]}))
+            return
+        for folder in reversed(head.get("paths", [])):
+            if folder not in sys.path:
+                sys.path.insert(0, folder)
+        self.args = make_arguments(head.get("args", {}))
+        channel.program = self.program
+        async_utils.adopt_loop(self._loop)
+        self._hooks, problems = resolve_all(head.get("hooks", []))
+        if not problems:
+            self._make_data_source(problems)
+        hooks = [
+            {
+                "is_coroutine": hook.is_coroutine,
+                "parameters": list(hook.parameters),
+                "abort_mode": getattr(hook.function, "abort_mode", None),
+            }
+            for hook in self._hooks
+        ]
+        ready = {
+            "protocol": PROTOCOL,
+            "python": platform.python_version(),
+            "slime": slime.__version__,
+            "pid": os.getpid(),
+            "hooks": hooks,
+            "problems": problems,
+        }
+        self._frames.send(READY, encode(ready))
+
+    def _make_data_source(self, problems):
+        for hook in self._hooks:
+            if hook.kind == "data_source":
+                try:
+                    self._data_source = self._main_caller.submit(hook.function, self.args).result()
+                except BaseException as error:
+                    problems.append({"flag": f"--{HOOKS['data_source'].flag}", "path": hook.path, **describe(error)})
+
+    def data_source(self):
+        """The user's own, or the program's."""
+        if self._data_source is None:
+            self._data_source = DataSourceProxy(self.program)
+        return self._data_source
+
+    # Calls.
+
+    def _begin_calls(self, head, arrays):
+        if "memory" in head or "forget" in head:
+            self._trainer().map(head, self._frames.take_descriptor)
+        for call in head["calls"]:
+            started = time.monotonic()
+            try:
+                hook = self._hooks[call["hook"]]
+                kind = HOOKS[hook.kind]
+                way = CALLS.get(hook.kind) or self._trainer().way(hook.kind)
+                function, finish = way(self, hook, call, arrays)
+                if kind.in_thread and not hook.is_coroutine:
+                    outcome = self._loop.run_in_executor(self._main_caller, function)
+                else:
+                    outcome = function()
+                    if not inspect.isawaitable(outcome):
+                        self._answer(call["id"], finish(outcome, self._columns), started)
+                        continue
+                self._await(call, outcome, finish, started)
+            except BaseException as error:
+                self._fail(call["id"], error, started)
+
+    def _trainer(self):
+        if self._tensors is None:
+            from slime.host.tensors import Tensors
+
+            self._tensors = Tensors()
+        return self._tensors
+
+    def _await(self, call, outcome, finish, started):
+        task = self._loop.create_task(self._run(call["id"], outcome, finish, started))
+        seconds = call.get("seconds")
+        self._tasks[call["id"]] = (task, started + seconds if seconds else None)
+
+    async def _run(self, number, outcome, finish, started):
+        try:
+            self._answer(number, finish(await outcome, self._columns), started)
+        except asyncio.CancelledError as error:
+            late = self._tasks.get(number, (None, None))[1]
+            is_late = late is not None and time.monotonic() >= late
+            self._fail(number, TimeoutError("later than its deadline") if is_late else error, started)
+        except BaseException as error:
+            self._fail(number, error, started)
+        finally:
+            self._tasks.pop(number, None)
+
+    def _answer(self, number, value, started):
+        answer = {"id": number, "value": value, "seconds": round(time.monotonic() - started, 6)}
+        self._answers.append(answer)
+        self._schedule_flush()
+
+    def _fail(self, number, error, started):
+        seconds = round(time.monotonic() - started, 6)
+        self._answers.append({"id": number, "error": describe(error), "seconds": seconds})
+        self._schedule_flush()
+
+    def _schedule_flush(self):
+        if len(self._answers) >= MAX_ANSWERS_IN_A_FRAME:
+            self._flush_answers()
+        elif not self._flush_is_due:
+            self._flush_is_due = True
+            self._loop.call_soon(self._flush_later)
+
+    def _flush_later(self):
+        self._flush_is_due = False
+        self._flush_answers()
+
+    def _flush_answers(self):
+        answers, self._answers = self._answers, []
+        columns, self._columns = self._columns, Columns()
+        if not answers:
+            return
+        try:
+            head = encode_json({"answers": answers})
+        except (TypeError, ValueError, RecursionError):
+            head = encode_json({"answers": [self._speakable(answer) for answer in answers]})
+        self._frames.send(ANSWERS, encode(head, columns.arrays))
+
+    def _speakable(self, answer):
+        try:
+            encode_json(answer)
+            return answer
+        except (TypeError, ValueError, RecursionError) as error:
+            told = TypeError(f"what was returned cannot be told to the program: {error}")
+            return {"id": answer["id"], "error": describe(told), "seconds": answer["seconds"]}
+
+    # Deadlines, cancellation, signs of life.
+
+    def _cancel(self, head):
+        if "aborted" in head:
+            self._set_aborted(bool(head["aborted"]))
+        wanted = head.get("ids", [])
+        for number in list(self._tasks) if wanted == "all" else wanted:
+            if number in self._tasks:
+                self._tasks[number][0].cancel()
+
+    def _set_aborted(self, aborted):
+        from slime.utils.misc import SingletonMeta
+
+        for made, state in SingletonMeta._instances.items():
+            if made.__name__ == "GenerateState":
+                state.aborted = aborted
+
+    def _tick(self):
+        self._ticks += 1
+        now = time.monotonic()
+        for task, late in list(self._tasks.values()):
+            if late is not None and now >= late:
+                task.cancel()
+        self._loop.call_later(TICK_SECONDS, self._tick)
+
+    def _beat(self):
+        """The count stands still when a function blocks the loop, and beats end when it does not even let threads run."""
+        while True:
+            time.sleep(BEAT_SECONDS)
+            self._frames.send(BEAT, encode({"loop": self._ticks}))
+
+
+async def _serve(connection):
+    loop = asyncio.get_running_loop()
+    host = Host(connection, loop)
+    host.start()
+    await host.ended()
+
+
+def serve(connection):
+    """Until the program closes its end."""
+    asyncio.run(_serve(connection))

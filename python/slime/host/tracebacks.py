@@ -1,0 +1,42 @@
+"""What went wrong in a user's function, in as many lines as help."""
+
+import os
+import traceback
+
+__all__ = ["describe"]
+
+_HERE = os.path.dirname(os.path.abspath(__file__))
+_MAX_CHARACTERS = 8192
+
+
+def _is_ours(frame):
+    name = frame.filename
+    return (
+        name.startswith(_HERE)
+        or f"{os.sep}asyncio{os.sep}" in name
+        or f"{os.sep}concurrent{os.sep}" in name
+        or f"{os.sep}importlib{os.sep}" in name
+        or name.startswith("<frozen")
+        or name.endswith(os.path.join("slime", "utils", "misc.py"))
+        or name.endswith(f"{os.sep}threading.py")
+    )
+
+
+def describe(error):
+    """{"type", "message", "place", "traceback"}: frames before the user's first one are left out."""
+    report = traceback.TracebackException.from_exception(error)
+    each = report
+    while each is not None:
+        first = next((i for i, frame in enumerate(each.stack) if not _is_ours(frame)), len(each.stack))
+        each.stack = traceback.StackSummary.from_list(list(each.stack)[first:])
+        each = each.__cause__ or (None if each.__suppress_context__ else each.__context__)
+    text = "".join(report.format())
+    if len(text) > _MAX_CHARACTERS:
+        text = text[: _MAX_CHARACTERS // 2] + "\n  ...\n" + text[-_MAX_CHARACTERS // 2 :]
+    last = report.stack[-1] if report.stack else None
+    return {
+        "type": type(error).__name__,
+        "message": str(error)[:2000],
+        "place": f"{last.filename}:{last.lineno}" if last else "",
+        "traceback": text,
+    }
