@@ -1,0 +1,173 @@
+"""Messages: POST /v1/messages, plain and streamed, and /v1/messages/count_tokens. The session is the key."""
+
+import json
+import logging
+import secrets
+
+from slime.agent.adapters.common import (
+    BaseAdapter,
+    Reply,
+    flatten_content,
+    manager_finish_reason,
+    sid_from_bearer,
+    tool_call_dict,
+    tool_dict,
+)
+from slime.agent.http_app import HttpProblem, Response
+
+__all__ = ["AnthropicAdapter"]
+
+
+class AnthropicAdapter(BaseAdapter):
+    logger = logging.getLogger(__name__)
+    log_prefix = "anthropic_adapter"
+    max_token_keys = ("max_tokens",)
+    stop_keys = ("stop_sequences",)
+
+    def _register_routes(self, app):
+        app.add("POST", "/v1/messages", self._run_turn)
+        app.add("POST", "/v1/messages/count_tokens", self._count_tokens)
+
+    def _session_id(self, request, body):
+        return sid_from_bearer(request) or request.headers.get("x-api-key", "").strip() or "default"
+
+    def _preprocess_body(self, body):
+        _move_late_system_messages(body)
+
+    def _translate(self, body):
+        messages = body.get("messages")
+        if not isinstance(messages, list):
+            raise HttpProblem(400, "messages is a list")
+        tools = [
+            tool_dict(tool["name"], tool.get("description", ""), tool.get("input_schema") or tool.get("parameters"))
+            for tool in body.get("tools") or []
+            if isinstance(tool, dict) and "name" in tool
+        ]
+        return _translate_messages(messages, body.get("system")), tools or None
+
+    def _build_reply(self, parsed, raw_finish, translated, tools_schema):
+        blocks = []
+        known = {"role": "assistant", "content": parsed.text}
+        if parsed.reasoning:
+            blocks.append({"type": "thinking", "thinking": parsed.reasoning})
+            known["reasoning_content"] = parsed.reasoning
+        if parsed.text or not (blocks or parsed.tool_uses):
+            blocks.append({"type": "text", "text": parsed.text})
+        for use in parsed.tool_uses:
+            number = f"toolu_{secrets.token_hex(8)}"
+            blocks.append({"type": "tool_use", "id": number, "name": use["name"], "input": use["input"]})
+        if parsed.tool_uses:
+            known["tool_calls"] = [tool_call_dict(use["name"], use["input"]) for use in parsed.tool_uses]
+        stop = "tool_use" if parsed.tool_uses else "max_tokens" if raw_finish == "length" else "end_turn"
+        return Reply(known, manager_finish_reason(parsed.tool_uses, raw_finish), (blocks, stop))
+
+    def _render(self, body, reply, in_tok, out_tok, stream):
+        blocks, stop = reply.wire
+        message = {
+            "id": f"msg_{secrets.token_hex(12)}",
+            "type": "message",
+            "role": "assistant",
+            "model": body.get("model", "slime-actor"),
+            "content": blocks,
+            "stop_reason": stop,
+            "stop_sequence": None,
+            "usage": {"input_tokens": in_tok, "output_tokens": out_tok},
+        }
+        return Response.of_events(_events(message)) if stream else Response.of_json(message)
+
+    async def _count_tokens(self, request):
+        body = request.json()
+        self._preprocess_body(body)
+        messages, tools = self._translate(body)
+        tokens = self.prompt_token_ids(self._session_id(request, body), messages, tools)
+        return Response.of_json({"input_tokens": len(tokens)})
+
+
+def _events(message):
+    """The stream of a message that is there already: each block begins, comes in one piece and ends."""
+
+    def event(name, **fields):
+        return name, {"type": name, **fields}
+
+    begun = {**message, "content": [], "stop_reason": None, "usage": {**message["usage"], "output_tokens": 0}}
+    events = [event("message_start", message=begun)]
+    for i, block in enumerate(message["content"]):
+        kind = block["type"]
+        if kind == "tool_use":
+            start = {**block, "input": {}}
+            delta = {"type": "input_json_delta", "partial_json": json.dumps(block["input"], ensure_ascii=False)}
+        else:
+            start = {"type": kind, kind: ""}
+            delta = {"type": f"{kind}_delta", kind: block[kind]}
+        events.append(event("content_block_start", index=i, content_block=start))
+        events.append(event("content_block_delta", index=i, delta=delta))
+        events.append(event("content_block_stop", index=i))
+    end = {"stop_reason": message["stop_reason"], "stop_sequence": None}
+    return events + [event("message_delta", delta=end, usage=message["usage"]), event("message_stop")]
+
+
+def _blocks(content):
+    return content if isinstance(content, list) else [{"type": "text", "text": flatten_content(content)}]
+
+
+def _translate_user(content):
+    for block in _blocks(content):
+        if isinstance(block, dict) and block.get("type") == "tool_result":
+            yield {"role": "tool", "content": flatten_content(block.get("content"))}
+        else:
+            yield {"role": "user", "content": flatten_content([block])}
+
+
+def _translate_assistant(content):
+    blocks = [block for block in _blocks(content) if isinstance(block, dict)]
+
+    def texts(kind):
+        return "".join(block.get(kind, "") for block in blocks if block.get("type") == kind)
+
+    message = {"role": "assistant", "content": texts("text")}
+    if texts("thinking"):
+        message["reasoning_content"] = texts("thinking")
+    calls = [block for block in blocks if block.get("type") == "tool_use"]
+    if calls:
+        message["tool_calls"] = [tool_call_dict(call.get("name", "tool"), call.get("input")) for call in calls]
+    return message
+
+
+def _translate_messages(messages, system):
+    translated = [{"role": "system", "content": flatten_content(system)}] if system else []
+    for message in messages:
+        role = message.get("role") if isinstance(message, dict) else None
+        if role == "user":
+            translated += _translate_user(message.get("content"))
+        elif role == "assistant":
+            translated.append(_translate_assistant(message.get("content")))
+        elif role == "system":
+            translated.append({"role": "system", "content": flatten_content(message.get("content"))})
+    return translated
+
+
+def _move_late_system_messages(body):
+    """Chat templates take a system message at the beginning only. Later ones become a reminder in the user message before
+    them, or the next one."""
+    messages = body.get("messages")
+    if not isinstance(messages, list):
+        return
+    kept, waiting = [], []
+    for i, message in enumerate(messages):
+        role = message.get("role") if isinstance(message, dict) else None
+        if role == "system" and i > 0:
+            text = f"<system-reminder>\n{flatten_content(message.get('content'))}\n</system-reminder>\n"
+            block = {"type": "text", "text": text}
+            user = next((each for each in reversed(kept) if isinstance(each, dict) and each.get("role") == "user"), None)
+            if user is None:
+                waiting.append(block)
+            else:
+                user["content"] = _blocks(user.get("content")) + [block]
+        elif role == "user" and waiting:
+            kept.append({**message, "content": waiting + _blocks(message.get("content"))})
+            waiting = []
+        else:
+            kept.append(dict(message) if isinstance(message, dict) else message)
+    if waiting:
+        kept.append({"role": "user", "content": waiting})
+    body["messages"] = kept
