@@ -8,8 +8,8 @@ __all__ = ["find_program"]
 
 
 def find_program():
-    """SLIME_PROGRAM, the one that a wheel carries, that of a clone's build, or the one on PATH."""
-    stated = os.environ.get("SLIME_PROGRAM")
+    """SLIME_BINARY, the one that a wheel carries, that of a clone's build, or the one on PATH."""
+    stated = os.environ.get("SLIME_BINARY")
     if stated:
         return stated
     here = Path(__file__).resolve().parent
@@ -19,4 +19,4 @@ def find_program():
     found = shutil.which("slime")
     if found:
         return found
-    raise FileNotFoundError("the program slime is not to be found: build it (./dev build) or set SLIME_PROGRAM to its path")
+    raise FileNotFoundError("the program slime is not to be found: build it (./dev build) or set SLIME_BINARY to its path")

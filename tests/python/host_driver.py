@@ -130,7 +130,7 @@ class HostProcess:
                     reply, columns = {"id": ask["id"], "error": str(error)}, Columns()
                 self.frames.send(REPLIES, encode({"replies": [reply]}, columns.arrays))
 
-    def begin(self, calls, columns=(), memory=(), **head):
+    def begin(self, calls, columns=(), descriptors=(), **head):
         """Sends calls; their ids."""
         ids = []
         for call in calls:
@@ -139,9 +139,9 @@ class HostProcess:
             ids.append(self.next_id)
             self.next_id += 1
         payload = encode({"calls": calls, **head}, columns)
-        if memory:
+        if descriptors:
             header = b"SLMF" + CALLS.to_bytes(4, "little") + len(payload).to_bytes(8, "little")
-            rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", memory))]
+            rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))]
             self.socket.sendmsg([header], rights)
             self.socket.setblocking(True)
             self.socket.sendall(payload)

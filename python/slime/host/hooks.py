@@ -22,13 +22,18 @@ class Kind:
     names: Tuple[str, ...]
     positional: Tuple[str, ...]
     keywords: Tuple[str, ...] = ()
+    if_named: Tuple[str, ...] = ()  # given to functions that have a parameter of the name
     in_thread: bool = False  # where the original calls it outside its event loop
     is_class: bool = False
 
 
 HOOKS = {
-    "generate": Kind("custom-generate-function-path", ("generate",), ("args", "sample", "sampling_params")),
-    "sample_hook": Kind("rollout-sample-hook-path", ("sample_hook", "hook"), ("args", "sample")),
+    "generate": Kind(
+        "custom-generate-function-path", ("generate",), ("args", "sample", "sampling_params"), (), ("evaluation",)
+    ),
+    "sample_hook": Kind(
+        "rollout-sample-hook-path", ("sample_hook", "hook"), ("args", "sample"), (), ("rollout_id", "evaluation")
+    ),
     "reward": Kind("custom-rm-path", ("reward", "reward_func", "custom_rm"), ("args", "sample")),
     "dynamic_filter": Kind("dynamic-sampling-filter-path", ("dynamic_filter", "filter"), ("args", "samples")),
     "buffer_filter": Kind(
@@ -154,8 +159,9 @@ def _check_arguments(function, kind):
         return (), True
     parameters = signature.parameters
     any_keyword = any(each.kind is inspect.Parameter.VAR_KEYWORD for each in parameters.values())
+    names = kind.keywords + tuple(name for name in kind.if_named if name in parameters)
     try:
-        signature.bind(*kind.positional, **{name: None for name in kind.keywords})
+        signature.bind(*kind.positional, **{name: None for name in names})
     except TypeError as error:
         wanted = ", ".join(kind.positional + tuple(f"{name}=" for name in kind.keywords))
         raise HookError(f"is called with ({wanted}), but {error}; it is {signature}") from None

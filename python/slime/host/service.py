@@ -44,6 +44,14 @@ BEAT_SECONDS = 0.25
 MAX_ANSWERS_IN_A_FRAME = 256
 
 
+async def _guarded(outcome):
+    """(result, error): sys.exit() of a user's function must not end the loop."""
+    try:
+        return await outcome, None
+    except BaseException as error:
+        return None, error
+
+
 class Host:
     def __init__(self, connection, loop):
         self._loop = loop
@@ -201,21 +209,24 @@ class Host:
         return self._tensors
 
     def _await(self, call, outcome, finish, started):
-        task = self._loop.create_task(self._run(call["id"], outcome, finish, started))
-        seconds = call.get("seconds")
-        self._tasks[call["id"]] = (task, started + seconds if seconds else None)
+        number, seconds = call["id"], call.get("seconds")
+        task = self._loop.create_task(_guarded(outcome))
+        self._tasks[number] = (task, started + seconds if seconds else None)
+        # A task that is cancelled before it began runs nothing but this.
+        task.add_done_callback(lambda task: self._finish(number, task, finish, started))
 
-    async def _run(self, number, outcome, finish, started):
+    def _finish(self, number, task, finish, started):
+        late = self._tasks.pop(number)[1]
+        result, error = (None, asyncio.CancelledError()) if task.cancelled() else task.result()
+        if isinstance(error, asyncio.CancelledError) and late is not None and time.monotonic() >= late:
+            error = TimeoutError("later than its deadline")
         try:
-            self._answer(number, finish(await outcome, self._columns), started)
-        except asyncio.CancelledError as error:
-            late = self._tasks.get(number, (None, None))[1]
-            is_late = late is not None and time.monotonic() >= late
-            self._fail(number, TimeoutError("later than its deadline") if is_late else error, started)
-        except BaseException as error:
+            if error is None:
+                self._answer(number, finish(result, self._columns), started)
+        except BaseException as wrong:
+            error = wrong
+        if error is not None:
             self._fail(number, error, started)
-        finally:
-            self._tasks.pop(number, None)
 
     def _answer(self, number, value, started):
         answer = {"id": number, "value": value, "seconds": round(time.monotonic() - started, 6)}
