@@ -1,0 +1,87 @@
+"""The stock rollout's functions against a stub engine."""
+
+import asyncio
+from argparse import Namespace
+
+import pytest
+from host_driver import FLAGS
+from slime.rollout import sglang_rollout
+from slime.rollout.fully_async_rollout import AsyncRolloutWorker
+from slime.utils.misc import SingletonMeta
+from slime.utils.types import Sample
+from stub_engine import StubEngine
+
+
+@pytest.fixture(autouse=True)
+def fresh_state():
+    SingletonMeta._instances.clear()
+    yield
+    SingletonMeta._instances.clear()
+
+
+def args_for(engine, **more):
+    ip, port = engine.url[len("http://") :].split(":")
+    return Namespace(**{**FLAGS, "sglang_router_ip": ip, "sglang_router_port": int(port), "rm_type": "random", **more})
+
+
+class Source:
+    def __init__(self):
+        self.given, self.back = 0, []
+
+    def get_samples(self, count):
+        groups = []
+        for _ in range(count):
+            groups.append([Sample(index=self.given * 2 + i, tokens=[1, 2]) for i in range(2)])
+            self.given += 1
+        return groups
+
+    def add_samples(self, groups):
+        self.back += groups
+
+
+def test_generate_appends_a_turn():
+    with StubEngine([([5, 6], "ab", "length")]) as engine:
+        sample = Sample(tokens=[1, 2], session_id="k")
+        args = args_for(engine, router_policy="consistent_hashing")
+        asyncio.run(sglang_rollout.generate(args, sample, {"max_new_tokens": 8}))
+        assert sample.tokens == [1, 2, 5, 6] and sample.rollout_log_probs == [-0.5, -1.5]
+        assert sample.status is Sample.Status.TRUNCATED and sample.weight_versions == ["4"]
+        assert engine.requests[0]["input_ids"] == [1, 2] and engine.requests[0]["return_logprob"] is True
+
+
+def test_a_step_takes_its_groups_and_aborts_the_rest():
+    with StubEngine([([5], "a", "stop")] * 4) as engine:
+        source = Source()
+        output = sglang_rollout.generate_rollout(args_for(engine, over_sampling_batch_size=3), 0, source)
+        assert [[sample.index for sample in group] for group in output.samples] in ([[0, 1], [2, 3]], [[0, 1], [4, 5]], [[2, 3], [4, 5]])
+        assert all(sample.reward in (0, 1) for group in output.samples for sample in group)
+        assert source.given == 3 and sglang_rollout.GenerateState(None).aborted is False
+        assert engine.aborts
+
+
+def test_groups_with_one_reward_are_dropped_and_counted(tmp_path, monkeypatch):
+    (tmp_path / "half_rm.py").write_text("async def rm(args, sample, **kw): return sample.index % 2 if sample.index > 1 else 1\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with StubEngine([([5], "a", "stop")] * 8) as engine:
+        args = args_for(
+            engine,
+            custom_rm_path="half_rm.rm",
+            rm_type=None,
+            dynamic_sampling_filter_path="slime.rollout.filter_hub.dynamic_sampling_filters.check_reward_nonzero_std",
+        )
+        output = sglang_rollout.generate_rollout(args, 0, Source())
+        assert output.metrics == {"rollout/dynamic_filter/drop_zero_std_1": 1}
+        assert [group[0].index for group in output.samples] == [2, 4] or len(output.samples) == 2
+
+
+def test_a_worker_keeps_groups_in_flight():
+    with StubEngine([([5], "a", "stop")] * 40) as engine:
+        source = Source()
+        worker = AsyncRolloutWorker(args_for(engine), source, concurrency=3)
+        worker.start()
+        groups = []
+        while len(groups) < 6:
+            assert worker.failure is None
+            groups += worker.get_completed_groups(6 - len(groups))
+        worker.stop()
+        assert len({ordinal for ordinal, _ in groups}) == 6 and source.given <= 20
