@@ -45,4 +45,9 @@ void EngineBeside::update_weights(WeightVersion version) {
       {.version = version, .source = engine::FromNetwork{&trained_}, .running = running_}));
 }
 
+model::Network* EngineBeside::own_weights() {
+  engine_->last_copy_seconds();  // on a GPU the copy may be under way
+  return own_.get();
+}
+
 }  // namespace slime::loop

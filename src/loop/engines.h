@@ -32,6 +32,10 @@ class Engines {
 
   /// Of the weights that the engines have; nothing in runs that generate nothing.
   virtual std::optional<WeightVersion> weight_version() { return client().weight_version(); }
+
+  /// The weights of weight_version(), complete, where they are not the trainer's; null elsewhere.
+  /// They stay as they are until the next update_weights().
+  virtual model::Network* own_weights() { return nullptr; }
 };
 
 /// For runs that generate nothing (rows, dumps).
@@ -79,6 +83,7 @@ class EngineBeside final : public Engines {
   engine::EngineClient& client() override { return *engine_; }
   void yield_to_training() override {}
   void update_weights(WeightVersion version) override;
+  model::Network* own_weights() override;
 
  private:
   model::Network& trained_;

@@ -5,6 +5,7 @@
 #include "config/eval_config.h"
 #include "engine/engine.h"
 #include "engine/step_runner.h"
+#include "loop/evaluation_beside.h"
 
 namespace slime::loop {
 namespace {
@@ -37,15 +38,15 @@ int64_t micro_batch_tokens(const config::RunConfig& config, int64_t longest) {
   return std::min(all, longest * config.micro_batch_size);
 }
 
-/// Memory of an engine's steps besides keys and values: activations, logits, recordings.
+/// Memory of the steps of an engine that draws for `drawn` requests at once, besides keys and values:
+/// activations, logits, recordings.
 int64_t engine_workspace_bytes(const config::RunConfig& config, const model::Network& network,
-                               const model::Precision& precision) {
+                               const model::Precision& precision, int64_t drawn) {
   const model::ModelConfig& model = network.config();
   const auto element = static_cast<int64_t>(c10::elementSize(precision.activations));
   int64_t row = 0;  // of a token on its way through the widest block
   for (const model::BlockNeeds& block : network.blocks())
     row = std::max(row, element * block.costs.passing);
-  const int64_t drawn = config.sglang_max_running_requests;
   if (precision.device.is_cpu())
     return (config.sglang_chunked_prefill_size + drawn) * row + drawn * model.vocab_size * 4;
   // Once launched kernel by kernel, once recorded.
@@ -72,10 +73,17 @@ MemoryNeeds memory_needs(const config::RunConfig& config, model::Network& networ
   if (has_engine) {
     needs.kv_page_bytes =
         engine::kv_page_bytes(network, engine::kv_storage_type(config.kv_cache_dtype(), network));
-    needs.engine_workspace = engine_workspace_bytes(config, network, precision);
+    needs.engine_workspace = engine_workspace_bytes(config, network, precision,
+                                                    config.sglang_max_running_requests);
     if (!config.shares_weights()) {
       needs.engine_weights = static_cast<int64_t>(flat.nbytes());
       needs.staged_weights = flat.is_cuda() ? needs.engine_weights : 0;
+    }
+    if (evaluates_beside(config)) {
+      needs.eval_requests = evaluation_requests(config);
+      needs.eval_weights = static_cast<int64_t>(flat.nbytes());
+      needs.eval_workspace =
+          engine_workspace_bytes(config, network, precision, needs.eval_requests);
     }
   }
   return needs;

@@ -24,7 +24,14 @@ std::string gib(int64_t bytes) {
   return fmt::format("{:.2f}", static_cast<double>(bytes) / kGibibyte);
 }
 
+/// What an evaluation's engine takes of the room for keys and values, one part in so many.
+constexpr int64_t kShareOfEvaluations = 8;
+
 }  // namespace
+
+int64_t MemoryNeeds::request_bytes() const {
+  return ((longest_request + kPageTokens - 1) / kPageTokens + 1) * kv_page_bytes;
+}
 
 MemoryPlan::MemoryPlan(const config::RunConfig& config, const MemoryNeeds& needs,
                        const kernels::GpuMemoryUse& now)
@@ -35,6 +42,13 @@ MemoryPlan::MemoryPlan(const config::RunConfig& config, const MemoryNeeds& needs
   // An engine beside the trainer generates while the weights are trained.
   const bool stays = config.no_offload_rollout || !config.shares_weights();
   if (stays) room -= train.gradients + train.activations + train.logits;
+  if (needs.eval_requests > 0) {
+    room -= needs.eval_weights + needs.eval_workspace;
+    eval_cache_bytes_ =
+        std::max(needs.request_bytes(), std::min(needs.eval_requests * needs.request_bytes(),
+                                                 room / kShareOfEvaluations));
+    room -= eval_cache_bytes_;
+  }
   if (needs.has_engine) {
     const int64_t request_pages = (needs.longest_request + kPageTokens - 1) / kPageTokens + 1;
     // A whole batch of the longest requests; more pages would never be filled.
@@ -64,7 +78,8 @@ MemoryPlan::MemoryPlan(const config::RunConfig& config, const MemoryNeeds& needs
     }
   }
   const int64_t together =
-      now.elsewhere() + train.peak() + kv_cache_bytes_ + needs.engine_resident() + kMargin;
+      now.elsewhere() + train.peak() + kv_cache_bytes_ + needs.engine_resident() +
+      needs.eval_weights + needs.eval_workspace + eval_cache_bytes_ + kMargin;
   offloads_ = needs.has_engine && train.gradients > 0 && !stays &&
               (config.offload_rollout || together > total_);
   add_rows(config, needs, kv_cache_bytes_, now.elsewhere());
@@ -86,6 +101,9 @@ MemoryPlan::MemoryPlan(const config::RunConfig& config, const MemoryNeeds& needs
             : config.samples_per_rollout();
     filled = std::min(kv_cache_bytes_, samples * request_pages * needs.kv_page_bytes);
   }
+  if (needs.eval_requests > 0)
+    eval_cache_bytes_ =
+        std::min(needs.eval_requests * needs.request_bytes(), engine::EngineConfig().kv_cache_bytes);
   offloads_ = needs.has_engine && config.offload_rollout;
   add_rows(config, needs, filled, std::max<int64_t>(0, now.resident - in_tensors));
 }
@@ -118,6 +136,8 @@ void MemoryPlan::add_rows(const config::RunConfig& config, const MemoryNeeds& ne
   add("their second buffer", needs.staged_weights, needs.staged_weights, true);
   add("steps of the engine", needs.engine_workspace, needs.engine_workspace, false,
       "--sglang-chunked-prefill-size, --sglang-max-running-requests");
+  const int64_t evaluation = needs.eval_weights + needs.eval_workspace + eval_cache_bytes_;
+  add("an evaluation's engine, while it runs", evaluation, evaluation, false);
   add(is_on_gpu_ ? "CUDA and its libraries" : "program, libraries, tokenizer, data", elsewhere,
       elsewhere, false);
 }

@@ -31,9 +31,15 @@ struct MemoryNeeds {
   int64_t engine_workspace = 0;  // activations and logits of a step, recorded steps
   int64_t engine_weights = 0;    // of an engine with weights of its own
   int64_t staged_weights = 0;    // its second buffer, on a GPU
+  // Of an evaluation beside training, while one runs; 0: there is none.
+  int64_t eval_weights = 0;
+  int64_t eval_workspace = 0;
+  int64_t eval_requests = 0;  // that it would draw together
 
   /// What an engine takes besides keys and values.
   int64_t engine_resident() const { return engine_workspace + engine_weights + staged_weights; }
+  /// Pages of the longest request, whole ones.
+  int64_t request_bytes() const;
 };
 
 /// What the device is used for.
@@ -52,6 +58,8 @@ class MemoryPlan {
              int64_t in_tensors);
 
   int64_t kv_cache_bytes() const { return kv_cache_bytes_; }
+  /// Of an evaluation's engine.
+  int64_t eval_cache_bytes() const { return eval_cache_bytes_; }
   /// Whether keys and values, and gradients, give their memory back in the other phase.
   bool offloads() const { return offloads_; }
   /// Predicted use of the whole GPU, or by this process, while responses are generated, and at the
@@ -91,6 +99,7 @@ class MemoryPlan {
   std::vector<Row> rows_;
   int64_t total_ = 0;  // of the place
   int64_t kv_cache_bytes_ = 0;
+  int64_t eval_cache_bytes_ = 0;
   bool offloads_ = false;
 };
 

@@ -146,6 +146,14 @@ void Recorder::evaluated(int64_t step, const EvalReport& report) {
   summary_.add_scores(std::move(scores));
 }
 
+void Recorder::evaluated_beside(const EvaluationBeside::Done& done) {
+  EvalReport report = done.report;
+  report.metrics["eval/weight_version/version"] = static_cast<double>(done.version);
+  report.metrics["eval/weight_version/lag"] = static_cast<double>(done.lag);
+  report.metrics["perf/eval_time"] = done.seconds;
+  evaluated(done.step, report);
+}
+
 void Recorder::finish(int64_t steps_done) {
   if (profiler_) announce_trace(profiler_->after_last_step());
   const std::string root = folder_.root().string();

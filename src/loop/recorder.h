@@ -17,6 +17,7 @@
 #include "core/json.h"
 #include "kernels/trace.h"
 #include "loop/evaluation.h"
+#include "loop/evaluation_beside.h"
 #include "loop/fates.h"
 #include "loop/group_source.h"
 #include "loop/heap_trim.h"
@@ -57,6 +58,8 @@ class Recorder {
   /// when the report says that training must not go on.
   void end_step(int64_t step, const Collected& collected, const train::TrainReport* report);
   void evaluated(int64_t step, const EvalReport& report);
+  /// Its row tells what was evaluated, and how old that was when it ended.
+  void evaluated_beside(const EvaluationBeside::Done& done);
   void saved(int64_t step) { summary_.set_saved(step); }
   /// Ends the display with the closing table.
   void finish(int64_t steps_done);

@@ -48,13 +48,21 @@ RolloutSource::RolloutSource(const config::RunConfig& config, const text::Tokeni
       left_out_([&recorder](std::string_view line) { recorder.message(line); }),
       rollout_(engines.client(), rollout_config(config), make_hooks(tokenizer)) {}
 
-rollout::RolloutHooks RolloutSource::make_hooks(const text::Tokenizer& tokenizer) {
+rollout::RolloutHooks scoring_hooks(const config::RunConfig& config,
+                                    const text::Tokenizer& tokenizer) {
   rollout::RolloutHooks hooks;
-  take_prompts_from(hooks, prompts_, fates_);
-  hooks.detokenize = [&tokenizer, skips = config_.rollout_skip_special_tokens](
+  hooks.detokenize = [&tokenizer, skips = config.rollout_skip_special_tokens](
                          std::span<const TokenId> ids) { return tokenizer.decode(ids, skips); };
-  hooks.score = make_score(config_);
-  hooks.reward_timeout = [this](const Sample& sample) { return reward_deadline(config_, sample); };
+  hooks.score = make_score(config);
+  hooks.reward_timeout = [&config](const Sample& sample) {
+    return reward_deadline(config, sample);
+  };
+  return hooks;
+}
+
+rollout::RolloutHooks RolloutSource::make_hooks(const text::Tokenizer& tokenizer) {
+  rollout::RolloutHooks hooks = scoring_hooks(config_, tokenizer);
+  take_prompts_from(hooks, prompts_, fates_);
   if (buffer::FilterFn filter = buffer::make_filter(config_.dynamic_sampling_filter_path)) {
     hooks.filter = [this, filter = std::move(filter)](const Group& group) {
       return filter(group, config_.reward_key);

@@ -25,6 +25,11 @@
 
 namespace slime::loop {
 
+/// How responses are detokenized and scored, without prompts and filters. `config` and `tokenizer`
+/// outlive the hooks. Throws ConfigError for a reward that does not exist.
+rollout::RolloutHooks scoring_hooks(const config::RunConfig& config,
+                                    const text::Tokenizer& tokenizer);
+
 class RolloutSource final : public GroupSource {
  public:
   /// References outlive the object. Throws ConfigError for a reward or filter that does not exist.

@@ -17,6 +17,8 @@ struct RunSchedule {
   std::optional<int64_t> save_interval;  // none: the last one only
   std::optional<int64_t> rollouts_per_epoch;  // of a run whose length was given in epochs
   bool skips_first_evaluation = false;
+  /// The last evaluation that was due before `first_step` has no row: it was lost with its process.
+  bool lost_evaluation = false;
   int64_t steps_per_update = 1;  // of the engines' weights
 
   bool publishes_after(int64_t step) const { return (step + 1) % steps_per_update == 0; }
@@ -28,7 +30,15 @@ struct RunSchedule {
   }
 
   bool evaluates_before_training() const {
-    return eval_interval && first_step == 0 && !skips_first_evaluation;
+    return lost_evaluation || (eval_interval && first_step == 0 && !skips_first_evaluation);
+  }
+  /// The last step before `first_step` behind which an evaluation was due: -1 for the one before
+  /// training, nothing where none was.
+  std::optional<int64_t> last_evaluation_due() const {
+    for (int64_t step = first_step - 1; eval_interval && step >= 0; --step)
+      if (evaluates_after(step)) return step;
+    if (!eval_interval || skips_first_evaluation || first_step == 0) return std::nullopt;
+    return -1;
   }
   bool evaluates_after(int64_t step) const {
     return is_due(step, {eval_interval, rollouts_per_epoch, num_steps});

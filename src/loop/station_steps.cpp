@@ -1,5 +1,10 @@
 #include "loop/station_steps.h"
 
+#include <fmt/format.h>
+
+#include <chrono>
+#include <optional>
+
 #include "core/error.h"
 #include "loop/async_loop.h"
 #include "loop/sync_loop.h"
@@ -53,9 +58,11 @@ void StationSteps::publish(WeightVersion version) {
 void StationSteps::end_step(int64_t step, const Collected& collected,
                             const train::TrainReport* report) {
   run_.recorder->end_step(step, collected, report);
+  take_evaluation(/*waits=*/false);
 }
 
 void StationSteps::evaluate(int64_t step) {
+  if (run_.beside != nullptr) return evaluate_beside(step);
   const auto range = run_.recorder->phase("evaluate", "prompts", run_.evaluation->num_prompts());
   EvalReport report;
   run_.memory.explain_shortage(Phase::kGenerate, [&] {
@@ -64,9 +71,37 @@ void StationSteps::evaluate(int64_t step) {
   run_.recorder->evaluated(step, report);
 }
 
+void StationSteps::evaluate_beside(int64_t step) {
+  take_evaluation(/*waits=*/true);
+  if (!is_interrupted())
+    run_.beside->begin(step, *run_.engines->own_weights(), run_.engines->client());
+}
+
+void StationSteps::take_evaluation(bool waits) {
+  EvaluationBeside* beside = run_.beside.get();
+  if (beside == nullptr || !beside->is_under_way()) return;
+  const int64_t step = beside->step();
+  if (!beside->ends_within(std::chrono::milliseconds(0))) {
+    if (!waits) return;
+    const auto range =
+        run_.recorder->phase("evaluate", "prompts", run_.evaluation->num_prompts());
+    while (!is_interrupted() && !beside->ends_within(std::chrono::milliseconds(100))) {
+    }
+    if (is_interrupted()) beside->abandon();
+  }
+  const std::optional<EvaluationBeside::Done> done = beside->take();
+  if (done) return run_.recorder->evaluated_beside(*done);
+  run_.recorder->message(fmt::format(
+      "the evaluation {} was abandoned; a run that goes on from here makes it again",
+      step < 0 ? "before training" : fmt::format("after step {}", step)));
+}
+
 void StationSteps::save(int64_t step) { run_.checkpoints->save(step); }
 
-void StationSteps::finish(int64_t step) { run_.recorder->finish(step); }
+void StationSteps::finish(int64_t step) {
+  take_evaluation(/*waits=*/true);
+  run_.recorder->finish(step);
+}
 
 int run_loop(Stations& run) {
   StationSteps steps(run);

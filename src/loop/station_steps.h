@@ -27,6 +27,10 @@ class StationSteps final : public Steps {
 
  private:
   Handover handover() const;
+  void evaluate_beside(int64_t step);
+  /// The row of an evaluation beside training that has ended; `waits`: or that is under way. Ctrl-C
+  /// abandons the latter.
+  void take_evaluation(bool waits);
 
   Stations& run_;
 };

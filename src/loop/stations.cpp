@@ -14,6 +14,7 @@
 #include "loop/run_start.h"
 #include "loop/scores.h"
 #include "loop/start_point.h"
+#include "loop/tracking.h"
 #include "loop/train_config.h"
 #include "model/placement.h"
 
@@ -246,6 +247,29 @@ void make_source(Stations& run) {
   }
 }
 
+/// Weights of the second engine come and go with each evaluation. Of the engine's cores it takes
+/// few: nobody waits for it.
+void start_evaluation_beside(Stations& run) {
+  if (!run.evaluation || !evaluates_beside(run.config)) return;
+  engine::EngineConfig engine =
+      make_engine_config(run.config, run.text, run.memory.plan().eval_cache_bytes());
+  engine.max_running_requests = evaluation_requests(run.config);
+  if (run.engine_threads > 0) engine.num_threads = std::max<int64_t>(1, run.engine_threads / 4);
+  run.beside = std::make_unique<EvaluationBeside>(
+      *run.evaluation, run.config, std::move(engine),
+      scoring_hooks(run.config, *run.text.tokenizer), run.memory, run.clock);
+}
+
+/// An evaluation that a process took with it is made again, with the weights that the run goes on
+/// with. The rows of the metrics are those that count.
+void find_lost_evaluation(Stations& run, const StartPoint& start) {
+  if (run.beside == nullptr || !start.checkpoint || !start.is_own) return;
+  const std::optional<int64_t> due = run.schedule.last_evaluation_due();
+  if (!due) return;
+  const std::optional<int64_t> done = last_evaluated_step(run.folder.metrics());
+  run.schedule.lost_evaluation = !done || *done < std::max<int64_t>(*due, 0);
+}
+
 }  // namespace
 
 Stations::Stations(config::RunConfig flags, const Clock& clock_in)
@@ -278,6 +302,8 @@ std::unique_ptr<Stations> build_stations(config::ParsedFlags flags, const Clock&
   for (const std::string& line : notes) run->recorder->message(line);
   if (start.checkpoint) run->recorder->saved(start.checkpoint->iteration);
   make_source(*run);
+  start_evaluation_beside(*run);
+  find_lost_evaluation(*run, start);
   run->checkpoints = std::make_unique<Checkpoints>(
       run->config, run->folder, start.run_id, run->text.today, *run->prompts, *run->trainers,
       *run->fates, *run->engines, run->rollout.get(), run->memory, *run->recorder);

@@ -19,6 +19,7 @@
 #include "loop/checkpoints.h"
 #include "loop/engines.h"
 #include "loop/evaluation.h"
+#include "loop/evaluation_beside.h"
 #include "loop/fates.h"
 #include "loop/group_source.h"
 #include "loop/interrupt.h"
@@ -56,6 +57,7 @@ struct Stations {
   std::unique_ptr<RolloutSource> rollout;  // absent where rows or dumps are trained on
   std::unique_ptr<GroupSource> files;      // rows or dumps
   std::optional<Evaluation> evaluation;
+  std::unique_ptr<EvaluationBeside> beside;  // where evaluations stop nothing
   std::unique_ptr<Checkpoints> checkpoints;
   std::optional<Interrupt> interrupt;  // before there are steps a signal simply ends the process
 

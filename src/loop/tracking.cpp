@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cmath>
 #include <cstring>
@@ -12,6 +13,7 @@
 
 #include "core/field_reader.h"
 #include "core/json.h"
+#include "core/replace_file.h"
 
 namespace slime::loop {
 namespace {
@@ -23,14 +25,27 @@ std::string read_whole(const fs::path& path) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-/// Whether the line is one of ours and of a step before `first_step`.
-bool is_kept(std::string_view line, int64_t first_step) {
+/// A line of ours; empty for one that is torn or somebody else's.
+std::optional<json::object> read_row(std::string_view line) {
   json::error_code error;
-  const json::value value = json::parse(line, error);
-  if (error || !value.is_object()) return false;
-  const json::value* given = value.get_object().if_contains("step");
-  const auto step = given == nullptr ? std::nullopt : whole_number(*given);
-  return step && *step < first_step;
+  json::value value = json::parse(line, error);
+  if (error || !value.is_object()) return std::nullopt;
+  return std::move(value.get_object());
+}
+
+std::optional<int64_t> step_of(const json::object& row) {
+  const json::value* given = row.if_contains("step");
+  return given == nullptr ? std::nullopt : whole_number(*given);
+}
+
+/// Of `before`, the records that stay. Where they are its beginning nothing is written again.
+void keep(const fs::path& path, const std::string& before, const std::string& kept) {
+  if (kept.size() == before.size()) return;
+  if (before.starts_with(kept)) {
+    fs::resize_file(path, kept.size());
+  } else {
+    replace_file(path, kept);
+  }
 }
 
 /// The run's one event file; a resumed run goes on in the file it finds.
@@ -100,24 +115,42 @@ void Tracker::write(int64_t step, const Metrics& metrics) {
 void truncate_metric_lines(const fs::path& path, int64_t first_step) {
   if (!fs::exists(path)) return;
   const std::string text = read_whole(path);
-  std::size_t kept_bytes = 0;
-  for (std::size_t end; (end = text.find('\n', kept_bytes)) != std::string::npos;
-       kept_bytes = end + 1) {
-    if (!is_kept(std::string_view(text).substr(kept_bytes, end - kept_bytes), first_step)) break;
+  std::string kept;
+  std::size_t begin = 0;
+  for (std::size_t end; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1) {
+    const std::string_view line = std::string_view(text).substr(begin, end + 1 - begin);
+    const auto row = read_row(line);
+    const auto step = row ? step_of(*row) : std::nullopt;
+    if (!step) break;
+    if (*step < first_step) kept += line;
   }
-  if (kept_bytes < text.size()) fs::resize_file(path, kept_bytes);
+  keep(path, text, kept);
 }
 
 void truncate_event_file(const fs::path& path, int64_t first_step) {
   if (!fs::exists(path)) return;
   const std::string bytes = read_whole(path);
-  std::size_t kept_bytes = 0;
-  while (const auto record = read_event_record(std::string_view(bytes).substr(kept_bytes))) {
+  std::string kept;
+  std::size_t begin = 0;
+  while (const auto record = read_event_record(std::string_view(bytes).substr(begin))) {
     // The version record has no step; it stays whatever the run resumes at.
-    if (kept_bytes > 0 && record->step >= first_step) break;
-    kept_bytes += record->size_bytes;
+    if (begin == 0 || record->step < first_step)
+      kept += std::string_view(bytes).substr(begin, record->size_bytes);
+    begin += record->size_bytes;
   }
-  if (kept_bytes < bytes.size()) fs::resize_file(path, kept_bytes);
+  keep(path, bytes, kept);
+}
+
+std::optional<int64_t> last_evaluated_step(const fs::path& path) {
+  std::optional<int64_t> last;
+  std::ifstream in(path, std::ios::binary);
+  for (std::string line; std::getline(in, line);) {
+    if (line.find("\"eval/") == std::string::npos) continue;
+    const auto row = read_row(line);
+    const auto step = row ? step_of(*row) : std::nullopt;
+    if (step) last = std::max(last.value_or(*step), *step);
+  }
+  return last;
 }
 
 }  // namespace slime::loop

@@ -12,7 +12,9 @@
 /// inf in TensorBoard. Each line is handed to the operating system at once: what was written
 /// survives the death of the process.
 
+#include <cstdint>
 #include <filesystem>
+#include <optional>
 
 #include "core/clock.h"
 #include "loop/event_file.h"
@@ -51,11 +53,15 @@ class Tracker {
   AppendFile events_;
 };
 
-/// Cuts the file at the first line that is not whole, is no JSON object or has a step of
-/// `first_step` or more. Does nothing when there is no such file.
+/// Cuts the file at the first line that is not whole or no JSON object with a step, and removes the
+/// lines with a step of `first_step` or more. (The row of an evaluation beside training comes later
+/// than those of the steps that it did not stop.) Does nothing when there is no such file.
 void truncate_metric_lines(const std::filesystem::path& path, int64_t first_step);
 
 /// The same for an event file.
 void truncate_event_file(const std::filesystem::path& path, int64_t first_step);
+
+/// The largest step of metrics.jsonl with a score of an evaluation. Empty without a file.
+std::optional<int64_t> last_evaluated_step(const std::filesystem::path& path);
 
 }  // namespace slime::loop

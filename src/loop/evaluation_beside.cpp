@@ -1,0 +1,102 @@
+#include "loop/evaluation_beside.h"
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <utility>
+
+#include "comm/mesh.h"
+#include "core/error.h"
+#include "engine/engine.h"
+#include "loop/scores.h"
+#include "model/families/family.h"
+#include "model/placement.h"
+
+namespace slime::loop {
+namespace {
+
+/// More of them together would take memory that generation could use, for something that nobody
+/// waits for.
+constexpr int64_t kMostRequests = 64;
+
+/// Engine and weights of one evaluation; the engine goes first.
+struct SecondEngine {
+  std::unique_ptr<model::Network> network;
+  std::unique_ptr<engine::Engine> engine;
+};
+
+std::unique_ptr<model::Network> copy_shape(const model::Network& of,
+                                           const model::Precision& precision) {
+  const model::Family* family = model::find_family(of.config().model_type);
+  check(family != nullptr, "a network that runs is of a known family");
+  return family->make(of.config(), precision, comm::Mesh::single());
+}
+
+}  // namespace
+
+bool evaluates_beside(const config::RunConfig& config) {
+  return config.train_async && !config.shares_weights() && config.eval_interval.has_value();
+}
+
+int64_t evaluation_requests(const config::RunConfig& config) {
+  return std::min(config.sglang_max_running_requests, kMostRequests);
+}
+
+EvaluationBeside::EvaluationBeside(const Evaluation& evaluation, const config::RunConfig& config,
+                                   engine::EngineConfig engine, rollout::RolloutHooks hooks,
+                                   const RunMemory& memory, const Clock& clock)
+    : evaluation_(evaluation),
+      config_(config),
+      engine_(std::move(engine)),
+      hooks_(std::move(hooks)),
+      memory_(memory),
+      clock_(clock) {}
+
+EvaluationBeside::~EvaluationBeside() {
+  abandon();
+  if (result_.valid()) result_.wait();
+}
+
+void EvaluationBeside::begin(int64_t step, model::Network& weights,
+                             const engine::EngineClient& published) {
+  check(!is_under_way(), "one evaluation runs at a time");
+  const WeightVersion version = published.weight_version();
+  SecondEngine second;
+  memory_.explain_shortage(Phase::kGenerate, [&] {
+    second.network = copy_shape(weights, model::precision_on(config_.device, config_.dtype));
+    second.engine = std::make_unique<engine::Engine>(*second.network, engine_, clock_);
+    engine::or_throw(second.engine->update_weights(
+        {.version = version, .source = engine::FromNetwork{&weights}}));
+  });
+  step_ = step;
+  stop_ = false;
+  result_ = std::async(std::launch::async, [this, step, version, &published,
+                                            second = std::move(second)]() mutable {
+    const Clock::TimePoint begin = clock_.now();
+    Done done{.step = step, .version = version};
+    {
+      const SecondEngine own = std::move(second);  // given back with the evaluation
+      rollout::Rollout rollout(
+          *own.engine,
+          {.max_concurrent_samples = config_.sglang_server_concurrency,
+           .reward_threads = num_reward_threads(config_)},
+          hooks_);
+      done.report = evaluation_.run(rollout, stop_);
+    }
+    done.lag = published.weight_version() - version;
+    done.seconds = seconds_between(begin, clock_.now());
+    return done;
+  });
+}
+
+bool EvaluationBeside::ends_within(std::chrono::milliseconds time) const {
+  return result_.wait_for(time) == std::future_status::ready;
+}
+
+std::optional<EvaluationBeside::Done> EvaluationBeside::take() {
+  Done done = result_.get();
+  if (stop_) return std::nullopt;
+  return done;
+}
+
+}  // namespace slime::loop
