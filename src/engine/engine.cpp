@@ -23,7 +23,7 @@ Engine::Engine(model::Network& network, const EngineConfig& config, const Clock&
     : clock_(clock),
       config_(completed(config, network)),
       weights_(network, config_.stages_weights),
-      progress_(clock),
+      progress_(clock, config_.on_activity),
       steps_(network, config_, clock, progress_, make_runner),
       commands_(static_cast<std::size_t>(config_.max_queued_requests)) {
   thread_ = std::thread([this] { run(); });

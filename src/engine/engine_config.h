@@ -3,6 +3,7 @@
 /// What an engine is started with.
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,9 @@
 #include "model/network.h"
 
 namespace slime::engine {
+
+/// What an engine does at a moment.
+enum class Activity { kIdle, kGenerates, kPaused };
 
 struct EngineConfig {
   int64_t max_running_requests = 128;   // decode together; more wait
@@ -32,6 +36,8 @@ struct EngineConfig {
   std::vector<TokenId> eos_token_ids;  // empty: the model's
   uint64_t seed = 0;                   // of requests without sampling_seed
   TokenBytesFn token_bytes;            // needed by stop strings only
+  /// From now on it does this: called on the engine's thread when that changes. Does little.
+  std::function<void(Activity)> on_activity;
 };
 
 /// The settings with the model's own filled in. Throws ConfigError with every problem.

@@ -1,9 +1,14 @@
 #include "engine/engine_progress.h"
 
+#include <utility>
+
 namespace slime::engine {
 
-EngineProgress::EngineProgress(const Clock& clock)
-    : clock_(clock), window_start_(clock.now()), last_step_(window_start_) {}
+EngineProgress::EngineProgress(const Clock& clock, std::function<void(Activity)> on_activity)
+    : clock_(clock),
+      on_activity_(std::move(on_activity)),
+      window_start_(clock.now()),
+      last_step_(window_start_) {}
 
 void EngineProgress::step_ended() {
   ++steps_done_;
@@ -12,7 +17,17 @@ void EngineProgress::step_ended() {
   waits_since_ = last_step_;
 }
 
+void EngineProgress::tell_activity(const Counts& counts) {
+  const Activity now = counts.has_work    ? Activity::kGenerates
+                       : counts.is_paused ? Activity::kPaused
+                                          : Activity::kIdle;
+  if (now == activity_) return;
+  activity_ = now;
+  if (on_activity_) on_activity_(now);
+}
+
 void EngineProgress::update(const Counts& counts, int64_t num_drawn) {
+  tell_activity(counts);
   const Clock::TimePoint now = clock_.now();
   window_tokens_ += num_drawn;
   const double seconds = seconds_between(window_start_, now);

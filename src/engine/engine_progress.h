@@ -4,18 +4,20 @@
 /// is judged by. Told by the engine's thread, read by any.
 
 #include <cstdint>
+#include <functional>
 #include <mutex>
 #include <optional>
 
 #include "core/clock.h"
 #include "engine/client.h"
+#include "engine/engine_config.h"
 
 namespace slime::engine {
 
 class EngineProgress {
  public:
-  /// `clock` outlives the object.
-  explicit EngineProgress(const Clock& clock);
+  /// `clock` outlives the object. `on_activity`: EngineConfig::on_activity.
+  explicit EngineProgress(const Clock& clock, std::function<void(Activity)> on_activity = {});
 
   // The engine's thread.
 
@@ -37,7 +39,11 @@ class EngineProgress {
   EngineLoad load() const;
 
  private:
+  void tell_activity(const Counts& counts);
+
   const Clock& clock_;
+  const std::function<void(Activity)> on_activity_;
+  Activity activity_ = Activity::kIdle;
   int64_t steps_done_ = 0;
   int64_t window_tokens_ = 0;  // drawn since window_start_
   double tokens_per_second_ = 0;

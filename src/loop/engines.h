@@ -33,6 +33,9 @@ class Engines {
   /// Of the weights that the engines have; nothing in runs that generate nothing.
   virtual std::optional<WeightVersion> weight_version() { return client().weight_version(); }
 
+  /// How long the last update kept weights of their own from being computed with; not during one.
+  virtual double last_copy_seconds() { return 0; }
+
   /// The weights of weight_version(), complete, where they are not the trainer's; null elsewhere.
   /// They stay as they are until the next update_weights().
   virtual model::Network* own_weights() { return nullptr; }
@@ -84,6 +87,7 @@ class EngineBeside final : public Engines {
   void yield_to_training() override {}
   void update_weights(WeightVersion version) override;
   model::Network* own_weights() override;
+  double last_copy_seconds() override { return engine_->last_copy_seconds(); }
 
  private:
   model::Network& trained_;

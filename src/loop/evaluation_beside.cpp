@@ -44,12 +44,14 @@ int64_t evaluation_requests(const config::RunConfig& config) {
 
 EvaluationBeside::EvaluationBeside(const Evaluation& evaluation, const config::RunConfig& config,
                                    engine::EngineConfig engine, rollout::RolloutHooks hooks,
-                                   const RunMemory& memory, const Clock& clock)
+                                   const RunMemory& memory, Timeline& timeline,
+                                   const Clock& clock)
     : evaluation_(evaluation),
       config_(config),
       engine_(std::move(engine)),
       hooks_(std::move(hooks)),
       memory_(memory),
+      timeline_(timeline),
       clock_(clock) {}
 
 EvaluationBeside::~EvaluationBeside() {
@@ -73,6 +75,9 @@ void EvaluationBeside::begin(int64_t step, model::Network& weights,
   result_ = std::async(std::launch::async, [this, step, version, &published,
                                             second = std::move(second)]() mutable {
     const Clock::TimePoint begin = clock_.now();
+    timeline_.enter("evaluation", "evaluate");
+    const std::shared_ptr<void> at_end(
+        nullptr, [this](void*) { timeline_.enter("evaluation", ""); });  // also when it throws
     Done done{.step = step, .version = version};
     {
       const SecondEngine own = std::move(second);  // given back with the evaluation

@@ -7,6 +7,7 @@
 /// it takes. Weights, keys and values of it exist as long as an evaluation runs. One runs at a time.
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <future>
 #include <optional>
@@ -17,6 +18,7 @@
 #include "engine/engine_config.h"
 #include "loop/evaluation.h"
 #include "loop/run_memory.h"
+#include "loop/timeline.h"
 #include "model/network.h"
 #include "rollout/rollout.h"
 
@@ -41,7 +43,7 @@ class EvaluationBeside {
   /// `engine`: of the second one. `hooks` score and detokenize. References outlive the object.
   EvaluationBeside(const Evaluation& evaluation, const config::RunConfig& config,
                    engine::EngineConfig engine, rollout::RolloutHooks hooks,
-                   const RunMemory& memory, const Clock& clock);
+                   const RunMemory& memory, Timeline& timeline, const Clock& clock);
   /// Abandons the one under way.
   ~EvaluationBeside();
   EvaluationBeside(const EvaluationBeside&) = delete;
@@ -69,6 +71,7 @@ class EvaluationBeside {
   const engine::EngineConfig engine_;
   const rollout::RolloutHooks hooks_;
   const RunMemory& memory_;
+  Timeline& timeline_;
   const Clock& clock_;
   std::atomic<bool> stop_{false};
   int64_t step_ = 0;

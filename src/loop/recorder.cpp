@@ -14,12 +14,14 @@ namespace slime::loop {
 
 Recorder::Recorder(const config::RunConfig& config, const RunFolder& folder,
                    const RunSchedule& schedule, const text::Tokenizer& tokenizer,
-                   const json::object& run, RunMemory& memory, Fates& fates, const Clock& clock)
+                   const json::object& run, RunMemory& memory, Fates& fates, Timeline& timeline,
+                   const Clock& clock)
     : config_(config),
       folder_(folder),
       schedule_(schedule),
       memory_(memory),
       fates_(fates),
+      timeline_(timeline),
       clock_(clock),
       metrics_(config, folder, schedule.first_step, run, clock),
       rollouts_(config, folder, tokenizer),
@@ -38,6 +40,7 @@ Recorder::Recorder(const config::RunConfig& config, const RunFolder& folder,
 
 kernels::TraceRange Recorder::phase(const char* name, std::string_view unit, int64_t total) {
   progress_.phase_begin(name, unit, total);
+  timeline_.enter("trainer", name);
   return kernels::TraceRange(name);
 }
 
@@ -100,6 +103,24 @@ void Recorder::add_training(int64_t step, const Collected& collected,
   line.tokens_per_second.emplace_back("train", metrics["perf/actor_train_tok_per_s"]);
 }
 
+void Recorder::add_waits(Metrics& metrics, view::StepSummary& line) {
+  const double step = timeline_.step_seconds();
+  const double waited = timeline_.seconds("trainer", "wait");
+  const double paused = timeline_.seconds("engine", "paused");
+  const double idle = std::max(0.0, step - timeline_.seconds("engine", "generate") - paused);
+  metrics["perf/wait_groups_time"] = waited;
+  metrics["perf/engine_idle_time"] = idle;
+  metrics["perf/engine_paused_time"] = paused;
+  metrics["perf/queue_full_time"] = timeline_.seconds("rollout", "queue full");
+  metrics["perf/update_hold_time"] = timeline_.seconds("rollout", "update");
+  metrics["perf/lease_time"] = timeline_.seconds("rollout", "lease");
+  if (step <= 0) return;
+  line.figures.emplace_back("lag", metrics["rollout/weight_version/lag_mean"]);
+  line.figures.emplace_back("queue", metrics["rollout/queue/finished_groups"]);
+  line.figures.emplace_back("trainer waits %", 100 * waited / step);
+  line.figures.emplace_back("engine idle %", 100 * idle / step);
+}
+
 void Recorder::add_memory(int64_t step, Metrics& metrics, view::StepSummary& line) {
   metrics["perf/rss_bytes"] = resident_bytes();
   const std::string device = memory_.is_on_gpu() ? "perf/gpu_bytes_" : "perf/rss_bytes_";
@@ -120,16 +141,19 @@ void Recorder::end_step(int64_t step, const Collected& collected,
   if (collected.generated_tokens > 0) {
     add_metrics(metrics, rollout_speed(collected.groups, collected.seconds));
     line.tokens_per_second.emplace_back(
-        "generate", static_cast<double>(collected.generated_tokens) / collected.seconds);
+        config_.train_async ? "wait" : "generate", static_cast<double>(collected.generated_tokens) / collected.seconds);
     line.figures.emplace_back("length", metrics["rollout/response_len/mean"]);
   }
   if (report != nullptr) add_training(step, collected, *report, metrics, line);
+  if (config_.train_async) add_waits(metrics, line);
   rollouts_.write(step, collected, report);
   for (const view::PhaseTime& phase : progress_.phase_times())
     metrics["phase/" + phase.name] = phase.seconds;
   add_memory(step, metrics, line);
   metrics_.write(step, metrics);
   progress_.step_done(std::move(line));
+  timeline_.enter("trainer", "");
+  timeline_.end_step(step);
   if (report != nullptr && !report->stopped.empty())
     throw ConfigError(report->stopped + "; the reasons are above");
 }
@@ -156,6 +180,7 @@ void Recorder::evaluated_beside(const EvaluationBeside::Done& done) {
 
 void Recorder::finish(int64_t steps_done) {
   if (profiler_) announce_trace(profiler_->after_last_step());
+  timeline_.finish();
   const std::string root = folder_.root().string();
   progress_.finish(folder_.root().filename().string(),
                    summary_.rows(steps_done, schedule_.num_steps, root));

@@ -28,6 +28,7 @@
 #include "loop/run_schedule.h"
 #include "loop/run_summary.h"
 #include "loop/step_profiler.h"
+#include "loop/timeline.h"
 #include "text/tokenizer/tokenizer.h"
 #include "train/trainer.h"
 #include "view/progress.h"
@@ -42,13 +43,14 @@ class Recorder {
   /// cannot start.
   Recorder(const config::RunConfig& config, const RunFolder& folder, const RunSchedule& schedule,
            const text::Tokenizer& tokenizer, const json::object& run, RunMemory& memory,
-           Fates& fates, const Clock& clock);
+           Fates& fates, Timeline& timeline, const Clock& clock);
 
   /// Begins a phase of the step: for the display, and in a trace as long as the result lives.
   [[nodiscard]] kernels::TraceRange phase(const char* name, std::string_view unit = {},
                                           int64_t total = 0);
   /// Since the phase began `units` have been done, with `tokens` tokens in all.
   void reached(int64_t units, int64_t tokens) { progress_.reached(units, tokens); }
+  Timeline& timeline() { return timeline_; }
   /// A line above the display.
   void message(std::string_view line) { progress_.message(line); }
 
@@ -68,6 +70,8 @@ class Recorder {
   void add_rewards(const Collected& collected, Metrics& metrics, view::StepSummary& line);
   void add_training(int64_t step, const Collected& collected, const train::TrainReport& report,
                     Metrics& metrics, view::StepSummary& line);
+  /// Asynchronous runs: who waited for whom.
+  void add_waits(Metrics& metrics, view::StepSummary& line);
   void add_memory(int64_t step, Metrics& metrics, view::StepSummary& line);
   void announce_trace(const std::optional<std::filesystem::path>& file);
 
@@ -76,6 +80,7 @@ class Recorder {
   const RunSchedule& schedule_;
   RunMemory& memory_;
   Fates& fates_;
+  Timeline& timeline_;
   const Clock& clock_;
   MetricWriter metrics_;
   RolloutWriter rollouts_;

@@ -33,6 +33,20 @@ rollout::StalePolicy stale_policy(std::string_view word) {
   return word == "correct" ? kCorrect : kWait;
 }
 
+std::string_view name_of(rollout::HeldBy held_by) {
+  switch (held_by) {
+    case rollout::HeldBy::kNothing:
+      return "";
+    case rollout::HeldBy::kFullQueue:
+      return "queue full";
+    case rollout::HeldBy::kUpdate:
+      return "update";
+    case rollout::HeldBy::kLease:
+      return "lease";
+  }
+  return "";
+}
+
 }  // namespace
 
 RolloutSource::RolloutSource(const config::RunConfig& config, const text::Tokenizer& tokenizer,
@@ -68,6 +82,19 @@ rollout::RolloutHooks RolloutSource::make_hooks(const text::Tokenizer& tokenizer
       return filter(group, config_.reward_key);
     };
   }
+  if (hooks.score) {
+    hooks.score = [&timeline = recorder_.timeline(), score = std::move(hooks.score)](
+                      const Sample& sample, const std::stop_token& stop) {
+      timeline.join("rewards", "score");
+      const std::shared_ptr<void> at_end(nullptr,
+                                         [&timeline](void*) { timeline.leave("rewards"); });
+      return score(sample, stop);
+    };
+  }
+  hooks.on_stream = [this](rollout::HeldBy held_by, int64_t num_under_way) {
+    recorder_.timeline().enter("rollout", name_of(held_by));
+    num_under_way_ = num_under_way;
+  };
   hooks.on_drop = [this](const Group& group, const std::string& reason) {
     note_drop(fates_, group, reason);
     const auto failed = std::ranges::find(group.samples, Status::kFailed, &Sample::status);
@@ -108,8 +135,22 @@ void RolloutSource::start_stream(const RunSchedule& schedule, WeightVersion vers
                         .stop = &trainers_.has_failed()});
 }
 
+/// How the stream stands behind a step that was taken from it.
+void RolloutSource::add_stream_metrics(Metrics& metrics) {
+  metrics["rollout/queue/finished_groups"] = static_cast<double>(rollout_.num_waiting_groups());
+  metrics["rollout/queue/open_groups"] = static_cast<double>(num_under_way_.load());
+  const Expected<engine::EngineLoad> load = engines_.client().load();
+  if (!load) return;
+  metrics["rollout/engine/running_samples"] = static_cast<double>(load->num_running);
+  metrics["rollout/engine/waiting_samples"] = static_cast<double>(load->num_waiting);
+  metrics["rollout/engine/kv_use"] = static_cast<double>(load->num_kv_tokens_used) /
+                                     static_cast<double>(std::max<int64_t>(load->num_kv_tokens, 1));
+  metrics["perf/update_copy_time"] = engines_.last_copy_seconds();
+}
+
 Collected RolloutSource::take(int64_t step) {
-  const auto range = recorder_.phase("generate", "prompts", config_.rollout_batch_size);
+  const auto range =
+      recorder_.phase(stream_ ? "wait" : "generate", "prompts", config_.rollout_batch_size);
   const WeightVersion version =
       stream_ ? stream_->version_at(step) : engines_.client().weight_version();
   rollout::StepResult result;
@@ -123,6 +164,7 @@ Collected RolloutSource::take(int64_t step) {
   Collected collected{.groups = std::move(result.groups),
                       .generated_tokens = result.end.generated_tokens};
   collected.metrics = version_metrics(collected.groups, version);
+  if (stream_) add_stream_metrics(collected.metrics);
   for (const auto& [reason, count] : result.end.drops)
     collected.metrics["rollout/dynamic_filter/drop_" + reason] = static_cast<double>(count);
   if (stream_) {

@@ -7,6 +7,7 @@
 /// they belong to the loop's, which writes checkpoints and notes what was trained. With a stream
 /// they belong to the rollout's thread throughout, and the loop borrows them.
 
+#include <atomic>
 #include <functional>
 #include <optional>
 
@@ -54,6 +55,7 @@ class RolloutSource final : public GroupSource {
 
  private:
   rollout::RolloutHooks make_hooks(const text::Tokenizer& tokenizer);
+  void add_stream_metrics(Metrics& metrics);
   rollout::StepResult take_step(int64_t step, WeightVersion version);
 
   const config::RunConfig& config_;
@@ -64,6 +66,7 @@ class RolloutSource final : public GroupSource {
   RunMemory& memory_;
   Recorder& recorder_;
   LeftOutPrompts left_out_;                   // of the step
+  std::atomic<int64_t> num_under_way_{0};     // of the stream's groups
   std::optional<rollout::Staleness> stream_;  // of the stream, when one was started
   rollout::Rollout rollout_;
 };

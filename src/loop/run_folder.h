@@ -7,6 +7,7 @@
 ///   RUN_DIR/rollouts/step_000012.jsonl     samples of each step
 ///   RUN_DIR/skipped/12.jsonl               samples of a step whose gradients were not finite
 ///   RUN_DIR/workers/rank_1.log             what the other ranks printed, where there are some
+///   RUN_DIR/timeline.jsonl                 who did what when (loop/timeline.h)
 ///   RUN_DIR/ledger.jsonl                   the fate of every prompt and token (`slime ledger`)
 ///   RUN_DIR/checkpoints/iter_0000012/      see train/checkpoint.h; --save puts them elsewhere
 ///   RUN_DIR/latest                         link to the newest checkpoint
@@ -38,6 +39,7 @@ class RunFolder {
   const std::filesystem::path& checkpoints() const { return checkpoints_; }
   std::filesystem::path run_json() const { return root_ / "run.json"; }
   std::filesystem::path metrics() const { return root_ / "metrics.jsonl"; }
+  std::filesystem::path timeline() const { return root_ / "timeline.jsonl"; }
   std::filesystem::path ledger() const { return root_ / "ledger.jsonl"; }
   std::filesystem::path latest() const { return root_ / "latest"; }
   std::filesystem::path rollouts(int64_t step) const;

@@ -79,7 +79,7 @@ void remove_history(const RunFolder& folder) {
     fs::remove(folder.latest());  // first, so that it never dangles
     train::remove_checkpoints(folder.checkpoints());
     for (const char* name :
-         {"metrics.jsonl", "ledger.jsonl", "trace.json", "report.html", "run.json"})
+         {"metrics.jsonl", "timeline.jsonl", "ledger.jsonl", "trace.json", "report.html", "run.json"})
       fs::remove(root / name);
     remove_files(root / "tensorboard", "events.out.tfevents.", "");
     remove_files(root / "skipped", "", ".jsonl");

@@ -21,7 +21,11 @@ Collected StationSteps::collect(int64_t step) {
   run_.memory.begin_phase();
   const auto begin = run_.clock.now();
   Collected collected = run_.source().take(step);
-  collected.seconds = seconds_between(begin, run_.clock.now());
+  const auto end = run_.clock.now();
+  const bool streams = run_.rollout && run_.rollout->streams();
+  // A stream generates between two calls as well.
+  collected.seconds = seconds_between(streams ? collected_until_.value_or(begin) : begin, end);
+  collected_until_ = end;
   if (run_.rollout) run_.memory.end_phase(Phase::kGenerate);
   if (collected.groups.empty())
     throw ConfigError(

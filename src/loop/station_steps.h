@@ -2,6 +2,9 @@
 
 /// The verbs of a step, done by the stations of a run.
 
+#include <optional>
+
+#include "core/clock.h"
 #include "loop/handover.h"
 #include "loop/stations.h"
 #include "loop/steps.h"
@@ -33,6 +36,7 @@ class StationSteps final : public Steps {
   void take_evaluation(bool waits);
 
   Stations& run_;
+  std::optional<Clock::TimePoint> collected_until_;  // the last step was, then
 };
 
 /// The loop that the flags of the run ask for. Returns the exit code: 0, or Interrupt::kExitCode

@@ -193,6 +193,11 @@ void start_engines(Stations& run, const StartPoint& start) {
   engine::EngineConfig config = make_engine_config(run.config, run.text, plan.kv_cache_bytes());
   config.num_threads = run.engine_threads;
   config.stages_weights = !run.config.shares_weights();
+  config.on_activity = [&timeline = run.timeline](engine::Activity now) {
+    timeline.enter("engine", now == engine::Activity::kGenerates ? "generate"
+                             : now == engine::Activity::kPaused  ? "paused"
+                                                                 : "");
+  };
   const WeightVersion version = first_version(run, start);
   const auto running = run.config.train_async && run.config.kv_on_update == "keep"
                            ? engine::RunningRequests::kKeep
@@ -257,7 +262,7 @@ void start_evaluation_beside(Stations& run) {
   if (run.engine_threads > 0) engine.num_threads = std::max<int64_t>(1, run.engine_threads / 4);
   run.beside = std::make_unique<EvaluationBeside>(
       *run.evaluation, run.config, std::move(engine),
-      scoring_hooks(run.config, *run.text.tokenizer), run.memory, run.clock);
+      scoring_hooks(run.config, *run.text.tokenizer), run.memory, run.timeline, run.clock);
 }
 
 /// An evaluation that a process took with it is made again, with the weights that the run goes on
@@ -276,6 +281,7 @@ Stations::Stations(config::RunConfig flags, const Clock& clock_in)
     : config(std::move(flags)),
       clock(clock_in),
       folder(config),
+      timeline(folder.timeline(), clock_in),
       memory(config.device != "cpu", config.hf_checkpoint, folder.checkpoints()) {}
 
 std::unique_ptr<Stations> build_stations(config::ParsedFlags flags, const Clock& clock) {
@@ -298,7 +304,7 @@ std::unique_ptr<Stations> build_stations(config::ParsedFlags flags, const Clock&
   run->folder.write_run_json(description);
   run->recorder =
       std::make_unique<Recorder>(run->config, run->folder, run->schedule, *run->text.tokenizer,
-                                 description, run->memory, *run->fates, clock);
+                                 description, run->memory, *run->fates, run->timeline, clock);
   for (const std::string& line : notes) run->recorder->message(line);
   if (start.checkpoint) run->recorder->saved(start.checkpoint->iteration);
   make_source(*run);

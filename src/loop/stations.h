@@ -29,6 +29,7 @@
 #include "loop/run_folder.h"
 #include "loop/run_memory.h"
 #include "loop/run_schedule.h"
+#include "loop/timeline.h"
 #include "loop/trainers.h"
 #include "model/network.h"
 
@@ -42,6 +43,7 @@ struct Stations {
   const config::RunConfig config;
   const Clock& clock;
   RunFolder folder;
+  Timeline timeline;
   RunMemory memory;
   RunSchedule schedule;
   int64_t engine_threads = 0;  // CPU threads of the engine alone; 0: it shares the trainer's

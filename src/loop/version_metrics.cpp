@@ -1,7 +1,9 @@
 #include "loop/version_metrics.h"
 
 #include <algorithm>
+#include <array>
 #include <limits>
+#include <optional>
 #include <string>
 
 #include "core/version_runs.h"
@@ -19,40 +21,73 @@ struct Versions {
   }
 };
 
+/// Mean and maximum of lags.
+struct Lags {
+  double sum = 0, max = 0, count = 0;
+  void add(WeightVersion lag) {
+    sum += static_cast<double>(lag);
+    max = std::max(max, static_cast<double>(lag));
+    ++count;
+  }
+  double mean() const { return sum / count; }
+};
+
+/// Lags from here on are counted together.
+constexpr WeightVersion kLastLag = 8;
+
 }  // namespace
 
 Metrics version_metrics(std::span<const Group> groups, WeightVersion current) {
   Versions all;
-  double tokens = 0, stale_tokens = 0, token_lag = 0;
-  double samples = 0, oldest_lag = 0, newest_lag = 0;
+  double tokens = 0, stale_tokens = 0, token_lag = 0, behind_update = 0;
+  std::array<double, kLastLag + 1> of_lag{};
+  Lags oldest, newest, admission;
   for (const Group& group : groups) {
+    if (group.begun_with) admission.add(std::max<WeightVersion>(0, current - *group.begun_with));
     for (const Sample& sample : group.samples) {
       Versions own;
+      std::optional<WeightVersion> first;
       for (const VersionRun& run : sample.versions) {
         if (run.version == kNoVersion) continue;
         const auto count = static_cast<double>(run.num_tokens);
+        const WeightVersion lag = current - run.version;
         own.add(run.version);
         tokens += count;
-        token_lag += count * static_cast<double>(current - run.version);
+        token_lag += count * static_cast<double>(lag);
+        of_lag.at(static_cast<std::size_t>(std::clamp<WeightVersion>(lag, 0, kLastLag))) += count;
         if (run.version != current) stale_tokens += count;
+        if (run.version != first.value_or(run.version)) behind_update += count;
+        if (!first) first = run.version;
       }
       if (!own.are_known()) continue;
       all.add(own.oldest);
       all.add(own.newest);
-      ++samples;
-      oldest_lag += static_cast<double>(current - own.oldest);
-      newest_lag += static_cast<double>(current - own.newest);
+      oldest.add(current - own.oldest);
+      newest.add(current - own.newest);
     }
   }
-  if (samples == 0) return {};
+  if (oldest.count == 0) return {};
   const std::string prefix = "rollout/weight_version/";
-  return {{prefix + "oldest", static_cast<double>(all.oldest)},
-          {prefix + "newest", static_cast<double>(all.newest)},
-          {prefix + "lag_mean", token_lag / tokens},
-          {prefix + "lag_max", static_cast<double>(current - all.oldest)},
-          {prefix + "lag_oldest", oldest_lag / samples},
-          {prefix + "lag_newest", newest_lag / samples},
-          {prefix + "stale_share", stale_tokens / tokens}};
+  Metrics metrics{{prefix + "oldest", static_cast<double>(all.oldest)},
+                  {prefix + "newest", static_cast<double>(all.newest)},
+                  {prefix + "lag_mean", token_lag / tokens},
+                  {prefix + "lag_max", static_cast<double>(current - all.oldest)},
+                  {prefix + "lag_oldest", oldest.mean()},
+                  {prefix + "lag_oldest_max", oldest.max},
+                  {prefix + "lag_newest", newest.mean()},
+                  {prefix + "lag_newest_max", newest.max},
+                  {prefix + "stale_share", stale_tokens / tokens},
+                  {prefix + "behind_update_share", behind_update / tokens}};
+  for (std::size_t lag = 0; lag < of_lag.size(); ++lag) {
+    if (lag > 0 && of_lag.at(lag) == 0) continue;
+    const std::string name = std::to_string(lag) + (lag == kLastLag ? "_up" : "");
+    metrics[prefix + "lag_share/" + name] = of_lag.at(lag) / tokens;
+  }
+  if (admission.count > 0) {
+    metrics[prefix + "lag_admission_mean"] = admission.mean();
+    metrics[prefix + "lag_admission_max"] = admission.max;
+  }
+  return metrics;
 }
 
 }  // namespace slime::loop

@@ -7,7 +7,9 @@
 /// come in one go (a step that was stopped, its end) wait here until there is room.
 
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <deque>
 #include <optional>
 #include <utility>
@@ -28,6 +30,7 @@ class Outlet {
   /// The next put() goes to the queue: only this thread adds to it.
   bool has_room() const { return waiting_.empty() && queue_.size() < limit_; }
   void put(StepRecord record) {
+    if (std::holds_alternative<Group>(record)) ++num_groups_;
     waiting_.push_back(std::move(record));
     refill();
   }
@@ -57,10 +60,18 @@ class Outlet {
   /// There is a record, or there will be none.
   bool has_answer() const { return queue_.size() > 0 || queue_.is_closed(); }
   /// Waits; empty when the outlet was closed.
-  std::optional<StepRecord> take() { return queue_.pop(); }
+  std::optional<StepRecord> take() {
+    std::optional<StepRecord> record = queue_.pop();
+    if (record && std::holds_alternative<Group>(*record)) --num_groups_;
+    return record;
+  }
+
+  /// Groups in it. Any thread.
+  int64_t num_groups() const { return num_groups_; }
 
  private:
   const std::size_t limit_;
+  std::atomic<int64_t> num_groups_{0};
   std::deque<StepRecord> waiting_;
   BoundedQueue<StepRecord> queue_;
 };

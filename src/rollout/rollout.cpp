@@ -114,12 +114,16 @@ class Rollout::Thread {
     if (runtime_.is_driven()) return;  // it stands still unless somebody waits
     std::promise<void> lent;
     std::future<void> is_lent = lent.get_future();
-    asio::post(runtime_.context(), [&lent, returned = std::move(returned)] {
+    asio::post(runtime_.context(), [this, &lent, returned = std::move(returned)] {
+      if (stream_ != nullptr) stream_->lend();
       lent.set_value();
       returned.wait();
+      if (stream_ != nullptr) stream_->go_on();
     });
     is_lent.get();
   }
+
+  int64_t num_waiting_groups() const { return outlet_.num_groups(); }
 
   /// While it stands still.
   Snapshot snapshot() {
@@ -224,6 +228,8 @@ Rollout::Lease::Lease(Rollout& rollout) : rollout_(rollout) {
 }
 
 Rollout::Lease::~Lease() { returned_.set_value(); }
+
+int64_t Rollout::num_waiting_groups() const { return thread_->num_waiting_groups(); }
 
 Snapshot Rollout::Lease::snapshot() const { return rollout_.thread_->snapshot(); }
 

@@ -62,6 +62,14 @@ struct RolloutConfig {
   int64_t max_waiting_groups = 64;
 };
 
+/// What keeps a stream from judging and beginning groups.
+enum class HeldBy {
+  kNothing,
+  kFullQueue,  // --async-buffer-size: finished groups wait for the loop
+  kUpdate,     // hold(), until release()
+  kLease,      // somebody reads buffer and ledger
+};
+
 /// What the loop plugs in. Called on the rollout's thread, except `score`, which runs on reward
 /// threads and is to give up waiting when its stop token says so. take_groups, give_back, on_discard
 /// and on_drop are called only between open_step() and the StepEnd of that step: what they touch
@@ -79,6 +87,9 @@ struct RolloutHooks {
   std::function<FilterVerdict(const Group&)> filter;                     // empty: keep all
   std::function<void(const Group&, const std::string& reason)> on_drop;  // filtered or failed
   std::function<void(int64_t groups_done, int64_t tokens)> on_progress;  // so far; may be empty
+  /// Of a stream: so many groups are begun and not judged, and this keeps it from going on. May be
+  /// empty.
+  std::function<void(HeldBy, int64_t num_under_way)> on_stream;
 };
 
 /// What a step is taken with.
@@ -183,6 +194,9 @@ class Rollout {
   /// take_step.
   std::vector<Group> evaluate(std::vector<Group> groups, const ResponseRules& rules,
                               const std::atomic<bool>& stop);
+
+  /// Groups that are kept and wait for next().
+  int64_t num_waiting_groups() const;
 
  private:
   class Thread;

@@ -67,6 +67,7 @@ void Stream::abandon() {
 
 void Stream::hold(bool interrupts, std::function<void()> on_quiet) {
   is_held_ = true;
+  tell(HeldBy::kUpdate);
   if (interrupts) {
     session_.interrupt(std::move(on_quiet));
   } else {
@@ -145,6 +146,13 @@ void Stream::advance() {
     judge_one(next);
   }
   admit();
+  tell(is_held_         ? HeldBy::kUpdate
+       : is_held_back_ && !session_.is_closed() ? HeldBy::kFullQueue
+                        : HeldBy::kNothing);
+}
+
+void Stream::tell(HeldBy what) const {
+  if (hooks_.on_stream) hooks_.on_stream(what, static_cast<int64_t>(open_.size()));
 }
 
 /// Its last step, and its number: of two groups with one last step the older goes first.

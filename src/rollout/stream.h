@@ -38,8 +38,10 @@ class Stream {
   // These throw nothing: what goes wrong is in the end of a step.
 
   void begin();
-  /// The outlet may have room again.
+  /// The outlet may have room again, or a lease is over.
   void go_on();
+  /// The thread stands still until go_on().
+  void lend() { tell(HeldBy::kLease); }
   void look_at_stop_flag();
   /// The rollout ends: what is in flight is aborted, and nothing is handed back.
   void abandon();
@@ -88,6 +90,7 @@ class Stream {
   void keep(OpenGroups::iterator which);
   void retry(OpenGroups::iterator which);
   void end_step();
+  void tell(HeldBy what) const;
   void hand_back();
   void idle();
 
