@@ -76,6 +76,22 @@ TEST(MemoryPlan, AnEngineBesideTheTrainerHasItsWeightsTwiceAndAllOfItAtOnce) {
                                                testing::HasSubstr("8.00        8.00"))));
 }
 
+TEST(MemoryPlan, AnEvaluationBesideTakesWeightsAndAPartOfTheCache) {
+  config::RunConfig config = run_of(256);
+  config.train_async = true;
+  MemoryNeeds needs = four_billion();
+  needs.engine_weights = 8 * kGibibyte;
+  const int64_t before = MemoryPlan(config, needs, gpu(140, 72)).kv_cache_bytes();
+  needs.eval_weights = 4 * kGibibyte;
+  needs.eval_requests = 64;
+  const MemoryPlan plan(config, needs, gpu(140, 72));
+  // An eighth of the 12.5 GiB that are left, less than 64 of the longest requests would fill.
+  EXPECT_EQ(plan.eval_cache_bytes(), (before - 4 * kGibibyte) / 8);
+  EXPECT_EQ(plan.kv_cache_bytes(), before - 4 * kGibibyte - plan.eval_cache_bytes());
+  EXPECT_THAT(plan.lines(), testing::Contains(testing::HasSubstr("an evaluation's engine")));
+  EXPECT_LE(plan.train_bytes(), 140 * kGibibyte);
+}
+
 TEST(MemoryPlan, AShareOfTheGpuCountsTheWeights) {
   config::RunConfig config = run_of(256);
   config.sglang_mem_fraction_static = 0.3;

@@ -91,6 +91,22 @@ TEST_F(TrackingTest, AResumedRunCutsWhatItWillWriteAgain) {
   EXPECT_EQ(steps_of(read(event_file())), (std::vector<int64_t>{0, 0, 100, 200}));
 }
 
+TEST_F(TrackingTest, TheRowOfAnEvaluationStaysThoughLaterStepsWereWrittenBeforeIt) {
+  {
+    Tracker tracker(folder_, 0, clock_);
+    for (const int64_t step : {0, 1, 2, 3}) tracker.write(step, {{"x", 1.0}});
+    tracker.write(1, {{"eval/test", 0.5}});
+    tracker.write(4, {{"x", 1.0}});
+  }
+  EXPECT_EQ(last_evaluated_step(folder_ / "metrics.jsonl"), 1);
+  { const Tracker tracker(folder_, 2, clock_); }
+  EXPECT_EQ(std::ranges::count(lines(), '\n'), 3);
+  EXPECT_NE(lines().find("\"eval/test\": 0.5"), std::string::npos);
+  EXPECT_EQ(steps_of(read(event_file())), (std::vector<int64_t>{0, 0, 1, 1}));
+  { const Tracker tracker(folder_, 1, clock_); }
+  EXPECT_EQ(last_evaluated_step(folder_ / "metrics.jsonl"), std::nullopt) << "it will come again";
+}
+
 TEST_F(TrackingTest, TornLastRecordsAreCut) {
   {
     Tracker tracker(folder_, 0, clock_);

@@ -10,6 +10,7 @@
 #include "view/page.h"
 #include "view/report_rollouts.h"
 #include "view/run_files.h"
+#include "view/run_timeline.h"
 
 namespace slime::view {
 namespace {
@@ -137,6 +138,7 @@ std::string report_page(const fs::path& run_dir, const ReportLimits& limits, Rep
   data["planned_steps"] = planned.is_number() ? planned : json::value();
   data["flags"] = flags_json(run);
   data["metrics"] = metrics_json(metrics);
+  data["timeline"] = timeline_json(run_dir / "timeline.jsonl", {}, result.problems);
   data["problems"] = json::array(result.problems.begin(), result.problems.end());
 
   // The rollouts are serialised one by one while they are read; they go in as text.
@@ -148,7 +150,7 @@ std::string report_page(const fs::path& run_dir, const ReportLimits& limits, Rep
   page = replaced(std::move(page), "%TITLE%", html_escaped(name + " - slime"));
   page = replaced(std::move(page), "%STYLE%", page_file("style.css"));
   std::string script;
-  for (const char* file : {"plots.js", "rollouts.js", "page.js"}) script.append(page_file(file));
+  for (const char* file : {"plots.js", "lanes.js", "rollouts.js", "page.js"}) script.append(page_file(file));
   page = replaced(std::move(page), "%SCRIPT%", script);
   // Last, so that no mark is looked for in what a run wrote.
   page = replaced(std::move(page), "%DATA%", script_safe(std::move(text)));

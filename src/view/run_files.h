@@ -5,6 +5,7 @@
 /// left out; nothing here throws for it.
 ///
 ///   RUN_DIR/run.json            {"model": ..., "flags": {...}, ...}; may be missing
+///   RUN_DIR/timeline.jsonl      who did what when (view/run_timeline.h); may be missing
 ///   RUN_DIR/metrics.jsonl       one line per step: {"step": 3, "time": 1765432100.2, "train/loss":
 ///   0.5, ...} RUN_DIR/rollouts/*.jsonl    one file per step, named by it: samples (core/sample.h)
 ///   with "train_log_probs" and

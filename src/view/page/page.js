@@ -34,7 +34,7 @@ function aligned(list) {
 }
 
 const reward = series("reward", 0, "rollout/raw_reward", "rollout/reward/mean", "rollout/rewards", "rollout/reward");
-const evaluations = family(/^eval\/((?:(?!-truncated_ratio$|-pass@\d+$)[^/])+)$/);
+const evaluations = family(/^eval\/((?:(?!-truncated_ratio$|-failed$|-too_long$|-pass@\d+$)[^/])+)$/);
 const loss = series("loss", 3, "train/loss");
 const phases = family(/^phase\/(.+?)(?:_seconds)?$/);
 const phase_times = phases.length ? phases : family(/^perf\/(rollout|data_preprocess|log_probs|ref_log_probs|actor_train|update_weights|save_model|eval)_time$/);
@@ -56,6 +56,18 @@ const sections = [
     { title: "Clipped tokens", series: some(series("share", 5, "train/pg_clipfrac", "train/clip_fraction")), floor: 0 },
     { title: "Gradient norm", series: some(series("norm", 2, "train/grad_norm")), floor: 0 },
     { title: "Learning rate", series: some(series("lr", 4, "train/lr", /^train\/lr-pg_\d+$/)), floor: 0 },
+  ]],
+  ["Asynchrony", [
+    { title: "Staleness of tokens", unit: "updates", floor: 0, series: some(series("mean", 0, "rollout/weight_version/lag_mean"),
+      series("max", 7, "rollout/weight_version/lag_max"), series("at admission", 3, "rollout/weight_version/lag_admission_mean")) },
+    { title: "Tokens by staleness", kind: "stack", unit: "share", series: aligned(family(/^rollout\/weight_version\/lag_share\/(.+)$/)) },
+    { title: "Groups behind a step", floor: 0, series: some(series("finished, waiting", 1, "rollout/queue/finished_groups"),
+      series("under way", 4, "rollout/queue/open_groups")) },
+    { title: "Who waited", unit: "s", floor: 0, series: some(series("trainer for groups", 0, "perf/wait_groups_time"),
+      series("engine idle", 1, "perf/engine_idle_time"), series("engine paused", 7, "perf/engine_paused_time"),
+      series("queue full", 2, "perf/queue_full_time"), series("update", 3, "perf/update_hold_time"), series("lease", 4, "perf/lease_time")) },
+    { title: "Samples in the engine", floor: 0, series: some(series("running", 0, "rollout/engine/running_samples"), series("waiting", 3, "rollout/engine/waiting_samples")) },
+    { title: "Updates behind at an evaluation's end", floor: 0, series: some(series("lag", 5, "eval/weight_version/lag")) },
   ]],
   ["Speed", [
     { title: "Time per step", kind: "stack", unit: "s", series: aligned(phase_times) },
@@ -162,4 +174,5 @@ build_header();
 build_toolbar();
 build_problems();
 build_plots();
+build_lanes(document.getElementById("lanes"), report.timeline);
 new Rollouts(document.getElementById("rollouts"), report.rollouts);
