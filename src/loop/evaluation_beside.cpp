@@ -44,8 +44,7 @@ int64_t evaluation_requests(const config::RunConfig& config) {
 
 EvaluationBeside::EvaluationBeside(const Evaluation& evaluation, const config::RunConfig& config,
                                    engine::EngineConfig engine, rollout::RolloutHooks hooks,
-                                   const RunMemory& memory, Timeline& timeline,
-                                   const Clock& clock)
+                                   const RunMemory& memory, Timeline& timeline, const Clock& clock)
     : evaluation_(evaluation),
       config_(config),
       engine_(std::move(engine)),
@@ -72,26 +71,25 @@ void EvaluationBeside::begin(int64_t step, model::Network& weights,
   });
   step_ = step;
   stop_ = false;
-  result_ = std::async(std::launch::async, [this, step, version, &published,
-                                            second = std::move(second)]() mutable {
-    const Clock::TimePoint begin = clock_.now();
-    timeline_.enter("evaluation", "evaluate");
-    const std::shared_ptr<void> at_end(
-        nullptr, [this](void*) { timeline_.enter("evaluation", ""); });  // also when it throws
-    Done done{.step = step, .version = version};
-    {
-      const SecondEngine own = std::move(second);  // given back with the evaluation
-      rollout::Rollout rollout(
-          *own.engine,
-          {.max_concurrent_samples = config_.sglang_server_concurrency,
-           .reward_threads = num_reward_threads(config_)},
-          hooks_);
-      done.report = evaluation_.run(rollout, stop_);
-    }
-    done.lag = published.weight_version() - version;
-    done.seconds = seconds_between(begin, clock_.now());
-    return done;
-  });
+  result_ = std::async(
+      std::launch::async, [this, step, version, &published, second = std::move(second)]() mutable {
+        const Clock::TimePoint begin = clock_.now();
+        timeline_.enter("evaluation", "evaluate");
+        const std::shared_ptr<void> at_end(
+            nullptr, [this](void*) { timeline_.enter("evaluation", ""); });  // also when it throws
+        Done done{.step = step, .version = version};
+        {
+          const SecondEngine own = std::move(second);  // given back with the evaluation
+          rollout::Rollout rollout(*own.engine,
+                                   {.max_concurrent_samples = config_.sglang_server_concurrency,
+                                    .reward_threads = num_reward_threads(config_)},
+                                   hooks_);
+          done.report = evaluation_.run(rollout, stop_);
+        }
+        done.lag = published.weight_version() - version;
+        done.seconds = seconds_between(begin, clock_.now());
+        return done;
+      });
 }
 
 bool EvaluationBeside::ends_within(std::chrono::milliseconds time) const {

@@ -73,8 +73,8 @@ MemoryNeeds memory_needs(const config::RunConfig& config, model::Network& networ
   if (has_engine) {
     needs.kv_page_bytes =
         engine::kv_page_bytes(network, engine::kv_storage_type(config.kv_cache_dtype(), network));
-    needs.engine_workspace = engine_workspace_bytes(config, network, precision,
-                                                    config.sglang_max_running_requests);
+    needs.engine_workspace =
+        engine_workspace_bytes(config, network, precision, config.sglang_max_running_requests);
     if (!config.shares_weights()) {
       needs.engine_weights = static_cast<int64_t>(flat.nbytes());
       needs.staged_weights = flat.is_cuda() ? needs.engine_weights : 0;

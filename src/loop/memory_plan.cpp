@@ -45,8 +45,8 @@ MemoryPlan::MemoryPlan(const config::RunConfig& config, const MemoryNeeds& needs
   if (needs.eval_requests > 0) {
     room -= needs.eval_weights + needs.eval_workspace;
     eval_cache_bytes_ =
-        std::max(needs.request_bytes(), std::min(needs.eval_requests * needs.request_bytes(),
-                                                 room / kShareOfEvaluations));
+        std::max(needs.request_bytes(),
+                 std::min(needs.eval_requests * needs.request_bytes(), room / kShareOfEvaluations));
     room -= eval_cache_bytes_;
   }
   if (needs.has_engine) {
@@ -77,9 +77,9 @@ MemoryPlan::MemoryPlan(const config::RunConfig& config, const MemoryNeeds& needs
           gib(request_pages * needs.kv_page_bytes)));
     }
   }
-  const int64_t together =
-      now.elsewhere() + train.peak() + kv_cache_bytes_ + needs.engine_resident() +
-      needs.eval_weights + needs.eval_workspace + eval_cache_bytes_ + kMargin;
+  const int64_t together = now.elsewhere() + train.peak() + kv_cache_bytes_ +
+                           needs.engine_resident() + needs.eval_weights + needs.eval_workspace +
+                           eval_cache_bytes_ + kMargin;
   offloads_ = needs.has_engine && train.gradients > 0 && !stays &&
               (config.offload_rollout || together > total_);
   add_rows(config, needs, kv_cache_bytes_, now.elsewhere());
@@ -102,8 +102,8 @@ MemoryPlan::MemoryPlan(const config::RunConfig& config, const MemoryNeeds& needs
     filled = std::min(kv_cache_bytes_, samples * request_pages * needs.kv_page_bytes);
   }
   if (needs.eval_requests > 0)
-    eval_cache_bytes_ =
-        std::min(needs.eval_requests * needs.request_bytes(), engine::EngineConfig().kv_cache_bytes);
+    eval_cache_bytes_ = std::min(needs.eval_requests * needs.request_bytes(),
+                                 engine::EngineConfig().kv_cache_bytes);
   offloads_ = needs.has_engine && config.offload_rollout;
   add_rows(config, needs, filled, std::max<int64_t>(0, now.resident - in_tensors));
 }

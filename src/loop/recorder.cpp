@@ -141,7 +141,8 @@ void Recorder::end_step(int64_t step, const Collected& collected,
   if (collected.generated_tokens > 0) {
     add_metrics(metrics, rollout_speed(collected.groups, collected.seconds));
     line.tokens_per_second.emplace_back(
-        config_.train_async ? "wait" : "generate", static_cast<double>(collected.generated_tokens) / collected.seconds);
+        config_.train_async ? "wait" : "generate",
+        static_cast<double>(collected.generated_tokens) / collected.seconds);
     line.figures.emplace_back("length", metrics["rollout/response_len/mean"]);
   }
   if (report != nullptr) add_training(step, collected, *report, metrics, line);

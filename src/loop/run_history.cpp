@@ -78,8 +78,8 @@ void remove_history(const RunFolder& folder) {
     const fs::path& root = folder.root();
     fs::remove(folder.latest());  // first, so that it never dangles
     train::remove_checkpoints(folder.checkpoints());
-    for (const char* name :
-         {"metrics.jsonl", "timeline.jsonl", "ledger.jsonl", "trace.json", "report.html", "run.json"})
+    for (const char* name : {"metrics.jsonl", "timeline.jsonl", "ledger.jsonl", "trace.json",
+                             "report.html", "run.json"})
       fs::remove(root / name);
     remove_files(root / "tensorboard", "events.out.tfevents.", "");
     remove_files(root / "skipped", "", ".jsonl");

@@ -87,17 +87,16 @@ void StationSteps::take_evaluation(bool waits) {
   const int64_t step = beside->step();
   if (!beside->ends_within(std::chrono::milliseconds(0))) {
     if (!waits) return;
-    const auto range =
-        run_.recorder->phase("evaluate", "prompts", run_.evaluation->num_prompts());
+    const auto range = run_.recorder->phase("evaluate", "prompts", run_.evaluation->num_prompts());
     while (!is_interrupted() && !beside->ends_within(std::chrono::milliseconds(100))) {
     }
     if (is_interrupted()) beside->abandon();
   }
   const std::optional<EvaluationBeside::Done> done = beside->take();
   if (done) return run_.recorder->evaluated_beside(*done);
-  run_.recorder->message(fmt::format(
-      "the evaluation {} was abandoned; a run that goes on from here makes it again",
-      step < 0 ? "before training" : fmt::format("after step {}", step)));
+  run_.recorder->message(
+      fmt::format("the evaluation {} was abandoned; a run that goes on from here makes it again",
+                  step < 0 ? "before training" : fmt::format("after step {}", step)));
 }
 
 void StationSteps::save(int64_t step) { run_.checkpoints->save(step); }

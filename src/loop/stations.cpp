@@ -260,9 +260,9 @@ void start_evaluation_beside(Stations& run) {
       make_engine_config(run.config, run.text, run.memory.plan().eval_cache_bytes());
   engine.max_running_requests = evaluation_requests(run.config);
   if (run.engine_threads > 0) engine.num_threads = std::max<int64_t>(1, run.engine_threads / 4);
-  run.beside = std::make_unique<EvaluationBeside>(
-      *run.evaluation, run.config, std::move(engine),
-      scoring_hooks(run.config, *run.text.tokenizer), run.memory, run.timeline, run.clock);
+  run.beside = std::make_unique<EvaluationBeside>(*run.evaluation, run.config, std::move(engine),
+                                                  scoring_hooks(run.config, *run.text.tokenizer),
+                                                  run.memory, run.timeline, run.clock);
 }
 
 /// An evaluation that a process took with it is made again, with the weights that the run goes on

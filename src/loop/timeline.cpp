@@ -143,9 +143,9 @@ void Timeline::finish() {
 
 /// The caller holds mutex_.
 std::string Timeline::take_line(Clock::TimePoint now) {
-  std::string line = fmt::format(R"({{"step": {}, "steps": {}, "time": {:.3f}, "ms": {})",
-                                 last_step_, line_steps_, line_time_,
-                                 milliseconds(seconds_between(line_begin_, now)));
+  std::string line =
+      fmt::format(R"({{"step": {}, "steps": {}, "time": {:.3f}, "ms": {})", last_step_, line_steps_,
+                  line_time_, milliseconds(seconds_between(line_begin_, now)));
   std::string summed;
   for (auto& [name, lane] : lanes_) {
     std::string spans;

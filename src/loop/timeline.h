@@ -61,7 +61,7 @@ class Timeline {
     std::string phase;  // empty: idle
     Clock::TimePoint since;
     int64_t num_joined = 0;
-    std::vector<Span> spans;                // of the line
+    std::vector<Span> spans;  // of the line
     bool is_summed = false;
     std::map<std::string, double> seconds;  // of the step
   };

@@ -146,9 +146,9 @@ void Stream::advance() {
     judge_one(next);
   }
   admit();
-  tell(is_held_         ? HeldBy::kUpdate
+  tell(is_held_                                 ? HeldBy::kUpdate
        : is_held_back_ && !session_.is_closed() ? HeldBy::kFullQueue
-                        : HeldBy::kNothing);
+                                                : HeldBy::kNothing);
 }
 
 void Stream::tell(HeldBy what) const {

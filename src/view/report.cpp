@@ -150,7 +150,8 @@ std::string report_page(const fs::path& run_dir, const ReportLimits& limits, Rep
   page = replaced(std::move(page), "%TITLE%", html_escaped(name + " - slime"));
   page = replaced(std::move(page), "%STYLE%", page_file("style.css"));
   std::string script;
-  for (const char* file : {"plots.js", "lanes.js", "rollouts.js", "page.js"}) script.append(page_file(file));
+  for (const char* file : {"plots.js", "lanes.js", "rollouts.js", "page.js"})
+    script.append(page_file(file));
   page = replaced(std::move(page), "%SCRIPT%", script);
   // Last, so that no mark is looked for in what a run wrote.
   page = replaced(std::move(page), "%DATA%", script_safe(std::move(text)));

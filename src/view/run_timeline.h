@@ -16,7 +16,7 @@ namespace slime::view {
 struct TimelineLimits {
   std::size_t bins = 240;
   /// Lines shown phase by phase: the last ones, as long as they have no more phases than this.
-  std::size_t spans = 1200;
+  std::size_t spans = 400;
   double window_seconds = 600;
 };
 

@@ -1,7 +1,7 @@
 "use strict";
 // Who did what over time: a row per lane, the whole run in bins above, the last steps phase by phase below.
 
-const LANE_HEIGHT = 30, LANE_GAP = 8, LANE_LEFT = 84, LANE_RIGHT = 62;
+const LANE_HEIGHT = 30, LANE_GAP = 8, LANE_LEFT = 84, LANE_RIGHT = 74;
 const LANE_NAMES = { rollout: "held back" };
 // One color for one meaning in all lanes: drawing, training, scoring, waiting, moving.
 const PHASE_COLORS = { generate: 0, train: 1, score: 2, evaluate: 5, wait: 7, paused: 7, publish: 3, update: 3, save: 4, lease: 4, record: 6, "queue full": 6, read: 0 };
@@ -90,7 +90,8 @@ function build_lanes(parent, timeline) {
   const names = [...new Set(timeline.lanes.flatMap((lane) => lane.phases.map((phase) => phase.name)))];
   const legend = make("div", { class: "legend" }, ...names.map((name) => make("span", { class: "key" }, make("i", { style: `background: ${phase_color(name)}` }), name)));
   const rows = timeline.lanes.length, { window } = timeline;
-  const few = window.ends.length < 2 ? "The last step" : `The last ${window.ends.length} steps`;
+  const last = window.ends.map(([step]) => step);
+  const few = last.at(-1) === last[0] ? "The last step" : `Steps ${last[0]} to ${last.at(-1)}, phase by phase`;
   parent.append(make("h2", { text: "Who did what when" }), legend,
     lane_card("The whole run", `${seconds_text(timeline.seconds)}, steps ${timeline.steps[0]} to ${timeline.steps[1]}`, rows, (svg, width, height) => draw_bins(svg, timeline, width, height)),
     ...(window.seconds > 0 ? [lane_card(few, seconds_text(window.seconds), rows, (svg, width, height) => draw_window(svg, timeline, width, height))] : []));
