@@ -55,38 +55,28 @@ void Timeline::enter(Lane& lane, std::string_view phase, Clock::TimePoint now) {
 void Timeline::add_span(Lane& lane, Clock::TimePoint now) const {
   if (lane.phase.empty()) return;
   lane.seconds[lane.phase] += seconds_between(std::max(lane.since, step_begin_), now);
-  const Clock::TimePoint begin = std::max(lane.since, line_begin_);
-  // Rounded ends, so that spans that touch still do, and short ones are not lost when summed up.
-  const int64_t begin_ms = milliseconds(seconds_between(line_begin_, begin));
-  const int64_t ms = milliseconds(seconds_between(line_begin_, now)) - begin_ms;
+  const double begin = seconds_between(line_begin_, std::max(lane.since, line_begin_));
+  const double end = seconds_between(line_begin_, now);
   std::vector<Span>& spans = lane.spans;
   if (lane.is_summed) {
-    const auto same = std::ranges::find(spans, lane.phase, &Span::phase);
-    if (same == spans.end()) {
-      spans.push_back({lane.phase, 0, ms});
-    } else {
-      same->ms += ms;
-    }
-    return;
+    add_to_sums(spans, {lane.phase, begin, end});
+  } else if (!spans.empty() && spans.back().phase == lane.phase && spans.back().end == begin) {
+    spans.back().end = end;  // a step or a call between them
+  } else {
+    spans.push_back({lane.phase, begin, end});
   }
-  if (!spans.empty() && spans.back().phase == lane.phase &&
-      spans.back().begin_ms + spans.back().ms == begin_ms) {
-    spans.back().ms += ms;
-    return;
-  }
-  spans.push_back({lane.phase, begin_ms, ms});
   if (spans.size() <= kMostSpans) return;
   lane.is_summed = true;
-  std::vector<Span> sums;
-  for (Span& span : spans) {
-    const auto same = std::ranges::find(sums, span.phase, &Span::phase);
-    if (same == sums.end()) {
-      sums.push_back(std::move(span));
-    } else {
-      same->ms += span.ms;
-    }
+  for (const Span& span : std::exchange(spans, {})) add_to_sums(spans, span);
+}
+
+void Timeline::add_to_sums(std::vector<Span>& sums, const Span& span) {
+  const auto same = std::ranges::find(sums, span.phase, &Span::phase);
+  if (same == sums.end()) {
+    sums.push_back({span.phase, 0, span.end - span.begin});
+  } else {
+    same->end += span.end - span.begin;
   }
-  spans = std::move(sums);
 }
 
 void Timeline::end_spans(Clock::TimePoint now) {
@@ -149,13 +139,15 @@ std::string Timeline::take_line(Clock::TimePoint now) {
   std::string summed;
   for (auto& [name, lane] : lanes_) {
     std::string spans;
-    int64_t end = 0;
+    double begin = 0;
     for (const Span& span : lane.spans) {
-      const int64_t begin = lane.is_summed ? end : span.begin_ms;
-      end += span.ms;
-      if (span.ms > 0)
-        spans += fmt::format(R"({}["{}", {}, {}])", spans.empty() ? "" : ", ", span.phase, begin,
-                             span.ms);
+      if (!lane.is_summed) begin = span.begin;
+      const int64_t from = milliseconds(begin);
+      begin += span.end - span.begin;
+      const int64_t ms = milliseconds(begin) - from;
+      if (ms > 0)
+        spans +=
+            fmt::format(R"({}["{}", {}, {}])", spans.empty() ? "" : ", ", span.phase, from, ms);
     }
     if (!spans.empty()) line += fmt::format(R"(, "{}": [{}])", name, spans);
     if (!spans.empty() && lane.is_summed)

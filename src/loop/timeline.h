@@ -55,7 +55,7 @@ class Timeline {
  private:
   struct Span {
     std::string phase;
-    int64_t begin_ms = 0, ms = 0;  // behind the line's beginning
+    double begin = 0, end = 0;  // seconds behind the line's beginning; summed up: from 0
   };
   struct Lane {
     std::string phase;  // empty: idle
@@ -68,6 +68,7 @@ class Timeline {
   void enter(Lane& lane, std::string_view phase, Clock::TimePoint now);
   void end_spans(Clock::TimePoint now);
   void add_span(Lane& lane, Clock::TimePoint now) const;
+  static void add_to_sums(std::vector<Span>& sums, const Span& span);
   std::string take_line(Clock::TimePoint now);
   void write(const std::string& line);
 

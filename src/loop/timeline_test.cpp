@@ -61,7 +61,7 @@ TEST_F(TimelineTest, AStepIsALineWithThePhasesOfEachLane) {
   const auto all = lines();
   ASSERT_EQ(all.size(), 2u);
   EXPECT_EQ(all[0].at("ms"), 800);
-  EXPECT_EQ(all[0].at("time"), 1000);
+  EXPECT_EQ(all[0].at("time").to_number<double>(), 1000);
   EXPECT_EQ(all[0].at("trainer"), spans(R"([["wait", 0, 300], ["train", 300, 500]])"));
   EXPECT_EQ(all[0].at("engine"), spans(R"([["generate", 0, 500]])"));
   EXPECT_EQ(all[1].at("trainer"), spans(R"([["train", 0, 100]])")) << "a phase may last for steps";
