@@ -118,11 +118,9 @@ class Reader {
     std::vector<std::vector<double>> bins(names.size(), std::vector<double>(limits_.bins, 0));
     std::vector<double> seconds(names.size(), 0);
     const double width = seconds_ / static_cast<double>(limits_.bins);
-    double busy = 0;
     for (const Line& line : lines_) {
       for (const Span& span : line.lanes.at(lane)) {
         seconds.at(span.phase) += span.seconds;
-        busy += span.seconds;
         add_to_bins(bins.at(span.phase), span, width);
       }
     }
@@ -133,7 +131,7 @@ class Reader {
       phases.push_back(
           {{"name", names.at(i)}, {"seconds", seconds.at(i)}, {"bins", std::move(shares)}});
     }
-    return {{"name", kLanes.at(lane)}, {"busy", busy}, {"phases", std::move(phases)}};
+    return {{"name", kLanes.at(lane)}, {"phases", std::move(phases)}};
   }
 
   void add_to_bins(std::vector<double>& bins, const Span& span, double width) const {

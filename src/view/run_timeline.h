@@ -20,7 +20,7 @@ struct TimelineLimits {
   double window_seconds = 600;
 };
 
-/// {"seconds": of all lines, "steps": [first, last], "lanes": [{"name": "engine", "busy": seconds,
+/// {"seconds": of all lines, "steps": [first, last], "lanes": [{"name": "engine",
 /// "phases": [{"name": "generate", "seconds": 5.1, "bins": [share of each bin, ...]}]}],
 /// "window": {"seconds", "steps", "lanes": [{"name", "spans": [[phase index, begin, seconds], ...]}]}}
 /// with time counted through the lines, so pauses between two processes of a run are left out. An

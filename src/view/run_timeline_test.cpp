@@ -34,7 +34,7 @@ TEST_F(RunTimelineTest, BinsAreSharesOfTimeAndPausesBetweenProcessesAreLeftOut) 
   const json::array& lanes = all.at("lanes").as_array();
   ASSERT_EQ(lanes.size(), 2u);
   EXPECT_EQ(lanes[0].at("name"), "trainer");
-  EXPECT_EQ(lanes[0].at("busy"), 2.0);
+  EXPECT_EQ(lanes[0].at("phases").at(1).at("seconds"), 1.5);
   EXPECT_EQ(lanes[0].at("phases").at(0).at("bins"), (json::array{1.0, 0.0, 0.0, 0.0}));
   EXPECT_EQ(lanes[0].at("phases").at(1).at("bins"), (json::array{0.0, 1.0, 1.0, 1.0}));
   EXPECT_EQ(lanes[1].at("phases").at(0).at("bins"), (json::array{1.0, 0.5, 0.0, 0.0}));

@@ -6,6 +6,16 @@ const LANE_NAMES = { rollout: "held back" };
 // One color for one meaning in all lanes: drawing, training, scoring, waiting, moving.
 const PHASE_COLORS = { generate: 0, train: 1, score: 2, evaluate: 5, wait: 7, paused: 7, publish: 3, update: 3, save: 4, lease: 4, record: 6, "queue full": 6, read: 0 };
 
+/** Phases in which a lane does nothing itself. */
+const WAITING = new Set(["wait", "paused"]);
+
+/** The share of `total` seconds in which a lane did nothing or waited; what holds the rollout back is no work at all. */
+function idle_text(lane, spans, total) {
+  if (lane === "rollout") return "";
+  const busy = spans.reduce((sum, [name, seconds]) => sum + (WAITING.has(name) ? 0 : seconds), 0);
+  return `idle ${share_text(Math.max(0, 1 - busy / total))}`;
+}
+
 function phase_color(name) { return `var(--c${PHASE_COLORS[name] ?? 7})`; }
 function seconds_text(seconds) { return seconds >= 120 ? duration_text(seconds) : `${seconds >= 10 ? seconds.toFixed(1) : seconds.toFixed(2)} s`; }
 function share_text(share) { return `${share >= 0.0995 ? Math.round(share * 100) : (share * 100).toFixed(1)} %`; }
@@ -48,8 +58,7 @@ function draw_lane_frame(svg, lane, row, width, label) {
 function draw_bins(svg, timeline, width, height) {
   draw_time(svg, timeline.seconds, width, height);
   timeline.lanes.forEach((lane, row) => {
-    const idle = Math.max(0, 1 - lane.busy / timeline.seconds);
-    const y = draw_lane_frame(svg, lane.name, row, width, lane.name === "rollout" ? "" : `idle ${share_text(idle)}`);
+    const y = draw_lane_frame(svg, lane.name, row, width, idle_text(lane.name, lane.phases.map((phase) => [phase.name, phase.seconds]), timeline.seconds));
     const count = lane.phases[0].bins.length, step = (width - LANE_LEFT - LANE_RIGHT) / count;
     const floor = new Array(count).fill(0);
     for (const phase of lane.phases) {
@@ -71,8 +80,7 @@ function draw_window(svg, timeline, width, height) {
   const scale = (width - LANE_LEFT - LANE_RIGHT) / window.seconds;
   window.lanes.forEach((lane, row) => {
     const phases = lanes.find((one) => one.name === lane.name).phases;
-    const busy = lane.spans.reduce((sum, [, , seconds]) => sum + seconds, 0);
-    const y = draw_lane_frame(svg, lane.name, row, width, lane.name === "rollout" ? "" : `idle ${share_text(Math.max(0, 1 - busy / window.seconds))}`);
+    const y = draw_lane_frame(svg, lane.name, row, width, idle_text(lane.name, lane.spans.map(([phase, , seconds]) => [phases[phase].name, seconds]), window.seconds));
     for (const [phase, begin, seconds] of lane.spans) {
       const box = draw(svg, "rect", { x: LANE_LEFT + begin * scale, y, width: Math.max(0.4, seconds * scale), height: LANE_HEIGHT, style: `fill: ${phase_color(phases[phase].name)}` });
       draw(box, "title", {}, `${LANE_NAMES[lane.name] || lane.name}: ${phases[phase].name}, ${seconds_text(seconds)}`);
