@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <deque>
 #include <iterator>
 #include <map>
@@ -251,11 +252,18 @@ AprilRun run_april(engine::Engine& engine, int64_t vocab_size, train::Trainer* t
       engine::or_throw(engine.pause(engine::PauseMode::kInPlace));
       trainer->train(train::make_train_batch(result.groups, {}));
     }
-    // New weights, as every step has: keys and values of what was handed back are gone.
-    engine::or_throw(engine.update_weights({.version = ++version}));
-    engine::or_throw(engine.resume());
+    if (trainer != nullptr || options.updates_weights) {
+      // Keys and values of what was handed back are gone.
+      engine::or_throw(engine.update_weights({.version = ++version}));
+      engine::or_throw(engine.resume());
+    }
     const auto end = clock.now();
     const int64_t kept = response_tokens(result.groups);
+    std::fputs(fmt::format("{} step {}: {} groups, {} tokens, {:.1f} s{}\n", form, number,
+                           result.groups.size(), kept, seconds_between(start, end),
+                           counts ? "" : " (warm-up)")
+                   .c_str(),
+               stderr);
     run.ledger.generated += result.end.generated_tokens;
     run.ledger.discarded += result.end.discarded_tokens;
     run.ledger.kept += kept;
@@ -306,6 +314,7 @@ void measure_april(const AprilOptions& options) {
     speeds[form] = run.groups_per_second();
     json::object line = line_of(options, form, run, rate);
     line["trains"] = options.trains;
+    line["updates_weights"] = options.trains || options.updates_weights;
     line["model"] = options.shape.model;
     line["device"] = device;
     write_json_line(line);

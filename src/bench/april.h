@@ -37,6 +37,9 @@ struct AprilOptions {
   int64_t concurrency = 512;  // samples in the engine, running or waiting
   double kv_cache_gb = 0;     // 10^9 bytes; 0: what is free
   bool trains = false;        // each step's groups are trained on
+  /// Without training too: after each step what was handed back has its keys and values computed
+  /// again.
+  bool updates_weights = false;
   int64_t micro_batch_tokens = 16384;
 };
 

@@ -331,6 +331,9 @@ int april(const std::string& name, std::string size, Arguments arguments) {
       ->capture_default_str()
       ->check(CLI::Range(0.0, 1000.0));
   app.add_flag("--train", options.trains, "Train on each step's groups");
+  app.add_flag("--update-weights", options.updates_weights,
+               "Without training too: new weights after each step, so that what was handed back is "
+               "prefilled again");
   add_count(app, "--max-tokens-per-gpu", options.micro_batch_tokens, "Of a micro-batch");
   if (const auto exit_code = parse_options(app, arguments)) return *exit_code;
   bench::measure_april(options);
