@@ -1,7 +1,7 @@
 #pragma once
 
 /// The rules of context parallelism as the original has them, checked against its numbers: the
-/// slow, obvious form that the trainer's own (issue 18) is compared with.
+/// slow, obvious form that the trainer's own is compared with.
 ///
 /// Which rows of a packed micro-batch a rank holds when ranks share sequences (context parallelism,
 /// spec section 11), and how columns that travel with tokens follow them: masks, routed experts

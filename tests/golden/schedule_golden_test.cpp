@@ -94,9 +94,9 @@ GOLDEN_TEST(KarmarkarKarp, "karmarkar_karp.json") {
 GOLDEN_TEST(DataParallelSchedule, "dp_schedule.json") {
   const auto& params = part(c, "params");
   if (integer(params, "vpp_size") > 1)
-    GTEST_SKIP() << "virtual pipeline stages are not there yet (issue 18)";
+    GTEST_SKIP() << "virtual pipeline stages are not there yet";
   if (integer(params, "cp_size") > 1)
-    GTEST_SKIP() << "ranks that share sequences are not there yet (issue 18)";
+    GTEST_SKIP() << "ranks that share sequences are not there yet";
   const auto& inputs = part(c, "inputs");
   const auto& expected = part(c, "expected");
   const auto make = [&] {

@@ -6,7 +6,7 @@ import math
 from argparse import Namespace
 
 import pytest
-from conftest import golden
+from golden_cases import golden
 from slime.rollout.data_source import RolloutDataSourceWithBuffer
 from slime.rollout.filter_hub.base_types import DynamicFilterOutput, call_dynamic_filter, should_drop_dynamic_filter_output
 from slime.rollout.filter_hub.dynamic_sampling_filters import check_reward_nonzero_std

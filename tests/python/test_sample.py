@@ -6,7 +6,7 @@ import pickle
 from argparse import Namespace
 
 import pytest
-from conftest import golden
+from golden_cases import golden
 from slime.utils.types import Sample
 
 APPENDS = golden("sample_append")
@@ -102,6 +102,6 @@ def test_torch_stays_away():
         "slime.backends.megatron_utils.cp_utils, slime.utils.mask_utils, slime.rollout.fully_async_rollout; "
         "sys.exit(any(name in sys.modules for name in ('torch', 'transformers', 'numpy', 'aiohttp', 'httpx')))"
     )
-    from conftest import ROOT
+    from golden_cases import ROOT
 
     assert subprocess.run([sys.executable, "-c", code], env={"PYTHONPATH": str(ROOT / "python")}).returncode == 0

@@ -1,12 +1,9 @@
-"""Tests of python/slime. `slime` is the package of this clone, whatever is installed."""
+"""Cases of tests/golden, for tests of python/slime."""
 
 import json
-import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "python"))
-sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 
 def golden(name):
