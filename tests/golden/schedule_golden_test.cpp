@@ -93,8 +93,7 @@ GOLDEN_TEST(KarmarkarKarp, "karmarkar_karp.json") {
 
 GOLDEN_TEST(DataParallelSchedule, "dp_schedule.json") {
   const auto& params = part(c, "params");
-  if (integer(params, "vpp_size") > 1)
-    GTEST_SKIP() << "virtual pipeline stages are not there yet";
+  if (integer(params, "vpp_size") > 1) GTEST_SKIP() << "virtual pipeline stages are not there yet";
   if (integer(params, "cp_size") > 1)
     GTEST_SKIP() << "ranks that share sequences are not there yet";
   const auto& inputs = part(c, "inputs");
