@@ -68,8 +68,9 @@ GpuRunner::GpuRunner(model::Network& network, const StepRunnerConfig& config)
                keys_.device()),
       copy_begins_(keys_.device().type(), c10::EventFlag::BACKEND_DEFAULT),
       copy_ends_(keys_.device().type(), c10::EventFlag::BACKEND_DEFAULT) {
-  // What the constructor put on the device must be there before the runner's stream reads it.
-  c10::impl::VirtualGuardImpl(keys_.device().type()).synchronizeDevice(keys_.device().index());
+  // What the constructor put on the device must be there before the runner's stream reads it. Not all
+  // of the device: another engine may be recording.
+  c10::impl::VirtualGuardImpl(keys_.device().type()).getStream(keys_.device()).synchronize();
 }
 
 GpuRunner::~GpuRunner() { stream_.synchronize(); }

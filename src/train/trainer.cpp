@@ -55,10 +55,11 @@ std::string ordinals_of(const TrainBatch& batch, const MicroBatch& micro_batch) 
   return fmt::format("{}", fmt::join(ordinals, ", "));
 }
 
-/// sync: what is timed is done, and the engine's stream may read the weights.
+/// sync: what is timed is done, and the engine's stream may read the weights. Not the whole device:
+/// an engine beside the trainer may be recording, and nobody may wait for a stream that records.
 void wait_for(const Tensor& weights) {
   if (weights.is_cpu()) return;
-  c10::impl::VirtualGuardImpl(weights.device().type()).synchronizeDevice(weights.get_device());
+  c10::impl::VirtualGuardImpl(weights.device().type()).getStream(weights.device()).synchronize();
 }
 
 }  // namespace

@@ -69,7 +69,10 @@ Tensor CudaDevice::product(const Tensor& x_TI, const Tensor& weight_OI, const Te
   call.weight_OI = pointer(weight_OI);
   call.bias_O = pointer(bias_O);
   call.y_TO = y_TO.data_ptr();
-  linear_.run(call, stream_of(x_TI));
+  // Of this call alone: trainer and engines have streams of their own and compute at the same time.
+  const Tensor workspace =
+      at::empty({static_cast<int64_t>(Linear::kWorkspaceBytes)}, x_TI.options().dtype(at::kByte));
+  linear_.run(call, workspace.data_ptr(), stream_of(x_TI));
   return y_TO;
 }
 

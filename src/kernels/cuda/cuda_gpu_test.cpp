@@ -1,8 +1,13 @@
 /// Recording on the GPU.
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 #include <c10/core/StreamGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
+
+#include <string>
+#include <thread>
+#include <vector>
 
 #include "kernels/cuda/gpu_test_tensors.h"
 
@@ -24,6 +29,60 @@ TEST(GpuRecord, ReplaysOnTheSameMemory) {
     graph->replay();
     EXPECT_LT(relative_error(y, at::mm(x.to(at::kDouble), weight.to(at::kDouble).t())), 4e-3);
   }
+}
+
+TEST(GpuRecord, OthersComputeAndGiveMemoryBackMeanwhile) {
+  SLIME_NEEDS_GPU();
+  Gpu& gpu = open_gpu();
+  const c10::impl::VirtualGuardImpl device(at::kCUDA);
+  const c10::StreamGuard guard(device.getStreamFromGlobalPool(at::Device(at::kCUDA, 0)));
+  Tensor x = at::ones({64}, at::TensorOptions(at::kFloat).device(at::kCUDA));
+  std::string failure;
+  const auto graph = gpu.record(
+      [&] {
+        x.mul_(2);
+        std::thread([&] {
+          try {
+            const auto memory = gpu.reserve_memory(int64_t{4} << 20);
+            memory->view(0, {1024}, at::kFloat).fill_(3);
+            memory->unmap();
+            device.getStream(at::Device(at::kCUDA, 0)).synchronize();
+          } catch (const std::exception& error) {
+            failure = error.what();
+          }
+        }).join();
+        x.add_(1);
+      },
+      nullptr);
+  EXPECT_EQ(failure, "");
+  graph->replay();
+  EXPECT_EQ(x.max().item<float>(), 3);
+}
+
+/// A trainer and two engines of one process compute on streams of their own.
+TEST(CudaDevice, ProductsOfThreeStreamsAtOnceAreThoseOfOne) {
+  SLIME_NEEDS_GPU();
+  const Device& gpu = open_gpu().device();
+  const c10::impl::VirtualGuardImpl device(at::kCUDA);
+  // Few outputs and many inputs: the library divides the sums and keeps parts of them aside.
+  const Tensor x = to_gpu(numbers({320, 8192}, at::kBFloat16));
+  const Tensor weight = to_gpu(numbers({256, 8192}, at::kBFloat16));
+  const Tensor alone = gpu.linear(x, weight, {}).cpu();
+  std::vector<Tensor> largest_differences(3);
+  std::vector<std::thread> threads;
+  for (Tensor& largest : largest_differences) {
+    threads.emplace_back([&] {
+      const at::NoGradGuard no_grad;
+      const c10::StreamGuard guard(device.getStreamFromGlobalPool(at::Device(at::kCUDA, 0)));
+      const Tensor expected = alone.to(at::kCUDA);
+      largest = at::zeros({}, expected.options());
+      for (int i = 0; i < 300; ++i)
+        largest = at::maximum(largest, (gpu.linear(x, weight, {}) - expected).abs().max());
+      largest = largest.cpu();
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const Tensor& largest : largest_differences) EXPECT_EQ(largest.item<float>(), 0);
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "kernels/cuda/virtual_memory.h"
 
 #include <ATen/ATen.h>
+#include <c10/cuda/CUDAStream.h>
 #include <cuda_runtime.h>
 #include <dlfcn.h>
 #include <fmt/format.h>
@@ -91,7 +92,7 @@ VirtualMemory::VirtualMemory(int device, int64_t bytes, std::atomic<int64_t>& ma
 
 VirtualMemory::~VirtualMemory() {
   if (is_mapped_) {
-    cudaDeviceSynchronize();
+    cudaStreamSynchronize(c10::cuda::getCurrentCUDAStream(static_cast<c10::DeviceIndex>(device_)));
     driver().unmap(begin_, static_cast<size_t>(size_));
     mapped_bytes_ -= size_;
   }
@@ -100,8 +101,9 @@ VirtualMemory::~VirtualMemory() {
 
 void VirtualMemory::unmap() {
   if (!is_mapped_) return;
-  // sync: the pages must not go while a kernel uses them.
-  if (cudaDeviceSynchronize() != cudaSuccess)
+  // sync: the pages must not go while a kernel uses them. Not all of the device: see GpuMemory.
+  if (cudaStreamSynchronize(
+          c10::cuda::getCurrentCUDAStream(static_cast<c10::DeviceIndex>(device_))) != cudaSuccess)
     throw std::runtime_error("the GPU failed before its memory was given back");
   check_driver(driver().unmap(begin_, static_cast<size_t>(size_)), "cuMemUnmap");
   is_mapped_ = false;

@@ -21,7 +21,9 @@ class GpuMemory {
   virtual int64_t size_bytes() const = 0;
 
   /// Gives the pages back to the driver: their contents are lost, and until map() nothing may touch
-  /// the addresses. Waits for the GPU. Nothing happens when they are not there.
+  /// the addresses. Waits for the current stream; whoever used them on others has waited for those:
+  /// nobody may wait for the whole GPU while an engine records. Nothing happens when they are not
+  /// there.
   virtual void unmap() = 0;
   /// Takes pages; what they hold is not defined. Throws c10::OutOfMemoryError, with none taken,
   /// when the driver has not enough. Nothing happens when they are there.

@@ -157,15 +157,12 @@ struct Linear::Plan {
   }
 };
 
-Linear::Linear() {
-  check_blas(cublasLtCreate(&handle_), "cublasLtCreate");
-  check_cuda(cudaMalloc(&workspace_, kWorkspaceBytes), "workspace of matrix products");
-}
+Linear::Linear() { check_blas(cublasLtCreate(&handle_), "cublasLtCreate"); }
 
-Linear::~Linear() { cudaFree(workspace_); }
+Linear::~Linear() = default;
 
 /// In the library's column-major words: y [O, T] = (weight [I, O])^T times x [I, T].
-Linear::Plan& Linear::plan_for(const LinearCall& call, cudaStream_t stream) {
+Linear::Plan& Linear::plan_for(const LinearCall& call, void* workspace, cudaStream_t stream) {
   const Shape shape{call.rows,   call.inputs,       call.outputs,
                     call.number, call.float_result, call.bias_O != nullptr};
   const auto found = plans_.find(shape);
@@ -211,13 +208,13 @@ Linear::Plan& Linear::plan_for(const LinearCall& call, cudaStream_t stream) {
   plan->algo = candidates.front();
   if (is_recorded_size(call.rows)) {
     if (is_recording(stream)) throw std::runtime_error("a product is recorded before it ran once");
-    measure(call, *plan, candidates, stream);
+    measure(call, *plan, candidates, workspace, stream);
   }
   return *plans_.emplace(shape, std::move(plan)).first->second;
 }
 
 void Linear::run_library(const LinearCall& call, Plan& plan, const cublasLtMatmulAlgo_t& algo,
-                         cudaStream_t stream) const {
+                         void* workspace, cudaStream_t stream) const {
   if (call.bias_O != nullptr) {
     check_blas(cublasLtMatmulDescSetAttribute(plan.desc, cublaslt::kDescBiasPointer, &call.bias_O,
                                               sizeof(call.bias_O)),
@@ -225,7 +222,7 @@ void Linear::run_library(const LinearCall& call, Plan& plan, const cublasLtMatmu
   }
   const float one = 1, zero = 0;
   check_blas(cublasLtMatmul(handle_, plan.desc, &one, call.weight_OI, plan.weight, call.x_TI,
-                            plan.x, &zero, call.y_TO, plan.y, call.y_TO, plan.y, &algo, workspace_,
+                            plan.x, &zero, call.y_TO, plan.y, call.y_TO, plan.y, &algo, workspace,
                             kWorkspaceBytes, stream),
              "cublasLtMatmul");
 }
@@ -234,7 +231,8 @@ void Linear::run_library(const LinearCall& call, Plan& plan, const cublasLtMatmu
 /// not fit into the caches together: cold weights, launch gaps, second kernels and early starts
 /// count as they do in a model.
 void Linear::measure(const LinearCall& call, Plan& plan,
-                     const std::vector<cublasLtMatmulAlgo_t>& candidates, cudaStream_t stream) {
+                     const std::vector<cublasLtMatmulAlgo_t>& candidates, void* workspace,
+                     cudaStream_t stream) {
   const size_t bytes = static_cast<size_t>(call.inputs * call.outputs) * bytes_of(call.number);
   const WeightCopies copies(call.weight_OI, bytes, stream);
   check_cuda(cudaStreamSynchronize(stream), "a product's input");  // sync: a shape's first use
@@ -251,7 +249,7 @@ void Linear::measure(const LinearCall& call, Plan& plan,
   float fastest = 1e30F;
   for (const cublasLtMatmulAlgo_t& algo : candidates) {
     const float time = time_of([&](const LinearCall& one, cudaStream_t recording) {
-      run_library(one, plan, algo, recording);
+      run_library(one, plan, algo, workspace, recording);
     });
     if (time >= fastest) continue;
     fastest = time;
@@ -267,14 +265,14 @@ void Linear::measure(const LinearCall& call, Plan& plan,
   if (is_batch_product(call)) try_ours(Plan::Kernel::kBatch, batch_linear);
 }
 
-void Linear::run(const LinearCall& call, cudaStream_t stream) {
+void Linear::run(const LinearCall& call, void* workspace, cudaStream_t stream) {
   if (call.rows == 0) return;
   const std::lock_guard lock(mutex_);
-  Plan& plan = plan_for(call, stream);
+  Plan& plan = plan_for(call, workspace, stream);
   if (plan.kernel == Plan::Kernel::kSkinny) return skinny_linear(call, stream);
   if (plan.kernel == Plan::Kernel::kBatch && is_batch_product(call))
     return batch_linear(call, stream);
-  run_library(call, plan, plan.algo, stream);
+  run_library(call, plan, plan.algo, workspace, stream);
 }
 
 }  // namespace slime::kernels::cuda

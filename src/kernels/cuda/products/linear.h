@@ -30,21 +30,22 @@ class Linear final {
   Linear(const Linear&) = delete;
   Linear& operator=(const Linear&) = delete;
 
-  void run(const LinearCall& call, cudaStream_t stream);
+  /// `workspace`: kWorkspaceBytes that nothing else on the device uses until the product is done.
+  void run(const LinearCall& call, void* workspace, cudaStream_t stream);
 
  private:
   /// rows, inputs, outputs, precision, float result, has bias.
   using Shape = std::tuple<int64_t, int64_t, int64_t, Number, bool, bool>;
   struct Plan;  // descriptors of cuBLASLt for a shape, and the algorithm
 
-  Plan& plan_for(const LinearCall& call, cudaStream_t stream);
+  Plan& plan_for(const LinearCall& call, void* workspace, cudaStream_t stream);
   void run_library(const LinearCall& call, Plan& plan, const cublasLtMatmulAlgo_t& algo,
-                   cudaStream_t stream) const;
+                   void* workspace, cudaStream_t stream) const;
   void measure(const LinearCall& call, Plan& plan,
-               const std::vector<cublasLtMatmulAlgo_t>& candidates, cudaStream_t stream);
+               const std::vector<cublasLtMatmulAlgo_t>& candidates, void* workspace,
+               cudaStream_t stream);
 
   cublasLtHandle_t handle_ = nullptr;
-  void* workspace_ = nullptr;
   std::mutex mutex_;
   std::map<Shape, std::unique_ptr<Plan>> plans_;  // guarded by mutex_
 };
