@@ -43,20 +43,21 @@ Expected<void> EngineRequests::resume_engine() {
 }
 
 asio::awaitable<std::optional<engine::GenerateUpdate>> EngineRequests::draw(
-    std::function<engine::GenerateRequest()> make_request, std::optional<UnderWay>& under_way,
-    OnDrawn on_drawn) {
+    std::function<std::optional<engine::GenerateRequest>()> make_request,
+    std::optional<UnderWay>& under_way, OnDrawn on_drawn) {
   co_await gate_.pass();
   if (is_closed_) co_return std::nullopt;
+  std::optional<engine::GenerateRequest> request = make_request();
+  if (!request) co_return std::nullopt;
   under_way.emplace();
   under_way->drawn = std::make_shared<DrawnSoFar>();
   OnSubmitted on_submitted = [this, &under_way](engine::RequestHandle submitted) {
     under_way->handle = submitted;
     in_flight_.insert(submitted);
   };
-  engine::GenerateRequest request = make_request();
   note_submission();
   engine::GenerateUpdate generated = co_await generate(
-      engine_, std::move(request), under_way->drawn, std::move(on_submitted), std::move(on_drawn));
+      engine_, std::move(*request), under_way->drawn, std::move(on_submitted), std::move(on_drawn));
   in_flight_.erase(under_way->handle);
   under_way.reset();
   num_tokens_ += static_cast<int64_t>(generated.output_ids.size());

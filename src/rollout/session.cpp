@@ -240,7 +240,9 @@ asio::awaitable<bool> Session::draw_once(std::shared_ptr<GroupInFlight> flight, 
     // The engine's last update is posted after this, so the session is there when this runs.
     asio::post(context_.runtime.context(), [this] { tell_reached(); });
   };
-  std::function<engine::GenerateRequest()> make_request = [this, &flight, &sample] {
+  std::function<std::optional<engine::GenerateRequest>()> make_request =
+      [this, &flight, &sample]() -> std::optional<engine::GenerateRequest> {
+    if (flight->is_aborted) return std::nullopt;  // while it waited at the gate
     return request_for(*flight, sample);
   };
   const std::optional<engine::GenerateUpdate> generated =
