@@ -26,6 +26,7 @@ struct StoredBuffer {
   Tensor buffer;  // [N], or the shard
   const model::Weights* layout;
   const Optimizer* owner = nullptr;  // of a buffer that is sharded
+  bool may_be_missing = false;       // then it is as the run's beginning has it
 
   Tensor own_shard_of(const Tensor& whole_N) const {
     if (owner == nullptr) return whole_N;
@@ -57,8 +58,16 @@ std::vector<StoredBuffer> stored_buffers(Trainer& trainer) {
     add_optimizer(buffers, "critic", "head_", critic->head_optimizer(), head);
   }
   if (trainer.old_actor() != nullptr) {
-    buffers.push_back({"optimizer", "old_actor", trainer.old_actor()->weights().flat(), &weights});
-    buffers.push_back({"optimizer", "rollout_actor", trainer.rollout_actor(), &weights});
+    buffers.push_back({.folder = "optimizer",
+                       .stem = "old_actor",
+                       .buffer = trainer.old_actor()->weights().flat(),
+                       .layout = &weights,
+                       .may_be_missing = true});
+    buffers.push_back({.folder = "optimizer",
+                       .stem = "rollout_actor",
+                       .buffer = trainer.rollout_actor(),
+                       .layout = &weights,
+                       .may_be_missing = true});
   }
   // A reference that moves with the run cannot be read from where it started.
   if (trainer.reference() != nullptr && trainer.config().ref_update_interval > 0) {
@@ -239,7 +248,14 @@ std::optional<Checkpoint> find_checkpoint(const fs::path& root, const Warn& warn
 void restore_trainer(const Checkpoint& checkpoint, Trainer& trainer, const Warn& warn) {
   if (checkpoint.has_optimizer) {
     for (const StoredBuffer& stored : stored_buffers(trainer)) {
-      read_buffer(checkpoint.directory, stored);
+      const bool is_missing = stored.may_be_missing &&
+                              files_of(checkpoint.directory / stored.folder, stored.stem).empty();
+      if (!is_missing) {
+        read_buffer(checkpoint.directory, stored);
+      } else if (stored.stem == "old_actor") {
+        warn(fmt::format("{} was saved without --keep-old-actor: its weights are the old ones",
+                         checkpoint.directory.string()));
+      }
     }
   } else {
     warn(fmt::format(
