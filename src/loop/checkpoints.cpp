@@ -22,12 +22,13 @@ Checkpoints::Checkpoints(const config::ModelFlags& config, const RunFolder& fold
       memory_(memory),
       recorder_(recorder) {}
 
-void Checkpoints::save(int64_t step) {
+void Checkpoints::save(int64_t step, bool is_published) {
   const auto range = recorder_.phase("save");
   json::object run =
       data_state(step, prompts_, fates_, rollout_ != nullptr ? &rollout_->rollout() : nullptr);
   run["started"] = to_date_text(started_);
   run["weight_version"] = engines_.weight_version().value_or(step + 1);
+  run["is_published"] = is_published;
   run["run_id"] = run_id_;
   const std::filesystem::path directory = trainers_.save({.root = folder_.checkpoints(),
                                                           .model_source = config_.hf_checkpoint,

@@ -29,8 +29,9 @@ class Checkpoints {
               Fates& fates, Engines& engines, RolloutSource* rollout, RunMemory& memory,
               Recorder& recorder);
 
-  /// After rollout step `step`. Throws ConfigError when the disk is full, with nothing left behind.
-  void save(int64_t step);
+  /// After rollout step `step`. `is_published`: the engines have the weights that are saved. Throws
+  /// ConfigError when the disk is full, with nothing left behind.
+  void save(int64_t step, bool is_published);
 
  private:
   const config::ModelFlags& config_;

@@ -25,8 +25,9 @@ struct RunSchedule {
 
   /// What the engines' weights are called at the first step, when they had version `saved` as the
   /// checkpoint was written: weights that were trained and not published then are published now.
-  WeightVersion version_from(WeightVersion saved) const {
-    return saved + (publishes_after(first_step - 1) ? 0 : 1);
+  /// `was_published`: by the run that wrote it, whose interval may have been another.
+  static WeightVersion version_from(WeightVersion saved, bool was_published) {
+    return saved + (was_published ? 0 : 1);
   }
 
   bool evaluates_before_training() const {

@@ -99,7 +99,9 @@ void StationSteps::take_evaluation(bool waits) {
                   step < 0 ? "before training" : fmt::format("after step {}", step)));
 }
 
-void StationSteps::save(int64_t step) { run_.checkpoints->save(step); }
+void StationSteps::save(int64_t step) {
+  run_.checkpoints->save(step, run_.schedule.publishes_after(step));
+}
 
 void StationSteps::finish(int64_t step) {
   take_evaluation(/*waits=*/true);

@@ -166,9 +166,14 @@ WeightVersion first_version(const Stations& run, const StartPoint& start) {
   const RunSchedule& schedule = run.schedule;
   const json::value* saved =
       start.checkpoint ? start.checkpoint->run.if_contains("weight_version") : nullptr;
-  if (!run.config.train_async || saved == nullptr || !saved->is_int64())
+  // Also where `slime train` goes on: groups that wait have tokens of those versions.
+  if (saved == nullptr || !saved->is_int64())
     return schedule.first_step / schedule.steps_per_update;
-  return schedule.version_from(saved->get_int64());
+  const json::value* published = start.checkpoint->run.if_contains("is_published");
+  const bool was_published = published != nullptr && published->is_bool()
+                                 ? published->get_bool()
+                                 : schedule.publishes_after(start.checkpoint->iteration);
+  return RunSchedule::version_from(saved->get_int64(), was_published);
 }
 
 /// An engine beside the trainer has weights of its own; the first update makes them the trainer's.

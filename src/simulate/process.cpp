@@ -42,7 +42,9 @@ class TightDisk final : public buffer::AppendFile {
 };
 
 WeightVersion first_version(const Disk& disk, const loop::RunSchedule& schedule) {
-  return disk.checkpoint ? schedule.version_from(disk.checkpoint->version) : 0;
+  if (!disk.checkpoint) return 0;
+  return loop::RunSchedule::version_from(disk.checkpoint->version,
+                                         schedule.publishes_after(disk.checkpoint->step));
 }
 
 loop::RunSchedule schedule_of(const Scenario& scenario, const Disk& disk) {
