@@ -14,6 +14,16 @@ WeightVersion newest_version(const Group& group) {
   return newest;
 }
 
+std::optional<WeightVersion> oldest_version(const Group& group) {
+  std::optional<WeightVersion> oldest;
+  for (const Sample& sample : group.samples) {
+    for (const VersionRun& run : sample.versions) {
+      if (run.version != kNoVersion) oldest = std::min(oldest.value_or(run.version), run.version);
+    }
+  }
+  return oldest;
+}
+
 void mask_tokens_before(Group& group, WeightVersion version) {
   for (Sample& sample : group.samples) {
     std::size_t begin = 0;

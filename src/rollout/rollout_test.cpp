@@ -88,6 +88,7 @@ TEST(Rollout, AStopRequestEndsItWithWhatIsThere) {
 
 TEST(Rollout, ASampleBeyondALimitThatWasLoweredIsTruncatedAndTheStepGoesOn) {
   World world;
+  world.config.keeps_partial = true;
   world.config.max_concurrent_samples = 1;
   world.rules.sampling.max_new_tokens = 4;
   world.hooks.take_groups = [](int64_t) {
@@ -128,8 +129,24 @@ Group begun_group(bool has_top_p_ids) {
   return group;
 }
 
+TEST(Rollout, WithoutPartialRolloutsAGroupThatAnotherRunHasBegunIsDrawnAnew) {
+  World world;
+  world.config.groups_per_step = world.config.groups_per_refill = 1;
+  world.engine.version = 9;
+  int64_t num_discarded = 0;
+  world.hooks.on_discard = [&num_discarded](int64_t, int64_t tokens) { num_discarded += tokens; };
+  world.hooks.take_groups = [](int64_t) { return std::vector<Group>{begun_group(false)}; };
+  const StepResult result = world.run();
+  EXPECT_EQ(num_discarded, 4);
+  for (const Sample& sample : result.groups.at(0).samples) {
+    ASSERT_EQ(sample.versions.size(), 1);
+    EXPECT_EQ(sample.versions[0].version, 9);
+  }
+}
+
 TEST(Rollout, ASampleThatGoesOnKeepsTheTopPIdsOfItsEarlierTokens) {
   World world;
+  world.config.keeps_partial = true;
   world.rules.keeps_top_p_ids = true;
   world.config.groups_per_step = world.config.groups_per_refill = 1;
   world.hooks.take_groups = [](int64_t) { return std::vector<Group>{begun_group(true)}; };

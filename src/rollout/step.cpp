@@ -86,6 +86,7 @@ void Step::refill() {
     num_under_way_ += static_cast<int64_t>(groups.size());
     for (Group& group : groups) {
       const int64_t ordinal = group.ordinal;
+      if (!config_.keeps_partial) forget_older(group);
       const auto known = attempts_.find(ordinal);
       std::shared_ptr<GroupInFlight> flight =
           session_.start(std::move(group), known == attempts_.end() ? 0 : known->second);
@@ -103,6 +104,12 @@ void Step::drawn(GroupInFlight& flight, std::size_t index) {
   order_.ended(open->second.first_number + static_cast<int64_t>(index),
                sample.response_length() - flight.draws[index].tokens_before);
   advance();
+}
+
+/// What another mode of training began, before a restart: here all tokens are of one version.
+void Step::forget_older(Group& group) {
+  tell_discarded(hooks_, group.ordinal, num_drawn_tokens(group));
+  end_.discarded_tokens += forget_response(group);
 }
 
 /// Judges groups in the order of virtual time, as far as tokens and rewards are known and the

@@ -51,6 +51,7 @@ class Step {
   };
 
   void refill();
+  void forget_older(Group& group);
   void drawn(GroupInFlight& flight, std::size_t index);
   void advance();
   void judge(int64_t ordinal);

@@ -5,6 +5,7 @@
 
 #include "core/drawn_tokens.h"
 #include "core/error.h"
+#include "rollout/older_tokens.h"
 #include "rollout/verdict.h"
 
 namespace slime::rollout {
@@ -111,7 +112,9 @@ void Stream::admit() {
     std::vector<Group> groups = hooks_.take_groups(1);
     data_ended_ = groups.empty();
     for (Group& group : groups) {
-      if (!group.begun_with) group.begun_with = version_;
+      // `slime train --partial-rollout` began it, if it has tokens.
+      if (!group.begun_with)
+        group.begun_with = std::min(oldest_version(group).value_or(version_), version_);
       const auto known = attempts_.find(group.ordinal);
       const int64_t attempt = known == attempts_.end() ? 0 : known->second;
       open_.emplace(num_begun_++, Open{session_.start(std::move(group), attempt)});
@@ -272,10 +275,9 @@ void Stream::retry(OpenGroups::iterator which) {
   open_.erase(which);
   tell_discarded(hooks_, group.ordinal, num_drawn_tokens(group));
   end_.discarded_tokens += forget_response(group);
-  group.begun_with.reset();
   ++attempts_[group.ordinal];
   ++end_.num_retried_groups;
-  hooks_.give_back({std::move(group)});
+  give_back({std::move(group)});
 }
 
 /// The engine ended a sample that nobody had asked it to end. The group comes again in a later
@@ -304,8 +306,7 @@ void Stream::begin_given_up_later() {
     pause_.reset();
     try {
       if (session_.is_closed()) return;
-      if (!given_up_.empty()) hooks_.give_back(std::exchange(given_up_, {}));
-      data_ended_ = false;  // they are there
+      if (!given_up_.empty()) give_back(std::exchange(given_up_, {}));
       advance();
     } catch (...) {
       session_.fail(std::current_exception());
@@ -313,12 +314,18 @@ void Stream::begin_given_up_later() {
   });
 }
 
+/// To be begun again: also where the data had ended, they are there.
+void Stream::give_back(std::vector<Group> groups) {
+  hooks_.give_back(std::move(groups));
+  data_ended_ = false;
+}
+
 void Stream::end_step() {
   const int64_t generated = session_.num_generated_tokens();
   end_.generated_tokens = generated - std::exchange(tokens_before_step_, generated);
   const int64_t next = end_.step + 1;
   // Behind the last record of a stream the buffer is the loop's.
-  if (!given_up_.empty()) hooks_.give_back(std::exchange(given_up_, {}));
+  if (!given_up_.empty()) give_back(std::exchange(given_up_, {}));
   outlet_.put(std::exchange(end_, {.step = next, .version = version_}));
 }
 

@@ -89,6 +89,7 @@ class Stream {
   void drop(OpenGroups::iterator which, const std::string& reason);
   void keep(OpenGroups::iterator which);
   void retry(OpenGroups::iterator which);
+  void give_back(std::vector<Group> groups);
   void end_step();
   void tell(HeldBy what) const;
   void hand_back();

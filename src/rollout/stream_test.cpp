@@ -346,5 +346,55 @@ TEST(Stream, AFailureOfTheEngineIsThrownWhereTheLoopTakes) {
   EXPECT_THROW(take_step(rollout), std::runtime_error);
 }
 
+TEST(Stream, AGroupThatAnotherModeBeganIsAsOldAsItsTokens) {
+  World world;
+  give_out_again(world);
+  Group begun = group_of(50, 2);
+  begun.samples[0].tokens.push_back(1);
+  begun.samples[0].log_probs.push_back(-1);
+  begun.samples[0].versions = {{3, 1}};
+  begun.samples[0].status = Status::kAborted;
+  world.returned.push_back(begun);
+  StreamOrder order = stream_of(world, 0, 2);
+  order.staleness.first_version = 5;
+  world.engine.version = 5;
+  Rollout rollout(world.engine, world.config, world.hooks);
+  rollout.open_stream(order);
+  for (WeightVersion version = 5; version < 7; ++version) {
+    const StepResult step = take_step(rollout);
+    for (const Group& group : step.groups) {
+      for (const Sample& sample : group.samples) {
+        for (const VersionRun& run : sample.versions) EXPECT_EQ(run.version, version);
+      }
+    }
+    world.engine.version = version + 1;
+    rollout.release(version + 1);
+  }
+}
+
+TEST(Stream, AGroupThatIsDrawnAnewIsThereThoughTheDataHasEnded) {
+  World world;
+  Group too_old = group_of(0, 2);
+  too_old.begun_with = 3;
+  world.returned.push_back(too_old);
+  for (int64_t ordinal = 1; ordinal < 3; ++ordinal) world.returned.push_back(group_of(ordinal, 2));
+  world.hooks.take_groups = [&world](int64_t) {
+    std::vector<Group> groups;
+    if (!world.returned.empty()) {
+      groups.push_back(std::move(world.returned.front()));
+      world.returned.erase(world.returned.begin());
+    }
+    return groups;
+  };
+  StreamOrder order = stream_of(world, 0, 1);
+  order.staleness.first_version = 5;
+  world.engine.version = 5;
+  // One at a time, so that the end of the data is seen before the first is judged.
+  world.config.max_concurrent_samples = 1;
+  Rollout rollout(world.engine, world.config, world.hooks);
+  rollout.open_stream(order);
+  EXPECT_EQ(take_step(rollout).groups.size(), 3);
+}
+
 }  // namespace
 }  // namespace slime::rollout

@@ -42,6 +42,7 @@ void tell_discarded(const RolloutHooks& hooks, int64_t ordinal, int64_t num_toke
 
 int64_t forget_response(Group& group) {
   int64_t num_tokens = 0;
+  group.begun_with.reset();
   for (Sample& sample : group.samples) {
     num_tokens += sample.response_length();
     sample.tokens.resize(static_cast<std::size_t>(sample.prompt_length));
