@@ -101,6 +101,12 @@ std::vector<Flag> async_flags() {
             "the same as --update-mode and --kv-on-update: suspend and keep, suspend and "
             "recompute, interrupt",
             {"in_place", "retract", "abort"}),
+      works("--async-max-concurrent-samples", &C::async_max_concurrent_samples,
+            "the same as --sglang-server-concurrency"),
+      works("--rollout-submission-granularity", &C::rollout_submission_granularity,
+            "a place is filled when one sample has ended; by whole groups is refused",
+            {"sample", "group"}),
+      refused("--custom-async-data-buffer-path", kValue, kPlugin),
       works("--rollout-num-threads", &C::rollout_num_threads,
             "CPU threads of the engine beside a trainer; default: half of --num-threads"),
   };

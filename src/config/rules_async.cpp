@@ -15,32 +15,49 @@ bool is_given(const ParsedFlags& flags, std::string_view name) {
   return std::ranges::find(flags.given, name) != flags.given.end();
 }
 
-/// The value that several flags may name. Two that differ are a problem.
+/// The value that several flags may name, and the one that gave it. Two that differ are a problem.
 template <typename T>
-void merge(std::optional<T>& value, std::string_view flag, const std::optional<T>& other,
+void merge(std::optional<T>& value, std::string_view& flag, const std::optional<T>& other,
            std::string_view other_flag, Problems& problems) {
   if (!other) return;
   problems.require(!value || *value == *other,
                    fmt::format("{} {} and {} {}: say the same thing differently; give one", flag,
                                value.value_or(T{}), other_flag, *other));
   value = other;
+  flag = other_flag;
 }
 
 void merge_names(ParsedFlags& flags, Problems& problems) {
   RunConfig& config = flags.config;
-  merge(config.max_staleness, "--max-staleness", config.max_weight_staleness,
-        "--max-weight-staleness", problems);
-  merge(config.max_staleness, "--max-staleness", config.max_policy_version_lag,
-        "--max-policy-version-lag", problems);
+  std::string_view bound = "--max-staleness";
+  merge(config.max_staleness, bound, config.max_weight_staleness, "--max-weight-staleness",
+        problems);
+  merge(config.max_staleness, bound, config.max_policy_version_lag, "--max-policy-version-lag",
+        problems);
   if (const auto factor = config.async_data_buffer_capacity_factor) {
     problems.require(
         std::isfinite(*factor) && *factor >= 1 && *factor <= 1e6,
         fmt::format("--async-data-buffer-capacity-factor {}: should be at least 1", *factor));
     const std::optional<int64_t> batches =
         static_cast<int64_t>(std::clamp(std::floor(*factor), 1.0, 1e6));
-    merge(config.async_buffer_size, "--async-buffer-size", batches,
-          "--async-data-buffer-capacity-factor", problems);
+    std::string_view size = "--async-buffer-size";
+    merge(config.async_buffer_size, size, batches, "--async-data-buffer-capacity-factor", problems);
   }
+  if (config.async_max_concurrent_samples) {
+    problems.require(*config.async_max_concurrent_samples >= 1,
+                     fmt::format("--async-max-concurrent-samples {}: should be at least 1",
+                                 *config.async_max_concurrent_samples));
+    constexpr std::string_view kConcurrency = "--sglang-server-concurrency";
+    std::string_view limit = kConcurrency;
+    std::optional<int64_t> samples;
+    if (is_given(flags, kConcurrency)) samples = config.sglang_server_concurrency;
+    merge(samples, limit, config.async_max_concurrent_samples, "--async-max-concurrent-samples",
+          problems);
+    config.sglang_server_concurrency = *samples;
+  }
+  problems.require(config.rollout_submission_granularity == "sample",
+                   "--rollout-submission-granularity group: a place is filled as soon as one "
+                   "sample has ended; use sample");
   const auto merge_words = [&](std::string& value, std::string_view flag, const std::string& other,
                                std::string_view other_flag, std::string_view given) {
     problems.require(
@@ -65,7 +82,9 @@ void refuse_without_async(const ParsedFlags& flags, Problems& problems) {
   for (const std::string_view flag :
        {"--max-weight-staleness", "--max-policy-version-lag", "--staleness-policy",
         "--async-unused-samples-handler", "--async-order", "--async-data-buffer-capacity-factor",
-        "--update-mode", "--kv-on-update", "--pause-generation-mode", "--rollout-num-threads"}) {
+        "--update-mode", "--kv-on-update", "--pause-generation-mode", "--rollout-num-threads",
+        "--async-buffer-size", "--async-max-concurrent-samples",
+        "--rollout-submission-granularity"}) {
     problems.require(
         !is_given(flags, flag),
         fmt::format("{}: is about generation beside training; use slime train-async", flag));
@@ -130,6 +149,10 @@ void check_async(ParsedFlags& flags, Problems& problems) {
                    fmt::format("--colocate and --update-weights-interval {}: trainer and engine "
                                "share one set of weights, each rollout is an update",
                                config.update_weights_interval));
+  problems.require(!config.colocate || !is_given(flags, "--rollout-num-threads"),
+                   fmt::format("--colocate and --rollout-num-threads {}: trainer and engine take "
+                               "turns, each with all of --num-threads",
+                               config.rollout_num_threads));
   problems.require(
       config.rollout_num_threads >= 0,
       fmt::format("--rollout-num-threads {}: should not be negative", config.rollout_num_threads));
@@ -137,11 +160,13 @@ void check_async(ParsedFlags& flags, Problems& problems) {
       config.staleness_policy != "correct" || has_correction(config),
       "--staleness-policy correct: trains tokens of older weights than --max-staleness says; it "
       "needs a correction: --use-tis, --use-rs, --use-opsm or --custom-tis-function-path");
-  problems.require(
-      !is_given(flags, "--kv-on-update") || config.update_mode == "suspend",
-      fmt::format("--kv-on-update {} and --update-mode {}: only suspended requests have "
-                  "keys and values when the weights change",
-                  config.kv_on_update, config.update_mode));
+  const std::string mode = is_given(flags, "--update-mode")
+                               ? "--update-mode " + config.update_mode
+                               : "--pause-generation-mode " + config.pause_generation_mode;
+  problems.require(!is_given(flags, "--kv-on-update") || config.update_mode == "suspend",
+                   fmt::format("--kv-on-update {} and {}: only suspended requests have keys and "
+                               "values when the weights change",
+                               config.kv_on_update, mode));
   const bool offloads = config.offload || config.offload_rollout;
   problems.require(!offloads || config.colocate,
                    "--offload-rollout and slime train-async: the cache is in use while the trainer "
@@ -151,6 +176,14 @@ void check_async(ParsedFlags& flags, Problems& problems) {
       "--offload-rollout and --kv-on-update keep: a cache that gives its memory back keeps "
       "nothing");
   if (!config.colocate) config.no_offload_rollout = true;
+  const bool has_policy =
+      is_given(flags, "--staleness-policy") || is_given(flags, "--async-unused-samples-handler");
+  if (has_policy && config.staleness_policy != "wait" && config.async_order == "dispatch") {
+    flags.warnings.push_back(fmt::format(
+        "--staleness-policy {}: in the order of dispatch no group becomes too old, except by a "
+        "restart with other flags; --async-order finish is what it is for",
+        config.staleness_policy));
+  }
   if (is_given(flags, "--over-sampling-batch-size") &&
       config.over_sampling_batch_size.value_or(0) > config.rollout_batch_size) {
     flags.warnings.push_back(

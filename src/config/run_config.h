@@ -100,8 +100,10 @@ struct AsyncFlags {
   std::string async_order = "dispatch";
   std::string update_mode = "suspend";
   std::string kv_on_update = "keep";
-  std::string pause_generation_mode;  // both of them: in_place, retract, abort
-  int64_t rollout_num_threads = 0;    // 0: half of num_threads
+  std::string pause_generation_mode;                    // both of them: in_place, retract, abort
+  int64_t rollout_num_threads = 0;                      // 0: half of num_threads
+  std::optional<int64_t> async_max_concurrent_samples;  // the same as sglang_server_concurrency
+  std::string rollout_submission_granularity = "sample";
 
   /// The engine reads the weights that the trainer changes; otherwise it has its own.
   bool shares_weights() const { return !train_async || colocate; }

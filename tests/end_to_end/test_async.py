@@ -151,6 +151,12 @@ def test_half_drawn_samples_go_on_from_a_checkpoint(work):
 
 CONTRADICTIONS = [
     (["--max-staleness", "1", "--max-weight-staleness", "2"], "--max-staleness", "--max-weight-staleness"),
+    (["--max-weight-staleness", "2", "--max-policy-version-lag", "3"], "--max-weight-staleness 2", "--max-policy-version-lag 3"),
+    (["--pause-generation-mode", "abort", "--kv-on-update", "keep"], "--kv-on-update keep", "--pause-generation-mode abort"),
+    (["--sglang-server-concurrency", "4", "--async-max-concurrent-samples", "5"], "--sglang-server-concurrency 4", "--async-max-concurrent-samples 5"),
+    (["--colocate", "--rollout-num-threads", "1"], "--colocate", "--rollout-num-threads 1"),
+    (["--rollout-submission-granularity", "group"], "--rollout-submission-granularity group", "sample"),
+    (["--custom-async-data-buffer-path", "a.b"], "--custom-async-data-buffer-path", "plug-in"),
     (["--update-mode", "drain", "--pause-generation-mode", "abort"], "--update-mode drain", "--pause-generation-mode abort"),
     (["--update-mode", "interrupt", "--kv-on-update", "keep"], "--kv-on-update keep", "--update-mode interrupt"),
     (["--colocate", "--update-weights-interval", "2"], "--colocate", "--update-weights-interval 2"),
@@ -196,3 +202,68 @@ def test_a_replay_arrives_at_the_same_weights(work, extra):
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     other = run_slime([str(SLIME), "replay", str(run_dir), "--run-dir", str(run_dir) + "-other"])
     assert other.returncode == 1 and "the weights are different" in other.stdout
+
+
+def test_tokens_of_older_weights_do_not_pass_a_bound_that_a_restart_sets(work):
+    """`slime train --partial-rollout` knows no bound: what it had begun has older tokens than an on-policy run may train."""
+    run_dir = work / "async-after-april"
+    april = async_command(work, run_dir, rollouts=4, extra=["--partial-rollout", "--over-sampling-batch-size", "12"])
+    april[1] = "train"
+    done = run_slime(april)
+    assert done.returncode == 0, done.stdout + done.stderr
+    done = run_slime(async_command(work, run_dir, rollouts=8, extra=["--max-staleness", "0"]))
+    assert done.returncode == 0, done.stdout + done.stderr
+    later = [sample for step, sample in samples(run_dir) if step >= 4]
+    assert len(later) == 4 * 16
+    assert max(metric(run_dir, "rollout/weight_version/lag_max")[4:]) == 0
+    assert run_slime([str(SLIME), "ledger", str(run_dir)]).returncode == 0
+
+
+@pytest.mark.parametrize("begun", ["async", "april"])
+def test_a_synchronous_run_that_goes_on_from_another_mode_is_on_policy(work, begun):
+    run_dir = work / f"async-then-sync-{begun}"
+    extra = ["--max-staleness", "4"] if begun == "async" else ["--partial-rollout", "--over-sampling-batch-size", "12"]
+    first = async_command(work, run_dir, rollouts=4 if begun == "april" else 40, extra=[*extra, "--save-interval", "1"])
+    if begun == "april":
+        first[1] = "train"
+        assert run_slime(first).returncode == 0
+    else:
+        process = subprocess.Popen(first, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        while not (run_dir / "latest").exists():
+            time.sleep(0.02)
+        process.kill()
+        process.wait()
+    steps = len((run_dir / "metrics.jsonl").read_text().splitlines()) + 4
+    second = async_command(work, run_dir, rollouts=steps)
+    second[1] = "train"
+    done = run_slime(second)
+    assert done.returncode == 0, done.stdout + done.stderr
+    continued = int(done.stderr.split("continuing after rollout ")[1].split()[0]) if "continuing after" in done.stderr else int(done.stdout.split("continuing after rollout ")[1].split()[0])
+    rows = [json.loads(line) for line in (run_dir / "metrics.jsonl").read_text().splitlines()]
+    lags = [row["rollout/weight_version/lag_max"] for row in rows if row["step"] > continued]
+    assert lags and max(lags) == 0
+    ledger = run_slime([str(SLIME), "ledger", str(run_dir)])
+    assert ledger.returncode == 0, ledger.stdout
+
+
+def test_weights_that_a_restart_publishes_have_a_version_of_their_own(work):
+    """The first run ended between two updates; the second has an update after every step."""
+    run_dir = work / "async-version"
+    done = run_slime(async_command(work, run_dir, rollouts=4, extra=["--update-weights-interval", "3"]))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert json.loads((run_dir / "latest" / "run.json").read_text())["run"]["weight_version"] == 1
+    done = run_slime(async_command(work, run_dir, rollouts=6))
+    assert done.returncode == 0, done.stdout + done.stderr
+    drawn = {version for step, sample in samples(run_dir) if step >= 4 for version, _ in sample["weight_versions"]}
+    assert min(drawn) == 1 or min(drawn) == 2
+    fresh = [row for row in (json.loads(line) for line in (run_dir / "metrics.jsonl").read_text().splitlines()) if row["step"] == 5]
+    assert fresh[0]["rollout/weight_version/newest"] >= 2
+    assert json.loads((run_dir / "latest" / "run.json").read_text())["run"]["weight_version"] == 4
+
+
+def test_keep_old_actor_may_begin_with_a_restart(work):
+    run_dir = work / "async-old-actor-later"
+    assert run_slime(async_command(work, run_dir, rollouts=3)).returncode == 0
+    done = run_slime(async_command(work, run_dir, rollouts=5, extra=["--keep-old-actor"]))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "was saved without --keep-old-actor" in done.stdout + done.stderr
