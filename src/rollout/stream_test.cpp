@@ -374,6 +374,7 @@ TEST(Stream, AGroupThatAnotherModeBeganIsAsOldAsItsTokens) {
 
 TEST(Stream, AGroupThatIsDrawnAnewIsThereThoughTheDataHasEnded) {
   World world;
+  world.config.groups_per_step = 4;  // one more than there are
   Group too_old = group_of(0, 2);
   too_old.begun_with = 3;
   world.returned.push_back(too_old);
@@ -389,8 +390,6 @@ TEST(Stream, AGroupThatIsDrawnAnewIsThereThoughTheDataHasEnded) {
   StreamOrder order = stream_of(world, 0, 1);
   order.staleness.first_version = 5;
   world.engine.version = 5;
-  // One at a time, so that the end of the data is seen before the first is judged.
-  world.config.max_concurrent_samples = 1;
   Rollout rollout(world.engine, world.config, world.hooks);
   rollout.open_stream(order);
   EXPECT_EQ(take_step(rollout).groups.size(), 3);
