@@ -109,6 +109,14 @@ std::vector<Flag> async_flags() {
       refused("--custom-async-data-buffer-path", kValue, kPlugin),
       works("--rollout-num-threads", &C::rollout_num_threads,
             "CPU threads of the engine beside a trainer; default: half of --num-threads"),
+      works("--deterministic-schedule", &C::deterministic_schedule,
+            "generation and training advance in rounds that are counted, not timed: the run is a "
+            "function of its seeds; slower, for finding bugs"),
+      works("--schedule-round", &C::schedule_round,
+            "with --deterministic-schedule: tokens that each sample draws in a round"),
+      works("--schedule-train-rounds", &C::schedule_train_rounds,
+            "with --deterministic-schedule: rounds that one training step takes; 0 with "
+            "--colocate"),
   };
 }
 

@@ -83,8 +83,12 @@ void refuse_without_async(const ParsedFlags& flags, Problems& problems) {
        {"--max-weight-staleness", "--max-policy-version-lag", "--staleness-policy",
         "--async-unused-samples-handler", "--async-order", "--async-data-buffer-capacity-factor",
         "--update-mode", "--kv-on-update", "--pause-generation-mode", "--rollout-num-threads",
+<<<<<<< HEAD
         "--async-buffer-size", "--async-max-concurrent-samples",
         "--rollout-submission-granularity"}) {
+=======
+        "--deterministic-schedule"}) {
+>>>>>>> 3e70ca9 (--deterministic-schedule: an asynchronous run in counted rounds is a function of its seeds)
     problems.require(
         !is_given(flags, flag),
         fmt::format("{}: is about generation beside training; use slime train-async", flag));
@@ -93,6 +97,42 @@ void refuse_without_async(const ParsedFlags& flags, Problems& problems) {
                    fmt::format("--max-staleness {}: slime train is always on policy; use slime "
                                "train-async",
                                flags.config.max_staleness.value_or(0)));
+}
+
+/// --deterministic-schedule and what belongs to it.
+void check_schedule(ParsedFlags& flags, Problems& problems) {
+  RunConfig& config = flags.config;
+  if (!config.deterministic_schedule) {
+    for (const std::string_view flag : {"--schedule-round", "--schedule-train-rounds"}) {
+      problems.require(!is_given(flags, flag),
+                       fmt::format("{}: is about rounds; add --deterministic-schedule", flag));
+    }
+    return;
+  }
+  problems.require(config.schedule_round >= 1,
+                   fmt::format("--schedule-round {}: should be at least 1", config.schedule_round));
+  problems.require(config.schedule_train_rounds >= 0 && config.schedule_train_rounds <= 1'000'000,
+                   fmt::format("--schedule-train-rounds {}: should be between 0 and 1000000",
+                               config.schedule_train_rounds));
+  const bool keeps =
+      is_given(flags, "--kv-on-update") || config.pause_generation_mode == "in_place";
+  problems.require(
+      !keeps || config.kv_on_update != "keep",
+      fmt::format("--deterministic-schedule and {}: between two rounds nothing is in the engine, "
+                  "so keys and values are computed again behind an update",
+                  config.pause_generation_mode == "in_place" ? "--pause-generation-mode in_place"
+                                                             : "--kv-on-update keep"));
+  config.kv_on_update = "recompute";
+  problems.require(config.rollout_stop.empty(),
+                   "--deterministic-schedule and --rollout-stop: a string that begins in one round "
+                   "and ends in the next would not be seen; use --rollout-stop-token-ids");
+  if (!config.colocate) return;
+  problems.require(
+      !is_given(flags, "--schedule-train-rounds") || config.schedule_train_rounds == 0,
+      fmt::format("--colocate and --schedule-train-rounds {}: nothing is drawn while the trainer "
+                  "has the device",
+                  config.schedule_train_rounds));
+  config.schedule_train_rounds = 0;
 }
 
 bool has_correction(const RunConfig& config) {
@@ -124,6 +164,7 @@ void check_async(ParsedFlags& flags, Problems& problems) {
                                config.update_weights_interval));
   if (!config.train_async) {
     refuse_without_async(flags, problems);
+    check_schedule(flags, problems);
     if (is_given(flags, "--update-weights-interval") && config.update_weights_interval > 1 &&
         !config.has_update_interval()) {
       flags.warnings.push_back(
@@ -167,6 +208,7 @@ void check_async(ParsedFlags& flags, Problems& problems) {
                    fmt::format("--kv-on-update {} and {}: only suspended requests have keys and "
                                "values when the weights change",
                                config.kv_on_update, mode));
+  check_schedule(flags, problems);
   const bool offloads = config.offload || config.offload_rollout;
   problems.require(!offloads || config.colocate,
                    "--offload-rollout and slime train-async: the cache is in use while the trainer "

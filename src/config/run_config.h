@@ -104,6 +104,9 @@ struct AsyncFlags {
   int64_t rollout_num_threads = 0;                      // 0: half of num_threads
   std::optional<int64_t> async_max_concurrent_samples;  // the same as sglang_server_concurrency
   std::string rollout_submission_granularity = "sample";
+  bool deterministic_schedule = false;
+  int64_t schedule_round = 64;        // tokens of each sample
+  int64_t schedule_train_rounds = 1;  // of one training step
 
   /// The engine reads the weights that the trainer changes; otherwise it has its own.
   bool shares_weights() const { return !train_async || colocate; }

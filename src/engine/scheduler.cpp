@@ -115,6 +115,7 @@ bool Scheduler::admit(Request& request) {
 
 std::vector<Chunk> Scheduler::plan_step() {
   std::vector<Chunk> chunks;
+  if (running_.empty() && waiting_.empty()) return chunks;  // and nothing is learnt from it
   int64_t budget = config_.max_prefill_tokens;
   reserve_share_ = std::max(kLeastReserve, reserve_share_ * kReserveDecay);
   bool had_to_retract = false;

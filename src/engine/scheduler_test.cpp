@@ -199,6 +199,16 @@ TEST(Scheduler, UnderPressureTheNewestGivesUpItsPagesAndLosesNoToken) {
   EXPECT_EQ(bench.finished(), roomy.finished());
 }
 
+TEST(Scheduler, StepsWithoutRequestsChangeNothing) {
+  // How often an idle engine looks depends on when others call it; who is admitted must not.
+  Bench bench({.page_tokens = 4, .max_prefill_tokens = 100}, 17);
+  for (int i = 0; i < 1000; ++i) bench.step();
+  bench.submit(numbered_prompt(0, 4), 60);
+  bench.step();
+  bench.submit(numbered_prompt(100, 48), 4);
+  EXPECT_EQ(bench.step(), 1) << "the second one waits: the first may grow";
+}
+
 TEST(Scheduler, RetractAllKeepsTheOrder) {
   Bench bench({.page_tokens = 4, .max_prefill_tokens = 100}, 64);
   for (int i = 0; i < 3; ++i) bench.submit(numbered_prompt(100 * i, 8), 20);

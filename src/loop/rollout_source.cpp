@@ -26,6 +26,18 @@ rollout::RolloutConfig rollout_config(const config::RunConfig& config) {
       .max_waiting_groups = config.async_buffer_size.value_or(2) * config.rollout_batch_size};
 }
 
+/// How many times what a reward may take one waits for any of them, when no clock may leave it out.
+constexpr double kPatience = 10;
+
+std::unique_ptr<rollout::Rounds> make_rounds(const config::RunConfig& config,
+                                             engine::EngineClient& engine) {
+  if (!config.deterministic_schedule) return nullptr;
+  return std::make_unique<rollout::Rounds>(
+      engine, rollout::Rounds::Config{.tokens_per_round = config.schedule_round,
+                                      .reward_threads = num_reward_threads(config),
+                                      .patience = kPatience * reward_deadline(config, {})});
+}
+
 rollout::StalePolicy stale_policy(std::string_view word) {
   using enum rollout::StalePolicy;
   if (word == "drop") return kDrop;
@@ -60,7 +72,9 @@ RolloutSource::RolloutSource(const config::RunConfig& config, const text::Tokeni
       memory_(memory),
       recorder_(recorder),
       left_out_([&recorder](std::string_view line) { recorder.message(line); }),
-      rollout_(engines.client(), rollout_config(config), make_hooks(tokenizer)) {}
+      rounds_(make_rounds(config, engines.client())),
+      rollout_(rounds_ ? rounds_->engine() : engines.client(), rollout_config(config),
+               make_hooks(tokenizer), rounds_.get()) {}
 
 rollout::RolloutHooks scoring_hooks(const config::RunConfig& config,
                                     const text::Tokenizer& tokenizer) {
@@ -133,6 +147,11 @@ void RolloutSource::start_stream(const RunSchedule& schedule, WeightVersion vers
                                      ? rollout::ConsumptionOrder::kFinish
                                      : rollout::ConsumptionOrder::kDispatch,
                         .stop = &trainers_.has_failed()});
+}
+
+void RolloutSource::while_training(const std::function<void()>& train) {
+  if (!rounds_) return train();
+  rounds_->pass_beside(config_.schedule_train_rounds, train);
 }
 
 /// How the stream stands behind a step that was taken from it.

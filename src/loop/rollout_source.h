@@ -9,6 +9,7 @@
 
 #include <atomic>
 #include <functional>
+#include <memory>
 #include <optional>
 
 #include "buffer/data_source.h"
@@ -22,6 +23,7 @@
 #include "loop/run_schedule.h"
 #include "loop/trainers.h"
 #include "rollout/rollout.h"
+#include "rollout/rounds.h"
 #include "text/tokenizer/tokenizer.h"
 
 namespace slime::loop {
@@ -42,6 +44,10 @@ class RolloutSource final : public GroupSource {
   /// the weights that the engines have. Called once, before the first take(). The rollout's thread
   /// owns buffer and ledger from here on; rollout().Lease borrows them.
   void start_stream(const RunSchedule& schedule, WeightVersion version);
+
+  /// Calls `train`. With --deterministic-schedule generation goes on as far as it does while a step
+  /// is trained, no further, before this returns. Throws what `train` or the rollout throws.
+  void while_training(const std::function<void()>& train);
 
   /// One rollout step: with the weights that the engines have, or the next of the stream. Ends early
   /// only when a rank of the trainers is lost, and throws then.
@@ -68,6 +74,7 @@ class RolloutSource final : public GroupSource {
   LeftOutPrompts left_out_;                   // of the step
   std::atomic<int64_t> num_under_way_{0};     // of the stream's groups
   std::optional<rollout::Staleness> stream_;  // of the stream, when one was started
+  std::unique_ptr<rollout::Rounds> rounds_;   // --deterministic-schedule
   rollout::Rollout rollout_;
 };
 

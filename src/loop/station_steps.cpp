@@ -46,8 +46,11 @@ train::TrainReport StationSteps::train_on(const std::vector<Group>& groups) {
   run_.memory.begin_phase();
   handover().before_training();
   train::TrainReport report;
-  run_.memory.explain_shortage(
-      Phase::kTrain, [&] { report = run_.trainers->train(make_batch(groups, run_.config)); });
+  const auto train = [&] {
+    run_.memory.explain_shortage(
+        Phase::kTrain, [&] { report = run_.trainers->train(make_batch(groups, run_.config)); });
+  };
+  run_.rollout ? run_.rollout->while_training(train) : train();
   run_.memory.end_phase(Phase::kTrain);
   return report;
 }

@@ -17,7 +17,7 @@ namespace slime::rollout {
 
 /// Requests draw a token at a time on a thread of its own, in uneven steps: in each round every
 /// request draws or not, as chance has it. A response has `length_of` tokens, the last of them
-/// id 2. One class because it is one interface, and tests set and look at all of it.
+/// id 2, and at most max_new_tokens. One class because it is one interface, and tests set and look at all of it.
 class UnevenEngine final : public engine::EngineClient {
  public:
   UnevenEngine() : thread_([this] { serve(); }) {}
@@ -81,6 +81,7 @@ class UnevenEngine final : public engine::EngineClient {
     engine::GenerateRequest request;
     OnUpdate on_update;
     int64_t length = 0;
+    bool is_cut = false;  // by max_new_tokens
     int64_t num_drawn = 0;
   };
 
@@ -109,9 +110,11 @@ class UnevenEngine final : public engine::EngineClient {
       } else {
         const TokenId first = job->request.input_ids.front();
         if (on_admitted) on_admitted(job->request);
-        job->length = std::ranges::find(never, first) != never.end()
-                          ? std::numeric_limits<int64_t>::max()
-                          : std::min(length_of(job->request), job->request.sampling.max_new_tokens);
+        const int64_t most = job->request.sampling.max_new_tokens;
+        const bool ends = std::ranges::find(never, first) == never.end();
+        const int64_t length = ends ? length_of(job->request) : std::numeric_limits<int64_t>::max();
+        job->is_cut = ends && length > most;
+        job->length = ends ? std::min(length, most) : length;
         running.push_back(std::move(*job));
       }
     }
@@ -128,7 +131,9 @@ class UnevenEngine final : public engine::EngineClient {
       update.top_p_ids = {update.output_ids.front(), 77};
       update.top_p_counts = {2};
     }
-    if (is_last) update.finish = engine::FinishReason{.kind = engine::FinishReason::Kind::kStop};
+    using Kind = engine::FinishReason::Kind;
+    if (is_last)
+      update.finish = engine::FinishReason{.kind = job.is_cut ? Kind::kLength : Kind::kStop};
     if (is_last && ends_twice) job.on_update(update);
     job.on_update(std::move(update));
     return is_last;
