@@ -28,4 +28,16 @@ boost::asio::awaitable<std::optional<Expected<json::value>>> score_within(
     Runtime& runtime, const ScoreFn& score, Sample sample, std::chrono::duration<double> timeout,
     std::stop_token stop);
 
+/// A score that nobody computes on a thread of ours: somebody else answers. `answer` is called once,
+/// on any thread, and in time whatever happens to that somebody; once `stop` is requested it may stay
+/// away. What comes back is the sample with its reward, and with what else the function changed.
+using AskScoreFn = std::function<void(Sample sample, std::stop_token stop,
+                                      std::function<void(Expected<Sample>)> answer)>;
+
+/// The answer; nothing when `stop` is requested first, on the thread of the coroutine. A later
+/// answer is dropped.
+boost::asio::awaitable<std::optional<Expected<Sample>>> score_elsewhere(AskScoreFn ask,
+                                                                        Sample sample,
+                                                                        std::stop_token stop);
+
 }  // namespace slime::rollout

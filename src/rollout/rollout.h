@@ -82,6 +82,8 @@ struct RolloutHooks {
   std::function<void(int64_t ordinal, int64_t num_tokens)> on_discard;
   std::function<std::string(std::span<const TokenId>)> detokenize;
   ScoreFn score;
+  /// In the place of `score`: scores that come from elsewhere, with a deadline of their own.
+  AskScoreFn ask_score;
   /// The longest that the score of a sample may take; empty: RolloutConfig::reward_timeout.
   std::function<std::chrono::duration<double>(const Sample&)> reward_timeout;
   std::function<FilterVerdict(const Group&)> filter;                     // empty: keep all

@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <functional>
 #include <future>
+#include <mutex>
 #include <thread>
 
 #include "core/error.h"
@@ -163,6 +165,55 @@ TEST(Rollout, SurplusRewardsAreToldToStopAndNobodyWaitsForThem) {
   }
   while (num_told < 2) std::this_thread::yield();
   may_return.set_value();
+}
+
+TEST(Rollout, AScoreFromElsewhereMayChangeItsSample) {
+  World world;
+  std::string reason;
+  world.hooks.on_drop = [&](const Group& group, const std::string&) {
+    reason = group.samples.front().failure;
+  };
+  world.hooks.ask_score = [](Sample sample, std::stop_token,
+                             std::function<void(Expected<Sample>)> answer) {
+    std::thread([sample = std::move(sample), answer = std::move(answer)]() mutable {
+      if (sample.group == 1) return answer(failure("nobody is there"));
+      sample.reward = 2.0;
+      sample.metadata["seen"] = true;
+      answer(std::move(sample));
+    }).detach();
+  };
+  const StepResult result = world.run();
+  EXPECT_EQ(reason, "reward: nobody is there");
+  EXPECT_EQ(result.end.num_failed_groups, 1);
+  for (const Group& group : result.groups) {
+    for (const Sample& sample : group.samples) {
+      EXPECT_EQ(sample.reward, json::value(2.0));
+      EXPECT_TRUE(sample.metadata.contains("seen"));
+    }
+  }
+}
+
+TEST(Rollout, AScoreFromElsewhereIsNotWaitedForWhenTheRolloutEnds) {
+  World world;
+  std::promise<void> asked;
+  std::once_flag first;
+  std::stop_token stop;
+  std::function<void(Expected<Sample>)> late;
+  world.hooks.ask_score = [&](Sample, std::stop_token of_call,
+                              std::function<void(Expected<Sample>)> answer) {
+    std::call_once(first, [&] {
+      stop = std::move(of_call);
+      late = std::move(answer);
+      asked.set_value();
+    });
+  };
+  {
+    Rollout rollout(world.engine, world.config, world.hooks);
+    rollout.open_step(world.order());
+    asked.get_future().wait();
+  }
+  EXPECT_TRUE(stop.stop_requested());
+  late(failure("too late"));
 }
 
 }  // namespace

@@ -264,7 +264,13 @@ asio::awaitable<void> Session::score(std::shared_ptr<GroupInFlight> flight, std:
   Sample& sample = flight->group.samples[index];
   const bool is_whole = sample.status == Status::kCompleted || sample.status == Status::kTruncated;
   const RolloutHooks& hooks = context_.hooks;
-  if (!is_whole || !sample.reward.is_null() || !hooks.score) co_return;
+  if (!is_whole || !sample.reward.is_null()) co_return;
+  if (hooks.ask_score) {
+    auto scored = co_await score_elsewhere(hooks.ask_score, sample, rewards_stop_.get_token());
+    if (scored) take_score(sample, std::move(*scored));
+    co_return;
+  }
+  if (!hooks.score) co_return;
   const auto timeout =
       hooks.reward_timeout ? hooks.reward_timeout(sample) : context_.config.reward_timeout;
   auto reward = co_await score_within(context_.runtime, hooks.score, sample, timeout,
@@ -282,6 +288,20 @@ asio::awaitable<void> Session::score(std::shared_ptr<GroupInFlight> flight, std:
   } else {
     sample.reward = std::move(**reward);
   }
+}
+
+void Session::take_score(Sample& sample, Expected<Sample> scored) const {
+  std::optional<std::string> problem;
+  if (!scored) {
+    problem = scored.error().message;
+  } else if (rules_.reward_problem && scored->status != Status::kFailed) {
+    problem = rules_.reward_problem(scored->reward);
+  }
+  if (scored) sample = std::move(*scored);
+  if (!problem) return;
+  sample.status = Status::kFailed;
+  sample.reward = nullptr;
+  sample.failure = "reward: " + *problem;
 }
 
 void Session::tell_reached() {

@@ -132,6 +132,7 @@ class Session {
   boost::asio::awaitable<void> run_sample(std::shared_ptr<GroupInFlight> flight, std::size_t index);
   boost::asio::awaitable<void> draw(std::shared_ptr<GroupInFlight> flight, std::size_t index);
   boost::asio::awaitable<void> score(std::shared_ptr<GroupInFlight> flight, std::size_t index);
+  void take_score(Sample& sample, Expected<Sample> scored) const;
   void spawn(std::shared_ptr<GroupInFlight> flight);
   void render(Sample& sample) const;
   engine::GenerateRequest request_for(const GroupInFlight& flight, const Sample& sample) const;
