@@ -99,6 +99,11 @@ def seeds(target):
     elif target == "frame_channel_fuzz":
         frames = [b"SLMF" + bytes([kind, 0, 0, 0]) + len(body).to_bytes(8, "little") + body for kind, body in ((4, b"2 busy"), (2, b""))]
         yield from (*frames, b"".join(frames))
+    elif target == "plugin_payload_fuzz":
+        for head in ({}, {"status": "failed", "metadata": {"a": 1}, "loss_mask": {"$column": 0}}, {"loss_mask": [1, 0]}):
+            body = json.dumps(head).encode()
+            table = struct.pack("<IIIIQ", len(body), 1, 5, 0, 2)
+            yield table + body + b"\0" * (-len(body) % 8) + b"\1\0" + b"\0" * 6
     elif target == "config_yaml_fuzz":
         yield from (bytes([choice]) + settings.encode() for choice, settings in enumerate(SETTINGS))
     elif target == "run_files_fuzz":

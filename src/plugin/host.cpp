@@ -1,0 +1,413 @@
+#include "plugin/host.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <utility>
+
+#include "core/error.h"
+
+namespace slime::plugin {
+namespace {
+
+enum FrameType : uint32_t {
+  kConfigure = 1,
+  kReady,
+  kCalls,
+  kAnswers,
+  kCancel,
+  kAsks,
+  kReplies,
+  kBeat
+};
+
+constexpr int64_t kProtocol = 1;
+constexpr int kTickMilliseconds = 50;
+constexpr std::size_t kCallsOfAFrame = 256;
+/// A coroutine waits for something; a plain function holds up those behind it until it is late.
+constexpr std::size_t kMostCoroutines = 1024;
+constexpr std::size_t kMostPlainCalls = 32;
+constexpr std::size_t kMostUnsent = std::size_t{1} << 20;
+/// The host itself cancels what is late; this much later it should have said so.
+constexpr std::chrono::milliseconds kGrace{1000};
+constexpr std::chrono::milliseconds kStandstill{900};  // of its event loop; it beats every 250
+constexpr std::chrono::duration<double> kFirstPause{0.1};
+constexpr std::chrono::duration<double> kLongestPause{30};
+constexpr int kMostDeaths = 5;
+constexpr std::size_t kMostPlaces = 100;
+
+std::string text_of(const json::object& object, std::string_view name) {
+  const json::value* value = object.if_contains(name);
+  return value != nullptr && value->is_string() ? std::string(value->get_string()) : "";
+}
+
+const json::array& list_of(const json::object& head, std::string_view name) {
+  const json::value* value = head.if_contains(name);
+  if (value == nullptr || !value->is_array())
+    throw net::FrameError(fmt::format("a frame without its {}", name));
+  return value->get_array();
+}
+
+const json::object& object_of(const json::value& value) {
+  if (!value.is_object()) throw net::FrameError("a frame with something that is no object");
+  return value.get_object();
+}
+
+int64_t id_of(const json::object& object) {
+  const json::value* id = object.if_contains("id");
+  if (id == nullptr || !id->is_int64()) throw net::FrameError("a frame with something without id");
+  return id->get_int64();
+}
+
+std::string late_text(const Call& call) {
+  return fmt::format("the function took longer than {:g} s", call.timeout.count());
+}
+
+}  // namespace
+
+Host::Host(HostConfig config)
+    : config_(std::move(config)),
+      log_(config_.logs / fmt::format("host-{}.log", config_.number)),
+      wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+  check(wake_ >= 0, "there is a descriptor for an event");
+  thread_ = std::jthread([this](const std::stop_token& stop) { run(stop); });
+}
+
+Host::~Host() {
+  thread_.request_stop();
+  ::eventfd_write(wake_, 1);
+  thread_.join();
+  ::close(wake_);
+}
+
+void Host::call(Call call) {
+  ++num_open_;
+  bool is_first = false;
+  {
+    const std::lock_guard lock(mutex_);
+    is_first = arrived_.empty();
+    arrived_.push_back(std::move(call));
+  }
+  if (is_first) ::eventfd_write(wake_, 1);
+}
+
+void Host::run(const std::stop_token& stop) {
+  while (!stop.stop_requested()) {
+    take_calls();
+    const bool is_wanted = !has_started_ || !waiting_.empty() || !suspects_.empty();
+    if (!process_ && !broken_ && is_wanted && Steady::now() >= start_at_) start();
+    try {
+      if (is_ready_) send_calls();
+      wait();
+      if (process_) read_frames();
+    } catch (const net::FrameError& error) {
+      die(error.what());
+    }
+    look_at_clock();
+    while (broken_ && !suspects_.empty()) {
+      fail(suspects_.front(), *broken_);
+      suspects_.pop_front();
+    }
+    while (broken_ && !waiting_.empty()) {
+      fail(waiting_.front(), *broken_);
+      waiting_.pop_front();
+    }
+  }
+  process_.reset();
+}
+
+void Host::wait() {
+  const bool has_rest = !unsent_.empty();
+  pollfd all[] = {{.fd = wake_, .events = POLLIN, .revents = 0},
+                  {.fd = process_ ? process_->channel().descriptor() : -1,
+                   .events = static_cast<short>(has_rest ? POLLIN | POLLOUT : POLLIN),
+                   .revents = 0},
+                  {.fd = process_ ? process_->output() : -1, .events = POLLIN, .revents = 0}};
+  ::poll(all, std::size(all), kTickMilliseconds);
+  eventfd_t ignored = 0;
+  if (all[0].revents != 0) ::eventfd_read(wake_, &ignored);
+  if (!process_) return;
+  if (all[1].revents & POLLOUT) write_rest();
+  if (all[2].revents != 0) process_->read_output();
+}
+
+void Host::take_calls() {
+  const std::lock_guard lock(mutex_);
+  std::ranges::move(arrived_, std::back_inserter(waiting_));
+  arrived_.clear();
+}
+
+void Host::start() {
+  begun_ = looped_ = Steady::now();
+  loop_count_ = -1;
+  has_abandoned_ = false;
+  try {
+    process_ = std::make_unique<HostProcess>(config_.python, log_);
+  } catch (const ConfigError& error) {
+    if (!has_started_) return give_up({error.what()});
+    return die(error.what());
+  }
+  json::array hooks;
+  for (const Hook& hook : config_.hooks)
+    hooks.push_back(json::object{{"hook", hook.hook}, {"path", hook.path}});
+  send(kConfigure, {.head = {{"protocol", kProtocol},
+                             {"args", config_.flags},
+                             {"hooks", std::move(hooks)},
+                             {"paths", json::array()}}});
+}
+
+void Host::send(uint32_t type, const Payload& payload) {
+  const std::string bytes = encode(payload);
+  const uint64_t length = bytes.size();
+  unsent_ += "SLMF";
+  unsent_.append(reinterpret_cast<const char*>(&type), sizeof type);
+  unsent_.append(reinterpret_cast<const char*>(&length), sizeof length);
+  unsent_ += bytes;
+  write_rest();
+}
+
+/// What the host does not take now is sent later: its functions may be in no hurry.
+void Host::write_rest() {
+  std::size_t sent = 0;
+  while (sent < unsent_.size()) {
+    const ssize_t count = ::send(process_->channel().descriptor(), unsent_.data() + sent,
+                                 unsent_.size() - sent, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) break;  // full, or closed, which reading notices
+    sent += static_cast<std::size_t>(count);
+  }
+  unsent_.erase(0, sent);
+}
+
+void Host::send_calls() {
+  while (unsent_.size() < kMostUnsent) {
+    const bool has_suspects = !suspects_.empty();
+    std::deque<Call>& from = has_suspects ? suspects_ : waiting_;
+    const std::size_t most = has_suspects ? 1 : most_in_flight_;
+    Payload payload;
+    json::array calls;
+    while (!from.empty() && in_flight_.size() < most && calls.size() < kCallsOfAFrame) {
+      Call call = std::move(from.front());
+      from.pop_front();
+      json::object arguments = call.arguments(payload.columns);
+      arguments["id"] = next_id_;
+      arguments["hook"] = call.hook;
+      arguments["seconds"] = call.timeout.count();
+      calls.push_back(std::move(arguments));
+      const auto late =
+          Steady::now() + std::chrono::duration_cast<Steady::duration>(call.timeout) + kGrace;
+      in_flight_.emplace(next_id_++, InFlight{std::move(call), late});
+    }
+    if (calls.empty()) return;
+    payload.head["calls"] = std::move(calls);
+    send(kCalls, payload);
+  }
+}
+
+void Host::read_frames() {
+  const bool is_open = process_->channel().read_available();
+  while (process_) {
+    const std::optional<net::Frame> frame = process_->channel().next();
+    if (!frame) break;
+    take_frame(*frame);
+  }
+  if (!is_open && process_) {
+    process_->read_output();
+    die("");
+  }
+}
+
+void Host::take_frame(const net::Frame& frame) {
+  const Payload payload = decode(frame.payload);
+  switch (frame.type) {
+    case kReady:
+      return take_ready(payload.head);
+    case kAnswers:
+      for (const json::value& answer : list_of(payload.head, "answers"))
+        take_answer(object_of(answer), payload.columns);
+      return;
+    case kBeat: {
+      const json::value* count = payload.head.if_contains("loop");
+      if (count == nullptr || !count->is_int64() || count->get_int64() == loop_count_) return;
+      loop_count_ = count->get_int64();
+      looped_ = Steady::now();
+      return;
+    }
+    case kAsks:
+      return refuse_questions(payload.head);
+    default:
+      throw net::FrameError(fmt::format("it sent a frame of type {}", frame.type));
+  }
+}
+
+void Host::take_ready(const json::object& head) {
+  std::vector<std::string> problems;
+  for (const json::value& each : list_of(head, "problems")) {
+    const json::object& problem = object_of(each);
+    std::string text =
+        fmt::format("{} {}: {}{}{}", text_of(problem, "flag"), text_of(problem, "path"),
+                    text_of(problem, "type"), text_of(problem, "type").empty() ? "" : ": ",
+                    text_of(problem, "message"));
+    if (const std::string trace = text_of(problem, "traceback"); !trace.empty())
+      text += "\n" + trace;
+    problems.push_back(std::move(text));
+  }
+  if (!problems.empty()) {
+    if (!has_started_) return give_up(problems);
+    return die(problems.front());
+  }
+  const json::array& hooks = list_of(head, "hooks");
+  if (hooks.size() != config_.hooks.size()) throw net::FrameError("it is ready for other hooks");
+  most_in_flight_ = kMostCoroutines;
+  for (const json::value& each : hooks) {
+    const json::value* is_coroutine = object_of(each).if_contains("is_coroutine");
+    if (is_coroutine == nullptr || !is_coroutine->is_bool() || !is_coroutine->get_bool())
+      most_in_flight_ = kMostPlainCalls;
+  }
+  is_ready_ = true;
+  looped_ = Steady::now();
+  if (!std::exchange(has_started_, true)) started_.set_value({});
+}
+
+void Host::take_answer(const json::object& answer, const Columns& columns) {
+  const auto found = in_flight_.find(id_of(answer));
+  if (found == in_flight_.end()) return;  // late, and counted as failed
+  const json::value* error = answer.if_contains("error");
+  const json::value* value = answer.if_contains("value");
+  if (error == nullptr && (value == nullptr || !value->is_object()))
+    throw net::FrameError("an answer without value");
+  if (error != nullptr) object_of(*error);
+  looped_ = Steady::now();
+  deaths_in_row_ = 0;
+  Call call = std::move(found->second.call);
+  in_flight_.erase(found);
+  if (error == nullptr) return finish(call, Answer{value->get_object(), columns});
+  const json::object& what = error->get_object();
+  const std::string type = text_of(what, "type");
+  const std::string place = text_of(what, "place");
+  if (type == "TimeoutError" && text_of(what, "message") == "later than its deadline")
+    return fail(call, late_text(call));
+  const std::string message = text_of(what, "message");
+  const std::string reason = message.empty() ? type : fmt::format("{}: {}", type, message);
+  // A failure of the host's own checks has no place in the user's code.
+  if (!place.empty() && places_.size() < kMostPlaces && ++places_[place] == 1)
+    tell(fmt::format("{}: {}", call.subject, text_of(what, "traceback")));
+  fail(call, place.empty() ? reason : fmt::format("{} ({})", reason, place));
+}
+
+void Host::refuse_questions(const json::object& head) {
+  json::array replies;
+  for (const json::value& each : list_of(head, "asks")) {
+    const json::object& ask = object_of(each);
+    const std::string what = text_of(ask, "what");
+    replies.push_back(json::object{
+        {"id", id_of(ask)}, {"error", fmt::format("slime train does not answer {} yet", what)}});
+  }
+  send(kReplies, {.head = {{"replies", std::move(replies)}}});
+}
+
+void Host::look_at_clock() {
+  drop_stopped();
+  if (!process_) return;
+  const auto now = Steady::now();
+  if (!is_ready_) {
+    if (now - begun_ > config_.start_timeout)
+      die(fmt::format("was not ready after {:g} s", config_.start_timeout.count()));
+    return;
+  }
+  const bool stands_still = now - looped_ > kStandstill;
+  for (auto at = in_flight_.begin(); at != in_flight_.end();) {
+    if (now < at->second.late) {
+      ++at;
+    } else if (stands_still) {
+      return die(late_text(at->second.call) +
+                 " and let nothing else go on in its host, which was killed");
+    } else {
+      fail(at->second.call, late_text(at->second.call));
+      at = in_flight_.erase(at);
+      has_abandoned_ = true;
+    }
+  }
+}
+
+void Host::drop_stopped() {
+  const auto is_stopped = [](const Call& call) { return call.stop.stop_requested(); };
+  for (std::deque<Call>* calls : {&waiting_, &suspects_})
+    num_open_ -= static_cast<int64_t>(std::erase_if(*calls, is_stopped));
+  json::array ids;
+  for (auto at = in_flight_.begin(); at != in_flight_.end();) {
+    if (!is_stopped(at->second.call)) {
+      ++at;
+      continue;
+    }
+    ids.emplace_back(at->first);
+    at = in_flight_.erase(at);
+    --num_open_;
+    has_abandoned_ = true;
+  }
+  if (!ids.empty() && process_) send(kCancel, {.head = {{"ids", std::move(ids)}}});
+}
+
+/// `why`: empty when it ended by itself.
+void Host::die(const std::string& why) {
+  std::string reason = why;
+  if (process_) {
+    const std::string ending = process_->end();
+    if (reason.empty()) reason = fmt::format("the plug-in host {}", ending);
+  }
+  process_.reset();
+  unsent_.clear();
+  is_ready_ = false;
+  const std::string tail = log_.tail();
+  const std::string told =
+      tail.empty() ? reason
+                   : fmt::format("{}; the end of {}:\n{}", reason, log_.file().string(), tail);
+  if (!has_started_) {
+    const bool lacks_package = tail.find("No module named") != std::string::npos;
+    return give_up(
+        {fmt::format("--plugin-python {}: {}{}", config_.python, told,
+                     lacks_package ? "\nput the folder python/ of a clone on PYTHONPATH" : "")});
+  }
+  tell(fmt::format("plug-in host {}: {}", config_.number, told));
+  const std::chrono::duration<double> pause =
+      std::min(kFirstPause * std::exp2(deaths_in_row_), kLongestPause);
+  start_at_ = Steady::now() + std::chrono::duration_cast<Steady::duration>(pause);
+  ++deaths_in_row_;
+  auto had = std::exchange(in_flight_, {});
+  if (had.size() == 1 && !has_abandoned_) {
+    fail(had.begin()->second.call, reason);
+  } else {
+    for (auto& [id, each] : had) suspects_.push_back(std::move(each.call));
+  }
+  if (deaths_in_row_ >= kMostDeaths) {
+    broken_ = fmt::format("{} plug-in hosts in a row ended without an answer, the last: {}",
+                          deaths_in_row_, reason);
+  }
+}
+
+/// It never worked.
+void Host::give_up(const std::vector<std::string>& problems) {
+  process_.reset();
+  has_started_ = true;
+  broken_ = problems.front();
+  started_.set_value(problems);
+}
+
+void Host::finish(Call& call, const Expected<Answer>& answer) {
+  --num_open_;
+  if (!call.stop.stop_requested()) call.answer(answer);
+}
+
+void Host::fail(Call& call, const std::string& why) { finish(call, failure(why)); }
+
+void Host::tell(const std::string& text) const {
+  if (config_.tell) config_.tell(text);
+}
+
+}  // namespace slime::plugin

@@ -1,0 +1,136 @@
+#pragma once
+
+/// One plug-in host as the program sees it: many calls at once, each of which is answered, whatever
+/// the user's code does.
+///
+/// A thread owns the process and everything about it. Calls that have gathered go in one frame, and so
+/// do answers. A host that dies, or whose event loop stands still when a call is late, is replaced.
+/// The calls that it had are called again one at a time, so that only those fail which bring the host
+/// down alone; a reward may so be called twice. docs/decisions/0081-users-python.md.
+
+#include <chrono>
+#include <deque>
+#include <functional>
+#include <future>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "core/expected.h"
+#include "plugin/host_process.h"
+#include "plugin/payload.h"
+
+namespace slime::plugin {
+
+/// A function of the user's: what it is called for, and where it is found.
+struct Hook {
+  std::string hook;  // "reward"
+  std::string path;  // module.name, file.py:name, file.py
+};
+
+/// What a function returned. The columns are those of the whole frame.
+struct Answer {
+  const json::object& value;
+  const Columns& columns;
+};
+
+struct Call {
+  int hook = 0;         // place among the hooks
+  std::string subject;  // "sample 17": whom a traceback is about
+  std::chrono::duration<double> timeout{};
+  /// Its arguments, with lists as columns of the frame; may be called again, for a second try.
+  std::function<json::object(Columns&)> arguments;
+  std::stop_token stop;  // nobody waits any more: it is cancelled, and answered or not
+  /// Called once, on the host's thread. Throws nothing.
+  std::function<void(const Expected<Answer>&)> answer;
+};
+
+struct HostConfig {
+  std::string python = "python3";
+  int number = 0;              // in the name of its log
+  std::filesystem::path logs;  // a folder that exists
+  json::object flags;          // `args`
+  std::vector<Hook> hooks;
+  std::chrono::duration<double> start_timeout{300};  // of an import
+  /// For people: the traceback of each place in the code, the ends of hosts. On the host's thread.
+  std::function<void(const std::string&)> tell;
+};
+
+class Host {
+ public:
+  /// Starts it and returns at once.
+  explicit Host(HostConfig config);
+  /// Kills it. Calls that are not answered are not any more.
+  ~Host();
+  Host(const Host&) = delete;
+  Host& operator=(const Host&) = delete;
+
+  /// What keeps it from working, all of it; empty: it is ready. Waits for that. Called once.
+  std::vector<std::string> problems() { return started_.get_future().get(); }
+
+  /// Any thread.
+  void call(Call call);
+  int64_t num_open_calls() const { return num_open_; }
+
+ private:
+  using Steady = std::chrono::steady_clock;
+  struct InFlight {
+    Call call;
+    Steady::time_point late;  // it should have been answered
+  };
+
+  void run(const std::stop_token& stop);
+  void wait();
+  void take_calls();
+  void start();
+  void send_calls();
+  void send(uint32_t type, const Payload& payload);
+  void write_rest();
+  void read_frames();
+  void take_frame(const net::Frame& frame);
+  void take_ready(const json::object& head);
+  void take_answer(const json::object& answer, const Columns& columns);
+  void refuse_questions(const json::object& head);
+  void look_at_clock();
+  void drop_stopped();
+  void die(const std::string& why);
+  void give_up(const std::vector<std::string>& problems);
+  void finish(Call& call, const Expected<Answer>& answer);
+  void fail(Call& call, const std::string& why);
+  void tell(const std::string& text) const;
+
+  const HostConfig config_;
+  HostLog log_;
+  int wake_ = -1;
+  std::mutex mutex_;
+  std::vector<Call> arrived_;  // guarded by mutex_
+  std::atomic<int64_t> num_open_{0};
+
+  // The thread's own.
+  std::promise<std::vector<std::string>> started_;
+  bool has_started_ = false;  // once
+  std::unique_ptr<HostProcess> process_;
+  std::string unsent_;
+  bool is_ready_ = false;
+  std::size_t most_in_flight_ = 0;
+  Steady::time_point start_at_;  // not before
+  Steady::time_point begun_;     // the process
+  Steady::time_point looped_;    // its event loop was last seen to go on
+  int64_t loop_count_ = -1;
+  std::deque<Call> waiting_;
+  std::deque<Call> suspects_;  // were in a host when it died; called one at a time
+  std::map<int64_t, InFlight> in_flight_;
+  int64_t next_id_ = 1;
+  bool has_abandoned_ = false;  // the process may still run a call that nobody waits for
+  int deaths_in_row_ = 0;       // without an answer between them
+  std::optional<std::string> broken_;
+  std::map<std::string, int64_t> places_;  // that tracebacks were shown of
+  std::jthread thread_;                    // last: it uses all of it
+};
+
+}  // namespace slime::plugin

@@ -1,0 +1,64 @@
+#pragma once
+
+/// The process of a plug-in host: `python -m slime.host` in a session of its own, with a socket as
+/// descriptor 3, and what it writes to its standard output and error.
+
+#include <sys/types.h>
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <string>
+
+#include "net/frame_channel.h"
+
+namespace slime::plugin {
+
+/// A log of bounded growth: 8 MiB of each minute, and a word where something is left out.
+class HostLog {
+ public:
+  explicit HostLog(std::filesystem::path file) : file_(std::move(file)) {}
+
+  void add(std::string_view text);
+  /// The last lines that were added.
+  std::string tail() const;
+  const std::filesystem::path& file() const { return file_; }
+
+ private:
+  std::filesystem::path file_;
+  std::chrono::steady_clock::time_point minute_{};  // when it began
+  uint64_t written_ = 0;                            // in this minute
+  uint64_t left_out_ = 0;
+  std::string last_;
+};
+
+/// Where the package that the program brings along lies: `python` beside the sources that it was
+/// built in. Empty: nowhere, and the interpreter's own `slime` is used.
+std::filesystem::path package_folder();
+
+class HostProcess {
+ public:
+  /// Throws ConfigError when it cannot be started. `log` outlives the object.
+  HostProcess(const std::string& python, HostLog& log);
+  /// Kills it and everything in its session.
+  ~HostProcess();
+  HostProcess(const HostProcess&) = delete;
+  HostProcess& operator=(const HostProcess&) = delete;
+
+  net::FrameChannel& channel() { return channel_; }
+  /// Where its output arrives; -1 once that is closed.
+  int output() const { return output_; }
+  void read_output();
+
+  /// How it ended: "was killed by signal 11 (Segmentation fault)". Waits a moment for one that is
+  /// about to, then kills it.
+  std::string end();
+
+ private:
+  int theirs_ = -1;
+  net::FrameChannel channel_;
+  HostLog& log_;
+  int output_ = -1;
+  pid_t process_ = -1;
+};
+
+}  // namespace slime::plugin

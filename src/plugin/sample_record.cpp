@@ -1,0 +1,105 @@
+#include "plugin/sample_record.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string_view>
+
+#include "net/frame_channel.h"
+
+namespace slime::plugin {
+namespace {
+
+using net::FrameError;
+
+json::value words_of(const std::vector<VersionRun>& versions) {
+  json::array words;
+  for (const VersionRun& run : versions) {
+    const std::string word = std::to_string(run.version);
+    if (words.empty() || words.back() != json::value(word)) words.emplace_back(word);
+  }
+  return words;
+}
+
+template <typename T>
+T of_type(const json::value& value, std::string_view name) {
+  try {
+    return json::value_to<T>(value);
+  } catch (const std::exception&) {
+    throw FrameError(fmt::format("Sample.{} was set to {}", name, json::serialize(value)));
+  }
+}
+
+void set_status(const json::value& value, Sample& sample) {
+  const auto word = of_type<std::string>(value, "status");
+  const std::optional<Status> status = status_from_string(word);
+  if (!status || *status == Status::kPending || *status == Status::kAborted) {
+    throw FrameError(fmt::format(
+        "Sample.status was set to {}; a scored sample is completed, truncated or failed", word));
+  }
+  sample.status = *status;
+  if (*status == Status::kFailed) sample.failure = "reward: the function set its status to failed";
+}
+
+void set_mask(const json::value& value, const Columns& columns, Sample& sample) {
+  const std::vector<int64_t> mask = whole_numbers(value, columns);
+  if (static_cast<int64_t>(mask.size()) != sample.response_length()) {
+    throw FrameError(fmt::format("Sample.loss_mask was set to {} numbers for {} response tokens",
+                                 mask.size(), sample.response_length()));
+  }
+  if (!std::ranges::all_of(mask, [](int64_t bit) { return bit == 0 || bit == 1; }))
+    throw FrameError("Sample.loss_mask was set to numbers that are neither 0 nor 1");
+  sample.loss_mask.assign(mask.begin(), mask.end());
+}
+
+}  // namespace
+
+json::object to_record(const Sample& sample, Columns& columns) {
+  json::object record{{"index", sample.ordinal},
+                      {"group_index", sample.group},
+                      {"prompt", sample.prompt},
+                      {"response", sample.response},
+                      {"response_length", sample.response_length()},
+                      {"status", to_string(sample.status)}};
+  if (sample.rollout_id) record["rollout_id"] = *sample.rollout_id;
+  if (!sample.tokens.empty()) record["tokens"] = add_column(columns, sample.tokens);
+  if (!sample.log_probs.empty())
+    record["rollout_log_probs"] = add_column(columns, sample.log_probs);
+  if (!sample.teacher_log_probs.empty())
+    record["teacher_log_probs"] = add_column(columns, sample.teacher_log_probs);
+  if (!sample.loss_mask.empty()) record["loss_mask"] = add_column(columns, sample.loss_mask);
+  if (!sample.versions.empty()) record["weight_versions"] = words_of(sample.versions);
+  if (!sample.label.is_null()) record["label"] = sample.label;
+  if (!sample.metadata.empty()) record["metadata"] = sample.metadata;
+  if (!sample.reward.is_null()) record["reward"] = sample.reward;
+  if (sample.remove_sample) record["remove_sample"] = true;
+  return record;
+}
+
+std::vector<std::string> apply_changes(const json::object& changes, const Columns& columns,
+                                       Sample& sample) {
+  std::vector<std::string> without_place;
+  for (const auto& member : changes) {
+    const std::string_view name = member.key();
+    const json::value& value = member.value();
+    if (name == "status") {
+      set_status(value, sample);
+    } else if (name == "metadata") {
+      sample.metadata = of_type<json::object>(value, name);
+    } else if (name == "label") {
+      sample.label = value;
+    } else if (name == "remove_sample") {
+      sample.remove_sample = of_type<bool>(value, name);
+    } else if (name == "loss_mask") {
+      set_mask(value, columns, sample);
+    } else if (name == "extra") {
+      for (const auto& own : of_type<json::object>(value, name))
+        without_place.emplace_back(own.key());
+    } else if (name != "reward") {  // what the function returns is the reward
+      without_place.emplace_back(name);
+    }
+  }
+  return without_place;
+}
+
+}  // namespace slime::plugin

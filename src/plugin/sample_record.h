@@ -1,0 +1,23 @@
+#pragma once
+
+/// Samples on the wire of a plug-in host, by the field names of the original's Sample.
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/sample.h"
+#include "plugin/payload.h"
+
+namespace slime::plugin {
+
+/// Fields that are at their default are left out.
+json::object to_record(const Sample& sample, Columns& columns);
+
+/// What a function changed in a sample beside what it returned: status, metadata, label,
+/// remove_sample, loss_mask. Fields that a sample has no place for come back by their names, for a
+/// word to the user. Throws net::FrameError with what is wrong with a value.
+std::vector<std::string> apply_changes(const json::object& changes, const Columns& columns,
+                                       Sample& sample);
+
+}  // namespace slime::plugin

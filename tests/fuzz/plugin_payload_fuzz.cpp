@@ -1,0 +1,26 @@
+// Bytes of a plug-in host as a payload, and what it says of a sample: refused, or what they say.
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <string_view>
+
+#include "net/frame_channel.h"
+#include "plugin/payload.h"
+#include "plugin/sample_record.h"
+
+using namespace slime;
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, std::size_t size) {
+  try {
+    const plugin::Payload payload = plugin::decode({reinterpret_cast<const char*>(data), size});
+    const plugin::Payload again = plugin::decode(plugin::encode(payload));
+    if (again.columns.size() != payload.columns.size()) std::abort();
+    Sample sample{.prompt_length = 1};
+    sample.tokens = {1, 2, 3};
+    plugin::apply_changes(payload.head, payload.columns, sample);
+    if (!sample.loss_mask.empty() && sample.loss_mask.size() != 2) std::abort();
+  } catch (const net::FrameError&) {
+  }
+  return 0;
+}
