@@ -231,8 +231,16 @@ std::vector<Flag> reward_flags() {
       works("--overlong-buffer-len", &C::overlong_buffer_len,
             "DAPO: over the last N tokens before --rollout-max-response-len the reward falls"),
       works("--overlong-penalty-factor", &C::overlong_penalty_factor, "by this much at the limit"),
-      works("--custom-rm-path", &C::custom_rm_path,
-            "built in: slime.rollout.on_policy_distillation.reward_func; others are plug-ins"),
+      works(
+          "--custom-rm-path", &C::custom_rm_path,
+          "a function of the user's: module.name, file.py:name or file.py (docs/plugins.md); built "
+          "in: slime.rollout.on_policy_distillation.reward_func"),
+      works("--plugin-python", &C::plugin_python, "interpreter that users' functions run in"),
+      works("--plugin-hosts", &C::plugin_hosts,
+            "processes that run users' functions; more than one for functions that compute"),
+      works("--plugin-timeout-seconds", &C::plugin_timeout_seconds,
+            "a call of a user's function that takes longer has failed; of rewards "
+            "--reward-timeout-seconds wins"),
       works("--custom-reward-post-process-path", &C::custom_reward_post_process_path,
             "built in: slime.rollout.on_policy_distillation.post_process_rewards; others are "
             "plug-ins"),

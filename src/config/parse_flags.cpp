@@ -365,6 +365,24 @@ json::object changed_flags(const RunConfig& config) {
   return without_secrets(changed);
 }
 
+json::object flags_for_users(const RunConfig& config) {
+  json::object flags;
+  for (const Flag& flag : flag_table()) {
+    std::string name(flag.name.substr(2));
+    std::ranges::replace(name, '-', '_');
+    std::visit(
+        [&](auto member) {
+          if constexpr (!std::is_same_v<decltype(member), std::monostate>) {
+            json::value value = to_value(config.*member);
+            const bool is_unset = value.is_string() && value.get_string().empty();
+            flags[name] = is_unset ? json::value() : std::move(value);
+          }
+        },
+        flag.member);
+  }
+  return without_secrets(flags);
+}
+
 std::vector<std::string> words_of(const json::object& flags, const std::string& where) {
   std::vector<std::string> words;
   const auto word = [](const json::value& value) {

@@ -39,6 +39,10 @@ std::string flag_help();
 /// The flags whose value is not the default, for run.json and the report.
 json::object changed_flags(const RunConfig& config);
 
+/// All flags with a value of their own, as users' functions read them: names with underscores, null
+/// for those that are not set. Secrets are hidden.
+json::object flags_for_users(const RunConfig& config);
+
 /// Flags as changed_flags() gives them, as words of a command line. Throws ConfigError that begins
 /// with `where` for one that has no row in the table.
 std::vector<std::string> words_of(const json::object& flags, const std::string& where);

@@ -104,11 +104,11 @@ TEST(Flags, AFlagWithoutEffectSaysWhy) {
 
 TEST(Flags, AllMistakesAreReportedAtOnce) {
   const std::string text =
-      refusal("--lr fast --advantage-estimator magic --use-kl-loss yes --custom-rm-path a.b");
+      refusal("--lr fast --advantage-estimator magic --use-kl-loss yes --custom-rm-path ab");
   EXPECT_NE(text.find("--lr fast: should be a number"), std::string::npos);
   EXPECT_NE(text.find("--advantage-estimator magic: should be one of grpo"), std::string::npos);
   EXPECT_NE(text.find("--use-kl-loss is a switch"), std::string::npos);
-  EXPECT_NE(text.find("--custom-rm-path a.b: runs user code"), std::string::npos);
+  EXPECT_NE(text.find("--custom-rm-path ab: should be module.name"), std::string::npos);
 }
 
 TEST(Flags, RangesAreReportedTogether) {
@@ -192,7 +192,11 @@ INSTANTIATE_TEST_SUITE_P(
         BadConfig{"--use-kl-loss yes", "--use-kl-loss is a switch and takes no value"},
         BadConfig{"--advantage-estimator magic", "should be one of grpo"},
         BadConfig{"--group-rm", "--group-rm: runs user code"},
-        BadConfig{"--custom-rm-path my.rm", "--custom-rm-path my.rm: runs user code"},
+        BadConfig{"--custom-rm-path my_rm", "--custom-rm-path my_rm: should be module.name"},
+        BadConfig{"--custom-rm-path my.rm --use-opd --opd-type sglang --rm-url http://a:1/b",
+                  "the teacher's scores come as rewards"},
+        BadConfig{"--plugin-hosts 0", "--plugin-hosts 0: should be between 1 and"},
+        BadConfig{"--plugin-timeout-seconds 0", "--plugin-timeout-seconds 0: should be between"},
         BadConfig{"--custom-tis-function-path my.tis --use-tis", "built in are"},
         BadConfig{"--custom-tis-function-path x.icepop_function",
                   "needs --use-tis or --get-mismatch-metrics"},

@@ -83,12 +83,8 @@ void refuse_without_async(const ParsedFlags& flags, Problems& problems) {
        {"--max-weight-staleness", "--max-policy-version-lag", "--staleness-policy",
         "--async-unused-samples-handler", "--async-order", "--async-data-buffer-capacity-factor",
         "--update-mode", "--kv-on-update", "--pause-generation-mode", "--rollout-num-threads",
-<<<<<<< HEAD
         "--async-buffer-size", "--async-max-concurrent-samples",
-        "--rollout-submission-granularity"}) {
-=======
-        "--deterministic-schedule"}) {
->>>>>>> 3e70ca9 (--deterministic-schedule: an asynchronous run in counted rounds is a function of its seeds)
+        "--rollout-submission-granularity", "--deterministic-schedule"}) {
     problems.require(
         !is_given(flags, flag),
         fmt::format("{}: is about generation beside training; use slime train-async", flag));

@@ -139,9 +139,10 @@ void check_rollout(RunConfig& config, Problems& problems) {
   problems.require(!generates || config.rollout_max_response_len.value_or(0) > 0,
                    "--rollout-max-response-len: should be at least 1");
   problems.require(
-      !generates || !config.rm_type.empty() || config.debug_rollout_only || config.use_opd,
+      !generates || !config.rm_type.empty() || config.debug_rollout_only || config.use_opd ||
+          config.has_users_reward(),
       "--rm-type: a reward is needed (math, dapo, dapo_box, deepscaler, f1, gpqa, ifbench, random, "
-      "remote_rm, boxed_...)");
+      "remote_rm, boxed_...), or --custom-rm-path");
   for (const int64_t id : config.rollout_stop_token_ids) {
     problems.require(id >= 0 && id <= kLargestTokenId,
                      fmt::format("--rollout-stop-token-ids {}: should be between 0 and {}", id,
@@ -178,6 +179,32 @@ void check_rollout(RunConfig& config, Problems& problems) {
                    "slime.rollout.sft_rollout.generate_rollout belong together");
 }
 
+namespace {
+
+void check_plugins(const RunConfig& config, Problems& problems) {
+  const std::string& path = config.custom_rm_path;
+  const bool names_function = path.find('.') != std::string::npos && !path.ends_with('.') &&
+                              !path.starts_with('.') && !path.ends_with(':');
+  problems.require(path.empty() || names_function || path.find('/') != std::string::npos,
+                   fmt::format("--custom-rm-path {}: should be module.name, file.py:name or "
+                               "file.py",
+                               path));
+  problems.require(!config.has_users_reward() || config.opd_type != "sglang",
+                   fmt::format("--custom-rm-path {}: with --opd-type sglang the teacher's scores "
+                               "come as rewards; use one of the two",
+                               path));
+  problems.require(!config.plugin_python.empty(), "--plugin-python: names no interpreter");
+  problems.require(config.plugin_hosts >= 1 && config.plugin_hosts <= kMostThreads,
+                   fmt::format("--plugin-hosts {}: should be between 1 and {}", config.plugin_hosts,
+                               kMostThreads));
+  problems.require(
+      config.plugin_timeout_seconds >= 0.001 && config.plugin_timeout_seconds <= kLongestReward,
+      fmt::format("--plugin-timeout-seconds {}: should be between 0.001 and {}",
+                  config.plugin_timeout_seconds, kLongestReward));
+}
+
+}  // namespace
+
 void check_rewards(const RunConfig& config, Problems& problems) {
   problems.require(!config.rm_type.ends_with("remote_rm") || !config.rm_url.empty(),
                    "--rm-type remote_rm: needs --rm-url");
@@ -196,17 +223,17 @@ void check_rewards(const RunConfig& config, Problems& problems) {
   problems.require(seconds >= 0.001 && seconds <= kLongestReward,
                    fmt::format("--reward-timeout-seconds {}: should be between 0.001 and {}",
                                seconds, kLongestReward));
-  constexpr std::string_view kTeacher = "slime.rollout.on_policy_distillation.";
-  for (const auto& [name, path] :
-       {std::pair{"--custom-rm-path", config.custom_rm_path},
-        std::pair{"--custom-reward-post-process-path", config.custom_reward_post_process_path}}) {
-    problems.require(path.empty() || path.starts_with(kTeacher),
-                     fmt::format("{} {}: runs user code; plug-ins come with the plug-in host (an "
-                                 "issue of its own)",
-                                 name, path));
-    problems.require(!path.starts_with(kTeacher) || config.opd_type == "sglang",
+  const std::string& post_process = config.custom_reward_post_process_path;
+  problems.require(post_process.empty() || post_process.starts_with(kTeacherModule),
+                   fmt::format("--custom-reward-post-process-path {}: runs user code; plug-ins "
+                               "come with the plug-in host (an issue of its own)",
+                               post_process));
+  for (const auto& [name, path] : {std::pair{"--custom-rm-path", config.custom_rm_path},
+                                   std::pair{"--custom-reward-post-process-path", post_process}}) {
+    problems.require(!path.starts_with(kTeacherModule) || config.opd_type == "sglang",
                      fmt::format("{} {}: needs --use-opd --opd-type sglang", name, path));
   }
+  check_plugins(config, problems);
   if (config.overlong_buffer_len) {
     const int64_t longest = config.rollout_max_response_len.value_or(0);
     problems.require(*config.overlong_buffer_len >= 0 && *config.overlong_buffer_len <= longest,

@@ -130,6 +130,9 @@ struct EngineFlags {
   std::string kv_cache_dtype() const;
 };
 
+/// The original's name for a teacher that is a server: its functions are built in.
+inline constexpr std::string_view kTeacherModule = "slime.rollout.on_policy_distillation.";
+
 /// Where scores come from.
 struct RewardFlags {
   std::string rm_type;
@@ -143,6 +146,14 @@ struct RewardFlags {
   std::optional<int64_t> overlong_buffer_len;
   double overlong_penalty_factor = 1.0;
   std::string custom_rm_path;
+  std::string plugin_python = "python3";
+  int64_t plugin_hosts = 1;
+  double plugin_timeout_seconds = 120;
+
+  /// Whether scores come from a function of the user's, and not from what is built in.
+  bool has_users_reward() const {
+    return !custom_rm_path.empty() && !custom_rm_path.starts_with(kTeacherModule);
+  }
   std::string custom_reward_post_process_path;
 };
 

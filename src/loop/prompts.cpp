@@ -60,7 +60,7 @@ std::function<void(const buffer::DatasetRow&)> reward_check(
       throw ConfigError(fmt::format("evaluation data set {}: {}", set->name, *problem));
   }
   const bool is_scored = !config.rm_type.empty() || config.use_opd;
-  if (!is_scored || config.trains_on_rows()) return nullptr;
+  if (!is_scored || config.has_users_reward() || config.trains_on_rows()) return nullptr;
   const bool reads_labels = !config.debug_train_only && (set != nullptr || !config.streaming_data);
   const bool has_label_key = !(set == nullptr ? config.label_key : set->label_key).empty();
   return [=, type = config.rm_type](const buffer::DatasetRow& row) {

@@ -63,7 +63,7 @@ std::string_view name_of(rollout::HeldBy held_by) {
 
 RolloutSource::RolloutSource(const config::RunConfig& config, const text::Tokenizer& tokenizer,
                              buffer::DataSource& prompts, Engines& engines, Trainers& trainers,
-                             Fates& fates, RunMemory& memory, Recorder& recorder)
+                             Fates& fates, RunMemory& memory, Recorder& recorder, Plugins* plugins)
     : config_(config),
       prompts_(prompts),
       engines_(engines),
@@ -74,22 +74,27 @@ RolloutSource::RolloutSource(const config::RunConfig& config, const text::Tokeni
       left_out_([&recorder](std::string_view line) { recorder.message(line); }),
       rounds_(make_rounds(config, engines.client())),
       rollout_(rounds_ ? rounds_->engine() : engines.client(), rollout_config(config),
-               make_hooks(tokenizer), rounds_.get()) {}
+               make_hooks(tokenizer, plugins), rounds_.get()) {}
 
 rollout::RolloutHooks scoring_hooks(const config::RunConfig& config,
-                                    const text::Tokenizer& tokenizer) {
+                                    const text::Tokenizer& tokenizer, Plugins* plugins) {
   rollout::RolloutHooks hooks;
   hooks.detokenize = [&tokenizer, skips = config.rollout_skip_special_tokens](
                          std::span<const TokenId> ids) { return tokenizer.decode(ids, skips); };
-  hooks.score = make_score(config);
+  if (plugins != nullptr && config.has_users_reward()) {
+    hooks.ask_score = plugins->reward();
+  } else {
+    hooks.score = make_score(config);
+  }
   hooks.reward_timeout = [&config](const Sample& sample) {
     return reward_deadline(config, sample);
   };
   return hooks;
 }
 
-rollout::RolloutHooks RolloutSource::make_hooks(const text::Tokenizer& tokenizer) {
-  rollout::RolloutHooks hooks = scoring_hooks(config_, tokenizer);
+rollout::RolloutHooks RolloutSource::make_hooks(const text::Tokenizer& tokenizer,
+                                                Plugins* plugins) {
+  rollout::RolloutHooks hooks = scoring_hooks(config_, tokenizer, plugins);
   take_prompts_from(hooks, prompts_, fates_);
   if (buffer::FilterFn filter = buffer::make_filter(config_.dynamic_sampling_filter_path)) {
     hooks.filter = [this, filter = std::move(filter)](const Group& group) {
@@ -103,6 +108,19 @@ rollout::RolloutHooks RolloutSource::make_hooks(const text::Tokenizer& tokenizer
       const std::shared_ptr<void> at_end(nullptr,
                                          [&timeline](void*) { timeline.leave("rewards"); });
       return score(sample, stop);
+    };
+  }
+  if (hooks.ask_score) {
+    hooks.ask_score = [&timeline = recorder_.timeline(), ask = std::move(hooks.ask_score)](
+                          Sample sample, std::stop_token stop,
+                          std::function<void(Expected<Sample>)> answer) {
+      timeline.join("rewards", "score");
+      // With the call itself: one that is stopped may end without an answer.
+      std::shared_ptr<void> at_end(nullptr, [&timeline](void*) { timeline.leave("rewards"); });
+      ask(std::move(sample), std::move(stop),
+          [at_end, answer = std::move(answer)](Expected<Sample> scored) {
+            answer(std::move(scored));
+          });
     };
   }
   hooks.on_stream = [this](rollout::HeldBy held_by, int64_t num_under_way) {

@@ -18,6 +18,7 @@
 #include "loop/failure_reasons.h"
 #include "loop/fates.h"
 #include "loop/group_source.h"
+#include "loop/plugins.h"
 #include "loop/recorder.h"
 #include "loop/run_memory.h"
 #include "loop/run_schedule.h"
@@ -28,17 +29,17 @@
 
 namespace slime::loop {
 
-/// How responses are detokenized and scored, without prompts and filters. `config` and `tokenizer`
-/// outlive the hooks. Throws ConfigError for a reward that does not exist.
+/// How responses are detokenized and scored, without prompts and filters. `config`, `tokenizer` and
+/// `plugins` (null: no functions of users) outlive the hooks. Throws ConfigError for a reward that does not exist.
 rollout::RolloutHooks scoring_hooks(const config::RunConfig& config,
-                                    const text::Tokenizer& tokenizer);
+                                    const text::Tokenizer& tokenizer, Plugins* plugins);
 
 class RolloutSource final : public GroupSource {
  public:
-  /// References outlive the object. Throws ConfigError for a reward or filter that does not exist.
+  /// References, and `plugins` where there are any, outlive the object. Throws ConfigError for a reward or filter that does not exist.
   RolloutSource(const config::RunConfig& config, const text::Tokenizer& tokenizer,
                 buffer::DataSource& prompts, Engines& engines, Trainers& trainers, Fates& fates,
-                RunMemory& memory, Recorder& recorder);
+                RunMemory& memory, Recorder& recorder, Plugins* plugins);
 
   /// Generation does not end with a step any more: it goes on while the loop trains. `version`: of
   /// the weights that the engines have. Called once, before the first take(). The rollout's thread
@@ -60,7 +61,7 @@ class RolloutSource final : public GroupSource {
   rollout::Rollout& rollout() { return rollout_; }
 
  private:
-  rollout::RolloutHooks make_hooks(const text::Tokenizer& tokenizer);
+  rollout::RolloutHooks make_hooks(const text::Tokenizer& tokenizer, Plugins* plugins);
   void add_stream_metrics(Metrics& metrics);
   rollout::StepResult take_step(int64_t step, WeightVersion version);
 

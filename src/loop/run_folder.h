@@ -45,6 +45,7 @@ class RunFolder {
   std::filesystem::path rollouts(int64_t step) const;
   std::filesystem::path skipped(int64_t step) const;
   std::filesystem::path worker_logs() const { return root_ / "workers"; }
+  std::filesystem::path plugin_logs() const { return root_ / "plugin"; }
 
   /// Points RUN_DIR/latest at a checkpoint, atomically.
   void set_latest(const std::filesystem::path& checkpoint) const;

@@ -56,8 +56,10 @@ void read_data(Stations& run, const StartPoint& start, Notes& notes) {
                     run.dataset->num_too_long()));
   }
   // Rewards and filters that do not exist are found before networks are loaded.
-  make_score(config);
+  if (!config.has_users_reward()) make_score(config);
   buffer::make_filter(config.dynamic_sampling_filter_path);
+  if (generates(config) && config.has_users_reward())
+    run.plugins = std::make_unique<Plugins>(config, run.folder.plugin_logs());
 }
 
 void plan_schedule(Stations& run, const StartPoint& start) {
@@ -246,9 +248,9 @@ void make_source(Stations& run) {
     run.files =
         std::make_unique<RowSource>(config, run.text, *run.prompts, *run.fates, *run.recorder);
   } else {
-    run.rollout =
-        std::make_unique<RolloutSource>(config, *run.text.tokenizer, *run.prompts, *run.engines,
-                                        *run.trainers, *run.fates, run.memory, *run.recorder);
+    run.rollout = std::make_unique<RolloutSource>(config, *run.text.tokenizer, *run.prompts,
+                                                  *run.engines, *run.trainers, *run.fates,
+                                                  run.memory, *run.recorder, run.plugins.get());
     if (config.train_async) {
       run.fates->lend_by([&rollout = run.rollout->rollout()] {
         return std::make_shared<rollout::Rollout::Lease>(rollout);
@@ -265,9 +267,10 @@ void start_evaluation_beside(Stations& run) {
       make_engine_config(run.config, run.text, run.memory.plan().eval_cache_bytes());
   engine.max_running_requests = evaluation_requests(run.config);
   if (run.engine_threads > 0) engine.num_threads = std::max<int64_t>(1, run.engine_threads / 4);
-  run.beside = std::make_unique<EvaluationBeside>(*run.evaluation, run.config, std::move(engine),
-                                                  scoring_hooks(run.config, *run.text.tokenizer),
-                                                  run.memory, run.timeline, run.clock);
+  run.beside = std::make_unique<EvaluationBeside>(
+      *run.evaluation, run.config, std::move(engine),
+      scoring_hooks(run.config, *run.text.tokenizer, run.plugins.get()), run.memory, run.timeline,
+      run.clock);
 }
 
 /// An evaluation that a process took with it is made again, with the weights that the run goes on
@@ -311,6 +314,10 @@ std::unique_ptr<Stations> build_stations(config::ParsedFlags flags, const Clock&
       std::make_unique<Recorder>(run->config, run->folder, run->schedule, *run->text.tokenizer,
                                  description, run->memory, *run->fates, run->timeline, clock);
   for (const std::string& line : notes) run->recorder->message(line);
+  if (run->plugins) {
+    run->plugins->tell_by(
+        [&recorder = *run->recorder](const std::string& text) { recorder.message(text); });
+  }
   if (start.checkpoint) run->recorder->saved(start.checkpoint->iteration);
   make_source(*run);
   start_evaluation_beside(*run);

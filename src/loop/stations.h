@@ -23,6 +23,7 @@
 #include "loop/fates.h"
 #include "loop/group_source.h"
 #include "loop/interrupt.h"
+#include "loop/plugins.h"
 #include "loop/prompts.h"
 #include "loop/recorder.h"
 #include "loop/rollout_source.h"
@@ -56,6 +57,7 @@ struct Stations {
   std::unique_ptr<Trainers> trainers;
   std::unique_ptr<Engines> engines;
   std::unique_ptr<Recorder> recorder;
+  std::unique_ptr<Plugins> plugins;        // absent where no function is the user's
   std::unique_ptr<RolloutSource> rollout;  // absent where rows or dumps are trained on
   std::unique_ptr<GroupSource> files;      // rows or dumps
   std::optional<Evaluation> evaluation;

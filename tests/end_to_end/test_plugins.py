@@ -1,0 +1,99 @@
+"""A run that trains with the rewards of a user's Python function, and what becomes of it when that function misbehaves."""
+
+import json
+import re
+import shutil
+
+import pytest
+from conftest import ROOT, metric, run_slime, train_command
+
+pytestmark = pytest.mark.skipif(shutil.which("python3") is None, reason="no python3 here")
+
+
+def rewarded(work, run_dir, code, *, rollouts=2, extra=(), path="my_rewards.py"):
+    """A run in whose folder of command my_rewards.py has `code`."""
+    folder = work / f"{run_dir.name}-code"
+    folder.mkdir()
+    (folder / "my_rewards.py").write_text(code)
+    command = train_command(work, run_dir, rollouts=rollouts, extra=["--custom-rm-path", path, *extra])
+    at = command.index("--rm-type")
+    del command[at : at + 2]
+    return run_slime(command, cwd=folder)
+
+
+def failed_reasons(run_dir):
+    fates = [json.loads(line.split(" ", 1)[1]) for line in (run_dir / "ledger.jsonl").read_text().splitlines()]
+    return [fate["reason"] for fate in fates if fate.get("fate") == "failed"]
+
+
+@pytest.mark.parametrize("path", ["my_rewards.py", "my_rewards.py:other", "my_rewards.other"])
+def test_rewards_of_a_users_file_train(work, path):
+    run_dir = work / f"own-{path.replace(':', '-')}"
+    code = "async def reward(args, sample, **kwargs):\n    return sample.response_length / 2 + args.n_samples_per_prompt\n"
+    done = rewarded(work, run_dir, code + "other = reward\n", path=path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    rewards = metric(run_dir, "rollout/raw_reward")
+    assert len(rewards) == 2 and all(4.5 <= each <= 7 for each in rewards)
+    assert len(metric(run_dir, "train/loss")) == 2
+
+
+def test_the_example_of_the_documentation_runs(work):
+    (code,) = re.findall(r"```python\n(# my_rewards.py.*?)```", (ROOT / "docs" / "plugins.md").read_text(), re.S)
+    assert len(code.splitlines()) == 5
+    run_dir = work / "documented"
+    done = rewarded(work, run_dir, code, extra=["--reward-key", "score"])
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert all(0 <= each <= 1 for each in metric(run_dir, "rollout/raw_reward"))
+
+
+def test_evaluation_has_these_rewards_too(work):
+    code = "def reward(args, sample, **kwargs): return 3\n"
+    extra = ["--eval-prompt-data", "test", str(work / "data" / "test.jsonl"), "--eval-interval", "1"]
+    run_dir = work / "own-evaluation"
+    done = rewarded(work, run_dir, code, rollouts=1, extra=extra)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert metric(run_dir, "eval/test")[-1] == 3
+
+
+MISDEEDS = {
+    "raise": ("raise ValueError('no such luck')", "ValueError: no such luck"),
+    "exit": ("os._exit(3)", "ended with exit code 3"),
+    "segfault": ("ctypes.string_at(0)", "was killed by signal 11"),
+    "hang": ("await asyncio.sleep(1000)", "took longer than 1 s"),
+    "block": ("time.sleep(1000)", "let nothing else go on in its host"),
+    "type": ("return 'much'", "the reward is str"),
+    "nan": ("return float('nan')", "the reward is nan"),
+}
+
+
+@pytest.mark.parametrize("misdeed", MISDEEDS)
+def test_a_misdeed_costs_its_own_sample(work, misdeed):
+    statement, reason = MISDEEDS[misdeed]
+    code = (
+        "import asyncio, ctypes, os, time\n"
+        "async def reward(args, sample, **kwargs):\n"
+        f"    if sample.index in (2, 21): {statement}\n"
+        "    return sample.index % 4\n"
+    )
+    run_dir = work / f"misdeed-{misdeed}"
+    done = rewarded(work, run_dir, code, rollouts=3, extra=["--plugin-timeout-seconds", "1"])
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert len(metric(run_dir, "train/loss")) == 3
+    reasons = failed_reasons(run_dir)
+    assert len(reasons) == 2 and all("reward: " in each and reason in each for each in reasons), reasons
+    if misdeed == "raise":
+        assert done.stdout.count("Traceback") == 1 and "my_rewards.py" in done.stdout
+
+
+def test_what_cannot_be_imported_is_said_before_a_model_is_loaded(work):
+    run_dir = work / "not-importable"
+    done = rewarded(work, run_dir, "import no_such_module\n")
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert "--custom-rm-path my_rewards.py: ModuleNotFoundError: No module named 'no_such_module'" in done.stderr
+    assert "Traceback" in done.stderr and not (run_dir / "metrics.jsonl").exists()
+
+
+def test_an_interpreter_without_the_package_is_named(work):
+    done = rewarded(work, work / "no-python", "", extra=["--plugin-python", "/bin/false"])
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert "--plugin-python /bin/false" in done.stderr
