@@ -61,6 +61,8 @@ struct HostConfig {
   std::function<void(const std::string&)> tell;
 };
 
+/// One class because who may be called, who is late and who is to blame for a death follow from the
+/// same lists of calls.
 class Host {
  public:
   /// Starts it and returns at once.
