@@ -83,8 +83,8 @@ void refuse_without_async(const ParsedFlags& flags, Problems& problems) {
        {"--max-weight-staleness", "--max-policy-version-lag", "--staleness-policy",
         "--async-unused-samples-handler", "--async-order", "--async-data-buffer-capacity-factor",
         "--update-mode", "--kv-on-update", "--pause-generation-mode", "--rollout-num-threads",
-        "--async-buffer-size", "--async-max-concurrent-samples",
-        "--rollout-submission-granularity", "--deterministic-schedule"}) {
+        "--async-buffer-size", "--async-max-concurrent-samples", "--rollout-submission-granularity",
+        "--deterministic-schedule"}) {
     problems.require(
         !is_given(flags, flag),
         fmt::format("{}: is about generation beside training; use slime train-async", flag));
@@ -122,6 +122,9 @@ void check_schedule(ParsedFlags& flags, Problems& problems) {
   problems.require(config.rollout_stop.empty(),
                    "--deterministic-schedule and --rollout-stop: a string that begins in one round "
                    "and ends in the next would not be seen; use --rollout-stop-token-ids");
+  problems.require(!config.has_users_reward(),
+                   "--deterministic-schedule and --custom-rm-path: rounds do not wait for answers "
+                   "of plug-in hosts; use --rm-type");
   if (!config.colocate) return;
   problems.require(
       !is_given(flags, "--schedule-train-rounds") || config.schedule_train_rounds == 0,
