@@ -8,6 +8,7 @@ namespace slime::loop {
 namespace {
 
 TEST(Interrupt, AClosedTerminalAsksForTheEndOnceHoweverOftenItIsTold) {
+  std::signal(SIGHUP, SIG_DFL);  // also where the tests run under nohup
   const Interrupt interrupt;
   EXPECT_FALSE(interrupt.requested());
   std::raise(SIGHUP);
@@ -17,6 +18,7 @@ TEST(Interrupt, AClosedTerminalAsksForTheEndOnceHoweverOftenItIsTold) {
 }
 
 TEST(Interrupt, AClosedTerminalAfterCtrlCDoesNotTakeTheStepAway) {
+  std::signal(SIGHUP, SIG_DFL);
   const Interrupt interrupt;
   std::raise(SIGTERM);
   std::raise(SIGHUP);

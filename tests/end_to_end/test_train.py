@@ -109,6 +109,7 @@ def start_and_wait_for_a_step(work, run_dir, **options):
 
 
 def test_a_closed_terminal_ends_the_run_with_a_checkpoint(work):
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # what the run inherits, also under nohup
     run_dir = work / "hangup"
     process = start_and_wait_for_a_step(work, run_dir, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     for _ in range(2):  # the kernel tells it, and the shell

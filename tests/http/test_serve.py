@@ -407,6 +407,7 @@ class Process(unittest.TestCase):
             Server(str(MODEL), "--host", "0.0.0.0")
 
     def test_the_printed_command_works_and_signals_end_it(self):
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)  # what the server inherits, also under nohup
         for how in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             server = Server(str(MODEL))
             command = server.try_line.split(":", 1)[1].strip()
