@@ -3,13 +3,18 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <deque>
 #include <iterator>
 #include <map>
 #include <memory>
+#include <mutex>
+#include <numeric>
 #include <optional>
+#include <span>
+#include <thread>
 #include <utility>
 
 #include "bench/forced_lengths.h"
@@ -35,13 +40,16 @@ struct Form {
   int64_t groups_per_step = 0;
   int64_t groups_per_refill = 0;
   bool keeps_partial = false;
+  bool refills_at_once = false;
 };
 
 Form form_of(const AprilOptions& options, const std::string& form) {
   if (form == "sync") return {options.prompts, options.prompts, false};
   if (form == "partial") return {options.prompts, options.over_sampling * options.prompts, true};
+  if (form == "partial-early")
+    return {options.prompts, options.over_sampling * options.prompts, true, true};
   if (form == "sync-double") return {2 * options.prompts, 2 * options.prompts, false};
-  throw ConfigError(fmt::format("--forms {}: sync, partial or sync-double", form));
+  throw ConfigError(fmt::format("--forms {}: sync, partial, partial-early or sync-double", form));
 }
 
 /// Groups in the order of their ordinals; those that came back go first.
@@ -120,29 +128,37 @@ int64_t longest_length(const AprilOptions& options) {
       1, std::llround(options.length_scale * static_cast<double>(options.longest)));
 }
 
-/// Tokens per second of as many requests as run together, each as long as it is for the mean token
-/// of the distribution: no schedule is faster.
-double full_batch_rate(engine::Engine& engine, const AprilOptions& options, int64_t vocab_size) {
+/// Of `count` tokens, evenly chosen among those of many samples: how many of its response lie before
+/// it. Requests of a full engine are so far on, whatever the schedule.
+std::vector<int64_t> stationary_ages(const AprilOptions& options, int64_t count) {
   constexpr int64_t kDraws = 4096;
-  constexpr int64_t kWindow = 64;
-  double sum = 0, squares = 0;
+  int64_t sum = 0;
+  for (int64_t i = 0; i < kDraws; ++i) sum += april_length(options, i);
+  std::vector<int64_t> ages;
+  int64_t before = 0;  // tokens of the samples before `i`
   for (int64_t i = 0; i < kDraws; ++i) {
-    const auto length = static_cast<double>(april_length(options, i));
-    sum += length;
-    squares += length * length;
+    const int64_t length = april_length(options, i);
+    while (static_cast<int64_t>(ages.size()) < count) {
+      const int64_t token = (2 * static_cast<int64_t>(ages.size()) + 1) * sum / (2 * count);
+      if (token >= before + length) break;
+      ages.push_back(token - before);
+    }
+    before += length;
   }
-  const auto drawn = static_cast<int64_t>(squares / (2 * sum));
-  const int64_t per_request = options.prompt_tokens + drawn + kWindow + 16;
-  const int64_t room = engine::or_throw(engine.load()).num_kv_tokens;
-  const int64_t requests = std::min(options.max_running_requests, room / per_request);
-  if (requests == 0) return 0;
+  return ages;
+}
+
+/// Tokens per second of requests that run together, `drawn[i]` tokens behind their prompts.
+double batch_rate(engine::Engine& engine, const AprilOptions& options, int64_t vocab_size,
+                  std::span<const int64_t> drawn) {
+  constexpr int64_t kWindow = 64;
   const auto seconds_of = [&](int64_t new_tokens) {
-    std::vector<engine::GenerateRequest> all(static_cast<std::size_t>(requests));
-    for (int64_t i = 0; i < requests; ++i) {
+    std::vector<engine::GenerateRequest> all(drawn.size());
+    for (std::size_t i = 0; i < drawn.size(); ++i) {
       engine::GenerateRequest& request = all[i];
       append_random_tokens(request.input_ids, options.prompt_tokens, vocab_size, 17,
-                           i / options.samples);
-      append_random_tokens(request.input_ids, drawn, vocab_size, 19, i);
+                           static_cast<int64_t>(i) / options.samples);
+      append_random_tokens(request.input_ids, drawn[i], vocab_size, 19, static_cast<int64_t>(i));
       request.sampling.max_new_tokens = new_tokens;
       request.sampling.ignore_eos = true;
       request.return_logprob = true;
@@ -156,7 +172,32 @@ double full_batch_rate(engine::Engine& engine, const AprilOptions& options, int6
   seconds_of(kWindow);  // prompts into the prefix tree, batch sizes recorded
   const double brief = seconds_of(1);
   const double full = seconds_of(1 + kWindow);
-  return static_cast<double>(requests * kWindow) / std::max(full - brief, 1e-9);
+  return static_cast<double>(static_cast<int64_t>(drawn.size()) * kWindow) /
+         std::max(full - brief, 1e-9);
+}
+
+/// Of as many requests as run together, in tokens per second.
+struct FullBatchRates {
+  double even = 0;    // each as long as the mean token's: no schedule is faster
+  double ragged = 0;  // as a full engine has them
+};
+
+FullBatchRates full_batch_rates(engine::Engine& engine, const AprilOptions& options,
+                                int64_t vocab_size) {
+  constexpr int64_t kRoomBehind = 96;
+  std::vector<int64_t> ages = stationary_ages(options, options.max_running_requests);
+  const auto mean = [&ages] {
+    return std::accumulate(ages.begin(), ages.end(), int64_t{0}) /
+           static_cast<int64_t>(ages.size());
+  };
+  const int64_t room = engine::or_throw(engine.load()).num_kv_tokens;
+  const int64_t requests =
+      std::min(options.max_running_requests, room / (options.prompt_tokens + mean() + kRoomBehind));
+  if (requests == 0) return {};
+  ages = stationary_ages(options, requests);
+  const std::vector<int64_t> even(ages.size(), mean());
+  return {.even = batch_rate(engine, options, vocab_size, even),
+          .ragged = batch_rate(engine, options, vocab_size, ages)};
 }
 
 train::TrainConfig train_config(const AprilOptions& options) {
@@ -177,8 +218,39 @@ int64_t cache_bytes(const AprilOptions& options, model::Network& network) {
   return bytes;
 }
 
+/// How many requests an engine runs, looked at a hundred times a second.
+class RunningMeter {
+ public:
+  explicit RunningMeter(const engine::Engine& engine)
+      : thread_([this, &engine](const std::stop_token& stop) {
+          while (!stop.stop_requested()) {
+            const auto running = static_cast<double>(engine::or_throw(engine.load()).num_running);
+            {
+              const std::lock_guard lock(mutex_);
+              sum_ += running;
+              ++num_looks_;
+            }
+            std::this_thread::sleep_for(std::chrono::milliseconds(10));
+          }
+        }) {}
+
+  /// The mean since the call before.
+  double take() {
+    const std::lock_guard lock(mutex_);
+    const auto looks = static_cast<double>(std::max<int64_t>(std::exchange(num_looks_, 0), 1));
+    return std::exchange(sum_, 0.0) / looks;
+  }
+
+ private:
+  std::mutex mutex_;
+  double sum_ = 0;         // guarded by mutex_
+  int64_t num_looks_ = 0;  // guarded by mutex_
+  std::jthread thread_;    // last: it uses the others
+};
+
 json::object line_of(const AprilOptions& options, const std::string& form, const AprilRun& run,
-                     double rate) {
+                     const FullBatchRates& rates) {
+  const double rate = rates.even;
   const auto kept = static_cast<double>(run.kept_tokens);
   // Whoever knows all lengths keeps the engine full to the end.
   const double floor_seconds = rate > 0 ? kept / rate + run.training_seconds : 0;
@@ -197,6 +269,10 @@ json::object line_of(const AprilOptions& options, const std::string& form, const
           {"training_seconds", run.training_seconds},
           {"kept_tokens_per_second", kept / run.seconds},
           {"full_batch_tokens_per_second", rate},
+          {"ragged_batch_tokens_per_second", rates.ragged},
+          {"prompt_tokens_computed", run.prompt_tokens - run.cached_tokens},
+          {"prompt_tokens_found", run.cached_tokens},
+          {"mean_running", run.mean_running},
           {"generated_tokens", ledger.generated},
           {"kept_tokens", ledger.kept},
           {"discarded_tokens", ledger.discarded},
@@ -234,6 +310,7 @@ AprilRun run_april(engine::Engine& engine, int64_t vocab_size, train::Trainer* t
        .max_concurrent_samples = options.concurrency,
        .num_slots = std::min(options.concurrency, options.max_running_requests),
        .keeps_partial = how.keeps_partial,
+       .refills_at_once = how.refills_at_once,
        .max_waiting_groups = 2 * how.groups_per_step},
       hooks_over(prompts));
   rollout::ResponseRules rules;
@@ -241,6 +318,7 @@ AprilRun run_april(engine::Engine& engine, int64_t vocab_size, train::Trainer* t
   rules.sampling.ignore_eos = true;
   rules.seed = 23;
 
+  RunningMeter meter(engine);
   AprilRun run;
   WeightVersion version = engine.weight_version();
   const auto step = [&](int64_t number, bool counts) {
@@ -264,6 +342,8 @@ AprilRun run_april(engine::Engine& engine, int64_t vocab_size, train::Trainer* t
                            counts ? "" : " (warm-up)")
                    .c_str(),
                stderr);
+    const ForcedLengths::PromptTokens prompt_tokens = forced.take_prompt_tokens();
+    const double mean_running = meter.take();
     run.ledger.generated += result.end.generated_tokens;
     run.ledger.discarded += result.end.discarded_tokens;
     run.ledger.kept += kept;
@@ -273,6 +353,10 @@ AprilRun run_april(engine::Engine& engine, int64_t vocab_size, train::Trainer* t
     run.kept_tokens += kept;
     run.seconds += seconds_between(start, end);
     run.training_seconds += seconds_between(drawn, end);
+    run.prompt_tokens += prompt_tokens.all;
+    run.cached_tokens += prompt_tokens.found;
+    run.mean_running +=
+        (mean_running - run.mean_running) / static_cast<double>(run.steps);  // steps are alike
   };
 
   int64_t number = 0;
@@ -303,7 +387,7 @@ void measure_april(const AprilOptions& options) {
   config.context_length = options.prompt_tokens + longest_length(options);
   config.kv_cache_bytes = cache_bytes(options, *network);
   engine::Engine engine(*network, config, clock);
-  const double rate = full_batch_rate(engine, options, shape.vocab_size);
+  const FullBatchRates rates = full_batch_rates(engine, options, shape.vocab_size);
   const std::string device =
       options.device == "cuda" ? kernels::opened_gpu().description() : options.device;
   std::map<std::string, double> speeds;
@@ -312,7 +396,7 @@ void measure_april(const AprilOptions& options) {
         run_april(engine, shape.vocab_size, trainer ? &*trainer : nullptr, options, form);
     check(run.ledger.adds_up(), "generated = kept + discarded + pending");
     speeds[form] = run.groups_per_second();
-    json::object line = line_of(options, form, run, rate);
+    json::object line = line_of(options, form, run, rates);
     line["trains"] = options.trains;
     line["updates_weights"] = options.trains || options.updates_weights;
     line["model"] = options.shape.model;
@@ -320,9 +404,11 @@ void measure_april(const AprilOptions& options) {
     write_json_line(line);
   }
   json::object ratios{{"name", options.name}, {"form", "ratios"}};
-  for (const char* other : {"sync", "sync-double"}) {
-    if (speeds.contains("partial") && speeds.contains(other))
-      ratios[fmt::format("partial_to_{}", other)] = speeds["partial"] / speeds[other];
+  for (const std::string form : {"partial", "partial-early"}) {
+    for (const std::string other : {"sync", "sync-double"}) {
+      if (speeds.contains(form) && speeds.contains(other))
+        ratios[fmt::format("{}_to_{}", form, other)] = speeds[form] / speeds[other];
+    }
   }
   if (ratios.size() > 2) write_json_line(ratios);
 }

@@ -54,6 +54,9 @@ struct AprilRun {
   int64_t kept_tokens = 0;
   double seconds = 0;           // of all of it
   double training_seconds = 0;  // of that
+  int64_t prompt_tokens = 0;    // of requests that ended; what was drawn before is prompt
+  int64_t cached_tokens = 0;    // of those, found in the prefix tree
+  double mean_running = 0;      // requests in the engine's steps, over time
   /// Tokens of all steps, those before included: generated = kept + discarded + pending.
   struct Ledger {
     int64_t generated = 0;
@@ -66,7 +69,7 @@ struct AprilRun {
   double groups_per_second() const { return static_cast<double>(groups) / seconds; }
 };
 
-/// `form`: sync, partial or sync-double; ConfigError otherwise. `trainer`: of the engine's network,
+/// `form`: sync, partial, partial-early (a group begins as one ends) or sync-double; ConfigError otherwise. `trainer`: of the engine's network,
 /// or null.
 AprilRun run_april(engine::Engine& engine, int64_t vocab_size, train::Trainer* trainer,
                    const AprilOptions& options, const std::string& form);

@@ -52,6 +52,14 @@ void add_shape(CLI::App& app, bench::ShapeOptions& shape) {
   add_workloads_file(app, shape.file);
 }
 
+/// A measurement in the shape qwen3-`size`, by its whole name.
+template <typename Options>
+void name_shape(CLI::App& app, Options& options, const std::string& name, const std::string& size) {
+  options.name = name;
+  options.shape.model = "qwen3-" + size;
+  add_workloads_file(app, options.shape.file);
+}
+
 void add_model(CLI::App& app, bench::ModelOptions& model) {
   app.add_option("--model", model.directory, "Model directory")->required();
   app.add_option("--dtype", model.dtype, "bfloat16, float16 or float32")->capture_default_str();
@@ -253,7 +261,6 @@ int gpu_train_step(const std::string& name, std::string size, Arguments argument
   CLI::App app("A GRPO step on the GPU: packed forward, loss, backward, clipping, AdamW.",
                "slime bench " + name);
   bench::GpuTrainOptions options;
-  options.name = name;
   for (const auto& [ending, how] :
        {std::pair{std::string_view("-recompute"), model::Recompute::kFull},
         std::pair{std::string_view("-selective"), model::Recompute::kSelective}}) {
@@ -261,8 +268,7 @@ int gpu_train_step(const std::string& name, std::string size, Arguments argument
     size.resize(size.size() - ending.size());
     options.recompute = how;
   }
-  options.shape.model = "qwen3-" + size;
-  add_workloads_file(app, options.shape.file);
+  name_shape(app, options, name, size);
   app.add_option("--sequences", options.sequences, "Of a step")
       ->capture_default_str()
       ->check(CLI::Range(2, 1 << 16));
@@ -282,9 +288,7 @@ int gpu_train_step(const std::string& name, std::string size, Arguments argument
 int start(const std::string& name, std::string size, Arguments arguments) {
   CLI::App app("From the start of the process to the first token.", "slime bench " + name);
   bench::StartOptions options;
-  options.name = name;
-  options.shape.model = "qwen3-" + size;
-  add_workloads_file(app, options.shape.file);
+  name_shape(app, options, name, size);
   if (const auto exit_code = parse_options(app, arguments)) return *exit_code;
   bench::measure_start(options);
   return 0;
@@ -302,11 +306,10 @@ int april(const std::string& name, std::string size, Arguments arguments) {
       "rollouts.",
       "slime bench " + name);
   bench::AprilOptions options;
-  options.name = name;
-  options.shape.model = "qwen3-" + size;
-  add_workloads_file(app, options.shape.file);
+  name_shape(app, options, name, size);
   add_device(app, options.device);
-  app.add_option("--forms", options.forms, "sync, partial, sync-double; separated by commas")
+  app.add_option("--forms", options.forms,
+                 "sync, partial, partial-early, sync-double; separated by commas")
       ->capture_default_str()
       ->delimiter(',');
   add_count(app, "--prompts", options.prompts, "Of a step");
@@ -343,9 +346,7 @@ int april(const std::string& name, std::string size, Arguments arguments) {
 int update_pause(const std::string& name, std::string size, Arguments arguments) {
   CLI::App app("How long generation pauses for new weights.", "slime bench " + name);
   bench::UpdatePauseOptions options;
-  options.name = name;
-  options.shape.model = "qwen3-" + size;
-  add_workloads_file(app, options.shape.file);
+  name_shape(app, options, name, size);
   add_device(app, options.device);
   app.add_option("--modes", options.modes, "keep, recompute, interrupt; separated by commas")
       ->capture_default_str()
@@ -360,7 +361,6 @@ int update_pause(const std::string& name, std::string size, Arguments arguments)
 }
 
 void add_train_command(CLI::App& app, bench::TrainCommandOptions& options) {
-  add_workloads_file(app, options.shape.file);
   app.add_option("--device", options.device, "Of the command: cuda or cpu")->capture_default_str();
   add_count(app, "--prompts", options.prompts, "Of a step");
   add_count(app, "--samples", options.samples, "Of each prompt");
@@ -374,8 +374,7 @@ int first_step(const std::string& name, std::string size, Arguments arguments) {
   CLI::App app("The command `slime train` to the end of its first optimizer step.",
                "slime bench " + name);
   bench::TrainCommandOptions options;
-  options.name = name;
-  options.shape.model = "qwen3-" + size;
+  name_shape(app, options, name, size);
   add_train_command(app, options);
   if (const auto exit_code = parse_options(app, arguments)) return *exit_code;
   bench::measure_first_step(options);
@@ -385,8 +384,7 @@ int first_step(const std::string& name, std::string size, Arguments arguments) {
 int grpo_command(const std::string& name, std::string size, Arguments arguments) {
   CLI::App app("Steps of `slime train`; the first does not count.", "slime bench " + name);
   bench::TrainCommandOptions options;
-  options.name = name;
-  options.shape.model = "qwen3-" + size;
+  name_shape(app, options, name, size);
   options.prompts = 64;
   options.new_tokens = 512;
   options.steps = 4;

@@ -30,6 +30,11 @@ std::vector<Flag> rollout_flags() {
       works("--rollout-stop-token-ids", &C::rollout_stop_token_ids, "ids that end a response"),
       works("--over-sampling-batch-size", &C::over_sampling_batch_size,
             "prompts started per refill"),
+      works(
+          "--over-sampling-refill", &C::over_sampling_refill,
+          "with --partial-rollout: prompts begin with the step, or one whenever one has ended, so "
+          "that as many are under way to the step's end",
+          {"step", "group"}),
       works("--dynamic-sampling-filter-path", &C::dynamic_sampling_filter_path,
             "built in: slime.rollout.filter_hub.dynamic_sampling_filters.check_reward_nonzero_std "
             "and its fallback form"),

@@ -153,6 +153,9 @@ void check_rollout(RunConfig& config, Problems& problems) {
       *config.over_sampling_batch_size >= config.rollout_batch_size,
       fmt::format("--over-sampling-batch-size {}: should be at least --rollout-batch-size {}",
                   *config.over_sampling_batch_size, config.rollout_batch_size));
+  problems.require(config.over_sampling_refill != "group" || config.partial_rollout,
+                   "--over-sampling-refill group: needs --partial-rollout, which keeps what is "
+                   "begun and not finished");
   problems.require(config.sglang_server_concurrency > 0,
                    "--sglang-server-concurrency: should be at least 1");
   problems.require(config.sglang_max_running_requests > 0,

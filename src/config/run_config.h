@@ -78,6 +78,7 @@ struct RolloutFlags {
   std::vector<std::string> rollout_stop;
   std::vector<int64_t> rollout_stop_token_ids;
   std::optional<int64_t> over_sampling_batch_size;
+  std::string over_sampling_refill = "step";
   std::string dynamic_sampling_filter_path;
   bool partial_rollout = false;
   bool mask_offpolicy_in_partial_rollout = false;

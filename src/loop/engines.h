@@ -76,9 +76,9 @@ class EngineHere final : public Engines {
 /// stands still only while the new weights are copied.
 class EngineBeside final : public Engines {
  public:
-  /// `trained` is the trainer's network, `own` one of its shape and weights. `num_threads`: of the
-  /// CPU's cores, for the engine. References outlive the object. Throws ConfigError when the cache
-  /// does not fit.
+  /// `trained` is the trainer's network, `own` one of its shape whose weights are overwritten.
+  /// `num_threads`: of the CPU's cores, for the engine. References outlive the object. Throws
+  /// ConfigError when the cache does not fit.
   EngineBeside(model::Network& trained, std::unique_ptr<model::Network> own,
                const engine::EngineConfig& config, WeightVersion version,
                engine::RunningRequests running, const RunMemory& memory, const Clock& clock);

@@ -5,11 +5,10 @@
 #include <memory>
 #include <utility>
 
-#include "comm/mesh.h"
 #include "core/error.h"
 #include "engine/engine.h"
 #include "loop/scores.h"
-#include "model/families/family.h"
+#include "model/network.h"
 #include "model/placement.h"
 
 namespace slime::loop {
@@ -24,13 +23,6 @@ struct SecondEngine {
   std::unique_ptr<model::Network> network;
   std::unique_ptr<engine::Engine> engine;
 };
-
-std::unique_ptr<model::Network> copy_shape(const model::Network& of,
-                                           const model::Precision& precision) {
-  const model::Family* family = model::find_family(of.config().model_type);
-  check(family != nullptr, "a network that runs is of a known family");
-  return family->make(of.config(), precision, comm::Mesh::single());
-}
 
 }  // namespace
 
@@ -64,7 +56,8 @@ void EvaluationBeside::begin(int64_t step, model::Network& weights,
   const WeightVersion version = published.weight_version();
   SecondEngine second;
   memory_.explain_shortage(Phase::kGenerate, [&] {
-    second.network = copy_shape(weights, model::precision_on(config_.device, config_.dtype));
+    second.network = model::make_blank_network(weights.config(),
+                                               model::precision_on(config_.device, config_.dtype));
     second.engine = std::make_unique<engine::Engine>(*second.network, engine_, clock_);
     engine::or_throw(second.engine->update_weights(
         {.version = version, .source = engine::FromNetwork{&weights}}));

@@ -21,6 +21,7 @@ rollout::RolloutConfig rollout_config(const config::RunConfig& config) {
       .max_concurrent_samples = config.sglang_server_concurrency,
       .num_slots = std::min(config.sglang_server_concurrency, config.sglang_max_running_requests),
       .keeps_partial = config.partial_rollout,
+      .refills_at_once = config.over_sampling_refill == "group",
       .reward_threads = num_reward_threads(config),
       // One batch to train on and one that is finished meanwhile; what waits longer gets staler.
       .max_waiting_groups = config.async_buffer_size.value_or(2) * config.rollout_batch_size};

@@ -183,8 +183,8 @@ std::unique_ptr<Engines> engine_beside(Stations& run, const engine::EngineConfig
                                        WeightVersion version, engine::RunningRequests running) {
   std::unique_ptr<model::Network> own;
   run.memory.explain_shortage(Phase::kGenerate, [&] {
-    own = model::load_network(run.config.hf_checkpoint,
-                              model::precision_on(run.config.device, run.config.dtype));
+    own = model::make_blank_network(run.network->config(),
+                                    model::precision_on(run.config.device, run.config.dtype));
   });
   return std::make_unique<EngineBeside>(*run.network, std::move(own), config, version, running,
                                         run.memory, run.clock);

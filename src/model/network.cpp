@@ -31,11 +31,16 @@ bool ends_with(const std::string& name, std::string_view tail) { return name.end
 
 }  // namespace
 
+std::unique_ptr<Network> make_blank_network(const ModelConfig& config, const Precision& precision,
+                                            const comm::Mesh& mesh) {
+  return family_of(config).make(config, precision, mesh);
+}
+
 std::unique_ptr<Network> load_network(const std::filesystem::path& directory,
                                       const Precision& precision, const comm::Mesh& mesh) {
   const ModelConfig config = read_model_config(directory);
   const ModelFiles files(directory);
-  std::unique_ptr<Network> network = family_of(config).make(config, precision, mesh);
+  std::unique_ptr<Network> network = make_blank_network(config, precision, mesh);
   files.read_into(network->weights(),
                   config.ties_embeddings ? may_be_surplus_when_tied : may_be_surplus);
   return network;
@@ -44,7 +49,7 @@ std::unique_ptr<Network> load_network(const std::filesystem::path& directory,
 std::unique_ptr<Network> make_network(const ModelConfig& config, const Precision& precision,
                                       uint64_t seed, const comm::Mesh& mesh) {
   check(mesh.sizes().tp == 1, "fresh weights are made whole");
-  std::unique_ptr<Network> network = family_of(config).make(config, precision, mesh);
+  std::unique_ptr<Network> network = make_blank_network(config, precision, mesh);
   Weights& weights = network->weights();
   for (size_t stream = 0; stream < weights.tensors().size(); ++stream) {
     const NamedWeight& weight = weights.tensors()[stream];
@@ -69,8 +74,7 @@ std::unique_ptr<Network> make_network(const ModelConfig& config, const Precision
 
 std::unique_ptr<Network> make_uniform_network(const ModelConfig& config, const Precision& precision,
                                               double bound) {
-  std::unique_ptr<Network> network =
-      family_of(config).make(config, precision, comm::Mesh::single());
+  std::unique_ptr<Network> network = make_blank_network(config, precision);
   Tensor(network->weights().flat()).uniform_(-bound, bound);
   return network;
 }

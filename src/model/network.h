@@ -52,6 +52,11 @@ std::unique_ptr<Network> load_network(const std::filesystem::path& directory,
                                       const Precision& precision,
                                       const comm::Mesh& mesh = comm::Mesh::single());
 
+/// A network of this shape whose weights are zeros, to be filled. Throws ConfigError for an unknown
+/// model type, and for what the family cannot be on this mesh.
+std::unique_ptr<Network> make_blank_network(const ModelConfig& config, const Precision& precision,
+                                            const comm::Mesh& mesh = comm::Mesh::single());
+
 /// A network of this shape with fresh weights: normal(0, initializer_range) for matrices, one for
 /// norms, zero for biases; counter-based, so a function of the seed alone.
 std::unique_ptr<Network> make_network(const ModelConfig& config, const Precision& precision,

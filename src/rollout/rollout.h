@@ -54,6 +54,9 @@ struct RolloutConfig {
   /// discard tokens, fewer change which groups are kept; neither changes a sample.
   int64_t num_slots = 256;
   bool keeps_partial = false;  // partial rollout: aborted groups keep their tokens
+  /// With it: as a group ends another one is begun, so that groups_per_refill are open to the end of
+  /// the step and places of the engine do not stand empty there.
+  bool refills_at_once = false;
   std::chrono::duration<double> reward_timeout{30};
   int64_t max_failed_groups = 64;  // in one step; more end the run
   int reward_threads = 1;

@@ -29,13 +29,14 @@ std::string trace(const Group& group) {
 /// Four steps with partial rollout, over-sampling, a filter, failing rewards and rewards on four
 
 /// threads that take as long as chance has it.
-std::vector<std::string> trace_of_a_run(int64_t num_slots) {
+std::vector<std::string> trace_of_a_run(int64_t num_slots, bool refills_at_once) {
   World world;
   world.config = {.groups_per_step = 3,
                   .groups_per_refill = 7,
                   .max_concurrent_samples = 9,
                   .num_slots = num_slots,
                   .keeps_partial = true,
+                  .refills_at_once = refills_at_once,
                   .reward_threads = 4};
   world.rules.sampling.max_new_tokens = 40;
   world.engine.length_of = [](const engine::GenerateRequest& request) {
@@ -53,21 +54,7 @@ std::vector<std::string> trace_of_a_run(int64_t num_slots) {
     const double sum = group.samples[0].reward_value("") + group.samples[1].reward_value("");
     return FilterVerdict{.keep = sum != 1, .reason = "sum_1"};
   };
-  world.hooks.take_groups = [&world](int64_t count) {
-    std::vector<Group> groups;
-    while (static_cast<int64_t>(groups.size()) < count) {
-      if (world.returned.empty()) {
-        groups.push_back(group_of(world.next++, 2));
-      } else {
-        groups.push_back(std::move(world.returned.front()));
-        world.returned.erase(world.returned.begin());
-      }
-    }
-    return groups;
-  };
-  world.hooks.give_back = [&world](std::vector<Group> groups) {
-    std::ranges::move(groups, std::back_inserter(world.returned));
-  };
+  world.give_returned_first();
   Rollout rollout(world.engine, world.config, world.hooks);
   std::vector<std::string> lines;
   for (int step = 0; step < 4; ++step) {
@@ -82,15 +69,33 @@ std::vector<std::string> trace_of_a_run(int64_t num_slots) {
 }
 
 TEST(Rollout, ARunRepeatsHoweverEngineAndRewardsAreTimed) {
-  for (const int64_t num_slots : {4, 9, 64}) {
-    const std::vector<std::string> first = trace_of_a_run(num_slots);
+  for (const auto& [num_slots, refills_at_once] :
+       {std::pair{4, false}, {9, false}, {64, false}, {4, true}, {64, true}}) {
+    const std::vector<std::string> first = trace_of_a_run(num_slots, refills_at_once);
     const auto begins = [](std::string_view word) {
       return [word](const std::string& line) { return line.starts_with(word); };
     };
     EXPECT_EQ(std::ranges::count_if(first, begins("kept")), 12);
     EXPECT_GT(std::ranges::count_if(first, begins("dropped")), 3);
     EXPECT_GT(std::ranges::count_if(first, begins("back")), 3);
-    for (int again = 0; again < 8; ++again) ASSERT_EQ(trace_of_a_run(num_slots), first);
+    for (int again = 0; again < 8; ++again)
+      ASSERT_EQ(trace_of_a_run(num_slots, refills_at_once), first);
+  }
+}
+
+TEST(Rollout, RefilledAtOnceAsManyGroupsAreOpenToTheEndOfTheStep) {
+  for (const bool at_once : {false, true}) {
+    World world;
+    world.config = {.groups_per_step = 4,
+                    .groups_per_refill = 6,
+                    .max_concurrent_samples = 4,
+                    .num_slots = 4,
+                    .keeps_partial = true,
+                    .refills_at_once = at_once};
+    const StepResult result = world.run();
+    EXPECT_EQ(result.groups.size(), 4U);
+    EXPECT_EQ(world.returned.size(), at_once ? 5U : 2U);  // none is begun for the last one
+    EXPECT_EQ(world.next, at_once ? 9 : 6);
   }
 }
 

@@ -7,8 +7,6 @@
 /// that order. So what is drawn together, and who hears first, does not depend on anybody's speed
 /// (docs/decisions/0080-asynchronous-training.md, "Repeatable"). Between two rounds nothing is in
 /// the engine: its prefix tree has what was computed, as long as the weights stay.
-///
-/// A stop string that begins in one round and ends in the next is not seen.
 
 #include <chrono>
 #include <cstdint>
@@ -16,7 +14,7 @@
 #include <map>
 #include <optional>
 
-#include "engine/client.h"
+#include "engine/forwarding_client.h"
 
 namespace slime::rollout {
 
@@ -24,11 +22,11 @@ namespace slime::rollout {
 constexpr std::chrono::milliseconds kLookInterval{100};
 
 /// Used by one thread at a time.
-class RoundEngine final : public engine::EngineClient {
+class RoundEngine final : public engine::ForwardingClient {
  public:
   /// `engine` outlives the object, and draws for nobody else.
   RoundEngine(engine::EngineClient& engine, int64_t tokens_per_round)
-      : engine_(engine), tokens_per_round_(tokens_per_round) {}
+      : ForwardingClient(engine), tokens_per_round_(tokens_per_round) {}
 
   /// Somebody waits for tokens.
   bool has_open() const { return !open_.empty(); }
@@ -42,17 +40,6 @@ class RoundEngine final : public engine::EngineClient {
   Expected<void> abort_prefix(const std::string& prefix) override;
   Expected<void> abort_all() override { return abort_prefix(""); }
 
-  Expected<void> pause(engine::PauseMode mode) override { return engine_.pause(mode); }
-  Expected<void> resume() override { return engine_.resume(); }
-  Expected<bool> flush_cache() override { return engine_.flush_cache(); }
-  Expected<void> sleep() override { return engine_.sleep(); }
-  Expected<void> wake() override { return engine_.wake(); }
-  Expected<void> update_weights(const engine::WeightUpdate& update) override {
-    return engine_.update_weights(update);
-  }
-  WeightVersion weight_version() const override { return engine_.weight_version(); }
-  Expected<engine::EngineLoad> load() const override { return engine_.load(); }
-
  private:
   struct Open {
     engine::GenerateRequest rest;  // what is left of it: its input has the tokens that were drawn
@@ -65,7 +52,6 @@ class RoundEngine final : public engine::EngineClient {
   engine::GenerateRequest next_part(const Open& open) const;
   void tell(engine::RequestHandle handle, engine::GenerateUpdate update);
 
-  engine::EngineClient& engine_;
   const int64_t tokens_per_round_;
   uint64_t num_submitted_ = 0;
   std::map<engine::RequestHandle, Open> open_;  // in the order of submission

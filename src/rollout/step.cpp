@@ -80,21 +80,30 @@ void Step::idle() {
 }
 
 void Step::refill() {
-  while (num_under_way_ < config_.groups_per_step && !data_ended_ && !session_.is_closed()) {
-    std::vector<Group> groups = hooks_.take_groups(config_.groups_per_refill);
-    data_ended_ = groups.empty();
-    num_under_way_ += static_cast<int64_t>(groups.size());
-    for (Group& group : groups) {
-      const int64_t ordinal = group.ordinal;
-      if (!config_.keeps_partial) forget_older(group);
-      const auto known = attempts_.find(ordinal);
-      std::shared_ptr<GroupInFlight> flight =
-          session_.start(std::move(group), known == attempts_.end() ? 0 : known->second);
-      const int64_t first = order_.join(*flight);
-      const bool is_new = open_.emplace(ordinal, Open{std::move(flight), first}).second;
-      check(is_new, "a group is in flight once");
-    }
+  while (num_under_way_ < config_.groups_per_step && !data_ended_ && !session_.is_closed())
+    begin_groups(config_.groups_per_refill);
+}
+
+void Step::begin_groups(int64_t count) {
+  std::vector<Group> groups = hooks_.take_groups(count);
+  data_ended_ = groups.empty();
+  num_under_way_ += static_cast<int64_t>(groups.size());
+  for (Group& group : groups) {
+    const int64_t ordinal = group.ordinal;
+    if (!config_.keeps_partial) forget_older(group);
+    const auto known = attempts_.find(ordinal);
+    std::shared_ptr<GroupInFlight> flight =
+        session_.start(std::move(group), known == attempts_.end() ? 0 : known->second);
+    const int64_t first = order_.join(*flight);
+    const bool is_new = open_.emplace(ordinal, Open{std::move(flight), first}).second;
+    check(is_new, "a group is in flight once");
   }
+}
+
+void Step::keep_places_taken() {
+  if (!config_.refills_at_once || data_ended_ || session_.is_closed()) return;
+  const int64_t missing = config_.groups_per_refill - static_cast<int64_t>(open_.size());
+  if (missing > 0) begin_groups(missing);
 }
 
 void Step::drawn(GroupInFlight& flight, std::size_t index) {
@@ -143,7 +152,7 @@ void Step::judge(int64_t ordinal) {
   outlet_.put(std::move(kept));
   ++num_kept_;
   if (hooks_.on_progress) hooks_.on_progress(num_kept_, session_.num_generated_tokens());
-  if (num_kept_ < config_.groups_per_step) return;
+  if (num_kept_ < config_.groups_per_step) return keep_places_taken();
   is_complete_ = true;
   session_.close();
 }
@@ -168,6 +177,7 @@ void Step::drop(int64_t ordinal, const std::string& reason) {
   --num_under_way_;
   ++end_.drops[reason];
   refill();
+  keep_places_taken();
 }
 
 void Step::judge_what_is_there() {

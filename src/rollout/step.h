@@ -51,6 +51,8 @@ class Step {
   };
 
   void refill();
+  void begin_groups(int64_t count);
+  void keep_places_taken();
   void forget_older(Group& group);
   void drawn(GroupInFlight& flight, std::size_t index);
   void advance();

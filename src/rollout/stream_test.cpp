@@ -19,22 +19,6 @@ StreamOrder stream_of(const World& world, int64_t max_lag, int64_t num_steps) {
           .stop = &world.stop};
 }
 
-/// Takes groups that were handed back first, as a buffer does.
-void give_out_again(World& world) {
-  world.hooks.take_groups = [&world](int64_t count) {
-    std::vector<Group> groups;
-    for (int64_t i = 0; i < count; ++i) {
-      if (world.returned.empty()) {
-        groups.push_back(group_of(world.next++, 2));
-      } else {
-        groups.push_back(std::move(world.returned.front()));
-        world.returned.erase(world.returned.begin());
-      }
-    }
-    return groups;
-  };
-}
-
 /// Trains `num_steps` steps: each takes its groups and publishes a new version.
 std::vector<StepResult> train(World& world, Rollout& rollout, int64_t num_steps) {
   std::vector<StepResult> steps;
@@ -200,7 +184,7 @@ TEST(Stream, ADrainLetsWhatWasBegunEndWithItsWeights) {
 
 TEST(Stream, ALeaseShowsEveryGroupThatIsNotFinalOnce) {
   World world;
-  give_out_again(world);
+  world.give_returned_first();
   world.rules.sampling.max_new_tokens = 1000;
   world.engine.never = {103, 104};
   world.config.max_concurrent_samples = 64;
@@ -235,7 +219,7 @@ TEST(Stream, ALeaseShowsEveryGroupThatIsNotFinalOnce) {
 TEST(Stream, GroupsThatWereTooOldAreDrawnAgainOrLeftOut) {
   for (const StalePolicy policy : {StalePolicy::kRetry, StalePolicy::kDrop}) {
     World world;
-    give_out_again(world);
+    world.give_returned_first();
     world.rules.sampling.max_new_tokens = 100'000;
     world.config.max_concurrent_samples = 64;
     world.engine.never = {101};
@@ -298,7 +282,7 @@ TEST(Stream, BehindTheEndOfTheDataComeStepsWithoutGroups) {
 
 TEST(Stream, WhatTheEngineGaveUpIsBegunAgainWhenNothingElseIsLeftToWaitFor) {
   World world;
-  give_out_again(world);
+  world.give_returned_first();
   world.engine.refused = {101};
   Rollout rollout(world.engine, world.config, world.hooks);
   std::jthread mender([&world] {
@@ -348,7 +332,7 @@ TEST(Stream, AFailureOfTheEngineIsThrownWhereTheLoopTakes) {
 
 TEST(Stream, AGroupThatAnotherModeBeganIsAsOldAsItsTokens) {
   World world;
-  give_out_again(world);
+  world.give_returned_first();
   Group begun = group_of(50, 2);
   begun.samples[0].tokens.push_back(1);
   begun.samples[0].log_probs.push_back(-1);

@@ -56,6 +56,21 @@ struct World {
       dropped.emplace_back(group.ordinal, reason);
     };
   }
+  /// From now on groups that came back are given out first, as by a buffer.
+  void give_returned_first() {
+    hooks.take_groups = [this](int64_t count) {
+      std::vector<Group> groups;
+      for (int64_t i = 0; i < count; ++i) {
+        if (returned.empty()) {
+          groups.push_back(group_of(next++, 2));
+        } else {
+          groups.push_back(std::move(returned.front()));
+          returned.erase(returned.begin());
+        }
+      }
+      return groups;
+    };
+  }
   StepOrder order(int64_t step = 0) {
     return {.step = step, .rules = rules, .version = engine.version, .stop = &stop};
   }

@@ -30,7 +30,7 @@ def test_april_prints_each_form_its_ledger_and_the_ratios():
 
 def test_a_form_or_mode_that_is_none_is_refused_with_those_there_are():
     for arguments, words in [
-        (("april-tiny", "--forms", "async"), "sync, partial or sync-double"),
+        (("april-tiny", "--forms", "async"), "sync, partial, partial-early or sync-double"),
         (("update-pause-tiny", "--modes", "retract"), "keep, recompute or interrupt"),
         (("april-huge",), "qwen3-huge"),
     ]:
