@@ -119,9 +119,6 @@ void check_schedule(ParsedFlags& flags, Problems& problems) {
                   config.pause_generation_mode == "in_place" ? "--pause-generation-mode in_place"
                                                              : "--kv-on-update keep"));
   config.kv_on_update = "recompute";
-  problems.require(config.rollout_stop.empty(),
-                   "--deterministic-schedule and --rollout-stop: a string that begins in one round "
-                   "and ends in the next would not be seen; use --rollout-stop-token-ids");
   problems.require(!config.has_users_reward(),
                    "--deterministic-schedule and --custom-rm-path: rounds do not wait for answers "
                    "of plug-in hosts; use --rm-type");

@@ -37,6 +37,10 @@ std::vector<std::string> Admission::problems_with(const GenerateRequest& request
   const auto prompt_length = static_cast<int64_t>(request.input_ids.size());
   std::vector<std::string> problems = problems_of(request.sampling, vocab_size_);
   if (prompt_length == 0) problems.emplace_back("input_ids is empty");
+  if (request.response_tokens < 0 || request.response_tokens > prompt_length) {
+    problems.push_back(fmt::format("response_tokens is {}; input_ids has {}",
+                                   request.response_tokens, prompt_length));
+  }
   const auto outside = std::find_if(request.input_ids.begin(), request.input_ids.end(),
                                     [&](TokenId id) { return id < 0 || id >= vocab_size_; });
   if (outside != request.input_ids.end()) {
@@ -90,6 +94,9 @@ void Admission::admit(Submission submission, Scheduler& scheduler) {
   request->tokens.reserve(request->max_tokens);
   request->stop =
       std::make_unique<StopChecker>(sampling, config_.eos_token_ids, config_.token_bytes);
+  const std::vector<TokenId>& ids = request->tokens;
+  for (auto id = ids.end() - request->client.response_tokens; id != ids.end(); ++id)
+    request->stop->remember(*id);
   scheduler.add(std::move(request));
 }
 

@@ -55,6 +55,9 @@ struct SamplingParams {
 struct GenerateRequest {
   std::string rid;  // must be unique among running requests; empty: the engine makes one
   std::vector<TokenId> input_ids;
+  /// The last of input_ids, so many, were drawn by an earlier call whose response this one goes on
+  /// with: a stop string may begin in them.
+  int64_t response_tokens = 0;
   SamplingParams sampling;
   bool return_logprob = false;
   int64_t logprob_start_len = -1;  // first prompt position whose log-prob is wanted; -1: none

@@ -25,6 +25,9 @@ class StopChecker {
   StopChecker(const SamplingParams& params, const std::vector<TokenId>& eos_ids,
               const TokenBytesFn& token_bytes);
 
+  /// The response has this token already, and did not end with it. Before the first push().
+  void remember(TokenId id);
+
   /// Call with every new token in order. A reason (kStop) when the response ends with this one;
   /// min_new_tokens is kept by the sampler, which does not draw stop ids before.
   std::optional<FinishReason> push(TokenId id);
@@ -33,6 +36,8 @@ class StopChecker {
   bool is_stop_id(TokenId id) const;
 
  private:
+  void trim_tail();
+
   const SamplingParams& params_;
   const std::vector<TokenId>& eos_ids_;
   const TokenBytesFn& token_bytes_;

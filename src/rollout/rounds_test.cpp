@@ -4,6 +4,7 @@
 
 #include <map>
 #include <random>
+#include <set>
 #include <thread>
 
 #include "core/version_runs.h"
@@ -22,20 +23,6 @@ void dawdle(int64_t most_microseconds) {
 int64_t uneven_length(const engine::GenerateRequest& request) {
   const auto whole = static_cast<int64_t>(1 + request.sampling.sampling_seed.value() % 40);
   return std::max<int64_t>(1, whole - (static_cast<int64_t>(request.input_ids.size()) - 2));
-}
-
-/// Prompts of groups that came back are given out first, as by a buffer.
-void give_returned_first(World& world) {
-  world.hooks.take_groups = [&world](int64_t) {
-    std::vector<Group> groups;
-    if (world.returned.empty()) {
-      groups.push_back(group_of(world.next++, 2));
-    } else {
-      groups.push_back(std::move(world.returned.front()));
-      world.returned.erase(world.returned.begin());
-    }
-    return groups;
-  };
 }
 
 enum class Update { kSuspend, kInterrupt, kDrain };
@@ -59,7 +46,7 @@ std::vector<std::string> history(const Form& form) {
   world.rules.sampling.max_new_tokens = 60;
   world.config.max_concurrent_samples = 9;
   world.config.reward_threads = 3;
-  give_returned_first(world);
+  world.give_returned_first();
   world.hooks.score = [](const Sample&, const std::stop_token&) -> Expected<json::value> {
     dawdle(2000);
     return json::value(1.0);
@@ -202,6 +189,10 @@ engine::GenerateRequest request_of(TokenId prompt, int64_t most, uint64_t seed =
 TEST(RoundEngine, EachDrawsAPartAndCallersHearInTheOrderOfSubmission) {
   UnevenEngine below;
   below.length_of = uneven_length;
+  std::multiset<int64_t> drawn_before;
+  below.on_admitted = [&](const engine::GenerateRequest& request) {
+    drawn_before.insert(request.response_tokens);
+  };
   RoundEngine engine(below, 4);
   Heard heard;
   engine.submit(request_of(1, 10, 39), heard.by("a"));  // 40 tokens, at most 10
@@ -211,6 +202,7 @@ TEST(RoundEngine, EachDrawsAPartAndCallersHearInTheOrderOfSubmission) {
   for (; engine.has_open(); ++num_rounds) engine.run_round([] {});
   EXPECT_EQ(num_rounds, 3);
   EXPECT_EQ(heard.events, (std::vector<std::string>{"a4", "b4", "c4", "a4", "b2.", "c4.", "a2."}));
+  EXPECT_EQ(drawn_before, (std::multiset<int64_t>{0, 0, 0, 4, 4, 4, 8}));
 }
 
 TEST(RoundEngine, BetweenTwoRoundsAnAbortIsHeardAtOnce) {

@@ -205,6 +205,7 @@ engine::GenerateRequest Session::request_for(const GroupInFlight& flight,
   // Servers abort by prefix: no rid is the beginning of another one in flight.
   request.rid = fmt::format("{}-{}.{}", name_, sample.ordinal, flight.attempt);
   request.input_ids = sample.tokens;
+  request.response_tokens = sample.response_length();
   request.sampling = rules_.sampling;
   request.sampling.max_new_tokens = remaining_tokens(sample, rules_);
   request.sampling.sampling_seed = draw_key(rules_.seed, sample.ordinal);

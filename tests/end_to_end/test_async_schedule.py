@@ -109,12 +109,33 @@ def test_generation_goes_on_as_far_as_the_rounds_of_a_training_say(work):
     assert stale[1] > stale[0]
 
 
+def ascii_responses(run_dir):
+    """By the sample's index."""
+    return {sample["index"]: sample["response"] for _, sample in samples(run_dir) if sample["response"].isascii()}
+
+
+def test_a_stop_string_across_two_rounds_is_seen(work):
+    """In rounds of one token each. The strings are two characters, which are two tokens here."""
+    still = ["--lr", "0"]
+    plain = ascii_responses(run_often(work, "unstopped", still, times=1)[0])
+    strings = sorted({text[:2] for text in plain.values() if len(text) > 2})[:12]
+    assert strings
+    stopped = ascii_responses(run_often(work, "stopped", [*still, "--schedule-round", "1", "--rollout-stop", *strings], times=1)[0])
+    num_cut = 0
+    for index, text in stopped.items():
+        if index not in plain:
+            continue
+        ends = [plain[index].index(string) + 2 for string in strings if string in plain[index]]
+        assert text == plain[index][: min(ends, default=None)]
+        num_cut += bool(ends) and min(ends) < len(plain[index])
+    assert num_cut > 0
+
+
 @pytest.mark.parametrize(
     "extra",
     [
         ["--kv-on-update", "keep"],
         ["--pause-generation-mode", "in_place"],
-        ["--rollout-stop", "x"],
         ["--colocate", "--schedule-train-rounds", "2"],
         ["--schedule-round", "0"],
     ],

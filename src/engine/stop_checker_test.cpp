@@ -1,0 +1,46 @@
+#include "engine/stop_checker.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+namespace slime::engine {
+namespace {
+
+/// A vocabulary of the letters: id 0 is "a".
+const TokenBytesFn kLetters = [](TokenId id) {
+  static const std::string letters = "abcdefghijklmnopqrstuvwxyz";
+  return std::string_view(letters).substr(static_cast<std::size_t>(id), 1);
+};
+
+/// What ends "abcdefgh", of which the first `remembered` letters are a response already.
+std::optional<std::string> end_of(int64_t remembered, const std::string& stop) {
+  const SamplingParams params{.stop = {stop}};
+  const std::vector<TokenId> eos;
+  StopChecker checker(params, eos, kLetters);
+  std::string text;
+  for (TokenId id = 0; id < 8; ++id) {
+    text += kLetters(id);
+    if (id < remembered) {
+      checker.remember(id);
+    } else if (const auto reason = checker.push(id)) {
+      EXPECT_EQ(std::get<std::string>(reason->matched), stop);
+      return text;
+    }
+  }
+  return std::nullopt;
+}
+
+TEST(StopChecker, AStringMayBeginInWhatTheResponseHasAlready) {
+  for (int64_t remembered = 0; remembered < 5; ++remembered)
+    EXPECT_EQ(end_of(remembered, "cde"), "abcde") << remembered;
+}
+
+TEST(StopChecker, AStringThatEndedBeforeEndsNothing) {
+  for (int64_t remembered = 5; remembered <= 8; ++remembered)
+    EXPECT_EQ(end_of(remembered, "cde"), std::nullopt) << remembered;
+}
+
+}  // namespace
+}  // namespace slime::engine
