@@ -13,6 +13,7 @@
 
 #include "core/json.h"
 #include "core/sample.h"
+#include "model/experts_config.h"
 
 namespace slime::model {
 
@@ -64,6 +65,7 @@ struct ModelConfig {
   bool has_fused_projections = false;
   QkNorm qk_norm = QkNorm::kNone;
   BlockNorms norms;
+  ExpertsConfig experts;
   double initializer_range = 0.02;
   std::string dtype;                   // as stored: "bfloat16", "float32", "float16"
   std::vector<TokenId> eos_token_ids;  // of config.json and generation_config.json

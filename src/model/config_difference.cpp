@@ -32,6 +32,19 @@ std::string_view word_of(Rope::Kind kind) {
   return "";
 }
 
+std::string_view word_of(RouterScore score) {
+  return score == RouterScore::kSigmoid ? "sigmoid" : "softmax";
+}
+
+/// "0 2 3": layers with experts.
+std::string text_of_layers(const ExpertsConfig& experts) {
+  std::vector<size_t> layers;
+  for (size_t i = 0; i < experts.in_layer.size(); ++i) {
+    if (experts.in_layer[i]) layers.push_back(i);
+  }
+  return fmt::format("[{}]", fmt::join(layers, " "));
+}
+
 /// "[4096 - 4096]": layer by layer, - where attention is full.
 std::string text_of_windows(const std::vector<int64_t>& window) {
   std::vector<std::string> texts;
@@ -74,6 +87,16 @@ std::vector<std::string> differing_fields(const ModelConfig& running, const Mode
   compare("norm after attention", here.after_mixer, there.after_mixer);
   compare("norm before the MLP", here.before_feed_forward, there.before_feed_forward);
   compare("norm after the MLP", here.after_feed_forward, there.after_feed_forward);
+  const ExpertsConfig &has = running.experts, &gets = fresh.experts;
+  compare("layers with experts", text_of_layers(has), text_of_layers(gets));
+  compare("experts", has.count, gets.count);
+  compare("experts per token", has.per_token, gets.per_token);
+  compare("width of an expert", has.width, gets.width);
+  compare("width of the shared expert", has.shared_width, gets.shared_width);
+  compare("gate of the shared expert", has.has_shared_gate, gets.has_shared_gate);
+  compare("router score", word_of(has.score), word_of(gets.score));
+  compare("norm_topk_prob", has.normalizes, gets.normalizes);
+  compare("routed_scaling_factor", has.scaling, gets.scaling);
   if (!fields.empty() && running.model_type != fresh.model_type)
     fields.insert(fields.begin(),
                   fmt::format("model_type {} (here {})", fresh.model_type, running.model_type));

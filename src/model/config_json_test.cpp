@@ -49,7 +49,19 @@ ModelConfig made_in_code(std::string_view family) {
     config.has_qkv_bias = true;
     config.window = {0, 32};
   }
-  if (family == "qwen3") config.qk_norm = QkNorm::kPerHead;
+  if (family == "qwen3" || family == "qwen3_moe") config.qk_norm = QkNorm::kPerHead;
+  if (family == "qwen2_moe" || family == "qwen3_moe") {
+    config.experts.in_layer = {false, true};
+    config.experts.count = 6;
+    config.experts.per_token = 2;
+    config.experts.width = 12;
+    config.experts.normalizes = true;
+  }
+  if (family == "qwen2_moe") {
+    config.has_qkv_bias = true;
+    config.experts.shared_width = 20;
+    config.experts.has_shared_gate = true;
+  }
   return config;
 }
 

@@ -39,7 +39,9 @@ TEST(ModelConfig, MeansTheSameInBothForms) {
                                     {"olmo2", "config.hub.json"},
                                     {"phi3", "config.v5.json"},
                                     {"qwen2", "config.v5.json"},
-                                    {"qwen3", "config.v5.json"}}) {
+                                    {"qwen2_moe", "config.v5.json"},
+                                    {"qwen3", "config.v5.json"},
+                                    {"qwen3_moe", "config.v5.json"}}) {
     const ModelConfig a = parse_file(name, "config.json"), b = parse_file(name, other);
     EXPECT_EQ(a.head_dim, b.head_dim) << name;
     EXPECT_EQ(a.rotary_dim, b.rotary_dim) << name;
@@ -52,6 +54,7 @@ TEST(ModelConfig, MeansTheSameInBothForms) {
     EXPECT_EQ(a.ties_embeddings, b.ties_embeddings) << name;
     EXPECT_EQ(a.eos_token_ids, b.eos_token_ids) << name;
     EXPECT_EQ(a.has_qkv_bias, b.has_qkv_bias) << name;
+    EXPECT_EQ(a.experts, b.experts) << name;
   }
 }
 
@@ -61,6 +64,22 @@ TEST(ModelConfig, KnowsWhichLayersSlide) {
   json::object qwen2 = read_json_file(fixture("qwen2") / "config.json").as_object();
   qwen2["use_sliding_window"] = true;
   EXPECT_THAT(parse_model_config(qwen2, "c").window, ::testing::ElementsAre(0, 0, 32));
+}
+
+TEST(ModelConfig, KnowsWhichLayersHaveExperts) {
+  EXPECT_THAT(parse_file("qwen3_moe", "config.json").experts.in_layer,
+              ::testing::ElementsAre(true, false, true));
+  json::object object = read_json_file(fixture("qwen3_moe") / "config.json").as_object();
+  object["decoder_sparse_step"] = 2;
+  object["mlp_only_layers"] = json::array{};
+  EXPECT_THAT(parse_model_config(object, "c").experts.in_layer,
+              ::testing::ElementsAre(false, true, false));
+  object["num_experts_per_tok"] = 9;
+  EXPECT_THAT(problem_of(object), HasSubstr("num_experts_per_tok must be at most num_experts (8)"));
+  object.erase("num_experts");
+  EXPECT_THAT(problem_of(object), HasSubstr("num_experts is missing"));
+  object["use_sliding_window"] = true;
+  EXPECT_THAT(problem_of(object), HasSubstr("use_sliding_window is not supported"));
 }
 
 TEST(ModelConfig, EndTokensAreThoseOfBothFiles) {
@@ -89,7 +108,8 @@ TEST(ModelConfig, NamesEveryFieldItDoesNotUnderstand) {
   };
   const Case cases[] = {
       {"model_type", "mamba",
-       "model_type must be one of llama, mistral, olmo2, phi3, qwen2, qwen3, not \"mamba\""},
+       "model_type must be one of llama, mistral, olmo2, phi3, qwen2, qwen2_moe, qwen3, "
+       "qwen3_moe, not \"mamba\""},
       {"model_type", nullptr, "model_type"},
       {"hidden_act", "gelu", "hidden_act must be one of silu, swish, not \"gelu\""},
       {"hidden_size", "72", "hidden_size"},

@@ -9,6 +9,7 @@
 #include "kernels/rms_norm.h"
 #include "model/layers/block_chain.h"
 #include "model/layers/decoder_block.h"
+#include "model/layers/expert_layer.h"
 #include "model/layers/gated_mlp.h"
 #include "model/layers/grouped_query_attention.h"
 #include "model/weights_builder.h"
@@ -128,6 +129,11 @@ std::unique_ptr<Network> make_decoder(const ModelConfig& config, const Precision
 std::unique_ptr<Network> make_dense_decoder(const ModelConfig& config, const Precision& precision,
                                             const comm::Mesh& mesh) {
   return make_decoder(config, precision, mesh, {make_grouped_query_attention, make_gated_mlp});
+}
+
+std::unique_ptr<Network> make_expert_decoder(const ModelConfig& config, const Precision& precision,
+                                             const comm::Mesh& mesh) {
+  return make_decoder(config, precision, mesh, {make_grouped_query_attention, make_experts_or_mlp});
 }
 
 }  // namespace slime::model

@@ -102,6 +102,21 @@ TEST_F(ModelDirectory, OfAFamilyWithNormsAfterItsLayersIsReadBackAsItWasSaved) {
   EXPECT_EQ(again->config().raw, network->config().raw);
 }
 
+TEST_F(ModelDirectory, OfAFamilyWithExpertsIsReadBackAsItWasSaved) {
+  for (const std::string name : {"qwen2_moe", "qwen3_moe"}) {
+    const auto network = load_network(fixture(name), Precision::of("bfloat16"));
+    save_network(*network, directory_);
+    const auto again = load_network(directory_, Precision::of("bfloat16"));
+    EXPECT_TRUE(again->weights().flat().equal(network->weights().flat())) << name;
+    EXPECT_EQ(again->config().raw, network->config().raw) << name;
+    const SafetensorsFile before(fixture(name) / "model.safetensors"),
+        after(directory_ / "model.safetensors");
+    ASSERT_EQ(before.tensors().size(), after.tensors().size()) << name;
+    for (const auto& [tensor, stored] : before.tensors())
+      EXPECT_TRUE(before.read(tensor).equal(after.read(tensor))) << name << " " << tensor;
+  }
+}
+
 TEST_F(ModelDirectory, OfAFreshNetworkIsAFunctionOfTheSeed) {
   const ModelConfig config = read_model_config(fixture("qwen2"));
   const auto a = make_network(config, Precision::of("float32"), 5),
@@ -188,6 +203,15 @@ TEST_F(ModelDirectory, WithNormsOverAllHeadsIsNotReadInSlicesOfHeads) {
     FAIL() << "heads were sliced under a norm over all of them";
   } catch (const ConfigError& error) {
     EXPECT_THAT(error.what(), HasSubstr("olmo2 norms queries and keys over all of them"));
+  }
+}
+
+TEST_F(ModelDirectory, WithExpertsIsNotReadInSlicesOfThem) {
+  try {
+    load_network(fixture("qwen3_moe"), Precision::of("float32"), unconnected({.tp = 2}, 0));
+    FAIL() << "experts were sliced";
+  } catch (const ConfigError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("layer 0 has 8 experts, which tensor parallelism"));
   }
 }
 

@@ -160,7 +160,7 @@ TEST_P(GoldenModel, IsTheSameWithRecompute) {
 
 INSTANTIATE_TEST_SUITE_P(Families, GoldenModel,
                          ::testing::Values("llama", "llama3_rope", "mistral", "olmo2", "phi3",
-                                           "qwen2", "qwen3"),
+                                           "qwen2", "qwen2_moe", "qwen3", "qwen3_moe"),
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace

@@ -12,7 +12,11 @@ constexpr std::array kFamilies = {
     Family{"olmo2", "Olmo2ForCausalLM", read_olmo2, write_olmo2, make_dense_decoder},
     Family{"phi3", "Phi3ForCausalLM", read_phi3, write_phi3, make_dense_decoder},
     Family{"qwen2", "Qwen2ForCausalLM", read_qwen2, write_qwen2, make_dense_decoder},
+    Family{"qwen2_moe", "Qwen2MoeForCausalLM", read_qwen2_moe, write_qwen2_moe,
+           make_expert_decoder},
     Family{"qwen3", "Qwen3ForCausalLM", read_qwen3, write_qwen3, make_dense_decoder},
+    Family{"qwen3_moe", "Qwen3MoeForCausalLM", read_qwen3_moe, write_qwen3_moe,
+           make_expert_decoder},
 };
 
 }  // namespace

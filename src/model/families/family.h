@@ -33,7 +33,7 @@ struct Family {
 std::span<const Family> families();
 /// Null for a model type that is not in the table.
 const Family* find_family(std::string_view model_type);
-/// "llama, mistral, olmo2, phi3, qwen2, qwen3".
+/// "llama, mistral, olmo2, ...": all of them.
 std::string family_names();
 
 void read_llama(const FieldReader& fields, ModelConfig& config);
@@ -41,13 +41,17 @@ void read_mistral(const FieldReader& fields, ModelConfig& config);
 void read_olmo2(const FieldReader& fields, ModelConfig& config);
 void read_phi3(const FieldReader& fields, ModelConfig& config);
 void read_qwen2(const FieldReader& fields, ModelConfig& config);
+void read_qwen2_moe(const FieldReader& fields, ModelConfig& config);
 void read_qwen3(const FieldReader& fields, ModelConfig& config);
+void read_qwen3_moe(const FieldReader& fields, ModelConfig& config);
 void write_llama(const ModelConfig& config, json::object& out);
 void write_mistral(const ModelConfig& config, json::object& out);
 void write_olmo2(const ModelConfig& config, json::object& out);
 void write_phi3(const ModelConfig& config, json::object& out);
 void write_qwen2(const ModelConfig& config, json::object& out);
+void write_qwen2_moe(const ModelConfig& config, json::object& out);
 void write_qwen3(const ModelConfig& config, json::object& out);
+void write_qwen3_moe(const ModelConfig& config, json::object& out);
 
 // What most families share.
 
@@ -66,6 +70,13 @@ void read_common(const FieldReader& fields, ModelConfig& config, const CommonDef
 /// window. `window` 0 means that the file switches it off.
 void read_windows(const FieldReader& fields, ModelConfig& config, int64_t window,
                   int64_t first_windowed);
+
+/// Number and width of the experts, from these fields, and how many a token visits.
+void read_expert_sizes(const FieldReader& fields, ModelConfig& config, std::string_view count,
+                       std::string_view width);
+/// Which layers have experts: every decoder_sparse_step-th, without mlp_only_layers.
+void read_sparse_layers(const FieldReader& fields, ModelConfig& config);
+void write_sparse_layers(const ModelConfig& config, json::object& out);
 
 /// What read_common() reads.
 void write_common(const ModelConfig& config, json::object& out);
