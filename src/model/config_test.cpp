@@ -33,7 +33,11 @@ std::string problem_of(const json::object& object) {
 }
 
 TEST(ModelConfig, MeansTheSameInBothForms) {
-  for (const auto& [name, other] : {std::pair{"llama", "config.v5.json"},
+  for (const auto& [name, other] : {std::pair{"glm4", "config.v5.json"},
+                                    {"glm4_moe", "config.v5.json"},
+                                    {"llama", "config.v5.json"},
+                                    {"mimo", "config.v5.json"},
+                                    {"minimax_m2", "config.v5.json"},
                                     {"llama3_rope", "config.v5.json"},
                                     {"mistral", "config.hub.json"},
                                     {"olmo2", "config.hub.json"},
@@ -108,8 +112,8 @@ TEST(ModelConfig, NamesEveryFieldItDoesNotUnderstand) {
   };
   const Case cases[] = {
       {"model_type", "mamba",
-       "model_type must be one of llama, mistral, olmo2, phi3, qwen2, qwen2_moe, qwen3, "
-       "qwen3_moe, not \"mamba\""},
+       "model_type must be one of glm4, glm4_moe, llama, mimo, minimax_m2, mistral, olmo2, phi3, "
+       "qwen2, qwen2_moe, qwen3, qwen3_moe, not \"mamba\""},
       {"model_type", nullptr, "model_type"},
       {"hidden_act", "gelu", "hidden_act must be one of silu, swish, not \"gelu\""},
       {"hidden_size", "72", "hidden_size"},
@@ -122,8 +126,8 @@ TEST(ModelConfig, NamesEveryFieldItDoesNotUnderstand) {
       {"rms_norm_eps", -1, "rms_norm_eps"},
       {"rope_theta", "ten", "rope_theta"},
       {"rope_scaling",
-       {{"type", "yarn"}, {"factor", 2.0}},
-       "rope_scaling.type must be one of default, linear, llama3, not \"yarn\""},
+       {{"type", "ntk"}, {"factor", 2.0}},
+       "rope_scaling.type must be one of default, linear, llama3, yarn, not \"ntk\""},
       {"rope_scaling", {{"rope_type", "llama3"}, {"factor", 2.0}}, "low_freq_factor"},
       {"rope_scaling", 7, "rope_scaling"},
       {"partial_rotary_factor", 0.5, "partial_rotary_factor"},

@@ -19,6 +19,7 @@ struct ExpertNames {
   std::string up = "up_proj";
   std::string down = "down_proj";
   std::string shared = "shared_expert";  // PREFIX.SHARED.*; its gate is PREFIX.SHARED_gate
+  std::string selection_bias = "gate.e_score_correction_bias";
 
   bool operator==(const ExpertNames&) const = default;
 };
@@ -31,6 +32,12 @@ struct ExpertsConfig {
   int64_t shared_width = 0;      // of the expert that every token visits; 0: none
   bool has_shared_gate = false;  // its output is multiplied by sigmoid of a product with the input
   RouterScore score = RouterScore::kSoftmax;
+  /// Added to scores for the choice alone; float32 whatever the weights are, and not trained.
+  bool has_selection_bias = false;
+  /// Experts are chosen from the best groups; a group is as good as the sum of its best few.
+  int64_t num_groups = 1;
+  int64_t groups_per_token = 1;
+  int64_t best_of_group = 2;
   bool normalizes = false;  // weights of the chosen are divided by their sum
   double scaling = 1;       // then multiplied by this
   ExpertNames names;

@@ -36,7 +36,10 @@ std::vector<float> trainer_log_probs(model::Network& network, const std::vector<
   return {values, values + num_scored};
 }
 
-class EngineOnGoldenModel : public ::testing::TestWithParam<const char*> {};
+class EngineOnGoldenModel : public ::testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override { SLIME_NEEDS_MODEL(GetParam()); }
+};
 
 TEST_P(EngineOnGoldenModel, GreedyContinuationEqualsTheReference) {
   const FixtureModel fixture(GetParam());
@@ -89,8 +92,7 @@ TEST_P(EngineOnGoldenModel, ScoresOfAPromptAreTheGoldenLogProbs) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Fixtures, EngineOnGoldenModel,
-                         ::testing::Values("llama", "llama3_rope", "mistral", "olmo2", "phi3",
-                                           "qwen2", "qwen2_moe", "qwen3", "qwen3_moe"),
+                         testing::golden_models(),
                          [](const auto& info) { return std::string(info.param); });
 
 /// Mixed requests: a group of four, other prompts, greedy and sampled.

@@ -33,6 +33,7 @@ Tensor score(model::Network& network, const model::TokenBatch& batch,
 class Packing : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(Packing, OfResponsesUnderTheirPromptEqualsEverySequenceAlone) {
+  SLIME_NEEDS_MODEL(GetParam());
   const auto network =
       model::load_network(testing::fixture_directory(GetParam()), model::Precision::of("float64"));
   network->weights().enable_grad();
@@ -89,8 +90,7 @@ TEST_P(Packing, OfResponsesUnderTheirPromptEqualsEverySequenceAlone) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, Packing,
-                         ::testing::Values("llama", "llama3_rope", "mistral", "olmo2", "phi3",
-                                           "qwen2", "qwen2_moe", "qwen3", "qwen3_moe"),
+                         testing::golden_models(),
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace

@@ -61,6 +61,8 @@ ExpertLayer::ExpertLayer(const LayerSite& site)
   const auto name = [&](const std::string& tail) { return site.name(names.prefix + "." + tail); };
   Weights::Builder& builder = site.builder;
   builder.add(router_EH_, {{name("gate.weight"), {config_.count, hidden_}, {}}});
+  if (config_.has_selection_bias)
+    builder.add_constant(selection_bias_E_, name(names.selection_bias), {config_.count});
   std::vector<Weights::Builder::Component> gate_up, down;
   for (int64_t e = 0; e < config_.count; ++e) {
     const auto of_expert = [&](const std::string& matrix) {
@@ -81,7 +83,8 @@ ExpertLayer::ExpertLayer(const LayerSite& site)
 }
 
 Tensor ExpertLayer::forward(const Tensor& input_TH) const {
-  const Routing routing = route(kernels::linear(wide(input_TH), router_EH_), config_);
+  const Routing routing = 
+      route(kernels::linear(wide(input_TH), router_EH_), config_, selection_bias_E_);
   const Tensor routed_TH =
       kernels::experts(input_TH, kernels::group_by_expert(routing.expert_TK, config_.count),
                        routing.weight_TK, stack_);

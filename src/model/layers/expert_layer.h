@@ -35,6 +35,7 @@ class ExpertLayer final : public FeedForward {
   int64_t hidden_;
   ExpertsConfig config_;
   kernels::Param router_EH_;
+  Tensor selection_bias_E_;  // float32; undefined: scores choose as they are
   kernels::ExpertStack stack_;
   std::unique_ptr<GatedMlp> shared_;  // null: there is none
   kernels::Param shared_gate_1H_;     // undefined: it always counts in full

@@ -25,7 +25,7 @@ GatedMlp::GatedMlp(const LayerSite& site, const std::string& name, const GatedMl
   const int64_t hidden = shape_.hidden, width = shape_.width;
   const Slice rows = tensor_parallel_slice(site.mesh, 0, width);
   Weights::Builder& builder = site.builder;
-  if (site.config.has_fused_projections) {
+  if (site.config.has_fused_gate_up) {
     site.check_whole(name + ".gate_up_proj");
     builder.add(products_.first.weight_OI,
                 {{site.name(name + ".gate_up_proj.weight"), {2 * width, hidden}, {}}});

@@ -15,7 +15,9 @@ struct Routing {
   Tensor weight_TK;  // float32 (float64); carries gradient under grad mode
 };
 
-/// logits_TE: float32 (float64).
-Routing route(const Tensor& logits_TE, const ExpertsConfig& config);
+/// logits_TE: float32 (float64). selection_bias_E: float32, undefined without one; it decides who is
+/// chosen and nothing else (arXiv 2408.15664). Groups: arXiv 2405.04434, section 2.1.2.
+Routing route(const Tensor& logits_TE, const ExpertsConfig& config,
+              const Tensor& selection_bias_E = {});
 
 }  // namespace slime::model

@@ -42,5 +42,31 @@ TEST(Router, ScoresOfASigmoidDoNotCompete) {
   expect_weights(route(one_token(), config), 8.0 / 9, 4.0 / 5);
 }
 
+TEST(Router, ASelectionBiasChoosesAndDoesNotWeigh) {
+  ExpertsConfig config = two_of_four();
+  config.score = RouterScore::kSigmoid;
+  // Scores are 8/9, 4/5, 2/3, 2/3.
+  const Tensor bias_E = at::tensor({0.0F, -1.0F, 0.0F, 0.5F});
+  const Routing routing = route(one_token(), config, bias_E);
+  EXPECT_EQ(routing.expert_TK[0][0].item<int64_t>(), 3);
+  EXPECT_EQ(routing.expert_TK[0][1].item<int64_t>(), 0);
+  expect_weights(routing, 2.0 / 3, 8.0 / 9);
+}
+
+TEST(Router, ChoosesInsideTheBestGroups) {
+  ExpertsConfig config = two_of_four();
+  config.num_groups = 2;
+  config.groups_per_token = 1;
+  // Shares like 0.40, 0.10 and 0.30, 0.21: the first group has the best expert, the second more in all.
+  const Tensor logits = at::tensor({0.4, 0.1, 0.3, 0.21}, at::kDouble).log().unsqueeze(0);
+  const Routing by_sum = route(logits, config);
+  EXPECT_EQ(by_sum.expert_TK[0][0].item<int64_t>(), 2);
+  EXPECT_EQ(by_sum.expert_TK[0][1].item<int64_t>(), 3);
+  config.best_of_group = 1;
+  const Routing by_best = route(logits, config);
+  EXPECT_EQ(by_best.expert_TK[0][0].item<int64_t>(), 0);
+  EXPECT_EQ(by_best.expert_TK[0][1].item<int64_t>(), 1);
+}
+
 }  // namespace
 }  // namespace slime::model
