@@ -61,7 +61,7 @@ struct ModelConfig {
   double norm_eps = 1e-6;
   int64_t max_positions = 0;
   Rope rope;
-  bool rotates_pairs = false;  // neighbours with each other, instead of halves
+  bool rotates_pairs = false;   // neighbours with each other, instead of halves
   std::vector<int64_t> window;  // per layer, 0 = full attention
   bool ties_embeddings = false;
   bool has_qkv_bias = false;

@@ -52,9 +52,9 @@ class Decoder final : public Network {
           const BlockLayers& layers)
       : config_(config), precision_(precision), tp_(mesh.tp()) {
     check(mesh.sizes().pp == 1, "this network is not divided into pipeline stages");
-    const RotaryTable rotary = make_rotary_table(
-        config.rope, {config.rotary_dim, config.head_dim, config.rotates_pairs},
-        config.max_positions, precision.device);
+    const RotaryTable rotary =
+        make_rotary_table(config.rope, {config.rotary_dim, config.head_dim, config.rotates_pairs},
+                          config.max_positions, precision.device);
     Weights::Builder builder(weights_);
     const std::vector<int64_t> table{config.vocab_size, config.hidden_size};
     builder.add(embedding_, {{"model.embed_tokens.weight", table, {}}});

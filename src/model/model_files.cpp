@@ -92,10 +92,9 @@ void ModelFiles::check_tensor(const std::string& name, const std::vector<int64_t
   if (found == tensors_.end()) {
     problems.push_back(fmt::format("{}: tensor {} is missing", directory_.string(), name));
   } else if (found->second.tensor->shape != shape) {
-    problems.push_back(fmt::format("{}: tensor {} is [{}], config.json means [{}]",
-                                   found->second.file->path().string(), name,
-                                   fmt::join(found->second.tensor->shape, ", "),
-                                   fmt::join(shape, ", ")));
+    problems.push_back(fmt::format(
+        "{}: tensor {} is [{}], config.json means [{}]", found->second.file->path().string(), name,
+        fmt::join(found->second.tensor->shape, ", "), fmt::join(shape, ", ")));
   } else if (!is_float(found->second.tensor->dtype)) {
     problems.push_back(fmt::format("{}: tensor {} holds {}; BF16, F16, F32 and F64 can be read",
                                    found->second.file->path().string(), name,

@@ -28,9 +28,8 @@ ModelFiles::Surplus surplus_of(const ModelConfig& config, const std::string& nam
   const bool is_harmless = name.ends_with(".rotary_emb.inv_freq") ||
                            (config.ties_embeddings && name == "lm_head.weight");
   if (is_harmless) return ModelFiles::Surplus::kIgnored;
-  const bool is_carried = std::ranges::any_of(config.carried_prefixes, [&](const auto& prefix) {
-    return name.starts_with(prefix);
-  });
+  const bool is_carried = std::ranges::any_of(
+      config.carried_prefixes, [&](const auto& prefix) { return name.starts_with(prefix); });
   return is_carried ? ModelFiles::Surplus::kCarried : ModelFiles::Surplus::kProblem;
 }
 

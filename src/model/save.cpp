@@ -54,8 +54,7 @@ void write_sharded(const std::filesystem::path& directory, const std::string& st
       const std::string file =
           fmt::format("{}-{:05}-of-{:05}.safetensors", stem, i + 1, shards.size());
       const bool is_last = i + 1 == shards.size();
-      write_safetensors(directory / file, shards[i], dtype,
-                        is_last ? as_they_are : NamedTensors{});
+      write_safetensors(directory / file, shards[i], dtype, is_last ? as_they_are : NamedTensors{});
       for (const auto& [name, tensor] : shards[i]) map[name] = file;
       if (!is_last) continue;
       for (const auto& [name, tensor] : as_they_are) map[name] = file;

@@ -91,8 +91,7 @@ TEST_P(EngineOnGoldenModel, ScoresOfAPromptAreTheGoldenLogProbs) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Fixtures, EngineOnGoldenModel,
-                         testing::golden_models(),
+INSTANTIATE_TEST_SUITE_P(Fixtures, EngineOnGoldenModel, testing::golden_models(),
                          [](const auto& info) { return std::string(info.param); });
 
 /// Mixed requests: a group of four, other prompts, greedy and sampled.

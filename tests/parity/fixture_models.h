@@ -36,7 +36,7 @@ inline std::filesystem::path fixture_directory(const std::string& name) {
 }
 
 /// Skips the test where the model is not there.
-#define SLIME_NEEDS_MODEL(name)                                                    \
+#define SLIME_NEEDS_MODEL(name)                                                   \
   if (!std::filesystem::exists(testing::fixture_directory(name) / "golden.json")) \
   GTEST_SKIP() << "the golden model " << (name) << " is not in this tree, nor beside it"
 

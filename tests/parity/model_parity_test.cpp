@@ -165,8 +165,7 @@ TEST_P(GoldenModel, IsTheSameWithRecompute) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Families, GoldenModel,
-                         testing::golden_models(),
+INSTANTIATE_TEST_SUITE_P(Families, GoldenModel, testing::golden_models(),
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace

@@ -89,8 +89,7 @@ TEST_P(Packing, OfResponsesUnderTheirPromptEqualsEverySequenceAlone) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Families, Packing,
-                         testing::golden_models(),
+INSTANTIATE_TEST_SUITE_P(Families, Packing, testing::golden_models(),
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace

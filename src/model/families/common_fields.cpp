@@ -26,7 +26,9 @@ Rope::Kind rope_kind(const FieldReader& fields, std::string_view field) {
 
 void read_yarn(const FieldReader& fields, Rope& rope) {
   rope.original_max_positions =
-      fields.required().integer("original_max_position_embeddings", 1, int64_t{1} << 40).value_or(1);
+      fields.required()
+          .integer("original_max_position_embeddings", 1, int64_t{1} << 40)
+          .value_or(1);
   rope.beta_fast = fields.number("beta_fast", 1e-6, kHuge).value_or(32);
   rope.beta_slow = fields.number("beta_slow", 1e-6, kHuge).value_or(1);
   rope.truncates = fields.boolean("truncate").value_or(true);

@@ -8,7 +8,7 @@
 namespace slime::model {
 namespace {
 
-std::string_view word_of(Rope::Kind kind) {
+std::string_view word_of_rope(Rope::Kind kind) {
   switch (kind) {
     case Rope::Kind::kDefault:
       return "default";
@@ -23,7 +23,7 @@ std::string_view word_of(Rope::Kind kind) {
 }
 
 json::object rope_json(const Rope& rope) {
-  json::object object{{"rope_theta", rope.theta}, {"rope_type", word_of(rope.kind)}};
+  json::object object{{"rope_theta", rope.theta}, {"rope_type", word_of_rope(rope.kind)}};
   if (rope.kind == Rope::Kind::kDefault) return object;
   object["factor"] = rope.factor;
   if (rope.kind == Rope::Kind::kLlama3) {

@@ -83,7 +83,7 @@ ExpertLayer::ExpertLayer(const LayerSite& site)
 }
 
 Tensor ExpertLayer::forward(const Tensor& input_TH) const {
-  const Routing routing = 
+  const Routing routing =
       route(kernels::linear(wide(input_TH), router_EH_), config_, selection_bias_E_);
   const Tensor routed_TH =
       kernels::experts(input_TH, kernels::group_by_expert(routing.expert_TK, config_.count),

@@ -45,8 +45,8 @@ class GroupedQueryAttention final : public Mixer {
 
   comm::RankGroup& tp_;
   GroupedQueryShape shape_;
-  AttentionLayer layer_;       // of this rank's heads
-  Products products_;          // [E, H] and [H, C]
+  AttentionLayer layer_;  // of this rank's heads
+  Products products_;     // [E, H] and [H, C]
   /// Norms that the mixer takes itself, before attention sees the heads: over all heads [N D], or per
   /// head [D] where the heads are reordered. Undefined: there are none, or attention takes them.
   kernels::Param own_q_norm_;

@@ -21,7 +21,7 @@ struct RotaryTable {
 struct RotaryHead {
   int64_t rotary_dim = 0;  // so many numbers of the head; even
   int64_t head_dim = 0;
-  bool rotates_pairs = false;   // neighbours with each other, instead of halves
+  bool rotates_pairs = false;  // neighbours with each other, instead of halves
   int64_t first_rotating = 0;  // where in the head they begin
 };
 

@@ -30,8 +30,7 @@ Routing route(const Tensor& logits_TE, const ExpertsConfig& config,
   Tensor choice_TE = score_TE.detach();
   if (selection_bias_E.defined()) choice_TE = choice_TE + selection_bias_E;
   Routing routing;
-  routing.expert_TK =
-      std::get<1>(in_best_groups(choice_TE, config).topk(config.per_token, -1));
+  routing.expert_TK = std::get<1>(in_best_groups(choice_TE, config).topk(config.per_token, -1));
   routing.weight_TK = score_TE.gather(1, routing.expert_TK);
   if (config.normalizes)
     routing.weight_TK = routing.weight_TK / (routing.weight_TK.sum(-1, true) + kTiny);
