@@ -13,7 +13,10 @@ void read_qwen3_moe(const FieldReader& fields, ModelConfig& config) {
   config.qk_norm = QkNorm::kPerHead;
   fields.refuse("use_sliding_window", "is not supported for this model type");
   read_windows(fields, config, 0, 0);
-  read_expert_sizes(fields, config, "num_experts", "moe_intermediate_size");
+  // Recent libraries write it under another name.
+  const bool is_newer = fields.has("num_local_experts") && !fields.has("num_experts");
+  read_expert_sizes(fields, config, is_newer ? "num_local_experts" : "num_experts",
+                    "moe_intermediate_size");
   read_sparse_layers(fields, config);
   config.experts.normalizes = fields.boolean("norm_topk_prob").value_or(false);
 }
