@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Creates a small untrained model directory in Hugging Face form, with nothing but Python's own library.
 
-    python3 tools/tiny_model.py OUT_DIR [--hidden 64] [--layers 2] [--seed 1]
+    python3 tools/tiny_model.py OUT_DIR [--hidden 64] [--layers 2] [--experts 0] [--seed 1]
 
-The network is a Qwen3; its tokenizer knows the 256 bytes, the marks of a conversation and `\\boxed{`, so that every text can be
+The network is a Qwen3, with --experts a Qwen3-MoE of which each token visits two experts of a layer; its tokenizer knows the 256 bytes, the marks of a conversation and `\\boxed{`, so that every text can be
 written. Weights are float32: matrices normal(0, 0.02), norms 1. The files are the same on every machine.
 """
 
@@ -104,8 +104,37 @@ def config(hidden: int, layers: int) -> dict:
     }
 
 
+def with_experts(shape: dict, experts: int) -> dict:
+    """As many numbers a token is multiplied with as in the dense model: two experts, each half as wide."""
+    return shape | {
+        "architectures": ["Qwen3MoeForCausalLM"],
+        "model_type": "qwen3_moe",
+        "num_experts": experts,
+        "num_experts_per_tok": 2,
+        "moe_intermediate_size": shape["intermediate_size"] // 2,
+        "norm_topk_prob": True,
+        "decoder_sparse_step": 1,
+        "mlp_only_layers": [],
+        "router_aux_loss_coef": 0.0,
+    }
+
+
+def feed_forward_shapes(shape: dict) -> dict[str, list[int]]:
+    hidden = shape["hidden_size"]
+
+    def gated(prefix: str, width: int) -> dict[str, list[int]]:
+        return {f"{prefix}.gate_proj": [width, hidden], f"{prefix}.up_proj": [width, hidden], f"{prefix}.down_proj": [hidden, width]}
+
+    if "num_experts" not in shape:
+        return gated("mlp", shape["intermediate_size"])
+    parts = {"mlp.gate": [shape["num_experts"], hidden]}
+    for expert in range(shape["num_experts"]):
+        parts |= gated(f"mlp.experts.{expert}", shape["moe_intermediate_size"])
+    return parts
+
+
 def tensor_shapes(shape: dict) -> dict[str, list[int]]:
-    hidden, head_dim, mlp = shape["hidden_size"], shape["head_dim"], shape["intermediate_size"]
+    hidden, head_dim = shape["hidden_size"], shape["head_dim"]
     q_rows, kv_rows = shape["num_attention_heads"] * head_dim, shape["num_key_value_heads"] * head_dim
     shapes = {"model.embed_tokens.weight": [shape["vocab_size"], hidden]}
     for layer in range(shape["num_hidden_layers"]):
@@ -118,10 +147,7 @@ def tensor_shapes(shape: dict) -> dict[str, list[int]]:
             "self_attn.q_norm": [head_dim],
             "self_attn.k_norm": [head_dim],
             "post_attention_layernorm": [hidden],
-            "mlp.gate_proj": [mlp, hidden],
-            "mlp.up_proj": [mlp, hidden],
-            "mlp.down_proj": [hidden, mlp],
-        }
+        } | feed_forward_shapes(shape)
         shapes |= {f"model.layers.{layer}.{name}.weight": part for name, part in parts.items()}
     return shapes | {"model.norm.weight": [hidden]}
 
@@ -148,23 +174,29 @@ def main() -> None:
     parser.add_argument("out_dir", type=Path)
     parser.add_argument("--hidden", type=int, default=64, help="a multiple of 64")
     parser.add_argument("--layers", type=int, default=2)
+    parser.add_argument("--experts", type=int, default=0, help="in each layer; 0: dense layers")
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
     if args.hidden < 64 or args.hidden % 64:
         parser.error(f"--hidden {args.hidden}: should be a multiple of 64, the width of two heads")
+    if args.experts < 0 or args.experts == 1:
+        parser.error(f"--experts {args.experts}: should be 0, or at least the 2 that a token visits")
     args.out_dir.mkdir(parents=True, exist_ok=True)
 
     def write(name: str, content: dict) -> None:
         (args.out_dir / name).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
 
     shape = config(args.hidden, args.layers)
+    if args.experts:
+        shape = with_experts(shape, args.experts)
     write("config.json", shape)
     write("generation_config.json", {key: shape[key] for key in ("eos_token_id", "pad_token_id")})
     write("tokenizer.json", tokenizer())
     specials = {"eos_token": "<|im_end|>", "pad_token": "<|endoftext|>", "tokenizer_class": "PreTrainedTokenizerFast"}
     write("tokenizer_config.json", specials | {"model_max_length": 512, "chat_template": CHAT_TEMPLATE})
     count = write_weights(args.out_dir / "model.safetensors", tensor_shapes(shape), args.seed)
-    print(f"{args.out_dir}: Qwen3 with {count:,} parameters, untrained")
+    kind = f"Qwen3-MoE of {args.experts} experts" if args.experts else "Qwen3"
+    print(f"{args.out_dir}: {kind} with {count:,} parameters, untrained")
 
 
 if __name__ == "__main__":

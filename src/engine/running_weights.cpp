@@ -33,6 +33,19 @@ std::string why_weights_differ(const std::vector<model::NamedWeight>& running,
   return {};
 }
 
+std::string why_constants_differ(const std::vector<model::NamedConstant>& running,
+                                 const std::vector<model::NamedConstant>& fresh) {
+  for (std::size_t i = 0; i < running.size(); ++i) {
+    if (!running[i].value.cpu().equal(fresh[i].value)) {
+      return fmt::format(
+          "{} differs from the running model's: it is not trained, and updates of weights leave it "
+          "as it is",
+          running[i].name);
+    }
+  }
+  return {};
+}
+
 }  // namespace
 
 RunningWeights::RunningWeights(model::Network& network, bool stages)
@@ -53,8 +66,12 @@ Expected<std::shared_ptr<model::Network>> RunningWeights::load(
     }
     std::shared_ptr<model::Network> fresh = model::load_network(
         directory, {.weights = network_.weights().flat().scalar_type(), .activations = at::kFloat});
-    const std::string difference =
+    std::string difference =
         why_weights_differ(network_.weights().tensors(), fresh->weights().tensors());
+    if (difference.empty()) {
+      difference =
+          why_constants_differ(network_.weights().constants(), fresh->weights().constants());
+    }
     if (!difference.empty()) return failure(directory.string() + ": " + difference);
     return fresh;
   } catch (const BugError&) {

@@ -3,6 +3,61 @@
 #include <ATen/ATen.h>
 
 namespace slime::kernels {
+namespace {
+
+/// Calls fn(expert, first row, number of rows) for the experts that have rows.
+template <typename Fn>
+void for_each_expert(const std::vector<int64_t>& starts, const Fn& fn) {
+  for (size_t e = 0; e + 1 < starts.size(); ++e) {
+    const int64_t rows = starts[e + 1] - starts[e];
+    if (rows > 0) fn(static_cast<int64_t>(e), starts[e], rows);
+  }
+}
+
+}  // namespace
+
+Tensor Device::grouped_linear(const Tensor& x_SI, const Tensor& weight_EOI,
+                              const std::vector<int64_t>& starts) const {
+  const Tensor y_SO = at::empty({x_SI.size(0), weight_EOI.size(1)}, x_SI.options());
+  for_each_expert(starts, [&](int64_t expert, int64_t begin, int64_t rows) {
+    y_SO.narrow(0, begin, rows)
+        .copy_(linear(x_SI.narrow(0, begin, rows), weight_EOI.select(0, expert), {}));
+  });
+  return y_SO;
+}
+
+Tensor Device::grouped_input_grad(const Tensor& dy_SO, const Tensor& weight_EOI,
+                                  const std::vector<int64_t>& starts) const {
+  const Tensor dx_SI = at::empty({dy_SO.size(0), weight_EOI.size(2)}, dy_SO.options());
+  for_each_expert(starts, [&](int64_t expert, int64_t begin, int64_t rows) {
+    dx_SI.narrow(0, begin, rows)
+        .copy_(linear_input_grad(dy_SO.narrow(0, begin, rows), weight_EOI.select(0, expert)));
+  });
+  return dx_SI;
+}
+
+void Device::add_grouped_weight_grad_(Tensor grad_EOI, const Tensor& dy_SO, const Tensor& x_SI,
+                                      const std::vector<int64_t>& starts) const {
+  for_each_expert(starts, [&](int64_t expert, int64_t begin, int64_t rows) {
+    add_linear_weight_grad_(grad_EOI.select(0, expert), dy_SO.narrow(0, begin, rows),
+                            x_SI.narrow(0, begin, rows));
+  });
+}
+
+Tensor Device::sum_visits(const Tensor& rows_SH, const Tensor& place_TK,
+                          const Tensor& weight_TK) const {
+  const Tensor sum_TH = at::zeros({place_TK.size(0), rows_SH.size(1)},
+                                  rows_SH.options().dtype(accumulator_of(rows_SH)));
+  for (int64_t k = 0; k < place_TK.size(1); ++k) {
+    const Tensor rows_TH = rows_SH.index_select(0, place_TK.select(1, k));
+    if (weight_TK.defined()) {
+      sum_TH.addcmul_(rows_TH.to(sum_TH.scalar_type()), weight_TK.select(1, k).unsqueeze(1));
+    } else {
+      sum_TH.add_(rows_TH);
+    }
+  }
+  return sum_TH.to(rows_SH.scalar_type());
+}
 
 Tensor Device::sum(const Tensor& a, const Tensor& b) const { return a + b; }
 

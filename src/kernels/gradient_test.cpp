@@ -6,6 +6,7 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include "kernels/embedding.h"
+#include "kernels/experts.h"
 #include "kernels/linear.h"
 #include "kernels/linear_logprob.h"
 #include "kernels/rms_norm.h"
@@ -73,6 +74,20 @@ TEST_F(KernelGradient, OfALinearLayer) {
   const Param w = weight({5, 4}), b = weight({5});
   check_gradients(numbers({3, 4}), {w, b},
                   [&](const Tensor& x) { return weighted(linear(x, w, b)); });
+}
+
+TEST_F(KernelGradient, OfExpertsAndOfTheWeightsOfVisits) {
+  const ExpertStack stack{weight({3 * 2 * 4, 5}),
+                          weight({3 * 5, 4})};  // the last is visited by none
+  const Tensor expert_TK = at::tensor({1, 0, 0, 1, 1, 0, 0, 1}, at::kLong).view({4, 2});
+  const ExpertVisits visits = group_by_expert(expert_TK, 3);
+  const Tensor x = numbers({4, 5}), visit_weight = numbers({4, 2});
+  check_gradients(x, {stack.gate_up, stack.down}, [&](const Tensor& input) {
+    return weighted(experts(input, visits, visit_weight, stack));
+  });
+  check_gradients(visit_weight, {}, [&](const Tensor& weights) {
+    return weighted(experts(x, visits, weights, stack));
+  });
 }
 
 TEST_F(KernelGradient, OfTheNormAndItsFusedAddition) {

@@ -13,17 +13,23 @@
 
 #include "core/json.h"
 #include "core/sample.h"
+#include "model/experts_config.h"
 
 namespace slime::model {
 
 struct Rope {
-  enum class Kind { kDefault, kLinear, kLlama3 };
+  enum class Kind { kDefault, kLinear, kLlama3, kYarn };
   Kind kind = Kind::kDefault;
   double theta = 10000;
-  double factor = 1;                   // linear, llama3
+  double factor = 1;                   // linear, llama3, yarn
   double low_freq_factor = 1;          // llama3
   double high_freq_factor = 4;         // llama3
-  int64_t original_max_positions = 0;  // llama3
+  int64_t original_max_positions = 0;  // llama3, yarn
+  double beta_fast = 32;               // yarn, as all below
+  double beta_slow = 1;
+  bool truncates = true;      // bounds of the ramp to whole dimensions
+  double mscale = 0;          // 0: not given
+  double mscale_all_dim = 0;  // 0: not given; also enters the scale of latent attention's scores
 
   bool operator==(const Rope&) const = default;
 };
@@ -55,15 +61,19 @@ struct ModelConfig {
   double norm_eps = 1e-6;
   int64_t max_positions = 0;
   Rope rope;
+  bool rotates_pairs = false;   // neighbours with each other, instead of halves
   std::vector<int64_t> window;  // per layer, 0 = full attention
   bool ties_embeddings = false;
   bool has_qkv_bias = false;
   bool has_output_bias = false;  // of the attention's output projection
   bool has_mlp_bias = false;
-  /// Files hold [q; k; v] as one tensor, "qkv_proj", and [gate; up] as "gate_up_proj".
-  bool has_fused_projections = false;
+  bool has_fused_qkv = false;      // files hold [q; k; v] as one tensor, "qkv_proj"
+  bool has_fused_gate_up = false;  // and [gate; up] as "gate_up_proj"
   QkNorm qk_norm = QkNorm::kNone;
   BlockNorms norms;
+  /// Tensors whose names begin like this are no part of the network: they are carried through save.
+  std::vector<std::string> carried_prefixes;
+  ExpertsConfig experts;
   double initializer_range = 0.02;
   std::string dtype;                   // as stored: "bfloat16", "float32", "float16"
   std::vector<TokenId> eos_token_ids;  // of config.json and generation_config.json

@@ -28,8 +28,23 @@ std::string_view word_of(Rope::Kind kind) {
       return "linear";
     case Rope::Kind::kLlama3:
       return "llama3";
+    case Rope::Kind::kYarn:
+      return "yarn";
   }
   return "";
+}
+
+std::string_view word_of(RouterScore score) {
+  return score == RouterScore::kSigmoid ? "sigmoid" : "softmax";
+}
+
+/// "0 2 3": layers with experts.
+std::string text_of_layers(const ExpertsConfig& experts) {
+  std::vector<size_t> layers;
+  for (size_t i = 0; i < experts.in_layer.size(); ++i) {
+    if (experts.in_layer[i]) layers.push_back(i);
+  }
+  return fmt::format("[{}]", fmt::join(layers, " "));
 }
 
 /// "[4096 - 4096]": layer by layer, - where attention is full.
@@ -62,6 +77,12 @@ std::vector<std::string> differing_fields(const ModelConfig& running, const Mode
   compare("rope high_freq_factor", running.rope.high_freq_factor, fresh.rope.high_freq_factor);
   compare("rope original_max_position_embeddings", running.rope.original_max_positions,
           fresh.rope.original_max_positions);
+  compare("rope beta_fast", running.rope.beta_fast, fresh.rope.beta_fast);
+  compare("rope beta_slow", running.rope.beta_slow, fresh.rope.beta_slow);
+  compare("rope truncate", running.rope.truncates, fresh.rope.truncates);
+  compare("rope mscale", running.rope.mscale, fresh.rope.mscale);
+  compare("rope mscale_all_dim", running.rope.mscale_all_dim, fresh.rope.mscale_all_dim);
+  compare("rotation of neighbours", running.rotates_pairs, fresh.rotates_pairs);
   compare("sliding_window by layer", text_of_windows(running.window),
           text_of_windows(fresh.window));
   compare("tie_word_embeddings", running.ties_embeddings, fresh.ties_embeddings);
@@ -74,6 +95,20 @@ std::vector<std::string> differing_fields(const ModelConfig& running, const Mode
   compare("norm after attention", here.after_mixer, there.after_mixer);
   compare("norm before the MLP", here.before_feed_forward, there.before_feed_forward);
   compare("norm after the MLP", here.after_feed_forward, there.after_feed_forward);
+  const ExpertsConfig &has = running.experts, &gets = fresh.experts;
+  compare("layers with experts", text_of_layers(has), text_of_layers(gets));
+  compare("experts", has.count, gets.count);
+  compare("experts per token", has.per_token, gets.per_token);
+  compare("width of an expert", has.width, gets.width);
+  compare("width of the shared expert", has.shared_width, gets.shared_width);
+  compare("gate of the shared expert", has.has_shared_gate, gets.has_shared_gate);
+  compare("router score", word_of(has.score), word_of(gets.score));
+  compare("selection bias of experts", has.has_selection_bias, gets.has_selection_bias);
+  compare("n_group", has.num_groups, gets.num_groups);
+  compare("topk_group", has.groups_per_token, gets.groups_per_token);
+  compare("experts that make a group's score", has.best_of_group, gets.best_of_group);
+  compare("norm_topk_prob", has.normalizes, gets.normalizes);
+  compare("routed_scaling_factor", has.scaling, gets.scaling);
   if (!fields.empty() && running.model_type != fresh.model_type)
     fields.insert(fields.begin(),
                   fmt::format("model_type {} (here {})", fresh.model_type, running.model_type));

@@ -17,6 +17,22 @@ ModelConfig again(const ModelConfig& config) {
   return parsed;
 }
 
+/// Six experts in three groups, in the second layer.
+ExpertsConfig grouped_experts() {
+  return {.in_layer = {false, true},
+          .count = 6,
+          .per_token = 2,
+          .width = 12,
+          .shared_width = 24,
+          .score = RouterScore::kSigmoid,
+          .has_selection_bias = true,
+          .num_groups = 3,
+          .groups_per_token = 2,
+          .normalizes = true,
+          .scaling = 2.5,
+          .names = {.shared = "shared_experts"}};
+}
+
 /// A configuration of two layers as a program would make it, without a file.
 ModelConfig made_in_code(std::string_view family) {
   ModelConfig config;
@@ -41,7 +57,7 @@ ModelConfig made_in_code(std::string_view family) {
                     .after_feed_forward = "post_feedforward_layernorm"};
   }
   if (family == "phi3") {
-    config.has_fused_projections = true;
+    config.has_fused_qkv = config.has_fused_gate_up = true;
     config.rotary_dim = 12;
     config.window = {32, 32};
   }
@@ -49,7 +65,54 @@ ModelConfig made_in_code(std::string_view family) {
     config.has_qkv_bias = true;
     config.window = {0, 32};
   }
-  if (family == "qwen3") config.qk_norm = QkNorm::kPerHead;
+  if (family == "qwen3" || family == "qwen3_moe") config.qk_norm = QkNorm::kPerHead;
+  if (family == "qwen2_moe" || family == "qwen3_moe") {
+    config.experts.in_layer = {false, true};
+    config.experts.count = 6;
+    config.experts.per_token = 2;
+    config.experts.width = 12;
+    config.experts.normalizes = true;
+  }
+  if (family.starts_with("glm4")) {
+    config.has_qkv_bias = true;
+    config.rotary_dim = 8;
+  }
+  if (family == "glm4") {
+    config.rotates_pairs = config.has_fused_gate_up = true;
+    config.norms = {.before_mixer = "input_layernorm",
+                    .after_mixer = "post_self_attn_layernorm",
+                    .before_feed_forward = "post_attention_layernorm",
+                    .after_feed_forward = "post_mlp_layernorm"};
+  }
+  if (family == "glm4_moe") {
+    config.carried_prefixes = {"model.layers.2."};
+    config.experts = grouped_experts();
+  }
+  if (family == "mimo") {
+    config.has_qkv_bias = true;
+    config.carried_prefixes = {"model.mtp_layers."};
+  }
+  if (family == "minimax_m2") {
+    config.qk_norm = QkNorm::kAllHeads;
+    config.rotary_dim = 4;
+    config.experts = {.in_layer = {true, true},
+                      .count = 6,
+                      .per_token = 2,
+                      .width = 96,
+                      .score = RouterScore::kSigmoid,
+                      .has_selection_bias = true,
+                      .normalizes = true,
+                      .names = {.prefix = "block_sparse_moe",
+                                .gate = "w1",
+                                .up = "w3",
+                                .down = "w2",
+                                .selection_bias = "e_score_correction_bias"}};
+  }
+  if (family == "qwen2_moe") {
+    config.has_qkv_bias = true;
+    config.experts.shared_width = 20;
+    config.experts.has_shared_gate = true;
+  }
   return config;
 }
 
@@ -83,6 +146,14 @@ TEST(ConfigJson, MadeInCodeEveryFamilyMeansTheSameModel) {
                  .low_freq_factor = 1,
                  .high_freq_factor = 4,
                  .original_max_positions = 256};
+  ModelConfig stretched = scaled;
+  stretched.rope = {.kind = Rope::Kind::kYarn,
+                    .factor = 4,
+                    .original_max_positions = 256,
+                    .beta_fast = 16,
+                    .truncates = false,
+                    .mscale = 0.5};
+  EXPECT_EQ(again(stretched), stretched);
   scaled.has_qkv_bias = scaled.has_output_bias = scaled.has_mlp_bias = true;
   EXPECT_EQ(again(scaled), scaled);
 }

@@ -9,6 +9,7 @@
 #include "kernels/rms_norm.h"
 #include "model/layers/block_chain.h"
 #include "model/layers/decoder_block.h"
+#include "model/layers/expert_layer.h"
 #include "model/layers/gated_mlp.h"
 #include "model/layers/grouped_query_attention.h"
 #include "model/weights_builder.h"
@@ -51,8 +52,9 @@ class Decoder final : public Network {
           const BlockLayers& layers)
       : config_(config), precision_(precision), tp_(mesh.tp()) {
     check(mesh.sizes().pp == 1, "this network is not divided into pipeline stages");
-    const RotaryTable rotary = make_rotary_table(config.rope, config.rotary_dim, config.head_dim,
-                                                 config.max_positions, precision.device);
+    const RotaryTable rotary =
+        make_rotary_table(config.rope, {config.rotary_dim, config.head_dim, config.rotates_pairs},
+                          config.max_positions, precision.device);
     Weights::Builder builder(weights_);
     const std::vector<int64_t> table{config.vocab_size, config.hidden_size};
     builder.add(embedding_, {{"model.embed_tokens.weight", table, {}}});
@@ -128,6 +130,11 @@ std::unique_ptr<Network> make_decoder(const ModelConfig& config, const Precision
 std::unique_ptr<Network> make_dense_decoder(const ModelConfig& config, const Precision& precision,
                                             const comm::Mesh& mesh) {
   return make_decoder(config, precision, mesh, {make_grouped_query_attention, make_gated_mlp});
+}
+
+std::unique_ptr<Network> make_expert_decoder(const ModelConfig& config, const Precision& precision,
+                                             const comm::Mesh& mesh) {
+  return make_decoder(config, precision, mesh, {make_grouped_query_attention, make_experts_or_mlp});
 }
 
 }  // namespace slime::model

@@ -19,4 +19,8 @@ std::unique_ptr<Network> make_decoder(const ModelConfig& config, const Precision
 std::unique_ptr<Network> make_dense_decoder(const ModelConfig& config, const Precision& precision,
                                             const comm::Mesh& mesh);
 
+/// With grouped-query attention, and experts in the blocks that the configuration names.
+std::unique_ptr<Network> make_expert_decoder(const ModelConfig& config, const Precision& precision,
+                                             const comm::Mesh& mesh);
+
 }  // namespace slime::model

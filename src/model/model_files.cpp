@@ -86,28 +86,50 @@ ModelFiles::ModelFiles(const std::filesystem::path& directory) : directory_(dire
   if (!problems.empty()) throw ConfigError(problems);
 }
 
-void ModelFiles::read_into(Weights& weights,
-                           bool (*may_be_surplus)(const std::string& name)) const {
-  std::vector<std::string> problems;
+void ModelFiles::check_tensor(const std::string& name, const std::vector<int64_t>& shape,
+                              std::vector<std::string>& problems) const {
+  const auto found = tensors_.find(name);
+  if (found == tensors_.end()) {
+    problems.push_back(fmt::format("{}: tensor {} is missing", directory_.string(), name));
+  } else if (found->second.tensor->shape != shape) {
+    problems.push_back(fmt::format(
+        "{}: tensor {} is [{}], config.json means [{}]", found->second.file->path().string(), name,
+        fmt::join(found->second.tensor->shape, ", "), fmt::join(shape, ", ")));
+  } else if (!is_float(found->second.tensor->dtype)) {
+    problems.push_back(fmt::format("{}: tensor {} holds {}; BF16, F16, F32 and F64 can be read",
+                                   found->second.file->path().string(), name,
+                                   safetensors_dtype(found->second.tensor->dtype)));
+  }
+}
+
+std::vector<CarriedTensor> ModelFiles::opened_again(const std::vector<std::string>& names) const {
+  std::map<const SafetensorsFile*, std::shared_ptr<const SafetensorsFile>> files;
+  std::vector<CarriedTensor> carried;
+  for (const std::string& name : names) {
+    const SafetensorsFile* file = tensors_.at(name).file;
+    auto& again = files[file];
+    if (!again) again = std::make_shared<const SafetensorsFile>(file->path());
+    carried.push_back({name, again});
+  }
+  return carried;
+}
+
+void ModelFiles::read_into(Weights& weights, const SurplusOf& surplus_of) const {
+  std::vector<std::string> problems, carried;
   std::set<std::string> wanted;
   for (const NamedWeight& weight : weights.tensors()) {
     wanted.insert(weight.name);
-    const auto found = tensors_.find(weight.name);
-    if (found == tensors_.end()) {
-      problems.push_back(fmt::format("{}: tensor {} is missing", directory_.string(), weight.name));
-    } else if (found->second.tensor->shape != weight.full_shape) {
-      problems.push_back(fmt::format("{}: tensor {} is [{}], config.json means [{}]",
-                                     found->second.file->path().string(), weight.name,
-                                     fmt::join(found->second.tensor->shape, ", "),
-                                     fmt::join(weight.full_shape, ", ")));
-    } else if (!is_float(found->second.tensor->dtype)) {
-      problems.push_back(fmt::format("{}: tensor {} holds {}; BF16, F16, F32 and F64 can be read",
-                                     found->second.file->path().string(), weight.name,
-                                     safetensors_dtype(found->second.tensor->dtype)));
-    }
+    check_tensor(weight.name, weight.full_shape, problems);
+  }
+  for (const NamedConstant& constant : weights.constants()) {
+    wanted.insert(constant.name);
+    check_tensor(constant.name, constant.value.sizes().vec(), problems);
   }
   for (const auto& [name, location] : tensors_) {
-    if (!wanted.contains(name) && !may_be_surplus(name)) {
+    if (wanted.contains(name)) continue;
+    const Surplus surplus = surplus_of(name);
+    if (surplus == Surplus::kCarried) carried.push_back(name);
+    if (surplus == Surplus::kProblem) {
       problems.push_back(fmt::format("{}: tensor {} belongs to no part of this model",
                                      location.file->path().string(), name));
     }
@@ -136,6 +158,11 @@ void ModelFiles::read_into(Weights& weights,
   });
   if (first_error) std::rethrow_exception(first_error);
   if (!weights.flat().is_cpu()) Tensor(weights.flat()).copy_(flat);
+  for (const NamedConstant& constant : weights.constants()) {
+    const TensorLocation& location = tensors_.at(constant.name);
+    location.file->read(*location.tensor, {}, constant.value);
+  }
+  weights.carry(opened_again(carried));
 }
 
 }  // namespace slime::model

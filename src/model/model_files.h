@@ -4,6 +4,7 @@
 /// model.safetensors.index.json names.
 
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -27,12 +28,20 @@ class ModelFiles final {
   const std::map<std::string, TensorLocation>& tensors() const { return tensors_; }
   const std::vector<SafetensorsFile>& files() const { return files_; }
 
-  /// Fills weights.flat() from the files. Every tensor must be there with its full shape, and no
-  /// other; `may_be_surplus` decides which extra names are harmless. Throws ConfigError with all
-  /// problems.
-  void read_into(Weights& weights, bool (*may_be_surplus)(const std::string& name)) const;
+  /// What a tensor is that the network does not ask for.
+  enum class Surplus { kProblem, kIgnored, kCarried };
+  using SurplusOf = std::function<Surplus(const std::string& name)>;
+
+  /// Fills weights.flat() and the constants from the files, and notes what is carried. Every tensor
+  /// must be there with its full shape, and no other but what `surplus_of` says. Throws ConfigError
+  /// with all problems.
+  void read_into(Weights& weights, const SurplusOf& surplus_of) const;
 
  private:
+  void check_tensor(const std::string& name, const std::vector<int64_t>& shape,
+                    std::vector<std::string>& problems) const;
+  std::vector<CarriedTensor> opened_again(const std::vector<std::string>& names) const;
+
   std::filesystem::path directory_;
   std::vector<SafetensorsFile> files_;
   std::map<std::string, TensorLocation> tensors_;

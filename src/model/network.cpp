@@ -2,6 +2,8 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
+
 #include "core/error.h"
 #include "core/random.h"
 #include "kernels/cpu/thread_pool.h"
@@ -21,10 +23,14 @@ const Family& family_of(const ModelConfig& config) {
 }
 
 /// What published files hold besides weights, or twice: rotary frequencies of old exports, the tied
-/// head.
-bool may_be_surplus(const std::string& name) { return name.ends_with(".rotary_emb.inv_freq"); }
-bool may_be_surplus_when_tied(const std::string& name) {
-  return name == "lm_head.weight" || may_be_surplus(name);
+/// head, layers that predict further tokens.
+ModelFiles::Surplus surplus_of(const ModelConfig& config, const std::string& name) {
+  const bool is_harmless = name.ends_with(".rotary_emb.inv_freq") ||
+                           (config.ties_embeddings && name == "lm_head.weight");
+  if (is_harmless) return ModelFiles::Surplus::kIgnored;
+  const bool is_carried = std::ranges::any_of(
+      config.carried_prefixes, [&](const auto& prefix) { return name.starts_with(prefix); });
+  return is_carried ? ModelFiles::Surplus::kCarried : ModelFiles::Surplus::kProblem;
 }
 
 bool ends_with(const std::string& name, std::string_view tail) { return name.ends_with(tail); }
@@ -42,7 +48,7 @@ std::unique_ptr<Network> load_network(const std::filesystem::path& directory,
   const ModelFiles files(directory);
   std::unique_ptr<Network> network = make_blank_network(config, precision, mesh);
   files.read_into(network->weights(),
-                  config.ties_embeddings ? may_be_surplus_when_tied : may_be_surplus);
+                  [&](const std::string& name) { return surplus_of(config, name); });
   return network;
 }
 

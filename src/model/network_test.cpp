@@ -102,6 +102,48 @@ TEST_F(ModelDirectory, OfAFamilyWithNormsAfterItsLayersIsReadBackAsItWasSaved) {
   EXPECT_EQ(again->config().raw, network->config().raw);
 }
 
+/// Every tensor of `before` is in `after`, in its own precision, and no other.
+void expect_same_tensors(const std::filesystem::path& before, const std::filesystem::path& after) {
+  const ModelFiles expected(before), found(after);
+  ASSERT_EQ(expected.tensors().size(), found.tensors().size());
+  for (const auto& [name, location] : expected.tensors()) {
+    ASSERT_TRUE(found.tensors().contains(name)) << name;
+    const Tensor a = location.file->read(name), b = found.tensors().at(name).file->read(name);
+    ASSERT_EQ(a.scalar_type(), b.scalar_type()) << name;
+    EXPECT_TRUE(a.equal(b)) << name;
+  }
+}
+
+TEST_F(ModelDirectory, OfAFamilyWithExpertsIsReadBackAsItWasSaved) {
+  for (const std::string name : {"qwen2_moe", "qwen3_moe", "minimax_m2"}) {
+    const auto network = load_network(fixture(name), Precision::of("bfloat16"));
+    save_network(*network, directory_);
+    const auto again = load_network(directory_, Precision::of("bfloat16"));
+    EXPECT_TRUE(again->weights().flat().equal(network->weights().flat())) << name;
+    EXPECT_EQ(again->config().raw, network->config().raw) << name;
+    expect_same_tensors(fixture(name), directory_);
+  }
+}
+
+TEST_F(ModelDirectory, KeepsWhatTheNetworkDoesNotComputeInFilesAndShards) {
+  const auto network = load_network(fixture("mimo"), Precision::of("bfloat16"));
+  ASSERT_FALSE(network->weights().carried().empty());
+  EXPECT_THAT(network->weights().carried().front().name, HasSubstr("model.mtp_layers.0."));
+  for (const uint64_t shard_bytes : {uint64_t{1} << 30, uint64_t{30'000}}) {
+    save_network(*network, directory_, {.dtype = {}, .shard_bytes = shard_bytes});
+    expect_same_tensors(fixture("mimo"), directory_);
+  }
+}
+
+TEST_F(ModelDirectory, KeepsASelectionBiasAsFloat32WhateverTheWeightsAre) {
+  const auto network = load_network(fixture("minimax_m2"), Precision::of("bfloat16"));
+  ASSERT_EQ(network->weights().constants().size(), 3U);
+  const NamedConstant& constant = network->weights().constants().front();
+  EXPECT_EQ(constant.name, "model.layers.0.block_sparse_moe.e_score_correction_bias");
+  EXPECT_EQ(constant.value.scalar_type(), at::kFloat);
+  EXPECT_FALSE(constant.value.equal(constant.value.to(at::kBFloat16).to(at::kFloat)));
+}
+
 TEST_F(ModelDirectory, OfAFreshNetworkIsAFunctionOfTheSeed) {
   const ModelConfig config = read_model_config(fixture("qwen2"));
   const auto a = make_network(config, Precision::of("float32"), 5),
@@ -188,6 +230,15 @@ TEST_F(ModelDirectory, WithNormsOverAllHeadsIsNotReadInSlicesOfHeads) {
     FAIL() << "heads were sliced under a norm over all of them";
   } catch (const ConfigError& error) {
     EXPECT_THAT(error.what(), HasSubstr("olmo2 norms queries and keys over all of them"));
+  }
+}
+
+TEST_F(ModelDirectory, WithExpertsIsNotReadInSlicesOfThem) {
+  try {
+    load_network(fixture("qwen3_moe"), Precision::of("float32"), unconnected({.tp = 2}, 0));
+    FAIL() << "experts were sliced";
+  } catch (const ConfigError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("layer 0 has 8 experts, which tensor parallelism"));
   }
 }
 

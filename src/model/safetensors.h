@@ -64,11 +64,13 @@ class SafetensorsFile final {
 
 using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
 
-/// Writes a file of these tensors (any strides; CPU), converted to `dtype` when given. Written to
+/// Writes a file of these tensors (any strides; CPU), converted to `dtype` when given, and behind them
+/// `as_they_are`, which are not. Written to
 /// PATH.tmp, synced, renamed over PATH; the caller syncs the directory (sync_directory) once for
 /// all files. Throws std::system_error, for example on a full disk, and leaves PATH as it was.
 void write_safetensors(const std::filesystem::path& path, const NamedTensors& tensors,
-                       std::optional<at::ScalarType> dtype = {});
+                       std::optional<at::ScalarType> dtype = {},
+                       const NamedTensors& as_they_are = {});
 
 /// The same for text, such as config.json.
 void write_file(const std::filesystem::path& path, const std::string& text);

@@ -62,12 +62,21 @@ class PendingFile final {
 }  // namespace
 
 void write_safetensors(const std::filesystem::path& path, const NamedTensors& tensors,
-                       std::optional<at::ScalarType> dtype) {
+                       std::optional<at::ScalarType> dtype, const NamedTensors& as_they_are) {
+  struct Entry {
+    const std::string& name;
+    const Tensor& tensor;
+    at::ScalarType stored;
+  };
+  std::vector<Entry> entries;
+  for (const auto& [name, tensor] : tensors)
+    entries.push_back({name, tensor, dtype.value_or(tensor.scalar_type())});
+  for (const auto& [name, tensor] : as_they_are)
+    entries.push_back({name, tensor, tensor.scalar_type()});
   json::object header;
   header["__metadata__"] = json::object{{"format", "pt"}};
   uint64_t offset = 0;
-  for (const auto& [name, tensor] : tensors) {
-    const at::ScalarType stored = dtype.value_or(tensor.scalar_type());
+  for (const auto& [name, tensor, stored] : entries) {
     const uint64_t bytes = static_cast<uint64_t>(tensor.numel()) * c10::elementSize(stored);
     json::object& entry = header[name].emplace_object();
     entry["dtype"] = safetensors_dtype(stored);
@@ -83,8 +92,7 @@ void write_safetensors(const std::filesystem::path& path, const NamedTensors& te
   const uint64_t length = text.size();
   file.write(&length, sizeof(length));
   file.write(text.data(), text.size());
-  for (const auto& [name, tensor] : tensors) {
-    const at::ScalarType stored = dtype.value_or(tensor.scalar_type());
+  for (const auto& [name, tensor, stored] : entries) {
     // A tensor elsewhere comes here whole: small copies from a GPU cost more than their bytes.
     const Tensor flat = tensor.detach().cpu().contiguous().view({-1});
     const int64_t step = stored == flat.scalar_type() ? flat.numel() : kBlockElements;

@@ -28,7 +28,8 @@ std::string dtype_word(at::ScalarType dtype) {
 }  // namespace
 
 void write_sharded(const std::filesystem::path& directory, const std::string& stem,
-                   const NamedTensors& tensors, at::ScalarType dtype, uint64_t shard_bytes) {
+                   const NamedTensors& tensors, at::ScalarType dtype, uint64_t shard_bytes,
+                   const NamedTensors& as_they_are) {
   std::vector<NamedTensors> shards(1);
   uint64_t total = 0, filled = 0;
   for (const auto& [name, tensor] : tensors) {
@@ -41,18 +42,22 @@ void write_sharded(const std::filesystem::path& directory, const std::string& st
     filled += bytes;
     total += bytes;
   }
+  for (const auto& [name, tensor] : as_they_are) total += tensor.nbytes();
   const auto single = directory / (stem + ".safetensors");
   const auto index = directory / (stem + ".safetensors.index.json");
   if (shards.size() == 1) {
-    write_safetensors(single, shards[0], dtype);
+    write_safetensors(single, shards[0], dtype, as_they_are);
     std::filesystem::remove(index);
   } else {
     json::object map;
     for (size_t i = 0; i < shards.size(); ++i) {
       const std::string file =
           fmt::format("{}-{:05}-of-{:05}.safetensors", stem, i + 1, shards.size());
-      write_safetensors(directory / file, shards[i], dtype);
+      const bool is_last = i + 1 == shards.size();
+      write_safetensors(directory / file, shards[i], dtype, is_last ? as_they_are : NamedTensors{});
       for (const auto& [name, tensor] : shards[i]) map[name] = file;
+      if (!is_last) continue;
+      for (const auto& [name, tensor] : as_they_are) map[name] = file;
     }
     write_file(index, to_pretty_json(json::object{{"metadata", {{"total_size", total}}},
                                                   {"weight_map", map}}));
@@ -85,7 +90,12 @@ void save_network(Network& network, const std::filesystem::path& directory,
   for (const NamedWeight& weight : weights.tensors()) {
     tensors.emplace_back(weight.name, Weights::view(weights.flat(), weight));
   }
-  write_sharded(directory, "model", tensors, dtype, options.shard_bytes);
+  NamedTensors as_they_are;
+  for (const NamedConstant& constant : weights.constants())
+    as_they_are.emplace_back(constant.name, constant.value);
+  for (const CarriedTensor& carried : weights.carried())
+    as_they_are.emplace_back(carried.name, carried.file->read(carried.name));
+  write_sharded(directory, "model", tensors, dtype, options.shard_bytes, as_they_are);
 }
 
 }  // namespace slime::model

@@ -28,7 +28,9 @@ void check_whole(const Weights& weights);
 
 /// `tensors` as model.safetensors, or as numbered shards with an index when they exceed the limit.
 /// `stem` is "model" for weights; an optimizer's state uses its own.
+/// `as_they_are` lie in the last one, in their own precision.
 void write_sharded(const std::filesystem::path& directory, const std::string& stem,
-                   const NamedTensors& tensors, at::ScalarType dtype, uint64_t shard_bytes);
+                   const NamedTensors& tensors, at::ScalarType dtype, uint64_t shard_bytes,
+                   const NamedTensors& as_they_are = {});
 
 }  // namespace slime::model

@@ -93,10 +93,18 @@ void Weights::Builder::add(kernels::Param& param, std::vector<Component> compone
   weights_.params_.emplace_back(&param, std::move(fused));
 }
 
+void Weights::Builder::add_constant(Tensor& tensor, std::string name, std::vector<int64_t> shape) {
+  constants_.push_back({&tensor, std::move(name), std::move(shape)});
+}
+
 void Weights::Builder::allocate(const Precision& precision) {
   weights_.flat_ = at::zeros({num_elements_},
                              at::TensorOptions().dtype(precision.weights).device(precision.device));
   for (auto& [param, weight] : weights_.params_) param->value = view(weights_.flat_, weight);
+  for (Constant& constant : constants_) {
+    *constant.tensor = at::zeros(constant.shape, weights_.flat_.options().dtype(at::kFloat));
+    weights_.constants_.push_back({std::move(constant.name), *constant.tensor});
+  }
 }
 
 }  // namespace slime::model

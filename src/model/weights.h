@@ -7,7 +7,9 @@
 /// Hugging Face names are what files and people see.
 
 #include <cstdint>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/tensor.h"
@@ -45,6 +47,22 @@ struct NamedWeight {
   bool has_partial_grad = false;
 };
 
+/// A tensor of the files that is not trained: float32 whatever the trained precision, outside of
+/// the flat buffer.
+struct NamedConstant {
+  std::string name;
+  Tensor value;
+};
+
+class SafetensorsFile;
+
+/// A tensor of the files that is no part of the network, as layers that predict further tokens are:
+/// it is read from its file, which stays open, when the network is saved.
+struct CarriedTensor {
+  std::string name;
+  std::shared_ptr<const SafetensorsFile> file;
+};
+
 class Weights {
  public:
   /// Elements of the flat buffer, padding (always zero) included.
@@ -63,7 +81,11 @@ class Weights {
 
   /// In file order; tied tensors once, under the embedding's name.
   const std::vector<NamedWeight>& tensors() const { return tensors_; }
-  /// View of one of them in `buffer`, which is flat(), grad(), or an optimizer buffer of the same
+  /// Files hold them beside the weights; gradients, optimizers and updates of weights do not know them.
+  const std::vector<NamedConstant>& constants() const { return constants_; }
+  const std::vector<CarriedTensor>& carried() const { return carried_; }
+  void carry(std::vector<CarriedTensor> carried) { carried_ = std::move(carried); }
+  /// View of one of tensors() in `buffer`, which is flat(), grad(), or an optimizer buffer of the same
   /// length.
   static Tensor view(const Tensor& buffer, const NamedWeight& weight);
 
@@ -75,6 +97,8 @@ class Weights {
   Tensor flat_;
   Tensor grad_;
   std::vector<NamedWeight> tensors_;
+  std::vector<NamedConstant> constants_;
+  std::vector<CarriedTensor> carried_;
   /// Fused views to point at the buffers.
   std::vector<std::pair<kernels::Param*, NamedWeight>> params_;
 };

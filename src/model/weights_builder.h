@@ -21,12 +21,22 @@ struct Weights::Builder {
   /// `components` are contiguous and `param` sees them as one tensor, stacked along dimension 0.
   /// `param` must stay where it is as long as the weights live.
   void add(kernels::Param& param, std::vector<Component> components);
+  /// Float32 zeros on the device of the weights, by allocate(). `tensor` must stay where it is until
+  /// then.
+  void add_constant(Tensor& tensor, std::string name, std::vector<int64_t> shape);
   /// Allocates zeros and points every parameter at its slice.
   void allocate(const Precision& precision);
 
  private:
+  struct Constant {
+    Tensor* tensor;
+    std::string name;
+    std::vector<int64_t> shape;
+  };
+
   Weights& weights_;
   int64_t num_elements_ = 0;
+  std::vector<Constant> constants_;
 };
 
 }  // namespace slime::model

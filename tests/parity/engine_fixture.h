@@ -139,10 +139,11 @@ inline engine::GenerateRequest sampled_request(std::vector<TokenId> prompt, int6
   return request;
 }
 
-inline std::vector<TokenId> some_tokens(int64_t count, TokenId start = 3) {
+/// Ids below `below`, which is at most the vocabulary.
+inline std::vector<TokenId> some_tokens(int64_t count, TokenId start = 3, int64_t below = 300) {
   std::vector<TokenId> tokens;
   for (int64_t i = 0; i < count; ++i)
-    tokens.push_back(static_cast<TokenId>((start + i * i * 7 + i) % 300));
+    tokens.push_back(static_cast<TokenId>((start + i * i * 7 + i) % below));
   return tokens;
 }
 

@@ -4,6 +4,7 @@
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
+#include <gtest/gtest.h>
 
 #include <filesystem>
 #include <string>
@@ -16,9 +17,28 @@
 
 namespace slime::testing {
 
-inline std::filesystem::path fixture_directory(const std::string& name) {
-  return std::filesystem::path(SLIME_SOURCE_DIR) / "tests/fixtures/models" / name;
+/// All of them. Some lie here with their configuration alone, and whole beside the project
+/// (tests/fixtures/models/README.md).
+inline auto golden_models() {
+  return ::testing::Values("glm4", "glm4_moe", "llama", "llama3_rope", "mimo", "minimax_m2",
+                           "mistral", "olmo2", "phi3", "qwen2", "qwen2_moe", "qwen3", "qwen3_moe");
 }
+
+/// Where the model lies whole; where it would lie if it does not.
+inline std::filesystem::path fixture_directory(const std::string& name) {
+  const std::filesystem::path root = SLIME_SOURCE_DIR;
+  const auto here = root / "tests/fixtures/models" / name;
+  for (const auto& place : {here, root / "../shared/fixtures/models" / name,
+                            root / "../../shared/fixtures/models" / name}) {
+    if (std::filesystem::exists(place / "golden.json")) return place;
+  }
+  return here;
+}
+
+/// Skips the test where the model is not there.
+#define SLIME_NEEDS_MODEL(name)                                                   \
+  if (!std::filesystem::exists(testing::fixture_directory(name) / "golden.json")) \
+  GTEST_SKIP() << "the golden model " << (name) << " is not in this tree, nor beside it"
 
 struct FixtureModel {
   std::filesystem::path directory;

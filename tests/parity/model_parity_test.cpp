@@ -7,6 +7,8 @@
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include <optional>
+
 #include "fixture_models.h"
 #include "kernels/linear.h"
 #include "kernels/linear_logprob.h"
@@ -38,13 +40,18 @@ Tensor run(model::Network& network, const model::TokenBatch& batch) {
 
 class GoldenModel : public ::testing::TestWithParam<const char*> {
  protected:
-  FixtureModel fixture_{GetParam()};
+  void SetUp() override {
+    SLIME_NEEDS_MODEL(GetParam());
+    fixture_.emplace(GetParam());
+  }
+
+  std::optional<FixtureModel> fixture_;
 };
 
 TEST_P(GoldenModel, GivesTheReferencesLogitsLogProbsAndEntropies) {
   at::NoGradGuard no_grad;
-  const auto network = model::load_network(fixture_.directory, model::Precision::of("float32"));
-  const auto sequences = fixture_.sequences();
+  const auto network = model::load_network(fixture_->directory, model::Precision::of("float32"));
+  const auto sequences = fixture_->sequences();
   const auto batch = testing::pack(sequences);
   const Tensor hidden_TH = run(*network, batch);
   const Tensor logits_TV = kernels::logits(hidden_TH, network->head());
@@ -56,7 +63,7 @@ TEST_P(GoldenModel, GivesTheReferencesLogitsLogProbsAndEntropies) {
     const auto& segment = batch.segments[i];
     const int64_t size = segment.end - segment.begin;
     const auto golden = [&](const char* what) {
-      return fixture_.tensors.read(fmt::format("seq{}.{}", i, what));
+      return fixture_->tensors.read(fmt::format("seq{}.{}", i, what));
     };
     EXPECT_LT(max_difference(logits_TV.narrow(0, segment.begin, size), golden("logits")),
               kLogitTolerance);
@@ -75,8 +82,8 @@ TEST_P(GoldenModel, GivesTheReferencesLogitsLogProbsAndEntropies) {
 
 TEST_P(GoldenModel, ContinuesGreedilyAsTheReference) {
   at::NoGradGuard no_grad;
-  const auto network = model::load_network(fixture_.directory, model::Precision::of("float32"));
-  const json::object& greedy = fixture_.golden.at("greedy").as_object();
+  const auto network = model::load_network(fixture_->directory, model::Precision::of("float32"));
+  const json::object& greedy = fixture_->golden.at("greedy").as_object();
   auto ids = json::value_to<std::vector<int64_t>>(greedy.at("prompt"));
   const auto expected = json::value_to<std::vector<int64_t>>(greedy.at("tokens"));
   const auto log_probs = json::value_to<std::vector<double>>(greedy.at("logprobs"));
@@ -106,12 +113,12 @@ double loss_and_gradient(model::Network& network, const model::TokenBatch& batch
 }
 
 TEST_P(GoldenModel, HasTheReferencesLossAndGradients) {
-  const auto network = model::load_network(fixture_.directory, model::Precision::of("float32"));
-  const double loss = loss_and_gradient(*network, testing::pack(fixture_.sequences()));
-  EXPECT_NEAR(loss, fixture_.golden.at("loss").to_number<double>(), kLossTolerance);
-  const auto grads_path = fixture_.directory / "grads.safetensors";
+  const auto network = model::load_network(fixture_->directory, model::Precision::of("float32"));
+  const double loss = loss_and_gradient(*network, testing::pack(fixture_->sequences()));
+  EXPECT_NEAR(loss, fixture_->golden.at("loss").to_number<double>(), kLossTolerance);
+  const auto grads_path = fixture_->directory / "grads.safetensors";
   const bool has_grads = std::filesystem::exists(grads_path);
-  const json::object& norms = fixture_.golden.at("grad_norms").as_object();
+  const json::object& norms = fixture_->golden.at("grad_norms").as_object();
   EXPECT_EQ(norms.size(), network->weights().tensors().size());
   for (const auto& weight : network->weights().tensors()) {
     const Tensor grad = model::Weights::view(network->weights().grad(), weight);
@@ -126,17 +133,17 @@ TEST_P(GoldenModel, HasTheReferencesLossAndGradients) {
 
 TEST_P(GoldenModel, ComputedFromBfloat16WeightsStaysWithinTheReferencesRounding) {
   at::NoGradGuard no_grad;
-  const auto network = model::load_network(fixture_.directory, model::Precision::of("bfloat16"));
-  const auto batch = testing::pack(fixture_.sequences());
+  const auto network = model::load_network(fixture_->directory, model::Precision::of("bfloat16"));
+  const auto batch = testing::pack(fixture_->sequences());
   const auto next = at::cat({batch.ids_T.slice(0, 1), batch.ids_T.slice(0, 0, 1)});
   const auto scores = kernels::linear_logprob(run(*network, batch), network->head(), next, {});
   const auto& bfloat16 =
-      fixture_.golden.at("measured_differences").at("eager_bfloat16").as_object();
+      fixture_->golden.at("measured_differences").at("eager_bfloat16").as_object();
   double sum = 0;
   int64_t count = 0;
   for (size_t i = 1; i < batch.segments.size(); ++i) {
     const auto& segment = batch.segments[i];
-    const Tensor golden = fixture_.tensors.read(fmt::format("seq{}.logprobs", i));
+    const Tensor golden = fixture_->tensors.read(fmt::format("seq{}.logprobs", i));
     const Tensor ours = scores.logprob_R.narrow(0, segment.begin, golden.size(0)).to(at::kFloat);
     sum += (ours - golden).abs().sum().item<double>();
     count += golden.size(0);
@@ -146,8 +153,8 @@ TEST_P(GoldenModel, ComputedFromBfloat16WeightsStaysWithinTheReferencesRounding)
 }
 
 TEST_P(GoldenModel, IsTheSameWithRecompute) {
-  const auto network = model::load_network(fixture_.directory, model::Precision::of("float32"));
-  const auto batch = testing::pack(fixture_.sequences());
+  const auto network = model::load_network(fixture_->directory, model::Precision::of("float32"));
+  const auto batch = testing::pack(fixture_->sequences());
   const double loss = loss_and_gradient(*network, batch);
   const Tensor grad = network->weights().grad().clone();
   for (const auto how : {model::Recompute::kFull, model::Recompute::kSelective}) {
@@ -158,9 +165,7 @@ TEST_P(GoldenModel, IsTheSameWithRecompute) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Families, GoldenModel,
-                         ::testing::Values("llama", "llama3_rope", "mistral", "olmo2", "phi3",
-                                           "qwen2", "qwen3"),
+INSTANTIATE_TEST_SUITE_P(Families, GoldenModel, testing::golden_models(),
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace

@@ -11,15 +11,30 @@ namespace {
 constexpr int64_t kMaxSize = int64_t{1} << 24;
 constexpr double kHuge = 1e30;
 
-constexpr std::array<std::pair<std::string_view, Rope::Kind>, 3> kRopeKinds{
+constexpr std::array<std::pair<std::string_view, Rope::Kind>, 4> kRopeKinds{
     {{"default", Rope::Kind::kDefault},
      {"linear", Rope::Kind::kLinear},
-     {"llama3", Rope::Kind::kLlama3}}};
+     {"llama3", Rope::Kind::kLlama3},
+     {"yarn", Rope::Kind::kYarn}}};
 
 Rope::Kind rope_kind(const FieldReader& fields, std::string_view field) {
-  constexpr std::array kWords = {kRopeKinds[0].first, kRopeKinds[1].first, kRopeKinds[2].first};
+  constexpr std::array kWords = {kRopeKinds[0].first, kRopeKinds[1].first, kRopeKinds[2].first,
+                                 kRopeKinds[3].first};
   const std::string word = fields.one_of(field, kWords).value_or("default");
   return std::ranges::find(kRopeKinds, word, [](const auto& kind) { return kind.first; })->second;
+}
+
+void read_yarn(const FieldReader& fields, Rope& rope) {
+  rope.original_max_positions =
+      fields.required()
+          .integer("original_max_position_embeddings", 1, int64_t{1} << 40)
+          .value_or(1);
+  rope.beta_fast = fields.number("beta_fast", 1e-6, kHuge).value_or(32);
+  rope.beta_slow = fields.number("beta_slow", 1e-6, kHuge).value_or(1);
+  rope.truncates = fields.boolean("truncate").value_or(true);
+  rope.mscale = fields.number("mscale", 0, kHuge).value_or(0);
+  rope.mscale_all_dim = fields.number("mscale_all_dim", 0, kHuge).value_or(0);
+  fields.refuse("attention_factor", "is not read: leave it to mscale");
 }
 
 /// `fields` is rope_scaling (kind under rope_type or type) or rope_parameters (theta inside).
@@ -28,6 +43,7 @@ void read_rope_kind(const FieldReader& fields, Rope& rope) {
   if (rope.kind == Rope::Kind::kDefault) return;
   const FieldReader needed = fields.required();
   rope.factor = needed.number("factor", 1, kHuge).value_or(1);
+  if (rope.kind == Rope::Kind::kYarn) return read_yarn(fields, rope);
   if (rope.kind != Rope::Kind::kLlama3) return;
   rope.low_freq_factor = needed.number("low_freq_factor", 1e-6, kHuge).value_or(1);
   rope.high_freq_factor = needed.number("high_freq_factor", 1e-6, kHuge).value_or(4);
@@ -44,10 +60,11 @@ double read_rotary_factor(const FieldReader& fields, bool may_be_partial, double
   return 1;
 }
 
-void read_rope(const FieldReader& fields, ModelConfig& config, bool may_be_partial) {
+void read_rope(const FieldReader& fields, ModelConfig& config, const CommonDefaults& defaults) {
+  const bool may_be_partial = defaults.has_partial_rotary;
   Rope& rope = config.rope;
   rope.theta = fields.number("rope_theta", 1e-6, kHuge).value_or(10000.0);
-  double factor = read_rotary_factor(fields, may_be_partial, 1);
+  double factor = read_rotary_factor(fields, may_be_partial, defaults.rotary_factor);
   for (const char* name : {"rope_scaling", "rope_parameters"}) {
     if (const auto inner = fields.fields(name)) {
       rope.theta = inner->number("rope_theta", 1e-6, kHuge).value_or(rope.theta);
@@ -102,7 +119,7 @@ void read_common(const FieldReader& fields, ModelConfig& config, const CommonDef
   static constexpr std::array<std::string_view, 3> kDtypes = {"bfloat16", "float16", "float32"};
   const std::string older = fields.one_of("torch_dtype", kDtypes).value_or("float32");
   config.dtype = fields.one_of("dtype", kDtypes).value_or(older);
-  read_rope(fields, config, defaults.has_partial_rotary);
+  read_rope(fields, config, defaults);
 }
 
 void read_windows(const FieldReader& fields, ModelConfig& config, int64_t window,

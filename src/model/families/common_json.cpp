@@ -8,15 +8,37 @@
 namespace slime::model {
 namespace {
 
+std::string_view word_of_rope(Rope::Kind kind) {
+  switch (kind) {
+    case Rope::Kind::kDefault:
+      return "default";
+    case Rope::Kind::kLinear:
+      return "linear";
+    case Rope::Kind::kLlama3:
+      return "llama3";
+    case Rope::Kind::kYarn:
+      return "yarn";
+  }
+  return "";
+}
+
 json::object rope_json(const Rope& rope) {
-  json::object object{{"rope_theta", rope.theta}, {"rope_type", "default"}};
+  json::object object{{"rope_theta", rope.theta}, {"rope_type", word_of_rope(rope.kind)}};
   if (rope.kind == Rope::Kind::kDefault) return object;
-  object["rope_type"] = rope.kind == Rope::Kind::kLinear ? "linear" : "llama3";
   object["factor"] = rope.factor;
-  if (rope.kind == Rope::Kind::kLinear) return object;
-  object["low_freq_factor"] = rope.low_freq_factor;
-  object["high_freq_factor"] = rope.high_freq_factor;
-  object["original_max_position_embeddings"] = rope.original_max_positions;
+  if (rope.kind == Rope::Kind::kLlama3) {
+    object["low_freq_factor"] = rope.low_freq_factor;
+    object["high_freq_factor"] = rope.high_freq_factor;
+    object["original_max_position_embeddings"] = rope.original_max_positions;
+  }
+  if (rope.kind == Rope::Kind::kYarn) {
+    object["original_max_position_embeddings"] = rope.original_max_positions;
+    object["beta_fast"] = rope.beta_fast;
+    object["beta_slow"] = rope.beta_slow;
+    object["truncate"] = rope.truncates;
+    if (rope.mscale > 0) object["mscale"] = rope.mscale;
+    if (rope.mscale_all_dim > 0) object["mscale_all_dim"] = rope.mscale_all_dim;
+  }
   return object;
 }
 

@@ -7,12 +7,21 @@ namespace slime::model {
 namespace {
 
 constexpr std::array kFamilies = {
+    Family{"glm4", "Glm4ForCausalLM", read_glm4, write_glm4, make_dense_decoder},
+    Family{"glm4_moe", "Glm4MoeForCausalLM", read_glm4_moe, write_glm4_moe, make_expert_decoder},
     Family{"llama", "LlamaForCausalLM", read_llama, write_llama, make_dense_decoder},
+    Family{"mimo", "MiMoForCausalLM", read_mimo, write_mimo, make_dense_decoder},
+    Family{"minimax_m2", "MiniMaxM2ForCausalLM", read_minimax_m2, write_minimax_m2,
+           make_expert_decoder},
     Family{"mistral", "MistralForCausalLM", read_mistral, write_mistral, make_dense_decoder},
     Family{"olmo2", "Olmo2ForCausalLM", read_olmo2, write_olmo2, make_dense_decoder},
     Family{"phi3", "Phi3ForCausalLM", read_phi3, write_phi3, make_dense_decoder},
     Family{"qwen2", "Qwen2ForCausalLM", read_qwen2, write_qwen2, make_dense_decoder},
+    Family{"qwen2_moe", "Qwen2MoeForCausalLM", read_qwen2_moe, write_qwen2_moe,
+           make_expert_decoder},
     Family{"qwen3", "Qwen3ForCausalLM", read_qwen3, write_qwen3, make_dense_decoder},
+    Family{"qwen3_moe", "Qwen3MoeForCausalLM", read_qwen3_moe, write_qwen3_moe,
+           make_expert_decoder},
 };
 
 }  // namespace

@@ -33,21 +33,33 @@ struct Family {
 std::span<const Family> families();
 /// Null for a model type that is not in the table.
 const Family* find_family(std::string_view model_type);
-/// "llama, mistral, olmo2, phi3, qwen2, qwen3".
+/// "llama, mistral, olmo2, ...": all of them.
 std::string family_names();
 
+void read_glm4(const FieldReader& fields, ModelConfig& config);
+void read_glm4_moe(const FieldReader& fields, ModelConfig& config);
 void read_llama(const FieldReader& fields, ModelConfig& config);
+void read_mimo(const FieldReader& fields, ModelConfig& config);
+void read_minimax_m2(const FieldReader& fields, ModelConfig& config);
 void read_mistral(const FieldReader& fields, ModelConfig& config);
 void read_olmo2(const FieldReader& fields, ModelConfig& config);
 void read_phi3(const FieldReader& fields, ModelConfig& config);
 void read_qwen2(const FieldReader& fields, ModelConfig& config);
+void read_qwen2_moe(const FieldReader& fields, ModelConfig& config);
 void read_qwen3(const FieldReader& fields, ModelConfig& config);
+void read_qwen3_moe(const FieldReader& fields, ModelConfig& config);
+void write_glm4(const ModelConfig& config, json::object& out);
+void write_glm4_moe(const ModelConfig& config, json::object& out);
 void write_llama(const ModelConfig& config, json::object& out);
+void write_mimo(const ModelConfig& config, json::object& out);
+void write_minimax_m2(const ModelConfig& config, json::object& out);
 void write_mistral(const ModelConfig& config, json::object& out);
 void write_olmo2(const ModelConfig& config, json::object& out);
 void write_phi3(const ModelConfig& config, json::object& out);
 void write_qwen2(const ModelConfig& config, json::object& out);
+void write_qwen2_moe(const ModelConfig& config, json::object& out);
 void write_qwen3(const ModelConfig& config, json::object& out);
+void write_qwen3_moe(const ModelConfig& config, json::object& out);
 
 // What most families share.
 
@@ -59,6 +71,7 @@ struct CommonDefaults {
   std::optional<int64_t> head_dim;
   double norm_eps = 1e-6;
   bool has_partial_rotary = false;  // partial_rotary_factor may be less than 1
+  double rotary_factor = 1;
 };
 void read_common(const FieldReader& fields, ModelConfig& config, const CommonDefaults& defaults);
 
@@ -66,6 +79,19 @@ void read_common(const FieldReader& fields, ModelConfig& config, const CommonDef
 /// window. `window` 0 means that the file switches it off.
 void read_windows(const FieldReader& fields, ModelConfig& config, int64_t window,
                   int64_t first_windowed);
+
+/// Number and width of the experts, from these fields, and how many a token visits.
+void read_expert_sizes(const FieldReader& fields, ModelConfig& config, std::string_view count,
+                       std::string_view width);
+/// The routing that DeepSeek-V3 and GLM share: dense first layers, groups, a selection bias, shared
+/// experts side by side as one.
+void read_deepseek_experts(const FieldReader& fields, ModelConfig& config);
+void write_deepseek_experts(const ModelConfig& config, json::object& out);
+/// "model.layers.N." of the layers behind the last one, which predict further tokens.
+void carry_next_layers(const FieldReader& fields, ModelConfig& config);
+/// Which layers have experts: every decoder_sparse_step-th, without mlp_only_layers.
+void read_sparse_layers(const FieldReader& fields, ModelConfig& config);
+void write_sparse_layers(const ModelConfig& config, json::object& out);
 
 /// What read_common() reads.
 void write_common(const ModelConfig& config, json::object& out);

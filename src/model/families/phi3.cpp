@@ -8,7 +8,8 @@ namespace slime::model {
 
 void read_phi3(const FieldReader& fields, ModelConfig& config) {
   read_common(fields, config, {.norm_eps = 1e-5, .has_partial_rotary = true});
-  config.has_fused_projections = true;
+  config.has_fused_qkv = true;
+  config.has_fused_gate_up = true;
   fields.number("embd_pdrop", 0, 0);
   fields.number("resid_pdrop", 0, 0);
   read_windows(fields, config, fields.integer("sliding_window", 1, int64_t{1} << 32).value_or(0),

@@ -20,31 +20,30 @@ Costs gated_mlp_costs(const GatedMlpShape& shape) {
   return costs;
 }
 
-GatedMlp::GatedMlp(const LayerSite& site)
-    : tp_(site.mesh.tp()),
-      shape_{site.config.hidden_size, site.config.intermediate_size, site.config.has_mlp_bias} {
+GatedMlp::GatedMlp(const LayerSite& site, const std::string& name, const GatedMlpShape& shape)
+    : tp_(site.mesh.tp()), shape_(shape) {
   const int64_t hidden = shape_.hidden, width = shape_.width;
   const Slice rows = tensor_parallel_slice(site.mesh, 0, width);
   Weights::Builder& builder = site.builder;
-  if (site.config.has_fused_projections) {
-    site.check_whole("mlp.gate_up_proj");
+  if (site.config.has_fused_gate_up) {
+    site.check_whole(name + ".gate_up_proj");
     builder.add(products_.first.weight_OI,
-                {{site.name("mlp.gate_up_proj.weight"), {2 * width, hidden}, {}}});
+                {{site.name(name + ".gate_up_proj.weight"), {2 * width, hidden}, {}}});
   } else {
     builder.add(products_.first.weight_OI,
-                {{site.name("mlp.gate_proj.weight"), {width, hidden}, rows},
-                 {site.name("mlp.up_proj.weight"), {width, hidden}, rows}});
+                {{site.name(name + ".gate_proj.weight"), {width, hidden}, rows},
+                 {site.name(name + ".up_proj.weight"), {width, hidden}, rows}});
   }
   if (shape_.has_bias) {
-    builder.add(products_.first.bias_O, {{site.name("mlp.gate_proj.bias"), {width}, rows},
-                                         {site.name("mlp.up_proj.bias"), {width}, rows}});
+    builder.add(products_.first.bias_O, {{site.name(name + ".gate_proj.bias"), {width}, rows},
+                                         {site.name(name + ".up_proj.bias"), {width}, rows}});
   }
-  builder.add(products_.last.weight_OI, {{site.name("mlp.down_proj.weight"),
+  builder.add(products_.last.weight_OI, {{site.name(name + ".down_proj.weight"),
                                           {hidden, width},
                                           tensor_parallel_slice(site.mesh, 1, width)}});
   if (shape_.has_bias) {
     builder.add(products_.last.bias_O,
-                {{site.name("mlp.down_proj.bias"), {hidden}, {}, !tp_.is_alone()}});
+                {{site.name(name + ".down_proj.bias"), {hidden}, {}, !tp_.is_alone()}});
   }
 }
 
@@ -58,7 +57,10 @@ Tensor GatedMlp::forward(const Tensor& input_TH) const {
 std::string GatedMlp::describe() const { return fmt::format("feed-forward {}", shape_.width); }
 
 std::unique_ptr<FeedForward> make_gated_mlp(const LayerSite& site) {
-  return std::make_unique<GatedMlp>(site);
+  return std::make_unique<GatedMlp>(
+      site, "mlp",
+      GatedMlpShape{site.config.hidden_size, site.config.intermediate_size,
+                    site.config.has_mlp_bias});
 }
 
 }  // namespace slime::model

@@ -21,9 +21,9 @@ Costs gated_mlp_costs(const GatedMlpShape& shape);
 
 class GatedMlp final : public FeedForward {
  public:
-  /// Registers "mlp.*" of the block. Throws ConfigError for a width that tensor parallelism does
+  /// Registers "NAME.*" of the block. Throws ConfigError for a width that tensor parallelism does
   /// not divide.
-  explicit GatedMlp(const LayerSite& site);
+  GatedMlp(const LayerSite& site, const std::string& name, const GatedMlpShape& shape);
   GatedMlp(const GatedMlp&) = delete;  // the builder points at the parameters
 
   Tensor forward(const Tensor& input_TH) const override;
@@ -37,6 +37,7 @@ class GatedMlp final : public FeedForward {
   Products products_;  // [2 F, H], gates then ups, and [H, F]
 };
 
+/// "mlp.*" as the configuration says.
 std::unique_ptr<FeedForward> make_gated_mlp(const LayerSite& site);
 
 }  // namespace slime::model

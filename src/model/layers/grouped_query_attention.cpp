@@ -72,7 +72,7 @@ GroupedQueryAttention::GroupedQueryAttention(const LayerSite& site)
   Product& projection = products_.first;
   Product& output = products_.last;
 
-  if (site.config.has_fused_projections) {
+  if (site.config.has_fused_qkv) {
     site.check_whole("self_attn.qkv_proj");
     builder.add(projection.weight_OI,
                 {{site.name("self_attn.qkv_proj.weight"), {q + 2 * kv, hidden}, {}}});
@@ -87,16 +87,20 @@ GroupedQueryAttention::GroupedQueryAttention(const LayerSite& site)
                                     {site.name("self_attn.k_proj.bias"), {kv}, kv_rows},
                                     {site.name("self_attn.v_proj.bias"), {kv}, kv_rows}});
   }
+  const Tensor& head_order_D = site.rotary.head_order_D;
   if (shape_.qk_norm == QkNorm::kPerHead) {
-    builder.add(layer_.q_norm, {{site.name("self_attn.q_norm.weight"), {dim}, {}, is_partial}});
-    builder.add(layer_.k_norm, {{site.name("self_attn.k_norm.weight"), {dim}, {}, is_partial}});
+    const bool is_own = head_order_D.defined();  // files order the norms as they order the heads
+    builder.add(is_own ? own_q_norm_ : layer_.q_norm,
+                {{site.name("self_attn.q_norm.weight"), {dim}, {}, is_partial}});
+    builder.add(is_own ? own_k_norm_ : layer_.k_norm,
+                {{site.name("self_attn.k_norm.weight"), {dim}, {}, is_partial}});
   }
   if (shape_.qk_norm == QkNorm::kAllHeads) {
     if (is_partial)
       throw ConfigError("tensor parallelism slices heads, and " + site.config.model_type +
                         " norms queries and keys over all of them: use tensor parallelism of 1");
-    builder.add(all_q_norm_, {{site.name("self_attn.q_norm.weight"), {q}, {}}});
-    builder.add(all_k_norm_, {{site.name("self_attn.k_norm.weight"), {kv}, {}}});
+    builder.add(own_q_norm_, {{site.name("self_attn.q_norm.weight"), {q}, {}}});
+    builder.add(own_k_norm_, {{site.name("self_attn.k_norm.weight"), {kv}, {}}});
   }
   builder.add(output.weight_OI, {{site.name("self_attn.o_proj.weight"),
                                   {hidden, q},
@@ -113,10 +117,7 @@ GroupedQueryAttention::GroupedQueryAttention(const LayerSite& site)
   layer_.norm_eps = site.config.norm_eps;
   layer_.cos_PR = site.rotary.cos_PR;
   layer_.sin_PR = site.rotary.sin_PR;
-  if (site.rotary.head_order_D.defined()) {
-    check(shape_.qk_norm != QkNorm::kPerHead, "norms per head know the order of files");
-    column_order_E_ = column_order(site.rotary.head_order_D, layer_);
-  }
+  if (head_order_D.defined()) column_order_E_ = column_order(head_order_D, layer_);
 }
 
 CacheSpec GroupedQueryAttention::cache() const {
@@ -144,18 +145,21 @@ Tensor GroupedQueryAttention::forward(const Tensor& input_TH, const Tensor& posi
 
 Tensor GroupedQueryAttention::mix(const Tensor& qkv_TE, const Tensor& positions_T,
                                   Attention& attention) const {
-  Tensor heads_TE = all_q_norm_.defined() ? normed_over_heads(qkv_TE) : qkv_TE;
+  Tensor heads_TE = own_q_norm_.defined() ? normed_heads(qkv_TE) : qkv_TE;
   if (column_order_E_.defined()) heads_TE = heads_TE.index_select(1, column_order_E_);
   return attention.attend(layer_, heads_TE, positions_T);
 }
 
-Tensor GroupedQueryAttention::normed_over_heads(const Tensor& qkv_TE) const {
-  const int64_t q = layer_.num_heads * layer_.head_dim, kv = layer_.num_kv_heads * layer_.head_dim;
+Tensor GroupedQueryAttention::normed_heads(const Tensor& qkv_TE) const {
+  const int64_t tokens = qkv_TE.size(0), q = layer_.num_heads * layer_.head_dim,
+                kv = layer_.num_kv_heads * layer_.head_dim;
+  // Rows as long as the weight: all heads of a token, or one of them.
   const auto normed = [&](int64_t begin, int64_t size, const kernels::Param& weight) {
-    return kernels::rms_norm(qkv_TE.narrow(1, begin, size).contiguous(), weight, layer_.norm_eps);
+    const Tensor rows = qkv_TE.narrow(1, begin, size).reshape({-1, weight.value.size(0)});
+    return kernels::rms_norm(rows, weight, layer_.norm_eps).view({tokens, size});
   };
   return at::cat(
-      {normed(0, q, all_q_norm_), normed(q, kv, all_k_norm_), qkv_TE.narrow(1, q + kv, kv)}, 1);
+      {normed(0, q, own_q_norm_), normed(q, kv, own_k_norm_), qkv_TE.narrow(1, q + kv, kv)}, 1);
 }
 
 std::unique_ptr<Mixer> make_grouped_query_attention(const LayerSite& site) {

@@ -41,14 +41,16 @@ class GroupedQueryAttention final : public Mixer {
   Tensor mix(const Tensor& qkv_TE, const Tensor& positions_T, Attention& attention) const override;
 
  private:
-  Tensor normed_over_heads(const Tensor& qkv_TE) const;
+  Tensor normed_heads(const Tensor& qkv_TE) const;
 
   comm::RankGroup& tp_;
   GroupedQueryShape shape_;
-  AttentionLayer layer_;       // of this rank's heads
-  Products products_;          // [E, H] and [H, C]
-  kernels::Param all_q_norm_;  // [N D], undefined unless norms are over all heads
-  kernels::Param all_k_norm_;  // [K D]
+  AttentionLayer layer_;  // of this rank's heads
+  Products products_;     // [E, H] and [H, C]
+  /// Norms that the mixer takes itself, before attention sees the heads: over all heads [N D], or per
+  /// head [D] where the heads are reordered. Undefined: there are none, or attention takes them.
+  kernels::Param own_q_norm_;
+  kernels::Param own_k_norm_;  // [K D] or [D]
   Tensor column_order_E_;      // int64, of the projection for the rotation; undefined: as it is
 };
 

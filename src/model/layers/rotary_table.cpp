@@ -2,7 +2,9 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <cmath>
+#include <vector>
 
 #include "core/error.h"
 
@@ -22,29 +24,94 @@ float stretched(const Rope& rope, float frequency) {
   return static_cast<float>((1 - smooth) * frequency / rope.factor + smooth * frequency);
 }
 
+/// The dimension that turns `rotations` times in the original context.
+double turning_dimension(const Rope& rope, int64_t rotary_dim, double rotations) {
+  const auto original = static_cast<double>(rope.original_max_positions);
+  return static_cast<double>(rotary_dim) * std::log(original / (rotations * 2 * M_PI)) /
+         (2 * std::log(rope.theta));
+}
+
+/// YaRN (arXiv 2309.00071, section 3.2): dimensions that turn often keep their frequency, those
+/// that turn seldom are interpolated, a ramp between.
+float blended(const Rope& rope, int64_t rotary_dim, int64_t i, float frequency) {
+  double low = turning_dimension(rope, rotary_dim, rope.beta_fast),
+         high = turning_dimension(rope, rotary_dim, rope.beta_slow);
+  if (rope.truncates) {
+    low = std::floor(low);
+    high = std::ceil(high);
+  }
+  low = std::max(low, 0.0);
+  high = std::min(high, static_cast<double>(rotary_dim - 1));
+  if (low == high) high += 0.001;
+  const double ramp = std::clamp((static_cast<double>(i) - low) / (high - low), 0.0, 1.0);
+  return static_cast<float>(frequency / rope.factor * ramp + frequency * (1 - ramp));
+}
+
+float frequency_of(const Rope& rope, int64_t rotary_dim, int64_t i) {
+  const float exponent = static_cast<float>(2 * i) / static_cast<float>(rotary_dim);
+  const float plain =
+      1.0F / static_cast<float>(std::pow(rope.theta, static_cast<double>(exponent)));
+  switch (rope.kind) {
+    case Rope::Kind::kDefault:
+      return plain;
+    case Rope::Kind::kLinear:
+      return static_cast<float>(plain / rope.factor);
+    case Rope::Kind::kLlama3:
+      return stretched(rope, plain);
+    case Rope::Kind::kYarn:
+      return blended(rope, rotary_dim, i, plain);
+  }
+  throw BugError("a kind of rope");
+}
+
+/// What sines and cosines are multiplied by.
+double amplitude(const Rope& rope) {
+  if (rope.kind != Rope::Kind::kYarn) return 1;
+  if (rope.mscale > 0 && rope.mscale_all_dim > 0)
+    return yarn_mscale(rope.factor, rope.mscale) / yarn_mscale(rope.factor, rope.mscale_all_dim);
+  return yarn_mscale(rope.factor, 1);
+}
+
+/// The numbers of a head as files have them, in the order of RotaryTable::head_order_D.
+Tensor head_order(const RotaryHead& head) {
+  const int64_t half = head.rotary_dim / 2, begin = head.first_rotating,
+                end = begin + head.rotary_dim, step = head.rotates_pairs ? 2 : 1;
+  std::vector<int64_t> rest, order;
+  for (int64_t i = 0; i < head.head_dim; ++i) {
+    if (i < begin || i >= end) rest.push_back(i);
+  }
+  for (int64_t side = 0; side < 2; ++side) {
+    const int64_t first = begin + side * (head.rotates_pairs ? 1 : half);
+    for (int64_t i = 0; i < half; ++i) order.push_back(first + i * step);
+    const auto middle = rest.begin() + static_cast<int64_t>(rest.size()) / 2;
+    order.insert(order.end(), side == 0 ? rest.begin() : middle, side == 0 ? middle : rest.end());
+  }
+  return at::tensor(order, at::kLong);
+}
+
 }  // namespace
 
-RotaryTable make_rotary_table(const Rope& rope, int64_t rotary_dim, int64_t head_dim,
-                              int64_t max_positions, at::Device device) {
-  check(rotary_dim >= 2 && rotary_dim <= head_dim, "a part of each head rotates");
-  const int64_t half = rotary_dim / 2, rest = (head_dim - rotary_dim) / 2;
-  Tensor frequency_R = at::zeros({half + rest}, at::kFloat);
-  auto frequency = frequency_R.accessor<float, 1>();
-  for (int64_t i = 0; i < half; ++i) {
-    const float exponent = static_cast<float>(2 * i) / static_cast<float>(rotary_dim);
-    frequency[i] = 1.0F / static_cast<float>(std::pow(rope.theta, static_cast<double>(exponent)));
-    if (rope.kind == Rope::Kind::kLinear)
-      frequency[i] = static_cast<float>(frequency[i] / rope.factor);
-    if (rope.kind == Rope::Kind::kLlama3) frequency[i] = stretched(rope, frequency[i]);
-  }
+double yarn_mscale(double factor, double mscale) {
+  return factor <= 1 ? 1 : 0.1 * mscale * std::log(factor) + 1;
+}
+
+RotaryTable make_rotary_table(const Rope& rope, const RotaryHead& head, int64_t max_positions,
+                              at::Device device) {
+  check(head.rotary_dim >= 2 && head.first_rotating + head.rotary_dim <= head.head_dim,
+        "a part of each head rotates");
+  const int64_t half = head.rotary_dim / 2;
+  Tensor frequency_R = at::zeros({head.head_dim / 2}, at::kFloat);
+  for (int64_t i = 0; i < half; ++i)
+    frequency_R.data_ptr<float>()[i] = frequency_of(rope, head.rotary_dim, i);
   const Tensor angle_PR = at::outer(at::arange(max_positions, at::kFloat), frequency_R);
-  RotaryTable table{angle_PR.cos().to(device), angle_PR.sin().to(device), {}};
-  if (rest > 0) {
-    const auto range = [](int64_t begin, int64_t end) { return at::arange(begin, end, at::kLong); };
-    table.head_order_D = at::cat({range(0, half), range(rotary_dim, rotary_dim + rest),
-                                  range(half, rotary_dim), range(rotary_dim + rest, head_dim)})
-                             .to(device);
+  Tensor cos_PR = angle_PR.cos(), sin_PR = angle_PR.sin();
+  if (const double factor = amplitude(rope); factor != 1) {
+    cos_PR.narrow(1, 0, half).mul_(factor);
+    sin_PR.narrow(1, 0, half).mul_(factor);
   }
+  RotaryTable table{cos_PR.to(device), sin_PR.to(device), {}};
+  if (head.rotary_dim < head.head_dim || head.rotates_pairs)
+    table.head_order_D = head_order(head).to(device);
   return table;
 }
 

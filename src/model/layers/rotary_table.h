@@ -10,16 +10,28 @@ namespace slime::model {
 struct RotaryTable {
   Tensor cos_PR;  // float32 [max_positions, head_dim / 2]
   Tensor sin_PR;
-  /// Undefined where whole heads rotate. Otherwise int64 [head_dim]: kernels rotate number i of a
-  /// head with number i + head_dim / 2, so the numbers of a head are taken in this order, rotating
-  /// ones first in each half; angles of the rest are zero. Scores do not depend on the order.
+  /// Undefined where whole heads rotate, halves with each other. Otherwise int64 [head_dim]: kernels
+  /// rotate number i of a head with number i + head_dim / 2, so the numbers of a head are taken in
+  /// this order, rotating ones first in each half; angles of the rest are zero. Scores do not depend
+  /// on the order.
   Tensor head_order_D;
+};
+
+/// Which numbers of a head rotate, and with which.
+struct RotaryHead {
+  int64_t rotary_dim = 0;  // so many numbers of the head; even
+  int64_t head_dim = 0;
+  bool rotates_pairs = false;  // neighbours with each other, instead of halves
+  int64_t first_rotating = 0;  // where in the head they begin
 };
 
 /// Frequencies are rounded to float32 before they meet the position, as in the code the published
 /// models were trained with.
-/// The first `rotary_dim` of the `head_dim` numbers rotate, halves with each other.
-RotaryTable make_rotary_table(const Rope& rope, int64_t rotary_dim, int64_t head_dim,
-                              int64_t max_positions, at::Device device = at::kCPU);
+RotaryTable make_rotary_table(const Rope& rope, const RotaryHead& head, int64_t max_positions,
+                              at::Device device = at::kCPU);
+
+/// What YaRN multiplies with the sines and cosines of a context that is `factor` times longer
+/// (arXiv 2309.00071, section 3.4); 1 for a factor of at most 1.
+double yarn_mscale(double factor, double mscale);
 
 }  // namespace slime::model

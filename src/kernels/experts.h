@@ -1,0 +1,30 @@
+#pragma once
+
+/// Gated feed-forward experts: each token's sum of those that it visits.
+///
+///   y_t = sum over k of weight[t, k] * down_e (silu(gate_e x_t) * up_e x_t),  e = expert[t, k]
+///
+/// No token is dropped, and a row's numbers do not depend on the other rows: its products are those
+/// of kernels/linear.h, and its visits are summed in the order of k. arXiv 1701.06538.
+///
+/// Dimensions: T tokens, K visits of each, S = T K, E experts, H hidden, F width of an expert.
+
+#include "core/tensor.h"
+#include "kernels/expert_visits.h"
+#include "kernels/param.h"
+
+namespace slime::kernels {
+
+/// All experts of a layer, one after the other.
+struct ExpertStack {
+  Param gate_up;  // [E 2F, H]: of each expert gates, then ups
+  Param down;     // [E H, F]
+};
+
+/// [T, H] in the precision of x. weight_TK: float32 (float64). Differentiable under grad mode in x
+/// and weight; the backward adds into the stack's gradients, and makes the products of gate and up
+/// again.
+Tensor experts(const Tensor& x_TH, const ExpertVisits& visits, const Tensor& weight_TK,
+               const ExpertStack& stack);
+
+}  // namespace slime::kernels

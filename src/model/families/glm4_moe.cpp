@@ -1,0 +1,30 @@
+/// GLM-4.5, 4.6 and 4.7: half of each head rotates, norms of q and k by a switch, dense first layers,
+/// sigmoid routing with a selection bias and groups, one shared expert. The layers that predict
+/// further tokens, behind the last one, are not computed.
+
+#include "model/families/family.h"
+
+namespace slime::model {
+
+void read_glm4_moe(const FieldReader& fields, ModelConfig& config) {
+  read_common(fields, config,
+              {.kv_heads = 8,
+               .head_dim = {},
+               .norm_eps = 1e-5,
+               .has_partial_rotary = true,
+               .rotary_factor = 0.5});
+  config.has_qkv_bias = fields.boolean("attention_bias").value_or(false);
+  if (fields.boolean("use_qk_norm").value_or(false)) config.qk_norm = QkNorm::kPerHead;
+  read_windows(fields, config, 0, 0);
+  read_deepseek_experts(fields, config);
+  carry_next_layers(fields, config);
+}
+
+void write_glm4_moe(const ModelConfig& config, json::object& out) {
+  out["attention_bias"] = config.has_qkv_bias;
+  out["use_qk_norm"] = config.qk_norm == QkNorm::kPerHead;
+  write_deepseek_experts(config, out);
+  out["num_nextn_predict_layers"] = config.carried_prefixes.size();
+}
+
+}  // namespace slime::model

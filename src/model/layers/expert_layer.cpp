@@ -1,0 +1,113 @@
+#include "model/layers/expert_layer.h"
+
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+
+#include "core/error.h"
+#include "kernels/linear.h"
+#include "model/layers/router.h"
+
+namespace slime::model {
+namespace {
+
+/// Scores, routers' products and weights of visits have this precision.
+Tensor wide(const Tensor& x) {
+  return x.to(x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat);
+}
+
+void check_supported(const LayerSite& site) {
+  const int64_t count = site.config.experts.count;
+  if (site.mesh.sizes().tp > 1) {
+    throw ConfigError(
+        fmt::format("layer {} has {} experts, which tensor parallelism does not slice yet: use "
+                    "tensor parallelism of 1",
+                    site.index, count));
+  }
+  if (!site.rotary.cos_PR.is_cpu()) {
+    throw ConfigError(
+        fmt::format("layer {} has {} experts, which are computed on the CPU only so far: use "
+                    "device cpu",
+                    site.index, count));
+  }
+}
+
+}  // namespace
+
+Costs expert_costs(int64_t hidden, const ExpertsConfig& config) {
+  const int64_t k = config.per_token, f = config.width, visited = k * f;
+  Costs costs;
+  costs.parameters = config.count * (3 * hidden * f + hidden);
+  costs.flops_per_token = 6 * hidden * visited;
+  costs.saved = costs.saved_selective =
+      2 * visited;  // gates and ups; their products are made again
+  // Scores, and the weights, experts and places (64 bits) of visits.
+  costs.saved_float32 = 2 * config.count + 6 * k;
+  costs.gradients = k * hidden + 4 * visited;
+  costs.passing = k * hidden + 3 * visited;
+  if (config.shared_width > 0)
+    costs = costs + gated_mlp_costs({hidden, config.shared_width, false});
+  if (config.has_shared_gate) {
+    costs.parameters += hidden;
+    costs.saved += hidden;  // what the shared expert returns, before its gate
+    costs.saved_selective += hidden;
+  }
+  return costs;
+}
+
+ExpertLayer::ExpertLayer(const LayerSite& site)
+    : hidden_(site.config.hidden_size), config_(site.config.experts) {
+  check_supported(site);
+  const ExpertNames& names = config_.names;
+  const auto name = [&](const std::string& tail) { return site.name(names.prefix + "." + tail); };
+  Weights::Builder& builder = site.builder;
+  builder.add(router_EH_, {{name("gate.weight"), {config_.count, hidden_}, {}}});
+  if (config_.has_selection_bias)
+    builder.add_constant(selection_bias_E_, name(names.selection_bias), {config_.count});
+  std::vector<Weights::Builder::Component> gate_up, down;
+  for (int64_t e = 0; e < config_.count; ++e) {
+    const auto of_expert = [&](const std::string& matrix) {
+      return name(fmt::format("experts.{}.{}.weight", e, matrix));
+    };
+    gate_up.push_back({of_expert(names.gate), {config_.width, hidden_}, {}});
+    gate_up.push_back({of_expert(names.up), {config_.width, hidden_}, {}});
+    down.push_back({of_expert(names.down), {hidden_, config_.width}, {}});
+  }
+  builder.add(stack_.gate_up, std::move(gate_up));
+  builder.add(stack_.down, std::move(down));
+  if (config_.shared_width > 0) {
+    shared_ = std::make_unique<GatedMlp>(site, names.prefix + "." + names.shared,
+                                         GatedMlpShape{hidden_, config_.shared_width, false});
+  }
+  if (config_.has_shared_gate)
+    builder.add(shared_gate_1H_, {{name(names.shared + "_gate.weight"), {1, hidden_}, {}}});
+}
+
+Tensor ExpertLayer::forward(const Tensor& input_TH) const {
+  const Routing routing =
+      route(kernels::linear(wide(input_TH), router_EH_), config_, selection_bias_E_);
+  const Tensor routed_TH =
+      kernels::experts(input_TH, kernels::group_by_expert(routing.expert_TK, config_.count),
+                       routing.weight_TK, stack_);
+  return shared_ ? routed_TH + shared(input_TH) : routed_TH;
+}
+
+Tensor ExpertLayer::shared(const Tensor& input_TH) const {
+  const Tensor output_TH = shared_->forward(input_TH);
+  if (!shared_gate_1H_.defined()) return output_TH;
+  const Tensor gate_T1 = kernels::linear(wide(input_TH), shared_gate_1H_).sigmoid();
+  return (wide(output_TH) * gate_T1).to(output_TH.scalar_type());
+}
+
+std::string ExpertLayer::describe() const {
+  std::string text =
+      fmt::format("{} of {} experts {}", config_.per_token, config_.count, config_.width);
+  if (config_.shared_width > 0) text += fmt::format(", shared {}", config_.shared_width);
+  return text;
+}
+
+std::unique_ptr<FeedForward> make_experts_or_mlp(const LayerSite& site) {
+  if (site.config.experts.are_in(site.index)) return std::make_unique<ExpertLayer>(site);
+  return make_gated_mlp(site);
+}
+
+}  // namespace slime::model

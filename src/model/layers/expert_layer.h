@@ -1,0 +1,47 @@
+#pragma once
+
+/// The feed-forward layer of many experts of which each token visits a few, with one that all visit
+/// where a family has it (arXiv 1701.06538, 2401.06066).
+///
+///   y = sum over chosen e of weight_e * expert_e(x)  [+ shared(x), or sigmoid(gate x) * shared(x)]
+///
+/// Dimensions: T tokens, H hidden, E experts, K visits of each token, F width of an expert.
+
+#include <memory>
+
+#include "kernels/experts.h"
+#include "model/layers/feed_forward.h"
+#include "model/layers/gated_mlp.h"
+#include "model/layers/layer_site.h"
+
+namespace slime::model {
+
+Costs expert_costs(int64_t hidden, const ExpertsConfig& config);
+
+class ExpertLayer final : public FeedForward {
+ public:
+  /// Registers router, experts and the shared expert of the block. Throws ConfigError for what
+  /// experts do not do yet: tensor-parallel slices, a GPU.
+  explicit ExpertLayer(const LayerSite& site);
+  ExpertLayer(const ExpertLayer&) = delete;  // the builder points at the parameters
+
+  Tensor forward(const Tensor& input_TH) const override;
+  Costs costs() const override { return expert_costs(hidden_, config_); }
+  std::string describe() const override;
+
+ private:
+  Tensor shared(const Tensor& input_TH) const;
+
+  int64_t hidden_;
+  ExpertsConfig config_;
+  kernels::Param router_EH_;
+  Tensor selection_bias_E_;  // float32; undefined: scores choose as they are
+  kernels::ExpertStack stack_;
+  std::unique_ptr<GatedMlp> shared_;  // null: there is none
+  kernels::Param shared_gate_1H_;     // undefined: it always counts in full
+};
+
+/// Experts in the layers that the configuration names, a dense layer in the others.
+std::unique_ptr<FeedForward> make_experts_or_mlp(const LayerSite& site);
+
+}  // namespace slime::model

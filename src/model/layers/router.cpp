@@ -1,0 +1,41 @@
+#include "model/layers/router.h"
+
+#include <ATen/ATen.h>
+
+namespace slime::model {
+namespace {
+
+/// Keeps a sum of weights that all vanished from dividing by zero.
+constexpr double kTiny = 1e-20;
+
+Tensor scores_of(const Tensor& logits_TE, RouterScore score) {
+  return score == RouterScore::kSigmoid ? logits_TE.sigmoid() : logits_TE.softmax(-1);
+}
+
+/// What is chosen by: experts outside of the best groups cannot be.
+Tensor in_best_groups(const Tensor& choice_TE, const ExpertsConfig& config) {
+  if (config.num_groups == 1) return choice_TE;
+  const Tensor choice_TGE = choice_TE.view({choice_TE.size(0), config.num_groups, -1});
+  const Tensor group_TG = std::get<0>(choice_TGE.topk(config.best_of_group, -1)).sum(-1);
+  const Tensor best_TB = std::get<1>(group_TG.topk(config.groups_per_token, -1));
+  const Tensor is_out_TG = at::ones_like(group_TG, at::kBool).scatter_(1, best_TB, 0);
+  return choice_TGE.masked_fill(is_out_TG.unsqueeze(-1), -INFINITY).view(choice_TE.sizes());
+}
+
+}  // namespace
+
+Routing route(const Tensor& logits_TE, const ExpertsConfig& config,
+              const Tensor& selection_bias_E) {
+  const Tensor score_TE = scores_of(logits_TE, config.score);
+  Tensor choice_TE = score_TE.detach();
+  if (selection_bias_E.defined()) choice_TE = choice_TE + selection_bias_E;
+  Routing routing;
+  routing.expert_TK = std::get<1>(in_best_groups(choice_TE, config).topk(config.per_token, -1));
+  routing.weight_TK = score_TE.gather(1, routing.expert_TK);
+  if (config.normalizes)
+    routing.weight_TK = routing.weight_TK / (routing.weight_TK.sum(-1, true) + kTiny);
+  if (config.scaling != 1) routing.weight_TK = routing.weight_TK * config.scaling;
+  return routing;
+}
+
+}  // namespace slime::model

@@ -1,0 +1,23 @@
+#pragma once
+
+/// Which experts a token visits, and what their outputs are multiplied by. Scores are float32
+/// (float64 for float64), whatever the activations are.
+///
+/// Dimensions: T tokens, E experts, K visits of each token.
+
+#include "core/tensor.h"
+#include "model/experts_config.h"
+
+namespace slime::model {
+
+struct Routing {
+  Tensor expert_TK;  // int64, by descending score
+  Tensor weight_TK;  // float32 (float64); carries gradient under grad mode
+};
+
+/// logits_TE: float32 (float64). selection_bias_E: float32, undefined without one; it decides who is
+/// chosen and nothing else (arXiv 2408.15664). Groups: arXiv 2405.04434, section 2.1.2.
+Routing route(const Tensor& logits_TE, const ExpertsConfig& config,
+              const Tensor& selection_bias_E = {});
+
+}  // namespace slime::model
