@@ -2,7 +2,7 @@
 
 /// One command put into the name spaces of a jail, and its exit status read outside of them.
 ///
-///   this process ── doorkeeper (outside of the jail's process space) ── the command (inside)
+///   this process -- doorkeeper (outside of the jail's process space) -- the command (inside)
 ///
 /// The doorkeeper is a copy of this process without an exec. It enters the jail's name spaces, starts
 /// the command there and waits for it; what the kernel tells it goes through a pipe that nothing
