@@ -10,6 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <charconv>
@@ -26,6 +27,7 @@ using Steady = std::chrono::steady_clock;
 
 constexpr const char* kProgram = "/usr/bin/bwrap";
 constexpr std::chrono::milliseconds kEndPatience{30'000};
+constexpr std::chrono::milliseconds kStartPatience{2'000};  // of a bwrap that has to give up
 constexpr int kFirstHanded = 10;  // descriptors that bubblewrap is given have numbers from here
 // In a name space of no power: what counts is that commands have none at all.
 constexpr const char* kCapability = "CAP_LEASE";
@@ -79,8 +81,11 @@ std::string read_line(int descriptor, Steady::time_point deadline) {
   return text;
 }
 
-/// The number behind "child-pid": in what bubblewrap writes about the jail.
-pid_t child_in(std::string_view text) {
+/// The number behind "child-pid": in what bubblewrap writes about the jail; -1 when it is not there.
+pid_t child_in(int about) {
+  std::array<char, 1024> bytes{};
+  const ssize_t count = ::pread(about, bytes.data(), bytes.size(), 0);
+  std::string_view text(bytes.data(), static_cast<std::size_t>(std::max<ssize_t>(count, 0)));
   constexpr std::string_view kKey = "\"child-pid\":";
   const std::size_t at = text.find(kKey);
   if (at == std::string_view::npos) return -1;
@@ -106,11 +111,6 @@ pid_t parent_of(pid_t process) {
   return parent;
 }
 
-void wait_for(pid_t process) {
-  while (::waitpid(process, nullptr, 0) < 0 && errno == EINTR) {
-  }
-}
-
 bool is_readable_within(int descriptor, std::chrono::milliseconds patience) {
   pollfd waiting{.fd = descriptor, .events = POLLIN, .revents = 0};
   int found = 0;
@@ -119,6 +119,27 @@ bool is_readable_within(int descriptor, std::chrono::milliseconds patience) {
   return found > 0;
 }
 
+/// The child first: it would wait for its parent.
+void kill_with_child(pid_t bubblewrap) {
+  const Descriptor file(
+      ::open(fmt::format("/proc/{}/task/{}/children", bubblewrap, bubblewrap).c_str(),
+             O_RDONLY | O_CLOEXEC));
+  std::array<char, 256> text{};
+  if (file.get() >= 0 && ::read(file.get(), text.data(), text.size() - 1) > 0) {
+    pid_t child = -1;
+    std::from_chars(text.data(), text.data() + text.size(), child);
+    if (child > 0) ::kill(child, SIGKILL);
+  }
+  ::kill(bubblewrap, SIGKILL);
+}
+
+/// Waits for bwrap, whose lifeline is closed, and helps where it does not end by itself.
+void bury(pid_t bubblewrap) {
+  const Descriptor ended(static_cast<int>(::syscall(SYS_pidfd_open, bubblewrap, 0)));
+  if (!is_readable_within(ended.get(), kStartPatience)) kill_with_child(bubblewrap);
+  while (::waitpid(bubblewrap, nullptr, 0) < 0 && errno == EINTR) {
+  }
+}
 }  // namespace
 
 Jail::Jail(const Limits& limits, const std::vector<std::filesystem::path>& readable)
@@ -185,9 +206,12 @@ Jail::Jail(const Limits& limits, const std::vector<std::filesystem::path>& reada
 
 void Jail::start(const std::vector<std::string>& options, const std::vector<int>& files,
                  std::chrono::milliseconds patience) {
-  Pipe lifeline = make_pipe(), ready = make_pipe(), errors = make_pipe(), about = make_pipe();
+  Pipe lifeline = make_pipe(), ready = make_pipe(), errors = make_pipe();
+  // A file, not a pipe: a pipe whose reader is killed would end bwrap before it lets its child go on,
+  // and that child would wait for ever.
+  const Descriptor about = memory_file("");
   std::vector<int> handed = files;
-  handed.push_back(about.write.get());
+  handed.push_back(about.get());
   std::vector<std::string> words = options;
   words.insert(words.end(),
                {"--info-fd", std::to_string(kFirstHanded + static_cast<int>(files.size())), "--"});
@@ -202,6 +226,7 @@ void Jail::start(const std::vector<std::string>& options, const std::vector<int>
   bubblewrap_ = clone_process();
   if (bubblewrap_ < 0) throw std::system_error(errno, std::generic_category(), "starting bwrap");
   if (bubblewrap_ == 0) {
+    ::syscall(SYS_setsid);  // what is typed at a terminal ends this program alone, and it bwrap
     const auto move = [&](int from) { return ::fcntl(from, F_DUPFD_CLOEXEC, above); };
     std::array<int, 3> high{};
     for (std::size_t i = 0; i < 3; ++i) high[i] = move(standard[i]);
@@ -223,19 +248,18 @@ void Jail::start(const std::vector<std::string>& options, const std::vector<int>
   lifeline.read.reset();
   ready.write.reset();
   errors.write.reset();
-  about.write.reset();
   lifeline_ = std::move(lifeline.write);
   errors_ = std::move(errors.read);
-  const auto deadline = Steady::now() + patience;
-  const pid_t child = child_in(read_line(about.read.get(), deadline));
+  if (write_quietly(lifeline_.get(), kReady) < 0 ||
+      read_line(ready.read.get(), Steady::now() + patience) != kReady)
+    fail("did not get ready");
+  const pid_t child = child_in(about.get());
   if (child > 0) first_ = Descriptor(static_cast<int>(::syscall(SYS_pidfd_open, child, 0)));
   // The number is still that process's: its parent, which is not waited for yet, is bwrap.
   if (first_.get() < 0 || parent_of(child) != bubblewrap_) {
     first_.reset();
     fail("made no process");
   }
-  if (write_quietly(lifeline_.get(), kReady) < 0 || read_line(ready.read.get(), deadline) != kReady)
-    fail("did not get ready");
   const auto folder = [&](const char* name) {
     return Descriptor(::open(fmt::format("/proc/{}/root/{}", child, name).c_str(),
                              O_RDONLY | O_DIRECTORY | O_CLOEXEC));
@@ -271,9 +295,7 @@ void Jail::close() {
   work_.reset();
   lifeline_.reset();
   kill();
-  // Without a first process what bwrap may have started meets the end of the lifeline.
-  if (first_.get() < 0) ::kill(bubblewrap_, SIGKILL);
-  wait_for(bubblewrap_);
+  bury(bubblewrap_);
 }
 
 }  // namespace slime::sandbox

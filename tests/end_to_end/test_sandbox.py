@@ -66,8 +66,15 @@ def test_without_bubblewrap_or_name_spaces_it_refuses(tmp_path, hindrance, says)
     assert not mark.exists()
 
 
+def is_slime_or_bwrap(process):
+    try:
+        return Path(f"/proc/{process}/comm").read_text().strip() in ("slime", "slime_tests", "bwrap")
+    except OSError:
+        return False
+
+
 def left_of(session, mark):
-    """Processes of a session, or with the mark among their variables."""
+    """Processes of a session, or with the mark among their variables; and bubblewraps whose slime is gone."""
     found = []
     for folder in Path("/proc").iterdir():
         if not folder.name.isdigit():
@@ -76,8 +83,9 @@ def left_of(session, mark):
             stat, variables = (folder / "stat").read_text(), (folder / "environ").read_bytes()
         except OSError:
             continue
-        state, _, _, its_session = stat[stat.rindex(")") + 2 :].split()[:4]
-        if state != "Z" and (int(its_session) == session or mark.encode() in variables):
+        state, parent, _, its_session = stat[stat.rindex(")") + 2 :].split()[:4]
+        is_orphan = "(bwrap)" in stat and not is_slime_or_bwrap(parent)
+        if state != "Z" and (int(its_session) == session or mark.encode() in variables or is_orphan):
             found.append(f"{folder.name} {stat[:60]}")
     return found
 
