@@ -10,6 +10,7 @@
 #include <iostream>
 #include <iterator>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -89,28 +90,39 @@ int run_once(const sandbox::SandboxConfig& config, const sandbox::Program& progr
   return exit_code_of(outcome.run);
 }
 
-/// Requests are answered as they are done, by `threads` threads, until the input ends; then what
-/// still runs is ended.
-int serve_lines(const sandbox::SandboxConfig& config, int threads) {
+/// Ends the process with what it runs: every sandbox in it ends with it, and nobody waits for answers.
+[[noreturn]] void end_at_once(int exit_code, const std::string& words = "") {
+  if (!words.empty()) std::fputs(fmt::format("slime sandbox: {}\n", words).c_str(), stderr);
+  std::fflush(stdout);
+  ::_exit(exit_code);
+}
+
+/// Requests are answered as they are done, by `threads` threads, until the input ends.
+[[noreturn]] void serve_lines(const sandbox::SandboxConfig& config, int threads) {
   sandbox::Sandbox{config};  // refuses here, before anybody asks
   sandbox::Service service(config);
   JsonLines input("-", std::size_t{512} << 20);
   BoundedQueue<json::object> requests(static_cast<std::size_t>(threads));
   std::mutex output;
-  std::vector<std::jthread> workers;
-  for (int i = 0; i < threads; ++i) {
-    workers.emplace_back([&] {
-      while (const auto request = requests.pop()) {
-        const json::object answer = service.answer(*request);
+  const auto work = [&] {
+    while (const auto request = requests.pop()) {
+      const json::object answer = service.answer(*request);
+      try {
         const std::lock_guard lock(output);
         write_json_line(answer);
+      } catch (const std::system_error&) {
+        end_at_once(0);  // nobody reads
       }
-    });
+    }
+  };
+  std::vector<std::jthread> workers;
+  for (int i = 0; i < threads; ++i) workers.emplace_back(work);
+  try {
+    while (auto request = input.next()) requests.push(std::move(*request));
+  } catch (const ConfigError& error) {
+    end_at_once(2, error.what());
   }
-  while (auto request = input.next()) requests.push(std::move(*request));
-  // Nobody is there to take an answer: what still runs ends with this process.
-  std::fflush(stdout);
-  ::_exit(0);
+  end_at_once(0);
 }
 
 }  // namespace
@@ -167,7 +179,7 @@ int sandbox(std::span<const std::string> arguments) {
     fmt::print("works\n");
     return 0;
   }
-  if (serves) return serve_lines(config, threads);
+  if (serves) serve_lines(config, threads);
   if (language.empty()) {
     const std::string suffix = std::filesystem::path(file).extension().string();
     language = suffix.empty() ? "python" : suffix.substr(1);

@@ -66,6 +66,13 @@ def test_without_bubblewrap_or_name_spaces_it_refuses(tmp_path, hindrance, says)
     assert not mark.exists()
 
 
+@needs_sandbox
+def test_what_is_no_request_ends_the_service_with_its_line():
+    done = sandbox("--serve", text='{"do": "open"}\n{"do": \n')
+    assert done.returncode == 2
+    assert "standard input, line 2" in done.stderr
+
+
 def is_slime_or_bwrap(process):
     try:
         return Path(f"/proc/{process}/comm").read_text().strip() in ("slime", "slime_tests", "bwrap")

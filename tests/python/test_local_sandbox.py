@@ -39,6 +39,15 @@ def test_code_runs_with_its_limits_and_is_judged_outside():
     asyncio.run(calls())
 
 
+def test_text_with_half_a_character_harms_nobody():
+    async def calls():
+        async with LocalSandbox() as sandbox:
+            assert (await run_code("print(ascii(input()))", input="a\ud800b"))["output"] == "'a?b'\n"
+            assert (await sandbox.exec("true"))[0] == 0, "the service lives"
+
+    asyncio.run(calls())
+
+
 def test_a_request_that_makes_no_sense_is_an_error():
     with pytest.raises(SandboxError, match="did you mean seconds"):
         asyncio.run(run_code("", limits={"second": 1}))

@@ -62,9 +62,11 @@ class _Service:
 
     def submit(self, request):
         future = Future()
+        number = next(self._numbers)
+        # What a model wrote may have halves of characters in it, which are no text that can be sent.
+        text = json.dumps({"id": number, **request}, ensure_ascii=False, allow_nan=False)
+        line = text.encode("utf-8", "replace") + b"\n"
         with self._lock:
-            number = next(self._numbers)
-            line = json.dumps({"id": number, **request}).encode() + b"\n"
             self._waiting[number] = future
             if not self._is_over:
                 try:
