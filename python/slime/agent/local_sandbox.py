@@ -8,6 +8,7 @@ import asyncio
 import atexit
 import itertools
 import json
+import os
 import subprocess
 import threading
 from concurrent.futures import Future
@@ -24,12 +25,19 @@ class SandboxError(RuntimeError):
     """There can be no sandbox, or a request made no sense."""
 
 
+def _command():
+    """The small program where it lies beside slime, because it starts in a tenth of the time; it is the same."""
+    program = Path(find_program())
+    small = program.with_name("slime-sandbox")
+    return [str(small)] if os.access(small, os.X_OK) else [str(program), "sandbox"]
+
+
 class _Service:
     """The child: requests by line, answers in the order in which they are ready."""
 
     def __init__(self):
         self._process = subprocess.Popen(
-            [find_program(), "sandbox", "--serve"],
+            [*_command(), "--serve"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
