@@ -159,13 +159,18 @@ def test_killed_by_sigkill_at_any_moment_it_leaves_nothing():
 @needs_sandbox
 def test_the_end_of_its_input_ends_everything():
     mark = f"mark-{uuid.uuid4().hex}"
-    request = {"do": "run", "code": DAEMON, "limits": {"seconds": 600}}
     service = subprocess.Popen(
-        [SLIME, "sandbox", "--serve"], stdin=subprocess.PIPE, start_new_session=True, env={**os.environ, "SLIME_TEST_MARK": mark}
+        [SLIME, "sandbox", "--serve"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
     )
+    service.stdin.write(b'{"do": "open"}\n')
+    service.stdin.flush()
+    request = {"do": "exec", "sandbox": json.loads(service.stdout.readline())["sandbox"], "words": ["python3", "-c", DAEMON]}
+    request |= {"environment": {"MARK": mark}, "limits": {"seconds": 600}}
     service.stdin.write(json.dumps(request).encode() + b"\n")
     service.stdin.flush()
-    while len(left_of(service.pid, mark)) < 3:
+    end = time.monotonic() + 60
+    while len(left_of(service.pid, mark)) < 5:  # the service, a doorkeeper, three of the program
+        assert time.monotonic() < end
         time.sleep(0.01)
     service.stdin.close()
     assert service.wait(timeout=20) == 0
