@@ -110,7 +110,7 @@ function(slime_module name)
   endforeach()
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${name}/*.cpp)
   file(GLOB_RECURSE tests CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${name}/*_test.cpp)
-  list(REMOVE_ITEM sources ${tests} ${CMAKE_SOURCE_DIR}/src/cli/main.cpp)
+  list(REMOVE_ITEM sources ${tests} ${CMAKE_SOURCE_DIR}/src/cli/main.cpp ${CMAKE_SOURCE_DIR}/src/cli/sandbox_main.cpp)
   list(FILTER sources EXCLUDE REGEX "/src/kernels/cuda/")  # a library of its own: cmake/cuda.cmake
   list(FILTER sources EXCLUDE REGEX "/buffer/parquet/")  # a shared library of its own
   list(TRANSFORM arg_DEPS PREPEND slime_)
@@ -151,6 +151,13 @@ function(slime_executables)
   add_executable(slime ${CMAKE_SOURCE_DIR}/src/cli/main.cpp)
   target_precompile_headers(slime REUSE_FROM slime_pch_tensor)
   target_link_libraries(slime PRIVATE slime_cli ${modules} slime_libraries)
+
+  # `slime sandbox` in a process without LibTorch, which it becomes where this lies beside it.
+  add_executable(slime_sandbox_program ${CMAKE_SOURCE_DIR}/src/cli/sandbox_main.cpp ${CMAKE_SOURCE_DIR}/src/cli/sandbox.cpp)
+  set_target_properties(slime_sandbox_program PROPERTIES OUTPUT_NAME slime-sandbox RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR})
+  target_link_libraries(slime_sandbox_program PRIVATE slime_sandbox slime_text slime_core slime_flags ${SLIME_PCRE2} Threads::Threads)
+  target_include_directories(slime_sandbox_program SYSTEM PRIVATE ${slime_fmt_include})
+  add_dependencies(slime slime_sandbox_program)
 
   # Tests of some modules need those modules alone; the test objects name the libraries they use. A test under tests/ that
   # begins with a module's name is its test too.

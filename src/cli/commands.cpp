@@ -10,6 +10,7 @@
 #include "cli/logprobs.h"
 #include "cli/replay.h"
 #include "cli/report.h"
+#include "cli/sandbox.h"
 #include "cli/score.h"
 #include "cli/serve.h"
 #include "cli/simulate.h"
@@ -30,6 +31,7 @@ std::span<const Command> commands() {
       {"generate", "prompts to SGLang's response objects, JSON lines", generate},
       {"report", "a run directory as one HTML page", report},
       {"score", "a reward on responses, JSON lines", score},
+      {"sandbox", "model-written code in bubblewrap, with limits", sandbox},
       {"tokenize", "text to token ids, JSON lines", tokenize},
       {"detokenize", "token ids to text, JSON lines", detokenize},
       {"chat-template", "chat messages to text and token ids, JSON lines", chat_template},

@@ -1,0 +1,172 @@
+"""Model-written code in the program's own sandbox (bubblewrap): `run_code`, and a `Sandbox` for agents.
+
+A child `slime sandbox --serve` does the work; it is started at the first call and ends with this process, and everything
+in its sandboxes with it. docs/sandbox.md says what code in there has and what it has not.
+"""
+
+import asyncio
+import atexit
+import itertools
+import json
+import os
+import subprocess
+import threading
+from concurrent.futures import Future
+from pathlib import Path
+
+from slime.program import find_program
+
+__all__ = ["LocalSandbox", "SandboxError", "run_code"]
+
+EXIT_LIMIT_REACHED = 124
+
+
+class SandboxError(RuntimeError):
+    """There can be no sandbox, or a request made no sense."""
+
+
+def _command():
+    """The small program where it lies beside slime, because it starts in a tenth of the time; it is the same."""
+    program = Path(find_program())
+    small = program.with_name("slime-sandbox")
+    return [str(small)] if os.access(small, os.X_OK) else [str(program), "sandbox"]
+
+
+class _Service:
+    """The child: requests by line, answers in the order in which they are ready."""
+
+    def __init__(self):
+        self._process = subprocess.Popen(
+            [*_command(), "--serve"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        self._numbers = itertools.count()
+        self._waiting = {}
+        self._lock = threading.Lock()  # of _waiting, _is_over and the child's input
+        self._is_over = False
+        threading.Thread(target=self._read, name="sandbox", daemon=True).start()
+        atexit.register(self._process.kill)
+
+    @property
+    def is_over(self):
+        return self._is_over
+
+    def _read(self):
+        for line in self._process.stdout:
+            answer = json.loads(line)
+            with self._lock:
+                future = self._waiting.pop(answer.pop("id"))
+            if future.set_running_or_notify_cancel():
+                future.set_result(answer)
+        said = self._process.stderr.read().decode("utf-8", "replace").strip()
+        with self._lock:
+            self._is_over = True
+            left, self._waiting = list(self._waiting.values()), {}
+        for future in left:
+            if future.set_running_or_notify_cancel():
+                future.set_exception(SandboxError(said or "slime sandbox ended"))
+
+    def submit(self, request):
+        future = Future()
+        number = next(self._numbers)
+        # What a model wrote may have halves of characters in it, which are no text that can be sent.
+        text = json.dumps({"id": number, **request}, ensure_ascii=False, allow_nan=False)
+        line = text.encode("utf-8", "replace") + b"\n"
+        with self._lock:
+            self._waiting[number] = future
+            if not self._is_over:
+                try:
+                    self._process.stdin.write(line)
+                    self._process.stdin.flush()
+                except (BrokenPipeError, ValueError):
+                    pass  # the reader is about to say why
+                return future
+            del self._waiting[number]
+        raise SandboxError("slime sandbox has ended")
+
+
+_service = None
+_starting = threading.Lock()
+
+
+async def _ask(request):
+    global _service
+    with _starting:
+        if _service is None or _service.is_over:
+            _service = _Service()
+        service = _service
+    # A write waits when the child is busy: not in the event loop.
+    future = await asyncio.get_running_loop().run_in_executor(None, service.submit, request)
+    answer = await asyncio.wrap_future(future)
+    if "problem" in answer:
+        raise SandboxError(answer["problem"])
+    return answer
+
+
+async def run_code(code, *, language="python", input="", arguments=(), cases=None, limits=None, readable=()):
+    """How a program ended, in a sandbox of its own: {"ending", "code", "output", "error", "seconds", "reason", ...}.
+
+    With `cases`, a list of {"input", "expected"}: {"passed": how many, "cases": [...]}. They are compared outside the
+    sandbox, so that code earns one by printing what is expected and in no other way.
+    """
+    request = {"do": "run", "language": language, "code": code, "input": input, "arguments": list(arguments)}
+    request |= {"limits": limits or {}, "readable": [str(path) for path in readable]}
+    if cases is not None:
+        request["cases"] = list(cases)
+    return await _ask(request)
+
+
+class LocalSandbox:
+    """The interface of slime.agent.sandbox.Sandbox on this machine. There is one user in it, nobody: `user` names no other.
+
+    Commands start in /work, the one folder that can be written (/tmp lies in it). A command that reaches a limit has exit
+    code 124 and the reason at the end of its standard error; one that was ended by a signal 128 and its number.
+    """
+
+    def __init__(self, *, limits=None, readable=()):
+        self._request = {"do": "open", "limits": limits or {}, "readable": [str(path) for path in readable]}
+        self._number = None
+        self.sandbox_id = ""
+
+    async def __aenter__(self):
+        self._number = (await _ask(self._request))["sandbox"]
+        self.sandbox_id = f"local-{self._number}"
+        return self
+
+    async def __aexit__(self, exc_type, exc, tb):
+        try:
+            await _ask({"do": "close", "sandbox": self._number})
+        except SandboxError:
+            pass  # its service is gone, and it with it
+
+    async def exec(self, cmd, *, user="nobody", env=None, timeout=120, check=False, idempotent=True):
+        request = {"do": "exec", "sandbox": self._number, "words": ["/bin/bash", "-c", cmd]}
+        request |= {"environment": env or {}, "limits": {"seconds": timeout}}
+        done = await _ask(request)
+        code, error = done["code"], done["error"]
+        if done["ending"] == "signal":
+            code += 128
+        elif done["ending"] != "exited":
+            code = EXIT_LIMIT_REACHED
+            error += f"{done['reason']}\n"
+        if check and code != 0:
+            raise RuntimeError(f"exit code {code}: {cmd[:200]}\n{error[:1000]}")
+        return code, done["output"], error
+
+    async def write_file(self, sandbox_path, content, *, user="nobody"):
+        if isinstance(content, Path):
+            content = content.read_bytes()
+        elif isinstance(content, str):
+            content = content.encode()
+        text = content.decode("latin-1")  # a character for each byte
+        await _ask({"do": "write", "sandbox": self._number, "path": str(sandbox_path), "bytes": text})
+
+    async def read_file(self, sandbox_path, *, user="nobody"):
+        """Its text; "" for a file that cannot be read."""
+        try:
+            answer = await _ask({"do": "read", "sandbox": self._number, "path": str(sandbox_path)})
+        except SandboxError:
+            return ""
+        return answer["bytes"].encode("latin-1").decode("utf-8", "replace")

@@ -1,0 +1,32 @@
+#pragma once
+
+/// Whether tests of the sandbox can be here: bubblewrap itself has to work, seen without our code, so
+/// that a sandbox of ours that is broken is a failure and not a skipped test.
+
+#include <unistd.h>
+
+#include <cstdlib>
+#include <optional>
+#include <string>
+
+namespace slime::sandbox {
+
+/// Why not. Asked once.
+inline const std::optional<std::string>& no_bubblewrap() {
+  static const std::optional<std::string> kWhy = []() -> std::optional<std::string> {
+    if (::access("/usr/bin/bwrap", X_OK) != 0)
+      return "no /usr/bin/bwrap: install Debian's package bubblewrap";
+    const std::string user =
+        ::geteuid() == 0 ? "setpriv --reuid 65534 --regid 65534 --clear-groups " : "";
+    const std::string command =
+        user +
+        "bwrap --unshare-user --unshare-pid --unshare-net --disable-userns --ro-bind / / "
+        "--proc /proc true >/dev/null 2>&1";
+    if (std::system(command.c_str()) != 0)  // NOLINT: a constant command
+      return "bubblewrap cannot make name spaces for this user here";
+    return std::nullopt;
+  }();
+  return kWhy;
+}
+
+}  // namespace slime::sandbox

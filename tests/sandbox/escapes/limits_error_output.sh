@@ -1,0 +1,3 @@
+# ends: output 0
+echo tried
+yes >&2
