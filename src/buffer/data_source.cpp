@@ -139,6 +139,38 @@ std::vector<Group> DataSource::take(int64_t count) {
     groups.push_back(std::move(waiting_.front()));
     waiting_.pop_front();
   }
+  return fill(count, std::move(groups));
+}
+
+std::vector<Group> DataSource::take(int64_t count, const ChooseWaitingFn& choose,
+                                    std::vector<Group>& left_out) {
+  if (waiting_.empty() || count <= 0) return take(count);
+  const WaitingChoice choice = choose(waiting_, count);
+  if (static_cast<int64_t>(choice.taken.size()) > count) {
+    throw ConfigError(fmt::format("{} groups were chosen of those that wait, where {} are wanted",
+                                  choice.taken.size(), count));
+  }
+  std::vector<bool> is_chosen(waiting_.size(), false);
+  for (const auto* places : {&choice.taken, &choice.left}) {
+    for (const std::size_t place : *places) {
+      if (place >= waiting_.size() || is_chosen[place])
+        throw ConfigError("a group was chosen twice of those that wait, or one that is not there");
+      is_chosen[place] = true;
+    }
+  }
+  std::vector<Group> groups;
+  std::deque<Group> left;
+  for (const std::size_t place : choice.taken) groups.push_back(std::move(waiting_[place]));
+  for (const std::size_t place : choice.left) left.push_back(std::move(waiting_[place]));
+  for (std::size_t place = 0; place < is_chosen.size(); ++place) {
+    if (!is_chosen[place]) left_out.push_back(std::move(waiting_[place]));
+  }
+  waiting_ = std::move(left);
+  return fill(count, std::move(groups));
+}
+
+/// New prompts behind `groups`, until there are `count`.
+std::vector<Group> DataSource::fill(int64_t count, std::vector<Group> groups) {
   if (stream_ != nullptr) {
     take_streamed(count - static_cast<int64_t>(groups.size()), groups);
     return groups;

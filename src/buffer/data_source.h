@@ -12,6 +12,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -32,6 +33,16 @@ struct DataSourceConfig {
   int64_t seed = 42;               // "--rollout-seed"
 };
 
+/// A choice among the groups that wait, by their places.
+struct WaitingChoice {
+  std::vector<std::size_t> taken;  // given out now, in this order
+  std::vector<std::size_t> left;   // go on waiting; those in neither are left out for good
+};
+
+/// Chooses at most `count` of those that wait. It throws what keeps it from choosing.
+using ChooseWaitingFn =
+    std::function<WaitingChoice(const std::deque<Group>& waiting, int64_t count)>;
+
 /// Used by one thread at a time.
 class DataSource {
  public:
@@ -47,6 +58,12 @@ class DataSource {
   /// the end of an epoch the next one begins, at most once per call: a call for more than two
   /// epochs returns fewer groups.
   std::vector<Group> take(int64_t count);
+
+  /// The same where `choose` says which of those that wait come first, instead of the oldest.
+  /// `left_out`: those that are to be given out no more. Throws ConfigError for a choice of groups
+  /// that are not there, of one twice, or of more than `count`.
+  std::vector<Group> take(int64_t count, const ChooseWaitingFn& choose,
+                          std::vector<Group>& left_out);
 
   /// Groups that are to be given out again, before any new prompt. Each has samples_per_prompt
   /// samples.
@@ -80,6 +97,7 @@ class DataSource {
     int64_t first_sample = 0;
   };
 
+  std::vector<Group> fill(int64_t count, std::vector<Group> groups);
   void begin_epoch(int64_t epoch);
   void take_rows(int64_t count, std::vector<Group>& groups);
   Group make_group(int64_t ordinal, const Origin& origin, std::optional<Prompt> prompt = {}) const;

@@ -149,5 +149,55 @@ TEST(DataSource, WithoutADataSetGivesEmptySamples) {
   EXPECT_TRUE(groups[1].samples[2].tokens.empty());
 }
 
+std::vector<int64_t> ordinals(const std::vector<Group>& groups) {
+  std::vector<int64_t> all;
+  for (const Group& group : groups) all.push_back(group.ordinal);
+  return all;
+}
+
+TEST(DataSource, AChoiceSaysWhichOfThoseThatWaitComeFirst) {
+  const Dataset dataset = numbered_rows(9);
+  DataSource source(&dataset, {.samples_per_prompt = 2});
+  source.add(source.take(4));
+  std::vector<Group> left_out;
+  const auto choose = [](const std::deque<Group>& waiting, int64_t count) {
+    EXPECT_EQ(waiting.size(), 4u);
+    EXPECT_EQ(count, 3);
+    return WaitingChoice{.taken = {3, 1}, .left = {2}};
+  };
+  EXPECT_EQ(ordinals(source.take(3, choose, left_out)), (std::vector<int64_t>{3, 1, 4}));
+  EXPECT_EQ(ordinals(left_out), (std::vector<int64_t>{0}));
+  EXPECT_EQ(source.num_waiting(), 1);
+  EXPECT_EQ(source.waiting().front().ordinal, 2);
+}
+
+TEST(DataSource, NobodyIsAskedWhereNothingWaitsOrNothingIsWanted) {
+  const Dataset dataset = numbered_rows(9);
+  DataSource source(&dataset, {.samples_per_prompt = 2});
+  std::vector<Group> left_out;
+  const auto choose = [](const std::deque<Group>&, int64_t) -> WaitingChoice {
+    throw BugError("it was asked");
+  };
+  EXPECT_EQ(ordinals(source.take(2, choose, left_out)), (std::vector<int64_t>{0, 1}));
+  source.add(source.take(1));
+  EXPECT_TRUE(source.take(0, choose, left_out).empty());
+}
+
+TEST(DataSource, AChoiceOfWhatIsNotThereIsRefusedAndLosesNothing) {
+  const Dataset dataset = numbered_rows(9);
+  DataSource source(&dataset, {.samples_per_prompt = 2});
+  source.add(source.take(3));
+  for (const WaitingChoice& choice :
+       {WaitingChoice{.taken = {3}, .left = {}}, WaitingChoice{.taken = {0}, .left = {0, 1}},
+        WaitingChoice{.taken = {0, 0}, .left = {}},
+        WaitingChoice{.taken = {0, 1, 2}, .left = {}}}) {
+    std::vector<Group> left_out;
+    EXPECT_THROW(source.take(
+                     2, [&choice](const std::deque<Group>&, int64_t) { return choice; }, left_out),
+                 ConfigError);
+    EXPECT_EQ(source.num_waiting(), 3);
+  }
+}
+
 }  // namespace
 }  // namespace slime::buffer

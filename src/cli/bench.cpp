@@ -19,6 +19,7 @@
 #include "bench/gpu_workloads.h"
 #include "bench/grpo_step.h"
 #include "bench/kernels.h"
+#include "bench/plugin_calls.h"
 #include "bench/start.h"
 #include "bench/train_command.h"
 #include "bench/train_step.h"
@@ -187,6 +188,25 @@ int hand_over(Arguments arguments) {
   return 0;
 }
 
+int plugin_calls(Arguments arguments) {
+  CLI::App app("Trivial rewards of a user's Python function.", "slime bench plugin-calls");
+  bench::PluginOptions options;
+  app.add_option("--plugin-python", options.python, "Interpreter")->capture_default_str();
+  app.add_option("--plugin-hosts", options.hosts, "Processes")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 64));
+  app.add_option("--calls", options.calls, "at once")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 10'000'000));
+  app.add_option("--response-tokens", options.response_tokens, "of each sample")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 65536));
+  add_repeats(app, options.repeats, "The best counts");
+  if (const auto exit_code = parse_options(app, arguments)) return *exit_code;
+  bench::measure_plugin_calls(options);
+  return 0;
+}
+
 int sleep_wake(Arguments arguments) {
   CLI::App app("Keys and values give their memory back and take it again.",
                "slime bench sleep-wake");
@@ -249,6 +269,7 @@ constexpr auto kMeasurements = std::to_array<Command>({
     {"grpo-step", "one step of the loop: generate, train, hand the weights over", grpo_step},
     {"hand-over", "new weights to the engine of the same GPU", hand_over},
     {"kernels", "products of the decoder; --device cuda: every kernel of a GPU", kernels_alone},
+    {"plugin-calls", "trivial rewards of a user's Python function: calls per second", plugin_calls},
     {"sleep-wake", "keys and values give their memory back and take it again", sleep_wake},
     {"train-step", "one training step on made-up tokens: tokens per second, phase times",
      train_step},

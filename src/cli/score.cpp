@@ -2,61 +2,17 @@
 
 #include <fmt/format.h>
 
-#include <cmath>
 #include <cstdio>
 
 #include "cli/options.h"
 #include "core/error.h"
-#include "core/field_reader.h"
 #include "core/json_lines.h"
-#include "core/reward_number.h"
 
 namespace slime::cli {
-namespace {
-
-constexpr std::string_view kScore = "score";  // the field of dapo's records
-
-/// Without a key a record counts by its score.
-Expected<double> number_in(const json::value& reward, const std::string& reward_key) {
-  const bool has_score = reward.is_object() && reward.get_object().contains(kScore);
-  return reward_number(reward, reward_key.empty() && has_score ? std::string(kScore) : reward_key);
-}
-
-/// 1 rather than 1E0.
-json::value shortest(double number) {
-  constexpr double kLargest = 9007199254740992.0;  // 2^53
-  if (number == std::trunc(number) && std::abs(number) < kLargest)
-    return static_cast<int64_t>(number);
-  return number;
-}
-
-}  // namespace
-
-json::object score_line(const json::object& line, int64_t ordinal, const Scoring& how,
-                        const std::string& where) {
-  const FieldReader fields(line, where + ": ");
-  if (!line.contains("response")) fields.required().text("response");
-  Sample sample;
-  sample.ordinal = ordinal;
-  sample.prompt = fields.text("prompt").value_or("");
-  sample.response = fields.text("response").value_or("");
-  if (const json::value* label = line.if_contains("label")) sample.label = *label;
-  if (const json::object* metadata = fields.object("metadata")) sample.metadata = *metadata;
-  if (const auto problem = reward::type_problem(sample.metadata, how.type, how.config))
-    throw ConfigError(fmt::format("{}: {}", where, *problem));
-  const Expected<json::value> answer = reward::make_reward(how.type, how.config)(sample);
-  if (!answer) return {{"score", nullptr}, {"reason", answer.error().message}};
-  const Expected<double> number = number_in(*answer, how.reward_key);
-  json::object out;
-  out["score"] = number ? shortest(*number) : json::value(nullptr);
-  if (answer->is_object()) out["reward"] = *answer;
-  if (!number) out["reason"] = number.error().message;
-  return out;
-}
 
 int score(std::span<const std::string> arguments) {
   std::string file;
-  Scoring how;
+  reward::Scoring how;
   reward::RewardConfig& config = how.config;
   double timeout_seconds = 120;
   bool is_original = false;
@@ -92,7 +48,7 @@ int score(std::span<const std::string> arguments) {
   int64_t num_lines = 0, num_scored = 0;
   double sum = 0;
   while (const auto line = input.next()) {
-    const json::object answer = score_line(*line, num_lines++, how, input.where());
+    const json::object answer = reward::score_record(*line, num_lines++, how, input.where());
     if (const json::value& number = answer.at("score"); !number.is_null()) {
       sum += number.to_number<double>();
       ++num_scored;

@@ -16,8 +16,8 @@ namespace {
 using testing::HasSubstr;
 
 json::object scored(const char* type, const char* line, const std::string& key = "") {
-  const Scoring how{.type = type, .config = {}, .reward_key = key};
-  return score_line(parse_json(line, "line").as_object(), 0, how, "in, line 1");
+  const reward::Scoring how{.type = type, .config = {}, .reward_key = key};
+  return reward::score_record(parse_json(line, "line").as_object(), 0, how, "in, line 1");
 }
 
 TEST(Score, GivesTheNumberOfEachResponse) {

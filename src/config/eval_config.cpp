@@ -38,7 +38,7 @@ const std::vector<Field>& fields() {
       {"multimodal_keys", {"multimodal_keys"}, false},
       {"apply_chat_template", {"apply_chat_template"}},
       {"apply_chat_template_kwargs", {"apply_chat_template_kwargs"}},
-      {"custom_rm_path", {"eval_custom_rm_path", "custom_rm_path"}, false},
+      {"custom_rm_path", {"eval_custom_rm_path", "custom_rm_path"}},
       {"min_eval_samples", {}, false},
       {"rm_type", {}},
       {"repetition_penalty", {}},
@@ -127,6 +127,7 @@ EvalSetConfig to_config(const json::object& entry, const std::string& where,
   set.path = reader.required().text("path").value_or("");
   if (reader.has("path")) reader.expect(!set.path.empty(), "path", "must be a file");
   set.rm_type = text("rm_type");
+  set.custom_rm_path = text("custom_rm_path");
   set.input_key = text("input_key");
   set.label_key = text("label_key");
   set.tool_key = text("tool_key");

@@ -22,7 +22,8 @@ namespace slime::config {
 struct EvalSetConfig {
   std::string name;
   std::string path;
-  std::string rm_type;  // empty: --rm-type
+  std::string rm_type;         // empty: --rm-type
+  std::string custom_rm_path;  // a function of the user's; empty: --custom-rm-path
   std::string input_key;
   std::string label_key;
   std::string tool_key;

@@ -35,9 +35,11 @@ std::vector<Flag> rollout_flags() {
           "with --partial-rollout: prompts begin with the step, or one whenever one has ended, so "
           "that as many are under way to the step's end",
           {"step", "group"}),
-      works("--dynamic-sampling-filter-path", &C::dynamic_sampling_filter_path,
-            "built in: slime.rollout.filter_hub.dynamic_sampling_filters.check_reward_nonzero_std "
-            "and its fallback form"),
+      works(
+          "--dynamic-sampling-filter-path", &C::dynamic_sampling_filter_path,
+          "whether a finished group is trained: a function of the user's (docs/plugins.md); built "
+          "in: slime.rollout.filter_hub.dynamic_sampling_filters.check_reward_nonzero_std "
+          "and its fallback form"),
       works("--partial-rollout", &C::partial_rollout,
             "aborted groups go back to the buffer and continue later"),
       works("--mask-offpolicy-in-partial-rollout", &C::mask_offpolicy_in_partial_rollout,
@@ -45,9 +47,12 @@ std::vector<Flag> rollout_flags() {
       works("--keep-old-actor", &C::keep_old_actor,
             "old log-probs come from weights that lag one hand-over behind"),
       refused("--custom-generate-function-path", kValue, kPlugin),
-      refused("--rollout-sample-hook-path", kValue, kPlugin),
-      refused("--rollout-sample-filter-path", kValue, kPlugin),
-      refused("--rollout-all-samples-process-path", kValue, kPlugin),
+      works("--rollout-sample-hook-path", &C::rollout_sample_hook_path,
+            "functions of the user's that see each sample before its reward"),
+      works("--rollout-sample-filter-path", &C::rollout_sample_filter_path,
+            "a function of the user's that sees the groups of a step before they are trained"),
+      works("--rollout-all-samples-process-path", &C::rollout_all_samples_process_path,
+            "the same, with the groups that a filter dropped"),
       refused("--rollout-data-postprocess-path", kValue, kPlugin),
       accepted("--update-weight-buffer-size", kValue, kOneWeights),
       accepted("--update-weight-mode", kValue, kOneWeights),
@@ -247,9 +252,10 @@ std::vector<Flag> reward_flags() {
             "a call of a user's function that takes longer has failed; of rewards "
             "--reward-timeout-seconds wins"),
       works("--custom-reward-post-process-path", &C::custom_reward_post_process_path,
-            "built in: slime.rollout.on_policy_distillation.post_process_rewards; others are "
-            "plug-ins"),
-      refused("--group-rm", kSwitch, kPlugin),
+            "a function of the user's in the place of group normalisation; built in: "
+            "slime.rollout.on_policy_distillation.post_process_rewards"),
+      works("--group-rm", &C::group_rm,
+            "the function of --custom-rm-path gets all samples of a prompt in one call"),
   };
 }
 

@@ -105,7 +105,9 @@ std::vector<Flag> data_flags() {
             "built in: the data set with a buffer; others come with the plug-in host"),
       refused("--disable-rollout-global-dataset", kSwitch,
               "prompts from elsewhere need a data source of the user's own: plug-ins"),
-      refused("--buffer-filter-path", kValue, kPlugin),
+      works("--buffer-filter-path", &C::buffer_filter_path,
+            "a function of the user's that chooses which groups that wait come first; built in, "
+            "and the default: slime.rollout.data_source.pop_first"),
       refused("--multimodal-keys", kValue, "text models only"),
       accepted("--rollout-data-transport", kValue, "loop and trainer share memory"),
       refused("--rollout-buffer-url", kValue,
@@ -115,7 +117,9 @@ std::vector<Flag> data_flags() {
       accepted("--min-batch-collection-ratio", kValue,
                "has a meaning with --rollout-buffer-url only"),
       accepted("--rollout-task-type", kValue, "has a meaning with --rollout-buffer-url only"),
-      refused("--custom-convert-samples-to-train-data-path", kValue, kPlugin),
+      works("--custom-convert-samples-to-train-data-path",
+            &C::custom_convert_samples_to_train_data_path,
+            "a function of the user's that makes the batch of a step's samples"),
   };
 }
 
@@ -195,8 +199,11 @@ std::vector<Flag> output_flags() {
       works("--debug-rollout-only", &C::debug_rollout_only, "generate and score, never train"),
       works("--debug-train-only", &C::debug_train_only, "train without an engine"),
       works("--no-save-rollouts", &C::no_save_rollouts, "do not keep rollouts for the report"),
-      refused("--custom-rollout-log-function-path", kValue, kPlugin),
-      refused("--custom-eval-rollout-log-function-path", kValue, kPlugin),
+      works("--custom-rollout-log-function-path", &C::custom_rollout_log_function_path,
+            "a function of the user's that sees each rollout; true from it: nothing else is logged "
+            "of it"),
+      works("--custom-eval-rollout-log-function-path", &C::custom_eval_rollout_log_function_path,
+            "the same for evaluations"),
       works("--profile", &C::profile,
             "write RUN_DIR/trace.json (for ui.perfetto.dev): loop phases, engine steps, kernels"),
       works("--profile-step-start", &C::profile_step_start, "first rollout of the trace"),

@@ -372,7 +372,10 @@ json::object flags_for_users(const RunConfig& config) {
     std::ranges::replace(name, '-', '_');
     std::visit(
         [&](auto member) {
-          if constexpr (!std::is_same_v<decltype(member), std::monostate>) {
+          if constexpr (std::is_same_v<decltype(member), std::monostate>) {
+            // Code that was written for the original asks for flags that are nothing here.
+            flags[name] = flag.takes_values == 0 ? json::value(false) : json::value();
+          } else {
             json::value value = to_value(config.*member);
             const bool is_unset = value.is_string() && value.get_string().empty();
             flags[name] = is_unset ? json::value() : std::move(value);

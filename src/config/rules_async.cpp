@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "config/rules.h"
+#include "config/users_functions.h"
 
 namespace slime::config {
 
@@ -119,9 +120,12 @@ void check_schedule(ParsedFlags& flags, Problems& problems) {
                   config.pause_generation_mode == "in_place" ? "--pause-generation-mode in_place"
                                                              : "--kv-on-update keep"));
   config.kv_on_update = "recompute";
-  problems.require(!config.has_users_reward(),
-                   "--deterministic-schedule and --custom-rm-path: rounds do not wait for answers "
-                   "of plug-in hosts; use --rm-type");
+  for (const UsersFunction& each : users_functions(config)) {
+    problems.require(!each.is_of_samples,
+                     fmt::format("--deterministic-schedule and {}: rounds do not wait for answers "
+                                 "of plug-in hosts{}",
+                                 each.flag, each.hook == "reward" ? "; use --rm-type" : ""));
+  }
   if (!config.colocate) return;
   problems.require(
       !is_given(flags, "--schedule-train-rounds") || config.schedule_train_rounds == 0,

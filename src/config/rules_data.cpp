@@ -7,6 +7,7 @@
 #include <filesystem>
 
 #include "config/rules.h"
+#include "config/users_functions.h"
 #include "core/error.h"
 #include "core/json.h"
 #include "core/sampling_bounds.h"
@@ -185,17 +186,18 @@ void check_rollout(RunConfig& config, Problems& problems) {
 namespace {
 
 void check_plugins(const RunConfig& config, Problems& problems) {
-  const std::string& path = config.custom_rm_path;
-  const bool names_function = path.find('.') != std::string::npos && !path.ends_with('.') &&
-                              !path.starts_with('.') && !path.ends_with(':');
-  problems.require(path.empty() || names_function || path.find('/') != std::string::npos,
-                   fmt::format("--custom-rm-path {}: should be module.name, file.py:name or "
-                               "file.py",
-                               path));
+  for (const UsersFunction& each : users_functions(config)) {
+    const std::string& path = each.path;
+    const bool names_function = path.find('.') != std::string::npos && !path.ends_with('.') &&
+                                !path.starts_with('.') && !path.ends_with(':');
+    problems.require(
+        names_function || path.find('/') != std::string::npos,
+        fmt::format("{} {}: should be module.name, file.py:name or file.py", each.flag, path));
+  }
   problems.require(!config.has_users_reward() || config.opd_type != "sglang",
                    fmt::format("--custom-rm-path {}: with --opd-type sglang the teacher's scores "
                                "come as rewards; use one of the two",
-                               path));
+                               config.custom_rm_path));
   problems.require(!config.plugin_python.empty(), "--plugin-python: names no interpreter");
   problems.require(config.plugin_hosts >= 1 && config.plugin_hosts <= kMostThreads,
                    fmt::format("--plugin-hosts {}: should be between 1 and {}", config.plugin_hosts,
@@ -227,10 +229,23 @@ void check_rewards(const RunConfig& config, Problems& problems) {
                    fmt::format("--reward-timeout-seconds {}: should be between 0.001 and {}",
                                seconds, kLongestReward));
   const std::string& post_process = config.custom_reward_post_process_path;
-  problems.require(post_process.empty() || post_process.starts_with(kTeacherModule),
-                   fmt::format("--custom-reward-post-process-path {}: runs user code; plug-ins "
-                               "come with the plug-in host (an issue of its own)",
-                               post_process));
+  const std::string& convert = config.custom_convert_samples_to_train_data_path;
+  for (const auto& [name, path] :
+       {std::pair{"--custom-reward-post-process-path",
+                  config.has_users_post_process() ? post_process : std::string()},
+        std::pair{"--custom-convert-samples-to-train-data-path", convert}}) {
+    problems.require(path.empty() || !config.overlong_buffer_len,
+                     fmt::format("{} {}: with --overlong-buffer-len two would say what a response "
+                                 "is worth; use one of the two",
+                                 name, path));
+    problems.require(path.empty() || !config.trains_on_rows(),
+                     fmt::format("{} {}: rows of a data set are trained as they are", name, path));
+  }
+  problems.require(
+      convert.empty() || !config.has_users_post_process(),
+      fmt::format("--custom-convert-samples-to-train-data-path {}: it says what trains, "
+                  "so --custom-reward-post-process-path would not be called",
+                  convert));
   for (const auto& [name, path] : {std::pair{"--custom-rm-path", config.custom_rm_path},
                                    std::pair{"--custom-reward-post-process-path", post_process}}) {
     problems.require(!path.starts_with(kTeacherModule) || config.opd_type == "sglang",

@@ -156,6 +156,22 @@ struct RewardFlags {
     return !custom_rm_path.empty() && !custom_rm_path.starts_with(kTeacherModule);
   }
   std::string custom_reward_post_process_path;
+  bool has_users_post_process() const {
+    return !custom_reward_post_process_path.empty() &&
+           !custom_reward_post_process_path.starts_with(kTeacherModule);
+  }
+};
+
+/// Functions of the user's around generation (docs/plugins.md). Empty paths name none.
+struct HookFlags {
+  bool group_rm = false;  // the reward function gets all samples of a prompt at once
+  std::vector<std::string> rollout_sample_hook_path;
+  std::string buffer_filter_path;
+  std::string rollout_sample_filter_path;
+  std::string rollout_all_samples_process_path;
+  std::string custom_convert_samples_to_train_data_path;
+  std::string custom_rollout_log_function_path;
+  std::string custom_eval_rollout_log_function_path;
 };
 
 /// Estimator, loss, corrections, reference, critic, teacher.
@@ -348,6 +364,7 @@ struct RunConfig : ModelFlags,
                    AsyncFlags,
                    EngineFlags,
                    RewardFlags,
+                   HookFlags,
                    AlgorithmFlags,
                    OptimizerFlags,
                    BatchFlags,

@@ -9,6 +9,7 @@
 #include "config/flag_table.h"
 #include "config/overloaded.h"
 #include "config/rules.h"
+#include "config/users_functions.h"
 
 namespace slime::config {
 namespace {
@@ -74,6 +75,10 @@ void complete_and_validate(ParsedFlags& flags) {
   check_batches(config, problems);
   check_output(config, problems);
   check_evaluation_runs(flags);
+  for (const UsersFunction& each : idle_functions(config)) {
+    flags.warnings.push_back(fmt::format(
+        "{} {}: has no effect, nothing that calls it happens in this run", each.flag, each.path));
+  }
   problems.require(
       config.device != "cpu" || config.sglang_kv_cache_dtype != "fp8_e4m3",
       "--sglang-kv-cache-dtype fp8_e4m3: needs --device cuda; the CPU's attention reads "

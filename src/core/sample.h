@@ -63,6 +63,7 @@ struct Sample {
   std::string response;               // text of the response
   json::value label;
   json::object metadata;
+  std::string custom_rm_path;  // the function of the user's that scores it; empty: the run's
   /// Per response token, of the distribution it was drawn from; 0 on tool tokens.
   std::vector<float> log_probs;
   std::vector<float> teacher_log_probs;  // per response token, of a teacher elsewhere; empty: none

@@ -26,6 +26,7 @@ Sample finished_sample() {
   sample.status = Status::kCompleted;
   sample.reward = 1.0;
   sample.metadata = {{"rm_type", "math"}};
+  sample.custom_rm_path = "rewards.py:mine";
   return sample;
 }
 

@@ -32,6 +32,7 @@ namespace {
 
 rollout::ResponseRules rules_of(const config::EvalSetConfig& set, const config::RunConfig& config) {
   rollout::ResponseRules rules = training_rules(config);
+  rules.is_evaluation = true;
   rules.keeps_top_p_ids = false;
   engine::SamplingParams& sampling = rules.sampling;
   sampling.temperature = set.temperature;
@@ -70,6 +71,14 @@ Evaluation::Evaluation(const config::RunConfig& config, const ModelText& text) :
     sets_.push_back(
         std::make_unique<Set>(Set{std::move(set), std::move(rules), std::move(dataset)}));
   }
+}
+
+std::vector<std::string> Evaluation::own_rewards() const {
+  std::vector<std::string> paths;
+  for (const auto& set : sets_) {
+    if (!set->config.custom_rm_path.empty()) paths.push_back(set->config.custom_rm_path);
+  }
+  return paths;
 }
 
 int64_t Evaluation::num_prompts() const {
@@ -112,6 +121,7 @@ EvalReport Evaluation::run(rollout::Rollout& rollout, const std::atomic<bool>& s
       for (Sample& sample : group.samples) {
         sample.metadata = config::eval_metadata(sample.metadata, set->config.rm_type,
                                                 set->config.metadata_overrides);
+        sample.custom_rm_path = set->config.custom_rm_path;
       }
     }
     EvalScore score{.name = set->config.name,

@@ -35,6 +35,7 @@ struct EvalReport {
   /// eval/<name>/response_len/mean, ...
   Metrics metrics;
   std::vector<std::string> remarks;  // what a reader of the scores has to know, one line each
+  bool is_logged = false;            // by a function of the user's: nobody else writes the metrics
 };
 
 class Evaluation {
@@ -42,6 +43,8 @@ class Evaluation {
   /// Reads all data sets. Throws ConfigError.
   Evaluation(const config::RunConfig& config, const ModelText& text);
 
+  /// The functions of the user's that score data sets in the place of the run's reward.
+  std::vector<std::string> own_rewards() const;
   /// Over all data sets.
   int64_t num_prompts() const;
   /// What the user set and nothing reads, and prompts that are left out.

@@ -2,25 +2,33 @@
 
 /// The functions of the user's that a run calls, by its flags.
 
+#include <atomic>
 #include <filesystem>
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "config/run_config.h"
-#include "rollout/reward_call.h"
+#include "loop/batch_functions.h"
+#include "loop/question_desk.h"
+#include "loop/step_functions.h"
+#include "rollout/rollout.h"
 
 namespace slime::plugin {
 class Hosts;
-}
+struct HostsConfig;
+}  // namespace slime::plugin
 
 namespace slime::loop {
 
 class Plugins {
  public:
   /// Starts the hosts and resolves all functions in them. Throws ConfigError with everything that is
-  /// wrong with any of them, in Python's own words. `logs`: a folder for what they write.
-  Plugins(const config::RunConfig& config, const std::filesystem::path& logs);
+  /// wrong with any of them, in Python's own words. `eval_rewards`: functions of evaluation sets.
+  /// `logs`: a folder for what they write. `config` outlives the object.
+  Plugins(const config::RunConfig& config, const std::vector<std::string>& eval_rewards,
+          const std::filesystem::path& logs);
   /// Ends the hosts.
   ~Plugins();
 
@@ -28,12 +36,44 @@ class Plugins {
   /// on the hosts' thread. `tell` outlives the object.
   void tell_by(std::function<void(const std::string&)> tell);
 
-  /// --custom-rm-path.
+  // For the rollout; null where there is no such function.
+
+  /// --custom-rm-path, and those of evaluation sets.
   rollout::AskScoreFn reward();
+  /// Whether a sample's score comes from reward().
+  bool scores(const Sample& sample) const;
+  /// --group-rm.
+  decltype(rollout::RolloutHooks::ask_group_score) group_reward();
+  /// --rollout-sample-hook-path, one after the other.
+  decltype(rollout::RolloutHooks::ask_sample_hook) sample_hooks();
+  /// What they are told; of evaluations too.
+  void set_rollout_id(int64_t rollout_id) { rollout_id_ = rollout_id; }
+  /// --dynamic-sampling-filter-path.
+  decltype(rollout::RolloutHooks::ask_filter) filter();
+
+  /// Those that see whole steps.
+  StepFunctions& of_steps() { return *step_functions_; }
+  BatchFunctions& of_batches() { return *batch_functions_; }
 
  private:
+  int place(std::string_view hook, const std::string& path) const;
+  plugin::HostsConfig hosts_config(const std::filesystem::path& logs);
+
+  struct Function {
+    std::string hook;
+    std::string path;
+    bool keeps_state = false;
+  };
+
+  const config::RunConfig& config_;
+  const std::chrono::duration<double> timeout_;
   const std::chrono::duration<double> reward_timeout_;
+  std::vector<Function> functions_;  // in the order of the hosts' hooks
+  std::atomic<int64_t> rollout_id_{0};
+  const std::unique_ptr<QuestionDesk> desk_;
   const std::unique_ptr<plugin::Hosts> hosts_;
+  const std::unique_ptr<StepFunctions> step_functions_;
+  const std::unique_ptr<BatchFunctions> batch_functions_;
 };
 
 }  // namespace slime::loop

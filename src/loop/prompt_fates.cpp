@@ -6,9 +6,13 @@
 
 namespace slime::loop {
 
-void take_prompts_from(rollout::RolloutHooks& hooks, buffer::DataSource& prompts, Fates& fates) {
-  hooks.take_groups = [&prompts, &fates](int64_t count) {
-    std::vector<Group> groups = prompts.take(count);
+void take_prompts_from(rollout::RolloutHooks& hooks, buffer::DataSource& prompts, Fates& fates,
+                       buffer::ChooseWaitingFn choose) {
+  hooks.take_groups = [&prompts, &fates, choose = std::move(choose)](int64_t count) {
+    std::vector<Group> left_out;
+    std::vector<Group> groups =
+        choose ? prompts.take(count, choose, left_out) : prompts.take(count);
+    for (const Group& group : left_out) fates.filtered(group, "left out by the buffer filter");
     try {
       for (const Group& group : groups) fates.dispatched(group);
     } catch (...) {

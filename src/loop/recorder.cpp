@@ -145,12 +145,16 @@ void Recorder::end_step(int64_t step, const Collected& collected,
         static_cast<double>(collected.generated_tokens) / collected.seconds);
     line.figures.emplace_back("length", metrics["rollout/response_len/mean"]);
   }
+  const Metrics of_rollout = metrics;
   if (report != nullptr) add_training(step, collected, *report, metrics, line);
   if (config_.train_async) add_waits(metrics, line);
   rollouts_.write(step, collected, report);
   for (const view::PhaseTime& phase : progress_.phase_times())
     metrics["phase/" + phase.name] = phase.seconds;
   add_memory(step, metrics, line);
+  if (collected.is_logged) {
+    for (const auto& [name, value] : of_rollout) metrics.erase(name);
+  }
   metrics_.write(step, metrics);
   progress_.step_done(std::move(line));
   timeline_.enter("trainer", "");
@@ -162,7 +166,7 @@ void Recorder::end_step(int64_t step, const Collected& collected,
 void Recorder::evaluated(int64_t step, const EvalReport& report) {
   for (const std::string& remark : report.remarks) message(remark);
   if (report.scores.empty()) return;
-  metrics_.write(std::max<int64_t>(step, 0), report.metrics);
+  if (!report.is_logged) metrics_.write(std::max<int64_t>(step, 0), report.metrics);
   RunSummary::Scores scores;
   for (const EvalScore& score : report.scores) {
     scores.emplace_back(score.name, score.mean_reward);

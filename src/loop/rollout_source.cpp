@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "buffer/filter.h"
+#include "loop/prompt_answers.h"
 #include "loop/prompt_fates.h"
 #include "loop/scores.h"
 #include "loop/version_metrics.h"
@@ -46,6 +47,23 @@ rollout::StalePolicy stale_policy(std::string_view word) {
   return word == "correct" ? kCorrect : kWait;
 }
 
+/// The same, with a lane of the timeline while somebody waits for it.
+template <typename Scored>
+std::function<void(Scored, std::stop_token, rollout::AnswerFn<Scored>)> timed(
+    Timeline& timeline,
+    std::function<void(Scored, std::stop_token, rollout::AnswerFn<Scored>)> ask) {
+  return [&timeline, ask = std::move(ask)](Scored what, std::stop_token stop,
+                                           rollout::AnswerFn<Scored> answer) {
+    timeline.join("rewards", "score");
+    // With the call itself: one that is stopped may end without an answer.
+    std::shared_ptr<void> at_end(nullptr, [&timeline](void*) { timeline.leave("rewards"); });
+    ask(std::move(what), std::move(stop),
+        [at_end, answer = std::move(answer)](Expected<Scored> scored) {
+          answer(std::move(scored));
+        });
+  };
+}
+
 std::string_view name_of(rollout::HeldBy held_by) {
   switch (held_by) {
     case rollout::HeldBy::kNothing:
@@ -72,6 +90,7 @@ RolloutSource::RolloutSource(const config::RunConfig& config, const text::Tokeni
       fates_(fates),
       memory_(memory),
       recorder_(recorder),
+      plugins_(plugins),
       left_out_([&recorder](std::string_view line) { recorder.message(line); }),
       rounds_(make_rounds(config, engines.client())),
       rollout_(rounds_ ? rounds_->engine() : engines.client(), rollout_config(config),
@@ -82,10 +101,12 @@ rollout::RolloutHooks scoring_hooks(const config::RunConfig& config,
   rollout::RolloutHooks hooks;
   hooks.detokenize = [&tokenizer, skips = config.rollout_skip_special_tokens](
                          std::span<const TokenId> ids) { return tokenizer.decode(ids, skips); };
-  if (plugins != nullptr && config.has_users_reward()) {
+  if (!config.has_users_reward()) hooks.score = make_score(config);
+  if (plugins != nullptr) {
     hooks.ask_score = plugins->reward();
-  } else {
-    hooks.score = make_score(config);
+    hooks.is_scored_elsewhere = [plugins](const Sample& sample) { return plugins->scores(sample); };
+    hooks.ask_group_score = plugins->group_reward();
+    hooks.ask_sample_hook = plugins->sample_hooks();
   }
   hooks.reward_timeout = [&config](const Sample& sample) {
     return reward_deadline(config, sample);
@@ -96,8 +117,11 @@ rollout::RolloutHooks scoring_hooks(const config::RunConfig& config,
 rollout::RolloutHooks RolloutSource::make_hooks(const text::Tokenizer& tokenizer,
                                                 Plugins* plugins) {
   rollout::RolloutHooks hooks = scoring_hooks(config_, tokenizer, plugins);
-  take_prompts_from(hooks, prompts_, fates_);
-  if (buffer::FilterFn filter = buffer::make_filter(config_.dynamic_sampling_filter_path)) {
+  take_prompts_from(hooks, prompts_, fates_,
+                    plugins != nullptr ? plugins->of_steps().choose_waiting() : nullptr);
+  if (plugins != nullptr) hooks.ask_filter = plugins->filter();
+  if (!hooks.ask_filter) {
+    buffer::FilterFn filter = buffer::make_filter(config_.dynamic_sampling_filter_path);
     hooks.filter = [this, filter = std::move(filter)](const Group& group) {
       return filter(group, config_.reward_key);
     };
@@ -111,19 +135,9 @@ rollout::RolloutHooks RolloutSource::make_hooks(const text::Tokenizer& tokenizer
       return score(sample, stop);
     };
   }
-  if (hooks.ask_score) {
-    hooks.ask_score = [&timeline = recorder_.timeline(), ask = std::move(hooks.ask_score)](
-                          Sample sample, std::stop_token stop,
-                          std::function<void(Expected<Sample>)> answer) {
-      timeline.join("rewards", "score");
-      // With the call itself: one that is stopped may end without an answer.
-      std::shared_ptr<void> at_end(nullptr, [&timeline](void*) { timeline.leave("rewards"); });
-      ask(std::move(sample), std::move(stop),
-          [at_end, answer = std::move(answer)](Expected<Sample> scored) {
-            answer(std::move(scored));
-          });
-    };
-  }
+  if (hooks.ask_score) hooks.ask_score = timed(recorder_.timeline(), std::move(hooks.ask_score));
+  if (hooks.ask_group_score)
+    hooks.ask_group_score = timed(recorder_.timeline(), std::move(hooks.ask_group_score));
   hooks.on_stream = [this](rollout::HeldBy held_by, int64_t num_under_way) {
     recorder_.timeline().enter("rollout", name_of(held_by));
     num_under_way_ = num_under_way;
@@ -132,11 +146,30 @@ rollout::RolloutHooks RolloutSource::make_hooks(const text::Tokenizer& tokenizer
     note_drop(fates_, group, reason);
     const auto failed = std::ranges::find(group.samples, Status::kFailed, &Sample::status);
     if (reason == "failed" && failed != group.samples.end()) left_out_.add(group, failed->failure);
+    if (reason == "failed" || plugins_ == nullptr || !plugins_->of_steps().sees_dropped()) return;
+    const std::lock_guard lock(dropped_mutex_);
+    dropped_.push_back(group);
   };
   hooks.on_progress = [this](int64_t groups_done, int64_t tokens) {
     recorder_.reached(groups_done, tokens);
   };
   return hooks;
+}
+
+void RolloutSource::show_to_users_functions(int64_t step, std::vector<Group>& groups) {
+  if (plugins_ == nullptr) return;
+  plugins_->of_steps().filter_samples(step, groups);
+  std::vector<Group> dropped;
+  {
+    const std::lock_guard lock(dropped_mutex_);
+    dropped.swap(dropped_);
+  }
+  if (stream_) return plugins_->of_steps().process_all(step, groups, std::move(dropped), nullptr);
+  PromptAnswers source(prompts_, fates_);
+  plugins_->of_steps().process_all(
+      step, groups, std::move(dropped),
+      [&source](const plugin::Question& question) { return source.answer(question); });
+  source.end("taken by the function of --rollout-all-samples-process-path");
 }
 
 rollout::StepResult RolloutSource::take_step(int64_t step, WeightVersion version) {
@@ -199,6 +232,7 @@ Collected RolloutSource::take(int64_t step) {
       rollout::mask_tokens_before(group, stream_ ? rollout::newest_version(group) : version);
   }
   take_teacher_scores(result.groups);
+  show_to_users_functions(step, result.groups);
   Collected collected{.groups = std::move(result.groups),
                       .generated_tokens = result.end.generated_tokens};
   collected.metrics = version_metrics(collected.groups, version);

@@ -10,7 +10,9 @@
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
+#include <vector>
 
 #include "buffer/data_source.h"
 #include "config/run_config.h"
@@ -34,6 +36,8 @@ namespace slime::loop {
 rollout::RolloutHooks scoring_hooks(const config::RunConfig& config,
                                     const text::Tokenizer& tokenizer, Plugins* plugins);
 
+/// One class because the hooks of its rollout, which lives as long as it does, and the steps taken from
+/// it tell the same stations.
 class RolloutSource final : public GroupSource {
  public:
   /// References, and `plugins` where there are any, outlive the object. Throws ConfigError for a reward or filter that does not exist.
@@ -64,6 +68,7 @@ class RolloutSource final : public GroupSource {
   rollout::RolloutHooks make_hooks(const text::Tokenizer& tokenizer, Plugins* plugins);
   void add_stream_metrics(Metrics& metrics);
   rollout::StepResult take_step(int64_t step, WeightVersion version);
+  void show_to_users_functions(int64_t step, std::vector<Group>& groups);
 
   const config::RunConfig& config_;
   buffer::DataSource& prompts_;
@@ -72,7 +77,11 @@ class RolloutSource final : public GroupSource {
   Fates& fates_;
   RunMemory& memory_;
   Recorder& recorder_;
-  LeftOutPrompts left_out_;                   // of the step
+  Plugins* const plugins_;   // null: no functions of users
+  LeftOutPrompts left_out_;  // of the step
+  std::mutex dropped_mutex_;
+  std::vector<Group>
+      dropped_;  // by filters, for a function of the user's; guarded by dropped_mutex_
   std::atomic<int64_t> num_under_way_{0};     // of the stream's groups
   std::optional<rollout::Staleness> stream_;  // of the stream, when one was started
   std::unique_ptr<rollout::Rounds> rounds_;   // --deterministic-schedule

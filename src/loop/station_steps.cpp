@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <optional>
 
@@ -19,6 +20,7 @@ void StationSteps::start_stream(WeightVersion version) {
 Collected StationSteps::collect(int64_t step) {
   run_.recorder->begin_step(step);
   run_.memory.begin_phase();
+  if (run_.plugins) run_.plugins->set_rollout_id(step);
   const auto begin = run_.clock.now();
   Collected collected = run_.source().take(step);
   const auto end = run_.clock.now();
@@ -30,6 +32,7 @@ Collected StationSteps::collect(int64_t step) {
   if (collected.groups.empty())
     throw ConfigError(
         "the data ended: no prompt is left for this step (--num-rollout is too large)");
+  if (run_.plugins) collected.is_logged = run_.plugins->of_steps().log_rollout(step, collected);
   return collected;
 }
 
@@ -45,10 +48,11 @@ train::TrainReport StationSteps::train_on(const std::vector<Group>& groups) {
   const auto range = run_.recorder->phase("train");
   run_.memory.begin_phase();
   handover().before_training();
+  const train::TrainBatch batch = run_.plugins ? run_.plugins->of_batches().make_batch(groups)
+                                               : make_batch(groups, run_.config);
   train::TrainReport report;
   const auto train = [&] {
-    run_.memory.explain_shortage(
-        Phase::kTrain, [&] { report = run_.trainers->train(make_batch(groups, run_.config)); });
+    run_.memory.explain_shortage(Phase::kTrain, [&] { report = run_.trainers->train(batch); });
   };
   run_.rollout ? run_.rollout->while_training(train) : train();
   run_.memory.end_phase(Phase::kTrain);
@@ -69,12 +73,14 @@ void StationSteps::end_step(int64_t step, const Collected& collected,
 }
 
 void StationSteps::evaluate(int64_t step) {
+  if (run_.plugins) run_.plugins->set_rollout_id(std::max<int64_t>(step, 0));
   if (run_.beside != nullptr) return evaluate_beside(step);
   const auto range = run_.recorder->phase("evaluate", "prompts", run_.evaluation->num_prompts());
   EvalReport report;
   run_.memory.explain_shortage(Phase::kGenerate, [&] {
     report = run_.evaluation->run(run_.rollout->rollout(), run_.interrupt->requested());
   });
+  if (run_.plugins) report.is_logged = run_.plugins->of_steps().log_evaluation(step, report);
   run_.recorder->evaluated(step, report);
 }
 
@@ -95,7 +101,9 @@ void StationSteps::take_evaluation(bool waits) {
     }
     if (is_interrupted()) beside->abandon();
   }
-  const std::optional<EvaluationBeside::Done> done = beside->take();
+  std::optional<EvaluationBeside::Done> done = beside->take();
+  if (done && run_.plugins)
+    done->report.is_logged = run_.plugins->of_steps().log_evaluation(done->step, done->report);
   if (done) return run_.recorder->evaluated_beside(*done);
   run_.recorder->message(
       fmt::format("the evaluation {} was abandoned; a run that goes on from here makes it again",

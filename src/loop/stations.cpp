@@ -5,6 +5,7 @@
 
 #include "buffer/filter.h"
 #include "config/secrets.h"
+#include "config/users_functions.h"
 #include "core/error.h"
 #include "loop/dump_source.h"
 #include "loop/memory_needs.h"
@@ -57,9 +58,18 @@ void read_data(Stations& run, const StartPoint& start, Notes& notes) {
   }
   // Rewards and filters that do not exist are found before networks are loaded.
   if (!config.has_users_reward()) make_score(config);
-  buffer::make_filter(config.dynamic_sampling_filter_path);
-  if (generates(config) && config.has_users_reward())
-    run.plugins = std::make_unique<Plugins>(config, run.folder.plugin_logs());
+  if (!config::has_users_filter(config)) buffer::make_filter(config.dynamic_sampling_filter_path);
+  const std::vector<std::string> eval_rewards =
+      run.evaluation ? run.evaluation->own_rewards() : std::vector<std::string>();
+  if (config.deterministic_schedule && !eval_rewards.empty()) {
+    throw ConfigError(fmt::format(
+        "--deterministic-schedule and custom_rm_path {} of an evaluation set: rounds do "
+        "not wait for answers of plug-in hosts",
+        eval_rewards.front()));
+  }
+  const bool has_functions = !config::users_functions(config).empty() || !eval_rewards.empty();
+  if (has_functions)
+    run.plugins = std::make_unique<Plugins>(config, eval_rewards, run.folder.plugin_logs());
 }
 
 void plan_schedule(Stations& run, const StartPoint& start) {

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "plugin/frame_fields.h"
 
 namespace slime::plugin {
 namespace {
@@ -42,29 +43,6 @@ constexpr std::chrono::duration<double> kLongestPause{30};
 constexpr int kMostDeaths = 5;
 constexpr std::size_t kMostPlaces = 100;
 
-std::string text_of(const json::object& object, std::string_view name) {
-  const json::value* value = object.if_contains(name);
-  return value != nullptr && value->is_string() ? std::string(value->get_string()) : "";
-}
-
-const json::array& list_of(const json::object& head, std::string_view name) {
-  const json::value* value = head.if_contains(name);
-  if (value == nullptr || !value->is_array())
-    throw net::FrameError(fmt::format("a frame without its {}", name));
-  return value->get_array();
-}
-
-const json::object& object_of(const json::value& value) {
-  if (!value.is_object()) throw net::FrameError("a frame with something that is no object");
-  return value.get_object();
-}
-
-int64_t id_of(const json::object& object) {
-  const json::value* id = object.if_contains("id");
-  if (id == nullptr || !id->is_int64()) throw net::FrameError("a frame with something without id");
-  return id->get_int64();
-}
-
 std::string late_text(const Call& call) {
   return fmt::format("the function took longer than {:g} s", call.timeout.count());
 }
@@ -74,7 +52,8 @@ std::string late_text(const Call& call) {
 Host::Host(HostConfig config)
     : config_(std::move(config)),
       log_(config_.logs / fmt::format("host-{}.log", config_.number)),
-      wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+      wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+      replies_(std::make_shared<Replies>(wake_)) {
   check(wake_ >= 0, "there is a descriptor for an event");
   thread_ = std::jthread([this](const std::stop_token& stop) { run(stop); });
 }
@@ -103,6 +82,7 @@ void Host::run(const std::stop_token& stop) {
     const bool is_wanted = !has_started_ || !waiting_.empty() || !suspects_.empty();
     if (!process_ && !broken_ && is_wanted && Steady::now() >= start_at_) start();
     try {
+      if (process_) send_replies();
       if (is_ready_) send_calls();
       wait();
       if (process_) read_frames();
@@ -147,6 +127,8 @@ void Host::start() {
   begun_ = looped_ = Steady::now();
   loop_count_ = -1;
   has_abandoned_ = false;
+  num_plain_in_flight_ = 0;
+  ++num_processes_;
   try {
     process_ = std::make_unique<HostProcess>(config_.python, log_);
   } catch (const ConfigError& error) {
@@ -189,10 +171,11 @@ void Host::send_calls() {
   while (unsent_.size() < kMostUnsent) {
     const bool has_suspects = !suspects_.empty();
     std::deque<Call>& from = has_suspects ? suspects_ : waiting_;
-    const std::size_t most = has_suspects ? 1 : most_in_flight_;
+    const std::size_t most = has_suspects ? 1 : kMostCoroutines;
     Payload payload;
     json::array calls;
-    while (!from.empty() && in_flight_.size() < most && calls.size() < kCallsOfAFrame) {
+    while (!from.empty() && in_flight_.size() < most && calls.size() < kCallsOfAFrame &&
+           may_send(from.front())) {
       Call call = std::move(from.front());
       from.pop_front();
       json::object arguments = call.arguments(payload.columns);
@@ -200,13 +183,36 @@ void Host::send_calls() {
       arguments["hook"] = call.hook;
       arguments["seconds"] = call.timeout.count();
       calls.push_back(std::move(arguments));
-      const auto late =
-          Steady::now() + std::chrono::duration_cast<Steady::duration>(call.timeout) + kGrace;
+      const auto timeout = std::chrono::duration_cast<Steady::duration>(call.timeout);
+      const auto late = timeout > Steady::duration::zero() ? Steady::now() + timeout + kGrace
+                                                           : Steady::time_point::max();
+      if (!is_coroutine_[static_cast<std::size_t>(call.hook)]) ++num_plain_in_flight_;
       in_flight_.emplace(next_id_++, InFlight{std::move(call), late});
     }
     if (calls.empty()) return;
     payload.head["calls"] = std::move(calls);
     send(kCalls, payload);
+  }
+}
+
+bool Host::may_send(const Call& call) const {
+  return is_coroutine_[static_cast<std::size_t>(call.hook)] ||
+         num_plain_in_flight_ < kMostPlainCalls;
+}
+
+void Host::send_replies() {
+  for (Reply& reply : replies_->take()) {
+    if (reply.process != num_processes_) continue;  // who asked is gone
+    json::object word{{"id", reply.id}};
+    Columns columns;
+    if (reply.value) {
+      word["value"] = std::move(reply.value->value);
+      columns = std::move(reply.value->columns);
+    } else {
+      word["error"] = reply.value.error().message;
+    }
+    send(kReplies,
+         {.head = {{"replies", json::array{std::move(word)}}}, .columns = std::move(columns)});
   }
 }
 
@@ -240,7 +246,7 @@ void Host::take_frame(const net::Frame& frame) {
       return;
     }
     case kAsks:
-      return refuse_questions(payload.head);
+      return take_questions(payload.head, payload.columns);
     default:
       throw net::FrameError(fmt::format("it sent a frame of type {}", frame.type));
   }
@@ -264,11 +270,11 @@ void Host::take_ready(const json::object& head) {
   }
   const json::array& hooks = list_of(head, "hooks");
   if (hooks.size() != config_.hooks.size()) throw net::FrameError("it is ready for other hooks");
-  most_in_flight_ = kMostCoroutines;
+  is_coroutine_.clear();
   for (const json::value& each : hooks) {
     const json::value* is_coroutine = object_of(each).if_contains("is_coroutine");
-    if (is_coroutine == nullptr || !is_coroutine->is_bool() || !is_coroutine->get_bool())
-      most_in_flight_ = kMostPlainCalls;
+    is_coroutine_.push_back(is_coroutine != nullptr && is_coroutine->is_bool() &&
+                            is_coroutine->get_bool());
   }
   is_ready_ = true;
   looped_ = Steady::now();
@@ -287,6 +293,7 @@ void Host::take_answer(const json::object& answer, const Columns& columns) {
   deaths_in_row_ = 0;
   Call call = std::move(found->second.call);
   in_flight_.erase(found);
+  if (!is_coroutine_[static_cast<std::size_t>(call.hook)]) --num_plain_in_flight_;
   if (error == nullptr) return finish(call, Answer{value->get_object(), columns});
   const json::object& what = error->get_object();
   const std::string type = text_of(what, "type");
@@ -301,15 +308,20 @@ void Host::take_answer(const json::object& answer, const Columns& columns) {
   fail(call, place.empty() ? reason : fmt::format("{} ({})", reason, place));
 }
 
-void Host::refuse_questions(const json::object& head) {
-  json::array replies;
+void Host::take_questions(const json::object& head, const Columns& columns) {
   for (const json::value& each : list_of(head, "asks")) {
     const json::object& ask = object_of(each);
-    const std::string what = text_of(ask, "what");
-    replies.push_back(json::object{
-        {"id", id_of(ask)}, {"error", fmt::format("slime train does not answer {} yet", what)}});
+    const int64_t id = id_of(ask);
+    ReplyFn reply = [replies = replies_, process = num_processes_, id](Expected<ReplyValue> value) {
+      replies->add({.process = process, .id = id, .value = std::move(value)});
+    };
+    Question question{.what = text_of(ask, "what"), .arguments = ask, .columns = columns};
+    if (config_.on_question) {
+      config_.on_question(std::move(question), std::move(reply));
+    } else {
+      reply(failure(fmt::format("the program does not answer {} here", question.what)));
+    }
   }
-  send(kReplies, {.head = {{"replies", std::move(replies)}}});
 }
 
 void Host::look_at_clock() {
@@ -330,10 +342,16 @@ void Host::look_at_clock() {
                  " and let nothing else go on in its host, which was killed");
     } else {
       fail(at->second.call, late_text(at->second.call));
-      at = in_flight_.erase(at);
-      has_abandoned_ = true;
+      at = abandon(at);
     }
   }
+}
+
+/// Its answer is not waited for any more.
+Host::Calls::iterator Host::abandon(Calls::iterator which) {
+  has_abandoned_ = true;
+  if (!is_coroutine_[static_cast<std::size_t>(which->second.call.hook)]) --num_plain_in_flight_;
+  return in_flight_.erase(which);
 }
 
 void Host::drop_stopped() {
@@ -347,9 +365,8 @@ void Host::drop_stopped() {
       continue;
     }
     ids.emplace_back(at->first);
-    at = in_flight_.erase(at);
+    at = abandon(at);
     --num_open_;
-    has_abandoned_ = true;
   }
   if (!ids.empty() && process_) send(kCancel, {.head = {{"ids", std::move(ids)}}});
 }

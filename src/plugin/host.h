@@ -24,6 +24,7 @@
 #include "core/expected.h"
 #include "plugin/host_process.h"
 #include "plugin/payload.h"
+#include "plugin/questions.h"
 
 namespace slime::plugin {
 
@@ -40,9 +41,9 @@ struct Answer {
 };
 
 struct Call {
-  int hook = 0;         // place among the hooks
-  std::string subject;  // "sample 17": whom a traceback is about
-  std::chrono::duration<double> timeout{};
+  int hook = 0;                             // place among the hooks
+  std::string subject;                      // "sample 17": whom a traceback is about
+  std::chrono::duration<double> timeout{};  // 0: none, it may take as long as it likes
   /// Its arguments, with lists as columns of the frame; may be called again, for a second try.
   std::function<json::object(Columns&)> arguments;
   std::stop_token stop;  // nobody waits any more: it is cancelled, and answered or not
@@ -57,6 +58,9 @@ struct HostConfig {
   json::object flags;          // `args`
   std::vector<Hook> hooks;
   std::chrono::duration<double> start_timeout{300};  // of an import
+  /// What user code asks the program. Called on the host's thread, which it must not hold up; empty:
+  /// nothing is answered.
+  std::function<void(Question, ReplyFn)> on_question;
   /// For people: the traceback of each place in the code, the ends of hosts. On the host's thread.
   std::function<void(const std::string&)> tell;
 };
@@ -86,6 +90,8 @@ class Host {
     Steady::time_point late;  // it should have been answered
   };
 
+  using Calls = std::map<int64_t, InFlight>;
+
   void run(const std::stop_token& stop);
   void wait();
   void take_calls();
@@ -97,9 +103,12 @@ class Host {
   void take_frame(const net::Frame& frame);
   void take_ready(const json::object& head);
   void take_answer(const json::object& answer, const Columns& columns);
-  void refuse_questions(const json::object& head);
+  void take_questions(const json::object& head, const Columns& columns);
+  void send_replies();
+  bool may_send(const Call& call) const;
   void look_at_clock();
   void drop_stopped();
+  Calls::iterator abandon(Calls::iterator which);
   void die(const std::string& why);
   void give_up(const std::vector<std::string>& problems);
   void finish(Call& call, const Expected<Answer>& answer);
@@ -109,6 +118,7 @@ class Host {
   const HostConfig config_;
   HostLog log_;
   int wake_ = -1;
+  const std::shared_ptr<Replies> replies_;
   std::mutex mutex_;
   std::vector<Call> arrived_;  // guarded by mutex_
   std::atomic<int64_t> num_open_{0};
@@ -119,14 +129,16 @@ class Host {
   std::unique_ptr<HostProcess> process_;
   std::string unsent_;
   bool is_ready_ = false;
-  std::size_t most_in_flight_ = 0;
-  Steady::time_point start_at_;  // not before
-  Steady::time_point begun_;     // the process
-  Steady::time_point looped_;    // its event loop was last seen to go on
+  std::vector<bool> is_coroutine_;       // by hook
+  std::size_t num_plain_in_flight_ = 0;  // calls of functions that are none
+  int64_t num_processes_ = 0;            // that were started
+  Steady::time_point start_at_;          // not before
+  Steady::time_point begun_;             // the process
+  Steady::time_point looped_;            // its event loop was last seen to go on
   int64_t loop_count_ = -1;
   std::deque<Call> waiting_;
   std::deque<Call> suspects_;  // were in a host when it died; called one at a time
-  std::map<int64_t, InFlight> in_flight_;
+  Calls in_flight_;
   int64_t next_id_ = 1;
   bool has_abandoned_ = false;  // the process may still run a call that nobody waits for
   int deaths_in_row_ = 0;       // without an answer between them

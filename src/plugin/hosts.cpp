@@ -8,15 +8,19 @@
 
 namespace slime::plugin {
 
-Hosts::Hosts(const HostsConfig& config) {
+Hosts::Hosts(const HostsConfig& config) : num_shared_hooks_(static_cast<int>(config.hooks.size())) {
   std::filesystem::create_directories(config.logs);
   for (int i = 0; i < config.num_hosts; ++i) {
+    std::vector<Hook> hooks = config.hooks;
+    if (i == 0)
+      hooks.insert(hooks.end(), config.hooks_of_first.begin(), config.hooks_of_first.end());
     hosts_.push_back(std::make_unique<Host>(
         HostConfig{.python = config.python,
                    .number = i,
                    .logs = config.logs,
                    .flags = config.flags,
-                   .hooks = config.hooks,
+                   .hooks = std::move(hooks),
+                   .on_question = config.on_question,
                    .tell = [this](const std::string& text) { tell(text); }}));
   }
   for (const auto& host : hosts_) {
@@ -26,6 +30,7 @@ Hosts::Hosts(const HostsConfig& config) {
 }
 
 void Hosts::call(Call call) {
+  if (call.hook >= num_shared_hooks_) return hosts_.front()->call(std::move(call));
   const auto least = std::ranges::min_element(
       hosts_, {}, [](const std::unique_ptr<Host>& host) { return host->num_open_calls(); });
   (*least)->call(std::move(call));

@@ -21,6 +21,9 @@ struct HostsConfig {
   std::filesystem::path logs;  // made when it does not exist
   json::object flags;          // `args`
   std::vector<Hook> hooks;
+  /// Behind those: functions that may keep something from call to call, so there is one of each.
+  std::vector<Hook> hooks_of_first;
+  std::function<void(Question, ReplyFn)> on_question = {};  // as HostConfig's
 };
 
 class Hosts {
@@ -30,7 +33,7 @@ class Hosts {
   Hosts(const Hosts&) = delete;
   Hosts& operator=(const Hosts&) = delete;
 
-  /// Any thread: to the host that has the least to do.
+  /// Any thread: to the host that has the least to do, or the one that has the function.
   void call(Call call);
 
   /// For people, from now on: `tell` is called on threads of hosts. What was to be told before comes
@@ -45,6 +48,7 @@ class Hosts {
   std::function<void(const std::string&)> tell_;  // guarded by mutex_, as what follows
   std::vector<std::string> untold_;
   std::vector<std::string> told_once_;
+  const int num_shared_hooks_;
   std::vector<std::unique_ptr<Host>> hosts_;  // last: they tell
 };
 

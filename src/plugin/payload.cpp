@@ -137,6 +137,33 @@ Payload decode(std::string_view all) {
   return payload;
 }
 
+namespace {
+
+template <typename T>
+std::vector<T> numbers(const json::value& word, const Columns& columns) {
+  std::vector<T> all;
+  if (const Column* column = column_of(word, columns)) {
+    std::visit([&all](const auto& each) { all.assign(each.begin(), each.end()); }, *column);
+    return all;
+  }
+  if (!word.is_array()) throw FrameError("no list of numbers where one is due");
+  for (const json::value& number : word.get_array()) {
+    if (!number.is_number()) throw FrameError("a list of numbers has something else");
+    all.push_back(number.to_number<T>());
+  }
+  return all;
+}
+
+}  // namespace
+
+std::vector<float> floats(const json::value& word, const Columns& columns) {
+  return numbers<float>(word, columns);
+}
+
+std::vector<double> doubles(const json::value& word, const Columns& columns) {
+  return numbers<double>(word, columns);
+}
+
 std::vector<int64_t> whole_numbers(const json::value& word, const Columns& columns) {
   std::vector<int64_t> numbers;
   if (const Column* column = column_of(word, columns)) {

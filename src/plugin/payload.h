@@ -32,10 +32,13 @@ Payload decode(std::string_view bytes);
 template <typename T>
 json::value add_column(Columns& columns, std::vector<T> numbers) {
   columns.emplace_back(std::move(numbers));
-  return json::object{{"$column", columns.size() - 1}};
+  return json::object{{"$column", static_cast<int64_t>(columns.size()) - 1}};
 }
 
 /// A list of whole numbers that stands in the head or is a column of it. Throws net::FrameError.
 std::vector<int64_t> whole_numbers(const json::value& word, const Columns& columns);
+/// The same of numbers of any kind.
+std::vector<float> floats(const json::value& word, const Columns& columns);
+std::vector<double> doubles(const json::value& word, const Columns& columns);
 
 }  // namespace slime::plugin

@@ -18,4 +18,9 @@ namespace slime::plugin {
 void score(Hosts& hosts, int hook, std::chrono::duration<double> timeout, Sample sample,
            std::stop_token stop, std::function<void(Expected<Sample>)> answer);
 
+/// The rewards of a group's samples from one call: fn(args, samples) (--group-rm). When there is no
+/// answer, or one reward is none, none of them has a reward.
+void score_group(Hosts& hosts, int hook, std::chrono::duration<double> timeout, Group group,
+                 std::stop_token stop, std::function<void(Expected<Group>)> answer);
+
 }  // namespace slime::plugin

@@ -30,15 +30,17 @@ T of_type(const json::value& value, std::string_view name) {
   }
 }
 
-void set_status(const json::value& value, Sample& sample) {
+void set_status(const json::value& value, std::string_view who, Sample& sample) {
   const auto word = of_type<std::string>(value, "status");
   const std::optional<Status> status = status_from_string(word);
   if (!status || *status == Status::kPending || *status == Status::kAborted) {
     throw FrameError(fmt::format(
-        "Sample.status was set to {}; a scored sample is completed, truncated or failed", word));
+        "Sample.status was set to {}; a sample that is drawn is completed, truncated or failed",
+        word));
   }
   sample.status = *status;
-  if (*status == Status::kFailed) sample.failure = "reward: the function set its status to failed";
+  if (*status == Status::kFailed)
+    sample.failure = fmt::format("{}: the function set its status to failed", who);
 }
 
 void set_mask(const json::value& value, const Columns& columns, Sample& sample) {
@@ -68,22 +70,32 @@ json::object to_record(const Sample& sample, Columns& columns) {
   if (!sample.teacher_log_probs.empty())
     record["teacher_log_probs"] = add_column(columns, sample.teacher_log_probs);
   if (!sample.loss_mask.empty()) record["loss_mask"] = add_column(columns, sample.loss_mask);
+  if (!sample.top_p_offsets.empty()) {
+    record["rollout_top_p_token_ids"] = add_column(columns, sample.top_p_ids);
+    const std::vector<int32_t> offsets(sample.top_p_offsets.begin(), sample.top_p_offsets.end());
+    record["rollout_top_p_token_offsets"] = add_column(columns, offsets);
+  }
+  if (sample.engine_prompt_tokens > 0) {
+    record["prefix_cache_info"] = {{"cached_tokens", sample.cached_tokens},
+                                   {"total_prompt_tokens", sample.engine_prompt_tokens}};
+  }
   if (!sample.versions.empty()) record["weight_versions"] = words_of(sample.versions);
   if (!sample.label.is_null()) record["label"] = sample.label;
   if (!sample.metadata.empty()) record["metadata"] = sample.metadata;
+  if (!sample.custom_rm_path.empty()) record["custom_rm_path"] = sample.custom_rm_path;
   if (!sample.reward.is_null()) record["reward"] = sample.reward;
   if (sample.remove_sample) record["remove_sample"] = true;
   return record;
 }
 
 std::vector<std::string> apply_changes(const json::object& changes, const Columns& columns,
-                                       Sample& sample) {
+                                       std::string_view who, Sample& sample) {
   std::vector<std::string> without_place;
   for (const auto& member : changes) {
     const std::string_view name = member.key();
     const json::value& value = member.value();
     if (name == "status") {
-      set_status(value, sample);
+      set_status(value, who, sample);
     } else if (name == "metadata") {
       sample.metadata = of_type<json::object>(value, name);
     } else if (name == "label") {
@@ -95,7 +107,13 @@ std::vector<std::string> apply_changes(const json::object& changes, const Column
     } else if (name == "extra") {
       for (const auto& own : of_type<json::object>(value, name))
         without_place.emplace_back(own.key());
-    } else if (name != "reward") {  // what the function returns is the reward
+    } else if (name == "response") {
+      sample.response = of_type<std::string>(value, name);
+    } else if (name == "rollout_id") {
+      sample.rollout_id = of_type<std::optional<int64_t>>(value, name);
+    } else if (name == "reward") {
+      sample.reward = value;
+    } else {
       without_place.emplace_back(name);
     }
   }

@@ -14,10 +14,11 @@ namespace slime::plugin {
 /// Fields that are at their default are left out.
 json::object to_record(const Sample& sample, Columns& columns);
 
-/// What a function changed in a sample beside what it returned: status, metadata, label,
-/// remove_sample, loss_mask. Fields that a sample has no place for come back by their names, for a
-/// word to the user. Throws net::FrameError with what is wrong with a value.
+/// What a function (`who`: "reward") changed in a sample beside what it returned: status, metadata,
+/// label, response, remove_sample, rollout_id, loss_mask, reward. Fields that a sample has no place
+/// for come back by their names, for a word to the user. Throws net::FrameError with what is wrong
+/// with a value.
 std::vector<std::string> apply_changes(const json::object& changes, const Columns& columns,
-                                       Sample& sample);
+                                       std::string_view who, Sample& sample);
 
 }  // namespace slime::plugin

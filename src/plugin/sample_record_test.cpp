@@ -37,12 +37,13 @@ TEST(SampleRecord, ChangesAreAppliedWhereASampleHasAPlace) {
   const json::object changes{{"metadata", {{"turns", 2}}},   {"remove_sample", true},
                              {"loss_mask", {1, 0, 1}},       {"status", "truncated"},
                              {"train_metadata", {{"a", 1}}}, {"extra", {{"own", 1}}}};
-  EXPECT_THAT(apply_changes(changes, {}, sample), ::testing::ElementsAre("train_metadata", "own"));
+  EXPECT_THAT(apply_changes(changes, {}, "reward", sample),
+              ::testing::ElementsAre("train_metadata", "own"));
   EXPECT_EQ(sample.metadata, (json::object{{"turns", 2}}));
   EXPECT_TRUE(sample.remove_sample);
   EXPECT_EQ(sample.loss_mask, (std::vector<uint8_t>{1, 0, 1}));
   EXPECT_EQ(sample.status, Status::kTruncated);
-  EXPECT_TRUE(apply_changes({{"status", "failed"}}, {}, sample).empty());
+  EXPECT_TRUE(apply_changes({{"status", "failed"}}, {}, "reward", sample).empty());
   EXPECT_EQ(sample.status, Status::kFailed);
   EXPECT_NE(sample.failure, "");
 }
@@ -54,7 +55,8 @@ TEST(SampleRecord, ChangesThatNoSampleCanHaveAreRefused) {
         json::object{{"remove_sample", "yes"}}, json::object{{"loss_mask", {1, 0}}},
         json::object{{"loss_mask", {1, 0, 2}}}, json::object{{"loss_mask", {{"$column", 9}}}}}) {
     Sample sample = three_tokens();
-    EXPECT_THROW(apply_changes(changes, {}, sample), net::FrameError) << json::serialize(changes);
+    EXPECT_THROW(apply_changes(changes, {}, "reward", sample), net::FrameError)
+        << json::serialize(changes);
   }
 }
 

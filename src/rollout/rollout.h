@@ -40,6 +40,7 @@
 #include "core/filter_verdict.h"
 #include "core/sample.h"
 #include "engine/client.h"
+#include "rollout/ask.h"
 #include "rollout/response_rules.h"
 #include "rollout/reward_call.h"
 #include "rollout/staleness.h"
@@ -73,6 +74,18 @@ enum class HeldBy {
   kLease,      // somebody reads buffer and ledger
 };
 
+/// A sample for RolloutHooks::ask_sample_hook.
+struct SampleInHook {
+  Sample sample;
+  bool is_evaluation = false;
+};
+
+/// A group as a filter that is somebody else's leaves it, and what it says of it.
+struct FilteredGroup {
+  Group group;
+  FilterVerdict verdict;
+};
+
 /// What the loop plugs in. Called on the rollout's thread, except `score`, which runs on reward
 /// threads and is to give up waiting when its stop token says so. take_groups, give_back, on_discard
 /// and on_drop are called only between open_step() and the StepEnd of that step: what they touch
@@ -87,9 +100,18 @@ struct RolloutHooks {
   ScoreFn score;
   /// In the place of `score`: scores that come from elsewhere, with a deadline of their own.
   AskScoreFn ask_score;
+  /// Whether ask_score is asked for a sample, or `score`; empty: ask_score, where there is one.
+  std::function<bool(const Sample&)> is_scored_elsewhere;
+  /// All samples of a group at once, when all are drawn; in the place of both.
+  std::function<void(Group, std::stop_token, AnswerFn<Group>)> ask_group_score;
+  /// Sees each sample between its last token and its reward; empty: nobody does.
+  std::function<void(SampleInHook, std::stop_token, AnswerFn<Sample>)> ask_sample_hook;
   /// The longest that the score of a sample may take; empty: RolloutConfig::reward_timeout.
   std::function<std::chrono::duration<double>(const Sample&)> reward_timeout;
-  std::function<FilterVerdict(const Group&)> filter;                     // empty: keep all
+  std::function<FilterVerdict(const Group&)> filter;  // empty: keep all
+  /// In the place of `filter`: asked as soon as a group is drawn and scored, heeded in the order in
+  /// which groups are judged.
+  std::function<void(Group, std::stop_token, AnswerFn<FilteredGroup>)> ask_filter;
   std::function<void(const Group&, const std::string& reason)> on_drop;  // filtered or failed
   std::function<void(int64_t groups_done, int64_t tokens)> on_progress;  // so far; may be empty
   /// Of a stream: so many groups are begun and not judged, and this keeps it from going on. May be

@@ -63,7 +63,8 @@ struct GroupInFlight {
   int64_t attempt = 0;       // how often it was given out before: part of its requests' rids
   std::vector<Draw> draws;   // one per sample
   std::size_t num_open = 0;  // samples that are not drawn and scored
-  bool is_aborted = false;   // Session::abort(): its samples do not go on
+  std::optional<FilterVerdict> filtered;  // by RolloutHooks::ask_filter
+  bool is_aborted = false;                // Session::abort(): its samples do not go on
 };
 
 /// Created, used and destroyed on the thread that runs the context of `runtime`. One class because what a
@@ -126,12 +127,16 @@ class Session {
 
   bool is_closed() const { return is_closed_; }
   const std::exception_ptr& error() const { return error_; }
-  int64_t num_generated_tokens() const { return requests_.num_tokens(); }
+  /// By the engine, and those that sample hooks put beside them.
+  int64_t num_generated_tokens() const { return requests_.num_tokens() + num_tokens_of_functions_; }
 
  private:
   boost::asio::awaitable<void> run_sample(std::shared_ptr<GroupInFlight> flight, std::size_t index);
   boost::asio::awaitable<void> draw(std::shared_ptr<GroupInFlight> flight, std::size_t index);
   boost::asio::awaitable<void> score(std::shared_ptr<GroupInFlight> flight, std::size_t index);
+  boost::asio::awaitable<void> ask_sample_hook(std::shared_ptr<GroupInFlight> flight,
+                                               std::size_t index);
+  boost::asio::awaitable<void> end_group(std::shared_ptr<GroupInFlight> flight);
   void take_score(Sample& sample, Expected<Sample> scored) const;
   void spawn(std::shared_ptr<GroupInFlight> flight);
   void render(Sample& sample) const;
@@ -148,9 +153,10 @@ class Session {
   std::stop_source rewards_stop_;
   std::vector<std::shared_ptr<GroupInFlight>> started_;  // before begin()
   bool has_begun_ = false;
-  std::function<void()> on_quiet_;  // of a drain() or interrupt() that has not been answered
-  int64_t num_drawing_ = 0;         // samples that have not been drawn to their ends
-  int64_t num_running_ = 0;         // samples whose coroutine has not ended
+  std::function<void()> on_quiet_;       // of a drain() or interrupt() that has not been answered
+  int64_t num_tokens_of_functions_ = 0;  // by sample hooks
+  int64_t num_drawing_ = 0;              // samples that have not been drawn to their ends
+  int64_t num_running_ = 0;              // samples whose coroutine has not ended
   bool idle_check_is_posted_ = false;
   bool is_closed_ = false;
   std::exception_ptr error_;

@@ -136,8 +136,10 @@ void Step::advance() {
 }
 
 void Step::judge(int64_t ordinal) {
-  Group& group = open_.at(ordinal).flight->group;
-  const Verdict verdict = verdict_on(group, hooks_, num_under_way_, config_.groups_per_step);
+  GroupInFlight& flight = *open_.at(ordinal).flight;
+  Group& group = flight.group;
+  const Verdict verdict =
+      verdict_on(group, flight.filtered, hooks_, num_under_way_, config_.groups_per_step);
   if (verdict.kind == Verdict::Kind::kGivenUp) return replace(open_.at(ordinal), verdict.index);
   if (verdict.kind == Verdict::Kind::kDrop) {
     if (verdict.reason == "failed") {
@@ -183,12 +185,16 @@ void Step::drop(int64_t ordinal, const std::string& reason) {
 void Step::judge_what_is_there() {
   std::vector<int64_t> ordinals;
   for (const auto& [ordinal, open] : open_) {
-    const bool is_whole =
-        std::ranges::none_of(open.flight->group.samples, [this](const Sample& sample) {
-          if (sample.status == Status::kFailed) return false;
-          return sample.status == Status::kAborted || (hooks_.score && sample.reward.is_null());
-        });
-    if (open.flight->num_open == 0 && is_whole) ordinals.push_back(ordinal);
+    const std::vector<Sample>& samples = open.flight->group.samples;
+    const auto is_any = [&samples](Status status) {
+      return std::ranges::find(samples, status, &Sample::status) != samples.end();
+    };
+    const bool is_scored =
+        !gives_scores(hooks_) ||
+        std::ranges::none_of(samples, [](const Sample& sample) { return sample.reward.is_null(); });
+    const bool is_filtered = !hooks_.ask_filter || open.flight->filtered;
+    if (open.flight->num_open > 0 || is_any(Status::kAborted)) continue;
+    if (is_any(Status::kFailed) || (is_scored && is_filtered)) ordinals.push_back(ordinal);
   }
   for (const int64_t ordinal : ordinals) {
     if (!is_complete_) judge(ordinal);

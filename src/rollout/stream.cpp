@@ -228,7 +228,8 @@ void Stream::judge_one(OpenGroups::iterator which) {
   }
   const int64_t remaining =
       num_kept_ % config_.groups_per_step + static_cast<int64_t>(open_.size());
-  const Verdict verdict = verdict_on(group, hooks_, remaining, config_.groups_per_step);
+  const Verdict verdict =
+      verdict_on(group, which->second.flight->filtered, hooks_, remaining, config_.groups_per_step);
   switch (verdict.kind) {
     case Verdict::Kind::kKeep:
       return keep(which);

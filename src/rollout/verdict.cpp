@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "core/error.h"
 
@@ -17,16 +18,21 @@ std::size_t first_with(const Group& group, Status status) {
 
 }  // namespace
 
-Verdict verdict_on(const Group& group, const RolloutHooks& hooks, int64_t remaining,
-                   int64_t target) {
+bool gives_scores(const RolloutHooks& hooks) {
+  return hooks.score || hooks.ask_score || hooks.ask_group_score;
+}
+
+Verdict verdict_on(const Group& group, const std::optional<FilterVerdict>& filtered,
+                   const RolloutHooks& hooks, int64_t remaining, int64_t target) {
   const std::size_t size = group.samples.size();
   if (const std::size_t index = first_with(group, Status::kAborted); index < size)
     return {.kind = Verdict::Kind::kGivenUp, .reason = "aborted", .index = index};
   if (const std::size_t index = first_with(group, Status::kFailed); index < size)
     return {.kind = Verdict::Kind::kDrop, .reason = "failed", .index = index};
-  const FilterVerdict filtered = hooks.filter ? hooks.filter(group) : FilterVerdict{};
-  if (should_drop(filtered, remaining, target))
-    return {.kind = Verdict::Kind::kDrop, .reason = filtered.reason};
+  FilterVerdict verdict = filtered.value_or(FilterVerdict{});
+  if (!filtered && hooks.filter) verdict = hooks.filter(group);
+  if (should_drop(verdict, remaining, target))
+    return {.kind = Verdict::Kind::kDrop, .reason = std::move(verdict.reason)};
   return {};
 }
 

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "core/sample.h"
@@ -22,9 +23,13 @@ struct Verdict {
   std::size_t index = 0;  // of the sample that failed or was given up
 };
 
-/// `remaining` and `target` as should_drop (core/filter_verdict.h).
-Verdict verdict_on(const Group& group, const RolloutHooks& hooks, int64_t remaining,
-                   int64_t target);
+/// `filtered`: what RolloutHooks::ask_filter answered, if it was asked. `remaining` and `target` as
+/// should_drop (core/filter_verdict.h).
+Verdict verdict_on(const Group& group, const std::optional<FilterVerdict>& filtered,
+                   const RolloutHooks& hooks, int64_t remaining, int64_t target);
+
+/// Whether rewards of any kind are given.
+bool gives_scores(const RolloutHooks& hooks);
 
 /// One more group of the step has failed, or was given up. Throws ConfigError with the reason when
 /// there are more than `max_failed`.

@@ -1,7 +1,9 @@
 """Measurements of `slime bench` that drive an engine with updates and with a rollout, on the CPU: they end, and count right."""
 
 import json
+import shutil
 
+import pytest
 from conftest import ROOT, SLIME, run_slime
 
 
@@ -45,3 +47,13 @@ def test_update_pause_prints_each_mode():
         assert line["updates"] == 4 and len(line["pauses_ms"]) == 4
         assert line["bytes_copied"] > 0 and line["copy_ms"] > 0 and line["normal_step_ms"] > 0
         assert line["worst_ms"] >= line["value"] >= 0
+
+
+@pytest.mark.skipif(shutil.which("python3") is None, reason="no python3 here")
+def test_plugin_calls_are_counted():
+    done = run_slime([str(SLIME), "bench", "plugin-calls", "--calls", "300", "--repeats", "1"], cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+    line = json.loads(done.stdout)
+    assert line["calls"] == 300 and line["calls_per_second"] * line["seconds"] == pytest.approx(300)
+    refused = run_slime([str(SLIME), "bench", "plugin-calls", "--plugin-python", "/bin/false"], cwd=ROOT)
+    assert refused.returncode != 0 and "--plugin-python /bin/false" in refused.stderr

@@ -1,11 +1,10 @@
 """A run that trains with the rewards of a user's Python function, and what becomes of it when that function misbehaves."""
 
 import json
-import re
 import shutil
 
 import pytest
-from conftest import ROOT, metric, run_slime, train_command
+from conftest import metric, run_slime, train_command
 
 pytestmark = pytest.mark.skipif(shutil.which("python3") is None, reason="no python3 here")
 
@@ -35,15 +34,6 @@ def test_rewards_of_a_users_file_train(work, path):
     rewards = metric(run_dir, "rollout/raw_reward")
     assert len(rewards) == 2 and all(4.5 <= each <= 7 for each in rewards)
     assert len(metric(run_dir, "train/loss")) == 2
-
-
-def test_the_example_of_the_documentation_runs(work):
-    (code,) = re.findall(r"```python\n(# my_rewards.py.*?)```", (ROOT / "docs" / "plugins.md").read_text(), re.S)
-    assert len(code.splitlines()) == 5
-    run_dir = work / "documented"
-    done = rewarded(work, run_dir, code, extra=["--reward-key", "score"])
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert all(0 <= each <= 1 for each in metric(run_dir, "rollout/raw_reward"))
 
 
 def test_evaluation_has_these_rewards_too(work):

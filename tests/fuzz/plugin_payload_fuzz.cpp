@@ -3,10 +3,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "net/frame_channel.h"
 #include "plugin/payload.h"
+#include "plugin/read_record.h"
 #include "plugin/sample_record.h"
 
 using namespace slime;
@@ -18,8 +21,14 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, std::size_t size) {
     if (again.columns.size() != payload.columns.size()) std::abort();
     Sample sample{.prompt_length = 1};
     sample.tokens = {1, 2, 3};
-    plugin::apply_changes(payload.head, payload.columns, sample);
+    plugin::apply_changes(payload.head, payload.columns, "reward", sample);
     if (!sample.loss_mask.empty() && sample.loss_mask.size() != 2) std::abort();
+    std::vector<std::string> without_place;
+    const Sample whole = plugin::read_record(payload.head, payload.columns, sample, without_place);
+    if (whole.prompt_length < 0 || whole.response_length() < 0) std::abort();
+    const auto length = static_cast<std::size_t>(whole.response_length());
+    for (const std::size_t size_of_list : {whole.loss_mask.size(), whole.log_probs.size()})
+      if (size_of_list != 0 && size_of_list != length) std::abort();
   } catch (const net::FrameError&) {
   }
   return 0;

@@ -193,6 +193,6 @@ def resolve_all(wanted):
             flag = HOOKS[each["hook"]].flag if each["hook"] in HOOKS else each["hook"]
             problem = {"flag": f"--{flag}", "path": each["path"], **describe(error)}
             if isinstance(error, HookError):
-                problem["traceback"] = ""
+                problem["type"] = problem["traceback"] = ""  # it is ours, and says everything
             problems.append(problem)
     return hooks, problems

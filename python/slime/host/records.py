@@ -54,7 +54,7 @@ def from_record(record, columns):
     fields["prefix_cache_info"] = Sample.PrefixCacheInfo()
     for name, value in record.items():
         if name in _ARRAYS:
-            fields[name] = list(_numbers(value, columns))
+            fields[name] = columns[value["$column"]].tolist() if type(value) is dict else list(value)
         elif name == "status":
             fields[name] = _STATUS[value]
         elif name == "metadata":

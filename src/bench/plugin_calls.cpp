@@ -1,0 +1,104 @@
+#include "bench/plugin_calls.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <filesystem>
+#include <fstream>
+#include <latch>
+#include <limits>
+
+#include "core/clock.h"
+#include "core/error.h"
+#include "core/json_lines.h"
+#include "plugin/hosts.h"
+#include "plugin/reward.h"
+
+namespace slime::bench {
+namespace {
+
+constexpr const char* kReward = "async def reward(args, sample, **kwargs):\n    return 1.0\n";
+constexpr std::chrono::seconds kTimeout{600};
+
+/// Deleted with everything in it.
+class Folder {
+ public:
+  Folder()
+      : path_(std::filesystem::temp_directory_path() /
+              fmt::format("slime-bench-plugin-{}", ::getpid())) {
+    std::filesystem::create_directories(path_);
+  }
+  ~Folder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
+
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  const std::filesystem::path path_;
+};
+
+Sample scored_sample(int64_t ordinal, int64_t response_tokens) {
+  const auto length = static_cast<std::size_t>(response_tokens);
+  Sample sample{.ordinal = ordinal, .group = ordinal / 8};
+  sample.prompt = "What is 17 times 23?";
+  sample.response = "17 times 23 is 391.";
+  sample.label = "391";
+  sample.prompt_length = response_tokens;
+  sample.tokens.assign(2 * length, 1234);
+  sample.log_probs.assign(length, -0.5F);
+  sample.versions = {{1, response_tokens}};
+  sample.status = Status::kCompleted;
+  return sample;
+}
+
+double seconds_of_calls(plugin::Hosts& hosts, const PluginOptions& options) {
+  std::vector<Sample> samples;
+  for (int64_t i = 0; i < options.calls; ++i)
+    samples.push_back(scored_sample(i, options.response_tokens));
+  std::latch answered(options.calls);
+  std::atomic<int64_t> num_failed{0};
+  const SystemClock clock;
+  const auto start = clock.now();
+  for (Sample& sample : samples) {
+    plugin::score(hosts, 0, kTimeout, std::move(sample), {}, [&](const Expected<Sample>& scored) {
+      if (!scored) ++num_failed;
+      answered.count_down();
+    });
+  }
+  answered.wait();
+  if (num_failed > 0) throw ConfigError(fmt::format("{} calls failed", num_failed.load()));
+  return seconds_between(start, clock.now());
+}
+
+}  // namespace
+
+void measure_plugin_calls(const PluginOptions& options) {
+  const Folder folder;
+  const std::filesystem::path file = folder.path() / "rewards.py";
+  std::ofstream(file) << kReward;
+  plugin::Hosts hosts({.python = options.python,
+                       .num_hosts = options.hosts,
+                       .logs = folder.path() / "logs",
+                       .flags = {},
+                       .hooks = {{.hook = "reward", .path = file.string()}},
+                       .hooks_of_first = {}});
+  double seconds = std::numeric_limits<double>::infinity();
+  for (int i = 0; i < options.repeats; ++i)
+    seconds = std::min(seconds, seconds_of_calls(hosts, options));
+  const auto calls = static_cast<double>(options.calls);
+  write_json_line({{"benchmark", "plugin-calls"},
+                   {"calls", options.calls},
+                   {"hosts", options.hosts},
+                   {"response_tokens", options.response_tokens},
+                   {"seconds", seconds},
+                   {"calls_per_second", calls / seconds},
+                   {"microseconds_per_call", 1e6 * seconds / calls}});
+}
+
+}  // namespace slime::bench

@@ -1,0 +1,104 @@
+#include "loop/question_desk.h"
+
+#include <fmt/format.h>
+
+#include <boost/asio/post.hpp>
+#include <memory>
+#include <optional>
+
+#include "core/error.h"
+#include "loop/scores.h"
+#include "net/frame_channel.h"
+#include "reward/score_record.h"
+
+namespace slime::loop {
+namespace {
+
+bool is_about_prompts(std::string_view what) {
+  return what == "get_samples" || what == "add_samples" || what == "num_prompts" ||
+         what == "buffer_length";
+}
+
+Expected<plugin::ReplyValue> answer_of(const QuestionDesk::AnswerPrompts& prompts,
+                                       const plugin::Question& question) {
+  try {
+    return prompts(question);
+  } catch (const ConfigError& error) {
+    return failure(error.what());
+  } catch (const net::FrameError& error) {
+    return failure(error.what());
+  }
+}
+
+}  // namespace
+
+QuestionDesk::QuestionDesk(const config::RunConfig& config)
+    : config_(config), scores_(static_cast<std::size_t>(num_reward_threads(config))) {}
+
+QuestionDesk::~QuestionDesk() {
+  scores_.stop();
+  scores_.join();
+}
+
+void QuestionDesk::take(plugin::Question question, plugin::ReplyFn reply) {
+  if (question.what == "score") {
+    boost::asio::post(scores_, [this, question = std::move(question), reply = std::move(reply)] {
+      score(question, reply);
+    });
+  } else if (is_about_prompts(question.what)) {
+    const std::lock_guard lock(mutex_);
+    if (num_answering_ == 0)
+      return reply(failure(fmt::format("{}: no function may take prompts now", question.what)));
+    waiting_.push_back({std::move(question), std::move(reply)});
+    changed_.notify_all();
+  } else {
+    reply(failure(fmt::format("the program answers no question {}", question.what)));
+  }
+}
+
+void QuestionDesk::score(const plugin::Question& question, const plugin::ReplyFn& reply) const {
+  const json::value* rule = question.arguments.if_contains("rule");
+  if (rule == nullptr || !rule->is_string()) return reply(failure("score: needs a rule"));
+  try {
+    json::object line = question.arguments;
+    for (const char* own : {"id", "what", "rule"}) line.erase(own);
+    const reward::Scoring how{.type = std::string(rule->get_string()),
+                              .config = reward_config(config_),
+                              .reward_key = ""};
+    reply(plugin::ReplyValue{.value = reward::score_record(line, 0, how, "score")});
+  } catch (const ConfigError& error) {
+    reply(failure(error.what()));
+  }
+}
+
+Expected<plugin::Payload> QuestionDesk::call(plugin::Hosts& hosts, plugin::Call call,
+                                             const AnswerPrompts& prompts) {
+  const auto returned = std::make_shared<std::optional<Expected<plugin::Payload>>>();
+  call.answer = [this, returned](const Expected<plugin::Answer>& answer) {
+    const std::lock_guard lock(mutex_);
+    *returned = answer ? Expected<plugin::Payload>(
+                             plugin::Payload{.head = answer->value, .columns = answer->columns})
+                       : failure(answer.error().message);
+    changed_.notify_all();
+  };
+  std::unique_lock lock(mutex_);
+  if (prompts) ++num_answering_;
+  hosts.call(std::move(call));
+  for (;;) {
+    changed_.wait(lock, [&] { return *returned || (prompts && !waiting_.empty()); });
+    if (*returned) break;
+    const Waiting next = std::move(waiting_.front());
+    waiting_.pop_front();
+    lock.unlock();
+    next.reply(answer_of(prompts, next.question));
+    lock.lock();
+  }
+  if (prompts && --num_answering_ == 0) {
+    for (const Waiting& late : std::exchange(waiting_, {}))
+      late.reply(
+          failure(fmt::format("{}: the function that took prompts has ended", late.question.what)));
+  }
+  return std::move(**returned);
+}
+
+}  // namespace slime::loop

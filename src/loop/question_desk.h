@@ -1,0 +1,57 @@
+#pragma once
+
+/// Where questions of users' functions are answered (docs/plugin_protocol.md).
+///
+/// Scores by a rule are computed on threads of their own, at any time. Prompts belong to whoever owns
+/// the buffer, so questions about them are answered by that thread while it waits for a function, in
+/// call(), and by nobody at other times.
+
+#include <boost/asio/thread_pool.hpp>
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <utility>
+
+#include "config/run_config.h"
+#include "plugin/hosts.h"
+#include "plugin/questions.h"
+#include "reward/reward.h"
+
+namespace slime::loop {
+
+class QuestionDesk {
+ public:
+  /// `config` outlives the object.
+  explicit QuestionDesk(const config::RunConfig& config);
+  /// Waits for scores that are being computed.
+  ~QuestionDesk();
+
+  /// Any thread; returns at once.
+  void take(plugin::Question question, plugin::ReplyFn reply);
+
+  /// Answers a question about prompts. Throws net::FrameError or ConfigError for one that cannot be.
+  using AnswerPrompts = std::function<plugin::ReplyValue(const plugin::Question&)>;
+
+  /// Calls a function and waits for what it returns, answering questions about prompts meanwhile.
+  /// `call` has no `answer`. Empty `prompts`: this one answers none.
+  Expected<plugin::Payload> call(plugin::Hosts& hosts, plugin::Call call,
+                                 const AnswerPrompts& prompts = nullptr);
+
+ private:
+  void score(const plugin::Question& question, const plugin::ReplyFn& reply) const;
+
+  struct Waiting {
+    plugin::Question question;
+    plugin::ReplyFn reply;
+  };
+
+  const config::RunConfig& config_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<Waiting> waiting_;  // about prompts; guarded by mutex_
+  int num_answering_ = 0;        // calls that answer such questions; guarded by mutex_
+  boost::asio::thread_pool scores_;
+};
+
+}  // namespace slime::loop

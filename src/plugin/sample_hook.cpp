@@ -1,0 +1,65 @@
+#include "plugin/sample_hook.h"
+
+#include <fmt/format.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "net/frame_channel.h"
+#include "plugin/read_record.h"
+#include "plugin/sample_record.h"
+
+namespace slime::plugin {
+namespace {
+
+Expected<Sample> seen(const Sample& before, const Answer& answer, Hosts& hosts) {
+  const json::value* record = answer.value.if_contains("sample");
+  if (record == nullptr || !record->is_object())
+    return failure("the plug-in host answered without a sample");
+  std::vector<std::string> without_place;
+  try {
+    Sample after = read_record(record->get_object(), answer.columns, before, without_place);
+    for (const std::string& name : without_place) {
+      hosts.tell_once(
+          fmt::format("a sample hook sets Sample.{}, which is not kept; Sample.metadata is", name));
+    }
+    if (after.status == Status::kPending || after.status == Status::kAborted)
+      return failure(fmt::format("Sample.status was set to {}", to_string(after.status)));
+    return after;
+  } catch (const net::FrameError& error) {
+    return failure(error.what());
+  }
+}
+
+}  // namespace
+
+void call_sample_hooks(Hosts& hosts, std::vector<int> hooks, std::chrono::duration<double> timeout,
+                       Sample sample, Occasion occasion, std::stop_token stop,
+                       std::function<void(Expected<Sample>)> answer) {
+  if (hooks.empty()) return answer(std::move(sample));
+  const int first = hooks.front();
+  hooks.erase(hooks.begin());
+  const auto shared = std::make_shared<const Sample>(std::move(sample));
+  hosts.call({.hook = first,
+              .subject = fmt::format("sample {}", shared->ordinal),
+              .timeout = timeout,
+              .arguments =
+                  [shared, occasion](Columns& columns) {
+                    return json::object{{"sample", to_record(*shared, columns)},
+                                        {"rollout_id", occasion.rollout_id},
+                                        {"evaluation", occasion.is_evaluation}};
+                  },
+              .stop = stop,
+              .answer =
+                  [=, &hosts, rest = std::move(hooks),
+                   answer = std::move(answer)](const Expected<Answer>& returned) {
+                    if (!returned) return answer(failure(returned.error().message));
+                    Expected<Sample> after = seen(*shared, *returned, hosts);
+                    if (!after || after->status == Status::kFailed) return answer(std::move(after));
+                    call_sample_hooks(hosts, rest, timeout, std::move(*after), occasion, stop,
+                                      answer);
+                  }});
+}
+
+}  // namespace slime::plugin

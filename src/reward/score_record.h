@@ -1,0 +1,27 @@
+#pragma once
+
+/// One response with everything that belongs to it as a JSON object, to its score as another: lines of
+/// `slime score`, and what users' functions ask of the program.
+
+#include <string>
+
+#include "core/json.h"
+#include "reward/reward.h"
+
+namespace slime::reward {
+
+/// What responses are scored with.
+struct Scoring {
+  std::string type;  // "--rm-type"
+  RewardConfig config;
+  std::string reward_key;
+};
+
+/// {"score": 1}, with "reward" where the reward is a record, or {"score": null, "reason": "..."}.
+/// `record` has "response" (null counts as empty) and may have "label", "metadata" and "prompt";
+/// `ordinal` is its number, which "random" draws by. Throws ConfigError that starts with `where` when
+/// a member has another type, or asks for a reward that does not exist or has no server.
+json::object score_record(const json::object& record, int64_t ordinal, const Scoring& how,
+                          const std::string& where);
+
+}  // namespace slime::reward
