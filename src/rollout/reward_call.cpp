@@ -9,8 +9,9 @@
 #include <boost/asio/this_coro.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <memory>
-#include <mutex>
 #include <optional>
+
+#include "rollout/ask.h"
 
 namespace slime::rollout {
 
@@ -41,13 +42,6 @@ Expected<json::value> value_of(const ScoreFn& score, const Sample& sample,
     return failure(error.what());
   }
 }
-
-/// What somebody else answers. It may outlive the coroutine, and the context it ran on.
-struct AnswerFromElsewhere {
-  std::mutex mutex;
-  asio::steady_timer* alarm = nullptr;    // of who waits; guarded by mutex: null when nobody does
-  std::optional<Expected<Sample>> value;  // the coroutine's executor alone touches it
-};
 
 }  // namespace
 
@@ -112,35 +106,11 @@ asio::awaitable<std::optional<Expected<json::value>>> score_within(
 
 asio::awaitable<std::optional<Expected<Sample>>> score_elsewhere(AskScoreFn ask, Sample sample,
                                                                  std::stop_token stop) {
-  if (stop.stop_requested()) co_return std::nullopt;
-  const auto executor = co_await asio::this_coro::executor;
-  asio::steady_timer alarm(executor, asio::steady_timer::time_point::max());
-  const auto answer = std::make_shared<AnswerFromElsewhere>();
-  answer->alarm = &alarm;
-  std::stop_source call;  // ends with whoever waits, so that nobody goes on for nothing
-  const std::shared_ptr<void> at_end(nullptr, [answer, call](void*) mutable {
-    {
-      const std::lock_guard lock(answer->mutex);
-      answer->alarm = nullptr;
-    }
-    call.request_stop();
-  });
-  ask(std::move(sample), call.get_token(), [answer, executor](Expected<Sample> scored) {
-    const std::lock_guard lock(answer->mutex);
-    if (answer->alarm == nullptr) return;
-    asio::post(executor, [answer, scored = std::move(scored)]() mutable {
-      const std::lock_guard still_there(answer->mutex);
-      if (answer->alarm == nullptr) return;
-      answer->value = std::move(scored);
-      answer->alarm->cancel();
-    });
-  });
-  const std::stop_callback on_stop(stop, [&alarm] { alarm.cancel(); });
-  while (!answer->value && !stop.stop_requested()) {
-    boost::system::error_code ignored;  // an answer and a stop end the wait
-    co_await alarm.async_wait(asio::redirect_error(asio::use_awaitable, ignored));
-  }
-  co_return std::move(answer->value);
+  AskFn<Sample> ask_once = [ask = std::move(ask), sample = std::move(sample)](
+                               std::stop_token stop_call, AnswerFn<Sample> answer) mutable {
+    ask(std::move(sample), std::move(stop_call), std::move(answer));
+  };
+  co_return co_await ask_elsewhere<Sample>(std::move(ask_once), std::move(stop));
 }
 
 }  // namespace slime::rollout
