@@ -97,12 +97,24 @@ void Host::call(Call call) {
   if (is_first) ::eventfd_write(wake_, 1);
 }
 
+void Host::set_aborted(bool is_aborted) {
+  is_aborted_ = is_aborted;
+  ::eventfd_write(wake_, 1);
+}
+
+void Host::tell_aborted() {
+  const bool is_aborted = is_aborted_;
+  if (std::exchange(told_aborted_, is_aborted) == is_aborted) return;
+  send(kCancel, {.head = {{"ids", json::array()}, {"aborted", is_aborted}}});
+}
+
 void Host::run(const std::stop_token& stop) {
   while (!stop.stop_requested()) {
     take_calls();
     const bool is_wanted = !has_started_ || !waiting_.empty() || !suspects_.empty();
     if (!process_ && !broken_ && is_wanted && Steady::now() >= start_at_) start();
     try {
+      if (is_ready_) tell_aborted();
       if (is_ready_) send_calls();
       wait();
       if (process_) read_frames();
@@ -147,6 +159,7 @@ void Host::start() {
   begun_ = looped_ = Steady::now();
   loop_count_ = -1;
   has_abandoned_ = false;
+  told_aborted_ = false;
   try {
     process_ = std::make_unique<HostProcess>(config_.python, log_);
   } catch (const ConfigError& error) {
@@ -189,10 +202,10 @@ void Host::send_calls() {
   while (unsent_.size() < kMostUnsent) {
     const bool has_suspects = !suspects_.empty();
     std::deque<Call>& from = has_suspects ? suspects_ : waiting_;
-    const std::size_t most = has_suspects ? 1 : most_in_flight_;
     Payload payload;
     json::array calls;
-    while (!from.empty() && in_flight_.size() < most && calls.size() < kCallsOfAFrame) {
+    while (!from.empty() && calls.size() < kCallsOfAFrame &&
+           (has_suspects ? in_flight_.empty() : has_room_for(from.front()))) {
       Call call = std::move(from.front());
       from.pop_front();
       json::object arguments = call.arguments(payload.columns);
@@ -208,6 +221,18 @@ void Host::send_calls() {
     payload.head["calls"] = std::move(calls);
     send(kCalls, payload);
   }
+}
+
+/// Plain functions wait for one another; conversations that wait for something do not count there.
+bool Host::has_room_for(const Call& call) const {
+  const auto is_coroutine = [this](const Call& each) {
+    return is_coroutine_[static_cast<std::size_t>(each.hook)];
+  };
+  if (in_flight_.size() >= kMostCoroutines) return false;
+  if (is_coroutine(call)) return true;
+  const auto num_plain = std::ranges::count_if(
+      in_flight_, [&](const auto& each) { return !is_coroutine(each.second.call); });
+  return num_plain < static_cast<std::ptrdiff_t>(kMostPlainCalls);
 }
 
 void Host::read_frames() {
@@ -264,11 +289,11 @@ void Host::take_ready(const json::object& head) {
   }
   const json::array& hooks = list_of(head, "hooks");
   if (hooks.size() != config_.hooks.size()) throw net::FrameError("it is ready for other hooks");
-  most_in_flight_ = kMostCoroutines;
+  is_coroutine_.clear();
   for (const json::value& each : hooks) {
     const json::value* is_coroutine = object_of(each).if_contains("is_coroutine");
-    if (is_coroutine == nullptr || !is_coroutine->is_bool() || !is_coroutine->get_bool())
-      most_in_flight_ = kMostPlainCalls;
+    is_coroutine_.push_back(is_coroutine != nullptr && is_coroutine->is_bool() &&
+                            is_coroutine->get_bool());
   }
   is_ready_ = true;
   looped_ = Steady::now();

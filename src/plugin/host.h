@@ -78,6 +78,9 @@ class Host {
   /// Any thread.
   void call(Call call);
   int64_t num_open_calls() const { return num_open_; }
+  /// Any thread: GenerateState.aborted, by which conversations know that they are to return what they
+  /// have.
+  void set_aborted(bool is_aborted);
 
  private:
   using Steady = std::chrono::steady_clock;
@@ -89,6 +92,8 @@ class Host {
   void run(const std::stop_token& stop);
   void wait();
   void take_calls();
+  void tell_aborted();
+  bool has_room_for(const Call& call) const;
   void start();
   void send_calls();
   void send(uint32_t type, const Payload& payload);
@@ -111,6 +116,7 @@ class Host {
   int wake_ = -1;
   std::mutex mutex_;
   std::vector<Call> arrived_;  // guarded by mutex_
+  std::atomic<bool> is_aborted_{false};
   std::atomic<int64_t> num_open_{0};
 
   // The thread's own.
@@ -119,10 +125,11 @@ class Host {
   std::unique_ptr<HostProcess> process_;
   std::string unsent_;
   bool is_ready_ = false;
-  std::size_t most_in_flight_ = 0;
-  Steady::time_point start_at_;  // not before
-  Steady::time_point begun_;     // the process
-  Steady::time_point looped_;    // its event loop was last seen to go on
+  bool told_aborted_ = false;       // to the process
+  std::vector<bool> is_coroutine_;  // each hook
+  Steady::time_point start_at_;     // not before
+  Steady::time_point begun_;        // the process
+  Steady::time_point looped_;       // its event loop was last seen to go on
   int64_t loop_count_ = -1;
   std::deque<Call> waiting_;
   std::deque<Call> suspects_;  // were in a host when it died; called one at a time

@@ -38,4 +38,7 @@ json::value add_column(Columns& columns, std::vector<T> numbers) {
 /// A list of whole numbers that stands in the head or is a column of it. Throws net::FrameError.
 std::vector<int64_t> whole_numbers(const json::value& word, const Columns& columns);
 
+/// Fractions, as whole_numbers(). Whole numbers are fractions too.
+std::vector<double> fractions(const json::value& word, const Columns& columns);
+
 }  // namespace slime::plugin

@@ -5,7 +5,9 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "core/version_runs.h"
 #include "net/frame_channel.h"
+#include "plugin/made_sample.h"
 #include "plugin/payload.h"
 #include "plugin/sample_record.h"
 
@@ -20,6 +22,19 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, std::size_t size) {
     sample.tokens = {1, 2, 3};
     plugin::apply_changes(payload.head, payload.columns, sample);
     if (!sample.loss_mask.empty() && sample.loss_mask.size() != 2) std::abort();
+  } catch (const net::FrameError&) {
+  }
+  try {
+    const plugin::Payload payload = plugin::decode({reinterpret_cast<const char*>(data), size});
+    Sample given{.prompt_length = 1};
+    given.tokens = {1, 2, 3};
+    given.versions = {{4, 2}};
+    const Sample made = plugin::made_sample(payload.head, payload.columns, given,
+                                            {.vocab_size = 100, .max_tokens = 1000});
+    const auto length = static_cast<std::size_t>(made.response_length());
+    const auto fits = [length](std::size_t size) { return size == 0 || size == length; };
+    if (!fits(made.loss_mask.size()) || !fits(made.log_probs.size())) std::abort();
+    if (!made.versions.empty() && num_tokens(made.versions) != made.response_length()) std::abort();
   } catch (const net::FrameError&) {
   }
   return 0;
