@@ -72,6 +72,14 @@ Evaluation::Evaluation(const config::RunConfig& config, const ModelText& text) :
   }
 }
 
+void Evaluation::draw_by(Plugins& plugins) {
+  for (const auto& set : sets_) {
+    const std::string& own = set->config.custom_generate_function_path;
+    set->rules.generate = plugins.generate(
+        own.empty() ? config_.custom_generate_function_path : own, /*is_evaluation=*/true);
+  }
+}
+
 int64_t Evaluation::num_prompts() const {
   int64_t count = 0;
   for (const auto& set : sets_) count += set->dataset.size();

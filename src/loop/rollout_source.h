@@ -34,6 +34,8 @@ namespace slime::loop {
 rollout::RolloutHooks scoring_hooks(const config::RunConfig& config,
                                     const text::Tokenizer& tokenizer, Plugins* plugins);
 
+/// One class because a step, a stream and the rounds between trainings are drawn by one rollout with
+/// one set of rules, and tell the fates of the same prompts.
 class RolloutSource final : public GroupSource {
  public:
   /// References, and `plugins` where there are any, outlive the object. Throws ConfigError for a reward or filter that does not exist.
@@ -72,6 +74,7 @@ class RolloutSource final : public GroupSource {
   Fates& fates_;
   RunMemory& memory_;
   Recorder& recorder_;
+  rollout::ResponseRules rules_;
   LeftOutPrompts left_out_;                   // of the step
   std::atomic<int64_t> num_under_way_{0};     // of the stream's groups
   std::optional<rollout::Staleness> stream_;  // of the stream, when one was started
