@@ -20,6 +20,13 @@ FieldReader reader_of(const json::object& object, std::string_view where) {
   return FieldReader(object, fmt::format("{}: ", where)).required();
 }
 
+/// Parts that a function made of one sample count as that one.
+int64_t num_members(const Group& group) {
+  std::set<int64_t> ordinals;
+  for (const Sample& sample : group.samples) ordinals.insert(sample.ordinal);
+  return static_cast<int64_t>(ordinals.size());
+}
+
 int64_t counter(const FieldReader& fields, std::string_view key) { return *fields.integer(key, 0); }
 
 int64_t counter(const json::object& state, std::string_view key, std::string_view where) {
@@ -188,7 +195,7 @@ std::vector<Group> DataSource::fill(int64_t count, std::vector<Group> groups) {
 
 void DataSource::add(std::vector<Group> groups) {
   for (Group& group : groups) {
-    check(static_cast<int64_t>(group.samples.size()) == config_.samples_per_prompt,
+    check(num_members(group) == config_.samples_per_prompt,
           "a group that waits has n-samples-per-prompt samples");
     waiting_.push_back(std::move(group));
   }
@@ -259,9 +266,9 @@ std::vector<std::string> DataSource::restore(const json::object& state, std::str
         where, waiting.size() + in_flight.size(), group_size, config_.samples_per_prompt));
   }
   for (const Group& group : waiting) {
-    if (static_cast<int64_t>(group.samples.size()) != config_.samples_per_prompt) {
+    if (num_members(group) != config_.samples_per_prompt) {
       throw ConfigError(fmt::format("{}: waiting group {} has {} samples", where, group.ordinal,
-                                    group.samples.size()));
+                                    num_members(group)));
     }
   }
   begin_epoch(counter(state, "epoch", where));

@@ -44,7 +44,7 @@ const std::vector<Field>& fields() {
       {"repetition_penalty", {}},
       {"skip_special_tokens", {}},
       {"no_stop_trim", {}},
-      {"custom_generate_function_path", {}, false},
+      {"custom_generate_function_path", {}},
       {"app_service", {}, false},
       {"eval_task_timeout", {}, false},
       {"eval_early_stop_remaining", {}, false},
@@ -151,6 +151,7 @@ EvalSetConfig to_config(const json::object& entry, const std::string& where,
   set.repetition_penalty = reader.number("repetition_penalty", kLowestRepetitionPenalty, 2)
                                .value_or(set.repetition_penalty);
   set.skip_special_tokens = reader.boolean("skip_special_tokens");
+  set.custom_generate_function_path = text("custom_generate_function_path");
   set.no_stop_trim = reader.boolean("no_stop_trim").value_or(set.no_stop_trim);
   if (const json::object* overrides = reader.object("metadata_overrides"))
     set.metadata_overrides = *overrides;

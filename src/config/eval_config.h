@@ -41,6 +41,7 @@ struct EvalSetConfig {
   double repetition_penalty = 1;
   std::optional<bool> skip_special_tokens;
   bool no_stop_trim = true;
+  std::string custom_generate_function_path;  // empty: --custom-generate-function-path
   json::object metadata_overrides;
   std::vector<std::string> without_effect;  // keys the entry sets that nothing here reads
 };

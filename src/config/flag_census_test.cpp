@@ -154,8 +154,7 @@ const std::map<std::string, Names> kRefused = {
     {"linear-attention-and-gates",
      {"--spec", "--multimodal-keys", "--enable-mtp-training", "--fp8-format", "--fp8-recipe",
       "--rollout-max-response-len"}},
-    {"disaggregated-and-external",
-     {"--sglang-config", "--rollout-buffer-url", "--custom-generate-function-path"}},
+    {"disaggregated-and-external", {"--sglang-config", "--rollout-buffer-url"}},
 };
 
 Names without(const Names& names, const Names& others) {

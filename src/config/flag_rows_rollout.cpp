@@ -46,7 +46,13 @@ std::vector<Flag> rollout_flags() {
             "tokens of older weights are not trained"),
       works("--keep-old-actor", &C::keep_old_actor,
             "old log-probs come from weights that lag one hand-over behind"),
-      refused("--custom-generate-function-path", kValue, kPlugin),
+      works("--custom-generate-function-path", &C::custom_generate_function_path,
+            "a function of the user's draws each sample, with turns and tools as it likes: "
+            "module.name, file.py:name or file.py (docs/plugins.md)"),
+      works(
+          "--generate-timeout-seconds", &C::generate_timeout_seconds,
+          "a conversation that takes longer has failed. Default: --plugin-timeout-seconds where it "
+          "is given, else 1800"),
       works("--rollout-sample-hook-path", &C::rollout_sample_hook_path,
             "functions of the user's that see each sample before its reward"),
       works("--rollout-sample-filter-path", &C::rollout_sample_filter_path,

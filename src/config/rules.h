@@ -27,6 +27,9 @@ void check_critic(const RunConfig& config, Problems& problems);
 void check_preferences(const RunConfig& config, Problems& problems);
 void check_algorithm(RunConfig& config, Problems& problems, std::vector<std::string>& warnings);
 
+/// Functions of the user's that draw samples. Behind check_async().
+void check_generate(ParsedFlags& flags, Problems& problems);
+
 /// Generation beside training: one meaning for the words of several families.
 void check_async(ParsedFlags& flags, Problems& problems);
 

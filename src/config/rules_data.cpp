@@ -141,7 +141,7 @@ void check_rollout(RunConfig& config, Problems& problems) {
                    "--rollout-max-response-len: should be at least 1");
   problems.require(
       !generates || !config.rm_type.empty() || config.debug_rollout_only || config.use_opd ||
-          config.has_users_reward(),
+          config.has_users_reward() || !config.custom_generate_function_path.empty(),
       "--rm-type: a reward is needed (math, dapo, dapo_box, deepscaler, f1, gpqa, ifbench, random, "
       "remote_rm, boxed_...), or --custom-rm-path");
   for (const int64_t id : config.rollout_stop_token_ids) {

@@ -83,6 +83,8 @@ struct RolloutFlags {
   bool partial_rollout = false;
   bool mask_offpolicy_in_partial_rollout = false;
   bool keep_old_actor = false;
+  std::string custom_generate_function_path;
+  std::optional<double> generate_timeout_seconds;  // set behind validation
 };
 
 /// Generation beside training (docs/decisions/0080-asynchronous-training.md).

@@ -72,6 +72,7 @@ void complete_and_validate(ParsedFlags& flags) {
   check_critic(config, problems);
   check_preferences(config, problems);
   check_async(flags, problems);
+  check_generate(flags, problems);
   check_batches(config, problems);
   check_output(config, problems);
   check_evaluation_runs(flags);

@@ -110,6 +110,7 @@ json::object to_json(const Sample& sample) {
   if (!sample.failure.empty()) object["failure"] = sample.failure;
   object["metadata"] = sample.metadata;
   if (!sample.custom_rm_path.empty()) object["custom_rm_path"] = sample.custom_rm_path;
+  if (!sample.user_fields.empty()) object["user_fields"] = sample.user_fields;
   object["total_prompt_tokens"] = sample.engine_prompt_tokens;
   object["cached_tokens"] = sample.cached_tokens;
   object["generation_seconds"] = sample.generation_seconds;
@@ -161,6 +162,7 @@ Sample sample_from_json(const json::object& object, std::string_view where) {
   sample.failure = fields.text("failure").value_or("");
   if (const json::object* metadata = fields.object("metadata")) sample.metadata = *metadata;
   sample.custom_rm_path = fields.text("custom_rm_path").value_or("");
+  if (const json::object* own = fields.object("user_fields")) sample.user_fields = *own;
   sample.engine_prompt_tokens = fields.integer("total_prompt_tokens").value_or(0);
   sample.cached_tokens = fields.integer("cached_tokens").value_or(0);
   sample.generation_seconds = fields.number("generation_seconds").value_or(0);

@@ -74,6 +74,9 @@ struct Sample {
   std::string failure;  // why, when status is kFailed
   json::value reward;   // null until scored; a number, or an object read through the reward key
   bool remove_sample = false;  // counted, but its mask is all zeros
+  /// What a user's function set and nothing here reads, by the field names of the original's Sample;
+  /// attributes of its own are in "extra".
+  json::object user_fields;
   /// The ids in the top-p nucleus, of all response tokens end to end.
   std::vector<TokenId> top_p_ids;
   /// Where those of each response token begin, and the end of the last; empty: not recorded.

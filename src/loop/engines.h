@@ -30,6 +30,9 @@ class Engines {
   /// the memory of the cache does not come back.
   virtual void update_weights(WeightVersion version) = 0;
 
+  /// The longest that a request may be, prompt and response together.
+  virtual int64_t max_request_tokens() const = 0;
+
   /// Of the weights that the engines have; nothing in runs that generate nothing.
   virtual std::optional<WeightVersion> weight_version() { return client().weight_version(); }
 
@@ -45,6 +48,7 @@ class Engines {
 class NoEngines final : public Engines {
  public:
   engine::EngineClient& client() override;  // BugError
+  int64_t max_request_tokens() const override { return 0; }
   void yield_to_training() override {}
   void update_weights(WeightVersion) override {}
   std::optional<WeightVersion> weight_version() override { return std::nullopt; }
@@ -62,6 +66,7 @@ class EngineHere final : public Engines {
              const Clock& clock);
 
   engine::EngineClient& client() override { return *engine_; }
+  int64_t max_request_tokens() const override { return engine_->max_request_tokens(); }
   void yield_to_training() override;
   void update_weights(WeightVersion version) override;
 
@@ -84,6 +89,7 @@ class EngineBeside final : public Engines {
                engine::RunningRequests running, const RunMemory& memory, const Clock& clock);
 
   engine::EngineClient& client() override { return *engine_; }
+  int64_t max_request_tokens() const override { return engine_->max_request_tokens(); }
   void yield_to_training() override {}
   void update_weights(WeightVersion version) override;
   model::Network* own_weights() override;

@@ -81,6 +81,14 @@ std::vector<std::string> Evaluation::own_rewards() const {
   return paths;
 }
 
+void Evaluation::draw_by(Plugins& plugins) {
+  for (const auto& set : sets_) {
+    const std::string& own = set->config.custom_generate_function_path;
+    set->rules.generate = plugins.generate(
+        own.empty() ? config_.custom_generate_function_path : own, /*is_evaluation=*/true);
+  }
+}
+
 int64_t Evaluation::num_prompts() const {
   int64_t count = 0;
   for (const auto& set : sets_) count += set->dataset.size();

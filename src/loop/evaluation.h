@@ -18,6 +18,7 @@
 #include "config/eval_config.h"
 #include "config/run_config.h"
 #include "loop/metrics.h"
+#include "loop/plugins.h"
 #include "loop/prompts.h"
 #include "rollout/rollout.h"
 
@@ -49,6 +50,9 @@ class Evaluation {
   int64_t num_prompts() const;
   /// What the user set and nothing reads, and prompts that are left out.
   const std::vector<std::string>& remarks() const { return remarks_; }
+
+  /// Functions of the user's draw, where the flags say so. `plugins` outlives the object.
+  void draw_by(Plugins& plugins);
 
   /// With the weights as they are. Stops early, with what is there, when `stop` becomes true.
   EvalReport run(rollout::Rollout& rollout, const std::atomic<bool>& stop) const;

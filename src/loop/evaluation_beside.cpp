@@ -27,7 +27,8 @@ struct SecondEngine {
 }  // namespace
 
 bool evaluates_beside(const config::RunConfig& config) {
-  return config.train_async && !config.shares_weights() && config.eval_interval.has_value();
+  return config.train_async && !config.shares_weights() && config.eval_interval.has_value() &&
+         generate_paths(config).empty();
 }
 
 int64_t evaluation_requests(const config::RunConfig& config) {

@@ -24,7 +24,8 @@
 
 namespace slime::loop {
 
-/// Whether a run evaluates so: its engines have weights of their own, and it has evaluations.
+/// Whether a run evaluates so: its engines have weights of their own, it has evaluations, and no
+/// function of the user's draws: those know one engine, the run's.
 bool evaluates_beside(const config::RunConfig& config);
 
 /// How many samples of an evaluation are drawn together.

@@ -1,12 +1,17 @@
 #include "loop/plugins.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
+#include "config/eval_config.h"
 #include "config/parse_flags.h"
 #include "config/users_functions.h"
 #include "core/error.h"
+#include "loop/engine_door.h"
+#include "model/config.h"
 #include "plugin/filter.h"
+#include "plugin/generate.h"
 #include "plugin/hosts.h"
 #include "plugin/reward.h"
 #include "plugin/sample_hook.h"
@@ -23,7 +28,8 @@ std::vector<Function> in_order_of_hosts(std::vector<Function> functions) {
 
 template <typename Function>
 std::vector<Function> functions_of(const config::RunConfig& config,
-                                   const std::vector<std::string>& eval_rewards) {
+                                   const std::vector<std::string>& eval_rewards,
+                                   const std::vector<std::string>& generates) {
   std::vector<Function> all;
   const auto add = [&all](std::string hook, const std::string& path, bool keeps_state) {
     const bool is_known = std::ranges::any_of(
@@ -33,17 +39,64 @@ std::vector<Function> functions_of(const config::RunConfig& config,
   for (const config::UsersFunction& each : config::users_functions(config))
     add(std::string(each.hook), each.path, each.keeps_state);
   for (const std::string& path : eval_rewards) add("reward", path, false);
+  for (const std::string& path : generates) add("generate", path, false);
   return in_order_of_hosts(std::move(all));
+}
+
+bool trains_with_engine_log_probs(const config::RunConfig& config) {
+  return !config.debug_rollout_only &&
+         (config.use_rollout_logprobs || config.use_tis || config.use_rs ||
+          config.get_mismatch_metrics || !config.custom_tis_function_path.empty());
+}
+
+/// As the original's GenerateState has them.
+json::object to_params(const engine::SamplingParams& sampling, bool keeps_top_p_ids) {
+  json::object params{{"temperature", sampling.temperature},
+                      {"top_p", sampling.top_p},
+                      {"top_k", sampling.top_k},
+                      {"max_new_tokens", sampling.max_new_tokens},
+                      {"stop", nullptr},
+                      {"stop_token_ids", nullptr},
+                      {"skip_special_tokens", sampling.skip_special_tokens},
+                      {"no_stop_trim", sampling.no_stop_trim},
+                      {"spaces_between_special_tokens", sampling.spaces_between_special_tokens}};
+  if (!sampling.stop.empty()) params["stop"] = json::value_from(sampling.stop);
+  if (!sampling.stop_token_ids.empty())
+    params["stop_token_ids"] = json::value_from(sampling.stop_token_ids);
+  if (sampling.min_new_tokens > 0) params["min_new_tokens"] = sampling.min_new_tokens;
+  if (sampling.repetition_penalty != 1) params["repetition_penalty"] = sampling.repetition_penalty;
+  if (keeps_top_p_ids) params["custom_params"] = json::object{{"return_top_p_token_ids", true}};
+  return params;
 }
 
 }  // namespace
 
-plugin::HostsConfig Plugins::hosts_config(const std::filesystem::path& logs) {
+std::vector<std::string> generate_paths(const config::RunConfig& config) {
+  std::vector<std::string> paths;
+  const auto add = [&paths](const std::string& path) {
+    if (!path.empty() && std::ranges::find(paths, path) == paths.end()) paths.push_back(path);
+  };
+  add(config.custom_generate_function_path);
+  if (config.eval_interval) {
+    for (const config::EvalSetConfig& set : config::eval_sets_of(config))
+      add(set.custom_generate_function_path);
+  }
+  return paths;
+}
+
+plugin::HostsConfig Plugins::hosts_config(const json::object& unknown,
+                                          const std::filesystem::path& logs) {
+  json::object flags = unknown;  // the functions' own, keys of services among them
+  for (const auto& flag : config::flags_for_users(config_)) flags[flag.key()] = flag.value();
+  if (door_ != nullptr) {
+    flags["sglang_router_ip"] = "127.0.0.1";
+    flags["sglang_router_port"] = door_->port();
+  }
   plugin::HostsConfig hosts{
       .python = config_.plugin_python,
       .num_hosts = static_cast<int>(config_.plugin_hosts),
       .logs = logs,
-      .flags = config::flags_for_users(config_),
+      .flags = std::move(flags),
       .hooks = {},
       .hooks_of_first = {},
       .on_question = [&desk = *desk_](plugin::Question question, plugin::ReplyFn reply) {
@@ -54,14 +107,23 @@ plugin::HostsConfig Plugins::hosts_config(const std::filesystem::path& logs) {
   return hosts;
 }
 
-Plugins::Plugins(const config::RunConfig& config, const std::vector<std::string>& eval_rewards,
-                 const std::filesystem::path& logs)
+Plugins::Plugins(const config::RunConfig& config, const json::object& unknown,
+                 const std::vector<std::string>& eval_rewards, const std::filesystem::path& logs,
+                 EngineDoor* door)
     : config_(config),
+      door_(door),
       timeout_(config.plugin_timeout_seconds),
       reward_timeout_(config.reward_timeout_seconds.value_or(config.plugin_timeout_seconds)),
-      functions_(functions_of<Function>(config, eval_rewards)),
+      vocab_size_(model::read_model_config(config.hf_checkpoint).vocab_size),
+      max_tokens_([&] {
+        const int64_t positions = model::read_model_config(config.hf_checkpoint).max_positions;
+        return positions > 0 ? positions : std::numeric_limits<int64_t>::max();
+      }()),
+      functions_(functions_of<Function>(
+          config, eval_rewards,
+          door == nullptr ? std::vector<std::string>() : generate_paths(config))),
       desk_(std::make_unique<QuestionDesk>(config)),
-      hosts_(std::make_unique<plugin::Hosts>(hosts_config(logs))),
+      hosts_(std::make_unique<plugin::Hosts>(hosts_config(unknown, logs))),
       step_functions_(std::make_unique<StepFunctions>(
           config, *hosts_, *desk_,
           [this](std::string_view hook, const std::string& path) { return place(hook, path); })),
@@ -132,6 +194,29 @@ decltype(rollout::RolloutHooks::ask_filter) Plugins::filter() {
                                                    .verdict = std::move(filtered->verdict)});
                    });
   };
+}
+
+rollout::GenerateFn Plugins::generate(const std::string& path, bool is_evaluation) {
+  if (path.empty()) return nullptr;
+  const plugin::GenerateHook how{
+      .hook = place("generate", path),
+      .timeout = std::chrono::duration<double>(*config_.generate_timeout_seconds),
+      .limits = {.vocab_size = vocab_size_,
+                 .max_tokens = max_tokens_,
+                 .needs_log_probs = !is_evaluation && trains_with_engine_log_probs(config_)},
+      .is_evaluation = is_evaluation};
+  return [this, how](rollout::GenerateCall call, std::stop_token stop,
+                     rollout::AnswerFn<std::vector<Sample>> answer) {
+    plugin::generate(*hosts_, how, to_params(call.sampling, call.keeps_top_p_ids),
+                     std::move(call.sample), std::move(stop), std::move(answer));
+  };
+}
+
+void Plugins::abort_functions(bool aborts) {
+  // The flag first: a conversation whose turn was aborted looks at it.
+  if (aborts) hosts_->set_aborted(true);
+  if (door_ != nullptr) door_->set_aborting(aborts);
+  if (!aborts) hosts_->set_aborted(false);
 }
 
 }  // namespace slime::loop

@@ -3,6 +3,8 @@
 /// The functions of the user's that a run calls, by its flags.
 
 #include <atomic>
+#include <chrono>
+#include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <memory>
@@ -13,6 +15,7 @@
 #include "loop/batch_functions.h"
 #include "loop/question_desk.h"
 #include "loop/step_functions.h"
+#include "rollout/generate_fn.h"
 #include "rollout/rollout.h"
 
 namespace slime::plugin {
@@ -22,13 +25,21 @@ struct HostsConfig;
 
 namespace slime::loop {
 
+class EngineDoor;
+
+/// Generate functions of training and of evaluation sets, each once; empty: the engine draws alone.
+std::vector<std::string> generate_paths(const config::RunConfig& config);
+
 class Plugins {
  public:
   /// Starts the hosts and resolves all functions in them. Throws ConfigError with everything that is
-  /// wrong with any of them, in Python's own words. `eval_rewards`: functions of evaluation sets.
-  /// `logs`: a folder for what they write. `config` outlives the object.
-  Plugins(const config::RunConfig& config, const std::vector<std::string>& eval_rewards,
-          const std::filesystem::path& logs);
+  /// wrong with any of them, in Python's own words. `unknown`: flags that only functions know, by name
+  /// (ParsedFlags::unknown). `eval_rewards`: functions of evaluation sets. `logs`: a folder for what
+  /// they write. `door`: where functions find the engine; null: none draws. It and `config` outlive
+  /// the object.
+  Plugins(const config::RunConfig& config, const json::object& unknown,
+          const std::vector<std::string>& eval_rewards, const std::filesystem::path& logs,
+          EngineDoor* door);
   /// Ends the hosts.
   ~Plugins();
 
@@ -55,9 +66,16 @@ class Plugins {
   StepFunctions& of_steps() { return *step_functions_; }
   BatchFunctions& of_batches() { return *batch_functions_; }
 
+  /// One of generate_paths(); for none: empty.
+  rollout::GenerateFn generate(const std::string& path, bool is_evaluation);
+
+  /// RolloutHooks::abort_functions: what they ask the engine for ends with what it has, and
+  /// GenerateState.aborted says so.
+  void abort_functions(bool aborts);
+
  private:
   int place(std::string_view hook, const std::string& path) const;
-  plugin::HostsConfig hosts_config(const std::filesystem::path& logs);
+  plugin::HostsConfig hosts_config(const json::object& unknown, const std::filesystem::path& logs);
 
   struct Function {
     std::string hook;
@@ -66,8 +84,11 @@ class Plugins {
   };
 
   const config::RunConfig& config_;
+  EngineDoor* const door_;
   const std::chrono::duration<double> timeout_;
   const std::chrono::duration<double> reward_timeout_;
+  const int64_t vocab_size_;
+  const int64_t max_tokens_;
   std::vector<Function> functions_;  // in the order of the hosts' hooks
   std::atomic<int64_t> rollout_id_{0};
   const std::unique_ptr<QuestionDesk> desk_;

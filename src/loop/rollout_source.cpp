@@ -91,10 +91,16 @@ RolloutSource::RolloutSource(const config::RunConfig& config, const text::Tokeni
       memory_(memory),
       recorder_(recorder),
       plugins_(plugins),
+      rules_(training_rules(config)),
       left_out_([&recorder](std::string_view line) { recorder.message(line); }),
       rounds_(make_rounds(config, engines.client())),
       rollout_(rounds_ ? rounds_->engine() : engines.client(), rollout_config(config),
-               make_hooks(tokenizer, plugins), rounds_.get()) {}
+               make_hooks(tokenizer, plugins), rounds_.get()) {
+  if (plugins != nullptr) {
+    rules_.generate = plugins->generate(config.custom_generate_function_path,
+                                        /*is_evaluation=*/false);
+  }
+}
 
 rollout::RolloutHooks scoring_hooks(const config::RunConfig& config,
                                     const text::Tokenizer& tokenizer, Plugins* plugins) {
@@ -108,6 +114,15 @@ rollout::RolloutHooks scoring_hooks(const config::RunConfig& config,
     hooks.ask_group_score = plugins->group_reward();
     hooks.ask_sample_hook = plugins->sample_hooks();
   }
+  const bool has_functions = plugins != nullptr && !generate_paths(config).empty();
+  if (has_functions && !config.has_users_reward() && !hooks.score && !config.debug_rollout_only) {
+    hooks.score = [](const Sample&, const std::stop_token&) -> Expected<json::value> {
+      return failure(
+          "the generate function set none, and there is neither --rm-type nor --custom-rm-path");
+    };
+  }
+  if (has_functions)
+    hooks.abort_functions = [plugins](bool aborts) { plugins->abort_functions(aborts); };
   hooks.reward_timeout = [&config](const Sample& sample) {
     return reward_deadline(config, sample);
   };
@@ -177,10 +192,8 @@ rollout::StepResult RolloutSource::take_step(int64_t step, WeightVersion version
   const std::shared_ptr<void> at_end(nullptr, [this](void*) { left_out_.end_step(); });
   // Ctrl-C lets the step finish; a rank that is lost does not.
   if (!stream_) {
-    rollout_.open_step({.step = step,
-                        .rules = training_rules(config_),
-                        .version = version,
-                        .stop = &trainers_.has_failed()});
+    rollout_.open_step(
+        {.step = step, .rules = rules_, .version = version, .stop = &trainers_.has_failed()});
   }
   return rollout::take_step(rollout_);
 }
@@ -194,7 +207,7 @@ void RolloutSource::start_stream(const RunSchedule& schedule, WeightVersion vers
              .first_version = version};
   rollout_.open_stream({.staleness = *stream_,
                         .num_steps = schedule.num_steps,
-                        .rules = training_rules(config_),
+                        .rules = rules_,
                         .order = config_.async_order == "finish"
                                      ? rollout::ConsumptionOrder::kFinish
                                      : rollout::ConsumptionOrder::kDispatch,

@@ -36,8 +36,8 @@ namespace slime::loop {
 rollout::RolloutHooks scoring_hooks(const config::RunConfig& config,
                                     const text::Tokenizer& tokenizer, Plugins* plugins);
 
-/// One class because the hooks of its rollout, which lives as long as it does, and the steps taken from
-/// it tell the same stations.
+/// One class because a step, a stream and the rounds between trainings are drawn by one rollout, which
+/// lives as long as it does, with one set of rules, and tell the fates of the same prompts.
 class RolloutSource final : public GroupSource {
  public:
   /// References, and `plugins` where there are any, outlive the object. Throws ConfigError for a reward or filter that does not exist.
@@ -77,7 +77,8 @@ class RolloutSource final : public GroupSource {
   Fates& fates_;
   RunMemory& memory_;
   Recorder& recorder_;
-  Plugins* const plugins_;   // null: no functions of users
+  Plugins* const plugins_;  // null: no functions of users
+  rollout::ResponseRules rules_;
   LeftOutPrompts left_out_;  // of the step
   std::mutex dropped_mutex_;
   std::vector<Group>

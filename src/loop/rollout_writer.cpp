@@ -26,17 +26,16 @@ void RolloutWriter::write(int64_t step, const Collected& collected,
     }
     return pieces;
   };
-  // By sample ordinal; the trainer keeps the order of the groups.
-  std::map<int64_t, const std::vector<float>*> log_probs;
+  // By sample, of which several may have one ordinal; the trainer keeps the order of the groups.
+  std::map<const Sample*, const std::vector<float>*> log_probs;
   if (report != nullptr) {
     std::size_t i = 0;
     for (const Group& group : collected.groups) {
-      for (const Sample& sample : group.samples)
-        log_probs[sample.ordinal] = &report->log_probs.at(i++);
+      for (const Sample& sample : group.samples) log_probs[&sample] = &report->log_probs.at(i++);
     }
   }
   const auto train_log_probs = [&](const Sample& sample) {
-    return log_probs.contains(sample.ordinal) ? *log_probs[sample.ordinal] : std::vector<float>{};
+    return log_probs.contains(&sample) ? *log_probs[&sample] : std::vector<float>{};
   };
   write_samples(folder_.rollouts(step), collected.groups,
                 {.train_log_probs = train_log_probs, .token_texts = texts});

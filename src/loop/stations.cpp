@@ -31,8 +31,8 @@ bool generates(const config::RunConfig& config) {
 }
 
 /// Tokenizer, template, prompts and evaluation sets, as the day of the run's beginning renders
-/// them.
-void read_data(Stations& run, const StartPoint& start, Notes& notes) {
+/// them; and functions of the user's, who alone know the `unknown` flags.
+void read_data(Stations& run, const StartPoint& start, const json::object& unknown, Notes& notes) {
   const config::RunConfig& config = run.config;
   const bool evaluates = generates(config) && config.eval_interval;
   run.text = load_model_text(config.hf_checkpoint, needs_template(config, evaluates),
@@ -67,9 +67,13 @@ void read_data(Stations& run, const StartPoint& start, Notes& notes) {
         "not wait for answers of plug-in hosts",
         eval_rewards.front()));
   }
-  const bool has_functions = !config::users_functions(config).empty() || !eval_rewards.empty();
-  if (has_functions)
-    run.plugins = std::make_unique<Plugins>(config, eval_rewards, run.folder.plugin_logs());
+  const bool draws = generates(config) && !generate_paths(config).empty();
+  if (draws) run.door = std::make_unique<EngineDoor>(config, run.text);
+  if (draws || !config::users_functions(config).empty() || !eval_rewards.empty()) {
+    run.plugins = std::make_unique<Plugins>(config, unknown, eval_rewards, run.folder.plugin_logs(),
+                                            run.door.get());
+  }
+  if (draws && run.evaluation) run.evaluation->draw_by(*run.plugins);
 }
 
 void plan_schedule(Stations& run, const StartPoint& start) {
@@ -225,6 +229,7 @@ void start_engines(Stations& run, const StartPoint& start) {
   } else {
     run.engines = engine_beside(run, config, version, running);
   }
+  if (run.door) run.door->open(run.engines->client(), run.engines->max_request_tokens());
 }
 
 /// The trainer's are what the engine leaves; asked before the first kernel runs.
@@ -313,7 +318,7 @@ std::unique_ptr<Stations> build_stations(config::ParsedFlags flags, const Clock&
                     run->folder.root().string()));
   const StartPoint start = choose_start(
       run->config, run->folder, [&notes](const std::string& line) { notes.push_back(line); });
-  read_data(*run, start, notes);
+  read_data(*run, start, flags.unknown, notes);
   plan_schedule(*run, start);
   load_networks(*run, start, flags.arguments, notes);
   open_records(*run, start, notes);

@@ -17,6 +17,7 @@
 #include "config/parse_flags.h"
 #include "core/clock.h"
 #include "loop/checkpoints.h"
+#include "loop/engine_door.h"
 #include "loop/engines.h"
 #include "loop/evaluation.h"
 #include "loop/evaluation_beside.h"
@@ -57,6 +58,7 @@ struct Stations {
   std::unique_ptr<Trainers> trainers;
   std::unique_ptr<Engines> engines;
   std::unique_ptr<Recorder> recorder;
+  std::unique_ptr<EngineDoor> door;        // absent where no function asks the engine
   std::unique_ptr<Plugins> plugins;        // absent where no function is the user's
   std::unique_ptr<RolloutSource> rollout;  // absent where rows or dumps are trained on
   std::unique_ptr<GroupSource> files;      // rows or dumps

@@ -76,6 +76,17 @@ void Host::call(Call call) {
   if (is_first) ::eventfd_write(wake_, 1);
 }
 
+void Host::set_aborted(bool is_aborted) {
+  is_aborted_ = is_aborted;
+  ::eventfd_write(wake_, 1);
+}
+
+void Host::tell_aborted() {
+  const bool is_aborted = is_aborted_;
+  if (std::exchange(told_aborted_, is_aborted) == is_aborted) return;
+  send(kCancel, {.head = {{"ids", json::array()}, {"aborted", is_aborted}}});
+}
+
 void Host::run(const std::stop_token& stop) {
   while (!stop.stop_requested()) {
     take_calls();
@@ -83,6 +94,7 @@ void Host::run(const std::stop_token& stop) {
     if (!process_ && !broken_ && is_wanted && Steady::now() >= start_at_) start();
     try {
       if (process_) send_replies();
+      if (is_ready_) tell_aborted();
       if (is_ready_) send_calls();
       wait();
       if (process_) read_frames();
@@ -129,6 +141,7 @@ void Host::start() {
   has_abandoned_ = false;
   num_plain_in_flight_ = 0;
   ++num_processes_;
+  told_aborted_ = false;
   try {
     process_ = std::make_unique<HostProcess>(config_.python, log_);
   } catch (const ConfigError& error) {

@@ -82,6 +82,9 @@ class Host {
   /// Any thread.
   void call(Call call);
   int64_t num_open_calls() const { return num_open_; }
+  /// Any thread: GenerateState.aborted, by which conversations know that they are to return what they
+  /// have.
+  void set_aborted(bool is_aborted);
 
  private:
   using Steady = std::chrono::steady_clock;
@@ -95,6 +98,7 @@ class Host {
   void run(const std::stop_token& stop);
   void wait();
   void take_calls();
+  void tell_aborted();
   void start();
   void send_calls();
   void send(uint32_t type, const Payload& payload);
@@ -121,6 +125,7 @@ class Host {
   const std::shared_ptr<Replies> replies_;
   std::mutex mutex_;
   std::vector<Call> arrived_;  // guarded by mutex_
+  std::atomic<bool> is_aborted_{false};
   std::atomic<int64_t> num_open_{0};
 
   // The thread's own.
@@ -129,6 +134,7 @@ class Host {
   std::unique_ptr<HostProcess> process_;
   std::string unsent_;
   bool is_ready_ = false;
+  bool told_aborted_ = false;            // to the process
   std::vector<bool> is_coroutine_;       // by hook
   std::size_t num_plain_in_flight_ = 0;  // calls of functions that are none
   int64_t num_processes_ = 0;            // that were started

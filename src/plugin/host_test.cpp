@@ -104,7 +104,8 @@ async def reward(args, sample, **kwargs):
     if word == "loud": sys.stdout.write("x" * (12 << 20))
     if word == "tag":
         sample.metadata["seen"] = True
-        sample.odd = 1
+        sample.own = 1
+        sample.response = "other"
     print("scored", word)
     return len(word)
 )";
@@ -116,7 +117,9 @@ TEST_F(PluginHost, GivesRewardsAndWhatTheFunctionChanged) {
   const Expected<Sample> tagged = ask("tag").get();
   ASSERT_TRUE(tagged);
   EXPECT_EQ(tagged->metadata, (json::object{{"seen", true}}));
-  EXPECT_THAT(told(), HasSubstr("sets Sample.odd, which is not kept"));
+  EXPECT_EQ(tagged->user_fields, (json::object{{"extra", {{"own", 1}}}}));
+  EXPECT_EQ(tagged->response, "tag");
+  EXPECT_THAT(told(), HasSubstr("sets Sample.response, which is not kept"));
 }
 
 TEST_F(PluginHost, AFunctionIsFoundByFileNameAndByItsOwnName) {

@@ -36,6 +36,10 @@ void Hosts::call(Call call) {
   (*least)->call(std::move(call));
 }
 
+void Hosts::set_aborted(bool is_aborted) {
+  for (const auto& host : hosts_) host->set_aborted(is_aborted);
+}
+
 void Hosts::tell_by(std::function<void(const std::string&)> tell) {
   const std::lock_guard lock(mutex_);
   tell_ = std::move(tell);

@@ -36,6 +36,9 @@ class Hosts {
   /// Any thread: to the host that has the least to do, or the one that has the function.
   void call(Call call);
 
+  /// To all hosts: Host::set_aborted.
+  void set_aborted(bool is_aborted);
+
   /// For people, from now on: `tell` is called on threads of hosts. What was to be told before comes
   /// at once.
   void tell_by(std::function<void(const std::string&)> tell);

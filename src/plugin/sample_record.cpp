@@ -85,6 +85,12 @@ json::object to_record(const Sample& sample, Columns& columns) {
   if (!sample.custom_rm_path.empty()) record["custom_rm_path"] = sample.custom_rm_path;
   if (!sample.reward.is_null()) record["reward"] = sample.reward;
   if (sample.remove_sample) record["remove_sample"] = true;
+  if (!sample.top_p_offsets.empty()) {
+    record["rollout_top_p_token_ids"] = add_column(columns, sample.top_p_ids);
+    record["rollout_top_p_token_offsets"] = add_column(
+        columns, std::vector<int32_t>(sample.top_p_offsets.begin(), sample.top_p_offsets.end()));
+  }
+  for (const auto& own : sample.user_fields) record[own.key()] = own.value();
   return record;
 }
 
@@ -105,8 +111,7 @@ std::vector<std::string> apply_changes(const json::object& changes, const Column
     } else if (name == "loss_mask") {
       set_mask(value, columns, sample);
     } else if (name == "extra") {
-      for (const auto& own : of_type<json::object>(value, name))
-        without_place.emplace_back(own.key());
+      sample.user_fields[name] = of_type<json::object>(value, name);
     } else if (name == "response") {
       sample.response = of_type<std::string>(value, name);
     } else if (name == "rollout_id") {

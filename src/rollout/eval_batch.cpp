@@ -32,7 +32,10 @@ void EvalBatch::look_at_stop_flag() {
   if (stop_.load()) abandon();
 }
 
-void EvalBatch::abandon() { session_.close(); }
+void EvalBatch::abandon() {
+  session_.stop_functions();
+  session_.close();
+}
 
 void EvalBatch::done(GroupInFlight& flight) {
   for (std::size_t i = 0; i < flight.draws.size() && !stop_.load(); ++i) {

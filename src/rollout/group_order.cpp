@@ -3,6 +3,7 @@
 namespace slime::rollout {
 
 int64_t GroupOrder::join(GroupInFlight& flight) {
+  if (by_ == By::kCompletion) return 0;
   std::vector<bool> draws;
   for (Draw& draw : flight.draws) {
     draws.push_back(draw.asks_engine);
@@ -13,6 +14,7 @@ int64_t GroupOrder::join(GroupInFlight& flight) {
 
 std::optional<int64_t> GroupOrder::front() {
   while (finished_.empty()) {
+    if (by_ == By::kCompletion) return std::nullopt;
     const std::vector<int64_t> groups =
         time_.next_groups([this](int64_t number) { return draw(number).num_drawn.load(); });
     finished_.assign(groups.begin(), groups.end());

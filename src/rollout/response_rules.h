@@ -9,14 +9,17 @@
 
 #include "core/json.h"
 #include "engine/client.h"
+#include "rollout/generate_fn.h"
 
 namespace slime::rollout {
 
 struct ResponseRules {
   engine::SamplingParams sampling;            // max_new_tokens is the limit of the whole response
   std::optional<int64_t> max_context_length;  // prompt and response together
-  uint64_t seed = 0;                          // draws are keyed by (seed, sample ordinal)
-  bool is_evaluation = false;                 // no filter is asked, and sample hooks are told
+  /// Draws the samples; empty: the engine does, in one turn.
+  GenerateFn generate;
+  uint64_t seed = 0;             // draws are keyed by (seed, sample ordinal)
+  bool is_evaluation = false;    // no filter is asked, and sample hooks are told
   bool keeps_top_p_ids = false;  // record the nucleus of each token, for the trainer's replay
   /// Why a reward cannot be used; the sample has failed then. Nothing: it can. Empty: all can.
   std::function<std::optional<std::string>(const json::value& reward)> reward_problem;

@@ -61,6 +61,9 @@ struct RolloutConfig {
   std::chrono::duration<double> reward_timeout{30};
   int64_t max_failed_groups = 64;  // in one step; more end the run
   int reward_threads = 1;
+  /// Partial rollout with a GenerateFn: so long a step's end waits for functions that are to return
+  /// what they have.
+  std::chrono::duration<double> abort_patience{10};
   /// Finished groups that may wait for the loop. More would be older when they are trained, fewer
   /// than B would make generation wait while the loop trains on the B before.
   int64_t max_waiting_groups = 64;
@@ -106,6 +109,9 @@ struct RolloutHooks {
   std::function<void(Group, std::stop_token, AnswerFn<Group>)> ask_group_score;
   /// Sees each sample between its last token and its reward; empty: nobody does.
   std::function<void(SampleInHook, std::stop_token, AnswerFn<Sample>)> ask_sample_hook;
+  /// With rules that have a GenerateFn: functions under way are to come to an end with what they
+  /// have (true), or may begin and go on again (false). Empty: they cannot be told.
+  std::function<void(bool)> abort_functions;
   /// The longest that the score of a sample may take; empty: RolloutConfig::reward_timeout.
   std::function<std::chrono::duration<double>(const Sample&)> reward_timeout;
   std::function<FilterVerdict(const Group&)> filter;  // empty: keep all

@@ -5,11 +5,13 @@
 #include <algorithm>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/post.hpp>
+#include <chrono>
 #include <optional>
 #include <span>
 #include <string>
 #include <utility>
 
+#include "core/error.h"
 #include "core/out_of_memory.h"
 #include "core/splitmix64.h"
 #include "rollout/ask.h"
@@ -63,9 +65,17 @@ void fail_sample(Sample& sample, std::string why) {
 
 /// A response of an earlier session whose tokens have top-p ids where those of this one have none,
 /// or the other way round (--rollout-top-p was changed on resume): no trainer can replay such a
-/// mixture, so it is drawn anew.
+/// mixture, so it is drawn anew; so is one whose function kept no log-probs.
 bool has_other_records(const Sample& sample, const ResponseRules& rules) {
-  return sample.response_length() > 0 && sample.top_p_offsets.empty() == rules.keeps_top_p_ids;
+  if (sample.response_length() == 0) return false;
+  return sample.top_p_offsets.empty() == rules.keeps_top_p_ids ||
+         static_cast<int64_t>(sample.log_probs.size()) != sample.response_length();
+}
+
+int64_t num_with_log_prob(const std::vector<Sample>& samples) {
+  int64_t count = 0;
+  for (const Sample& sample : samples) count += static_cast<int64_t>(sample.log_probs.size());
+  return count;
 }
 
 }  // namespace
@@ -81,21 +91,41 @@ Session::Session(const RolloutContext& context, ResponseRules rules, std::string
       requests_(context.engine, context.runtime.context(), context.config.max_concurrent_samples,
                 [this](const Error& error) { fail(exception_of(error)); }) {}
 
-Session::~Session() { rewards_stop_.request_stop(); }
+Session::~Session() {
+  rewards_stop_.request_stop();
+  functions_stop_.request_stop();
+}
+
+std::string GroupInFlight::why_given_up(std::size_t index) const {
+  const bool is_known = index < draws.size() && draws[index].engine_gave_up;
+  return is_known ? *draws[index].engine_gave_up : "aborted";
+}
+
+void GroupInFlight::gather_parts() {
+  for (Draw& draw : draws)
+    std::ranges::move(std::exchange(draw.other_parts, {}), std::back_inserter(group.samples));
+}
+
+Group GroupInFlight::to_hand_back(bool keeps_tokens) {
+  if (keeps_tokens || !begun) return std::move(group);
+  forget_response(*begun);
+  return std::move(*begun);
+}
 
 std::shared_ptr<GroupInFlight> Session::start(Group group, int64_t attempt) {
   auto flight = std::make_shared<GroupInFlight>(std::move(group), attempt);
   flight->num_open = flight->draws.size();
+  if (rules_.generate) flight->begun = flight->group;
   for (std::size_t i = 0; i < flight->draws.size(); ++i) {
     Sample& sample = flight->group.samples[i];
     Draw& draw = flight->draws[i];
-    if (has_other_records(sample, rules_)) {
+    if (!rules_.generate && has_other_records(sample, rules_)) {
       tell_discarded(context_.hooks, flight->group.ordinal, sample.response_length());
       cut_response(sample, 0);
       render(sample);
     }
     draw.tokens_before = sample.response_length();
-    if (can_go_on(sample) && remaining_tokens(sample, rules_) == 0) {
+    if (!rules_.generate && can_go_on(sample) && remaining_tokens(sample, rules_) == 0) {
       sample.status = Status::kTruncated;
       render(sample);
     }
@@ -127,7 +157,7 @@ void Session::spawn(std::shared_ptr<GroupInFlight> flight) {
 }
 
 void Session::begin(bool as_one_batch) {
-  if (as_one_batch) {
+  if (as_one_batch && !rules_.generate) {
     int64_t num_draws = 0;
     for (const auto& flight : started_)
       num_draws += std::ranges::count(flight->draws, true, &Draw::asks_engine);
@@ -142,6 +172,7 @@ void Session::close() {
   if (is_closed_) return;
   is_closed_ = true;
   rewards_stop_.request_stop();
+  end_functions();
   const Expected<void> closed = requests_.close();
   if (!closed && !error_) error_ = exception_of(closed.error());
   tell_when_quiet();
@@ -167,7 +198,8 @@ void Session::tell_when_quiet() {
 
 void Session::abort(GroupInFlight& flight) {
   flight.is_aborted = true;
-  for (const Draw& draw : flight.draws) {
+  for (Draw& draw : flight.draws) {
+    draw.call.request_stop();
     if (!draw.under_way) continue;
     const Expected<void> aborted = requests_.abort(*draw.under_way);
     if (!aborted) return fail(exception_of(aborted.error()));
@@ -176,7 +208,9 @@ void Session::abort(GroupInFlight& flight) {
 
 Group Session::as_it_is(const GroupInFlight& flight) const {
   Group group = flight.group;
-  for (std::size_t i = 0; i < group.samples.size(); ++i) {
+  for (std::size_t i = 0; i < flight.draws.size(); ++i) {
+    // Nobody could score the others apart from it: it is drawn again.
+    if (!flight.draws[i].other_parts.empty()) group.samples[i] = flight.begun->samples[i];
     if (!flight.draws[i].under_way) continue;
     engine::GenerateUpdate drawn = flight.draws[i].under_way->drawn->copy();
     drawn.finish = engine::aborted(engine::FinishReason::Cause::kRequested, "under way");
@@ -199,7 +233,9 @@ void Session::tell_when_idle() {
   asio::post(context_.runtime.context(), [this] {
     idle_check_is_posted_ = false;
     const std::function<void()> on_idle = events_.on_idle;  // the call may destroy the session
-    if (num_running_ == 0 && on_idle) on_idle();
+    if (num_running_ > 0) return;
+    if (std::exchange(has_told_functions_, false)) context_.hooks.abort_functions(false);
+    if (on_idle) on_idle();
   });
 }
 
@@ -215,9 +251,12 @@ asio::awaitable<void> Session::run_sample(std::shared_ptr<GroupInFlight> flight,
     flight->draws[index].drawn_status = flight->group.samples[index].status;
     if (events_.on_drawn) events_.on_drawn(*flight, index);
   }
-  co_await ask_sample_hook(flight, index);
+  co_await ask_sample_hooks(flight, index);
   co_await score(flight, index);
-  if (flight->num_open == 1) co_await end_group(flight);
+  if (flight->num_open == 1) {  // no other coroutine looks at the samples any more
+    flight->gather_parts();
+    co_await end_group(flight);
+  }
   if (--flight->num_open > 0) co_return;
   if (events_.on_done) events_.on_done(*flight);
 }
@@ -240,12 +279,80 @@ engine::GenerateRequest Session::request_for(const GroupInFlight& flight,
 asio::awaitable<void> Session::draw(std::shared_ptr<GroupInFlight> flight, std::size_t index) {
   {
     const ConcurrencyLimit::Permit permit = co_await requests_.acquire();
-    while (co_await draw_once(flight, index)) {
+    if (rules_.generate) {
+      co_await draw_by_function(flight, index);
+    } else {
+      while (co_await draw_once(flight, index)) {
+      }
+      render(flight->group.samples[index]);
     }
   }
   --num_drawing_;
-  render(flight->group.samples[index]);
   tell_when_quiet();
+}
+
+asio::awaitable<void> Session::draw_by_function(std::shared_ptr<GroupInFlight> flight,
+                                                std::size_t index) {
+  Sample& sample = flight->group.samples[index];
+  Draw& draw = flight->draws[index];
+  if (is_closed_ || flight->is_aborted) {
+    sample.status = Status::kAborted;
+    co_return;
+  }
+  const std::stop_callback with_session(functions_stop_.get_token(),
+                                        [&draw] { draw.call.request_stop(); });
+  AskFn<std::vector<Sample>> ask = [this, &sample](std::stop_token stop,
+                                                   AnswerFn<std::vector<Sample>> answer) {
+    rules_.generate(
+        {.sample = sample, .sampling = rules_.sampling, .keeps_top_p_ids = rules_.keeps_top_p_ids},
+        std::move(stop), std::move(answer));
+  };
+  ++num_functions_;
+  auto drawn = co_await ask_elsewhere<std::vector<Sample>>(std::move(ask), draw.call.get_token());
+  --num_functions_;
+  if (!drawn) {
+    sample.status = Status::kAborted;
+  } else if (!*drawn) {
+    sample.status = Status::kFailed;
+    sample.failure = "generate: " + drawn->error().message;
+  } else {
+    take_drawn(sample, draw, std::move(**drawn));
+  }
+}
+
+void Session::take_drawn(Sample& sample, Draw& draw, std::vector<Sample> drawn) {
+  check(!drawn.empty(), "a function makes one sample at least");
+  num_tokens_of_functions_ += std::max<int64_t>(num_with_log_prob(drawn) - draw.tokens_before, 0);
+  for (Sample& part : drawn) {
+    if (part.reward.is_null() || !rules_.reward_problem) continue;
+    const std::optional<std::string> problem = rules_.reward_problem(part.reward);
+    if (!problem) continue;
+    part.status = Status::kFailed;
+    part.reward = nullptr;
+    part.failure = "generate: its reward: " + *problem;
+  }
+  sample = std::move(drawn.front());
+  drawn.erase(drawn.begin());
+  draw.other_parts = std::move(drawn);
+  if (sample.status == Status::kAborted && !is_closed_)
+    draw.engine_gave_up = "its function returned it as aborted";
+}
+
+/// The session is closed. Those that do not return what they have in time are stopped.
+void Session::end_functions() {
+  const bool may_return = context_.config.keeps_partial && context_.hooks.abort_functions &&
+                          !error_ && !functions_stop_.stop_requested();
+  if (num_functions_ == 0 || !may_return) return stop_functions();
+  has_told_functions_ = true;
+  context_.hooks.abort_functions(true);
+  using Timer = asio::steady_timer;
+  patience_ = std::make_shared<Timer>(context_.runtime.context(), Timer::time_point::max());
+  const auto patience = std::chrono::duration_cast<Clock::Duration>(context_.config.abort_patience);
+  context_.runtime.wake_at(patience_, context_.runtime.now() + patience);
+  patience_->async_wait([stop = functions_stop_, timer = std::weak_ptr(patience_)](
+                            const boost::system::error_code&) mutable {
+    if (!timer.expired()) stop.request_stop();
+  });
 }
 
 /// True: it was interrupted, and is to go on.
@@ -284,9 +391,15 @@ asio::awaitable<bool> Session::draw_once(std::shared_ptr<GroupInFlight> flight, 
   co_return false;
 }
 
-asio::awaitable<void> Session::ask_sample_hook(std::shared_ptr<GroupInFlight> flight,
-                                               std::size_t index) {
-  Sample& sample = flight->group.samples[index];
+asio::awaitable<void> Session::ask_sample_hooks(std::shared_ptr<GroupInFlight> flight,
+                                                std::size_t index) {
+  co_await ask_sample_hook(flight->group.samples[index], flight->group.ordinal);
+  for (Sample& part : flight->draws[index].other_parts)
+    co_await ask_sample_hook(part, flight->group.ordinal);
+}
+
+/// `sample` is one of a flight that the caller holds.
+asio::awaitable<void> Session::ask_sample_hook(Sample& sample, int64_t group) {
   if (!context_.hooks.ask_sample_hook || !is_whole(sample) || !sample.reward.is_null()) co_return;
   SampleInHook question{.sample = sample, .is_evaluation = rules_.is_evaluation};
   auto seen = co_await ask_elsewhere(bound(context_.hooks.ask_sample_hook, std::move(question)),
@@ -300,7 +413,7 @@ asio::awaitable<void> Session::ask_sample_hook(std::shared_ptr<GroupInFlight> fl
   const int64_t num_added = num_drawn(**seen) - num_drawn(sample);
   num_tokens_of_functions_ += std::max<int64_t>(num_added, 0);
   if (!rules_.is_evaluation)
-    tell_discarded(context_.hooks, flight->group.ordinal, std::max<int64_t>(-num_added, 0));
+    tell_discarded(context_.hooks, group, std::max<int64_t>(-num_added, 0));
   sample = std::move(**seen);
 }
 
@@ -333,7 +446,12 @@ asio::awaitable<void> Session::end_group(std::shared_ptr<GroupInFlight> flight) 
 }
 
 asio::awaitable<void> Session::score(std::shared_ptr<GroupInFlight> flight, std::size_t index) {
-  Sample& sample = flight->group.samples[index];
+  co_await score_one(flight->group.samples[index]);
+  for (Sample& part : flight->draws[index].other_parts) co_await score_one(part);
+}
+
+/// `sample` is one of a flight that the caller holds.
+asio::awaitable<void> Session::score_one(Sample& sample) {
   const RolloutHooks& hooks = context_.hooks;
   if (hooks.ask_group_score || !is_whole(sample) || !sample.reward.is_null()) co_return;
   if (hooks.ask_score && (!hooks.is_scored_elsewhere || hooks.is_scored_elsewhere(sample))) {

@@ -7,6 +7,7 @@
 
 #include <atomic>
 #include <boost/asio/awaitable.hpp>
+#include <boost/asio/steady_timer.hpp>
 #include <cstdint>
 #include <exception>
 #include <functional>
@@ -42,12 +43,14 @@ uint64_t draw_key(uint64_t seed, int64_t ordinal);
 
 /// One sample of a group in flight.
 struct Draw {
-  bool asks_engine = false;                // there is something to draw
-  int64_t tokens_before = 0;               // of the response, from earlier steps
+  bool asks_engine = false;   // there is something to draw, by the engine or by a function
+  int64_t tokens_before = 0;  // of the response, from earlier steps
   Status drawn_status = Status::kPending;  // when it had ended, before the reward
   /// Why the engine gave it up, unless the session had asked for that.
   std::optional<std::string> engine_gave_up;
   std::optional<EngineRequests::UnderWay> under_way;
+  std::stop_source call;            // of a function that draws it
+  std::vector<Sample> other_parts;  // that a function made beside the sample, until all are scored
   // Written by the engine's thread, read by the session's.
   std::atomic<int64_t> num_drawn{0};  // new tokens, while it has not ended
   /// How many new tokens the session's thread waits for, so that virtual time can move on; the
@@ -59,12 +62,23 @@ struct Draw {
 struct GroupInFlight {
   GroupInFlight(Group started, int64_t attempt_in)
       : group(std::move(started)), attempt(attempt_in), draws(group.samples.size()) {}
+  /// Once all is drawn, and scored but for what is scored as a group, the parts that a function made
+  /// of a sample stand behind all n.
   Group group;
+  /// Where functions draw: as it was begun. They may change anything in a sample.
+  std::optional<Group> begun;
   int64_t attempt = 0;       // how often it was given out before: part of its requests' rids
   std::vector<Draw> draws;   // one per sample
   std::size_t num_open = 0;  // samples that are not drawn and scored
   std::optional<FilterVerdict> filtered;  // by RolloutHooks::ask_filter
   bool is_aborted = false;                // Session::abort(): its samples do not go on
+
+  /// Why the engine, or a function, gave up sample `index` of the group.
+  std::string why_given_up(std::size_t index) const;
+  /// What is handed back: with the tokens that its samples have, or without.
+  Group to_hand_back(bool keeps_tokens);
+  /// The parts that functions made of samples stand behind all n from now on.
+  void gather_parts();
 };
 
 /// Created, used and destroyed on the thread that runs the context of `runtime`. One class because what a
@@ -103,7 +117,11 @@ class Session {
   /// Nobody waits for anything any more: no sample starts, those in the engine are aborted and come
   /// back as they are, rewards that are not there yet are told to stop and stay away.
   /// When the engine does not take an abort, error() says so. Throws nothing.
+  /// Functions that draw samples are stopped too; in a partial rollout they get some time to return
+  /// what they have.
   void close();
+  /// Nobody waits for functions that come to an end.
+  void stop_functions() { functions_stop_.request_stop(); }
 
   /// `on_quiet` is called once, when all samples are drawn.
   void drain(std::function<void()> on_quiet);
@@ -127,17 +145,23 @@ class Session {
 
   bool is_closed() const { return is_closed_; }
   const std::exception_ptr& error() const { return error_; }
-  /// By the engine, and those that sample hooks put beside them.
+  /// By the engine and by functions that draw; and those that sample hooks put beside them.
   int64_t num_generated_tokens() const { return requests_.num_tokens() + num_tokens_of_functions_; }
 
  private:
   boost::asio::awaitable<void> run_sample(std::shared_ptr<GroupInFlight> flight, std::size_t index);
   boost::asio::awaitable<void> draw(std::shared_ptr<GroupInFlight> flight, std::size_t index);
   boost::asio::awaitable<void> score(std::shared_ptr<GroupInFlight> flight, std::size_t index);
-  boost::asio::awaitable<void> ask_sample_hook(std::shared_ptr<GroupInFlight> flight,
-                                               std::size_t index);
+  boost::asio::awaitable<void> score_one(Sample& sample);
+  boost::asio::awaitable<void> ask_sample_hooks(std::shared_ptr<GroupInFlight> flight,
+                                                std::size_t index);
+  boost::asio::awaitable<void> ask_sample_hook(Sample& sample, int64_t group);
   boost::asio::awaitable<void> end_group(std::shared_ptr<GroupInFlight> flight);
   void take_score(Sample& sample, Expected<Sample> scored) const;
+  boost::asio::awaitable<void> draw_by_function(std::shared_ptr<GroupInFlight> flight,
+                                                std::size_t index);
+  void take_drawn(Sample& sample, Draw& draw, std::vector<Sample> drawn);
+  void end_functions();
   void spawn(std::shared_ptr<GroupInFlight> flight);
   void render(Sample& sample) const;
   engine::GenerateRequest request_for(const GroupInFlight& flight, const Sample& sample) const;
@@ -151,10 +175,14 @@ class Session {
   Events events_;
   EngineRequests requests_;
   std::stop_source rewards_stop_;
+  std::stop_source functions_stop_;
+  int64_t num_functions_ = 0;  // under way
+  int64_t num_tokens_of_functions_ = 0;
+  bool has_told_functions_ = false;                      // to come to an end
+  std::shared_ptr<boost::asio::steady_timer> patience_;  // with them
   std::vector<std::shared_ptr<GroupInFlight>> started_;  // before begin()
   bool has_begun_ = false;
   std::function<void()> on_quiet_;       // of a drain() or interrupt() that has not been answered
-  int64_t num_tokens_of_functions_ = 0;  // by sample hooks
   int64_t num_drawing_ = 0;              // samples that have not been drawn to their ends
   int64_t num_running_ = 0;              // samples whose coroutine has not ended
   bool idle_check_is_posted_ = false;

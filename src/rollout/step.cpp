@@ -20,13 +20,19 @@ Step::Step(const RolloutContext& context, Outlet& outlet, Attempts& attempts, St
       attempts_(attempts),
       stop_(order.stop),
       on_end_(std::move(on_end)),
+      has_functions_(order.rules.generate != nullptr),
       session_(context, std::move(order.rules), "rollout"),
-      order_(context.config.num_slots) {
+      order_(has_functions_ ? GroupOrder::By::kCompletion : GroupOrder::By::kVirtualTime,
+             context.config.num_slots) {
   end_.step = order.step;
   end_.version = order.version;
   session_.set_events(
       {.on_drawn = [this](GroupInFlight& flight, std::size_t index) { drawn(flight, index); },
-       .on_done = [this](GroupInFlight&) { advance(); },
+       .on_done =
+           [this](GroupInFlight& flight) {
+             order_.done(flight.group.ordinal);
+             advance();
+           },
        .on_reached = [this] { advance(); },
        .on_idle = [this] { idle(); }});
 }
@@ -57,6 +63,7 @@ void Step::look_at_stop_flag() {
 
 void Step::abandon() {
   is_abandoned_ = true;
+  session_.stop_functions();
   session_.close();
 }
 
@@ -149,6 +156,7 @@ void Step::judge(int64_t ordinal) {
     return drop(ordinal, verdict.reason);
   }
   Group kept = std::move(group);
+  std::ranges::stable_sort(kept.samples, {}, &Sample::ordinal);  // parts beside one another
   open_.erase(ordinal);
   attempts_.erase(ordinal);
   outlet_.put(std::move(kept));
@@ -166,7 +174,7 @@ void Step::replace(const Open& given_up, std::size_t index) {
   look_at_stop_flag();  // an engine may end before the step does
   if (session_.is_closed()) return;
   count_failure(end_, config_.max_failed_groups, given_up.flight->group.samples[index],
-                given_up.flight->draws[index].engine_gave_up.value_or("aborted"));
+                given_up.flight->why_given_up(index));
   --num_under_way_;
   refill();
 }
@@ -204,17 +212,15 @@ void Step::judge_what_is_there() {
 void Step::hand_back() {
   std::vector<Group> groups;
   for (auto& [ordinal, open] : open_) {
-    Group& group = open.flight->group;
-    const int64_t drawn = num_drawn_tokens(group);
-    for (std::size_t i = 0; i < group.samples.size(); ++i) {
-      Sample& sample = group.samples[i];
-      const Draw& draw = open.flight->draws[i];
-      const int64_t length = sample.response_length();
-      if (is_complete_) to_present_tick(sample, draw, open.first_number + static_cast<int64_t>(i));
-      const int64_t kept = config_.keeps_partial ? sample.response_length() : draw.tokens_before;
-      end_.discarded_tokens += length - kept;
+    const int64_t drawn = num_drawn_tokens(open.flight->group);
+    Group group;
+    if (has_functions_) {
+      group = open.flight->to_hand_back(config_.keeps_partial);
+      end_.discarded_tokens += drawn - num_drawn_tokens(group);
+    } else {
+      end_.discarded_tokens += cut_back(*open.flight, open.first_number);
+      group = std::move(open.flight->group);
     }
-    if (!config_.keeps_partial) forget_response(group);
     tell_discarded(hooks_, ordinal, drawn - num_drawn_tokens(group));
     ++attempts_[ordinal];
     groups.push_back(std::move(group));
@@ -222,9 +228,25 @@ void Step::hand_back() {
   if (!groups.empty()) hooks_.give_back(std::move(groups));
 }
 
+/// Its group as it was in the tick in which the step closed, and without new tokens where none are
+/// kept. Returns how many new tokens that takes.
+int64_t Step::cut_back(GroupInFlight& flight, int64_t first_number) {
+  int64_t num_taken = 0;
+  for (std::size_t i = 0; i < flight.draws.size(); ++i) {
+    Sample& sample = flight.group.samples[i];
+    const Draw& draw = flight.draws[i];
+    const int64_t length = sample.response_length();
+    if (is_complete_) to_present_tick(sample, draw, first_number + static_cast<int64_t>(i));
+    num_taken += length - (config_.keeps_partial ? sample.response_length() : draw.tokens_before);
+  }
+  if (!config_.keeps_partial) forget_response(flight.group);
+  return num_taken;
+}
+
 /// The sample as it was in the tick in which the step closed, however far it really came.
 void Step::to_present_tick(Sample& sample, const Draw& draw, int64_t number) {
-  if (order_.time().has_ended(number)) {
+  const VirtualTime& time = *order_.time();
+  if (time.has_ended(number)) {
     // A reward that failed is asked for again: whether it already had is a matter of time.
     if (sample.status == Status::kFailed && draw.drawn_status != Status::kFailed) {
       sample.status = draw.drawn_status;
@@ -232,7 +254,7 @@ void Step::to_present_tick(Sample& sample, const Draw& draw, int64_t number) {
     }
     return;
   }
-  const int64_t length = draw.tokens_before + order_.time().num_drawn(number);
+  const int64_t length = draw.tokens_before + time.num_drawn(number);
   const bool is_shortened = length < sample.response_length();
   cut_response(sample, std::min(length, sample.response_length()));
   if (is_shortened) {

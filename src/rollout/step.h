@@ -62,6 +62,7 @@ class Step {
   void idle();
   void judge_what_is_there();
   void hand_back();
+  int64_t cut_back(GroupInFlight& flight, int64_t first_number);
   void to_present_tick(Sample& sample, const Draw& draw, int64_t number);
 
   const RolloutConfig& config_;
@@ -70,6 +71,7 @@ class Step {
   Attempts& attempts_;
   const std::atomic<bool>* const stop_;
   const std::function<void()> on_end_;
+  const bool has_functions_;  // of the user's, which draw
   Session session_;
   GroupOrder order_;
   StepEnd end_;

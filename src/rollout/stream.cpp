@@ -63,6 +63,7 @@ void Stream::look_at_stop_flag() {
 
 void Stream::abandon() {
   is_abandoned_ = true;
+  session_.stop_functions();
   session_.close();
 }
 
@@ -246,6 +247,7 @@ void Stream::judge_one(OpenGroups::iterator which) {
 
 void Stream::keep(OpenGroups::iterator which) {
   Group kept = std::move(which->second.flight->group);
+  std::ranges::stable_sort(kept.samples, {}, &Sample::ordinal);  // parts beside one another
   open_.erase(which);
   attempts_.erase(kept.ordinal);
   outlet_.put(std::move(kept));
@@ -272,10 +274,12 @@ void Stream::drop(OpenGroups::iterator which, const std::string& reason) {
 
 /// Drawn again from the prompt, as the youngest of all.
 void Stream::retry(OpenGroups::iterator which) {
-  Group group = std::move(which->second.flight->group);
+  const std::shared_ptr<GroupInFlight> flight = which->second.flight;
   open_.erase(which);
-  tell_discarded(hooks_, group.ordinal, num_drawn_tokens(group));
-  end_.discarded_tokens += forget_response(group);
+  const int64_t drawn = num_drawn_tokens(flight->group);
+  Group group = flight->to_hand_back(/*keeps_tokens=*/false);
+  tell_discarded(hooks_, group.ordinal, drawn);
+  end_.discarded_tokens += flight->begun ? drawn : forget_response(group);
   ++attempts_[group.ordinal];
   ++end_.num_retried_groups;
   give_back({std::move(group)});
@@ -289,9 +293,13 @@ void Stream::give_up(OpenGroups::iterator which, std::size_t index) {
   const std::shared_ptr<GroupInFlight> flight = which->second.flight;
   open_.erase(which);
   ++attempts_[flight->group.ordinal];
-  given_up_.push_back(flight->group);
-  count_failure(end_, config_.max_failed_groups, flight->group.samples[index],
-                flight->draws[index].engine_gave_up.value_or("aborted"));
+  const Sample sample = flight->group.samples[index];
+  const int64_t drawn = num_drawn_tokens(flight->group);
+  given_up_.push_back(flight->to_hand_back(config_.keeps_partial));
+  const int64_t discarded = drawn - num_drawn_tokens(given_up_.back());
+  tell_discarded(hooks_, given_up_.back().ordinal, discarded);
+  end_.discarded_tokens += discarded;
+  count_failure(end_, config_.max_failed_groups, sample, flight->why_given_up(index));
 }
 
 /// They count among those that are trained before what might be begun, so the step may have nothing

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "core/error.h"
@@ -48,9 +49,14 @@ void tell_discarded(const RolloutHooks& hooks, int64_t ordinal, int64_t num_toke
 
 int64_t forget_response(Group& group) {
   int64_t num_tokens = 0;
+  for (const Sample& sample : group.samples) num_tokens += sample.response_length();
   group.begun_with.reset();
+  // Parts that a function made of one sample have its ordinal: they are one again.
+  std::set<int64_t> ordinals;
+  std::erase_if(group.samples, [&ordinals](const Sample& sample) {
+    return !ordinals.insert(sample.ordinal).second;
+  });
   for (Sample& sample : group.samples) {
-    num_tokens += sample.response_length();
     sample.tokens.resize(static_cast<std::size_t>(sample.prompt_length));
     sample.log_probs.clear();
     sample.loss_mask.clear();

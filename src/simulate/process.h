@@ -94,6 +94,7 @@ class Process final : public loop::Steps {
     Engines(EventQueue& queue, StubEngine& engine, const Scenario& scenario)
         : queue_(queue), engine_(engine), scenario_(scenario) {}
     engine::EngineClient& client() override { return engine_; }
+    int64_t max_request_tokens() const override { return 0; }
     void yield_to_training() override;
     void update_weights(WeightVersion version) override;
 

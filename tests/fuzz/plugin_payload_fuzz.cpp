@@ -7,7 +7,9 @@
 #include <string_view>
 #include <vector>
 
+#include "core/version_runs.h"
 #include "net/frame_channel.h"
+#include "plugin/made_sample.h"
 #include "plugin/payload.h"
 #include "plugin/read_record.h"
 #include "plugin/sample_record.h"
@@ -29,6 +31,19 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, std::size_t size) {
     const auto length = static_cast<std::size_t>(whole.response_length());
     for (const std::size_t size_of_list : {whole.loss_mask.size(), whole.log_probs.size()})
       if (size_of_list != 0 && size_of_list != length) std::abort();
+  } catch (const net::FrameError&) {
+  }
+  try {
+    const plugin::Payload payload = plugin::decode({reinterpret_cast<const char*>(data), size});
+    Sample given{.prompt_length = 1};
+    given.tokens = {1, 2, 3};
+    given.versions = {{4, 2}};
+    const Sample made = plugin::made_sample(payload.head, payload.columns, given,
+                                            {.vocab_size = 100, .max_tokens = 1000});
+    const auto length = static_cast<std::size_t>(made.response_length());
+    const auto fits = [length](std::size_t size) { return size == 0 || size == length; };
+    if (!fits(made.loss_mask.size()) || !fits(made.log_probs.size())) std::abort();
+    if (!made.versions.empty() && num_tokens(made.versions) != made.response_length()) std::abort();
   } catch (const net::FrameError&) {
   }
   return 0;

@@ -1,5 +1,6 @@
 """`args` as users' functions see it: the run's flags by their names with underscores, and whatever was set on it."""
 
+import json
 from argparse import Namespace
 
 from slime.utils.eval_config import EvalDatasetConfig
@@ -16,8 +17,29 @@ class Arguments(Namespace):
         raise AttributeError(f"args has no {name}: no flag --{name.replace('_', '-')}, no key of --custom-config-path")
 
 
+# Functions that divide by a number of devices or engines meet the one engine that a run has.
+_ONE = (
+    "rollout_num_gpus",
+    "rollout_num_gpus_per_engine",
+    "rollout_num_engines",
+    "actor_num_nodes",
+    "actor_num_gpus_per_node",
+    "tensor_model_parallel_size",
+    "pipeline_model_parallel_size",
+    "context_parallel_size",
+    "expert_model_parallel_size",
+    "sglang_dp_size",
+)
+
+
 def make_arguments(flags):
     arguments = Arguments(**flags)
+    for name in _ONE:
+        if flags.get(name) is None:
+            setattr(arguments, name, 1)
+    template = flags.get("apply_chat_template_kwargs")
+    if isinstance(template, str):
+        arguments.apply_chat_template_kwargs = json.loads(template)
     datasets = flags.get("eval_datasets") or []
     arguments.eval_datasets = [
         EvalDatasetConfig.from_dict(each) if isinstance(each, dict) else each for each in datasets

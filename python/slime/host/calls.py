@@ -4,11 +4,13 @@ A function of this file takes (host, hook, call, arrays) and returns (function w
 and of the answer's columns). The result may be awaitable; the second one gets what came of it.
 """
 
+import inspect
 import math
 
 from slime.host.records import changes, from_record, groups_from_records, groups_to_records, to_record
 from slime.rollout.base_types import RolloutFnEvalOutput, RolloutFnTrainOutput
 from slime.rollout.filter_hub.base_types import DynamicFilterOutput
+from slime.turns import version_runs, watch
 from slime.utils.types import Sample
 
 __all__ = ["CALLS", "WrongResult"]
@@ -56,18 +58,37 @@ def generate(host, hook, call, arrays):
     sample = from_record(call["sample"], arrays)
     params = call["sampling_params"]
     extra = {"evaluation": call.get("evaluation", False)} if hook.takes("evaluation") else {}
+    given, turns = list(sample.tokens), []
+
+    async def run():
+        watch(turns)
+        result = hook.function(host.args, sample, params, **extra)
+        return await result if inspect.isawaitable(result) else result
+
+    def record_of(made, columns):
+        record = to_record(made, columns)
+        length = made.response_length
+        if turns and isinstance(length, int) and 0 < length <= len(made.tokens):
+            tokens = list(made.tokens)
+            # What an earlier call drew was noted then.
+            goes_on = call["sample"].get("response_length", 0) and tokens[: len(given)] == given
+            start = min(call["sample"]["response_length"], length) if goes_on else 0
+            runs = version_runs(tokens[-length:], turns, start)
+            if runs is not None:
+                record["version_runs"] = runs
+        return record
 
     def finish(result, columns):
         if isinstance(result, (list, tuple)):
             if not result or not all(isinstance(each, Sample) for each in result):
                 kinds = sorted({type(each).__name__ for each in result})
                 raise WrongResult(f"a list of {', '.join(kinds) or 'nothing'}; it is a Sample or a list of them")
-            return {"samples": [to_record(each, columns) for each in result]}
+            return {"samples": [record_of(each, columns) for each in result]}
         if not isinstance(result, Sample):
             raise WrongResult(f"{type(result).__name__} is returned; it is a Sample or a list of them")
-        return {"sample": to_record(result, columns)}
+        return {"sample": record_of(result, columns)}
 
-    return lambda: hook.function(host.args, sample, params, **extra), finish
+    return run, finish
 
 
 def sample_hook(host, hook, call, arrays):

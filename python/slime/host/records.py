@@ -5,6 +5,7 @@ What user code set beside the fields travels as "extra", as far as JSON can say 
 
 import copy
 import logging
+import math
 from array import array
 
 from slime.host.frames import encode_json
@@ -87,7 +88,9 @@ def _array_word(name, value, columns):
         numbers = array(_ARRAYS[name], value)
     except (TypeError, OverflowError, ValueError) as error:
         raise TypeError(f"Sample.{name}: {error}") from None
-    return columns.add(numbers) if len(numbers) > SHORT else numbers.tolist()
+    # JSON has no NaN: a column has, and the program says which number it is.
+    is_speakable = len(numbers) <= SHORT and (_ARRAYS[name] != "f" or all(map(math.isfinite, numbers)))
+    return numbers.tolist() if is_speakable else columns.add(numbers)
 
 
 def _speakable(name, value):

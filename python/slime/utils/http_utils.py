@@ -16,6 +16,8 @@ import ssl
 import weakref
 from urllib.parse import urlsplit
 
+from slime import turns
+
 __all__ = ["post", "get", "get_rollout_num_engines", "HttpStatusError", "is_port_available", "find_available_port"]
 
 logger = logging.getLogger(__name__)
@@ -163,7 +165,9 @@ async def post(url, payload, max_retries=60, headers=None):
     for attempt in range(1, max_retries + 1):
         try:
             status, body = await request("POST", url, payload or {}, headers)
-            return _parsed("POST", url, status, body)
+            answer = _parsed("POST", url, status, body)
+            turns.note(answer)
+            return answer
         except Exception as error:
             if attempt >= max_retries:
                 raise

@@ -3,6 +3,7 @@
 /// The engine behind SGLang's and OpenAI's HTTP routes.
 
 #include <chrono>
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -25,6 +26,7 @@ class ApiServer {
   /// Waits up to `grace` for running requests, then aborts them.
   void stop(std::chrono::milliseconds grace) { http_.stop(grace); }
   std::string url() const { return http_.url(); }
+  std::uint16_t port() const { return http_.port(); }
 
  private:
   static std::vector<net::HttpRoute> make_routes(ApiState& state);

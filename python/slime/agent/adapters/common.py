@@ -12,6 +12,7 @@ import time
 import uuid
 from typing import Any
 
+from slime import turns
 from slime.agent.http_app import Application, HttpProblem, Response
 from slime.agent.parsing import parse_model_output
 from slime.agent.trajectory import TrajectoryManager, TurnRecord
@@ -24,10 +25,12 @@ _ABORT_SECONDS = 5
 
 @dataclasses.dataclass
 class Session:
-    """`sampling_defaults` are those of the engine, under what a request says; `max_context_tokens` 0 is no limit."""
+    """`sampling_defaults` are those of the engine, under what a request says; `max_context_tokens` 0 is no limit; `answers`
+    are the engine's, as far as they say which weights drew which tokens."""
 
     sampling_defaults: dict = dataclasses.field(default_factory=dict)
     max_context_tokens: int = 0
+    answers: list = dataclasses.field(default_factory=list)
 
 
 @dataclasses.dataclass
@@ -176,6 +179,7 @@ class BaseAdapter:
         await self.shutdown_session(sid, wait_timeout=wait_timeout)
         session = self.store.pop(sid, None) or Session()
         self._turns.pop(sid, None)
+        turns.note(session.answers)  # for the generate function that waits here: which weights drew them
         samples = self.manager.get_trajectory(
             sid,
             base_sample=base_sample,
@@ -328,7 +332,10 @@ async def call_sglang_generate(prompt_ids, session, body, *, adapter, session_id
     meta = answer.get("meta_info") or {}
     drawn = meta.get("output_token_logprobs") or []
     finish = (meta.get("finish_reason") or {}).get("type") or "stop"
-    return TurnRecord(list(prompt_ids), [entry[1] for entry in drawn], finish, [float(entry[0]) for entry in drawn])
+    ids = [entry[1] for entry in drawn]
+    versions = {name: meta[name] for name in ("weight_version", "weight_version_runs") if name in meta}
+    session.answers.append({"output_ids": ids, "meta_info": versions})
+    return TurnRecord(list(prompt_ids), ids, finish, [float(entry[0]) for entry in drawn])
 
 
 async def _abort(adapter, rid):

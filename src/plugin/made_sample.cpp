@@ -1,0 +1,318 @@
+#include "plugin/made_sample.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <limits>
+#include <set>
+#include <string>
+#include <string_view>
+
+#include "core/version_runs.h"
+#include "net/frame_channel.h"
+
+namespace slime::plugin {
+namespace {
+
+using net::FrameError;
+
+/// One field after the other is taken out of the record; what is left over is the user's.
+class Fields {
+ public:
+  Fields(const json::object& record, const Columns& columns) : record_(record), columns_(columns) {}
+
+  /// Null where the function left it at its default.
+  const json::value* take(std::string_view name) {
+    taken_.insert(name);
+    const json::value* value = record_.if_contains(name);
+    return value == nullptr || value->is_null() ? nullptr : value;
+  }
+
+  template <typename T>
+  T take_as(std::string_view name, T otherwise, std::string_view kind) {
+    const json::value* value = take(name);
+    if (value == nullptr) return otherwise;
+    try {
+      return json::value_to<T>(*value);
+    } catch (const std::exception&) {
+      throw FrameError(fmt::format("Sample.{} is {}; it should be {}", name,
+                                   json::serialize(*value).substr(0, 80), kind));
+    }
+  }
+
+  std::vector<int64_t> take_whole(std::string_view name) {
+    const json::value* value = take(name);
+    if (value == nullptr) return {};
+    try {
+      return whole_numbers(*value, columns_);
+    } catch (const FrameError& error) {
+      throw FrameError(fmt::format("Sample.{}: {}", name, error.what()));
+    }
+  }
+
+  std::vector<float> take_floats(std::string_view name) {
+    const json::value* value = take(name);
+    if (value == nullptr) return {};
+    std::vector<float> floats;
+    try {
+      for (const double number : fractions(*value, columns_))
+        floats.push_back(static_cast<float>(number));
+    } catch (const FrameError& error) {
+      throw FrameError(fmt::format("Sample.{}: {}", name, error.what()));
+    }
+    const auto odd = std::ranges::find_if_not(floats, [](float x) { return std::isfinite(x); });
+    if (odd != floats.end()) {
+      throw FrameError(fmt::format("Sample.{}[{}] is {}; log-probs are finite", name,
+                                   odd - floats.begin(), *odd));
+    }
+    return floats;
+  }
+
+  json::object rest() const {
+    json::object rest;
+    for (const auto& member : record_) {
+      if (!taken_.contains(member.key())) rest[member.key()] = member.value();
+    }
+    return rest;
+  }
+
+ private:
+  const json::object& record_;
+  const Columns& columns_;
+  std::set<std::string_view> taken_;
+};
+
+/// A list that is there has an entry for each response token.
+void check_length(std::string_view name, std::size_t size, const Sample& sample) {
+  if (size == 0 || static_cast<int64_t>(size) == sample.response_length()) return;
+  throw FrameError(fmt::format("Sample.{} has {} entries for {} response tokens", name, size,
+                               sample.response_length()));
+}
+
+void take_tokens(Fields& fields, const SampleLimits& limits, Sample& sample) {
+  const std::vector<int64_t> tokens = fields.take_whole("tokens");
+  const auto count = static_cast<int64_t>(tokens.size());
+  const auto response = fields.take_as<int64_t>("response_length", 0, "a whole number");
+  if (count > limits.max_tokens) {
+    throw FrameError(
+        fmt::format("Sample.tokens has {} tokens; the model takes {}", count, limits.max_tokens));
+  }
+  if (response < 0 || response >= std::max<int64_t>(count, 1)) {
+    throw FrameError(fmt::format(
+        "Sample.response_length is {} of {} tokens; tokens are the prompt, at least one, and the "
+        "response behind it",
+        response, count));
+  }
+  const auto odd =
+      std::ranges::find_if(tokens, [&](int64_t id) { return id < 0 || id >= limits.vocab_size; });
+  if (odd != tokens.end()) {
+    throw FrameError(fmt::format("Sample.tokens[{}] is {}; ids are from 0 to {}",
+                                 odd - tokens.begin(), *odd, limits.vocab_size - 1));
+  }
+  sample.tokens.assign(tokens.begin(), tokens.end());
+  sample.prompt_length = count - response;
+}
+
+void take_mask(Fields& fields, Sample& sample) {
+  const std::vector<int64_t> mask = fields.take_whole("loss_mask");
+  check_length("loss_mask", mask.size(), sample);
+  if (!std::ranges::all_of(mask, [](int64_t bit) { return bit == 0 || bit == 1; }))
+    throw FrameError("Sample.loss_mask has numbers that are neither 0 nor 1");
+  sample.loss_mask.assign(mask.begin(), mask.end());
+}
+
+void take_nucleus(Fields& fields, const SampleLimits& limits, Sample& sample) {
+  const std::vector<int64_t> ids = fields.take_whole("rollout_top_p_token_ids");
+  sample.top_p_offsets = fields.take_whole("rollout_top_p_token_offsets");
+  const std::vector<int64_t>& offsets = sample.top_p_offsets;
+  if (offsets.empty() && ids.empty()) return;
+  if (static_cast<int64_t>(offsets.size()) != sample.response_length() + 1 ||
+      offsets.front() != 0 || offsets.back() != static_cast<int64_t>(ids.size()) ||
+      !std::ranges::is_sorted(offsets)) {
+    throw FrameError(fmt::format(
+        "Sample.rollout_top_p_token_offsets should be {} rising numbers from 0 to the number of "
+        "ids, {}",
+        sample.response_length() + 1, ids.size()));
+  }
+  for (const int64_t id : ids) {
+    if (id < 0 || id >= limits.vocab_size) {
+      throw FrameError(fmt::format("Sample.rollout_top_p_token_ids has {}; ids are from 0 to {}",
+                                   id, limits.vocab_size - 1));
+    }
+  }
+  sample.top_p_ids.assign(ids.begin(), ids.end());
+}
+
+/// int32 [tokens - 1, layers, experts per token].
+void take_experts(Fields& fields, const Columns& columns, Sample& sample) {
+  const json::value* word = fields.take("rollout_routed_experts");
+  if (word == nullptr) return;
+  const json::value* shape = word->is_object() ? word->get_object().if_contains("shape") : nullptr;
+  if (shape == nullptr) throw FrameError("Sample.rollout_routed_experts has no shape");
+  const std::vector<int64_t> sizes = whole_numbers(*shape, columns);
+  const std::vector<int64_t> numbers = whole_numbers(*word, columns);
+  const auto rows = static_cast<int64_t>(sample.tokens.size()) - 1;
+  const auto is_size = [](int64_t size) { return size >= 0 && size < (int64_t{1} << 20); };
+  if (sizes.size() != 3 || sizes[0] != rows || !std::ranges::all_of(sizes, is_size) ||
+      sizes[0] * sizes[1] * sizes[2] != static_cast<int64_t>(numbers.size()))
+    throw FrameError(fmt::format(
+        "Sample.rollout_routed_experts should be [{}, layers, experts per token]", rows));
+  sample.routed_experts.assign(numbers.begin(), numbers.end());
+}
+
+std::optional<WeightVersion> version_of(const json::value& word) {
+  if (word.is_int64()) return word.get_int64();
+  if (!word.is_string()) return std::nullopt;
+  const std::string_view text = word.get_string();
+  WeightVersion version = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), version);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return version;
+}
+
+/// How many tokens each stretch has that the mask trains.
+std::vector<VersionRun> stretches_of(const Sample& sample) {
+  std::vector<VersionRun> stretches;
+  const auto length = static_cast<std::size_t>(sample.response_length());
+  for (std::size_t i = 0; i < length; ++i) {
+    const bool is_drawn = sample.loss_mask.empty() || sample.loss_mask[i] == 1;
+    append_run(stretches, {is_drawn ? 0 : kNoVersion, 1});
+  }
+  return stretches;
+}
+
+/// The host knows which call of the engine made which tokens (version_runs). A function that asked in
+/// other ways has one word for each call: stretch by stretch where there are as many, else the oldest
+/// one for all.
+void take_versions(Fields& fields, Sample& sample) {
+  const json::value* runs = fields.take("version_runs");
+  const auto words =
+      fields.take_as<json::array>("weight_versions", {}, "a list with a word for each call");
+  if (runs != nullptr && runs->is_array()) {
+    for (const json::value& run : runs->get_array()) {
+      const std::vector<int64_t> pair = whole_numbers(run, {});
+      if (pair.size() != 2 || pair[0] < kNoVersion || pair[1] < 0 ||
+          pair[1] > sample.response_length())
+        throw FrameError("version_runs should be pairs of version and tokens");
+      append_run(sample.versions, {pair[0], pair[1]});
+    }
+    if (num_tokens(sample.versions) != sample.response_length())
+      throw FrameError("version_runs are of another response");
+    return;
+  }
+  std::vector<WeightVersion> versions;
+  for (const json::value& word : words) {
+    if (const auto version = version_of(word)) versions.push_back(*version);
+  }
+  if (versions.empty()) return;
+  std::vector<VersionRun> stretches = stretches_of(sample);
+  const auto num_drawn = std::ranges::count_if(
+      stretches, [](const VersionRun& run) { return run.version != kNoVersion; });
+  const bool is_one_each = num_drawn == static_cast<int64_t>(versions.size());
+  const WeightVersion oldest = *std::ranges::min_element(versions);
+  std::size_t next = 0;
+  for (const VersionRun& run : stretches) {
+    const WeightVersion version = run.version == kNoVersion ? kNoVersion
+                                  : is_one_each             ? versions[next++]
+                                                            : oldest;
+    append_run(sample.versions, {version, run.num_tokens});
+  }
+}
+
+void take_status(Fields& fields, Sample& sample) {
+  const auto word = fields.take_as<std::string>("status", "pending", "one of Sample.Status");
+  const std::optional<Status> status = status_from_string(word);
+  if (!status) throw FrameError(fmt::format("Sample.status is {}", word));
+  sample.status = *status == Status::kPending ? Status::kCompleted : *status;
+  if (sample.status == Status::kFailed)
+    sample.failure = "generate: the function set its status to failed";
+}
+
+/// Tokens that an earlier call drew keep the versions that they had.
+void keep_versions(const Sample& given, Sample& sample) {
+  const int64_t before = given.response_length();
+  const bool goes_on = before > 0 && !given.versions.empty() && !sample.versions.empty() &&
+                       sample.prompt_length == given.prompt_length &&
+                       sample.tokens.size() >= given.tokens.size() &&
+                       std::equal(given.tokens.begin(), given.tokens.end(), sample.tokens.begin());
+  if (!goes_on) return;
+  std::vector<VersionRun> versions = given.versions;
+  int64_t left = before;  // to be passed over
+  for (VersionRun run : sample.versions) {
+    const int64_t passed = std::min(left, run.num_tokens);
+    left -= passed;
+    run.num_tokens -= passed;
+    append_run(versions, run);
+  }
+  sample.versions = std::move(versions);
+}
+
+/// What the engine read and had already, as Sample.append_response_tokens counts it; it stays among the
+/// user's fields, for the next function.
+void read_cache_counts(const json::object& record, Sample& sample) {
+  const json::value* info = record.if_contains("prefix_cache_info");
+  if (info == nullptr || !info->is_object()) return;
+  const auto count = [&](std::string_view name) {
+    const json::value* value = info->get_object().if_contains(name);
+    return value != nullptr && value->is_int64() ? std::max<int64_t>(value->get_int64(), 0) : 0;
+  };
+  sample.cached_tokens = count("cached_tokens");
+  sample.engine_prompt_tokens = count("total_prompt_tokens");
+}
+
+}  // namespace
+
+Sample made_sample(const json::object& record, const Columns& columns, const Sample& given,
+                   const SampleLimits& limits) {
+  Fields fields(record, columns);
+  Sample sample;
+  sample.ordinal = given.ordinal;
+  sample.group = given.group;
+  sample.index_in_group = given.index_in_group;
+  fields.take("index");
+  fields.take("group_index");
+  take_tokens(fields, limits, sample);
+  take_status(fields, sample);
+  const json::value* prompt = record.if_contains("prompt");
+  sample.prompt = given.prompt;
+  if (prompt != nullptr && prompt->is_string())
+    sample.prompt = fields.take_as<std::string>("prompt", "", "");
+  sample.response = fields.take_as<std::string>("response", "", "a string");
+  if (const json::value* id = fields.take("rollout_id")) {
+    if (!id->is_int64())
+      throw FrameError(fmt::format("Sample.rollout_id is {}; it should be a whole number",
+                                   json::serialize(*id)));
+    sample.rollout_id = id->get_int64();
+  }
+  if (const json::value* label = fields.take("label")) sample.label = *label;
+  if (const json::value* reward = fields.take("reward")) sample.reward = *reward;
+  sample.metadata = fields.take_as<json::object>("metadata", {}, "a dictionary");
+  sample.remove_sample = fields.take_as<bool>("remove_sample", false, "True or False");
+  take_mask(fields, sample);
+  sample.log_probs = fields.take_floats("rollout_log_probs");
+  check_length("rollout_log_probs", sample.log_probs.size(), sample);
+  sample.teacher_log_probs = fields.take_floats("teacher_log_probs");
+  check_length("teacher_log_probs", sample.teacher_log_probs.size(), sample);
+  take_nucleus(fields, limits, sample);
+  take_experts(fields, columns, sample);
+  take_versions(fields, sample);
+  keep_versions(given, sample);
+  const bool is_whole = sample.status == Status::kCompleted || sample.status == Status::kTruncated;
+  if (is_whole && sample.response_length() == 0) {
+    throw FrameError(
+        "the sample has no response token; one that should not count has remove_sample set, and "
+        "one token at least");
+  }
+  if (is_whole && limits.needs_log_probs && sample.log_probs.empty()) {
+    throw FrameError(
+        "Sample.rollout_log_probs is missing, which this run trains with: ask the engine with "
+        "return_logprob");
+  }
+  sample.user_fields = fields.rest();
+  read_cache_counts(record, sample);
+  return sample;
+}
+
+}  // namespace slime::plugin

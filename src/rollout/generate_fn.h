@@ -1,0 +1,29 @@
+#pragma once
+
+/// Who draws a sample in the place of one turn of the engine: a function that may take many turns,
+/// use tools, and make several samples of one.
+
+#include <functional>
+#include <stop_token>
+#include <vector>
+
+#include "core/sample.h"
+#include "engine/client.h"
+#include "rollout/answer.h"
+
+namespace slime::rollout {
+
+struct GenerateCall {
+  /// Pending, with the prompt's tokens; or aborted, with what it had drawn in an earlier call.
+  Sample sample;
+  engine::SamplingParams sampling;  // max_new_tokens is the limit of the whole response
+  bool keeps_top_p_ids = false;     // the nucleus of each token is wanted
+};
+
+/// Draws a sample to its end (completed, truncated), or, once functions are told to come to an end
+/// (RolloutHooks::abort_functions), as far as it is (aborted). The answer has one sample or more:
+/// parts of one execution, which have a common rollout_id and the ordinal of the sample.
+using GenerateFn =
+    std::function<void(GenerateCall, std::stop_token, AnswerFn<std::vector<Sample>>)>;
+
+}  // namespace slime::rollout
