@@ -60,6 +60,8 @@ void read_data(Stations& run, const StartPoint& start, Notes& notes) {
   buffer::make_filter(config.dynamic_sampling_filter_path);
   if (generates(config) && config.has_users_reward())
     run.plugins = std::make_unique<Plugins>(config, run.folder.plugin_logs());
+  if (trains(config))
+    run.functions = std::make_unique<TrainerFunctions>(config, run.folder.plugin_logs(), 0);
 }
 
 void plan_schedule(Stations& run, const StartPoint& start) {
@@ -94,7 +96,9 @@ std::unique_ptr<Trainers> start_ranks(const Stations& run, const StartPoint& sta
                                       const std::vector<std::string>& arguments) {
   if (!trains(run.config)) return std::make_unique<NoTrainers>();
   RankStart rank{.arguments = config::without_secrets(arguments),
-                 .num_rollouts = run.schedule.num_steps};
+                 .num_rollouts = run.schedule.num_steps,
+                 .first_rollout = run.schedule.first_step,
+                 .plugin_logs = run.folder.plugin_logs().string()};
   if (start.checkpoint) {
     rank.checkpoint = start.checkpoint->directory.string();
     rank.iteration = start.checkpoint->iteration;
@@ -118,6 +122,7 @@ void load_networks(Stations& run, const StartPoint& start,
   if (trains(config)) {
     trainer = make_train_config(config, run.schedule.num_steps);
     trainer->frozen = frozen_names(config, run.network->weights());
+    run.functions->set_in(*trainer, run.schedule.first_step);
     plan_memory(run, precision, &*trainer, false);  // what does not fit is explained
     run.memory.explain_shortage(Phase::kTrain, [&] {
       run.trainers->open(*run.network, *trainer, load_other_networks(config, precision));

@@ -12,22 +12,11 @@
 #include <utility>
 
 #include "core/error.h"
+#include "plugin/frame_types.h"
 
 namespace slime::plugin {
 namespace {
 
-enum FrameType : uint32_t {
-  kConfigure = 1,
-  kReady,
-  kCalls,
-  kAnswers,
-  kCancel,
-  kAsks,
-  kReplies,
-  kBeat
-};
-
-constexpr int64_t kProtocol = 1;
 constexpr int kTickMilliseconds = 50;
 constexpr std::size_t kCallsOfAFrame = 256;
 /// A coroutine waits for something; a plain function holds up those behind it until it is late.
@@ -41,29 +30,6 @@ constexpr std::chrono::duration<double> kFirstPause{0.1};
 constexpr std::chrono::duration<double> kLongestPause{30};
 constexpr int kMostDeaths = 5;
 constexpr std::size_t kMostPlaces = 100;
-
-std::string text_of(const json::object& object, std::string_view name) {
-  const json::value* value = object.if_contains(name);
-  return value != nullptr && value->is_string() ? std::string(value->get_string()) : "";
-}
-
-const json::array& list_of(const json::object& head, std::string_view name) {
-  const json::value* value = head.if_contains(name);
-  if (value == nullptr || !value->is_array())
-    throw net::FrameError(fmt::format("a frame without its {}", name));
-  return value->get_array();
-}
-
-const json::object& object_of(const json::value& value) {
-  if (!value.is_object()) throw net::FrameError("a frame with something that is no object");
-  return value.get_object();
-}
-
-int64_t id_of(const json::object& object) {
-  const json::value* id = object.if_contains("id");
-  if (id == nullptr || !id->is_int64()) throw net::FrameError("a frame with something without id");
-  return id->get_int64();
-}
 
 std::string late_text(const Call& call) {
   return fmt::format("the function took longer than {:g} s", call.timeout.count());
@@ -247,17 +213,7 @@ void Host::take_frame(const net::Frame& frame) {
 }
 
 void Host::take_ready(const json::object& head) {
-  std::vector<std::string> problems;
-  for (const json::value& each : list_of(head, "problems")) {
-    const json::object& problem = object_of(each);
-    std::string text =
-        fmt::format("{} {}: {}{}{}", text_of(problem, "flag"), text_of(problem, "path"),
-                    text_of(problem, "type"), text_of(problem, "type").empty() ? "" : ": ",
-                    text_of(problem, "message"));
-    if (const std::string trace = text_of(problem, "traceback"); !trace.empty())
-      text += "\n" + trace;
-    problems.push_back(std::move(text));
-  }
+  const std::vector<std::string> problems = problems_of(head);
   if (!problems.empty()) {
     if (!has_started_) return give_up(problems);
     return die(problems.front());
@@ -369,10 +325,7 @@ void Host::die(const std::string& why) {
       tail.empty() ? reason
                    : fmt::format("{}; the end of {}:\n{}", reason, log_.file().string(), tail);
   if (!has_started_) {
-    const bool lacks_package = tail.find("No module named") != std::string::npos;
-    return give_up(
-        {fmt::format("--plugin-python {}: {}{}", config_.python, told,
-                     lacks_package ? "\nput the folder python/ of a clone on PYTHONPATH" : "")});
+    return give_up({start_failure(config_.python, told, tail)});
   }
   tell(fmt::format("plug-in host {}: {}", config_.number, told));
   const std::chrono::duration<double> pause =
