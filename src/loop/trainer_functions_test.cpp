@@ -124,7 +124,7 @@ class UsersLoss : public ::testing::Test {
     return (folder_ / name).string();
   }
 
-  int num_libraries_ = 0;
+  static inline int num_libraries_ = 0;
   std::filesystem::path folder_ =
       std::filesystem::path(testing::TempDir()) / fmt::format("slime_users_loss_{}", ::getpid());
 };

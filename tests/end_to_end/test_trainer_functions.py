@@ -138,7 +138,10 @@ def test_a_misdeed_ends_the_run_and_its_checkpoint_goes_on(work, dump, misdeed):
     folder = work / f"loss-{misdeed}"
     folder.mkdir()
     good = (EXAMPLES / "grpo_loss.py").read_text()
-    bad = "import ctypes, os, time\n" + good.replace("    _, found", f"    args.calls = getattr(args, 'calls', 0) + 1\n    if args.calls > 4: {statement}\n    _, found", 1)
+    # 16 samples a rollout: it happens in the third one.
+    count = "    args.seen = getattr(args, 'seen', 0) + len(batch['loss_masks'])\n"
+    begin = f"{count}    if args.seen > 32: {statement}\n    _, found"
+    bad = "import ctypes, os, time\n" + good.replace("    _, found", begin, 1)
     (folder / "my_loss.py").write_text(bad)
     extra = [*function(folder / "my_loss.py"), "--plugin-timeout-seconds", "2", "--max-tokens-per-gpu", "4096"]
     name = f"loss-{misdeed}-run"
