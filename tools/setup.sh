@@ -156,6 +156,16 @@ require_python() {
   cp "$file" "$SLIME_VENV/$1.installed"
 }
 
+# Tests of the trainer's Python functions want an interpreter with torch. Without one they are skipped, and say so.
+require_torch_python() {
+  [[ -z ${SLIME_SKIP_APT:-} && $(id -u) == 0 ]] && command -v apt-get >/dev/null || return 0
+  ! is_installed python3-torch || return 0
+  say "installing python3-torch"
+  local install=(env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends python3-torch)
+  "${install[@]}" --dry-run >/dev/null 2>&1 || apt-get update -qq
+  "${install[@]}" </dev/null >"$LOG_DIR/apt.log" 2>&1 || say "python3-torch cannot be installed; the log is $LOG_DIR/apt.log"
+}
+
 setup() {
   [[ $(uname -s)-$(uname -m) == Linux-x86_64 ]] || stop "LibTorch's wheel is pinned for Linux on x86-64; this is $(uname -s) on $(uname -m)"
   require_packages

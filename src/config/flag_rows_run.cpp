@@ -62,9 +62,14 @@ std::vector<Flag> model_flags() {
       refused("--custom-model-provider-path", kValue, kPlugin),
       refused("--spec", kList,
               "a layer specification is Python; the architecture comes from config.json"),
-      refused("--custom-megatron-init-path", kValue, kPlugin),
-      refused("--custom-megatron-before-log-prob-hook-path", kValue, kPlugin),
-      refused("--custom-megatron-before-train-step-hook-path", kValue, kPlugin),
+      works("--custom-megatron-init-path", &C::custom_megatron_init_path,
+            "a function of the user's that is called once beside the trainer (docs/plugins.md)"),
+      works("--custom-megatron-before-log-prob-hook-path",
+            &C::custom_megatron_before_log_prob_hook_path,
+            "a function of the user's that is called before each pass without gradient"),
+      works("--custom-megatron-before-train-step-hook-path",
+            &C::custom_megatron_before_train_step_hook_path,
+            "a function of the user's that is called before each training step"),
   };
 }
 

@@ -10,7 +10,7 @@ using C = RunConfig;
 std::vector<Flag> algorithm_flags() {
   return {
       works("--loss-type", &C::loss_type, "what is minimised",
-            {"policy_loss", "sft_loss", "dpo_loss"}),
+            {"policy_loss", "sft_loss", "dpo_loss", "custom_loss"}),
       works("--advantage-estimator", &C::advantage_estimator, "from scores to advantages",
             {"grpo", "gspo", "cispo", "reinforce_plus_plus", "reinforce_plus_plus_baseline", "ppo",
              "rloo", "dr_grpo"}),
@@ -90,7 +90,11 @@ std::vector<Flag> algorithm_flags() {
           "--custom-pg-loss-reducer-function-path", &C::custom_pg_loss_reducer_function_path,
           "built in: examples.DrGRPO.custom_reducer.get_pg_loss_reducer (divides by 1000); others "
           "are plug-ins"),
-      refused("--custom-loss-function-path", kValue, kPlugin),
+      works("--custom-loss-function-path", &C::custom_loss_function_path,
+            "custom_loss: a function of the user's, module.name, file.py:name or file.py "
+            "(docs/plugins.md)"),
+      works("--custom-loss-library", &C::custom_loss_library,
+            "custom_loss: a shared library of the user's, FILE.so (include/slime/loss.h)"),
       refused("--custom-advantage-function-path", kValue, kPlugin),
       accepted("--use-routing-replay", kSwitch, "dense models have no routing to replay"),
       accepted("--use-rollout-routing-replay", kSwitch, "dense models have no routing to replay"),

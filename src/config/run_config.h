@@ -243,6 +243,15 @@ struct AlgorithmFlags {
   }
 };
 
+/// Functions of the user's that the trainer calls (docs/plugins.md).
+struct TrainerFunctionFlags {
+  std::string custom_loss_function_path;
+  std::string custom_loss_library;  // a shared library in the place of the function
+  std::string custom_megatron_init_path;
+  std::string custom_megatron_before_log_prob_hook_path;
+  std::string custom_megatron_before_train_step_hook_path;
+};
+
 /// AdamW, its schedule, which weights are trained.
 struct OptimizerFlags {
   std::string optimizer = "adam";
@@ -368,6 +377,7 @@ struct RunConfig : ModelFlags,
                    RewardFlags,
                    HookFlags,
                    AlgorithmFlags,
+                   TrainerFunctionFlags,
                    OptimizerFlags,
                    BatchFlags,
                    EvalFlags,

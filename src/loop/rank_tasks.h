@@ -44,6 +44,8 @@ struct RankStart {
   int port = 0;                         // of the rendezvous
   int64_t collective_milliseconds = 0;  // deadline of each collective
   int64_t num_rollouts = 0;             // planned length of the run
+  int64_t first_rollout = 0;            // where it begins
+  std::string plugin_logs;              // folder for what users' functions write
   int num_threads = 0;
   std::string checkpoint;        // directory to continue from; empty: none
   int64_t iteration = 0;         // of the checkpoint

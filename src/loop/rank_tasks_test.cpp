@@ -44,6 +44,8 @@ TEST(RankTasks, AWorkerIsFirstToldWhatItIsToBecome) {
                         .port = 1234,
                         .collective_milliseconds = 5,
                         .num_rollouts = 7,
+                        .first_rollout = 2,
+                        .plugin_logs = "runs/plugin",
                         .num_threads = 3,
                         .checkpoint = "runs/iter_0000004",
                         .iteration = 4,
@@ -54,6 +56,8 @@ TEST(RankTasks, AWorkerIsFirstToldWhatItIsToBecome) {
   EXPECT_EQ(back.port, 1234);
   EXPECT_EQ(back.collective_milliseconds, 5);
   EXPECT_EQ(back.num_rollouts, 7);
+  EXPECT_EQ(back.first_rollout, 2);
+  EXPECT_EQ(back.plugin_logs, "runs/plugin");
   EXPECT_EQ(back.num_threads, 3);
   EXPECT_EQ(back.checkpoint, start.checkpoint);
   EXPECT_EQ(back.iteration, 4);

@@ -74,6 +74,8 @@ void read_data(Stations& run, const StartPoint& start, const json::object& unkno
                                             run.door.get());
   }
   if (draws && run.evaluation) run.evaluation->draw_by(*run.plugins);
+  if (trains(config))
+    run.functions = std::make_unique<TrainerFunctions>(config, run.folder.plugin_logs(), 0);
 }
 
 void plan_schedule(Stations& run, const StartPoint& start) {
@@ -108,7 +110,9 @@ std::unique_ptr<Trainers> start_ranks(const Stations& run, const StartPoint& sta
                                       const std::vector<std::string>& arguments) {
   if (!trains(run.config)) return std::make_unique<NoTrainers>();
   RankStart rank{.arguments = config::without_secrets(arguments),
-                 .num_rollouts = run.schedule.num_steps};
+                 .num_rollouts = run.schedule.num_steps,
+                 .first_rollout = run.schedule.first_step,
+                 .plugin_logs = run.folder.plugin_logs().string()};
   if (start.checkpoint) {
     rank.checkpoint = start.checkpoint->directory.string();
     rank.iteration = start.checkpoint->iteration;
@@ -132,6 +136,7 @@ void load_networks(Stations& run, const StartPoint& start,
   if (trains(config)) {
     trainer = make_train_config(config, run.schedule.num_steps);
     trainer->frozen = frozen_names(config, run.network->weights());
+    run.functions->set_in(*trainer, run.schedule.first_step);
     plan_memory(run, precision, &*trainer, false);  // what does not fit is explained
     run.memory.explain_shortage(Phase::kTrain, [&] {
       run.trainers->open(*run.network, *trainer, load_other_networks(config, precision));

@@ -32,6 +32,7 @@
 #include "loop/run_memory.h"
 #include "loop/run_schedule.h"
 #include "loop/timeline.h"
+#include "loop/trainer_functions.h"
 #include "loop/trainers.h"
 #include "model/network.h"
 
@@ -55,6 +56,7 @@ struct Stations {
   std::optional<buffer::DataSource> prompts;
   std::unique_ptr<Fates> fates;
   std::unique_ptr<model::Network> network;
+  std::unique_ptr<TrainerFunctions> functions;  // of the user's, that the trainer calls
   std::unique_ptr<Trainers> trainers;
   std::unique_ptr<Engines> engines;
   std::unique_ptr<Recorder> recorder;

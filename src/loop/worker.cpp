@@ -16,6 +16,7 @@
 #include "loop/networks.h"
 #include "loop/rank_tasks.h"
 #include "loop/train_config.h"
+#include "loop/trainer_functions.h"
 #include "loop/trainer_role.h"
 #include "model/placement.h"
 #include "train/checkpoint.h"
@@ -38,7 +39,7 @@ config::RunConfig config_of(const RankStart& start) {
 class Worker final {
  public:
   Worker(const RankStart& start, cluster::WorkerLink& link)
-      : link_(link), config_(config_of(start)) {
+      : link_(link), config_(config_of(start)), functions_(config_, start.plugin_logs, start.rank) {
     at::set_num_threads(start.num_threads);
     std::optional<train::Checkpoint> checkpoint;
     if (!start.checkpoint.empty())
@@ -62,6 +63,7 @@ class Worker final {
         nullptr);
     train::TrainConfig config = make_train_config(config_, start.num_rollouts);
     config.frozen = frozen_names(config_, network_->weights());
+    functions_.set_in(config, start.first_rollout);
     trainer_.emplace(std::move(mesh), *network_, config, std::move(others), clock_);
     if (checkpoint && start.loads_optimizer)
       train::restore_trainer(*checkpoint, trainer_->trainer(), say);
@@ -77,6 +79,7 @@ class Worker final {
   cluster::WorkerLink& link_;
   const SystemClock clock_;
   config::RunConfig config_;
+  TrainerFunctions functions_;
   std::unique_ptr<model::Network> network_;
   std::optional<TrainerRole> trainer_;
 };

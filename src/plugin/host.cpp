@@ -12,23 +12,11 @@
 #include <utility>
 
 #include "core/error.h"
-#include "plugin/frame_fields.h"
+#include "plugin/frame_types.h"
 
 namespace slime::plugin {
 namespace {
 
-enum FrameType : uint32_t {
-  kConfigure = 1,
-  kReady,
-  kCalls,
-  kAnswers,
-  kCancel,
-  kAsks,
-  kReplies,
-  kBeat
-};
-
-constexpr int64_t kProtocol = 1;
 constexpr int kTickMilliseconds = 50;
 constexpr std::size_t kCallsOfAFrame = 256;
 /// A coroutine waits for something; a plain function holds up those behind it until it is late.
@@ -266,17 +254,7 @@ void Host::take_frame(const net::Frame& frame) {
 }
 
 void Host::take_ready(const json::object& head) {
-  std::vector<std::string> problems;
-  for (const json::value& each : list_of(head, "problems")) {
-    const json::object& problem = object_of(each);
-    std::string text =
-        fmt::format("{} {}: {}{}{}", text_of(problem, "flag"), text_of(problem, "path"),
-                    text_of(problem, "type"), text_of(problem, "type").empty() ? "" : ": ",
-                    text_of(problem, "message"));
-    if (const std::string trace = text_of(problem, "traceback"); !trace.empty())
-      text += "\n" + trace;
-    problems.push_back(std::move(text));
-  }
+  const std::vector<std::string> problems = problems_of(head);
   if (!problems.empty()) {
     if (!has_started_) return give_up(problems);
     return die(problems.front());
@@ -399,10 +377,7 @@ void Host::die(const std::string& why) {
       tail.empty() ? reason
                    : fmt::format("{}; the end of {}:\n{}", reason, log_.file().string(), tail);
   if (!has_started_) {
-    const bool lacks_package = tail.find("No module named") != std::string::npos;
-    return give_up(
-        {fmt::format("--plugin-python {}: {}{}", config_.python, told,
-                     lacks_package ? "\nput the folder python/ of a clone on PYTHONPATH" : "")});
+    return give_up({start_failure(config_.python, told, tail)});
   }
   tell(fmt::format("plug-in host {}: {}", config_.number, told));
   const std::chrono::duration<double> pause =

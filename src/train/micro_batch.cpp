@@ -212,9 +212,9 @@ model::TokenBatch tokens_on(const at::Device& device, const MicroBatch& micro_ba
   return tokens;
 }
 
-kernels::LogProbs forward_log_probs(model::Network& network, const MicroBatch& micro_batch,
-                                    model::Attention& attention,
-                                    const kernels::LinearLogProbOptions& options) {
+ScoredPass forward_log_probs(model::Network& network, const MicroBatch& micro_batch,
+                             model::Attention& attention,
+                             const kernels::LinearLogProbOptions& options) {
   const PackedBatch& packed = micro_batch.packed;
   const at::Device device = network.weights().flat().device();
   const Tensor hidden_UH = network.forward(tokens_on(device, micro_batch), attention);
@@ -225,13 +225,14 @@ kernels::LogProbs forward_log_probs(model::Network& network, const MicroBatch& m
     const kernels::LogProbs scores = kernels::linear_logprob(
         hidden_UH.index_select(0, packed.row_S.index_select(0, packed.scored_T).to(device)),
         network.head(), packed.target_S.index_select(0, packed.scored_T).to(device), replayed);
-    return {scores.logprob_R.cpu(), scores.entropy_R.cpu()};
+    return {hidden_UH, {scores.logprob_R.cpu(), scores.entropy_R.cpu()}};
   }
   const Tensor hidden_SH = hidden_UH.index_select(0, packed.row_S.to(device));
   const kernels::LogProbs scores =
       kernels::linear_logprob(hidden_SH, network.head(), packed.target_S.to(device), options);
-  return {scores.logprob_R.cpu().index_select(0, packed.scored_T),
-          scores.entropy_R.cpu().index_select(0, packed.scored_T)};
+  return {hidden_UH,
+          {scores.logprob_R.cpu().index_select(0, packed.scored_T),
+           scores.entropy_R.cpu().index_select(0, packed.scored_T)}};
 }
 
 void TokenColumn::put(const MicroBatch& micro_batch, const Tensor& x_T) {

@@ -64,6 +64,10 @@ class Forest {
     batch.row_S = at::tensor(row_of_score, at::kLong);
     batch.target_S = at::tensor(target, at::kLong);
     batch.scored_T = at::tensor(scored, at::kLong);
+    std::vector<int64_t> row_of_token;
+    for (const std::vector<int64_t>& rows : rows_)
+      row_of_token.insert(row_of_token.end(), rows.begin(), rows.end());
+    batch.row_L = at::tensor(row_of_token, at::kLong);
     return batch;
   }
 

@@ -45,6 +45,9 @@ struct PackedBatch {
   Tensor target_S;           // int64  ... this token
   /// int64: index into S of each response token, sequences in the order they were given.
   Tensor scored_T;
+  /// int64: row of the packed batch of each token of each sequence, prompts included, sequences end to
+  /// end in the order they were given.
+  Tensor row_L;
 };
 
 PackedBatch pack(std::span<const Sequence> sequences, const PackingOptions& options);

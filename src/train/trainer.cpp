@@ -172,7 +172,7 @@ TrainReport Trainer::train_planned(const TrainBatch& batch, const std::vector<St
     report.steps.push_back(std::move(step));
   }
   for (std::size_t i = 0; i < plans.size() && trains_actor; ++i) {
-    StepReport step = train_step(batch, plans[i], columns);
+    StepReport step = train_step(batch, plans[i], static_cast<int64_t>(i), columns);
     step.metrics.merge(report.steps[i].metrics);
     report.steps[i] = std::move(step);
     if (skipped_in_a_row_ <= config_.max_skipped_steps) continue;
@@ -201,8 +201,10 @@ TrainReport Trainer::train_planned(const TrainBatch& batch, const std::vector<St
   return report;
 }
 
-algo::Loss Trainer::loss_of(const kernels::LogProbs& scores, const MicroBatch& micro_batch,
-                            const Tensor& advantage_T, const Columns& columns) {
+algo::Loss Trainer::loss_of(const TrainBatch& batch, const MicroBatch& micro_batch,
+                            const ScoredPass& pass, const Tensor& advantage_T,
+                            const Columns& columns) {
+  const kernels::LogProbs& scores = pass.scores;
   if (config_.objective == Objective::kSupervised)
     return algo::supervised_loss(scores.logprob_R, micro_batch.weight_T);
   if (config_.objective == Objective::kPreference) {
@@ -220,6 +222,7 @@ algo::Loss Trainer::loss_of(const kernels::LogProbs& scores, const MicroBatch& m
   in.trained_T = micro_batch.trained_T;
   in.weight_T = micro_batch.weight_T;
   in.starts = micro_batch.starts;
+  if (config_.users_loss) return users_loss(batch, micro_batch, pass, in, columns);
   return algo::policy_loss(config_.policy, in);
 }
 
@@ -230,38 +233,41 @@ algo::MetricSums Trainer::accumulate(const TrainBatch& batch, const StepPlan& pl
   for (const MicroBatch& micro_batch : plan.micro_batches) {
     if (!micro_batch.has_response()) continue;
     const Tensor advantage_T = columns.advantage.gather(micro_batch.samples);
-    const bool trains =
-        !zero_advantage_is_inert(config_) || advantage_T.count_nonzero().item<int64_t>() > 0;
+    // A loss of the user's says itself that it has no gradient.
+    const bool trains = config_.users_loss || !zero_advantage_is_inert(config_) ||
+                        advantage_T.count_nonzero().item<int64_t>() > 0;
     const at::AutoGradMode grad_mode(trains);
     model::TreeAttention attention(micro_batch.packed.tokens);
-    const auto scores = forward_log_probs(
+    const ScoredPass pass = forward_log_probs(
         network_, micro_batch, attention,
         {.temperature = config_.temperature, .entropy_gradient = config_.policy.entropy_coef != 0});
-    columns.seen.put(micro_batch, scores.logprob_R.detach());
-    const algo::Loss loss = loss_of(scores, micro_batch, advantage_T, columns);
+    columns.seen.put(micro_batch, pass.scores.logprob_R.detach());
+    const algo::Loss loss = loss_of(batch, micro_batch, pass, advantage_T, columns);
     if (!std::isfinite(loss.metrics.at("loss"))) {
       const NamedColumn causes[] = {
           {"the engine's log-prob", columns.engine.gather(micro_batch.samples)},
           {"the reference's log-prob", columns.ref.gather(micro_batch.samples)},
           {"the old log-prob", columns.old.gather(micro_batch.samples)},
           {"the advantage", advantage_T},
-          {"the log-prob", scores.logprob_R}};
+          {"the log-prob", pass.scores.logprob_R}};
       const std::string token = first_bad_token(batch, micro_batch, causes);
       problems.push_back(fmt::format("the loss of samples {} is {}{}",
                                      ordinals_of(batch, micro_batch), loss.metrics.at("loss"),
                                      token.empty() ? "" : ", first at " + token));
     }
     add(sums, loss.metrics);
-    if (trains) loss.sum.backward();
+    if (trains && loss.sum.defined()) loss.sum.backward();
   }
   return sums;
 }
 
-StepReport Trainer::train_step(const TrainBatch& batch, const StepPlan& plan, Columns& columns) {
+StepReport Trainer::train_step(const TrainBatch& batch, const StepPlan& plan, int64_t place,
+                               Columns& columns) {
   StepReport report;
   report.step = state_.num_steps++;
   network_.weights().enable_grad();
   network_.weights().zero_grad();
+  if (config_.before_train_step) config_.before_train_step(state_.rollouts_done, place);
   std::vector<std::string> problems;
   const algo::MetricSums sums =
       sum(ranks_, accumulate(batch, plan, columns, problems), "metrics of the step");

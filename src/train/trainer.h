@@ -14,6 +14,7 @@
 /// the same on each, except rates (perf/actor_train_tflops is of this rank).
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -34,6 +35,7 @@
 #include "train/schedule.h"
 #include "train/share.h"
 #include "train/train_batch.h"
+#include "train/users_loss.h"
 
 namespace slime::train {
 
@@ -50,6 +52,13 @@ struct TrainConfig {
   bool has_teacher_model = false;  // the teacher scores here; otherwise samples bring its log-probs
   algo::Preference preference;     // of Objective::kPreference
   algo::PolicyLossConfig policy;
+  /// Functions of the user's, where there are any; what they throw ends the run.
+  LossFn users_loss;  // in the place of the policy's loss; `policy` says which columns it gets
+  /// Before each pass without gradient: "ref_", "teacher_", or "" for the policy's own.
+  std::function<void(const std::string& store_prefix)> before_scoring;
+  /// Before each training step, with clean gradients: calls of train() before this one, over the whole
+  /// run, and the step's place in this one.
+  std::function<void(int64_t rollouts_done, int64_t step)> before_train_step;
   algo::Reduction reduction = algo::Reduction::kPerRollout;
   double temperature = 1.0;     // of the rollout; > 0
   bool replays_top_p = false;   // log-probs are taken in the nucleus the token was drawn from
@@ -200,12 +209,17 @@ class Trainer final {
                                  Columns& columns);
   /// Column of the old policy's log-probs that advantages are taken from.
   const TokenColumn& old_policy(const Columns& columns) const;
-  algo::Loss loss_of(const kernels::LogProbs& scores, const MicroBatch& micro_batch,
+  algo::Loss loss_of(const TrainBatch& batch, const MicroBatch& micro_batch, const ScoredPass& pass,
                      const Tensor& advantage_T, const Columns& columns);
+  algo::Loss users_loss(const TrainBatch& batch, const MicroBatch& micro_batch,
+                        const ScoredPass& pass, const algo::PolicyColumns& columns_in,
+                        const Columns& columns);
   /// Forward and backward of all micro-batches; names those whose loss is not finite.
   algo::MetricSums accumulate(const TrainBatch& batch, const StepPlan& plan, Columns& columns,
                               std::vector<std::string>& problems);
-  StepReport train_step(const TrainBatch& batch, const StepPlan& plan, Columns& columns);
+  /// `place`: of the step in its rollout step.
+  StepReport train_step(const TrainBatch& batch, const StepPlan& plan, int64_t place,
+                        Columns& columns);
   /// Says which samples a gradient that is not finite comes from, where no loss gave it away.
   /// Computes this rank's gradients again, micro-batch by micro-batch, and leaves them undefined.
   std::string trace_gradients(const TrainBatch& batch, const StepPlan& plan, Columns& columns);

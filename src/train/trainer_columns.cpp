@@ -43,6 +43,8 @@ Columns Trainer::prepare(const TrainBatch& batch, const std::vector<StepPlan>& p
   const auto timed_pass = [&](model::Network& network, TokenColumn& column,
                               const std::string& name) {
     const auto start = clock_.now();
+    if (config_.before_scoring)
+      config_.before_scoring(name == "log_probs" ? "" : name.substr(0, name.find('_') + 1));
     score_into(network, plans, column, nullptr);
     const double seconds = seconds_between(start, clock_.now());
     report.perf["perf/" + name + "_time"] = seconds;
@@ -79,7 +81,8 @@ void Trainer::score_into(model::Network& network, const std::vector<StepPlan>& p
     for (const MicroBatch& micro_batch : plan.micro_batches) {
       model::TreeAttention attention(micro_batch.packed.tokens);
       const auto scores =
-          forward_log_probs(network, micro_batch, attention, {.temperature = config_.temperature});
+          forward_log_probs(network, micro_batch, attention, {.temperature = config_.temperature})
+              .scores;
       log_probs.put(micro_batch, scores.logprob_R);
       if (entropies != nullptr) entropies->put(micro_batch, scores.entropy_R);
     }

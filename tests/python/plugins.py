@@ -230,14 +230,72 @@ async def scores_natively(args, sample):
 # The trainer's.
 
 
-def loss(args, batch, logits, sum_of_sample_mean):
-    picked = logits.log_softmax(-1).gather(-1, batch["targets"][:, None])[:, 0]
-    total = -sum_of_sample_mean(picked * batch["flat_advantages"])
+def _scored(args, batch, logits, **more):
+    from slime.backends.megatron_utils.loss import get_log_probs_and_entropy
+
+    names = ("unconcat_tokens", "total_lengths", "response_lengths")
+    given = {**{name: batch[name] for name in names}, **more}
+    return get_log_probs_and_entropy(logits, args=args, with_entropy=True, **given)[1]
+
+
+def _weighted(found, batch, sum_of_sample_mean):
+    import torch
+
+    picked = torch.cat(found["log_probs"])
+    total = -sum_of_sample_mean(picked * torch.cat(batch["advantages"]))
     return total, {"picked": picked.detach().mean(), "plain": 2}
 
 
+def loss(args, batch, logits, sum_of_sample_mean):
+    assert logits.dim() == 3 and logits.shape[-1] == 4 and logits.requires_grad and len(logits) == 1
+    return _weighted(_scored(args, batch, logits), batch, sum_of_sample_mean)
+
+
+def loss_of_logits(args, batch, logits, sum_of_sample_mean):
+    import torch
+
+    rows = logits.squeeze(0)
+    assert type(rows) is torch.Tensor
+    end, kept = 0, []
+    for total, response in zip(batch["total_lengths"], batch["response_lengths"]):
+        end += total
+        kept.append(rows[end - response - 1 : end - 1])
+    all_log_probs = torch.log_softmax(torch.cat(kept), -1)
+    return sum_of_sample_mean(all_log_probs[:, 1] * torch.cat(batch["advantages"])) + rows[0].square().sum(), {}
+
+
+def loss_of_changed_tokens(args, batch, logits, sum_of_sample_mean):
+    tokens = [(each + 1) % 4 for each in batch["unconcat_tokens"]]
+    return _weighted(_scored(args, batch, logits, unconcat_tokens=tokens), batch, sum_of_sample_mean)
+
+
+def entropy_loss(args, batch, logits, sum_of_sample_mean):
+    import torch
+
+    return sum_of_sample_mean(torch.cat(_scored(args, batch, logits)["entropy"])), {}
+
+
 def nan_loss(args, batch, logits, sum_of_sample_mean):
-    return logits.sum() * float("nan"), {}
+    return _weighted(_scored(args, batch, logits), batch, sum_of_sample_mean)[0] * float("nan"), {}
+
+
+def vector_loss(args, batch, logits, sum_of_sample_mean):
+    return _scored(args, batch, logits)["log_probs"][0], {}
+
+
+def lonely_loss(args, batch, logits, sum_of_sample_mean):
+    return _weighted(_scored(args, batch, logits), batch, sum_of_sample_mean)[0]
+
+
+def nan_gradient(args, batch, logits, sum_of_sample_mean):
+    import torch
+
+    zeros = torch.cat(_scored(args, batch, logits)["log_probs"]).detach() * 0
+    return (torch.cat(_scored(args, batch, logits)["log_probs"]) * 0 + zeros).sqrt().sum(), {}
+
+
+def text_metric(args, batch, logits, sum_of_sample_mean):
+    return _weighted(_scored(args, batch, logits), batch, sum_of_sample_mean)[0], {"word": "high"}
 
 
 def advantages(args, rollout_data):

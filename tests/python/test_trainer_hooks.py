@@ -2,6 +2,7 @@
 
 import mmap
 import os
+from argparse import Namespace
 
 import pytest
 from test_host import host
@@ -9,6 +10,7 @@ from test_host import host
 torch = pytest.importorskip("torch", reason="torch cannot be imported")
 
 import plugins  # noqa: E402
+from slime.host.frames import Columns  # noqa: E402
 
 
 class Memory:
@@ -51,47 +53,121 @@ LENGTHS = [3, 2]
 MASKS = [torch.tensor([1.0, 1, 0]), torch.tensor([1.0, 1])]
 
 
-def batch_words(memory):
-    targets, _ = memory.put(torch.tensor([0, 1, 2, 3, 0]))
+VOCABULARY = 4
+TOTAL_LENGTHS = [5, 4]
+
+
+def loss_call(memory, logits, **more):
+    """A call of a loss, and views of the gradients that it is to write."""
+    rows = torch.cat([torch.arange(1, 4), torch.arange(6, 8)])  # those that predict response tokens
+    targets = torch.tensor([0, 1, 2, 3, 0])
+    all_log_probs = torch.log_softmax(logits[0, rows], -1)
+    log_probs = all_log_probs.gather(1, targets.unsqueeze(1)).squeeze(1)
+    entropy = -(all_log_probs.exp() * all_log_probs).sum(-1)
+    tokens = torch.tensor([9, 9, 0, 1, 2, 9, 9, 3, 0])
+    token_word, _ = memory.put(tokens)
     advantages, _ = memory.put(torch.tensor([1.0, -1, 2, 0.5, 1]))
-    masks, _ = memory.rows(MASKS)
-    return {
-        "total_lengths": [5, 4],
+    batch = {
+        "tokens": {**token_word, "shape": [1, 9]},
+        "unconcat_tokens": {"rows": token_word, "by": "total_lengths"},
+        "total_lengths": TOTAL_LENGTHS,
         "response_lengths": LENGTHS,
-        "loss_masks": masks,
-        "targets": targets,
-        "flat_advantages": advantages,
+        "rollout_mask_sums": [2, 2],
+        "loss_masks": memory.rows(MASKS)[0],
+        "advantages": {"rows": advantages, "by": "response_lengths"},
+        "ref_log_probs": None,
     }
+    call = {"batch": batch, "log_probs": memory.put(log_probs)[0], "entropy": memory.put(entropy)[0], **more}
+    views = {}
+    for name, shape in (("log_probs", [5]), ("entropy", [5]), ("logits", [1, 9, VOCABULARY])):
+        call[f"{name}_gradient"], views[name] = memory.put(torch.full(shape, 7.0))
+    call["logits"], views["empty"] = memory.put(torch.zeros(1, 9, VOCABULARY))
+    return call, views
 
 
-def test_a_loss_and_the_gradient_of_its_logits():
-    torch.manual_seed(1)
-    memory, logits = Memory(), torch.randn(5, 4)
-    words, _ = memory.put(logits)
-    gradient_word, gradient = memory.put(torch.zeros(5, 4))
-    call = {"batch": batch_words(memory), "logits": words, "logits_gradient": gradient_word, "scale": 2.0}
-    with host(("loss", "loss")) as h:
-        value = send(h, memory, call)["value"]
-        again = h.call(call)["value"]  # the memory is there already
-
+def leaf_and_loss(logits, name):
+    """The same function on a tensor here: its result, and the leaf with its gradient."""
     from slime.backends.megatron_utils.cp_utils import get_sum_of_sample_mean
 
     leaf = logits.clone().requires_grad_()
-    batch = {"targets": torch.tensor([0, 1, 2, 3, 0]), "flat_advantages": torch.tensor([1.0, -1, 2, 0.5, 1])}
-    reduce = get_sum_of_sample_mean([5, 4], LENGTHS, MASKS)
-    loss, metrics = plugins.loss(None, batch, leaf, reduce)
-    (loss * 2).backward()
-    assert value["loss"] == pytest.approx(loss.item(), abs=1e-6) and again["loss"] == value["loss"]
-    assert value["metrics"] == {"picked": pytest.approx(metrics["picked"].item()), "plain": 2.0}
-    assert torch.allclose(gradient, leaf.grad, atol=1e-7) and gradient.abs().sum() > 0
+    tokens = [torch.tensor([9, 9, 0, 1, 2]), torch.tensor([9, 9, 3, 0])]
+    batch = {
+        "unconcat_tokens": tokens,
+        "total_lengths": TOTAL_LENGTHS,
+        "response_lengths": LENGTHS,
+        "advantages": list(torch.tensor([1.0, -1, 2, 0.5, 1]).split(LENGTHS)),
+    }
+    reduce = get_sum_of_sample_mean(TOTAL_LENGTHS, LENGTHS, MASKS)
+    result, metrics = getattr(plugins, name)(Namespace(), batch, leaf, reduce)
+    result.backward()
+    return result, metrics, leaf
 
 
-def test_a_loss_that_is_no_number():
+def test_a_loss_of_log_probs_needs_no_logits():
+    torch.manual_seed(1)
+    memory, logits = Memory(), torch.randn(1, 9, VOCABULARY)
+    call, views = loss_call(memory, logits)
+    with host(("loss", "loss")) as h:
+        value = send(h, memory, call)["value"]
+        again = h.call(call)["value"]  # the memory is there already
+        assert h.asks == []
+    result, metrics, leaf = leaf_and_loss(logits, "loss")
+    assert value["loss"] == pytest.approx(result.item(), abs=1e-6) and again["loss"] == value["loss"]
+    assert value["metrics"] == {"picked": pytest.approx(metrics["picked"].item(), abs=1e-6), "plain": 2.0}
+    assert value["log_probs"] and not value["logits"]
+    # The log-probs' gradient through a softmax is the logits' gradient of the same function.
+    other = logits.clone().requires_grad_()
+    rows = torch.cat([torch.arange(1, 4), torch.arange(6, 8)])
+    scored = torch.log_softmax(other[0, rows], -1).gather(1, torch.tensor([[0], [1], [2], [3], [0]])).squeeze(1)
+    scored.backward(views["log_probs"])
+    assert torch.allclose(other.grad, leaf.grad, atol=1e-6) and leaf.grad.abs().sum() > 0
+
+
+@pytest.mark.parametrize("name", ["loss_of_logits", "loss_of_changed_tokens"])
+def test_logits_that_a_loss_reads_are_asked_for_once(name):
+    torch.manual_seed(2)
+    memory, logits = Memory(), torch.randn(1, 9, VOCABULARY)
+    call, views = loss_call(memory, logits)
+
+    def fill(ask, arrays):
+        views["empty"].copy_(logits)
+        return {}, Columns()
+
+    with host(("loss", name), on_ask=fill) as h:
+        value = send(h, memory, call)["value"]
+        assert [ask["what"] for ask in h.asks] == ["logits"]
+    result, _, leaf = leaf_and_loss(logits, name)
+    assert value["loss"] == pytest.approx(result.item(), abs=1e-6)
+    assert value["logits"] and not value["log_probs"]
+    assert torch.allclose(views["logits"], leaf.grad, atol=1e-7) and leaf.grad.abs().sum() > 0
+
+
+def test_entropies_have_gradients_where_they_count():
+    memory, logits = Memory(), torch.randn(1, 9, VOCABULARY)
+    call, views = loss_call(memory, logits)
+    with host(("loss", "entropy_loss")) as h:
+        assert send(h, memory, call)["value"]["entropy"]
+        assert views["entropy"].tolist() == [0.5, 0.5, 0, 0.5, 0.5]
+        del call["entropy_gradient"]
+        without = h.call(call)["value"]
+        assert not without["entropy"] and not without["log_probs"]
+
+
+@pytest.mark.parametrize(
+    "name, says",
+    [
+        ("nan_loss", "one finite number"),
+        ("vector_loss", "one finite number"),
+        ("lonely_loss", "returns its loss, a tensor, and a dictionary"),
+        ("nan_gradient", "the gradient of the log_probs has numbers that are not finite"),
+        ("text_metric", "the metric word is str"),
+    ],
+)
+def test_what_is_no_loss_is_said(name, says):
     memory = Memory()
-    words, _ = memory.put(torch.zeros(5, 4))
-    call = {"batch": batch_words(memory), "logits": words, "logits_gradient": words}
-    with host(("loss", "nan_loss")) as h:
-        assert "finite" in send(h, memory, call)["error"]["message"]
+    call, _ = loss_call(memory, torch.zeros(1, 9, VOCABULARY))
+    with host(("loss", name)) as h:
+        assert says in send(h, memory, call)["error"]["message"]
 
 
 def test_advantages():

@@ -5,6 +5,7 @@ Everything that is wrong is found when the run starts, all of it at once, with P
 
 import importlib
 import inspect
+import sys
 from dataclasses import dataclass
 from typing import Any, Tuple
 
@@ -25,6 +26,7 @@ class Kind:
     if_named: Tuple[str, ...] = ()  # given to functions that have a parameter of the name
     in_thread: bool = False  # where the original calls it outside its event loop
     is_class: bool = False
+    needs_torch: bool = False
 
 
 HOOKS = {
@@ -91,23 +93,33 @@ HOOKS = {
         ("before_train_step",),
         ("args", "rollout_id", "step_id", "model", "optimizer", "opt_param_scheduler"),
     ),
-    "advantage": Kind("custom-advantage-function-path", ("advantages", "advantage"), ("args", "rollout_data")),
+    "advantage": Kind(
+        "custom-advantage-function-path", ("advantages", "advantage"), ("args", "rollout_data"), needs_torch=True
+    ),
     "data_postprocess": Kind(
-        "rollout-data-postprocess-path", ("data_postprocess",), ("args", "rollout_id", "rollout_data")
+        "rollout-data-postprocess-path",
+        ("data_postprocess",),
+        ("args", "rollout_id", "rollout_data"),
+        needs_torch=True,
     ),
     "loss": Kind(
-        "custom-loss-function-path", ("loss", "loss_function"), ("args", "batch", "logits", "sum_of_sample_mean")
+        "custom-loss-function-path",
+        ("loss", "loss_function"),
+        ("args", "batch", "logits", "sum_of_sample_mean"),
+        needs_torch=True,
     ),
     "tis": Kind(
         "custom-tis-function-path",
         ("tis", "tis_function"),
         ("args",),
         ("pg_loss", "train_log_probs", "rollout_log_probs", "loss_masks", "total_lengths", "response_lengths"),
+        needs_torch=True,
     ),
     "reducer": Kind(
         "custom-pg-loss-reducer-function-path",
         ("reducer", "pg_loss_reducer"),
         ("total_lengths", "response_lengths", "loss_masks", "calculate_per_token_loss"),
+        needs_torch=True,
     ),
 }
 
@@ -168,11 +180,23 @@ def _check_arguments(function, kind):
     return tuple(parameters), any_keyword
 
 
+def _require_torch():
+    try:
+        importlib.import_module("torch")
+    except ImportError as error:
+        raise HookError(
+            f"its tensors are torch's, and {sys.executable} cannot import torch ({error}); install it there, or name an "
+            "interpreter that has it: --plugin-python"
+        ) from None
+
+
 def resolve(kind_name, path):
     """The hook. Throws whatever importing it throws, HookError for what cannot be called as this hook is."""
     if kind_name not in HOOKS:
         raise HookError(f"no hook {kind_name!r}")
     kind = HOOKS[kind_name]
+    if kind.needs_torch:
+        _require_torch()
     function = find(path, kind)
     if kind.is_class != inspect.isclass(function):
         raise HookError("a class is wanted, this is none" if kind.is_class else "a function is wanted, this is a class")

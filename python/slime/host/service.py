@@ -144,6 +144,11 @@ class Host:
         channel.program = self.program
         async_utils.adopt_loop(self._loop)
         self._hooks, problems = resolve_all(head.get("hooks", []))
+        threads = head.get("args", {}).get("num_threads") or 0
+        if threads > 0 and any(HOOKS[hook.kind].needs_torch for hook in self._hooks):
+            import torch
+
+            torch.set_num_threads(threads)
         if not problems:
             self._make_data_source(problems)
         hooks = [

@@ -5,7 +5,8 @@ order, and "forget": [ids] for what is not used again. A tensor in a call is
 
     {"memory": id, "offset": bytes, "dtype": "float32", "shape": [4, 7]}
 
-and a list of one tensor for each sample is {"rows": tensor, "starts": [0, 3, 7]}, slices of its first dimension.
+and a list of one tensor for each sample is {"rows": tensor, "starts": [0, 3, 7]}, slices of its first dimension, or with
+"by" in the place of "starts": the name of the list beside it that has their lengths.
 Gradients and results are written into tensors that the call names for them.
 """
 
@@ -58,19 +59,22 @@ class Tensors:
         memory = self._memory[word["memory"]]
         return torch.frombuffer(memory, dtype=dtype, count=count, offset=word["offset"]).reshape(word["shape"])
 
-    def _value(self, word):
+    def _value(self, word, beside):
         if isinstance(word, dict) and "memory" in word:
             return self._tensor(word)
         if isinstance(word, dict) and "rows" in word:
-            return self._rows(word)
+            return self._rows(word, beside)
         return word
 
-    def _rows(self, word):
-        flat, starts = self._tensor(word["rows"]), word["starts"]
-        return [flat[first:last] for first, last in zip(starts, starts[1:])]
+    def _rows(self, word, beside):
+        if "by" in word:
+            lengths = beside[word["by"]]
+        else:
+            lengths = [last - first for first, last in zip(word["starts"], word["starts"][1:])]
+        return list(self._tensor(word["rows"]).split(lengths))
 
     def _batch(self, words):
-        return {name: self._value(word) for name, word in words.items()}
+        return {name: self._value(word, words) for name, word in words.items()}
 
     def _write(self, word, tensors, what):
         """Results into the memory that is meant for them; lists are put end to end."""
@@ -96,13 +100,36 @@ class Tensors:
         return self._tensor(word).requires_grad_()
 
     def _numbers(self, metrics):
-        return {name: float(value.mean() if hasattr(value, "mean") else value) for name, value in metrics.items()}
+        """Metrics as numbers; of a tensor its mean."""
+        if not isinstance(metrics, dict):
+            raise WrongResult(f"metrics are a dictionary, not {type(metrics).__name__}")
+        numbers = {}
+        for name, value in metrics.items():
+            number = value.detach().double().mean().item() if hasattr(value, "detach") else value
+            if not isinstance(number, (int, float)):
+                raise WrongResult(f"the metric {name} is {type(value).__name__}; it is a number")
+            if not math.isfinite(number):
+                raise WrongResult(f"the metric {name} is {number}")
+            numbers[name] = number
+        return numbers
 
     def _loss(self, host, hook, call, arrays):
         from slime.backends.megatron_utils.cp_utils import get_sum_of_sample_mean
+        from slime.host.logits import ProgramLogits
 
         batch = self._batch(call["batch"])
-        logits = self._leaf(call["logits"])
+        for name in ("packed_seq_params", "multimodal_train_inputs", "max_seq_lens"):
+            batch.setdefault(name, None)
+        log_probs = self._leaf(call["log_probs"])
+        entropy = self._leaf(call["entropy"]) if "entropy_gradient" in call else self._tensor(call["entropy"])
+        logits = ProgramLogits.over(
+            self._tensor(call["logits"]),
+            log_probs,
+            entropy,
+            batch,
+            call.get("temperature", 1.0),
+            lambda: host.program.ask_and_wait("logits", {}),
+        )
         reduce = get_sum_of_sample_mean(
             batch["total_lengths"],
             batch["response_lengths"],
@@ -121,8 +148,13 @@ class Tensors:
                 raise WrongResult(f"the loss is {loss.detach()}; it is one finite number")
             if loss.requires_grad:
                 (loss.reshape(()) * call.get("scale", 1.0)).backward()
-            self._write_gradient(call["logits_gradient"], logits, "the gradient of the logits")
-            return {"loss": float(loss), "metrics": self._numbers(metrics)}
+            leaves = {"log_probs": log_probs, "entropy": entropy, "logits": logits}
+            written = {}
+            for name, leaf in leaves.items():
+                written[name] = leaf.grad is not None
+                if written[name]:
+                    self._write(call[f"{name}_gradient"], leaf.grad, f"the gradient of the {name}")
+            return {"loss": float(loss), "metrics": self._numbers(metrics), **written}
 
         return lambda: hook.function(host.args, batch, logits, reduce), finish
 
@@ -130,7 +162,7 @@ class Tensors:
         if "backward" in call:
             return self._tis_backward(call)
         names = ("train_log_probs", "rollout_log_probs", "loss_masks", "total_lengths", "response_lengths")
-        given = {name: self._value(call[name]) for name in names}
+        given = {name: self._value(call[name], call) for name in names}
         pg_loss = self._leaf(call["pg_loss"])
 
         def finish(result, columns):
@@ -159,7 +191,7 @@ class Tensors:
 
     def _reducer(self, host, hook, call, arrays):
         values = self._leaf(call["values"])
-        masks = self._value(call["loss_masks"])
+        masks = self._value(call["loss_masks"], call)
 
         def finish(reduce, columns):
             if not callable(reduce):

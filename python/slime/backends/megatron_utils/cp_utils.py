@@ -15,21 +15,26 @@ def get_sum_of_sample_mean(
     nothing is divided."""
     import torch
 
-    denominators = [mask.sum() for mask in loss_masks] if sample_denoms is None else sample_denoms
+    lengths = torch.as_tensor(list(response_lengths))
+    mask = torch.cat([each.reshape(-1) for each in loss_masks])
+    weights = {}  # of each token, by precision: made once, used for every metric
 
-    def masked_sums(values):
-        return [(part * mask).sum() for part, mask in zip(values.split(list(response_lengths), dim=0), loss_masks)]
+    def weight(dtype):
+        if dtype not in weights:
+            weights[dtype] = mask.to(dtype)
+            if not calculate_per_token_loss:
+                sums = [each.sum() for each in loss_masks] if sample_denoms is None else sample_denoms
+                denominators = torch.as_tensor([float(each) for each in sums], dtype=dtype).clamp_min(1)
+                weights[dtype] = weights[dtype] / denominators.repeat_interleave(lengths)
+        return weights[dtype]
 
-    def sum_of_token(values):
-        return sum(masked_sums(values))
+    def reduce(values):
+        if values.shape != mask.shape:
+            raise ValueError(f"values of shape {list(values.shape)} for {mask.numel()} response tokens, end to end")
+        dtype = values.dtype if values.is_floating_point() else torch.get_default_dtype()
+        return (values * weight(dtype)).sum()
 
-    def sum_of_sample_mean(values):
-        return sum(
-            total / torch.clamp_min(torch.as_tensor(denominator), 1)
-            for total, denominator in zip(masked_sums(values), denominators)
-        )
-
-    return sum_of_token if calculate_per_token_loss else sum_of_sample_mean
+    return reduce
 
 
 def all_gather_with_cp(tensor, total_length, response_length):

@@ -1,0 +1,83 @@
+#include "loop/trainer_functions.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "config/parse_flags.h"
+#include "loop/loss_library.h"
+#include "loop/python_loss.h"
+#include "loop/shared_tensors.h"
+#include "plugin/trainer_host.h"
+
+namespace slime::loop {
+namespace {
+
+std::vector<plugin::Hook> hooks_of(const config::RunConfig& config) {
+  std::vector<plugin::Hook> hooks;
+  const auto add = [&hooks](const char* hook, const std::string& path) {
+    if (!path.empty()) hooks.push_back({.hook = hook, .path = path});
+  };
+  add("init", config.custom_megatron_init_path);
+  add("before_log_prob", config.custom_megatron_before_log_prob_hook_path);
+  add("before_train_step", config.custom_megatron_before_train_step_hook_path);
+  add("loss", config.custom_loss_function_path);
+  return hooks;
+}
+
+}  // namespace
+
+TrainerFunctions::TrainerFunctions(const config::RunConfig& config,
+                                   const std::filesystem::path& logs, int rank)
+    : config_(config) {
+  if (!config.custom_loss_library.empty())
+    library_ = load_loss_library(config.custom_loss_library, config::flags_for_users(config));
+  const std::vector<plugin::Hook> hooks = hooks_of(config);
+  if (hooks.empty()) return;
+  for (const plugin::Hook& hook : hooks) hooks_.push_back(hook.hook);
+  host_ = std::make_unique<plugin::TrainerHost>(plugin::TrainerHostConfig{
+      .python = config.plugin_python,
+      .rank = rank,
+      .logs = logs,
+      .flags = config::flags_for_users(config),
+      .hooks = hooks,
+      .timeout = std::chrono::duration<double>(config.plugin_timeout_seconds)});
+  tensors_ = std::make_unique<SharedTensors>(*host_);
+}
+
+TrainerFunctions::~TrainerFunctions() = default;
+
+std::optional<int> TrainerFunctions::place_of(const std::string& hook) const {
+  const auto found = std::ranges::find(hooks_, hook);
+  if (found == hooks_.end()) return std::nullopt;
+  return static_cast<int>(found - hooks_.begin());
+}
+
+int64_t TrainerFunctions::rollout_id(int64_t rollouts_done) {
+  if (!done_before_) done_before_ = rollouts_done;
+  return first_rollout_ + rollouts_done - *done_before_;
+}
+
+void TrainerFunctions::set_in(train::TrainConfig& trainer, int64_t first_rollout) {
+  first_rollout_ = first_rollout;
+  trainer.users_loss = library_;
+  if (const auto hook = place_of("loss")) {
+    trainer.users_loss =
+        make_python_loss(*host_, *tensors_,
+                         {.hook = *hook,
+                          .calculate_per_token_loss = config_.calculate_per_token_loss,
+                          .temperature = config_.rollout_temperature});
+  }
+  if (const auto hook = place_of("init")) host_->call(*hook, "", {});
+  if (const auto hook = place_of("before_log_prob")) {
+    trainer.before_scoring = [this, hook = *hook](const std::string& prefix) {
+      host_->call(hook, "", {{"store_prefix", prefix}});
+    };
+  }
+  if (const auto hook = place_of("before_train_step")) {
+    trainer.before_train_step = [this, hook = *hook](int64_t rollouts_done, int64_t step) {
+      host_->call(hook, "", {{"rollout_id", rollout_id(rollouts_done)}, {"step_id", step}});
+    };
+  }
+}
+
+}  // namespace slime::loop

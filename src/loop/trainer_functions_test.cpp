@@ -1,0 +1,296 @@
+// Losses of the user's, in Python and as a shared library, beside the built-in one that they say again.
+
+#include "loop/trainer_functions.h"
+
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "core/error.h"
+#include "loop/train_config.h"
+#include "model/network.h"
+#include "plugin/trainer_host.h"
+
+namespace slime::loop {
+namespace {
+
+using ::testing::HasSubstr;
+
+const std::string kModel = SLIME_SOURCE_DIR "/tests/fixtures/models/qwen3";
+const std::string kExamples = SLIME_SOURCE_DIR "/examples/custom_loss";
+const SystemClock kClock;
+
+/// An interpreter with torch; empty where there is none.
+std::string torch_python() {
+  static const std::string found = [] {
+    for (const char* python : {"python3", "/usr/bin/python3"}) {
+      if (std::system(fmt::format("{} -c 'import torch' > /dev/null 2>&1", python).c_str()) == 0)
+        return std::string(python);
+    }
+    return std::string();
+  }();
+  return found;
+}
+
+/// Prompts of 6 tokens, responses of 3 to 6, some tokens of which a tool wrote.
+train::TrainBatch batch_of_four() {
+  std::vector<Group> groups;
+  for (int64_t g = 0; g < 2; ++g) {
+    Group group{g, {}};
+    for (int64_t k = 0; k < 2; ++k) {
+      Sample sample;
+      sample.group = g;
+      sample.ordinal = 2 * g + k;
+      sample.prompt_length = 6;
+      sample.status = Status::kCompleted;
+      for (int64_t t = 0; t < 6; ++t) sample.tokens.push_back(static_cast<TokenId>(10 + 7 * g + t));
+      for (int64_t t = 0; t < 3 + g + 2 * k; ++t) {
+        sample.tokens.push_back(static_cast<TokenId>(50 + 9 * k + 3 * t));
+        sample.loss_mask.push_back(t != 1);
+        sample.log_probs.push_back(static_cast<float>(-1.5 - 0.25 * static_cast<double>(t)));
+      }
+      sample.reward = k == 0 ? 1.0 : 0.0;
+      group.samples.push_back(std::move(sample));
+    }
+    groups.push_back(std::move(group));
+  }
+  return train::make_train_batch(groups, {});
+}
+
+/// A run of two updates per rollout step, whose second one has ratios other than 1.
+config::RunConfig run_config() {
+  config::RunConfig config;
+  config.rollout_batch_size = 2;
+  config.n_samples_per_prompt = 2;
+  config.global_batch_size = 4;
+  config.use_dynamic_batch_size = true;
+  config.max_tokens_per_gpu = 64;
+  config.eps_clip_high = 0.28;
+  config.num_rollout = 1;
+  config.lr = 1e-3;
+  config.rollout_temperature = 0.7;
+  return config;
+}
+
+struct Gradients {
+  algo::MetricSums sums;
+  Tensor flat;
+};
+
+class UsersLoss : public ::testing::Test {
+ protected:
+  void SetUp() override { std::filesystem::create_directories(folder_); }
+  ~UsersLoss() override { std::filesystem::remove_all(folder_); }
+
+  Gradients gradients(const config::RunConfig& config, const train::TrainBatch& batch,
+                      const std::string& dtype = "float32") {
+    const auto network = model::load_network(kModel, model::Precision::of(dtype));
+    TrainerFunctions functions(config, folder_ / "plugin", 0);
+    train::TrainConfig trainer_config = make_train_config(config, 1);
+    functions.set_in(trainer_config, 0);
+    train::Trainer trainer(*network, trainer_config, kClock);
+    Gradients out;
+    out.sums = trainer.accumulate_gradients(batch);
+    out.flat = network->weights().grad().clone();
+    return out;
+  }
+
+  config::RunConfig with_library(config::RunConfig config, const std::string& source) {
+    // A library stays loaded, so each has a name of its own.
+    const auto file = folder_ / fmt::format("loss_{}.so", num_libraries_++);
+    const std::string command = fmt::format("g++ -O3 -shared -fPIC -I {} {} -o {}",
+                                            SLIME_SOURCE_DIR "/include", source, file.string());
+    EXPECT_EQ(std::system(command.c_str()), 0) << command;
+    config.loss_type = "custom_loss";
+    config.custom_loss_library = file.string();
+    return config;
+  }
+
+  config::RunConfig with_function(config::RunConfig config, const std::string& path) {
+    config.loss_type = "custom_loss";
+    config.custom_loss_function_path = path;
+    config.plugin_python = torch_python();
+    return config;
+  }
+
+  std::string write(const std::string& name, const std::string& text) {
+    std::ofstream(folder_ / name) << text;
+    return (folder_ / name).string();
+  }
+
+  static inline int num_libraries_ = 0;
+  std::filesystem::path folder_ =
+      std::filesystem::path(testing::TempDir()) / fmt::format("slime_users_loss_{}", ::getpid());
+};
+
+/// float32 sums in another order: a millionth of the gradient as a whole.
+void expect_equal(const Gradients& actual, const Gradients& expected) {
+  for (const char* name : {"loss", "pg_loss", "pg_clipfrac", "ppo_kl", "entropy_loss"})
+    EXPECT_NEAR(actual.sums.at(name), expected.sums.at(name), 1e-6) << name;
+  const double norm = expected.flat.norm().item<double>();
+  EXPECT_GT(norm, 0.01);
+  EXPECT_LT((actual.flat - expected.flat).norm().item<double>(), 1e-6 * norm);
+}
+
+TEST_F(UsersLoss, AsALibraryEqualsTheBuiltInOne) {
+  const config::RunConfig config = run_config();
+  expect_equal(gradients(with_library(config, kExamples + "/grpo_loss.cpp"), batch_of_four()),
+               gradients(config, batch_of_four()));
+}
+
+TEST_F(UsersLoss, AsALibraryHasGradientsOfEntropies) {
+  config::RunConfig config = run_config();
+  config.entropy_coef = 0.3;
+  expect_equal(gradients(with_library(config, kExamples + "/grpo_loss.cpp"), batch_of_four()),
+               gradients(config, batch_of_four()));
+}
+
+TEST_F(UsersLoss, InPythonEqualsTheBuiltInOne) {
+  if (torch_python().empty()) GTEST_SKIP() << "no python3 with torch (Debian: python3-torch)";
+  config::RunConfig config = run_config();
+  expect_equal(gradients(with_function(config, kExamples + "/grpo_loss.py"), batch_of_four()),
+               gradients(config, batch_of_four()));
+  config.entropy_coef = 0.3;
+  expect_equal(gradients(with_function(config, kExamples + "/grpo_loss.py"), batch_of_four()),
+               gradients(config, batch_of_four()));
+}
+
+/// The same numbers from the logits themselves, in several micro-batches.
+TEST_F(UsersLoss, InPythonMayReadTheLogits) {
+  if (torch_python().empty()) GTEST_SKIP() << "no python3 with torch (Debian: python3-torch)";
+  const std::string path = write("own.py", R"(
+import torch
+def loss(args, batch, logits, sum_of_sample_mean):
+    all_log_probs = torch.log_softmax(logits[0] / args.rollout_temperature, -1)
+    end, picked, entropy = 0, [], []
+    for tokens, response in zip(batch["unconcat_tokens"], batch["response_lengths"]):
+        end += len(tokens)
+        rows = all_log_probs[end - response - 1 : end - 1]
+        picked.append(rows.gather(1, tokens[-response:, None])[:, 0])
+        entropy.append(-(rows.exp() * rows).sum(-1))
+    log_probs, advantages = torch.cat(picked), torch.cat(batch["advantages"])
+    kl = torch.cat(batch["log_probs"]) - log_probs
+    pg = sum_of_sample_mean(-torch.exp(-kl) * advantages)
+    zero = sum_of_sample_mean(kl * 0)
+    metrics = {"pg_loss": pg, "pg_clipfrac": zero, "ppo_kl": sum_of_sample_mean(kl),
+               "entropy_loss": sum_of_sample_mean(torch.cat(entropy))}
+    return pg, metrics
+)");
+  for (const int64_t tokens : {64, 12}) {
+    config::RunConfig config = run_config();
+    config.max_tokens_per_gpu = tokens;
+    expect_equal(gradients(with_function(config, path), batch_of_four()),
+                 gradients(config, batch_of_four()));
+  }
+}
+
+/// Every row of the logits counts, those of prompts too: sum of squares of all logits.
+TEST_F(UsersLoss, LogitsOfPromptsAreThereAndHaveGradients) {
+  if (torch_python().empty()) GTEST_SKIP() << "no python3 with torch (Debian: python3-torch)";
+  const std::string path = write("squares.py", R"(
+def loss(args, batch, logits, sum_of_sample_mean):
+    assert list(logits.shape[:2]) == [1, sum(batch["total_lengths"])]
+    return logits[:, :3].square().sum(), {}
+)");
+  config::RunConfig config = run_config();
+  const Gradients shared = gradients(with_function(config, path), batch_of_four(), "float64");
+  config.no_prefix_sharing = true;
+  const Gradients plain = gradients(with_function(config, path), batch_of_four(), "float64");
+  EXPECT_NEAR(shared.sums.at("loss"), plain.sums.at("loss"), 1e-9);
+  EXPECT_GT(plain.sums.at("loss"), 0);
+  EXPECT_LT((shared.flat - plain.flat).abs().max().item<double>(), 1e-9);
+  EXPECT_GT(plain.flat.abs().max().item<double>(), 0.01);
+}
+
+std::string reason_of(const auto& act) {
+  try {
+    act();
+  } catch (const plugin::FunctionError& error) {
+    return error.what();
+  }
+  return "nothing was thrown";
+}
+
+TEST_F(UsersLoss, WhatGoesWrongInPythonIsSaidWithItsTraceback) {
+  if (torch_python().empty()) GTEST_SKIP() << "no python3 with torch (Debian: python3-torch)";
+  const auto says = [&](const std::string& statement) {
+    config::RunConfig config = with_function(
+        run_config(), write("bad.py",
+                            "import os, time, torch\n"
+                            "def loss(args, batch, logits, sum_of_sample_mean):\n    " +
+                                statement + "\n"));
+    config.plugin_timeout_seconds = 0.2;
+    return reason_of([&] { gradients(config, batch_of_four()); });
+  };
+  const std::string raised = says("raise ValueError('no such luck')");
+  EXPECT_THAT(raised, HasSubstr("loss function"));
+  EXPECT_THAT(raised, HasSubstr("bad.py, samples 0, 1, 2, 3: ValueError: no such luck"));
+  EXPECT_THAT(raised, HasSubstr("Traceback (most recent call last)"));
+  EXPECT_THAT(says("return torch.tensor(float('nan')), {}"), HasSubstr("it is one finite number"));
+  EXPECT_THAT(says("return torch.zeros(3), {}"), HasSubstr("it is one finite number"));
+  EXPECT_THAT(says("return logits.log().sum() * 0 + 1, {}"), HasSubstr("finite"));
+  EXPECT_THAT(says("time.sleep(100)"), HasSubstr("it took longer than 0.2 s"));
+  EXPECT_THAT(says("os._exit(3)"), HasSubstr("the plug-in host ended with exit code 3"));
+  EXPECT_THAT(says("os.kill(os.getpid(), 11)"), HasSubstr("killed by signal 11"));
+}
+
+TEST_F(UsersLoss, AnInterpreterWithoutTorchIsAConfigurationError) {
+  config::RunConfig config = with_function(run_config(), kExamples + "/grpo_loss.py");
+  // An interpreter whose torch is a folder without anything in it.
+  std::filesystem::create_directories(folder_ / "nothing" / "torch");
+  write("nothing/torch/__init__.py", "raise ImportError('none here')\n");
+  config.plugin_python = write(
+      "python", fmt::format("#!/bin/sh\nPYTHONPATH={}/nothing:$PYTHONPATH exec python3 \"$@\"\n",
+                            folder_.string()));
+  std::filesystem::permissions(config.plugin_python, std::filesystem::perms::owner_all);
+  try {
+    TrainerFunctions functions(config, folder_ / "plugin", 0);
+    FAIL() << "nothing was thrown";
+  } catch (const ConfigError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("--custom-loss-function-path"));
+    EXPECT_THAT(error.what(), HasSubstr("cannot import torch (none here)"));
+    EXPECT_THAT(error.what(), HasSubstr("--plugin-python"));
+  }
+}
+
+TEST_F(UsersLoss, WhatGoesWrongInALibraryIsSaid) {
+  const auto says = [&](const std::string& statement) {
+    const std::string source = write(
+        "bad.cpp",
+        "#include <slime/loss.h>\n#include <cmath>\n#include <cstring>\n#include <stdexcept>\n"
+        "int32_t slime_loss_version(void) { return SLIME_LOSS_VERSION; }\n"
+        "int32_t slime_loss(const slime_loss_input* in, slime_loss_output* out) {\n" +
+            statement + "\n}\n");
+    const config::RunConfig config = with_library(run_config(), source);
+    return reason_of([&] { gradients(config, batch_of_four()); });
+  };
+  EXPECT_THAT(says("std::strcpy(out->error, \"no such luck\"); return 1;"),
+              HasSubstr("samples 0, 1, 2, 3: no such luck"));
+  EXPECT_THAT(says("return 7;"), HasSubstr("slime_loss returned 7"));
+  EXPECT_THAT(says("out->loss = std::nan(\"\"); return 0;"), HasSubstr("the loss is"));
+  EXPECT_THAT(says("out->log_prob_gradient[2] = INFINITY; return 0;"),
+              HasSubstr("the gradient of the log-probs is inf at token 2"));
+  EXPECT_THAT(says("throw std::runtime_error(\"thrown\");"), HasSubstr("thrown"));
+}
+
+TEST_F(UsersLoss, AFileThatIsNoLibraryIsAConfigurationError) {
+  config::RunConfig config = run_config();
+  config.loss_type = "custom_loss";
+  config.custom_loss_library = write("text.so", "no library");
+  EXPECT_THROW(TrainerFunctions(config, folder_, 0), ConfigError);
+  config = with_library(config, write("other.cpp", "extern \"C\" int other() { return 0; }\n"));
+  EXPECT_THROW(TrainerFunctions(config, folder_, 0), ConfigError);
+  config = with_library(config, write("later.cpp",
+                                      "extern \"C\" int slime_loss_version() { return 99; }\n"
+                                      "extern \"C\" int slime_loss() { return 0; }\n"));
+  EXPECT_THROW(TrainerFunctions(config, folder_, 0), ConfigError);
+}
+
+}  // namespace
+}  // namespace slime::loop

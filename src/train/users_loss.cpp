@@ -1,0 +1,73 @@
+/// The trainer's way from a loss of the user's to gradients of the network.
+
+#include "train/users_loss.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+
+#include "kernels/device.h"
+#include "kernels/linear.h"
+#include "train/columns.h"
+#include "train/trainer.h"
+
+namespace slime::train {
+namespace {
+
+/// A scalar with the gradient of the logits in it: hidden states carry it on, and the output layer has
+/// got its own here.
+Tensor logits_term(const Tensor& hidden_LH, const kernels::Param& head,
+                   const Tensor& logits_gradient_LV) {
+  const Tensor constant_LH = hidden_LH.detach().contiguous();
+  const kernels::Device& device = kernels::kernels_for(constant_LH);
+  const Tensor gradient_LV =
+      logits_gradient_LV.to(constant_LH.device(), constant_LH.scalar_type()).contiguous();
+  if (head.grad.defined()) device.add_linear_weight_grad_(head.grad, gradient_LV, constant_LH);
+  return (hidden_LH * device.linear_input_grad(gradient_LV, head.value)).sum();
+}
+
+}  // namespace
+
+algo::Loss Trainer::users_loss(const TrainBatch& batch, const MicroBatch& micro_batch,
+                               const ScoredPass& pass, const algo::PolicyColumns& columns_in,
+                               const Columns& columns) {
+  const auto hidden_of_tokens = [&] {
+    const Tensor rows = micro_batch.packed.row_L.to(pass.hidden_UH.device());
+    return pass.hidden_UH.index_select(0, rows);
+  };
+  LossInput in{.batch = batch, .micro_batch = micro_batch, .columns = columns_in};
+  in.columns.logprob_T = pass.scores.logprob_R.detach();
+  in.columns.entropy_T = pass.scores.entropy_R.detach();
+  in.teacher_T = columns.teacher.gather(micro_batch.samples);
+  in.value_T = columns.values.gather(micro_batch.samples);
+  in.return_T = columns.returns.gather(micro_batch.samples);
+  in.has_entropy_gradient = config_.policy.entropy_coef != 0;
+  in.num_tokens = micro_batch.packed.row_L.size(0);
+  in.vocabulary = network_.head().value.size(0);
+  in.write_logits = [&](const Tensor& logits_LV) {
+    const at::NoGradGuard no_grad;
+    logits_LV.copy_(kernels::logits(hidden_of_tokens(), network_.head()));
+  };
+  const LossResult result = config_.users_loss(in);
+
+  algo::Loss loss;
+  loss.metrics = result.metrics;
+  loss.metrics["loss"] = result.loss;
+  const auto add = [&loss](const Tensor& term) {
+    loss.sum = loss.sum.defined() ? loss.sum + term : term;
+  };
+  // Zeros throughout, as of groups whose members all got the same reward: there is no backward pass.
+  const auto counts = [](const Tensor& gradient) {
+    return gradient.defined() && gradient.count_nonzero().item<int64_t>() > 0;
+  };
+  if (counts(result.logprob_gradient_T))
+    add((pass.scores.logprob_R * result.logprob_gradient_T).sum());
+  if (in.has_entropy_gradient && counts(result.entropy_gradient_T))
+    add((pass.scores.entropy_R * result.entropy_gradient_T).sum());
+  if (result.logits_gradient_LV.defined()) {
+    const Tensor term = logits_term(hidden_of_tokens(), network_.head(), result.logits_gradient_LV);
+    add(term.cpu());
+  }
+  return loss;
+}
+
+}  // namespace slime::train
