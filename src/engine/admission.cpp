@@ -4,10 +4,12 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "engine/sampler.h"
 #include "engine/sampling_params.h"
 #include "kernels/cpu/paged_attention.h"
 
@@ -42,6 +44,10 @@ std::vector<std::string> Admission::problems_with(const GenerateRequest& request
   if (outside != request.input_ids.end()) {
     problems.push_back(
         fmt::format("input_ids holds {}; the vocabulary has {} ids", *outside, vocab_size_));
+  }
+  if (request.num_drawn < 0 || request.num_drawn > prompt_length) {
+    problems.push_back(
+        fmt::format("num_drawn is {}, of {} input_ids", request.num_drawn, prompt_length));
   }
   const bool draws = request.sampling.max_new_tokens > 0;
   if (prompt_length + (draws ? 1 : 0) > max_request_tokens_) {
@@ -90,6 +96,10 @@ void Admission::admit(Submission submission, Scheduler& scheduler) {
   request->tokens.reserve(request->max_tokens);
   request->stop =
       std::make_unique<StopChecker>(sampling, config_.eos_token_ids, config_.token_bytes);
+  const auto drawn = std::span(request->tokens).last(request->client.num_drawn);
+  request->stop->recall(drawn);
+  if (has_penalties(sampling))
+    for (const TokenId id : drawn) ++request->output_counts[id];
   scheduler.add(std::move(request));
 }
 

@@ -35,8 +35,20 @@ std::optional<FinishReason> StopChecker::push(TokenId id) {
   for (const std::string& stop : params_.stop) {
     if (tail_.find(stop) != std::string::npos) return stopped_by(stop);
   }
-  if (tail_.size() >= longest_stop_) tail_.erase(0, tail_.size() - (longest_stop_ - 1));
+  forget_old_bytes();
   return std::nullopt;
+}
+
+void StopChecker::recall(std::span<const TokenId> ids) {
+  if (longest_stop_ == 0) return;
+  for (const TokenId id : ids) {
+    tail_ += token_bytes_(id);
+    forget_old_bytes();
+  }
+}
+
+void StopChecker::forget_old_bytes() {
+  if (tail_.size() >= longest_stop_) tail_.erase(0, tail_.size() - (longest_stop_ - 1));
 }
 
 }  // namespace slime::engine

@@ -8,6 +8,7 @@
 
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -29,10 +30,16 @@ class StopChecker {
   /// min_new_tokens is kept by the sampler, which does not draw stop ids before.
   std::optional<FinishReason> push(TokenId id);
 
+  /// Tokens of the response that were drawn by a call before, and did not end it: a stop string may
+  /// begin in them. Before the first push().
+  void recall(std::span<const TokenId> ids);
+
   /// Ids that end a response: the stop ids, and the end-of-sequence ids unless ignored.
   bool is_stop_id(TokenId id) const;
 
  private:
+  void forget_old_bytes();
+
   const SamplingParams& params_;
   const std::vector<TokenId>& eos_ids_;
   const TokenBytesFn& token_bytes_;

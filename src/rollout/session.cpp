@@ -22,12 +22,14 @@ namespace asio = boost::asio;
 
 namespace {
 
-/// Null unless the engine cannot compute: the same requests would fail again, so the run ends.
+/// Null unless the engine cannot compute, or is gone and nobody took its place: the same requests
+/// would fail again, so the run ends.
 std::exception_ptr failure_of(const engine::FinishReason& finish) {
   if (finish.kind != engine::FinishReason::Kind::kAbort) return nullptr;
   if (finish.cause == engine::FinishReason::Cause::kOutOfMemory)
     return std::make_exception_ptr(OutOfMemory(finish.message));
-  if (finish.cause == engine::FinishReason::Cause::kEngineFailed)
+  if (finish.cause == engine::FinishReason::Cause::kEngineFailed ||
+      finish.cause == engine::FinishReason::Cause::kEngineLost)
     return std::make_exception_ptr(std::runtime_error(finish.message));
   return nullptr;
 }
