@@ -4,10 +4,12 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "engine/sampler.h"
 #include "engine/sampling_params.h"
 #include "kernels/cpu/paged_attention.h"
 
@@ -37,15 +39,15 @@ std::vector<std::string> Admission::problems_with(const GenerateRequest& request
   const auto prompt_length = static_cast<int64_t>(request.input_ids.size());
   std::vector<std::string> problems = problems_of(request.sampling, vocab_size_);
   if (prompt_length == 0) problems.emplace_back("input_ids is empty");
-  if (request.response_tokens < 0 || request.response_tokens > prompt_length) {
-    problems.push_back(fmt::format("response_tokens is {}; input_ids has {}",
-                                   request.response_tokens, prompt_length));
-  }
   const auto outside = std::find_if(request.input_ids.begin(), request.input_ids.end(),
                                     [&](TokenId id) { return id < 0 || id >= vocab_size_; });
   if (outside != request.input_ids.end()) {
     problems.push_back(
         fmt::format("input_ids holds {}; the vocabulary has {} ids", *outside, vocab_size_));
+  }
+  if (request.num_drawn < 0 || request.num_drawn > prompt_length) {
+    problems.push_back(
+        fmt::format("num_drawn is {}, of {} input_ids", request.num_drawn, prompt_length));
   }
   const bool draws = request.sampling.max_new_tokens > 0;
   if (prompt_length + (draws ? 1 : 0) > max_request_tokens_) {
@@ -94,9 +96,10 @@ void Admission::admit(Submission submission, Scheduler& scheduler) {
   request->tokens.reserve(request->max_tokens);
   request->stop =
       std::make_unique<StopChecker>(sampling, config_.eos_token_ids, config_.token_bytes);
-  const std::vector<TokenId>& ids = request->tokens;
-  for (auto id = ids.end() - request->client.response_tokens; id != ids.end(); ++id)
-    request->stop->remember(*id);
+  const auto drawn = std::span(request->tokens).last(request->client.num_drawn);
+  request->stop->recall(drawn);
+  if (has_penalties(sampling))
+    for (const TokenId id : drawn) ++request->output_counts[id];
   scheduler.add(std::move(request));
 }
 

@@ -55,9 +55,9 @@ struct SamplingParams {
 struct GenerateRequest {
   std::string rid;  // must be unique among running requests; empty: the engine makes one
   std::vector<TokenId> input_ids;
-  /// The last of input_ids, so many, were drawn by an earlier call whose response this one goes on
-  /// with: a stop string may begin in them.
-  int64_t response_tokens = 0;
+  /// The last so many of input_ids are of this response, drawn by a call before: stop strings and
+  /// penalties see them. The limits of `sampling` are of what is still to be drawn.
+  int64_t num_drawn = 0;
   SamplingParams sampling;
   bool return_logprob = false;
   int64_t logprob_start_len = -1;  // first prompt position whose log-prob is wanted; -1: none
@@ -77,6 +77,7 @@ struct FinishReason {
     kResponsesFull,     // the responses of all calls together did
     kOutOfMemory,       // the device has no room for the step
     kEngineFailed,      // the step failed; the engine goes on with other requests
+    kEngineLost,        // the engine is gone or out of reach; another one can go on with the tokens
     kShuttingDown,
   };
   Kind kind = Kind::kStop;

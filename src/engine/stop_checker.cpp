@@ -28,12 +28,6 @@ bool StopChecker::is_stop_id(TokenId id) const {
   return has(params_.stop_token_ids) || (!params_.ignore_eos && has(eos_ids_));
 }
 
-void StopChecker::remember(TokenId id) {
-  if (longest_stop_ == 0) return;
-  tail_ += token_bytes_(id);
-  trim_tail();
-}
-
 std::optional<FinishReason> StopChecker::push(TokenId id) {
   if (is_stop_id(id)) return stopped_by(id);
   if (longest_stop_ == 0) return std::nullopt;
@@ -41,11 +35,19 @@ std::optional<FinishReason> StopChecker::push(TokenId id) {
   for (const std::string& stop : params_.stop) {
     if (tail_.find(stop) != std::string::npos) return stopped_by(stop);
   }
-  trim_tail();
+  forget_old_bytes();
   return std::nullopt;
 }
 
-void StopChecker::trim_tail() {
+void StopChecker::recall(std::span<const TokenId> ids) {
+  if (longest_stop_ == 0) return;
+  for (const TokenId id : ids) {
+    tail_ += token_bytes_(id);
+    forget_old_bytes();
+  }
+}
+
+void StopChecker::forget_old_bytes() {
   if (tail_.size() >= longest_stop_) tail_.erase(0, tail_.size() - (longest_stop_ - 1));
 }
 

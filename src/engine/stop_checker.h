@@ -8,6 +8,7 @@
 
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -25,18 +26,19 @@ class StopChecker {
   StopChecker(const SamplingParams& params, const std::vector<TokenId>& eos_ids,
               const TokenBytesFn& token_bytes);
 
-  /// The response has this token already, and did not end with it. Before the first push().
-  void remember(TokenId id);
-
   /// Call with every new token in order. A reason (kStop) when the response ends with this one;
   /// min_new_tokens is kept by the sampler, which does not draw stop ids before.
   std::optional<FinishReason> push(TokenId id);
+
+  /// Tokens of the response that were drawn by a call before, and did not end it: a stop string may
+  /// begin in them. Before the first push().
+  void recall(std::span<const TokenId> ids);
 
   /// Ids that end a response: the stop ids, and the end-of-sequence ids unless ignored.
   bool is_stop_id(TokenId id) const;
 
  private:
-  void trim_tail();
+  void forget_old_bytes();
 
   const SamplingParams& params_;
   const std::vector<TokenId>& eos_ids_;

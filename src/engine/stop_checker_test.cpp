@@ -23,7 +23,7 @@ std::optional<std::string> end_of(int64_t remembered, const std::string& stop) {
   for (TokenId id = 0; id < 8; ++id) {
     text += kLetters(id);
     if (id < remembered) {
-      checker.remember(id);
+      checker.recall({&id, 1});
     } else if (const auto reason = checker.push(id)) {
       EXPECT_EQ(std::get<std::string>(reason->matched), stop);
       return text;

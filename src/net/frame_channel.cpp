@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cerrno>
@@ -19,6 +20,8 @@ static_assert(std::endian::native == std::endian::little,
 
 constexpr uint32_t kMagic = 0x464d4c53;  // "SLMF"
 constexpr std::size_t kReadBytes = std::size_t{1} << 16;
+/// A peer that writes as fast as we read is not read for ever.
+constexpr std::size_t kMostAtOnce = std::size_t{4} << 20;
 
 struct Head {
   uint32_t magic = kMagic;
@@ -70,7 +73,13 @@ bool FrameChannel::send(uint32_t type, std::string_view payload,
 }
 
 bool FrameChannel::read_available() {
-  while (is_open_) {
+  // What was handed out goes when it is the greater part: each byte is moved once at most.
+  if (taken_ > arrived_.size() / 2) {
+    arrived_.erase(0, taken_);
+    taken_ = 0;
+  }
+  const std::size_t most = arrived_.size() + kMostAtOnce;
+  while (is_open_ && arrived_.size() < most) {
     const std::size_t before = arrived_.size();
     arrived_.resize(before + kReadBytes);
     const ssize_t count = ::recv(descriptor_, arrived_.data() + before, kReadBytes, 0);
@@ -81,6 +90,8 @@ bool FrameChannel::read_available() {
   }
   return is_open_;
 }
+
+void FrameChannel::shut_down() { ::shutdown(descriptor_, SHUT_RDWR); }
 
 std::optional<Frame> FrameChannel::next() {
   Head head;

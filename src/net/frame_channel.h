@@ -43,9 +43,13 @@ class FrameChannel final {
   /// not taken the frame within `timeout`: the channel is of no use then.
   bool send(uint32_t type, std::string_view payload, std::chrono::milliseconds timeout);
 
+  /// Both ends see the end of the stream; any thread. What waits in send() or receive() returns.
+  void shut_down();
+
   // Receiving: one thread.
 
-  /// Takes what has arrived, without waiting. False once the peer has closed.
+  /// Takes what has arrived, or some megabytes of it, without waiting. False once the peer has
+  /// closed.
   bool read_available();
   /// The next whole frame that has arrived. Throws FrameError for bytes that are no frame.
   std::optional<Frame> next();

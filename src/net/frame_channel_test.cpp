@@ -66,5 +66,31 @@ TEST(FrameChannel, APeerThatDoesNotReadIsAnErrorAfterTheDeadline) {
   EXPECT_THROW(pair.left->send(1, large, std::chrono::milliseconds(20)), FrameError);
 }
 
+/// A stream that is never read to its end between two frames: what was taken does not pile up.
+TEST(FrameChannel, FramesThatOverlapTheReadsArriveWhole) {
+  Pair pair(1 << 25);
+  constexpr int kFrames = 300;
+  std::thread sender([&] {
+    for (int i = 0; i < kFrames; ++i)
+      EXPECT_TRUE(pair.left->send(static_cast<uint32_t>(i),
+                                  std::string(70'001 + i, static_cast<char>(i)), kSoon));
+  });
+  for (int i = 0; i < kFrames; ++i) {
+    const auto frame = pair.right->receive();
+    ASSERT_TRUE(frame);
+    EXPECT_EQ(frame->type, static_cast<uint32_t>(i));
+    EXPECT_EQ(frame->payload, std::string(70'001 + i, static_cast<char>(i)));
+  }
+  sender.join();
+}
+
+TEST(FrameChannel, ShuttingDownEndsWhatWaits) {
+  Pair pair;
+  std::thread waits([&] { EXPECT_FALSE(pair.right->receive().has_value()); });
+  pair.right->shut_down();
+  waits.join();
+  EXPECT_FALSE(pair.left->send(1, "x", kSoon));
+}
+
 }  // namespace
 }  // namespace slime::net

@@ -116,7 +116,7 @@ void RoundEngine::tell(engine::RequestHandle handle, engine::GenerateUpdate upda
   const bool is_whole_part = num_drawn == std::min(sampling.max_new_tokens, tokens_per_round_);
   open.rest.input_ids.insert(open.rest.input_ids.end(), update.output_ids.begin(),
                              update.output_ids.end());
-  open.rest.response_tokens += num_drawn;
+  open.rest.num_drawn += num_drawn;
   open.rest.logprob_start_len = -1;
   sampling.max_new_tokens -= num_drawn;
   sampling.min_new_tokens = std::max<int64_t>(0, sampling.min_new_tokens - num_drawn);

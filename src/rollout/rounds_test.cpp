@@ -191,7 +191,7 @@ TEST(RoundEngine, EachDrawsAPartAndCallersHearInTheOrderOfSubmission) {
   below.length_of = uneven_length;
   std::multiset<int64_t> drawn_before;
   below.on_admitted = [&](const engine::GenerateRequest& request) {
-    drawn_before.insert(request.response_tokens);
+    drawn_before.insert(request.num_drawn);
   };
   RoundEngine engine(below, 4);
   Heard heard;

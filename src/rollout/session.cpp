@@ -25,12 +25,14 @@ namespace asio = boost::asio;
 
 namespace {
 
-/// Null unless the engine cannot compute: the same requests would fail again, so the run ends.
+/// Null unless the engine cannot compute, or is gone and nobody took its place: the same requests
+/// would fail again, so the run ends.
 std::exception_ptr failure_of(const engine::FinishReason& finish) {
   if (finish.kind != engine::FinishReason::Kind::kAbort) return nullptr;
   if (finish.cause == engine::FinishReason::Cause::kOutOfMemory)
     return std::make_exception_ptr(OutOfMemory(finish.message));
-  if (finish.cause == engine::FinishReason::Cause::kEngineFailed)
+  if (finish.cause == engine::FinishReason::Cause::kEngineFailed ||
+      finish.cause == engine::FinishReason::Cause::kEngineLost)
     return std::make_exception_ptr(std::runtime_error(finish.message));
   return nullptr;
 }
@@ -267,7 +269,7 @@ engine::GenerateRequest Session::request_for(const GroupInFlight& flight,
   // Servers abort by prefix: no rid is the beginning of another one in flight.
   request.rid = fmt::format("{}-{}.{}", name_, sample.ordinal, flight.attempt);
   request.input_ids = sample.tokens;
-  request.response_tokens = sample.response_length();
+  request.num_drawn = sample.response_length();
   request.sampling = rules_.sampling;
   request.sampling.max_new_tokens = remaining_tokens(sample, rules_);
   request.sampling.sampling_seed = draw_key(rules_.seed, sample.ordinal);

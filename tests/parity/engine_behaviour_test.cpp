@@ -64,6 +64,34 @@ TEST(EngineFinish, StopStringsMayCrossTokens) {
   EXPECT_EQ(std::get<std::string>(out.finish->matched), request.sampling.stop[0]);
 }
 
+/// A response that another call has begun: the whole of it is what one call draws.
+TEST(EngineFinish, AResponseGoesOnFromItsTokensAsIfNothingHadHappened) {
+  TestEngine bench("qwen3", with_spelling());
+  auto request = sampled_request(some_tokens(9), 20, 11);
+  request.sampling.frequency_penalty = 0.7;
+  request.sampling.presence_penalty = 0.4;
+  request.sampling.repetition_penalty = 1.3;
+  const auto free_run = bench.generate(request);
+  request.sampling.stop = {std::to_string(free_run.output_ids[9]) + "><" +
+                           std::to_string(free_run.output_ids[10]) + "><" +
+                           std::to_string(free_run.output_ids[11])};
+  const auto whole = bench.generate(request);
+  ASSERT_EQ(whole.finish->kind, Kind::kStop);
+  const auto length = static_cast<std::ptrdiff_t>(whole.output_ids.size());
+  for (std::ptrdiff_t seam = 1; seam < length; ++seam) {
+    auto rest = request;
+    rest.input_ids.insert(rest.input_ids.end(), whole.output_ids.begin(),
+                          whole.output_ids.begin() + seam);
+    rest.num_drawn = seam;
+    rest.sampling.max_new_tokens -= seam;
+    const auto out = bench.generate(rest);
+    EXPECT_EQ(out.output_ids,
+              std::vector<TokenId>(whole.output_ids.begin() + seam, whole.output_ids.end()))
+        << seam;
+    EXPECT_EQ(out.finish->matched, whole.finish->matched) << seam;
+  }
+}
+
 TEST(EngineFinish, MinNewTokensForbidsStopIdsBefore) {
   TestEngine bench("qwen3");
   const auto free_run = bench.generate(greedy_request(some_tokens(9), 20));
@@ -90,6 +118,9 @@ TEST(EngineFinish, RequestsThatCannotRunSayWhy) {
   request.sampling.top_p = 0;
   request.sampling.temperature = -1;
   expect_400(request, "temperature must be a number >= 0, got -1; top_p must be in (0, 1], got 0");
+  request = greedy_request({1}, 5);
+  request.num_drawn = 2;
+  expect_400(request, "num_drawn is 2, of 1 input_ids");
   request = greedy_request({1}, 5);
   request.sampling.stop = {"x"};
   expect_400(request, "stop strings need a tokenizer");

@@ -16,6 +16,7 @@ inline int http_status_of(FinishReason::Cause cause) {
       return 400;
     case FinishReason::Cause::kQueueFull:
     case FinishReason::Cause::kResponsesFull:
+    case FinishReason::Cause::kEngineLost:
     case FinishReason::Cause::kShuttingDown:
       return 503;
     case FinishReason::Cause::kOutOfMemory:

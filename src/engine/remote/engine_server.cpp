@@ -1,0 +1,232 @@
+#include "engine/remote/engine_server.h"
+
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+
+#include <cstring>
+#include <thread>
+#include <utility>
+
+#include "core/error.h"
+#include "model/network.h"
+
+namespace slime::engine {
+namespace {
+
+constexpr std::size_t kMostCalls = 1024;  // that wait; a client makes one or two at a time
+
+}  // namespace
+
+EngineServer::EngineServer(EngineClient& engine, int descriptor, model::Network* second,
+                           EngineServerConfig config)
+    : engine_(engine),
+      second_(second),
+      config_(std::move(config)),
+      channel_(descriptor),
+      calls_(kMostCalls),
+      outbox_(channel_, config_.outbox, [this](const std::string&) { channel_.shut_down(); }) {}
+
+void EngineServer::serve() {
+  std::jthread calls([this] { carry_out_calls(); });
+  const auto end = [&] {
+    calls_.close();
+    channel_.shut_down();
+    abort_everything();
+  };
+  try {
+    while (const auto frame = channel_.receive()) take(*frame);
+  } catch (...) {
+    end();
+    throw;
+  }
+  end();
+}
+
+void EngineServer::take(const net::Frame& frame) {
+  switch (static_cast<EngineFrame>(frame.type)) {
+    case EngineFrame::kSubmit:
+      return submit(remote_request_from(frame.payload));
+    case EngineFrame::kAbort:
+      return abort(number_from(frame.payload));
+    case EngineFrame::kAbortPrefix:
+      // What fails here fails the requests too, which the client hears of.
+      if (frame.payload.empty()) {
+        static_cast<void>(engine_.abort_all());
+      } else {
+        static_cast<void>(engine_.abort_prefix(frame.payload));
+      }
+      return;
+    case EngineFrame::kWeights:
+      return take_weights(weight_piece_from(frame.payload));
+    case EngineFrame::kCall: {
+      ControlCall call = control_call_from(frame.payload);
+      if (call.kind == ControlCall::Kind::kLoad) return answer(carry_out(call));
+      if (!calls_.try_push(call)) throw net::FrameError("the client has too many calls open");
+      return;
+    }
+    default:
+      throw net::FrameError(fmt::format("a frame of type {} came", frame.type));
+  }
+}
+
+void EngineServer::submit(RemoteRequest request) {
+  const uint64_t number = request.number;
+  std::optional<FinishReason> refused;
+  {
+    const std::lock_guard lock(mutex_);
+    if (open_.contains(number)) throw net::FrameError("two requests have one number");
+    if (static_cast<int64_t>(open_.size()) < config_.max_open_requests) {
+      open_.emplace(number, Open{});
+    } else {
+      refused = aborted(FinishReason::Cause::kQueueFull,
+                        fmt::format("{} requests are open", open_.size()));
+    }
+  }
+  if (refused) {
+    GenerateUpdate update;
+    update.prompt_tokens = static_cast<int64_t>(request.request.input_ids.size());
+    update.finish = std::move(refused);
+    return tell({number, std::move(update)});
+  }
+  const RequestHandle handle =
+      engine_.submit(std::move(request.request), [this, number](GenerateUpdate update) {
+        tell({number, std::move(update)});
+      });
+  const std::lock_guard lock(mutex_);
+  const auto found = open_.find(number);
+  if (found != open_.end()) found->second.handle = handle;  // else it has ended
+}
+
+void EngineServer::abort(uint64_t number) {
+  std::optional<RequestHandle> handle;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = open_.find(number);
+    if (found != open_.end()) handle = found->second.handle;
+  }
+  if (handle) static_cast<void>(engine_.abort(*handle));  // an engine that is gone has ended it
+}
+
+void EngineServer::abort_everything() {
+  std::vector<RequestHandle> handles;
+  std::unique_lock lock(mutex_);
+  for (const auto& [number, open] : open_)
+    if (open.handle) handles.push_back(*open.handle);
+  lock.unlock();
+  for (const RequestHandle handle : handles) static_cast<void>(engine_.abort(handle));
+  lock.lock();
+  all_ended_.wait(lock, [this] { return open_.empty(); });
+}
+
+void EngineServer::tell(RemoteUpdate update) {
+  const std::lock_guard lock(mutex_);
+  const bool is_last = update.update.finish.has_value();
+  const uint64_t number = update.number;
+  told_.push_back(std::move(update));
+  // The frame is made when its turn comes, of all that waits then.
+  if (told_.size() == 1)
+    outbox_.post_made(static_cast<uint32_t>(EngineFrame::kUpdates), [this] { return take_told(); });
+  if (!is_last) return;
+  open_.erase(number);
+  if (open_.empty()) all_ended_.notify_all();
+}
+
+std::string EngineServer::take_told() {
+  RemoteUpdates told;
+  {
+    const std::lock_guard lock(mutex_);
+    told = std::exchange(told_, {});
+  }
+  return to_frame(told);
+}
+
+void EngineServer::take_weights(const WeightPiece& piece) {
+  if (second_ == nullptr) throw net::FrameError("this engine takes no weights over a connection");
+  const Tensor& flat_N = second_->weights().flat();
+  if (piece.total_bytes != flat_N.nbytes()) {
+    throw net::FrameError(fmt::format("the weights that come have {} bytes, the engine's {}",
+                                      piece.total_bytes, flat_N.nbytes()));
+  }
+  const std::lock_guard lock(weights_mutex_);
+  if (piece.offset == 0) arrived_bytes_ = 0;
+  if (piece.offset != arrived_bytes_) throw net::FrameError("a piece of the weights is missing");
+  if (flat_N.is_cpu()) {
+    std::memcpy(static_cast<char*>(flat_N.data_ptr()) + piece.offset, piece.bytes.data(),
+                piece.bytes.size());
+  } else {
+    const auto size = static_cast<int64_t>(piece.bytes.size());
+    const Tensor from = at::from_blob(const_cast<char*>(piece.bytes.data()), {size}, at::kByte);
+    flat_N.view(at::kByte).narrow(0, static_cast<int64_t>(piece.offset), size).copy_(from);
+  }
+  arrived_bytes_ += piece.bytes.size();
+}
+
+void EngineServer::carry_out_calls() {
+  while (const auto call = calls_.pop()) answer(carry_out(*call));
+}
+
+ControlAnswer EngineServer::carry_out(const ControlCall& call) {
+  using Kind = ControlCall::Kind;
+  ControlAnswer answer{.number = call.number, .error = {}, .load = {}};
+  const auto note = [&answer](const auto& done) {
+    if (!done) answer.error = done.error().message;
+    return done.has_value();
+  };
+  switch (call.kind) {
+    case Kind::kPause:
+      note(engine_.pause(call.pause_mode));
+      break;
+    case Kind::kResume:
+      note(engine_.resume());
+      break;
+    case Kind::kFlushCache: {
+      const Expected<bool> flushed = engine_.flush_cache();
+      if (note(flushed)) answer.is_flushed = *flushed;
+      break;
+    }
+    case Kind::kSleep:
+      note(engine_.sleep());
+      break;
+    case Kind::kWake:
+      note(engine_.wake());
+      break;
+    case Kind::kUpdateWeights:
+      note(update_weights(call));
+      break;
+    case Kind::kLoad: {
+      const Expected<EngineLoad> load = engine_.load();
+      if (note(load)) answer.load = *load;
+      break;
+    }
+  }
+  return answer;
+}
+
+Expected<void> EngineServer::update_weights(const ControlCall& call) {
+  const std::lock_guard lock(weights_mutex_);
+  WeightUpdate update{.version = call.version,
+                      .source = InPlace{},
+                      .running = call.running,
+                      .stays_paused = call.stays_paused};
+  switch (call.source) {
+    case ControlCall::Source::kInPlace:
+      break;
+    case ControlCall::Source::kDirectory:
+      update.source = FromDirectory{call.directory};
+      break;
+    case ControlCall::Source::kSent:
+      if (second_ == nullptr || arrived_bytes_ != second_->weights().flat().nbytes())
+        return failure("the new weights have not come whole");
+      arrived_bytes_ = 0;
+      update.source = FromNetwork{second_};
+      break;
+  }
+  return engine_.update_weights(update);
+}
+
+void EngineServer::answer(const ControlAnswer& answer) {
+  outbox_.post_made(static_cast<uint32_t>(EngineFrame::kAnswer),
+                    [frame = to_frame(answer)] { return frame; });
+}
+
+}  // namespace slime::engine

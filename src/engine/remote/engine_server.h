@@ -1,0 +1,78 @@
+#pragma once
+
+/// The far end of a RemoteEngine: an engine of this process serves one client over a connection.
+///
+/// Requests and aborts are read on the thread that calls serve(); control calls are carried out on
+/// a thread of their own, in their order, so that a slow one (new weights) holds up no abort. Updates
+/// that come while a frame is being sent go together in the next one: under load that is a frame a
+/// step.
+
+#include <condition_variable>
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <unordered_map>
+
+#include "core/bounded_queue.h"
+#include "engine/client.h"
+#include "engine/remote/frames.h"
+#include "net/frame_channel.h"
+#include "net/frame_outbox.h"
+
+namespace slime::engine {
+
+struct EngineServerConfig {
+  int64_t max_open_requests = int64_t{1} << 20;
+  net::FrameOutboxConfig outbox;
+};
+
+/// One class because it is the state of one connection: its requests, what waits to be told, and
+/// the weights that have arrived.
+class EngineServer final {
+ public:
+  /// Owns `descriptor`, a connected stream socket. `second`: a network of the engine's shape and
+  /// precision, into which sent weights are written; null: it takes none. References outlive the
+  /// object.
+  EngineServer(EngineClient& engine, int descriptor, model::Network* second,
+               EngineServerConfig config = {});
+  EngineServer(const EngineServer&) = delete;
+  EngineServer& operator=(const EngineServer&) = delete;
+
+  /// Until the client is gone; its requests are aborted then, and have ended when this returns.
+  /// Throws net::FrameError when the client sends what is no frame of these.
+  void serve();
+
+ private:
+  struct Open {
+    std::optional<RequestHandle> handle;  // unset: the engine has not given it yet
+  };
+
+  void take(const net::Frame& frame);
+  void submit(RemoteRequest request);
+  void abort(uint64_t number);
+  void abort_everything();
+  void take_weights(const WeightPiece& piece);
+  void tell(RemoteUpdate update);
+  std::string take_told();
+  void carry_out_calls();
+  ControlAnswer carry_out(const ControlCall& call);
+  Expected<void> update_weights(const ControlCall& call);
+  void answer(const ControlAnswer& answer);
+
+  EngineClient& engine_;
+  model::Network* const second_;
+  const EngineServerConfig config_;
+  net::FrameChannel channel_;
+  std::mutex mutex_;
+  std::condition_variable all_ended_;
+  std::unordered_map<uint64_t, Open> open_;  // guarded by mutex_
+  RemoteUpdates told_;                       // guarded by mutex_; not sent yet
+  /// Guards second_'s weights. Held while the engine takes them: a client sends no more before it
+  /// has the answer.
+  std::mutex weights_mutex_;
+  uint64_t arrived_bytes_ = 0;  // guarded by weights_mutex_; without a gap, of new weights
+  BoundedQueue<ControlCall> calls_;
+  net::FrameOutbox outbox_;
+};
+
+}  // namespace slime::engine

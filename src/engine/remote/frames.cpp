@@ -1,0 +1,206 @@
+#include "engine/remote/frames.h"
+
+#include "net/binary.h"
+
+namespace slime::engine {
+namespace {
+
+using net::BinaryReader;
+using net::BinaryWriter;
+using net::FrameError;
+
+void put(BinaryWriter& out, const std::vector<std::string>& texts) {
+  out.put(static_cast<uint64_t>(texts.size()));
+  for (const std::string& text : texts) out.put(text);
+}
+void get(BinaryReader& in, std::vector<std::string>& texts) {
+  texts.resize(in.count(sizeof(uint64_t)));
+  for (std::string& text : texts) in.get(text);
+}
+
+void put(BinaryWriter& out, const std::vector<std::pair<TokenId, double>>& pairs) {
+  out.put(static_cast<uint64_t>(pairs.size()));
+  for (const auto& [id, number] : pairs) {
+    out.put(id);
+    out.put(number);
+  }
+}
+void get(BinaryReader& in, std::vector<std::pair<TokenId, double>>& pairs) {
+  pairs.resize(in.count(sizeof(TokenId) + sizeof(double)));
+  for (auto& [id, number] : pairs) {
+    in.get(id);
+    in.get(number);
+  }
+}
+
+void put(BinaryWriter& out, const std::optional<uint64_t>& number) {
+  out.put(number.has_value());
+  if (number) out.put(*number);
+}
+void get(BinaryReader& in, std::optional<uint64_t>& number) {
+  bool is_there = false;
+  in.get(is_there);
+  if (is_there) in.get(number.emplace());
+}
+
+template <typename T>
+void put(BinaryWriter& out, const T& value) {
+  out.put(value);
+}
+template <typename T>
+void get(BinaryReader& in, T& value) {
+  in.get(value);
+}
+
+/// The fields of a request in the order in which they travel.
+template <typename Request, typename Fn>
+void each_field(Request& request, const Fn& fn) {
+  fn(request.rid);
+  fn(request.input_ids);
+  fn(request.num_drawn);
+  fn(request.return_logprob);
+  fn(request.logprob_start_len);
+  fn(request.top_logprobs_num);
+  fn(request.return_top_p_token_ids);
+  fn(request.stream_interval);
+  auto& sampling = request.sampling;
+  fn(sampling.max_new_tokens);
+  fn(sampling.temperature);
+  fn(sampling.top_p);
+  fn(sampling.top_k);
+  fn(sampling.min_p);
+  fn(sampling.frequency_penalty);
+  fn(sampling.presence_penalty);
+  fn(sampling.repetition_penalty);
+  fn(sampling.min_new_tokens);
+  fn(sampling.stop);
+  fn(sampling.stop_token_ids);
+  fn(sampling.logit_bias);
+  fn(sampling.ignore_eos);
+  fn(sampling.skip_special_tokens);
+  fn(sampling.spaces_between_special_tokens);
+  fn(sampling.no_stop_trim);
+  fn(sampling.sampling_seed);
+}
+
+template <typename Load, typename Fn>
+void each_load_field(Load& load, const Fn& fn) {
+  fn(load.num_running);
+  fn(load.num_waiting);
+  fn(load.num_kv_tokens_used);
+  fn(load.num_kv_tokens);
+  fn(load.steps_done);
+  fn(load.seconds_since_step);
+  fn(load.seconds_without_progress);
+  fn(load.decode_tokens_per_second);
+  fn(load.is_paused);
+}
+
+}  // namespace
+
+std::string to_frame(const RemoteRequest& request) {
+  BinaryWriter out;
+  out.put(request.number);
+  each_field(request.request, [&](const auto& field) { put(out, field); });
+  return out.take();
+}
+
+RemoteRequest remote_request_from(std::string_view frame) {
+  BinaryReader in(frame);
+  RemoteRequest request;
+  in.get(request.number);
+  each_field(request.request, [&](auto& field) { get(in, field); });
+  in.end();
+  return request;
+}
+
+std::string to_frame(const WeightPiece& piece) {
+  BinaryWriter out;
+  out.put(piece.total_bytes);
+  out.put(piece.offset);
+  out.put(piece.bytes);
+  return out.take();
+}
+
+WeightPiece weight_piece_from(std::string_view frame) {
+  BinaryReader in(frame);
+  WeightPiece piece;
+  in.get(piece.total_bytes);
+  in.get(piece.offset);
+  const std::size_t size = in.count(1);
+  piece.bytes = in.rest();
+  if (piece.bytes.size() != size) throw FrameError("a piece of weights has another length");
+  if (piece.offset > piece.total_bytes || size > piece.total_bytes - piece.offset)
+    throw FrameError("a piece of weights ends behind the weights");
+  return piece;
+}
+
+std::string to_frame(const ControlCall& call) {
+  BinaryWriter out;
+  out.put(call.number);
+  out.put(static_cast<uint8_t>(call.kind));
+  out.put(static_cast<uint8_t>(call.pause_mode));
+  out.put(call.version);
+  out.put(static_cast<uint8_t>(call.source));
+  out.put(call.directory);
+  out.put(static_cast<uint8_t>(call.running));
+  out.put(call.stays_paused);
+  return out.take();
+}
+
+ControlCall control_call_from(std::string_view frame) {
+  BinaryReader in(frame);
+  ControlCall call;
+  in.get(call.number);
+  call.kind =
+      static_cast<ControlCall::Kind>(in.below(static_cast<uint8_t>(ControlCall::Kind::kLoad) + 1));
+  call.pause_mode = static_cast<PauseMode>(in.below(static_cast<uint8_t>(PauseMode::kInPlace) + 1));
+  in.get(call.version);
+  call.source = static_cast<ControlCall::Source>(
+      in.below(static_cast<uint8_t>(ControlCall::Source::kSent) + 1));
+  in.get(call.directory);
+  call.running =
+      static_cast<RunningRequests>(in.below(static_cast<uint8_t>(RunningRequests::kRecompute) + 1));
+  in.get(call.stays_paused);
+  in.end();
+  return call;
+}
+
+std::string to_frame(const ControlAnswer& answer) {
+  BinaryWriter out;
+  out.put(answer.number);
+  out.put(answer.error.has_value());
+  if (answer.error) out.put(*answer.error);
+  out.put(answer.is_flushed);
+  each_load_field(answer.load, [&](const auto& field) { out.put(field); });
+  return out.take();
+}
+
+ControlAnswer control_answer_from(std::string_view frame) {
+  BinaryReader in(frame);
+  ControlAnswer answer;
+  in.get(answer.number);
+  bool is_error = false;
+  in.get(is_error);
+  if (is_error) in.get(answer.error.emplace());
+  in.get(answer.is_flushed);
+  each_load_field(answer.load, [&](auto& field) { in.get(field); });
+  in.end();
+  return answer;
+}
+
+std::string number_frame(uint64_t number) {
+  BinaryWriter out;
+  out.put(number);
+  return out.take();
+}
+
+uint64_t number_from(std::string_view frame) {
+  BinaryReader in(frame);
+  uint64_t number = 0;
+  in.get(number);
+  in.end();
+  return number;
+}
+
+}  // namespace slime::engine

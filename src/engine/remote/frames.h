@@ -1,0 +1,89 @@
+#pragma once
+
+/// What a RemoteEngine and its EngineServer say to each other (net/frame_channel.h carries it).
+///
+///   client -> server   kSubmit  kAbort  kAbortPrefix  kWeights  kCall
+///   server -> client   kUpdates  kAnswer
+///
+/// Requests have the numbers that the client gave them. Token ids, log-probs and version runs
+/// travel as columns of raw numbers. Both ends are this program; still the decoders throw
+/// net::FrameError for any bytes that the encoders do not make, and what they return can be used as
+/// it stands: lengths that must agree do.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/client.h"
+
+namespace slime::engine {
+
+enum class EngineFrame : uint32_t {
+  kSubmit = 1,       // RemoteRequest
+  kAbort = 2,        // a request's number
+  kAbortPrefix = 3,  // the prefix; empty: all
+  kWeights = 4,      // WeightPiece
+  kCall = 5,         // ControlCall
+  kUpdates = 6,      // RemoteUpdates
+  kAnswer = 7,       // ControlAnswer
+};
+
+struct RemoteRequest {
+  uint64_t number = 0;
+  GenerateRequest request;
+};
+std::string to_frame(const RemoteRequest& request);
+RemoteRequest remote_request_from(std::string_view frame);
+
+/// `update.rid` does not travel: the client knows it.
+struct RemoteUpdate {
+  uint64_t number = 0;
+  GenerateUpdate update;
+};
+using RemoteUpdates = std::vector<RemoteUpdate>;
+std::string to_frame(const RemoteUpdates& updates);
+RemoteUpdates remote_updates_from(std::string_view frame);
+
+/// Bytes of the flat buffer of a network's weights, to be written into the server's second one.
+struct WeightPiece {
+  uint64_t total_bytes = 0;  // of the buffer
+  uint64_t offset = 0;       // 0: an update begins
+  std::string_view bytes;    // of the frame
+};
+std::string to_frame(const WeightPiece& piece);
+WeightPiece weight_piece_from(std::string_view frame);
+
+/// A call that waits for an answer. Answers come in the order of the calls, but for kLoad, which
+/// waits for nobody.
+struct ControlCall {
+  enum class Kind : uint8_t { kPause, kResume, kFlushCache, kSleep, kWake, kUpdateWeights, kLoad };
+  /// kUpdateWeights: where the weights are.
+  enum class Source : uint8_t { kInPlace, kDirectory, kSent };
+  uint64_t number = 0;
+  Kind kind = Kind::kPause;
+  PauseMode pause_mode = PauseMode::kInPlace;
+  WeightVersion version = 0;
+  Source source = Source::kInPlace;
+  std::string directory;
+  RunningRequests running = RunningRequests::kRecompute;
+  bool stays_paused = false;
+  bool operator==(const ControlCall&) const = default;
+};
+std::string to_frame(const ControlCall& call);
+ControlCall control_call_from(std::string_view frame);
+
+struct ControlAnswer {
+  uint64_t number = 0;
+  std::optional<std::string> error;
+  bool is_flushed = false;  // of kFlushCache
+  EngineLoad load;          // of kLoad
+};
+std::string to_frame(const ControlAnswer& answer);
+ControlAnswer control_answer_from(std::string_view frame);
+
+std::string number_frame(uint64_t number);
+uint64_t number_from(std::string_view frame);
+
+}  // namespace slime::engine

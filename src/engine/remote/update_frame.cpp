@@ -1,0 +1,220 @@
+// Updates as columns: a step of a full batch is one frame of hundreds of them, most with one token.
+//
+//   count
+//   UpdateHead: what every update has, and the lengths of its parts             one per update
+//   ids, log-probs, version runs, top-p counts, top-p ids           of all updates end to end
+//   finish and scores of those that have them, update by update
+
+#include <array>
+#include <bit>
+#include <cmath>
+
+#include "engine/remote/frames.h"
+#include "net/binary.h"
+
+namespace slime::engine {
+namespace {
+
+using net::BinaryReader;
+using net::BinaryWriter;
+using net::FrameError;
+
+constexpr uint8_t kHasFinish = 1;
+constexpr uint8_t kHasScores = 2;
+
+struct UpdateHead {
+  uint64_t number = 0;
+  int64_t prompt_tokens = 0;
+  int64_t cached_tokens = 0;
+  int64_t num_retractions = 0;
+  std::array<uint64_t, 2> seconds = {};  // queue, total: the bits of doubles
+  std::array<uint32_t, 5> lengths = {};
+  uint32_t extras = 0;
+};
+static_assert(sizeof(UpdateHead) == 72);
+
+uint64_t bits_of(double number) { return std::bit_cast<uint64_t>(number); }
+
+bool has_scores(const GenerateUpdate& update) {
+  return !update.output_top.empty() || !update.input_log_probs.empty() || !update.input_top.empty();
+}
+
+void put_finish(BinaryWriter& out, const FinishReason& finish) {
+  out.put(static_cast<uint8_t>(finish.kind));
+  out.put(static_cast<uint8_t>(finish.cause));
+  out.put(static_cast<uint8_t>(finish.matched.index()));
+  if (const auto* id = std::get_if<TokenId>(&finish.matched)) out.put(*id);
+  if (const auto* text = std::get_if<std::string>(&finish.matched)) out.put(*text);
+  out.put(finish.message);
+}
+
+FinishReason get_finish(BinaryReader& in) {
+  FinishReason finish;
+  finish.kind = static_cast<FinishReason::Kind>(
+      in.below(static_cast<uint8_t>(FinishReason::Kind::kAbort) + 1));
+  finish.cause = static_cast<FinishReason::Cause>(
+      in.below(static_cast<uint8_t>(FinishReason::Cause::kShuttingDown) + 1));
+  switch (in.below(std::variant_size_v<decltype(finish.matched)>)) {
+    case 1:
+      in.get(finish.matched.emplace<TokenId>());
+      break;
+    case 2:
+      in.get(finish.matched.emplace<std::string>());
+      break;
+    default:
+      break;
+  }
+  in.get(finish.message);
+  return finish;
+}
+
+void put_top(BinaryWriter& out, const TopLogProbs& top) {
+  out.put(static_cast<uint64_t>(top.size()));
+  for (const auto& position : top) {
+    out.put(static_cast<uint64_t>(position.size()));
+    for (const auto& [log_prob, id] : position) {
+      out.put(log_prob);
+      out.put(id);
+    }
+  }
+}
+
+TopLogProbs get_top(BinaryReader& in) {
+  TopLogProbs top(in.count(sizeof(uint64_t)));
+  for (auto& position : top) {
+    position.resize(in.count(sizeof(float) + sizeof(TokenId)));
+    for (auto& [log_prob, id] : position) {
+      in.get(log_prob);
+      in.get(id);
+    }
+  }
+  return top;
+}
+
+void put_scores(BinaryWriter& out, const GenerateUpdate& update) {
+  put_top(out, update.output_top);
+  out.put(static_cast<uint64_t>(update.input_log_probs.size()));
+  for (const std::optional<float>& log_prob : update.input_log_probs) {
+    out.put(log_prob.has_value());
+    out.put(log_prob.value_or(0));
+  }
+  put_top(out, update.input_top);
+}
+
+void get_scores(BinaryReader& in, GenerateUpdate& update) {
+  update.output_top = get_top(in);
+  update.input_log_probs.resize(in.count(1 + sizeof(float)));
+  for (std::optional<float>& log_prob : update.input_log_probs) {
+    bool is_there = false;
+    float number = 0;
+    in.get(is_there);
+    in.get(number);
+    if (is_there) {
+      log_prob = number;
+    } else if (number != 0 || std::signbit(number)) {
+      throw FrameError("a log-prob that is not there has a value");
+    }
+  }
+  update.input_top = get_top(in);
+  if (!has_scores(update)) throw FrameError("an update is said to have scores, and has none");
+}
+
+/// One column of all updates, end to end.
+template <typename T>
+void put_all(BinaryWriter& out, const RemoteUpdates& updates,
+             std::vector<T> GenerateUpdate::*column) {
+  for (const RemoteUpdate& told : updates) out.put_column(told.update.*column);
+}
+
+template <typename T>
+void get_all(BinaryReader& in, const std::vector<UpdateHead>& heads, std::size_t index,
+             RemoteUpdates& updates, std::vector<T> GenerateUpdate::*column) {
+  for (std::size_t i = 0; i < heads.size(); ++i)
+    in.get_column(updates[i].update.*column, heads[i].lengths[index]);
+}
+
+/// What the program relies on wherever it takes an update.
+void check_lengths(const GenerateUpdate& update) {
+  for (const TokenId id : update.output_ids)
+    if (id < 0) throw FrameError("an update has a token below 0");
+  const std::size_t count = update.output_ids.size();
+  const auto fits = [count](std::size_t other) { return other == 0 || other == count; };
+  if (!fits(update.output_log_probs.size()) || !fits(update.top_p_counts.size()) ||
+      !fits(update.output_top.size()))
+    throw FrameError("an update has not one log-prob a token");
+  uint64_t left = count;
+  for (const VersionRun& run : update.versions) {
+    if (run.num_tokens <= 0 || static_cast<uint64_t>(run.num_tokens) > left)
+      throw FrameError("the versions of an update are of more tokens than it has");
+    left -= static_cast<uint64_t>(run.num_tokens);
+  }
+  uint64_t ids = update.top_p_ids.size();
+  for (const int64_t kept : update.top_p_counts) {
+    if (kept < 0 || static_cast<uint64_t>(kept) > ids)
+      throw FrameError("an update counts more top-p ids than it has");
+    ids -= static_cast<uint64_t>(kept);
+  }
+  if (ids != 0) throw FrameError("an update has more top-p ids than it counts");
+}
+
+}  // namespace
+
+std::string to_frame(const RemoteUpdates& updates) {
+  BinaryWriter out;
+  out.put(static_cast<uint64_t>(updates.size()));
+  for (const auto& [number, update] : updates) {
+    const auto length = [](const auto& column) { return static_cast<uint32_t>(column.size()); };
+    out.put(UpdateHead{
+        .number = number,
+        .prompt_tokens = update.prompt_tokens,
+        .cached_tokens = update.cached_tokens,
+        .num_retractions = update.num_retractions,
+        .seconds = {bits_of(update.queue_seconds), bits_of(update.total_seconds)},
+        .lengths = {length(update.output_ids), length(update.output_log_probs),
+                    length(update.versions), length(update.top_p_counts), length(update.top_p_ids)},
+        .extras = (update.finish ? kHasFinish : 0U) | (has_scores(update) ? kHasScores : 0U)});
+  }
+  put_all(out, updates, &GenerateUpdate::output_ids);
+  put_all(out, updates, &GenerateUpdate::output_log_probs);
+  put_all(out, updates, &GenerateUpdate::versions);
+  put_all(out, updates, &GenerateUpdate::top_p_counts);
+  put_all(out, updates, &GenerateUpdate::top_p_ids);
+  for (const auto& [number, update] : updates) {
+    if (update.finish) put_finish(out, *update.finish);
+    if (has_scores(update)) put_scores(out, update);
+  }
+  return out.take();
+}
+
+RemoteUpdates remote_updates_from(std::string_view frame) {
+  BinaryReader in(frame);
+  std::vector<UpdateHead> heads;
+  in.get(heads);
+  RemoteUpdates updates(heads.size());
+  for (std::size_t i = 0; i < heads.size(); ++i) {
+    const UpdateHead& head = heads[i];
+    updates[i].number = head.number;
+    GenerateUpdate& update = updates[i].update;
+    update.prompt_tokens = head.prompt_tokens;
+    update.cached_tokens = head.cached_tokens;
+    update.num_retractions = head.num_retractions;
+    update.queue_seconds = std::bit_cast<double>(head.seconds[0]);
+    update.total_seconds = std::bit_cast<double>(head.seconds[1]);
+    if (head.extras > (kHasFinish | kHasScores)) throw FrameError("an update has unknown extras");
+  }
+  get_all(in, heads, 0, updates, &GenerateUpdate::output_ids);
+  get_all(in, heads, 1, updates, &GenerateUpdate::output_log_probs);
+  get_all(in, heads, 2, updates, &GenerateUpdate::versions);
+  get_all(in, heads, 3, updates, &GenerateUpdate::top_p_counts);
+  get_all(in, heads, 4, updates, &GenerateUpdate::top_p_ids);
+  for (std::size_t i = 0; i < heads.size(); ++i) {
+    GenerateUpdate& update = updates[i].update;
+    if ((heads[i].extras & kHasFinish) != 0) update.finish = get_finish(in);
+    if ((heads[i].extras & kHasScores) != 0) get_scores(in, update);
+    check_lengths(update);
+  }
+  in.end();
+  return updates;
+}
+
+}  // namespace slime::engine
