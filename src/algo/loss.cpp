@@ -13,6 +13,12 @@ double weighted_sum(const Tensor& weight_T, const Tensor& x_T) {
   return (weight_T * x_T.detach()).sum(at::kDouble).item<double>();
 }
 
+/// `value` with the gradient `gradient_T` by x_T.
+Tensor with_gradient(double value, const Tensor& gradient_T, const Tensor& x_T) {
+  const Tensor linear = (gradient_T * x_T).sum();
+  return linear + (value - linear.detach());
+}
+
 void require(const Tensor& column, const char* message) {
   if (!column.defined()) throw ConfigError(message);
 }
@@ -30,7 +36,8 @@ double token_denominator(const Tensor& trained_T, const Tensor& starts) {
   return sum_per_response(trained_T.to(at::kDouble), starts).clamp_min(1).sum().item<double>();
 }
 
-Loss policy_loss(const PolicyLossConfig& config, const PolicyColumns& in) {
+Loss policy_loss(const PolicyLossConfig& config, const PolicyColumns& in,
+                 const PolicyFunctions& functions) {
   if (config.use_rollout_logprobs)
     require(in.engine_T, "use-rollout-logprobs: the samples have no engine log-probs");
   const Tensor trainer_T = in.old_T.defined() ? in.old_T : in.logprob_T.detach();
@@ -45,6 +52,20 @@ Loss policy_loss(const PolicyLossConfig& config, const PolicyColumns& in) {
     const MaskedSequences masked = mask_off_policy(*config.off_policy_masking, tokens);
     terms.loss_T = terms.loss_T * masked.keep_T;
     loss.metrics["opsm_clipfrac"] = masked.drop_share;
+  }
+  std::optional<CorrectedTokens> corrected;  // by a function of the user's, and applied
+  if (functions.correct) {
+    require(in.engine_T, "use-tis, get-mismatch-metrics: the samples have no engine log-probs");
+    CorrectedTokens users =
+        functions.correct(terms.loss_T.detach(), {trainer_T, in.engine_T, in.trained_T, in.starts});
+    loss.metrics["ois"] = weighted_sum(in.weight_T, (-terms.k_T).exp());
+    for (const auto& [name, x_T] : users.metrics)
+      loss.metrics[name] = weighted_sum(in.weight_T, x_T);
+    if (!config.reports_mismatch) {
+      weight_T = users.weight_T;
+      kept_T = users.kept_T;
+      corrected = std::move(users);
+    }
   }
   if (config.correction) {
     require(in.engine_T, "use-tis, get-mismatch-metrics: the samples have no engine log-probs");
@@ -61,9 +82,22 @@ Loss policy_loss(const PolicyLossConfig& config, const PolicyColumns& in) {
     }
   }
 
-  const Tensor policy = config.policy_divisor ? (kept_T.to(weight_T.dtype()) * terms.loss_T).sum() /
-                                                    *config.policy_divisor
-                                              : (weight_T * terms.loss_T).sum();
+  Tensor policy;
+  if (functions.reduce || corrected) {
+    const Tensor count_T =
+        config.policy_divisor ? kept_T.to(weight_T.dtype()) / *config.policy_divisor : weight_T;
+    const Tensor loss_T = corrected ? corrected->loss_T : terms.loss_T.detach();
+    const ReducedTokens reduced =
+        functions.reduce ? functions.reduce(loss_T, kept_T)
+                         : ReducedTokens{(count_T * loss_T).sum().item<double>(), count_T};
+    policy = with_gradient(reduced.sum,
+                           corrected ? corrected->backward(reduced.gradient_T) : reduced.gradient_T,
+                           terms.loss_T);
+  } else {
+    policy = config.policy_divisor
+                 ? (kept_T.to(weight_T.dtype()) * terms.loss_T).sum() / *config.policy_divisor
+                 : (weight_T * terms.loss_T).sum();
+  }
   loss.sum = policy;
   loss.metrics["pg_loss"] = policy.item<double>();
   loss.metrics["pg_clipfrac"] = weighted_sum(weight_T, terms.clipped_T);

@@ -13,6 +13,7 @@
 
 #include "algo/kl.h"
 #include "algo/mismatch.h"
+#include "algo/policy_functions.h"
 #include "algo/policy_objective.h"
 #include "core/tensor.h"
 
@@ -74,7 +75,8 @@ struct PolicyColumns {
 };
 
 /// Throws ConfigError when a column is missing that the configuration needs.
-Loss policy_loss(const PolicyLossConfig& config, const PolicyColumns& in);
+Loss policy_loss(const PolicyLossConfig& config, const PolicyColumns& in,
+                 const PolicyFunctions& functions = {});
 
 /// -sum weight logprob (section 9).
 Loss supervised_loss(const Tensor& logprob_T, const Tensor& weight_T);

@@ -57,8 +57,8 @@ std::vector<Flag> algorithm_flags() {
       works("--tis-clip-low", &C::tis_clip_low, "its lower bound"),
       works("--custom-tis-function-path", &C::custom_tis_function_path,
             "built in: slime.backends.megatron_utils.loss.icepop_function and "
-            "examples.train_infer_mismatch_helper.mis.compute_mis_weights_with_cp; others are "
-            "plug-ins"),
+            "examples.train_infer_mismatch_helper.mis.compute_mis_weights_with_cp; else a function "
+            "of the user's (docs/plugins.md)"),
       works("--get-mismatch-metrics", &C::get_mismatch_metrics,
             "report the correction's metrics without applying it"),
       works("--tis-level", &C::tis_level, "MIS: what a ratio is taken over",
@@ -88,14 +88,15 @@ std::vector<Flag> algorithm_flags() {
               "give the checkpoint's own folder to --opd-teacher-load"),
       works(
           "--custom-pg-loss-reducer-function-path", &C::custom_pg_loss_reducer_function_path,
-          "built in: examples.DrGRPO.custom_reducer.get_pg_loss_reducer (divides by 1000); others "
-          "are plug-ins"),
+          "built in: examples.DrGRPO.custom_reducer.get_pg_loss_reducer (divides by 1000); else a "
+          "function of the user's (docs/plugins.md)"),
       works("--custom-loss-function-path", &C::custom_loss_function_path,
             "custom_loss: a function of the user's, module.name, file.py:name or file.py "
             "(docs/plugins.md)"),
       works("--custom-loss-library", &C::custom_loss_library,
             "custom_loss: a shared library of the user's, FILE.so (include/slime/loss.h)"),
-      refused("--custom-advantage-function-path", kValue, kPlugin),
+      works("--custom-advantage-function-path", &C::custom_advantage_function_path,
+            "a function of the user's that makes the advantages (docs/plugins.md)"),
       accepted("--use-routing-replay", kSwitch, "dense models have no routing to replay"),
       accepted("--use-rollout-routing-replay", kSwitch, "dense models have no routing to replay"),
   };

@@ -40,12 +40,6 @@ void check_distillation(const RunConfig& config, Problems& problems) {
 
 void check_mismatch(const RunConfig& config, Problems& problems) {
   const std::string& path = config.custom_tis_function_path;
-  problems.require(
-      path.empty() || config.uses_icepop() || config.uses_mis(),
-      fmt::format("--custom-tis-function-path {}: runs user code; built in are "
-                  "slime.backends.megatron_utils.loss.icepop_function and "
-                  "examples.train_infer_mismatch_helper.mis.compute_mis_weights_with_cp",
-                  path));
   problems.require(path.empty() || config.use_tis || config.get_mismatch_metrics,
                    "--custom-tis-function-path: needs --use-tis or --get-mismatch-metrics");
   problems.require(!config.get_mismatch_metrics || !path.empty(),
@@ -107,12 +101,7 @@ void check_algorithm(RunConfig& config, Problems& problems, std::vector<std::str
   problems.require(!config.policy_loss_divisor || *config.policy_loss_divisor > 0,
                    "--policy-loss-divisor: should be above 0");
   const std::string& reducer = config.custom_pg_loss_reducer_function_path;
-  const bool is_built_in = reducer.ends_with("custom_reducer.get_pg_loss_reducer") ||
-                           reducer.ends_with("custom_reducer:get_pg_loss_reducer");
-  problems.require(reducer.empty() || is_built_in,
-                   fmt::format("--custom-pg-loss-reducer-function-path {}: runs user code; "
-                               "--policy-loss-divisor N divides by a constant",
-                               reducer));
+  const bool is_built_in = config.uses_built_in_reducer();
   problems.require(reducer.empty() || !config.policy_loss_divisor,
                    "--policy-loss-divisor and --custom-pg-loss-reducer-function-path: choose one");
   if (is_built_in && !config.policy_loss_divisor && !config.calculate_per_token_loss)

@@ -48,8 +48,13 @@ void check_loss(const RunConfig& config, Problems& problems) {
 }  // namespace
 
 void check_trainer_functions(const RunConfig& config, Problems& problems) {
+  const std::string correction = config.users_correction(), reducer = config.users_reducer();
   const Path paths[] = {
       {"--custom-loss-function-path", config.custom_loss_function_path},
+      {"--custom-advantage-function-path", config.custom_advantage_function_path},
+      {"--rollout-data-postprocess-path", config.rollout_data_postprocess_path},
+      {"--custom-tis-function-path", correction},
+      {"--custom-pg-loss-reducer-function-path", reducer},
       {"--custom-megatron-init-path", config.custom_megatron_init_path},
       {"--custom-megatron-before-log-prob-hook-path",
        config.custom_megatron_before_log_prob_hook_path},
@@ -68,6 +73,19 @@ void check_trainer_functions(const RunConfig& config, Problems& problems) {
                      fmt::format("{}: --debug-rollout-only trains nothing", path.first));
   }
   check_loss(config, problems);
+  for (const auto& [flag, path] :
+       {Path{"--custom-advantage-function-path", config.custom_advantage_function_path},
+        Path{"--rollout-data-postprocess-path", config.rollout_data_postprocess_path}}) {
+    problems.require(
+        path.empty() || !config.trains_on_rows(),
+        fmt::format("{}: --loss-type {} has no advantages; leave it out", flag, config.loss_type));
+  }
+  for (const auto& [flag, path] : {Path{"--custom-tis-function-path", correction},
+                                   Path{"--custom-pg-loss-reducer-function-path", reducer}}) {
+    problems.require(
+        path.empty() || config.loss_type == "policy_loss",
+        fmt::format("{}: is a part of --loss-type policy_loss, not of {}", flag, config.loss_type));
+  }
 }
 
 }  // namespace slime::config

@@ -235,6 +235,18 @@ struct AlgorithmFlags {
   bool needs_reference() const {
     return is_preference() || (!is_supervised() && (kl_coef != 0.0 || use_kl_loss));
   }
+  /// --custom-pg-loss-reducer-function-path names the one that is built in, Dr. GRPO's.
+  bool uses_built_in_reducer() const {
+    return custom_pg_loss_reducer_function_path.ends_with("custom_reducer.get_pg_loss_reducer") ||
+           custom_pg_loss_reducer_function_path.ends_with("custom_reducer:get_pg_loss_reducer");
+  }
+  /// What of the user's is in its place; empty: nothing.
+  std::string users_reducer() const {
+    return uses_built_in_reducer() ? "" : custom_pg_loss_reducer_function_path;
+  }
+  std::string users_correction() const {
+    return uses_icepop() || uses_mis() ? "" : custom_tis_function_path;
+  }
   /// --custom-tis-function-path names a correction that is built in.
   bool uses_icepop() const { return custom_tis_function_path.ends_with(".icepop_function"); }
   bool uses_mis() const {
@@ -247,6 +259,8 @@ struct AlgorithmFlags {
 struct TrainerFunctionFlags {
   std::string custom_loss_function_path;
   std::string custom_loss_library;  // a shared library in the place of the function
+  std::string custom_advantage_function_path;
+  std::string rollout_data_postprocess_path;
   std::string custom_megatron_init_path;
   std::string custom_megatron_before_log_prob_hook_path;
   std::string custom_megatron_before_train_step_hook_path;

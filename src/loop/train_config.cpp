@@ -49,6 +49,7 @@ std::optional<algo::MismatchCorrection> make_correction(const config::RunConfig&
   if (config.uses_mis()) return make_mis(config);
   if (config.uses_icepop())
     return algo::DroppedImportance{.low = config.tis_clip_low, .high = config.tis_clip};
+  if (!config.users_correction().empty()) return std::nullopt;
   return algo::TruncatedImportance{.low = config.tis_clip_low, .high = config.tis_clip};
 }
 

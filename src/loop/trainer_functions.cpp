@@ -5,7 +5,9 @@
 
 #include "config/parse_flags.h"
 #include "loop/loss_library.h"
+#include "loop/python_columns.h"
 #include "loop/python_loss.h"
+#include "loop/python_policy.h"
 #include "loop/shared_tensors.h"
 #include "plugin/trainer_host.h"
 
@@ -21,6 +23,10 @@ std::vector<plugin::Hook> hooks_of(const config::RunConfig& config) {
   add("before_log_prob", config.custom_megatron_before_log_prob_hook_path);
   add("before_train_step", config.custom_megatron_before_train_step_hook_path);
   add("loss", config.custom_loss_function_path);
+  add("advantage", config.custom_advantage_function_path);
+  add("data_postprocess", config.rollout_data_postprocess_path);
+  add("tis", config.users_correction());
+  add("reducer", config.users_reducer());
   return hooks;
 }
 
@@ -66,6 +72,21 @@ void TrainerFunctions::set_in(train::TrainConfig& trainer, int64_t first_rollout
                          {.hook = *hook,
                           .calculate_per_token_loss = config_.calculate_per_token_loss,
                           .temperature = config_.rollout_temperature});
+  }
+  if (const auto hook = place_of("advantage"))
+    trainer.users_advantage = make_python_advantage(*host_, *tensors_, *hook);
+  if (const auto hook = place_of("data_postprocess")) {
+    trainer.postprocess = make_python_postprocess(
+        *host_, *tensors_, *hook,
+        [this](int64_t rollouts_done) { return rollout_id(rollouts_done); });
+  }
+  const auto correction = place_of("tis"), reducer = place_of("reducer");
+  if (correction || reducer) {
+    trainer.policy_functions =
+        make_python_policy(*host_, *tensors_,
+                           {.correction = correction,
+                            .reducer = reducer,
+                            .calculate_per_token_loss = config_.calculate_per_token_loss});
   }
   if (const auto hook = place_of("init")) host_->call(*hook, "", {});
   if (const auto hook = place_of("before_log_prob")) {

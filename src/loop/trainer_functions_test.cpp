@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -206,6 +207,105 @@ def loss(args, batch, logits, sum_of_sample_mean):
   EXPECT_GT(plain.sums.at("loss"), 0);
   EXPECT_LT((shared.flat - plain.flat).abs().max().item<double>(), 1e-9);
   EXPECT_GT(plain.flat.abs().max().item<double>(), 0.01);
+}
+
+/// Every trained token's share of its rollout's mean, in one tensor; and what the rest of a test compares.
+void expect_same_policy(const Gradients& actual, const Gradients& expected) {
+  for (const auto& [name, value] : expected.sums) {
+    ASSERT_TRUE(actual.sums.contains(name)) << name;
+    EXPECT_NEAR(actual.sums.at(name), value, 1e-6) << name;
+  }
+  const double norm = expected.flat.norm().item<double>();
+  EXPECT_GT(norm, 0.01);
+  EXPECT_LT((actual.flat - expected.flat).norm().item<double>(), 1e-6 * norm);
+}
+
+TEST_F(UsersLoss, AdvantagesInPythonTakeThePlaceOfTheEstimators) {
+  if (torch_python().empty()) GTEST_SKIP() << "no python3 with torch (Debian: python3-torch)";
+  config::RunConfig config = run_config();
+  config.normalize_advantages = true;
+  const Gradients expected = gradients(config, batch_of_four());
+  config.plugin_python = torch_python();
+  config.custom_advantage_function_path = write("advantages.py", R"(
+import torch
+def advantages(args, rollout_data):
+    assert rollout_data["sample_indices"] == [0, 1, 2, 3] and not any(kl.any() for kl in rollout_data["kl"])
+    pairs = list(zip(rollout_data["rewards"], rollout_data["response_lengths"]))
+    rollout_data["advantages"] = [torch.full((length,), reward) for reward, length in pairs]
+    rollout_data["returns"] = rollout_data["advantages"]
+)");
+  expect_same_policy(gradients(config, batch_of_four()), expected);
+}
+
+TEST_F(UsersLoss, ACorrectionInPythonEqualsTheBuiltInOne) {
+  if (torch_python().empty()) GTEST_SKIP() << "no python3 with torch (Debian: python3-torch)";
+  config::RunConfig config = run_config();
+  config.use_tis = true;
+  config.tis_clip = 1.1;
+  const Gradients expected = gradients(config, batch_of_four());
+  config.plugin_python = torch_python();
+  config.custom_tis_function_path = write("correction.py", R"(
+import torch
+def tis(args, *, pg_loss, train_log_probs, rollout_log_probs, loss_masks, **kwargs):
+    weight = torch.exp(torch.cat(train_log_probs) - torch.cat(rollout_log_probs))
+    bounded = weight.clamp(args.tis_clip_low, args.tis_clip)
+    metrics = {"tis": weight, "tis_clipfrac": (bounded != weight).float(), "tis_abs": (weight - 1).abs()}
+    return pg_loss * bounded, loss_masks, metrics
+)");
+  expect_same_policy(gradients(config, batch_of_four()), expected);
+  // With a reducer as well: the gradient goes through both.
+  config.custom_pg_loss_reducer_function_path = write("reducer.py", R"(
+import torch
+def reducer(total_lengths, response_lengths, loss_masks, calculate_per_token_loss):
+    return lambda values: (values * torch.cat(loss_masks)).sum() / 7
+)");
+  const Gradients both = gradients(config, batch_of_four());
+  config.custom_tis_function_path.clear();
+  config.custom_pg_loss_reducer_function_path.clear();
+  config.policy_loss_divisor = 7;
+  expect_same_policy(both, gradients(config, batch_of_four()));
+}
+
+TEST_F(UsersLoss, ACorrectionMayRejectTokensAndBeReportedAlone) {
+  if (torch_python().empty()) GTEST_SKIP() << "no python3 with torch (Debian: python3-torch)";
+  config::RunConfig config = run_config();
+  config.plugin_python = torch_python();
+  config.custom_tis_function_path = write("correction.py", R"(
+def tis(args, *, pg_loss, loss_masks, **kwargs):
+    return pg_loss * 100, [mask * 0 for mask in loss_masks], {"seen": pg_loss * 0 + 1}
+)");
+  config.use_tis = true;
+  const Gradients rejected = gradients(config, batch_of_four());
+  EXPECT_EQ(rejected.sums.at("pg_loss"), 0);
+  EXPECT_EQ(rejected.flat.norm().item<double>(), 0);
+  EXPECT_NEAR(rejected.sums.at("seen"), 4, 1e-6);
+  config.use_tis = false;
+  config.get_mismatch_metrics = true;
+  const Gradients reported = gradients(config, batch_of_four());
+  config.get_mismatch_metrics = false;
+  config.custom_tis_function_path.clear();
+  const Gradients plain = gradients(config, batch_of_four());
+  EXPECT_LT((reported.flat - plain.flat).norm().item<double>(),
+            1e-6 * plain.flat.norm().item<double>());
+  EXPECT_NEAR(reported.sums.at("seen"), 4, 1e-6);
+}
+
+TEST_F(UsersLoss, DataMayBeChangedBeforeItIsTrained) {
+  if (torch_python().empty()) GTEST_SKIP() << "no python3 with torch (Debian: python3-torch)";
+  config::RunConfig config = run_config();
+  config.plugin_python = torch_python();
+  config.rollout_data_postprocess_path = write("changes.py", R"(
+def data_postprocess(args, rollout_id, rollout_data):
+    assert rollout_id == 0
+    rollout_data["advantages"][0].mul_(2)
+    rollout_data["loss_masks"] = [mask if i < 2 else mask * 0 for i, mask in enumerate(rollout_data["loss_masks"])]
+)");
+  const Gradients changed = gradients(config, batch_of_four());
+  config.rollout_data_postprocess_path.clear();
+  train::TrainBatch batch = batch_of_four();
+  batch.samples[0].reward *= 2;
+  for (int64_t i = 2; i < 4; ++i) std::ranges::fill(batch.samples[i].loss_mask, 0);
+  expect_same_policy(changed, gradients(config, batch));
 }
 
 std::string reason_of(const auto& act) {

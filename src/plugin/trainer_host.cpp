@@ -130,7 +130,7 @@ TrainerHost::Returned TrainerHost::call(int hook, const std::string& subject,
         const json::value* value = own.if_contains("value");
         if (value == nullptr) throw net::FrameError("an answer without value");
         process_->read_output();  // what it printed before it answered
-        return {object_of(*value), std::move(came.columns)};
+        return {id, object_of(*value), std::move(came.columns)};
       }
     }
   } catch (const net::FrameError& error) {

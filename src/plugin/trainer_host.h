@@ -53,6 +53,7 @@ class TrainerHost final {
   void forget(int64_t number);
 
   struct Returned {
+    int64_t id = 0;  // of the call
     json::object value;
     Columns columns;
   };

@@ -29,14 +29,16 @@ const TrainConfig& validated(const TrainConfig& config) {
 /// left out. So it is for the samples of a group that all got the same reward, unless something
 /// else than the policy term is trained.
 bool zero_advantage_is_inert(const TrainConfig& config) {
-  return config.objective == Objective::kPolicy && config.policy.entropy_coef == 0 &&
+  return config.objective == Objective::kPolicy && !config.policy_functions &&
+         config.policy.entropy_coef == 0 &&
          (!config.policy.kl_loss || config.policy.kl_loss->coef == 0);
 }
 
 /// Whether a reward of 0 means an advantage of 0 on every token.
 bool zero_reward_is_zero_advantage(const TrainConfig& config) {
   return std::holds_alternative<algo::GroupRelative>(config.advantage) &&
-         !config.normalize_advantages && !config.distillation_coef;
+         !config.normalize_advantages && !config.distillation_coef && !config.users_advantage &&
+         !config.postprocess;
 }
 
 std::vector<float> to_floats(const Tensor& x) {
@@ -141,7 +143,7 @@ TrainReport Trainer::train(const BatchShare& share) {
   return train_planned(share.batch, plan_share(share, plan_options()), start);
 }
 
-TrainReport Trainer::train_planned(const TrainBatch& batch, const std::vector<StepPlan>& plans,
+TrainReport Trainer::train_planned(const TrainBatch& batch, std::vector<StepPlan> plans,
                                    Clock::TimePoint start) {
   TrainReport report;
   const std::vector<int64_t> lengths = lengths_of(batch, plans);
@@ -223,7 +225,12 @@ algo::Loss Trainer::loss_of(const TrainBatch& batch, const MicroBatch& micro_bat
   in.weight_T = micro_batch.weight_T;
   in.starts = micro_batch.starts;
   if (config_.users_loss) return users_loss(batch, micro_batch, pass, in, columns);
-  return algo::policy_loss(config_.policy, in);
+  if (!config_.policy_functions) return algo::policy_loss(config_.policy, in);
+  const auto weights = [&](const Tensor& kept_T) {
+    return token_weights_of(batch, micro_batch, kept_T);
+  };
+  return algo::policy_loss(config_.policy, in,
+                           config_.policy_functions(batch, micro_batch, weights));
 }
 
 algo::MetricSums Trainer::accumulate(const TrainBatch& batch, const StepPlan& plan,
@@ -343,7 +350,7 @@ algo::MetricSums Trainer::accumulate_gradients(const TrainBatch& batch) {
 }
 
 algo::MetricSums Trainer::accumulate_gradients(const BatchShare& share) {
-  const std::vector<StepPlan> plans = plan_share(share, plan_options());
+  std::vector<StepPlan> plans = plan_share(share, plan_options());
   check(plans.size() == 1, "a share of one training step");
   TrainReport ignored;
   Columns columns = prepare(share.batch, plans, ignored);

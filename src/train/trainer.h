@@ -36,6 +36,7 @@
 #include "train/share.h"
 #include "train/train_batch.h"
 #include "train/users_loss.h"
+#include "train/users_table.h"
 
 namespace slime::train {
 
@@ -54,6 +55,13 @@ struct TrainConfig {
   algo::PolicyLossConfig policy;
   /// Functions of the user's, where there are any; what they throw ends the run.
   LossFn users_loss;  // in the place of the policy's loss; `policy` says which columns it gets
+  UsersAdvantageFn
+      users_advantage;        // in the place of `advantage`; whitening and distillation follow
+  PostprocessFn postprocess;  // after the advantages
+  /// Parts of the policy's loss of one micro-batch; `weights` are those of its tokens with other masks.
+  std::function<algo::PolicyFunctions(const TrainBatch& batch, const MicroBatch& micro_batch,
+                                      std::function<Tensor(const Tensor& kept_T)> weights)>
+      policy_functions;
   /// Before each pass without gradient: "ref_", "teacher_", or "" for the policy's own.
   std::function<void(const std::string& store_prefix)> before_scoring;
   /// Before each training step, with clean gradients: calls of train() before this one, over the whole
@@ -196,14 +204,27 @@ class Trainer final {
 
  private:
   PlanOptions plan_options() const;
-  TrainReport train_planned(const TrainBatch& batch, const std::vector<StepPlan>& plans,
+  TrainReport train_planned(const TrainBatch& batch, std::vector<StepPlan> plans,
                             Clock::TimePoint start);
-  Columns prepare(const TrainBatch& batch, const std::vector<StepPlan>& plans, TrainReport& report);
+  /// A function of the user's may change masks and with them the plans.
+  Columns prepare(const TrainBatch& batch, std::vector<StepPlan>& plans, TrainReport& report);
+  Columns score_columns(const TrainBatch& batch, const std::vector<StepPlan>& plans,
+                        TrainReport& report);
+  UsersTable users_table(const TrainBatch& batch, const std::vector<StepPlan>& plans,
+                         const Columns& columns) const;
+  void users_advantages(const TrainBatch& batch, const std::vector<StepPlan>& plans,
+                        Columns& columns);
+  void postprocess(const TrainBatch& batch, std::vector<StepPlan>& plans, Columns& columns);
+  /// What each token counts with these masks in the place of the samples' own.
+  Tensor token_weights_of(const TrainBatch& batch, const MicroBatch& micro_batch,
+                          const Tensor& mask_T) const;
   /// One pass without gradient over the micro-batches of all steps.
   void score_into(model::Network& network, const std::vector<StepPlan>& plans,
                   TokenColumn& log_probs, TokenColumn* entropies);
   void compute_advantages(const TrainBatch& batch, const std::vector<StepPlan>& plans,
                           Columns& columns);
+  /// Column of the divergence inside the token rewards, where there is one.
+  void add_divergence(const MicroBatch& micro_batch, Columns& columns);
   /// The advantages of one micro-batch, before whitening.
   algo::Advantages advantages_of(const TrainBatch& batch, const MicroBatch& micro_batch,
                                  Columns& columns);

@@ -34,8 +34,15 @@ Tensor to_tensor(const std::vector<float>& values, at::ScalarType dtype) {
 
 }  // namespace
 
-Columns Trainer::prepare(const TrainBatch& batch, const std::vector<StepPlan>& plans,
+Columns Trainer::prepare(const TrainBatch& batch, std::vector<StepPlan>& plans,
                          TrainReport& report) {
+  Columns columns = score_columns(batch, plans, report);
+  if (config_.postprocess) postprocess(batch, plans, columns);
+  return columns;
+}
+
+Columns Trainer::score_columns(const TrainBatch& batch, const std::vector<StepPlan>& plans,
+                               TrainReport& report) {
   Columns columns(batch.samples.size());
   if (config_.objective == Objective::kSupervised) return columns;
   const auto dtype = kernels::accumulator_of(network_.weights().flat());
@@ -93,9 +100,17 @@ const TokenColumn& Trainer::old_policy(const Columns& columns) const {
   return config_.policy.use_rollout_logprobs ? columns.engine : columns.old;
 }
 
+void Trainer::add_divergence(const MicroBatch& micro_batch, Columns& columns) {
+  if (algo::kl_coef_of(config_.advantage) == 0) return;
+  const Tensor old_T = old_policy(columns).gather(micro_batch.samples);
+  if (!old_T.defined())
+    throw ConfigError("use-rollout-logprobs: the samples have no engine log-probs");
+  columns.kl.put(micro_batch, algo::kl_estimate(config_.kl_type, old_T,
+                                                columns.ref.gather(micro_batch.samples)));
+}
+
 algo::Advantages Trainer::advantages_of(const TrainBatch& batch, const MicroBatch& micro_batch,
                                         Columns& columns) {
-  const double kl_coef = algo::kl_coef_of(config_.advantage);
   algo::ScoredTokens in;
   std::vector<double> scores;
   for (const int64_t i : micro_batch.samples) scores.push_back(batch.samples[i].reward);
@@ -108,16 +123,19 @@ algo::Advantages Trainer::advantages_of(const TrainBatch& batch, const MicroBatc
     columns.critic_returns.put(micro_batch, advantage_fn_(in).return_T);
   }
   Tensor old_T;
-  if (kl_coef != 0 || config_.distillation_coef) {
+  if (config_.distillation_coef) {
     old_T = old_policy(columns).gather(micro_batch.samples);
     if (!old_T.defined())
       throw ConfigError("use-rollout-logprobs: the samples have no engine log-probs");
   }
-  if (kl_coef != 0) {
-    in.kl_T = algo::kl_estimate(config_.kl_type, old_T, columns.ref.gather(micro_batch.samples));
-    columns.kl.put(micro_batch, in.kl_T);
+  in.kl_T = columns.kl.gather(micro_batch.samples);
+  algo::Advantages advantages;
+  if (config_.users_advantage) {
+    advantages = {columns.advantage.gather(micro_batch.samples),
+                  columns.returns.gather(micro_batch.samples)};
+  } else {
+    advantages = advantage_fn_(in);
   }
-  algo::Advantages advantages = advantage_fn_(in);
   if (config_.distillation_coef) {
     const Tensor teacher_T = columns.teacher.gather(micro_batch.samples);
     if (!teacher_T.defined())
@@ -136,6 +154,10 @@ void Trainer::compute_advantages(const TrainBatch& batch, const std::vector<Step
                                  Columns& columns) {
   const kernels::TraceRange range("advantages");
   const at::NoGradGuard no_grad;
+  for (const StepPlan& plan : plans) {
+    for (const MicroBatch& micro_batch : plan.micro_batches) add_divergence(micro_batch, columns);
+  }
+  if (config_.users_advantage) users_advantages(batch, plans, columns);
   algo::Moments moments;
   for (const StepPlan& plan : plans) {
     for (const MicroBatch& micro_batch : plan.micro_batches) {

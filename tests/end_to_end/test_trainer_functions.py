@@ -120,6 +120,30 @@ def test_the_documented_hooks_are_called_around_each_step(work, dump):
     assert last == f"begun {expected}"
 
 
+FUNCTIONS = {
+    "my_advantages.py": ["--custom-advantage-function-path"],
+    "my_data.py": ["--rollout-data-postprocess-path"],
+    "my_correction.py": ["--use-tis", "--custom-tis-function-path"],
+    "my_reducer.py": ["--custom-pg-loss-reducer-function-path"],
+}
+
+
+@needs_torch
+@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize("num_ranks", [1, 2])
+def test_the_documented_functions_change_what_is_trained(work, dump, name, num_ranks):
+    folder = work / f"documented-{name}-{num_ranks}"
+    folder.mkdir()
+    (folder / name).write_text(documented(name))
+    extra = [*FUNCTIONS[name], str(folder / name), "--plugin-python", torch_python(), "--actor-num-gpus-per-node", str(num_ranks)]
+    run_dir, done = again(work, dump, f"documented-{name}-{num_ranks}-run", extra)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert metric(run_dir, "train/grad_norm") != metric(dump[0], "train/grad_norm")
+    if num_ranks == 2:  # a rank's part is a part of the same step
+        alone = metric(work / f"documented-{name}-1-run", "train/grad_norm")
+        assert metric(run_dir, "train/grad_norm") == pytest.approx(alone, rel=1e-4)
+
+
 MISDEEDS = {
     "raise": ("raise ValueError('no such luck')", "ValueError: no such luck"),
     "exit": ("os._exit(3)", "the plug-in host ended with exit code 3"),

@@ -318,6 +318,23 @@ def data_postprocess(args, rollout_id, rollout_data):
     rollout_data["log_probs"] = [part * 2 for part in rollout_data["log_probs"]]
 
 
+def spoiled_in_place(args, rollout_id, rollout_data):
+    rollout_data["log_probs"][1].fill_(float("inf"))
+
+
+def shifted_lengths(args, rollout_id, rollout_data):
+    first, second = rollout_data["log_probs"]
+    rollout_data["log_probs"] = [second, first]
+
+
+def fractional_masks(args, rollout_id, rollout_data):
+    rollout_data["loss_masks"] = [mask * 0.5 for mask in rollout_data["loss_masks"]]
+
+
+def removed(args, rollout_id, rollout_data):
+    del rollout_data["log_probs"]
+
+
 def init(args):
     args.was_initialised = True
 

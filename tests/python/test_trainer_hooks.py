@@ -231,6 +231,34 @@ def test_data_that_a_hook_replaces_is_written_back():
     assert view.tolist() == [2, 4, 6]
 
 
+@pytest.mark.parametrize(
+    "name, says",
+    [
+        ("spoiled_in_place", "has numbers that are not finite"),
+        ("shifted_lengths", "has tensors of [1, 2] numbers; the responses have [2, 1] tokens"),
+        ("fractional_masks", "has fractions"),
+        ("removed", 'rollout_data["log_probs"] is gone'),
+    ],
+)
+def test_data_that_cannot_be_trained_is_said(name, says):
+    memory = Memory()
+    data = {
+        "log_probs": memory.rows([torch.tensor([1.0, 2]), torch.tensor([3.0])])[0],
+        "loss_masks": memory.rows([torch.ones(2, dtype=torch.int32), torch.ones(1, dtype=torch.int32)])[0],
+    }
+    with host(("data_postprocess", name)) as h:
+        assert says in send(h, memory, {"rollout_id": 0, "rollout_data": data})["error"]["message"]
+
+
+def test_advantages_of_other_lengths_are_said():
+    memory = Memory()
+    outputs = {name: memory.put(torch.zeros(5))[0] for name in ("advantages", "returns")}
+    data = {"loss_masks": memory.rows(MASKS)[0], "response_lengths": [2, 3]}
+    with host(("advantage", "advantages")) as h:
+        said = send(h, memory, {"rollout_data": data, "outputs": outputs})["error"]["message"]
+    assert "has tensors of [3, 2] numbers; the responses have [2, 3] tokens" in said
+
+
 def test_hooks_around_a_step_and_what_is_not_here():
     with host(("init", "init"), ("before_train_step", "before_train_step")) as h:
         assert "error" not in h.call({"hook": 0})

@@ -88,6 +88,9 @@ class Tensors:
             raise WrongResult(f"{what} has {source.numel()} numbers; {target.numel()} are wanted")
         if source.is_floating_point() and not bool(torch.isfinite(source).all()):
             raise WrongResult(f"{what} has numbers that are not finite")
+        if source.is_floating_point() and not target.is_floating_point():
+            if not bool((source == source.round()).all()):
+                raise WrongResult(f"{what} has fractions; it is of whole numbers")
         with torch.no_grad():
             target.copy_(source.detach().reshape(target.shape))
 
@@ -211,6 +214,14 @@ class Tensors:
             finish,
         )
 
+    def _same_lengths(self, tensors, lengths, name):
+        """Numbers end to end say nothing of whose they are."""
+        if not isinstance(tensors, (list, tuple)) or any(not hasattr(each, "numel") for each in tensors):
+            raise WrongResult(f'rollout_data["{name}"] is a list of one tensor for each sample')
+        found = [each.numel() for each in tensors]
+        if lengths is not None and found != list(lengths):
+            raise WrongResult(f'rollout_data["{name}"] has tensors of {found} numbers; the responses have {lengths} tokens')
+
     def _advantage(self, host, hook, call, arrays):
         data = self._batch(call["rollout_data"])
 
@@ -218,6 +229,7 @@ class Tensors:
             for name in ("advantages", "returns"):
                 if name not in data:
                     raise WrongResult(f'rollout_data["{name}"] is not set')
+                self._same_lengths(data[name], data.get("response_lengths"), name)
                 self._write(call["outputs"][name], data[name], name)
             return {}
 
@@ -233,10 +245,14 @@ class Tensors:
             for name, word in words.items():
                 if not (isinstance(word, dict) and "rows" in word):
                     continue
-                if name not in data or len(data[name]) != len(before[name]):
-                    raise WrongResult(f"rollout_data[{name!r}] has another number of samples than before")
+                if name not in data:
+                    raise WrongResult(f'rollout_data["{name}"] is gone')
+                self._same_lengths(data[name], [each.numel() for each in before[name]], name)
                 if any(new is not old for new, old in zip(data[name], before[name])):
-                    self._write(word["rows"], data[name], f"rollout_data[{name!r}]")
+                    self._write(word["rows"], data[name], f'rollout_data["{name}"]')
+                changed = self._tensor(word["rows"])
+                if changed.is_floating_point() and not bool(changed.isfinite().all()):
+                    raise WrongResult(f'rollout_data["{name}"] has numbers that are not finite')
             return {}
 
         return lambda: hook.function(host.args, call["rollout_id"], data), finish
