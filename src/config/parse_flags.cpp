@@ -379,8 +379,6 @@ json::object flags_for_users(const RunConfig& config) {
             json::value value = to_value(config.*member);
             const bool is_unset = value.is_string() && value.get_string().empty();
             flags[name] = is_unset ? json::value() : std::move(value);
-          } else {  // without effect here; functions that look at it meet the original's default
-            flags[name] = flag.takes_values == 0 ? json::value(false) : json::value();
           }
         },
         flag.member);

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "loop/plugins.h"
 #include "loop/rollout_metrics.h"
 #include "loop/scores.h"
 

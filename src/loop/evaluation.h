@@ -18,11 +18,12 @@
 #include "config/eval_config.h"
 #include "config/run_config.h"
 #include "loop/metrics.h"
-#include "loop/plugins.h"
 #include "loop/prompts.h"
 #include "rollout/rollout.h"
 
 namespace slime::loop {
+
+class Plugins;
 
 struct EvalScore {
   std::string name;  // of the data set

@@ -106,6 +106,7 @@ async def reward(args, sample, **kwargs):
         sample.metadata["seen"] = True
         sample.own = 1
         sample.response = "other"
+        sample.train_metadata = {"a": 1}
     print("scored", word)
     return len(word)
 )";
@@ -118,8 +119,8 @@ TEST_F(PluginHost, GivesRewardsAndWhatTheFunctionChanged) {
   ASSERT_TRUE(tagged);
   EXPECT_EQ(tagged->metadata, (json::object{{"seen", true}}));
   EXPECT_EQ(tagged->user_fields, (json::object{{"extra", {{"own", 1}}}}));
-  EXPECT_EQ(tagged->response, "tag");
-  EXPECT_THAT(told(), HasSubstr("sets Sample.response, which is not kept"));
+  EXPECT_EQ(tagged->response, "other");
+  EXPECT_THAT(told(), HasSubstr("sets Sample.train_metadata, which is not kept"));
 }
 
 TEST_F(PluginHost, AFunctionIsFoundByFileNameAndByItsOwnName) {

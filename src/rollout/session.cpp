@@ -15,7 +15,6 @@
 #include "core/out_of_memory.h"
 #include "core/splitmix64.h"
 #include "rollout/ask.h"
-#include "rollout/reward_call.h"
 #include "rollout/sample_growth.h"
 #include "rollout/verdict.h"
 
@@ -43,26 +42,6 @@ std::exception_ptr exception_of(const Error& error) {
 
 bool can_go_on(const Sample& sample) {
   return sample.status == Status::kPending || sample.status == Status::kAborted;
-}
-
-/// Asks `ask`, which outlives the call, about `what`.
-template <typename What, typename Answer>
-AskFn<Answer> bound(const std::function<void(What, std::stop_token, AnswerFn<Answer>)>& ask,
-                    What what) {
-  return [&ask, what = std::move(what)](std::stop_token stop, AnswerFn<Answer> answer) mutable {
-    ask(std::move(what), std::move(stop), std::move(answer));
-  };
-}
-
-/// Drawn to its end, so far without a failure.
-bool is_whole(const Sample& sample) {
-  return sample.status == Status::kCompleted || sample.status == Status::kTruncated;
-}
-
-void fail_sample(Sample& sample, std::string why) {
-  sample.status = Status::kFailed;
-  sample.reward = nullptr;
-  sample.failure = std::move(why);
 }
 
 /// A response of an earlier session whose tokens have top-p ids where those of this one have none,
@@ -391,104 +370,6 @@ asio::awaitable<bool> Session::draw_once(std::shared_ptr<GroupInFlight> flight, 
   if (requests_.is_interrupted() && remaining_tokens(sample, rules_) > 0) co_return true;
   draw.engine_gave_up = "the engine gave it up: " + generated->finish->message;
   co_return false;
-}
-
-asio::awaitable<void> Session::ask_sample_hooks(std::shared_ptr<GroupInFlight> flight,
-                                                std::size_t index) {
-  co_await ask_sample_hook(flight->group.samples[index], flight->group.ordinal);
-  for (Sample& part : flight->draws[index].other_parts)
-    co_await ask_sample_hook(part, flight->group.ordinal);
-}
-
-/// `sample` is one of a flight that the caller holds.
-asio::awaitable<void> Session::ask_sample_hook(Sample& sample, int64_t group) {
-  if (!context_.hooks.ask_sample_hook || !is_whole(sample) || !sample.reward.is_null()) co_return;
-  SampleInHook question{.sample = sample, .is_evaluation = rules_.is_evaluation};
-  auto seen = co_await ask_elsewhere(bound(context_.hooks.ask_sample_hook, std::move(question)),
-                                     rewards_stop_.get_token());
-  if (!seen) co_return;
-  if (!*seen) {
-    fail_sample(sample, "sample hook: " + seen->error().message);
-    co_return;
-  }
-  const auto num_drawn = [](const Sample& of) { return static_cast<int64_t>(of.log_probs.size()); };
-  const int64_t num_added = num_drawn(**seen) - num_drawn(sample);
-  num_tokens_of_functions_ += std::max<int64_t>(num_added, 0);
-  if (!rules_.is_evaluation)
-    tell_discarded(context_.hooks, group, std::max<int64_t>(-num_added, 0));
-  sample = std::move(**seen);
-}
-
-/// All of its samples are drawn, and scored where each has a score of its own.
-asio::awaitable<void> Session::end_group(std::shared_ptr<GroupInFlight> flight) {
-  const RolloutHooks& hooks = context_.hooks;
-  Group& group = flight->group;
-  if (!std::ranges::all_of(group.samples, is_whole)) co_return;
-  const bool lacks_score = std::ranges::any_of(
-      group.samples, [](const Sample& sample) { return sample.reward.is_null(); });
-  if (hooks.ask_group_score && lacks_score) {
-    auto scored =
-        co_await ask_elsewhere(bound(hooks.ask_group_score, group), rewards_stop_.get_token());
-    if (!scored) co_return;
-    for (std::size_t i = 0; i < group.samples.size(); ++i) {
-      take_score(group.samples[i], *scored ? Expected<Sample>(std::move((*scored)->samples[i]))
-                                           : failure(scored->error().message));
-    }
-    if (!std::ranges::all_of(group.samples, is_whole)) co_return;
-  }
-  if (!hooks.ask_filter || rules_.is_evaluation || is_closed_) co_return;
-  auto filtered = co_await ask_elsewhere(bound(hooks.ask_filter, group), rewards_stop_.get_token());
-  if (!filtered) co_return;
-  if (*filtered) {
-    group = std::move((*filtered)->group);
-    flight->filtered = std::move((*filtered)->verdict);
-  } else {
-    fail_sample(group.samples.front(), "filter: " + filtered->error().message);
-  }
-}
-
-asio::awaitable<void> Session::score(std::shared_ptr<GroupInFlight> flight, std::size_t index) {
-  co_await score_one(flight->group.samples[index]);
-  for (Sample& part : flight->draws[index].other_parts) co_await score_one(part);
-}
-
-/// `sample` is one of a flight that the caller holds.
-asio::awaitable<void> Session::score_one(Sample& sample) {
-  const RolloutHooks& hooks = context_.hooks;
-  if (hooks.ask_group_score || !is_whole(sample) || !sample.reward.is_null()) co_return;
-  if (hooks.ask_score && (!hooks.is_scored_elsewhere || hooks.is_scored_elsewhere(sample))) {
-    auto scored = co_await score_elsewhere(hooks.ask_score, sample, rewards_stop_.get_token());
-    if (scored) take_score(sample, std::move(*scored));
-    co_return;
-  }
-  if (!hooks.score) co_return;
-  const auto timeout =
-      hooks.reward_timeout ? hooks.reward_timeout(sample) : context_.config.reward_timeout;
-  auto reward = co_await score_within(context_.runtime, hooks.score, sample, timeout,
-                                      rewards_stop_.get_token());
-  if (!reward) co_return;
-  std::optional<std::string> problem;
-  if (!*reward) {
-    problem = reward->error().message;
-  } else if (rules_.reward_problem) {
-    problem = rules_.reward_problem(**reward);
-  }
-  if (problem) {
-    fail_sample(sample, "reward: " + *problem);
-  } else {
-    sample.reward = std::move(**reward);
-  }
-}
-
-void Session::take_score(Sample& sample, Expected<Sample> scored) const {
-  std::optional<std::string> problem;
-  if (!scored) {
-    problem = scored.error().message;
-  } else if (rules_.reward_problem && scored->status != Status::kFailed) {
-    problem = rules_.reward_problem(scored->reward);
-  }
-  if (scored) sample = std::move(*scored);
-  if (problem) fail_sample(sample, "reward: " + *problem);
 }
 
 void Session::tell_reached() {

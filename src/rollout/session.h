@@ -182,9 +182,9 @@ class Session {
   std::shared_ptr<boost::asio::steady_timer> patience_;  // with them
   std::vector<std::shared_ptr<GroupInFlight>> started_;  // before begin()
   bool has_begun_ = false;
-  std::function<void()> on_quiet_;       // of a drain() or interrupt() that has not been answered
-  int64_t num_drawing_ = 0;              // samples that have not been drawn to their ends
-  int64_t num_running_ = 0;              // samples whose coroutine has not ended
+  std::function<void()> on_quiet_;  // of a drain() or interrupt() that has not been answered
+  int64_t num_drawing_ = 0;         // samples that have not been drawn to their ends
+  int64_t num_running_ = 0;         // samples whose coroutine has not ended
   bool idle_check_is_posted_ = false;
   bool is_closed_ = false;
   std::exception_ptr error_;

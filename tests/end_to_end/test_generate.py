@@ -198,7 +198,7 @@ async def generate(args, sample, sampling_params):
 
 
 def test_a_partial_rollout_goes_on_with_what_they_returned(work):
-    run_dir = work / "partial"
+    run_dir = work / "generate-partial"
     extra = ["--over-sampling-batch-size", "5", "--partial-rollout"]
     done = generated(work, run_dir, PARTIAL, rollouts=2, extra=extra)
     assert done.returncode == 0, done.stdout + done.stderr
