@@ -48,6 +48,17 @@ struct BlockNorms {
   bool operator==(const BlockNorms&) const = default;
 };
 
+/// Attention over a compressed context (arXiv 2405.04434, section 2.1): keys and values of all heads
+/// are products of one latent vector, and all heads share one rotating key.
+struct LatentConfig {
+  int64_t kv_rank = 0;    // size of the latent; 0: attention is not latent
+  int64_t q_rank = 0;     // of the queries' own latent; 0: they are one product
+  int64_t plain_dim = 0;  // numbers of a head of queries and keys that do not rotate
+  int64_t value_dim = 0;
+
+  bool operator==(const LatentConfig&) const = default;
+};
+
 struct ModelConfig {
   std::string model_type;  // one of families/families.cpp
   int64_t vocab_size = 0;
@@ -70,6 +81,7 @@ struct ModelConfig {
   bool has_fused_qkv = false;      // files hold [q; k; v] as one tensor, "qkv_proj"
   bool has_fused_gate_up = false;  // and [gate; up] as "gate_up_proj"
   QkNorm qk_norm = QkNorm::kNone;
+  LatentConfig latent;  // head_dim is plain_dim + rotary_dim then
   BlockNorms norms;
   /// Tensors whose names begin like this are no part of the network: they are carried through save.
   std::vector<std::string> carried_prefixes;

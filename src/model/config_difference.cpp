@@ -95,6 +95,10 @@ std::vector<std::string> differing_fields(const ModelConfig& running, const Mode
   compare("norm after attention", here.after_mixer, there.after_mixer);
   compare("norm before the MLP", here.before_feed_forward, there.before_feed_forward);
   compare("norm after the MLP", here.after_feed_forward, there.after_feed_forward);
+  compare("kv_lora_rank", running.latent.kv_rank, fresh.latent.kv_rank);
+  compare("q_lora_rank", running.latent.q_rank, fresh.latent.q_rank);
+  compare("qk_nope_head_dim", running.latent.plain_dim, fresh.latent.plain_dim);
+  compare("v_head_dim", running.latent.value_dim, fresh.latent.value_dim);
   const ExpertsConfig &has = running.experts, &gets = fresh.experts;
   compare("layers with experts", text_of_layers(has), text_of_layers(gets));
   compare("experts", has.count, gets.count);

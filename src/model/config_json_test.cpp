@@ -73,6 +73,24 @@ ModelConfig made_in_code(std::string_view family) {
     config.experts.width = 12;
     config.experts.normalizes = true;
   }
+  if (family == "deepseek_v2" || family == "deepseek_v3" || family == "glm4_moe_lite" ||
+      family == "kimi_k2") {
+    config.latent = {.kv_rank = 24, .q_rank = 20, .plain_dim = 12, .value_dim = 14};
+    config.rotary_dim = 8;
+    config.head_dim = 20;
+    config.num_kv_heads = config.num_heads;
+    config.rotates_pairs = true;
+    config.experts = grouped_experts();
+    if (family == "deepseek_v2") {
+      config.latent.q_rank = 0;
+      config.experts.score = RouterScore::kSoftmax;
+      config.experts.has_selection_bias = config.experts.normalizes = false;
+      config.experts.best_of_group = 1;
+    } else {
+      config.carried_prefixes = {"model.layers.2."};
+    }
+    return config;
+  }
   if (family.starts_with("glm4")) {
     config.has_qkv_bias = true;
     config.rotary_dim = 8;

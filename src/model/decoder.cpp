@@ -12,6 +12,7 @@
 #include "model/layers/expert_layer.h"
 #include "model/layers/gated_mlp.h"
 #include "model/layers/grouped_query_attention.h"
+#include "model/layers/latent_attention.h"
 #include "model/weights_builder.h"
 
 namespace slime::model {
@@ -52,9 +53,12 @@ class Decoder final : public Network {
           const BlockLayers& layers)
       : config_(config), precision_(precision), tp_(mesh.tp()) {
     check(mesh.sizes().pp == 1, "this network is not divided into pipeline stages");
+    // Latent attention rotates numbers that lie apart from the others.
+    const bool is_latent = config.latent.kv_rank > 0;
+    const RotaryHead head{config.rotary_dim, is_latent ? config.rotary_dim : config.head_dim,
+                          config.rotates_pairs};
     const RotaryTable rotary =
-        make_rotary_table(config.rope, {config.rotary_dim, config.head_dim, config.rotates_pairs},
-                          config.max_positions, precision.device);
+        make_rotary_table(config.rope, head, config.max_positions, precision.device);
     Weights::Builder builder(weights_);
     const std::vector<int64_t> table{config.vocab_size, config.hidden_size};
     builder.add(embedding_, {{"model.embed_tokens.weight", table, {}}});
@@ -135,6 +139,11 @@ std::unique_ptr<Network> make_dense_decoder(const ModelConfig& config, const Pre
 std::unique_ptr<Network> make_expert_decoder(const ModelConfig& config, const Precision& precision,
                                              const comm::Mesh& mesh) {
   return make_decoder(config, precision, mesh, {make_grouped_query_attention, make_experts_or_mlp});
+}
+
+std::unique_ptr<Network> make_latent_decoder(const ModelConfig& config, const Precision& precision,
+                                             const comm::Mesh& mesh) {
+  return make_decoder(config, precision, mesh, {make_latent_attention, make_experts_or_mlp});
 }
 
 }  // namespace slime::model
