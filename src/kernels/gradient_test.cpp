@@ -7,6 +7,7 @@
 
 #include "kernels/embedding.h"
 #include "kernels/experts.h"
+#include "kernels/geglu.h"
 #include "kernels/linear.h"
 #include "kernels/linear_logprob.h"
 #include "kernels/rms_norm.h"
@@ -88,6 +89,10 @@ TEST_F(KernelGradient, OfExpertsAndOfTheWeightsOfVisits) {
   check_gradients(visit_weight, {}, [&](const Tensor& weights) {
     return weighted(experts(x, visits, weights, stack));
   });
+}
+
+TEST_F(KernelGradient, OfTheGatedActivationWithGelu) {
+  check_gradients(numbers({3, 8}), {}, [](const Tensor& x) { return weighted(geglu(x)); });
 }
 
 TEST_F(KernelGradient, OfTheNormAndItsFusedAddition) {

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -36,6 +37,9 @@ struct Rope {
 
 /// What the norms of queries and keys are taken over.
 enum class QkNorm { kNone, kPerHead, kAllHeads };
+
+/// Of the gate of a dense feed-forward layer; kGelu: in its tanh form.
+enum class Activation { kSilu, kGelu };
 
 /// Names of a block's norms behind "model.layers.INDEX."; empty: there is none. Pre-norm unless a
 /// family says otherwise.
@@ -72,6 +76,7 @@ struct ModelConfig {
   double norm_eps = 1e-6;
   int64_t max_positions = 0;
   Rope rope;
+  std::optional<Rope> local_rope;  // of layers with a window, where it is another one
   bool rotates_pairs = false;   // neighbours with each other, instead of halves
   std::vector<int64_t> window;  // per layer, 0 = full attention
   bool ties_embeddings = false;
@@ -81,6 +86,10 @@ struct ModelConfig {
   bool has_fused_qkv = false;      // files hold [q; k; v] as one tensor, "qkv_proj"
   bool has_fused_gate_up = false;  // and [gate; up] as "gate_up_proj"
   QkNorm qk_norm = QkNorm::kNone;
+  double query_scalar = 0;        // scores are divided by its root; 0: by that of head_dim
+  bool norms_add_one = false;     // norms multiply with 1 + weight
+  bool scales_embedding = false;  // by the root of hidden_size
+  Activation activation = Activation::kSilu;
   LatentConfig latent;  // head_dim is plain_dim + rotary_dim then
   BlockNorms norms;
   /// Tensors whose names begin like this are no part of the network: they are carried through save.

@@ -90,6 +90,14 @@ std::vector<std::string> differing_fields(const ModelConfig& running, const Mode
   compare("bias of the attention's output", running.has_output_bias, fresh.has_output_bias);
   compare("mlp_bias", running.has_mlp_bias, fresh.has_mlp_bias);
   compare("norm of q and k", word_of(running.qk_norm), word_of(fresh.qk_norm));
+  compare("query_pre_attn_scalar", running.query_scalar, fresh.query_scalar);
+  compare("norms of 1 + weight", running.norms_add_one, fresh.norms_add_one);
+  compare("scaled embeddings", running.scales_embedding, fresh.scales_embedding);
+  compare("GELU", running.activation == Activation::kGelu, fresh.activation == Activation::kGelu);
+  const auto local_theta = [](const ModelConfig& config) {
+    return config.local_rope ? config.local_rope->theta : config.rope.theta;
+  };
+  compare("rope_local_base_freq", local_theta(running), local_theta(fresh));
   const BlockNorms &here = running.norms, &there = fresh.norms;
   compare("norm before attention", here.before_mixer, there.before_mixer);
   compare("norm after attention", here.after_mixer, there.after_mixer);

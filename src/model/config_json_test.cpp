@@ -91,6 +91,19 @@ ModelConfig made_in_code(std::string_view family) {
     }
     return config;
   }
+  if (family == "gemma3_text") {
+    config.qk_norm = QkNorm::kPerHead;
+    config.activation = Activation::kGelu;
+    config.norms_add_one = config.scales_embedding = true;
+    config.query_scalar = 24;
+    config.window = {32, 0};
+    config.local_rope = Rope{};
+    config.rope = {.kind = Rope::Kind::kLinear, .theta = 1e6, .factor = 8};
+    config.norms = {.before_mixer = "input_layernorm",
+                    .after_mixer = "post_attention_layernorm",
+                    .before_feed_forward = "pre_feedforward_layernorm",
+                    .after_feed_forward = "post_feedforward_layernorm"};
+  }
   if (family.starts_with("glm4")) {
     config.has_qkv_bias = true;
     config.rotary_dim = 8;

@@ -35,6 +35,7 @@ std::string problem_of(const json::object& object) {
 TEST(ModelConfig, MeansTheSameInBothForms) {
   for (const auto& [name, other] : {std::pair{"deepseek_v2", "config.v5.json"},
                                     {"deepseek_v3", "config.v5.json"},
+                                    {"gemma3_text", "config.v5.json"},
                                     {"glm4", "config.v5.json"},
                                     {"glm4_moe", "config.v5.json"},
                                     {"glm4_moe_lite", "config.v5.json"},
@@ -65,6 +66,8 @@ TEST(ModelConfig, MeansTheSameInBothForms) {
     EXPECT_EQ(a.has_qkv_bias, b.has_qkv_bias) << name;
     EXPECT_EQ(a.experts, b.experts) << name;
     EXPECT_EQ(a.latent, b.latent) << name;
+    EXPECT_EQ(a.local_rope, b.local_rope) << name;
+    EXPECT_EQ(a.activation, b.activation) << name;
     EXPECT_EQ(a.rope, b.rope) << name;
   }
 }
@@ -119,7 +122,7 @@ TEST(ModelConfig, NamesEveryFieldItDoesNotUnderstand) {
   };
   const Case cases[] = {
       {"model_type", "mamba",
-       "model_type must be one of deepseek_v2, deepseek_v3, glm4, glm4_moe, glm4_moe_lite, kimi_k2, "
+       "model_type must be one of deepseek_v2, deepseek_v3, gemma3_text, glm4, glm4_moe, glm4_moe_lite, kimi_k2, "
        "llama, mimo, minimax_m2, mistral, olmo2, phi3, qwen2, qwen2_moe, qwen3, qwen3_moe, not \"mamba\""},
       {"model_type", nullptr, "model_type"},
       {"hidden_act", "gelu", "hidden_act must be one of silu, swish, not \"gelu\""},

@@ -62,7 +62,7 @@ std::unique_ptr<Network> make_network(const ModelConfig& config, const Precision
     Tensor view = Weights::view(weights.flat(), weight);
     if (ends_with(weight.name, ".bias")) continue;  // the buffer starts as zeros
     if (weight.shape.size() < 2) {
-      view.fill_(1);
+      view.fill_(config.norms_add_one ? 0 : 1);
       continue;
     }
     Tensor drawn = at::empty(weight.shape, at::kFloat);

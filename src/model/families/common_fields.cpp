@@ -67,9 +67,8 @@ void read_rope(const FieldReader& fields, ModelConfig& config, const CommonDefau
   double factor = read_rotary_factor(fields, may_be_partial, defaults.rotary_factor);
   for (const char* name : {"rope_scaling", "rope_parameters"}) {
     if (const auto inner = fields.fields(name)) {
-      rope.theta = inner->number("rope_theta", 1e-6, kHuge).value_or(rope.theta);
+      read_rope_fields(*inner, rope);
       factor = read_rotary_factor(*inner, may_be_partial, factor);
-      read_rope_kind(*inner, rope);
     }
   }
   config.rotary_dim = static_cast<int64_t>(static_cast<double>(config.head_dim) * factor);
@@ -81,6 +80,11 @@ void read_rope(const FieldReader& fields, ModelConfig& config, const CommonDefau
 }
 
 }  // namespace
+
+void read_rope_fields(const FieldReader& fields, Rope& rope) {
+  rope.theta = fields.number("rope_theta", 1e-6, kHuge).value_or(rope.theta);
+  read_rope_kind(fields, rope);
+}
 
 void read_common(const FieldReader& fields, ModelConfig& config, const CommonDefaults& defaults) {
   const FieldReader needed = fields.required();

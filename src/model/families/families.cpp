@@ -11,6 +11,8 @@ constexpr std::array kFamilies = {
            make_latent_decoder},
     Family{"deepseek_v3", "DeepseekV3ForCausalLM", read_deepseek_v3, write_deepseek_v3,
            make_latent_decoder},
+    Family{"gemma3_text", "Gemma3ForCausalLM", read_gemma3_text, write_gemma3_text,
+           make_dense_decoder},
     Family{"glm4", "Glm4ForCausalLM", read_glm4, write_glm4, make_dense_decoder},
     Family{"glm4_moe", "Glm4MoeForCausalLM", read_glm4_moe, write_glm4_moe, make_expert_decoder},
     Family{"glm4_moe_lite", "Glm4MoeLiteForCausalLM", read_glm4_moe_lite, write_glm4_moe_lite,

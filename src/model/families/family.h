@@ -38,6 +38,7 @@ std::string family_names();
 
 void read_deepseek_v2(const FieldReader& fields, ModelConfig& config);
 void read_deepseek_v3(const FieldReader& fields, ModelConfig& config);
+void read_gemma3_text(const FieldReader& fields, ModelConfig& config);
 void read_glm4(const FieldReader& fields, ModelConfig& config);
 void read_glm4_moe(const FieldReader& fields, ModelConfig& config);
 void read_glm4_moe_lite(const FieldReader& fields, ModelConfig& config);
@@ -53,6 +54,7 @@ void read_qwen3(const FieldReader& fields, ModelConfig& config);
 void read_qwen3_moe(const FieldReader& fields, ModelConfig& config);
 void write_deepseek_v2(const ModelConfig& config, json::object& out);
 void write_deepseek_v3(const ModelConfig& config, json::object& out);
+void write_gemma3_text(const ModelConfig& config, json::object& out);
 void write_glm4(const ModelConfig& config, json::object& out);
 void write_glm4_moe(const ModelConfig& config, json::object& out);
 void write_glm4_moe_lite(const ModelConfig& config, json::object& out);
@@ -81,6 +83,9 @@ struct CommonDefaults {
 };
 void read_common(const FieldReader& fields, ModelConfig& config, const CommonDefaults& defaults);
 
+/// Theta and kind from rope_scaling, rope_parameters or one of the latter's members.
+void read_rope_fields(const FieldReader& fields, Rope& rope);
+
 /// layer_types of the newer form, else the given rule: layers from `first_windowed` on have the
 /// window. `window` 0 means that the file switches it off.
 void read_windows(const FieldReader& fields, ModelConfig& config, int64_t window,
@@ -108,7 +113,9 @@ void write_sparse_layers(const ModelConfig& config, json::object& out);
 void write_common(const ModelConfig& config, json::object& out);
 /// sliding_window: one window for all layers, or null.
 void write_window(const ModelConfig& config, json::object& out);
-/// The same with use_sliding_window, max_window_layers and layer_types.
+/// layer_types: which layers have a window.
+void write_layer_types(const ModelConfig& config, json::object& out);
+/// Both, with use_sliding_window and max_window_layers.
 void write_windows_by_layer(const ModelConfig& config, json::object& out);
 
 }  // namespace slime::model

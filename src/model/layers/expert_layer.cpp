@@ -45,7 +45,7 @@ Costs expert_costs(int64_t hidden, const ExpertsConfig& config) {
   costs.gradients = k * hidden + 4 * visited;
   costs.passing = k * hidden + 3 * visited;
   if (config.shared_width > 0)
-    costs = costs + gated_mlp_costs({hidden, config.shared_width, false});
+    costs = costs + gated_mlp_costs({hidden, config.shared_width});
   if (config.has_shared_gate) {
     costs.parameters += hidden;
     costs.saved += hidden;  // what the shared expert returns, before its gate
@@ -76,7 +76,7 @@ ExpertLayer::ExpertLayer(const LayerSite& site)
   builder.add(stack_.down, std::move(down));
   if (config_.shared_width > 0) {
     shared_ = std::make_unique<GatedMlp>(site, names.prefix + "." + names.shared,
-                                         GatedMlpShape{hidden_, config_.shared_width, false});
+                                         GatedMlpShape{hidden_, config_.shared_width});
   }
   if (config_.has_shared_gate)
     builder.add(shared_gate_1H_, {{name(names.shared + "_gate.weight"), {1, hidden_}, {}}});

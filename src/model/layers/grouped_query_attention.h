@@ -45,6 +45,7 @@ class GroupedQueryAttention final : public Mixer {
 
   comm::RankGroup& tp_;
   GroupedQueryShape shape_;
+  bool norms_add_one_;
   AttentionLayer layer_;  // of this rank's heads
   Products products_;     // [E, H] and [H, C]
   /// Norms that the mixer takes itself, before attention sees the heads: over all heads [N D], or per
