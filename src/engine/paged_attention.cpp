@@ -39,6 +39,7 @@ Tensor PagedAttention::attend(const model::AttentionLayer& layer, const Tensor& 
   const Tensor qkv = qkv_TE.contiguous();
   const Tensor q_norm = as_float(layer.q_norm);
   const Tensor k_norm = as_float(layer.k_norm);
+  const Tensor sinks = as_float(layer.sinks);
   kernels::PagedAttentionCall call;
   call.qkv_TE = qkv.const_data_ptr();
   call.out_TE = out_TE.data_ptr();
@@ -54,6 +55,7 @@ Tensor PagedAttention::attend(const model::AttentionLayer& layer, const Tensor& 
   call.q_norm = floats(q_norm);
   call.k_norm = floats(k_norm);
   call.norm_eps = static_cast<float>(layer.norm_eps);
+  call.sinks = floats(sinks);
   call.cos_PR = layer.cos_PR.const_data_ptr<float>();
   call.sin_PR = layer.sin_PR.const_data_ptr<float>();
   call.rotary_half = layer.cos_PR.size(1);

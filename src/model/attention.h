@@ -26,6 +26,7 @@ struct AttentionLayer {
   kernels::Param q_norm;  // [D], undefined without q/k norm
   kernels::Param k_norm;  // [D]
   double norm_eps = 0;
+  kernels::Param sinks;  // [N] scores that take part in the softmax without a value; or undefined
   /// float32 [max positions, rotary size / 2]: half-split rotary, scaled as the config says.
   Tensor cos_PR;
   Tensor sin_PR;

@@ -88,6 +88,7 @@ struct ModelConfig {
   QkNorm qk_norm = QkNorm::kNone;
   double query_scalar = 0;        // scores are divided by its root; 0: by that of head_dim
   bool norms_add_one = false;     // norms multiply with 1 + weight
+  bool has_sinks = false;         // of attention: a learned score of each head without a value
   bool scales_embedding = false;  // by the root of hidden_size
   Activation activation = Activation::kSilu;
   LatentConfig latent;  // head_dim is plain_dim + rotary_dim then

@@ -92,6 +92,7 @@ std::vector<std::string> differing_fields(const ModelConfig& running, const Mode
   compare("norm of q and k", word_of(running.qk_norm), word_of(fresh.qk_norm));
   compare("query_pre_attn_scalar", running.query_scalar, fresh.query_scalar);
   compare("norms of 1 + weight", running.norms_add_one, fresh.norms_add_one);
+  compare("attention sinks", running.has_sinks, fresh.has_sinks);
   compare("scaled embeddings", running.scales_embedding, fresh.scales_embedding);
   compare("GELU", running.activation == Activation::kGelu, fresh.activation == Activation::kGelu);
   const auto local_theta = [](const ModelConfig& config) {
@@ -116,6 +117,9 @@ std::vector<std::string> differing_fields(const ModelConfig& running, const Mode
   compare("gate of the shared expert", has.has_shared_gate, gets.has_shared_gate);
   compare("router score", word_of(has.score), word_of(gets.score));
   compare("selection bias of experts", has.has_selection_bias, gets.has_selection_bias);
+  compare("bias of the router", has.has_router_bias, gets.has_router_bias);
+  compare("gates and ups of experts in turns", has.are_in_turns, gets.are_in_turns);
+  compare("swiglu_limit", has.swiglu_limit, gets.swiglu_limit);
   compare("n_group", has.num_groups, gets.num_groups);
   compare("topk_group", has.groups_per_token, gets.groups_per_token);
   compare("experts that make a group's score", has.best_of_group, gets.best_of_group);

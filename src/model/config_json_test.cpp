@@ -104,6 +104,20 @@ ModelConfig made_in_code(std::string_view family) {
                     .before_feed_forward = "pre_feedforward_layernorm",
                     .after_feed_forward = "post_feedforward_layernorm"};
   }
+  if (family == "gpt_oss") {
+    config.has_qkv_bias = config.has_output_bias = config.has_sinks = true;
+    config.window = {32, 0};
+    config.experts = {.in_layer = {true, true},
+                      .count = 6,
+                      .per_token = 2,
+                      .width = 96,
+                      .normalizes = true,
+                      .has_router_bias = true,
+                      .are_in_turns = true,
+                      .swiglu_limit = 7,
+                      .names = {.router = "router"}};
+    config.rope = {.kind = Rope::Kind::kYarn, .factor = 32, .original_max_positions = 4096};
+  }
   if (family.starts_with("glm4")) {
     config.has_qkv_bias = true;
     config.rotary_dim = 8;

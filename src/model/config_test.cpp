@@ -39,6 +39,7 @@ TEST(ModelConfig, MeansTheSameInBothForms) {
                                     {"glm4", "config.v5.json"},
                                     {"glm4_moe", "config.v5.json"},
                                     {"glm4_moe_lite", "config.v5.json"},
+                                    {"gpt_oss", "config.v5.json"},
                                     {"kimi_k2", "config.v5.json"},
                                     {"llama", "config.v5.json"},
                                     {"mimo", "config.v5.json"},
@@ -122,7 +123,7 @@ TEST(ModelConfig, NamesEveryFieldItDoesNotUnderstand) {
   };
   const Case cases[] = {
       {"model_type", "mamba",
-       "model_type must be one of deepseek_v2, deepseek_v3, gemma3_text, glm4, glm4_moe, glm4_moe_lite, kimi_k2, "
+       "model_type must be one of deepseek_v2, deepseek_v3, gemma3_text, glm4, glm4_moe, glm4_moe_lite, gpt_oss, kimi_k2, "
        "llama, mimo, minimax_m2, mistral, olmo2, phi3, qwen2, qwen2_moe, qwen3, qwen3_moe, not \"mamba\""},
       {"model_type", nullptr, "model_type"},
       {"hidden_act", "gelu", "hidden_act must be one of silu, swish, not \"gelu\""},

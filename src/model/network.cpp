@@ -33,7 +33,9 @@ ModelFiles::Surplus surplus_of(const ModelConfig& config, const std::string& nam
   return is_carried ? ModelFiles::Surplus::kCarried : ModelFiles::Surplus::kProblem;
 }
 
-bool ends_with(const std::string& name, std::string_view tail) { return name.ends_with(tail); }
+bool is_zero_at_first(const std::string& name) {
+  return name.ends_with(".bias") || name.ends_with("_bias") || name.ends_with(".sinks");
+}
 
 }  // namespace
 
@@ -60,7 +62,7 @@ std::unique_ptr<Network> make_network(const ModelConfig& config, const Precision
   for (size_t stream = 0; stream < weights.tensors().size(); ++stream) {
     const NamedWeight& weight = weights.tensors()[stream];
     Tensor view = Weights::view(weights.flat(), weight);
-    if (ends_with(weight.name, ".bias")) continue;  // the buffer starts as zeros
+    if (is_zero_at_first(weight.name)) continue;  // as the buffer is
     if (weight.shape.size() < 2) {
       view.fill_(config.norms_add_one ? 0 : 1);
       continue;

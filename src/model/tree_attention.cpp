@@ -28,7 +28,8 @@ Tensor TreeAttention::attend(const AttentionLayer& layer, const Tensor& qkv_TE,
                                    layer.norm_eps};
   const Tensor heads_TE = kernels::norm_rotate(qkv_TE, positions_T, layer.q_norm, layer.k_norm,
                                                layer.cos_PR, layer.sin_PR, heads);
-  return kernels::tree_attention(heads_TE, segments_, heads, {layer.scale, layer.window});
+  return kernels::tree_attention(heads_TE, segments_, heads, {layer.scale, layer.window},
+                                 layer.sinks);
 }
 
 Tensor TreeAttention::attend_latent(const LatentLayer& layer, const LatentInput& in,

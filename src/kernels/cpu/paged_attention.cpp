@@ -190,7 +190,8 @@ void paged_attention_portable(const PagedAttentionCall& call) {
       for (int64_t head = 0; head < call.num_heads; ++head) {
         const auto query = normed_rotated(row, head, position, call.q_norm);
         std::vector<float> weight(position + 1, 0.0F);
-        float largest = -std::numeric_limits<float>::infinity();
+        float largest = call.sinks != nullptr ? call.sinks[head]
+                                              : -std::numeric_limits<float>::infinity();
         for (int64_t k = first_key; k <= position; ++k) {
           for (int64_t d = 0; d < head_dim; ++d) {
             weight[k] +=
@@ -200,7 +201,7 @@ void paged_attention_portable(const PagedAttentionCall& call) {
           }
           largest = std::max(largest, weight[k]);
         }
-        float sum = 0;
+        float sum = call.sinks != nullptr ? std::exp(call.sinks[head] - largest) : 0;
         for (int64_t k = first_key; k <= position; ++k)
           sum += weight[k] = std::exp(weight[k] - largest);
         for (int64_t d = 0; d < head_dim; ++d) {

@@ -246,6 +246,13 @@ SLIME_AVX2 void attend_tile(const PagedAttentionCall& call, const PagedPlan::Til
   std::fill_n(rows.out_MS, num_rows * stride, 0.0F);
   std::fill_n(rows.largest_M, num_rows, -std::numeric_limits<float>::infinity());
   std::fill_n(rows.sum_M, num_rows, 0.0F);
+  if (call.sinks != nullptr) {
+    // A sink is a score that was seen first, and has no value.
+    for (int64_t i = 0; i < num_rows; ++i) {
+      rows.largest_M[i] = call.sinks[kv_head * group + i % group];
+      rows.sum_M[i] = 1;
+    }
+  }
   int64_t oldest_position = std::numeric_limits<int64_t>::max();
   for (int64_t i = 0; i < num_rows; ++i) {
     const int64_t query = i / group;

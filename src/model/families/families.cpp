@@ -17,6 +17,7 @@ constexpr std::array kFamilies = {
     Family{"glm4_moe", "Glm4MoeForCausalLM", read_glm4_moe, write_glm4_moe, make_expert_decoder},
     Family{"glm4_moe_lite", "Glm4MoeLiteForCausalLM", read_glm4_moe_lite, write_glm4_moe_lite,
            make_latent_decoder},
+    Family{"gpt_oss", "GptOssForCausalLM", read_gpt_oss, write_gpt_oss, make_expert_decoder},
     Family{"kimi_k2", "DeepseekV3ForCausalLM", read_deepseek_v3, write_deepseek_v3,
            make_latent_decoder},
     Family{"llama", "LlamaForCausalLM", read_llama, write_llama, make_dense_decoder},

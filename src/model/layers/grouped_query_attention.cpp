@@ -16,7 +16,7 @@ namespace {
 
 GroupedQueryShape shape_of(const ModelConfig& config) {
   return {config.hidden_size, config.num_heads,    config.num_kv_heads,   config.head_dim,
-          config.qk_norm,     config.has_qkv_bias, config.has_output_bias};
+          config.qk_norm,     config.has_qkv_bias, config.has_output_bias, config.has_sinks};
 }
 
 /// Heads stay whole: a rank holds heads / tp of them.
@@ -47,6 +47,7 @@ Costs grouped_query_costs(const GroupedQueryShape& shape) {
       (heads + q) * h + (shape.has_qkv_bias ? heads : 0) + (shape.has_output_bias ? h : 0);
   if (shape.qk_norm == QkNorm::kPerHead) costs.parameters += 2 * shape.head_dim;
   if (shape.qk_norm == QkNorm::kAllHeads) costs.parameters += q + kv / 2;
+  if (shape.has_sinks) costs.parameters += shape.num_heads;
   costs.flops_per_token = 2 * h * heads + 2 * h * h;
   costs.flops_per_pair = 4 * q;  // a score and a sum of values
   // Heads after the rotation; before it only where a norm reads them; what attention returns, with
@@ -110,6 +111,18 @@ GroupedQueryAttention::GroupedQueryAttention(const LayerSite& site)
                                   slice_of_heads(site, 1, shape_.num_heads)}});
   if (shape_.has_output_bias)
     builder.add(output.bias_O, {{site.name("self_attn.o_proj.bias"), {hidden}, {}, is_partial}});
+
+  if (shape_.has_sinks) {
+    if (!site.rotary.cos_PR.is_cpu()) {
+      throw ConfigError(
+          fmt::format("layer {} has attention sinks, which are computed on the CPU only so far: use "
+                      "device cpu",
+                      site.index));
+    }
+    builder.add(layer_.sinks, {{site.name("self_attn.sinks"),
+                                {shape_.num_heads},
+                                tensor_parallel_slice(site.mesh, 0, shape_.num_heads)}});
+  }
 
   layer_.index = site.index;
   layer_.num_heads = shape_.num_heads / tp_.size();

@@ -22,6 +22,7 @@ struct GroupedQueryShape {
   QkNorm qk_norm = QkNorm::kNone;
   bool has_qkv_bias = false;
   bool has_output_bias = false;
+  bool has_sinks = false;
 };
 Costs grouped_query_costs(const GroupedQueryShape& shape);
 
