@@ -15,6 +15,7 @@
 #include "core/json.h"
 #include "core/sample.h"
 #include "model/experts_config.h"
+#include "model/low_precision.h"
 
 namespace slime::model {
 
@@ -97,6 +98,8 @@ struct ModelConfig {
   std::vector<std::string> carried_prefixes;
   ExpertsConfig experts;
   double initializer_range = 0.02;
+  StoredForm stored_form = StoredForm::kPlain;  // of matrices that files hold in low precision
+  int64_t fp8_block = 0;                        // rows and columns of a block with one factor
   std::string dtype;                   // as stored: "bfloat16", "float32", "float16"
   std::vector<TokenId> eos_token_ids;  // of config.json and generation_config.json
   json::object raw;                    // the file as it stood, written back into checkpoints

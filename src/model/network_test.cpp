@@ -144,6 +144,38 @@ TEST_F(ModelDirectory, KeepsASelectionBiasAsFloat32WhateverTheWeightsAre) {
   EXPECT_FALSE(constant.value.equal(constant.value.to(at::kBFloat16).to(at::kFloat)));
 }
 
+TEST_F(ModelDirectory, InLowPrecisionIsReadAsTheNumbersThatItMeans) {
+  const SafetensorsFile file(fixture("qwen3_moe") / "model.safetensors");
+  std::map<std::string, Tensor> meant;
+  NamedTensors stored;
+  for (const auto& [name, entry] : file.tensors()) {
+    const Tensor plain = file.read(name);
+    if (name.find(".experts.") == std::string::npos) {
+      stored.emplace_back(name, plain);
+      meant[name] = plain;
+      continue;
+    }
+    const Tensor weight = (plain.to(at::kFloat) * 3).to(at::kFloat8_e4m3fn);
+    const Tensor scale = at::full({(plain.size(0) + 15) / 16, (plain.size(1) + 15) / 16}, 1.0 / 3);
+    stored.emplace_back(name, weight);
+    stored.emplace_back(name + "_scale_inv", scale);
+    meant[name] = from_fp8_blocks(weight, scale, 16);
+  }
+  write_safetensors(directory_ / "model.safetensors", stored);
+  json::object config = read_json_file(fixture("qwen3_moe") / "config.json").as_object();
+  config["quantization_config"] = {{"quant_method", "fp8"}, {"weight_block_size", {16, 16}}};
+  write_file(directory_ / "config.json", json::serialize(config));
+  const auto network = load_network(directory_, Precision::of("float32"));
+  for (const NamedWeight& weight : network->weights().tensors()) {
+    EXPECT_TRUE(Weights::view(network->weights().flat(), weight)
+                    .equal(meant.at(weight.name).to(at::kFloat)))
+        << weight.name;
+  }
+  save_network(*network, directory_, {.dtype = "bfloat16"});
+  EXPECT_FALSE(read_json_file(directory_ / "config.json").as_object().contains("quantization_config"));
+  EXPECT_EQ(problem_of(), "none");
+}
+
 TEST_F(ModelDirectory, OfAFreshNetworkIsAFunctionOfTheSeed) {
   const ModelConfig config = read_model_config(fixture("qwen2"));
   const auto a = make_network(config, Precision::of("float32"), 5),
