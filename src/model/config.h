@@ -15,7 +15,6 @@
 #include "core/json.h"
 #include "core/sample.h"
 #include "model/experts_config.h"
-#include "model/low_precision.h"
 
 namespace slime::model {
 
@@ -38,6 +37,9 @@ struct Rope {
 
 /// What the norms of queries and keys are taken over.
 enum class QkNorm { kNone, kPerHead, kAllHeads };
+
+/// How files hold some of their matrices (model/low_precision.h), from quantization_config.
+enum class StoredForm { kPlain, kFp8Blocks, kMxfp4, kInt4Groups };
 
 /// Of the gate of a dense feed-forward layer; kGelu: in its tanh form.
 enum class Activation { kSilu, kGelu };

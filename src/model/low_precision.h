@@ -13,11 +13,9 @@
 #include <vector>
 
 #include "core/tensor.h"
+#include "model/config.h"
 
 namespace slime::model {
-
-/// How files of a family hold some of their weights, from quantization_config.
-enum class StoredForm { kPlain, kFp8Blocks, kMxfp4, kInt4Groups };
 
 /// The tensors of a file that weight `name` is made of.
 std::vector<std::string> stored_names(StoredForm form, const std::string& name);
