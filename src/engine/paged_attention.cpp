@@ -50,6 +50,7 @@ Tensor PagedAttention::attend(const model::AttentionLayer& layer, const Tensor& 
   call.num_heads = layer.num_heads;
   call.num_kv_heads = layer.num_kv_heads;
   call.head_dim = layer.head_dim;
+  call.values_are_keys = layer.values_are_keys;
   call.scale = static_cast<float>(layer.scale);
   call.window = layer.window;
   call.q_norm = floats(q_norm);
@@ -83,20 +84,19 @@ Tensor PagedAttention::attend_latent(const model::LatentLayer& layer, const mode
   const Tensor query_TNL = by_token(device.grouped_input_grad(
       by_head(in.plain_query_TNP), expand_NEL.narrow(1, 0, layer.plain_dim), starts));
   const auto flat = [&](const Tensor& x) { return x.reshape({tokens, -1}); };
-  const Tensor nothing_TR = at::zeros_like(in.rotary_key_TR);
-  const Tensor qkv_TE = at::cat({flat(at::cat({in.rotary_query_TNR, query_TNL}, 2)),
-                                 in.rotary_key_TR, in.latent_TL, in.latent_TL, nothing_TR},
-                                1);
+  const Tensor qk_TE = at::cat(
+      {flat(at::cat({in.rotary_query_TNR, query_TNL}, 2)), in.rotary_key_TR, in.latent_TL}, 1);
   model::AttentionLayer shared;
   shared.index = layer.index;
   shared.num_heads = heads;
   shared.num_kv_heads = 1;
   shared.head_dim = size;
+  shared.values_are_keys = true;
   shared.scale = layer.scale;
   shared.cos_PR = layer.cos_PR;
   shared.sin_PR = layer.sin_PR;
   const Tensor seen_TNL =
-      attend(shared, qkv_TE, positions_T).view({tokens, heads, size}).narrow(2, 0, rank);
+      attend(shared, qk_TE, positions_T).view({tokens, heads, size}).narrow(2, layer.rotary_dim, rank);
   return flat(by_token(device.grouped_linear(
       by_head(seen_TNL), expand_NEL.narrow(1, layer.plain_dim, layer.value_dim), starts)));
 }

@@ -91,7 +91,7 @@ TEST(DecoderBlock, KeepsOneLatentForAllHeads) {
   const BlockNeeds block = load("kimi_k2")->blocks().front();
   EXPECT_EQ(block.cache.heads, 1);
   EXPECT_EQ(block.cache.queries_per_head, 4);
-  EXPECT_EQ(block.cache.key_size, 16 + 8);
+  EXPECT_EQ(block.cache.numbers_per_token(), 16 + 8);
   EXPECT_EQ(block.mixer, "4 heads of 16 + 8, latent 16");
 }
 

@@ -98,9 +98,10 @@ LatentAttention::LatentAttention(const LayerSite& site)
 }
 
 CacheSpec LatentAttention::cache() const {
-  // The latent lies there twice, as a key and as a value: so CPU attention reads them.
-  const int64_t size = layer_.rotary_dim + layer_.rank;
-  return {.heads = 1, .queries_per_head = layer_.num_heads, .key_size = size, .value_size = size};
+  return {.heads = 1,
+          .queries_per_head = layer_.num_heads,
+          .key_size = layer_.rotary_dim + layer_.rank,
+          .value_size = 0};
 }
 
 std::string LatentAttention::describe() const {
