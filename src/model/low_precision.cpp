@@ -3,6 +3,9 @@
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 
+#include <cmath>
+#include <limits>
+
 #include "core/error.h"
 
 namespace slime::model {
@@ -15,6 +18,15 @@ void check_shapes(bool fit, const char* form) {
 
 std::string without(const std::string& name, std::string_view tail) {
   return name.ends_with(tail) ? name.substr(0, name.size() - tail.size()) : name;
+}
+
+/// Of the MX formats' scales, 2^-127 to 2^127; 255 is no number.
+Tensor powers_of_two() {
+  std::vector<float> powers;
+  for (int exponent = -127; exponent <= 127; ++exponent)
+    powers.push_back(std::ldexp(1.0F, exponent));
+  powers.push_back(std::numeric_limits<float>::quiet_NaN());
+  return at::tensor(powers);
 }
 
 }  // namespace
@@ -60,10 +72,10 @@ Tensor from_mxfp4(const Tensor& blocks, const Tensor& scales) {
   };
   const Tensor pairs =
       at::stack({decoded(blocks.bitwise_and(15)), decoded(blocks.bitwise_right_shift(4))}, -1);
-  const Tensor factor = at::ldexp(at::ones({}), scales.to(at::kInt) - 127);
+  const Tensor factor = powers_of_two().index_select(0, scales.reshape({-1}).to(at::kLong));
   std::vector<int64_t> shape = scales.sizes().vec();
   shape.back() *= 32;
-  return (pairs.flatten(-2) * factor.unsqueeze(-1)).view(shape);
+  return (pairs.flatten(-2) * factor.view(scales.sizes()).unsqueeze(-1)).view(shape);
 }
 
 Tensor from_int4_groups(const Tensor& packed, const Tensor& scale) {

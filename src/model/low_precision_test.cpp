@@ -21,7 +21,7 @@ TEST(LowPrecision, Fp8BlocksHaveAFactorEachTheLastOnesSmaller) {
 
 TEST(LowPrecision, Mxfp4HasTwoNumbersAByteAndAPowerOfTwoAGroup) {
   Tensor blocks = at::zeros({1, 2, 16}, at::kByte);
-  blocks[0][0][0] = 0x72;  // 1 (code 2), then 6 (code 7)
+  blocks[0][0][0] = 0x72;   // 1 (code 2), then 6 (code 7)
   blocks[0][1][15] = 0xF9;  // -0.5 (code 9), then -6 (code 15)
   const Tensor scales = at::tensor({127, 129}, at::kByte).view({1, 2});
   const Tensor out = from_mxfp4(blocks, scales);
@@ -40,7 +40,7 @@ TEST(LowPrecision, Int4GroupsBeginInTheLowestBits) {
   const Tensor scale = at::tensor({0.5F, 2.0F});
   const Tensor out = from_int4_groups(packed.view({1, 2}), scale.view({1, 2}));
   ASSERT_EQ(out.sizes(), at::IntArrayRef({1, 16}));
-  EXPECT_EQ(out[0][0].item<float>(), -4);   // code 0
+  EXPECT_EQ(out[0][0].item<float>(), -4);    // code 0
   EXPECT_EQ(out[0][1].item<float>(), 0.5F);  // code 9
   EXPECT_EQ(out[0][7].item<float>(), 3.5F);  // code 15
   EXPECT_EQ(out[0][15].item<float>(), -16);
