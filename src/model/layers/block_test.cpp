@@ -45,6 +45,10 @@ class Chaining final : public Attention, public kernels::BlockChains {
                 const Tensor& positions_T) override {
     return inner_.attend(layer, qkv_TE, positions_T);
   }
+  Tensor attend_latent(const LatentLayer& layer, const LatentInput& in,
+                       const Tensor& positions_T) override {
+    return inner_.attend_latent(layer, in, positions_T);
+  }
   const kernels::BlockChains* chains() const override { return this; }
   bool has_block_chain(const kernels::BlockChain&) const override {
     ++asked;
@@ -74,9 +78,9 @@ TEST_P(EachFamily, ComputesTheSameInAChainOfBlocks) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Fixtures, EachFamily,
-                         ::testing::Values("glm4_moe_lite", "kimi_k2", "llama", "llama3_rope", "mimo", "minimax_m2", "mistral",
-                                           "olmo2", "phi3", "qwen2", "qwen2_moe", "qwen3",
-                                           "qwen3_moe"),
+                         ::testing::Values("glm4_moe_lite", "kimi_k2", "llama", "llama3_rope",
+                                           "mimo", "minimax_m2", "mistral", "olmo2", "phi3",
+                                           "qwen2", "qwen2_moe", "qwen3", "qwen3_moe"),
                          [](const auto& info) { return std::string(info.param); });
 
 TEST(DecoderBlock, TellsWhatItsMixerKeepsInTheCache) {
