@@ -72,7 +72,8 @@ Tensor PagedAttention::attend_latent(const model::LatentLayer& layer, const mode
                 size = layer.rotary_dim + rank;
   const kernels::Device& device = kernels::kernels_for(in.latent_TL);
   // Rows of one head together, as grouped products take them.
-  const Tensor expand_NEL = layer.expand.value.view({heads, layer.plain_dim + layer.value_dim, rank});
+  const Tensor expand_NEL =
+      layer.expand.value.view({heads, layer.plain_dim + layer.value_dim, rank});
   std::vector<int64_t> starts;
   for (int64_t head = 0; head <= heads; ++head) starts.push_back(head * tokens);
   const auto by_head = [&](const Tensor& x_TNX) {
@@ -95,8 +96,9 @@ Tensor PagedAttention::attend_latent(const model::LatentLayer& layer, const mode
   shared.scale = layer.scale;
   shared.cos_PR = layer.cos_PR;
   shared.sin_PR = layer.sin_PR;
-  const Tensor seen_TNL =
-      attend(shared, qk_TE, positions_T).view({tokens, heads, size}).narrow(2, layer.rotary_dim, rank);
+  const Tensor seen_TNL = attend(shared, qk_TE, positions_T)
+                              .view({tokens, heads, size})
+                              .narrow(2, layer.rotary_dim, rank);
   return flat(by_token(device.grouped_linear(
       by_head(seen_TNL), expand_NEL.narrow(1, layer.plain_dim, layer.value_dim), starts)));
 }

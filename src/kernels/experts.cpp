@@ -153,9 +153,9 @@ struct Experts : torch::autograd::Function<Experts> {
                             kept(ctx, "gate_up_bias"),
                             kept(ctx, "down_bias"),
                             ctx->saved_data["swiglu_limit"].toDouble()};
-    const Group group(stack, {ctx->saved_data["starts"].toIntVector(),
-                              ctx->saved_data["token"].toTensor(),
-                              ctx->saved_data["place"].toTensor()});
+    const Group group(stack,
+                      {ctx->saved_data["starts"].toIntVector(), ctx->saved_data["token"].toTensor(),
+                       ctx->saved_data["place"].toTensor()});
     const auto type = x_TH.scalar_type(), wide = weight_TK.scalar_type();
 
     const Tensor& place_TK = group.visits().place_TK;
@@ -173,8 +173,7 @@ struct Experts : torch::autograd::Function<Experts> {
     const Tensor dweight_TK =
         dweight_S.index_select(0, place_TK.view({-1})).view(weight_TK.sizes());
     group.add_weight_grad(dout_SH, (gated_SF * weight_S1).to(type), group.down());
-    const Tensor dgate_up_S2F =
-        group.gated_backward((dgated_SF * weight_S1).to(type), gate_up_S2F);
+    const Tensor dgate_up_S2F = group.gated_backward((dgated_SF * weight_S1).to(type), gate_up_S2F);
     group.add_weight_grad(dgate_up_S2F, group.rows(x_TH), group.gate_up());
     group.add_bias_grad(dgate_up_S2F, group.gate_up());
     const Tensor dx_SH = group.input_grad(dgate_up_S2F, group.gate_up());

@@ -22,8 +22,8 @@ struct ExpertStack {
   /// Another form: matrices that are [inputs, outputs], [E, H, 2F] and [E, F, H], with biases, and
   /// gates and ups in turn (kernels/clamped_swiglu.h).
   bool is_in_turns = false;
-  Param gate_up_bias;      // [E, 2F], of the second form
-  Param down_bias;         // [E, H]
+  Param gate_up_bias;  // [E, 2F], of the second form
+  Param down_bias;     // [E, H]
   double swiglu_limit = 0;
 };
 

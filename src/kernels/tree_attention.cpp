@@ -35,11 +35,10 @@ Attended attended(const Tensor& heads_TE, const std::vector<Segment>& segments,
                   const RotaryShape& heads, const TreeAttentionShape& shape,
                   const Tensor& sinks_N) {
   Attended out;
-  out.y_TC = kernels_for(heads_TE).tree_attention(heads_TE, segments, heads, shape,
-                                                  out.logsumexp_TN);
+  out.y_TC =
+      kernels_for(heads_TE).tree_attention(heads_TE, segments, heads, shape, out.logsumexp_TN);
   if (!sinks_N.defined()) return out;
-  const Tensor all_TN =
-      at::logaddexp(out.logsumexp_TN, sinks_N.to(out.logsumexp_TN.scalar_type()));
+  const Tensor all_TN = at::logaddexp(out.logsumexp_TN, sinks_N.to(out.logsumexp_TN.scalar_type()));
   const Tensor share_TN1 = (out.logsumexp_TN - all_TN).exp().unsqueeze(-1);
   const Tensor y_TND = out.y_TC.view({out.y_TC.size(0), heads.num_heads, heads.head_dim});
   return {(y_TND * share_TN1).to(out.y_TC.scalar_type()).view(out.y_TC.sizes()), all_TN};

@@ -22,10 +22,10 @@ struct AttentionLayer {
   int64_t num_kv_heads = 0;
   int64_t head_dim = 0;
   bool values_are_keys = false;  // the projection has no values; the engine's attention only
-  double scale = 0;       // of the logits, usually head_dim^-1/2
-  int64_t window = 0;     // a token sees itself and window - 1 earlier ones; 0: all
-  kernels::Param q_norm;  // [D], undefined without q/k norm
-  kernels::Param k_norm;  // [D]
+  double scale = 0;              // of the logits, usually head_dim^-1/2
+  int64_t window = 0;            // a token sees itself and window - 1 earlier ones; 0: all
+  kernels::Param q_norm;         // [D], undefined without q/k norm
+  kernels::Param k_norm;         // [D]
   double norm_eps = 0;
   kernels::Param sinks;  // [N] scores that take part in the softmax without a value; or undefined
   /// float32 [max positions, rotary size / 2]: half-split rotary, scaled as the config says.

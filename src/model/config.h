@@ -80,8 +80,8 @@ struct ModelConfig {
   int64_t max_positions = 0;
   Rope rope;
   std::optional<Rope> local_rope;  // of layers with a window, where it is another one
-  bool rotates_pairs = false;   // neighbours with each other, instead of halves
-  std::vector<int64_t> window;  // per layer, 0 = full attention
+  bool rotates_pairs = false;      // neighbours with each other, instead of halves
+  std::vector<int64_t> window;     // per layer, 0 = full attention
   bool ties_embeddings = false;
   bool has_qkv_bias = false;
   bool has_output_bias = false;  // of the attention's output projection
@@ -102,9 +102,9 @@ struct ModelConfig {
   double initializer_range = 0.02;
   StoredForm stored_form = StoredForm::kPlain;  // of matrices that files hold in low precision
   int64_t fp8_block = 0;                        // rows and columns of a block with one factor
-  std::string dtype;                   // as stored: "bfloat16", "float32", "float16"
-  std::vector<TokenId> eos_token_ids;  // of config.json and generation_config.json
-  json::object raw;                    // the file as it stood, written back into checkpoints
+  std::string dtype;                            // as stored: "bfloat16", "float32", "float16"
+  std::vector<TokenId> eos_token_ids;           // of config.json and generation_config.json
+  json::object raw;  // the file as it stood, written back into checkpoints
 
   bool operator==(const ModelConfig&) const = default;
 };

@@ -123,8 +123,10 @@ TEST(ModelConfig, NamesEveryFieldItDoesNotUnderstand) {
   };
   const Case cases[] = {
       {"model_type", "mamba",
-       "model_type must be one of deepseek_v2, deepseek_v3, gemma3_text, glm4, glm4_moe, glm4_moe_lite, gpt_oss, kimi_k2, "
-       "llama, mimo, minimax_m2, mistral, olmo2, phi3, qwen2, qwen2_moe, qwen3, qwen3_moe, not \"mamba\""},
+       "model_type must be one of deepseek_v2, deepseek_v3, gemma3_text, glm4, glm4_moe, "
+       "glm4_moe_lite, gpt_oss, kimi_k2, "
+       "llama, mimo, minimax_m2, mistral, olmo2, phi3, qwen2, qwen2_moe, qwen3, qwen3_moe, not "
+       "\"mamba\""},
       {"model_type", nullptr, "model_type"},
       {"hidden_act", "gelu", "hidden_act must be one of silu, swish, not \"gelu\""},
       {"hidden_size", "72", "hidden_size"},

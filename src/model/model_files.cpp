@@ -117,9 +117,8 @@ std::vector<CarriedTensor> ModelFiles::opened_again(const std::vector<std::strin
 
 bool ModelFiles::is_low_precision(StoredForm form, const std::string& name) const {
   if (form == StoredForm::kPlain) return false;
-  return std::ranges::all_of(stored_names(form, name), [&](const std::string& stored) {
-    return tensors_.contains(stored);
-  });
+  return std::ranges::all_of(stored_names(form, name),
+                             [&](const std::string& stored) { return tensors_.contains(stored); });
 }
 
 Tensor ModelFiles::read_low_precision(const NamedWeight& weight, StoredForm form,

@@ -28,7 +28,8 @@ ModelFiles::Surplus surplus_of(const ModelConfig& config, const std::string& nam
   const bool is_harmless = name.ends_with(".rotary_emb.inv_freq") ||
                            (config.ties_embeddings && name == "lm_head.weight");
   // The shape of an unpacked matrix, which config.json tells too.
-  const bool is_known = config.stored_form == StoredForm::kInt4Groups && name.ends_with(".weight_shape");
+  const bool is_known =
+      config.stored_form == StoredForm::kInt4Groups && name.ends_with(".weight_shape");
   if (is_harmless || is_known) return ModelFiles::Surplus::kIgnored;
   const bool is_carried = std::ranges::any_of(
       config.carried_prefixes, [&](const auto& prefix) { return name.starts_with(prefix); });

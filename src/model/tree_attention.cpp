@@ -44,16 +44,14 @@ Tensor TreeAttention::attend_latent(const LatentLayer& layer, const LatentInput&
   const Tensor query_TNR = rotated_TE.narrow(1, 0, heads * rotary).view({tokens, heads, rotary});
   const Tensor key_TNR =
       rotated_TE.narrow(1, heads * rotary, rotary).unsqueeze(1).expand({tokens, heads, rotary});
-  const Tensor expanded_TNE =
-      kernels::linear(in.latent_TL, layer.expand).view({tokens, heads, -1});
+  const Tensor expanded_TNE = kernels::linear(in.latent_TL, layer.expand).view({tokens, heads, -1});
   // Kernels have one size for keys and values: what values lack is zeros.
   const Tensor value_TND = at::constant_pad_nd(
       expanded_TNE.narrow(2, layer.plain_dim, layer.value_dim), {0, size - layer.value_dim});
-  const Tensor heads_TE =
-      at::cat({flat(at::cat({query_TNR, in.plain_query_TNP}, 2)),
-               flat(at::cat({key_TNR, expanded_TNE.narrow(2, 0, layer.plain_dim)}, 2)),
-               flat(value_TND)},
-              1);
+  const Tensor heads_TE = at::cat(
+      {flat(at::cat({query_TNR, in.plain_query_TNP}, 2)),
+       flat(at::cat({key_TNR, expanded_TNE.narrow(2, 0, layer.plain_dim)}, 2)), flat(value_TND)},
+      1);
   const Tensor attended_TC =
       kernels::tree_attention(heads_TE, segments_, {heads, heads, size, 0}, {layer.scale, 0});
   return flat(attended_TC.view({tokens, heads, size}).narrow(2, 0, layer.value_dim));

@@ -17,13 +17,14 @@ namespace {
 using namespace train;
 
 model::Costs latent_costs(const json::object& p, const model::GroupedQueryShape& full) {
-  return model::latent_costs({.hidden = full.hidden,
-                              .num_heads = full.num_heads,
-                              .rotary_dim = integer(p, "qk_pos_emb_head_dim"),
-                              .latent = {.kv_rank = integer(p, "kv_lora_rank"),
-                                         .q_rank = has(p, "q_lora_rank") ? integer(p, "q_lora_rank") : 0,
-                                         .plain_dim = integer(p, "qk_head_dim"),
-                                         .value_dim = integer(p, "v_head_dim")}});
+  return model::latent_costs(
+      {.hidden = full.hidden,
+       .num_heads = full.num_heads,
+       .rotary_dim = integer(p, "qk_pos_emb_head_dim"),
+       .latent = {.kv_rank = integer(p, "kv_lora_rank"),
+                  .q_rank = has(p, "q_lora_rank") ? integer(p, "q_lora_rank") : 0,
+                  .plain_dim = integer(p, "qk_head_dim"),
+                  .value_dim = integer(p, "v_head_dim")}});
 }
 
 FlopsModel flops_model(const json::object& p) {

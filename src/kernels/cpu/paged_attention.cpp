@@ -194,8 +194,8 @@ void paged_attention_portable(const PagedAttentionCall& call) {
       for (int64_t head = 0; head < call.num_heads; ++head) {
         const auto query = normed_rotated(row, head, position, call.q_norm);
         std::vector<float> weight(position + 1, 0.0F);
-        float largest = call.sinks != nullptr ? call.sinks[head]
-                                              : -std::numeric_limits<float>::infinity();
+        float largest =
+            call.sinks != nullptr ? call.sinks[head] : -std::numeric_limits<float>::infinity();
         for (int64_t k = first_key; k <= position; ++k) {
           const int32_t page = sequence.pages[k / kPageTokens];
           const int64_t slot = k % kPageTokens;

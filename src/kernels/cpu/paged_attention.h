@@ -83,7 +83,7 @@ struct PagedAttentionCall {
   const float* q_norm = nullptr;  // [D], null without q/k norm
   const float* k_norm = nullptr;
   float norm_eps = 0;
-  const float* sinks = nullptr;  // [N], null without attention sinks (kernels/tree_attention.h)
+  const float* sinks = nullptr;   // [N], null without attention sinks (kernels/tree_attention.h)
   const float* cos_PR = nullptr;  // [P, R], R = rotary_half
   const float* sin_PR = nullptr;
   int64_t rotary_half = 0;

@@ -14,8 +14,7 @@ void read_gpt_oss(const FieldReader& fields, ModelConfig& config) {
                    .original_max_positions = 4096,
                    .truncates = false};
   }
-  config.has_qkv_bias = config.has_output_bias =
-      fields.boolean("attention_bias").value_or(true);
+  config.has_qkv_bias = config.has_output_bias = fields.boolean("attention_bias").value_or(true);
   config.has_sinks = true;
   const int64_t window =
       fields.required().integer("sliding_window", 1, int64_t{1} << 32).value_or(1);

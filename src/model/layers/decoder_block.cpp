@@ -99,7 +99,8 @@ Stream DecoderBlock::mixed(const Stream& in, const Tensor& positions_T,
                            Attention& attention) const {
   Stream out;
   if (const Products* products = makes_again() ? mixer_->products() : nullptr) {
-    const auto [sum_TH, projected_TE] = projected(in, weight_of(mixer_norms_.before), eps_, products->first);
+    const auto [sum_TH, projected_TE] =
+        projected(in, weight_of(mixer_norms_.before), eps_, products->first);
     out = {sum_TH, linear(products->last, mixer_->mix(projected_TE, positions_T, attention))};
   } else {
     const auto [sum_TH, input_TH] = input_of(in, weight_of(mixer_norms_.before), eps_);

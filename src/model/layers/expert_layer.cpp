@@ -46,8 +46,7 @@ Costs expert_costs(int64_t hidden, const ExpertsConfig& config) {
   costs.saved_float32 = 2 * config.count + 6 * k;
   costs.gradients = k * hidden + 4 * visited;
   costs.passing = k * hidden + 3 * visited;
-  if (config.shared_width > 0)
-    costs = costs + gated_mlp_costs({hidden, config.shared_width});
+  if (config.shared_width > 0) costs = costs + gated_mlp_costs({hidden, config.shared_width});
   if (config.has_shared_gate) {
     costs.parameters += hidden;
     costs.saved += hidden;  // what the shared expert returns, before its gate
@@ -98,19 +97,22 @@ void ExpertLayer::add_experts_in_turns(const LayerSite& site) {
   };
   Weights::Builder& builder = site.builder;
   builder.add(stack_.gate_up, {{name("gate_up_proj"), {count, hidden_, 2 * width}, {}}});
-  builder.add(stack_.gate_up_bias,
-              {{.name = name("gate_up_proj_bias"), .full_shape = {count, 2 * width}, .slice = {},
-                .is_bias = true}});
+  builder.add(stack_.gate_up_bias, {{.name = name("gate_up_proj_bias"),
+                                     .full_shape = {count, 2 * width},
+                                     .slice = {},
+                                     .is_bias = true}});
   builder.add(stack_.down, {{name("down_proj"), {count, width, hidden_}, {}}});
-  builder.add(stack_.down_bias, {{.name = name("down_proj_bias"), .full_shape = {count, hidden_},
-                                  .slice = {}, .is_bias = true}});
+  builder.add(stack_.down_bias, {{.name = name("down_proj_bias"),
+                                  .full_shape = {count, hidden_},
+                                  .slice = {},
+                                  .is_bias = true}});
   stack_.is_in_turns = true;
   stack_.swiglu_limit = config_.swiglu_limit;
 }
 
 Tensor ExpertLayer::forward(const Tensor& input_TH) const {
-  const Routing routing =
-      route(kernels::linear(wide(input_TH), router_EH_, router_bias_E_), config_, selection_bias_E_);
+  const Routing routing = route(kernels::linear(wide(input_TH), router_EH_, router_bias_E_),
+                                config_, selection_bias_E_);
   const Tensor routed_TH =
       kernels::experts(input_TH, kernels::group_by_expert(routing.expert_TK, config_.count),
                        routing.weight_TK, stack_);

@@ -38,7 +38,7 @@ class ExpertLayer final : public FeedForward {
   ExpertsConfig config_;
   kernels::Param router_EH_;
   kernels::Param router_bias_E_;  // undefined without one
-  Tensor selection_bias_E_;  // float32; undefined: scores choose as they are
+  Tensor selection_bias_E_;       // float32; undefined: scores choose as they are
   kernels::ExpertStack stack_;
   std::unique_ptr<GatedMlp> shared_;  // null: there is none
   kernels::Param shared_gate_1H_;     // undefined: it always counts in full

@@ -14,7 +14,7 @@ Costs gated_mlp_costs(const GatedMlpShape& shape) {
   Costs costs;
   costs.parameters = 3 * h * f + (shape.has_bias ? 2 * f + h : 0);
   costs.flops_per_token = 6 * h * f;
-  costs.saved = 3 * f;            // gate, up and their product
+  costs.saved = 3 * f;  // gate, up and their product
   // The product is made again.
   costs.saved_selective = shape.activation == Activation::kSilu ? 2 * f : 3 * f;
   costs.gradients = 3 * f;
@@ -64,8 +64,7 @@ std::unique_ptr<FeedForward> make_gated_mlp(const LayerSite& site) {
   return std::make_unique<GatedMlp>(
       site, "mlp",
       GatedMlpShape{site.config.hidden_size, site.config.intermediate_size,
-                    site.config.has_mlp_bias,
-                                                  site.config.activation});
+                    site.config.has_mlp_bias, site.config.activation});
 }
 
 }  // namespace slime::model

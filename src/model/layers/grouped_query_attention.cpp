@@ -15,7 +15,7 @@ namespace slime::model {
 namespace {
 
 GroupedQueryShape shape_of(const ModelConfig& config) {
-  return {config.hidden_size, config.num_heads,    config.num_kv_heads,   config.head_dim,
+  return {config.hidden_size, config.num_heads,    config.num_kv_heads,    config.head_dim,
           config.qk_norm,     config.has_qkv_bias, config.has_output_bias, config.has_sinks};
 }
 
@@ -114,10 +114,10 @@ GroupedQueryAttention::GroupedQueryAttention(const LayerSite& site)
 
   if (shape_.has_sinks) {
     if (!site.rotary.cos_PR.is_cpu()) {
-      throw ConfigError(
-          fmt::format("layer {} has attention sinks, which are computed on the CPU only so far: use "
-                      "device cpu",
-                      site.index));
+      throw ConfigError(fmt::format(
+          "layer {} has attention sinks, which are computed on the CPU only so far: use "
+          "device cpu",
+          site.index));
     }
     builder.add(layer_.sinks, {{site.name("self_attn.sinks"),
                                 {shape_.num_heads},
@@ -178,7 +178,8 @@ Tensor GroupedQueryAttention::normed_heads(const Tensor& qkv_TE) const {
   // Rows as long as the weight: all heads of a token, or one of them.
   const auto normed = [&](int64_t begin, int64_t size, const kernels::Param& weight) {
     const Tensor rows = qkv_TE.narrow(1, begin, size).reshape({-1, weight.value.size(0)});
-    return kernels::rms_norm(rows, norm_weight(weight, norms_add_one_), layer_.norm_eps).view({tokens, size});
+    return kernels::rms_norm(rows, norm_weight(weight, norms_add_one_), layer_.norm_eps)
+        .view({tokens, size});
   };
   return at::cat(
       {normed(0, q, own_q_norm_), normed(q, kv, own_k_norm_), qkv_TE.narrow(1, q + kv, kv)}, 1);

@@ -70,9 +70,8 @@ LatentAttention::LatentAttention(const LayerSite& site)
                 size = latent.plain_dim + shape_.rotary_dim;
   Weights::Builder& builder = site.builder;
   const auto add = [&](kernels::Param& param, const char* name, std::vector<int64_t> shape) {
-    builder.add(param, {{site.name(std::string("self_attn.") + name + ".weight"),
-                         std::move(shape),
-                         {}}});
+    builder.add(param,
+                {{site.name(std::string("self_attn.") + name + ".weight"), std::move(shape), {}}});
   };
   if (latent.q_rank > 0) {
     add(query_down_, "q_a_proj", {latent.q_rank, hidden});
@@ -127,8 +126,8 @@ Tensor LatentAttention::forward(const Tensor& input_TH, const Tensor& positions_
   LatentInput in;
   in.plain_query_TNP = query_TND.narrow(2, 0, layer_.plain_dim);
   in.rotary_query_TNR = ordered(query_TND.narrow(2, layer_.plain_dim, rotary));
-  in.latent_TL = kernels::rms_norm(down_TE.narrow(1, 0, layer_.rank).contiguous(), latent_norm_,
-                                   kLatentEps);
+  in.latent_TL =
+      kernels::rms_norm(down_TE.narrow(1, 0, layer_.rank).contiguous(), latent_norm_, kLatentEps);
   in.rotary_key_TR = ordered(down_TE.narrow(1, layer_.rank, rotary));
   return kernels::linear(attention.attend_latent(layer_, in, positions_T), output_);
 }

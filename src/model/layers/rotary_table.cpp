@@ -93,8 +93,7 @@ double yarn_mscale(double factor, double mscale) {
 
 RotaryTable make_rotary_table(const Rope& rope, const RotaryHead& head, int64_t max_positions,
                               at::Device device) {
-  check(head.rotary_dim >= 2 && head.rotary_dim <= head.head_dim,
-        "a part of each head rotates");
+  check(head.rotary_dim >= 2 && head.rotary_dim <= head.head_dim, "a part of each head rotates");
   const int64_t half = head.rotary_dim / 2;
   Tensor frequency_R = at::zeros({head.head_dim / 2}, at::kFloat);
   for (int64_t i = 0; i < half; ++i)
