@@ -141,6 +141,20 @@ TEST_F(ModelDirectory, KeepsWhatTheNetworkDoesNotComputeInFilesAndShards) {
   }
 }
 
+TEST_F(ModelDirectory, KeepsALayerThatPredictsAFurtherToken) {
+  write("kimi_k2", [](NamedTensors& tensors) {
+    tensors.emplace_back("model.layers.3.eh_proj.weight", at::ones({4, 8}, at::kBFloat16));
+  });
+  EXPECT_THAT(problem_of(), HasSubstr("model.layers.3.eh_proj.weight belongs to no part"));
+  json::object config = read_json_file(directory_ / "config.json").as_object();
+  config["num_nextn_predict_layers"] = 1;
+  write_file(directory_ / "config.json", json::serialize(config));
+  const auto network = load_network(directory_, Precision::of("bfloat16"));
+  std::filesystem::create_directory(directory_ / "saved");
+  save_network(*network, directory_ / "saved");
+  expect_same_tensors(directory_, directory_ / "saved");
+}
+
 TEST_F(ModelDirectory, KeepsASelectionBiasAsFloat32WhateverTheWeightsAre) {
   const auto network = load_network(fixture("minimax_m2"), Precision::of("bfloat16"));
   ASSERT_EQ(network->weights().constants().size(), 3U);
