@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Creates a small untrained model directory in Hugging Face form, with nothing but Python's own library.
 
-    python3 tools/tiny_model.py OUT_DIR [--hidden 64] [--layers 2] [--experts 0] [--seed 1]
+    python3 tools/tiny_model.py OUT_DIR [--hidden 64] [--layers 2] [--experts 0] [--latent 0] [--seed 1]
 
-The network is a Qwen3, with --experts a Qwen3-MoE of which each token visits two experts of a layer; its tokenizer knows the 256 bytes, the marks of a conversation and `\\boxed{`, so that every text can be
-written. Weights are float32: matrices normal(0, 0.02), norms 1. The files are the same on every machine.
+The network is a Qwen3, with --experts a Qwen3-MoE of which each token visits two experts of a layer, with --latent a DeepSeek-V3 whose latents have that
+size; its tokenizer knows the 256 bytes, the marks of a conversation and `\\boxed{`, so that every text can be
+written. Weights are float32: matrices normal(0, 0.02), norms 1, biases 0. The files are the same on every machine.
 """
 
 import argparse
@@ -119,36 +120,85 @@ def with_experts(shape: dict, experts: int) -> dict:
     }
 
 
+def with_latent(shape: dict, latent: int, experts: int) -> dict:
+    """Latent attention in every layer; experts beside a shared one, or dense layers as before."""
+    kept = {key: value for key, value in shape.items() if "window" not in key and "num_experts" not in key}
+    return kept | {
+        "architectures": ["DeepseekV3ForCausalLM"],
+        "model_type": "deepseek_v3",
+        "num_key_value_heads": shape["num_attention_heads"],
+        "q_lora_rank": None,
+        "kv_lora_rank": latent,
+        "qk_nope_head_dim": 32,
+        "qk_rope_head_dim": 16,
+        "v_head_dim": 32,
+        "head_dim": 16,
+        "rope_interleave": True,
+        "first_k_dense_replace": 0 if experts else shape["num_hidden_layers"],
+        "n_routed_experts": max(experts, 2),
+        "n_shared_experts": 1,
+        "num_experts_per_tok": 2,
+        "moe_intermediate_size": shape["intermediate_size"] // 2,
+        "norm_topk_prob": True,
+        "routed_scaling_factor": 1.0,
+        "scoring_func": "sigmoid",
+        "topk_method": "noaux_tc",
+        "n_group": 1,
+        "topk_group": 1,
+        "num_nextn_predict_layers": 0,
+    }
+
+
 def feed_forward_shapes(shape: dict) -> dict[str, list[int]]:
     hidden = shape["hidden_size"]
 
     def gated(prefix: str, width: int) -> dict[str, list[int]]:
         return {f"{prefix}.gate_proj": [width, hidden], f"{prefix}.up_proj": [width, hidden], f"{prefix}.down_proj": [hidden, width]}
 
-    if "num_experts" not in shape:
+    is_latent = "kv_lora_rank" in shape
+    experts = shape.get("n_routed_experts" if is_latent else "num_experts", 0)
+    if experts == 0 or shape.get("first_k_dense_replace", 0) > 0:
         return gated("mlp", shape["intermediate_size"])
-    parts = {"mlp.gate": [shape["num_experts"], hidden]}
-    for expert in range(shape["num_experts"]):
-        parts |= gated(f"mlp.experts.{expert}", shape["moe_intermediate_size"])
+    width = shape["moe_intermediate_size"]
+    parts = {"mlp.gate": [experts, hidden]}
+    for expert in range(experts):
+        parts |= gated(f"mlp.experts.{expert}", width)
+    if is_latent:
+        parts |= {"mlp.gate.e_score_correction_bias": [experts]} | gated("mlp.shared_experts", width)
     return parts
 
 
-def tensor_shapes(shape: dict) -> dict[str, list[int]]:
-    hidden, head_dim = shape["hidden_size"], shape["head_dim"]
-    q_rows, kv_rows = shape["num_attention_heads"] * head_dim, shape["num_key_value_heads"] * head_dim
-    shapes = {"model.embed_tokens.weight": [shape["vocab_size"], hidden]}
-    for layer in range(shape["num_hidden_layers"]):
-        parts = {
-            "input_layernorm": [hidden],
+def attention_shapes(shape: dict) -> dict[str, list[int]]:
+    hidden, head_dim, heads = shape["hidden_size"], shape["head_dim"], shape["num_attention_heads"]
+    if "kv_lora_rank" not in shape:
+        q_rows, kv_rows = heads * head_dim, shape["num_key_value_heads"] * head_dim
+        return {
             "self_attn.q_proj": [q_rows, hidden],
             "self_attn.k_proj": [kv_rows, hidden],
             "self_attn.v_proj": [kv_rows, hidden],
             "self_attn.o_proj": [hidden, q_rows],
             "self_attn.q_norm": [head_dim],
             "self_attn.k_norm": [head_dim],
-            "post_attention_layernorm": [hidden],
-        } | feed_forward_shapes(shape)
-        shapes |= {f"model.layers.{layer}.{name}.weight": part for name, part in parts.items()}
+        }
+    latent, plain, rotary, value = (shape[name] for name in ("kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim"))
+    return {
+        "self_attn.q_proj": [heads * (plain + rotary), hidden],
+        "self_attn.kv_a_proj_with_mqa": [latent + rotary, hidden],
+        "self_attn.kv_a_layernorm": [latent],
+        "self_attn.kv_b_proj": [heads * (plain + value), latent],
+        "self_attn.o_proj": [hidden, heads * value],
+    }
+
+
+def tensor_shapes(shape: dict) -> dict[str, list[int]]:
+    hidden = shape["hidden_size"]
+    shapes = {"model.embed_tokens.weight": [shape["vocab_size"], hidden]}
+    for layer in range(shape["num_hidden_layers"]):
+        parts = {"input_layernorm": [hidden]} | attention_shapes(shape)
+        parts |= {"post_attention_layernorm": [hidden]} | feed_forward_shapes(shape)
+        for name, part in parts.items():
+            tail = "" if name.endswith("_bias") else ".weight"
+            shapes[f"model.layers.{layer}.{name}{tail}"] = part
     return shapes | {"model.norm.weight": [hidden]}
 
 
@@ -157,7 +207,8 @@ def write_weights(path: Path, shapes: dict[str, list[int]], seed: int) -> int:
     header, pieces, offset = {"__metadata__": {"format": "pt"}}, [], 0
     for name, shape in shapes.items():
         count = shape[0] * (shape[1] if len(shape) == 2 else 1)
-        values = array.array("f", (rng.gauss(0.0, 0.02) for _ in range(count)) if len(shape) == 2 else [1.0] * count)
+        constant = [0.0 if name.endswith("_bias") else 1.0] * count
+        values = array.array("f", (rng.gauss(0.0, 0.02) for _ in range(count)) if len(shape) == 2 else constant)
         if sys.byteorder == "big":
             values.byteswap()
         header[name] = {"dtype": "F32", "shape": shape, "data_offsets": [offset, offset + 4 * count]}
@@ -175,12 +226,15 @@ def main() -> None:
     parser.add_argument("--hidden", type=int, default=64, help="a multiple of 64")
     parser.add_argument("--layers", type=int, default=2)
     parser.add_argument("--experts", type=int, default=0, help="in each layer; 0: dense layers")
+    parser.add_argument("--latent", type=int, default=0, help="size of the latents of attention; 0: none")
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
     if args.hidden < 64 or args.hidden % 64:
         parser.error(f"--hidden {args.hidden}: should be a multiple of 64, the width of two heads")
     if args.experts < 0 or args.experts == 1:
         parser.error(f"--experts {args.experts}: should be 0, or at least the 2 that a token visits")
+    if args.latent < 0:
+        parser.error(f"--latent {args.latent}: should be 0, or the size of a latent")
     args.out_dir.mkdir(parents=True, exist_ok=True)
 
     def write(name: str, content: dict) -> None:
@@ -189,13 +243,17 @@ def main() -> None:
     shape = config(args.hidden, args.layers)
     if args.experts:
         shape = with_experts(shape, args.experts)
+    if args.latent:
+        shape = with_latent(shape, args.latent, args.experts)
     write("config.json", shape)
     write("generation_config.json", {key: shape[key] for key in ("eos_token_id", "pad_token_id")})
     write("tokenizer.json", tokenizer())
     specials = {"eos_token": "<|im_end|>", "pad_token": "<|endoftext|>", "tokenizer_class": "PreTrainedTokenizerFast"}
     write("tokenizer_config.json", specials | {"model_max_length": 512, "chat_template": CHAT_TEMPLATE})
     count = write_weights(args.out_dir / "model.safetensors", tensor_shapes(shape), args.seed)
-    kind = f"Qwen3-MoE of {args.experts} experts" if args.experts else "Qwen3"
+    kind = "DeepSeek-V3" if args.latent else "Qwen3-MoE" if args.experts else "Qwen3"
+    if args.experts:
+        kind += f" of {args.experts} experts"
     print(f"{args.out_dir}: {kind} with {count:,} parameters, untrained")
 
 

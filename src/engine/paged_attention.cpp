@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include "core/error.h"
+#include "kernels/device.h"
 #include "kernels/trace.h"
 
 namespace slime::engine {
@@ -38,6 +39,7 @@ Tensor PagedAttention::attend(const model::AttentionLayer& layer, const Tensor& 
   const Tensor qkv = qkv_TE.contiguous();
   const Tensor q_norm = as_float(layer.q_norm);
   const Tensor k_norm = as_float(layer.k_norm);
+  const Tensor sinks = as_float(layer.sinks);
   kernels::PagedAttentionCall call;
   call.qkv_TE = qkv.const_data_ptr();
   call.out_TE = out_TE.data_ptr();
@@ -48,11 +50,13 @@ Tensor PagedAttention::attend(const model::AttentionLayer& layer, const Tensor& 
   call.num_heads = layer.num_heads;
   call.num_kv_heads = layer.num_kv_heads;
   call.head_dim = layer.head_dim;
+  call.values_are_keys = layer.values_are_keys;
   call.scale = static_cast<float>(layer.scale);
   call.window = layer.window;
   call.q_norm = floats(q_norm);
   call.k_norm = floats(k_norm);
   call.norm_eps = static_cast<float>(layer.norm_eps);
+  call.sinks = floats(sinks);
   call.cos_PR = layer.cos_PR.const_data_ptr<float>();
   call.sin_PR = layer.sin_PR.const_data_ptr<float>();
   call.rotary_half = layer.cos_PR.size(1);
@@ -60,6 +64,43 @@ Tensor PagedAttention::attend(const model::AttentionLayer& layer, const Tensor& 
   call.plan = &plan_;
   kernels::paged_attention(call);
   return out_TE;
+}
+
+Tensor PagedAttention::attend_latent(const model::LatentLayer& layer, const model::LatentInput& in,
+                                     const Tensor& positions_T) {
+  const int64_t tokens = in.latent_TL.size(0), heads = layer.num_heads, rank = layer.rank,
+                size = layer.rotary_dim + rank;
+  const kernels::Device& device = kernels::kernels_for(in.latent_TL);
+  // Rows of one head together, as grouped products take them.
+  const Tensor expand_NEL =
+      layer.expand.value.view({heads, layer.plain_dim + layer.value_dim, rank});
+  std::vector<int64_t> starts;
+  for (int64_t head = 0; head <= heads; ++head) starts.push_back(head * tokens);
+  const auto by_head = [&](const Tensor& x_TNX) {
+    return x_TNX.transpose(0, 1).reshape({heads * tokens, x_TNX.size(2)});
+  };
+  const auto by_token = [&](const Tensor& x_SX) {
+    return x_SX.view({heads, tokens, -1}).transpose(0, 1);
+  };
+  const Tensor query_TNL = by_token(device.grouped_input_grad(
+      by_head(in.plain_query_TNP), expand_NEL.narrow(1, 0, layer.plain_dim), starts));
+  const auto flat = [&](const Tensor& x) { return x.reshape({tokens, -1}); };
+  const Tensor qk_TE = at::cat(
+      {flat(at::cat({in.rotary_query_TNR, query_TNL}, 2)), in.rotary_key_TR, in.latent_TL}, 1);
+  model::AttentionLayer shared;
+  shared.index = layer.index;
+  shared.num_heads = heads;
+  shared.num_kv_heads = 1;
+  shared.head_dim = size;
+  shared.values_are_keys = true;
+  shared.scale = layer.scale;
+  shared.cos_PR = layer.cos_PR;
+  shared.sin_PR = layer.sin_PR;
+  const Tensor seen_TNL = attend(shared, qk_TE, positions_T)
+                              .view({tokens, heads, size})
+                              .narrow(2, layer.rotary_dim, rank);
+  return flat(by_token(device.grouped_linear(
+      by_head(seen_TNL), expand_NEL.narrow(1, layer.plain_dim, layer.value_dim), starts)));
 }
 
 }  // namespace slime::engine

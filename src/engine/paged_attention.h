@@ -22,6 +22,9 @@ class PagedAttention final : public model::Attention {
   /// Throws BugError for float16 and float64 activations.
   Tensor attend(const model::AttentionLayer& layer, const Tensor& qkv_TE,
                 const Tensor& positions_T) override;
+  /// One key head, [rotating key; latent], that all query heads share.
+  Tensor attend_latent(const model::LatentLayer& layer, const model::LatentInput& in,
+                       const Tensor& positions_T) override;
 
  private:
   PagedKvCache& cache_;

@@ -16,12 +16,14 @@
 namespace slime::engine {
 namespace {
 
+/// None where values are a part of the keys: these lie as values do then.
 int64_t key_numbers(const model::CacheSpec& cache) {
-  return cache.heads * cache.key_size * kernels::kPageTokens;
+  return cache.value_size == 0 ? 0 : cache.heads * cache.key_size * kernels::kPageTokens;
 }
 
 int64_t value_numbers(const model::CacheSpec& cache) {
-  return cache.heads * kernels::value_stride(cache.value_size) * kernels::kPageTokens;
+  const int64_t size = cache.value_size == 0 ? cache.key_size : cache.value_size;
+  return cache.heads * kernels::value_stride(size) * kernels::kPageTokens;
 }
 
 /// The huge pages that lie wholly inside `bytes` bytes from `memory` on.
@@ -37,6 +39,7 @@ std::span<std::byte> whole_pages(void* memory, int64_t bytes) {
 /// Bytes that read as zeros and are mapped on first write; in huge pages, where there are some:
 /// decoding reads all over them.
 Tensor zeros_on_demand(int64_t count, int64_t size) {
+  if (size == 0) return at::empty({0}, at::TensorOptions(at::kByte));
   void* memory = std::calloc(count, size);
   if (memory == nullptr)
     throw OutOfMemory(fmt::format("no room for {:.2f} GiB of keys or values of a layer",
@@ -86,7 +89,8 @@ void PagedKvCache::copy_page(PageId from, PageId to) {
   for (std::size_t layer = 0; layer < keys_.size(); ++layer) {
     auto* keys = static_cast<std::byte*>(keys_[layer].data_ptr());
     auto* values = static_cast<std::byte*>(values_[layer].data_ptr());
-    std::memcpy(keys + to * page_key_bytes_, keys + from * page_key_bytes_, page_key_bytes_);
+    if (page_key_bytes_ > 0)
+      std::memcpy(keys + to * page_key_bytes_, keys + from * page_key_bytes_, page_key_bytes_);
     std::memcpy(values + to * page_value_bytes_, values + from * page_value_bytes_,
                 page_value_bytes_);
   }

@@ -3,7 +3,10 @@
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include <utility>
+
 #include "core/error.h"
+#include "kernels/clamped_swiglu.h"
 #include "kernels/device.h"
 #include "kernels/trace.h"
 
@@ -13,11 +16,96 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-/// [E, rows of one expert, columns]. Undefined stays undefined.
-Tensor by_expert(const Tensor& stacked, const ExpertVisits& visits) {
-  const auto experts = static_cast<int64_t>(visits.starts.size()) - 1;
-  return stacked.defined() ? stacked.view({experts, -1, stacked.size(1)}) : stacked;
-}
+/// One of the two matrices of each expert.
+struct Matrices {
+  Tensor weight, grad;           // [E, outputs, inputs], or turned
+  Tensor bias_EO, bias_grad_EO;  // undefined without biases
+  bool is_turned = false;
+};
+
+/// The experts of one call: their matrices, and which rows are whose.
+class Group {
+ public:
+  Group(const ExpertStack& stack, ExpertVisits visits)
+      : visits_(std::move(visits)),
+        is_in_turns_(stack.is_in_turns),
+        limit_(stack.swiglu_limit),
+        gate_up_(matrices(stack.gate_up, stack.gate_up_bias)),
+        down_(matrices(stack.down, stack.down_bias)) {}
+
+  const ExpertVisits& visits() const { return visits_; }
+  const Matrices& gate_up() const { return gate_up_; }
+  const Matrices& down() const { return down_; }
+
+  Tensor product(const Tensor& x_SI, const Matrices& m) const {
+    const Device& device = kernels_for(x_SI);
+    const Tensor y_SO = m.is_turned ? device.grouped_input_grad(x_SI, m.weight, visits_.starts)
+                                    : device.grouped_linear(x_SI, m.weight, visits_.starts);
+    return m.bias_EO.defined() ? y_SO.add_(bias_of_visits(m)) : y_SO;
+  }
+
+  Tensor bias_of_visits(const Matrices& m) const {
+    return m.bias_EO.index_select(0, expert_of_visits());
+  }
+
+  Tensor input_grad(const Tensor& dy_SO, const Matrices& m) const {
+    const Device& device = kernels_for(dy_SO);
+    return m.is_turned ? device.grouped_linear(dy_SO, m.weight, visits_.starts)
+                       : device.grouped_input_grad(dy_SO, m.weight, visits_.starts);
+  }
+
+  void add_weight_grad(const Tensor& dy_SO, const Tensor& x_SI, const Matrices& m) const {
+    if (!m.grad.defined()) return;
+    const Device& device = kernels_for(dy_SO);
+    if (m.is_turned) return device.add_grouped_weight_grad_(m.grad, x_SI, dy_SO, visits_.starts);
+    device.add_grouped_weight_grad_(m.grad, dy_SO, x_SI, visits_.starts);
+  }
+
+  void add_bias_grad(const Tensor& dy_SO, const Matrices& m) const {
+    if (!m.bias_grad_EO.defined()) return;
+    m.bias_grad_EO.index_add_(0, expert_of_visits(), dy_SO.to(m.bias_grad_EO.scalar_type()));
+  }
+
+  Tensor gated(const Tensor& gate_up_S2F) const {
+    return is_in_turns_ ? clamped_swiglu(gate_up_S2F, limit_)
+                        : kernels_for(gate_up_S2F).swiglu(gate_up_S2F);
+  }
+
+  Tensor gated_backward(const Tensor& dy_SF, const Tensor& gate_up_S2F) const {
+    return is_in_turns_ ? clamped_swiglu_backward(dy_SF, gate_up_S2F, limit_)
+                        : kernels_for(gate_up_S2F).swiglu_backward(dy_SF, gate_up_S2F);
+  }
+
+  /// [T, H] from what the visits return.
+  Tensor sum(const Tensor& rows_SH, const Tensor& weight_TK) const {
+    return kernels_for(rows_SH).sum_visits(rows_SH, visits_.place_TK, weight_TK);
+  }
+
+  /// Rows of the tokens, as their visits stand.
+  Tensor rows(const Tensor& x_TH) const { return x_TH.index_select(0, visits_.token_S); }
+
+ private:
+  Matrices matrices(const Param& weight, const Param& bias) const {
+    const auto experts = static_cast<int64_t>(visits_.starts.size()) - 1;
+    const auto by_expert = [&](const Tensor& x) {
+      return x.defined() ? x.view({experts, -1, x.size(x.dim() - 1)}) : x;
+    };
+    return {by_expert(weight.value), by_expert(weight.grad), bias.value, bias.grad, is_in_turns_};
+  }
+
+  Tensor expert_of_visits() const {
+    const Tensor ends = at::tensor(visits_.starts, at::kLong);
+    const int64_t experts = ends.size(0) - 1;
+    return at::repeat_interleave(at::arange(experts, at::kLong),
+                                 ends.narrow(0, 1, experts) - ends.narrow(0, 0, experts));
+  }
+
+  ExpertVisits visits_;
+  bool is_in_turns_;
+  double limit_;
+  Matrices gate_up_;
+  Matrices down_;
+};
 
 /// Weights of the visits as a column, in their order.
 Tensor weight_of_visits(const Tensor& weight_TK, const Tensor& place_TK) {
@@ -25,66 +113,71 @@ Tensor weight_of_visits(const Tensor& weight_TK, const Tensor& place_TK) {
   return weight_S.index_copy_(0, place_TK.view({-1}), weight_TK.reshape({-1})).unsqueeze(1);
 }
 
-Tensor gate_up_of(const Tensor& x_TH, const ExpertVisits& visits, const Tensor& gate_up) {
-  return kernels_for(x_TH).grouped_linear(x_TH.index_select(0, visits.token_S),
-                                          by_expert(gate_up, visits), visits.starts);
+Tensor summed(const Group& group, const Tensor& gate_up_S2F, const Tensor& weight_TK) {
+  return group.sum(group.product(group.gated(gate_up_S2F), group.down()), weight_TK);
 }
 
-Tensor summed_visits(const Tensor& gate_up_S2F, const ExpertVisits& visits, const Tensor& weight_TK,
-                     const Tensor& down) {
-  const Device& device = kernels_for(gate_up_S2F);
-  const Tensor out_SH =
-      device.grouped_linear(device.swiglu(gate_up_S2F), by_expert(down, visits), visits.starts);
-  return device.sum_visits(out_SH, visits.place_TK, weight_TK);
+void keep(AutogradContext* ctx, const std::string& name, const Param& param) {
+  ctx->saved_data[name] = param.value;
+  ctx->saved_data[name + "_grad"] = param.grad;
+}
+
+Param kept(AutogradContext* ctx, const std::string& name) {
+  return {ctx->saved_data[name].toTensor(), ctx->saved_data[name + "_grad"].toTensor()};
 }
 
 struct Experts : torch::autograd::Function<Experts> {
   static Tensor forward(AutogradContext* ctx, const Tensor& x_TH, const ExpertVisits& visits,
                         const Tensor& weight_TK, const ExpertStack& stack) {
-    const Tensor gate_up_S2F = gate_up_of(x_TH, visits, stack.gate_up.value);
+    const Group group(stack, visits);
+    const Tensor gate_up_S2F = group.product(group.rows(x_TH), group.gate_up());
     ctx->save_for_backward({x_TH, weight_TK, gate_up_S2F});
     ctx->saved_data["starts"] = visits.starts;
     ctx->saved_data["token"] = visits.token_S;
     ctx->saved_data["place"] = visits.place_TK;
-    ctx->saved_data["gate_up"] = stack.gate_up.value;
-    ctx->saved_data["gate_up_grad"] = stack.gate_up.grad;
-    ctx->saved_data["down"] = stack.down.value;
-    ctx->saved_data["down_grad"] = stack.down.grad;
-    return summed_visits(gate_up_S2F, visits, weight_TK, stack.down.value);
+    keep(ctx, "gate_up", stack.gate_up);
+    keep(ctx, "down", stack.down);
+    keep(ctx, "gate_up_bias", stack.gate_up_bias);
+    keep(ctx, "down_bias", stack.down_bias);
+    ctx->saved_data["is_in_turns"] = stack.is_in_turns;
+    ctx->saved_data["swiglu_limit"] = stack.swiglu_limit;
+    return summed(group, gate_up_S2F, weight_TK);
   }
 
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
     const variable_list saved = ctx->get_saved_variables();
     const Tensor &x_TH = saved[0], &weight_TK = saved[1], &gate_up_S2F = saved[2];
-    const auto stored = [&](const char* name) { return ctx->saved_data[name].toTensor(); };
-    const ExpertVisits visits{ctx->saved_data["starts"].toIntVector(), stored("token"),
-                              stored("place")};
-    const auto stack = [&](const char* name) { return by_expert(stored(name), visits); };
-    const Device& device = kernels_for(x_TH);
+    const ExpertStack stack{kept(ctx, "gate_up"),
+                            kept(ctx, "down"),
+                            ctx->saved_data["is_in_turns"].toBool(),
+                            kept(ctx, "gate_up_bias"),
+                            kept(ctx, "down_bias"),
+                            ctx->saved_data["swiglu_limit"].toDouble()};
+    const Group group(stack,
+                      {ctx->saved_data["starts"].toIntVector(), ctx->saved_data["token"].toTensor(),
+                       ctx->saved_data["place"].toTensor()});
     const auto type = x_TH.scalar_type(), wide = weight_TK.scalar_type();
 
+    const Tensor& place_TK = group.visits().place_TK;
+    const Tensor weight_S1 = weight_of_visits(weight_TK, place_TK);
     // Of what a visit returns, before its weight.
-    const Tensor dout_SH = grads[0].contiguous().index_select(0, visits.token_S);
-    const Tensor dgated_SF =
-        device.grouped_input_grad(dout_SH, stack("down"), visits.starts).to(wide);
-    const Tensor gated_SF = device.swiglu(gate_up_S2F).to(wide);
-    const Tensor weight_S1 = weight_of_visits(weight_TK, visits.place_TK);
-    const Tensor dweight_TK = (dgated_SF * gated_SF)
-                                  .sum(1)
-                                  .index_select(0, visits.place_TK.view({-1}))
-                                  .view(weight_TK.sizes());
-    if (const Tensor grad = stack("down_grad"); grad.defined()) {
-      device.add_grouped_weight_grad_(grad, dout_SH, (gated_SF * weight_S1).to(type),
-                                      visits.starts);
+    const Tensor dout_SH = group.rows(grads[0].contiguous());
+    const Tensor dgated_SF = group.input_grad(dout_SH, group.down()).to(wide);
+    const Tensor gated_SF = group.gated(gate_up_S2F).to(wide);
+    const Tensor dweight_S = (dgated_SF * gated_SF).sum(1);
+    if (stack.down_bias.defined()) {
+      const Tensor wide_SH = dout_SH.to(wide);
+      dweight_S.add_((wide_SH * group.bias_of_visits(group.down())).sum(1));
+      group.add_bias_grad(wide_SH * weight_S1, group.down());
     }
-    const Tensor dgate_up_S2F =
-        device.swiglu_backward((dgated_SF * weight_S1).to(type), gate_up_S2F);
-    if (const Tensor grad = stack("gate_up_grad"); grad.defined()) {
-      device.add_grouped_weight_grad_(grad, dgate_up_S2F, x_TH.index_select(0, visits.token_S),
-                                      visits.starts);
-    }
-    const Tensor dx_SH = device.grouped_input_grad(dgate_up_S2F, stack("gate_up"), visits.starts);
-    return {device.sum_visits(dx_SH, visits.place_TK, {}), Tensor(), dweight_TK, Tensor()};
+    const Tensor dweight_TK =
+        dweight_S.index_select(0, place_TK.view({-1})).view(weight_TK.sizes());
+    group.add_weight_grad(dout_SH, (gated_SF * weight_S1).to(type), group.down());
+    const Tensor dgate_up_S2F = group.gated_backward((dgated_SF * weight_S1).to(type), gate_up_S2F);
+    group.add_weight_grad(dgate_up_S2F, group.rows(x_TH), group.gate_up());
+    group.add_bias_grad(dgate_up_S2F, group.gate_up());
+    const Tensor dx_SH = group.input_grad(dgate_up_S2F, group.gate_up());
+    return {group.sum(dx_SH, {}), Tensor(), dweight_TK, Tensor()};
   }
 };
 
@@ -98,8 +191,8 @@ Tensor experts(const Tensor& x_TH, const ExpertVisits& visits, const Tensor& wei
         "weights of visits are float32, or float64 for float64");
   if (at::GradMode::is_enabled() && (x_TH.requires_grad() || weight_TK.requires_grad()))
     return Experts::apply(x_TH, visits, weight_TK, stack);
-  return summed_visits(gate_up_of(x_TH, visits, stack.gate_up.value), visits, weight_TK,
-                       stack.down.value);
+  const Group group(stack, visits);
+  return summed(group, group.product(group.rows(x_TH), group.gate_up()), weight_TK);
 }
 
 }  // namespace slime::kernels

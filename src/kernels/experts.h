@@ -19,6 +19,12 @@ namespace slime::kernels {
 struct ExpertStack {
   Param gate_up;  // [E 2F, H]: of each expert gates, then ups
   Param down;     // [E H, F]
+  /// Another form: matrices that are [inputs, outputs], [E, H, 2F] and [E, F, H], with biases, and
+  /// gates and ups in turn (kernels/clamped_swiglu.h).
+  bool is_in_turns = false;
+  Param gate_up_bias;  // [E, 2F], of the second form
+  Param down_bias;     // [E, H]
+  double swiglu_limit = 0;
 };
 
 /// [T, H] in the precision of x. weight_TK: float32 (float64). Differentiable under grad mode in x

@@ -7,6 +7,7 @@
 
 #include "kernels/embedding.h"
 #include "kernels/experts.h"
+#include "kernels/geglu.h"
 #include "kernels/linear.h"
 #include "kernels/linear_logprob.h"
 #include "kernels/rms_norm.h"
@@ -88,6 +89,24 @@ TEST_F(KernelGradient, OfExpertsAndOfTheWeightsOfVisits) {
   check_gradients(visit_weight, {}, [&](const Tensor& weights) {
     return weighted(experts(x, visits, weights, stack));
   });
+}
+
+TEST_F(KernelGradient, OfExpertsWhoseGatesAndUpsAreInTurnsAndOfTheirBiases) {
+  ExpertStack stack{weight({2, 5, 2 * 3}), weight({2, 3, 5}), true,
+                    weight({2, 2 * 3}),    weight({2, 5}),    1.5};
+  const Tensor expert_TK = at::tensor({1, 0, 0, 1, 1, 0}, at::kLong).view({3, 2});
+  const ExpertVisits visits = group_by_expert(expert_TK, 2);
+  const Tensor x = numbers({3, 5}), visit_weight = numbers({3, 2});
+  check_gradients(
+      x, {stack.gate_up, stack.down, stack.gate_up_bias, stack.down_bias},
+      [&](const Tensor& input) { return weighted(experts(input, visits, visit_weight, stack)); });
+  check_gradients(visit_weight, {}, [&](const Tensor& weights) {
+    return weighted(experts(x, visits, weights, stack));
+  });
+}
+
+TEST_F(KernelGradient, OfTheGatedActivationWithGelu) {
+  check_gradients(numbers({3, 8}), {}, [](const Tensor& x) { return weighted(geglu(x)); });
 }
 
 TEST_F(KernelGradient, OfTheNormAndItsFusedAddition) {

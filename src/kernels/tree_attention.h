@@ -11,12 +11,15 @@
 
 #include "core/tensor.h"
 #include "kernels/device.h"
+#include "kernels/param.h"
 
 namespace slime::kernels {
 
 /// heads_TE: query, key and value heads side by side, already rotated. Returns [T, N D];
-/// differentiable in grad mode.
+/// differentiable in grad mode. sinks_N: a score of each head that takes its share of the softmax and
+/// has no value (arXiv 2309.17453); undefined: there is none.
 Tensor tree_attention(const Tensor& heads_TE, const std::vector<Segment>& segments,
-                      const RotaryShape& heads, const TreeAttentionShape& shape);
+                      const RotaryShape& heads, const TreeAttentionShape& shape,
+                      const Param& sinks_N = {});
 
 }  // namespace slime::kernels

@@ -21,14 +21,39 @@ struct AttentionLayer {
   int64_t num_heads = 0;
   int64_t num_kv_heads = 0;
   int64_t head_dim = 0;
-  double scale = 0;       // of the logits, usually head_dim^-1/2
-  int64_t window = 0;     // a token sees itself and window - 1 earlier ones; 0: all
-  kernels::Param q_norm;  // [D], undefined without q/k norm
-  kernels::Param k_norm;  // [D]
+  bool values_are_keys = false;  // the projection has no values; the engine's attention only
+  double scale = 0;              // of the logits, usually head_dim^-1/2
+  int64_t window = 0;            // a token sees itself and window - 1 earlier ones; 0: all
+  kernels::Param q_norm;         // [D], undefined without q/k norm
+  kernels::Param k_norm;         // [D]
   double norm_eps = 0;
+  kernels::Param sinks;  // [N] scores that take part in the softmax without a value; or undefined
   /// float32 [max positions, rotary size / 2]: half-split rotary, scaled as the config says.
   Tensor cos_PR;
   Tensor sin_PR;
+};
+
+/// The same of a layer of latent attention (model/layers/latent_attention.h). Dimensions beside the
+/// above: L size of the latent, P numbers of a head that do not rotate, R that do, V of a value.
+struct LatentLayer {
+  int index = 0;
+  int64_t num_heads = 0;
+  int64_t rank = 0;        // L
+  int64_t plain_dim = 0;   // P
+  int64_t rotary_dim = 0;  // R
+  int64_t value_dim = 0;   // V
+  double scale = 0;
+  kernels::Param expand;  // [N (P + V), L]: the latent to each head's plain keys, then its values
+  Tensor cos_PR;          // float32 [max positions, R / 2]
+  Tensor sin_PR;
+};
+
+/// What a token brings: not yet rotated, halves that rotate with each other.
+struct LatentInput {
+  Tensor plain_query_TNP;
+  Tensor rotary_query_TNR;
+  Tensor latent_TL;  // normed
+  Tensor rotary_key_TR;
 };
 
 class Attention {
@@ -38,6 +63,10 @@ class Attention {
   /// rotated. Returns [T, N * D].
   virtual Tensor attend(const AttentionLayer& layer, const Tensor& qkv_TE,
                         const Tensor& positions_T) = 0;
+  /// Latent attention: [T, N * V]. The trainer's expands keys and values, the engine's keeps latents
+  /// and looks at them through queries that took over the product (arXiv 2405.04434, section 2.1.2).
+  virtual Tensor attend_latent(const LatentLayer& layer, const LatentInput& in,
+                               const Tensor& positions_T);
   /// Not null where the products between two attentions may be one call: without gradients.
   virtual const kernels::BlockChains* chains() const { return nullptr; }
 };

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -37,6 +38,12 @@ struct Rope {
 /// What the norms of queries and keys are taken over.
 enum class QkNorm { kNone, kPerHead, kAllHeads };
 
+/// How files hold some of their matrices (model/low_precision.h), from quantization_config.
+enum class StoredForm { kPlain, kFp8Blocks, kMxfp4, kInt4Groups };
+
+/// Of the gate of a dense feed-forward layer; kGelu: in its tanh form.
+enum class Activation { kSilu, kGelu };
+
 /// Names of a block's norms behind "model.layers.INDEX."; empty: there is none. Pre-norm unless a
 /// family says otherwise.
 struct BlockNorms {
@@ -46,6 +53,17 @@ struct BlockNorms {
   std::string after_feed_forward;
 
   bool operator==(const BlockNorms&) const = default;
+};
+
+/// Attention over a compressed context (arXiv 2405.04434, section 2.1): keys and values of all heads
+/// are products of one latent vector, and all heads share one rotating key.
+struct LatentConfig {
+  int64_t kv_rank = 0;    // size of the latent; 0: attention is not latent
+  int64_t q_rank = 0;     // of the queries' own latent; 0: they are one product
+  int64_t plain_dim = 0;  // numbers of a head of queries and keys that do not rotate
+  int64_t value_dim = 0;
+
+  bool operator==(const LatentConfig&) const = default;
 };
 
 struct ModelConfig {
@@ -61,8 +79,9 @@ struct ModelConfig {
   double norm_eps = 1e-6;
   int64_t max_positions = 0;
   Rope rope;
-  bool rotates_pairs = false;   // neighbours with each other, instead of halves
-  std::vector<int64_t> window;  // per layer, 0 = full attention
+  std::optional<Rope> local_rope;  // of layers with a window, where it is another one
+  bool rotates_pairs = false;      // neighbours with each other, instead of halves
+  std::vector<int64_t> window;     // per layer, 0 = full attention
   bool ties_embeddings = false;
   bool has_qkv_bias = false;
   bool has_output_bias = false;  // of the attention's output projection
@@ -70,14 +89,22 @@ struct ModelConfig {
   bool has_fused_qkv = false;      // files hold [q; k; v] as one tensor, "qkv_proj"
   bool has_fused_gate_up = false;  // and [gate; up] as "gate_up_proj"
   QkNorm qk_norm = QkNorm::kNone;
+  double query_scalar = 0;        // scores are divided by its root; 0: by that of head_dim
+  bool norms_add_one = false;     // norms multiply with 1 + weight
+  bool has_sinks = false;         // of attention: a learned score of each head without a value
+  bool scales_embedding = false;  // by the root of hidden_size
+  Activation activation = Activation::kSilu;
+  LatentConfig latent;  // head_dim is plain_dim + rotary_dim then
   BlockNorms norms;
   /// Tensors whose names begin like this are no part of the network: they are carried through save.
   std::vector<std::string> carried_prefixes;
   ExpertsConfig experts;
   double initializer_range = 0.02;
-  std::string dtype;                   // as stored: "bfloat16", "float32", "float16"
-  std::vector<TokenId> eos_token_ids;  // of config.json and generation_config.json
-  json::object raw;                    // the file as it stood, written back into checkpoints
+  StoredForm stored_form = StoredForm::kPlain;  // of matrices that files hold in low precision
+  int64_t fp8_block = 0;                        // rows and columns of a block with one factor
+  std::string dtype;                            // as stored: "bfloat16", "float32", "float16"
+  std::vector<TokenId> eos_token_ids;           // of config.json and generation_config.json
+  json::object raw;  // the file as it stood, written back into checkpoints
 
   bool operator==(const ModelConfig&) const = default;
 };

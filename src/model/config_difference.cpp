@@ -90,11 +90,24 @@ std::vector<std::string> differing_fields(const ModelConfig& running, const Mode
   compare("bias of the attention's output", running.has_output_bias, fresh.has_output_bias);
   compare("mlp_bias", running.has_mlp_bias, fresh.has_mlp_bias);
   compare("norm of q and k", word_of(running.qk_norm), word_of(fresh.qk_norm));
+  compare("query_pre_attn_scalar", running.query_scalar, fresh.query_scalar);
+  compare("norms of 1 + weight", running.norms_add_one, fresh.norms_add_one);
+  compare("attention sinks", running.has_sinks, fresh.has_sinks);
+  compare("scaled embeddings", running.scales_embedding, fresh.scales_embedding);
+  compare("GELU", running.activation == Activation::kGelu, fresh.activation == Activation::kGelu);
+  const auto local_theta = [](const ModelConfig& config) {
+    return config.local_rope ? config.local_rope->theta : config.rope.theta;
+  };
+  compare("rope_local_base_freq", local_theta(running), local_theta(fresh));
   const BlockNorms &here = running.norms, &there = fresh.norms;
   compare("norm before attention", here.before_mixer, there.before_mixer);
   compare("norm after attention", here.after_mixer, there.after_mixer);
   compare("norm before the MLP", here.before_feed_forward, there.before_feed_forward);
   compare("norm after the MLP", here.after_feed_forward, there.after_feed_forward);
+  compare("kv_lora_rank", running.latent.kv_rank, fresh.latent.kv_rank);
+  compare("q_lora_rank", running.latent.q_rank, fresh.latent.q_rank);
+  compare("qk_nope_head_dim", running.latent.plain_dim, fresh.latent.plain_dim);
+  compare("v_head_dim", running.latent.value_dim, fresh.latent.value_dim);
   const ExpertsConfig &has = running.experts, &gets = fresh.experts;
   compare("layers with experts", text_of_layers(has), text_of_layers(gets));
   compare("experts", has.count, gets.count);
@@ -104,6 +117,9 @@ std::vector<std::string> differing_fields(const ModelConfig& running, const Mode
   compare("gate of the shared expert", has.has_shared_gate, gets.has_shared_gate);
   compare("router score", word_of(has.score), word_of(gets.score));
   compare("selection bias of experts", has.has_selection_bias, gets.has_selection_bias);
+  compare("bias of the router", has.has_router_bias, gets.has_router_bias);
+  compare("gates and ups of experts in turns", has.are_in_turns, gets.are_in_turns);
+  compare("swiglu_limit", has.swiglu_limit, gets.swiglu_limit);
   compare("n_group", has.num_groups, gets.num_groups);
   compare("topk_group", has.groups_per_token, gets.groups_per_token);
   compare("experts that make a group's score", has.best_of_group, gets.best_of_group);

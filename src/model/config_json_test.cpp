@@ -73,6 +73,51 @@ ModelConfig made_in_code(std::string_view family) {
     config.experts.width = 12;
     config.experts.normalizes = true;
   }
+  if (family == "deepseek_v2" || family == "deepseek_v3" || family == "glm4_moe_lite" ||
+      family == "kimi_k2") {
+    config.latent = {.kv_rank = 24, .q_rank = 20, .plain_dim = 12, .value_dim = 14};
+    config.rotary_dim = 8;
+    config.head_dim = 20;
+    config.num_kv_heads = config.num_heads;
+    config.rotates_pairs = true;
+    config.experts = grouped_experts();
+    if (family == "deepseek_v2") {
+      config.latent.q_rank = 0;
+      config.experts.score = RouterScore::kSoftmax;
+      config.experts.has_selection_bias = config.experts.normalizes = false;
+      config.experts.best_of_group = 1;
+    } else {
+      config.carried_prefixes = {"model.layers.2."};
+    }
+    return config;
+  }
+  if (family == "gemma3_text") {
+    config.qk_norm = QkNorm::kPerHead;
+    config.activation = Activation::kGelu;
+    config.norms_add_one = config.scales_embedding = true;
+    config.query_scalar = 24;
+    config.window = {32, 0};
+    config.local_rope = Rope{};
+    config.rope = {.kind = Rope::Kind::kLinear, .theta = 1e6, .factor = 8};
+    config.norms = {.before_mixer = "input_layernorm",
+                    .after_mixer = "post_attention_layernorm",
+                    .before_feed_forward = "pre_feedforward_layernorm",
+                    .after_feed_forward = "post_feedforward_layernorm"};
+  }
+  if (family == "gpt_oss") {
+    config.has_qkv_bias = config.has_output_bias = config.has_sinks = true;
+    config.window = {32, 0};
+    config.experts = {.in_layer = {true, true},
+                      .count = 6,
+                      .per_token = 2,
+                      .width = 96,
+                      .normalizes = true,
+                      .has_router_bias = true,
+                      .are_in_turns = true,
+                      .swiglu_limit = 7,
+                      .names = {.router = "router"}};
+    config.rope = {.kind = Rope::Kind::kYarn, .factor = 32, .original_max_positions = 4096};
+  }
   if (family.starts_with("glm4")) {
     config.has_qkv_bias = true;
     config.rotary_dim = 8;

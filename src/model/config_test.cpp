@@ -33,8 +33,14 @@ std::string problem_of(const json::object& object) {
 }
 
 TEST(ModelConfig, MeansTheSameInBothForms) {
-  for (const auto& [name, other] : {std::pair{"glm4", "config.v5.json"},
+  for (const auto& [name, other] : {std::pair{"deepseek_v2", "config.v5.json"},
+                                    {"deepseek_v3", "config.v5.json"},
+                                    {"gemma3_text", "config.v5.json"},
+                                    {"glm4", "config.v5.json"},
                                     {"glm4_moe", "config.v5.json"},
+                                    {"glm4_moe_lite", "config.v5.json"},
+                                    {"gpt_oss", "config.v5.json"},
+                                    {"kimi_k2", "config.v5.json"},
                                     {"llama", "config.v5.json"},
                                     {"mimo", "config.v5.json"},
                                     {"minimax_m2", "config.v5.json"},
@@ -60,6 +66,10 @@ TEST(ModelConfig, MeansTheSameInBothForms) {
     if (!a.eos_token_ids.empty()) EXPECT_EQ(a.eos_token_ids, b.eos_token_ids) << name;
     EXPECT_EQ(a.has_qkv_bias, b.has_qkv_bias) << name;
     EXPECT_EQ(a.experts, b.experts) << name;
+    EXPECT_EQ(a.latent, b.latent) << name;
+    EXPECT_EQ(a.local_rope, b.local_rope) << name;
+    EXPECT_EQ(a.activation, b.activation) << name;
+    EXPECT_EQ(a.rope, b.rope) << name;
   }
 }
 
@@ -113,8 +123,10 @@ TEST(ModelConfig, NamesEveryFieldItDoesNotUnderstand) {
   };
   const Case cases[] = {
       {"model_type", "mamba",
-       "model_type must be one of glm4, glm4_moe, llama, mimo, minimax_m2, mistral, olmo2, phi3, "
-       "qwen2, qwen2_moe, qwen3, qwen3_moe, not \"mamba\""},
+       "model_type must be one of deepseek_v2, deepseek_v3, gemma3_text, glm4, glm4_moe, "
+       "glm4_moe_lite, gpt_oss, kimi_k2, "
+       "llama, mimo, minimax_m2, mistral, olmo2, phi3, qwen2, qwen2_moe, qwen3, qwen3_moe, not "
+       "\"mamba\""},
       {"model_type", nullptr, "model_type"},
       {"hidden_act", "gelu", "hidden_act must be one of silu, swish, not \"gelu\""},
       {"hidden_size", "72", "hidden_size"},

@@ -4,6 +4,8 @@
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include <cmath>
+
 #include "core/error.h"
 #include "kernels/embedding.h"
 #include "kernels/rms_norm.h"
@@ -12,6 +14,8 @@
 #include "model/layers/expert_layer.h"
 #include "model/layers/gated_mlp.h"
 #include "model/layers/grouped_query_attention.h"
+#include "model/layers/latent_attention.h"
+#include "model/layers/norm_weight.h"
 #include "model/weights_builder.h"
 
 namespace slime::model {
@@ -52,25 +56,32 @@ class Decoder final : public Network {
           const BlockLayers& layers)
       : config_(config), precision_(precision), tp_(mesh.tp()) {
     check(mesh.sizes().pp == 1, "this network is not divided into pipeline stages");
-    const RotaryTable rotary =
-        make_rotary_table(config.rope, {config.rotary_dim, config.head_dim, config.rotates_pairs},
-                          config.max_positions, precision.device);
+    // Latent attention rotates numbers that lie apart from the others.
+    const bool is_latent = config.latent.kv_rank > 0;
+    const RotaryHead head{config.rotary_dim, is_latent ? config.rotary_dim : config.head_dim,
+                          config.rotates_pairs};
+    const auto table = [&](const Rope& rope) {
+      return make_rotary_table(rope, head, config.max_positions, precision.device);
+    };
+    const RotaryTable rotary = table(config.rope);
+    const RotaryTable local = config.local_rope ? table(*config.local_rope) : rotary;
     Weights::Builder builder(weights_);
-    const std::vector<int64_t> table{config.vocab_size, config.hidden_size};
-    builder.add(embedding_, {{"model.embed_tokens.weight", table, {}}});
+    const std::vector<int64_t> vocabulary{config.vocab_size, config.hidden_size};
+    builder.add(embedding_, {{"model.embed_tokens.weight", vocabulary, {}}});
     for (int i = 0; i < static_cast<int>(config.num_layers); ++i) {
-      blocks_.push_back(
-          std::make_unique<DecoderBlock>(LayerSite{config, i, mesh, rotary, builder}, layers));
+      const bool is_local = config.window[static_cast<size_t>(i)] > 0;
+      blocks_.push_back(std::make_unique<DecoderBlock>(
+          LayerSite{config, i, mesh, is_local ? local : rotary, builder}, layers));
     }
     builder.add(final_norm_, {{"model.norm.weight", {config.hidden_size}, {}}});
-    if (!config.ties_embeddings) builder.add(head_, {{"lm_head.weight", table, {}}});
+    if (!config.ties_embeddings) builder.add(head_, {{"lm_head.weight", vocabulary, {}}});
     builder.allocate(precision);
     for (const auto& block : blocks_) needs_.push_back(block->needs());
     has_chain_ = has_chain(blocks_);
   }
 
   Tensor forward(const TokenBatch& batch, Attention& attention) override {
-    Stream stream{kernels::embedding(batch.ids_T, embedding_, precision_.activations), {}};
+    Stream stream{embedded(batch.ids_T), {}};
     if (has_chain_ && attention.chains() != nullptr && !at::GradMode::is_enabled()) {
       stream = chained(blocks_, stream.residual_TH, batch.positions_T, attention, config_.norm_eps);
       return kernels::add_rms_norm(stream.residual_TH, stream.update_TH, final_norm_,
@@ -88,8 +99,8 @@ class Decoder final : public Network {
         stream = block->forward(stream, batch.positions_T, attention);
       }
     }
-    return kernels::add_rms_norm(stream.residual_TH, stream.update_TH, final_norm_,
-                                 config_.norm_eps)
+    return kernels::add_rms_norm(stream.residual_TH, stream.update_TH,
+                                 norm_weight(final_norm_, config_.norms_add_one), config_.norm_eps)
         .normed_TH;
   }
 
@@ -107,6 +118,14 @@ class Decoder final : public Network {
   }
 
  private:
+  Tensor embedded(const Tensor& ids_T) const {
+    const Tensor x_TH = kernels::embedding(ids_T, embedding_, precision_.activations);
+    if (!config_.scales_embedding) return x_TH;
+    // Rounded as the embeddings are: so were the published models trained.
+    return x_TH * at::full({}, std::sqrt(static_cast<double>(config_.hidden_size)),
+                           at::TensorOptions(x_TH.scalar_type()).device(x_TH.device()));
+  }
+
   ModelConfig config_;
   Precision precision_;
   comm::RankGroup& tp_;
@@ -135,6 +154,11 @@ std::unique_ptr<Network> make_dense_decoder(const ModelConfig& config, const Pre
 std::unique_ptr<Network> make_expert_decoder(const ModelConfig& config, const Precision& precision,
                                              const comm::Mesh& mesh) {
   return make_decoder(config, precision, mesh, {make_grouped_query_attention, make_experts_or_mlp});
+}
+
+std::unique_ptr<Network> make_latent_decoder(const ModelConfig& config, const Precision& precision,
+                                             const comm::Mesh& mesh) {
+  return make_decoder(config, precision, mesh, {make_latent_attention, make_experts_or_mlp});
 }
 
 }  // namespace slime::model

@@ -23,4 +23,8 @@ std::unique_ptr<Network> make_dense_decoder(const ModelConfig& config, const Pre
 std::unique_ptr<Network> make_expert_decoder(const ModelConfig& config, const Precision& precision,
                                              const comm::Mesh& mesh);
 
+/// The same with latent attention.
+std::unique_ptr<Network> make_latent_decoder(const ModelConfig& config, const Precision& precision,
+                                             const comm::Mesh& mesh);
+
 }  // namespace slime::model

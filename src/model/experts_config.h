@@ -15,6 +15,7 @@ enum class RouterScore { kSoftmax, kSigmoid };
 /// Names behind "model.layers.INDEX.". Experts are PREFIX.experts.NUMBER.{gate, up, down}.weight.
 struct ExpertNames {
   std::string prefix = "mlp";
+  std::string router = "gate";
   std::string gate = "gate_proj";
   std::string up = "up_proj";
   std::string down = "down_proj";
@@ -40,6 +41,11 @@ struct ExpertsConfig {
   int64_t best_of_group = 2;
   bool normalizes = false;  // weights of the chosen are divided by their sum
   double scaling = 1;       // then multiplied by this
+  bool has_router_bias = false;
+  /// Files hold all experts as PREFIX.experts.{gate_up_proj, down_proj} with biases, matrices turned
+  /// and gates and ups in turns, which are bounded by the limit (kernels/experts.h).
+  bool are_in_turns = false;
+  double swiglu_limit = 0;
   ExpertNames names;
 
   bool are_in(int64_t layer) const {

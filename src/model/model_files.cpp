@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <exception>
 #include <mutex>
 #include <set>
@@ -114,10 +115,40 @@ std::vector<CarriedTensor> ModelFiles::opened_again(const std::vector<std::strin
   return carried;
 }
 
-void ModelFiles::read_into(Weights& weights, const SurplusOf& surplus_of) const {
+bool ModelFiles::is_low_precision(StoredForm form, const std::string& name) const {
+  if (form == StoredForm::kPlain) return false;
+  return std::ranges::all_of(stored_names(form, name),
+                             [&](const std::string& stored) { return tensors_.contains(stored); });
+}
+
+Tensor ModelFiles::read_low_precision(const NamedWeight& weight, StoredForm form,
+                                      int64_t fp8_block) const {
+  std::vector<Tensor> parts;
+  for (const std::string& name : stored_names(form, weight.name))
+    parts.push_back(tensors_.at(name).file->read(name));
+  Tensor whole;
+  if (form == StoredForm::kFp8Blocks) whole = from_fp8_blocks(parts[0], parts[1], fp8_block);
+  if (form == StoredForm::kInt4Groups) whole = from_int4_groups(parts[0], parts[1]);
+  // The published MXFP4 files hold matrices turned.
+  if (form == StoredForm::kMxfp4) whole = from_mxfp4(parts[0], parts[1]).transpose(1, 2);
+  if (whole.sizes() != weight.full_shape) {
+    throw ConfigError(fmt::format("{}: {} unpacks to [{}], config.json means [{}]",
+                                  directory_.string(), weight.name, fmt::join(whole.sizes(), ", "),
+                                  fmt::join(weight.full_shape, ", ")));
+  }
+  const Slice& slice = weight.slice;
+  return slice.dim < 0 ? whole : whole.slice(slice.dim, slice.begin, slice.end);
+}
+
+void ModelFiles::read_into(Weights& weights, StoredForm form, int64_t fp8_block,
+                           const SurplusOf& surplus_of) const {
   std::vector<std::string> problems, carried;
   std::set<std::string> wanted;
   for (const NamedWeight& weight : weights.tensors()) {
+    if (is_low_precision(form, weight.name)) {
+      for (const std::string& name : stored_names(form, weight.name)) wanted.insert(name);
+      continue;
+    }
     wanted.insert(weight.name);
     check_tensor(weight.name, weight.full_shape, problems);
   }
@@ -148,8 +179,12 @@ void ModelFiles::read_into(Weights& weights, const SurplusOf& surplus_of) const 
   std::exception_ptr first_error;  // guarded by mutex
   kernels::cpu::parallel_chunks(static_cast<int64_t>(tensors.size()), [&](int64_t i) {
     const NamedWeight& weight = tensors[static_cast<size_t>(i)];
-    const TensorLocation& location = tensors_.at(weight.name);
     try {
+      if (is_low_precision(form, weight.name)) {
+        Weights::view(flat, weight).copy_(read_low_precision(weight, form, fp8_block));
+        return;
+      }
+      const TensorLocation& location = tensors_.at(weight.name);
       location.file->read(*location.tensor, weight.slice, Weights::view(flat, weight));
     } catch (...) {
       const std::lock_guard lock(mutex);

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "model/low_precision.h"
 #include "model/safetensors.h"
 #include "model/weights.h"
 
@@ -35,11 +36,16 @@ class ModelFiles final {
   /// Fills weights.flat() and the constants from the files, and notes what is carried. Every tensor
   /// must be there with its full shape, and no other but what `surplus_of` says. Throws ConfigError
   /// with all problems.
-  void read_into(Weights& weights, const SurplusOf& surplus_of) const;
+  /// Weights that the files hold in `form` (model/low_precision.h) are read as what they mean.
+  void read_into(Weights& weights, StoredForm form, int64_t fp8_block,
+                 const SurplusOf& surplus_of) const;
 
  private:
   void check_tensor(const std::string& name, const std::vector<int64_t>& shape,
                     std::vector<std::string>& problems) const;
+  /// Whether the files hold it in `form`, and not plainly.
+  bool is_low_precision(StoredForm form, const std::string& name) const;
+  Tensor read_low_precision(const NamedWeight& weight, StoredForm form, int64_t fp8_block) const;
   std::vector<CarriedTensor> opened_again(const std::vector<std::string>& names) const;
 
   std::filesystem::path directory_;

@@ -27,13 +27,18 @@ const Family& family_of(const ModelConfig& config) {
 ModelFiles::Surplus surplus_of(const ModelConfig& config, const std::string& name) {
   const bool is_harmless = name.ends_with(".rotary_emb.inv_freq") ||
                            (config.ties_embeddings && name == "lm_head.weight");
-  if (is_harmless) return ModelFiles::Surplus::kIgnored;
+  // The shape of an unpacked matrix, which config.json tells too.
+  const bool is_known =
+      config.stored_form == StoredForm::kInt4Groups && name.ends_with(".weight_shape");
+  if (is_harmless || is_known) return ModelFiles::Surplus::kIgnored;
   const bool is_carried = std::ranges::any_of(
       config.carried_prefixes, [&](const auto& prefix) { return name.starts_with(prefix); });
   return is_carried ? ModelFiles::Surplus::kCarried : ModelFiles::Surplus::kProblem;
 }
 
-bool ends_with(const std::string& name, std::string_view tail) { return name.ends_with(tail); }
+bool is_zero_at_first(const std::string& name) {
+  return name.ends_with(".bias") || name.ends_with("_bias") || name.ends_with(".sinks");
+}
 
 }  // namespace
 
@@ -47,7 +52,7 @@ std::unique_ptr<Network> load_network(const std::filesystem::path& directory,
   const ModelConfig config = read_model_config(directory);
   const ModelFiles files(directory);
   std::unique_ptr<Network> network = make_blank_network(config, precision, mesh);
-  files.read_into(network->weights(),
+  files.read_into(network->weights(), config.stored_form, config.fp8_block,
                   [&](const std::string& name) { return surplus_of(config, name); });
   return network;
 }
@@ -60,9 +65,9 @@ std::unique_ptr<Network> make_network(const ModelConfig& config, const Precision
   for (size_t stream = 0; stream < weights.tensors().size(); ++stream) {
     const NamedWeight& weight = weights.tensors()[stream];
     Tensor view = Weights::view(weights.flat(), weight);
-    if (ends_with(weight.name, ".bias")) continue;  // the buffer starts as zeros
+    if (is_zero_at_first(weight.name)) continue;  // as the buffer is
     if (weight.shape.size() < 2) {
-      view.fill_(1);
+      view.fill_(config.norms_add_one ? 0 : 1);
       continue;
     }
     Tensor drawn = at::empty(weight.shape, at::kFloat);

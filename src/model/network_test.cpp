@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <fstream>
+#include <map>
 
 #include "core/error.h"
 #include "model/families/family.h"
@@ -19,6 +20,10 @@ using ::testing::HasSubstr;
 
 std::filesystem::path fixture(const std::string& name) {
   return std::filesystem::path(SLIME_SOURCE_DIR) / "tests/fixtures/models" / name;
+}
+
+bool has(const std::string& name, std::string_view part) {
+  return name.find(part) != std::string::npos;
 }
 
 /// A group whose members are not there: networks are built and loaded without a word.
@@ -115,7 +120,8 @@ void expect_same_tensors(const std::filesystem::path& before, const std::filesys
 }
 
 TEST_F(ModelDirectory, OfAFamilyWithExpertsIsReadBackAsItWasSaved) {
-  for (const std::string name : {"qwen2_moe", "qwen3_moe", "minimax_m2"}) {
+  for (const std::string name :
+       {"qwen2_moe", "qwen3_moe", "minimax_m2", "glm4_moe_lite", "kimi_k2"}) {
     const auto network = load_network(fixture(name), Precision::of("bfloat16"));
     save_network(*network, directory_);
     const auto again = load_network(directory_, Precision::of("bfloat16"));
@@ -135,6 +141,20 @@ TEST_F(ModelDirectory, KeepsWhatTheNetworkDoesNotComputeInFilesAndShards) {
   }
 }
 
+TEST_F(ModelDirectory, KeepsALayerThatPredictsAFurtherToken) {
+  write("kimi_k2", [](NamedTensors& tensors) {
+    tensors.emplace_back("model.layers.3.eh_proj.weight", at::ones({4, 8}, at::kBFloat16));
+  });
+  EXPECT_THAT(problem_of(), HasSubstr("model.layers.3.eh_proj.weight belongs to no part"));
+  json::object config = read_json_file(directory_ / "config.json").as_object();
+  config["num_nextn_predict_layers"] = 1;
+  write_file(directory_ / "config.json", json::serialize(config));
+  const auto network = load_network(directory_, Precision::of("bfloat16"));
+  std::filesystem::create_directory(directory_ / "saved");
+  save_network(*network, directory_ / "saved");
+  expect_same_tensors(directory_, directory_ / "saved");
+}
+
 TEST_F(ModelDirectory, KeepsASelectionBiasAsFloat32WhateverTheWeightsAre) {
   const auto network = load_network(fixture("minimax_m2"), Precision::of("bfloat16"));
   ASSERT_EQ(network->weights().constants().size(), 3U);
@@ -142,6 +162,105 @@ TEST_F(ModelDirectory, KeepsASelectionBiasAsFloat32WhateverTheWeightsAre) {
   EXPECT_EQ(constant.name, "model.layers.0.block_sparse_moe.e_score_correction_bias");
   EXPECT_EQ(constant.value.scalar_type(), at::kFloat);
   EXPECT_FALSE(constant.value.equal(constant.value.to(at::kBFloat16).to(at::kFloat)));
+}
+
+TEST_F(ModelDirectory, InLowPrecisionIsReadAsTheNumbersThatItMeans) {
+  const SafetensorsFile file(fixture("qwen3_moe") / "model.safetensors");
+  std::map<std::string, Tensor> meant;
+  NamedTensors stored;
+  for (const auto& [name, entry] : file.tensors()) {
+    const Tensor plain = file.read(name);
+    if (!has(name, ".experts.")) {
+      stored.emplace_back(name, plain);
+      meant[name] = plain;
+      continue;
+    }
+    const Tensor weight = (plain.to(at::kFloat) * 3).to(at::kFloat8_e4m3fn);
+    const Tensor scale = at::full({(plain.size(0) + 15) / 16, (plain.size(1) + 15) / 16}, 1.0 / 3);
+    stored.emplace_back(name, weight);
+    stored.emplace_back(name + "_scale_inv", scale);
+    meant[name] = from_fp8_blocks(weight, scale, 16);
+  }
+  write_safetensors(directory_ / "model.safetensors", stored);
+  json::object config = read_json_file(fixture("qwen3_moe") / "config.json").as_object();
+  config["quantization_config"] = {{"quant_method", "fp8"}, {"weight_block_size", {16, 16}}};
+  write_file(directory_ / "config.json", json::serialize(config));
+  const auto network = load_network(directory_, Precision::of("float32"));
+  for (const NamedWeight& weight : network->weights().tensors()) {
+    EXPECT_TRUE(Weights::view(network->weights().flat(), weight)
+                    .equal(meant.at(weight.name).to(at::kFloat)))
+        << weight.name;
+  }
+  save_network(*network, directory_, {.dtype = "bfloat16"});
+  EXPECT_FALSE(
+      read_json_file(directory_ / "config.json").as_object().contains("quantization_config"));
+  EXPECT_EQ(problem_of(), "none");
+}
+
+TEST_F(ModelDirectory, InMxfp4HasTurnedMatricesOfAllExpertsInOneTensor) {
+  json::object config = read_json_file(fixture("gpt_oss") / "config.json").as_object();
+  config["intermediate_size"] = 64;  // groups are of 32
+  config["quantization_config"] = {{"quant_method", "mxfp4"}};
+  write_file(directory_ / "config.json", json::serialize(config));
+  const auto fresh = make_network(read_model_config(directory_), Precision::of("bfloat16"), 1);
+  NamedTensors stored;
+  for (const NamedWeight& weight : fresh->weights().tensors()) {
+    const auto& shape = weight.shape;
+    if (!weight.name.ends_with("experts.gate_up_proj") &&
+        !weight.name.ends_with("experts.down_proj")) {
+      stored.emplace_back(weight.name, Weights::view(fresh->weights().flat(), weight));
+      continue;
+    }
+    const Tensor blocks = at::zeros({shape[0], shape[2], shape[1] / 32, 16}, at::kByte),
+                 scales = at::full({shape[0], shape[2], shape[1] / 32}, 127, at::kByte);
+    blocks[1][5][1][3].fill_(0x72);  // 1, then 6
+    scales[1][5][1].fill_(129);      // times 4
+    stored.emplace_back(weight.name + "_blocks", blocks);
+    stored.emplace_back(weight.name + "_scales", scales);
+  }
+  write_safetensors(directory_ / "model.safetensors", stored);
+  const auto network = load_network(directory_, Precision::of("bfloat16"));
+  for (const NamedWeight& weight : network->weights().tensors()) {
+    if (!weight.name.ends_with("_proj") || !has(weight.name, ".experts.")) continue;
+    const Tensor read = Weights::view(network->weights().flat(), weight);
+    EXPECT_EQ(read.count_nonzero().item<int64_t>(), 2) << weight.name;
+    EXPECT_EQ(read[1][32 + 6][5].item<float>(), 4) << weight.name;
+    EXPECT_EQ(read[1][32 + 7][5].item<float>(), 24) << weight.name;
+  }
+}
+
+TEST_F(ModelDirectory, InInt4GroupsIsReadAsTheNumbersThatItMeans) {
+  write("qwen3_moe", [](NamedTensors& tensors) {
+    NamedTensors stored;
+    for (const auto& [name, plain] : tensors) {
+      if (!has(name, ".experts.")) {
+        stored.emplace_back(name, plain);
+        continue;
+      }
+      const std::string stem = name.substr(0, name.size() - std::string("weight").size());
+      const int64_t rows = plain.size(0), columns = plain.size(1);
+      const Tensor packed =
+          at::full({rows, columns / 8}, static_cast<int32_t>(0x88888888), at::kInt);
+      packed[2][1].fill_(static_cast<int32_t>(0x8888888F));  // 7, then zeros
+      stored.emplace_back(stem + "weight_packed", packed);
+      stored.emplace_back(stem + "weight_scale", at::full({rows, columns / 8}, 0.5, at::kBFloat16));
+      stored.emplace_back(stem + "weight_shape", at::tensor({rows, columns}, at::kLong));
+    }
+    tensors = std::move(stored);
+  });
+  json::object config = read_json_file(directory_ / "config.json").as_object();
+  const json::object weights{{"num_bits", 4}, {"group_size", 8}, {"symmetric", true}};
+  config["quantization_config"] = {{"quant_method", "compressed-tensors"},
+                                   {"format", "pack-quantized"},
+                                   {"config_groups", {{"group_0", {{"weights", weights}}}}}};
+  write_file(directory_ / "config.json", json::serialize(config));
+  const auto network = load_network(directory_, Precision::of("bfloat16"));
+  for (const NamedWeight& weight : network->weights().tensors()) {
+    if (!has(weight.name, ".experts.")) continue;
+    const Tensor read = Weights::view(network->weights().flat(), weight);
+    EXPECT_EQ(read.count_nonzero().item<int64_t>(), 1) << weight.name;
+    EXPECT_EQ(read[2][8].item<float>(), 3.5F) << weight.name;
+  }
 }
 
 TEST_F(ModelDirectory, OfAFreshNetworkIsAFunctionOfTheSeed) {

@@ -30,10 +30,17 @@ struct DtypeName {
   at::ScalarType dtype;
 };
 constexpr std::array kDtypes = {
-    DtypeName{"BF16", at::kBFloat16}, DtypeName{"F16", at::kHalf}, DtypeName{"F32", at::kFloat},
-    DtypeName{"F64", at::kDouble},    DtypeName{"I64", at::kLong}, DtypeName{"I32", at::kInt},
-    DtypeName{"I16", at::kShort},     DtypeName{"I8", at::kChar},  DtypeName{"U8", at::kByte},
+    DtypeName{"BF16", at::kBFloat16},
+    DtypeName{"F16", at::kHalf},
+    DtypeName{"F32", at::kFloat},
+    DtypeName{"F64", at::kDouble},
+    DtypeName{"I64", at::kLong},
+    DtypeName{"I32", at::kInt},
+    DtypeName{"I16", at::kShort},
+    DtypeName{"I8", at::kChar},
+    DtypeName{"U8", at::kByte},
     DtypeName{"BOOL", at::kBool},
+    DtypeName{"F8_E4M3", at::kFloat8_e4m3fn},
 };
 
 /// One entry of the header; returns what is wrong with it, or nothing.

@@ -83,6 +83,7 @@ void save_network(Network& network, const std::filesystem::path& directory,
   const at::ScalarType dtype =
       options.dtype.empty() ? weights.flat().scalar_type() : scalar_type(options.dtype);
   json::object config = config_json(network.config());
+  config.erase("quantization_config");  // of the files that were read
   // The newer form writes "dtype"; everything reads "torch_dtype".
   config[config.contains("dtype") ? "dtype" : "torch_dtype"] = dtype_word(dtype);
   write_file(directory / "config.json", to_pretty_json(config));

@@ -18,6 +18,8 @@ class TreeAttention final : public Attention {
 
   Tensor attend(const AttentionLayer& layer, const Tensor& qkv_TE,
                 const Tensor& positions_T) override;
+  Tensor attend_latent(const LatentLayer& layer, const LatentInput& in,
+                       const Tensor& positions_T) override;
 
  private:
   std::vector<Segment> segments_;

@@ -80,7 +80,7 @@ void Weights::Builder::add(kernels::Param& param, std::vector<Component> compone
           component.slice.end - component.slice.begin;
     }
     weight.offset = num_elements_;
-    weight.decays = weight.shape.size() >= 2;
+    weight.decays = weight.shape.size() >= 2 && !component.is_bias;
     num_elements_ += product(weight.shape);
     if (fused.shape.empty()) {
       fused.shape = weight.shape;

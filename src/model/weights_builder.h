@@ -14,6 +14,7 @@ struct Weights::Builder {
     std::vector<int64_t> full_shape;
     Slice slice;  // of this rank; components of one parameter differ in dimension 0 only
     bool has_partial_grad = false;  // see NamedWeight
+    bool is_bias = false;           // does not decay, though it has two dimensions
   };
 
   explicit Builder(Weights& weights) : weights_(weights) {}

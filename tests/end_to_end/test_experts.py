@@ -9,11 +9,11 @@ import pytest
 from conftest import ROOT, SLIME, numbers_that_repeat, run_slime, train_command, weights
 
 
-@pytest.fixture(scope="module")
-def experts(work, tmp_path_factory):
-    """A folder like `work` whose model has four experts in each layer."""
+@pytest.fixture(scope="module", params=[[], ["--latent", "24"]], ids=["qwen3_moe", "deepseek_v3"])
+def experts(request, work, tmp_path_factory):
+    """A folder like `work` whose model has four experts in each layer, beside plain or latent attention."""
     folder = tmp_path_factory.mktemp("experts")
-    maker = [sys.executable, ROOT / "tools" / "tiny_model.py", folder / "model", "--experts", "4"]
+    maker = [sys.executable, ROOT / "tools" / "tiny_model.py", folder / "model", "--experts", "4", *request.param]
     subprocess.run(maker, check=True, stdout=subprocess.DEVNULL)
     (folder / "data").symlink_to(work / "data")
     return folder

@@ -5,6 +5,7 @@
 #include "golden_flags.h"
 #include "model/layers/gated_mlp.h"
 #include "model/layers/grouped_query_attention.h"
+#include "model/layers/latent_attention.h"
 #include "train/flops.h"
 #include "train/karmarkar_karp.h"
 #include "train/schedule.h"
@@ -15,20 +16,15 @@ namespace {
 
 using namespace train;
 
-/// Latent attention as spec section 13 counts it, for the cases of models that have it.
 model::Costs latent_costs(const json::object& p, const model::GroupedQueryShape& full) {
-  const auto or_zero = [&](const char* name) { return has(p, name) ? integer(p, name) : 0; };
-  const int64_t h = full.hidden, heads = full.num_heads;
-  const int64_t q_rank = or_zero("q_lora_rank"), kv_rank = or_zero("kv_lora_rank");
-  const int64_t rotary = integer(p, "qk_pos_emb_head_dim"), value = integer(p, "v_head_dim");
-  const int64_t plain = integer(p, "qk_head_dim"), qk = plain + rotary;
-  const int64_t q = q_rank > 0 ? q_rank * (h + heads * qk) : h * heads * qk;
-  const int64_t kv = kv_rank > 0 ? kv_rank * (h + heads * (plain + value)) + h * rotary
-                                 : 2 * h * full.num_kv_heads * full.head_dim;
-  model::Costs costs;
-  costs.flops_per_token = 2 * (q + kv) + 2 * h * h;
-  costs.flops_per_pair = 2 * heads * (qk + value);
-  return costs;
+  return model::latent_costs(
+      {.hidden = full.hidden,
+       .num_heads = full.num_heads,
+       .rotary_dim = integer(p, "qk_pos_emb_head_dim"),
+       .latent = {.kv_rank = integer(p, "kv_lora_rank"),
+                  .q_rank = has(p, "q_lora_rank") ? integer(p, "q_lora_rank") : 0,
+                  .plain_dim = integer(p, "qk_head_dim"),
+                  .value_dim = integer(p, "v_head_dim")}});
 }
 
 FlopsModel flops_model(const json::object& p) {

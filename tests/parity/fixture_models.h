@@ -20,8 +20,10 @@ namespace slime::testing {
 /// All of them. Some lie here with their configuration alone, and whole beside the project
 /// (tests/fixtures/models/README.md).
 inline auto golden_models() {
-  return ::testing::Values("glm4", "glm4_moe", "llama", "llama3_rope", "mimo", "minimax_m2",
-                           "mistral", "olmo2", "phi3", "qwen2", "qwen2_moe", "qwen3", "qwen3_moe");
+  return ::testing::Values("deepseek_v2", "deepseek_v3", "deepseek_v3_noq", "gemma3_text", "glm4",
+                           "glm4_moe", "glm4_moe_lite", "gpt_oss", "kimi_k2", "llama",
+                           "llama3_rope", "mimo", "minimax_m2", "mistral", "olmo2", "phi3", "qwen2",
+                           "qwen2_moe", "qwen3", "qwen3_moe");
 }
 
 /// Where the model lies whole; where it would lie if it does not.

@@ -59,6 +59,10 @@ TEST(TrainInvariance, GrpoOfExpertsDoesNotEither) {
     expect_invariant(make_train_batch(made_up_groups(3, 4, 128), {}), grpo_config(), name);
 }
 
+TEST(TrainInvariance, NorOfLatentAttention) {
+  expect_invariant(make_train_batch(made_up_groups(3, 4, 128), {}), grpo_config(), "kimi_k2");
+}
+
 TEST(TrainInvariance, NeitherDoesThePerTokenMean) {
   TrainConfig config = grpo_config();
   config.reduction = algo::Reduction::kPerToken;

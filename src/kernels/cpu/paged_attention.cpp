@@ -135,7 +135,7 @@ void paged_attention(const PagedAttentionCall& call) {
 void paged_attention_portable(const PagedAttentionCall& call) {
   const int64_t head_dim = call.head_dim;
   const int64_t group = call.num_heads / call.num_kv_heads;
-  const int64_t qkv_stride = (call.num_heads + 2 * call.num_kv_heads) * head_dim;
+  const int64_t qkv_stride = call.row_size();
   const int64_t stride = value_stride(head_dim);
   const auto key_at = [&](int32_t page, int64_t head, int64_t dim, int64_t slot) {
     return ((page * call.num_kv_heads + head) * head_dim + dim) * kPageTokens + slot;
@@ -172,6 +172,10 @@ void paged_attention_portable(const PagedAttentionCall& call) {
       for (int64_t head = 0; head < call.num_kv_heads; ++head) {
         const auto key = normed_rotated(row, call.num_heads + head, position, call.k_norm);
         for (int64_t d = 0; d < head_dim; ++d) {
+          if (call.values_are_keys) {
+            put(call.values, call.storage, value_at(page, head, position % kPageTokens, d), key[d]);
+            continue;
+          }
           put(call.keys, call.storage, key_at(page, head, d, position % kPageTokens), key[d]);
           const int64_t from =
               row * qkv_stride + (call.num_heads + call.num_kv_heads + head) * head_dim + d;
@@ -190,17 +194,21 @@ void paged_attention_portable(const PagedAttentionCall& call) {
       for (int64_t head = 0; head < call.num_heads; ++head) {
         const auto query = normed_rotated(row, head, position, call.q_norm);
         std::vector<float> weight(position + 1, 0.0F);
-        float largest = -std::numeric_limits<float>::infinity();
+        float largest =
+            call.sinks != nullptr ? call.sinks[head] : -std::numeric_limits<float>::infinity();
         for (int64_t k = first_key; k <= position; ++k) {
+          const int32_t page = sequence.pages[k / kPageTokens];
+          const int64_t slot = k % kPageTokens;
           for (int64_t d = 0; d < head_dim; ++d) {
-            weight[k] +=
-                query[d] * call.scale *
-                get(call.keys, call.storage,
-                    key_at(sequence.pages[k / kPageTokens], head / group, d, k % kPageTokens));
+            const float key =
+                call.values_are_keys
+                    ? get(call.values, call.storage, value_at(page, head / group, slot, d))
+                    : get(call.keys, call.storage, key_at(page, head / group, d, slot));
+            weight[k] += query[d] * call.scale * key;
           }
           largest = std::max(largest, weight[k]);
         }
-        float sum = 0;
+        float sum = call.sinks != nullptr ? std::exp(call.sinks[head] - largest) : 0;
         for (int64_t k = first_key; k <= position; ++k)
           sum += weight[k] = std::exp(weight[k] - largest);
         for (int64_t d = 0; d < head_dim; ++d) {

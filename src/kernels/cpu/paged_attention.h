@@ -11,6 +11,7 @@
 ///   keys    [pages, K, D, kPageTokens]   transposed: a page's scores come from D multiply-adds
 ///                                        without a horizontal sum
 ///   values  [pages, K, kPageTokens, S]   S = value_stride(D), D rounded up to eight
+/// Where values are the keys (latent attention), there are no other keys than `values`.
 ///
 /// Every query sees keys in blocks of kBlockTokens that start at multiples of kBlockTokens, and its
 /// arithmetic does not depend on which other queries share the step: a token's output is the same
@@ -67,7 +68,7 @@ struct PagedPlan {
 PagedPlan make_paged_plan(std::vector<PagedSequence> sequences, int64_t queries_per_key);
 
 struct PagedAttentionCall {
-  const void* qkv_TE = nullptr;  // [T, (N + 2 K) D]
+  const void* qkv_TE = nullptr;  // [T, (N + 2 K) D], or [T, (N + K) D] where values are keys
   void* out_TE = nullptr;        // [T, N D]
   FloatKind activations = FloatKind::kFloat32;
   void* keys = nullptr;
@@ -76,16 +77,23 @@ struct PagedAttentionCall {
   int64_t num_heads = 0;
   int64_t num_kv_heads = 0;
   int64_t head_dim = 0;
+  bool values_are_keys = false;
   float scale = 0;
   int64_t window = 0;             // 0: all
   const float* q_norm = nullptr;  // [D], null without q/k norm
   const float* k_norm = nullptr;
   float norm_eps = 0;
+  const float* sinks = nullptr;   // [N], null without attention sinks (kernels/tree_attention.h)
   const float* cos_PR = nullptr;  // [P, R], R = rotary_half
   const float* sin_PR = nullptr;
   int64_t rotary_half = 0;
   float* query_scratch = nullptr;  // [T, N, value_stride(D)]
   const PagedPlan* plan = nullptr;
+
+  /// Numbers of a row of qkv.
+  int64_t row_size() const {
+    return (num_heads + (values_are_keys ? 1 : 2) * num_kv_heads) * head_dim;
+  }
 };
 
 /// Runs on the kernel threads. The AVX2 form where the processor has it, its products in AVX-512

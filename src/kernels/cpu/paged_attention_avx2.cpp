@@ -94,6 +94,29 @@ SLIME_AVX2 void score_pages(const float* query_MS, int64_t stride, const T* cons
   }
 }
 
+/// The same from rows of keys, as values lie: each score is a sum over the row.
+template <int M, typename T>
+SLIME_AVX2 void score_rows(const float* query_MS, int64_t stride, const T* const* pages,
+                           int64_t num_slots, int64_t head_dim, float* scores_M64) {
+  for (int64_t slot = 0; slot < num_slots; ++slot) {
+    const T* key_D = pages[slot / kPageTokens] + slot % kPageTokens * stride;
+    __m256 sum[M];
+    for (int m = 0; m < M; ++m) sum[m] = _mm256_setzero_ps();
+    int64_t d = 0;
+    for (; d + 8 <= head_dim; d += 8) {
+      const __m256 key = load8(key_D + d);
+#pragma GCC unroll 6
+      for (int m = 0; m < M; ++m)
+        sum[m] = _mm256_fmadd_ps(load8(query_MS + m * stride + d), key, sum[m]);
+    }
+    for (int m = 0; m < M; ++m) {
+      float score = sum8(sum[m]);
+      for (int64_t i = d; i < head_dim; ++i) score += query_MS[m * stride + i] * value_of(key_D[i]);
+      scores_M64[m * kBlockTokens + slot] = score;
+    }
+  }
+}
+
 template <int M, typename T>
 SLIME_AVX2 void add_value_pages(const float* weight_M64, const T* const* value_pages,
                                 int64_t num_slots, int64_t stride, float* out_MS) {
@@ -192,13 +215,20 @@ SLIME_AVX2 void attend_block(const PagedAttentionCall& call, int64_t kv_head, co
   for (int64_t i = 0; i < num_pages; ++i) {
     const int64_t head =
         static_cast<int64_t>(pages[first_key / kPageTokens + i]) * call.num_kv_heads + kv_head;
-    key_pages[i] = static_cast<const T*>(call.keys) + head * call.head_dim * kPageTokens;
+    if (!call.values_are_keys)
+      key_pages[i] = static_cast<const T*>(call.keys) + head * call.head_dim * kPageTokens;
     value_pages[i] = static_cast<const T*>(call.values) + head * kPageTokens * rows.stride;
   }
   const float* query = rows.query_MS + begin * rows.stride;
   float* scores = rows.scores_M64 + begin * kBlockTokens;
   const bool wide = cpu::has_avx512();
-  if (wide) {
+  if (call.values_are_keys) {
+    for (int64_t m = begin; m < end; m += kMaxRows) {
+      SLIME_FOR_ROWS(end - m, score_rows, rows.query_MS + m * rows.stride, rows.stride,
+                     value_pages.data(), num_slots, call.head_dim,
+                     rows.scores_M64 + m * kBlockTokens);
+    }
+  } else if (wide) {
     score_pages_avx512<T>(end - begin, query, rows.stride, key_pages.data(), num_pages,
                           call.head_dim, scores);
   } else {
@@ -246,6 +276,13 @@ SLIME_AVX2 void attend_tile(const PagedAttentionCall& call, const PagedPlan::Til
   std::fill_n(rows.out_MS, num_rows * stride, 0.0F);
   std::fill_n(rows.largest_M, num_rows, -std::numeric_limits<float>::infinity());
   std::fill_n(rows.sum_M, num_rows, 0.0F);
+  if (call.sinks != nullptr) {
+    // A sink is a score that was seen first, and has no value.
+    for (int64_t i = 0; i < num_rows; ++i) {
+      rows.largest_M[i] = call.sinks[kv_head * group + i % group];
+      rows.sum_M[i] = 1;
+    }
+  }
   int64_t oldest_position = std::numeric_limits<int64_t>::max();
   for (int64_t i = 0; i < num_rows; ++i) {
     const int64_t query = i / group;
@@ -331,8 +368,7 @@ SLIME_AVX2 void prepare_tile(const PagedAttentionCall& call, const PagedPlan::Ti
     for (int64_t i = 0; i < tile.num_rows; ++i) {
       const int64_t row = sequence.first_row + tile.first_row + i;
       const int64_t position = sequence.num_keys - sequence.num_rows + tile.first_row + i;
-      const A* heads = static_cast<const A*>(call.qkv_TE) +
-                       row * (call.num_heads + 2 * call.num_kv_heads) * head_dim;
+      const A* heads = static_cast<const A*>(call.qkv_TE) + row * call.row_size();
       for (int64_t g = 0; g < group; ++g) {
         float* query = call.query_scratch + ((kv_head * total_rows + row) * group + g) * stride;
         load_head(call, heads + (kv_head * group + g) * head_dim, call.q_norm, position, query);
@@ -345,9 +381,13 @@ SLIME_AVX2 void prepare_tile(const PagedAttentionCall& call, const PagedPlan::Ti
           static_cast<int64_t>(sequence.pages[position / kPageTokens]) * call.num_kv_heads +
           kv_head;
       const int64_t slot = position % kPageTokens;
+      T* values = static_cast<T*>(call.values) + (head * kPageTokens + slot) * stride;
+      if (call.values_are_keys) {
+        for (int64_t d = 0; d < head_dim; ++d) assign(values[d], key[d]);
+        continue;
+      }
       T* keys = static_cast<T*>(call.keys) + head * head_dim * kPageTokens + slot;
       for (int64_t d = 0; d < head_dim; ++d) assign(keys[d * kPageTokens], key[d]);
-      T* values = static_cast<T*>(call.values) + (head * kPageTokens + slot) * stride;
       const A* value = heads + (call.num_heads + call.num_kv_heads + kv_head) * head_dim;
       for (int64_t d = 0; d < head_dim; ++d) assign(values[d], value_of(value[d]));
     }

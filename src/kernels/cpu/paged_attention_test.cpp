@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <numeric>
 
 #include "core/random.h"
@@ -20,10 +21,12 @@ struct Layer {
   FloatKind activations = FloatKind::kFloat32;
   int64_t window = 0;
   bool has_norm = true;
+  bool has_sinks = false;
+  bool values_are_keys = false;
   std::vector<std::vector<int32_t>> pages;  // per sequence
   std::vector<PagedSequence> sequences;
 
-  std::vector<float> qkv, keys, values, q_norm, k_norm, cos, sin, query_scratch;
+  std::vector<float> qkv, keys, values, q_norm, k_norm, sinks, cos, sin, query_scratch;
   int64_t num_pages = 0;
   int64_t num_rows = 0;
 
@@ -61,6 +64,7 @@ struct Layer {
     values = noise(num_pages * num_kv_heads * value_stride(head_dim) * kPageTokens, 3, storage);
     q_norm = noise(head_dim, 4, FloatKind::kFloat32);
     k_norm = noise(head_dim, 5, FloatKind::kFloat32);
+    sinks = noise(num_heads, 8, FloatKind::kFloat32);
     cos = noise(512 * head_dim / 2, 6, FloatKind::kFloat32);
     sin = noise(512 * head_dim / 2, 7, FloatKind::kFloat32);
     query_scratch.assign(num_rows * num_heads * value_stride(head_dim), 0);
@@ -84,6 +88,8 @@ struct Layer {
     call.q_norm = has_norm ? q_norm.data() : nullptr;
     call.k_norm = has_norm ? k_norm.data() : nullptr;
     call.norm_eps = 1e-6F;
+    call.sinks = has_sinks ? sinks.data() : nullptr;
+    call.values_are_keys = values_are_keys;
     call.cos_PR = cos.data();
     call.sin_PR = sin.data();
     call.rotary_half = head_dim / 2;
@@ -113,6 +119,44 @@ void expect_twins(Layer layer, float tolerance) {
   ASSERT_EQ(fast.size(), slow.size());
   for (std::size_t i = 0; i < fast.size(); ++i)
     ASSERT_NEAR(fast[i], slow[i], tolerance) << "number " << i;
+}
+
+TEST(PagedAttention, EqualsItsPlainTwinWithSinks) {
+  Layer layer({{1, 1}, {129, 129}, {1, 200}});
+  layer.has_sinks = true;
+  expect_twins(layer, 2e-5F);
+  layer.window = 20;
+  expect_twins(layer, 2e-5F);
+}
+
+TEST(PagedAttention, ASinkAsLargeAsAllScoresTogetherHalvesTheOutput) {
+  Layer layer({{1, 1}});
+  layer.fill();
+  const auto plain = layer.run(false);
+  layer.has_sinks = true;
+  layer.fill();
+  // One key: its score is all of them. Found from the outputs of a sink of zero.
+  std::fill(layer.sinks.begin(), layer.sinks.end(), 0.0F);
+  const auto with_zero = layer.run(false);
+  for (int64_t head = 0; head < layer.num_heads; ++head) {
+    const float share = with_zero[head * layer.head_dim] / plain[head * layer.head_dim];
+    layer.sinks[head] = std::log(share / (1 - share));
+  }
+  const auto halved = layer.run(false);
+  for (std::size_t i = 0; i < plain.size(); ++i) EXPECT_NEAR(halved[i], plain[i] / 2, 1e-4F);
+}
+
+TEST(PagedAttention, EqualsItsPlainTwinWhereValuesAreKeys) {
+  for (const FloatKind storage : {FloatKind::kFloat32, FloatKind::kBFloat16}) {
+    Layer layer({{1, 1}, {1, 127}, {129, 129}, {7, 200}});
+    layer.values_are_keys = true;
+    layer.has_norm = false;
+    layer.num_heads = 5;
+    layer.num_kv_heads = 1;
+    layer.head_dim = 30;
+    layer.storage = storage;
+    expect_twins(layer, storage == FloatKind::kFloat32 ? 5e-5F : 5e-3F);
+  }
 }
 
 TEST(PagedAttention, EqualsItsPlainTwinForRaggedDecodeAndPrefill) {

@@ -53,6 +53,42 @@ void read_rope_kind(const FieldReader& fields, Rope& rope) {
                 "must be larger than low_freq_factor");
 }
 
+/// Of compressed-tensors: whole numbers of four bits, packed, with a factor for each group.
+void check_int4_groups(const FieldReader& form) {
+  static constexpr std::array<std::string_view, 1> kFormats = {"pack-quantized"};
+  form.required().one_of("format", kFormats);
+  const json::object* groups = form.object("config_groups");
+  if (groups == nullptr) return;
+  for (const auto& member : *groups) {
+    const json::object* group = member.value().if_object();
+    const json::value* weights = group == nullptr ? nullptr : group->if_contains("weights");
+    if (weights == nullptr || !weights->is_object()) continue;
+    const FieldReader fields = form.inside(weights->get_object(), "weights");
+    fields.required().integer("num_bits", 4, 4);
+    fields.expect(fields.boolean("symmetric").value_or(true), "symmetric", "must be true");
+  }
+}
+
+void read_stored_form(const FieldReader& fields, ModelConfig& config) {
+  const auto form = fields.fields("quantization_config");
+  if (!form) return;
+  static constexpr std::array<std::string_view, 3> kMethods = {"fp8", "mxfp4",
+                                                               "compressed-tensors"};
+  const std::string method = form->required().one_of("quant_method", kMethods).value_or("");
+  if (method == "mxfp4") config.stored_form = StoredForm::kMxfp4;
+  if (method == "compressed-tensors") {
+    config.stored_form = StoredForm::kInt4Groups;
+    check_int4_groups(*form);
+  }
+  if (method == "fp8") {
+    config.stored_form = StoredForm::kFp8Blocks;
+    const auto block = form->numbers<int64_t>("weight_block_size");
+    const bool is_square = block.size() == 2 && block[0] == block[1] && block[0] > 0;
+    form->expect(is_square, "weight_block_size", "must be two equal numbers, as [128, 128]");
+    if (is_square) config.fp8_block = block[0];
+  }
+}
+
 /// The share of a head that rotates.
 double read_rotary_factor(const FieldReader& fields, bool may_be_partial, double absent) {
   if (may_be_partial) return fields.number("partial_rotary_factor", 1e-6, 1).value_or(absent);
@@ -67,9 +103,8 @@ void read_rope(const FieldReader& fields, ModelConfig& config, const CommonDefau
   double factor = read_rotary_factor(fields, may_be_partial, defaults.rotary_factor);
   for (const char* name : {"rope_scaling", "rope_parameters"}) {
     if (const auto inner = fields.fields(name)) {
-      rope.theta = inner->number("rope_theta", 1e-6, kHuge).value_or(rope.theta);
+      read_rope_fields(*inner, rope);
       factor = read_rotary_factor(*inner, may_be_partial, factor);
-      read_rope_kind(*inner, rope);
     }
   }
   config.rotary_dim = static_cast<int64_t>(static_cast<double>(config.head_dim) * factor);
@@ -81,6 +116,11 @@ void read_rope(const FieldReader& fields, ModelConfig& config, const CommonDefau
 }
 
 }  // namespace
+
+void read_rope_fields(const FieldReader& fields, Rope& rope) {
+  rope.theta = fields.number("rope_theta", 1e-6, kHuge).value_or(rope.theta);
+  read_rope_kind(fields, rope);
+}
 
 void read_common(const FieldReader& fields, ModelConfig& config, const CommonDefaults& defaults) {
   const FieldReader needed = fields.required();
@@ -112,10 +152,7 @@ void read_common(const FieldReader& fields, ModelConfig& config, const CommonDef
   static constexpr std::array<std::string_view, 2> kActivations = {"silu", "swish"};
   fields.one_of("hidden_act", kActivations);
   fields.number("attention_dropout", 0, 0);
-  if (fields.has("quantization_config")) {
-    fields.note("quantization_config",
-                "tells of quantised weights, which cannot be read; use the original checkpoint");
-  }
+  read_stored_form(fields, config);
   static constexpr std::array<std::string_view, 3> kDtypes = {"bfloat16", "float16", "float32"};
   const std::string older = fields.one_of("torch_dtype", kDtypes).value_or("float32");
   config.dtype = fields.one_of("dtype", kDtypes).value_or(older);

@@ -89,12 +89,16 @@ void write_window(const ModelConfig& config, json::object& out) {
   out["sliding_window"] = window > 0 ? json::value(window) : json::value();
 }
 
-void write_windows_by_layer(const ModelConfig& config, json::object& out) {
-  write_window(config, out);
+void write_layer_types(const ModelConfig& config, json::object& out) {
   json::array types;
   for (const int64_t window : config.window)
     types.emplace_back(window > 0 ? "sliding_attention" : "full_attention");
   out["layer_types"] = std::move(types);
+}
+
+void write_windows_by_layer(const ModelConfig& config, json::object& out) {
+  write_window(config, out);
+  write_layer_types(config, out);
   out["use_sliding_window"] = widest_window(config) > 0;
   const auto first = std::ranges::find_if(config.window, [](int64_t window) { return window > 0; });
   out["max_window_layers"] = first - config.window.begin();

@@ -48,7 +48,7 @@ void read_sparse_layers(const FieldReader& fields, ModelConfig& config) {
                                       std::ranges::find(dense, i) == dense.end());
 }
 
-void read_deepseek_experts(const FieldReader& fields, ModelConfig& config) {
+void read_shared_experts(const FieldReader& fields, ModelConfig& config) {
   read_expert_sizes(fields, config, "n_routed_experts", "moe_intermediate_size");
   ExpertsConfig& experts = config.experts;
   const FieldReader needed = fields.required();
@@ -57,18 +57,11 @@ void read_deepseek_experts(const FieldReader& fields, ModelConfig& config) {
   for (int64_t i = 0; i < config.num_layers; ++i) experts.in_layer.push_back(i >= dense);
   experts.shared_width = experts.width * fields.integer("n_shared_experts", 0, 64).value_or(1);
   experts.names.shared = "shared_experts";
-  static constexpr std::array<std::string_view, 1> kScores = {"sigmoid"};
-  fields.one_of("scoring_func", kScores);
-  static constexpr std::array<std::string_view, 1> kMethods = {"noaux_tc"};
-  fields.one_of("topk_method", kMethods);
-  experts.score = RouterScore::kSigmoid;
-  experts.has_selection_bias = true;
-  experts.normalizes = fields.boolean("norm_topk_prob").value_or(true);
   experts.scaling = needed.number("routed_scaling_factor", 1e-6, 1e6).value_or(1);
   read_groups(fields, experts);
 }
 
-void write_deepseek_experts(const ModelConfig& config, json::object& out) {
+void write_shared_experts(const ModelConfig& config, json::object& out) {
   const ExpertsConfig& experts = config.experts;
   const auto first = std::ranges::find(experts.in_layer, true);
   out["first_k_dense_replace"] = first - experts.in_layer.begin();
@@ -77,12 +70,25 @@ void write_deepseek_experts(const ModelConfig& config, json::object& out) {
   out["num_experts_per_tok"] = experts.per_token;
   out["moe_intermediate_size"] = experts.width;
   out["n_shared_experts"] = experts.shared_width / experts.width;
-  out["scoring_func"] = "sigmoid";
-  out["topk_method"] = "noaux_tc";
-  out["norm_topk_prob"] = experts.normalizes;
   out["routed_scaling_factor"] = experts.scaling;
   out["n_group"] = experts.num_groups;
   out["topk_group"] = experts.groups_per_token;
+}
+
+void read_sigmoid_routing(const FieldReader& fields, ModelConfig& config) {
+  static constexpr std::array<std::string_view, 1> kScores = {"sigmoid"};
+  fields.one_of("scoring_func", kScores);
+  static constexpr std::array<std::string_view, 1> kMethods = {"noaux_tc"};
+  fields.one_of("topk_method", kMethods);
+  config.experts.score = RouterScore::kSigmoid;
+  config.experts.has_selection_bias = true;
+  config.experts.normalizes = fields.boolean("norm_topk_prob").value_or(true);
+}
+
+void write_sigmoid_routing(const ModelConfig& config, json::object& out) {
+  out["scoring_func"] = "sigmoid";
+  out["topk_method"] = "noaux_tc";
+  out["norm_topk_prob"] = config.experts.normalizes;
 }
 
 void carry_next_layers(const FieldReader& fields, ModelConfig& config) {

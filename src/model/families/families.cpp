@@ -7,8 +7,19 @@ namespace slime::model {
 namespace {
 
 constexpr std::array kFamilies = {
+    Family{"deepseek_v2", "DeepseekV2ForCausalLM", read_deepseek_v2, write_deepseek_v2,
+           make_latent_decoder},
+    Family{"deepseek_v3", "DeepseekV3ForCausalLM", read_deepseek_v3, write_deepseek_v3,
+           make_latent_decoder},
+    Family{"gemma3_text", "Gemma3ForCausalLM", read_gemma3_text, write_gemma3_text,
+           make_dense_decoder},
     Family{"glm4", "Glm4ForCausalLM", read_glm4, write_glm4, make_dense_decoder},
     Family{"glm4_moe", "Glm4MoeForCausalLM", read_glm4_moe, write_glm4_moe, make_expert_decoder},
+    Family{"glm4_moe_lite", "Glm4MoeLiteForCausalLM", read_glm4_moe_lite, write_glm4_moe_lite,
+           make_latent_decoder},
+    Family{"gpt_oss", "GptOssForCausalLM", read_gpt_oss, write_gpt_oss, make_expert_decoder},
+    Family{"kimi_k2", "DeepseekV3ForCausalLM", read_deepseek_v3, write_deepseek_v3,
+           make_latent_decoder},
     Family{"llama", "LlamaForCausalLM", read_llama, write_llama, make_dense_decoder},
     Family{"mimo", "MiMoForCausalLM", read_mimo, write_mimo, make_dense_decoder},
     Family{"minimax_m2", "MiniMaxM2ForCausalLM", read_minimax_m2, write_minimax_m2,

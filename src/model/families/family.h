@@ -36,8 +36,13 @@ const Family* find_family(std::string_view model_type);
 /// "llama, mistral, olmo2, ...": all of them.
 std::string family_names();
 
+void read_deepseek_v2(const FieldReader& fields, ModelConfig& config);
+void read_deepseek_v3(const FieldReader& fields, ModelConfig& config);
+void read_gemma3_text(const FieldReader& fields, ModelConfig& config);
 void read_glm4(const FieldReader& fields, ModelConfig& config);
 void read_glm4_moe(const FieldReader& fields, ModelConfig& config);
+void read_glm4_moe_lite(const FieldReader& fields, ModelConfig& config);
+void read_gpt_oss(const FieldReader& fields, ModelConfig& config);
 void read_llama(const FieldReader& fields, ModelConfig& config);
 void read_mimo(const FieldReader& fields, ModelConfig& config);
 void read_minimax_m2(const FieldReader& fields, ModelConfig& config);
@@ -48,8 +53,13 @@ void read_qwen2(const FieldReader& fields, ModelConfig& config);
 void read_qwen2_moe(const FieldReader& fields, ModelConfig& config);
 void read_qwen3(const FieldReader& fields, ModelConfig& config);
 void read_qwen3_moe(const FieldReader& fields, ModelConfig& config);
+void write_deepseek_v2(const ModelConfig& config, json::object& out);
+void write_deepseek_v3(const ModelConfig& config, json::object& out);
+void write_gemma3_text(const ModelConfig& config, json::object& out);
 void write_glm4(const ModelConfig& config, json::object& out);
 void write_glm4_moe(const ModelConfig& config, json::object& out);
+void write_glm4_moe_lite(const ModelConfig& config, json::object& out);
+void write_gpt_oss(const ModelConfig& config, json::object& out);
 void write_llama(const ModelConfig& config, json::object& out);
 void write_mimo(const ModelConfig& config, json::object& out);
 void write_minimax_m2(const ModelConfig& config, json::object& out);
@@ -75,6 +85,9 @@ struct CommonDefaults {
 };
 void read_common(const FieldReader& fields, ModelConfig& config, const CommonDefaults& defaults);
 
+/// Theta and kind from rope_scaling, rope_parameters or one of the latter's members.
+void read_rope_fields(const FieldReader& fields, Rope& rope);
+
 /// layer_types of the newer form, else the given rule: layers from `first_windowed` on have the
 /// window. `window` 0 means that the file switches it off.
 void read_windows(const FieldReader& fields, ModelConfig& config, int64_t window,
@@ -83,10 +96,15 @@ void read_windows(const FieldReader& fields, ModelConfig& config, int64_t window
 /// Number and width of the experts, from these fields, and how many a token visits.
 void read_expert_sizes(const FieldReader& fields, ModelConfig& config, std::string_view count,
                        std::string_view width);
-/// The routing that DeepSeek-V3 and GLM share: dense first layers, groups, a selection bias, shared
-/// experts side by side as one.
-void read_deepseek_experts(const FieldReader& fields, ModelConfig& config);
-void write_deepseek_experts(const ModelConfig& config, json::object& out);
+/// Dense first layers, groups, a scaling factor, and shared experts side by side as one.
+void read_shared_experts(const FieldReader& fields, ModelConfig& config);
+void write_shared_experts(const ModelConfig& config, json::object& out);
+/// Sigmoid scores with a selection bias.
+void read_sigmoid_routing(const FieldReader& fields, ModelConfig& config);
+void write_sigmoid_routing(const ModelConfig& config, json::object& out);
+/// Sizes of latent attention; what read_common() says of heads is not so then.
+void read_latent_attention(const FieldReader& fields, ModelConfig& config);
+void write_latent_attention(const ModelConfig& config, json::object& out);
 /// "model.layers.N." of the layers behind the last one, which predict further tokens.
 void carry_next_layers(const FieldReader& fields, ModelConfig& config);
 /// Which layers have experts: every decoder_sparse_step-th, without mlp_only_layers.
@@ -97,7 +115,9 @@ void write_sparse_layers(const ModelConfig& config, json::object& out);
 void write_common(const ModelConfig& config, json::object& out);
 /// sliding_window: one window for all layers, or null.
 void write_window(const ModelConfig& config, json::object& out);
-/// The same with use_sliding_window, max_window_layers and layer_types.
+/// layer_types: which layers have a window.
+void write_layer_types(const ModelConfig& config, json::object& out);
+/// Both, with use_sliding_window and max_window_layers.
 void write_windows_by_layer(const ModelConfig& config, json::object& out);
 
 }  // namespace slime::model

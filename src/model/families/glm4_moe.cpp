@@ -16,14 +16,16 @@ void read_glm4_moe(const FieldReader& fields, ModelConfig& config) {
   config.has_qkv_bias = fields.boolean("attention_bias").value_or(false);
   if (fields.boolean("use_qk_norm").value_or(false)) config.qk_norm = QkNorm::kPerHead;
   read_windows(fields, config, 0, 0);
-  read_deepseek_experts(fields, config);
+  read_shared_experts(fields, config);
+  read_sigmoid_routing(fields, config);
   carry_next_layers(fields, config);
 }
 
 void write_glm4_moe(const ModelConfig& config, json::object& out) {
   out["attention_bias"] = config.has_qkv_bias;
   out["use_qk_norm"] = config.qk_norm == QkNorm::kPerHead;
-  write_deepseek_experts(config, out);
+  write_shared_experts(config, out);
+  write_sigmoid_routing(config, out);
   out["num_nextn_predict_layers"] = config.carried_prefixes.size();
 }
 

@@ -45,6 +45,10 @@ class Chaining final : public Attention, public kernels::BlockChains {
                 const Tensor& positions_T) override {
     return inner_.attend(layer, qkv_TE, positions_T);
   }
+  Tensor attend_latent(const LatentLayer& layer, const LatentInput& in,
+                       const Tensor& positions_T) override {
+    return inner_.attend_latent(layer, in, positions_T);
+  }
   const kernels::BlockChains* chains() const override { return this; }
   bool has_block_chain(const kernels::BlockChain&) const override {
     ++asked;
@@ -68,14 +72,15 @@ TEST_P(EachFamily, ComputesTheSameInAChainOfBlocks) {
   EXPECT_TRUE(network->forward(batch, chaining).equal(expected));
   // Norms after the layers do not fit between two attentions, nor do experts.
   const std::string family = GetParam();
-  const bool has_chain = family != "olmo2" && family != "minimax_m2" && !family.ends_with("_moe");
+  const bool has_chain = family != "olmo2" && family != "minimax_m2" && family != "glm4_moe_lite" &&
+                         family != "kimi_k2" && !family.ends_with("_moe");
   EXPECT_EQ(chaining.asked, has_chain ? static_cast<int>(network->blocks().size()) : 0);
 }
 
 INSTANTIATE_TEST_SUITE_P(Fixtures, EachFamily,
-                         ::testing::Values("llama", "llama3_rope", "mimo", "minimax_m2", "mistral",
-                                           "olmo2", "phi3", "qwen2", "qwen2_moe", "qwen3",
-                                           "qwen3_moe"),
+                         ::testing::Values("glm4_moe_lite", "kimi_k2", "llama", "llama3_rope",
+                                           "mimo", "minimax_m2", "mistral", "olmo2", "phi3",
+                                           "qwen2", "qwen2_moe", "qwen3", "qwen3_moe"),
                          [](const auto& info) { return std::string(info.param); });
 
 TEST(DecoderBlock, TellsWhatItsMixerKeepsInTheCache) {
@@ -84,6 +89,14 @@ TEST(DecoderBlock, TellsWhatItsMixerKeepsInTheCache) {
             (CacheSpec{.heads = 2, .queries_per_head = 2, .key_size = 32, .value_size = 32}));
   EXPECT_EQ(block.cache.numbers_per_token(), 2 * 2 * 32);
   EXPECT_EQ(block.mixer, "4 query, 2 key-value, size 32, q/k norm");
+}
+
+TEST(DecoderBlock, KeepsOneLatentForAllHeads) {
+  const BlockNeeds block = load("kimi_k2")->blocks().front();
+  EXPECT_EQ(block.cache.heads, 1);
+  EXPECT_EQ(block.cache.queries_per_head, 4);
+  EXPECT_EQ(block.cache.numbers_per_token(), 16 + 8);
+  EXPECT_EQ(block.mixer, "4 heads of 16 + 8, latent 16");
 }
 
 TEST(DecoderBlock, TellsWhichLayersHaveExpertsAndWhatATokenCostsThere) {

@@ -2,10 +2,13 @@
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
+#include <fmt/format.h>
 
+#include "core/error.h"
 #include "kernels/fused_linear.h"
 #include "kernels/linear.h"
 #include "kernels/rms_norm.h"
+#include "model/layers/norm_weight.h"
 
 namespace slime::model {
 namespace {
@@ -68,7 +71,15 @@ Costs costs_around(const DecoderBlock::Norms& norms, bool has_products, int64_t 
 }  // namespace
 
 DecoderBlock::DecoderBlock(const LayerSite& site, const BlockLayers& layers)
-    : eps_(site.config.norm_eps), hidden_(site.config.hidden_size) {
+    : eps_(site.config.norm_eps),
+      hidden_(site.config.hidden_size),
+      norms_add_one_(site.config.norms_add_one) {
+  if (norms_add_one_ && !site.rotary.cos_PR.is_cpu()) {
+    throw ConfigError(
+        fmt::format("layer {} has norms that multiply with 1 + weight, which are computed on the "
+                    "CPU only so far: use device cpu",
+                    site.index));
+  }
   const BlockNorms& names = site.config.norms;
   add_norm(site, names.before_mixer, mixer_norms_.before);
   mixer_ = layers.mixer(site);
@@ -78,20 +89,25 @@ DecoderBlock::DecoderBlock(const LayerSite& site, const BlockLayers& layers)
   add_norm(site, names.after_feed_forward, feed_forward_norms_.after);
 }
 
+kernels::Param DecoderBlock::weight_of(const kernels::Param& norm) const {
+  return norm_weight(norm, norms_add_one_);
+}
+
 bool DecoderBlock::makes_again() const { return is_selective_ && at::GradMode::is_enabled(); }
 
 Stream DecoderBlock::mixed(const Stream& in, const Tensor& positions_T,
                            Attention& attention) const {
   Stream out;
   if (const Products* products = makes_again() ? mixer_->products() : nullptr) {
-    const auto [sum_TH, projected_TE] = projected(in, mixer_norms_.before, eps_, products->first);
+    const auto [sum_TH, projected_TE] =
+        projected(in, weight_of(mixer_norms_.before), eps_, products->first);
     out = {sum_TH, linear(products->last, mixer_->mix(projected_TE, positions_T, attention))};
   } else {
-    const auto [sum_TH, input_TH] = input_of(in, mixer_norms_.before, eps_);
+    const auto [sum_TH, input_TH] = input_of(in, weight_of(mixer_norms_.before), eps_);
     out = {sum_TH, mixer_->forward(input_TH, positions_T, attention)};
   }
   if (mixer_norms_.after.defined())
-    out.update_TH = kernels::rms_norm(out.update_TH, mixer_norms_.after, eps_);
+    out.update_TH = kernels::rms_norm(out.update_TH, weight_of(mixer_norms_.after), eps_);
   return out;
 }
 
@@ -99,15 +115,15 @@ Stream DecoderBlock::fed_forward(const Stream& in) const {
   Stream out;
   if (const Products* products = makes_again() ? feed_forward_->gated_products() : nullptr) {
     const auto [sum_TH, gate_up_T2F] =
-        projected(in, feed_forward_norms_.before, eps_, products->first);
+        projected(in, weight_of(feed_forward_norms_.before), eps_, products->first);
     const Product& down = products->last;
     out = {sum_TH, kernels::swiglu_linear(gate_up_T2F, down.weight_OI, down.bias_O)};
   } else {
-    const auto [sum_TH, input_TH] = input_of(in, feed_forward_norms_.before, eps_);
+    const auto [sum_TH, input_TH] = input_of(in, weight_of(feed_forward_norms_.before), eps_);
     out = {sum_TH, feed_forward_->forward(input_TH)};
   }
   if (feed_forward_norms_.after.defined())
-    out.update_TH = kernels::rms_norm(out.update_TH, feed_forward_norms_.after, eps_);
+    out.update_TH = kernels::rms_norm(out.update_TH, weight_of(feed_forward_norms_.after), eps_);
   return out;
 }
 

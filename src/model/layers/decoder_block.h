@@ -63,11 +63,13 @@ class DecoderBlock {
 
  private:
   bool makes_again() const;
+  kernels::Param weight_of(const kernels::Param& norm) const;
   Stream mixed(const Stream& in, const Tensor& positions_T, Attention& attention) const;
   Stream fed_forward(const Stream& in) const;
 
   double eps_;
   int64_t hidden_;
+  bool norms_add_one_;
   bool is_selective_ = false;
   Norms mixer_norms_;
   std::unique_ptr<Mixer> mixer_;

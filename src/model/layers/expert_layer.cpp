@@ -37,6 +37,8 @@ Costs expert_costs(int64_t hidden, const ExpertsConfig& config) {
   const int64_t k = config.per_token, f = config.width, visited = k * f;
   Costs costs;
   costs.parameters = config.count * (3 * hidden * f + hidden);
+  if (config.has_router_bias) costs.parameters += config.count;
+  if (config.are_in_turns) costs.parameters += config.count * (2 * f + hidden);
   costs.flops_per_token = 6 * hidden * visited;
   costs.saved = costs.saved_selective =
       2 * visited;  // gates and ups; their products are made again
@@ -44,8 +46,7 @@ Costs expert_costs(int64_t hidden, const ExpertsConfig& config) {
   costs.saved_float32 = 2 * config.count + 6 * k;
   costs.gradients = k * hidden + 4 * visited;
   costs.passing = k * hidden + 3 * visited;
-  if (config.shared_width > 0)
-    costs = costs + gated_mlp_costs({hidden, config.shared_width, false});
+  if (config.shared_width > 0) costs = costs + gated_mlp_costs({hidden, config.shared_width});
   if (config.has_shared_gate) {
     costs.parameters += hidden;
     costs.saved += hidden;  // what the shared expert returns, before its gate
@@ -60,31 +61,58 @@ ExpertLayer::ExpertLayer(const LayerSite& site)
   const ExpertNames& names = config_.names;
   const auto name = [&](const std::string& tail) { return site.name(names.prefix + "." + tail); };
   Weights::Builder& builder = site.builder;
-  builder.add(router_EH_, {{name("gate.weight"), {config_.count, hidden_}, {}}});
+  builder.add(router_EH_, {{name(names.router + ".weight"), {config_.count, hidden_}, {}}});
+  if (config_.has_router_bias)
+    builder.add(router_bias_E_, {{name(names.router + ".bias"), {config_.count}, {}}});
   if (config_.has_selection_bias)
     builder.add_constant(selection_bias_E_, name(names.selection_bias), {config_.count});
-  std::vector<Weights::Builder::Component> gate_up, down;
-  for (int64_t e = 0; e < config_.count; ++e) {
-    const auto of_expert = [&](const std::string& matrix) {
-      return name(fmt::format("experts.{}.{}.weight", e, matrix));
-    };
-    gate_up.push_back({of_expert(names.gate), {config_.width, hidden_}, {}});
-    gate_up.push_back({of_expert(names.up), {config_.width, hidden_}, {}});
-    down.push_back({of_expert(names.down), {hidden_, config_.width}, {}});
-  }
-  builder.add(stack_.gate_up, std::move(gate_up));
-  builder.add(stack_.down, std::move(down));
+  config_.are_in_turns ? add_experts_in_turns(site) : add_experts(site);
   if (config_.shared_width > 0) {
     shared_ = std::make_unique<GatedMlp>(site, names.prefix + "." + names.shared,
-                                         GatedMlpShape{hidden_, config_.shared_width, false});
+                                         GatedMlpShape{hidden_, config_.shared_width});
   }
   if (config_.has_shared_gate)
     builder.add(shared_gate_1H_, {{name(names.shared + "_gate.weight"), {1, hidden_}, {}}});
 }
 
+void ExpertLayer::add_experts(const LayerSite& site) {
+  const ExpertNames& names = config_.names;
+  std::vector<Weights::Builder::Component> gate_up, down;
+  for (int64_t e = 0; e < config_.count; ++e) {
+    const auto of_expert = [&](const std::string& matrix) {
+      return site.name(fmt::format("{}.experts.{}.{}.weight", names.prefix, e, matrix));
+    };
+    gate_up.push_back({of_expert(names.gate), {config_.width, hidden_}, {}});
+    gate_up.push_back({of_expert(names.up), {config_.width, hidden_}, {}});
+    down.push_back({of_expert(names.down), {hidden_, config_.width}, {}});
+  }
+  site.builder.add(stack_.gate_up, std::move(gate_up));
+  site.builder.add(stack_.down, std::move(down));
+}
+
+void ExpertLayer::add_experts_in_turns(const LayerSite& site) {
+  const int64_t count = config_.count, width = config_.width;
+  const auto name = [&](const char* tail) {
+    return site.name(config_.names.prefix + ".experts." + tail);
+  };
+  Weights::Builder& builder = site.builder;
+  builder.add(stack_.gate_up, {{name("gate_up_proj"), {count, hidden_, 2 * width}, {}}});
+  builder.add(stack_.gate_up_bias, {{.name = name("gate_up_proj_bias"),
+                                     .full_shape = {count, 2 * width},
+                                     .slice = {},
+                                     .is_bias = true}});
+  builder.add(stack_.down, {{name("down_proj"), {count, width, hidden_}, {}}});
+  builder.add(stack_.down_bias, {{.name = name("down_proj_bias"),
+                                  .full_shape = {count, hidden_},
+                                  .slice = {},
+                                  .is_bias = true}});
+  stack_.is_in_turns = true;
+  stack_.swiglu_limit = config_.swiglu_limit;
+}
+
 Tensor ExpertLayer::forward(const Tensor& input_TH) const {
-  const Routing routing =
-      route(kernels::linear(wide(input_TH), router_EH_), config_, selection_bias_E_);
+  const Routing routing = route(kernels::linear(wide(input_TH), router_EH_, router_bias_E_),
+                                config_, selection_bias_E_);
   const Tensor routed_TH =
       kernels::experts(input_TH, kernels::group_by_expert(routing.expert_TK, config_.count),
                        routing.weight_TK, stack_);

@@ -30,12 +30,15 @@ class ExpertLayer final : public FeedForward {
   std::string describe() const override;
 
  private:
+  void add_experts(const LayerSite& site);
+  void add_experts_in_turns(const LayerSite& site);
   Tensor shared(const Tensor& input_TH) const;
 
   int64_t hidden_;
   ExpertsConfig config_;
   kernels::Param router_EH_;
-  Tensor selection_bias_E_;  // float32; undefined: scores choose as they are
+  kernels::Param router_bias_E_;  // undefined without one
+  Tensor selection_bias_E_;       // float32; undefined: scores choose as they are
   kernels::ExpertStack stack_;
   std::unique_ptr<GatedMlp> shared_;  // null: there is none
   kernels::Param shared_gate_1H_;     // undefined: it always counts in full

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "kernels/geglu.h"
 #include "kernels/linear.h"
 #include "kernels/swiglu.h"
 #include "model/layers/tensor_parallel.h"
@@ -13,8 +14,9 @@ Costs gated_mlp_costs(const GatedMlpShape& shape) {
   Costs costs;
   costs.parameters = 3 * h * f + (shape.has_bias ? 2 * f + h : 0);
   costs.flops_per_token = 6 * h * f;
-  costs.saved = 3 * f;            // gate, up and their product
-  costs.saved_selective = 2 * f;  // the product is made again
+  costs.saved = 3 * f;  // gate, up and their product
+  // The product is made again.
+  costs.saved_selective = shape.activation == Activation::kSilu ? 2 * f : 3 * f;
   costs.gradients = 3 * f;
   costs.passing = 3 * f;
   return costs;
@@ -49,8 +51,10 @@ GatedMlp::GatedMlp(const LayerSite& site, const std::string& name, const GatedMl
 
 Tensor GatedMlp::forward(const Tensor& input_TH) const {
   const Product& gate_up = products_.first;
-  const Tensor gated_TF = kernels::swiglu(
-      kernels::linear(sum_gradient(input_TH, tp_), gate_up.weight_OI, gate_up.bias_O));
+  const Tensor gate_up_T2F =
+      kernels::linear(sum_gradient(input_TH, tp_), gate_up.weight_OI, gate_up.bias_O);
+  const Tensor gated_TF = shape_.activation == Activation::kGelu ? kernels::geglu(gate_up_T2F)
+                                                                 : kernels::swiglu(gate_up_T2F);
   return summed_linear(gated_TF, products_.last, tp_);
 }
 
@@ -60,7 +64,7 @@ std::unique_ptr<FeedForward> make_gated_mlp(const LayerSite& site) {
   return std::make_unique<GatedMlp>(
       site, "mlp",
       GatedMlpShape{site.config.hidden_size, site.config.intermediate_size,
-                    site.config.has_mlp_bias});
+                    site.config.has_mlp_bias, site.config.activation});
 }
 
 }  // namespace slime::model

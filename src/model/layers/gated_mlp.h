@@ -1,12 +1,13 @@
 #pragma once
 
-/// The dense feed-forward layer: down(silu(gate(x)) * up(x)), arXiv 2002.05202.
+/// The dense feed-forward layer: down(act(gate(x)) * up(x)) with SiLU or GELU, arXiv 2002.05202.
 ///
 /// Dimensions: T tokens, H hidden, F feed-forward width.
 
 #include <memory>
 
 #include "comm/rank_group.h"
+#include "model/config.h"
 #include "model/layers/feed_forward.h"
 #include "model/layers/layer_site.h"
 
@@ -16,6 +17,7 @@ struct GatedMlpShape {
   int64_t hidden = 0;
   int64_t width = 0;
   bool has_bias = false;
+  Activation activation = Activation::kSilu;
 };
 Costs gated_mlp_costs(const GatedMlpShape& shape);
 
@@ -29,7 +31,9 @@ class GatedMlp final : public FeedForward {
   Tensor forward(const Tensor& input_TH) const override;
   Costs costs() const override { return gated_mlp_costs(shape_); }
   std::string describe() const override;
-  const Products* gated_products() const override { return tp_.is_alone() ? &products_ : nullptr; }
+  const Products* gated_products() const override {
+    return tp_.is_alone() && shape_.activation == Activation::kSilu ? &products_ : nullptr;
+  }
 
  private:
   comm::RankGroup& tp_;

@@ -8,14 +8,15 @@
 #include "core/error.h"
 #include "kernels/linear.h"
 #include "kernels/rms_norm.h"
+#include "model/layers/norm_weight.h"
 #include "model/layers/tensor_parallel.h"
 
 namespace slime::model {
 namespace {
 
 GroupedQueryShape shape_of(const ModelConfig& config) {
-  return {config.hidden_size, config.num_heads,    config.num_kv_heads,   config.head_dim,
-          config.qk_norm,     config.has_qkv_bias, config.has_output_bias};
+  return {config.hidden_size, config.num_heads,    config.num_kv_heads,    config.head_dim,
+          config.qk_norm,     config.has_qkv_bias, config.has_output_bias, config.has_sinks};
 }
 
 /// Heads stay whole: a rank holds heads / tp of them.
@@ -46,6 +47,7 @@ Costs grouped_query_costs(const GroupedQueryShape& shape) {
       (heads + q) * h + (shape.has_qkv_bias ? heads : 0) + (shape.has_output_bias ? h : 0);
   if (shape.qk_norm == QkNorm::kPerHead) costs.parameters += 2 * shape.head_dim;
   if (shape.qk_norm == QkNorm::kAllHeads) costs.parameters += q + kv / 2;
+  if (shape.has_sinks) costs.parameters += shape.num_heads;
   costs.flops_per_token = 2 * h * heads + 2 * h * h;
   costs.flops_per_pair = 4 * q;  // a score and a sum of values
   // Heads after the rotation; before it only where a norm reads them; what attention returns, with
@@ -61,7 +63,9 @@ Costs grouped_query_costs(const GroupedQueryShape& shape) {
 }
 
 GroupedQueryAttention::GroupedQueryAttention(const LayerSite& site)
-    : tp_(site.mesh.tp()), shape_(shape_of(site.config)) {
+    : tp_(site.mesh.tp()),
+      shape_(shape_of(site.config)),
+      norms_add_one_(site.config.norms_add_one) {
   const int64_t hidden = shape_.hidden, dim = shape_.head_dim;
   const int64_t q = shape_.num_heads * dim, kv = shape_.num_kv_heads * dim;
   const Slice q_rows = slice_of_heads(site, 0, shape_.num_heads),
@@ -108,11 +112,24 @@ GroupedQueryAttention::GroupedQueryAttention(const LayerSite& site)
   if (shape_.has_output_bias)
     builder.add(output.bias_O, {{site.name("self_attn.o_proj.bias"), {hidden}, {}, is_partial}});
 
+  if (shape_.has_sinks) {
+    if (!site.rotary.cos_PR.is_cpu()) {
+      throw ConfigError(fmt::format(
+          "layer {} has attention sinks, which are computed on the CPU only so far: use "
+          "device cpu",
+          site.index));
+    }
+    builder.add(layer_.sinks, {{site.name("self_attn.sinks"),
+                                {shape_.num_heads},
+                                tensor_parallel_slice(site.mesh, 0, shape_.num_heads)}});
+  }
+
   layer_.index = site.index;
   layer_.num_heads = shape_.num_heads / tp_.size();
   layer_.num_kv_heads = shape_.num_kv_heads / tp_.size();
   layer_.head_dim = dim;
-  layer_.scale = 1 / std::sqrt(static_cast<double>(dim));
+  const double scalar = site.config.query_scalar;
+  layer_.scale = 1 / std::sqrt(scalar > 0 ? scalar : static_cast<double>(dim));
   layer_.window = site.config.window[static_cast<size_t>(site.index)];
   layer_.norm_eps = site.config.norm_eps;
   layer_.cos_PR = site.rotary.cos_PR;
@@ -147,7 +164,12 @@ Tensor GroupedQueryAttention::mix(const Tensor& qkv_TE, const Tensor& positions_
                                   Attention& attention) const {
   Tensor heads_TE = own_q_norm_.defined() ? normed_heads(qkv_TE) : qkv_TE;
   if (column_order_E_.defined()) heads_TE = heads_TE.index_select(1, column_order_E_);
-  return attention.attend(layer_, heads_TE, positions_T);
+  if (!norms_add_one_ || !layer_.q_norm.defined())
+    return attention.attend(layer_, heads_TE, positions_T);
+  AttentionLayer layer = layer_;
+  layer.q_norm = norm_weight(layer_.q_norm, true);
+  layer.k_norm = norm_weight(layer_.k_norm, true);
+  return attention.attend(layer, heads_TE, positions_T);
 }
 
 Tensor GroupedQueryAttention::normed_heads(const Tensor& qkv_TE) const {
@@ -156,7 +178,8 @@ Tensor GroupedQueryAttention::normed_heads(const Tensor& qkv_TE) const {
   // Rows as long as the weight: all heads of a token, or one of them.
   const auto normed = [&](int64_t begin, int64_t size, const kernels::Param& weight) {
     const Tensor rows = qkv_TE.narrow(1, begin, size).reshape({-1, weight.value.size(0)});
-    return kernels::rms_norm(rows, weight, layer_.norm_eps).view({tokens, size});
+    return kernels::rms_norm(rows, norm_weight(weight, norms_add_one_), layer_.norm_eps)
+        .view({tokens, size});
   };
   return at::cat(
       {normed(0, q, own_q_norm_), normed(q, kv, own_k_norm_), qkv_TE.narrow(1, q + kv, kv)}, 1);

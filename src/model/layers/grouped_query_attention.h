@@ -22,6 +22,7 @@ struct GroupedQueryShape {
   QkNorm qk_norm = QkNorm::kNone;
   bool has_qkv_bias = false;
   bool has_output_bias = false;
+  bool has_sinks = false;
 };
 Costs grouped_query_costs(const GroupedQueryShape& shape);
 
@@ -45,6 +46,7 @@ class GroupedQueryAttention final : public Mixer {
 
   comm::RankGroup& tp_;
   GroupedQueryShape shape_;
+  bool norms_add_one_;
   AttentionLayer layer_;  // of this rank's heads
   Products products_;     // [E, H] and [H, C]
   /// Norms that the mixer takes itself, before attention sees the heads: over all heads [N D], or per

@@ -74,17 +74,13 @@ double amplitude(const Rope& rope) {
 
 /// The numbers of a head as files have them, in the order of RotaryTable::head_order_D.
 Tensor head_order(const RotaryHead& head) {
-  const int64_t half = head.rotary_dim / 2, begin = head.first_rotating,
-                end = begin + head.rotary_dim, step = head.rotates_pairs ? 2 : 1;
-  std::vector<int64_t> rest, order;
-  for (int64_t i = 0; i < head.head_dim; ++i) {
-    if (i < begin || i >= end) rest.push_back(i);
-  }
+  const int64_t half = head.rotary_dim / 2, rest = head.head_dim / 2 - half,
+                step = head.rotates_pairs ? 2 : 1;
+  std::vector<int64_t> order;
   for (int64_t side = 0; side < 2; ++side) {
-    const int64_t first = begin + side * (head.rotates_pairs ? 1 : half);
+    const int64_t first = side * (head.rotates_pairs ? 1 : half);
     for (int64_t i = 0; i < half; ++i) order.push_back(first + i * step);
-    const auto middle = rest.begin() + static_cast<int64_t>(rest.size()) / 2;
-    order.insert(order.end(), side == 0 ? rest.begin() : middle, side == 0 ? middle : rest.end());
+    for (int64_t i = 0; i < rest; ++i) order.push_back(head.rotary_dim + side * rest + i);
   }
   return at::tensor(order, at::kLong);
 }
@@ -97,8 +93,7 @@ double yarn_mscale(double factor, double mscale) {
 
 RotaryTable make_rotary_table(const Rope& rope, const RotaryHead& head, int64_t max_positions,
                               at::Device device) {
-  check(head.rotary_dim >= 2 && head.first_rotating + head.rotary_dim <= head.head_dim,
-        "a part of each head rotates");
+  check(head.rotary_dim >= 2 && head.rotary_dim <= head.head_dim, "a part of each head rotates");
   const int64_t half = head.rotary_dim / 2;
   Tensor frequency_R = at::zeros({head.head_dim / 2}, at::kFloat);
   for (int64_t i = 0; i < half; ++i)

@@ -19,10 +19,9 @@ struct RotaryTable {
 
 /// Which numbers of a head rotate, and with which.
 struct RotaryHead {
-  int64_t rotary_dim = 0;  // so many numbers of the head; even
+  int64_t rotary_dim = 0;  // the first so many numbers of the head; even
   int64_t head_dim = 0;
   bool rotates_pairs = false;  // neighbours with each other, instead of halves
-  int64_t first_rotating = 0;  // where in the head they begin
 };
 
 /// Frequencies are rounded to float32 before they meet the position, as in the code the published

@@ -1,0 +1,24 @@
+/// DeepSeek-V3, V3.1 and R1, Moonlight, and Kimi K2, which is the same under another name: latent
+/// attention, sigmoid routing with a selection bias inside the best groups, shared experts, dense
+/// first layers. Layers that predict further tokens are carried.
+
+#include "model/families/family.h"
+
+namespace slime::model {
+
+void read_deepseek_v3(const FieldReader& fields, ModelConfig& config) {
+  read_common(fields, config, {});
+  read_latent_attention(fields, config);
+  read_shared_experts(fields, config);
+  read_sigmoid_routing(fields, config);
+  carry_next_layers(fields, config);
+}
+
+void write_deepseek_v3(const ModelConfig& config, json::object& out) {
+  write_latent_attention(config, out);
+  write_shared_experts(config, out);
+  write_sigmoid_routing(config, out);
+  out["num_nextn_predict_layers"] = config.carried_prefixes.size();
+}
+
+}  // namespace slime::model

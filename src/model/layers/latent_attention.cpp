@@ -1,0 +1,139 @@
+#include "model/layers/latent_attention.h"
+
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "core/error.h"
+#include "kernels/linear.h"
+#include "kernels/rms_norm.h"
+
+namespace slime::model {
+namespace {
+
+/// Of the norms of both latents, whatever rms_norm_eps says: so are the published models.
+constexpr double kLatentEps = 1e-6;
+
+void check_place(const LayerSite& site) {
+  if (site.mesh.sizes().tp > 1) {
+    throw ConfigError(
+        fmt::format("layer {} has latent attention, which tensor parallelism does not slice yet: "
+                    "use tensor parallelism of 1",
+                    site.index));
+  }
+  if (!site.rotary.cos_PR.is_cpu()) {
+    throw ConfigError(
+        fmt::format("layer {} has latent attention, which is computed on the CPU only so far: use "
+                    "device cpu",
+                    site.index));
+  }
+}
+
+/// YaRN widens the scores of a longer context too.
+double scale_of(const ModelConfig& config) {
+  const double scale = 1 / std::sqrt(static_cast<double>(config.head_dim));
+  const Rope& rope = config.rope;
+  if (rope.kind != Rope::Kind::kYarn || rope.mscale_all_dim == 0) return scale;
+  const double wider = yarn_mscale(rope.factor, rope.mscale_all_dim);
+  return scale * wider * wider;
+}
+
+}  // namespace
+
+Costs latent_costs(const LatentShape& shape) {
+  const int64_t h = shape.hidden, n = shape.num_heads, rotary = shape.rotary_dim,
+                rank = shape.latent.kv_rank, q_rank = shape.latent.q_rank,
+                plain = shape.latent.plain_dim, value = shape.latent.value_dim,
+                size = plain + rotary, expanded = n * (plain + value);
+  const int64_t queries = q_rank > 0 ? q_rank * (h + n * size) : h * n * size,
+                keys_values = rank * h + h * rotary + rank * expanded;
+  Costs costs;
+  costs.parameters = queries + q_rank + keys_values + rank + n * value * h;
+  costs.flops_per_token = 2 * (queries + keys_values) + 2 * h * h;
+  costs.flops_per_pair = 2 * n * (size + value);
+  // Both latents with their norms, the heads as attention gets them, what it returns.
+  costs.saved = costs.saved_selective =
+      2 * (q_rank + rank) + 4 * n * size + n * value + (n + 2) * rotary;
+  costs.saved_float32 = n;
+  costs.gradients = 4 * n * size + expanded;
+  costs.passing = 5 * n * size + expanded + 2 * (q_rank + rank);
+  return costs;
+}
+
+LatentAttention::LatentAttention(const LayerSite& site)
+    : shape_{site.config.hidden_size, site.config.num_heads, site.config.rotary_dim,
+             site.config.latent} {
+  check_place(site);
+  const LatentConfig& latent = shape_.latent;
+  const int64_t hidden = shape_.hidden, heads = shape_.num_heads,
+                size = latent.plain_dim + shape_.rotary_dim;
+  Weights::Builder& builder = site.builder;
+  const auto add = [&](kernels::Param& param, const char* name, std::vector<int64_t> shape) {
+    builder.add(param,
+                {{site.name(std::string("self_attn.") + name + ".weight"), std::move(shape), {}}});
+  };
+  if (latent.q_rank > 0) {
+    add(query_down_, "q_a_proj", {latent.q_rank, hidden});
+    add(query_norm_, "q_a_layernorm", {latent.q_rank});
+    add(query_, "q_b_proj", {heads * size, latent.q_rank});
+  } else {
+    add(query_, "q_proj", {heads * size, hidden});
+  }
+  add(key_value_down_, "kv_a_proj_with_mqa", {latent.kv_rank + shape_.rotary_dim, hidden});
+  add(latent_norm_, "kv_a_layernorm", {latent.kv_rank});
+  add(layer_.expand, "kv_b_proj", {heads * (latent.plain_dim + latent.value_dim), latent.kv_rank});
+  add(output_, "o_proj", {hidden, heads * latent.value_dim});
+  layer_.index = site.index;
+  layer_.num_heads = heads;
+  layer_.rank = latent.kv_rank;
+  layer_.plain_dim = latent.plain_dim;
+  layer_.rotary_dim = shape_.rotary_dim;
+  layer_.value_dim = latent.value_dim;
+  layer_.scale = scale_of(site.config);
+  layer_.cos_PR = site.rotary.cos_PR;
+  layer_.sin_PR = site.rotary.sin_PR;
+  rotary_order_R_ = site.rotary.head_order_D;
+}
+
+CacheSpec LatentAttention::cache() const {
+  return {.heads = 1,
+          .queries_per_head = layer_.num_heads,
+          .key_size = layer_.rotary_dim + layer_.rank,
+          .value_size = 0};
+}
+
+std::string LatentAttention::describe() const {
+  return fmt::format("{} heads of {} + {}, latent {}", layer_.num_heads, layer_.plain_dim,
+                     layer_.rotary_dim, layer_.rank);
+}
+
+Tensor LatentAttention::queries(const Tensor& input_TH) const {
+  if (!query_down_.defined()) return kernels::linear(input_TH, query_);
+  return kernels::linear(
+      kernels::rms_norm(kernels::linear(input_TH, query_down_), query_norm_, kLatentEps), query_);
+}
+
+Tensor LatentAttention::forward(const Tensor& input_TH, const Tensor& positions_T,
+                                Attention& attention) const {
+  const int64_t rotary = layer_.rotary_dim;
+  const auto ordered = [&](const Tensor& x) {
+    return rotary_order_R_.defined() ? x.index_select(x.dim() - 1, rotary_order_R_) : x;
+  };
+  const Tensor query_TND =
+      queries(input_TH).view({input_TH.size(0), layer_.num_heads, layer_.plain_dim + rotary});
+  const Tensor down_TE = kernels::linear(input_TH, key_value_down_);
+  LatentInput in;
+  in.plain_query_TNP = query_TND.narrow(2, 0, layer_.plain_dim);
+  in.rotary_query_TNR = ordered(query_TND.narrow(2, layer_.plain_dim, rotary));
+  in.latent_TL =
+      kernels::rms_norm(down_TE.narrow(1, 0, layer_.rank).contiguous(), latent_norm_, kLatentEps);
+  in.rotary_key_TR = ordered(down_TE.narrow(1, layer_.rank, rotary));
+  return kernels::linear(attention.attend_latent(layer_, in, positions_T), output_);
+}
+
+std::unique_ptr<Mixer> make_latent_attention(const LayerSite& site) {
+  return std::make_unique<LatentAttention>(site);
+}
+
+}  // namespace slime::model
