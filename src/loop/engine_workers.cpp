@@ -94,7 +94,7 @@ void EngineWorkers::live(int index, const std::stop_token& stop) {
     const Ending ending = live_once(index, stop);
     if (stop.stop_requested()) return;
     has_served |= ending.has_served;
-    if (!has_served) return note(index, /*serves=*/false, ending.why);
+    if (!has_served && !config_.starts_again) return note(index, /*serves=*/false, ending.why);
     if (ending.has_progressed) {
       num_restarts = 0;
       wait = config_.first_pause;
@@ -106,15 +106,17 @@ void EngineWorkers::live(int index, const std::stop_token& stop) {
           fmt::format("engine {} is gone, and the others go on without it (--use-fault-tolerance "
                       "starts it again): {}",
                       index, ending.why));
-      const std::lock_guard lock(mutex_);
-      if (++num_given_up_ == config_.count) router_.give_up("the last engine is gone: " + history);
+      std::unique_lock lock(mutex_);
+      const bool is_last = ++num_given_up_ == config_.count;
+      lock.unlock();
+      if (is_last) router_.give_up("the last engine is gone: " + history);
       return;
     }
     if (num_restarts == config_.max_restarts) {
-      return router_.give_up(
-          fmt::format("engine {} was started again {} times and drew nothing "
-                      "(--max-restarts {}):\n{}",
-                      index, num_restarts, config_.max_restarts, history));
+      const std::string why = fmt::format(
+          "engine {} was started again {} times and drew nothing (--max-restarts {}):\n{}", index,
+          num_restarts, config_.max_restarts, history);
+      return has_served ? router_.give_up(why) : note(index, /*serves=*/false, why);
     }
     ++num_restarts;
     say(

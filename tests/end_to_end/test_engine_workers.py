@@ -16,7 +16,7 @@ from conftest import SLIME, run_slime, train_command, weights
 TWO_ENGINES = ["--rollout-num-gpus", "2"]
 COMES_BACK = ["--use-fault-tolerance", "--max-restarts", "1000"]
 ENDS = [str(token) for token in range(44)]  # one in six tokens ends a response: lengths differ a lot
-STEPS = 12
+STEPS = 80
 
 
 def command_for(work, run_dir, *, form="train", rollouts=STEPS, extra=()):
@@ -136,16 +136,16 @@ FORMS = {
 def test_with_engines_that_die_a_run_finishes_and_its_ledger_adds_up(work, name):
     form, extra = FORMS[name]
     run_dir = work / f"dying_{name}"
-    command = command_for(work, run_dir, form=form, rollouts=40, extra=[*extra, *TWO_ENGINES, *COMES_BACK])
+    command = command_for(work, run_dir, form=form, rollouts=STEPS, extra=[*extra, *TWO_ENGINES, *COMES_BACK])
     sent, _ = run_disturbed(command, seed=len(name))
     assert sent >= 3, "the faults were to happen"
-    audit(run_dir, 40)
+    audit(run_dir, STEPS)
 
 
 def test_an_engine_that_is_stopped_is_found_by_its_silence_and_replaced(work, one_engine):
     run_dir = work / "stopped_engines"
     extra = [*TWO_ENGINES, *COMES_BACK, "--worker-timeout-seconds", "1"]
-    sent, output = run_disturbed(command_for(work, run_dir, extra=extra), seed=2, signals=[signal.SIGSTOP], most_seconds=2)
+    sent, output = run_disturbed(command_for(work, run_dir, extra=extra), seed=2, signals=[signal.SIGSTOP], most_seconds=3)
     assert sent >= 1, "the faults were to happen"
     assert "has said nothing for 1." in output
     assert responses(run_dir) == responses(one_engine)
