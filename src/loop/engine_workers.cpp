@@ -23,7 +23,9 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr std::chrono::minutes kLoadTimeout{30};  // a tokenizer may come from a slow disk
-constexpr milliseconds kLook{20};                 // how often an engine is looked at
+/// A process beats before it loads anything; a stopped one is found within this time.
+constexpr milliseconds kFirstBeat{20'000};
+constexpr milliseconds kLook{20};  // how often an engine is looked at
 constexpr milliseconds kLongestPause{30'000};
 constexpr milliseconds kBlame{3'000};  // in which the cause of a lost connection shows
 
@@ -139,7 +141,8 @@ EngineWorkers::Ending EngineWorkers::live_once(int index, const std::stop_token&
          .command = {std::filesystem::read_symlink("/proc/self/exe").string(), "worker"},
          .data_sockets = {sockets.ends[1]},
          .log_folder = config_.log_folder,
-         .silence_limit = config_.silence_limit},
+         .silence_limit = config_.silence_limit,
+         .start_limit = kFirstBeat},
         clock_);
     ::close(sockets.take(1));
     // Closed before the process is told to stop: that is how it knows that nobody asks any more.

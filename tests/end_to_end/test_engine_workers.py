@@ -61,39 +61,59 @@ def responses(run_dir):
     return steps
 
 
-class Disturbance:
-    """Kills or stops an engine of a run at random instants, until the run ends."""
+def steps_done(run_dir):
+    try:
+        return int(os.readlink(run_dir / "latest").rsplit("_", 1)[1])
+    except FileNotFoundError:
+        return -1
 
-    def __init__(self, process, seed, signals, most_seconds):
-        self.process, self.chance, self.signals, self.most_seconds = process, random.Random(seed), signals, most_seconds
+
+class Disturbance:
+    """Sends a signal to an engine of a run, as often as asked for: each time behind a random step, a random moment later. The first
+    comes while engines start."""
+
+    def __init__(self, process, run_dir, seed, number, count):
+        self.process, self.run_dir, self.number = process, run_dir, number
+        self.chance = random.Random(seed)
+        self.steps = [-1, *sorted(self.chance.sample(range(STEPS - 10), count - 1))]
         self.num_sent = 0
         self.thread = threading.Thread(target=self.run)
         self.thread.start()
 
     def run(self):
-        while self.process.poll() is None:
-            time.sleep(self.chance.uniform(0.02, self.most_seconds))
-            engines = engines_of(self.process)
-            if len(engines) < 2:
-                continue
-            victim = engines[self.chance.choice(sorted(engines))]
-            try:
-                os.kill(victim, self.chance.choice(self.signals))
-                self.num_sent += 1
-            except ProcessLookupError:
-                pass
+        for step in self.steps:
+            self.wait_until(lambda step=step: steps_done(self.run_dir) >= step)
+            time.sleep(self.chance.uniform(0, 0.1))
+            while self.process.poll() is None and not self.send():
+                time.sleep(0.002)
+
+    def wait_until(self, condition):
+        while self.process.poll() is None and not condition():
+            time.sleep(0.002)
+
+    def send(self):
+        engines = engines_of(self.process)
+        if not engines:
+            return False
+        try:
+            os.kill(engines[self.chance.choice(sorted(engines))], self.number)
+        except ProcessLookupError:
+            return False
+        self.num_sent += 1
+        return True
 
 
-def run_disturbed(command, *, seed, signals=(signal.SIGKILL,), most_seconds=0.8):
+def run_disturbed(command, run_dir, *, seed, number=signal.SIGKILL, count=6):
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    disturbance = Disturbance(process, seed, signals, most_seconds)
+    disturbance = Disturbance(process, run_dir, seed, number, count)
     try:
         output, _ = process.communicate(timeout=280)
     finally:
         process.kill()
         disturbance.thread.join()
     assert process.returncode == 0, output
-    return disturbance.num_sent, output
+    assert disturbance.num_sent == count, "the faults were to happen"
+    return output
 
 
 @pytest.fixture(scope="module")
@@ -118,8 +138,7 @@ def test_two_engines_draw_and_train_what_one_does(work, one_engine):
 
 def test_engines_that_are_killed_at_random_instants_change_nothing(work, one_engine):
     run_dir = work / "killed_engines"
-    sent, output = run_disturbed(command_for(work, run_dir, extra=[*TWO_ENGINES, *COMES_BACK]), seed=1)
-    assert sent >= 3, "the faults were to happen"
+    output = run_disturbed(command_for(work, run_dir, extra=[*TWO_ENGINES, *COMES_BACK]), run_dir, seed=1)
     assert "was killed by signal 9" in output and "serves again" in output
     assert responses(run_dir) == responses(one_engine)
     audit(run_dir, STEPS)
@@ -137,16 +156,14 @@ def test_with_engines_that_die_a_run_finishes_and_its_ledger_adds_up(work, name)
     form, extra = FORMS[name]
     run_dir = work / f"dying_{name}"
     command = command_for(work, run_dir, form=form, rollouts=STEPS, extra=[*extra, *TWO_ENGINES, *COMES_BACK])
-    sent, _ = run_disturbed(command, seed=len(name))
-    assert sent >= 3, "the faults were to happen"
+    run_disturbed(command, run_dir, seed=len(name))
     audit(run_dir, STEPS)
 
 
 def test_an_engine_that_is_stopped_is_found_by_its_silence_and_replaced(work, one_engine):
     run_dir = work / "stopped_engines"
     extra = [*TWO_ENGINES, *COMES_BACK, "--worker-timeout-seconds", "1"]
-    sent, output = run_disturbed(command_for(work, run_dir, extra=extra), seed=2, signals=[signal.SIGSTOP], most_seconds=3)
-    assert sent >= 1, "the faults were to happen"
+    output = run_disturbed(command_for(work, run_dir, extra=extra), run_dir, seed=2, number=signal.SIGSTOP, count=3)
     assert "has said nothing for 1." in output
     assert responses(run_dir) == responses(one_engine)
 
