@@ -25,6 +25,8 @@ namespace slime::cluster {
 namespace {
 
 constexpr int kControlDescriptor = 3;
+constexpr int kDataDescriptor = 4;
+constexpr int kFirstFreeDescriptor = 10;  // no file action writes to it or those above
 constexpr int kWatchMilliseconds = 100;
 constexpr std::chrono::seconds kAbsence{1};  // looks are a tenth of that apart
 constexpr std::size_t kShownLines = 10;
@@ -77,6 +79,10 @@ LocalWorkers::LocalWorkers(LocalWorkersConfig config, const Clock& clock)
 
 LocalWorkers::~LocalWorkers() {
   watcher_.request_stop();
+  {
+    const std::lock_guard lock(mutex_);  // it looks before it waits for the owner to notice
+  }
+  changed_.notify_all();
   watcher_.join();
   for (Worker& worker : workers_) {
     if (worker.process < 0) continue;
@@ -99,7 +105,7 @@ LocalWorkers::~LocalWorkers() {
 }
 
 void LocalWorkers::start(Worker& worker) {
-  worker.log = config_.log_folder / fmt::format("rank_{}.log", worker.rank);
+  worker.log = config_.log_folder / fmt::format("{}_{}.log", config_.noun, worker.rank);
   std::array<int, 2> ends{};
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0)
     throw ConfigError(fmt::format("no socket for a worker: {}", std::strerror(errno)));
@@ -111,6 +117,12 @@ void LocalWorkers::start(Worker& worker) {
                                    O_WRONLY | O_CREAT | O_TRUNC | O_APPEND, 0644);
   posix_spawn_file_actions_adddup2(&actions, STDOUT_FILENO, STDERR_FILENO);
   posix_spawn_file_actions_adddup2(&actions, ends[1], kControlDescriptor);
+  int data = -1;
+  if (!config_.data_sockets.empty()) {
+    const int socket = config_.data_sockets.at(worker.rank - config_.first_rank);
+    data = ::fcntl(socket, F_DUPFD_CLOEXEC, kFirstFreeDescriptor);
+    posix_spawn_file_actions_adddup2(&actions, data, kDataDescriptor);
+  }
   // A group of its own: Ctrl-C is for the controller, which then stops its workers.
   posix_spawnattr_t attributes;
   posix_spawnattr_init(&attributes);
@@ -124,9 +136,10 @@ void LocalWorkers::start(Worker& worker) {
   posix_spawn_file_actions_destroy(&actions);
   posix_spawnattr_destroy(&attributes);
   ::close(ends[1]);
+  if (data >= 0) ::close(data);
   if (error != 0) {
-    throw ConfigError(
-        fmt::format("rank {}: cannot start {}: {}", worker.rank, words[0], std::strerror(error)));
+    throw ConfigError(fmt::format("{} {}: cannot start {}: {}", config_.noun, worker.rank, words[0],
+                                  std::strerror(error)));
   }
   worker.process = process;
   worker.heard = clock_.now();
@@ -219,7 +232,8 @@ std::string LocalWorkers::judge(Worker& worker) {
 }
 
 std::string LocalWorkers::describe(const Worker& worker, const std::string& what) const {
-  std::string text = fmt::format("rank {} (process {}) {}", worker.rank, worker.process, what);
+  std::string text =
+      fmt::format("{} {} (process {}) {}", config_.noun, worker.rank, worker.process, what);
   const std::string lines = last_lines(worker.log);
   if (!lines.empty())
     text += fmt::format("\nthe last lines of {}:\n{}", worker.log.string(), lines);
@@ -279,9 +293,9 @@ void LocalWorkers::send_task(int rank, std::string_view payload) {
                                     kTaskTimeout))
       return;
   } catch (const net::FrameError& error) {
-    blame(fmt::format("rank {} does not take its task: {}", rank, error.what()), 0);
+    blame(fmt::format("{} {} does not take its task: {}", config_.noun, rank, error.what()), 0);
   }
-  blame(fmt::format("rank {} is gone", rank), 0);
+  blame(fmt::format("{} {} is gone", config_.noun, rank), 0);
 }
 
 std::string LocalWorkers::answer(int rank, std::chrono::milliseconds timeout) {
@@ -290,7 +304,7 @@ std::string LocalWorkers::answer(int rank, std::chrono::milliseconds timeout) {
   changed_.wait_for(lock, timeout, [&] { return has_failed_ || !worker.answers.empty(); });
   if (worker.answers.empty()) {
     lock.unlock();
-    blame(fmt::format("rank {} did not answer within {:g} s", rank,
+    blame(fmt::format("{} {} did not answer within {:g} s", config_.noun, rank,
                       std::chrono::duration<double>(timeout).count()),
           0);
   }
@@ -309,8 +323,8 @@ void LocalWorkers::blame(const std::string& what, int64_t num_collectives) {
   }
   std::string text = what;
   for (const Worker& worker : workers_) {
-    text += fmt::format("\nrank {} (process {}): {} collectives begun{}, now {}", worker.rank,
-                        worker.process, worker.progress.num_collectives,
+    text += fmt::format("\n{} {} (process {}): {} collectives begun{}, now {}", config_.noun,
+                        worker.rank, worker.process, worker.progress.num_collectives,
                         worker.progress.num_collectives < num_collectives ? ", too few" : "",
                         worker.progress.doing);
     if (!worker.complaint.empty()) text += "; it said: " + worker.complaint;

@@ -36,10 +36,14 @@ class WorkerFailure : public std::runtime_error {
 };
 
 struct LocalWorkersConfig {
+  std::string noun = "rank";  // what a worker is, in messages and in the names of logs
   int first_rank = 1;
   int count = 1;
   std::vector<std::string> command;  // program and arguments; the connection is descriptor 3
-  std::filesystem::path log_folder;  // rank_1.log holds what rank 1 prints
+  /// One connected socket for each worker, which has it as descriptor 4; empty: none. They stay the
+  /// caller's, to be closed once the workers have started.
+  std::vector<int> data_sockets;
+  std::filesystem::path log_folder;                 // rank_1.log holds what rank 1 prints
   std::chrono::milliseconds silence_limit{20'000};  // without a heartbeat
   std::chrono::milliseconds start_limit{60'000};    // until the first one, where that is more
   std::chrono::milliseconds stop_limit{3'000};      // to end once asked; then they are killed

@@ -2,8 +2,10 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
+#include <array>
 #include <csignal>
 #include <fstream>
 #include <future>
@@ -124,6 +126,23 @@ TEST(LocalWorkers, WorkersThatIgnoreEverythingAreGoneWithTheirOwner) {
     }
   }
   for (const int process : processes) EXPECT_NE(::kill(process, 0), 0);
+}
+
+TEST(LocalWorkers, EachWorkerMayHaveASocketOfItsOwnAndAnotherNoun) {
+  Scripts scripts("echo $0 >&4; exit 3");
+  std::array<int, 2> ends{};
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()), 0);
+  scripts.config.noun = "engine";
+  scripts.config.count = 1;
+  scripts.config.data_sockets = {ends[1]};
+  const std::string text = scripts.failure();
+  ::close(ends[1]);
+  EXPECT_THAT(text, testing::MatchesRegex("engine 1 \\(process [0-9]+\\) ended with exit code 3"));
+  std::array<char, 100> said{};
+  EXPECT_GT(::read(ends[0], said.data(), said.size()), 0);
+  EXPECT_EQ(::read(ends[0], said.data(), said.size()), 0) << "nobody else holds the other end";
+  ::close(ends[0]);
+  EXPECT_TRUE(std::filesystem::exists(scripts.config.log_folder / "engine_1.log"));
 }
 
 TEST(LocalWorkers, AProgramThatDoesNotExistIsAConfigurationError) {

@@ -47,6 +47,7 @@ std::vector<Flag> data_flags();
 std::vector<Flag> rollout_flags();
 std::vector<Flag> async_flags();
 std::vector<Flag> engine_flags();
+std::vector<Flag> engine_worker_flags();
 std::vector<Flag> reward_flags();
 std::vector<Flag> algorithm_flags();
 std::vector<Flag> optimizer_flags();

@@ -119,8 +119,6 @@ std::vector<Flag> parallel_flags() {
             "keys, values and gradients keep their memory all the time"),
       accepted("--offload-train", kSwitch, kOptimizerStays),
       accepted("--no-offload-train", kSwitch, kOptimizerStays),
-      accepted("--rollout-num-gpus", kValue, kOneEngine),
-      accepted("--rollout-num-gpus-per-engine", kValue, kOneEngine),
       accepted("--num-gpus-per-node", kValue, kOneProcess),
       accepted("--distributed-backend", kValue, "Gloo, between processes of one host"),
       works("--distributed-timeout-minutes", &C::distributed_timeout_minutes,

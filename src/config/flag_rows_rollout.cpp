@@ -8,7 +8,6 @@ using C = RunConfig;
 }
 
 std::vector<Flag> rollout_flags() {
-  constexpr std::string_view kNoSecond = "there is no second process to watch";
   return {
       works(
           "--rollout-function-path", &C::rollout_function_path,
@@ -61,7 +60,6 @@ std::vector<Flag> rollout_flags() {
             "the same, with the groups that a filter dropped"),
       works("--rollout-data-postprocess-path", &C::rollout_data_postprocess_path,
             "a function of the user's over the columns of a step, after the advantages"),
-      accepted("--update-weight-buffer-size", kValue, kOneWeights),
       accepted("--update-weight-mode", kValue, kOneWeights),
       accepted("--update-weight-transport", kValue, kOneWeights),
       accepted("--update-weight-disk-dir", kValue, kOneWeights),
@@ -71,10 +69,6 @@ std::vector<Flag> rollout_flags() {
       accepted("--update-weight-delta-checksum", kValue, kOneWeights),
       refused("--custom-update-weight-post-write-path", kValue, kPlugin),
       accepted("--release-train", kSwitch, kOneWeights),
-      accepted("--use-fault-tolerance", kSwitch, kNoSecond),
-      accepted("--rollout-health-check-interval", kValue, kNoSecond),
-      accepted("--rollout-health-check-timeout", kValue, kNoSecond),
-      accepted("--rollout-health-check-first-wait", kValue, kNoSecond),
       accepted("--use-distributed-post", kSwitch, kOneProcess),
       accepted("--http-proxy", kValue, "the original does not use it either"),
   };
@@ -86,7 +80,8 @@ std::vector<Flag> async_flags() {
             "what `slime train-async` is short for: generation goes on while the trainer trains"),
       works("--fully-async", &C::fully_async, "the same as --train-async"),
       works("--colocate", &C::colocate,
-            "trainer and engine take turns on one device; always so in `slime train`"),
+            "trainer and engine take turns on one device; `slime train` does without "
+            "--rollout-num-gpus too"),
       works("--max-staleness", &C::max_staleness,
             "how many updates older than the trainer's weights those that began a response may be; "
             "default 1, 0 is on policy"),
@@ -134,6 +129,31 @@ std::vector<Flag> async_flags() {
       works("--schedule-train-rounds", &C::schedule_train_rounds,
             "with --deterministic-schedule: rounds that one training step takes; 0 with "
             "--colocate"),
+  };
+}
+
+std::vector<Flag> engine_worker_flags() {
+  return {
+      works("--rollout-num-gpus", &C::rollout_num_gpus,
+            "without --colocate: engines in processes of their own, beside the trainer; on CPUs a "
+            "device is a process with a share of the cores"),
+      works("--rollout-num-gpus-per-engine", &C::rollout_num_gpus_per_engine,
+            "how many of them make one engine; on CPUs an engine is one process whatever it says"),
+      works("--use-fault-tolerance", &C::use_fault_tolerance,
+            "an engine that dies or hangs is started again; otherwise the run goes on with the "
+            "others, and ends with the last one"),
+      works("--max-restarts", &C::max_restarts,
+            "with --use-fault-tolerance: how often an engine that draws nothing is started again "
+            "before the run ends"),
+      works("--rollout-health-check-interval", &C::rollout_health_check_interval,
+            "with --use-fault-tolerance: seconds between two looks at an engine's progress"),
+      works("--rollout-health-check-timeout", &C::rollout_health_check_timeout,
+            "with --use-fault-tolerance: seconds without an answer, or without a step while there "
+            "is something to do, after which an engine counts as hung"),
+      works("--rollout-health-check-first-wait", &C::rollout_health_check_first_wait,
+            "with --use-fault-tolerance: seconds before the first look"),
+      works("--update-weight-buffer-size", &C::update_weight_buffer_size,
+            "bytes of new weights that are sent to an engine at once"),
   };
 }
 

@@ -28,6 +28,7 @@ const std::vector<Flag>& rows() {
     add(all, kRollout, rollout_flags());
     add(all, kAsync, async_flags());
     add(all, kEngine, engine_flags());
+    add(all, kEngine, engine_worker_flags());
     add(all, kReward, reward_flags());
     add(all, kAlgorithm, algorithm_flags());
     add(all, kOptimizer, optimizer_flags());

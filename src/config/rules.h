@@ -32,6 +32,8 @@ void check_algorithm(RunConfig& config, Problems& problems, std::vector<std::str
 /// Functions of the user's that draw samples. Behind check_async().
 void check_generate(ParsedFlags& flags, Problems& problems);
 
+/// How many engines have processes of their own.
+void check_engine_workers(ParsedFlags& flags, Problems& problems);
 /// Generation beside training: one meaning for the words of several families.
 void check_async(ParsedFlags& flags, Problems& problems);
 

@@ -83,13 +83,17 @@ void refuse_without_async(const ParsedFlags& flags, Problems& problems) {
   for (const std::string_view flag :
        {"--max-weight-staleness", "--max-policy-version-lag", "--staleness-policy",
         "--async-unused-samples-handler", "--async-order", "--async-data-buffer-capacity-factor",
-        "--update-mode", "--kv-on-update", "--pause-generation-mode", "--rollout-num-threads",
-        "--async-buffer-size", "--async-max-concurrent-samples", "--rollout-submission-granularity",
+        "--update-mode", "--kv-on-update", "--pause-generation-mode", "--async-buffer-size",
+        "--async-max-concurrent-samples", "--rollout-submission-granularity",
         "--deterministic-schedule"}) {
     problems.require(
         !is_given(flags, flag),
         fmt::format("{}: is about generation beside training; use slime train-async", flag));
   }
+  problems.require(
+      !is_given(flags, "--rollout-num-threads") || flags.config.num_engine_workers > 0,
+      "--rollout-num-threads: is about engines beside the trainer; use slime train-async or "
+      "--rollout-num-gpus");
   problems.require(flags.config.max_staleness.value_or(0) == 0,
                    fmt::format("--max-staleness {}: slime train is always on policy; use slime "
                                "train-async",

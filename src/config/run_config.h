@@ -111,8 +111,25 @@ struct AsyncFlags {
   int64_t schedule_round = 64;        // tokens of each sample
   int64_t schedule_train_rounds = 1;  // of one training step
 
+  /// Engines in processes of their own, from --rollout-num-gpus (config/rules_engines.cpp); 0: one
+  /// in this process.
+  int64_t num_engine_workers = 0;
+
   /// The engine reads the weights that the trainer changes; otherwise it has its own.
-  bool shares_weights() const { return !train_async || colocate; }
+  bool shares_weights() const { return num_engine_workers == 0 && (!train_async || colocate); }
+  int64_t num_engines() const { return num_engine_workers > 0 ? num_engine_workers : 1; }
+};
+
+/// Engines in processes of their own, without --colocate.
+struct EngineWorkerFlags {
+  std::optional<int64_t> rollout_num_gpus;  // of all engines
+  int64_t rollout_num_gpus_per_engine = 1;
+  bool use_fault_tolerance = false;
+  double rollout_health_check_interval = 30;   // seconds, as the next
+  double rollout_health_check_timeout = 30;    // without an answer, or without progress
+  double rollout_health_check_first_wait = 0;  // before the first check of an engine
+  int64_t max_restarts = 3;                    // of one engine, without progress between them
+  int64_t update_weight_buffer_size = int64_t{512} << 20;  // bytes
 };
 
 /// The engine of this run: batch, cache, memory.
@@ -388,6 +405,7 @@ struct RunConfig : ModelFlags,
                    RolloutFlags,
                    AsyncFlags,
                    EngineFlags,
+                   EngineWorkerFlags,
                    RewardFlags,
                    HookFlags,
                    AlgorithmFlags,

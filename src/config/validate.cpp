@@ -72,6 +72,7 @@ void complete_and_validate(ParsedFlags& flags) {
   check_critic(config, problems);
   check_preferences(config, problems);
   check_trainer_functions(config, problems);
+  check_engine_workers(flags, problems);
   check_async(flags, problems);
   check_generate(flags, problems);
   check_batches(config, problems);

@@ -1,11 +1,13 @@
 #pragma once
 
 /// The engines of a run, as a loop sees them: one address for requests, and the two moments at
-/// which trainer and engines meet. In this process today; workers and addresses are siblings of
-/// EngineHere (docs/decisions/0074-stations.md).
+/// which trainer and engines meet. Here are those of this process; those of workers:
+/// loop/engine_workers.h (docs/decisions/0074-stations.md, 0083-many-devices.md).
 
+#include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 
 #include "core/clock.h"
 #include "engine/engine.h"
@@ -42,6 +44,9 @@ class Engines {
   /// The weights of weight_version(), complete, where they are not the trainer's; null elsewhere.
   /// They stay as they are until the next update_weights().
   virtual model::Network* own_weights() { return nullptr; }
+
+  /// Engines that are lost and come back say so by `tell`, from any thread; empty: no more.
+  virtual void tell_by(std::function<void(const std::string&)> /*tell*/) {}
 };
 
 /// For runs that generate nothing (rows, dumps).

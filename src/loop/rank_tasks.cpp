@@ -43,14 +43,43 @@ std::string to_frame(const RankStart& start) {
   return static_cast<char>(RankTask::kStart) + json::serialize(object);
 }
 
-RankStart rank_start_from(std::string_view frame) {
-  if (!frame.starts_with(static_cast<char>(RankTask::kStart)))
+namespace {
+
+constexpr std::string_view kFirstTask = "the controller's first task";
+
+json::object start_object(std::string_view frame, RankTask kind) {
+  if (!frame.starts_with(static_cast<char>(kind)))
     throw ConfigError("the controller's first task says what the worker is to become");
-  constexpr std::string_view kWhere = "the controller's first task";
-  const json::value value = parse_json(frame.substr(1), kWhere);
-  if (!value.is_object()) throw ConfigError(fmt::format("{} must be a JSON object", kWhere));
-  const FieldReader fields =
-      FieldReader(value.get_object(), fmt::format("{}: ", kWhere)).required();
+  const json::value value = parse_json(frame.substr(1), kFirstTask);
+  if (!value.is_object()) throw ConfigError(fmt::format("{} must be a JSON object", kFirstTask));
+  return value.get_object();
+}
+
+}  // namespace
+
+std::string to_frame(const EngineStart& start) {
+  const json::object object{{"arguments", json::value_from(start.arguments)},
+                            {"kv_cache_bytes", start.kv_cache_bytes},
+                            {"num_threads", start.num_threads}};
+  return static_cast<char>(RankTask::kEngine) + json::serialize(object);
+}
+
+bool is_engine_start(std::string_view frame) {
+  return frame.starts_with(static_cast<char>(RankTask::kEngine));
+}
+
+EngineStart engine_start_from(std::string_view frame) {
+  const json::object object = start_object(frame, RankTask::kEngine);
+  const FieldReader fields = FieldReader(object, fmt::format("{}: ", kFirstTask)).required();
+  return {.arguments = fields.strings("arguments"),
+          .kv_cache_bytes = *fields.integer("kv_cache_bytes", 0),
+          .num_threads =
+              static_cast<int>(*fields.integer("num_threads", 0, std::numeric_limits<int>::max()))};
+}
+
+RankStart rank_start_from(std::string_view frame) {
+  const json::object object = start_object(frame, RankTask::kStart);
+  const FieldReader fields = FieldReader(object, fmt::format("{}: ", kFirstTask)).required();
   const auto count = [&](std::string_view name) {
     return static_cast<int>(*fields.integer(name, 0, std::numeric_limits<int>::max()));
   };

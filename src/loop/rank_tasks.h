@@ -20,6 +20,7 @@ inline constexpr std::chrono::seconds kRankConnectTimeout{60};
 
 enum class RankTask : char {
   kStart = 's',      // RankStart as JSON; the answer, once the networks are loaded, is empty
+  kEngine = 'e',     // EngineStart as JSON; the answer, once it can be served: the longest request
   kTrain = 't',      // train::BatchShare; the answer: log-probs of its samples
   kPublished = 'p',  // the engines have got the new weights; no answer
   kSave = 'c',       // rank 0 saves a checkpoint: send it your shards; no answer
@@ -55,6 +56,19 @@ struct RankStart {
 std::string to_frame(const RankStart& start);
 /// Of the frame of a RankStart. Throws ConfigError for another.
 RankStart rank_start_from(std::string_view frame);
+
+/// All a process needs to become an engine beside the trainer: it gets its weights over its
+/// connection (engine/remote).
+struct EngineStart {
+  std::vector<std::string> arguments;  // of slime train
+  int64_t kv_cache_bytes = 0;
+  int num_threads = 0;
+};
+
+std::string to_frame(const EngineStart& start);
+bool is_engine_start(std::string_view frame);
+/// Of the frame of an EngineStart. Throws ConfigError for another.
+EngineStart engine_start_from(std::string_view frame);
 
 /// How the ranks that train divide the work.
 comm::ParallelLayout layout_of(const config::ParallelFlags& config);

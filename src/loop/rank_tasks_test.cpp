@@ -65,5 +65,19 @@ TEST(RankTasks, AWorkerIsFirstToldWhatItIsToBecome) {
   EXPECT_THROW(rank_start_from(to_frame({RankTask::kSave})), ConfigError);
 }
 
+TEST(RankTasks, OrThatItIsToBecomeAnEngine) {
+  const EngineStart start{
+      .arguments = {"--hf-checkpoint", "model"}, .kv_cache_bytes = 1 << 30, .num_threads = 3};
+  const std::string frame = to_frame(start);
+  EXPECT_TRUE(is_engine_start(frame));
+  EXPECT_FALSE(is_engine_start(to_frame(RankStart{})));
+  const EngineStart back = engine_start_from(frame);
+  EXPECT_EQ(back.arguments, start.arguments);
+  EXPECT_EQ(back.kv_cache_bytes, 1 << 30);
+  EXPECT_EQ(back.num_threads, 3);
+  EXPECT_THROW(engine_start_from(to_frame(RankStart{})), ConfigError);
+  EXPECT_THROW(engine_start_from(R"(e{"arguments": [], "kv_cache_bytes": -1})"), ConfigError);
+}
+
 }  // namespace
 }  // namespace slime::loop

@@ -19,8 +19,9 @@ rollout::RolloutConfig rollout_config(const config::RunConfig& config) {
   return {
       .groups_per_step = config.rollout_batch_size,
       .groups_per_refill = *config.over_sampling_batch_size,
-      .max_concurrent_samples = config.sglang_server_concurrency,
-      .num_slots = std::min(config.sglang_server_concurrency, config.sglang_max_running_requests),
+      .max_concurrent_samples = config.sglang_server_concurrency * config.num_engines(),
+      .num_slots = std::min(config.sglang_server_concurrency, config.sglang_max_running_requests) *
+                   config.num_engines(),
       .keeps_partial = config.partial_rollout,
       .refills_at_once = config.over_sampling_refill == "group",
       .reward_threads = num_reward_threads(config),

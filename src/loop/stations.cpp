@@ -3,11 +3,15 @@
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <chrono>
+
 #include "buffer/filter.h"
 #include "config/secrets.h"
 #include "config/users_functions.h"
 #include "core/error.h"
 #include "loop/dump_source.h"
+#include "loop/engine_workers.h"
 #include "loop/memory_needs.h"
 #include "loop/networks.h"
 #include "loop/row_source.h"
@@ -174,7 +178,7 @@ void open_records(Stations& run, const StartPoint& start, Notes& notes) {
   run.folder.remove_rollouts_from(run.schedule.first_step);
 }
 
-/// An engine beside the trainer has a part of the cores for itself.
+/// Engines beside the trainer have a part of the cores for themselves.
 int64_t engine_threads(const config::RunConfig& config) {
   if (config.shares_weights() || config.device != "cpu") return 0;
   if (config.rollout_num_threads > 0) return config.rollout_num_threads;
@@ -209,7 +213,40 @@ std::unique_ptr<Engines> engine_beside(Stations& run, const engine::EngineConfig
                                         run.memory, run.clock);
 }
 
-void start_engines(Stations& run, const StartPoint& start) {
+std::chrono::milliseconds from_seconds(double seconds) {
+  return std::chrono::duration_cast<std::chrono::milliseconds>(
+      std::chrono::duration<double>(seconds));
+}
+
+/// What frames leave room for requests between them.
+constexpr int64_t kMostPieceBytes = int64_t{16} << 20;
+
+std::unique_ptr<Engines> engine_workers(Stations& run, const std::vector<std::string>& arguments,
+                                        WeightVersion version, engine::RunningRequests running) {
+  const config::RunConfig& config = run.config;
+  std::unique_ptr<model::Network> published = model::make_blank_network(
+      run.network->config(), model::precision_on(config.device, config.dtype));
+  const int64_t threads = std::max<int64_t>(1, run.engine_threads / config.num_engine_workers);
+  return std::make_unique<EngineWorkers>(
+      EngineWorkersConfig{
+          .count = static_cast<int>(config.num_engine_workers),
+          .start = {.arguments = config::without_secrets(arguments),
+                    .kv_cache_bytes = run.memory.plan().kv_cache_bytes(),
+                    .num_threads = static_cast<int>(threads)},
+          .log_folder = run.folder.worker_logs(),
+          .running = running,
+          .weight_piece_bytes = std::min(config.update_weight_buffer_size, kMostPieceBytes),
+          .silence_limit = from_seconds(config.worker_timeout_seconds),
+          .starts_again = config.use_fault_tolerance,
+          .max_restarts = config.max_restarts,
+          .check_interval = from_seconds(config.rollout_health_check_interval),
+          .first_wait = from_seconds(config.rollout_health_check_first_wait),
+          .progress_limit = from_seconds(config.rollout_health_check_timeout)},
+      *run.network, std::move(published), version, run.clock);
+}
+
+void start_engines(Stations& run, const StartPoint& start,
+                   const std::vector<std::string>& arguments) {
   if (!generates(run.config)) {
     run.engines = std::make_unique<NoEngines>();
     return;
@@ -228,7 +265,9 @@ void start_engines(Stations& run, const StartPoint& start) {
   const auto running = run.config.train_async && run.config.kv_on_update == "keep"
                            ? engine::RunningRequests::kKeep
                            : engine::RunningRequests::kRecompute;
-  if (run.config.shares_weights()) {
+  if (run.config.num_engine_workers > 0) {
+    run.engines = engine_workers(run, arguments, version, running);
+  } else if (run.config.shares_weights()) {
     run.engines = std::make_unique<EngineHere>(*run.network, config, version, running,
                                                plan.offloads(), run.memory, run.clock);
   } else {
@@ -312,6 +351,11 @@ Stations::Stations(config::RunConfig flags, const Clock& clock_in)
       timeline(folder.timeline(), clock_in),
       memory(config.device != "cpu", config.hf_checkpoint, folder.checkpoints()) {}
 
+/// The recorder goes before the engines.
+Stations::~Stations() {
+  if (engines) engines->tell_by(nullptr);
+}
+
 std::unique_ptr<Stations> build_stations(config::ParsedFlags flags, const Clock& clock) {
   auto run = std::make_unique<Stations>(std::move(flags.config), clock);
   share_out_threads(*run);
@@ -327,13 +371,15 @@ std::unique_ptr<Stations> build_stations(config::ParsedFlags flags, const Clock&
   plan_schedule(*run, start);
   load_networks(*run, start, flags.arguments, notes);
   open_records(*run, start, notes);
-  start_engines(*run, start);
+  start_engines(*run, start, flags.arguments);
   const json::object description = describe(*run, start, flags.unknown);
   run->folder.write_run_json(description);
   run->recorder =
       std::make_unique<Recorder>(run->config, run->folder, run->schedule, *run->text.tokenizer,
                                  description, run->memory, *run->fates, run->timeline, clock);
   for (const std::string& line : notes) run->recorder->message(line);
+  run->engines->tell_by(
+      [&recorder = *run->recorder](const std::string& text) { recorder.message(text); });
   if (run->plugins) {
     run->plugins->tell_by(
         [&recorder = *run->recorder](const std::string& text) { recorder.message(text); });

@@ -42,6 +42,9 @@ namespace slime::loop {
 /// that have no use for them.
 struct Stations {
   Stations(config::RunConfig flags, const Clock& clock);
+  ~Stations();
+  Stations(const Stations&) = delete;
+  Stations& operator=(const Stations&) = delete;
 
   const config::RunConfig config;
   const Clock& clock;

@@ -25,6 +25,7 @@ std::optional<train::TrainReport> TrainerRole::carry_out(const TrainerTask& task
       trainer_.release_gradients();
       return {};
     case RankTask::kStart:
+    case RankTask::kEngine:
       break;
   }
   throw BugError("a rank that has started gets tasks of its role");

@@ -13,6 +13,7 @@
 #include "config/validate.h"
 #include "core/clock.h"
 #include "core/error.h"
+#include "loop/engine_role.h"
 #include "loop/networks.h"
 #include "loop/rank_tasks.h"
 #include "loop/train_config.h"
@@ -24,13 +25,15 @@
 namespace slime::loop {
 namespace {
 
+constexpr int kDataDescriptor = 4;  // where cluster/local_workers.h puts it
+
 void say(const std::string& line) {
   fmt::print(stderr, "{}\n", line);
   std::fflush(stderr);
 }
 
-config::RunConfig config_of(const RankStart& start) {
-  config::ParsedFlags flags = config::parse_flags(start.arguments);
+config::RunConfig config_of(const std::vector<std::string>& arguments) {
+  config::ParsedFlags flags = config::parse_flags(arguments);
   config::complete_and_validate(flags);
   return std::move(flags.config);
 }
@@ -39,7 +42,9 @@ config::RunConfig config_of(const RankStart& start) {
 class Worker final {
  public:
   Worker(const RankStart& start, cluster::WorkerLink& link)
-      : link_(link), config_(config_of(start)), functions_(config_, start.plugin_logs, start.rank) {
+      : link_(link),
+        config_(config_of(start.arguments)),
+        functions_(config_, start.plugin_logs, start.rank) {
     at::set_num_threads(start.num_threads);
     std::optional<train::Checkpoint> checkpoint;
     if (!start.checkpoint.empty())
@@ -84,10 +89,24 @@ class Worker final {
   std::optional<TrainerRole> trainer_;
 };
 
+/// Until the controller closes the engine's connection.
+void serve_engine(cluster::WorkerLink& link, const EngineStart& start) {
+  at::set_num_threads(start.num_threads);
+  const config::RunConfig config = config_of(start.arguments);
+  const SystemClock clock;
+  EngineRole role(start, config, clock);
+  link.answer(fmt::format("{}", role.max_request_tokens()));
+  link.set_progress({.num_collectives = 0, .doing = "serving requests"});
+  say("the engine is ready");
+  role.serve(kDataDescriptor);
+}
+
 void serve(cluster::WorkerLink& link, std::optional<Worker>& worker) {
   while (const auto task = link.next_task()) {
     if (worker) {
       worker->carry_out(trainer_task_from(*task));
+    } else if (is_engine_start(*task)) {
+      serve_engine(link, engine_start_from(*task));
     } else {
       worker.emplace(rank_start_from(*task), link);
     }

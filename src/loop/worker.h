@@ -1,8 +1,8 @@
 #pragma once
 
-/// A worker process: what `slime worker` runs. It becomes a rank of a run and hosts its roles, of
-/// which there is one, the trainer (loop/trainer_role.h); loop/trainer_workers.h is the other end.
-
+/// A worker process: what `slime worker` runs. The controller's first task says what it becomes: a
+/// rank that trains (loop/trainer_role.h; loop/trainer_workers.h is the other end) or an engine
+/// beside the trainer (loop/engine_role.h; loop/engine_workers.h).
 namespace slime::loop {
 
 /// Serves the controller behind this socket until it says stop. Returns the exit code. A failure is

@@ -51,6 +51,11 @@ bool FrameOutbox::post_made(uint32_t type, std::function<std::string()> make) {
   return true;
 }
 
+bool FrameOutbox::is_closed() const {
+  const std::lock_guard lock(mutex_);
+  return is_closed_;
+}
+
 void FrameOutbox::run(const std::stop_token& stop) {
   for (;;) {
     Waiting frame;

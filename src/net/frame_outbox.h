@@ -41,6 +41,9 @@ class FrameOutbox final {
   /// A frame whose payload is made when its turn comes, on the sending thread.
   bool post_made(uint32_t type, std::function<std::string()> make);
 
+  /// Nothing is sent any more; on_failure has been called, or is about to be.
+  bool is_closed() const;
+
  private:
   struct Waiting {
     uint32_t type = 0;
@@ -54,7 +57,7 @@ class FrameOutbox final {
   FrameChannel& channel_;
   const FrameOutboxConfig config_;
   const std::function<void(const std::string&)> on_failure_;
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::condition_variable_any changed_;
   std::deque<Waiting> waiting_;  // guarded by mutex_
   uint64_t waiting_bytes_ = 0;   // guarded by mutex_; with the frame that is being sent

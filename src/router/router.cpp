@@ -106,11 +106,11 @@ std::optional<FinishReason> Router::why_it_ends(const RoutedRequest& request,
                                "{}, and none drew a token of it",
                                request.troubles.num_losses, request.rid()));
   }
+  if (given_up_) return aborted(Cause::kEngineLost, *given_up_);
   if (chosen) return std::nullopt;
   const auto serves = [this](const auto& entry) { return is_serving(entry.second); };
   if (request.troubles.last_refusal && std::ranges::any_of(places_, serves))
     return request.troubles.last_refusal;
-  if (given_up_) return aborted(Cause::kEngineLost, *given_up_);
   if (static_cast<int64_t>(waiting_.size()) >= config_.max_waiting) {
     return aborted(Cause::kQueueFull,
                    fmt::format("{} requests wait for an engine", waiting_.size()));
@@ -339,16 +339,24 @@ std::vector<Router::EngineView> Router::engines() const {
                      .is_serving = is_serving(place),
                      .num_open = place.num_open,
                      .num_begun = place.num_begun,
+                     .num_told = place.num_told,
                      .expected_tokens = expected_tokens(place)});
   }
   return views;
 }
 
 void Router::give_up(const std::string& message) {
+  std::vector<Abort> aborts;
   {
     const std::lock_guard lock(mutex_);
     given_up_ = message;
+    for (auto& [handle, request] : requests_) {
+      if (!request.stay.engine) continue;
+      request.stay.is_moving = true;  // whoever would place it again ends it
+      if (request.stay.handle) aborts.push_back({*request.stay.engine, *request.stay.handle});
+    }
   }
+  abort_there(aborts);
   dispatch_waiting();
 }
 

@@ -66,8 +66,8 @@ class Router final : public engine::EngineClient {
   /// Told as soon as an engine is known to be lost; on its thread, or on that of a caller. Does
   /// little. Set before the first joins.
   void set_on_lost(std::function<void(EngineId)> on_lost) { on_lost_ = std::move(on_lost); }
-  /// No engine will join any more: what waits for one ends with kEngineLost and this message, as
-  /// does what would wait from now on.
+  /// There is no hope: every request, wherever it is, ends with kEngineLost and this message, as do
+  /// all that come from now on.
   void give_up(const std::string& message);
 
   struct EngineView {
@@ -75,6 +75,7 @@ class Router final : public engine::EngineClient {
     bool is_serving = false;      // gets requests
     int64_t num_open = 0;         // requests
     int64_t num_begun = 0;        // of those, that have been told something
+    int64_t num_told = 0;         // updates with tokens, ever
     int64_t expected_tokens = 0;  // its work
   };
   std::vector<EngineView> engines() const;

@@ -137,18 +137,22 @@ TEST(Router, WithoutAnEngineRequestsWaitForOne) {
   routed.router.leave(id);
 }
 
-TEST(Router, GivingUpEndsWhatWaits) {
-  Routed routed(1);
-  Told told, later;
-  routed.submit(told, request_of(prompt_of(0, 4), 1));
-  routed.engines[0].die();
-  EXPECT_EQ(told.num_ends, 0);
-  routed.router.give_up("engine 0 was started five times, and died");
-  ASSERT_EQ(told.num_ends, 1);
-  EXPECT_EQ(told.all.finish->cause, Cause::kEngineLost);
-  EXPECT_THAT(told.all.finish->message, HasSubstr("five times"));
-  routed.submit(later, request_of(prompt_of(0, 4), 1));
-  EXPECT_EQ(later.num_ends, 1);
+TEST(Router, GivingUpEndsWhatWaitsAndWhatRuns) {
+  for (const bool waits : {true, false}) {
+    Routed routed(1);
+    Told told, later;
+    routed.submit(told, request_of(prompt_of(0, 4), seed_of_length(9)));
+    if (waits) routed.engines[0].die();
+    EXPECT_EQ(told.num_ends, 0);
+    routed.router.give_up("engine 0 was started five times, and died");
+    routed.step();
+    ASSERT_EQ(told.num_ends, 1);
+    EXPECT_EQ(told.all.finish->cause, Cause::kEngineLost);
+    EXPECT_THAT(told.all.finish->message, HasSubstr("five times"));
+    routed.submit(later, request_of(prompt_of(0, 4), 1));
+    ASSERT_EQ(later.num_ends, 1);
+    EXPECT_EQ(later.all.finish->cause, Cause::kEngineLost);
+  }
 }
 
 TEST(Router, WhatWaitsMovesToAnEngineThatJoinsAndWhatRunsStays) {

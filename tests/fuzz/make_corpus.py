@@ -116,6 +116,7 @@ def seeds(target):
         start = {"arguments": ["--lr", "1"], "rank": 1, "port": 9, "collective_milliseconds": 5, "num_rollouts": 3, "num_threads": 1}
         yield b"\1s" + json.dumps({**start, "checkpoint": "/c", "iteration": 2, "loads_optimizer": True}).encode()
         yield b"\2" + struct.pack("<QQff", 1, 2, -0.5, -1.5)
+        yield b"\3e" + json.dumps({"arguments": ["--lr", "1"], "kv_cache_bytes": 4096, "num_threads": 1}).encode()
     elif target == "remote_engine_frames_fuzz":
         request = struct.pack("<QQ1sQ2iq?qq?q", 7, 1, b"r", 2, 5, 6, 1, True, -1, 0, False, 1)
         sampling = struct.pack("<qddqddddqQQ1sQiQid4??Q", 9, 1, 1, -1, 0, 0, 0, 1, 0, 1, 1, b"x", 1, 3, 1, 4, -1.5, *[False] * 4, True, 11)

@@ -1,5 +1,5 @@
 // Bytes as what goes between a controller and its workers (net/frame_channel.h carries it): a task,
-// a worker's start, log-probs. Either they are refused or they mean what their own bytes say.
+// the start of a rank or an engine, log-probs. Either they are refused or they mean what their own bytes say.
 
 #include <cstddef>
 #include <cstdint>
@@ -17,9 +17,12 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, std::size_t size) {
   if (size == 0) return 0;
   const std::string_view frame(reinterpret_cast<const char*>(data) + 1, size - 1);
   try {
-    if (data[0] % 3 == 0) {
+    if (data[0] % 4 == 0) {
       if (to_frame(loop::trainer_task_from(frame)) != frame) std::abort();
-    } else if (data[0] % 3 == 1) {
+    } else if (data[0] % 4 == 3) {
+      const std::string start = to_frame(loop::engine_start_from(frame));
+      if (to_frame(loop::engine_start_from(start)) != start) std::abort();
+    } else if (data[0] % 4 == 1) {
       const std::string start = to_frame(loop::rank_start_from(frame));
       if (to_frame(loop::rank_start_from(start)) != start) std::abort();
     } else {

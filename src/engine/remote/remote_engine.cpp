@@ -135,7 +135,8 @@ RequestHandle RemoteEngine::submit(GenerateRequest request, OnUpdate on_update) 
     return handle;
   lock.lock();
   const auto found = open_.find(number);
-  if (lost_ || found == open_.end()) return handle;  // it ends with the others
+  if (lost_ || outbox_.is_closed() || found == open_.end())
+    return handle;  // it ends with the others
   Open refused = std::move(found->second);
   open_.erase(found);
   lock.unlock();

@@ -64,6 +64,11 @@ class RemoteEngine final : public EngineClient {
 
   /// Gives the engine up; returns at once. Any thread.
   void disconnect(const std::string& why) const { lose(FinishReason::Cause::kEngineLost, why); }
+  /// Why it is lost; nothing: it is not. Any thread.
+  std::optional<std::string> why_lost() const {
+    const std::lock_guard lock(mutex_);
+    return lost_ ? std::optional(lost_->message) : std::nullopt;
+  }
 
  private:
   struct Open {

@@ -1,0 +1,79 @@
+// Engines in processes of their own, beside the trainer.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string_view>
+
+#include "config/rules.h"
+
+namespace slime::config {
+namespace {
+
+constexpr int64_t kMostEngines = 1024;
+
+bool was_given(const ParsedFlags& flags, std::string_view name) {
+  return std::ranges::find(flags.given, name) != flags.given.end();
+}
+
+}  // namespace
+
+void check_engine_workers(ParsedFlags& flags, Problems& problems) {
+  RunConfig& config = flags.config;
+  const auto in_seconds = [&](std::string_view flag, double value, bool may_be_zero) {
+    problems.require(value <= 1e6 && (value > 0 || (may_be_zero && value == 0)),
+                     fmt::format("{} {:g}: should be {} 0 and at most 1000000 seconds", flag, value,
+                                 may_be_zero ? "at least" : "above"));
+  };
+  in_seconds("--rollout-health-check-interval", config.rollout_health_check_interval, false);
+  in_seconds("--rollout-health-check-timeout", config.rollout_health_check_timeout, false);
+  in_seconds("--rollout-health-check-first-wait", config.rollout_health_check_first_wait, true);
+  problems.require(
+      config.max_restarts >= 0 && config.max_restarts <= 1'000'000,
+      fmt::format("--max-restarts {}: should be between 0 and 1000000", config.max_restarts));
+  problems.require(config.update_weight_buffer_size >= 1,
+                   fmt::format("--update-weight-buffer-size {}: should be at least 1 byte",
+                               config.update_weight_buffer_size));
+  problems.require(config.rollout_num_gpus_per_engine >= 1,
+                   fmt::format("--rollout-num-gpus-per-engine {}: should be at least 1",
+                               config.rollout_num_gpus_per_engine));
+  const bool draws = !config.debug_train_only && config.load_debug_rollout_data.empty() &&
+                     !config.trains_on_rows();
+  // Where trainer and engine take turns, the devices are the trainer's.
+  if (!config.rollout_num_gpus || config.colocate || !draws) return;
+  const int64_t devices = *config.rollout_num_gpus;
+  problems.require(devices >= 1,
+                   fmt::format("--rollout-num-gpus {}: should be at least 1; without engines there "
+                               "is nothing to train on but rows and dumps",
+                               devices));
+  if (devices < 1 || config.rollout_num_gpus_per_engine < 1) return;
+  if (config.device != "cpu") {
+    flags.warnings.push_back(
+        fmt::format("--rollout-num-gpus {}: on a GPU one engine in this process serves the run; "
+                    "engines in processes of their own are on CPUs so far",
+                    devices));
+    return;
+  }
+  const int64_t per_engine = config.rollout_num_gpus_per_engine;
+  problems.require(devices % per_engine == 0, fmt::format("--rollout-num-gpus {} is no multiple of "
+                                                          "--rollout-num-gpus-per-engine {}",
+                                                          devices, per_engine));
+  problems.require(
+      devices / per_engine <= kMostEngines,
+      fmt::format("--rollout-num-gpus {}: should be at most {} engines", devices, kMostEngines));
+  if (per_engine > 1) {
+    flags.warnings.push_back(fmt::format(
+        "--rollout-num-gpus-per-engine {}: on CPUs an engine is one process", per_engine));
+  }
+  if (!was_given(flags, "--use-fault-tolerance")) {
+    for (const std::string_view flag :
+         {"--max-restarts", "--rollout-health-check-interval", "--rollout-health-check-timeout",
+          "--rollout-health-check-first-wait"}) {
+      if (was_given(flags, flag))
+        flags.warnings.push_back(fmt::format("{}: counts with --use-fault-tolerance", flag));
+    }
+  }
+  config.num_engine_workers = std::max<int64_t>(1, devices / per_engine);
+}
+
+}  // namespace slime::config

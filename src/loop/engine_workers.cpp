@@ -1,0 +1,251 @@
+#include "loop/engine_workers.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+#include <fmt/format.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <utility>
+
+#include "cluster/local_workers.h"
+#include "core/error.h"
+#include "engine/remote/remote_engine.h"
+
+namespace slime::loop {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr std::chrono::minutes kLoadTimeout{30};  // a tokenizer may come from a slow disk
+/// A process beats before it loads anything; a stopped one is found within this time.
+constexpr milliseconds kFirstBeat{20'000};
+constexpr milliseconds kLook{20};  // how often an engine is looked at
+constexpr milliseconds kLongestPause{30'000};
+constexpr milliseconds kBlame{3'000};  // in which the cause of a lost connection shows
+
+/// Closed unless somebody takes them over.
+struct ConnectedSockets {
+  ConnectedSockets() {
+    if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0)
+      throw std::runtime_error(fmt::format("no socket for an engine: {}", std::strerror(errno)));
+  }
+  ~ConnectedSockets() {
+    for (const int end : ends)
+      if (end >= 0) ::close(end);
+  }
+  ConnectedSockets(const ConnectedSockets&) = delete;
+  ConnectedSockets& operator=(const ConnectedSockets&) = delete;
+  int take(std::size_t index) { return std::exchange(ends.at(index), -1); }
+  std::array<int, 2> ends{-1, -1};
+};
+
+/// Of a worker's first answer.
+int64_t longest_request_from(const std::string& answer) {
+  int64_t tokens = 0;
+  const char* end = answer.data() + answer.size();
+  const auto [rest, error] = std::from_chars(answer.data(), end, tokens);
+  if (error != std::errc{} || rest != end || tokens < 1)
+    throw std::runtime_error("it did not say how long a request may be");
+  return tokens;
+}
+
+}  // namespace
+
+EngineWorkers::EngineWorkers(EngineWorkersConfig config, model::Network& trained,
+                             std::unique_ptr<model::Network> published, WeightVersion version,
+                             const Clock& clock)
+    : config_(std::move(config)),
+      trained_(trained),
+      clock_(clock),
+      published_(std::move(published)),
+      version_(version),
+      router_({}, clock) {
+  const at::NoGradGuard no_grad;
+  published_->weights().flat().copy_(trained_.weights().flat());
+  lives_.reserve(static_cast<std::size_t>(config_.count));
+  for (int index = 0; index < config_.count; ++index)
+    lives_.emplace_back([this, index](const std::stop_token& stop) { live(index, stop); });
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [this] { return num_started_ == config_.count || !failure_.empty(); });
+  if (failure_.empty()) return;
+  const std::string why = failure_;
+  lock.unlock();
+  end_lives();  // here: a constructor that throws has no destructor
+  throw ConfigError(why);
+}
+
+EngineWorkers::~EngineWorkers() { end_lives(); }
+
+void EngineWorkers::end_lives() {
+  for (std::jthread& life : lives_) life.request_stop();
+  lives_.clear();
+}
+
+void EngineWorkers::live(int index, const std::stop_token& stop) {
+  bool has_served = false;
+  int64_t num_restarts = 0;  // without progress
+  milliseconds wait = config_.first_pause;
+  std::string history;
+  while (!stop.stop_requested()) {
+    const Ending ending = live_once(index, stop);
+    if (stop.stop_requested()) return;
+    has_served |= ending.has_served;
+    if (!has_served && !config_.starts_again) return note(index, /*serves=*/false, ending.why);
+    if (ending.has_progressed) {
+      num_restarts = 0;
+      wait = config_.first_pause;
+      history.clear();
+    }
+    history += (history.empty() ? "" : "\n") + ending.why;
+    if (!config_.starts_again) {
+      say(
+          fmt::format("engine {} is gone, and the others go on without it (--use-fault-tolerance "
+                      "starts it again): {}",
+                      index, ending.why));
+      std::unique_lock lock(mutex_);
+      const bool is_last = ++num_given_up_ == config_.count;
+      lock.unlock();
+      if (is_last) router_.give_up("the last engine is gone: " + history);
+      return;
+    }
+    if (num_restarts == config_.max_restarts) {
+      const std::string why = fmt::format(
+          "engine {} was started again {} times and drew nothing (--max-restarts {}):\n{}", index,
+          num_restarts, config_.max_restarts, history);
+      return has_served ? router_.give_up(why) : note(index, /*serves=*/false, why);
+    }
+    ++num_restarts;
+    say(
+        fmt::format("engine {} is started again in {:g} s, and what it was drawing goes on "
+                    "elsewhere: {}",
+                    index, std::chrono::duration<double>(wait).count(), ending.why));
+    if (!pause(wait, stop)) return;
+    wait = std::min(2 * wait, kLongestPause);
+  }
+}
+
+EngineWorkers::Ending EngineWorkers::live_once(int index, const std::stop_token& stop) {
+  Ending ending;
+  try {
+    ConnectedSockets sockets;
+    cluster::LocalWorkers process(
+        {.noun = "engine",
+         .first_rank = index,
+         .count = 1,
+         .command = {std::filesystem::read_symlink("/proc/self/exe").string(), "worker"},
+         .data_sockets = {sockets.ends[1]},
+         .log_folder = config_.log_folder,
+         .silence_limit = config_.silence_limit,
+         .start_limit = kFirstBeat},
+        clock_);
+    ::close(sockets.take(1));
+    // Closed before the process is told to stop: that is how it knows that nobody asks any more.
+    engine::RemoteEngine remote(
+        sockets.take(0), {.name = fmt::format("engine {}", index),
+                          .answer_limit = std::max(config_.progress_limit, config_.silence_limit),
+                          .weight_piece_bytes = config_.weight_piece_bytes});
+    process.send_task(index, to_frame(config_.start));
+    max_request_tokens_ = longest_request_from(process.answer(index, kLoadTimeout));
+    const router::EngineId id = take_in(remote);
+    ending.has_served = true;
+    note(index, /*serves=*/true, "");
+    ending.why = watch(
+        index, remote, [&] { return process.has_failed().load(); }, stop);
+    for (const router::Router::EngineView& view : router_.engines())
+      if (view.id == id) ending.has_progressed = view.num_told > 0;
+    remote.disconnect(ending.why);  // it may not answer any more
+    router_.leave(id);
+    // How the process ended says more than that its connection did.
+    const auto lost = clock_.now();
+    while (!stop.stop_requested() && !process.has_failed() && clock_.now() - lost < kBlame)
+      std::this_thread::sleep_for(kLook);
+    if (!stop.stop_requested()) process.check_alive();
+  } catch (const BugError&) {
+    throw;
+  } catch (const std::exception& error) {
+    ending.why = error.what();
+  }
+  return ending;
+}
+
+router::EngineId EngineWorkers::take_in(engine::RemoteEngine& remote) {
+  // Of one version until it has joined.
+  const std::shared_lock lock(weights_mutex_);
+  engine::or_throw(remote.update_weights(
+      {.version = version_, .source = engine::FromNetwork{published_.get()}}));
+  return engine::or_throw(router_.join(remote));
+}
+
+std::string EngineWorkers::watch(int index, engine::RemoteEngine& remote,
+                                 const std::function<bool()>& has_process_failed,
+                                 const std::stop_token& stop) {
+  Clock::TimePoint next_check = clock_.now() + config_.first_wait;
+  while (pause(kLook, stop)) {
+    if (has_process_failed()) return fmt::format("engine {} has failed", index);
+    if (const std::optional<std::string> why = remote.why_lost()) return *why;
+    if (!config_.starts_again || clock_.now() < next_check) continue;
+    next_check = clock_.now() + config_.check_interval;
+    const Expected<engine::EngineLoad> load = remote.load();
+    if (!load) return load.error().message;
+    const std::chrono::duration<double> limit = config_.progress_limit;
+    if (load->seconds_without_progress > limit.count()) {
+      return fmt::format(
+          "engine {} has made no step for {:.1f} s "
+          "(--rollout-health-check-timeout {:g})",
+          index, load->seconds_without_progress, limit.count());
+    }
+  }
+  return "the run ends";
+}
+
+void EngineWorkers::update_weights(WeightVersion version) {
+  const at::NoGradGuard no_grad;
+  const std::unique_lock lock(weights_mutex_);
+  published_->weights().flat().copy_(trained_.weights().flat());
+  version_ = version;
+  engine::or_throw(router_.update_weights({.version = version,
+                                           .source = engine::FromNetwork{published_.get()},
+                                           .running = config_.running}));
+}
+
+void EngineWorkers::note(int index, bool serves, const std::string& failure) {
+  bool is_first = false;
+  {
+    const std::lock_guard lock(mutex_);
+    is_first = num_started_ < config_.count;
+    if (serves && is_first) ++num_started_;
+    if (!serves) failure_ = failure;
+  }
+  changed_.notify_all();
+  if (serves && !is_first) say(fmt::format("engine {} serves again", index));
+}
+
+void EngineWorkers::say(const std::string& line) {
+  const std::lock_guard lock(tell_mutex_);
+  if (tell_) {
+    tell_(line);
+  } else {
+    unsaid_.push_back(line);
+  }
+}
+
+void EngineWorkers::tell_by(std::function<void(const std::string&)> tell) {
+  const std::lock_guard lock(tell_mutex_);
+  tell_ = std::move(tell);
+  if (!tell_) return;
+  for (const std::string& line : std::exchange(unsaid_, {})) tell_(line);
+}
+
+bool EngineWorkers::pause(milliseconds time, const std::stop_token& stop) {
+  std::unique_lock lock(mutex_);
+  changed_.wait_for(lock, stop, time, [] { return false; });
+  return !stop.stop_requested();
+}
+
+}  // namespace slime::loop

@@ -1,0 +1,117 @@
+#pragma once
+
+/// Engines in worker processes, beside the trainer: started, given the published weights, watched,
+/// and started again when they die or hang.
+///
+/// Each has a thread here that lives through its lives, one after the other: process, connection,
+/// weights, then it joins the router; when it is lost it leaves, and the next life begins after a
+/// pause. What it was drawing goes on in the others meanwhile, or waits in the router.
+///
+/// The published weights are kept in a network of this process: an engine that comes in the middle
+/// of a training step gets what the others have, whatever the trainer has made of its own by then.
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <shared_mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "core/clock.h"
+#include "loop/engines.h"
+#include "loop/rank_tasks.h"
+#include "model/network.h"
+#include "router/router.h"
+
+namespace slime::engine {
+class RemoteEngine;
+}
+
+namespace slime::loop {
+
+struct EngineWorkersConfig {
+  int count = 1;
+  EngineStart start;
+  std::filesystem::path log_folder;  // engine_0.log holds what engine 0 prints
+  engine::RunningRequests running = engine::RunningRequests::kRecompute;  // at an update
+  int64_t weight_piece_bytes = int64_t{16} << 20;
+  std::chrono::milliseconds silence_limit{20'000};  // of a process, without a heartbeat
+
+  /// False: an engine that is lost stays away, and the run ends with the last one.
+  bool starts_again = false;
+  int64_t max_restarts = 3;                    // of an engine that draws nothing between them
+  std::chrono::milliseconds first_pause{250};  // before a restart; doubled without progress
+  /// How often and after which time its progress is looked at, and how long there may be none.
+  std::chrono::milliseconds check_interval{30'000}, first_wait{0}, progress_limit{30'000};
+};
+
+/// One class because engines, published weights and router are one thing to the loop, and who may
+/// serve follows from all three.
+class EngineWorkers final : public Engines {
+ public:
+  /// Starts the processes and waits until all serve the weights of `trained`, as `version`.
+  /// `published` is a network of its shape. `trained` and `clock` outlive the object. Throws
+  /// ConfigError when one does not start.
+  EngineWorkers(EngineWorkersConfig config, model::Network& trained,
+                std::unique_ptr<model::Network> published, WeightVersion version,
+                const Clock& clock);
+  ~EngineWorkers() override;
+  EngineWorkers(const EngineWorkers&) = delete;
+  EngineWorkers& operator=(const EngineWorkers&) = delete;
+
+  engine::EngineClient& client() override { return router_; }
+  void yield_to_training() override {}
+  void update_weights(WeightVersion version) override;
+  int64_t max_request_tokens() const override { return max_request_tokens_; }
+  model::Network* own_weights() override { return published_.get(); }
+  void tell_by(std::function<void(const std::string&)> tell) override;
+
+ private:
+  /// What became of one life of an engine.
+  struct Ending {
+    std::string why;
+    bool has_served = false;      // it had joined the router
+    bool has_progressed = false;  // and drawn something
+  };
+
+  void end_lives();
+  void live(int index, const std::stop_token& stop);
+  Ending live_once(int index, const std::stop_token& stop);
+  /// The current weights, and a place in the router. Throws std::runtime_error.
+  router::EngineId take_in(engine::RemoteEngine& remote);
+  /// Until it is lost or `stop`; why it is lost.
+  std::string watch(int index, engine::RemoteEngine& remote,
+                    const std::function<bool()>& has_process_failed, const std::stop_token& stop);
+  void note(int index, bool serves, const std::string& failure);
+  void say(const std::string& line);
+  /// False: `stop` came first.
+  bool pause(std::chrono::milliseconds time, const std::stop_token& stop);
+
+  const EngineWorkersConfig config_;
+  model::Network& trained_;
+  const Clock& clock_;
+  const std::unique_ptr<model::Network> published_;
+  /// Shared: who sends the published weights to one engine; exclusive: an update of all.
+  std::shared_mutex weights_mutex_;
+  WeightVersion version_;  // of published_
+  router::Router router_;
+  std::atomic<int64_t> max_request_tokens_{0};  // the same for all: they start alike
+
+  std::mutex mutex_;
+  std::condition_variable_any changed_;
+  int num_started_ = 0;   // guarded by mutex_; that have served once
+  int num_given_up_ = 0;  // guarded by mutex_
+  std::string failure_;   // guarded by mutex_; of a first start, or the run
+
+  /// Held while something is told: who takes `tell_` back knows that nobody is inside it.
+  std::mutex tell_mutex_;
+  std::vector<std::string> unsaid_;               // guarded by tell_mutex_; before tell_by()
+  std::function<void(const std::string&)> tell_;  // guarded by tell_mutex_
+  std::vector<std::jthread> lives_;               // last: they use everything above
+};
+
+}  // namespace slime::loop
