@@ -8,41 +8,11 @@
 #include <boost/asio/use_awaitable.hpp>
 #include <memory>
 
+#include "engine/request_parts.h"
+
 namespace slime::rollout {
 
 namespace asio = boost::asio;
-
-namespace {
-
-template <typename T>
-void append(std::vector<T>& all, std::vector<T> more) {
-  if (all.empty()) {
-    all = std::move(more);
-  } else {
-    all.insert(all.end(), std::make_move_iterator(more.begin()),
-               std::make_move_iterator(more.end()));
-  }
-}
-
-}  // namespace
-
-void merge(engine::GenerateUpdate& all, engine::GenerateUpdate update) {
-  append(all.output_ids, std::move(update.output_ids));
-  append(all.output_log_probs, std::move(update.output_log_probs));
-  append(all.output_top, std::move(update.output_top));
-  append(all.top_p_ids, std::move(update.top_p_ids));
-  append(all.top_p_counts, std::move(update.top_p_counts));
-  append(all.input_log_probs, std::move(update.input_log_probs));
-  append(all.input_top, std::move(update.input_top));
-  append(all.versions, std::move(update.versions));
-  all.rid = std::move(update.rid);
-  all.finish = std::move(update.finish);
-  all.prompt_tokens = update.prompt_tokens;
-  all.cached_tokens = update.cached_tokens;
-  all.num_retractions = update.num_retractions;
-  all.queue_seconds = update.queue_seconds;
-  all.total_seconds = update.total_seconds;
-}
 
 std::optional<int64_t> DrawnSoFar::add(engine::GenerateUpdate update) {
   const std::lock_guard lock(mutex_);

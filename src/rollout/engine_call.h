@@ -44,7 +44,4 @@ boost::asio::awaitable<engine::GenerateUpdate> generate(engine::EngineClient& en
                                                         std::shared_ptr<DrawnSoFar> drawn,
                                                         OnSubmitted on_submitted, OnDrawn on_drawn);
 
-/// Adds a later update of the same request to `all`.
-void merge(engine::GenerateUpdate& all, engine::GenerateUpdate update);
-
 }  // namespace slime::rollout

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "rollout/engine_call.h"
+#include "engine/request_parts.h"
 
 namespace slime::rollout {
 
@@ -112,16 +112,10 @@ void RoundEngine::tell(engine::RequestHandle handle, engine::GenerateUpdate upda
   const auto found = open_.find(handle);
   Open& open = found->second;
   const auto num_drawn = static_cast<int64_t>(update.output_ids.size());
-  engine::SamplingParams& sampling = open.rest.sampling;
-  const bool is_whole_part = num_drawn == std::min(sampling.max_new_tokens, tokens_per_round_);
-  open.rest.input_ids.insert(open.rest.input_ids.end(), update.output_ids.begin(),
-                             update.output_ids.end());
-  open.rest.num_drawn += num_drawn;
-  open.rest.logprob_start_len = -1;
-  sampling.max_new_tokens -= num_drawn;
-  sampling.min_new_tokens = std::max<int64_t>(0, sampling.min_new_tokens - num_drawn);
-  if (update.finish->kind == engine::FinishReason::Kind::kLength && is_whole_part &&
-      sampling.max_new_tokens > 0) {
+  const int64_t& num_left = open.rest.sampling.max_new_tokens;
+  const bool is_whole_part = num_drawn == std::min(num_left, tokens_per_round_);
+  engine::advance(open.rest, update.output_ids);
+  if (update.finish->kind == engine::FinishReason::Kind::kLength && is_whole_part && num_left > 0) {
     update.finish.reset();
     if (open.is_aborted) update.finish = aborted_by_caller();
   }

@@ -1,26 +1,15 @@
 #include "router/routed_request.h"
 
 #include <algorithm>
-#include <iterator>
 #include <utility>
 
-#include "core/version_runs.h"
+#include "engine/request_parts.h"
 
 namespace slime::router {
 namespace {
 
 /// Of a caller that waits for the end: so many tokens are lost with an engine, at most.
 constexpr int64_t kGatheredTokens = 16;
-
-template <typename T>
-void append(std::vector<T>& all, std::vector<T> more) {
-  if (all.empty()) {
-    all = std::move(more);
-  } else {
-    all.insert(all.end(), std::make_move_iterator(more.begin()),
-               std::make_move_iterator(more.end()));
-  }
-}
 
 }  // namespace
 
@@ -51,14 +40,8 @@ std::optional<engine::GenerateUpdate> RoutedRequest::take(engine::GenerateUpdate
       update.input_top.clear();
     }
   }
-  rest_.input_ids.insert(rest_.input_ids.end(), update.output_ids.begin(), update.output_ids.end());
-  rest_.num_drawn += count;
-  rest_.sampling.max_new_tokens -= count;
-  rest_.sampling.min_new_tokens = std::max<int64_t>(0, rest_.sampling.min_new_tokens - count);
-  if (count > 0) {
-    rest_.logprob_start_len = -1;  // those of the prompt came with the first token
-    troubles = {};
-  }
+  engine::advance(rest_, update.output_ids);
+  if (count > 0) troubles = {};
   // Of the prompt, where that came first: later engines compute it again.
   if (stay.number == 1) cached_tokens_ = std::max(cached_tokens_, update.cached_tokens);
   update.rid = rest_.rid;
@@ -73,24 +56,9 @@ std::optional<engine::GenerateUpdate> RoutedRequest::take(engine::GenerateUpdate
     if (!update.finish && !says_something) return std::nullopt;
     return update;
   }
-  append(held_.output_ids, std::move(update.output_ids));
-  append(held_.output_log_probs, std::move(update.output_log_probs));
-  append(held_.output_top, std::move(update.output_top));
-  append(held_.top_p_ids, std::move(update.top_p_ids));
-  append(held_.top_p_counts, std::move(update.top_p_counts));
-  append(held_.input_log_probs, std::move(update.input_log_probs));
-  append(held_.input_top, std::move(update.input_top));
-  for (const VersionRun& run : update.versions) append_run(held_.versions, run);
-  if (!update.finish) return std::nullopt;
-  update.output_ids = std::move(held_.output_ids);
-  update.output_log_probs = std::move(held_.output_log_probs);
-  update.output_top = std::move(held_.output_top);
-  update.top_p_ids = std::move(held_.top_p_ids);
-  update.top_p_counts = std::move(held_.top_p_counts);
-  update.input_log_probs = std::move(held_.input_log_probs);
-  update.input_top = std::move(held_.input_top);
-  update.versions = std::move(held_.versions);
-  return update;
+  merge(held_, std::move(update));
+  if (!held_.finish) return std::nullopt;
+  return std::move(held_);
 }
 
 engine::GenerateUpdate RoutedRequest::last_update(engine::FinishReason finish,

@@ -3,27 +3,14 @@
 #include <algorithm>
 #include <cmath>
 
+#include "model/config_words.h"
 #include "model/families/family.h"
 
 namespace slime::model {
 namespace {
 
-std::string_view word_of_rope(Rope::Kind kind) {
-  switch (kind) {
-    case Rope::Kind::kDefault:
-      return "default";
-    case Rope::Kind::kLinear:
-      return "linear";
-    case Rope::Kind::kLlama3:
-      return "llama3";
-    case Rope::Kind::kYarn:
-      return "yarn";
-  }
-  return "";
-}
-
 json::object rope_json(const Rope& rope) {
-  json::object object{{"rope_theta", rope.theta}, {"rope_type", word_of_rope(rope.kind)}};
+  json::object object{{"rope_theta", rope.theta}, {"rope_type", word_of(rope.kind)}};
   if (rope.kind == Rope::Kind::kDefault) return object;
   object["factor"] = rope.factor;
   if (rope.kind == Rope::Kind::kLlama3) {

@@ -1,0 +1,58 @@
+#pragma once
+
+/// A request that is drawn in several parts, by one engine or by several: what is left of it, and
+/// its updates as one.
+
+#include <algorithm>
+#include <cstdint>
+#include <iterator>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "core/version_runs.h"
+#include "engine/client.h"
+
+namespace slime::engine {
+
+/// Makes `rest` what is left of it when `drawn` has come: those tokens are of its input, and a
+/// later part draws behind them. Scores of the prompt came with the first token.
+inline void advance(GenerateRequest& rest, std::span<const TokenId> drawn) {
+  if (drawn.empty()) return;
+  const auto count = static_cast<int64_t>(drawn.size());
+  rest.input_ids.insert(rest.input_ids.end(), drawn.begin(), drawn.end());
+  rest.num_drawn += count;
+  rest.logprob_start_len = -1;
+  rest.sampling.max_new_tokens -= count;
+  rest.sampling.min_new_tokens = std::max<int64_t>(0, rest.sampling.min_new_tokens - count);
+}
+
+/// Adds a later update of the same request to `all`: its tokens behind those of `all`; counters,
+/// times and the finish are the later ones.
+inline void merge(GenerateUpdate& all, GenerateUpdate update) {
+  const auto append = [](auto& to, auto&& from) {
+    if (to.empty()) {
+      to = std::move(from);
+    } else {
+      to.insert(to.end(), std::make_move_iterator(from.begin()),
+                std::make_move_iterator(from.end()));
+    }
+  };
+  append(all.output_ids, std::move(update.output_ids));
+  append(all.output_log_probs, std::move(update.output_log_probs));
+  append(all.output_top, std::move(update.output_top));
+  append(all.top_p_ids, std::move(update.top_p_ids));
+  append(all.top_p_counts, std::move(update.top_p_counts));
+  append(all.input_log_probs, std::move(update.input_log_probs));
+  append(all.input_top, std::move(update.input_top));
+  for (const VersionRun& run : update.versions) append_run(all.versions, run);
+  all.rid = std::move(update.rid);
+  all.finish = std::move(update.finish);
+  all.prompt_tokens = update.prompt_tokens;
+  all.cached_tokens = update.cached_tokens;
+  all.num_retractions = update.num_retractions;
+  all.queue_seconds = update.queue_seconds;
+  all.total_seconds = update.total_seconds;
+}
+
+}  // namespace slime::engine
