@@ -13,11 +13,13 @@
 #include <filesystem>
 #include <fstream>
 #include <iostream>
+#include <map>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "core/clock.h"
+#include "core/error.h"
 #include "core/json_lines.h"
 #include "model/save.h"
 
@@ -88,10 +90,11 @@ class MadeUpRun {
     fs::remove_all(root_, ignored);
   }
 
-  std::vector<std::string> command(const TrainCommandOptions& options) const {
+  std::vector<std::string> command(const TrainCommandOptions& options,
+                                   const std::string& subcommand = "train") const {
     const auto number = [](int64_t value) { return std::to_string(value); };
     return {"slime",
-            "train",
+            subcommand,
             "--device",
             options.device,
             "--hf-checkpoint",
@@ -184,7 +187,104 @@ double number(const json::object& metrics, const char* name) {
   return value == nullptr ? 0.0 : value->to_number<double>();
 }
 
+/// The subcommand and its flags.
+struct FormFlags {
+  std::string subcommand = "train";
+  std::vector<std::string> flags;
+};
+
+FormFlags flags_of_form(const std::string& form, const TrainCommandOptions& options) {
+  if (form == "sync") return {};
+  if (form == "april") {
+    return {.flags = {"--partial-rollout", "--over-sampling-batch-size",
+                      std::to_string(2 * options.prompts)}};
+  }
+  if (form == "one-step-ahead") return {"train-async", {"--update-mode", "drain"}};
+  if (form == "colocated") return {"train-async", {"--colocate", "--use-tis"}};
+  if (form.starts_with("async-") && form.size() > 6 &&
+      std::ranges::all_of(form.substr(6), [](char digit) { return digit >= '0' && digit <= '9'; }))
+    return {"train-async", {"--max-staleness", form.substr(6), "--use-tis"}};
+  throw ConfigError(fmt::format(
+      "--forms {}: sync, april, one-step-ahead, async-1 (or another number) or colocated", form));
+}
+
+/// Ids that one draw of `mean` hits, where all are alike.
+std::vector<std::string> stop_ids(int64_t vocab_size, int64_t mean) {
+  std::vector<std::string> ids;
+  for (int64_t id = 0; id < vocab_size; id += mean) ids.push_back(std::to_string(id));
+  return ids;
+}
+
+json::object line_of_form(const TrainCommandOptions& options, const std::string& form,
+                          const std::vector<json::object>& steps) {
+  constexpr std::size_t kWarmUp = 2;
+  check(steps.size() > kWarmUp, "a run of forms has steps behind the first two");
+  const double begin = number(steps[kWarmUp - 1], "time");
+  const double seconds = number(steps.back(), "time") - begin;
+  const auto count = static_cast<double>(steps.size() - kWarmUp);
+  double idle_engine = 0, idle_trainer = 0, tokens = 0, lag_mean = 0, lag_max = 0;
+  for (std::size_t i = kWarmUp; i < steps.size(); ++i) {
+    const json::object& step = steps[i];
+    // The synchronous loop has no lanes: its engine is idle when nothing is generated.
+    idle_engine +=
+        step.contains("perf/engine_idle_time")
+            ? number(step, "perf/engine_idle_time") + number(step, "perf/engine_paused_time")
+            : number(step, "perf/step_time") - number(step, "phase/generate");
+    idle_trainer += number(step, "perf/train_wait_time");
+    tokens += number(step, "rollout/response_len/mean") *
+              static_cast<double>(options.prompts * options.samples);
+    lag_mean += number(step, "rollout/weight_version/lag_mean") / count;
+    lag_max = std::max(lag_max, number(step, "rollout/weight_version/lag_max"));
+  }
+  return {{"name", options.name},
+          {"form", form},
+          {"value", count / seconds * 3600},
+          {"unit", "steps per hour"},
+          {"steps", static_cast<int64_t>(count)},
+          {"trained_tokens_per_second", tokens / seconds},
+          {"engine_idle_share", idle_engine / seconds},
+          {"trainer_idle_share", idle_trainer / seconds},
+          {"lag_mean", lag_mean},
+          {"lag_max", lag_max},
+          {"mean_length", options.mean_length},
+          {"new_tokens", options.new_tokens},
+          {"prompts", options.prompts},
+          {"samples", options.samples}};
+}
+
 }  // namespace
+
+void measure_train_forms(const TrainCommandOptions& options,
+                         const std::vector<std::string>& forms) {
+  for (const std::string& form : forms) flags_of_form(form, options);
+  const int64_t vocab_size = read_shape(options.shape).vocab_size;
+  std::map<std::string, double> rates;
+  for (const std::string& form : forms) {
+    const MadeUpRun run(options);
+    const FormFlags how = flags_of_form(form, options);
+    std::vector<std::string> words = run.command(options, how.subcommand);
+    words.insert(words.end(), how.flags.begin(), how.flags.end());
+    if (options.mean_length > 0) {
+      words.emplace_back("--rollout-stop-token-ids");
+      for (std::string& id : stop_ids(vocab_size, options.mean_length))
+        words.push_back(std::move(id));
+    }
+    TrainCommand command(std::move(words), run.log());
+    while (command.is_running()) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    show_log(options, run.log());
+    std::vector<json::object> steps;
+    JsonLines lines(run.metrics().string());
+    for (auto metrics = lines.next(); metrics; metrics = lines.next())
+      steps.push_back(std::move(*metrics));
+    const json::object line = line_of_form(options, form, steps);
+    rates[form] = number(line, "value");
+    write_json_line(line);
+  }
+  if (!rates.contains("sync")) return;
+  json::object ratios{{"name", options.name}, {"form", "ratios to sync"}};
+  for (const auto& [form, rate] : rates) ratios[form] = rate / rates["sync"];
+  write_json_line(ratios);
+}
 
 void measure_first_step(const TrainCommandOptions& options) {
   const SystemClock clock;

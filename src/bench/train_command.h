@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "bench/made_up_model.h"
 
@@ -21,6 +22,9 @@ struct TrainCommandOptions {
   int64_t micro_batch_tokens = 16384;
   int64_t steps = 1;
   bool shows_log = false;  // of the command, on standard error
+  /// Responses end at random after so many tokens on average, by stop token ids that are spread over
+  /// the vocabulary: a made-up model draws all tokens alike. 0: all have new_tokens.
+  int64_t mean_length = 0;
 };
 
 /// Seconds from the start of the command to the end of its first optimizer step, files in the page
@@ -30,5 +34,10 @@ void measure_first_step(const TrainCommandOptions& options);
 /// A GRPO step: tokens per second of generation and of training, seconds of the phases. The best
 /// step after the first counts. Prints a JSON line.
 void measure_grpo_command(const TrainCommandOptions& options);
+
+/// Each of `forms` as a command of its own: sync, april, one-step-ahead, async-K (at most K weight
+/// updates old), colocated. Prints a JSON line for each: steps per hour behind the first two, shares
+/// of the time that trainer and engine were idle, lags. ConfigError for other forms.
+void measure_train_forms(const TrainCommandOptions& options, const std::vector<std::string>& forms);
 
 }  // namespace slime::bench

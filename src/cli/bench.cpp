@@ -21,58 +21,16 @@
 #include "bench/kernels.h"
 #include "bench/plugin_calls.h"
 #include "bench/start.h"
-#include "bench/train_command.h"
 #include "bench/train_step.h"
 #include "bench/update_pause.h"
+#include "cli/bench_options.h"
+#include "cli/bench_train_commands.h"
 #include "cli/commands.h"
 #include "cli/options.h"
 
 // One file because the options of a measurement and its row in the table of names are one list.
 namespace slime::cli {
 namespace {
-
-using Arguments = std::span<const std::string>;
-
-// Options that several measurements have.
-
-void add_count(CLI::App& app, const char* name, int64_t& value, const char* text) {
-  app.add_option(name, value, text)->capture_default_str()->check(CLI::PositiveNumber);
-}
-
-/// `which`: of the runs counts.
-void add_repeats(CLI::App& app, int& repeats, const char* which) {
-  app.add_option("--repeats", repeats, which)->capture_default_str()->check(CLI::Range(1, 1000));
-}
-
-void add_workloads_file(CLI::App& app, std::string& file) {
-  app.add_option("--workloads-file", file, "Where the models' shapes are")->capture_default_str();
-}
-
-void add_shape(CLI::App& app, bench::ShapeOptions& shape) {
-  app.add_option("--model", shape.model, "A shape in the file of workloads")->capture_default_str();
-  add_workloads_file(app, shape.file);
-}
-
-/// A measurement in the shape qwen3-`size`, by its whole name.
-template <typename Options>
-void name_shape(CLI::App& app, Options& options, const std::string& name, const std::string& size) {
-  options.name = name;
-  options.shape.model = "qwen3-" + size;
-  add_workloads_file(app, options.shape.file);
-}
-
-void add_model(CLI::App& app, bench::ModelOptions& model) {
-  app.add_option("--model", model.directory, "Model directory")->required();
-  app.add_option("--dtype", model.dtype, "bfloat16, float16 or float32")->capture_default_str();
-  app.add_flag("--random-weights", model.random_weights,
-               "Fresh weights in the shape of the directory's config.json");
-  app.add_option("--threads", model.threads, "Threads; 0: all cores")->capture_default_str();
-}
-
-void add_prefill(CLI::App& app, int64_t& max_prefill_tokens) {
-  app.add_option("--chunked-prefill-size", max_prefill_tokens, "Prompt tokens per step")
-      ->capture_default_str();
-}
 
 // Measurements with a name of their own. `arguments` are those after it.
 
@@ -381,43 +339,6 @@ int update_pause(const std::string& name, std::string size, Arguments arguments)
   return 0;
 }
 
-void add_train_command(CLI::App& app, bench::TrainCommandOptions& options) {
-  app.add_option("--device", options.device, "Of the command: cuda or cpu")->capture_default_str();
-  add_count(app, "--prompts", options.prompts, "Of a step");
-  add_count(app, "--samples", options.samples, "Of each prompt");
-  add_count(app, "--prompt-tokens", options.prompt_tokens, "Of each prompt");
-  add_count(app, "--new-tokens", options.new_tokens, "Of each sample");
-  add_count(app, "--max-tokens-per-gpu", options.micro_batch_tokens, "Of a micro-batch");
-  app.add_flag("--log", options.shows_log, "Print what the command says, to standard error");
-}
-
-int first_step(const std::string& name, std::string size, Arguments arguments) {
-  CLI::App app("The command `slime train` to the end of its first optimizer step.",
-               "slime bench " + name);
-  bench::TrainCommandOptions options;
-  name_shape(app, options, name, size);
-  add_train_command(app, options);
-  if (const auto exit_code = parse_options(app, arguments)) return *exit_code;
-  bench::measure_first_step(options);
-  return 0;
-}
-
-int grpo_command(const std::string& name, std::string size, Arguments arguments) {
-  CLI::App app("Steps of `slime train`; the first does not count.", "slime bench " + name);
-  bench::TrainCommandOptions options;
-  name_shape(app, options, name, size);
-  options.prompts = 64;
-  options.new_tokens = 512;
-  options.steps = 4;
-  add_train_command(app, options);
-  app.add_option("--steps", options.steps, "The best after the first counts")
-      ->capture_default_str()
-      ->check(CLI::Range(2, 1000));
-  if (const auto exit_code = parse_options(app, arguments)) return *exit_code;
-  bench::measure_grpo_command(options);
-  return 0;
-}
-
 struct MeasurementFamily {
   std::string_view prefix;
   std::string_view summary;
@@ -430,6 +351,8 @@ constexpr auto kFamilies = std::to_array<MeasurementFamily>({
     {"start-", "from the start of the process to the first token on the GPU", start},
     {"first-step-", "the command `slime train` to the end of its first optimizer step", first_step},
     {"grpo-", "steps of the command `slime train --device cuda`", grpo_command},
+    {"forms-", "steps per hour of synchronous and asynchronous training, and who was idle",
+     train_forms},
     {"april-", "steps with a tail of long responses: synchronous, and with partial rollouts",
      april},
     {"update-pause-", "how long generation pauses for new weights", update_pause},
