@@ -252,7 +252,10 @@ void start_engines(Stations& run, const StartPoint& start,
     return;
   }
   const MemoryPlan& plan = run.memory.plan();
-  if (plan.offloads() && trains(run.config)) run.trainers->release_memory();
+  if (plan.offloads() && trains(run.config)) {
+    run.trainers->release_memory();
+    run.memory.release_unused();  // the engine maps pages, which the allocator's own are not
+  }
   engine::EngineConfig config = make_engine_config(run.config, run.text, plan.kv_cache_bytes());
   config.num_threads = run.engine_threads;
   config.stages_weights = !run.config.shares_weights();

@@ -31,6 +31,21 @@ TEST(GpuRecord, ReplaysOnTheSameMemory) {
   }
 }
 
+TEST(GpuMemory, ASmallTensorDoesNotKeepALargeBlockFromGoingBack) {
+  SLIME_NEEDS_GPU();
+  constexpr int64_t kLarge = int64_t{3} << 30;
+  Gpu& gpu = open_gpu();
+  const auto bytes = at::TensorOptions(at::kByte).device(at::kCUDA);
+  gpu.release_unused_memory();
+  const int64_t free = gpu.memory_use().free;
+  Tensor large = at::empty({kLarge}, bytes);
+  large = Tensor();
+  const Tensor small = at::zeros({int64_t{12} << 20}, bytes);  // where the large one was
+  gpu.release_unused_memory();
+  EXPECT_GT(gpu.memory_use().free, free - kLarge / 8);
+  EXPECT_EQ(small.max().item<uint8_t>(), 0);
+}
+
 TEST(GpuRecord, OthersComputeAndGiveMemoryBackMeanwhile) {
   SLIME_NEEDS_GPU();
   Gpu& gpu = open_gpu();

@@ -1,8 +1,11 @@
 #include "kernels/cuda/library.h"
 
 #include <ATen/Context.h>
+#include <c10/core/AllocatorConfig.h>
 #include <cuda_runtime.h>
 #include <fmt/format.h>
+
+#include <cstdlib>
 
 #include "kernels/cuda/cuda_gpu.h"
 #include "kernels/cuda/rows/rows.h"
@@ -37,6 +40,11 @@ Gpu* open_device(std::string& problem) {
         properties.major, properties.minor);
     return nullptr;
   }
+  // What training leaves must go back to the driver before the engine maps its pages, also where a
+  // small tensor lies in the middle of it. The user's own setting wins.
+  if (std::getenv("PYTORCH_CUDA_ALLOC_CONF") == nullptr &&
+      std::getenv("PYTORCH_ALLOC_CONF") == nullptr)
+    c10::CachingAllocator::setAllocatorSettings("expandable_segments:True");
   at::globalContext().lazyInitDevice(at::kCUDA);
   return new CudaGpu(0);  // lives as long as the process
 }
