@@ -53,7 +53,18 @@ class AttentionAlone final : public model::Network {
     }
     return hidden_TH_.narrow(0, 0, rows);
   }
+  Tensor forward_chunk(int, const Tensor&, const model::TokenBatch& batch,
+                       model::Attention& attention) override {
+    return forward(batch, attention);
+  }
+  Tensor empty_stream(int64_t num_tokens) const override {
+    return inner_->empty_stream(num_tokens);
+  }
   const kernels::Param& head() const override { return inner_->head(); }
+  kernels::LogProbs log_probs(const Tensor& hidden_RH, const Tensor& target_R,
+                              const kernels::LinearLogProbOptions& options) const override {
+    return inner_->log_probs(hidden_RH, target_R, options);
+  }
   const model::ModelConfig& config() const override { return config_; }
   model::Weights& weights() override { return inner_->weights(); }
   std::span<const model::BlockNeeds> blocks() const override { return needs_; }

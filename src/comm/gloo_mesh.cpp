@@ -96,6 +96,7 @@ class GlooGroup final : public RankGroup {
   void all_reduce_(const Tensor& x, const char* what, Reduction reduction) override {
     run("all-reduce", what, [&] {
       check(x.is_contiguous(), "what travels is contiguous");
+      if (x.numel() == 0) return;  // for every member
       std::vector<Tensor> one{x};
       c10d::AllreduceOptions options;
       options.reduceOp = type_of(reduction);
@@ -126,7 +127,9 @@ class GlooGroup final : public RankGroup {
   }
 
   void broadcast_(const Tensor& x, int root, const char* what) override {
-    run("broadcast", what, [&] { start_broadcast(x, root)->wait(); });
+    run("broadcast", what, [&] {
+      if (x.numel() > 0) start_broadcast(x, root)->wait();
+    });
   }
 
   void exchange(std::span<const Message> messages, const char* operation,

@@ -45,6 +45,8 @@ class Mesh final {
   /// The ranks that have the same dense weights and other tokens: among them gradients are summed
   /// and the optimizer is sharded.
   RankGroup& dp_cp() const { return group(Axis::kDpCp); }
+  /// The ranks that compute the same samples: together they hold the model once.
+  RankGroup& model() const { return group(Axis::kModel); }
   RankGroup& etp() const { return group(Axis::kEtp); }
   RankGroup& ep() const { return group(Axis::kEp); }
   /// The same for the weights of experts.

@@ -39,6 +39,10 @@ Coordinates without(Axis axis, Coordinates at) {
       dense_only();
       at.dp = at.cp = 0;
       break;
+    case Axis::kModel:
+      dense_only();
+      at.tp = at.cp = at.pp = 0;
+      break;
     case Axis::kEtp:
       experts_only();
       at.etp = 0;
@@ -58,9 +62,13 @@ Coordinates without(Axis axis, Coordinates at) {
 }  // namespace
 
 void validate(const ParallelLayout& layout) {
-  const std::array sizes{std::pair{"data", layout.dp},     std::pair{"tensor", layout.tp},
-                         std::pair{"pipeline", layout.pp}, std::pair{"context", layout.cp},
-                         std::pair{"expert", layout.ep},   std::pair{"expert tensor", layout.etp}};
+  const std::array sizes{std::pair{"data", layout.dp},
+                         std::pair{"tensor", layout.tp},
+                         std::pair{"pipeline", layout.pp},
+                         std::pair{"context", layout.cp},
+                         std::pair{"expert", layout.ep},
+                         std::pair{"expert tensor", layout.etp},
+                         std::pair{"pipeline chunk", layout.chunks}};
   for (const auto& [name, size] : sizes) {
     if (size < 1)
       throw ConfigError(fmt::format("{} parallelism of {}: must be at least 1", name, size));
@@ -94,7 +102,8 @@ Coordinates coordinates_of(const ParallelLayout& layout, int rank) {
 }
 
 const char* name_of(Axis axis) {
-  constexpr std::array kNames{"tp", "cp", "dp", "pp", "dp x cp", "etp", "ep", "edp", "world"};
+  constexpr std::array kNames{"tp",    "cp",  "dp", "pp",  "dp x cp",
+                              "model", "etp", "ep", "edp", "world"};
   static_assert(kNames.size() == kNumAxes);
   return kNames[static_cast<std::size_t>(axis)];
 }

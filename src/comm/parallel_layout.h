@@ -28,6 +28,16 @@ struct ParallelLayout {
   int cp = 1;   // context
   int ep = 1;   // expert
   int etp = 1;  // tensor inside experts
+  /// The tensor-parallel ranks hold the residual stream cut by rows; with tp 1 there is no difference.
+  bool sequence_parallel = false;
+  /// Context-parallel ranks have runs of rows of the whole batch instead of pieces of each segment
+  /// (model/context_rows.h).
+  bool contiguous_context = false;
+  /// Pipeline: ranges of layers of each stage (interleaved when there are several), and how many layers
+  /// the first and the last range have; 0: as many as the others.
+  int chunks = 1;
+  int first_layers = 0;
+  int last_layers = 0;
 
   int world_size() const { return dp * tp * pp * cp; }
   int edp() const { return dp * tp * cp / (ep * etp); }  // expert data parallel
@@ -52,8 +62,9 @@ struct Coordinates {
 Coordinates coordinates_of(const ParallelLayout& layout, int rank);
 
 /// Along what the members of a group differ.
-enum class Axis { kTp, kCp, kDp, kPp, kDpCp, kEtp, kEp, kEdp, kWorld };
-constexpr int kNumAxes = 9;
+/// kModel: the ranks that compute the same samples (tp x cp x pp).
+enum class Axis { kTp, kCp, kDp, kPp, kDpCp, kModel, kEtp, kEp, kEdp, kWorld };
+constexpr int kNumAxes = 10;
 
 /// "tp", "dp x cp": as messages name it.
 const char* name_of(Axis axis);

@@ -78,6 +78,7 @@ TEST(ParallelLayout, EveryAxisDividesTheWorldIntoGroupsOfItsSize) {
         ParallelLayout{.dp = 1, .tp = 4, .pp = 1, .cp = 2, .ep = 2, .etp = 4},
         ParallelLayout{.dp = 2, .tp = 1, .pp = 4, .cp = 2, .ep = 4, .etp = 1}}) {
     const std::vector<std::pair<Axis, int>> sizes{{Axis::kWorld, layout.world_size()},
+                                                  {Axis::kModel, layout.tp * layout.cp * layout.pp},
                                                   {Axis::kTp, layout.tp},
                                                   {Axis::kCp, layout.cp},
                                                   {Axis::kDp, layout.dp},

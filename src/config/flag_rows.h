@@ -37,7 +37,7 @@ inline constexpr std::string_view kFromConfig = "the architecture is read from c
 inline constexpr std::string_view kGpuPath = "chooses a GPU path; the program chooses its own";
 inline constexpr std::string_view kOneWeights =
     "trainer and engine share one set of weights, nothing is moved or offloaded";
-inline constexpr std::string_view kOneProcess = "ranks are data-parallel, on one host";
+inline constexpr std::string_view kOneProcess = "ranks are on one host";
 inline constexpr std::string_view kOneEngine = "one engine serves the run, in this process";
 inline constexpr std::string_view kNoSpeculation =
     "the engine draws from the same distribution without speculation";

@@ -95,22 +95,35 @@ std::vector<Flag> shape_flags() {
 }
 
 std::vector<Flag> parallel_flags() {
-  constexpr std::string_view kOne = "1: ranks are data-parallel, on one host";
+  constexpr std::string_view kOne = "1 for now: ranks are on one host";
+  constexpr std::string_view kOneExpert = "1 for now: experts are whole on each rank";
   constexpr std::string_view kOptimizerStays =
       "weights are shared and the optimizer stays; --offload-rollout is about the rest";
   return {
-      works("--tensor-model-parallel-size", &C::tensor_model_parallel_size, kOne),
-      works("--pipeline-model-parallel-size", &C::pipeline_model_parallel_size, kOne),
-      works("--context-parallel-size", &C::context_parallel_size, kOne),
-      works("--expert-model-parallel-size", &C::expert_model_parallel_size, kOne),
-      works("--expert-tensor-parallel-size", &C::expert_tensor_parallel_size, kOne),
+      works("--tensor-model-parallel-size", &C::tensor_model_parallel_size,
+            "ranks that cut heads, feed-forward width and vocabulary of each layer between them; "
+            "dense models without fused matrices"),
+      works("--pipeline-model-parallel-size", &C::pipeline_model_parallel_size,
+            "stages of layers; micro-batches go through them one forward, one backward"),
+      works("--context-parallel-size", &C::context_parallel_size,
+            "ranks that have rows of each micro-batch, pieces r and 2 x size - 1 - r of each "
+            "segment"),
+      works("--expert-model-parallel-size", &C::expert_model_parallel_size, kOneExpert),
+      works("--expert-tensor-parallel-size", &C::expert_tensor_parallel_size, kOneExpert),
       works("--actor-num-nodes", &C::actor_num_nodes, kOne),
       works("--actor-num-gpus-per-node", &C::actor_num_gpus_per_node,
-            "data-parallel ranks that train, each a process with a share of the cores"),
-      accepted("--decoder-first-pipeline-num-layers", kValue, kOneProcess),
-      accepted("--decoder-last-pipeline-num-layers", kValue, kOneProcess),
-      accepted("--allgather-cp", kSwitch, "one process holds all of a sequence"),
-      accepted("--sequence-parallel", kSwitch, "one process holds all of a sequence"),
+            "ranks that train, each a process with a share of the cores; data-parallel but for the "
+            "sizes above"),
+      works("--decoder-first-pipeline-num-layers", &C::decoder_first_pipeline_num_layers,
+            "layers of the first pipeline stage"),
+      works("--decoder-last-pipeline-num-layers", &C::decoder_last_pipeline_num_layers,
+            "layers of the last pipeline stage"),
+      works("--num-virtual-stages-per-pipeline-rank", &C::num_virtual_stages_per_pipeline_rank,
+            "ranges of layers of each pipeline stage (interleaved schedule)"),
+      works("--allgather-cp", &C::allgather_cp,
+            "context-parallel ranks have runs of a micro-batch's rows, not pieces of each segment"),
+      works("--sequence-parallel", &C::sequence_parallel,
+            "tensor-parallel ranks hold the residual stream cut by rows; no effect without them"),
       works("--offload", &C::offload, "same as --offload-rollout"),
       works("--offload-rollout", &C::offload_rollout,
             "keys and values give their memory back while training, gradients while generating; "

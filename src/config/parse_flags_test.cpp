@@ -167,7 +167,17 @@ INSTANTIATE_TEST_SUITE_P(
         BadConfig{"--eval-interval 5", "needs --eval-prompt-data"},
         BadConfig{"--eval-prompt-data a b c", "pairs of name and path"},
         BadConfig{"--tensor-model-parallel-size 2",
-                  "--tensor-model-parallel-size 2: ranks are data-parallel"},
+                  "--actor-num-gpus-per-node 1: should be a multiple of "
+                  "--tensor-model-parallel-size 2"},
+        BadConfig{"--context-parallel-size 0", "--context-parallel-size 0: should be between 1"},
+        BadConfig{"--expert-model-parallel-size 2", "experts are whole on each rank"},
+        BadConfig{"--decoder-last-pipeline-num-layers 3",
+                  "--decoder-last-pipeline-num-layers 3: needs --pipeline-model-parallel-size"},
+        BadConfig{"--num-virtual-stages-per-pipeline-rank 2",
+                  "needs --pipeline-model-parallel-size above 1"},
+        BadConfig{"--actor-num-gpus-per-node 2 --tensor-model-parallel-size 2 "
+                  "--recompute-granularity selective",
+                  "use full, or 1"},
         BadConfig{"--actor-num-gpus-per-node 0", "--actor-num-gpus-per-node 0: should be between"},
         BadConfig{"--actor-num-gpus-per-node 3", "should be a multiple of --micro-batch-size"},
         BadConfig{"--rollout-max-context-len 64 --rollout-max-prompt-len 64",

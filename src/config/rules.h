@@ -38,6 +38,8 @@ void check_engine_workers(ParsedFlags& flags, Problems& problems);
 void check_async(ParsedFlags& flags, Problems& problems);
 
 void check_batches(RunConfig& config, Problems& problems);
+/// How ranks divide the work. A part of check_batches().
+void check_ranks(const RunConfig& config, Problems& problems);
 
 void check_output(RunConfig& config, Problems& problems);
 /// Evaluation generates. Where nothing does, its flags have no effect, and neither have they

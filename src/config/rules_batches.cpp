@@ -1,43 +1,10 @@
-// Ranks and batches.
+// Batches.
 
 #include <fmt/format.h>
 
 #include "config/rules.h"
 
 namespace slime::config {
-
-namespace {
-
-/// Rules of several data-parallel ranks (spec section 12.3).
-void check_ranks(const RunConfig& config, Problems& problems) {
-  const int64_t ranks = config.actor_num_gpus_per_node;
-  problems.require(ranks >= 1 && ranks <= 64,
-                   fmt::format("--actor-num-gpus-per-node {}: should be between 1 and 64", ranks));
-  problems.require(
-      ranks == 1 || config.device == "cpu",
-      fmt::format("--actor-num-gpus-per-node {} --device {}: several ranks train on the "
-                  "CPU for now; use 1 with a GPU",
-                  ranks, config.device));
-  problems.require(config.distributed_timeout_minutes >= 1,
-                   "--distributed-timeout-minutes: should be at least 1");
-  problems.require(config.worker_timeout_seconds >= 1,
-                   "--worker-timeout-seconds: should be at least 1");
-  if (ranks <= 1 || config.micro_batch_size < 1 || *config.global_batch_size < 1) return;
-  const int64_t samples = *config.global_batch_size * (config.is_preference() ? 2 : 1);
-  problems.require(config.is_preference() || samples >= ranks,
-                   fmt::format("--actor-num-gpus-per-node {}: --global-batch-size {} is less than "
-                               "one sample for each rank",
-                               ranks, *config.global_batch_size));
-  const bool is_static = !config.use_dynamic_batch_size && !config.is_preference();
-  problems.require(
-      !is_static || samples % (config.micro_batch_size * ranks) == 0,
-      fmt::format(
-          "--global-batch-size {}: should be a multiple of --micro-batch-size {} x {} ranks, "
-          "or use --use-dynamic-batch-size",
-          *config.global_batch_size, config.micro_batch_size, ranks));
-}
-
-}  // namespace
 
 void check_batches(RunConfig& config, Problems& problems) {
   const int64_t samples = config.samples_per_rollout();
@@ -72,17 +39,6 @@ void check_batches(RunConfig& config, Problems& problems) {
   if (config.recompute_activations && config.recompute_granularity.empty())
     config.recompute_granularity = "selective";
   problems.require(config.micro_batch_size >= 1, "--micro-batch-size: should be at least 1");
-  for (const auto& [name, size] :
-       {std::pair{"--tensor-model-parallel-size", config.tensor_model_parallel_size},
-        std::pair{"--pipeline-model-parallel-size", config.pipeline_model_parallel_size},
-        std::pair{"--context-parallel-size", config.context_parallel_size},
-        std::pair{"--expert-model-parallel-size", config.expert_model_parallel_size},
-        std::pair{"--expert-tensor-parallel-size", config.expert_tensor_parallel_size},
-        std::pair{"--actor-num-nodes", config.actor_num_nodes}}) {
-    problems.require(
-        size == 1,
-        fmt::format("{} {}: ranks are data-parallel and on one host for now; use 1", name, size));
-  }
   check_ranks(config, problems);
 }
 

@@ -383,21 +383,32 @@ struct ShapeFlags {
   std::optional<double> norm_epsilon;
 };
 
-/// Parallel sizes: data parallelism on one host.
+/// Parallel sizes; on one host.
 struct ParallelFlags {
   int64_t tensor_model_parallel_size = 1;
   int64_t pipeline_model_parallel_size = 1;
   int64_t context_parallel_size = 1;
   int64_t expert_model_parallel_size = 1;
   int64_t expert_tensor_parallel_size = 1;
+  bool sequence_parallel = false;
+  bool allgather_cp = false;
+  std::optional<int64_t> decoder_first_pipeline_num_layers;
+  std::optional<int64_t> decoder_last_pipeline_num_layers;
+  std::optional<int64_t> num_virtual_stages_per_pipeline_rank;
   int64_t actor_num_nodes = 1;
   int64_t actor_num_gpus_per_node = 1;       // ranks that train
   int64_t distributed_timeout_minutes = 10;  // of a collective
   double worker_timeout_seconds = 20;        // without a sign of life from a rank
 
-  /// Ranks that train, each a process (Megatron: all devices over tensor, pipeline and context
-  /// parallelism, which are 1 here).
-  int64_t data_parallel_size() const { return actor_num_nodes * actor_num_gpus_per_node; }
+  /// Ranks that train, each a process.
+  int64_t world_size() const { return actor_num_nodes * actor_num_gpus_per_node; }
+  /// Ranks that together compute the same samples.
+  int64_t model_parallel_size() const {
+    return tensor_model_parallel_size * pipeline_model_parallel_size * context_parallel_size;
+  }
+  int64_t data_parallel_size() const { return world_size() / model_parallel_size(); }
+  /// Ranges of layers of a pipeline stage.
+  int64_t pipeline_chunks() const { return num_virtual_stages_per_pipeline_rank.value_or(1); }
 };
 
 struct RunConfig : ModelFlags,

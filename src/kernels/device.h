@@ -112,12 +112,12 @@ class Device {
                                          const TreeAttentionShape& shape) const = 0;
 
   /// From logits u = logits_RV / temperature: log-prob of the target, entropy and logsumexp per
-  /// row, all [R].
+  /// row, all [R]. A target of -1 is none, and counts as one whose u is 0.
   virtual void softmax_statistics(const Tensor& logits_RV, const Tensor& target_R,
                                   double temperature, Tensor& logprob_R, Tensor& entropy_R,
                                   Tensor& logsumexp_R) const = 0;
   /// Turns logits into their gradient, in place: given d logprob and d entropy (undefined: none)
-  /// per row.
+  /// per row. A target of -1 is none.
   virtual void softmax_backward_(Tensor logits_RV, const Tensor& target_R, double temperature,
                                  const Tensor& logsumexp_R, const Tensor& entropy_R,
                                  const Tensor& dlogprob_R, const Tensor& dentropy_R) const = 0;

@@ -38,7 +38,9 @@ Tensor keep_nucleus(const Tensor& logits_RV, const Tensor& target_R, const KeptT
   Tensor dropped_RV = at::ones_like(logits_RV, at::kBool);
   const Tensor no = at::zeros({}, dropped_RV.options());
   dropped_RV.index_put_({row, kept.ids.narrow(0, first, last - first).to(logits_RV.device())}, no);
-  dropped_RV.scatter_(1, target_R.unsqueeze(1), 0);
+  // A target of another rank's slice is -1.
+  const Tensor own = (target_R >= 0).nonzero().squeeze(1);
+  dropped_RV.index_put_({own, target_R.index_select(0, own)}, no);
   return logits_RV.masked_fill(dropped_RV, kDropped);
 }
 
@@ -46,6 +48,42 @@ struct Statistics {
   Tensor logprob_R, entropy_R, logsumexp_R;
   Tensor kept_logsumexp_R;  // over the nucleus; defined with kept tokens only
 };
+
+/// Target ids as columns of a slice with `size` of them; -1: in another one.
+Tensor columns_of(const Tensor& target_R, int64_t begin, int64_t size) {
+  const Tensor column_R = target_R - begin;
+  return column_R.masked_fill((column_R < 0).logical_or(column_R >= size), -1);
+}
+
+/// The kept ids of a slice, as its columns.
+KeptTokens columns_of(const KeptTokens& kept, int64_t begin, int64_t size) {
+  const Tensor column = kept.ids - begin;
+  const Tensor inside = (column >= 0).logical_and(column < size);
+  const Tensor before = at::constant_pad_nd(inside.to(at::kLong).cumsum(0).cpu(), {1, 0});
+  return {column.masked_select(inside), before.index_select(0, kept.offsets)};
+}
+
+/// Statistics of the ranks' slices become those of the whole vocabulary.
+void merge(Statistics& own, const VocabularySlice& vocabulary) {
+  const bool has_nucleus = own.kept_logsumexp_R.defined();
+  const Tensor& logsumexp_R = own.logsumexp_R;
+  // Of the target's logit: log-probs count another rank's as 0.
+  const Tensor target_R = own.logprob_R + (has_nucleus ? own.kept_logsumexp_R : logsumexp_R);
+  const Tensor largest_2R =
+      at::stack({logsumexp_R, has_nucleus ? own.kept_logsumexp_R : logsumexp_R});
+  const Tensor below_2R = largest_2R.clone();
+  vocabulary.max_(largest_2R);
+  below_2R.sub_(largest_2R);
+  const Tensor share_2R = below_2R.exp();
+  const Tensor weighted_R = share_2R[0] * (own.entropy_R - below_2R[0]);
+  const Tensor sums_4R = at::stack({share_2R[0], share_2R[1], weighted_R, target_R});
+  vocabulary.sum_(sums_4R);
+  const Tensor log_sum_R = sums_4R[0].log();
+  own.logsumexp_R = largest_2R[0] + log_sum_R;
+  own.entropy_R = log_sum_R + sums_4R[2] / sums_4R[0];
+  if (has_nucleus) own.kept_logsumexp_R = largest_2R[1] + sums_4R[1].log();
+  own.logprob_R = sums_4R[3] - (has_nucleus ? own.kept_logsumexp_R : own.logsumexp_R);
+}
 
 /// `kept`, unless null, receives the chunks' logits.
 Statistics forward_chunks(const Tensor& hidden_RH, const Param& head, const Tensor& target_R,
@@ -74,6 +112,7 @@ Statistics forward_chunks(const Tensor& hidden_RH, const Param& head, const Tens
     }
     if (kept != nullptr) kept->push_back(logits_RV);
   }
+  if (options.vocabulary.sum_) merge(out, options.vocabulary);
   return out;
 }
 
@@ -155,9 +194,17 @@ struct LinearLogProb : torch::autograd::Function<LinearLogProb> {
 
 }  // namespace
 
-LogProbs linear_logprob(const Tensor& hidden_RH, const Param& head_VH, const Tensor& target_R,
-                        const LinearLogProbOptions& options) {
+LogProbs linear_logprob(const Tensor& hidden_RH, const Param& head_VH, const Tensor& ids_R,
+                        const LinearLogProbOptions& given) {
   const TraceRange range("linear_logprob");
+  LinearLogProbOptions options = given;
+  Tensor target_R = ids_R;
+  if (options.vocabulary.sum_) {
+    const int64_t begin = options.vocabulary.begin, size = head_VH.value.size(0);
+    target_R = columns_of(ids_R, begin, size);
+    if (options.kept_tokens.ids.defined())
+      options.kept_tokens = columns_of(options.kept_tokens, begin, size);
+  }
   check(options.temperature > 0, "the temperature of log-probs is positive");
   check(hidden_RH.size(0) == target_R.size(0), "every scored row has a target");
   check(!options.kept_tokens.ids.defined() ||

@@ -8,6 +8,8 @@
 ///   logprob_r = u[r, target_r] - logsumexp_v u[r, v]
 ///   entropy_r = logsumexp_v u[r, v] - sum_v softmax(u)_v u_v
 
+#include <functional>
+
 #include "core/tensor.h"
 #include "kernels/param.h"
 
@@ -26,6 +28,16 @@ struct KeptTokens {
   Tensor offsets;  // int64 [R + 1] on the CPU
 };
 
+/// A head that is rows [begin, begin + V) of the vocabulary's, of which other ranks have the rest.
+/// Log-probs and entropies are those of the whole vocabulary, the same on all of them; the gradient
+/// of hidden_RH is what this head's rows have in it.
+struct VocabularySlice {
+  int64_t begin = 0;
+  /// The sum over the ranks, in place; null: the head is whole.
+  std::function<void(const Tensor& x)> sum_;
+  std::function<void(const Tensor& x)> max_;
+};
+
 struct LinearLogProbOptions {
   double temperature = 1.0;        // > 0
   bool entropy_gradient = false;   // false: entropy is for reporting, no gradient flows (spec 4.2)
@@ -37,6 +49,7 @@ struct LinearLogProbOptions {
   /// quarter of the work.
   int64_t kept_bytes = int64_t{1} << 30;
   KeptTokens kept_tokens = {};  // undefined: no replay
+  VocabularySlice vocabulary = {};
 };
 
 /// target_R: int64 token ids. Zero rows give empty results. In grad mode the backward adds into

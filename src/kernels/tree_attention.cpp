@@ -14,16 +14,24 @@ using torch::autograd::variable_list;
 std::vector<int64_t> to_numbers(const std::vector<Segment>& segments) {
   std::vector<int64_t> numbers;
   for (const Segment& segment : segments)
-    numbers.insert(numbers.end(), {segment.begin, segment.end, segment.parent});
+    numbers.insert(numbers.end(),
+                   {segment.begin, segment.end, segment.parent, int64_t{segment.has_queries}});
   return numbers;
 }
 
 std::vector<Segment> to_segments(const std::vector<int64_t>& numbers) {
   std::vector<Segment> segments;
-  for (size_t i = 0; i < numbers.size(); i += 3) {
-    segments.push_back({numbers[i], numbers[i + 1], static_cast<int32_t>(numbers[i + 2])});
+  for (size_t i = 0; i < numbers.size(); i += 4) {
+    segments.push_back(
+        {numbers[i], numbers[i + 1], static_cast<int32_t>(numbers[i + 2]), numbers[i + 3] != 0});
   }
   return segments;
+}
+
+void clear_rows_without_queries(const Tensor& x_TE, const std::vector<Segment>& segments) {
+  for (const Segment& segment : segments) {
+    if (!segment.has_queries) x_TE.narrow(0, segment.begin, segment.end - segment.begin).zero_();
+  }
 }
 
 /// Attention with its statistics. A sink makes the sum of the softmax larger, and everything else
@@ -37,6 +45,8 @@ Attended attended(const Tensor& heads_TE, const std::vector<Segment>& segments,
   Attended out;
   out.y_TC =
       kernels_for(heads_TE).tree_attention(heads_TE, segments, heads, shape, out.logsumexp_TN);
+  clear_rows_without_queries(out.y_TC, segments);
+  clear_rows_without_queries(out.logsumexp_TN, segments);
   if (!sinks_N.defined()) return out;
   const Tensor all_TN = at::logaddexp(out.logsumexp_TN, sinks_N.to(out.logsumexp_TN.scalar_type()));
   const Tensor share_TN1 = (out.logsumexp_TN - all_TN).exp().unsqueeze(-1);
@@ -68,6 +78,7 @@ struct TreeAttentionFunction : torch::autograd::Function<TreeAttentionFunction> 
     // The statistics hold the sinks' share, so the scores' gradients are right as they are.
     const Tensor dheads_TE = kernels_for(dy_TC).tree_attention_backward(
         dy_TC, saved[1], saved[0], saved[2], segments, heads, shape);
+    clear_rows_without_queries(dheads_TE.narrow(1, 0, heads.num_heads * heads.head_dim), segments);
     if (const Tensor grad_N = ctx->saved_data["sinks_grad"].toTensor(); grad_N.defined()) {
       const Tensor share_TN = (ctx->saved_data["sinks"].toTensor() - saved[2]).exp();
       const Tensor seen_TN = (dy_TC.to(saved[2].scalar_type()) * saved[1])

@@ -11,7 +11,7 @@
 namespace slime::loop {
 
 std::vector<std::string> frozen_names(const config::RunConfig& config,
-                                      const model::Weights& weights) {
+                                      const model::Weights& weights, const comm::Mesh& mesh) {
   const bool lists_trained = !config.only_train_params_name_list.empty();
   const auto& patterns =
       lists_trained ? config.only_train_params_name_list : config.freeze_params_name_list;
@@ -35,6 +35,7 @@ std::vector<std::string> frozen_names(const config::RunConfig& config,
     has_match |= matches;
     if (matches != lists_trained) frozen.push_back(weight.name);
   }
+  if (!mesh.pp().is_alone()) return frozen;
   if (!has_match)
     throw ConfigError(fmt::format("{} {}: matches no weight; the first is called {}", flag,
                                   fmt::join(patterns, " "), weights.tensors().front().name));
@@ -44,10 +45,11 @@ std::vector<std::string> frozen_names(const config::RunConfig& config,
 }
 
 train::OtherNetworks load_other_networks(const config::RunConfig& config,
-                                         const model::Precision& precision) {
+                                         const model::Precision& precision,
+                                         const comm::Mesh& mesh) {
   train::OtherNetworks others;
   const auto load = [&](const std::string& directory) {
-    return model::load_network(directory, precision);
+    return model::load_network(directory, precision, mesh);
   };
   if (config.needs_reference()) others.reference = load(config.ref_load);
   if (config.use_opd && config.opd_type == "megatron")

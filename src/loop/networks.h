@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "comm/mesh.h"
 #include "config/run_config.h"
 #include "model/weights.h"
 #include "train/trainer.h"
@@ -13,12 +14,13 @@
 namespace slime::loop {
 
 /// Names of the weights that --only-train-params-name-list or --freeze-params-name-list leave
-/// alone. Throws ConfigError for an expression that is wrong or matches nothing.
+/// alone, of those that this rank of `mesh` has. Throws ConfigError for an expression that is wrong or
+/// matches nothing (on a pipeline stage it may match other stages' alone).
 std::vector<std::string> frozen_names(const config::RunConfig& config,
-                                      const model::Weights& weights);
+                                      const model::Weights& weights, const comm::Mesh& mesh);
 
 /// The trained network's companions that the algorithm asks for.
 train::OtherNetworks load_other_networks(const config::RunConfig& config,
-                                         const model::Precision& precision);
+                                         const model::Precision& precision, const comm::Mesh& mesh);
 
 }  // namespace slime::loop

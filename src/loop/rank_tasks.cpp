@@ -12,16 +12,21 @@ namespace slime::loop {
 std::string to_frame(const TrainerTask& task) {
   std::string frame(1, static_cast<char>(task.kind));
   if (task.kind == RankTask::kTrain) frame += train::to_frame(task.share);
+  if (task.kind == RankTask::kSave) frame += task.saves_optimizer ? '1' : '0';
   return frame;
 }
 
 TrainerTask trainer_task_from(std::string_view frame) {
   check(!frame.empty(), "a task has a kind");
-  constexpr std::string_view kKinds = "tpcr";
+  constexpr std::string_view kKinds = "tpcgr";
   check(kKinds.find(frame.front()) != kKinds.npos, "a task's kind is one of RankTask");
   TrainerTask task{static_cast<RankTask>(frame.front())};
   if (task.kind == RankTask::kTrain) {
     task.share = train::share_from_frame(frame.substr(1));
+  } else if (task.kind == RankTask::kSave) {
+    check(frame.size() == 2 && (frame[1] == '0' || frame[1] == '1'),
+          "a save says whether the optimizer is saved too");
+    task.saves_optimizer = frame[1] == '1';
   } else {
     check(frame.size() == 1, "only a share follows the kind of a task");
   }
@@ -102,7 +107,12 @@ comm::ParallelLayout layout_of(const config::ParallelFlags& config) {
           .pp = static_cast<int>(config.pipeline_model_parallel_size),
           .cp = static_cast<int>(config.context_parallel_size),
           .ep = static_cast<int>(config.expert_model_parallel_size),
-          .etp = static_cast<int>(config.expert_tensor_parallel_size)};
+          .etp = static_cast<int>(config.expert_tensor_parallel_size),
+          .sequence_parallel = config.sequence_parallel,
+          .contiguous_context = config.allgather_cp,
+          .chunks = static_cast<int>(config.pipeline_chunks()),
+          .first_layers = static_cast<int>(config.decoder_first_pipeline_num_layers.value_or(0)),
+          .last_layers = static_cast<int>(config.decoder_last_pipeline_num_layers.value_or(0))};
 }
 
 }  // namespace slime::loop

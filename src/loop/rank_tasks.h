@@ -19,11 +19,12 @@ namespace slime::loop {
 inline constexpr std::chrono::seconds kRankConnectTimeout{60};
 
 enum class RankTask : char {
-  kStart = 's',      // RankStart as JSON; the answer, once the networks are loaded, is empty
-  kEngine = 'e',     // EngineStart as JSON; the answer, once it can be served: the longest request
-  kTrain = 't',      // train::BatchShare; the answer: log-probs of its samples
+  kStart = 's',   // RankStart as JSON; two empty answers: it is there, it has loaded the networks
+  kEngine = 'e',  // EngineStart as JSON; the answer, once it can be served: the longest request
+  kTrain = 't',   // train::BatchShare; the answer: log-probs of its samples
   kPublished = 'p',  // the engines have got the new weights; no answer
-  kSave = 'c',       // rank 0 saves a checkpoint: send it your shards; no answer
+  kSave = 'c',       // rank 0 saves a checkpoint: send it your shards; a bit: of the optimizer too
+  kGather = 'g',     // send your slices of the weights to rank 0; no answer
   kRelease = 'r',    // give back what is held for training alone; no answer
 };
 
@@ -31,6 +32,7 @@ enum class RankTask : char {
 struct TrainerTask {
   RankTask kind;
   train::BatchShare share = {};  // of kTrain
+  bool saves_optimizer = false;  // of kSave
 };
 
 std::string to_frame(const TrainerTask& task);

@@ -18,6 +18,10 @@ TEST(RankTasks, TravelAsFrames) {
   EXPECT_EQ(back.share.batch_indices, task.share.batch_indices);
   EXPECT_EQ(back.share.steps, task.share.steps);
   EXPECT_EQ(back.share.batch.samples[0].tokens, task.share.batch.samples[0].tokens);
+  const TrainerTask save{.kind = RankTask::kSave, .saves_optimizer = true};
+  EXPECT_TRUE(trainer_task_from(to_frame(save)).saves_optimizer);
+  EXPECT_FALSE(trainer_task_from(to_frame({RankTask::kSave})).saves_optimizer);
+  EXPECT_EQ(trainer_task_from(to_frame({RankTask::kGather})).kind, RankTask::kGather);
   EXPECT_EQ(to_frame({RankTask::kRelease}).size(), 1u);
   EXPECT_EQ(trainer_task_from(to_frame({RankTask::kRelease})).kind, RankTask::kRelease);
 }
@@ -30,6 +34,8 @@ TEST(RankTasks, BytesThatAreNoTaskAreRefused) {
   EXPECT_THROW(trainer_task_from(""), BugError);
   EXPECT_THROW(trainer_task_from("x"), BugError);
   EXPECT_THROW(trainer_task_from("ppp"), BugError);
+  EXPECT_THROW(trainer_task_from("c"), BugError);
+  EXPECT_THROW(trainer_task_from("c2"), BugError);
   EXPECT_THROW(trainer_task_from(frame.substr(0, frame.size() - 1)), BugError);
   // `truncated`, before the length of the source's name and the number of steps.
   frame[frame.size() - 17] = 2;

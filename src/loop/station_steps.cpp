@@ -62,6 +62,7 @@ train::TrainReport StationSteps::train_on(const std::vector<Group>& groups) {
 void StationSteps::publish(WeightVersion version) {
   const auto range = run_.recorder->phase("publish");
   run_.trainers->weights_published();
+  if (run_.part) run_.trainers->gather_weights(*run_.network);
   if (run_.memory.plan().offloads()) run_.trainers->release_memory();
   handover().publish(version);
 }

@@ -130,20 +130,26 @@ void load_networks(Stations& run, const StartPoint& start,
                    const std::vector<std::string>& arguments, Notes& notes) {
   const config::RunConfig& config = run.config;
   run.trainers = start_ranks(run, start, arguments);
+  const comm::Mesh& mesh = run.trainers->connect();
+  const bool has_whole = mesh.tp().is_alone() && mesh.pp().is_alone();
   const model::Precision precision = model::precision_on(config.device, config.dtype);
   run.memory.explain_shortage(Phase::kTrain, [&] {
-    run.network = model::load_network(
-        start.checkpoint ? start.checkpoint->directory.string() : config.hf_checkpoint, precision);
+    const std::string directory =
+        start.checkpoint ? start.checkpoint->directory.string() : config.hf_checkpoint;
+    const bool is_copied = !has_whole && generates(config);
+    run.network =
+        model::load_network(directory, precision, is_copied ? comm::Mesh::single() : mesh);
+    if (is_copied) run.part = model::load_network(directory, precision, mesh);
   });
   check_shape(config, run.network->config());
   std::optional<train::TrainConfig> trainer;
   if (trains(config)) {
     trainer = make_train_config(config, run.schedule.num_steps);
-    trainer->frozen = frozen_names(config, run.network->weights());
+    trainer->frozen = frozen_names(config, run.trained().weights(), mesh);
     run.functions->set_in(*trainer, run.schedule.first_step);
     plan_memory(run, precision, &*trainer, false);  // what does not fit is explained
     run.memory.explain_shortage(Phase::kTrain, [&] {
-      run.trainers->open(*run.network, *trainer, load_other_networks(config, precision));
+      run.trainers->open(run.trained(), *trainer, load_other_networks(config, precision, mesh));
     });
   }
   const auto note = [&notes](const std::string& line) { notes.push_back(line); };

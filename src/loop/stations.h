@@ -59,6 +59,9 @@ struct Stations {
   std::optional<buffer::DataSource> prompts;
   std::unique_ptr<Fates> fates;
   std::unique_ptr<model::Network> network;
+  /// What rank 0 trains, where that is a part of `network` alone: `network` is then the engines', and
+  /// gets the weights of all ranks with each update.
+  std::unique_ptr<model::Network> part;
   std::unique_ptr<TrainerFunctions> functions;  // of the user's, that the trainer calls
   std::unique_ptr<Trainers> trainers;
   std::unique_ptr<Engines> engines;
@@ -72,6 +75,7 @@ struct Stations {
   std::unique_ptr<Checkpoints> checkpoints;
   std::optional<Interrupt> interrupt;  // before there are steps a signal simply ends the process
 
+  model::Network& trained() { return part ? *part : *network; }
   /// Where the groups of a step come from: the rollout, or files.
   GroupSource& source() { return rollout ? static_cast<GroupSource&>(*rollout) : *files; }
 };

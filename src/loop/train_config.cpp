@@ -76,7 +76,9 @@ train::BatchingConfig make_batching(const config::RunConfig& config) {
   batching.global_batch_size = config.samples_per_step();
   batching.micro_batch_size = config.micro_batch_size;
   batching.use_dynamic_batch_size = config.use_dynamic_batch_size;
-  batching.max_tokens_per_gpu = config.max_tokens_per_gpu.value_or(0);
+  // Of a micro-batch each context-parallel rank has a share of the rows.
+  batching.max_tokens_per_gpu =
+      config.max_tokens_per_gpu.value_or(0) * config.context_parallel_size;
   batching.balance_data = config.balance_data;
   batching.balance_by_flops = config.balance_by_flops;
   batching.dp = config.data_parallel_size();

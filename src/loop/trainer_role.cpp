@@ -5,11 +5,10 @@
 
 namespace slime::loop {
 
-TrainerRole::TrainerRole(std::unique_ptr<comm::Mesh> mesh, model::Network& network,
+TrainerRole::TrainerRole(const comm::Mesh& mesh, model::Network& network,
                          const train::TrainConfig& config, train::OtherNetworks others,
                          const Clock& clock)
-    : mesh_(std::move(mesh)),
-      trainer_(network, config, clock, std::move(others), mesh_ ? *mesh_ : comm::Mesh::single()) {}
+    : trainer_(network, config, clock, std::move(others), mesh) {}
 
 std::optional<train::TrainReport> TrainerRole::carry_out(const TrainerTask& task) {
   switch (task.kind) {
@@ -19,7 +18,10 @@ std::optional<train::TrainReport> TrainerRole::carry_out(const TrainerTask& task
       trainer_.weights_published();
       return {};
     case RankTask::kSave:
-      train::join_save(trainer_);
+      train::join_save(trainer_, task.saves_optimizer);
+      return {};
+    case RankTask::kGather:
+      train::gather_weights(trainer_, nullptr);
       return {};
     case RankTask::kRelease:
       trainer_.release_gradients();

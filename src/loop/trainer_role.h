@@ -18,10 +18,9 @@ namespace slime::loop {
 
 class TrainerRole final {
  public:
-  /// `mesh` null: the only rank. `network`, whose weights are trained, and `clock` outlive the
-  /// role.
-  TrainerRole(std::unique_ptr<comm::Mesh> mesh, model::Network& network,
-              const train::TrainConfig& config, train::OtherNetworks others, const Clock& clock);
+  /// `mesh`, `network`, whose weights are trained, and `clock` outlive the role.
+  TrainerRole(const comm::Mesh& mesh, model::Network& network, const train::TrainConfig& config,
+              train::OtherNetworks others, const Clock& clock);
 
   /// Does what all ranks are told; they do it together. A report for kTrain, else nothing. Throws
   /// comm::GroupError when the others cannot be reached.
@@ -30,7 +29,6 @@ class TrainerRole final {
   train::Trainer& trainer() { return trainer_; }
 
  private:
-  std::unique_ptr<comm::Mesh> mesh_;
   train::Trainer trainer_;
 };
 

@@ -78,10 +78,9 @@ auto TrainerWorkers::together(const Fn& work) {
   }
 }
 
-void TrainerWorkers::open(model::Network& network, const train::TrainConfig& config,
-                          train::OtherNetworks others) {
+const comm::Mesh& TrainerWorkers::connect() {
   for (int rank = 1; rank <= workers_->count(); ++rank) workers_->answer(rank, kLoadTimeout);
-  std::unique_ptr<comm::Mesh> mesh = together([&] {
+  mesh_ = together([&] {
     return comm::make_gloo_mesh(
         {.rank = 0,
          .layout = layout_,
@@ -91,7 +90,13 @@ void TrainerWorkers::open(model::Network& network, const train::TrainConfig& con
          .on_begin = [this](int64_t number, const char*) { num_collectives_ = number + 1; }},
         &rendezvous_);
   });
-  own_.emplace(std::move(mesh), network, config, std::move(others), clock_);
+  return *mesh_;
+}
+
+void TrainerWorkers::open(model::Network& network, const train::TrainConfig& config,
+                          train::OtherNetworks others) {
+  for (int rank = 1; rank <= workers_->count(); ++rank) workers_->answer(rank, kLoadTimeout);
+  own_.emplace(*mesh_, network, config, std::move(others), clock_);
 }
 
 void TrainerWorkers::restore(const train::Checkpoint& checkpoint, const train::Warn& warn) {
@@ -105,10 +110,16 @@ void TrainerWorkers::tell_others(const TrainerTask& task) {
 
 train::TrainReport TrainerWorkers::train(const train::TrainBatch& batch) {
   std::vector<train::BatchShare> shares = own_->trainer().divide(batch);
-  std::vector<train::Indices> places;  // in the batch, of each rank's samples
+  std::vector<train::Indices> places;  // in the batch, of each share's samples
   for (const train::BatchShare& share : shares) places.push_back(share.batch_indices);
+  const auto dp_of = [&](int rank) {
+    return static_cast<std::size_t>(comm::coordinates_of(layout_, rank).dp);
+  };
+  std::vector<std::string> frames;
+  for (const train::BatchShare& share : shares)
+    frames.push_back(to_frame({RankTask::kTrain, share}));
   for (int rank = 1; rank <= workers_->count(); ++rank)
-    workers_->send_task(rank, to_frame({RankTask::kTrain, std::move(shares[rank])}));
+    workers_->send_task(rank, frames[dp_of(rank)]);
   const ThreadLimit limit(num_train_threads_);
   train::TrainReport report = together([&] {
     return *own_->carry_out({RankTask::kTrain, std::move(shares[0])});
@@ -118,8 +129,12 @@ train::TrainReport TrainerWorkers::train(const train::TrainBatch& batch) {
     std::vector<std::vector<float>> own =
         rank == 0 ? std::move(report.log_probs)
                   : train::log_probs_from_frame(workers_->answer(rank, kAnswerTimeout));
-    check(own.size() == places[rank].size(), "a rank answers for each of its samples");
-    for (std::size_t i = 0; i < own.size(); ++i) all[places[rank][i]] = std::move(own[i]);
+    const comm::Coordinates at = comm::coordinates_of(layout_, rank);
+    // Of ranks with the same samples the last stage has them, and its first rank is asked.
+    if (at.tp > 0 || at.cp > 0 || at.pp + 1 < layout_.pp) continue;
+    const train::Indices& place = places[dp_of(rank)];
+    check(own.size() == place.size(), "a rank answers for each of its samples");
+    for (std::size_t i = 0; i < own.size(); ++i) all[place[i]] = std::move(own[i]);
   }
   report.log_probs = std::move(all);
   report.samples_of_steps = train::split_into_steps(
@@ -132,9 +147,14 @@ void TrainerWorkers::weights_published() {
   own_->carry_out({RankTask::kPublished});
 }
 
+void TrainerWorkers::gather_weights(model::Network& whole) {
+  tell_others({RankTask::kGather});
+  together([&] { train::gather_weights(own_->trainer(), &whole); });
+}
+
 std::filesystem::path TrainerWorkers::save(const train::CheckpointConfig& config, int64_t iteration,
                                            const json::object& run) {
-  if (config.save_optimizer) tell_others({RankTask::kSave});
+  tell_others({.kind = RankTask::kSave, .saves_optimizer = config.save_optimizer});
   return together([&] { return train::save_checkpoint(config, iteration, own_->trainer(), run); });
 }
 

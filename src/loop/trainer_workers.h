@@ -21,11 +21,13 @@ class TrainerWorkers final : public Trainers {
   TrainerWorkers(const config::RunConfig& config, RankStart start,
                  const std::filesystem::path& log_folder, const Clock& clock);
 
+  const comm::Mesh& connect() override;
   void open(model::Network& network, const train::TrainConfig& config,
             train::OtherNetworks others) override;
   void restore(const train::Checkpoint& checkpoint, const train::Warn& warn) override;
   train::TrainReport train(const train::TrainBatch& batch) override;
   void weights_published() override;
+  void gather_weights(model::Network& whole) override;
   std::filesystem::path save(const train::CheckpointConfig& config, int64_t iteration,
                              const json::object& run) override;
   void release_memory() override;
@@ -47,8 +49,10 @@ class TrainerWorkers final : public Trainers {
   int num_train_threads_;              // of this process while all ranks train
   comm::Rendezvous rendezvous_;
   int port_;
-  int64_t num_collectives_ = 0;     // begun by rank 0
-  std::optional<TrainerRole> own_;  // outlives the workers: who leaves first may leave alone
+  int64_t num_collectives_ = 0;  // begun by rank 0
+  // They outlive the workers: who leaves first may leave alone.
+  std::unique_ptr<comm::Mesh> mesh_;
+  std::optional<TrainerRole> own_;
   std::unique_ptr<cluster::LocalWorkers> workers_;
 };
 

@@ -16,7 +16,7 @@ class TrainersHere final : public Trainers {
 
   void open(model::Network& network, const train::TrainConfig& config,
             train::OtherNetworks others) override {
-    role_.emplace(nullptr, network, config, std::move(others), clock_);
+    role_.emplace(comm::Mesh::single(), network, config, std::move(others), clock_);
   }
   void restore(const train::Checkpoint& checkpoint, const train::Warn& warn) override {
     train::restore_trainer(checkpoint, role_->trainer(), warn);
@@ -25,6 +25,9 @@ class TrainersHere final : public Trainers {
     return role_->trainer().train(batch);
   }
   void weights_published() override { role_->carry_out({RankTask::kPublished}); }
+  void gather_weights(model::Network& whole) override {
+    train::gather_weights(role_->trainer(), &whole);
+  }
   std::filesystem::path save(const train::CheckpointConfig& config, int64_t iteration,
                              const json::object& run) override {
     return train::save_checkpoint(config, iteration, role_->trainer(), run);

@@ -23,9 +23,11 @@ class Trainers {
  public:
   virtual ~Trainers() = default;
 
+  /// Waits until all ranks have met. Comes once, before everything below.
+  virtual const comm::Mesh& connect() { return comm::Mesh::single(); }
   /// Waits until all ranks have loaded their networks, and makes the trainer of rank 0, whose
-  /// worker is this process: the engine here reads the weights of `network`, which outlives this.
-  /// Comes once, before everything below.
+  /// worker is this process: where ranks hold the model whole, the engine here reads the weights of
+  /// `network`, which outlives this. Comes once.
   virtual void open(model::Network& network, const train::TrainConfig& config,
                     train::OtherNetworks others) = 0;
   /// Rank 0 goes on from a checkpoint; the others have learnt of it as they started.
@@ -36,6 +38,9 @@ class Trainers {
   virtual train::TrainReport train(const train::TrainBatch& batch) = 0;
   /// The engines have got these weights.
   virtual void weights_published() = 0;
+  /// The weights of all ranks as they are now in `whole`, a network of the whole model; for layouts
+  /// in which ranks have slices of it.
+  virtual void gather_weights(model::Network& whole) = 0;
   /// Writes a checkpoint and returns its directory (train/checkpoint.h).
   virtual std::filesystem::path save(const train::CheckpointConfig& config, int64_t iteration,
                                      const json::object& run) = 0;
@@ -54,6 +59,7 @@ class NoTrainers final : public Trainers {
   void restore(const train::Checkpoint&, const train::Warn&) override {}
   train::TrainReport train(const train::TrainBatch&) override;
   void weights_published() override {}
+  void gather_weights(model::Network&) override {}
   std::filesystem::path save(const train::CheckpointConfig&, int64_t, const json::object&) override;
   void release_memory() override {}
   const std::atomic<bool>& has_failed() const override { return has_failed_; }

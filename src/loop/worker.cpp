@@ -49,13 +49,9 @@ class Worker final {
     std::optional<train::Checkpoint> checkpoint;
     if (!start.checkpoint.empty())
       checkpoint = train::read_checkpoint(start.checkpoint, start.iteration);
-    const auto precision = model::precision_on(config_.device, config_.dtype);
-    network_ =
-        model::load_network(checkpoint ? start.checkpoint : config_.hf_checkpoint, precision);
-    train::OtherNetworks others = load_other_networks(config_, precision);
     link_.answer("");
     const comm::ParallelLayout layout = layout_of(config_);
-    std::unique_ptr<comm::Mesh> mesh = comm::make_gloo_mesh(
+    mesh_ = comm::make_gloo_mesh(
         {.rank = start.rank,
          .layout = layout,
          .port = start.port,
@@ -66,10 +62,15 @@ class Worker final {
                link.set_progress({.num_collectives = number + 1, .doing = what});
              }},
         nullptr);
+    const auto precision = model::precision_on(config_.device, config_.dtype);
+    network_ = model::load_network(checkpoint ? start.checkpoint : config_.hf_checkpoint, precision,
+                                   *mesh_);
+    train::OtherNetworks others = load_other_networks(config_, precision, *mesh_);
+    link_.answer("");
     train::TrainConfig config = make_train_config(config_, start.num_rollouts);
-    config.frozen = frozen_names(config_, network_->weights());
+    config.frozen = frozen_names(config_, network_->weights(), *mesh_);
     functions_.set_in(config, start.first_rollout);
-    trainer_.emplace(std::move(mesh), *network_, config, std::move(others), clock_);
+    trainer_.emplace(*mesh_, *network_, config, std::move(others), clock_);
     if (checkpoint && start.loads_optimizer)
       train::restore_trainer(*checkpoint, trainer_->trainer(), say);
     say(fmt::format("rank {} of {} is ready", start.rank, layout.world_size()));
@@ -85,6 +86,7 @@ class Worker final {
   const SystemClock clock_;
   config::RunConfig config_;
   TrainerFunctions functions_;
+  std::unique_ptr<comm::Mesh> mesh_;
   std::unique_ptr<model::Network> network_;
   std::optional<TrainerRole> trainer_;
 };

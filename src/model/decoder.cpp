@@ -6,8 +6,8 @@
 
 #include <cmath>
 
+#include "core/divide_up.h"
 #include "core/error.h"
-#include "kernels/embedding.h"
 #include "kernels/rms_norm.h"
 #include "model/layers/block_chain.h"
 #include "model/layers/decoder_block.h"
@@ -16,6 +16,9 @@
 #include "model/layers/grouped_query_attention.h"
 #include "model/layers/latent_attention.h"
 #include "model/layers/norm_weight.h"
+#include "model/layers/tensor_parallel.h"
+#include "model/layers/vocabulary_parallel.h"
+#include "model/pipeline_layers.h"
 #include "model/weights_builder.h"
 
 namespace slime::model {
@@ -50,12 +53,18 @@ struct RecomputedBlock : torch::autograd::Function<RecomputedBlock> {
   }
 };
 
+/// One class because its members are one rank's part of the model: which ranges of layers, ids and rows.
 class Decoder final : public Network {
  public:
   Decoder(const ModelConfig& config, const Precision& precision, const comm::Mesh& mesh,
           const BlockLayers& layers)
-      : config_(config), precision_(precision), tp_(mesh.tp()) {
-    check(mesh.sizes().pp == 1, "this network is not divided into pipeline stages");
+      : config_(config),
+        precision_(precision),
+        tp_(mesh),
+        vocabulary_(vocabulary_slice(mesh, config.vocab_size)) {
+    const comm::ParallelLayout& sizes = mesh.sizes();
+    is_first_stage_ = mesh.at().pp == 0;
+    is_last_stage_ = mesh.at().pp + 1 == sizes.pp;
     // Latent attention rotates numbers that lie apart from the others.
     const bool is_latent = config.latent.kv_rank > 0;
     const RotaryHead head{config.rotary_dim, is_latent ? config.rotary_dim : config.head_dim,
@@ -67,45 +76,86 @@ class Decoder final : public Network {
     const RotaryTable local = config.local_rope ? table(*config.local_rope) : rotary;
     Weights::Builder builder(weights_);
     const std::vector<int64_t> vocabulary{config.vocab_size, config.hidden_size};
-    builder.add(embedding_, {{"model.embed_tokens.weight", vocabulary, {}}});
-    for (int i = 0; i < static_cast<int>(config.num_layers); ++i) {
-      const bool is_local = config.window[static_cast<size_t>(i)] > 0;
-      blocks_.push_back(std::make_unique<DecoderBlock>(
-          LayerSite{config, i, mesh, is_local ? local : rotary, builder}, layers));
+    const int64_t room_rows = divide_up(config.vocab_size, int64_t{sizes.tp});
+    if (is_first_stage_ || (is_last_stage_ && config.ties_embeddings)) {
+      builder.add(embedding_, {{.name = "model.embed_tokens.weight",
+                                .full_shape = vocabulary,
+                                .slice = vocabulary_,
+                                .is_on_two_stages = config.ties_embeddings && sizes.pp > 1,
+                                .room_rows = room_rows}});
     }
-    builder.add(final_norm_, {{"model.norm.weight", {config.hidden_size}, {}}});
-    if (!config.ties_embeddings) builder.add(head_, {{"lm_head.weight", vocabulary, {}}});
+    for (const LayerRange& range : layers_of_stage(sizes, mesh.at().pp, config.num_layers)) {
+      chunks_.emplace_back();
+      for (int64_t i = range.begin; i < range.end; ++i) {
+        const bool is_local = config.window[static_cast<size_t>(i)] > 0;
+        chunks_.back().push_back(std::make_unique<DecoderBlock>(
+            LayerSite{config, static_cast<int>(i), mesh, is_local ? local : rotary, builder},
+            layers));
+      }
+    }
+    if (is_last_stage_) {
+      builder.add(final_norm_, {{"model.norm.weight", {config.hidden_size}, {}, tp_.cuts_rows}});
+      if (!config.ties_embeddings)
+        builder.add(head_, {{.name = "lm_head.weight",
+                             .full_shape = vocabulary,
+                             .slice = vocabulary_,
+                             .room_rows = room_rows}});
+    }
     builder.allocate(precision);
-    for (const auto& block : blocks_) needs_.push_back(block->needs());
-    has_chain_ = has_chain(blocks_);
+    for (const auto& blocks : chunks_) {
+      for (const auto& block : blocks) needs_.push_back(block->needs());
+    }
+    has_chain_ = sizes.pp == 1 && has_chain(chunks_.front());
   }
 
   Tensor forward(const TokenBatch& batch, Attention& attention) override {
-    Stream stream{embedded(batch.ids_T), {}};
+    check(is_first_stage_ && is_last_stage_ && chunks_.size() == 1,
+          "a pipeline stage computes one of its ranges of layers");
+    return forward_chunk(0, {}, batch, attention);
+  }
+
+  Tensor forward_chunk(int chunk, const Tensor& stream_TH, const TokenBatch& batch,
+                       Attention& attention) override {
+    const Blocks blocks = chunks_[static_cast<size_t>(chunk)];
+    const bool is_first = is_first_stage_ && chunk == 0;
+    const bool is_last = is_last_stage_ && static_cast<size_t>(chunk) + 1 == chunks_.size();
+    Stream stream{is_first ? embeddings(batch.ids_T) : stream_TH, {}};
     if (has_chain_ && attention.chains() != nullptr && !at::GradMode::is_enabled()) {
-      stream = chained(blocks_, stream.residual_TH, batch.positions_T, attention, config_.norm_eps);
+      stream = chained(blocks, stream.residual_TH, batch.positions_T, attention, config_.norm_eps);
       return kernels::add_rms_norm(stream.residual_TH, stream.update_TH, final_norm_,
                                    config_.norm_eps)
           .normed_TH;
     }
-    for (const auto& block : blocks_) {
+    for (const auto& block : blocks) {
       if (recompute_ == Recompute::kFull && at::GradMode::is_enabled()) {
-        const Tensor sum_TH =
-            stream.update_TH.defined() ? stream.residual_TH + stream.update_TH : stream.residual_TH;
         const variable_list out =
-            RecomputedBlock::apply(sum_TH, block.get(), batch.positions_T, &attention);
+            RecomputedBlock::apply(sum_of(stream), block.get(), batch.positions_T, &attention);
         stream = {out[0], out[1]};
       } else {
         stream = block->forward(stream, batch.positions_T, attention);
       }
     }
-    return kernels::add_rms_norm(stream.residual_TH, stream.update_TH,
-                                 norm_weight(final_norm_, config_.norms_add_one), config_.norm_eps)
-        .normed_TH;
+    if (!is_last) return sum_of(stream);
+    const Tensor normed_LH =
+        kernels::add_rms_norm(stream.residual_TH, stream.update_TH,
+                              norm_weight(final_norm_, config_.norms_add_one), config_.norm_eps)
+            .normed_TH;
+    return all_rows(normed_LH, batch.positions_T.size(0), tp_);
+  }
+
+  Tensor empty_stream(int64_t num_tokens) const override {
+    const int64_t rows =
+        tp_.cuts_rows ? divide_up(num_tokens, int64_t{tp_.ranks.size()}) : num_tokens;
+    return at::empty({rows, config_.hidden_size},
+                     weights_.flat().options().dtype(precision_.activations));
   }
 
   const kernels::Param& head() const override {
     return config_.ties_embeddings ? embedding_ : head_;
+  }
+  kernels::LogProbs log_probs(const Tensor& hidden_RH, const Tensor& target_R,
+                              const kernels::LinearLogProbOptions& options) const override {
+    return model::log_probs(hidden_RH, head(), vocabulary_, target_R, options, tp_);
   }
   const ModelConfig& config() const override { return config_; }
   Weights& weights() override { return weights_; }
@@ -114,28 +164,37 @@ class Decoder final : public Network {
     check(how != Recompute::kSelective || tp_.is_alone(),
           "selective recomputation fuses products that tensor-parallel ranks have to sum between");
     recompute_ = how;
-    for (const auto& block : blocks_) block->set_selective(how == Recompute::kSelective);
+    for (const auto& blocks : chunks_) {
+      for (const auto& block : blocks) block->set_selective(how == Recompute::kSelective);
+    }
   }
 
  private:
-  Tensor embedded(const Tensor& ids_T) const {
-    const Tensor x_TH = kernels::embedding(ids_T, embedding_, precision_.activations);
-    if (!config_.scales_embedding) return x_TH;
+  static Tensor sum_of(const Stream& stream) {
+    return stream.update_TH.defined() ? stream.residual_TH + stream.update_TH : stream.residual_TH;
+  }
+
+  Tensor embeddings(const Tensor& ids_T) const {
+    const Tensor x_LH = embedded(ids_T, embedding_, vocabulary_, precision_.activations, tp_);
+    if (!config_.scales_embedding) return x_LH;
     // Rounded as the embeddings are: so were the published models trained.
-    return x_TH * at::full({}, std::sqrt(static_cast<double>(config_.hidden_size)),
-                           at::TensorOptions(x_TH.scalar_type()).device(x_TH.device()));
+    return x_LH * at::full({}, std::sqrt(static_cast<double>(config_.hidden_size)),
+                           at::TensorOptions(x_LH.scalar_type()).device(x_LH.device()));
   }
 
   ModelConfig config_;
   Precision precision_;
-  comm::RankGroup& tp_;
+  TensorParallel tp_;
+  Slice vocabulary_;  // this rank's ids
+  bool is_first_stage_ = true;
+  bool is_last_stage_ = true;
   Recompute recompute_ = Recompute::kNone;
   Weights weights_;
-  kernels::Param embedding_;  // [V, H]
-  std::vector<std::unique_ptr<DecoderBlock>> blocks_;
+  kernels::Param embedding_;  // [V, H], undefined on stages that need none
+  std::vector<std::vector<std::unique_ptr<DecoderBlock>>> chunks_;  // of this stage
   std::vector<BlockNeeds> needs_;
   bool has_chain_ = false;
-  kernels::Param final_norm_;  // [H]
+  kernels::Param final_norm_;  // [H], of the last stage
   kernels::Param head_;        // [V, H], undefined when tied
 };
 

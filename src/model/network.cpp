@@ -3,12 +3,15 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <charconv>
+#include <string_view>
 
 #include "core/error.h"
 #include "core/random.h"
 #include "kernels/cpu/thread_pool.h"
 #include "model/families/family.h"
 #include "model/model_files.h"
+#include "model/pipeline_layers.h"
 
 namespace slime::model {
 namespace {
@@ -36,6 +39,24 @@ ModelFiles::Surplus surplus_of(const ModelConfig& config, const std::string& nam
   return is_carried ? ModelFiles::Surplus::kCarried : ModelFiles::Surplus::kProblem;
 }
 
+/// The layers, and what comes before and after them, that another pipeline stage reads.
+bool is_of_another_stage(const ModelConfig& config, const comm::Mesh& mesh,
+                         const std::string& name) {
+  const comm::ParallelLayout& sizes = mesh.sizes();
+  if (sizes.pp == 1) return false;
+  constexpr std::string_view kLayers = "model.layers.";
+  if (!name.starts_with(kLayers))
+    return name == "model.embed_tokens.weight" || name == "model.norm.weight" ||
+           name == "lm_head.weight";
+  int64_t layer = -1;
+  std::from_chars(name.data() + kLayers.size(), name.data() + name.size(), layer);
+  const std::vector<LayerRange> own = layers_of_stage(sizes, mesh.at().pp, config.num_layers);
+  return layer >= 0 && layer < config.num_layers &&
+         std::ranges::none_of(own, [&](const LayerRange& range) {
+           return layer >= range.begin && layer < range.end;
+         });
+}
+
 bool is_zero_at_first(const std::string& name) {
   return name.ends_with(".bias") || name.ends_with("_bias") || name.ends_with(".sinks");
 }
@@ -53,13 +74,16 @@ std::unique_ptr<Network> load_network(const std::filesystem::path& directory,
   const ModelFiles files(directory);
   std::unique_ptr<Network> network = make_blank_network(config, precision, mesh);
   files.read_into(network->weights(), config.stored_form, config.fp8_block,
-                  [&](const std::string& name) { return surplus_of(config, name); });
+                  [&](const std::string& name) {
+                    return is_of_another_stage(config, mesh, name) ? ModelFiles::Surplus::kIgnored
+                                                                   : surplus_of(config, name);
+                  });
   return network;
 }
 
 std::unique_ptr<Network> make_network(const ModelConfig& config, const Precision& precision,
                                       uint64_t seed, const comm::Mesh& mesh) {
-  check(mesh.sizes().tp == 1, "fresh weights are made whole");
+  check(mesh.sizes().tp == 1 && mesh.sizes().pp == 1, "fresh weights are made whole");
   std::unique_ptr<Network> network = make_blank_network(config, precision, mesh);
   Weights& weights = network->weights();
   for (size_t stream = 0; stream < weights.tensors().size(); ++stream) {

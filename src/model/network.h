@@ -7,6 +7,7 @@
 #include <span>
 
 #include "core/tensor.h"
+#include "kernels/linear_logprob.h"
 #include "kernels/param.h"
 #include "model/attention.h"
 #include "model/config.h"
@@ -33,8 +34,23 @@ class Network {
   /// nothing is saved.
   virtual Tensor forward(const TokenBatch& batch, Attention& attention) = 0;
 
-  /// The output layer [V, H]: the embedding itself when tied.
+  /// The same of one of this rank's ranges of layers (comm::ParallelLayout::chunks), in a pipeline of
+  /// stages. `stream_TH` is what the range before it returned, undefined for the first one. All but
+  /// the last return what the next takes: [L, H], L rows of this rank (model/layers/tensor_parallel.h).
+  virtual Tensor forward_chunk(int chunk, const Tensor& stream_TH, const TokenBatch& batch,
+                               Attention& attention) = 0;
+
+  /// Room for such a stream of a batch of which the rank has these tokens.
+  virtual Tensor empty_stream(int64_t num_tokens) const = 0;
+
+  /// The output layer [V, H], or this rank's rows of it: the embedding itself when tied. Undefined on
+  /// pipeline stages but the last.
   virtual const kernels::Param& head() const = 0;
+
+  /// kernels::linear_logprob() with the output layer, whoever holds its rows: the same on all
+  /// tensor-parallel ranks, which bring the same gradient.
+  virtual kernels::LogProbs log_probs(const Tensor& hidden_RH, const Tensor& target_R,
+                                      const kernels::LinearLogProbOptions& options) const = 0;
 
   virtual const ModelConfig& config() const = 0;
   virtual Weights& weights() = 0;

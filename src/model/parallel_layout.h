@@ -22,4 +22,8 @@ struct Slice {
 /// does not divide.
 Slice tensor_parallel_slice(const comm::Mesh& mesh, int dim, int64_t size);
 
+/// This rank's ids of a vocabulary: as many for each, the last one may have fewer. Throws ConfigError
+/// when it would have none.
+Slice vocabulary_slice(const comm::Mesh& mesh, int64_t size);
+
 }  // namespace slime::model

@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -62,15 +63,31 @@ class SafetensorsFile final {
   std::map<std::string, std::string> metadata_;
 };
 
+/// A tensor that is brought when it is its turn to be written, so that one that lies elsewhere need not
+/// be here with all the others.
+struct TensorToWrite {
+  std::string name;
+  std::vector<int64_t> shape;
+  at::ScalarType dtype;           // in the file
+  std::function<Tensor()> bring;  // any strides and device
+};
+
+uint64_t bytes_of(const TensorToWrite& tensor);
+
+/// Writes a file of these tensors, in their order. Written to PATH.tmp, synced, renamed over PATH; the
+/// caller syncs the directory (sync_directory) once for all files. Throws std::system_error, for
+/// example on a full disk, and leaves PATH as it was.
+void write_safetensors(const std::filesystem::path& path,
+                       const std::vector<TensorToWrite>& tensors);
+
 using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
 
-/// Writes a file of these tensors (any strides; CPU), converted to `dtype` when given, and behind them
-/// `as_they_are`, which are not. Written to
-/// PATH.tmp, synced, renamed over PATH; the caller syncs the directory (sync_directory) once for
-/// all files. Throws std::system_error, for example on a full disk, and leaves PATH as it was.
+/// The same of tensors that are here, converted to `dtype` when given.
 void write_safetensors(const std::filesystem::path& path, const NamedTensors& tensors,
-                       std::optional<at::ScalarType> dtype = {},
-                       const NamedTensors& as_they_are = {});
+                       std::optional<at::ScalarType> dtype = {});
+/// Tensors that are here; `dtype`: what they become in a file, their own when not given.
+std::vector<TensorToWrite> to_write(const NamedTensors& tensors,
+                                    std::optional<at::ScalarType> dtype = {});
 
 /// The same for text, such as config.json.
 void write_file(const std::filesystem::path& path, const std::string& text);

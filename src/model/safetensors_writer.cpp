@@ -1,4 +1,5 @@
 #include <ATen/ATen.h>
+#include <c10/util/accumulate.h>
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
@@ -7,6 +8,7 @@
 #include <cerrno>
 #include <system_error>
 
+#include "core/error.h"
 #include "core/json.h"
 #include "model/safetensors.h"
 
@@ -61,27 +63,36 @@ class PendingFile final {
 
 }  // namespace
 
+uint64_t bytes_of(const TensorToWrite& tensor) {
+  return static_cast<uint64_t>(c10::multiply_integers(tensor.shape)) *
+         c10::elementSize(tensor.dtype);
+}
+
+std::vector<TensorToWrite> to_write(const NamedTensors& tensors,
+                                    std::optional<at::ScalarType> dtype) {
+  std::vector<TensorToWrite> all;
+  for (const auto& [name, tensor] : tensors) {
+    all.push_back({name, tensor.sizes().vec(), dtype.value_or(tensor.scalar_type()),
+                   [tensor] { return tensor; }});
+  }
+  return all;
+}
+
 void write_safetensors(const std::filesystem::path& path, const NamedTensors& tensors,
-                       std::optional<at::ScalarType> dtype, const NamedTensors& as_they_are) {
-  struct Entry {
-    const std::string& name;
-    const Tensor& tensor;
-    at::ScalarType stored;
-  };
-  std::vector<Entry> entries;
-  for (const auto& [name, tensor] : tensors)
-    entries.push_back({name, tensor, dtype.value_or(tensor.scalar_type())});
-  for (const auto& [name, tensor] : as_they_are)
-    entries.push_back({name, tensor, tensor.scalar_type()});
+                       std::optional<at::ScalarType> dtype) {
+  write_safetensors(path, to_write(tensors, dtype));
+}
+
+void write_safetensors(const std::filesystem::path& path,
+                       const std::vector<TensorToWrite>& tensors) {
   json::object header;
   header["__metadata__"] = json::object{{"format", "pt"}};
   uint64_t offset = 0;
-  for (const auto& [name, tensor, stored] : entries) {
-    const uint64_t bytes = static_cast<uint64_t>(tensor.numel()) * c10::elementSize(stored);
-    json::object& entry = header[name].emplace_object();
-    entry["dtype"] = safetensors_dtype(stored);
-    json::array& shape = entry["shape"].emplace_array();
-    for (const int64_t size : tensor.sizes()) shape.push_back(size);
+  for (const TensorToWrite& tensor : tensors) {
+    const uint64_t bytes = bytes_of(tensor);
+    json::object& entry = header[tensor.name].emplace_object();
+    entry["dtype"] = safetensors_dtype(tensor.dtype);
+    entry["shape"] = json::value_from(tensor.shape);
     entry["data_offsets"] = json::array{offset, offset + bytes};
     offset += bytes;
   }
@@ -92,9 +103,12 @@ void write_safetensors(const std::filesystem::path& path, const NamedTensors& te
   const uint64_t length = text.size();
   file.write(&length, sizeof(length));
   file.write(text.data(), text.size());
-  for (const auto& [name, tensor, stored] : entries) {
+  for (const TensorToWrite& tensor : tensors) {
+    const at::ScalarType stored = tensor.dtype;
     // A tensor elsewhere comes here whole: small copies from a GPU cost more than their bytes.
-    const Tensor flat = tensor.detach().cpu().contiguous().view({-1});
+    const Tensor flat = tensor.bring().detach().cpu().contiguous().view({-1});
+    check(flat.sizes() == at::IntArrayRef{c10::multiply_integers(tensor.shape)},
+          "a tensor has the shape that was said");
     const int64_t step = stored == flat.scalar_type() ? flat.numel() : kBlockElements;
     for (int64_t begin = 0; begin < flat.numel(); begin += step) {
       const Tensor block = flat.narrow(0, begin, std::min(step, flat.numel() - begin)).to(stored);

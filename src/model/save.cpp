@@ -4,6 +4,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+#include <iterator>
+
 #include "core/error.h"
 #include "model/config_json.h"
 
@@ -28,36 +31,31 @@ std::string dtype_word(at::ScalarType dtype) {
 }  // namespace
 
 void write_sharded(const std::filesystem::path& directory, const std::string& stem,
-                   const NamedTensors& tensors, at::ScalarType dtype, uint64_t shard_bytes,
-                   const NamedTensors& as_they_are) {
-  std::vector<NamedTensors> shards(1);
+                   const std::vector<TensorToWrite>& tensors, uint64_t shard_bytes) {
+  std::vector<std::vector<TensorToWrite>> shards(1);
   uint64_t total = 0, filled = 0;
-  for (const auto& [name, tensor] : tensors) {
-    const uint64_t bytes = static_cast<uint64_t>(tensor.numel()) * c10::elementSize(dtype);
+  for (const TensorToWrite& tensor : tensors) {
+    const uint64_t bytes = bytes_of(tensor);
     if (filled > 0 && filled + bytes > shard_bytes) {
       shards.emplace_back();
       filled = 0;
     }
-    shards.back().emplace_back(name, tensor);
+    shards.back().push_back(tensor);
     filled += bytes;
     total += bytes;
   }
-  for (const auto& [name, tensor] : as_they_are) total += tensor.nbytes();
   const auto single = directory / (stem + ".safetensors");
   const auto index = directory / (stem + ".safetensors.index.json");
   if (shards.size() == 1) {
-    write_safetensors(single, shards[0], dtype, as_they_are);
+    write_safetensors(single, shards[0]);
     std::filesystem::remove(index);
   } else {
     json::object map;
     for (size_t i = 0; i < shards.size(); ++i) {
       const std::string file =
           fmt::format("{}-{:05}-of-{:05}.safetensors", stem, i + 1, shards.size());
-      const bool is_last = i + 1 == shards.size();
-      write_safetensors(directory / file, shards[i], dtype, is_last ? as_they_are : NamedTensors{});
-      for (const auto& [name, tensor] : shards[i]) map[name] = file;
-      if (!is_last) continue;
-      for (const auto& [name, tensor] : as_they_are) map[name] = file;
+      write_safetensors(directory / file, shards[i]);
+      for (const TensorToWrite& tensor : shards[i]) map[tensor.name] = file;
     }
     write_file(index, to_pretty_json(json::object{{"metadata", {{"total_size", total}}},
                                                   {"weight_map", map}}));
@@ -78,8 +76,18 @@ void check_whole(const Weights& weights) {
 
 void save_network(Network& network, const std::filesystem::path& directory,
                   const SaveOptions& options) {
-  Weights& weights = network.weights();
+  const Weights& weights = network.weights();
   check_whole(weights);
+  NamedTensors tensors;
+  for (const NamedWeight& weight : weights.tensors()) {
+    tensors.emplace_back(weight.name, Weights::view(weights.flat(), weight));
+  }
+  save_network(network, to_write(tensors), directory, options);
+}
+
+void save_network(Network& network, std::vector<TensorToWrite> tensors,
+                  const std::filesystem::path& directory, const SaveOptions& options) {
+  const Weights& weights = network.weights();
   const at::ScalarType dtype =
       options.dtype.empty() ? weights.flat().scalar_type() : scalar_type(options.dtype);
   json::object config = config_json(network.config());
@@ -87,16 +95,15 @@ void save_network(Network& network, const std::filesystem::path& directory,
   // The newer form writes "dtype"; everything reads "torch_dtype".
   config[config.contains("dtype") ? "dtype" : "torch_dtype"] = dtype_word(dtype);
   write_file(directory / "config.json", to_pretty_json(config));
-  NamedTensors tensors;
-  for (const NamedWeight& weight : weights.tensors()) {
-    tensors.emplace_back(weight.name, Weights::view(weights.flat(), weight));
-  }
+  for (TensorToWrite& tensor : tensors) tensor.dtype = dtype;
+  // Behind them what stays in its own precision.
   NamedTensors as_they_are;
   for (const NamedConstant& constant : weights.constants())
     as_they_are.emplace_back(constant.name, constant.value);
   for (const CarriedTensor& carried : weights.carried())
     as_they_are.emplace_back(carried.name, carried.file->read(carried.name));
-  write_sharded(directory, "model", tensors, dtype, options.shard_bytes, as_they_are);
+  std::ranges::move(to_write(as_they_are), std::back_inserter(tensors));
+  write_sharded(directory, "model", tensors, options.shard_bytes);
 }
 
 }  // namespace slime::model

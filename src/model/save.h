@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include "model/network.h"
 #include "model/safetensors.h"
@@ -22,15 +23,18 @@ struct SaveOptions {
 void save_network(Network& network, const std::filesystem::path& directory,
                   const SaveOptions& options = {});
 
+/// The same of a network of which this rank has a part: `weights` are its whole tensors, in
+/// the precision of the weights.
+void save_network(Network& network, std::vector<TensorToWrite> weights,
+                  const std::filesystem::path& directory, const SaveOptions& options = {});
+
 /// Throws ConfigError when `weights` are slices of a parallel layout: written under the names of
 /// whole tensors nobody could read them.
 void check_whole(const Weights& weights);
 
 /// `tensors` as model.safetensors, or as numbered shards with an index when they exceed the limit.
 /// `stem` is "model" for weights; an optimizer's state uses its own.
-/// `as_they_are` lie in the last one, in their own precision.
 void write_sharded(const std::filesystem::path& directory, const std::string& stem,
-                   const NamedTensors& tensors, at::ScalarType dtype, uint64_t shard_bytes,
-                   const NamedTensors& as_they_are = {});
+                   const std::vector<TensorToWrite>& tensors, uint64_t shard_bytes);
 
 }  // namespace slime::model

@@ -1,6 +1,7 @@
 #include "model/tree_attention.h"
 
 #include <ATen/ATen.h>
+#include <torch/csrc/autograd/custom_function.h>
 
 #include "core/error.h"
 #include "kernels/linear.h"
@@ -9,10 +10,62 @@
 
 namespace slime::model {
 
-TreeAttention::TreeAttention(const TokenBatch& batch) : segments_(batch.segments) {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+constexpr const char* kKeys = "keys and values of a layer";
+
+/// Rows of numbers as shards of a flat buffer.
+std::vector<comm::Range> shards_of(const std::vector<comm::Range>& rows, int64_t width) {
+  std::vector<comm::Range> shards;
+  for (const comm::Range& range : rows) shards.push_back({range.begin * width, range.end * width});
+  return shards;
+}
+
+/// Heads of this rank's rows [L, E] to those of all rows [T, E], of which other ranks' queries are
+/// zeros.
+struct GatherKeys : torch::autograd::Function<GatherKeys> {
+  static Tensor forward(AutogradContext* ctx, const Tensor& heads_LE, const ContextRows* rows,
+                        int64_t query_width) {
+    ctx->saved_data["rows"] = reinterpret_cast<int64_t>(rows);
+    ctx->saved_data["query_width"] = query_width;
+    const int64_t width = heads_LE.size(1) - query_width;
+    const comm::Range own = rows->of_rank[rows->ranks.rank()];
+    const Tensor keys_TK = at::empty({rows->of_rank.back().end, width}, heads_LE.options());
+    keys_TK.narrow(0, own.begin, own.size()).copy_(heads_LE.narrow(1, query_width, width));
+    rows->ranks.all_gather_(keys_TK.view({-1}), shards_of(rows->of_rank, width), kKeys);
+    Tensor heads_TE = at::zeros({keys_TK.size(0), heads_LE.size(1)}, heads_LE.options());
+    heads_TE.narrow(1, query_width, width).copy_(keys_TK);
+    heads_TE.narrow(0, own.begin, own.size())
+        .narrow(1, 0, query_width)
+        .copy_(heads_LE.narrow(1, 0, query_width));
+    return heads_TE;
+  }
+  static variable_list backward(AutogradContext* ctx, variable_list grads) {
+    const auto* rows = reinterpret_cast<const ContextRows*>(ctx->saved_data["rows"].toInt());
+    const int64_t query_width = ctx->saved_data["query_width"].toInt();
+    const int64_t width = grads[0].size(1) - query_width;
+    const comm::Range own = rows->of_rank[rows->ranks.rank()];
+    const Tensor keys_TK =
+        grads[0].narrow(1, query_width, width).clone(at::MemoryFormat::Contiguous);
+    rows->ranks.reduce_scatter_(keys_TK.view({-1}), shards_of(rows->of_rank, width), kKeys);
+    const Tensor own_LE =
+        at::cat({grads[0].narrow(0, own.begin, own.size()).narrow(1, 0, query_width),
+                 keys_TK.narrow(0, own.begin, own.size())},
+                1);
+    return {own_LE, Tensor(), Tensor()};
+  }
+};
+
+}  // namespace
+
+TreeAttention::TreeAttention(const TokenBatch& batch) : rows_(batch, comm::Mesh::single()) {
+  const std::vector<Segment>& segments = batch.segments;
   int64_t next = 0;
-  for (size_t i = 0; i < segments_.size(); ++i) {
-    const Segment& segment = segments_[i];
+  for (size_t i = 0; i < segments.size(); ++i) {
+    const Segment& segment = segments[i];
     check(segment.begin == next && segment.end > segment.begin,
           "segments cover the batch in order and are not empty");
     check(segment.parent >= -1 && segment.parent < static_cast<int64_t>(i),
@@ -22,14 +75,25 @@ TreeAttention::TreeAttention(const TokenBatch& batch) : segments_(batch.segments
   check(next == batch.num_tokens(), "segments cover the batch");
 }
 
+Tensor TreeAttention::attended(const Tensor& heads_LE, const kernels::RotaryShape& heads,
+                               const kernels::TreeAttentionShape& shape,
+                               const kernels::Param& sinks) const {
+  if (rows_.ranks.is_alone())
+    return kernels::tree_attention(heads_LE, rows_.pieces, heads, shape, sinks);
+  const Tensor heads_TE =
+      GatherKeys::apply(heads_LE.contiguous(), &rows_, heads.num_heads * heads.head_dim);
+  const comm::Range own = rows_.of_rank[rows_.ranks.rank()];
+  return kernels::tree_attention(heads_TE, rows_.pieces, heads, shape, sinks)
+      .narrow(0, own.begin, own.size());
+}
+
 Tensor TreeAttention::attend(const AttentionLayer& layer, const Tensor& qkv_TE,
                              const Tensor& positions_T) {
   const kernels::RotaryShape heads{layer.num_heads, layer.num_kv_heads, layer.head_dim,
                                    layer.norm_eps};
   const Tensor heads_TE = kernels::norm_rotate(qkv_TE, positions_T, layer.q_norm, layer.k_norm,
                                                layer.cos_PR, layer.sin_PR, heads);
-  return kernels::tree_attention(heads_TE, segments_, heads, {layer.scale, layer.window},
-                                 layer.sinks);
+  return attended(heads_TE, heads, {layer.scale, layer.window}, layer.sinks);
 }
 
 Tensor TreeAttention::attend_latent(const LatentLayer& layer, const LatentInput& in,
@@ -52,8 +116,7 @@ Tensor TreeAttention::attend_latent(const LatentLayer& layer, const LatentInput&
       {flat(at::cat({query_TNR, in.plain_query_TNP}, 2)),
        flat(at::cat({key_TNR, expanded_TNE.narrow(2, 0, layer.plain_dim)}, 2)), flat(value_TND)},
       1);
-  const Tensor attended_TC =
-      kernels::tree_attention(heads_TE, segments_, {heads, heads, size, 0}, {layer.scale, 0});
+  const Tensor attended_TC = attended(heads_TE, {heads, heads, size, 0}, {layer.scale, 0}, {});
   return flat(attended_TC.view({tokens, heads, size}).narrow(2, 0, layer.value_dim));
 }
 

@@ -1,12 +1,14 @@
 #pragma once
 
 /// The trainer's attention: over the segments of one TokenBatch (model/token_batch.h),
-/// differentiable.
+/// differentiable. Context-parallel ranks have some of its rows each (model/context_rows.h): they
+/// gather keys and values of a layer, and in the backward sum their gradients at their owners.
 
 #include <vector>
 
+#include "kernels/tree_attention.h"
 #include "model/attention.h"
-#include "model/token_batch.h"
+#include "model/context_rows.h"
 
 namespace slime::model {
 
@@ -15,6 +17,8 @@ class TreeAttention final : public Attention {
   /// Checks that the segments cover [0, T) in order and that parents come first. With recompute it
   /// must live until the backward of the batch is done.
   explicit TreeAttention(const TokenBatch& batch);
+  /// Over the rows of the rank, which outlive it.
+  explicit TreeAttention(const ContextRows& rows) : rows_(rows) {}
 
   Tensor attend(const AttentionLayer& layer, const Tensor& qkv_TE,
                 const Tensor& positions_T) override;
@@ -22,7 +26,10 @@ class TreeAttention final : public Attention {
                        const Tensor& positions_T) override;
 
  private:
-  std::vector<Segment> segments_;
+  Tensor attended(const Tensor& heads_LE, const kernels::RotaryShape& heads,
+                  const kernels::TreeAttentionShape& shape, const kernels::Param& sinks) const;
+
+  ContextRows rows_;
 };
 
 }  // namespace slime::model

@@ -3,6 +3,8 @@
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "core/error.h"
 #include "kernels/cpu/processor.h"
 #include "model/weights_builder.h"
@@ -74,6 +76,7 @@ void Weights::Builder::add(kernels::Param& param, std::vector<Component> compone
     weight.full_shape = std::move(component.full_shape);
     weight.slice = component.slice;
     weight.has_partial_grad = component.has_partial_grad;
+    weight.is_on_two_stages = component.is_on_two_stages;
     weight.shape = weight.full_shape;
     if (component.slice.dim >= 0) {
       weight.shape[static_cast<size_t>(component.slice.dim)] =
@@ -81,7 +84,8 @@ void Weights::Builder::add(kernels::Param& param, std::vector<Component> compone
     }
     weight.offset = num_elements_;
     weight.decays = weight.shape.size() >= 2 && !component.is_bias;
-    num_elements_ += product(weight.shape);
+    const int64_t row = weight.shape.empty() ? 1 : product(weight.shape) / weight.shape[0];
+    num_elements_ += std::max(product(weight.shape), component.room_rows * row);
     if (fused.shape.empty()) {
       fused.shape = weight.shape;
     } else {

@@ -45,6 +45,8 @@ struct NamedWeight {
   /// All tensor-parallel ranks hold it whole and each computes a partial gradient: the sum over
   /// them is the gradient (model/layers/tensor_parallel.h).
   bool has_partial_grad = false;
+  /// The first and the last pipeline stage hold it: its gradient is the sum of theirs.
+  bool is_on_two_stages = false;
 };
 
 /// A tensor of the files that is not trained: float32 whatever the trained precision, outside of

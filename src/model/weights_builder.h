@@ -15,6 +15,10 @@ struct Weights::Builder {
     Slice slice;  // of this rank; components of one parameter differ in dimension 0 only
     bool has_partial_grad = false;  // see NamedWeight
     bool is_bias = false;           // does not decay, though it has two dimensions
+    bool is_on_two_stages = false;  // see NamedWeight
+    /// Room for so many rows in the buffer, of a parameter of one component: tensor-parallel ranks have
+    /// one layout, though not all have as many rows.
+    int64_t room_rows = 0;
   };
 
   explicit Builder(Weights& weights) : weights_(weights) {}

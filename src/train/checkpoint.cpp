@@ -4,13 +4,16 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <map>
 #include <set>
+#include <string_view>
 
 #include "core/error.h"
 #include "core/field_reader.h"
 #include "model/safetensors.h"
 #include "model/save.h"
 #include "train/checkpoint_directory.h"
+#include "train/whole_tensors.h"
 
 namespace slime::train {
 namespace fs = std::filesystem;
@@ -76,23 +79,37 @@ std::vector<StoredBuffer> stored_buffers(Trainer& trainer) {
   return buffers;
 }
 
-/// The buffer of all ranks, whole at rank 0. All of them call it for the same buffers.
-Tensor gathered(const StoredBuffer& stored, comm::RankGroup& ranks) {
-  if (stored.owner == nullptr || ranks.is_alone()) return stored.buffer;
-  const Tensor whole_N = at::empty({stored.layout->num_elements()}, stored.buffer.options());
-  stored.own_shard_of(whole_N).copy_(stored.buffer);
-  comm::gather_(ranks, whole_N, stored.owner->shards(), 0,
-                "gathering the optimizer for a checkpoint");
-  return whole_N;
+/// The layouts of a trainer's buffers over the ranks, each made once. All ranks ask for the same in the
+/// same order.
+class Layouts final {
+ public:
+  explicit Layouts(const comm::Mesh& mesh) : mesh_(mesh) {}
+  const WholeTensors& of(const model::Weights& weights) {
+    return known_.try_emplace(&weights, mesh_, weights).first->second;
+  }
+
+ private:
+  const comm::Mesh& mesh_;
+  std::map<const model::Weights*, WholeTensors> known_;
+};
+
+BufferForm form_of(const StoredBuffer& stored) {
+  return stored.owner == nullptr ? BufferForm::kWhole : BufferForm::kShard;
 }
 
-model::NamedTensors named(const model::Weights& weights, const Tensor& buffer) {
-  model::check_whole(weights);
-  model::NamedTensors tensors;
-  for (const model::NamedWeight& weight : weights.tensors()) {
-    tensors.emplace_back(weight.name, model::Weights::view(buffer, weight));
+/// The whole tensors of a buffer, each brought when it is written.
+std::vector<model::TensorToWrite> tensors_of(const WholeTensors& layout, const Tensor& buffer,
+                                             BufferForm form) {
+  std::vector<model::TensorToWrite> tensors;
+  for (std::size_t i = 0; i < layout.entries().size(); ++i) {
+    tensors.push_back({layout.entries()[i].name, layout.entries()[i].shape, buffer.scalar_type(),
+                       [&layout, i, buffer, form] { return layout.gather(i, buffer, form); }});
   }
   return tensors;
+}
+
+void give(const WholeTensors& layout, const Tensor& buffer, BufferForm form) {
+  for (std::size_t i = 0; i < layout.entries().size(); ++i) layout.gather(i, buffer, form);
 }
 
 /// Files of a model directory that a checkpoint takes over: everything small that is not weights or
@@ -201,13 +218,17 @@ fs::path save_checkpoint(const CheckpointConfig& config, int64_t iteration, Trai
                          const json::object& run) {
   const auto fill = [&](const fs::path& directory) {
     copy_companions(config.model_source, directory);
-    model::save_network(trainer.network(), directory);
+    Layouts layouts(trainer.mesh());
+    const model::Weights& weights = trainer.network().weights();
+    model::save_network(trainer.network(),
+                        tensors_of(layouts.of(weights), weights.flat(), BufferForm::kWhole),
+                        directory);
     if (config.save_optimizer) {
       for (const StoredBuffer& stored : stored_buffers(trainer)) {
         fs::create_directories(directory / stored.folder);
-        const Tensor whole_N = gathered(stored, trainer.ranks());
-        model::write_sharded(directory / stored.folder, stored.stem, named(*stored.layout, whole_N),
-                             whole_N.scalar_type(), kShardBytes);
+        model::write_sharded(directory / stored.folder, stored.stem,
+                             tensors_of(layouts.of(*stored.layout), stored.buffer, form_of(stored)),
+                             kShardBytes);
       }
     }
     model::write_file(directory / "run.json",
@@ -219,8 +240,30 @@ fs::path save_checkpoint(const CheckpointConfig& config, int64_t iteration, Trai
   return write_checkpoint_directory(config.root, iteration, fill);
 }
 
-void join_save(Trainer& trainer) {
-  for (const StoredBuffer& stored : stored_buffers(trainer)) gathered(stored, trainer.ranks());
+void join_save(Trainer& trainer, bool save_optimizer) {
+  if (trainer.mesh().world().is_alone()) return;
+  Layouts layouts(trainer.mesh());
+  const model::Weights& weights = trainer.network().weights();
+  give(layouts.of(weights), weights.flat(), BufferForm::kWhole);
+  if (!save_optimizer) return;
+  for (const StoredBuffer& stored : stored_buffers(trainer))
+    give(layouts.of(*stored.layout), stored.buffer, form_of(stored));
+}
+
+void gather_weights(Trainer& trainer, model::Network* whole) {
+  const model::Weights& own = trainer.network().weights();
+  const WholeTensors layout(trainer.mesh(), own);
+  std::map<std::string_view, const model::NamedWeight*> targets;
+  if (whole != nullptr) {
+    for (const model::NamedWeight& weight : whole->weights().tensors())
+      targets[weight.name] = &weight;
+  }
+  for (std::size_t i = 0; i < layout.entries().size(); ++i) {
+    const Tensor tensor = layout.gather(i, own.flat(), BufferForm::kWhole);
+    if (whole == nullptr) continue;
+    model::Weights::view(whole->weights().flat(), *targets.at(layout.entries()[i].name))
+        .copy_(tensor);
+  }
 }
 
 std::optional<Checkpoint> find_checkpoint(const fs::path& root, const Warn& warn) {

@@ -37,13 +37,17 @@ struct CheckpointConfig {
 /// position, seeds, flags); it comes back from load unchanged. Throws ConfigError when the disk is
 /// full or not writable, with nothing left behind.
 ///
-/// With several ranks rank 0 saves, and meanwhile its peers call join_save: their shards of the
-/// optimizer's buffers come to rank 0, one buffer at a time. So a checkpoint is the same for every
-/// number of ranks, and each of them can read it.
+/// With several ranks rank 0 saves, and meanwhile its peers call join_save: what they have of each
+/// tensor comes to rank 0 when it is written (train/whole_tensors.h). So a checkpoint is the same for
+/// every layout, and each of them can read it.
 std::filesystem::path save_checkpoint(const CheckpointConfig& config, int64_t iteration,
                                       Trainer& trainer, const json::object& run);
-/// What rank 0's peers do while it saves with the optimizer.
-void join_save(Trainer& trainer);
+/// What rank 0's peers do while it saves.
+void join_save(Trainer& trainer, bool save_optimizer);
+
+/// The weights of all ranks in `whole` at rank 0, which has a network of the whole model; null at its
+/// peers, which call it together.
+void gather_weights(Trainer& trainer, model::Network* whole);
 
 struct Checkpoint {
   std::filesystem::path directory;  // give it to model::load_network

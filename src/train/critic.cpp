@@ -1,42 +1,38 @@
 #include "train/critic.h"
 
 #include <ATen/ATen.h>
-#include <ATen/core/grad_mode.h>
 
 #include <cmath>
 
 #include "algo/loss.h"
 #include "comm/ordered_sum.h"
-#include "model/tree_attention.h"
+#include "train/pipeline.h"
 
 namespace slime::train {
 
 Critic::Critic(std::unique_ptr<model::Network> network, const CriticConfig& config,
-               comm::RankGroup& ranks)
-    : ranks_(ranks),
+               const comm::Mesh& mesh)
+    : mesh_(mesh),
       config_(config),
       network_(std::move(network)),
       head_(network_->config().hidden_size, network_->weights().flat(), config.init_std,
             config.seed),
-      network_optimizer_(network_->weights(), config.adam, {}, ranks_),
-      head_optimizer_(head_.weights(), config.adam, {}, ranks_) {}
-
-Tensor Critic::forward(const MicroBatch& micro_batch, model::Attention& attention) {
-  const PackedBatch& packed = micro_batch.packed;
-  const at::Device device = network_->weights().flat().device();
-  const Tensor hidden_UH = network_->forward(tokens_on(device, micro_batch), attention);
-  return head_.forward(hidden_UH.index_select(0, packed.row_S.to(device)))
-      .cpu()
-      .index_select(0, packed.scored_T);
-}
+      network_optimizer_(network_->weights(), config.adam, {}, mesh),
+      head_optimizer_(head_.weights(), config.adam, {}, mesh) {}
 
 void Critic::value_into(const std::vector<StepPlan>& plans, TokenColumn& values) {
-  const at::NoGradGuard no_grad;
-  for (const StepPlan& plan : plans) {
-    for (const MicroBatch& micro_batch : plan.micro_batches) {
-      model::TreeAttention attention(micro_batch.packed.tokens);
-      values.put(micro_batch, forward(micro_batch, attention));
-    }
+  const std::vector<PipelineItem> items = items_of(plans);
+  std::vector<Tensor> of_item(items.size());
+  run_pipeline(*network_, mesh_, items,
+               [&](std::size_t i, const Pass& pass, const Tensor& hidden_LH) {
+                 of_item[i] = pass.values(hidden_LH, head_);
+                 return Tensor();
+               });
+  const auto options = at::TensorOptions(head_.weights().flat().scalar_type());
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    const MicroBatch& micro_batch = *items[i].micro_batch;
+    values.put(micro_batch,
+               from_last_stage(mesh_, of_item[i], micro_batch.trained_T.sizes(), options));
   }
 }
 
@@ -44,20 +40,24 @@ std::map<std::string, double> Critic::train_step(const StepPlan& plan, const Col
   network_->weights().enable_grad();
   network_->weights().zero_grad();
   head_.weights().zero_grad();
-  const at::AutoGradMode grad_mode(true);
   std::map<std::string, double> metrics;
+  std::vector<PipelineItem> items;
   for (const MicroBatch& micro_batch : plan.micro_batches) {
-    if (!micro_batch.has_response()) continue;
-    model::TreeAttention attention(micro_batch.packed.tokens);
-    const algo::Loss loss =
-        algo::value_loss(config_.value_clip, forward(micro_batch, attention),
-                         columns.values.gather(micro_batch.samples),
-                         columns.critic_returns.gather(micro_batch.samples), micro_batch.weight_T);
-    for (const auto& [name, value] : loss.metrics)
-      metrics["train/critic-" + name] += value / plan.denominator;
-    loss.sum.backward();
+    if (micro_batch.has_response()) items.push_back({&micro_batch, true});
   }
-  metrics = sum(ranks_, metrics, "metrics of the critic");
+  run_pipeline(
+      *network_, mesh_, items, [&](std::size_t i, const Pass& pass, const Tensor& hidden_LH) {
+        const MicroBatch& micro_batch = *items[i].micro_batch;
+        const algo::Loss loss = algo::value_loss(config_.value_clip, pass.values(hidden_LH, head_),
+                                                 columns.values.gather(micro_batch.samples),
+                                                 columns.critic_returns.gather(micro_batch.samples),
+                                                 micro_batch.weight_T);
+        for (const auto& [name, value] : loss.metrics)
+          metrics["train/critic-" + name] += value / plan.denominator;
+        return loss.sum;
+      });
+  metrics = sum(mesh_.pp(), metrics, "metrics of the critic");
+  metrics = sum(mesh_.dp(), metrics, "metrics of the critic");
   network_optimizer_.reduce_gradients();
   head_optimizer_.reduce_gradients();
   const double norm =

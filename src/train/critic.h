@@ -38,9 +38,9 @@ struct CriticState {
 
 class Critic final {
  public:
-  /// `network` is owned: the actor's shape, its output layer unused. `ranks` outlive the critic.
+  /// `network` is owned: the actor's shape, its output layer unused. `mesh` outlives the critic.
   Critic(std::unique_ptr<model::Network> network, const CriticConfig& config,
-         comm::RankGroup& ranks = comm::Mesh::single().dp_cp());
+         const comm::Mesh& mesh = comm::Mesh::single());
   Critic(const Critic&) = delete;
 
   /// Values of all response tokens, without gradient.
@@ -60,9 +60,7 @@ class Critic final {
   void set_state(const CriticState& state);
 
  private:
-  Tensor forward(const MicroBatch& micro_batch, model::Attention& attention);
-
-  comm::RankGroup& ranks_;
+  const comm::Mesh& mesh_;
   CriticConfig config_;
   std::unique_ptr<model::Network> network_;
   model::ValueHead head_;

@@ -205,36 +205,6 @@ StepPlan plan_pass(std::span<const TrainSample> samples, const PlanOptions& opti
   return make_step(samples, std::move(bins), options);
 }
 
-model::TokenBatch tokens_on(const at::Device& device, const MicroBatch& micro_batch) {
-  model::TokenBatch tokens = micro_batch.packed.tokens;
-  tokens.ids_T = tokens.ids_T.to(device);
-  tokens.positions_T = tokens.positions_T.to(device);
-  return tokens;
-}
-
-ScoredPass forward_log_probs(model::Network& network, const MicroBatch& micro_batch,
-                             model::Attention& attention,
-                             const kernels::LinearLogProbOptions& options) {
-  const PackedBatch& packed = micro_batch.packed;
-  const at::Device device = network.weights().flat().device();
-  const Tensor hidden_UH = network.forward(tokens_on(device, micro_batch), attention);
-  if (micro_batch.kept.ids.defined()) {
-    // Each sequence has a nucleus of its own, so tokens that sequences share are scored for each.
-    kernels::LinearLogProbOptions replayed = options;
-    replayed.kept_tokens = micro_batch.kept;
-    const kernels::LogProbs scores = kernels::linear_logprob(
-        hidden_UH.index_select(0, packed.row_S.index_select(0, packed.scored_T).to(device)),
-        network.head(), packed.target_S.index_select(0, packed.scored_T).to(device), replayed);
-    return {hidden_UH, {scores.logprob_R.cpu(), scores.entropy_R.cpu()}};
-  }
-  const Tensor hidden_SH = hidden_UH.index_select(0, packed.row_S.to(device));
-  const kernels::LogProbs scores =
-      kernels::linear_logprob(hidden_SH, network.head(), packed.target_S.to(device), options);
-  return {hidden_UH,
-          {scores.logprob_R.cpu().index_select(0, packed.scored_T),
-           scores.entropy_R.cpu().index_select(0, packed.scored_T)}};
-}
-
 void TokenColumn::put(const MicroBatch& micro_batch, const Tensor& x_T) {
   const auto* start = micro_batch.starts.const_data_ptr<int64_t>();
   for (std::size_t r = 0; r < micro_batch.samples.size(); ++r) {

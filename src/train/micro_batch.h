@@ -63,21 +63,6 @@ std::vector<StepPlan> plan_steps(const TrainBatch& batch, const PlanOptions& opt
 /// All samples as one step, whatever G is; for passes that only look.
 StepPlan plan_pass(std::span<const TrainSample> samples, const PlanOptions& options);
 
-/// The packed tokens where the network is.
-model::TokenBatch tokens_on(const at::Device& device, const MicroBatch& micro_batch);
-
-struct ScoredPass {
-  Tensor hidden_UH;  // where the network is
-  kernels::LogProbs
-      scores;  // [T] each, on the CPU: what follows per token is small beside the pass
-};
-
-/// Forward pass of a micro-batch: log-probs and entropies of its response tokens.
-/// `attention` has to outlive the backward pass when activations are recomputed.
-ScoredPass forward_log_probs(model::Network& network, const MicroBatch& micro_batch,
-                             model::Attention& attention,
-                             const kernels::LinearLogProbOptions& options);
-
 /// One number per response token of each sample of a batch, filled micro-batch by micro-batch.
 class TokenColumn {
  public:

@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
+#include <c10/util/accumulate.h>
 
 #include <algorithm>
 
@@ -40,15 +41,36 @@ std::vector<kernels::AdamRange> ranges_of(const model::Weights& weights,
   return joined;
 }
 
+/// What this rank counts of its shard in sums over the whole model. Of weights that several ranks hold
+/// the first counts them.
+std::vector<comm::Range> counted_ranges(const model::Weights& weights, const comm::Range& shard,
+                                        const comm::Mesh& mesh) {
+  const auto is_counted = [&](const model::NamedWeight& weight) {
+    const bool is_first_of_tp = weight.slice.dim >= 0 || mesh.at().tp == 0;
+    return is_first_of_tp && (!weight.is_on_two_stages || mesh.at().pp == 0);
+  };
+  if (std::ranges::all_of(weights.tensors(), is_counted)) return {{0, shard.size()}};
+  std::vector<comm::Range> ranges;
+  for (const model::NamedWeight& weight : weights.tensors()) {
+    const int64_t begin = std::max(weight.offset, shard.begin);
+    const int64_t end = std::min(weight.offset + c10::multiply_integers(weight.shape), shard.end);
+    if (is_counted(weight) && begin < end)
+      ranges.push_back({begin - shard.begin, end - shard.begin});
+  }
+  return ranges;
+}
+
 }  // namespace
 
 Optimizer::Optimizer(model::Weights& weights, const AdamConfig& config,
-                     const std::vector<std::string>& frozen, comm::RankGroup& ranks)
+                     const std::vector<std::string>& frozen, const comm::Mesh& mesh)
     : weights_(weights),
       config_(config),
-      ranks_(ranks),
-      shards_(shards_of(weights.num_elements(), ranks.size())),
-      ranges_(ranges_of(weights, frozen, shard())) {
+      mesh_(mesh),
+      ranks_(mesh.dp_cp()),
+      shards_(shards_of(weights.num_elements(), ranks_.size())),
+      ranges_(ranges_of(weights, frozen, shard())),
+      counted_(counted_ranges(weights, shard(), mesh)) {
   weights_.enable_grad();
   const at::NoGradGuard no_grad;
   const auto precision = weights_.grad().scalar_type();
@@ -75,12 +97,49 @@ bool Optimizer::has_master() const {
   return master_.scalar_type() != weights_.flat().scalar_type();
 }
 
+void Optimizer::sum_partial_gradients() {
+  if (mesh_.tp().is_alone()) return;
+  std::vector<Tensor> partial;
+  for (const model::NamedWeight& weight : weights_.tensors()) {
+    if (weight.has_partial_grad)
+      partial.push_back(model::Weights::view(weights_.grad(), weight).view({-1}));
+  }
+  if (partial.empty()) return;
+  const Tensor all = at::cat(partial);
+  mesh_.tp().all_reduce_(all, "summing the gradients of weights that ranks share");
+  int64_t begin = 0;
+  for (const Tensor& grad : partial) {
+    grad.copy_(all.narrow(0, begin, grad.numel()));
+    begin += grad.numel();
+  }
+}
+
+void Optimizer::sum_over_stages() {
+  if (mesh_.pp().is_alone()) return;
+  const int peer = mesh_.at().pp == 0 ? mesh_.sizes().pp - 1 : 0;
+  for (const model::NamedWeight& weight : weights_.tensors()) {
+    if (!weight.is_on_two_stages) continue;
+    const Tensor grad = model::Weights::view(weights_.grad(), weight);
+    const Tensor theirs = at::empty_like(grad);
+    const comm::Message messages[] = {{comm::Message::Direction::kSend, peer, grad},
+                                      {comm::Message::Direction::kReceive, peer, theirs}};
+    mesh_.pp().exchange(messages, "exchange", "the gradient of a weight that two stages share");
+    grad.add_(theirs);  // the same bits on both: a sum of two has no order
+  }
+}
+
 void Optimizer::reduce_gradients() {
+  sum_partial_gradients();
+  sum_over_stages();
   ranks_.reduce_scatter_(weights_.grad(), shards_, "summing the gradients");
 }
 
 double Optimizer::gradient_squares() {
-  return sum(ranks_, kernels::sum_of_squares(own(weights_.grad())), "the gradient norm");
+  const Tensor own_P = own(weights_.grad());
+  double squares = 0;
+  for (const comm::Range& range : counted_)
+    squares += kernels::sum_of_squares(own_P.narrow(0, range.begin, range.size()));
+  return sum(mesh_.world(), squares, "the gradient norm");
 }
 
 void Optimizer::step(double lr, double weight_decay, double grad_scale) {

@@ -8,8 +8,11 @@
 /// already, the flat buffer itself is the master.
 ///
 /// With several ranks this is a distributed optimizer (train/shards.h): each holds master weights
-/// and moments of its own shard of the flat buffer. P is the length of that shard, N that of the
-/// buffer; alone, P = N.
+/// and moments of its own shard of the flat buffer, over the ranks that have the same weights
+/// (mesh.dp_cp()). P is the length of that shard, N that of the buffer; alone, P = N.
+///
+/// Tensor-parallel ranks and pipeline stages have other weights in their buffers, and some that they
+/// share: those get the same gradient first, and so the same update on each.
 
 #include <cstdint>
 #include <memory>
@@ -34,18 +37,19 @@ struct AdamConfig {
 
 class Optimizer {
  public:
-  /// `weights` and `ranks` outlive the optimizer; gradients are enabled on
+  /// `weights` and `mesh` outlive the optimizer; gradients are enabled on
   /// the weights. Tensors of these names are left as they are.
   Optimizer(model::Weights& weights, const AdamConfig& config,
             const std::vector<std::string>& frozen = {},
-            comm::RankGroup& ranks = comm::Mesh::single().dp_cp());
+            const comm::Mesh& mesh = comm::Mesh::single());
   Optimizer(const Optimizer&) = delete;
 
   // Of a training step, in this order, on all ranks.
 
   /// Sums the gradients of all ranks, each shard at its owner.
   void reduce_gradients();
-  /// Sum of squares of the reduced gradients, of all shards; not finite when one of them is not.
+  /// Sum of squares of the reduced gradients, of all shards of the whole model, each number once; not
+  /// finite when one of them is not.
   double gradient_squares();
   /// One update with gradients multiplied by grad_scale; then all ranks have the new weights.
   void step(double lr, double weight_decay, double grad_scale);
@@ -68,9 +72,12 @@ class Optimizer {
 
  private:
   Tensor own(const Tensor& buffer_N) const;
+  void sum_partial_gradients();
+  void sum_over_stages();
 
   model::Weights& weights_;
   AdamConfig config_;
+  const comm::Mesh& mesh_;
   comm::RankGroup& ranks_;
   std::vector<comm::Range> shards_;
   Tensor master_;         // [P], owned; a view of the flat buffer when the precisions agree
@@ -78,6 +85,7 @@ class Optimizer {
   Tensor second_moment_;  // [P], owned
   std::unique_ptr<StreamedAdam> streamed_;  // with on_host
   std::vector<kernels::AdamRange> ranges_;  // of the own shard
+  std::vector<comm::Range> counted_;        // of the own shard: what no other rank counts
   int64_t num_steps_ = 0;
 };
 

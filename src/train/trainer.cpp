@@ -13,9 +13,9 @@
 #include "core/error.h"
 #include "kernels/device.h"
 #include "kernels/trace.h"
-#include "model/tree_attention.h"
 #include "train/bad_numbers.h"
 #include "train/columns.h"
+#include "train/pipeline.h"
 
 namespace slime::train {
 namespace {
@@ -68,15 +68,15 @@ void wait_for(const Tensor& weights) {
 
 Trainer::Trainer(model::Network& network, const TrainConfig& config, const Clock& clock,
                  OtherNetworks others, const comm::Mesh& mesh)
-    : ranks_(mesh.dp_cp()),
+    : mesh_(mesh),
+      ranks_(mesh.dp()),
       network_(network),
       config_(validated(config)),
       advantage_fn_(algo::make_advantage_fn(config.advantage)),
       flops_(flops_model_of(network)),
       clock_(clock),
       others_(std::move(others)),
-      optimizer_(network.weights(), config.adam, config.frozen, ranks_) {
-  check(ranks_.size() == mesh.sizes().world_size(), "all ranks of a trainer are data-parallel");
+      optimizer_(network.weights(), config.adam, config.frozen, mesh) {
   check(config_.batching.dp == ranks_.size(), "there is a rank for each share of a batch");
   if (needs_reference(config_) && others_.reference == nullptr) {
     throw ConfigError("use-kl-loss, kl-coef, dpo_loss: need a reference model; give --ref-load");
@@ -89,10 +89,18 @@ Trainer::Trainer(model::Network& network, const TrainConfig& config, const Clock
     rollout_actor_ = network_.weights().flat().clone();
     others_.old_actor->weights().flat().copy_(rollout_actor_);
   }
+  // Of each rank.
+  const double ranks_of_a_token = mesh.sizes().tp * mesh.sizes().cp;
+  flops_.per_token /= ranks_of_a_token;
+  flops_.per_pair /= ranks_of_a_token;
+  if (config_.critic && !mesh.pp().is_alone()) {
+    throw ConfigError(
+        "a critic has its output layer on every rank: use pipeline parallelism of 1 with it");
+  }
   if (config_.critic) {
     check(others_.critic != nullptr, "a critic has a network");
     others_.critic->set_recompute(config_.recompute);
-    critic_.emplace(std::move(others_.critic), *config_.critic, ranks_);
+    critic_.emplace(std::move(others_.critic), *config_.critic, mesh);
   }
   network_.set_recompute(config_.recompute);
 }
@@ -237,35 +245,45 @@ algo::MetricSums Trainer::accumulate(const TrainBatch& batch, const StepPlan& pl
                                      Columns& columns, std::vector<std::string>& problems) {
   const kernels::TraceRange range("forward and backward");
   algo::MetricSums sums;
+  std::vector<PipelineItem> items;
   for (const MicroBatch& micro_batch : plan.micro_batches) {
     if (!micro_batch.has_response()) continue;
     const Tensor advantage_T = columns.advantage.gather(micro_batch.samples);
     // A loss of the user's says itself that it has no gradient.
     const bool trains = config_.users_loss || !zero_advantage_is_inert(config_) ||
                         advantage_T.count_nonzero().item<int64_t>() > 0;
-    const at::AutoGradMode grad_mode(trains);
-    model::TreeAttention attention(micro_batch.packed.tokens);
-    const ScoredPass pass = forward_log_probs(
-        network_, micro_batch, attention,
-        {.temperature = config_.temperature, .entropy_gradient = config_.policy.entropy_coef != 0});
-    columns.seen.put(micro_batch, pass.scores.logprob_R.detach());
-    const algo::Loss loss = loss_of(batch, micro_batch, pass, advantage_T, columns);
-    if (!std::isfinite(loss.metrics.at("loss"))) {
-      const NamedColumn causes[] = {
-          {"the engine's log-prob", columns.engine.gather(micro_batch.samples)},
-          {"the reference's log-prob", columns.ref.gather(micro_batch.samples)},
-          {"the old log-prob", columns.old.gather(micro_batch.samples)},
-          {"the advantage", advantage_T},
-          {"the log-prob", pass.scores.logprob_R}};
-      const std::string token = first_bad_token(batch, micro_batch, causes);
-      problems.push_back(fmt::format("the loss of samples {} is {}{}",
-                                     ordinals_of(batch, micro_batch), loss.metrics.at("loss"),
-                                     token.empty() ? "" : ", first at " + token));
-    }
-    add(sums, loss.metrics);
-    if (trains && loss.sum.defined()) loss.sum.backward();
+    items.push_back({&micro_batch, trains});
   }
-  return sums;
+  const kernels::LinearLogProbOptions options{.temperature = config_.temperature,
+                                              .entropy_gradient = config_.policy.entropy_coef != 0};
+  run_pipeline(
+      network_, mesh_, items, [&](std::size_t i, const Pass& on_its_way, const Tensor& hidden_LH) {
+        const MicroBatch& micro_batch = *items[i].micro_batch;
+        const ScoredPass pass{hidden_LH, on_its_way.log_probs(hidden_LH, options)};
+        columns.seen.put(micro_batch, pass.scores.logprob_R.detach());
+        const algo::Loss loss = loss_of(batch, micro_batch, pass,
+                                        columns.advantage.gather(micro_batch.samples), columns);
+        const double value = loss.metrics.at("loss");
+        if (!std::isfinite(value))
+          problems.push_back(describe_bad_loss(batch, micro_batch, pass, columns, value));
+        add(sums, loss.metrics);
+        return loss.sum;
+      });
+  return sum(mesh_.pp(), sums, "metrics of the last stage");
+}
+
+std::string Trainer::describe_bad_loss(const TrainBatch& batch, const MicroBatch& micro_batch,
+                                       const ScoredPass& pass, const Columns& columns,
+                                       double loss) const {
+  const NamedColumn causes[] = {
+      {"the engine's log-prob", columns.engine.gather(micro_batch.samples)},
+      {"the reference's log-prob", columns.ref.gather(micro_batch.samples)},
+      {"the old log-prob", columns.old.gather(micro_batch.samples)},
+      {"the advantage", columns.advantage.gather(micro_batch.samples)},
+      {"the log-prob", pass.scores.logprob_R}};
+  const std::string token = first_bad_token(batch, micro_batch, causes);
+  return fmt::format("the loss of samples {} is {}{}", ordinals_of(batch, micro_batch), loss,
+                     token.empty() ? "" : ", first at " + token);
 }
 
 StepReport Trainer::train_step(const TrainBatch& batch, const StepPlan& plan, int64_t place,
@@ -293,9 +311,11 @@ StepReport Trainer::train_step(const TrainBatch& batch, const StepPlan& plan, in
   if (!std::isfinite(norm)) {
     ++skipped_in_a_row_;
     const std::string names = name_bad_gradients(network_.weights());
-    const bool is_known = !problems.empty();
+    // Of this rank's samples; pipeline stages and tensor-parallel ranks decide alike.
+    const bool is_known =
+        sum(mesh_.model(), static_cast<double>(problems.size()), "counting what is not finite") > 0;
     const std::string traced = is_known ? "" : trace_gradients(batch, plan, columns);
-    if (is_known || !traced.empty() || ranks_.is_alone())
+    if (!names.empty() && (is_known || !traced.empty() || ranks_.is_alone()))
       problems.push_back("gradients that are not finite: " + names);
     if (!traced.empty()) problems.push_back(traced);
     report.skipped = join_problems(problems);
@@ -312,10 +332,12 @@ StepReport Trainer::train_step(const TrainBatch& batch, const StepPlan& plan, in
 }
 
 std::string Trainer::join_problems(const std::vector<std::string>& problems) {
-  const std::string own = fmt::format("{}", fmt::join(problems, "; "));
-  if (ranks_.is_alone()) return own;
+  // Of ranks with the same samples the first one speaks.
+  const bool speaks = mesh_.at().tp == 0 && mesh_.at().cp == 0;
+  const std::string own = speaks ? fmt::format("{}", fmt::join(problems, "; ")) : "";
+  if (mesh_.world().is_alone()) return own;
   std::vector<std::string> all;
-  const std::vector<std::string> texts = ranks_.all_gather(own, "naming what is not finite");
+  const std::vector<std::string> texts = mesh_.world().all_gather(own, "naming what is not finite");
   for (std::size_t r = 0; r < texts.size(); ++r) {
     if (!texts[r].empty()) all.push_back(fmt::format("rank {}: {}", r, texts[r]));
   }
@@ -331,7 +353,9 @@ std::string Trainer::trace_gradients(const TrainBatch& batch, const StepPlan& pl
     network_.weights().zero_grad();
     std::vector<std::string> ignored;
     accumulate(batch, {.micro_batches = {micro_batch}}, columns, ignored);
-    if (std::isfinite(kernels::sum_of_squares(network_.weights().grad()))) continue;
+    const double squares = kernels::sum_of_squares(network_.weights().grad());
+    if (std::isfinite(sum(mesh_.model(), squares, "looking for gradients that are not finite")))
+      continue;
     found = "they come from samples " + ordinals_of(batch, micro_batch);
     break;
   }

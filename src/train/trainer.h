@@ -134,6 +134,13 @@ struct TrainReport {
 /// Per-token columns of a batch, computed once per rollout step.
 struct Columns;
 
+/// What a loss is made of: hidden states of the rank's rows, where the network is, and [T] numbers on
+/// the CPU.
+struct ScoredPass {
+  Tensor hidden_LH;
+  kernels::LogProbs scores;
+};
+
 /// Log-probs and entropies of response tokens under the current weights; [response length] each.
 struct ScoredSample {
   std::vector<double> log_probs;
@@ -150,9 +157,11 @@ struct TrainerState {
   bool operator==(const TrainerState&) const = default;
 };
 
+/// One class because its members are one training step's: network, optimizer, the ranks they lie on and
+/// the state that a checkpoint keeps.
 class Trainer final {
  public:
-  /// `network`, `clock` and `mesh` (data-parallel only) outlive the trainer; its weights are
+  /// `network`, `clock` and `mesh`, on which all networks are, outlive the trainer; its weights are
   /// updated in place. Throws ConfigError as validate() does, and for a network that is needed and
   /// missing.
   Trainer(model::Network& network, const TrainConfig& config, const Clock& clock,
@@ -195,8 +204,7 @@ class Trainer final {
   const Tensor& rollout_actor() const { return rollout_actor_; }
   Critic* critic() { return critic_ ? &*critic_ : nullptr; }
   Optimizer& optimizer() { return optimizer_; }
-  /// The ranks with the same weights and other samples.
-  comm::RankGroup& ranks() { return ranks_; }
+  const comm::Mesh& mesh() const { return mesh_; }
   const TrainConfig& config() const { return config_; }
 
   TrainerState state() const;
@@ -235,6 +243,9 @@ class Trainer final {
   algo::Loss users_loss(const TrainBatch& batch, const MicroBatch& micro_batch,
                         const ScoredPass& pass, const algo::PolicyColumns& columns_in,
                         const Columns& columns);
+  /// Names the first token of a loss that is not finite.
+  std::string describe_bad_loss(const TrainBatch& batch, const MicroBatch& micro_batch,
+                                const ScoredPass& pass, const Columns& columns, double loss) const;
   /// Forward and backward of all micro-batches; names those whose loss is not finite.
   algo::MetricSums accumulate(const TrainBatch& batch, const StepPlan& plan, Columns& columns,
                               std::vector<std::string>& problems);
@@ -248,7 +259,8 @@ class Trainer final {
   /// The reasons of all ranks, each with its rank when there are several.
   std::string join_problems(const std::vector<std::string>& problems);
 
-  comm::RankGroup& ranks_;
+  const comm::Mesh& mesh_;
+  comm::RankGroup& ranks_;  // the same weights and other samples
   model::Network& network_;
   TrainConfig config_;
   algo::AdvantageFn advantage_fn_;

@@ -9,8 +9,8 @@
 #include "core/error.h"
 #include "kernels/device.h"
 #include "kernels/trace.h"
-#include "model/tree_attention.h"
 #include "train/columns.h"
+#include "train/pipeline.h"
 #include "train/trainer.h"
 
 namespace slime::train {
@@ -83,16 +83,21 @@ Columns Trainer::score_columns(const TrainBatch& batch, const std::vector<StepPl
 void Trainer::score_into(model::Network& network, const std::vector<StepPlan>& plans,
                          TokenColumn& log_probs, TokenColumn* entropies) {
   const kernels::TraceRange range("score");
-  const at::NoGradGuard no_grad;
-  for (const StepPlan& plan : plans) {
-    for (const MicroBatch& micro_batch : plan.micro_batches) {
-      model::TreeAttention attention(micro_batch.packed.tokens);
-      const auto scores =
-          forward_log_probs(network, micro_batch, attention, {.temperature = config_.temperature})
-              .scores;
-      log_probs.put(micro_batch, scores.logprob_R);
-      if (entropies != nullptr) entropies->put(micro_batch, scores.entropy_R);
-    }
+  const std::vector<PipelineItem> items = items_of(plans);
+  std::vector<kernels::LogProbs> scores(items.size());
+  run_pipeline(network, mesh_, items,
+               [&](std::size_t i, const Pass& pass, const Tensor& hidden_LH) {
+                 scores[i] = pass.log_probs(hidden_LH, {.temperature = config_.temperature});
+                 return Tensor();
+               });
+  const auto options = at::TensorOptions(kernels::accumulator_of(network.weights().flat()));
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    const MicroBatch& micro_batch = *items[i].micro_batch;
+    const auto of_tokens = [&](const Tensor& x_T) {
+      return from_last_stage(mesh_, x_T, micro_batch.trained_T.sizes(), options);
+    };
+    log_probs.put(micro_batch, of_tokens(scores[i].logprob_R));
+    if (entropies != nullptr) entropies->put(micro_batch, of_tokens(scores[i].entropy_R));
   }
 }
 

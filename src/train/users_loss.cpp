@@ -5,6 +5,7 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
+#include "core/error.h"
 #include "kernels/device.h"
 #include "kernels/linear.h"
 #include "train/columns.h"
@@ -31,8 +32,12 @@ algo::Loss Trainer::users_loss(const TrainBatch& batch, const MicroBatch& micro_
                                const ScoredPass& pass, const algo::PolicyColumns& columns_in,
                                const Columns& columns) {
   const auto hidden_of_tokens = [&] {
-    const Tensor rows = micro_batch.packed.row_L.to(pass.hidden_UH.device());
-    return pass.hidden_UH.index_select(0, rows);
+    if (!mesh_.tp().is_alone() || !mesh_.cp().is_alone())
+      throw ConfigError(
+          "a loss that asks for logits needs all of them on one rank: use tensor and context "
+          "parallelism of 1");
+    const Tensor rows = micro_batch.packed.row_L.to(pass.hidden_LH.device());
+    return pass.hidden_LH.index_select(0, rows);
   };
   LossInput in{.batch = batch, .micro_batch = micro_batch, .columns = columns_in};
   in.columns.logprob_T = pass.scores.logprob_R.detach();

@@ -1,8 +1,8 @@
-// A decoder whose products are sliced over two ranks computes what one rank computes: logits,
-// hidden states and gradients, in float64.
+// A decoder whose products and vocabulary are sliced over ranks computes what one rank computes:
+// log-probs, entropies and gradients, in float64, whether the ranks hold the residual stream whole or cut
+// by rows.
 
 #include <ATen/ATen.h>
-#include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -10,7 +10,6 @@
 #include <map>
 
 #include "core/error.h"
-#include "kernels/linear.h"
 #include "model/layers/tensor_parallel.h"
 #include "model/save.h"
 #include "model/tree_attention.h"
@@ -27,7 +26,8 @@ using model::Weights;
 const model::Precision kExact = model::Precision::of("float64");
 
 struct Result {
-  Tensor logits_TV;
+  Tensor logprob_T;
+  Tensor entropy_T;
   std::map<std::string, Tensor> grads;  // of this rank's slices
 };
 
@@ -65,17 +65,16 @@ Result run(const std::filesystem::path& directory, const comm::Mesh& mesh,
   weights.enable_grad();
   const model::TokenBatch batch = three_sequences();
   Result result;
-  {
-    const at::NoGradGuard no_grad;
-    model::TreeAttention attention(batch);
-    result.logits_TV = kernels::logits(network->forward(batch, attention), network->head());
-  }
   model::TreeAttention attention(batch);
   const Tensor hidden_TH = network->forward(batch, attention);
-  // Any function of the hidden states that is not alike in its elements.
-  const Tensor weight_TH =
-      at::arange(hidden_TH.numel(), at::kDouble).mul_(0.37).sin_().view(hidden_TH.sizes());
-  (hidden_TH * weight_TH).sum().backward();
+  // Any function of the log-probs that is not alike in its elements.
+  const Tensor target_T = (batch.ids_T * 7 + 3).remainder(network->config().vocab_size);
+  const kernels::LogProbs scores =
+      network->log_probs(hidden_TH, target_T, {.temperature = 0.7, .entropy_gradient = true});
+  const Tensor weight_T = at::arange(target_T.numel(), at::kDouble).mul_(0.37).sin_();
+  (scores.logprob_R * weight_T + scores.entropy_R * weight_T.flip(0)).sum().backward();
+  result.logprob_T = scores.logprob_R.detach();
+  result.entropy_T = scores.entropy_R.detach();
   sum_partial_gradients(weights, mesh.tp());
   for (const NamedWeight& weight : weights.tensors())
     result.grads[weight.name] = Weights::view(weights.grad(), weight).clone();
@@ -86,11 +85,13 @@ double largest_difference(const Tensor& a, const Tensor& b) {
   return (a - b).abs().max().item<double>();
 }
 
-void expect_same_on_two_ranks(const std::filesystem::path& directory,
-                              model::Recompute recompute = model::Recompute::kNone) {
+void expect_same(const std::filesystem::path& directory, const comm::ParallelLayout& layout,
+                 model::Recompute recompute = model::Recompute::kNone) {
+  SCOPED_TRACE(::testing::Message()
+               << layout.tp << " ranks, rows " << (layout.sequence_parallel ? "cut" : "whole"));
   const Result one = run(directory, comm::Mesh::single(), model::Recompute::kNone);
-  std::vector<Result> of_rank(2);
-  on_mesh({.tp = 2}, [&](const comm::Mesh& mesh) {
+  std::vector<Result> of_rank(layout.tp);
+  on_mesh(layout, [&](const comm::Mesh& mesh) {
     of_rank[mesh.rank()] = run(directory, mesh, recompute);
     const auto network = model::load_network(directory, kExact, mesh);
     for (const NamedWeight& weight : network->weights().tensors()) {
@@ -106,9 +107,17 @@ void expect_same_on_two_ranks(const std::filesystem::path& directory,
           << weight.name << " at rank " << mesh.rank();
     }
   });
-  for (const Result& result : of_rank)
-    EXPECT_LT(largest_difference(result.logits_TV, one.logits_TV), 1e-12);
-  EXPECT_TRUE(at::equal(of_rank[0].logits_TV, of_rank[1].logits_TV));
+  for (const Result& result : of_rank) {
+    EXPECT_LT(largest_difference(result.logprob_T, one.logprob_T), 1e-12);
+    EXPECT_LT(largest_difference(result.entropy_T, one.entropy_T), 1e-12);
+    EXPECT_TRUE(at::equal(of_rank[0].logprob_T, result.logprob_T));
+  }
+}
+
+void expect_same_on_two_ranks(const std::filesystem::path& directory,
+                              model::Recompute recompute = model::Recompute::kNone) {
+  expect_same(directory, {.tp = 2}, recompute);
+  expect_same(directory, {.tp = 2, .sequence_parallel = true}, recompute);
 }
 
 TEST(TensorParallel, TwoRanksComputeWhatOneDoes) {

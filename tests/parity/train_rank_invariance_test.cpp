@@ -209,7 +209,7 @@ Tensor half_a_run(int num_ranks, const std::filesystem::path& root, const TrainB
       if (!found) save_checkpoint({.root = root}, 2, trainer, {});
       weights = network->weights().flat().clone();
     } else if (!found) {
-      join_save(trainer);
+      join_save(trainer, true);
     }
   });
   return weights.to(at::kDouble);

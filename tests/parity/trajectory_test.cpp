@@ -6,6 +6,7 @@
 
 #include "core/clock.h"
 #include "rank_threads.h"
+#include "train/checkpoint.h"
 #include "train_cases.h"
 
 namespace slime::parity {
@@ -84,24 +85,41 @@ void expect_weights(const model::Weights& weights, const json::object& expected)
   }
 }
 
-/// Calls body(trainer, rank) on every rank, each with a network of its own.
-void with_trainers(int num_ranks, TrainConfig config, bool needs_reference,
-                   const std::function<void(Trainer&, int)>& body) {
-  config.batching.dp = num_ranks;
-  const auto load = [] {
-    return model::load_network(kModels + "qwen3", model::Precision::of("float32"));
+using comm::ParallelLayout;
+
+/// Calls body(trainer) on every rank, each with its part of the network.
+void with_trainers(const ParallelLayout& layout, TrainConfig config, bool needs_reference,
+                   const std::function<void(Trainer&)>& body) {
+  config.batching.dp = layout.dp;
+  const auto load = [](const comm::Mesh& mesh) {
+    return model::load_network(kModels + "qwen3", model::Precision::of("float32"), mesh);
   };
-  on_ranks(num_ranks, [&](const comm::Mesh& mesh) {
-    const auto network = load();
+  on_mesh(layout, [&](const comm::Mesh& mesh) {
+    const auto network = load(mesh);
     const SystemClock clock;
     OtherNetworks others;
-    if (needs_reference) others.reference = load();
+    if (needs_reference) others.reference = load(mesh);
     Trainer trainer(*network, config, clock, std::move(others), mesh);
-    body(trainer, mesh.rank());
+    body(trainer);
   });
 }
 
-void run_supervised(const char* name, algo::Reduction reduction, int num_ranks = 1) {
+TrainReport train_share(Trainer& trainer, const TrainBatch& batch) {
+  return trainer.train(trainer.divide(batch).at(trainer.mesh().at().dp));
+}
+
+/// All ranks call it; rank 0 looks.
+void expect_all_weights(Trainer& trainer, const json::object& expected) {
+  const bool looks = trainer.mesh().rank() == 0;
+  const auto whole =
+      looks ? model::make_blank_network(trainer.network().config(), model::Precision::of("float32"))
+            : nullptr;
+  gather_weights(trainer, whole.get());
+  if (looks) expect_weights(whole->weights(), expected);
+}
+
+void run_supervised(const char* name, algo::Reduction reduction,
+                    const ParallelLayout& layout = {}) {
   const json::value file = read_run("sft_qwen3.json");
   const std::vector<Sample> samples = samples_of(file);
   TrainConfig config = base_config(file);
@@ -115,18 +133,18 @@ void run_supervised(const char* name, algo::Reduction reduction, int num_ranks =
 
   const auto& expected = file.at(name).as_object();
   const auto& steps = expected.at("steps").as_array();
-  with_trainers(num_ranks, config, false, [&](Trainer& trainer, int rank) {
+  with_trainers(layout, config, false, [&](Trainer& trainer) {
     for (std::size_t step = 0; step < steps.size(); ++step) {
       SCOPED_TRACE(step);
       std::vector<Sample> rows;
       for (std::size_t j = 0; j < 4; ++j) rows.push_back(samples[(step * 4 + j) % samples.size()]);
       const TrainBatch batch = make_supervised_batch(rows);
-      const TrainReport report = trainer.train(trainer.divide(batch)[rank]);
+      const TrainReport report = train_share(trainer, batch);
       ASSERT_EQ(report.steps.size(), 1u);
       expect_step(report.steps[0], steps[step].as_object());
       const auto* after =
           expected.at("weights_after").as_object().if_contains(std::to_string(step + 1));
-      if (after != nullptr) expect_weights(trainer.network().weights(), after->as_object());
+      if (after != nullptr) expect_all_weights(trainer, after->as_object());
     }
   });
 }
@@ -136,11 +154,16 @@ TEST(Trajectory, SupervisedPerSample) {
   run_supervised("per_sample", algo::Reduction::kPerRollout);
 }
 TEST(Trajectory, SupervisedPerTokenOnTwoRanks) {
-  run_supervised("per_token", algo::Reduction::kPerToken, 2);
+  run_supervised("per_token", algo::Reduction::kPerToken, {.dp = 2});
+}
+TEST(Trajectory, SupervisedPerTokenOnEachKindOfRanks) {
+  for (const ParallelLayout& layout : {ParallelLayout{.tp = 2, .sequence_parallel = true},
+                                       ParallelLayout{.cp = 2}, ParallelLayout{.pp = 3}})
+    run_supervised("per_token", algo::Reduction::kPerToken, layout);
 }
 
 void run_grpo(const char* name, algo::Reduction reduction, std::optional<algo::KlLoss> kl_loss,
-              int num_ranks = 1) {
+              const ParallelLayout& layout = {}) {
   const json::value file = read_run("grpo_qwen3.json");
   std::vector<Group> groups(3);
   for (Sample& sample : samples_of(file)) groups[sample.group].samples.push_back(std::move(sample));
@@ -155,13 +178,13 @@ void run_grpo(const char* name, algo::Reduction reduction, std::optional<algo::K
 
   const TrainBatch batch = make_train_batch(groups, {});
   const auto& expected = file.at(name).as_object();
-  with_trainers(num_ranks, config, kl_loss.has_value(), [&](Trainer& trainer, int rank) {
+  with_trainers(layout, config, kl_loss.has_value(), [&](Trainer& trainer) {
     for (const auto& step : expected.at("steps").as_array()) {
-      const TrainReport report = trainer.train(trainer.divide(batch)[rank]);
+      const TrainReport report = train_share(trainer, batch);
       ASSERT_EQ(report.steps.size(), 1u);
       expect_step(report.steps[0], step.as_object());
     }
-    expect_weights(trainer.network().weights(), expected.at("weights_after").at("3").as_object());
+    expect_all_weights(trainer, expected.at("weights_after").at("3").as_object());
   });
 }
 
@@ -172,7 +195,15 @@ TEST(Trajectory, GrpoWithKlLoss) {
 }
 TEST(Trajectory, GrpoWithKlLossOnTwoRanks) {
   run_grpo("kl_loss_k3_coef_0.01", algo::Reduction::kPerRollout,
-           algo::KlLoss{algo::KlType::kK3, 0.01, false}, 2);
+           algo::KlLoss{algo::KlType::kK3, 0.01, false}, {.dp = 2});
+}
+TEST(Trajectory, GrpoWithKlLossOnEachKindOfRanks) {
+  for (const ParallelLayout& layout :
+       {ParallelLayout{.dp = 2, .tp = 2}, ParallelLayout{.tp = 2, .sequence_parallel = true},
+        ParallelLayout{.cp = 2, .contiguous_context = true}, ParallelLayout{.pp = 3},
+        ParallelLayout{.tp = 2, .cp = 2}})
+    run_grpo("kl_loss_k3_coef_0.01", algo::Reduction::kPerRollout,
+             algo::KlLoss{algo::KlType::kK3, 0.01, false}, layout);
 }
 TEST(Trajectory, GrpoPerToken) {
   run_grpo("no_kl_per_token", algo::Reduction::kPerToken, std::nullopt);

@@ -55,6 +55,7 @@ std::vector<QueryBlock> query_blocks(const std::vector<Segment>& segments,
   const std::vector<int64_t> first = first_positions(segments);
   std::vector<QueryBlock> blocks;
   for (const size_t i : chosen) {
+    if (!segments[i].has_queries) continue;
     for (int64_t row = segments[i].begin; row < segments[i].end; row += at.query_block) {
       blocks.push_back(query_block(segments, first, i, row,
                                    std::min(segments[i].end, row + at.query_block), window));

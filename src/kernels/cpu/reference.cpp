@@ -203,6 +203,7 @@ Tensor ReferenceDevice::tree_attention(const Tensor& heads_TE, const std::vector
       at::empty({tokens, heads.num_heads}, heads_TE.options().dtype(accumulator_of(heads_TE)));
   for (size_t i = 0; i < segments.size(); ++i) {
     const Segment& segment = segments[i];
+    if (!segment.has_queries) continue;
     const Block block =
         attention_block(in, segment, chain_rows(segments, i, heads_TE.device()), heads, shape);
     const int64_t size = segment.end - segment.begin;
@@ -227,6 +228,7 @@ Tensor ReferenceDevice::tree_attention_backward(const Tensor& dy_TC, const Tenso
   const Tensor delta_TN = (dy_TND * wide(y_TC).view_as(dy_TND)).sum(-1);
   for (size_t i = 0; i < segments.size(); ++i) {
     const Segment& segment = segments[i];
+    if (!segment.has_queries) continue;
     const int64_t size = segment.end - segment.begin;
     const Tensor rows = chain_rows(segments, i, heads_TE.device());
     const Block block = attention_block(in, segment, rows, heads, shape);
@@ -254,7 +256,8 @@ void ReferenceDevice::softmax_statistics(const Tensor& logits_RV, const Tensor& 
                                          Tensor& logsumexp_R) const {
   const Tensor u = logits_RV / temperature;
   logsumexp_R.copy_(u.logsumexp(-1));
-  logprob_R.copy_(u.gather(1, target_R.unsqueeze(1)).squeeze(1) - logsumexp_R);
+  const Tensor target_u_R = u.gather(1, target_R.clamp_min(0).unsqueeze(1)).squeeze(1);
+  logprob_R.copy_(target_u_R.masked_fill(target_R < 0, 0) - logsumexp_R);
   const Tensor p = (u - logsumexp_R.unsqueeze(1)).exp();
   entropy_R.copy_(logsumexp_R - (p * u).sum(-1));
 }
@@ -267,7 +270,8 @@ void ReferenceDevice::softmax_backward_(Tensor logits_RV, const Tensor& target_R
   const Tensor p = log_p.exp();
   Tensor du = -p * dlogprob_R.unsqueeze(1);
   if (dentropy_R.defined()) du -= p * (log_p + entropy_R.unsqueeze(1)) * dentropy_R.unsqueeze(1);
-  du.scatter_add_(1, target_R.unsqueeze(1), dlogprob_R.unsqueeze(1));
+  du.scatter_add_(1, target_R.clamp_min(0).unsqueeze(1),
+                  dlogprob_R.masked_fill(target_R < 0, 0).unsqueeze(1));
   logits_RV.copy_(du / temperature);
 }
 

@@ -153,7 +153,8 @@ RowStatistics softmax_row(const float* logits, int64_t size, int64_t target,
     weighted += product;
   }
   const double log_total = std::log(total);
-  const double target_u = (static_cast<double>(logits[target]) - largest) * inverse_temperature;
+  const double target_logit = target < 0 ? 0 : static_cast<double>(logits[target]);
+  const double target_u = (target_logit - largest) * inverse_temperature;
   return {static_cast<float>(target_u - log_total),
           static_cast<float>(log_total - weighted / total),
           static_cast<float>(log_total + static_cast<double>(largest) * inverse_temperature)};
@@ -167,10 +168,12 @@ void softmax_row_backward(const float* logits, int64_t size, int64_t target,
     const float log_p = logit * inverse_temperature - logsumexp;
     return -fast_exp(log_p) * (dlogprob + dentropy * (log_p + entropy)) * inverse_temperature;
   };
-  const float at_target = gradient(logits[target]) + dlogprob * inverse_temperature;
+  // `out` may be the logits.
+  const float at_target =
+      target < 0 ? 0 : gradient(logits[target]) + dlogprob * inverse_temperature;
 #pragma omp simd
   for (int64_t i = 0; i < size; ++i) store(out + i, gradient(logits[i]));
-  store(out + target, at_target);
+  if (target >= 0) store(out + target, at_target);
 }
 
 #define SLIME_ROWS_OF(T)                                                                     \

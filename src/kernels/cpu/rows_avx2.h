@@ -46,7 +46,7 @@ void narrow(const float* from, at::BFloat16* to, int64_t size);
 struct RowStatistics {
   float logprob, entropy, logsumexp;
 };
-/// Of the logits of one row divided by the temperature.
+/// Of the logits of one row divided by the temperature. A target of -1 is none, here and below.
 RowStatistics softmax_row(const float* logits, int64_t size, int64_t target,
                           float inverse_temperature);
 /// Logits to their gradient; float results may go where the logits are.

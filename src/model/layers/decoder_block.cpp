@@ -9,13 +9,17 @@
 #include "kernels/linear.h"
 #include "kernels/rms_norm.h"
 #include "model/layers/norm_weight.h"
+#include "model/layers/tensor_parallel.h"
 
 namespace slime::model {
 namespace {
 
 void add_norm(const LayerSite& site, const std::string& name, kernels::Param& norm) {
   if (name.empty()) return;
-  site.builder.add(norm, {{site.name(name + ".weight"), {site.config.hidden_size}, {}}});
+  site.builder.add(norm, {{site.name(name + ".weight"),
+                           {site.config.hidden_size},
+                           {},
+                           TensorParallel(site.mesh).cuts_rows}});
 }
 
 /// The residual stream and what a layer reads of it, which is its norm or itself.

@@ -5,7 +5,6 @@
 #include "kernels/geglu.h"
 #include "kernels/linear.h"
 #include "kernels/swiglu.h"
-#include "model/layers/tensor_parallel.h"
 
 namespace slime::model {
 
@@ -23,7 +22,7 @@ Costs gated_mlp_costs(const GatedMlpShape& shape) {
 }
 
 GatedMlp::GatedMlp(const LayerSite& site, const std::string& name, const GatedMlpShape& shape)
-    : tp_(site.mesh.tp()), shape_(shape) {
+    : tp_(site.mesh), shape_(shape) {
   const int64_t hidden = shape_.hidden, width = shape_.width;
   const Slice rows = tensor_parallel_slice(site.mesh, 0, width);
   Weights::Builder& builder = site.builder;
@@ -52,7 +51,7 @@ GatedMlp::GatedMlp(const LayerSite& site, const std::string& name, const GatedMl
 Tensor GatedMlp::forward(const Tensor& input_TH) const {
   const Product& gate_up = products_.first;
   const Tensor gate_up_T2F =
-      kernels::linear(sum_gradient(input_TH, tp_), gate_up.weight_OI, gate_up.bias_O);
+      kernels::linear(layer_input(input_TH, tp_), gate_up.weight_OI, gate_up.bias_O);
   const Tensor gated_TF = shape_.activation == Activation::kGelu ? kernels::geglu(gate_up_T2F)
                                                                  : kernels::swiglu(gate_up_T2F);
   return summed_linear(gated_TF, products_.last, tp_);

@@ -6,10 +6,10 @@
 
 #include <memory>
 
-#include "comm/rank_group.h"
 #include "model/config.h"
 #include "model/layers/feed_forward.h"
 #include "model/layers/layer_site.h"
+#include "model/layers/tensor_parallel.h"
 
 namespace slime::model {
 
@@ -36,7 +36,7 @@ class GatedMlp final : public FeedForward {
   }
 
  private:
-  comm::RankGroup& tp_;
+  TensorParallel tp_;
   GatedMlpShape shape_;
   Products products_;  // [2 F, H], gates then ups, and [H, F]
 };

@@ -9,7 +9,6 @@
 #include "kernels/linear.h"
 #include "kernels/rms_norm.h"
 #include "model/layers/norm_weight.h"
-#include "model/layers/tensor_parallel.h"
 
 namespace slime::model {
 namespace {
@@ -63,9 +62,7 @@ Costs grouped_query_costs(const GroupedQueryShape& shape) {
 }
 
 GroupedQueryAttention::GroupedQueryAttention(const LayerSite& site)
-    : tp_(site.mesh.tp()),
-      shape_(shape_of(site.config)),
-      norms_add_one_(site.config.norms_add_one) {
+    : tp_(site.mesh), shape_(shape_of(site.config)), norms_add_one_(site.config.norms_add_one) {
   const int64_t hidden = shape_.hidden, dim = shape_.head_dim;
   const int64_t q = shape_.num_heads * dim, kv = shape_.num_kv_heads * dim;
   const Slice q_rows = slice_of_heads(site, 0, shape_.num_heads),
@@ -125,8 +122,8 @@ GroupedQueryAttention::GroupedQueryAttention(const LayerSite& site)
   }
 
   layer_.index = site.index;
-  layer_.num_heads = shape_.num_heads / tp_.size();
-  layer_.num_kv_heads = shape_.num_kv_heads / tp_.size();
+  layer_.num_heads = shape_.num_heads / tp_.ranks.size();
+  layer_.num_kv_heads = shape_.num_kv_heads / tp_.ranks.size();
   layer_.head_dim = dim;
   const double scalar = site.config.query_scalar;
   layer_.scale = 1 / std::sqrt(scalar > 0 ? scalar : static_cast<double>(dim));
@@ -155,8 +152,8 @@ std::string GroupedQueryAttention::describe() const {
 Tensor GroupedQueryAttention::forward(const Tensor& input_TH, const Tensor& positions_T,
                                       Attention& attention) const {
   const Product& projection = products_.first;
-  const Tensor qkv_TE =
-      kernels::linear(sum_gradient(input_TH, tp_), projection.weight_OI, projection.bias_O);
+  const Tensor all_TH = first_rows(layer_input(input_TH, tp_), positions_T.size(0));
+  const Tensor qkv_TE = kernels::linear(all_TH, projection.weight_OI, projection.bias_O);
   return summed_linear(mix(qkv_TE, positions_T, attention), products_.last, tp_);
 }
 

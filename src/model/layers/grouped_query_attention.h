@@ -8,9 +8,9 @@
 
 #include <memory>
 
-#include "comm/rank_group.h"
 #include "model/layers/layer_site.h"
 #include "model/layers/mixer.h"
+#include "model/layers/tensor_parallel.h"
 
 namespace slime::model {
 
@@ -44,7 +44,7 @@ class GroupedQueryAttention final : public Mixer {
  private:
   Tensor normed_heads(const Tensor& qkv_TE) const;
 
-  comm::RankGroup& tp_;
+  TensorParallel tp_;
   GroupedQueryShape shape_;
   bool norms_add_one_;
   AttentionLayer layer_;  // of this rank's heads

@@ -3,27 +3,55 @@
 /// Where tensor-parallel ranks meet: around each pair of products of which the first is sliced by
 /// outputs (heads, feed-forward width) and the second by inputs (Megatron's f and g).
 ///
-///   x, the same on all ranks -> sum_gradient -> product by slices of the outputs -> ... each its
-///   own
-///   -> product by slices of the inputs -> sum_over_ranks -> y, the same on all ranks
+///   x -> layer_input -> product by slices of the outputs -> ... each its own
+///     -> product by slices of the inputs -> layer_output -> y
 ///
-/// With one rank both are the identity and cost nothing.
+/// x and y, which belong to the residual stream, are either the same on all ranks: then the backward
+/// of layer_input and the forward of layer_output are all-reduces. Or (sequence parallel) each rank
+/// has its rows of them: layer_input gathers rows and reduce-scatters their gradient, layer_output
+/// does the opposite, and what is between the layers is computed once.
+///
+/// Rows are dealt in equal shares; the last of them are padding where their number does not divide.
+/// Padding is not zero after a layer, but nothing that counts reads it, so its gradient is zero.
+///
+/// With one rank all of this is the identity and costs nothing.
+///
+/// Dimensions: T rows, L = ceil(T / ranks) rows of a rank with sequence parallelism, else L = T.
 
-#include "comm/rank_group.h"
+#include "comm/mesh.h"
 #include "core/tensor.h"
 #include "model/layers/products.h"
-#include "model/weights.h"
 
 namespace slime::model {
 
+struct TensorParallel {
+  explicit TensorParallel(const comm::Mesh& mesh)
+      : ranks(mesh.tp()), cuts_rows(mesh.sizes().sequence_parallel && !ranks.is_alone()) {}
+
+  bool is_alone() const { return ranks.is_alone(); }
+
+  comm::RankGroup& ranks;
+  bool cuts_rows;  // sequence parallel
+};
+
+/// [at least T, H] from the stream's [L, H]: the same on all ranks. Its gradient is the sum of what
+/// they have of it.
+Tensor layer_input(const Tensor& x_LH, const TensorParallel& tp);
+
+/// The stream's [L, H] from [T, H] of which each rank has a part of the sum; `partial_TH` may be
+/// overwritten. The ranks bring the same gradient, or that of their rows.
+Tensor layer_output(const Tensor& partial_TH, const TensorParallel& tp);
+
+/// A product whose inputs are sliced over the ranks, as layer_output(). One rank adds the bias.
+Tensor summed_linear(const Tensor& x_TI, const Product& product, const TensorParallel& tp);
+
+/// [T, H] of the stream's [L, H]: the same on all ranks, which bring the same gradient for it.
+Tensor all_rows(const Tensor& x_LH, int64_t num_rows, const TensorParallel& tp);
+
 /// x itself; in the backward its gradient is the sum of what the ranks have of it.
-Tensor sum_gradient(const Tensor& x, comm::RankGroup& tp);
+Tensor sum_gradient(const Tensor& x, const TensorParallel& tp);
 
-/// The sum of what the ranks have, which is overwritten; the gradient passes as it is.
-Tensor sum_over_ranks(const Tensor& partial, comm::RankGroup& tp);
-
-/// A product whose inputs are sliced over the ranks: the sum of their products. One rank adds the
-/// bias.
-Tensor summed_linear(const Tensor& x, const Product& product, comm::RankGroup& tp);
+/// The first `num_rows` rows: without those that are padding.
+Tensor first_rows(const Tensor& x, int64_t num_rows);
 
 }  // namespace slime::model

@@ -68,7 +68,9 @@ __global__ void __launch_bounds__(kThreads)
   if (threadIdx.x != 0) return;
   const float log_total = logf(sums.total);
   logsumexp_R[row] = sums.high * inverse_temperature + log_total;
-  logprob_R[row] = (logits[target_R[row]] - sums.high) * inverse_temperature - log_total;
+  const int64_t target = target_R[row];
+  const float target_logit = target < 0 ? 0.0F : logits[target];
+  logprob_R[row] = (target_logit - sums.high) * inverse_temperature - log_total;
   entropy_R[row] = log_total - sums.weighted / sums.total;
 }
 

@@ -1,0 +1,108 @@
+// How the ranks that train divide the work (spec section 12.3).
+
+#include <fmt/format.h>
+
+#include "config/rules.h"
+
+namespace slime::config {
+namespace {
+
+constexpr int64_t kMostRanks = 64;
+
+/// The sizes of the axes. False: nothing can be computed from them.
+bool check_sizes(const RunConfig& config, Problems& problems) {
+  bool are_positive = true;
+  for (const auto& [name, size] :
+       {std::pair{"--tensor-model-parallel-size", config.tensor_model_parallel_size},
+        std::pair{"--pipeline-model-parallel-size", config.pipeline_model_parallel_size},
+        std::pair{"--context-parallel-size", config.context_parallel_size},
+        std::pair{"--actor-num-gpus-per-node", config.actor_num_gpus_per_node}}) {
+    const bool is_possible = size >= 1 && size <= kMostRanks;
+    problems.require(is_possible,
+                     fmt::format("{} {}: should be between 1 and {}", name, size, kMostRanks));
+    are_positive &= is_possible;
+  }
+  for (const auto& [name, size] :
+       {std::pair{"--expert-model-parallel-size", config.expert_model_parallel_size},
+        std::pair{"--expert-tensor-parallel-size", config.expert_tensor_parallel_size}}) {
+    problems.require(
+        size == 1, fmt::format("{} {}: experts are whole on each rank for now; use 1", name, size));
+  }
+  problems.require(config.actor_num_nodes == 1,
+                   fmt::format("--actor-num-nodes {}: ranks are on one host for now; use 1",
+                               config.actor_num_nodes));
+  return are_positive && config.actor_num_nodes == 1;
+}
+
+void check_pipeline(const RunConfig& config, Problems& problems) {
+  const int64_t stages = config.pipeline_model_parallel_size;
+  for (const auto& [name, layers] :
+       {std::pair{"--decoder-first-pipeline-num-layers", config.decoder_first_pipeline_num_layers},
+        std::pair{"--decoder-last-pipeline-num-layers", config.decoder_last_pipeline_num_layers}}) {
+    if (!layers) continue;
+    problems.require(stages > 1, fmt::format("{} {}: needs --pipeline-model-parallel-size above 1",
+                                             name, *layers));
+    problems.require(*layers >= 1 && *layers <= 1'000'000,
+                     fmt::format("{} {}: should be at least 1", name, *layers));
+  }
+  const int64_t chunks = config.pipeline_chunks();
+  problems.require(
+      chunks >= 1 && chunks <= 1024,
+      fmt::format("--num-virtual-stages-per-pipeline-rank {}: should be at least 1", chunks));
+  problems.require(chunks <= 1 || stages > 1,
+                   fmt::format("--num-virtual-stages-per-pipeline-rank {}: needs "
+                               "--pipeline-model-parallel-size above 1",
+                               chunks));
+  problems.require(
+      stages <= 1 || !config.has_critic(),
+      fmt::format("--pipeline-model-parallel-size {}: a critic has its output layer on "
+                  "every rank so far; use 1 with --advantage-estimator ppo",
+                  stages));
+}
+
+}  // namespace
+
+void check_ranks(const RunConfig& config, Problems& problems) {
+  problems.require(config.distributed_timeout_minutes >= 1,
+                   "--distributed-timeout-minutes: should be at least 1");
+  problems.require(config.worker_timeout_seconds >= 1,
+                   "--worker-timeout-seconds: should be at least 1");
+  if (!check_sizes(config, problems)) return;
+  check_pipeline(config, problems);
+  const int64_t world = config.world_size(), together = config.model_parallel_size();
+  problems.require(
+      world == 1 || config.device == "cpu",
+      fmt::format("--actor-num-gpus-per-node {} --device {}: several ranks train on the "
+                  "CPU for now; use 1 with a GPU",
+                  world, config.device));
+  problems.require(
+      world % together == 0,
+      fmt::format("--actor-num-gpus-per-node {}: should be a multiple of "
+                  "--tensor-model-parallel-size {} x --pipeline-model-parallel-size {} x "
+                  "--context-parallel-size {} = {}",
+                  world, config.tensor_model_parallel_size, config.pipeline_model_parallel_size,
+                  config.context_parallel_size, together));
+  problems.require(
+      config.tensor_model_parallel_size == 1 || config.recompute_granularity != "selective",
+      fmt::format("--recompute-granularity selective: computes products again that "
+                  "--tensor-model-parallel-size {} has to sum between; use full, or 1",
+                  config.tensor_model_parallel_size));
+  const int64_t ranks = config.data_parallel_size();
+  if (ranks <= 1 || world % together != 0 || config.micro_batch_size < 1 ||
+      *config.global_batch_size < 1)
+    return;
+  const int64_t samples = *config.global_batch_size * (config.is_preference() ? 2 : 1);
+  problems.require(config.is_preference() || samples >= ranks,
+                   fmt::format("--actor-num-gpus-per-node {}: --global-batch-size {} is less than "
+                               "one sample for each of {} data-parallel ranks",
+                               world, *config.global_batch_size, ranks));
+  const bool is_static = !config.use_dynamic_batch_size && !config.is_preference();
+  problems.require(
+      !is_static || samples % (config.micro_batch_size * ranks) == 0,
+      fmt::format(
+          "--global-batch-size {}: should be a multiple of --micro-batch-size {} x {} ranks, "
+          "or use --use-dynamic-batch-size",
+          *config.global_batch_size, config.micro_batch_size, ranks));
+}
+
+}  // namespace slime::config

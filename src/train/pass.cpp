@@ -1,0 +1,96 @@
+#include "train/pass.h"
+
+#include <ATen/ATen.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+namespace slime::train {
+namespace {
+
+model::TokenBatch tokens_on(const at::Device& device, const MicroBatch& micro_batch) {
+  model::TokenBatch tokens = micro_batch.packed.tokens;
+  tokens.ids_T = tokens.ids_T.to(device);
+  tokens.positions_T = tokens.positions_T.to(device);
+  return tokens;
+}
+
+/// The sum of what ranks have; each computes the same of it, so the gradient is the own part's.
+struct SumOfParts : torch::autograd::Function<SumOfParts> {
+  static Tensor forward(torch::autograd::AutogradContext* ctx, const Tensor& part,
+                        comm::RankGroup* ranks) {
+    ctx->mark_dirty({part});
+    ranks->all_reduce_(part, "numbers of all tokens");
+    return part;
+  }
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext*,
+                                                 torch::autograd::variable_list grads) {
+    return {grads[0], Tensor()};
+  }
+};
+
+/// The nucleus of some of the scored ids.
+kernels::KeptTokens kept_of(const kernels::KeptTokens& kept, const Tensor& id) {
+  const Tensor begin = kept.offsets.index_select(0, id);
+  const Tensor counts = kept.offsets.index_select(0, id + 1) - begin;
+  const Tensor offsets = at::constant_pad_nd(counts.cumsum(0), {1, 0});
+  const Tensor first = at::repeat_interleave(begin - offsets.narrow(0, 0, id.size(0)), counts);
+  return {kept.ids.index_select(0, first + at::arange(first.size(0), at::kLong)), offsets};
+}
+
+}  // namespace
+
+Pass::Pass(model::Network& network, const comm::Mesh& mesh, const MicroBatch& micro_batch)
+    : network_(network),
+      micro_batch_(micro_batch),
+      device_(network.weights().flat().device()),
+      rows_(tokens_on(device_, micro_batch), mesh),
+      attention_(rows_) {}
+
+Tensor Pass::forward(int chunk, const Tensor& stream_LH) {
+  return network_.forward_chunk(chunk, stream_LH, rows_.own, attention_);
+}
+
+Pass::Scored Pass::own_of(const Tensor& row_of_id) const {
+  const Tensor place = rows_.place_T.index_select(0, row_of_id);
+  if (rows_.ranks.is_alone()) return {{}, place, place.size(0)};
+  const Tensor id = (place >= 0).nonzero().squeeze(1);
+  return {id, place.index_select(0, id), row_of_id.size(0)};
+}
+
+Tensor Pass::of_all_ranks(const Tensor& x, const Scored& scored) const {
+  if (rows_.ranks.is_alone()) return x.cpu();
+  const Tensor part =
+      at::zeros({scored.size}, x.options()).index_put({scored.id.to(x.device())}, x);
+  return SumOfParts::apply(part, &rows_.ranks).cpu();
+}
+
+kernels::LogProbs Pass::log_probs(const Tensor& hidden_LH,
+                                  const kernels::LinearLogProbOptions& options) const {
+  const PackedBatch& packed = micro_batch_.packed;
+  // Each sequence has a nucleus of its own, so tokens that sequences share are scored for each.
+  const bool replays = micro_batch_.kept.ids.defined();
+  const auto of_scored = [&](const Tensor& x_S) {
+    return replays ? x_S.index_select(0, packed.scored_T) : x_S;
+  };
+  const Scored scored = own_of(of_scored(packed.row_S));
+  Tensor target = of_scored(packed.target_S);
+  if (scored.id.defined()) target = target.index_select(0, scored.id);
+  kernels::LinearLogProbOptions own = options;
+  if (replays)
+    own.kept_tokens =
+        scored.id.defined() ? kept_of(micro_batch_.kept, scored.id) : micro_batch_.kept;
+  const kernels::LogProbs scores = network_.log_probs(
+      hidden_LH.index_select(0, scored.row.to(device_)), target.to(device_), own);
+  const auto of_tokens = [&](const Tensor& x) {
+    const Tensor all = of_all_ranks(x, scored);
+    return replays ? all : all.index_select(0, packed.scored_T);
+  };
+  return {of_tokens(scores.logprob_R), of_tokens(scores.entropy_R)};
+}
+
+Tensor Pass::values(const Tensor& hidden_LH, const model::ValueHead& head) const {
+  const Scored scored = own_of(micro_batch_.packed.row_S);
+  const Tensor value = head.forward(hidden_LH.index_select(0, scored.row.to(device_)));
+  return of_all_ranks(value, scored).index_select(0, micro_batch_.packed.scored_T);
+}
+
+}  // namespace slime::train

@@ -1,0 +1,120 @@
+"""`slime train` on parallel layouts: tensor, context and pipeline parallel ranks train as one does, and read each other's checkpoints."""
+
+import subprocess
+import sys
+
+import pytest
+from conftest import ROOT, numbers_that_repeat, run_slime, sft_command, train_command
+
+
+@pytest.fixture(scope="module")
+def work(work, tmp_path_factory):
+    """The same data, with a model of four layers, four heads and a vocabulary that two does not divide."""
+    folder = tmp_path_factory.mktemp("layouts")
+    command = [sys.executable, ROOT / "tools" / "tiny_model.py", folder / "model", "--hidden", "128", "--layers", "4"]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    (folder / "data").symlink_to(work / "data")
+    return folder
+
+
+def layout(ranks, *, tp=1, cp=1, pp=1, extra=()):
+    sizes = {"tensor-model": tp, "context": cp, "pipeline-model": pp}
+    flags = ["--actor-num-gpus-per-node", str(ranks)]
+    for name, size in sizes.items():
+        flags += [f"--{name}-parallel-size", str(size)] if size > 1 else []
+    return [*flags, *extra]
+
+
+LAYOUTS = {
+    "tp": layout(2, tp=2),
+    "tp_sp_and_dp": layout(4, tp=2, extra=["--sequence-parallel"]),
+    "cp": layout(2, cp=2),
+    "cp_contiguous": layout(2, cp=2, extra=["--allgather-cp"]),
+    "pp": layout(2, pp=2),
+    "all": layout(8, tp=2, cp=2, pp=2, extra=["--sequence-parallel"]),
+}
+
+
+@pytest.fixture(scope="module")
+def dump(work):
+    """Rollouts of one rank, and the numbers of their training."""
+    run_dir = work / "layout_reference"
+    pattern = str(work / "layout_dump" / "{rollout_id}.jsonl")
+    done = run_slime(train_command(work, run_dir, rollouts=3, extra=["--save-debug-rollout-data", pattern]))
+    assert done.returncode == 0, done.stdout + done.stderr
+    return pattern, numbers_that_repeat(run_dir)
+
+
+def assert_same_training(got, expected):
+    assert len(got) == len(expected)
+    for step, numbers in expected.items():
+        for name in [n for n in numbers if n.startswith("train/")] + ["rollout/advantages", "rollout/rewards"]:
+            assert got[step][name] == pytest.approx(numbers[name], rel=1e-3, abs=1e-5), (step, name)
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_a_layout_trains_on_the_same_rollouts_as_one_rank_does(work, dump, name):
+    pattern, expected = dump
+    run_dir = work / f"layout_{name}"
+    done = run_slime(train_command(work, run_dir, rollouts=3, extra=LAYOUTS[name] + ["--load-debug-rollout-data", pattern]))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert_same_training(numbers_that_repeat(run_dir), expected)
+
+
+@pytest.mark.parametrize("name", ["tp", "pp"])
+def test_the_engine_draws_with_the_weights_of_all_ranks(work, name):
+    """What the engine says of the tokens it drew is what the ranks say of them: one has the whole model, the others slices of it."""
+    run_dir = work / f"layout_draws_{name}"
+    done = run_slime(train_command(work, run_dir, rollouts=4, extra=LAYOUTS[name]))
+    assert done.returncode == 0, done.stdout + done.stderr
+    steps = numbers_that_repeat(run_dir)
+    assert len(steps) == 4
+    for numbers in steps.values():
+        assert 0 < numbers["train/train_rollout_logprob_abs_diff"] < 1e-4
+    # The weights moved: those of the first step would be far off by now.
+    assert steps[3]["train/grad_norm"] != steps[0]["train/grad_norm"]
+
+
+def test_a_checkpoint_of_a_layout_goes_on_with_another(work, dump):
+    pattern, expected = dump
+    first = work / "layout_first"
+    replay = ["--load-debug-rollout-data", pattern]
+    done = run_slime(train_command(work, first, rollouts=2, extra=LAYOUTS["tp_sp_and_dp"] + replay))
+    assert done.returncode == 0, done.stdout + done.stderr
+    for name, flags in {"one": [], "four": layout(4), "all": LAYOUTS["all"]}.items():
+        run_dir = work / f"layout_then_{name}"
+        subprocess.run(["cp", "-r", first, run_dir], check=True)
+        done = run_slime(train_command(work, run_dir, rollouts=3, extra=flags + replay))
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert "continuing after rollout 1" in done.stdout + done.stderr
+        assert_same_training({2: numbers_that_repeat(run_dir)[2]}, {2: expected[2]})
+
+
+def test_rows_are_trained_without_an_engine(work):
+    found = {}
+    for name, flags in {"one": [], "tp": LAYOUTS["tp"], "pp": LAYOUTS["pp"]}.items():
+        run_dir = work / f"layout_sft_{name}"
+        batch = ["--rollout-batch-size", "8", "--global-batch-size", "8", "--use-dynamic-batch-size", "--max-tokens-per-gpu", "256"]
+        done = run_slime(sft_command(work, run_dir, work / "data" / "sft.jsonl", rollouts=2, extra=batch + flags))
+        assert done.returncode == 0, done.stdout + done.stderr
+        found[name] = numbers_that_repeat(run_dir)
+    for name in ("tp", "pp"):
+        for step in (0, 1):
+            for key in ("train/loss", "train/grad_norm"):
+                assert found[name][step][key] == pytest.approx(found["one"][step][key], rel=1e-4), (name, step, key)
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (layout(3, tp=2), "--actor-num-gpus-per-node 3: should be a multiple of --tensor-model-parallel-size 2"),
+        (layout(2, tp=2, extra=["--recompute-granularity", "selective"]), "--recompute-granularity selective: "),
+        (layout(1, extra=["--decoder-first-pipeline-num-layers", "1"]), "needs --pipeline-model-parallel-size above 1"),
+        (layout(8, tp=8), "tensor parallelism of 8 does not divide"),
+        (layout(8, pp=8), "layers cannot be cut into 8 ranges"),
+    ],
+)
+def test_a_layout_that_cannot_be_is_refused(work, tmp_path, flags, message):
+    done = run_slime(train_command(work, tmp_path / "run", rollouts=1, extra=flags))
+    assert done.returncode != 0
+    assert message in done.stderr
