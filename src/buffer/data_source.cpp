@@ -73,6 +73,12 @@ DataSource::DataSource(PromptStream& stream, DataSourceConfig config)
   check(config_.samples_per_prompt >= 1, "a prompt has at least one sample");
 }
 
+DataSource::DataSource(PromptSupply& supply, DataSourceConfig config)
+    : dataset_(nullptr), supply_(&supply), config_(config) {
+  check(!config_.shuffle, "a supply has an order of its own");
+  check(config_.samples_per_prompt >= 1, "a prompt has at least one sample");
+}
+
 void DataSource::begin_epoch(int64_t epoch) {
   epoch_ = epoch;
   if (dataset_ == nullptr) return;
@@ -134,6 +140,32 @@ void DataSource::take_streamed(int64_t count, std::vector<Group>& groups) {
   }
 }
 
+std::vector<Group> DataSource::take_supplied(int64_t count) {
+  if (count == 0) return {};
+  std::vector<Group> groups = supply_->take(count);
+  for (Group& group : groups) {
+    const auto waited = std::ranges::find(waiting_, group.ordinal, &Group::ordinal);
+    if (waited == waiting_.end()) {
+      adopt(group);
+    } else {
+      waiting_.erase(waited);
+    }
+    lent_.insert_or_assign(group.ordinal, group);
+  }
+  return groups;
+}
+
+void DataSource::adopt(Group& group) {
+  group.ordinal = next_group_++;
+  for (Sample& sample : group.samples) {
+    check(sample.index_in_group >= 0 && sample.index_in_group < config_.samples_per_prompt,
+          "a group has at most n-samples-per-prompt samples");
+    sample.group = group.ordinal;
+    sample.ordinal = next_sample_ + sample.index_in_group;
+  }
+  next_sample_ += config_.samples_per_prompt;
+}
+
 std::optional<int64_t> DataSource::prompts_per_epoch() const {
   if (stream_ != nullptr) return streamed_epoch_rows_;
   return dataset_ != nullptr ? std::optional(dataset_->size()) : std::nullopt;
@@ -141,6 +173,7 @@ std::optional<int64_t> DataSource::prompts_per_epoch() const {
 
 std::vector<Group> DataSource::take(int64_t count) {
   check(count >= 0, "groups are taken in non-negative numbers");
+  if (supply_ != nullptr) return take_supplied(count);
   std::vector<Group> groups;
   while (!waiting_.empty() && static_cast<int64_t>(groups.size()) < count) {
     groups.push_back(std::move(waiting_.front()));
@@ -151,7 +184,7 @@ std::vector<Group> DataSource::take(int64_t count) {
 
 std::vector<Group> DataSource::take(int64_t count, const ChooseWaitingFn& choose,
                                     std::vector<Group>& left_out) {
-  if (waiting_.empty() || count <= 0) return take(count);
+  if (waiting_.empty() || count <= 0 || supply_ != nullptr) return take(count);
   const WaitingChoice choice = choose(waiting_, count);
   if (static_cast<int64_t>(choice.taken.size()) > count) {
     throw ConfigError(fmt::format("{} groups were chosen of those that wait, where {} are wanted",
@@ -194,6 +227,7 @@ std::vector<Group> DataSource::fill(int64_t count, std::vector<Group> groups) {
 }
 
 void DataSource::add(std::vector<Group> groups) {
+  if (supply_ != nullptr) supply_->give_back(groups);
   for (Group& group : groups) {
     check(num_members(group) == config_.samples_per_prompt,
           "a group that waits has n-samples-per-prompt samples");
@@ -208,6 +242,11 @@ json::object DataSource::save(const std::set<int64_t>& in_flight) {
     kept.insert(group.ordinal);
     waiting.push_back(to_json(group));
   }
+  for (const auto& [ordinal, group] : lent_) {
+    const bool waits = std::ranges::find(waiting_, ordinal, &Group::ordinal) != waiting_.end();
+    if (in_flight.contains(ordinal) && !waits) waiting.push_back(to_json(group));
+  }
+  std::erase_if(lent_, [&](const auto& entry) { return !kept.contains(entry.first); });
   std::erase_if(taken_, [&](const auto& entry) { return !kept.contains(entry.first); });
   json::array origins;
   for (const auto& [ordinal, origin] : taken_) {
@@ -247,8 +286,9 @@ std::vector<std::string> DataSource::restore(const json::object& state, std::str
   std::deque<Group> waiting;
   std::set<int64_t> waiting_ordinals;
   for (const FieldReader& group : reader_of(state, where).list("waiting")) {
-    waiting.push_back(group_from_json(group, where));
-    waiting_ordinals.insert(waiting.back().ordinal);
+    Group read = group_from_json(group, where);
+    // One that is under way stands before the form in which it was lent.
+    if (waiting_ordinals.insert(read.ordinal).second) waiting.push_back(std::move(read));
   }
   std::map<int64_t, Origin> taken = origins_from_json(state, where);
   std::map<int64_t, Origin> in_flight;  // when the state was saved

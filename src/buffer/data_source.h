@@ -22,6 +22,7 @@
 
 #include "buffer/dataset.h"
 #include "buffer/prompt_stream.h"
+#include "buffer/prompt_supply.h"
 #include "core/sample.h"
 
 namespace slime::buffer {
@@ -43,7 +44,8 @@ struct WaitingChoice {
 using ChooseWaitingFn =
     std::function<WaitingChoice(const std::deque<Group>& waiting, int64_t count)>;
 
-/// Used by one thread at a time.
+/// Used by one thread at a time. One class because what is given out next, and what may come again after a
+/// restart, follow from the same counters, wherever prompts come from.
 class DataSource {
  public:
   /// Without a data set (nullptr) groups have empty samples: the user's own rollout fills them.
@@ -53,6 +55,11 @@ class DataSource {
   /// Prompts of a stream, in its order; the configuration must not shuffle. `stream` outlives the
   /// source.
   DataSource(PromptStream& stream, DataSourceConfig config);
+
+  /// Prompts that `supply` gives out, in its order; the configuration must not shuffle. Groups that
+  /// wait are with it, and waiting() mirrors them: it says when they come again. `supply` outlives the
+  /// source.
+  DataSource(PromptSupply& supply, DataSourceConfig config);
 
   /// The next `count` groups: those that wait first, oldest first, then prompts of the data set. At
   /// the end of an epoch the next one begins, at most once per call: a call for more than two
@@ -68,6 +75,10 @@ class DataSource {
   /// Groups that are to be given out again, before any new prompt. Each has samples_per_prompt
   /// samples.
   void add(std::vector<Group> groups);
+
+  /// Numbers a group that somebody else made, of at most samples_per_prompt samples, as if it had been
+  /// taken here: group and samples get their ordinals. Parts of one sample have equal index_in_group.
+  void adopt(Group& group);
 
   /// The state for a checkpoint, as JSON: counters, the groups that wait as they are, and where the
   /// groups `in_flight` came from (ordinals without a final fate, Ledger::in_flight): after
@@ -102,6 +113,7 @@ class DataSource {
   void take_rows(int64_t count, std::vector<Group>& groups);
   Group make_group(int64_t ordinal, const Origin& origin, std::optional<Prompt> prompt = {}) const;
   void take_streamed(int64_t count, std::vector<Group>& groups);
+  std::vector<Group> take_supplied(int64_t count);
   std::map<int64_t, Origin> origins_from_json(const json::object& state,
                                               std::string_view where) const;
   /// `read`: of a stream, the rows that the run had read, as they are now.
@@ -114,6 +126,7 @@ class DataSource {
 
   const Dataset* const dataset_;
   PromptStream* const stream_ = nullptr;
+  PromptSupply* const supply_ = nullptr;
   const DataSourceConfig config_;
   std::vector<int64_t> order_;  // of this epoch: position -> row
   int64_t epoch_ = 0;
@@ -124,6 +137,7 @@ class DataSource {
   int64_t next_sample_ = 0;
   std::deque<Group> waiting_;
   std::map<int64_t, Origin> taken_;  // by group ordinal: all that may come back
+  std::map<int64_t, Group> lent_;    // the same of a supply's, as they were taken
 };
 
 /// Puts groups that are begun and not final into a saved state, before those that wait: they are

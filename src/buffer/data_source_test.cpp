@@ -43,6 +43,80 @@ json::array to_json(const std::vector<Group>& groups) {
   return array;
 }
 
+/// Gives out prompts "p0", "p1", ... and what it was given back first.
+struct CountingSupply final : PromptSupply {
+  std::vector<Group> take(int64_t count) override {
+    std::vector<Group> groups;
+    for (; count > 0 && !back.empty(); --count) {
+      groups.push_back(std::move(back.front()));
+      back.erase(back.begin());
+    }
+    for (; count > 0 && next < last; --count, ++next) {
+      Group group{.ordinal = kNewGroup, .samples = std::vector<Sample>(2)};
+      for (std::size_t i = 0; i < 2; ++i) {
+        group.samples[i].prompt = "p" + std::to_string(next);
+        group.samples[i].index_in_group = static_cast<int64_t>(i);
+      }
+      groups.push_back(std::move(group));
+    }
+    return groups;
+  }
+  void give_back(const std::vector<Group>& groups) override {
+    back.insert(back.end(), groups.begin(), groups.end());
+  }
+  int64_t next = 0;
+  int64_t last = 100;
+  std::vector<Group> back;
+};
+
+TEST(DataSource, ASuppliesGroupsGetTheirNumbersHere) {
+  CountingSupply supply;
+  DataSource source(supply, {.samples_per_prompt = 2});
+  std::vector<Group> groups = source.take(3);
+  ASSERT_EQ(groups.size(), 3u);
+  EXPECT_EQ(groups[2].ordinal, 2);
+  EXPECT_EQ(groups[2].samples[1].ordinal, 5);
+  EXPECT_EQ(groups[2].samples[1].group, 2);
+  // What comes back keeps its number, and waits until the supply gives it out.
+  source.add({groups[1]});
+  EXPECT_EQ(source.num_waiting(), 1);
+  groups = source.take(2);
+  EXPECT_EQ(source.num_waiting(), 0);
+  EXPECT_EQ(groups[0].ordinal, 1);
+  EXPECT_EQ(groups[1].ordinal, 3);
+  EXPECT_EQ(groups[1].samples[0].ordinal, 6);
+  supply.last = supply.next;
+  EXPECT_TRUE(source.take(2).empty()) << "there are no more";
+}
+
+TEST(DataSource, ASuppliesGroupsThatAreNotFinalWaitAfterARestart) {
+  CountingSupply supply;
+  DataSource source(supply, {.samples_per_prompt = 2});
+  std::vector<Group> groups = source.take(4);
+  groups[1].samples[0].response = "half";
+  source.add({groups[1]});
+  const json::object state = source.save({1, 3});  // 3 is under way, 0 and 2 are final
+  CountingSupply other;
+  DataSource again(other, {.samples_per_prompt = 2});
+  EXPECT_TRUE(again.restore(state, "state").empty());
+  ASSERT_EQ(again.num_waiting(), 2);
+  EXPECT_EQ(again.waiting()[0].samples[0].response, "half");
+  EXPECT_EQ(again.waiting()[1].samples[0].prompt, "p3");
+  EXPECT_EQ(again.next_group(), 4);
+}
+
+TEST(DataSource, AGroupThatSomebodyElseMadeIsNumbered) {
+  DataSource source(nullptr, {.samples_per_prompt = 3});
+  source.take(1);
+  Group group{.ordinal = kNewGroup, .samples = std::vector<Sample>(2)};
+  group.samples[1].index_in_group = 2;
+  source.adopt(group);
+  EXPECT_EQ(group.ordinal, 1);
+  EXPECT_EQ(group.samples[0].ordinal, 3);
+  EXPECT_EQ(group.samples[1].ordinal, 5);
+  EXPECT_EQ(source.take(1).front().samples[0].ordinal, 6);
+}
+
 json::object state_of(const DataSource& source) {
   return {{"sample_offset", source.offset()},
           {"epoch_id", source.epoch()},

@@ -234,12 +234,19 @@ std::vector<json::object> resolve_eval_sets(const json::value& datasets,
   return sets;
 }
 
-std::vector<EvalSetConfig> eval_sets_of(const RunConfig& config) {
+namespace {
+
+std::string place_of_sets(const RunConfig& config) {
+  return config.eval_config.empty() ? "--eval-prompt-data" : "--eval-config " + config.eval_config;
+}
+
+}  // namespace
+
+std::vector<json::object> eval_set_records(const RunConfig& config) {
   json::value datasets = json::array();
   json::object defaults;
-  std::string where = "--eval-prompt-data";
+  const std::string where = place_of_sets(config);
   if (!config.eval_config.empty()) {
-    where = "--eval-config " + config.eval_config;
     json::value root = read_yaml_file(config.eval_config, "--eval-config");
     if (root.is_object() && root.get_object().contains("eval"))
       root = json::value(root.get_object().at("eval"));
@@ -258,10 +265,14 @@ std::vector<EvalSetConfig> eval_sets_of(const RunConfig& config) {
                                                   {"path", config.eval_prompt_data[i + 1]}});
     }
   }
+  return resolve_eval_sets(datasets, defaults, arguments_of(config), where);
+}
+
+std::vector<EvalSetConfig> eval_sets_of(const RunConfig& config) {
+  const std::string where = place_of_sets(config);
   std::vector<EvalSetConfig> sets;
   std::vector<std::string> problems;
-  for (const json::object& entry :
-       resolve_eval_sets(datasets, defaults, arguments_of(config), where)) {
+  for (const json::object& entry : eval_set_records(config)) {
     const std::string own =
         fmt::format("{}: data set {}", where, std::string_view(entry.at("name").get_string()));
     sets.push_back(to_config(entry, own, problems));

@@ -50,6 +50,10 @@ struct EvalSetConfig {
 /// that is wrong: file, data set, key, what is allowed.
 std::vector<EvalSetConfig> eval_sets_of(const RunConfig& config);
 
+/// The same as objects with the keys of an entry, for functions of the user's. None: no data set is
+/// named.
+std::vector<json::object> eval_set_records(const RunConfig& config);
+
 /// The rules alone: entry (a present null counts) > defaults > arguments, which are the flags by
 /// their names with _ for -. `where` starts messages. One object per data set, with the keys of an
 /// entry.

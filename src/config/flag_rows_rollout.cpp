@@ -11,12 +11,10 @@ std::vector<Flag> rollout_flags() {
   return {
       works(
           "--rollout-function-path", &C::rollout_function_path,
-          "built in: generation, generation that never stops (as slime train-async), and data rows "
-          "without generation",
-          {"slime.rollout.sglang_rollout.generate_rollout",
-           "slime.rollout.sft_rollout.generate_rollout",
-           "slime.rollout.fully_async_rollout.generate_rollout_fully_async",
-           "fully_async_rollout.generate_rollout_fully_async"}),
+          "a function or class of the user's that draws a whole step (docs/plugins.md); built in: "
+          "generation, data rows without generation "
+          "(slime.rollout.sft_rollout.generate_rollout), and generation that never stops, as slime "
+          "train-async (slime.rollout.fully_async_rollout.generate_rollout_fully_async)"),
       works("--rollout-temperature", &C::rollout_temperature,
             "above 0; the trainer divides its logits by it too"),
       works("--rollout-top-p", &C::rollout_top_p,
@@ -278,6 +276,8 @@ std::vector<Flag> reward_flags() {
       works("--plugin-timeout-seconds", &C::plugin_timeout_seconds,
             "a call of a user's function that takes longer has failed; of rewards "
             "--reward-timeout-seconds wins"),
+      works("--plugin-memory-gb", &C::plugin_memory_gb,
+            "a host that holds more, with all that it started, is ended and replaced; 0: no limit"),
       works("--custom-reward-post-process-path", &C::custom_reward_post_process_path,
             "a function of the user's in the place of group normalisation; built in: "
             "slime.rollout.on_policy_distillation.post_process_rewards"),

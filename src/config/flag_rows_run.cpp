@@ -106,10 +106,12 @@ std::vector<Flag> data_flags() {
             "drop longer prompts when loading"),
       works("--rollout-max-context-len", &C::rollout_max_context_len,
             "prompt and response together"),
-      works("--data-source-path", &C::data_source_path,
-            "built in: the data set with a buffer; others come with the plug-in host"),
-      refused("--disable-rollout-global-dataset", kSwitch,
-              "prompts from elsewhere need a data source of the user's own: plug-ins"),
+      works(
+          "--data-source-path", &C::data_source_path,
+          "a class of the user's that gives prompts out (docs/plugins.md); built in: the data set "
+          "with a buffer"),
+      works("--disable-rollout-global-dataset", &C::disable_rollout_global_dataset,
+            "no --prompt-data: prompts are made by --data-source-path or --rollout-function-path"),
       works("--buffer-filter-path", &C::buffer_filter_path,
             "a function of the user's that chooses which groups that wait come first; built in, "
             "and the default: slime.rollout.data_source.pop_first"),
@@ -156,7 +158,8 @@ std::vector<Flag> evaluation_flags() {
             "failed samples are no part of the scores; otherwise they count 0"),
       works("--log-passrate", &C::log_passrate, "pass@1, 2, 4, ... of the groups"),
       works("--eval-function-path", &C::eval_function_path,
-            "built in: generation; others come with the plug-in host"),
+            "a function or class of the user's that evaluates (docs/plugins.md); built in: "
+            "generation. Default: --rollout-function-path"),
   };
 }
 

@@ -15,8 +15,6 @@ namespace slime::config {
 
 void choose_dtype(RunConfig& config, Problems& problems);
 void check_data(RunConfig& config, Problems& problems);
-/// Paths of Python that name what is built in.
-void check_built_ins(const RunConfig& config, Problems& problems);
 void check_rollout(RunConfig& config, Problems& problems);
 void check_rewards(const RunConfig& config, Problems& problems);
 
@@ -29,6 +27,10 @@ void check_preferences(const RunConfig& config, Problems& problems);
 void check_trainer_functions(const RunConfig& config, Problems& problems);
 void check_algorithm(RunConfig& config, Problems& problems, std::vector<std::string>& warnings);
 
+/// Defaults of functions that stand for a whole step; before all checks.
+void complete_rollout_functions(ParsedFlags& flags);
+/// Behind check_async().
+void check_rollout_functions(ParsedFlags& flags, Problems& problems);
 /// Functions of the user's that draw samples. Behind check_async().
 void check_generate(ParsedFlags& flags, Problems& problems);
 

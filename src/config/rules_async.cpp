@@ -161,8 +161,7 @@ void check_sources(const ParsedFlags& flags, Problems& problems) {
 
 void check_async(ParsedFlags& flags, Problems& problems) {
   RunConfig& config = flags.config;
-  config.train_async |=
-      config.fully_async || config.rollout_function_path.find("fully_async") != std::string::npos;
+  config.train_async |= config.fully_async || names_fully_async(config);
   problems.require(config.update_weights_interval >= 1,
                    fmt::format("--update-weights-interval {}: should be at least 1",
                                config.update_weights_interval));

@@ -31,6 +31,24 @@ void choose_dtype(RunConfig& config, Problems& problems) {
   if (config.fp32) config.dtype = "float32";
 }
 
+namespace {
+
+void check_prompt_data(RunConfig& config, Problems& problems) {
+  const bool makes_prompts = has_users_data_source(config) || has_users_rollout(config);
+  const bool has_data = !config.prompt_data.empty() || !config.load_debug_rollout_data.empty();
+  problems.require(has_data || makes_prompts,
+                   "--prompt-data: at least one JSON-lines or Parquet file is needed");
+  problems.require(!config.disable_rollout_global_dataset || makes_prompts,
+                   "--disable-rollout-global-dataset: prompts come from elsewhere then; name a "
+                   "--data-source-path or --rollout-function-path of your own");
+  const bool reads_rows = !config.prompt_data.empty() && !has_users_data_source(config) &&
+                          !config.disable_rollout_global_dataset;
+  problems.require(!makes_prompts || reads_rows || config.num_rollout,
+                   "--num-rollout: is needed where prompts are not rows of --prompt-data");
+}
+
+}  // namespace
+
 void check_data(RunConfig& config, Problems& problems) {
   problems.require(!config.hf_checkpoint.empty(),
                    "--hf-checkpoint: the model directory is missing");
@@ -38,8 +56,7 @@ void check_data(RunConfig& config, Problems& problems) {
     problems.require(std::filesystem::is_directory(config.hf_checkpoint),
                      fmt::format("--hf-checkpoint {}: no such directory", config.hf_checkpoint));
   }
-  const bool has_data = !config.prompt_data.empty() || !config.load_debug_rollout_data.empty();
-  problems.require(has_data, "--prompt-data: at least one JSON-lines or Parquet file is needed");
+  check_prompt_data(config, problems);
   problems.require(config.num_data_workers >= 0 && config.num_data_workers <= kMostThreads,
                    fmt::format("--num-data-workers {}: should be between 0 and {}",
                                config.num_data_workers, kMostThreads));
@@ -89,21 +106,6 @@ void check_data(RunConfig& config, Problems& problems) {
   }
 }
 
-void check_built_ins(const RunConfig& config, Problems& problems) {
-  const auto require_built_in = [&](std::string_view flag, const std::string& path,
-                                    std::initializer_list<std::string_view> built_in) {
-    problems.require(std::ranges::find(built_in, path) != built_in.end(),
-                     fmt::format("{} {}: runs user code; plug-ins come with the plug-in host (an "
-                                 "issue of its own); built in is {}",
-                                 flag, path, fmt::join(built_in, " or ")));
-  };
-  require_built_in("--data-source-path", config.data_source_path,
-                   {"slime.rollout.data_source.RolloutDataSourceWithBuffer",
-                    "slime.rollout.data_source.RolloutDataSource"});
-  require_built_in("--eval-function-path", config.eval_function_path,
-                   {"slime.rollout.sglang_rollout.generate_rollout"});
-}
-
 namespace {
 
 void check_memory(RunConfig& config, Problems& problems) {
@@ -141,7 +143,8 @@ void check_rollout(RunConfig& config, Problems& problems) {
                    "--rollout-max-response-len: should be at least 1");
   problems.require(
       !generates || !config.rm_type.empty() || config.debug_rollout_only || config.use_opd ||
-          config.has_users_reward() || !config.custom_generate_function_path.empty(),
+          config.has_users_reward() || !config.custom_generate_function_path.empty() ||
+          has_users_rollout(config),
       "--rm-type: a reward is needed (math, dapo, dapo_box, deepscaler, f1, gpqa, ifbench, random, "
       "remote_rm, boxed_...), or --custom-rm-path");
   for (const int64_t id : config.rollout_stop_token_ids) {

@@ -7,6 +7,7 @@
 
 #include "config/eval_config.h"
 #include "config/rules.h"
+#include "config/users_functions.h"
 #include "core/error.h"
 
 namespace slime::config {
@@ -17,7 +18,7 @@ void check_output(RunConfig& config, Problems& problems) {
   if (config.eval_prompt_data.size() == 1)
     config.eval_prompt_data.insert(config.eval_prompt_data.begin(), "aime");
   const bool has_eval_data = !config.eval_prompt_data.empty() || !config.eval_config.empty();
-  problems.require(!config.eval_interval || has_eval_data,
+  problems.require(!config.eval_interval || has_eval_data || has_users_evaluation(config),
                    "--eval-interval: needs --eval-prompt-data or --eval-config");
   if (has_eval_data && config.eval_prompt_data.size() % 2 == 0) {
     try {

@@ -63,6 +63,7 @@ struct DataFlags {
   bool streaming_data = false;
   std::string loss_mask_type = "qwen";
   std::string data_source_path = "slime.rollout.data_source.RolloutDataSourceWithBuffer";
+  bool disable_rollout_global_dataset = false;  // prompts are the user's own functions' business
 };
 
 /// What is drawn for a step, and the rules of each response.
@@ -169,6 +170,7 @@ struct RewardFlags {
   std::string plugin_python = "python3";
   int64_t plugin_hosts = 1;
   double plugin_timeout_seconds = 120;
+  double plugin_memory_gb = 16;  // of a host and what it starts; 0: as much as there is
 
   /// Whether scores come from a function of the user's, and not from what is built in.
   bool has_users_reward() const {

@@ -1,10 +1,22 @@
 #include "config/users_functions.h"
 
+#include <algorithm>
+#include <iterator>
+
 namespace slime::config {
 namespace {
 
 constexpr std::string_view kFilterHub = "slime.rollout.filter_hub.";
 constexpr std::string_view kFirstIn = "slime.rollout.data_source.pop_first";
+
+constexpr std::string_view kStock = "slime.rollout.sglang_rollout.generate_rollout";
+constexpr std::string_view kRows = "slime.rollout.sft_rollout.generate_rollout";
+constexpr std::string_view kFullyAsync[] = {
+    "slime.rollout.fully_async_rollout.generate_rollout_fully_async",
+    "fully_async_rollout.generate_rollout_fully_async"};
+constexpr std::string_view kDataSources[] = {
+    "slime.rollout.data_source.RolloutDataSourceWithBuffer",
+    "slime.rollout.data_source.RolloutDataSource"};
 
 bool generates(const RunConfig& config) {
   return !config.trains_on_rows() && !config.debug_train_only &&
@@ -18,6 +30,27 @@ std::vector<UsersFunction> all_named(const RunConfig& config) {
     return is_built_in ? std::string() : path;
   };
   const UsersFunction all[] = {
+      {.flag = "--data-source-path",
+       .hook = "data_source",
+       .path = unless(
+           std::ranges::find(kDataSources, config.data_source_path) != std::end(kDataSources),
+           config.data_source_path),
+       .is_called = draws,
+       .keeps_state = true},
+      {.flag = "--rollout-function-path",
+       .hook = "rollout",
+       .path =
+           unless(is_built_in_rollout(config.rollout_function_path), config.rollout_function_path),
+       .is_called = draws,
+       .keeps_state = true},
+      {.flag = "--eval-function-path",
+       .hook = "evaluate",
+       .path = unless(
+           is_built_in_rollout(config.eval_function_path) ||
+               (!config.eval_interval && config.eval_function_path == config.rollout_function_path),
+           config.eval_function_path),
+       .is_called = draws && config.eval_interval.has_value(),
+       .keeps_state = true},
       {.flag = "--custom-rm-path",
        .hook = "reward",
        .path = unless(!config.has_users_reward(), config.custom_rm_path),
@@ -94,6 +127,28 @@ bool has_users_filter(const RunConfig& config) {
 
 std::vector<UsersFunction> users_functions(const RunConfig& config) {
   return those_called(config, true);
+}
+
+namespace {
+
+bool calls(const RunConfig& config, std::string_view hook) {
+  const std::vector<UsersFunction> called = those_called(config, true);
+  return std::ranges::find(called, hook, &UsersFunction::hook) != called.end();
+}
+
+}  // namespace
+
+bool has_users_rollout(const RunConfig& config) { return calls(config, "rollout"); }
+bool has_users_evaluation(const RunConfig& config) { return calls(config, "evaluate"); }
+bool has_users_data_source(const RunConfig& config) { return calls(config, "data_source"); }
+
+bool is_built_in_rollout(std::string_view path) {
+  return path == kStock || path == kRows ||
+         std::ranges::find(kFullyAsync, path) != std::end(kFullyAsync);
+}
+
+bool names_fully_async(const RunConfig& config) {
+  return std::ranges::find(kFullyAsync, config.rollout_function_path) != std::end(kFullyAsync);
 }
 
 std::vector<UsersFunction> idle_functions(const RunConfig& config) {

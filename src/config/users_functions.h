@@ -25,7 +25,20 @@ std::vector<UsersFunction> users_functions(const RunConfig& config);
 /// Those that it does not: nothing is generated, evaluated or trained.
 std::vector<UsersFunction> idle_functions(const RunConfig& config);
 
-/// --dynamic-sampling-filter-path names a function of the user's.
+// Whether a flag names a function or class of the user's that the run calls.
+
+/// --dynamic-sampling-filter-path.
 bool has_users_filter(const RunConfig& config);
+/// --rollout-function-path.
+bool has_users_rollout(const RunConfig& config);
+/// --eval-function-path.
+bool has_users_evaluation(const RunConfig& config);
+/// --data-source-path.
+bool has_users_data_source(const RunConfig& config);
+
+/// The rollout functions that are built in, by the original's names.
+bool is_built_in_rollout(std::string_view path);
+/// --rollout-function-path names the one that goes on while the trainer trains.
+bool names_fully_async(const RunConfig& config);
 
 }  // namespace slime::config

@@ -61,9 +61,9 @@ void complete_and_validate(ParsedFlags& flags) {
                     config.n_samples_per_prompt));
   }
   check_counts(flags, problems);
+  complete_rollout_functions(flags);
   choose_dtype(config, problems);
   check_data(config, problems);
-  check_built_ins(config, problems);
   check_rollout(config, problems);
   check_rewards(config, problems);
   check_algorithm(config, problems, flags.warnings);
@@ -74,6 +74,7 @@ void complete_and_validate(ParsedFlags& flags) {
   check_trainer_functions(config, problems);
   check_engine_workers(flags, problems);
   check_async(flags, problems);
+  check_rollout_functions(flags, problems);
   check_generate(flags, problems);
   check_batches(config, problems);
   check_output(config, problems);

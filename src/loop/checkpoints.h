@@ -17,17 +17,18 @@
 #include "loop/run_folder.h"
 #include "loop/run_memory.h"
 #include "loop/trainers.h"
+#include "loop/users_prompts.h"
 
 namespace slime::loop {
 
 class Checkpoints {
  public:
-  /// `rollout` is null where nothing is generated. `run_id` tells this run's checkpoints from those of others; `started`: the day that chat
+  /// `rollout` is null where nothing is generated, `users` where prompts come from files. `run_id` tells this run's checkpoints from those of others; `started`: the day that chat
   /// templates show. References outlive the object.
   Checkpoints(const config::ModelFlags& config, const RunFolder& folder, std::string run_id,
               std::chrono::local_days started, buffer::DataSource& prompts, Trainers& trainers,
-              Fates& fates, Engines& engines, RolloutSource* rollout, RunMemory& memory,
-              Recorder& recorder);
+              Fates& fates, Engines& engines, RolloutSource* rollout, UsersPrompts* users,
+              RunMemory& memory, Recorder& recorder);
 
   /// After rollout step `step`. `is_published`: the engines have the weights that are saved. Throws
   /// ConfigError when the disk is full, with nothing left behind.
@@ -43,6 +44,7 @@ class Checkpoints {
   Fates& fates_;
   Engines& engines_;
   RolloutSource* rollout_;
+  UsersPrompts* users_;
   RunMemory& memory_;
   Recorder& recorder_;
 };

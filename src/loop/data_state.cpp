@@ -5,7 +5,7 @@
 namespace slime::loop {
 
 json::object data_state(int64_t step, buffer::DataSource& prompts, Fates& fates,
-                        rollout::Rollout* rollout) {
+                        rollout::Rollout* rollout, UsersPrompts* users) {
   json::object state;
   rollout::Snapshot now;
   {
@@ -14,6 +14,7 @@ json::object data_state(int64_t step, buffer::DataSource& prompts, Fates& fates,
       lease.emplace(*rollout);
       now = lease->snapshot();
     }
+    if (users != nullptr) users->save(step);
     state["data_source"] = prompts.save(fates.in_flight());
     state["ledger"] = fates.commit(step, prompts, now);
   }

@@ -5,14 +5,16 @@
 #include "buffer/data_source.h"
 #include "core/json.h"
 #include "loop/fates.h"
+#include "loop/users_prompts.h"
 #include "rollout/rollout.h"
 
 namespace slime::loop {
 
 /// The members data_source and ledger of the run.json of the checkpoint after `step`: where the data
 /// goes on, with all groups that are not final, and the position in the ledger behind its totals. Of
-/// one moment: `rollout`, when it is not null, stands still meanwhile.
+/// one moment: `rollout`, when it is not null, stands still meanwhile. `users`, if any, saves its own
+/// state.
 json::object data_state(int64_t step, buffer::DataSource& prompts, Fates& fates,
-                        rollout::Rollout* rollout);
+                        rollout::Rollout* rollout, UsersPrompts* users);
 
 }  // namespace slime::loop

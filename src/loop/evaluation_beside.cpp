@@ -28,7 +28,7 @@ struct SecondEngine {
 
 bool evaluates_beside(const config::RunConfig& config) {
   return config.train_async && !config.shares_weights() && config.eval_interval.has_value() &&
-         generate_paths(config).empty();
+         generate_paths(config).empty() && !config::has_users_evaluation(config);
 }
 
 int64_t evaluation_requests(const config::RunConfig& config) {

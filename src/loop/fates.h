@@ -32,6 +32,8 @@ class Fates {
   void partial(int64_t ordinal);
   void filtered(const Group& group, const std::string& reason);
   void failed(const Group& group, const std::string& reason);
+  /// Tokens that somebody else than the rollout drew.
+  void drawn(int64_t num_tokens) { generated_before_ += num_tokens; }
   /// Tokens that were drawn for it are thrown away.
   void discarded(int64_t ordinal, int64_t num_tokens) { discarded_[ordinal] += num_tokens; }
   /// What training made of the prompts of a step. From the thread of the loop: where the rollout's
@@ -57,7 +59,7 @@ class Fates {
   std::unique_ptr<buffer::Ledger> ledger_;
   bool owns_prompts_;
   std::unordered_map<int64_t, int64_t> discarded_;  // by ordinal: tokens that are not noted yet
-  int64_t generated_before_ = 0;                    // tokens, by the processes before this one
+  int64_t generated_before_ = 0;  // tokens, by the processes before this one and by functions
   std::optional<buffer::LedgerTotals> taken_over_;  // to be noted first
   std::vector<int64_t> open_before_;                // ordinals that wait with them
   Lend lend_;  // empty: the ledger is the loop's between its steps

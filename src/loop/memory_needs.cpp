@@ -23,7 +23,7 @@ int64_t longest_request(const config::RunConfig& config, const model::ModelConfi
   const int64_t prompt =
       config.rollout_max_prompt_len.value_or(longest_prompt > 0 ? longest_prompt : limit);
   int64_t response = config.rollout_max_response_len.value_or(0);
-  if (config.eval_interval) {
+  if (config.eval_interval && !(config.eval_prompt_data.empty() && config.eval_config.empty())) {
     for (const config::EvalSetConfig& set : config::eval_sets_of(config))
       response = std::max(response, set.max_response_len.value_or(response));
   }

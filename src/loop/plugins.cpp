@@ -1,5 +1,7 @@
 #include "loop/plugins.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <limits>
 #include <utility>
@@ -77,17 +79,28 @@ std::vector<std::string> generate_paths(const config::RunConfig& config) {
     if (!path.empty() && std::ranges::find(paths, path) == paths.end()) paths.push_back(path);
   };
   add(config.custom_generate_function_path);
-  if (config.eval_interval) {
+  if (config.eval_interval && !config::has_users_evaluation(config)) {
     for (const config::EvalSetConfig& set : config::eval_sets_of(config))
       add(set.custom_generate_function_path);
   }
   return paths;
 }
 
-plugin::HostsConfig Plugins::hosts_config(const json::object& unknown,
-                                          const std::filesystem::path& logs) {
+bool opens_door(const config::RunConfig& config) {
+  return !generate_paths(config).empty() || config::has_users_rollout(config) ||
+         config::has_users_evaluation(config);
+}
+
+plugin::HostsConfig Plugins::hosts_config(const json::object& unknown, const PluginPlaces& places) {
   json::object flags = unknown;  // the functions' own, keys of services among them
   for (const auto& flag : config::flags_for_users(config_)) flags[flag.key()] = flag.value();
+  if (config_.save.empty()) flags["save"] = places.save.string();
+  if (!places.load.empty()) flags["load"] = places.load.string();
+  if (config_.eval_interval) {
+    flags["eval_datasets"] = json::array();
+    for (json::object& set : config::eval_set_records(config_))
+      flags["eval_datasets"].as_array().push_back(std::move(set));
+  }
   if (door_ != nullptr) {
     flags["sglang_router_ip"] = "127.0.0.1";
     flags["sglang_router_port"] = door_->port();
@@ -95,20 +108,22 @@ plugin::HostsConfig Plugins::hosts_config(const json::object& unknown,
   plugin::HostsConfig hosts{
       .python = config_.plugin_python,
       .num_hosts = static_cast<int>(config_.plugin_hosts),
-      .logs = logs,
+      .logs = places.logs,
       .flags = std::move(flags),
       .hooks = {},
       .hooks_of_first = {},
-      .on_question = [&desk = *desk_](plugin::Question question, plugin::ReplyFn reply) {
-        desk.take(std::move(question), std::move(reply));
-      }};
+      .on_question =
+          [&desk = *desk_](plugin::Question question, plugin::ReplyFn reply) {
+            desk.take(std::move(question), std::move(reply));
+          },
+      .memory_bytes = static_cast<uint64_t>(config_.plugin_memory_gb * (1 << 30))};
   for (const Function& each : functions_)
     (each.keeps_state ? hosts.hooks_of_first : hosts.hooks).push_back({each.hook, each.path});
   return hosts;
 }
 
 Plugins::Plugins(const config::RunConfig& config, const json::object& unknown,
-                 const std::vector<std::string>& eval_rewards, const std::filesystem::path& logs,
+                 const std::vector<std::string>& eval_rewards, const PluginPlaces& places,
                  EngineDoor* door)
     : config_(config),
       door_(door),
@@ -123,11 +138,14 @@ Plugins::Plugins(const config::RunConfig& config, const json::object& unknown,
           config, eval_rewards,
           door == nullptr ? std::vector<std::string>() : generate_paths(config))),
       desk_(std::make_unique<QuestionDesk>(config)),
-      hosts_(std::make_unique<plugin::Hosts>(hosts_config(unknown, logs))),
+      hosts_(std::make_unique<plugin::Hosts>(hosts_config(unknown, places))),
       step_functions_(std::make_unique<StepFunctions>(
           config, *hosts_, *desk_,
           [this](std::string_view hook, const std::string& path) { return place(hook, path); })),
       batch_functions_(std::make_unique<BatchFunctions>(
+          config, *hosts_, *desk_,
+          [this](std::string_view hook, const std::string& path) { return place(hook, path); })),
+      rollout_functions_(std::make_unique<RolloutFunctions>(
           config, *hosts_, *desk_,
           [this](std::string_view hook, const std::string& path) { return place(hook, path); })) {}
 
@@ -140,6 +158,18 @@ int Plugins::place(std::string_view hook, const std::string& path) const {
   return static_cast<int>(found - functions_.begin());
 }
 
+plugin::SampleLimits Plugins::limits(bool is_evaluation) const {
+  return {.vocab_size = vocab_size_,
+          .max_tokens = max_tokens_,
+          .needs_log_probs = !is_evaluation && trains_with_engine_log_probs(config_)};
+}
+
+std::unique_ptr<UsersPrompts> Plugins::prompts(const ModelText& text) {
+  return std::make_unique<UsersPrompts>(config_, text, *hosts_, *desk_,
+                                        place("data_source", config_.data_source_path),
+                                        limits(/*is_evaluation=*/true));
+}
+
 void Plugins::tell_by(std::function<void(const std::string&)> tell) {
   hosts_->tell_by(std::move(tell));
 }
@@ -148,23 +178,43 @@ bool Plugins::scores(const Sample& sample) const {
   return config_.has_users_reward() || !sample.custom_rm_path.empty();
 }
 
+/// Functions can name another one for a sample.
+Expected<int> Plugins::reward_of(const Sample& sample) const {
+  const std::string& own = sample.custom_rm_path;
+  const std::string& path = own.empty() ? config_.custom_rm_path : own;
+  const auto found = std::ranges::find_if(functions_, [&path](const Function& each) {
+    return each.hook == "reward" && each.path == path;
+  });
+  if (found != functions_.end()) return static_cast<int>(found - functions_.begin());
+  return failure(fmt::format(
+      "Sample.custom_rm_path is {}, which neither --custom-rm-path nor --eval-config names", path));
+}
+
 rollout::AskScoreFn Plugins::reward() {
   const bool has_any = std::ranges::find(functions_, "reward", &Function::hook) != functions_.end();
   if (!has_any) return nullptr;
   return [this](Sample sample, std::stop_token stop, std::function<void(Expected<Sample>)> answer) {
-    const std::string& own = sample.custom_rm_path;
-    const int hook = place("reward", own.empty() ? config_.custom_rm_path : own);
-    plugin::score(*hosts_, hook, reward_timeout_, std::move(sample), std::move(stop),
+    const Expected<int> hook = reward_of(sample);
+    if (!hook) return answer(failure(hook.error().message));
+    plugin::score(*hosts_, *hook, reward_timeout_, std::move(sample), std::move(stop),
                   std::move(answer));
   };
 }
 
 decltype(rollout::RolloutHooks::ask_group_score) Plugins::group_reward() {
-  if (!config_.group_rm || !config_.has_users_reward()) return nullptr;
+  return config_.group_rm ? list_reward() : nullptr;
+}
+
+decltype(rollout::RolloutHooks::ask_parts_score) Plugins::parts_reward() {
+  return config_.group_rm ? nullptr : list_reward();
+}
+
+std::function<void(Group, std::stop_token, rollout::AnswerFn<Group>)> Plugins::list_reward() {
+  if (!config_.has_users_reward()) return nullptr;
   return [this](Group group, std::stop_token stop, std::function<void(Expected<Group>)> answer) {
-    const std::string& own = group.samples.front().custom_rm_path;
-    const int hook = place("reward", own.empty() ? config_.custom_rm_path : own);
-    plugin::score_group(*hosts_, hook, reward_timeout_, std::move(group), std::move(stop),
+    const Expected<int> hook = reward_of(group.samples.front());
+    if (!hook) return answer(failure(hook.error().message));
+    plugin::score_group(*hosts_, *hook, reward_timeout_, std::move(group), std::move(stop),
                         std::move(answer));
   };
 }
@@ -176,9 +226,12 @@ decltype(rollout::RolloutHooks::ask_sample_hook) Plugins::sample_hooks() {
     hooks.push_back(place("sample_hook", path));
   return [this, hooks](rollout::SampleInHook question, std::stop_token stop,
                        rollout::AnswerFn<Sample> answer) {
-    plugin::call_sample_hooks(*hosts_, hooks, timeout_, std::move(question.sample),
-                              {.rollout_id = rollout_id_, .is_evaluation = question.is_evaluation},
-                              std::move(stop), std::move(answer));
+    plugin::call_sample_hooks(*hosts_, hooks,
+                              {.timeout = timeout_,
+                               .limits = limits(question.is_evaluation),
+                               .rollout_id = rollout_id_,
+                               .is_evaluation = question.is_evaluation},
+                              std::move(question.sample), std::move(stop), std::move(answer));
   };
 }
 
@@ -201,12 +254,10 @@ rollout::GenerateFn Plugins::generate(const std::string& path, bool is_evaluatio
   const plugin::GenerateHook how{
       .hook = place("generate", path),
       .timeout = std::chrono::duration<double>(*config_.generate_timeout_seconds),
-      .limits = {.vocab_size = vocab_size_,
-                 .max_tokens = max_tokens_,
-                 .needs_log_probs = !is_evaluation && trains_with_engine_log_probs(config_)},
+      .limits = limits(is_evaluation),
       .is_evaluation = is_evaluation};
   return [this, how](rollout::GenerateCall call, std::stop_token stop,
-                     rollout::AnswerFn<std::vector<Sample>> answer) {
+                     rollout::AnswerFn<MadeSamples> answer) {
     plugin::generate(*hosts_, how, to_params(call.sampling, call.keeps_top_p_ids),
                      std::move(call.sample), std::move(stop), std::move(answer));
   };

@@ -12,33 +12,47 @@
 #include <vector>
 
 #include "config/run_config.h"
+#include "core/expected.h"
 #include "loop/batch_functions.h"
 #include "loop/question_desk.h"
+#include "loop/rollout_functions.h"
 #include "loop/step_functions.h"
+#include "loop/users_prompts.h"
 #include "rollout/generate_fn.h"
 #include "rollout/rollout.h"
 
 namespace slime::plugin {
 class Hosts;
 struct HostsConfig;
+struct SampleLimits;
 }  // namespace slime::plugin
 
 namespace slime::loop {
 
 class EngineDoor;
 
+/// Folders that functions write to and read from.
+struct PluginPlaces {
+  std::filesystem::path logs;  // of what they print
+  std::filesystem::path save;  // of the run's checkpoints: args.save where no --save is given
+  std::filesystem::path load;  // of the checkpoint that the run goes on from; empty: none
+};
+
+/// Whether functions of the user's ask the run's engine through its door.
+bool opens_door(const config::RunConfig& config);
+
 /// Generate functions of training and of evaluation sets, each once; empty: the engine draws alone.
 std::vector<std::string> generate_paths(const config::RunConfig& config);
 
+/// One class because all of them are called in the same hosts, by their places among the hooks.
 class Plugins {
  public:
   /// Starts the hosts and resolves all functions in them. Throws ConfigError with everything that is
   /// wrong with any of them, in Python's own words. `unknown`: flags that only functions know, by name
-  /// (ParsedFlags::unknown). `eval_rewards`: functions of evaluation sets. `logs`: a folder for what
-  /// they write. `door`: where functions find the engine; null: none draws. It and `config` outlive
+  /// (ParsedFlags::unknown). `eval_rewards`: functions of evaluation sets. `door`: where functions find the engine; null: none draws. It and `config` outlive
   /// the object.
   Plugins(const config::RunConfig& config, const json::object& unknown,
-          const std::vector<std::string>& eval_rewards, const std::filesystem::path& logs,
+          const std::vector<std::string>& eval_rewards, const PluginPlaces& places,
           EngineDoor* door);
   /// Ends the hosts.
   ~Plugins();
@@ -55,6 +69,8 @@ class Plugins {
   bool scores(const Sample& sample) const;
   /// --group-rm.
   decltype(rollout::RolloutHooks::ask_group_score) group_reward();
+  /// --custom-rm-path without that flag: of the samples of a list that a generate function returned.
+  decltype(rollout::RolloutHooks::ask_parts_score) parts_reward();
   /// --rollout-sample-hook-path, one after the other.
   decltype(rollout::RolloutHooks::ask_sample_hook) sample_hooks();
   /// What they are told; of evaluations too.
@@ -66,6 +82,15 @@ class Plugins {
   StepFunctions& of_steps() { return *step_functions_; }
   BatchFunctions& of_batches() { return *batch_functions_; }
 
+  /// Those that stand for whole steps.
+  RolloutFunctions& of_rollouts() { return *rollout_functions_; }
+
+  /// --data-source-path. `text` outlives it.
+  std::unique_ptr<UsersPrompts> prompts(const ModelText& text);
+
+  /// What samples of functions must keep to.
+  plugin::SampleLimits limits(bool is_evaluation) const;
+
   /// One of generate_paths(); for none: empty.
   rollout::GenerateFn generate(const std::string& path, bool is_evaluation);
 
@@ -74,8 +99,10 @@ class Plugins {
   void abort_functions(bool aborts);
 
  private:
+  std::function<void(Group, std::stop_token, rollout::AnswerFn<Group>)> list_reward();
+  Expected<int> reward_of(const Sample& sample) const;
   int place(std::string_view hook, const std::string& path) const;
-  plugin::HostsConfig hosts_config(const json::object& unknown, const std::filesystem::path& logs);
+  plugin::HostsConfig hosts_config(const json::object& unknown, const PluginPlaces& places);
 
   struct Function {
     std::string hook;
@@ -95,6 +122,7 @@ class Plugins {
   const std::unique_ptr<plugin::Hosts> hosts_;
   const std::unique_ptr<StepFunctions> step_functions_;
   const std::unique_ptr<BatchFunctions> batch_functions_;
+  const std::unique_ptr<RolloutFunctions> rollout_functions_;
 };
 
 }  // namespace slime::loop

@@ -5,10 +5,11 @@
 #include <utility>
 #include <vector>
 
+#include "core/drawn_tokens.h"
 #include "core/error.h"
 #include "net/frame_channel.h"
 #include "plugin/group_record.h"
-#include "plugin/read_record.h"
+#include "plugin/read_sample.h"
 
 namespace slime::loop {
 namespace {
@@ -73,22 +74,34 @@ void PromptAnswers::add_samples(const plugin::Question& question) {
       throw ConfigError(fmt::format("add_samples: group {} has {} samples, not {}", ordinal,
                                     group.samples.size(), members->size()));
     }
-    std::vector<std::string> without_place;
     for (std::size_t i = 0; i < members->size(); ++i) {
       if (group_of((*members)[i]) != ordinal)
         throw ConfigError(fmt::format("add_samples: samples of groups {} and {} in one", ordinal,
                                       group_of((*members)[i])));
       const Sample before = group.samples[i];
       group.samples[i] =
-          plugin::read_record((*members)[i].get_object(), question.columns, before, without_place);
-      if (group.samples[i].tokens != before.tokens)
+          plugin::read_sample((*members)[i].get_object(), question.columns, before, limits_);
+      if (draws_ == Draws::kNothing && group.samples[i].tokens != before.tokens)
         throw ConfigError(fmt::format(
             "add_samples: sample {} has other tokens than it was taken with", before.ordinal));
     }
+    const int64_t num_new = slime::num_drawn_tokens(group) - slime::num_drawn_tokens(taken->second);
+    if (num_new < 0)
+      throw ConfigError(fmt::format("add_samples: group {} has fewer tokens than before", ordinal));
+    num_drawn_ += num_new;
+    fates_.drawn(num_new);
     taken_.erase(taken);
     prompts_.add({std::move(group)});
     fates_.partial(ordinal);
   }
+}
+
+std::optional<Group> PromptAnswers::find_taken(int64_t ordinal) {
+  const auto found = taken_.find(ordinal);
+  if (found == taken_.end()) return std::nullopt;
+  Group group = std::move(found->second);
+  taken_.erase(found);
+  return group;
 }
 
 void PromptAnswers::end(const std::string& reason) {

@@ -5,23 +5,38 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 
 #include "buffer/data_source.h"
 #include "loop/fates.h"
 #include "plugin/questions.h"
+#include "plugin/read_sample.h"
 
 namespace slime::loop {
 
 /// Lives as long as one call, on the thread that owns buffer and ledger.
 class PromptAnswers {
  public:
+  /// What a function may have done to groups that come back.
+  enum class Draws {
+    kNothing,  // it has looked at them
+    kTokens,   // it has drawn some
+  };
+
   /// References outlive the object.
-  PromptAnswers(buffer::DataSource& prompts, Fates& fates) : prompts_(prompts), fates_(fates) {}
+  PromptAnswers(buffer::DataSource& prompts, Fates& fates, Draws draws,
+                const plugin::SampleLimits& limits)
+      : prompts_(prompts), fates_(fates), draws_(draws), limits_(limits) {}
 
   /// Throws ConfigError or net::FrameError for a question that cannot be answered: groups that were
   /// never taken, or are of another size.
   plugin::ReplyValue answer(const plugin::Question& question);
+
+  /// A group that was taken and is not given back, by its ordinal; it is taken out.
+  std::optional<Group> find_taken(int64_t ordinal);
+  /// Tokens of groups that were given back, which they had not when they were taken.
+  int64_t num_drawn_tokens() const { return num_drawn_; }
 
   /// The call is over: prompts that were taken and not given back have failed, for `reason`.
   void end(const std::string& reason);
@@ -32,6 +47,9 @@ class PromptAnswers {
 
   buffer::DataSource& prompts_;
   Fates& fates_;
+  const Draws draws_;
+  const plugin::SampleLimits limits_;
+  int64_t num_drawn_ = 0;
   std::map<int64_t, Group> taken_;  // and not given back, by ordinal
 };
 

@@ -21,25 +21,27 @@ struct Source {
   buffer::TokenizeFn tokenize;
 };
 
+buffer::RenderFn renders_with(const ModelText& text, const json::object& variables) {
+  const auto options = text::to_chat_options(variables);
+  if (!options) throw ConfigError("--apply-chat-template-kwargs: " + options.error().message);
+  return [&text, options = *options](const json::array& messages, const json::array& tools) {
+    text::ChatOptions all = options;
+    all.add_generation_prompt = true;
+    all.now = text.today;
+    if (!tools.empty()) all.tools = tools;
+    const auto rendered = text.chat->render(messages, all);
+    if (!rendered) throw ConfigError("chat template: " + rendered.error().message);
+    return *rendered;
+  };
+}
+
 Source make_source(const config::RunConfig& config, const ModelText& text,
                    buffer::DatasetConfig files, const Rendering& rendering) {
   files.apply_chat_template = rendering.applies_template;
   files.num_threads =
       static_cast<int>(config.num_data_workers > 0 ? config.num_data_workers : config.num_threads);
   buffer::RenderFn render;
-  if (rendering.applies_template) {
-    const auto options = text::to_chat_options(rendering.variables);
-    if (!options) throw ConfigError("--apply-chat-template-kwargs: " + options.error().message);
-    render = [&text, options = *options](const json::array& messages, const json::array& tools) {
-      text::ChatOptions all = options;
-      all.add_generation_prompt = true;
-      all.now = text.today;
-      if (!tools.empty()) all.tools = tools;
-      const auto rendered = text.chat->render(messages, all);
-      if (!rendered) throw ConfigError("chat template: " + rendered.error().message);
-      return *rendered;
-    };
-  }
+  if (rendering.applies_template) render = renders_with(text, rendering.variables);
   const auto tokenize = [&text](std::string_view prompt) { return text.tokenizer->encode(prompt); };
   return {std::move(files), std::move(render),
           config.trains_on_rows() ? buffer::TokenizeFn() : tokenize};
@@ -101,6 +103,12 @@ ModelText load_model_text(const std::string& model_directory, bool needs_templat
   text.tokenizer = text::Tokenizer::load(model_directory);
   if (needs_template) text.chat = text::ChatTemplate::load(model_directory);
   return text;
+}
+
+buffer::RenderFn render_prompts(const config::RunConfig& config, const ModelText& text) {
+  return renders_with(
+      text,
+      parse_json(config.apply_chat_template_kwargs, "--apply-chat-template-kwargs").as_object());
 }
 
 buffer::Dataset load_prompts(const config::RunConfig& config, const ModelText& text) {

@@ -29,6 +29,9 @@ struct ModelText {
 ModelText load_model_text(const std::string& model_directory, bool needs_template,
                           std::chrono::local_days today);
 
+/// How messages of training become text. `text` has a template and outlives the function.
+buffer::RenderFn render_prompts(const config::RunConfig& config, const ModelText& text);
+
 /// The prompts of training. Throws ConfigError naming file and line of every bad row.
 buffer::Dataset load_prompts(const config::RunConfig& config, const ModelText& text);
 

@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <boost/asio/post.hpp>
+#include <chrono>
 #include <memory>
 #include <optional>
+#include <stop_token>
 
 #include "core/error.h"
 #include "loop/scores.h"
@@ -72,7 +74,11 @@ void QuestionDesk::score(const plugin::Question& question, const plugin::ReplyFn
 }
 
 Expected<plugin::Payload> QuestionDesk::call(plugin::Hosts& hosts, plugin::Call call,
-                                             const AnswerPrompts& prompts) {
+                                             const AnswerPrompts& prompts,
+                                             const std::atomic<bool>* stop) {
+  constexpr std::chrono::milliseconds kLook{100};  // at `stop`
+  std::stop_source given_up;
+  if (stop != nullptr) call.stop = given_up.get_token();
   const auto returned = std::make_shared<std::optional<Expected<plugin::Payload>>>();
   call.answer = [this, returned](const Expected<plugin::Answer>& answer) {
     const std::lock_guard lock(mutex_);
@@ -85,7 +91,14 @@ Expected<plugin::Payload> QuestionDesk::call(plugin::Hosts& hosts, plugin::Call 
   if (prompts) ++num_answering_;
   hosts.call(std::move(call));
   for (;;) {
-    changed_.wait(lock, [&] { return *returned || (prompts && !waiting_.empty()); });
+    const auto has_news = [&] { return *returned || (prompts && !waiting_.empty()); };
+    if (stop == nullptr) {
+      changed_.wait(lock, has_news);
+    } else if (!changed_.wait_for(lock, kLook, has_news)) {
+      if (!stop->load()) continue;
+      given_up.request_stop();
+      *returned = failure("the run ends");
+    }
     if (*returned) break;
     const Waiting next = std::move(waiting_.front());
     waiting_.pop_front();

@@ -6,6 +6,7 @@
 /// the buffer, so questions about them are answered by that thread while it waits for a function, in
 /// call(), and by nobody at other times.
 
+#include <atomic>
 #include <boost/asio/thread_pool.hpp>
 #include <condition_variable>
 #include <deque>
@@ -34,9 +35,11 @@ class QuestionDesk {
   using AnswerPrompts = std::function<plugin::ReplyValue(const plugin::Question&)>;
 
   /// Calls a function and waits for what it returns, answering questions about prompts meanwhile.
-  /// `call` has no `answer`. Empty `prompts`: this one answers none.
+  /// `call` has no `answer`. Empty `prompts`: this one answers none. When `stop` becomes true nobody
+  /// waits any more.
   Expected<plugin::Payload> call(plugin::Hosts& hosts, plugin::Call call,
-                                 const AnswerPrompts& prompts = nullptr);
+                                 const AnswerPrompts& prompts = nullptr,
+                                 const std::atomic<bool>* stop = nullptr);
 
  private:
   void score(const plugin::Question& question, const plugin::ReplyFn& reply) const;

@@ -113,6 +113,7 @@ rollout::RolloutHooks scoring_hooks(const config::RunConfig& config,
     hooks.ask_score = plugins->reward();
     hooks.is_scored_elsewhere = [plugins](const Sample& sample) { return plugins->scores(sample); };
     hooks.ask_group_score = plugins->group_reward();
+    hooks.ask_parts_score = plugins->parts_reward();
     hooks.ask_sample_hook = plugins->sample_hooks();
   }
   const bool has_functions = plugins != nullptr && !generate_paths(config).empty();
@@ -154,6 +155,8 @@ rollout::RolloutHooks RolloutSource::make_hooks(const text::Tokenizer& tokenizer
   if (hooks.ask_score) hooks.ask_score = timed(recorder_.timeline(), std::move(hooks.ask_score));
   if (hooks.ask_group_score)
     hooks.ask_group_score = timed(recorder_.timeline(), std::move(hooks.ask_group_score));
+  if (hooks.ask_parts_score)
+    hooks.ask_parts_score = timed(recorder_.timeline(), std::move(hooks.ask_parts_score));
   hooks.on_stream = [this](rollout::HeldBy held_by, int64_t num_under_way) {
     recorder_.timeline().enter("rollout", name_of(held_by));
     num_under_way_ = num_under_way;
@@ -181,7 +184,7 @@ void RolloutSource::show_to_users_functions(int64_t step, std::vector<Group>& gr
     dropped.swap(dropped_);
   }
   if (stream_) return plugins_->of_steps().process_all(step, groups, std::move(dropped), nullptr);
-  PromptAnswers source(prompts_, fates_);
+  PromptAnswers source(prompts_, fates_, PromptAnswers::Draws::kNothing, {});
   plugins_->of_steps().process_all(
       step, groups, std::move(dropped),
       [&source](const plugin::Question& question) { return source.answer(question); });

@@ -6,8 +6,10 @@
 #include <chrono>
 #include <optional>
 
+#include "config/users_functions.h"
 #include "core/error.h"
 #include "loop/async_loop.h"
+#include "loop/prompt_answers.h"
 #include "loop/sync_loop.h"
 #include "loop/train_config.h"
 
@@ -76,12 +78,29 @@ void StationSteps::end_step(int64_t step, const Collected& collected,
 void StationSteps::evaluate(int64_t step) {
   if (run_.plugins) run_.plugins->set_rollout_id(std::max<int64_t>(step, 0));
   if (run_.beside != nullptr) return evaluate_beside(step);
+  if (config::has_users_evaluation(run_.config)) return evaluate_by_function(step);
   const auto range = run_.recorder->phase("evaluate", "prompts", run_.evaluation->num_prompts());
   EvalReport report;
   run_.memory.explain_shortage(Phase::kGenerate, [&] {
     report = run_.evaluation->run(run_.rollout->rollout(), run_.interrupt->requested());
   });
   if (run_.plugins) report.is_logged = run_.plugins->of_steps().log_evaluation(step, report);
+  run_.recorder->evaluated(step, report);
+}
+
+void StationSteps::evaluate_by_function(int64_t step) {
+  const auto range = run_.recorder->phase("evaluate");
+  EvalReport report;
+  PromptAnswers prompts(*run_.prompts, *run_.fates, PromptAnswers::Draws::kTokens,
+                        run_.plugins->limits(/*is_evaluation=*/true));
+  QuestionDesk::AnswerPrompts answer;  // a stream has buffer and ledger for itself
+  if (!run_.rollout->streams())
+    answer = [&prompts](const plugin::Question& question) { return prompts.answer(question); };
+  run_.memory.explain_shortage(Phase::kGenerate, [&] {
+    report = run_.plugins->of_rollouts().evaluate(step, answer, run_.trainers->has_failed());
+  });
+  prompts.end("taken by the evaluation function");
+  report.is_logged = run_.plugins->of_steps().log_evaluation(step, report);
   run_.recorder->evaluated(step, report);
 }
 

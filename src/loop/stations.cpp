@@ -12,6 +12,7 @@
 #include "core/error.h"
 #include "loop/dump_source.h"
 #include "loop/engine_workers.h"
+#include "loop/function_source.h"
 #include "loop/memory_needs.h"
 #include "loop/networks.h"
 #include "loop/row_source.h"
@@ -34,23 +35,33 @@ bool generates(const config::RunConfig& config) {
   return !config.debug_train_only && !config.trains_on_rows();
 }
 
+buffer::DataSourceConfig order_of(const config::RunConfig& config) {
+  return {.samples_per_prompt = config.n_samples_per_prompt,
+          .shuffle = config.rollout_shuffle && !config::has_users_data_source(config),
+          .seed = config.rollout_seed};
+}
+
+void read_prompts(Stations& run) {
+  const config::RunConfig& config = run.config;
+  if (config.streaming_data) {
+    run.stream = stream_prompts(config, run.text);
+    run.prompts.emplace(*run.stream, order_of(config));
+    return;
+  }
+  if (!config.prompt_data.empty() && !config.disable_rollout_global_dataset)
+    run.dataset = load_prompts(config, run.text);
+  run.prompts.emplace(run.dataset ? &*run.dataset : nullptr, order_of(config));
+}
+
 /// Tokenizer, template, prompts and evaluation sets, as the day of the run's beginning renders
 /// them; and functions of the user's, who alone know the `unknown` flags.
 void read_data(Stations& run, const StartPoint& start, const json::object& unknown, Notes& notes) {
   const config::RunConfig& config = run.config;
-  const bool evaluates = generates(config) && config.eval_interval;
+  const bool evaluates =
+      generates(config) && config.eval_interval && !config::has_users_evaluation(config);
   run.text = load_model_text(config.hf_checkpoint, needs_template(config, evaluates),
                              first_day(start.checkpoint, run.clock));
-  const buffer::DataSourceConfig order{.samples_per_prompt = config.n_samples_per_prompt,
-                                       .shuffle = config.rollout_shuffle,
-                                       .seed = config.rollout_seed};
-  if (config.streaming_data) {
-    run.stream = stream_prompts(config, run.text);
-    run.prompts.emplace(*run.stream, order);
-  } else {
-    if (!config.prompt_data.empty()) run.dataset = load_prompts(config, run.text);
-    run.prompts.emplace(run.dataset ? &*run.dataset : nullptr, order);
-  }
+  if (!config::has_users_data_source(config)) read_prompts(run);
   if (evaluates) {
     run.evaluation.emplace(config, run.text);
     notes.insert(notes.end(), run.evaluation->remarks().begin(), run.evaluation->remarks().end());
@@ -71,11 +82,18 @@ void read_data(Stations& run, const StartPoint& start, const json::object& unkno
         "not wait for answers of plug-in hosts",
         eval_rewards.front()));
   }
-  const bool draws = generates(config) && !generate_paths(config).empty();
+  const bool draws = generates(config) && opens_door(config);
   if (draws) run.door = std::make_unique<EngineDoor>(config, run.text);
   if (draws || !config::users_functions(config).empty() || !eval_rewards.empty()) {
-    run.plugins = std::make_unique<Plugins>(config, unknown, eval_rewards, run.folder.plugin_logs(),
-                                            run.door.get());
+    const PluginPlaces places{
+        .logs = run.folder.plugin_logs(),
+        .save = run.folder.checkpoints(),
+        .load = start.checkpoint ? start.checkpoint->directory.parent_path() : ""};
+    run.plugins = std::make_unique<Plugins>(config, unknown, eval_rewards, places, run.door.get());
+  }
+  if (config::has_users_data_source(config)) {
+    run.users_prompts = run.plugins->prompts(run.text);
+    run.prompts.emplace(*run.users_prompts, order_of(config));
   }
   if (draws && run.evaluation) run.evaluation->draw_by(*run.plugins);
   if (trains(config))
@@ -93,7 +111,8 @@ void plan_schedule(Stations& run, const StartPoint& start) {
         fmt::format("--start-rollout-id {}: nothing is left to do, the run has {} rollouts",
                     schedule.first_step, schedule.num_steps));
   }
-  if (run.evaluation) schedule.eval_interval = config.eval_interval;
+  if (run.evaluation || config::has_users_evaluation(config))
+    schedule.eval_interval = config.eval_interval;
   schedule.save_interval = config.save_interval;
   if (!config.num_rollout && run.dataset)
     schedule.rollouts_per_epoch = run.dataset->size() / config.rollout_batch_size;
@@ -179,6 +198,10 @@ void open_records(Stations& run, const StartPoint& start, Notes& notes) {
     for (const std::string& remark :
          run.prompts->restore(start.checkpoint->run.at("data_source").as_object(), where))
       notes.push_back(remark);
+  }
+  if (run.users_prompts) {
+    const std::deque<Group>& waiting = run.prompts->waiting();
+    run.users_prompts->load(run.schedule.first_step - 1, {waiting.begin(), waiting.end()});
   }
   run.fates->begin_with(*run.prompts);
   run.folder.remove_rollouts_from(run.schedule.first_step);
@@ -310,15 +333,20 @@ json::object describe(const Stations& run, const StartPoint& start, const json::
 void make_source(Stations& run) {
   const config::RunConfig& config = run.config;
   if (!config.load_debug_rollout_data.empty()) {
-    run.files = std::make_unique<DumpSource>(
+    run.others = std::make_unique<DumpSource>(
         config.load_debug_rollout_data, config.load_debug_rollout_data_subsample, *run.recorder);
   } else if (config.trains_on_rows()) {
-    run.files =
+    run.others =
         std::make_unique<RowSource>(config, run.text, *run.prompts, *run.fates, *run.recorder);
   } else {
     run.rollout = std::make_unique<RolloutSource>(config, *run.text.tokenizer, *run.prompts,
                                                   *run.engines, *run.trainers, *run.fates,
                                                   run.memory, *run.recorder, run.plugins.get());
+    if (config::has_users_rollout(config)) {
+      run.others =
+          std::make_unique<FunctionSource>(config, *run.prompts, *run.engines, *run.trainers,
+                                           *run.fates, run.memory, *run.recorder, *run.plugins);
+    }
     if (config.train_async) {
       run.fates->lend_by([&rollout = run.rollout->rollout()] {
         return std::make_shared<rollout::Rollout::Lease>(rollout);
@@ -399,7 +427,8 @@ std::unique_ptr<Stations> build_stations(config::ParsedFlags flags, const Clock&
   find_lost_evaluation(*run, start);
   run->checkpoints = std::make_unique<Checkpoints>(
       run->config, run->folder, start.run_id, run->text.today, *run->prompts, *run->trainers,
-      *run->fates, *run->engines, run->rollout.get(), run->memory, *run->recorder);
+      *run->fates, *run->engines, run->rollout.get(), run->users_prompts.get(), run->memory,
+      *run->recorder);
   run->interrupt.emplace();
   return run;
 }

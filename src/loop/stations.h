@@ -34,6 +34,7 @@
 #include "loop/timeline.h"
 #include "loop/trainer_functions.h"
 #include "loop/trainers.h"
+#include "loop/users_prompts.h"
 #include "model/network.h"
 
 namespace slime::loop {
@@ -56,6 +57,7 @@ struct Stations {
   ModelText text;
   std::optional<buffer::Dataset> dataset;
   std::unique_ptr<buffer::PromptStream> stream;  // --streaming-data, in the place of dataset
+  std::unique_ptr<UsersPrompts> users_prompts;   // --data-source-path, in the place of both
   std::optional<buffer::DataSource> prompts;
   std::unique_ptr<Fates> fates;
   std::unique_ptr<model::Network> network;
@@ -66,18 +68,19 @@ struct Stations {
   std::unique_ptr<Trainers> trainers;
   std::unique_ptr<Engines> engines;
   std::unique_ptr<Recorder> recorder;
-  std::unique_ptr<EngineDoor> door;        // absent where no function asks the engine
-  std::unique_ptr<Plugins> plugins;        // absent where no function is the user's
-  std::unique_ptr<RolloutSource> rollout;  // absent where rows or dumps are trained on
-  std::unique_ptr<GroupSource> files;      // rows or dumps
+  std::unique_ptr<EngineDoor> door;  // absent where no function asks the engine
+  std::unique_ptr<Plugins> plugins;  // absent where no function is the user's
+  /// Absent where rows or dumps are trained on; beside a rollout function it draws evaluations.
+  std::unique_ptr<RolloutSource> rollout;
+  std::unique_ptr<GroupSource> others;  // rows, dumps, a rollout function of the user's
   std::optional<Evaluation> evaluation;
   std::unique_ptr<EvaluationBeside> beside;  // where evaluations stop nothing
   std::unique_ptr<Checkpoints> checkpoints;
   std::optional<Interrupt> interrupt;  // before there are steps a signal simply ends the process
 
   model::Network& trained() { return part ? *part : *network; }
-  /// Where the groups of a step come from: the rollout, or files.
-  GroupSource& source() { return rollout ? static_cast<GroupSource&>(*rollout) : *files; }
+  /// Where the groups of a step come from.
+  GroupSource& source() { return others ? *others : static_cast<GroupSource&>(*rollout); }
 };
 
 /// `flags` are complete and valid; their warnings are shown first. Everything that can be wrong

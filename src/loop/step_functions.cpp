@@ -20,13 +20,11 @@ namespace {
 int64_t first_ordinal(const Group& group) { return group.samples.front().ordinal; }
 
 /// The groups as they were, with what a function changed in their samples.
-void take_changes(const Expected<plugin::Payload>& returned, plugin::Hosts& hosts,
-                  std::string_view flag, const std::string& path, std::string_view who,
-                  std::vector<Group>& groups) {
+void take_changes(const Expected<plugin::Payload>& returned, std::string_view flag,
+                  const std::string& path, std::string_view who, std::vector<Group>& groups) {
   if (!returned) fail(flag, path, returned.error().message);
   try {
-    plugin::take_changes({.value = returned->head, .columns = returned->columns}, hosts, who,
-                         groups);
+    plugin::take_changes({.value = returned->head, .columns = returned->columns}, who, groups);
   } catch (const net::FrameError& error) {
     fail(flag, path, error.what());
   }
@@ -106,7 +104,7 @@ void StepFunctions::filter_samples(int64_t step, std::vector<Group>& groups) con
     return json::object{{"groups", plugin::to_records(groups, columns)}};
   };
   take_changes(desk_.call(hosts_, call("sample_filter", path, name_of_step(step), arguments)),
-               hosts_, "--rollout-sample-filter-path", path, "sample filter", groups);
+               "--rollout-sample-filter-path", path, "sample filter", groups);
 }
 
 buffer::ChooseWaitingFn StepFunctions::choose_waiting() const {
@@ -145,7 +143,7 @@ void StepFunctions::process_all(int64_t step, std::vector<Group>& kept, std::vec
     return json::object{{"groups", plugin::to_records(sorted, columns)}};
   };
   take_changes(
-      desk_.call(hosts_, call("all_samples", path, name_of_step(step), arguments), prompts), hosts_,
+      desk_.call(hosts_, call("all_samples", path, name_of_step(step), arguments), prompts),
       "--rollout-all-samples-process-path", path, "process", sorted);
   kept.resize(num_kept);
   for (std::size_t i = 0; i < order.size(); ++i) {

@@ -18,7 +18,7 @@ bool truth(const json::object& value, std::string_view name) {
   return word->get_bool();
 }
 
-Expected<Filtered> filtered(const Group& group, const Answer& answer, Hosts& hosts) {
+Expected<Filtered> filtered(const Group& group, const Answer& answer) {
   try {
     Filtered result{.group = group, .verdict = {}};
     result.verdict.keep = truth(answer.value, "keep");
@@ -26,7 +26,7 @@ Expected<Filtered> filtered(const Group& group, const Answer& answer, Hosts& hos
     const json::value* reason = answer.value.if_contains("reason");
     const bool has_reason = reason != nullptr && reason->is_string();
     result.verdict.reason = has_reason ? std::string(reason->get_string()) : "no_reason";
-    take_changes(answer, hosts, "filter", result.group);
+    take_changes(answer, "filter", result.group);
     return result;
   } catch (const net::FrameError& error) {
     return failure(error.what());
@@ -47,9 +47,9 @@ void filter(Hosts& hosts, int hook, std::chrono::duration<double> timeout, Group
                   },
               .stop = std::move(stop),
               .answer =
-                  [shared, &hosts, answer = std::move(answer)](const Expected<Answer>& returned) {
+                  [shared, answer = std::move(answer)](const Expected<Answer>& returned) {
                     if (returned) {
-                      answer(filtered(*shared, *returned, hosts));
+                      answer(filtered(*shared, *returned));
                     } else {
                       answer(failure(returned.error().message));
                     }

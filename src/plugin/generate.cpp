@@ -29,13 +29,16 @@ void check_rollout_ids(std::vector<Sample>& parts) {
   for (Sample& part : parts) part.rollout_id = first.value_or(part.ordinal);
 }
 
-Expected<std::vector<Sample>> made(const Sample& given, const Answer& answer,
-                                   const SampleLimits& limits) {
+Expected<MadeSamples> made(const Sample& given, const Answer& answer, const SampleLimits& limits) {
   try {
     std::vector<Sample> parts;
     const auto add = [&](const json::value& record) {
       if (!record.is_object()) throw net::FrameError("an answer with something that is no sample");
-      parts.push_back(made_sample(record.get_object(), answer.columns, given, limits));
+      Sample part = read_sample(record.get_object(), answer.columns, given, limits);
+      if (part.status == Status::kPending) part.status = Status::kCompleted;
+      if (part.status == Status::kFailed) part.failure = "generate: " + part.failure;
+      check_drawn(part, limits);
+      parts.push_back(std::move(part));
     };
     const json::value* many = answer.value.if_contains("samples");
     if (const json::value* one = answer.value.if_contains("sample")) {
@@ -49,7 +52,7 @@ Expected<std::vector<Sample>> made(const Sample& given, const Answer& answer,
     }
     if (parts.empty()) return failure("the plug-in host answered without a sample");
     check_rollout_ids(parts);
-    return parts;
+    return MadeSamples(std::move(parts), !answer.value.contains("sample"));
   } catch (const net::FrameError& error) {
     return failure(error.what());
   }
@@ -58,7 +61,7 @@ Expected<std::vector<Sample>> made(const Sample& given, const Answer& answer,
 }  // namespace
 
 void generate(Hosts& hosts, const GenerateHook& how, json::object sampling_params, Sample sample,
-              std::stop_token stop, std::function<void(Expected<std::vector<Sample>>)> answer) {
+              std::stop_token stop, std::function<void(Expected<MadeSamples>)> answer) {
   const auto given = std::make_shared<const Sample>(std::move(sample));
   hosts.call({.hook = how.hook,
               .subject = fmt::format("sample {}", given->ordinal),

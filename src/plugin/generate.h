@@ -6,12 +6,12 @@
 #include <chrono>
 #include <functional>
 #include <stop_token>
-#include <vector>
 
 #include "core/expected.h"
+#include "core/made_samples.h"
 #include "core/sample.h"
 #include "plugin/hosts.h"
-#include "plugin/made_sample.h"
+#include "plugin/read_sample.h"
 
 namespace slime::plugin {
 
@@ -26,6 +26,6 @@ struct GenerateHook {
 /// requested: with what the function made, which is one sample or more with a common rollout_id, or
 /// with the reason why there is nothing.
 void generate(Hosts& hosts, const GenerateHook& how, json::object sampling_params, Sample sample,
-              std::stop_token stop, std::function<void(Expected<std::vector<Sample>>)> answer);
+              std::stop_token stop, std::function<void(Expected<MadeSamples>)> answer);
 
 }  // namespace slime::plugin

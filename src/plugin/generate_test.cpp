@@ -19,7 +19,7 @@ using namespace std::chrono_literals;
 
 class PluginGenerate : public ::testing::Test {
  protected:
-  using Made = Expected<std::vector<Sample>>;
+  using Made = Expected<MadeSamples>;
 
   void SetUp() override {
     if (std::system("python3 -c pass > /dev/null 2>&1") != 0) GTEST_SKIP() << "no python3 here";
@@ -66,12 +66,24 @@ TEST_F(PluginGenerate, ReturnsTheSampleWithItsTokens) {
       "    return sample\n");
   const Made made = ask(3).get();
   ASSERT_TRUE(made) << made.error().message;
-  ASSERT_EQ(made->size(), 1u);
-  EXPECT_EQ(made->front().ordinal, 3);
-  EXPECT_EQ(made->front().tokens, (std::vector<TokenId>{5, 6, 7, 7, 7}));
-  EXPECT_EQ(made->front().log_probs, (std::vector<float>{-0.5, -0.5, -0.5}));
-  EXPECT_EQ(made->front().response, "ja");
-  EXPECT_FALSE(made->front().rollout_id);
+  ASSERT_EQ(made->parts.size(), 1u);
+  EXPECT_EQ(made->parts.front().ordinal, 3);
+  EXPECT_EQ(made->parts.front().tokens, (std::vector<TokenId>{5, 6, 7, 7, 7}));
+  EXPECT_EQ(made->parts.front().log_probs, (std::vector<float>{-0.5, -0.5, -0.5}));
+  EXPECT_EQ(made->parts.front().response, "ja");
+  EXPECT_FALSE(made->parts.front().rollout_id);
+  EXPECT_FALSE(made->is_list);
+}
+
+TEST_F(PluginGenerate, AListOfOneIsAList) {
+  open(
+      "async def generate(args, sample, sampling_params):\n"
+      "    sample.append_response_tokens(args, tokens=[7], log_probs=[-0.5])\n"
+      "    return [sample]\n");
+  const Made made = ask(0).get();
+  ASSERT_TRUE(made) << made.error().message;
+  EXPECT_EQ(made->parts.size(), 1u);
+  EXPECT_TRUE(made->is_list);
 }
 
 TEST_F(PluginGenerate, PartsOfOneExecutionHaveACommonRolloutId) {
@@ -83,9 +95,9 @@ TEST_F(PluginGenerate, PartsOfOneExecutionHaveACommonRolloutId) {
       "    return parts\n");
   const Made without = ask(0).get();
   ASSERT_TRUE(without) << without.error().message;
-  ASSERT_EQ(without->size(), 2u);
-  EXPECT_EQ(without->back().rollout_id, 0);
-  EXPECT_EQ(ask(1).get()->back().rollout_id, 1);
+  ASSERT_EQ(without->parts.size(), 2u);
+  EXPECT_EQ(without->parts.back().rollout_id, 0);
+  EXPECT_EQ(ask(1).get()->parts.back().rollout_id, 1);
   const Made different = ask(2).get();
   ASSERT_FALSE(different);
   EXPECT_THAT(different.error().message, HasSubstr("different rollout_ids"));

@@ -31,8 +31,7 @@ Sample& sample_at(const json::array& at, std::span<Group> groups, bool is_one_gr
   return group.samples[place(depth - 1, group.samples.size())];
 }
 
-void take(const Answer& answer, Hosts& hosts, std::string_view who, std::span<Group> groups,
-          bool is_one_group) {
+void take(const Answer& answer, std::string_view who, std::span<Group> groups, bool is_one_group) {
   const json::value* changes = answer.value.if_contains("changes");
   if (changes == nullptr) return;
   if (!changes->is_array()) throw FrameError("the plug-in host answered with odd changes");
@@ -43,10 +42,7 @@ void take(const Answer& answer, Hosts& hosts, std::string_view who, std::span<Gr
     json::object fields = *change;
     fields.erase(kAt);
     Sample& sample = sample_at(at->get_array(), groups, is_one_group);
-    for (const std::string& name : apply_changes(fields, answer.columns, who, sample)) {
-      hosts.tell_once(fmt::format(
-          "a {} function sets Sample.{}, which is not kept; Sample.metadata is", who, name));
-    }
+    apply_changes(fields, answer.columns, who, sample);
   }
 }
 
@@ -64,13 +60,12 @@ json::array to_records(std::span<const Group> groups, Columns& columns) {
   return records;
 }
 
-void take_changes(const Answer& answer, Hosts& hosts, std::string_view who, Group& group) {
-  take(answer, hosts, who, {&group, 1}, true);
+void take_changes(const Answer& answer, std::string_view who, Group& group) {
+  take(answer, who, {&group, 1}, true);
 }
 
-void take_changes(const Answer& answer, Hosts& hosts, std::string_view who,
-                  std::span<Group> groups) {
-  take(answer, hosts, who, groups, false);
+void take_changes(const Answer& answer, std::string_view who, std::span<Group> groups) {
+  take(answer, who, groups, false);
 }
 
 }  // namespace slime::plugin

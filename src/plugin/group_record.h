@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "core/sample.h"
-#include "plugin/hosts.h"
+#include "plugin/host.h"
 
 namespace slime::plugin {
 
@@ -14,9 +14,8 @@ json::array to_records(const Group& group, Columns& columns);
 json::array to_records(std::span<const Group> groups, Columns& columns);
 
 /// What a function (`who`: "filter") changed in samples that it was shown: the answer's `changes`, if
-/// it has any. Fields that are not kept are told once. Throws net::FrameError.
-void take_changes(const Answer& answer, Hosts& hosts, std::string_view who, Group& group);
-void take_changes(const Answer& answer, Hosts& hosts, std::string_view who,
-                  std::span<Group> groups);
+/// it has any. Throws net::FrameError.
+void take_changes(const Answer& answer, std::string_view who, Group& group);
+void take_changes(const Answer& answer, std::string_view who, std::span<Group> groups);
 
 }  // namespace slime::plugin

@@ -113,8 +113,8 @@ class PluginHooks : public ::testing::Test {
   }
   Expected<Sample> hooked(const std::string& response, const std::vector<int>& hooks) {
     return wait<Sample>([&](auto answer) {
-      call_sample_hooks(*hosts_, hooks, 20s, sample_of(8, response),
-                        {.rollout_id = 6, .is_evaluation = true}, {}, answer);
+      const SampleHooks how{.timeout = 20s, .limits = {}, .rollout_id = 6, .is_evaluation = true};
+      call_sample_hooks(*hosts_, hooks, how, sample_of(8, response), {}, answer);
     });
   }
 
@@ -172,7 +172,7 @@ TEST_F(PluginHooks, SampleHooksSeeWhatTheOneBeforeLeft) {
 TEST_F(PluginHooks, ASampleHookThatLeavesNoSampleFails) {
   open({{"sample_hook", "first"}, {"sample_hook", "second"}});
   EXPECT_THAT(hooked("odd", {0, 1}).error().message,
-              HasSubstr("Sample.loss_mask has 1 numbers for 2 response tokens"));
+              HasSubstr("Sample.loss_mask has 1 entries for 2 response tokens"));
   EXPECT_THAT(hooked("type", {0, 1}).error().message,
               HasSubstr("int is returned; it is a Sample or None"));
   EXPECT_THAT(hooked("fine", {1}).error().message, HasSubstr("KeyError: 'first'"));

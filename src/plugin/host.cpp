@@ -39,12 +39,15 @@ std::string late_text(const Call& call) {
 
 Host::Host(HostConfig config)
     : config_(std::move(config)),
-      log_(config_.logs / fmt::format("host-{}.log", config_.number)),
+      log_(config_.logs /
+           fmt::format("host-{}{}.log", config_.number, config_.finds_culprits ? "-again" : "")),
       wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       replies_(std::make_shared<Replies>(wake_)) {
   check(wake_ >= 0, "there is a descriptor for an event");
   thread_ = std::jthread([this](const std::stop_token& stop) { run(stop); });
 }
+
+int64_t Host::num_open_calls() const { return num_open_; }
 
 Host::~Host() {
   thread_.request_stop();
@@ -67,6 +70,8 @@ void Host::call(Call call) {
 void Host::set_aborted(bool is_aborted) {
   is_aborted_ = is_aborted;
   ::eventfd_write(wake_, 1);
+  const std::lock_guard lock(mutex_);
+  if (examiner_) examiner_->set_aborted(is_aborted);
 }
 
 void Host::tell_aborted() {
@@ -78,7 +83,8 @@ void Host::tell_aborted() {
 void Host::run(const std::stop_token& stop) {
   while (!stop.stop_requested()) {
     take_calls();
-    const bool is_wanted = !has_started_ || !waiting_.empty() || !suspects_.empty();
+    const bool starts_at_once = !has_started_ && !config_.finds_culprits;
+    const bool is_wanted = starts_at_once || !waiting_.empty() || !suspects_.empty();
     if (!process_ && !broken_ && is_wanted && Steady::now() >= start_at_) start();
     try {
       if (process_) send_replies();
@@ -91,7 +97,7 @@ void Host::run(const std::stop_token& stop) {
     }
     look_at_clock();
     while (broken_ && !suspects_.empty()) {
-      fail(suspects_.front(), *broken_);
+      for (Call& call : suspects_.front()) fail(call, *broken_);
       suspects_.pop_front();
     }
     while (broken_ && !waiting_.empty()) {
@@ -121,6 +127,8 @@ void Host::take_calls() {
   const std::lock_guard lock(mutex_);
   std::ranges::move(arrived_, std::back_inserter(waiting_));
   arrived_.clear();
+  for (std::vector<Call>& calls : std::exchange(arrived_suspects_, {}))
+    call_again(std::move(calls));
 }
 
 void Host::start() {
@@ -169,13 +177,16 @@ void Host::write_rest() {
 }
 
 void Host::send_calls() {
+  // The next half of suspects is called when the one before has ended.
+  if (waiting_.empty() && !suspects_.empty() && in_flight_.empty()) {
+    waiting_ = std::move(suspects_.front());
+    suspects_.pop_front();
+  }
   while (unsent_.size() < kMostUnsent) {
-    const bool has_suspects = !suspects_.empty();
-    std::deque<Call>& from = has_suspects ? suspects_ : waiting_;
-    const std::size_t most = has_suspects ? 1 : kMostCoroutines;
+    std::deque<Call>& from = waiting_;
     Payload payload;
     json::array calls;
-    while (!from.empty() && in_flight_.size() < most && calls.size() < kCallsOfAFrame &&
+    while (!from.empty() && in_flight_.size() < kMostCoroutines && calls.size() < kCallsOfAFrame &&
            may_send(from.front())) {
       Call call = std::move(from.front());
       from.pop_front();
@@ -318,6 +329,8 @@ void Host::take_questions(const json::object& head, const Columns& columns) {
 void Host::look_at_clock() {
   drop_stopped();
   if (!process_) return;
+  const std::string too_much = process_->over_limit(config_.memory_bytes);
+  if (!too_much.empty()) return die(too_much + ", and was killed");
   const auto now = Steady::now();
   if (!is_ready_) {
     if (now - begun_ > config_.start_timeout)
@@ -347,8 +360,9 @@ Host::Calls::iterator Host::abandon(Calls::iterator which) {
 
 void Host::drop_stopped() {
   const auto is_stopped = [](const Call& call) { return call.stop.stop_requested(); };
-  for (std::deque<Call>* calls : {&waiting_, &suspects_})
-    num_open_ -= static_cast<int64_t>(std::erase_if(*calls, is_stopped));
+  num_open_ -= static_cast<int64_t>(std::erase_if(waiting_, is_stopped));
+  for (std::deque<Call>& calls : suspects_)
+    num_open_ -= static_cast<int64_t>(std::erase_if(calls, is_stopped));
   json::array ids;
   for (auto at = in_flight_.begin(); at != in_flight_.end();) {
     if (!is_stopped(at->second.call)) {
@@ -366,7 +380,7 @@ void Host::drop_stopped() {
 void Host::die(const std::string& why) {
   std::string reason = why;
   if (process_) {
-    const std::string ending = process_->end();
+    const std::string ending = process_->end(/*waits=*/why.empty());
     if (reason.empty()) reason = fmt::format("the plug-in host {}", ending);
   }
   process_.reset();
@@ -380,15 +394,16 @@ void Host::die(const std::string& why) {
     return give_up({start_failure(config_.python, told, tail)});
   }
   tell(fmt::format("plug-in host {}: {}", config_.number, told));
+  // Where culprits are looked for, deaths are what is waited for.
+  if (!config_.finds_culprits) ++deaths_in_row_;
   const std::chrono::duration<double> pause =
-      std::min(kFirstPause * std::exp2(deaths_in_row_), kLongestPause);
+      std::min(kFirstPause * std::exp2(std::max(deaths_in_row_ - 1, 0)), kLongestPause);
   start_at_ = Steady::now() + std::chrono::duration_cast<Steady::duration>(pause);
-  ++deaths_in_row_;
   auto had = std::exchange(in_flight_, {});
   if (had.size() == 1 && !has_abandoned_) {
     fail(had.begin()->second.call, reason);
-  } else {
-    for (auto& [id, each] : had) suspects_.push_back(std::move(each.call));
+  } else if (!had.empty()) {
+    blame_one_of(std::move(had));
   }
   if (deaths_in_row_ >= kMostDeaths) {
     broken_ = fmt::format("{} plug-in hosts in a row ended without an answer, the last: {}",

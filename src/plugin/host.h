@@ -5,8 +5,9 @@
 ///
 /// A thread owns the process and everything about it. Calls that have gathered go in one frame, and so
 /// do answers. A host that dies, or whose event loop stands still when a call is late, is replaced.
-/// The calls that it had are called again one at a time, so that only those fail which bring the host
-/// down alone; a reward may so be called twice. docs/decisions/0081-users-python.md.
+/// The calls that it had are called again in a host of their own, half of them at a time and then halves of
+/// a half that dies, so that only those fail which bring a host down alone, and nothing else waits for them; a
+/// reward may so be called several times. docs/decisions/0081-users-python.md.
 
 #include <chrono>
 #include <deque>
@@ -58,6 +59,8 @@ struct HostConfig {
   json::object flags;          // `args`
   std::vector<Hook> hooks;
   std::chrono::duration<double> start_timeout{300};  // of an import
+  uint64_t memory_bytes = 0;                         // of its tree of processes; 0: no limit
+  bool finds_culprits = false;  // it has only calls that were in a host when it died
   /// What user code asks the program. Called on the host's thread, which it must not hold up; empty:
   /// nothing is answered.
   std::function<void(Question, ReplyFn)> on_question;
@@ -81,7 +84,7 @@ class Host {
 
   /// Any thread.
   void call(Call call);
-  int64_t num_open_calls() const { return num_open_; }
+  int64_t num_open_calls() const;
   /// Any thread: GenerateState.aborted, by which conversations know that they are to return what they
   /// have.
   void set_aborted(bool is_aborted);
@@ -114,6 +117,10 @@ class Host {
   void drop_stopped();
   Calls::iterator abandon(Calls::iterator which);
   void die(const std::string& why);
+  void blame_one_of(Calls had);
+  void examine(std::vector<Call> suspects);
+  void take_suspects(std::vector<Call> suspects);
+  void call_again(std::vector<Call> suspects);
   void give_up(const std::vector<std::string>& problems);
   void finish(Call& call, const Expected<Answer>& answer);
   void fail(Call& call, const std::string& why);
@@ -124,7 +131,8 @@ class Host {
   int wake_ = -1;
   const std::shared_ptr<Replies> replies_;
   std::mutex mutex_;
-  std::vector<Call> arrived_;  // guarded by mutex_
+  std::vector<Call> arrived_;                       // guarded by mutex_
+  std::deque<std::vector<Call>> arrived_suspects_;  // guarded by mutex_
   std::atomic<bool> is_aborted_{false};
   std::atomic<int64_t> num_open_{0};
 
@@ -143,13 +151,15 @@ class Host {
   Steady::time_point looped_;            // its event loop was last seen to go on
   int64_t loop_count_ = -1;
   std::deque<Call> waiting_;
-  std::deque<Call> suspects_;  // were in a host when it died; called one at a time
+  /// With finds_culprits: calls that are made together, when those before have ended.
+  std::deque<std::deque<Call>> suspects_;
   Calls in_flight_;
   int64_t next_id_ = 1;
   bool has_abandoned_ = false;  // the process may still run a call that nobody waits for
   int deaths_in_row_ = 0;       // without an answer between them
   std::optional<std::string> broken_;
   std::map<std::string, int64_t> places_;  // that tracebacks were shown of
+  std::unique_ptr<Host> examiner_;         // made when it is needed; guarded by mutex_
   std::jthread thread_;                    // last: it uses all of it
 };
 

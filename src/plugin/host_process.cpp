@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdlib>
@@ -30,6 +31,9 @@ constexpr uint64_t kFrameLimit = uint64_t{1} << 30;  // bytes of one frame of a 
 constexpr uint64_t kBytesOfAMinute = uint64_t{8} << 20;
 constexpr std::size_t kTail = 4096;  // bytes that are shown when it dies
 constexpr std::chrono::milliseconds kEndingPatience{500};
+constexpr std::chrono::milliseconds kLookInterval{200};
+constexpr int kLookShare = 50;  // looking takes a fiftieth of a core at most
+constexpr std::size_t kMostProcesses = 256;
 constexpr int kMostReads = 16;  // of its output at once: other work goes on between them
 
 /// Ours and theirs.
@@ -157,7 +161,7 @@ HostProcess::HostProcess(const std::string& python, HostLog& log)
 
 HostProcess::~HostProcess() {
   if (process_ > 0) {
-    ::kill(-process_, SIGKILL);
+    kill_all();
     ::waitpid(process_, nullptr, 0);
   }
   if (output_ >= 0) ::close(output_);
@@ -180,19 +184,49 @@ void HostProcess::read_output() {
   }
 }
 
-std::string HostProcess::end() {
-  const auto patience = Steady::now() + kEndingPatience;
-  int status = 0;
-  pid_t done = 0;
-  while (done == 0 && Steady::now() < patience) {
-    done = ::waitpid(process_, &status, WNOHANG);
-    if (done == 0) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+void HostProcess::kill_all() {
+  kill_descendants(process_, tree_);
+  ::kill(-process_, SIGKILL);
+}
+
+std::string HostProcess::over_limit(uint64_t memory_bytes) {
+  const auto begin = Steady::now();
+  if (begin < look_at_) return {};
+  tree_ = tree_of(process_);
+  uint64_t bytes = 0;
+  for (const TreeProcess& each : tree_) bytes += each.resident_bytes;
+  const bool may_be_over = memory_bytes > 0 && bytes > memory_bytes;
+  if (may_be_over) bytes = memory_of(tree_);
+  const auto end = Steady::now();
+  look_at_ = end + std::max<Steady::duration>(kLookInterval, kLookShare * (end - begin));
+  if (tree_.size() > kMostProcesses) {
+    return fmt::format("the plug-in host had {} processes with those that it started, more than {}",
+                       tree_.size(), kMostProcesses);
   }
-  ::kill(-process_, SIGKILL);  // what it started
-  if (done == 0) ::waitpid(process_, nullptr, 0);
+  if (!may_be_over || bytes <= memory_bytes) return {};
+  constexpr double kGigabyte = 1 << 30;
+  return fmt::format(
+      "the plug-in host held {:.2f} GiB with all that it started, more than --plugin-memory-gb "
+      "{:g}",
+      static_cast<double>(bytes) / kGigabyte, static_cast<double>(memory_bytes) / kGigabyte);
+}
+
+std::string HostProcess::end(bool waits) {
+  const auto patience = Steady::now() + (waits ? kEndingPatience : std::chrono::milliseconds(0));
+  siginfo_t ended{};
+  const auto has_ended = [&] {  // its number stays its own until it is waited for below
+    ::waitid(P_PID, static_cast<id_t>(process_), &ended, WEXITED | WNOHANG | WNOWAIT);
+    return ended.si_pid != 0;
+  };
+  while (!has_ended() && Steady::now() < patience)
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  const bool by_itself = ended.si_pid != 0;
+  kill_all();
+  int status = 0;
+  ::waitpid(process_, &status, 0);
   process_ = -1;
   read_output();
-  return done == 0 ? "closed its connection and was killed" : ending_of(status);
+  return by_itself ? ending_of(status) : "closed its connection and was killed";
 }
 
 }  // namespace slime::plugin

@@ -8,8 +8,10 @@
 #include <cstdint>
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include "net/frame_channel.h"
+#include "plugin/process_tree.h"
 
 namespace slime::plugin {
 
@@ -39,7 +41,7 @@ class HostProcess {
  public:
   /// Throws ConfigError when it cannot be started. `log` outlives the object.
   HostProcess(const std::string& python, HostLog& log);
-  /// Kills it and everything in its session.
+  /// Kills it and all that it started.
   ~HostProcess();
   HostProcess(const HostProcess&) = delete;
   HostProcess& operator=(const HostProcess&) = delete;
@@ -49,16 +51,24 @@ class HostProcess {
   int output() const { return output_; }
   void read_output();
 
+  /// What it holds too much of, with all that it started; empty: nothing. Looks again after a fifth of a
+  /// second, or later where looking takes long. `memory_bytes` 0: no limit.
+  std::string over_limit(uint64_t memory_bytes);
+
   /// How it ended: "was killed by signal 11 (Segmentation fault)". Waits a moment for one that is
-  /// about to, then kills it.
-  std::string end();
+  /// about to (`waits`), then kills it and all that it started.
+  std::string end(bool waits);
 
  private:
+  void kill_all();
+
   int theirs_ = -1;
   net::FrameChannel channel_;
   HostLog& log_;
   int output_ = -1;
   pid_t process_ = -1;
+  std::vector<TreeProcess> tree_;  // when it was last looked at
+  std::chrono::steady_clock::time_point look_at_{};
 };
 
 }  // namespace slime::plugin

@@ -20,6 +20,7 @@ Hosts::Hosts(const HostsConfig& config) : num_shared_hooks_(static_cast<int>(con
                    .logs = config.logs,
                    .flags = config.flags,
                    .hooks = std::move(hooks),
+                   .memory_bytes = config.memory_bytes,
                    .on_question = config.on_question,
                    .tell = [this](const std::string& text) { tell(text); }}));
   }

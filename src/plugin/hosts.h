@@ -24,6 +24,7 @@ struct HostsConfig {
   /// Behind those: functions that may keep something from call to call, so there is one of each.
   std::vector<Hook> hooks_of_first;
   std::function<void(Question, ReplyFn)> on_question = {};  // as HostConfig's
+  uint64_t memory_bytes = 0;                                // of each
 };
 
 class Hosts {

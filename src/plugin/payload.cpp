@@ -187,18 +187,4 @@ std::vector<int64_t> whole_numbers(const json::value& word, const Columns& colum
   return numbers;
 }
 
-std::vector<double> fractions(const json::value& word, const Columns& columns) {
-  std::vector<double> numbers;
-  if (const Column* column = column_of(word, columns)) {
-    std::visit([&numbers](const auto& all) { numbers.assign(all.begin(), all.end()); }, *column);
-    return numbers;
-  }
-  if (!word.is_array()) throw FrameError("no list of numbers where one is due");
-  for (const json::value& number : word.get_array()) {
-    if (!number.is_number()) throw FrameError("a list of numbers has something else");
-    numbers.push_back(number.to_number<double>());
-  }
-  return numbers;
-}
-
 }  // namespace slime::plugin

@@ -41,7 +41,4 @@ std::vector<int64_t> whole_numbers(const json::value& word, const Columns& colum
 std::vector<float> floats(const json::value& word, const Columns& columns);
 std::vector<double> doubles(const json::value& word, const Columns& columns);
 
-/// Fractions, as whole_numbers(). Whole numbers are fractions too.
-std::vector<double> fractions(const json::value& word, const Columns& columns);
-
 }  // namespace slime::plugin

@@ -12,7 +12,7 @@
 namespace slime::plugin {
 namespace {
 
-Expected<Sample> scored(const Sample& sample, const Answer& answer, Hosts& hosts) {
+Expected<Sample> scored(const Sample& sample, const Answer& answer) {
   const json::value* reward = answer.value.if_contains("reward");
   if (reward == nullptr) return failure("the plug-in host answered without a reward");
   Sample changed = sample;
@@ -20,13 +20,7 @@ Expected<Sample> scored(const Sample& sample, const Answer& answer, Hosts& hosts
   if (changes != nullptr && !changes->is_object())
     return failure("the plug-in host answered with odd changes");
   try {
-    if (changes != nullptr) {
-      for (const std::string& name :
-           apply_changes(changes->get_object(), answer.columns, "reward", changed)) {
-        hosts.tell_once(fmt::format(
-            "a reward function sets Sample.{}, which is not kept; Sample.metadata is", name));
-      }
-    }
+    if (changes != nullptr) apply_changes(changes->get_object(), answer.columns, "reward", changed);
   } catch (const net::FrameError& error) {
     return failure(error.what());
   }
@@ -34,14 +28,14 @@ Expected<Sample> scored(const Sample& sample, const Answer& answer, Hosts& hosts
   return changed;
 }
 
-Expected<Group> scored(const Group& group, const Answer& answer, Hosts& hosts) {
+Expected<Group> scored(const Group& group, const Answer& answer) {
   const json::value* rewards = answer.value.if_contains("rewards");
   if (rewards == nullptr || !rewards->is_array() ||
       rewards->get_array().size() != group.samples.size())
     return failure("the plug-in host answered without a reward for each sample");
   Group changed = group;
   try {
-    take_changes(answer, hosts, "reward", changed);
+    take_changes(answer, "reward", changed);
   } catch (const net::FrameError& error) {
     return failure(error.what());
   }
@@ -65,9 +59,9 @@ void ask(Hosts& hosts, int hook, std::chrono::duration<double> timeout, std::str
                   },
               .stop = std::move(stop),
               .answer =
-                  [shared, &hosts, answer = std::move(answer)](const Expected<Answer>& returned) {
+                  [shared, answer = std::move(answer)](const Expected<Answer>& returned) {
                     if (returned) {
-                      answer(scored(*shared, *returned, hosts));
+                      answer(scored(*shared, *returned));
                     } else {
                       answer(failure(returned.error().message));
                     }

@@ -11,11 +11,14 @@
 #include "core/expected.h"
 #include "core/sample.h"
 #include "plugin/hosts.h"
+#include "plugin/read_sample.h"
 
 namespace slime::plugin {
 
-/// Where a sample is seen.
-struct Occasion {
+/// Where samples are seen, and what holds for them.
+struct SampleHooks {
+  std::chrono::duration<double> timeout{};
+  SampleLimits limits;
   int64_t rollout_id = 0;
   bool is_evaluation = false;
 };
@@ -23,8 +26,7 @@ struct Occasion {
 /// Each of `hooks`, by their places among those of `hosts`, gets the sample as the one before left it.
 /// `answer` is called once, on a thread of a host, unless `stop` is requested. `hosts` outlives the
 /// calls.
-void call_sample_hooks(Hosts& hosts, std::vector<int> hooks, std::chrono::duration<double> timeout,
-                       Sample sample, Occasion occasion, std::stop_token stop,
-                       std::function<void(Expected<Sample>)> answer);
+void call_sample_hooks(Hosts& hosts, std::vector<int> hooks, const SampleHooks& how, Sample sample,
+                       std::stop_token stop, std::function<void(Expected<Sample>)> answer);
 
 }  // namespace slime::plugin

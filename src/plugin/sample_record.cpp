@@ -85,18 +85,12 @@ json::object to_record(const Sample& sample, Columns& columns) {
   if (!sample.custom_rm_path.empty()) record["custom_rm_path"] = sample.custom_rm_path;
   if (!sample.reward.is_null()) record["reward"] = sample.reward;
   if (sample.remove_sample) record["remove_sample"] = true;
-  if (!sample.top_p_offsets.empty()) {
-    record["rollout_top_p_token_ids"] = add_column(columns, sample.top_p_ids);
-    record["rollout_top_p_token_offsets"] = add_column(
-        columns, std::vector<int32_t>(sample.top_p_offsets.begin(), sample.top_p_offsets.end()));
-  }
   for (const auto& own : sample.user_fields) record[own.key()] = own.value();
   return record;
 }
 
-std::vector<std::string> apply_changes(const json::object& changes, const Columns& columns,
-                                       std::string_view who, Sample& sample) {
-  std::vector<std::string> without_place;
+void apply_changes(const json::object& changes, const Columns& columns, std::string_view who,
+                   Sample& sample) {
   for (const auto& member : changes) {
     const std::string_view name = member.key();
     const json::value& value = member.value();
@@ -119,10 +113,9 @@ std::vector<std::string> apply_changes(const json::object& changes, const Column
     } else if (name == "reward") {
       sample.reward = value;
     } else {
-      without_place.emplace_back(name);
+      sample.user_fields[name] = value;
     }
   }
-  return without_place;
 }
 
 }  // namespace slime::plugin

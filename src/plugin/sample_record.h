@@ -2,9 +2,7 @@
 
 /// Samples on the wire of a plug-in host, by the field names of the original's Sample.
 
-#include <optional>
-#include <string>
-#include <vector>
+#include <string_view>
 
 #include "core/sample.h"
 #include "plugin/payload.h"
@@ -15,10 +13,9 @@ namespace slime::plugin {
 json::object to_record(const Sample& sample, Columns& columns);
 
 /// What a function (`who`: "reward") changed in a sample beside what it returned: status, metadata,
-/// label, response, remove_sample, rollout_id, loss_mask, reward. Fields that a sample has no place
-/// for come back by their names, for a word to the user. Throws net::FrameError with what is wrong
-/// with a value.
-std::vector<std::string> apply_changes(const json::object& changes, const Columns& columns,
-                                       std::string_view who, Sample& sample);
+/// label, response, remove_sample, rollout_id, loss_mask, reward. Other fields are kept in
+/// user_fields. Throws net::FrameError with what is wrong with a value.
+void apply_changes(const json::object& changes, const Columns& columns, std::string_view who,
+                   Sample& sample);
 
 }  // namespace slime::plugin

@@ -218,7 +218,7 @@ void TrainerHost::fail(const std::string& why) {
 
 /// `why`: empty when the host ended by itself.
 void TrainerHost::die(const std::string& why) {
-  const std::string ending = process_->end();
+  const std::string ending = process_->end(/*waits=*/true);
   std::string reason = why.empty() ? fmt::format("the plug-in host {}", ending) : why;
   process_.reset();
   if (const std::string tail = log_.tail(); !tail.empty())

@@ -5,8 +5,8 @@
 
 #include <functional>
 #include <stop_token>
-#include <vector>
 
+#include "core/made_samples.h"
 #include "core/sample.h"
 #include "engine/client.h"
 #include "rollout/answer.h"
@@ -23,7 +23,6 @@ struct GenerateCall {
 /// Draws a sample to its end (completed, truncated), or, once functions are told to come to an end
 /// (RolloutHooks::abort_functions), as far as it is (aborted). The answer has one sample or more:
 /// parts of one execution, which have a common rollout_id and the ordinal of the sample.
-using GenerateFn =
-    std::function<void(GenerateCall, std::stop_token, AnswerFn<std::vector<Sample>>)>;
+using GenerateFn = std::function<void(GenerateCall, std::stop_token, AnswerFn<MadeSamples>)>;
 
 }  // namespace slime::rollout

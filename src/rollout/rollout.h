@@ -107,6 +107,9 @@ struct RolloutHooks {
   std::function<bool(const Sample&)> is_scored_elsewhere;
   /// All samples of a group at once, when all are drawn; in the place of both.
   std::function<void(Group, std::stop_token, AnswerFn<Group>)> ask_group_score;
+  /// Those of a list that a GenerateFn returned, as far as they have no reward, in the place of
+  /// ask_score; empty: each is scored by itself.
+  std::function<void(Group, std::stop_token, AnswerFn<Group>)> ask_parts_score;
   /// Sees each sample between its last token and its reward; empty: nobody does.
   std::function<void(SampleInHook, std::stop_token, AnswerFn<Sample>)> ask_sample_hook;
   /// With rules that have a GenerateFn: functions under way are to come to an end with what they

@@ -77,6 +77,37 @@ TEST(RolloutFunctions, PartsOfOneExecutionStandBesideOneAnotherInTheGroup) {
   }
 }
 
+TEST(RolloutFunctions, AListIsScoredInOneCallAsFarAsItHasNoReward) {
+  World world;
+  world.hooks.score = nullptr;
+  world.hooks.ask_score = [](Sample sample, std::stop_token,
+                             std::function<void(Expected<Sample>)> answer) {
+    sample.reward = "alone";
+    answer(std::move(sample));
+  };
+  world.hooks.ask_parts_score = [](Group parts, std::stop_token, const AnswerFn<Group>& answer) {
+    if (parts.ordinal == 1) return answer(failure("TypeError: no batch"));
+    for (Sample& part : parts.samples) part.reward = static_cast<int64_t>(parts.samples.size());
+    answer(std::move(parts));
+  };
+  world.rules.generate = [](GenerateCall call, const std::stop_token&,
+                            const AnswerFn<MadeSamples>& answer) {
+    if (call.sample.index_in_group == 1) return answer(std::vector{two_more(call.sample)});
+    std::vector<Sample> parts(3, two_more(call.sample));
+    for (Sample& part : parts) part.rollout_id = call.sample.ordinal;
+    parts[1].reward = 7;
+    answer(MadeSamples(std::move(parts), /*came_as_list=*/true));
+  };
+  const StepResult result = world.run();
+  ASSERT_EQ(result.groups.size(), 3u);
+  for (const Group& group : result.groups) {
+    ASSERT_EQ(group.samples.size(), 4u);
+    const json::value expected[] = {2, 7, 2, "alone"};
+    for (std::size_t i = 0; i < 4; ++i) EXPECT_EQ(group.samples[i].reward, expected[i]);
+  }
+  EXPECT_EQ(world.dropped, (std::vector<std::pair<int64_t, std::string>>{{1, "failed"}}));
+}
+
 TEST(RolloutFunctions, AFailureLeavesThePromptOutWithItsReason) {
   World world;
   std::string reason;

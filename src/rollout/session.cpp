@@ -282,14 +282,13 @@ asio::awaitable<void> Session::draw_by_function(std::shared_ptr<GroupInFlight> f
   }
   const std::stop_callback with_session(functions_stop_.get_token(),
                                         [&draw] { draw.call.request_stop(); });
-  AskFn<std::vector<Sample>> ask = [this, &sample](std::stop_token stop,
-                                                   AnswerFn<std::vector<Sample>> answer) {
+  AskFn<MadeSamples> ask = [this, &sample](std::stop_token stop, AnswerFn<MadeSamples> answer) {
     rules_.generate(
         {.sample = sample, .sampling = rules_.sampling, .keeps_top_p_ids = rules_.keeps_top_p_ids},
         std::move(stop), std::move(answer));
   };
   ++num_functions_;
-  auto drawn = co_await ask_elsewhere<std::vector<Sample>>(std::move(ask), draw.call.get_token());
+  auto drawn = co_await ask_elsewhere<MadeSamples>(std::move(ask), draw.call.get_token());
   --num_functions_;
   if (!drawn) {
     sample.status = Status::kAborted;
@@ -297,7 +296,8 @@ asio::awaitable<void> Session::draw_by_function(std::shared_ptr<GroupInFlight> f
     sample.status = Status::kFailed;
     sample.failure = "generate: " + drawn->error().message;
   } else {
-    take_drawn(sample, draw, std::move(**drawn));
+    draw.is_list = (*drawn)->is_list;
+    take_drawn(sample, draw, std::move((*drawn)->parts));
   }
 }
 

@@ -50,6 +50,7 @@ struct Draw {
   std::optional<std::string> engine_gave_up;
   std::optional<EngineRequests::UnderWay> under_way;
   std::stop_source call;            // of a function that draws it
+  bool is_list = false;             // the function returned a list of samples
   std::vector<Sample> other_parts;  // that a function made beside the sample, until all are scored
   // Written by the engine's thread, read by the session's.
   std::atomic<int64_t> num_drawn{0};  // new tokens, while it has not ended
@@ -153,6 +154,7 @@ class Session {
   boost::asio::awaitable<void> draw(std::shared_ptr<GroupInFlight> flight, std::size_t index);
   boost::asio::awaitable<void> score(std::shared_ptr<GroupInFlight> flight, std::size_t index);
   boost::asio::awaitable<void> score_one(Sample& sample);
+  boost::asio::awaitable<void> score_parts(std::vector<Sample*> parts);
   boost::asio::awaitable<void> ask_sample_hooks(std::shared_ptr<GroupInFlight> flight,
                                                 std::size_t index);
   boost::asio::awaitable<void> ask_sample_hook(Sample& sample, int64_t group);

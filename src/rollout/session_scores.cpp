@@ -94,8 +94,30 @@ asio::awaitable<void> Session::end_group(std::shared_ptr<GroupInFlight> flight) 
 }
 
 asio::awaitable<void> Session::score(std::shared_ptr<GroupInFlight> flight, std::size_t index) {
-  co_await score_one(flight->group.samples[index]);
-  for (Sample& part : flight->draws[index].other_parts) co_await score_one(part);
+  Draw& draw = flight->draws[index];
+  if (!draw.is_list || !context_.hooks.ask_parts_score) {
+    co_await score_one(flight->group.samples[index]);
+    for (Sample& part : draw.other_parts) co_await score_one(part);
+    co_return;
+  }
+  std::vector<Sample*> parts{&flight->group.samples[index]};
+  for (Sample& part : draw.other_parts) parts.push_back(&part);
+  if (!std::ranges::all_of(parts, [](const Sample* part) { return is_whole(*part); })) co_return;
+  std::erase_if(parts, [](const Sample* part) { return !part->reward.is_null(); });
+  if (!parts.empty()) co_await score_parts(std::move(parts));
+}
+
+/// `parts` are of a flight that the caller holds.
+asio::awaitable<void> Session::score_parts(std::vector<Sample*> parts) {
+  Group question{.ordinal = parts.front()->group, .samples = {}};
+  for (const Sample* part : parts) question.samples.push_back(*part);
+  auto scored = co_await ask_elsewhere(bound(context_.hooks.ask_parts_score, std::move(question)),
+                                       rewards_stop_.get_token());
+  if (!scored) co_return;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    take_score(*parts[i], *scored ? Expected<Sample>(std::move((*scored)->samples[i]))
+                                  : failure(scored->error().message));
+  }
 }
 
 /// `sample` is one of a flight that the caller holds.

@@ -130,6 +130,30 @@ def test_one_sample_may_become_several(work):
     assert [sample["reward"] for sample in drawn] == [1.0, 0.0] * 16
 
 
+def test_a_list_is_scored_in_one_call_as_far_as_it_has_no_reward(work):
+    code = STOCK.replace("generate", "generate as one_turn") + (
+        "import copy\n"
+        "async def generate(args, sample, sampling_params):\n"
+        "    sample = await one_turn(args, sample, dict(sampling_params))\n"
+        "    if sample.index % 4 == 0: return [sample]\n"
+        "    if sample.index % 4 == 1: return sample\n"
+        "    parts = [sample, copy.deepcopy(sample), copy.deepcopy(sample)]\n"
+        "    parts[1].reward = 9.0\n"
+        "    return parts\n"
+        "async def reward(args, samples, **kwargs):\n"
+        "    if not isinstance(samples, list): return 0.5\n"
+        "    return [10.0 * len(samples) + i for i in range(len(samples))]\n"
+    )
+    run_dir = work / "list-rewards"
+    done = generated(work, run_dir, code, reward=False, extra=["--custom-rm-path", "my_generate.py:reward"])
+    assert done.returncode == 0, done.stdout + done.stderr
+    by_index = {}
+    for sample in samples(run_dir, 0):
+        by_index.setdefault(sample["index"] % 4, []).append(sample["reward"])
+    assert set(by_index[0]) == {10} and set(by_index[1]) == {0.5}
+    assert by_index[2] == by_index[3] == [20, 9, 21] * 4
+
+
 MISDEEDS = {
     "raise": ("raise ValueError('no such luck')", "ValueError: no such luck"),
     "exit": ("os._exit(3)", "ended with exit code 3"),

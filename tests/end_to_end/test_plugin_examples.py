@@ -32,6 +32,9 @@ SHOWN = {
     "centred.py": lambda run: all(abs(each) < 1e-6 for each in metric(run, "rollout/rewards")),
     "my_batch.py": lambda run: metric(run, "rollout/raw_reward") == [0, 0],
     "my_log.py": lambda run: "rollout 1: 16 samples, the longest of" in log(run),
+    "my_rollout.py": lambda run: len(metric(run, "rollout/longest")) == 2,
+    "my_eval.py": lambda run: len(metric(run, "eval/sums")) == 3,
+    "my_prompts.py": lambda run: [row["prompt"] for row in samples(run)][::4] == [f"{i}+1=" for i in range(8)],
     "my_eval_log.py": lambda run: re.search(r"test: [0-9.]+ of 20", log(run)),
 }
 MORE_FLAGS = {

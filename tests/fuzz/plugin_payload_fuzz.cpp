@@ -5,13 +5,11 @@
 #include <cstdlib>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "core/version_runs.h"
 #include "net/frame_channel.h"
-#include "plugin/made_sample.h"
 #include "plugin/payload.h"
-#include "plugin/read_record.h"
+#include "plugin/read_sample.h"
 #include "plugin/sample_record.h"
 
 using namespace slime;
@@ -25,12 +23,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, std::size_t size) {
     sample.tokens = {1, 2, 3};
     plugin::apply_changes(payload.head, payload.columns, "reward", sample);
     if (!sample.loss_mask.empty() && sample.loss_mask.size() != 2) std::abort();
-    std::vector<std::string> without_place;
-    const Sample whole = plugin::read_record(payload.head, payload.columns, sample, without_place);
-    if (whole.prompt_length < 0 || whole.response_length() < 0) std::abort();
-    const auto length = static_cast<std::size_t>(whole.response_length());
-    for (const std::size_t size_of_list : {whole.loss_mask.size(), whole.log_probs.size()})
-      if (size_of_list != 0 && size_of_list != length) std::abort();
   } catch (const net::FrameError&) {
   }
   try {
@@ -38,8 +30,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, std::size_t size) {
     Sample given{.prompt_length = 1};
     given.tokens = {1, 2, 3};
     given.versions = {{4, 2}};
-    const Sample made = plugin::made_sample(payload.head, payload.columns, given,
+    const Sample made = plugin::read_sample(payload.head, payload.columns, given,
                                             {.vocab_size = 100, .max_tokens = 1000});
+    if (made.prompt_length < 0 || made.response_length() < 0) std::abort();
     const auto length = static_cast<std::size_t>(made.response_length());
     const auto fits = [length](std::size_t size) { return size == 0 || size == length; };
     if (!fits(made.loss_mask.size()) || !fits(made.log_probs.size())) std::abort();

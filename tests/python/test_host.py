@@ -232,6 +232,76 @@ def test_a_data_source_of_ones_own():
         assert "error" not in h.call({"method": "save", "rollout_id": 2})
 
 
+CLASSES = """
+from slime.rollout.base_types import RolloutFnTrainOutput
+from slime.utils.types import Sample
+
+class Both:
+    def __init__(self, args):
+        self.steps = []
+    async def __call__(self, args, rollout_id, data_source, evaluation=False):
+        self.steps.append(rollout_id)
+        if evaluation:
+            return {"mine": {"rewards": self.steps}}
+        return [[Sample(tokens=[1], response_length=1, reward=len(self.steps), metadata={"path": args.rollout_function_path})]]
+
+class NoArguments:
+    def __call__(self, args, rollout_id, data_source, evaluation=False):
+        good, bad = Sample(group_index=3), Sample(group_index=4, reward=float("nan"))
+        return RolloutFnTrainOutput(samples=[[good], [bad], 7, []])
+
+class Silent:
+    def __init__(self, args): pass
+
+class Raises(NoArguments):
+    def __init__(self, args): raise OSError("not today")
+
+class Source:
+    def __init__(self, args): pass
+    def get_samples(self, count): return {}
+    add_samples = save = load = get_samples
+
+generate_rollout = Both
+"""
+
+
+def test_a_class_is_made_once_and_called_like_the_function(tmp_path):
+    (tmp_path / "own.py").write_text(CLASSES)
+    flags = {"rollout_function_path": "own.py", "eval_function_path": "own.Both"}
+    with HostProcess([("rollout", "own.py"), ("evaluate", "own.Both")], tmp_path, flags) as h:
+        assert h.ready["problems"] == []
+        answer = h.call({"hook": 0, "rollout_id": 5})
+        first = samples_of(answer, "groups")[0][0]
+        assert first.reward == 1 and first.metadata["path"] == "own.py:Both"
+        assert h.call({"hook": 1, "rollout_id": 6})["value"]["data"] == {"mine": {"rewards": [5, 6]}}
+
+
+def test_a_group_that_cannot_be_told_costs_no_other_one(tmp_path):
+    (tmp_path / "own.py").write_text(CLASSES)
+    with HostProcess([("rollout", "own.NoArguments")], tmp_path) as h:
+        groups = h.call({"rollout_id": 1})["value"]["groups"]
+        assert isinstance(groups[0], list) and groups[1]["group_index"] == 4 and "float" in groups[1]["error"]
+        assert "a list of samples is wanted, this is int" in groups[2]["error"] and groups[3] == []
+
+
+def test_classes_that_cannot_be_used_are_problems(tmp_path):
+    (tmp_path / "own.py").write_text(CLASSES)
+    for hook, path, words in [
+        ("rollout", "own.Silent", "the class has no __call__"),
+        ("rollout", "own.Raises", "not today"),
+        ("data_source", "own.Both", "the class has no get_samples, add_samples, save, load"),
+    ]:
+        with HostProcess([(hook, path)], tmp_path) as h:
+            assert words in h.ready["problems"][0]["message"]
+
+
+def test_what_a_data_source_returns_is_checked(tmp_path):
+    (tmp_path / "own.py").write_text(CLASSES)
+    with HostProcess([("data_source", "own.Source")], tmp_path) as h:
+        assert "get_samples returns dict; it is a list of groups" in h.call({"method": "get_samples", "count": 1})["error"]["message"]
+        assert h.call({"method": "buffer_length"})["value"] == {"length": -1}
+
+
 def test_post_process_and_conversion():
     samples, columns = records(
         [Sample(tokens=[1, 2], response_length=1, reward=1), Sample(tokens=[3], response_length=1, reward=0)]

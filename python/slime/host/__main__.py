@@ -6,6 +6,16 @@ import sys
 DESCRIPTOR = 3
 
 
+def _adopt_orphans():
+    """What users' code starts stays among this process's descendants, so that it is counted, and killed with it."""
+    try:
+        import ctypes
+
+        ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER
+    except Exception:
+        pass  # a Python without ctypes: what leaves the session is lost sight of
+
+
 def main():
     from slime.host.frames import open_descriptor
     from slime.host.service import serve
@@ -18,6 +28,7 @@ def main():
         stream.reconfigure(line_buffering=True, errors="backslashreplace")
     if "" not in sys.path and os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
+    _adopt_orphans()
     code = 1
     try:
         serve(connection)

@@ -40,6 +40,10 @@ def make_arguments(flags):
     template = flags.get("apply_chat_template_kwargs")
     if isinstance(template, str):
         arguments.apply_chat_template_kwargs = json.loads(template)
+    paths = flags.get("prompt_data")
+    if isinstance(paths, list) and len(paths) < 2:  # the original has one, or None
+        arguments.prompt_data = paths[0] if paths else None
+    arguments.rollout_global_dataset = not flags.get("disable_rollout_global_dataset")
     datasets = flags.get("eval_datasets") or []
     arguments.eval_datasets = [
         EvalDatasetConfig.from_dict(each) if isinstance(each, dict) else each for each in datasets

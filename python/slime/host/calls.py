@@ -7,6 +7,7 @@ and of the answer's columns). The result may be awaitable; the second one gets w
 import inspect
 import math
 
+from slime.host.frames import encode_json
 from slime.host.records import changes, from_record, groups_from_records, groups_to_records, to_record
 from slime.rollout.base_types import RolloutFnEvalOutput, RolloutFnTrainOutput
 from slime.rollout.filter_hub.base_types import DynamicFilterOutput
@@ -202,8 +203,10 @@ def data_source(host, hook, call, arrays):
 
     def finish(result, columns):
         if method == "get_samples":
+            if not isinstance(result, (list, tuple)):
+                raise WrongResult(f"get_samples returns {type(result).__name__}; it is a list of groups")
             return {"groups": groups_to_records(result, columns)}
-        return {"length": int(result)} if method == "length" else {}
+        return {"length": int(result)} if method in ("length", "buffer_length") else {}
 
     ways = {
         "get_samples": lambda: source.get_samples(call["count"]),
@@ -211,12 +214,27 @@ def data_source(host, hook, call, arrays):
         "save": lambda: source.save(call["rollout_id"]),
         "load": lambda: source.load(call["rollout_id"]),
         "length": lambda: len(source),
+        "buffer_length": lambda: source.get_buffer_length() if hasattr(source, "get_buffer_length") else -1,
     }
     return ways[method], finish
 
 
 def _metrics(metrics):
     return {name: _plain(value) for name, value in (metrics or {}).items()}
+
+
+def _group_record(group, columns):
+    """A list of records; of a group that cannot be told, why, and which it is: it costs no other one."""
+    try:
+        records = groups_to_records(group, columns)
+        encode_json(records)
+        return records
+    except Exception as error:
+        first = group
+        while isinstance(first, (list, tuple)) and first:
+            first = first[0]
+        number = getattr(first, "group_index", None)
+        return {"error": f"{type(error).__name__}: {error}", "group_index": number if isinstance(number, int) else None}
 
 
 def rollout(host, hook, call, arrays):
@@ -226,7 +244,8 @@ def rollout(host, hook, call, arrays):
         output = result if isinstance(result, RolloutFnTrainOutput) else RolloutFnTrainOutput(samples=result)
         if not isinstance(output.samples, (list, tuple)):
             raise WrongResult(f"{type(result).__name__} is returned; it is RolloutFnTrainOutput or a list of groups")
-        return {"groups": groups_to_records(output.samples, columns), "metrics": _metrics(output.metrics)}
+        groups = [_group_record(group, columns) for group in output.samples]
+        return {"groups": groups, "metrics": _metrics(output.metrics)}
 
     return lambda: hook.function(host.args, call["rollout_id"], source, evaluation=False), finish
 

@@ -26,6 +26,8 @@ class Kind:
     if_named: Tuple[str, ...] = ()  # given to functions that have a parameter of the name
     in_thread: bool = False  # where the original calls it outside its event loop
     is_class: bool = False
+    may_be_class: bool = False  # made once, with args; called as the function is
+    methods: Tuple[str, ...] = ()  # that a class must have
     needs_torch: bool = False
 
 
@@ -47,13 +49,17 @@ HOOKS = {
         ("all_samples_process", "process"),
         ("args", "all_groups", "data_source"),
     ),
-    "data_source": Kind("data-source-path", ("DataSource",), ("args",), in_thread=True, is_class=True),
+    "data_source": Kind(
+        "data-source-path", ("DataSource",), ("args",), in_thread=True, is_class=True,
+        methods=("get_samples", "add_samples", "save", "load"),
+    ),
     "rollout": Kind(
         "rollout-function-path",
         ("rollout", "generate_rollout"),
         ("args", "rollout_id", "data_source"),
         ("evaluation",),
         in_thread=True,
+        may_be_class=True,
     ),
     "evaluate": Kind(
         "eval-function-path",
@@ -61,6 +67,7 @@ HOOKS = {
         ("args", "rollout_id", "data_source"),
         ("evaluation",),
         in_thread=True,
+        may_be_class=True,
     ),
     "reward_post_process": Kind(
         "custom-reward-post-process-path", ("reward_post_process",), ("args", "samples"), in_thread=True
@@ -137,6 +144,22 @@ class Hook:
         return self.takes_any_keyword or name in self.parameters
 
 
+    def is_unmade(self):
+        """It is a class whose object is what is called."""
+        return inspect.isclass(self.function) and HOOKS[self.kind].may_be_class
+
+    def make(self, args, made):
+        """The object of a class that is called like the hook's function; one for all hooks of that class (`made`)."""
+        kind, cls = HOOKS[self.kind], self.function
+        if cls not in made:
+            takes_args = any(name != "self" for name in inspect.signature(cls).parameters)
+            made[cls] = cls(args) if takes_args else cls()
+        if not callable(made[cls]):
+            raise HookError(f"the class has no __call__; it is called as {kind.names[0]}({', '.join(kind.positional)})")
+        self.parameters, self.takes_any_keyword = _check_arguments(made[cls], kind)
+        self.function, self.is_coroutine = made[cls], inspect.iscoroutinefunction(cls.__call__)
+
+
 class HookError(ValueError):
     """A name that leads to nothing that can be called as this hook is."""
 
@@ -198,13 +221,28 @@ def resolve(kind_name, path):
     if kind.needs_torch:
         _require_torch()
     function = find(path, kind)
-    if kind.is_class != inspect.isclass(function):
+    is_class = inspect.isclass(function)
+    if kind.is_class != is_class and not (is_class and kind.may_be_class):
         raise HookError("a class is wanted, this is none" if kind.is_class else "a function is wanted, this is a class")
     if not callable(function):
         raise HookError(f"a function is wanted, this is {type(function).__name__}")
+    missing = [name for name in kind.methods if not callable(getattr(function, name, None))]
+    if missing:
+        raise HookError(f"the class has no {', '.join(missing)}")
+    if is_class and not kind.is_class:
+        return Hook(kind_name, path, function)  # called once it is made
     parameters, any_keyword = _check_arguments(function, kind)
     call = function if inspect.isroutine(function) or kind.is_class else function.__call__
     return Hook(kind_name, path, function, inspect.iscoroutinefunction(call), parameters, any_keyword)
+
+
+def problem_of(kind_name, path, error):
+    """What the program is told of a hook that cannot be called."""
+    flag = HOOKS[kind_name].flag if kind_name in HOOKS else kind_name
+    problem = {"flag": f"--{flag}", "path": path, **describe(error)}
+    if isinstance(error, HookError):
+        problem["type"] = problem["traceback"] = ""  # it is ours, and says everything
+    return problem
 
 
 def resolve_all(wanted):
@@ -214,9 +252,5 @@ def resolve_all(wanted):
         try:
             hooks.append(resolve(each["hook"], each["path"]))
         except BaseException as error:  # an import may do anything, sys.exit included
-            flag = HOOKS[each["hook"]].flag if each["hook"] in HOOKS else each["hook"]
-            problem = {"flag": f"--{flag}", "path": each["path"], **describe(error)}
-            if isinstance(error, HookError):
-                problem["type"] = problem["traceback"] = ""  # it is ours, and says everything
-            problems.append(problem)
+            problems.append(problem_of(each["hook"], each["path"], error))
     return hooks, problems

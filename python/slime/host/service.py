@@ -32,7 +32,7 @@ from slime.host.frames import (
     encode,
     encode_json,
 )
-from slime.host.hooks import HOOKS, resolve_all
+from slime.host.hooks import HOOKS, problem_of, resolve_all
 from slime.host.program import DataSourceProxy, Program
 from slime.host.tracebacks import describe
 from slime.utils import async_utils
@@ -47,7 +47,8 @@ MAX_ANSWERS_IN_A_FRAME = 256
 async def _guarded(outcome):
     """(result, error): sys.exit() of a user's function must not end the loop."""
     try:
-        return await outcome, None
+        result = await outcome
+        return await result if inspect.isawaitable(result) else result, None
     except BaseException as error:
         return None, error
 
@@ -150,7 +151,8 @@ class Host:
 
             torch.set_num_threads(threads)
         if not problems:
-            self._make_data_source(problems)
+            self._name_functions()
+            self._make_objects(problems)
         hooks = [
             {
                 "is_coroutine": hook.is_coroutine,
@@ -169,13 +171,24 @@ class Host:
         }
         self._frames.send(READY, encode(ready))
 
-    def _make_data_source(self, problems):
+    def _name_functions(self):
+        """A function that is named by its file alone gets its name in `args`: the package's own functions load it by that."""
         for hook in self._hooks:
-            if hook.kind == "data_source":
-                try:
+            name = HOOKS[hook.kind].flag.replace("-", "_")
+            if hook.path.endswith(".py") and getattr(self.args, name, None) == hook.path:
+                setattr(self.args, name, f"{hook.path}:{hook.function.__name__}")
+
+    def _make_objects(self, problems):
+        """Of the classes among the hooks, in the thread where they are called."""
+        made = {}
+        for hook in self._hooks:
+            try:
+                if hook.kind == "data_source":
                     self._data_source = self._main_caller.submit(hook.function, self.args).result()
-                except BaseException as error:
-                    problems.append({"flag": f"--{HOOKS['data_source'].flag}", "path": hook.path, **describe(error)})
+                elif hook.is_unmade():
+                    self._main_caller.submit(hook.make, self.args, made).result()
+            except BaseException as error:
+                problems.append(problem_of(hook.kind, hook.path, error))
 
     def data_source(self):
         """The user's own, or the program's."""

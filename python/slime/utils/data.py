@@ -106,7 +106,7 @@ def filter_long_prompt(samples, tokenizer, processor, max_length):
 
 
 class Dataset:
-    """Samples with nothing generated yet, one for each row, in the order of the current epoch."""
+    """Samples with nothing generated yet, one for each row, in the order of the current epoch. `path`: a file or several."""
 
     def __init__(
         self,
@@ -125,7 +125,8 @@ class Dataset:
         apply_chat_template_kwargs=None,
     ):
         samples = []
-        for row in read_file(path):
+        paths = [path] if isinstance(path, str) else path
+        for row in itertools.chain.from_iterable(map(read_file, paths)):
             prompt = row.get(prompt_key)
             if isinstance(prompt, str) and (apply_chat_template or multimodal_keys is not None):
                 prompt = [{"role": "user", "content": prompt}]

@@ -1,11 +1,10 @@
-#include "plugin/made_sample.h"
+#include "plugin/read_sample.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <limits>
 #include <set>
 #include <string>
 #include <string_view>
@@ -55,19 +54,18 @@ class Fields {
   std::vector<float> take_floats(std::string_view name) {
     const json::value* value = take(name);
     if (value == nullptr) return {};
-    std::vector<float> floats;
+    std::vector<float> numbers;
     try {
-      for (const double number : fractions(*value, columns_))
-        floats.push_back(static_cast<float>(number));
+      numbers = floats(*value, columns_);
     } catch (const FrameError& error) {
       throw FrameError(fmt::format("Sample.{}: {}", name, error.what()));
     }
-    const auto odd = std::ranges::find_if_not(floats, [](float x) { return std::isfinite(x); });
-    if (odd != floats.end()) {
+    const auto odd = std::ranges::find_if_not(numbers, [](float x) { return std::isfinite(x); });
+    if (odd != numbers.end()) {
       throw FrameError(fmt::format("Sample.{}[{}] is {}; log-probs are finite", name,
-                                   odd - floats.begin(), *odd));
+                                   odd - numbers.begin(), *odd));
     }
-    return floats;
+    return numbers;
   }
 
   json::object rest() const {
@@ -145,10 +143,17 @@ void take_nucleus(Fields& fields, const SampleLimits& limits, Sample& sample) {
   sample.top_p_ids.assign(ids.begin(), ids.end());
 }
 
-/// int32 [tokens - 1, layers, experts per token].
-void take_experts(Fields& fields, const Columns& columns, Sample& sample) {
+bool has_tokens_of(const Sample& given, const Sample& sample) {
+  return sample.tokens == given.tokens && sample.prompt_length == given.prompt_length;
+}
+
+/// int32 [tokens - 1, layers, experts per token]. They are not sent, so the same tokens keep theirs.
+void take_experts(Fields& fields, const Columns& columns, const Sample& given, Sample& sample) {
   const json::value* word = fields.take("rollout_routed_experts");
-  if (word == nullptr) return;
+  if (word == nullptr) {
+    if (has_tokens_of(given, sample)) sample.routed_experts = given.routed_experts;
+    return;
+  }
   const json::value* shape = word->is_object() ? word->get_object().if_contains("shape") : nullptr;
   if (shape == nullptr) throw FrameError("Sample.rollout_routed_experts has no shape");
   const std::vector<int64_t> sizes = whole_numbers(*shape, columns);
@@ -206,7 +211,7 @@ void take_versions(Fields& fields, Sample& sample) {
   for (const json::value& word : words) {
     if (const auto version = version_of(word)) versions.push_back(*version);
   }
-  if (versions.empty()) return;
+  if (versions.empty() || sample.response_length() == 0) return;
   std::vector<VersionRun> stretches = stretches_of(sample);
   const auto num_drawn = std::ranges::count_if(
       stretches, [](const VersionRun& run) { return run.version != kNoVersion; });
@@ -221,17 +226,22 @@ void take_versions(Fields& fields, Sample& sample) {
   }
 }
 
-void take_status(Fields& fields, Sample& sample) {
+void take_status(Fields& fields, const Sample& given, Sample& sample) {
   const auto word = fields.take_as<std::string>("status", "pending", "one of Sample.Status");
   const std::optional<Status> status = status_from_string(word);
   if (!status) throw FrameError(fmt::format("Sample.status is {}", word));
-  sample.status = *status == Status::kPending ? Status::kCompleted : *status;
-  if (sample.status == Status::kFailed)
-    sample.failure = "generate: the function set its status to failed";
+  sample.status = *status;
+  if (sample.status != Status::kFailed) return;
+  const bool had_failed = given.status == Status::kFailed && !given.failure.empty();
+  sample.failure = had_failed ? given.failure : "the function set its status to failed";
 }
 
 /// Tokens that an earlier call drew keep the versions that they had.
 void keep_versions(const Sample& given, Sample& sample) {
+  if (has_tokens_of(given, sample)) {
+    if (!given.versions.empty()) sample.versions = given.versions;
+    return;
+  }
   const int64_t before = given.response_length();
   const bool goes_on = before > 0 && !given.versions.empty() && !sample.versions.empty() &&
                        sample.prompt_length == given.prompt_length &&
@@ -249,46 +259,64 @@ void keep_versions(const Sample& given, Sample& sample) {
   sample.versions = std::move(versions);
 }
 
-/// What the engine read and had already, as Sample.append_response_tokens counts it; it stays among the
-/// user's fields, for the next function.
-void read_cache_counts(const json::object& record, Sample& sample) {
-  const json::value* info = record.if_contains("prefix_cache_info");
-  if (info == nullptr || !info->is_object()) return;
+/// What the engine read and had already, as Sample.append_response_tokens counts it.
+void take_cache_counts(Fields& fields, Sample& sample) {
+  const auto counts = fields.take_as<json::object>("prefix_cache_info", {}, "a record of counts");
   const auto count = [&](std::string_view name) {
-    const json::value* value = info->get_object().if_contains(name);
+    const json::value* value = counts.if_contains(name);
     return value != nullptr && value->is_int64() ? std::max<int64_t>(value->get_int64(), 0) : 0;
   };
   sample.cached_tokens = count("cached_tokens");
   sample.engine_prompt_tokens = count("total_prompt_tokens");
 }
 
+/// Text; messages stay among the user's fields, beside the text that they were rendered to.
+void take_prompt(Fields& fields, const json::object& record, const Sample& given, Sample& sample) {
+  const json::value* prompt = record.if_contains("prompt");
+  sample.prompt = given.prompt;
+  if (prompt == nullptr || prompt->is_null()) return;
+  if (prompt->is_string()) {
+    sample.prompt = fields.take_as<std::string>("prompt", "", "");
+  } else if (sample.prompt.empty()) {
+    sample.prompt = json::serialize(*prompt);
+  }
+}
+
+void take_rollout_id(Fields& fields, Sample& sample) {
+  const json::value* id = fields.take("rollout_id");
+  if (id == nullptr) return;
+  if (!id->is_int64()) {
+    throw FrameError(
+        fmt::format("Sample.rollout_id is {}; it should be a whole number", json::serialize(*id)));
+  }
+  sample.rollout_id = id->get_int64();
+}
+
+json::value value_or_null(const json::value* value) {
+  return value == nullptr ? json::value() : *value;
+}
+
 }  // namespace
 
-Sample made_sample(const json::object& record, const Columns& columns, const Sample& given,
+Sample read_sample(const json::object& record, const Columns& columns, const Sample& given,
                    const SampleLimits& limits) {
   Fields fields(record, columns);
   Sample sample;
   sample.ordinal = given.ordinal;
   sample.group = given.group;
   sample.index_in_group = given.index_in_group;
+  sample.generation_seconds = given.generation_seconds;
   fields.take("index");
   fields.take("group_index");
   take_tokens(fields, limits, sample);
-  take_status(fields, sample);
-  const json::value* prompt = record.if_contains("prompt");
-  sample.prompt = given.prompt;
-  if (prompt != nullptr && prompt->is_string())
-    sample.prompt = fields.take_as<std::string>("prompt", "", "");
+  take_status(fields, given, sample);
+  take_prompt(fields, record, given, sample);
   sample.response = fields.take_as<std::string>("response", "", "a string");
-  if (const json::value* id = fields.take("rollout_id")) {
-    if (!id->is_int64())
-      throw FrameError(fmt::format("Sample.rollout_id is {}; it should be a whole number",
-                                   json::serialize(*id)));
-    sample.rollout_id = id->get_int64();
-  }
-  if (const json::value* label = fields.take("label")) sample.label = *label;
-  if (const json::value* reward = fields.take("reward")) sample.reward = *reward;
+  take_rollout_id(fields, sample);
+  sample.label = value_or_null(fields.take("label"));
+  sample.reward = value_or_null(fields.take("reward"));
   sample.metadata = fields.take_as<json::object>("metadata", {}, "a dictionary");
+  sample.custom_rm_path = fields.take_as<std::string>("custom_rm_path", "", "a function's path");
   sample.remove_sample = fields.take_as<bool>("remove_sample", false, "True or False");
   take_mask(fields, sample);
   sample.log_probs = fields.take_floats("rollout_log_probs");
@@ -296,23 +324,26 @@ Sample made_sample(const json::object& record, const Columns& columns, const Sam
   sample.teacher_log_probs = fields.take_floats("teacher_log_probs");
   check_length("teacher_log_probs", sample.teacher_log_probs.size(), sample);
   take_nucleus(fields, limits, sample);
-  take_experts(fields, columns, sample);
+  take_experts(fields, columns, given, sample);
   take_versions(fields, sample);
   keep_versions(given, sample);
-  const bool is_whole = sample.status == Status::kCompleted || sample.status == Status::kTruncated;
-  if (is_whole && sample.response_length() == 0) {
+  take_cache_counts(fields, sample);
+  sample.user_fields = fields.rest();
+  return sample;
+}
+
+void check_drawn(const Sample& sample, const SampleLimits& limits) {
+  if (sample.status != Status::kCompleted && sample.status != Status::kTruncated) return;
+  if (sample.response_length() == 0) {
     throw FrameError(
         "the sample has no response token; one that should not count has remove_sample set, and "
         "one token at least");
   }
-  if (is_whole && limits.needs_log_probs && sample.log_probs.empty()) {
+  if (limits.needs_log_probs && sample.log_probs.empty()) {
     throw FrameError(
         "Sample.rollout_log_probs is missing, which this run trains with: ask the engine with "
         "return_logprob");
   }
-  sample.user_fields = fields.rest();
-  read_cache_counts(record, sample);
-  return sample;
 }
 
 }  // namespace slime::plugin

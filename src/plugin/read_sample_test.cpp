@@ -1,10 +1,11 @@
-#include "plugin/made_sample.h"
+#include "plugin/read_sample.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "core/version_runs.h"
 #include "net/frame_channel.h"
+#include "plugin/sample_record.h"
 
 namespace slime::plugin {
 namespace {
@@ -38,7 +39,9 @@ json::object record() {
 }
 
 Sample made(const json::object& of, SampleLimits limits = kLimits) {
-  return made_sample(of, {}, given(), limits);
+  Sample sample = read_sample(of, {}, given(), limits);
+  check_drawn(sample, limits);
+  return sample;
 }
 
 std::string problem_of(const json::object& of, SampleLimits limits = kLimits) {
@@ -56,7 +59,7 @@ json::object with(std::string_view name, json::value value) {
   return changed;
 }
 
-TEST(MadeSample, HasWhatTheFunctionSetAndTheOrdinalsThatItWasGiven) {
+TEST(ReadSample, HasWhatTheFunctionSetAndTheOrdinalsThatItWasGiven) {
   const Sample sample = made(record());
   EXPECT_EQ(sample.ordinal, 17);
   EXPECT_EQ(sample.group, 4);
@@ -67,15 +70,71 @@ TEST(MadeSample, HasWhatTheFunctionSetAndTheOrdinalsThatItWasGiven) {
   EXPECT_EQ(sample.log_probs, (std::vector<float>{-0.5, -0.25, 0, -1}));
   EXPECT_EQ(sample.status, Status::kTruncated);
   EXPECT_EQ(sample.metadata, (json::object{{"turns", 2}}));
-  EXPECT_EQ(sample.user_fields,
-            (json::object{{"extra", {{"tool_calls", 1}}},
-                          {"prefix_cache_info", record().at("prefix_cache_info")}}));
+  EXPECT_EQ(sample.user_fields, (json::object{{"extra", {{"tool_calls", 1}}}}));
   EXPECT_EQ(sample.cached_tokens, 2);
   EXPECT_EQ(sample.engine_prompt_tokens, 9);
-  EXPECT_EQ(made(with("status", "pending")).status, Status::kCompleted);
+  EXPECT_EQ(made(with("custom_rm_path", "my.rm")).custom_rm_path, "my.rm");
+  EXPECT_EQ(made(with("train_metadata", {{"a", 1}})).user_fields.at("train_metadata"),
+            (json::value{{"a", 1}}));
 }
 
-TEST(MadeSample, AWordForEachTurnIsAVersionForEachStretchOfItsTokens) {
+Sample drawn() {
+  Sample sample{.ordinal = 17, .group = 4, .index_in_group = 1, .prompt_length = 1};
+  sample.tokens = {12, 42, 2};
+  sample.prompt = "2+2=";
+  sample.response = "4";
+  sample.label = "4";
+  sample.metadata = {{"level", 3}};
+  sample.custom_rm_path = "my.rm";
+  sample.log_probs = {-0.75F, -0.25F};
+  sample.loss_mask = {1, 0};
+  sample.versions = {{5, 1}, {6, 1}};
+  sample.status = Status::kTruncated;
+  sample.reward = {{"score", 1}};
+  sample.rollout_id = 3;
+  sample.remove_sample = true;
+  sample.user_fields = {{"train_metadata", {{"a", 1}}}, {"extra", {{"own", 2}}}};
+  sample.top_p_ids = {42, 7, 2};
+  sample.top_p_offsets = {0, 2, 3};
+  sample.routed_experts = {0, 1, 0, 1};
+  sample.engine_prompt_tokens = 9;
+  sample.cached_tokens = 4;
+  sample.generation_seconds = 0.5;
+  return sample;
+}
+
+TEST(ReadSample, OneThatNobodyTouchedComesBackAsItWas) {
+  Columns columns;
+  const json::object sent = to_record(drawn(), columns);
+  EXPECT_EQ(to_json(read_sample(sent, columns, drawn(), kLimits)), to_json(drawn()));
+}
+
+TEST(ReadSample, AbsentFieldsAreAtTheirDefaultsAndOursStay) {
+  const Sample back = read_sample({{"tokens", {12, 42}}, {"response_length", 1}, {"index", 99}}, {},
+                                  drawn(), kLimits);
+  EXPECT_EQ(back.ordinal, 17);
+  EXPECT_EQ(back.tokens, (std::vector<TokenId>{12, 42}));
+  EXPECT_TRUE(back.log_probs.empty());
+  EXPECT_TRUE(back.reward.is_null());
+  EXPECT_TRUE(back.metadata.empty());
+  EXPECT_TRUE(back.user_fields.empty());
+  EXPECT_TRUE(back.versions.empty()) << "nobody knows who made it";
+  EXPECT_TRUE(back.routed_experts.empty());
+  EXPECT_EQ(back.status, Status::kPending);
+}
+
+TEST(ReadSample, MessagesStayBesideTheTextThatTheyWereRenderedTo) {
+  const json::array messages{json::object{{"role", "user"}, {"content", "2+2"}}};
+  const Sample sample = made(with("prompt", messages));
+  EXPECT_EQ(sample.prompt, "2+2=");
+  EXPECT_EQ(sample.user_fields.at("prompt"), json::value(messages));
+  Sample without = given();
+  without.prompt.clear();
+  EXPECT_EQ(read_sample(with("prompt", messages), {}, without, kLimits).prompt,
+            json::serialize(messages));
+}
+
+TEST(ReadSample, AWordForEachTurnIsAVersionForEachStretchOfItsTokens) {
   EXPECT_EQ(made(record()).versions, (std::vector<VersionRun>{{5, 2}, {kNoVersion, 1}, {6, 1}}));
   // One word too many: which is whose is not known, and the oldest is the safe one.
   EXPECT_EQ(made(with("weight_versions", {"6", "5", "6"})).versions,
@@ -83,7 +142,7 @@ TEST(MadeSample, AWordForEachTurnIsAVersionForEachStretchOfItsTokens) {
   EXPECT_TRUE(made(with("weight_versions", json::array{"default"})).versions.empty());
 }
 
-TEST(MadeSample, VersionsThatTheHostKnowsCount) {
+TEST(ReadSample, VersionsThatTheHostKnowsCount) {
   const json::array runs{json::array{5, 1}, json::array{6, 1}, json::array{-1, 1},
                          json::array{6, 1}};
   EXPECT_EQ(made(with("version_runs", runs)).versions,
@@ -92,21 +151,24 @@ TEST(MadeSample, VersionsThatTheHostKnowsCount) {
               HasSubstr("another response"));
 }
 
-TEST(MadeSample, TokensOfAnEarlierCallKeepTheirVersions) {
+TEST(ReadSample, TokensOfAnEarlierCallKeepTheirVersions) {
   Sample before = given();
   before.tokens = {12, 7, 42, 43};
   before.versions = {{3, 1}, {4, 1}};
   const json::array runs{json::array{-1, 3}, json::array{6, 1}};
-  EXPECT_EQ(made_sample(with("version_runs", runs), {}, before, kLimits).versions,
+  EXPECT_EQ(read_sample(with("version_runs", runs), {}, before, kLimits).versions,
             (std::vector<VersionRun>{{3, 1}, {4, 1}, {kNoVersion, 1}, {6, 1}}));
 }
 
-TEST(MadeSample, EachWrongFieldIsNamed) {
+TEST(ReadSample, EachWrongFieldIsNamed) {
   const std::vector<std::pair<json::object, std::string>> cases = {
       {with("tokens", {12, 7, 42, 43, 5, 50}), "Sample.tokens[5] is 50; ids are from 0 to 49"},
       {with("tokens", {12, 7, 42, 43, 5, -1}), "Sample.tokens[5] is -1"},
       {with("tokens", {1, 2, 3, 4, 5, 6, 7, 8, 9}), "has 9 tokens; the model takes 8"},
       {with("tokens", "many"), "Sample.tokens: no list of numbers"},
+      {with("tokens", json::object{{"$column", 0}}), "Sample.tokens: "},
+      {with("tokens", {12, 7, 42, 43, 5, 3000000000}), "Sample.tokens[5] is 3000000000"},
+      {with("custom_rm_path", 3), "Sample.custom_rm_path is 3"},
       {with("tokens", json::array{1.5}), "Sample.tokens: a list of whole numbers has something"},
       {with("response_length", 6), "Sample.response_length is 6 of 6 tokens"},
       {with("response_length", -1), "Sample.response_length is -1 of 6"},
@@ -126,7 +188,7 @@ TEST(MadeSample, EachWrongFieldIsNamed) {
   for (const auto& [of, expected] : cases) EXPECT_THAT(problem_of(of), HasSubstr(expected));
 }
 
-TEST(MadeSample, AResponseWithoutATokenIsNoneUnlessItWasAborted) {
+TEST(ReadSample, AResponseWithoutATokenIsNoneUnlessItWasAborted) {
   json::object empty = with("tokens", {12, 7});
   empty["response_length"] = 0;
   empty.erase("loss_mask");
@@ -136,7 +198,7 @@ TEST(MadeSample, AResponseWithoutATokenIsNoneUnlessItWasAborted) {
   EXPECT_EQ(made(empty).status, Status::kAborted);
 }
 
-TEST(MadeSample, LogProbsAreAskedForWhereTheRunTrainsWithThem) {
+TEST(ReadSample, LogProbsAreAskedForWhereTheRunTrainsWithThem) {
   json::object without = record();
   without.erase("rollout_log_probs");
   EXPECT_TRUE(made(without).log_probs.empty());

@@ -1,0 +1,22 @@
+#pragma once
+
+/// What a function of the user's made of one sample.
+
+#include <utility>
+#include <vector>
+
+#include "core/sample.h"
+
+namespace slime {
+
+struct MadeSamples {
+  // Implicit: most make one sample of one.
+  MadeSamples(std::vector<Sample> made = {}, bool came_as_list = false)
+      : parts(std::move(made)), is_list(came_as_list) {}
+
+  std::vector<Sample> parts;  // of one execution, at least one
+  /// It returned a list, of one sample too: such a list is scored as a whole.
+  bool is_list;
+};
+
+}  // namespace slime

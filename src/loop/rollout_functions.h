@@ -1,0 +1,54 @@
+#pragma once
+
+/// Functions of the user's that stand for a whole step: --rollout-function-path and
+/// --eval-function-path.
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+
+#include "config/run_config.h"
+#include "loop/evaluation.h"
+#include "loop/metrics.h"
+#include "loop/question_desk.h"
+#include "plugin/hosts.h"
+
+namespace slime::loop {
+
+/// What a rollout function returned: lists of records of samples, with the columns that they stand in.
+struct ReturnedStep {
+  json::array groups;
+  plugin::Columns columns;
+  Metrics metrics;
+};
+
+class RolloutFunctions {
+ public:
+  /// `place`: of a function among those of the hosts. References outlive the object.
+  RolloutFunctions(const config::RunConfig& config, plugin::Hosts& hosts, QuestionDesk& desk,
+                   std::function<int(std::string_view hook, const std::string& path)> place);
+
+  // Both wait as long as the function takes, and answer its questions about prompts meanwhile. They
+  // throw ConfigError with the reason when it fails, or when `stop` becomes true.
+
+  ReturnedStep draw(int64_t step, const QuestionDesk::AnswerPrompts& prompts,
+                    const std::atomic<bool>& stop) const;
+  /// Scores, metrics and samples of its data sets.
+  EvalReport evaluate(int64_t step, const QuestionDesk::AnswerPrompts& prompts,
+                      const std::atomic<bool>& stop) const;
+
+ private:
+  plugin::Payload call(std::string_view hook, std::string_view flag, const std::string& path,
+                       int64_t step, const QuestionDesk::AnswerPrompts& prompts,
+                       const std::atomic<bool>& stop) const;
+  Metrics metrics_of(const plugin::Payload& returned, std::string_view flag) const;
+
+  const config::RunConfig& config_;
+  plugin::Hosts& hosts_;
+  QuestionDesk& desk_;
+  const std::function<int(std::string_view, const std::string&)> place_;
+};
+
+}  // namespace slime::loop

@@ -1,0 +1,163 @@
+#include "loop/users_prompts.h"
+
+#include <fmt/format.h>
+
+#include <optional>
+#include <utility>
+
+#include "core/error.h"
+#include "net/frame_channel.h"
+#include "plugin/group_record.h"
+
+namespace slime::loop {
+namespace {
+
+/// An attribute of samples that were given back, by which they are known when they come again.
+constexpr std::string_view kMark = "slime_group";
+
+void mark(json::array& members, int64_t ordinal) {
+  for (json::value& member : members) {
+    json::value& own = member.get_object()["extra"];
+    if (!own.is_object()) own = json::object();
+    own.get_object()[kMark] = ordinal;
+  }
+}
+
+std::optional<int64_t> take_mark(Sample& sample) {
+  json::value* own = sample.user_fields.if_contains("extra");
+  json::value* word =
+      own != nullptr && own->is_object() ? own->get_object().if_contains(kMark) : nullptr;
+  if (word == nullptr || !word->is_int64()) return std::nullopt;
+  const int64_t ordinal = word->get_int64();
+  own->get_object().erase(kMark);
+  if (own->get_object().empty()) sample.user_fields.erase("extra");
+  return ordinal;
+}
+
+}  // namespace
+
+UsersPrompts::UsersPrompts(const config::RunConfig& config, const ModelText& text,
+                           plugin::Hosts& hosts, QuestionDesk& desk, int hook,
+                           const plugin::SampleLimits& limits)
+    : config_(config),
+      text_(text),
+      hosts_(hosts),
+      desk_(desk),
+      hook_(hook),
+      limits_(limits),
+      render_(text.chat ? render_prompts(config, text) : buffer::RenderFn()) {}
+
+plugin::Payload UsersPrompts::call(std::string_view method,
+                                   std::function<json::object(plugin::Columns&)> arguments) {
+  Expected<plugin::Payload> returned =
+      desk_.call(hosts_, {.hook = hook_,
+                          .subject = std::string(method),
+                          .timeout = std::chrono::duration<double>(config_.plugin_timeout_seconds),
+                          .arguments =
+                              [method, arguments = std::move(arguments)](plugin::Columns& columns) {
+                                json::object all = arguments(columns);
+                                all["method"] = method;
+                                return all;
+                              },
+                          .stop = {},
+                          .answer = nullptr});
+  if (returned) return std::move(*returned);
+  throw ConfigError(fmt::format("--data-source-path {}: {}: {}", config_.data_source_path, method,
+                                returned.error().message));
+}
+
+void UsersPrompts::tokenise(Sample& sample, const json::value* prompt) const {
+  if (!sample.tokens.empty()) return;
+  if (prompt != nullptr && prompt->is_array()) {
+    if (!render_) {
+      throw net::FrameError(
+          "Sample.prompt is a list of messages: --apply-chat-template renders them, or the class "
+          "itself");
+    }
+    const json::value* tools = sample.metadata.if_contains("tools");
+    sample.prompt =
+        render_(prompt->get_array(),
+                tools != nullptr && tools->is_array() ? tools->get_array() : json::array());
+  }
+  sample.tokens = text_.tokenizer->encode(sample.prompt);
+  sample.prompt_length = static_cast<int64_t>(sample.tokens.size());
+}
+
+Group UsersPrompts::read(const json::value& record, const plugin::Columns& columns) {
+  const json::array* members = record.if_array();
+  if (members == nullptr) throw net::FrameError("a group is a list of samples");
+  if (static_cast<int64_t>(members->size()) != config_.n_samples_per_prompt) {
+    throw net::FrameError(fmt::format("a group of {} samples; --n-samples-per-prompt is {}",
+                                      members->size(), config_.n_samples_per_prompt));
+  }
+  Group group{.ordinal = buffer::kNewGroup, .samples = {}};
+  for (std::size_t i = 0; i < members->size(); ++i) {
+    const json::object* object = (*members)[i].if_object();
+    if (object == nullptr) throw net::FrameError("a group is a list of samples");
+    Sample before;
+    before.index_in_group = static_cast<int64_t>(i);
+    Sample sample = plugin::read_sample(*object, columns, before, limits_);
+    const std::optional<int64_t> ordinal = take_mark(sample);
+    const auto known = ordinal ? given_back_.find(*ordinal) : given_back_.end();
+    if (i == 0 && known != given_back_.end()) group.ordinal = *ordinal;
+    if (group.ordinal != buffer::kNewGroup && ordinal == group.ordinal) {
+      sample = plugin::read_sample(*object, columns, known->second.samples[i], limits_);
+      take_mark(sample);
+    }
+    tokenise(sample, object->if_contains("prompt"));
+    group.samples.push_back(std::move(sample));
+  }
+  return group;
+}
+
+std::vector<Group> UsersPrompts::take(int64_t count) {
+  const plugin::Payload returned = call("get_samples", [count](plugin::Columns&) {
+    return json::object{{"count", count}};
+  });
+  const json::value* records = returned.head.if_contains("groups");
+  std::vector<Group> groups;
+  try {
+    if (records == nullptr || !records->is_array()) throw net::FrameError("no list of groups");
+    if (static_cast<int64_t>(records->get_array().size()) > count) {
+      throw net::FrameError(
+          fmt::format("{} groups, where {} were asked for", records->get_array().size(), count));
+    }
+    for (const json::value& record : records->get_array())
+      groups.push_back(read(record, returned.columns));
+  } catch (const net::FrameError& error) {
+    throw ConfigError(fmt::format("--data-source-path {}: get_samples: {}",
+                                  config_.data_source_path, error.what()));
+  }
+  for (const Group& group : groups) given_back_.erase(group.ordinal);
+  return groups;
+}
+
+void UsersPrompts::give_back(const std::vector<Group>& groups) {
+  call("add_samples", [&groups](plugin::Columns& columns) {
+    json::array records;
+    for (const Group& group : groups) {
+      json::array members = plugin::to_records(group, columns);
+      mark(members, group.ordinal);
+      records.push_back(std::move(members));
+    }
+    return json::object{{"groups", std::move(records)}};
+  });
+  for (const Group& group : groups) given_back_.insert_or_assign(group.ordinal, group);
+}
+
+void UsersPrompts::save(int64_t step) {
+  call("save", [step](plugin::Columns&) { return json::object{{"rollout_id", step}}; });
+}
+
+void UsersPrompts::load(int64_t step, const std::vector<Group>& waiting) {
+  call("load", [step](plugin::Columns&) { return json::object{{"rollout_id", step}}; });
+  if (waiting.empty()) return;
+  const plugin::Payload returned =
+      call("buffer_length", [](plugin::Columns&) { return json::object(); });
+  const json::value* length = returned.head.if_contains("length");
+  const bool has_its_own = length != nullptr && length->is_int64() && length->get_int64() > 0;
+  for (const Group& group : waiting) given_back_.insert_or_assign(group.ordinal, group);
+  if (!has_its_own) give_back(waiting);
+}
+
+}  // namespace slime::loop

@@ -1,0 +1,56 @@
+#pragma once
+
+/// Prompts of a class of the user's (--data-source-path), which lives in one host: get_samples,
+/// add_samples, save, load. What it gives out has its fate in the ledger like any other prompt.
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "buffer/dataset.h"
+#include "buffer/prompt_supply.h"
+#include "config/run_config.h"
+#include "loop/prompts.h"
+#include "loop/question_desk.h"
+#include "plugin/hosts.h"
+#include "plugin/read_sample.h"
+
+namespace slime::loop {
+
+class UsersPrompts final : public buffer::PromptSupply {
+ public:
+  /// `hook`: the class's place among the functions of the hosts. References outlive the object.
+  UsersPrompts(const config::RunConfig& config, const ModelText& text, plugin::Hosts& hosts,
+               QuestionDesk& desk, int hook, const plugin::SampleLimits& limits);
+
+  // All throw ConfigError with the reason when the class's own fails.
+
+  /// Prompts without tokens are rendered, where they are messages, and tokenised.
+  std::vector<Group> take(int64_t count) override;
+  void give_back(const std::vector<Group>& groups) override;
+
+  /// Beside the checkpoint behind step `step`.
+  void save(int64_t step);
+  /// Goes on behind step `step`. `waiting`: groups that had been given back; they are given back again
+  /// to a class that has none then.
+  void load(int64_t step, const std::vector<Group>& waiting);
+
+ private:
+  plugin::Payload call(std::string_view method,
+                       std::function<json::object(plugin::Columns&)> arguments);
+  Group read(const json::value& record, const plugin::Columns& columns);
+  void tokenise(Sample& sample, const json::value* prompt) const;
+
+  const config::RunConfig& config_;
+  const ModelText& text_;
+  plugin::Hosts& hosts_;
+  QuestionDesk& desk_;
+  const int hook_;
+  const plugin::SampleLimits limits_;
+  const buffer::RenderFn render_;        // empty without a chat template
+  std::map<int64_t, Group> given_back_;  // by ordinal: those that the class has
+};
+
+}  // namespace slime::loop
