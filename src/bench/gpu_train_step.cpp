@@ -33,13 +33,18 @@ train::TrainBatch made_up_batch(const GpuTrainOptions& options, int64_t vocab_si
   return batch;
 }
 
-/// Forward and backward: 6 N for the products of each token, and causal attention, where a token
-/// meets half of the others.
+/// Forward and backward: 6 N for the products of each token, N without the experts that it does not
+/// visit, and causal attention, where a token meets half of the others.
 double flops_per_token(model::Network& network, int64_t length) {
+  const model::ModelConfig& config = network.config();
+  const model::ExpertsConfig& experts = config.experts;
+  const int64_t layers = std::count(experts.in_layer.begin(), experts.in_layer.end(), true);
+  const int64_t idle =
+      layers * (experts.count - experts.per_token) * 3 * config.hidden_size * experts.width;
   int64_t flops_per_pair = 0;
   for (const model::BlockNeeds& block : network.blocks())
     flops_per_pair += block.costs.flops_per_pair;
-  return 6.0 * static_cast<double>(network.weights().num_parameters()) +
+  return 6.0 * static_cast<double>(network.weights().num_parameters() - idle) +
          1.5 * static_cast<double>(flops_per_pair * length);
 }
 

@@ -3,12 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "bench/generate_all.h"
 #include "core/error.h"
 #include "core/field_reader.h"
 #include "core/splitmix64.h"
+#include "kernels/routed_experts.h"
 
 namespace slime::bench {
 namespace {
@@ -46,7 +48,9 @@ double run_once(engine::Engine& engine, const Workload& workload, int64_t output
 
 /// Counts of one model, for floors.
 struct Costs {
-  double weight_bytes = 0;     // read by a step; the embedding only as the output layer
+  double weight_bytes = 0;     // read by every step; the embedding only as the output layer
+  double expert_bytes = 0;     // of one expert in all layers that have experts
+  double visited_experts = 0;  // of a layer, mean of the steps
   double kv_bytes = 0;         // of one token
   double flops = 0;            // per token, matrix products
   double attention_flops = 0;  // per token and key
@@ -54,7 +58,8 @@ struct Costs {
 
   /// A step that is long enough for its bytes and for its operations.
   double step_seconds(double num_tokens, double num_keys) const {
-    return std::max((weight_bytes + num_keys * kv_bytes) / limits.copy_bytes_per_second,
+    const double bytes = weight_bytes + visited_experts * expert_bytes + num_keys * kv_bytes;
+    return std::max(bytes / limits.copy_bytes_per_second,
                     (num_tokens * flops + num_keys * attention_flops) / limits.flops_per_second);
   }
 };
@@ -63,9 +68,15 @@ Costs costs_of(model::Network& network, at::ScalarType kv_dtype, const kernels::
   const model::ModelConfig& config = network.config();
   int64_t weights = network.weights().num_parameters();
   if (!config.ties_embeddings) weights -= config.vocab_size * config.hidden_size;
+  const model::ExpertsConfig& experts = config.experts;
+  const int64_t expert_weights = 3 * config.hidden_size * experts.width *
+                                 std::count(experts.in_layer.begin(), experts.in_layer.end(), true);
+  weights -= experts.count * expert_weights;
+  const int64_t number_bytes = network.weights().flat().element_size();
   Costs costs;
-  costs.weight_bytes = static_cast<double>(weights * network.weights().flat().element_size());
-  costs.flops = 2.0 * static_cast<double>(weights);
+  costs.weight_bytes = static_cast<double>(weights * number_bytes);
+  costs.expert_bytes = static_cast<double>(expert_weights * number_bytes);
+  costs.flops = 2.0 * static_cast<double>(weights + experts.per_token * expert_weights);
   for (const model::BlockNeeds& block : network.blocks()) {
     costs.kv_bytes += static_cast<double>(block.cache.numbers_per_token() *
                                           static_cast<int64_t>(c10::elementSize(kv_dtype)));
@@ -74,6 +85,29 @@ Costs costs_of(model::Network& network, at::ScalarType kv_dtype, const kernels::
   costs.limits = limits;
   return costs;
 }
+
+/// Counts experts that have a visit, from its making on, where the device counts them.
+class VisitedExpertsMeter {
+ public:
+  explicit VisitedExpertsMeter(const Tensor& weights)
+      : kernels_(kernels::expert_kernels_for(weights)), start_(now()) {}
+
+  /// Of a layer in a step; 0: there were no such steps.
+  double mean() const {
+    const kernels::VisitedExperts end = now();
+    if (end.calls == start_.calls) return 0;
+    return static_cast<double>(end.experts - start_.experts) /
+           static_cast<double>(end.calls - start_.calls);
+  }
+
+ private:
+  kernels::VisitedExperts now() const {
+    return kernels_ == nullptr ? kernels::VisitedExperts{} : kernels_->visited_experts();
+  }
+
+  const kernels::ExpertKernels* kernels_;
+  kernels::VisitedExperts start_;
+};
 
 /// Prompts computed once each at the matrix limit, then all samples decode together.
 double throughput_floor(const Workload& workload, const Costs& costs) {
@@ -168,12 +202,14 @@ WorkloadFile read_workloads(const std::filesystem::path& path) {
 
 json::object run_workload(engine::Engine& engine, model::Network& network, const Workload& workload,
                           const kernels::GpuLimits& limits, int repeats, const Clock& clock) {
-  const Costs costs = costs_of(network, engine.kv_dtype(), limits);
+  Costs costs = costs_of(network, engine.kv_dtype(), limits);
   double best = 1e300;
   json::array all;
+  std::optional<VisitedExpertsMeter> visited;
   // One run before those that count: batch sizes are recorded, products measured.
   for (int repeat = -1; repeat < repeats; ++repeat) {
     double seconds = 0;
+    if (repeat == 0) visited.emplace(network.weights().flat());
     if (workload.kind == Workload::Kind::kDecode) {
       run_once(engine, workload, 1, clock);  // fills the prefix tree
       const double brief = run_once(engine, workload, workload.short_output_length, clock);
@@ -189,6 +225,7 @@ json::object run_workload(engine::Engine& engine, model::Network& network, const
     all.emplace_back(seconds);
     best = std::min(best, seconds);
   }
+  costs.visited_experts = visited->mean();
   double value = 0, floor = 0, fraction = 0;
   const char* unit = "";
   if (workload.kind == Workload::Kind::kThroughput) {
@@ -210,14 +247,16 @@ json::object run_workload(engine::Engine& engine, model::Network& network, const
     floor = 1;
     fraction = value;
   }
-  return {{"name", workload.id},
-          {"value", value},
-          {"unit", unit},
-          {"floor", floor},
-          {"fraction", fraction},
-          {"seconds", all},
-          {"copy_tb_per_second", limits.copy_bytes_per_second * 1e-12},
-          {"matrix_tflops", limits.flops_per_second * 1e-12}};
+  json::object out{{"name", workload.id},
+                   {"value", value},
+                   {"unit", unit},
+                   {"floor", floor},
+                   {"fraction", fraction},
+                   {"seconds", all},
+                   {"copy_tb_per_second", limits.copy_bytes_per_second * 1e-12},
+                   {"matrix_tflops", limits.flops_per_second * 1e-12}};
+  if (costs.expert_bytes > 0) out["visited_experts"] = costs.visited_experts;
+  return out;
 }
 
 }  // namespace slime::bench

@@ -45,7 +45,8 @@ WorkloadFile read_workloads(const std::filesystem::path& path);
 
 /// {"name", "value", "unit", "floor", "fraction", "repeats", ...}. Throughput: output tokens per
 /// second. Decode: milliseconds per step. Prefill: share of the matrix limit. `fraction` is 1 at
-/// the floor. The best repeat counts.
+/// the floor. The best repeat counts. With experts a step reads those that were visited, counted on
+/// the device: "visited_experts" of a layer, mean of the steps.
 json::object run_workload(engine::Engine& engine, model::Network& network, const Workload& workload,
                           const kernels::GpuLimits& limits, int repeats, const Clock& clock);
 

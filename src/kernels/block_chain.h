@@ -7,6 +7,7 @@
 /// Dimensions: T tokens, C = N D attended numbers, H hidden, F feed-forward width, E heads.
 
 #include "core/tensor.h"
+#include "kernels/routed_experts.h"
 
 namespace slime::kernels {
 
@@ -17,6 +18,7 @@ struct BlockChain {
   Tensor post_norm_H;
   Tensor gate_up_2FH, gate_up_bias_2F;  // gates, then ups
   Tensor down_HF, down_bias_H;
+  const RoutedExperts* experts = nullptr;  // instead of gate_up and down; no unfused form
   // Of the next block; undefined after the last one.
   Tensor next_norm_H, next_qkv_EH, next_qkv_bias_E;
   double eps = 0;

@@ -2,12 +2,16 @@
 
 #include <ATen/ATen.h>
 
+#include "core/error.h"
+
 namespace slime::kernels {
 namespace {
 
 /// Calls fn(expert, first row, number of rows) for the experts that have rows.
 template <typename Fn>
-void for_each_expert(const std::vector<int64_t>& starts, const Fn& fn) {
+void for_each_expert(const GroupStarts& groups, const Fn& fn) {
+  check(!groups.is_on_device(), "this device has no grouped products of its own");
+  const std::vector<int64_t>& starts = groups.host;
   for (size_t e = 0; e + 1 < starts.size(); ++e) {
     const int64_t rows = starts[e + 1] - starts[e];
     if (rows > 0) fn(static_cast<int64_t>(e), starts[e], rows);
@@ -17,7 +21,7 @@ void for_each_expert(const std::vector<int64_t>& starts, const Fn& fn) {
 }  // namespace
 
 Tensor Device::grouped_linear(const Tensor& x_SI, const Tensor& weight_EOI,
-                              const std::vector<int64_t>& starts) const {
+                              const GroupStarts& starts) const {
   const Tensor y_SO = at::empty({x_SI.size(0), weight_EOI.size(1)}, x_SI.options());
   for_each_expert(starts, [&](int64_t expert, int64_t begin, int64_t rows) {
     y_SO.narrow(0, begin, rows)
@@ -27,7 +31,7 @@ Tensor Device::grouped_linear(const Tensor& x_SI, const Tensor& weight_EOI,
 }
 
 Tensor Device::grouped_input_grad(const Tensor& dy_SO, const Tensor& weight_EOI,
-                                  const std::vector<int64_t>& starts) const {
+                                  const GroupStarts& starts) const {
   const Tensor dx_SI = at::empty({dy_SO.size(0), weight_EOI.size(2)}, dy_SO.options());
   for_each_expert(starts, [&](int64_t expert, int64_t begin, int64_t rows) {
     dx_SI.narrow(0, begin, rows)
@@ -37,7 +41,7 @@ Tensor Device::grouped_input_grad(const Tensor& dy_SO, const Tensor& weight_EOI,
 }
 
 void Device::add_grouped_weight_grad_(Tensor grad_EOI, const Tensor& dy_SO, const Tensor& x_SI,
-                                      const std::vector<int64_t>& starts) const {
+                                      const GroupStarts& starts) const {
   for_each_expert(starts, [&](int64_t expert, int64_t begin, int64_t rows) {
     add_linear_weight_grad_(grad_EOI.select(0, expert), dy_SO.narrow(0, begin, rows),
                             x_SI.narrow(0, begin, rows));

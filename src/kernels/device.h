@@ -13,6 +13,7 @@
 /// undefined (a frozen weight), then nothing is added.
 
 #include "core/tensor.h"
+#include "kernels/group_starts.h"
 #include "kernels/segments.h"
 
 namespace slime::kernels {
@@ -54,14 +55,14 @@ class Device {
   /// grad_O += column sums of dy.
   virtual void add_bias_grad_(Tensor grad_O, const Tensor& dy_TO) const = 0;
 
-  /// The three products above for rows that have a matrix each: rows [starts[e], starts[e + 1]) that
-  /// of expert e. S rows, E matrices. A loop over the experts unless a device knows better.
+  /// The three products above for rows that have a matrix each. S rows, E matrices. A loop over the
+  /// matrices, which needs the starts on the host, unless a device knows better.
   virtual Tensor grouped_linear(const Tensor& x_SI, const Tensor& weight_EOI,
-                                const std::vector<int64_t>& starts) const;
+                                const GroupStarts& starts) const;
   virtual Tensor grouped_input_grad(const Tensor& dy_SO, const Tensor& weight_EOI,
-                                    const std::vector<int64_t>& starts) const;
+                                    const GroupStarts& starts) const;
   virtual void add_grouped_weight_grad_(Tensor grad_EOI, const Tensor& dy_SO, const Tensor& x_SI,
-                                        const std::vector<int64_t>& starts) const;
+                                        const GroupStarts& starts) const;
   /// y_t = sum over k of weight[t, k] * rows[place[t, k]], in the order of k, summed in the
   /// accumulation precision and rounded once. weight_TK undefined: all ones.
   virtual Tensor sum_visits(const Tensor& rows_SH, const Tensor& place_TK,

@@ -8,21 +8,22 @@
 /// Dimensions: T tokens, K visits of each, S = T K visits, E experts.
 
 #include <cstdint>
-#include <vector>
 
 #include "core/tensor.h"
+#include "kernels/group_starts.h"
 
 namespace slime::kernels {
 
 struct ExpertVisits {
-  std::vector<int64_t> starts;  // [E + 1]: visits [starts[e], starts[e + 1]) are those of expert e
-  Tensor token_S;               // int64  which token's row a visit reads; ascending in each expert
-  Tensor place_TK;              // int64  where visit k of token t is
+  GroupStarts starts;  // visits [starts[e], starts[e + 1]) are those of expert e
+  Tensor token_S;      // int64  which token's row a visit reads; ascending in each expert
+  Tensor place_TK;     // int64  where visit k of token t is
 
-  int64_t num_visits() const { return starts.back(); }
+  int64_t num_visits() const { return token_S.numel(); }
 };
 
-/// expert_TK: int64 on the CPU. Throws BugError for a number that is no expert's.
+/// expert_TK: int64. On a GPU nothing waits for it. Throws BugError for a number that is no
+/// expert's, which a GPU does not look at.
 ExpertVisits group_by_expert(const Tensor& expert_TK, int64_t num_experts);
 
 }  // namespace slime::kernels

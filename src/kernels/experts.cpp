@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "kernels/clamped_swiglu.h"
 #include "kernels/device.h"
+#include "kernels/routed_experts.h"
 #include "kernels/trace.h"
 
 namespace slime::kernels {
@@ -76,6 +77,18 @@ class Group {
                         : kernels_for(gate_up_S2F).swiglu_backward(dy_SF, gate_up_S2F);
   }
 
+  GatedGradients gated_gradients(const Tensor& dgated_SF, const Tensor& gate_up_S2F,
+                                 const Tensor& weight_S1) const {
+    if (const ExpertKernels* fused = is_in_turns_ ? nullptr : expert_kernels_for(dgated_SF)) {
+      if (auto out = fused->gated_gradients(dgated_SF, gate_up_S2F, weight_S1.squeeze(1)))
+        return std::move(*out);
+    }
+    const auto type = gate_up_S2F.scalar_type(), wide = weight_S1.scalar_type();
+    const Tensor wide_dgated_SF = dgated_SF.to(wide), gated_SF = gated(gate_up_S2F).to(wide);
+    return {gated_backward((wide_dgated_SF * weight_S1).to(type), gate_up_S2F),
+            (gated_SF * weight_S1).to(type), (wide_dgated_SF * gated_SF).sum(1)};
+  }
+
   /// [T, H] from what the visits return.
   Tensor sum(const Tensor& rows_SH, const Tensor& weight_TK) const {
     return kernels_for(rows_SH).sum_visits(rows_SH, visits_.place_TK, weight_TK);
@@ -86,7 +99,7 @@ class Group {
 
  private:
   Matrices matrices(const Param& weight, const Param& bias) const {
-    const auto experts = static_cast<int64_t>(visits_.starts.size()) - 1;
+    const int64_t experts = num_experts();
     const auto by_expert = [&](const Tensor& x) {
       return x.defined() ? x.view({experts, -1, x.size(x.dim() - 1)}) : x;
     };
@@ -94,10 +107,19 @@ class Group {
   }
 
   Tensor expert_of_visits() const {
-    const Tensor ends = at::tensor(visits_.starts, at::kLong);
-    const int64_t experts = ends.size(0) - 1;
-    return at::repeat_interleave(at::arange(experts, at::kLong),
-                                 ends.narrow(0, 1, experts) - ends.narrow(0, 0, experts));
+    const GroupStarts& starts = visits_.starts;
+    const Tensor starts_E1 =
+        starts.is_on_device() ? starts.device_E1.to(at::kLong) : at::tensor(starts.host, at::kLong);
+    return at::searchsorted(starts_E1.narrow(0, 1, num_experts()),
+                            at::arange(visits_.num_visits(), starts_E1.options()),
+                            /*out_int32=*/false, /*right=*/true);
+  }
+
+  int64_t num_experts() const {
+    const GroupStarts& starts = visits_.starts;
+    return (starts.is_on_device() ? starts.device_E1.numel()
+                                  : static_cast<int64_t>(starts.host.size())) -
+           1;
   }
 
   ExpertVisits visits_;
@@ -132,7 +154,8 @@ struct Experts : torch::autograd::Function<Experts> {
     const Group group(stack, visits);
     const Tensor gate_up_S2F = group.product(group.rows(x_TH), group.gate_up());
     ctx->save_for_backward({x_TH, weight_TK, gate_up_S2F});
-    ctx->saved_data["starts"] = visits.starts;
+    ctx->saved_data["starts"] = visits.starts.host;
+    ctx->saved_data["device_starts"] = visits.starts.device_E1;
     ctx->saved_data["token"] = visits.token_S;
     ctx->saved_data["place"] = visits.place_TK;
     keep(ctx, "gate_up", stack.gate_up);
@@ -153,27 +176,27 @@ struct Experts : torch::autograd::Function<Experts> {
                             kept(ctx, "gate_up_bias"),
                             kept(ctx, "down_bias"),
                             ctx->saved_data["swiglu_limit"].toDouble()};
-    const Group group(stack,
-                      {ctx->saved_data["starts"].toIntVector(), ctx->saved_data["token"].toTensor(),
-                       ctx->saved_data["place"].toTensor()});
-    const auto type = x_TH.scalar_type(), wide = weight_TK.scalar_type();
+    GroupStarts starts(ctx->saved_data["device_starts"].toTensor());
+    starts.host = ctx->saved_data["starts"].toIntVector();
+    const Group group(stack, {std::move(starts), ctx->saved_data["token"].toTensor(),
+                              ctx->saved_data["place"].toTensor()});
 
     const Tensor& place_TK = group.visits().place_TK;
     const Tensor weight_S1 = weight_of_visits(weight_TK, place_TK);
     // Of what a visit returns, before its weight.
     const Tensor dout_SH = group.rows(grads[0].contiguous());
-    const Tensor dgated_SF = group.input_grad(dout_SH, group.down()).to(wide);
-    const Tensor gated_SF = group.gated(gate_up_S2F).to(wide);
-    const Tensor dweight_S = (dgated_SF * gated_SF).sum(1);
+    const GatedGradients through =
+        group.gated_gradients(group.input_grad(dout_SH, group.down()), gate_up_S2F, weight_S1);
+    const Tensor& dweight_S = through.dweight_S;
     if (stack.down_bias.defined()) {
-      const Tensor wide_SH = dout_SH.to(wide);
+      const Tensor wide_SH = dout_SH.to(weight_TK.scalar_type());
       dweight_S.add_((wide_SH * group.bias_of_visits(group.down())).sum(1));
       group.add_bias_grad(wide_SH * weight_S1, group.down());
     }
     const Tensor dweight_TK =
         dweight_S.index_select(0, place_TK.view({-1})).view(weight_TK.sizes());
-    group.add_weight_grad(dout_SH, (gated_SF * weight_S1).to(type), group.down());
-    const Tensor dgate_up_S2F = group.gated_backward((dgated_SF * weight_S1).to(type), gate_up_S2F);
+    group.add_weight_grad(dout_SH, through.weighted_SF, group.down());
+    const Tensor& dgate_up_S2F = through.dgate_up_S2F;
     group.add_weight_grad(dgate_up_S2F, group.rows(x_TH), group.gate_up());
     group.add_bias_grad(dgate_up_S2F, group.gate_up());
     const Tensor dx_SH = group.input_grad(dgate_up_S2F, group.gate_up());

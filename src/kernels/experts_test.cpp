@@ -17,7 +17,7 @@ std::vector<int64_t> to_vector(const Tensor& x) {
 
 TEST(ExpertVisits, PutTheTokensOfAnExpertTogether) {
   const ExpertVisits visits = group_by_expert(at::tensor({2, 0, 0, 1}, at::kLong).view({2, 2}), 4);
-  EXPECT_EQ(visits.starts, (std::vector<int64_t>{0, 2, 3, 4, 4}));
+  EXPECT_EQ(visits.starts.host, (std::vector<int64_t>{0, 2, 3, 4, 4}));
   EXPECT_EQ(to_vector(visits.token_S), (std::vector<int64_t>{0, 1, 1, 0}));
   EXPECT_EQ(to_vector(visits.place_TK), (std::vector<int64_t>{3, 0, 1, 2}));
   EXPECT_THROW(group_by_expert(at::tensor({4}, at::kLong).view({1, 1}), 4), BugError);

@@ -111,11 +111,12 @@ struct Trained {
   std::unique_ptr<Trainer> trainer;
 };
 
-const fs::path kModel = testing::fixture_directory("qwen3");
-
 struct Case {
   const char* name;
   TrainConfig (*config)();
+  const char* model = "qwen3";
+
+  fs::path directory() const { return testing::fixture_directory(model); }
 };
 
 class GpuTrainer : public ::testing::TestWithParam<Case> {};
@@ -123,8 +124,9 @@ class GpuTrainer : public ::testing::TestWithParam<Case> {};
 TEST_P(GpuTrainer, MovesTheWeightsAsTheCpuDoes) {
   SLIME_NEEDS_GPU();
   const TrainConfig config = GetParam().config();
-  Trained cpu(kModel, Precision::of("float32"), config),
-      gpu(kModel, Precision::on_gpu("float32"), config);
+  const fs::path model = GetParam().directory();
+  Trained cpu(model, Precision::of("float32"), config),
+      gpu(model, Precision::on_gpu("float32"), config);
   const Tensor start = cpu.weights();
   cpu.train(0, 3);
   gpu.train(0, 3);
@@ -141,11 +143,12 @@ TEST_P(GpuTrainer, ResumesFromACheckpointBitForBit) {
   const fs::path root = fs::temp_directory_path() / ("slime_gpu_" + std::to_string(::getpid()));
   fs::remove_all(root);
   const TrainConfig config = GetParam().config();
+  const fs::path model = GetParam().directory();
   const Precision precision = Precision::on_gpu("bfloat16");
-  Trained straight(kModel, precision, config), first(kModel, precision, config);
+  Trained straight(model, precision, config), first(model, precision, config);
   straight.train(0, 4);
   first.train(0, 2);
-  save_checkpoint({.root = root, .model_source = kModel}, 2, *first.trainer, {});
+  save_checkpoint({.root = root, .model_source = model}, 2, *first.trainer, {});
   const auto found = find_checkpoint(root, [](const std::string&) {});
   ASSERT_TRUE(found.has_value());
   Trained second(found->directory, precision, config);
@@ -162,7 +165,9 @@ INSTANTIATE_TEST_SUITE_P(Runs, GpuTrainer,
                                            Case{"OldActor", with_old_actor}, Case{"Ppo", ppo},
                                            Case{"Recompute", with_recompute},
                                            Case{"Selective", with_selective_recompute},
-                                           Case{"StateOnHost", with_state_on_host}),
+                                           Case{"StateOnHost", with_state_on_host},
+                                           Case{"Experts", grpo, "qwen3_moe"},
+                                           Case{"SharedExpert", with_recompute, "qwen2_moe"}),
                          [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace

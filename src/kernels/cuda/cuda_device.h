@@ -11,6 +11,7 @@
 #include "kernels/cpu/reference.h"
 #include "kernels/cuda/attention/packed_attention.h"
 #include "kernels/cuda/products/linear.h"
+#include "kernels/routed_experts.h"
 
 namespace slime::kernels::cuda {
 
@@ -21,7 +22,7 @@ Number number_of(const Tensor& tensor);
 /// The current stream of the tensor's device.
 cudaStream_t stream_of(const Tensor& tensor);
 
-class CudaDevice final : public cpu::ReferenceDevice, public BlockChains {
+class CudaDevice final : public cpu::ReferenceDevice, public BlockChains, public ExpertKernels {
  public:
   Tensor embedding(const Tensor& ids_T, const Tensor& table_VH,
                    at::ScalarType activations) const override;
@@ -40,6 +41,21 @@ class CudaDevice final : public cpu::ReferenceDevice, public BlockChains {
   // Decode: cuda_device_chain.cpp
   bool has_block_chain(const BlockChain& chain) const override;
   Tensor block_chain(const BlockChain& chain) const override;
+
+  // Experts: cuda_device_experts.cpp
+  bool has_routed_experts(const Tensor& x_TH, const RoutedExperts& experts) const override;
+  Tensor routed_experts(const Tensor& x_TH, const RoutedExperts& experts) const override;
+  VisitedExperts visited_experts() const override;
+  std::optional<GatedGradients> gated_gradients(const Tensor& dgated_SF, const Tensor& gate_up_S2F,
+                                                const Tensor& weight_S) const override;
+  Tensor grouped_linear(const Tensor& x_SI, const Tensor& weight_EOI,
+                        const GroupStarts& starts) const override;
+  Tensor grouped_input_grad(const Tensor& dy_SO, const Tensor& weight_EOI,
+                            const GroupStarts& starts) const override;
+  void add_grouped_weight_grad_(Tensor grad_EOI, const Tensor& dy_SO, const Tensor& x_SI,
+                                const GroupStarts& starts) const override;
+  Tensor sum_visits(const Tensor& rows_SH, const Tensor& place_TK,
+                    const Tensor& weight_TK) const override;
 
   // Training: cuda_device_training.cpp
   void add_linear_weight_grad_(Tensor grad_OI, const Tensor& dy_TO,
@@ -70,8 +86,15 @@ class CudaDevice final : public cpu::ReferenceDevice, public BlockChains {
  private:
   Tensor product(const Tensor& x_TI, const Tensor& weight_OI, const Tensor& bias_O,
                  bool float_result) const;
+  Tensor expert_chain(const BlockChain& chain) const;
+  Tensor visit_experts(const Tensor& x_TH, const Tensor& expert_TK,
+                       const RoutedExperts& experts) const;
+  Tensor sum_of_visits(const Tensor& rows_SH, const Tensor& place_TK,
+                       const Tensor& weight_TK) const;
 
   mutable Linear linear_;  // has its own lock
+  mutable std::mutex visited_mutex_;
+  mutable Tensor visited_2_;  // guarded; of VisitedExperts, on the device
   mutable std::mutex attention_mutex_;
   mutable std::unique_ptr<PackedAttention> attention_;  // guarded; cuDNN is loaded by training only
 };

@@ -81,7 +81,8 @@ bool CudaDevice::has_block_chain(const BlockChain& chain) const {
     if (!is_plain(tensor)) return false;
   const auto is_aligned = [](int64_t size) { return size % kBatchProductInputs == 0; };
   return is_aligned(chain.output_HC.size(1)) && is_aligned(chain.output_HC.size(0)) &&
-         is_aligned(chain.down_HF.size(1)) &&
+         (chain.experts != nullptr ? has_routed_experts(chain.residual_TH, *chain.experts)
+                                   : is_aligned(chain.down_HF.size(1))) &&
          (!chain.next_qkv_EH.defined() || chain.next_qkv_EH.size(0) % kBatchProductOutputs == 0);
 }
 
@@ -89,6 +90,7 @@ bool CudaDevice::has_block_chain(const BlockChain& chain) const {
 /// that would take more than two splits to fill the multiprocessors: reducing those costs what it
 /// gains.
 Tensor CudaDevice::block_chain(const BlockChain& chain) const {
+  if (chain.experts != nullptr) return expert_chain(chain);
   const cudaStream_t stream = stream_of(chain.residual_TH);
   if (is_narrow(chain)) return narrow_chain(chain, stream);
   const int64_t rows = chain.residual_TH.size(0), hidden = chain.residual_TH.size(1);

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "kernels/block_chain.h"
+#include "kernels/device.h"
 #include "kernels/linear.h"
 #include "kernels/rms_norm.h"
 #include "kernels/trace.h"
@@ -20,17 +21,18 @@ bool is_before_only(const DecoderBlock::Norms& norms) {
 kernels::BlockChain between(const DecoderBlock& block, const DecoderBlock* next,
                             const Tensor& attended_TC, const Tensor& residual_TH, double eps) {
   const Product& output = block.mixer().products()->last;
-  const Products& gated = *block.feed_forward().gated_products();
   kernels::BlockChain chain;
   chain.attended_TC = attended_TC;
   chain.residual_TH = residual_TH;
   chain.output_HC = output.weight_OI.value;
   chain.output_bias_H = output.bias_O.value;
   chain.post_norm_H = block.feed_forward_norms().before.value;
-  chain.gate_up_2FH = gated.first.weight_OI.value;
-  chain.gate_up_bias_2F = gated.first.bias_O.value;
-  chain.down_HF = gated.last.weight_OI.value;
-  chain.down_bias_H = gated.last.bias_O.value;
+  if (const Products* gated = block.feed_forward().gated_products()) {
+    chain.gate_up_2FH = gated->first.weight_OI.value;
+    chain.gate_up_bias_2F = gated->first.bias_O.value;
+    chain.down_HF = gated->last.weight_OI.value;
+    chain.down_bias_H = gated->last.bias_O.value;
+  }
   if (next != nullptr) {
     const Product& projection = next->mixer().products()->first;
     chain.next_norm_H = next->mixer_norms().before.value;
@@ -41,13 +43,28 @@ kernels::BlockChain between(const DecoderBlock& block, const DecoderBlock* next,
   return chain;
 }
 
+/// The same from the layers themselves, where no kernel has all of it.
+Tensor layer_by_layer(const DecoderBlock& block, const kernels::BlockChain& chain) {
+  const kernels::Device& device = kernels::kernels_for(chain.residual_TH);
+  const auto add_norm = [&](const Tensor& update_TH, const Tensor& weight_H) {
+    return device.add_rms_norm_(chain.residual_TH, update_TH, weight_H, chain.eps);
+  };
+  const Tensor input_TH = add_norm(
+      device.linear(chain.attended_TC, chain.output_HC, chain.output_bias_H), chain.post_norm_H);
+  const Tensor update_TH = block.feed_forward().forward(input_TH);
+  if (!chain.next_norm_H.defined()) return update_TH;
+  return device.linear(add_norm(update_TH, chain.next_norm_H), chain.next_qkv_EH,
+                       chain.next_qkv_bias_E);
+}
+
 }  // namespace
 
 bool has_chain(Blocks blocks) {
   return std::ranges::all_of(blocks, [](const std::unique_ptr<DecoderBlock>& block) {
     return is_before_only(block->mixer_norms()) && is_before_only(block->feed_forward_norms()) &&
            block->mixer().products() != nullptr &&
-           block->feed_forward().gated_products() != nullptr;
+           (block->feed_forward().gated_products() != nullptr ||
+            block->feed_forward().routed_experts().has_value());
   });
 }
 
@@ -60,10 +77,14 @@ Stream chained(Blocks blocks, const Tensor& residual_TH, const Tensor& positions
   for (size_t i = 0; i < blocks.size(); ++i) {
     const Tensor attended_TC = blocks[i]->mixer().mix(next_TE, positions_T, attention);
     const kernels::TraceRange range("block_chain");
-    next_TE = kernels::block_chain(
-        attention.chains(),
+    kernels::BlockChain chain =
         between(*blocks[i], i + 1 < blocks.size() ? blocks[i + 1].get() : nullptr, attended_TC,
-                residual_TH, eps));
+                residual_TH, eps);
+    const auto experts = blocks[i]->feed_forward().routed_experts();
+    if (experts) chain.experts = &*experts;
+    next_TE = experts && !attention.chains()->has_block_chain(chain)
+                  ? layer_by_layer(*blocks[i], chain)
+                  : kernels::block_chain(attention.chains(), chain);
   }
   return {residual_TH, next_TE};
 }

@@ -13,8 +13,8 @@ namespace slime::model {
 
 using Blocks = std::span<const std::unique_ptr<DecoderBlock>>;
 
-/// Norms before the layers and not after them, mixers with products, gated feed-forward layers, and
-/// one tensor-parallel rank.
+/// Norms before the layers and not after them, mixers with products, gated feed-forward layers or
+/// nothing but routed experts, and one tensor-parallel rank.
 bool has_chain(Blocks blocks);
 
 /// All blocks, for has_chain() and without gradients. `residual_TH` is overwritten.

@@ -1,6 +1,7 @@
 #include "model/layers/expert_layer.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
 
 #include "core/error.h"
@@ -23,10 +24,10 @@ void check_supported(const LayerSite& site) {
                     "tensor parallelism of 1",
                     site.index, count));
   }
-  if (!site.rotary.cos_PR.is_cpu()) {
+  if (site.config.experts.are_in_turns && !site.rotary.cos_PR.is_cpu()) {
     throw ConfigError(
-        fmt::format("layer {} has {} experts, which are computed on the CPU only so far: use "
-                    "device cpu",
+        fmt::format("layer {} has {} experts whose gates and ups are in turns, which are computed "
+                    "on the CPU only so far: use device cpu",
                     site.index, count));
   }
 }
@@ -111,12 +112,39 @@ void ExpertLayer::add_experts_in_turns(const LayerSite& site) {
 }
 
 Tensor ExpertLayer::forward(const Tensor& input_TH) const {
+  const Tensor routed_TH = routed(input_TH);
+  return shared_ ? routed_TH + shared(input_TH) : routed_TH;
+}
+
+Tensor ExpertLayer::routed(const Tensor& input_TH) const {
+  if (!at::GradMode::is_enabled() && is_one_operation()) {
+    const kernels::ExpertKernels* fused = kernels::expert_kernels_for(input_TH);
+    if (fused != nullptr && fused->has_routed_experts(input_TH, operation()))
+      return fused->routed_experts(input_TH, operation());
+  }
   const Routing routing = route(kernels::linear(wide(input_TH), router_EH_, router_bias_E_),
                                 config_, selection_bias_E_);
-  const Tensor routed_TH =
-      kernels::experts(input_TH, kernels::group_by_expert(routing.expert_TK, config_.count),
-                       routing.weight_TK, stack_);
-  return shared_ ? routed_TH + shared(input_TH) : routed_TH;
+  return kernels::experts(input_TH, kernels::group_by_expert(routing.expert_TK, config_.count),
+                          routing.weight_TK, stack_);
+}
+
+/// Whether operation() says all of what the router and the experts do.
+bool ExpertLayer::is_one_operation() const {
+  return !config_.are_in_turns && !config_.has_router_bias && config_.num_groups == 1;
+}
+
+kernels::RoutedExperts ExpertLayer::operation() const {
+  return {router_EH_.value,
+          selection_bias_E_,
+          {config_.per_token, config_.score == RouterScore::kSigmoid, config_.normalizes,
+           config_.scaling},
+          stack_.gate_up.value,
+          stack_.down.value};
+}
+
+std::optional<kernels::RoutedExperts> ExpertLayer::routed_experts() const {
+  if (!is_one_operation() || shared_ != nullptr) return std::nullopt;
+  return operation();
 }
 
 Tensor ExpertLayer::shared(const Tensor& input_TH) const {

@@ -21,18 +21,22 @@ Costs expert_costs(int64_t hidden, const ExpertsConfig& config);
 class ExpertLayer final : public FeedForward {
  public:
   /// Registers router, experts and the shared expert of the block. Throws ConfigError for what
-  /// experts do not do yet: tensor-parallel slices, a GPU.
+  /// experts do not do yet: tensor-parallel slices, gates and ups in turns on a GPU.
   explicit ExpertLayer(const LayerSite& site);
   ExpertLayer(const ExpertLayer&) = delete;  // the builder points at the parameters
 
   Tensor forward(const Tensor& input_TH) const override;
   Costs costs() const override { return expert_costs(hidden_, config_); }
   std::string describe() const override;
+  std::optional<kernels::RoutedExperts> routed_experts() const override;
 
  private:
   void add_experts(const LayerSite& site);
   void add_experts_in_turns(const LayerSite& site);
   Tensor shared(const Tensor& input_TH) const;
+  Tensor routed(const Tensor& input_TH) const;
+  kernels::RoutedExperts operation() const;
+  bool is_one_operation() const;
 
   int64_t hidden_;
   ExpertsConfig config_;

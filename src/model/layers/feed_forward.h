@@ -2,9 +2,11 @@
 
 /// The second half of a block: the layer that works on each token alone.
 
+#include <optional>
 #include <string>
 
 #include "core/tensor.h"
+#include "kernels/routed_experts.h"
 #include "model/costs.h"
 #include "model/layers/products.h"
 
@@ -25,6 +27,9 @@ class FeedForward {
   /// Not null where forward() is a product to [gate; up], kernels::swiglu and a last product, on
   /// one tensor-parallel rank.
   virtual const Products* gated_products() const { return nullptr; }
+
+  /// A value where forward() is routed experts and nothing else (kernels/routed_experts.h).
+  virtual std::optional<kernels::RoutedExperts> routed_experts() const { return std::nullopt; }
 };
 
 }  // namespace slime::model

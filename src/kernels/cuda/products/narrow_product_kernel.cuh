@@ -104,6 +104,20 @@ __device__ inline void load_x(const Arguments& a, uint32_t x) {
   }
 }
 
+/// Four numbers of the weighted sum of a row's visits.
+__device__ inline float4 sum_of_visits(const NormPrologue& norm, int row, int four, int fours) {
+  const auto* visits = static_cast<const uint2*>(norm.visits_TKI);
+  float4 sum = make_float4(0, 0, 0, 0);
+#pragma unroll 8
+  for (int k = 0; k < norm.per_token; ++k) {
+    const int visit = row * norm.per_token + k;
+    const float weight = __ldcg(norm.visit_weight_TK + visit);
+    const float4 x = unpack_four(__ldcg(visits + visit * fours + four));
+    sum.x += weight * x.x, sum.y += weight * x.y, sum.z += weight * x.z, sum.w += weight * x.w;
+  }
+  return sum;
+}
+
 /// Prologue with the norm: x = (residual + added) * weight goes into shared memory. The division by
 /// the root mean square is left to the epilogue, which gets the warps' sums of squares. `weight`:
 /// shared memory for the norm's weights, 2 bytes an input.
@@ -128,7 +142,8 @@ __device__ inline void load_normed_x(const Arguments& a, uint32_t x, uint32_t we
         const int i = begin + h * kThreads;
         if (i >= fours) continue;
         held[h] = __ldcg(residual + row * fours + i);
-        more[h] = __ldcg(added + row * fours + i);
+        more[h] = added != nullptr ? __ldcg(added + row * fours + i)
+                                   : sum_of_visits(a.norm, row, i, fours);
       }
 #pragma unroll
       for (int h = 0; h < kLoadsInFlight; ++h) {

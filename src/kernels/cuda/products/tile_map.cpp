@@ -76,4 +76,21 @@ CUtensorMap pair_tile_map(Number number, const void* matrix, int64_t pairs, int6
                    {kSlab, 4, 2, static_cast<cuuint32_t>(box_pairs) / 4, 1});
 }
 
+CUtensorMap row_map(const void* matrix, int64_t rows, int64_t columns, int box_rows) {
+  return encode<2>(Number::kBFloat16, matrix, rows, columns,
+                   {static_cast<cuuint64_t>(columns), static_cast<cuuint64_t>(rows)},
+                   {kBytes * static_cast<cuuint64_t>(columns)},
+                   {kSlab, static_cast<cuuint32_t>(box_rows)});
+}
+
+CUtensorMap expert_pair_map(const void* matrix, int64_t experts, int64_t pairs, int64_t columns,
+                            int box_pairs) {
+  const auto width = static_cast<cuuint64_t>(columns), count = static_cast<cuuint64_t>(pairs);
+  const cuuint64_t row_bytes = kBytes * width;
+  return encode<4>(Number::kBFloat16, matrix, 2 * experts * pairs, columns,
+                   {width, 8, 2 * static_cast<cuuint64_t>(experts), count / 8},
+                   {row_bytes, count * row_bytes, 8 * row_bytes},
+                   {kSlab, 8, 2, static_cast<cuuint32_t>(box_pairs) / 8});
+}
+
 }  // namespace slime::kernels::cuda

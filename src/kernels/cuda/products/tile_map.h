@@ -32,4 +32,15 @@ CUtensorMap group_tile_map(Number number, const void* matrix, int64_t groups, in
 CUtensorMap pair_tile_map(Number number, const void* matrix, int64_t pairs, int64_t columns,
                           int box_pairs);
 
+/// Tiles of the rows of a bfloat16 matrix, one slab a copy, stored as [row, kSlab]. Columns are a
+/// multiple of eight; coordinates are (column, row).
+CUtensorMap row_map(const void* matrix, int64_t rows, int64_t columns, int box_rows);
+
+/// As row_map() for a matrix of experts, each `pairs` rows of gates, then as many of ups. A copy's
+/// box is `box_pairs` of both of one expert, interleaved by eight: eight gates, their eight ups, the
+/// next eight gates and so on. Both numbers are multiples of eight; coordinates are (column, 0, 2
+/// expert, pair / 8).
+CUtensorMap expert_pair_map(const void* matrix, int64_t experts, int64_t pairs, int64_t columns,
+                            int box_pairs);
+
 }  // namespace slime::kernels::cuda

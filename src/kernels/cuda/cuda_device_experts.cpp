@@ -1,0 +1,323 @@
+#include <ATen/ATen.h>
+
+#include <mutex>
+#include <utility>
+
+#include "core/error.h"
+#include "kernels/cuda/cuda_device.h"
+#include "kernels/cuda/experts/expert_product.h"
+#include "kernels/cuda/experts/norm_route.h"
+#include "kernels/cuda/experts/visits.h"
+#include "kernels/cuda/products/batch_product.h"
+#include "kernels/cuda/products/narrow_product.h"
+
+namespace slime::kernels::cuda {
+namespace {
+
+bool is_plain(const Tensor& tensor) {
+  return !tensor.defined() || (tensor.scalar_type() == at::kBFloat16 && tensor.is_contiguous() &&
+                               reinterpret_cast<uintptr_t>(tensor.const_data_ptr()) % 16 == 0);
+}
+
+/// Of matrices [E, O, I] or of their transposes, which at::_grouped_mm multiplies with rows.
+bool has_library_product(const Tensor& x_SI, const Tensor& weight_EOI) {
+  return compute_capability_major() == 9 && is_plain(x_SI) && is_plain(weight_EOI) &&
+         weight_EOI.size(1) % 8 == 0 && weight_EOI.size(2) % 8 == 0;
+}
+
+Tensor ends_of(const GroupStarts& starts) {
+  check(starts.is_on_device(), "grouped products of a GPU have their starts there");
+  return starts.device_E1.narrow(0, 1, starts.device_E1.numel() - 1);
+}
+
+/// is_turned: y = x W instead of x W^T.
+Tensor plain_product(const Tensor& x_SI, const Tensor& weight_EOI, const GroupStarts& starts,
+                     bool is_turned) {
+  check(starts.is_on_device(), "grouped products of a GPU have their starts there");
+  const Tensor x = x_SI.contiguous();
+  const int output_dim = is_turned ? 2 : 1, input_dim = is_turned ? 1 : 2;
+  Tensor y_SO = at::empty({x.size(0), weight_EOI.size(output_dim)}, x.options());
+  PlainGroupedProduct call;
+  call.number = number_of(x);
+  call.x_SI = pointer(x);
+  call.weight = pointer(weight_EOI);
+  call.expert_stride = weight_EOI.stride(0);
+  call.output_stride = weight_EOI.stride(output_dim);
+  call.input_stride = weight_EOI.stride(input_dim);
+  call.starts_E1 = starts.device_E1.const_data_ptr<int32_t>();
+  call.rows = x.size(0);
+  call.experts = static_cast<int>(weight_EOI.size(0));
+  call.inputs = static_cast<int>(weight_EOI.size(input_dim));
+  call.outputs = static_cast<int>(weight_EOI.size(output_dim));
+  call.y_SO = y_SO.data_ptr();
+  plain_grouped_product(call, stream_of(x));
+  return y_SO;
+}
+
+BatchProduct product_of(const Tensor& x_TI, const Tensor& weight_OI, const Tensor& y) {
+  BatchProduct product;
+  product.x_TI = pointer(x_TI);
+  product.weight_OI = pointer(weight_OI);
+  product.rows = static_cast<int>(x_TI.size(0));
+  product.inputs = static_cast<int>(weight_OI.size(1));
+  product.outputs = static_cast<int>(weight_OI.size(0));
+  product.float_result = y.scalar_type() == at::kFloat;
+  product.y = y.data_ptr();
+  return product;
+}
+
+/// The choices of a router's kernel, and the call that makes them; its rows are still to be named.
+struct Choices {
+  Tensor expert_TK, weight_TK;
+  RouteCall call;
+};
+
+Choices choices_of(const RoutedExperts& experts, int64_t rows) {
+  Choices out;
+  const auto options = experts.router_EH.options();
+  const RouterRule& rule = experts.rule;
+  out.expert_TK = at::empty({rows, rule.per_token}, options.dtype(at::kInt));
+  out.weight_TK = at::empty({rows, rule.per_token}, options.dtype(at::kFloat));
+  RouteCall& call = out.call;
+  call.router_EH = pointer(experts.router_EH);
+  if (experts.selection_bias_E.defined())
+    call.selection_bias_E = experts.selection_bias_E.const_data_ptr<float>();
+  call.is_sigmoid = rule.is_sigmoid;
+  call.normalizes = rule.normalizes;
+  call.scaling = static_cast<float>(rule.scaling);
+  call.expert_TK = out.expert_TK.data_ptr<int32_t>();
+  call.weight_TK = out.weight_TK.data_ptr<float>();
+  call.rows = static_cast<int>(rows);
+  call.hidden = static_cast<int>(experts.router_EH.size(1));
+  call.experts = static_cast<int>(experts.count());
+  call.per_token = static_cast<int>(rule.per_token);
+  return out;
+}
+
+}  // namespace
+
+bool CudaDevice::has_routed_experts(const Tensor& x_TH, const RoutedExperts& experts) const {
+  for (const Tensor& tensor : {x_TH, experts.router_EH, experts.gate_up, experts.down})
+    if (!is_plain(tensor)) return false;
+  const Tensor& bias = experts.selection_bias_E;
+  if (bias.defined() && (bias.scalar_type() != at::kFloat || !bias.is_contiguous())) return false;
+  const int64_t rows = x_TH.size(0), hidden = x_TH.size(1), per_token = experts.rule.per_token;
+  return rows > 0 && has_norm_route(hidden, experts.count(), per_token) &&
+         has_expert_product(rows, per_token, experts.count(), hidden, experts.width()) &&
+         has_expert_product(rows, per_token, experts.count(), experts.width(), hidden);
+}
+
+/// What each visit returns, [T K, H], before its weight.
+Tensor CudaDevice::visit_experts(const Tensor& x_TH, const Tensor& expert_TK,
+                                 const RoutedExperts& experts) const {
+  const cudaStream_t stream = stream_of(x_TH);
+  {
+    const std::lock_guard lock(visited_mutex_);
+    if (!visited_2_.defined()) visited_2_ = at::zeros({2}, x_TH.options().dtype(at::kLong));
+  }
+  const Tensor gated_VF = at::empty({expert_TK.numel(), experts.width()}, x_TH.options());
+  const Tensor rows_VH = at::empty({expert_TK.numel(), x_TH.size(1)}, x_TH.options());
+  ExpertProduct call;
+  call.expert_V = expert_TK.const_data_ptr<int32_t>();
+  call.rows = static_cast<int>(expert_TK.size(0));
+  call.per_token = static_cast<int>(expert_TK.size(1));
+  call.experts = static_cast<int>(experts.count());
+  call.is_gated = true;
+  call.x = pointer(x_TH);
+  call.weights = pointer(experts.gate_up);
+  call.inputs = static_cast<int>(x_TH.size(1));
+  call.units = static_cast<int>(experts.width());
+  call.y_VU = gated_VF.data_ptr();
+  call.visited = reinterpret_cast<unsigned long long*>(visited_2_.data_ptr<int64_t>());
+  expert_product(call, stream);
+  call.is_gated = false;
+  call.x = pointer(gated_VF);
+  call.weights = pointer(experts.down);
+  std::swap(call.inputs, call.units);
+  call.y_VU = rows_VH.data_ptr();
+  call.visited = nullptr;
+  expert_product(call, stream);
+  return rows_VH;
+}
+
+Tensor CudaDevice::routed_experts(const Tensor& x_TH, const RoutedExperts& experts) const {
+  Choices choices = choices_of(experts, x_TH.size(0));
+  choices.call.x_TH = pointer(x_TH);
+  norm_route(choices.call, stream_of(x_TH));
+  return sum_of_visits(visit_experts(x_TH, choices.expert_TK, experts), {}, choices.weight_TK);
+}
+
+VisitedExperts CudaDevice::visited_experts() const {
+  const std::lock_guard lock(visited_mutex_);
+  if (!visited_2_.defined()) return {};
+  const Tensor sums = visited_2_.cpu();
+  return {sums[0].item<int64_t>(), sums[1].item<int64_t>()};
+}
+
+std::optional<GatedGradients> CudaDevice::gated_gradients(const Tensor& dgated_SF,
+                                                          const Tensor& gate_up_S2F,
+                                                          const Tensor& weight_S) const {
+  if (!is_plain(dgated_SF) || !is_plain(gate_up_S2F) || dgated_SF.size(1) % 8 != 0 ||
+      weight_S.scalar_type() != at::kFloat || !weight_S.is_contiguous())
+    return std::nullopt;
+  GatedGradients out{at::empty_like(gate_up_S2F), at::empty_like(dgated_SF),
+                     at::empty_like(weight_S)};
+  GatedBackward call;
+  call.dgated_SF = pointer(dgated_SF);
+  call.gate_up_S2F = pointer(gate_up_S2F);
+  call.weight_S = weight_S.const_data_ptr<float>();
+  call.dgate_up_S2F = out.dgate_up_S2F.data_ptr();
+  call.weighted_SF = out.weighted_SF.data_ptr();
+  call.dweight_S = out.dweight_S.data_ptr<float>();
+  call.rows = dgated_SF.size(0);
+  call.width = static_cast<int>(dgated_SF.size(1));
+  gated_backward(call, stream_of(dgated_SF));
+  return out;
+}
+
+/// From attention to attention with experts between: output product, addition, norm and router in
+/// one, experts, their sum with addition and norm, and the next product.
+Tensor CudaDevice::expert_chain(const BlockChain& chain) const {
+  const RoutedExperts& experts = *chain.experts;
+  const cudaStream_t stream = stream_of(chain.residual_TH);
+  const int64_t rows = chain.residual_TH.size(0), hidden = chain.residual_TH.size(1);
+  const auto options = chain.residual_TH.options(), wide = options.dtype(at::kFloat);
+  const auto is_narrow = [&](const Tensor& weight_OI) {
+    return has_narrow_product(Number::kBFloat16, rows, weight_OI.size(1));
+  };
+  const bool is_batch = has_batch_product(Number::kBFloat16, rows);
+
+  Choices choices = choices_of(experts, rows);
+  RouteCall& route = choices.call;
+  Tensor added;  // alive until the kernels that read it are launched
+  if (is_narrow(chain.output_HC)) {
+    added = at::empty({rows, hidden}, wide);
+    narrow_product(product_of(chain.attended_TC, chain.output_HC, added), {}, stream);
+    route.splits = 1;
+  } else if (is_batch) {
+    route.splits =
+        batch_product_splits(static_cast<int>(chain.output_HC.size(1)), static_cast<int>(hidden));
+    added = at::empty({route.splits, rows, hidden}, wide);
+    BatchProduct product = product_of(chain.attended_TC, chain.output_HC, added);
+    product.float_result = false;
+    product.epilogue = BatchProduct::Epilogue::kSplitK;
+    batch_product(product, stream);
+  } else {
+    added = linear(chain.attended_TC, chain.output_HC, {});
+  }
+  if (route.splits > 0) {
+    route.partials_STH = added.const_data_ptr<float>();
+  } else {
+    route.update_TH = pointer(added);
+  }
+  const Tensor input_TH = at::empty({rows, hidden}, options),
+               sum_TH = at::empty({rows, hidden}, options);
+  route.bias_H = pointer(chain.output_bias_H);
+  route.x_TH = pointer(chain.residual_TH);
+  route.sum_TH = sum_TH.data_ptr();
+  route.norm_H = pointer(chain.post_norm_H);
+  route.normed_TH = input_TH.data_ptr();
+  route.eps = static_cast<float>(chain.eps);
+  norm_route(route, stream);
+
+  const Tensor rows_VH = visit_experts(input_TH, choices.expert_TK, experts);
+  if (!chain.next_norm_H.defined()) {
+    chain.residual_TH.copy_(sum_TH);
+    return sum_of_visits(rows_VH, {}, choices.weight_TK);
+  }
+  if (is_narrow(chain.next_qkv_EH)) {
+    NormPrologue norm;
+    norm.residual_TI = pointer(sum_TH);
+    norm.visits_TKI = pointer(rows_VH);
+    norm.visit_weight_TK = choices.weight_TK.const_data_ptr<float>();
+    norm.per_token = static_cast<int>(experts.rule.per_token);
+    norm.weight_I = pointer(chain.next_norm_H);
+    norm.sum_TI = chain.residual_TH.data_ptr();
+    norm.eps = static_cast<float>(chain.eps);
+    Tensor heads_TE = at::empty({rows, chain.next_qkv_EH.size(0)}, options);
+    BatchProduct qkv = product_of(chain.residual_TH, chain.next_qkv_EH, heads_TE);
+    qkv.bias_O = pointer(chain.next_qkv_bias_E);
+    narrow_product(qkv, norm, stream);
+    return heads_TE;
+  }
+  const Tensor next_TH = at::empty({rows, hidden}, options);
+  VisitSum sum;
+  sum.rows_SH = pointer(rows_VH);
+  sum.weight_TK = choices.weight_TK.const_data_ptr<float>();
+  sum.rows = rows;
+  sum.per_token = static_cast<int>(experts.rule.per_token);
+  sum.hidden = static_cast<int>(hidden);
+  sum.base_TH = pointer(sum_TH);
+  sum.residual_TH = chain.residual_TH.data_ptr();
+  sum.norm_H = pointer(chain.next_norm_H);
+  sum.eps = static_cast<float>(chain.eps);
+  sum.out_TH = next_TH.data_ptr();
+  cuda::sum_visits(sum, stream);
+  if (!is_batch) return linear(next_TH, chain.next_qkv_EH, chain.next_qkv_bias_E);
+  Tensor heads_TE = at::empty({rows, chain.next_qkv_EH.size(0)}, options);
+  BatchProduct qkv = product_of(next_TH, chain.next_qkv_EH, heads_TE);
+  qkv.bias_O = pointer(chain.next_qkv_bias_E);
+  batch_product(qkv, stream);
+  return heads_TE;
+}
+
+Tensor CudaDevice::sum_of_visits(const Tensor& rows_SH, const Tensor& place_TK,
+                                 const Tensor& weight_TK) const {
+  const Tensor& sizes = place_TK.defined() ? place_TK : weight_TK;
+  Tensor out_TH = at::empty({sizes.size(0), rows_SH.size(1)}, rows_SH.options());
+  VisitSum sum;
+  sum.rows_SH = pointer(rows_SH);
+  if (place_TK.defined()) sum.place_TK = place_TK.const_data_ptr<int64_t>();
+  if (weight_TK.defined()) sum.weight_TK = weight_TK.const_data_ptr<float>();
+  sum.rows = sizes.size(0);
+  sum.per_token = static_cast<int>(sizes.size(1));
+  sum.hidden = static_cast<int>(rows_SH.size(1));
+  sum.out_TH = out_TH.data_ptr();
+  cuda::sum_visits(sum, stream_of(rows_SH));
+  return out_TH;
+}
+
+Tensor CudaDevice::sum_visits(const Tensor& rows_SH, const Tensor& place_TK,
+                              const Tensor& weight_TK) const {
+  constexpr int64_t kMostHidden = 16384;
+  if (!is_plain(rows_SH) || rows_SH.size(1) % 8 != 0 || rows_SH.size(1) > kMostHidden ||
+      !place_TK.is_contiguous())
+    return ReferenceDevice::sum_visits(rows_SH, place_TK, weight_TK);
+  return sum_of_visits(rows_SH, place_TK, weight_TK.defined() ? weight_TK.contiguous() : weight_TK);
+}
+
+Tensor CudaDevice::grouped_linear(const Tensor& x_SI, const Tensor& weight_EOI,
+                                  const GroupStarts& starts) const {
+  if (!has_library_product(x_SI, weight_EOI)) return plain_product(x_SI, weight_EOI, starts, false);
+  return at::_grouped_mm(x_SI, weight_EOI.transpose(1, 2), ends_of(starts));
+}
+
+Tensor CudaDevice::grouped_input_grad(const Tensor& dy_SO, const Tensor& weight_EOI,
+                                      const GroupStarts& starts) const {
+  if (!has_library_product(dy_SO, weight_EOI))
+    return plain_product(dy_SO, weight_EOI, starts, true);
+  return at::_grouped_mm(dy_SO, weight_EOI, ends_of(starts));
+}
+
+void CudaDevice::add_grouped_weight_grad_(Tensor grad_EOI, const Tensor& dy_SO, const Tensor& x_SI,
+                                          const GroupStarts& starts) const {
+  const Tensor dy = dy_SO.contiguous(), x = x_SI.contiguous();
+  if (has_library_product(x, at::empty({0, dy.size(1), x.size(1)}, x.options())) && is_plain(dy)) {
+    grad_EOI.add_(at::_grouped_mm(dy.t(), x, ends_of(starts)));
+    return;
+  }
+  check(starts.is_on_device() && grad_EOI.is_contiguous() && grad_EOI.scalar_type() == at::kFloat,
+        "grouped products of a GPU add to float32 gradients, with starts that are there");
+  PlainGroupedGradient call;
+  call.number = number_of(dy);
+  call.dy_SO = pointer(dy);
+  call.x_SI = pointer(x);
+  call.starts_E1 = starts.device_E1.const_data_ptr<int32_t>();
+  call.experts = static_cast<int>(grad_EOI.size(0));
+  call.inputs = static_cast<int>(x.size(1));
+  call.outputs = static_cast<int>(dy.size(1));
+  call.grad_EOI = grad_EOI.data_ptr<float>();
+  plain_grouped_gradient(call, stream_of(dy));
+}
+
+}  // namespace slime::kernels::cuda

@@ -1,0 +1,274 @@
+/// Routers and experts of the GPU against plain loops on the CPU. `Large` shapes are not run under
+/// compute-sanitizer (./dev sanitize gpu).
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <cmath>
+#include <initializer_list>
+
+#include "kernels/block_chain.h"
+#include "kernels/cuda/gpu_test_tensors.h"
+#include "kernels/expert_visits.h"
+#include "kernels/routed_experts.h"
+
+namespace slime::kernels {
+namespace {
+
+struct Shape {
+  const char* name = "";
+  int64_t hidden = 0, width = 0, experts = 0;
+  RouterRule rule;
+  bool has_bias = false;
+  double of_bias = 0;  // how far selection biases are apart
+};
+
+/// Sizes that end within a tile, a stage and a thread block's share; all rows at the same experts.
+constexpr Shape kSmall{"Small", 64, 32, 8, {3, false, true, 1}, false, 0};
+constexpr Shape kRagged{"Ragged", 288, 88, 13, {2, false, false, 1}, false, 0};
+constexpr Shape kBiased{"Biased", 160, 136, 40, {10, true, true, 2.5}, true, 0.2};
+constexpr Shape kSameForAll{"SameForAll", 128, 64, 32, {4, true, false, 1}, true, 50};
+constexpr Shape kMany{"Many", 320, 24, 300, {8, false, true, 1}, false, 0};
+
+RoutedExperts random_experts(const Shape& shape) {
+  const auto matrix = [](int64_t outputs, int64_t inputs) {
+    return (numbers({outputs, inputs}, at::kFloat) / std::sqrt(static_cast<double>(inputs)))
+        .to(at::kBFloat16);
+  };
+  RoutedExperts out;
+  out.router_EH = matrix(shape.experts, shape.hidden) * 2;
+  if (shape.has_bias) out.selection_bias_E = numbers({shape.experts}, at::kFloat) * shape.of_bias;
+  out.rule = shape.rule;
+  out.gate_up = matrix(shape.experts * 2 * shape.width, shape.hidden);
+  out.down = matrix(shape.experts * shape.hidden, shape.width);
+  return out;
+}
+
+RoutedExperts to_gpu(const RoutedExperts& from) {
+  RoutedExperts out = from;
+  for (Tensor* tensor : {&out.router_EH, &out.selection_bias_E, &out.gate_up, &out.down})
+    *tensor = kernels::to_gpu(*tensor);
+  return out;
+}
+
+/// In double, visit by visit.
+struct Expected {
+  Tensor y_TH;
+  std::vector<int64_t> visited;  // experts that the first so many rows visit; [T + 1]
+};
+
+Expected expected_of(const Tensor& x_TH, const RoutedExperts& experts) {
+  const Tensor x = wide(x_TH), logits = x.mm(wide(experts.router_EH).t());
+  const Tensor scores = experts.rule.is_sigmoid ? logits.sigmoid() : logits.softmax(-1);
+  const Tensor choice =
+      experts.selection_bias_E.defined() ? scores + wide(experts.selection_bias_E) : scores;
+  const Tensor expert_TK = std::get<1>(choice.topk(experts.rule.per_token, -1));
+  Tensor weight_TK = scores.gather(1, expert_TK);
+  if (experts.rule.normalizes) weight_TK = weight_TK / weight_TK.sum(-1, true);
+  weight_TK = weight_TK * experts.rule.scaling;
+  const int64_t count = experts.count(), width = experts.width(), hidden = x.size(1);
+  const Tensor gate_up = wide(experts.gate_up).view({count, 2 * width, hidden}),
+               down = wide(experts.down).view({count, hidden, width});
+  Expected out{at::zeros_like(x), {0}};
+  std::vector<bool> is_visited(static_cast<size_t>(count), false);
+  for (int64_t t = 0; t < x.size(0); ++t) {
+    for (int64_t k = 0; k < experts.rule.per_token; ++k) {
+      const auto e = expert_TK[t][k].item<int64_t>();
+      is_visited[static_cast<size_t>(e)] = true;
+      const Tensor both = gate_up[e].mv(x[t]);
+      const Tensor gated = at::silu(both.narrow(0, 0, width)) * both.narrow(0, width, width);
+      out.y_TH[t].add_(down[e].mv(gated) * weight_TK[t][k]);
+    }
+    out.visited.push_back(std::count(is_visited.begin(), is_visited.end(), true));
+  }
+  return out;
+}
+
+void expect_equal_to_loops(const Shape& shape, std::initializer_list<int64_t> row_counts) {
+  at::manual_seed(11);
+  const RoutedExperts experts = random_experts(shape), fast = to_gpu(experts);
+  const Tensor x_TH = numbers({std::max(row_counts), shape.hidden}, at::kBFloat16);
+  const Expected expected = expected_of(x_TH, experts);
+  const Tensor gpu_x_TH = kernels::to_gpu(x_TH);
+  const ExpertKernels* kernels = expert_kernels_for(gpu_x_TH);
+  ASSERT_NE(kernels, nullptr);
+  for (const int64_t rows : row_counts) {
+    const Tensor x = gpu_x_TH.narrow(0, 0, rows);
+    if (!kernels->has_routed_experts(x, fast)) GTEST_SKIP() << "this GPU has no such kernels";
+    const VisitedExperts before = kernels->visited_experts();
+    const Tensor y_TH = kernels->routed_experts(x, fast);
+    const VisitedExperts after = kernels->visited_experts();
+    EXPECT_LT(relative_error(y_TH, expected.y_TH.narrow(0, 0, rows)), 8e-3) << rows << " rows";
+    EXPECT_EQ(after.calls - before.calls, 1);
+    EXPECT_EQ(after.experts - before.experts, expected.visited[static_cast<size_t>(rows)])
+        << rows << " rows";
+    EXPECT_TRUE(at::equal(kernels->routed_experts(x, fast), y_TH)) << "the same to the bit";
+  }
+}
+
+class CudaExperts : public ::testing::TestWithParam<Shape> {};
+
+TEST_P(CudaExperts, EqualLoopsOverTheVisits) {
+  SLIME_NEEDS_GPU();
+  expect_equal_to_loops(GetParam(), {1, 2, 3, 8, 9, 16, 17, 32, 33, 64, 65, 130, 256});
+}
+
+INSTANTIATE_TEST_SUITE_P(Shapes, CudaExperts,
+                         ::testing::Values(kSmall, kRagged, kBiased, kSameForAll, kMany),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+TEST(CudaExpertsLarge, EqualLoopsOverTheVisits) {
+  SLIME_NEEDS_GPU();
+  expect_equal_to_loops({"", 2048, 768, 128, {8, false, true, 1}, false, 0}, {1, 4, 32, 200});
+}
+
+TEST(CudaExperts, ARowThatIsNotANumberVisitsSomeExpertsAndLeavesTheOthersAlone) {
+  SLIME_NEEDS_GPU();
+  at::manual_seed(5);
+  const RoutedExperts fast = to_gpu(random_experts(kSmall));
+  Tensor x_TH = kernels::to_gpu(numbers({5, kSmall.hidden}, at::kBFloat16));
+  const ExpertKernels* kernels = expert_kernels_for(x_TH);
+  if (!kernels->has_routed_experts(x_TH, fast)) GTEST_SKIP() << "this GPU has no such kernels";
+  const Tensor y_TH = kernels->routed_experts(x_TH, fast);
+  x_TH[2].fill_(NAN);
+  const Tensor with_nan_TH = kernels->routed_experts(x_TH, fast);
+  for (const int64_t row : {0, 1, 3, 4}) EXPECT_TRUE(at::equal(with_nan_TH[row], y_TH[row]));
+  EXPECT_TRUE(with_nan_TH[2].isnan().all().item<bool>());
+}
+
+/// Of nine rows in ten, the worst: in single rows an intermediate rounds the other way, and they
+/// visit another expert.
+double error_of_most_rows(const Tensor& a, const Tensor& exact) {
+  const Tensor x = wide(a.cpu()), y = wide(exact);
+  return ((x - y).norm(2, {1}) / y.norm(2, {1})).quantile(0.9).item<double>();
+}
+
+TEST(CudaExperts, ChainFromAttentionToAttention) {
+  SLIME_NEEDS_GPU();
+  at::manual_seed(3);
+  const Shape& shape = kBiased;
+  constexpr int64_t kHidden = 192, kAttended = 128, kHeads = 320, kMostRows = 200;
+  Shape wider = shape;
+  wider.hidden = kHidden;
+  const RoutedExperts experts = random_experts(wider), fast = to_gpu(experts);
+  const auto matrix = [](int64_t outputs, int64_t inputs) {
+    return (numbers({outputs, inputs}, at::kFloat) / std::sqrt(static_cast<double>(inputs)))
+        .to(at::kBFloat16);
+  };
+  const Tensor attended = numbers({kMostRows, kAttended}, at::kBFloat16),
+               residual = numbers({kMostRows, kHidden}, at::kBFloat16),
+               output = matrix(kHidden, kAttended), qkv = matrix(kHeads, kHidden),
+               post_norm = numbers({kHidden}, at::kBFloat16),
+               next_norm = numbers({kHidden}, at::kBFloat16),
+               output_bias = numbers({kHidden}, at::kBFloat16),
+               qkv_bias = numbers({kHeads}, at::kBFloat16);
+  for (const bool is_last : {false, true}) {
+    for (const bool has_bias : {false, true}) {
+      Tensor sum_TH = wide(residual) + wide(attended).mm(wide(output).t());
+      if (has_bias) sum_TH = sum_TH + wide(output_bias);
+      // Rounded where the kernels round: another choice of experts would be another result.
+      sum_TH = wide(sum_TH.to(at::kBFloat16));
+      const Tensor input_TH = twin().rms_norm(sum_TH, wide(post_norm), 1e-5).to(at::kBFloat16);
+      const Tensor update_TH = expected_of(input_TH, experts).y_TH;
+      const Tensor next_sum_TH = sum_TH + update_TH;
+      Tensor heads_TE = twin().rms_norm(next_sum_TH, wide(next_norm), 1e-5).mm(wide(qkv).t());
+      if (has_bias) heads_TE = heads_TE + wide(qkv_bias);
+      for (const int64_t rows : {1, 2, 3, 16, 40, 64, 65, 200}) {
+        BlockChain chain;
+        chain.attended_TC = kernels::to_gpu(attended).narrow(0, 0, rows);
+        chain.residual_TH = kernels::to_gpu(residual).narrow(0, 0, rows).clone();
+        chain.output_HC = kernels::to_gpu(output);
+        chain.post_norm_H = kernels::to_gpu(post_norm);
+        chain.experts = &fast;
+        chain.eps = 1e-5;
+        if (has_bias) chain.output_bias_H = kernels::to_gpu(output_bias);
+        if (!is_last) {
+          chain.next_norm_H = kernels::to_gpu(next_norm);
+          chain.next_qkv_EH = kernels::to_gpu(qkv);
+          if (has_bias) chain.next_qkv_bias_E = kernels::to_gpu(qkv_bias);
+        }
+        const BlockChains* chains = block_chains_for(chain.residual_TH);
+        if (!chains->has_block_chain(chain)) GTEST_SKIP() << "this GPU has no chain";
+        const Tensor result = chains->block_chain(chain);
+        EXPECT_LT(error_of_most_rows(result, (is_last ? update_TH : heads_TE).narrow(0, 0, rows)),
+                  0.02)
+            << rows << " rows";
+        EXPECT_LT(error_of_most_rows(chain.residual_TH,
+                                     (is_last ? sum_TH : next_sum_TH).narrow(0, 0, rows)),
+                  0.01)
+            << rows << " rows";
+      }
+    }
+  }
+}
+
+TEST(CudaExperts, GroupedProductsEqualTheirTwin) {
+  SLIME_NEEDS_GPU();
+  const Device& gpu = open_gpu().device();
+  at::manual_seed(9);
+  constexpr int64_t kExperts = 6;
+  const Tensor expert_TK = at::randint(0, kExperts - 1, {70, 3}, at::kLong);  // one has no visits
+  const ExpertVisits visits = group_by_expert(expert_TK, kExperts),
+                     there = group_by_expert(kernels::to_gpu(expert_TK), kExperts);
+  EXPECT_TRUE(at::equal(there.token_S.cpu(), visits.token_S));
+  EXPECT_TRUE(at::equal(there.place_TK.cpu(), visits.place_TK));
+  EXPECT_TRUE(at::equal(there.starts.device_E1.cpu().to(at::kLong),
+                        at::tensor(visits.starts.host, at::kLong)));
+  const int64_t rows = visits.num_visits();
+  for (const auto type : kGpuTypes) {
+    for (const int64_t inputs : {24, 30, 136}) {
+      const int64_t outputs = 40;
+      const Tensor x = numbers({rows, inputs}, type), dy = numbers({rows, outputs}, type),
+                   w = numbers({kExperts, outputs, inputs}, type),
+                   grad = numbers({kExperts, outputs, inputs}, at::kFloat);
+      const double tolerance = type == at::kFloat ? 2e-6 : type == at::kBFloat16 ? 4e-3 : 5e-4;
+      EXPECT_LT(
+          relative_error(gpu.grouped_linear(kernels::to_gpu(x), kernels::to_gpu(w), there.starts),
+                         twin().grouped_linear(wide(x), wide(w), visits.starts)),
+          tolerance);
+      EXPECT_LT(relative_error(
+                    gpu.grouped_input_grad(kernels::to_gpu(dy), kernels::to_gpu(w), there.starts),
+                    twin().grouped_input_grad(wide(dy), wide(w), visits.starts)),
+                tolerance);
+      const Tensor fast = kernels::to_gpu(grad), exact = wide(grad);
+      gpu.add_grouped_weight_grad_(fast, kernels::to_gpu(dy), kernels::to_gpu(x), there.starts);
+      twin().add_grouped_weight_grad_(exact, wide(dy), wide(x), visits.starts);
+      EXPECT_LT(relative_error(fast, exact), tolerance);
+    }
+    const Tensor rows_SH = numbers({rows, 48}, type);
+    const Tensor weight = numbers({70, 3}, at::kFloat);
+    for (const bool has_weight : {false, true}) {
+      const Tensor weights = has_weight ? weight : Tensor();
+      EXPECT_LT(relative_error(gpu.sum_visits(kernels::to_gpu(rows_SH), there.place_TK,
+                                              kernels::to_gpu(weights)),
+                               twin().sum_visits(wide(rows_SH), visits.place_TK, wide(weights))),
+                type == at::kFloat ? 2e-6 : 4e-3);
+    }
+  }
+}
+
+TEST(CudaExperts, GradientsAroundTheActivationEqualSingleOperations) {
+  SLIME_NEEDS_GPU();
+  at::manual_seed(4);
+  constexpr int64_t kRows = 37, kWidth = 328;
+  const Tensor dgated = numbers({kRows, kWidth}, at::kBFloat16),
+               gate_up = numbers({kRows, 2 * kWidth}, at::kBFloat16),
+               weight = numbers({kRows}, at::kFloat);
+  const auto out = expert_kernels_for(kernels::to_gpu(dgated))
+                       ->gated_gradients(kernels::to_gpu(dgated), kernels::to_gpu(gate_up),
+                                         kernels::to_gpu(weight));
+  ASSERT_TRUE(out.has_value());
+  const Tensor gated = twin().swiglu(wide(gate_up)), column = wide(weight).unsqueeze(1);
+  EXPECT_LT(relative_error(out->weighted_SF, gated * column), 6e-3);
+  EXPECT_LT(relative_error(out->dweight_S, (wide(dgated) * gated).sum(1)), 4e-3);
+  EXPECT_LT(relative_error(out->dgate_up_S2F,
+                           twin().swiglu_backward(wide(dgated) * column, wide(gate_up))),
+            6e-3);
+  EXPECT_FALSE(expert_kernels_for(kernels::to_gpu(dgated))
+                   ->gated_gradients(kernels::to_gpu(dgated.to(at::kFloat)),
+                                     kernels::to_gpu(gate_up), kernels::to_gpu(weight))
+                   .has_value());
+}
+
+}  // namespace
+}  // namespace slime::kernels

@@ -1,0 +1,268 @@
+#pragma once
+
+/// The kernel of kernels/cuda/experts/expert_product.h.
+///
+/// Warp-specialised and persistent: an item is a tile of up to 128 weight rows of one expert with
+/// one chunk of the rows that visit it. One producer thread copies weights by TMA, two producer
+/// warps gather x by asynchronous copies, 128 inputs a stage, through a pipeline in shared memory
+/// that runs on from item to item; two consumer warpgroups each multiply 64 of the weight rows
+/// (M of wgmma) with all rows of the chunk (N). Where a tile or a chunk ends early whatever bytes
+/// lie behind are multiplied too; those accumulators are not stored.
+
+#include <cuda.h>
+
+#include "kernels/cuda/experts/expert_work.cuh"
+#include "kernels/cuda/products/async_copy.cuh"
+#include "kernels/cuda/products/pipeline.cuh"
+#include "kernels/cuda/products/warpgroup.cuh"
+#include "kernels/cuda/tensor_core.cuh"
+
+namespace slime::kernels::cuda::experts {
+
+inline constexpr int kSlabs = 2, kSlabInputs = 64, kStageInputs = kSlabs * kSlabInputs;
+inline constexpr int kTileRows = 128;  // of weights
+inline constexpr int kSlabBytes = 128 * kTileRows, kWeightBytes = kSlabs * kSlabBytes;
+inline constexpr int kGatherThreads = 64;
+inline constexpr int kConsumerThreads = 256, kThreads = kConsumerThreads + 128;
+inline constexpr int kMaxStages = 6;
+inline constexpr int kSharedBytes = 212 << 10;  // dynamic; the list of work comes on top
+
+template <int kRows>
+struct Layout {
+  static constexpr int kXBytes = kSlabs * 128 * kRows;
+  static constexpr int kStride = kWeightBytes + kXBytes;
+  /// Results of a tile, [row, pitch]: what a warp writes at once lies in different banks.
+  static constexpr int kPitch = kTileRows + 8;
+  static constexpr int kResultBytes = kRows * kPitch * 2;
+  static constexpr int kFitting = (kSharedBytes - kResultBytes) / kStride;
+  static constexpr int kStages = kFitting < kMaxStages ? kFitting : kMaxStages;
+  static constexpr int kBytes = kStages * kStride + kResultBytes;
+  static_assert(mask_bytes(kMostExpertRows, kMostExperts) <= kBytes);
+};
+
+struct Arguments {
+  CUtensorMap weights;
+  ExpertProduct call;
+  int tile_units = 0, tiles = 0, k_tiles = 0, stages_in_flight = 0;
+};
+
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+
+/// Eight gates, their eight ups, the next eight gates and so on (expert_pair_map()).
+__device__ inline void copy_expert_pairs(uint32_t to, const CUtensorMap& map, int input, int expert,
+                                         int eight, uint32_t barrier) {
+  asm volatile(
+      "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+      ".L2::cache_hint [%0], [%1, {%2, %3, %4, %5}], [%6], %7;" ::"r"(to),
+      "l"(&map), "r"(input), "r"(0), "r"(2 * expert), "r"(eight), "r"(barrier),
+      "l"(evict_first_policy())
+      : "memory");
+}
+
+/// Rows of a matrix (row_map()).
+__device__ inline void copy_rows(uint32_t to, const CUtensorMap& map, int input, int row,
+                                 uint32_t barrier) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+      ".L2::cache_hint [%0], [%1, {%2, %3}], [%4], %5;" ::"r"(to),
+      "l"(&map), "r"(input), "r"(row), "r"(barrier), "l"(evict_first_policy())
+      : "memory");
+}
+
+/// 16 bytes, of which `bytes` are read and the others become zero.
+__device__ inline void copy_piece(uint32_t to, const void* from, int bytes) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes)
+               : "memory");
+}
+/// One arrival as soon as all pieces that this thread has asked for are there.
+__device__ inline void arrive_with_pieces(uint32_t barrier) {
+  asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(barrier) : "memory");
+}
+
+/// Calls fn(chunk, tile) for the items of this thread block.
+template <typename Fn>
+__device__ void for_each_item(const Arguments& a, const Work& work, const Fn& fn) {
+  const int items = work.num_chunks * a.tiles;
+#pragma unroll 1
+  for (int item = blockIdx.x; item < items; item += gridDim.x)
+    fn(work.chunk[item / a.tiles], item % a.tiles);
+}
+
+/// Producer of the weights, by one thread.
+template <int kRows, bool kGated>
+__device__ void load_weights(const Arguments& a, const Work& work, const Pipeline& pipeline) {
+  const int slab_bytes = 128 * a.tile_units * (kGated ? 2 : 1);
+  PipelineState state, oldest;  // oldest: of the stages that may still be in flight
+  int loaded = 0;
+  for_each_item(a, work, [&](const Chunk& chunk, int tile) {
+    for (int k_tile = 0; k_tile < a.k_tiles; ++k_tile, ++loaded) {
+      if (loaded >= pipeline.stages) wait(pipeline.empty + 8 * state.stage, state.phase ^ 1);
+      if (loaded >= a.stages_in_flight) {
+        wait(pipeline.full + 8 * oldest.stage, oldest.phase);
+        oldest.advance(1, pipeline.stages);
+      }
+      const uint32_t barrier = pipeline.full + 8 * state.stage;
+      const uint32_t to = pipeline.memory + state.stage * Layout<kRows>::kStride;
+      arrive_expect_tx(barrier, kSlabs * slab_bytes);
+#pragma unroll
+      for (int slab = 0; slab < kSlabs; ++slab) {
+        const int input = k_tile * kStageInputs + slab * kSlabInputs;
+        if constexpr (kGated) {
+          copy_expert_pairs(to + slab * kSlabBytes, a.weights, input, chunk.expert,
+                            tile * a.tile_units / 8, barrier);
+        } else {
+          copy_rows(to + slab * kSlabBytes, a.weights, input,
+                    chunk.expert * a.call.units + tile * a.tile_units, barrier);
+        }
+      }
+      state.advance(1, pipeline.stages);
+    }
+  });
+}
+
+/// Producers of x, by two warps. Pieces of 16 bytes are stored as tile_map() swizzles them.
+template <int kRows, bool kGated>
+__device__ void gather_x(const Arguments& a, const Work& work, const Pipeline& pipeline,
+                         uint32_t x_full) {
+  constexpr int kPieces = kSlabs * 8;  // of a row in a stage
+  const int thread = static_cast<int>(threadIdx.x) % kGatherThreads;
+  const auto* x = static_cast<const __nv_bfloat16*>(a.call.x);
+  PipelineState state;
+  int loaded = 0;
+  for_each_item(a, work, [&](const Chunk& chunk, int) {
+    for (int k_tile = 0; k_tile < a.k_tiles; ++k_tile, ++loaded) {
+      if (loaded >= pipeline.stages) wait(pipeline.empty + 8 * state.stage, state.phase ^ 1);
+      const uint32_t to = pipeline.memory + state.stage * Layout<kRows>::kStride + kWeightBytes;
+      for (int i = thread; i < chunk.rows * kPieces; i += kGatherThreads) {
+        const int row = i / kPieces, slab = i % kPieces / 8, piece = i % 8;
+        const int visit = work.visit[chunk.first + row];
+        const int from = kGated ? visit / a.call.per_token : visit;
+        const int input = k_tile * kStageInputs + slab * kSlabInputs + piece * 8;
+        const bool is_inside = input < a.call.inputs;
+        copy_piece(to + slab * 128 * kRows + 128 * row + ((piece ^ (row & 7)) << 4),
+                   x + static_cast<int64_t>(from) * a.call.inputs + (is_inside ? input : 0),
+                   is_inside ? 16 : 0);
+      }
+      arrive_with_pieces(x_full + 8 * state.stage);
+      state.advance(1, pipeline.stages);
+    }
+  });
+}
+
+/// Main loop of a consumer warpgroup over one item: the accumulators of its 64 weight rows.
+template <int kRows>
+__device__ void multiply(const Pipeline& pipeline, uint32_t x_full, PipelineState& state, int count,
+                         int group, float (&sum)[kRows / 2]) {
+#pragma unroll
+  for (float& s : sum) s = 0;
+#pragma unroll 1
+  for (int i = 0; i < count; ++i) {
+    wait(pipeline.full + 8 * state.stage, state.phase);
+    wait(x_full + 8 * state.stage, state.phase);
+    fence_async_shared();  // x was not written by TMA, and is read as if it were
+    const uint32_t stage = pipeline.memory + state.stage * Layout<kRows>::kStride;
+    wgmma_fence();
+#pragma unroll
+    for (int slab = 0; slab < kSlabs; ++slab) {
+      const uint64_t weights = matrix_descriptor(stage + slab * kSlabBytes + 128 * 64 * group);
+      const uint64_t x = matrix_descriptor(stage + kWeightBytes + slab * 128 * kRows);
+#pragma unroll
+      for (int k = 0; k < kSlabInputs / 16; ++k) wgmma(sum, weights + 2 * k, x + 2 * k);
+    }
+    wgmma_commit_group();
+    // Memory is what a stage waits for, not the matrix units: nothing is gained by a second group in
+    // flight.
+    wgmma_wait_group<0>();
+    settle(sum);
+    if (threadIdx.x % 128 == 0) arrive(pipeline.empty + 8 * state.stage);
+    state.advance(1, pipeline.stages);
+  }
+}
+
+/// From accumulators through shared memory, [row, unit], to memory, 16 bytes a thread at once.
+template <int kRows, bool kGated>
+__device__ void write_results(const Arguments& a, const Work& work, const Chunk& chunk, int tile,
+                              int group, const float (&sum)[kRows / 2], __nv_bfloat16* results) {
+  constexpr int kPitch = Layout<kRows>::kPitch;
+  const int warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32;
+  sync_consumers(kConsumerThreads);  // nobody still reads the results of the item before
+#pragma unroll
+  for (int n = 0; n < kRows / 8; ++n) {
+    const int row = 8 * n + 2 * (lane % 4);
+    const float* c = sum + 4 * n;  // two rows of the weight row, two of the one eight further
+    if constexpr (kGated) {
+      __nv_bfloat16* to = results + row * kPitch + 32 * group + 8 * warp + lane / 4;
+      to[0] = from_float<__nv_bfloat16>(silu(c[0]) * c[2]);
+      to[kPitch] = from_float<__nv_bfloat16>(silu(c[1]) * c[3]);
+    } else {
+      __nv_bfloat16* to = results + row * kPitch + 64 * group + 16 * warp + lane / 4;
+      to[0] = from_float<__nv_bfloat16>(c[0]);
+      to[kPitch] = from_float<__nv_bfloat16>(c[1]);
+      to[8] = from_float<__nv_bfloat16>(c[2]);
+      to[kPitch + 8] = from_float<__nv_bfloat16>(c[3]);
+    }
+  }
+  sync_consumers(kConsumerThreads);
+  const int begin = tile * a.tile_units, pieces = min(a.tile_units, a.call.units - begin) / 8;
+  auto* y = static_cast<__nv_bfloat16*>(a.call.y_VU) + begin;
+  for (int i = threadIdx.x; i < chunk.rows * pieces; i += kConsumerThreads) {
+    const int row = i / pieces, piece = i % pieces;
+    const int visit = work.visit[chunk.first + row];
+    reinterpret_cast<uint4*>(y + static_cast<int64_t>(visit) * a.call.units)[piece] =
+        *reinterpret_cast<const uint4*>(results + row * kPitch + 8 * piece);
+  }
+}
+
+#endif
+
+/// kRows: rows of a chunk at most, N of the wgmma instruction: 8, 16, 32 or 64.
+template <int kRows, bool kGated>
+__global__ void __launch_bounds__(kThreads, 1)
+    expert_product_kernel(const __grid_constant__ Arguments a) {
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+  using L = Layout<kRows>;
+  extern __shared__ __align__(1024) unsigned char memory[];
+  __shared__ Work work;
+  __shared__ uint64_t full[kMaxStages], x_full[kMaxStages], empty[kMaxStages];
+  const Pipeline pipeline{shared_address(memory), shared_address(full), shared_address(empty),
+                          L::kStages};
+  if (threadIdx.x == kConsumerThreads) {
+    prefetch_map(a.weights);
+    for (int i = 0; i < L::kStages; ++i) {
+      init_barrier(pipeline.full + 8 * i, 1);
+      init_barrier(shared_address(x_full) + 8 * i, kGatherThreads);
+      init_barrier(pipeline.empty + 8 * i, kConsumerThreads / 128);
+    }
+    fence_barrier_init();
+  }
+  // The kernel behind the gated product reads expert_V at once: its start is also the sign that
+  // this one has seen expert_V complete.
+  if constexpr (kGated) grid_dependency_wait();
+  launch_dependents();
+  list_work(work, reinterpret_cast<uint32_t*>(memory), a.call.expert_V, a.call.rows,
+            a.call.per_token, a.call.experts, kRows);
+  if (threadIdx.x >= kConsumerThreads) {
+    const int warp = (threadIdx.x - kConsumerThreads) / 32;
+    if (threadIdx.x == kConsumerThreads) load_weights<kRows, kGated>(a, work, pipeline);
+    if (warp >= 2) {
+      grid_dependency_wait();
+      gather_x<kRows, kGated>(a, work, pipeline, shared_address(x_full));
+    }
+    return;
+  }
+  grid_dependency_wait();
+  if (a.call.visited != nullptr && blockIdx.x == 0 && threadIdx.x < 2)
+    atomicAdd(a.call.visited + threadIdx.x,
+              threadIdx.x == 0 ? 1ULL : static_cast<unsigned long long>(work.num_visited));
+  const int group = threadIdx.x / 128;
+  auto* results = reinterpret_cast<__nv_bfloat16*>(memory + L::kStages * L::kStride);
+  float sum[kRows / 2];
+  PipelineState state;
+  for_each_item(a, work, [&](const Chunk& chunk, int tile) {
+    multiply<kRows>(pipeline, shared_address(x_full), state, a.k_tiles, group, sum);
+    write_results<kRows, kGated>(a, work, chunk, tile, group, sum, results);
+  });
+#endif
+}
+
+}  // namespace slime::kernels::cuda::experts

@@ -1,0 +1,100 @@
+#pragma once
+
+/// What the thread blocks of an expert product share out among themselves: the visits in the order
+/// of the experts, cut into chunks of rows that are multiplied together. Each thread block makes the
+/// list anew, in its shared memory.
+
+#include <cstdint>
+
+#include "core/divide_up.h"
+#include "kernels/cuda/experts/expert_product.h"
+#include "kernels/cuda/products/async_copy.cuh"
+
+namespace slime::kernels::cuda::experts {
+
+/// Rows of one expert: visits [first, first + rows) of the sorted list.
+struct Chunk {
+  uint16_t expert, first, rows;
+};
+
+/// With chunks of 32 rows, or as many as there are rows.
+inline constexpr int kMostChunks = kMostExperts + kMostExpertVisits / 32;
+
+struct Work {
+  uint16_t first[kMostExperts];  // where an expert's visits begin
+  uint16_t visit[kMostExpertVisits];
+  Chunk chunk[kMostChunks];
+  int num_chunks, num_visited;
+};
+
+#ifdef __CUDACC__
+
+/// Bytes of `masks`.
+constexpr int mask_bytes(int rows, int experts) { return 4 * experts * ((rows + 31) / 32); }
+
+/// By all threads of the block, which all make the same list. masks: shared memory, which is free
+/// for other uses afterwards, TMA included.
+__device__ inline void list_work(Work& work, uint32_t* masks, const int32_t* expert_V, int rows,
+                                 int per_token, int experts, int chunk_rows) {
+  const int threads = static_cast<int>(blockDim.x), thread = static_cast<int>(threadIdx.x);
+  const int visits = rows * per_token, words = (rows + 31) / 32;
+  if (rows == 1) {  // nobody to share an expert with
+    if (thread < visits) {
+      work.visit[thread] = static_cast<uint16_t>(thread);
+      work.chunk[thread] = {static_cast<uint16_t>(__ldcg(expert_V + thread)),
+                            static_cast<uint16_t>(thread), 1};
+    }
+    if (thread == 0) work.num_chunks = work.num_visited = visits;
+    __syncthreads();
+    return;
+  }
+  // Of each expert a bit for each row: a row visits it at most once.
+  for (int i = thread; i < experts * words; i += threads) masks[i] = 0;
+  __syncthreads();
+  for (int v = thread; v < visits; v += threads) {
+    const int row = v / per_token;
+    atomicOr(&masks[__ldcg(expert_V + v) * words + row / 32], 1U << row % 32);
+  }
+  __syncthreads();
+  if (thread < 32) {
+    int first = 0, chunks = 0, visited = 0;
+    for (int base = 0; base < experts; base += 32) {
+      const int e = base + thread;
+      int count = 0;
+      for (int w = 0; w < words && e < experts; ++w) count += __popc(masks[e * words + w]);
+      const int own = count | (count + chunk_rows - 1) / chunk_rows << 16;
+      int sum = own;  // of visits, and of chunks in the high half
+      for (int offset = 1; offset < 32; offset *= 2) {
+        const int below = __shfl_up_sync(0xffffffffU, sum, offset);
+        if (thread >= offset) sum += below;
+      }
+      const int place = first + ((sum - own) & 0xffff);
+      int chunk = chunks + ((sum - own) >> 16);
+      for (int row = 0; row < count; row += chunk_rows)
+        work.chunk[chunk++] = {static_cast<uint16_t>(e), static_cast<uint16_t>(place + row),
+                               static_cast<uint16_t>(min(chunk_rows, count - row))};
+      if (e < experts) work.first[e] = static_cast<uint16_t>(place);
+      const int total = __shfl_sync(0xffffffffU, sum, 31);
+      first += total & 0xffff;
+      chunks += total >> 16;
+      visited += __popc(__ballot_sync(0xffffffffU, count > 0));
+    }
+    if (thread == 0) work.num_chunks = chunks, work.num_visited = visited;
+  }
+  __syncthreads();
+  for (int v = thread; v < visits; v += threads) {
+    const int row = v / per_token, e = __ldcg(expert_V + v);
+    int place = work.first[e];
+    for (int w = 0; w < row / 32; ++w) place += __popc(masks[e * words + w]);
+    place += __popc(masks[e * words + row / 32] & ((1U << row % 32) - 1));
+    work.visit[place] = static_cast<uint16_t>(v);
+  }
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  fence_async_shared();
+#endif
+  __syncthreads();
+}
+
+#endif
+
+}  // namespace slime::kernels::cuda::experts
