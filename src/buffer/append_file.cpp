@@ -63,7 +63,8 @@ std::unique_ptr<AppendFile> open_file(const std::filesystem::path& path, int fla
   return std::make_unique<PosixFile>(descriptor);
 }
 
-/// So that a new file is still there after a power failure.
+}  // namespace
+
 void sync_directory(const std::filesystem::path& file) {
   const std::filesystem::path directory = file.has_parent_path() ? file.parent_path() : ".";
   const int descriptor = ::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -71,8 +72,6 @@ void sync_directory(const std::filesystem::path& file) {
   ::fsync(descriptor);
   ::close(descriptor);
 }
-
-}  // namespace
 
 std::unique_ptr<AppendFile> create_append_file(const std::filesystem::path& path) {
   std::unique_ptr<AppendFile> file = open_file(path, O_CREAT | O_EXCL);

@@ -26,6 +26,9 @@ class AppendFile {
   virtual Expected<int64_t> size() const = 0;
 };
 
+/// So that a file that was created or renamed is still there after a power failure.
+void sync_directory(const std::filesystem::path& file);
+
 /// Creates the file, durably. Throws ConfigError when it is there already, or cannot be created.
 std::unique_ptr<AppendFile> create_append_file(const std::filesystem::path& path);
 

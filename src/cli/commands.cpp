@@ -3,6 +3,7 @@
 #include <array>
 
 #include "cli/bench.h"
+#include "cli/buffer.h"
 #include "cli/chat_template.h"
 #include "cli/generate.h"
 #include "cli/inspect.h"
@@ -35,6 +36,7 @@ std::span<const Command> commands() {
       {"tokenize", "text to token ids, JSON lines", tokenize},
       {"detokenize", "token ids to text, JSON lines", detokenize},
       {"chat-template", "chat messages to text and token ids, JSON lines", chat_template},
+      {"buffer", "finished rollouts between generators and a trainer, kept on the disk", buffer},
       {"serve", "a model behind SGLang's and OpenAI's HTTP routes", serve},
       {"logprobs", "log-probs, entropies and best tokens of token sequences", logprobs},
       {"worker", "a rank of a run; slime train starts it", worker},

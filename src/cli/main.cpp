@@ -52,6 +52,10 @@ int main(int argc, char** argv) {
     print_help(words.empty() ? stderr : stdout);
     return words.empty() ? 2 : 0;
   }
+  if (words[0] == "--version") {
+    fmt::print("slime {}\n", SLIME_VERSION);
+    return 0;
+  }
   for (const auto& command : slime::cli::commands()) {
     if (words[0] != command.name) continue;
     try {

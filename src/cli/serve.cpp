@@ -2,12 +2,10 @@
 
 #include <fmt/format.h>
 #include <signal.h>
-#include <sys/resource.h>
 
 #include <array>
 #include <cstdio>
 #include <cstdlib>
-#include <fstream>
 #include <random>
 #include <thread>
 
@@ -15,6 +13,7 @@
 #include "cli/open_tokenizer.h"
 #include "cli/options.h"
 #include "cli/sampling_defaults.h"
+#include "cli/serving.h"
 #include "core/calendar.h"
 #include "core/clock.h"
 #include "core/error.h"
@@ -144,46 +143,6 @@ void add_options(CLI::App& app, ServeOptions& options) {
       app.add_flag_callback(flag.name, warn, "no effect here");
     }
   }
-}
-
-/// The key in `file` or, without one, in the environment; empty: none.
-std::string read_key(const std::string& file, const char* variable) {
-  std::string key;
-  if (file.empty()) {
-    const char* value = std::getenv(variable);
-    key = value == nullptr ? "" : value;
-  } else {
-    std::ifstream stream(file);
-    std::getline(stream, key);
-    while (!key.empty() && std::isspace(static_cast<unsigned char>(key.back()))) key.pop_back();
-    if (key.empty()) throw ConfigError(file + ": the first line must hold the key");
-  }
-  if (key.size() > 512)
-    throw ConfigError(
-        fmt::format("{}: a key has at most 512 bytes", file.empty() ? variable : file));
-  return key;
-}
-
-/// Thousands of clients may wait at once; many systems start programs with room for 1024.
-void raise_descriptor_limit() {
-  rlimit limit{};
-  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
-  limit.rlim_cur = limit.rlim_max;
-  setrlimit(RLIMIT_NOFILE, &limit);
-}
-
-/// Blocks the signals that end a server, here and in every thread started later; sigwait takes
-/// them. The end of the terminal is one, but not under nohup.
-sigset_t block_stop_signals() {
-  sigset_t signals;
-  sigemptyset(&signals);
-  sigaddset(&signals, SIGINT);
-  sigaddset(&signals, SIGTERM);
-  struct sigaction hangup {};
-  sigaction(SIGHUP, nullptr, &hangup);
-  if (hangup.sa_handler != SIG_IGN) sigaddset(&signals, SIGHUP);
-  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
-  return signals;
 }
 
 /// Empty when the model has no chat template; then only the chat route is missing.

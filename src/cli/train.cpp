@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/dry_run.h"
 #include "cli/train.h"
 #include "config/parse_flags.h"
 #include "config/validate.h"
@@ -27,6 +28,7 @@ int train(std::span<const std::string> arguments) {
     return 0;
   }
   config::ParsedFlags flags = config::parse_flags(arguments);
+  if (flags.config.dry_run) return dry_run(flags);
   config::complete_and_validate(flags);
   const SystemClock clock;
   const auto run = loop::build_stations(std::move(flags), clock);

@@ -150,9 +150,9 @@ const std::map<std::string, Names> kRefused = {
     {"qwen3-4b", {}},
     {"moe-with-latent-attention", {"--expert-model-parallel-size", "--actor-num-nodes"}},
     {"linear-attention-and-gates",
-     {"--spec", "--multimodal-keys", "--enable-mtp-training", "--fp8-format", "--fp8-recipe",
+     {"--multimodal-keys", "--enable-mtp-training", "--fp8-format", "--fp8-recipe",
       "--rollout-max-response-len"}},
-    {"disaggregated-and-external", {"--sglang-config", "--rollout-buffer-url"}},
+    {"disaggregated-and-external", {"--sglang-config"}},
 };
 
 Names without(const Names& names, const Names& others) {

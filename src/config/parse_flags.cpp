@@ -225,6 +225,11 @@ json::value unknown_value(const std::vector<std::string>& values) {
   return list;
 }
 
+/// Published model scripts name specifications of families that config.json tells apart.
+bool names_published_spec(const std::vector<std::string>& values) {
+  return !values.empty() && values[0].starts_with("slime_plugins.models.");
+}
+
 void apply_to(ParsedFlags& parsed, const Setting& setting, bool warns_of_unknown) {
   const std::string prefix = setting.where.empty() ? "" : setting.where + ": ";
   const Flag* flag = find_flag(setting.name);
@@ -241,7 +246,12 @@ void apply_to(ParsedFlags& parsed, const Setting& setting, bool warns_of_unknown
     return;
   }
   parsed.given.emplace_back(flag->name);
-  if (flag->status == FlagStatus::kRefused) {
+  if (flag->name == "--spec" && !names_published_spec(setting.values)) {
+    parsed.problems.push_back(
+        fmt::format("{}--spec {}: a layer specification is Python; the architecture comes from "
+                    "config.json, leave it out for a family of docs/models.md",
+                    prefix, fmt::join(setting.values, " ")));
+  } else if (flag->status == FlagStatus::kRefused) {
     parsed.problems.push_back(fmt::format("{}{}: {}", prefix, flag->name, flag->meaning));
   } else if (auto wrong = apply(*flag, setting, parsed.config)) {
     parsed.problems.push_back(prefix + *wrong);

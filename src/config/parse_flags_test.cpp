@@ -98,8 +98,7 @@ TEST(Flags, EvaluationThatNeverRunsIsAWarningThatNamesBothFlags) {
 TEST(Flags, AFlagWithoutEffectSaysWhy) {
   const auto parsed = parse_flags(words("--use-distributed-post --sglang-page-size 16"));
   ASSERT_EQ(parsed.warnings.size(), 2u);
-  EXPECT_EQ(parsed.warnings[0],
-            "--use-distributed-post has no effect: ranks are data-parallel, on one host");
+  EXPECT_EQ(parsed.warnings[0], "--use-distributed-post has no effect: ranks are on one host");
 }
 
 TEST(Flags, AllMistakesAreReportedAtOnce) {
@@ -300,7 +299,7 @@ INSTANTIATE_TEST_SUITE_P(
                   "--n-samples-per-eval-prompt: should be at least 1"},
         BadConfig{"--load-debug-rollout-data-subsample 0", "should be in (0, 1]"},
         BadConfig{"--wandb-always-use-train-step", "needs --use-wandb"},
-        BadConfig{"--spec a b", "--spec: a layer specification is Python"},
+        BadConfig{"--spec a b", "--spec a b: a layer specification is Python"},
         BadConfig{"--fp8-format e4m3", "--fp8-format: use --bf16"},
         BadConfig{"--sglang-kv-cache-dtype fp8_e4m3", "fp8_e4m3: needs --device cuda"},
         BadConfig{"--sglang-kv-cache-dtype fp8_e5m2", "--sglang-kv-cache-dtype fp8_e5m2"},

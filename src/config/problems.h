@@ -10,16 +10,24 @@ namespace slime::config {
 
 class Problems {
  public:
-  explicit Problems(std::vector<std::string> found) : messages_(std::move(found)) {}
+  /// Paths that are not on this machine are problems, or only noted in `absent` where that is given.
+  explicit Problems(std::vector<std::string> found, std::vector<std::string>* absent = nullptr)
+      : messages_(std::move(found)), absent_(absent) {}
 
   void require(bool holds, std::string_view message) {
     if (!holds) messages_.emplace_back(message);
   }
+  /// A file or a directory that a run reads.
+  void require_path(bool is_there, std::string_view message) {
+    if (!is_there) (absent_ != nullptr ? *absent_ : messages_).emplace_back(message);
+  }
+  bool notes_absent_paths() const { return absent_ != nullptr; }
   /// Throws ConfigError with all of them, without passwords, followed by `notes`.
   void throw_if_any(const std::vector<std::string>& notes);
 
  private:
   std::vector<std::string> messages_;
+  std::vector<std::string>* absent_;
 };
 
 }  // namespace slime::config

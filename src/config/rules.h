@@ -44,6 +44,8 @@ void check_batches(RunConfig& config, Problems& problems);
 void check_ranks(const RunConfig& config, Problems& problems);
 
 void check_output(RunConfig& config, Problems& problems);
+/// --rollout-buffer-url and what belongs to it.
+void check_rollout_buffer(ParsedFlags& flags, Problems& problems);
 /// Evaluation generates. Where nothing does, its flags have no effect, and neither have they
 /// without an interval.
 void check_evaluation_runs(ParsedFlags& flags);

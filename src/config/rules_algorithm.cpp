@@ -22,7 +22,7 @@ void check_distillation(const RunConfig& config, Problems& problems) {
     problems.require(
         !config.opd_teacher_load.empty(),
         "--opd-type megatron: needs --opd-teacher-load, the teacher's model directory");
-    problems.require(
+    problems.require_path(
         config.opd_teacher_load.empty() || std::filesystem::is_directory(config.opd_teacher_load),
         fmt::format("--opd-teacher-load {}: no such directory", config.opd_teacher_load));
   }
@@ -141,9 +141,9 @@ void check_algorithm(RunConfig& config, Problems& problems, std::vector<std::str
   if (config.n_samples_per_prompt == 1) config.disable_grpo_std_normalization = true;
   if (config.eval_reward_key.empty()) config.eval_reward_key = config.reward_key;
   if (config.ref_load.empty()) config.ref_load = config.hf_checkpoint;
-  problems.require(!config.needs_reference() || config.ref_load == config.hf_checkpoint ||
-                       std::filesystem::is_directory(config.ref_load),
-                   fmt::format("--ref-load {}: no such directory", config.ref_load));
+  problems.require_path(!config.needs_reference() || config.ref_load == config.hf_checkpoint ||
+                            std::filesystem::is_directory(config.ref_load),
+                        fmt::format("--ref-load {}: no such directory", config.ref_load));
   problems.require(
       config.only_train_params_name_list.empty() || config.freeze_params_name_list.empty(),
       "--only-train-params-name-list and --freeze-params-name-list: choose one");

@@ -144,17 +144,12 @@ bool has_correction(const RunConfig& config) {
          !config.custom_tis_function_path.empty();
 }
 
-void check_sources(const ParsedFlags& flags, Problems& problems) {
-  const RunConfig& config = flags.config;
-  const auto refuse = [&](bool is_set, std::string_view flag, std::string_view why) {
-    problems.require(!is_set, fmt::format("slime train-async and {}: {}", flag, why));
-  };
-  refuse(config.trains_on_rows(), "--loss-type " + config.loss_type,
-         "rows are trained as they are, nothing is generated beside");
-  refuse(!config.load_debug_rollout_data.empty(), "--load-debug-rollout-data",
-         "a dump is trained, nothing is generated beside");
-  refuse(config.debug_train_only, "--debug-train-only", "choose one");
-  refuse(config.debug_rollout_only, "--debug-rollout-only", "choose one");
+/// Published scripts give train_async.py to runs that generate nothing: there both commands are the
+/// same. Which flag says so; empty: the run generates.
+std::string without_generation(const RunConfig& config) {
+  if (config.trains_on_rows()) return "--loss-type " + config.loss_type;
+  if (!config.load_debug_rollout_data.empty()) return "--load-debug-rollout-data";
+  return config.debug_train_only ? "--debug-train-only" : "";
 }
 
 }  // namespace
@@ -165,6 +160,13 @@ void check_async(ParsedFlags& flags, Problems& problems) {
   problems.require(config.update_weights_interval >= 1,
                    fmt::format("--update-weights-interval {}: should be at least 1",
                                config.update_weights_interval));
+  if (const std::string flag = without_generation(config); config.train_async && !flag.empty()) {
+    config.train_async = config.fully_async = false;
+    flags.warnings.push_back(
+        fmt::format("slime train-async and {}: nothing is generated, so nothing runs beside the "
+                    "trainer; the run is that of slime train",
+                    flag));
+  }
   if (!config.train_async) {
     refuse_without_async(flags, problems);
     check_schedule(flags, problems);
@@ -175,7 +177,9 @@ void check_async(ParsedFlags& flags, Problems& problems) {
     }
     return;
   }
-  check_sources(flags, problems);
+  problems.require(!config.debug_rollout_only,
+                   "slime train-async and --debug-rollout-only: nothing is trained beside; use "
+                   "slime train");
   merge_names(flags, problems);
   if (!config.max_staleness) config.max_staleness = 1;
   if (!config.async_buffer_size) config.async_buffer_size = 2;

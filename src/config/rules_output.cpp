@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <filesystem>
 
 #include "config/eval_config.h"
 #include "config/rules.h"
@@ -20,7 +21,13 @@ void check_output(RunConfig& config, Problems& problems) {
   const bool has_eval_data = !config.eval_prompt_data.empty() || !config.eval_config.empty();
   problems.require(!config.eval_interval || has_eval_data || has_users_evaluation(config),
                    "--eval-interval: needs --eval-prompt-data or --eval-config");
-  if (has_eval_data && config.eval_prompt_data.size() % 2 == 0) {
+  const bool has_eval_config =
+      config.eval_config.empty() || std::filesystem::exists(config.eval_config);
+  if (!has_eval_config && problems.notes_absent_paths()) {
+    problems.require_path(false, fmt::format("--eval-config {}: no such file; the data sets that "
+                                             "it names were not checked",
+                                             config.eval_config));
+  } else if (has_eval_data && config.eval_prompt_data.size() % 2 == 0) {
     try {
       eval_sets_of(config);
     } catch (const ConfigError& error) {

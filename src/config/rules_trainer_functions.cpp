@@ -35,10 +35,11 @@ void check_loss(const RunConfig& config, Problems& problems) {
                    "--custom-loss-function-path: needs --loss-type custom_loss");
   problems.require(is_custom || !has_library,
                    "--custom-loss-library: needs --loss-type custom_loss");
-  problems.require(!has_library || std::filesystem::is_regular_file(config.custom_loss_library),
-                   fmt::format("--custom-loss-library {}: no such file; docs/plugins.md has the "
-                               "command that builds one",
-                               config.custom_loss_library));
+  problems.require_path(
+      !has_library || std::filesystem::is_regular_file(config.custom_loss_library),
+      fmt::format("--custom-loss-library {}: no such file; docs/plugins.md has the "
+                  "command that builds one",
+                  config.custom_loss_library));
   problems.require(!has_function || config.rollout_top_p >= 1,
                    fmt::format("--custom-loss-function-path and --rollout-top-p {}: nuclei are not "
                                "replayed for a loss in Python; use --custom-loss-library",

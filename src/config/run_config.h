@@ -8,7 +8,7 @@
 /// Users have one flat set of words, so RunConfig inherits its groups: no two groups can have a
 /// member of the same name, and a reader takes the group it needs (`const RewardFlags&`) where the
 /// caller has the whole. A RunConfig that came out of `parse_flags` and `complete_and_validate` is
-/// complete and free of contradictions.
+/// complete and free of contradictions. One file because a flag's member is looked for here.
 
 #include <cstdint>
 #include <memory>
@@ -24,6 +24,7 @@ struct ModelFlags {
   std::string ref_load;       // reference model; default: hf_checkpoint
   std::string load;           // checkpoint folder to resume from; default: save, when it has one
   std::string save;           // checkpoint folder; default: run_dir
+  bool dry_run = false;       // the command only says what a run would do
   std::optional<int64_t> save_interval;  // rollouts; the last one is always saved
   int64_t keep_checkpoints = 2;          // older ones are deleted; 0 keeps all
   bool no_save_optim = false;
@@ -64,6 +65,9 @@ struct DataFlags {
   std::string loss_mask_type = "qwen";
   std::string data_source_path = "slime.rollout.data_source.RolloutDataSourceWithBuffer";
   bool disable_rollout_global_dataset = false;  // prompts are the user's own functions' business
+  std::string rollout_buffer_url;          // of `slime buffer`, for rollout functions that read it
+  std::string rollout_task_type = "math";  // which of its generators draws
+  int64_t fetch_trajectory_retry_times = -1;  // failed reads in a row that end the run; -1: none
 };
 
 /// What is drawn for a step, and the rules of each response.

@@ -30,6 +30,7 @@ void check_counts(const ParsedFlags& flags, Problems& problems) {
   };
   for (const Flag& flag : flag_table()) {
     if (flag.status != FlagStatus::kWorks || flag.name.ends_with("seed")) continue;
+    if (flag.name == "--update-weight-buffer-size") continue;  // bytes
     std::visit(Overloaded{[&](int64_t RunConfig::*member) { look_at(flag, config.*member); },
                           [&](std::optional<int64_t> RunConfig::*member) {
                             look_at(flag, (config.*member).value_or(0));
@@ -48,11 +49,32 @@ void check_counts(const ParsedFlags& flags, Problems& problems) {
   if (!is_fine) problems.throw_if_any(flags.unknown_notes);
 }
 
-}  // namespace
+/// Functions of the user's may know what the table does not: they get unknown flags in `args`.
+void explain_unknown_flags(ParsedFlags& flags) {
+  const RunConfig& config = flags.config;
+  constexpr std::string_view kIgnored = " is ignored";
+  const bool has_functions = !users_functions(config).empty() ||
+                             !config.custom_generate_function_path.empty() ||
+                             config.rollout_function_path.find(".py") != std::string::npos;
+  for (std::string& warning : flags.warnings) {
+    const bool is_unknown =
+        std::ranges::find(flags.unknown_notes, warning) != flags.unknown_notes.end();
+    const std::size_t at = warning.find(kIgnored);
+    if (!is_unknown || at == std::string::npos) continue;
+    if (has_functions) {
+      warning.replace(at, kIgnored.size(),
+                      " is for functions of the user's, as an attribute of `args`");
+    } else if (warning.find("--max-turns") != std::string::npos) {
+      warning =
+          "--max-turns is ignored: turns are drawn by a function of yours, add "
+          "--custom-generate-function-path FILE.py (docs/plugins.md)";
+    }
+  }
+}
 
-void complete_and_validate(ParsedFlags& flags) {
+void apply_rules(ParsedFlags& flags, std::vector<std::string>* absent) {
   RunConfig& config = flags.config;
-  Problems problems(flags.problems);
+  Problems problems(flags.problems, absent);
   const bool gives_n =
       std::ranges::find(flags.given, "--n-samples-per-prompt") != flags.given.end();
   if (config.is_preference() && gives_n && config.n_samples_per_prompt != 2) {
@@ -78,6 +100,7 @@ void complete_and_validate(ParsedFlags& flags) {
   check_generate(flags, problems);
   check_batches(config, problems);
   check_output(config, problems);
+  check_rollout_buffer(flags, problems);
   check_evaluation_runs(flags);
   for (const UsersFunction& each : idle_functions(config)) {
     flags.warnings.push_back(fmt::format(
@@ -94,6 +117,15 @@ void complete_and_validate(ParsedFlags& flags) {
                     *config.sglang_mem_fraction_static));
   }
   problems.throw_if_any(flags.unknown_notes);
+  explain_unknown_flags(flags);
+}
+
+}  // namespace
+
+void complete_and_validate(ParsedFlags& flags) { apply_rules(flags, nullptr); }
+
+void complete_and_validate(ParsedFlags& flags, std::vector<std::string>& absent) {
+  apply_rules(flags, &absent);
 }
 
 }  // namespace slime::config

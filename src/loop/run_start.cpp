@@ -24,7 +24,8 @@ void check_shape(const config::RunConfig& config, const model::ModelConfig& mode
   same("--ffn-hidden-size", config.ffn_hidden_size, model.intermediate_size);
   same("--num-attention-heads", config.num_attention_heads, model.num_heads);
   same("--num-query-groups", config.num_query_groups, model.num_kv_heads);
-  same("--kv-channels", config.kv_channels, model.head_dim);
+  // Scripts of latent attention give --kv-channels a meaning of their own, or none.
+  if (model.latent.kv_rank == 0) same("--kv-channels", config.kv_channels, model.head_dim);
   same("--vocab-size", config.vocab_size, model.vocab_size);
   same("--rotary-base", config.rotary_base, model.rope.theta);
   same("--norm-epsilon", config.norm_epsilon, model.norm_eps);
@@ -34,6 +35,12 @@ void check_shape(const config::RunConfig& config, const model::ModelConfig& mode
     problems.push_back(fmt::format(
         "--rollout-max-prompt-len + --rollout-max-response-len = {}: the model has {} positions",
         longest, model.max_positions));
+  }
+  if (config.pipeline_model_parallel_size > 1 && model.experts.has_selection_bias) {
+    problems.push_back(fmt::format(
+        "--pipeline-model-parallel-size {}: checkpoints would lack the selection biases of the "
+        "other stages' routers; use context or data parallelism",
+        config.pipeline_model_parallel_size));
   }
   if (!problems.empty()) throw ConfigError(problems);
 }

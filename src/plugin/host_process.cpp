@@ -44,22 +44,6 @@ std::array<int, 2> socket_pair() {
   return ends;
 }
 
-/// The program's environment, with the folder of the package first on PYTHONPATH.
-std::vector<std::string> environment() {
-  std::vector<std::string> all;
-  std::string path = package_folder().string();
-  for (char** each = environ; *each != nullptr; ++each) {
-    const std::string_view entry(*each);
-    if (entry.starts_with("PYTHONPATH=") && !path.empty()) {
-      path += ":" + std::string(entry.substr(entry.find('=') + 1));
-    } else {
-      all.emplace_back(entry);
-    }
-  }
-  if (!path.empty()) all.push_back("PYTHONPATH=" + path);
-  return all;
-}
-
 std::vector<char*> pointers(std::vector<std::string>& words) {
   std::vector<char*> all;
   for (std::string& word : words) all.push_back(word.data());
@@ -116,6 +100,21 @@ std::filesystem::path package_folder() {
   return {};
 }
 
+std::vector<std::string> python_environment() {
+  std::vector<std::string> all;
+  std::string path = package_folder().string();
+  for (char** each = environ; *each != nullptr; ++each) {
+    const std::string_view entry(*each);
+    if (entry.starts_with("PYTHONPATH=") && !path.empty()) {
+      path += ":" + std::string(entry.substr(entry.find('=') + 1));
+    } else {
+      all.emplace_back(entry);
+    }
+  }
+  if (!path.empty()) all.push_back("PYTHONPATH=" + path);
+  return all;
+}
+
 HostProcess::HostProcess(const std::string& python, HostLog& log)
     : channel_(
           [this] {
@@ -145,7 +144,7 @@ HostProcess::HostProcess(const std::string& python, HostLog& log)
   // Ctrl-C is for the program; what users' code starts is found by the group and killed with it.
   posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSID);
   std::vector<std::string> words{python, "-u", "-m", "slime.host"};
-  std::vector<std::string> variables = environment();
+  std::vector<std::string> variables = python_environment();
   const int error = ::posix_spawnp(&process_, python.c_str(), &actions, &attributes,
                                    pointers(words).data(), pointers(variables).data());
   posix_spawn_file_actions_destroy(&actions);

@@ -37,6 +37,9 @@ class HostLog {
 /// built in. Empty: nowhere, and the interpreter's own `slime` is used.
 std::filesystem::path package_folder();
 
+/// The program's environment, with that folder first on PYTHONPATH: "NAME=value" each.
+std::vector<std::string> python_environment();
+
 class HostProcess {
  public:
   /// Throws ConfigError when it cannot be started. `log` outlives the object.

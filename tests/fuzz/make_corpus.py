@@ -53,6 +53,11 @@ LEDGERS = [  # of ledger_fuzz.cpp, which adds the checksums
     '{"ordinal":0,"fate":"dispatched"}\n{"ordinal":0,"fate":"filtered","reason":"zero_std_1","tokens":5}\n'
     '{"checkpoint":0,"next_ordinal":1,"open_prompts":0,"generated":5,"pending":0,"discarded":0}\n',
 ]
+ROLLOUT_LOGS = [  # of rollout_log_fuzz.cpp, which adds the checksums
+    'b {"task_type":"math","group_size":2}\nw 0 {"uid":"a","instance_id":7,"reward":1}\nw 0 {"uid":"b","instance_id":7}\n'
+    't {"groups":[0],"request_id":"r"}\nw 1 {"instance_id":"x"}\n',
+    'r {"next_number":3,"num_given":2,"uids":[1,18446744073709551615]}\nw 3 {"instance_id":7}\nw 3 {"instance_id":7}\n',
+]
 JUDGE_ANSWERS = [  # of judge_answer_fuzz.cpp
     "HTTP/1.1 200 OK\r\nContent-Length: 14\r\n\r\n{\"score\": 0.5}",
     "HTTP/1.0 200 OK\r\n\r\n1",
@@ -110,6 +115,9 @@ def seeds(target):
         yield from (bytes([choice]) + lines.encode() for choice, lines in enumerate(RUN_FILES))
     elif target == "ledger_fuzz":
         yield from (b"\1" + lines.encode() for lines in LEDGERS)
+    elif target == "rollout_log_fuzz":
+        yield from (b"\1" + lines.encode() for lines in ROLLOUT_LOGS)
+        yield b'\0{"uid": "a", "instance_id": 7, "messages": [], "reward": 1.0, "extra_info": {}}'
     elif target == "worker_frames_fuzz":
         yield b"\0t" + share()
         yield from (b"\0" + kind for kind in (b"p", b"c", b"r"))

@@ -10,7 +10,7 @@ import subprocess
 import threading
 
 from slime import channel
-from slime.program import find_program
+from slime.program import find_program, program_environment
 
 __all__ = ["score", "score_and_wait"]
 
@@ -23,6 +23,7 @@ class _Child:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
+            env=program_environment(),
         )
         atexit.register(self._process.kill)
 

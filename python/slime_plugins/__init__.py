@@ -1,0 +1,1 @@
+"""Names under which published scripts and generators ask for parts of slime."""

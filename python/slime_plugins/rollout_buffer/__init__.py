@@ -1,0 +1,1 @@
+"""slime.rollout.buffer_*, by the names that published scripts have for them."""

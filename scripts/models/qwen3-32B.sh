@@ -1,0 +1,13 @@
+# Qwen3-32B
+MODEL_NAME=Qwen3-32B
+MODEL_ARGS=(
+  --num-layers "${MODEL_ARGS_NUM_LAYERS:-64}"
+  --hidden-size 5120
+  --ffn-hidden-size 25600
+  --num-attention-heads 64
+  --num-query-groups 8
+  --kv-channels 128
+  --vocab-size 151936
+  --rotary-base "${MODEL_ARGS_ROTARY_BASE:-1000000}"
+  --norm-epsilon 1e-6
+)

@@ -1,0 +1,50 @@
+#include "cli/serving.h"
+
+#include <fmt/format.h>
+#include <sys/resource.h>
+
+#include <cctype>
+#include <cstdlib>
+#include <fstream>
+
+#include "core/error.h"
+
+namespace slime::cli {
+
+std::string read_key(const std::string& file, const char* variable) {
+  std::string key;
+  if (file.empty()) {
+    const char* value = std::getenv(variable);
+    key = value == nullptr ? "" : value;
+  } else {
+    std::ifstream stream(file);
+    std::getline(stream, key);
+    while (!key.empty() && std::isspace(static_cast<unsigned char>(key.back()))) key.pop_back();
+    if (key.empty()) throw ConfigError(file + ": the first line must hold the key");
+  }
+  if (key.size() > 512)
+    throw ConfigError(
+        fmt::format("{}: a key has at most 512 bytes", file.empty() ? variable : file));
+  return key;
+}
+
+void raise_descriptor_limit() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+sigset_t block_stop_signals() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGINT);
+  sigaddset(&signals, SIGTERM);
+  struct sigaction hangup {};
+  sigaction(SIGHUP, nullptr, &hangup);
+  if (hangup.sa_handler != SIG_IGN) sigaddset(&signals, SIGHUP);
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  return signals;
+}
+
+}  // namespace slime::cli

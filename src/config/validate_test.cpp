@@ -1,0 +1,110 @@
+// Validation on a machine without the run's files, and flags of scripts that ask for what follows
+// from other flags here.
+
+#include "config/validate.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <sstream>
+
+#include "core/error.h"
+
+namespace slime::config {
+namespace {
+
+using ::testing::Contains;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+std::vector<std::string> split(const std::string& text) {
+  std::istringstream stream(text);
+  std::vector<std::string> all;
+  for (std::string word; stream >> word;) all.push_back(word);
+  return all;
+}
+
+struct Checked {
+  ParsedFlags flags;
+  std::vector<std::string> absent;
+  std::string error;
+};
+
+/// As `slime train --dry-run` does.
+Checked checked(const std::string& more) {
+  Checked result{.flags = parse_flags(split(
+                     "--hf-checkpoint /nowhere/model --prompt-data rows.jsonl --rollout-batch-size "
+                     "2 --num-rollout 3 --rollout-max-response-len 8 " +
+                     more)),
+                 .absent = {},
+                 .error = {}};
+  try {
+    complete_and_validate(result.flags, result.absent);
+  } catch (const ConfigError& error) {
+    result.error = error.what();
+  }
+  return result;
+}
+
+TEST(Validate, PathsThatAreNotHereAreNotedAndTheRestIsChecked) {
+  const Checked result = checked(
+      "--rm-type math --use-kl-loss --ref-load /nowhere/reference --eval-interval 2 "
+      "--eval-config /nowhere/eval.yaml --adam-beta1 2");
+  EXPECT_EQ(result.error, "--adam-beta1: should be in [0, 1)");
+  EXPECT_THAT(result.absent, Contains("--hf-checkpoint /nowhere/model: no such directory"));
+  EXPECT_THAT(result.absent, Contains("--ref-load /nowhere/reference: no such directory"));
+  EXPECT_THAT(result.absent, Contains(HasSubstr("--eval-config /nowhere/eval.yaml")));
+}
+
+TEST(Validate, ARunRefusesPathsThatAreNotThere) {
+  ParsedFlags flags = checked("--rm-type math").flags;
+  EXPECT_THROW(complete_and_validate(flags), ConfigError);
+}
+
+TEST(Validate, TrainAsyncWithoutGenerationIsTrain) {
+  for (const std::string flags :
+       {"--loss-type sft_loss --rollout-function-path slime.rollout.sft_rollout.generate_rollout",
+        "--debug-train-only --load-debug-rollout-data d/{rollout_id}.jsonl"}) {
+    const Checked result = checked("--train-async " + flags);
+    EXPECT_THAT(result.error, IsEmpty());
+    EXPECT_FALSE(result.flags.config.train_async) << flags;
+    EXPECT_THAT(result.flags.warnings, Contains(HasSubstr("the run is that of slime train")));
+  }
+}
+
+TEST(Validate, AnUnknownFlagIsForTheUsersFunctions) {
+  EXPECT_THAT(
+      checked("--custom-generate-function-path a.py --rm-type math --max-turns 4").flags.warnings,
+      Contains("unknown flag --max-turns is for functions of the user's, as an attribute "
+               "of `args`"));
+  EXPECT_THAT(checked("--rm-type math --max-turns 4").flags.warnings,
+              Contains(HasSubstr("add --custom-generate-function-path FILE.py")));
+}
+
+TEST(Validate, SpecificationsOfPublishedModelsAreTaken) {
+  EXPECT_THAT(checked("--rm-type math --spec slime_plugins.models.glm4 get_glm_spec").error,
+              IsEmpty());
+  EXPECT_THAT(checked("--rm-type math --spec my.layers spec").error,
+              HasSubstr("--spec my.layers spec: a layer specification is Python"));
+}
+
+TEST(Validate, BytesOfAnUpdateMayBeMoreThanABillion) {
+  EXPECT_THAT(checked("--rm-type math --update-weight-buffer-size 4294967296").error, IsEmpty());
+}
+
+TEST(Validate, AnAddressOfABufferIsOneAndSomebodyReadsIt) {
+  const Checked result = checked("--rm-type math --rollout-buffer-url http://127.0.0.1:8889");
+  EXPECT_THAT(result.error, IsEmpty());
+  EXPECT_THAT(result.flags.warnings, Contains(HasSubstr("slime.rollout.buffer_rollout")));
+  for (const std::string url : {"127.0.0.1:8889", "https://a:1", "http://a:b@c:1"}) {
+    EXPECT_THAT(checked("--rm-type math --rollout-buffer-url " + url).error,
+                HasSubstr("should be http://HOST:PORT"));
+  }
+  EXPECT_THAT(checked("--rm-type math --fetch-trajectory-retry-times -2").error,
+              HasSubstr("--fetch-trajectory-retry-times -2: should be -1 or more"));
+  EXPECT_THAT(checked("--rm-type math --rollout-task-type code").flags.warnings,
+              Contains("--rollout-task-type: counts with --rollout-buffer-url"));
+}
+
+}  // namespace
+}  // namespace slime::config

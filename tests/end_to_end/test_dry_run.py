@@ -1,0 +1,171 @@
+"""`slime train ... --dry-run`: launchers and published argument lists are checked to the end on a machine without checkpoints,
+and train.py does what those who read about it type."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import ROOT, SLIME, metric, run_slime, train_command
+
+MODELS = sorted(path.stem for path in (ROOT / "scripts" / "models").glob("*.sh"))
+LAUNCHERS = sorted(path.name for path in (ROOT / "scripts").glob("run-*.sh"))
+FIXTURE = ROOT / "tests" / "fixtures" / "flags" / "launch_scripts.txt"
+# What a run refuses so far; each with a sentence that says what to do instead.
+REFUSED = {
+    "--tensor-model-parallel-size", "--pipeline-model-parallel-size", "--context-parallel-size", "--expert-model-parallel-size",
+    "--actor-num-nodes", "--multimodal-keys", "--enable-mtp-training", "--fp8-format", "--fp8-recipe", "--sglang-config",
+    "--rollout-max-response-len",
+}  # fmt: skip
+WHAT_TO_DO = re.compile(r"\b(use|leave|give|add|needs|should be)\b")
+
+
+def launched(script, model, *flags):
+    environment = {**os.environ, "SLIME_BINARY": str(SLIME), "GENERATE": "draw.py", "REWARD": "score.py"}
+    return subprocess.run(
+        ["bash", ROOT / "scripts" / script, model, *flags], capture_output=True, text=True, timeout=120, env=environment
+    )
+
+
+def listed():
+    """The argument lists of the fixture, by name."""
+    lists, name = {}, None
+    for line in FIXTURE.read_text().splitlines():
+        if match := re.fullmatch(r"\[(.*)\]", line):
+            name = match[1]
+            lists[name] = []
+        elif not line.startswith("#"):
+            lists.setdefault(name, []).extend(line.split())
+    lists.pop(None, None)
+    return lists
+
+
+def refusals(text):
+    part = text.partition("A run would refuse:\n")[2].partition("\n\n")[0]
+    return [line.strip() for line in part.splitlines() if line.strip()]
+
+
+@pytest.mark.parametrize("script", LAUNCHERS)
+def test_a_launcher_passes_on_a_machine_without_models(script, tmp_path):
+    done = launched(script, "qwen3-4B", "--run-dir", str(tmp_path / "run"), "--dry-run")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "A run would begin where these paths are" in done.stdout and "--hf-checkpoint" in done.stdout
+    assert "unknown flag" not in done.stdout or "for functions of the user's" in done.stdout
+    assert "has no effect" not in done.stdout
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_every_model_file_is_taken(model):
+    done = launched("run-grpo.sh", model, "--dry-run")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "0 notes" in done.stdout
+
+
+def test_flags_behind_the_model_win_and_another_model_is_no_model():
+    assert refusals(launched("run-grpo.sh", "qwen3-4B", "--dry-run").stdout) == []
+    assert refusals(launched("run-grpo.sh", "qwen3-4B", "--adam-beta1", "2", "--dry-run").stdout) == ["--adam-beta1: should be in [0, 1)"]
+    unknown = launched("run-grpo.sh", "qwen17", "--dry-run")
+    assert unknown.returncode == 2 and "qwen3-4B" in unknown.stderr
+
+
+@pytest.mark.parametrize("name", listed())
+def test_a_published_list_is_checked_to_the_end(name):
+    done = run_slime([str(SLIME), "train", *listed()[name], "--dry-run"], cwd=ROOT)
+    assert done.returncode in (0, 2), done.stderr
+    assert "Nothing was loaded or written" in done.stdout, done.stdout + done.stderr
+    found = refusals(done.stdout)
+    assert (done.returncode == 0) == (not found)
+    assert {line.split(":")[0].split(" ")[0] for line in found} <= REFUSED
+    assert all(WHAT_TO_DO.search(line) for line in found), found
+
+
+def test_a_script_of_another_model_is_found_where_the_model_is_there(work):
+    command = train_command(work, work / "dry", extra=["--num-layers", "99", "--dry-run"])
+    done = run_slime(command)
+    assert done.returncode == 2
+    assert any(line.startswith("--num-layers 99: config.json") for line in refusals(done.stdout))
+    assert not (work / "dry").exists()
+
+
+def test_a_complete_command_would_begin(work):
+    done = run_slime([*train_command(work, work / "dry"), "--dry-run"])
+    assert done.returncode == 0 and "A run would begin. Nothing was loaded" in done.stdout
+    assert not (work / "dry").exists()
+
+
+def test_supervised_training_by_train_async_is_that_of_train():
+    done = launched("run-sft.sh", "qwen3-4B", "--train-async", "--dry-run")
+    assert done.returncode == 0 and "the run is that of slime train" in done.stdout
+
+
+GENERATE = """
+async def generate(args, sample, sampling_params):
+    from slime.utils.http_utils import post
+
+    assert args.max_turns == 3
+    url = f"http://{args.sglang_router_ip}:{args.sglang_router_port}/generate"
+    prompt = list(sample.prompt.encode())  # a token for each byte
+    tokens, mask = list(prompt), []
+    for turn in range(args.max_turns):
+        answer = await post(url, {"input_ids": tokens, "sampling_params": {**sampling_params, "max_new_tokens": 2}})
+        tokens += answer["output_ids"] + [10]
+        mask += [1] * len(answer["output_ids"]) + [0]
+    sample.tokens, sample.response_length, sample.loss_mask = tokens, len(mask), mask
+    sample.metadata["turns"] = args.max_turns
+    sample.status = sample.Status.COMPLETED
+    return sample
+"""
+
+
+def seed_command(work, run_dir, program, *extra):
+    """What a reader types: python3 train.py, with files for functions."""
+    command = train_command(work, run_dir, rollouts=2)
+    at = command.index("--rm-type")
+    del command[at : at + 2]
+    return [sys.executable, str(ROOT / program), *command[2:], *extra]
+
+
+@pytest.mark.parametrize("program", ["train.py", "train_async.py"])
+def test_train_py_with_files_and_max_turns_trains(work, tmp_path, program):
+    (tmp_path / "generate.py").write_text(GENERATE)
+    (tmp_path / "reward.py").write_text("async def reward(args, sample, **kwargs):\n    return float(sample.metadata['turns'])\n")
+    run_dir = tmp_path / "run"
+    command = seed_command(
+        work, run_dir, program, "--custom-generate-function-path", "generate.py", "--custom-rm-path", "reward.py", "--max-turns", "3"
+    )
+    done = run_slime(command, cwd=tmp_path, env={**os.environ, "SLIME_BINARY": str(SLIME)})
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert metric(run_dir, "rollout/raw_reward") == [3, 3]
+    assert "--max-turns is for functions of the user's, as an attribute of `args`" in done.stdout + done.stderr
+
+
+def test_max_turns_without_a_function_says_what_to_add(work, tmp_path):
+    command = train_command(work, tmp_path / "run", extra=["--max-turns", "3", "--dry-run"])
+    assert "--custom-generate-function-path FILE.py" in run_slime(command).stdout
+
+
+def test_a_reward_that_is_missing_is_said_in_a_sentence(work, tmp_path):
+    done = run_slime(seed_command(work, tmp_path / "run", "train.py", "--dry-run"), env={**os.environ, "SLIME_BINARY": str(SLIME)})
+    assert done.returncode == 2 and any("--custom-rm-path" in line for line in refusals(done.stdout))
+
+
+def test_workflow_lists_of_bash_reach_the_run(work, tmp_path):
+    """Arrays, as published scripts have them, pasted behind train.py."""
+    command = train_command(work, tmp_path / "run", rollouts=1)[2:]
+    half = len(command) // 2
+    while not command[half].startswith("--"):
+        half += 1
+    script = tmp_path / "run.sh"
+    quoted = [" ".join(f'"{word}"' for word in part) for part in (command[:half], command[half:])]
+    script.write_text(
+        f"CKPT_ARGS=({quoted[0]})\nROLLOUT_ARGS=(\n   {quoted[1]}\n   # --use-wandb\n)\n"
+        f"python3 {ROOT / 'train.py'} ${{CKPT_ARGS[@]}} ${{ROLLOUT_ARGS[@]}} ${{WANDB_ARGS[@]}}\n"
+    )
+    done = run_slime(["bash", str(script)], env={**os.environ, "SLIME_BINARY": str(SLIME)})
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert len(metric(tmp_path / "run", "train/loss")) == 1
+    assert json.loads((Path(tmp_path) / "run" / "run.json").read_text())
