@@ -1,10 +1,11 @@
 # shellcheck shell=bash
-# Sourced by the quickstarts.
+# Sourced by the quickstarts and examples. RUNS names another folder than runs/.
 
 # A folder under runs/: NAME, or NAME-2, NAME-3, ... when earlier ones are finished. An unfinished run is continued.
 run_folder() {
-  local folder=runs/$1 number=1
-  while [[ -e $folder/finished ]]; do folder=runs/$1-$((++number)); done
+  local runs=${RUNS:-runs} number=1
+  local folder=$runs/$1
+  while [[ -e $folder/finished ]]; do folder=$runs/$1-$((++number)); done
   echo "$folder"
 }
 

@@ -74,6 +74,18 @@ def test_it_is_a_sandbox_for_agents(tmp_path):
     asyncio.run(calls())
 
 
+def test_a_command_without_a_shell_has_limits_of_its_own():
+    async def calls():
+        async with LocalSandbox() as sandbox:
+            done = await sandbox.run(["cat"], input="text", environment={"A": "1"})
+            assert (done["ending"], done["code"], done["output"]) == ("exited", 0, "text") and done["cpu_seconds"] > 0
+            split = ["python3", "-c", "import os; os.fork()"]
+            assert (await sandbox.run(split))["code"] == 0
+            assert "BlockingIOError" in (await sandbox.run(split, limits={"processes": 1}))["error"]
+
+    asyncio.run(calls())
+
+
 def test_commands_that_take_long_run_beside_the_calls():
     async def calls():
         async with LocalSandbox() as sandbox:

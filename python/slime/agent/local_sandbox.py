@@ -141,10 +141,14 @@ class LocalSandbox:
         except SandboxError:
             pass  # its service is gone, and it with it
 
+    async def run(self, words, *, input="", environment=None, limits=None):
+        """How a command ended, without a shell: {"ending", "code", "output", "error", "seconds", "cpu_seconds", ...}. `limits`
+        are this command's."""
+        request = {"do": "exec", "sandbox": self._number, "words": [str(word) for word in words], "input": input}
+        return await _ask(request | {"environment": environment or {}, "limits": limits or {}})
+
     async def exec(self, cmd, *, user="nobody", env=None, timeout=120, check=False, idempotent=True):
-        request = {"do": "exec", "sandbox": self._number, "words": ["/bin/bash", "-c", cmd]}
-        request |= {"environment": env or {}, "limits": {"seconds": timeout}}
-        done = await _ask(request)
+        done = await self.run(["/bin/bash", "-c", cmd], environment=env, limits={"seconds": timeout})
         code, error = done["code"], done["error"]
         if done["ending"] == "signal":
             code += 128

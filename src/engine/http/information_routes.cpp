@@ -1,13 +1,16 @@
-/// Routes that only look: health, model, load, metrics.
+/// Routes that only look: health, model, load, metrics, the tokens of a text.
 
 #include <fmt/format.h>
 
+#include <array>
 #include <chrono>
 
+#include "core/error.h"
 #include "core/json.h"
 #include "engine/http/api_state.h"
 #include "engine/http/generate_request.h"
 #include "engine/http/running_call.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace slime::engine {
 namespace {
@@ -174,6 +177,54 @@ HttpResponse metrics(const ApiState& state, const EngineLoad& load) {
   return {.body = std::move(text), .content_type = "text/plain; version=0.0.4"};
 }
 
+constexpr std::array<std::string_view, 3> kTokenizeFields{"model", "prompt", "add_special_tokens"};
+constexpr std::array<std::string_view, 3> kDetokenizeFields{"model", "tokens",
+                                                            "skip_special_tokens"};
+
+void require_none(const std::vector<std::string>& problems) {
+  if (!problems.empty()) throw ConfigError(problems);
+}
+
+/// The prompt is a text, or a list of texts; then tokens and count are lists too.
+HttpResponse tokenize(ApiState& state, const HttpRequest& request) {
+  const json::object body = parse_body(request.body);
+  std::vector<std::string> problems;
+  const FieldReader fields(body, "", problems);
+  const bool adds_special = fields.boolean("add_special_tokens").value_or(true);
+  const json::value* prompt = fields.find("prompt");
+  const bool is_list = prompt != nullptr && prompt->is_array();
+  const std::vector<std::string> texts = fields.required().texts("prompt");
+  fields.refuse_unknown(kTokenizeFields);
+  require_none(problems);
+
+  json::array tokens, counts;
+  for (const std::string& text : texts) {
+    const auto ids = encode_prompt(state.model, "prompt", text, adds_special);
+    tokens.push_back(json::value_from(ids));
+    counts.push_back(ids.size());
+  }
+  if (!is_list && tokens.empty()) {  // the empty text
+    const auto ids = encode_prompt(state.model, "prompt", "", adds_special);
+    tokens.push_back(json::value_from(ids));
+    counts.push_back(ids.size());
+  }
+  return json_response({{"tokens", is_list ? json::value(tokens) : tokens.front()},
+                        {"count", is_list ? json::value(counts) : counts.front()},
+                        {"max_model_len", state.model.context_length}});
+}
+
+HttpResponse detokenize(ApiState& state, const HttpRequest& request) {
+  require_tokenizer(state.model);
+  const json::object body = parse_body(request.body);
+  std::vector<std::string> problems;
+  const FieldReader fields(body, "", problems);
+  const bool skips_special = fields.boolean("skip_special_tokens").value_or(true);
+  const auto ids = fields.required().token_ids("tokens", state.model.vocab_size);
+  fields.refuse_unknown(kDetokenizeFields);
+  require_none(problems);
+  return json_response({{"text", state.model.tokenizer->decode(ids, skips_special)}});
+}
+
 }  // namespace
 
 void add_information_routes(ApiState& state, std::vector<net::HttpRoute>& routes) {
@@ -206,6 +257,14 @@ void add_information_routes(ApiState& state, std::vector<net::HttpRoute>& routes
   add_of_load("/get_server_info", RouteClass::kInference, server_info);
   add_of_load("/v1/loads", RouteClass::kInference, loads);
   add_of_load("/get_load", RouteClass::kInference, get_load);
+  const auto add_of_text = [&](const char* path, Answer answer) {
+    routes.emplace_back(
+        "POST", path, RouteClass::kInference,
+        answer_on(state.parse_threads,
+                  [&state, answer](const HttpRequest& request) { return answer(state, request); }));
+  };
+  for (const char* path : {"/tokenize", "/v1/tokenize"}) add_of_text(path, tokenize);
+  for (const char* path : {"/detokenize", "/v1/detokenize"}) add_of_text(path, detokenize);
 }
 
 }  // namespace slime::engine
