@@ -2,9 +2,10 @@
 """Creates a small untrained model directory in Hugging Face form, with nothing but Python's own library.
 
     python3 tools/tiny_model.py OUT_DIR [--hidden 64] [--layers 2] [--experts 0] [--latent 0] [--seed 1]
+                                        [--words WORD...] [--chat-template FILE]
 
 The network is a Qwen3, with --experts a Qwen3-MoE of which each token visits two experts of a layer, with --latent a DeepSeek-V3 whose latents have that
-size; its tokenizer knows the 256 bytes, the marks of a conversation and `\\boxed{`, so that every text can be
+size; its tokenizer knows the 256 bytes, the marks of a conversation, `\\boxed{` and --words, so that every text can be
 written. Weights are float32: matrices normal(0, 0.02), norms 1, biases 0. The files are the same on every machine.
 """
 
@@ -42,7 +43,7 @@ def byte_characters() -> list[str]:
     return characters
 
 
-def tokenizer() -> dict:
+def tokenizer(words: list[str]) -> dict:
     vocabulary = {character: index for index, character in enumerate(byte_characters())}
     added = [
         {
@@ -54,7 +55,7 @@ def tokenizer() -> dict:
             "normalized": False,
             "special": content in MARKS,
         }
-        for index, content in enumerate(ADDED)
+        for index, content in enumerate(ADDED + words)
     ]
     byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
     model = {"type": "BPE", "dropout": None, "unk_token": None, "continuing_subword_prefix": None}
@@ -72,13 +73,13 @@ def tokenizer() -> dict:
     }
 
 
-def config(hidden: int, layers: int) -> dict:
+def config(hidden: int, layers: int, words: int = 0) -> dict:
     head_dim = 32
     heads = max(1, hidden // head_dim)
     return {
         "architectures": ["Qwen3ForCausalLM"],
         "model_type": "qwen3",
-        "vocab_size": 256 + len(ADDED),
+        "vocab_size": 256 + len(ADDED) + words,
         "hidden_size": hidden,
         "intermediate_size": 3 * hidden,
         "num_hidden_layers": layers,
@@ -227,6 +228,8 @@ def main() -> None:
     parser.add_argument("--layers", type=int, default=2)
     parser.add_argument("--experts", type=int, default=0, help="in each layer; 0: dense layers")
     parser.add_argument("--latent", type=int, default=0, help="size of the latents of attention; 0: none")
+    parser.add_argument("--words", nargs="*", default=[], help="more words of one token each")
+    parser.add_argument("--chat-template", type=Path, help="file of one's own, in the place of ChatML")
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
     if args.hidden < 64 or args.hidden % 64:
@@ -240,16 +243,17 @@ def main() -> None:
     def write(name: str, content: dict) -> None:
         (args.out_dir / name).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
 
-    shape = config(args.hidden, args.layers)
+    shape = config(args.hidden, args.layers, len(args.words))
     if args.experts:
         shape = with_experts(shape, args.experts)
     if args.latent:
         shape = with_latent(shape, args.latent, args.experts)
     write("config.json", shape)
     write("generation_config.json", {key: shape[key] for key in ("eos_token_id", "pad_token_id")})
-    write("tokenizer.json", tokenizer())
+    write("tokenizer.json", tokenizer(args.words))
     specials = {"eos_token": "<|im_end|>", "pad_token": "<|endoftext|>", "tokenizer_class": "PreTrainedTokenizerFast"}
-    write("tokenizer_config.json", specials | {"model_max_length": 512, "chat_template": CHAT_TEMPLATE})
+    template = args.chat_template.read_text(encoding="utf-8") if args.chat_template else CHAT_TEMPLATE
+    write("tokenizer_config.json", specials | {"model_max_length": 512, "chat_template": template})
     count = write_weights(args.out_dir / "model.safetensors", tensor_shapes(shape), args.seed)
     kind = "DeepSeek-V3" if args.latent else "Qwen3-MoE" if args.experts else "Qwen3"
     if args.experts:

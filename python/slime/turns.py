@@ -18,12 +18,14 @@ def watch(turns):
     _turns.set(turns)
 
 
-def note(answer):
-    """What a server answered. Anything that is not an answer of an engine is passed over."""
+def note(answer, request=None):
+    """What a server answered to `request`. Anything that is not an answer of an engine is passed over."""
     turns = _turns.get()
     if turns is None:
         return
-    for each in answer if isinstance(answer, list) else (answer,):
+    asked = request.get("input_ids") if isinstance(request, dict) else None
+    is_list = isinstance(answer, list)
+    for i, each in enumerate(answer if is_list else (answer,)):
         if not isinstance(each, dict):
             return
         ids, meta = each.get("output_ids"), each.get("meta_info")
@@ -33,17 +35,21 @@ def note(answer):
             runs = meta.get("weight_version_runs") or [[int(meta["weight_version"]), len(ids)]]
         except (KeyError, TypeError, ValueError):
             continue
-        turns.append((ids, runs))
+        prompt = each.get("prompt_ids", asked)
+        if is_list and "prompt_ids" not in each:
+            prompt = asked[i] if isinstance(asked, list) and len(asked) == len(answer) else None
+        turns.append((ids, runs, list(prompt) if isinstance(prompt, list) else None))
 
 
-def _find(response, ids, start):
+def _find(response, ids, start, loss_mask):
     last = len(response) - len(ids)
     while True:
         try:
             start = response.index(ids[0], start, last + 1)
         except ValueError:
             return None
-        if response[start : start + len(ids)] == ids:
+        end = start + len(ids)
+        if response[start:end] == ids and (loss_mask is None or any(loss_mask[start:end])):
             return start
         start += 1
 
@@ -55,15 +61,24 @@ def _append(runs, version, count):
         runs.append([version, count])
 
 
-def version_runs(response, turns, start=0):
+def version_runs(response, turns, start=0, *, prompt=(), loss_mask=None, is_alone=True):
     """[[version, tokens], ...] over the tokens of a response, -1 where no turn made them and for the first `start`; None
-    where no turn is to be found in it. Turns are looked for in their order."""
+    where no turn is to be found in it.
+
+    A turn whose prompt the response goes on from, `prompt` being what stands before the response, is where its prompt
+    ends. Others are looked for in their order, with a `loss_mask` not where nothing is trained; of an execution with
+    several samples (not `is_alone`) only while none of them has a known place, since one agent's turn is what another
+    one heard."""
+    whole = [*prompt, *response]
+    places = [_place_behind(whole, len(prompt), ids, asked) for ids, _, asked in turns]
+    is_searched = is_alone or all(place is None for place in places)
     runs, at = [], start
     _append(runs, NO_VERSION, start)
     has_turn = False
-    for ids, made in turns:
-        place = _find(response, ids, at)
-        if place is None:
+    for (ids, made, _), place in zip(turns, places):
+        if place is None and is_searched:
+            place = _find(response, ids, at, loss_mask)
+        if place is None or place < at:
             continue
         has_turn = True
         _append(runs, NO_VERSION, place - at)
@@ -72,3 +87,10 @@ def version_runs(response, turns, start=0):
         at = place + len(ids)
     _append(runs, NO_VERSION, len(response) - at)
     return runs if has_turn else None
+
+
+def _place_behind(whole, begin, ids, asked):
+    """Where in the response a turn is that drew `ids` behind the tokens `asked`; None when it is not there."""
+    if asked is None or len(asked) < begin or whole[: len(asked)] != asked:
+        return None
+    return len(asked) - begin if whole[len(asked) : len(asked) + len(ids)] == ids else None

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <string>
 #include <vector>
 
 #include "core/error.h"
@@ -66,6 +67,8 @@ DatasetRow read_row(std::string_view line, const RowKeys& keys, std::string_view
 
   DatasetRow row;
   row.prompt = required(object, keys.input, "--input-key", where);
+  // Rows of environments name a task by its number.
+  if (row.prompt.is_int64()) row.prompt = json::string(std::to_string(row.prompt.get_int64()));
   if (!row.prompt.is_string() && !is_list_of_objects(row.prompt)) {
     throw ConfigError(
         fmt::format("{}: field \"{}\" (--input-key) should be a string or a list of messages",

@@ -12,8 +12,9 @@ namespace slime::buffer {
 
 /// Where a row keeps its parts.
 struct RowKeys {
-  std::string input = "input";        // "--input-key": a string or a list of messages
-  std::string label;                  // "--label-key": empty: rows have no label
+  std::string input =
+      "input";        // "--input-key": a string, an integer (its text) or a list of messages
+  std::string label;  // "--label-key": empty: rows have no label
   std::string metadata = "metadata";  // "--metadata-key": an object; may be absent
   std::string chosen;  // "--chosen-key": of preferences; both go to the metadata under these names
   std::string rejected;         // "--rejected-key"

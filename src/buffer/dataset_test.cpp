@@ -77,6 +77,14 @@ TEST(Dataset, WithoutATemplateAStringIsThePromptAndAListStaysAList) {
   EXPECT_TRUE(dataset.prompt(1).source.is_array());
 }
 
+TEST(Dataset, AnIntegerIsAPromptOfItsDigits) {
+  const DatasetConfig config = config_for({file_with("tasks.jsonl", R"({"input": 17})"
+                                                                    "\n")});
+  const Dataset dataset = Dataset::load(config, nullptr, bytes_of);
+  EXPECT_EQ(dataset.prompt(0).text, "17");
+  EXPECT_EQ(dataset.prompt(0).source, json::value("17"));
+}
+
 TEST(Dataset, NamesEveryBrokenLineAtOnce) {
   std::string content;
   for (int line = 1; line <= 9; ++line)

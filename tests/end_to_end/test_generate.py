@@ -315,6 +315,31 @@ def test_agents_of_the_kit_come_through_the_door(work):
                 assert not mask or (version == step and abs(ours - theirs) < 1e-3)
 
 
+def test_a_row_may_name_its_task_by_a_number(work):
+    rows = work / "numbered.jsonl"
+    rows.write_text("".join(json.dumps({"index": 10 + i}) + "\n" for i in range(8)))
+    code = STOCK.replace("generate\n", "generate as draw\n") + (
+        "async def generate(args, sample, sampling_params):\n"
+        "    sample = await draw(args, sample, sampling_params)\n"
+        "    sample.reward = float(int(sample.prompt))\n"
+        "    return sample\n"
+    )
+    run_dir = work / "numbered"
+    folder = work / "numbered-code"
+    folder.mkdir()
+    (folder / "my_generate.py").write_text(code)
+    command = train_command(work, run_dir, rollouts=1, extra=["--custom-generate-function-path", "my_generate.py"])
+    for flag, value in (("--prompt-data", str(rows)), ("--input-key", "index")):
+        command[command.index(flag) + 1] = value
+    for flag in ("--label-key", "--rm-type"):
+        at = command.index(flag)
+        del command[at : at + 2]
+    command.remove("--apply-chat-template")
+    done = run_slime(command, cwd=folder)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert {sample["reward"] for sample in samples(run_dir, 0)} <= set(range(10, 18))
+
+
 @pytest.mark.parametrize(
     "extra, sentence",
     [

@@ -63,6 +63,12 @@ def test_a_sample_round_trips():
     assert to_record(Sample(), Columns()) == {}
 
 
+def test_a_status_may_be_set_by_its_name():
+    assert to_record(Sample(status="truncated"), Columns())["status"] == "truncated"
+    with pytest.raises(ValueError, match="is not a valid"):
+        to_record(Sample(status="done"), Columns())
+
+
 def test_ready_tells_what_functions_are():
     with host(("reward", "reward"), ("dynamic_filter", "dynamic_filter")) as h:
         assert h.ready["problems"] == []

@@ -66,6 +66,12 @@ def test_a_list_that_was_given_is_not_grown():
     assert prompt == [1, 2] and sample.tokens == [1, 2, 3]
 
 
+def test_tokens_of_a_tool_may_come_with_zeros():
+    sample = Sample(tokens=[1])
+    sample.append_response_tokens(tokens=[2, 3], log_probs=[0.0, 0.0], trainable=False)
+    assert sample.rollout_log_probs == [0.0, 0.0] and sample.loss_mask == [0, 0]
+
+
 def test_attributes_of_ones_own_survive_a_dictionary_a_pickle_and_a_copy():
     sample = Sample(index=3, status=Sample.Status.TRUNCATED)
     sample.tool_calls = 2

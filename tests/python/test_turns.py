@@ -27,7 +27,30 @@ from slime.turns import version_runs
     ],
 )
 def test_turns_are_found_in_their_order(response, noted, start, expected):
-    assert version_runs(response, noted, start) == expected
+    assert version_runs(response, [(*turn, None) for turn in noted], start) == expected
+
+
+def test_what_another_agent_said_is_no_turn_of_a_response():
+    # Guesser [7, 9], keeper [3, 9] and so on; behind 0 each hears what the other one said. Prompts are [1] and [2, 7, 9].
+    guesser, keeper = [7, 9, 0, 3, 9, 0, 7, 9], [3, 9, 0, 7, 9, 0, 3, 9]
+    turns = [
+        ([7, 9], [[5, 2]], [1]),
+        ([3, 9], [[5, 2]], [2, 7, 9]),
+        ([7, 9], [[6, 2]], [1, *guesser[:6]]),
+        ([3, 9], [[6, 2]], [2, 7, 9, *keeper[:6]]),
+    ]
+    expected = [[5, 2], [-1, 4], [6, 2]]
+    assert version_runs(guesser, turns, prompt=[1], is_alone=False) == expected
+    assert version_runs(keeper, turns, prompt=[2, 7, 9], is_alone=False) == expected
+    # Without prompts, because the function asked by text: not among what was heard.
+    turns = [(ids, runs, None) for ids, runs, _ in turns]
+    assert version_runs(guesser, turns, loss_mask=[1, 1, 0, 0, 0, 0, 1, 1], is_alone=False) == expected
+
+
+def test_a_turn_is_where_its_prompt_ends():
+    response, turns = [4, 4, 4, 4], [([4, 4], [[5, 2]], [1, 4, 4])]
+    assert version_runs(response, turns, prompt=[1]) == [[-1, 2], [5, 2]]
+    assert version_runs(response, turns, prompt=[2]) == [[5, 2], [-1, 2]]  # another prompt: it is looked for
 
 
 def answer(ids, **meta):
@@ -51,8 +74,8 @@ def test_answers_are_noted_for_the_task_that_watches_and_those_that_it_starts():
         return first, second
 
     first, second = asyncio.run(two())
-    beside = [([9], [[5, 1]]), ([8], [[5, 0], [6, 1]])]
-    assert first == [([1], [[5, 1]]), *beside] and second == [([2], [[5, 1]]), *beside]
+    beside = [([9], [[5, 1]], None), ([8], [[5, 0], [6, 1]], None)]
+    assert first == [([1], [[5, 1]], None), *beside] and second == [([2], [[5, 1]], None), *beside]
 
 
 def test_what_is_no_answer_of_an_engine_is_passed_over():

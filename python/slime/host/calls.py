@@ -66,7 +66,7 @@ def generate(host, hook, call, arrays):
         result = hook.function(host.args, sample, params, **extra)
         return await result if inspect.isawaitable(result) else result
 
-    def record_of(made, columns):
+    def record_of(made, columns, is_alone=True):
         record = to_record(made, columns)
         length = made.response_length
         if turns and isinstance(length, int) and 0 < length <= len(made.tokens):
@@ -74,7 +74,10 @@ def generate(host, hook, call, arrays):
             # What an earlier call drew was noted then.
             goes_on = call["sample"].get("response_length", 0) and tokens[: len(given)] == given
             start = min(call["sample"]["response_length"], length) if goes_on else 0
-            runs = version_runs(tokens[-length:], turns, start)
+            mask = made.loss_mask
+            has_mask = isinstance(mask, (list, tuple)) and len(mask) == length and any(mask)
+            options = {"prompt": tokens[:-length], "loss_mask": mask if has_mask else None, "is_alone": is_alone}
+            runs = version_runs(tokens[-length:], turns, start, **options)
             if runs is not None:
                 record["version_runs"] = runs
         return record
@@ -84,7 +87,7 @@ def generate(host, hook, call, arrays):
             if not result or not all(isinstance(each, Sample) for each in result):
                 kinds = sorted({type(each).__name__ for each in result})
                 raise WrongResult(f"a list of {', '.join(kinds) or 'nothing'}; it is a Sample or a list of them")
-            return {"samples": [record_of(each, columns) for each in result]}
+            return {"samples": [record_of(each, columns, len(result) == 1) for each in result]}
         if not isinstance(result, Sample):
             raise WrongResult(f"{type(result).__name__} is returned; it is a Sample or a list of them")
         return {"sample": record_of(result, columns)}

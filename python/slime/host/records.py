@@ -119,7 +119,7 @@ def to_record(sample, columns):
             if value is _PLAIN_DEFAULTS[name] or value is None:
                 continue
             if name == "status":
-                record[name] = value.value
+                record[name] = Sample.Status(value).value  # some functions set its name
             elif name == "rollout_routed_experts":
                 record[name] = _table_word(value, columns)
             elif name in ("multimodal_inputs", "multimodal_train_inputs"):
@@ -172,8 +172,9 @@ def changes(sample, record, arrays, columns):
         default = {} if name == "metadata" else _PLAIN_DEFAULTS[name]
         if fields[name] != record.get(name, default):
             changed[name] = fields[name]
-    if fields["status"].value != record.get("status", "pending"):
-        changed["status"] = fields["status"].value
+    status = Sample.Status(fields["status"]).value
+    if status != record.get("status", "pending"):
+        changed["status"] = status
     mask = fields["loss_mask"]
     if mask is not None and ("loss_mask" not in record or mask != list(_numbers(record["loss_mask"], arrays))):
         changed["loss_mask"] = _array_word("loss_mask", mask, columns)

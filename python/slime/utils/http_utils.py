@@ -166,7 +166,7 @@ async def post(url, payload, max_retries=60, headers=None):
         try:
             status, body = await request("POST", url, payload or {}, headers)
             answer = _parsed("POST", url, status, body)
-            turns.note(answer)
+            turns.note(answer, payload)
             return answer
         except Exception as error:
             if attempt >= max_retries:

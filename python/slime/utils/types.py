@@ -166,7 +166,7 @@ class Sample:
         """Appends tokens of the policy (`trainable`, with their log-probs and the engine's meta_info) or of a tool.
 
         Tool tokens get mask 0, log-prob 0 and keep nothing of the nucleus. Throws ValueError when lengths disagree,
-        when the policy's tokens come without log-probs, and when a tool's come with some.
+        when the policy's tokens come without log-probs, and when a tool's come with some that are not 0.
         """
         tokens = _plain_list(tokens, int) or []
         log_probs = _plain_list(log_probs, float)
@@ -175,8 +175,8 @@ class Sample:
         if tokens and trainable and log_probs is None:
             raise ValueError("tokens of the policy need their log-probs")
         if tokens and not trainable:
-            if log_probs is not None:
-                raise ValueError("tokens that are not trained have no log-probs")
+            if any(log_probs or ()):
+                raise ValueError("tokens that are not trained have no log-probs, or zeros")
             log_probs = [0.0] * len(tokens)
         before = self.response_length
         if log_probs is not None and self.rollout_log_probs is None and trainable and before:

@@ -14,6 +14,7 @@ from typing import Any
 
 from slime import turns
 from slime.agent.http_app import Application, HttpProblem, Response
+from slime.agent.conversation import text_behind
 from slime.agent.parsing import parse_model_output
 from slime.agent.trajectory import TrajectoryManager, TurnRecord
 from slime.utils.http_utils import post
@@ -207,31 +208,11 @@ class BaseAdapter:
         known = self.manager.longest_turn(sid, messages)
         if known is not None:
             turn, depth = known
-            tail = self._text_behind(turn, messages, depth, tools)
+            tail = text_behind(self.tokenizer, turn.output_ids, messages, depth, tools)
             if tail is not None:
                 tail_ids = self.tokenizer(tail, add_special_tokens=False)["input_ids"] if tail else []
                 return list(turn.prompt_ids) + list(turn.output_ids) + list(tail_ids)
         return _render_token_ids(messages, self.tokenizer, tools=tools)
-
-    def _text_behind(self, turn, messages, depth, tools):
-        """What the template puts behind the tokens of `turn`, the last of messages[:depth]; None when it does not show
-        them as they were drawn."""
-
-        def text(of, add_generation_prompt):
-            return self.tokenizer.apply_chat_template(
-                of, tools=tools, tokenize=False, add_generation_prompt=add_generation_prompt
-            )
-
-        drawn = self.tokenizer.decode(list(turn.output_ids), skip_special_tokens=False)
-        before, whole = text(messages[: depth - 1], True), text(messages, True)
-        if not whole.startswith(before + drawn):
-            # The template may write the same content another way; then the end of the turn is what counts.
-            through = text(messages[:depth], False)
-            end = getattr(self.tokenizer, "eos_token", None)
-            if not end or not whole.startswith(through.rstrip()) or not drawn.endswith(end):
-                return None
-            return whole[through.rindex(end) + len(end) :] if end in through else None
-        return whole[len(before + drawn) :]
 
     async def _run_turn(self, request):
         body = request.json()
@@ -334,7 +315,7 @@ async def call_sglang_generate(prompt_ids, session, body, *, adapter, session_id
     finish = (meta.get("finish_reason") or {}).get("type") or "stop"
     ids = [entry[1] for entry in drawn]
     versions = {name: meta[name] for name in ("weight_version", "weight_version_runs") if name in meta}
-    session.answers.append({"output_ids": ids, "meta_info": versions})
+    session.answers.append({"output_ids": ids, "meta_info": versions, "prompt_ids": list(prompt_ids)})
     return TurnRecord(list(prompt_ids), ids, finish, [float(entry[0]) for entry in drawn])
 
 
