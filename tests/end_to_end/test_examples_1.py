@@ -184,7 +184,7 @@ def test_every_form_of_a_kernel_is_right_and_every_mistake_is_found():
 
 
 def test_mcp_tools(tmp_path):
-    run_dir = run_example("mcp_tools", tmp_path, sft_steps=150)
+    run_dir = run_example("mcp_tools", tmp_path, sft_steps=500)
     drawn = assert_it_trained(run_dir, lambda sample: sample["metadata"]["calls"], lambda call: call[1])
     sys.path.insert(0, str(ROOT / "examples" / "mcp_tools"))
     from server import prices
