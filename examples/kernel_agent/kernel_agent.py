@@ -6,8 +6,8 @@ tokens that are not trained.
 
 import math
 
+from slime.agent.tool_turn import append_tool_turn
 from slime.rollout.sglang_rollout import generate as one_turn
-from slime.utils.http_utils import post
 from slime.utils.types import Sample
 
 from examples.kernel_agent.measure import measure
@@ -16,11 +16,6 @@ TRIES = 3
 MAX_SAID = 40  # characters
 BEST_SPEEDUP = 6  # and more earns the whole reward
 TOOL_TURN = "\n<|im_start|>tool\n{}<|im_end|>\n<|im_start|>assistant\n"
-
-
-async def tokens_of(args, text):
-    url = f"http://{args.sglang_router_ip}:{args.sglang_router_port}/tokenize"
-    return (await post(url, {"prompt": text, "add_special_tokens": False}))["tokens"]
 
 
 async def generate(args, sample, sampling_params, evaluation=False):
@@ -40,13 +35,8 @@ async def generate(args, sample, sampling_params, evaluation=False):
         sample.metadata["tries"].append({"kernel": body, "said": said, "speedup": found["speedup"]})
         if turn == TRIES - 1:
             return sample
-        text = TOOL_TURN.format(said)
-        ids = await tokens_of(args, text)
-        if sample.response_length + len(ids) >= budget:
-            sample.status = Sample.Status.TRUNCATED
+        if not await append_tool_turn(args, sample, TOOL_TURN.format(said), budget):
             return sample
-        sample.append_response_tokens(tokens=ids, trainable=False, text=text)
-        sample.status = Sample.Status.PENDING
     return sample
 
 

@@ -9,8 +9,8 @@ import json
 import sys
 from pathlib import Path
 
+from slime.agent.tool_turn import append_tool_turn
 from slime.rollout.sglang_rollout import generate as one_turn
-from slime.utils.http_utils import post
 from slime.utils.types import Sample
 
 from examples.mcp_tools.stdio_client import McpError, StdioClient
@@ -51,11 +51,6 @@ async def use_tool(servers, name, arguments):
     return f"there is no tool {name}"
 
 
-async def tokens_of(args, text):
-    url = f"http://{args.sglang_router_ip}:{args.sglang_router_port}/tokenize"
-    return (await post(url, {"prompt": text, "add_special_tokens": False}))["tokens"]
-
-
 async def generate(args, sample, sampling_params, evaluation=False):
     budget = sampling_params["max_new_tokens"]  # of the whole response, what tools say too
     sample.metadata["calls"] = []
@@ -68,13 +63,8 @@ async def generate(args, sample, sampling_params, evaluation=False):
             return sample
         said = (await use_tool(sample.metadata["servers"], *call)).replace("<|", "< |")[:MAX_SAID]
         sample.metadata["calls"].append([words, said])
-        text = TOOL_TURN.format(said)
-        ids = await tokens_of(args, text)
-        if sample.response_length + len(ids) >= budget:
-            sample.status = Sample.Status.TRUNCATED
+        if not await append_tool_turn(args, sample, TOOL_TURN.format(said), budget):
             return sample
-        sample.append_response_tokens(tokens=ids, trainable=False, text=text)
-        sample.status = Sample.Status.PENDING
     return sample
 
 

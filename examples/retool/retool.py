@@ -7,8 +7,8 @@ the model is ever decoded and encoded again.
 import re
 
 from slime.agent.local_sandbox import run_code
+from slime.agent.tool_turn import append_tool_turn
 from slime.rollout.sglang_rollout import generate as one_turn
-from slime.utils.http_utils import post
 from slime.utils.types import Sample
 
 MAX_BLOCKS = 3
@@ -33,11 +33,6 @@ def shown(outcome):
     return text.replace("<|", "< |")[:MAX_OUTPUT] or "nothing"
 
 
-async def tokens_of(args, text):
-    url = f"http://{args.sglang_router_ip}:{args.sglang_router_port}/tokenize"
-    return (await post(url, {"prompt": text, "add_special_tokens": False}))["tokens"]
-
-
 async def generate(args, sample, sampling_params, evaluation=False):
     budget = sampling_params["max_new_tokens"]  # of the whole response, the outputs' tokens too
     sample.metadata["runs"] = []
@@ -49,13 +44,8 @@ async def generate(args, sample, sampling_params, evaluation=False):
             return sample
         output = shown(await run_code(code, limits=LIMITS))
         sample.metadata["runs"].append([code, output])
-        text = TOOL_TURN.format(output)
-        ids = await tokens_of(args, text)
-        if sample.response_length + len(ids) >= budget:
-            sample.status = Sample.Status.TRUNCATED
+        if not await append_tool_turn(args, sample, TOOL_TURN.format(output), budget):
             return sample
-        sample.append_response_tokens(tokens=ids, trainable=False, text=text)
-        sample.status = Sample.Status.PENDING
     return sample
 
 

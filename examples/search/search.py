@@ -6,8 +6,8 @@ model is ever decoded and encoded again.
 
 import json
 
+from slime.agent.tool_turn import append_tool_turn
 from slime.rollout.sglang_rollout import generate as one_turn
-from slime.utils.http_utils import post
 from slime.utils.types import Sample
 
 from examples.search.bm25 import Bm25
@@ -36,11 +36,6 @@ def query_of(turn):
     return query.strip() if colon and head.strip() == "search" else None
 
 
-async def tokens_of(args, text):
-    url = f"http://{args.sglang_router_ip}:{args.sglang_router_port}/tokenize"
-    return (await post(url, {"prompt": text, "add_special_tokens": False}))["tokens"]
-
-
 async def generate(args, sample, sampling_params, evaluation=False):
     budget = sampling_params["max_new_tokens"]  # of the whole response, the tool's tokens too
     sample.metadata["searches"] = []
@@ -52,13 +47,8 @@ async def generate(args, sample, sampling_params, evaluation=False):
             return sample
         found = search(args, query)
         sample.metadata["searches"].append([query, found])
-        text = TOOL_TURN.format(found)
-        ids = await tokens_of(args, text)
-        if sample.response_length + len(ids) >= budget:
-            sample.status = Sample.Status.TRUNCATED
+        if not await append_tool_turn(args, sample, TOOL_TURN.format(found), budget):
             return sample
-        sample.append_response_tokens(tokens=ids, trainable=False, text=text)
-        sample.status = Sample.Status.PENDING
     return sample
 
 

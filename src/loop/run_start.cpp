@@ -36,6 +36,17 @@ void check_shape(const config::RunConfig& config, const model::ModelConfig& mode
         "--rollout-max-prompt-len + --rollout-max-response-len = {}: the model has {} positions",
         longest, model.max_positions));
   }
+  const auto divides = [&](const char* what, int64_t count) {
+    if (count % config.tensor_model_parallel_size != 0) {
+      problems.push_back(
+          fmt::format("--tensor-model-parallel-size {}: does not divide the model's {} {}",
+                      config.tensor_model_parallel_size, count, what));
+    }
+  };
+  if (model.latent.kv_rank == 0) {
+    divides("attention heads", model.num_heads);
+    divides("key-value heads", model.num_kv_heads);
+  }
   if (config.pipeline_model_parallel_size > 1 && model.experts.has_selection_bias) {
     problems.push_back(fmt::format(
         "--pipeline-model-parallel-size {}: checkpoints would lack the selection biases of the "

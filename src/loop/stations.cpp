@@ -148,19 +148,19 @@ std::unique_ptr<Trainers> start_ranks(const Stations& run, const StartPoint& sta
 void load_networks(Stations& run, const StartPoint& start,
                    const std::vector<std::string>& arguments, Notes& notes) {
   const config::RunConfig& config = run.config;
+  const std::string directory =
+      start.checkpoint ? start.checkpoint->directory.string() : config.hf_checkpoint;
+  check_shape(config, model::read_model_config(directory));
   run.trainers = start_ranks(run, start, arguments);
   const comm::Mesh& mesh = run.trainers->connect();
   const bool has_whole = mesh.tp().is_alone() && mesh.pp().is_alone();
   const model::Precision precision = model::precision_on(config.device, config.dtype);
   run.memory.explain_shortage(Phase::kTrain, [&] {
-    const std::string directory =
-        start.checkpoint ? start.checkpoint->directory.string() : config.hf_checkpoint;
     const bool is_copied = !has_whole && generates(config);
     run.network =
         model::load_network(directory, precision, is_copied ? comm::Mesh::single() : mesh);
     if (is_copied) run.part = model::load_network(directory, precision, mesh);
   });
-  check_shape(config, run.network->config());
   std::optional<train::TrainConfig> trainer;
   if (trains(config)) {
     trainer = make_train_config(config, run.schedule.num_steps);

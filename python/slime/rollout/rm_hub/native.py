@@ -4,45 +4,12 @@ A child stays: it reads a line and answers a line. There is one for each rule, a
 """
 
 import asyncio
-import atexit
-import json
-import subprocess
 import threading
 
 from slime import channel
-from slime.program import find_program, program_environment
+from slime.line_child import LineChild
 
 __all__ = ["score", "score_and_wait"]
-
-
-class _Child:
-    def __init__(self, rule):
-        self._lock = threading.Lock()
-        self._process = subprocess.Popen(
-            [find_program(), "score", "--rm-type", rule],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env=program_environment(),
-        )
-        atexit.register(self._process.kill)
-
-    def call(self, record):
-        with self._lock:
-            process = self._process
-            try:
-                process.stdin.write(json.dumps(record).encode() + b"\n")
-                process.stdin.flush()
-                line = process.stdout.readline()
-            except (BrokenPipeError, ValueError):
-                line = b""
-            if not line:
-                raise RuntimeError(f"slime score ended: {process.stderr.read().decode('utf-8', 'replace').strip()}")
-            return json.loads(line)
-
-    def is_alive(self):
-        return self._process.poll() is None
-
 
 _children = {}
 _starting = threading.Lock()
@@ -52,7 +19,7 @@ def _call_child(rule, record):
     with _starting:
         child = _children.get(rule)
         if child is None or not child.is_alive():
-            child = _children[rule] = _Child(rule)
+            child = _children[rule] = LineChild("score", "--rm-type", rule)
     return child.call(record)
 
 
