@@ -3,8 +3,10 @@
 /// From words to a RunConfig: command line and YAML through the flag table, then the rules between
 /// flags.
 
+#include <algorithm>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "config/run_config.h"
@@ -24,6 +26,8 @@ struct ParsedFlags {
   std::vector<std::string> arguments;  // as given: the other ranks of a run parse them again
   json::object
       unknown;  // flags that are no row of the table, by name with _ for -: plug-ins may read them
+
+  bool gives(std::string_view flag) const { return std::ranges::find(given, flag) != given.end(); }
 };
 
 /// Reads "--name value ...", "--name=value", "--config FILE.yaml" (same words, `lr: 1e-6`; the

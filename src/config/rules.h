@@ -36,8 +36,11 @@ void check_generate(ParsedFlags& flags, Problems& problems);
 
 /// How many engines have processes of their own.
 void check_engine_workers(ParsedFlags& flags, Problems& problems);
-/// Generation beside training: one meaning for the words of several families.
+/// Generation beside training.
 void check_async(ParsedFlags& flags, Problems& problems);
+/// Their words become those of this program; two that contradict are refused. A part of
+/// check_async().
+void merge_async_names(ParsedFlags& flags, Problems& problems);
 
 void check_batches(RunConfig& config, Problems& problems);
 /// How ranks divide the work. A part of check_batches().

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 
 #include "config/rules.h"
 #include "config/users_functions.h"
@@ -12,86 +11,22 @@ namespace slime::config {
 
 namespace {
 
-bool is_given(const ParsedFlags& flags, std::string_view name) {
-  return std::ranges::find(flags.given, name) != flags.given.end();
-}
-
-/// The value that several flags may name, and the one that gave it. Two that differ are a problem.
-template <typename T>
-void merge(std::optional<T>& value, std::string_view& flag, const std::optional<T>& other,
-           std::string_view other_flag, Problems& problems) {
-  if (!other) return;
-  problems.require(!value || *value == *other,
-                   fmt::format("{} {} and {} {}: say the same thing differently; give one", flag,
-                               value.value_or(T{}), other_flag, *other));
-  value = other;
-  flag = other_flag;
-}
-
-void merge_names(ParsedFlags& flags, Problems& problems) {
-  RunConfig& config = flags.config;
-  std::string_view bound = "--max-staleness";
-  merge(config.max_staleness, bound, config.max_weight_staleness, "--max-weight-staleness",
-        problems);
-  merge(config.max_staleness, bound, config.max_policy_version_lag, "--max-policy-version-lag",
-        problems);
-  if (const auto factor = config.async_data_buffer_capacity_factor) {
-    problems.require(
-        std::isfinite(*factor) && *factor >= 1 && *factor <= 1e6,
-        fmt::format("--async-data-buffer-capacity-factor {}: should be at least 1", *factor));
-    const std::optional<int64_t> batches =
-        static_cast<int64_t>(std::clamp(std::floor(*factor), 1.0, 1e6));
-    std::string_view size = "--async-buffer-size";
-    merge(config.async_buffer_size, size, batches, "--async-data-buffer-capacity-factor", problems);
-  }
-  if (config.async_max_concurrent_samples) {
-    problems.require(*config.async_max_concurrent_samples >= 1,
-                     fmt::format("--async-max-concurrent-samples {}: should be at least 1",
-                                 *config.async_max_concurrent_samples));
-    constexpr std::string_view kConcurrency = "--sglang-server-concurrency";
-    std::string_view limit = kConcurrency;
-    std::optional<int64_t> samples;
-    if (is_given(flags, kConcurrency)) samples = config.sglang_server_concurrency;
-    merge(samples, limit, config.async_max_concurrent_samples, "--async-max-concurrent-samples",
-          problems);
-    config.sglang_server_concurrency = *samples;
-  }
-  problems.require(config.rollout_submission_granularity == "sample",
-                   "--rollout-submission-granularity group: a place is filled as soon as one "
-                   "sample has ended; use sample");
-  const auto merge_words = [&](std::string& value, std::string_view flag, const std::string& other,
-                               std::string_view other_flag, std::string_view given) {
-    problems.require(
-        !is_given(flags, flag) || value == other,
-        fmt::format("{} {} and {} {}: contradict each other", flag, value, other_flag, given));
-    value = other;
-  };
-  if (const std::string& handler = config.async_unused_samples_handler; !handler.empty())
-    merge_words(config.staleness_policy, "--staleness-policy", handler,
-                "--async-unused-samples-handler", handler);
-  if (const std::string& mode = config.pause_generation_mode; !mode.empty()) {
-    merge_words(config.update_mode, "--update-mode", mode == "abort" ? "interrupt" : "suspend",
-                "--pause-generation-mode", mode);
-    if (mode != "abort")
-      merge_words(config.kv_on_update, "--kv-on-update", mode == "in_place" ? "keep" : "recompute",
-                  "--pause-generation-mode", mode);
-  }
-}
-
 /// Flags that say something about generation beside training, in a run without it.
 void refuse_without_async(const ParsedFlags& flags, Problems& problems) {
   for (const std::string_view flag :
-       {"--max-weight-staleness", "--max-policy-version-lag", "--staleness-policy",
-        "--async-unused-samples-handler", "--async-order", "--async-data-buffer-capacity-factor",
-        "--update-mode", "--kv-on-update", "--pause-generation-mode", "--async-buffer-size",
-        "--async-max-concurrent-samples", "--rollout-submission-granularity",
-        "--deterministic-schedule"}) {
+       {"--max-weight-staleness", "--max-policy-version-lag", "--fully-async-version-window",
+        "--staleness-threshold", "--fully-async-buffer-policy",
+        "--fully-async-max-completed-samples", "--keep-cache-on-weight-update",
+        "--staleness-policy", "--async-unused-samples-handler", "--async-order",
+        "--async-data-buffer-capacity-factor", "--update-mode", "--kv-on-update",
+        "--pause-generation-mode", "--async-buffer-size", "--async-max-concurrent-samples",
+        "--rollout-submission-granularity", "--deterministic-schedule"}) {
     problems.require(
-        !is_given(flags, flag),
+        !flags.gives(flag),
         fmt::format("{}: is about generation beside training; use slime train-async", flag));
   }
   problems.require(
-      !is_given(flags, "--rollout-num-threads") || flags.config.num_engine_workers > 0,
+      !flags.gives("--rollout-num-threads") || flags.config.num_engine_workers > 0,
       "--rollout-num-threads: is about engines beside the trainer; use slime train-async or "
       "--rollout-num-gpus");
   problems.require(flags.config.max_staleness.value_or(0) == 0,
@@ -105,7 +40,7 @@ void check_schedule(ParsedFlags& flags, Problems& problems) {
   RunConfig& config = flags.config;
   if (!config.deterministic_schedule) {
     for (const std::string_view flag : {"--schedule-round", "--schedule-train-rounds"}) {
-      problems.require(!is_given(flags, flag),
+      problems.require(!flags.gives(flag),
                        fmt::format("{}: is about rounds; add --deterministic-schedule", flag));
     }
     return;
@@ -115,8 +50,7 @@ void check_schedule(ParsedFlags& flags, Problems& problems) {
   problems.require(config.schedule_train_rounds >= 0 && config.schedule_train_rounds <= 1'000'000,
                    fmt::format("--schedule-train-rounds {}: should be between 0 and 1000000",
                                config.schedule_train_rounds));
-  const bool keeps =
-      is_given(flags, "--kv-on-update") || config.pause_generation_mode == "in_place";
+  const bool keeps = flags.gives("--kv-on-update") || config.pause_generation_mode == "in_place";
   problems.require(
       !keeps || config.kv_on_update != "keep",
       fmt::format("--deterministic-schedule and {}: between two rounds nothing is in the engine, "
@@ -132,7 +66,7 @@ void check_schedule(ParsedFlags& flags, Problems& problems) {
   }
   if (!config.colocate) return;
   problems.require(
-      !is_given(flags, "--schedule-train-rounds") || config.schedule_train_rounds == 0,
+      !flags.gives("--schedule-train-rounds") || config.schedule_train_rounds == 0,
       fmt::format("--colocate and --schedule-train-rounds {}: nothing is drawn while the trainer "
                   "has the device",
                   config.schedule_train_rounds));
@@ -170,7 +104,7 @@ void check_async(ParsedFlags& flags, Problems& problems) {
   if (!config.train_async) {
     refuse_without_async(flags, problems);
     check_schedule(flags, problems);
-    if (is_given(flags, "--update-weights-interval") && config.update_weights_interval > 1 &&
+    if (flags.gives("--update-weights-interval") && config.update_weights_interval > 1 &&
         !config.has_update_interval()) {
       flags.warnings.push_back(
           "--update-weights-interval: slime train updates the engine after every rollout");
@@ -180,7 +114,7 @@ void check_async(ParsedFlags& flags, Problems& problems) {
   problems.require(!config.debug_rollout_only,
                    "slime train-async and --debug-rollout-only: nothing is trained beside; use "
                    "slime train");
-  merge_names(flags, problems);
+  merge_async_names(flags, problems);
   if (!config.max_staleness) config.max_staleness = 1;
   if (!config.async_buffer_size) config.async_buffer_size = 2;
   problems.require(
@@ -197,7 +131,7 @@ void check_async(ParsedFlags& flags, Problems& problems) {
                    fmt::format("--colocate and --update-weights-interval {}: trainer and engine "
                                "share one set of weights, each rollout is an update",
                                config.update_weights_interval));
-  problems.require(!config.colocate || !is_given(flags, "--rollout-num-threads"),
+  problems.require(!config.colocate || !flags.gives("--rollout-num-threads"),
                    fmt::format("--colocate and --rollout-num-threads {}: trainer and engine take "
                                "turns, each with all of --num-threads",
                                config.rollout_num_threads));
@@ -208,10 +142,10 @@ void check_async(ParsedFlags& flags, Problems& problems) {
       config.staleness_policy != "correct" || has_correction(config),
       "--staleness-policy correct: trains tokens of older weights than --max-staleness says; it "
       "needs a correction: --use-tis, --use-rs, --use-opsm or --custom-tis-function-path");
-  const std::string mode = is_given(flags, "--update-mode")
+  const std::string mode = flags.gives("--update-mode")
                                ? "--update-mode " + config.update_mode
                                : "--pause-generation-mode " + config.pause_generation_mode;
-  problems.require(!is_given(flags, "--kv-on-update") || config.update_mode == "suspend",
+  problems.require(!flags.gives("--kv-on-update") || config.update_mode == "suspend",
                    fmt::format("--kv-on-update {} and {}: only suspended requests have keys and "
                                "values when the weights change",
                                config.kv_on_update, mode));
@@ -221,19 +155,19 @@ void check_async(ParsedFlags& flags, Problems& problems) {
                    "--offload-rollout and slime train-async: the cache is in use while the trainer "
                    "trains; add --colocate to take turns");
   problems.require(
-      !offloads || !is_given(flags, "--kv-on-update") || config.kv_on_update == "recompute",
+      !offloads || !flags.gives("--kv-on-update") || config.kv_on_update == "recompute",
       "--offload-rollout and --kv-on-update keep: a cache that gives its memory back keeps "
       "nothing");
   if (!config.colocate) config.no_offload_rollout = true;
   const bool has_policy =
-      is_given(flags, "--staleness-policy") || is_given(flags, "--async-unused-samples-handler");
+      flags.gives("--staleness-policy") || flags.gives("--async-unused-samples-handler");
   if (has_policy && config.staleness_policy != "wait" && config.async_order == "dispatch") {
     flags.warnings.push_back(fmt::format(
         "--staleness-policy {}: in the order of dispatch no group becomes too old, except by a "
         "restart with other flags; --async-order finish is what it is for",
         config.staleness_policy));
   }
-  if (is_given(flags, "--over-sampling-batch-size") &&
+  if (flags.gives("--over-sampling-batch-size") &&
       config.over_sampling_batch_size.value_or(0) > config.rollout_batch_size) {
     flags.warnings.push_back(
         "--over-sampling-batch-size: with slime train-async --max-staleness says how many groups "

@@ -16,7 +16,7 @@ void check_rollout_buffer(ParsedFlags& flags, Problems& problems) {
                                config.fetch_trajectory_retry_times));
   if (url.empty()) {
     for (const std::string_view flag : {"--fetch-trajectory-retry-times", "--rollout-task-type"}) {
-      if (std::ranges::find(flags.given, flag) != flags.given.end())
+      if (flags.gives(flag))
         flags.warnings.push_back(fmt::format("{}: counts with --rollout-buffer-url", flag));
     }
     return;

@@ -12,10 +12,6 @@ namespace {
 
 constexpr int64_t kMostEngines = 1024;
 
-bool was_given(const ParsedFlags& flags, std::string_view name) {
-  return std::ranges::find(flags.given, name) != flags.given.end();
-}
-
 }  // namespace
 
 void check_engine_workers(ParsedFlags& flags, Problems& problems) {
@@ -65,11 +61,11 @@ void check_engine_workers(ParsedFlags& flags, Problems& problems) {
     flags.warnings.push_back(fmt::format(
         "--rollout-num-gpus-per-engine {}: on CPUs an engine is one process", per_engine));
   }
-  if (!was_given(flags, "--use-fault-tolerance")) {
+  if (!flags.gives("--use-fault-tolerance")) {
     for (const std::string_view flag :
          {"--max-restarts", "--rollout-health-check-interval", "--rollout-health-check-timeout",
           "--rollout-health-check-first-wait"}) {
-      if (was_given(flags, flag))
+      if (flags.gives(flag))
         flags.warnings.push_back(fmt::format("{}: counts with --use-fault-tolerance", flag));
     }
   }

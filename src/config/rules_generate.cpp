@@ -12,10 +12,6 @@ namespace {
 constexpr double kDefaultSeconds = 1800;  // a conversation may have many turns and slow tools
 constexpr double kMostSeconds = 7 * 24 * 3600;
 
-bool is_given(const ParsedFlags& flags, std::string_view name) {
-  return std::ranges::find(flags.given, name) != flags.given.end();
-}
-
 /// module.name, file.py:name or file.py.
 bool names_function(std::string_view path) {
   return path.find('/') != std::string_view::npos ||
@@ -28,9 +24,8 @@ bool names_function(std::string_view path) {
 void check_generate(ParsedFlags& flags, Problems& problems) {
   RunConfig& config = flags.config;
   if (!config.generate_timeout_seconds) {
-    config.generate_timeout_seconds = is_given(flags, "--plugin-timeout-seconds")
-                                          ? config.plugin_timeout_seconds
-                                          : kDefaultSeconds;
+    config.generate_timeout_seconds =
+        flags.gives("--plugin-timeout-seconds") ? config.plugin_timeout_seconds : kDefaultSeconds;
   }
   const double seconds = *config.generate_timeout_seconds;
   problems.require(seconds >= 0.001 && seconds <= kMostSeconds,

@@ -12,16 +12,11 @@ namespace {
 
 constexpr double kMostGigabytes = 65536;
 
-bool is_given(const ParsedFlags& flags, std::string_view name) {
-  return std::ranges::find(flags.given, name) != flags.given.end();
-}
-
 }  // namespace
 
 void complete_rollout_functions(ParsedFlags& flags) {
   RunConfig& config = flags.config;
-  if (!is_given(flags, "--eval-function-path") &&
-      !is_built_in_rollout(config.rollout_function_path))
+  if (!flags.gives("--eval-function-path") && !is_built_in_rollout(config.rollout_function_path))
     config.eval_function_path = config.rollout_function_path;
 }
 

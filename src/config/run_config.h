@@ -97,12 +97,17 @@ struct AsyncFlags {
   bool train_async = false;  // `slime train-async`
   bool fully_async = false;  // the same, in the words of another family
   bool colocate = false;     // trainer and engine take turns on one device, with one set of weights
-  int64_t update_weights_interval = 1;            // steps between updates of the engine
-  std::optional<int64_t> max_staleness;           // in updates; default 1
-  std::optional<int64_t> max_weight_staleness;    // the same
-  std::optional<int64_t> max_policy_version_lag;  // the same
-  std::optional<int64_t> async_buffer_size;       // finished batches that may wait; default 2
-  std::optional<double> async_data_buffer_capacity_factor;  // the same
+  int64_t update_weights_interval = 1;                // steps between updates of the engine
+  std::optional<int64_t> max_staleness;               // in updates; default 1
+  std::optional<int64_t> max_weight_staleness;        // the same
+  std::optional<int64_t> max_policy_version_lag;      // the same
+  std::optional<int64_t> fully_async_version_window;  // the same
+  std::optional<double> staleness_threshold;          // the same, rounded down
+  std::optional<int64_t> async_buffer_size;           // finished batches that may wait; default 2
+  std::optional<double> async_data_buffer_capacity_factor;   // the same
+  std::optional<int64_t> fully_async_max_completed_samples;  // the same, in samples
+  std::string fully_async_buffer_policy;     // async_order and staleness_policy in one word
+  bool keep_cache_on_weight_update = false;  // update_mode suspend, kv_on_update keep
   std::string staleness_policy = "wait";
   std::string async_unused_samples_handler;  // the same: drop or retry
   std::string async_order = "dispatch";

@@ -75,8 +75,7 @@ void explain_unknown_flags(ParsedFlags& flags) {
 void apply_rules(ParsedFlags& flags, std::vector<std::string>* absent) {
   RunConfig& config = flags.config;
   Problems problems(flags.problems, absent);
-  const bool gives_n =
-      std::ranges::find(flags.given, "--n-samples-per-prompt") != flags.given.end();
+  const bool gives_n = flags.gives("--n-samples-per-prompt");
   if (config.is_preference() && gives_n && config.n_samples_per_prompt != 2) {
     flags.warnings.push_back(
         fmt::format("--n-samples-per-prompt {}: a preference has two responses; 2 is used",

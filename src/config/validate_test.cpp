@@ -72,6 +72,21 @@ TEST(Validate, TrainAsyncWithoutGenerationIsTrain) {
   }
 }
 
+TEST(Validate, WordsOfOtherFamiliesHaveOneMeaning) {
+  const RunConfig config =
+      checked(
+          "--train-async --rm-type math --n-samples-per-prompt 4 --staleness-threshold 2.5 "
+          "--fully-async-version-window 2 --fully-async-buffer-policy window_evict "
+          "--fully-async-max-completed-samples 31 --rs-batch-refill --keep-cache-on-weight-update")
+          .flags.config;
+  EXPECT_EQ(config.max_staleness, 2);
+  EXPECT_EQ(config.async_order, "finish");
+  EXPECT_EQ(config.staleness_policy, "drop");
+  EXPECT_EQ(config.async_buffer_size, 3);  // 31 of 2 x 4 samples
+  EXPECT_EQ(config.update_mode, "suspend");
+  EXPECT_EQ(config.kv_on_update, "keep");
+}
+
 TEST(Validate, AnUnknownFlagIsForTheUsersFunctions) {
   EXPECT_THAT(
       checked("--custom-generate-function-path a.py --rm-type math --max-turns 4").flags.warnings,

@@ -152,6 +152,11 @@ def test_half_drawn_samples_go_on_from_a_checkpoint(work):
 CONTRADICTIONS = [
     (["--max-staleness", "1", "--max-weight-staleness", "2"], "--max-staleness", "--max-weight-staleness"),
     (["--max-weight-staleness", "2", "--max-policy-version-lag", "3"], "--max-weight-staleness 2", "--max-policy-version-lag 3"),
+    (["--staleness-threshold", "2.5", "--fully-async-version-window", "3"], "--staleness-threshold", "--fully-async-version-window"),
+    (["--fully-async-buffer-policy", "window_evict", "--async-order", "dispatch"], "--async-order dispatch", "--fully-async-buffer-policy window_evict"),
+    (["--keep-cache-on-weight-update", "--pause-generation-mode", "retract"], "--keep-cache-on-weight-update", "--pause-generation-mode retract"),
+    (["--fully-async-max-completed-samples", "1"], "--fully-async-max-completed-samples 1", "of a rollout"),
+    (["--fully-async-eviction-policy", "oldest"], "--fully-async-eviction-policy", "--staleness-policy"),
     (["--pause-generation-mode", "abort", "--kv-on-update", "keep"], "--kv-on-update keep", "--pause-generation-mode abort"),
     (["--sglang-server-concurrency", "4", "--async-max-concurrent-samples", "5"], "--sglang-server-concurrency 4", "--async-max-concurrent-samples 5"),
     (["--colocate", "--rollout-num-threads", "1"], "--colocate", "--rollout-num-threads 1"),

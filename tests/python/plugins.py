@@ -37,6 +37,14 @@ async def until_aborted(args, sample, sampling_params):
     return sample
 
 
+async def until_cancelled(args, sample, sampling_params):
+    sample.append_response_tokens(args, tokens=[5], log_probs=[-0.5], text="a")
+    await asyncio.sleep(600)
+
+
+until_cancelled.abort_mode = "request"
+
+
 def sample_hook(args, sample, *, rollout_id):
     sample.metadata["rollout_id"] = rollout_id
 

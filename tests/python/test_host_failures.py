@@ -82,6 +82,18 @@ def test_an_abort_is_seen_by_generate_functions_which_answer_themselves():
         assert h.finish(ids)[0]["value"]["sample"]["status"] == "aborted"
 
 
+def test_an_abort_cancels_functions_that_want_it_and_their_samples_keep_what_they_have():
+    record, columns = one_record()
+    with host(("generate", "until_cancelled")) as h:
+        ids = h.begin([{"sample": record, "sampling_params": {}} for _ in range(2)], columns)
+        h.wait_until(lambda: len(h.beats) >= 1)
+        h.cancel(ids=[ids[0]])
+        assert h.finish([ids[0]])[0]["error"]["type"] == "CancelledError"
+        h.cancel(aborted=True)
+        sample = h.finish([ids[1]])[0]["value"]["sample"]
+        assert sample["status"] == "aborted" and sample["response"].endswith("a")
+
+
 def test_the_beat_stands_still_while_the_loop_is_blocked():
     record, columns = one_record()
     with host(("reward", "blocks")) as h:

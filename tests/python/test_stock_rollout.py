@@ -59,6 +59,35 @@ def test_a_step_takes_its_groups_and_aborts_the_rest():
         assert engine.aborts
 
 
+def test_an_abort_leaves_the_engine_alone_where_functions_are_cancelled(tmp_path, monkeypatch):
+    (tmp_path / "slow_rest.py").write_text(
+        "import asyncio\n"
+        "async def generate(args, sample, sampling_params):\n"
+        "    sample.append_response_tokens(args, tokens=[5], log_probs=[-0.5], text='a')\n"
+        "    await asyncio.sleep(600 if sample.index > 3 else 0)\n"
+        "    sample.status = sample.Status.COMPLETED\n"
+        "    return sample\n"
+        "generate.abort_mode = 'request'\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with StubEngine([]) as engine:
+        source = Source()
+        args = args_for(
+            engine,
+            over_sampling_batch_size=3,
+            partial_rollout=True,
+            custom_generate_function_path="slow_rest.generate",
+        )
+        output = sglang_rollout.generate_rollout(args, 0, source)
+        assert [[sample.index for sample in group] for group in output.samples] == [[0, 1], [2, 3]]
+        assert [(sample.index, sample.status, sample.response) for sample in source.back[0]] == [
+            (4, Sample.Status.ABORTED, "a"),
+            (5, Sample.Status.ABORTED, "a"),
+        ]
+        state = sglang_rollout.GenerateState(None)
+        assert not engine.aborts and not state.cancellable_tasks and state.active_server_generations == 0
+
+
 def test_groups_with_one_reward_are_dropped_and_counted(tmp_path, monkeypatch):
     (tmp_path / "half_rm.py").write_text("async def rm(args, sample, **kw): return sample.index % 2 if sample.index > 1 else 1\n")
     monkeypatch.syspath_prepend(str(tmp_path))

@@ -11,6 +11,7 @@ from slime.host.frames import encode_json
 from slime.host.records import changes, from_record, groups_from_records, groups_to_records, to_record
 from slime.rollout.base_types import RolloutFnEvalOutput, RolloutFnTrainOutput
 from slime.rollout.filter_hub.base_types import DynamicFilterOutput
+from slime.rollout.generate_call import await_generate, is_cancelled_by_abort
 from slime.turns import version_runs, watch
 from slime.utils.types import Sample
 
@@ -64,7 +65,13 @@ def generate(host, hook, call, arrays):
     async def run():
         watch(turns)
         result = hook.function(host.args, sample, params, **extra)
-        return await result if inspect.isawaitable(result) else result
+        if not inspect.isawaitable(result):
+            return result
+        if not is_cancelled_by_abort(hook.function):
+            return await result
+        from slime.rollout.sglang_rollout import GenerateState
+
+        return await await_generate(GenerateState(host.args), hook.function, sample, result)
 
     def record_of(made, columns, is_alone=True):
         record = to_record(made, columns)

@@ -35,6 +35,7 @@ from slime.host.frames import (
 from slime.host.hooks import HOOKS, problem_of, resolve_all
 from slime.host.program import DataSourceProxy, Program
 from slime.host.tracebacks import describe
+from slime.rollout.generate_call import cancel_requests
 from slime.utils import async_utils
 
 __all__ = ["Host", "serve"]
@@ -302,6 +303,8 @@ class Host:
         for made, state in SingletonMeta._instances.items():
             if made.__name__ == "GenerateState":
                 state.aborted = aborted
+                if aborted:
+                    cancel_requests(state)
 
     def _tick(self):
         self._ticks += 1

@@ -19,6 +19,7 @@ from slime.rollout.filter_hub.base_types import (
     call_dynamic_filter,
     should_drop_dynamic_filter_output,
 )
+from slime.rollout.generate_call import await_generate, cancel_requests
 from slime.rollout.rm_hub import async_rm, batched_async_rm
 from slime.rollout.sample_hooks import apply_rollout_sample_hooks
 from slime.utils.async_utils import LoopSemaphore, run
@@ -123,6 +124,8 @@ class GenerateState(metaclass=SingletonMeta):
     def reset(self):
         self.remaining_batch_size = 0  # groups given out, less those that were dropped
         self.pendings = set()
+        self.cancellable_tasks = set()  # calls that an abort cancels (slime.rollout.generate_call)
+        self.active_server_generations = 0  # calls that an abort of the engines ends
         self.aborted = False
 
     def submit_generate_tasks(self, samples):
@@ -214,11 +217,12 @@ async def generate_and_rm(args, sample, sampling_params, evaluation=False):
         with state.dp_rank_context():
             path = getattr(sample, "generate_function_path", None) or args.custom_generate_function_path
             if path is None:
-                sample = await generate(args, sample, sampling_params)
+                function, extra = generate, {}
             else:
                 function = load_function(path)
                 extra = {"evaluation": evaluation} if _takes_evaluation(function) else {}
-                sample = await function(args, sample, sampling_params, **extra)
+            call = function(args, sample, sampling_params, **extra)
+            sample = await await_generate(state, function, sample, call)
 
     sample = await apply_rollout_sample_hooks(args, sample, evaluation=evaluation)
     if args.group_rm:
@@ -285,7 +289,9 @@ async def abort(args, rollout_id):
     state.aborted = True
     groups = []
     while state.pendings:
-        await _abort_engines(args)  # again: a turn of a conversation may have begun meanwhile
+        cancel_requests(state)
+        if state.active_server_generations:
+            await _abort_engines(args)  # again: a turn of a conversation may have begun meanwhile
         done, state.pendings = await asyncio.wait(state.pendings, timeout=_ABORT_AGAIN_SECONDS)
         for task in done:
             if not args.partial_rollout:
