@@ -9,6 +9,7 @@
 #include "cli/inspect.h"
 #include "cli/ledger.h"
 #include "cli/logprobs.h"
+#include "cli/plan.h"
 #include "cli/replay.h"
 #include "cli/report.h"
 #include "cli/sandbox.h"
@@ -28,6 +29,7 @@ std::span<const Command> commands() {
       {"train-async", "the same, with generation and training at the same time", train_async},
       {"ledger", "what became of every prompt and token of a run, proved", ledger},
       {"simulate", "what a run would be like on other devices: a prediction", simulate},
+      {"plan", "layout, memory and messages of a run on many devices: a prediction", plan},
       {"bench", "speed on this machine, as JSON", bench},
       {"generate", "prompts to SGLang's response objects, JSON lines", generate},
       {"report", "a run directory as one HTML page", report},

@@ -1,5 +1,5 @@
 // Generation beside training: one meaning for the words of several families
-// (reference async.md D4, E.2).
+// (docs/async.md, "Words of others").
 
 #include <fmt/format.h>
 
