@@ -30,9 +30,10 @@ HARNESS = Path(__file__).with_name("harness.cpp")
 
 TRUSTED = HARNESS.parents[2] / "build" / "kernel_agent"  # the harness and the naive programs, compiled outside
 
-_is_compiled = False
+_trusted = None  # the task that compiles them
 _measured = {}  # (operation, body): a task that gives its measurement
-_core = asyncio.Semaphore(1)  # one measurement at a time
+_places = asyncio.Semaphore(2 * len(os.sched_getaffinity(0)))  # kernels that are looked at, most of them by the compiler
+_core = asyncio.Semaphore(1)  # of them one is measured
 
 
 def source_of(body):
@@ -47,11 +48,8 @@ async def _compile_outside(target, *words):
     part.replace(TRUSTED / target)  # whoever runs the one that was there keeps it
 
 
-async def _compile_trusted():
-    """harness.o, and naive-0, naive-1, ... in the order of OPERATIONS. Once in each process."""
-    global _is_compiled
-    if _is_compiled:
-        return
+async def _compile_all_trusted():
+    """harness.o, and naive-0, naive-1, ... in the order of OPERATIONS."""
     TRUSTED.mkdir(parents=True, exist_ok=True)
     await _compile_outside("harness.o", "-c", HARNESS)
     for number, operation in enumerate(OPERATIONS):
@@ -59,7 +57,16 @@ async def _compile_trusted():
         source.write_text(source_of(naive(operation)), encoding="utf-8")
         await _compile_outside(f"naive-{number}", source, TRUSTED / "harness.o")
         source.unlink()
-    _is_compiled = True
+
+
+async def _compile_trusted():
+    """Once in each process."""
+    global _trusted
+    if _trusted is None:
+        _trusted = asyncio.create_task(_compile_all_trusted())
+    if not _trusted.done():
+        await asyncio.shield(_trusted)
+    _trusted.result()
 
 
 def _is_close(output, expected):
@@ -93,20 +100,36 @@ async def _compare(trial, judge, reference, shape, repeats):
 
 async def measure_at(operation, body, shape, repeats=REPEATS, rounds=ROUNDS):
     """{"speedup": 0 where it is not right, "said": what the model is told}"""
-    async with _core:
-        await _compile_trusted()
-        async with LocalSandbox(readable=[TRUSTED]) as trial, LocalSandbox(readable=[TRUSTED]) as judge:
-            return await _measure_in(trial, judge, operation, body, [(ODD_SHAPE, 2), *[(shape, repeats)] * rounds])
+    return (await measure_shapes(operation, body, [(shape, repeats)], rounds))[0]
 
 
-async def _measure_in(trial, judge, operation, body, runs):
+async def measure_shapes(operation, body, shapes, rounds=ROUNDS):
+    """The same for each (shape, calls of the kernel in one run)."""
+    await _compile_trusted()
     reference = TRUSTED / f"naive-{list(OPERATIONS).index(operation)}"
+    async with _places, LocalSandbox(readable=[TRUSTED]) as trial, LocalSandbox(readable=[TRUSTED]) as judge:
+        problem = await _compile(trial, body)
+        if problem:
+            return [{"speedup": 0.0, "said": problem}] * len(shapes)
+        async with _core:
+            return [
+                await _measure_in(trial, judge, reference, [(ODD_SHAPE, 2), *[(shape, repeats)] * rounds])
+                for shape, repeats in shapes
+            ]
+
+
+async def _compile(trial, body):
+    """What is wrong with it, or nothing."""
     await trial.write_file("/work/kernel.cpp", source_of(body))
     words = [*COMPILE, "/work/kernel.cpp", TRUSTED / "harness.o", "-o", "/work/kernel"]
     built = await trial.run(words, limits=COMPILE_LIMITS)
-    if built["ending"] != "exited" or built["code"] != 0:
-        errors = [line.partition("error: ")[2] for line in built["error"].splitlines() if "error: " in line]
-        return {"speedup": 0.0, "said": f"error: {errors[0] if errors else 'does not link'}"}
+    if built["ending"] == "exited" and built["code"] == 0:
+        return ""
+    errors = [line.partition("error: ")[2] for line in built["error"].splitlines() if "error: " in line]
+    return f"error: {errors[0] if errors else 'does not link'}"
+
+
+async def _measure_in(trial, judge, reference, runs):
     times = []
     for shape, repeats in runs:
         times.append(await _compare(trial, judge, reference, shape, repeats))

@@ -12,7 +12,7 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-from examples.kernel_agent.measure import TRAINING_SHAPE, measure_at
+from examples.kernel_agent.measure import TRAINING_SHAPE, measure_shapes
 from examples.kernel_agent.operations import OPERATIONS
 
 HELD_OUT = [(64, 64, 64), (33, 129, 47), (128, 96, 200), (250, 40, 90)]  # n, m, k
@@ -35,11 +35,9 @@ async def main(run_dir):
     print("| operation | " + " | ".join("{}x{}x{}".format(*shape) for shape in shapes) + " |")
     print("| --- " * (len(shapes) + 1) + "|")
     for operation, (body, _, _) in kernels.items():
-        found = []
-        for shape in shapes:
-            repeats = max(1, WORK // (shape[0] * shape[1] * shape[2]))
-            result = await measure_at(operation, body, shape, repeats, rounds=5)
-            found.append(f"{result['speedup']:.1f}" if result["speedup"] else result["said"])
+        runs = [(shape, max(1, WORK // (shape[0] * shape[1] * shape[2]))) for shape in shapes]
+        results = await measure_shapes(operation, body, runs, rounds=5)
+        found = [f"{result['speedup']:.1f}" if result["speedup"] else result["said"] for result in results]
         print(f"| `{operation}` | " + " | ".join(found) + " |")
     for operation, (body, count, total) in kernels.items():
         print(f"\n{operation}, {count} of {total} samples:\n\n{body}")

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
@@ -47,21 +48,33 @@ def drawn(run_dir):
     return [(step, {k: v for k, v in sample.items() if not k.endswith("_seconds")}) for step, sample in samples(run_dir)]
 
 
+# Busy for a while, idle for a while, as nobody can know.
+LOAD = """
+import random, time
+while True:
+    end = time.perf_counter() + random.uniform(0, 0.1)
+    while time.perf_counter() < end: pass
+    time.sleep(random.uniform(0, 0.1))
+"""
+
+
 def run_often(work, name, extra, *, times=2):
-    """The same command so many times; of all but the first the machine is busy with something else."""
-    folders = []
-    for i in range(times):
-        run_dir = work / f"schedule-{name}-{i}"
-        load = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(i % 3)]
-        try:
-            command = async_command(work, run_dir, extra=["--deterministic-schedule", "--schedule-round", "4", *extra])
-            done = run_slime(command)
-        finally:
-            for process in load:
-                process.kill()
-                process.wait()
+    """The same command so many times: once alone, then all others at once, beside something else that keeps the machine busy."""
+    folders = [work / f"schedule-{name}-{i}" for i in range(times)]
+    schedule = ["--deterministic-schedule", "--schedule-round", "4", *extra]
+
+    def run(run_dir):
+        done = run_slime(async_command(work, run_dir, extra=schedule))
         assert done.returncode == 0, done.stdout + done.stderr
-        folders.append(run_dir)
+
+    run(folders[0])
+    load = subprocess.Popen([sys.executable, "-c", LOAD])
+    try:
+        with ThreadPoolExecutor(max(1, times - 1)) as at_once:
+            list(at_once.map(run, folders[1:]))
+    finally:
+        load.kill()
+        load.wait()
     return folders
 
 

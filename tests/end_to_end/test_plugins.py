@@ -62,11 +62,13 @@ def test_a_misdeed_costs_its_own_sample(work, misdeed):
     code = (
         "import asyncio, ctypes, os, time\n"
         "async def reward(args, sample, **kwargs):\n"
-        f"    if sample.index in (2, 21): {statement}\n"
+        f"    if sample.index in (2, 9): {statement}\n"
         "    return sample.index % 4\n"
     )
     run_dir = work / f"misdeed-{misdeed}"
-    done = rewarded(work, run_dir, code, rollouts=3, extra=["--plugin-timeout-seconds", "1"])
+    # Few at once: those to blame are looked for by halves, and each of them takes a second to be late (sixteen at once: test_hostile_plugins.py).
+    few = ["--rollout-batch-size", "2", "--n-samples-per-prompt", "2", "--global-batch-size", "4"]
+    done = rewarded(work, run_dir, code, rollouts=3, extra=["--plugin-timeout-seconds", "1", *few])
     assert done.returncode == 0, done.stdout + done.stderr
     assert len(metric(run_dir, "train/loss")) == 3
     reasons = failed_reasons(run_dir)

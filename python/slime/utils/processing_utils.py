@@ -17,7 +17,8 @@ def _transformers():
         import transformers
     except ImportError as error:
         raise ImportError(
-            "a tokenizer needs the package transformers in the plug-ins' Python: pip install transformers"
+            "a tokenizer needs the package transformers in the plug-ins' Python: pip install transformers, "
+            "or name an interpreter that has it: --plugin-python"
         ) from error
     return transformers
 
