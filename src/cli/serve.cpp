@@ -104,6 +104,8 @@ void add_options(CLI::App& app, ServeOptions& options) {
   add_device_options(app, options.device);
   app.add_flag("--disable-radix-cache", options.disable_radix_cache,
                "do not reuse the prefixes of earlier prompts");
+  app.add_flag("--enable-return-routed-experts", options.engine.records_experts,
+               "record which experts tokens visit, for requests with return_routed_experts");
   app.add_option("--random-seed", options.random_seed,
                  "seed of requests without one; default: random");
   add_sampling_defaults(app, options.sampling_defaults);
@@ -246,6 +248,7 @@ int serve(std::span<const std::string> arguments) {
       .model_type = config.model_type,
       .architectures = architectures_of(config),
       .context_length = engine.max_request_tokens(),
+      .returns_routed_experts = options.engine.records_experts,
       .vocab_size = config.vocab_size,
       .sampling_defaults = sampling_defaults_by(options.sampling_defaults, directory),
       .tokenizer = tokenizer.get(),

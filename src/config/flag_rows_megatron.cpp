@@ -15,7 +15,7 @@ std::vector<Flag> flags_read_from_config() {
         "--qk-layernorm", "--use-rotary-position-embeddings", "--use-rope-scaling",
         "--untie-embeddings-and-output-weights", "--apply-layernorm-1p", "--attention-output-gate",
         "--use-gated-attention", "--multi-latent-attention", "--moe-shared-expert-gate",
-        "--moe-router-enable-expert-bias", "--moe-router-pre-softmax", "--no-position-embedding",
+        "--moe-router-pre-softmax", "--no-position-embedding",
         "--post-mlp-layernorm", "--post-self-attn-layernorm", "--rotary-interleaved"}) {
     flags.push_back(accepted(name, kSwitch, kFromConfig));
   }
@@ -51,7 +51,6 @@ std::vector<Flag> flags_read_from_config() {
 std::vector<Flag> shape_flags() {
   constexpr std::string_view kChecked = "checked against config.json";
   constexpr std::string_view kNoDropout = "there is no dropout";
-  constexpr std::string_view kNoBalancing = "experts are not balanced by a loss or a bias update";
   std::vector<Flag> flags = {
       works("--num-layers", &C::num_layers, kChecked),
       works("--hidden-size", &C::hidden_size, kChecked),
@@ -82,9 +81,6 @@ std::vector<Flag> shape_flags() {
       accepted("--moe-token-dispatcher-type", kValue, kOneProcess),
       accepted("--moe-enable-deepep", kSwitch, kOneProcess),
       accepted("--moe-token-drop-policy", kValue, "no token is dropped"),
-      accepted("--moe-aux-loss-coeff", kValue, kNoBalancing),
-      accepted("--moe-router-load-balancing-type", kValue, kNoBalancing),
-      accepted("--moe-router-bias-update-rate", kValue, kNoBalancing),
       refused("--enable-mtp-training", kSwitch,
               "leave it out: layers that predict further tokens are not trained"),
       accepted("--mtp-loss-scaling-factor", kValue,

@@ -97,8 +97,21 @@ std::vector<Flag> algorithm_flags() {
             "custom_loss: a shared library of the user's, FILE.so (include/slime/loss.h)"),
       works("--custom-advantage-function-path", &C::custom_advantage_function_path,
             "a function of the user's that makes the advantages (docs/plugins.md)"),
-      accepted("--use-routing-replay", kSwitch, "dense models have no routing to replay"),
-      accepted("--use-rollout-routing-replay", kSwitch, "dense models have no routing to replay"),
+      works("--use-routing-replay", &C::use_routing_replay,
+            "tokens visit the experts that the pass for old log-probs chose"),
+      works("--use-rollout-routing-replay", &C::use_rollout_routing_replay,
+            "tokens visit the experts that the engine chose"),
+      works("--moe-router-load-balancing-type", &C::moe_router_load_balancing_type,
+            "of the loss that spreads tokens over experts: the tokens of a micro-batch, or of each "
+            "sequence",
+            {"none", "aux_loss", "seq_aux_loss"}),
+      works("--moe-aux-loss-coeff", &C::moe_aux_loss_coeff, "how strongly that loss counts"),
+      works("--moe-z-loss-coeff", &C::moe_z_loss_coeff,
+            "of a loss that keeps the routers' logits small"),
+      works("--moe-router-enable-expert-bias", &C::moe_router_enable_expert_bias,
+            "after each step selection biases follow the load of experts"),
+      works("--moe-router-bias-update-rate", &C::moe_router_bias_update_rate,
+            "by how much; default 1e-3; 0: they stay"),
   };
 }
 
@@ -131,7 +144,8 @@ std::vector<Flag> optimizer_flags() {
             "regular expressions: weights that match none are frozen"),
       works("--freeze-params-name-list", &C::freeze_params_name_list,
             "regular expressions: weights that match one are frozen"),
-      accepted("--freeze-indexer", kSwitch, "the models here have no indexer"),
+      works("--freeze-indexer", &C::freeze_indexer,
+            "indexers of sparse attention keep their weights, which no gradient reaches anyway"),
       accepted("--no-check-for-nan-in-loss-and-grad", kSwitch,
                "a step with a bad gradient is always skipped, and a few in a row end the run"),
       accepted("--use-distributed-optimizer", kSwitch, kAlways),

@@ -247,6 +247,13 @@ struct AlgorithmFlags {
   std::optional<double> rs_lower_bound;
   std::optional<double> rs_upper_bound;
   std::optional<double> rs_veto_threshold;
+  bool use_routing_replay = false;
+  bool use_rollout_routing_replay = false;
+  std::string moe_router_load_balancing_type = "aux_loss";
+  double moe_aux_loss_coeff = 0;
+  double moe_z_loss_coeff = 0;
+  bool moe_router_enable_expert_bias = false;
+  std::optional<double> moe_router_bias_update_rate;  // default 1e-3
   bool use_opsm = false;
   double opsm_delta = 1e-4;
   bool use_opd = false;
@@ -316,6 +323,7 @@ struct OptimizerFlags {
   bool optimizer_cpu_offload = false;
   std::vector<std::string> only_train_params_name_list;
   std::vector<std::string> freeze_params_name_list;
+  bool freeze_indexer = false;
 };
 
 /// Optimizer steps of a rollout and their micro-batches.

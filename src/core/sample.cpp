@@ -6,6 +6,7 @@
 #include <array>
 #include <numeric>
 
+#include "core/base64.h"
 #include "core/error.h"
 #include "core/field_reader.h"
 #include "core/reward_number.h"
@@ -26,6 +27,44 @@ json::array to_array(const std::vector<T>& values) {
   array.reserve(values.size());
   for (const T value : values) array.emplace_back(value);
   return array;
+}
+
+/// Numbers below 2^15 as base64 of two bytes each, the lower one first: a token of a large model has
+/// hundreds of them.
+std::string packed(const std::vector<int16_t>& numbers) {
+  std::string bytes;
+  bytes.reserve(numbers.size() * 2);
+  for (const int16_t number : numbers) {
+    bytes += static_cast<char>(number & 0xFF);
+    bytes += static_cast<char>(number >> 8 & 0xFF);
+  }
+  return to_base64(bytes);
+}
+
+/// That, or a list of the numbers.
+std::vector<int16_t> read_experts(const FieldReader& fields, int64_t num_tokens) {
+  constexpr std::string_view kName = "rollout_routed_experts";
+  std::vector<int16_t> experts;
+  const json::value* value = fields.find(kName);
+  if (value == nullptr) return experts;
+  if (value->is_string()) {
+    const std::optional<std::string> bytes = from_base64(std::string_view(value->get_string()));
+    fields.expect(bytes && bytes->size() % 2 == 0, kName, "must be base64 of numbers of two bytes");
+    for (std::size_t i = 0; bytes && i + 1 < bytes->size(); i += 2) {
+      const auto low = static_cast<unsigned char>((*bytes)[i]);
+      const auto high = static_cast<unsigned char>((*bytes)[i + 1]);
+      experts.push_back(static_cast<int16_t>(high << 8 | low));
+    }
+  } else {
+    for (const int32_t number : fields.numbers<int32_t>(kName)) {
+      fields.expect(number >= 0 && number < (1 << 15), kName, "must be numbers below 32768");
+      experts.push_back(static_cast<int16_t>(number));
+    }
+  }
+  const auto size = static_cast<int64_t>(experts.size());
+  fields.expect(size == 0 || (num_tokens > 1 && size % (num_tokens - 1) == 0), kName,
+                "must have as many numbers for each token but the last");
+  return experts;
 }
 
 /// A list that is there has an element for each token of the response.
@@ -104,7 +143,7 @@ json::object to_json(const Sample& sample) {
     object["rollout_top_p_token_offsets"] = to_array(sample.top_p_offsets);
   }
   if (!sample.routed_experts.empty())
-    object["rollout_routed_experts"] = to_array(sample.routed_experts);
+    object["rollout_routed_experts"] = packed(sample.routed_experts);
   object["remove_sample"] = sample.remove_sample;
   object["status"] = to_string(sample.status);
   if (!sample.failure.empty()) object["failure"] = sample.failure;
@@ -153,7 +192,7 @@ Sample sample_from_json(const json::object& object, std::string_view where) {
         "rollout_top_p_token_offsets",
         fmt::format("must be {} rising numbers from 0 to the number of ids", response_length + 1));
   }
-  sample.routed_experts = fields.numbers<int32_t>("rollout_routed_experts");
+  sample.routed_experts = read_experts(fields, num_tokens);
   sample.versions = read_versions(fields);
   sample.remove_sample = fields.boolean("remove_sample").value_or(false);
   std::vector<std::string_view> words;

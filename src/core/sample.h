@@ -81,8 +81,9 @@ struct Sample {
   std::vector<TokenId> top_p_ids;
   /// Where those of each response token begin, and the end of the last; empty: not recorded.
   std::vector<int64_t> top_p_offsets;
-  /// [tokens - 1][layers][experts per token], flat; empty: not recorded.
-  std::vector<int32_t> routed_experts;
+  /// Which experts the engine's routers chose: [tokens - 1][layers][experts per token], flat, zeros in
+  /// layers without experts; empty: not recorded.
+  std::vector<int16_t> routed_experts;
   int64_t engine_prompt_tokens = 0;  // read by all of its engine calls
   int64_t cached_tokens = 0;         // of those, found in the prefix tree
   double generation_seconds = 0;

@@ -21,6 +21,7 @@ Sample finished_sample() {
   sample.loss_mask = {1, 0, 1};
   sample.top_p_ids = {42, 5, 42, 2};
   sample.top_p_offsets = {0, 2, 2, 4};
+  sample.routed_experts = {0, 3, 511, 2, 1, 0, 7, 30000, 0, 3};
   sample.engine_prompt_tokens = 3;
   sample.versions = {{5, 2}, {6, 1}};
   sample.status = Status::kCompleted;
@@ -38,6 +39,7 @@ TEST(Sample, SurvivesItsJsonForm) {
   EXPECT_EQ(to_json(again), object);
   EXPECT_EQ(again.log_probs, sample.log_probs);
   EXPECT_EQ(again.versions, sample.versions);
+  EXPECT_EQ(again.routed_experts, sample.routed_experts);
   EXPECT_EQ(again.response_length(), 3);
   EXPECT_EQ(again.effective_response_length(), 2);
 }
@@ -52,6 +54,18 @@ TEST(Sample, NamesTheFieldThatHasTheWrongType) {
     EXPECT_STREQ(error.what(),
                  "dump.jsonl, line 3: tokens must be a list of whole numbers, not \"12 7 99\"");
   }
+}
+
+TEST(Sample, ChoicesOfExpertsAreAlsoReadFromAList) {
+  json::object object = to_json(finished_sample());
+  object["rollout_routed_experts"] = json::array{1, 2, 3, 4, 5};
+  EXPECT_EQ(sample_from_json(object, "x").routed_experts, (std::vector<int16_t>{1, 2, 3, 4, 5}));
+  object["rollout_routed_experts"] = json::array{1, 2, 3, 4, 40000};
+  EXPECT_THROW(sample_from_json(object, "x"), ConfigError);
+  object["rollout_routed_experts"] = json::array{1, 2, 3, 4};
+  EXPECT_THROW(sample_from_json(object, "x"), ConfigError) << "five tokens have a row";
+  object["rollout_routed_experts"] = "AQA";
+  EXPECT_THROW(sample_from_json(object, "x"), ConfigError) << "no base64";
 }
 
 TEST(Sample, AMaskOfAnotherLengthIsRefused) {

@@ -64,6 +64,14 @@ std::vector<std::string> Admission::problems_with(const GenerateRequest& request
     problems.push_back(fmt::format("top_logprobs_num must be in [0, {}], got {}", vocab_size_,
                                    request.top_logprobs_num));
   }
+  if (request.return_routed_experts && !config_.records_experts) {
+    problems.emplace_back(
+        "return_routed_experts needs an engine that records them (--enable-return-routed-experts)");
+  }
+  if (request.routed_experts_start_len < 0 || request.routed_experts_start_len > prompt_length) {
+    problems.push_back(fmt::format("routed_experts_start_len is {}, of {} input_ids",
+                                   request.routed_experts_start_len, prompt_length));
+  }
   return problems;
 }
 
@@ -92,6 +100,7 @@ void Admission::admit(Submission submission, Scheduler& scheduler) {
   request->max_tokens =
       request->prompt_length +
       std::min(sampling.max_new_tokens, max_request_tokens_ - request->prompt_length);
+  request->num_routed = request->client.routed_experts_start_len;
   request->tokens = request->client.input_ids;
   request->tokens.reserve(request->max_tokens);
   request->stop =

@@ -14,7 +14,9 @@ model::CacheSpec common_cache(std::span<const model::BlockNeeds> blocks) {
     if (cache.state_bytes > 0 || cache.heads == 0)
       throw ConfigError(fmt::format(
           "layer {} keeps a state per request; the engine holds keys and values of tokens", i));
-    if (cache != first)
+    model::CacheSpec common = cache;
+    common.index_size = first.index_size;
+    if (common != first)
       throw ConfigError(fmt::format(
           "layer {} keeps keys and values of another shape than layer 0; the engine holds those of "
           "one shape",

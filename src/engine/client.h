@@ -63,6 +63,9 @@ struct GenerateRequest {
   int64_t logprob_start_len = -1;  // first prompt position whose log-prob is wanted; -1: none
   int64_t top_logprobs_num = 0;
   bool return_top_p_token_ids = false;  // record the ids that survived the top-p cut
+  /// Which experts each token visits is told, of rows from this one on; of prompts with a token drawn.
+  bool return_routed_experts = false;
+  int64_t routed_experts_start_len = 0;
   int64_t stream_interval = 1;          // tokens per update; 0: one update, at the end
 };
 
@@ -106,6 +109,9 @@ struct GenerateUpdate {
   TopLogProbs output_top;               // only with top_logprobs_num > 0
   std::vector<TokenId> top_p_ids;       // kept ids of the new tokens, flat
   std::vector<int64_t> top_p_counts;    // how many of them per new token
+  /// Choices of routers, row by row behind those of earlier updates: [rows][layers][experts per token].
+  /// Row p is that of token p, so the last token, which nobody has read yet, has none.
+  std::vector<int16_t> routed_experts;
   std::vector<std::optional<float>>
       input_log_probs;  // in the first update: from logprob_start_len on; position 0 has none
   TopLogProbs input_top;

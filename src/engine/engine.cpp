@@ -117,17 +117,17 @@ Expected<void> Engine::update_weights(const WeightUpdate& update) {
   }
   if (const auto* other = std::get_if<FromNetwork>(&update.source))
     fresh = std::shared_ptr<model::Network>(std::shared_ptr<void>(), other->network);  // not owned
-  Tensor fresh_N;
+  FreshWeights copied;
   if (fresh != nullptr) {
     steps_.wait_for_weights();  // the copy before may still read the second buffer
-    Expected<Tensor> staged = weights_.stage(*fresh);
+    Expected<FreshWeights> staged = weights_.stage(*fresh);
     if (!staged) return tl::make_unexpected(staged.error());
-    fresh_N = std::move(*staged);
+    copied = std::move(*staged);
   }
   const Expected<void> done = control(
-      [this, fresh_N, version = update.version, running = update.running,
+      [this, copied, version = update.version, running = update.running,
        stays_paused = update.stays_paused] {
-        steps_.change_weights(fresh_N, running, version, stays_paused);
+        steps_.change_weights(copied, running, version, stays_paused);
         weights_.set_version(version);
       },
       /*drains_first=*/false);

@@ -92,11 +92,13 @@ void GpuRunner::copy_page(PageId from, PageId to) {
 }
 
 /// The stream orders it between the steps; recorded ones read the weights where they always are.
-void GpuRunner::copy_weights(const Tensor& flat_N) {
+void GpuRunner::copy_weights(const FreshWeights& fresh) {
   const c10::StreamGuard guard(stream_);
   copy_begins_.record(stream_);
   Tensor running_N = network_.weights().flat();
-  running_N.copy_(flat_N, /*non_blocking=*/true);
+  running_N.copy_(fresh.flat_N, /*non_blocking=*/true);
+  Tensor running_C = network_.weights().flat_constants();
+  running_C.copy_(fresh.constants_C, /*non_blocking=*/true);
   copy_ends_.record(stream_);
 }
 

@@ -37,7 +37,7 @@ class GpuRunner final : public StepRunner {
   void copy_page(PageId from, PageId to) override;
   bool launch(std::span<const Chunk> chunks) override;
   std::vector<std::optional<kernels::SampledToken>> collect() override;
-  void copy_weights(const Tensor& flat_N) override;
+  void copy_weights(const FreshWeights& fresh) override;
   double wait_for_weights() override;
   void reset() override;
   void release_memory() override;

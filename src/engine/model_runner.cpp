@@ -9,6 +9,7 @@
 #include "engine/sampler.h"
 #include "kernels/cpu/thread_pool.h"
 #include "kernels/linear.h"
+#include "model/router_pass.h"
 
 namespace slime::engine {
 namespace {
@@ -35,7 +36,40 @@ ModelRunner::ModelRunner(model::Network& network, const StepRunnerConfig& config
       cache_(network.blocks(), config.kv_dtype, config.num_pages),
       attention_(cache_),
       queries_per_head_(common_cache(network.blocks()).queries_per_head),
-      eos_ids_(config.eos_ids) {}
+      eos_ids_(config.eos_ids) {
+  const model::ModelConfig& model = network.config();
+  if (config.records_experts && model.has_experts())
+    experts_.emplace(config.num_pages, kernels::kPageTokens, model.routing_width());
+}
+
+void ModelRunner::copy_page(PageId from, PageId to) {
+  cache_.copy_page(from, to);
+  if (experts_) experts_->copy_page(from, to);
+}
+
+void ModelRunner::record_experts(std::span<const Chunk> chunks, const Tensor& made_YTK) {
+  const Tensor made_TW = made_YTK.transpose(0, 1).contiguous();
+  const auto* row = made_TW.const_data_ptr<int16_t>();
+  for (const Chunk& chunk : chunks) {
+    const Request& request = *chunk.request;
+    for (int64_t i = 0; i < chunk.num_tokens; ++i, row += experts_->width()) {
+      const int64_t position = request.num_computed + i;
+      const auto place = experts_->at(request.pages[position / kernels::kPageTokens],
+                                      position % kernels::kPageTokens);
+      std::copy_n(row, experts_->width(), place.begin());
+    }
+  }
+}
+
+void ModelRunner::append_experts(const Request& request, int64_t begin, int64_t end,
+                                 std::vector<int16_t>& out) const {
+  if (!experts_) return;
+  for (int64_t position = begin; position < end; ++position) {
+    const auto row = experts_->at(request.pages[position / kernels::kPageTokens],
+                                  position % kernels::kPageTokens);
+    out.insert(out.end(), row.begin(), row.end());
+  }
+}
 
 Tensor ModelRunner::forward(std::span<const Chunk> chunks) {
   int64_t num_tokens = 0;
@@ -61,7 +95,15 @@ Tensor ModelRunner::forward(std::span<const Chunk> chunks) {
     }
   }
   attention_.begin_step(kernels::make_paged_plan(std::move(sequences), queries_per_head_));
-  return network_.forward(batch, attention_);
+  if (!experts_) return network_.forward(batch, attention_);
+  const model::ModelConfig& model = network_.config();
+  model::RouterPass routers;
+  routers.made_YTK =
+      at::zeros({model.num_layers, row, model.experts.per_token}, at::TensorOptions(at::kShort));
+  batch.routers = &routers;
+  Tensor hidden_TH = network_.forward(batch, attention_);
+  record_experts(chunks, routers.made_YTK);
+  return hidden_TH;
 }
 
 std::vector<kernels::SampledToken> ModelRunner::score_rows(const Tensor& hidden_PH,
@@ -75,9 +117,13 @@ std::vector<kernels::SampledToken> ModelRunner::score_rows(const Tensor& hidden_
   return scores;
 }
 
-void ModelRunner::copy_weights(const Tensor& flat_N) {
+void ModelRunner::copy_weights(const FreshWeights& fresh) {
   Tensor running_N = network_.weights().flat();
-  copy_seconds_ = best_seconds(1, [&] { running_N.copy_(flat_N); });
+  Tensor running_C = network_.weights().flat_constants();
+  copy_seconds_ = best_seconds(1, [&] {
+    running_N.copy_(fresh.flat_N);
+    running_C.copy_(fresh.constants_C);
+  });
 }
 
 bool ModelRunner::launch(std::span<const Chunk> chunks) {

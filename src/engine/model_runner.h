@@ -4,6 +4,9 @@
 ///
 /// Dimensions: T tokens of the step, H hidden, V vocabulary.
 
+#include <optional>
+
+#include "engine/expert_pages.h"
 #include "engine/paged_attention.h"
 #include "engine/step_runner.h"
 
@@ -13,17 +16,20 @@ class ModelRunner final : public StepRunner {
  public:
   ModelRunner(model::Network& network, const StepRunnerConfig& config);
 
-  void copy_page(PageId from, PageId to) override { cache_.copy_page(from, to); }
+  void copy_page(PageId from, PageId to) override;
   bool launch(std::span<const Chunk> chunks) override;
   std::vector<std::optional<kernels::SampledToken>> collect() override;
-  void copy_weights(const Tensor& flat_N) override;
+  void copy_weights(const FreshWeights& fresh) override;
   double wait_for_weights() override { return copy_seconds_; }
   void reset() override { drawn_.clear(); }
   void release_memory() override { cache_.release_memory(); }
   void resume_memory() override {}  // comes back as it is written
   at::ScalarType kv_dtype() const override { return cache_.dtype(); }
+  void append_experts(const Request& request, int64_t begin, int64_t end,
+                      std::vector<int16_t>& out) const override;
 
  private:
+  void record_experts(std::span<const Chunk> chunks, const Tensor& made_YTK);
   Tensor forward(std::span<const Chunk> chunks);
   std::vector<kernels::SampledToken> score_rows(const Tensor& hidden_PH,
                                                 std::span<const TokenId> targets, int64_t num_top);
@@ -31,6 +37,7 @@ class ModelRunner final : public StepRunner {
   model::Network& network_;
   PagedKvCache cache_;
   PagedAttention attention_;
+  std::optional<ExpertPages> experts_;
   const int64_t queries_per_head_;
   const std::vector<TokenId> eos_ids_;
   std::vector<std::optional<kernels::SampledToken>> drawn_;  // of the launched step

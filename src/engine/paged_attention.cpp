@@ -5,6 +5,7 @@
 #include "core/error.h"
 #include "kernels/device.h"
 #include "kernels/trace.h"
+#include "model/sparse_attention.h"
 
 namespace slime::engine {
 namespace {
@@ -29,6 +30,46 @@ void PagedAttention::begin_step(kernels::PagedPlan plan) { plan_ = std::move(pla
 
 Tensor PagedAttention::attend(const model::AttentionLayer& layer, const Tensor& qkv_TE,
                               const Tensor&) {
+  return attend_chosen(layer, qkv_TE, {});
+}
+
+void PagedAttention::choose(const model::LatentLayer& layer, const model::IndexInput& index) {
+  const int64_t size = index.key_TD.size(1);
+  const auto options = index.key_TD.options();
+  float* cached = cache_.index_keys(layer.index);
+  const auto place = [&](const kernels::PagedSequence& sequence, int64_t position) {
+    const int64_t page = sequence.pages[position / kernels::kPageTokens];
+    return cached + (page * kernels::kPageTokens + position % kernels::kPageTokens) * size;
+  };
+  const Tensor key_TD = index.key_TD.contiguous();
+  chosen_.assign(static_cast<std::size_t>(key_TD.size(0)), {});
+  for (const kernels::PagedSequence& sequence : plan_.sequences) {
+    const int64_t before = sequence.num_keys - sequence.num_rows;
+    const float* own = key_TD.const_data_ptr<float>() + sequence.first_row * size;
+    for (int64_t i = 0; i < sequence.num_rows; ++i)
+      std::copy_n(own + i * size, size, place(sequence, before + i));
+    if (sequence.num_keys <= layer.index_count) continue;
+    Tensor key_SD = at::empty({sequence.num_keys, size}, options);
+    for (int64_t position = 0; position < sequence.num_keys; ++position)
+      std::copy_n(place(sequence, position), size, key_SD.data_ptr<float>() + position * size);
+    for (int64_t i = 0; i < sequence.num_rows; ++i) {
+      const int64_t row = sequence.first_row + i, visible = before + i + 1;
+      if (visible <= layer.index_count) continue;
+      const Tensor scores_1S =
+          model::index_scores(index.query_TJD.narrow(0, row, 1), index.weight_TJ.narrow(0, row, 1),
+                              key_SD.narrow(0, 0, visible));
+      const Tensor best = std::get<1>(scores_1S.topk(layer.index_count, -1)).flatten();
+      std::vector<uint8_t>& chosen = chosen_[static_cast<std::size_t>(row)];
+      chosen.assign(static_cast<std::size_t>(visible), 0);
+      const auto* position = best.const_data_ptr<int64_t>();
+      for (int64_t k = 0; k < layer.index_count; ++k)
+        chosen[static_cast<std::size_t>(position[k])] = 1;
+    }
+  }
+}
+
+Tensor PagedAttention::attend_chosen(const model::AttentionLayer& layer, const Tensor& qkv_TE,
+                                     const std::vector<const uint8_t*>& chosen_T) {
   const kernels::TraceRange range("paged_attention");
   const int64_t num_rows = qkv_TE.size(0);
   check(!plan_.sequences.empty() &&
@@ -62,12 +103,13 @@ Tensor PagedAttention::attend(const model::AttentionLayer& layer, const Tensor& 
   call.rotary_half = layer.cos_PR.size(1);
   call.query_scratch = query_scratch_.data();
   call.plan = &plan_;
+  call.chosen_T = chosen_T.empty() ? nullptr : chosen_T.data();
   kernels::paged_attention(call);
   return out_TE;
 }
 
 Tensor PagedAttention::attend_latent(const model::LatentLayer& layer, const model::LatentInput& in,
-                                     const Tensor& positions_T) {
+                                     const Tensor&) {
   const int64_t tokens = in.latent_TL.size(0), heads = layer.num_heads, rank = layer.rank,
                 size = layer.rotary_dim + rank;
   const kernels::Device& device = kernels::kernels_for(in.latent_TL);
@@ -96,7 +138,13 @@ Tensor PagedAttention::attend_latent(const model::LatentLayer& layer, const mode
   shared.scale = layer.scale;
   shared.cos_PR = layer.cos_PR;
   shared.sin_PR = layer.sin_PR;
-  const Tensor seen_TNL = attend(shared, qk_TE, positions_T)
+  std::vector<const uint8_t*> chosen_T;
+  if (layer.index_count > 0) {
+    if (in.index) choose(layer, *in.index);
+    for (const std::vector<uint8_t>& chosen : chosen_)
+      chosen_T.push_back(chosen.empty() ? nullptr : chosen.data());
+  }
+  const Tensor seen_TNL = attend_chosen(shared, qk_TE, chosen_T)
                               .view({tokens, heads, size})
                               .narrow(2, layer.rotary_dim, rank);
   return flat(by_token(device.grouped_linear(

@@ -27,7 +27,15 @@ class PagedAttention final : public model::Attention {
                        const Tensor& positions_T) override;
 
  private:
+  Tensor attend_chosen(const model::AttentionLayer& layer, const Tensor& qkv_TE,
+                       const std::vector<const uint8_t*>& chosen_T);
+  /// Stores the indexer's keys of the step's rows, and chooses tokens for each row.
+  void choose(const model::LatentLayer& layer, const model::IndexInput& index);
+
   PagedKvCache& cache_;
+  /// Of the step's rows, by the last layer with an indexer: a byte for each earlier token, or nothing
+  /// where all are looked at.
+  std::vector<std::vector<uint8_t>> chosen_;
   kernels::PagedPlan plan_;
   std::vector<float> query_scratch_;
 };

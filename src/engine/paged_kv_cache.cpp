@@ -54,8 +54,12 @@ Tensor zeros_on_demand(int64_t count, int64_t size) {
 
 int64_t PagedKvCache::page_bytes(std::span<const model::BlockNeeds> blocks, at::ScalarType dtype) {
   const model::CacheSpec cache = common_cache(blocks);
+  int64_t index_numbers = 0;
+  for (const model::BlockNeeds& block : blocks)
+    index_numbers += block.cache.index_size * kernels::kPageTokens;
   return static_cast<int64_t>(blocks.size()) * (key_numbers(cache) + value_numbers(cache)) *
-         static_cast<int64_t>(c10::elementSize(dtype));
+             static_cast<int64_t>(c10::elementSize(dtype)) +
+         index_numbers * static_cast<int64_t>(sizeof(float));
 }
 
 PagedKvCache::PagedKvCache(std::span<const model::BlockNeeds> blocks, at::ScalarType dtype,
@@ -70,14 +74,21 @@ PagedKvCache::PagedKvCache(std::span<const model::BlockNeeds> blocks, at::Scalar
   for (std::size_t layer = 0; layer < blocks.size(); ++layer) {
     keys_.push_back(zeros_on_demand(num_pages, page_key_bytes_));
     values_.push_back(zeros_on_demand(num_pages, page_value_bytes_));
+    index_keys_.push_back(zeros_on_demand(
+        num_pages, blocks[layer].cache.index_size * kernels::kPageTokens *
+                       static_cast<int64_t>(sizeof(float))));
   }
 }
 
 void* PagedKvCache::keys(int layer) const { return keys_[layer].data_ptr(); }
 void* PagedKvCache::values(int layer) const { return values_[layer].data_ptr(); }
 
+float* PagedKvCache::index_keys(int layer) const {
+  return static_cast<float*>(index_keys_[layer].data_ptr());
+}
+
 void PagedKvCache::release_memory() {
-  for (const auto* tensors : {&keys_, &values_}) {
+  for (const auto* tensors : {&keys_, &values_, &index_keys_}) {
     for (const Tensor& tensor : *tensors) {
       const auto pages = whole_pages(tensor.data_ptr(), static_cast<int64_t>(tensor.nbytes()));
       if (!pages.empty()) madvise(pages.data(), pages.size(), MADV_DONTNEED);
@@ -93,6 +104,10 @@ void PagedKvCache::copy_page(PageId from, PageId to) {
       std::memcpy(keys + to * page_key_bytes_, keys + from * page_key_bytes_, page_key_bytes_);
     std::memcpy(values + to * page_value_bytes_, values + from * page_value_bytes_,
                 page_value_bytes_);
+    const int64_t index_bytes = static_cast<int64_t>(index_keys_[layer].nbytes()) / num_pages_;
+    auto* index = static_cast<std::byte*>(index_keys_[layer].data_ptr());
+    if (index_bytes > 0)
+      std::memcpy(index + to * index_bytes, index + from * index_bytes, index_bytes);
   }
 }
 

@@ -25,6 +25,8 @@ class PagedKvCache {
 
   void* keys(int layer) const;
   void* values(int layer) const;
+  /// Keys of the layer's indexer, float32 [pages, tokens of a page, index_size].
+  float* index_keys(int layer) const;
   at::ScalarType dtype() const { return dtype_; }
   int64_t num_pages() const { return num_pages_; }
 
@@ -42,6 +44,7 @@ class PagedKvCache {
   int64_t page_value_bytes_;
   std::vector<Tensor> keys_;  // per layer, flat
   std::vector<Tensor> values_;
+  std::vector<Tensor> index_keys_;
 };
 
 }  // namespace slime::engine

@@ -35,6 +35,9 @@ struct Request {
   int64_t drawn_row = -1;
   bool prompt_is_recorded = false;  // in the prefix tree, since the pages were allocated
   int64_t num_scored = 0;  // prompt positions whose log-prob is known, counted from position 0
+  /// Rows whose choices of experts need not be told any more; what is computed again does not change
+  /// them.
+  int64_t num_routed = 0;
   std::unordered_map<TokenId, int64_t> output_counts;  // only with penalties
   std::unique_ptr<StopChecker> stop;
   GenerateUpdate pending;  // what the caller has not been told yet

@@ -23,6 +23,8 @@ inline void advance(GenerateRequest& rest, std::span<const TokenId> drawn) {
   rest.input_ids.insert(rest.input_ids.end(), drawn.begin(), drawn.end());
   rest.num_drawn += count;
   rest.logprob_start_len = -1;
+  if (rest.return_routed_experts)
+    rest.routed_experts_start_len = static_cast<int64_t>(rest.input_ids.size()) - 1;
   rest.sampling.max_new_tokens -= count;
   rest.sampling.min_new_tokens = std::max<int64_t>(0, rest.sampling.min_new_tokens - count);
 }
@@ -43,6 +45,7 @@ inline void merge(GenerateUpdate& all, GenerateUpdate update) {
   append(all.output_top, std::move(update.output_top));
   append(all.top_p_ids, std::move(update.top_p_ids));
   append(all.top_p_counts, std::move(update.top_p_counts));
+  append(all.routed_experts, std::move(update.routed_experts));
   append(all.input_log_probs, std::move(update.input_log_probs));
   append(all.input_top, std::move(update.input_top));
   for (const VersionRun& run : update.versions) append_run(all.versions, run);

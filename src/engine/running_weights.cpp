@@ -33,26 +33,17 @@ std::string why_weights_differ(const std::vector<model::NamedWeight>& running,
   return {};
 }
 
-std::string why_constants_differ(const std::vector<model::NamedConstant>& running,
-                                 const std::vector<model::NamedConstant>& fresh) {
-  for (std::size_t i = 0; i < running.size(); ++i) {
-    if (!running[i].value.cpu().equal(fresh[i].value)) {
-      return fmt::format(
-          "{} differs from the running model's: it is not trained, and updates of weights leave it "
-          "as it is",
-          running[i].name);
-    }
-  }
-  return {};
+/// A second buffer for `x`, on a GPU.
+Tensor second_of(const Tensor& x, bool stages) {
+  return stages && x.is_cuda() ? at::empty_like(x) : Tensor();
 }
 
 }  // namespace
 
 RunningWeights::RunningWeights(model::Network& network, bool stages)
     : network_(network),
-      staged_N_(stages && network.weights().flat().is_cuda()
-                    ? at::empty_like(network.weights().flat())
-                    : Tensor()) {}
+      staged_C_(second_of(network.weights().flat_constants(), stages)),
+      staged_N_(second_of(network.weights().flat(), stages)) {}
 
 Expected<std::shared_ptr<model::Network>> RunningWeights::load(
     const std::filesystem::path& directory) const {
@@ -66,12 +57,8 @@ Expected<std::shared_ptr<model::Network>> RunningWeights::load(
     }
     std::shared_ptr<model::Network> fresh = model::load_network(
         directory, {.weights = network_.weights().flat().scalar_type(), .activations = at::kFloat});
-    std::string difference =
+    const std::string difference =
         why_weights_differ(network_.weights().tensors(), fresh->weights().tensors());
-    if (difference.empty()) {
-      difference =
-          why_constants_differ(network_.weights().constants(), fresh->weights().constants());
-    }
     if (!difference.empty()) return failure(directory.string() + ": " + difference);
     return fresh;
   } catch (const BugError&) {
@@ -81,14 +68,17 @@ Expected<std::shared_ptr<model::Network>> RunningWeights::load(
   }
 }
 
-Expected<Tensor> RunningWeights::stage(model::Network& fresh) {
+Expected<FreshWeights> RunningWeights::stage(model::Network& fresh) {
   const at::NoGradGuard no_grad;
-  Tensor complete_N = fresh.weights().flat();
+  Tensor complete_N = fresh.weights().flat(), complete_C = fresh.weights().flat_constants();
   try {
     if (stages()) {
       Tensor staged_N = staged_N_;
       staged_N.copy_(complete_N);
       complete_N = staged_N;
+      Tensor staged_C = staged_C_;
+      staged_C.copy_(complete_C);
+      complete_C = staged_C;
     }
     // sync: the engine's stream knows nothing of this thread's
     if (complete_N.is_cuda()) {
@@ -99,7 +89,7 @@ Expected<Tensor> RunningWeights::stage(model::Network& fresh) {
   } catch (const std::exception& error) {
     return failure(text_of(error));
   }
-  return complete_N;
+  return FreshWeights{complete_N, complete_C};
 }
 
 }  // namespace slime::engine

@@ -12,6 +12,7 @@
 
 #include "core/expected.h"
 #include "core/sample.h"
+#include "engine/step_runner.h"
 #include "model/network.h"
 
 namespace slime::engine {
@@ -30,7 +31,7 @@ class RunningWeights {
   /// What the engine is to copy, complete: those of `fresh`, which stay as they are until that is
   /// done, or the second buffer with them in it. That buffer is written here, so the copy before is
   /// over. Whoever brings weights, one at a time.
-  Expected<Tensor> stage(model::Network& fresh);
+  Expected<FreshWeights> stage(model::Network& fresh);
   bool stages() const { return staged_N_.defined(); }
 
   /// The engine's thread.
@@ -41,6 +42,7 @@ class RunningWeights {
 
  private:
   model::Network& network_;
+  const Tensor staged_C_;  // the same of Weights::flat_constants()
   const Tensor staged_N_;  // as Weights::flat(); undefined without a second buffer
   std::atomic<WeightVersion> version_{0};
 };

@@ -26,6 +26,7 @@ StepPipeline::StepPipeline(model::Network& network, const EngineConfig& config, 
                                     .max_prefill_tokens = config.max_prefill_tokens,
                                     .context_length = config.context_length,
                                     .shares_prompt_reads = config.shares_prompt_reads,
+                                    .records_experts = config.records_experts,
                                     .eos_ids = config.eos_token_ids})),
       tree_(pool_, kernels::kPageTokens),
       scheduler_({.page_tokens = kernels::kPageTokens,
@@ -103,10 +104,17 @@ void StepPipeline::collect() {
 
 void StepPipeline::publish(Request& request, int64_t position,
                            std::optional<kernels::SampledToken> drawn, WeightVersion version) {
+  tell_experts(request, drawn ? position : static_cast<int64_t>(request.tokens.size()) - 1);
   std::optional<FinishReason> ends =
       drawn ? add_token(request, position, std::move(*drawn), version) : out_of_length();
   if (ends) return finish(request, std::move(*ends));
   if (is_due(request)) deliver(request, clock_.now());
+}
+
+void StepPipeline::tell_experts(Request& request, int64_t end) {
+  if (!request.client.return_routed_experts || end <= request.num_routed) return;
+  runner_->append_experts(request, request.num_routed, end, request.pending.routed_experts);
+  request.num_routed = end;
 }
 
 void StepPipeline::finish(Request& request, FinishReason reason) {
@@ -184,12 +192,12 @@ void StepPipeline::wake() {
   report();
 }
 
-void StepPipeline::change_weights(const Tensor& fresh_N, RunningRequests running,
+void StepPipeline::change_weights(const FreshWeights& fresh, RunningRequests running,
                                   WeightVersion version, bool stays_paused) {
   // Weights that changed in place are there already, and must not be under a step.
-  const bool goes_on = running == RunningRequests::kKeep && fresh_N.defined() && !stays_paused;
+  const bool goes_on = running == RunningRequests::kKeep && fresh.defined() && !stays_paused;
   if (!goes_on) drain_or_fail();
-  if (fresh_N.defined()) runner_->copy_weights(fresh_N);
+  if (fresh.defined()) runner_->copy_weights(fresh);
   if (running == RunningRequests::kAbort)
     finish_all(aborted(Cause::kRequested, "aborted by an update of the weights"));
   if (running == RunningRequests::kRecompute) scheduler_.retract_all(/*keeps_prefixes=*/false);

@@ -72,11 +72,11 @@ class StepPipeline {
   void sleep();
   void wake();
 
-  /// New weights, copied from `fresh_N` (StepRunner::copy_weights) or, where it is undefined,
+  /// New weights, copied from `fresh` (StepRunner::copy_weights) or, where it is undefined,
   /// changed in place. Keys and values of the old ones serve no new request from here on. With a
   /// step in flight: requests that keep theirs go on behind it, and nobody waits for it; otherwise
   /// it is drained.
-  void change_weights(const Tensor& fresh_N, RunningRequests running, WeightVersion version,
+  void change_weights(const FreshWeights& fresh, RunningRequests running, WeightVersion version,
                       bool stays_paused);
   /// Any thread: StepRunner::wait_for_weights.
   double wait_for_weights() { return runner_->wait_for_weights(); }
@@ -102,6 +102,8 @@ class StepPipeline {
   void publish(Request& request, int64_t position, std::optional<kernels::SampledToken> drawn,
                WeightVersion version);
   void finish(Request& request, FinishReason reason);
+  /// Tells whom rows before `end` visited, where the caller asked.
+  void tell_experts(Request& request, int64_t end);
 
   const Clock& clock_;
   EngineProgress& progress_;

@@ -24,6 +24,13 @@ namespace slime::engine {
 /// Stands at the end of Request::tokens for the token of a step in flight.
 inline constexpr TokenId kPendingToken = -1;
 
+/// New numbers for a network (model/weights.h).
+struct FreshWeights {
+  Tensor flat_N;
+  Tensor constants_C;
+  bool defined() const { return flat_N.defined(); }
+};
+
 class StepRunner {
  public:
   virtual ~StepRunner() = default;
@@ -42,9 +49,9 @@ class StepRunner {
   virtual std::vector<std::optional<kernels::SampledToken>> collect() = 0;
 
   /// Copies new weights over those of the network: the steps launched so far compute with the old
-  /// ones, the next with the new ones. `flat_N` (model/weights.h) is read until
-  /// wait_for_weights(). The engine's thread.
-  virtual void copy_weights(const Tensor& flat_N) = 0;
+  /// ones, the next with the new ones. `fresh` is read until wait_for_weights(). The
+  /// engine's thread.
+  virtual void copy_weights(const FreshWeights& fresh) = 0;
   /// Waits for the copy that began last; the seconds that it took on the device, 0 before the
   /// first. Any thread, but not while another copy begins.
   virtual double wait_for_weights() = 0;
@@ -58,6 +65,10 @@ class StepRunner {
   virtual void resume_memory() = 0;
 
   virtual at::ScalarType kv_dtype() const = 0;
+
+  /// Appends whom rows [begin, end) of a request visited (StepRunnerConfig::records_experts).
+  virtual void append_experts(const Request& request, int64_t begin, int64_t end,
+                              std::vector<int16_t>& out) const;
 };
 
 struct StepRunnerConfig {
@@ -67,6 +78,7 @@ struct StepRunnerConfig {
   int64_t max_prefill_tokens = 0;
   int64_t context_length = 0;
   bool shares_prompt_reads = true;  // on a GPU (kernels/gpu/decode_units.h)
+  bool records_experts = false;
   std::vector<TokenId> eos_ids;
 };
 

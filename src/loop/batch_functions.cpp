@@ -132,6 +132,7 @@ void take_tokens(const Numbers& row, int64_t response_length, const Sample& draw
   sample.versions = drawn.versions;
   sample.top_p_ids = drawn.top_p_ids;
   sample.top_p_offsets = drawn.top_p_offsets;
+  sample.routed_experts = drawn.routed_experts;
 }
 
 void take_mask(const Numbers* row, int64_t response_length, train::TrainSample& sample) {

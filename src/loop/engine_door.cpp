@@ -38,6 +38,7 @@ engine::ServedModel served_model(const config::RunConfig& config, const ModelTex
           .model_type = shape.model_type,
           .architectures = {},
           .context_length = 0,
+          .returns_routed_experts = config.use_rollout_routing_replay,
           .vocab_size = shape.vocab_size,
           .sampling_defaults = engine::sampling_defaults_of(config.hf_checkpoint),
           .tokenizer = text.tokenizer.get(),

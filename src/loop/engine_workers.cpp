@@ -67,7 +67,7 @@ EngineWorkers::EngineWorkers(EngineWorkersConfig config, model::Network& trained
       version_(version),
       router_({}, clock) {
   const at::NoGradGuard no_grad;
-  published_->weights().flat().copy_(trained_.weights().flat());
+  published_->weights().copy_from(trained_.weights());
   lives_.reserve(static_cast<std::size_t>(config_.count));
   for (int index = 0; index < config_.count; ++index)
     lives_.emplace_back([this, index](const std::stop_token& stop) { live(index, stop); });
@@ -207,7 +207,7 @@ std::string EngineWorkers::watch(int index, engine::RemoteEngine& remote,
 void EngineWorkers::update_weights(WeightVersion version) {
   const at::NoGradGuard no_grad;
   const std::unique_lock lock(weights_mutex_);
-  published_->weights().flat().copy_(trained_.weights().flat());
+  published_->weights().copy_from(trained_.weights());
   version_ = version;
   engine::or_throw(router_.update_weights({.version = version,
                                            .source = engine::FromNetwork{published_.get()},

@@ -22,6 +22,7 @@ rollout::ResponseRules training_rules(const config::RunConfig& config) {
   rules.sampling.spaces_between_special_tokens = false;
   rules.max_context_length = config.rollout_max_context_len;
   rules.keeps_top_p_ids = config.rollout_top_p < 1;
+  rules.keeps_routed_experts = config.use_rollout_routing_replay;
   rules.seed = static_cast<uint64_t>(config.seed);
   rules.reward_problem = [key = config.reward_key](const json::value& reward) {
     return reward_problem(reward, key);
@@ -35,6 +36,7 @@ rollout::ResponseRules rules_of(const config::EvalSetConfig& set, const config::
   rollout::ResponseRules rules = training_rules(config);
   rules.is_evaluation = true;
   rules.keeps_top_p_ids = false;
+  rules.keeps_routed_experts = false;
   engine::SamplingParams& sampling = rules.sampling;
   sampling.temperature = set.temperature;
   sampling.top_p = set.top_p;

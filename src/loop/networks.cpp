@@ -18,7 +18,14 @@ std::vector<std::string> frozen_names(const config::RunConfig& config,
   const std::string flag =
       lists_trained ? "--only-train-params-name-list" : "--freeze-params-name-list";
   std::vector<std::string> frozen;
-  if (patterns.empty()) return frozen;
+  const auto is_of_indexer = [&](const model::NamedWeight& weight) {
+    return config.freeze_indexer && weight.name.find(".indexer.") != std::string::npos;
+  };
+  if (patterns.empty()) {
+    for (const model::NamedWeight& weight : weights.tensors())
+      if (is_of_indexer(weight)) frozen.push_back(weight.name);
+    return frozen;
+  }
   std::vector<std::regex> expressions;
   for (const std::string& pattern : patterns) {
     try {
@@ -33,7 +40,7 @@ std::vector<std::string> frozen_names(const config::RunConfig& config,
       return std::regex_search(weight.name, expression);
     });
     has_match |= matches;
-    if (matches != lists_trained) frozen.push_back(weight.name);
+    if (matches != lists_trained || is_of_indexer(weight)) frozen.push_back(weight.name);
   }
   if (!mesh.pp().is_alone()) return frozen;
   if (!has_match)

@@ -101,6 +101,11 @@ plugin::HostsConfig Plugins::hosts_config(const json::object& unknown, const Plu
     for (json::object& set : config::eval_set_records(config_))
       flags["eval_datasets"].as_array().push_back(std::move(set));
   }
+  if (config_.use_rollout_routing_replay) {
+    const model::ModelConfig model = model::read_model_config(config_.hf_checkpoint);
+    flags["num_layers"] = model.num_layers;  // the shape of the engine's choices
+    flags["moe_router_topk"] = model.experts.per_token;
+  }
   if (door_ != nullptr) {
     flags["sglang_router_ip"] = "127.0.0.1";
     flags["sglang_router_port"] = door_->port();

@@ -47,6 +47,17 @@ void check_shape(const config::RunConfig& config, const model::ModelConfig& mode
     divides("attention heads", model.num_heads);
     divides("key-value heads", model.num_kv_heads);
   }
+  if (!model.has_experts()) {
+    const auto needs_experts = [&](const char* flag, bool given) {
+      if (given) problems.push_back(fmt::format("{}: the model has no experts", flag));
+    };
+    needs_experts("--use-routing-replay", config.use_routing_replay);
+    needs_experts("--use-rollout-routing-replay", config.use_rollout_routing_replay);
+  }
+  if (config.moe_router_enable_expert_bias && !model.experts.has_selection_bias &&
+      config.moe_router_bias_update_rate.value_or(0) != 0) {
+    problems.emplace_back("--moe-router-bias-update-rate: the model's routers have no biases");
+  }
   if (config.pipeline_model_parallel_size > 1 && model.experts.has_selection_bias) {
     problems.push_back(fmt::format(
         "--pipeline-model-parallel-size {}: checkpoints would lack the selection biases of the "
@@ -89,6 +100,7 @@ engine::EngineConfig make_engine_config(const config::RunConfig& config, const M
   engine.kv_cache_dtype = config.kv_cache_dtype();
   engine.context_length = config.sglang_context_length.value_or(0);
   engine.enable_prefix_cache = !config.sglang_disable_radix_cache;
+  engine.records_experts = config.use_rollout_routing_replay;
   engine.seed = static_cast<uint64_t>(config.seed);
   engine.token_bytes = [tokenizer = text.tokenizer.get()](TokenId id) {
     return tokenizer->token_bytes(id);

@@ -133,6 +133,16 @@ train::Objective make_train_objective(const config::RunConfig& config) {
   return config.is_preference() ? train::Objective::kPreference : train::Objective::kPolicy;
 }
 
+model::RouterLosses make_router_losses(const config::RunConfig& config) {
+  using Balance = model::RouterLosses::Balance;
+  model::RouterLosses losses;
+  if (config.moe_router_load_balancing_type == "aux_loss") losses.balance = Balance::kMicroBatch;
+  if (config.moe_router_load_balancing_type == "seq_aux_loss") losses.balance = Balance::kSequence;
+  losses.balance_coef = config.moe_aux_loss_coeff;
+  losses.z_coef = config.moe_z_loss_coeff;
+  return losses;
+}
+
 }  // namespace
 
 train::TrainConfig make_train_config(const config::RunConfig& config, int64_t num_rollouts) {
@@ -146,6 +156,16 @@ train::TrainConfig make_train_config(const config::RunConfig& config, int64_t nu
   trainer.keep_old_actor = config.keep_old_actor;
   if (config.has_update_interval())
     trainer.update_weights_interval = config.update_weights_interval;
+  using Replay = train::TrainConfig::RoutingReplay;
+  if (config.use_rollout_routing_replay) {
+    trainer.routing_replay = Replay::kEngine;
+  } else if (config.use_routing_replay) {
+    trainer.routing_replay = Replay::kOldPass;
+  }
+  trainer.router_losses = make_router_losses(config);
+  // Megatron's default, which recipes of reinforcement learning set to 0.
+  if (config.moe_router_enable_expert_bias)
+    trainer.router_bias_update_rate = config.moe_router_bias_update_rate.value_or(1e-3);
   trainer.replays_top_p = config.rollout_top_p < 1;
   trainer.stateless_adam = config.use_stateless_adam;
   trainer.reset_optimizer_states = config.reset_optimizer_states;

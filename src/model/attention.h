@@ -9,6 +9,8 @@
 ///
 /// Dimensions: T tokens, N query heads, K key-value heads, D head size.
 
+#include <optional>
+
 #include "core/tensor.h"
 #include "kernels/block_chain.h"
 #include "kernels/param.h"
@@ -43,9 +45,22 @@ struct LatentLayer {
   int64_t rotary_dim = 0;  // R
   int64_t value_dim = 0;   // V
   double scale = 0;
+  /// A token looks at the so many best of its indexer's; 0: at all.
+  int64_t index_count = 0;
+  /// Where the layer has no indexer of its own: the layer before it whose choice it takes.
+  int index_source = 0;
+  bool lends_choice = false;  // a layer behind it takes this one's
   kernels::Param expand;  // [N (P + V), L]: the latent to each head's plain keys, then its values
   Tensor cos_PR;          // float32 [max positions, R / 2]
   Tensor sin_PR;
+};
+
+/// What an indexer makes of a token (model/layers/indexer.h): J heads of D numbers, rotated. float32
+/// (float64), without gradients.
+struct IndexInput {
+  Tensor query_TJD;  // scaled
+  Tensor key_TD;
+  Tensor weight_TJ;
 };
 
 /// What a token brings: not yet rotated, halves that rotate with each other.
@@ -54,6 +69,7 @@ struct LatentInput {
   Tensor rotary_query_TNR;
   Tensor latent_TL;  // normed
   Tensor rotary_key_TR;
+  std::optional<IndexInput> index;  // of a layer with an indexer
 };
 
 class Attention {

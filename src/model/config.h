@@ -66,6 +66,18 @@ struct LatentConfig {
   bool operator==(const LatentConfig&) const = default;
 };
 
+/// Sparse attention: which layers have an indexer, and how many tokens it chooses. A layer without
+/// one takes the choice of the last layer that has.
+struct IndexerConfig {
+  std::vector<bool> in_layer;  // [layers]; empty: attention looks at all tokens
+  int64_t num_heads = 0;
+  int64_t head_dim = 0;
+  int64_t count = 0;           // of chosen tokens
+  bool rotates_pairs = false;  // neighbours with each other, instead of halves
+
+  bool operator==(const IndexerConfig&) const = default;
+};
+
 struct ModelConfig {
   std::string model_type;  // one of families/families.cpp
   int64_t vocab_size = 0;
@@ -94,6 +106,7 @@ struct ModelConfig {
   bool has_sinks = false;         // of attention: a learned score of each head without a value
   bool scales_embedding = false;  // by the root of hidden_size
   Activation activation = Activation::kSilu;
+  IndexerConfig indexer;
   LatentConfig latent;  // head_dim is plain_dim + rotary_dim then
   BlockNorms norms;
   /// Tensors whose names begin like this are no part of the network: they are carried through save.
@@ -106,6 +119,9 @@ struct ModelConfig {
   std::vector<TokenId> eos_token_ids;           // of config.json and generation_config.json
   json::object raw;  // the file as it stood, written back into checkpoints
 
+  bool has_experts() const { return experts.are_anywhere(); }
+  /// Numbers that say which experts a token visits, in all layers.
+  int64_t routing_width() const { return num_layers * experts.per_token; }
   bool operator==(const ModelConfig&) const = default;
 };
 

@@ -48,6 +48,7 @@ struct CacheSpec {
   int64_t key_size = 0;          // numbers of one head and token
   int64_t value_size = 0;        // 0 where values are a part of the keys
   int64_t state_bytes = 0;       // of one request
+  int64_t index_size = 0;        // float32 numbers of a token for an indexer; layers may differ
 
   int64_t numbers_per_token() const { return heads * (key_size + value_size); }
   bool operator==(const CacheSpec&) const = default;

@@ -31,25 +31,28 @@ using torch::autograd::variable_list;
 /// added by the kernels of that second run.
 struct RecomputedBlock : torch::autograd::Function<RecomputedBlock> {
   static variable_list forward(AutogradContext* ctx, const Tensor& sum_TH, DecoderBlock* block,
-                               const Tensor& positions_T, Attention* attention) {
+                               const Tensor& positions_T, Attention* attention,
+                               RouterPass* routers) {
     ctx->save_for_backward({sum_TH});
     ctx->saved_data["positions"] = positions_T;
     ctx->saved_data["block"] = reinterpret_cast<int64_t>(block);
     ctx->saved_data["attention"] = reinterpret_cast<int64_t>(attention);
-    const Stream out = block->forward({sum_TH.clone(), {}}, positions_T, *attention);
+    ctx->saved_data["routers"] = reinterpret_cast<int64_t>(routers);
+    const Stream out = block->forward({sum_TH.clone(), {}}, positions_T, *attention, routers);
     return {out.residual_TH, out.update_TH};
   }
 
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
     auto* block = reinterpret_cast<DecoderBlock*>(ctx->saved_data["block"].toInt());
     auto* attention = reinterpret_cast<Attention*>(ctx->saved_data["attention"].toInt());
+    auto* routers = reinterpret_cast<RouterPass*>(ctx->saved_data["routers"].toInt());
     const Tensor sum_TH = ctx->get_saved_variables()[0].detach().requires_grad_();
     at::AutoGradMode grad_mode(true);
     const Stream out =
-        block->forward({sum_TH, {}}, ctx->saved_data["positions"].toTensor(), *attention);
+        block->forward({sum_TH, {}}, ctx->saved_data["positions"].toTensor(), *attention, routers);
     return {
         torch::autograd::grad({out.residual_TH, out.update_TH}, {sum_TH}, {grads[0], grads[1]})[0],
-        Tensor(), Tensor(), Tensor()};
+        Tensor(), Tensor(), Tensor(), Tensor()};
   }
 };
 
@@ -120,7 +123,8 @@ class Decoder final : public Network {
     const bool is_first = is_first_stage_ && chunk == 0;
     const bool is_last = is_last_stage_ && static_cast<size_t>(chunk) + 1 == chunks_.size();
     Stream stream{is_first ? embeddings(batch.ids_T) : stream_TH, {}};
-    if (has_chain_ && attention.chains() != nullptr && !at::GradMode::is_enabled()) {
+    if (has_chain_ && attention.chains() != nullptr && !at::GradMode::is_enabled() &&
+        batch.routers == nullptr) {
       stream = chained(blocks, stream.residual_TH, batch.positions_T, attention, config_.norm_eps);
       return kernels::add_rms_norm(stream.residual_TH, stream.update_TH, final_norm_,
                                    config_.norm_eps)
@@ -129,10 +133,11 @@ class Decoder final : public Network {
     for (const auto& block : blocks) {
       if (recompute_ == Recompute::kFull && at::GradMode::is_enabled()) {
         const variable_list out =
-            RecomputedBlock::apply(sum_of(stream), block.get(), batch.positions_T, &attention);
+            RecomputedBlock::apply(sum_of(stream), block.get(), batch.positions_T, &attention,
+                                   batch.routers);
         stream = {out[0], out[1]};
       } else {
-        stream = block->forward(stream, batch.positions_T, attention);
+        stream = block->forward(stream, batch.positions_T, attention, batch.routers);
       }
     }
     if (!is_last) return sum_of(stream);

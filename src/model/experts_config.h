@@ -3,6 +3,7 @@
 /// Feed-forward layers of experts, as config.json describes them: which layers have them, how many
 /// a token visits, how it chooses, and what the files call their weights.
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -51,6 +52,7 @@ struct ExpertsConfig {
   bool are_in(int64_t layer) const {
     return layer < static_cast<int64_t>(in_layer.size()) && in_layer[static_cast<size_t>(layer)];
   }
+  bool are_anywhere() const { return std::ranges::count(in_layer, true) > 0; }
   bool operator==(const ExpertsConfig&) const = default;
 };
 

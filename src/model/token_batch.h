@@ -19,6 +19,8 @@
 
 namespace slime::model {
 
+struct RouterPass;
+
 using kernels::Segment;  // {begin, end, parent}
 
 struct TokenBatch {
@@ -26,6 +28,9 @@ struct TokenBatch {
   Tensor positions_T;  // int64, position in the token's own sequence
   /// Cover [0, T) in order; the engine's attention does not read them.
   std::vector<Segment> segments;
+  /// Choices of experts (model/router_pass.h), of the same rows; null: routers are free and nobody
+  /// asks. Outlives the backward of the batch.
+  RouterPass* routers = nullptr;
 
   int64_t num_tokens() const { return ids_T.size(0); }
 };

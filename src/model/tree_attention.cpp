@@ -96,6 +96,20 @@ Tensor TreeAttention::attend(const AttentionLayer& layer, const Tensor& qkv_TE,
   return attended(heads_TE, heads, {layer.scale, layer.window}, layer.sinks);
 }
 
+const TokenChoice* TreeAttention::choice_of(int layer) const {
+  const auto found = choices_.find(layer);
+  return found == choices_.end() ? nullptr : &found->second;
+}
+
+const TokenChoice& TreeAttention::chosen(const LatentLayer& layer, const LatentInput& in) {
+  if (!in.index) return choices_.at(layer.index_source);
+  if (last_choice_ >= 0 && last_choice_ != layer.index) choices_.erase(last_choice_);
+  last_choice_ = layer.lends_choice ? -1 : layer.index;
+  TokenChoice& choice = choices_[layer.index];
+  choice = choose_tokens(*in.index, rows_.pieces, layer.index_count);
+  return choice;
+}
+
 Tensor TreeAttention::attend_latent(const LatentLayer& layer, const LatentInput& in,
                                     const Tensor& positions_T) {
   const int64_t tokens = in.latent_TL.size(0), heads = layer.num_heads, rotary = layer.rotary_dim,
@@ -109,6 +123,13 @@ Tensor TreeAttention::attend_latent(const LatentLayer& layer, const LatentInput&
   const Tensor key_TNR =
       rotated_TE.narrow(1, heads * rotary, rotary).unsqueeze(1).expand({tokens, heads, rotary});
   const Tensor expanded_TNE = kernels::linear(in.latent_TL, layer.expand).view({tokens, heads, -1});
+  if (layer.index_count > 0) {
+    const TokenChoice& choice = chosen(layer, in);
+    return flat(sparse_attention(at::cat({query_TNR, in.plain_query_TNP}, 2),
+                                 at::cat({key_TNR, expanded_TNE.narrow(2, 0, layer.plain_dim)}, 2),
+                                 expanded_TNE.narrow(2, layer.plain_dim, layer.value_dim).contiguous(),
+                                 choice, rows_.pieces, layer.scale));
+  }
   // Kernels have one size for keys and values: what values lack is zeros.
   const Tensor value_TND = at::constant_pad_nd(
       expanded_TNE.narrow(2, layer.plain_dim, layer.value_dim), {0, size - layer.value_dim});

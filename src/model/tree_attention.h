@@ -4,11 +4,13 @@
 /// differentiable. Context-parallel ranks have some of its rows each (model/context_rows.h): they
 /// gather keys and values of a layer, and in the backward sum their gradients at their owners.
 
+#include <map>
 #include <vector>
 
 #include "kernels/tree_attention.h"
 #include "model/attention.h"
 #include "model/context_rows.h"
+#include "model/sparse_attention.h"
 
 namespace slime::model {
 
@@ -25,11 +27,20 @@ class TreeAttention final : public Attention {
   Tensor attend_latent(const LatentLayer& layer, const LatentInput& in,
                        const Tensor& positions_T) override;
 
+  /// Of the layer's indexer; null where nothing was chosen or it is not kept.
+  const TokenChoice* choice_of(int layer) const;
+
  private:
   Tensor attended(const Tensor& heads_LE, const kernels::RotaryShape& heads,
                   const kernels::TreeAttentionShape& shape, const kernels::Param& sinks) const;
 
+  const TokenChoice& chosen(const LatentLayer& layer, const LatentInput& in);
+
   ContextRows rows_;
+  /// By the layer with the indexer. Only the last one is kept, and those that other layers take:
+  /// recomputation in the backward comes back to these.
+  std::map<int, TokenChoice> choices_;
+  int last_choice_ = -1;
 };
 
 }  // namespace slime::model

@@ -63,6 +63,11 @@ void Weights::release_grad() {
   for (auto& [param, weight] : params_) param->grad = Tensor();
 }
 
+void Weights::copy_from(const Weights& other) {
+  flat_.copy_(other.flat_);
+  flat_constants_.copy_(other.flat_constants_);
+}
+
 Tensor Weights::view(const Tensor& buffer, const NamedWeight& weight) {
   return buffer.narrow(0, weight.offset, product(weight.shape)).view(weight.shape);
 }
@@ -105,8 +110,14 @@ void Weights::Builder::allocate(const Precision& precision) {
   weights_.flat_ = at::zeros({num_elements_},
                              at::TensorOptions().dtype(precision.weights).device(precision.device));
   for (auto& [param, weight] : weights_.params_) param->value = view(weights_.flat_, weight);
+  int64_t size = 0;
+  for (const Constant& constant : constants_) size += product(constant.shape);
+  weights_.flat_constants_ = at::zeros({size}, weights_.flat_.options().dtype(at::kFloat));
+  int64_t offset = 0;
   for (Constant& constant : constants_) {
-    *constant.tensor = at::zeros(constant.shape, weights_.flat_.options().dtype(at::kFloat));
+    const int64_t count = product(constant.shape);
+    *constant.tensor = weights_.flat_constants_.narrow(0, offset, count).view(constant.shape);
+    offset += count;
     weights_.constants_.push_back({std::move(constant.name), *constant.tensor});
   }
 }

@@ -49,8 +49,8 @@ struct NamedWeight {
   bool is_on_two_stages = false;
 };
 
-/// A tensor of the files that is not trained: float32 whatever the trained precision, outside of
-/// the flat buffer.
+/// A tensor of the files that no gradient reaches: float32 whatever the trained precision, outside of
+/// the flat buffer. Routers' selection biases follow the load of experts (train/router_training.h).
 struct NamedConstant {
   std::string name;
   Tensor value;
@@ -83,8 +83,12 @@ class Weights {
 
   /// In file order; tied tensors once, under the embedding's name.
   const std::vector<NamedWeight>& tensors() const { return tensors_; }
-  /// Files hold them beside the weights; gradients, optimizers and updates of weights do not know them.
+  /// Files hold them beside the weights; gradients and optimizers do not know them.
   const std::vector<NamedConstant>& constants() const { return constants_; }
+  /// [C] float32: all constants, end to end.
+  const Tensor& flat_constants() const { return flat_constants_; }
+  /// Weights and constants of a network of the same shape.
+  void copy_from(const Weights& other);
   const std::vector<CarriedTensor>& carried() const { return carried_; }
   void carry(std::vector<CarriedTensor> carried) { carried_ = std::move(carried); }
   /// View of one of tensors() in `buffer`, which is flat(), grad(), or an optimizer buffer of the same
@@ -97,6 +101,7 @@ class Weights {
  private:
   friend struct Builder;
   Tensor flat_;
+  Tensor flat_constants_;
   Tensor grad_;
   std::vector<NamedWeight> tensors_;
   std::vector<NamedConstant> constants_;

@@ -164,7 +164,11 @@ void take_experts(Fields& fields, const Columns& columns, const Sample& given, S
       sizes[0] * sizes[1] * sizes[2] != static_cast<int64_t>(numbers.size()))
     throw FrameError(fmt::format(
         "Sample.rollout_routed_experts should be [{}, layers, experts per token]", rows));
-  sample.routed_experts.assign(numbers.begin(), numbers.end());
+  for (const int64_t number : numbers) {
+    if (number < 0 || number > std::numeric_limits<int16_t>::max())
+      throw FrameError(fmt::format("Sample.rollout_routed_experts has {}", number));
+    sample.routed_experts.push_back(static_cast<int16_t>(number));
+  }
 }
 
 std::optional<WeightVersion> version_of(const json::value& word) {

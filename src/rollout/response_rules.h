@@ -21,6 +21,7 @@ struct ResponseRules {
   uint64_t seed = 0;             // draws are keyed by (seed, sample ordinal)
   bool is_evaluation = false;    // no filter is asked, and sample hooks are told
   bool keeps_top_p_ids = false;  // record the nucleus of each token, for the trainer's replay
+  bool keeps_routed_experts = false;  // and the choices of the engine's routers
   /// Why a reward cannot be used; the sample has failed then. Nothing: it can. Empty: all can.
   std::function<std::optional<std::string>(const json::value& reward)> reward_problem;
 };

@@ -28,6 +28,15 @@ void append_kept_ids(Sample& sample, const engine::GenerateUpdate& generated) {
         "the counts of top-p ids add up to them");
 }
 
+/// Row by row: each token but the last has as many numbers.
+void append_experts(Sample& sample, const engine::GenerateUpdate& generated) {
+  sample.routed_experts.insert(sample.routed_experts.end(), generated.routed_experts.begin(),
+                               generated.routed_experts.end());
+  const auto size = static_cast<int64_t>(sample.routed_experts.size());
+  const int64_t rows = static_cast<int64_t>(sample.tokens.size()) - 1;
+  check(size == 0 || (rows > 0 && size % rows == 0), "the engine tells the experts of each row");
+}
+
 /// The runs add up to the response of `before` tokens and the new ones, unless nothing is known of
 /// any token.
 void append_versions(Sample& sample, int64_t before, const engine::GenerateUpdate& generated) {
@@ -83,6 +92,7 @@ void append_generated(Sample& sample, const engine::GenerateUpdate& generated) {
   append_versions(sample, before, generated);
   sample.tokens.insert(sample.tokens.end(), generated.output_ids.begin(),
                        generated.output_ids.end());
+  append_experts(sample, generated);
   sample.log_probs.insert(sample.log_probs.end(), generated.output_log_probs.begin(),
                           generated.output_log_probs.end());
   // An empty mask means all ones.
@@ -102,6 +112,13 @@ void cut_response(Sample& sample, int64_t length) {
   sample.failure.clear();
   if (surplus == 0) return;
   const auto kept = static_cast<std::size_t>(length);
+  const auto rows = static_cast<int64_t>(sample.tokens.size()) - 1;
+  if (!sample.routed_experts.empty()) {
+    const int64_t width = static_cast<int64_t>(sample.routed_experts.size()) / rows;
+    // Nothing is recorded of no token.
+    sample.routed_experts.resize(
+        length == 0 ? 0 : static_cast<std::size_t>(width * (rows - surplus)));
+  }
   sample.tokens.resize(static_cast<std::size_t>(sample.prompt_length) + kept);
   if (!sample.log_probs.empty()) sample.log_probs.resize(kept);
   if (!sample.loss_mask.empty()) sample.loss_mask.resize(kept);

@@ -15,6 +15,7 @@ engine::GenerateUpdate drawn(std::vector<TokenId> ids, WeightVersion version) {
     update.output_log_probs.push_back(-0.1F * static_cast<float>(id));
     update.top_p_ids.insert(update.top_p_ids.end(), {id, id + 1});
     update.top_p_counts.push_back(2);
+    update.routed_experts.insert(update.routed_experts.end(), {1, static_cast<int16_t>(id)});
   }
   update.versions = {{version, static_cast<int64_t>(update.output_ids.size())}};
   update.finish = engine::FinishReason{.kind = engine::FinishReason::Kind::kAbort};
@@ -30,6 +31,7 @@ Sample prompt_of_two() {
 
 TEST(CutResponse, GivesBackWhatWasDrawnLast) {
   Sample sample = prompt_of_two();
+  sample.routed_experts = {0, 5};  // of the prompt's first token
   append_generated(sample, drawn({10, 11}, 3));
   sample.loss_mask = {0, 0};
   append_generated(sample, drawn({12}, 3));
@@ -42,6 +44,7 @@ TEST(CutResponse, GivesBackWhatWasDrawnLast) {
   cut_response(sample, 3);
   EXPECT_EQ(to_json(sample), to_json(before));
   EXPECT_EQ(sample.versions, (std::vector<VersionRun>{{3, 3}}));
+  EXPECT_EQ(sample.routed_experts, (std::vector<int16_t>{0, 5, 1, 10, 1, 11, 1, 12}));
   EXPECT_EQ(sample.loss_mask, (std::vector<uint8_t>{0, 0, 1}));
 }
 
@@ -51,6 +54,7 @@ Sample with_a_tool_answer() {
   auto update = drawn({10, 11}, 3);
   update.top_p_ids.clear();
   update.top_p_counts.clear();
+  update.routed_experts.clear();
   append_generated(sample, update);
   sample.tokens.insert(sample.tokens.end(), {20, 21, 22});
   sample.log_probs.resize(5, 0.0F);
@@ -62,6 +66,7 @@ engine::GenerateUpdate drawn_plainly(TokenId id, WeightVersion version) {
   auto update = drawn({id}, version);
   update.top_p_ids.clear();
   update.top_p_counts.clear();
+  update.routed_experts.clear();
   return update;
 }
 

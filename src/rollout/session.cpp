@@ -44,12 +44,13 @@ bool can_go_on(const Sample& sample) {
   return sample.status == Status::kPending || sample.status == Status::kAborted;
 }
 
-/// A response of an earlier session whose tokens have top-p ids where those of this one have none,
-/// or the other way round (--rollout-top-p was changed on resume): no trainer can replay such a
+/// A response of an earlier session whose tokens have top-p ids or choices of experts where those of
+/// this one have none, or the other way round (--rollout-top-p was changed on resume): no trainer can replay such a
 /// mixture, so it is drawn anew; so is one whose function kept no log-probs.
 bool has_other_records(const Sample& sample, const ResponseRules& rules) {
   if (sample.response_length() == 0) return false;
   return sample.top_p_offsets.empty() == rules.keeps_top_p_ids ||
+         sample.routed_experts.empty() == rules.keeps_routed_experts ||
          static_cast<int64_t>(sample.log_probs.size()) != sample.response_length();
 }
 
@@ -254,6 +255,10 @@ engine::GenerateRequest Session::request_for(const GroupInFlight& flight,
   request.sampling.sampling_seed = draw_key(rules_.seed, sample.ordinal);
   request.return_logprob = true;
   request.return_top_p_token_ids = rules_.keeps_top_p_ids;
+  request.return_routed_experts = rules_.keeps_routed_experts;
+  // Those of earlier calls stay: they made the log-probs of these tokens.
+  if (!sample.routed_experts.empty())
+    request.routed_experts_start_len = static_cast<int64_t>(sample.tokens.size()) - 1;
   return request;
 }
 

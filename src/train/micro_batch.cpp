@@ -14,7 +14,43 @@
 namespace slime::train {
 namespace {
 
-Sequence sequence_of(const TrainSample& sample) { return {sample.tokens, sample.prompt_length}; }
+Sequence sequence_of(const TrainSample& sample, const PlanOptions& options) {
+  Sequence sequence{sample.tokens, sample.prompt_length};
+  if (options.replays_experts_of == nullptr || sample.routed_experts.empty()) return sequence;
+  sequence.experts = sample.routed_experts;
+  sequence.expert_width = options.replays_experts_of->routing_width();
+  return sequence;
+}
+
+/// Throws ConfigError for choices that no router of the model makes.
+void check_experts(const TrainSample& sample, const model::ModelConfig& model) {
+  const auto fail = [&](const std::string& what) {
+    throw ConfigError(
+        fmt::format("use-rollout-routing-replay: sample {} {}", sample.ordinal, what));
+  };
+  const std::vector<int16_t>& choices = sample.routed_experts;
+  const auto trained = std::ranges::count(sample.loss_mask, 1);
+  if (choices.empty() && trained == 0) return;
+  const int64_t width = model.routing_width(), rows = sample.total_length() - 1;
+  if (static_cast<int64_t>(choices.size()) != rows * width) {
+    fail(fmt::format("has {} choices of experts; {} rows of {} layers and {} visits were expected",
+                     choices.size(), rows, model.num_layers, model.experts.per_token));
+  }
+  for (const int16_t expert : choices) {
+    if (expert < 0 || expert >= model.experts.count)
+      fail(fmt::format("visits expert {} of {}", expert, model.experts.count));
+  }
+  const int64_t visits = model.experts.per_token;
+  for (int64_t layer = 0; layer < model.num_layers && visits > 1; ++layer) {
+    if (!model.experts.are_in(layer)) continue;
+    bool is_zero = true;
+    for (int64_t row = 0; row < rows && is_zero; ++row) {
+      const auto first = choices.begin() + row * width + layer * visits;
+      is_zero = std::all_of(first, first + visits, [](int16_t expert) { return expert == 0; });
+    }
+    if (is_zero) fail(fmt::format("visits expert 0 alone in layer {}", layer));
+  }
+}
 
 /// The nucleus of each response token of these samples, end to end.
 kernels::KeptTokens kept_tokens(std::span<const TrainSample> samples, const Indices& members) {
@@ -44,7 +80,8 @@ MicroBatch make_micro_batch(std::span<const TrainSample> samples, Indices member
   std::vector<double> totals;
   for (const int64_t i : members) {
     const TrainSample& sample = samples[i];
-    sequences.push_back(sequence_of(sample));
+    if (options.replays_experts_of != nullptr) check_experts(sample, *options.replays_experts_of);
+    sequences.push_back(sequence_of(sample, options));
     lengths.push_back(sample.response_length());
     mask.insert(mask.end(), sample.loss_mask.begin(), sample.loss_mask.end());
     totals.push_back(static_cast<double>(sample.rollout_mask_total));
@@ -67,7 +104,7 @@ std::vector<Indices> bins_of(std::span<const TrainSample> samples, const Indices
   std::vector<Sequence> sequences;
   std::vector<int64_t> lengths;
   for (const int64_t i : members) {
-    sequences.push_back(sequence_of(samples[i]));
+    sequences.push_back(sequence_of(samples[i], options));
     lengths.push_back(samples[i].total_length());
   }
   std::vector<Indices> bins = options.packing.share_prefixes ? pack_into_bins(sequences, capacity)
@@ -141,6 +178,7 @@ StepPlan make_step(std::span<const TrainSample> samples, std::vector<Indices> mi
                                       plan.micro_batches.back().starts);
   }
   plan.num_executions = static_cast<int64_t>(executions.size());
+  plan.num_micro_batches = static_cast<int64_t>(plan.micro_batches.size());
   plan.denominator = options.reduction == algo::Reduction::kPerToken
                          ? tokens
                          : static_cast<double>(plan.num_executions);

@@ -3,7 +3,8 @@
 /// The samples of a training step, split into micro-batches and packed: what the forward passes of
 /// a step have in common.
 ///
-/// Dimensions: R responses and T response tokens of one micro-batch, as in algo/packed.h.
+/// Dimensions: R responses and T response tokens of one micro-batch, as in algo/packed.h; U rows of
+/// its packed batch, L of them this rank's; Y layers, K experts that a row visits in each.
 
 #include <vector>
 
@@ -24,6 +25,9 @@ struct MicroBatch {
   Tensor trained_T;          // bool
   kernels::KeptTokens kept;  // nucleus of each response token; undefined: no replay
   Tensor weight_T;           // what each token counts in a sum: algo::token_weights
+  /// int16 [Y, L, K]: whom the rows visited in the pass for old log-probs, in this stage's layers;
+  /// undefined: nobody recorded it. What packed.experts_UW says comes from the engine.
+  Tensor visited_YLK;
 
   bool has_response() const { return trained_T.size(0) > 0; }
 };
@@ -32,6 +36,7 @@ struct StepPlan {
   std::vector<MicroBatch> micro_batches;
   int64_t num_executions = 0;  // G: rollout executions of the step
   double denominator = 1;      // of loss, gradient and metrics: G, or trained tokens
+  int64_t num_micro_batches = 1;  // of all ranks
 };
 
 struct PlanOptions {
@@ -39,6 +44,9 @@ struct PlanOptions {
   PackingOptions packing;
   algo::Reduction reduction = algo::Reduction::kPerRollout;
   bool replays_top_p = false;  // every sample has its nucleus, and log-probs are taken in it
+  /// Every sample that trains brings the engine's choices of experts, and they are visited. Null: it
+  /// does not matter.
+  const model::ModelConfig* replays_experts_of = nullptr;
   bool keeps_pairs = false;    // samples 2i and 2i + 1 share a micro-batch: preferences
   bool separates_zero_rewards = false;  // samples with reward 0 get micro-batches of their own
   at::ScalarType dtype = at::kFloat;    // of weight_T: float32 or float64

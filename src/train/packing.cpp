@@ -10,6 +10,26 @@
 namespace slime::train {
 namespace {
 
+/// Whom a token is to visit; nobody in particular: no numbers.
+std::span<const int16_t> experts_at(const Sequence& sequence, int64_t position) {
+  const int64_t begin = position * sequence.expert_width;
+  if (begin >= static_cast<int64_t>(sequence.experts.size())) return {};
+  return sequence.experts.subspan(begin, sequence.expert_width);
+}
+
+bool is_same(const Sequence& a, const Sequence& b, int64_t position) {
+  return a.tokens[position] == b.tokens[position] &&
+         std::ranges::equal(experts_at(a, position), experts_at(b, position));
+}
+
+bool is_less(const Sequence& a, const Sequence& b) {
+  const int64_t common = common_prefix(a, b);
+  const auto length = [](const Sequence& x) { return static_cast<int64_t>(x.tokens.size()); };
+  if (common == length(a) || common == length(b)) return length(a) < length(b);
+  if (a.tokens[common] != b.tokens[common]) return a.tokens[common] < b.tokens[common];
+  return std::ranges::lexicographical_compare(experts_at(a, common), experts_at(b, common));
+}
+
 /// Builds the prefix forest of some sequences: segments in depth-first order, and the row of every
 /// token.
 class Forest {
@@ -28,7 +48,7 @@ class Forest {
     }
     // Sorted, sequences with a common prefix are neighbours.
     std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
-      return std::ranges::lexicographical_compare(tokens(a), tokens(b));
+      return is_less(sequences_[a], sequences_[b]);
     });
     grow(order, 0, -1);
   }
@@ -65,9 +85,12 @@ class Forest {
     batch.target_S = at::tensor(target, at::kLong);
     batch.scored_T = at::tensor(scored, at::kLong);
     std::vector<int64_t> row_of_token;
-    for (const std::vector<int64_t>& rows : rows_)
+    for (const std::vector<int64_t>& rows : rows_) {
       row_of_token.insert(row_of_token.end(), rows.begin(), rows.end());
+      batch.lengths.push_back(static_cast<int64_t>(rows.size()));
+    }
     batch.row_L = at::tensor(row_of_token, at::kLong);
+    batch.experts_UW = experts_of_rows();
     return batch;
   }
 
@@ -80,14 +103,28 @@ class Forest {
 
   std::span<const TokenId> tokens(int64_t i) const { return sequences_[i].tokens; }
 
+  Tensor experts_of_rows() const {
+    int64_t width = 0;
+    for (const Sequence& sequence : sequences_) width = std::max(width, sequence.expert_width);
+    if (width == 0) return {};
+    Tensor experts_UW = at::full({num_rows_, width}, -1, at::kShort);
+    auto* row = experts_UW.data_ptr<int16_t>();
+    for (const Node& node : nodes_) {
+      const int64_t end = node.depth + node.segment.end - node.segment.begin;
+      for (int64_t depth = node.depth; depth < end; ++depth, row += width)
+        std::ranges::copy(experts_at(sequences_[node.sequence], depth), row);
+    }
+    return experts_UW;
+  }
+
   /// Adds what `members`, equal up to `depth`, have after it, below segment `parent`. Recursion is
   /// as deep as the forest; it splits members at every level, so never deeper than there are
   /// sequences.
   void grow(std::span<const int64_t> members, int64_t depth, int32_t parent) {
-    const auto first = tokens(members.front());
     const auto count = static_cast<int64_t>(members.size());
     // All share what the first and the last in order share.
-    const int64_t common = common_prefix(first, tokens(members.back()));
+    const int64_t common =
+        common_prefix(sequences_[members.front()], sequences_[members.back()]);
     if (count == 1 || (common - depth) * (count - 1) >= options_.min_saved_tokens) {
       if (common > depth) parent = add(members, depth, common, parent);
       depth = common;
@@ -97,7 +134,8 @@ class Forest {
       const auto here = tokens(members[begin]);
       std::size_t end = begin + 1;
       if (static_cast<int64_t>(here.size()) > common) {
-        while (end < members.size() && tokens(members[end])[common] == here[common]) ++end;
+        const Sequence& sequence = sequences_[members[begin]];
+        while (end < members.size() && is_same(sequences_[members[end]], sequence, common)) ++end;
       }
       if (static_cast<int64_t>(here.size()) > depth)
         grow(members.subspan(begin, end - begin), depth, parent);
@@ -135,9 +173,13 @@ PackedBatch pack(std::span<const Sequence> sequences, const PackingOptions& opti
   return forest.to_batch();
 }
 
-int64_t common_prefix(std::span<const TokenId> a, std::span<const TokenId> b) {
-  const auto [end, _] = std::ranges::mismatch(a, b);
-  return end - a.begin();
+int64_t common_prefix(const Sequence& a, const Sequence& b) {
+  const auto [end, _] = std::ranges::mismatch(a.tokens, b.tokens);
+  const int64_t common = end - a.tokens.begin();
+  if (a.experts.empty() && b.experts.empty()) return common;
+  int64_t same = 0;
+  while (same < common && is_same(a, b, same)) ++same;
+  return same;
 }
 
 std::vector<std::vector<int64_t>> pack_into_bins(std::span<const Sequence> sequences,
@@ -150,7 +192,7 @@ std::vector<std::vector<int64_t>> pack_into_bins(std::span<const Sequence> seque
     for (std::size_t b = 0; b < bins.size(); ++b) {
       int64_t shared = 0;
       for (const int64_t other : bins[b]) {
-        shared = std::max(shared, common_prefix(sequences[i].tokens, sequences[other].tokens));
+        shared = std::max(shared, common_prefix(sequences[i], sequences[other]));
       }
       if (fill[b] + length - shared <= capacity && length - shared < best_added) {
         best = static_cast<int64_t>(b);

@@ -30,6 +30,10 @@ namespace slime::train {
 struct Sequence {
   std::span<const TokenId> tokens;
   int64_t prompt_length = 0;
+  /// Which experts the first tokens are to visit, expert_width numbers each; the others visit whom
+  /// they like. Tokens are shared with those that visit the same.
+  std::span<const int16_t> experts = {};
+  int64_t expert_width = 0;
 };
 
 struct PackingOptions {
@@ -48,12 +52,15 @@ struct PackedBatch {
   /// int64: row of the packed batch of each token of each sequence, prompts included, sequences end to
   /// end in the order they were given.
   Tensor row_L;
+  std::vector<int64_t> lengths;  // of the sequences
+  /// int16 [U, expert width]: whom each row is to visit, -1 where it likes; undefined: all like.
+  Tensor experts_UW;
 };
 
 PackedBatch pack(std::span<const Sequence> sequences, const PackingOptions& options);
 
-/// Tokens the two sequences start with in common.
-int64_t common_prefix(std::span<const TokenId> a, std::span<const TokenId> b);
+/// Tokens the two sequences start with in common, visits of experts included.
+int64_t common_prefix(const Sequence& a, const Sequence& b);
 
 /// Micro-batches for one rank that keep sequences with common prefixes together: each sequence in
 /// order goes to the bin where it adds the fewest tokens among those that it fits into, else to a

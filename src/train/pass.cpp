@@ -3,6 +3,8 @@
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include "kernels/device.h"
+
 namespace slime::train {
 namespace {
 
@@ -38,12 +40,54 @@ kernels::KeptTokens kept_of(const kernels::KeptTokens& kept, const Tensor& id) {
 
 }  // namespace
 
-Pass::Pass(model::Network& network, const comm::Mesh& mesh, const MicroBatch& micro_batch)
+Pass::Pass(model::Network& network, const comm::Mesh& mesh, const MicroBatch& micro_batch,
+           RoutingOfPass* routing)
     : network_(network),
       micro_batch_(micro_batch),
       device_(network.weights().flat().device()),
       rows_(tokens_on(device_, micro_batch), mesh),
-      attention_(rows_) {}
+      attention_(rows_) {
+  if (routing != nullptr) ask_routers(mesh, *routing);
+}
+
+void Pass::ask_routers(const comm::Mesh& mesh, RoutingOfPass& routing) {
+  const model::ModelConfig& config = network_.config();
+  const PackedBatch& packed = micro_batch_.packed;
+  const int64_t layers = config.num_layers, own = rows_.own.num_tokens(),
+                all = packed.tokens.num_tokens();
+  const auto floats = at::TensorOptions(kernels::accumulator_of(network_.weights().flat()));
+  if (routing.replays && micro_batch_.visited_YLK.defined()) {
+    routers_.given_YTK = micro_batch_.visited_YLK;
+  } else if (routing.replays && packed.experts_UW.defined()) {
+    routers_.given_YTK = packed.experts_UW.index_select(0, rows_.own_L)
+                             .view({own, layers, config.experts.per_token})
+                             .transpose(0, 1)
+                             .contiguous()
+                             .to(device_);
+  }
+  routing.made_YLK =
+      at::full({layers, own, config.experts.per_token}, -1,
+               at::TensorOptions(at::kShort).device(device_));
+  routing.terms_Y2 = at::zeros({layers, 2}, at::TensorOptions(at::kDouble).device(device_));
+  routers_.made_YTK = routing.made_YLK;
+  routers_.terms_Y2 = routing.terms_Y2;
+  routers_.losses = routing.losses;
+  routers_.gradient_scale = routing.gradient_scale;
+  routing.count_L =
+      at::bincount(packed.row_L, {}, all).index_select(0, rows_.own_L).to(floats).to(device_);
+  routers_.rows.count_T = routing.count_L;
+  routers_.rows.ranks = &mesh.cp();
+  const Tensor lengths_Q = at::tensor(packed.lengths, at::kLong);
+  routers_.rows.length_Q = lengths_Q.to(floats).to(device_);
+  if (routing.losses.balance == model::RouterLosses::Balance::kSequence) {
+    const Tensor sequence_P = at::repeat_interleave(lengths_Q);
+    const Tensor place_P = rows_.place_T.index_select(0, packed.row_L);
+    const Tensor own_P = (place_P >= 0).nonzero().squeeze(1);
+    routers_.rows.sequence_P = sequence_P.index_select(0, own_P).to(device_);
+    routers_.rows.row_P = place_P.index_select(0, own_P).to(device_);
+  }
+  rows_.own.routers = &routers_;
+}
 
 Tensor Pass::forward(int chunk, const Tensor& stream_LH) {
   return network_.forward_chunk(chunk, stream_LH, rows_.own, attention_);

@@ -10,18 +10,34 @@
 #include "kernels/linear_logprob.h"
 #include "model/context_rows.h"
 #include "model/network.h"
+#include "model/router_pass.h"
 #include "model/tree_attention.h"
 #include "model/value_head.h"
 #include "train/micro_batch.h"
 
 namespace slime::train {
 
+/// What is asked of the routers of one micro-batch, and what came of it.
+struct RoutingOfPass {
+  /// Rows visit whom they visited in the pass for old log-probs, or, where that was not recorded,
+  /// whom the engine's routers chose, or whom they like.
+  bool replays = false;
+  model::RouterLosses losses;
+  double gradient_scale = 1;  // of their gradients
+  /// Made by the pass, of the rows and layers of this rank.
+  Tensor count_L;     // float32 (float64): in how many sequences a row is
+  Tensor made_YLK;    // int16 [Y, L, K]
+  Tensor terms_Y2;    // model::RouterPass
+};
+
 /// Results per token are the same on all context- and tensor-parallel ranks, and what follows them is
 /// computed by each: a number per token is little beside the pass.
 class Pass final {
  public:
-  /// All of them outlive the pass, which outlives its backward.
-  Pass(model::Network& network, const comm::Mesh& mesh, const MicroBatch& micro_batch);
+  /// All of them outlive the pass, which outlives its backward. `routing` is null where routers are
+  /// free and nobody asks.
+  Pass(model::Network& network, const comm::Mesh& mesh, const MicroBatch& micro_batch,
+       RoutingOfPass* routing);
   Pass(const Pass&) = delete;
 
   /// model::Network::forward_chunk() of this rank's rows.
@@ -37,6 +53,7 @@ class Pass final {
   Tensor values(const Tensor& hidden_LH, const model::ValueHead& head) const;
 
  private:
+  void ask_routers(const comm::Mesh& mesh, RoutingOfPass& routing);
   /// Some of `size` scored ids, which other ranks have the rest of.
   struct Scored {
     Tensor id;   // int64, ascending
@@ -52,6 +69,7 @@ class Pass final {
   at::Device device_;
   model::ContextRows rows_;
   model::TreeAttention attention_;
+  model::RouterPass routers_;
 };
 
 }  // namespace slime::train

@@ -47,9 +47,9 @@ class Pipeline final {
   /// Of the micro-batch; made for the first chunk, gone with the last use.
   Pass& pass_of(int64_t item) {
     std::unique_ptr<Pass>& pass = passes_[item];
+    const PipelineItem& of_item = items_[static_cast<std::size_t>(item)];
     if (pass == nullptr)
-      pass = std::make_unique<Pass>(network_, mesh_,
-                                    *items_[static_cast<std::size_t>(item)].micro_batch);
+      pass = std::make_unique<Pass>(network_, mesh_, *of_item.micro_batch, of_item.routing);
     return *pass;
   }
   void end_use(int64_t item) {

@@ -13,10 +13,11 @@
 
 namespace slime::train {
 
-/// A micro-batch, and whether gradients of it are wanted.
+/// A micro-batch, whether gradients of it are wanted, and what is asked of routers (train/pass.h).
 struct PipelineItem {
   const MicroBatch* micro_batch;
   bool has_backward;
+  RoutingOfPass* routing = nullptr;
 };
 
 /// Called on the last stage with the hidden states of an item: what is differentiated, a scalar, or

@@ -10,12 +10,15 @@
 namespace slime::train {
 namespace {
 
-/// Executions and denominator of a step, as make_step counts them, over all ranks.
+/// Executions, micro-batches and denominator of a step, as make_step counts them, over all ranks.
 StepShare count_step(const TrainBatch& batch, const std::vector<std::vector<Indices>>& ranks,
                      algo::Reduction reduction) {
   std::unordered_set<int64_t> executions;
   double tokens = 0;
+  StepShare step;
+  step.num_micro_batches = 0;
   for (const std::vector<Indices>& rank : ranks) {
+    step.num_micro_batches += static_cast<int64_t>(rank.size());
     for (const Indices& micro_batch : rank) {
       for (const int64_t i : micro_batch) {
         const TrainSample& sample = batch.samples[i];
@@ -25,7 +28,6 @@ StepShare count_step(const TrainBatch& batch, const std::vector<std::vector<Indi
       }
     }
   }
-  StepShare step;
   step.num_executions = static_cast<int64_t>(executions.size());
   step.denominator =
       reduction == algo::Reduction::kPerToken ? tokens : static_cast<double>(step.num_executions);
@@ -61,6 +63,7 @@ std::vector<StepPlan> plan_share(const BatchShare& share, const PlanOptions& opt
     StepPlan plan = make_step(share.batch.samples, step.micro_batches, options);
     plan.num_executions = step.num_executions;
     plan.denominator = step.denominator;
+    plan.num_micro_batches = step.num_micro_batches;
     plans.push_back(std::move(plan));
   }
   return plans;

@@ -10,7 +10,7 @@
 namespace slime::train {
 namespace {
 
-constexpr uint32_t kVersion = 2;
+constexpr uint32_t kVersion = 3;
 
 class Writer {
  public:
@@ -90,6 +90,7 @@ void each_field(Sample& sample, const Fn& fn) {
   fn(sample.versions);
   fn(sample.top_p_ids);
   fn(sample.top_p_offsets);
+  fn(sample.routed_experts);
   fn(sample.reward);
   fn(sample.raw_reward);
   fn(sample.rollout_mask_total);
@@ -109,6 +110,7 @@ std::string to_frame(const BatchShare& share) {
   for (const StepShare& step : share.steps) {
     out.put(step.num_executions);
     out.put(step.denominator);
+    out.put(step.num_micro_batches);
     out.put(static_cast<uint64_t>(step.micro_batches.size()));
     for (const Indices& micro_batch : step.micro_batches) out.put(micro_batch);
   }
@@ -129,6 +131,7 @@ BatchShare share_from_frame(std::string_view bytes) {
   for (StepShare& step : share.steps) {
     in.get(step.num_executions);
     in.get(step.denominator);
+    in.get(step.num_micro_batches);
     step.micro_batches.resize(in.count(sizeof(uint64_t)));
     for (Indices& micro_batch : step.micro_batches) in.get(micro_batch);
   }

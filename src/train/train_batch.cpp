@@ -34,6 +34,7 @@ TrainSample to_train_sample(const Sample& sample) {
   out.versions = sample.versions;
   out.top_p_ids = sample.top_p_ids;
   out.top_p_offsets = sample.top_p_offsets;
+  out.routed_experts = sample.routed_experts;
   out.loss_mask = sample.loss_mask;
   if (out.loss_mask.empty())
     out.loss_mask.assign(std::max<int64_t>(0, sample.response_length()), 1);

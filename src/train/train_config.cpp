@@ -97,6 +97,11 @@ void validate(const TrainConfig& config) {
                            config.adam.beta2 >= 0 && config.adam.beta2 < 1 && config.adam.eps > 0;
   if (!valid_betas)
     problems.push_back("adam-beta1, adam-beta2, adam-eps: betas lie in [0, 1), eps above 0");
+  if (config.router_bias_update_rate != 0 && config.keep_old_actor) {
+    problems.push_back(
+        "moe-router-bias-update-rate: keep-old-actor keeps weights alone, and biases would not be "
+        "those of the old policy; use a rate of 0");
+  }
   if (config.ref_update_interval < 0) problems.push_back("ref-update-interval: cannot be negative");
   validate_batching(config.batching, problems);
   if (!problems.empty()) throw ConfigError(problems);

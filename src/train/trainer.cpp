@@ -128,10 +128,17 @@ PlanOptions Trainer::plan_options() const {
   options.packing = config_.packing;
   options.reduction = config_.reduction;
   options.replays_top_p = config_.replays_top_p && config_.objective == Objective::kPolicy;
+  if (config_.routing_replay == TrainConfig::RoutingReplay::kEngine &&
+      config_.objective == Objective::kPolicy && has_experts())
+    options.replays_experts_of = &network_.config();
   options.keeps_pairs = config_.objective == Objective::kPreference;
   options.separates_zero_rewards = separates;
   options.dtype = kernels::accumulator_of(network_.weights().flat());
   return options;
+}
+
+bool Trainer::has_experts() const {
+  return network_.config().has_experts();
 }
 
 TrainReport Trainer::train(const TrainBatch& batch) {
@@ -204,7 +211,7 @@ TrainReport Trainer::train_planned(const TrainBatch& batch, std::vector<StepPlan
   ++state_.rollouts_done;
   if (others_.reference != nullptr && config_.ref_update_interval > 0 &&
       state_.rollouts_done % config_.ref_update_interval == 0) {
-    others_.reference->weights().flat().copy_(network_.weights().flat());
+    others_.reference->weights().copy_from(network_.weights());
     wait_for(network_.weights().flat());
   }
   report.perf["perf/train_time"] = seconds_between(start, clock_.now());
@@ -246,14 +253,24 @@ algo::MetricSums Trainer::accumulate(const TrainBatch& batch, const StepPlan& pl
   const kernels::TraceRange range("forward and backward");
   algo::MetricSums sums;
   std::vector<PipelineItem> items;
+  routing_.clear();
+  RoutingOfPass asked;
+  if (has_experts()) {
+    asked.replays = config_.routing_replay != TrainConfig::RoutingReplay::kNone;
+    asked.losses = config_.router_losses;
+    asked.gradient_scale = plan.denominator / static_cast<double>(plan.num_micro_batches);
+    routing_.assign(plan.micro_batches.size(), asked);  // of which items point at theirs
+  }
   for (const MicroBatch& micro_batch : plan.micro_batches) {
     if (!micro_batch.has_response()) continue;
     const Tensor advantage_T = columns.advantage.gather(micro_batch.samples);
     // A loss of the user's says itself that it has no gradient.
-    const bool trains = config_.users_loss || !zero_advantage_is_inert(config_) ||
+    const bool trains = config_.users_loss || asked.losses.is_on() ||
+                        !zero_advantage_is_inert(config_) ||
                         advantage_T.count_nonzero().item<int64_t>() > 0;
-    items.push_back({&micro_batch, trains});
+    items.push_back({&micro_batch, trains, has_experts() ? &routing_[items.size()] : nullptr});
   }
+  if (has_experts()) routing_.resize(items.size());
   const kernels::LinearLogProbOptions options{.temperature = config_.temperature,
                                               .entropy_gradient = config_.policy.entropy_coef != 0};
   run_pipeline(
@@ -301,6 +318,13 @@ StepReport Trainer::train_step(const TrainBatch& batch, const StepPlan& plan, in
       model::Weights::view(network_.weights().grad(), weight).zero_();  // counts in no norm
   }
   for (const auto& [name, value] : sums) report.metrics["train/" + name] = value / plan.denominator;
+  RouterSums routers;
+  if (has_experts()) {
+    routers = router_sums(routing_, network_.config(), mesh_);
+    report.metrics.merge(router_metrics(routers, network_.config(), config_.router_losses,
+                                        plan.num_micro_batches));
+    routing_.clear();
+  }
 
   optimizer_.reduce_gradients();
   const double norm = std::sqrt(optimizer_.gradient_squares()) / plan.denominator;
@@ -327,6 +351,9 @@ StepReport Trainer::train_step(const TrainBatch& batch, const StepPlan& plan, in
       config_.clip_grad > 0 ? std::min(1.0, config_.clip_grad / (norm + 1e-6)) : 1.0;
   if (config_.stateless_adam) optimizer_.reset();
   optimizer_.step(lr, config_.lr.weight_decay, clip / plan.denominator);
+  if (has_experts() && config_.router_bias_update_rate != 0)
+    update_selection_biases(network_.weights(), network_.config(), routers.visits_YE,
+                            config_.router_bias_update_rate);
   state_.samples_done += plan.num_executions;
   return report;
 }

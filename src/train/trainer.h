@@ -32,6 +32,7 @@
 #include "train/micro_batch.h"
 #include "train/optimizer.h"
 #include "train/packing.h"
+#include "train/router_training.h"
 #include "train/schedule.h"
 #include "train/share.h"
 #include "train/train_batch.h"
@@ -69,6 +70,12 @@ struct TrainConfig {
   std::function<void(int64_t rollouts_done, int64_t step)> before_train_step;
   algo::Reduction reduction = algo::Reduction::kPerRollout;
   double temperature = 1.0;     // of the rollout; > 0
+  /// Whose choices of experts training visits again (spec section 14): those of the pass for old
+  /// log-probs, or of the engine, which that pass visits as well.
+  enum class RoutingReplay { kNone, kOldPass, kEngine };
+  RoutingReplay routing_replay = RoutingReplay::kNone;
+  model::RouterLosses router_losses;
+  double router_bias_update_rate = 0;  // of selection biases; 0: they stay
   bool replays_top_p = false;   // log-probs are taken in the nucleus the token was drawn from
   bool keep_old_actor = false;  // old log-probs come from weights that lag (spec 4.5)
   int64_t update_weights_interval = 1;  // rollout steps between hand-overs to the engine
@@ -216,8 +223,7 @@ class Trainer final {
                             Clock::TimePoint start);
   /// A function of the user's may change masks and with them the plans.
   Columns prepare(const TrainBatch& batch, std::vector<StepPlan>& plans, TrainReport& report);
-  Columns score_columns(const TrainBatch& batch, const std::vector<StepPlan>& plans,
-                        TrainReport& report);
+  Columns score_columns(const TrainBatch& batch, std::vector<StepPlan>& plans, TrainReport& report);
   UsersTable users_table(const TrainBatch& batch, const std::vector<StepPlan>& plans,
                          const Columns& columns) const;
   void users_advantages(const TrainBatch& batch, const std::vector<StepPlan>& plans,
@@ -226,9 +232,12 @@ class Trainer final {
   /// What each token counts with these masks in the place of the samples' own.
   Tensor token_weights_of(const TrainBatch& batch, const MicroBatch& micro_batch,
                           const Tensor& mask_T) const;
-  /// One pass without gradient over the micro-batches of all steps.
-  void score_into(model::Network& network, const std::vector<StepPlan>& plans,
+  /// One pass without gradient over the micro-batches of all steps. Routers of the reference and of
+  /// teachers are free; those of the policy replay or are recorded, as `routing_replay` says.
+  enum class Scores { kOfPolicy, kOfAnother };
+  void score_into(model::Network& network, Scores whose, std::vector<StepPlan>& plans,
                   TokenColumn& log_probs, TokenColumn* entropies);
+  bool has_experts() const;
   void compute_advantages(const TrainBatch& batch, const std::vector<StepPlan>& plans,
                           Columns& columns);
   /// Column of the divergence inside the token rewards, where there is one.
@@ -271,6 +280,7 @@ class Trainer final {
   Tensor rollout_actor_;  // flat weights, owned; see rollout_actor()
   Optimizer optimizer_;
   TrainerState state_;
+  std::vector<RoutingOfPass> routing_;  // of the micro-batches that accumulate() computed last
   int skipped_in_a_row_ = 0;
 };
 

@@ -21,6 +21,7 @@ namespace {
 /// one.
 bool needs_old_pass(const TrainConfig& config, std::size_t num_steps) {
   if (config.objective != Objective::kPolicy) return false;
+  if (config.routing_replay == TrainConfig::RoutingReplay::kOldPass) return true;
   const algo::PolicyLossConfig& policy = config.policy;
   if (policy.use_rollout_logprobs) return policy.reports_mismatch;
   return num_steps > 1 || config.critic || config.keep_old_actor || config.distillation_coef ||
@@ -41,7 +42,7 @@ Columns Trainer::prepare(const TrainBatch& batch, std::vector<StepPlan>& plans,
   return columns;
 }
 
-Columns Trainer::score_columns(const TrainBatch& batch, const std::vector<StepPlan>& plans,
+Columns Trainer::score_columns(const TrainBatch& batch, std::vector<StepPlan>& plans,
                                TrainReport& report) {
   Columns columns(batch.samples.size());
   if (config_.objective == Objective::kSupervised) return columns;
@@ -52,7 +53,8 @@ Columns Trainer::score_columns(const TrainBatch& batch, const std::vector<StepPl
     const auto start = clock_.now();
     if (config_.before_scoring)
       config_.before_scoring(name == "log_probs" ? "" : name.substr(0, name.find('_') + 1));
-    score_into(network, plans, column, nullptr);
+    score_into(network, name == "log_probs" ? Scores::kOfPolicy : Scores::kOfAnother, plans, column,
+               nullptr);
     const double seconds = seconds_between(start, clock_.now());
     report.perf["perf/" + name + "_time"] = seconds;
     report.perf["perf/" + name + "_tflops"] = forward / seconds / 1e12;
@@ -80,16 +82,31 @@ Columns Trainer::score_columns(const TrainBatch& batch, const std::vector<StepPl
   return columns;
 }
 
-void Trainer::score_into(model::Network& network, const std::vector<StepPlan>& plans,
+void Trainer::score_into(model::Network& network, Scores whose, std::vector<StepPlan>& plans,
                          TokenColumn& log_probs, TokenColumn* entropies) {
   const kernels::TraceRange range("score");
-  const std::vector<PipelineItem> items = items_of(plans);
+  using Replay = TrainConfig::RoutingReplay;
+  std::vector<PipelineItem> items = items_of(plans);
+  std::vector<RoutingOfPass> routing(items.size());
+  if (whose == Scores::kOfPolicy && config_.routing_replay != Replay::kNone && has_experts()) {
+    for (std::size_t i = 0; i < items.size(); ++i) {
+      routing[i].replays = config_.routing_replay == Replay::kEngine;
+      items[i].routing = &routing[i];
+    }
+  }
   std::vector<kernels::LogProbs> scores(items.size());
   run_pipeline(network, mesh_, items,
                [&](std::size_t i, const Pass& pass, const Tensor& hidden_LH) {
                  scores[i] = pass.log_probs(hidden_LH, {.temperature = config_.temperature});
                  return Tensor();
                });
+  if (whose == Scores::kOfPolicy && config_.routing_replay == Replay::kOldPass) {
+    auto recorded = routing.begin();
+    for (StepPlan& plan : plans) {
+      for (MicroBatch& micro_batch : plan.micro_batches)
+        micro_batch.visited_YLK = std::move(recorded++->made_YLK);
+    }
+  }
   const auto options = at::TensorOptions(kernels::accumulator_of(network.weights().flat()));
   for (std::size_t i = 0; i < items.size(); ++i) {
     const MicroBatch& micro_batch = *items[i].micro_batch;
@@ -188,7 +205,7 @@ std::vector<ScoredSample> Trainer::score(std::span<const TrainSample> samples) {
   std::vector<StepPlan> plans;
   plans.push_back(plan_pass(samples, plan_options()));
   TokenColumn log_probs(samples.size()), entropies(samples.size());
-  score_into(network_, plans, log_probs, &entropies);
+  score_into(network_, Scores::kOfPolicy, plans, log_probs, &entropies);
   const auto numbers = [](const Tensor& x) {
     const Tensor wide = x.to(at::kDouble).contiguous();
     return std::vector<double>(wide.const_data_ptr<double>(),

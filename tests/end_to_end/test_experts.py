@@ -1,5 +1,6 @@
 """A model with experts through every command: it trains, stops and goes on, generates, and its files are what they were."""
 
+import base64
 import json
 import struct
 import subprocess
@@ -80,3 +81,71 @@ def test_inspect_tells_of_the_experts(experts):
     assert done.returncode == 0, done.stderr
     assert "2 of 4 experts 96" in done.stdout
     assert "problems    none" in done.stdout
+
+
+REPLAY = ["--use-rollout-routing-replay", "--partial-rollout", "--over-sampling-batch-size", "8"]
+
+
+@pytest.fixture(scope="module")
+def replayed(experts):
+    run_dir = experts / "replayed"
+    done = run_slime(train_command(experts, run_dir, rollouts=3, extra=REPLAY))
+    assert done.returncode == 0, done.stdout + done.stderr
+    return run_dir
+
+
+def test_the_engines_choices_travel_with_the_samples(experts, replayed):
+    shape = json.loads((experts / "model" / "config.json").read_text())
+    width = shape["num_hidden_layers"] * shape["num_experts_per_tok"]
+    samples = [json.loads(line) for line in (replayed / "rollouts" / "step_2.jsonl").read_text().splitlines()]
+    for sample in samples:
+        numbers = base64.b64decode(sample["rollout_routed_experts"])
+        choices = struct.unpack(f"<{len(numbers) // 2}h", numbers)
+        assert len(choices) == (len(sample["tokens"]) - 1) * width
+        assert set(choices) <= set(range(4))
+    for step in numbers_that_repeat(replayed).values():
+        assert step["train/train_rollout_logprob_abs_diff"] < 1e-5
+        assert 1 <= step["train/moe_load_max_mean"] <= step["train/moe_load_max"] <= 4
+
+
+def test_replayed_choices_reach_other_processes(experts, replayed):
+    """An engine in a process of its own, two ranks, and the second half after a stop."""
+    one = numbers_that_repeat(replayed)
+    for name, extra in (("engine", ["--rollout-num-gpus", "1"]), ("ranks", ["--actor-num-gpus-per-node", "2"])):
+        run_dir = experts / f"replayed-{name}"
+        for rollouts in (1, 2):
+            done = run_slime(train_command(experts, run_dir, rollouts=rollouts, extra=[*REPLAY, *extra]))
+            assert done.returncode == 0, done.stdout + done.stderr
+        for step, numbers in numbers_that_repeat(run_dir).items():
+            assert numbers["train/train_rollout_logprob_abs_diff"] < 1e-5
+            assert abs(numbers["train/loss"] - one[step]["train/loss"]) < 1e-5
+
+
+def test_choices_of_the_old_pass_and_balanced_experts(experts):
+    run_dir = experts / "balanced"
+    flags = ["--use-routing-replay", "--moe-aux-loss-coeff", "0.5", "--moe-router-load-balancing-type", "seq_aux_loss"]
+    flags += ["--moe-z-loss-coeff", "0.001", "--moe-router-enable-expert-bias", "--moe-router-bias-update-rate", "0.125"]
+    has_biases = "deepseek" in (experts / "model" / "config.json").read_text()
+    extra = [*(flags if has_biases else flags[:-3]), "--rollout-num-gpus", "1"]
+    done = run_slime(train_command(experts, run_dir, rollouts=4, extra=extra))
+    assert done.returncode == 0, done.stdout + done.stderr
+    for step in numbers_that_repeat(run_dir).values():
+        assert step["train/load_balancing_loss"] >= 0.4
+        assert step["train/z_loss"] > 0
+        # The engine has the biases of the trainer, or it would visit others.
+        assert step["train/train_rollout_logprob_abs_diff"] < 1e-5
+    if not has_biases:
+        return
+    data = (run_dir / "latest" / "model.safetensors").read_bytes()
+    (length,) = struct.unpack("<Q", data[:8])
+    for name, entry in json.loads(data[8 : 8 + length]).items():
+        if name.endswith("e_score_correction_bias"):
+            begin, end = (8 + length + offset for offset in entry["data_offsets"])
+            biases = struct.unpack(f"<{(end - begin) // 4}f", data[begin:end])
+            assert any(biases) and all(bias % 0.125 == 0 for bias in biases)
+
+
+def test_replay_needs_experts(work):
+    done = run_slime(train_command(work, work / "no-experts", rollouts=1, extra=["--use-rollout-routing-replay"]))
+    assert done.returncode != 0
+    assert "--use-rollout-routing-replay: the model has no experts" in done.stderr

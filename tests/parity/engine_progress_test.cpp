@@ -57,7 +57,7 @@ class BreakingRunner final : public engine::StepRunner {
     in_flight_.pop_front();
     return tokens;
   }
-  void copy_weights(const Tensor&) override {}
+  void copy_weights(const engine::FreshWeights&) override {}
   double wait_for_weights() override { return 0; }
   void reset() override { in_flight_.clear(); }
   void release_memory() override {}

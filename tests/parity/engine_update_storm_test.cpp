@@ -122,9 +122,9 @@ class HashingRunner final : public engine::StepRunner {
     in_flight_.pop_front();
     return step;
   }
-  void copy_weights(const Tensor& flat_N) override {
+  void copy_weights(const engine::FreshWeights& fresh) override {
     changed_in_flight += in_flight_.empty() ? 0 : 1;
-    weights_ = flat_N[0].item<float>();
+    weights_ = fresh.flat_N[0].item<float>();
   }
   double wait_for_weights() override { return 0; }
   void reset() override { in_flight_.clear(); }

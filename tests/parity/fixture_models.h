@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -14,14 +15,15 @@
 #include "kernels/linear_logprob.h"
 #include "model/network.h"
 #include "model/safetensors.h"
+#include "model/tree_attention.h"
 
 namespace slime::testing {
 
 /// All of them. Some lie here with their configuration alone, and whole beside the project
 /// (tests/fixtures/models/README.md).
 inline auto golden_models() {
-  return ::testing::Values("deepseek_v2", "deepseek_v3", "deepseek_v3_noq", "gemma3_text", "glm4",
-                           "glm4_moe", "glm4_moe_lite", "gpt_oss", "kimi_k2", "llama",
+  return ::testing::Values("deepseek_v2", "deepseek_v3", "deepseek_v32", "deepseek_v3_noq",
+                           "gemma3_text", "glm4", "glm4_moe", "glm4_moe_lite", "glm_moe_dsa", "gpt_oss", "kimi_k2", "llama",
                            "llama3_rope", "mimo", "minimax_m2", "mistral", "olmo2", "phi3", "qwen2",
                            "qwen2_moe", "qwen3", "qwen3_moe");
 }
@@ -57,6 +59,25 @@ struct FixtureModel {
   }
 };
 
+/// The reference's choices of experts for all tokens of all sequences: int16 [layers, T, K].
+inline Tensor golden_experts(const FixtureModel& fixture, const model::ModelConfig& config) {
+  std::vector<Tensor> parts;
+  const std::vector<std::vector<int64_t>> sequences = fixture.sequences();
+  for (size_t i = 0; i < sequences.size(); ++i) {
+    Tensor choice_YTK = at::zeros({config.num_layers, static_cast<int64_t>(sequences[i].size()),
+                                   config.experts.per_token},
+                                  at::kShort);
+    for (int64_t layer = 0; layer < config.num_layers; ++layer) {
+      if (!config.experts.are_in(layer)) continue;
+      choice_YTK[layer].copy_(
+          fixture.tensors.read("seq" + std::to_string(i) + ".layer" + std::to_string(layer) +
+                               ".experts"));
+    }
+    parts.push_back(choice_YTK);
+  }
+  return at::cat(parts, 1);
+}
+
 /// These sequences end to end as one batch without parents.
 inline model::TokenBatch pack(const std::vector<std::vector<int64_t>>& sequences) {
   model::TokenBatch batch;
@@ -71,6 +92,27 @@ inline model::TokenBatch pack(const std::vector<std::vector<int64_t>>& sequences
   batch.positions_T = at::tensor(positions, at::kLong);
   return batch;
 }
+
+/// Attention that keeps the choices of all indexers, for one sequence.
+class ChosenTokens final : public model::Attention {
+ public:
+  explicit ChosenTokens(const model::TokenBatch& batch) : attention_(batch) {}
+  Tensor attend(const model::AttentionLayer& layer, const Tensor& qkv_TE,
+                const Tensor& positions_T) override {
+    return attention_.attend(layer, qkv_TE, positions_T);
+  }
+  Tensor attend_latent(const model::LatentLayer& layer, const model::LatentInput& in,
+                       const Tensor& positions_T) override {
+    Tensor out = attention_.attend_latent(layer, in, positions_T);
+    if (in.index) masks[layer.index] = attention_.choice_of(layer.index)->front().mask_nS;
+    return out;
+  }
+
+  std::map<int, Tensor> masks;  // bool [T, T], by layer
+
+ private:
+  model::TreeAttention attention_;
+};
 
 /// Log-probs of the last `count` tokens of a batch of one sequence, without gradients.
 inline Tensor last_log_probs(model::Network& network, const model::TokenBatch& batch,

@@ -27,9 +27,9 @@ constexpr auto kFields = std::to_array<std::string_view>(
      "top_logprobs_num", "return_text_in_logprobs", "return_prompt_token_ids", "input_embeds",
      "image_data", "video_data", "audio_data", "lora_path", "custom_logit_processor",
      "session_params", "return_hidden_states", "return_routed_experts", "return_indexer_topk",
-     "return_entropy", "token_ids_logprob",
+     "return_entropy", "token_ids_logprob", "routed_experts_start_len",
      //
-     "session_id", "modalities", "routed_experts_start_len", "bootstrap_host", "bootstrap_port",
+     "session_id", "modalities", "bootstrap_host", "bootstrap_port",
      "bootstrap_room", "bootstrap_pair_key", "routed_dp_rank", "data_parallel_rank",
      "disagg_prefill_dp_rank", "routing_key", "priority", "extra_key", "cache_salt",
      "conversation_id", "no_logs", "custom_labels", "external_trace_header", "background",
@@ -71,7 +71,6 @@ void refuse_unsupported(FieldReader& fields) {
       "session_params",
       "is refused: sessions are not supported; send the whole prompt, its prefix is cached");
   fields.refuse("return_hidden_states", "is not supported");
-  fields.refuse("return_routed_experts", "is not supported");
   fields.refuse("return_indexer_topk", "is not supported");
   fields.refuse("return_entropy", "is not supported");
   fields.refuse("token_ids_logprob", "is not supported; top_logprobs_num gives the best ones");
@@ -194,6 +193,12 @@ GenerateRequest read_request(const json::object& body, std::size_t index, FieldR
   });
   own_field("top_logprobs_num", [&](FieldReader& reader, const char* name) {
     request.top_logprobs_num = reader.integer(name, 0, Limits::kMaxTopLogprobs).value_or(0);
+  });
+  own_field("return_routed_experts", [&](FieldReader& reader, const char* name) {
+    request.return_routed_experts = reader.boolean(name).value_or(false);
+  });
+  own_field("routed_experts_start_len", [&](FieldReader& reader, const char* name) {
+    request.routed_experts_start_len = reader.integer(name, 0, Limits::kMaxTokens).value_or(0);
   });
   own_field("rid", [&](FieldReader& reader, const char* name) {
     request.rid = reader.text(name, Limits::kMaxRidBytes).value_or("");

@@ -48,7 +48,9 @@ GenerateResponse::GenerateResponse(const GenerateRequest& request, const text::T
       wanted_{.logprob = request.return_logprob,
               .top = request.return_logprob && request.top_logprobs_num > 0,
               .logprob_start = request.logprob_start_len,
-              .top_p_ids = request.return_top_p_token_ids},
+              .top_p_ids = request.return_top_p_token_ids,
+              .routed_experts = request.return_routed_experts,
+              .routed_experts_start = request.routed_experts_start_len},
       rid_(request.rid) {
   if (tokenizer != nullptr) text_.emplace(request.sampling, *tokenizer);
   if (form_.returns_prompt_token_ids || wanted_.logprob_start >= 0) prompt_ = request.input_ids;
@@ -112,6 +114,8 @@ void GenerateResponse::add(const GenerateUpdate& update) {
     for (const auto& best : update.input_top) append_top(arrays_.input_top, best);
   }
   top_p_.ids.insert(top_p_.ids.end(), update.top_p_ids.begin(), update.top_p_ids.end());
+  routed_experts_.insert(routed_experts_.end(), update.routed_experts.begin(),
+                         update.routed_experts.end());
   for (const std::int64_t count : update.top_p_counts) {
     top_p_.offsets.push_back(top_p_.offsets.back() + static_cast<std::int32_t>(count));
   }
@@ -159,6 +163,13 @@ void GenerateResponse::append_meta(std::string& out) {
     if (wanted_.top_p_ids) {
       out += ",\"top_p_token_ids\":\"" + base64_of(top_p_.ids) + "\",\"top_p_token_offsets\":\"" +
              base64_of(top_p_.offsets) + "\"";
+    }
+    if (wanted_.routed_experts) {
+      out += ",\"routed_experts\":\"" + base64_of(routed_experts_) + "\"";
+      if (wanted_.routed_experts_start > 0) {
+        fmt::format_to(std::back_inserter(out), ",\"routed_experts_start_len\":{}",
+                       wanted_.routed_experts_start);
+      }
     }
   }
   out += '}';

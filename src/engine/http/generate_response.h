@@ -64,6 +64,8 @@ class GenerateResponse {
     bool top = false;
     std::int64_t logprob_start = -1;  // of the prompt; -1: none
     bool top_p_ids = false;
+    bool routed_experts = false;
+    std::int64_t routed_experts_start = 0;
   };
   /// The arrays of the object.
   struct Arrays {
@@ -89,6 +91,7 @@ class GenerateResponse {
   std::size_t num_escaped_ = 0;
   Arrays arrays_;
   TopPIds top_p_;
+  std::vector<std::int32_t> routed_experts_;  // whole in the last frame
   std::int64_t num_input_scored_ = 0;
   ResponseTotals totals_;
 };

@@ -136,7 +136,7 @@ HttpResponse server_info(const ApiState& state, const EngineLoad& load) {
        {"disaggregation_bootstrap_port", nullptr},
        {"encoder_only", false},
        {"enable_memory_saver", false},
-       {"enable_return_routed_experts", false},
+       {"enable_return_routed_experts", model.returns_routed_experts},
        {"incremental_streaming_output", state.options.incremental_streaming_output},
        {"max_total_num_tokens", load.num_kv_tokens},
        {"max_req_input_len", model.context_length - 1},

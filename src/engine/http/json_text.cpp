@@ -7,6 +7,8 @@
 #include <iterator>
 #include <limits>
 
+#include "core/base64.h"
+
 namespace slime::engine {
 
 void append_escaped(std::string& out, std::string_view text) {
@@ -55,27 +57,13 @@ void append_log_prob(std::string& out, float log_prob) {
 }
 
 std::string base64_of(const std::vector<std::int32_t>& numbers) {
-  static constexpr std::string_view kDigits =
-      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  std::vector<unsigned char> bytes;
-  bytes.reserve(numbers.size() * 4 + 2);
+  std::string bytes;
+  bytes.reserve(numbers.size() * 4);
   for (const std::int32_t number : numbers) {
-    for (int shift = 0; shift < 32; shift += 8) {
-      bytes.push_back(static_cast<unsigned char>(static_cast<std::uint32_t>(number) >> shift));
-    }
+    for (int shift = 0; shift < 32; shift += 8)
+      bytes += static_cast<char>(static_cast<std::uint32_t>(number) >> shift & 0xFF);
   }
-  const std::size_t size = bytes.size();
-  const std::size_t padding = (3 - size % 3) % 3;
-  bytes.resize(size + padding);
-  std::string text;
-  text.reserve(bytes.size() / 3 * 4);
-  for (std::size_t i = 0; i < bytes.size(); i += 3) {
-    const std::uint32_t group =
-        static_cast<std::uint32_t>(bytes[i] << 16 | bytes[i + 1] << 8 | bytes[i + 2]);
-    for (int shift = 18; shift >= 0; shift -= 6) text += kDigits[group >> shift & 63];
-  }
-  std::fill_n(text.rbegin(), padding, '=');
-  return text;
+  return to_base64(bytes);
 }
 
 std::string_view GrowingText::take(bool only_new) {

@@ -8,6 +8,9 @@ namespace {
 /// The engine's copy of a prompt and the call's.
 constexpr std::size_t kCopiesOfPrompt = 2;
 
+/// An expert's number: as it came, as int32, and as base64 of that.
+constexpr std::size_t kBytesOfChoice = 12;
+
 std::size_t num_entries(const TopLogProbs& top) {
   std::size_t count = 0;
   for (const auto& best : top) count += best.size();
@@ -43,7 +46,8 @@ std::size_t kept_bytes(const GenerateUpdate& update, const ResponseCost& cost) {
   return update.output_ids.size() * cost.token +
          (update.output_log_probs.size() + update.input_log_probs.size()) * cost.log_prob +
          (num_entries(update.output_top) + num_entries(update.input_top)) * cost.top +
-         (update.top_p_ids.size() + update.top_p_counts.size()) * cost.token;
+         (update.top_p_ids.size() + update.top_p_counts.size()) * cost.token +
+         update.routed_experts.size() * kBytesOfChoice;
 }
 
 std::size_t queued_bytes(const GenerateUpdate& update) {
@@ -53,6 +57,7 @@ std::size_t queued_bytes(const GenerateUpdate& update) {
   return sizeof(GenerateUpdate) + bytes_of(update.output_ids) + bytes_of(update.output_log_probs) +
          bytes_of(update.input_log_probs) + bytes_of(update.output_top) +
          bytes_of(update.input_top) + bytes_of(update.top_p_ids) + bytes_of(update.top_p_counts) +
+         bytes_of(update.routed_experts) +
          (num_entries(update.output_top) + num_entries(update.input_top)) *
              sizeof(TopLogProbs::value_type::value_type);
 }

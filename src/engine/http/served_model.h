@@ -30,6 +30,7 @@ struct ServedModel {
   std::string model_type;                  // config.json's, "qwen3"
   std::vector<std::string> architectures;  // config.json's
   std::int64_t context_length = 0;         // prompt and response together, in tokens
+  bool returns_routed_experts = false;     // EngineConfig::records_experts
   std::int64_t vocab_size = 0;             // ids a request may name
   SamplingParams sampling_defaults;        // where a request is silent
   /// Outlives the server. Null: token ids in and out, no text.

@@ -161,6 +161,13 @@ void EngineServer::take_weights(const WeightPiece& piece) {
   arrived_bytes_ += piece.bytes.size();
 }
 
+bool EngineServer::take_constants(const std::vector<float>& constants) {
+  Tensor own_C = second_->weights().flat_constants();
+  if (static_cast<int64_t>(constants.size()) != own_C.numel()) return false;
+  own_C.copy_(at::tensor(constants, at::kFloat));
+  return true;
+}
+
 void EngineServer::carry_out_calls() {
   while (const auto call = calls_.pop()) answer(carry_out(*call));
 }
@@ -218,6 +225,8 @@ Expected<void> EngineServer::update_weights(const ControlCall& call) {
       if (second_ == nullptr || arrived_bytes_ != second_->weights().flat().nbytes())
         return failure("the new weights have not come whole");
       arrived_bytes_ = 0;
+      if (!take_constants(call.constants))
+        return failure("the constants that came are not those of the engine's model");
       update.source = FromNetwork{second_};
       break;
   }

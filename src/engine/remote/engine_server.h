@@ -52,6 +52,8 @@ class EngineServer final {
   void abort(uint64_t number);
   void abort_everything();
   void take_weights(const WeightPiece& piece);
+  /// False where they are not as many as the model has.
+  bool take_constants(const std::vector<float>& constants);
   void tell(RemoteUpdate update);
   std::string take_told();
   void carry_out_calls();

@@ -62,6 +62,8 @@ void each_field(Request& request, const Fn& fn) {
   fn(request.logprob_start_len);
   fn(request.top_logprobs_num);
   fn(request.return_top_p_token_ids);
+  fn(request.return_routed_experts);
+  fn(request.routed_experts_start_len);
   fn(request.stream_interval);
   auto& sampling = request.sampling;
   fn(sampling.max_new_tokens);
@@ -143,6 +145,7 @@ std::string to_frame(const ControlCall& call) {
   out.put(call.version);
   out.put(static_cast<uint8_t>(call.source));
   out.put(call.directory);
+  out.put(call.constants);
   out.put(static_cast<uint8_t>(call.running));
   out.put(call.stays_paused);
   return out.take();
@@ -159,6 +162,7 @@ ControlCall control_call_from(std::string_view frame) {
   call.source = static_cast<ControlCall::Source>(
       in.below(static_cast<uint8_t>(ControlCall::Source::kSent) + 1));
   in.get(call.directory);
+  in.get(call.constants);
   call.running =
       static_cast<RunningRequests>(in.below(static_cast<uint8_t>(RunningRequests::kRecompute) + 1));
   in.get(call.stays_paused);

@@ -67,6 +67,7 @@ struct ControlCall {
   WeightVersion version = 0;
   Source source = Source::kInPlace;
   std::string directory;
+  std::vector<float> constants;  // kSent: Weights::flat_constants()
   RunningRequests running = RunningRequests::kRecompute;
   bool stays_paused = false;
   bool operator==(const ControlCall&) const = default;

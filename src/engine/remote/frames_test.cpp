@@ -22,6 +22,8 @@ GenerateRequest full_request() {
   request.logprob_start_len = 1;
   request.top_logprobs_num = 3;
   request.return_top_p_token_ids = true;
+  request.return_routed_experts = true;
+  request.routed_experts_start_len = 3;
   request.stream_interval = 8;
   request.sampling = {.max_new_tokens = 7,
                       .temperature = 0.5,
@@ -73,6 +75,7 @@ RemoteUpdates some_updates() {
   updates[1].update.output_top = {{{-1, 8}, {-1.5, 4}}, {{-2, 9}}};
   updates[1].update.top_p_counts = {2, 1};
   updates[1].update.top_p_ids = {8, 4, 9};
+  updates[1].update.routed_experts = {0, 3, 511, 2};
   updates[1].update.input_log_probs = {std::nullopt, -3.0F};
   updates[1].update.input_top = {{}, {{-3, 1}}};
   updates[1].update.versions = {{3, 1}, {4, 1}};

@@ -243,6 +243,9 @@ Expected<void> RemoteEngine::update_weights(const WeightUpdate& update) {
     call.source = ControlCall::Source::kSent;
     const Expected<void> sent = send_weights(*from->network);
     if (!sent) return sent;
+    const Tensor constants_C = from->network->weights().flat_constants().cpu();  // sync: as above
+    const float* first = constants_C.const_data_ptr<float>();
+    call.constants.assign(first, first + constants_C.numel());
   }
   Expected<void> updated = order(std::move(call));
   if (!updated) return updated;

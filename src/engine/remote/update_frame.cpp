@@ -2,7 +2,7 @@
 //
 //   count
 //   UpdateHead: what every update has, and the lengths of its parts             one per update
-//   ids, log-probs, version runs, top-p counts, top-p ids           of all updates end to end
+//   ids, log-probs, version runs, top-p counts, top-p ids, experts  of all updates end to end
 //   finish and scores of those that have them, update by update
 
 #include <array>
@@ -28,10 +28,10 @@ struct UpdateHead {
   int64_t cached_tokens = 0;
   int64_t num_retractions = 0;
   std::array<uint64_t, 2> seconds = {};  // queue, total: the bits of doubles
-  std::array<uint32_t, 5> lengths = {};
-  uint32_t extras = 0;
+  std::array<uint32_t, 6> lengths = {};
+  uint64_t extras = 0;
 };
-static_assert(sizeof(UpdateHead) == 72);
+static_assert(sizeof(UpdateHead) == 80);
 
 uint64_t bits_of(double number) { return std::bit_cast<uint64_t>(number); }
 
@@ -171,7 +171,8 @@ std::string to_frame(const RemoteUpdates& updates) {
         .num_retractions = update.num_retractions,
         .seconds = {bits_of(update.queue_seconds), bits_of(update.total_seconds)},
         .lengths = {length(update.output_ids), length(update.output_log_probs),
-                    length(update.versions), length(update.top_p_counts), length(update.top_p_ids)},
+                    length(update.versions), length(update.top_p_counts), length(update.top_p_ids),
+                    length(update.routed_experts)},
         .extras = (update.finish ? kHasFinish : 0U) | (has_scores(update) ? kHasScores : 0U)});
   }
   put_all(out, updates, &GenerateUpdate::output_ids);
@@ -179,6 +180,7 @@ std::string to_frame(const RemoteUpdates& updates) {
   put_all(out, updates, &GenerateUpdate::versions);
   put_all(out, updates, &GenerateUpdate::top_p_counts);
   put_all(out, updates, &GenerateUpdate::top_p_ids);
+  put_all(out, updates, &GenerateUpdate::routed_experts);
   for (const auto& [number, update] : updates) {
     if (update.finish) put_finish(out, *update.finish);
     if (has_scores(update)) put_scores(out, update);
@@ -207,6 +209,7 @@ RemoteUpdates remote_updates_from(std::string_view frame) {
   get_all(in, heads, 2, updates, &GenerateUpdate::versions);
   get_all(in, heads, 3, updates, &GenerateUpdate::top_p_counts);
   get_all(in, heads, 4, updates, &GenerateUpdate::top_p_ids);
+  get_all(in, heads, 5, updates, &GenerateUpdate::routed_experts);
   for (std::size_t i = 0; i < heads.size(); ++i) {
     GenerateUpdate& update = updates[i].update;
     if ((heads[i].extras & kHasFinish) != 0) update.finish = get_finish(in);

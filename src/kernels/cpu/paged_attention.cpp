@@ -191,12 +191,17 @@ void paged_attention_portable(const PagedAttentionCall& call) {
       const int64_t position = sequence.num_keys - sequence.num_rows + i;
       const int64_t first_key =
           call.window > 0 ? std::max<int64_t>(0, position - call.window + 1) : 0;
+      const uint8_t* chosen = call.chosen_T == nullptr ? nullptr : call.chosen_T[row];
       for (int64_t head = 0; head < call.num_heads; ++head) {
         const auto query = normed_rotated(row, head, position, call.q_norm);
         std::vector<float> weight(position + 1, 0.0F);
         float largest =
             call.sinks != nullptr ? call.sinks[head] : -std::numeric_limits<float>::infinity();
         for (int64_t k = first_key; k <= position; ++k) {
+          if (chosen != nullptr && chosen[k] == 0) {
+            weight[k] = -std::numeric_limits<float>::infinity();
+            continue;
+          }
           const int32_t page = sequence.pages[k / kPageTokens];
           const int64_t slot = k % kPageTokens;
           for (int64_t d = 0; d < head_dim; ++d) {

@@ -87,6 +87,9 @@ struct PagedAttentionCall {
   const float* cos_PR = nullptr;  // [P, R], R = rotary_half
   const float* sin_PR = nullptr;
   int64_t rotary_half = 0;
+  /// Of each row, null, or null for rows that see all: a byte for each key up to its own, 0 where it
+  /// does not look.
+  const uint8_t* const* chosen_T = nullptr;
   float* query_scratch = nullptr;  // [T, N, value_stride(D)]
   const PagedPlan* plan = nullptr;
 

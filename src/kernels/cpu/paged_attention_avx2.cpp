@@ -160,6 +160,8 @@ struct TileRows {
   float* largest_M = nullptr;
   float* sum_M = nullptr;
   const int64_t* position_M = nullptr;
+  const uint8_t* const* chosen_Q = nullptr;  // PagedAttentionCall::chosen_T, from the tile's first row
+  int64_t group = 1;                         // rows of a query
   int64_t stride = 0;
   int64_t window = 0;
 };
@@ -179,10 +181,19 @@ SLIME_AVX2 void softmax_row(const TileRows& rows, int64_t m, int64_t first_key,
   }
   std::fill(scores, scores + begin, -std::numeric_limits<float>::infinity());
   std::fill(scores + end, scores + num_columns, -std::numeric_limits<float>::infinity());
+  if (rows.chosen_Q != nullptr && rows.chosen_Q[m / rows.group] != nullptr) {
+    const uint8_t* chosen = rows.chosen_Q[m / rows.group] + first_key;
+    for (int64_t i = begin; i < end; ++i)
+      if (chosen[i] == 0) scores[i] = -std::numeric_limits<float>::infinity();
+  }
   __m256 largest8 = load8(scores);
   for (int64_t i = 8; i < num_columns; i += 8)
     largest8 = _mm256_max_ps(largest8, load8(scores + i));
   const float largest = std::max(rows.largest_M[m], max8(largest8));
+  if (largest == -std::numeric_limits<float>::infinity()) {  // nothing chosen so far
+    std::fill_n(scores, num_columns, 0.0F);
+    return;
+  }
   if (largest > rows.largest_M[m]) {
     const float factor = std::exp(rows.largest_M[m] - largest);
     const __m256 factor8 = _mm256_set1_ps(factor);
@@ -273,6 +284,8 @@ SLIME_AVX2 void attend_tile(const PagedAttentionCall& call, const PagedPlan::Til
   rows.position_M = positions.data();
   rows.stride = stride;
   rows.window = call.window;
+  rows.chosen_Q = call.chosen_T == nullptr ? nullptr : call.chosen_T + first_row;
+  rows.group = group;
   std::fill_n(rows.out_MS, num_rows * stride, 0.0F);
   std::fill_n(rows.largest_M, num_rows, -std::numeric_limits<float>::infinity());
   std::fill_n(rows.sum_M, num_rows, 0.0F);

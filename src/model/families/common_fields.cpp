@@ -173,7 +173,8 @@ void read_windows(const FieldReader& fields, ModelConfig& config, int64_t window
     if (types != nullptr) {
       const json::value& type = (*types)[static_cast<size_t>(i)];
       windowed = type == "sliding_attention";
-      if (!windowed && type != "full_attention") {
+      const bool is_sparse = config.indexer.count > 0 && type == "indexed_attention";
+      if (!windowed && !is_sparse && type != "full_attention") {
         fields.note(
             fmt::format("layer_types[{}]", i),
             fmt::format("must be one of full_attention, sliding_attention, not {}", shown(type)));

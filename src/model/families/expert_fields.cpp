@@ -97,6 +97,19 @@ void carry_next_layers(const FieldReader& fields, ModelConfig& config) {
     config.carried_prefixes.push_back(fmt::format("model.layers.{}.", config.num_layers + i));
 }
 
+void read_mlp_layer_types(const FieldReader& fields, ModelConfig& config) {
+  const auto types = fields.strings("mlp_layer_types");
+  if (types.empty()) return;
+  fields.expect(static_cast<int64_t>(types.size()) == config.num_layers, "mlp_layer_types",
+                fmt::format("must have one entry per layer ({})", config.num_layers));
+  config.experts.in_layer.assign(types.size(), false);
+  for (size_t i = 0; i < types.size(); ++i) {
+    fields.expect(types[i] == "sparse" || types[i] == "dense", "mlp_layer_types",
+                  "must be dense or sparse for each layer");
+    config.experts.in_layer[i] = types[i] == "sparse";
+  }
+}
+
 void write_sparse_layers(const ModelConfig& config, json::object& out) {
   json::array dense;
   for (int64_t i = 0; i < config.num_layers; ++i) {

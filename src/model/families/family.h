@@ -38,10 +38,12 @@ std::string family_names();
 
 void read_deepseek_v2(const FieldReader& fields, ModelConfig& config);
 void read_deepseek_v3(const FieldReader& fields, ModelConfig& config);
+void read_deepseek_v32(const FieldReader& fields, ModelConfig& config);
 void read_gemma3_text(const FieldReader& fields, ModelConfig& config);
 void read_glm4(const FieldReader& fields, ModelConfig& config);
 void read_glm4_moe(const FieldReader& fields, ModelConfig& config);
 void read_glm4_moe_lite(const FieldReader& fields, ModelConfig& config);
+void read_glm_moe_dsa(const FieldReader& fields, ModelConfig& config);
 void read_gpt_oss(const FieldReader& fields, ModelConfig& config);
 void read_llama(const FieldReader& fields, ModelConfig& config);
 void read_mimo(const FieldReader& fields, ModelConfig& config);
@@ -55,10 +57,12 @@ void read_qwen3(const FieldReader& fields, ModelConfig& config);
 void read_qwen3_moe(const FieldReader& fields, ModelConfig& config);
 void write_deepseek_v2(const ModelConfig& config, json::object& out);
 void write_deepseek_v3(const ModelConfig& config, json::object& out);
+void write_deepseek_v32(const ModelConfig& config, json::object& out);
 void write_gemma3_text(const ModelConfig& config, json::object& out);
 void write_glm4(const ModelConfig& config, json::object& out);
 void write_glm4_moe(const ModelConfig& config, json::object& out);
 void write_glm4_moe_lite(const ModelConfig& config, json::object& out);
+void write_glm_moe_dsa(const ModelConfig& config, json::object& out);
 void write_gpt_oss(const ModelConfig& config, json::object& out);
 void write_llama(const ModelConfig& config, json::object& out);
 void write_mimo(const ModelConfig& config, json::object& out);
@@ -105,6 +109,14 @@ void write_sigmoid_routing(const ModelConfig& config, json::object& out);
 /// Sizes of latent attention; what read_common() says of heads is not so then.
 void read_latent_attention(const FieldReader& fields, ModelConfig& config);
 void write_latent_attention(const ModelConfig& config, json::object& out);
+/// Sizes of the indexer of sparse attention, in all layers; before read_latent_attention().
+void read_indexer(const FieldReader& fields, ModelConfig& config);
+void check_indexer(const FieldReader& fields, const ModelConfig& config);  // and behind it
+/// Which layers have one: indexer_types, or index_topk_freq and index_skip_topk_offset.
+void read_indexed_layers(const FieldReader& fields, ModelConfig& config);
+void write_indexer(const ModelConfig& config, json::object& out);
+/// Which layers have experts, layer by layer, where the file says it so.
+void read_mlp_layer_types(const FieldReader& fields, ModelConfig& config);
 /// "model.layers.N." of the layers behind the last one, which predict further tokens.
 void carry_next_layers(const FieldReader& fields, ModelConfig& config);
 /// Which layers have experts: every decoder_sparse_step-th, without mlp_only_layers.

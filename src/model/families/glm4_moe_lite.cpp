@@ -1,8 +1,6 @@
 /// GLM-4.7-Flash: latent attention and the routing of GLM-4.5. Which layers are dense is told by a
 /// number or layer by layer.
 
-#include <fmt/format.h>
-
 #include "model/families/family.h"
 
 namespace slime::model {
@@ -13,16 +11,7 @@ void read_glm4_moe_lite(const FieldReader& fields, ModelConfig& config) {
   read_shared_experts(fields, config);
   read_sigmoid_routing(fields, config);
   carry_next_layers(fields, config);
-  const auto types = fields.strings("mlp_layer_types");
-  if (types.empty()) return;
-  fields.expect(static_cast<int64_t>(types.size()) == config.num_layers, "mlp_layer_types",
-                fmt::format("must have one entry per layer ({})", config.num_layers));
-  config.experts.in_layer.assign(types.size(), false);
-  for (size_t i = 0; i < types.size(); ++i) {
-    fields.expect(types[i] == "sparse" || types[i] == "dense", "mlp_layer_types",
-                  "must be dense or sparse for each layer");
-    config.experts.in_layer[i] = types[i] == "sparse";
-  }
+  read_mlp_layer_types(fields, config);
 }
 
 void write_glm4_moe_lite(const ModelConfig& config, json::object& out) {

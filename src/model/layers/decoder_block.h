@@ -51,8 +51,9 @@ class DecoderBlock {
   /// Norms and the product of gate and up are not kept for the backward pass but made again.
   void set_selective(bool on) { is_selective_ = on; }
 
-  /// Without grad mode the residual of `in` may be overwritten.
-  Stream forward(const Stream& in, const Tensor& positions_T, Attention& attention) const;
+  /// Without grad mode the residual of `in` may be overwritten. `routers`: TokenBatch::routers.
+  Stream forward(const Stream& in, const Tensor& positions_T, Attention& attention,
+                 RouterPass* routers) const;
 
   BlockNeeds needs() const;
 
@@ -65,7 +66,7 @@ class DecoderBlock {
   bool makes_again() const;
   kernels::Param weight_of(const kernels::Param& norm) const;
   Stream mixed(const Stream& in, const Tensor& positions_T, Attention& attention) const;
-  Stream fed_forward(const Stream& in) const;
+  Stream fed_forward(const Stream& in, RouterPass* routers) const;
 
   double eps_;
   int64_t hidden_;

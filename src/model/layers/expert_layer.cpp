@@ -7,6 +7,8 @@
 #include "core/error.h"
 #include "kernels/linear.h"
 #include "model/layers/router.h"
+#include "model/layers/router_losses.h"
+#include "model/router_pass.h"
 
 namespace slime::model {
 namespace {
@@ -57,7 +59,7 @@ Costs expert_costs(int64_t hidden, const ExpertsConfig& config) {
 }
 
 ExpertLayer::ExpertLayer(const LayerSite& site)
-    : hidden_(site.config.hidden_size), config_(site.config.experts) {
+    : index_(site.index), hidden_(site.config.hidden_size), config_(site.config.experts) {
   check_supported(site);
   const ExpertNames& names = config_.names;
   const auto name = [&](const std::string& tail) { return site.name(names.prefix + "." + tail); };
@@ -111,19 +113,27 @@ void ExpertLayer::add_experts_in_turns(const LayerSite& site) {
   stack_.swiglu_limit = config_.swiglu_limit;
 }
 
-Tensor ExpertLayer::forward(const Tensor& input_TH) const {
-  const Tensor routed_TH = routed(input_TH);
+Tensor ExpertLayer::forward(const Tensor& input_TH, RouterPass* routers) const {
+  const Tensor routed_TH = routed(input_TH, routers);
   return shared_ ? routed_TH + shared(input_TH) : routed_TH;
 }
 
-Tensor ExpertLayer::routed(const Tensor& input_TH) const {
-  if (!at::GradMode::is_enabled() && is_one_operation()) {
+Tensor ExpertLayer::routed(const Tensor& input_TH, RouterPass* routers) const {
+  if (routers == nullptr && !at::GradMode::is_enabled() && is_one_operation()) {
     const kernels::ExpertKernels* fused = kernels::expert_kernels_for(input_TH);
     if (fused != nullptr && fused->has_routed_experts(input_TH, operation()))
       return fused->routed_experts(input_TH, operation());
   }
-  const Routing routing = route(kernels::linear(wide(input_TH), router_EH_, router_bias_E_),
-                                config_, selection_bias_E_);
+  Tensor logits_TE = kernels::linear(wide(input_TH), router_EH_, router_bias_E_);
+  Tensor given_TK;
+  if (routers != nullptr) {
+    if (routers->losses.is_on() && at::GradMode::is_enabled())
+      logits_TE = with_router_losses(logits_TE, config_, *routers, index_);
+    if (routers->given_YTK.defined()) given_TK = routers->given_YTK[index_];
+  }
+  const Routing routing = route(logits_TE, config_, selection_bias_E_, given_TK);
+  if (routers != nullptr && routers->made_YTK.defined())
+    routers->made_YTK[index_].copy_(routing.expert_TK);
   return kernels::experts(input_TH, kernels::group_by_expert(routing.expert_TK, config_.count),
                           routing.weight_TK, stack_);
 }
@@ -148,7 +158,7 @@ std::optional<kernels::RoutedExperts> ExpertLayer::routed_experts() const {
 }
 
 Tensor ExpertLayer::shared(const Tensor& input_TH) const {
-  const Tensor output_TH = shared_->forward(input_TH);
+  const Tensor output_TH = shared_->forward(input_TH, nullptr);
   if (!shared_gate_1H_.defined()) return output_TH;
   const Tensor gate_T1 = kernels::linear(wide(input_TH), shared_gate_1H_).sigmoid();
   return (wide(output_TH) * gate_T1).to(output_TH.scalar_type());

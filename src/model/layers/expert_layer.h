@@ -25,7 +25,7 @@ class ExpertLayer final : public FeedForward {
   explicit ExpertLayer(const LayerSite& site);
   ExpertLayer(const ExpertLayer&) = delete;  // the builder points at the parameters
 
-  Tensor forward(const Tensor& input_TH) const override;
+  Tensor forward(const Tensor& input_TH, RouterPass* routers) const override;
   Costs costs() const override { return expert_costs(hidden_, config_); }
   std::string describe() const override;
   std::optional<kernels::RoutedExperts> routed_experts() const override;
@@ -34,10 +34,11 @@ class ExpertLayer final : public FeedForward {
   void add_experts(const LayerSite& site);
   void add_experts_in_turns(const LayerSite& site);
   Tensor shared(const Tensor& input_TH) const;
-  Tensor routed(const Tensor& input_TH) const;
+  Tensor routed(const Tensor& input_TH, RouterPass* routers) const;
   kernels::RoutedExperts operation() const;
   bool is_one_operation() const;
 
+  int64_t index_;  // of the block
   int64_t hidden_;
   ExpertsConfig config_;
   kernels::Param router_EH_;

@@ -12,12 +12,15 @@
 
 namespace slime::model {
 
+struct RouterPass;
+
 class FeedForward {
  public:
   virtual ~FeedForward() = default;
 
   /// What is added to the residual stream: [T, H] from [T, H]. Differentiable under grad mode.
-  virtual Tensor forward(const Tensor& input_TH) const = 0;
+  /// `routers`: TokenBatch::routers.
+  virtual Tensor forward(const Tensor& input_TH, RouterPass* routers) const = 0;
 
   /// Without a block's norms and residual stream, which the block itself counts.
   virtual Costs costs() const = 0;

@@ -48,7 +48,7 @@ GatedMlp::GatedMlp(const LayerSite& site, const std::string& name, const GatedMl
   }
 }
 
-Tensor GatedMlp::forward(const Tensor& input_TH) const {
+Tensor GatedMlp::forward(const Tensor& input_TH, RouterPass*) const {
   const Product& gate_up = products_.first;
   const Tensor gate_up_T2F =
       kernels::linear(layer_input(input_TH, tp_), gate_up.weight_OI, gate_up.bias_O);

@@ -28,7 +28,7 @@ class GatedMlp final : public FeedForward {
   GatedMlp(const LayerSite& site, const std::string& name, const GatedMlpShape& shape);
   GatedMlp(const GatedMlp&) = delete;  // the builder points at the parameters
 
-  Tensor forward(const Tensor& input_TH) const override;
+  Tensor forward(const Tensor& input_TH, RouterPass* routers) const override;
   Costs costs() const override { return gated_mlp_costs(shape_); }
   std::string describe() const override;
   const Products* gated_products() const override {

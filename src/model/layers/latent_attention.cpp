@@ -94,24 +94,48 @@ LatentAttention::LatentAttention(const LayerSite& site)
   layer_.cos_PR = site.rotary.cos_PR;
   layer_.sin_PR = site.rotary.sin_PR;
   rotary_order_R_ = site.rotary.head_order_D;
+  if (!site.config.indexer.in_layer.empty()) add_indexer(site);
 }
+
+void LatentAttention::add_indexer(const LayerSite& site) {
+  const IndexerConfig& config = site.config.indexer;
+  const auto has_one = [&](int layer) { return config.in_layer[static_cast<std::size_t>(layer)]; };
+  if (site.mesh.sizes().cp > 1) {
+    throw ConfigError(
+        fmt::format("layer {} has sparse attention, whose choice context parallelism does not cut "
+                    "yet: use context parallelism of 1",
+                    site.index));
+  }
+  layer_.index_count = config.count;
+  for (layer_.index_source = site.index; !has_one(layer_.index_source);) --layer_.index_source;
+  const auto layers = static_cast<int>(site.config.num_layers);
+  layer_.lends_choice = site.index + 1 < layers && !has_one(site.index + 1);
+  if (!has_one(site.index)) return;
+  indexer_ = std::make_unique<Indexer>(site);
+  indexer_costs_ = Indexer::costs(site.config);
+}
+
+Costs LatentAttention::costs() const { return latent_costs(shape_) + indexer_costs_; }
 
 CacheSpec LatentAttention::cache() const {
   return {.heads = 1,
           .queries_per_head = layer_.num_heads,
           .key_size = layer_.rotary_dim + layer_.rank,
-          .value_size = 0};
+          .value_size = 0,
+          .index_size = indexer_ ? indexer_->size() : 0};
 }
 
 std::string LatentAttention::describe() const {
-  return fmt::format("{} heads of {} + {}, latent {}", layer_.num_heads, layer_.plain_dim,
-                     layer_.rotary_dim, layer_.rank);
+  std::string text = fmt::format("{} heads of {} + {}, latent {}", layer_.num_heads,
+                                 layer_.plain_dim, layer_.rotary_dim, layer_.rank);
+  if (layer_.index_count > 0) text += fmt::format(", {} tokens of an indexer", layer_.index_count);
+  return text;
 }
 
-Tensor LatentAttention::queries(const Tensor& input_TH) const {
-  if (!query_down_.defined()) return kernels::linear(input_TH, query_);
-  return kernels::linear(
-      kernels::rms_norm(kernels::linear(input_TH, query_down_), query_norm_, kLatentEps), query_);
+/// What queries are products of: their own latent, or the input itself.
+Tensor LatentAttention::query_latent(const Tensor& input_TH) const {
+  if (!query_down_.defined()) return input_TH;
+  return kernels::rms_norm(kernels::linear(input_TH, query_down_), query_norm_, kLatentEps);
 }
 
 Tensor LatentAttention::forward(const Tensor& input_TH, const Tensor& positions_T,
@@ -120,10 +144,13 @@ Tensor LatentAttention::forward(const Tensor& input_TH, const Tensor& positions_
   const auto ordered = [&](const Tensor& x) {
     return rotary_order_R_.defined() ? x.index_select(x.dim() - 1, rotary_order_R_) : x;
   };
+  const Tensor query_TQ = query_latent(input_TH);
   const Tensor query_TND =
-      queries(input_TH).view({input_TH.size(0), layer_.num_heads, layer_.plain_dim + rotary});
+      kernels::linear(query_TQ, query_)
+          .view({input_TH.size(0), layer_.num_heads, layer_.plain_dim + rotary});
   const Tensor down_TE = kernels::linear(input_TH, key_value_down_);
   LatentInput in;
+  if (indexer_) in.index = indexer_->forward(input_TH, query_TQ, positions_T);
   in.plain_query_TNP = query_TND.narrow(2, 0, layer_.plain_dim);
   in.rotary_query_TNR = ordered(query_TND.narrow(2, layer_.plain_dim, rotary));
   in.latent_TL =

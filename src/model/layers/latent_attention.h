@@ -9,6 +9,7 @@
 
 #include <memory>
 
+#include "model/layers/indexer.h"
 #include "model/layers/layer_site.h"
 #include "model/layers/mixer.h"
 
@@ -31,12 +32,13 @@ class LatentAttention final : public Mixer {
 
   Tensor forward(const Tensor& input_TH, const Tensor& positions_T,
                  Attention& attention) const override;
-  Costs costs() const override { return latent_costs(shape_); }
+  Costs costs() const override;
   CacheSpec cache() const override;
   std::string describe() const override;
 
  private:
-  Tensor queries(const Tensor& input_TH) const;
+  Tensor query_latent(const Tensor& input_TH) const;
+  void add_indexer(const LayerSite& site);
 
   LatentShape shape_;
   LatentLayer layer_;
@@ -46,6 +48,8 @@ class LatentAttention final : public Mixer {
   kernels::Param key_value_down_;  // [L + R, H]
   kernels::Param latent_norm_;     // [L]
   kernels::Param output_;          // [H, N V]
+  std::unique_ptr<Indexer> indexer_;  // null: there is none
+  Costs indexer_costs_;
   Tensor rotary_order_R_;          // int64, undefined where halves rotate with each other
 };
 

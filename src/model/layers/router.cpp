@@ -24,13 +24,23 @@ Tensor in_best_groups(const Tensor& choice_TE, const ExpertsConfig& config) {
 
 }  // namespace
 
-Routing route(const Tensor& logits_TE, const ExpertsConfig& config,
-              const Tensor& selection_bias_E) {
+Tensor shares(const Tensor& logits_TE, RouterScore score) {
+  const Tensor score_TE = scores_of(logits_TE, score);
+  return score == RouterScore::kSoftmax ? score_TE
+                                        : score_TE / (score_TE.sum(-1, true) + kTiny);
+}
+
+Routing route(const Tensor& logits_TE, const ExpertsConfig& config, const Tensor& selection_bias_E,
+              const Tensor& given_TK) {
   const Tensor score_TE = scores_of(logits_TE, config.score);
   Tensor choice_TE = score_TE.detach();
   if (selection_bias_E.defined()) choice_TE = choice_TE + selection_bias_E;
   Routing routing;
   routing.expert_TK = std::get<1>(in_best_groups(choice_TE, config).topk(config.per_token, -1));
+  if (given_TK.defined()) {
+    const Tensor given = given_TK.to(at::kLong);
+    routing.expert_TK = at::where(given.narrow(1, 0, 1) >= 0, given, routing.expert_TK);
+  }
   routing.weight_TK = score_TE.gather(1, routing.expert_TK);
   if (config.normalizes)
     routing.weight_TK = routing.weight_TK / (routing.weight_TK.sum(-1, true) + kTiny);

@@ -17,7 +17,11 @@ struct Routing {
 
 /// logits_TE: float32 (float64). selection_bias_E: float32, undefined without one; it decides who is
 /// chosen and nothing else (arXiv 2408.15664). Groups: arXiv 2405.04434, section 2.1.2.
+/// given_TK, any integers: who is visited in the place of that choice (model/router_pass.h).
 Routing route(const Tensor& logits_TE, const ExpertsConfig& config,
-              const Tensor& selection_bias_E = {});
+              const Tensor& selection_bias_E = {}, const Tensor& given_TK = {});
+
+/// Scores of all experts whose sum is one: what router losses are of.
+Tensor shares(const Tensor& logits_TE, RouterScore score);
 
 }  // namespace slime::model

@@ -28,6 +28,18 @@ TEST(Router, WeighsTheChosenWithTheirShareOfAllExperts) {
   expect_weights(routing, 0.5, 0.25);
 }
 
+TEST(Router, GivenExpertsAreWeighedAnewAndANegativeOneIsFree) {
+  ExpertsConfig config = two_of_four();
+  config.normalizes = true;
+  const Tensor two_tokens = at::cat({one_token(), one_token()}).requires_grad_();
+  const Tensor given_TK = at::tensor({3, 1, -1, -1}, at::kShort).view({2, 2});
+  const Routing routing = route(two_tokens, config, {}, given_TK);
+  EXPECT_TRUE(routing.expert_TK.equal(at::tensor({3, 1, 0, 1}, at::kLong).view({2, 2})));
+  expect_weights(routing, 1.0 / 3, 2.0 / 3);
+  routing.weight_TK[0][1].backward();
+  EXPECT_GT(two_tokens.grad()[0][1].item<double>(), 0.1) << "the router learns";
+}
+
 TEST(Router, NormalizesThenScales) {
   ExpertsConfig config = two_of_four();
   config.normalizes = true;

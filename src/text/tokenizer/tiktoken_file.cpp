@@ -2,10 +2,10 @@
 
 #include <fmt/format.h>
 
-#include <array>
 #include <charconv>
 #include <optional>
 
+#include "core/base64.h"
 #include "core/error.h"
 #include "core/field_reader.h"
 #include "text/tokenizer/byte_alphabet.h"
@@ -16,36 +16,6 @@ namespace {
 constexpr std::size_t kMaxTokenBytes = 1024;
 constexpr TokenId kNumKimiReserved = 256;
 constexpr int kNumQwenExtras = 205;
-
-constexpr std::array<int8_t, 256> make_base64_values() {
-  std::array<int8_t, 256> values{};
-  values.fill(-1);
-  constexpr std::string_view kDigits =
-      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  for (std::size_t i = 0; i < kDigits.size(); ++i)
-    values[static_cast<unsigned char>(kDigits[i])] = static_cast<int8_t>(i);
-  return values;
-}
-
-std::optional<std::string> from_base64(std::string_view text) {
-  static constexpr std::array<int8_t, 256> kValues = make_base64_values();
-  if (text.empty() || text.size() % 4 != 0) return std::nullopt;
-  while (text.ends_with('=')) text.remove_suffix(1);
-  std::string bytes;
-  uint32_t bits = 0;
-  int num_bits = 0;
-  for (const char digit : text) {
-    const int value = kValues[static_cast<unsigned char>(digit)];
-    if (value < 0) return std::nullopt;
-    bits = bits << 6 | static_cast<uint32_t>(value);
-    num_bits += 6;
-    if (num_bits >= 8) {
-      num_bits -= 8;
-      bytes += static_cast<char>(bits >> num_bits & 0xFF);
-    }
-  }
-  return bytes;
-}
 
 struct Rank {
   std::string bytes;

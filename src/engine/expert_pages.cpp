@@ -1,0 +1,24 @@
+#include "engine/expert_pages.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+
+namespace slime::engine {
+
+ExpertPages::ExpertPages(int64_t num_pages, int64_t page_tokens, int64_t width)
+    : page_tokens_(page_tokens),
+      width_(width),
+      numbers_(at::empty({num_pages, page_tokens, width}, at::kShort)) {}
+
+std::span<int16_t> ExpertPages::at(PageId page, int64_t slot) {
+  return {numbers_.data_ptr<int16_t>() + (page * page_tokens_ + slot) * width_,
+          static_cast<std::size_t>(width_)};
+}
+
+void ExpertPages::copy_page(PageId from, PageId to) {
+  const int64_t size = page_tokens_ * width_;
+  std::copy_n(at(from, 0).data(), size, at(to, 0).data());
+}
+
+}  // namespace slime::engine

@@ -1,0 +1,33 @@
+#pragma once
+
+/// Which experts the routers chose for each token whose keys and values are in the cache: beside its
+/// page, so that whoever takes over a prefix takes over its choices.
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "core/tensor.h"
+#include "engine/page_pool.h"
+
+namespace slime::engine {
+
+class ExpertPages {
+ public:
+  /// `width`: numbers of a token, layers times visits of each. Memory is touched when it is written.
+  ExpertPages(int64_t num_pages, int64_t page_tokens, int64_t width);
+
+  int64_t width() const { return width_; }
+  std::span<int16_t> at(PageId page, int64_t slot);
+  std::span<const int16_t> at(PageId page, int64_t slot) const {
+    return const_cast<ExpertPages*>(this)->at(page, slot);
+  }
+  void copy_page(PageId from, PageId to);
+
+ private:
+  int64_t page_tokens_;
+  int64_t width_;
+  Tensor numbers_;  // int16 [pages, tokens of a page, width]
+};
+
+}  // namespace slime::engine

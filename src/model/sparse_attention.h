@@ -1,0 +1,37 @@
+#pragma once
+
+/// Attention over the segments of a batch in which each token looks at some of the tokens before it,
+/// which an indexer chose (model/layers/indexer.h). Plain products with a mask: as much work as
+/// attention to all, and no kernel of its own.
+///
+/// Dimensions: T rows, N heads, D size of queries and keys, V of values; of one segment n rows, and S
+/// rows that it may look at: those of its ancestors and its own.
+
+#include <vector>
+
+#include "model/attention.h"
+#include "model/token_batch.h"
+
+namespace slime::model {
+
+/// Which of the S rows each row of a segment looks at.
+struct SegmentChoice {
+  Tensor row_S;    // int64, rows of the batch
+  Tensor mask_nS;  // bool; its own row and earlier ones alone
+};
+using TokenChoice = std::vector<SegmentChoice>;  // segment by segment
+
+/// The `count` best of each token, or all where there are not more.
+TokenChoice choose_tokens(const IndexInput& index, const std::vector<Segment>& segments,
+                          int64_t count);
+
+/// Scores of some queries for some keys: [n, S], float32 (float64).
+Tensor index_scores(const Tensor& query_nJD, const Tensor& weight_nJ, const Tensor& key_SD);
+
+/// [T, N, V]. Differentiable in queries, keys and values; weights of keys are computed again in the
+/// backward, in float32 (float64).
+Tensor sparse_attention(const Tensor& query_TND, const Tensor& key_TND, const Tensor& value_TNV,
+                        const TokenChoice& choice, const std::vector<Segment>& segments,
+                        double scale);
+
+}  // namespace slime::model
