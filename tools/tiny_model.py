@@ -203,13 +203,15 @@ def tensor_shapes(shape: dict) -> dict[str, list[int]]:
     return shapes | {"model.norm.weight": [hidden]}
 
 
-def write_weights(path: Path, shapes: dict[str, list[int]], seed: int) -> int:
+def write_weights(path: Path, shapes: dict[str, list[int]], seed: int, spread: float | None) -> int:
+    """Matrices of `spread`, or such that each keeps the size of what it multiplies; the embedding 0.02 in any case."""
     rng = random.Random(seed)
     header, pieces, offset = {"__metadata__": {"format": "pt"}}, [], 0
     for name, shape in shapes.items():
         count = shape[0] * (shape[1] if len(shape) == 2 else 1)
         constant = [0.0 if name.endswith("_bias") else 1.0] * count
-        values = array.array("f", (rng.gauss(0.0, 0.02) for _ in range(count)) if len(shape) == 2 else constant)
+        deviation = 0.02 if "embed" in name else spread or shape[-1] ** -0.5
+        values = array.array("f", (rng.gauss(0.0, deviation) for _ in range(count)) if len(shape) == 2 else constant)
         if sys.byteorder == "big":
             values.byteswap()
         header[name] = {"dtype": "F32", "shape": shape, "data_offsets": [offset, offset + 4 * count]}
@@ -254,7 +256,9 @@ def main() -> None:
     specials = {"eos_token": "<|im_end|>", "pad_token": "<|endoftext|>", "tokenizer_class": "PreTrainedTokenizerFast"}
     template = args.chat_template.read_text(encoding="utf-8") if args.chat_template else CHAT_TEMPLATE
     write("tokenizer_config.json", specials | {"model_max_length": 512, "chat_template": template})
-    count = write_weights(args.out_dir / "model.safetensors", tensor_shapes(shape), args.seed)
+    # Norms of queries and keys make up for small matrices; latent attention has none.
+    spread = None if args.latent else 0.02
+    count = write_weights(args.out_dir / "model.safetensors", tensor_shapes(shape), args.seed, spread)
     kind = "DeepSeek-V3" if args.latent else "Qwen3-MoE" if args.experts else "Qwen3"
     if args.experts:
         kind += f" of {args.experts} experts"

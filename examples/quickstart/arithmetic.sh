@@ -5,19 +5,27 @@
 # After imitating it the model mostly guesses. Reinforcement learning rewards right results alone, and the model finds
 # out that working pays: its answers grow longer and become right.
 #
-# Another run: ./examples/quickstart/arithmetic.sh --seed 2 (flags at the end win).
+# Another run: ./examples/quickstart/arithmetic.sh --seed 2 (flags at the end win). Another model, by the same recipe:
+# FORM=experts (four in each layer) or FORM=latent (the same beside latent attention).
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 source examples/quickstart/run_folder.sh
 
 slime=build/release/slime
 data=data/arithmetic
-model=data/models/tiny
-sft=$(run_folder arithmetic-sft)
-run=$(run_folder arithmetic)
+form=${FORM:-}
+case $form in
+  "") shape=() ;;
+  experts) shape=(--experts 4) ;;
+  latent) shape=(--experts 4 --latent 24) ;;
+  *) echo "FORM=$form: should be experts or latent" >&2 && exit 2 ;;
+esac
+model=data/models/tiny${form:+-$form}
+sft=$(run_folder "arithmetic${form:+-$form}-sft")
+run=$(run_folder "arithmetic${form:+-$form}")
 
 python3 tools/arithmetic_task.py "$data"
-python3 tools/tiny_model.py "$model" --hidden 64 --layers 2
+python3 tools/tiny_model.py "$model" --hidden 64 --layers 2 "${shape[@]}"
 
 # Supervised: 4,000 solved sums, 128 at a time.
 "$slime" train \

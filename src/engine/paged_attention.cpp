@@ -58,7 +58,7 @@ void PagedAttention::choose(const model::LatentLayer& layer, const model::IndexI
       const Tensor scores_1S =
           model::index_scores(index.query_TJD.narrow(0, row, 1), index.weight_TJ.narrow(0, row, 1),
                               key_SD.narrow(0, 0, visible));
-      const Tensor best = std::get<1>(scores_1S.topk(layer.index_count, -1)).flatten();
+      const Tensor best = model::best_tokens(scores_1S, layer.index_count).flatten().contiguous();
       std::vector<uint8_t>& chosen = chosen_[static_cast<std::size_t>(row)];
       chosen.assign(static_cast<std::size_t>(visible), 0);
       const auto* position = best.const_data_ptr<int64_t>();

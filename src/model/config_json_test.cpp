@@ -73,7 +73,8 @@ ModelConfig made_in_code(std::string_view family) {
     config.experts.width = 12;
     config.experts.normalizes = true;
   }
-  if (family == "deepseek_v2" || family == "deepseek_v3" || family == "glm4_moe_lite" ||
+  if (family == "deepseek_v2" || family == "deepseek_v3" || family == "deepseek_v32" ||
+      family == "glm4_moe_lite" || family == "glm_moe_dsa" ||
       family == "kimi_k2") {
     config.latent = {.kv_rank = 24, .q_rank = 20, .plain_dim = 12, .value_dim = 14};
     config.rotary_dim = 8;
@@ -81,6 +82,13 @@ ModelConfig made_in_code(std::string_view family) {
     config.num_kv_heads = config.num_heads;
     config.rotates_pairs = true;
     config.experts = grouped_experts();
+    if (family == "deepseek_v32" || family == "glm_moe_dsa") {
+      config.indexer = {.in_layer = {true, family == "deepseek_v32"},
+                        .num_heads = 3,
+                        .head_dim = 10,
+                        .count = 7,
+                        .rotates_pairs = family == "glm_moe_dsa"};
+    }
     if (family == "deepseek_v2") {
       config.latent.q_rank = 0;
       config.experts.score = RouterScore::kSoftmax;

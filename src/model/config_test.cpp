@@ -35,10 +35,12 @@ std::string problem_of(const json::object& object) {
 TEST(ModelConfig, MeansTheSameInBothForms) {
   for (const auto& [name, other] : {std::pair{"deepseek_v2", "config.v5.json"},
                                     {"deepseek_v3", "config.v5.json"},
+                                    {"deepseek_v32", "config.v5.json"},
                                     {"gemma3_text", "config.v5.json"},
                                     {"glm4", "config.v5.json"},
                                     {"glm4_moe", "config.v5.json"},
                                     {"glm4_moe_lite", "config.v5.json"},
+                                    {"glm_moe_dsa", "config.v5.json"},
                                     {"gpt_oss", "config.v5.json"},
                                     {"kimi_k2", "config.v5.json"},
                                     {"llama", "config.v5.json"},
@@ -123,8 +125,8 @@ TEST(ModelConfig, NamesEveryFieldItDoesNotUnderstand) {
   };
   const Case cases[] = {
       {"model_type", "mamba",
-       "model_type must be one of deepseek_v2, deepseek_v3, gemma3_text, glm4, glm4_moe, "
-       "glm4_moe_lite, gpt_oss, kimi_k2, "
+       "model_type must be one of deepseek_v2, deepseek_v3, deepseek_v32, gemma3_text, "
+       "glm4, glm4_moe, glm4_moe_lite, glm_moe_dsa, gpt_oss, kimi_k2, "
        "llama, mimo, minimax_m2, mistral, olmo2, phi3, qwen2, qwen2_moe, qwen3, qwen3_moe, not "
        "\"mamba\""},
       {"model_type", nullptr, "model_type"},

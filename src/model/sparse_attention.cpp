@@ -121,6 +121,10 @@ Tensor index_scores(const Tensor& query_nJD, const Tensor& weight_nJ, const Tens
   return at::bmm(weight_nJ.unsqueeze(1), products).squeeze(1);
 }
 
+Tensor best_tokens(const Tensor& score_nS, int64_t count) {
+  return std::get<1>(score_nS.sort(/*stable=*/true, -1, /*descending=*/true)).narrow(-1, 0, count);
+}
+
 TokenChoice choose_tokens(const IndexInput& index, const std::vector<Segment>& segments,
                           int64_t count) {
   TokenChoice choice;
@@ -140,7 +144,7 @@ TokenChoice choose_tokens(const IndexInput& index, const std::vector<Segment>& s
             index_scores(index.query_TJD.narrow(0, segment.begin + row, rows),
                          index.weight_TJ.narrow(0, segment.begin + row, rows), key_SD)
                 .masked_fill(mask_cS.logical_not(), -INFINITY);
-        const Tensor best = std::get<1>(scores.topk(count, -1));
+        const Tensor best = best_tokens(scores, count);
         mask_cS.logical_and_(at::zeros_like(mask_cS).scatter_(1, best, true));
       }
     }

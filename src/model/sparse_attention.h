@@ -28,6 +28,10 @@ TokenChoice choose_tokens(const IndexInput& index, const std::vector<Segment>& s
 /// Scores of some queries for some keys: [n, S], float32 (float64).
 Tensor index_scores(const Tensor& query_nJD, const Tensor& weight_nJ, const Tensor& key_SD);
 
+/// int64 [n, count]: the best of each row. Of equal scores the earlier token's counts, wherever the
+/// scores were computed: where no head sees anything in them, tokens have a score of exactly 0.
+Tensor best_tokens(const Tensor& score_nS, int64_t count);
+
 /// [T, N, V]. Differentiable in queries, keys and values; weights of keys are computed again in the
 /// backward, in float32 (float64).
 Tensor sparse_attention(const Tensor& query_TND, const Tensor& key_TND, const Tensor& value_TNV,

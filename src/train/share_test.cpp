@@ -38,7 +38,10 @@ TEST(Share, EachRankGetsItsMicroBatchesOfEachStep) {
   EXPECT_EQ(shares[0].batch_indices, (Indices{0, 3}));
   EXPECT_EQ(shares[1].batch_indices, (Indices{1, 2}));
   EXPECT_EQ(shares[1].batch.samples[0].ordinal, 1);
-  const StepShare expected{.micro_batches = {{0}, {1}}, .num_executions = 4, .denominator = 4};
+  const StepShare expected{.micro_batches = {{0}, {1}},
+                           .num_executions = 4,
+                           .denominator = 4,
+                           .num_micro_batches = 4};
   EXPECT_EQ(shares[0].steps, std::vector<StepShare>{expected});
   EXPECT_EQ(shares[1].steps, std::vector<StepShare>{expected});
 }
