@@ -228,6 +228,7 @@ int generate(std::span<const std::string> arguments) {
   const auto network = model::load_network(
       directory, model::precision_on(device.device, dtype == "auto" ? model.dtype : dtype));
   config.kv_cache_bytes = kv_cache_bytes_of(device);
+  config.records_experts = model.has_experts() && device.device == "cpu";
   if (tokenizer != nullptr)
     config.token_bytes = [&tokenizer](TokenId id) { return tokenizer->token_bytes(id); };
   Lines lines;  // before the engine, whose thread fills them
@@ -238,6 +239,7 @@ int generate(std::span<const std::string> arguments) {
       .dtype = dtype,
       .model_type = model.model_type,
       .context_length = engine.max_request_tokens(),
+      .returns_routed_experts = config.records_experts,
       .vocab_size = model.vocab_size,
       .sampling_defaults = sampling_defaults_by(sampling_defaults, directory),
       .tokenizer = tokenizer.get(),

@@ -257,6 +257,8 @@ void gather_weights(Trainer& trainer, model::Network* whole) {
   if (whole != nullptr) {
     for (const model::NamedWeight& weight : whole->weights().tensors())
       targets[weight.name] = &weight;
+    Tensor constants_C = whole->weights().flat_constants();
+    constants_C.copy_(own.flat_constants());
   }
   for (std::size_t i = 0; i < layout.entries().size(); ++i) {
     const Tensor tensor = layout.gather(i, own.flat(), BufferForm::kWhole);

@@ -76,6 +76,22 @@ def test_it_generates(experts, trained):
     assert all(1 <= answer["meta_info"]["completion_tokens"] <= 5 for answer in answers)
 
 
+def test_a_request_is_told_whom_its_tokens_visited(experts, trained):
+    shape = json.loads((experts / "model" / "config.json").read_text())
+    width = shape["num_hidden_layers"] * shape["num_experts_per_tok"]
+    whole = {"ids": [49, 43, 50, 61], "sampling_params": {"max_new_tokens": 5, "temperature": 0, "ignore_eos": True}}
+    whole |= {"return_routed_experts": True}
+    lines = "".join(json.dumps(line) + "\n" for line in (whole, whole | {"routed_experts_start_len": 3}))
+    command = [str(SLIME), "generate", "--model", str(trained / "latest"), "--dtype", "float32"]
+    done = run_slime(command, input=lines)
+    assert done.returncode == 0, done.stderr
+    first, second = (json.loads(line)["meta_info"] for line in done.stdout.splitlines())
+    choices = [struct.unpack(f"<{rows * width}i", base64.b64decode(meta["routed_experts"])) for meta, rows in ((first, 8), (second, 5))]
+    assert choices[0][3 * width :] == choices[1]
+    assert set(choices[0]) <= set(range(4)) and len(set(choices[0])) > 1
+    assert second["routed_experts_start_len"] == 3 and "routed_experts_start_len" not in first
+
+
 def test_inspect_tells_of_the_experts(experts):
     done = run_slime([str(SLIME), "inspect", str(experts / "model")])
     assert done.returncode == 0, done.stderr
@@ -83,42 +99,56 @@ def test_inspect_tells_of_the_experts(experts):
     assert "problems    none" in done.stdout
 
 
-REPLAY = ["--use-rollout-routing-replay", "--partial-rollout", "--over-sampling-batch-size", "8"]
+REPLAY = ["--use-rollout-routing-replay"]
+PARTIAL = [*REPLAY, "--partial-rollout", "--over-sampling-batch-size", "8"]
 
 
 @pytest.fixture(scope="module")
 def replayed(experts):
     run_dir = experts / "replayed"
-    done = run_slime(train_command(experts, run_dir, rollouts=3, extra=REPLAY))
+    done = run_slime(train_command(experts, run_dir, rollouts=2, extra=REPLAY))
     assert done.returncode == 0, done.stdout + done.stderr
     return run_dir
 
 
-def test_the_engines_choices_travel_with_the_samples(experts, replayed):
+def check_choices(experts, run_dir):
+    """Each row of each sample has its numbers, and there are several experts among them."""
     shape = json.loads((experts / "model" / "config.json").read_text())
     width = shape["num_hidden_layers"] * shape["num_experts_per_tok"]
-    samples = [json.loads(line) for line in (replayed / "rollouts" / "step_2.jsonl").read_text().splitlines()]
-    for sample in samples:
-        numbers = base64.b64decode(sample["rollout_routed_experts"])
-        choices = struct.unpack(f"<{len(numbers) // 2}h", numbers)
-        assert len(choices) == (len(sample["tokens"]) - 1) * width
-        assert set(choices) <= set(range(4))
+    for path in (run_dir / "rollouts").glob("step_*.jsonl"):
+        for line in path.read_text().splitlines():
+            sample = json.loads(line)
+            numbers = base64.b64decode(sample["rollout_routed_experts"])
+            choices = struct.unpack(f"<{len(numbers) // 2}h", numbers)
+            assert len(choices) == (len(sample["tokens"]) - 1) * width
+            assert {0, 1} < set(choices) <= {0, 1, 2, 3}
+
+
+def test_the_engines_choices_travel_with_the_samples(experts, replayed):
+    check_choices(experts, replayed)
     for step in numbers_that_repeat(replayed).values():
         assert step["train/train_rollout_logprob_abs_diff"] < 1e-5
         assert 1 <= step["train/moe_load_max_mean"] <= step["train/moe_load_max"] <= 4
 
 
-def test_replayed_choices_reach_other_processes(experts, replayed):
-    """An engine in a process of its own, two ranks, and the second half after a stop."""
+def test_responses_drawn_in_parts_have_the_choices_of_all_parts(experts):
+    run_dir = experts / "replayed-parts"
+    for rollouts in (2, 4):
+        done = run_slime(train_command(experts, run_dir, rollouts=rollouts, extra=PARTIAL))
+        assert done.returncode == 0, done.stdout + done.stderr
+    check_choices(experts, run_dir)
+
+
+@pytest.mark.parametrize("elsewhere", [["--rollout-num-gpus", "1"], ["--actor-num-gpus-per-node", "2"]], ids=["engine", "ranks"])
+def test_replayed_choices_reach_other_processes(experts, replayed, elsewhere):
+    run_dir = experts / f"replayed{elsewhere[0]}"
+    done = run_slime(train_command(experts, run_dir, rollouts=2, extra=[*REPLAY, *elsewhere]))
+    assert done.returncode == 0, done.stdout + done.stderr
+    check_choices(experts, run_dir)
     one = numbers_that_repeat(replayed)
-    for name, extra in (("engine", ["--rollout-num-gpus", "1"]), ("ranks", ["--actor-num-gpus-per-node", "2"])):
-        run_dir = experts / f"replayed-{name}"
-        for rollouts in (1, 2):
-            done = run_slime(train_command(experts, run_dir, rollouts=rollouts, extra=[*REPLAY, *extra]))
-            assert done.returncode == 0, done.stdout + done.stderr
-        for step, numbers in numbers_that_repeat(run_dir).items():
-            assert numbers["train/train_rollout_logprob_abs_diff"] < 1e-5
-            assert abs(numbers["train/loss"] - one[step]["train/loss"]) < 1e-5
+    for step, numbers in numbers_that_repeat(run_dir).items():
+        assert numbers["train/train_rollout_logprob_abs_diff"] < 1e-5
+        assert abs(numbers["train/loss"] - one[step]["train/loss"]) < 1e-5
 
 
 def test_choices_of_the_old_pass_and_balanced_experts(experts):
@@ -127,7 +157,7 @@ def test_choices_of_the_old_pass_and_balanced_experts(experts):
     flags += ["--moe-z-loss-coeff", "0.001", "--moe-router-enable-expert-bias", "--moe-router-bias-update-rate", "0.125"]
     has_biases = "deepseek" in (experts / "model" / "config.json").read_text()
     extra = [*(flags if has_biases else flags[:-3]), "--rollout-num-gpus", "1"]
-    done = run_slime(train_command(experts, run_dir, rollouts=4, extra=extra))
+    done = run_slime(train_command(experts, run_dir, rollouts=3, extra=extra))  # an odd number of steps up or down
     assert done.returncode == 0, done.stdout + done.stderr
     for step in numbers_that_repeat(run_dir).values():
         assert step["train/load_balancing_loss"] >= 0.4
