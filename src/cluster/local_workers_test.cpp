@@ -64,8 +64,8 @@ TEST(LocalWorkers, AWorkerSeesItsOwnDeviceAndTheRestOfTheEnvironment) {
   const std::string text = scripts.failure();
   ::unsetenv("CUDA_VISIBLE_DEVICES");
   const std::string home = std::getenv("HOME");
-  EXPECT_THAT(text, AnyOf(HasSubstr("sees 3, home " + home),
-                          HasSubstr("sees GPU-8932f937, home " + home)));
+  EXPECT_THAT(
+      text, AnyOf(HasSubstr("sees 3, home " + home), HasSubstr("sees GPU-8932f937, home " + home)));
 }
 
 TEST(LocalWorkers, SilenceEndsItToo) {

@@ -37,8 +37,7 @@ void check_devices(const config::RunConfig& config, int num_visible) {
   const int needed = devices_needed(config);
   if (needed <= num_visible) return;
   std::vector<std::string> users;
-  users.push_back(
-      fmt::format("{} for training (--actor-num-gpus-per-node)", num_ranks(config)));
+  users.push_back(fmt::format("{} for training (--actor-num-gpus-per-node)", num_ranks(config)));
   if (config.num_engine_workers > 0)
     users.push_back(fmt::format("{} for engines (--rollout-num-gpus)", config.num_engine_workers));
   const char* visible = std::getenv(cluster::kVisibleDevices);

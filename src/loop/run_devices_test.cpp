@@ -35,9 +35,9 @@ TEST(RunDevices, TooFewAreRefusedWithWhatEachIsFor) {
   check_devices(run_on("cuda", 1, 1), 2);
   check_devices(run_on("cpu", 4, 4), 0);
   EXPECT_THAT([] { check_devices(run_on("cuda", 1, 3), 2); },
-              ThrowsMessage<ConfigError>(AllOf(
-                  HasSubstr("the run needs 4 GPUs"), HasSubstr("1 for training"),
-                  HasSubstr("3 for engines (--rollout-num-gpus)"), HasSubstr("shows 2"))));
+              ThrowsMessage<ConfigError>(
+                  AllOf(HasSubstr("the run needs 4 GPUs"), HasSubstr("1 for training"),
+                        HasSubstr("3 for engines (--rollout-num-gpus)"), HasSubstr("shows 2"))));
   EXPECT_THAT([] { check_devices(run_on("cuda", 1, 0), 0); },
               ThrowsMessage<ConfigError>(HasSubstr("the run needs 1 GPU, ")));
 }
