@@ -226,6 +226,7 @@ void measure_train_forms(const TrainCommandOptions& options,
     const FormFlags how = flags_of_form(form, options);
     std::vector<std::string> words = run.command(options, how.subcommand);
     words.insert(words.end(), how.flags.begin(), how.flags.end());
+    words.insert(words.end(), options.more_flags.begin(), options.more_flags.end());
     if (options.mean_length > 0) {
       words.emplace_back("--rollout-stop-token-ids");
       for (std::string& id : stop_ids(vocab_size, options.mean_length))

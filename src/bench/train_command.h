@@ -25,7 +25,8 @@ struct TrainCommandOptions {
   /// Responses end at random after so many tokens on average, by stop token ids that are spread over
   /// the vocabulary: a made-up model draws all tokens alike. 0: all have new_tokens.
   int64_t mean_length = 0;
-  int64_t engines_apart = 1;  // of forms that end in -apart
+  int64_t engines_apart = 1;            // of forms that end in -apart
+  std::vector<std::string> more_flags;  // of the command
 };
 
 /// Seconds from the start of the command to the end of its first optimizer step, files in the page

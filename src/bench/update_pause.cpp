@@ -214,20 +214,8 @@ void measure_here(const UpdatePauseOptions& options) {
   config.kv_cache_bytes = cache_bytes_on(options.device) - (options.device == "cuda" ? bytes : 0);
   engine::Engine engine(*running, config, clock);
   for (const std::string& mode : options.modes) {
-    const UpdatedEngine updated{
-        .client = engine,
-        .max_request_tokens = engine.max_request_tokens(),
-        .vocab_size = shape.vocab_size,
-        .weight_bytes = bytes,
-        .update =
-            [&](WeightVersion version) {
-              engine::or_throw(engine.update_weights({.version = version,
-                                                      .source = engine::FromNetwork{fresh.get()},
-                                                      .running = running_of(mode)}));
-            },
-        .copy_seconds = [&engine] { return engine.last_copy_seconds(); },
-        .transfer_seconds = nullptr};
-    print(measure_update_pause(updated, options, mode), options, floor_ms);
+    print(measure_update_pause(engine_here(engine, *fresh, mode), options, mode), options,
+          floor_ms);
   }
 }
 
@@ -305,6 +293,21 @@ void measure_apart(const UpdatePauseOptions& options) {
 }
 
 }  // namespace
+
+UpdatedEngine engine_here(engine::Engine& engine, model::Network& fresh, const std::string& mode) {
+  return {
+      .client = engine,
+      .max_request_tokens = engine.max_request_tokens(),
+      .vocab_size = fresh.config().vocab_size,
+      .weight_bytes = static_cast<int64_t>(fresh.weights().flat().nbytes()),
+      .update =
+          [&engine, &fresh, running = running_of(mode)](WeightVersion version) {
+            engine::or_throw(engine.update_weights(
+                {.version = version, .source = engine::FromNetwork{&fresh}, .running = running}));
+          },
+      .copy_seconds = [&engine] { return engine.last_copy_seconds(); },
+      .transfer_seconds = nullptr};
+}
 
 json::object measure_update_pause(const UpdatedEngine& engine, const UpdatePauseOptions& options,
                                   const std::string& mode) {

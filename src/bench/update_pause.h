@@ -40,6 +40,9 @@ struct UpdatedEngine {
   std::function<double()> transfer_seconds;
 };
 
+/// An engine of this process, which copies the weights of `fresh`. References outlive the result.
+UpdatedEngine engine_here(engine::Engine& engine, model::Network& fresh, const std::string& mode);
+
 /// Of one mode, which is one of those above: `engine` updates so.
 ///
 /// A pause is the time from the last token of the old weights to the first of the new ones, less

@@ -69,6 +69,9 @@ int train_forms(const std::string& name, std::string size, Arguments arguments) 
       ->capture_default_str()
       ->check(CLI::NonNegativeNumber);
   add_count(app, "--engines-apart", options.engines_apart, "Of forms that end in -apart");
+  app.add_option("--flags", options.more_flags,
+                 "More flags of the command, in one word with spaces between them")
+      ->delimiter(' ');
   app.add_option("--steps", options.steps, "All but the first two count")
       ->capture_default_str()
       ->check(CLI::Range(3, 1000));
