@@ -288,7 +288,7 @@ int april(const std::string& name, std::string size, Arguments arguments) {
   name_shape(app, options, name, size);
   add_device(app, options.device);
   app.add_option("--forms", options.forms,
-                 "sync, partial, partial-early, sync-double; separated by commas")
+                 "sync, partial, partial-early, partial-late, sync-double; separated by commas")
       ->capture_default_str()
       ->delimiter(',');
   add_count(app, "--prompts", options.prompts, "Of a step");
@@ -334,6 +334,11 @@ int update_pause(const std::string& name, std::string size, Arguments arguments)
   add_count(app, "--prompt-tokens", options.prompt_tokens, "Of each");
   add_count(app, "--steps-per-update", options.steps_per_update, "Of the engine");
   add_count(app, "--updates", options.updates, "Of each mode");
+  app.add_option(
+         "--engines-apart", options.engines_apart,
+         "In processes of their own, each on a GPU behind the first; 0: one in this process")
+      ->capture_default_str()
+      ->check(CLI::Range(0, 64));
   if (const auto exit_code = parse_options(app, arguments)) return *exit_code;
   bench::measure_update_pauses(options);
   return 0;

@@ -109,29 +109,33 @@ Expected<void> Engine::wake() {
 }
 
 Expected<void> Engine::update_weights(const WeightUpdate& update) {
-  std::shared_ptr<model::Network> fresh;
+  std::shared_ptr<model::Network> loaded_network;  // until it is copied
+  Tensor fresh_N;
   if (const auto* directory = std::get_if<FromDirectory>(&update.source)) {
     auto loaded = weights_.load(directory->path);
     if (!loaded) return tl::make_unexpected(loaded.error());
-    fresh = std::move(*loaded);
+    loaded_network = std::move(*loaded);
+    fresh_N = loaded_network->weights().flat();
   }
   if (const auto* other = std::get_if<FromNetwork>(&update.source))
-    fresh = std::shared_ptr<model::Network>(std::shared_ptr<void>(), other->network);  // not owned
-  Tensor fresh_N;
-  if (fresh != nullptr) {
+    fresh_N = other->network->weights().flat();
+  const auto* exchange = std::get_if<Exchange>(&update.source);
+  model::Network* other = exchange == nullptr ? nullptr : exchange->network;
+  const bool is_copied = fresh_N.defined();
+  if (is_copied) {
     steps_.wait_for_weights();  // the copy before may still read the second buffer
-    Expected<Tensor> staged = weights_.stage(*fresh);
+    Expected<Tensor> staged = weights_.stage(fresh_N);
     if (!staged) return tl::make_unexpected(staged.error());
     fresh_N = std::move(*staged);
   }
   const Expected<void> done = control(
-      [this, fresh_N, version = update.version, running = update.running,
+      [this, fresh_N, other, version = update.version, running = update.running,
        stays_paused = update.stays_paused] {
-        steps_.change_weights(fresh_N, running, version, stays_paused);
+        steps_.change_weights(fresh_N, other, running, version, stays_paused);
         weights_.set_version(version);
       },
       /*drains_first=*/false);
-  if (fresh != nullptr && !weights_.stages()) steps_.wait_for_weights();
+  if ((is_copied && !weights_.stages()) || other != nullptr) steps_.wait_for_weights();
   return done;
 }
 

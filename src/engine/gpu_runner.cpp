@@ -56,7 +56,7 @@ GpuRunner::Results::Results(int64_t rows, at::Device device)
 
 GpuRunner::GpuRunner(model::Network& network, const StepRunnerConfig& config)
     : gpu_(kernels::opened_gpu()),
-      network_(network),
+      network_(&network),
       config_(config),
       stream_(new_stream(network.weights().flat().device())),
       memory_(gpu_.reserve_memory(cache_bytes(network, config))),
@@ -95,9 +95,16 @@ void GpuRunner::copy_page(PageId from, PageId to) {
 void GpuRunner::copy_weights(const Tensor& flat_N) {
   const c10::StreamGuard guard(stream_);
   copy_begins_.record(stream_);
-  Tensor running_N = network_.weights().flat();
+  Tensor running_N = network_->weights().flat();
   running_N.copy_(flat_N, /*non_blocking=*/true);
   copy_ends_.record(stream_);
+}
+
+/// Recorded steps read the weights where they were when they were recorded: each network has its own.
+void GpuRunner::exchange_network(model::Network& network) {
+  copy_begins_.record(stream_);
+  copy_ends_.record(stream_);
+  network_ = &network;
 }
 
 double GpuRunner::wait_for_weights() {
@@ -120,7 +127,7 @@ int64_t GpuRunner::padded_rows(int64_t rows) const {
 }
 
 const kernels::GpuGraph* GpuRunner::any_graph() const {
-  for (const auto& [rows, recorded] : recorded_)
+  for (const auto& [key, recorded] : recorded_)
     if (recorded.graph != nullptr) return recorded.graph.get();
   return nullptr;
 }
@@ -131,14 +138,14 @@ Tensor GpuRunner::forward(const GpuStepInputs& in) {
   model::TokenBatch batch;
   batch.ids_T = in.ids_T;
   batch.positions_T = in.positions_T;
-  return network_.forward(batch, attention_);
+  return network_->forward(batch, attention_);
 }
 
 /// Returns the logits.
 Tensor GpuRunner::draw(const GpuStepInputs& in, const Tensor& hidden_TH) {
   const Tensor hidden_RH =
       in.drawn_rows_R.defined() ? hidden_TH.index_select(0, in.drawn_rows_R) : hidden_TH;
-  const Tensor logits_RV = kernels::logits(hidden_RH, network_.head());
+  const Tensor logits_RV = kernels::logits(hidden_RH, network_->head());
   gpu_.sample(logits_RV, in.sampling, results_.on_device[0],
               results_.on_device[1].view(at::kFloat));
   return logits_RV;
@@ -164,7 +171,7 @@ bool GpuRunner::launch(std::span<const Chunk> chunks) {
   if (is_recordable(chunks)) {
     const int64_t rows = padded_rows(num_tokens);
     GpuStepInputs in = inputs_.fill(chunks, rows, true);
-    const auto [entry, is_new] = recorded_.try_emplace(rows);
+    const auto [entry, is_new] = recorded_.try_emplace({network_, rows});
     Recorded& recorded = entry->second;
     if (is_new) {
       draw(in, forward(in));
@@ -219,7 +226,7 @@ void GpuRunner::draw_on_host(std::span<const Chunk> chunks, const Tensor& logits
 std::vector<kernels::SampledToken> GpuRunner::score_rows(const Tensor& hidden_PH,
                                                          std::span<const TokenId> targets,
                                                          int64_t num_top) {
-  const Tensor logits_PV = kernels::logits(hidden_PH.contiguous(), network_.head());
+  const Tensor logits_PV = kernels::logits(hidden_PH.contiguous(), network_->head());
   std::vector<kernels::SampledToken> scores(targets.size());
   if (num_top > 0) {
     const Tensor on_host = logits_PV.to(at::kCPU);

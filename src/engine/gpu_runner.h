@@ -18,6 +18,7 @@
 #include <deque>
 #include <map>
 #include <span>
+#include <utility>
 
 #include "engine/gpu_attention.h"
 #include "engine/gpu_input_block.h"
@@ -38,6 +39,7 @@ class GpuRunner final : public StepRunner {
   bool launch(std::span<const Chunk> chunks) override;
   std::vector<std::optional<kernels::SampledToken>> collect() override;
   void copy_weights(const Tensor& flat_N) override;
+  void exchange_network(model::Network& network) override;
   double wait_for_weights() override;
   void reset() override;
   void release_memory() override;
@@ -72,7 +74,7 @@ class GpuRunner final : public StepRunner {
   const kernels::GpuGraph* any_graph() const;
 
   kernels::Gpu& gpu_;
-  model::Network& network_;
+  model::Network* network_;
   const StepRunnerConfig config_;
   c10::Stream stream_;
   std::unique_ptr<kernels::GpuMemory> memory_;  // of keys_ and values_
@@ -81,12 +83,13 @@ class GpuRunner final : public StepRunner {
   GpuInputBlock inputs_;
   Results results_;
   std::deque<Launched> launched_;
-  c10::Event copy_begins_, copy_ends_;  // of new weights, timed
+  c10::Event copy_begins_, copy_ends_;  // of new weights, timed; of an exchange: together
   struct Recorded {
     GpuStepInputs inputs;                      // keeps the views alive
     std::unique_ptr<kernels::GpuGraph> graph;  // null: ran once, not recorded yet
   };
-  std::map<int64_t, Recorded> recorded_;  // by padded rows
+  /// By the network whose weights are read, and padded rows.
+  std::map<std::pair<const model::Network*, int64_t>, Recorded> recorded_;
 };
 
 }  // namespace slime::engine

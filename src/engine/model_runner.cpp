@@ -31,7 +31,7 @@ std::span<float> row_of(const Tensor& logits_RV, int64_t row) {
 }  // namespace
 
 ModelRunner::ModelRunner(model::Network& network, const StepRunnerConfig& config)
-    : network_(network),
+    : network_(&network),
       cache_(network.blocks(), config.kv_dtype, config.num_pages),
       attention_(cache_),
       queries_per_head_(common_cache(network.blocks()).queries_per_head),
@@ -61,13 +61,13 @@ Tensor ModelRunner::forward(std::span<const Chunk> chunks) {
     }
   }
   attention_.begin_step(kernels::make_paged_plan(std::move(sequences), queries_per_head_));
-  return network_.forward(batch, attention_);
+  return network_->forward(batch, attention_);
 }
 
 std::vector<kernels::SampledToken> ModelRunner::score_rows(const Tensor& hidden_PH,
                                                            std::span<const TokenId> targets,
                                                            int64_t num_top) {
-  const Tensor logits_PV = kernels::logits(hidden_PH, network_.head());
+  const Tensor logits_PV = kernels::logits(hidden_PH, network_->head());
   std::vector<kernels::SampledToken> scores(targets.size());
   kernels::cpu::parallel_chunks(static_cast<int64_t>(targets.size()), [&](int64_t i) {
     scores[i] = kernels::score_row(row_of(logits_PV, i), targets[i], 1.0, num_top);
@@ -76,7 +76,7 @@ std::vector<kernels::SampledToken> ModelRunner::score_rows(const Tensor& hidden_
 }
 
 void ModelRunner::copy_weights(const Tensor& flat_N) {
-  Tensor running_N = network_.weights().flat();
+  Tensor running_N = network_->weights().flat();
   copy_seconds_ = best_seconds(1, [&] { running_N.copy_(flat_N); });
 }
 
@@ -97,7 +97,7 @@ bool ModelRunner::launch(std::span<const Chunk> chunks) {
     jobs.emplace_back().request = chunk.request;
   }
   if (rows.empty()) return false;
-  const Tensor logits_RV = kernels::logits(take_rows(hidden_TH, rows), network_.head());
+  const Tensor logits_RV = kernels::logits(take_rows(hidden_TH, rows), network_->head());
   for (std::size_t i = 0; i < jobs.size(); ++i)
     jobs[i].logits_V = row_of(logits_RV, static_cast<int64_t>(i));
   sample(jobs, eos_ids_);

@@ -17,6 +17,10 @@ class ModelRunner final : public StepRunner {
   bool launch(std::span<const Chunk> chunks) override;
   std::vector<std::optional<kernels::SampledToken>> collect() override;
   void copy_weights(const Tensor& flat_N) override;
+  void exchange_network(model::Network& network) override {
+    network_ = &network;
+    copy_seconds_ = 0;
+  }
   double wait_for_weights() override { return copy_seconds_; }
   void reset() override { drawn_.clear(); }
   void release_memory() override { cache_.release_memory(); }
@@ -28,7 +32,7 @@ class ModelRunner final : public StepRunner {
   std::vector<kernels::SampledToken> score_rows(const Tensor& hidden_PH,
                                                 std::span<const TokenId> targets, int64_t num_top);
 
-  model::Network& network_;
+  model::Network* network_;
   PagedKvCache cache_;
   PagedAttention attention_;
   const int64_t queries_per_head_;

@@ -81,9 +81,9 @@ Expected<std::shared_ptr<model::Network>> RunningWeights::load(
   }
 }
 
-Expected<Tensor> RunningWeights::stage(model::Network& fresh) {
+Expected<Tensor> RunningWeights::stage(const Tensor& fresh_N) {
   const at::NoGradGuard no_grad;
-  Tensor complete_N = fresh.weights().flat();
+  Tensor complete_N = fresh_N;
   try {
     if (stages()) {
       Tensor staged_N = staged_N_;

@@ -27,10 +27,10 @@ class RunningWeights {
   /// named. Any thread; the running weights are not touched.
   Expected<std::shared_ptr<model::Network>> load(const std::filesystem::path& directory) const;
 
-  /// What the engine is to copy, complete: those of `fresh`, which stay as they are until that is
-  /// done, or the second buffer with them in it. That buffer is written here, so the copy before is
-  /// over. Whoever brings weights, one at a time.
-  Expected<Tensor> stage(model::Network& fresh);
+  /// What the engine is to copy, complete: `fresh_N` (as Weights::flat()), which stays as it is until
+  /// that is done, or the second buffer with its numbers. That buffer is written here, so the copy
+  /// before is over. Whoever brings weights, one at a time.
+  Expected<Tensor> stage(const Tensor& fresh_N);
   bool stages() const { return staged_N_.defined(); }
 
   /// The engine's thread.

@@ -184,12 +184,15 @@ void StepPipeline::wake() {
   report();
 }
 
-void StepPipeline::change_weights(const Tensor& fresh_N, RunningRequests running,
-                                  WeightVersion version, bool stays_paused) {
+void StepPipeline::change_weights(const Tensor& fresh_N, model::Network* other,
+                                  RunningRequests running, WeightVersion version,
+                                  bool stays_paused) {
   // Weights that changed in place are there already, and must not be under a step.
-  const bool goes_on = running == RunningRequests::kKeep && fresh_N.defined() && !stays_paused;
+  const bool is_behind_steps = fresh_N.defined() || other != nullptr;
+  const bool goes_on = running == RunningRequests::kKeep && is_behind_steps && !stays_paused;
   if (!goes_on) drain_or_fail();
   if (fresh_N.defined()) runner_->copy_weights(fresh_N);
+  if (other != nullptr) runner_->exchange_network(*other);
   if (running == RunningRequests::kAbort)
     finish_all(aborted(Cause::kRequested, "aborted by an update of the weights"));
   if (running == RunningRequests::kRecompute) scheduler_.retract_all(/*keeps_prefixes=*/false);

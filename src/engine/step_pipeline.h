@@ -72,12 +72,12 @@ class StepPipeline {
   void sleep();
   void wake();
 
-  /// New weights, copied from `fresh_N` (StepRunner::copy_weights) or, where it is undefined,
-  /// changed in place. Keys and values of the old ones serve no new request from here on. With a
+  /// New weights, copied from `fresh_N` (StepRunner::copy_weights), or those of `other`
+  /// (StepRunner::exchange_network), or, where neither is given, changed in place. Keys and values of the old ones serve no new request from here on. With a
   /// step in flight: requests that keep theirs go on behind it, and nobody waits for it; otherwise
   /// it is drained.
-  void change_weights(const Tensor& fresh_N, RunningRequests running, WeightVersion version,
-                      bool stays_paused);
+  void change_weights(const Tensor& fresh_N, model::Network* other, RunningRequests running,
+                      WeightVersion version, bool stays_paused);
   /// Any thread: StepRunner::wait_for_weights.
   double wait_for_weights() { return runner_->wait_for_weights(); }
 

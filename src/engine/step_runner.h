@@ -45,8 +45,11 @@ class StepRunner {
   /// ones, the next with the new ones. `flat_N` (model/weights.h) is read until
   /// wait_for_weights(). The engine's thread.
   virtual void copy_weights(const Tensor& flat_N) = 0;
-  /// Waits for the copy that began last; the seconds that it took on the device, 0 before the
-  /// first. Any thread, but not while another copy begins.
+  /// Steps from here on compute with another network of the same shape, whose weights are complete;
+  /// those launched so far read the one before until wait_for_weights(). The engine's thread.
+  virtual void exchange_network(model::Network& network) = 0;
+  /// Waits for the copy that began last, or for the steps before the last exchange; the seconds that the
+  /// copy took on the device, 0 without one. Any thread, but not while another begins.
   virtual double wait_for_weights() = 0;
 
   /// Forgets launched steps after an error.

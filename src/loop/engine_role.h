@@ -2,12 +2,18 @@
 
 /// The engine role of a worker: an engine with weights of its own, served to the controller over the
 /// worker's second connection. Its weights mean nothing until the controller has sent some.
+///
+/// The worker plans the memory of its own device: on a GPU nobody else has any of it.
 
 #include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
 
 #include "config/run_config.h"
 #include "core/clock.h"
 #include "engine/engine.h"
+#include "engine/remote/engine_server.h"
 #include "loop/prompts.h"
 #include "loop/rank_tasks.h"
 #include "model/network.h"
@@ -16,21 +22,28 @@ namespace slime::loop {
 
 class EngineRole final {
  public:
-  /// `clock` outlives the role. Throws ConfigError for a model that cannot be served.
+  /// `clock` outlives the role. Throws ConfigError for a model that cannot be served, and for a device
+  /// that it does not fit on.
   EngineRole(const EngineStart& start, const config::RunConfig& config, const Clock& clock);
 
-  /// Prompt and response together cannot be longer.
-  int64_t max_request_tokens() const { return engine_->max_request_tokens(); }
+  EngineReady ready() const;
 
   /// Until the controller closes the connection, which this owns. Throws net::FrameError when it
   /// sends what means nothing.
   void serve(int descriptor);
 
  private:
+  void tell_activity(engine::Activity activity);
+
   ModelText text_;
-  std::unique_ptr<model::Network> running_;
-  std::unique_ptr<model::Network> second_;  // new weights arrive here
-  std::unique_ptr<engine::Engine> engine_;
+  std::unique_ptr<model::Network> first_, other_;
+  engine::TwoNetworks networks_;  // which of them the engine computes with
+  std::string device_;
+  std::vector<std::string> memory_;
+  std::mutex mutex_;
+  engine::EngineServer* server_ = nullptr;               // guarded by mutex_
+  engine::Activity activity_ = engine::Activity::kIdle;  // guarded by mutex_; the last
+  std::unique_ptr<engine::Engine> engine_;               // last: its thread uses the above
 };
 
 }  // namespace slime::loop

@@ -62,7 +62,7 @@ MemoryNeeds memory_needs(const config::RunConfig& config, model::Network& networ
   const model::ModelConfig& model = network.config();
   const Tensor& flat = network.weights().flat();
   MemoryNeeds needs;
-  needs.has_engine = has_engine;
+  needs.has_engine = has_engine && config.num_engine_workers == 0;
   needs.longest_request = longest_request(config, model, longest_prompt);
   needs.micro_batch_tokens = micro_batch_tokens(config, needs.longest_request);
   if (trainer != nullptr) {
@@ -73,19 +73,39 @@ MemoryNeeds memory_needs(const config::RunConfig& config, model::Network& networ
   if (has_engine) {
     needs.kv_page_bytes =
         engine::kv_page_bytes(network, engine::kv_storage_type(config.kv_cache_dtype(), network));
-    needs.engine_workspace =
-        engine_workspace_bytes(config, network, precision, config.sglang_max_running_requests);
-    if (!config.shares_weights()) {
-      needs.engine_weights = static_cast<int64_t>(flat.nbytes());
-      needs.staged_weights = flat.is_cuda() ? needs.engine_weights : 0;
+    const auto weights = static_cast<int64_t>(flat.nbytes());
+    if (needs.has_engine) {
+      needs.engine_workspace =
+          engine_workspace_bytes(config, network, precision, config.sglang_max_running_requests);
+    } else {
+      needs.published_weights = weights;
+    }
+    if (needs.has_engine && !config.shares_weights()) {
+      needs.engine_weights = weights;
+      needs.staged_weights = flat.is_cuda() ? weights : 0;
     }
     if (evaluates_beside(config)) {
       needs.eval_requests = evaluation_requests(config);
-      needs.eval_weights = static_cast<int64_t>(flat.nbytes());
+      needs.eval_weights = weights;
       needs.eval_workspace =
           engine_workspace_bytes(config, network, precision, needs.eval_requests);
     }
   }
+  return needs;
+}
+
+MemoryNeeds engine_memory_needs(const config::RunConfig& config, model::Network& network,
+                                const model::Precision& precision, int64_t longest_prompt) {
+  MemoryNeeds needs;
+  needs.longest_request = longest_request(config, network.config(), longest_prompt);
+  needs.kv_page_bytes =
+      engine::kv_page_bytes(network, engine::kv_storage_type(config.kv_cache_dtype(), network));
+  needs.engine_workspace =
+      engine_workspace_bytes(config, network, precision, config.sglang_max_running_requests);
+  // Steps are recorded for each of its two networks.
+  if (precision.device.is_cuda()) needs.engine_workspace += kRecordedSteps * kRecordedStepBytes;
+  needs.engine_weights = static_cast<int64_t>(network.weights().flat().nbytes());
+  needs.staged_weights = needs.engine_weights;
   return needs;
 }
 

@@ -38,7 +38,12 @@ MemoryPlan::MemoryPlan(const config::RunConfig& config, const MemoryNeeds& needs
     : place_("the GPU"), total_(now.total) {
   const train::TrainMemory& train = needs.train;
   const int64_t fixed = now.elsewhere() + train.resident();
-  int64_t room = total_ - fixed - needs.engine_resident() - kMargin;
+  publishes_on_host_ =
+      needs.published_weights > 0 && now.elsewhere() + train.peak() + needs.published_weights +
+                                             needs.eval_weights + needs.eval_workspace + kMargin >
+                                         total_;
+  const int64_t published = publishes_on_host_ ? 0 : needs.published_weights;
+  int64_t room = total_ - fixed - needs.engine_resident() - published - kMargin;
   // An engine beside the trainer generates while the weights are trained.
   const bool stays = config.no_offload_rollout || !config.shares_weights();
   if (stays) room -= train.gradients + train.activations + train.logits;
@@ -57,7 +62,7 @@ MemoryPlan::MemoryPlan(const config::RunConfig& config, const MemoryNeeds& needs
     if (config.sglang_mem_fraction_static) {
       const auto share =
           static_cast<int64_t>(*config.sglang_mem_fraction_static * static_cast<double>(total_));
-      kv_cache_bytes_ = std::min(room, share - train.weights);
+      kv_cache_bytes_ = std::min(room, share - std::max(train.weights, needs.engine_weights));
     }
     if (config.kv_cache_gb > 0) {
       kv_cache_bytes_ = static_cast<int64_t>(config.kv_cache_gb * kGibibyte);
@@ -134,6 +139,8 @@ void MemoryPlan::add_rows(const config::RunConfig& config, const MemoryNeeds& ne
       is_on_gpu_, "--kv-cache-gb");
   add("the engine's weights", needs.engine_weights, needs.engine_weights, true);
   add("their second buffer", needs.staged_weights, needs.staged_weights, true);
+  if (!publishes_on_host_)
+    add("the published weights", needs.published_weights, needs.published_weights, true);
   add("steps of the engine", needs.engine_workspace, needs.engine_workspace, false,
       "--sglang-chunked-prefill-size, --sglang-max-running-requests");
   const int64_t evaluation = needs.eval_weights + needs.eval_workspace + eval_cache_bytes_;
@@ -161,6 +168,8 @@ std::vector<std::string> MemoryPlan::lines() const {
                               gib(rollout_bytes()), gib(train_bytes())));
   if (offloads_)
     lines.emplace_back("  keys and values give their memory back while the weights are trained");
+  if (publishes_on_host_)
+    lines.emplace_back("  the published weights are kept in the host's memory");
   if (!is_on_gpu_)
     lines.emplace_back(
         "  not counted: freed memory that the C library keeps, other ranks and judges");

@@ -92,6 +92,44 @@ TEST(MemoryPlan, AnEvaluationBesideTakesWeightsAndAPartOfTheCache) {
   EXPECT_LE(plan.train_bytes(), 140 * kGibibyte);
 }
 
+/// 8 GiB of weights and as much for their second buffer; nothing is trained there.
+MemoryNeeds engine_alone() {
+  MemoryNeeds needs = four_billion();
+  needs.train = {};
+  needs.engine_weights = needs.staged_weights = 8 * kGibibyte;
+  return needs;
+}
+
+TEST(MemoryPlan, AnEngineOnADeviceOfItsOwnFillsThatDevice) {
+  config::RunConfig config = run_of(2048);
+  config.num_engine_workers = 1;
+  const MemoryPlan plan(config, engine_alone(), gpu(80, 16));
+  // 80 less 1 of CUDA, 1 of steps, 1.5, 8 and 8.
+  EXPECT_NEAR(static_cast<double>(plan.kv_cache_bytes()) / kGibibyte, 60.5, 1e-6);
+  EXPECT_FALSE(plan.offloads());
+  config.sglang_mem_fraction_static = 0.5;
+  EXPECT_EQ(MemoryPlan(config, engine_alone(), gpu(80, 16)).kv_cache_bytes(), 32 * kGibibyte);
+}
+
+TEST(MemoryPlan, PublishedWeightsAreOnTheTrainersDeviceWhereItHasRoom) {
+  config::RunConfig config = run_of(256);
+  config.num_engine_workers = 1;
+  MemoryNeeds needs = four_billion();
+  needs.has_engine = false;
+  needs.engine_workspace = 0;
+  needs.published_weights = 8 * kGibibyte;
+  const MemoryPlan large(config, needs, gpu(140, 72));
+  EXPECT_FALSE(large.publishes_on_host());
+  EXPECT_EQ(large.kv_cache_bytes(), 0) << "keys and values are on the engine's device";
+  // 1 of CUDA, 8 + 16 + 48 + 40 of training, 8 published.
+  EXPECT_EQ(large.train_bytes(), 121 * kGibibyte);
+  EXPECT_THAT(large.lines(), testing::Contains(testing::HasSubstr("the published weights")));
+  const MemoryPlan small(config, needs, gpu(122, 72));
+  EXPECT_TRUE(small.publishes_on_host()) << "a margin of 1.5 is missing";
+  EXPECT_EQ(small.train_bytes(), 113 * kGibibyte);
+  EXPECT_THAT(small.lines(), testing::Contains(testing::HasSubstr("in the host's memory")));
+}
+
 TEST(MemoryPlan, AShareOfTheGpuCountsTheWeights) {
   config::RunConfig config = run_of(256);
   config.sglang_mem_fraction_static = 0.3;

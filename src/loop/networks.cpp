@@ -1,5 +1,7 @@
 #include "loop/networks.h"
 
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -61,6 +63,20 @@ train::OtherNetworks load_other_networks(const config::RunConfig& config,
     others.critic = load(own.empty() ? config.hf_checkpoint : own);
   }
   return others;
+}
+
+std::unique_ptr<model::Network> make_blank_copy(model::Network& network,
+                                                const model::Precision& precision) {
+  const at::NoGradGuard no_grad;
+  std::unique_ptr<model::Network> copy = model::make_blank_network(network.config(), precision);
+  const auto& from = network.weights().constants();
+  const auto& to = copy->weights().constants();
+  check(from.size() == to.size(), "networks of one shape have the same constants");
+  for (std::size_t i = 0; i < from.size(); ++i) {
+    Tensor value = to[i].value;
+    value.copy_(from[i].value);
+  }
+  return copy;
 }
 
 }  // namespace slime::loop

@@ -97,7 +97,7 @@ void serve_engine(cluster::WorkerLink& link, const EngineStart& start) {
   const config::RunConfig config = config_of(start.arguments);
   const SystemClock clock;
   EngineRole role(start, config, clock);
-  link.answer(fmt::format("{}", role.max_request_tokens()));
+  link.answer(to_text(role.ready()));
   link.set_progress({.num_collectives = 0, .doing = "serving requests"});
   say("the engine is ready");
   role.serve(kDataDescriptor);

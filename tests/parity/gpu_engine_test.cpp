@@ -274,6 +274,51 @@ TEST(GpuEngineUpdate, StagedWeightsComeBetweenStepsInFlight) {
   }
 }
 
+/// Two networks take turns while recorded steps run: what follows is drawn with the new one, fresh
+/// requests as by a cold engine, and the network before may be written over at once.
+TEST(GpuEngineUpdate, ExchangedNetworksComeBetweenStepsInFlight) {
+  SLIME_NEEDS_GPU();
+  const Precision gpu = Precision::on_gpu("float32");
+  TestEngine bench("qwen3", {}, gpu);
+  const auto other = model::load_network(testing::fixture_directory("qwen3"), gpu);
+  const Tensor first = other->weights().flat().clone();
+  std::array<model::Network*, 2> turns{other.get(), &bench.network()};
+  for (int i = 0; i < 8; ++i) {
+    auto request = sampled_request(some_tokens(20 + i, i), 220, 7 + i);
+    request.rid = std::to_string(i);
+    bench.submit(request);
+  }
+  bench.responses().wait_for_tokens("7", 5);
+  for (int version = 1; version <= 10; ++version) {
+    model::Network& fresh = *turns[0];
+    Tensor flat = fresh.weights().flat();
+    flat.copy_(first * (1 + 0.02 * version));
+    flat[0].item<float>();  // sync: an exchange is of weights that are complete
+    ASSERT_TRUE(bench.engine()
+                    .update_weights({.version = version,
+                                     .source = engine::Exchange{&fresh},
+                                     .running = engine::RunningRequests::kKeep})
+                    .has_value());
+    std::swap(turns[0], turns[1]);
+    turns[0]->weights().flat().fill_(NAN);
+    const GenerateRequest probe = greedy_request(some_tokens(20), 12);
+    const GenerateUpdate answer = bench.generate(probe);
+    EXPECT_EQ(answer.versions, (std::vector<VersionRun>{{version, 12}}));
+    TestEngine cold("qwen3", {}, gpu);
+    Tensor of_cold = cold.network().weights().flat();
+    of_cold.copy_(first * (1 + 0.02 * version));
+    of_cold[0].item<float>();  // sync: the engine has a stream of its own
+    ASSERT_TRUE(cold.engine().update_weights({.version = version}).has_value());
+    expect_same_outputs({answer}, {cold.generate(probe)});
+  }
+  for (int i = 0; i < 8; ++i) {
+    const GenerateUpdate out = bench.responses().wait(std::to_string(i));
+    EXPECT_EQ(out.output_ids.size(), 220U);
+    EXPECT_EQ(out.finish->kind, FinishReason::Kind::kLength);
+    EXPECT_EQ(out.num_retractions, 0);
+  }
+}
+
 /// Eight requests at once, so that their steps are recorded; then the cache goes and comes back.
 TEST(GpuEngineSleep, RecordedStepsSurviveIt) {
   SLIME_NEEDS_GPU();

@@ -17,10 +17,10 @@ constexpr std::size_t kMostCalls = 1024;  // that wait; a client makes one or tw
 
 }  // namespace
 
-EngineServer::EngineServer(EngineClient& engine, int descriptor, model::Network* second,
+EngineServer::EngineServer(EngineClient& engine, int descriptor, TwoNetworks& networks,
                            EngineServerConfig config)
     : engine_(engine),
-      second_(second),
+      networks_(networks),
       config_(std::move(config)),
       channel_(descriptor),
       calls_(kMostCalls),
@@ -140,14 +140,20 @@ std::string EngineServer::take_told() {
   return to_frame(told);
 }
 
+void EngineServer::tell_activity(Activity activity) {
+  outbox_.post_made(static_cast<uint32_t>(EngineFrame::kActivity),
+                    [activity] { return activity_frame(activity); });
+}
+
 void EngineServer::take_weights(const WeightPiece& piece) {
-  if (second_ == nullptr) throw net::FrameError("this engine takes no weights over a connection");
-  const Tensor& flat_N = second_->weights().flat();
+  const std::lock_guard lock(weights_mutex_);
+  if (networks_.second == nullptr)
+    throw net::FrameError("this engine takes no weights over a connection");
+  const Tensor& flat_N = networks_.second->weights().flat();
   if (piece.total_bytes != flat_N.nbytes()) {
     throw net::FrameError(fmt::format("the weights that come have {} bytes, the engine's {}",
                                       piece.total_bytes, flat_N.nbytes()));
   }
-  const std::lock_guard lock(weights_mutex_);
   if (piece.offset == 0) arrived_bytes_ = 0;
   if (piece.offset != arrived_bytes_) throw net::FrameError("a piece of the weights is missing");
   if (flat_N.is_cpu()) {
@@ -191,11 +197,17 @@ ControlAnswer EngineServer::carry_out(const ControlCall& call) {
       note(engine_.wake());
       break;
     case Kind::kUpdateWeights:
-      note(update_weights(call));
+      if (note(update_weights(call)) && config_.last_copy_seconds)
+        answer.copy_seconds = config_.last_copy_seconds();
       break;
     case Kind::kLoad: {
       const Expected<EngineLoad> load = engine_.load();
       if (note(load)) answer.load = *load;
+      break;
+    }
+    case Kind::kExportWeights: {
+      const std::lock_guard lock(weights_mutex_);
+      answer.handle = networks_.second_handle;
       break;
     }
   }
@@ -215,13 +227,29 @@ Expected<void> EngineServer::update_weights(const ControlCall& call) {
       update.source = FromDirectory{call.directory};
       break;
     case ControlCall::Source::kSent:
-      if (second_ == nullptr || arrived_bytes_ != second_->weights().flat().nbytes())
+      if (networks_.second == nullptr ||
+          arrived_bytes_ != networks_.second->weights().flat().nbytes())
         return failure("the new weights have not come whole");
       arrived_bytes_ = 0;
-      update.source = FromNetwork{second_};
-      break;
+      return exchange_networks(call);
+    case ControlCall::Source::kWritten:
+      if (networks_.second_handle.empty())
+        return failure("nobody can have written the new weights");
+      arrived_bytes_ = 0;
+      return exchange_networks(call);
   }
   return engine_.update_weights(update);
+}
+
+Expected<void> EngineServer::exchange_networks(const ControlCall& call) {
+  Expected<void> done = engine_.update_weights({.version = call.version,
+                                                .source = Exchange{networks_.second},
+                                                .running = call.running,
+                                                .stays_paused = call.stays_paused});
+  if (!done) return done;
+  std::swap(networks_.running, networks_.second);
+  std::swap(networks_.running_handle, networks_.second_handle);
+  return {};
 }
 
 void EngineServer::answer(const ControlAnswer& answer) {

@@ -2,11 +2,13 @@
 
 #include <ATen/ATen.h>
 #include <ATen/cuda/CUDAGraph.h>
+#include <c10/core/AllocatorConfig.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <fmt/format.h>
 
 #include "core/error.h"
 #include "kernels/cuda/attention/attention.h"
+#include "kernels/cuda/peer_memory.h"
 #include "kernels/cuda/rows/rows.h"
 #include "kernels/cuda/sampling/sample.h"
 #include "kernels/cuda/virtual_memory.h"
@@ -60,6 +62,26 @@ void CudaGpu::release_unused_memory() { c10::cuda::CUDACachingAllocator::emptyCa
 
 std::unique_ptr<GpuMemory> CudaGpu::reserve_memory(int64_t bytes) {
   return std::make_unique<VirtualMemory>(index_, bytes, mapped_bytes_);
+}
+
+/// Expandable segments have no handles for other processes.
+void CudaGpu::make_exportable(const std::function<void()>& body) {
+  const bool was_expandable =
+      c10::CachingAllocator::AcceleratorAllocatorConfig::use_expandable_segments();
+  const auto set = [was_expandable](bool is_expandable) {
+    if (!was_expandable) return;
+    c10::CachingAllocator::setAllocatorSettings(is_expandable ? "expandable_segments:True"
+                                                              : "expandable_segments:False");
+  };
+  set(false);
+  const std::shared_ptr<void> at_end(nullptr, [&](void*) { set(true); });
+  body();
+}
+
+std::string CudaGpu::export_memory(const Tensor& tensor) { return exported_handle(tensor); }
+
+std::unique_ptr<PeerMemory> CudaGpu::open_peer_memory(const std::string& handle) {
+  return std::make_unique<IpcPeerMemory>(index_, handle);
 }
 
 void CudaGpu::lock_pages(const Tensor& host) const {

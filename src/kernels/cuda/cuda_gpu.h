@@ -23,6 +23,9 @@ class CudaGpu final : public Gpu {
   int64_t free_bytes() const override;
   void release_unused_memory() override;
   std::unique_ptr<GpuMemory> reserve_memory(int64_t bytes) override;
+  void make_exportable(const std::function<void()>& body) override;
+  std::string export_memory(const Tensor& tensor) override;
+  std::unique_ptr<PeerMemory> open_peer_memory(const std::string& handle) override;
   void lock_pages(const Tensor& host) const override;
   void unlock_pages(const Tensor& host) const override;
   GpuMemoryUse memory_use() const override;

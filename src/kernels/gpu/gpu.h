@@ -19,6 +19,7 @@
 #include "kernels/adamw.h"
 #include "kernels/device.h"
 #include "kernels/gpu/memory.h"
+#include "kernels/gpu/peer_memory.h"
 #include "kernels/page.h"
 
 namespace slime::kernels {
@@ -105,6 +106,15 @@ class Gpu {
   /// Addresses with pages behind them, which can be given back for a while. Throws
   /// c10::OutOfMemoryError.
   virtual std::unique_ptr<GpuMemory> reserve_memory(int64_t bytes) = 0;
+  /// Tensors on the GPU that `body` makes can be exported; others need not be.
+  virtual void make_exportable(const std::function<void()>& body) = 0;
+  /// The handle of a contiguous tensor made so, with which processes that have other GPUs of this host
+  /// write to its memory (kernels/gpu/peer_memory.h); bytes, not text. Throws std::runtime_error where
+  /// there is no such thing.
+  virtual std::string export_memory(const Tensor& tensor) = 0;
+  /// What another process has exported. Throws std::runtime_error, with the reason, where this GPU
+  /// cannot reach it.
+  virtual std::unique_ptr<PeerMemory> open_peer_memory(const std::string& handle) = 0;
   /// Locks the pages of a tensor on the host, so that copies to and from it run beside kernels;
   /// they are unlocked before it goes.
   virtual void lock_pages(const Tensor& host) const = 0;
@@ -143,6 +153,10 @@ class Gpu {
   /// Waits for the GPU. float32.
   virtual double sum_of_squares(const Tensor& x_N) const = 0;
 };
+
+/// GPUs that the driver shows this process (CUDA_VISIBLE_DEVICES counts); 0 without a driver. Opens
+/// none.
+int count_gpus();
 
 /// The GPU of this process. The first call loads the libraries and opens it; throws ConfigError
 /// with what is missing and what would help: no driver, no device, libraries that are not there, a
