@@ -38,6 +38,9 @@ double run_once(engine::Engine& engine, const Workload& workload, int64_t output
     request.sampling.ignore_eos = true;
     request.return_logprob = workload.wants_log_probs;
     request.top_logprobs_num = workload.num_top_log_probs;
+    request.sampling.frequency_penalty = workload.frequency_penalty;
+    request.sampling.top_p = workload.top_p;
+    request.return_top_p_token_ids = workload.keeps_ids;
     for (int64_t sample = 0; sample < workload.samples_per_prompt; ++sample)
       requests.push_back(request);
   }
@@ -172,6 +175,10 @@ Workload to_workload(const FieldReader& fields) {
   const auto log_probs = fields.integer("logprobs", 0);
   workload.wants_log_probs = log_probs.has_value();
   workload.num_top_log_probs = log_probs.value_or(workload.num_top_log_probs);
+  workload.frequency_penalty =
+      fields.number("frequency_penalty", -2, 2).value_or(workload.frequency_penalty);
+  workload.top_p = fields.number("top_p", 1e-6, 1).value_or(workload.top_p);
+  workload.keeps_ids = fields.boolean("keeps_ids").value_or(workload.keeps_ids);
   workload.prompt_lengths = needed.numbers<int64_t>("in");
   workload.output_lengths = needed.numbers<int64_t>("out");
   if (workload.kind == Workload::Kind::kDecode)

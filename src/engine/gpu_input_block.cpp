@@ -28,7 +28,7 @@ int64_t block_bytes(const StepRunnerConfig& config, const kernels::DecodeOptions
   const int64_t sequences = std::max(config.max_running_requests, kernels::kRecordedRows.back());
   const int64_t rows = config.max_prefill_tokens + sequences;
   const kernels::DecodeLimits lists = kernels::decode_limits(sequences, decode);
-  return 64 * rows + 128 * sequences + 16 * (rows * 2 + 4096) + 4 * lists.units +
+  return 64 * rows + 160 * sequences + 16 * (rows * 2 + 4096) + 4 * lists.units +
          static_cast<int64_t>(sizeof(kernels::DecodeSegment)) * lists.segments +
          static_cast<int64_t>(sizeof(kernels::DecodeMember)) * lists.members +
          4 * config.max_running_requests * (pages_of(config.context_length) + 1) + (1 << 16);
@@ -189,8 +189,9 @@ void GpuInputBlock::fill_attention(std::span<const Chunk> chunks, int64_t rows, 
   page_starts[sequence] = static_cast<int32_t>(page);
 }
 
-void GpuInputBlock::fill_sampling(std::span<const Chunk> chunks, int64_t rows, bool is_decode,
-                                  GpuStepInputs& in) {
+void GpuInputBlock::fill_sampling(std::span<const Chunk> chunks,
+                                  std::span<const kernels::RowWish> wishes, int64_t rows,
+                                  bool is_decode, GpuStepInputs& in) {
   std::vector<const Request*> drawn;
   std::vector<int64_t> drawn_rows;
   int64_t row = 0;
@@ -216,6 +217,11 @@ void GpuInputBlock::fill_sampling(std::span<const Chunk> chunks, int64_t rows, b
   in.sampling.min_p_R = block_.last_on_device(at::kFloat, launched);
   const auto top_ks = block_.add<int32_t>(launched);
   in.sampling.top_k_R = block_.last_on_device(at::kInt, launched);
+  constexpr auto kWishBytes = static_cast<int64_t>(sizeof(kernels::RowWish));
+  const auto wish_room = block_.add<kernels::RowWish>(launched);
+  in.sampling.wish_R = block_.last_on_device(at::kByte, launched * kWishBytes);
+  std::ranges::fill(wish_room, kernels::RowWish{});
+  std::ranges::copy(wishes, wish_room.begin());
   for (int64_t i = 0; i < launched; ++i) {
     uniforms[i] = 0.5;
     temperatures[i] = top_ps[i] = 1;
@@ -233,10 +239,12 @@ void GpuInputBlock::fill_sampling(std::span<const Chunk> chunks, int64_t rows, b
   }
 }
 
-GpuStepInputs GpuInputBlock::fill(std::span<const Chunk> chunks, int64_t rows, bool is_decode) {
+GpuStepInputs GpuInputBlock::fill(std::span<const Chunk> chunks,
+                                  std::span<const kernels::RowWish> wishes, int64_t rows,
+                                  bool is_decode) {
   GpuStepInputs in;
   block_.begin();
-  fill_sampling(chunks, rows, is_decode, in);
+  fill_sampling(chunks, wishes, rows, is_decode, in);
   fill_attention(chunks, rows, is_decode, in);
   block_.send();
   return in;

@@ -198,22 +198,22 @@ Tensor CudaGpu::paged_attention(const PagedCall& call) const {
   return out_TC;
 }
 
-void CudaGpu::sample(const Tensor& logits_RV, const SampleRows& rows, Tensor token_R,
-                     Tensor log_prob_R) const {
+void CudaGpu::sample(const Tensor& logits_RV, const SampleRows& rows,
+                     const DrawnRows& drawn) const {
   SampleCall call;
-  call.logits_RV = logits_RV.const_data_ptr<float>();
+  call.logits_RV = logits_RV.data_ptr<float>();
   call.rows = logits_RV.size(0);
   call.vocab = logits_RV.size(1);
   check(logits_RV.is_contiguous() && rows.uniform_R.size(0) >= call.rows &&
-            token_R.size(0) >= call.rows,
+            drawn.token_R.size(0) >= call.rows &&
+            (!rows.wish_R.defined() || drawn.num_kept_R.defined()),
         "every sampled row has its parameters and room for its results");
   const int64_t chunks = sample_chunks(call.vocab);
   const Tensor chunk_max = at::empty({call.rows, chunks}, logits_RV.options());
   const Tensor chunk_sum = at::empty_like(chunk_max);
   const Tensor chunk_argmax = at::empty_like(chunk_max, at::kInt);
   const auto bytes = logits_RV.options().dtype(at::kByte);
-  const Tensor truncated =
-      at::empty({call.rows, static_cast<int64_t>(sizeof(TruncatedRow))}, bytes);
+  const Tensor measured = at::empty({call.rows, static_cast<int64_t>(sizeof(MeasuredRow))}, bytes);
   const Tensor bucket_mass = at::empty({call.rows, kSampleBuckets}, bytes.dtype(at::kLong));
   const Tensor bucket_count = at::empty_like(bucket_mass, at::kInt);
   call.uniform_R = array<double>(rows.uniform_R);
@@ -224,11 +224,13 @@ void CudaGpu::sample(const Tensor& logits_RV, const SampleRows& rows, Tensor tok
   call.chunk_max_RC = chunk_max.data_ptr<float>();
   call.chunk_sum_RC = chunk_sum.data_ptr<float>();
   call.chunk_argmax_RC = chunk_argmax.data_ptr<int32_t>();
-  call.truncated_R = reinterpret_cast<TruncatedRow*>(truncated.data_ptr<uint8_t>());
+  call.measured_R = reinterpret_cast<MeasuredRow*>(measured.data_ptr<uint8_t>());
   call.bucket_mass_RB = reinterpret_cast<unsigned long long*>(bucket_mass.data_ptr<int64_t>());
   call.bucket_count_RB = reinterpret_cast<uint32_t*>(bucket_count.data_ptr<int32_t>());
-  call.token_R = token_R.data_ptr<int32_t>();
-  call.log_prob_R = log_prob_R.data_ptr<float>();
+  call.wish_R = static_cast<const RowWish*>(pointer(rows.wish_R));
+  call.token_R = drawn.token_R.data_ptr<int32_t>();
+  call.log_prob_R = drawn.log_prob_R.data_ptr<float>();
+  if (drawn.num_kept_R.defined()) call.num_kept_R = drawn.num_kept_R.data_ptr<int32_t>();
   cuda::sample(call, stream_of(logits_RV));
 }
 

@@ -31,8 +31,8 @@ class CudaGpu final : public Gpu {
   bool has_tiled_attention(const RotaryShape& heads, at::ScalarType type) const override;
   bool has_decode_attention(const RotaryShape& heads, at::ScalarType type) const override;
   Tensor paged_attention(const PagedCall& call) const override;
-  void sample(const Tensor& logits_RV, const SampleRows& rows, Tensor token_R,
-              Tensor log_prob_R) const override;
+  void sample(const Tensor& logits_RV, const SampleRows& rows,
+              const DrawnRows& drawn) const override;
   std::unique_ptr<GpuGraph> record(const std::function<void()>& body,
                                    const GpuGraph* neighbour) override;
   void adamw_(const Tensor& weights_N, const Tensor& master_N, const Tensor& first_moment_N,

@@ -19,6 +19,7 @@
 #include "kernels/adamw.h"
 #include "kernels/device.h"
 #include "kernels/gpu/memory.h"
+#include "kernels/gpu/row_wish.h"
 #include "kernels/page.h"
 
 namespace slime::kernels {
@@ -81,6 +82,15 @@ struct SampleRows {
   Tensor top_p_R;        // float32
   Tensor min_p_R;        // float32
   Tensor top_k_R;        // int32    -1: all; 0: the largest logit (greedy)
+  Tensor wish_R;         // uint8 [R, sizeof(RowWish)]; undefined: no row has one
+};
+
+/// What a draw gives. The log-prob is of the full distribution at the row's temperature (of the
+/// kept tokens where they are reported), NaN (and token 0) for a row whose logits are no numbers.
+struct DrawnRows {
+  Tensor token_R;     // int32
+  Tensor log_prob_R;  // float32
+  Tensor num_kept_R;  // int32    of rows with a report: kept ids in it, or kHandedOver
 };
 
 /// A recorded step: launched again as a whole, on the same memory.
@@ -124,10 +134,9 @@ class Gpu {
   virtual Tensor paged_attention(const PagedCall& call) const = 0;
 
   /// Draws as kernels/cpu/sample.h does: the same uniform number gives the same token where the
-  /// logits are the same. token_R: int32; log_prob_R: float32, of the full distribution at the
-  /// row's temperature, NaN (and token 0) for a row whose logits are no numbers.
-  virtual void sample(const Tensor& logits_RV, const SampleRows& rows, Tensor token_R,
-                      Tensor log_prob_R) const = 0;
+  /// logits are the same. These are changed in place where a row wants that (row_wish.h).
+  virtual void sample(const Tensor& logits_RV, const SampleRows& rows,
+                      const DrawnRows& drawn) const = 0;
 
   /// Runs `body` in recording: its kernels are not executed until replay(). The body must have run
   /// before with the same shapes (libraries choose their algorithms then) and must not wait for the
