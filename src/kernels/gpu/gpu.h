@@ -19,6 +19,7 @@
 #include "kernels/adamw.h"
 #include "kernels/device.h"
 #include "kernels/gpu/memory.h"
+#include "kernels/gpu/packed_prompts.h"
 #include "kernels/gpu/row_wish.h"
 #include "kernels/page.h"
 
@@ -32,10 +33,14 @@ struct TileLaunch {
   int64_t num_units = 0;   // U, as launched: some may be switched off
   Tensor unit_sequence_U;  // int32
   Tensor unit_tile_U;      // int32    number of the tile within its sequence
-  Tensor unit_chunk_U;     // int32    zeros: keys are not divided
+  Tensor unit_chunk_U;     // int32    which chunk of its sequence's keys it sees
   Tensor unit_is_on_U;     // uint8    0: the unit does nothing
-  Tensor chunk_tokens;     // int32 [1]    more than any sequence has
+  Tensor chunk_tokens;     // int32 [1]    more than any sequence has: keys are not split
   Tensor num_rows;         // int32 [1]    rows that are real
+  // Split keys (kernels/gpu/paged_units.h). Rows of other launches become zero: it is the first.
+  int64_t num_partials = 0;  // 0: keys are not split
+  Tensor partial_starts;     // int32 [S]
+  Tensor merge_starts;       // int32 [T + 1]
 };
 
 /// The launch of the decode kernel: sequences of one row. Planned on the host
@@ -58,6 +63,7 @@ struct PagedBatch {
   Tensor pages;             // int32, flat
   Tensor last_page_tokens;  // int32 [S]  tokens in the last page, this step's included
   std::vector<TileLaunch> tiles;
+  PackedLaunch packed;
   DecodeLaunch decode;
 };
 
@@ -67,6 +73,7 @@ struct PagedCall {
   Tensor positions_T;         // int64
   Tensor q_norm_D, k_norm_D;  // undefined: no norm
   Tensor cos_PR, sin_PR;      // float32
+  Tensor sinks_N;             // attention sinks, in the precision of qkv; undefined: none
   RotaryShape heads;
   TreeAttentionShape attention;
   // [pages, K, kPageTokens, D] of this layer, in the precision of qkv; where there is tiled
@@ -130,6 +137,8 @@ class Gpu {
   virtual bool has_tiled_attention(const RotaryShape& heads, at::ScalarType type) const = 0;
   /// True when sequences of one row go into a DecodeLaunch; otherwise they are tiles like others.
   virtual bool has_decode_attention(const RotaryShape& heads, at::ScalarType type) const = 0;
+  /// True when long prompts without a window may go into a PackedLaunch.
+  virtual bool has_packed_attention(const RotaryShape& heads, at::ScalarType type) const = 0;
   /// Writes the step's keys and values into their slots, then attends. Returns [T, N D].
   virtual Tensor paged_attention(const PagedCall& call) const = 0;
 
