@@ -4,8 +4,10 @@
 ///
 /// Steps in which every request gets one token (decode) are padded to one of a short list of batch
 /// sizes and recorded: the first step of a size runs as it is, the second is recorded, and from
-/// then on a step is one copy of its numbers to the device and one launch. Other steps (prompts,
-/// rows that the host draws) are launched kernel by kernel.
+/// then on a step is one copy of its numbers to the device and one launch. Other steps (prompts) are
+/// launched kernel by kernel. Everything is drawn on the device, whatever a row wants.
+///
+/// One class because all of its parts are what a launched step reads and writes, on its stream.
 ///
 /// All work goes to one stream of the runner's own; weights that another stream changed must be
 /// complete before launch().
@@ -22,6 +24,7 @@
 
 #include "engine/gpu_attention.h"
 #include "engine/gpu_input_block.h"
+#include "engine/gpu_row_wishes.h"
 #include "engine/step_runner.h"
 #include "kernels/gpu/gpu.h"
 
@@ -50,23 +53,22 @@ class GpuRunner final : public StepRunner {
   /// What steps drew. Two host sides take turns, because the step before may not be collected yet.
   struct Results {
     Results(int64_t rows, at::Device device);
-    Tensor on_device;   // int32 [2, rows]: tokens, and log-probs as bits
+    Tensor on_device;   // int32 [3, rows]: tokens, log-probs as bits, numbers of kept ids
     Tensor on_host[2];  // int32, pinned
     c10::Event ready[2];
     int turn = 0;
   };
   struct Launched {
-    std::vector<int64_t> row_of_chunk;                 // among the drawn rows; -1: draws none
-    std::map<int64_t, kernels::SampledToken> by_host;  // rows that the host drew
-    int turn = 0;                                      // which of the result blocks
+    std::vector<int64_t> row_of_chunk;  // among the drawn rows; -1: draws none
+    std::vector<RowReport> reports;
+    int turn = 0;  // which of the result blocks
   };
 
   bool is_recordable(std::span<const Chunk> chunks) const;
   int64_t padded_rows(int64_t rows) const;
   /// Hidden states of the step, and from them the drawn tokens in results_.
   Tensor forward(const GpuStepInputs& in);
-  Tensor draw(const GpuStepInputs& in, const Tensor& hidden_TH);
-  void draw_on_host(std::span<const Chunk> chunks, const Tensor& logits_RV, Launched& launched);
+  void draw(const GpuStepInputs& in, const Tensor& hidden_TH);
   std::vector<kernels::SampledToken> score_rows(const Tensor& hidden_PH,
                                                 std::span<const TokenId> targets, int64_t num_top);
   void send_results(int turn);
@@ -81,6 +83,7 @@ class GpuRunner final : public StepRunner {
   Tensor keys_, values_;  // [layers, pages + 1, K, 16, D]; the last page is where padding writes
   GpuAttention attention_;
   GpuInputBlock inputs_;
+  GpuRowWishes wishes_;
   Results results_;
   std::deque<Launched> launched_;
   c10::Event copy_begins_, copy_ends_;  // of new weights, timed; of an exchange: together

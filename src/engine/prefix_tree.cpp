@@ -109,14 +109,15 @@ void PrefixTree::remove(Node& leaf) {
 }
 
 void PrefixTree::evict_until_free(int64_t num_free) {
-  auto it = by_use_.end();
-  while (pool_.num_free() < num_free && it != by_use_.begin()) {
-    Node& node = **std::prev(it);
+  const Node* first_in_use = nullptr;
+  while (pool_.num_free() < num_free && !by_use_.empty() && by_use_.back() != first_in_use) {
+    Node& node = *by_use_.back();
     if (node.children.empty() && pool_.num_holders(node.page) == 1) {
-      remove(node);  // erases std::prev(it); `it` stays valid
-    } else {
-      --it;
+      remove(node);
+      continue;
     }
+    if (first_in_use == nullptr) first_in_use = &node;
+    touch_path(&node);
   }
 }
 

@@ -47,7 +47,8 @@ class PrefixTree {
   void insert(std::span<const TokenId> tokens, std::vector<PageId>& pages);
 
   /// Gives back pages that only the tree holds, least recently used leaves first, until the pool
-  /// has `num_free` free pages or nothing can be given back.
+  /// has `num_free` free pages or nothing can be given back. Pages in use that it comes across count
+  /// as used now, so the next call does not pass them again.
   void evict_until_free(int64_t num_free);
 
   /// Forgets everything. Pages that requests still read stay theirs.

@@ -11,6 +11,7 @@
 #include <unordered_map>
 
 #include "core/clock.h"
+#include "core/tensor.h"
 #include "engine/client.h"
 #include "engine/page_pool.h"
 #include "engine/stop_checker.h"
@@ -36,6 +37,9 @@ struct Request {
   bool prompt_is_recorded = false;  // in the prefix tree, since the pages were allocated
   int64_t num_scored = 0;  // prompt positions whose log-prob is known, counted from position 0
   std::unordered_map<TokenId, int64_t> output_counts;  // only with penalties
+  /// On a GPU: what changes its logits, kernels::LogitChanges (engine/gpu_row_wishes.h); undefined
+  /// until it is needed.
+  Tensor logit_changes;
   std::unique_ptr<StopChecker> stop;
   GenerateUpdate pending;  // what the caller has not been told yet
   std::optional<Clock::TimePoint> admitted;

@@ -5,6 +5,8 @@
 #include "config/eval_config.h"
 #include "engine/engine.h"
 #include "engine/step_runner.h"
+#include "kernels/gpu/packed_prompts.h"
+#include "kernels/gpu/recorded_rows.h"
 #include "loop/evaluation_beside.h"
 
 namespace slime::loop {
@@ -12,7 +14,7 @@ namespace {
 
 /// Of a recorded step: the driver keeps its launches' parameters.
 constexpr int64_t kRecordedStepBytes = int64_t{8} << 20;
-constexpr int64_t kRecordedSteps = 19;
+constexpr int64_t kRecordedSteps = kernels::kRecordedRows.size();
 /// Products are timed on copies of their weights the first time they appear.
 constexpr int64_t kTimingBytes = int64_t{1} << 29;
 
@@ -38,10 +40,10 @@ int64_t micro_batch_tokens(const config::RunConfig& config, int64_t longest) {
   return std::min(all, longest * config.micro_batch_size);
 }
 
-/// Memory of the steps of an engine that draws for `drawn` requests at once, besides keys and values:
-/// activations, logits, recordings.
+/// Memory of the steps of an engine that draws for `drawn` requests of at most `longest` tokens at
+/// once, besides keys and values: activations, logits, recordings, what packed attention gathers.
 int64_t engine_workspace_bytes(const config::RunConfig& config, const model::Network& network,
-                               const model::Precision& precision, int64_t drawn) {
+                               const model::Precision& precision, int64_t drawn, int64_t longest) {
   const model::ModelConfig& model = network.config();
   const auto element = static_cast<int64_t>(c10::elementSize(precision.activations));
   int64_t row = 0;  // of a token on its way through the widest block
@@ -49,9 +51,15 @@ int64_t engine_workspace_bytes(const config::RunConfig& config, const model::Net
     row = std::max(row, element * block.costs.passing);
   if (precision.device.is_cpu())
     return (config.sglang_chunked_prefill_size + drawn) * row + drawn * model.vocab_size * 4;
+  const int64_t chunk = config.sglang_chunked_prefill_size;
+  const int64_t gathered =
+      std::min(kernels::kMostGatheredRows, chunk / kernels::kLeastPackedRows * longest);
+  const model::CacheSpec& cache = network.blocks().front().cache;
+  const int64_t of_chunk = cache.heads * cache.queries_per_head * cache.value_size;
+  const int64_t packed = element * (gathered * cache.numbers_per_token() + chunk * of_chunk);
   // Once launched kernel by kernel, once recorded.
   return (config.sglang_chunked_prefill_size + 2 * drawn) * row + 2 * drawn * model.vocab_size * 4 +
-         kRecordedSteps * kRecordedStepBytes + kTimingBytes;
+         kRecordedSteps * kRecordedStepBytes + kTimingBytes + packed;
 }
 
 }  // namespace
@@ -76,7 +84,8 @@ MemoryNeeds memory_needs(const config::RunConfig& config, model::Network& networ
     const auto weights = static_cast<int64_t>(flat.nbytes());
     if (needs.has_engine) {
       needs.engine_workspace =
-          engine_workspace_bytes(config, network, precision, config.sglang_max_running_requests);
+          engine_workspace_bytes(config, network, precision, config.sglang_max_running_requests,
+                                 needs.longest_request);
     } else {
       needs.published_weights = weights;
     }
@@ -88,7 +97,8 @@ MemoryNeeds memory_needs(const config::RunConfig& config, model::Network& networ
       needs.eval_requests = evaluation_requests(config);
       needs.eval_weights = weights;
       needs.eval_workspace =
-          engine_workspace_bytes(config, network, precision, needs.eval_requests);
+          engine_workspace_bytes(config, network, precision, needs.eval_requests,
+                                                     needs.longest_request);
     }
   }
   return needs;

@@ -133,12 +133,12 @@ Tensor CudaDevice::tree_attention(const Tensor& heads_TE, const std::vector<Segm
   logsumexp_TN = at::empty({rows, heads.num_heads}, statistics);
   const std::lock_guard lock(attention_mutex_);
   if (attention_ == nullptr) attention_ = std::make_unique<PackedAttention>();
-  attention_->forward(heads_TE, levels->front(), heads, shape, y_TC, logsumexp_TN);
+  attention_->forward(heads_TE, {}, levels->front(), heads, shape, y_TC, logsumexp_TN);
   for (std::size_t i = 1; i < levels->size(); ++i) {
     const Tensor more_TC = at::empty_like(y_TC);
     const Tensor more_TN = at::full({rows, heads.num_heads}, -INFINITY, statistics);
     // A window that reached into other segments would have been refused above.
-    attention_->forward(heads_TE, (*levels)[i], heads, {shape.scale, 0}, more_TC, more_TN);
+    attention_->forward(heads_TE, {}, (*levels)[i], heads, {shape.scale, 0}, more_TC, more_TN);
     merge_attention(number_of(y_TC), y_TC.data_ptr(), logsumexp_TN.data_ptr<float>(),
                     pointer(more_TC), more_TN.const_data_ptr<float>(), rows, heads.num_heads,
                     heads.head_dim, stream_of(y_TC));

@@ -110,12 +110,6 @@ GroupedQueryAttention::GroupedQueryAttention(const LayerSite& site)
     builder.add(output.bias_O, {{site.name("self_attn.o_proj.bias"), {hidden}, {}, is_partial}});
 
   if (shape_.has_sinks) {
-    if (!site.rotary.cos_PR.is_cpu()) {
-      throw ConfigError(fmt::format(
-          "layer {} has attention sinks, which are computed on the CPU only so far: use "
-          "device cpu",
-          site.index));
-    }
     builder.add(layer_.sinks, {{site.name("self_attn.sinks"),
                                 {shape_.num_heads},
                                 tensor_parallel_slice(site.mesh, 0, shape_.num_heads)}});
