@@ -23,6 +23,7 @@ class CudaGpu final : public Gpu {
   int64_t free_bytes() const override;
   void release_unused_memory() override;
   std::unique_ptr<GpuMemory> reserve_memory(int64_t bytes) override;
+  std::unique_ptr<SharedGpuMemory> share_memory(int64_t bytes) override;
   void lock_pages(const Tensor& host) const override;
   void unlock_pages(const Tensor& host) const override;
   GpuMemoryUse memory_use() const override;
@@ -49,7 +50,7 @@ class CudaGpu final : public Gpu {
   int64_t num_processors_ = 0;
   std::string description_;
   CudaDevice device_;
-  std::atomic<int64_t> mapped_bytes_{0};  // of reserve_memory()
+  std::atomic<int64_t> mapped_bytes_{0};  // of reserve_memory() and share_memory()
 };
 
 }  // namespace slime::kernels::cuda

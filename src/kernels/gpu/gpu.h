@@ -105,6 +105,8 @@ class Gpu {
   /// Addresses with pages behind them, which can be given back for a while. Throws
   /// c10::OutOfMemoryError.
   virtual std::unique_ptr<GpuMemory> reserve_memory(int64_t bytes) = 0;
+  /// Memory for this process and others; what it holds is not defined. Throws c10::OutOfMemoryError.
+  virtual std::unique_ptr<SharedGpuMemory> share_memory(int64_t bytes) = 0;
   /// Locks the pages of a tensor on the host, so that copies to and from it run beside kernels;
   /// they are unlocked before it goes.
   virtual void lock_pages(const Tensor& host) const = 0;
