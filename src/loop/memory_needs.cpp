@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "config/eval_config.h"
+#include "config/users_functions.h"
 #include "engine/engine.h"
 #include "engine/step_runner.h"
 #include "kernels/gpu/packed_prompts.h"
@@ -17,6 +18,9 @@ constexpr int64_t kRecordedStepBytes = int64_t{8} << 20;
 constexpr int64_t kRecordedSteps = kernels::kRecordedRows.size();
 /// Products are timed on copies of their weights the first time they appear.
 constexpr int64_t kTimingBytes = int64_t{1} << 29;
+/// CUDA's context and torch's kernels in the process of the user's functions, and small tensors. The
+/// logits that a loss may read are not in the plan: most never do, and what is free then is looked at.
+constexpr int64_t kPythonContextBytes = int64_t{768} << 20;
 
 /// Tokens of the longest prompt with its response, in training and evaluation.
 int64_t longest_request(const config::RunConfig& config, const model::ModelConfig& model,
@@ -73,6 +77,8 @@ MemoryNeeds memory_needs(const config::RunConfig& config, model::Network& networ
   needs.has_engine = has_engine && config.num_engine_workers == 0;
   needs.longest_request = longest_request(config, model, longest_prompt);
   needs.micro_batch_tokens = micro_batch_tokens(config, needs.longest_request);
+  if (trainer != nullptr && !precision.device.is_cpu() && config::shares_tensors(config))
+    needs.functions = kPythonContextBytes;
   if (trainer != nullptr) {
     needs.train = train::predict_memory(network, precision, *trainer, needs.micro_batch_tokens);
   } else {

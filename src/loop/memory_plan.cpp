@@ -37,11 +37,11 @@ MemoryPlan::MemoryPlan(const config::RunConfig& config, const MemoryNeeds& needs
                        const kernels::GpuMemoryUse& now)
     : place_("the GPU"), total_(now.total) {
   const train::TrainMemory& train = needs.train;
-  const int64_t fixed = now.elsewhere() + train.resident();
-  publishes_on_host_ =
-      needs.published_weights > 0 && now.elsewhere() + train.peak() + needs.published_weights +
-                                             needs.eval_weights + needs.eval_workspace + kMargin >
-                                         total_;
+  const int64_t fixed = now.elsewhere() + train.resident() + needs.functions;
+  publishes_on_host_ = needs.published_weights > 0 &&
+                       now.elsewhere() + train.peak() + needs.functions + needs.published_weights +
+                               needs.eval_weights + needs.eval_workspace + kMargin >
+                           total_;
   const int64_t published = publishes_on_host_ ? 0 : needs.published_weights;
   int64_t room = total_ - fixed - needs.engine_resident() - published - kMargin;
   // An engine beside the trainer generates while the weights are trained.
@@ -82,7 +82,7 @@ MemoryPlan::MemoryPlan(const config::RunConfig& config, const MemoryNeeds& needs
           gib(request_pages * needs.kv_page_bytes)));
     }
   }
-  const int64_t together = now.elsewhere() + train.peak() + kv_cache_bytes_ +
+  const int64_t together = now.elsewhere() + needs.functions + train.peak() + kv_cache_bytes_ +
                            needs.engine_resident() + needs.eval_weights + needs.eval_workspace +
                            eval_cache_bytes_ + kMargin;
   offloads_ = needs.has_engine && train.gradients > 0 && !stays &&
@@ -145,6 +145,7 @@ void MemoryPlan::add_rows(const config::RunConfig& config, const MemoryNeeds& ne
       "--sglang-chunked-prefill-size, --sglang-max-running-requests");
   const int64_t evaluation = needs.eval_weights + needs.eval_workspace + eval_cache_bytes_;
   add("an evaluation's engine, while it runs", evaluation, evaluation, false);
+  add("Python of the trainer's functions", needs.functions, needs.functions, false);
   add(is_on_gpu_ ? "CUDA and its libraries" : "program, libraries, tokenizer, data", elsewhere,
       elsewhere, false);
 }

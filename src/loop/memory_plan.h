@@ -29,6 +29,7 @@ struct MemoryNeeds {
   bool has_engine = true;
   int64_t kv_page_bytes = 0;
   int64_t longest_request = 0;   // tokens, prompt and response
+  int64_t functions = 0;         // of the GPU: the process of the trainer's functions in Python
   int64_t engine_workspace = 0;  // activations and logits of a step, recorded steps
   int64_t engine_weights = 0;    // of an engine with weights of its own
   int64_t staged_weights = 0;    // its second buffer

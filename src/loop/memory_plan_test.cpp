@@ -52,6 +52,18 @@ TEST(MemoryPlan, TheCacheHoldsAFullBatchAndTakesTurnsWithTheTrainer) {
   EXPECT_EQ(plan.rollout_bytes(), 58 * kGibibyte + plan.kv_cache_bytes());
 }
 
+TEST(MemoryPlan, FunctionsInPythonTakeTheirPartOfTheGpuThroughout) {
+  MemoryNeeds needs = four_billion();
+  needs.functions = 2 * kGibibyte;
+  const MemoryPlan plan(run_of(256), needs, gpu(140, 72)),
+      without(run_of(256), four_billion(), gpu(140, 72));
+  EXPECT_EQ(plan.train_bytes(), without.train_bytes() + 2 * kGibibyte);
+  EXPECT_EQ(plan.rollout_bytes() - plan.kv_cache_bytes(),
+            without.rollout_bytes() - without.kv_cache_bytes() + 2 * kGibibyte);
+  EXPECT_THAT(plan.lines(),
+              ::testing::Contains(::testing::HasSubstr("Python of the trainer's functions")));
+}
+
 TEST(MemoryPlan, WhereEverythingFitsNothingIsGivenBack) {
   const MemoryPlan plan(run_of(8), four_billion(), gpu(140, 72));
   EXPECT_FALSE(plan.offloads());

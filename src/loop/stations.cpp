@@ -4,12 +4,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "buffer/filter.h"
 #include "config/secrets.h"
 #include "config/users_functions.h"
 #include "core/error.h"
 #include "loop/dump_source.h"
+#include "loop/engine_workers.h"
 #include "loop/engine_workers_config.h"
 #include "loop/function_source.h"
 #include "loop/memory_needs.h"
@@ -207,7 +209,13 @@ void open_records(Stations& run, const StartPoint& start, Notes& notes) {
     const std::deque<Group>& waiting = run.prompts->waiting();
     run.users_prompts->load(run.schedule.first_step - 1, {waiting.begin(), waiting.end()});
   }
-  run.fates->begin_with(*run.prompts);
+  // Of a rollout function one step ahead: trained first, where this run has such a function.
+  if (start.checkpoint) run.drawn = drawn_step_of(*start.checkpoint);
+  run.fates->begin_with(*run.prompts,
+                        run.drawn ? run.drawn->collected.groups : std::vector<Group>());
+  const bool is_next = run.drawn && run.drawn->step == run.schedule.first_step;
+  if (run.drawn && !(is_next && config::has_users_rollout(run.config)))
+    let_wait(*std::exchange(run.drawn, std::nullopt), *run.prompts, *run.fates);
   run.folder.remove_rollouts_from(run.schedule.first_step);
 }
 
@@ -335,11 +343,17 @@ void make_source(Stations& run) {
                                                   *run.engines, *run.trainers, *run.fates,
                                                   run.memory, *run.recorder, run.plugins.get());
     if (config::has_users_rollout(config)) {
-      run.others =
-          std::make_unique<FunctionSource>(config, *run.prompts, *run.engines, *run.trainers,
-                                           *run.fates, run.memory, *run.recorder, *run.plugins);
-    }
-    if (config.train_async) {
+      run.function = std::make_unique<FunctionSource>(
+          config, *run.prompts, *run.engines, *run.trainers, *run.fates, run.memory, *run.recorder,
+          *run.plugins, std::exchange(run.drawn, std::nullopt));
+      if (!config.train_async) return;
+      run.ahead = std::make_unique<FunctionAhead>(*run.function, run.schedule.num_steps,
+                                                  config.rollout_batch_size, *run.trainers,
+                                                  run.memory, *run.recorder);
+      run.fates->lend_by([&function = *run.function] {
+        return std::make_shared<FunctionSource::Lease>(function);
+      });
+    } else if (config.train_async) {
       run.fates->lend_by([&rollout = run.rollout->rollout()] {
         return std::make_shared<rollout::Rollout::Lease>(rollout);
       });
@@ -420,8 +434,8 @@ std::unique_ptr<Stations> build_stations(config::ParsedFlags flags, const Clock&
   find_lost_evaluation(*run, start);
   run->checkpoints = std::make_unique<Checkpoints>(
       run->config, run->folder, start.run_id, run->text.today, *run->prompts, *run->trainers,
-      *run->fates, *run->engines, run->rollout.get(), run->users_prompts.get(), run->memory,
-      *run->recorder);
+      *run->fates, *run->engines, run->rollout.get(), run->function.get(), run->users_prompts.get(),
+      run->memory, *run->recorder);
   run->interrupt.emplace();
   return run;
 }

@@ -11,6 +11,7 @@
 #include "kernels/cuda/peer_memory.h"
 #include "kernels/cuda/rows/rows.h"
 #include "kernels/cuda/sampling/sample.h"
+#include "kernels/cuda/shared_memory.h"
 #include "kernels/cuda/training/rows_backward.h"
 #include "kernels/cuda/virtual_memory.h"
 
@@ -63,6 +64,10 @@ void CudaGpu::release_unused_memory() { c10::cuda::CUDACachingAllocator::emptyCa
 
 std::unique_ptr<GpuMemory> CudaGpu::reserve_memory(int64_t bytes) {
   return std::make_unique<VirtualMemory>(index_, bytes, mapped_bytes_);
+}
+
+std::unique_ptr<SharedGpuMemory> CudaGpu::share_memory(int64_t bytes) {
+  return std::make_unique<SharedMemory>(index_, bytes, mapped_bytes_);
 }
 
 /// Expandable segments have no handles for other processes.

@@ -29,6 +29,7 @@ class CudaGpu final : public Gpu {
   void make_exportable(const std::function<void()>& body) override;
   std::string export_memory(const Tensor& tensor) override;
   std::unique_ptr<PeerMemory> open_peer_memory(const std::string& handle) override;
+  std::unique_ptr<SharedGpuMemory> share_memory(int64_t bytes) override;
   void lock_pages(const Tensor& host) const override;
   void unlock_pages(const Tensor& host) const override;
   GpuMemoryUse memory_use() const override;
@@ -57,7 +58,7 @@ class CudaGpu final : public Gpu {
   int64_t num_processors_ = 0;
   std::string description_;
   CudaDevice device_;
-  std::atomic<int64_t> mapped_bytes_{0};               // of reserve_memory()
+  std::atomic<int64_t> mapped_bytes_{0};               // of reserve_memory() and share_memory()
   mutable std::mutex packed_mutex_;                    // of packed_
   mutable std::map<int64_t, PackedAttention> packed_;  // by stream
 };

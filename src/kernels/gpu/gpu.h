@@ -132,6 +132,8 @@ class Gpu {
   /// What another process has exported. Throws std::runtime_error, with the reason, where this GPU
   /// cannot reach it.
   virtual std::unique_ptr<PeerMemory> open_peer_memory(const std::string& handle) = 0;
+  /// Memory for this process and others; what it holds is not defined. Throws c10::OutOfMemoryError.
+  virtual std::unique_ptr<SharedGpuMemory> share_memory(int64_t bytes) = 0;
   /// Locks the pages of a tensor on the host, so that copies to and from it run beside kernels;
   /// they are unlocked before it goes.
   virtual void lock_pages(const Tensor& host) const = 0;
