@@ -16,6 +16,7 @@
 #include "loop/memory_needs.h"
 #include "loop/networks.h"
 #include "loop/row_source.h"
+#include "loop/run_devices.h"
 #include "loop/run_history.h"
 #include "loop/run_start.h"
 #include "loop/scores.h"
@@ -394,6 +395,7 @@ Stations::~Stations() {
 }
 
 std::unique_ptr<Stations> build_stations(config::ParsedFlags flags, const Clock& clock) {
+  check_devices(flags.config);
   auto run = std::make_unique<Stations>(std::move(flags.config), clock);
   share_out_threads(*run);
   Notes notes = std::move(flags.warnings);

@@ -144,6 +144,10 @@ class Gpu {
   virtual double sum_of_squares(const Tensor& x_N) const = 0;
 };
 
+/// GPUs that the driver shows this process (CUDA_VISIBLE_DEVICES counts); 0 without a driver. Opens
+/// none.
+int count_gpus();
+
 /// The GPU of this process. The first call loads the libraries and opens it; throws ConfigError
 /// with what is missing and what would help: no driver, no device, libraries that are not there, a
 /// device that this build has no code for.
