@@ -153,9 +153,9 @@ void load_networks(Stations& run, const StartPoint& start,
       start.checkpoint ? start.checkpoint->directory.string() : config.hf_checkpoint;
   check_shape(config, model::read_model_config(directory));
   run.trainers = start_ranks(run, start, arguments);
+  const model::Precision precision = model::precision_on(config.device, config.dtype);
   const comm::Mesh& mesh = run.trainers->connect();
   const bool has_whole = mesh.tp().is_alone() && mesh.pp().is_alone();
-  const model::Precision precision = model::precision_on(config.device, config.dtype);
   run.memory.explain_shortage(Phase::kTrain, [&] {
     const bool is_copied = !has_whole && generates(config);
     run.network =

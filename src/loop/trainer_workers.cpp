@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "core/error.h"
+#include "loop/run_devices.h"
 
 namespace slime::loop {
 namespace {
@@ -48,6 +49,7 @@ class ThreadLimit {
 TrainerWorkers::TrainerWorkers(const config::RunConfig& config, RankStart start,
                                const std::filesystem::path& log_folder, const Clock& clock)
     : layout_(layout_of(config)),
+      is_on_gpus_(config.device != "cpu"),
       clock_(clock),
       timeout_(std::chrono::minutes(config.distributed_timeout_minutes)),
       num_train_threads_(threads_of_a_rank(config)),
@@ -56,11 +58,15 @@ TrainerWorkers::TrainerWorkers(const config::RunConfig& config, RankStart start,
   start.collective_milliseconds = timeout_.count();
   start.num_threads = num_train_threads_;
   const auto silence = std::chrono::duration<double>(config.worker_timeout_seconds);
+  std::vector<std::string> devices;  // of the workers
+  for (int rank = 1; rank < layout_.world_size() && is_on_gpus_; ++rank)
+    devices.push_back(visible_devices_of_rank(config, rank).front());
   workers_ = std::make_unique<cluster::LocalWorkers>(
       cluster::LocalWorkersConfig{
           .first_rank = 1,
           .count = layout_.world_size() - 1,
           .command = {std::filesystem::read_symlink("/proc/self/exe").string(), "worker"},
+          .visible_devices = std::move(devices),
           .log_folder = log_folder,
           .silence_limit = std::chrono::duration_cast<std::chrono::milliseconds>(silence),
           .last_resort = end_process},
@@ -81,7 +87,8 @@ auto TrainerWorkers::together(const Fn& work) {
 const comm::Mesh& TrainerWorkers::connect() {
   for (int rank = 1; rank <= workers_->count(); ++rank) workers_->answer(rank, kLoadTimeout);
   mesh_ = together([&] {
-    return comm::make_gloo_mesh(
+    return connect_ranks(
+        is_on_gpus_,
         {.rank = 0,
          .layout = layout_,
          .port = port_,

@@ -1,7 +1,7 @@
 #pragma once
 
 /// Trainers of several ranks. Rank 0's role is hosted by this process, the others by `slime worker`
-/// processes of this host, which load the same model from the same flags
+/// processes of this host, which load the same model from the same flags; on GPUs each has its own
 /// (docs/decisions/0061-ranks.md, 0072-comm.md).
 
 #include <chrono>
@@ -44,6 +44,7 @@ class TrainerWorkers final : public Trainers {
   auto together(const Fn& work);
 
   comm::ParallelLayout layout_;
+  bool is_on_gpus_;
   const Clock& clock_;
   std::chrono::milliseconds timeout_;  // of a collective
   int num_train_threads_;              // of this process while all ranks train

@@ -8,7 +8,6 @@
 #include <optional>
 
 #include "cluster/worker_link.h"
-#include "comm/gloo_mesh.h"
 #include "config/parse_flags.h"
 #include "config/validate.h"
 #include "core/clock.h"
@@ -49,20 +48,20 @@ class Worker final {
     std::optional<train::Checkpoint> checkpoint;
     if (!start.checkpoint.empty())
       checkpoint = train::read_checkpoint(start.checkpoint, start.iteration);
+    const auto precision = model::precision_on(config_.device, config_.dtype);  // opens the GPU
     link_.answer("");
     const comm::ParallelLayout layout = layout_of(config_);
-    mesh_ = comm::make_gloo_mesh(
-        {.rank = start.rank,
-         .layout = layout,
-         .port = start.port,
-         .connect_timeout = kRankConnectTimeout,
-         .timeout = std::chrono::milliseconds(start.collective_milliseconds),
-         .on_begin =
-             [&link](int64_t number, const char* what) {
-               link.set_progress({.num_collectives = number + 1, .doing = what});
-             }},
-        nullptr);
-    const auto precision = model::precision_on(config_.device, config_.dtype);
+    mesh_ = connect_ranks(config_.device != "cpu",
+                          {.rank = start.rank,
+                           .layout = layout,
+                           .port = start.port,
+                           .connect_timeout = kRankConnectTimeout,
+                           .timeout = std::chrono::milliseconds(start.collective_milliseconds),
+                           .on_begin =
+                               [&link](int64_t number, const char* what) {
+                                 link.set_progress({.num_collectives = number + 1, .doing = what});
+                               }},
+                          nullptr);
     network_ = model::load_network(checkpoint ? start.checkpoint : config_.hf_checkpoint, precision,
                                    *mesh_);
     train::OtherNetworks others = load_other_networks(config_, precision, *mesh_);
