@@ -2,13 +2,19 @@
 
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <thread>
+#include <utility>
 
 #include "core/error.h"
+#include "loop/rank_engines.h"
 #include "loop/run_devices.h"
 
 namespace slime::loop {
@@ -61,16 +67,27 @@ TrainerWorkers::TrainerWorkers(const config::RunConfig& config, RankStart start,
   std::vector<std::string> devices;  // of the workers
   for (int rank = 1; rank < layout_.world_size() && is_on_gpus_; ++rank)
     devices.push_back(visible_devices_of_rank(config, rank).front());
+  std::vector<int> far_ends;
+  for (int rank = 1; rank < layout_.world_size() && has_engine_on_each_rank(config); ++rank) {
+    std::array<int, 2> ends{};
+    if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0)
+      throw ConfigError(
+          fmt::format("no socket for the engine of a rank: {}", std::strerror(errno)));
+    engine_sockets_.push_back(ends[0]);
+    far_ends.push_back(ends[1]);
+  }
   workers_ = std::make_unique<cluster::LocalWorkers>(
       cluster::LocalWorkersConfig{
           .first_rank = 1,
           .count = layout_.world_size() - 1,
           .command = {std::filesystem::read_symlink("/proc/self/exe").string(), "worker"},
+          .data_sockets = far_ends,
           .visible_devices = std::move(devices),
           .log_folder = log_folder,
           .silence_limit = std::chrono::duration_cast<std::chrono::milliseconds>(silence),
           .last_resort = end_process},
       clock);
+  for (const int end : far_ends) ::close(end);
   for (start.rank = 1; start.rank <= workers_->count(); ++start.rank)
     workers_->send_task(start.rank, to_frame(start));
 }
@@ -108,6 +125,16 @@ void TrainerWorkers::open(model::Network& network, const train::TrainConfig& con
 
 void TrainerWorkers::restore(const train::Checkpoint& checkpoint, const train::Warn& warn) {
   train::restore_trainer(checkpoint, own_->trainer(), warn);
+}
+
+std::vector<int> TrainerWorkers::start_engines(const EngineStart& start) {
+  const std::string frame = to_frame(start);
+  for (int rank = 1; rank <= workers_->count(); ++rank) workers_->send_task(rank, frame);
+  return std::exchange(engine_sockets_, {});
+}
+
+void TrainerWorkers::wait_for_engines() {
+  for (int rank = 1; rank <= workers_->count(); ++rank) workers_->answer(rank, kLoadTimeout);
 }
 
 void TrainerWorkers::tell_others(const TrainerTask& task) {
@@ -168,6 +195,7 @@ std::filesystem::path TrainerWorkers::save(const train::CheckpointConfig& config
 void TrainerWorkers::release_memory() {
   tell_others({RankTask::kRelease});
   own_->carry_out({RankTask::kRelease});
+  for (int rank = 1; rank <= workers_->count(); ++rank) workers_->answer(rank, kAnswerTimeout);
 }
 
 }  // namespace slime::loop

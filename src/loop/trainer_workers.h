@@ -15,6 +15,7 @@
 
 namespace slime::loop {
 
+/// One class because it is one group of ranks: their processes, their connections, and this one's part.
 class TrainerWorkers final : public Trainers {
  public:
   /// As start_trainers().
@@ -25,6 +26,8 @@ class TrainerWorkers final : public Trainers {
   void open(model::Network& network, const train::TrainConfig& config,
             train::OtherNetworks others) override;
   void restore(const train::Checkpoint& checkpoint, const train::Warn& warn) override;
+  std::vector<int> start_engines(const EngineStart& start) override;
+  void wait_for_engines() override;
   train::TrainReport train(const train::TrainBatch& batch) override;
   void weights_published() override;
   void gather_weights(model::Network& whole) override;
@@ -45,6 +48,7 @@ class TrainerWorkers final : public Trainers {
 
   comm::ParallelLayout layout_;
   bool is_on_gpus_;
+  std::vector<int> engine_sockets_;  // near ends; taken by start_engines()
   const Clock& clock_;
   std::chrono::milliseconds timeout_;  // of a collective
   int num_train_threads_;              // of this process while all ranks train
