@@ -69,6 +69,10 @@ class AttentionAlone final : public model::Network {
   model::Weights& weights() override { return inner_->weights(); }
   std::span<const model::BlockNeeds> blocks() const override { return needs_; }
   void set_recompute(model::Recompute how) override { inner_->set_recompute(how); }
+  void on_gradients(std::function<void(int64_t)> tell) override {
+    inner_->on_gradients(std::move(tell));
+  }
+  std::vector<int64_t> gradient_marks() const override { return inner_->gradient_marks(); }
 
  private:
   /// One layer of little width and few tokens: a step's fixed cost is small.

@@ -250,7 +250,7 @@ int gpu_train_step(const std::string& name, std::string size, Arguments argument
   name_shape(app, options, name, size);
   app.add_option("--sequences", options.sequences, "Of a step")
       ->capture_default_str()
-      ->check(CLI::Range(2, 1 << 16));
+      ->check(CLI::Range(1, 1 << 16));
   app.add_option("--sequence-length", options.sequence_length, "Tokens of each")
       ->capture_default_str()
       ->check(CLI::Range(2, 1 << 20));
@@ -259,6 +259,15 @@ int gpu_train_step(const std::string& name, std::string size, Arguments argument
   add_repeats(app, options.repeats, "The median counts");
   app.add_flag("--optimizer-cpu-offload", options.state_on_host,
                "Master weights and moments in host memory");
+  app.add_option("--layout", options.ranks.layout,
+                 "Several GPUs of this machine: dp2, tp2-sp, pp2-chunks2, cp2, dp2-cp2, ...; "
+                 "--sequences are for each of them")
+      ->capture_default_str();
+  // Of the other ranks, which this command starts.
+  app.add_option("--rank", options.ranks.rank)->group("");
+  app.add_option("--port", options.ranks.port)->group("");
+  options.ranks.command = {"bench", name};
+  options.ranks.command.insert(options.ranks.command.end(), arguments.begin(), arguments.end());
   if (const auto exit_code = parse_options(app, arguments)) return *exit_code;
   bench::measure_gpu_train_step(options);
   return 0;

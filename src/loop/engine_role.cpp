@@ -22,8 +22,6 @@ MemoryPlan plan_of(const config::RunConfig& config, const MemoryNeeds& needs) {
 
 EngineRole::EngineRole(const EngineStart& start, const config::RunConfig& config,
                        const Clock& clock) {
-  // No template is rendered here: requests are tokens.
-  text_ = load_model_text(config.hf_checkpoint, /*needs_template=*/false, {});
   const model::ModelConfig shape = model::read_model_config(config.hf_checkpoint);
   const model::Precision precision = model::precision_on(config.device, config.dtype);
   const auto make_networks = [&] {
@@ -47,10 +45,23 @@ EngineRole::EngineRole(const EngineStart& start, const config::RunConfig& config
   const MemoryPlan plan =
       plan_of(config, engine_memory_needs(config, *first_, precision, start.longest_prompt));
   memory_ = plan.lines();
-  engine::EngineConfig engine = make_engine_config(config, text_, plan.kv_cache_bytes());
+  this->start(start, config, plan.kv_cache_bytes(), clock);
+}
+
+EngineRole::EngineRole(const EngineStart& start, const config::RunConfig& config,
+                       model::Network& trained, const Clock& clock) {
+  networks_.running = &trained;
+  this->start(start, config, start.kv_cache_bytes, clock);
+}
+
+void EngineRole::start(const EngineStart& start, const config::RunConfig& config,
+                       int64_t kv_cache_bytes, const Clock& clock) {
+  // No template is rendered here: requests are tokens.
+  text_ = load_model_text(config.hf_checkpoint, /*needs_template=*/false, {});
+  engine::EngineConfig engine = make_engine_config(config, text_, kv_cache_bytes);
   engine.num_threads = start.num_threads;
   engine.on_activity = [this](engine::Activity activity) { tell_activity(activity); };
-  engine_ = std::make_unique<engine::Engine>(*first_, engine, clock);
+  engine_ = std::make_unique<engine::Engine>(*networks_.running, engine, clock);
 }
 
 EngineReady EngineRole::ready() const {
@@ -64,7 +75,7 @@ void EngineRole::tell_activity(engine::Activity activity) {
   if (server_ != nullptr) server_->tell_activity(activity);
 }
 
-void EngineRole::serve(int descriptor) {
+int64_t EngineRole::serve(int descriptor) {
   engine::EngineServer server(*engine_, descriptor, networks_, {.last_copy_seconds = [this] {
     return engine_->last_copy_seconds();
   }});
@@ -76,6 +87,7 @@ void EngineRole::serve(int descriptor) {
   tell_through(&server);
   const std::shared_ptr<void> at_end(nullptr, [&](void*) { tell_through(nullptr); });
   server.serve();
+  return server.num_requests();
 }
 
 }  // namespace slime::loop

@@ -65,6 +65,7 @@ json::object start_object(std::string_view frame, RankTask kind) {
 std::string to_frame(const EngineStart& start) {
   const json::object object{{"arguments", json::value_from(start.arguments)},
                             {"longest_prompt", start.longest_prompt},
+                            {"kv_cache_bytes", start.kv_cache_bytes},
                             {"num_threads", start.num_threads}};
   return static_cast<char>(RankTask::kEngine) + json::serialize(object);
 }
@@ -78,6 +79,7 @@ EngineStart engine_start_from(std::string_view frame) {
   const FieldReader fields = FieldReader(object, fmt::format("{}: ", kFirstTask)).required();
   return {.arguments = fields.strings("arguments"),
           .longest_prompt = *fields.integer("longest_prompt", 0),
+          .kv_cache_bytes = *fields.integer("kv_cache_bytes", 0),
           .num_threads =
               static_cast<int>(*fields.integer("num_threads", 0, std::numeric_limits<int>::max()))};
 }

@@ -25,7 +25,7 @@ enum class RankTask : char {
   kPublished = 'p',  // the engines have got the new weights; no answer
   kSave = 'c',       // rank 0 saves a checkpoint: send it your shards; a bit: of the optimizer too
   kGather = 'g',     // send your slices of the weights to rank 0; no answer
-  kRelease = 'r',    // give back what is held for training alone; no answer
+  kRelease = 'r',    // give back what is held for training alone; an empty answer
 };
 
 /// What a trainer role is told.
@@ -60,10 +60,11 @@ std::string to_frame(const RankStart& start);
 RankStart rank_start_from(std::string_view frame);
 
 /// All a process needs to become an engine beside the trainer: it gets its weights over its
-/// connection (engine/remote).
+/// connection (engine/remote). A rank that is told this has the weights (loop/rank_engines.h).
 struct EngineStart {
   std::vector<std::string> arguments;  // of slime train
   int64_t longest_prompt = 0;          // tokens; 0: not known
+  int64_t kv_cache_bytes = 0;          // of a rank's engine; another plans its own memory
   int num_threads = 0;
 };
 

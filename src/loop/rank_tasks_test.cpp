@@ -72,14 +72,17 @@ TEST(RankTasks, AWorkerIsFirstToldWhatItIsToBecome) {
 }
 
 TEST(RankTasks, OrThatItIsToBecomeAnEngine) {
-  const EngineStart start{
-      .arguments = {"--hf-checkpoint", "model"}, .longest_prompt = 96, .num_threads = 3};
+  const EngineStart start{.arguments = {"--hf-checkpoint", "model"},
+                          .longest_prompt = 96,
+                          .kv_cache_bytes = 4096,
+                          .num_threads = 3};
   const std::string frame = to_frame(start);
   EXPECT_TRUE(is_engine_start(frame));
   EXPECT_FALSE(is_engine_start(to_frame(RankStart{})));
   const EngineStart back = engine_start_from(frame);
   EXPECT_EQ(back.arguments, start.arguments);
   EXPECT_EQ(back.longest_prompt, 96);
+  EXPECT_EQ(back.kv_cache_bytes, 4096);
   EXPECT_EQ(back.num_threads, 3);
   EXPECT_THROW(engine_start_from(to_frame(RankStart{})), ConfigError);
   EXPECT_THROW(engine_start_from(R"(e{"arguments": [], "longest_prompt": -1})"), ConfigError);

@@ -16,6 +16,7 @@
 #include "loop/function_source.h"
 #include "loop/memory_needs.h"
 #include "loop/networks.h"
+#include "loop/rank_engines.h"
 #include "loop/row_source.h"
 #include "loop/run_devices.h"
 #include "loop/run_history.h"
@@ -158,9 +159,9 @@ void load_networks(Stations& run, const StartPoint& start,
       start.checkpoint ? start.checkpoint->directory.string() : config.hf_checkpoint;
   check_shape(config, model::read_model_config(directory));
   run.trainers = start_ranks(run, start, arguments);
+  const model::Precision precision = model::precision_on(config.device, config.dtype);
   const comm::Mesh& mesh = run.trainers->connect();
   const bool has_whole = mesh.tp().is_alone() && mesh.pp().is_alone();
-  const model::Precision precision = model::precision_on(config.device, config.dtype);
   run.memory.explain_shortage(Phase::kTrain, [&] {
     const bool is_copied = !has_whole && generates(config);
     run.network =
@@ -299,6 +300,16 @@ void start_engines(Stations& run, const StartPoint& start,
                            : engine::RunningRequests::kRecompute;
   if (run.config.num_engine_workers > 0) {
     run.engines = engine_workers(run, arguments, version, running);
+  } else if (has_engine_on_each_rank(run.config)) {
+    const int64_t ranks = run.config.world_size();
+    if (run.config.device == "cpu")
+      config.num_threads = std::max<int64_t>(1, at::get_num_threads() / ranks);
+    run.engines = std::make_unique<RankEngines>(
+        *run.trainers,
+        EngineStart{.arguments = {},
+                    .kv_cache_bytes = plan.kv_cache_bytes(),
+                    .num_threads = static_cast<int>(config.num_threads)},
+        *run.network, config, version, running, plan.offloads(), run.memory, run.clock);
   } else if (run.config.shares_weights()) {
     run.engines = std::make_unique<EngineHere>(*run.network, config, version, running,
                                                plan.offloads(), run.memory, run.clock);

@@ -5,6 +5,8 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <cmath>
+#include <functional>
+#include <utility>
 
 #include "core/divide_up.h"
 #include "core/error.h"
@@ -53,6 +55,23 @@ struct RecomputedBlock : torch::autograd::Function<RecomputedBlock> {
   }
 };
 
+/// The stream as it is. Its backward comes when the layers behind it are done with their gradients.
+struct TellBackward : torch::autograd::Function<TellBackward> {
+  static variable_list forward(AutogradContext* ctx, const Tensor& residual_LH,
+                               const Tensor& update_LH, const std::function<void(int64_t)>* tell,
+                               int64_t begin) {
+    ctx->saved_data["tell"] = reinterpret_cast<int64_t>(tell);
+    ctx->saved_data["begin"] = begin;
+    return {residual_LH.view_as(residual_LH), update_LH.view_as(update_LH)};
+  }
+  static variable_list backward(AutogradContext* ctx, variable_list grads) {
+    const auto* tell =
+        reinterpret_cast<const std::function<void(int64_t)>*>(ctx->saved_data["tell"].toInt());
+    (*tell)(ctx->saved_data["begin"].toInt());
+    return {grads[0], grads[1], Tensor(), Tensor()};
+  }
+};
+
 /// One class because its members are one rank's part of the model: which ranges of layers, ids and rows.
 class Decoder final : public Network {
  public:
@@ -87,6 +106,7 @@ class Decoder final : public Network {
     for (const LayerRange& range : layers_of_stage(sizes, mesh.at().pp, config.num_layers)) {
       chunks_.emplace_back();
       for (int64_t i = range.begin; i < range.end; ++i) {
+        first_weights_.push_back(weights_.tensors().size());
         const bool is_local = config.window[static_cast<size_t>(i)] > 0;
         chunks_.back().push_back(std::make_unique<DecoderBlock>(
             LayerSite{config, static_cast<int>(i), mesh, is_local ? local : rotary, builder},
@@ -126,7 +146,13 @@ class Decoder final : public Network {
                                    config_.norm_eps)
           .normed_TH;
     }
-    for (const auto& block : blocks) {
+    for (size_t i = 0; i < blocks.size(); ++i) {
+      const auto& block = blocks[i];
+      if (tell_ && i > 0 && at::GradMode::is_enabled()) {
+        const variable_list out =
+            TellBackward::apply(stream.residual_TH, stream.update_TH, &tell_, begin_of_block(i));
+        stream = {out[0], out[1]};
+      }
       if (recompute_ == Recompute::kFull && at::GradMode::is_enabled()) {
         const variable_list out =
             RecomputedBlock::apply(sum_of(stream), block.get(), batch.positions_T, &attention);
@@ -169,7 +195,20 @@ class Decoder final : public Network {
     }
   }
 
+  void on_gradients(std::function<void(int64_t)> tell) override {
+    tell_ = chunks_.size() == 1 ? std::move(tell) : nullptr;
+  }
+  std::vector<int64_t> gradient_marks() const override {
+    std::vector<int64_t> marks;
+    for (size_t i = chunks_.front().size(); chunks_.size() == 1 && i-- > 1;)
+      marks.push_back(begin_of_block(i));
+    return marks;
+  }
+
  private:
+  /// In the flat buffer, of the only range's.
+  int64_t begin_of_block(size_t i) const { return weights_.tensors()[first_weights_[i]].offset; }
+
   static Tensor sum_of(const Stream& stream) {
     return stream.update_TH.defined() ? stream.residual_TH + stream.update_TH : stream.residual_TH;
   }
@@ -193,6 +232,8 @@ class Decoder final : public Network {
   kernels::Param embedding_;  // [V, H], undefined on stages that need none
   std::vector<std::vector<std::unique_ptr<DecoderBlock>>> chunks_;  // of this stage
   std::vector<BlockNeeds> needs_;
+  std::vector<size_t> first_weights_;  // of each block: its index among the weights
+  std::function<void(int64_t)> tell_;  // see on_gradients()
   bool has_chain_ = false;
   kernels::Param final_norm_;  // [H], of the last stage
   kernels::Param head_;        // [V, H], undefined when tied

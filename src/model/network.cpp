@@ -108,8 +108,8 @@ std::unique_ptr<Network> make_network(const ModelConfig& config, const Precision
 }
 
 std::unique_ptr<Network> make_uniform_network(const ModelConfig& config, const Precision& precision,
-                                              double bound) {
-  std::unique_ptr<Network> network = make_blank_network(config, precision);
+                                              double bound, const comm::Mesh& mesh) {
+  std::unique_ptr<Network> network = make_blank_network(config, precision, mesh);
   Tensor(network->weights().flat()).uniform_(-bound, bound);
   return network;
 }

@@ -74,6 +74,7 @@ void EngineServer::submit(RemoteRequest request) {
   std::optional<FinishReason> refused;
   {
     const std::lock_guard lock(mutex_);
+    ++num_requests_;
     if (open_.contains(number)) throw net::FrameError("two requests have one number");
     if (static_cast<int64_t>(open_.size()) < config_.max_open_requests) {
       open_.emplace(number, Open{});

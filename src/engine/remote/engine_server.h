@@ -53,6 +53,8 @@ class EngineServer final {
   /// Until the client is gone; its requests are aborted then, and have ended when this returns.
   /// Throws net::FrameError when the client sends what is no frame of these.
   void serve();
+  /// That have come; when serve() has returned.
+  int64_t num_requests() const { return num_requests_; }
 
   /// Tells the client what the engine does from now on. Any thread.
   void tell_activity(Activity activity);
@@ -82,6 +84,7 @@ class EngineServer final {
   std::mutex mutex_;
   std::condition_variable all_ended_;
   std::unordered_map<uint64_t, Open> open_;  // guarded by mutex_
+  int64_t num_requests_ = 0;                 // guarded by mutex_
   RemoteUpdates told_;                       // guarded by mutex_; not sent yet
   /// Guards the second network's weights. Held while the engine takes them: a client sends no more
   /// before it has the answer.

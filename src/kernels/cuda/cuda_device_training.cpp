@@ -131,6 +131,7 @@ Tensor CudaDevice::tree_attention(const Tensor& heads_TE, const std::vector<Segm
   Tensor y_TC = at::empty({rows, heads.num_heads * heads.head_dim}, heads_TE.options());
   const auto statistics = heads_TE.options().dtype(at::kFloat);
   logsumexp_TN = at::empty({rows, heads.num_heads}, statistics);
+  if (levels->front().pairs.empty()) return y_TC;
   const std::lock_guard lock(attention_mutex_);
   if (attention_ == nullptr) attention_ = std::make_unique<PackedAttention>();
   attention_->forward(heads_TE, {}, levels->front(), heads, shape, y_TC, logsumexp_TN);
@@ -155,7 +156,10 @@ Tensor CudaDevice::tree_attention_backward(const Tensor& dy_TC, const Tensor& y_
   if (!levels || !PackedAttention::supports(heads_TE.scalar_type(), heads))
     return ReferenceDevice::tree_attention_backward(dy_TC, y_TC, heads_TE, logsumexp_TN, segments,
                                                     heads, shape);
-  Tensor dheads_TE = at::empty_like(heads_TE);
+  // Where all have queries the first level writes every number.
+  Tensor dheads_TE =
+      are_all_queried(segments) ? at::empty_like(heads_TE) : at::zeros_like(heads_TE);
+  if (levels->front().pairs.empty()) return dheads_TE;
   const std::lock_guard lock(attention_mutex_);
   if (attention_ == nullptr) attention_ = std::make_unique<PackedAttention>();
   attention_->backward(dy_TC, y_TC, heads_TE, logsumexp_TN, levels->front(), heads, shape,
