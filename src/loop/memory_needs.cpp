@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "config/eval_config.h"
+#include "engine/cache_shape.h"
 #include "engine/engine.h"
 #include "engine/step_runner.h"
 #include "loop/evaluation_beside.h"
@@ -73,6 +74,7 @@ MemoryNeeds memory_needs(const config::RunConfig& config, model::Network& networ
   if (has_engine) {
     needs.kv_page_bytes =
         engine::kv_page_bytes(network, engine::kv_storage_type(config.kv_cache_dtype(), network));
+    needs.state_bytes = engine::state_bytes(network.blocks());
     needs.engine_workspace =
         engine_workspace_bytes(config, network, precision, config.sglang_max_running_requests);
     if (!config.shares_weights()) {
