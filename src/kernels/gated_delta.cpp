@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "kernels/cpu/thread_pool.h"
 #include "kernels/trace.h"
 
 namespace slime::kernels {
@@ -54,6 +55,44 @@ Tensor to_tokens(const Tensor& x_MGCX, const DeltaPlan& plan) {
 }
 
 Tensor turned(const Tensor& x) { return x.transpose(-1, -2); }
+
+/// (1 + lower) x = b in the place of b, or (is_turned) (1 + lower)^T x = b; row by row.
+template <typename T>
+void solve_chunk(const T* lower_CC, T* x_CX, int64_t width, bool is_turned) {
+  for (int64_t step = 1; step < kDeltaChunk; ++step) {
+    const int64_t i = is_turned ? kDeltaChunk - 1 - step : step;
+    T* row_X = x_CX + i * width;
+    for (int64_t k = 0; k < step; ++k) {
+      const int64_t j = is_turned ? kDeltaChunk - 1 - k : k;
+      const T factor = is_turned ? lower_CC[j * kDeltaChunk + i] : lower_CC[i * kDeltaChunk + j];
+      const T* other_X = x_CX + j * width;
+#pragma omp simd
+      for (int64_t x = 0; x < width; ++x) row_X[x] -= factor * other_X[x];
+    }
+  }
+}
+
+/// The same of all chunks and heads. LibTorch's calls BLAS for each small matrix, which wakes its threads.
+Tensor solved(const Tensor& lower_MGCC, const Tensor& b_MGCX, bool is_turned) {
+  if (!b_MGCX.is_cpu()) {
+    return at::linalg_solve_triangular(is_turned ? turned(lower_MGCC) : lower_MGCC, b_MGCX,
+                                       /*upper=*/is_turned, /*left=*/true,
+                                       /*unitriangular=*/true);
+  }
+  const Tensor lower = lower_MGCC.contiguous(), x = b_MGCX.contiguous();
+  const int64_t width = x.size(3);
+  const auto solve = [&](auto zero) {
+    using T = decltype(zero);
+    const T* lower_data = lower.const_data_ptr<T>();
+    T* x_data = x.data_ptr<T>();
+    cpu::parallel_chunks(x.size(0) * x.size(1), [&](int64_t matrix) {
+      solve_chunk(lower_data + matrix * kDeltaChunk * kDeltaChunk,
+                  x_data + matrix * kDeltaChunk * width, width, is_turned);
+    });
+  };
+  x.scalar_type() == at::kDouble ? solve(double{}) : solve(float{});
+  return x;
+}
 
 /// All of some heads that does not depend on states. G: value heads of the group.
 struct Inside {
@@ -110,11 +149,9 @@ Inside inside(const DeltaTokens& in, const DeltaShape& shape, const DeltaPlan& p
   const Tensor rated_k = out.rated_k();
   out.lower = (at::matmul(rated_k, turned(out.k)) * out.ratio).tril(-1);
   out.seen = at::matmul(out.q, turned(out.k)) * out.ratio;
-  const Tensor solved = at::linalg_solve_triangular(
-      out.lower, at::cat({out.v * out.rate, rated_k * out.since}, 3), /*upper=*/false,
-      /*left=*/true, /*unitriangular=*/true);
-  out.solved_v = solved.narrow(3, 0, shape.value_dim);
-  out.solved_k = solved.narrow(3, shape.value_dim, shape.key_dim);
+  const Tensor both = solved(out.lower, at::cat({out.v * out.rate, rated_k * out.since}, 3), false);
+  out.solved_v = both.narrow(3, 0, shape.value_dim);
+  out.solved_k = both.narrow(3, shape.value_dim, shape.key_dim);
   return out;
 }
 
@@ -255,9 +292,7 @@ void backward_of(const Heads& heads, const DeltaTokens& tokens, const DeltaShape
   const PassedBack back = pass_back(in, kept, dout, plan);
 
   const Tensor dseen = at::matmul(dout, turned(kept.written));
-  const Tensor dright = at::linalg_solve_triangular(
-      turned(in.lower), at::cat({back.written, back.solved_k}, 3), /*upper=*/true, /*left=*/true,
-      /*unitriangular=*/true);
+  const Tensor dright = solved(in.lower, at::cat({back.written, back.solved_k}, 3), true);
   const Tensor dlower =
       at::matmul(dright, turned(at::cat({in.solved_v, in.solved_k}, 3))).neg_().tril(-1);
   const Tensor dright_v = dright.narrow(3, 0, shape.value_dim),
