@@ -33,8 +33,9 @@ std::span<float> row_of(const Tensor& logits_RV, int64_t row) {
 ModelRunner::ModelRunner(model::Network& network, const StepRunnerConfig& config)
     : network_(&network),
       cache_(network.blocks(), config.kv_dtype, config.num_pages),
-      attention_(cache_),
-      queries_per_head_(common_cache(network.blocks()).queries_per_head),
+      states_(network.blocks(), config.num_states),
+      attention_(cache_, states_),
+      queries_per_head_(cache_of_tokens(network.blocks()).queries_per_head),
       eos_ids_(config.eos_ids) {}
 
 Tensor ModelRunner::forward(std::span<const Chunk> chunks) {
@@ -47,6 +48,7 @@ Tensor ModelRunner::forward(std::span<const Chunk> chunks) {
   auto* positions = batch.positions_T.data_ptr<int64_t>();
   std::vector<kernels::PagedSequence> sequences;
   sequences.reserve(chunks.size());
+  std::vector<StateId> states;
   int64_t row = 0;
   for (const Chunk& chunk : chunks) {
     const Request& request = *chunk.request;
@@ -54,13 +56,18 @@ Tensor ModelRunner::forward(std::span<const Chunk> chunks) {
                          .first_row = row,
                          .num_rows = chunk.num_tokens,
                          .num_keys = request.num_computed + chunk.num_tokens});
+    if (request.state >= 0) {
+      if (request.num_computed == 0) states_.clear(request.state);
+      states.push_back(request.state);
+    }
     batch.segments.push_back({.begin = row, .end = row + chunk.num_tokens});
     for (int64_t i = 0; i < chunk.num_tokens; ++i, ++row) {
       ids[row] = request.tokens[request.num_computed + i];
       positions[row] = request.num_computed + i;
     }
   }
-  attention_.begin_step(kernels::make_paged_plan(std::move(sequences), queries_per_head_));
+  attention_.begin_step(kernels::make_paged_plan(std::move(sequences), queries_per_head_),
+                        std::move(states));
   return network_->forward(batch, attention_);
 }
 
@@ -73,6 +80,11 @@ std::vector<kernels::SampledToken> ModelRunner::score_rows(const Tensor& hidden_
     scores[i] = kernels::score_row(row_of(logits_PV, i), targets[i], 1.0, num_top);
   });
   return scores;
+}
+
+void ModelRunner::release_memory() {
+  cache_.release_memory();
+  states_.release_memory();
 }
 
 void ModelRunner::copy_weights(const Tensor& flat_N) {

@@ -14,6 +14,7 @@ class ModelRunner final : public StepRunner {
   ModelRunner(model::Network& network, const StepRunnerConfig& config);
 
   void copy_page(PageId from, PageId to) override { cache_.copy_page(from, to); }
+  void copy_state(StateId from, StateId to) override { states_.copy(from, to); }
   bool launch(std::span<const Chunk> chunks) override;
   std::vector<std::optional<kernels::SampledToken>> collect() override;
   void copy_weights(const Tensor& flat_N) override;
@@ -23,7 +24,7 @@ class ModelRunner final : public StepRunner {
   }
   double wait_for_weights() override { return copy_seconds_; }
   void reset() override { drawn_.clear(); }
-  void release_memory() override { cache_.release_memory(); }
+  void release_memory() override;
   void resume_memory() override {}  // comes back as it is written
   at::ScalarType kv_dtype() const override { return cache_.dtype(); }
 
@@ -34,6 +35,7 @@ class ModelRunner final : public StepRunner {
 
   model::Network* network_;
   PagedKvCache cache_;
+  StateCache states_;
   PagedAttention attention_;
   const int64_t queries_per_head_;
   const std::vector<TokenId> eos_ids_;

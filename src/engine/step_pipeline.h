@@ -22,6 +22,7 @@
 #include "engine/page_pool.h"
 #include "engine/prefix_tree.h"
 #include "engine/scheduler.h"
+#include "engine/state_pool.h"
 #include "engine/step_runner.h"
 
 namespace slime::engine {
@@ -106,6 +107,7 @@ class StepPipeline {
   const Clock& clock_;
   EngineProgress& progress_;
   PagePool pool_;
+  StatePool states_;  // none where layers keep no states
   std::unique_ptr<StepRunner> runner_;
   PrefixTree tree_;
   Scheduler scheduler_;

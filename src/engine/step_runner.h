@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "core/error.h"
 #include "engine/scheduler.h"
 #include "kernels/cpu/sample.h"
 #include "model/network.h"
@@ -31,6 +32,11 @@ class StepRunner {
   /// Copies all layers of a page (for a request that continues in the middle of a page somebody
   /// else filled), after the steps launched so far.
   virtual void copy_page(PageId from, PageId to) = 0;
+
+  /// The same with the state of a request, in networks that have states.
+  virtual void copy_state(StateId /*from*/, StateId /*to*/) {
+    throw BugError("this runner's networks have no states");
+  }
 
   /// Starts a step. Scores of prompt tokens are appended to the requests' pending updates. True:
   /// the next step may be launched before this one is collected (one at most). False: collect
@@ -66,6 +72,7 @@ class StepRunner {
 struct StepRunnerConfig {
   at::ScalarType kv_dtype = at::kFloat;
   int64_t num_pages = 0;
+  int64_t num_states = 0;
   int64_t max_running_requests = 0;
   int64_t max_prefill_tokens = 0;
   int64_t context_length = 0;

@@ -4,6 +4,7 @@
 
 #include "config/eval_config.h"
 #include "config/users_functions.h"
+#include "engine/cache_shape.h"
 #include "engine/engine.h"
 #include "engine/step_runner.h"
 #include "kernels/gpu/packed_prompts.h"
@@ -58,7 +59,7 @@ int64_t engine_workspace_bytes(const config::RunConfig& config, const model::Net
   const int64_t chunk = config.sglang_chunked_prefill_size;
   const int64_t gathered =
       std::min(kernels::kMostGatheredRows, chunk / kernels::kLeastPackedRows * longest);
-  const model::CacheSpec& cache = network.blocks().front().cache;
+  const model::CacheSpec& cache = engine::cache_of_tokens(network.blocks());
   const int64_t of_chunk = cache.heads * cache.queries_per_head * cache.value_size;
   const int64_t packed = element * (gathered * cache.numbers_per_token() + chunk * of_chunk);
   // Once launched kernel by kernel, once recorded.
@@ -87,11 +88,11 @@ MemoryNeeds memory_needs(const config::RunConfig& config, model::Network& networ
   if (has_engine) {
     needs.kv_page_bytes =
         engine::kv_page_bytes(network, engine::kv_storage_type(config.kv_cache_dtype(), network));
+    needs.state_bytes = engine::state_bytes(network.blocks());
     const auto weights = static_cast<int64_t>(flat.nbytes());
     if (needs.has_engine) {
-      needs.engine_workspace =
-          engine_workspace_bytes(config, network, precision, config.sglang_max_running_requests,
-                                 needs.longest_request);
+      needs.engine_workspace = engine_workspace_bytes(
+          config, network, precision, config.sglang_max_running_requests, needs.longest_request);
     } else {
       needs.published_weights = weights;
     }
@@ -102,9 +103,8 @@ MemoryNeeds memory_needs(const config::RunConfig& config, model::Network& networ
     if (evaluates_beside(config)) {
       needs.eval_requests = evaluation_requests(config);
       needs.eval_weights = weights;
-      needs.eval_workspace =
-          engine_workspace_bytes(config, network, precision, needs.eval_requests,
-                                                     needs.longest_request);
+      needs.eval_workspace = engine_workspace_bytes(config, network, precision, needs.eval_requests,
+                                                    needs.longest_request);
     }
   }
   return needs;
@@ -116,8 +116,9 @@ MemoryNeeds engine_memory_needs(const config::RunConfig& config, model::Network&
   needs.longest_request = longest_request(config, network.config(), longest_prompt);
   needs.kv_page_bytes =
       engine::kv_page_bytes(network, engine::kv_storage_type(config.kv_cache_dtype(), network));
-  needs.engine_workspace =
-      engine_workspace_bytes(config, network, precision, config.sglang_max_running_requests);
+  needs.state_bytes = engine::state_bytes(network.blocks());
+  needs.engine_workspace = engine_workspace_bytes(
+      config, network, precision, config.sglang_max_running_requests, needs.longest_request);
   // Steps are recorded for each of its two networks.
   if (precision.device.is_cuda()) needs.engine_workspace += kRecordedSteps * kRecordedStepBytes;
   needs.engine_weights = static_cast<int64_t>(network.weights().flat().nbytes());

@@ -87,13 +87,13 @@ MemoryPlan::MemoryPlan(const config::RunConfig& config, const MemoryNeeds& needs
                            eval_cache_bytes_ + kMargin;
   offloads_ = needs.has_engine && train.gradients > 0 && !stays &&
               (config.offload_rollout || together > total_);
-  add_rows(config, needs, kv_cache_bytes_, now.elsewhere());
+  add_rows(config, needs, kv_cache_bytes_, 0, now.elsewhere());
 }
 
 MemoryPlan::MemoryPlan(const config::RunConfig& config, const MemoryNeeds& needs,
                        const HostMemory& now, int64_t in_tensors)
     : place_("this machine"), is_on_gpu_(false), total_(now.total) {
-  int64_t filled = 0;
+  int64_t filled = 0, states = 0;
   if (needs.has_engine) {
     kv_cache_bytes_ = config.kv_cache_gb > 0 ? static_cast<int64_t>(config.kv_cache_gb * kGibibyte)
                                              : engine::EngineConfig().kv_cache_bytes;
@@ -104,17 +104,24 @@ MemoryPlan::MemoryPlan(const config::RunConfig& config, const MemoryNeeds& needs
         config.sglang_disable_radix_cache
             ? std::min(config.samples_per_rollout(), config.sglang_max_running_requests)
             : config.samples_per_rollout();
-    filled = std::min(kv_cache_bytes_, samples * request_pages * needs.kv_page_bytes);
+    if (needs.state_bytes > 0) {
+      // One while a request runs, then one as the snapshot of its end, and one of its prompt.
+      const bool shares = !config.sglang_disable_radix_cache;
+      const int64_t room = engine::num_states_of(kv_cache_bytes_, needs.state_bytes,
+                                                 config.sglang_max_running_requests, shares);
+      states = std::min(room, (shares ? 2 : 1) * samples) * needs.state_bytes;
+    }
+    filled = std::min(kv_cache_bytes_ - states, samples * request_pages * needs.kv_page_bytes);
   }
   if (needs.eval_requests > 0)
     eval_cache_bytes_ = std::min(needs.eval_requests * needs.request_bytes(),
                                  engine::EngineConfig().kv_cache_bytes);
   offloads_ = needs.has_engine && config.offload_rollout;
-  add_rows(config, needs, filled, std::max<int64_t>(0, now.resident - in_tensors));
+  add_rows(config, needs, filled, states, std::max<int64_t>(0, now.resident - in_tensors));
 }
 
 void MemoryPlan::add_rows(const config::RunConfig& config, const MemoryNeeds& needs, int64_t cache,
-                          int64_t elsewhere) {
+                          int64_t states, int64_t elsewhere) {
   const train::TrainMemory& train = needs.train;
   const int64_t kept_cache = offloads_ ? 0 : cache;
   const int64_t kept_gradients = offloads_ ? 0 : train.gradients;
@@ -137,6 +144,8 @@ void MemoryPlan::add_rows(const config::RunConfig& config, const MemoryNeeds& ne
   add("a chunk of logits", 0, train.logits, false);
   add(is_on_gpu_ ? "keys and values" : "keys and values, if responses are long", cache, kept_cache,
       is_on_gpu_, "--kv-cache-gb");
+  add("states of requests and of their prefixes", states, offloads_ ? 0 : states, false,
+      "--sglang-max-running-requests");
   add("the engine's weights", needs.engine_weights, needs.engine_weights, true);
   add("their second buffer", needs.staged_weights, needs.staged_weights, true);
   if (!publishes_on_host_)

@@ -28,6 +28,7 @@ struct MemoryNeeds {
   int64_t micro_batch_tokens = 0;  // that train.activations was predicted for
   bool has_engine = true;
   int64_t kv_page_bytes = 0;
+  int64_t state_bytes = 0;       // of a request, in networks whose layers keep one (on the CPU)
   int64_t longest_request = 0;   // tokens, prompt and response
   int64_t functions = 0;         // of the GPU: the process of the trainer's functions in Python
   int64_t engine_workspace = 0;  // activations and logits of a step, recorded steps
@@ -95,10 +96,10 @@ class MemoryPlan {
     return phase == Phase::kTrain ? &Row::train : &Row::rollout;
   }
   int64_t total_of(int64_t Row::*column) const;
-  /// `cache`: keys and values as the generation phase sees them. `elsewhere`: what belongs to
-  /// nobody of ours.
+  /// `cache`: keys and values as the generation phase sees them. `states`: of requests and prefixes.
+  /// `elsewhere`: what belongs to nobody of ours.
   void add_rows(const config::RunConfig& config, const MemoryNeeds& needs, int64_t cache,
-                int64_t elsewhere);
+                int64_t states, int64_t elsewhere);
 
   std::string place_;  // "the GPU"
   bool is_on_gpu_ = true;

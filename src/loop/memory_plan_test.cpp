@@ -195,6 +195,26 @@ TEST(MemoryPlan, OnTheCpuTheCacheCountsAsFarAsAStepFillsIt) {
   EXPECT_THAT(on_cpu(config, now).lines().back(), testing::HasSubstr("not counted"));
 }
 
+TEST(MemoryPlan, StatesOfRequestsAreAPartOfTheCacheAndARowOfTheTable) {
+  MemoryNeeds needs = four_billion();
+  needs.state_bytes = kGibibyte / 64;
+  config::RunConfig config = run_of(8);
+  config.kv_cache_gb = 1;
+  config.rollout_batch_size = 4;
+  config.n_samples_per_prompt = 4;
+  const MemoryPlan plan(config, needs, {.total = 256 * kGibibyte, .resident = 57 * kGibibyte},
+                        56 * kGibibyte);
+  // Twice the 8 running requests' states take a quarter of a GiB; pages fill the rest.
+  const auto row = [&](const char* name) {
+    for (const std::string& line : plan.lines()) {
+      if (line.find(name) != std::string::npos) return line;
+    }
+    return std::string();
+  };
+  EXPECT_THAT(row("states of requests"), testing::HasSubstr("0.25        0.25"));
+  EXPECT_THAT(row("keys and values"), testing::HasSubstr("0.75        0.75"));
+}
+
 TEST(MemoryPlan, OnTheCpuNoFlagOfAGpuIsAdvised) {
   const MemoryPlan plan =
       on_cpu(run_of(256), {.total = 64 * kGibibyte, .resident = 57 * kGibibyte});

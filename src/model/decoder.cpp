@@ -14,6 +14,7 @@
 #include "model/layers/block_chain.h"
 #include "model/layers/decoder_block.h"
 #include "model/layers/expert_layer.h"
+#include "model/layers/gated_delta_net.h"
 #include "model/layers/gated_mlp.h"
 #include "model/layers/grouped_query_attention.h"
 #include "model/layers/latent_attention.h"
@@ -97,7 +98,7 @@ class Decoder final : public Network {
     const std::vector<int64_t> vocabulary{config.vocab_size, config.hidden_size};
     const int64_t room_rows = divide_up(config.vocab_size, int64_t{sizes.tp});
     if (is_first_stage_ || (is_last_stage_ && config.ties_embeddings)) {
-      builder.add(embedding_, {{.name = "model.embed_tokens.weight",
+      builder.add(embedding_, {{.name = config.tensor_prefix + "embed_tokens.weight",
                                 .full_shape = vocabulary,
                                 .slice = vocabulary_,
                                 .is_on_two_stages = config.ties_embeddings && sizes.pp > 1,
@@ -114,7 +115,9 @@ class Decoder final : public Network {
       }
     }
     if (is_last_stage_) {
-      builder.add(final_norm_, {{"model.norm.weight", {config.hidden_size}, {}, tp_.cuts_rows}});
+      builder.add(
+          final_norm_,
+          {{config.tensor_prefix + "norm.weight", {config.hidden_size}, {}, tp_.cuts_rows}});
       if (!config.ties_embeddings)
         builder.add(head_, {{.name = "lm_head.weight",
                              .full_shape = vocabulary,
@@ -254,6 +257,11 @@ std::unique_ptr<Network> make_dense_decoder(const ModelConfig& config, const Pre
 std::unique_ptr<Network> make_expert_decoder(const ModelConfig& config, const Precision& precision,
                                              const comm::Mesh& mesh) {
   return make_decoder(config, precision, mesh, {make_grouped_query_attention, make_experts_or_mlp});
+}
+
+std::unique_ptr<Network> make_delta_decoder(const ModelConfig& config, const Precision& precision,
+                                            const comm::Mesh& mesh) {
+  return make_decoder(config, precision, mesh, {make_delta_net_or_attention, make_experts_or_mlp});
 }
 
 std::unique_ptr<Network> make_latent_decoder(const ModelConfig& config, const Precision& precision,

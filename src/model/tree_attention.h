@@ -4,8 +4,10 @@
 /// differentiable. Context-parallel ranks have some of its rows each (model/context_rows.h): they
 /// gather keys and values of a layer, and in the backward sum their gradients at their owners.
 
+#include <optional>
 #include <vector>
 
+#include "kernels/delta_plan.h"
 #include "kernels/tree_attention.h"
 #include "model/attention.h"
 #include "model/context_rows.h"
@@ -24,12 +26,15 @@ class TreeAttention final : public Attention {
                 const Tensor& positions_T) override;
   Tensor attend_latent(const LatentLayer& layer, const LatentInput& in,
                        const Tensor& positions_T) override;
+  /// States go from the end of a segment to the beginnings of those that continue it.
+  Tensor attend_delta(const DeltaLayer& layer, const kernels::DeltaTokens& in) override;
 
  private:
   Tensor attended(const Tensor& heads_LE, const kernels::RotaryShape& heads,
                   const kernels::TreeAttentionShape& shape, const kernels::Param& sinks) const;
 
   ContextRows rows_;
+  std::optional<kernels::DeltaPlan> delta_plan_;  // made by the first layer that needs it
 };
 
 }  // namespace slime::model
