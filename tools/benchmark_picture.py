@@ -3,7 +3,7 @@
 
     python3 tools/benchmark_picture.py docs/benchmarks/h200.json      # writes h200.svg and h200.md beside it
 
-Rows named kernel-... go to a picture of their own, h200_kernels.svg, and a second table.
+A peer's figure says in "peer_of" what the peer was, what it ran and when. Rows named kernel-... go to a picture of their own, h200_kernels.svg, and a second table.
 """
 
 import json
@@ -63,11 +63,11 @@ def table(heading: str, svg: str, rows: list[dict]) -> str:
         return "-" if value is None else f"{value:,g}"
 
     lines = [heading, "", f"![share of the machine's limit that each figure reaches]({svg})", ""]
-    lines += ["| figure | value | unit | limit | share | best peer | command | date |", "| --- | --- | --- | --- | --- | --- | --- | --- |"]
+    lines += ["| figure | value | unit | limit | share | best peer | what it ran, and when | command | date |", "| --- | --- | --- | --- | --- | --- | --- | --- | --- |"]
     for row in rows:
         share = share_of_limit(row, row["value"])
         cells = [row["name"], number(row["value"]), row["unit"], number(row.get("limit")), "-" if share is None else f"{100 * share:.0f} %",
-                 number(row.get("peer")), f"`{row['command']}`", row["date"]]
+                 number(row.get("peer")), row.get("peer_of", "-"), f"`{row['command']}`", row["date"]]
         lines.append("| " + " | ".join(cells) + " |")
     notes = [f"- {row['name']}: {row['note']}" for row in rows if row.get("note")]
     return "\n".join(lines + ([""] + notes if notes else [])) + "\n"

@@ -15,6 +15,8 @@ def loss(args, batch, logits, sum_of_sample_mean):
         total_lengths=batch["total_lengths"],
         response_lengths=batch["response_lengths"],
         with_entropy=True,
+        top_p_token_ids=batch.get("rollout_top_p_token_ids"),
+        top_p_token_offsets=batch.get("rollout_top_p_token_offsets"),
     )
     log_probs, entropy = torch.cat(found["log_probs"]), torch.cat(found["entropy"])
     old_log_probs, advantages = torch.cat(batch["log_probs"]), torch.cat(batch["advantages"])

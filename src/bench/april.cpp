@@ -19,6 +19,7 @@
 
 #include "bench/forced_lengths.h"
 #include "bench/generate_all.h"
+#include "bench/group_places.h"
 #include "bench/random_tokens.h"
 #include "core/clock.h"
 #include "core/error.h"
@@ -41,6 +42,7 @@ struct Form {
   int64_t groups_per_refill = 0;
   bool keeps_partial = false;
   bool refills_at_once = false;
+  bool frees_places_by_group = false;  // of the engine; otherwise sample by sample
 };
 
 Form form_of(const AprilOptions& options, const std::string& form) {
@@ -48,8 +50,11 @@ Form form_of(const AprilOptions& options, const std::string& form) {
   if (form == "partial") return {options.prompts, options.over_sampling * options.prompts, true};
   if (form == "partial-early")
     return {options.prompts, options.over_sampling * options.prompts, true, true};
+  if (form == "partial-late")
+    return {options.prompts, options.over_sampling * options.prompts, true, true, true};
   if (form == "sync-double") return {2 * options.prompts, 2 * options.prompts, false};
-  throw ConfigError(fmt::format("--forms {}: sync, partial, partial-early or sync-double", form));
+  throw ConfigError(
+      fmt::format("--forms {}: sync, partial, partial-early, partial-late or sync-double", form));
 }
 
 /// Groups in the order of their ordinals; those that came back go first.
@@ -302,9 +307,14 @@ AprilRun run_april(engine::Engine& engine, int64_t vocab_size, train::Trainer* t
     const int64_t length = april_length(options, ordinal);
     return counts ? length : std::min(length, kWarmUpLength);
   });
+  GroupPlaces by_group(forced, options.max_running_requests, [&options](const std::string& rid) {
+    return ForcedLengths::ordinal_in(rid) / options.samples;
+  });
+  engine::EngineClient* client = &forced;
+  if (how.frees_places_by_group) client = &by_group;
   Prompts prompts(options, vocab_size);
   rollout::Rollout rollout(
-      forced,
+      *client,
       {.groups_per_step = how.groups_per_step,
        .groups_per_refill = how.groups_per_refill,
        .max_concurrent_samples = options.concurrency,
@@ -404,9 +414,9 @@ void measure_april(const AprilOptions& options) {
     write_json_line(line);
   }
   json::object ratios{{"name", options.name}, {"form", "ratios"}};
-  for (const std::string form : {"partial", "partial-early"}) {
-    for (const std::string other : {"sync", "sync-double"}) {
-      if (speeds.contains(form) && speeds.contains(other))
+  for (const std::string form : {"partial", "partial-early", "partial-late"}) {
+    for (const std::string other : {"sync", "sync-double", "partial-late"}) {
+      if (form != other && speeds.contains(form) && speeds.contains(other))
         ratios[fmt::format("{}_to_{}", form, other)] = speeds[form] / speeds[other];
     }
   }

@@ -69,8 +69,9 @@ struct AprilRun {
   double groups_per_second() const { return static_cast<double>(groups) / seconds; }
 };
 
-/// `form`: sync, partial, partial-early (a group begins as one ends) or sync-double; ConfigError otherwise. `trainer`: of the engine's network,
-/// or null.
+/// `form`: sync, partial, partial-early (a group begins as one ends), partial-late (the same, but the
+/// engine's places are free again group by group) or sync-double; ConfigError otherwise. `trainer`: of
+/// the engine's network, or null.
 AprilRun run_april(engine::Engine& engine, int64_t vocab_size, train::Trainer* trainer,
                    const AprilOptions& options, const std::string& form);
 

@@ -45,7 +45,6 @@ class ForcedLengths final : public engine::ForwardingClient {
     return {.all = all_.exchange(0), .found = found_.exchange(0)};
   }
 
- private:
   /// "rollout-17.0": sample 17, given out for the first time.
   static int64_t ordinal_in(std::string_view rid) {
     const std::size_t dash = rid.find('-');
@@ -58,6 +57,7 @@ class ForcedLengths final : public engine::ForwardingClient {
     return ordinal;
   }
 
+ private:
   std::atomic<int64_t> all_{0};
   std::atomic<int64_t> found_{0};
   const int64_t prompt_tokens_;

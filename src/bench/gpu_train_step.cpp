@@ -1,14 +1,20 @@
 #include "bench/gpu_train_step.h"
 
 #include <ATen/ATen.h>
+#include <c10/util/accumulate.h>
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
+#include <map>
+#include <mutex>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include "bench/random_tokens.h"
 #include "bench/timing.h"
+#include "comm/ordered_sum.h"
 #include "core/clock.h"
 #include "core/error.h"
 #include "core/json_lines.h"
@@ -19,9 +25,13 @@
 namespace slime::bench {
 namespace {
 
+/// In which a mesh has told of what has ended.
+constexpr std::chrono::milliseconds kLookTime{200};
+
 /// Sequences of random tokens, all but the first trained, half of them with a positive advantage.
-train::TrainBatch made_up_batch(const GpuTrainOptions& options, int64_t vocab_size) {
-  std::vector<Sample> samples(static_cast<std::size_t>(options.sequences));
+train::TrainBatch made_up_batch(const GpuTrainOptions& options, int64_t sequences,
+                                int64_t vocab_size) {
+  std::vector<Sample> samples(static_cast<std::size_t>(sequences));
   for (std::size_t i = 0; i < samples.size(); ++i) {
     samples[i].prompt_length = 1;
     append_random_tokens(samples[i].tokens, options.sequence_length, vocab_size, 1,
@@ -35,18 +45,50 @@ train::TrainBatch made_up_batch(const GpuTrainOptions& options, int64_t vocab_si
 
 /// Forward and backward: 6 N for the products of each token, N without the experts that it does not
 /// visit, and causal attention, where a token meets half of the others.
-double flops_per_token(model::Network& network, int64_t length) {
+double flops_per_token(model::Network& network, const comm::Mesh& mesh, int64_t length) {
   const model::ModelConfig& config = network.config();
   const model::ExpertsConfig& experts = config.experts;
   const int64_t layers = std::count(experts.in_layer.begin(), experts.in_layer.end(), true);
   const int64_t idle =
       layers * (experts.count - experts.per_token) * 3 * config.hidden_size * experts.width;
-  int64_t flops_per_pair = 0;
+  double flops_per_pair = 0, parameters = 0;  // of this rank, each once
   for (const model::BlockNeeds& block : network.blocks())
-    flops_per_pair += block.costs.flops_per_pair;
-  return 6.0 * static_cast<double>(network.weights().num_parameters() - idle) +
-         1.5 * static_cast<double>(flops_per_pair * length);
+    flops_per_pair += static_cast<double>(block.costs.flops_per_pair);
+  for (const model::NamedWeight& weight : network.weights().tensors()) {
+    const bool is_here = weight.slice.dim >= 0 || mesh.at().tp == 0;
+    if (is_here && (!weight.is_on_two_stages || mesh.at().pp == 0))
+      parameters += static_cast<double>(c10::multiply_integers(weight.shape));
+  }
+  flops_per_pair = comm::sum(mesh.pp(), flops_per_pair, "counting operations");
+  parameters = comm::sum(mesh.tp(), comm::sum(mesh.pp(), parameters, "counting parameters"),
+                         "counting parameters");
+  return 6.0 * (parameters - static_cast<double>(idle)) +
+         1.5 * flops_per_pair * static_cast<double>(length);
 }
+
+/// What rank 0's collectives took, by what they are for.
+class CollectiveTimes final {
+ public:
+  void add(double milliseconds, const char* what) {
+    const std::lock_guard lock(mutex_);
+    milliseconds_[what] += milliseconds;
+  }
+  void clear() {
+    const std::lock_guard lock(mutex_);
+    milliseconds_.clear();
+  }
+  /// Of `all` milliseconds.
+  json::object shares(double all) {
+    const std::lock_guard lock(mutex_);
+    json::object shares;
+    for (const auto& [what, time] : milliseconds_) shares[what] = time / all;
+    return shares;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<std::string, double> milliseconds_;  // guarded by mutex_
+};
 
 /// Seconds of each of `repeats` calls; every call is waited for.
 template <typename Work>
@@ -61,54 +103,79 @@ std::vector<double> finished_seconds(model::Network& network, int repeats, const
 
 void measure_gpu_train_step(const GpuTrainOptions& options) {
   const model::ModelConfig config = read_shape(options.shape);
-  kernels::open_gpu();
+  CollectiveTimes times;
+  RankProcesses ranks(
+      options.ranks, [&](double milliseconds, const char* what) { times.add(milliseconds, what); });
+  const comm::Mesh& mesh = ranks.mesh();
+  const int devices = mesh.sizes().world_size();
   const kernels::GpuLimits limits = kernels::measure_gpu_limits();
   kernels::opened_gpu().release_unused_memory();
   const int64_t free_before = kernels::opened_gpu().free_bytes();
-  const auto network = make_up_network(config, kTrainingWeightBound);
+  at::manual_seed(0);  // data-parallel ranks have the same weights
+  const auto network = make_up_network(config, kTrainingWeightBound, mesh);
   const SystemClock clock;
   train::TrainConfig train_config;
   train_config.recompute = options.recompute;
   train_config.adam.on_host = options.state_on_host;
   train_config.lr = {.lr = 1e-6, .style = train::DecayStyle::kConstant};
-  train_config.batching.global_batch_size = options.sequences;
+  const int64_t sequences = options.sequences * devices;
+  train_config.batching.global_batch_size = sequences;
   train_config.batching.use_dynamic_batch_size = true;
-  train_config.batching.max_tokens_per_gpu = options.micro_batch_tokens;
-  train::Trainer trainer(*network, train_config, clock);
-  const train::TrainBatch batch = made_up_batch(options, config.vocab_size);
+  train_config.batching.max_tokens_per_gpu = options.micro_batch_tokens * mesh.sizes().cp;
+  train_config.batching.dp = mesh.sizes().dp;
+  train::Trainer trainer(*network, train_config, clock, {}, mesh);
+  const train::TrainBatch batch = made_up_batch(options, sequences, config.vocab_size);
+  const train::BatchShare share = trainer.divide(batch).at(static_cast<std::size_t>(mesh.at().dp));
 
   std::string skipped;
   const auto step = [&] {
-    const train::TrainReport report = trainer.train(batch);
+    const train::TrainReport report = devices == 1 ? trainer.train(batch) : trainer.train(share);
     for (const auto& one : report.steps) skipped += one.skipped;
   };
   finished_seconds(*network, 2, step);  // allocates, compiles attention
+  std::this_thread::sleep_for(kLookTime);
+  times.clear();
   const std::vector<double> steps = finished_seconds(*network, options.repeats, step);
-  const std::vector<double> gradients =
-      finished_seconds(*network, options.repeats, [&] { trainer.accumulate_gradients(batch); });
-  const std::vector<double> forwards =
-      finished_seconds(*network, options.repeats, [&] { trainer.score(batch.samples); });
+  double all_steps = 0;
+  for (const double seconds : steps) all_steps += seconds;
+  std::this_thread::sleep_for(kLookTime);
+  json::object communication = times.shares(1e3 * all_steps);
+  const std::vector<double> gradients = finished_seconds(*network, options.repeats, [&] {
+    devices == 1 ? trainer.accumulate_gradients(batch) : trainer.accumulate_gradients(share);
+  });
+  std::vector<double> forwards{0};
+  if (devices == 1)
+    forwards = finished_seconds(*network, options.repeats, [&] { trainer.score(batch.samples); });
   if (!skipped.empty()) throw ConfigError("the measured step was skipped: " + skipped);
 
-  const auto tokens = static_cast<double>(options.sequences * options.sequence_length);
-  const double flops = tokens * flops_per_token(*network, options.sequence_length);
+  const auto tokens = static_cast<double>(sequences * options.sequence_length);
+  const double flops = tokens * flops_per_token(*network, mesh, options.sequence_length) / devices;
   const double step_seconds = median(steps);
   kernels::opened_gpu().release_unused_memory();
-  write_json_line(
-      {{"name", options.name},
-       {"value", flops / step_seconds / 1e12},
-       {"unit", "TFLOP/s"},
-       {"limit", limits.flops_per_second / 1e12},
-       {"fraction", flops / step_seconds / limits.flops_per_second},
-       {"step_ms", 1e3 * step_seconds},
-       {"fastest_step_ms", 1e3 * steps.front()},
-       {"forward_ms", 1e3 * median(forwards)},
-       {"gradient_ms", 1e3 * median(gradients)},
-       {"tokens", tokens},
-       {"tokens_per_second", tokens / step_seconds},
-       {"resident_gib",
-        static_cast<double>(free_before - kernels::opened_gpu().free_bytes()) / (int64_t{1} << 30)},
-       {"gpu", kernels::opened_gpu().description()}});
+  mesh.world().barrier("leaving together");
+  if (mesh.rank() > 0) return;
+  json::object line{
+      {"name", options.name},
+      {"value", flops / step_seconds / 1e12},
+      {"unit", devices == 1 ? "TFLOP/s" : "TFLOP/s of a device"},
+      {"limit", limits.flops_per_second / 1e12},
+      {"fraction", flops / step_seconds / limits.flops_per_second},
+      {"step_ms", 1e3 * step_seconds},
+      {"fastest_step_ms", 1e3 * steps.front()},
+      {"gradient_ms", 1e3 * median(gradients)},
+      {"tokens", tokens},
+      {"tokens_per_second", tokens / step_seconds},
+      {"resident_gib",
+       static_cast<double>(free_before - kernels::opened_gpu().free_bytes()) / (int64_t{1} << 30)},
+      {"gpu", kernels::opened_gpu().description()}};
+  if (devices == 1) {
+    line["forward_ms"] = 1e3 * median(forwards);
+  } else {
+    line["devices"] = devices;
+    line["layout"] = options.ranks.layout;
+    line["communication"] = std::move(communication);
+  }
+  write_json_line(line);
 }
 
 }  // namespace slime::bench

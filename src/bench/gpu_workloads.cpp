@@ -28,13 +28,16 @@ void run_model(const WorkloadFile& file, const std::string& model,
   config.max_running_requests = options.max_running_requests;
   config.max_prefill_tokens = options.max_prefill_tokens;
   config.context_length = options.context_length;
+  for (const Workload* workload : workloads)
+    config.context_length = std::max(config.context_length, longest_request(*workload));
   config.kv_cache_dtype = options.kv_cache_dtype;
   config.shares_prompt_reads = options.shares_prompt_reads;
   config.kv_cache_bytes = most_free_bytes();
   engine::Engine engine(*network, config, clock);
   const double start_seconds = seconds_between(start, clock.now());
   for (const Workload* workload : workloads) {
-    json::object line = run_workload(engine, *network, *workload, limits, options.repeats, clock);
+    json::object line = run_workload(engine, *network, *workload, limits, options.repeats,
+                                     options.shares_prompt_reads, clock);
     line["gpu"] = kernels::opened_gpu().description();
     line["weights_and_engine_seconds"] = start_seconds;
     write_json_line(line);

@@ -16,8 +16,9 @@ model::ModelConfig read_shape(const ShapeOptions& options) {
   return model::parse_model_config(shape->second, options.model);
 }
 
-std::unique_ptr<model::Network> make_up_network(const model::ModelConfig& shape, double bound) {
-  return model::make_uniform_network(shape, model::Precision::on_gpu("bfloat16"), bound);
+std::unique_ptr<model::Network> make_up_network(const model::ModelConfig& shape, double bound,
+                                                const comm::Mesh& mesh) {
+  return model::make_uniform_network(shape, model::Precision::on_gpu("bfloat16"), bound, mesh);
 }
 
 std::unique_ptr<model::Network> make_up_network_on(const std::string& device,

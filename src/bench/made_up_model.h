@@ -29,7 +29,8 @@ struct ShapeOptions {
 model::ModelConfig read_shape(const ShapeOptions& options);
 
 /// In bfloat16. The GPU is open.
-std::unique_ptr<model::Network> make_up_network(const model::ModelConfig& shape, double bound);
+std::unique_ptr<model::Network> make_up_network(const model::ModelConfig& shape, double bound,
+                                                const comm::Mesh& mesh = comm::Mesh::single());
 
 /// On "cuda" the same, on a GPU that is opened here; on "cpu" in float32. `bound`: of its weights.
 std::unique_ptr<model::Network> make_up_network_on(const std::string& device,

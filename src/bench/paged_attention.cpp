@@ -69,6 +69,10 @@ class AttentionAlone final : public model::Network {
   model::Weights& weights() override { return inner_->weights(); }
   std::span<const model::BlockNeeds> blocks() const override { return needs_; }
   void set_recompute(model::Recompute how) override { inner_->set_recompute(how); }
+  void on_gradients(std::function<void(int64_t)> tell) override {
+    inner_->on_gradients(std::move(tell));
+  }
+  std::vector<int64_t> gradient_marks() const override { return inner_->gradient_marks(); }
 
  private:
   /// One layer of little width and few tokens: a step's fixed cost is small.
@@ -104,7 +108,7 @@ double layer_seconds(const model::ModelConfig& config, const Workload& workload,
     settings.context_length = kChunk + 64;
     settings.kv_cache_bytes = int64_t{48} << 30;
     engine::Engine engine(network, settings, clock);
-    const json::object line = run_workload(engine, network, workload, limits, 3, clock);
+    const json::object line = run_workload(engine, network, workload, limits, 3, true, clock);
     double best = 1e300;
     for (const json::value& one : line.at("seconds").as_array())
       best = std::min(best, one.to_number<double>());

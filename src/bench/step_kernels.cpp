@@ -148,8 +148,9 @@ struct StepBench {
     rows.top_p_R = at::full({drawn}, top_p, floats);
     rows.min_p_R = at::zeros({drawn}, floats);
     rows.top_k_R = at::full({drawn}, top_k, floats.dtype(at::kInt));
-    const double seconds = recorded_seconds(
-        8, [&](int) { kernels::opened_gpu().sample(logits, rows, token, log_prob); });
+    const double seconds = recorded_seconds(8, [&](int) {
+      kernels::opened_gpu().sample(logits, rows, {token, log_prob, {}});
+    });
     write_kernel_line(name, {.bytes = static_cast<double>(logits.nbytes())}, seconds, limits);
   }
 

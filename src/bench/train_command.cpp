@@ -18,10 +18,10 @@
 #include <utility>
 #include <vector>
 
+#include "bench/made_up_directory.h"
 #include "core/clock.h"
 #include "core/error.h"
 #include "core/json_lines.h"
-#include "model/save.h"
 
 extern char** environ;
 
@@ -29,66 +29,13 @@ namespace slime::bench {
 namespace fs = std::filesystem;
 namespace {
 
-/// Spellings of the 256 bytes in byte-level BPE: printable ones are themselves, the others follow
-/// at 256.
-json::object byte_vocabulary() {
-  json::object vocabulary;
-  int next = 256;
-  for (int byte = 0; byte < 256; ++byte) {
-    const bool is_printable =
-        (byte >= 33 && byte <= 126) || (byte >= 161 && byte <= 172) || byte >= 174;
-    const int code = is_printable ? byte : next++;
-    std::string spelling;
-    if (code < 128) {
-      spelling = static_cast<char>(code);
-    } else {
-      spelling = {static_cast<char>(0xC0 | (code >> 6)), static_cast<char>(0x80 | (code & 0x3F))};
-    }
-    vocabulary[spelling] = byte;
-  }
-  return vocabulary;
-}
-
-json::object byte_tokenizer() {
-  const json::object byte_level{{"type", "ByteLevel"},
-                                {"add_prefix_space", false},
-                                {"trim_offsets", true},
-                                {"use_regex", false}};
-  return {{"version", "1.0"},
-          {"added_tokens", json::array{}},
-          {"normalizer", nullptr},
-          {"pre_tokenizer", byte_level},
-          {"post_processor", nullptr},
-          {"decoder", byte_level},
-          {"model",
-           json::object{{"type", "BPE"}, {"vocab", byte_vocabulary()}, {"merges", json::array{}}}}};
-}
-
-/// A folder with a model directory and a file of prompts; gone with this object.
+/// The command on a made-up model directory.
 class MadeUpRun {
  public:
   explicit MadeUpRun(const TrainCommandOptions& options)
-      : root_(fs::temp_directory_path() / fmt::format("slime-bench-{}", ::getpid())) {
-    const model::ModelConfig shape = read_shape(options.shape);
-    fs::create_directories(root_ / "model");
-    const auto network = model::make_uniform_network(
-        shape, {.weights = at::kBFloat16, .activations = at::kFloat}, kTrainingWeightBound);
-    model::save_network(*network, root_ / "model");
-    std::ofstream(root_ / "model" / "tokenizer.json") << json::serialize(byte_tokenizer());
-    std::ofstream prompts(root_ / "prompts.jsonl");
-    for (int64_t i = 0; i < options.prompts * options.steps; ++i) {
-      std::string text = fmt::format("Prompt {}: ", i);
-      while (static_cast<int64_t>(text.size()) < options.prompt_tokens)
-        text += static_cast<char>('a' + (i * 7 + static_cast<int64_t>(text.size()) * 13) % 26);
-      prompts << json::serialize(json::object{{"input", text}}) << "\n";
-    }
-  }
-  MadeUpRun(const MadeUpRun&) = delete;
-  MadeUpRun& operator=(const MadeUpRun&) = delete;
-  ~MadeUpRun() {
-    std::error_code ignored;
-    fs::remove_all(root_, ignored);
-  }
+      : directory_({.shape = options.shape,
+                    .prompts = options.prompts * options.steps,
+                    .prompt_tokens = options.prompt_tokens}) {}
 
   std::vector<std::string> command(const TrainCommandOptions& options,
                                    const std::string& subcommand = "train") const {
@@ -98,11 +45,11 @@ class MadeUpRun {
             "--device",
             options.device,
             "--hf-checkpoint",
-            (root_ / "model").string(),
+            directory_.model().string(),
             "--prompt-data",
-            (root_ / "prompts.jsonl").string(),
+            directory_.prompts().string(),
             "--run-dir",
-            (root_ / "run").string(),
+            (directory_.path() / "run").string(),
             "--rm-type",
             "random",
             "--num-rollout",
@@ -127,11 +74,11 @@ class MadeUpRun {
             "--no-save-optim",
             "--no-save-rollouts"};
   }
-  fs::path metrics() const { return root_ / "run" / "metrics.jsonl"; }
-  fs::path log() const { return root_ / "train.log"; }
+  fs::path metrics() const { return directory_.path() / "run" / "metrics.jsonl"; }
+  fs::path log() const { return directory_.path() / "train.log"; }
 
  private:
-  fs::path root_;
+  const MadeUpDirectory directory_;
 };
 
 /// This program once more; its output goes to a file. Killed with this object if it still runs.
@@ -193,7 +140,17 @@ struct FormFlags {
   std::vector<std::string> flags;
 };
 
+constexpr std::string_view kApart = "-apart";  // engines on other devices
+
 FormFlags flags_of_form(const std::string& form, const TrainCommandOptions& options) {
+  if (form.ends_with(kApart)) {
+    FormFlags here = flags_of_form(form.substr(0, form.size() - kApart.size()), options);
+    if (std::ranges::find(here.flags, "--colocate") != here.flags.end())
+      throw ConfigError(fmt::format("--forms {}: colocated is on one device", form));
+    here.flags.insert(here.flags.end(),
+                      {"--rollout-num-gpus", std::to_string(options.engines_apart)});
+    return here;
+  }
   if (form == "sync") return {};
   if (form == "april") {
     return {.flags = {"--partial-rollout", "--over-sampling-batch-size",
@@ -204,8 +161,11 @@ FormFlags flags_of_form(const std::string& form, const TrainCommandOptions& opti
   if (form.starts_with("async-") && form.size() > 6 &&
       std::ranges::all_of(form.substr(6), [](char digit) { return digit >= '0' && digit <= '9'; }))
     return {"train-async", {"--max-staleness", form.substr(6), "--use-tis"}};
-  throw ConfigError(fmt::format(
-      "--forms {}: sync, april, one-step-ahead, async-1 (or another number) or colocated", form));
+  throw ConfigError(
+      fmt::format("--forms {}: sync, april, one-step-ahead, async-1 (or another number) or "
+                  "colocated; all but the "
+                  "last also with -apart behind it: the engines on other devices",
+                  form));
 }
 
 /// Ids that one draw of `mean` hits, where all are alike.
@@ -222,7 +182,7 @@ json::object line_of_form(const TrainCommandOptions& options, const std::string&
   const double begin = number(steps[kWarmUp - 1], "time");
   const double seconds = number(steps.back(), "time") - begin;
   const auto count = static_cast<double>(steps.size() - kWarmUp);
-  double idle_engine = 0, idle_trainer = 0, tokens = 0, lag_mean = 0, lag_max = 0;
+  double idle_engine = 0, idle_trainer = 0, tokens = 0, lag_mean = 0, lag_max = 0, transfer = 0;
   for (std::size_t i = kWarmUp; i < steps.size(); ++i) {
     const json::object& step = steps[i];
     // The synchronous loop has no lanes: its engine is idle when nothing is generated.
@@ -231,6 +191,7 @@ json::object line_of_form(const TrainCommandOptions& options, const std::string&
             ? number(step, "perf/engine_idle_time") + number(step, "perf/engine_paused_time")
             : number(step, "perf/step_time") - number(step, "phase/generate");
     idle_trainer += number(step, "perf/train_wait_time");
+    transfer += number(step, "perf/update_transfer_time") / count;
     tokens += number(step, "rollout/response_len/mean") *
               static_cast<double>(options.prompts * options.samples);
     lag_mean += number(step, "rollout/weight_version/lag_mean") / count;
@@ -244,6 +205,7 @@ json::object line_of_form(const TrainCommandOptions& options, const std::string&
           {"trained_tokens_per_second", tokens / seconds},
           {"engine_idle_share", idle_engine / seconds},
           {"trainer_idle_share", idle_trainer / seconds},
+          {"update_transfer_ms", 1e3 * transfer},
           {"lag_mean", lag_mean},
           {"lag_max", lag_max},
           {"mean_length", options.mean_length},
@@ -264,6 +226,7 @@ void measure_train_forms(const TrainCommandOptions& options,
     const FormFlags how = flags_of_form(form, options);
     std::vector<std::string> words = run.command(options, how.subcommand);
     words.insert(words.end(), how.flags.begin(), how.flags.end());
+    words.insert(words.end(), options.more_flags.begin(), options.more_flags.end());
     if (options.mean_length > 0) {
       words.emplace_back("--rollout-stop-token-ids");
       for (std::string& id : stop_ids(vocab_size, options.mean_length))
@@ -280,10 +243,12 @@ void measure_train_forms(const TrainCommandOptions& options,
     rates[form] = number(line, "value");
     write_json_line(line);
   }
-  if (!rates.contains("sync")) return;
-  json::object ratios{{"name", options.name}, {"form", "ratios to sync"}};
-  for (const auto& [form, rate] : rates) ratios[form] = rate / rates["sync"];
-  write_json_line(ratios);
+  for (const std::string base : {"sync", "sync-apart"}) {
+    if (!rates.contains(base)) continue;
+    json::object ratios{{"name", options.name}, {"form", "ratios to " + base}};
+    for (const auto& [form, rate] : rates) ratios[form] = rate / rates[base];
+    write_json_line(ratios);
+  }
 }
 
 void measure_first_step(const TrainCommandOptions& options) {

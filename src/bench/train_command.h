@@ -25,6 +25,8 @@ struct TrainCommandOptions {
   /// Responses end at random after so many tokens on average, by stop token ids that are spread over
   /// the vocabulary: a made-up model draws all tokens alike. 0: all have new_tokens.
   int64_t mean_length = 0;
+  int64_t engines_apart = 1;            // of forms that end in -apart
+  std::vector<std::string> more_flags;  // of the command
 };
 
 /// Seconds from the start of the command to the end of its first optimizer step, files in the page
@@ -36,7 +38,7 @@ void measure_first_step(const TrainCommandOptions& options);
 void measure_grpo_command(const TrainCommandOptions& options);
 
 /// Each of `forms` as a command of its own: sync, april, one-step-ahead, async-K (at most K weight
-/// updates old), colocated. Prints a JSON line for each: steps per hour behind the first two, shares
+/// updates old), colocated; with -apart behind all but the last: engines on other devices. Prints a JSON line for each: steps per hour behind the first two, shares
 /// of the time that trainer and engine were idle, lags. ConfigError for other forms.
 void measure_train_forms(const TrainCommandOptions& options, const std::vector<std::string>& forms);
 

@@ -9,13 +9,16 @@
 #include <optional>
 #include <utility>
 
+#include "bench/made_up_directory.h"
 #include "bench/random_tokens.h"
 #include "bench/timing.h"
+#include "cluster/visible_devices.h"
 #include "core/clock.h"
 #include "core/error.h"
 #include "core/json_lines.h"
 #include "kernels/gpu/gpu.h"
 #include "kernels/gpu/limits.h"
+#include "loop/engine_workers.h"
 
 namespace slime::bench {
 namespace {
@@ -24,6 +27,9 @@ namespace {
 constexpr int64_t kStepsBefore = 30;
 /// The bar at 256 sequences of 4B on one H200.
 constexpr double kBarMilliseconds = 5;
+/// The bar for 4B to come from one device to another.
+constexpr double kTransferBarMilliseconds = 40;
+constexpr int64_t kPrefillTokens = 8192;
 
 engine::RunningRequests running_of(const std::string& mode) {
   if (mode == "keep") return engine::RunningRequests::kKeep;
@@ -38,7 +44,7 @@ engine::RunningRequests running_of(const std::string& mode) {
 /// updates.
 class Decoding {
  public:
-  Decoding(engine::Engine& engine, const Clock& clock, const UpdatePauseOptions& options,
+  Decoding(engine::EngineClient& engine, const Clock& clock, const UpdatePauseOptions& options,
            int64_t vocab_size, int64_t max_new_tokens)
       : engine_(engine), clock_(clock), sequences_(static_cast<std::size_t>(options.sequences)) {
     for (std::size_t i = 0; i < sequences_.size(); ++i) {
@@ -140,7 +146,7 @@ class Decoding {
   }
   bool all_have_begun() const { return num_begun_ == static_cast<int64_t>(sequences_.size()); }
 
-  engine::Engine& engine_;
+  engine::EngineClient& engine_;
   const Clock& clock_;
   std::mutex mutex_;
   std::condition_variable changed_;
@@ -171,74 +177,187 @@ double largest(const std::vector<double>& numbers) {
   return numbers.empty() ? 0 : *std::ranges::max_element(numbers);
 }
 
+int64_t longest_context(const UpdatePauseOptions& options, const model::ModelConfig& shape) {
+  // Steps that run while weights are brought come on top.
+  return std::min(shape.max_positions, options.prompt_tokens + kStepsBefore +
+                                           4 * options.updates * options.steps_per_update + 1000);
+}
+
+void print(json::object line, const UpdatePauseOptions& options, double floor_ms) {
+  const bool is_gpu = options.device == "cuda";
+  line["name"] = options.name;
+  line["floor"] = floor_ms;
+  if (line["mode"] == "keep" && is_gpu) line["bar_ms"] = kBarMilliseconds;
+  if (options.engines_apart > 0 && is_gpu) line["transfer_bar_ms"] = kTransferBarMilliseconds;
+  line["model"] = options.shape.model;
+  line["device"] = is_gpu ? kernels::opened_gpu().description() : "cpu";
+  write_json_line(line);
+}
+
+double copy_floor_ms(const UpdatePauseOptions& options, int64_t bytes) {
+  if (options.device != "cuda") return 0;
+  return 2e3 * static_cast<double>(bytes) / kernels::measure_gpu_limits().copy_bytes_per_second;
+}
+
+void measure_here(const UpdatePauseOptions& options) {
+  const model::ModelConfig shape = read_shape(options.shape);
+  const auto running = make_up_network_on(options.device, shape);
+  const auto fresh = make_up_network_on(options.device, shape);
+  const auto bytes = static_cast<int64_t>(fresh->weights().flat().nbytes());
+  const SystemClock clock;
+  const double floor_ms = copy_floor_ms(options, bytes);
+  engine::EngineConfig config;
+  config.max_running_requests = options.sequences;
+  config.max_prefill_tokens = kPrefillTokens;
+  config.context_length = longest_context(options, shape);
+  config.stages_weights = true;
+  config.kv_cache_bytes = cache_bytes_on(options.device) - (options.device == "cuda" ? bytes : 0);
+  engine::Engine engine(*running, config, clock);
+  for (const std::string& mode : options.modes) {
+    print(measure_update_pause(engine_here(engine, *fresh, mode), options, mode), options,
+          floor_ms);
+  }
+}
+
+/// Of `slime train`, for its engines.
+std::vector<std::string> arguments(const UpdatePauseOptions& options,
+                                   const MadeUpDirectory& directory, int64_t context) {
+  return {"--device",
+          options.device,
+          "--dtype",
+          options.device == "cuda" ? "bfloat16" : "float32",
+          "--hf-checkpoint",
+          directory.model().string(),
+          "--prompt-data",
+          directory.prompts().string(),
+          "--rm-type",
+          "random",
+          "--num-rollout",
+          "1",
+          "--rollout-batch-size",
+          "1",
+          "--rollout-num-gpus",
+          std::to_string(options.engines_apart),
+          "--rollout-max-response-len",
+          std::to_string(context - options.prompt_tokens),
+          "--sglang-context-length",
+          std::to_string(context),
+          "--sglang-max-running-requests",
+          std::to_string(options.sequences),
+          "--sglang-chunked-prefill-size",
+          std::to_string(kPrefillTokens)};
+}
+
+/// As the engines of a run with --rollout-num-gpus; the trained weights are made up.
+void measure_apart(const UpdatePauseOptions& options) {
+  const model::ModelConfig shape = read_shape(options.shape);
+  const bool is_gpu = options.device == "cuda";
+  const auto trained = make_up_network_on(options.device, shape);
+  const auto bytes = static_cast<int64_t>(trained->weights().flat().nbytes());
+  const double floor_ms = copy_floor_ms(options, bytes);
+  const MadeUpDirectory directory({.shape = options.shape, .has_weights = false});
+  const SystemClock clock;
+  loop::EngineWorkersConfig config;
+  config.count = static_cast<int>(options.engines_apart);
+  for (int index = 0; is_gpu && index < config.count; ++index)
+    config.visible_devices.push_back(cluster::visible_device(cluster::device_of_engine(1, index)));
+  config.start = {.arguments = arguments(options, directory, longest_context(options, shape)),
+                  .longest_prompt = options.prompt_tokens,
+                  .num_threads = 1};
+  config.log_folder = directory.path();
+  for (const std::string& mode : options.modes) {
+    config.running = running_of(mode);
+    loop::EngineWorkers engines(
+        config, *trained,
+        model::make_blank_network(
+            shape, {.weights = trained->weights().flat().scalar_type(),
+                    .activations = is_gpu ? trained->weights().flat().scalar_type() : at::kFloat,
+                    .device = trained->weights().flat().device()}),
+        0, clock);
+    std::vector<std::string> said;
+    engines.tell_by([&said](const std::string& line) { said.push_back(line); });
+    const UpdatedEngine updated{
+        .client = engines.client(),
+        .max_request_tokens = engines.max_request_tokens(),
+        .vocab_size = shape.vocab_size,
+        .weight_bytes = bytes,
+        .update = [&](WeightVersion version) { engines.update_weights(version); },
+        .copy_seconds = [&engines] { return engines.last_copy_seconds(); },
+        .transfer_seconds = [&engines] { return engines.last_transfer_seconds(); }};
+    json::object line = measure_update_pause(updated, options, mode);
+    engines.tell_by(nullptr);
+    line["engines_apart"] = options.engines_apart;
+    line["said"] = json::value_from(said);
+    print(std::move(line), options, floor_ms);
+  }
+}
+
 }  // namespace
 
-json::object measure_update_pause(engine::Engine& engine, model::Network& fresh,
-                                  const UpdatePauseOptions& options, const std::string& mode) {
-  const engine::RunningRequests running = running_of(mode);
+UpdatedEngine engine_here(engine::Engine& engine, model::Network& fresh, const std::string& mode) {
+  return {
+      .client = engine,
+      .max_request_tokens = engine.max_request_tokens(),
+      .vocab_size = fresh.config().vocab_size,
+      .weight_bytes = static_cast<int64_t>(fresh.weights().flat().nbytes()),
+      .update =
+          [&engine, &fresh, running = running_of(mode)](WeightVersion version) {
+            engine::or_throw(engine.update_weights(
+                {.version = version, .source = engine::FromNetwork{&fresh}, .running = running}));
+          },
+      .copy_seconds = [&engine] { return engine.last_copy_seconds(); },
+      .transfer_seconds = nullptr};
+}
+
+json::object measure_update_pause(const UpdatedEngine& engine, const UpdatePauseOptions& options,
+                                  const std::string& mode) {
   const SystemClock clock;
-  engine::or_throw(engine.flush_cache());
+  engine::or_throw(engine.client.flush_cache());
   // Bringing the weights takes steps too: more room than the counted ones need.
-  const int64_t room = engine.max_request_tokens() - options.prompt_tokens;
-  Decoding decoding(engine, clock, options, fresh.config().vocab_size, room);
+  const int64_t room = engine.max_request_tokens - options.prompt_tokens;
+  Decoding decoding(engine.client, clock, options, engine.vocab_size, room);
   decoding.wait_for_steps(kStepsBefore);
-  std::vector<double> copies, calls;
-  WeightVersion version = engine.weight_version();
+  std::vector<double> copies, calls, transfers;
+  WeightVersion version = engine.client.weight_version();
   for (int64_t i = 0; i < options.updates; ++i) {
     const auto start = clock.now();
-    engine::or_throw(engine.update_weights(
-        {.version = ++version, .source = engine::FromNetwork{&fresh}, .running = running}));
+    engine.update(++version);
     calls.push_back(1e3 * seconds_between(start, clock.now()));
-    copies.push_back(1e3 * engine.last_copy_seconds());
+    copies.push_back(1e3 * engine.copy_seconds());
+    if (engine.transfer_seconds) transfers.push_back(1e3 * engine.transfer_seconds());
     decoding.wait_for_steps(options.steps_per_update);
   }
   decoding.stop();
   std::vector<double> pauses;
   for (const auto& [position, gap] : decoding.gaps_across_versions)
     pauses.push_back(1e3 * std::max(0.0, gap - normal_step_at(decoding.gaps_within, position)));
-  return {{"mode", mode},
-          {"value", median(pauses)},
-          {"unit", "ms"},
-          {"worst_ms", largest(pauses)},
-          {"updates", pauses.size()},
-          {"normal_step_ms", 1e3 * median(decoding.gaps_within)},
-          {"copy_ms", median(copies)},
-          {"worst_copy_ms", largest(copies)},
-          {"call_ms", median(calls)},
-          {"bytes_copied", fresh.weights().flat().nbytes()},
-          {"sequences", options.sequences},
-          {"pauses_ms", json::value_from(pauses)}};
+  json::object line{{"mode", mode},
+                    {"value", median(pauses)},
+                    {"unit", "ms"},
+                    {"worst_ms", largest(pauses)},
+                    {"updates", pauses.size()},
+                    {"normal_step_ms", 1e3 * median(decoding.gaps_within)},
+                    {"copy_ms", median(copies)},
+                    {"worst_copy_ms", largest(copies)},
+                    {"call_ms", median(calls)},
+                    {"bytes_copied", engine.weight_bytes},
+                    {"sequences", options.sequences},
+                    {"pauses_ms", json::value_from(pauses)}};
+  if (!transfers.empty()) {
+    line["transfer_ms"] = median(transfers);
+    line["worst_transfer_ms"] = largest(transfers);
+    line["transfer_gb_per_second"] =
+        static_cast<double>(engine.weight_bytes) * 1e-6 / std::max(median(transfers), 1e-6);
+  }
+  return line;
 }
 
 void measure_update_pauses(const UpdatePauseOptions& options) {
   for (const std::string& mode : options.modes) running_of(mode);
-  const model::ModelConfig shape = read_shape(options.shape);
-  const bool is_gpu = options.device == "cuda";
-  const auto running = make_up_network_on(options.device, shape);
-  const auto fresh = make_up_network_on(options.device, shape);
-  const SystemClock clock;
-  const double floor_ms = is_gpu ? 2e3 * static_cast<double>(fresh->weights().flat().nbytes()) /
-                                       kernels::measure_gpu_limits().copy_bytes_per_second
-                                 : 0;
-  engine::EngineConfig config;
-  config.max_running_requests = options.sequences;
-  config.max_prefill_tokens = 8192;
-  // Steps that run while weights are brought come on top.
-  config.context_length =
-      std::min(shape.max_positions, options.prompt_tokens + kStepsBefore +
-                                        4 * options.updates * options.steps_per_update + 1000);
-  config.stages_weights = true;
-  const int64_t staged = is_gpu ? static_cast<int64_t>(fresh->weights().flat().nbytes()) : 0;
-  config.kv_cache_bytes = cache_bytes_on(options.device) - staged;
-  engine::Engine engine(*running, config, clock);
-  for (const std::string& mode : options.modes) {
-    json::object line = measure_update_pause(engine, *fresh, options, mode);
-    line["name"] = options.name;
-    line["floor"] = floor_ms;
-    if (mode == "keep" && is_gpu) line["bar_ms"] = kBarMilliseconds;
-    line["model"] = options.shape.model;
-    line["device"] = is_gpu ? kernels::opened_gpu().description() : "cpu";
-    write_json_line(line);
+  if (options.engines_apart > 0) {
+    measure_apart(options);
+  } else {
+    measure_here(options);
   }
 }
 

@@ -38,6 +38,9 @@ double run_once(engine::Engine& engine, const Workload& workload, int64_t output
     request.sampling.ignore_eos = true;
     request.return_logprob = workload.wants_log_probs;
     request.top_logprobs_num = workload.num_top_log_probs;
+    request.sampling.frequency_penalty = workload.frequency_penalty;
+    request.sampling.top_p = workload.top_p;
+    request.return_top_p_token_ids = workload.keeps_ids;
     for (int64_t sample = 0; sample < workload.samples_per_prompt; ++sample)
       requests.push_back(request);
   }
@@ -57,8 +60,9 @@ struct Costs {
   kernels::GpuLimits limits;
 
   /// A step that is long enough for its bytes and for its operations.
-  double step_seconds(double num_tokens, double num_keys) const {
-    const double bytes = weight_bytes + visited_experts * expert_bytes + num_keys * kv_bytes;
+  /// `keys_read`: fewer than `num_keys` where samples read their prompt together.
+  double step_seconds(double num_tokens, double num_keys, double keys_read) const {
+    const double bytes = weight_bytes + visited_experts * expert_bytes + keys_read * kv_bytes;
     return std::max(bytes / limits.copy_bytes_per_second,
                     (num_tokens * flops + num_keys * attention_flops) / limits.flops_per_second);
   }
@@ -109,8 +113,9 @@ class VisitedExpertsMeter {
   kernels::VisitedExperts start_;
 };
 
-/// Prompts computed once each at the matrix limit, then all samples decode together.
-double throughput_floor(const Workload& workload, const Costs& costs) {
+/// Prompts computed once each at the matrix limit, then all samples decode together. A step reads a
+/// group's prompt once where the engine does.
+double throughput_floor(const Workload& workload, const Costs& costs, bool shares_prompt_reads) {
   double seconds = 0;
   int64_t longest = 0;
   for (std::size_t i = 0; i < workload.prompt_lengths.size(); ++i) {
@@ -119,14 +124,15 @@ double throughput_floor(const Workload& workload, const Costs& costs) {
     longest = std::max(longest, workload.output_lengths[i]);
   }
   for (int64_t step = 1; step < longest; ++step) {
-    double running = 0, keys = 0;
+    double running = 0, keys = 0, read = 0;
     for (std::size_t i = 0; i < workload.prompt_lengths.size(); ++i) {
       if (workload.output_lengths[i] <= step) continue;
-      running += static_cast<double>(workload.samples_per_prompt);
-      keys +=
-          static_cast<double>((workload.prompt_lengths[i] + step) * workload.samples_per_prompt);
+      const int64_t prompt = workload.prompt_lengths[i], samples = workload.samples_per_prompt;
+      running += static_cast<double>(samples);
+      keys += static_cast<double>((prompt + step) * samples);
+      read += static_cast<double>(prompt * (shares_prompt_reads ? 1 : samples) + step * samples);
     }
-    seconds += costs.step_seconds(running, keys);
+    seconds += costs.step_seconds(running, keys, read);
   }
   return seconds;
 }
@@ -138,7 +144,7 @@ double decode_floor(const Workload& workload, const Costs& costs) {
     keys += static_cast<double>(workload.prompt_lengths[i]) +
             static_cast<double>(workload.short_output_length + workload.output_lengths[i]) / 2;
   }
-  return costs.step_seconds(running, keys);
+  return costs.step_seconds(running, keys, keys);
 }
 
 double prefill_flops(const Workload& workload, const Costs& costs,
@@ -172,6 +178,10 @@ Workload to_workload(const FieldReader& fields) {
   const auto log_probs = fields.integer("logprobs", 0);
   workload.wants_log_probs = log_probs.has_value();
   workload.num_top_log_probs = log_probs.value_or(workload.num_top_log_probs);
+  workload.frequency_penalty =
+      fields.number("frequency_penalty", -2, 2).value_or(workload.frequency_penalty);
+  workload.top_p = fields.number("top_p", 1e-6, 1).value_or(workload.top_p);
+  workload.keeps_ids = fields.boolean("keeps_ids").value_or(workload.keeps_ids);
   workload.prompt_lengths = needed.numbers<int64_t>("in");
   workload.output_lengths = needed.numbers<int64_t>("out");
   if (workload.kind == Workload::Kind::kDecode)
@@ -180,6 +190,13 @@ Workload to_workload(const FieldReader& fields) {
 }
 
 }  // namespace
+
+int64_t longest_request(const Workload& workload) {
+  int64_t longest = 0;
+  for (std::size_t i = 0; i < workload.prompt_lengths.size(); ++i)
+    longest = std::max(longest, workload.prompt_lengths[i] + workload.output_lengths[i]);
+  return longest;
+}
 
 const Workload* WorkloadFile::find(const std::string& id) const {
   const auto it = std::find_if(workloads.begin(), workloads.end(),
@@ -201,7 +218,8 @@ WorkloadFile read_workloads(const std::filesystem::path& path) {
 }
 
 json::object run_workload(engine::Engine& engine, model::Network& network, const Workload& workload,
-                          const kernels::GpuLimits& limits, int repeats, const Clock& clock) {
+                          const kernels::GpuLimits& limits, int repeats, bool shares_prompt_reads,
+                          const Clock& clock) {
   Costs costs = costs_of(network, engine.kv_dtype(), limits);
   double best = 1e300;
   json::array all;
@@ -234,7 +252,7 @@ json::object run_workload(engine::Engine& engine, model::Network& network, const
       tokens += static_cast<double>(length * workload.samples_per_prompt);
     unit = "output tokens per second";
     value = tokens / best;
-    floor = tokens / throughput_floor(workload, costs);
+    floor = tokens / throughput_floor(workload, costs, shares_prompt_reads);
     fraction = value / floor;
   } else if (workload.kind == Workload::Kind::kDecode) {
     unit = "ms per step";

@@ -27,10 +27,16 @@ struct Workload {
   int64_t samples_per_prompt = 1;
   bool wants_log_probs = false;
   int64_t num_top_log_probs = 0;
+  double frequency_penalty = 0;
+  double top_p = 1;
+  bool keeps_ids = false;  // those that survive top-p are recorded
   std::vector<int64_t> prompt_lengths;
   std::vector<int64_t> output_lengths;  // of the samples of each prompt
   int64_t short_output_length = 0;      // kDecode: where the timed window begins
 };
+
+/// Tokens of its longest prompt and response together.
+int64_t longest_request(const Workload& workload);
 
 struct WorkloadFile {
   std::map<std::string, json::object> models;  // config.json of each
@@ -46,8 +52,10 @@ WorkloadFile read_workloads(const std::filesystem::path& path);
 /// {"name", "value", "unit", "floor", "fraction", "repeats", ...}. Throughput: output tokens per
 /// second. Decode: milliseconds per step. Prefill: share of the matrix limit. `fraction` is 1 at
 /// the floor. The best repeat counts. With experts a step reads those that were visited, counted on
-/// the device: "visited_experts" of a layer, mean of the steps.
+/// the device: "visited_experts" of a layer, mean of the steps. `shares_prompt_reads`: of the
+/// engine; then the floor counts a group's prompt once a step.
 json::object run_workload(engine::Engine& engine, model::Network& network, const Workload& workload,
-                          const kernels::GpuLimits& limits, int repeats, const Clock& clock);
+                          const kernels::GpuLimits& limits, int repeats, bool shares_prompt_reads,
+                          const Clock& clock);
 
 }  // namespace slime::bench

@@ -229,10 +229,13 @@ std::vector<Group> DataSource::fill(int64_t count, std::vector<Group> groups) {
 void DataSource::add(std::vector<Group> groups) {
   if (supply_ != nullptr) supply_->give_back(groups);
   for (Group& group : groups) {
-    check(num_members(group) == config_.samples_per_prompt,
-          "a group that waits has n-samples-per-prompt samples");
+    check(may_wait(group), "a group that waits has n-samples-per-prompt samples");
     waiting_.push_back(std::move(group));
   }
+}
+
+bool DataSource::may_wait(const Group& group) const {
+  return num_members(group) == config_.samples_per_prompt;
 }
 
 json::object DataSource::save(const std::set<int64_t>& in_flight) {

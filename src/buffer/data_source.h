@@ -75,6 +75,8 @@ class DataSource {
   /// Groups that are to be given out again, before any new prompt. Each has samples_per_prompt
   /// samples.
   void add(std::vector<Group> groups);
+  /// Whether it has so many.
+  bool may_wait(const Group& group) const;
 
   /// Numbers a group that somebody else made, of at most samples_per_prompt samples, as if it had been
   /// taken here: group and samples get their ordinals. Parts of one sample have equal index_in_group.

@@ -250,7 +250,7 @@ int gpu_train_step(const std::string& name, std::string size, Arguments argument
   name_shape(app, options, name, size);
   app.add_option("--sequences", options.sequences, "Of a step")
       ->capture_default_str()
-      ->check(CLI::Range(2, 1 << 16));
+      ->check(CLI::Range(1, 1 << 16));
   app.add_option("--sequence-length", options.sequence_length, "Tokens of each")
       ->capture_default_str()
       ->check(CLI::Range(2, 1 << 20));
@@ -259,6 +259,15 @@ int gpu_train_step(const std::string& name, std::string size, Arguments argument
   add_repeats(app, options.repeats, "The median counts");
   app.add_flag("--optimizer-cpu-offload", options.state_on_host,
                "Master weights and moments in host memory");
+  app.add_option("--layout", options.ranks.layout,
+                 "Several GPUs of this machine: dp2, tp2-sp, pp2-chunks2, cp2, dp2-cp2, ...; "
+                 "--sequences are for each of them")
+      ->capture_default_str();
+  // Of the other ranks, which this command starts.
+  app.add_option("--rank", options.ranks.rank)->group("");
+  app.add_option("--port", options.ranks.port)->group("");
+  options.ranks.command = {"bench", name};
+  options.ranks.command.insert(options.ranks.command.end(), arguments.begin(), arguments.end());
   if (const auto exit_code = parse_options(app, arguments)) return *exit_code;
   bench::measure_gpu_train_step(options);
   return 0;
@@ -288,7 +297,7 @@ int april(const std::string& name, std::string size, Arguments arguments) {
   name_shape(app, options, name, size);
   add_device(app, options.device);
   app.add_option("--forms", options.forms,
-                 "sync, partial, partial-early, sync-double; separated by commas")
+                 "sync, partial, partial-early, partial-late, sync-double; separated by commas")
       ->capture_default_str()
       ->delimiter(',');
   add_count(app, "--prompts", options.prompts, "Of a step");
@@ -334,6 +343,11 @@ int update_pause(const std::string& name, std::string size, Arguments arguments)
   add_count(app, "--prompt-tokens", options.prompt_tokens, "Of each");
   add_count(app, "--steps-per-update", options.steps_per_update, "Of the engine");
   add_count(app, "--updates", options.updates, "Of each mode");
+  app.add_option(
+         "--engines-apart", options.engines_apart,
+         "In processes of their own, each on a GPU behind the first; 0: one in this process")
+      ->capture_default_str()
+      ->check(CLI::Range(0, 64));
   if (const auto exit_code = parse_options(app, arguments)) return *exit_code;
   bench::measure_update_pauses(options);
   return 0;

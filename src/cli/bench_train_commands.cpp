@@ -58,14 +58,20 @@ int train_forms(const std::string& name, std::string size, Arguments arguments) 
   options.mean_length = 512;
   options.steps = 8;
   add_train_command(app, options);
-  app.add_option("--forms", forms,
-                 "sync, april, one-step-ahead, async-K, colocated; separated by commas")
+  app.add_option(
+         "--forms", forms,
+         "sync, april, one-step-ahead, async-K, colocated; sync-apart, april-apart, ... with "
+         "engines on other devices; separated by commas")
       ->capture_default_str()
       ->delimiter(',');
   app.add_option("--mean-length", options.mean_length,
                  "Of the samples, which end at random; 0: all have --new-tokens")
       ->capture_default_str()
       ->check(CLI::NonNegativeNumber);
+  add_count(app, "--engines-apart", options.engines_apart, "Of forms that end in -apart");
+  app.add_option("--flags", options.more_flags,
+                 "More flags of the command, in one word with spaces between them")
+      ->delimiter(' ');
   app.add_option("--steps", options.steps, "All but the first two count")
       ->capture_default_str()
       ->check(CLI::Range(3, 1000));

@@ -13,6 +13,7 @@
 #include "config/eval_config.h"
 #include "config/validate.h"
 #include "core/error.h"
+#include "loop/run_devices.h"
 #include "loop/run_start.h"
 #include "model/config.h"
 
@@ -64,6 +65,7 @@ int dry_run(config::ParsedFlags& flags) {
   try {
     config::complete_and_validate(flags, absent);
     note_data(flags.config, absent);
+    loop::check_devices(flags.config);
   } catch (const ConfigError& error) {
     add_lines(problems, error.what());
   }

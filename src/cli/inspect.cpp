@@ -89,10 +89,15 @@ void print_network(model::Network& network) {
       "  training in bfloat16 {:>9.1f} MiB: weights 2, gradient 4, master 4, moments 8 bytes "
       "each\n",
       mebibytes(18));
-  int64_t kv = 0;
-  for (const model::BlockNeeds& block : network.blocks()) kv += block.cache.numbers_per_token();
+  int64_t kv = 0, states = 0;
+  for (const model::BlockNeeds& block : network.blocks()) {
+    kv += block.cache.numbers_per_token();
+    states += block.cache.state_bytes;
+  }
   fmt::print("  keys and values of one token {:.1f} KiB in bfloat16\n",
              static_cast<double>(kv) * 2 / 1024);
+  if (states > 0)
+    fmt::print("  state of one request {:.1f} KiB\n", static_cast<double>(states) / 1024);
 }
 
 int inspect_file(const std::string& path, bool lists_tensors) {

@@ -17,6 +17,7 @@
 #include <cstring>
 #include <fstream>
 
+#include "cluster/visible_devices.h"
 #include "core/error.h"
 
 extern char** environ;
@@ -32,6 +33,19 @@ constexpr std::chrono::seconds kAbsence{1};  // looks are a tenth of that apart
 constexpr std::size_t kShownLines = 10;
 constexpr std::chrono::milliseconds kTaskTimeout{60'000};
 constexpr std::chrono::milliseconds kEndingPatience{3'000};
+
+/// The environment of this process, but for the devices that a child sees. Views into `environ` and
+/// into `setting`.
+std::vector<char*> environment_with(std::string& setting) {
+  const std::string name = std::string(kVisibleDevices) + "=";
+  std::vector<char*> variables;
+  for (char** variable = environ; *variable != nullptr; ++variable)
+    if (!std::string_view(*variable).starts_with(name)) variables.push_back(*variable);
+  setting.insert(0, name);
+  variables.push_back(setting.data());
+  variables.push_back(nullptr);
+  return variables;
+}
 
 /// The last lines of a file, indented.
 std::string last_lines(const std::filesystem::path& path) {
@@ -131,8 +145,15 @@ void LocalWorkers::start(Worker& worker) {
   std::vector<char*> words;
   for (std::string& word : config_.command) words.push_back(word.data());
   words.push_back(nullptr);
+  std::string device;
+  std::vector<char*> variables;
+  if (!config_.visible_devices.empty()) {
+    device = config_.visible_devices.at(worker.rank - config_.first_rank);
+    variables = environment_with(device);
+  }
   pid_t process = -1;
-  const int error = ::posix_spawn(&process, words[0], &actions, &attributes, words.data(), environ);
+  const int error = ::posix_spawn(&process, words[0], &actions, &attributes, words.data(),
+                                  variables.empty() ? environ : variables.data());
   posix_spawn_file_actions_destroy(&actions);
   posix_spawnattr_destroy(&attributes);
   ::close(ends[1]);

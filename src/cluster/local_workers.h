@@ -43,6 +43,8 @@ struct LocalWorkersConfig {
   /// One connected socket for each worker, which has it as descriptor 4; empty: none. They stay the
   /// caller's, to be closed once the workers have started.
   std::vector<int> data_sockets;
+  /// The device of each worker (cluster/visible_devices.h); empty: those of this process.
+  std::vector<std::string> visible_devices;
   std::filesystem::path log_folder;                 // rank_1.log holds what rank 1 prints
   std::chrono::milliseconds silence_limit{20'000};  // without a heartbeat
   std::chrono::milliseconds start_limit{60'000};    // until the first one, where that is more

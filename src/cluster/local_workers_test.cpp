@@ -7,6 +7,7 @@
 
 #include <array>
 #include <csignal>
+#include <cstdlib>
 #include <fstream>
 #include <future>
 
@@ -15,6 +16,7 @@
 namespace slime::cluster {
 namespace {
 
+using testing::AnyOf;
 using testing::HasSubstr;
 
 constexpr std::chrono::seconds kLong{20};
@@ -53,6 +55,17 @@ TEST(LocalWorkers, AWorkerThatDiesIsNamedWithItsSignalAndItsLastLines) {
 
 TEST(LocalWorkers, AWorkerThatEndsIsNamedWithItsExitCode) {
   EXPECT_THAT(Scripts("exit 7").failure(), HasSubstr("ended with exit code 7"));
+}
+
+TEST(LocalWorkers, AWorkerSeesItsOwnDeviceAndTheRestOfTheEnvironment) {
+  Scripts scripts(R"(echo "sees $CUDA_VISIBLE_DEVICES, home $HOME"; exit 7)");
+  scripts.config.visible_devices = {"3", "GPU-8932f937"};
+  ::setenv("CUDA_VISIBLE_DEVICES", "3,GPU-8932f937", 1);
+  const std::string text = scripts.failure();
+  ::unsetenv("CUDA_VISIBLE_DEVICES");
+  const std::string home = std::getenv("HOME");
+  EXPECT_THAT(
+      text, AnyOf(HasSubstr("sees 3, home " + home), HasSubstr("sees GPU-8932f937, home " + home)));
 }
 
 TEST(LocalWorkers, SilenceEndsItToo) {

@@ -286,7 +286,8 @@ Rendezvous::~Rendezvous() {
 
 int Rendezvous::release() { return std::exchange(socket_, -1); }
 
-std::unique_ptr<Mesh> make_gloo_mesh(const GlooConfig& config, Rendezvous* rendezvous) {
+std::unique_ptr<Mesh> make_gloo_mesh(const GlooConfig& config, Rendezvous* rendezvous,
+                                     const WrapGroup& wrap) {
   check(config.layout.world_size() > 1, "one rank has Mesh::single()");
   check((config.rank == 0) == (rendezvous != nullptr), "rank 0 brings the rendezvous");
   auto connection = std::make_shared<Connection>();
@@ -300,10 +301,11 @@ std::unique_ptr<Mesh> make_gloo_mesh(const GlooConfig& config, Rendezvous* rende
   const auto where = [&] { return fmt::format("rank {}: joining the ranks", config.rank); };
   guarded(where,
           [&] { connection->store = c10::make_intrusive<c10d::TCPStore>(kLoopback, options); });
-  return std::make_unique<Mesh>(config.layout, config.rank,
-                                [&](Axis axis, const std::vector<int>& members) {
-                                  return std::make_unique<GlooGroup>(connection, axis, members);
-                                });
+  return std::make_unique<Mesh>(
+      config.layout, config.rank, [&](Axis axis, const std::vector<int>& members) {
+        std::unique_ptr<RankGroup> group = std::make_unique<GlooGroup>(connection, axis, members);
+        return wrap ? wrap(std::move(group), axis) : std::move(group);
+      });
 }
 
 }  // namespace slime::comm

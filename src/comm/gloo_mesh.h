@@ -41,10 +41,19 @@ struct GlooConfig {
   /// Called as an operation begins, with the number of those before it in all groups of this mesh,
   /// and `what`.
   std::function<void(int64_t, const char*)> on_begin = {};
+  /// On a GPU: how long an operation was in its stream, waiting for others included, in
+  /// milliseconds, and `what`. Called on a thread of the mesh, some time after the operation's end.
+  std::function<void(double, const char*)> on_end = {};
 };
 
+/// Makes a group of a mesh of the one that Gloo connects.
+using WrapGroup =
+    std::function<std::unique_ptr<RankGroup>(std::unique_ptr<RankGroup> group, Axis axis)>;
+
 /// Joins the other ranks of the layout, at least one; returns when all have. Rank 0 brings the
-/// rendezvous, the others null. Throws GroupError when they do not come in time.
-std::unique_ptr<Mesh> make_gloo_mesh(const GlooConfig& config, Rendezvous* rendezvous);
+/// rendezvous, the others null. `wrap`, where there is one, is called for each group, on all ranks in
+/// the order of Axis. Throws GroupError when they do not come in time.
+std::unique_ptr<Mesh> make_gloo_mesh(const GlooConfig& config, Rendezvous* rendezvous,
+                                     const WrapGroup& wrap = {});
 
 }  // namespace slime::comm

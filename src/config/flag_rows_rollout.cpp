@@ -150,10 +150,11 @@ std::vector<Flag> async_flags() {
 std::vector<Flag> engine_worker_flags() {
   return {
       works("--rollout-num-gpus", &C::rollout_num_gpus,
-            "without --colocate: engines in processes of their own, beside the trainer; on CPUs a "
-            "device is a process with a share of the cores"),
+            "without --colocate: engines in processes of their own, beside the trainer, each on a "
+            "GPU behind the trainer's; on CPUs a device is a process with a share of the cores"),
       works("--rollout-num-gpus-per-engine", &C::rollout_num_gpus_per_engine,
-            "how many of them make one engine; on CPUs an engine is one process whatever it says"),
+            "how many of them make one engine: 1 on GPUs so far; on CPUs an engine is one process "
+            "whatever it says"),
       works("--use-fault-tolerance", &C::use_fault_tolerance,
             "an engine that dies or hangs is started again; otherwise the run goes on with the "
             "others, and ends with the last one"),

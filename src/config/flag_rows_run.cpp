@@ -37,7 +37,9 @@ std::vector<Flag> model_flags() {
             "check the flags and say what a run would need and refuse; nothing is loaded or "
             "written"),
       works("--run-dir", &C::run_dir, "folder for metrics, rollouts, report and checkpoints"),
-      works("--device", &C::device, "cpu, or cuda: trainer and engine share the first visible GPU",
+      works("--device", &C::device,
+            "cpu, or cuda: trainer and engine share the first visible GPU, unless "
+            "--rollout-num-gpus gives engines others",
             {"cpu", "cuda"}),
       works("--dtype", &C::dtype, "precision of the weights; the master copy is float32",
             {"bfloat16", "float16", "float32", "float64"}),

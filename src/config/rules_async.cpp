@@ -167,7 +167,7 @@ void check_async(ParsedFlags& flags, Problems& problems) {
         "restart with other flags; --async-order finish is what it is for",
         config.staleness_policy));
   }
-  if (flags.gives("--over-sampling-batch-size") &&
+  if (!has_users_rollout(config) && flags.gives("--over-sampling-batch-size") &&
       config.over_sampling_batch_size.value_or(0) > config.rollout_batch_size) {
     flags.warnings.push_back(
         "--over-sampling-batch-size: with slime train-async --max-staleness says how many groups "

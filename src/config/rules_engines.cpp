@@ -43,13 +43,6 @@ void check_engine_workers(ParsedFlags& flags, Problems& problems) {
                                "is nothing to train on but rows and dumps",
                                devices));
   if (devices < 1 || config.rollout_num_gpus_per_engine < 1) return;
-  if (config.device != "cpu") {
-    flags.warnings.push_back(
-        fmt::format("--rollout-num-gpus {}: on a GPU one engine in this process serves the run; "
-                    "engines in processes of their own are on CPUs so far",
-                    devices));
-    return;
-  }
   const int64_t per_engine = config.rollout_num_gpus_per_engine;
   problems.require(devices % per_engine == 0, fmt::format("--rollout-num-gpus {} is no multiple of "
                                                           "--rollout-num-gpus-per-engine {}",
@@ -57,6 +50,10 @@ void check_engine_workers(ParsedFlags& flags, Problems& problems) {
   problems.require(
       devices / per_engine <= kMostEngines,
       fmt::format("--rollout-num-gpus {}: should be at most {} engines", devices, kMostEngines));
+  problems.require(per_engine == 1 || config.device == "cpu",
+                   fmt::format("--rollout-num-gpus-per-engine {}: an engine computes on one GPU so "
+                               "far; use 1",
+                               per_engine));
   if (per_engine > 1) {
     flags.warnings.push_back(fmt::format(
         "--rollout-num-gpus-per-engine {}: on CPUs an engine is one process", per_engine));

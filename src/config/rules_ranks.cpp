@@ -71,11 +71,6 @@ void check_ranks(const RunConfig& config, Problems& problems) {
   check_pipeline(config, problems);
   const int64_t world = config.world_size(), together = config.model_parallel_size();
   problems.require(
-      world == 1 || config.device == "cpu",
-      fmt::format("--actor-num-gpus-per-node {} --device {}: several ranks train on the "
-                  "CPU for now; use 1 with a GPU",
-                  world, config.device));
-  problems.require(
       world % together == 0,
       fmt::format("--actor-num-gpus-per-node {}: should be a multiple of "
                   "--tensor-model-parallel-size {} x --pipeline-model-parallel-size {} x "

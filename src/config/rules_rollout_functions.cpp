@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 
 #include "config/rules.h"
 #include "config/users_functions.h"
@@ -12,10 +13,39 @@ namespace {
 
 constexpr double kMostGigabytes = 65536;
 
+/// slime train-async: the function is called for the next step while one is trained.
+void check_one_step_ahead(
+    const ParsedFlags& flags,
+    const std::function<void(bool, std::string_view, std::string_view)>& refuse) {
+  const RunConfig& config = flags.config;
+  refuse(config.colocate, "--colocate",
+         "one step ahead the function draws while the trainer trains; where they take turns, use "
+         "slime train");
+  refuse(config.max_staleness != 1, fmt::format("--max-staleness {}", *config.max_staleness),
+         "slime train-async calls the function one step ahead, so what it draws is one update old; "
+         "use 1, or slime train for 0");
+  refuse(config.update_mode == "interrupt",
+         flags.gives("--update-mode") ? "--update-mode interrupt" : "--pause-generation-mode abort",
+         "requests are the function's own, and nobody asks again for those that are aborted; use "
+         "drain or suspend");
+  for (const std::string_view flag :
+       {"--async-order", "--staleness-policy", "--async-unused-samples-handler",
+        "--async-buffer-size", "--async-data-buffer-capacity-factor", "--fully-async-buffer-policy",
+        "--fully-async-max-completed-samples"}) {
+    refuse(flags.gives(flag), flag, "there is no queue of groups; one step is drawn ahead, whole");
+  }
+}
+
 }  // namespace
 
 void complete_rollout_functions(ParsedFlags& flags) {
   RunConfig& config = flags.config;
+  // As the original's train_async.py: weights change between two calls of the function.
+  const bool says_how = flags.gives("--update-mode") || flags.gives("--kv-on-update") ||
+                        flags.gives("--pause-generation-mode") ||
+                        flags.gives("--keep-cache-on-weight-update");
+  const bool is_async = config.train_async || config.fully_async;
+  if (is_async && has_users_rollout(config) && !says_how) config.update_mode = "drain";
   if (!flags.gives("--eval-function-path") && !is_built_in_rollout(config.rollout_function_path))
     config.eval_function_path = config.rollout_function_path;
 }
@@ -37,10 +67,7 @@ void check_rollout_functions(ParsedFlags& flags, Problems& problems) {
   const auto refuse = [&](bool is_so, std::string_view flag, std::string_view why) {
     problems.require(!is_so, fmt::format("--rollout-function-path {} and {}: {}", path, flag, why));
   };
-  refuse(
-      config.train_async, "slime train-async",
-      "generation is a stream there, and this function draws one step after the other; use slime "
-      "train");
+  if (config.train_async) check_one_step_ahead(flags, refuse);
   refuse(config.deterministic_schedule, "--deterministic-schedule",
          "rounds count tokens of the engine and do not wait for functions; leave one out");
   const bool has_own_order = std::ranges::any_of(

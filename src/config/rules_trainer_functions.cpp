@@ -40,10 +40,6 @@ void check_loss(const RunConfig& config, Problems& problems) {
       fmt::format("--custom-loss-library {}: no such file; docs/plugins.md has the "
                   "command that builds one",
                   config.custom_loss_library));
-  problems.require(!has_function || config.rollout_top_p >= 1,
-                   fmt::format("--custom-loss-function-path and --rollout-top-p {}: nuclei are not "
-                               "replayed for a loss in Python; use --custom-loss-library",
-                               config.rollout_top_p));
 }
 
 }  // namespace
@@ -65,11 +61,6 @@ void check_trainer_functions(const RunConfig& config, Problems& problems) {
   for (const Path& path : paths) {
     if (path.second.empty()) continue;
     check_form(path, problems);
-    problems.require(
-        config.device == "cpu",
-        fmt::format("{} and --device {}: a trainer's functions get tensors of the CPU; "
-                    "tensors of a GPU are not shared with their process yet",
-                    path.first, config.device));
     problems.require(!config.debug_rollout_only,
                      fmt::format("{}: --debug-rollout-only trains nothing", path.first));
   }

@@ -142,6 +142,13 @@ bool has_users_rollout(const RunConfig& config) { return calls(config, "rollout"
 bool has_users_evaluation(const RunConfig& config) { return calls(config, "evaluate"); }
 bool has_users_data_source(const RunConfig& config) { return calls(config, "data_source"); }
 
+bool shares_tensors(const RunConfig& config) {
+  return !config.custom_loss_function_path.empty() ||
+         !config.custom_advantage_function_path.empty() ||
+         !config.rollout_data_postprocess_path.empty() || !config.users_correction().empty() ||
+         !config.users_reducer().empty();
+}
+
 bool is_built_in_rollout(std::string_view path) {
   return path == kStock || path == kRows ||
          std::ranges::find(kFullyAsync, path) != std::end(kFullyAsync);

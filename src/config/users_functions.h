@@ -36,6 +36,9 @@ bool has_users_evaluation(const RunConfig& config);
 /// --data-source-path.
 bool has_users_data_source(const RunConfig& config);
 
+/// Whether functions of the user's that the trainer calls have tensors: in Python, beside each rank.
+bool shares_tensors(const RunConfig& config);
+
 /// The rollout functions that are built in, by the original's names.
 bool is_built_in_rollout(std::string_view path);
 /// --rollout-function-path names the one that goes on while the trainer trains.

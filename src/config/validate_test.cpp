@@ -8,6 +8,7 @@
 
 #include <sstream>
 
+#include "config/users_functions.h"
 #include "core/error.h"
 
 namespace slime::config {
@@ -85,6 +86,45 @@ TEST(Validate, WordsOfOtherFamiliesHaveOneMeaning) {
   EXPECT_EQ(config.async_buffer_size, 3);  // 31 of 2 x 4 samples
   EXPECT_EQ(config.update_mode, "suspend");
   EXPECT_EQ(config.kv_on_update, "keep");
+}
+
+TEST(Validate, ARolloutFunctionIsCalledOneStepAheadAndWeightsChangeBetweenItsCalls) {
+  const std::string function = "--train-async --rollout-function-path my.draw ";
+  EXPECT_EQ(checked(function).error, "");
+  EXPECT_EQ(checked(function).flags.config.update_mode, "drain");
+  EXPECT_EQ(checked(function).flags.config.max_staleness, 1);
+  EXPECT_EQ(checked(function + "--update-mode suspend").flags.config.update_mode, "suspend");
+  EXPECT_EQ(checked(function + "--kv-on-update recompute").flags.config.update_mode, "suspend");
+  // Without such a function, and in slime train, the default is what it was.
+  EXPECT_EQ(checked("--train-async --rm-type math").flags.config.update_mode, "suspend");
+  EXPECT_EQ(checked("--rollout-function-path my.draw").flags.config.update_mode, "suspend");
+}
+
+TEST(Validate, WhatARolloutFunctionOneStepAheadCannotDoIsRefusedByName) {
+  const std::string function = "--train-async --rollout-function-path my.draw ";
+  for (const auto& [flags, why] :
+       {std::pair{"--colocate", "--colocate: one step ahead the function draws while"},
+        std::pair{"--max-staleness 2", "--max-staleness 2: slime train-async calls the function"},
+        std::pair{"--max-staleness 0", "--max-staleness 0: slime train-async calls the function"},
+        std::pair{"--update-mode interrupt", "--update-mode interrupt: requests are the function"},
+        std::pair{"--pause-generation-mode abort", "--pause-generation-mode abort: requests are"},
+        std::pair{"--async-order finish", "--async-order: there is no queue of groups"},
+        std::pair{"--async-buffer-size 3", "--async-buffer-size: there is no queue"},
+        std::pair{"--staleness-policy drop", "--staleness-policy: there is no queue"}}) {
+    EXPECT_THAT(checked(function + flags).error,
+                HasSubstr(std::string("--rollout-function-path my.draw and ") + why));
+  }
+}
+
+TEST(Validate, TheOriginalsFullyAsynchronousFunctionIsTheProgramsOwnStream) {
+  for (const std::string path : {"slime.rollout.fully_async_rollout.generate_rollout_fully_async",
+                                 "fully_async_rollout.generate_rollout_fully_async"}) {
+    const Checked result = checked("--rm-type math --rollout-function-path " + path);
+    EXPECT_EQ(result.error, "");
+    EXPECT_TRUE(result.flags.config.train_async);
+    EXPECT_EQ(result.flags.config.update_mode, "suspend");
+    EXPECT_THAT(users_functions(result.flags.config), IsEmpty());
+  }
 }
 
 TEST(Validate, AnUnknownFlagIsForTheUsersFunctions) {

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "core/error.h"
 
 namespace slime::engine {
@@ -23,6 +25,26 @@ model::CacheSpec common_cache(std::span<const model::BlockNeeds> blocks) {
           i));
   }
   return first;
+}
+
+model::CacheSpec cache_of_tokens(std::span<const model::BlockNeeds> blocks) {
+  const auto first = std::ranges::find_if(blocks, keeps_tokens);
+  if (first == blocks.end())
+    throw ConfigError("no layer keeps keys and values, and the engine counts tokens by them");
+  for (std::size_t i = 0; i < blocks.size(); ++i) {
+    if (keeps_tokens(blocks[i]) && blocks[i].cache != first->cache)
+      throw ConfigError(fmt::format(
+          "layer {} keeps keys and values of another shape than layer {}; the engine holds those "
+          "of one shape",
+          i, first - blocks.begin()));
+  }
+  return first->cache;
+}
+
+int64_t state_bytes(std::span<const model::BlockNeeds> blocks) {
+  int64_t bytes = 0;
+  for (const model::BlockNeeds& block : blocks) bytes += block.cache.state_bytes;
+  return bytes;
 }
 
 kernels::RotaryShape attention_heads(const model::Network& network) {

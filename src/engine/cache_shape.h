@@ -10,8 +10,17 @@
 
 namespace slime::engine {
 
-/// Throws ConfigError where blocks differ, or keep a state per request.
+/// For runners that hold nothing else. Throws ConfigError where blocks differ, or keep a state per
+/// request.
 model::CacheSpec common_cache(std::span<const model::BlockNeeds> blocks);
+
+/// Of the blocks that keep keys and values, where others may keep a state of each request. Throws
+/// ConfigError where the former differ, or where there are none.
+model::CacheSpec cache_of_tokens(std::span<const model::BlockNeeds> blocks);
+inline bool keeps_tokens(const model::BlockNeeds& block) { return block.cache.heads > 0; }
+
+/// Bytes of a request's state over all layers; 0 where no layer keeps one.
+int64_t state_bytes(std::span<const model::BlockNeeds> blocks);
 
 /// The same as attention kernels take it.
 kernels::RotaryShape attention_heads(const model::Network& network);

@@ -41,5 +41,16 @@ TEST(CacheShape, RefusesLayersThatDifferAndStatesOfRequestsByTheLayersNumber) {
               HasSubstr("layer 1 keeps a state per request"));
 }
 
+TEST(CacheShape, OfTokensIsThatOfTheLayersThatKeepThem) {
+  model::BlockNeeds recurrent;
+  recurrent.cache.state_bytes = 4096;
+  const std::vector<model::BlockNeeds> blocks{recurrent, block(2, 16), recurrent, block(2, 16)};
+  EXPECT_EQ(cache_of_tokens(blocks), blocks[1].cache);
+  EXPECT_EQ(PagedKvCache::page_bytes(blocks, at::kFloat), 2 * 2 * 16 * (16 + 16) * 4);
+  EXPECT_EQ(state_bytes(blocks), 2 * 4096);
+  EXPECT_THROW(cache_of_tokens(std::vector{recurrent}), ConfigError);
+  EXPECT_THROW(cache_of_tokens(std::vector{block(2, 16), recurrent, block(4, 16)}), ConfigError);
+}
+
 }  // namespace
 }  // namespace slime::engine

@@ -148,7 +148,12 @@ struct FromDirectory {
 struct FromNetwork {
   model::Network* network = nullptr;  // of this process, of the running model's shapes
 };
-using WeightSource = std::variant<InPlace, FromDirectory, FromNetwork>;
+struct Exchange {
+  /// Of this process and the running model's shapes: computed with from now on. The network before is
+  /// the caller's to write to when the call has returned.
+  model::Network* network = nullptr;
+};
+using WeightSource = std::variant<InPlace, FromDirectory, FromNetwork, Exchange>;
 
 /// What becomes of the requests that run while the weights change. Keys and values of old weights
 /// never serve new requests, whatever running ones do with theirs.

@@ -109,14 +109,17 @@ Expected<void> Engine::wake() {
 }
 
 Expected<void> Engine::update_weights(const WeightUpdate& update) {
-  std::shared_ptr<model::Network> fresh;
+  std::shared_ptr<model::Network> loaded_network;  // until it is copied
+  model::Network* fresh = nullptr;
   if (const auto* directory = std::get_if<FromDirectory>(&update.source)) {
     auto loaded = weights_.load(directory->path);
     if (!loaded) return tl::make_unexpected(loaded.error());
-    fresh = std::move(*loaded);
+    loaded_network = std::move(*loaded);
+    fresh = loaded_network.get();
   }
-  if (const auto* other = std::get_if<FromNetwork>(&update.source))
-    fresh = std::shared_ptr<model::Network>(std::shared_ptr<void>(), other->network);  // not owned
+  if (const auto* other = std::get_if<FromNetwork>(&update.source)) fresh = other->network;
+  const auto* exchange = std::get_if<Exchange>(&update.source);
+  model::Network* other = exchange == nullptr ? nullptr : exchange->network;
   FreshWeights copied;
   if (fresh != nullptr) {
     steps_.wait_for_weights();  // the copy before may still read the second buffer
@@ -125,13 +128,13 @@ Expected<void> Engine::update_weights(const WeightUpdate& update) {
     copied = std::move(*staged);
   }
   const Expected<void> done = control(
-      [this, copied, version = update.version, running = update.running,
+      [this, copied, other, version = update.version, running = update.running,
        stays_paused = update.stays_paused] {
-        steps_.change_weights(copied, running, version, stays_paused);
+        steps_.change_weights(copied, other, running, version, stays_paused);
         weights_.set_version(version);
       },
       /*drains_first=*/false);
-  if (fresh != nullptr && !weights_.stages()) steps_.wait_for_weights();
+  if ((is_copied && !weights_.stages()) || other != nullptr) steps_.wait_for_weights();
   return done;
 }
 

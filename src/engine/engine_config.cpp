@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "engine/cache_shape.h"
 #include "engine/page_pool.h"
+#include "engine/state_pool.h"
 #include "engine/step_runner.h"
 #include "kernels/cpu/paged_attention.h"
 #include "kernels/gpu/gpu.h"
@@ -73,13 +74,33 @@ EngineConfig completed(EngineConfig config, model::Network& network) {
   require(config.kv_cache_bytes >= page_bytes,
           fmt::format("kv_cache_bytes = {}: one page of {} tokens takes {} bytes",
                       config.kv_cache_bytes, kernels::kPageTokens, page_bytes));
+  if (const int64_t state = state_bytes(network.blocks()); state > 0) {
+    require(num_states_of(config, network) >= 2,
+            fmt::format("kv_cache_bytes = {}: the state of one request takes {} bytes, and half of "
+                        "the cache has to hold two",
+                        config.kv_cache_bytes, state));
+  }
   if (!problems.empty()) throw ConfigError(problems);
   return config;
 }
 
+int64_t num_states_of(const EngineConfig& config, model::Network& network) {
+  return num_states_of(config.kv_cache_bytes, state_bytes(network.blocks()),
+                       config.max_running_requests, config.enable_prefix_cache);
+}
+
+int64_t num_states_of(int64_t kv_cache_bytes, int64_t state_bytes, int64_t max_running_requests,
+                      bool shares_prefixes) {
+  if (state_bytes == 0) return 0;
+  const int64_t wanted = (shares_prefixes ? 2 : 1) * max_running_requests;
+  return std::min({std::max<int64_t>(wanted, 2), kv_cache_bytes / 2 / state_bytes,
+                   int64_t{std::numeric_limits<StateId>::max()}});
+}
+
 int64_t num_pages_of(const EngineConfig& config, model::Network& network) {
+  const int64_t states = num_states_of(config, network) * state_bytes(network.blocks());
   const int64_t affordable =
-      config.kv_cache_bytes / kv_page_bytes(network, kv_storage_type(config, network));
+      (config.kv_cache_bytes - states) / kv_page_bytes(network, kv_storage_type(config, network));
   return std::min<int64_t>(affordable, std::numeric_limits<PageId>::max());
 }
 

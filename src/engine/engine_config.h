@@ -21,7 +21,7 @@ struct EngineConfig {
   int64_t max_queued_requests = 65536;  // beyond this, submit() answers 503
   int64_t max_prefill_tokens =
       512;  // prompt tokens per step: longer prompts are computed in chunks
-  int64_t kv_cache_bytes = int64_t{2} << 30;
+  int64_t kv_cache_bytes = int64_t{2} << 30;  // with the states of requests, where layers keep some
   /// "auto" (that of the weights, float32 for float16 ones on the CPU), "float32", "bfloat16", or
   /// "fp8_e4m3": GPU only, half the memory, no scales.
   std::string kv_cache_dtype = "auto";
@@ -47,7 +47,14 @@ EngineConfig completed(EngineConfig config, model::Network& network);
 /// How keys and values are stored.
 at::ScalarType kv_storage_type(const EngineConfig& config, model::Network& network);
 
-/// As many pages as the budget affords.
+/// Where layers keep a state of each request: room for the running ones and as many snapshots of
+/// prefixes, within half of the budget; 0 elsewhere.
+int64_t num_states_of(const EngineConfig& config, model::Network& network);
+
+int64_t num_states_of(int64_t kv_cache_bytes, int64_t state_bytes, int64_t max_running_requests,
+                      bool shares_prefixes);
+
+/// As many pages as the rest of the budget affords.
 int64_t num_pages_of(const EngineConfig& config, model::Network& network);
 
 }  // namespace slime::engine

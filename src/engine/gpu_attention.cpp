@@ -22,6 +22,7 @@ Tensor GpuAttention::attend(const model::AttentionLayer& layer, const Tensor& qk
   call.k_norm_D = layer.k_norm.value;
   call.cos_PR = layer.cos_PR;
   call.sin_PR = layer.sin_PR;
+  call.sinks_N = layer.sinks.value;
   call.heads = {layer.num_heads, layer.num_kv_heads, layer.head_dim, layer.norm_eps};
   call.attention = {layer.scale, layer.window};
   call.keys = keys_[layer.index];

@@ -28,10 +28,11 @@ int64_t block_bytes(const StepRunnerConfig& config, const kernels::DecodeOptions
   const int64_t sequences = std::max(config.max_running_requests, kernels::kRecordedRows.back());
   const int64_t rows = config.max_prefill_tokens + sequences;
   const kernels::DecodeLimits lists = kernels::decode_limits(sequences, decode);
-  return 64 * rows + 128 * sequences + 16 * (rows * 2 + 4096) + 4 * lists.units +
+  return 64 * rows + 160 * sequences + 16 * (rows * 2 + 4096) + 4 * lists.units +
          static_cast<int64_t>(sizeof(kernels::DecodeSegment)) * lists.segments +
          static_cast<int64_t>(sizeof(kernels::DecodeMember)) * lists.members +
-         4 * config.max_running_requests * (pages_of(config.context_length) + 1) + (1 << 16);
+         4 * config.max_running_requests * (pages_of(config.context_length) + 1) +
+         4 * pages_of(kernels::kMostGatheredRows) + (1 << 16);
 }
 
 kernels::DecodeOptions decode_options(const kernels::Gpu& gpu, const model::CacheSpec& cache,
@@ -40,6 +41,11 @@ kernels::DecodeOptions decode_options(const kernels::Gpu& gpu, const model::Cach
       static_cast<int>(cache.key_size), static_cast<int>(c10::elementSize(step.kv_dtype)));
   return {cache.queries_per_head, cache.heads, gpu.num_processors() * blocks,
           step.shares_prompt_reads};
+}
+
+bool has_no_window(const model::Network& network) {
+  const std::vector<int64_t>& window = network.config().window;
+  return std::ranges::all_of(window, [](int64_t tokens) { return tokens == 0; });
 }
 
 template <typename T>
@@ -55,6 +61,12 @@ GpuInputBlock::GpuInputBlock(const kernels::Gpu& gpu, model::Network& network,
       decode_(decode_options(gpu, common_cache(network.blocks()), config)),
       has_decode_(gpu.has_decode_attention(attention_heads(network),
                                            network.weights().flat().scalar_type())),
+      splits_keys_{decode_.num_kv_heads, has_no_window(network) ? gpu.num_processors() : 0},
+      has_packed_(has_no_window(network) &&
+                  gpu.has_packed_attention(attention_heads(network),
+                                           network.weights().flat().scalar_type()) &&
+                  gpu.has_tiled_attention(attention_heads(network),
+                                          network.weights().flat().scalar_type())),
       block_(block_bytes(config, decode_), device) {}
 
 /// Which units of attention there are: those of prompts, and those of sequences with one row.
@@ -87,17 +99,25 @@ void GpuInputBlock::fill_units(std::span<const Chunk> chunks, int64_t rows, bool
     launch.unit_sequence_U = device(at::kInt, plan.num_units);
     block_.add(view(plan.tile_U));
     launch.unit_tile_U = device(at::kInt, plan.num_units);
-    std::ranges::fill(block_.add<int32_t>(plan.num_units), 0);
+    block_.add(view(plan.chunk_U));
     launch.unit_chunk_U = device(at::kInt, plan.num_units);
     block_.add(view(plan.is_on_U));
     launch.unit_is_on_U = device(at::kByte, plan.num_units);
-    block_.add<int32_t>(1)[0] = int32_t{1} << 30;
+    block_.add<int32_t>(1)[0] = plan.chunk_tokens;
     launch.chunk_tokens = device(at::kInt, 1);
     block_.add<int32_t>(1)[0] = static_cast<int32_t>(row);
     launch.num_rows = device(at::kInt, 1);
+    launch.num_partials = plan.num_partials;
+    if (plan.num_partials > 0) {
+      block_.add(view(plan.partial_starts));
+      launch.partial_starts = device(at::kInt, static_cast<int64_t>(plan.partial_starts.size()));
+      block_.add(view(plan.merge_starts));
+      launch.merge_starts = device(at::kInt, static_cast<int64_t>(plan.merge_starts.size()));
+    }
     in.batch.tiles.push_back(std::move(launch));
   };
-  add_tiles(kernels::plan_prompts(spans, decode_.group));
+  if (has_packed_ && !is_decode) fill_packed(chunks, spans, in);
+  add_tiles(kernels::plan_prompts(spans, decode_.group, splits_keys_));
   if (!has_decode_) {
     add_tiles(kernels::plan_single_rows(spans, is_decode ? rows : 0, decode_.group));
     return;
@@ -118,6 +138,23 @@ void GpuInputBlock::fill_units(std::span<const Chunk> chunks, int64_t rows, bool
   launch.segments = add(plan.segments, plan.room.segments);
   launch.members = add(plan.members, plan.room.members);
   launch.record_starts = add(plan.record_starts, launched + 1);
+}
+
+void GpuInputBlock::fill_packed(std::span<const Chunk> chunks, std::span<kernels::PagedSpan> spans,
+                                GpuStepInputs& in) {
+  kernels::PackedPlan plan = kernels::plan_packed(spans);
+  std::vector<int32_t> pages;
+  for (const auto& [sequence, num_pages] : plan.contexts) {
+    const auto first = chunks[sequence].request->pages.begin();
+    pages.insert(pages.end(), first, first + num_pages);
+  }
+  if (!pages.empty()) {
+    block_.add(view(pages));
+    in.batch.packed.earlier_pages =
+        block_.last_on_device(at::kInt, static_cast<int64_t>(pages.size()));
+  }
+  in.batch.packed.own = std::move(plan.own);
+  in.batch.packed.earlier = std::move(plan.earlier);
 }
 
 void GpuInputBlock::fill_attention(std::span<const Chunk> chunks, int64_t rows, bool is_decode,
@@ -189,8 +226,9 @@ void GpuInputBlock::fill_attention(std::span<const Chunk> chunks, int64_t rows, 
   page_starts[sequence] = static_cast<int32_t>(page);
 }
 
-void GpuInputBlock::fill_sampling(std::span<const Chunk> chunks, int64_t rows, bool is_decode,
-                                  GpuStepInputs& in) {
+void GpuInputBlock::fill_sampling(std::span<const Chunk> chunks,
+                                  std::span<const kernels::RowWish> wishes, int64_t rows,
+                                  bool is_decode, GpuStepInputs& in) {
   std::vector<const Request*> drawn;
   std::vector<int64_t> drawn_rows;
   int64_t row = 0;
@@ -216,6 +254,11 @@ void GpuInputBlock::fill_sampling(std::span<const Chunk> chunks, int64_t rows, b
   in.sampling.min_p_R = block_.last_on_device(at::kFloat, launched);
   const auto top_ks = block_.add<int32_t>(launched);
   in.sampling.top_k_R = block_.last_on_device(at::kInt, launched);
+  constexpr auto kWishBytes = static_cast<int64_t>(sizeof(kernels::RowWish));
+  const auto wish_room = block_.add<kernels::RowWish>(launched);
+  in.sampling.wish_R = block_.last_on_device(at::kByte, launched * kWishBytes);
+  std::ranges::fill(wish_room, kernels::RowWish{});
+  std::ranges::copy(wishes, wish_room.begin());
   for (int64_t i = 0; i < launched; ++i) {
     uniforms[i] = 0.5;
     temperatures[i] = top_ps[i] = 1;
@@ -233,10 +276,12 @@ void GpuInputBlock::fill_sampling(std::span<const Chunk> chunks, int64_t rows, b
   }
 }
 
-GpuStepInputs GpuInputBlock::fill(std::span<const Chunk> chunks, int64_t rows, bool is_decode) {
+GpuStepInputs GpuInputBlock::fill(std::span<const Chunk> chunks,
+                                  std::span<const kernels::RowWish> wishes, int64_t rows,
+                                  bool is_decode) {
   GpuStepInputs in;
   block_.begin();
-  fill_sampling(chunks, rows, is_decode, in);
+  fill_sampling(chunks, wishes, rows, is_decode, in);
   fill_attention(chunks, rows, is_decode, in);
   block_.send();
   return in;

@@ -12,6 +12,7 @@
 #include "engine/step_runner.h"
 #include "kernels/gpu/decode_units.h"
 #include "kernels/gpu/gpu.h"
+#include "kernels/gpu/paged_units.h"
 #include "model/network.h"
 
 namespace slime::engine {
@@ -33,19 +34,25 @@ class GpuInputBlock {
 
   /// Fills the block, sends it on the current stream and describes it. `rows`: T, at least the
   /// chunks' tokens; more are padding. `is_decode`: each chunk is one token that draws the next.
-  /// The same number of rows of decode gives the same places in the block.
-  GpuStepInputs fill(std::span<const Chunk> chunks, int64_t rows, bool is_decode);
+  /// The same number of rows of decode gives the same places in the block. `wishes`: of the rows
+  /// that draw; empty where none has one.
+  GpuStepInputs fill(std::span<const Chunk> chunks, std::span<const kernels::RowWish> wishes,
+                     int64_t rows, bool is_decode);
 
  private:
   void fill_attention(std::span<const Chunk> chunks, int64_t rows, bool is_decode,
                       GpuStepInputs& in);
   void fill_units(std::span<const Chunk> chunks, int64_t rows, bool is_decode, GpuStepInputs& in);
-  void fill_sampling(std::span<const Chunk> chunks, int64_t rows, bool is_decode,
-                     GpuStepInputs& in);
+  void fill_packed(std::span<const Chunk> chunks, std::span<kernels::PagedSpan> spans,
+                   GpuStepInputs& in);
+  void fill_sampling(std::span<const Chunk> chunks, std::span<const kernels::RowWish> wishes,
+                     int64_t rows, bool is_decode, GpuStepInputs& in);
 
   const int64_t spare_page_;
   const kernels::DecodeOptions decode_;
-  const bool has_decode_;  // otherwise rows of decode are tiles like prompts
+  const bool has_decode_;                // otherwise rows of decode are tiles like prompts
+  const kernels::KeySplit splits_keys_;  // of prompts
+  const bool has_packed_;                // long prompts go to packed attention
   StepBlock block_;
 };
 

@@ -9,7 +9,7 @@
 #include "core/error.h"
 #include "engine/cache_shape.h"
 #include "engine/prompt_scores.h"
-#include "engine/sampler.h"
+#include "kernels/cpu/thread_pool.h"
 #include "kernels/gpu/recorded_rows.h"
 #include "kernels/linear.h"
 
@@ -37,6 +37,12 @@ Tensor cache_half(const model::Network& network, const StepRunnerConfig& step,
                      step.kv_dtype);
 }
 
+/// Log-probs of the prompt are still to be computed.
+bool scores_prompt(const Chunk& chunk) {
+  const Request& request = *chunk.request;
+  return request.wants_input_scores() && request.num_scored < request.prompt_length;
+}
+
 }  // namespace
 
 int64_t GpuRunner::page_bytes(std::span<const model::BlockNeeds> blocks, at::ScalarType dtype) {
@@ -48,15 +54,15 @@ int64_t GpuRunner::page_bytes(std::span<const model::BlockNeeds> blocks, at::Sca
 }
 
 GpuRunner::Results::Results(int64_t rows, at::Device device)
-    : on_device(at::zeros({2, rows}, at::TensorOptions(device).dtype(at::kInt))),
+    : on_device(at::zeros({3, rows}, at::TensorOptions(device).dtype(at::kInt))),
       ready{c10::Event(device.type()), c10::Event(device.type())} {
   for (Tensor& host : on_host)
-    host = at::zeros({2, rows}, at::TensorOptions(at::kInt)).pin_memory();
+    host = at::zeros({3, rows}, at::TensorOptions(at::kInt)).pin_memory();
 }
 
 GpuRunner::GpuRunner(model::Network& network, const StepRunnerConfig& config)
     : gpu_(kernels::opened_gpu()),
-      network_(network),
+      network_(&network),
       config_(config),
       stream_(new_stream(network.weights().flat().device())),
       memory_(gpu_.reserve_memory(cache_bytes(network, config))),
@@ -64,6 +70,7 @@ GpuRunner::GpuRunner(model::Network& network, const StepRunnerConfig& config)
       values_(cache_half(network, config, *memory_, 1)),
       attention_(gpu_, keys_, values_),
       inputs_(gpu_, network, config, keys_.device()),
+      wishes_(config.eos_ids, network.config().vocab_size, keys_.device()),
       results_(std::max(config.max_running_requests, kernels::kRecordedRows.back()),
                keys_.device()),
       copy_begins_(keys_.device().type(), c10::EventFlag::BACKEND_DEFAULT),
@@ -95,11 +102,18 @@ void GpuRunner::copy_page(PageId from, PageId to) {
 void GpuRunner::copy_weights(const FreshWeights& fresh) {
   const c10::StreamGuard guard(stream_);
   copy_begins_.record(stream_);
-  Tensor running_N = network_.weights().flat();
+  Tensor running_N = network_->weights().flat();
   running_N.copy_(fresh.flat_N, /*non_blocking=*/true);
-  Tensor running_C = network_.weights().flat_constants();
+  Tensor running_C = network_->weights().flat_constants();
   running_C.copy_(fresh.constants_C, /*non_blocking=*/true);
   copy_ends_.record(stream_);
+}
+
+/// Recorded steps read the weights where they were when they were recorded: each network has its own.
+void GpuRunner::exchange_network(model::Network& network) {
+  copy_begins_.record(stream_);
+  copy_ends_.record(stream_);
+  network_ = &network;
 }
 
 double GpuRunner::wait_for_weights() {
@@ -111,9 +125,7 @@ double GpuRunner::wait_for_weights() {
 bool GpuRunner::is_recordable(std::span<const Chunk> chunks) const {
   return static_cast<int64_t>(chunks.size()) <= kernels::kRecordedRows.back() &&
          std::all_of(chunks.begin(), chunks.end(), [](const Chunk& chunk) {
-           return chunk.num_tokens == 1 && draws_token(chunk) &&
-                  !chunk.request->wants_input_scores() &&
-                  !needs_host(chunk.request->client, chunk.request->num_new_tokens());
+           return chunk.num_tokens == 1 && draws_token(chunk) && !scores_prompt(chunk);
          });
 }
 
@@ -122,7 +134,7 @@ int64_t GpuRunner::padded_rows(int64_t rows) const {
 }
 
 const kernels::GpuGraph* GpuRunner::any_graph() const {
-  for (const auto& [rows, recorded] : recorded_)
+  for (const auto& [key, recorded] : recorded_)
     if (recorded.graph != nullptr) return recorded.graph.get();
   return nullptr;
 }
@@ -133,17 +145,16 @@ Tensor GpuRunner::forward(const GpuStepInputs& in) {
   model::TokenBatch batch;
   batch.ids_T = in.ids_T;
   batch.positions_T = in.positions_T;
-  return network_.forward(batch, attention_);
+  return network_->forward(batch, attention_);
 }
 
-/// Returns the logits.
-Tensor GpuRunner::draw(const GpuStepInputs& in, const Tensor& hidden_TH) {
+void GpuRunner::draw(const GpuStepInputs& in, const Tensor& hidden_TH) {
   const Tensor hidden_RH =
       in.drawn_rows_R.defined() ? hidden_TH.index_select(0, in.drawn_rows_R) : hidden_TH;
-  const Tensor logits_RV = kernels::logits(hidden_RH, network_.head());
-  gpu_.sample(logits_RV, in.sampling, results_.on_device[0],
-              results_.on_device[1].view(at::kFloat));
-  return logits_RV;
+  const Tensor logits_RV = kernels::logits(hidden_RH, network_->head());
+  gpu_.sample(
+      logits_RV, in.sampling,
+      {results_.on_device[0], results_.on_device[1].view(at::kFloat), results_.on_device[2]});
 }
 
 void GpuRunner::send_results(int turn) {
@@ -160,13 +171,14 @@ bool GpuRunner::launch(std::span<const Chunk> chunks) {
   for (const Chunk& chunk : chunks) {
     num_tokens += chunk.num_tokens;
     launched.row_of_chunk.push_back(draws_token(chunk) ? num_drawn++ : -1);
-    waits |= chunk.request->wants_input_scores() ||
-             needs_host(chunk.request->client, chunk.request->num_new_tokens());
+    waits |= scores_prompt(chunk);
   }
+  const std::vector<kernels::RowWish> wishes =
+      wishes_.plan(chunks, launched.turn, launched.reports);
   if (is_recordable(chunks)) {
     const int64_t rows = padded_rows(num_tokens);
-    GpuStepInputs in = inputs_.fill(chunks, rows, true);
-    const auto [entry, is_new] = recorded_.try_emplace(rows);
+    GpuStepInputs in = inputs_.fill(chunks, wishes, rows, true);
+    const auto [entry, is_new] = recorded_.try_emplace({network_, rows});
     Recorded& recorded = entry->second;
     if (is_new) {
       draw(in, forward(in));
@@ -180,58 +192,24 @@ bool GpuRunner::launch(std::span<const Chunk> chunks) {
     }
     send_results(launched.turn);
   } else {
-    const GpuStepInputs in = inputs_.fill(chunks, num_tokens, false);
+    const GpuStepInputs in = inputs_.fill(chunks, wishes, num_tokens, false);
     const Tensor hidden_TH = forward(in);
     score_prompts(chunks, hidden_TH,
                   [this](const Tensor& hidden_PH, std::span<const TokenId> targets,
                          int64_t num_top) { return score_rows(hidden_PH, targets, num_top); });
-    if (num_drawn > 0) {
-      const Tensor logits_RV = draw(in, hidden_TH);
-      if (waits) draw_on_host(chunks, logits_RV, launched);
-    }
+    if (num_drawn > 0) draw(in, hidden_TH);
     send_results(launched.turn);
   }
   launched_.push_back(std::move(launched));
   return !waits;
 }
 
-/// sync: these rows need the request's earlier tokens or a list of tokens, which the host makes.
-void GpuRunner::draw_on_host(std::span<const Chunk> chunks, const Tensor& logits_RV,
-                             Launched& launched) {
-  std::vector<SampleJob> jobs;
-  std::vector<int64_t> rows;
-  std::vector<Tensor> copies;
-  for (std::size_t i = 0; i < chunks.size(); ++i) {
-    const int64_t row = launched.row_of_chunk[i];
-    const Request& request = *chunks[i].request;
-    if (row < 0 || !needs_host(request.client, request.num_new_tokens())) continue;
-    copies.push_back(logits_RV[row].to(at::kCPU));
-    rows.push_back(row);
-    jobs.push_back(
-        {&request,
-         {copies.back().data_ptr<float>(), static_cast<std::size_t>(copies.back().numel())},
-         {}});
-  }
-  sample(jobs, config_.eos_ids);
-  for (std::size_t i = 0; i < jobs.size(); ++i)
-    launched.by_host.emplace(rows[i], std::move(jobs[i].token));
-}
-
 /// sync: scores of prompts are rare, and wanted before the request goes on.
 std::vector<kernels::SampledToken> GpuRunner::score_rows(const Tensor& hidden_PH,
                                                          std::span<const TokenId> targets,
                                                          int64_t num_top) {
-  const Tensor logits_PV = kernels::logits(hidden_PH.contiguous(), network_.head());
+  const Tensor logits_PV = kernels::logits(hidden_PH.contiguous(), network_->head());
   std::vector<kernels::SampledToken> scores(targets.size());
-  if (num_top > 0) {
-    const Tensor on_host = logits_PV.to(at::kCPU);
-    const auto vocab = static_cast<std::size_t>(on_host.size(1));
-    for (std::size_t i = 0; i < targets.size(); ++i) {
-      scores[i] = kernels::score_row({on_host.data_ptr<float>() + i * vocab, vocab}, targets[i],
-                                     1.0, num_top);
-    }
-    return scores;
-  }
   Tensor target_P = at::empty({static_cast<int64_t>(targets.size())}, at::TensorOptions(at::kLong));
   std::copy(targets.begin(), targets.end(), target_P.data_ptr<int64_t>());
   Tensor logprob_P = at::empty(target_P.sizes(), logits_PV.options());
@@ -243,6 +221,9 @@ std::vector<kernels::SampledToken> GpuRunner::score_rows(const Tensor& hidden_PH
     scores[i].id = targets[i];
     scores[i].log_prob = on_host.const_data_ptr<float>()[i];
   }
+  if (num_top == 0) return scores;
+  auto best = best_tokens(gpu_, logits_PV, num_top);
+  for (std::size_t i = 0; i < targets.size(); ++i) scores[i].top = std::move(best[i]);
   return scores;
 }
 
@@ -259,15 +240,25 @@ std::vector<std::optional<kernels::SampledToken>> GpuRunner::collect() {
   for (std::size_t i = 0; i < out.size(); ++i) {
     const int64_t row = launched.row_of_chunk[i];
     if (row < 0) continue;
-    const auto drawn = launched.by_host.find(row);
-    if (drawn != launched.by_host.end()) {
-      out[i] = std::move(drawn->second);
-      continue;
-    }
     out[i].emplace();
     out[i]->id = tokens[row];
     out[i]->log_prob = log_probs[row];
   }
+  const int32_t* num_kept = tokens + 2 * results.size(1);
+  const auto read = [&](const RowReport& report) {
+    wishes_.read(report, launched.turn, num_kept[launched.row_of_chunk[report.chunk]],
+                 *out[report.chunk]);
+  };
+  std::vector<const RowReport*> handed_over;  // each is work for a core
+  for (const RowReport& report : launched.reports) {
+    if (num_kept[launched.row_of_chunk[report.chunk]] == kernels::kHandedOver) {
+      handed_over.push_back(&report);
+    } else {
+      read(report);
+    }
+  }
+  kernels::cpu::parallel_chunks(static_cast<int64_t>(handed_over.size()),
+                                [&](int64_t i) { read(*handed_over[i]); });
   return out;
 }
 

@@ -4,8 +4,10 @@
 ///
 /// Steps in which every request gets one token (decode) are padded to one of a short list of batch
 /// sizes and recorded: the first step of a size runs as it is, the second is recorded, and from
-/// then on a step is one copy of its numbers to the device and one launch. Other steps (prompts,
-/// rows that the host draws) are launched kernel by kernel.
+/// then on a step is one copy of its numbers to the device and one launch. Other steps (prompts) are
+/// launched kernel by kernel. Everything is drawn on the device, whatever a row wants.
+///
+/// One class because all of its parts are what a launched step reads and writes, on its stream.
 ///
 /// All work goes to one stream of the runner's own; weights that another stream changed must be
 /// complete before launch().
@@ -18,9 +20,11 @@
 #include <deque>
 #include <map>
 #include <span>
+#include <utility>
 
 #include "engine/gpu_attention.h"
 #include "engine/gpu_input_block.h"
+#include "engine/gpu_row_wishes.h"
 #include "engine/step_runner.h"
 #include "kernels/gpu/gpu.h"
 
@@ -38,6 +42,7 @@ class GpuRunner final : public StepRunner {
   bool launch(std::span<const Chunk> chunks) override;
   std::vector<std::optional<kernels::SampledToken>> collect() override;
   void copy_weights(const FreshWeights& fresh) override;
+  void exchange_network(model::Network& network) override;
   double wait_for_weights() override;
   void reset() override;
   void release_memory() override;
@@ -48,23 +53,22 @@ class GpuRunner final : public StepRunner {
   /// What steps drew. Two host sides take turns, because the step before may not be collected yet.
   struct Results {
     Results(int64_t rows, at::Device device);
-    Tensor on_device;   // int32 [2, rows]: tokens, and log-probs as bits
+    Tensor on_device;   // int32 [3, rows]: tokens, log-probs as bits, numbers of kept ids
     Tensor on_host[2];  // int32, pinned
     c10::Event ready[2];
     int turn = 0;
   };
   struct Launched {
-    std::vector<int64_t> row_of_chunk;                 // among the drawn rows; -1: draws none
-    std::map<int64_t, kernels::SampledToken> by_host;  // rows that the host drew
-    int turn = 0;                                      // which of the result blocks
+    std::vector<int64_t> row_of_chunk;  // among the drawn rows; -1: draws none
+    std::vector<RowReport> reports;
+    int turn = 0;  // which of the result blocks
   };
 
   bool is_recordable(std::span<const Chunk> chunks) const;
   int64_t padded_rows(int64_t rows) const;
   /// Hidden states of the step, and from them the drawn tokens in results_.
   Tensor forward(const GpuStepInputs& in);
-  Tensor draw(const GpuStepInputs& in, const Tensor& hidden_TH);
-  void draw_on_host(std::span<const Chunk> chunks, const Tensor& logits_RV, Launched& launched);
+  void draw(const GpuStepInputs& in, const Tensor& hidden_TH);
   std::vector<kernels::SampledToken> score_rows(const Tensor& hidden_PH,
                                                 std::span<const TokenId> targets, int64_t num_top);
   void send_results(int turn);
@@ -72,21 +76,23 @@ class GpuRunner final : public StepRunner {
   const kernels::GpuGraph* any_graph() const;
 
   kernels::Gpu& gpu_;
-  model::Network& network_;
+  model::Network* network_;
   const StepRunnerConfig config_;
   c10::Stream stream_;
   std::unique_ptr<kernels::GpuMemory> memory_;  // of keys_ and values_
   Tensor keys_, values_;  // [layers, pages + 1, K, 16, D]; the last page is where padding writes
   GpuAttention attention_;
   GpuInputBlock inputs_;
+  GpuRowWishes wishes_;
   Results results_;
   std::deque<Launched> launched_;
-  c10::Event copy_begins_, copy_ends_;  // of new weights, timed
+  c10::Event copy_begins_, copy_ends_;  // of new weights, timed; of an exchange: together
   struct Recorded {
     GpuStepInputs inputs;                      // keeps the views alive
     std::unique_ptr<kernels::GpuGraph> graph;  // null: ran once, not recorded yet
   };
-  std::map<int64_t, Recorded> recorded_;  // by padded rows
+  /// By the network whose weights are read, and padded rows.
+  std::map<std::pair<const model::Network*, int64_t>, Recorded> recorded_;
 };
 
 }  // namespace slime::engine

@@ -32,10 +32,11 @@ std::span<float> row_of(const Tensor& logits_RV, int64_t row) {
 }  // namespace
 
 ModelRunner::ModelRunner(model::Network& network, const StepRunnerConfig& config)
-    : network_(network),
+    : network_(&network),
       cache_(network.blocks(), config.kv_dtype, config.num_pages),
-      attention_(cache_),
-      queries_per_head_(common_cache(network.blocks()).queries_per_head),
+      states_(network.blocks(), config.num_states),
+      attention_(cache_, states_),
+      queries_per_head_(cache_of_tokens(network.blocks()).queries_per_head),
       eos_ids_(config.eos_ids) {
   const model::ModelConfig& model = network.config();
   if (config.records_experts && model.has_experts())
@@ -81,6 +82,7 @@ Tensor ModelRunner::forward(std::span<const Chunk> chunks) {
   auto* positions = batch.positions_T.data_ptr<int64_t>();
   std::vector<kernels::PagedSequence> sequences;
   sequences.reserve(chunks.size());
+  std::vector<StateId> states;
   int64_t row = 0;
   for (const Chunk& chunk : chunks) {
     const Request& request = *chunk.request;
@@ -88,20 +90,25 @@ Tensor ModelRunner::forward(std::span<const Chunk> chunks) {
                          .first_row = row,
                          .num_rows = chunk.num_tokens,
                          .num_keys = request.num_computed + chunk.num_tokens});
+    if (request.state >= 0) {
+      if (request.num_computed == 0) states_.clear(request.state);
+      states.push_back(request.state);
+    }
     batch.segments.push_back({.begin = row, .end = row + chunk.num_tokens});
     for (int64_t i = 0; i < chunk.num_tokens; ++i, ++row) {
       ids[row] = request.tokens[request.num_computed + i];
       positions[row] = request.num_computed + i;
     }
   }
-  attention_.begin_step(kernels::make_paged_plan(std::move(sequences), queries_per_head_));
-  if (!experts_) return network_.forward(batch, attention_);
-  const model::ModelConfig& model = network_.config();
+  attention_.begin_step(kernels::make_paged_plan(std::move(sequences), queries_per_head_),
+                        std::move(states));
+  if (!experts_) return network_->forward(batch, attention_);
+  const model::ModelConfig& model = network_->config();
   model::RouterPass routers;
   routers.made_YTK =
       at::zeros({model.num_layers, row, model.experts.per_token}, at::TensorOptions(at::kShort));
   batch.routers = &routers;
-  Tensor hidden_TH = network_.forward(batch, attention_);
+  Tensor hidden_TH = network_->forward(batch, attention_);
   record_experts(chunks, routers.made_YTK);
   return hidden_TH;
 }
@@ -109,7 +116,7 @@ Tensor ModelRunner::forward(std::span<const Chunk> chunks) {
 std::vector<kernels::SampledToken> ModelRunner::score_rows(const Tensor& hidden_PH,
                                                            std::span<const TokenId> targets,
                                                            int64_t num_top) {
-  const Tensor logits_PV = kernels::logits(hidden_PH, network_.head());
+  const Tensor logits_PV = kernels::logits(hidden_PH, network_->head());
   std::vector<kernels::SampledToken> scores(targets.size());
   kernels::cpu::parallel_chunks(static_cast<int64_t>(targets.size()), [&](int64_t i) {
     scores[i] = kernels::score_row(row_of(logits_PV, i), targets[i], 1.0, num_top);
@@ -117,9 +124,14 @@ std::vector<kernels::SampledToken> ModelRunner::score_rows(const Tensor& hidden_
   return scores;
 }
 
+void ModelRunner::release_memory() {
+  cache_.release_memory();
+  states_.release_memory();
+}
+
 void ModelRunner::copy_weights(const FreshWeights& fresh) {
-  Tensor running_N = network_.weights().flat();
-  Tensor running_C = network_.weights().flat_constants();
+  Tensor running_N = network_->weights().flat();
+  Tensor running_C = network_->weights().flat_constants();
   copy_seconds_ = best_seconds(1, [&] {
     running_N.copy_(fresh.flat_N);
     running_C.copy_(fresh.constants_C);
@@ -143,7 +155,7 @@ bool ModelRunner::launch(std::span<const Chunk> chunks) {
     jobs.emplace_back().request = chunk.request;
   }
   if (rows.empty()) return false;
-  const Tensor logits_RV = kernels::logits(take_rows(hidden_TH, rows), network_.head());
+  const Tensor logits_RV = kernels::logits(take_rows(hidden_TH, rows), network_->head());
   for (std::size_t i = 0; i < jobs.size(); ++i)
     jobs[i].logits_V = row_of(logits_RV, static_cast<int64_t>(i));
   sample(jobs, eos_ids_);

@@ -17,12 +17,17 @@ class ModelRunner final : public StepRunner {
   ModelRunner(model::Network& network, const StepRunnerConfig& config);
 
   void copy_page(PageId from, PageId to) override;
+  void copy_state(StateId from, StateId to) override { states_.copy(from, to); }
   bool launch(std::span<const Chunk> chunks) override;
   std::vector<std::optional<kernels::SampledToken>> collect() override;
   void copy_weights(const FreshWeights& fresh) override;
+  void exchange_network(model::Network& network) override {
+    network_ = &network;
+    copy_seconds_ = 0;
+  }
   double wait_for_weights() override { return copy_seconds_; }
   void reset() override { drawn_.clear(); }
-  void release_memory() override { cache_.release_memory(); }
+  void release_memory() override;
   void resume_memory() override {}  // comes back as it is written
   at::ScalarType kv_dtype() const override { return cache_.dtype(); }
   void append_experts(const Request& request, int64_t begin, int64_t end,
@@ -34,8 +39,9 @@ class ModelRunner final : public StepRunner {
   std::vector<kernels::SampledToken> score_rows(const Tensor& hidden_PH,
                                                 std::span<const TokenId> targets, int64_t num_top);
 
-  model::Network& network_;
+  model::Network* network_;
   PagedKvCache cache_;
+  StateCache states_;
   PagedAttention attention_;
   std::optional<ExpertPages> experts_;
   const int64_t queries_per_head_;

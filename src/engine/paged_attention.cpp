@@ -26,7 +26,10 @@ const float* floats(const Tensor& tensor) {
 
 }  // namespace
 
-void PagedAttention::begin_step(kernels::PagedPlan plan) { plan_ = std::move(plan); }
+void PagedAttention::begin_step(kernels::PagedPlan plan, std::vector<StateId> states) {
+  plan_ = std::move(plan);
+  state_of_sequence_ = std::move(states);
+}
 
 Tensor PagedAttention::attend(const model::AttentionLayer& layer, const Tensor& qkv_TE,
                               const Tensor&) {

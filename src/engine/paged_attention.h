@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "engine/paged_kv_cache.h"
+#include "engine/state_cache.h"
 #include "kernels/cpu/paged_attention.h"
 #include "model/attention.h"
 
@@ -12,12 +13,13 @@ namespace slime::engine {
 
 class PagedAttention final : public model::Attention {
  public:
-  /// `cache` must outlive it.
-  explicit PagedAttention(PagedKvCache& cache) : cache_(cache) {}
+  /// Both must outlive it.
+  PagedAttention(PagedKvCache& cache, StateCache& states) : cache_(cache), states_(states) {}
 
   /// What the rows of the next forward pass are; rows of consecutive sequences are consecutive. The
-  /// page tables must stay valid until the pass is over.
-  void begin_step(kernels::PagedPlan plan);
+  /// page tables must stay valid until the pass is over. `states`: of each sequence, none in networks
+  /// without states.
+  void begin_step(kernels::PagedPlan plan, std::vector<StateId> states);
 
   /// Throws BugError for float16 and float64 activations.
   Tensor attend(const model::AttentionLayer& layer, const Tensor& qkv_TE,
@@ -25,6 +27,8 @@ class PagedAttention final : public model::Attention {
   /// One key head, [rotating key; latent], that all query heads share.
   Tensor attend_latent(const model::LatentLayer& layer, const model::LatentInput& in,
                        const Tensor& positions_T) override;
+  /// Single tokens advance their states one by one, longer runs chunk by chunk.
+  Tensor attend_delta(const model::DeltaLayer& layer, const kernels::DeltaTokens& in) override;
 
  private:
   Tensor attend_chosen(const model::AttentionLayer& layer, const Tensor& qkv_TE,
@@ -33,10 +37,12 @@ class PagedAttention final : public model::Attention {
   void choose(const model::LatentLayer& layer, const model::IndexInput& index);
 
   PagedKvCache& cache_;
+  StateCache& states_;
   /// Of the step's rows, by the last layer with an indexer: a byte for each earlier token, or nothing
   /// where all are looked at.
   std::vector<std::vector<uint8_t>> chosen_;
   kernels::PagedPlan plan_;
+  std::vector<StateId> state_of_sequence_;
   std::vector<float> query_scratch_;
 };
 

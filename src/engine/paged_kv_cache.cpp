@@ -1,16 +1,13 @@
 #include "engine/paged_kv_cache.h"
 
 #include <ATen/ATen.h>
-#include <fmt/format.h>
-#include <sys/mman.h>
 
-#include <cstdlib>
+#include <algorithm>
 #include <cstring>
-#include <span>
 
 #include "core/error.h"
-#include "core/out_of_memory.h"
 #include "engine/cache_shape.h"
+#include "engine/memory_on_demand.h"
 #include "kernels/cpu/paged_attention.h"
 
 namespace slime::engine {
@@ -26,38 +23,14 @@ int64_t value_numbers(const model::CacheSpec& cache) {
   return cache.heads * kernels::value_stride(size) * kernels::kPageTokens;
 }
 
-/// The huge pages that lie wholly inside `bytes` bytes from `memory` on.
-std::span<std::byte> whole_pages(void* memory, int64_t bytes) {
-  constexpr uintptr_t kHugePage = uintptr_t{2} << 20;
-  const auto start = reinterpret_cast<uintptr_t>(memory);
-  const auto begin = (start + kHugePage - 1) / kHugePage * kHugePage;
-  const auto end = (start + static_cast<uintptr_t>(bytes)) / kHugePage * kHugePage;
-  if (begin >= end) return {};
-  return {reinterpret_cast<std::byte*>(begin), end - begin};
-}
-
-/// Bytes that read as zeros and are mapped on first write; in huge pages, where there are some:
-/// decoding reads all over them.
-Tensor zeros_on_demand(int64_t count, int64_t size) {
-  if (size == 0) return at::empty({0}, at::TensorOptions(at::kByte));
-  void* memory = std::calloc(count, size);
-  if (memory == nullptr)
-    throw OutOfMemory(fmt::format("no room for {:.2f} GiB of keys or values of a layer",
-                                  static_cast<double>(count * size) / (int64_t{1} << 30)));
-  const auto pages = whole_pages(memory, count * size);
-  // A wish: what the system answers changes nothing here.
-  if (!pages.empty()) madvise(pages.data(), pages.size(), MADV_HUGEPAGE);
-  return at::from_blob(memory, {count * size}, std::free, at::TensorOptions(at::kByte));
-}
-
 }  // namespace
 
 int64_t PagedKvCache::page_bytes(std::span<const model::BlockNeeds> blocks, at::ScalarType dtype) {
-  const model::CacheSpec cache = common_cache(blocks);
+  const model::CacheSpec cache = cache_of_tokens(blocks);
   int64_t index_numbers = 0;
   for (const model::BlockNeeds& block : blocks)
     index_numbers += block.cache.index_size * kernels::kPageTokens;
-  return static_cast<int64_t>(blocks.size()) * (key_numbers(cache) + value_numbers(cache)) *
+  return std::ranges::count_if(blocks, keeps_tokens) * (key_numbers(cache) + value_numbers(cache)) *
              static_cast<int64_t>(c10::elementSize(dtype)) +
          index_numbers * static_cast<int64_t>(sizeof(float));
 }
@@ -68,15 +41,17 @@ PagedKvCache::PagedKvCache(std::span<const model::BlockNeeds> blocks, at::Scalar
   check(dtype == at::kFloat || dtype == at::kBFloat16,
         "keys and values are stored as float32 or bfloat16");
   const auto element = static_cast<int64_t>(c10::elementSize(dtype));
-  const model::CacheSpec cache = common_cache(blocks);
+  const model::CacheSpec cache = cache_of_tokens(blocks);
   page_key_bytes_ = key_numbers(cache) * element;
   page_value_bytes_ = value_numbers(cache) * element;
-  for (std::size_t layer = 0; layer < blocks.size(); ++layer) {
-    keys_.push_back(zeros_on_demand(num_pages, page_key_bytes_));
-    values_.push_back(zeros_on_demand(num_pages, page_value_bytes_));
+  for (const model::BlockNeeds& block : blocks) {
+    const bool has_pages = keeps_tokens(block);
+    keys_.push_back(zeros_on_demand(num_pages, has_pages ? page_key_bytes_ : 0, "keys"));
+    values_.push_back(zeros_on_demand(num_pages, has_pages ? page_value_bytes_ : 0, "values"));
     index_keys_.push_back(zeros_on_demand(
-        num_pages, blocks[layer].cache.index_size * kernels::kPageTokens *
-                       static_cast<int64_t>(sizeof(float))));
+        num_pages,
+        block.cache.index_size * kernels::kPageTokens * static_cast<int64_t>(sizeof(float)),
+        "keys of an indexer"));
   }
 }
 
@@ -89,15 +64,13 @@ float* PagedKvCache::index_keys(int layer) const {
 
 void PagedKvCache::release_memory() {
   for (const auto* tensors : {&keys_, &values_, &index_keys_}) {
-    for (const Tensor& tensor : *tensors) {
-      const auto pages = whole_pages(tensor.data_ptr(), static_cast<int64_t>(tensor.nbytes()));
-      if (!pages.empty()) madvise(pages.data(), pages.size(), MADV_DONTNEED);
-    }
+    for (const Tensor& tensor : *tensors) give_back_memory(tensor);
   }
 }
 
 void PagedKvCache::copy_page(PageId from, PageId to) {
   for (std::size_t layer = 0; layer < keys_.size(); ++layer) {
+    if (values_[layer].numel() == 0) continue;  // a layer that keeps a state
     auto* keys = static_cast<std::byte*>(keys_[layer].data_ptr());
     auto* values = static_cast<std::byte*>(values_[layer].data_ptr());
     if (page_key_bytes_ > 0)

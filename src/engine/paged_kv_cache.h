@@ -16,7 +16,8 @@ namespace slime::engine {
 
 class PagedKvCache {
  public:
-  /// One array of keys and one of values per block. `dtype` is kFloat or kBFloat16. Memory is
+  /// One array of keys and one of values per block; none where a block keeps a state instead
+  /// (engine/state_cache.h). `dtype` is kFloat or kBFloat16. Memory is
   /// touched only when it is written, so an unused budget costs nothing.
   PagedKvCache(std::span<const model::BlockNeeds> blocks, at::ScalarType dtype, int64_t num_pages);
 

@@ -6,8 +6,8 @@
 
 namespace slime::engine {
 
-PrefixTree::PrefixTree(PagePool& pool, int64_t page_tokens)
-    : pool_(pool), page_tokens_(page_tokens) {}
+PrefixTree::PrefixTree(PagePool& pool, int64_t page_tokens, StatePool* states)
+    : pool_(pool), page_tokens_(page_tokens), states_(states) {}
 
 PrefixTree::~PrefixTree() { clear(); }
 
@@ -42,11 +42,42 @@ void PrefixTree::touch_path(Node* deepest) {
     by_use_.splice(by_use_.begin(), by_use_, node->use);
 }
 
+std::optional<PrefixTree::Snapshots::iterator> PrefixTree::deepest_snapshot(
+    Node& node, std::span<const TokenId> tokens) {
+  std::optional<Snapshots::iterator> best;
+  if (tokens.empty()) return best;
+  const auto [begin, end] = node.children.equal_range(tokens[0]);
+  for (auto it = begin; it != end; ++it) {
+    for (const auto snapshot : it->second->snapshots) {
+      const int64_t size = snapshot->num_tokens;
+      if ((best && (*best)->num_tokens >= size) || size > static_cast<int64_t>(tokens.size()))
+        continue;
+      if (std::equal(tokens.begin(), tokens.begin() + size, it->second->tokens.begin()))
+        best = snapshot;
+    }
+  }
+  return best;
+}
+
 PrefixTree::Match PrefixTree::match(std::span<const TokenId> tokens) {
-  Match match;
+  Match match;  // of pages
+  Match with_state;
+  std::optional<Snapshots::iterator> deepest;
   Node* node = &root_;
   while (true) {
-    const auto [child, common] = closest_child(*node, tokens.subspan(match.num_tokens));
+    const auto rest = tokens.subspan(match.num_tokens);
+    if (const auto snapshot = deepest_snapshot(*node, rest)) {
+      deepest = snapshot;
+      with_state = match;
+      with_state.num_tokens += (*snapshot)->num_tokens;
+      if ((*snapshot)->num_tokens < page_tokens_) {
+        with_state.partial_page = (*snapshot)->node->page;
+        with_state.num_partial = (*snapshot)->num_tokens;
+      } else {
+        with_state.pages.push_back((*snapshot)->node->page);
+      }
+    }
+    const auto [child, common] = closest_child(*node, rest);
     if (common == 0) break;
     node = child;
     match.num_tokens += common;
@@ -58,10 +89,19 @@ PrefixTree::Match PrefixTree::match(std::span<const TokenId> tokens) {
     match.pages.push_back(child->page);
   }
   touch_path(node);
-  return match;
+  match.num_known = match.num_tokens;
+  if (states_ == nullptr) return match;
+  with_state.num_known = match.num_tokens;
+  if (deepest) {
+    with_state.state = (*deepest)->state;
+    snapshots_.splice(snapshots_.begin(), snapshots_, *deepest);
+    touch_path((*deepest)->node);
+  }
+  return with_state;
 }
 
-void PrefixTree::insert(std::span<const TokenId> tokens, std::vector<PageId>& pages) {
+bool PrefixTree::insert(std::span<const TokenId> tokens, std::vector<PageId>& pages,
+                        std::optional<StateId> state) {
   Node* node = &root_;
   for (std::size_t index = 0;
        static_cast<int64_t>(index) * page_tokens_ < static_cast<int64_t>(tokens.size()); ++index) {
@@ -97,9 +137,35 @@ void PrefixTree::insert(std::span<const TokenId> tokens, std::vector<PageId>& pa
     node = node->children.emplace(here[0], std::move(fresh))->second.get();
   }
   touch_path(node);
+  if (!state || tokens.empty()) return false;
+  return add_snapshot(*node, (static_cast<int64_t>(tokens.size()) - 1) % page_tokens_ + 1, *state);
+}
+
+bool PrefixTree::add_snapshot(Node& node, int64_t num_tokens, StateId state) {
+  const auto same =
+      std::ranges::find(node.snapshots, num_tokens, [](const auto& it) { return it->num_tokens; });
+  if (same != node.snapshots.end()) {
+    snapshots_.splice(snapshots_.begin(), snapshots_, *same);
+    return false;
+  }
+  node.snapshots.push_back(snapshots_.insert(snapshots_.begin(), {&node, num_tokens, state}));
+  return true;
+}
+
+void PrefixTree::remove_snapshot(Snapshots::iterator snapshot) {
+  std::erase(snapshot->node->snapshots, snapshot);
+  states_->release(snapshot->state);
+  snapshots_.erase(snapshot);
+}
+
+bool PrefixTree::evict_state() {
+  if (snapshots_.empty()) return false;
+  remove_snapshot(std::prev(snapshots_.end()));
+  return true;
 }
 
 void PrefixTree::remove(Node& leaf) {
+  while (!leaf.snapshots.empty()) remove_snapshot(leaf.snapshots.back());
   pool_.release_from_tree(leaf.page);
   by_use_.erase(leaf.use);
   auto& siblings = leaf.parent->children;
@@ -109,18 +175,21 @@ void PrefixTree::remove(Node& leaf) {
 }
 
 void PrefixTree::evict_until_free(int64_t num_free) {
-  auto it = by_use_.end();
-  while (pool_.num_free() < num_free && it != by_use_.begin()) {
-    Node& node = **std::prev(it);
+  const Node* first_in_use = nullptr;
+  while (pool_.num_free() < num_free && !by_use_.empty() && by_use_.back() != first_in_use) {
+    Node& node = *by_use_.back();
     if (node.children.empty() && pool_.num_holders(node.page) == 1) {
-      remove(node);  // erases std::prev(it); `it` stays valid
-    } else {
-      --it;
+      remove(node);
+      continue;
     }
+    if (first_in_use == nullptr) first_in_use = &node;
+    touch_path(&node);
   }
 }
 
 void PrefixTree::clear() {
+  while (evict_state()) {
+  }
   for (const Node* node : by_use_) pool_.release_from_tree(node->page);
   by_use_.clear();
   root_.children.clear();

@@ -8,6 +8,10 @@
 /// Nothing needs locking: a page in use has another holder in the PagePool, and a request that
 /// reads a page also holds all pages before it.
 ///
+/// Where layers keep a state of each request (StatePool), a prefix can be gone on from only where
+/// somebody left a snapshot of it: match() ends at the longest one. Snapshots hang at the node of their
+/// last token, and go with it, or oldest use first when their places are needed.
+///
 /// All entries belong to one weight version; clear() when it changes. Owned by the engine's thread.
 
 #include <cstdint>
@@ -20,12 +24,14 @@
 
 #include "core/sample.h"
 #include "engine/page_pool.h"
+#include "engine/state_pool.h"
 
 namespace slime::engine {
 
 class PrefixTree {
  public:
-  PrefixTree(PagePool& pool, int64_t page_tokens);
+  /// `states`: null where layers keep none. All outlive the tree.
+  PrefixTree(PagePool& pool, int64_t page_tokens, StatePool* states = nullptr);
   PrefixTree(const PrefixTree&) = delete;
   PrefixTree& operator=(const PrefixTree&) = delete;
   ~PrefixTree();
@@ -34,7 +40,9 @@ class PrefixTree {
     std::vector<PageId> pages;           // full pages, in order; not retained
     std::optional<PageId> partial_page;  // its first num_partial slots continue the match
     int64_t num_partial = 0;
-    int64_t num_tokens = 0;  // all of it
+    int64_t num_tokens = 0;        // all of it
+    std::optional<StateId> state;  // behind these tokens; not copied
+    int64_t num_known = 0;         // so far pages go, with a snapshot or not
   };
 
   /// The longest cached prefix of `tokens`. Marks it as recently used. The caller retains the pages
@@ -44,24 +52,40 @@ class PrefixTree {
   /// Records that `pages` hold `tokens` (the last page may be partly filled). Where the tree
   /// already has a full page for the same tokens, the caller's page is swapped for it, in `pages`
   /// and in its references, so that equal prefixes share memory.
-  void insert(std::span<const TokenId> tokens, std::vector<PageId>& pages);
+  /// `state`: the one behind all tokens. True: the tree has it now, as a snapshot; false: there was one.
+  bool insert(std::span<const TokenId> tokens, std::vector<PageId>& pages,
+              std::optional<StateId> state = {});
 
   /// Gives back pages that only the tree holds, least recently used leaves first, until the pool
-  /// has `num_free` free pages or nothing can be given back.
+  /// has `num_free` free pages or nothing can be given back. Pages in use that it comes across count
+  /// as used now, so the next call does not pass them again.
   void evict_until_free(int64_t num_free);
+
+  /// Gives back the snapshot that was used longest ago; false: there is none.
+  bool evict_state();
 
   /// Forgets everything. Pages that requests still read stay theirs.
   void clear();
 
   int64_t num_pages() const { return static_cast<int64_t>(by_use_.size()); }
+  int64_t num_states() const { return static_cast<int64_t>(snapshots_.size()); }
 
  private:
+  struct Node;
+  struct Snapshot {
+    Node* node = nullptr;
+    int64_t num_tokens = 0;  // of the node's page, at least one
+    StateId state = -1;
+  };
+  using Snapshots = std::list<Snapshot>;
+
   struct Node {
     std::vector<TokenId> tokens;  // of the page; fewer than page_tokens in a partly filled leaf
     PageId page = -1;
     Node* parent = nullptr;
     std::unordered_multimap<TokenId, std::unique_ptr<Node>> children;  // by first token
     std::list<Node*>::iterator use;                                    // its place in by_use_
+    std::vector<Snapshots::iterator> snapshots;
   };
 
   /// The child that shares most leading tokens, and how many.
@@ -69,11 +93,17 @@ class PrefixTree {
   static Node* child_with_page(Node& node, TokenId first, PageId page);
   void touch_path(Node* deepest);
   void remove(Node& leaf);
+  /// The snapshot among the children that lies deepest within `tokens`, which follow the node.
+  std::optional<Snapshots::iterator> deepest_snapshot(Node& node, std::span<const TokenId> tokens);
+  bool add_snapshot(Node& node, int64_t num_tokens, StateId state);
+  void remove_snapshot(Snapshots::iterator snapshot);
 
   PagePool& pool_;
   const int64_t page_tokens_;
+  StatePool* states_;
   Node root_;
   std::list<Node*> by_use_;  // most recent first; a child never stands before its parent
+  Snapshots snapshots_;      // most recently used first
 };
 
 }  // namespace slime::engine

@@ -110,5 +110,33 @@ TEST(PrefixTree, ClearGivesEverythingBackThatIsNotInUse) {
   EXPECT_EQ(pool.num_free(), 4);
 }
 
+/// One page at a time, as decode asks for them, beside very many that requests read: passing all of
+/// those each time would take minutes.
+TEST(PrefixTree, EvictionDoesNotPassPagesInUseAgainAndAgain) {
+  constexpr int64_t kInUse = 200000, kUnused = 20000;
+  PagePool pool(kInUse + kUnused);
+  PrefixTree tree(pool, kPage);
+  auto in_use = allocate(pool, kInUse);
+  for (int64_t i = 0; i < kInUse; i += 1000) {
+    std::vector<PageId> pages(in_use.begin() + i, in_use.begin() + i + 1000);
+    tree.insert(count_from(static_cast<TokenId>(i), 1000 * kPage), pages);
+  }
+  for (int64_t i = 0; i < kUnused; ++i) {
+    auto page = allocate(pool, 1);
+    tree.insert(count_from(static_cast<TokenId>(10000000 + i), kPage), page);
+    release(pool, page);
+  }
+  for (int64_t i = 1; i <= kUnused; ++i) {
+    tree.evict_until_free(i);
+    ASSERT_EQ(pool.num_free(), i);
+  }
+  tree.evict_until_free(kUnused + 1);  // all others are in use
+  EXPECT_EQ(tree.num_pages(), kInUse);
+  EXPECT_EQ(tree.match(count_from(10000000, kPage)).num_tokens, 0);
+  release(pool, in_use);
+  tree.evict_until_free(kUnused + 5);
+  EXPECT_EQ(pool.num_free(), kUnused + 5);
+}
+
 }  // namespace
 }  // namespace slime::engine

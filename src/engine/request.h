@@ -11,8 +11,10 @@
 #include <unordered_map>
 
 #include "core/clock.h"
+#include "core/tensor.h"
 #include "engine/client.h"
 #include "engine/page_pool.h"
+#include "engine/state_pool.h"
 #include "engine/stop_checker.h"
 
 namespace slime::engine {
@@ -30,7 +32,12 @@ struct Request {
   int64_t prompt_length = 0;
   int64_t num_computed = 0;
   std::vector<PageId> pages;  // page i holds tokens [16 i, 16 i + 16)
-  bool draws_last = false;    // the step in flight draws its last token: nothing is left to compute
+  /// In networks whose layers keep a state: where it is, -1 while the request waits, and where the
+  /// computation of its tokens halts for a snapshot of it, in ascending order.
+  StateId state = -1;
+  int64_t num_in_state = 0;  // tokens that it has taken in
+  std::vector<int64_t> snapshots_at;
+  bool draws_last = false;  // the step in flight draws its last token: nothing is left to compute
   /// Where the step in flight puts its token, counted over the tokens it draws.
   int64_t drawn_row = -1;
   bool prompt_is_recorded = false;  // in the prefix tree, since the pages were allocated
@@ -39,6 +46,9 @@ struct Request {
   /// them.
   int64_t num_routed = 0;
   std::unordered_map<TokenId, int64_t> output_counts;  // only with penalties
+  /// On a GPU: what changes its logits, kernels::LogitChanges (engine/gpu_row_wishes.h); undefined
+  /// until it is needed.
+  Tensor logit_changes;
   std::unique_ptr<StopChecker> stop;
   GenerateUpdate pending;  // what the caller has not been told yet
   std::optional<Clock::TimePoint> admitted;

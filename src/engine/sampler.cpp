@@ -20,20 +20,19 @@ void change_logits(const Request& request, const std::vector<TokenId>& eos_ids,
     logit = logit > 0 ? logit / repetition : logit * repetition;
   }
   for (const auto& [id, bias] : params.logit_bias) logits_V[id] += static_cast<float>(bias);
-  if (request.num_new_tokens() >= params.min_new_tokens) return;
-  const auto forbid = [&](TokenId id) {
-    if (id >= 0 && id < static_cast<TokenId>(logits_V.size()))
-      logits_V[id] = -std::numeric_limits<float>::infinity();
-  };
-  for (const TokenId id : params.stop_token_ids) forbid(id);
-  if (params.ignore_eos) return;
-  for (const TokenId id : eos_ids) forbid(id);
+  if (!is_too_short(request)) return;
+  for (const TokenId id : forbidden_ids(params, eos_ids, static_cast<int64_t>(logits_V.size())))
+    logits_V[id] = -std::numeric_limits<float>::infinity();
 }
 
-void sample_one(SampleJob& job, const std::vector<TokenId>& eos_ids) {
-  const Request& request = *job.request;
+}  // namespace
+
+double uniform_of(const Request& request) {
+  return uniform(request.seed, request.stream, request.tokens.size());
+}
+
+kernels::SampleOptions sample_options(const Request& request) {
   const SamplingParams& params = request.client.sampling;
-  change_logits(request, eos_ids, job.logits_V);
   kernels::SampleOptions options;
   options.temperature = logprob_temperature(params);
   options.greedy = is_greedy(params);
@@ -43,20 +42,19 @@ void sample_one(SampleJob& job, const std::vector<TokenId>& eos_ids) {
   options.keeps_ids = request.client.return_top_p_token_ids;
   options.num_top = request.client.top_logprobs_num;
   if (!options.greedy) options.uniform = uniform_of(request);
-  job.token = kernels::sample_row(job.logits_V, options);
+  return options;
 }
 
-}  // namespace
-
-double uniform_of(const Request& request) {
-  return uniform(request.seed, request.stream, request.tokens.size());
+std::vector<TokenId> forbidden_ids(const SamplingParams& params,
+                                   const std::vector<TokenId>& eos_ids, int64_t vocab_size) {
+  std::vector<TokenId> ids = params.stop_token_ids;
+  if (!params.ignore_eos) ids.insert(ids.end(), eos_ids.begin(), eos_ids.end());
+  std::erase_if(ids, [&](TokenId id) { return id < 0 || id >= vocab_size; });
+  return ids;
 }
 
-bool needs_host(const GenerateRequest& request, int64_t num_new_tokens) {
-  const SamplingParams& params = request.sampling;
-  return has_penalties(params) || !params.logit_bias.empty() ||
-         num_new_tokens < params.min_new_tokens || request.top_logprobs_num > 0 ||
-         request.return_top_p_token_ids;
+bool is_too_short(const Request& request) {
+  return request.num_new_tokens() < request.client.sampling.min_new_tokens;
 }
 
 bool has_penalties(const SamplingParams& params) {
@@ -65,8 +63,11 @@ bool has_penalties(const SamplingParams& params) {
 }
 
 void sample(std::span<SampleJob> jobs, const std::vector<TokenId>& eos_ids) {
-  kernels::cpu::parallel_chunks(static_cast<int64_t>(jobs.size()),
-                                [&](int64_t i) { sample_one(jobs[i], eos_ids); });
+  kernels::cpu::parallel_chunks(static_cast<int64_t>(jobs.size()), [&](int64_t i) {
+    SampleJob& job = jobs[i];
+    change_logits(*job.request, eos_ids, job.logits_V);
+    job.token = kernels::sample_row(job.logits_V, sample_options(*job.request));
+  });
 }
 
 }  // namespace slime::engine

@@ -1,7 +1,7 @@
 #pragma once
 
 /// From logits to tokens: penalties, bias and minimum length change the logits,
-/// kernels/cpu/sample.h draws.
+/// kernels/cpu/sample.h draws. On a GPU kernels do both (engine/gpu_row_wishes.h).
 ///
 /// Order, as in SGLang: frequency and presence penalties, repetition penalty, logit bias; ids that
 /// would end the response too early become impossible. Penalties count generated tokens, not the
@@ -25,9 +25,14 @@ struct SampleJob {
 /// Runs on ATen's threads, one row each. `eos_ids` end a response unless it ignores them.
 void sample(std::span<SampleJob> jobs, const std::vector<TokenId>& eos_ids);
 
-/// True when drawing needs the request's earlier tokens or more of the logits than one token: on
-/// any device such a row is drawn by sample().
-bool needs_host(const GenerateRequest& request, int64_t num_new_tokens);
+/// How the next token of this request is drawn.
+kernels::SampleOptions sample_options(const Request& request);
+
+/// Ids that are impossible until the request's minimum length, in [0, vocab_size).
+std::vector<TokenId> forbidden_ids(const SamplingParams& params,
+                                   const std::vector<TokenId>& eos_ids, int64_t vocab_size);
+/// True when the next token may not be one of them.
+bool is_too_short(const Request& request);
 
 /// The draw's one random number, for the next token of this request.
 double uniform_of(const Request& request);

@@ -22,8 +22,15 @@ int64_t common_prefix(std::span<const TokenId> a, std::span<const TokenId> b) {
 }  // namespace
 
 Scheduler::Scheduler(const SchedulerConfig& config, PagePool& pool, PrefixTree& tree,
-                     const Clock& clock, CopyPageFn copy_page)
-    : config_(config), pool_(pool), tree_(tree), clock_(clock), copy_page_(std::move(copy_page)) {}
+                     const Clock& clock, CopyPageFn copy_page, StatePool* states,
+                     CopyStateFn copy_state)
+    : config_(config),
+      pool_(pool),
+      tree_(tree),
+      clock_(clock),
+      copy_page_(std::move(copy_page)),
+      states_(states),
+      copy_state_(std::move(copy_state)) {}
 
 int64_t Scheduler::pages_for(int64_t num_tokens) const {
   return (num_tokens + config_.page_tokens - 1) / config_.page_tokens;
@@ -70,15 +77,60 @@ int64_t Scheduler::match_limit(const Request& request) const {
   return limit;
 }
 
-bool Scheduler::awaits_sibling(const Request& request, int64_t num_matched) const {
+int64_t Scheduler::worth_waiting_for(const Request& request, int64_t num_matched) const {
   const int64_t to_compute = static_cast<int64_t>(request.tokens.size()) - num_matched;
-  const int64_t worth = std::max(config_.page_tokens, to_compute / 2);
-  const int64_t limit = match_limit(request);
+  return std::max(config_.page_tokens, to_compute / 2);
+}
+
+int64_t Scheduler::shared_with(const Request& other, const Request& request) const {
+  const auto prompt = std::span(other.tokens).first(other.prompt_length);
+  return std::min(match_limit(request), common_prefix(prompt, request.tokens));
+}
+
+bool Scheduler::awaits_sibling(const Request& request, int64_t num_matched) const {
+  const int64_t worth = worth_waiting_for(request, num_matched);
   return std::any_of(running_.begin(), running_.end(), [&](const auto& other) {
-    if (other->prompt_is_recorded) return false;
-    const auto prompt = std::span(other->tokens).first(other->prompt_length);
-    return std::min(limit, common_prefix(prompt, request.tokens)) - num_matched >= worth;
+    return !other->prompt_is_recorded && shared_with(*other, request) - num_matched >= worth;
   });
+}
+
+std::optional<StateId> Scheduler::take_state() {
+  if (states_->num_free() == 0) tree_.evict_state();
+  return states_->allocate();
+}
+
+void Scheduler::plan_snapshots(Request& request, int64_t num_known) const {
+  request.snapshots_at.clear();
+  if (states_ == nullptr || !config_.shares_prefixes) return;
+  for (const int64_t position : {num_known, request.prompt_length - 1}) {
+    const bool is_new = request.snapshots_at.empty() || position > request.snapshots_at.back();
+    if (is_new && position > request.num_computed && position < request.prompt_length)
+      request.snapshots_at.push_back(position);
+  }
+}
+
+void Scheduler::halt_for_those_that_wait(std::vector<Chunk>& chunks) {
+  if (states_ == nullptr || !config_.shares_prefixes) return;
+  const std::size_t count = std::min<std::size_t>(waiting_.size(), kMaxSkipped);
+  for (std::size_t i = 0; i < count; ++i) {
+    const Request& request = *waiting_[i];
+    const int64_t worth = worth_waiting_for(request, 0);
+    for (const auto& other : running_) {
+      if (other->prompt_is_recorded) continue;
+      const int64_t common = shared_with(*other, request);
+      // Before its last token it halts anyway.
+      if (common < worth || common <= other->num_computed || common >= other->prompt_length)
+        continue;
+      const auto place = std::ranges::lower_bound(other->snapshots_at, common);
+      if (place == other->snapshots_at.end() || *place != common)
+        other->snapshots_at.insert(place, common);
+    }
+  }
+  for (Chunk& chunk : chunks) {
+    const std::vector<int64_t>& halts = chunk.request->snapshots_at;
+    if (!halts.empty())
+      chunk.num_tokens = std::min(chunk.num_tokens, halts.front() - chunk.request->num_computed);
+  }
 }
 
 bool Scheduler::admit(Request& request) {
@@ -95,6 +147,17 @@ bool Scheduler::admit(Request& request) {
     for (const PageId page : match.pages) pool_.release(page);
     return false;
   }
+  if (states_ != nullptr) {
+    const auto state = take_state();
+    if (!state) {
+      for (const PageId page : match.pages) pool_.release(page);
+      return false;
+    }
+    // The last snapshot of all may have been given back for its own sake.
+    if (match.state && *match.state != *state) copy_state_(*match.state, *state);
+    request.state = *state;
+    request.num_in_state = match.num_tokens;
+  }
   request.pages = match.pages;
   request.num_computed = static_cast<int64_t>(match.pages.size()) * config_.page_tokens;
   if (match.partial_page.has_value()) {
@@ -105,7 +168,12 @@ bool Scheduler::admit(Request& request) {
     }
     pool_.release(*match.partial_page);
   }
-  request.prompt_is_recorded = !config_.shares_prefixes;
+  // Without room for the page in which the snapshot ends, its state is ahead of the keys.
+  if (states_ != nullptr && request.num_computed != request.num_in_state)
+    give_back_pages(request, /*keeps_prefixes=*/false);
+  plan_snapshots(request, match.num_known);
+  request.prompt_is_recorded =
+      !config_.shares_prefixes || (states_ != nullptr && request.snapshots_at.empty());
   if (!request.admitted.has_value()) {
     request.admitted = clock_.now();
     request.cached_tokens = std::min(request.num_computed, request.prompt_length);
@@ -122,7 +190,9 @@ std::vector<Chunk> Scheduler::plan_step() {
   const auto schedule = [&](Request& request) {
     if (request.draws_last) return true;
     const int64_t missing = request.num_missing();
-    const int64_t num_tokens = missing == 1 ? 1 : std::min(missing, budget);
+    int64_t num_tokens = missing == 1 ? 1 : std::min(missing, budget);
+    if (!request.snapshots_at.empty())
+      num_tokens = std::min(num_tokens, request.snapshots_at.front() - request.num_computed);
     if (num_tokens == 0) return true;
     if (!ensure_pages(request, request.num_computed + num_tokens)) return false;
     if (missing > 1) budget -= num_tokens;
@@ -164,15 +234,29 @@ std::vector<Chunk> Scheduler::plan_step() {
     retract_newest();  // its own pages did not suffice after all: it waits
     break;
   }
+  halt_for_those_that_wait(chunks);
   return chunks;
 }
 
 void Scheduler::advance(const Chunk& chunk) {
   Request& request = *chunk.request;
-  request.num_computed += chunk.num_tokens;
+  request.num_in_state = request.num_computed += chunk.num_tokens;
+  if (states_ != nullptr) return advance_with_state(request);
   if (request.prompt_is_recorded || request.num_computed < request.prompt_length) return;
   tree_.insert(std::span(request.tokens).first(request.num_computed), request.pages);
   request.prompt_is_recorded = true;
+}
+
+void Scheduler::advance_with_state(Request& request) {
+  if (request.snapshots_at.empty() || request.snapshots_at.front() != request.num_computed) return;
+  request.snapshots_at.erase(request.snapshots_at.begin());
+  // The request holds its own state, so a snapshot takes another one's place or a free one.
+  if (const auto state = take_state()) {
+    copy_state_(request.state, *state);
+    if (!tree_.insert(std::span(request.tokens).first(request.num_computed), request.pages, *state))
+      states_->release(*state);
+  }
+  if (request.snapshots_at.empty()) request.prompt_is_recorded = true;
 }
 
 bool Scheduler::is_current(const Request& request) const {
@@ -183,6 +267,8 @@ void Scheduler::keep_running() {
   for (const auto& request : running_) {
     if (request->num_computed < request->prompt_length) {
       give_back_pages(*request, /*keeps_prefixes=*/false);
+      plan_snapshots(*request, 0);  // its state begins anew
+      request->prompt_is_recorded &= request->snapshots_at.empty();
     } else if (!is_current(*request)) {
       request->prompt_is_recorded = true;  // nobody waits for a prefix that will not be in the tree
     }
@@ -192,17 +278,27 @@ void Scheduler::keep_running() {
 void Scheduler::give_back_pages(Request& request, bool keeps_prefixes) {
   if (keeps_prefixes && config_.shares_prefixes && request.num_computed > 0 &&
       is_current(request)) {
-    tree_.insert(std::span(request.tokens).first(request.num_computed), request.pages);
+    std::optional<StateId> state;
+    if (request.state >= 0 && request.num_computed == request.num_in_state) state = request.state;
+    if (tree_.insert(std::span(request.tokens).first(request.num_computed), request.pages, state))
+      request.state = -1;
   }
   for (const PageId page : request.pages) pool_.release(page);
   request.pages.clear();
   request.num_computed = 0;
 }
 
+void Scheduler::give_back_all(Request& request, bool keeps_prefixes) {
+  give_back_pages(request, keeps_prefixes);
+  if (request.state >= 0) states_->release(request.state);
+  request.state = -1;
+  request.snapshots_at.clear();
+}
+
 void Scheduler::retract_newest() {
   std::unique_ptr<Request> request = std::move(running_.back());
   running_.pop_back();
-  give_back_pages(*request, true);
+  give_back_all(*request, true);
   ++request->num_retractions;
   waiting_.push_front(std::move(request));
 }
@@ -211,7 +307,7 @@ void Scheduler::retract_all(bool keeps_prefixes) {
   while (!running_.empty()) {
     std::unique_ptr<Request> request = std::move(running_.back());
     running_.pop_back();
-    give_back_pages(*request, keeps_prefixes);
+    give_back_all(*request, keeps_prefixes);
     ++request->num_retractions;
     waiting_.push_front(std::move(request));
   }
@@ -224,7 +320,7 @@ std::unique_ptr<Request> Scheduler::remove(Request& request) {
   if (const auto it = std::find_if(running_.begin(), running_.end(), is_it); it != running_.end()) {
     taken = std::move(*it);
     running_.erase(it);
-    give_back_pages(*taken, true);
+    give_back_all(*taken, true);
   } else {
     const auto waiting = std::find_if(waiting_.begin(), waiting_.end(), is_it);
     check(waiting != waiting_.end(), "a removed request is running or waiting");

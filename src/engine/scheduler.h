@@ -14,6 +14,10 @@
 ///   - reserve: a share of what running requests may still write is kept free at admission. The
 ///     share grows after a retraction and decays slowly, so that requests rarely start only to be
 ///     retracted.
+/// Where layers keep a state of each request, a request also holds one of a StatePool while it runs, and
+/// the prefix tree keeps snapshots: before the last token of a prompt, from where the other samples of
+/// its group go on; where a prompt left what the tree knew, and where one that waits will leave it; and at
+/// the end of a request. A snapshot needs a place that no running request wants.
 /// No tensors here: pages are numbers, and copying one is the caller's function. Owned by the
 /// engine's thread.
 
@@ -49,8 +53,9 @@ class Scheduler {
  public:
   using CopyPageFn = std::function<void(PageId from, PageId to)>;
 
+  /// `states`: null where layers keep none.
   Scheduler(const SchedulerConfig& config, PagePool& pool, PrefixTree& tree, const Clock& clock,
-            CopyPageFn copy_page);
+            CopyPageFn copy_page, StatePool* states = nullptr, CopyStateFn copy_state = {});
   Scheduler(const Scheduler&) = delete;
   Scheduler& operator=(const Scheduler&) = delete;
 
@@ -90,8 +95,20 @@ class Scheduler {
   bool ensure_pages(Request& request, int64_t num_tokens);
   bool admit(Request& request);
   bool awaits_sibling(const Request& request, int64_t num_matched) const;
+  /// So many tokens more than the matched ones have to be somebody's for a request to wait.
+  int64_t worth_waiting_for(const Request& request, int64_t num_matched) const;
+  /// Tokens of other's prompt with which `request` begins, as far as it can use them.
+  int64_t shared_with(const Request& other, const Request& request) const;
   int64_t match_limit(const Request& request) const;
+  /// A free state, or that of the snapshot used longest ago; nothing where running requests hold all.
+  std::optional<StateId> take_state();
+  /// Where the prompt halts for snapshots, of whose tokens the tree knew `num_known`.
+  void plan_snapshots(Request& request, int64_t num_known) const;
+  /// Running requests halt where a prefix ends that one in line waits for: `chunks` with them.
+  void halt_for_those_that_wait(std::vector<Chunk>& chunks);
+  void advance_with_state(Request& request);
   void give_back_pages(Request& request, bool keeps_prefixes);
+  void give_back_all(Request& request, bool keeps_prefixes);
   void retract_newest();
 
   const SchedulerConfig config_;
@@ -99,6 +116,8 @@ class Scheduler {
   PrefixTree& tree_;
   const Clock& clock_;
   const CopyPageFn copy_page_;
+  StatePool* states_;
+  const CopyStateFn copy_state_;
   std::vector<std::unique_ptr<Request>> running_;  // in order of admission
   std::deque<std::unique_ptr<Request>> waiting_;
   std::unordered_map<std::string_view, Request*> by_rid_;  // all of both

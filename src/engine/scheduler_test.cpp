@@ -15,15 +15,22 @@ namespace {
 /// so a wrong page, a stale copy or a lost token shows.
 class Bench {
  public:
-  explicit Bench(SchedulerConfig config, int64_t num_pages)
+  /// `num_states` 0: layers keep none.
+  explicit Bench(SchedulerConfig config, int64_t num_pages, int64_t num_states = 0)
       : config_(config),
         pool_(num_pages),
-        tree_(pool_, config.page_tokens),
+        states_(num_states),
+        tree_(pool_, config.page_tokens, num_states > 0 ? &states_ : nullptr),
         slots_(num_pages * config.page_tokens, 0),
-        scheduler_(config, pool_, tree_, clock_, [this](PageId from, PageId to) {
-          std::copy_n(slots_.begin() + from * config_.page_tokens, config_.page_tokens,
-                      slots_.begin() + to * config_.page_tokens);
-        }) {}
+        state_contents_(num_states, 0),
+        scheduler_(
+            config, pool_, tree_, clock_,
+            [this](PageId from, PageId to) {
+              std::copy_n(slots_.begin() + from * config_.page_tokens, config_.page_tokens,
+                          slots_.begin() + to * config_.page_tokens);
+            },
+            num_states > 0 ? &states_ : nullptr,
+            [this](StateId from, StateId to) { state_contents_[to] = state_contents_[from]; }) {}
 
   Request& submit(std::vector<TokenId> prompt, int64_t max_new_tokens) {
     auto request = std::make_unique<Request>();
@@ -46,6 +53,7 @@ class Bench {
       EXPECT_GT(chunk.num_tokens, 0);
       EXPECT_LE(request.num_computed + chunk.num_tokens,
                 static_cast<int64_t>(request.tokens.size()));
+      advance_state(chunk);
       for (int64_t i = 0; i < chunk.num_tokens; ++i) {
         const int64_t position = request.num_computed + i;
         slots_[slot_of(request, position)] = fingerprint(request, position);
@@ -89,6 +97,18 @@ class Bench {
     }
     EXPECT_EQ(num_held + pool_.num_free(), pool_.num_pages());
     EXPECT_EQ(num_in_tree, tree_.num_pages());
+    check_states();
+  }
+
+  /// Every state is free, a snapshot of the tree, or held by one running request.
+  void check_states() {
+    std::set<StateId> held;
+    for (const Request* request : scheduler_.all()) {
+      if (request->state < 0) continue;
+      EXPECT_TRUE(held.insert(request->state).second) << "two requests share a state";
+    }
+    EXPECT_EQ(static_cast<int64_t>(held.size()) + tree_.num_states() + states_.num_free(),
+              states_.num_states());
   }
 
   void run_to_end() {
@@ -100,6 +120,7 @@ class Bench {
 
   Scheduler& scheduler() { return scheduler_; }
   PagePool& pool() { return pool_; }
+  StatePool& states() { return states_; }
   PrefixTree& tree() { return tree_; }
   const std::map<std::string, std::vector<TokenId>>& finished() const { return finished_; }
 
@@ -117,6 +138,19 @@ class Bench {
                config_.page_tokens +
            position % config_.page_tokens;
   }
+  /// A state is that of the tokens before the chunk, and then of those up to its end.
+  void advance_state(const Chunk& chunk) {
+    if (states_.num_states() == 0) return;
+    const Request& request = *chunk.request;
+    ASSERT_GE(request.state, 0);
+    uint64_t& state = state_contents_[request.state];
+    if (request.num_computed > 0) {
+      EXPECT_EQ(state, fingerprint(request, request.num_computed - 1))
+          << "request " << request.client.rid << " goes on from a foreign state at "
+          << request.num_computed;
+    }
+    state = fingerprint(request, request.num_computed + chunk.num_tokens - 1);
+  }
   static uint64_t fingerprint(const Request& request, int64_t position) {
     uint64_t hash = 1469598103934665603ULL;
     for (int64_t i = 0; i <= position; ++i)
@@ -127,8 +161,10 @@ class Bench {
   SchedulerConfig config_;
   SystemClock clock_;
   PagePool pool_;
+  StatePool states_;
   PrefixTree tree_;
   std::vector<uint64_t> slots_;
+  std::vector<uint64_t> state_contents_;
   Scheduler scheduler_;
   int64_t num_submitted_ = 0;
   std::map<std::string, std::vector<TokenId>> finished_;
@@ -263,6 +299,117 @@ TEST(Scheduler, RandomSchedulesNeverLeakOrMixPages) {
     EXPECT_EQ(bench.pool().num_available(), num_pages);
     bench.tree().clear();
     EXPECT_EQ(bench.pool().num_free(), num_pages) << "seed " << seed;
+  }
+}
+
+constexpr SchedulerConfig kWithStates{.page_tokens = 4, .max_prefill_tokens = 100};
+
+TEST(SchedulerWithStates, AGroupComputesItsPromptOnce) {
+  Bench bench(kWithStates, 64, 32);
+  for (int i = 0; i < 8; ++i) bench.submit(numbered_prompt(0, 22), 3);
+  EXPECT_EQ(bench.step(), 21) << "the first one halts before the last token, for a snapshot";
+  EXPECT_EQ(bench.step(), 1 + 7) << "then each computes the prompt's last token alone";
+  bench.run_to_end();
+  EXPECT_EQ(bench.finished().size(), 8U);
+}
+
+TEST(SchedulerWithStates, AFurtherTurnGoesOnFromTheEndOfTheOneBefore) {
+  Bench bench(kWithStates, 64, 8);
+  bench.submit(numbered_prompt(0, 10), 5);
+  bench.run_to_end();
+  auto prompt = bench.finished().at("0");
+  prompt.insert(prompt.end(), {7, 8, 9});
+  const Request& next = bench.submit(prompt, 2);
+  bench.step();
+  EXPECT_EQ(next.cached_tokens, 14) << "all but the token whose successor was never drawn";
+  bench.run_to_end();
+}
+
+TEST(SchedulerWithStates, WherePromptsPartASnapshotIsLeftForThoseThatFollow) {
+  Bench bench(kWithStates, 64, 8);
+  const auto prompt = [](TokenId last) {
+    auto tokens = numbered_prompt(0, 30);
+    for (TokenId i = 0; i < 9; ++i) tokens.push_back(last + i);
+    return tokens;
+  };
+  const auto cached = [&](TokenId last) {
+    const Request& request = bench.submit(prompt(last), 2);
+    bench.step();
+    const int64_t tokens = request.cached_tokens;
+    bench.run_to_end();
+    return tokens;
+  };
+  EXPECT_EQ(cached(100), 0);
+  EXPECT_EQ(cached(200), 0) << "the tree knows 30 tokens, and no state behind them";
+  EXPECT_EQ(cached(300), 30);
+}
+
+TEST(SchedulerWithStates, WhoWaitsForAPartOfAPromptFindsASnapshotThere) {
+  Bench bench({.page_tokens = 4, .max_prefill_tokens = 10}, 64, 8);
+  auto longer = numbered_prompt(0, 30), other = longer;
+  longer.insert(longer.end(), {101, 102, 103, 104, 105, 106});
+  other.insert(other.end(), {201, 202, 203});
+  bench.submit(longer, 4);
+  bench.step();
+  const Request& second = bench.submit(other, 4);
+  EXPECT_FALSE(second.admitted.has_value());
+  while (!second.admitted.has_value()) ASSERT_GT(bench.step(), 0);
+  EXPECT_EQ(second.cached_tokens, 30);
+  bench.run_to_end();
+  EXPECT_EQ(bench.finished().size(), 2U);
+}
+
+TEST(SchedulerWithStates, SnapshotsGiveWayToRunningRequests) {
+  Bench bench({.page_tokens = 4, .max_running_requests = 8, .max_prefill_tokens = 100}, 64, 3);
+  for (int i = 0; i < 12; ++i) bench.submit(numbered_prompt(100 * (i / 3), 9), 6);
+  bench.run_to_end();
+  EXPECT_EQ(bench.finished().size(), 12U);
+  bench.tree().clear();
+  EXPECT_EQ(bench.states().num_free(), 3);
+}
+
+TEST(SchedulerWithStates, PromptsWithoutCacheAreComputedEachTime) {
+  Bench bench({.page_tokens = 4, .max_prefill_tokens = 100, .shares_prefixes = false}, 64, 8);
+  bench.submit(numbered_prompt(0, 22), 3);
+  bench.submit(numbered_prompt(0, 22), 3);
+  EXPECT_EQ(bench.step(), 44);
+  bench.run_to_end();
+  EXPECT_EQ(bench.states().num_free(), 8);
+}
+
+TEST(SchedulerWithStates, KeptRequestsKeepTheirStatesAndBegunPromptsBeginAnew) {
+  Bench bench({.page_tokens = 4, .max_prefill_tokens = 6}, 64, 8);
+  Request& drawing = bench.submit(numbered_prompt(0, 5), 20);
+  bench.step();
+  bench.step();
+  Request& begun = bench.submit(numbered_prompt(100, 22), 4);
+  bench.step();
+  ASSERT_GT(begun.num_computed, 0);
+  const int64_t computed = drawing.num_computed;
+  bench.tree().clear();
+  bench.pool().weights_changed();
+  bench.scheduler().keep_running();
+  EXPECT_EQ(drawing.num_computed, computed);
+  EXPECT_EQ(begun.num_computed, 0);
+  EXPECT_GE(begun.state, 0);
+  bench.run_to_end();
+  EXPECT_EQ(bench.finished().size(), 2U);
+}
+
+TEST(SchedulerWithStates, NothingIsLostUnderPressureOfPagesAndStates) {
+  for (const int64_t num_states : {2, 3, 5, 40}) {
+    Bench tight({.page_tokens = 4, .max_running_requests = 6, .max_prefill_tokens = 10}, 16,
+                num_states);
+    Bench roomy({.page_tokens = 4, .max_prefill_tokens = 1000}, 400, 100);
+    for (int i = 0; i < 20; ++i) {
+      auto prompt = numbered_prompt(0, 3 + i % 5);
+      for (int k = 0; k < i % 7; ++k) prompt.push_back(static_cast<TokenId>(50 + i / 3 + k));
+      tight.submit(prompt, 3 + i % 11);
+      roomy.submit(prompt, 3 + i % 11);
+    }
+    tight.run_to_end();
+    roomy.run_to_end();
+    EXPECT_EQ(tight.finished(), roomy.finished()) << num_states;
   }
 }
 

@@ -20,21 +20,25 @@ StepPipeline::StepPipeline(model::Network& network, const EngineConfig& config, 
     : clock_(clock),
       progress_(progress),
       pool_(num_pages_of(config, network)),
+      states_(num_states_of(config, network)),
       runner_(make_runner(network, {.kv_dtype = kv_storage_type(config, network),
                                     .num_pages = pool_.num_pages(),
+                                    .num_states = states_.num_states(),
                                     .max_running_requests = config.max_running_requests,
                                     .max_prefill_tokens = config.max_prefill_tokens,
                                     .context_length = config.context_length,
                                     .shares_prompt_reads = config.shares_prompt_reads,
                                     .records_experts = config.records_experts,
                                     .eos_ids = config.eos_token_ids})),
-      tree_(pool_, kernels::kPageTokens),
-      scheduler_({.page_tokens = kernels::kPageTokens,
-                  .max_running_requests = config.max_running_requests,
-                  .max_prefill_tokens = config.max_prefill_tokens,
-                  .shares_prefixes = config.enable_prefix_cache},
-                 pool_, tree_, clock,
-                 [this](PageId from, PageId to) { runner_->copy_page(from, to); }),
+      tree_(pool_, kernels::kPageTokens, states_.num_states() > 0 ? &states_ : nullptr),
+      scheduler_(
+          {.page_tokens = kernels::kPageTokens,
+           .max_running_requests = config.max_running_requests,
+           .max_prefill_tokens = config.max_prefill_tokens,
+           .shares_prefixes = config.enable_prefix_cache},
+          pool_, tree_, clock, [this](PageId from, PageId to) { runner_->copy_page(from, to); },
+          states_.num_states() > 0 ? &states_ : nullptr,
+          [this](StateId from, StateId to) { runner_->copy_state(from, to); }),
       admission_(config, network.config().vocab_size, pool_.num_pages()) {
   report();
 }
@@ -192,12 +196,15 @@ void StepPipeline::wake() {
   report();
 }
 
-void StepPipeline::change_weights(const FreshWeights& fresh, RunningRequests running,
-                                  WeightVersion version, bool stays_paused) {
+void StepPipeline::change_weights(const FreshWeights& fresh, model::Network* other,
+                                  RunningRequests running, WeightVersion version,
+                                  bool stays_paused) {
   // Weights that changed in place are there already, and must not be under a step.
-  const bool goes_on = running == RunningRequests::kKeep && fresh.defined() && !stays_paused;
+  const bool is_behind_steps = fresh.defined() || other != nullptr;
+  const bool goes_on = running == RunningRequests::kKeep && is_behind_steps && !stays_paused;
   if (!goes_on) drain_or_fail();
   if (fresh.defined()) runner_->copy_weights(fresh);
+  if (other != nullptr) runner_->exchange_network(*other);
   if (running == RunningRequests::kAbort)
     finish_all(aborted(Cause::kRequested, "aborted by an update of the weights"));
   if (running == RunningRequests::kRecompute) scheduler_.retract_all(/*keeps_prefixes=*/false);

@@ -22,6 +22,7 @@
 #include "engine/page_pool.h"
 #include "engine/prefix_tree.h"
 #include "engine/scheduler.h"
+#include "engine/state_pool.h"
 #include "engine/step_runner.h"
 
 namespace slime::engine {
@@ -72,12 +73,12 @@ class StepPipeline {
   void sleep();
   void wake();
 
-  /// New weights, copied from `fresh` (StepRunner::copy_weights) or, where it is undefined,
-  /// changed in place. Keys and values of the old ones serve no new request from here on. With a
-  /// step in flight: requests that keep theirs go on behind it, and nobody waits for it; otherwise
-  /// it is drained.
-  void change_weights(const FreshWeights& fresh, RunningRequests running, WeightVersion version,
-                      bool stays_paused);
+  /// New weights, copied from `fresh` (StepRunner::copy_weights), or those of `other`
+  /// (StepRunner::exchange_network), or, where neither is given, changed in place. Keys and values of
+  /// the old ones serve no new request from here on. With a step in flight: requests that keep theirs
+  /// go on behind it, and nobody waits for it; otherwise it is drained.
+  void change_weights(const FreshWeights& fresh, model::Network* other, RunningRequests running,
+                      WeightVersion version, bool stays_paused);
   /// Any thread: StepRunner::wait_for_weights.
   double wait_for_weights() { return runner_->wait_for_weights(); }
 
@@ -108,6 +109,7 @@ class StepPipeline {
   const Clock& clock_;
   EngineProgress& progress_;
   PagePool pool_;
+  StatePool states_;  // none where layers keep no states
   std::unique_ptr<StepRunner> runner_;
   PrefixTree tree_;
   Scheduler scheduler_;

@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "core/error.h"
 #include "engine/scheduler.h"
 #include "kernels/cpu/sample.h"
 #include "model/network.h"
@@ -39,6 +40,11 @@ class StepRunner {
   /// else filled), after the steps launched so far.
   virtual void copy_page(PageId from, PageId to) = 0;
 
+  /// The same with the state of a request, in networks that have states.
+  virtual void copy_state(StateId /*from*/, StateId /*to*/) {
+    throw BugError("this runner's networks have no states");
+  }
+
   /// Starts a step. Scores of prompt tokens are appended to the requests' pending updates. True:
   /// the next step may be launched before this one is collected (one at most). False: collect
   /// first.
@@ -52,8 +58,11 @@ class StepRunner {
   /// ones, the next with the new ones. `fresh` is read until wait_for_weights(). The
   /// engine's thread.
   virtual void copy_weights(const FreshWeights& fresh) = 0;
-  /// Waits for the copy that began last; the seconds that it took on the device, 0 before the
-  /// first. Any thread, but not while another copy begins.
+  /// Steps from here on compute with another network of the same shape, whose weights are complete;
+  /// those launched so far read the one before until wait_for_weights(). The engine's thread.
+  virtual void exchange_network(model::Network& network) = 0;
+  /// Waits for the copy that began last, or for the steps before the last exchange; the seconds that the
+  /// copy took on the device, 0 without one. Any thread, but not while another begins.
   virtual double wait_for_weights() = 0;
 
   /// Forgets launched steps after an error.
@@ -74,6 +83,7 @@ class StepRunner {
 struct StepRunnerConfig {
   at::ScalarType kv_dtype = at::kFloat;
   int64_t num_pages = 0;
+  int64_t num_states = 0;
   int64_t max_running_requests = 0;
   int64_t max_prefill_tokens = 0;
   int64_t context_length = 0;

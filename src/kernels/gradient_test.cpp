@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include "kernels/causal_conv.h"
+#include "kernels/delta_decay.h"
 #include "kernels/embedding.h"
 #include "kernels/experts.h"
 #include "kernels/geglu.h"
@@ -135,6 +137,20 @@ TEST_F(KernelGradient, OfTheRotationWithNorms) {
   check_gradients(numbers({3, 16}), {}, [&](const Tensor& x) {
     return weighted(norm_rotate(x, positions, {}, {}, angle.cos(), angle.sin(), shape));
   });
+}
+
+TEST_F(KernelGradient, OfTheShortConvolutionIntoParents) {
+  const Param w = weight({5, 1, 3});
+  const DeltaPlan plan =
+      make_delta_plan({{0, 3, -1}, {3, 4, 0}, {4, 7, 0}, {7, 9, -1}}, 3, false, at::kCPU);
+  check_gradients(numbers({9, 5}), {w},
+                  [&](const Tensor& x) { return weighted(causal_conv(x, w, plan)); });
+}
+
+TEST_F(KernelGradient, OfTheDecayOfStates) {
+  const Param a_log = weight({4}), bias = weight({4});
+  check_gradients(numbers({3, 4}), {a_log, bias},
+                  [&](const Tensor& a) { return weighted(log_decay(a, a_log, bias)); });
 }
 
 TEST_F(KernelGradient, OfTreeAttention) {

@@ -29,9 +29,10 @@ json::object batch_words(const train::TrainBatch& batch, std::span<const int64_t
     mask_sums.emplace_back(sample.rollout_mask_total);
     num_tokens += sample.total_length();
   }
-  const SharedTensor tokens = tensors.space({num_tokens}, at::kLong);
-  auto* id = tokens.tensor.mutable_data_ptr<int64_t>();
+  const Tensor ids = at::empty({num_tokens}, at::kLong);
+  auto* id = ids.mutable_data_ptr<int64_t>();
   for (const int64_t i : samples) id = std::ranges::copy(batch.samples[i].tokens, id).out;
+  const SharedTensor tokens = tensors.put(ids);
   json::object one_row = tokens.word;
   one_row["shape"] = json::array{1, num_tokens};
   return {{"tokens", std::move(one_row)},

@@ -8,8 +8,8 @@ namespace slime::loop {
 Checkpoints::Checkpoints(const config::ModelFlags& config, const RunFolder& folder,
                          std::string run_id, std::chrono::local_days started,
                          buffer::DataSource& prompts, Trainers& trainers, Fates& fates,
-                         Engines& engines, RolloutSource* rollout, UsersPrompts* users,
-                         RunMemory& memory, Recorder& recorder)
+                         Engines& engines, RolloutSource* rollout, const FunctionSource* function,
+                         UsersPrompts* users, RunMemory& memory, Recorder& recorder)
     : config_(config),
       folder_(folder),
       run_id_(std::move(run_id)),
@@ -19,14 +19,16 @@ Checkpoints::Checkpoints(const config::ModelFlags& config, const RunFolder& fold
       fates_(fates),
       engines_(engines),
       rollout_(rollout),
+      function_(function),
       users_(users),
       memory_(memory),
       recorder_(recorder) {}
 
 void Checkpoints::save(int64_t step, bool is_published) {
   const auto range = recorder_.phase("save");
-  json::object run = data_state(step, prompts_, fates_,
-                                rollout_ != nullptr ? &rollout_->rollout() : nullptr, users_);
+  json::object run =
+      data_state(step, prompts_, fates_, rollout_ != nullptr ? &rollout_->rollout() : nullptr,
+                 function_, users_);
   run["started"] = to_date_text(started_);
   run["weight_version"] = engines_.weight_version().value_or(step + 1);
   run["is_published"] = is_published;

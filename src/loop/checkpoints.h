@@ -12,6 +12,7 @@
 #include "loop/data_state.h"
 #include "loop/engines.h"
 #include "loop/fates.h"
+#include "loop/function_source.h"
 #include "loop/recorder.h"
 #include "loop/rollout_source.h"
 #include "loop/run_folder.h"
@@ -21,14 +22,17 @@
 
 namespace slime::loop {
 
+/// One class because all of these stand still for one moment, of which a checkpoint is.
 class Checkpoints {
  public:
-  /// `rollout` is null where nothing is generated, `users` where prompts come from files. `run_id` tells this run's checkpoints from those of others; `started`: the day that chat
+  /// `rollout` is null where nothing is generated, `function` where no function of the user's draws whole
+  /// steps, `users` where prompts come from files. `run_id` tells this run's checkpoints from those of others; `started`: the day that chat
   /// templates show. References outlive the object.
   Checkpoints(const config::ModelFlags& config, const RunFolder& folder, std::string run_id,
               std::chrono::local_days started, buffer::DataSource& prompts, Trainers& trainers,
-              Fates& fates, Engines& engines, RolloutSource* rollout, UsersPrompts* users,
-              RunMemory& memory, Recorder& recorder);
+              Fates& fates, Engines& engines, RolloutSource* rollout,
+              const FunctionSource* function, UsersPrompts* users, RunMemory& memory,
+              Recorder& recorder);
 
   /// After rollout step `step`. `is_published`: the engines have the weights that are saved. Throws
   /// ConfigError when the disk is full, with nothing left behind.
@@ -44,6 +48,7 @@ class Checkpoints {
   Fates& fates_;
   Engines& engines_;
   RolloutSource* rollout_;
+  const FunctionSource* function_;
   UsersPrompts* users_;
   RunMemory& memory_;
   Recorder& recorder_;

@@ -1,24 +1,42 @@
 #include "loop/data_state.h"
 
 #include <optional>
+#include <set>
 
 namespace slime::loop {
 
 json::object data_state(int64_t step, buffer::DataSource& prompts, Fates& fates,
-                        rollout::Rollout* rollout, UsersPrompts* users) {
+                        rollout::Rollout* rollout, const FunctionSource* function,
+                        UsersPrompts* users) {
   json::object state;
   rollout::Snapshot now;
+  std::vector<Group> open;  // to be given out again
   {
     std::optional<rollout::Rollout::Lease> lease;
     if (rollout != nullptr) {
       lease.emplace(*rollout);
       now = lease->snapshot();
     }
+    std::optional<FunctionSource::Lease> of_function;
+    std::vector<Group> drawn;
+    if (function != nullptr) {
+      of_function.emplace(*function);
+      open = of_function->taken();
+      if (const std::optional<DrawnStep>& step_ahead = of_function->drawn()) {
+        state["drawn_step"] = to_json(*step_ahead);
+        drawn = step_ahead->collected.groups;
+      }
+    }
+    open.insert(open.end(), now.open_groups.begin(), now.open_groups.end());
     if (users != nullptr) users->save(step);
-    state["data_source"] = prompts.save(fates.in_flight());
+    std::set<int64_t> to_come = fates.in_flight();  // prompts that are given out again
+    for (const Group& group : drawn) to_come.erase(group.ordinal);
+    state["data_source"] = prompts.save(to_come);
+    now.open_groups = open;
+    now.open_groups.insert(now.open_groups.end(), drawn.begin(), drawn.end());
     state["ledger"] = fates.commit(step, prompts, now);
   }
-  buffer::add_open_groups(state["data_source"].as_object(), now.open_groups);
+  buffer::add_open_groups(state["data_source"].as_object(), open);
   return state;
 }
 

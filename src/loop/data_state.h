@@ -5,6 +5,7 @@
 #include "buffer/data_source.h"
 #include "core/json.h"
 #include "loop/fates.h"
+#include "loop/function_source.h"
 #include "loop/users_prompts.h"
 #include "rollout/rollout.h"
 
@@ -12,9 +13,11 @@ namespace slime::loop {
 
 /// The members data_source and ledger of the run.json of the checkpoint after `step`: where the data
 /// goes on, with all groups that are not final, and the position in the ledger behind its totals. Of
-/// one moment: `rollout`, when it is not null, stands still meanwhile. `users`, if any, saves its own
-/// state.
+/// one moment: `rollout` and `function`, where they are not null, stand still meanwhile. `users`, if any,
+/// saves its own state. Where a function of the user's has drawn a step that is not taken yet: the
+/// member drawn_step too (loop/drawn_step.h).
 json::object data_state(int64_t step, buffer::DataSource& prompts, Fates& fates,
-                        rollout::Rollout* rollout, UsersPrompts* users);
+                        rollout::Rollout* rollout, const FunctionSource* function,
+                        UsersPrompts* users);
 
 }  // namespace slime::loop

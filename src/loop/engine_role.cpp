@@ -1,28 +1,89 @@
 #include "loop/engine_role.h"
 
-#include "engine/remote/engine_server.h"
+#include <utility>
+
+#include "kernels/gpu/gpu.h"
+#include "loop/memory_needs.h"
+#include "loop/process_memory.h"
 #include "loop/run_start.h"
 #include "model/config.h"
-#include "model/network.h"
 #include "model/placement.h"
 
 namespace slime::loop {
+namespace {
+
+MemoryPlan plan_of(const config::RunConfig& config, const MemoryNeeds& needs) {
+  if (config.device != "cpu") return {config, needs, kernels::opened_gpu().memory_use()};
+  return {config, needs, host_memory(), needs.engine_weights + needs.staged_weights};
+}
+
+}  // namespace
 
 EngineRole::EngineRole(const EngineStart& start, const config::RunConfig& config,
                        const Clock& clock) {
-  // No template is rendered here: requests are tokens.
-  text_ = load_model_text(config.hf_checkpoint, /*needs_template=*/false, {});
   const model::ModelConfig shape = model::read_model_config(config.hf_checkpoint);
   const model::Precision precision = model::precision_on(config.device, config.dtype);
-  running_ = model::make_blank_network(shape, precision);
-  second_ = model::make_blank_network(shape, precision);
-  engine::EngineConfig engine = make_engine_config(config, text_, start.kv_cache_bytes);
-  engine.num_threads = start.num_threads;
-  engine_ = std::make_unique<engine::Engine>(*running_, engine, clock);
+  const auto make_networks = [&] {
+    first_ = model::make_blank_network(shape, precision);
+    other_ = model::make_blank_network(shape, precision);
+  };
+  if (precision.device.is_cpu()) {
+    device_ = "the CPU";
+    make_networks();
+  } else {
+    device_ = kernels::opened_gpu().description();
+    kernels::opened_gpu().make_exportable(make_networks);
+    networks_.running_handle = kernels::opened_gpu().export_memory(first_->weights().flat());
+    networks_.second_handle = kernels::opened_gpu().export_memory(other_->weights().flat());
+  }
+  networks_.running = first_.get();
+  networks_.second = other_.get();
+  const MemoryPlan plan =
+      plan_of(config, engine_memory_needs(config, *first_, precision, start.longest_prompt));
+  memory_ = plan.lines();
+  this->start(start, config, plan.kv_cache_bytes(), clock);
 }
 
-void EngineRole::serve(int descriptor) {
-  engine::EngineServer(*engine_, descriptor, second_.get()).serve();
+EngineRole::EngineRole(const EngineStart& start, const config::RunConfig& config,
+                       model::Network& trained, const Clock& clock) {
+  networks_.running = &trained;
+  this->start(start, config, start.kv_cache_bytes, clock);
+}
+
+void EngineRole::start(const EngineStart& start, const config::RunConfig& config,
+                       int64_t kv_cache_bytes, const Clock& clock) {
+  // No template is rendered here: requests are tokens.
+  text_ = load_model_text(config.hf_checkpoint, /*needs_template=*/false, {});
+  engine::EngineConfig engine = make_engine_config(config, text_, kv_cache_bytes);
+  engine.num_threads = start.num_threads;
+  engine.on_activity = [this](engine::Activity activity) { tell_activity(activity); };
+  engine_ = std::make_unique<engine::Engine>(*networks_.running, engine, clock);
+}
+
+EngineReady EngineRole::ready() const {
+  return {
+      .max_request_tokens = engine_->max_request_tokens(), .device = device_, .memory = memory_};
+}
+
+void EngineRole::tell_activity(engine::Activity activity) {
+  const std::lock_guard lock(mutex_);
+  activity_ = activity;
+  if (server_ != nullptr) server_->tell_activity(activity);
+}
+
+int64_t EngineRole::serve(int descriptor) {
+  engine::EngineServer server(*engine_, descriptor, networks_, {.last_copy_seconds = [this] {
+    return engine_->last_copy_seconds();
+  }});
+  const auto tell_through = [this](engine::EngineServer* to) {
+    const std::lock_guard lock(mutex_);
+    server_ = to;
+    if (to != nullptr) to->tell_activity(activity_);
+  };
+  tell_through(&server);
+  const std::shared_ptr<void> at_end(nullptr, [&](void*) { tell_through(nullptr); });
+  server.serve();
+  return server.num_requests();
 }
 
 }  // namespace slime::loop

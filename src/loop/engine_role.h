@@ -1,13 +1,20 @@
 #pragma once
 
-/// The engine role of a worker: an engine with weights of its own, served to the controller over the
-/// worker's second connection. Its weights mean nothing until the controller has sent some.
+/// The engine role of a worker, served to the controller over the worker's second connection: an engine
+/// with weights of its own, which mean nothing until the controller has sent some, or one over the
+/// weights that the trainer role of the same worker trains.
+///
+/// With weights of its own it plans the memory of its device: on a GPU nobody else has any of it.
 
 #include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
 
 #include "config/run_config.h"
 #include "core/clock.h"
 #include "engine/engine.h"
+#include "engine/remote/engine_server.h"
 #include "loop/prompts.h"
 #include "loop/rank_tasks.h"
 #include "model/network.h"
@@ -16,21 +23,33 @@ namespace slime::loop {
 
 class EngineRole final {
  public:
-  /// `clock` outlives the role. Throws ConfigError for a model that cannot be served.
+  /// `clock` outlives the role. Throws ConfigError for a model that cannot be served, and for a device
+  /// that it does not fit on.
   EngineRole(const EngineStart& start, const config::RunConfig& config, const Clock& clock);
+  /// Over the weights of `trained`, which outlives the role.
+  EngineRole(const EngineStart& start, const config::RunConfig& config, model::Network& trained,
+             const Clock& clock);
 
-  /// Prompt and response together cannot be longer.
-  int64_t max_request_tokens() const { return engine_->max_request_tokens(); }
+  EngineReady ready() const;
 
-  /// Until the controller closes the connection, which this owns. Throws net::FrameError when it
-  /// sends what means nothing.
-  void serve(int descriptor);
+  /// Until the controller closes the connection, which this owns; how many requests came. Throws
+  /// net::FrameError when it sends what means nothing.
+  int64_t serve(int descriptor);
 
  private:
+  void start(const EngineStart& start, const config::RunConfig& config, int64_t kv_cache_bytes,
+             const Clock& clock);
+  void tell_activity(engine::Activity activity);
+
   ModelText text_;
-  std::unique_ptr<model::Network> running_;
-  std::unique_ptr<model::Network> second_;  // new weights arrive here
-  std::unique_ptr<engine::Engine> engine_;
+  std::unique_ptr<model::Network> first_, other_;  // null: the trainer's
+  engine::TwoNetworks networks_;                   // which of them the engine computes with
+  std::string device_;
+  std::vector<std::string> memory_;
+  std::mutex mutex_;
+  engine::EngineServer* server_ = nullptr;               // guarded by mutex_
+  engine::Activity activity_ = engine::Activity::kIdle;  // guarded by mutex_; the last
+  std::unique_ptr<engine::Engine> engine_;               // last: its thread uses the above
 };
 
 }  // namespace slime::loop

@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <fmt/format.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -9,13 +10,11 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <charconv>
 #include <cstring>
 #include <utility>
 
 #include "cluster/local_workers.h"
 #include "core/error.h"
-#include "engine/remote/remote_engine.h"
 
 namespace slime::loop {
 namespace {
@@ -45,14 +44,10 @@ struct ConnectedSockets {
   std::array<int, 2> ends{-1, -1};
 };
 
-/// Of a worker's first answer.
-int64_t longest_request_from(const std::string& answer) {
-  int64_t tokens = 0;
-  const char* end = answer.data() + answer.size();
-  const auto [rest, error] = std::from_chars(answer.data(), end, tokens);
-  if (error != std::errc{} || rest != end || tokens < 1)
-    throw std::runtime_error("it did not say how long a request may be");
-  return tokens;
+/// sync: others copy the published weights, on streams of their own.
+void wait_for(const Tensor& copied_N) {
+  if (copied_N.is_cpu()) return;
+  c10::impl::VirtualGuardImpl(copied_N.device().type()).getStream(copied_N.device()).synchronize();
 }
 
 }  // namespace
@@ -67,7 +62,10 @@ EngineWorkers::EngineWorkers(EngineWorkersConfig config, model::Network& trained
       version_(version),
       router_({}, clock) {
   const at::NoGradGuard no_grad;
+  const Tensor& published_N = published_->weights().flat();
+  if (published_N.is_cpu() && trained_.weights().flat().is_cuda()) locked_.emplace(published_N);
   published_->weights().copy_from(trained_.weights());
+  wait_for(trained_.weights().flat());
   lives_.reserve(static_cast<std::size_t>(config_.count));
   for (int index = 0; index < config_.count; ++index)
     lives_.emplace_back([this, index](const std::stop_token& stop) { live(index, stop); });
@@ -81,6 +79,11 @@ EngineWorkers::EngineWorkers(EngineWorkersConfig config, model::Network& trained
 }
 
 EngineWorkers::~EngineWorkers() { end_lives(); }
+
+std::vector<std::string> EngineWorkers::device_of(int index) const {
+  if (config_.visible_devices.empty()) return {};
+  return {config_.visible_devices.at(static_cast<std::size_t>(index))};
+}
 
 void EngineWorkers::end_lives() {
   for (std::jthread& life : lives_) life.request_stop();
@@ -140,6 +143,7 @@ EngineWorkers::Ending EngineWorkers::live_once(int index, const std::stop_token&
          .count = 1,
          .command = {std::filesystem::read_symlink("/proc/self/exe").string(), "worker"},
          .data_sockets = {sockets.ends[1]},
+         .visible_devices = device_of(index),
          .log_folder = config_.log_folder,
          .silence_limit = config_.silence_limit,
          .start_limit = kFirstBeat},
@@ -149,11 +153,21 @@ EngineWorkers::Ending EngineWorkers::live_once(int index, const std::stop_token&
     engine::RemoteEngine remote(
         sockets.take(0), {.name = fmt::format("engine {}", index),
                           .answer_limit = std::max(config_.progress_limit, config_.silence_limit),
-                          .weight_piece_bytes = config_.weight_piece_bytes});
+                          .weight_piece_bytes = config_.weight_piece_bytes,
+                          .writes_to_peer = !config_.visible_devices.empty(),
+                          .on_activity = [this, index](engine::Activity activity) {
+                            if (config_.on_activity) config_.on_activity(index, activity);
+                          }});
     process.send_task(index, to_frame(config_.start));
-    max_request_tokens_ = longest_request_from(process.answer(index, kLoadTimeout));
-    const router::EngineId id = take_in(remote);
+    const EngineReady ready = engine_ready_from(process.answer(index, kLoadTimeout));
+    max_request_tokens_ = ready.max_request_tokens;
+    const std::shared_ptr<void> at_end(nullptr, [&](void*) {
+      const std::lock_guard lock(mutex_);
+      serving_.erase(index);
+    });
+    const router::EngineId id = take_in(index, remote);
     ending.has_served = true;
+    introduce(index, ready, remote.last_transfer());
     note(index, /*serves=*/true, "");
     ending.why = watch(
         index, remote, [&] { return process.has_failed().load(); }, stop);
@@ -161,6 +175,7 @@ EngineWorkers::Ending EngineWorkers::live_once(int index, const std::stop_token&
       if (view.id == id) ending.has_progressed = view.num_told > 0;
     remote.disconnect(ending.why);  // it may not answer any more
     router_.leave(id);
+    if (config_.on_activity) config_.on_activity(index, engine::Activity::kIdle);
     // How the process ended says more than that its connection did.
     const auto lost = clock_.now();
     while (!stop.stop_requested() && !process.has_failed() && clock_.now() - lost < kBlame)
@@ -174,12 +189,36 @@ EngineWorkers::Ending EngineWorkers::live_once(int index, const std::stop_token&
   return ending;
 }
 
-router::EngineId EngineWorkers::take_in(engine::RemoteEngine& remote) {
+router::EngineId EngineWorkers::take_in(int index, engine::RemoteEngine& remote) {
   // Of one version until it has joined.
   const std::shared_lock lock(weights_mutex_);
   engine::or_throw(remote.update_weights(
       {.version = version_, .source = engine::FromNetwork{published_.get()}}));
-  return engine::or_throw(router_.join(remote));
+  const router::EngineId id = engine::or_throw(router_.join(remote));
+  const std::lock_guard serving(mutex_);
+  serving_[index] = &remote;
+  return id;
+}
+
+void EngineWorkers::introduce(int index, const EngineReady& ready, const Transfer& transfer) {
+  if (config_.visible_devices.empty()) return;
+  say(fmt::format("engine {} computes on {} (CUDA_VISIBLE_DEVICES={}); new weights come {}", index,
+                  ready.device, config_.visible_devices.at(static_cast<std::size_t>(index)),
+                  transfer.is_direct
+                      ? "from the trainer's device directly"
+                      : fmt::format("through the host's memory, because {}", transfer.why_frames)));
+  if (index > 0 || has_shown_memory_.exchange(true)) return;
+  say(fmt::format("each of {} engines in a process of its own has", config_.count));
+  for (const std::string& line : ready.memory) say(line);
+}
+
+double EngineWorkers::longest(double Transfer::*seconds) {
+  const std::shared_lock updates(weights_mutex_);
+  const std::lock_guard lock(mutex_);
+  double most = 0;
+  for (const auto& [index, remote] : serving_)
+    most = std::max(most, remote->last_transfer().*seconds);
+  return most;
 }
 
 std::string EngineWorkers::watch(int index, engine::RemoteEngine& remote,
@@ -207,11 +246,11 @@ std::string EngineWorkers::watch(int index, engine::RemoteEngine& remote,
 void EngineWorkers::update_weights(WeightVersion version) {
   const at::NoGradGuard no_grad;
   const std::unique_lock lock(weights_mutex_);
+  engine::or_throw(router_.update_weights(
+      {.version = version, .source = engine::FromNetwork{&trained_}, .running = config_.running}));
   published_->weights().copy_from(trained_.weights());
+  wait_for(trained_.weights().flat());
   version_ = version;
-  engine::or_throw(router_.update_weights({.version = version,
-                                           .source = engine::FromNetwork{published_.get()},
-                                           .running = config_.running}));
 }
 
 void EngineWorkers::note(int index, bool serves, const std::string& failure) {

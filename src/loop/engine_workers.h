@@ -8,38 +8,44 @@
 /// pause. What it was drawing goes on in the others meanwhile, or waits in the router.
 ///
 /// The published weights are kept in a network of this process: an engine that comes in the middle
-/// of a training step gets what the others have, whatever the trainer has made of its own by then.
+/// of a training step gets what the others have, whatever the trainer has made of its own by then. On
+/// a GPU the network is on the trainer's device or on the host (MemoryPlan::publishes_on_host), and
+/// new weights go from the trainer's device to those of the engines, where one reaches the other.
 
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <shared_mutex>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "core/clock.h"
+#include "engine/remote/remote_engine.h"
+#include "kernels/gpu/locked_pages.h"
 #include "loop/engines.h"
 #include "loop/rank_tasks.h"
 #include "model/network.h"
 #include "router/router.h"
-
-namespace slime::engine {
-class RemoteEngine;
-}
 
 namespace slime::loop {
 
 struct EngineWorkersConfig {
   int count = 1;
   EngineStart start;
+  /// The GPU of each (cluster/visible_devices.h); empty: they compute on the CPU.
+  std::vector<std::string> visible_devices;
   std::filesystem::path log_folder;  // engine_0.log holds what engine 0 prints
   engine::RunningRequests running = engine::RunningRequests::kRecompute;  // at an update
   int64_t weight_piece_bytes = int64_t{16} << 20;
   std::chrono::milliseconds silence_limit{20'000};  // of a process, without a heartbeat
+  /// What engine `index` does from now on. Any thread.
+  std::function<void(int index, engine::Activity)> on_activity;
 
   /// False: an engine that is lost stays away, and the run ends with the last one.
   bool starts_again = false;
@@ -67,10 +73,13 @@ class EngineWorkers final : public Engines {
   void yield_to_training() override {}
   void update_weights(WeightVersion version) override;
   int64_t max_request_tokens() const override { return max_request_tokens_; }
+  double last_copy_seconds() override { return longest(&Transfer::copy_seconds); }
+  double last_transfer_seconds() override { return longest(&Transfer::seconds); }
   model::Network* own_weights() override { return published_.get(); }
   void tell_by(std::function<void(const std::string&)> tell) override;
 
  private:
+  using Transfer = engine::RemoteEngine::Transfer;
   /// What became of one life of an engine.
   struct Ending {
     std::string why;
@@ -82,10 +91,16 @@ class EngineWorkers final : public Engines {
   void live(int index, const std::stop_token& stop);
   Ending live_once(int index, const std::stop_token& stop);
   /// The current weights, and a place in the router. Throws std::runtime_error.
-  router::EngineId take_in(engine::RemoteEngine& remote);
+  router::EngineId take_in(int index, engine::RemoteEngine& remote);
+  /// For LocalWorkersConfig::visible_devices.
+  std::vector<std::string> device_of(int index) const;
   /// Until it is lost or `stop`; why it is lost.
   std::string watch(int index, engine::RemoteEngine& remote,
                     const std::function<bool()>& has_process_failed, const std::stop_token& stop);
+  /// Says what it computes on and how new weights come to it.
+  void introduce(int index, const EngineReady& ready, const Transfer& transfer);
+  /// Of the last update of all engines.
+  double longest(double Transfer::*seconds);
   void note(int index, bool serves, const std::string& failure);
   void say(const std::string& line);
   /// False: `stop` came first.
@@ -95,17 +110,20 @@ class EngineWorkers final : public Engines {
   model::Network& trained_;
   const Clock& clock_;
   const std::unique_ptr<model::Network> published_;
+  std::optional<kernels::LockedPages> locked_;  // of published_, on the host of a GPU
   /// Shared: who sends the published weights to one engine; exclusive: an update of all.
   std::shared_mutex weights_mutex_;
   WeightVersion version_;  // of published_
   router::Router router_;
   std::atomic<int64_t> max_request_tokens_{0};  // the same for all: they start alike
+  std::atomic<bool> has_shown_memory_{false};
 
   std::mutex mutex_;
   std::condition_variable_any changed_;
-  int num_started_ = 0;   // guarded by mutex_; that have served once
-  int num_given_up_ = 0;  // guarded by mutex_
-  std::string failure_;   // guarded by mutex_; of a first start, or the run
+  std::map<int, const engine::RemoteEngine*> serving_;  // guarded by mutex_; by index
+  int num_started_ = 0;                                 // guarded by mutex_; that have served once
+  int num_given_up_ = 0;                                // guarded by mutex_
+  std::string failure_;  // guarded by mutex_; of a first start, or the run
 
   /// Held while something is told: who takes `tell_` back knows that nobody is inside it.
   std::mutex tell_mutex_;

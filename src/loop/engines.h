@@ -38,8 +38,10 @@ class Engines {
   /// Of the weights that the engines have; nothing in runs that generate nothing.
   virtual std::optional<WeightVersion> weight_version() { return client().weight_version(); }
 
-  /// How long the last update kept weights of their own from being computed with; not during one.
+  /// How long the last update kept weights of their own from being computed with, and how long it took
+  /// until they had come to other processes; not during one.
   virtual double last_copy_seconds() { return 0; }
+  virtual double last_transfer_seconds() { return 0; }
 
   /// The weights of weight_version(), complete, where they are not the trainer's; null elsewhere.
   /// They stay as they are until the next update_weights().

@@ -7,6 +7,7 @@
 
 #include "core/error.h"
 #include "engine/engine.h"
+#include "loop/networks.h"
 #include "loop/scores.h"
 #include "model/network.h"
 #include "model/placement.h"
@@ -57,8 +58,7 @@ void EvaluationBeside::begin(int64_t step, model::Network& weights,
   const WeightVersion version = published.weight_version();
   SecondEngine second;
   memory_.explain_shortage(Phase::kGenerate, [&] {
-    second.network = model::make_blank_network(weights.config(),
-                                               model::precision_on(config_.device, config_.dtype));
+    second.network = make_blank_copy(weights, model::precision_on(config_.device, config_.dtype));
     second.engine = std::make_unique<engine::Engine>(*second.network, engine_, clock_);
     engine::or_throw(second.engine->update_weights(
         {.version = version, .source = engine::FromNetwork{&weights}}));

@@ -19,7 +19,7 @@ buffer::LedgerRecord end_of(const Group& group, buffer::Fate fate, const std::st
 
 }  // namespace
 
-void Fates::begin_with(const buffer::DataSource& prompts) {
+void Fates::begin_with(const buffer::DataSource& prompts, const std::vector<Group>& drawn) {
   if (!owns_prompts_) return;
   if (ledger_->totals()) {
     generated_before_ = ledger_->totals()->generated;
@@ -27,10 +27,12 @@ void Fates::begin_with(const buffer::DataSource& prompts) {
   }
   if (prompts.next_group() == 0) return;
   buffer::LedgerTotals totals{.next_ordinal = prompts.next_group()};
-  for (const Group& group : prompts.waiting()) {
+  const auto take_over = [&](const Group& group) {
     add_open(totals, group);
     open_before_.push_back(group.ordinal);
-  }
+  };
+  for (const Group& group : prompts.waiting()) take_over(group);
+  for (const Group& group : drawn) take_over(group);
   totals.generated = totals.pending;
   generated_before_ = totals.generated;
   taken_over_ = totals;

@@ -26,7 +26,8 @@ class Fates {
 
   /// The run begins with these prompts waiting. A ledger that has no totals of them (they are
   /// another run's, or of before tokens were counted) takes them over, once something is noted.
-  void begin_with(const buffer::DataSource& prompts);
+  /// `drawn`: groups that wait for training instead.
+  void begin_with(const buffer::DataSource& prompts, const std::vector<Group>& drawn = {});
 
   void dispatched(const Group& group);
   void partial(int64_t ordinal);

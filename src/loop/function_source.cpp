@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <exception>
 #include <memory>
 #include <string>
 #include <utility>
@@ -15,10 +16,16 @@
 #include "rollout/older_tokens.h"
 
 namespace slime::loop {
+namespace {
+
+constexpr const char* kLost = "lost by the rollout function";
+
+}  // namespace
 
 FunctionSource::FunctionSource(const config::RunConfig& config, buffer::DataSource& prompts,
                                Engines& engines, Trainers& trainers, Fates& fates,
-                               RunMemory& memory, Recorder& recorder, Plugins& plugins)
+                               RunMemory& memory, Recorder& recorder, Plugins& plugins,
+                               std::optional<DrawnStep> drawn)
     : config_(config),
       prompts_(prompts),
       engines_(engines),
@@ -27,7 +34,12 @@ FunctionSource::FunctionSource(const config::RunConfig& config, buffer::DataSour
       memory_(memory),
       recorder_(recorder),
       plugins_(plugins),
-      left_out_([&recorder](std::string_view line) { recorder.message(line); }) {}
+      left_out_([&recorder](std::string_view line) { recorder.message(line); }),
+      drawn_(std::move(drawn)) {}
+
+std::vector<Group> FunctionSource::Lease::taken() const {
+  return source_.answers_ != nullptr ? source_.answers_->taken() : std::vector<Group>();
+}
 
 /// Kept, or told as failed and why.
 Expected<Group> FunctionSource::keep(const json::value& record, const ReturnedStep& returned,
@@ -59,25 +71,8 @@ Expected<Group> FunctionSource::keep(const json::value& record, const ReturnedSt
   }
 }
 
-Collected FunctionSource::take(int64_t step) {
-  const auto range = recorder_.phase("generate", "prompts", config_.rollout_batch_size);
-  const std::shared_ptr<void> at_end(nullptr, [this](void*) { left_out_.end_step(); });
-  const WeightVersion version = engines_.client().weight_version();
-  PromptAnswers prompts(prompts_, fates_, PromptAnswers::Draws::kTokens,
-                        plugins_.limits(/*is_evaluation=*/false));
-  constexpr const char* kLost = "lost by the rollout function";
-  ReturnedStep returned;
-  try {
-    memory_.explain_shortage(Phase::kGenerate, [&] {
-      returned = plugins_.of_rollouts().draw(
-          step, [&](const plugin::Question& question) { return prompts.answer(question); },
-          trainers_.has_failed());
-    });
-  } catch (...) {
-    prompts.end(kLost);
-    trainers_.check_alive();
-    throw;
-  }
+Collected FunctionSource::keep_all(const ReturnedStep& returned, PromptAnswers& prompts,
+                                   WeightVersion version) {
   Collected collected;
   std::string problem;  // of the first group that cannot be trained
   collected.generated_tokens = prompts.num_drawn_tokens();
@@ -94,9 +89,6 @@ Collected FunctionSource::take(int64_t step) {
     if (num_new < 0) fates_.discarded(group->ordinal, -num_new);
     fates_.drawn(std::max<int64_t>(num_new, 0));
     collected.generated_tokens += std::max<int64_t>(num_new, 0);
-    if (config_.mask_offpolicy_in_partial_rollout) rollout::mask_tokens_before(*group, version);
-    recorder_.reached(static_cast<int64_t>(collected.groups.size()) + 1,
-                      collected.generated_tokens);
     collected.groups.push_back(std::move(*group));
   }
   prompts.end(kLost);
@@ -105,9 +97,76 @@ Collected FunctionSource::take(int64_t step) {
         "--rollout-function-path {}: returned no group that can be trained{}",
         config_.rollout_function_path, returned.groups.empty() ? ", its list is empty" : problem));
   }
-  collected.metrics = version_metrics(collected.groups, version);
-  add_metrics(collected.metrics, returned.metrics);
+  collected.metrics = returned.metrics;
   return collected;
+}
+
+void FunctionSource::draw(int64_t step, const std::atomic<bool>& stop) {
+  const std::shared_ptr<void> at_end(nullptr, [this](void*) { left_out_.end_step(); });
+  const WeightVersion version = engines_.client().weight_version();
+  PromptAnswers prompts(prompts_, fates_, PromptAnswers::Draws::kTokens,
+                        plugins_.limits(/*is_evaluation=*/false));
+  {
+    const std::lock_guard lock(data_mutex_);
+    answers_ = &prompts;
+  }
+  const auto answer = [&](const plugin::Question& question) {
+    const std::lock_guard lock(data_mutex_);
+    return prompts.answer(question);
+  };
+  std::optional<ReturnedStep> returned;
+  std::exception_ptr failed;
+  try {
+    returned = plugins_.of_rollouts().draw(step, answer, stop);
+  } catch (...) {
+    failed = std::current_exception();
+  }
+  const std::lock_guard lock(data_mutex_);
+  answers_ = nullptr;
+  if (failed) {
+    if (!stop) prompts.end(kLost);
+    std::rethrow_exception(failed);
+  }
+  drawn_ = {.step = step, .collected = keep_all(*returned, prompts, version)};
+}
+
+bool FunctionSource::has_drawn(int64_t step) const {
+  const std::lock_guard lock(data_mutex_);
+  return drawn_ && drawn_->step == step;
+}
+
+Collected FunctionSource::take_drawn(std::optional<WeightVersion> masks_before) {
+  Collected collected;
+  {
+    const std::lock_guard lock(data_mutex_);
+    check(drawn_.has_value(), "a step that is taken was drawn");
+    collected = std::move(drawn_->collected);
+    drawn_.reset();
+  }
+  if (config_.mask_offpolicy_in_partial_rollout) {
+    for (Group& group : collected.groups) {
+      rollout::mask_tokens_before(group,
+                                  masks_before ? *masks_before : rollout::newest_version(group));
+    }
+  }
+  Metrics metrics = version_metrics(collected.groups, engines_.client().weight_version());
+  add_metrics(metrics, collected.metrics);
+  collected.metrics = std::move(metrics);
+  recorder_.reached(static_cast<int64_t>(collected.groups.size()), collected.generated_tokens);
+  return collected;
+}
+
+Collected FunctionSource::take(int64_t step) {
+  const auto range = recorder_.phase("generate", "prompts", config_.rollout_batch_size);
+  if (!has_drawn(step)) {
+    try {
+      memory_.explain_shortage(Phase::kGenerate, [&] { draw(step, trainers_.has_failed()); });
+    } catch (...) {
+      trainers_.check_alive();
+      throw;
+    }
+  }
+  return take_drawn(engines_.client().weight_version());
 }
 
 }  // namespace slime::loop

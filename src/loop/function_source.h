@@ -5,11 +5,15 @@
 /// that it returns are kept, those that it gives back wait, and what it does neither with has failed when
 /// its call ends. Groups that it made itself get ordinals when it returns them.
 
+#include <atomic>
 #include <cstdint>
+#include <mutex>
 #include <optional>
+#include <vector>
 
 #include "buffer/data_source.h"
 #include "config/run_config.h"
+#include "loop/drawn_step.h"
 #include "loop/engines.h"
 #include "loop/failure_reasons.h"
 #include "loop/fates.h"
@@ -22,19 +26,48 @@
 
 namespace slime::loop {
 
+/// One class because the same call is made between two steps (take) and beside the training of the
+/// step before (draw, on the thread of loop/function_ahead.h), and answers for the same prompts.
 class FunctionSource final : public GroupSource {
  public:
-  /// References outlive the object.
+  /// `drawn`: a step that the run begins with, from its checkpoint. References outlive the object.
   FunctionSource(const config::RunConfig& config, buffer::DataSource& prompts, Engines& engines,
                  Trainers& trainers, Fates& fates, RunMemory& memory, Recorder& recorder,
-                 Plugins& plugins);
+                 Plugins& plugins, std::optional<DrawnStep> drawn);
 
   /// Throws ConfigError when the function fails, or no group of its can be trained.
   Collected take(int64_t step) override;
 
+  /// Calls the function, and keeps what it returns until take_drawn(). One thread at a time; buffer
+  /// and ledger are that thread's, but for what a Lease has. When `stop` becomes true nobody waits for
+  /// the function any more, and what it has taken has no fate. Throws like take().
+  void draw(int64_t step, const std::atomic<bool>& stop);
+  /// Whether this step is drawn.
+  bool has_drawn(int64_t step) const;
+  /// Of the thread of the loop. `masks_before`: with --mask-offpolicy-in-partial-rollout tokens of
+  /// older weights are not trained; unset: than the newest of their group.
+  Collected take_drawn(std::optional<WeightVersion> masks_before);
+
+  /// As long as it lives the function gets no answers about prompts, and buffer and ledger are the
+  /// owner's.
+  class [[nodiscard]] Lease {
+   public:
+    explicit Lease(const FunctionSource& source) : source_(source), lock_(source.data_mutex_) {}
+
+    /// Groups that the function has taken and neither returned nor given back, as it got them.
+    std::vector<Group> taken() const;
+    /// A step that nobody has taken.
+    const std::optional<DrawnStep>& drawn() const { return source_.drawn_; }
+
+   private:
+    const FunctionSource& source_;
+    const std::lock_guard<std::mutex> lock_;
+  };
+
  private:
   Expected<Group> keep(const json::value& record, const ReturnedStep& returned,
                        std::optional<Group> given, WeightVersion version);
+  Collected keep_all(const ReturnedStep& returned, PromptAnswers& prompts, WeightVersion version);
 
   const config::RunConfig& config_;
   buffer::DataSource& prompts_;
@@ -45,6 +78,10 @@ class FunctionSource final : public GroupSource {
   Recorder& recorder_;
   Plugins& plugins_;
   LeftOutPrompts left_out_;  // of the step
+  /// Whoever has it has buffer and ledger while a function is called. Guards what follows.
+  mutable std::mutex data_mutex_;
+  const PromptAnswers* answers_ = nullptr;  // of the call under way
+  std::optional<DrawnStep> drawn_;
 };
 
 }  // namespace slime::loop

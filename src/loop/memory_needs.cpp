@@ -3,8 +3,12 @@
 #include <algorithm>
 
 #include "config/eval_config.h"
+#include "config/users_functions.h"
+#include "engine/cache_shape.h"
 #include "engine/engine.h"
 #include "engine/step_runner.h"
+#include "kernels/gpu/packed_prompts.h"
+#include "kernels/gpu/recorded_rows.h"
 #include "loop/evaluation_beside.h"
 
 namespace slime::loop {
@@ -12,9 +16,12 @@ namespace {
 
 /// Of a recorded step: the driver keeps its launches' parameters.
 constexpr int64_t kRecordedStepBytes = int64_t{8} << 20;
-constexpr int64_t kRecordedSteps = 19;
+constexpr int64_t kRecordedSteps = kernels::kRecordedRows.size();
 /// Products are timed on copies of their weights the first time they appear.
 constexpr int64_t kTimingBytes = int64_t{1} << 29;
+/// CUDA's context and torch's kernels in the process of the user's functions, and small tensors. The
+/// logits that a loss may read are not in the plan: most never do, and what is free then is looked at.
+constexpr int64_t kPythonContextBytes = int64_t{768} << 20;
 
 /// Tokens of the longest prompt with its response, in training and evaluation.
 int64_t longest_request(const config::RunConfig& config, const model::ModelConfig& model,
@@ -38,10 +45,10 @@ int64_t micro_batch_tokens(const config::RunConfig& config, int64_t longest) {
   return std::min(all, longest * config.micro_batch_size);
 }
 
-/// Memory of the steps of an engine that draws for `drawn` requests at once, besides keys and values:
-/// activations, logits, recordings.
+/// Memory of the steps of an engine that draws for `drawn` requests of at most `longest` tokens at
+/// once, besides keys and values: activations, logits, recordings, what packed attention gathers.
 int64_t engine_workspace_bytes(const config::RunConfig& config, const model::Network& network,
-                               const model::Precision& precision, int64_t drawn) {
+                               const model::Precision& precision, int64_t drawn, int64_t longest) {
   const model::ModelConfig& model = network.config();
   const auto element = static_cast<int64_t>(c10::elementSize(precision.activations));
   int64_t row = 0;  // of a token on its way through the widest block
@@ -49,9 +56,15 @@ int64_t engine_workspace_bytes(const config::RunConfig& config, const model::Net
     row = std::max(row, element * block.costs.passing);
   if (precision.device.is_cpu())
     return (config.sglang_chunked_prefill_size + drawn) * row + drawn * model.vocab_size * 4;
+  const int64_t chunk = config.sglang_chunked_prefill_size;
+  const int64_t gathered =
+      std::min(kernels::kMostGatheredRows, chunk / kernels::kLeastPackedRows * longest);
+  const model::CacheSpec& cache = engine::cache_of_tokens(network.blocks());
+  const int64_t of_chunk = cache.heads * cache.queries_per_head * cache.value_size;
+  const int64_t packed = element * (gathered * cache.numbers_per_token() + chunk * of_chunk);
   // Once launched kernel by kernel, once recorded.
   return (config.sglang_chunked_prefill_size + 2 * drawn) * row + 2 * drawn * model.vocab_size * 4 +
-         kRecordedSteps * kRecordedStepBytes + kTimingBytes;
+         kRecordedSteps * kRecordedStepBytes + kTimingBytes + packed;
 }
 
 }  // namespace
@@ -62,9 +75,11 @@ MemoryNeeds memory_needs(const config::RunConfig& config, model::Network& networ
   const model::ModelConfig& model = network.config();
   const Tensor& flat = network.weights().flat();
   MemoryNeeds needs;
-  needs.has_engine = has_engine;
+  needs.has_engine = has_engine && config.num_engine_workers == 0;
   needs.longest_request = longest_request(config, model, longest_prompt);
   needs.micro_batch_tokens = micro_batch_tokens(config, needs.longest_request);
+  if (trainer != nullptr && !precision.device.is_cpu() && config::shares_tensors(config))
+    needs.functions = kPythonContextBytes;
   if (trainer != nullptr) {
     needs.train = train::predict_memory(network, precision, *trainer, needs.micro_batch_tokens);
   } else {
@@ -73,19 +88,41 @@ MemoryNeeds memory_needs(const config::RunConfig& config, model::Network& networ
   if (has_engine) {
     needs.kv_page_bytes =
         engine::kv_page_bytes(network, engine::kv_storage_type(config.kv_cache_dtype(), network));
-    needs.engine_workspace =
-        engine_workspace_bytes(config, network, precision, config.sglang_max_running_requests);
-    if (!config.shares_weights()) {
-      needs.engine_weights = static_cast<int64_t>(flat.nbytes());
-      needs.staged_weights = flat.is_cuda() ? needs.engine_weights : 0;
+    needs.state_bytes = engine::state_bytes(network.blocks());
+    const auto weights = static_cast<int64_t>(flat.nbytes());
+    if (needs.has_engine) {
+      needs.engine_workspace = engine_workspace_bytes(
+          config, network, precision, config.sglang_max_running_requests, needs.longest_request);
+    } else {
+      needs.published_weights = weights;
+    }
+    if (needs.has_engine && !config.shares_weights()) {
+      needs.engine_weights = weights;
+      needs.staged_weights = flat.is_cuda() ? weights : 0;
     }
     if (evaluates_beside(config)) {
       needs.eval_requests = evaluation_requests(config);
-      needs.eval_weights = static_cast<int64_t>(flat.nbytes());
-      needs.eval_workspace =
-          engine_workspace_bytes(config, network, precision, needs.eval_requests);
+      needs.eval_weights = weights;
+      needs.eval_workspace = engine_workspace_bytes(config, network, precision, needs.eval_requests,
+                                                    needs.longest_request);
     }
   }
+  return needs;
+}
+
+MemoryNeeds engine_memory_needs(const config::RunConfig& config, model::Network& network,
+                                const model::Precision& precision, int64_t longest_prompt) {
+  MemoryNeeds needs;
+  needs.longest_request = longest_request(config, network.config(), longest_prompt);
+  needs.kv_page_bytes =
+      engine::kv_page_bytes(network, engine::kv_storage_type(config.kv_cache_dtype(), network));
+  needs.state_bytes = engine::state_bytes(network.blocks());
+  needs.engine_workspace = engine_workspace_bytes(
+      config, network, precision, config.sglang_max_running_requests, needs.longest_request);
+  // Steps are recorded for each of its two networks.
+  if (precision.device.is_cuda()) needs.engine_workspace += kRecordedSteps * kRecordedStepBytes;
+  needs.engine_weights = static_cast<int64_t>(network.weights().flat().nbytes());
+  needs.staged_weights = needs.engine_weights;
   return needs;
 }
 

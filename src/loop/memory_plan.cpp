@@ -37,8 +37,13 @@ MemoryPlan::MemoryPlan(const config::RunConfig& config, const MemoryNeeds& needs
                        const kernels::GpuMemoryUse& now)
     : place_("the GPU"), total_(now.total) {
   const train::TrainMemory& train = needs.train;
-  const int64_t fixed = now.elsewhere() + train.resident();
-  int64_t room = total_ - fixed - needs.engine_resident() - kMargin;
+  const int64_t fixed = now.elsewhere() + train.resident() + needs.functions;
+  publishes_on_host_ = needs.published_weights > 0 &&
+                       now.elsewhere() + train.peak() + needs.functions + needs.published_weights +
+                               needs.eval_weights + needs.eval_workspace + kMargin >
+                           total_;
+  const int64_t published = publishes_on_host_ ? 0 : needs.published_weights;
+  int64_t room = total_ - fixed - needs.engine_resident() - published - kMargin;
   // An engine beside the trainer generates while the weights are trained.
   const bool stays = config.no_offload_rollout || !config.shares_weights();
   if (stays) room -= train.gradients + train.activations + train.logits;
@@ -57,7 +62,7 @@ MemoryPlan::MemoryPlan(const config::RunConfig& config, const MemoryNeeds& needs
     if (config.sglang_mem_fraction_static) {
       const auto share =
           static_cast<int64_t>(*config.sglang_mem_fraction_static * static_cast<double>(total_));
-      kv_cache_bytes_ = std::min(room, share - train.weights);
+      kv_cache_bytes_ = std::min(room, share - std::max(train.weights, needs.engine_weights));
     }
     if (config.kv_cache_gb > 0) {
       kv_cache_bytes_ = static_cast<int64_t>(config.kv_cache_gb * kGibibyte);
@@ -77,18 +82,18 @@ MemoryPlan::MemoryPlan(const config::RunConfig& config, const MemoryNeeds& needs
           gib(request_pages * needs.kv_page_bytes)));
     }
   }
-  const int64_t together = now.elsewhere() + train.peak() + kv_cache_bytes_ +
+  const int64_t together = now.elsewhere() + needs.functions + train.peak() + kv_cache_bytes_ +
                            needs.engine_resident() + needs.eval_weights + needs.eval_workspace +
                            eval_cache_bytes_ + kMargin;
   offloads_ = needs.has_engine && train.gradients > 0 && !stays &&
               (config.offload_rollout || together > total_);
-  add_rows(config, needs, kv_cache_bytes_, now.elsewhere());
+  add_rows(config, needs, kv_cache_bytes_, 0, now.elsewhere());
 }
 
 MemoryPlan::MemoryPlan(const config::RunConfig& config, const MemoryNeeds& needs,
                        const HostMemory& now, int64_t in_tensors)
     : place_("this machine"), is_on_gpu_(false), total_(now.total) {
-  int64_t filled = 0;
+  int64_t filled = 0, states = 0;
   if (needs.has_engine) {
     kv_cache_bytes_ = config.kv_cache_gb > 0 ? static_cast<int64_t>(config.kv_cache_gb * kGibibyte)
                                              : engine::EngineConfig().kv_cache_bytes;
@@ -99,17 +104,24 @@ MemoryPlan::MemoryPlan(const config::RunConfig& config, const MemoryNeeds& needs
         config.sglang_disable_radix_cache
             ? std::min(config.samples_per_rollout(), config.sglang_max_running_requests)
             : config.samples_per_rollout();
-    filled = std::min(kv_cache_bytes_, samples * request_pages * needs.kv_page_bytes);
+    if (needs.state_bytes > 0) {
+      // One while a request runs, then one as the snapshot of its end, and one of its prompt.
+      const bool shares = !config.sglang_disable_radix_cache;
+      const int64_t room = engine::num_states_of(kv_cache_bytes_, needs.state_bytes,
+                                                 config.sglang_max_running_requests, shares);
+      states = std::min(room, (shares ? 2 : 1) * samples) * needs.state_bytes;
+    }
+    filled = std::min(kv_cache_bytes_ - states, samples * request_pages * needs.kv_page_bytes);
   }
   if (needs.eval_requests > 0)
     eval_cache_bytes_ = std::min(needs.eval_requests * needs.request_bytes(),
                                  engine::EngineConfig().kv_cache_bytes);
   offloads_ = needs.has_engine && config.offload_rollout;
-  add_rows(config, needs, filled, std::max<int64_t>(0, now.resident - in_tensors));
+  add_rows(config, needs, filled, states, std::max<int64_t>(0, now.resident - in_tensors));
 }
 
 void MemoryPlan::add_rows(const config::RunConfig& config, const MemoryNeeds& needs, int64_t cache,
-                          int64_t elsewhere) {
+                          int64_t states, int64_t elsewhere) {
   const train::TrainMemory& train = needs.train;
   const int64_t kept_cache = offloads_ ? 0 : cache;
   const int64_t kept_gradients = offloads_ ? 0 : train.gradients;
@@ -132,12 +144,17 @@ void MemoryPlan::add_rows(const config::RunConfig& config, const MemoryNeeds& ne
   add("a chunk of logits", 0, train.logits, false);
   add(is_on_gpu_ ? "keys and values" : "keys and values, if responses are long", cache, kept_cache,
       is_on_gpu_, "--kv-cache-gb");
+  add("states of requests and of their prefixes", states, offloads_ ? 0 : states, false,
+      "--sglang-max-running-requests");
   add("the engine's weights", needs.engine_weights, needs.engine_weights, true);
   add("their second buffer", needs.staged_weights, needs.staged_weights, true);
+  if (!publishes_on_host_)
+    add("the published weights", needs.published_weights, needs.published_weights, true);
   add("steps of the engine", needs.engine_workspace, needs.engine_workspace, false,
       "--sglang-chunked-prefill-size, --sglang-max-running-requests");
   const int64_t evaluation = needs.eval_weights + needs.eval_workspace + eval_cache_bytes_;
   add("an evaluation's engine, while it runs", evaluation, evaluation, false);
+  add("Python of the trainer's functions", needs.functions, needs.functions, false);
   add(is_on_gpu_ ? "CUDA and its libraries" : "program, libraries, tokenizer, data", elsewhere,
       elsewhere, false);
 }
@@ -161,6 +178,8 @@ std::vector<std::string> MemoryPlan::lines() const {
                               gib(rollout_bytes()), gib(train_bytes())));
   if (offloads_)
     lines.emplace_back("  keys and values give their memory back while the weights are trained");
+  if (publishes_on_host_)
+    lines.emplace_back("  the published weights are kept in the host's memory");
   if (!is_on_gpu_)
     lines.emplace_back(
         "  not counted: freed memory that the C library keeps, other ranks and judges");

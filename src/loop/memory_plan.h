@@ -7,7 +7,8 @@
 /// generation phase. Where everything fits at once nothing moves; otherwise the cache of keys and
 /// values gives its pages back while the trainer works, and gradients while responses are
 /// generated. On the CPU the system hands out pages as they are touched; there the plan is a
-/// prediction, and memory is given back when --offload-rollout asks for it.
+/// prediction, and memory is given back when --offload-rollout asks for it. An engine in a process of
+/// its own plans that process's device (loop/engine_role.h).
 
 #include <cstdint>
 #include <string>
@@ -27,10 +28,14 @@ struct MemoryNeeds {
   int64_t micro_batch_tokens = 0;  // that train.activations was predicted for
   bool has_engine = true;
   int64_t kv_page_bytes = 0;
+  int64_t state_bytes = 0;       // of a request, in networks whose layers keep one (on the CPU)
   int64_t longest_request = 0;   // tokens, prompt and response
+  int64_t functions = 0;         // of the GPU: the process of the trainer's functions in Python
   int64_t engine_workspace = 0;  // activations and logits of a step, recorded steps
   int64_t engine_weights = 0;    // of an engine with weights of its own
-  int64_t staged_weights = 0;    // its second buffer, on a GPU
+  int64_t staged_weights = 0;    // its second buffer
+  /// What engines in processes of their own have, kept for those that come back.
+  int64_t published_weights = 0;
   // Of an evaluation beside training, while one runs; 0: there is none.
   int64_t eval_weights = 0;
   int64_t eval_workspace = 0;
@@ -62,6 +67,8 @@ class MemoryPlan {
   int64_t eval_cache_bytes() const { return eval_cache_bytes_; }
   /// Whether keys and values, and gradients, give their memory back in the other phase.
   bool offloads() const { return offloads_; }
+  /// The published weights are kept in the host's memory: the GPU has no room for them.
+  bool publishes_on_host() const { return publishes_on_host_; }
   /// Predicted use of the whole GPU, or by this process, while responses are generated, and at the
   /// peak of training.
   int64_t rollout_bytes() const { return total_of(&Row::rollout); }
@@ -89,10 +96,10 @@ class MemoryPlan {
     return phase == Phase::kTrain ? &Row::train : &Row::rollout;
   }
   int64_t total_of(int64_t Row::*column) const;
-  /// `cache`: keys and values as the generation phase sees them. `elsewhere`: what belongs to
-  /// nobody of ours.
+  /// `cache`: keys and values as the generation phase sees them. `states`: of requests and prefixes.
+  /// `elsewhere`: what belongs to nobody of ours.
   void add_rows(const config::RunConfig& config, const MemoryNeeds& needs, int64_t cache,
-                int64_t elsewhere);
+                int64_t states, int64_t elsewhere);
 
   std::string place_;  // "the GPU"
   bool is_on_gpu_ = true;
@@ -101,6 +108,7 @@ class MemoryPlan {
   int64_t kv_cache_bytes_ = 0;
   int64_t eval_cache_bytes_ = 0;
   bool offloads_ = false;
+  bool publishes_on_host_ = false;
 };
 
 }  // namespace slime::loop

@@ -52,6 +52,18 @@ TEST(MemoryPlan, TheCacheHoldsAFullBatchAndTakesTurnsWithTheTrainer) {
   EXPECT_EQ(plan.rollout_bytes(), 58 * kGibibyte + plan.kv_cache_bytes());
 }
 
+TEST(MemoryPlan, FunctionsInPythonTakeTheirPartOfTheGpuThroughout) {
+  MemoryNeeds needs = four_billion();
+  needs.functions = 2 * kGibibyte;
+  const MemoryPlan plan(run_of(256), needs, gpu(140, 72)),
+      without(run_of(256), four_billion(), gpu(140, 72));
+  EXPECT_EQ(plan.train_bytes(), without.train_bytes() + 2 * kGibibyte);
+  EXPECT_EQ(plan.rollout_bytes() - plan.kv_cache_bytes(),
+            without.rollout_bytes() - without.kv_cache_bytes() + 2 * kGibibyte);
+  EXPECT_THAT(plan.lines(),
+              ::testing::Contains(::testing::HasSubstr("Python of the trainer's functions")));
+}
+
 TEST(MemoryPlan, WhereEverythingFitsNothingIsGivenBack) {
   const MemoryPlan plan(run_of(8), four_billion(), gpu(140, 72));
   EXPECT_FALSE(plan.offloads());
@@ -90,6 +102,44 @@ TEST(MemoryPlan, AnEvaluationBesideTakesWeightsAndAPartOfTheCache) {
   EXPECT_EQ(plan.kv_cache_bytes(), before - 4 * kGibibyte - plan.eval_cache_bytes());
   EXPECT_THAT(plan.lines(), testing::Contains(testing::HasSubstr("an evaluation's engine")));
   EXPECT_LE(plan.train_bytes(), 140 * kGibibyte);
+}
+
+/// 8 GiB of weights and as much for their second buffer; nothing is trained there.
+MemoryNeeds engine_alone() {
+  MemoryNeeds needs = four_billion();
+  needs.train = {};
+  needs.engine_weights = needs.staged_weights = 8 * kGibibyte;
+  return needs;
+}
+
+TEST(MemoryPlan, AnEngineOnADeviceOfItsOwnFillsThatDevice) {
+  config::RunConfig config = run_of(2048);
+  config.num_engine_workers = 1;
+  const MemoryPlan plan(config, engine_alone(), gpu(80, 16));
+  // 80 less 1 of CUDA, 1 of steps, 1.5, 8 and 8.
+  EXPECT_NEAR(static_cast<double>(plan.kv_cache_bytes()) / kGibibyte, 60.5, 1e-6);
+  EXPECT_FALSE(plan.offloads());
+  config.sglang_mem_fraction_static = 0.5;
+  EXPECT_EQ(MemoryPlan(config, engine_alone(), gpu(80, 16)).kv_cache_bytes(), 32 * kGibibyte);
+}
+
+TEST(MemoryPlan, PublishedWeightsAreOnTheTrainersDeviceWhereItHasRoom) {
+  config::RunConfig config = run_of(256);
+  config.num_engine_workers = 1;
+  MemoryNeeds needs = four_billion();
+  needs.has_engine = false;
+  needs.engine_workspace = 0;
+  needs.published_weights = 8 * kGibibyte;
+  const MemoryPlan large(config, needs, gpu(140, 72));
+  EXPECT_FALSE(large.publishes_on_host());
+  EXPECT_EQ(large.kv_cache_bytes(), 0) << "keys and values are on the engine's device";
+  // 1 of CUDA, 8 + 16 + 48 + 40 of training, 8 published.
+  EXPECT_EQ(large.train_bytes(), 121 * kGibibyte);
+  EXPECT_THAT(large.lines(), testing::Contains(testing::HasSubstr("the published weights")));
+  const MemoryPlan small(config, needs, gpu(122, 72));
+  EXPECT_TRUE(small.publishes_on_host()) << "a margin of 1.5 is missing";
+  EXPECT_EQ(small.train_bytes(), 113 * kGibibyte);
+  EXPECT_THAT(small.lines(), testing::Contains(testing::HasSubstr("in the host's memory")));
 }
 
 TEST(MemoryPlan, AShareOfTheGpuCountsTheWeights) {
@@ -143,6 +193,26 @@ TEST(MemoryPlan, OnTheCpuTheCacheCountsAsFarAsAStepFillsIt) {
   EXPECT_EQ(on_cpu(config, now).kv_cache_bytes(), 40 * kGibibyte);
   EXPECT_FALSE(on_cpu(config, now).offloads());
   EXPECT_THAT(on_cpu(config, now).lines().back(), testing::HasSubstr("not counted"));
+}
+
+TEST(MemoryPlan, StatesOfRequestsAreAPartOfTheCacheAndARowOfTheTable) {
+  MemoryNeeds needs = four_billion();
+  needs.state_bytes = kGibibyte / 64;
+  config::RunConfig config = run_of(8);
+  config.kv_cache_gb = 1;
+  config.rollout_batch_size = 4;
+  config.n_samples_per_prompt = 4;
+  const MemoryPlan plan(config, needs, {.total = 256 * kGibibyte, .resident = 57 * kGibibyte},
+                        56 * kGibibyte);
+  // Twice the 8 running requests' states take a quarter of a GiB; pages fill the rest.
+  const auto row = [&](const char* name) {
+    for (const std::string& line : plan.lines()) {
+      if (line.find(name) != std::string::npos) return line;
+    }
+    return std::string();
+  };
+  EXPECT_THAT(row("states of requests"), testing::HasSubstr("0.25        0.25"));
+  EXPECT_THAT(row("keys and values"), testing::HasSubstr("0.75        0.75"));
 }
 
 TEST(MemoryPlan, OnTheCpuNoFlagOfAGpuIsAdvised) {

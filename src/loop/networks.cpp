@@ -1,5 +1,7 @@
 #include "loop/networks.h"
 
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -68,6 +70,15 @@ train::OtherNetworks load_other_networks(const config::RunConfig& config,
     others.critic = load(own.empty() ? config.hf_checkpoint : own);
   }
   return others;
+}
+
+std::unique_ptr<model::Network> make_blank_copy(model::Network& network,
+                                                const model::Precision& precision) {
+  const at::NoGradGuard no_grad;
+  std::unique_ptr<model::Network> copy = model::make_blank_network(network.config(), precision);
+  Tensor constants_C = copy->weights().flat_constants();
+  constants_C.copy_(network.weights().flat_constants());
+  return copy;
 }
 
 }  // namespace slime::loop

@@ -3,6 +3,7 @@
 /// The networks of a run besides the trained one, and which of its weights stay as they are: what
 /// every rank builds for itself from the same flags.
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -22,5 +23,10 @@ std::vector<std::string> frozen_names(const config::RunConfig& config,
 /// The trained network's companions that the algorithm asks for.
 train::OtherNetworks load_other_networks(const config::RunConfig& config,
                                          const model::Precision& precision, const comm::Mesh& mesh);
+
+/// A network of the same shape with zeros for weights, which updates of the weights fill, and with what
+/// those do not know: the constants of `network`.
+std::unique_ptr<model::Network> make_blank_copy(model::Network& network,
+                                                const model::Precision& precision);
 
 }  // namespace slime::loop

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <utility>
-#include <vector>
 
 #include "core/drawn_tokens.h"
 #include "core/error.h"
@@ -102,6 +101,12 @@ std::optional<Group> PromptAnswers::find_taken(int64_t ordinal) {
   Group group = std::move(found->second);
   taken_.erase(found);
   return group;
+}
+
+std::vector<Group> PromptAnswers::taken() const {
+  std::vector<Group> groups;
+  for (const auto& [ordinal, group] : taken_) groups.push_back(group);
+  return groups;
 }
 
 void PromptAnswers::end(const std::string& reason) {

@@ -7,6 +7,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "buffer/data_source.h"
 #include "loop/fates.h"
@@ -35,6 +36,8 @@ class PromptAnswers {
 
   /// A group that was taken and is not given back, by its ordinal; it is taken out.
   std::optional<Group> find_taken(int64_t ordinal);
+  /// All of those, as they were taken.
+  std::vector<Group> taken() const;
   /// Tokens of groups that were given back, which they had not when they were taken.
   int64_t num_drawn_tokens() const { return num_drawn_; }
 

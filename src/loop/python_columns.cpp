@@ -80,7 +80,7 @@ train::UsersAdvantageFn make_python_advantage(plugin::TrainerHost& host, SharedT
     host.call(hook, subject_of(table.batch, table.samples),
               {{"rollout_data", std::move(data.words)},
                {"outputs", {{"advantages", advantages.word}, {"returns", returns.word}}}});
-    return {advantages.tensor.clone(), returns.tensor.clone()};
+    return {copy_on_host(advantages.tensor), copy_on_host(returns.tensor)};
   };
 }
 
@@ -92,8 +92,8 @@ train::PostprocessFn make_python_postprocess(plugin::TrainerHost& host, SharedTe
     RolloutData data = rollout_data(table, tensors);
     host.call(hook, subject_of(table.batch, table.samples),
               {{"rollout_id", rollout_id(rollouts_done)}, {"rollout_data", std::move(data.words)}});
-    table.trained_T = data.loss_masks.to(at::kBool);
-    for (const auto& [column, shared] : data.shared) table.*column->column = shared.clone();
+    table.trained_T = copy_on_host(data.loss_masks).to(at::kBool);
+    for (const auto& [column, shared] : data.shared) table.*column->column = copy_on_host(shared);
   };
 }
 

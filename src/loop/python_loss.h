@@ -5,7 +5,8 @@
 ///
 /// Columns of the batch and the log-probs of the policy lie in shared memory. Logits are reserved there
 /// too and computed when the function reads them: one that asks for log-probs alone never pays for
-/// them. The host runs the backward pass of what the function did and writes the gradients by
+/// them. On a GPU, whose memory is taken when it is given, theirs comes when they are read and goes back
+/// behind the call. The host runs the backward pass of what the function did and writes the gradients by
 /// log-probs, entropies and logits behind them.
 
 #include "loop/shared_tensors.h"

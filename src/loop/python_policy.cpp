@@ -82,8 +82,8 @@ class PythonPolicy {
     const plugin::TrainerHost::Returned returned =
         host_->call(*config_.correction, subject, std::move(arguments));
     algo::CorrectedTokens corrected;
-    corrected.loss_T = out_loss.tensor.clone();
-    corrected.kept_T = out_masks.tensor.clone();
+    corrected.loss_T = copy_on_host(out_loss.tensor);
+    corrected.kept_T = copy_on_host(out_masks.tensor);
     corrected.weight_T = weights(corrected.kept_T);
     if (const json::value* metrics = returned.value.if_contains("metrics");
         metrics != nullptr && metrics->is_object()) {
@@ -101,7 +101,7 @@ class PythonPolicy {
                       {{"backward", id},
                        {"out_gradient", out_gradient.word},
                        {"pg_loss_gradient", gradient.word}});
-      return gradient.tensor.clone();
+      return copy_on_host(gradient.tensor);
     };
     return corrected;
   }
@@ -120,7 +120,7 @@ class PythonPolicy {
     const json::value* sum = returned.value.if_contains("value");
     if (sum == nullptr || !sum->is_number())
       throw plugin::FunctionError("the plug-in host answered without the reducer's number");
-    return {sum->to_number<double>(), gradient.tensor.clone()};
+    return {sum->to_number<double>(), copy_on_host(gradient.tensor)};
   }
 
   plugin::TrainerHost* host_;

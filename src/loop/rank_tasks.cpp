@@ -64,6 +64,7 @@ json::object start_object(std::string_view frame, RankTask kind) {
 
 std::string to_frame(const EngineStart& start) {
   const json::object object{{"arguments", json::value_from(start.arguments)},
+                            {"longest_prompt", start.longest_prompt},
                             {"kv_cache_bytes", start.kv_cache_bytes},
                             {"num_threads", start.num_threads}};
   return static_cast<char>(RankTask::kEngine) + json::serialize(object);
@@ -77,9 +78,27 @@ EngineStart engine_start_from(std::string_view frame) {
   const json::object object = start_object(frame, RankTask::kEngine);
   const FieldReader fields = FieldReader(object, fmt::format("{}: ", kFirstTask)).required();
   return {.arguments = fields.strings("arguments"),
+          .longest_prompt = *fields.integer("longest_prompt", 0),
           .kv_cache_bytes = *fields.integer("kv_cache_bytes", 0),
           .num_threads =
               static_cast<int>(*fields.integer("num_threads", 0, std::numeric_limits<int>::max()))};
+}
+
+std::string to_text(const EngineReady& ready) {
+  return json::serialize(json::object{{"max_request_tokens", ready.max_request_tokens},
+                                      {"device", ready.device},
+                                      {"memory", json::value_from(ready.memory)}});
+}
+
+EngineReady engine_ready_from(std::string_view text) {
+  constexpr std::string_view kAnswer = "an engine's first answer";
+  const json::value value = parse_json(text, kAnswer);
+  if (!value.is_object()) throw ConfigError(fmt::format("{} must be a JSON object", kAnswer));
+  const FieldReader fields =
+      FieldReader(value.get_object(), fmt::format("{}: ", kAnswer)).required();
+  return {.max_request_tokens = *fields.integer("max_request_tokens", 1),
+          .device = *fields.text("device"),
+          .memory = fields.strings("memory")};
 }
 
 RankStart rank_start_from(std::string_view frame) {

@@ -20,12 +20,12 @@ inline constexpr std::chrono::seconds kRankConnectTimeout{60};
 
 enum class RankTask : char {
   kStart = 's',   // RankStart as JSON; two empty answers: it is there, it has loaded the networks
-  kEngine = 'e',  // EngineStart as JSON; the answer, once it can be served: the longest request
+  kEngine = 'e',  // EngineStart as JSON; the answer, once it can be served: EngineReady as JSON
   kTrain = 't',   // train::BatchShare; the answer: log-probs of its samples
   kPublished = 'p',  // the engines have got the new weights; no answer
   kSave = 'c',       // rank 0 saves a checkpoint: send it your shards; a bit: of the optimizer too
   kGather = 'g',     // send your slices of the weights to rank 0; no answer
-  kRelease = 'r',    // give back what is held for training alone; no answer
+  kRelease = 'r',    // give back what is held for training alone; an empty answer
 };
 
 /// What a trainer role is told.
@@ -60,10 +60,11 @@ std::string to_frame(const RankStart& start);
 RankStart rank_start_from(std::string_view frame);
 
 /// All a process needs to become an engine beside the trainer: it gets its weights over its
-/// connection (engine/remote).
+/// connection (engine/remote). A rank that is told this has the weights (loop/rank_engines.h).
 struct EngineStart {
   std::vector<std::string> arguments;  // of slime train
-  int64_t kv_cache_bytes = 0;
+  int64_t longest_prompt = 0;          // tokens; 0: not known
+  int64_t kv_cache_bytes = 0;          // of a rank's engine; another plans its own memory
   int num_threads = 0;
 };
 
@@ -71,6 +72,17 @@ std::string to_frame(const EngineStart& start);
 bool is_engine_start(std::string_view frame);
 /// Of the frame of an EngineStart. Throws ConfigError for another.
 EngineStart engine_start_from(std::string_view frame);
+
+/// What it says then.
+struct EngineReady {
+  int64_t max_request_tokens = 0;   // prompt and response together
+  std::string device;               // that it computes on
+  std::vector<std::string> memory;  // its table (loop/memory_plan.h)
+};
+
+std::string to_text(const EngineReady& ready);
+/// Throws ConfigError for a text of another form.
+EngineReady engine_ready_from(std::string_view text);
 
 /// How the ranks that train divide the work.
 comm::ParallelLayout layout_of(const config::ParallelFlags& config);

@@ -72,17 +72,33 @@ TEST(RankTasks, AWorkerIsFirstToldWhatItIsToBecome) {
 }
 
 TEST(RankTasks, OrThatItIsToBecomeAnEngine) {
-  const EngineStart start{
-      .arguments = {"--hf-checkpoint", "model"}, .kv_cache_bytes = 1 << 30, .num_threads = 3};
+  const EngineStart start{.arguments = {"--hf-checkpoint", "model"},
+                          .longest_prompt = 96,
+                          .kv_cache_bytes = 4096,
+                          .num_threads = 3};
   const std::string frame = to_frame(start);
   EXPECT_TRUE(is_engine_start(frame));
   EXPECT_FALSE(is_engine_start(to_frame(RankStart{})));
   const EngineStart back = engine_start_from(frame);
   EXPECT_EQ(back.arguments, start.arguments);
-  EXPECT_EQ(back.kv_cache_bytes, 1 << 30);
+  EXPECT_EQ(back.longest_prompt, 96);
+  EXPECT_EQ(back.kv_cache_bytes, 4096);
   EXPECT_EQ(back.num_threads, 3);
   EXPECT_THROW(engine_start_from(to_frame(RankStart{})), ConfigError);
-  EXPECT_THROW(engine_start_from(R"(e{"arguments": [], "kv_cache_bytes": -1})"), ConfigError);
+  EXPECT_THROW(engine_start_from(R"(e{"arguments": [], "longest_prompt": -1})"), ConfigError);
+}
+
+TEST(RankTasks, AnEngineThatIsReadySaysWhatItCanServeAndFromWhere) {
+  const EngineReady ready{.max_request_tokens = 4096,
+                          .device = "an H100",
+                          .memory = {"memory of the GPU", "  weights  8.00"}};
+  const EngineReady back = engine_ready_from(to_text(ready));
+  EXPECT_EQ(back.max_request_tokens, 4096);
+  EXPECT_EQ(back.device, "an H100");
+  EXPECT_EQ(back.memory, ready.memory);
+  EXPECT_THROW(engine_ready_from("4096"), ConfigError);
+  EXPECT_THROW(engine_ready_from(R"({"max_request_tokens": 0, "device": "", "memory": []})"),
+               ConfigError);
 }
 
 }  // namespace

@@ -103,11 +103,18 @@ void Recorder::add_training(int64_t step, const Collected& collected,
   line.tokens_per_second.emplace_back("train", metrics["perf/actor_train_tok_per_s"]);
 }
 
+double Recorder::seconds_of_engines(std::string_view phase) const {
+  double sum = 0;
+  for (int64_t index = 0; index < config_.num_engines(); ++index)
+    sum += timeline_.seconds(engine_lane(index), phase);
+  return sum / static_cast<double>(config_.num_engines());
+}
+
 void Recorder::add_waits(Metrics& metrics, view::StepSummary& line) {
   const double step = timeline_.step_seconds();
   const double waited = timeline_.seconds("trainer", "wait");
-  const double paused = timeline_.seconds("engine", "paused");
-  const double idle = std::max(0.0, step - timeline_.seconds("engine", "generate") - paused);
+  const double paused = seconds_of_engines("paused");
+  const double idle = std::max(0.0, step - seconds_of_engines("generate") - paused);
   metrics["perf/wait_groups_time"] = waited;
   metrics["perf/engine_idle_time"] = idle;
   metrics["perf/engine_paused_time"] = paused;

@@ -72,6 +72,8 @@ class Recorder {
                     Metrics& metrics, view::StepSummary& line);
   /// Asynchronous runs: who waited for whom.
   void add_waits(Metrics& metrics, view::StepSummary& line);
+  /// Of this step, mean of the engines.
+  double seconds_of_engines(std::string_view phase) const;
   void add_memory(int64_t step, Metrics& metrics, view::StepSummary& line);
   void announce_trace(const std::optional<std::filesystem::path>& file);
 

@@ -234,6 +234,7 @@ void RolloutSource::add_stream_metrics(Metrics& metrics) {
   metrics["rollout/engine/kv_use"] = static_cast<double>(load->num_kv_tokens_used) /
                                      static_cast<double>(std::max<int64_t>(load->num_kv_tokens, 1));
   metrics["perf/update_copy_time"] = engines_.last_copy_seconds();
+  metrics["perf/update_transfer_time"] = engines_.last_transfer_seconds();
 }
 
 Collected RolloutSource::take(int64_t step) {

@@ -16,6 +16,7 @@
 namespace slime::loop {
 
 void StationSteps::start_stream(WeightVersion version) {
+  if (run_.ahead) return run_.ahead->begin(run_.schedule.first_step);
   run_.rollout->start_stream(run_.schedule, version);
 }
 
@@ -26,7 +27,7 @@ Collected StationSteps::collect(int64_t step) {
   const auto begin = run_.clock.now();
   Collected collected = run_.source().take(step);
   const auto end = run_.clock.now();
-  const bool streams = run_.rollout && run_.rollout->streams();
+  const bool streams = run_.ahead || (run_.rollout && run_.rollout->streams());
   // A stream generates between two calls as well.
   collected.seconds = seconds_between(streams ? collected_until_.value_or(begin) : begin, end);
   collected_until_ = end;
@@ -52,6 +53,7 @@ train::TrainReport StationSteps::train_on(const std::vector<Group>& groups) {
   handover().before_training();
   const train::TrainBatch batch = run_.plugins ? run_.plugins->of_batches().make_batch(groups)
                                                : make_batch(groups, run_.config);
+  if (run_.ahead) run_.ahead->begin_next();
   train::TrainReport report;
   const auto train = [&] {
     run_.memory.explain_shortage(Phase::kTrain, [&] { report = run_.trainers->train(batch); });
@@ -63,6 +65,9 @@ train::TrainReport StationSteps::train_on(const std::vector<Group>& groups) {
 
 void StationSteps::publish(WeightVersion version) {
   const auto range = run_.recorder->phase("publish");
+  // After Ctrl-C nobody needs what it draws: its prompts are where the checkpoint has them.
+  if (run_.ahead && run_.config.update_mode == "drain")
+    run_.ahead->wait(run_.interrupt->requested());
   run_.trainers->weights_published();
   if (run_.part) run_.trainers->gather_weights(*run_.network);
   if (run_.memory.plan().offloads()) run_.trainers->release_memory();
@@ -78,6 +83,8 @@ void StationSteps::end_step(int64_t step, const Collected& collected,
 void StationSteps::evaluate(int64_t step) {
   if (run_.plugins) run_.plugins->set_rollout_id(std::max<int64_t>(step, 0));
   if (run_.beside != nullptr) return evaluate_beside(step);
+  if (run_.ahead) run_.ahead->wait(run_.interrupt->requested());
+  if (run_.ahead && is_interrupted()) return;
   if (config::has_users_evaluation(run_.config)) return evaluate_by_function(step);
   const auto range = run_.recorder->phase("evaluate", "prompts", run_.evaluation->num_prompts());
   EvalReport report;
@@ -131,6 +138,8 @@ void StationSteps::take_evaluation(bool waits) {
 }
 
 void StationSteps::save(int64_t step) {
+  // A class of the user's saves behind what its host is at.
+  if (run_.ahead && run_.users_prompts) run_.ahead->wait(run_.trainers->has_failed());
   run_.checkpoints->save(step, run_.schedule.publishes_after(step));
 }
 

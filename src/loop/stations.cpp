@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
+#include <utility>
 
 #include "buffer/filter.h"
 #include "config/secrets.h"
@@ -12,10 +12,13 @@
 #include "core/error.h"
 #include "loop/dump_source.h"
 #include "loop/engine_workers.h"
+#include "loop/engine_workers_config.h"
 #include "loop/function_source.h"
 #include "loop/memory_needs.h"
 #include "loop/networks.h"
+#include "loop/rank_engines.h"
 #include "loop/row_source.h"
+#include "loop/run_devices.h"
 #include "loop/run_history.h"
 #include "loop/run_start.h"
 #include "loop/scores.h"
@@ -120,11 +123,15 @@ void plan_schedule(Stations& run, const StartPoint& start) {
   if (config.has_update_interval()) schedule.steps_per_update = config.update_weights_interval;
 }
 
+/// In tokens; 0: not known.
+int64_t longest_prompt(const Stations& run) {
+  return run.dataset ? run.dataset->longest_prompt() : 0;
+}
+
 void plan_memory(Stations& run, const model::Precision& precision,
                  const train::TrainConfig* trainer, bool is_taken) {
-  const MemoryNeeds needs =
-      memory_needs(run.config, *run.network, precision, trainer, generates(run.config),
-                   run.dataset ? run.dataset->longest_prompt() : 0);
+  const MemoryNeeds needs = memory_needs(run.config, *run.network, precision, trainer,
+                                         generates(run.config), longest_prompt(run));
   run.memory.plan(run.config, needs, is_taken ? needs.train.resident() : needs.train.weights);
 }
 
@@ -152,9 +159,9 @@ void load_networks(Stations& run, const StartPoint& start,
       start.checkpoint ? start.checkpoint->directory.string() : config.hf_checkpoint;
   check_shape(config, model::read_model_config(directory));
   run.trainers = start_ranks(run, start, arguments);
+  const model::Precision precision = model::precision_on(config.device, config.dtype);
   const comm::Mesh& mesh = run.trainers->connect();
   const bool has_whole = mesh.tp().is_alone() && mesh.pp().is_alone();
-  const model::Precision precision = model::precision_on(config.device, config.dtype);
   run.memory.explain_shortage(Phase::kTrain, [&] {
     const bool is_copied = !has_whole && generates(config);
     run.network =
@@ -203,7 +210,13 @@ void open_records(Stations& run, const StartPoint& start, Notes& notes) {
     const std::deque<Group>& waiting = run.prompts->waiting();
     run.users_prompts->load(run.schedule.first_step - 1, {waiting.begin(), waiting.end()});
   }
-  run.fates->begin_with(*run.prompts);
+  // Of a rollout function one step ahead: trained first, where this run has such a function.
+  if (start.checkpoint) run.drawn = drawn_step_of(*start.checkpoint);
+  run.fates->begin_with(*run.prompts,
+                        run.drawn ? run.drawn->collected.groups : std::vector<Group>());
+  const bool is_next = run.drawn && run.drawn->step == run.schedule.first_step;
+  if (run.drawn && !(is_next && config::has_users_rollout(run.config)))
+    let_wait(*std::exchange(run.drawn, std::nullopt), *run.prompts, *run.fates);
   run.folder.remove_rollouts_from(run.schedule.first_step);
 }
 
@@ -235,43 +248,33 @@ std::unique_ptr<Engines> engine_beside(Stations& run, const engine::EngineConfig
                                        WeightVersion version, engine::RunningRequests running) {
   std::unique_ptr<model::Network> own;
   run.memory.explain_shortage(Phase::kGenerate, [&] {
-    own = model::make_blank_network(run.network->config(),
-                                    model::precision_on(run.config.device, run.config.dtype));
+    own = make_blank_copy(*run.network, model::precision_on(run.config.device, run.config.dtype));
   });
   return std::make_unique<EngineBeside>(*run.network, std::move(own), config, version, running,
                                         run.memory, run.clock);
 }
 
-std::chrono::milliseconds from_seconds(double seconds) {
-  return std::chrono::duration_cast<std::chrono::milliseconds>(
-      std::chrono::duration<double>(seconds));
-}
-
-/// What frames leave room for requests between them.
-constexpr int64_t kMostPieceBytes = int64_t{16} << 20;
-
 std::unique_ptr<Engines> engine_workers(Stations& run, const std::vector<std::string>& arguments,
                                         WeightVersion version, engine::RunningRequests running) {
   const config::RunConfig& config = run.config;
-  std::unique_ptr<model::Network> published = model::make_blank_network(
-      run.network->config(), model::precision_on(config.device, config.dtype));
-  const int64_t threads = std::max<int64_t>(1, run.engine_threads / config.num_engine_workers);
-  return std::make_unique<EngineWorkers>(
-      EngineWorkersConfig{
-          .count = static_cast<int>(config.num_engine_workers),
-          .start = {.arguments = config::without_secrets(arguments),
-                    .kv_cache_bytes = run.memory.plan().kv_cache_bytes(),
-                    .num_threads = static_cast<int>(threads)},
-          .log_folder = run.folder.worker_logs(),
-          .running = running,
-          .weight_piece_bytes = std::min(config.update_weight_buffer_size, kMostPieceBytes),
-          .silence_limit = from_seconds(config.worker_timeout_seconds),
-          .starts_again = config.use_fault_tolerance,
-          .max_restarts = config.max_restarts,
-          .check_interval = from_seconds(config.rollout_health_check_interval),
-          .first_wait = from_seconds(config.rollout_health_check_first_wait),
-          .progress_limit = from_seconds(config.rollout_health_check_timeout)},
-      *run.network, std::move(published), version, run.clock);
+  model::Precision precision = model::precision_on(config.device, config.dtype);
+  if (run.memory.plan().publishes_on_host())
+    precision = {.weights = precision.weights, .activations = at::kFloat};
+  std::unique_ptr<model::Network> published;
+  run.memory.explain_shortage(Phase::kTrain,
+                              [&] { published = make_blank_copy(*run.network, precision); });
+  EngineWorkersConfig workers = engine_workers_config(
+      config,
+      {.arguments = config::without_secrets(arguments),
+       .longest_prompt = longest_prompt(run),
+       .num_threads =
+           static_cast<int>(std::max<int64_t>(1, run.engine_threads / config.num_engine_workers))},
+      run.folder.worker_logs(), running);
+  workers.on_activity = [&timeline = run.timeline](int index, engine::Activity activity) {
+    timeline.enter(engine_lane(index), engine_phase(activity));
+  };
+  return std::make_unique<EngineWorkers>(std::move(workers), *run.network, std::move(published),
+                                         version, run.clock);
 }
 
 void start_engines(Stations& run, const StartPoint& start,
@@ -289,9 +292,7 @@ void start_engines(Stations& run, const StartPoint& start,
   config.num_threads = run.engine_threads;
   config.stages_weights = !run.config.shares_weights();
   config.on_activity = [&timeline = run.timeline](engine::Activity now) {
-    timeline.enter("engine", now == engine::Activity::kGenerates ? "generate"
-                             : now == engine::Activity::kPaused  ? "paused"
-                                                                 : "");
+    timeline.enter(engine_lane(0), engine_phase(now));
   };
   const WeightVersion version = first_version(run, start);
   const auto running = run.config.train_async && run.config.kv_on_update == "keep"
@@ -299,6 +300,16 @@ void start_engines(Stations& run, const StartPoint& start,
                            : engine::RunningRequests::kRecompute;
   if (run.config.num_engine_workers > 0) {
     run.engines = engine_workers(run, arguments, version, running);
+  } else if (has_engine_on_each_rank(run.config)) {
+    const int64_t ranks = run.config.world_size();
+    if (run.config.device == "cpu")
+      config.num_threads = std::max<int64_t>(1, at::get_num_threads() / ranks);
+    run.engines = std::make_unique<RankEngines>(
+        *run.trainers,
+        EngineStart{.arguments = {},
+                    .kv_cache_bytes = plan.kv_cache_bytes(),
+                    .num_threads = static_cast<int>(config.num_threads)},
+        *run.network, config, version, running, plan.offloads(), run.memory, run.clock);
   } else if (run.config.shares_weights()) {
     run.engines = std::make_unique<EngineHere>(*run.network, config, version, running,
                                                plan.offloads(), run.memory, run.clock);
@@ -343,11 +354,17 @@ void make_source(Stations& run) {
                                                   *run.engines, *run.trainers, *run.fates,
                                                   run.memory, *run.recorder, run.plugins.get());
     if (config::has_users_rollout(config)) {
-      run.others =
-          std::make_unique<FunctionSource>(config, *run.prompts, *run.engines, *run.trainers,
-                                           *run.fates, run.memory, *run.recorder, *run.plugins);
-    }
-    if (config.train_async) {
+      run.function = std::make_unique<FunctionSource>(
+          config, *run.prompts, *run.engines, *run.trainers, *run.fates, run.memory, *run.recorder,
+          *run.plugins, std::exchange(run.drawn, std::nullopt));
+      if (!config.train_async) return;
+      run.ahead = std::make_unique<FunctionAhead>(*run.function, run.schedule.num_steps,
+                                                  config.rollout_batch_size, *run.trainers,
+                                                  run.memory, *run.recorder);
+      run.fates->lend_by([&function = *run.function] {
+        return std::make_shared<FunctionSource::Lease>(function);
+      });
+    } else if (config.train_async) {
       run.fates->lend_by([&rollout = run.rollout->rollout()] {
         return std::make_shared<rollout::Rollout::Lease>(rollout);
       });
@@ -394,6 +411,7 @@ Stations::~Stations() {
 }
 
 std::unique_ptr<Stations> build_stations(config::ParsedFlags flags, const Clock& clock) {
+  check_devices(flags.config);
   auto run = std::make_unique<Stations>(std::move(flags.config), clock);
   share_out_threads(*run);
   Notes notes = std::move(flags.warnings);
@@ -427,8 +445,8 @@ std::unique_ptr<Stations> build_stations(config::ParsedFlags flags, const Clock&
   find_lost_evaluation(*run, start);
   run->checkpoints = std::make_unique<Checkpoints>(
       run->config, run->folder, start.run_id, run->text.today, *run->prompts, *run->trainers,
-      *run->fates, *run->engines, run->rollout.get(), run->users_prompts.get(), run->memory,
-      *run->recorder);
+      *run->fates, *run->engines, run->rollout.get(), run->function.get(), run->users_prompts.get(),
+      run->memory, *run->recorder);
   run->interrupt.emplace();
   return run;
 }

@@ -22,6 +22,8 @@
 #include "loop/evaluation.h"
 #include "loop/evaluation_beside.h"
 #include "loop/fates.h"
+#include "loop/function_ahead.h"
+#include "loop/function_source.h"
 #include "loop/group_source.h"
 #include "loop/interrupt.h"
 #include "loop/plugins.h"
@@ -72,7 +74,10 @@ struct Stations {
   std::unique_ptr<Plugins> plugins;  // absent where no function is the user's
   /// Absent where rows or dumps are trained on; beside a rollout function it draws evaluations.
   std::unique_ptr<RolloutSource> rollout;
-  std::unique_ptr<GroupSource> others;  // rows, dumps, a rollout function of the user's
+  std::unique_ptr<GroupSource> others;       // rows, dumps
+  std::optional<DrawnStep> drawn;            // with which the run begins; until there is `function`
+  std::unique_ptr<FunctionSource> function;  // --rollout-function-path
+  std::unique_ptr<FunctionAhead> ahead;      // the same in asynchronous runs
   std::optional<Evaluation> evaluation;
   std::unique_ptr<EvaluationBeside> beside;  // where evaluations stop nothing
   std::unique_ptr<Checkpoints> checkpoints;
@@ -80,7 +85,11 @@ struct Stations {
 
   model::Network& trained() { return part ? *part : *network; }
   /// Where the groups of a step come from.
-  GroupSource& source() { return others ? *others : static_cast<GroupSource&>(*rollout); }
+  GroupSource& source() {
+    if (ahead) return *ahead;
+    if (function) return *function;
+    return others ? *others : static_cast<GroupSource&>(*rollout);
+  }
 };
 
 /// `flags` are complete and valid; their warnings are shown first. Everything that can be wrong

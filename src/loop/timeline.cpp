@@ -16,6 +16,22 @@ int64_t milliseconds(double seconds) { return std::llround(seconds * 1000); }
 
 }  // namespace
 
+std::string engine_lane(int64_t index) {
+  return index == 0 ? "engine" : fmt::format("engine {}", index);
+}
+
+std::string_view engine_phase(engine::Activity activity) {
+  switch (activity) {
+    case engine::Activity::kGenerates:
+      return "generate";
+    case engine::Activity::kPaused:
+      return "paused";
+    case engine::Activity::kIdle:
+      break;
+  }
+  return "";
+}
+
 Timeline::Timeline(std::filesystem::path path, const Clock& clock)
     : path_(std::move(path)),
       clock_(clock),

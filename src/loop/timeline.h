@@ -3,7 +3,7 @@
 /// Who did what when: RUN_DIR/timeline.jsonl, for the report's lanes and for `perf/` metrics.
 ///
 /// A lane is somebody who does one thing at a time: "trainer" (generate or wait, train, publish,
-/// save, ...), "engine" (generate, paused), "rollout" (queue full, update, lease: what keeps it from
+/// save, ...), "engine" (generate, paused; of several "engine", "engine 1", ...), "rollout" (queue full, update, lease: what keeps it from
 /// beginning groups), "rewards", "evaluation". Where nothing is noted a lane is idle. A line:
 ///
 ///   {"step": 3, "steps": 1, "time": 1765432100.123, "ms": 812,
@@ -25,9 +25,14 @@
 #include <vector>
 
 #include "core/clock.h"
+#include "engine/engine_config.h"
 #include "loop/tracking.h"
 
 namespace slime::loop {
+
+/// The lane of an engine, and the phase in which it does this.
+std::string engine_lane(int64_t index);
+std::string_view engine_phase(engine::Activity activity);
 
 /// Any thread, except end_step() and finish(), which are the loop's.
 class Timeline {

@@ -1,5 +1,7 @@
 #include "loop/trainer_functions.h"
 
+#include <c10/core/impl/VirtualGuardImpl.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -30,6 +32,13 @@ std::vector<plugin::Hook> hooks_of(const config::RunConfig& config) {
   return hooks;
 }
 
+/// sync: what is written on this thread's stream is there for another process. Not the whole device: an
+/// engine beside the trainer may be recording.
+void wait_for_gpu() {
+  const c10::impl::VirtualGuardImpl gpu(at::kCUDA);
+  gpu.getStream(gpu.getDevice()).synchronize();
+}
+
 }  // namespace
 
 TrainerFunctions::TrainerFunctions(const config::RunConfig& config,
@@ -47,7 +56,9 @@ TrainerFunctions::TrainerFunctions(const config::RunConfig& config,
       .flags = config::flags_for_users(config),
       .hooks = hooks,
       .timeout = std::chrono::duration<double>(config.plugin_timeout_seconds)});
-  tensors_ = std::make_unique<SharedTensors>(*host_);
+  const bool is_on_gpu = config.device != "cpu";
+  tensors_ = std::make_unique<SharedTensors>(*host_, is_on_gpu ? SharedOn::kGpu : SharedOn::kHost);
+  if (is_on_gpu) host_->settle_by(wait_for_gpu);
 }
 
 TrainerFunctions::~TrainerFunctions() = default;

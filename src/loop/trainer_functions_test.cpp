@@ -6,129 +6,18 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <filesystem>
-#include <fstream>
 
 #include "core/error.h"
-#include "loop/train_config.h"
-#include "model/network.h"
+#include "loop/users_loss_test.h"
 #include "plugin/trainer_host.h"
 
 namespace slime::loop {
 namespace {
 
 using ::testing::HasSubstr;
-
-const std::string kModel = SLIME_SOURCE_DIR "/tests/fixtures/models/qwen3";
-const std::string kExamples = SLIME_SOURCE_DIR "/examples/custom_loss";
-const SystemClock kClock;
-
-/// An interpreter with torch; empty where there is none.
-std::string torch_python() {
-  static const std::string found = [] {
-    for (const char* python : {"python3", "/usr/bin/python3"}) {
-      if (std::system(fmt::format("{} -c 'import torch' > /dev/null 2>&1", python).c_str()) == 0)
-        return std::string(python);
-    }
-    return std::string();
-  }();
-  return found;
-}
-
-/// Prompts of 6 tokens, responses of 3 to 6, some tokens of which a tool wrote.
-train::TrainBatch batch_of_four() {
-  std::vector<Group> groups;
-  for (int64_t g = 0; g < 2; ++g) {
-    Group group{g, {}};
-    for (int64_t k = 0; k < 2; ++k) {
-      Sample sample;
-      sample.group = g;
-      sample.ordinal = 2 * g + k;
-      sample.prompt_length = 6;
-      sample.status = Status::kCompleted;
-      for (int64_t t = 0; t < 6; ++t) sample.tokens.push_back(static_cast<TokenId>(10 + 7 * g + t));
-      for (int64_t t = 0; t < 3 + g + 2 * k; ++t) {
-        sample.tokens.push_back(static_cast<TokenId>(50 + 9 * k + 3 * t));
-        sample.loss_mask.push_back(t != 1);
-        sample.log_probs.push_back(static_cast<float>(-1.5 - 0.25 * static_cast<double>(t)));
-      }
-      sample.reward = k == 0 ? 1.0 : 0.0;
-      group.samples.push_back(std::move(sample));
-    }
-    groups.push_back(std::move(group));
-  }
-  return train::make_train_batch(groups, {});
-}
-
-/// A run of two updates per rollout step, whose second one has ratios other than 1.
-config::RunConfig run_config() {
-  config::RunConfig config;
-  config.rollout_batch_size = 2;
-  config.n_samples_per_prompt = 2;
-  config.global_batch_size = 4;
-  config.use_dynamic_batch_size = true;
-  config.max_tokens_per_gpu = 64;
-  config.eps_clip_high = 0.28;
-  config.num_rollout = 1;
-  config.lr = 1e-3;
-  config.rollout_temperature = 0.7;
-  return config;
-}
-
-struct Gradients {
-  algo::MetricSums sums;
-  Tensor flat;
-};
-
-class UsersLoss : public ::testing::Test {
- protected:
-  void SetUp() override { std::filesystem::create_directories(folder_); }
-  ~UsersLoss() override { std::filesystem::remove_all(folder_); }
-
-  Gradients gradients(const config::RunConfig& config, const train::TrainBatch& batch,
-                      const std::string& dtype = "float32") {
-    const auto network = model::load_network(kModel, model::Precision::of(dtype));
-    TrainerFunctions functions(config, folder_ / "plugin", 0);
-    train::TrainConfig trainer_config = make_train_config(config, 1);
-    functions.set_in(trainer_config, 0);
-    train::Trainer trainer(*network, trainer_config, kClock);
-    Gradients out;
-    out.sums = trainer.accumulate_gradients(batch);
-    out.flat = network->weights().grad().clone();
-    return out;
-  }
-
-  config::RunConfig with_library(config::RunConfig config, const std::string& source) {
-    // A library stays loaded, so each has a name of its own.
-    const auto file = folder_ / fmt::format("loss_{}.so", num_libraries_++);
-    const std::string command = fmt::format("g++ -O3 -shared -fPIC -I {} {} -o {}",
-                                            SLIME_SOURCE_DIR "/include", source, file.string());
-    EXPECT_EQ(std::system(command.c_str()), 0) << command;
-    config.loss_type = "custom_loss";
-    config.custom_loss_library = file.string();
-    return config;
-  }
-
-  config::RunConfig with_function(config::RunConfig config, const std::string& path) {
-    config.loss_type = "custom_loss";
-    config.custom_loss_function_path = path;
-    config.plugin_python = torch_python();
-    return config;
-  }
-
-  std::string write(const std::string& name, const std::string& text) {
-    std::ofstream(folder_ / name) << text;
-    return (folder_ / name).string();
-  }
-
-  static inline int num_libraries_ = 0;
-  std::filesystem::path folder_ =
-      std::filesystem::path(testing::TempDir()) / fmt::format("slime_users_loss_{}", ::getpid());
-};
 
 /// float32 sums in another order: a millionth of the gradient as a whole.
 void expect_equal(const Gradients& actual, const Gradients& expected) {
@@ -189,6 +78,37 @@ def loss(args, batch, logits, sum_of_sample_mean):
     expect_equal(gradients(with_function(config, path), batch_of_four()),
                  gradients(config, batch_of_four()));
   }
+}
+
+TEST_F(UsersLoss, InPythonScoresTokensInTheNucleusTheyWereDrawnFrom) {
+  if (torch_python().empty()) GTEST_SKIP() << "no python3 with torch (Debian: python3-torch)";
+  config::RunConfig config = run_config();
+  config.rollout_top_p = 0.9;
+  const train::TrainBatch batch = with_nuclei(batch_of_four());
+  const Gradients expected = gradients(config, batch);
+  const std::string example = kExamples + "/grpo_loss.py";
+  expect_equal(gradients(with_function(config, example), batch), expected);
+  // From the logits, and in several micro-batches: the same, and the gradient goes through them.
+  config.max_tokens_per_gpu = 24;
+  const std::string path = write("nuclei.py", fmt::format(R"(
+import importlib.util, torch
+spec = importlib.util.spec_from_file_location("example", "{}")
+example = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(example)
+def loss(args, batch, logits, sum_of_sample_mean):
+    names = ("unconcat_tokens", "total_lengths", "response_lengths")
+    given = dict(args=args, **{{name: batch[name] for name in names}})
+    nuclei = dict(top_p_token_ids=batch["rollout_top_p_token_ids"], top_p_token_offsets=batch["rollout_top_p_token_offsets"])
+    log_probs = lambda logits, **more: torch.cat(example.get_log_probs_and_entropy(logits, **given, **more)[1]["log_probs"])
+    assert not logits.was_read
+    programs = log_probs(logits, **nuclei)
+    assert not logits.was_read
+    here, whole = log_probs(logits * 1, **nuclei), log_probs(logits)
+    assert (programs - here).abs().max() < 1e-5 and (here - whole).min() > -1e-6 and (here - whole).max() > 0.1
+    return example.loss(args, batch, logits * 1, sum_of_sample_mean)
+)",
+                                                          example));
+  expect_equal(gradients(with_function(config, path), batch), gradients(config, batch));
 }
 
 /// Every row of the logits counts, those of prompts too: sum of squares of all logits.

@@ -1,9 +1,16 @@
 #include "loop/trainer_role.h"
 
+#include "comm/nccl_mesh.h"
 #include "core/error.h"
 #include "train/checkpoint.h"
 
 namespace slime::loop {
+
+std::unique_ptr<comm::Mesh> connect_ranks(bool is_on_gpus, const comm::GlooConfig& config,
+                                          comm::Rendezvous* rendezvous) {
+  return is_on_gpus ? comm::make_nccl_mesh(config, rendezvous)
+                    : comm::make_gloo_mesh(config, rendezvous);
+}
 
 TrainerRole::TrainerRole(const comm::Mesh& mesh, model::Network& network,
                          const train::TrainConfig& config, train::OtherNetworks others,

@@ -9,12 +9,17 @@
 #include <memory>
 #include <optional>
 
+#include "comm/gloo_mesh.h"
 #include "comm/mesh.h"
 #include "core/clock.h"
 #include "loop/rank_tasks.h"
 #include "train/trainer.h"
 
 namespace slime::loop {
+
+/// Over NCCL where the ranks are on GPUs, which are open, otherwise over Gloo.
+std::unique_ptr<comm::Mesh> connect_ranks(bool is_on_gpus, const comm::GlooConfig& config,
+                                          comm::Rendezvous* rendezvous);
 
 class TrainerRole final {
  public:

@@ -2,13 +2,20 @@
 
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <thread>
+#include <utility>
 
 #include "core/error.h"
+#include "loop/rank_engines.h"
+#include "loop/run_devices.h"
 
 namespace slime::loop {
 namespace {
@@ -48,6 +55,7 @@ class ThreadLimit {
 TrainerWorkers::TrainerWorkers(const config::RunConfig& config, RankStart start,
                                const std::filesystem::path& log_folder, const Clock& clock)
     : layout_(layout_of(config)),
+      is_on_gpus_(config.device != "cpu"),
       clock_(clock),
       timeout_(std::chrono::minutes(config.distributed_timeout_minutes)),
       num_train_threads_(threads_of_a_rank(config)),
@@ -56,17 +64,36 @@ TrainerWorkers::TrainerWorkers(const config::RunConfig& config, RankStart start,
   start.collective_milliseconds = timeout_.count();
   start.num_threads = num_train_threads_;
   const auto silence = std::chrono::duration<double>(config.worker_timeout_seconds);
+  std::vector<std::string> devices;  // of the workers
+  for (int rank = 1; rank < layout_.world_size() && is_on_gpus_; ++rank)
+    devices.push_back(visible_devices_of_rank(config, rank).front());
+  std::vector<int> far_ends;
+  for (int rank = 1; rank < layout_.world_size() && has_engine_on_each_rank(config); ++rank) {
+    std::array<int, 2> ends{};
+    if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0)
+      throw ConfigError(
+          fmt::format("no socket for the engine of a rank: {}", std::strerror(errno)));
+    engine_sockets_.push_back(ends[0]);
+    far_ends.push_back(ends[1]);
+  }
   workers_ = std::make_unique<cluster::LocalWorkers>(
       cluster::LocalWorkersConfig{
           .first_rank = 1,
           .count = layout_.world_size() - 1,
           .command = {std::filesystem::read_symlink("/proc/self/exe").string(), "worker"},
+          .data_sockets = far_ends,
+          .visible_devices = std::move(devices),
           .log_folder = log_folder,
           .silence_limit = std::chrono::duration_cast<std::chrono::milliseconds>(silence),
           .last_resort = end_process},
       clock);
+  for (const int end : far_ends) ::close(end);
   for (start.rank = 1; start.rank <= workers_->count(); ++start.rank)
     workers_->send_task(start.rank, to_frame(start));
+}
+
+TrainerWorkers::~TrainerWorkers() {
+  for (const int end : engine_sockets_) ::close(end);  // of a run that generates nothing
 }
 
 template <typename Fn>
@@ -81,7 +108,8 @@ auto TrainerWorkers::together(const Fn& work) {
 const comm::Mesh& TrainerWorkers::connect() {
   for (int rank = 1; rank <= workers_->count(); ++rank) workers_->answer(rank, kLoadTimeout);
   mesh_ = together([&] {
-    return comm::make_gloo_mesh(
+    return connect_ranks(
+        is_on_gpus_,
         {.rank = 0,
          .layout = layout_,
          .port = port_,
@@ -101,6 +129,16 @@ void TrainerWorkers::open(model::Network& network, const train::TrainConfig& con
 
 void TrainerWorkers::restore(const train::Checkpoint& checkpoint, const train::Warn& warn) {
   train::restore_trainer(checkpoint, own_->trainer(), warn);
+}
+
+std::vector<int> TrainerWorkers::start_engines(const EngineStart& start) {
+  const std::string frame = to_frame(start);
+  for (int rank = 1; rank <= workers_->count(); ++rank) workers_->send_task(rank, frame);
+  return std::exchange(engine_sockets_, {});
+}
+
+void TrainerWorkers::wait_for_engines() {
+  for (int rank = 1; rank <= workers_->count(); ++rank) workers_->answer(rank, kLoadTimeout);
 }
 
 void TrainerWorkers::tell_others(const TrainerTask& task) {
@@ -161,6 +199,7 @@ std::filesystem::path TrainerWorkers::save(const train::CheckpointConfig& config
 void TrainerWorkers::release_memory() {
   tell_others({RankTask::kRelease});
   own_->carry_out({RankTask::kRelease});
+  for (int rank = 1; rank <= workers_->count(); ++rank) workers_->answer(rank, kAnswerTimeout);
 }
 
 }  // namespace slime::loop

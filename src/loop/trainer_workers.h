@@ -1,7 +1,7 @@
 #pragma once
 
 /// Trainers of several ranks. Rank 0's role is hosted by this process, the others by `slime worker`
-/// processes of this host, which load the same model from the same flags
+/// processes of this host, which load the same model from the same flags; on GPUs each has its own
 /// (docs/decisions/0061-ranks.md, 0072-comm.md).
 
 #include <chrono>
@@ -15,16 +15,20 @@
 
 namespace slime::loop {
 
+/// One class because it is one group of ranks: their processes, their connections, and this one's part.
 class TrainerWorkers final : public Trainers {
  public:
   /// As start_trainers().
   TrainerWorkers(const config::RunConfig& config, RankStart start,
                  const std::filesystem::path& log_folder, const Clock& clock);
+  ~TrainerWorkers() override;
 
   const comm::Mesh& connect() override;
   void open(model::Network& network, const train::TrainConfig& config,
             train::OtherNetworks others) override;
   void restore(const train::Checkpoint& checkpoint, const train::Warn& warn) override;
+  std::vector<int> start_engines(const EngineStart& start) override;
+  void wait_for_engines() override;
   train::TrainReport train(const train::TrainBatch& batch) override;
   void weights_published() override;
   void gather_weights(model::Network& whole) override;
@@ -44,6 +48,8 @@ class TrainerWorkers final : public Trainers {
   auto together(const Fn& work);
 
   comm::ParallelLayout layout_;
+  bool is_on_gpus_;
+  std::vector<int> engine_sockets_;  // near ends; taken by start_engines()
   const Clock& clock_;
   std::chrono::milliseconds timeout_;  // of a collective
   int num_train_threads_;              // of this process while all ranks train

@@ -9,6 +9,7 @@
 #include <atomic>
 #include <filesystem>
 #include <memory>
+#include <vector>
 
 #include "config/run_config.h"
 #include "core/clock.h"
@@ -32,6 +33,12 @@ class Trainers {
                     train::OtherNetworks others) = 0;
   /// Rank 0 goes on from a checkpoint; the others have learnt of it as they started.
   virtual void restore(const train::Checkpoint& checkpoint, const train::Warn& warn) = 0;
+
+  /// The other ranks make engines over the weights that they train; one connected socket for each, which
+  /// the caller owns. Comes once, behind open(), where has_engine_on_each_rank().
+  virtual std::vector<int> start_engines(const EngineStart& /*start*/) { return {}; }
+  /// Until these engines serve.
+  virtual void wait_for_engines() {}
 
   /// One rollout step on all ranks; log-probs of the report are those of the whole batch. Throws
   /// ConfigError as train::Trainer::train().

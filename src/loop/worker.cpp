@@ -2,17 +2,19 @@
 
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
+#include <sys/socket.h>
 
 #include <cstdio>
 #include <memory>
 #include <optional>
+#include <thread>
 
 #include "cluster/worker_link.h"
-#include "comm/gloo_mesh.h"
 #include "config/parse_flags.h"
 #include "config/validate.h"
 #include "core/clock.h"
 #include "core/error.h"
+#include "kernels/gpu/gpu.h"
 #include "loop/engine_role.h"
 #include "loop/networks.h"
 #include "loop/rank_tasks.h"
@@ -49,20 +51,20 @@ class Worker final {
     std::optional<train::Checkpoint> checkpoint;
     if (!start.checkpoint.empty())
       checkpoint = train::read_checkpoint(start.checkpoint, start.iteration);
+    const auto precision = model::precision_on(config_.device, config_.dtype);  // opens the GPU
     link_.answer("");
     const comm::ParallelLayout layout = layout_of(config_);
-    mesh_ = comm::make_gloo_mesh(
-        {.rank = start.rank,
-         .layout = layout,
-         .port = start.port,
-         .connect_timeout = kRankConnectTimeout,
-         .timeout = std::chrono::milliseconds(start.collective_milliseconds),
-         .on_begin =
-             [&link](int64_t number, const char* what) {
-               link.set_progress({.num_collectives = number + 1, .doing = what});
-             }},
-        nullptr);
-    const auto precision = model::precision_on(config_.device, config_.dtype);
+    mesh_ = connect_ranks(config_.device != "cpu",
+                          {.rank = start.rank,
+                           .layout = layout,
+                           .port = start.port,
+                           .connect_timeout = kRankConnectTimeout,
+                           .timeout = std::chrono::milliseconds(start.collective_milliseconds),
+                           .on_begin =
+                               [&link](int64_t number, const char* what) {
+                                 link.set_progress({.num_collectives = number + 1, .doing = what});
+                               }},
+                          nullptr);
     network_ = model::load_network(checkpoint ? start.checkpoint : config_.hf_checkpoint, precision,
                                    *mesh_);
     train::OtherNetworks others = load_other_networks(config_, precision, *mesh_);
@@ -76,9 +78,33 @@ class Worker final {
     say(fmt::format("rank {} of {} is ready", start.rank, layout.world_size()));
   }
 
+  ~Worker() {
+    if (server_.joinable()) ::shutdown(kDataDescriptor, SHUT_RDWR);  // the controller may be alive
+  }
+  Worker(const Worker&) = delete;
+  Worker& operator=(const Worker&) = delete;
+
   void carry_out(const TrainerTask& task) {
     if (const auto report = trainer_->carry_out(task))
       link_.answer(train::to_frame(report->log_probs));
+    if (task.kind != RankTask::kRelease) return;
+    if (config_.device != "cpu") kernels::opened_gpu().release_unused_memory();
+    link_.answer("");
+  }
+
+  /// An engine over the weights that this rank trains, served beside it.
+  void start_engine(const EngineStart& start) {
+    engine_.emplace(start, config_, *network_, clock_);
+    server_ = std::jthread([this] {
+      try {
+        const int64_t requests = engine_->serve(kDataDescriptor);
+        say(fmt::format("its engine drew for {} requests", requests));
+      } catch (const std::exception& error) {  // the controller notices that the engine is lost
+        say(error.what());
+      }
+    });
+    link_.answer("");
+    say("its engine is ready");
   }
 
  private:
@@ -89,6 +115,8 @@ class Worker final {
   std::unique_ptr<comm::Mesh> mesh_;
   std::unique_ptr<model::Network> network_;
   std::optional<TrainerRole> trainer_;
+  std::optional<EngineRole> engine_;  // where each rank has one
+  std::jthread server_;               // of the engine
 };
 
 /// Until the controller closes the engine's connection.
@@ -97,7 +125,7 @@ void serve_engine(cluster::WorkerLink& link, const EngineStart& start) {
   const config::RunConfig config = config_of(start.arguments);
   const SystemClock clock;
   EngineRole role(start, config, clock);
-  link.answer(fmt::format("{}", role.max_request_tokens()));
+  link.answer(to_text(role.ready()));
   link.set_progress({.num_collectives = 0, .doing = "serving requests"});
   say("the engine is ready");
   role.serve(kDataDescriptor);
@@ -105,7 +133,9 @@ void serve_engine(cluster::WorkerLink& link, const EngineStart& start) {
 
 void serve(cluster::WorkerLink& link, std::optional<Worker>& worker) {
   while (const auto task = link.next_task()) {
-    if (worker) {
+    if (worker && is_engine_start(*task)) {
+      worker->start_engine(engine_start_from(*task));
+    } else if (worker) {
       worker->carry_out(trainer_task_from(*task));
     } else if (is_engine_start(*task)) {
       serve_engine(link, engine_start_from(*task));

@@ -5,7 +5,8 @@
 /// A network calls Attention once per layer with the fused projection of all tokens. TreeAttention
 /// (model/tree_attention.h) is the trainer's: over the segments of the batch, differentiable. The
 /// engine's writes keys and values into its paged cache and reads them back. Both apply the layer's
-/// q/k norm and rotary embedding themselves, because the fast form fuses them with what follows.
+/// q/k norm and rotary embedding themselves, because the fast form fuses them with what follows. A layer
+/// with a state asks it likewise, because where states live differs as well.
 ///
 /// Dimensions: T tokens, N query heads, K key-value heads, D head size.
 
@@ -13,6 +14,7 @@
 
 #include "core/tensor.h"
 #include "kernels/block_chain.h"
+#include "kernels/gated_delta.h"
 #include "kernels/param.h"
 
 namespace slime::model {
@@ -72,6 +74,14 @@ struct LatentInput {
   std::optional<IndexInput> index;  // of a layer with an indexer
 };
 
+/// A layer with a state instead of keys and values (model/layers/gated_delta_net.h).
+struct DeltaLayer {
+  int index = 0;
+  kernels::DeltaShape shape;
+  int64_t taps = 0;
+  kernels::Param conv;  // [E, 1, taps]
+};
+
 class Attention {
  public:
   virtual ~Attention() = default;
@@ -83,6 +93,10 @@ class Attention {
   /// and looks at them through queries that took over the product (arXiv 2405.04434, section 2.1.2).
   virtual Tensor attend_latent(const LatentLayer& layer, const LatentInput& in,
                                const Tensor& positions_T);
+  /// The gated delta rule: [T, N V] in the accumulation precision. in.mixed_TE is what the convolution
+  /// reads, in the activations' precision. The trainer's carries states along the segments, the engine's
+  /// keeps one of each request.
+  virtual Tensor attend_delta(const DeltaLayer& layer, const kernels::DeltaTokens& in);
   /// Not null where the products between two attentions may be one call: without gradients.
   virtual const kernels::BlockChains* chains() const { return nullptr; }
 };

@@ -33,7 +33,9 @@ ModelConfig parse_model_config(const json::object& object, const std::string& wh
   const Family* family = find_family(config.model_type);
   if (family == nullptr) throw ConfigError(problems);
   family->read(fields, config);
-  config.eos_token_ids = read_eos(fields);
+  // Models that see images keep those of their text beside its other settings.
+  const auto text = fields.fields("text_config");
+  config.eos_token_ids = read_eos(!fields.has("eos_token_id") && text ? *text : fields);
   if (!problems.empty()) throw ConfigError(problems);
   return config;
 }

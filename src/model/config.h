@@ -14,6 +14,7 @@
 
 #include "core/json.h"
 #include "core/sample.h"
+#include "model/delta_config.h"
 #include "model/experts_config.h"
 
 namespace slime::model {
@@ -79,7 +80,8 @@ struct IndexerConfig {
 };
 
 struct ModelConfig {
-  std::string model_type;  // one of families/families.cpp
+  std::string model_type;                // one of families/families.cpp
+  std::string tensor_prefix = "model.";  // of the names of all tensors but the output layer's
   int64_t vocab_size = 0;
   int64_t hidden_size = 0;
   int64_t intermediate_size = 0;
@@ -98,6 +100,7 @@ struct ModelConfig {
   bool has_qkv_bias = false;
   bool has_output_bias = false;  // of the attention's output projection
   bool has_mlp_bias = false;
+  bool has_output_gate = false;    // q_proj is [query; gate] of each head, sigmoid(gate) multiplies
   bool has_fused_qkv = false;      // files hold [q; k; v] as one tensor, "qkv_proj"
   bool has_fused_gate_up = false;  // and [gate; up] as "gate_up_proj"
   QkNorm qk_norm = QkNorm::kNone;
@@ -112,6 +115,7 @@ struct ModelConfig {
   /// Tensors whose names begin like this are no part of the network: they are carried through save.
   std::vector<std::string> carried_prefixes;
   ExpertsConfig experts;
+  DeltaConfig delta;
   double initializer_range = 0.02;
   StoredForm stored_form = StoredForm::kPlain;  // of matrices that files hold in low precision
   int64_t fp8_block = 0;                        // rows and columns of a block with one factor

@@ -10,13 +10,19 @@
 namespace slime::model {
 namespace {
 
-/// "0 2 3": layers with experts.
-std::string text_of_layers(const ExpertsConfig& experts) {
+/// "[0 2 3]".
+std::string text_of_layers(const std::vector<bool>& in_layer) {
   std::vector<size_t> layers;
-  for (size_t i = 0; i < experts.in_layer.size(); ++i) {
-    if (experts.in_layer[i]) layers.push_back(i);
+  for (size_t i = 0; i < in_layer.size(); ++i) {
+    if (in_layer[i]) layers.push_back(i);
   }
   return fmt::format("[{}]", fmt::join(layers, " "));
+}
+
+/// "4 of 16 x 16, 2 of keys": heads of a gated delta net.
+std::string text_of_delta(const DeltaConfig& delta) {
+  return fmt::format("{} of {} x {}, {} of keys, convolution of {}", delta.shape.value_heads,
+                     delta.shape.key_dim, delta.shape.value_dim, delta.shape.key_heads, delta.taps);
 }
 
 /// "[4096 - 4096]": layer by layer, - where attention is full.
@@ -81,7 +87,11 @@ std::vector<std::string> differing_fields(const ModelConfig& running, const Mode
   compare("qk_nope_head_dim", running.latent.plain_dim, fresh.latent.plain_dim);
   compare("v_head_dim", running.latent.value_dim, fresh.latent.value_dim);
   const ExpertsConfig &has = running.experts, &gets = fresh.experts;
-  compare("layers with experts", text_of_layers(has), text_of_layers(gets));
+  compare("layers with experts", text_of_layers(has.in_layer), text_of_layers(gets.in_layer));
+  compare("layers of gated delta nets", text_of_layers(running.delta.in_layer),
+          text_of_layers(fresh.delta.in_layer));
+  compare("gated delta nets", text_of_delta(running.delta), text_of_delta(fresh.delta));
+  compare("gate of attention", running.has_output_gate, fresh.has_output_gate);
   compare("experts", has.count, gets.count);
   compare("experts per token", has.per_token, gets.per_token);
   compare("width of an expert", has.width, gets.width);

@@ -17,6 +17,15 @@ ModelConfig again(const ModelConfig& config) {
   return parsed;
 }
 
+/// A fixture's; of models of text alone the form that recent libraries write.
+ModelConfig config_of(const Family& family) {
+  std::string name(family.model_type);
+  if (std::filesystem::exists(kModels / name)) return read_model_config(kModels / name);
+  name.resize(name.size() - std::string_view("_text").size());
+  const auto path = kModels / name / "config.v5.json";
+  return parse_model_config(read_json_file(path).as_object(), path.string());
+}
+
 /// Six experts in three groups, in the second layer.
 ExpertsConfig grouped_experts() {
   return {.in_layer = {false, true},
@@ -161,6 +170,30 @@ ModelConfig made_in_code(std::string_view family) {
                                 .down = "w2",
                                 .selection_bias = "e_score_correction_bias"}};
   }
+  if (family == "qwen3_next" || family.starts_with("qwen3_5")) {
+    config.delta = {.in_layer = {true, false},
+                    .shape = {2, 4, 8, 12},
+                    .taps = 4,
+                    .is_grouped_by_key_head = family == "qwen3_next"};
+    config.qk_norm = QkNorm::kPerHead;
+    config.has_output_gate = config.norms_add_one = true;
+    config.rotary_dim = 4;
+    config.carried_prefixes = {"mtp."};
+    if (family == "qwen3_5" || family == "qwen3_5_moe") {
+      config.tensor_prefix = "model.language_model.";
+      config.carried_prefixes = {"model.visual.", "mtp."};
+    }
+    if (family != "qwen3_5" && family != "qwen3_5_text") {
+      config.experts = {.in_layer = {true, true},
+                        .count = 6,
+                        .per_token = 2,
+                        .width = 12,
+                        .shared_width = 20,
+                        .has_shared_gate = true,
+                        .normalizes = true,
+                        .are_stacked = family != "qwen3_next"};
+    }
+  }
   if (family == "qwen2_moe") {
     config.has_qkv_bias = true;
     config.experts.shared_width = 20;
@@ -171,7 +204,7 @@ ModelConfig made_in_code(std::string_view family) {
 
 TEST(ConfigJson, OfAFileItIsTheFile) {
   for (const Family& family : families()) {
-    const ModelConfig config = read_model_config(kModels / family.model_type);
+    const ModelConfig config = config_of(family);
     EXPECT_EQ(config_json(config), config.raw) << family.model_type;
     EXPECT_EQ(parse_model_config(config_json(config), "config.json").raw, config.raw);
   }

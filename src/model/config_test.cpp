@@ -53,7 +53,10 @@ TEST(ModelConfig, MeansTheSameInBothForms) {
                                     {"qwen2", "config.v5.json"},
                                     {"qwen2_moe", "config.v5.json"},
                                     {"qwen3", "config.v5.json"},
-                                    {"qwen3_moe", "config.v5.json"}}) {
+                                    {"qwen3_5", "config.v5.json"},
+                                    {"qwen3_5_moe", "config.v5.json"},
+                                    {"qwen3_moe", "config.v5.json"},
+                                    {"qwen3_next", "config.v5.json"}}) {
     const ModelConfig a = parse_file(name, "config.json"), b = parse_file(name, other);
     EXPECT_EQ(a.head_dim, b.head_dim) << name;
     EXPECT_EQ(a.rotary_dim, b.rotary_dim) << name;
@@ -69,6 +72,7 @@ TEST(ModelConfig, MeansTheSameInBothForms) {
     EXPECT_EQ(a.has_qkv_bias, b.has_qkv_bias) << name;
     EXPECT_EQ(a.experts, b.experts) << name;
     EXPECT_EQ(a.latent, b.latent) << name;
+    EXPECT_EQ(a.delta, b.delta) << name;
     EXPECT_EQ(a.local_rope, b.local_rope) << name;
     EXPECT_EQ(a.activation, b.activation) << name;
     EXPECT_EQ(a.rope, b.rope) << name;
@@ -99,6 +103,37 @@ TEST(ModelConfig, KnowsWhichLayersHaveExperts) {
   EXPECT_THAT(problem_of(object), HasSubstr("use_sliding_window is not supported"));
 }
 
+TEST(ModelConfig, KnowsWhichLayersAreGatedDeltaNets) {
+  const ModelConfig next = parse_file("qwen3_next", "config.json");
+  EXPECT_THAT(next.delta.in_layer, ::testing::ElementsAre(true, true, true, false));
+  EXPECT_TRUE(next.delta.is_grouped_by_key_head);
+  EXPECT_TRUE(next.has_output_gate);
+  EXPECT_TRUE(next.norms_add_one);
+  json::object object = read_json_file(fixture("qwen3_next") / "config.json").as_object();
+  object["full_attention_interval"] = 2;
+  EXPECT_THAT(parse_model_config(object, "c").delta.in_layer,
+              ::testing::ElementsAre(true, false, true, false));
+  object["layer_types"] = json::array{"full_attention", "sliding_attention"};
+  EXPECT_THAT(problem_of(object), HasSubstr("one entry per layer (4), not 2"));
+  EXPECT_THAT(problem_of(object), HasSubstr("layer_types[1] must be one of full_attention, "
+                                            "linear_attention"));
+  object["linear_num_value_heads"] = 3;
+  EXPECT_THAT(problem_of(object), HasSubstr("must be a multiple of linear_num_key_heads (2)"));
+}
+
+TEST(ModelConfig, OfAModelThatSeesImagesIsThatOfItsText) {
+  const ModelConfig whole = parse_file("qwen3_5", "config.json"),
+                    text = parse_file("qwen3_5", "config.v5.json");
+  EXPECT_EQ(whole.tensor_prefix, "model.language_model.");
+  EXPECT_EQ(text.tensor_prefix, "model.");
+  EXPECT_EQ(text.model_type, "qwen3_5_text");
+  EXPECT_THAT(whole.carried_prefixes, ::testing::ElementsAre("model.visual.", "mtp."));
+  EXPECT_THAT(whole.eos_token_ids, ::testing::ElementsAre(2));
+  json::object object = read_json_file(fixture("qwen3_5") / "config.json").as_object();
+  object.erase("text_config");
+  EXPECT_THAT(problem_of(object), HasSubstr("text_config"));
+}
+
 TEST(ModelConfig, EndTokensAreThoseOfBothFiles) {
   EXPECT_THAT(read_model_config(fixture("llama3_rope")).eos_token_ids,
               ::testing::ElementsAre(301, 308, 309));
@@ -127,8 +162,8 @@ TEST(ModelConfig, NamesEveryFieldItDoesNotUnderstand) {
       {"model_type", "mamba",
        "model_type must be one of deepseek_v2, deepseek_v3, deepseek_v32, gemma3_text, "
        "glm4, glm4_moe, glm4_moe_lite, glm_moe_dsa, gpt_oss, kimi_k2, "
-       "llama, mimo, minimax_m2, mistral, olmo2, phi3, qwen2, qwen2_moe, qwen3, qwen3_moe, not "
-       "\"mamba\""},
+       "llama, mimo, minimax_m2, mistral, olmo2, phi3, qwen2, qwen2_moe, qwen3, qwen3_5, "
+       "qwen3_5_moe, qwen3_5_moe_text, qwen3_5_text, qwen3_moe, qwen3_next, not \"mamba\""},
       {"model_type", nullptr, "model_type"},
       {"hidden_act", "gelu", "hidden_act must be one of silu, swish, not \"gelu\""},
       {"hidden_size", "72", "hidden_size"},

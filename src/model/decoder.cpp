@@ -5,6 +5,8 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <cmath>
+#include <functional>
+#include <utility>
 
 #include "core/divide_up.h"
 #include "core/error.h"
@@ -12,6 +14,7 @@
 #include "model/layers/block_chain.h"
 #include "model/layers/decoder_block.h"
 #include "model/layers/expert_layer.h"
+#include "model/layers/gated_delta_net.h"
 #include "model/layers/gated_mlp.h"
 #include "model/layers/grouped_query_attention.h"
 #include "model/layers/latent_attention.h"
@@ -56,6 +59,23 @@ struct RecomputedBlock : torch::autograd::Function<RecomputedBlock> {
   }
 };
 
+/// The stream as it is. Its backward comes when the layers behind it are done with their gradients.
+struct TellBackward : torch::autograd::Function<TellBackward> {
+  static variable_list forward(AutogradContext* ctx, const Tensor& residual_LH,
+                               const Tensor& update_LH, const std::function<void(int64_t)>* tell,
+                               int64_t begin) {
+    ctx->saved_data["tell"] = reinterpret_cast<int64_t>(tell);
+    ctx->saved_data["begin"] = begin;
+    return {residual_LH.view_as(residual_LH), update_LH.view_as(update_LH)};
+  }
+  static variable_list backward(AutogradContext* ctx, variable_list grads) {
+    const auto* tell =
+        reinterpret_cast<const std::function<void(int64_t)>*>(ctx->saved_data["tell"].toInt());
+    (*tell)(ctx->saved_data["begin"].toInt());
+    return {grads[0], grads[1], Tensor(), Tensor()};
+  }
+};
+
 /// One class because its members are one rank's part of the model: which ranges of layers, ids and rows.
 class Decoder final : public Network {
  public:
@@ -81,7 +101,7 @@ class Decoder final : public Network {
     const std::vector<int64_t> vocabulary{config.vocab_size, config.hidden_size};
     const int64_t room_rows = divide_up(config.vocab_size, int64_t{sizes.tp});
     if (is_first_stage_ || (is_last_stage_ && config.ties_embeddings)) {
-      builder.add(embedding_, {{.name = "model.embed_tokens.weight",
+      builder.add(embedding_, {{.name = config.tensor_prefix + "embed_tokens.weight",
                                 .full_shape = vocabulary,
                                 .slice = vocabulary_,
                                 .is_on_two_stages = config.ties_embeddings && sizes.pp > 1,
@@ -90,6 +110,7 @@ class Decoder final : public Network {
     for (const LayerRange& range : layers_of_stage(sizes, mesh.at().pp, config.num_layers)) {
       chunks_.emplace_back();
       for (int64_t i = range.begin; i < range.end; ++i) {
+        first_weights_.push_back(weights_.tensors().size());
         const bool is_local = config.window[static_cast<size_t>(i)] > 0;
         chunks_.back().push_back(std::make_unique<DecoderBlock>(
             LayerSite{config, static_cast<int>(i), mesh, is_local ? local : rotary, builder},
@@ -97,7 +118,9 @@ class Decoder final : public Network {
       }
     }
     if (is_last_stage_) {
-      builder.add(final_norm_, {{"model.norm.weight", {config.hidden_size}, {}, tp_.cuts_rows}});
+      builder.add(
+          final_norm_,
+          {{config.tensor_prefix + "norm.weight", {config.hidden_size}, {}, tp_.cuts_rows}});
       if (!config.ties_embeddings)
         builder.add(head_, {{.name = "lm_head.weight",
                              .full_shape = vocabulary,
@@ -130,7 +153,13 @@ class Decoder final : public Network {
                                    config_.norm_eps)
           .normed_TH;
     }
-    for (const auto& block : blocks) {
+    for (size_t i = 0; i < blocks.size(); ++i) {
+      const auto& block = blocks[i];
+      if (tell_ && i > 0 && at::GradMode::is_enabled()) {
+        const variable_list out =
+            TellBackward::apply(stream.residual_TH, stream.update_TH, &tell_, begin_of_block(i));
+        stream = {out[0], out[1]};
+      }
       if (recompute_ == Recompute::kFull && at::GradMode::is_enabled()) {
         const variable_list out =
             RecomputedBlock::apply(sum_of(stream), block.get(), batch.positions_T, &attention,
@@ -174,7 +203,20 @@ class Decoder final : public Network {
     }
   }
 
+  void on_gradients(std::function<void(int64_t)> tell) override {
+    tell_ = chunks_.size() == 1 ? std::move(tell) : nullptr;
+  }
+  std::vector<int64_t> gradient_marks() const override {
+    std::vector<int64_t> marks;
+    for (size_t i = chunks_.front().size(); chunks_.size() == 1 && i-- > 1;)
+      marks.push_back(begin_of_block(i));
+    return marks;
+  }
+
  private:
+  /// In the flat buffer, of the only range's.
+  int64_t begin_of_block(size_t i) const { return weights_.tensors()[first_weights_[i]].offset; }
+
   static Tensor sum_of(const Stream& stream) {
     return stream.update_TH.defined() ? stream.residual_TH + stream.update_TH : stream.residual_TH;
   }
@@ -198,6 +240,8 @@ class Decoder final : public Network {
   kernels::Param embedding_;  // [V, H], undefined on stages that need none
   std::vector<std::vector<std::unique_ptr<DecoderBlock>>> chunks_;  // of this stage
   std::vector<BlockNeeds> needs_;
+  std::vector<size_t> first_weights_;  // of each block: its index among the weights
+  std::function<void(int64_t)> tell_;  // see on_gradients()
   bool has_chain_ = false;
   kernels::Param final_norm_;  // [H], of the last stage
   kernels::Param head_;        // [V, H], undefined when tied
@@ -218,6 +262,11 @@ std::unique_ptr<Network> make_dense_decoder(const ModelConfig& config, const Pre
 std::unique_ptr<Network> make_expert_decoder(const ModelConfig& config, const Precision& precision,
                                              const comm::Mesh& mesh) {
   return make_decoder(config, precision, mesh, {make_grouped_query_attention, make_experts_or_mlp});
+}
+
+std::unique_ptr<Network> make_delta_decoder(const ModelConfig& config, const Precision& precision,
+                                            const comm::Mesh& mesh) {
+  return make_decoder(config, precision, mesh, {make_delta_net_or_attention, make_experts_or_mlp});
 }
 
 std::unique_ptr<Network> make_latent_decoder(const ModelConfig& config, const Precision& precision,

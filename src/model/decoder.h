@@ -27,4 +27,9 @@ std::unique_ptr<Network> make_expert_decoder(const ModelConfig& config, const Pr
 std::unique_ptr<Network> make_latent_decoder(const ModelConfig& config, const Precision& precision,
                                              const comm::Mesh& mesh);
 
+/// Experts in the blocks that the configuration names, gated delta nets in those that it names too, and
+/// grouped-query attention in the others.
+std::unique_ptr<Network> make_delta_decoder(const ModelConfig& config, const Precision& precision,
+                                            const comm::Mesh& mesh);
+
 }  // namespace slime::model

@@ -43,7 +43,9 @@ struct ExpertsConfig {
   bool normalizes = false;  // weights of the chosen are divided by their sum
   double scaling = 1;       // then multiplied by this
   bool has_router_bias = false;
-  /// Files hold all experts as PREFIX.experts.{gate_up_proj, down_proj} with biases, matrices turned
+  /// Files hold all experts as PREFIX.experts.{gate_up_proj, down_proj}: of each [gates; ups].
+  bool are_stacked = false;
+  /// The same names, with biases, matrices turned
   /// and gates and ups in turns, which are bounded by the limit (kernels/experts.h).
   bool are_in_turns = false;
   double swiglu_limit = 0;

@@ -198,6 +198,14 @@ void ModelFiles::read_into(Weights& weights, StoredForm form, int64_t fp8_block,
     location.file->read(*location.tensor, {}, constant.value);
   }
   weights.carry(opened_again(carried));
+  std::vector<WidelyStored> stored_widely;
+  for (const NamedWeight& weight : tensors) {
+    if (!weight.keeps_stored_precision) continue;
+    const TensorLocation& location = tensors_.at(weight.name);
+    if (location.tensor->dtype == at::kFloat && flat.scalar_type() != at::kFloat)
+      stored_widely.push_back({weight.name, location.file->read(weight.name)});
+  }
+  weights.remember(std::move(stored_widely));
 }
 
 }  // namespace slime::model

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <string_view>
 
 #include "core/error.h"
@@ -44,12 +45,12 @@ bool is_of_another_stage(const ModelConfig& config, const comm::Mesh& mesh,
                          const std::string& name) {
   const comm::ParallelLayout& sizes = mesh.sizes();
   if (sizes.pp == 1) return false;
-  constexpr std::string_view kLayers = "model.layers.";
-  if (!name.starts_with(kLayers))
-    return name == "model.embed_tokens.weight" || name == "model.norm.weight" ||
-           name == "lm_head.weight";
+  const std::string layers = config.tensor_prefix + "layers.";
+  if (!name.starts_with(layers))
+    return name == config.tensor_prefix + "embed_tokens.weight" ||
+           name == config.tensor_prefix + "norm.weight" || name == "lm_head.weight";
   int64_t layer = -1;
-  std::from_chars(name.data() + kLayers.size(), name.data() + name.size(), layer);
+  std::from_chars(name.data() + layers.size(), name.data() + name.size(), layer);
   const std::vector<LayerRange> own = layers_of_stage(sizes, mesh.at().pp, config.num_layers);
   return layer >= 0 && layer < config.num_layers &&
          std::ranges::none_of(own, [&](const LayerRange& range) {
@@ -59,6 +60,19 @@ bool is_of_another_stage(const ModelConfig& config, const comm::Mesh& mesh,
 
 bool is_zero_at_first(const std::string& name) {
   return name.ends_with(".bias") || name.ends_with("_bias") || name.ends_with(".sinks");
+}
+
+/// Of gated delta nets: norms are not those of 1 + weight, and heads forget at rates of their own.
+bool fill_delta_vector(const std::string& name, Tensor view, uint64_t seed, size_t stream) {
+  constexpr double kFastest = 16;
+  if (name.ends_with("linear_attn.norm.weight") || name.ends_with("linear_attn.dt_bias")) {
+    view.fill_(1);
+    return true;
+  }
+  if (!name.ends_with("linear_attn.A_log")) return false;
+  for (int64_t i = 0; i < view.numel(); ++i)
+    view[i].fill_(std::log(kFastest * uniform(seed, stream, static_cast<uint64_t>(i))));
+  return true;
 }
 
 }  // namespace
@@ -89,6 +103,7 @@ std::unique_ptr<Network> make_network(const ModelConfig& config, const Precision
   for (size_t stream = 0; stream < weights.tensors().size(); ++stream) {
     const NamedWeight& weight = weights.tensors()[stream];
     Tensor view = Weights::view(weights.flat(), weight);
+    if (fill_delta_vector(weight.name, view, seed, stream)) continue;
     if (is_zero_at_first(weight.name)) continue;  // as the buffer is
     if (weight.shape.size() < 2) {
       view.fill_(config.norms_add_one ? 0 : 1);
@@ -108,8 +123,8 @@ std::unique_ptr<Network> make_network(const ModelConfig& config, const Precision
 }
 
 std::unique_ptr<Network> make_uniform_network(const ModelConfig& config, const Precision& precision,
-                                              double bound) {
-  std::unique_ptr<Network> network = make_blank_network(config, precision);
+                                              double bound, const comm::Mesh& mesh) {
+  std::unique_ptr<Network> network = make_blank_network(config, precision, mesh);
   Tensor(network->weights().flat()).uniform_(-bound, bound);
   return network;
 }

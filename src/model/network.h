@@ -3,8 +3,10 @@
 /// A language model: one definition for trainer and engine (DESIGN section 4).
 
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "core/tensor.h"
 #include "kernels/linear_logprob.h"
@@ -59,6 +61,13 @@ class Network {
   virtual std::span<const BlockNeeds> blocks() const = 0;
 
   virtual void set_recompute(Recompute how) = 0;
+
+  /// Called in each backward when no gradient of weights().grad() from element `begin` on is added to
+  /// any more: at gradient_marks(), in that order. Null: nobody is told. The network has one range of
+  /// layers.
+  virtual void on_gradients(std::function<void(int64_t begin)> tell) = 0;
+  /// Descending.
+  virtual std::vector<int64_t> gradient_marks() const = 0;
 };
 
 /// Reads config.json and the safetensors of `directory`. Throws ConfigError that lists every
@@ -81,6 +90,7 @@ std::unique_ptr<Network> make_network(const ModelConfig& config, const Precision
 /// A network of this shape with all weights, norms too, uniform in [-bound, bound]: for measuring
 /// speed without a checkpoint. The numbers depend on the device.
 std::unique_ptr<Network> make_uniform_network(const ModelConfig& config, const Precision& precision,
-                                              double bound);
+                                              double bound,
+                                              const comm::Mesh& mesh = comm::Mesh::single());
 
 }  // namespace slime::model

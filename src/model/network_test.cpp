@@ -361,6 +361,22 @@ TEST_F(ModelDirectory, WithExpertsIsNotReadInSlicesOfThem) {
   }
 }
 
+TEST_F(ModelDirectory, WithGatedDeltaNetsIsNotForRanksThatShareATokenOrItsSequence) {
+  const ModelConfig config = read_model_config(fixture("qwen3_5"));
+  const auto problem_on = [&](const comm::ParallelLayout& layout) -> std::string {
+    try {
+      make_blank_network(config, Precision::of("float32"), unconnected(layout, 0));
+      return "none";
+    } catch (const ConfigError& error) {
+      return error.what();
+    }
+  };
+  EXPECT_THAT(problem_on({.tp = 2}),
+              HasSubstr("layer 0 is a gated delta net, which tensor parallelism does not slice"));
+  EXPECT_THAT(problem_on({.cp = 2}), HasSubstr("use context parallelism of 1"));
+  EXPECT_EQ(problem_on({.pp = 2}), "none");
+}
+
 TEST_F(ModelDirectory, IsNotWrittenFromSlicesUnderTheNamesOfWholeTensors) {
   const comm::Mesh mesh = unconnected({.tp = 2}, 1);
   const auto shard = load_network(fixture("qwen3"), Precision::of("float32"), mesh);

@@ -28,6 +28,16 @@ std::string dtype_word(at::ScalarType dtype) {
   }
 }
 
+/// The digits that the file had, where the weights have no others.
+TensorToWrite as_stored(TensorToWrite tensor, const WidelyStored& stored, at::ScalarType weights) {
+  tensor.dtype = stored.value.scalar_type();
+  tensor.bring = [bring = std::move(tensor.bring), stored, weights] {
+    const Tensor now = bring().cpu();
+    return now.to(weights).equal(stored.value.to(weights)) ? stored.value : now;
+  };
+  return tensor;
+}
+
 }  // namespace
 
 void write_sharded(const std::filesystem::path& directory, const std::string& stem,
@@ -92,10 +102,20 @@ void save_network(Network& network, std::vector<TensorToWrite> tensors,
       options.dtype.empty() ? weights.flat().scalar_type() : scalar_type(options.dtype);
   json::object config = config_json(network.config());
   config.erase("quantization_config");  // of the files that were read
+  // Models that see images keep it in the settings of their text.
+  json::value* text = config.if_contains("text_config");
+  const bool is_outside = config.contains("dtype") || config.contains("torch_dtype");
+  json::object& told =
+      text != nullptr && text->is_object() && !is_outside ? text->get_object() : config;
   // The newer form writes "dtype"; everything reads "torch_dtype".
-  config[config.contains("dtype") ? "dtype" : "torch_dtype"] = dtype_word(dtype);
+  told[told.contains("dtype") ? "dtype" : "torch_dtype"] = dtype_word(dtype);
   write_file(directory / "config.json", to_pretty_json(config));
   for (TensorToWrite& tensor : tensors) tensor.dtype = dtype;
+  for (const WidelyStored& stored : weights.widely_stored()) {
+    const auto found = std::ranges::find(tensors, stored.name, &TensorToWrite::name);
+    if (found != tensors.end())
+      *found = as_stored(std::move(*found), stored, weights.flat().scalar_type());
+  }
   // Behind them what stays in its own precision.
   NamedTensors as_they_are;
   for (const NamedConstant& constant : weights.constants())

@@ -4,6 +4,8 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "core/error.h"
+#include "kernels/causal_conv.h"
+#include "kernels/gated_delta.h"
 #include "kernels/linear.h"
 #include "kernels/rotary.h"
 #include "kernels/tree_attention.h"
@@ -139,6 +141,16 @@ Tensor TreeAttention::attend_latent(const LatentLayer& layer, const LatentInput&
       1);
   const Tensor attended_TC = attended(heads_TE, {heads, heads, size, 0}, {layer.scale, 0}, {});
   return flat(attended_TC.view({tokens, heads, size}).narrow(2, 0, layer.value_dim));
+}
+
+Tensor TreeAttention::attend_delta(const DeltaLayer& layer, const kernels::DeltaTokens& in) {
+  check(rows_.ranks.is_alone(), "context-parallel ranks have no gated delta nets");
+  if (!delta_plan_) {
+    delta_plan_ = kernels::make_delta_plan(rows_.pieces, layer.taps, /*have_start=*/false,
+                                           in.mixed_TE.device());
+  }
+  const Tensor mixed_TE = kernels::causal_conv(in.mixed_TE, layer.conv, *delta_plan_);
+  return kernels::gated_delta({mixed_TE, in.decay_TN, in.rate_TN}, layer.shape, *delta_plan_);
 }
 
 }  // namespace slime::model

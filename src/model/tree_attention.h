@@ -5,8 +5,10 @@
 /// gather keys and values of a layer, and in the backward sum their gradients at their owners.
 
 #include <map>
+#include <optional>
 #include <vector>
 
+#include "kernels/delta_plan.h"
 #include "kernels/tree_attention.h"
 #include "model/attention.h"
 #include "model/context_rows.h"
@@ -26,6 +28,8 @@ class TreeAttention final : public Attention {
                 const Tensor& positions_T) override;
   Tensor attend_latent(const LatentLayer& layer, const LatentInput& in,
                        const Tensor& positions_T) override;
+  /// States go from the end of a segment to the beginnings of those that continue it.
+  Tensor attend_delta(const DeltaLayer& layer, const kernels::DeltaTokens& in) override;
 
   /// Of the layer's indexer; null where nothing was chosen or it is not kept.
   const TokenChoice* choice_of(int layer) const;
@@ -37,6 +41,7 @@ class TreeAttention final : public Attention {
   const TokenChoice& chosen(const LatentLayer& layer, const LatentInput& in);
 
   ContextRows rows_;
+  std::optional<kernels::DeltaPlan> delta_plan_;  // made by the first layer that needs it
   /// By the layer with the indexer. Only the last one is kept, and those that other layers take:
   /// recomputation in the backward comes back to these.
   std::map<int, TokenChoice> choices_;

@@ -82,6 +82,7 @@ void Weights::Builder::add(kernels::Param& param, std::vector<Component> compone
     weight.slice = component.slice;
     weight.has_partial_grad = component.has_partial_grad;
     weight.is_on_two_stages = component.is_on_two_stages;
+    weight.keeps_stored_precision = component.keeps_stored_precision;
     weight.shape = weight.full_shape;
     if (component.slice.dim >= 0) {
       weight.shape[static_cast<size_t>(component.slice.dim)] =

@@ -47,6 +47,14 @@ struct NamedWeight {
   bool has_partial_grad = false;
   /// The first and the last pipeline stage hold it: its gradient is the sum of theirs.
   bool is_on_two_stages = false;
+  /// Files may hold it wider than the weights (Weights::widely_stored).
+  bool keeps_stored_precision = false;
+};
+
+/// A weight as its file had it, float32 where the weights are narrower.
+struct WidelyStored {
+  std::string name;
+  Tensor value;
 };
 
 /// A tensor of the files that no gradient reaches: float32 whatever the trained precision, outside of
@@ -91,6 +99,10 @@ class Weights {
   void copy_from(const Weights& other);
   const std::vector<CarriedTensor>& carried() const { return carried_; }
   void carry(std::vector<CarriedTensor> carried) { carried_ = std::move(carried); }
+  /// Weights that are saved in float32 because they were read so: with the digits that they had, as long
+  /// as their numbers have not changed.
+  const std::vector<WidelyStored>& widely_stored() const { return widely_stored_; }
+  void remember(std::vector<WidelyStored> stored) { widely_stored_ = std::move(stored); }
   /// View of one of tensors() in `buffer`, which is flat(), grad(), or an optimizer buffer of the same
   /// length.
   static Tensor view(const Tensor& buffer, const NamedWeight& weight);
@@ -106,6 +118,7 @@ class Weights {
   std::vector<NamedWeight> tensors_;
   std::vector<NamedConstant> constants_;
   std::vector<CarriedTensor> carried_;
+  std::vector<WidelyStored> widely_stored_;
   /// Fused views to point at the buffers.
   std::vector<std::pair<kernels::Param*, NamedWeight>> params_;
 };

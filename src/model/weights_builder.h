@@ -19,6 +19,7 @@ struct Weights::Builder {
     /// Room for so many rows in the buffer, of a parameter of one component: tensor-parallel ranks have
     /// one layout, though not all have as many rows.
     int64_t room_rows = 0;
+    bool keeps_stored_precision = false;  // see NamedWeight
   };
 
   explicit Builder(Weights& weights) : weights_(weights) {}

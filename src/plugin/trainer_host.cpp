@@ -69,11 +69,34 @@ void TrainerHost::configure() {
   if (!problems.empty()) throw ConfigError(fmt::format("{}", fmt::join(problems, "\n")));
 }
 
-int64_t TrainerHost::share(const SharedMemory& memory) {
-  announced_.push_back(
-      {.number = next_memory_, .bytes = memory.bytes(), .descriptor = memory.descriptor()});
+int64_t TrainerHost::announce(Announced memory) {
+  memory.number = next_memory_;
+  announced_.push_back(memory);
   check(announced_.size() <= kMostDescriptors, "few memories are made between two calls");
   return next_memory_++;
+}
+
+int64_t TrainerHost::share(const SharedMemory& memory) {
+  return announce({.bytes = memory.bytes(), .descriptor = memory.descriptor(), .device = {}});
+}
+
+int64_t TrainerHost::share(int64_t bytes, int descriptor, int device) {
+  return announce({.bytes = bytes, .descriptor = descriptor, .device = device});
+}
+
+std::vector<int> TrainerHost::take_announced(json::object& head) {
+  std::vector<int> descriptors;
+  if (announced_.empty()) return descriptors;
+  json::array memory;
+  for (const Announced& each : announced_) {
+    json::object word{{"id", each.number}, {"bytes", each.bytes}};
+    if (each.device) word["device"] = *each.device;
+    memory.push_back(std::move(word));
+    descriptors.push_back(each.descriptor);
+  }
+  head["memory"] = std::move(memory);
+  announced_.clear();
+  return descriptors;
 }
 
 void TrainerHost::forget(int64_t number) {
@@ -82,30 +105,33 @@ void TrainerHost::forget(int64_t number) {
   if (!was_announced) forgotten_.push_back(number);
 }
 
+void TrainerHost::release(int64_t number) {
+  forget(number);
+  if (!process_) return;
+  doing_ = "a plug-in host that gives memory back";
+  exchange({{"release", true}}, {});
+}
+
 TrainerHost::Returned TrainerHost::call(int hook, const std::string& subject,
                                         json::object arguments, const AnswerFn& answer) {
   const Hook& called = config_.hooks.at(static_cast<std::size_t>(hook));
   doing_ = fmt::format("{} function {}{}{}", called.hook, called.path, subject.empty() ? "" : ", ",
                        subject);
+  arguments["hook"] = hook;
+  return exchange(std::move(arguments), answer);
+}
+
+TrainerHost::Returned TrainerHost::exchange(json::object call, const AnswerFn& answer) {
   if (!process_) throw FunctionError(doing_ + ": its plug-in host has ended");
+  settle_();
   limit_ = config_.timeout;
   deadline_ = Steady::now() + std::chrono::duration_cast<Steady::duration>(limit_) + kLateGrace;
   const int64_t id = next_call_++;
-  arguments["id"] = id;
-  arguments["hook"] = hook;
-  arguments["seconds"] = limit_.count();
-  Payload payload{.head = {{"calls", json::array{std::move(arguments)}}}};
-  std::vector<int> descriptors;
-  if (!announced_.empty()) {
-    json::array memory;
-    for (const Announced& each : announced_) {
-      memory.push_back(json::object{{"id", each.number}, {"bytes", each.bytes}});
-      descriptors.push_back(each.descriptor);
-    }
-    payload.head["memory"] = std::move(memory);
-  }
+  call["id"] = id;
+  call["seconds"] = limit_.count();
+  Payload payload{.head = {{"calls", json::array{std::move(call)}}}};
+  const std::vector<int> descriptors = take_announced(payload.head);
   if (!forgotten_.empty()) payload.head["forget"] = json::value_from(forgotten_);
-  announced_.clear();
   forgotten_.clear();
   try {
     send(kCalls, payload, descriptors);
@@ -140,19 +166,23 @@ TrainerHost::Returned TrainerHost::call(int hook, const std::string& subject,
 
 void TrainerHost::answer_questions(const json::object& head, const AnswerFn& answer) {
   json::array replies;
+  std::vector<int> descriptors;
   for (const json::value& each : list_of(head, "asks")) {
     const json::object& ask = object_of(each);
     const std::string what = text_of(ask, "what");
     json::object reply{{"id", id_of(ask)}};
     if (answer && what == "logits") {
-      answer(what);
-      reply["value"] = json::object();
+      json::object value = answer(what);
+      settle_();
+      const std::vector<int> more = take_announced(value);
+      descriptors.insert(descriptors.end(), more.begin(), more.end());
+      reply["value"] = std::move(value);
     } else {
       reply["error"] = fmt::format("a trainer's host has no {}", what);
     }
     replies.push_back(std::move(reply));
   }
-  send(kReplies, {.head = {{"replies", std::move(replies)}}});
+  send(kReplies, {.head = {{"replies", std::move(replies)}}}, descriptors);
 }
 
 void TrainerHost::send(uint32_t type, const Payload& payload, const std::vector<int>& descriptors) {

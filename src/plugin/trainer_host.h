@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -46,19 +47,28 @@ class TrainerHost final {
   TrainerHost(const TrainerHost&) = delete;
   TrainerHost& operator=(const TrainerHost&) = delete;
 
-  /// The number that words of tensors in `memory` name it by. The host maps it with the next call, until
-  /// when it has to live.
+  /// The number that words of tensors in `memory` name it by. The host maps it with the next call, or
+  /// the next answer to it, until when it has to live.
   int64_t share(const SharedMemory& memory);
+  /// The same of memory of a GPU: `device` is its place among those that are visible.
+  int64_t share(int64_t bytes, int descriptor, int device);
   /// No later call names it.
   void forget(int64_t number);
+  /// The same at once: when it returns the host has given back what no function of the user's holds.
+  /// Throws FunctionError.
+  void release(int64_t number);
+
+  /// Called before the host is told anything: until it returns what is written to shared memory may
+  /// still be under way.
+  void settle_by(std::function<void()> settle) { settle_ = std::move(settle); }
 
   struct Returned {
     int64_t id = 0;  // of the call
     json::object value;
     Columns columns;
   };
-  /// Called for what the function asks while it runs ("logits"). Throws nothing.
-  using AnswerFn = std::function<void(const std::string& what)>;
+  /// Called for what the function asks while it runs ("logits"): what it is told. Throws nothing.
+  using AnswerFn = std::function<json::object(const std::string& what)>;
 
   /// `hook`: its place among the hooks; `subject`: whom a failure is about ("samples 1, 2"). Throws
   /// FunctionError.
@@ -71,8 +81,13 @@ class TrainerHost final {
     int64_t number = 0;
     int64_t bytes = 0;
     int descriptor = -1;
+    std::optional<int> device;  // of a GPU's memory
   };
 
+  int64_t announce(Announced memory);
+  /// Into a head: what was announced since the last one. Its descriptors.
+  std::vector<int> take_announced(json::object& head);
+  Returned exchange(json::object call, const AnswerFn& answer);
   void configure();
   void send(uint32_t type, const Payload& payload, const std::vector<int>& descriptors = {});
   /// The next frame that is no beat. Throws FunctionError at `deadline_`, or when the host is gone.
@@ -85,6 +100,7 @@ class TrainerHost final {
   const TrainerHostConfig config_;
   HostLog log_;
   std::unique_ptr<HostProcess> process_;  // null: it has failed
+  std::function<void()> settle_ = [] {};
   std::vector<Announced> announced_;
   std::vector<int64_t> forgotten_;
   int64_t next_memory_ = 1;

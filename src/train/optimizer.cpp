@@ -8,7 +8,6 @@
 
 #include "comm/ordered_sum.h"
 #include "kernels/trace.h"
-#include "train/shards.h"
 
 namespace slime::train {
 namespace {
@@ -67,8 +66,7 @@ Optimizer::Optimizer(model::Weights& weights, const AdamConfig& config,
     : weights_(weights),
       config_(config),
       mesh_(mesh),
-      ranks_(mesh.dp_cp()),
-      shards_(shards_of(weights.num_elements(), ranks_.size())),
+      reduction_(weights, mesh),
       ranges_(ranges_of(weights, frozen, shard())),
       counted_(counted_ranges(weights, shard(), mesh)) {
   weights_.enable_grad();
@@ -97,43 +95,6 @@ bool Optimizer::has_master() const {
   return master_.scalar_type() != weights_.flat().scalar_type();
 }
 
-void Optimizer::sum_partial_gradients() {
-  if (mesh_.tp().is_alone()) return;
-  std::vector<Tensor> partial;
-  for (const model::NamedWeight& weight : weights_.tensors()) {
-    if (weight.has_partial_grad)
-      partial.push_back(model::Weights::view(weights_.grad(), weight).view({-1}));
-  }
-  if (partial.empty()) return;
-  const Tensor all = at::cat(partial);
-  mesh_.tp().all_reduce_(all, "summing the gradients of weights that ranks share");
-  int64_t begin = 0;
-  for (const Tensor& grad : partial) {
-    grad.copy_(all.narrow(0, begin, grad.numel()));
-    begin += grad.numel();
-  }
-}
-
-void Optimizer::sum_over_stages() {
-  if (mesh_.pp().is_alone()) return;
-  const int peer = mesh_.at().pp == 0 ? mesh_.sizes().pp - 1 : 0;
-  for (const model::NamedWeight& weight : weights_.tensors()) {
-    if (!weight.is_on_two_stages) continue;
-    const Tensor grad = model::Weights::view(weights_.grad(), weight);
-    const Tensor theirs = at::empty_like(grad);
-    const comm::Message messages[] = {{comm::Message::Direction::kSend, peer, grad},
-                                      {comm::Message::Direction::kReceive, peer, theirs}};
-    mesh_.pp().exchange(messages, "exchange", "the gradient of a weight that two stages share");
-    grad.add_(theirs);  // the same bits on both: a sum of two has no order
-  }
-}
-
-void Optimizer::reduce_gradients() {
-  sum_partial_gradients();
-  sum_over_stages();
-  ranks_.reduce_scatter_(weights_.grad(), shards_, "summing the gradients");
-}
-
 double Optimizer::gradient_squares() {
   const Tensor own_P = own(weights_.grad());
   double squares = 0;
@@ -158,7 +119,7 @@ void Optimizer::step(double lr, double weight_decay, double grad_scale) {
     kernels::adamw_(own(weights_.flat()), master_, first_moment_, second_moment_,
                     own(weights_.grad()), ranges_, step);
   }
-  ranks_.all_gather_(weights_.flat(), shards_, "handing out the new weights");
+  mesh_.dp_cp().all_gather_(weights_.flat(), shards(), "handing out the new weights");
 }
 
 void Optimizer::reset() {

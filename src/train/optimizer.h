@@ -23,6 +23,7 @@
 #include "core/tensor.h"
 #include "kernels/adamw.h"
 #include "model/weights.h"
+#include "train/gradient_reduction.h"
 #include "train/streamed_adam.h"
 
 namespace slime::train {
@@ -47,7 +48,7 @@ class Optimizer {
   // Of a training step, in this order, on all ranks.
 
   /// Sums the gradients of all ranks, each shard at its owner.
-  void reduce_gradients();
+  void reduce_gradients() { reduction_.finish(); }
   /// Sum of squares of the reduced gradients, of all shards of the whole model, each number once; not
   /// finite when one of them is not.
   double gradient_squares();
@@ -58,9 +59,11 @@ class Optimizer {
   void reset();
 
   /// What this rank owns of the flat buffer.
-  comm::Range shard() const { return shards_[ranks_.rank()]; }
+  comm::Range shard() const { return shards()[mesh_.dp_cp().rank()]; }
   /// What each rank owns.
-  const std::vector<comm::Range>& shards() const { return shards_; }
+  const std::vector<comm::Range>& shards() const { return reduction_.shards(); }
+  /// A part of the reduction may come before reduce_gradients().
+  GradientReduction& reduction() { return reduction_; }
   /// Whether master weights are a buffer of their own.
   bool has_master() const;
   // With on_host: on the host, and up to date once the device is synchronized.
@@ -72,14 +75,11 @@ class Optimizer {
 
  private:
   Tensor own(const Tensor& buffer_N) const;
-  void sum_partial_gradients();
-  void sum_over_stages();
 
   model::Weights& weights_;
   AdamConfig config_;
   const comm::Mesh& mesh_;
-  comm::RankGroup& ranks_;
-  std::vector<comm::Range> shards_;
+  GradientReduction reduction_;
   Tensor master_;         // [P], owned; a view of the flat buffer when the precisions agree
   Tensor first_moment_;   // [P], owned
   Tensor second_moment_;  // [P], owned

@@ -103,6 +103,14 @@ Trainer::Trainer(model::Network& network, const TrainConfig& config, const Clock
     critic_.emplace(std::move(others_.critic), *config_.critic, mesh);
   }
   network_.set_recompute(config_.recompute);
+  if (!mesh.dp().is_alone()) {
+    optimizer_.reduction().set_marks(network_.gradient_marks(), config_.bucket_elements);
+    network_.on_gradients([this](int64_t begin) { optimizer_.reduction().complete_from(begin); });
+  }
+}
+
+Trainer::~Trainer() {
+  if (!mesh_.dp().is_alone()) network_.on_gradients({});
 }
 
 void Trainer::release_gradients() {
@@ -137,9 +145,7 @@ PlanOptions Trainer::plan_options() const {
   return options;
 }
 
-bool Trainer::has_experts() const {
-  return network_.config().has_experts();
-}
+bool Trainer::has_experts() const { return network_.config().has_experts(); }
 
 TrainReport Trainer::train(const TrainBatch& batch) {
   const auto start = clock_.now();
@@ -203,6 +209,8 @@ TrainReport Trainer::train_planned(const TrainBatch& batch, std::vector<StepPlan
         to_floats(columns.old.of(i).defined() ? columns.old.of(i) : columns.seen.of(i)));
   }
   wait_for(network_.weights().flat());
+  // On GPUs collectives fail behind the calls: nobody reads weights that did not arrive.
+  mesh_.world().barrier("the new weights");
   const double seconds = seconds_between(train_start, clock_.now());
   report.perf["perf/actor_train_time"] = seconds;
   report.perf["perf/actor_train_tflops"] = 3 * forward_flops(flops_, lengths) / seconds / 1e12;
@@ -249,10 +257,12 @@ algo::Loss Trainer::loss_of(const TrainBatch& batch, const MicroBatch& micro_bat
 }
 
 algo::MetricSums Trainer::accumulate(const TrainBatch& batch, const StepPlan& plan,
-                                     Columns& columns, std::vector<std::string>& problems) {
+                                     Columns& columns, std::vector<std::string>& problems,
+                                     bool reduces) {
   const kernels::TraceRange range("forward and backward");
   algo::MetricSums sums;
   std::vector<PipelineItem> items;
+  std::optional<std::size_t> last;  // with a backward
   routing_.clear();
   RoutingOfPass asked;
   if (has_experts()) {
@@ -268,6 +278,7 @@ algo::MetricSums Trainer::accumulate(const TrainBatch& batch, const StepPlan& pl
     const bool trains = config_.users_loss || asked.losses.is_on() ||
                         !zero_advantage_is_inert(config_) ||
                         advantage_T.count_nonzero().item<int64_t>() > 0;
+    if (trains) last = items.size();
     items.push_back({&micro_batch, trains, has_experts() ? &routing_[items.size()] : nullptr});
   }
   if (has_experts()) routing_.resize(items.size());
@@ -284,6 +295,7 @@ algo::MetricSums Trainer::accumulate(const TrainBatch& batch, const StepPlan& pl
         if (!std::isfinite(value))
           problems.push_back(describe_bad_loss(batch, micro_batch, pass, columns, value));
         add(sums, loss.metrics);
+        if (reduces && last == i) optimizer_.reduction().begin_last_backward();
         return loss.sum;
       });
   return sum(mesh_.pp(), sums, "metrics of the last stage");
@@ -312,7 +324,8 @@ StepReport Trainer::train_step(const TrainBatch& batch, const StepPlan& plan, in
   if (config_.before_train_step) config_.before_train_step(state_.rollouts_done, place);
   std::vector<std::string> problems;
   const algo::MetricSums sums =
-      sum(ranks_, accumulate(batch, plan, columns, problems), "metrics of the step");
+      sum(ranks_, accumulate(batch, plan, columns, problems, true), "metrics of the step");
+  optimizer_.reduce_gradients();
   for (const model::NamedWeight& weight : network_.weights().tensors()) {
     if (std::ranges::find(config_.frozen, weight.name) != config_.frozen.end())
       model::Weights::view(network_.weights().grad(), weight).zero_();  // counts in no norm
@@ -321,12 +334,11 @@ StepReport Trainer::train_step(const TrainBatch& batch, const StepPlan& plan, in
   RouterSums routers;
   if (has_experts()) {
     routers = router_sums(routing_, network_.config(), mesh_);
-    report.metrics.merge(router_metrics(routers, network_.config(), config_.router_losses,
-                                        plan.num_micro_batches));
+    report.metrics.merge(
+        router_metrics(routers, network_.config(), config_.router_losses, plan.num_micro_batches));
     routing_.clear();
   }
 
-  optimizer_.reduce_gradients();
   const double norm = std::sqrt(optimizer_.gradient_squares()) / plan.denominator;
   const double lr = learning_rate(config_.lr, state_.samples_done);
   report.metrics["train/grad_norm"] = norm;
@@ -379,7 +391,7 @@ std::string Trainer::trace_gradients(const TrainBatch& batch, const StepPlan& pl
   for (const MicroBatch& micro_batch : plan.micro_batches) {
     network_.weights().zero_grad();
     std::vector<std::string> ignored;
-    accumulate(batch, {.micro_batches = {micro_batch}}, columns, ignored);
+    accumulate(batch, {.micro_batches = {micro_batch}}, columns, ignored, false);
     const double squares = kernels::sum_of_squares(network_.weights().grad());
     if (std::isfinite(sum(mesh_.model(), squares, "looking for gradients that are not finite")))
       continue;
@@ -397,7 +409,7 @@ algo::MetricSums Trainer::accumulate_gradients(const TrainBatch& batch) {
   network_.weights().enable_grad();
   network_.weights().zero_grad();
   std::vector<std::string> problems;
-  return accumulate(batch, plans.front(), columns, problems);
+  return accumulate(batch, plans.front(), columns, problems, false);
 }
 
 algo::MetricSums Trainer::accumulate_gradients(const BatchShare& share) {
@@ -408,7 +420,7 @@ algo::MetricSums Trainer::accumulate_gradients(const BatchShare& share) {
   network_.weights().enable_grad();
   network_.weights().zero_grad();
   std::vector<std::string> problems;
-  const algo::MetricSums sums = accumulate(share.batch, plans.front(), columns, problems);
+  const algo::MetricSums sums = accumulate(share.batch, plans.front(), columns, problems, true);
   optimizer_.reduce_gradients();
   return sum(ranks_, sums, "metrics of the step");
 }

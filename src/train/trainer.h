@@ -84,6 +84,8 @@ struct TrainConfig {
   BatchingConfig batching;
   PackingOptions packing;
   model::Recompute recompute = model::Recompute::kNone;
+  /// Gradients of data-parallel ranks are summed so many at a time (train/gradient_reduction.h).
+  int64_t bucket_elements = 40'000'000;
 
   AdamConfig adam;
   LrSchedule lr;
@@ -173,6 +175,7 @@ class Trainer final {
   /// missing.
   Trainer(model::Network& network, const TrainConfig& config, const Clock& clock,
           OtherNetworks others = {}, const comm::Mesh& mesh = comm::Mesh::single());
+  ~Trainer();
   Trainer(const Trainer&) = delete;
 
   /// One rollout step of the only rank: floor(executions / G) training steps. Throws ConfigError
@@ -255,9 +258,10 @@ class Trainer final {
   /// Names the first token of a loss that is not finite.
   std::string describe_bad_loss(const TrainBatch& batch, const MicroBatch& micro_batch,
                                 const ScoredPass& pass, const Columns& columns, double loss) const;
-  /// Forward and backward of all micro-batches; names those whose loss is not finite.
+  /// Forward and backward of all micro-batches; names those whose loss is not finite. `reduces`: the
+  /// gradients are reduced next, and a part of that may begin.
   algo::MetricSums accumulate(const TrainBatch& batch, const StepPlan& plan, Columns& columns,
-                              std::vector<std::string>& problems);
+                              std::vector<std::string>& problems, bool reduces);
   /// `place`: of the step in its rollout step.
   StepReport train_step(const TrainBatch& batch, const StepPlan& plan, int64_t place,
                         Columns& columns);

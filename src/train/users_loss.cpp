@@ -5,6 +5,8 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
+#include <algorithm>
+
 #include "core/error.h"
 #include "kernels/device.h"
 #include "kernels/linear.h"
@@ -13,6 +15,8 @@
 
 namespace slime::train {
 namespace {
+
+constexpr int64_t kLogitRows = 1024;
 
 /// A scalar with the gradient of the logits in it: hidden states carry it on, and the output layer has
 /// got its own here.
@@ -50,7 +54,14 @@ algo::Loss Trainer::users_loss(const TrainBatch& batch, const MicroBatch& micro_
   in.vocabulary = network_.head().value.size(0);
   in.write_logits = [&](const Tensor& logits_LV) {
     const at::NoGradGuard no_grad;
-    logits_LV.copy_(kernels::logits(hidden_of_tokens(), network_.head()));
+    const Tensor hidden_LH = hidden_of_tokens();
+    // On a GPU in pieces, so that they are not there twice.
+    const int64_t rows = hidden_LH.is_cpu() ? in.num_tokens : kLogitRows;
+    for (int64_t row = 0; row < in.num_tokens; row += rows) {
+      const int64_t end = std::min(row + rows, in.num_tokens);
+      logits_LV.slice(0, row, end)
+          .copy_(kernels::logits(hidden_LH.slice(0, row, end), network_.head()));
+    }
   };
   const LossResult result = config_.users_loss(in);
 

@@ -16,7 +16,7 @@
 
 namespace slime::train {
 
-/// On the CPU, without gradient, in the accumulation precision of the network (float32, or float64
+/// On the host also where the network is on a GPU, without gradient, in the accumulation precision of the network (float32, or float64
 /// for a float64 model). Undefined tensors: this run has no such column.
 struct LossInput {
   const TrainBatch& batch;
@@ -30,12 +30,13 @@ struct LossInput {
   bool has_entropy_gradient = false;  // --entropy-coef: LossResult::entropy_gradient_T counts
   int64_t num_tokens = 0;             // L
   int64_t vocabulary = 0;             // V
-  /// Writes the logits of each token, not divided by the temperature, into [L, V] numbers.
+  /// Writes the logits of each token, not divided by the temperature, into [L, V] numbers, which may be
+  /// on the network's device or on the host.
   std::function<void(const Tensor& logits_LV)> write_logits;
 };
 
 /// Un-scaled sums over the micro-batch, as algo::Loss has them: the trainer divides once. Gradients are
-/// those of `loss` by what was given; undefined ones are zeros.
+/// those of `loss` by what was given, of logits on any device; undefined ones are zeros.
 struct LossResult {
   double loss = 0;
   algo::MetricSums metrics;

@@ -19,8 +19,10 @@ namespace {
 namespace fs = std::filesystem;
 
 // Of a file that nobody knows: what a line may say.
-constexpr std::array<std::string_view, 5> kLanes{"trainer", "engine", "rollout", "rewards",
-                                                 "evaluation"};
+/// Of more engines than these the first ones are shown.
+constexpr std::array<std::string_view, 12> kLanes{"trainer",  "engine",   "engine 1", "engine 2",
+                                                  "engine 3", "engine 4", "engine 5", "engine 6",
+                                                  "engine 7", "rollout",  "rewards",  "evaluation"};
 constexpr std::size_t kMostPhases = 16;  // of a lane; the rest are one
 constexpr std::size_t kMostSpansPerLine = 256;
 constexpr std::size_t kMostLines = 200'000;

@@ -32,7 +32,7 @@ def test_april_prints_each_form_its_ledger_and_the_ratios():
 
 def test_a_form_or_mode_that_is_none_is_refused_with_those_there_are():
     for arguments, words in [
-        (("april-tiny", "--forms", "async"), "sync, partial, partial-early or sync-double"),
+        (("april-tiny", "--forms", "async"), "sync, partial, partial-early, partial-late or sync-double"),
         (("update-pause-tiny", "--modes", "retract"), "keep, recompute or interrupt"),
         (("april-huge",), "qwen3-huge"),
     ]:
@@ -47,6 +47,23 @@ def test_update_pause_prints_each_mode():
         assert line["updates"] == 4 and len(line["pauses_ms"]) == 4
         assert line["bytes_copied"] > 0 and line["copy_ms"] > 0 and line["normal_step_ms"] > 0
         assert line["worst_ms"] >= line["value"] >= 0
+
+
+def test_update_pause_of_an_engine_apart_says_how_long_the_weights_were_on_their_way():
+    (line,) = lines_of(
+        "update-pause-tiny", "--engines-apart", "1", "--modes", "keep", "--sequences", "8", "--steps-per-update", "5", "--updates", "4"
+    )
+    assert line["updates"] == 4 and line["engines_apart"] == 1
+    assert line["transfer_ms"] > 0 and line["transfer_gb_per_second"] > 0
+
+
+def test_places_that_are_freed_group_by_group_lose_no_sample():
+    sizes = ["--prompts", "3", "--samples", "2", "--prompt-tokens", "20", "--length-scale", "0.02", "--steps", "3", "--warm-up", "1"]
+    early, late, ratios = lines_of("april-tiny", *sizes, "--forms", "partial-early,partial-late", "--max-running-requests", "5")
+    for line in (early, late):
+        assert line["generated_tokens"] == line["kept_tokens"] + line["discarded_tokens"] + line["pending_tokens"]
+        assert line["groups"] == 9
+    assert ratios["partial-early_to_partial-late"] == early["value"] / late["value"]
 
 
 @pytest.mark.skipif(shutil.which("python3") is None, reason="no python3 here")

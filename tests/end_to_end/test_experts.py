@@ -10,9 +10,9 @@ import pytest
 from conftest import ROOT, SLIME, numbers_that_repeat, run_slime, train_command, weights
 
 
-@pytest.fixture(scope="module", params=[[], ["--latent", "24"]], ids=["qwen3_moe", "deepseek_v3"])
+@pytest.fixture(scope="module", params=[[], ["--latent", "24"], ["--delta"]], ids=["qwen3_moe", "deepseek_v3", "qwen3_next"])
 def experts(request, work, tmp_path_factory):
-    """A folder like `work` whose model has four experts in each layer, beside plain or latent attention."""
+    """A folder like `work` whose model has four experts in each layer, beside plain attention, latent attention or a gated delta net."""
     folder = tmp_path_factory.mktemp("experts")
     maker = [sys.executable, ROOT / "tools" / "tiny_model.py", folder / "model", "--experts", "4", *request.param]
     subprocess.run(maker, check=True, stdout=subprocess.DEVNULL)

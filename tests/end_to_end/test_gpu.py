@@ -8,17 +8,20 @@ import sys
 import time
 
 import pytest
-from conftest import run_slime, sft_command, train_command
+from conftest import ROOT, run_slime, sft_command, train_command
 
 
-def has_gpu():
+def num_gpus():
     try:
-        return ctypes.CDLL("libcuda.so.1").cuInit(0) == 0
+        driver = ctypes.CDLL("libcuda.so.1")
     except OSError:
-        return False
+        return 0
+    count = ctypes.c_int(0)
+    return count.value if driver.cuInit(0) == 0 and driver.cuDeviceGetCount(ctypes.byref(count)) == 0 else 0
 
 
-pytestmark = pytest.mark.skipif(not has_gpu(), reason="no NVIDIA GPU")
+pytestmark = pytest.mark.skipif(num_gpus() == 0, reason="no NVIDIA GPU")
+two_gpus = pytest.mark.skipif(num_gpus() < 2, reason="needs two GPUs")
 
 SMALL = ["--rollout-batch-size", "16", "--global-batch-size", "16", "--use-dynamic-batch-size", "--max-tokens-per-gpu", "1024"]
 
@@ -168,3 +171,49 @@ def test_memory_that_runs_out_ends_the_run_with_its_checkpoint(work):
     saved = int(re.search(r"checkpoint of rollout (\d+)", text).group(1))
     again = finished(train_command(work, run_dir, rollouts=saved + 3, extra=["--device", "cuda"]))
     assert f"continuing after rollout {saved}" in again
+
+
+LAYOUTS = {
+    "dp": [],
+    "tp": ["--tensor-model-parallel-size", "2", "--sequence-parallel"],
+    "cp": ["--context-parallel-size", "2"],
+    "pp": ["--pipeline-model-parallel-size", "2"],
+}
+
+
+@pytest.fixture(scope="module")
+def wide(work, tmp_path_factory):
+    """The same data, with a model of four layers and four heads, which two ranks can divide."""
+    folder = tmp_path_factory.mktemp("wide")
+    command = [sys.executable, ROOT / "tools" / "tiny_model.py", folder / "model", "--hidden", "128", "--layers", "4"]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    (folder / "data").symlink_to(work / "data")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def rollouts_of_one_gpu(wide):
+    run_dir, pattern = wide / "one_gpu", str(wide / "one_gpu_dump" / "{rollout_id}.jsonl")
+    finished(train_command(wide, run_dir, rollouts=3, extra=["--device", "cuda", "--save-debug-rollout-data", pattern]))
+    return pattern, run_dir
+
+
+@two_gpus
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_two_gpus_train_on_the_same_rollouts_as_one_does(wide, rollouts_of_one_gpu, name):
+    pattern, one = rollouts_of_one_gpu
+    run_dir = wide / f"two_gpus_{name}"
+    extra = ["--device", "cuda", "--actor-num-gpus-per-node", "2", *LAYOUTS[name], "--load-debug-rollout-data", pattern]
+    finished(train_command(wide, run_dir, rollouts=3, extra=extra))
+    for number in ("train/loss", "train/grad_norm"):
+        close(metric(run_dir, number), metric(one, number), 1e-3)
+
+
+@two_gpus
+@pytest.mark.parametrize("name", ["dp", "tp"])
+def test_two_gpus_train_what_the_generator_on_the_first_draws(wide, name):
+    run_dir = wide / f"two_gpus_draw_{name}"
+    finished(train_command(wide, run_dir, rollouts=3, extra=["--device", "cuda", "--actor-num-gpus-per-node", "2", *LAYOUTS[name]]))
+    differences = metric(run_dir, "train/train_rollout_logprob_abs_diff")
+    assert len(differences) == 3
+    assert all(0 <= difference < 1e-3 for difference in differences)

@@ -1,6 +1,7 @@
 """`slime train` with several data-parallel ranks: they train as one does, resume, and end when one of them is lost."""
 
 import os
+import re
 import signal
 import subprocess
 import time
@@ -160,3 +161,20 @@ def test_ctrl_c_finishes_the_step_saves_and_ends_the_workers(work):
     assert process.returncode == 130, errors
     assert not any(is_running(pid) for pid in workers)
     assert (work / "ranks_interrupted" / "latest" / "optimizer").is_dir()
+
+
+@pytest.mark.parametrize("offload", [[], ["--offload-rollout"]])
+def test_each_rank_has_an_engine_over_the_weights_it_trains(work, offload):
+    """What the engines say of the tokens they drew is what the ranks say of them, after several updates."""
+    run_dir = work / f"engine_on_each_rank{len(offload)}"
+    extra = [*TWO_RANKS, "--colocate", "--rollout-num-gpus", "2", *offload]
+    done = run_slime(train_command(work, run_dir, rollouts=4, extra=extra))
+    assert done.returncode == 0, done.stdout + done.stderr
+    steps = numbers_that_repeat(run_dir)
+    assert len(steps) == 4
+    for numbers in steps.values():
+        assert 0 < numbers["train/train_rollout_logprob_abs_diff"] < 1e-4
+    assert steps[3]["train/grad_norm"] != steps[0]["train/grad_norm"]
+    # Sixteen samples at once are more than one engine gets where there are two.
+    drawn = re.search(r"its engine drew for (\d+) requests", (run_dir / "workers" / "rank_1.log").read_text())
+    assert int(drawn[1]) > 0

@@ -124,7 +124,7 @@ def seeds(target):
         start = {"arguments": ["--lr", "1"], "rank": 1, "port": 9, "collective_milliseconds": 5, "num_rollouts": 3, "num_threads": 1}
         yield b"\1s" + json.dumps({**start, "checkpoint": "/c", "iteration": 2, "loads_optimizer": True}).encode()
         yield b"\2" + struct.pack("<QQff", 1, 2, -0.5, -1.5)
-        yield b"\3e" + json.dumps({"arguments": ["--lr", "1"], "kv_cache_bytes": 4096, "num_threads": 1}).encode()
+        yield b"\3e" + json.dumps({"arguments": ["--lr", "1"], "longest_prompt": 96, "num_threads": 1}).encode()
     elif target == "remote_engine_frames_fuzz":
         request = struct.pack("<QQ1sQ2iq?qq?q", 7, 1, b"r", 2, 5, 6, 1, True, -1, 0, False, 1)
         sampling = struct.pack("<qddqddddqQQ1sQiQid4??Q", 9, 1, 1, -1, 0, 0, 0, 1, 0, 1, 1, b"x", 1, 3, 1, 4, -1.5, *[False] * 4, True, 11)
@@ -133,8 +133,11 @@ def seeds(target):
         yield b"\1" + struct.pack("<Q", 1) + head + struct.pack("<2i2fqq", 8, 9, -1, -2, 3, 2) + struct.pack("<BBBiQ", 0, 0, 1, 2, 0)
         yield b"\2" + struct.pack("<QQQ4s", 8, 4, 4, b"abcd")
         yield b"\3" + struct.pack("<QBBqBQ2sB?", 1, 5, 2, 3, 1, 2, b"/m", 2, False)
-        yield b"\4" + struct.pack("<Q??5q3d?", 1, False, True, *range(5), 0, 0.5, 1, False)
-        yield b"\5" + struct.pack("<Q", 3)
+        yield b"\3" + struct.pack("<QBBqBQB?", 3, 5, 2, 4, 3, 0, 0, False)
+        yield b"\3" + struct.pack("<QBBqBQB?", 2, 7, 2, 0, 0, 0, 0, False)
+        yield b"\4" + struct.pack("<Q??5q3d?dQ2s", 1, False, True, *range(5), 0, 0.5, 1, False, 0.004, 2, b"\1\2")
+        yield b"\5\1"
+        yield b"\6" + struct.pack("<Q", 3)
     elif target == "judge_answer_fuzz":
         yield from (b"\0" + answer.encode() for answer in JUDGE_ANSWERS)
         yield f"\1HTTP/1.1 200 OK\r\nContent-Length: {len(TEACHER_ANSWER)}\r\n\r\n{TEACHER_ANSWER}".encode()

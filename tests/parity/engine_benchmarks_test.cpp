@@ -93,7 +93,8 @@ TEST(UpdatePause, EachModeCountsEachUpdate) {
   options.steps_per_update = 3;
   options.updates = 5;
   for (const std::string& mode : options.modes) {
-    const json::object line = measure_update_pause(tiny.engine, *fresh, options, mode);
+    const json::object line =
+        measure_update_pause(engine_here(tiny.engine, *fresh, mode), options, mode);
     EXPECT_EQ(line.at("updates").to_number<int64_t>(), 5) << mode;
     EXPECT_EQ(line.at("bytes_copied").to_number<int64_t>(),
               static_cast<int64_t>(fresh->weights().flat().nbytes()));

@@ -80,8 +80,9 @@ class TestEngine {
       : TestEngine(model, config, model::Precision::of(dtype)) {}
   TestEngine(const std::string& model, engine::EngineConfig config,
              const model::Precision& precision)
-      : network_(model::load_network(fixture_directory(model), precision)),
-        engine_(*network_, small(config), clock_) {}
+      : TestEngine(model::load_network(fixture_directory(model), precision), config) {}
+  TestEngine(std::unique_ptr<model::Network> network, engine::EngineConfig config)
+      : network_(std::move(network)), engine_(*network_, small(config), clock_) {}
 
   engine::Engine& engine() { return engine_; }
   model::Network& network() { return *network_; }

@@ -50,7 +50,7 @@ TEST_P(EngineOnGoldenModel, GreedyContinuationEqualsTheReference) {
   const auto log_probs = json::value_to<std::vector<double>>(golden.at("logprobs"));
   ASSERT_EQ(out.output_log_probs.size(), log_probs.size());
   for (std::size_t i = 0; i < log_probs.size(); ++i)
-    EXPECT_NEAR(out.output_log_probs[i], log_probs[i], 1e-4);
+    EXPECT_NEAR(out.output_log_probs[i], log_probs[i], testing::log_prob_tolerance(GetParam()));
   EXPECT_EQ(out.finish->kind, FinishReason::Kind::kLength);
 }
 
@@ -86,7 +86,8 @@ TEST_P(EngineOnGoldenModel, ScoresOfAPromptAreTheGoldenLogProbs) {
     ASSERT_EQ(static_cast<int64_t>(out.input_log_probs.size()), golden.numel() + 1);
     EXPECT_FALSE(out.input_log_probs[0].has_value());
     for (int64_t p = 0; p < golden.numel(); ++p) {
-      EXPECT_NEAR(*out.input_log_probs[p + 1], golden[p].item<float>(), 1e-4);
+      EXPECT_NEAR(*out.input_log_probs[p + 1], golden[p].item<float>(),
+                  testing::log_prob_tolerance(GetParam()));
     }
   }
 }

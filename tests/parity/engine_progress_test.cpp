@@ -58,6 +58,7 @@ class BreakingRunner final : public engine::StepRunner {
     return tokens;
   }
   void copy_weights(const engine::FreshWeights&) override {}
+  void exchange_network(model::Network&) override {}
   double wait_for_weights() override { return 0; }
   void reset() override { in_flight_.clear(); }
   void release_memory() override {}

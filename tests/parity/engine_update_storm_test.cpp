@@ -126,6 +126,9 @@ class HashingRunner final : public engine::StepRunner {
     changed_in_flight += in_flight_.empty() ? 0 : 1;
     weights_ = fresh.flat_N[0].item<float>();
   }
+  void exchange_network(model::Network& network) override {
+    copy_weights(network.weights().flat());
+  }
   double wait_for_weights() override { return 0; }
   void reset() override { in_flight_.clear(); }
   void release_memory() override {}

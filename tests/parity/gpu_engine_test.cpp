@@ -16,6 +16,7 @@ using engine::EngineConfig;
 using engine::FinishReason;
 using engine::GenerateRequest;
 using engine::GenerateUpdate;
+using engine::TopLogProbs;
 using model::Precision;
 using testing::FixtureModel;
 using testing::greedy_request;
@@ -180,20 +181,75 @@ TEST(GpuEngineSchedules, RetractionUnderPressureGivesTheSame) {
   expect_same_outputs(tight, run_together(workload(), {}, Precision::of("float32")));
 }
 
-TEST(GpuEngineSchedules, RowsThatTheHostDrawsGiveWhatTheCpuGives) {
-  SLIME_NEEDS_GPU();
+/// The workload with everything that a request can want of a draw.
+std::vector<GenerateRequest> workload_with_wishes() {
   auto requests = workload();
   requests[0].sampling.frequency_penalty = 0.7;
+  requests[1].sampling.presence_penalty = 0.9;
+  requests[1].sampling.repetition_penalty = 1.3;
+  requests[2].sampling.repetition_penalty = 0.8;  // greedy
   requests[3].top_logprobs_num = 3;
+  requests[4].num_drawn = 20;  // of its prompt
+  requests[4].sampling.frequency_penalty = -0.4;
+  requests[4].top_logprobs_num = 1;
   requests[5].return_top_p_token_ids = true;
-  requests[9].sampling.logit_bias = {{17, 4.0}};
+  requests[6].return_top_p_token_ids = true;
+  requests[6].top_logprobs_num = 5;
+  requests[8].top_logprobs_num = 40;
+  requests[9].sampling.logit_bias = {{17, 4.0}, {3, -2.5}, {17, -0.3}};
   requests[10].sampling.min_new_tokens = 6;
-  const auto gpu = run_together(requests, {}, Precision::on_gpu("float32"));
-  const auto cpu = run_together(requests, {}, Precision::of("float32"));
-  expect_same_outputs(gpu, cpu);
-  EXPECT_EQ(gpu[5].top_p_ids, cpu[5].top_p_ids);
-  ASSERT_EQ(gpu[3].output_top.size(), cpu[3].output_top.size());
-  EXPECT_EQ(gpu[3].output_top[4][1].second, cpu[3].output_top[4][1].second);
+  requests[11].logprob_start_len = 0;
+  requests[11].top_logprobs_num = 2;
+  return requests;
+}
+
+void expect_same_lists(const TopLogProbs& a, const TopLogProbs& b) {
+  ASSERT_EQ(a.size(), b.size());
+  for (std::size_t t = 0; t < a.size(); ++t) {
+    ASSERT_EQ(a[t].size(), b[t].size());
+    for (std::size_t i = 0; i < a[t].size(); ++i) {
+      EXPECT_EQ(a[t][i].second, b[t][i].second) << "token " << t << ", best " << i;
+      EXPECT_NEAR(a[t][i].first, b[t][i].first, 1e-4);
+    }
+  }
+}
+
+void expect_same_reports(const std::vector<GenerateUpdate>& a,
+                         const std::vector<GenerateUpdate>& b) {
+  expect_same_outputs(a, b);
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    EXPECT_EQ(a[i].top_p_ids, b[i].top_p_ids) << a[i].rid;
+    EXPECT_EQ(a[i].top_p_counts, b[i].top_p_counts) << a[i].rid;
+    expect_same_lists(a[i].output_top, b[i].output_top);
+    expect_same_lists(a[i].input_top, b[i].input_top);
+  }
+}
+
+TEST(GpuEngineSchedules, RowsWithWishesGiveWhatTheCpuGives) {
+  SLIME_NEEDS_GPU();
+  const auto requests = workload_with_wishes();
+  const auto expected = run_together(requests, {}, Precision::of("float32"));
+  EXPECT_EQ(expected[8].output_top.front().size(), 40U);
+  EXPECT_FALSE(expected[5].top_p_ids.empty());
+  const Precision gpu = Precision::on_gpu("float32");
+  expect_same_reports(run_together(requests, {}, gpu), expected);
+  expect_same_reports(run_together(requests, {.max_prefill_tokens = 7}, gpu), expected);
+}
+
+/// What was drawn is counted on the device and stays counted when a request waits in between.
+TEST(GpuEngineSchedules, RetractedRowsWithWishesGiveTheSame) {
+  SLIME_NEEDS_GPU();
+  const Precision gpu = Precision::on_gpu("float32");
+  TestEngine probe("qwen3", {}, gpu);
+  const int64_t page = engine::kv_page_bytes(probe.network(), at::kFloat);
+  auto requests = workload_with_wishes();
+  for (std::size_t i = 0; i < requests.size(); ++i)
+    if (i % 2 == 0) requests[i].sampling.frequency_penalty = 0.5;
+  const auto tight = run_together(requests, {.kv_cache_bytes = 22 * page}, gpu);
+  int64_t retractions = 0;
+  for (const auto& out : tight) retractions += out.num_retractions;
+  EXPECT_GT(retractions, 0);
+  expect_same_reports(tight, run_together(requests, {}, Precision::of("float32")));
 }
 
 TEST(GpuEngineSchedules, APrefixHitGivesWhatAMissGives) {
@@ -271,6 +327,51 @@ TEST(GpuEngineUpdate, StagedWeightsComeBetweenStepsInFlight) {
       EXPECT_EQ(out.num_retractions, 0);
       EXPECT_EQ(out.versions.front().version, 0);
     }
+  }
+}
+
+/// Two networks take turns while recorded steps run: what follows is drawn with the new one, fresh
+/// requests as by a cold engine, and the network before may be written over at once.
+TEST(GpuEngineUpdate, ExchangedNetworksComeBetweenStepsInFlight) {
+  SLIME_NEEDS_GPU();
+  const Precision gpu = Precision::on_gpu("float32");
+  TestEngine bench("qwen3", {}, gpu);
+  const auto other = model::load_network(testing::fixture_directory("qwen3"), gpu);
+  const Tensor first = other->weights().flat().clone();
+  std::array<model::Network*, 2> turns{other.get(), &bench.network()};
+  for (int i = 0; i < 8; ++i) {
+    auto request = sampled_request(some_tokens(20 + i, i), 220, 7 + i);
+    request.rid = std::to_string(i);
+    bench.submit(request);
+  }
+  bench.responses().wait_for_tokens("7", 5);
+  for (int version = 1; version <= 10; ++version) {
+    model::Network& fresh = *turns[0];
+    Tensor flat = fresh.weights().flat();
+    flat.copy_(first * (1 + 0.02 * version));
+    flat[0].item<float>();  // sync: an exchange is of weights that are complete
+    ASSERT_TRUE(bench.engine()
+                    .update_weights({.version = version,
+                                     .source = engine::Exchange{&fresh},
+                                     .running = engine::RunningRequests::kKeep})
+                    .has_value());
+    std::swap(turns[0], turns[1]);
+    turns[0]->weights().flat().fill_(NAN);
+    const GenerateRequest probe = greedy_request(some_tokens(20), 12);
+    const GenerateUpdate answer = bench.generate(probe);
+    EXPECT_EQ(answer.versions, (std::vector<VersionRun>{{version, 12}}));
+    TestEngine cold("qwen3", {}, gpu);
+    Tensor of_cold = cold.network().weights().flat();
+    of_cold.copy_(first * (1 + 0.02 * version));
+    of_cold[0].item<float>();  // sync: the engine has a stream of its own
+    ASSERT_TRUE(cold.engine().update_weights({.version = version}).has_value());
+    expect_same_outputs({answer}, {cold.generate(probe)});
+  }
+  for (int i = 0; i < 8; ++i) {
+    const GenerateUpdate out = bench.responses().wait(std::to_string(i));
+    EXPECT_EQ(out.output_ids.size(), 220U);
+    EXPECT_EQ(out.finish->kind, FinishReason::Kind::kLength);
+    EXPECT_EQ(out.num_retractions, 0);
   }
 }
 

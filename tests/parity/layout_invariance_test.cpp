@@ -130,6 +130,7 @@ TrainConfig with_batching(TrainConfig config, int64_t executions, int64_t max_to
   config.batching.use_dynamic_batch_size = true;
   config.batching.max_tokens_per_gpu = max_tokens;
   config.packing = {true, 1};
+  config.bucket_elements = 10'000;  // some a layer
   config.lr = {.lr = 1e-3, .style = DecayStyle::kConstant};
   return config;
 }

@@ -57,6 +57,9 @@ TEST_P(Packing, OfResponsesUnderTheirPromptEqualsEverySequenceAlone) {
     seed += static_cast<double>(response.size());
   }
   const Tensor grad_alone = network->weights().grad().clone();
+  // Behind states that have decayed norms make gradients of these weights as large as thousands.
+  const double size = testing::has_states(GetParam()) ? grad_alone.abs().max().item<double>() : 1;
+  EXPECT_LT(size, 1e4);
 
   // Together: the prompt once, in two segments, the responses as its children.
   for (const auto recompute :
@@ -85,7 +88,8 @@ TEST_P(Packing, OfResponsesUnderTheirPromptEqualsEverySequenceAlone) {
         score(*network, batch, rows, targets,
               at::arange(1, static_cast<int64_t>(rows.size()) + 1, at::kDouble).sin());
     EXPECT_LT((together - at::cat(alone)).abs().max().item<double>(), kTolerance);
-    EXPECT_LT((network->weights().grad() - grad_alone).abs().max().item<double>(), kTolerance);
+    EXPECT_LT((network->weights().grad() - grad_alone).abs().max().item<double>(),
+              kTolerance * std::max(1.0, size));
   }
 }
 

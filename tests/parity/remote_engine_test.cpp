@@ -26,18 +26,17 @@ using testing::TestEngine;
 
 /// An engine over a connection, as a worker serves it.
 struct ServedEngine {
-  explicit ServedEngine(const RemoteEngineConfig& config = {})
-      : bench("qwen3"),
-        second(model::load_network(fixture_directory("qwen3"), model::Precision::of("float32"))) {
+  explicit ServedEngine(const RemoteEngineConfig& config = {}) : bench("qwen3") {
     EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM, 0, ends.data()), 0);
     remote = std::make_unique<RemoteEngine>(ends[0], config);
-    server = std::make_unique<EngineServer>(bench.engine(), ends[1], second.get());
+    server = std::make_unique<EngineServer>(bench.engine(), ends[1], networks);
     thread = std::jthread([this] { server->serve(); });
   }
   ~ServedEngine() { remote.reset(); }
 
   TestEngine bench;
   std::unique_ptr<model::Network> second;
+  TwoNetworks networks;
   std::array<int, 2> ends{};
   std::unique_ptr<RemoteEngine> remote;
   std::unique_ptr<EngineServer> server;
@@ -108,6 +107,38 @@ TEST(RemoteEngineParity, SentWeightsAreThoseThatItComputesWith) {
   const GenerateUpdate out = responses.wait("after");
   EXPECT_EQ(out.output_ids, expected.output_ids);
   EXPECT_EQ(out.versions, (std::vector<VersionRun>{{3, 20}}));
+}
+
+/// Requests run on while two networks take turns; whoever brings weights may write them at once.
+TEST(RemoteEngineParity, SentWeightsComeBetweenStepsAndTheNetworksTakeTurns) {
+  TestEngine other("qwen3");
+  const at::NoGradGuard no_grad;
+  const Tensor first = other.network().weights().flat().clone();
+  Responses responses;
+  ServedEngine served;
+  GenerateRequest running = sampled_request(some_tokens(12), 400, 7);
+  running.rid = "running";
+  served.remote->submit(running, responses.sink());
+  for (int version = 1; version <= 5; ++version) {
+    responses.wait_for_tokens("running", 10 * version);
+    Tensor flat = other.network().weights().flat();
+    flat.copy_(first * (1 + 0.05 * version));
+    ASSERT_TRUE(served.remote->update_weights({.version = version,
+                                               .source = FromNetwork{&other.network()},
+                                               .running = RunningRequests::kKeep}));
+    EXPECT_EQ(served.networks.second == served.second.get(), version % 2 == 0);
+    GenerateRequest probe = sampled_request(some_tokens(9), 20, 4);
+    probe.rid = "probe-" + std::to_string(version);
+    served.remote->submit(probe, responses.sink());
+    const GenerateUpdate out = responses.wait(probe.rid);
+    EXPECT_EQ(out.versions, (std::vector<VersionRun>{{version, 20}}));
+    ASSERT_TRUE(other.engine().update_weights({.version = version}));
+    probe.rid = "cold";
+    EXPECT_EQ(out.output_ids, other.generate(probe).output_ids);
+  }
+  const GenerateUpdate out = responses.wait("running");
+  EXPECT_EQ(out.output_ids.size(), 400U);
+  EXPECT_EQ(out.versions.size(), 6U);
 }
 
 /// The connection of an engine breaks in the middle, again and again; another one takes its place.

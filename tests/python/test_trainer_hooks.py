@@ -10,6 +10,8 @@ from test_host import host
 torch = pytest.importorskip("torch", reason="torch cannot be imported")
 
 import plugins  # noqa: E402
+from golden_cases import golden  # noqa: E402
+from slime.backends.megatron_utils.loss import get_log_probs_and_entropy  # noqa: E402
 from slime.host.frames import Columns  # noqa: E402
 
 
@@ -280,3 +282,150 @@ def test_sums_over_samples():
     assert all_gather_with_cp(values, 5, 3) is values and slice_log_prob_with_cp([1.0], 2, 1) == [1.0]
     with pytest.raises(ValueError):
         slice_log_prob_with_cp([1.0], 5, 3)
+
+
+@pytest.mark.parametrize("case", golden("logprob_entropy"), ids=lambda case: case["name"])
+def test_log_probs_and_entropies_of_logits_are_the_originals(case):
+    """Also among the ids that a token was drawn from; a row of the case predicts one response token."""
+    inputs, expected = case["inputs"], case["expected"]
+    logits = torch.tensor(inputs["logits"], dtype=torch.float64, requires_grad=True)
+    targets, mask = inputs["targets"], inputs["keep_mask"]
+    rows = torch.cat([logits, logits[:1]]).unsqueeze(0)  # the last row predicts nothing
+    kept = [[v for v, is_kept in enumerate(row) if is_kept] for row in mask or []]
+    ends = [0]
+    for ids in kept:
+        ends.append(ends[-1] + len(ids))
+    nuclei = {}
+    if mask:
+        flat = [v for ids in kept for v in ids]
+        nuclei = {"top_p_token_ids": [torch.tensor(flat, dtype=torch.int32)], "top_p_token_offsets": [torch.tensor(ends)]}
+    found = get_log_probs_and_entropy(
+        rows,
+        args=Namespace(rollout_temperature=case["params"]["temperature"], entropy_coef=1.0),
+        unconcat_tokens=[torch.tensor([0, *targets])],
+        total_lengths=[len(targets) + 1],
+        response_lengths=[len(targets)],
+        with_entropy=True,
+        **nuclei,
+    )[1]
+    (log_probs,), (entropy,) = found["log_probs"], found["entropy"]
+    assert log_probs.tolist() == pytest.approx(expected["log_prob"], abs=1e-6)
+    assert entropy.tolist() == pytest.approx(expected["entropy"], abs=1e-6)
+    weights = [torch.tensor(inputs[f"grad_{name}_weight"], dtype=torch.float64) for name in ("log_prob", "entropy")]
+    ((log_probs * weights[0]).sum() + (entropy * weights[1]).sum()).backward()
+    assert torch.allclose(logits.grad, torch.tensor(expected["dlogits"], dtype=torch.float64), atol=1e-6)
+
+
+def test_nuclei_of_other_lengths_are_said():
+    given = {"args": Namespace(), "unconcat_tokens": [torch.tensor([0, 1])], "total_lengths": [2], "response_lengths": [1]}
+    logits = torch.zeros(1, 2, 4)
+    ids, offsets = [torch.tensor([1, 2])], [torch.tensor([0, 1])]
+    with pytest.raises(ValueError, match="2 kept ids in 1 nuclei, for 1 response tokens"):
+        get_log_probs_and_entropy(logits, **given, top_p_token_ids=ids, top_p_token_offsets=offsets)
+    with pytest.raises(ValueError, match="belong together"):
+        get_log_probs_and_entropy(logits, **given, top_p_token_ids=ids)
+
+
+class OfTheGpu:
+    """Memory that a host believes to be a GPU's: bytes as a tensor, as slime.host.gpu_memory gives them."""
+
+    def __init__(self, monkeypatch):
+        self.opened = []
+
+        def open_memory(descriptor, num_bytes, device):
+            self.opened.append((num_bytes, device))
+            return torch.frombuffer(mmap.mmap(descriptor, num_bytes), dtype=torch.uint8)
+
+        monkeypatch.setattr("slime.host.gpu_memory.open_memory", open_memory)
+
+
+class HostOf:
+    """A host without a process: `answer` is what the program replies to the question for logits."""
+
+    def __init__(self, tensors, answer):
+        self.args, self.program, self.asks = Namespace(), self, []
+        self._answer, self._descriptors = answer, []
+        self.take_descriptor = lambda: self._descriptors.pop(0)
+        self.tensors = tensors
+
+    def announce(self, memory, number):
+        self._descriptors.append(os.dup(memory.descriptor))
+        return {"memory": [{"id": number, "bytes": memory.size, "device": 0}]}
+
+    def ask_and_wait(self, what, arguments):
+        self.asks.append(what)
+        return self._answer(self)
+
+    def call(self, name, call):
+        function, finish = self.tensors.way("loss")(self, Namespace(function=getattr(plugins, name)), call, [])
+        return finish(function(), Columns())
+
+
+@pytest.mark.parametrize("name", ["loss", "loss_of_logits"])
+def test_on_a_gpu_the_memory_of_logits_comes_when_they_are_read(monkeypatch, name):
+    from slime.host.tensors import Tensors
+
+    torch.manual_seed(4)
+    gpu = OfTheGpu(monkeypatch)
+    columns, later, logits = Memory(), Memory(1 << 16), torch.randn(1, 9, VOCABULARY)
+    call, views = loss_call(columns, logits)
+    call["logits"] = {"dtype": "float32", "shape": [1, 9, VOCABULARY]}
+    del call["logits_gradient"]
+
+    def answer(host):
+        word, _ = later.put(logits)
+        gradient_word, views["gradient"] = later.put(torch.zeros(1, 9, VOCABULARY))
+        words = {"logits": {**word, "memory": 2}, "logits_gradient": {**gradient_word, "memory": 2}}
+        return {**host.announce(later, 2), **words}
+
+    tensors = Tensors()
+    host = HostOf(tensors, answer)
+    settled = []
+    monkeypatch.setattr(tensors, "_settle", lambda: settled.append(True))
+    tensors.map(host.announce(columns, 1), host.take_descriptor)
+    value = host.call(name, call)
+    result, _, leaf = leaf_and_loss(logits, name)
+    assert value["loss"] == pytest.approx(result.item(), abs=1e-6) and settled == [True]
+    reads = name == "loss_of_logits"
+    assert host.asks == ["logits"] * reads and value["logits"] == reads
+    assert gpu.opened == [(columns.size, 0)] + [(later.size, 0)] * reads
+    if reads:
+        assert torch.allclose(views["gradient"], leaf.grad, atol=1e-7) and leaf.grad.abs().sum() > 0
+    else:
+        assert views["log_probs"].abs().sum() > 0 and not (views["log_probs"] == 7).any()
+
+
+def test_memory_of_a_gpu_is_held_as_long_as_a_tensor_over_it_and_released_behind_it(monkeypatch):
+    import weakref
+
+    from slime.host.tensors import Tensors
+
+    OfTheGpu(monkeypatch)
+    memory, tensors = Memory(), Tensors()
+    host = HostOf(tensors, None)
+    word, view = memory.put(torch.arange(6.0))
+    tensors.map(host.announce(memory, 1), host.take_descriptor)
+    kept = tensors._tensor(word)
+    mapped = weakref.ref(tensors._memory[1])
+    tensors.map({"forget": [1]}, host.take_descriptor)
+    view[0] = 9
+    assert kept.tolist() == [9, 1, 2, 3, 4, 5] and tensors._memory == {}
+    del kept
+    assert tensors.release() == {} and mapped() is None
+
+
+def test_a_torch_without_cuda_says_what_to_do(monkeypatch):
+    from slime.host.gpu_memory import open_memory
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(RuntimeError, match="name an interpreter whose torch has CUDA: --plugin-python"):
+        open_memory(0, 1, 0)
+
+
+def test_what_nobody_holds_is_released_when_the_program_asks():
+    memory = Memory()
+    call, views = loss_call(memory, torch.randn(1, 9, VOCABULARY))
+    with host(("loss", "loss")) as h:
+        send(h, memory, call)
+        assert h.finish(h.begin([{"release": True}], forget=[1]))[0]["value"] == {}
+        assert "KeyError" in h.finish(h.begin([call]))[0]["error"]["type"]  # memory 1 is not there any more

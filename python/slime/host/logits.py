@@ -17,8 +17,6 @@ _METADATA = {
     torch.Tensor.dim,
     torch.Tensor.numel,
     torch.Tensor.is_floating_point,
-    torch.Tensor.is_contiguous,
-    torch.Tensor.stride,
     torch.Tensor.__len__,
     torch.is_floating_point,
     torch.is_tensor,
@@ -40,9 +38,9 @@ class ProgramLogits(torch.Tensor):
 
     @staticmethod
     def over(memory, log_probs, entropy, batch, temperature, fetch):
-        """`memory`: the tensor that `fetch` makes the program fill."""
+        """`memory`: the tensor that `fetch` makes the program fill; or, where `fetch` returns one, what that looks like."""
         self = memory.as_subclass(ProgramLogits)
-        self._memory, self._fetch, self._is_filled = memory, fetch, False
+        self._fetch, self._is_filled = fetch, False
         self.log_probs, self.entropy = log_probs, entropy
         self.batch, self.temperature = batch, temperature
         with _WithoutOverride():
@@ -51,7 +49,10 @@ class ProgramLogits(torch.Tensor):
 
     def fill(self):
         if not self._is_filled:
-            self._fetch()
+            memory = self._fetch()
+            if memory is not None:
+                with _WithoutOverride():
+                    self.data = memory
             self._is_filled = True
 
     @property

@@ -205,6 +205,9 @@ class Host:
         for call in head["calls"]:
             started = time.monotonic()
             try:
+                if "release" in call:
+                    self._answer(call["id"], self._trainer().release(), started)
+                    continue
                 hook = self._hooks[call["hook"]]
                 kind = HOOKS[hook.kind]
                 way = CALLS.get(hook.kind) or self._trainer().way(hook.kind)
@@ -219,6 +222,9 @@ class Host:
                 self._await(call, outcome, finish, started)
             except BaseException as error:
                 self._fail(call["id"], error, started)
+
+    def take_descriptor(self):
+        return self._frames.take_descriptor()
 
     def _trainer(self):
         if self._tensors is None:

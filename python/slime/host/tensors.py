@@ -7,13 +7,16 @@ order, and "forget": [ids] for what is not used again. A tensor in a call is
 
 and a list of one tensor for each sample is {"rows": tensor, "starts": [0, 3, 7]}, slices of its first dimension, or with
 "by" in the place of "starts": the name of the list beside it that has their lengths.
-Gradients and results are written into tensors that the call names for them.
+Gradients and results are written into tensors that the call names for them. Memory with a "device" is of that GPU, and so
+are its tensors. What is written is there when the answer is: the program waits for nothing else.
 """
 
+import gc
 import math
 import mmap
 import os
 
+from slime.host import gpu_memory
 from slime.host.calls import WrongResult
 
 __all__ = ["Tensors"]
@@ -29,6 +32,14 @@ class _NotHere:
         raise AttributeError(f"{self._name}.{attribute}: the {self._name} is in the program, not in this process")
 
 
+def _placeholder(word, beside):
+    """Shape, precision and device of a tensor whose memory is to come."""
+    import torch
+
+    shape = word["shape"]
+    return torch.empty_strided(shape, [0] * len(shape), dtype=getattr(torch, word["dtype"]), device=beside.device)
+
+
 class Tensors:
     def __init__(self):
         self._memory = {}
@@ -41,22 +52,56 @@ class Tensors:
         for each in head.get("memory", []):
             descriptor = take_descriptor()
             try:
-                self._memory[each["id"]] = mmap.mmap(descriptor, each["bytes"])
+                if "device" in each:
+                    self._memory[each["id"]] = gpu_memory.open_memory(descriptor, each["bytes"], each["device"])
+                else:
+                    self._memory[each["id"]] = mmap.mmap(descriptor, each["bytes"])
             finally:
                 os.close(descriptor)
 
+    def release(self):
+        """Everything that nobody holds goes back: mapped memory, and what torch keeps of the GPU's for reuse."""
+        gc.collect()
+        import torch
+
+        if torch.cuda.is_initialized():
+            torch.cuda.empty_cache()
+        return {}
+
     def way(self, kind):
         """How a hook of the trainer is called, in the form of slime.host.calls."""
-        return getattr(self, "_" + kind)
+        own = getattr(self, "_" + kind)
+
+        def way(host, hook, call, arrays):
+            function, finish = own(host, hook, call, arrays)
+
+            def finish_and_settle(result, columns):
+                value = finish(result, columns)
+                self._settle()
+                return value
+
+            return function, finish_and_settle
+
+        return way
+
+    def _settle(self):
+        """Waits for what was launched on the GPU, by users' functions too, on whatever stream."""
+        if not all(isinstance(memory, mmap.mmap) for memory in self._memory.values()):
+            import torch
+
+            torch.cuda.synchronize()
 
     def _tensor(self, word):
         import torch
 
         count = math.prod(word["shape"])
         dtype = getattr(torch, word["dtype"])
+        memory = self._memory[word["memory"]]
+        if torch.is_tensor(memory):
+            size = count * torch.empty((), dtype=dtype).element_size()
+            return memory[word["offset"] : word["offset"] + size].view(dtype).reshape(word["shape"])
         if count == 0:
             return torch.empty(word["shape"], dtype=dtype)
-        memory = self._memory[word["memory"]]
         return torch.frombuffer(memory, dtype=dtype, count=count, offset=word["offset"]).reshape(word["shape"])
 
     def _value(self, word, beside):
@@ -125,13 +170,25 @@ class Tensors:
             batch.setdefault(name, None)
         log_probs = self._leaf(call["log_probs"])
         entropy = self._leaf(call["entropy"]) if "entropy_gradient" in call else self._tensor(call["entropy"])
+        targets = {f"{name}_gradient": call.get(f"{name}_gradient") for name in ("log_probs", "entropy", "logits")}
+
+        def fetch():
+            """Makes the program write the logits. Where their memory comes only now (on a GPU): a tensor over it."""
+            reply = host.program.ask_and_wait("logits", {})
+            if "logits" not in reply:
+                return None
+            self.map(reply, host.take_descriptor)
+            targets["logits_gradient"] = reply["logits_gradient"]
+            return self._tensor(reply["logits"])
+
+        word = call["logits"]
         logits = ProgramLogits.over(
-            self._tensor(call["logits"]),
+            self._tensor(word) if "memory" in word else _placeholder(word, log_probs),
             log_probs,
             entropy,
             batch,
             call.get("temperature", 1.0),
-            lambda: host.program.ask_and_wait("logits", {}),
+            fetch,
         )
         reduce = get_sum_of_sample_mean(
             batch["total_lengths"],
@@ -156,7 +213,7 @@ class Tensors:
             for name, leaf in leaves.items():
                 written[name] = leaf.grad is not None
                 if written[name]:
-                    self._write(call[f"{name}_gradient"], leaf.grad, f"the gradient of the {name}")
+                    self._write(targets[f"{name}_gradient"], leaf.grad, f"the gradient of the {name}")
             return {"loss": float(loss), "metrics": self._numbers(metrics), **written}
 
         return lambda: hook.function(host.args, batch, logits, reduce), finish

@@ -17,10 +17,10 @@ constexpr std::size_t kMostCalls = 1024;  // that wait; a client makes one or tw
 
 }  // namespace
 
-EngineServer::EngineServer(EngineClient& engine, int descriptor, model::Network* second,
+EngineServer::EngineServer(EngineClient& engine, int descriptor, TwoNetworks& networks,
                            EngineServerConfig config)
     : engine_(engine),
-      second_(second),
+      networks_(networks),
       config_(std::move(config)),
       channel_(descriptor),
       calls_(kMostCalls),
@@ -74,6 +74,7 @@ void EngineServer::submit(RemoteRequest request) {
   std::optional<FinishReason> refused;
   {
     const std::lock_guard lock(mutex_);
+    ++num_requests_;
     if (open_.contains(number)) throw net::FrameError("two requests have one number");
     if (static_cast<int64_t>(open_.size()) < config_.max_open_requests) {
       open_.emplace(number, Open{});
@@ -140,14 +141,20 @@ std::string EngineServer::take_told() {
   return to_frame(told);
 }
 
+void EngineServer::tell_activity(Activity activity) {
+  outbox_.post_made(static_cast<uint32_t>(EngineFrame::kActivity),
+                    [activity] { return activity_frame(activity); });
+}
+
 void EngineServer::take_weights(const WeightPiece& piece) {
-  if (second_ == nullptr) throw net::FrameError("this engine takes no weights over a connection");
-  const Tensor& flat_N = second_->weights().flat();
+  const std::lock_guard lock(weights_mutex_);
+  if (networks_.second == nullptr)
+    throw net::FrameError("this engine takes no weights over a connection");
+  const Tensor& flat_N = networks_.second->weights().flat();
   if (piece.total_bytes != flat_N.nbytes()) {
     throw net::FrameError(fmt::format("the weights that come have {} bytes, the engine's {}",
                                       piece.total_bytes, flat_N.nbytes()));
   }
-  const std::lock_guard lock(weights_mutex_);
   if (piece.offset == 0) arrived_bytes_ = 0;
   if (piece.offset != arrived_bytes_) throw net::FrameError("a piece of the weights is missing");
   if (flat_N.is_cpu()) {
@@ -162,7 +169,7 @@ void EngineServer::take_weights(const WeightPiece& piece) {
 }
 
 bool EngineServer::take_constants(const std::vector<float>& constants) {
-  Tensor own_C = second_->weights().flat_constants();
+  Tensor own_C = networks_.second->weights().flat_constants();
   if (static_cast<int64_t>(constants.size()) != own_C.numel()) return false;
   own_C.copy_(at::tensor(constants, at::kFloat));
   return true;
@@ -198,11 +205,17 @@ ControlAnswer EngineServer::carry_out(const ControlCall& call) {
       note(engine_.wake());
       break;
     case Kind::kUpdateWeights:
-      note(update_weights(call));
+      if (note(update_weights(call)) && config_.last_copy_seconds)
+        answer.copy_seconds = config_.last_copy_seconds();
       break;
     case Kind::kLoad: {
       const Expected<EngineLoad> load = engine_.load();
       if (note(load)) answer.load = *load;
+      break;
+    }
+    case Kind::kExportWeights: {
+      const std::lock_guard lock(weights_mutex_);
+      answer.handle = networks_.second_handle;
       break;
     }
   }
@@ -222,15 +235,31 @@ Expected<void> EngineServer::update_weights(const ControlCall& call) {
       update.source = FromDirectory{call.directory};
       break;
     case ControlCall::Source::kSent:
-      if (second_ == nullptr || arrived_bytes_ != second_->weights().flat().nbytes())
+      if (networks_.second == nullptr ||
+          arrived_bytes_ != networks_.second->weights().flat().nbytes())
         return failure("the new weights have not come whole");
       arrived_bytes_ = 0;
-      if (!take_constants(call.constants))
-        return failure("the constants that came are not those of the engine's model");
-      update.source = FromNetwork{second_};
-      break;
+      return exchange_networks(call);
+    case ControlCall::Source::kWritten:
+      if (networks_.second_handle.empty())
+        return failure("nobody can have written the new weights");
+      arrived_bytes_ = 0;
+      return exchange_networks(call);
   }
   return engine_.update_weights(update);
+}
+
+Expected<void> EngineServer::exchange_networks(const ControlCall& call) {
+  if (!take_constants(call.constants))
+    return failure("the constants that came are not those of the engine's model");
+  Expected<void> done = engine_.update_weights({.version = call.version,
+                                                .source = Exchange{networks_.second},
+                                                .running = call.running,
+                                                .stays_paused = call.stays_paused});
+  if (!done) return done;
+  std::swap(networks_.running, networks_.second);
+  std::swap(networks_.running_handle, networks_.second_handle);
+  return {};
 }
 
 void EngineServer::answer(const ControlAnswer& answer) {

@@ -9,8 +9,10 @@
 
 #include <condition_variable>
 #include <cstdint>
+#include <functional>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <unordered_map>
 
 #include "core/bounded_queue.h"
@@ -21,8 +23,19 @@
 
 namespace slime::engine {
 
+/// Two networks of one shape: the engine computes with one of them while new weights arrive in the
+/// other, and an update exchanges them.
+struct TwoNetworks {
+  model::Network* running = nullptr;  // the one the engine was made with
+  model::Network* second = nullptr;   // null: no weights are taken over the connection
+  // For a client that writes their weights itself (kernels/gpu/peer_memory.h); or empty.
+  std::string running_handle, second_handle;
+};
+
 struct EngineServerConfig {
   int64_t max_open_requests = int64_t{1} << 20;
+  /// Engine::last_copy_seconds() of the engine, told with each update of the weights.
+  std::function<double()> last_copy_seconds;
   net::FrameOutboxConfig outbox;
 };
 
@@ -30,10 +43,9 @@ struct EngineServerConfig {
 /// the weights that have arrived.
 class EngineServer final {
  public:
-  /// Owns `descriptor`, a connected stream socket. `second`: a network of the engine's shape and
-  /// precision, into which sent weights are written; null: it takes none. References outlive the
-  /// object.
-  EngineServer(EngineClient& engine, int descriptor, model::Network* second,
+  /// Owns `descriptor`, a connected stream socket. References outlive the object, which leaves
+  /// `networks` as they are in the end.
+  EngineServer(EngineClient& engine, int descriptor, TwoNetworks& networks,
                EngineServerConfig config = {});
   EngineServer(const EngineServer&) = delete;
   EngineServer& operator=(const EngineServer&) = delete;
@@ -41,6 +53,11 @@ class EngineServer final {
   /// Until the client is gone; its requests are aborted then, and have ended when this returns.
   /// Throws net::FrameError when the client sends what is no frame of these.
   void serve();
+  /// That have come; when serve() has returned.
+  int64_t num_requests() const { return num_requests_; }
+
+  /// Tells the client what the engine does from now on. Any thread.
+  void tell_activity(Activity activity);
 
  private:
   struct Open {
@@ -59,18 +76,20 @@ class EngineServer final {
   void carry_out_calls();
   ControlAnswer carry_out(const ControlCall& call);
   Expected<void> update_weights(const ControlCall& call);
+  Expected<void> exchange_networks(const ControlCall& call);
   void answer(const ControlAnswer& answer);
 
   EngineClient& engine_;
-  model::Network* const second_;
+  TwoNetworks& networks_;  // guarded by weights_mutex_
   const EngineServerConfig config_;
   net::FrameChannel channel_;
   std::mutex mutex_;
   std::condition_variable all_ended_;
   std::unordered_map<uint64_t, Open> open_;  // guarded by mutex_
+  int64_t num_requests_ = 0;                 // guarded by mutex_
   RemoteUpdates told_;                       // guarded by mutex_; not sent yet
-  /// Guards second_'s weights. Held while the engine takes them: a client sends no more before it
-  /// has the answer.
+  /// Guards the second network's weights. Held while the engine takes them: a client sends no more
+  /// before it has the answer.
   std::mutex weights_mutex_;
   uint64_t arrived_bytes_ = 0;  // guarded by weights_mutex_; without a gap, of new weights
   BoundedQueue<ControlCall> calls_;

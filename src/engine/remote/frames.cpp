@@ -155,12 +155,12 @@ ControlCall control_call_from(std::string_view frame) {
   BinaryReader in(frame);
   ControlCall call;
   in.get(call.number);
-  call.kind =
-      static_cast<ControlCall::Kind>(in.below(static_cast<uint8_t>(ControlCall::Kind::kLoad) + 1));
+  call.kind = static_cast<ControlCall::Kind>(
+      in.below(static_cast<uint8_t>(ControlCall::Kind::kExportWeights) + 1));
   call.pause_mode = static_cast<PauseMode>(in.below(static_cast<uint8_t>(PauseMode::kInPlace) + 1));
   in.get(call.version);
   call.source = static_cast<ControlCall::Source>(
-      in.below(static_cast<uint8_t>(ControlCall::Source::kSent) + 1));
+      in.below(static_cast<uint8_t>(ControlCall::Source::kWritten) + 1));
   in.get(call.directory);
   in.get(call.constants);
   call.running =
@@ -177,6 +177,8 @@ std::string to_frame(const ControlAnswer& answer) {
   if (answer.error) out.put(*answer.error);
   out.put(answer.is_flushed);
   each_load_field(answer.load, [&](const auto& field) { out.put(field); });
+  out.put(answer.copy_seconds);
+  out.put(answer.handle);
   return out.take();
 }
 
@@ -189,8 +191,22 @@ ControlAnswer control_answer_from(std::string_view frame) {
   if (is_error) in.get(answer.error.emplace());
   in.get(answer.is_flushed);
   each_load_field(answer.load, [&](auto& field) { in.get(field); });
+  in.get(answer.copy_seconds);
+  in.get(answer.handle);
   in.end();
   return answer;
+}
+
+std::string activity_frame(Activity activity) {
+  return std::string(1, static_cast<char>(activity));
+}
+
+Activity activity_from(std::string_view frame) {
+  BinaryReader in(frame);
+  const auto activity =
+      static_cast<Activity>(in.below(static_cast<uint8_t>(Activity::kPaused) + 1));
+  in.end();
+  return activity;
 }
 
 std::string number_frame(uint64_t number) {

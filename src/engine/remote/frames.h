@@ -3,7 +3,7 @@
 /// What a RemoteEngine and its EngineServer say to each other (net/frame_channel.h carries it).
 ///
 ///   client -> server   kSubmit  kAbort  kAbortPrefix  kWeights  kCall
-///   server -> client   kUpdates  kAnswer
+///   server -> client   kUpdates  kAnswer  kActivity
 ///
 /// Requests have the numbers that the client gave them. Token ids, log-probs and version runs
 /// travel as columns of raw numbers. Both ends are this program; still the decoders throw
@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "engine/client.h"
+#include "engine/engine_config.h"
 
 namespace slime::engine {
 
@@ -28,6 +29,7 @@ enum class EngineFrame : uint32_t {
   kCall = 5,         // ControlCall
   kUpdates = 6,      // RemoteUpdates
   kAnswer = 7,       // ControlAnswer
+  kActivity = 8,     // an Activity: what the engine does from now on
 };
 
 struct RemoteRequest {
@@ -46,7 +48,7 @@ using RemoteUpdates = std::vector<RemoteUpdate>;
 std::string to_frame(const RemoteUpdates& updates);
 RemoteUpdates remote_updates_from(std::string_view frame);
 
-/// Bytes of the flat buffer of a network's weights, to be written into the server's second one.
+/// Bytes of the flat buffer of a network's weights, to be written into the server's second network.
 struct WeightPiece {
   uint64_t total_bytes = 0;  // of the buffer
   uint64_t offset = 0;       // 0: an update begins
@@ -58,9 +60,18 @@ WeightPiece weight_piece_from(std::string_view frame);
 /// A call that waits for an answer. Answers come in the order of the calls, but for kLoad, which
 /// waits for nobody.
 struct ControlCall {
-  enum class Kind : uint8_t { kPause, kResume, kFlushCache, kSleep, kWake, kUpdateWeights, kLoad };
-  /// kUpdateWeights: where the weights are.
-  enum class Source : uint8_t { kInPlace, kDirectory, kSent };
+  enum class Kind : uint8_t {
+    kPause,
+    kResume,
+    kFlushCache,
+    kSleep,
+    kWake,
+    kUpdateWeights,
+    kLoad,
+    kExportWeights  // the answer has the handle of the second network's weights
+  };
+  /// kUpdateWeights: where the weights are. kWritten: in the second network, by the client's own hand.
+  enum class Source : uint8_t { kInPlace, kDirectory, kSent, kWritten };
   uint64_t number = 0;
   Kind kind = Kind::kPause;
   PauseMode pause_mode = PauseMode::kInPlace;
@@ -80,9 +91,16 @@ struct ControlAnswer {
   std::optional<std::string> error;
   bool is_flushed = false;  // of kFlushCache
   EngineLoad load;          // of kLoad
+  /// Of kUpdateWeights: how long the engine computed nothing because weights were copied.
+  double copy_seconds = 0;
+  /// Of kExportWeights (kernels/gpu/peer_memory.h); empty: they come as frames.
+  std::string handle;
 };
 std::string to_frame(const ControlAnswer& answer);
 ControlAnswer control_answer_from(std::string_view frame);
+
+std::string activity_frame(Activity activity);
+Activity activity_from(std::string_view frame);
 
 std::string number_frame(uint64_t number);
 uint64_t number_from(std::string_view frame);

@@ -129,9 +129,20 @@ TEST(RemoteFrames, CallsAnswersAndWeightsArriveAsTheyWere) {
                          .running = RunningRequests::kKeep,
                          .stays_paused = true};
   EXPECT_EQ(control_call_from(to_frame(call)), call);
-  const ControlAnswer answer{
-      .number = 9, .error = "no such file", .load = {.num_running = 3, .is_paused = true}};
+  const ControlCall written{.number = 10,
+                            .kind = ControlCall::Kind::kUpdateWeights,
+                            .source = ControlCall::Source::kWritten};
+  EXPECT_EQ(control_call_from(to_frame(written)), written);
+  const ControlCall exports{.number = 11, .kind = ControlCall::Kind::kExportWeights};
+  EXPECT_EQ(control_call_from(to_frame(exports)), exports);
+  const ControlAnswer answer{.number = 9,
+                             .error = "no such file",
+                             .load = {.num_running = 3, .is_paused = true},
+                             .copy_seconds = 0.004,
+                             .handle = std::string("\0\xff", 2)};
   const ControlAnswer got = control_answer_from(to_frame(answer));
+  EXPECT_EQ(got.copy_seconds, 0.004);
+  EXPECT_EQ(got.handle, std::string("\0\xff", 2));
   EXPECT_EQ(got.error, "no such file");
   EXPECT_EQ(got.load.num_running, 3);
   EXPECT_TRUE(got.load.is_paused);
@@ -141,6 +152,14 @@ TEST(RemoteFrames, CallsAnswersAndWeightsArriveAsTheyWere) {
   EXPECT_THROW(
       weight_piece_from(to_frame(WeightPiece{.total_bytes = 7, .offset = 4, .bytes = "abcd"})),
       net::FrameError);
+}
+
+TEST(RemoteFrames, WhatAnEngineDoesArrivesOrIsRefused) {
+  for (const Activity activity : {Activity::kIdle, Activity::kGenerates, Activity::kPaused})
+    EXPECT_EQ(activity_from(activity_frame(activity)), activity);
+  EXPECT_THROW(activity_from("\3"), net::FrameError);
+  EXPECT_THROW(activity_from(""), net::FrameError);
+  EXPECT_THROW(activity_from(std::string(2, '\1')), net::FrameError);
 }
 
 TEST(RemoteFrames, CutOrWithTooMuchBehindThemTheyAreRefused) {

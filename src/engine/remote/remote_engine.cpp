@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/clock.h"
 #include "core/error.h"
+#include "kernels/gpu/gpu.h"
 #include "model/network.h"
 
 namespace slime::engine {
@@ -60,6 +62,11 @@ void RemoteEngine::take(const net::Frame& frame) {
       if (found == asked_.end()) return;  // nobody waits for it any more
       found->second.set_value(std::move(answer));
       asked_.erase(found);
+      return;
+    }
+    case EngineFrame::kActivity: {
+      const Activity activity = activity_from(frame.payload);
+      if (config_.on_activity) config_.on_activity(activity);
       return;
     }
     default:
@@ -185,9 +192,7 @@ Expected<ControlAnswer> RemoteEngine::ask(ControlCall call, std::chrono::millise
 }
 
 Expected<void> RemoteEngine::order(ControlCall call) const {
-  const bool brings_weights = call.kind == Kind::kUpdateWeights;
-  const auto answer =
-      ask(std::move(call), brings_weights ? config_.weights_limit : config_.answer_limit);
+  const auto answer = ask(std::move(call), config_.answer_limit);
   if (!answer) return tl::make_unexpected(answer.error());
   if (answer->error) return failure(fmt::format("{}: {}", config_.name, *answer->error));
   return {};
@@ -215,8 +220,49 @@ Expected<EngineLoad> RemoteEngine::load() const {
   return answer->load;
 }
 
-Expected<void> RemoteEngine::send_weights(model::Network& network) {
-  const Tensor flat_N = network.weights().flat().cpu();  // sync: they are read here
+Expected<ControlCall::Source> RemoteEngine::bring_weights(const Tensor& flat_N) {
+  const Expected<kernels::PeerMemory*> peer = peer_memory();
+  if (!peer) return tl::make_unexpected(peer.error());
+  transfer_.is_direct = *peer != nullptr;
+  if (*peer != nullptr) {
+    try {
+      transfer_.seconds = (*peer)->write(flat_N);
+    } catch (const std::runtime_error& error) {
+      return failure(fmt::format("{}: {}", config_.name, error.what()));
+    }
+    return ControlCall::Source::kWritten;
+  }
+  const SystemClock clock;
+  const auto begin = clock.now();
+  const Expected<void> sent = send_weights(flat_N);
+  if (!sent) return tl::make_unexpected(sent.error());
+  transfer_.seconds = seconds_between(begin, clock.now());
+  return ControlCall::Source::kSent;
+}
+
+/// That it is not possible is no error: `transfer_` says why, and nobody asks again.
+Expected<kernels::PeerMemory*> RemoteEngine::peer_memory() {
+  if (!config_.writes_to_peer || !transfer_.why_frames.empty()) return nullptr;
+  const auto answer = ask({.kind = Kind::kExportWeights}, config_.answer_limit);
+  if (!answer) return tl::make_unexpected(answer.error());
+  if (answer->handle.empty()) {
+    transfer_.why_frames = "it has exported no memory";
+    return nullptr;
+  }
+  const auto known = peers_.find(answer->handle);
+  if (known != peers_.end()) return known->second.get();
+  try {
+    std::unique_ptr<kernels::PeerMemory> peer =
+        kernels::opened_gpu().open_peer_memory(answer->handle);
+    return peers_.emplace(answer->handle, std::move(peer)).first->second.get();
+  } catch (const std::runtime_error& error) {
+    transfer_.why_frames = error.what();
+    return nullptr;
+  }
+}
+
+Expected<void> RemoteEngine::send_weights(const Tensor& weights_N) {
+  const Tensor flat_N = weights_N.cpu();  // sync: they are read here
   const std::string_view all(static_cast<const char*>(flat_N.data_ptr()), flat_N.nbytes());
   const auto most = static_cast<std::size_t>(config_.weight_piece_bytes);
   for (std::size_t offset = 0; offset < all.size(); offset += most) {
@@ -240,15 +286,19 @@ Expected<void> RemoteEngine::update_weights(const WeightUpdate& update) {
     call.source = ControlCall::Source::kDirectory;
     call.directory = directory->path.string();
   } else if (const auto* from = std::get_if<FromNetwork>(&update.source)) {
-    call.source = ControlCall::Source::kSent;
-    const Expected<void> sent = send_weights(*from->network);
-    if (!sent) return sent;
+    const Expected<ControlCall::Source> brought = bring_weights(from->network->weights().flat());
+    if (!brought) return tl::make_unexpected(brought.error());
+    call.source = *brought;
     const Tensor constants_C = from->network->weights().flat_constants().cpu();  // sync: as above
     const float* first = constants_C.const_data_ptr<float>();
     call.constants.assign(first, first + constants_C.numel());
+  } else if (std::holds_alternative<Exchange>(update.source)) {
+    return failure("an engine elsewhere computes with no network of this process");
   }
-  Expected<void> updated = order(std::move(call));
-  if (!updated) return updated;
+  const auto updated = ask(std::move(call), config_.weights_limit);
+  if (!updated) return tl::make_unexpected(updated.error());
+  if (updated->error) return failure(fmt::format("{}: {}", config_.name, *updated->error));
+  transfer_.copy_seconds = updated->copy_seconds;
   const std::lock_guard lock(mutex_);
   version_ = update.version;
   return {};

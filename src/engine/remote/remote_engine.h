@@ -11,8 +11,10 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
+#include <functional>
 #include <future>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -20,6 +22,7 @@
 
 #include "engine/client.h"
 #include "engine/remote/frames.h"
+#include "kernels/gpu/peer_memory.h"
 #include "net/frame_channel.h"
 #include "net/frame_outbox.h"
 
@@ -30,6 +33,11 @@ struct RemoteEngineConfig {
   std::chrono::milliseconds answer_limit{60'000};    // of a control call: some steps of the engine
   std::chrono::milliseconds weights_limit{600'000};  // of new weights, which it may have to read
   int64_t weight_piece_bytes = int64_t{16} << 20;    // of one frame of weights
+  /// The GPU of this process is open, and may write new weights into the far end's memory itself,
+  /// where that is possible.
+  bool writes_to_peer = false;
+  /// What the engine does from now on, on the thread that reads the connection.
+  std::function<void(Activity)> on_activity;
   net::FrameOutboxConfig outbox;
 };
 
@@ -55,12 +63,22 @@ class RemoteEngine final : public EngineClient {
   Expected<bool> flush_cache() override;
   Expected<void> sleep() override;
   Expected<void> wake() override;
-  /// FromNetwork: the weights are sent, in pieces that leave room for other frames between them;
-  /// the engine goes on meanwhile. FromDirectory: a path that the far end reads. InPlace: whoever
+  /// FromNetwork: the weights are written into the far end's second network, from device to device, or
+  /// sent, in pieces that leave room for other frames between them; the engine goes on
+  /// meanwhile. FromDirectory: a path that the far end reads. InPlace: whoever
   /// shares the memory of the far end has changed it. Updates come one at a time.
   Expected<void> update_weights(const WeightUpdate& update) override;
   WeightVersion weight_version() const override;
   Expected<EngineLoad> load() const override;
+
+  /// How the last new weights came; not during an update.
+  struct Transfer {
+    bool is_direct = false;   // device to device
+    std::string why_frames;   // where writes_to_peer was asked for and is not possible
+    double seconds = 0;       // until they were all in the second network
+    double copy_seconds = 0;  // during which the engine computed nothing
+  };
+  const Transfer& last_transfer() const { return transfer_; }
 
   /// Gives the engine up; returns at once. Any thread.
   void disconnect(const std::string& why) const { lose(FinishReason::Cause::kEngineLost, why); }
@@ -86,7 +104,11 @@ class RemoteEngine final : public EngineClient {
   Expected<void> send(EngineFrame type, std::string payload);
   Expected<ControlAnswer> ask(ControlCall call, std::chrono::milliseconds limit) const;
   Expected<void> order(ControlCall call) const;
-  Expected<void> send_weights(model::Network& network);
+  /// Into the far end's second network: kWritten or kSent.
+  Expected<ControlCall::Source> bring_weights(const Tensor& flat_N);
+  /// Of the far end's second network; null: it cannot be written to.
+  Expected<kernels::PeerMemory*> peer_memory();
+  Expected<void> send_weights(const Tensor& flat_N);
   tl::unexpected<Error> lost_error() const;  // with mutex_ held
   bool is_own_thread() const { return std::this_thread::get_id() == reader_.get_id(); }
 
@@ -98,6 +120,9 @@ class RemoteEngine final : public EngineClient {
   mutable std::map<uint64_t, std::promise<Expected<ControlAnswer>>> asked_;  // guarded by mutex_
   mutable uint64_t num_frames_ = 0;  // guarded by mutex_; numbers of requests and of calls
   WeightVersion version_ = 0;        // guarded by mutex_
+  // Whoever updates weights, one at a time.
+  std::map<std::string, std::unique_ptr<kernels::PeerMemory>> peers_;  // by their handles
+  Transfer transfer_;
   mutable net::FrameOutbox outbox_;
   std::thread reader_;  // last: it uses everything above
 };

@@ -27,11 +27,11 @@ std::array<int, 2> socket_pair() {
 /// A FakeEngine served over a connection.
 struct Served {
   explicit Served(const std::string& text, EngineServerConfig server_config = {},
-                  RemoteEngineConfig config = {})
-      : fake(text), ends(socket_pair()) {
+                  RemoteEngineConfig config = {}, TwoNetworks networks_in = {})
+      : fake(text), ends(socket_pair()), networks(networks_in) {
     config.name = "engine 4";
-    remote = std::make_unique<RemoteEngine>(ends[0], config);
-    server = std::make_unique<EngineServer>(fake, ends[1], nullptr, server_config);
+    remote = std::make_unique<RemoteEngine>(ends[0], std::move(config));
+    server = std::make_unique<EngineServer>(fake, ends[1], networks, server_config);
     thread = std::jthread([this] {
       try {
         server->serve();
@@ -44,6 +44,7 @@ struct Served {
 
   FakeEngine fake;
   std::array<int, 2> ends;
+  TwoNetworks networks;
   std::string wrong;
   std::unique_ptr<RemoteEngine> remote;
   std::unique_ptr<EngineServer> server;
@@ -147,6 +148,40 @@ TEST(RemoteEngine, UpdatesOfTheWeightsAndTheirErrorsComeThrough) {
   ASSERT_FALSE(refused);
   EXPECT_THAT(refused.error().message, HasSubstr("engine 4: "));
   EXPECT_EQ(served.remote->weight_version(), 5);
+}
+
+TEST(RemoteEngine, WhereNothingIsExportedItSaysSoAndNobodyCanHaveWrittenWeights) {
+  Served served("hello");
+  served.remote.reset();
+  served.thread.join();
+  const std::array<int, 2> ends = socket_pair();
+  EngineServer server(served.fake, ends[1], served.networks);
+  std::jthread thread([&server] { server.serve(); });
+  net::FrameChannel client(ends[0]);
+  const auto ask = [&client](const ControlCall& call) {
+    client.send(static_cast<uint32_t>(EngineFrame::kCall), to_frame(call), std::chrono::seconds(5));
+    return control_answer_from(client.receive()->payload);
+  };
+  const ControlAnswer exported = ask({.number = 1, .kind = ControlCall::Kind::kExportWeights});
+  EXPECT_EQ(exported.handle, "");
+  EXPECT_FALSE(exported.error);
+  const ControlAnswer written = ask({.number = 2,
+                                     .kind = ControlCall::Kind::kUpdateWeights,
+                                     .version = 7,
+                                     .source = ControlCall::Source::kWritten});
+  EXPECT_EQ(written.error, "nobody can have written the new weights");
+  EXPECT_NE(served.fake.weight_version(), 7);
+  client.shut_down();
+}
+
+TEST(RemoteEngine, ItsClientHearsWhatTheEngineDoes) {
+  std::promise<Activity> told;
+  Served served("hello", {},
+                {.on_activity = [&told](Activity activity) { told.set_value(activity); }});
+  served.server->tell_activity(Activity::kGenerates);
+  std::future<Activity> heard = told.get_future();
+  ASSERT_EQ(heard.wait_for(std::chrono::seconds(20)), std::future_status::ready);
+  EXPECT_EQ(heard.get(), Activity::kGenerates);
 }
 
 TEST(RemoteEngine, ALostConnectionEndsEachOpenRequestOnceAndAllCallsFail) {

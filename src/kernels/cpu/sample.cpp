@@ -11,6 +11,8 @@ namespace {
 
 using Scored = std::pair<float, int32_t>;  // (logit, id)
 
+using Kept = std::vector<std::pair<double, int32_t>>;  // (share of the whole, id), best first
+
 /// Heap order: the larger logit first, of equal ones the smaller id.
 bool is_worse(const Scored& a, const Scored& b) {
   return a.first < b.first || (a.first == b.first && a.second > b.second);
@@ -94,7 +96,7 @@ class Row {
   }
 
   /// The survivors of the truncation, best first, with their shares of the whole.
-  std::vector<std::pair<double, int32_t>> kept(const SampleOptions& options) const {
+  Kept kept(const SampleOptions& options) const {
     const auto vocab = static_cast<int64_t>(logits_V_.size());
     const int64_t top_k = options.top_k < 0 ? vocab : std::min(options.top_k, vocab);
     // Lower bounds of the smallest kept logit: tokens less likely than (1 - top_p) / V hold less
@@ -111,7 +113,7 @@ class Row {
     }
     threshold = std::min(threshold, statistics_.max);
     BestFirst order(logits_V_, threshold);
-    std::vector<std::pair<double, int32_t>> kept;
+    Kept kept;
     double before = 0;
     while (!order.is_empty() && static_cast<int64_t>(kept.size()) < top_k &&
            before <= options.top_p) {
@@ -131,43 +133,66 @@ class Row {
   double log_sum_ = 0;
 };
 
-}  // namespace
+double total_of(const Kept& kept) {
+  double total = 0;
+  for (const auto& [share, id] : kept) total += share;
+  return total;
+}
 
-SampledToken sample_row(std::span<const float> logits_V, const SampleOptions& options) {
-  const Row row(logits_V, options.temperature);
-  SampledToken token;
-  const bool is_cut = options.top_p < 1.0 || options.min_p > 0.0 ||
-                      (options.top_k >= 0 && options.top_k < static_cast<int64_t>(logits_V.size()));
-  if (std::isnan(row.statistics().total)) {
-    token.log_prob = std::numeric_limits<float>::quiet_NaN();
-    return token;
+int32_t draw_among(const Kept& kept, double uniform) {
+  double left = uniform * total_of(kept);
+  for (const auto& [share, id] : kept) {
+    left -= share;
+    if (left < 0) return id;
   }
-  if (options.greedy) {
-    token.id = row.statistics().argmax;
-    token.log_prob = static_cast<float>(row.log_prob(logits_V[token.id]));
-  } else if (!is_cut) {
-    token.id = row.draw(options.uniform);
-    token.log_prob = static_cast<float>(row.log_prob(logits_V[token.id]));
-  } else {
-    const auto kept = row.kept(options);
-    double total = 0;
-    for (const auto& [share, id] : kept) total += share;
-    double left = options.uniform * total;
-    token.id = kept.back().second;
-    for (const auto& [share, id] : kept) {
-      left -= share;
-      if (left >= 0) continue;
-      token.id = id;
-      break;
-    }
-    token.log_prob = static_cast<float>(row.log_prob(logits_V[token.id]) -
-                                        (options.keeps_ids ? std::log(total) : 0.0));
-    if (options.keeps_ids) {
-      for (const auto& [share, id] : kept) token.kept_ids.push_back(id);
-    }
+  return kept.back().second;
+}
+
+/// `kept`: empty where nothing is truncated.
+SampledToken report(const Row& row, float logit, int32_t id, const Kept& kept,
+                    const SampleOptions& options) {
+  SampledToken token;
+  token.id = id;
+  const bool lists = options.keeps_ids && !kept.empty();
+  token.log_prob =
+      static_cast<float>(row.log_prob(logit) - (lists ? std::log(total_of(kept)) : 0.0));
+  if (lists) {
+    for (const auto& [share, kept_id] : kept) token.kept_ids.push_back(kept_id);
   }
   token.top = row.best(options.num_top);
   return token;
+}
+
+}  // namespace
+
+bool is_truncated(const SampleOptions& options, int64_t vocab_size) {
+  return !options.greedy && (options.top_p < 1.0 || options.min_p > 0.0 ||
+                             (options.top_k >= 0 && options.top_k < vocab_size));
+}
+
+SampledToken sample_row(std::span<const float> logits_V, const SampleOptions& options) {
+  const Row row(logits_V, options.temperature);
+  if (std::isnan(row.statistics().total)) {
+    SampledToken token;
+    token.log_prob = std::numeric_limits<float>::quiet_NaN();
+    return token;
+  }
+  Kept kept;
+  if (is_truncated(options, static_cast<int64_t>(logits_V.size()))) kept = row.kept(options);
+  const int32_t id = options.greedy ? row.statistics().argmax
+                     : kept.empty() ? row.draw(options.uniform)
+                                    : draw_among(kept, options.uniform);
+  return report(row, logits_V[id], id, kept, options);
+}
+
+SampledToken report_row(std::span<const float> logits_V, int32_t id, const SampleOptions& options) {
+  const Row row(logits_V, options.temperature);
+  Kept kept;
+  if (is_truncated(options, static_cast<int64_t>(logits_V.size()))) kept = row.kept(options);
+  const auto is_it = [&](const auto& entry) { return entry.second == id; };
+  if (!kept.empty() && std::none_of(kept.begin(), kept.end(), is_it))
+    kept.emplace_back(std::exp(row.log_prob(logits_V[id])), id);
+  return report(row, logits_V[id], id, kept, options);
 }
 
 SampledToken score_row(std::span<const float> logits_V, int32_t id, double temperature,

@@ -39,6 +39,13 @@ struct SampledToken {
 /// -infinity. A row of NaNs gives log-prob NaN and id 0: the caller must look.
 SampledToken sample_row(std::span<const float> logits_V, const SampleOptions& options);
 
+/// What sample_row says of a token that another device drew from these logits with these options.
+/// Where its rounding kept `id` and this one does not, `id` is the last of the kept ids.
+SampledToken report_row(std::span<const float> logits_V, int32_t id, const SampleOptions& options);
+
+/// True when not all tokens of a row can be drawn (nor is it greedy).
+bool is_truncated(const SampleOptions& options, int64_t vocab_size);
+
 /// Log-prob of a given token, and the best ones when num_top > 0.
 SampledToken score_row(std::span<const float> logits_V, int32_t id, double temperature,
                        int64_t num_top);

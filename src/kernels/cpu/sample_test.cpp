@@ -151,6 +151,27 @@ TEST(SampleRow, TopIsSortedWithLogProbs) {
   EXPECT_EQ(score_row(std::vector<float>{1, 2}, 0, 1.0, 5).top.size(), 2U);
 }
 
+TEST(SampleRow, ReportOfAnotherDevicesTokenIsThatOfItsDraw) {
+  const auto logits = noisy_logits(3000, 2);
+  for (const SampleOptions& options :
+       {SampleOptions{.num_top = 3}, SampleOptions{.top_p = 0.8, .keeps_ids = true, .num_top = 3},
+        SampleOptions{.greedy = true, .keeps_ids = true}}) {
+    const SampledToken drawn = sample_row(logits, options);
+    const SampledToken token = report_row(logits, drawn.id, options);
+    EXPECT_EQ(token.id, drawn.id);
+    EXPECT_EQ(token.log_prob, drawn.log_prob);
+    EXPECT_EQ(token.kept_ids, drawn.kept_ids);
+    EXPECT_EQ(token.top, drawn.top);
+  }
+}
+
+TEST(SampleRow, ATokenThatOnlyTheOtherDeviceKeptIsTheLastOfTheKeptIds) {
+  const std::vector<float> logits = {std::log(0.2F), std::log(0.3F), std::log(0.5F)};
+  const SampledToken token = report_row(logits, 0, {.top_k = 2, .keeps_ids = true});
+  EXPECT_EQ(token.kept_ids, (std::vector<int32_t>{2, 1, 0}));
+  EXPECT_NEAR(token.log_prob, std::log(0.2), 1e-6);
+}
+
 TEST(SampleRow, NotANumberIsReported) {
   const std::vector<float> logits(100, std::numeric_limits<float>::quiet_NaN());
   EXPECT_TRUE(std::isnan(sample_row(logits, {}).log_prob));

@@ -131,14 +131,15 @@ Tensor CudaDevice::tree_attention(const Tensor& heads_TE, const std::vector<Segm
   Tensor y_TC = at::empty({rows, heads.num_heads * heads.head_dim}, heads_TE.options());
   const auto statistics = heads_TE.options().dtype(at::kFloat);
   logsumexp_TN = at::empty({rows, heads.num_heads}, statistics);
+  if (levels->front().pairs.empty()) return y_TC;
   const std::lock_guard lock(attention_mutex_);
   if (attention_ == nullptr) attention_ = std::make_unique<PackedAttention>();
-  attention_->forward(heads_TE, levels->front(), heads, shape, y_TC, logsumexp_TN);
+  attention_->forward(heads_TE, {}, levels->front(), heads, shape, y_TC, logsumexp_TN);
   for (std::size_t i = 1; i < levels->size(); ++i) {
     const Tensor more_TC = at::empty_like(y_TC);
     const Tensor more_TN = at::full({rows, heads.num_heads}, -INFINITY, statistics);
     // A window that reached into other segments would have been refused above.
-    attention_->forward(heads_TE, (*levels)[i], heads, {shape.scale, 0}, more_TC, more_TN);
+    attention_->forward(heads_TE, {}, (*levels)[i], heads, {shape.scale, 0}, more_TC, more_TN);
     merge_attention(number_of(y_TC), y_TC.data_ptr(), logsumexp_TN.data_ptr<float>(),
                     pointer(more_TC), more_TN.const_data_ptr<float>(), rows, heads.num_heads,
                     heads.head_dim, stream_of(y_TC));
@@ -155,7 +156,10 @@ Tensor CudaDevice::tree_attention_backward(const Tensor& dy_TC, const Tensor& y_
   if (!levels || !PackedAttention::supports(heads_TE.scalar_type(), heads))
     return ReferenceDevice::tree_attention_backward(dy_TC, y_TC, heads_TE, logsumexp_TN, segments,
                                                     heads, shape);
-  Tensor dheads_TE = at::empty_like(heads_TE);
+  // Where all have queries the first level writes every number.
+  Tensor dheads_TE =
+      are_all_queried(segments) ? at::empty_like(heads_TE) : at::zeros_like(heads_TE);
+  if (levels->front().pairs.empty()) return dheads_TE;
   const std::lock_guard lock(attention_mutex_);
   if (attention_ == nullptr) attention_ = std::make_unique<PackedAttention>();
   attention_->backward(dy_TC, y_TC, heads_TE, logsumexp_TN, levels->front(), heads, shape,

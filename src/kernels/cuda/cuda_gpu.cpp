@@ -2,13 +2,17 @@
 
 #include <ATen/ATen.h>
 #include <ATen/cuda/CUDAGraph.h>
+#include <c10/core/AllocatorConfig.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <fmt/format.h>
 
 #include "core/error.h"
 #include "kernels/cuda/attention/attention.h"
+#include "kernels/cuda/peer_memory.h"
 #include "kernels/cuda/rows/rows.h"
 #include "kernels/cuda/sampling/sample.h"
+#include "kernels/cuda/shared_memory.h"
+#include "kernels/cuda/training/rows_backward.h"
 #include "kernels/cuda/virtual_memory.h"
 
 namespace slime::kernels::cuda {
@@ -62,6 +66,30 @@ std::unique_ptr<GpuMemory> CudaGpu::reserve_memory(int64_t bytes) {
   return std::make_unique<VirtualMemory>(index_, bytes, mapped_bytes_);
 }
 
+std::unique_ptr<SharedGpuMemory> CudaGpu::share_memory(int64_t bytes) {
+  return std::make_unique<SharedMemory>(index_, bytes, mapped_bytes_);
+}
+
+/// Expandable segments have no handles for other processes.
+void CudaGpu::make_exportable(const std::function<void()>& body) {
+  const bool was_expandable =
+      c10::CachingAllocator::AcceleratorAllocatorConfig::use_expandable_segments();
+  const auto set = [was_expandable](bool is_expandable) {
+    if (!was_expandable) return;
+    c10::CachingAllocator::setAllocatorSettings(is_expandable ? "expandable_segments:True"
+                                                              : "expandable_segments:False");
+  };
+  set(false);
+  const std::shared_ptr<void> at_end(nullptr, [&](void*) { set(true); });
+  body();
+}
+
+std::string CudaGpu::export_memory(const Tensor& tensor) { return exported_handle(tensor); }
+
+std::unique_ptr<PeerMemory> CudaGpu::open_peer_memory(const std::string& handle) {
+  return std::make_unique<IpcPeerMemory>(index_, handle);
+}
+
 void CudaGpu::lock_pages(const Tensor& host) const {
   check(host.is_cpu() && host.is_contiguous(), "pages are locked under a tensor on the host");
   check_cuda(cudaHostRegister(host.data_ptr(), host.nbytes(), cudaHostRegisterDefault),
@@ -109,6 +137,56 @@ bool CudaGpu::has_decode_attention(const RotaryShape& heads, at::ScalarType type
                     static_cast<int>(heads.num_heads / heads.num_kv_heads));
 }
 
+bool CudaGpu::has_packed_attention(const RotaryShape& heads, at::ScalarType type) const {
+  return compute_capability_major() >= 9 && PackedAttention::supports(type, heads);
+}
+
+/// Plans of engines are coarse: prompts come in all lengths.
+void CudaGpu::packed_attention(const PagedCall& call, const AttendCall& attend,
+                               Tensor out_TC) const {
+  const PackedLaunch& launch = call.batch->packed;
+  const RotaryShape& heads = call.heads;
+  const int64_t rows = call.qkv_TE.size(0);
+  const cudaStream_t stream = stream_of(call.qkv_TE);
+  const auto statistics = call.qkv_TE.options().dtype(at::kFloat);
+  const TreeAttentionShape shape{call.attention.scale, 0};
+  // Rows of other launches keep infinity, and so what they have.
+  const Tensor logsumexp_TN = at::full({rows, heads.num_heads}, INFINITY, statistics);
+  const auto with_sinks = [&] {
+    if (attend.sinks_N != nullptr)
+      apply_sinks(attend, logsumexp_TN.const_data_ptr<float>(), false, stream);
+  };
+  const std::lock_guard lock(packed_mutex_);
+  PackedAttention& attention =
+      packed_
+          .try_emplace(reinterpret_cast<int64_t>(stream),
+                       PlanRounding{.row_fractions = 1, .pair_fractions = 1, .least_pairs = 1})
+          .first->second;
+  attention.forward(call.qkv_TE, {}, launch.own, heads, shape, out_TC, logsumexp_TN);
+  if (launch.earlier.pairs.empty()) return with_sinks();
+  GatherCall gather;
+  gather.number = number_of(call.qkv_TE);
+  gather.pages_P = array<int32_t>(launch.earlier_pages);
+  gather.num_pages = launch.earlier_pages.size(0);
+  gather.keys = call.keys.const_data_ptr();
+  gather.values = call.values.const_data_ptr();
+  gather.num_kv_heads = static_cast<int>(heads.num_kv_heads);
+  gather.head_dim = static_cast<int>(heads.head_dim);
+  gather.is_fp8 = call.keys.scalar_type() == at::kFloat8_e4m3fn;
+  const Tensor keys_CX =
+      at::empty({gather.num_pages * kPageTokens, 2 * heads.num_kv_heads * heads.head_dim},
+                call.qkv_TE.options());
+  gather.rows_CX = keys_CX.data_ptr();
+  gather_pages(gather, stream);
+  const Tensor more_TC = at::empty_like(out_TC);
+  const Tensor more_TN = at::full({rows, heads.num_heads}, -INFINITY, statistics);
+  attention.forward(call.qkv_TE, keys_CX, launch.earlier, heads, shape, more_TC, more_TN);
+  merge_attention(number_of(out_TC), out_TC.data_ptr(), logsumexp_TN.data_ptr<float>(),
+                  pointer(more_TC), more_TN.const_data_ptr<float>(), rows, heads.num_heads,
+                  heads.head_dim, stream);
+  with_sinks();
+}
+
 void CudaGpu::decode_attention(const PagedCall& call, const AttendCall& attend,
                                const RotateCall* rotate) const {
   const DecodeLaunch& launch = call.batch->decode;
@@ -154,7 +232,9 @@ Tensor CudaGpu::paged_attention(const PagedCall& call) const {
                       : call.keys.scalar_type() == call.qkv_TE.scalar_type(),
         "keys and values are in the precision of the rows, or in fp8 where there are tiles");
   // In a step of nothing but decode the attention kernel does it: a launch less.
-  const bool is_decode = batch.tiles.empty() && batch.decode.num_units > 0;
+  const bool has_packed = !batch.packed.own.pairs.empty();
+  rotate.keeps_keys = has_packed;
+  const bool is_decode = batch.tiles.empty() && !has_packed && batch.decode.num_units > 0;
   if (!is_decode) norm_rotate(rotate, stream);
 
   Tensor out_TC = at::empty({rows, heads.num_heads * heads.head_dim}, call.qkv_TE.options());
@@ -177,8 +257,12 @@ Tensor CudaGpu::paged_attention(const PagedCall& call) const {
   attend.head_dim = rotate.head_dim;
   attend.scale = static_cast<float>(call.attention.scale);
   attend.window = call.attention.window;
+  attend.sinks_N = pointer(call.sinks_N);
+  const bool has_sinks = call.sinks_N.defined();
+  check(!has_sinks || call.sinks_N.scalar_type() == call.qkv_TE.scalar_type(),
+        "attention sinks are in the precision of the rows");
   if (!has_tiled_attention(heads, call.qkv_TE.scalar_type())) {
-    check(!is_decode, "decode is planned where has_decode_attention says so");
+    check(!is_decode && !has_packed, "decode is planned where has_decode_attention says so");
     attend_plain(attend, rotate.positions_T, array<int32_t>(batch.row_sequence_T), stream);
     return out_TC;
   }
@@ -192,28 +276,50 @@ Tensor CudaGpu::paged_attention(const PagedCall& call) const {
     units.is_on_U = array<uint8_t>(launch.unit_is_on_U);
     units.chunk_tokens = array<int32_t>(launch.chunk_tokens);
     units.num_rows = array<int32_t>(launch.num_rows);
+    Tensor partial_out, partial_logsumexp;
+    if (launch.num_partials > 0) {
+      partial_out =
+          at::empty({launch.num_partials, heads.num_heads, heads.head_dim}, out_TC.options());
+      partial_logsumexp =
+          at::empty({launch.num_partials, heads.num_heads}, out_TC.options().dtype(at::kFloat));
+      units.partial_out = partial_out.data_ptr();
+      units.partial_logsumexp = partial_logsumexp.data_ptr<float>();
+      units.partial_starts = array<int32_t>(launch.partial_starts);
+      units.merge_starts = array<int32_t>(launch.merge_starts);
+    }
+    Tensor logsumexp_TN;
+    if (has_sinks) {
+      logsumexp_TN =
+          at::full({rows, heads.num_heads}, INFINITY, out_TC.options().dtype(at::kFloat));
+      units.logsumexp_TN = logsumexp_TN.data_ptr<float>();
+    }
     attend_tiles(attend, units, stream);
+    if (has_sinks) apply_sinks(attend, units.logsumexp_TN, true, stream);
+  }
+  if (has_packed) {
+    check(call.attention.window == 0, "packed prompts are planned where layers have no window");
+    packed_attention(call, attend, out_TC);
   }
   if (batch.decode.num_units > 0) decode_attention(call, attend, is_decode ? &rotate : nullptr);
   return out_TC;
 }
 
-void CudaGpu::sample(const Tensor& logits_RV, const SampleRows& rows, Tensor token_R,
-                     Tensor log_prob_R) const {
+void CudaGpu::sample(const Tensor& logits_RV, const SampleRows& rows,
+                     const DrawnRows& drawn) const {
   SampleCall call;
-  call.logits_RV = logits_RV.const_data_ptr<float>();
+  call.logits_RV = logits_RV.data_ptr<float>();
   call.rows = logits_RV.size(0);
   call.vocab = logits_RV.size(1);
   check(logits_RV.is_contiguous() && rows.uniform_R.size(0) >= call.rows &&
-            token_R.size(0) >= call.rows,
+            drawn.token_R.size(0) >= call.rows &&
+            (!rows.wish_R.defined() || drawn.num_kept_R.defined()),
         "every sampled row has its parameters and room for its results");
   const int64_t chunks = sample_chunks(call.vocab);
   const Tensor chunk_max = at::empty({call.rows, chunks}, logits_RV.options());
   const Tensor chunk_sum = at::empty_like(chunk_max);
   const Tensor chunk_argmax = at::empty_like(chunk_max, at::kInt);
   const auto bytes = logits_RV.options().dtype(at::kByte);
-  const Tensor truncated =
-      at::empty({call.rows, static_cast<int64_t>(sizeof(TruncatedRow))}, bytes);
+  const Tensor measured = at::empty({call.rows, static_cast<int64_t>(sizeof(MeasuredRow))}, bytes);
   const Tensor bucket_mass = at::empty({call.rows, kSampleBuckets}, bytes.dtype(at::kLong));
   const Tensor bucket_count = at::empty_like(bucket_mass, at::kInt);
   call.uniform_R = array<double>(rows.uniform_R);
@@ -224,11 +330,13 @@ void CudaGpu::sample(const Tensor& logits_RV, const SampleRows& rows, Tensor tok
   call.chunk_max_RC = chunk_max.data_ptr<float>();
   call.chunk_sum_RC = chunk_sum.data_ptr<float>();
   call.chunk_argmax_RC = chunk_argmax.data_ptr<int32_t>();
-  call.truncated_R = reinterpret_cast<TruncatedRow*>(truncated.data_ptr<uint8_t>());
+  call.measured_R = reinterpret_cast<MeasuredRow*>(measured.data_ptr<uint8_t>());
   call.bucket_mass_RB = reinterpret_cast<unsigned long long*>(bucket_mass.data_ptr<int64_t>());
   call.bucket_count_RB = reinterpret_cast<uint32_t*>(bucket_count.data_ptr<int32_t>());
-  call.token_R = token_R.data_ptr<int32_t>();
-  call.log_prob_R = log_prob_R.data_ptr<float>();
+  call.wish_R = static_cast<const RowWish*>(pointer(rows.wish_R));
+  call.token_R = drawn.token_R.data_ptr<int32_t>();
+  call.log_prob_R = drawn.log_prob_R.data_ptr<float>();
+  if (drawn.num_kept_R.defined()) call.num_kept_R = drawn.num_kept_R.data_ptr<int32_t>();
   cuda::sample(call, stream_of(logits_RV));
 }
 

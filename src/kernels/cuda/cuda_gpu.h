@@ -3,7 +3,10 @@
 /// kernels::Gpu on one NVIDIA device.
 
 #include <atomic>
+#include <map>
+#include <mutex>
 
+#include "kernels/cuda/attention/packed_attention.h"
 #include "kernels/cuda/cuda_device.h"
 #include "kernels/gpu/gpu.h"
 
@@ -23,6 +26,10 @@ class CudaGpu final : public Gpu {
   int64_t free_bytes() const override;
   void release_unused_memory() override;
   std::unique_ptr<GpuMemory> reserve_memory(int64_t bytes) override;
+  void make_exportable(const std::function<void()>& body) override;
+  std::string export_memory(const Tensor& tensor) override;
+  std::unique_ptr<PeerMemory> open_peer_memory(const std::string& handle) override;
+  std::unique_ptr<SharedGpuMemory> share_memory(int64_t bytes) override;
   void lock_pages(const Tensor& host) const override;
   void unlock_pages(const Tensor& host) const override;
   GpuMemoryUse memory_use() const override;
@@ -30,9 +37,10 @@ class CudaGpu final : public Gpu {
   void resolve_ids_(Tensor ids_T, const Tensor& drawn_R) const override;
   bool has_tiled_attention(const RotaryShape& heads, at::ScalarType type) const override;
   bool has_decode_attention(const RotaryShape& heads, at::ScalarType type) const override;
+  bool has_packed_attention(const RotaryShape& heads, at::ScalarType type) const override;
   Tensor paged_attention(const PagedCall& call) const override;
-  void sample(const Tensor& logits_RV, const SampleRows& rows, Tensor token_R,
-              Tensor log_prob_R) const override;
+  void sample(const Tensor& logits_RV, const SampleRows& rows,
+              const DrawnRows& drawn) const override;
   std::unique_ptr<GpuGraph> record(const std::function<void()>& body,
                                    const GpuGraph* neighbour) override;
   void adamw_(const Tensor& weights_N, const Tensor& master_N, const Tensor& first_moment_N,
@@ -41,6 +49,7 @@ class CudaGpu final : public Gpu {
   double sum_of_squares(const Tensor& x_N) const override;
 
  private:
+  void packed_attention(const PagedCall& call, const AttendCall& attend, Tensor out_TC) const;
   /// `rotate`: where the rows are not normed and rotated yet.
   void decode_attention(const PagedCall& call, const AttendCall& attend,
                         const RotateCall* rotate) const;
@@ -49,7 +58,9 @@ class CudaGpu final : public Gpu {
   int64_t num_processors_ = 0;
   std::string description_;
   CudaDevice device_;
-  std::atomic<int64_t> mapped_bytes_{0};  // of reserve_memory()
+  std::atomic<int64_t> mapped_bytes_{0};               // of reserve_memory() and share_memory()
+  mutable std::mutex packed_mutex_;                    // of packed_
+  mutable std::map<int64_t, PackedAttention> packed_;  // by stream
 };
 
 }  // namespace slime::kernels::cuda

@@ -53,6 +53,17 @@ Gpu* load() {
 
 }  // namespace
 
+/// The driver's own library: the runtime's would open a device.
+int count_gpus() {
+  void* driver = ::dlopen("libcuda.so.1", RTLD_NOW);
+  if (driver == nullptr) return 0;
+  const auto init = reinterpret_cast<int (*)(unsigned)>(::dlsym(driver, "cuInit"));
+  const auto count = reinterpret_cast<int (*)(int*)>(::dlsym(driver, "cuDeviceGetCount"));
+  int devices = 0;
+  if (init == nullptr || count == nullptr || init(0) != 0 || count(&devices) != 0) return 0;
+  return devices;
+}
+
 Gpu& open_gpu() {
   static std::mutex mutex;
   const std::lock_guard lock(mutex);

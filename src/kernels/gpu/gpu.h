@@ -19,6 +19,9 @@
 #include "kernels/adamw.h"
 #include "kernels/device.h"
 #include "kernels/gpu/memory.h"
+#include "kernels/gpu/packed_prompts.h"
+#include "kernels/gpu/peer_memory.h"
+#include "kernels/gpu/row_wish.h"
 #include "kernels/page.h"
 
 namespace slime::kernels {
@@ -31,10 +34,14 @@ struct TileLaunch {
   int64_t num_units = 0;   // U, as launched: some may be switched off
   Tensor unit_sequence_U;  // int32
   Tensor unit_tile_U;      // int32    number of the tile within its sequence
-  Tensor unit_chunk_U;     // int32    zeros: keys are not divided
+  Tensor unit_chunk_U;     // int32    which chunk of its sequence's keys it sees
   Tensor unit_is_on_U;     // uint8    0: the unit does nothing
-  Tensor chunk_tokens;     // int32 [1]    more than any sequence has
+  Tensor chunk_tokens;     // int32 [1]    more than any sequence has: keys are not split
   Tensor num_rows;         // int32 [1]    rows that are real
+  // Split keys (kernels/gpu/paged_units.h). Rows of other launches become zero: it is the first.
+  int64_t num_partials = 0;  // 0: keys are not split
+  Tensor partial_starts;     // int32 [S]
+  Tensor merge_starts;       // int32 [T + 1]
 };
 
 /// The launch of the decode kernel: sequences of one row. Planned on the host
@@ -57,6 +64,7 @@ struct PagedBatch {
   Tensor pages;             // int32, flat
   Tensor last_page_tokens;  // int32 [S]  tokens in the last page, this step's included
   std::vector<TileLaunch> tiles;
+  PackedLaunch packed;
   DecodeLaunch decode;
 };
 
@@ -66,6 +74,7 @@ struct PagedCall {
   Tensor positions_T;         // int64
   Tensor q_norm_D, k_norm_D;  // undefined: no norm
   Tensor cos_PR, sin_PR;      // float32
+  Tensor sinks_N;             // attention sinks, in the precision of qkv; undefined: none
   RotaryShape heads;
   TreeAttentionShape attention;
   // [pages, K, kPageTokens, D] of this layer, in the precision of qkv; where there is tiled
@@ -81,6 +90,15 @@ struct SampleRows {
   Tensor top_p_R;        // float32
   Tensor min_p_R;        // float32
   Tensor top_k_R;        // int32    -1: all; 0: the largest logit (greedy)
+  Tensor wish_R;         // uint8 [R, sizeof(RowWish)]; undefined: no row has one
+};
+
+/// What a draw gives. The log-prob is of the full distribution at the row's temperature (of the
+/// kept tokens where they are reported), NaN (and token 0) for a row whose logits are no numbers.
+struct DrawnRows {
+  Tensor token_R;     // int32
+  Tensor log_prob_R;  // float32
+  Tensor num_kept_R;  // int32    of rows with a report: kept ids in it, or kHandedOver
 };
 
 /// A recorded step: launched again as a whole, on the same memory.
@@ -105,6 +123,17 @@ class Gpu {
   /// Addresses with pages behind them, which can be given back for a while. Throws
   /// c10::OutOfMemoryError.
   virtual std::unique_ptr<GpuMemory> reserve_memory(int64_t bytes) = 0;
+  /// Tensors on the GPU that `body` makes can be exported; others need not be.
+  virtual void make_exportable(const std::function<void()>& body) = 0;
+  /// The handle of a contiguous tensor made so, with which processes that have other GPUs of this host
+  /// write to its memory (kernels/gpu/peer_memory.h); bytes, not text. Throws std::runtime_error where
+  /// there is no such thing.
+  virtual std::string export_memory(const Tensor& tensor) = 0;
+  /// What another process has exported. Throws std::runtime_error, with the reason, where this GPU
+  /// cannot reach it.
+  virtual std::unique_ptr<PeerMemory> open_peer_memory(const std::string& handle) = 0;
+  /// Memory for this process and others; what it holds is not defined. Throws c10::OutOfMemoryError.
+  virtual std::unique_ptr<SharedGpuMemory> share_memory(int64_t bytes) = 0;
   /// Locks the pages of a tensor on the host, so that copies to and from it run beside kernels;
   /// they are unlocked before it goes.
   virtual void lock_pages(const Tensor& host) const = 0;
@@ -120,14 +149,15 @@ class Gpu {
   virtual bool has_tiled_attention(const RotaryShape& heads, at::ScalarType type) const = 0;
   /// True when sequences of one row go into a DecodeLaunch; otherwise they are tiles like others.
   virtual bool has_decode_attention(const RotaryShape& heads, at::ScalarType type) const = 0;
+  /// True when long prompts without a window may go into a PackedLaunch.
+  virtual bool has_packed_attention(const RotaryShape& heads, at::ScalarType type) const = 0;
   /// Writes the step's keys and values into their slots, then attends. Returns [T, N D].
   virtual Tensor paged_attention(const PagedCall& call) const = 0;
 
   /// Draws as kernels/cpu/sample.h does: the same uniform number gives the same token where the
-  /// logits are the same. token_R: int32; log_prob_R: float32, of the full distribution at the
-  /// row's temperature, NaN (and token 0) for a row whose logits are no numbers.
-  virtual void sample(const Tensor& logits_RV, const SampleRows& rows, Tensor token_R,
-                      Tensor log_prob_R) const = 0;
+  /// logits are the same. These are changed in place where a row wants that (row_wish.h).
+  virtual void sample(const Tensor& logits_RV, const SampleRows& rows,
+                      const DrawnRows& drawn) const = 0;
 
   /// Runs `body` in recording: its kernels are not executed until replay(). The body must have run
   /// before with the same shapes (libraries choose their algorithms then) and must not wait for the
@@ -143,6 +173,10 @@ class Gpu {
   /// Waits for the GPU. float32.
   virtual double sum_of_squares(const Tensor& x_N) const = 0;
 };
+
+/// GPUs that the driver shows this process (CUDA_VISIBLE_DEVICES counts); 0 without a driver. Opens
+/// none.
+int count_gpus();
 
 /// The GPU of this process. The first call loads the libraries and opens it; throws ConfigError
 /// with what is missing and what would help: no driver, no device, libraries that are not there, a

@@ -33,6 +33,23 @@ class GpuMemory {
   virtual Tensor view(int64_t offset_bytes, at::IntArrayRef sizes, at::ScalarType type) const = 0;
 };
 
+/// Memory of a GPU that another process maps as well: what either writes both see, and nothing is
+/// copied. The pages go back to the driver when all who have mapped them are done with them. Views must
+/// not be used after the object is gone. Not thread-safe.
+class SharedGpuMemory {
+ public:
+  virtual ~SharedGpuMemory() = default;
+
+  /// As requested, rounded up to the driver's pages (2 MiB): what others map.
+  virtual int64_t size_bytes() const = 0;
+  /// Names the memory to others, who get it through a socket; as long as the object lives.
+  virtual int descriptor() const = 0;
+  /// Of its GPU, among those that are visible.
+  virtual int device_index() const = 0;
+  /// As GpuMemory's.
+  virtual Tensor view(int64_t offset_bytes, at::IntArrayRef sizes, at::ScalarType type) const = 0;
+};
+
 /// In bytes. Peaks are since the last reset_peak_memory().
 struct GpuMemoryUse {
   int64_t total = 0;    // of the GPU

@@ -9,9 +9,13 @@
 namespace slime::kernels {
 namespace {
 
-void add_unit(UnitPlan& plan, size_t sequence, int64_t tile) {
+constexpr int64_t kLeastChunk = 512;       // keys
+constexpr int64_t kUnitsPerProcessor = 2;  // that are resident together
+
+void add_unit(UnitPlan& plan, size_t sequence, int64_t tile, int64_t chunk = 0) {
   plan.sequence_U.push_back(static_cast<int32_t>(sequence));
   plan.tile_U.push_back(static_cast<int32_t>(tile));
+  plan.chunk_U.push_back(static_cast<int32_t>(chunk));
   plan.is_on_U.push_back(1);
 }
 
@@ -20,6 +24,7 @@ void pad(UnitPlan& plan, int64_t num_units) {
   plan.num_units = std::max(num_units, static_cast<int64_t>(plan.sequence_U.size()));
   plan.sequence_U.resize(plan.num_units, 0);
   plan.tile_U.resize(plan.num_units, 0);
+  plan.chunk_U.resize(plan.num_units, 0);
   plan.is_on_U.resize(plan.num_units, 0);
 }
 
@@ -49,21 +54,62 @@ UnitPlan plan_single_rows(std::span<const PagedSpan> sequences, int64_t num_laun
   return plan;
 }
 
-UnitPlan plan_prompts(std::span<const PagedSpan> sequences, int64_t group) {
-  int64_t packed_rows = 0, count = 0;
+namespace {
+
+bool is_tiled(const PagedSpan& sequence) { return sequence.num_rows > 1 && !sequence.is_packed; }
+
+/// Keys of a chunk, so that there are about as many units as run at once.
+int64_t chunk_of(std::span<const PagedSpan> sequences, int64_t group, int64_t tile,
+                 const KeySplit& split) {
+  int64_t units = 0, keys = 0;  // keys: of all units
   for (const PagedSpan& sequence : sequences) {
-    if (sequence.num_rows == 1) continue;
+    if (!is_tiled(sequence)) continue;
+    const int64_t tiles = divide_up(sequence.num_rows * group, tile);
+    units += tiles;
+    keys += tiles * sequence.num_keys;
+  }
+  const int64_t wanted = kUnitsPerProcessor * split.num_processors / split.num_kv_heads;
+  if (units * 2 > wanted) return 0;
+  return std::max(kLeastChunk, round_up(divide_up(keys, wanted), int64_t{128}));
+}
+
+void split_keys(UnitPlan& plan, std::span<const PagedSpan> sequences) {
+  plan.merge_starts.push_back(0);
+  for (const PagedSpan& sequence : sequences) {
+    plan.partial_starts.push_back(static_cast<int32_t>(plan.num_partials));
+    const int64_t chunks =
+        is_tiled(sequence) ? divide_up(sequence.num_keys, int64_t{plan.chunk_tokens}) : 0;
+    for (int64_t row = 0; row < sequence.num_rows; ++row) {
+      plan.num_partials += chunks;
+      plan.merge_starts.push_back(static_cast<int32_t>(plan.num_partials));
+    }
+  }
+}
+
+}  // namespace
+
+UnitPlan plan_prompts(std::span<const PagedSpan> sequences, int64_t group, const KeySplit& split) {
+  int64_t packed_rows = 0, count = 0, longest = 0;
+  for (const PagedSpan& sequence : sequences) {
+    if (!is_tiled(sequence)) continue;
     packed_rows += sequence.num_rows * group;
+    longest = std::max(longest, sequence.num_keys);
     ++count;
   }
   UnitPlan plan;
   if (count == 0) return plan;
   plan.tile = tile_for(packed_rows / count);
+  const int64_t chunk = chunk_of(sequences, group, plan.tile, split);
+  if (chunk > 0 && chunk < longest) {
+    plan.chunk_tokens = static_cast<int32_t>(chunk);
+    split_keys(plan, sequences);
+  }
   for (const size_t s : longest_first(sequences)) {
-    if (sequences[s].num_rows == 1) continue;
+    if (!is_tiled(sequences[s])) continue;
     // The last rows see the most keys: they go first.
     for (int64_t tile = divide_up(sequences[s].num_rows * group, plan.tile); tile-- > 0;)
-      add_unit(plan, s, tile);
+      for (int64_t part = divide_up(sequences[s].num_keys, int64_t{plan.chunk_tokens}); part-- > 0;)
+        add_unit(plan, s, tile, part);
   }
   pad(plan, 0);
   return plan;

@@ -17,6 +17,31 @@ TEST(PagedUnits, OfAMixedStepSeparateDecodeFromPrompts) {
   EXPECT_EQ(decode.sequence_U, (std::vector<int32_t>{0, 2}));
 }
 
+TEST(PagedUnits, OfFewRowsWithManyKeysSplitThem) {
+  const std::vector<PagedSpan> spans{{1, 700}, {20, 4000}, {3, 100}, {1024, 2000, true}};
+  // 8 key-value heads on 132 multiprocessors, twice: 33 units.
+  const UnitPlan plan = plan_prompts(spans, 4, {8, 132});
+  EXPECT_EQ(plan.tile, 64);
+  EXPECT_EQ(plan.chunk_tokens, 512) << "the least; 2 x 4,000 + 100 keys in 33 are 246";
+  EXPECT_EQ(plan.num_units, 2 * 8 + 1);
+  EXPECT_EQ(plan.sequence_U.front(), 1);
+  EXPECT_EQ(plan.tile_U.front(), 1);
+  EXPECT_EQ(plan.chunk_U.front(), 7);
+  EXPECT_EQ(plan.partial_starts, (std::vector<int32_t>{0, 0, 20 * 8, 20 * 8 + 3}));
+  EXPECT_EQ(plan.num_partials, 20 * 8 + 3);
+  ASSERT_EQ(plan.merge_starts.size(), 1U + 1 + 20 + 3 + 1024);
+  EXPECT_EQ(plan.merge_starts[1], 0) << "the row of decode has none";
+  EXPECT_EQ(plan.merge_starts[2], 8);
+  EXPECT_EQ(plan.merge_starts[1 + 20 + 1], 20 * 8 + 1);
+  EXPECT_EQ(plan.merge_starts.back(), plan.num_partials);
+}
+
+TEST(PagedUnits, OfManyRowsOrFewKeysDoNotSplitThem) {
+  EXPECT_EQ(plan_prompts(std::vector<PagedSpan>{{20, 400}}, 4, {8, 132}).num_partials, 0);
+  EXPECT_EQ(plan_prompts(std::vector<PagedSpan>{{700, 9000}}, 4, {8, 132}).num_partials, 0);
+  EXPECT_EQ(plan_prompts(std::vector<PagedSpan>{{20, 9000}}, 4).num_partials, 0);
+}
+
 TEST(PagedUnits, OfARecordedStepAreAsManyAsAreLaunched) {
   const std::vector<PagedSpan> spans{{1, 700}, {1, 900}};
   const UnitPlan plan = plan_single_rows(spans, 4, 40);

@@ -10,8 +10,9 @@
 
 namespace slime::kernels {
 
-inline constexpr auto kRecordedRows = std::to_array<int64_t>(
-    {1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 160, 192, 224, 256, 320, 384, 448, 512});
+inline constexpr auto kRecordedRows =
+    std::to_array<int64_t>({1,   2,   4,   8,   16,  24,  32,  48,  64,  96,  128, 160,
+                            192, 224, 256, 320, 384, 448, 512, 640, 768, 896, 1024});
 
 constexpr bool is_recorded_size(int64_t rows) {
   return std::ranges::binary_search(kRecordedRows, rows);

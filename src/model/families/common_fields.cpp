@@ -69,26 +69,6 @@ void check_int4_groups(const FieldReader& form) {
   }
 }
 
-void read_stored_form(const FieldReader& fields, ModelConfig& config) {
-  const auto form = fields.fields("quantization_config");
-  if (!form) return;
-  static constexpr std::array<std::string_view, 3> kMethods = {"fp8", "mxfp4",
-                                                               "compressed-tensors"};
-  const std::string method = form->required().one_of("quant_method", kMethods).value_or("");
-  if (method == "mxfp4") config.stored_form = StoredForm::kMxfp4;
-  if (method == "compressed-tensors") {
-    config.stored_form = StoredForm::kInt4Groups;
-    check_int4_groups(*form);
-  }
-  if (method == "fp8") {
-    config.stored_form = StoredForm::kFp8Blocks;
-    const auto block = form->numbers<int64_t>("weight_block_size");
-    const bool is_square = block.size() == 2 && block[0] == block[1] && block[0] > 0;
-    form->expect(is_square, "weight_block_size", "must be two equal numbers, as [128, 128]");
-    if (is_square) config.fp8_block = block[0];
-  }
-}
-
 /// The share of a head that rotates.
 double read_rotary_factor(const FieldReader& fields, bool may_be_partial, double absent) {
   if (may_be_partial) return fields.number("partial_rotary_factor", 1e-6, 1).value_or(absent);
@@ -122,11 +102,33 @@ void read_rope_fields(const FieldReader& fields, Rope& rope) {
   read_rope_kind(fields, rope);
 }
 
+void read_stored_form(const FieldReader& fields, ModelConfig& config) {
+  const auto form = fields.fields("quantization_config");
+  if (!form) return;
+  static constexpr std::array<std::string_view, 3> kMethods = {"fp8", "mxfp4",
+                                                               "compressed-tensors"};
+  const std::string method = form->required().one_of("quant_method", kMethods).value_or("");
+  if (method == "mxfp4") config.stored_form = StoredForm::kMxfp4;
+  if (method == "compressed-tensors") {
+    config.stored_form = StoredForm::kInt4Groups;
+    check_int4_groups(*form);
+  }
+  if (method == "fp8") {
+    config.stored_form = StoredForm::kFp8Blocks;
+    const auto block = form->numbers<int64_t>("weight_block_size");
+    const bool is_square = block.size() == 2 && block[0] == block[1] && block[0] > 0;
+    form->expect(is_square, "weight_block_size", "must be two equal numbers, as [128, 128]");
+    if (is_square) config.fp8_block = block[0];
+  }
+}
+
 void read_common(const FieldReader& fields, ModelConfig& config, const CommonDefaults& defaults) {
   const FieldReader needed = fields.required();
   config.vocab_size = needed.integer("vocab_size", 1, kMaxSize).value_or(1);
   config.hidden_size = needed.integer("hidden_size", 1, kMaxSize).value_or(2);
-  config.intermediate_size = needed.integer("intermediate_size", 1, kMaxSize).value_or(1);
+  config.intermediate_size = (defaults.needs_feed_forward ? needed : fields)
+                                 .integer("intermediate_size", 1, kMaxSize)
+                                 .value_or(1);
   config.num_layers = needed.integer("num_hidden_layers", 1, 4096).value_or(1);
   config.num_heads = needed.integer("num_attention_heads", 1, 65536).value_or(1);
   config.num_kv_heads = fields.integer("num_key_value_heads", 1, 65536)

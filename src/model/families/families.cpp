@@ -35,8 +35,17 @@ constexpr std::array kFamilies = {
     Family{"qwen2_moe", "Qwen2MoeForCausalLM", read_qwen2_moe, write_qwen2_moe,
            make_expert_decoder},
     Family{"qwen3", "Qwen3ForCausalLM", read_qwen3, write_qwen3, make_dense_decoder},
+    Family{"qwen3_5", "Qwen3_5ForConditionalGeneration", read_qwen3_5, write_qwen3_5,
+           make_delta_decoder},
+    Family{"qwen3_5_moe", "Qwen3_5MoeForConditionalGeneration", read_qwen3_5_moe, write_qwen3_5_moe,
+           make_delta_decoder},
+    Family{"qwen3_5_moe_text", "Qwen3_5MoeForCausalLM", read_qwen3_5_moe, write_qwen3_5_moe,
+           make_delta_decoder},
+    Family{"qwen3_5_text", "Qwen3_5ForCausalLM", read_qwen3_5, write_qwen3_5, make_delta_decoder},
     Family{"qwen3_moe", "Qwen3MoeForCausalLM", read_qwen3_moe, write_qwen3_moe,
            make_expert_decoder},
+    Family{"qwen3_next", "Qwen3NextForCausalLM", read_qwen3_next, write_qwen3_next,
+           make_delta_decoder},
 };
 
 }  // namespace

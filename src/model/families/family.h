@@ -54,7 +54,10 @@ void read_phi3(const FieldReader& fields, ModelConfig& config);
 void read_qwen2(const FieldReader& fields, ModelConfig& config);
 void read_qwen2_moe(const FieldReader& fields, ModelConfig& config);
 void read_qwen3(const FieldReader& fields, ModelConfig& config);
+void read_qwen3_5(const FieldReader& fields, ModelConfig& config);
+void read_qwen3_5_moe(const FieldReader& fields, ModelConfig& config);
 void read_qwen3_moe(const FieldReader& fields, ModelConfig& config);
+void read_qwen3_next(const FieldReader& fields, ModelConfig& config);
 void write_deepseek_v2(const ModelConfig& config, json::object& out);
 void write_deepseek_v3(const ModelConfig& config, json::object& out);
 void write_deepseek_v32(const ModelConfig& config, json::object& out);
@@ -73,7 +76,10 @@ void write_phi3(const ModelConfig& config, json::object& out);
 void write_qwen2(const ModelConfig& config, json::object& out);
 void write_qwen2_moe(const ModelConfig& config, json::object& out);
 void write_qwen3(const ModelConfig& config, json::object& out);
+void write_qwen3_5(const ModelConfig& config, json::object& out);
+void write_qwen3_5_moe(const ModelConfig& config, json::object& out);
 void write_qwen3_moe(const ModelConfig& config, json::object& out);
+void write_qwen3_next(const ModelConfig& config, json::object& out);
 
 // What most families share.
 
@@ -84,10 +90,14 @@ struct CommonDefaults {
   std::optional<int64_t> kv_heads;
   std::optional<int64_t> head_dim;
   double norm_eps = 1e-6;
+  bool needs_feed_forward = true;   // intermediate_size; false where all layers may have experts
   bool has_partial_rotary = false;  // partial_rotary_factor may be less than 1
   double rotary_factor = 1;
 };
 void read_common(const FieldReader& fields, ModelConfig& config, const CommonDefaults& defaults);
+
+/// quantization_config: how files hold matrices. read_common() reads it among its own fields.
+void read_stored_form(const FieldReader& fields, ModelConfig& config);
 
 /// Theta and kind from rope_scaling, rope_parameters or one of the latter's members.
 void read_rope_fields(const FieldReader& fields, Rope& rope);
@@ -117,6 +127,13 @@ void read_indexed_layers(const FieldReader& fields, ModelConfig& config);
 void write_indexer(const ModelConfig& config, json::object& out);
 /// Which layers have experts, layer by layer, where the file says it so.
 void read_mlp_layer_types(const FieldReader& fields, ModelConfig& config);
+/// Which layers are gated delta nets (layer_types, or all but every full_attention_interval-th), their
+/// heads, and the gate of attention in the others.
+void read_delta_nets(const FieldReader& fields, ModelConfig& config);
+void write_delta_nets(const ModelConfig& config, json::object& out);
+/// Softmax experts, normalised, with a gated shared one.
+void read_gated_shared_experts(const FieldReader& fields, ModelConfig& config);
+void write_gated_shared_experts(const ModelConfig& config, json::object& out);
 /// "model.layers.N." of the layers behind the last one, which predict further tokens.
 void carry_next_layers(const FieldReader& fields, ModelConfig& config);
 /// Which layers have experts: every decoder_sparse_step-th, without mlp_only_layers.

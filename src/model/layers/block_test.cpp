@@ -49,6 +49,9 @@ class Chaining final : public Attention, public kernels::BlockChains {
                        const Tensor& positions_T) override {
     return inner_.attend_latent(layer, in, positions_T);
   }
+  Tensor attend_delta(const DeltaLayer& layer, const kernels::DeltaTokens& in) override {
+    return inner_.attend_delta(layer, in);
+  }
   const kernels::BlockChains* chains() const override { return this; }
   bool has_block_chain(const kernels::BlockChain&) const override {
     ++asked;
@@ -82,6 +85,33 @@ INSTANTIATE_TEST_SUITE_P(Fixtures, EachFamily,
                                            "mimo", "minimax_m2", "mistral", "olmo2", "phi3",
                                            "qwen2", "qwen2_moe", "qwen3", "qwen3_moe"),
                          [](const auto& info) { return std::string(info.param); });
+
+/// Zero weights of a fixture's shape.
+std::unique_ptr<Network> blank(const std::string& name,
+                               const comm::Mesh& mesh = comm::Mesh::single()) {
+  const auto models = std::filesystem::path(SLIME_SOURCE_DIR) / "tests/fixtures/models";
+  return make_blank_network(read_model_config(models / name), Precision::of("float32"), mesh);
+}
+
+TEST(DecoderBlock, OfAGatedDeltaNetTellsItsParametersAndItsState) {
+  for (const std::string name : {"qwen3_5", "qwen3_5_moe", "qwen3_next"}) {
+    const auto network = blank(name);
+    const ModelConfig& config = network->config();
+    const int64_t table = config.vocab_size * config.hidden_size;
+    int64_t told = (config.ties_embeddings ? 1 : 2) * table + config.hidden_size;
+    for (const BlockNeeds& block : network->blocks()) told += block.costs.parameters;
+    EXPECT_EQ(told, network->weights().num_parameters()) << name;
+  }
+  const auto network = blank("qwen3_next");
+  const BlockNeeds &delta = network->blocks()[0], &attention = network->blocks()[3];
+  EXPECT_EQ(delta.mixer,
+            "gated delta net, 4 value heads of 16 x 16, 2 key heads, convolution of 4");
+  // Four heads of 16 x 16, and three tokens of 64 + 64 channels, float32.
+  EXPECT_EQ(delta.cache, (CacheSpec{.state_bytes = (4 * 16 * 16 + 3 * 128) * 4}));
+  EXPECT_EQ(attention.mixer, "4 query, 2 key-value, size 32, q/k norm, gated");
+  EXPECT_EQ(attention.cache.state_bytes, 0);
+  EXPECT_EQ(attention.cache.numbers_per_token(), 2 * 2 * 32);
+}
 
 TEST(DecoderBlock, TellsWhatItsMixerKeepsInTheCache) {
   const BlockNeeds block = load("qwen3")->blocks().front();

@@ -69,7 +69,13 @@ ExpertLayer::ExpertLayer(const LayerSite& site)
     builder.add(router_bias_E_, {{name(names.router + ".bias"), {config_.count}, {}}});
   if (config_.has_selection_bias)
     builder.add_constant(selection_bias_E_, name(names.selection_bias), {config_.count});
-  config_.are_in_turns ? add_experts_in_turns(site) : add_experts(site);
+  if (config_.are_in_turns) {
+    add_experts_in_turns(site);
+  } else if (config_.are_stacked) {
+    add_stacked_experts(site);
+  } else {
+    add_experts(site);
+  }
   if (config_.shared_width > 0) {
     shared_ = std::make_unique<GatedMlp>(site, names.prefix + "." + names.shared,
                                          GatedMlpShape{hidden_, config_.shared_width});
@@ -91,6 +97,15 @@ void ExpertLayer::add_experts(const LayerSite& site) {
   }
   site.builder.add(stack_.gate_up, std::move(gate_up));
   site.builder.add(stack_.down, std::move(down));
+}
+
+void ExpertLayer::add_stacked_experts(const LayerSite& site) {
+  const int64_t count = config_.count, width = config_.width;
+  const auto name = [&](const char* tail) {
+    return site.name(config_.names.prefix + ".experts." + tail);
+  };
+  site.builder.add(stack_.gate_up, {{name("gate_up_proj"), {count, 2 * width, hidden_}, {}}});
+  site.builder.add(stack_.down, {{name("down_proj"), {count, hidden_, width}, {}}});
 }
 
 void ExpertLayer::add_experts_in_turns(const LayerSite& site) {
@@ -148,8 +163,8 @@ kernels::RoutedExperts ExpertLayer::operation() const {
           selection_bias_E_,
           {config_.per_token, config_.score == RouterScore::kSigmoid, config_.normalizes,
            config_.scaling},
-          stack_.gate_up.value,
-          stack_.down.value};
+          stack_.gate_up.value.view({-1, hidden_}),
+          stack_.down.value.view({-1, config_.width})};
 }
 
 std::optional<kernels::RoutedExperts> ExpertLayer::routed_experts() const {

@@ -32,6 +32,7 @@ class ExpertLayer final : public FeedForward {
 
  private:
   void add_experts(const LayerSite& site);
+  void add_stacked_experts(const LayerSite& site);
   void add_experts_in_turns(const LayerSite& site);
   Tensor shared(const Tensor& input_TH) const;
   Tensor routed(const Tensor& input_TH, RouterPass* routers) const;

@@ -14,8 +14,9 @@ namespace slime::model {
 namespace {
 
 GroupedQueryShape shape_of(const ModelConfig& config) {
-  return {config.hidden_size, config.num_heads,    config.num_kv_heads,    config.head_dim,
-          config.qk_norm,     config.has_qkv_bias, config.has_output_bias, config.has_sinks};
+  return {config.hidden_size,     config.num_heads, config.num_kv_heads,
+          config.head_dim,        config.qk_norm,   config.has_qkv_bias,
+          config.has_output_bias, config.has_sinks, config.has_output_gate};
 }
 
 /// Heads stay whole: a rank holds heads / tp of them.
@@ -47,17 +48,20 @@ Costs grouped_query_costs(const GroupedQueryShape& shape) {
   if (shape.qk_norm == QkNorm::kPerHead) costs.parameters += 2 * shape.head_dim;
   if (shape.qk_norm == QkNorm::kAllHeads) costs.parameters += q + kv / 2;
   if (shape.has_sinks) costs.parameters += shape.num_heads;
-  costs.flops_per_token = 2 * h * heads + 2 * h * h;
+  if (shape.has_gate) costs.parameters += q * h;
+  costs.flops_per_token = 2 * h * (heads + (shape.has_gate ? q : 0)) + 2 * h * h;
   costs.flops_per_pair = 4 * q;  // a score and a sum of values
   // Heads after the rotation; before it only where a norm reads them; what attention returns, with
   // its statistics.
   int64_t projected = heads;
   if (shape.qk_norm == QkNorm::kPerHead) projected += heads;
   if (shape.qk_norm == QkNorm::kAllHeads) projected += q + kv / 2;
+  if (shape.has_gate) projected += 3 * q;  // the gate, its sigmoid, what it multiplies
   costs.saved = costs.saved_selective = projected + q;
   costs.saved_float32 = shape.num_heads;
   costs.gradients = heads + q;
-  costs.passing = (shape.qk_norm == QkNorm::kAllHeads ? 3 : 2) * heads;
+  costs.passing =
+      (shape.qk_norm == QkNorm::kAllHeads ? 3 : 2) * heads + (shape.has_gate ? 3 * q : 0);
   return costs;
 }
 
@@ -67,6 +71,9 @@ GroupedQueryAttention::GroupedQueryAttention(const LayerSite& site)
   const int64_t q = shape_.num_heads * dim, kv = shape_.num_kv_heads * dim;
   const Slice q_rows = slice_of_heads(site, 0, shape_.num_heads),
               kv_rows = slice_of_heads(site, 0, shape_.num_kv_heads);
+  const int64_t gated_q = shape_.has_gate ? 2 * q : q;  // each head with its gate
+  const Slice gated_q_rows =
+      shape_.has_gate && q_rows.dim >= 0 ? Slice{0, 2 * q_rows.begin, 2 * q_rows.end} : q_rows;
   // Whole on every rank, and each sees some of the heads, or (biases of sums) one rank adds it.
   const bool is_partial = !tp_.is_alone();
   Weights::Builder& builder = site.builder;
@@ -79,7 +86,7 @@ GroupedQueryAttention::GroupedQueryAttention(const LayerSite& site)
                 {{site.name("self_attn.qkv_proj.weight"), {q + 2 * kv, hidden}, {}}});
   } else {
     builder.add(projection.weight_OI,
-                {{site.name("self_attn.q_proj.weight"), {q, hidden}, q_rows},
+                {{site.name("self_attn.q_proj.weight"), {gated_q, hidden}, gated_q_rows},
                  {site.name("self_attn.k_proj.weight"), {kv, hidden}, kv_rows},
                  {site.name("self_attn.v_proj.weight"), {kv, hidden}, kv_rows}});
   }
@@ -110,12 +117,6 @@ GroupedQueryAttention::GroupedQueryAttention(const LayerSite& site)
     builder.add(output.bias_O, {{site.name("self_attn.o_proj.bias"), {hidden}, {}, is_partial}});
 
   if (shape_.has_sinks) {
-    if (!site.rotary.cos_PR.is_cpu()) {
-      throw ConfigError(fmt::format(
-          "layer {} has attention sinks, which are computed on the CPU only so far: use "
-          "device cpu",
-          site.index));
-    }
     builder.add(layer_.sinks, {{site.name("self_attn.sinks"),
                                 {shape_.num_heads},
                                 tensor_parallel_slice(site.mesh, 0, shape_.num_heads)}});
@@ -145,8 +146,8 @@ std::string GroupedQueryAttention::describe() const {
   const char* norm = "";
   if (shape_.qk_norm == QkNorm::kPerHead) norm = ", q/k norm";
   if (shape_.qk_norm == QkNorm::kAllHeads) norm = ", q/k norm over all heads";
-  return fmt::format("{} query, {} key-value, size {}{}", shape_.num_heads, shape_.num_kv_heads,
-                     shape_.head_dim, norm);
+  return fmt::format("{} query, {} key-value, size {}{}{}", shape_.num_heads, shape_.num_kv_heads,
+                     shape_.head_dim, norm, shape_.has_gate ? ", gated" : "");
 }
 
 Tensor GroupedQueryAttention::forward(const Tensor& input_TH, const Tensor& positions_T,
@@ -159,6 +160,20 @@ Tensor GroupedQueryAttention::forward(const Tensor& input_TH, const Tensor& posi
 
 Tensor GroupedQueryAttention::mix(const Tensor& qkv_TE, const Tensor& positions_T,
                                   Attention& attention) const {
+  if (!shape_.has_gate) return attended(qkv_TE, positions_T, attention);
+  const int64_t tokens = qkv_TE.size(0), heads = layer_.num_heads, dim = layer_.head_dim,
+                q = heads * dim;
+  const Tensor gated_TN2D = qkv_TE.narrow(1, 0, 2 * q).view({tokens, heads, 2, dim});
+  const Tensor query_TC = gated_TN2D.select(2, 0).reshape({tokens, q}),
+               gate_TC = gated_TN2D.select(2, 1).reshape({tokens, q});
+  const Tensor seen_TC =
+      attended(at::cat({query_TC, qkv_TE.narrow(1, 2 * q, qkv_TE.size(1) - 2 * q)}, 1), positions_T,
+               attention);
+  return seen_TC * gate_TC.sigmoid();
+}
+
+Tensor GroupedQueryAttention::attended(const Tensor& qkv_TE, const Tensor& positions_T,
+                                       Attention& attention) const {
   Tensor heads_TE = own_q_norm_.defined() ? normed_heads(qkv_TE) : qkv_TE;
   if (column_order_E_.defined()) heads_TE = heads_TE.index_select(1, column_order_E_);
   if (!norms_add_one_ || !layer_.q_norm.defined())

@@ -3,6 +3,9 @@
 /// Attention whose query heads share key and value heads in groups (arXiv 2305.13245), with rotary
 /// positions, and norms of queries and keys where a family has them.
 ///
+/// Where a family has a gate of the output, the projection has its N D outputs too: of each head the
+/// query, then the gate.
+///
 /// Dimensions: T tokens, H hidden, N query heads, K key-value heads, D head size, E = (N + 2 K) D,
 /// C = N D.
 
@@ -23,6 +26,7 @@ struct GroupedQueryShape {
   bool has_qkv_bias = false;
   bool has_output_bias = false;
   bool has_sinks = false;
+  bool has_gate = false;
 };
 Costs grouped_query_costs(const GroupedQueryShape& shape);
 
@@ -43,6 +47,7 @@ class GroupedQueryAttention final : public Mixer {
 
  private:
   Tensor normed_heads(const Tensor& qkv_TE) const;
+  Tensor attended(const Tensor& qkv_TE, const Tensor& positions_T, Attention& attention) const;
 
   TensorParallel tp_;
   GroupedQueryShape shape_;

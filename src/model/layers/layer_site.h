@@ -28,9 +28,9 @@ struct LayerSite {
                       ", which tensor parallelism cannot slice: use tensor parallelism of 1");
   }
 
-  /// "model.layers.INDEX." and `tail`.
+  /// "model.layers.INDEX." and `tail`, or what the family has for "model.".
   std::string name(std::string_view tail) const {
-    return "model.layers." + std::to_string(index) + "." + std::string(tail);
+    return config.tensor_prefix + "layers." + std::to_string(index) + "." + std::string(tail);
   }
 };
 

@@ -98,7 +98,8 @@ struct GatherRows : torch::autograd::Function<GatherRows> {
 struct ScatterSum : torch::autograd::Function<ScatterSum> {
   static Tensor forward(AutogradContext* ctx, const Tensor& partial, RankGroup* ranks) {
     keep(ctx, ranks);
-    return scattered_sum(partial.clone(at::MemoryFormat::Contiguous), *ranks, kForward);
+    return scattered_sum(partial.contiguous(), *ranks,
+                         kForward);  // overwritten: see layer_output()
   }
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
     return {gathered(grads[0].contiguous(), kept_ranks(ctx), kBackward), Tensor()};

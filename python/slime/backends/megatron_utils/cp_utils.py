@@ -15,8 +15,8 @@ def get_sum_of_sample_mean(
     nothing is divided."""
     import torch
 
-    lengths = torch.as_tensor(list(response_lengths))
     mask = torch.cat([each.reshape(-1) for each in loss_masks])
+    lengths = torch.as_tensor(list(response_lengths), device=mask.device)
     weights = {}  # of each token, by precision: made once, used for every metric
 
     def weight(dtype):
@@ -24,7 +24,7 @@ def get_sum_of_sample_mean(
             weights[dtype] = mask.to(dtype)
             if not calculate_per_token_loss:
                 sums = [each.sum() for each in loss_masks] if sample_denoms is None else sample_denoms
-                denominators = torch.as_tensor([float(each) for each in sums], dtype=dtype).clamp_min(1)
+                denominators = torch.as_tensor([float(each) for each in sums], dtype=dtype, device=mask.device).clamp_min(1)
                 weights[dtype] = weights[dtype] / denominators.repeat_interleave(lengths)
         return weights[dtype]
 

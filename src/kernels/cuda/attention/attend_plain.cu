@@ -43,6 +43,8 @@ __global__ void attend_plain_kernel(AttendCall call, const int64_t* positions_T,
     for (int p = 0; p < kMaxPerLane; ++p)
       if (lane + 32 * p < dim) sum[p] = sum[p] * shrink + weight * to_float(v[lane + 32 * p]);
   }
+  if (call.sinks_N != nullptr)
+    total += expf(to_float(static_cast<const T*>(call.sinks_N)[head]) - largest);
   T* out = static_cast<T*>(call.out_TC) + (row * call.num_heads + head) * dim;
 #pragma unroll
   for (int p = 0; p < kMaxPerLane; ++p)

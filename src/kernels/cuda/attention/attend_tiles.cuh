@@ -30,7 +30,7 @@ void attend_tiles_of(const AttendCall& call, const UnitArrays& units, cudaStream
       mutable_ints(call.paged.page_starts), mutable_ints(call.paged.last_page_tokens));
   Params params(static_cast<T*>(call.q), paged, /*maybe_custom_mask=*/nullptr,
                 mutable_ints(call.paged.query_starts), /*maybe_mask_indptr=*/nullptr,
-                /*maybe_q_rope_offset=*/nullptr, static_cast<T*>(call.out_TC), /*lse=*/nullptr,
+                /*maybe_q_rope_offset=*/nullptr, static_cast<T*>(call.out_TC), units.logsumexp_TN,
                 /*maybe_alibi_slopes=*/nullptr, call.num_heads,
                 static_cast<int32_t>(call.row_stride), kHeadDim,
                 call.window > 0 ? static_cast<int32_t>(call.window - 1) : -1,
@@ -39,7 +39,9 @@ void attend_tiles_of(const AttendCall& call, const UnitArrays& units, cudaStream
   params.qo_tile_indices = mutable_ints(units.tile_U);
   params.kv_tile_indices = mutable_ints(units.chunk_U);
   params.kv_chunk_size_ptr = mutable_ints(units.chunk_tokens);
-  params.o_indptr = mutable_ints(call.paged.query_starts);
+  params.o_indptr =
+      mutable_ints(units.partial_out == nullptr ? call.paged.query_starts : units.partial_starts);
+  params.merge_indptr = mutable_ints(units.merge_starts);
   params.block_valid_mask = reinterpret_cast<bool*>(const_cast<uint8_t*>(units.is_on_U));
   params.total_num_rows = reinterpret_cast<uint32_t*>(const_cast<int32_t*>(units.num_rows));
   params.max_total_num_rows = static_cast<uint32_t>(call.rows);
@@ -50,7 +52,8 @@ void attend_tiles_of(const AttendCall& call, const UnitArrays& units, cudaStream
         flashinfer::BatchPrefillWithPagedKVCacheDispatched<
             /*SAME_KV_STRIDES=*/true, kTile, kHeadDim, kHeadDim, flashinfer::PosEncodingMode::kNone,
             /*USE_FP16_QK_REDUCTION=*/false, flashinfer::MaskMode::kCausal, Variant, Params>(
-            params, /*tmp_v=*/nullptr, /*tmp_s=*/nullptr, /*enable_pdl=*/true, stream),
+            params, static_cast<T*>(units.partial_out), units.partial_logsumexp,
+            /*enable_pdl=*/true, stream),
         "attention");
   };
   switch (units.tile) {

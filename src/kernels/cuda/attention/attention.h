@@ -41,6 +41,8 @@ struct RotateCall {
   void* keys = nullptr;
   void* values = nullptr;
   bool is_fp8 = false;  // keys and values in pages
+  // With pages: keys and values go to out_TE too, as the pages hold them. Heads of 64 and 128.
+  bool keeps_keys = false;
 };
 
 /// Head sizes up to 256, even.
@@ -67,7 +69,8 @@ struct AttendCall {
   int64_t rows = 0;
   int num_heads = 0, num_kv_heads = 0, head_dim = 0;
   float scale = 1;
-  int64_t window = 0;  // 0: all earlier tokens
+  int64_t window = 0;             // 0: all earlier tokens
+  const void* sinks_N = nullptr;  // scores that take part in the softmax without a value; or null
 };
 
 /// Any head size up to 256, any ratio of heads, any precision but fp8: one warp per row and head.
@@ -79,18 +82,43 @@ void attend_plain(const AttendCall& call, const int64_t* positions_T, const int3
 struct UnitArrays {
   int tile = 16;
   int64_t num_units = 0;
+  float* logsumexp_TN = nullptr;  // to the base of 2; null: not wanted
   const int32_t* sequence_U = nullptr;
   const int32_t* tile_U = nullptr;
-  const int32_t* chunk_U = nullptr;  // all zero: tiles see all keys
+  const int32_t* chunk_U = nullptr;
   const uint8_t* is_on_U = nullptr;
   const int32_t* chunk_tokens = nullptr;
   const int32_t* num_rows = nullptr;
+  // Split keys: partial results of all chunks, and which of them each row merges. Scratch.
+  void* partial_out = nullptr;              // [P, N, D] of the call's precision; null: not split
+  float* partial_logsumexp = nullptr;       // [P, N]
+  const int32_t* partial_starts = nullptr;  // [S]
+  const int32_t* merge_starts = nullptr;    // [T + 1]
 };
+
+/// What attention without sinks gives becomes what it gives with them. logsumexp_TN of all scores, to
+/// the base of e or of 2; +infinity: the row stays.
+void apply_sinks(const AttendCall& call, const float* logsumexp_TN, bool is_base_2,
+                 cudaStream_t stream);
 
 bool has_tiles(Number number, int head_dim);
 
 /// FlashInfer's tensor-core kernel; head sizes 64 and 128, bfloat16 and float16.
 void attend_tiles(const AttendCall& call, const UnitArrays& units, cudaStream_t stream);
+
+struct GatherCall {
+  Number number = Number::kBFloat16;  // of the rows; not float32
+  const int32_t* pages_P = nullptr;
+  int64_t num_pages = 0;
+  const void* keys = nullptr;
+  const void* values = nullptr;
+  int num_kv_heads = 0, head_dim = 0;  // head_dim: a multiple of 8
+  bool is_fp8 = false;
+  void* rows_CX = nullptr;  // [kPageTokens P, 2 K D]: a token's keys, then its values
+};
+
+/// Tokens of pages as rows, for kernels that know nothing of pages.
+void gather_pages(const GatherCall& call, cudaStream_t stream);
 
 /// The plan of kernels/gpu/decode_units.h on the device.
 struct DecodeArrays {

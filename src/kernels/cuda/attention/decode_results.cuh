@@ -3,6 +3,7 @@
 /// Shared memory of a thread block of the decode attention kernel, and its epilogue: the reduction
 /// of the warps' partial softmaxes to the results of a segment.
 
+#include "kernels/cuda/attention/sink_weight.cuh"
 #include "kernels/cuda/attention/step_heads.cuh"
 
 namespace slime::kernels::cuda::decode {
@@ -47,7 +48,10 @@ __device__ void write_results(const Arguments& arguments, BlockMemory<T, Kv, kDi
     const int m = r / arguments.group, head = kv_head * arguments.group + r - m * arguments.group;
     const DecodeMember member = Block(arguments).member(share.segment.first_member + m);
     Result& result = memory.results[r];
-    result.scale = member.record < 0 ? 1 / total : 0;
+    // Records are merged later, and the sink with them.
+    const bool has_sink = member.record < 0 && call.sinks_N != nullptr;
+    const float all = has_sink ? total + sink_weight<T>(call, head, most) : total;
+    result.scale = member.record < 0 ? 1 / all : 0;
     result.head =
         (member.record < 0 ? member.row : member.record) * static_cast<int64_t>(call.num_heads) +
         head;

@@ -56,4 +56,8 @@ __device__ inline __nv_fp8_storage_t to_fp8(float x) {
   return __nv_cvt_float_to_fp8(x, __NV_SATFINITE, __NV_E4M3);
 }
 
+__device__ inline float from_fp8(__nv_fp8_storage_t x) {
+  return __half2float(__half(__nv_cvt_fp8_to_halfraw(x, __NV_E4M3)));
+}
+
 }  // namespace slime::kernels::cuda

@@ -1,4 +1,4 @@
-#include "kernels/cuda/attention/attention.h"
+#include "kernels/cuda/attention/sink_weight.cuh"
 #include "kernels/cuda/tensor_core.cuh"
 
 namespace slime::kernels::cuda {
@@ -68,6 +68,7 @@ __global__ void __launch_bounds__(32 * kWarps)
       for (int i = 0; i < kNumbers; ++i) sum[i] += weight * x.x[i];
     }
   }
+  if (call.sinks_N != nullptr) total += sink_weight<T>(call, head, largest);
   T* out = static_cast<T*>(call.out_TC) + (row * call.num_heads + head) * kDim + lane * kNumbers;
   uint32_t packed[kNumbers / 2];
 #pragma unroll

@@ -4,7 +4,8 @@
 namespace slime::kernels::cuda {
 namespace {
 
-constexpr int kWarps = 8;     // heads per block
+constexpr int kWarps = 8;  // heads per block
+constexpr int kWideThreads = 256;
 constexpr int kMaxPairs = 4;  // pairs of numbers per lane: head sizes up to 256
 
 /// One warp per head of a row. A lane holds the pairs (i, i + D / 2) with i = lane, lane + 32, ...
@@ -74,11 +75,122 @@ __global__ void __launch_bounds__(32 * kWarps) norm_rotate_kernel(RotateCall cal
   }
 }
 
+/// The same with 16-byte accesses, for 16-bit rows: kDim / 16 lanes have a head, each eight pairs.
+template <typename T, int kDim>
+__global__ void __launch_bounds__(kWideThreads) norm_rotate_wide_kernel(RotateCall call) {
+  constexpr int kLanes = kDim / 16, kHalf = kDim / 2, kOwn = 8;
+  using Numbers = Pack<T, kOwn>;
+  launch_dependents();
+  const int num_heads = call.num_heads, num_kv_heads = call.num_kv_heads;
+  const int heads = num_heads + 2 * num_kv_heads;
+  const int64_t at = (static_cast<int64_t>(blockIdx.x) * kWideThreads + threadIdx.x) / kLanes;
+  // All lanes stay for the sums.
+  const bool is_there = at < call.rows * heads;
+  const int64_t row = is_there ? at / heads : 0;
+  const int head = static_cast<int>(is_there ? at % heads : 0);
+  const int first = static_cast<int>(threadIdx.x) % kLanes * kOwn;
+  const bool is_query = head < num_heads, is_value = head >= num_heads + num_kv_heads;
+  const auto* norm = static_cast<const T*>(is_query ? call.q_norm_D : call.k_norm_D);
+  grid_dependency_wait();
+
+  const int64_t offset = (row * heads + head) * kDim + first;
+  const T* in = static_cast<const T*>(call.qkv_TE) + offset;
+  const Numbers low = *reinterpret_cast<const Numbers*>(in);
+  const Numbers high = *reinterpret_cast<const Numbers*>(in + kHalf);
+  float a[kOwn], b[kOwn], squares[kOwn];
+#pragma unroll
+  for (int i = 0; i < kOwn; ++i) {
+    a[i] = to_float(low.x[i]);
+    b[i] = to_float(high.x[i]);
+    squares[i] = square_sum(a[i], b[i]);
+  }
+  const float sum = lane_sum<kLanes>(neighbour_sum(squares));
+  if (!is_there) return;
+  if (!is_value) {
+    if (norm != nullptr) {
+      const float scale = norm_scale(sum, kDim, call.eps);
+      const Numbers norm_low = *reinterpret_cast<const Numbers*>(norm + first);
+      const Numbers norm_high = *reinterpret_cast<const Numbers*>(norm + first + kHalf);
+#pragma unroll
+      for (int i = 0; i < kOwn; ++i) {
+        a[i] = normed(a[i], scale, to_float(norm_low.x[i]));
+        b[i] = normed(b[i], scale, to_float(norm_high.x[i]));
+      }
+    }
+    const int64_t angle = call.positions_T[row] * kHalf + first;
+    const auto cosine = *reinterpret_cast<const Pack<float, kOwn>*>(call.cos_PR + angle);
+    const auto sine = *reinterpret_cast<const Pack<float, kOwn>*>(call.sin_PR + angle);
+#pragma unroll
+    for (int i = 0; i < kOwn; ++i) rotate_pair(a[i], b[i], cosine.x[i], sine.x[i]);
+  }
+  const bool is_cached = !is_query && call.slot_T != nullptr;
+  if (is_cached && call.is_fp8) {  // rows that are kept hold what the cache does
+#pragma unroll
+    for (int i = 0; i < kOwn; ++i) {
+      a[i] = from_fp8(to_fp8(a[i]));
+      b[i] = from_fp8(to_fp8(b[i]));
+    }
+  }
+  Numbers out_low, out_high;
+#pragma unroll
+  for (int i = 0; i < kOwn; ++i) {
+    out_low.x[i] = from_float<T>(a[i]);
+    out_high.x[i] = from_float<T>(b[i]);
+  }
+  const auto store = [&](T* out) {
+    *reinterpret_cast<Numbers*>(out) = out_low;
+    *reinterpret_cast<Numbers*>(out + kHalf) = out_high;
+  };
+  if (!is_cached || call.keeps_keys) store(static_cast<T*>(call.out_TE) + offset);
+  if (!is_cached) return;
+  const int64_t slot = call.slot_T[row];
+  const int kv_head = (head - num_heads) % num_kv_heads;
+  const int64_t cached =
+      ((slot / kPageTokens * num_kv_heads + kv_head) * kPageTokens + slot % kPageTokens) * kDim +
+      first;
+  void* cache = is_value ? call.values : call.keys;
+  if (!call.is_fp8) return store(static_cast<T*>(cache) + cached);
+  Pack<__nv_fp8_storage_t, kOwn> narrow_low, narrow_high;
+#pragma unroll
+  for (int i = 0; i < kOwn; ++i) {
+    narrow_low.x[i] = to_fp8(a[i]);
+    narrow_high.x[i] = to_fp8(b[i]);
+  }
+  auto* out = static_cast<__nv_fp8_storage_t*>(cache) + cached;
+  *reinterpret_cast<Pack<__nv_fp8_storage_t, kOwn>*>(out) = narrow_low;
+  *reinterpret_cast<Pack<__nv_fp8_storage_t, kOwn>*>(out + kHalf) = narrow_high;
+}
+
+bool is_wide(const RotateCall& call) {
+  bool is_aligned = true;
+  for (const void* x :
+       {call.qkv_TE, static_cast<const void*>(call.out_TE), call.q_norm_D, call.k_norm_D,
+        static_cast<const void*>(call.keys), static_cast<const void*>(call.values)})
+    is_aligned &= reinterpret_cast<uintptr_t>(x) % 16 == 0;
+  for (const float* x : {call.cos_PR, call.sin_PR})
+    is_aligned &= reinterpret_cast<uintptr_t>(x) % 32 == 0;
+  return is_aligned && call.number != Number::kFloat32 &&
+         (call.head_dim == 64 || call.head_dim == 128);
+}
+
+template <typename T>
+void run_wide(const RotateCall& call, cudaStream_t stream) {
+  const int64_t heads = call.rows * (call.num_heads + 2 * call.num_kv_heads);
+  const int64_t threads = heads * call.head_dim / 16;
+  launch(call.head_dim == 64 ? norm_rotate_wide_kernel<T, 64> : norm_rotate_wide_kernel<T, 128>,
+         dim3((threads + kWideThreads - 1) / kWideThreads), dim3(kWideThreads), 0, stream, call);
+}
+
 }  // namespace
 
 void norm_rotate(const RotateCall& call, cudaStream_t stream) {
   if (call.head_dim > 64 * kMaxPairs)
     throw std::runtime_error("head sizes above 256 are not supported");
+  if (is_wide(call)) {
+    return call.number == Number::kBFloat16 ? run_wide<__nv_bfloat16>(call, stream)
+                                            : run_wide<__half>(call, stream);
+  }
+  if (call.keeps_keys) throw std::runtime_error("rotated keys are kept by the wide kernel alone");
   const int heads = call.num_heads + 2 * call.num_kv_heads;
   const dim3 grid(call.rows, (heads + kWarps - 1) / kWarps);
   with_type(call.number, [&](auto zero) {

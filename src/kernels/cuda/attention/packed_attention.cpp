@@ -43,19 +43,19 @@ void check_dnn(fe::error_t status, const char* what) {
     throw std::runtime_error(fmt::format("cuDNN: {}: {}", what, status.get_message()));
 }
 
-/// `count` rounded up to a multiple of bit_floor(count) / `fraction` (a power of two), or of
+/// `count` rounded up to a multiple of bit_floor(count) / `fractions` (a power of two), or of
 /// `least` where that is more. A plan takes a tenth of a second to make; so a run whose
-/// micro-batches all differ needs few of them. The padding is tiles and pairs without rows, which
-/// return at once.
-int64_t rounded_up(int64_t count, int64_t fraction, int64_t least) {
+/// micro-batches all differ needs few of them.
+int64_t rounded_up(int64_t count, int64_t fractions, int64_t least) {
   const auto step = std::max<int64_t>(
-      least, static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(count))) / fraction);
+      least, static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(count))) / fractions);
   return round_up(count, step);
 }
 
-int64_t planned_rows(int64_t rows) { return rounded_up(rows, 4, 128); }
-int64_t planned_pairs(const AttentionLevel& level) {
-  return rounded_up(static_cast<int64_t>(level.pairs.size()), 2, 4);
+/// Numbers of a row of keys.
+int64_t key_row(const RotaryShape& heads, bool has_own_keys) {
+  const int64_t num_heads = (has_own_keys ? 0 : heads.num_heads) + 2 * heads.num_kv_heads;
+  return num_heads * heads.head_dim;
 }
 
 int64_t longest(const AttentionLevel& level, bool of_keys) {
@@ -76,12 +76,12 @@ struct PackedAttention::Graph {
 /// Lengths and element offsets of a level's pairs, and of empty ones behind them, on the device.
 struct PackedAttention::Tables {
   std::vector<AttentionPair> pairs;
-  int64_t row_stride = 0, out_stride = 0;
+  int64_t row_stride = 0, key_stride = 0, out_stride = 0;
   Tensor query_length_B, key_length_B;                        // int32
   Tensor query_offset, key_offset, out_offset, stats_offset;  // int32 [B + 1]
 };
 
-PackedAttention::PackedAttention() {
+PackedAttention::PackedAttention(const PlanRounding& rounding) : rounding_(rounding) {
   cudnnHandle_t handle = nullptr;
   if (cudnnCreate(&handle) != CUDNN_STATUS_SUCCESS) throw std::runtime_error("cudnnCreate failed");
   handle_ = handle;
@@ -94,18 +94,46 @@ bool PackedAttention::supports(at::ScalarType type, const RotaryShape& heads) {
          heads.head_dim <= kMaxHeadDim;
 }
 
+int64_t PackedAttention::planned_rows(const AttentionLevel& level, bool of_keys) const {
+  return rounded_up(longest(level, of_keys), rounding_.row_fractions, 128);
+}
+
+int64_t PackedAttention::planned_pairs(const AttentionLevel& level) const {
+  return rounded_up(static_cast<int64_t>(level.pairs.size()), rounding_.pair_fractions,
+                    rounding_.least_pairs);
+}
+
+PackedAttention::Key PackedAttention::key_for(bool is_backward, bool has_own_keys,
+                                              at::ScalarType type, const AttentionLevel& level,
+                                              const RotaryShape& heads,
+                                              const TreeAttentionShape& shape) const {
+  return {is_backward,
+          type,
+          planned_pairs(level),
+          planned_rows(level, false),
+          planned_rows(level, true),
+          heads.num_heads,
+          heads.num_kv_heads,
+          heads.head_dim,
+          level.causal,
+          shape.window,
+          has_own_keys};
+}
+
 PackedAttention::Graph& PackedAttention::graph_for(const Key& key, double scale) {
   const auto found = graphs_.find(key);
   if (found != graphs_.end()) return *found->second;
   const auto [is_backward, type, pairs, query_rows, key_rows, num_heads, num_kv_heads, dim, causal,
-              window] = key;
+              window, has_own_keys] = key;
   auto built = std::make_unique<Graph>();
   fe::graph::Graph& graph = built->graph;
   graph.set_io_data_type(type == at::kHalf ? fe::DataType_t::HALF : fe::DataType_t::BFLOAT16)
       .set_intermediate_data_type(fe::DataType_t::FLOAT)
       .set_compute_data_type(fe::DataType_t::FLOAT);
 
-  const int64_t in_stride = (num_heads + 2 * num_kv_heads) * dim, out_stride = num_heads * dim;
+  const RotaryShape heads{num_heads, num_kv_heads, dim, 0};
+  const int64_t in_stride = key_row(heads, false), key_stride = key_row(heads, has_own_keys),
+                out_stride = num_heads * dim;
   const auto per_pair = [&](Uid uid, int64_t count) {
     return graph.tensor(fe::graph::Tensor_attributes()
                             .set_uid(uid)
@@ -141,8 +169,8 @@ PackedAttention::Graph& PackedAttention::graph_for(const Key& key, double scale)
         .set_ragged_offset(stats_offset);
   };
   const auto q = input(kQ, num_heads, query_rows, in_stride, query_offset);
-  const auto k = input(kK, num_kv_heads, key_rows, in_stride, key_offset);
-  const auto v = input(kV, num_kv_heads, key_rows, in_stride, key_offset);
+  const auto k = input(kK, num_kv_heads, key_rows, key_stride, key_offset);
+  const auto v = input(kV, num_kv_heads, key_rows, key_stride, key_offset);
   const auto attend = [&](auto options) {
     options.set_attn_scale(static_cast<float>(scale))
         .set_padding_mask(true)
@@ -166,8 +194,8 @@ PackedAttention::Graph& PackedAttention::graph_for(const Key& key, double scale)
     auto options = attend(fe::graph::SDPA_backward_attributes().set_name("backward"));
     auto [dq, dk, dv] = graph.sdpa_backward(q, k, v, out, dout, stats, options);
     output(dq, kDQ, num_heads, query_rows, in_stride, query_offset);
-    output(dk, kDK, num_kv_heads, key_rows, in_stride, key_offset);
-    output(dv, kDV, num_kv_heads, key_rows, in_stride, key_offset);
+    output(dk, kDK, num_kv_heads, key_rows, key_stride, key_offset);
+    output(dv, kDV, num_kv_heads, key_rows, key_stride, key_offset);
   }
   auto* handle = static_cast<cudnnHandle_t>(handle_);
   check_dnn(graph.validate(), "validate");
@@ -181,12 +209,12 @@ PackedAttention::Graph& PackedAttention::graph_for(const Key& key, double scale)
 
 const PackedAttention::Tables& PackedAttention::tables_for(const AttentionLevel& level,
                                                            const RotaryShape& heads,
-                                                           const Tensor& like) {
-  const int64_t out_stride = heads.num_heads * heads.head_dim,
-                row_stride = out_stride + 2 * heads.num_kv_heads * heads.head_dim;
+                                                           bool has_own_keys, const Tensor& like) {
+  const int64_t out_stride = heads.num_heads * heads.head_dim, row_stride = key_row(heads, false),
+                key_stride = key_row(heads, has_own_keys);
   for (const auto& known : tables_) {
-    if (known->row_stride == row_stride && known->out_stride == out_stride &&
-        known->pairs == level.pairs)
+    if (known->row_stride == row_stride && known->key_stride == key_stride &&
+        known->out_stride == out_stride && known->pairs == level.pairs)
       return *known;
   }
   const auto count = static_cast<int64_t>(level.pairs.size()), planned = planned_pairs(level);
@@ -206,7 +234,7 @@ const PackedAttention::Tables& PackedAttention::tables_for(const AttentionLevel&
       const int64_t query = end == 0 ? pair.query_begin : pair.query_end;
       const int64_t key = end == 0 ? pair.key_begin : pair.key_end;
       table[2][i + end] = element(query * row_stride);
-      table[3][i + end] = element(key * row_stride);
+      table[3][i + end] = element(key * key_stride);
       table[4][i + end] = element(query * out_stride);
       table[5][i + end] = element(query * heads.num_heads);
     }
@@ -217,6 +245,7 @@ const PackedAttention::Tables& PackedAttention::tables_for(const AttentionLevel&
   auto tables = std::make_unique<Tables>();
   tables->pairs = level.pairs;
   tables->row_stride = row_stride;
+  tables->key_stride = key_stride;
   tables->out_stride = out_stride;
   tables->query_length_B = device[0].narrow(0, 0, planned);
   tables->key_length_B = device[1].narrow(0, 0, planned);
@@ -238,18 +267,19 @@ void* at_heads(const Tensor& heads_TE, int64_t first_head, int64_t dim) {
 
 }  // namespace
 
-void PackedAttention::forward(const Tensor& heads_TE, const AttentionLevel& level,
-                              const RotaryShape& heads, const TreeAttentionShape& shape,
-                              Tensor out_TC, Tensor logsumexp_TN) {
+void PackedAttention::forward(const Tensor& heads_TE, const Tensor& keys_CX,
+                              const AttentionLevel& level, const RotaryShape& heads,
+                              const TreeAttentionShape& shape, Tensor out_TC, Tensor logsumexp_TN) {
   const int64_t dim = heads.head_dim;
-  const Tables& tables = tables_for(level, heads, heads_TE);
-  Graph& graph = graph_for({false, heads_TE.scalar_type(), planned_pairs(level),
-                            planned_rows(longest(level, false)), planned_rows(longest(level, true)),
-                            heads.num_heads, heads.num_kv_heads, dim, level.causal, shape.window},
-                           shape.scale);
+  const bool has_own_keys = keys_CX.defined();
+  const Tables& tables = tables_for(level, heads, has_own_keys, heads_TE);
+  Graph& graph = graph_for(
+      key_for(false, has_own_keys, heads_TE.scalar_type(), level, heads, shape), shape.scale);
+  const Tensor& keys = has_own_keys ? keys_CX : heads_TE;
+  const int64_t first_key = has_own_keys ? 0 : heads.num_heads;
   Pack pack{{kQ, heads_TE.data_ptr()},
-            {kK, at_heads(heads_TE, heads.num_heads, dim)},
-            {kV, at_heads(heads_TE, heads.num_heads + heads.num_kv_heads, dim)},
+            {kK, at_heads(keys, first_key, dim)},
+            {kV, at_heads(keys, first_key + heads.num_kv_heads, dim)},
             {kOut, out_TC.data_ptr()},
             {kStats, logsumexp_TN.data_ptr()},
             {kQLength, tables.query_length_B.data_ptr()},
@@ -269,11 +299,9 @@ void PackedAttention::backward(const Tensor& dy_TC, const Tensor& y_TC, const Te
                                const RotaryShape& heads, const TreeAttentionShape& shape,
                                Tensor dheads_TE) {
   const int64_t dim = heads.head_dim;
-  const Tables& tables = tables_for(level, heads, heads_TE);
-  Graph& graph = graph_for({true, heads_TE.scalar_type(), planned_pairs(level),
-                            planned_rows(longest(level, false)), planned_rows(longest(level, true)),
-                            heads.num_heads, heads.num_kv_heads, dim, level.causal, shape.window},
-                           shape.scale);
+  const Tables& tables = tables_for(level, heads, false, heads_TE);
+  Graph& graph =
+      graph_for(key_for(true, false, heads_TE.scalar_type(), level, heads, shape), shape.scale);
   const int64_t first_value = heads.num_heads + heads.num_kv_heads;
   Pack pack{{kQ, heads_TE.data_ptr()},
             {kK, at_heads(heads_TE, heads.num_heads, dim)},

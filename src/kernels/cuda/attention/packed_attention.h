@@ -6,9 +6,12 @@
 /// Dimensions: T rows, N query heads, K key-value heads, D head size, E = (N + 2 K) D. A row of
 /// heads_TE is [queries; keys; values]. Precisions bfloat16 and float16, head sizes up to 128.
 ///
+/// Keys may be rows of another tensor, keys_CX with rows [keys; values]: the engine's, gathered from
+/// its pages.
+///
 /// A plan is compiled by cuDNN per shape class (number of pairs and longest range, both rounded up,
-/// and heads) in some ten milliseconds, and remembered. One instance per device; not for several
-/// threads at once.
+/// and heads) in some ten milliseconds, and remembered. Not for several threads at once; tables of
+/// the last levels stay on the stream that was current when they were made.
 
 #include <cstdint>
 #include <map>
@@ -22,9 +25,17 @@
 
 namespace slime::kernels::cuda {
 
+/// Shape classes: a count is rounded up to a multiple of a fraction of its leading power of two.
+/// Coarse ones need few plans; the padding is tiles and pairs without rows, which return at once.
+struct PlanRounding {
+  int64_t row_fractions = 4;
+  int64_t pair_fractions = 2;
+  int64_t least_pairs = 4;
+};
+
 class PackedAttention final {
  public:
-  PackedAttention();
+  explicit PackedAttention(const PlanRounding& rounding = {});
   ~PackedAttention();
   PackedAttention(const PackedAttention&) = delete;
   PackedAttention& operator=(const PackedAttention&) = delete;
@@ -32,8 +43,10 @@ class PackedAttention final {
   static bool supports(at::ScalarType type, const RotaryShape& heads);
 
   /// Writes out_TC [T, N D] and logsumexp_TN (float32) in the rows that are queries of the level.
-  void forward(const Tensor& heads_TE, const AttentionLevel& level, const RotaryShape& heads,
-               const TreeAttentionShape& shape, Tensor out_TC, Tensor logsumexp_TN);
+  /// keys_CX [C, 2 K D]: where the level's keys are; undefined: in heads_TE.
+  void forward(const Tensor& heads_TE, const Tensor& keys_CX, const AttentionLevel& level,
+               const RotaryShape& heads, const TreeAttentionShape& shape, Tensor out_TC,
+               Tensor logsumexp_TN);
 
   /// Writes into dheads_TE: queries' gradients in rows that are queries, keys' and values' in rows
   /// that are keys. y_TC and logsumexp_TN may be those of a softmax over more keys than the level
@@ -45,14 +58,20 @@ class PackedAttention final {
  private:
   struct Graph;
   struct Tables;
-  /// is backward, type, pairs, query rows, key rows, N, K, D, causal, window.
+  /// is backward, type, pairs, query rows, key rows, N, K, D, causal, window, keys in a tensor of
+  /// their own.
   using Key = std::tuple<bool, at::ScalarType, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t,
-                         bool, int64_t>;
+                         bool, int64_t, bool>;
 
+  Key key_for(bool is_backward, bool has_own_keys, at::ScalarType type, const AttentionLevel& level,
+              const RotaryShape& heads, const TreeAttentionShape& shape) const;
   Graph& graph_for(const Key& key, double scale);
-  const Tables& tables_for(const AttentionLevel& level, const RotaryShape& heads,
+  const Tables& tables_for(const AttentionLevel& level, const RotaryShape& heads, bool has_own_keys,
                            const Tensor& like);
+  int64_t planned_rows(const AttentionLevel& level, bool of_keys) const;
+  int64_t planned_pairs(const AttentionLevel& level) const;
 
+  const PlanRounding rounding_;
   void* handle_ = nullptr;  // cudnnHandle_t
   std::map<Key, std::unique_ptr<Graph>> graphs_;
   std::vector<std::unique_ptr<Tables>> tables_;  // of the last few levels: the same for all layers

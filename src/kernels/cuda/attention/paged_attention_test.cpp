@@ -14,7 +14,8 @@ namespace {
 /// values [K, KV, D]. The twin of cpu/reference.h computes all K rows, which takes a thousand times
 /// as long.
 Tensor attend_last_rows(const Tensor& q_RC, const Tensor& k_KVD, const Tensor& v_KVD,
-                        const RotaryShape& heads, const TreeAttentionShape& attention) {
+                        const RotaryShape& heads, const TreeAttentionShape& attention,
+                        const Tensor& sinks_N = {}) {
   const int64_t rows = q_RC.size(0), num_keys = k_KVD.size(0), dim = heads.head_dim;
   const int64_t kv = heads.num_kv_heads, group = heads.num_heads / kv;
   const Tensor q = wide(q_RC).view({rows, kv, group, dim}).permute({1, 2, 0, 3});
@@ -26,8 +27,12 @@ Tensor attend_last_rows(const Tensor& q_RC, const Tensor& k_KVD, const Tensor& v
           .mul(attention.scale)
           .view({kv, group, rows, num_keys})
           .masked_fill(hidden, -INFINITY);
-  return at::matmul(scores.softmax(-1).view({kv, group * rows, num_keys}),
-                    wide(v_KVD).transpose(0, 1))
+  Tensor weights = scores.softmax(-1);
+  if (sinks_N.defined()) {
+    const Tensor sinks = wide(sinks_N).view({kv, group, 1, 1}).expand({kv, group, rows, 1});
+    weights = at::cat({scores, sinks}, -1).softmax(-1).narrow(-1, 0, num_keys);
+  }
+  return at::matmul(weights.reshape({kv, group * rows, num_keys}), wide(v_KVD).transpose(0, 1))
       .view({kv, group, rows, dim})
       .permute({2, 0, 1, 3})
       .reshape({rows, heads.num_heads * dim});
@@ -70,8 +75,12 @@ struct PagedCase {
   bool is_normed = false;
   bool is_rotated = false;
   bool has_twin = true;  // otherwise nothing is expected
+  bool packs = false;    // long prompts go to packed attention
+  bool splits_keys = false;
+  bool has_sinks = false;
 
-  Tensor qkv_TE, positions_T, q_norm_D, k_norm_D, cos_PR, sin_PR, keys, values, expected_TC;
+  Tensor qkv_TE, positions_T, q_norm_D, k_norm_D, cos_PR, sin_PR, sinks_N, keys, values,
+      expected_TC;
   PagedBatch batch;
   int64_t most_members = 0;  // of a segment
 
@@ -91,6 +100,9 @@ struct PagedCase {
     const Tensor qkv =
         at::randn({rows + padding, (q + 2 * kv) * dim}, at::TensorOptions(at::kFloat)).to(type);
     const Tensor made = norm_and_rotate(qkv, longest);
+    Tensor sinks;
+    if (has_sinks) sinks = (2 * at::randn({q}, at::TensorOptions(at::kFloat))).to(type);
+    sinks_N = to_gpu(sinks);
 
     std::vector<int32_t> slots, row_sequence, query_starts{0}, page_starts{0}, pages, last;
     std::vector<int64_t> positions;
@@ -126,7 +138,7 @@ struct PagedCase {
       };
       const Tensor queries = mine.narrow(1, 0, q * dim).to(type);
       expected.push_back(attend_last_rows(queries, all_keys(cpu_keys, q),
-                                          all_keys(cpu_values, q + kv), heads, attention));
+                                          all_keys(cpu_values, q + kv), heads, attention, sinks));
     }
     if (has_twin) expected_TC = at::cat(expected);
     for (int64_t i = 0; i < padding; ++i) {
@@ -195,15 +207,29 @@ struct PagedCase {
       launch.num_units = plan.num_units;
       launch.unit_sequence_U = to_gpu(plan.sequence_U, at::kInt);
       launch.unit_tile_U = to_gpu(plan.tile_U, at::kInt);
-      launch.unit_chunk_U = at::zeros_like(launch.unit_tile_U);
+      launch.unit_chunk_U = to_gpu(plan.chunk_U, at::kInt);
       launch.unit_is_on_U = to_gpu(plan.is_on_U, at::kByte);
-      launch.chunk_tokens = to_gpu(std::vector<int32_t>{1 << 30}, at::kInt);
+      launch.chunk_tokens = to_gpu(std::vector<int32_t>{plan.chunk_tokens}, at::kInt);
+      launch.num_partials = plan.num_partials;
+      launch.partial_starts = to_gpu(plan.partial_starts, at::kInt);
+      launch.merge_starts = to_gpu(plan.merge_starts, at::kInt);
       launch.num_rows =
           to_gpu(std::vector<int32_t>{static_cast<int32_t>(qkv_TE.size(0) - padding)}, at::kInt);
       batch.tiles.push_back(std::move(launch));
     };
     const int64_t group = heads.num_heads / heads.num_kv_heads;
-    add_tiles(plan_prompts(spans, group));
+    std::vector<PagedSpan> planned = spans;
+    if (packs) {
+      PackedPlan packed = plan_packed(planned);
+      std::vector<int32_t> earlier;
+      for (const auto& [sequence, count] : packed.contexts) {
+        const auto first = pages.begin() + page_starts[sequence];
+        earlier.insert(earlier.end(), first, first + count);
+      }
+      batch.packed = {std::move(packed.own), std::move(packed.earlier), to_gpu(earlier, at::kInt)};
+    }
+    add_tiles(plan_prompts(planned, group,
+                           {heads.num_kv_heads, splits_keys ? open_gpu().num_processors() : 0}));
     if (!open_gpu().has_decode_attention(heads, type)) {
       add_tiles(plan_single_rows(spans, 0, group));
       return;
@@ -239,6 +265,7 @@ struct PagedCase {
     call.k_norm_D = k_norm_D;
     call.cos_PR = cos_PR;
     call.sin_PR = sin_PR;
+    call.sinks_N = sinks_N;
     call.heads = heads;
     call.attention = attention;
     call.keys = keys;
@@ -307,6 +334,68 @@ TEST(GpuPagedAttention, IgnoresThePaddingOfARecordedStep) {
     for (int64_t i = 0; i < count; ++i) one.spans.push_back({1, 1 + i * 37 % 900});
     one.padding = 5;
     EXPECT_LT(one.error(), tolerance(one.type)) << count << " sequences";
+  }
+}
+
+/// Whole prompts, later parts of prompts, short ones and rows of decode in one step; then the same
+/// prompts, cut otherwise, by the same plans.
+TEST(GpuPagedAttention, EqualsTheTwinWhereLongPromptsArePacked) {
+  SLIME_NEEDS_GPU();
+  if (!open_gpu().has_packed_attention({8, 2, 128, 0}, at::kBFloat16))
+    GTEST_SKIP() << "this GPU has tiles alone";
+  for (const auto type : {at::kBFloat16, at::kHalf}) {
+    for (const bool is_fp8 : {false, true}) {
+      for (const int64_t dim : {64, 128}) {
+        PagedCase one;
+        one.type = type;
+        one.is_fp8 = is_fp8;
+        one.heads = {8, 2, dim, 0};
+        one.attention = {0.1, 0};
+        one.is_normed = one.is_rotated = dim == 128;
+        one.packs = true;
+        one.spans = {{1, 40}, {1500, 1500}, {1030, 2105}, {300, 900}, {1, 1}, {1024, 1025}};
+        EXPECT_LT(one.error(), tolerance(type)) << at::toString(type) << ", " << dim;
+        EXPECT_EQ(one.batch.packed.own.pairs.size(), 3U);
+        EXPECT_EQ(one.batch.packed.earlier.pairs.size(), 2U);
+      }
+    }
+  }
+}
+
+TEST(GpuPagedAttention, EqualsTheTwinWhereFewRowsMeetManyKeys) {
+  SLIME_NEEDS_GPU();
+  for (const auto type : {at::kBFloat16, at::kHalf}) {
+    for (const int64_t dim : {64, 128}) {
+      PagedCase one;
+      one.type = type;
+      one.heads = {8, 2, dim, 0};
+      one.attention = {0.1, 0};
+      one.splits_keys = true;
+      one.spans = {{1, 40}, {20, 6000}, {130, 3100}, {2, 2}, {1, 700}, {5, 515}};
+      EXPECT_LT(one.error(), tolerance(type)) << at::toString(type) << ", " << dim;
+      EXPECT_GT(one.batch.tiles.front().num_partials, 0);
+    }
+  }
+}
+
+TEST(GpuPagedAttention, EqualsTheTwinWithSinks) {
+  SLIME_NEEDS_GPU();
+  for (const auto type : kGpuTypes) {
+    for (const int64_t window : {0, 128}) {
+      for (const bool is_decode : {true, false}) {
+        PagedCase one;
+        one.type = type;
+        one.heads = {8, 2, 64, 0};
+        one.attention = {0.2, window};
+        one.has_sinks = true;
+        one.splits_keys = one.packs = window == 0 && type != at::kFloat;
+        one.spans = is_decode ? decode_spans() : mixed_spans();
+        if (one.packs && !is_decode)
+          one.spans.insert(one.spans.end(), {{1100, 1100}, {1100, 1300}});
+        EXPECT_LT(one.error(), tolerance(type))
+            << at::toString(type) << ", window " << window << (is_decode ? ", decode" : "");
+      }
+    }
   }
 }
 

@@ -1,5 +1,6 @@
 #include <cfloat>
 
+#include "kernels/cuda/sampling/logit_changes.cuh"
 #include "kernels/cuda/sampling/sample_row.cuh"
 
 namespace slime::kernels::cuda {
@@ -31,7 +32,8 @@ __device__ Largest block_largest(Largest mine, Largest* scratch) {
   return mine;
 }
 
-/// Largest logit and sum of exp((logit - largest) / temperature) of one chunk.
+/// Largest logit and sum of exp((logit - largest) / temperature) of one chunk, whose logits are
+/// changed before where the row wants it.
 __global__ void __launch_bounds__(kThreads) chunk_statistics_kernel(SampleCall call) {
   __shared__ Largest largest_scratch[kThreads / 32];
   __shared__ float sum_scratch[33];
@@ -39,8 +41,13 @@ __global__ void __launch_bounds__(kThreads) chunk_statistics_kernel(SampleCall c
   grid_dependency_wait();
   const int64_t row = blockIdx.y;
   const int64_t begin = static_cast<int64_t>(blockIdx.x) * kSampleChunk;
-  const float* logits = call.logits_RV + row * call.vocab;
+  float* logits = call.logits_RV + row * call.vocab;
   float x[kPerThread];
+  if (call.wish_R != nullptr) {
+    const RowWish& wish = call.wish_R[row];
+    if (wish.changes != nullptr)
+      change_logits(wish.changes, wish.forbids != 0, logits, begin, begin + kSampleChunk);
+  }
   Largest mine{-INFINITY, 0x7fffffff};
   bool has_nan = false;
 #pragma unroll
@@ -118,19 +125,9 @@ __device__ void prepare_truncation(const SampleCall& call, int64_t row,
     call.bucket_count_RB[row * kSampleBuckets + b] = 0;
   }
   if (threadIdx.x > 0) return;
-  // All kept tokens are so near, in units of the temperature: farther ones have no mass.
-  double distance = 28;
-  const double top_p = call.top_p_R[row], min_p = call.min_p_R[row];
-  // Tokens less likely than (1 - top_p) / 2 V hold less than half of 1 - top_p together: the kept
-  // tokens end before them, and the other half is far more than the sums are rounded by.
-  if (top_p < 1 - 1e-4) {
-    const double least = 0.5 * (1 - fmax(top_p, 0.0)) / static_cast<double>(call.vocab);
-    distance = fmin(distance, -log(least * statistics.total));
-  }
-  if (min_p > 0) distance = fmin(distance, fmax(-log(min_p), 0.0) * 1.01 + 1e-3);
+  const double distance = truncation_distance(call, row, statistics.total);
   const float scale = static_cast<float>(kSampleBuckets / distance) / call.temperature_R[row];
-  call.truncated_R[row] = {statistics.total, statistics.largest.value,
-                           fminf(fmaxf(scale, FLT_MIN), FLT_MAX)};
+  call.measured_R[row].buckets_per_logit = fminf(fmaxf(scale, FLT_MIN), FLT_MAX);
 }
 
 /// The draw without truncation: inverse of the cumulative distribution in the order of ids. First
@@ -163,7 +160,8 @@ __global__ void __launch_bounds__(kThreads) draw_kernel(SampleCall call, int chu
       chosen = find_mass(mass_C, chunks, rest);
       left = rest;
     }
-    if (chosen != kTruncated) call.truncated_R[row] = {};
+    call.measured_R[row] = {statistics.total, statistics.largest.value, statistics.largest.index,
+                            0};
   }
   __syncthreads();
   if (chosen == kTruncated) prepare_truncation(call, row, statistics);
@@ -208,7 +206,7 @@ void sample(const SampleCall& call, cudaStream_t stream) {
   if (call.rows > kMaxRows) throw std::runtime_error("at most 65535 rows are sampled at once");
   launch(chunk_statistics_kernel, dim3(chunks, call.rows), dim3(kThreads), 0, stream, call);
   launch(draw_kernel, dim3(call.rows), dim3(kThreads), 0, stream, call, chunks);
-  sample_truncated(call, stream);
+  finish_rows(call, stream);
 }
 
 }  // namespace slime::kernels::cuda

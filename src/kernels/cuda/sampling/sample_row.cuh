@@ -27,6 +27,21 @@ __device__ inline bool is_truncated(const SampleCall& call, int64_t row) {
   return has_top_k(call, row) || call.top_p_R[row] < 1.0F || call.min_p_R[row] > 0.0F;
 }
 
+/// How far below the largest logit kept tokens can be, in units of the temperature. Farther than 28
+/// they have no mass.
+__device__ inline double truncation_distance(const SampleCall& call, int64_t row, double total) {
+  double distance = 28;
+  const double top_p = call.top_p_R[row], min_p = call.min_p_R[row];
+  // Tokens less likely than (1 - top_p) / 2 V hold less than half of 1 - top_p together: the kept
+  // tokens end before them, and the other half is far more than the sums are rounded by.
+  if (top_p < 1 - 1e-4) {
+    const double least = 0.5 * (1 - fmax(top_p, 0.0)) / static_cast<double>(call.vocab);
+    distance = fmin(distance, -log(least * total));
+  }
+  if (min_p > 0) distance = fmin(distance, fmax(-log(min_p), 0.0) * 1.01 + 1e-3);
+  return distance;
+}
+
 /// The row's results. `total`: of exp((logit - largest) / temperature).
 __device__ inline void store_token(const SampleCall& call, int64_t row, int32_t token,
                                    float largest, double total) {
@@ -45,7 +60,7 @@ __device__ inline float from_key(uint32_t key) {
   return __uint_as_float(key & 0x80000000U ? key : ~(key | 0x80000000U));
 }
 
-/// A truncated row. Its logits are numbers or -infinity, and `largest` is finite.
+/// A row after its statistics. Its logits are numbers or -infinity, and `largest` is finite.
 struct LogitRow {
   const float* logits_V;
   int vocab;
@@ -66,14 +81,14 @@ struct LogitRow {
 };
 
 __device__ inline LogitRow logit_row(const SampleCall& call, int64_t row,
-                                     const TruncatedRow& truncated) {
+                                     const MeasuredRow& measured) {
   const float temperature = call.temperature_R[row];
   return {call.logits_RV + row * call.vocab,
           static_cast<int>(call.vocab),
-          truncated.largest,
+          measured.largest,
           temperature,
           1.0F / temperature,
-          truncated.buckets_per_logit};
+          measured.buckets_per_logit};
 }
 
 constexpr int kTruncationThreads = 512;  // of thread blocks that work on truncated rows

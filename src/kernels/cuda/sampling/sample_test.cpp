@@ -42,12 +42,12 @@ Drawn draw_on_gpu(const std::vector<Draw>& draws) {
     logits.insert(logits.end(), draw.logits.begin(), draw.logits.end());
   }
   const SampleRows parameters{to_gpu(uniforms, at::kDouble), to_gpu(temperatures, at::kFloat),
-                              to_gpu(top_ps, at::kFloat), to_gpu(min_ps, at::kFloat),
-                              to_gpu(top_ks, at::kInt)};
+                              to_gpu(top_ps, at::kFloat),    to_gpu(min_ps, at::kFloat),
+                              to_gpu(top_ks, at::kInt),      {}};
   Tensor token_R = to_gpu(std::vector<int32_t>(rows, -7), at::kInt);
   Tensor log_prob_R = to_gpu(std::vector<float>(rows, 7), at::kFloat);
-  open_gpu().sample(to_gpu(logits, at::kFloat).view({rows, vocab}), parameters, token_R,
-                    log_prob_R);
+  open_gpu().sample(to_gpu(logits, at::kFloat).view({rows, vocab}), parameters,
+                    {token_R, log_prob_R, {}});
   return {token_R.to(at::kCPU), log_prob_R.to(at::kCPU)};
 }
 

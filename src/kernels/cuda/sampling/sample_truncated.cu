@@ -6,16 +6,16 @@
 ///      thread blocks per row.
 ///   2. By one thread block per row: prefix sums over the buckets say which buckets those are.
 ///      Their tokens are collected, sorted and walked along.
+///
+/// The same thread block then does what the row wants beside its token (kernels/gpu/row_wish.h).
 
 #include <algorithm>
 
-#include "kernels/cuda/sampling/sample_buckets.cuh"
-#include "kernels/cuda/sampling/sample_exact.cuh"
+#include "kernels/cuda/sampling/logit_changes.cuh"
+#include "kernels/cuda/sampling/row_report.cuh"
 
 namespace slime::kernels::cuda {
 namespace {
-
-constexpr int kMostSorted = 4096;
 
 __global__ void __launch_bounds__(kTruncationThreads, 4)
     fill_buckets_kernel(SampleCall call, int chunks) {
@@ -24,9 +24,9 @@ __global__ void __launch_bounds__(kTruncationThreads, 4)
   launch_dependents();
   grid_dependency_wait();
   const int64_t index = blockIdx.y;
-  const TruncatedRow truncated = call.truncated_R[index];
-  if (truncated.buckets_per_logit == 0) return;
-  const LogitRow row = logit_row(call, index, truncated);
+  const MeasuredRow measured = call.measured_R[index];
+  if (measured.buckets_per_logit == 0) return;
+  const LogitRow row = logit_row(call, index, measured);
   const bool by_rank = has_top_k(call, index);
   clear(buckets);
   list_near(near, row, call.chunk_max_RC + index * chunks, chunks, static_cast<int>(blockIdx.x),
@@ -77,8 +77,9 @@ struct SortedBuckets {
   }
 };
 
+/// `lists_kept`: all kept tokens are sorted.
 __device__ SortedBuckets buckets_to_sort(const Prefix& sums, const TruncationLimits& limits,
-                                         double uniform) {
+                                         double uniform, bool lists_kept) {
   // No token is kept from `end` on, and all before `begin` are.
   const int end = first_bucket([&](int b) {
     return sums.count[b] >= limits.rank || sums.mass[b] > limits.mass || b >= limits.min_p_end;
@@ -87,6 +88,7 @@ __device__ SortedBuckets buckets_to_sort(const Prefix& sums, const TruncationLim
                           return sums.count[b + 1] > limits.rank ||
                                  sums.mass[b + 1] > limits.mass || b >= limits.min_p_begin;
                         }));
+  if (lists_kept) return {{0, end, {0, 0}, sums.before(end)}, end, end, {0, 0}};
   const unsigned long long least = draw_target(uniform, sums.mass[begin]);
   const unsigned long long most = draw_target(uniform, sums.mass[end]);
   const int draw_begin = first_bucket([&](int b) { return sums.mass[b + 1] > least; });
@@ -99,62 +101,21 @@ __device__ SortedBuckets buckets_to_sort(const Prefix& sums, const TruncationLim
       {sums.mass[end_begin] - sums.mass[draw_end], sums.count[end_begin] - sums.count[draw_end]}};
 }
 
-/// Keys and ids of the tokens in these buckets, as far as there is room. `size` is 0 before, and
-/// then how many there are. A barrier of the thread block at the end.
-__device__ void collect(const LogitRow& row, const NearChunks& near, const SortedBuckets& buckets,
-                        unsigned long long* list, uint32_t& size) {
-  visit_chunks<2>(row, near, [&](float x, int v, int) {
-    const bool is_wanted = buckets.has(row.distance(x));
-    const unsigned wanted = __ballot_sync(0xffffffffU, is_wanted);
-    if (wanted == 0) return;
-    const unsigned lane = threadIdx.x % 32;
-    uint32_t slot = 0;
-    if (lane == 0) slot = atomicAdd(&size, static_cast<uint32_t>(__popc(wanted)));
-    slot = __shfl_sync(0xffffffffU, slot, 0) + __popc(wanted & ((1U << lane) - 1));
-    if (is_wanted && slot < kMostSorted)
-      list[slot] = static_cast<unsigned long long>(to_key(x)) << 32 | static_cast<uint32_t>(v);
-  });
-  __syncthreads();
-}
-
-/// Bitonic sort, the smallest first.
-__device__ void sort(unsigned long long* list, int size) {
-  int padded = 1;
-  while (padded < size) padded *= 2;
-  for (int i = size + static_cast<int>(threadIdx.x); i < padded; i += kTruncationThreads)
-    list[i] = ~0ULL;
-  for (int run = 2; run <= padded; run *= 2) {
-    for (int stride = run / 2; stride > 0; stride /= 2) {
-      __syncthreads();
-      for (int i = threadIdx.x; i < padded / 2; i += kTruncationThreads) {
-        const int a = 2 * i - (i & (stride - 1)), b = a + stride;
-        const unsigned long long first = list[a], second = list[b];
-        if ((first > second) == ((a & run) == 0)) {
-          list[a] = second;
-          list[b] = first;
-        }
-      }
-    }
-  }
-  __syncthreads();
-}
-
 /// visit(logit, id, what is before it) for the sorted tokens. All lanes of a warp come together;
 /// the id is -1 where there is none.
 template <typename Visit>
-__device__ void walk(const LogitRow& row, const SortedBuckets& buckets,
-                     const unsigned long long* list, int size, ScanScratch& scratch,
-                     const Visit& visit) {
+__device__ void walk(const LogitRow& row, const SortedBuckets& buckets, const TokenList& list,
+                     int size, ScanScratch& scratch, const Visit& visit) {
   MassAndCount begin = buckets.all.before;
   for (int first = 0; first < size; first += kTruncationThreads) {
     const int i = first + static_cast<int>(threadIdx.x);
     const bool is_there = i < size;
-    const float x = is_there ? from_key(static_cast<uint32_t>(list[i] >> 32)) : -INFINITY;
+    const float x = is_there ? from_key(key_of(list.entry[i])) : -INFINITY;
     const MassAndCount mine{is_there ? row.mass(x) : 0, is_there ? 1U : 0U};
     MassAndCount total, before = sum_before(mine, total, scratch);
     before.add(begin);
     if (row.distance(x) >= buckets.draw_end) before.add(buckets.between);
-    visit(x, is_there ? static_cast<int32_t>(list[i] & 0xffffffffU) : -1, before);
+    visit(x, is_there ? id_of(list.entry[i]) : -1, before);
     begin.add(total);
   }
 }
@@ -162,70 +123,145 @@ __device__ void walk(const LogitRow& row, const SortedBuckets& buckets,
 union Workspace {
   Prefix prefix;
   Buckets buckets;
-  unsigned long long list[kMostSorted];  // key * 2^32 + id
+  TokenList list;
 };
 
-__global__ void __launch_bounds__(kTruncationThreads, 2)
-    draw_truncated_kernel(SampleCall call, int chunks) {
-  __shared__ Workspace work;
-  __shared__ TruncationScratch scratch;
-  __shared__ uint32_t list_size;
-  __shared__ unsigned long long kept;
-  launch_dependents();
-  grid_dependency_wait();
-  const int64_t index = blockIdx.x;
-  const TruncatedRow truncated = call.truncated_R[index];
-  if (truncated.buckets_per_logit == 0) return;
-  const LogitRow row = logit_row(call, index, truncated);
-  const TruncationLimits limits = limits_of(call, index, row, truncated.total);
+/// Shared memory of a row's last kernel.
+struct RowScratch {
+  Workspace work;
+  TruncationScratch truncation;
+  uint32_t list_size;
+  uint32_t num_kept;
+  unsigned long long kept;  // mass
+};
+
+/// Draws in a truncated row. `kept_ids`: where its kept ids go, or null. How many these are, or
+/// kHandedOver where they are more than can be sorted or than the buckets hold.
+__device__ int32_t draw_truncated(const SampleCall& call, int64_t index, const LogitRow& row,
+                                  double total, int chunks, uint32_t* kept_ids,
+                                  RowScratch& scratch) {
+  Workspace& work = scratch.work;
+  const TruncationLimits limits = limits_of(call, index, row, total);
   const double uniform = call.uniform_R[index];
-  sum_buckets(work.prefix, scratch.scan, [&](int b) {
+  sum_buckets(work.prefix, scratch.truncation.scan, [&](int b) {
     return MassAndCount{call.bucket_mass_RB[index * kSampleBuckets + b],
                         call.bucket_count_RB[index * kSampleBuckets + b]};
   });
-  const SortedBuckets buckets = buckets_to_sort(work.prefix, limits, uniform);
+  const SortedBuckets buckets = buckets_to_sort(work.prefix, limits, uniform, kept_ids != nullptr);
   if (threadIdx.x == 0) {
-    list_size = 0;
-    kept = buckets.all.to_end.mass;
+    scratch.list_size = 0;
+    scratch.num_kept = ~0U;
+    scratch.kept = buckets.all.to_end.mass;
   }
   // Has a barrier of the thread block: afterwards nobody reads the prefix sums, which the list
   // overlays.
-  list_near(scratch.near, row, call.chunk_max_RC + index * chunks, chunks, 0, 1,
+  list_near(scratch.truncation.near, row, call.chunk_max_RC + index * chunks, chunks, 0, 1,
             static_cast<float>(buckets.all.end));
-  collect(row, scratch.near, buckets, work.list, list_size);
-  if (list_size > kMostSorted) {
-    const int32_t token = draw_by_keys(row, buckets.all, limits, uniform, work, scratch);
-    if (threadIdx.x == 0) store_token(call, index, token, truncated.largest, truncated.total);
-    return;
+  collect<2>(row, scratch.truncation.near, work.list, scratch.list_size,
+             [&](float x, int) { return buckets.has(row.distance(x)); });
+  if (scratch.list_size > kMostReported) {
+    const int32_t token = draw_by_keys(row, buckets.all, limits, uniform, work, scratch.truncation);
+    if (threadIdx.x == 0) store_token(call, index, token, row.largest, total);
+    return kHandedOver;
   }
-  const auto size = static_cast<int>(list_size);
+  const auto size = static_cast<int>(scratch.list_size);
   sort(work.list, size);
-  walk(row, buckets, work.list, size, scratch.scan,
+  walk(row, buckets, work.list, size, scratch.truncation.scan,
        [&](float x, int32_t token, const MassAndCount& before) {
          const unsigned excluded =
              __ballot_sync(0xffffffffU, token >= 0 && limits.excludes(row, x, before));
          const int lane = threadIdx.x % 32;
-         if (lane == __ffs(static_cast<int>(excluded)) - 1) atomicMin(&kept, before.mass);
+         if (lane != __ffs(static_cast<int>(excluded)) - 1) return;
+         atomicMin(&scratch.kept, before.mass);
+         atomicMin(&scratch.num_kept, before.count);
        });
   __syncthreads();
+  const unsigned long long kept = scratch.kept;
   const unsigned long long target = draw_target(uniform, kept);
-  walk(row, buckets, work.list, size, scratch.scan,
+  // The log-prob is of the full distribution, or of the kept tokens where these are reported.
+  const double all = kept_ids == nullptr ? total : static_cast<double>(kept) / kMassUnit;
+  walk(row, buckets, work.list, size, scratch.truncation.scan,
        [&](float x, int32_t token, const MassAndCount& before) {
          if (token >= 0 && before.mass <= target && target < before.mass + row.mass(x))
-           store_token(call, index, token, truncated.largest, truncated.total);
+           store_token(call, index, token, row.largest, all);
        });
+  if (kept_ids == nullptr) return 0;
+  const bool is_whole = scratch.num_kept != ~0U || buckets.all.end < kSampleBuckets ||
+                        truncation_distance(call, index, total) < 28;
+  if (!is_whole) return kHandedOver;
+  const int num_kept = min(size, static_cast<int>(min(scratch.num_kept, 0x7fffffffU)));
+  for (int i = threadIdx.x; i < num_kept; i += kTruncationThreads)
+    kept_ids[i] = static_cast<uint32_t>(id_of(work.list.entry[i]));
+  return num_kept;
+}
+
+/// The best tokens, as pairs of a log-prob and an id. Impossible ones end the list.
+__device__ void report_best(const SampleCall& call, int64_t index, const LogitRow& row,
+                            const MeasuredRow& measured, int chunks, int count, uint32_t* report,
+                            RowScratch& scratch) {
+  const double log_total = log(measured.total);
+  const auto store = [&](int i, float x, int32_t id) {
+    const double shifted = (static_cast<double>(x) - row.largest) / row.temperature;
+    report[2 * i] = __float_as_uint(static_cast<float>(shifted - log_total));
+    report[2 * i + 1] = static_cast<uint32_t>(x == -INFINITY ? -1 : id);
+  };
+  if (count == 1) {
+    if (threadIdx.x == 0) store(0, row.largest, measured.largest_id);
+    return;
+  }
+  list_best(row, call.chunk_max_RC + index * chunks, chunks, count, scratch.list_size, scratch.work,
+            scratch.truncation);
+  for (int i = threadIdx.x; i < count; i += kTruncationThreads) {
+    const unsigned long long entry = scratch.work.list.entry[i];
+    store(i, from_key(key_of(entry)), id_of(entry));
+  }
+}
+
+__global__ void __launch_bounds__(kTruncationThreads, 2)
+    finish_rows_kernel(SampleCall call, int chunks) {
+  __shared__ RowScratch scratch;
+  launch_dependents();
+  grid_dependency_wait();
+  const int64_t index = blockIdx.x;
+  const MeasuredRow measured = call.measured_R[index];
+  const RowWish wish = call.wish_R == nullptr ? RowWish{} : call.wish_R[index];
+  const bool is_truncated = measured.buckets_per_logit != 0;
+  const bool is_plain = wish.changes == nullptr && wish.report == nullptr;
+  if (!is_truncated && is_plain) return;
+  const LogitRow row = logit_row(call, index, measured);
+  const bool is_number = measured.total > 0 && !isinf(measured.total);
+  const int num_top = min(wish.num_top, row.vocab);
+  // Where truncation is not one in float32 the host has to look at the logits.
+  int32_t num_kept = wish.keeps_ids != 0 ? kHandedOver : 0;
+  if (is_truncated) {
+    num_kept = draw_truncated(call, index, row, measured.total, chunks,
+                              wish.keeps_ids != 0 ? wish.report + 2 * num_top : nullptr, scratch);
+    if (wish.keeps_ids == 0) num_kept = 0;
+  }
+  if (is_plain) return;
+  __syncthreads();  // the token is stored, and the lists are free
+  if (wish.changes != nullptr && is_number) count_token(wish.changes, __ldcg(call.token_R + index));
+  if (wish.report == nullptr) return;
+  if (!is_number) num_kept = 0;
+  if (num_top > kMostReported && is_number) num_kept = kHandedOver;
+  if (num_kept == kHandedOver) {
+    hand_over(row, wish.report);
+  } else if (num_top > 0 && is_number) {
+    report_best(call, index, row, measured, chunks, num_top, wish.report, scratch);
+  }
+  if (threadIdx.x == 0) call.num_kept_R[index] = num_kept;
 }
 
 }  // namespace
 
-void sample_truncated(const SampleCall& call, cudaStream_t stream) {
+void finish_rows(const SampleCall& call, cudaStream_t stream) {
   constexpr int64_t kWantedBlocks = 512;  // one wave: four on each of 132 multiprocessors
   const int64_t chunks = sample_chunks(call.vocab);
   const int64_t blocks_per_row =
       std::clamp<int64_t>(kWantedBlocks / std::max<int64_t>(call.rows, 1), 1, chunks);
   launch(fill_buckets_kernel, dim3(blocks_per_row, call.rows), dim3(kTruncationThreads), 0, stream,
          call, chunks);
-  launch(draw_truncated_kernel, dim3(call.rows), dim3(kTruncationThreads), 0, stream, call, chunks);
+  launch(finish_rows_kernel, dim3(call.rows), dim3(kTruncationThreads), 0, stream, call, chunks);
 }
 
 }  // namespace slime::kernels::cuda

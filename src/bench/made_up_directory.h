@@ -1,0 +1,35 @@
+#pragma once
+
+/// A model directory in a shape of bench/gpu/workloads.json, with a tokenizer of bytes and a file of
+/// prompts: what commands are measured with. It is gone with the object.
+
+#include <cstdint>
+#include <filesystem>
+
+#include "bench/made_up_model.h"
+
+namespace slime::bench {
+
+struct MadeUpDirectoryOptions {
+  ShapeOptions shape;
+  bool has_weights = true;  // bfloat16; without them it is of use where they come from elsewhere
+  int64_t prompts = 1;
+  int64_t prompt_tokens = 256;
+};
+
+class MadeUpDirectory final {
+ public:
+  explicit MadeUpDirectory(const MadeUpDirectoryOptions& options);
+  ~MadeUpDirectory();
+  MadeUpDirectory(const MadeUpDirectory&) = delete;
+  MadeUpDirectory& operator=(const MadeUpDirectory&) = delete;
+
+  const std::filesystem::path& path() const { return root_; }  // for other files too
+  std::filesystem::path model() const { return root_ / "model"; }
+  std::filesystem::path prompts() const { return root_ / "prompts.jsonl"; }
+
+ private:
+  std::filesystem::path root_;
+};
+
+}  // namespace slime::bench

@@ -1,0 +1,31 @@
+#include "cluster/visible_devices.h"
+
+#include <cstdlib>
+
+#include "core/error.h"
+
+namespace slime::cluster {
+
+std::string visible_device(std::optional<std::string_view> own, int index) {
+  check(index >= 0, "devices are counted from 0");
+  if (!own) return std::to_string(index);
+  std::string_view rest = *own;
+  for (int i = 0; i < index; ++i) {
+    const std::size_t comma = rest.find(',');
+    check(comma != std::string_view::npos, "a worker's device is one that this process sees");
+    rest.remove_prefix(comma + 1);
+  }
+  rest = rest.substr(0, rest.find(','));
+  constexpr std::string_view kBlank = " \t";
+  const std::size_t begin = rest.find_first_not_of(kBlank);
+  check(begin != std::string_view::npos, "a worker's device is one that this process sees");
+  return std::string(rest.substr(begin, rest.find_last_not_of(kBlank) + 1 - begin));
+}
+
+std::string visible_device(int index) {
+  const char* own = std::getenv(kVisibleDevices);
+  return visible_device(own == nullptr ? std::nullopt : std::optional<std::string_view>(own),
+                        index);
+}
+
+}  // namespace slime::cluster

@@ -1,0 +1,18 @@
+#pragma once
+
+/// A mesh over NCCL: processes of one host, each with a GPU of its own.
+///
+/// Tensors on the GPU travel through NCCL, in the current stream; those on the CPU and byte strings
+/// through Gloo, over which the ranks also meet (comm/gloo_mesh.h).
+
+#include <memory>
+
+#include "comm/gloo_mesh.h"
+
+namespace slime::comm {
+
+/// Joins the other ranks as make_gloo_mesh() does. The GPU, device 0 of this process, is open. Throws
+/// ConfigError when NCCL cannot be loaded.
+std::unique_ptr<Mesh> make_nccl_mesh(const GlooConfig& config, Rendezvous* rendezvous);
+
+}  // namespace slime::comm

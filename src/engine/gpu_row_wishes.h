@@ -1,0 +1,54 @@
+#pragma once
+
+/// What the rows of a step on a GPU want beside their tokens (kernels/gpu/row_wish.h): made of their
+/// requests before the step, and read after it.
+///
+/// A request's penalties, bias and forbidden ids are put on the device once, when it first needs
+/// them, and stay with it (Request::logit_changes). Reports go to locked host memory, two blocks
+/// in turn, because two steps may be in flight.
+
+#include <span>
+#include <vector>
+
+#include "core/tensor.h"
+#include "engine/scheduler.h"
+#include "kernels/cpu/sample.h"
+#include "kernels/gpu/gpu.h"
+
+namespace slime::engine {
+
+/// What a launched row reports, and where.
+struct RowReport {
+  int64_t chunk = 0;  // of the step
+  int64_t word = 0;   // in the host block of the step's turn
+  kernels::SampleOptions options;
+};
+
+class GpuRowWishes {
+ public:
+  GpuRowWishes(std::vector<TokenId> eos_ids, int64_t vocab_size, at::Device device);
+
+  /// Of the rows that the chunks draw, in order; empty where none has one. The step before the one
+  /// before is collected, whose turn it was. Copies go to the current stream.
+  std::vector<kernels::RowWish> plan(std::span<const Chunk> chunks, int turn,
+                                     std::vector<RowReport>& reports);
+
+  /// After the step: completes a token whose id and log-prob are there.
+  void read(const RowReport& report, int turn, int32_t num_kept,
+            kernels::SampledToken& token) const;
+
+ private:
+  Tensor make_changes(const Request& request) const;
+
+  const std::vector<TokenId> eos_ids_;
+  const int64_t vocab_size_;
+  const at::Device device_;
+  Tensor reports_[2];  // int32, on the host, locked; as large as a step has needed
+};
+
+/// The best tokens of each row at temperature 1. Waits for the GPU.
+std::vector<std::vector<std::pair<float, TokenId>>> best_tokens(const kernels::Gpu& gpu,
+                                                                const Tensor& logits_PV,
+                                                                int64_t num_top);
+
+}  // namespace slime::engine

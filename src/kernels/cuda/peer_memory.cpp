@@ -1,0 +1,104 @@
+#include "kernels/cuda/peer_memory.h"
+
+#include <ATen/ATen.h>
+#include <c10/cuda/CUDACachingAllocator.h>
+#include <c10/cuda/CUDAGuard.h>
+#include <c10/cuda/CUDAStream.h>
+
+#include <cstring>
+#include <stdexcept>
+
+#include "core/error.h"
+#include "kernels/cuda/launch.cuh"
+
+namespace slime::kernels::cuda {
+namespace {
+
+/// What a handle's bytes are.
+struct Handle {
+  cudaIpcMemHandle_t memory;
+  int64_t offset, bytes;  // of the tensor in it
+};
+
+/// Of the allocation that the tensor is in.
+void* beginning_of_memory(const Tensor& tensor) {
+  try {
+    size_t size = 0;
+    return c10::cuda::CUDACachingAllocator::getBaseAllocation(tensor.data_ptr(), &size);
+  } catch (const c10::Error& error) {
+    throw std::runtime_error(error.what_without_backtrace());
+  }
+}
+
+/// An error that is only of this call must not be found by the next one.
+void check_call(cudaError_t status, const char* what) {
+  if (status != cudaSuccess) cudaGetLastError();
+  check_cuda(status, what);
+}
+
+}  // namespace
+
+std::string exported_handle(const Tensor& tensor) {
+  check(tensor.is_cuda() && tensor.is_contiguous(), "what is exported is contiguous and on a GPU");
+  const c10::cuda::CUDAGuard guard(tensor.device());
+  void* begin = beginning_of_memory(tensor);
+  Handle handle{.memory = {},
+                .offset = static_cast<char*>(tensor.data_ptr()) - static_cast<char*>(begin),
+                .bytes = static_cast<int64_t>(tensor.nbytes())};
+  check_call(cudaIpcGetMemHandle(&handle.memory, begin), "exporting memory");
+  return {reinterpret_cast<const char*>(&handle), sizeof(handle)};
+}
+
+IpcPeerMemory::IpcPeerMemory(int device, const std::string& handle_bytes) : device_(device) {
+  Handle handle{};
+  if (handle_bytes.size() != sizeof(handle))
+    throw std::runtime_error("these bytes are no handle of a GPU's memory");
+  std::memcpy(&handle, handle_bytes.data(), sizeof(handle));
+  if (handle.bytes <= 0 || handle.offset < 0)
+    throw std::runtime_error("these bytes are no handle of a GPU's memory");
+  offset_ = handle.offset;
+  size_ = handle.bytes;
+  const c10::cuda::CUDAGuard guard(static_cast<c10::DeviceIndex>(device));
+  check_call(cudaIpcOpenMemHandle(&memory_, handle.memory, cudaIpcMemLazyEnablePeerAccess),
+             "reaching the memory of another process's GPU");
+  try {
+    check_cuda(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "making a stream");
+    check_cuda(cudaEventCreate(&begins_), "making an event");
+    check_cuda(cudaEventCreate(&ends_), "making an event");
+  } catch (...) {
+    close();
+    throw;
+  }
+}
+
+IpcPeerMemory::~IpcPeerMemory() { close(); }
+
+void IpcPeerMemory::close() {
+  const c10::cuda::CUDAGuard guard(static_cast<c10::DeviceIndex>(device_));
+  if (ends_ != nullptr) cudaEventDestroy(ends_);
+  if (begins_ != nullptr) cudaEventDestroy(begins_);
+  if (stream_ != nullptr) cudaStreamDestroy(stream_);
+  cudaIpcCloseMemHandle(memory_);
+}
+
+double IpcPeerMemory::write(const Tensor& from) {
+  check(from.is_contiguous(), "what goes to another device's memory is contiguous");
+  check(static_cast<int64_t>(from.nbytes()) <= size_, "it fits into that memory");
+  const c10::cuda::CUDAGuard guard(static_cast<c10::DeviceIndex>(device_));
+  const cudaStream_t before =
+      c10::cuda::getCurrentCUDAStream(static_cast<c10::DeviceIndex>(device_));
+  check_cuda(cudaEventRecord(begins_, before), "waiting for what is to be copied");
+  check_cuda(cudaStreamWaitEvent(stream_, begins_), "waiting for what is to be copied");
+  check_cuda(cudaEventRecord(begins_, stream_), "copying to another device");
+  check_cuda(cudaMemcpyAsync(static_cast<char*>(memory_) + offset_, from.const_data_ptr(),
+                             from.nbytes(), cudaMemcpyDefault, stream_),
+             "copying to another device");
+  check_cuda(cudaEventRecord(ends_, stream_), "copying to another device");
+  // sync: the owner is told next that all of it is there
+  check_cuda(cudaEventSynchronize(ends_), "copying to another device");
+  float milliseconds = 0;
+  check_cuda(cudaEventElapsedTime(&milliseconds, begins_, ends_), "timing a copy");
+  return milliseconds * 1e-3;
+}
+
+}  // namespace slime::kernels::cuda

@@ -1,0 +1,59 @@
+#include "loop/drawn_step.h"
+
+#include <fmt/format.h>
+
+#include <string>
+#include <utility>
+
+#include "core/field_reader.h"
+
+namespace slime::loop {
+
+json::object to_json(const DrawnStep& drawn) {
+  json::array groups;
+  for (const Group& group : drawn.collected.groups) {
+    json::array samples;
+    for (const Sample& sample : group.samples) samples.push_back(slime::to_json(sample));
+    groups.push_back(json::object{{"group", group.ordinal}, {"samples", std::move(samples)}});
+  }
+  json::object metrics;
+  for (const auto& [name, number] : drawn.collected.metrics) metrics[name] = number;
+  return {{"step", drawn.step},
+          {"groups", std::move(groups)},
+          {"metrics", std::move(metrics)},
+          {"generated_tokens", drawn.collected.generated_tokens}};
+}
+
+DrawnStep drawn_step_from_json(const json::object& object, std::string_view where) {
+  const FieldReader fields = FieldReader(object, fmt::format("{}: drawn_step.", where)).required();
+  DrawnStep drawn{.step = *fields.integer("step", 0), .collected = {}};
+  drawn.collected.generated_tokens = *fields.integer("generated_tokens", 0);
+  for (const FieldReader& each : fields.list("groups")) {
+    Group group{.ordinal = *each.required().integer("group", 0), .samples = {}};
+    for (const FieldReader& sample : each.required().list("samples"))
+      group.samples.push_back(sample_from_json(sample.raw(), where));
+    drawn.collected.groups.push_back(std::move(group));
+  }
+  const FieldReader metrics = *fields.fields("metrics");
+  for (const auto& metric : metrics.raw())
+    drawn.collected.metrics[std::string(metric.key())] = *metrics.number(metric.key());
+  return drawn;
+}
+
+std::optional<DrawnStep> drawn_step_of(const train::Checkpoint& checkpoint) {
+  const json::value* state = checkpoint.run.if_contains("drawn_step");
+  if (state == nullptr || !state->is_object()) return std::nullopt;
+  return drawn_step_from_json(state->get_object(), (checkpoint.directory / "run.json").string());
+}
+
+void let_wait(DrawnStep drawn, buffer::DataSource& prompts, Fates& fates) {
+  for (Group& group : drawn.collected.groups) {
+    if (prompts.may_wait(group)) {
+      prompts.add({std::move(group)});
+    } else {
+      fates.failed(group, "of a rollout function that this run does not have");
+    }
+  }
+}
+
+}  // namespace slime::loop

@@ -1,0 +1,56 @@
+#include "loop/drawn_step.h"
+
+#include <gtest/gtest.h>
+
+#include "core/error.h"
+
+namespace slime::loop {
+namespace {
+
+Sample drawn_sample(int64_t ordinal, int64_t group, int64_t index_in_group) {
+  Sample sample;
+  sample.ordinal = ordinal;
+  sample.group = group;
+  sample.index_in_group = index_in_group;
+  sample.tokens = {5, 6, 7, 8};
+  sample.prompt_length = 2;
+  sample.log_probs = {-0.5F, -1.25F};
+  sample.versions = {{3, 2}};
+  sample.status = Status::kTruncated;
+  sample.reward = 0.5;
+  return sample;
+}
+
+TEST(DrawnStep, ComesBackFromACheckpointAsItWas) {
+  DrawnStep drawn{.step = 7, .collected = {}};
+  drawn.collected.generated_tokens = 4;
+  drawn.collected.metrics["rollout/mine"] = 0.25;
+  drawn.collected.groups = {
+      {.ordinal = 9, .samples = {drawn_sample(18, 9, 0), drawn_sample(19, 9, 1)}}};
+  const DrawnStep read = drawn_step_from_json(to_json(drawn), "run.json");
+  EXPECT_EQ(read.step, 7);
+  EXPECT_EQ(read.collected.generated_tokens, 4);
+  EXPECT_EQ(read.collected.metrics, drawn.collected.metrics);
+  ASSERT_EQ(read.collected.groups.size(), 1u);
+  const Group& group = read.collected.groups.front();
+  EXPECT_EQ(group.ordinal, 9);
+  ASSERT_EQ(group.samples.size(), 2u);
+  for (std::size_t i = 0; i < 2; ++i) {
+    EXPECT_EQ(slime::to_json(group.samples[i]),
+              slime::to_json(drawn.collected.groups[0].samples[i]));
+  }
+}
+
+TEST(DrawnStep, ThatIsDamagedIsAConfigurationErrorWithItsPlace) {
+  const json::object damaged{{"step", 7}, {"groups", "none"}, {"generated_tokens", 0}};
+  try {
+    drawn_step_from_json(damaged, "run.json");
+    FAIL();
+  } catch (const ConfigError& error) {
+    EXPECT_TRUE(std::string_view(error.what()).starts_with("run.json: drawn_step.groups"))
+        << error.what();
+  }
+}
+
+}  // namespace
+}  // namespace slime::loop

@@ -1,0 +1,17 @@
+#pragma once
+
+/// Engines in processes of their own, from the flags of a run.
+
+#include <filesystem>
+
+#include "config/run_config.h"
+#include "loop/engine_workers.h"
+
+namespace slime::loop {
+
+/// On GPUs each engine has the device that run_devices.h says. Nobody hears what they do.
+EngineWorkersConfig engine_workers_config(const config::RunConfig& config, EngineStart start,
+                                          const std::filesystem::path& log_folder,
+                                          engine::RunningRequests running);
+
+}  // namespace slime::loop

@@ -1,0 +1,73 @@
+#pragma once
+
+/// A rollout function of the user's that is called one step ahead (slime train-async, as the original's
+/// train_async.py): while step n is trained it draws step n + 1.
+///
+///   loop                                    thread of the call           plug-in host
+///   take step n     <------ drawn step ---- keep its groups  <---------- returns
+///   make the batch
+///   begin n + 1     ----------------------> call             ----------> draws through the door
+///   train n                                 prompts, ledger  <---------- get_samples, add_samples
+///   publish (drain: waits for n + 1)
+///   fates, save     ---- lease -----------> stands still
+///
+/// The batch of step n is made first, because the user's other functions of a step wait in the same
+/// thread of the host for the rollout function to end. Tokens are one update old at most: step n + 1
+/// begins behind the update before step n.
+
+#include <atomic>
+#include <cstdint>
+#include <future>
+
+#include "loop/function_source.h"
+#include "loop/group_source.h"
+#include "loop/recorder.h"
+#include "loop/run_memory.h"
+#include "loop/trainers.h"
+
+namespace slime::loop {
+
+/// Used by the loop's thread.
+class FunctionAhead final : public GroupSource {
+ public:
+  /// Steps are [.., num_steps). References outlive the object.
+  FunctionAhead(FunctionSource& function, int64_t num_steps, int64_t groups_per_step,
+                Trainers& trainers, RunMemory& memory, Recorder& recorder)
+      : function_(function),
+        num_steps_(num_steps),
+        groups_per_step_(groups_per_step),
+        trainers_(trainers),
+        memory_(memory),
+        recorder_(recorder) {}
+  /// Waits for the function no more: prompts that it has are where the last checkpoint has them.
+  ~FunctionAhead() override;
+  FunctionAhead(const FunctionAhead&) = delete;
+  FunctionAhead& operator=(const FunctionAhead&) = delete;
+
+  /// Calls the function for `step` and returns at once. Nothing is called for a step that is drawn
+  /// already, or is not of the run.
+  void begin(int64_t step);
+  /// For the step behind that which was taken last.
+  void begin_next() { begin(last_taken_ + 1); }
+
+  /// Waits for a step that was begun. Throws like FunctionSource::take.
+  Collected take(int64_t step) override;
+
+  /// Until no function is under way; no longer than `gives_up` is false. What it throws take() throws.
+  void wait(const std::atomic<bool>& gives_up);
+
+ private:
+  bool is_under_way();
+
+  FunctionSource& function_;
+  const int64_t num_steps_;
+  const int64_t groups_per_step_;
+  Trainers& trainers_;
+  RunMemory& memory_;
+  Recorder& recorder_;
+  int64_t last_taken_ = -1;
+  std::atomic<bool> stop_{false};
+  std::future<void> call_;  // invalid: none was made since the last take
+};
+
+}  // namespace slime::loop

@@ -1,0 +1,64 @@
+#include "loop/rank_engines.h"
+
+#include <fmt/format.h>
+
+#include "core/error.h"
+
+namespace slime::loop {
+namespace {
+
+/// Of a control call; an engine finishes its step first, and an offloaded one maps its pages.
+constexpr std::chrono::seconds kAnswerLimit{120};
+
+}  // namespace
+
+bool has_engine_on_each_rank(const config::RunConfig& config) {
+  const int64_t ranks = config.world_size();
+  const bool is_whole =
+      config.tensor_model_parallel_size == 1 && config.pipeline_model_parallel_size == 1;
+  // A schedule that repeats asks one engine, whose batches repeat.
+  if (ranks == 1 || !is_whole || !config.shares_weights() || config.deterministic_schedule)
+    return false;
+  return config.device != "cpu" || (config.colocate && config.rollout_num_gpus == ranks);
+}
+
+RankEngines::RankEngines(Trainers& trainers, const EngineStart& start, model::Network& network,
+                         const engine::EngineConfig& config, WeightVersion version,
+                         engine::RunningRequests running, bool offloads, const RunMemory& memory,
+                         const Clock& clock)
+    : memory_(memory), running_(running), offloads_(offloads), router_({}, clock) {
+  const std::vector<int> sockets = trainers.start_engines(start);
+  memory_.explain_shortage(
+      Phase::kGenerate, [&] { own_ = std::make_unique<engine::Engine>(network, config, clock); });
+  int rank = 1;
+  for (const int socket : sockets) {
+    others_.push_back(std::make_unique<engine::RemoteEngine>(
+        socket, engine::RemoteEngineConfig{.name = fmt::format("the engine of rank {}", rank++),
+                                           .answer_limit = kAnswerLimit}));
+  }
+  trainers.wait_for_engines();
+  engine::or_throw(own_->update_weights({.version = version}));
+  engine::or_throw(router_.join(*own_));
+  for (const auto& engine : others_) {
+    engine::or_throw(engine->update_weights({.version = version}));
+    engine::or_throw(router_.join(*engine));
+  }
+}
+
+RankEngines::~RankEngines() { router_.give_up("the run ends"); }
+
+void RankEngines::yield_to_training() {
+  engine::or_throw(router_.pause(engine::PauseMode::kInPlace));
+  if (offloads_) engine::or_throw(router_.sleep());
+}
+
+void RankEngines::update_weights(WeightVersion version) {
+  engine::or_throw(router_.update_weights({.version = version, .running = running_}));
+  if (offloads_) {
+    memory_.release_unused();
+    memory_.explain_shortage(Phase::kGenerate, [this] { engine::or_throw(router_.wake()); });
+  }
+  engine::or_throw(router_.resume());
+}
+
+}  // namespace slime::loop

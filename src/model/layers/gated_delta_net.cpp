@@ -1,0 +1,152 @@
+#include "model/layers/gated_delta_net.h"
+
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+
+#include "core/error.h"
+#include "kernels/delta_decay.h"
+#include "kernels/linear.h"
+#include "kernels/rms_norm.h"
+#include "model/layers/grouped_query_attention.h"
+
+namespace slime::model {
+namespace {
+
+void check_delta_place(const LayerSite& site) {
+  const auto refuse = [&](const char* what, const char* instead) {
+    throw ConfigError(
+        fmt::format("layer {} is a gated delta net, {}: use {}", site.index, what, instead));
+  };
+  if (site.mesh.sizes().tp > 1)
+    refuse("which tensor parallelism does not slice yet", "tensor parallelism of 1");
+  if (site.mesh.sizes().cp > 1) {
+    refuse(
+        "whose state goes from token to token, so context-parallel ranks would wait for one "
+        "another",
+        "context parallelism of 1");
+  }
+  if (!site.rotary.cos_PR.is_cpu())
+    refuse("which is computed on the CPU only so far", "device cpu");
+}
+
+/// Files that hold [q, k, v, z] and [b, a] of each key head together: where the outputs lie that belong
+/// to q, k, v, z, b, a of all heads.
+Tensor order_of_groups(const kernels::DeltaShape& shape) {
+  const int64_t share = shape.value_heads / shape.key_heads, values = share * shape.value_dim;
+  const int64_t group = 2 * shape.key_dim + 2 * values, rates = shape.key_heads * group;
+  std::vector<Tensor> parts;
+  // From each group `size` columns, `skip` behind its beginning.
+  const auto add = [&](int64_t start, int64_t stride, int64_t skip, int64_t size) {
+    const Tensor first_K1 = at::arange(shape.key_heads, at::kLong).mul_(stride).unsqueeze(1);
+    parts.push_back((first_K1 + at::arange(size, at::kLong) + (start + skip)).view({-1}));
+  };
+  add(0, group, 0, shape.key_dim);
+  add(0, group, shape.key_dim, shape.key_dim);
+  add(0, group, 2 * shape.key_dim, values);
+  add(0, group, 2 * shape.key_dim + values, values);
+  add(rates, 2 * share, 0, share);
+  add(rates, 2 * share, share, share);
+  return at::cat(parts);
+}
+
+/// Scores and states have this precision.
+Tensor widened(const Tensor& x) {
+  return x.to(x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat);
+}
+
+}  // namespace
+
+Costs delta_costs(int64_t hidden, const DeltaConfig& config) {
+  const kernels::DeltaShape& shape = config.shape;
+  const int64_t heads = shape.value_heads, values = shape.values(), channels = shape.channels(),
+                outputs = channels + values + 2 * heads;
+  Costs costs;
+  costs.parameters =
+      outputs * hidden + channels * config.taps + 2 * heads + shape.value_dim + values * hidden;
+  // Products, the convolution, and of each head what it reads from its state, takes out and writes.
+  costs.flops_per_token =
+      2 * hidden * (outputs + values) + 2 * channels * config.taps + 6 * shape.state();
+  // The projection and its parts, the rule's float32 input and output, the norm and its gate.
+  costs.saved = costs.saved_selective = 2 * outputs + 3 * values;
+  costs.saved_float32 = channels + 2 * heads + 3 * values;
+  // In float32: chunks of queries, keys and values with their gradients, and the states between them.
+  costs.gradients =
+      2 * (10 * (2 * heads * shape.key_dim + values) + shape.state() / kernels::kDeltaChunk);
+  costs.passing = 2 * outputs + 2 * (channels + 6 * heads * shape.key_dim + 6 * values);
+  return costs;
+}
+
+GatedDeltaNet::GatedDeltaNet(const LayerSite& site)
+    : hidden_(site.config.hidden_size),
+      config_(site.config.delta),
+      norm_eps_(site.config.norm_eps) {
+  check_delta_place(site);
+  const kernels::DeltaShape& shape = config_.shape;
+  const int64_t heads = shape.value_heads, values = shape.values(), channels = shape.channels();
+  Weights::Builder& builder = site.builder;
+  const auto name = [&](const char* tail) { return site.name(std::string("linear_attn.") + tail); };
+  builder.add(decay_bias_N_, {{.name = name("dt_bias"), .full_shape = {heads}, .slice = {}}});
+  builder.add(a_log_N_, {{.name = name("A_log"),
+                          .full_shape = {heads},
+                          .slice = {},
+                          .keeps_stored_precision = true}});
+  builder.add(layer_.conv, {{name("conv1d.weight"), {channels, 1, config_.taps}, {}}});
+  if (config_.is_grouped_by_key_head) {
+    builder.add(projection_, {{name("in_proj_qkvz.weight"), {channels + values, hidden_}, {}},
+                              {name("in_proj_ba.weight"), {2 * heads, hidden_}, {}}});
+    column_order_ = order_of_groups(shape);
+  } else {
+    builder.add(projection_, {{name("in_proj_qkv.weight"), {channels, hidden_}, {}},
+                              {name("in_proj_z.weight"), {values, hidden_}, {}},
+                              {name("in_proj_b.weight"), {heads, hidden_}, {}},
+                              {name("in_proj_a.weight"), {heads, hidden_}, {}}});
+  }
+  builder.add(norm_V_, {{.name = name("norm.weight"),
+                         .full_shape = {shape.value_dim},
+                         .slice = {},
+                         .keeps_stored_precision = true}});
+  builder.add(output_, {{name("out_proj.weight"), {hidden_, values}, {}}});
+  layer_.index = site.index;
+  layer_.shape = shape;
+  layer_.taps = config_.taps;
+}
+
+CacheSpec GatedDeltaNet::cache() const {
+  const int64_t numbers = config_.shape.state() + (config_.taps - 1) * config_.shape.channels();
+  return {.state_bytes = numbers * static_cast<int64_t>(sizeof(float))};
+}
+
+std::string GatedDeltaNet::describe() const {
+  const kernels::DeltaShape& shape = config_.shape;
+  return fmt::format("gated delta net, {} value heads of {} x {}, {} key heads, convolution of {}",
+                     shape.value_heads, shape.key_dim, shape.value_dim, shape.key_heads,
+                     config_.taps);
+}
+
+Tensor GatedDeltaNet::forward(const Tensor& input_TH, const Tensor& /*positions_T*/,
+                              Attention& attention) const {
+  const kernels::DeltaShape& shape = config_.shape;
+  const int64_t heads = shape.value_heads, values = shape.values(), tokens = input_TH.size(0);
+  const Tensor projected_TO = kernels::linear(input_TH, projection_);
+  const Tensor ordered_TO =
+      column_order_.defined() ? projected_TO.index_select(1, column_order_) : projected_TO;
+  int64_t next = 0;
+  const auto part = [&](int64_t size) { return ordered_TO.narrow(1, (next += size) - size, size); };
+  kernels::DeltaTokens in;
+  in.mixed_TE = part(shape.channels());
+  const Tensor z_TC = part(values), b_TN = part(heads), a_TN = part(heads);
+  in.rate_TN = widened(b_TN).sigmoid();
+  in.decay_TN = kernels::log_decay(a_TN, a_log_N_, decay_bias_N_);
+  const Tensor read_TC = attention.attend_delta(layer_, in);
+  const Tensor normed_TC =
+      kernels::rms_norm(read_TC.view({tokens * heads, shape.value_dim}), norm_V_, norm_eps_)
+          .view({tokens, values});
+  return kernels::linear((normed_TC * at::silu(widened(z_TC))).to(input_TH.scalar_type()), output_);
+}
+
+std::unique_ptr<Mixer> make_delta_net_or_attention(const LayerSite& site) {
+  if (site.config.delta.is_in(site.index)) return std::make_unique<GatedDeltaNet>(site);
+  return make_grouped_query_attention(site);
+}
+
+}  // namespace slime::model

@@ -1,0 +1,123 @@
+#include "train/gradient_reduction.h"
+
+#include <ATen/ATen.h>
+#include <c10/core/Event.h>
+#include <c10/core/StreamGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+
+#include <algorithm>
+
+#include "train/shards.h"
+
+namespace slime::train {
+namespace {
+
+constexpr const char* kWhat = "summing the gradients";
+
+c10::impl::VirtualGuardImpl streams_of(const Tensor& x) {
+  return c10::impl::VirtualGuardImpl(x.device().type());
+}
+
+/// What comes next in `later` runs behind what is in `earlier`.
+void order(const c10::Stream& earlier, const c10::Stream& later) {
+  c10::Event event(earlier.device_type());
+  event.record(earlier);
+  event.block(later);
+}
+
+}  // namespace
+
+GradientReduction::GradientReduction(model::Weights& weights, const comm::Mesh& mesh)
+    : weights_(weights),
+      mesh_(mesh),
+      ranks_(mesh.dp_cp()),
+      shards_(shards_of(weights.num_elements(), ranks_.size())),
+      buckets_{{0, weights.num_elements()}} {}
+
+void GradientReduction::set_marks(const std::vector<int64_t>& marks, int64_t bucket_elements) {
+  // What ranks share is summed before, over all of the buffer. Over context-parallel ranks alone the
+  // layers gather keys and values through the same connection, and would wait for buckets.
+  if (ranks_.is_alone() || mesh_.dp().is_alone() || !mesh_.tp().is_alone() ||
+      !mesh_.pp().is_alone())
+    return;
+  buckets_.clear();
+  int64_t end = weights_.num_elements();
+  for (const int64_t mark : marks) {
+    if (mark <= 0 || end - mark < bucket_elements) continue;
+    buckets_.push_back({mark, end});
+    end = mark;
+  }
+  buckets_.push_back({0, end});
+}
+
+void GradientReduction::complete_from(int64_t begin) {
+  if (!is_last_ || buckets_.size() == 1) return;
+  reduce_from(begin);
+}
+
+void GradientReduction::reduce_from(int64_t begin) {
+  for (; next_ < buckets_.size() && buckets_[next_].begin >= begin; ++next_)
+    reduce(buckets_[next_]);
+}
+
+void GradientReduction::reduce(const comm::Range& bucket) {
+  const Tensor grad = weights_.grad().narrow(0, bucket.begin, bucket.size());
+  std::vector<comm::Range> shards;  // of the bucket
+  for (const comm::Range& shard : shards_) {
+    const int64_t begin = std::clamp(shard.begin, bucket.begin, bucket.end) - bucket.begin;
+    const int64_t end = std::clamp(shard.end, bucket.begin, bucket.end) - bucket.begin;
+    shards.push_back({begin, end});
+  }
+  if (grad.is_cpu() || buckets_.size() == 1) {
+    ranks_.reduce_scatter_(grad, shards, kWhat);
+    return;
+  }
+  const auto streams = streams_of(grad);
+  if (!stream_) stream_ = streams.getStreamFromGlobalPool(grad.device(), /*isHighPriority=*/true);
+  order(streams.getStream(grad.device()), *stream_);
+  const c10::StreamGuard guard(*stream_);
+  ranks_.reduce_scatter_(grad, shards, kWhat);
+}
+
+void GradientReduction::finish() {
+  sum_partial();
+  sum_over_stages();
+  reduce_from(0);
+  const Tensor& grad = weights_.grad();
+  if (stream_) order(*stream_, streams_of(grad).getStream(grad.device()));
+  next_ = 0;
+  is_last_ = false;
+}
+
+void GradientReduction::sum_partial() {
+  if (mesh_.tp().is_alone()) return;
+  std::vector<Tensor> partial;
+  for (const model::NamedWeight& weight : weights_.tensors()) {
+    if (weight.has_partial_grad)
+      partial.push_back(model::Weights::view(weights_.grad(), weight).view({-1}));
+  }
+  if (partial.empty()) return;
+  const Tensor all = at::cat(partial);
+  mesh_.tp().all_reduce_(all, "summing the gradients of weights that ranks share");
+  int64_t begin = 0;
+  for (const Tensor& grad : partial) {
+    grad.copy_(all.narrow(0, begin, grad.numel()));
+    begin += grad.numel();
+  }
+}
+
+void GradientReduction::sum_over_stages() {
+  if (mesh_.pp().is_alone()) return;
+  const int peer = mesh_.at().pp == 0 ? mesh_.sizes().pp - 1 : 0;
+  for (const model::NamedWeight& weight : weights_.tensors()) {
+    if (!weight.is_on_two_stages) continue;
+    const Tensor grad = model::Weights::view(weights_.grad(), weight);
+    const Tensor theirs = at::empty_like(grad);
+    const comm::Message messages[] = {{comm::Message::Direction::kSend, peer, grad},
+                                      {comm::Message::Direction::kReceive, peer, theirs}};
+    mesh_.pp().exchange(messages, "exchange", "the gradient of a weight that two stages share");
+    grad.add_(theirs);  // the same bits on both: a sum of two has no order
+  }
+}
+
+}  // namespace slime::train
