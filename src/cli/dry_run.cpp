@@ -15,6 +15,7 @@
 #include "core/error.h"
 #include "loop/run_devices.h"
 #include "loop/run_start.h"
+#include "loop/scores.h"
 #include "model/config.h"
 
 namespace slime::cli {
@@ -52,6 +53,16 @@ void check_model(const config::RunConfig& config, Sentences& problems) {
   }
 }
 
+/// A run would say it before the first row of its data.
+void check_reward(const config::RunConfig& config, Sentences& problems) {
+  if (config.has_users_reward()) return;
+  try {
+    reward::make_reward(config.rm_type, loop::reward_config(config));
+  } catch (const ConfigError& error) {
+    add_lines(problems, error.what());
+  }
+}
+
 void print(std::string_view title, const Sentences& sentences) {
   if (sentences.empty()) return;
   fmt::print("\n{}\n", title);
@@ -70,6 +81,7 @@ int dry_run(config::ParsedFlags& flags) {
     add_lines(problems, error.what());
   }
   check_model(flags.config, problems);
+  check_reward(flags.config, problems);
   fmt::print("slime train --dry-run: {} flags, {} notes, {} paths not here, {} refusals\n",
              flags.given.size() - 1, flags.warnings.size(), absent.size(), problems.size());
   print("Notes:", flags.warnings);

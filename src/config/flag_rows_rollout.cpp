@@ -51,7 +51,8 @@ std::vector<Flag> rollout_flags() {
           "a conversation that takes longer has failed. Default: --plugin-timeout-seconds where it "
           "is given, else 1800"),
       works("--rollout-sample-hook-path", &C::rollout_sample_hook_path,
-            "functions of the user's that see each sample before its reward"),
+            "functions of the user's that see each sample before its reward; may be given several "
+            "times"),
       works("--rollout-sample-filter-path", &C::rollout_sample_filter_path,
             "a function of the user's that sees the groups of a step before they are trained"),
       works("--rollout-all-samples-process-path", &C::rollout_all_samples_process_path,

@@ -140,8 +140,7 @@ std::vector<Flag> data_flags() {
 
 std::vector<Flag> evaluation_flags() {
   return {
-      works("--eval-prompt-data", &C::eval_prompt_data,
-            "pairs of name and path; may be given several times"),
+      works("--eval-prompt-data", &C::eval_prompt_data, "pairs of name and path"),
       works("--eval-config", &C::eval_config,
             "YAML of data sets, each with its own sampling, keys and reward"),
       works("--eval-interval", &C::eval_interval, "evaluate every N rollouts"),

@@ -20,6 +20,10 @@
 namespace slime::config {
 namespace {
 
+/// The one flag whose occurrences add up. Of all others the last one wins, lists included: so does
+/// argparse, and so flags behind those of a script win.
+constexpr std::string_view kGathered = "--rollout-sample-hook-path";
+
 /// One flag with the words behind it.
 struct Setting {
   std::string name;
@@ -170,11 +174,13 @@ std::optional<std::string> apply(const Flag& flag, const Setting& setting, RunCo
           [&](std::vector<std::string> RunConfig::*member) -> std::optional<std::string> {
             if (values.empty()) return fmt::format("{} needs at least one value", flag.name);
             auto& target = config.*member;
+            if (flag.name != kGathered) target.clear();
             target.insert(target.end(), values.begin(), values.end());
             return std::nullopt;
           },
           [&](std::vector<int64_t> RunConfig::*member) -> std::optional<std::string> {
             if (values.empty()) return fmt::format("{} needs at least one value", flag.name);
+            (config.*member).clear();
             for (const std::string& value : values) {
               if (!read_number(value, (config.*member).emplace_back())) {
                 return fmt::format("{} {}: should be whole numbers", flag.name, value);
@@ -206,10 +212,6 @@ std::string status_note(const Flag& flag) {
   }
   return {};
 }
-
-}  // namespace
-
-namespace {
 
 /// Values of a flag that is not in the table, as a plug-in would read it from `args`.
 json::value unknown_value(const std::vector<std::string>& values) {

@@ -334,11 +334,16 @@ TEST(Flags, AFlagThatNobodyKnowsIsKeptForPlugIns) {
                 {"max_turns", 4}, {"my_tools", json::array{"a", "b"}}, {"verbose_tools", true}}));
 }
 
-TEST(Flags, EvaluationDataMayBeGivenTwice) {
-  const auto parsed =
-      parse_flags(words("--eval-prompt-data a a.jsonl --eval-prompt-data b b.jsonl"));
-  EXPECT_EQ(parsed.config.eval_prompt_data,
-            (std::vector<std::string>{"a", "a.jsonl", "b", "b.jsonl"}));
+TEST(Flags, OfAListThatIsGivenTwiceTheLastWinsAndHooksAddUp) {
+  const auto parsed = parse_flags(
+      words("--prompt-data a b --eval-prompt-data a a.jsonl --rollout-stop-token-ids 1 2 "
+            "--prompt-data c --eval-prompt-data b b.jsonl --rollout-stop-token-ids 3 "
+            "--rollout-sample-hook-path m.one --rollout-sample-hook-path m.two"));
+  using Words = std::vector<std::string>;
+  EXPECT_EQ(parsed.config.prompt_data, (Words{"c"}));
+  EXPECT_EQ(parsed.config.eval_prompt_data, (Words{"b", "b.jsonl"}));
+  EXPECT_EQ(parsed.config.rollout_stop_token_ids, std::vector<int64_t>{3});
+  EXPECT_EQ(parsed.config.rollout_sample_hook_path, (Words{"m.one", "m.two"}));
 }
 
 TEST(Flags, RolesOfTheMegatronFileOverrideActorAndCritic) {

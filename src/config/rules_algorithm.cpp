@@ -143,7 +143,9 @@ void check_algorithm(RunConfig& config, Problems& problems, std::vector<std::str
   if (config.ref_load.empty()) config.ref_load = config.hf_checkpoint;
   problems.require_path(!config.needs_reference() || config.ref_load == config.hf_checkpoint ||
                             std::filesystem::is_directory(config.ref_load),
-                        fmt::format("--ref-load {}: no such directory", config.ref_load));
+                        fmt::format("--ref-load {}: no such directory; without it the reference is "
+                                    "--hf-checkpoint, which needs no conversion",
+                                    config.ref_load));
   problems.require(
       config.only_train_params_name_list.empty() || config.freeze_params_name_list.empty(),
       "--only-train-params-name-list and --freeze-params-name-list: choose one");

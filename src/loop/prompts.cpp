@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "config/users_functions.h"
 #include "core/error.h"
 #include "loop/scores.h"
 
@@ -63,6 +64,8 @@ std::function<void(const buffer::DatasetRow&)> reward_check(
   }
   const bool is_scored = !config.rm_type.empty() || config.use_opd;
   if (!is_scored || config.has_users_reward() || config.trains_on_rows()) return nullptr;
+  // Before it is said of each row.
+  if (!config.rm_type.empty()) reward::make_reward(config.rm_type, rewards);
   const bool reads_labels = !config.debug_train_only && (set != nullptr || !config.streaming_data);
   const bool has_label_key = !(set == nullptr ? config.label_key : set->label_key).empty();
   return [=, type = config.rm_type](const buffer::DatasetRow& row) {
@@ -76,6 +79,26 @@ std::function<void(const buffer::DatasetRow&)> reward_check(
   };
 }
 
+/// Also refuses messages that nobody makes a text of: the built-in generation draws from texts.
+std::function<void(const buffer::DatasetRow&)> row_check(
+    const config::RunConfig& config, const config::EvalSetConfig* set = nullptr) {
+  const bool applies_template =
+      set == nullptr ? config.apply_chat_template : set->apply_chat_template;
+  const bool has_own_generation =
+      !config.custom_generate_function_path.empty() || config::has_users_rollout(config) ||
+      (set != nullptr &&
+       (!set->custom_generate_function_path.empty() || !config.eval_function_path.empty()));
+  auto check_reward = reward_check(config, set);
+  if (applies_template || has_own_generation || config.trains_on_rows() ||
+      !config.load_debug_rollout_data.empty())
+    return check_reward;
+  return [check_reward = std::move(check_reward)](const buffer::DatasetRow& row) {
+    if (row.prompt.is_array())
+      throw ConfigError("the prompt is a list of messages, add --apply-chat-template");
+    if (check_reward) check_reward(row);
+  };
+}
+
 Source training_source(const config::RunConfig& config, const ModelText& text) {
   buffer::DatasetConfig files{.paths = config.prompt_data,
                               .keys = {.input = config.input_key,
@@ -83,7 +106,7 @@ Source training_source(const config::RunConfig& config, const ModelText& text) {
                                        .metadata = config.metadata_key,
                                        .tools = config.tool_key},
                               .max_prompt_tokens = config.rollout_max_prompt_len,
-                              .check_row = reward_check(config)};
+                              .check_row = row_check(config)};
   if (config.is_preference()) {
     files.keys.chosen = config.chosen_key;
     files.keys.rejected = config.rejected_key;
@@ -132,7 +155,7 @@ buffer::Dataset load_eval_prompts(const config::RunConfig& config, const ModelTe
                                         .metadata = set.metadata_key,
                                         .tools = set.tool_key},
                                .max_prompt_tokens = config.eval_max_prompt_len,
-                               .check_row = reward_check(config, &set)},
+                               .check_row = row_check(config, &set)},
                               {set.apply_chat_template, set.apply_chat_template_kwargs});
   return buffer::Dataset::load(source.files, std::move(source.render), std::move(source.tokenize));
 }

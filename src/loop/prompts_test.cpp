@@ -107,6 +107,29 @@ TEST(Prompts, RowsWhoseLabelTheirRewardCannotUseAreAllNamedBeforeAnythingIsGener
   EXPECT_EQ(load_prompts(config, text).size(), 4);
 }
 
+TEST(Prompts, MessagesWithoutATemplateAreRefusedWhereNobodyElseMakesATextOfThem) {
+  const ModelText text = tiny_text();
+  const auto path = std::filesystem::path(testing::TempDir()) / "prompts_test_messages.jsonl";
+  std::ofstream(path) << R"({"input": [{"role": "user", "content": "2+3?"}]})"
+                      << "\n";
+  config::RunConfig config;
+  config.rm_type = "random";
+  config.prompt_data = {path.string()};
+  EXPECT_THAT(problems_of([&] { load_prompts(config, text); }),
+              HasSubstr("line 1: the prompt is a list of messages, add --apply-chat-template"));
+  config.custom_generate_function_path = "my.generate";
+  EXPECT_EQ(load_prompts(config, text).size(), 1);
+}
+
+TEST(Prompts, ARewardThatDoesNotExistIsSaidOnceAndNotOfEachRow) {
+  const ModelText text = tiny_text();
+  config::RunConfig config = labelled_run();
+  config.rm_type = "maths";
+  const std::string says = problems_of([&] { load_prompts(config, text); });
+  EXPECT_THAT(says, HasSubstr("--rm-type maths: unknown; there are"));
+  EXPECT_THAT(says, Not(HasSubstr("line 1")));
+}
+
 TEST(Prompts, WithoutALabelKeyEveryRowLacksItsLabelAndTheFlagIsNamed) {
   const ModelText text = tiny_text();
   config::RunConfig config = labelled_run();

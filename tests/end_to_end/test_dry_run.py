@@ -153,6 +153,13 @@ def test_a_reward_that_is_missing_is_said_in_a_sentence(work, tmp_path):
     assert done.returncode == 2 and any("--custom-rm-path" in line for line in refusals(done.stdout))
 
 
+def test_a_reward_that_does_not_exist_is_said_by_both(work, tmp_path):
+    for extra in ([], ["--dry-run"]):
+        command = train_command(work, tmp_path / "run", extra=["--rm-type", "maths", *extra])
+        done = run_slime(command)
+        assert done.returncode == 2 and (done.stdout + done.stderr).count("--rm-type maths: unknown; there are dapo") == 1
+
+
 def test_workflow_lists_of_bash_reach_the_run(work, tmp_path):
     """Arrays, as published scripts have them, pasted behind train.py."""
     command = train_command(work, tmp_path / "run", rollouts=1)[2:]

@@ -6,7 +6,8 @@
 
 CHECKOUT is a clone of https://github.com/THUDM/slime; nothing of it is changed. The scripts kill processes and start
 Ray, so they run in a bubblewrap of their own without a network, where `ray`, `ssh`, `pkill`, `sleep`, `pip`, `curl`, `nvidia-smi`
-and the Python that would start something are words without effect; what stands behind `ray job submit ... --` is written down. Three scripts look for scripts/models where it is not; a link leads them there.
+and the Python that would start something are words without effect; what stands behind `ray job submit ... --` is written down.
+Three scripts look for scripts/models where it is not; a link leads them there.
 Prints the scripts that would begin, and the flags by which the others are refused.
 """
 
