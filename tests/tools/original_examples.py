@@ -161,7 +161,9 @@ class Retrieval(http.server.BaseHTTPRequestHandler):
 
     def do_POST(self):
         self.rfile.read(int(self.headers["Content-Length"]))
-        body = json.dumps({"result": [[{"document": {"id": "1", "contents": '"Towns"\nRome is one.'}}]]}).encode()
+        found = {"id": "1", "contents": '"Towns"\nRome is one.'}
+        # The example's comments say that a find is in "document", its code looks beside it.
+        body = json.dumps({"result": [[{"document": found, **found}]]}).encode()
         self.send_response(200)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(body)))
