@@ -110,7 +110,7 @@ def test_rows_are_trained_without_an_engine(work):
         (layout(3, tp=2), "--actor-num-gpus-per-node 3: should be a multiple of --tensor-model-parallel-size 2"),
         (layout(2, tp=2, extra=["--recompute-granularity", "selective"]), "--recompute-granularity selective: "),
         (layout(1, extra=["--decoder-first-pipeline-num-layers", "1"]), "needs --pipeline-model-parallel-size above 1"),
-        (layout(8, tp=8), "tensor parallelism of 8 does not divide"),
+        (layout(8, tp=8), "--tensor-model-parallel-size 8: does not divide the model's 4 attention heads"),
         (layout(8, pp=8), "layers cannot be cut into 8 ranges"),
     ],
 )
