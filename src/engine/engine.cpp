@@ -134,7 +134,7 @@ Expected<void> Engine::update_weights(const WeightUpdate& update) {
         weights_.set_version(version);
       },
       /*drains_first=*/false);
-  if ((is_copied && !weights_.stages()) || other != nullptr) steps_.wait_for_weights();
+  if ((copied.defined() && !weights_.stages()) || other != nullptr) steps_.wait_for_weights();
   return done;
 }
 

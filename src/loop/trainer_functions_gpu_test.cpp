@@ -34,10 +34,8 @@ config::RunConfig on_gpu(config::RunConfig config) {
 
 /// Kernels that add in another order: a hundred-thousandth of the gradient as a whole.
 void expect_close(const Gradients& actual, const Gradients& expected) {
-  for (const auto& [name, value] : expected.sums) {
-    ASSERT_TRUE(actual.sums.contains(name)) << name;
-    EXPECT_NEAR(actual.sums.at(name), value, 1e-5) << name;
-  }
+  for (const char* name : {"loss", "pg_loss", "pg_clipfrac", "ppo_kl", "entropy_loss"})
+    EXPECT_NEAR(actual.sums.at(name), expected.sums.at(name), 1e-5) << name;
   const double norm = expected.flat.norm().item<double>();
   EXPECT_GT(norm, 0.01);
   EXPECT_LT((actual.flat - expected.flat).norm().item<double>(), 1e-5 * norm);
