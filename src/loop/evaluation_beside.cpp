@@ -5,9 +5,11 @@
 #include <memory>
 #include <utility>
 
+#include "config/users_functions.h"
 #include "core/error.h"
 #include "engine/engine.h"
 #include "loop/networks.h"
+#include "loop/plugins.h"
 #include "loop/scores.h"
 #include "model/network.h"
 #include "model/placement.h"

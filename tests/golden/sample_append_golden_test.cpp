@@ -112,7 +112,7 @@ void expect_state(const Sample& sample, const json::object& expected) {
   EXPECT_EQ(sample.log_probs, numbers_of<float>(expected, "rollout_log_probs"));
   EXPECT_EQ(sample.top_p_ids, numbers_of<TokenId>(expected, "top_p_token_ids"));
   EXPECT_EQ(sample.top_p_offsets, numbers_of<int64_t>(expected, "top_p_token_offsets"));
-  EXPECT_EQ(sample.routed_experts, numbers_of<int32_t>(expected, "routed_experts"));
+  EXPECT_EQ(sample.routed_experts, numbers_of<int16_t>(expected, "routed_experts"));
   EXPECT_EQ(std::string(to_string(sample.status)), word(expected, "status"));
   json::array versions;  // of the engine's calls: the original does not count a tool's tokens
   for (const VersionRun& run : sample.versions) {

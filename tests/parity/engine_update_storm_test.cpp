@@ -127,7 +127,7 @@ class HashingRunner final : public engine::StepRunner {
     weights_ = fresh.flat_N[0].item<float>();
   }
   void exchange_network(model::Network& network) override {
-    copy_weights(network.weights().flat());
+    copy_weights({network.weights().flat(), {}});
   }
   double wait_for_weights() override { return 0; }
   void reset() override { in_flight_.clear(); }
