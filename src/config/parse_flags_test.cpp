@@ -281,8 +281,6 @@ INSTANTIATE_TEST_SUITE_P(
                   "contradicts a constant divisor"},
         BadConfig{"--advantage-estimator rloo --n-samples-per-prompt 1",
                   "needs --n-samples-per-prompt of at least 2"},
-        BadConfig{"--custom-pg-loss-reducer-function-path my.reducer --device cuda",
-                  "--custom-pg-loss-reducer-function-path and --device cuda"},
         BadConfig{"--only-train-params-name-list a --freeze-params-name-list b", "choose one"},
         BadConfig{"--use-stateless-adam", "needs --no-save-optim"},
         BadConfig{"--use-kl-loss --ref-load /nowhere", "--ref-load /nowhere: no such directory"},

@@ -7,6 +7,15 @@
 #include "core/error.h"
 
 namespace slime::engine {
+namespace {
+
+/// But for the keys of an indexer, which some layers have beside their own.
+bool are_alike(model::CacheSpec one, const model::CacheSpec& other) {
+  one.index_size = other.index_size;
+  return one == other;
+}
+
+}  // namespace
 
 model::CacheSpec common_cache(std::span<const model::BlockNeeds> blocks) {
   check(!blocks.empty(), "a network has blocks");
@@ -16,9 +25,7 @@ model::CacheSpec common_cache(std::span<const model::BlockNeeds> blocks) {
     if (cache.state_bytes > 0 || cache.heads == 0)
       throw ConfigError(fmt::format(
           "layer {} keeps a state per request; the engine holds keys and values of tokens", i));
-    model::CacheSpec common = cache;
-    common.index_size = first.index_size;
-    if (common != first)
+    if (!are_alike(cache, first))
       throw ConfigError(fmt::format(
           "layer {} keeps keys and values of another shape than layer 0; the engine holds those of "
           "one shape",
@@ -32,7 +39,7 @@ model::CacheSpec cache_of_tokens(std::span<const model::BlockNeeds> blocks) {
   if (first == blocks.end())
     throw ConfigError("no layer keeps keys and values, and the engine counts tokens by them");
   for (std::size_t i = 0; i < blocks.size(); ++i) {
-    if (keeps_tokens(blocks[i]) && blocks[i].cache != first->cache)
+    if (keeps_tokens(blocks[i]) && !are_alike(blocks[i].cache, first->cache))
       throw ConfigError(fmt::format(
           "layer {} keeps keys and values of another shape than layer {}; the engine holds those "
           "of one shape",

@@ -8,10 +8,9 @@
 namespace slime::loop {
 namespace {
 
-/// Biases of routers are not trained, and updates of the weights do not bring them.
 TEST(Networks, ABlankCopyHasTheConstantsOfItsModel) {
   const auto precision = model::Precision::of("float32");
-  const auto network = model::load_network("tests/fixtures/models/deepseek_v3", precision);
+  const auto network = model::load_network("tests/fixtures/models/kimi_k2", precision);
   const auto copy = make_blank_copy(*network, precision);
   const auto& constants = network->weights().constants();
   ASSERT_FALSE(constants.empty());

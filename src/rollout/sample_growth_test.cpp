@@ -101,6 +101,7 @@ TEST(AppendGenerated, TokensOfUnknownVersionKeepTheirPlace) {
 
 TEST(AppendGenerated, TopPIdsAreOfAllTokensOrOfNone) {
   Sample sample = prompt_of_two();
+  sample.routed_experts = {0, 5};  // of the prompt's first token
   append_generated(sample, drawn({10, 11}, 3));
   EXPECT_THROW(append_generated(sample, drawn_plainly(12, 3)), BugError);
   Sample other = prompt_of_two();
@@ -110,12 +111,14 @@ TEST(AppendGenerated, TopPIdsAreOfAllTokensOrOfNone) {
 
 TEST(CutResponse, ToNothingLeavesThePrompt) {
   Sample sample = prompt_of_two();
+  sample.routed_experts = {0, 5};  // of the prompt's first token
   append_generated(sample, drawn({10, 11}, 3));
   cut_response(sample, 0);
   EXPECT_EQ(sample.tokens, (std::vector<TokenId>{5, 6}));
   EXPECT_TRUE(sample.log_probs.empty());
   EXPECT_TRUE(sample.versions.empty());
   EXPECT_TRUE(sample.top_p_ids.empty());
+  EXPECT_TRUE(sample.routed_experts.empty());
   EXPECT_EQ(sample.status, Status::kAborted);
 }
 

@@ -11,6 +11,7 @@
 #include <list>
 #include <thread>
 
+#include "core/version_runs.h"
 #include "engine/remote/engine_server.h"
 #include "engine_fixture.h"
 #include "router/router.h"
@@ -26,7 +27,13 @@ using testing::TestEngine;
 
 /// An engine over a connection, as a worker serves it.
 struct ServedEngine {
-  explicit ServedEngine(const RemoteEngineConfig& config = {}) : bench("qwen3") {
+  explicit ServedEngine(const RemoteEngineConfig& config = {})
+      : bench("qwen3"),
+        second(model::load_network(fixture_directory("qwen3"), model::Precision::of("float32"))),
+        networks{.running = &bench.network(),
+                 .second = second.get(),
+                 .running_handle = {},
+                 .second_handle = {}} {
     EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM, 0, ends.data()), 0);
     remote = std::make_unique<RemoteEngine>(ends[0], config);
     server = std::make_unique<EngineServer>(bench.engine(), ends[1], networks);
@@ -116,16 +123,18 @@ TEST(RemoteEngineParity, SentWeightsComeBetweenStepsAndTheNetworksTakeTurns) {
   const Tensor first = other.network().weights().flat().clone();
   Responses responses;
   ServedEngine served;
-  GenerateRequest running = sampled_request(some_tokens(12), 400, 7);
-  running.rid = "running";
-  served.remote->submit(running, responses.sink());
   for (int version = 1; version <= 5; ++version) {
-    responses.wait_for_tokens("running", 10 * version);
+    GenerateRequest running = sampled_request(some_tokens(12), 240, 7);
+    running.rid = "running-" + std::to_string(version);
+    served.remote->submit(running, responses.sink());
+    responses.wait_for_tokens(running.rid, 5);
+    ASSERT_TRUE(served.remote->pause(PauseMode::kInPlace));  // it has tokens left to draw
     Tensor flat = other.network().weights().flat();
     flat.copy_(first * (1 + 0.05 * version));
     ASSERT_TRUE(served.remote->update_weights({.version = version,
                                                .source = FromNetwork{&other.network()},
                                                .running = RunningRequests::kKeep}));
+    ASSERT_TRUE(served.remote->resume());
     EXPECT_EQ(served.networks.second == served.second.get(), version % 2 == 0);
     GenerateRequest probe = sampled_request(some_tokens(9), 20, 4);
     probe.rid = "probe-" + std::to_string(version);
@@ -133,12 +142,14 @@ TEST(RemoteEngineParity, SentWeightsComeBetweenStepsAndTheNetworksTakeTurns) {
     const GenerateUpdate out = responses.wait(probe.rid);
     EXPECT_EQ(out.versions, (std::vector<VersionRun>{{version, 20}}));
     ASSERT_TRUE(other.engine().update_weights({.version = version}));
-    probe.rid = "cold";
+    probe.rid = "cold-" + std::to_string(version);
     EXPECT_EQ(out.output_ids, other.generate(probe).output_ids);
+    const GenerateUpdate drawn = responses.wait(running.rid);
+    ASSERT_EQ(drawn.versions.size(), 2U);
+    EXPECT_EQ(drawn.versions[0].version, version - 1);
+    EXPECT_EQ(drawn.versions[1].version, version);
+    EXPECT_EQ(num_tokens(drawn.versions), 240);
   }
-  const GenerateUpdate out = responses.wait("running");
-  EXPECT_EQ(out.output_ids.size(), 400U);
-  EXPECT_EQ(out.versions.size(), 6U);
 }
 
 /// The connection of an engine breaks in the middle, again and again; another one takes its place.
