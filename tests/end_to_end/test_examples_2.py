@@ -77,7 +77,8 @@ def check_masks(rows):
         versions = [version for version, count in row["weight_versions"] for _ in range(count)]
         for is_trained, log_prob, ours, version in zip(mask, drawn, row["train_log_probs"], versions):
             # What was told has no log-prob and no version; what was drawn is known to the trainer as it was to the engine.
-            assert (log_prob <= 0 and version >= 0 and abs(log_prob - ours) < 1e-3) if is_trained else (log_prob, version) == (0, -1)
+            found = (row["index"], log_prob, ours, version)
+            assert (log_prob <= 0 and version >= 0 and abs(log_prob - ours) < 1e-3) if is_trained else (log_prob, version) == (0, -1), found
 
 
 def check_ledger(run_dir, rows, num_prompts):

@@ -72,7 +72,7 @@ def test_a_cache_that_does_not_fit_is_named_with_its_flag(work):
     assert done.returncode == 2, done.stdout + done.stderr
     assert "this machine's memory ran out while generating: 16.00 GiB" in done.stderr
     assert "--kv-cache-gb" in done.stderr
-    assert "keys or values" in done.stderr
+    assert "GiB of keys of a layer" in done.stderr
 
 
 def test_the_table_before_the_run_is_near_what_was_used(work, long_rows):

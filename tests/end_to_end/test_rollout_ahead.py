@@ -173,5 +173,5 @@ def test_one_that_fails_ends_the_run_with_its_reason(work, what):
     )
     done = hooked(work, run_dir, code, ["--rollout-function-path", "own.py"], form="train-async")
     reason = "ended with exit code 4" if "_exit" in what else "ValueError: no such luck"
-    assert done.returncode == 1 and "--rollout-function-path own.py: " in done.stderr and reason in done.stdout + done.stderr
+    assert done.returncode == 2 and "--rollout-function-path own.py: " in done.stderr and reason in done.stdout + done.stderr
     assert state(run_dir)["weight_version"] == 1  # step 0 was trained, published and saved

@@ -192,10 +192,12 @@ std::vector<GenerateRequest> workload_with_wishes() {
   requests[4].num_drawn = 20;  // of its prompt
   requests[4].sampling.frequency_penalty = -0.4;
   requests[4].top_logprobs_num = 1;
-  requests[5].return_top_p_token_ids = true;
+  requests[5].return_top_p_token_ids = true;  // greedy: there are none
   requests[6].return_top_p_token_ids = true;
   requests[6].top_logprobs_num = 5;
   requests[8].top_logprobs_num = 40;
+  requests[9].sampling.top_p = 0.8;
+  requests[9].return_top_p_token_ids = true;
   requests[9].sampling.logit_bias = {{17, 4.0}, {3, -2.5}, {17, -0.3}};
   requests[10].sampling.min_new_tokens = 6;
   requests[11].logprob_start_len = 0;
@@ -230,7 +232,9 @@ TEST(GpuEngineSchedules, RowsWithWishesGiveWhatTheCpuGives) {
   const auto requests = workload_with_wishes();
   const auto expected = run_together(requests, {}, Precision::of("float32"));
   EXPECT_EQ(expected[8].output_top.front().size(), 40U);
-  EXPECT_FALSE(expected[5].top_p_ids.empty());
+  EXPECT_TRUE(expected[5].top_p_ids.empty());
+  EXPECT_FALSE(expected[6].top_p_ids.empty());
+  EXPECT_FALSE(expected[9].top_p_ids.empty());
   const Precision gpu = Precision::on_gpu("float32");
   expect_same_reports(run_together(requests, {}, gpu), expected);
   expect_same_reports(run_together(requests, {.max_prefill_tokens = 7}, gpu), expected);
