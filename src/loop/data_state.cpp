@@ -4,6 +4,15 @@
 #include <set>
 
 namespace slime::loop {
+namespace {
+
+json::array ordinals_of(const std::vector<Group>& groups) {
+  json::array ordinals;
+  for (const Group& group : groups) ordinals.push_back(group.ordinal);
+  return ordinals;
+}
+
+}  // namespace
 
 json::object data_state(int64_t step, buffer::DataSource& prompts, Fates& fates,
                         rollout::Rollout* rollout, const FunctionSource* function,
@@ -36,6 +45,7 @@ json::object data_state(int64_t step, buffer::DataSource& prompts, Fates& fates,
     now.open_groups.insert(now.open_groups.end(), drawn.begin(), drawn.end());
     state["ledger"] = fates.commit(step, prompts, now);
   }
+  if (users != nullptr) state["not_given_back"] = ordinals_of(open);
   buffer::add_open_groups(state["data_source"].as_object(), open);
   return state;
 }

@@ -14,7 +14,7 @@ namespace slime::loop {
 /// The members data_source and ledger of the run.json of the checkpoint after `step`: where the data
 /// goes on, with all groups that are not final, and the position in the ledger behind its totals. Of
 /// one moment: `rollout` and `function`, where they are not null, stand still meanwhile. `users`, if any,
-/// saves its own state. Where a function of the user's has drawn a step that is not taken yet: the
+/// saves its own state, and not_given_back has the ordinals of the groups that it did not have then. Where a function of the user's has drawn a step that is not taken yet: the
 /// member drawn_step too (loop/drawn_step.h).
 json::object data_state(int64_t step, buffer::DataSource& prompts, Fates& fates,
                         rollout::Rollout* rollout, const FunctionSource* function,

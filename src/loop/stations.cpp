@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "buffer/filter.h"
@@ -189,6 +190,17 @@ void load_networks(Stations& run, const StartPoint& start,
   for (const std::string& line : run.memory.plan().lines()) note(line);
 }
 
+/// Ordinals of groups that a data source of the user's did not have when it was saved.
+std::set<int64_t> not_given_back(const StartPoint& start) {
+  std::set<int64_t> ordinals;
+  const json::value* saved =
+      start.checkpoint ? start.checkpoint->run.if_contains("not_given_back") : nullptr;
+  if (saved == nullptr || !saved->is_array()) return ordinals;
+  for (const json::value& ordinal : saved->get_array())
+    if (ordinal.is_int64()) ordinals.insert(ordinal.get_int64());
+  return ordinals;
+}
+
 /// The ledger, and the position in the data, of where the run goes on. From here on the run's
 /// folder is written.
 void open_records(Stations& run, const StartPoint& start, Notes& notes) {
@@ -208,7 +220,8 @@ void open_records(Stations& run, const StartPoint& start, Notes& notes) {
   }
   if (run.users_prompts) {
     const std::deque<Group>& waiting = run.prompts->waiting();
-    run.users_prompts->load(run.schedule.first_step - 1, {waiting.begin(), waiting.end()});
+    run.users_prompts->load(run.schedule.first_step - 1, {waiting.begin(), waiting.end()},
+                            not_given_back(start));
   }
   // Of a rollout function one step ahead: trained first, where this run has such a function.
   if (start.checkpoint) run.drawn = drawn_step_of(*start.checkpoint);

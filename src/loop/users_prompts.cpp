@@ -149,7 +149,8 @@ void UsersPrompts::save(int64_t step) {
   call("save", [step](plugin::Columns&) { return json::object{{"rollout_id", step}}; });
 }
 
-void UsersPrompts::load(int64_t step, const std::vector<Group>& waiting) {
+void UsersPrompts::load(int64_t step, const std::vector<Group>& waiting,
+                        const std::set<int64_t>& under_way) {
   call("load", [step](plugin::Columns&) { return json::object{{"rollout_id", step}}; });
   if (waiting.empty()) return;
   const plugin::Payload returned =
@@ -157,7 +158,10 @@ void UsersPrompts::load(int64_t step, const std::vector<Group>& waiting) {
   const json::value* length = returned.head.if_contains("length");
   const bool has_its_own = length != nullptr && length->is_int64() && length->get_int64() > 0;
   for (const Group& group : waiting) given_back_.insert_or_assign(group.ordinal, group);
-  if (!has_its_own) give_back(waiting);
+  std::vector<Group> lacking;
+  for (const Group& group : waiting)
+    if (!has_its_own || under_way.contains(group.ordinal)) lacking.push_back(group);
+  if (!lacking.empty()) give_back(lacking);
 }
 
 }  // namespace slime::loop

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -33,9 +34,10 @@ class UsersPrompts final : public buffer::PromptSupply {
 
   /// Beside the checkpoint behind step `step`.
   void save(int64_t step);
-  /// Goes on behind step `step`. `waiting`: groups that had been given back; they are given back again
-  /// to a class that has none then.
-  void load(int64_t step, const std::vector<Group>& waiting);
+  /// Goes on behind step `step`. `waiting`: groups that had been given back, and those that were under
+  /// way (`under_way`, ordinals). A class that has a buffer then has kept the former itself; it gets the
+  /// latter. Another one gets all.
+  void load(int64_t step, const std::vector<Group>& waiting, const std::set<int64_t>& under_way);
 
  private:
   plugin::Payload call(std::string_view method,

@@ -142,8 +142,15 @@ def test_a_rollout_function_that_fails_ends_the_run_with_its_reason(work, what):
 def test_partial_rollouts_go_on_from_the_tokens_that_were_given_back(work):
     run_dir = work / "partial-rollout"
     flags = ["--rollout-function-path", "own.py", "--partial-rollout", "--over-sampling-batch-size", "12"]
-    flags += ["--rollout-max-response-len", "48"]
-    code = STOCK + "def rollout(args, rollout_id, data_source, evaluation=False):\n    return stock(args, rollout_id, data_source)\n"
+    flags += ["--rollout-max-response-len", "480", "--custom-generate-function-path", "own.py:uneven"]
+    code = STOCK + (
+        "from slime.rollout.sglang_rollout import generate\n"
+        "def rollout(args, rollout_id, data_source, evaluation=False):\n"
+        "    return stock(args, rollout_id, data_source)\n"
+        "async def uneven(args, sample, sampling_params):\n"  # four of twelve groups are long, and four are enough
+        "    limit = 480 if sample.group_index % 3 == 2 else 8\n"
+        "    return await generate(args, sample, {**sampling_params, 'max_new_tokens': limit, 'ignore_eos': True})\n"
+    )
     done = hooked(work, run_dir, code, flags, rollouts=3)
     trained(done, run_dir, 3)
     assert fates(run_dir, "partial")
@@ -255,6 +262,34 @@ def test_a_data_source_of_ones_own_gives_the_prompts_and_goes_on_after_a_restart
     assert done.returncode == 0, done.stdout + done.stderr
     assert sorted(numbers(run_dir)) == [n for n in range(16) for _ in range(4)]
     assert run_slime([str(done.args[0]), "ledger", str(run_dir)]).returncode == 0
+
+
+KEEPING = SOURCE.replace(
+    "self.next = json.load(file)",
+    "kept, self.next = json.load(file), 1000\n            self.buffer, self.next = self.get_samples(1), kept",
+)
+KEEPING += "    def get_buffer_length(self):\n        return len(self.buffer)\n"
+
+
+def back_to_first_checkpoint(run_dir):
+    """As after a death in the second step."""
+    first, *later = sorted((run_dir / "checkpoints").glob("iter_*"))
+    for folder in later:
+        shutil.rmtree(folder)
+    (run_dir / "latest").unlink()
+    (run_dir / "latest").symlink_to(first.relative_to(run_dir))
+    assert json.loads((first / "run.json").read_text())["run"]["not_given_back"]
+
+
+def test_groups_that_were_under_way_come_again_beside_those_that_the_class_kept(work):
+    run_dir = work / "own-data-kept"
+    flags = ["--data-source-path", "own.py:Counting"]
+    trained(hooked(work, run_dir, KEEPING, flags, form="train-async", rollouts=4), run_dir, 4)
+    assert sorted(numbers(run_dir)) == [n for n in range(16) for _ in range(4)]
+    shutil.rmtree(work / f"{run_dir.name}-code")
+    back_to_first_checkpoint(run_dir)
+    trained(hooked(work, run_dir, KEEPING, flags, form="train-async", rollouts=4), run_dir, 4)
+    assert sorted(numbers(run_dir)) == [n for n in [*range(15), 1000] for _ in range(4)]
 
 
 def test_groups_that_are_given_back_come_again_with_their_tokens_also_after_a_restart(work):
