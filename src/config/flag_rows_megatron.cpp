@@ -137,7 +137,7 @@ std::vector<Flag> parallel_flags() {
       works("--distributed-timeout-minutes", &C::distributed_timeout_minutes,
             "deadline of a collective: ranks that wait longer for one another end the run"),
       works("--worker-timeout-seconds", &C::worker_timeout_seconds,
-            "a rank that shows no sign of life for so long ends the run"),
+            "a rank or engine that shows no sign of life for so long is taken for hung"),
   };
 }
 

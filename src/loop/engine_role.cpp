@@ -8,8 +8,10 @@
 
 namespace slime::loop {
 
-EngineRole::EngineRole(const EngineStart& start, const config::RunConfig& config,
-                       const Clock& clock) {
+EngineRole::EngineRole(const EngineStart& start, const cluster::RunIdentity& identity,
+                       const Clock& clock)
+    : identity_(identity) {
+  const config::RunConfig& config = start.config;
   // No template is rendered here: requests are tokens.
   text_ = load_model_text(config.hf_checkpoint, /*needs_template=*/false, {});
   const model::ModelConfig shape = model::read_model_config(config.hf_checkpoint);
@@ -22,7 +24,12 @@ EngineRole::EngineRole(const EngineStart& start, const config::RunConfig& config
 }
 
 void EngineRole::serve(int descriptor) {
-  engine::EngineServer(*engine_, descriptor, second_.get()).serve();
+  engine::EngineServerConfig config;
+  config.why_refused = [this](std::string_view greeting) {
+    return cluster::why_refused(identity_, greeting);
+  };
+  config.epoch = identity_.epoch;
+  engine::EngineServer(*engine_, descriptor, second_.get(), std::move(config)).serve();
 }
 
 }  // namespace slime::loop

@@ -5,7 +5,7 @@
 
 #include <memory>
 
-#include "config/run_config.h"
+#include "cluster/run_identity.h"
 #include "core/clock.h"
 #include "engine/engine.h"
 #include "loop/prompts.h"
@@ -16,17 +16,18 @@ namespace slime::loop {
 
 class EngineRole final {
  public:
-  /// `clock` outlives the role. Throws ConfigError for a model that cannot be served.
-  EngineRole(const EngineStart& start, const config::RunConfig& config, const Clock& clock);
+  /// `identity`: of whom the connection has to be. `clock` outlives the role. Throws ConfigError for a model that cannot be served.
+  EngineRole(const EngineStart& start, const cluster::RunIdentity& identity, const Clock& clock);
 
   /// Prompt and response together cannot be longer.
   int64_t max_request_tokens() const { return engine_->max_request_tokens(); }
 
   /// Until the controller closes the connection, which this owns. Throws net::FrameError when it
-  /// sends what means nothing.
+  /// sends what means nothing, or is not of this run or of an older epoch.
   void serve(int descriptor);
 
  private:
+  const cluster::RunIdentity identity_;
   ModelText text_;
   std::unique_ptr<model::Network> running_;
   std::unique_ptr<model::Network> second_;  // new weights arrive here

@@ -1,7 +1,5 @@
 #include "loop/engine_workers.h"
 
-#include <ATen/ATen.h>
-#include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -57,17 +55,14 @@ int64_t longest_request_from(const std::string& answer) {
 
 }  // namespace
 
-EngineWorkers::EngineWorkers(EngineWorkersConfig config, model::Network& trained,
-                             std::unique_ptr<model::Network> published, WeightVersion version,
-                             const Clock& clock)
+EngineWorkers::EngineWorkers(EngineWorkersConfig config, model::Network& published,
+                             WeightVersion version, const Clock& clock)
     : config_(std::move(config)),
-      trained_(trained),
       clock_(clock),
-      published_(std::move(published)),
+      published_(published),
       version_(version),
+      epoch_(config_.identity.epoch),
       router_({}, clock) {
-  const at::NoGradGuard no_grad;
-  published_->weights().flat().copy_(trained_.weights().flat());
   lives_.reserve(static_cast<std::size_t>(config_.count));
   for (int index = 0; index < config_.count; ++index)
     lives_.emplace_back([this, index](const std::stop_token& stop) { live(index, stop); });
@@ -134,11 +129,13 @@ EngineWorkers::Ending EngineWorkers::live_once(int index, const std::stop_token&
   Ending ending;
   try {
     ConnectedSockets sockets;
+    const cluster::RunIdentity identity{.token = config_.identity.token, .epoch = epoch_};
     cluster::LocalWorkers process(
         {.noun = "engine",
          .first_rank = index,
          .count = 1,
          .command = {std::filesystem::read_symlink("/proc/self/exe").string(), "worker"},
+         .identity = identity,
          .data_sockets = {sockets.ends[1]},
          .log_folder = config_.log_folder,
          .silence_limit = config_.silence_limit,
@@ -149,10 +146,12 @@ EngineWorkers::Ending EngineWorkers::live_once(int index, const std::stop_token&
     engine::RemoteEngine remote(
         sockets.take(0), {.name = fmt::format("engine {}", index),
                           .answer_limit = std::max(config_.progress_limit, config_.silence_limit),
-                          .weight_piece_bytes = config_.weight_piece_bytes});
+                          .weight_piece_bytes = config_.weight_piece_bytes,
+                          .greeting = cluster::to_greeting(identity),
+                          .epoch = [this] { return epoch_.load(); }});
     process.send_task(index, to_frame(config_.start));
     max_request_tokens_ = longest_request_from(process.answer(index, kLoadTimeout));
-    const router::EngineId id = take_in(remote);
+    const router::EngineId id = take_in(remote, stop);
     ending.has_served = true;
     note(index, /*serves=*/true, "");
     ending.why = watch(
@@ -174,11 +173,16 @@ EngineWorkers::Ending EngineWorkers::live_once(int index, const std::stop_token&
   return ending;
 }
 
-router::EngineId EngineWorkers::take_in(engine::RemoteEngine& remote) {
+router::EngineId EngineWorkers::take_in(engine::RemoteEngine& remote, const std::stop_token& stop) {
   // Of one version until it has joined.
-  const std::shared_lock lock(weights_mutex_);
-  engine::or_throw(remote.update_weights(
-      {.version = version_, .source = engine::FromNetwork{published_.get()}}));
+  std::shared_lock lock(weights_mutex_);
+  while (!is_whole_) {
+    lock.unlock();
+    if (!pause(kLook, stop)) throw std::runtime_error("the run ends");
+    lock.lock();
+  }
+  engine::or_throw(
+      remote.update_weights({.version = version_, .source = engine::FromNetwork{&published_}}));
   return engine::or_throw(router_.join(remote));
 }
 
@@ -204,14 +208,26 @@ std::string EngineWorkers::watch(int index, engine::RemoteEngine& remote,
   return "the run ends";
 }
 
-void EngineWorkers::update_weights(WeightVersion version) {
-  const at::NoGradGuard no_grad;
-  const std::unique_lock lock(weights_mutex_);
-  published_->weights().flat().copy_(trained_.weights().flat());
-  version_ = version;
-  engine::or_throw(router_.update_weights({.version = version,
-                                           .source = engine::FromNetwork{published_.get()},
+void EngineWorkers::publish(const FetchWeights& fetch) {
+  is_whole_ = false;  // also when this throws
+  fetch(published_);
+  is_whole_ = true;
+  engine::or_throw(router_.update_weights({.version = version_,
+                                           .source = engine::FromNetwork{&published_},
                                            .running = config_.running}));
+}
+
+void EngineWorkers::update_weights(WeightVersion version, const FetchWeights& fetch) {
+  const std::unique_lock lock(weights_mutex_);
+  version_ = version;
+  publish(fetch);
+}
+
+void EngineWorkers::begin_epoch(int64_t epoch, WeightVersion version, const FetchWeights& fetch) {
+  const std::unique_lock lock(weights_mutex_);
+  epoch_ = epoch;
+  version_ = version;
+  publish(fetch);
 }
 
 void EngineWorkers::note(int index, bool serves, const std::string& failure) {

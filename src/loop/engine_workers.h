@@ -9,6 +9,7 @@
 ///
 /// The published weights are kept in a network of this process: an engine that comes in the middle
 /// of a training step gets what the others have, whatever the trainer has made of its own by then.
+/// They outlive trainers that are lost: begin_epoch() gives them the weights from which those go on.
 
 #include <atomic>
 #include <chrono>
@@ -21,6 +22,7 @@
 #include <thread>
 #include <vector>
 
+#include "cluster/run_identity.h"
 #include "core/clock.h"
 #include "loop/engines.h"
 #include "loop/rank_tasks.h"
@@ -36,6 +38,7 @@ namespace slime::loop {
 struct EngineWorkersConfig {
   int count = 1;
   EngineStart start;
+  cluster::RunIdentity identity;     // of the run as it begins
   std::filesystem::path log_folder;  // engine_0.log holds what engine 0 prints
   engine::RunningRequests running = engine::RunningRequests::kRecompute;  // at an update
   int64_t weight_piece_bytes = int64_t{16} << 20;
@@ -53,11 +56,9 @@ struct EngineWorkersConfig {
 /// serve follows from all three.
 class EngineWorkers final : public Engines {
  public:
-  /// Starts the processes and waits until all serve the weights of `trained`, as `version`.
-  /// `published` is a network of its shape. `trained` and `clock` outlive the object. Throws
-  /// ConfigError when one does not start.
-  EngineWorkers(EngineWorkersConfig config, model::Network& trained,
-                std::unique_ptr<model::Network> published, WeightVersion version,
+  /// Starts the processes and waits until all serve the weights of `published`, as `version`. It and
+  /// `clock` outlive the object. Throws ConfigError when one does not start.
+  EngineWorkers(EngineWorkersConfig config, model::Network& published, WeightVersion version,
                 const Clock& clock);
   ~EngineWorkers() override;
   EngineWorkers(const EngineWorkers&) = delete;
@@ -65,10 +66,13 @@ class EngineWorkers final : public Engines {
 
   engine::EngineClient& client() override { return router_; }
   void yield_to_training() override {}
-  void update_weights(WeightVersion version) override;
+  void update_weights(WeightVersion version, const FetchWeights& fetch) override;
   int64_t max_request_tokens() const override { return max_request_tokens_; }
-  model::Network* own_weights() override { return published_.get(); }
+  model::Network* own_weights() override { return &published_; }
   void tell_by(std::function<void(const std::string&)> tell) override;
+  /// The trainers begin again, and these are the weights that they begin with. Nothing is under way
+  /// in the engines. Updates and connections are of this epoch from here on.
+  void begin_epoch(int64_t epoch, WeightVersion version, const FetchWeights& fetch);
 
  private:
   /// What became of one life of an engine.
@@ -81,8 +85,9 @@ class EngineWorkers final : public Engines {
   void end_lives();
   void live(int index, const std::stop_token& stop);
   Ending live_once(int index, const std::stop_token& stop);
-  /// The current weights, and a place in the router. Throws std::runtime_error.
-  router::EngineId take_in(engine::RemoteEngine& remote);
+  /// The current weights, once they are whole, and a place in the router. Throws std::runtime_error.
+  router::EngineId take_in(engine::RemoteEngine& remote, const std::stop_token& stop);
+  void publish(const FetchWeights& fetch);  // with weights_mutex_ held
   /// Until it is lost or `stop`; why it is lost.
   std::string watch(int index, engine::RemoteEngine& remote,
                     const std::function<bool()>& has_process_failed, const std::stop_token& stop);
@@ -92,12 +97,13 @@ class EngineWorkers final : public Engines {
   bool pause(std::chrono::milliseconds time, const std::stop_token& stop);
 
   const EngineWorkersConfig config_;
-  model::Network& trained_;
   const Clock& clock_;
-  const std::unique_ptr<model::Network> published_;
+  model::Network& published_;
   /// Shared: who sends the published weights to one engine; exclusive: an update of all.
   std::shared_mutex weights_mutex_;
-  WeightVersion version_;  // of published_
+  WeightVersion version_;  // guarded by weights_mutex_, as the next; of published_
+  bool is_whole_ = true;   // false: trainers were lost while they brought new ones
+  std::atomic<int64_t> epoch_;
   router::Router router_;
   std::atomic<int64_t> max_request_tokens_{0};  // the same for all: they start alike
 

@@ -1,10 +1,13 @@
 #include "loop/stations.h"
 
+#include <ATen/ATen.h>
 #include <ATen/Parallel.h>
+#include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <chrono>
+#include <utility>
 
 #include "buffer/filter.h"
 #include "config/secrets.h"
@@ -13,27 +16,22 @@
 #include "loop/dump_source.h"
 #include "loop/engine_workers.h"
 #include "loop/function_source.h"
-#include "loop/memory_needs.h"
-#include "loop/networks.h"
 #include "loop/row_source.h"
 #include "loop/run_history.h"
+#include "loop/run_networks.h"
 #include "loop/run_start.h"
 #include "loop/scores.h"
 #include "loop/start_point.h"
+#include "loop/survivors.h"
 #include "loop/tracking.h"
 #include "loop/train_config.h"
+#include "loop/trainers_apart.h"
 #include "model/placement.h"
 
 namespace slime::loop {
 namespace {
 
 using Notes = std::vector<std::string>;
-
-bool trains(const config::RunConfig& config) { return !config.debug_rollout_only; }
-
-bool generates(const config::RunConfig& config) {
-  return !config.debug_train_only && !config.trains_on_rows();
-}
 
 buffer::DataSourceConfig order_of(const config::RunConfig& config) {
   return {.samples_per_prompt = config.n_samples_per_prompt,
@@ -48,15 +46,16 @@ void read_prompts(Stations& run) {
     run.prompts.emplace(*run.stream, order_of(config));
     return;
   }
-  if (!config.prompt_data.empty() && !config.disable_rollout_global_dataset)
-    run.dataset = load_prompts(config, run.text);
+  const bool has_dataset = !config.prompt_data.empty() && !config.disable_rollout_global_dataset;
+  if (has_dataset && !run.dataset) run.dataset = load_prompts(config, run.text);
   run.prompts.emplace(run.dataset ? &*run.dataset : nullptr, order_of(config));
 }
 
 /// Tokenizer, template, prompts and evaluation sets, as the day of the run's beginning renders
 /// them; and functions of the user's, who alone know the `unknown` flags.
-void read_data(Stations& run, const StartPoint& start, const json::object& unknown, Notes& notes) {
+void read_data(Stations& run, const json::object& unknown, Notes& notes) {
   const config::RunConfig& config = run.config;
+  const StartPoint& start = run.start;
   const bool evaluates =
       generates(config) && config.eval_interval && !config::has_users_evaluation(config);
   run.text = load_model_text(config.hf_checkpoint, needs_template(config, evaluates),
@@ -96,16 +95,19 @@ void read_data(Stations& run, const StartPoint& start, const json::object& unkno
     run.prompts.emplace(*run.users_prompts, order_of(config));
   }
   if (draws && run.evaluation) run.evaluation->draw_by(*run.plugins);
-  if (trains(config))
+  if (trains(config) && !trains_apart(config))
     run.functions = std::make_unique<TrainerFunctions>(config, run.folder.plugin_logs(), 0);
 }
 
-void plan_schedule(Stations& run, const StartPoint& start) {
+void plan_schedule(Stations& run) {
   const config::RunConfig& config = run.config;
+  const StartPoint& start = run.start;
   RunSchedule& schedule = run.schedule;
   schedule.num_steps = planned_rollouts(config, run.dataset);
   if (start.checkpoint) schedule.first_step = start.checkpoint->iteration + 1;
-  if (config.start_rollout_id) schedule.first_step = *config.start_rollout_id;
+  // Trainers that begin again do so behind what they have saved, wherever the run began.
+  if (config.start_rollout_id)
+    schedule.first_step = std::max(schedule.first_step, *config.start_rollout_id);
   if (config.start_rollout_id.value_or(0) > 0 && schedule.first_step >= schedule.num_steps) {
     throw ConfigError(
         fmt::format("--start-rollout-id {}: nothing is left to do, the run has {} rollouts",
@@ -120,71 +122,10 @@ void plan_schedule(Stations& run, const StartPoint& start) {
   if (config.has_update_interval()) schedule.steps_per_update = config.update_weights_interval;
 }
 
-void plan_memory(Stations& run, const model::Precision& precision,
-                 const train::TrainConfig* trainer, bool is_taken) {
-  const MemoryNeeds needs =
-      memory_needs(run.config, *run.network, precision, trainer, generates(run.config),
-                   run.dataset ? run.dataset->longest_prompt() : 0);
-  run.memory.plan(run.config, needs, is_taken ? needs.train.resident() : needs.train.weights);
-}
-
-/// The ranks in other processes load while this one does.
-std::unique_ptr<Trainers> start_ranks(const Stations& run, const StartPoint& start,
-                                      const std::vector<std::string>& arguments) {
-  if (!trains(run.config)) return std::make_unique<NoTrainers>();
-  RankStart rank{.arguments = config::without_secrets(arguments),
-                 .num_rollouts = run.schedule.num_steps,
-                 .first_rollout = run.schedule.first_step,
-                 .plugin_logs = run.folder.plugin_logs().string()};
-  if (start.checkpoint) {
-    rank.checkpoint = start.checkpoint->directory.string();
-    rank.iteration = start.checkpoint->iteration;
-    rank.loads_optimizer = !run.config.no_load_optim;
-  }
-  return start_trainers(run.config, std::move(rank), run.folder.worker_logs(), run.clock);
-}
-
-/// The trained network, its trainers, and the plan of who gets the device's memory.
-void load_networks(Stations& run, const StartPoint& start,
-                   const std::vector<std::string>& arguments, Notes& notes) {
-  const config::RunConfig& config = run.config;
-  const std::string directory =
-      start.checkpoint ? start.checkpoint->directory.string() : config.hf_checkpoint;
-  check_shape(config, model::read_model_config(directory));
-  run.trainers = start_ranks(run, start, arguments);
-  const comm::Mesh& mesh = run.trainers->connect();
-  const bool has_whole = mesh.tp().is_alone() && mesh.pp().is_alone();
-  const model::Precision precision = model::precision_on(config.device, config.dtype);
-  run.memory.explain_shortage(Phase::kTrain, [&] {
-    const bool is_copied = !has_whole && generates(config);
-    run.network =
-        model::load_network(directory, precision, is_copied ? comm::Mesh::single() : mesh);
-    if (is_copied) run.part = model::load_network(directory, precision, mesh);
-  });
-  std::optional<train::TrainConfig> trainer;
-  if (trains(config)) {
-    trainer = make_train_config(config, run.schedule.num_steps);
-    trainer->frozen = frozen_names(config, run.trained().weights(), mesh);
-    run.functions->set_in(*trainer, run.schedule.first_step);
-    plan_memory(run, precision, &*trainer, false);  // what does not fit is explained
-    run.memory.explain_shortage(Phase::kTrain, [&] {
-      run.trainers->open(run.trained(), *trainer, load_other_networks(config, precision, mesh));
-    });
-  }
-  const auto note = [&notes](const std::string& line) { notes.push_back(line); };
-  if (start.checkpoint) {
-    if (trainer && !config.no_load_optim) run.trainers->restore(*start.checkpoint, note);
-    run.memory.set_last_checkpoint(start.checkpoint->iteration);
-    note(fmt::format("continuing after rollout {} of {}", start.checkpoint->iteration,
-                     start.checkpoint->directory.string()));
-  }
-  plan_memory(run, precision, trainer ? &*trainer : nullptr, trainer.has_value());
-  for (const std::string& line : run.memory.plan().lines()) note(line);
-}
-
 /// The ledger, and the position in the data, of where the run goes on. From here on the run's
 /// folder is written.
-void open_records(Stations& run, const StartPoint& start, Notes& notes) {
+void open_records(Stations& run, Notes& notes) {
+  const StartPoint& start = run.start;
   if (start.overwrites) remove_history(run.folder);
   // A process that died between its checkpoint and the link left the link behind, or none.
   if (start.checkpoint && start.is_own) run.folder.set_latest(start.checkpoint->directory);
@@ -211,12 +152,13 @@ void open_records(Stations& run, const StartPoint& start, Notes& notes) {
 int64_t engine_threads(const config::RunConfig& config) {
   if (config.shares_weights() || config.device != "cpu") return 0;
   if (config.rollout_num_threads > 0) return config.rollout_num_threads;
-  const int64_t all = config.num_threads > 0 ? config.num_threads : at::get_num_threads();
-  return std::max<int64_t>(1, all / 2);
+  // Without --train-async they generate while nobody trains.
+  return config.train_async ? std::max<int64_t>(1, cores_of(config) / 2) : cores_of(config);
 }
 
 /// What the engines call the weights that the run begins with.
-WeightVersion first_version(const Stations& run, const StartPoint& start) {
+WeightVersion first_version(const Stations& run) {
+  const StartPoint& start = run.start;
   const RunSchedule& schedule = run.schedule;
   const json::value* saved =
       start.checkpoint ? start.checkpoint->run.if_contains("weight_version") : nullptr;
@@ -235,7 +177,7 @@ std::unique_ptr<Engines> engine_beside(Stations& run, const engine::EngineConfig
                                        WeightVersion version, engine::RunningRequests running) {
   std::unique_ptr<model::Network> own;
   run.memory.explain_shortage(Phase::kGenerate, [&] {
-    own = model::make_blank_network(run.network->config(),
+    own = model::make_blank_network(run.shape().config(),
                                     model::precision_on(run.config.device, run.config.dtype));
   });
   return std::make_unique<EngineBeside>(*run.network, std::move(own), config, version, running,
@@ -250,18 +192,17 @@ std::chrono::milliseconds from_seconds(double seconds) {
 /// What frames leave room for requests between them.
 constexpr int64_t kMostPieceBytes = int64_t{16} << 20;
 
-std::unique_ptr<Engines> engine_workers(Stations& run, const std::vector<std::string>& arguments,
-                                        WeightVersion version, engine::RunningRequests running) {
+std::unique_ptr<EngineWorkers> start_engine_workers(const Stations& run, WeightVersion version,
+                                                    engine::RunningRequests running) {
   const config::RunConfig& config = run.config;
-  std::unique_ptr<model::Network> published = model::make_blank_network(
-      run.network->config(), model::precision_on(config.device, config.dtype));
   const int64_t threads = std::max<int64_t>(1, run.engine_threads / config.num_engine_workers);
   return std::make_unique<EngineWorkers>(
       EngineWorkersConfig{
           .count = static_cast<int>(config.num_engine_workers),
-          .start = {.arguments = config::without_secrets(arguments),
+          .start = {.config = config,
                     .kv_cache_bytes = run.memory.plan().kv_cache_bytes(),
                     .num_threads = static_cast<int>(threads)},
+          .identity = run.identity,
           .log_folder = run.folder.worker_logs(),
           .running = running,
           .weight_piece_bytes = std::min(config.update_weight_buffer_size, kMostPieceBytes),
@@ -271,13 +212,22 @@ std::unique_ptr<Engines> engine_workers(Stations& run, const std::vector<std::st
           .check_interval = from_seconds(config.rollout_health_check_interval),
           .first_wait = from_seconds(config.rollout_health_check_first_wait),
           .progress_limit = from_seconds(config.rollout_health_check_timeout)},
-      *run.network, std::move(published), version, run.clock);
+      *run.published, version, run.clock);
 }
 
-void start_engines(Stations& run, const StartPoint& start,
-                   const std::vector<std::string>& arguments) {
+/// Engines that went on without the trainers get the weights with which those begin.
+void begin_epoch(Stations& run, WeightVersion version) {
+  run.engine_workers->begin_epoch(run.identity.epoch, version, [&run](model::Network& own) {
+    const at::NoGradGuard no_grad;
+    const auto weights = model::load_network(
+        weights_directory(run), model::precision_on(run.config.device, run.config.dtype));
+    own.weights().flat().copy_(weights->weights().flat());
+  });
+}
+
+void start_engines(Stations& run) {
   if (!generates(run.config)) {
-    run.engines = std::make_unique<NoEngines>();
+    run.own_engines = std::make_unique<NoEngines>();
     return;
   }
   const MemoryPlan& plan = run.memory.plan();
@@ -293,35 +243,41 @@ void start_engines(Stations& run, const StartPoint& start,
                              : now == engine::Activity::kPaused  ? "paused"
                                                                  : "");
   };
-  const WeightVersion version = first_version(run, start);
+  const WeightVersion version = first_version(run);
   const auto running = run.config.train_async && run.config.kv_on_update == "keep"
                            ? engine::RunningRequests::kKeep
                            : engine::RunningRequests::kRecompute;
-  if (run.config.num_engine_workers > 0) {
-    run.engines = engine_workers(run, arguments, version, running);
+  if (run.engine_workers) {
+    begin_epoch(run, version);
+  } else if (run.config.num_engine_workers > 0) {
+    run.engine_workers = start_engine_workers(run, version, running);
   } else if (run.config.shares_weights()) {
-    run.engines = std::make_unique<EngineHere>(*run.network, config, version, running,
-                                               plan.offloads(), run.memory, run.clock);
+    run.own_engines = std::make_unique<EngineHere>(*run.network, config, version, running,
+                                                   plan.offloads(), run.memory, run.clock);
   } else {
-    run.engines = engine_beside(run, config, version, running);
+    run.own_engines = engine_beside(run, config, version, running);
   }
-  if (run.door) run.door->open(run.engines->client(), run.engines->max_request_tokens());
+  if (run.door) run.door->open(run.engines().client(), run.engines().max_request_tokens());
 }
 
 /// The trainer's are what the engine leaves; asked before the first kernel runs.
 void share_out_threads(Stations& run) {
   const int64_t given = run.config.num_threads;
-  const int64_t all = given > 0 ? given : at::get_num_threads();
-  run.engine_threads = engine_threads(run.config);
+  const int64_t all = cores_of(run.config);
+  if (run.engine_threads == 0) run.engine_threads = engine_threads(run.config);
+  if (trains_apart(run.config)) {
+    if (given > 0) at::set_num_threads(static_cast<int>(given));
+    return;
+  }
   const int64_t trainer = std::max<int64_t>(1, all - run.engine_threads);
   if (given > 0 || trainer < all) at::set_num_threads(static_cast<int>(trainer));
 }
 
-json::object describe(const Stations& run, const StartPoint& start, const json::object& unknown) {
-  return {{"run_id", start.run_id},
+json::object describe(const Stations& run, const json::object& unknown) {
+  return {{"run_id", run.start.run_id},
           {"model", run.config.hf_checkpoint},
-          {"model_type", run.network->config().model_type},
-          {"num_parameters", run.network->weights().num_parameters()},
+          {"model_type", run.shape().config().model_type},
+          {"num_parameters", run.shape().weights().num_parameters()},
           {"dtype", run.config.dtype},
           {"num_rollout", run.schedule.num_steps},
           {"loss_type", run.config.loss_type},
@@ -340,11 +296,11 @@ void make_source(Stations& run) {
         std::make_unique<RowSource>(config, run.text, *run.prompts, *run.fates, *run.recorder);
   } else {
     run.rollout = std::make_unique<RolloutSource>(config, *run.text.tokenizer, *run.prompts,
-                                                  *run.engines, *run.trainers, *run.fates,
+                                                  run.engines(), *run.trainers, *run.fates,
                                                   run.memory, *run.recorder, run.plugins.get());
     if (config::has_users_rollout(config)) {
       run.others =
-          std::make_unique<FunctionSource>(config, *run.prompts, *run.engines, *run.trainers,
+          std::make_unique<FunctionSource>(config, *run.prompts, run.engines(), *run.trainers,
                                            *run.fates, run.memory, *run.recorder, *run.plugins);
     }
     if (config.train_async) {
@@ -371,7 +327,8 @@ void start_evaluation_beside(Stations& run) {
 
 /// An evaluation that a process took with it is made again, with the weights that the run goes on
 /// with. The rows of the metrics are those that count.
-void find_lost_evaluation(Stations& run, const StartPoint& start) {
+void find_lost_evaluation(Stations& run) {
+  const StartPoint& start = run.start;
   if (run.beside == nullptr || !start.checkpoint || !start.is_own) return;
   const std::optional<int64_t> due = run.schedule.last_evaluation_due();
   if (!due) return;
@@ -381,55 +338,90 @@ void find_lost_evaluation(Stations& run, const StartPoint& start) {
 
 }  // namespace
 
-Stations::Stations(config::RunConfig flags, const Clock& clock_in)
+Stations::Stations(config::RunConfig flags, RunFolder run_folder,
+                   const cluster::RunIdentity& identity_in, const Clock& clock_in)
     : config(std::move(flags)),
+      identity(identity_in),
       clock(clock_in),
-      folder(config),
+      folder(std::move(run_folder)),
       timeline(folder.timeline(), clock_in),
       memory(config.device != "cpu", config.hf_checkpoint, folder.checkpoints()) {}
 
 /// The recorder goes before the engines.
 Stations::~Stations() {
-  if (engines) engines->tell_by(nullptr);
+  if (engine_workers) engine_workers->tell_by(nullptr);
 }
 
-std::unique_ptr<Stations> build_stations(config::ParsedFlags flags, const Clock& clock) {
-  auto run = std::make_unique<Stations>(std::move(flags.config), clock);
-  share_out_threads(*run);
-  Notes notes = std::move(flags.warnings);
-  if (!run->folder.is_locked())
-    notes.push_back(
-        fmt::format("{}: its file system has no locks; a second run in the same folder "
-                    "would not be noticed",
-                    run->folder.root().string()));
-  const StartPoint start = choose_start(
-      run->config, run->folder, [&notes](const std::string& line) { notes.push_back(line); });
-  read_data(*run, start, flags.unknown, notes);
-  plan_schedule(*run, start);
-  load_networks(*run, start, flags.arguments, notes);
-  open_records(*run, start, notes);
-  start_engines(*run, start, flags.arguments);
-  const json::object description = describe(*run, start, flags.unknown);
-  run->folder.write_run_json(description);
-  run->recorder =
-      std::make_unique<Recorder>(run->config, run->folder, run->schedule, *run->text.tokenizer,
-                                 description, run->memory, *run->fates, run->timeline, clock);
-  for (const std::string& line : notes) run->recorder->message(line);
-  run->engines->tell_by(
-      [&recorder = *run->recorder](const std::string& text) { recorder.message(text); });
-  if (run->plugins) {
-    run->plugins->tell_by(
-        [&recorder = *run->recorder](const std::string& text) { recorder.message(text); });
+namespace {
+
+void find_beginning(Stations& run, Survivors& survivors, Notes& notes) {
+  const auto warn = [&notes](const std::string& line) { notes.push_back(line); };
+  run.start = survivors.first ? choose_start_again(*survivors.first, run.folder, warn)
+                              : choose_start(run.config, run.folder, warn);
+  if (survivors.first) return;
+  survivors.identity.epoch = epoch_of(run.start) + 1;
+  run.identity = survivors.identity;
+  survivors.first = run.start;
+}
+
+void build(Stations& run, const config::ParsedFlags& flags, Survivors& survivors) {
+  Notes notes;
+  const bool begins_again = survivors.first.has_value();
+  if (!begins_again) {
+    share_out_threads(run);
+    notes = flags.warnings;
+    if (!run.folder.is_locked())
+      notes.push_back(
+          fmt::format("{}: its file system has no locks; a second run in the same folder "
+                      "would not be noticed",
+                      run.folder.root().string()));
   }
-  if (start.checkpoint) run->recorder->saved(start.checkpoint->iteration);
-  make_source(*run);
-  start_evaluation_beside(*run);
-  find_lost_evaluation(*run, start);
-  run->checkpoints = std::make_unique<Checkpoints>(
-      run->config, run->folder, start.run_id, run->text.today, *run->prompts, *run->trainers,
-      *run->fates, *run->engines, run->rollout.get(), run->users_prompts.get(), run->memory,
-      *run->recorder);
-  run->interrupt.emplace();
+  find_beginning(run, survivors, notes);
+  read_data(run, flags.unknown, notes);
+  plan_schedule(run);
+  load_networks(run, notes);
+  if (!begins_again) {
+    for (const std::string& line : run.memory.plan().lines()) notes.push_back(line);
+  }
+  open_records(run, notes);
+  survivors.first->overwrites = false;
+  start_engines(run);
+  const json::object description = describe(run, flags.unknown);
+  run.folder.write_run_json(description);
+  run.recorder =
+      std::make_unique<Recorder>(run.config, run.folder, run.schedule, *run.text.tokenizer,
+                                 description, run.memory, *run.fates, run.timeline, run.clock);
+  for (const std::string& line : notes) run.recorder->message(line);
+  const auto tell = [&recorder = *run.recorder](const std::string& text) {
+    recorder.message(text);
+  };
+  run.engines().tell_by(tell);
+  if (run.plugins) run.plugins->tell_by(tell);
+  if (run.start.checkpoint) run.recorder->saved(run.start.checkpoint->iteration);
+  make_source(run);
+  start_evaluation_beside(run);
+  find_lost_evaluation(run);
+  run.checkpoints = std::make_unique<Checkpoints>(
+      run.config, run.folder, CheckpointOwner{run.start.run_id, run.text.today, run.identity.epoch},
+      *run.prompts, *run.trainers, *run.fates, run.engines(), run.rollout.get(),
+      run.users_prompts.get(), run.memory, *run.recorder);
+  run.interrupt.emplace();
+  if (begins_again)
+    run.recorder->message(fmt::format("trainer ranks train again, in epoch {}, from rollout {} on",
+                                      run.identity.epoch, run.schedule.first_step));
+}
+
+}  // namespace
+
+std::unique_ptr<Stations> build_stations(config::ParsedFlags flags, Survivors& survivors,
+                                         const Clock& clock) {
+  std::unique_ptr<Stations> run = stations_of(std::move(flags.config), survivors, clock);
+  try {
+    build(*run, flags, survivors);
+  } catch (const cluster::WorkerFailure&) {
+    take_survivors(std::move(run), survivors);
+    throw;
+  }
   return run;
 }
 

@@ -6,7 +6,7 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <thread>
+#include <functional>
 
 #include "core/error.h"
 
@@ -18,12 +18,6 @@ constexpr std::chrono::minutes kLoadTimeout{30};
 constexpr std::chrono::minutes kAnswerTimeout{2};  // after the last collective of a step
 
 /// Ranks of one host share its cores while they train; before and after, rank 0 has all of them.
-int threads_of_a_rank(const config::RunConfig& config) {
-  if (config.num_threads > 0) return static_cast<int>(config.num_threads);
-  const auto cores = static_cast<int64_t>(std::max(1U, std::thread::hardware_concurrency()));
-  return static_cast<int>(std::max<int64_t>(1, cores / layout_of(config).world_size()));
-}
-
 class ThreadLimit {
  public:
   explicit ThreadLimit(int threads) : before_(at::get_num_threads()) {
@@ -45,25 +39,27 @@ class ThreadLimit {
 
 }  // namespace
 
-TrainerWorkers::TrainerWorkers(const config::RunConfig& config, RankStart start,
+TrainerWorkers::TrainerWorkers(RankStart start, const cluster::RunIdentity& identity,
                                const std::filesystem::path& log_folder, const Clock& clock)
-    : layout_(layout_of(config)),
+    : layout_(layout_of(start.config)),
+      identity_(identity),
       clock_(clock),
-      timeout_(std::chrono::minutes(config.distributed_timeout_minutes)),
-      num_train_threads_(threads_of_a_rank(config)),
+      timeout_(start.collective_milliseconds),
+      num_train_threads_(start.num_threads),
       port_(rendezvous_.port()) {
-  start.port = port_;
-  start.collective_milliseconds = timeout_.count();
-  start.num_threads = num_train_threads_;
+  const config::RunConfig& config = start.config;
   const auto silence = std::chrono::duration<double>(config.worker_timeout_seconds);
+  std::function<void(const std::string&)> last_resort;
+  if (!config.use_fault_tolerance) last_resort = end_process;
   workers_ = std::make_unique<cluster::LocalWorkers>(
       cluster::LocalWorkersConfig{
           .first_rank = 1,
           .count = layout_.world_size() - 1,
           .command = {std::filesystem::read_symlink("/proc/self/exe").string(), "worker"},
+          .identity = identity,
           .log_folder = log_folder,
           .silence_limit = std::chrono::duration_cast<std::chrono::milliseconds>(silence),
-          .last_resort = end_process},
+          .last_resort = std::move(last_resort)},
       clock);
   for (start.rank = 1; start.rank <= workers_->count(); ++start.rank)
     workers_->send_task(start.rank, to_frame(start));
@@ -80,11 +76,14 @@ auto TrainerWorkers::together(const Fn& work) {
 
 const comm::Mesh& TrainerWorkers::connect() {
   for (int rank = 1; rank <= workers_->count(); ++rank) workers_->answer(rank, kLoadTimeout);
+  tell_others({.kind = RankTask::kMeet, .port = port_});
   mesh_ = together([&] {
     return comm::make_gloo_mesh(
         {.rank = 0,
          .layout = layout_,
          .port = port_,
+         .token = identity_.token,
+         .epoch = identity_.epoch,
          .connect_timeout = kRankConnectTimeout,
          .timeout = timeout_,
          .on_begin = [this](int64_t number, const char*) { num_collectives_ = number + 1; }},
@@ -117,13 +116,11 @@ train::TrainReport TrainerWorkers::train(const train::TrainBatch& batch) {
   };
   std::vector<std::string> frames;
   for (const train::BatchShare& share : shares)
-    frames.push_back(to_frame({RankTask::kTrain, share}));
+    frames.push_back(to_frame({.kind = RankTask::kTrain, .share = share}));
   for (int rank = 1; rank <= workers_->count(); ++rank)
     workers_->send_task(rank, frames[dp_of(rank)]);
   const ThreadLimit limit(num_train_threads_);
-  train::TrainReport report = together([&] {
-    return *own_->carry_out({RankTask::kTrain, std::move(shares[0])});
-  });
+  train::TrainReport report = together([&] { return own_->trainer().train(shares[0]); });
   std::vector<std::vector<float>> all(batch.samples.size());
   for (int rank = 0; rank <= workers_->count(); ++rank) {
     std::vector<std::vector<float>> own =
@@ -143,24 +140,25 @@ train::TrainReport TrainerWorkers::train(const train::TrainBatch& batch) {
 }
 
 void TrainerWorkers::weights_published() {
-  tell_others({RankTask::kPublished});
-  own_->carry_out({RankTask::kPublished});
+  tell_others({.kind = RankTask::kPublished});
+  own_->trainer().weights_published();
 }
 
 void TrainerWorkers::gather_weights(model::Network& whole) {
-  tell_others({RankTask::kGather});
+  tell_others({.kind = RankTask::kGather});
   together([&] { train::gather_weights(own_->trainer(), &whole); });
 }
 
 std::filesystem::path TrainerWorkers::save(const train::CheckpointConfig& config, int64_t iteration,
                                            const json::object& run) {
-  tell_others({.kind = RankTask::kSave, .saves_optimizer = config.save_optimizer});
+  tell_others(
+      {.kind = RankTask::kSave, .save = {.config = config, .iteration = iteration, .run = {}}});
   return together([&] { return train::save_checkpoint(config, iteration, own_->trainer(), run); });
 }
 
 void TrainerWorkers::release_memory() {
-  tell_others({RankTask::kRelease});
-  own_->carry_out({RankTask::kRelease});
+  tell_others({.kind = RankTask::kRelease});
+  own_->trainer().release_gradients();
 }
 
 }  // namespace slime::loop

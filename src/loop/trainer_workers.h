@@ -1,7 +1,7 @@
 #pragma once
 
 /// Trainers of several ranks. Rank 0's role is hosted by this process, the others by `slime worker`
-/// processes of this host, which load the same model from the same flags
+/// processes of this host, which load the same model from the same configuration
 /// (docs/decisions/0061-ranks.md, 0072-comm.md).
 
 #include <chrono>
@@ -15,10 +15,10 @@
 
 namespace slime::loop {
 
-class TrainerWorkers final : public Trainers {
+class TrainerWorkers final : public HostedTrainers {
  public:
   /// As start_trainers().
-  TrainerWorkers(const config::RunConfig& config, RankStart start,
+  TrainerWorkers(RankStart start, const cluster::RunIdentity& identity,
                  const std::filesystem::path& log_folder, const Clock& clock);
 
   const comm::Mesh& connect() override;
@@ -44,6 +44,7 @@ class TrainerWorkers final : public Trainers {
   auto together(const Fn& work);
 
   comm::ParallelLayout layout_;
+  const cluster::RunIdentity identity_;
   const Clock& clock_;
   std::chrono::milliseconds timeout_;  // of a collective
   int num_train_threads_;              // of this process while all ranks train

@@ -11,6 +11,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
+#include <functional>
 #include <future>
 #include <map>
 #include <mutex>
@@ -30,6 +31,11 @@ struct RemoteEngineConfig {
   std::chrono::milliseconds answer_limit{60'000};    // of a control call: some steps of the engine
   std::chrono::milliseconds weights_limit{600'000};  // of new weights, which it may have to read
   int64_t weight_piece_bytes = int64_t{16} << 20;    // of one frame of weights
+  std::string greeting = {};  // the first frame, for a server that asks for one; empty: none
+  /// Of the run, asked with each update of the weights; it grows when trainers begin again from older
+  /// weights, whose versions come a second time then. The far end refuses updates of an older one than
+  /// it has had. Any thread.
+  std::function<int64_t()> epoch = {};
   net::FrameOutboxConfig outbox;
 };
 
