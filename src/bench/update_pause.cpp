@@ -13,6 +13,8 @@
 #include "bench/random_tokens.h"
 #include "bench/timing.h"
 #include "cluster/visible_devices.h"
+#include "config/parse_flags.h"
+#include "config/validate.h"
 #include "core/clock.h"
 #include "core/error.h"
 #include "core/json_lines.h"
@@ -248,6 +250,12 @@ std::vector<std::string> arguments(const UpdatePauseOptions& options,
           std::to_string(kPrefillTokens)};
 }
 
+config::RunConfig config_of(const std::vector<std::string>& arguments) {
+  config::ParsedFlags flags = config::parse_flags(arguments);
+  config::complete_and_validate(flags);
+  return std::move(flags.config);
+}
+
 /// As the engines of a run with --rollout-num-gpus; the trained weights are made up.
 void measure_apart(const UpdatePauseOptions& options) {
   const model::ModelConfig shape = read_shape(options.shape);
@@ -261,19 +269,19 @@ void measure_apart(const UpdatePauseOptions& options) {
   config.count = static_cast<int>(options.engines_apart);
   for (int index = 0; is_gpu && index < config.count; ++index)
     config.visible_devices.push_back(cluster::visible_device(cluster::device_of_engine(1, index)));
-  config.start = {.arguments = arguments(options, directory, longest_context(options, shape)),
-                  .longest_prompt = options.prompt_tokens,
-                  .num_threads = 1};
+  config.start = {
+      .config = config_of(arguments(options, directory, longest_context(options, shape))),
+      .longest_prompt = options.prompt_tokens,
+      .num_threads = 1};
   config.log_folder = directory.path();
   for (const std::string& mode : options.modes) {
     config.running = running_of(mode);
-    loop::EngineWorkers engines(
-        config, *trained,
-        model::make_blank_network(
-            shape, {.weights = trained->weights().flat().scalar_type(),
-                    .activations = is_gpu ? trained->weights().flat().scalar_type() : at::kFloat,
-                    .device = trained->weights().flat().device()}),
-        0, clock);
+    const auto published = model::make_blank_network(
+        shape, {.weights = trained->weights().flat().scalar_type(),
+                .activations = is_gpu ? trained->weights().flat().scalar_type() : at::kFloat,
+                .device = trained->weights().flat().device()});
+    published->weights().copy_from(trained->weights());
+    loop::EngineWorkers engines(config, *published, trained.get(), 0, clock);
     std::vector<std::string> said;
     engines.tell_by([&said](const std::string& line) { said.push_back(line); });
     const UpdatedEngine updated{
@@ -281,7 +289,7 @@ void measure_apart(const UpdatePauseOptions& options) {
         .max_request_tokens = engines.max_request_tokens(),
         .vocab_size = shape.vocab_size,
         .weight_bytes = bytes,
-        .update = [&](WeightVersion version) { engines.update_weights(version); },
+        .update = [&](WeightVersion version) { engines.update_weights(version, nullptr); },
         .copy_seconds = [&engines] { return engines.last_copy_seconds(); },
         .transfer_seconds = [&engines] { return engines.last_transfer_seconds(); }};
     json::object line = measure_update_pause(updated, options, mode);

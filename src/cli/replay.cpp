@@ -17,8 +17,7 @@
 #include "core/error.h"
 #include "core/field_reader.h"
 #include "core/json.h"
-#include "loop/station_steps.h"
-#include "loop/stations.h"
+#include "loop/restarts.h"
 
 namespace slime::cli {
 namespace {
@@ -108,11 +107,7 @@ int replay(std::span<const std::string> arguments) {
   config::ParsedFlags flags = config::parse_flags(words_for(run_dir, folder));
   config::complete_and_validate(flags);
   const SystemClock clock;
-  int exit_code = 0;
-  {
-    const auto run = loop::build_stations(std::move(flags), clock);
-    exit_code = loop::run_loop(*run);
-  }
+  const int exit_code = loop::run_to_the_end(flags, clock);
   if (exit_code != 0) return exit_code;
   const fs::path weights = fs::path("latest") / "model.safetensors";
   const bool is_equal = read_file(run_dir / weights) == read_file(folder / weights);

@@ -9,8 +9,7 @@
 #include "config/parse_flags.h"
 #include "config/validate.h"
 #include "core/clock.h"
-#include "loop/station_steps.h"
-#include "loop/stations.h"
+#include "loop/restarts.h"
 
 namespace slime::cli {
 
@@ -31,8 +30,7 @@ int train(std::span<const std::string> arguments) {
   if (flags.config.dry_run) return dry_run(flags);
   config::complete_and_validate(flags);
   const SystemClock clock;
-  const auto run = loop::build_stations(std::move(flags), clock);
-  return loop::run_loop(*run);
+  return loop::run_to_the_end(flags, clock);
 }
 
 int train_async(std::span<const std::string> arguments) {

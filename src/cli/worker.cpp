@@ -1,16 +1,18 @@
 #include "cli/worker.h"
 
 #include "cli/options.h"
+#include "cluster/run_identity.h"
 #include "loop/worker.h"
 
 namespace slime::cli {
 
 int worker(std::span<const std::string> arguments) {
-  CLI::App app{"slime worker: a data-parallel rank; slime train starts as many as it needs."};
+  CLI::App app{
+      "slime worker: a rank that trains, or an engine; slime train starts as many as it needs."};
   int control_descriptor = 3;
   app.add_option("--control-descriptor", control_descriptor, "the controller's socket");
   if (const auto exit_code = parse_options(app, arguments)) return *exit_code;
-  return loop::run_worker(control_descriptor);
+  return loop::run_worker(control_descriptor, cluster::take_identity_from_environment());
 }
 
 }  // namespace slime::cli

@@ -152,8 +152,14 @@ void LocalWorkers::start(Worker& worker) {
     variables = environment_with(device);
   }
   pid_t process = -1;
-  const int error = ::posix_spawn(&process, words[0], &actions, &attributes, words.data(),
-                                  variables.empty() ? environ : variables.data());
+  std::vector<std::string> own = to_environment(config_.identity);
+  if (variables.empty()) {
+    for (char** setting = environ; *setting != nullptr; ++setting) variables.push_back(*setting);
+    variables.push_back(nullptr);
+  }
+  for (std::string& setting : own) variables.insert(variables.begin(), setting.data());
+  const int error =
+      ::posix_spawn(&process, words[0], &actions, &attributes, words.data(), variables.data());
   posix_spawn_file_actions_destroy(&actions);
   posix_spawnattr_destroy(&attributes);
   ::close(ends[1]);
@@ -185,7 +191,7 @@ void LocalWorkers::watch(const std::stop_token& stop) {
       }
       if (wrong.empty()) wrong = judge(worker);
       if (wrong.empty()) continue;
-      fail(wrong);
+      fail(wrong, worker.has_wrong_configuration);
       break;
     }
   }
@@ -204,31 +210,49 @@ std::string LocalWorkers::take_frames(Worker& worker) {
   try {
     while (auto frame = worker.channel->next()) {
       const std::lock_guard lock(mutex_);
-      worker.heard = clock_.now();
-      worker.is_running = true;
-      switch (static_cast<WorkerFrame>(frame->type)) {
-        case WorkerFrame::kHeartbeat:
-          worker.progress = progress_from(frame->payload);
-          break;
-        case WorkerFrame::kAnswer:
-          worker.answers.push_back(std::move(frame->payload));
-          changed_.notify_all();
-          break;
-        case WorkerFrame::kFailure:
-          if (frame->payload.starts_with(static_cast<char>(FailureCause::kPeers))) {
-            worker.complaint = frame->payload.substr(1);
-            worker.complained = clock_.now();
-            break;
-          }
-          return describe(worker, "failed: " + frame->payload.substr(1));
-        default:
-          return describe(worker, fmt::format("sent a frame of type {}", frame->type));
-      }
+      std::string wrong = take_frame(worker, *std::move(frame));
+      if (!wrong.empty()) return wrong;
     }
   } catch (const net::FrameError& error) {
     return describe(worker, error.what());
   }
   return is_open ? "" : describe(worker, ending(worker));
+}
+
+std::string LocalWorkers::take_frame(Worker& worker, net::Frame frame) {
+  const auto type = static_cast<WorkerFrame>(frame.type);
+  if (!worker.has_greeted && !config_.identity.token.empty()) {
+    const std::string why = type == WorkerFrame::kGreeting
+                                ? why_refused(config_.identity, frame.payload)
+                                : "it does not begin with the run's token";
+    if (!why.empty()) return describe(worker, "is refused: " + why);
+  }
+  worker.has_greeted = true;
+  worker.heard = clock_.now();
+  worker.is_running = true;
+  switch (type) {
+    case WorkerFrame::kGreeting:
+      return "";
+    case WorkerFrame::kHeartbeat:
+      worker.progress = progress_from(frame.payload);
+      return "";
+    case WorkerFrame::kAnswer:
+      worker.answers.push_back(std::move(frame.payload));
+      changed_.notify_all();
+      return "";
+    case WorkerFrame::kFailure:
+      if (frame.payload.starts_with(static_cast<char>(FailureCause::kPeers))) {
+        worker.complaint = frame.payload.substr(1);
+        worker.complained = clock_.now();
+        return "";
+      }
+      worker.has_wrong_configuration =
+          frame.payload.starts_with(static_cast<char>(FailureCause::kConfiguration));
+      if (worker.has_wrong_configuration) return frame.payload.substr(1);
+      return describe(worker, "failed: " + frame.payload.substr(1));
+    default:
+      return describe(worker, fmt::format("sent a frame of type {}", frame.type));
+  }
 }
 
 std::string LocalWorkers::judge(Worker& worker) {
@@ -278,10 +302,11 @@ std::string LocalWorkers::ending(Worker& worker) {
   return "closed its connection and was killed";
 }
 
-void LocalWorkers::fail(const std::string& message) {
+void LocalWorkers::fail(const std::string& message, bool is_configuration) {
   const std::lock_guard lock(mutex_);
   kill_all();
   failure_ = message;
+  is_configuration_ = is_configuration;
   has_failed_ = true;
   changed_.notify_all();
 }
@@ -304,6 +329,7 @@ void LocalWorkers::check_alive() {
   const std::lock_guard lock(mutex_);
   is_noticed_ = true;
   changed_.notify_all();
+  if (is_configuration_) throw ConfigError(failure_);
   throw WorkerFailure(failure_);
 }
 

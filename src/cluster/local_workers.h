@@ -23,6 +23,7 @@
 #include <thread>
 #include <vector>
 
+#include "cluster/run_identity.h"
 #include "cluster/worker_frames.h"
 #include "core/clock.h"
 #include "net/frame_channel.h"
@@ -40,6 +41,8 @@ struct LocalWorkersConfig {
   int first_rank = 1;
   int count = 1;
   std::vector<std::string> command;  // program and arguments; the connection is descriptor 3
+  /// In the environment of the processes. With a token a worker's connection begins with it.
+  RunIdentity identity;
   /// One connected socket for each worker, which has it as descriptor 4; empty: none. They stay the
   /// caller's, to be closed once the workers have started.
   std::vector<int> data_sockets;
@@ -66,7 +69,7 @@ class LocalWorkers final {
   LocalWorkers& operator=(const LocalWorkers&) = delete;
 
   int count() const { return static_cast<int>(workers_.size()); }
-  /// Throws WorkerFailure, as do the following.
+  /// Throws WorkerFailure, as do the following, or ConfigError where that is what a worker found.
   void send_task(int rank, std::string_view payload);
   /// Waits for the next answer of a rank.
   std::string answer(int rank, std::chrono::milliseconds timeout);
@@ -87,6 +90,8 @@ class LocalWorkers final {
     // Guarded by mutex_.
     Clock::TimePoint heard;
     bool is_running = false;  // it has been heard from
+    bool has_greeted = false;
+    bool has_wrong_configuration = false;  // it said so as it failed
     Progress progress;
     std::deque<std::string> answers;
     std::string complaint;        // it could not reach its peers ...
@@ -97,11 +102,12 @@ class LocalWorkers final {
   void watch(const std::stop_token& stop);
   /// Empty: nothing is wrong.
   std::string take_frames(Worker& worker);
+  std::string take_frame(Worker& worker, net::Frame frame);  // with mutex_ held
   std::string judge(Worker& worker);
   std::string describe(const Worker& worker, const std::string& what) const;
   /// How the process ended, once it has; waits a moment for that.
   std::string ending(Worker& worker);
-  void fail(const std::string& message);
+  void fail(const std::string& message, bool is_configuration);
   void kill_all();
   Worker& of_rank(int rank);
 
@@ -111,6 +117,7 @@ class LocalWorkers final {
   std::mutex mutex_;
   std::condition_variable changed_;  // an answer, or a failure
   std::string failure_;              // guarded by mutex_
+  bool is_configuration_ = false;    // guarded by mutex_; what the user gave is what failed
   bool is_noticed_ = false;          // guarded by mutex_
   std::atomic<bool> has_failed_{false};
   std::jthread watcher_;

@@ -158,6 +158,46 @@ TEST(LocalWorkers, EachWorkerMayHaveASocketOfItsOwnAndAnotherNoun) {
   EXPECT_TRUE(std::filesystem::exists(scripts.config.log_folder / "engine_1.log"));
 }
 
+/// A greeting, and then an answer of 2 bytes.
+const char* const kGreets =
+    R"(greet() { printf 'SLMF\006\000\000\000\102\000\000\000\000\000\000\000%s' "$1" >&3; }
+       answer() { printf 'SLMF\003\000\000\000\002\000\000\000\000\000\000\000ok' >&3; }
+       )";
+
+TEST(LocalWorkers, AWorkerThatHasTheRunsTokenIsHeard) {
+  Scripts scripts(std::string(kGreets) +
+                  R"(greet "$SLIME_RUN_EPOCH $SLIME_RUN_TOKEN"; answer; exec sleep 100)");
+  scripts.config.identity = {.token = make_run_token(), .epoch = 2};
+  scripts.config.stop_limit = std::chrono::milliseconds(50);
+  LocalWorkers workers(scripts.config, kClock);
+  EXPECT_EQ(workers.answer(1, kLong), "ok");
+}
+
+TEST(LocalWorkers, AWorkerWithoutItOrOfAnOlderEpochIsRefused) {
+  const auto failure = [](const std::string& greeting) {
+    Scripts scripts(kGreets + greeting + "; answer; exec sleep 100");
+    scripts.config.identity = {.token = make_run_token(), .epoch = 2};
+    return scripts.failure();
+  };
+  EXPECT_THAT(failure(R"(greet "1 $SLIME_RUN_TOKEN")"),
+              HasSubstr("is refused: it is of epoch 1, and the run is in epoch 2"));
+  EXPECT_THAT(failure(R"sh(greet "2 $(printf %064d 0)")sh"),
+              HasSubstr("is refused: it does not have the token of this run"));
+  EXPECT_THAT(failure("true"), HasSubstr("is refused: it does not begin with the run's token"));
+}
+
+TEST(LocalWorkers, WhatTheUserGaveIsAConfigurationErrorWhicheverWorkerFindsIt) {
+  Scripts scripts(
+      R"(printf 'SLMF\005\000\000\000\010\000\000\000\000\000\000\000cno such' >&3; exec sleep 100)");
+  LocalWorkers workers(scripts.config, kClock);
+  try {
+    workers.answer(1, kLong);
+    ADD_FAILURE() << "it has failed";
+  } catch (const ConfigError& error) {
+    EXPECT_STREQ(error.what(), "no such");
+  }
+}
+
 TEST(LocalWorkers, AProgramThatDoesNotExistIsAConfigurationError) {
   Scripts scripts("");
   scripts.config.command = {"/nonexistent/slime", "worker"};

@@ -4,7 +4,7 @@
 /// are the loop's (loop/rank_tasks.h); the rest is for supervision.
 ///
 ///   controller -> worker   kTask  kStop
-///   worker -> controller   kAnswer  kHeartbeat  kFailure
+///   worker -> controller   kGreeting, and then  kAnswer  kHeartbeat  kFailure
 
 #include <chrono>
 #include <cstdint>
@@ -18,11 +18,13 @@ enum class WorkerFrame : uint32_t {
   kAnswer = 3,
   kHeartbeat = 4,  // Progress
   kFailure = 5,    // one letter of FailureCause, then a sentence
+  kGreeting = 6,   // cluster/run_identity.h
 };
 
 enum class FailureCause : char {
-  kOwn = 'o',    // the worker cannot go on
-  kPeers = 'p',  // it could not reach the others: one of them is to blame
+  kOwn = 'o',            // the worker cannot go on
+  kPeers = 'p',          // it could not reach the others: one of them is to blame
+  kConfiguration = 'c',  // what the user gave cannot be: another process would say the same
 };
 
 /// Where a worker is: what it reports in heartbeats, so that a person learns which rank the others

@@ -37,8 +37,11 @@ int connected(int descriptor) {
 
 }  // namespace
 
-WorkerLink::WorkerLink(int descriptor)
-    : channel_(connected(descriptor)), heart_([this] { beat(); }) {}
+WorkerLink::WorkerLink(int descriptor, const RunIdentity& identity)
+    : channel_(connected(descriptor)) {
+  send(WorkerFrame::kGreeting, to_greeting(identity));
+  heart_ = std::thread([this] { beat(); });
+}
 
 WorkerLink::~WorkerLink() {
   {

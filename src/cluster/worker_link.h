@@ -10,6 +10,7 @@
 #include <string>
 #include <thread>
 
+#include "cluster/run_identity.h"
 #include "cluster/worker_frames.h"
 #include "net/frame_channel.h"
 
@@ -17,9 +18,10 @@ namespace slime::cluster {
 
 class WorkerLink final {
  public:
-  /// `descriptor` is the socket that the controller left open in this process. Throws ConfigError
-  /// when it is none: the command was not started by a controller.
-  explicit WorkerLink(int descriptor);
+  /// `descriptor` is the socket that the controller left open in this process; `identity` what it
+  /// gave it to say first. Throws ConfigError when it is none: the command was not started by a
+  /// controller.
+  WorkerLink(int descriptor, const RunIdentity& identity);
   ~WorkerLink();
   WorkerLink(const WorkerLink&) = delete;
   WorkerLink& operator=(const WorkerLink&) = delete;

@@ -84,7 +84,8 @@ class GlooGroup final : public RankGroup {
       auto options = c10::make_intrusive<c10d::ProcessGroupGloo::Options>(config.connect_timeout);
       options->devices.push_back(c10d::ProcessGroupGloo::createDeviceForHostname(kLoopback));
       const auto store = c10::make_intrusive<c10d::PrefixStore>(
-          fmt::format("{}/{}", name_of(axis), members.front()), connection_->store);
+          fmt::format("{}/{}/{}", config.token, name_of(axis), members.front()),
+          connection_->store);
       group_ = c10::make_intrusive<c10d::ProcessGroupGloo>(store, rank_, size_, options);
       group_->barrier()->wait();
     });
@@ -260,6 +261,22 @@ class GlooGroup final : public RankGroup {
   c10::intrusive_ptr<c10d::ProcessGroupGloo> group_;
 };
 
+/// Rank 0 says which epoch the ranks meet in, where only who has the token can find it.
+void compare_epochs(const GlooConfig& config, c10d::TCPStore& store) {
+  const std::string key = config.token + "/epoch";
+  if (config.rank == 0) {
+    const std::string epoch = std::to_string(config.epoch);
+    store.set(key, std::vector<uint8_t>(epoch.begin(), epoch.end()));
+    return;
+  }
+  const std::vector<uint8_t> bytes = store.get(key);
+  const std::string epoch(bytes.begin(), bytes.end());
+  if (epoch == std::to_string(config.epoch)) return;
+  throw GroupError(
+      fmt::format("rank {} is refused: it is of epoch {}, and the ranks meet in epoch {}",
+                  config.rank, config.epoch, epoch));
+}
+
 }  // namespace
 
 Rendezvous::Rendezvous() : socket_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
@@ -301,6 +318,7 @@ std::unique_ptr<Mesh> make_gloo_mesh(const GlooConfig& config, Rendezvous* rende
   const auto where = [&] { return fmt::format("rank {}: joining the ranks", config.rank); };
   guarded(where,
           [&] { connection->store = c10::make_intrusive<c10d::TCPStore>(kLoopback, options); });
+  guarded(where, [&] { compare_epochs(config, *connection->store); });
   return std::make_unique<Mesh>(
       config.layout, config.rank, [&](Axis axis, const std::vector<int>& members) {
         std::unique_ptr<RankGroup> group = std::make_unique<GlooGroup>(connection, axis, members);

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
 
 #include "comm/mesh.h"
 
@@ -35,6 +36,9 @@ struct GlooConfig {
   int rank = 0;
   ParallelLayout layout;
   int port = 0;  // of the rendezvous
+  /// Ranks that do not have the token of rank 0 do not find it; one of an older epoch is refused.
+  std::string token = {};
+  int64_t epoch = 0;
   std::chrono::milliseconds connect_timeout{60'000};
   std::chrono::milliseconds timeout{
       600'000};  // of each operation, an exchange of many messages too

@@ -15,8 +15,8 @@ std::vector<Flag> flags_read_from_config() {
         "--qk-layernorm", "--use-rotary-position-embeddings", "--use-rope-scaling",
         "--untie-embeddings-and-output-weights", "--apply-layernorm-1p", "--attention-output-gate",
         "--use-gated-attention", "--multi-latent-attention", "--moe-shared-expert-gate",
-        "--moe-router-pre-softmax", "--no-position-embedding",
-        "--post-mlp-layernorm", "--post-self-attn-layernorm", "--rotary-interleaved"}) {
+        "--moe-router-pre-softmax", "--no-position-embedding", "--post-mlp-layernorm",
+        "--post-self-attn-layernorm", "--rotary-interleaved"}) {
     flags.push_back(accepted(name, kSwitch, kFromConfig));
   }
   for (const char* name : {"--normalization",
@@ -133,7 +133,7 @@ std::vector<Flag> parallel_flags() {
       works("--distributed-timeout-minutes", &C::distributed_timeout_minutes,
             "deadline of a collective: ranks that wait longer for one another end the run"),
       works("--worker-timeout-seconds", &C::worker_timeout_seconds,
-            "a rank that shows no sign of life for so long ends the run"),
+            "a rank or engine that shows no sign of life for so long is taken for hung"),
   };
 }
 

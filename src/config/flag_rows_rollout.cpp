@@ -156,12 +156,15 @@ std::vector<Flag> engine_worker_flags() {
       works("--rollout-num-gpus-per-engine", &C::rollout_num_gpus_per_engine,
             "how many of them make one engine: 1 on GPUs so far; on CPUs an engine is one process "
             "whatever it says"),
-      works("--use-fault-tolerance", &C::use_fault_tolerance,
-            "an engine that dies or hangs is started again; otherwise the run goes on with the "
-            "others, and ends with the last one"),
-      works("--max-restarts", &C::max_restarts,
-            "with --use-fault-tolerance: how often an engine that draws nothing is started again "
-            "before the run ends"),
+      works(
+          "--use-fault-tolerance", &C::use_fault_tolerance,
+          "an engine that dies or hangs is started again, and so are all ranks that train when one "
+          "of them does, from the last checkpoint; otherwise the run goes on with the other "
+          "engines, and ends with the last one or with a rank"),
+      works(
+          "--max-restarts", &C::max_restarts,
+          "with --use-fault-tolerance: how often an engine that draws nothing, or ranks that train "
+          "no further step, are started again before the run ends"),
       works("--rollout-health-check-interval", &C::rollout_health_check_interval,
             "with --use-fault-tolerance: seconds between two looks at an engine's progress"),
       works("--rollout-health-check-timeout", &C::rollout_health_check_timeout,

@@ -315,7 +315,6 @@ void apply_roles(ParsedFlags& parsed) {
 
 ParsedFlags parse_flags(std::span<const std::string> arguments) {
   ParsedFlags parsed;
-  parsed.arguments.assign(arguments.begin(), arguments.end());
   std::vector<Setting> settings = read_words(arguments, parsed.problems);
   std::set<std::string> on_command_line;
   for (const Setting& setting : settings) on_command_line.insert(setting.name);

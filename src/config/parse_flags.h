@@ -23,7 +23,6 @@ struct ParsedFlags {
   std::vector<std::string> unknown_notes;
   /// Wrong types, refused flags: complete_and_validate throws them.
   std::vector<std::string> problems;
-  std::vector<std::string> arguments;  // as given: the other ranks of a run parse them again
   json::object
       unknown;  // flags that are no row of the table, by name with _ for -: plug-ins may read them
 

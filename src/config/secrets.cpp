@@ -61,16 +61,6 @@ json::object without_secrets(const json::object& flags) {
   return shown;
 }
 
-std::vector<std::string> without_secrets(std::span<const std::string> arguments) {
-  std::vector<std::string> shown;
-  for (const std::string& word : arguments) shown.push_back(without_passwords(word));
-  // Words of --x=URL are not cut by without_passwords before the equals sign, so positions hold.
-  for_each_secret(shown, [&](std::size_t i, std::size_t begin) {
-    shown[i].replace(begin, std::string::npos, kMasked);
-  });
-  return shown;
-}
-
 void hide_secrets(std::span<char* const> arguments) {
   for (char* word : arguments) {
     if (without_passwords(word) == word) continue;

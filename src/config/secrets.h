@@ -1,7 +1,7 @@
 #pragma once
 
 /// Keys and passwords that a user gives to a run. They are never written anywhere: not into
-/// run.json, the report, what W&B is told, messages, or the arguments that worker processes get.
+/// run.json, the report, what W&B is told, messages, or what worker processes get.
 
 #include <span>
 #include <string>
@@ -18,8 +18,6 @@ bool is_secret_flag(std::string_view name);
 
 /// Flags by name, with the values that are secret hidden.
 json::object without_secrets(const json::object& flags);
-/// The same of a command line.
-std::vector<std::string> without_secrets(std::span<const std::string> arguments);
 
 /// Overwrites the secrets among a process's own arguments, and URLs that have one, which every user
 /// of the machine can read. The caller has copied them.

@@ -9,16 +9,6 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-TEST(Secrets, AreHiddenInArgumentsHoweverTheyAreGiven) {
-  EXPECT_EQ(without_secrets(Words{"--wandb-key", "hunter2", "--lr", "1"}),
-            (Words{"--wandb-key", "***", "--lr", "1"}));
-  EXPECT_EQ(without_secrets(Words{"--wandb-key=hunter2"}), (Words{"--wandb-key=***"}));
-  EXPECT_EQ(without_secrets(Words{"----wandb-key", "hunter2", "hunter3"}),
-            (Words{"----wandb-key", "***", "***"}));
-  EXPECT_EQ(without_secrets(Words{"--wandb-host", "https://me:pw@w.org/x"}),
-            (Words{"--wandb-host", "https://***@w.org/x"}));
-}
-
 TEST(Secrets, OfPlugInsAreKnownByTheirNames) {
   EXPECT_EQ(without_secrets(json::object{{"judge_api_key", "k"}, {"hf_token", "t"}, {"turns", 4}}),
             (json::object{{"judge_api_key", "***"}, {"hf_token", "***"}, {"turns", 4}}));

@@ -6,14 +6,13 @@
 namespace slime::loop {
 
 Checkpoints::Checkpoints(const config::ModelFlags& config, const RunFolder& folder,
-                         std::string run_id, std::chrono::local_days started,
-                         buffer::DataSource& prompts, Trainers& trainers, Fates& fates,
-                         Engines& engines, RolloutSource* rollout, const FunctionSource* function,
-                         UsersPrompts* users, RunMemory& memory, Recorder& recorder)
+                         CheckpointOwner owner, buffer::DataSource& prompts, Trainers& trainers,
+                         Fates& fates, Engines& engines, RolloutSource* rollout,
+                         const FunctionSource* function, UsersPrompts* users, RunMemory& memory,
+                         Recorder& recorder)
     : config_(config),
       folder_(folder),
-      run_id_(std::move(run_id)),
-      started_(started),
+      owner_(std::move(owner)),
       prompts_(prompts),
       trainers_(trainers),
       fates_(fates),
@@ -29,10 +28,11 @@ void Checkpoints::save(int64_t step, bool is_published) {
   json::object run =
       data_state(step, prompts_, fates_, rollout_ != nullptr ? &rollout_->rollout() : nullptr,
                  function_, users_);
-  run["started"] = to_date_text(started_);
+  run["started"] = to_date_text(owner_.started);
   run["weight_version"] = engines_.weight_version().value_or(step + 1);
   run["is_published"] = is_published;
-  run["run_id"] = run_id_;
+  run["run_id"] = owner_.run_id;
+  run["epoch"] = owner_.epoch;
   const std::filesystem::path directory = trainers_.save({.root = folder_.checkpoints(),
                                                           .model_source = config_.hf_checkpoint,
                                                           .save_optimizer = !config_.no_save_optim},

@@ -22,17 +22,22 @@
 
 namespace slime::loop {
 
+/// What tells a run's checkpoints from those of others, and one from the other.
+struct CheckpointOwner {
+  std::string run_id;
+  std::chrono::local_days started;  // the day that chat templates show
+  int64_t epoch = 0;                // of the trainers (cluster/run_identity.h)
+};
+
 /// One class because all of these stand still for one moment, of which a checkpoint is.
 class Checkpoints {
  public:
-  /// `rollout` is null where nothing is generated, `function` where no function of the user's draws whole
-  /// steps, `users` where prompts come from files. `run_id` tells this run's checkpoints from those of others; `started`: the day that chat
-  /// templates show. References outlive the object.
-  Checkpoints(const config::ModelFlags& config, const RunFolder& folder, std::string run_id,
-              std::chrono::local_days started, buffer::DataSource& prompts, Trainers& trainers,
-              Fates& fates, Engines& engines, RolloutSource* rollout,
-              const FunctionSource* function, UsersPrompts* users, RunMemory& memory,
-              Recorder& recorder);
+  /// `rollout` is null where nothing is generated, `function` where no function of the user's draws
+  /// whole steps, `users` where prompts come from files. References outlive the object.
+  Checkpoints(const config::ModelFlags& config, const RunFolder& folder, CheckpointOwner owner,
+              buffer::DataSource& prompts, Trainers& trainers, Fates& fates, Engines& engines,
+              RolloutSource* rollout, const FunctionSource* function, UsersPrompts* users,
+              RunMemory& memory, Recorder& recorder);
 
   /// After rollout step `step`. `is_published`: the engines have the weights that are saved. Throws
   /// ConfigError when the disk is full, with nothing left behind.
@@ -41,8 +46,7 @@ class Checkpoints {
  private:
   const config::ModelFlags& config_;
   const RunFolder& folder_;
-  std::string run_id_;
-  std::chrono::local_days started_;
+  const CheckpointOwner owner_;
   buffer::DataSource& prompts_;
   Trainers& trainers_;
   Fates& fates_;

@@ -19,8 +19,10 @@ MemoryPlan plan_of(const config::RunConfig& config, const MemoryNeeds& needs) {
 
 }  // namespace
 
-EngineRole::EngineRole(const EngineStart& start, const config::RunConfig& config,
-                       const Clock& clock) {
+EngineRole::EngineRole(const EngineStart& start, const cluster::RunIdentity& identity,
+                       const Clock& clock)
+    : identity_(identity) {
+  const config::RunConfig& config = start.config;
   const model::ModelConfig shape = model::read_model_config(config.hf_checkpoint);
   const model::Precision precision = model::precision_on(config.device, config.dtype);
   const auto make_networks = [&] {
@@ -41,17 +43,18 @@ EngineRole::EngineRole(const EngineStart& start, const config::RunConfig& config
   const MemoryPlan plan =
       plan_of(config, engine_memory_needs(config, *first_, precision, start.longest_prompt));
   memory_ = plan.lines();
-  this->start(start, config, plan.kv_cache_bytes(), clock);
+  this->start(start, plan.kv_cache_bytes(), clock);
 }
 
-EngineRole::EngineRole(const EngineStart& start, const config::RunConfig& config,
-                       model::Network& trained, const Clock& clock) {
+EngineRole::EngineRole(const EngineStart& start, const cluster::RunIdentity& identity,
+                       model::Network& trained, const Clock& clock)
+    : identity_(identity) {
   networks_.running = &trained;
-  this->start(start, config, start.kv_cache_bytes, clock);
+  this->start(start, start.kv_cache_bytes, clock);
 }
 
-void EngineRole::start(const EngineStart& start, const config::RunConfig& config,
-                       int64_t kv_cache_bytes, const Clock& clock) {
+void EngineRole::start(const EngineStart& start, int64_t kv_cache_bytes, const Clock& clock) {
+  const config::RunConfig& config = start.config;
   // No template is rendered here: requests are tokens.
   text_ = load_model_text(config.hf_checkpoint, /*needs_template=*/false, {});
   engine::EngineConfig engine = make_engine_config(config, text_, kv_cache_bytes);
@@ -72,9 +75,13 @@ void EngineRole::tell_activity(engine::Activity activity) {
 }
 
 int64_t EngineRole::serve(int descriptor) {
-  engine::EngineServer server(*engine_, descriptor, networks_, {.last_copy_seconds = [this] {
-    return engine_->last_copy_seconds();
-  }});
+  engine::EngineServerConfig config;
+  config.last_copy_seconds = [this] { return engine_->last_copy_seconds(); };
+  config.why_refused = [this](std::string_view greeting) {
+    return cluster::why_refused(identity_, greeting);
+  };
+  config.epoch = identity_.epoch;
+  engine::EngineServer server(*engine_, descriptor, networks_, std::move(config));
   const auto tell_through = [this](engine::EngineServer* to) {
     const std::lock_guard lock(mutex_);
     server_ = to;

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "config/run_config.h"
+#include "cluster/run_identity.h"
 #include "core/clock.h"
 #include "engine/engine.h"
 #include "engine/remote/engine_server.h"
@@ -23,24 +23,24 @@ namespace slime::loop {
 
 class EngineRole final {
  public:
-  /// `clock` outlives the role. Throws ConfigError for a model that cannot be served, and for a device
-  /// that it does not fit on.
-  EngineRole(const EngineStart& start, const config::RunConfig& config, const Clock& clock);
+  /// `identity`: of whom the connection has to be. `clock` outlives the role. Throws ConfigError for a
+  /// model that cannot be served, and for a device that it does not fit on.
+  EngineRole(const EngineStart& start, const cluster::RunIdentity& identity, const Clock& clock);
   /// Over the weights of `trained`, which outlives the role.
-  EngineRole(const EngineStart& start, const config::RunConfig& config, model::Network& trained,
-             const Clock& clock);
+  EngineRole(const EngineStart& start, const cluster::RunIdentity& identity,
+             model::Network& trained, const Clock& clock);
 
   EngineReady ready() const;
 
   /// Until the controller closes the connection, which this owns; how many requests came. Throws
-  /// net::FrameError when it sends what means nothing.
+  /// net::FrameError when it sends what means nothing, or is not of this run or of an older epoch.
   int64_t serve(int descriptor);
 
  private:
-  void start(const EngineStart& start, const config::RunConfig& config, int64_t kv_cache_bytes,
-             const Clock& clock);
+  void start(const EngineStart& start, int64_t kv_cache_bytes, const Clock& clock);
   void tell_activity(engine::Activity activity);
 
+  const cluster::RunIdentity identity_;
   ModelText text_;
   std::unique_ptr<model::Network> first_, other_;  // null: the trainer's
   engine::TwoNetworks networks_;                   // which of them the engine computes with

@@ -52,20 +52,20 @@ void wait_for(const Tensor& copied_N) {
 
 }  // namespace
 
-EngineWorkers::EngineWorkers(EngineWorkersConfig config, model::Network& trained,
-                             std::unique_ptr<model::Network> published, WeightVersion version,
-                             const Clock& clock)
+EngineWorkers::EngineWorkers(EngineWorkersConfig config, model::Network& published,
+                             model::Network* trained, WeightVersion version, const Clock& clock,
+                             Hear hear)
     : config_(std::move(config)),
-      trained_(trained),
       clock_(clock),
-      published_(std::move(published)),
+      published_(published),
+      trained_(trained),
       version_(version),
-      router_({}, clock) {
-  const at::NoGradGuard no_grad;
-  const Tensor& published_N = published_->weights().flat();
-  if (published_N.is_cpu() && trained_.weights().flat().is_cuda()) locked_.emplace(published_N);
-  published_->weights().copy_from(trained_.weights());
-  wait_for(trained_.weights().flat());
+      epoch_(config_.identity.epoch),
+      router_({}, clock),
+      hear_(std::move(hear)) {
+  const Tensor& published_N = published_.weights().flat();
+  const bool is_on_host = trained_ != nullptr && published_N.is_cpu();
+  if (is_on_host && trained_->weights().flat().is_cuda()) locked_.emplace(published_N);
   lives_.reserve(static_cast<std::size_t>(config_.count));
   for (int index = 0; index < config_.count; ++index)
     lives_.emplace_back([this, index](const std::stop_token& stop) { live(index, stop); });
@@ -137,11 +137,13 @@ EngineWorkers::Ending EngineWorkers::live_once(int index, const std::stop_token&
   Ending ending;
   try {
     ConnectedSockets sockets;
+    const cluster::RunIdentity identity{.token = config_.identity.token, .epoch = epoch_};
     cluster::LocalWorkers process(
         {.noun = "engine",
          .first_rank = index,
          .count = 1,
          .command = {std::filesystem::read_symlink("/proc/self/exe").string(), "worker"},
+         .identity = identity,
          .data_sockets = {sockets.ends[1]},
          .visible_devices = device_of(index),
          .log_folder = config_.log_folder,
@@ -151,13 +153,14 @@ EngineWorkers::Ending EngineWorkers::live_once(int index, const std::stop_token&
     ::close(sockets.take(1));
     // Closed before the process is told to stop: that is how it knows that nobody asks any more.
     engine::RemoteEngine remote(
-        sockets.take(0), {.name = fmt::format("engine {}", index),
-                          .answer_limit = std::max(config_.progress_limit, config_.silence_limit),
-                          .weight_piece_bytes = config_.weight_piece_bytes,
-                          .writes_to_peer = !config_.visible_devices.empty(),
-                          .on_activity = [this, index](engine::Activity activity) {
-                            if (config_.on_activity) config_.on_activity(index, activity);
-                          }});
+        sockets.take(0),
+        {.name = fmt::format("engine {}", index),
+         .answer_limit = std::max(config_.progress_limit, config_.silence_limit),
+         .weight_piece_bytes = config_.weight_piece_bytes,
+         .writes_to_peer = !config_.visible_devices.empty(),
+         .on_activity = [this, index](engine::Activity activity) { hear(index, activity); },
+         .greeting = cluster::to_greeting(identity),
+         .epoch = [this] { return epoch_.load(); }});
     process.send_task(index, to_frame(config_.start));
     const EngineReady ready = engine_ready_from(process.answer(index, kLoadTimeout));
     max_request_tokens_ = ready.max_request_tokens;
@@ -165,7 +168,7 @@ EngineWorkers::Ending EngineWorkers::live_once(int index, const std::stop_token&
       const std::lock_guard lock(mutex_);
       serving_.erase(index);
     });
-    const router::EngineId id = take_in(index, remote);
+    const router::EngineId id = take_in(index, remote, stop);
     ending.has_served = true;
     introduce(index, ready, remote.last_transfer());
     note(index, /*serves=*/true, "");
@@ -175,7 +178,7 @@ EngineWorkers::Ending EngineWorkers::live_once(int index, const std::stop_token&
       if (view.id == id) ending.has_progressed = view.num_told > 0;
     remote.disconnect(ending.why);  // it may not answer any more
     router_.leave(id);
-    if (config_.on_activity) config_.on_activity(index, engine::Activity::kIdle);
+    hear(index, engine::Activity::kIdle);
     // How the process ended says more than that its connection did.
     const auto lost = clock_.now();
     while (!stop.stop_requested() && !process.has_failed() && clock_.now() - lost < kBlame)
@@ -189,11 +192,17 @@ EngineWorkers::Ending EngineWorkers::live_once(int index, const std::stop_token&
   return ending;
 }
 
-router::EngineId EngineWorkers::take_in(int index, engine::RemoteEngine& remote) {
+router::EngineId EngineWorkers::take_in(int index, engine::RemoteEngine& remote,
+                                        const std::stop_token& stop) {
   // Of one version until it has joined.
-  const std::shared_lock lock(weights_mutex_);
-  engine::or_throw(remote.update_weights(
-      {.version = version_, .source = engine::FromNetwork{published_.get()}}));
+  std::shared_lock lock(weights_mutex_);
+  while (!is_whole_) {
+    lock.unlock();
+    if (!pause(kLook, stop)) throw std::runtime_error("the run ends");
+    lock.lock();
+  }
+  engine::or_throw(
+      remote.update_weights({.version = version_, .source = engine::FromNetwork{&published_}}));
   const router::EngineId id = engine::or_throw(router_.join(remote));
   const std::lock_guard serving(mutex_);
   serving_[index] = &remote;
@@ -243,14 +252,38 @@ std::string EngineWorkers::watch(int index, engine::RemoteEngine& remote,
   return "the run ends";
 }
 
-void EngineWorkers::update_weights(WeightVersion version) {
+void EngineWorkers::publish(const FetchWeights& fetch) {
+  const auto update_from = [this](model::Network& network) {
+    engine::or_throw(router_.update_weights({.version = version_,
+                                             .source = engine::FromNetwork{&network},
+                                             .running = config_.running}));
+  };
   const at::NoGradGuard no_grad;
+  if (trained_ != nullptr) {  // from device to device
+    update_from(*trained_);
+    published_.weights().copy_from(trained_->weights());
+    wait_for(trained_->weights().flat());
+    return;
+  }
+  is_whole_ = false;  // also when this throws
+  fetch(published_);
+  is_whole_ = true;
+  update_from(published_);
+}
+
+void EngineWorkers::update_weights(WeightVersion version, const FetchWeights& fetch) {
   const std::unique_lock lock(weights_mutex_);
-  engine::or_throw(router_.update_weights(
-      {.version = version, .source = engine::FromNetwork{&trained_}, .running = config_.running}));
-  published_->weights().copy_from(trained_.weights());
-  wait_for(trained_.weights().flat());
   version_ = version;
+  publish(fetch);
+}
+
+void EngineWorkers::begin_epoch(int64_t epoch, WeightVersion version, model::Network* trained,
+                                const FetchWeights& fetch) {
+  const std::unique_lock lock(weights_mutex_);
+  trained_ = trained;
+  epoch_ = epoch;
+  version_ = version;
+  publish(fetch);
 }
 
 void EngineWorkers::note(int index, bool serves, const std::string& failure) {
@@ -279,6 +312,16 @@ void EngineWorkers::tell_by(std::function<void(const std::string&)> tell) {
   tell_ = std::move(tell);
   if (!tell_) return;
   for (const std::string& line : std::exchange(unsaid_, {})) tell_(line);
+}
+
+void EngineWorkers::hear(int index, engine::Activity activity) {
+  const std::lock_guard lock(tell_mutex_);
+  if (hear_) hear_(index, activity);
+}
+
+void EngineWorkers::hear_by(Hear hear) {
+  const std::lock_guard lock(tell_mutex_);
+  hear_ = std::move(hear);
 }
 
 bool EngineWorkers::pause(milliseconds time, const std::stop_token& stop) {

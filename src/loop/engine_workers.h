@@ -10,7 +10,9 @@
 /// The published weights are kept in a network of this process: an engine that comes in the middle
 /// of a training step gets what the others have, whatever the trainer has made of its own by then. On
 /// a GPU the network is on the trainer's device or on the host (MemoryPlan::publishes_on_host), and
-/// new weights go from the trainer's device to those of the engines, where one reaches the other.
+/// new weights go from the trainer's device to those of the engines, where one reaches the other. The
+/// published weights outlive trainers that are lost: begin_epoch() gives them the weights from which
+/// those go on.
 
 #include <atomic>
 #include <chrono>
@@ -25,6 +27,7 @@
 #include <thread>
 #include <vector>
 
+#include "cluster/run_identity.h"
 #include "core/clock.h"
 #include "engine/remote/remote_engine.h"
 #include "kernels/gpu/locked_pages.h"
@@ -40,12 +43,11 @@ struct EngineWorkersConfig {
   EngineStart start;
   /// The GPU of each (cluster/visible_devices.h); empty: they compute on the CPU.
   std::vector<std::string> visible_devices;
+  cluster::RunIdentity identity;     // of the run as it begins
   std::filesystem::path log_folder;  // engine_0.log holds what engine 0 prints
   engine::RunningRequests running = engine::RunningRequests::kRecompute;  // at an update
   int64_t weight_piece_bytes = int64_t{16} << 20;
   std::chrono::milliseconds silence_limit{20'000};  // of a process, without a heartbeat
-  /// What engine `index` does from now on. Any thread.
-  std::function<void(int index, engine::Activity)> on_activity;
 
   /// False: an engine that is lost stays away, and the run ends with the last one.
   bool starts_again = false;
@@ -59,24 +61,32 @@ struct EngineWorkersConfig {
 /// serve follows from all three.
 class EngineWorkers final : public Engines {
  public:
-  /// Starts the processes and waits until all serve the weights of `trained`, as `version`.
-  /// `published` is a network of its shape. `trained` and `clock` outlive the object. Throws
-  /// ConfigError when one does not start.
-  EngineWorkers(EngineWorkersConfig config, model::Network& trained,
-                std::unique_ptr<model::Network> published, WeightVersion version,
-                const Clock& clock);
+  using Hear = std::function<void(int index, engine::Activity)>;
+
+  /// Starts the processes and waits until all serve the weights of `published`, as `version`. It and
+  /// `clock` outlive the object. `trained`: the network whose weights they are, where it is whole in this
+  /// process, for which new ones go from there; or null. `hear`: what an engine does from now on, from
+  /// any thread. Throws ConfigError when one does not start.
+  EngineWorkers(EngineWorkersConfig config, model::Network& published, model::Network* trained,
+                WeightVersion version, const Clock& clock, Hear hear = nullptr);
   ~EngineWorkers() override;
   EngineWorkers(const EngineWorkers&) = delete;
   EngineWorkers& operator=(const EngineWorkers&) = delete;
 
   engine::EngineClient& client() override { return router_; }
   void yield_to_training() override {}
-  void update_weights(WeightVersion version) override;
+  void update_weights(WeightVersion version, const FetchWeights& fetch) override;
   int64_t max_request_tokens() const override { return max_request_tokens_; }
   double last_copy_seconds() override { return longest(&Transfer::copy_seconds); }
   double last_transfer_seconds() override { return longest(&Transfer::seconds); }
-  model::Network* own_weights() override { return published_.get(); }
+  model::Network* own_weights() override { return &published_; }
   void tell_by(std::function<void(const std::string&)> tell) override;
+  /// From here on another one hears what engines do; empty: nobody.
+  void hear_by(Hear hear);
+  /// The trainers begin again, and these are the weights that they begin with (`trained`: as above).
+  /// Nothing is under way in the engines. Updates and connections are of this epoch from here on.
+  void begin_epoch(int64_t epoch, WeightVersion version, model::Network* trained,
+                   const FetchWeights& fetch);
 
  private:
   using Transfer = engine::RemoteEngine::Transfer;
@@ -90,8 +100,9 @@ class EngineWorkers final : public Engines {
   void end_lives();
   void live(int index, const std::stop_token& stop);
   Ending live_once(int index, const std::stop_token& stop);
-  /// The current weights, and a place in the router. Throws std::runtime_error.
-  router::EngineId take_in(int index, engine::RemoteEngine& remote);
+  /// The current weights, once they are whole, and a place in the router. Throws std::runtime_error.
+  router::EngineId take_in(int index, engine::RemoteEngine& remote, const std::stop_token& stop);
+  void publish(const FetchWeights& fetch);  // with weights_mutex_ held
   /// For LocalWorkersConfig::visible_devices.
   std::vector<std::string> device_of(int index) const;
   /// Until it is lost or `stop`; why it is lost.
@@ -103,17 +114,20 @@ class EngineWorkers final : public Engines {
   double longest(double Transfer::*seconds);
   void note(int index, bool serves, const std::string& failure);
   void say(const std::string& line);
+  void hear(int index, engine::Activity activity);
   /// False: `stop` came first.
   bool pause(std::chrono::milliseconds time, const std::stop_token& stop);
 
   const EngineWorkersConfig config_;
-  model::Network& trained_;
   const Clock& clock_;
-  const std::unique_ptr<model::Network> published_;
+  model::Network& published_;
+  model::Network* trained_;                     // guarded by weights_mutex_
   std::optional<kernels::LockedPages> locked_;  // of published_, on the host of a GPU
   /// Shared: who sends the published weights to one engine; exclusive: an update of all.
   std::shared_mutex weights_mutex_;
-  WeightVersion version_;  // of published_
+  WeightVersion version_;  // guarded by weights_mutex_, as the next; of published_
+  bool is_whole_ = true;   // false: trainers were lost while they brought new ones
+  std::atomic<int64_t> epoch_;
   router::Router router_;
   std::atomic<int64_t> max_request_tokens_{0};  // the same for all: they start alike
   std::atomic<bool> has_shown_memory_{false};
@@ -125,10 +139,11 @@ class EngineWorkers final : public Engines {
   int num_given_up_ = 0;                                // guarded by mutex_
   std::string failure_;  // guarded by mutex_; of a first start, or the run
 
-  /// Held while something is told: who takes `tell_` back knows that nobody is inside it.
+  /// Held while something is told: who takes `tell_` or `hear_` back knows that nobody is inside it.
   std::mutex tell_mutex_;
   std::vector<std::string> unsaid_;               // guarded by tell_mutex_; before tell_by()
   std::function<void(const std::string&)> tell_;  // guarded by tell_mutex_
+  Hear hear_;                                     // guarded by tell_mutex_
   std::vector<std::jthread> lives_;               // last: they use everything above
 };
 

@@ -9,7 +9,7 @@
 
 namespace slime::loop {
 
-/// On GPUs each engine has the device that run_devices.h says. Nobody hears what they do.
+/// On GPUs each engine has the device that run_devices.h says.
 EngineWorkersConfig engine_workers_config(const config::RunConfig& config, EngineStart start,
                                           const std::filesystem::path& log_folder,
                                           engine::RunningRequests running);

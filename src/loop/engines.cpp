@@ -21,7 +21,7 @@ void EngineHere::yield_to_training() {
   if (offloads_) engine::or_throw(engine_->sleep());
 }
 
-void EngineHere::update_weights(WeightVersion version) {
+void EngineHere::update_weights(WeightVersion version, const FetchWeights& /*fetch*/) {
   engine::or_throw(engine_->update_weights({.version = version, .running = running_}));
   if (offloads_) {
     memory_.release_unused();
@@ -37,10 +37,10 @@ EngineBeside::EngineBeside(model::Network& trained, std::unique_ptr<model::Netwo
     : trained_(trained), own_(std::move(own)), running_(running) {
   memory.explain_shortage(
       Phase::kGenerate, [&] { engine_ = std::make_unique<engine::Engine>(*own_, config, clock); });
-  update_weights(version);
+  update_weights(version, nullptr);
 }
 
-void EngineBeside::update_weights(WeightVersion version) {
+void EngineBeside::update_weights(WeightVersion version, const FetchWeights& /*fetch*/) {
   engine::or_throw(engine_->update_weights(
       {.version = version, .source = engine::FromNetwork{&trained_}, .running = running_}));
 }

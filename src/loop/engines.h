@@ -28,9 +28,12 @@ class Engines {
   /// engine do not fit side by side, the cache's memory goes back.
   virtual void yield_to_training() = 0;
 
-  /// After training: the weights are new, and requests go on with them. Throws ConfigError when
-  /// the memory of the cache does not come back.
-  virtual void update_weights(WeightVersion version) = 0;
+  /// Brings new weights into a network of the engines' own.
+  using FetchWeights = std::function<void(model::Network& own)>;
+  /// After training: the weights are new, and requests go on with them. `fetch` is called where
+  /// engines do not read the trainer's own network; when it throws they keep what they have. Throws
+  /// ConfigError when the memory of the cache does not come back.
+  virtual void update_weights(WeightVersion version, const FetchWeights& fetch) = 0;
 
   /// The longest that a request may be, prompt and response together.
   virtual int64_t max_request_tokens() const = 0;
@@ -57,7 +60,7 @@ class NoEngines final : public Engines {
   engine::EngineClient& client() override;  // BugError
   int64_t max_request_tokens() const override { return 0; }
   void yield_to_training() override {}
-  void update_weights(WeightVersion) override {}
+  void update_weights(WeightVersion, const FetchWeights&) override {}
   std::optional<WeightVersion> weight_version() override { return std::nullopt; }
 };
 
@@ -75,7 +78,7 @@ class EngineHere final : public Engines {
   engine::EngineClient& client() override { return *engine_; }
   int64_t max_request_tokens() const override { return engine_->max_request_tokens(); }
   void yield_to_training() override;
-  void update_weights(WeightVersion version) override;
+  void update_weights(WeightVersion version, const FetchWeights& fetch) override;
 
  private:
   const RunMemory& memory_;
@@ -98,7 +101,7 @@ class EngineBeside final : public Engines {
   engine::EngineClient& client() override { return *engine_; }
   int64_t max_request_tokens() const override { return engine_->max_request_tokens(); }
   void yield_to_training() override {}
-  void update_weights(WeightVersion version) override;
+  void update_weights(WeightVersion version, const FetchWeights& fetch) override;
   model::Network* own_weights() override;
   double last_copy_seconds() override { return engine_->last_copy_seconds(); }
 

@@ -20,9 +20,9 @@ struct Handover {
     if (shares_weights) make_way();
     engines.yield_to_training();
   }
-  void publish(WeightVersion version) const {
+  void publish(WeightVersion version, const Engines::FetchWeights& fetch) const {
     if (!shares_weights) make_way();
-    engines.update_weights(version);
+    engines.update_weights(version, fetch);
     if (stream != nullptr) stream->release(version);
   }
 

@@ -22,7 +22,8 @@ bool has_engine_on_each_rank(const config::RunConfig& config) {
   return config.device != "cpu" || (config.colocate && config.rollout_num_gpus == ranks);
 }
 
-RankEngines::RankEngines(Trainers& trainers, const EngineStart& start, model::Network& network,
+RankEngines::RankEngines(HostedTrainers& trainers, const cluster::RunIdentity& identity,
+                         const EngineStart& start, model::Network& network,
                          const engine::EngineConfig& config, WeightVersion version,
                          engine::RunningRequests running, bool offloads, const RunMemory& memory,
                          const Clock& clock)
@@ -34,7 +35,10 @@ RankEngines::RankEngines(Trainers& trainers, const EngineStart& start, model::Ne
   for (const int socket : sockets) {
     others_.push_back(std::make_unique<engine::RemoteEngine>(
         socket, engine::RemoteEngineConfig{.name = fmt::format("the engine of rank {}", rank++),
-                                           .answer_limit = kAnswerLimit}));
+                                           .answer_limit = kAnswerLimit,
+                                           .on_activity = nullptr,
+                                           .greeting = cluster::to_greeting(identity),
+                                           .epoch = [epoch = identity.epoch] { return epoch; }}));
   }
   trainers.wait_for_engines();
   engine::or_throw(own_->update_weights({.version = version}));
@@ -52,7 +56,7 @@ void RankEngines::yield_to_training() {
   if (offloads_) engine::or_throw(router_.sleep());
 }
 
-void RankEngines::update_weights(WeightVersion version) {
+void RankEngines::update_weights(WeightVersion version, const FetchWeights& /*fetch*/) {
   engine::or_throw(router_.update_weights({.version = version, .running = running_}));
   if (offloads_) {
     memory_.release_unused();

@@ -25,10 +25,10 @@ class RankEngines final : public Engines {
  public:
   /// As EngineHere, which rank 0's engine is like; `start` is what the other ranks make theirs of.
   /// `trainers` have opened their networks. References outlive the object.
-  RankEngines(Trainers& trainers, const EngineStart& start, model::Network& network,
-              const engine::EngineConfig& config, WeightVersion version,
-              engine::RunningRequests running, bool offloads, const RunMemory& memory,
-              const Clock& clock);
+  RankEngines(HostedTrainers& trainers, const cluster::RunIdentity& identity,
+              const EngineStart& start, model::Network& network, const engine::EngineConfig& config,
+              WeightVersion version, engine::RunningRequests running, bool offloads,
+              const RunMemory& memory, const Clock& clock);
   ~RankEngines() override;
   RankEngines(const RankEngines&) = delete;
   RankEngines& operator=(const RankEngines&) = delete;
@@ -36,7 +36,7 @@ class RankEngines final : public Engines {
   engine::EngineClient& client() override { return router_; }
   int64_t max_request_tokens() const override { return own_->max_request_tokens(); }
   void yield_to_training() override;
-  void update_weights(WeightVersion version) override;
+  void update_weights(WeightVersion version, const FetchWeights& fetch) override;
 
  private:
   const RunMemory& memory_;

@@ -2,41 +2,69 @@
 
 #include <fmt/format.h>
 
+#include <charconv>
+#include <cstring>
 #include <limits>
 
+#include "config/resolved.h"
 #include "core/error.h"
 #include "core/field_reader.h"
 
 namespace slime::loop {
+namespace {
+
+SaveTask save_task_from(std::string_view text) {
+  try {
+    const json::object object = parse_json(text, "a checkpoint to be saved").as_object();
+    return {.config = {.root = std::string(object.at("root").as_string()),
+                       .model_source = std::string(object.at("model_source").as_string()),
+                       .save_optimizer = object.at("save_optimizer").as_bool()},
+            .iteration = object.at("iteration").as_int64(),
+            .run = object.at("run").as_object()};
+  } catch (const std::exception& error) {
+    throw BugError(fmt::format("a save says what is saved, and where: {}", error.what()));
+  }
+}
+
+}  // namespace
 
 std::string to_frame(const TrainerTask& task) {
   std::string frame(1, static_cast<char>(task.kind));
   if (task.kind == RankTask::kTrain) frame += train::to_frame(task.share);
-  if (task.kind == RankTask::kSave) frame += task.saves_optimizer ? '1' : '0';
+  if (task.kind == RankTask::kMeet) frame += fmt::format("{}", task.port);
+  if (task.kind == RankTask::kSave) {
+    const train::CheckpointConfig& config = task.save.config;
+    frame += json::serialize(json::object{{"root", config.root.string()},
+                                          {"model_source", config.model_source.string()},
+                                          {"save_optimizer", config.save_optimizer},
+                                          {"iteration", task.save.iteration},
+                                          {"run", task.save.run}});
+  }
   return frame;
 }
 
 TrainerTask trainer_task_from(std::string_view frame) {
   check(!frame.empty(), "a task has a kind");
-  constexpr std::string_view kKinds = "tpcgr";
+  constexpr std::string_view kKinds = "mtpcgr";
   check(kKinds.find(frame.front()) != kKinds.npos, "a task's kind is one of RankTask");
-  TrainerTask task{static_cast<RankTask>(frame.front())};
+  TrainerTask task{.kind = static_cast<RankTask>(frame.front())};
   if (task.kind == RankTask::kTrain) {
     task.share = train::share_from_frame(frame.substr(1));
   } else if (task.kind == RankTask::kSave) {
-    check(frame.size() == 2 && (frame[1] == '0' || frame[1] == '1'),
-          "a save says whether the optimizer is saved too");
-    task.saves_optimizer = frame[1] == '1';
+    task.save = save_task_from(frame.substr(1));
+  } else if (task.kind == RankTask::kMeet) {
+    const char* end = frame.data() + frame.size();
+    const auto [rest, error] = std::from_chars(frame.data() + 1, end, task.port);
+    check(error == std::errc{} && rest == end && task.port >= 0, "ranks meet at a port");
   } else {
-    check(frame.size() == 1, "only a share follows the kind of a task");
+    check(frame.size() == 1, "nothing follows the kind of such a task");
   }
   return task;
 }
 
 std::string to_frame(const RankStart& start) {
-  const json::object object{{"arguments", json::value_from(start.arguments)},
+  const json::object object{{"config", config::to_json(start.config)},
                             {"rank", start.rank},
-                            {"port", start.port},
                             {"collective_milliseconds", start.collective_milliseconds},
                             {"num_rollouts", start.num_rollouts},
                             {"first_rollout", start.first_rollout},
@@ -60,10 +88,17 @@ json::object start_object(std::string_view frame, RankTask kind) {
   return value.get_object();
 }
 
+config::RunConfig config_of(const json::object& start) {
+  const json::value* config = start.if_contains("config");
+  if (config == nullptr || !config->is_object())
+    throw ConfigError(fmt::format("{}: config: is missing, or no object", kFirstTask));
+  return config::run_config_from(config->get_object());
+}
+
 }  // namespace
 
 std::string to_frame(const EngineStart& start) {
-  const json::object object{{"arguments", json::value_from(start.arguments)},
+  const json::object object{{"config", config::to_json(start.config)},
                             {"longest_prompt", start.longest_prompt},
                             {"kv_cache_bytes", start.kv_cache_bytes},
                             {"num_threads", start.num_threads}};
@@ -77,7 +112,7 @@ bool is_engine_start(std::string_view frame) {
 EngineStart engine_start_from(std::string_view frame) {
   const json::object object = start_object(frame, RankTask::kEngine);
   const FieldReader fields = FieldReader(object, fmt::format("{}: ", kFirstTask)).required();
-  return {.arguments = fields.strings("arguments"),
+  return {.config = config_of(object),
           .longest_prompt = *fields.integer("longest_prompt", 0),
           .kv_cache_bytes = *fields.integer("kv_cache_bytes", 0),
           .num_threads =
@@ -107,9 +142,8 @@ RankStart rank_start_from(std::string_view frame) {
   const auto count = [&](std::string_view name) {
     return static_cast<int>(*fields.integer(name, 0, std::numeric_limits<int>::max()));
   };
-  return {.arguments = fields.strings("arguments"),
+  return {.config = config_of(object),
           .rank = count("rank"),
-          .port = count("port"),
           .collective_milliseconds = *fields.integer("collective_milliseconds"),
           .num_rollouts = *fields.integer("num_rollouts"),
           .first_rollout = *fields.integer("first_rollout"),
@@ -118,6 +152,24 @@ RankStart rank_start_from(std::string_view frame) {
           .checkpoint = *fields.text("checkpoint"),
           .iteration = *fields.integer("iteration"),
           .loads_optimizer = *fields.boolean("loads_optimizer")};
+}
+
+std::string to_frame(const NamedPiece& piece) {
+  const uint64_t numbers[2] = {piece.offset, piece.name.size()};
+  std::string frame(reinterpret_cast<const char*>(numbers), sizeof numbers);
+  frame += piece.name;
+  frame += piece.bytes;
+  return frame;
+}
+
+NamedPiece named_piece_from(std::string_view frame) {
+  uint64_t numbers[2];
+  check(frame.size() >= sizeof numbers, "a piece says where it belongs");
+  std::memcpy(numbers, frame.data(), sizeof numbers);
+  const std::string_view rest = frame.substr(sizeof numbers);
+  check(numbers[1] <= rest.size(), "a piece has its name");
+  return {
+      .name = rest.substr(0, numbers[1]), .offset = numbers[0], .bytes = rest.substr(numbers[1])};
 }
 
 comm::ParallelLayout layout_of(const config::ParallelFlags& config) {

@@ -11,6 +11,7 @@
 #include "comm/parallel_layout.h"
 #include "config/run_config.h"
 #include "core/json.h"
+#include "train/checkpoint.h"
 #include "train/share.h"
 
 namespace slime::loop {
@@ -19,32 +20,41 @@ namespace slime::loop {
 inline constexpr std::chrono::seconds kRankConnectTimeout{60};
 
 enum class RankTask : char {
-  kStart = 's',   // RankStart as JSON; two empty answers: it is there, it has loaded the networks
+  kStart = 's',  // RankStart as JSON; the answer: it is there; of rank 0: the port where it listens
+  kMeet = 'm',   // the port; the answer, once it can train: what there is to tell, a JSON list
   kEngine = 'e',  // EngineStart as JSON; the answer, once it can be served: EngineReady as JSON
-  kTrain = 't',   // train::BatchShare; the answer: log-probs of its samples
+  kTrain =
+      't',  // train::BatchShare; the answer: log-probs of its samples, of rank 0 train::TrainReport
   kPublished = 'p',  // the engines have got the new weights; no answer
-  kSave = 'c',       // rank 0 saves a checkpoint: send it your shards; a bit: of the optimizer too
-  kGather = 'g',     // send your slices of the weights to rank 0; no answer
+  kSave = 'c',       // SaveTask as JSON: rank 0 saves, and answers with the directory
+  kGather = 'g',     // rank 0 answers with the weights of all, in pieces, then an empty answer
   kRelease = 'r',    // give back what is held for training alone; an empty answer
+};
+
+/// A checkpoint to be written (train/checkpoint.h).
+struct SaveTask {
+  train::CheckpointConfig config;
+  int64_t iteration = 0;
+  json::object run = {};
 };
 
 /// What a trainer role is told.
 struct TrainerTask {
   RankTask kind;
   train::BatchShare share = {};  // of kTrain
-  bool saves_optimizer = false;  // of kSave
+  int port = 0;                  // of kMeet: where rank 0 listens
+  SaveTask save = {};            // of kSave
 };
 
 std::string to_frame(const TrainerTask& task);
 /// Throws BugError for bytes that are no task.
 TrainerTask trainer_task_from(std::string_view frame);
 
-/// All a process needs to become a rank of a run: the user's words, and what rank 0 found out with
-/// them. How many ranks there are is in the words.
+/// All a process needs to become a rank of a run: the resolved configuration, which also says how
+/// many ranks there are, and what the controller found out with it.
 struct RankStart {
-  std::vector<std::string> arguments;  // of slime train
+  config::RunConfig config;
   int rank = 0;
-  int port = 0;                         // of the rendezvous
   int64_t collective_milliseconds = 0;  // deadline of each collective
   int64_t num_rollouts = 0;             // planned length of the run
   int64_t first_rollout = 0;            // where it begins
@@ -62,9 +72,9 @@ RankStart rank_start_from(std::string_view frame);
 /// All a process needs to become an engine beside the trainer: it gets its weights over its
 /// connection (engine/remote). A rank that is told this has the weights (loop/rank_engines.h).
 struct EngineStart {
-  std::vector<std::string> arguments;  // of slime train
-  int64_t longest_prompt = 0;          // tokens; 0: not known
-  int64_t kv_cache_bytes = 0;          // of a rank's engine; another plans its own memory
+  config::RunConfig config;
+  int64_t longest_prompt = 0;  // tokens; 0: not known
+  int64_t kv_cache_bytes = 0;  // of a rank's engine; another plans its own memory
   int num_threads = 0;
 };
 
@@ -83,6 +93,16 @@ struct EngineReady {
 std::string to_text(const EngineReady& ready);
 /// Throws ConfigError for a text of another form.
 EngineReady engine_ready_from(std::string_view text);
+
+/// Bytes of a tensor of the whole model, on their way to the controller.
+struct NamedPiece {
+  std::string_view name;  // of the frame, as the bytes
+  uint64_t offset = 0;    // of the bytes in the tensor
+  std::string_view bytes;
+};
+std::string to_frame(const NamedPiece& piece);
+/// Throws BugError for bytes that are no piece.
+NamedPiece named_piece_from(std::string_view frame);
 
 /// How the ranks that train divide the work.
 comm::ParallelLayout layout_of(const config::ParallelFlags& config);

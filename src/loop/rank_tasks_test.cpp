@@ -8,7 +8,7 @@ namespace slime::loop {
 namespace {
 
 TEST(RankTasks, TravelAsFrames) {
-  TrainerTask task{RankTask::kTrain};
+  TrainerTask task{.kind = RankTask::kTrain};
   task.share.batch_indices = {3};
   task.share.batch.samples.resize(1);
   task.share.batch.samples[0].tokens = {5, 6, 7};
@@ -18,16 +18,26 @@ TEST(RankTasks, TravelAsFrames) {
   EXPECT_EQ(back.share.batch_indices, task.share.batch_indices);
   EXPECT_EQ(back.share.steps, task.share.steps);
   EXPECT_EQ(back.share.batch.samples[0].tokens, task.share.batch.samples[0].tokens);
-  const TrainerTask save{.kind = RankTask::kSave, .saves_optimizer = true};
-  EXPECT_TRUE(trainer_task_from(to_frame(save)).saves_optimizer);
-  EXPECT_FALSE(trainer_task_from(to_frame({RankTask::kSave})).saves_optimizer);
-  EXPECT_EQ(trainer_task_from(to_frame({RankTask::kGather})).kind, RankTask::kGather);
-  EXPECT_EQ(to_frame({RankTask::kRelease}).size(), 1u);
-  EXPECT_EQ(trainer_task_from(to_frame({RankTask::kRelease})).kind, RankTask::kRelease);
+  const TrainerTask save{
+      .kind = RankTask::kSave,
+      .save = {
+          .config = {.root = "runs/a/checkpoints", .model_source = "m", .save_optimizer = false},
+          .iteration = 7,
+          .run = {{"ledger", 120}}}};
+  const SaveTask saved = trainer_task_from(to_frame(save)).save;
+  EXPECT_EQ(saved.config.root, "runs/a/checkpoints");
+  EXPECT_EQ(saved.config.model_source, "m");
+  EXPECT_FALSE(saved.config.save_optimizer);
+  EXPECT_EQ(saved.iteration, 7);
+  EXPECT_EQ(saved.run, save.save.run);
+  EXPECT_EQ(trainer_task_from(to_frame({.kind = RankTask::kMeet, .port = 4711})).port, 4711);
+  EXPECT_EQ(trainer_task_from(to_frame({.kind = RankTask::kGather})).kind, RankTask::kGather);
+  EXPECT_EQ(to_frame({.kind = RankTask::kRelease}).size(), 1u);
+  EXPECT_EQ(trainer_task_from(to_frame({.kind = RankTask::kRelease})).kind, RankTask::kRelease);
 }
 
 TEST(RankTasks, BytesThatAreNoTaskAreRefused) {
-  TrainerTask task{RankTask::kTrain};
+  TrainerTask task{.kind = RankTask::kTrain};
   task.share.batch_indices = {0};
   task.share.batch.samples.resize(1);
   std::string frame = to_frame(task);
@@ -35,19 +45,22 @@ TEST(RankTasks, BytesThatAreNoTaskAreRefused) {
   EXPECT_THROW(trainer_task_from("x"), BugError);
   EXPECT_THROW(trainer_task_from("ppp"), BugError);
   EXPECT_THROW(trainer_task_from("c"), BugError);
-  EXPECT_THROW(trainer_task_from("c2"), BugError);
+  EXPECT_THROW(trainer_task_from("c{}"), BugError);
+  EXPECT_THROW(trainer_task_from("mx"), BugError);
   EXPECT_THROW(trainer_task_from(frame.substr(0, frame.size() - 1)), BugError);
   // `truncated`, before the length of the source's name and the number of steps.
   frame[frame.size() - 17] = 2;
   EXPECT_THROW(trainer_task_from(frame), BugError);
   EXPECT_THROW(rank_start_from("s{}"), ConfigError);
-  EXPECT_THROW(rank_start_from(R"(s{"arguments": 1})"), ConfigError);
+  EXPECT_THROW(rank_start_from(R"(s{"config": 1})"), ConfigError);
 }
 
 TEST(RankTasks, AWorkerIsFirstToldWhatItIsToBecome) {
-  const RankStart start{.arguments = {"--hf-checkpoint", "model"},
+  config::RunConfig config;
+  config.hf_checkpoint = "model";
+  config.actor_num_gpus_per_node = 4;
+  const RankStart start{.config = config,
                         .rank = 2,
-                        .port = 1234,
                         .collective_milliseconds = 5,
                         .num_rollouts = 7,
                         .first_rollout = 2,
@@ -57,9 +70,9 @@ TEST(RankTasks, AWorkerIsFirstToldWhatItIsToBecome) {
                         .iteration = 4,
                         .loads_optimizer = true};
   const RankStart back = rank_start_from(to_frame(start));
-  EXPECT_EQ(back.arguments, start.arguments);
+  EXPECT_EQ(back.config.hf_checkpoint, "model");
+  EXPECT_EQ(layout_of(back.config).dp, 4);
   EXPECT_EQ(back.rank, 2);
-  EXPECT_EQ(back.port, 1234);
   EXPECT_EQ(back.collective_milliseconds, 5);
   EXPECT_EQ(back.num_rollouts, 7);
   EXPECT_EQ(back.first_rollout, 2);
@@ -68,24 +81,24 @@ TEST(RankTasks, AWorkerIsFirstToldWhatItIsToBecome) {
   EXPECT_EQ(back.checkpoint, start.checkpoint);
   EXPECT_EQ(back.iteration, 4);
   EXPECT_TRUE(back.loads_optimizer);
-  EXPECT_THROW(rank_start_from(to_frame({RankTask::kSave})), ConfigError);
+  EXPECT_THROW(rank_start_from(to_frame({.kind = RankTask::kSave})), ConfigError);
 }
 
 TEST(RankTasks, OrThatItIsToBecomeAnEngine) {
-  const EngineStart start{.arguments = {"--hf-checkpoint", "model"},
-                          .longest_prompt = 96,
-                          .kv_cache_bytes = 4096,
-                          .num_threads = 3};
+  config::RunConfig config;
+  config.hf_checkpoint = "model";
+  const EngineStart start{
+      .config = config, .longest_prompt = 96, .kv_cache_bytes = 1 << 30, .num_threads = 3};
   const std::string frame = to_frame(start);
   EXPECT_TRUE(is_engine_start(frame));
   EXPECT_FALSE(is_engine_start(to_frame(RankStart{})));
   const EngineStart back = engine_start_from(frame);
-  EXPECT_EQ(back.arguments, start.arguments);
+  EXPECT_EQ(back.config.hf_checkpoint, "model");
   EXPECT_EQ(back.longest_prompt, 96);
-  EXPECT_EQ(back.kv_cache_bytes, 4096);
+  EXPECT_EQ(back.kv_cache_bytes, 1 << 30);
   EXPECT_EQ(back.num_threads, 3);
   EXPECT_THROW(engine_start_from(to_frame(RankStart{})), ConfigError);
-  EXPECT_THROW(engine_start_from(R"(e{"arguments": [], "longest_prompt": -1})"), ConfigError);
+  EXPECT_THROW(engine_start_from(R"(e{"config": {}, "longest_prompt": -1})"), ConfigError);
 }
 
 TEST(RankTasks, AnEngineThatIsReadySaysWhatItCanServeAndFromWhere) {
@@ -99,6 +112,16 @@ TEST(RankTasks, AnEngineThatIsReadySaysWhatItCanServeAndFromWhere) {
   EXPECT_THROW(engine_ready_from("4096"), ConfigError);
   EXPECT_THROW(engine_ready_from(R"({"max_request_tokens": 0, "device": "", "memory": []})"),
                ConfigError);
+}
+
+TEST(RankTasks, WeightsComeInNamedPieces) {
+  const std::string frame = to_frame(NamedPiece{.name = "a.weight", .offset = 12, .bytes = "xyz"});
+  const NamedPiece back = named_piece_from(frame);
+  EXPECT_EQ(back.name, "a.weight");
+  EXPECT_EQ(back.offset, 12u);
+  EXPECT_EQ(back.bytes, "xyz");
+  EXPECT_THROW(named_piece_from(""), BugError);
+  EXPECT_THROW(named_piece_from(frame.substr(0, 18)), BugError);
 }
 
 }  // namespace

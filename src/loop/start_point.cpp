@@ -173,4 +173,20 @@ StartPoint choose_start(const config::RunConfig& config, const RunFolder& folder
                   root, history.describe(), why, goes_on));
 }
 
+StartPoint choose_start_again(const StartPoint& first, const RunFolder& folder,
+                              const train::Warn& warn) {
+  StartPoint start = first;
+  std::optional<train::Checkpoint> newest = train::find_checkpoint(folder.checkpoints(), warn);
+  if (!newest || run_id_of(newest->run) != first.run_id) return start;
+  start.checkpoint = std::move(newest);
+  start.is_own = true;
+  return start;
+}
+
+int64_t epoch_of(const StartPoint& start) {
+  const json::value* epoch =
+      start.checkpoint ? start.checkpoint->run.if_contains("epoch") : nullptr;
+  return epoch != nullptr && epoch->is_int64() ? epoch->get_int64() : -1;
+}
+
 }  // namespace slime::loop

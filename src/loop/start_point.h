@@ -40,4 +40,12 @@ struct StartPoint {
 StartPoint choose_start(const config::RunConfig& config, const RunFolder& folder,
                         const train::Warn& warn);
 
+/// Where trainers that were lost begin again: at the newest checkpoint of their own run, or, before
+/// there is one, where the run began (`first`). Throws ConfigError when all checkpoints are damaged.
+StartPoint choose_start_again(const StartPoint& first, const RunFolder& folder,
+                              const train::Warn& warn);
+
+/// Of the trainers that wrote the checkpoint; -1: of none, it does not say.
+int64_t epoch_of(const StartPoint& start);
+
 }  // namespace slime::loop

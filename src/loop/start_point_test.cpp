@@ -97,6 +97,22 @@ TEST_F(StartPointTest, AFolderWithCheckpointsOfItsOwnGoesOn) {
   EXPECT_EQ(begin.run_id, "ours");
 }
 
+TEST_F(StartPointTest, TrainersBeginAgainAtTheirOwnNewestCheckpointOrWhereTheRunBegan) {
+  const auto again = [this](const StartPoint& first) {
+    return choose_start_again(first, RunFolder(command("run")), [](const std::string&) {});
+  };
+  StartPoint first{.run_id = "ours"};
+  EXPECT_FALSE(again(first).checkpoint.has_value());
+  leave_checkpoint(command("run"), 2, "another's");
+  EXPECT_FALSE(again(first).checkpoint.has_value()) << "that one is not ours";
+  leave_checkpoint(command("run"), 3, "ours");
+  const StartPoint begin = again(first);
+  ASSERT_TRUE(begin.checkpoint.has_value());
+  EXPECT_EQ(begin.checkpoint->iteration, 3);
+  EXPECT_TRUE(begin.is_own);
+  EXPECT_EQ(epoch_of(begin), -1) << "it does not say";
+}
+
 TEST_F(StartPointTest, ALoadedFolderWithoutCheckpointsIsRefusedWithWhatWouldWork) {
   leave_steps(command("run"), "ours");
   const fs::path checkpoint = leave_checkpoint(command("other"), 3, "theirs");

@@ -41,7 +41,7 @@ Collected StationSteps::collect(int64_t step) {
 
 Handover StationSteps::handover() const {
   const bool streams = run_.rollout && run_.rollout->streams();
-  return {.engines = *run_.engines,
+  return {.engines = run_.engines(),
           .stream = streams ? &run_.rollout->rollout() : nullptr,
           .shares_weights = run_.config.shares_weights(),
           .update_mode = run_.config.update_mode};
@@ -71,12 +71,13 @@ void StationSteps::publish(WeightVersion version) {
   run_.trainers->weights_published();
   if (run_.part) run_.trainers->gather_weights(*run_.network);
   if (run_.memory.plan().offloads()) run_.trainers->release_memory();
-  handover().publish(version);
+  handover().publish(version, [this](model::Network& own) { run_.trainers->gather_weights(own); });
 }
 
 void StationSteps::end_step(int64_t step, const Collected& collected,
                             const train::TrainReport* report) {
   run_.recorder->end_step(step, collected, report);
+  run_.last_step = step;
   take_evaluation(/*waits=*/false);
 }
 
@@ -103,9 +104,14 @@ void StationSteps::evaluate_by_function(int64_t step) {
   QuestionDesk::AnswerPrompts answer;  // a stream has buffer and ledger for itself
   if (!run_.rollout->streams())
     answer = [&prompts](const plugin::Question& question) { return prompts.answer(question); };
-  run_.memory.explain_shortage(Phase::kGenerate, [&] {
-    report = run_.plugins->of_rollouts().evaluate(step, answer, run_.trainers->has_failed());
-  });
+  try {
+    run_.memory.explain_shortage(Phase::kGenerate, [&] {
+      report = run_.plugins->of_rollouts().evaluate(step, answer, run_.trainers->has_failed());
+    });
+  } catch (...) {
+    run_.trainers->check_alive();
+    throw;
+  }
   prompts.end("taken by the evaluation function");
   report.is_logged = run_.plugins->of_steps().log_evaluation(step, report);
   run_.recorder->evaluated(step, report);
@@ -114,7 +120,7 @@ void StationSteps::evaluate_by_function(int64_t step) {
 void StationSteps::evaluate_beside(int64_t step) {
   take_evaluation(/*waits=*/true);
   if (!is_interrupted())
-    run_.beside->begin(step, *run_.engines->own_weights(), run_.engines->client());
+    run_.beside->begin(step, *run_.engines().own_weights(), run_.engines().client());
 }
 
 void StationSteps::take_evaluation(bool waits) {

@@ -16,7 +16,7 @@ class StationSteps final : public Steps {
   /// `run` outlives the object.
   explicit StationSteps(Stations& run) : run_(run) {}
 
-  WeightVersion version() const override { return *run_.engines->weight_version(); }
+  WeightVersion version() const override { return *run_.engines().weight_version(); }
   void start_stream(WeightVersion version) override;
   Collected collect(int64_t step) override;
   train::TrainReport train_on(const std::vector<Group>& groups) override;

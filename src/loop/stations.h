@@ -14,10 +14,12 @@
 #include "buffer/data_source.h"
 #include "buffer/dataset.h"
 #include "buffer/prompt_stream.h"
+#include "cluster/run_identity.h"
 #include "config/parse_flags.h"
 #include "core/clock.h"
 #include "loop/checkpoints.h"
 #include "loop/engine_door.h"
+#include "loop/engine_workers.h"
 #include "loop/engines.h"
 #include "loop/evaluation.h"
 #include "loop/evaluation_beside.h"
@@ -33,6 +35,7 @@
 #include "loop/run_folder.h"
 #include "loop/run_memory.h"
 #include "loop/run_schedule.h"
+#include "loop/start_point.h"
 #include "loop/timeline.h"
 #include "loop/trainer_functions.h"
 #include "loop/trainers.h"
@@ -44,31 +47,40 @@ namespace slime::loop {
 /// A record without behaviour: what a loop needs, by name. The optional ones are absent in runs
 /// that have no use for them.
 struct Stations {
-  Stations(config::RunConfig flags, const Clock& clock);
+  Stations(config::RunConfig flags, RunFolder run_folder, const cluster::RunIdentity& identity,
+           const Clock& clock);
   ~Stations();
   Stations(const Stations&) = delete;
   Stations& operator=(const Stations&) = delete;
 
   const config::RunConfig config;
+  cluster::RunIdentity identity;  // of the run, and of these trainers
   const Clock& clock;
   RunFolder folder;
   Timeline timeline;
   RunMemory memory;
   RunSchedule schedule;
-  int64_t engine_threads = 0;  // CPU threads of the engine alone; 0: it shares the trainer's
-  ModelText text;
+  StartPoint start;
+  int64_t last_step = -1;           // that has ended
+  int64_t engine_threads = 0;       // CPU threads of the engine alone; 0: it shares the trainer's
+  std::unique_ptr<ModelText> text;  // its address stays: a data set renders with it
   std::optional<buffer::Dataset> dataset;
   std::unique_ptr<buffer::PromptStream> stream;  // --streaming-data, in the place of dataset
   std::unique_ptr<UsersPrompts> users_prompts;   // --data-source-path, in the place of both
   std::optional<buffer::DataSource> prompts;
   std::unique_ptr<Fates> fates;
-  std::unique_ptr<model::Network> network;
+  std::unique_ptr<model::Network> network;  // absent where all ranks are workers
   /// What rank 0 trains, where that is a part of `network` alone: `network` is then the engines', and
   /// gets the weights of all ranks with each update.
   std::unique_ptr<model::Network> part;
-  std::unique_ptr<TrainerFunctions> functions;  // of the user's, that the trainer calls
+  /// What engines in workers have; where all ranks are workers and there is no engine, nothing but the
+  /// shape of what they train.
+  std::unique_ptr<model::Network> published;
+  std::unique_ptr<TrainerFunctions> functions;  // of the user's, that rank 0 here calls
   std::unique_ptr<Trainers> trainers;
-  std::unique_ptr<Engines> engines;
+  HostedTrainers* hosted = nullptr;               // the same, where rank 0 is in this process
+  std::unique_ptr<EngineWorkers> engine_workers;  // outlives lost trainers
+  std::unique_ptr<Engines> own_engines;           // in the place of engine_workers
   std::unique_ptr<Recorder> recorder;
   std::unique_ptr<EngineDoor> door;  // absent where no function asks the engine
   std::unique_ptr<Plugins> plugins;  // absent where no function is the user's
@@ -84,6 +96,9 @@ struct Stations {
   std::optional<Interrupt> interrupt;  // before there are steps a signal simply ends the process
 
   model::Network& trained() { return part ? *part : *network; }
+  /// A network of the whole model's shape.
+  model::Network& shape() const { return network ? *network : *published; }
+  Engines& engines() const { return own_engines ? *own_engines : *engine_workers; }
   /// Where the groups of a step come from.
   GroupSource& source() {
     if (ahead) return *ahead;
@@ -92,9 +107,14 @@ struct Stations {
   }
 };
 
+struct Survivors;  // loop/survivors.h
+
 /// `flags` are complete and valid; their warnings are shown first. Everything that can be wrong
 /// with flags, data, template and model directory is found here, before any token is generated.
-/// Throws ConfigError. `clock` outlives the stations.
-std::unique_ptr<Stations> build_stations(config::ParsedFlags flags, const Clock& clock);
+/// `survivors` of stations before these become theirs; what they say of the run stays. Throws
+/// ConfigError, and cluster::WorkerFailure with the survivors back in their place. `clock` outlives
+/// the stations.
+std::unique_ptr<Stations> build_stations(config::ParsedFlags flags, Survivors& survivors,
+                                         const Clock& clock);
 
 }  // namespace slime::loop

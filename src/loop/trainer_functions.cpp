@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "config/parse_flags.h"
+#include "core/error.h"
 #include "loop/loss_library.h"
 #include "loop/python_columns.h"
 #include "loop/python_loss.h"
@@ -72,6 +73,27 @@ std::optional<int> TrainerFunctions::place_of(const std::string& hook) const {
 int64_t TrainerFunctions::rollout_id(int64_t rollouts_done) {
   if (!done_before_) done_before_ = rollouts_done;
   return first_rollout_ + rollouts_done - *done_before_;
+}
+
+namespace {
+
+[[noreturn]] void never() { throw BugError("functions of the user's are called by ranks"); }
+
+}  // namespace
+
+void TrainerFunctions::name_in(const config::RunConfig& config, train::TrainConfig& trainer) {
+  if (!config.custom_loss_library.empty() || !config.custom_loss_function_path.empty())
+    trainer.users_loss = [](const auto&...) -> train::LossFn::result_type { never(); };
+  if (!config.custom_advantage_function_path.empty()) {
+    trainer.users_advantage = [](const auto&...) -> train::UsersAdvantageFn::result_type {
+      never();
+    };
+  }
+  if (!config.rollout_data_postprocess_path.empty())
+    trainer.postprocess = [](auto&&...) -> train::PostprocessFn::result_type { never(); };
+  if (!config.users_correction().empty() || !config.users_reducer().empty()) {
+    trainer.policy_functions = [](const auto&...) -> algo::PolicyFunctions { never(); };
+  }
 }
 
 void TrainerFunctions::set_in(train::TrainConfig& trainer, int64_t first_rollout) {

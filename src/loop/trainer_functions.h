@@ -29,6 +29,10 @@ class TrainerFunctions final {
   TrainerFunctions(const TrainerFunctions&) = delete;
   TrainerFunctions& operator=(const TrainerFunctions&) = delete;
 
+  /// For who divides batches and calls no function: where there is one, something that throws
+  /// BugError stands in its place.
+  static void name_in(const config::RunConfig& config, train::TrainConfig& trainer);
+
   /// Makes a trainer with this configuration call them; the object outlives it. `first_rollout`: number
   /// of its first rollout step.
   void set_in(train::TrainConfig& trainer, int64_t first_rollout);

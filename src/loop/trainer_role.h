@@ -1,13 +1,12 @@
 #pragma once
 
-/// The trainer role of a worker: the trainer of one rank and its place among the ranks.
-///
-/// A worker hosts roles. Rank 0's worker is the loop's own process, because the engine there reads
-/// the weights that the role trains; those of the other ranks are `slime worker` processes
-/// (loop/worker.h). The role and what it is told are the same; only the way the words take differs.
+/// The trainer role of a worker: the trainer of one rank and its place among the ranks. Where one
+/// rank trains beside its engine on one device, that is the loop's own process (TrainersHere);
+/// otherwise each rank has a `slime worker` (loop/worker.h), and what it is told comes as tasks.
 
-#include <memory>
-#include <optional>
+#include <functional>
+#include <string>
+#include <string_view>
 
 #include "comm/gloo_mesh.h"
 #include "comm/mesh.h"
@@ -27,9 +26,9 @@ class TrainerRole final {
   TrainerRole(const comm::Mesh& mesh, model::Network& network, const train::TrainConfig& config,
               train::OtherNetworks others, const Clock& clock);
 
-  /// Does what all ranks are told; they do it together. A report for kTrain, else nothing. Throws
-  /// comm::GroupError when the others cannot be reached.
-  std::optional<train::TrainReport> carry_out(const TrainerTask& task);
+  /// Does what all ranks are told; they do it together. `answer` sends the controller what
+  /// loop/rank_tasks.h says. Throws comm::GroupError when the others cannot be reached.
+  void carry_out(const TrainerTask& task, const std::function<void(std::string_view)>& answer);
 
   train::Trainer& trainer() { return trainer_; }
 

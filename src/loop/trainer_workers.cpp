@@ -8,9 +8,8 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
-#include <thread>
+#include <functional>
 #include <utility>
 
 #include "core/error.h"
@@ -21,16 +20,9 @@ namespace slime::loop {
 namespace {
 
 /// A model may come from a slow disk.
-constexpr std::chrono::minutes kLoadTimeout{30};
 constexpr std::chrono::minutes kAnswerTimeout{2};  // after the last collective of a step
 
 /// Ranks of one host share its cores while they train; before and after, rank 0 has all of them.
-int threads_of_a_rank(const config::RunConfig& config) {
-  if (config.num_threads > 0) return static_cast<int>(config.num_threads);
-  const auto cores = static_cast<int64_t>(std::max(1U, std::thread::hardware_concurrency()));
-  return static_cast<int>(std::max<int64_t>(1, cores / layout_of(config).world_size()));
-}
-
 class ThreadLimit {
  public:
   explicit ThreadLimit(int threads) : before_(at::get_num_threads()) {
@@ -44,26 +36,21 @@ class ThreadLimit {
   int before_;
 };
 
-[[noreturn]] void end_process(const std::string& message) {
-  std::fputs(fmt::format("\nslime train: {}\n", message).c_str(), stderr);
-  std::fflush(nullptr);
-  ::_exit(1);
-}
-
 }  // namespace
 
-TrainerWorkers::TrainerWorkers(const config::RunConfig& config, RankStart start,
+TrainerWorkers::TrainerWorkers(RankStart start, const cluster::RunIdentity& identity,
                                const std::filesystem::path& log_folder, const Clock& clock)
-    : layout_(layout_of(config)),
-      is_on_gpus_(config.device != "cpu"),
+    : layout_(layout_of(start.config)),
+      is_on_gpus_(start.config.device != "cpu"),
+      identity_(identity),
       clock_(clock),
-      timeout_(std::chrono::minutes(config.distributed_timeout_minutes)),
-      num_train_threads_(threads_of_a_rank(config)),
+      timeout_(start.collective_milliseconds),
+      num_train_threads_(start.num_threads),
       port_(rendezvous_.port()) {
-  start.port = port_;
-  start.collective_milliseconds = timeout_.count();
-  start.num_threads = num_train_threads_;
+  const config::RunConfig& config = start.config;
   const auto silence = std::chrono::duration<double>(config.worker_timeout_seconds);
+  std::function<void(const std::string&)> last_resort;
+  if (!config.use_fault_tolerance) last_resort = end_run;
   std::vector<std::string> devices;  // of the workers
   for (int rank = 1; rank < layout_.world_size() && is_on_gpus_; ++rank)
     devices.push_back(visible_devices_of_rank(config, rank).front());
@@ -81,11 +68,12 @@ TrainerWorkers::TrainerWorkers(const config::RunConfig& config, RankStart start,
           .first_rank = 1,
           .count = layout_.world_size() - 1,
           .command = {std::filesystem::read_symlink("/proc/self/exe").string(), "worker"},
+          .identity = identity,
           .data_sockets = far_ends,
           .visible_devices = std::move(devices),
           .log_folder = log_folder,
           .silence_limit = std::chrono::duration_cast<std::chrono::milliseconds>(silence),
-          .last_resort = end_process},
+          .last_resort = std::move(last_resort)},
       clock);
   for (const int end : far_ends) ::close(end);
   for (start.rank = 1; start.rank <= workers_->count(); ++start.rank)
@@ -106,13 +94,16 @@ auto TrainerWorkers::together(const Fn& work) {
 }
 
 const comm::Mesh& TrainerWorkers::connect() {
-  for (int rank = 1; rank <= workers_->count(); ++rank) workers_->answer(rank, kLoadTimeout);
+  for (int rank = 1; rank <= workers_->count(); ++rank) workers_->answer(rank, kRankLoadTimeout);
+  tell_others({.kind = RankTask::kMeet, .port = port_});
   mesh_ = together([&] {
     return connect_ranks(
         is_on_gpus_,
         {.rank = 0,
          .layout = layout_,
          .port = port_,
+         .token = identity_.token,
+         .epoch = identity_.epoch,
          .connect_timeout = kRankConnectTimeout,
          .timeout = timeout_,
          .on_begin = [this](int64_t number, const char*) { num_collectives_ = number + 1; }},
@@ -123,7 +114,7 @@ const comm::Mesh& TrainerWorkers::connect() {
 
 void TrainerWorkers::open(model::Network& network, const train::TrainConfig& config,
                           train::OtherNetworks others) {
-  for (int rank = 1; rank <= workers_->count(); ++rank) workers_->answer(rank, kLoadTimeout);
+  for (int rank = 1; rank <= workers_->count(); ++rank) workers_->answer(rank, kRankLoadTimeout);
   own_.emplace(*mesh_, network, config, std::move(others), clock_);
 }
 
@@ -138,7 +129,7 @@ std::vector<int> TrainerWorkers::start_engines(const EngineStart& start) {
 }
 
 void TrainerWorkers::wait_for_engines() {
-  for (int rank = 1; rank <= workers_->count(); ++rank) workers_->answer(rank, kLoadTimeout);
+  for (int rank = 1; rank <= workers_->count(); ++rank) workers_->answer(rank, kRankLoadTimeout);
 }
 
 void TrainerWorkers::tell_others(const TrainerTask& task) {
@@ -155,13 +146,11 @@ train::TrainReport TrainerWorkers::train(const train::TrainBatch& batch) {
   };
   std::vector<std::string> frames;
   for (const train::BatchShare& share : shares)
-    frames.push_back(to_frame({RankTask::kTrain, share}));
+    frames.push_back(to_frame({.kind = RankTask::kTrain, .share = share}));
   for (int rank = 1; rank <= workers_->count(); ++rank)
     workers_->send_task(rank, frames[dp_of(rank)]);
   const ThreadLimit limit(num_train_threads_);
-  train::TrainReport report = together([&] {
-    return *own_->carry_out({RankTask::kTrain, std::move(shares[0])});
-  });
+  train::TrainReport report = together([&] { return own_->trainer().train(shares[0]); });
   std::vector<std::vector<float>> all(batch.samples.size());
   for (int rank = 0; rank <= workers_->count(); ++rank) {
     std::vector<std::vector<float>> own =
@@ -181,24 +170,25 @@ train::TrainReport TrainerWorkers::train(const train::TrainBatch& batch) {
 }
 
 void TrainerWorkers::weights_published() {
-  tell_others({RankTask::kPublished});
-  own_->carry_out({RankTask::kPublished});
+  tell_others({.kind = RankTask::kPublished});
+  own_->trainer().weights_published();
 }
 
 void TrainerWorkers::gather_weights(model::Network& whole) {
-  tell_others({RankTask::kGather});
+  tell_others({.kind = RankTask::kGather});
   together([&] { train::gather_weights(own_->trainer(), &whole); });
 }
 
 std::filesystem::path TrainerWorkers::save(const train::CheckpointConfig& config, int64_t iteration,
                                            const json::object& run) {
-  tell_others({.kind = RankTask::kSave, .saves_optimizer = config.save_optimizer});
+  tell_others(
+      {.kind = RankTask::kSave, .save = {.config = config, .iteration = iteration, .run = {}}});
   return together([&] { return train::save_checkpoint(config, iteration, own_->trainer(), run); });
 }
 
 void TrainerWorkers::release_memory() {
-  tell_others({RankTask::kRelease});
-  own_->carry_out({RankTask::kRelease});
+  tell_others({.kind = RankTask::kRelease});
+  own_->trainer().release_gradients();
   for (int rank = 1; rank <= workers_->count(); ++rank) workers_->answer(rank, kAnswerTimeout);
 }
 

@@ -1,7 +1,7 @@
 #pragma once
 
 /// Trainers of several ranks. Rank 0's role is hosted by this process, the others by `slime worker`
-/// processes of this host, which load the same model from the same flags; on GPUs each has its own
+/// processes of this host, which load the same model from the same configuration; on GPUs each has its own
 /// (docs/decisions/0061-ranks.md, 0072-comm.md).
 
 #include <chrono>
@@ -16,10 +16,10 @@
 namespace slime::loop {
 
 /// One class because it is one group of ranks: their processes, their connections, and this one's part.
-class TrainerWorkers final : public Trainers {
+class TrainerWorkers final : public HostedTrainers {
  public:
   /// As start_trainers().
-  TrainerWorkers(const config::RunConfig& config, RankStart start,
+  TrainerWorkers(RankStart start, const cluster::RunIdentity& identity,
                  const std::filesystem::path& log_folder, const Clock& clock);
   ~TrainerWorkers() override;
 
@@ -49,6 +49,7 @@ class TrainerWorkers final : public Trainers {
 
   comm::ParallelLayout layout_;
   bool is_on_gpus_;
+  const cluster::RunIdentity identity_;
   std::vector<int> engine_sockets_;  // near ends; taken by start_engines()
   const Clock& clock_;
   std::chrono::milliseconds timeout_;  // of a collective

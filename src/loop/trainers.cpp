@@ -1,5 +1,11 @@
 #include "loop/trainers.h"
 
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cstdio>
 #include <optional>
 
 #include "core/error.h"
@@ -10,7 +16,7 @@ namespace slime::loop {
 namespace {
 
 /// The only rank, in this process: direct calls, nothing is divided or serialised.
-class TrainersHere final : public Trainers {
+class TrainersHere final : public HostedTrainers {
  public:
   explicit TrainersHere(const Clock& clock) : clock_(clock) {}
 
@@ -24,15 +30,16 @@ class TrainersHere final : public Trainers {
   train::TrainReport train(const train::TrainBatch& batch) override {
     return role_->trainer().train(batch);
   }
-  void weights_published() override { role_->carry_out({RankTask::kPublished}); }
+  void weights_published() override { role_->trainer().weights_published(); }
   void gather_weights(model::Network& whole) override {
-    train::gather_weights(role_->trainer(), &whole);
+    const at::NoGradGuard no_grad;
+    whole.weights().copy_from(role_->trainer().network().weights());
   }
   std::filesystem::path save(const train::CheckpointConfig& config, int64_t iteration,
                              const json::object& run) override {
     return train::save_checkpoint(config, iteration, role_->trainer(), run);
   }
-  void release_memory() override { role_->carry_out({RankTask::kRelease}); }
+  void release_memory() override { role_->trainer().release_gradients(); }
   const std::atomic<bool>& has_failed() const override { return has_failed_; }
   void check_alive() override {}
 
@@ -52,16 +59,27 @@ train::TrainReport NoTrainers::train(const train::TrainBatch&) {
   throw BugError("a run without training has no batch to train on");
 }
 
+void NoTrainers::gather_weights(model::Network&) {
+  throw BugError("a run without training has no new weights");
+}
+
 std::filesystem::path NoTrainers::save(const train::CheckpointConfig&, int64_t,
                                        const json::object&) {
   throw BugError("a run without training saves nothing");
 }
 
-std::unique_ptr<Trainers> start_trainers(const config::RunConfig& config, RankStart start,
-                                         const std::filesystem::path& log_folder,
-                                         const Clock& clock) {
-  if (layout_of(config).world_size() == 1) return std::make_unique<TrainersHere>(clock);
-  return std::make_unique<TrainerWorkers>(config, std::move(start), log_folder, clock);
+void end_run(const std::string& message) {
+  std::fputs(fmt::format("\nslime train: {}\n", message).c_str(), stderr);
+  std::fflush(nullptr);
+  ::_exit(1);
+}
+
+std::unique_ptr<HostedTrainers> start_trainers(RankStart start,
+                                               const cluster::RunIdentity& identity,
+                                               const std::filesystem::path& log_folder,
+                                               const Clock& clock) {
+  if (layout_of(start.config).world_size() == 1) return std::make_unique<TrainersHere>(clock);
+  return std::make_unique<TrainerWorkers>(std::move(start), identity, log_folder, clock);
 }
 
 }  // namespace slime::loop

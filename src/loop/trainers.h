@@ -1,17 +1,20 @@
 #pragma once
 
-/// What the loop sees of training: one rank in this process, or several, each with a worker of its
-/// own. The loop does not know which.
+/// What the loop sees of training: one rank in this process; several, the first in this process; or
+/// all in workers of their own (loop/trainers_apart.h). The loop does not know which.
 ///
-/// A rank that dies, says that it cannot go on, or hangs ends the run: every function here may
-/// throw cluster::WorkerFailure with the rank, its process and its last words.
+/// A rank that dies, says that it cannot go on, or hangs takes all of them with it: every function
+/// here may throw cluster::WorkerFailure with the rank, its process and its last words. What happens
+/// then: loop/restarts.h.
 
 #include <atomic>
+#include <chrono>
 #include <filesystem>
 #include <memory>
+#include <string>
 #include <vector>
 
-#include "config/run_config.h"
+#include "cluster/run_identity.h"
 #include "core/clock.h"
 #include "loop/rank_tasks.h"
 #include "model/network.h"
@@ -24,7 +27,28 @@ class Trainers {
  public:
   virtual ~Trainers() = default;
 
-  /// Waits until all ranks have met. Comes once, before everything below.
+  /// One rollout step on all ranks; log-probs of the report are those of the whole batch. Throws
+  /// ConfigError as train::Trainer::train().
+  virtual train::TrainReport train(const train::TrainBatch& batch) = 0;
+  /// The engines have got these weights.
+  virtual void weights_published() = 0;
+  /// The weights of all ranks as they are now in `whole`, a network of the whole model.
+  virtual void gather_weights(model::Network& whole) = 0;
+  /// Writes a checkpoint and returns its directory (train/checkpoint.h).
+  virtual std::filesystem::path save(const train::CheckpointConfig& config, int64_t iteration,
+                                     const json::object& run) = 0;
+  /// What is held for training alone goes back until the next train().
+  virtual void release_memory() = 0;
+
+  /// Set when a rank has failed; check_alive() then throws.
+  virtual const std::atomic<bool>& has_failed() const = 0;
+  virtual void check_alive() = 0;
+};
+
+/// Those whose rank 0 is in this process.
+class HostedTrainers : public Trainers {
+ public:
+  /// Waits until all ranks have met. Comes once, before everything else.
   virtual const comm::Mesh& connect() { return comm::Mesh::single(); }
   /// Waits until all ranks have loaded their networks, and makes the trainer of rank 0, whose
   /// worker is this process: where ranks hold the model whole, the engine here reads the weights of
@@ -39,34 +63,16 @@ class Trainers {
   virtual std::vector<int> start_engines(const EngineStart& /*start*/) { return {}; }
   /// Until these engines serve.
   virtual void wait_for_engines() {}
-
-  /// One rollout step on all ranks; log-probs of the report are those of the whole batch. Throws
-  /// ConfigError as train::Trainer::train().
-  virtual train::TrainReport train(const train::TrainBatch& batch) = 0;
-  /// The engines have got these weights.
-  virtual void weights_published() = 0;
-  /// The weights of all ranks as they are now in `whole`, a network of the whole model; for layouts
-  /// in which ranks have slices of it.
-  virtual void gather_weights(model::Network& whole) = 0;
-  /// Writes a checkpoint and returns its directory (train/checkpoint.h).
-  virtual std::filesystem::path save(const train::CheckpointConfig& config, int64_t iteration,
-                                     const json::object& run) = 0;
-  /// What is held for training alone goes back until the next train().
-  virtual void release_memory() = 0;
-
-  /// Set when a rank has failed; check_alive() then throws.
-  virtual const std::atomic<bool>& has_failed() const = 0;
-  virtual void check_alive() = 0;
 };
 
 /// For runs that train nothing (--debug-rollout-only): training is a bug.
-class NoTrainers final : public Trainers {
+class NoTrainers final : public HostedTrainers {
  public:
   void open(model::Network&, const train::TrainConfig&, train::OtherNetworks) override;
   void restore(const train::Checkpoint&, const train::Warn&) override {}
   train::TrainReport train(const train::TrainBatch&) override;
   void weights_published() override {}
-  void gather_weights(model::Network&) override {}
+  void gather_weights(model::Network&) override;
   std::filesystem::path save(const train::CheckpointConfig&, int64_t, const json::object&) override;
   void release_memory() override {}
   const std::atomic<bool>& has_failed() const override { return has_failed_; }
@@ -76,11 +82,17 @@ class NoTrainers final : public Trainers {
   std::atomic<bool> has_failed_{false};
 };
 
-/// Starts the processes of the other ranks, where `config` has several; they load while the caller
+/// Of a rank's start: a model may come from a slow disk.
+inline constexpr std::chrono::minutes kRankLoadTimeout{30};
+/// Ends the process with a message: for a run whose ranks are lost, where nobody notices.
+[[noreturn]] void end_run(const std::string& message);
+
+/// Starts the processes of the other ranks, where there are several; they load while the caller
 /// goes on. `start` lacks what is of one rank alone. What rank k prints is in
 /// log_folder/rank_k.log. `clock` outlives the trainers.
-std::unique_ptr<Trainers> start_trainers(const config::RunConfig& config, RankStart start,
-                                         const std::filesystem::path& log_folder,
-                                         const Clock& clock);
+std::unique_ptr<HostedTrainers> start_trainers(RankStart start,
+                                               const cluster::RunIdentity& identity,
+                                               const std::filesystem::path& log_folder,
+                                               const Clock& clock);
 
 }  // namespace slime::loop

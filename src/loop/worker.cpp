@@ -10,8 +10,6 @@
 #include <thread>
 
 #include "cluster/worker_link.h"
-#include "config/parse_flags.h"
-#include "config/validate.h"
 #include "core/clock.h"
 #include "core/error.h"
 #include "kernels/gpu/gpu.h"
@@ -34,48 +32,19 @@ void say(const std::string& line) {
   std::fflush(stderr);
 }
 
-config::RunConfig config_of(const std::vector<std::string>& arguments) {
-  config::ParsedFlags flags = config::parse_flags(arguments);
-  config::complete_and_validate(flags);
-  return std::move(flags.config);
-}
-
 /// A worker that has become a rank: its network, and its roles.
 class Worker final {
  public:
-  Worker(const RankStart& start, cluster::WorkerLink& link)
+  Worker(RankStart start, const cluster::RunIdentity& identity, cluster::WorkerLink& link)
       : link_(link),
-        config_(config_of(start.arguments)),
-        functions_(config_, start.plugin_logs, start.rank) {
-    at::set_num_threads(start.num_threads);
-    std::optional<train::Checkpoint> checkpoint;
-    if (!start.checkpoint.empty())
-      checkpoint = train::read_checkpoint(start.checkpoint, start.iteration);
-    const auto precision = model::precision_on(config_.device, config_.dtype);  // opens the GPU
-    link_.answer("");
-    const comm::ParallelLayout layout = layout_of(config_);
-    mesh_ = connect_ranks(config_.device != "cpu",
-                          {.rank = start.rank,
-                           .layout = layout,
-                           .port = start.port,
-                           .connect_timeout = kRankConnectTimeout,
-                           .timeout = std::chrono::milliseconds(start.collective_milliseconds),
-                           .on_begin =
-                               [&link](int64_t number, const char* what) {
-                                 link.set_progress({.num_collectives = number + 1, .doing = what});
-                               }},
-                          nullptr);
-    network_ = model::load_network(checkpoint ? start.checkpoint : config_.hf_checkpoint, precision,
-                                   *mesh_);
-    train::OtherNetworks others = load_other_networks(config_, precision, *mesh_);
-    link_.answer("");
-    train::TrainConfig config = make_train_config(config_, start.num_rollouts);
-    config.frozen = frozen_names(config_, network_->weights(), *mesh_);
-    functions_.set_in(config, start.first_rollout);
-    trainer_.emplace(*mesh_, *network_, config, std::move(others), clock_);
-    if (checkpoint && start.loads_optimizer)
-      train::restore_trainer(*checkpoint, trainer_->trainer(), say);
-    say(fmt::format("rank {} of {} is ready", start.rank, layout.world_size()));
+        identity_(identity),
+        start_(std::move(start)),
+        functions_(start_.config, start_.plugin_logs, start_.rank) {
+    at::set_num_threads(start_.num_threads);
+    if (!start_.checkpoint.empty())
+      checkpoint_ = train::read_checkpoint(start_.checkpoint, start_.iteration);
+    if (start_.rank == 0 && layout_.world_size() > 1) rendezvous_.emplace();
+    link_.answer(start_.rank == 0 ? fmt::format("{}", rendezvous_ ? rendezvous_->port() : 0) : "");
   }
 
   ~Worker() {
@@ -85,16 +54,17 @@ class Worker final {
   Worker& operator=(const Worker&) = delete;
 
   void carry_out(const TrainerTask& task) {
-    if (const auto report = trainer_->carry_out(task))
-      link_.answer(train::to_frame(report->log_probs));
+    if (task.kind == RankTask::kMeet) return become_trainer(task.port);
+    check(trainer_.has_value(), "ranks meet before they train");
+    trainer_->carry_out(task, [this](std::string_view answer) { link_.answer(answer); });
     if (task.kind != RankTask::kRelease) return;
-    if (config_.device != "cpu") kernels::opened_gpu().release_unused_memory();
+    if (start_.config.device != "cpu") kernels::opened_gpu().release_unused_memory();
     link_.answer("");
   }
 
   /// An engine over the weights that this rank trains, served beside it.
   void start_engine(const EngineStart& start) {
-    engine_.emplace(start, config_, *network_, clock_);
+    engine_.emplace(start, identity_, *network_, clock_);
     server_ = std::jthread([this] {
       try {
         const int64_t requests = engine_->serve(kDataDescriptor);
@@ -108,11 +78,57 @@ class Worker final {
   }
 
  private:
+  void become_trainer(int port) {
+    const config::RunConfig& flags = start_.config;
+    const auto precision = model::precision_on(flags.device, flags.dtype);  // opens the GPU
+    meet(port);
+    network_ = model::load_network(checkpoint_ ? start_.checkpoint : flags.hf_checkpoint, precision,
+                                   *mesh_);
+    train::OtherNetworks others = load_other_networks(flags, precision, *mesh_);
+    train::TrainConfig config = make_train_config(flags, start_.num_rollouts);
+    config.frozen = frozen_names(flags, network_->weights(), *mesh_);
+    functions_.set_in(config, start_.first_rollout);
+    trainer_.emplace(*mesh_, *network_, config, std::move(others), clock_);
+    json::array told;
+    if (checkpoint_ && start_.loads_optimizer) {
+      train::restore_trainer(*checkpoint_, trainer_->trainer(), [&told](const std::string& line) {
+        say(line);
+        told.emplace_back(line);
+      });
+    }
+    say(fmt::format("rank {} of {} is ready", start_.rank, layout_.world_size()));
+    link_.answer(json::serialize(told));
+  }
+
+  void meet(int port) {
+    if (layout_.world_size() == 1) return;
+    own_mesh_ =
+        connect_ranks(start_.config.device != "cpu",
+                      {.rank = start_.rank,
+                       .layout = layout_,
+                       .port = port,
+                       .token = identity_.token,
+                       .epoch = identity_.epoch,
+                       .connect_timeout = kRankConnectTimeout,
+                       .timeout = std::chrono::milliseconds(start_.collective_milliseconds),
+                       .on_begin =
+                           [this](int64_t number, const char* what) {
+                             link_.set_progress({.num_collectives = number + 1, .doing = what});
+                           }},
+                      rendezvous_ ? &*rendezvous_ : nullptr);
+    mesh_ = own_mesh_.get();
+  }
+
   cluster::WorkerLink& link_;
+  const cluster::RunIdentity identity_;
   const SystemClock clock_;
-  config::RunConfig config_;
+  const RankStart start_;
+  const comm::ParallelLayout layout_ = layout_of(start_.config);
   TrainerFunctions functions_;
-  std::unique_ptr<comm::Mesh> mesh_;
+  std::optional<train::Checkpoint> checkpoint_;
+  std::optional<comm::Rendezvous> rendezvous_;
+  std::unique_ptr<comm::Mesh> own_mesh_;
+  const comm::Mesh* mesh_ = &comm::Mesh::single();
   std::unique_ptr<model::Network> network_;
   std::optional<TrainerRole> trainer_;
   std::optional<EngineRole> engine_;  // where each rank has one
@@ -120,44 +136,48 @@ class Worker final {
 };
 
 /// Until the controller closes the engine's connection.
-void serve_engine(cluster::WorkerLink& link, const EngineStart& start) {
+void serve_engine(cluster::WorkerLink& link, const cluster::RunIdentity& identity,
+                  const EngineStart& start) {
   at::set_num_threads(start.num_threads);
-  const config::RunConfig config = config_of(start.arguments);
   const SystemClock clock;
-  EngineRole role(start, config, clock);
+  EngineRole role(start, identity, clock);
   link.answer(to_text(role.ready()));
   link.set_progress({.num_collectives = 0, .doing = "serving requests"});
   say("the engine is ready");
   role.serve(kDataDescriptor);
 }
 
-void serve(cluster::WorkerLink& link, std::optional<Worker>& worker) {
+void serve(cluster::WorkerLink& link, const cluster::RunIdentity& identity,
+           std::optional<Worker>& worker) {
   while (const auto task = link.next_task()) {
     if (worker && is_engine_start(*task)) {
       worker->start_engine(engine_start_from(*task));
     } else if (worker) {
       worker->carry_out(trainer_task_from(*task));
     } else if (is_engine_start(*task)) {
-      serve_engine(link, engine_start_from(*task));
+      serve_engine(link, identity, engine_start_from(*task));
     } else {
-      worker.emplace(rank_start_from(*task), link);
+      worker.emplace(rank_start_from(*task), identity, link);
     }
   }
 }
 
 }  // namespace
 
-int run_worker(int control_descriptor) {
-  cluster::WorkerLink link(control_descriptor);
+int run_worker(int control_descriptor, const cluster::RunIdentity& identity) {
+  cluster::WorkerLink link(control_descriptor, identity);
   // Outside of the try block: when something fails it stays, because its destructor might wait for
   // collectives that are under way.
   std::optional<Worker> worker;
   try {
-    serve(link, worker);
+    serve(link, identity, worker);
     return 0;
   } catch (const comm::GroupError& error) {
     say(error.what());
     link.report_failure(cluster::FailureCause::kPeers, error.what());
+  } catch (const ConfigError& error) {
+    say(error.what());
+    link.report_failure(cluster::FailureCause::kConfiguration, error.what());
   } catch (const std::exception& error) {
     say(error.what());
     link.report_failure(cluster::FailureCause::kOwn, error.what());

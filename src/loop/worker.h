@@ -3,11 +3,13 @@
 /// A worker process: what `slime worker` runs. The controller's first task says what it becomes: a
 /// rank that trains (loop/trainer_role.h; loop/trainer_workers.h is the other end) or an engine
 /// beside the trainer (loop/engine_role.h; loop/engine_workers.h).
+#include "cluster/run_identity.h"
+
 namespace slime::loop {
 
-/// Serves the controller behind this socket until it says stop. Returns the exit code. A failure is
+/// Serves the controller behind this socket, which gave it its identity, until it says stop. Returns the exit code. A failure is
 /// reported to the controller, which ends the process. Throws ConfigError when there is no
 /// controller.
-int run_worker(int control_descriptor);
+int run_worker(int control_descriptor, const cluster::RunIdentity& identity);
 
 }  // namespace slime::loop

@@ -167,10 +167,12 @@ Expected<void> Router::update_weights(const engine::WeightUpdate& update) {
   std::atomic<int> num_updated{0};
   Expected<void> done = order_all([&](EngineId id, EngineClient& engine) {
     Expected<void> updated = engine.update_weights(update);
+    const std::lock_guard lock(mutex_);
+    Place& place = places_.at(id);
+    place.has_missed_update = !updated;
     if (updated) {
       ++num_updated;
-      const std::lock_guard lock(mutex_);
-      places_.at(id).version = update.version;
+      place.version = update.version;
     }
     return updated;
   });

@@ -71,7 +71,8 @@ RequestHandle Router::submit(engine::GenerateRequest request, OnUpdate on_update
 }
 
 bool Router::is_serving(const Place& place) const {
-  return !place.is_lost && !place.is_leaving && place.version == version_;
+  return !place.is_lost && !place.is_leaving && !place.has_missed_update &&
+         place.version == version_;
 }
 
 int64_t Router::expected_tokens(const Place& place) const {

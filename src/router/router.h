@@ -104,6 +104,7 @@ class Router final : public engine::EngineClient {
   struct Place {
     engine::EngineClient* engine = nullptr;
     WeightVersion version = 0;
+    bool has_missed_update = false;  // the last one: its number may be that of older weights
     bool is_lost = false;
     bool is_leaving = false;
     int64_t num_open = 0;

@@ -69,7 +69,7 @@ void Process::Engines::yield_to_training() {
   if (scenario_.shares_weights) engine::or_throw(engine_.pause(engine::PauseMode::kInPlace));
 }
 
-void Process::Engines::update_weights(WeightVersion version) {
+void Process::Engines::update_weights(WeightVersion version, const FetchWeights& /*fetch*/) {
   engine::or_throw(engine_.pause(engine::PauseMode::kInPlace));
   queue_.pass(scenario_.engine.cost.update);
   engine::or_throw(
@@ -275,7 +275,7 @@ train::TrainReport Process::train_on(const std::vector<Group>& groups) {
 
 void Process::publish(WeightVersion version) {
   note("publish", version);
-  handover().publish(version);
+  handover().publish(version, nullptr);
 }
 
 void Process::end_step(int64_t step, const loop::Collected& collected,

@@ -96,7 +96,7 @@ class Process final : public loop::Steps {
     engine::EngineClient& client() override { return engine_; }
     int64_t max_request_tokens() const override { return 0; }
     void yield_to_training() override;
-    void update_weights(WeightVersion version) override;
+    void update_weights(WeightVersion version, const FetchWeights& fetch) override;
 
    private:
     EventQueue& queue_;

@@ -250,22 +250,26 @@ void join_save(Trainer& trainer, bool save_optimizer) {
     give(layouts.of(*stored.layout), stored.buffer, form_of(stored));
 }
 
-void gather_weights(Trainer& trainer, model::Network* whole) {
+void gather_weights(Trainer& trainer, const TakeTensor& take) {
   const model::Weights& own = trainer.network().weights();
   const WholeTensors layout(trainer.mesh(), own);
+  for (std::size_t i = 0; i < layout.entries().size(); ++i) {
+    const Tensor tensor = layout.gather(i, own.flat(), BufferForm::kWhole);
+    if (trainer.mesh().rank() == 0) take(layout.entries()[i].name, tensor);
+  }
+}
+
+void gather_weights(Trainer& trainer, model::Network* whole) {
   std::map<std::string_view, const model::NamedWeight*> targets;
   if (whole != nullptr) {
     for (const model::NamedWeight& weight : whole->weights().tensors())
       targets[weight.name] = &weight;
     Tensor constants_C = whole->weights().flat_constants();
-    constants_C.copy_(own.flat_constants());
+    constants_C.copy_(trainer.network().weights().flat_constants());
   }
-  for (std::size_t i = 0; i < layout.entries().size(); ++i) {
-    const Tensor tensor = layout.gather(i, own.flat(), BufferForm::kWhole);
-    if (whole == nullptr) continue;
-    model::Weights::view(whole->weights().flat(), *targets.at(layout.entries()[i].name))
-        .copy_(tensor);
-  }
+  gather_weights(trainer, [&](const std::string& name, const Tensor& tensor) {
+    model::Weights::view(whole->weights().flat(), *targets.at(name)).copy_(tensor);
+  });
 }
 
 std::optional<Checkpoint> find_checkpoint(const fs::path& root, const Warn& warn) {

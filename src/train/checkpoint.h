@@ -45,8 +45,11 @@ std::filesystem::path save_checkpoint(const CheckpointConfig& config, int64_t it
 /// What rank 0's peers do while it saves.
 void join_save(Trainer& trainer, bool save_optimizer);
 
-/// The weights of all ranks in `whole` at rank 0, which has a network of the whole model; null at its
-/// peers, which call it together.
+/// The weights of all ranks, whole, one tensor after the other: `take` is called at rank 0 alone; all
+/// ranks call this together.
+using TakeTensor = std::function<void(const std::string& name, const Tensor& whole)>;
+void gather_weights(Trainer& trainer, const TakeTensor& take);
+/// Into `whole` at rank 0, which has a network of the whole model; null at its peers.
 void gather_weights(Trainer& trainer, model::Network* whole);
 
 struct Checkpoint {

@@ -1,10 +1,11 @@
-// A share as bytes: numbers of this machine's form, vectors with their lengths before them. Both
+// A share, and the report of its training, as bytes: numbers of this machine's form, vectors with their lengths before them. Both
 // ends are the same program on the same host.
 
 #include <cstring>
 #include <type_traits>
 
 #include "core/error.h"
+#include "train/rank_report.h"
 #include "train/share.h"
 
 namespace slime::train {
@@ -152,6 +153,69 @@ std::vector<std::vector<float>> log_probs_from_frame(std::string_view bytes) {
   for (std::vector<float>& sample : log_probs) in.get(sample);
   check(in.is_done(), "log-probs end where their bytes do");
   return log_probs;
+}
+
+namespace {
+
+void put(Writer& out, const Metrics& metrics) {
+  out.put(static_cast<uint64_t>(metrics.size()));
+  for (const auto& [name, value] : metrics) {
+    out.put(name);
+    out.put(value);
+  }
+}
+
+void get(Reader& in, Metrics& metrics) {
+  for (std::size_t left = in.count(sizeof(uint64_t) + sizeof(double)); left > 0; --left) {
+    std::string name;
+    in.get(name);
+    check(metrics.empty() || metrics.rbegin()->first < name, "metrics come in order, each once");
+    in.get(metrics[name]);
+  }
+}
+
+}  // namespace
+
+std::string to_frame(const TrainReport& report) {
+  Writer out;
+  out.put(kVersion);
+  out.put(static_cast<uint64_t>(report.steps.size()));
+  for (const StepReport& step : report.steps) {
+    out.put(step.step);
+    put(out, step.metrics);
+    out.put(step.skipped);
+  }
+  out.put(report.stopped);
+  out.put(static_cast<uint64_t>(report.log_probs.size()));
+  for (const std::vector<float>& sample : report.log_probs) out.put(sample);
+  put(out, report.rollout);
+  put(out, report.perf);
+  out.put(report.num_tokens);
+  out.put(report.num_computed_tokens);
+  return out.take();
+}
+
+TrainReport report_from_frame(std::string_view bytes) {
+  Reader in(bytes);
+  uint32_t version = 0;
+  in.get(version);
+  check(version == kVersion, "both ends of a report are of one version");
+  TrainReport report;
+  report.steps.resize(in.count(sizeof(int64_t) + 2 * sizeof(uint64_t)));
+  for (StepReport& step : report.steps) {
+    in.get(step.step);
+    get(in, step.metrics);
+    in.get(step.skipped);
+  }
+  in.get(report.stopped);
+  report.log_probs.resize(in.count(sizeof(uint64_t)));
+  for (std::vector<float>& sample : report.log_probs) in.get(sample);
+  get(in, report.rollout);
+  get(in, report.perf);
+  in.get(report.num_tokens);
+  in.get(report.num_computed_tokens);
+  check(in.is_done(), "a report ends where its bytes do");
+  return report;
 }
 
 }  // namespace slime::train

@@ -2,7 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include "core/error.h"
+#include "train/rank_report.h"
 
 namespace slime::train {
 namespace {
@@ -38,10 +41,8 @@ TEST(Share, EachRankGetsItsMicroBatchesOfEachStep) {
   EXPECT_EQ(shares[0].batch_indices, (Indices{0, 3}));
   EXPECT_EQ(shares[1].batch_indices, (Indices{1, 2}));
   EXPECT_EQ(shares[1].batch.samples[0].ordinal, 1);
-  const StepShare expected{.micro_batches = {{0}, {1}},
-                           .num_executions = 4,
-                           .denominator = 4,
-                           .num_micro_batches = 4};
+  const StepShare expected{
+      .micro_batches = {{0}, {1}}, .num_executions = 4, .denominator = 4, .num_micro_batches = 4};
   EXPECT_EQ(shares[0].steps, std::vector<StepShare>{expected});
   EXPECT_EQ(shares[1].steps, std::vector<StepShare>{expected});
 }
@@ -88,6 +89,30 @@ TEST(Share, TravelsAsBytes) {
   EXPECT_EQ(back.batch.samples[1].source_name, "math");
   for (std::size_t length = 0; length < bytes.size(); length += 7)
     EXPECT_THROW(share_from_frame(std::string_view(bytes).substr(0, length)), BugError);
+}
+
+TEST(Share, ItsReportTravelsAsBytesToo) {
+  TrainReport report;
+  report.steps = {{.step = 3, .metrics = {{"train/loss", 0.1}, {"train/x", -1.0 / 3}}},
+                  {.step = 4, .metrics = {}, .skipped = "rank 1: a gradient is not finite"}};
+  report.steps[0].metrics["train/nan"] = std::numeric_limits<double>::infinity();
+  report.stopped = "too many";
+  report.log_probs = {{-0.5F, -0.25F}, {}};
+  report.rollout = {{"rollout/rewards", 2}};
+  report.perf = {{"perf/actor_train_time", 0.7}};
+  report.num_tokens = 100;
+  report.num_computed_tokens = 60;
+  const std::string bytes = to_frame(report);
+  const TrainReport back = report_from_frame(bytes);
+  EXPECT_EQ(to_frame(back), bytes);
+  ASSERT_EQ(back.steps.size(), 2u);
+  EXPECT_EQ(back.steps[0].metrics, report.steps[0].metrics);
+  EXPECT_EQ(back.steps[1].skipped, report.steps[1].skipped);
+  EXPECT_EQ(back.log_probs, report.log_probs);
+  EXPECT_EQ(back.perf, report.perf);
+  EXPECT_EQ(back.num_computed_tokens, 60);
+  for (std::size_t length = 0; length < bytes.size(); ++length)
+    EXPECT_THROW(report_from_frame(std::string_view(bytes).substr(0, length)), BugError);
 }
 
 TEST(Share, BytesOfAnotherVersionAreRefused) {

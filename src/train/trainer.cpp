@@ -16,6 +16,7 @@
 #include "train/bad_numbers.h"
 #include "train/columns.h"
 #include "train/pipeline.h"
+#include "train/rank_report.h"
 
 namespace slime::train {
 namespace {
@@ -55,6 +56,22 @@ std::string ordinals_of(const TrainBatch& batch, const MicroBatch& micro_batch) 
   std::vector<int64_t> ordinals;
   for (const int64_t i : micro_batch.samples) ordinals.push_back(batch.samples[i].ordinal);
   return fmt::format("{}", fmt::join(ordinals, ", "));
+}
+
+PlanOptions plan_options_of(const TrainConfig& config, model::Network& network) {
+  const bool separates = zero_advantage_is_inert(config) && zero_reward_is_zero_advantage(config);
+  PlanOptions options;
+  options.batching = config.batching;
+  options.packing = config.packing;
+  options.reduction = config.reduction;
+  options.replays_top_p = config.replays_top_p && config.objective == Objective::kPolicy;
+  if (config.routing_replay == TrainConfig::RoutingReplay::kEngine &&
+      config.objective == Objective::kPolicy && network.config().has_experts())
+    options.replays_experts_of = &network.config();
+  options.keeps_pairs = config.objective == Objective::kPreference;
+  options.separates_zero_rewards = separates;
+  options.dtype = kernels::accumulator_of(network.weights().flat());
+  return options;
 }
 
 /// sync: what is timed is done, and the engine's stream may read the weights. Not the whole device:
@@ -129,21 +146,7 @@ void Trainer::weights_published() {
   }
 }
 
-PlanOptions Trainer::plan_options() const {
-  const bool separates = zero_advantage_is_inert(config_) && zero_reward_is_zero_advantage(config_);
-  PlanOptions options;
-  options.batching = config_.batching;
-  options.packing = config_.packing;
-  options.reduction = config_.reduction;
-  options.replays_top_p = config_.replays_top_p && config_.objective == Objective::kPolicy;
-  if (config_.routing_replay == TrainConfig::RoutingReplay::kEngine &&
-      config_.objective == Objective::kPolicy && has_experts())
-    options.replays_experts_of = &network_.config();
-  options.keeps_pairs = config_.objective == Objective::kPreference;
-  options.separates_zero_rewards = separates;
-  options.dtype = kernels::accumulator_of(network_.weights().flat());
-  return options;
-}
+PlanOptions Trainer::plan_options() const { return plan_options_of(config_, network_); }
 
 bool Trainer::has_experts() const { return network_.config().has_experts(); }
 
@@ -157,6 +160,11 @@ TrainReport Trainer::train(const TrainBatch& batch) {
 
 std::vector<BatchShare> Trainer::divide(const TrainBatch& batch) const {
   return train::divide(batch, plan_options(), flops_);
+}
+
+std::vector<BatchShare> divide(const TrainBatch& batch, const TrainConfig& config,
+                               model::Network& network) {
+  return divide(batch, plan_options_of(config, network), flops_model_of(network));
 }
 
 TrainReport Trainer::train(const BatchShare& share) {

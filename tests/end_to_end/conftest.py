@@ -13,6 +13,15 @@ ROOT = Path(__file__).resolve().parents[2]
 SLIME = Path(os.environ.get("SLIME_BINARY", ROOT / "build" / "release" / "slime"))
 
 
+def pytest_addoption(parser):
+    parser.addoption("--instants", type=int, help="test_deaths.py: how often each signal is sent to each role (default: a few in all)")
+
+
+@pytest.fixture
+def instants(request):
+    return request.config.getoption("--instants")
+
+
 @pytest.fixture(scope="session")
 def work(tmp_path_factory):
     """A folder with model/ (random weights) and data/ (sft.jsonl, rl.jsonl, test.jsonl)."""

@@ -120,6 +120,27 @@ def test_a_rank_that_is_killed_ends_the_run_with_its_name(work):
     assert "rank 1 of 2 is ready" in errors, "the last lines it printed"
 
 
+def test_with_fault_tolerance_ranks_start_again_at_the_last_checkpoint_and_end_with_the_same_weights(work):
+    """Rank 0 is in the process of the run, beside its engine; all of it is built again."""
+    extra = [*TWO_RANKS, "--use-fault-tolerance"]
+    straight, run_dir = work / "tolerant_straight", work / "tolerant_killed"
+    assert run_slime(train_command(work, straight, rollouts=40, extra=extra)).returncode == 0
+    process = subprocess.Popen(
+        train_command(work, run_dir, rollouts=40, extra=extra), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    while not (run_dir / "latest").exists():
+        assert process.poll() is None, process.stdout.read()
+        time.sleep(0.005)
+    (victim,) = workers_of(process)
+    os.kill(victim, signal.SIGKILL)
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == 0, output
+    assert f"trainer ranks start again, in epoch 1: rank 1 (process {victim}) was killed by signal 9" in output
+    assert "trainer ranks train again, in epoch 1" in output
+    assert weights(run_dir) == weights(straight)
+    assert numbers_that_repeat(run_dir) == numbers_that_repeat(straight)
+
+
 def test_a_rank_that_hangs_ends_the_run_within_its_deadline(work):
     process = start_and_wait_for_a_step(work, work / "rank_stopped", ranks(3) + ["--worker-timeout-seconds", "2"])
     victim = workers_of(process)[1]

@@ -1,5 +1,5 @@
 // Bytes as what goes between a controller and its workers (net/frame_channel.h carries it): a task,
-// the start of a rank or an engine, log-probs. Either they are refused or they mean what their own bytes say.
+// the start of a rank or an engine, a report. Either they are refused or they mean what their own bytes say.
 
 #include <cstddef>
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 #include "core/error.h"
 #include "loop/rank_tasks.h"
-#include "train/share.h"
+#include "train/rank_report.h"
 
 using namespace slime;
 
@@ -18,7 +18,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, std::size_t size) {
   const std::string_view frame(reinterpret_cast<const char*>(data) + 1, size - 1);
   try {
     if (data[0] % 4 == 0) {
-      if (to_frame(loop::trainer_task_from(frame)) != frame) std::abort();
+      const std::string task = to_frame(loop::trainer_task_from(frame));
+      if (to_frame(loop::trainer_task_from(task)) != task) std::abort();
     } else if (data[0] % 4 == 3) {
       const std::string start = to_frame(loop::engine_start_from(frame));
       if (to_frame(loop::engine_start_from(start)) != start) std::abort();
@@ -26,9 +27,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, std::size_t size) {
       const std::string start = to_frame(loop::rank_start_from(frame));
       if (to_frame(loop::rank_start_from(start)) != start) std::abort();
     } else {
-      if (train::to_frame(train::log_probs_from_frame(frame)) != frame) std::abort();
+      if (train::to_frame(train::report_from_frame(frame)) != frame) std::abort();
     }
-  } catch (const BugError&) {  // bytes that are no share and no log-probs
+  } catch (const BugError&) {  // bytes that are no share and no report
   } catch (const ConfigError&) {
   }
   return 0;

@@ -7,6 +7,7 @@
 #include <map>
 #include <mutex>
 #include <numeric>
+#include <thread>
 
 #include "comm/ordered_sum.h"
 #include "core/error.h"
@@ -303,6 +304,40 @@ TEST(RankGroup, ARankThatNobodyMeetsSaysSo) {
   } catch (const GroupError& error) {
     EXPECT_THAT(error.what(), StartsWith("rank 0: joining the ranks over dp: "));
   }
+}
+
+/// Two ranks that were given these; what rank 1 is told.
+std::string meeting(const std::string& token, int64_t epoch) {
+  Rendezvous rendezvous;
+  GlooConfig config{.rank = 0,
+                    .layout = {.dp = 2},
+                    .port = rendezvous.port(),
+                    .token = "the run's",
+                    .epoch = 3,
+                    .connect_timeout = std::chrono::milliseconds(500)};
+  std::jthread other([&config, &rendezvous] {
+    try {
+      make_gloo_mesh(config, &rendezvous);
+    } catch (const GroupError&) {  // the other has not come
+    }
+  });
+  GlooConfig own = config;
+  own.rank = 1;
+  own.token = token;
+  own.epoch = epoch;
+  try {
+    make_gloo_mesh(own, nullptr);
+  } catch (const GroupError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(RankGroup, ARankOfAnotherEpochIsRefusedAndOneOfAnotherRunMeetsNobody) {
+  EXPECT_EQ(meeting("the run's", 3), "");
+  EXPECT_THAT(meeting("the run's", 2),
+              HasSubstr("rank 1 is refused: it is of epoch 2, and the ranks meet in epoch 3"));
+  EXPECT_THAT(meeting("another's", 3), StartsWith("rank 1: joining the ranks: "));
 }
 
 }  // namespace

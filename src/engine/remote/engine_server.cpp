@@ -23,6 +23,7 @@ EngineServer::EngineServer(EngineClient& engine, int descriptor, TwoNetworks& ne
       networks_(networks),
       config_(std::move(config)),
       channel_(descriptor),
+      epoch_(config_.epoch),
       calls_(kMostCalls),
       outbox_(channel_, config_.outbox, [this](const std::string&) { channel_.shut_down(); }) {}
 
@@ -34,12 +35,23 @@ void EngineServer::serve() {
     abort_everything();
   };
   try {
+    take_greeting();
     while (const auto frame = channel_.receive()) take(*frame);
   } catch (...) {
     end();
     throw;
   }
   end();
+}
+
+void EngineServer::take_greeting() {
+  if (!config_.why_refused) return;
+  const auto frame = channel_.receive();
+  if (!frame) return;
+  if (frame->type != static_cast<uint32_t>(EngineFrame::kGreeting))
+    throw net::FrameError("the client is refused: it does not begin with the run's token");
+  const std::string why = config_.why_refused(frame->payload);
+  if (!why.empty()) throw net::FrameError("the client is refused: " + why);
 }
 
 void EngineServer::take(const net::Frame& frame) {
@@ -224,6 +236,13 @@ ControlAnswer EngineServer::carry_out(const ControlCall& call) {
 
 Expected<void> EngineServer::update_weights(const ControlCall& call) {
   const std::lock_guard lock(weights_mutex_);
+  if (call.epoch < epoch_) {
+    arrived_bytes_ = 0;
+    return failure(
+        fmt::format("new weights of epoch {} are refused: the engine has had some of "
+                    "epoch {}",
+                    call.epoch, epoch_));
+  }
   WeightUpdate update{.version = call.version,
                       .source = InPlace{},
                       .running = call.running,
@@ -246,7 +265,9 @@ Expected<void> EngineServer::update_weights(const ControlCall& call) {
       arrived_bytes_ = 0;
       return exchange_networks(call);
   }
-  return engine_.update_weights(update);
+  Expected<void> updated = engine_.update_weights(update);
+  if (updated) epoch_ = call.epoch;
+  return updated;
 }
 
 Expected<void> EngineServer::exchange_networks(const ControlCall& call) {

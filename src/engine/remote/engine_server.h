@@ -13,6 +13,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 
 #include "core/bounded_queue.h"
@@ -37,6 +38,10 @@ struct EngineServerConfig {
   /// Engine::last_copy_seconds() of the engine, told with each update of the weights.
   std::function<double()> last_copy_seconds;
   net::FrameOutboxConfig outbox;
+  /// Where it is set a client's first frame is a greeting, and this says why it is refused; empty: it
+  /// is not.
+  std::function<std::string(std::string_view greeting)> why_refused = {};
+  int64_t epoch = 0;  // new weights of an older one are refused
 };
 
 /// One class because it is the state of one connection: its requests, what waits to be told, and
@@ -51,7 +56,7 @@ class EngineServer final {
   EngineServer& operator=(const EngineServer&) = delete;
 
   /// Until the client is gone; its requests are aborted then, and have ended when this returns.
-  /// Throws net::FrameError when the client sends what is no frame of these.
+  /// Throws net::FrameError when the client sends what is no frame of these, or is refused.
   void serve();
   /// That have come; when serve() has returned.
   int64_t num_requests() const { return num_requests_; }
@@ -65,6 +70,7 @@ class EngineServer final {
   };
 
   void take(const net::Frame& frame);
+  void take_greeting();
   void submit(RemoteRequest request);
   void abort(uint64_t number);
   void abort_everything();
@@ -91,6 +97,7 @@ class EngineServer final {
   /// Guards the second network's weights. Held while the engine takes them: a client sends no more
   /// before it has the answer.
   std::mutex weights_mutex_;
+  int64_t epoch_ = 0;           // guarded by weights_mutex_; of the newest update
   uint64_t arrived_bytes_ = 0;  // guarded by weights_mutex_; without a gap, of new weights
   BoundedQueue<ControlCall> calls_;
   net::FrameOutbox outbox_;

@@ -148,6 +148,7 @@ std::string to_frame(const ControlCall& call) {
   out.put(call.constants);
   out.put(static_cast<uint8_t>(call.running));
   out.put(call.stays_paused);
+  out.put(call.epoch);
   return out.take();
 }
 
@@ -166,6 +167,7 @@ ControlCall control_call_from(std::string_view frame) {
   call.running =
       static_cast<RunningRequests>(in.below(static_cast<uint8_t>(RunningRequests::kRecompute) + 1));
   in.get(call.stays_paused);
+  in.get(call.epoch);
   in.end();
   return call;
 }

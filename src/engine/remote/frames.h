@@ -2,7 +2,7 @@
 
 /// What a RemoteEngine and its EngineServer say to each other (net/frame_channel.h carries it).
 ///
-///   client -> server   kSubmit  kAbort  kAbortPrefix  kWeights  kCall
+///   client -> server   kGreeting  kSubmit  kAbort  kAbortPrefix  kWeights  kCall
 ///   server -> client   kUpdates  kAnswer  kActivity
 ///
 /// Requests have the numbers that the client gave them. Token ids, log-probs and version runs
@@ -30,6 +30,7 @@ enum class EngineFrame : uint32_t {
   kUpdates = 6,      // RemoteUpdates
   kAnswer = 7,       // ControlAnswer
   kActivity = 8,     // an Activity: what the engine does from now on
+  kGreeting = 9,     // what the two ends agreed on; comes first, where the server asks for it
 };
 
 struct RemoteRequest {
@@ -76,6 +77,7 @@ struct ControlCall {
   Kind kind = Kind::kPause;
   PauseMode pause_mode = PauseMode::kInPlace;
   WeightVersion version = 0;
+  int64_t epoch = 0;
   Source source = Source::kInPlace;
   std::string directory;
   std::vector<float> constants;  // kSent: Weights::flat_constants()

@@ -124,6 +124,7 @@ TEST(RemoteFrames, CallsAnswersAndWeightsArriveAsTheyWere) {
   const ControlCall call{.number = 9,
                          .kind = ControlCall::Kind::kUpdateWeights,
                          .version = 12,
+                         .epoch = 3,
                          .source = ControlCall::Source::kDirectory,
                          .directory = "/models/a",
                          .running = RunningRequests::kKeep,

@@ -33,6 +33,8 @@ RemoteEngine::RemoteEngine(int descriptor, RemoteEngineConfig config)
       outbox_(channel_, config_.outbox,
               [this](const std::string& why) { lose(Cause::kEngineLost, why); }) {
   check(config_.weight_piece_bytes > 0, "a piece of weights has bytes");
+  if (!config_.greeting.empty())
+    static_cast<void>(send(EngineFrame::kGreeting, config_.greeting));  // lost: others say so
   reader_ = std::thread([this] { read(); });
 }
 
@@ -280,6 +282,7 @@ Expected<void> RemoteEngine::send_weights(const Tensor& weights_N) {
 Expected<void> RemoteEngine::update_weights(const WeightUpdate& update) {
   ControlCall call{.kind = Kind::kUpdateWeights,
                    .version = update.version,
+                   .epoch = config_.epoch ? config_.epoch() : 0,
                    .running = update.running,
                    .stays_paused = update.stays_paused};
   if (const auto* directory = std::get_if<FromDirectory>(&update.source)) {

@@ -37,7 +37,12 @@ struct RemoteEngineConfig {
   /// where that is possible.
   bool writes_to_peer = false;
   /// What the engine does from now on, on the thread that reads the connection.
-  std::function<void(Activity)> on_activity;
+  std::function<void(Activity)> on_activity = {};
+  std::string greeting = {};  // the first frame, for a server that asks for one; empty: none
+  /// Of the run, asked with each update of the weights; it grows when trainers begin again from older
+  /// weights, whose versions come a second time then. The far end refuses updates of an older one than
+  /// it has had. Any thread.
+  std::function<int64_t()> epoch = {};
   net::FrameOutboxConfig outbox;
 };
 

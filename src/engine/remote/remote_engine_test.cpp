@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
 #include <future>
 
 #include "engine/http/fake_engine.h"
@@ -182,6 +183,34 @@ TEST(RemoteEngine, ItsClientHearsWhatTheEngineDoes) {
   std::future<Activity> heard = told.get_future();
   ASSERT_EQ(heard.wait_for(std::chrono::seconds(20)), std::future_status::ready);
   EXPECT_EQ(heard.get(), Activity::kGenerates);
+}
+
+TEST(RemoteEngine, NewWeightsOfAnOlderEpochAreRefused) {
+  std::atomic<int64_t> epoch{3};
+  Served served("hello", {.epoch = 1}, {.epoch = [&epoch] { return epoch.load(); }});
+  ASSERT_TRUE(served.remote->update_weights({.version = 5}));
+  epoch = 2;
+  const auto older = served.remote->update_weights({.version = 6});
+  ASSERT_FALSE(older);
+  EXPECT_THAT(older.error().message, HasSubstr("new weights of epoch 2 are refused: the engine has "
+                                               "had some of epoch 3"));
+  EXPECT_EQ(served.remote->weight_version(), 5);
+  epoch = 3;
+  EXPECT_TRUE(served.remote->update_weights({.version = 5}));
+}
+
+TEST(RemoteEngine, AClientSaysFirstWhoseItIs) {
+  const auto refusal = [](std::string_view greeting) {
+    return greeting == "ours" ? "" : std::string("it is somebody else's");
+  };
+  Served ours("hello", {.why_refused = refusal}, {.greeting = "ours"});
+  EXPECT_TRUE(ours.remote->pause(PauseMode::kRetract));
+  for (const char* greeting : {"theirs", ""}) {
+    Served theirs("hello", {.why_refused = refusal}, {.greeting = greeting});
+    EXPECT_FALSE(theirs.remote->pause(PauseMode::kRetract));
+    theirs.thread.join();
+    EXPECT_THAT(theirs.wrong, HasSubstr("the client is refused: it"));
+  }
 }
 
 TEST(RemoteEngine, ALostConnectionEndsEachOpenRequestOnceAndAllCallsFail) {

@@ -1,0 +1,78 @@
+#include "loop/restarts.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <optional>
+#include <thread>
+
+#include "cluster/local_workers.h"
+#include "loop/station_steps.h"
+#include "loop/stations.h"
+#include "loop/survivors.h"
+
+namespace slime::loop {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr milliseconds kFirstPause{250};
+constexpr int64_t kMostDoublings = 6;  // 16 seconds
+
+/// What is above the display, or before there is one.
+void tell(const Stations* run, const std::string& line) {
+  if (run != nullptr && run->recorder) return run->recorder->message(line);
+  std::fputs((line + "\n").c_str(), stderr);
+}
+
+}  // namespace
+
+bool Losses::add(const std::string& why, int64_t last_step) {
+  if (last_step > furthest_) {
+    furthest_ = last_step;
+    num_restarts_ = 0;
+    reasons_.clear();
+  }
+  reasons_ += (reasons_.empty() ? "" : "\n") + why;
+  if (num_restarts_ == max_restarts_) return false;
+  ++num_restarts_;
+  return true;
+}
+
+milliseconds Losses::pause() const {
+  if (num_restarts_ <= 1) return milliseconds(0);
+  return kFirstPause * (int64_t{1} << std::min(num_restarts_ - 2, kMostDoublings));
+}
+
+std::string Losses::history() const {
+  return fmt::format(
+      "trainer ranks were started again {} times, and no further step was trained (--max-restarts "
+      "{}):\n{}",
+      num_restarts_, max_restarts_, reasons_);
+}
+
+int run_to_the_end(const config::ParsedFlags& flags, const Clock& clock) {
+  Survivors survivors{.identity = {.token = cluster::make_run_token()}};
+  Losses losses(flags.config.max_restarts);
+  for (;;) {
+    std::unique_ptr<Stations> run;
+    std::string why;
+    try {
+      run = build_stations(flags, survivors, clock);
+      return run_loop(*run);
+    } catch (const cluster::WorkerFailure& failure) {
+      const bool is_interrupted = run && run->interrupt && run->interrupt->requested();
+      if (!flags.config.use_fault_tolerance || is_interrupted) throw;
+      why = failure.what();
+    }
+    if (!losses.add(why, run ? run->last_step : -1)) throw cluster::WorkerFailure(losses.history());
+    ++survivors.identity.epoch;
+    tell(run.get(),
+         fmt::format("trainer ranks start again, in epoch {}: {}", survivors.identity.epoch, why));
+    if (run) take_survivors(std::move(run), survivors);
+    std::this_thread::sleep_for(losses.pause());
+  }
+}
+
+}  // namespace slime::loop

@@ -1,0 +1,170 @@
+#include "loop/run_networks.h"
+
+#include <ATen/Parallel.h>
+#include <ATen/core/grad_mode.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include "loop/memory_needs.h"
+#include "loop/networks.h"
+#include "loop/run_start.h"
+#include "loop/train_config.h"
+#include "loop/trainers_apart.h"
+#include "model/config.h"
+#include "model/placement.h"
+
+namespace slime::loop {
+
+bool trains(const config::RunConfig& config) { return !config.debug_rollout_only; }
+
+bool generates(const config::RunConfig& config) {
+  return !config.debug_train_only && !config.trains_on_rows();
+}
+
+bool trains_apart(const config::RunConfig& config) {
+  const bool has_engine_here = generates(config) && config.num_engine_workers == 0;
+  return trains(config) && config.device == "cpu" && !has_engine_here &&
+         (config.world_size() > 1 || config.num_engine_workers > 0);
+}
+
+int64_t cores_of(const config::RunConfig& config) {
+  return config.num_threads > 0 ? config.num_threads : at::get_num_threads();
+}
+
+/// Where the weights are with which the run goes on.
+std::string weights_directory(const Stations& run) {
+  return run.start.checkpoint ? run.start.checkpoint->directory.string() : run.config.hf_checkpoint;
+}
+
+namespace {
+
+void plan_memory(Stations& run, const model::Precision& precision,
+                 const train::TrainConfig* trainer, bool is_taken) {
+  const MemoryNeeds needs =
+      memory_needs(run.config, run.shape(), precision, trainer, generates(run.config),
+                   run.dataset ? run.dataset->longest_prompt() : 0);
+  run.memory.plan(run.config, needs, is_taken ? needs.train.resident() : needs.train.weights);
+}
+
+/// Ranks of one host share its cores, but for those of engines that generate meanwhile.
+int threads_of_a_rank(const Stations& run) {
+  const config::RunConfig& config = run.config;
+  if (config.num_threads > 0) return static_cast<int>(config.num_threads);
+  const int64_t beside = config.train_async && trains_apart(config) ? run.engine_threads : 0;
+  return static_cast<int>(
+      std::max<int64_t>(1, (cores_of(config) - beside) / layout_of(config).world_size()));
+}
+
+RankStart rank_start(const Stations& run) {
+  const std::optional<train::Checkpoint>& checkpoint = run.start.checkpoint;
+  RankStart rank{
+      .config = run.config,
+      .collective_milliseconds =
+          std::chrono::milliseconds(std::chrono::minutes(run.config.distributed_timeout_minutes))
+              .count(),
+      .num_rollouts = run.schedule.num_steps,
+      .first_rollout = run.schedule.first_step,
+      .plugin_logs = run.folder.plugin_logs().string(),
+      .num_threads = threads_of_a_rank(run)};
+  if (checkpoint) {
+    rank.checkpoint = checkpoint->directory.string();
+    rank.iteration = checkpoint->iteration;
+    rank.loads_optimizer = !run.config.no_load_optim;
+  }
+  return rank;
+}
+
+/// The weights of this process: those of engines in workers, or nothing but a shape.
+void load_published(Stations& run, const model::Precision& precision) {
+  if (run.published) return;  // survivors
+  run.memory.explain_shortage(Phase::kGenerate, [&] {
+    run.published = generates(run.config)
+                        ? model::load_network(weights_directory(run), precision)
+                        : model::make_blank_network(
+                              model::read_model_config(run.config.hf_checkpoint), precision);
+  });
+}
+
+/// The same where the trained network is here: on its device, or on the host where that has no room.
+void copy_published(Stations& run, model::Precision precision) {
+  if (run.published) return;  // survivors
+  if (run.memory.plan().publishes_on_host())
+    precision = {.weights = precision.weights, .activations = at::kFloat};
+  run.memory.explain_shortage(Phase::kTrain, [&] {
+    const at::NoGradGuard no_grad;
+    run.published = model::make_blank_network(run.network->config(), precision);
+    run.published->weights().copy_from(run.network->weights());
+  });
+}
+
+/// All ranks are workers; they load while this process does.
+void open_trainers_apart(Stations& run, const model::Precision& precision,
+                         const train::Warn& note) {
+  auto apart = std::make_unique<TrainersApart>(rank_start(run), run.identity,
+                                               run.folder.worker_logs(), run.clock);
+  load_published(run, precision);
+  train::TrainConfig config = make_train_config(run.config, run.schedule.num_steps);
+  TrainerFunctions::name_in(run.config, config);
+  plan_memory(run, precision, &config, false);
+  apart->open(*run.published, config, note);
+  run.trainers = std::move(apart);
+}
+
+/// Rank 0, or nobody who trains, is in this process: its network, and the plan of who gets the
+/// device's memory.
+void open_trainers_here(Stations& run, const model::Precision& precision, const train::Warn& note) {
+  const config::RunConfig& config = run.config;
+  std::unique_ptr<HostedTrainers> trainers;
+  if (trains(config)) {
+    trainers = start_trainers(rank_start(run), run.identity, run.folder.worker_logs(), run.clock);
+  } else {
+    trainers = std::make_unique<NoTrainers>();
+  }
+  HostedTrainers& hosted = *trainers;
+  run.hosted = trainers.get();
+  run.trainers = std::move(trainers);
+  const comm::Mesh& mesh = hosted.connect();
+  const bool has_whole = mesh.tp().is_alone() && mesh.pp().is_alone();
+  run.memory.explain_shortage(Phase::kTrain, [&] {
+    const std::string directory = weights_directory(run);
+    const bool is_copied = !has_whole && generates(config);
+    run.network =
+        model::load_network(directory, precision, is_copied ? comm::Mesh::single() : mesh);
+    if (is_copied) run.part = model::load_network(directory, precision, mesh);
+  });
+  std::optional<train::TrainConfig> trainer;
+  if (trains(config)) {
+    trainer = make_train_config(config, run.schedule.num_steps);
+    trainer->frozen = frozen_names(config, run.trained().weights(), mesh);
+    run.functions->set_in(*trainer, run.schedule.first_step);
+    plan_memory(run, precision, &*trainer, false);  // what does not fit is explained
+    run.memory.explain_shortage(Phase::kTrain, [&] {
+      hosted.open(run.trained(), *trainer, load_other_networks(config, precision, mesh));
+    });
+    if (run.start.checkpoint && !config.no_load_optim) hosted.restore(*run.start.checkpoint, note);
+  }
+  plan_memory(run, precision, trainer ? &*trainer : nullptr, trainer.has_value());
+  if (config.num_engine_workers > 0) copy_published(run, precision);
+}
+
+}  // namespace
+
+void load_networks(Stations& run, std::vector<std::string>& notes) {
+  const model::Precision precision = model::precision_on(run.config.device, run.config.dtype);
+  const auto note = [&notes](const std::string& line) { notes.push_back(line); };
+  check_shape(run.config, model::read_model_config(weights_directory(run)));
+  if (trains_apart(run.config)) {
+    open_trainers_apart(run, precision, note);
+  } else {
+    open_trainers_here(run, precision, note);
+  }
+  if (const auto& checkpoint = run.start.checkpoint) {
+    run.memory.set_last_checkpoint(checkpoint->iteration);
+    note(fmt::format("continuing after rollout {} of {}", checkpoint->iteration,
+                     checkpoint->directory.string()));
+  }
+}
+
+}  // namespace slime::loop

@@ -1,0 +1,31 @@
+#pragma once
+
+/// The networks of a run and its trainers: what is in this process, and what in workers.
+
+#include <string>
+#include <vector>
+
+#include "config/run_config.h"
+#include "loop/stations.h"
+
+namespace slime::loop {
+
+bool trains(const config::RunConfig& config);
+bool generates(const config::RunConfig& config);
+
+/// Each rank that trains has a process of its own, and this one computes nothing: as soon as there is
+/// a second process, but for ranks whose engine reads the weights of rank 0, which are so far in this
+/// process, and for GPUs.
+bool trains_apart(const config::RunConfig& config);
+
+/// Threads of the CPU for everybody, while nobody has been given a part of them.
+int64_t cores_of(const config::RunConfig& config);
+
+/// Where the weights are with which the run goes on.
+std::string weights_directory(const Stations& run);
+
+/// The trained network, its trainers, and the plan of who gets the device's memory; `notes` get what
+/// there is to tell. Throws ConfigError, cluster::WorkerFailure.
+void load_networks(Stations& run, std::vector<std::string>& notes);
+
+}  // namespace slime::loop

@@ -1,0 +1,38 @@
+#pragma once
+
+/// What outlives trainers that are lost: it goes from the stations that had them to those that are
+/// built in their place (loop/restarts.h).
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+#include "buffer/dataset.h"
+#include "cluster/run_identity.h"
+#include "loop/engine_workers.h"
+#include "loop/run_folder.h"
+#include "loop/start_point.h"
+#include "loop/stations.h"
+#include "model/network.h"
+
+namespace slime::loop {
+
+struct Survivors {
+  cluster::RunIdentity identity;
+  std::optional<StartPoint> first;  // where the run began; none: it has not begun
+  std::optional<RunFolder> folder;  // locked
+  std::unique_ptr<ModelText> text;
+  std::optional<buffer::Dataset> dataset;  // reads `text`
+  int64_t engine_threads = 0;
+  std::unique_ptr<model::Network> published;
+  std::unique_ptr<EngineWorkers> engines;  // those in workers; they read `published`
+};
+
+/// Stations that have what others have left, or of a run that has not begun, and nothing else yet.
+std::unique_ptr<Stations> stations_of(config::RunConfig config, Survivors& survivors,
+                                      const Clock& clock);
+
+/// Ends the stations, whose trainers are lost, but for what outlives them.
+void take_survivors(std::unique_ptr<Stations> run, Survivors& survivors);
+
+}  // namespace slime::loop

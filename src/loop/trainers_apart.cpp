@@ -1,0 +1,143 @@
+#include "loop/trainers_apart.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+#include <cstring>
+#include <map>
+#include <string_view>
+
+#include "core/error.h"
+#include "train/rank_report.h"
+
+namespace slime::loop {
+namespace {
+
+/// Of what takes as long as it takes: heartbeats and the deadlines of collectives find who hangs.
+constexpr std::chrono::hours kWorkTimeout{24 * 365};
+
+cluster::LocalWorkersConfig workers_of(const config::RunConfig& config,
+                                       const cluster::RunIdentity& identity,
+                                       const std::filesystem::path& log_folder) {
+  const auto silence = std::chrono::duration<double>(config.worker_timeout_seconds);
+  cluster::LocalWorkersConfig workers{
+      .first_rank = 0,
+      .count = layout_of(config).world_size(),
+      .command = {std::filesystem::read_symlink("/proc/self/exe").string(), "worker"},
+      .identity = identity,
+      .log_folder = log_folder,
+      .silence_limit = std::chrono::duration_cast<std::chrono::milliseconds>(silence)};
+  // Where they are started again that waits until the loop has something for them.
+  if (!config.use_fault_tolerance) workers.last_resort = end_run;
+  return workers;
+}
+
+/// Of rank 0's first answer.
+int port_from(const std::string& answer) {
+  int port = 0;
+  const char* end = answer.data() + answer.size();
+  const auto [rest, error] = std::from_chars(answer.data(), end, port);
+  check(error == std::errc{} && rest == end, "rank 0 says where it listens");
+  return port;
+}
+
+}  // namespace
+
+TrainersApart::TrainersApart(RankStart start, const cluster::RunIdentity& identity,
+                             const std::filesystem::path& log_folder, const Clock& clock)
+    : layout_(layout_of(start.config)),
+      workers_(workers_of(start.config, identity, log_folder), clock) {
+  for (start.rank = 0; start.rank < workers_.count(); ++start.rank)
+    workers_.send_task(start.rank, to_frame(start));
+}
+
+void TrainersApart::open(model::Network& shape, const train::TrainConfig& config,
+                         const train::Warn& warn) {
+  shape_ = &shape;
+  config_ = config;
+  TrainerTask meet{.kind = RankTask::kMeet};
+  for (int rank = 0; rank < workers_.count(); ++rank) {
+    const std::string answer = workers_.answer(rank, kRankLoadTimeout);
+    if (rank == 0) meet.port = port_from(answer);
+  }
+  tell_all(meet);
+  for (int rank = 0; rank < workers_.count(); ++rank) {
+    const json::value lines =
+        parse_json(workers_.answer(rank, kRankLoadTimeout), "a rank's answer");
+    if (rank > 0) continue;  // all have found the same
+    for (const json::value& line : lines.as_array()) warn(std::string(line.as_string()));
+  }
+}
+
+void TrainersApart::tell_all(const TrainerTask& task) {
+  const std::string frame = to_frame(task);
+  for (int rank = 0; rank < workers_.count(); ++rank) workers_.send_task(rank, frame);
+}
+
+train::TrainReport TrainersApart::train(const train::TrainBatch& batch) {
+  std::vector<train::BatchShare> shares = train::divide(batch, config_, *shape_);
+  std::vector<train::Indices> places;  // in the batch, of each share's samples
+  std::vector<std::string> frames;
+  for (train::BatchShare& share : shares) {
+    places.push_back(share.batch_indices);
+    frames.push_back(to_frame({.kind = RankTask::kTrain, .share = std::move(share)}));
+  }
+  const auto dp_of = [&](int rank) {
+    return static_cast<std::size_t>(comm::coordinates_of(layout_, rank).dp);
+  };
+  for (int rank = 0; rank < workers_.count(); ++rank) workers_.send_task(rank, frames[dp_of(rank)]);
+  train::TrainReport report;
+  std::vector<std::vector<float>> log_probs(batch.samples.size());
+  for (int rank = 0; rank < workers_.count(); ++rank) {
+    const std::string answer = workers_.answer(rank, kWorkTimeout);
+    if (rank == 0) report = train::report_from_frame(answer);
+    std::vector<std::vector<float>> own =
+        rank == 0 ? std::move(report.log_probs) : train::log_probs_from_frame(answer);
+    const comm::Coordinates at = comm::coordinates_of(layout_, rank);
+    // Of ranks with the same samples the last stage has them, and its first rank is asked.
+    if (at.tp > 0 || at.cp > 0 || at.pp + 1 < layout_.pp) continue;
+    const train::Indices& place = places[dp_of(rank)];
+    check(own.size() == place.size(), "a rank answers for each of its samples");
+    for (std::size_t i = 0; i < own.size(); ++i)
+      log_probs[static_cast<std::size_t>(place[i])] = std::move(own[i]);
+  }
+  report.log_probs = std::move(log_probs);
+  report.samples_of_steps =
+      train::split_into_steps(batch.rollout_ids(), config_.batching.global_batch_size);
+  return report;
+}
+
+void TrainersApart::gather_weights(model::Network& whole) {
+  tell_all({.kind = RankTask::kGather});
+  std::map<std::string_view, Tensor> targets;
+  for (const model::NamedWeight& weight : whole.weights().tensors())
+    targets[weight.name] = model::Weights::view(whole.weights().flat(), weight);
+  for (const model::NamedConstant& constant : whole.weights().constants())
+    targets[constant.name] = constant.value;
+  for (;;) {
+    const std::string frame = workers_.answer(0, kWorkTimeout);
+    if (frame.empty()) return;
+    const NamedPiece piece = named_piece_from(frame);
+    const Tensor& target = targets.at(piece.name);
+    check(target.is_cpu() && target.is_contiguous(), "the controller's weights are whole tensors");
+    check(piece.offset + piece.bytes.size() <= target.nbytes(), "a piece is of its tensor");
+    std::memcpy(static_cast<char*>(target.mutable_data_ptr()) + piece.offset, piece.bytes.data(),
+                piece.bytes.size());
+  }
+}
+
+void TrainersApart::release_memory() {
+  tell_all({.kind = RankTask::kRelease});
+  for (int rank = 0; rank < workers_.count(); ++rank) workers_.answer(rank, kWorkTimeout);
+}
+
+std::filesystem::path TrainersApart::save(const train::CheckpointConfig& config, int64_t iteration,
+                                          const json::object& run) {
+  tell_all(
+      {.kind = RankTask::kSave, .save = {.config = config, .iteration = iteration, .run = run}});
+  return workers_.answer(0, kWorkTimeout);
+}
+
+}  // namespace slime::loop
