@@ -45,7 +45,7 @@ class DatasetLoader {
         batches_(2 * num_threads_) {}  // enough that no thread waits for the reader
 
   Dataset load() {
-    const std::vector<SlicedPath> files = open_paths(config_.paths);
+    const std::vector<SlicedPath> files = open_paths(config_.paths, config_.flag);
     {
       std::vector<std::jthread> threads;
       // Whatever the reader throws: the threads end, and are joined.
@@ -163,13 +163,14 @@ class DatasetLoader {
       dataset.chunks_.push_back(std::move(result.chunk));
     }
     if (dataset.rows_.empty()) {
+      const bool is_training = config_.flag == "--prompt-data";
       throw ConfigError(
           dataset.num_too_long_ == 0
-              ? fmt::format("--prompt-data {}: no rows", fmt::join(config_.paths, " "))
-              : fmt::format("--prompt-data {}: all {} prompts have more than {} tokens "
-                            "(--rollout-max-prompt-len)",
+              ? fmt::format("{} {}: no rows", config_.flag, fmt::join(config_.paths, " "))
+              : fmt::format("{} {}: all {} prompts have more than {} tokens ({})", config_.flag,
                             fmt::join(config_.paths, " "), dataset.num_too_long_,
-                            *config_.max_prompt_tokens));
+                            *config_.max_prompt_tokens,
+                            is_training ? "--rollout-max-prompt-len" : "--eval-max-prompt-len"));
     }
     return dataset;
   }

@@ -27,6 +27,7 @@ namespace slime::buffer {
 /// Words in quotes are the flags that set a field.
 struct DatasetConfig {
   std::vector<std::string> paths;  // "--prompt-data": .jsonl or .parquet, each may end in @[a:b]
+  std::string flag = "--prompt-data";  // that names them, for messages
   RowKeys keys;
   bool apply_chat_template = false;  // "--apply-chat-template"
   /// "--rollout-max-prompt-len": longer prompts are left out. Prompts that stay lists of messages

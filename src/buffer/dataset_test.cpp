@@ -198,11 +198,23 @@ TEST(Dataset, KeepsTheOrderOfFilesAndRowsWhateverTheNumberOfThreads) {
   EXPECT_EQ(four.prompt(2000).text, "last");
 }
 
+TEST(Dataset, NamesTheFlagThatTheFilesCameBy) {
+  DatasetConfig config = config_for({"/nowhere/a.jsonl"});
+  config.flag = "--eval-prompt-data";
+  EXPECT_THAT(message_of([&] { Dataset::load(config, nullptr, bytes_of); }),
+              HasSubstr("--eval-prompt-data /nowhere/a.jsonl: cannot be opened"));
+  config = config_for({file_with("long.jsonl", "{\"input\": \"longer\"}")});
+  config.flag = "--eval-prompt-data";
+  config.max_prompt_tokens = 2;
+  EXPECT_THAT(message_of([&] { Dataset::load(config, nullptr, bytes_of); }),
+              HasSubstr("more than 2 tokens (--eval-max-prompt-len)"));
+}
+
 TEST(Dataset, SaysWhatIsWrongWithEachPath) {
   const std::string message = message_of([&] {
     Dataset::load(config_for({"/nowhere/a.jsonl", "rows.parquet", "rows.csv"}), nullptr, bytes_of);
   });
-  EXPECT_THAT(message, HasSubstr("/nowhere/a.jsonl: cannot be opened: No such file"));
+  EXPECT_THAT(message, HasSubstr("--prompt-data /nowhere/a.jsonl: cannot be opened: No such file"));
   EXPECT_THAT(message, HasSubstr("rows.parquet: cannot be opened: No such file"));
   EXPECT_THAT(message, HasSubstr("rows.csv: the name should end in .jsonl or .parquet"));
 }

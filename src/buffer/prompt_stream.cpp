@@ -18,7 +18,7 @@ PromptStream::PromptStream(DatasetConfig config, RenderFn render, TokenizeFn tok
       render_(config_.apply_chat_template ? std::move(render) : nullptr),
       tokenize_(std::move(tokenize)) {
   if (config_.paths.empty()) throw ConfigError("--prompt-data: no file is given");
-  files_ = open_paths(config_.paths);
+  files_ = open_paths(config_.paths, config_.flag);
   bool has_row = false;
   read_pass({.on_prompt = [&](int64_t, const DataFingerprint&, const Prompt&) {
     has_row = true;

@@ -40,7 +40,7 @@ std::string place_of(const std::filesystem::path& path, int64_t number) {
   return fmt::format("{}, {} {}", path.string(), is_parquet(path) ? "row" : "line", number);
 }
 
-std::vector<SlicedPath> open_paths(const std::vector<std::string>& texts) {
+std::vector<SlicedPath> open_paths(const std::vector<std::string>& texts, std::string_view flag) {
   std::vector<SlicedPath> paths;
   std::vector<std::string> problems;
   for (const std::string& text : texts) {
@@ -48,7 +48,7 @@ std::vector<SlicedPath> open_paths(const std::vector<std::string>& texts) {
       paths.push_back(parse_sliced_path(text));
       open_once(paths.back().path);
     } catch (const ConfigError& error) {
-      problems.push_back(fmt::format("--prompt-data {}", error.what()));
+      problems.push_back(fmt::format("{} {}", flag, error.what()));
     }
   }
   if (!problems.empty()) throw ConfigError(problems);

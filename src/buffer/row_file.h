@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "buffer/sliced_path.h"
@@ -21,8 +22,8 @@ struct RowText {
 std::string place_of(const std::filesystem::path& path, int64_t number);
 
 /// Parses slices and opens each file once. Throws ConfigError with what is wrong with each of them:
-/// no such file, another ending, no library for Parquet.
-std::vector<SlicedPath> open_paths(const std::vector<std::string>& texts);
+/// no such file, another ending, no library for Parquet. `flag` is what named them.
+std::vector<SlicedPath> open_paths(const std::vector<std::string>& texts, std::string_view flag);
 
 /// Calls `on_row` with the rows of the slice, in order, until it returns false. Throws ConfigError
 /// on a read error.

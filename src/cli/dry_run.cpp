@@ -82,8 +82,9 @@ int dry_run(config::ParsedFlags& flags) {
   }
   check_model(flags.config, problems);
   check_reward(flags.config, problems);
-  fmt::print("slime train --dry-run: {} flags, {} notes, {} paths not here, {} refusals\n",
-             flags.given.size() - 1, flags.warnings.size(), absent.size(), problems.size());
+  fmt::print("{} --dry-run: {} flags, {} notes, {} paths not here, {} refusals\n",
+             flags.config.train_async ? "slime train-async" : "slime train", flags.given.size() - 1,
+             flags.warnings.size(), absent.size(), problems.size());
   print("Notes:", flags.warnings);
   print("Not on this machine; a run reads them, and what is in them was not checked:", absent);
   print("A run would refuse:", problems);

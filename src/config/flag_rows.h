@@ -30,8 +30,6 @@ inline Flag refused(std::string_view name, int takes_values, std::string_view in
 }
 
 // Reasons that many rows share.
-inline constexpr std::string_view kPlugin =
-    "runs user code; plug-ins come with the plug-in host (an issue of its own)";
 inline constexpr std::string_view kAlways = "always so here";
 inline constexpr std::string_view kFromConfig = "the architecture is read from config.json";
 inline constexpr std::string_view kGpuPath = "chooses a GPU path; the program chooses its own";

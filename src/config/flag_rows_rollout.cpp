@@ -66,7 +66,8 @@ std::vector<Flag> rollout_flags() {
       accepted("--update-weight-local-checkpoint-dir", kValue, kOneWeights),
       accepted("--update-weight-delta-encoding", kValue, kOneWeights),
       accepted("--update-weight-delta-checksum", kValue, kOneWeights),
-      refused("--custom-update-weight-post-write-path", kValue, kPlugin),
+      refused("--custom-update-weight-post-write-path", kValue,
+              "new weights come to the engine without files, so nothing is called behind one"),
       accepted("--release-train", kSwitch, kOneWeights),
       accepted("--use-distributed-post", kSwitch, kOneProcess),
       accepted("--http-proxy", kValue, "the original does not use it either"),
@@ -134,7 +135,10 @@ std::vector<Flag> async_flags() {
       works("--rollout-submission-granularity", &C::rollout_submission_granularity,
             "a place is filled when one sample has ended; by whole groups is refused",
             {"sample", "group"}),
-      refused("--custom-async-data-buffer-path", kValue, kPlugin),
+      refused(
+          "--custom-async-data-buffer-path", kValue,
+          "the queue of finished groups is the program's; use --async-order, --staleness-policy "
+          "and --async-buffer-size"),
       works("--rollout-num-threads", &C::rollout_num_threads,
             "CPU threads of the engine beside a trainer; default: half of --num-threads"),
       works("--deterministic-schedule", &C::deterministic_schedule,

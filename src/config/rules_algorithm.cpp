@@ -98,6 +98,12 @@ void check_algorithm(RunConfig& config, Problems& problems, std::vector<std::str
                                config.advantage_estimator));
   problems.require(!(config.use_rollout_logprobs && config.use_tis),
                    "--use-rollout-logprobs and --use-tis: choose one");
+  if (config.keep_old_actor && config.use_rollout_logprobs && !config.get_mismatch_metrics) {
+    config.keep_old_actor = false;
+    warnings.emplace_back(
+        "--keep-old-actor has no effect with --use-rollout-logprobs: old log-probs are the "
+        "engine's, no network computes them");
+  }
   problems.require(!config.policy_loss_divisor || *config.policy_loss_divisor > 0,
                    "--policy-loss-divisor: should be above 0");
   const std::string& reducer = config.custom_pg_loss_reducer_function_path;

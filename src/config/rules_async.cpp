@@ -167,6 +167,12 @@ void check_async(ParsedFlags& flags, Problems& problems) {
         "restart with other flags; --async-order finish is what it is for",
         config.staleness_policy));
   }
+  if (flags.gives("--partial-rollout") && config.custom_generate_function_path.empty() &&
+      !has_users_rollout(config)) {
+    flags.warnings.push_back(
+        "--partial-rollout has no effect: slime train-async keeps what is begun and not finished "
+        "anyway");
+  }
   if (!has_users_rollout(config) && flags.gives("--over-sampling-batch-size") &&
       config.over_sampling_batch_size.value_or(0) > config.rollout_batch_size) {
     flags.warnings.push_back(

@@ -36,6 +36,13 @@ void check_engine_workers(ParsedFlags& flags, Problems& problems) {
   const bool draws = !config.debug_train_only && config.load_debug_rollout_data.empty() &&
                      !config.trains_on_rows();
   // Where trainer and engine take turns, the devices are the trainer's.
+  if (config.colocate && draws && flags.gives("--rollout-num-gpus") &&
+      config.rollout_num_gpus != config.world_size()) {
+    flags.warnings.push_back(
+        fmt::format("--rollout-num-gpus {} has no effect with --colocate: the engines are on the "
+                    "trainer's devices, {} here",
+                    *config.rollout_num_gpus, config.world_size()));
+  }
   if (!config.rollout_num_gpus || config.colocate || !draws) return;
   const int64_t devices = *config.rollout_num_gpus;
   problems.require(devices >= 1,

@@ -62,7 +62,13 @@ void check_rollout_functions(ParsedFlags& flags, Problems& problems) {
                                  "business; leave one out",
                                  config.data_source_path));
   }
-  if (!has_users_rollout(config)) return;
+  if (!has_users_rollout(config)) {
+    if (config.group_rm && config.custom_rm_path.empty()) {
+      flags.warnings.emplace_back(
+          "--group-rm has no effect without --custom-rm-path: a rule scores each sample by itself");
+    }
+    return;
+  }
   const std::string& path = config.rollout_function_path;
   const auto refuse = [&](bool is_so, std::string_view flag, std::string_view why) {
     problems.require(!is_so, fmt::format("--rollout-function-path {} and {}: {}", path, flag, why));

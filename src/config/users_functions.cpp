@@ -13,6 +13,7 @@ constexpr std::string_view kStock = "slime.rollout.sglang_rollout.generate_rollo
 constexpr std::string_view kRows = "slime.rollout.sft_rollout.generate_rollout";
 constexpr std::string_view kFullyAsync[] = {
     "slime.rollout.fully_async_rollout.generate_rollout_fully_async",
+    "examples.fully_async.fully_async_rollout.generate_rollout_fully_async",
     "fully_async_rollout.generate_rollout_fully_async"};
 constexpr std::string_view kDataSources[] = {
     "slime.rollout.data_source.RolloutDataSourceWithBuffer",

@@ -74,6 +74,32 @@ TEST(Validate, TrainAsyncWithoutGenerationIsTrain) {
   }
 }
 
+TEST(Validate, FlagsWithoutEffectSaySo) {
+  for (const auto& [flags, note] :
+       {std::pair{"--train-async --partial-rollout",
+                  "--partial-rollout has no effect: slime train-async keeps"},
+        std::pair{"--train-async --keep-old-actor --use-rollout-logprobs",
+                  "--keep-old-actor has no effect with --use-rollout-logprobs"},
+        std::pair{"--group-rm", "--group-rm has no effect without --custom-rm-path"},
+        std::pair{"--colocate --rollout-num-gpus 4",
+                  "--rollout-num-gpus 4 has no effect with --colocate"}}) {
+    const Checked result = checked(std::string("--rm-type math ") + flags);
+    EXPECT_EQ(result.error, "") << flags;
+    EXPECT_THAT(result.flags.warnings, Contains(HasSubstr(note))) << flags;
+  }
+  EXPECT_FALSE(checked("--rm-type math --keep-old-actor --use-rollout-logprobs")
+                   .flags.config.keep_old_actor);  // no memory for networks that nobody asks
+  for (const char* flags :
+       {"--group-rm --custom-rm-path a.b",
+        "--train-async --partial-rollout --custom-generate-function-path a.b",
+        "--keep-old-actor --use-rollout-logprobs --get-mismatch-metrics",
+        "--colocate --rollout-num-gpus 1", "--partial-rollout --over-sampling-batch-size 4"}) {
+    EXPECT_THAT(checked(std::string("--rm-type math ") + flags).flags.warnings,
+                testing::Not(Contains(HasSubstr("has no effect"))))
+        << flags;
+  }
+}
+
 TEST(Validate, WordsOfOtherFamiliesHaveOneMeaning) {
   const RunConfig config =
       checked(
@@ -118,8 +144,10 @@ TEST(Validate, WhatARolloutFunctionOneStepAheadCannotDoIsRefusedByName) {
 }
 
 TEST(Validate, TheOriginalsFullyAsynchronousFunctionIsTheProgramsOwnStream) {
-  for (const std::string path : {"slime.rollout.fully_async_rollout.generate_rollout_fully_async",
-                                 "fully_async_rollout.generate_rollout_fully_async"}) {
+  for (const std::string path :
+       {"slime.rollout.fully_async_rollout.generate_rollout_fully_async",
+        "examples.fully_async.fully_async_rollout.generate_rollout_fully_async",
+        "fully_async_rollout.generate_rollout_fully_async"}) {
     const Checked result = checked("--rm-type math --rollout-function-path " + path);
     EXPECT_EQ(result.error, "");
     EXPECT_TRUE(result.flags.config.train_async);

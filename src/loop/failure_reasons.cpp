@@ -8,6 +8,14 @@ namespace slime::loop {
 namespace {
 
 constexpr std::size_t kMostKindsTold = 5;  // of a step; more are counted together
+constexpr int64_t kFirstTold = 64;         // groups that a filter drops in a row
+
+/// 64, 1,024, 16,384, ...
+bool is_told(int64_t in_a_row) {
+  int64_t told = kFirstTold;
+  while (told < in_a_row) told *= 16;
+  return told == in_a_row;
+}
 
 }  // namespace
 
@@ -47,6 +55,20 @@ void LeftOutPrompts::end_step() {
   if (num_untold > 0)
     say_(fmt::format("{} more prompts are left out for other reasons", num_untold));
   reasons_ = FailureReasons();
+}
+
+void LeftOutPrompts::add_filtered(const std::string& reason) {
+  const std::lock_guard lock(mutex_);
+  if (!is_told(++filtered_in_a_row_)) return;
+  say_(fmt::format(
+      "{} groups in a row were filtered, the last as \"{}\"; the batch waits for groups "
+      "that are kept",
+      filtered_in_a_row_, reason));
+}
+
+void LeftOutPrompts::add_kept() {
+  const std::lock_guard lock(mutex_);
+  filtered_in_a_row_ = 0;
 }
 
 }  // namespace slime::loop

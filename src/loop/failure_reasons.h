@@ -42,10 +42,17 @@ class LeftOutPrompts {
   void add(const Group& group, const std::string& reason);
   void end_step();
 
+  /// A filter dropped a group: that is every run's day, but not dozens of them in a row, with which
+  /// a batch may wait for ever. Says so at the 64th, 1,024th, 16,384th, ...
+  void add_filtered(const std::string& reason);
+  /// A group is kept, which ends the row.
+  void add_kept();
+
  private:
   std::function<void(std::string_view)> say_;
   std::mutex mutex_;
-  FailureReasons reasons_;  // of the step; guarded by mutex_
+  FailureReasons reasons_;         // of the step; guarded by mutex_
+  int64_t filtered_in_a_row_ = 0;  // guarded by mutex_
 };
 
 }  // namespace slime::loop

@@ -48,5 +48,21 @@ TEST(LeftOutPrompts, ManyKindsOfReasonsAreAFewLinesToo) {
   EXPECT_EQ(lines.back(), "21 more prompts are left out for other reasons");
 }
 
+TEST(LeftOutPrompts, AFilterThatKeepsNothingIsToldOf) {
+  std::vector<std::string> lines;
+  LeftOutPrompts left_out([&](std::string_view line) { lines.emplace_back(line); });
+  for (int64_t i = 0; i < 63; ++i) left_out.add_filtered("zero_std");
+  left_out.add_kept();  // a new row
+  for (int64_t i = 0; i < 63; ++i) left_out.add_filtered("zero_std");
+  EXPECT_THAT(lines, testing::IsEmpty());
+  for (int64_t i = 63; i < 1'100; ++i) left_out.add_filtered("zero_std");
+  ASSERT_EQ(lines.size(), 2U);
+  EXPECT_EQ(
+      lines[0],
+      "64 groups in a row were filtered, the last as \"zero_std\"; the batch waits for groups "
+      "that are kept");
+  EXPECT_EQ(lines[1].substr(0, 4), "1024");
+}
+
 }  // namespace
 }  // namespace slime::loop

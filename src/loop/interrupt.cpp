@@ -2,14 +2,27 @@
 
 #include <unistd.h>
 #include <csignal>
+#include <ctime>
 
 #include <cstring>
 
 namespace slime::loop {
 namespace {
 
+/// Whoever stops a program may tell it twice at once: `timeout` tells the process and its group. No
+/// finger is as fast.
+constexpr int64_t kSameWishNanoseconds = 100'000'000;
+
 std::atomic<bool> requested_flag{false};
-static_assert(std::atomic<bool>::is_always_lock_free, "a signal handler may set it");
+std::atomic<int64_t> requested_at{0};  // nanoseconds of the monotonic clock
+static_assert(std::atomic<bool>::is_always_lock_free && std::atomic<int64_t>::is_always_lock_free,
+              "a signal handler may set them");
+
+int64_t nanoseconds_now() {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);  // may be called in a signal handler
+  return now.tv_sec * 1'000'000'000 + now.tv_nsec;
+}
 
 void say(const char* text) {
   // Nothing can be done when standard error is gone.
@@ -18,8 +31,10 @@ void say(const char* text) {
 
 void on_signal(int signal) {
   const bool is_first = !requested_flag.exchange(true);
+  if (is_first) requested_at = nanoseconds_now();
   // Kernel, shell and session may each tell of the same terminal's end.
   if (!is_first && signal == SIGHUP) return;
+  if (!is_first && nanoseconds_now() - requested_at < kSameWishNanoseconds) return;
   if (!is_first) {
     say("\nstopping now; the last checkpoint is intact\n");
     _exit(Interrupt::kExitCode);

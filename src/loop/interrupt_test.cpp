@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <csignal>
+#include <thread>
 
 namespace slime::loop {
 namespace {
@@ -23,6 +25,24 @@ TEST(Interrupt, AClosedTerminalAfterCtrlCDoesNotTakeTheStepAway) {
   std::raise(SIGTERM);
   std::raise(SIGHUP);
   EXPECT_TRUE(interrupt.requested());
+}
+
+TEST(Interrupt, WhatIsToldTwiceAtOnceIsOneWish) {
+  const Interrupt interrupt;
+  std::raise(SIGTERM);
+  std::raise(SIGTERM);  // of `timeout`, which tells the process and its group
+  EXPECT_TRUE(interrupt.requested());
+}
+
+TEST(Interrupt, TheSecondWishStopsAtOnce) {
+  EXPECT_EXIT(
+      {
+        const Interrupt interrupt;
+        std::raise(SIGINT);
+        std::this_thread::sleep_for(std::chrono::milliseconds(150));
+        std::raise(SIGINT);
+      },
+      testing::ExitedWithCode(Interrupt::kExitCode), "stopping now");
 }
 
 TEST(Interrupt, UnderNohupAClosedTerminalIsNothing) {

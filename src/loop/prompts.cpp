@@ -150,6 +150,7 @@ buffer::Dataset load_eval_prompts(const config::RunConfig& config, const ModelTe
                                   const config::EvalSetConfig& set) {
   Source source = make_source(config, text,
                               {.paths = {set.path},
+                               .flag = "--eval-prompt-data",
                                .keys = {.input = set.input_key,
                                         .label = set.label_key,
                                         .metadata = set.metadata_key,

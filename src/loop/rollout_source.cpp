@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "buffer/filter.h"
+#include "core/error.h"
 #include "loop/prompt_answers.h"
 #include "loop/prompt_fates.h"
 #include "loop/scores.h"
@@ -165,11 +166,13 @@ rollout::RolloutHooks RolloutSource::make_hooks(const text::Tokenizer& tokenizer
     note_drop(fates_, group, reason);
     const auto failed = std::ranges::find(group.samples, Status::kFailed, &Sample::status);
     if (reason == "failed" && failed != group.samples.end()) left_out_.add(group, failed->failure);
+    if (reason != "failed") left_out_.add_filtered(reason);
     if (reason == "failed" || plugins_ == nullptr || !plugins_->of_steps().sees_dropped()) return;
     const std::lock_guard lock(dropped_mutex_);
     dropped_.push_back(group);
   };
   hooks.on_progress = [this](int64_t groups_done, int64_t tokens) {
+    left_out_.add_kept();  // only then is there progress
     recorder_.reached(groups_done, tokens);
   };
   return hooks;
@@ -183,7 +186,20 @@ void RolloutSource::show_to_users_functions(int64_t step, std::vector<Group>& gr
     const std::lock_guard lock(dropped_mutex_);
     dropped.swap(dropped_);
   }
-  if (stream_) return plugins_->of_steps().process_all(step, groups, std::move(dropped), nullptr);
+  if (stream_) {
+    const auto count = [this](const plugin::Question& question) -> plugin::ReplyValue {
+      if (question.what != "num_prompts" && question.what != "buffer_length") {
+        throw ConfigError(fmt::format(
+            "{}: under slime train-async prompts are the stream's; get_buffer_length() and len() "
+            "are answered",
+            question.what));
+      }
+      const rollout::Rollout::Lease lease(rollout_);
+      PromptAnswers source(prompts_, fates_, PromptAnswers::Draws::kNothing, {});
+      return source.answer(question);
+    };
+    return plugins_->of_steps().process_all(step, groups, std::move(dropped), count);
+  }
   PromptAnswers source(prompts_, fates_, PromptAnswers::Draws::kNothing, {});
   plugins_->of_steps().process_all(
       step, groups, std::move(dropped),

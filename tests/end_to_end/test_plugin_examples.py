@@ -4,6 +4,7 @@ import json
 import re
 import shlex
 import shutil
+import sys
 
 import pytest
 from conftest import ROOT, metric, run_slime, train_command
@@ -32,7 +33,7 @@ SHOWN = {
     "centred.py": lambda run: all(abs(each) < 1e-6 for each in metric(run, "rollout/rewards")),
     "my_batch.py": lambda run: metric(run, "rollout/raw_reward") == [0, 0],
     "my_log.py": lambda run: "rollout 1: 16 samples, the longest of" in log(run),
-    "my_rollout.py": lambda run: len(metric(run, "rollout/longest")) == 2,
+    "my_rollout.py": lambda run: len(metric(run, "rollout/longest")) == 2 and len(metric(run, "eval/test")) == 3,
     "my_eval.py": lambda run: len(metric(run, "eval/sums")) == 3,
     "my_prompts.py": lambda run: [row["prompt"] for row in samples(run)][::4] == [f"{i}+1=" for i in range(8)],
     "my_eval_log.py": lambda run: re.search(r"test: [0-9.]+ of 20", log(run)),
@@ -40,6 +41,7 @@ SHOWN = {
 MORE_FLAGS = {
     "newest_first.py": ["--over-sampling-batch-size", "8"],
     "not_all_long.py": ["--over-sampling-batch-size", "8"],
+    "my_rollout.py": ["--plugin-python", sys.executable],  # evaluates too, by the checkpoint's tokenizer
 }
 
 
@@ -77,7 +79,7 @@ def test_an_example_runs(work, name):
     folder.mkdir()
     (folder / name).write_text(code)
     evaluation = ["--eval-prompt-data", "test", str(work / "data" / "test.jsonl"), "--eval-interval", "1"]
-    extra = [*shlex.split(flags), *MORE_FLAGS.get(name, []), *(evaluation if "eval" in name else [])]
+    extra = [*shlex.split(flags), *MORE_FLAGS.get(name, []), *(evaluation if "eval" in name or name == "my_rollout.py" else [])]
     done = run_slime(train_command(work, run_dir, rollouts=2, extra=extra), cwd=folder)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "Traceback" not in done.stdout

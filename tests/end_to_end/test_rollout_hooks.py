@@ -127,6 +127,17 @@ def test_what_a_buffer_filter_leaves_out_has_a_fate(work):
     assert len(filtered) == 6 and {record["reason"] for record in filtered} == {"left out by the buffer filter"}
 
 
+def test_beside_training_all_samples_may_ask_how_many_prompts_there_are(work):
+    code = "def process(args, all_groups, data_source):\n    print('of', len(data_source), data_source.get_buffer_length())\n"
+    run_dir, flags = work / "all-samples-beside", ["--rollout-all-samples-process-path", "own.py"]
+    trained(hooked(work, run_dir, code, flags, form="train-async"), run_dir)
+    assert (run_dir / "plugin" / "host-0.log").read_text().count("of 60 0") == 2
+
+    taking = work / "all-samples-take-beside"
+    done = hooked(work, taking, code + "    data_source.get_samples(1)\n", flags, form="train-async")
+    assert done.returncode == 2 and "get_samples: under slime train-async prompts are the stream's" in done.stderr
+
+
 def test_all_samples_may_take_prompts_and_give_them_back(work):
     code = (
         "def process(args, all_groups, data_source):\n"

@@ -49,6 +49,24 @@ def test_generate_appends_a_turn():
         assert engine.requests[0]["input_ids"] == [1, 2] and engine.requests[0]["return_logprob"] is True
 
 
+def test_the_process_function_gets_a_data_source_that_may_be_called(tmp_path):
+    (tmp_path / "own.py").write_text(
+        "def process(args, all_groups, data_source):\n"
+        "    args.seen = [len(data_source), len(data_source(1)), len(data_source.get_samples(2))]\n"
+        "    data_source.add_samples(all_groups[:1])\n"
+    )
+
+    class Counted(Source):
+        def __len__(self):
+            return 60
+
+    with StubEngine([([5], "a", "stop")] * 4) as engine:
+        source = Counted()
+        args = args_for(engine, rollout_all_samples_process_path=str(tmp_path / "own.py") + ":process")
+        sglang_rollout.generate_rollout(args, 0, source)
+        assert args.seen == [60, 1, 2] and len(source.back) == 1
+
+
 def test_a_step_takes_its_groups_and_aborts_the_rest():
     with StubEngine([([5], "a", "stop")] * 4) as engine:
         source = Source()

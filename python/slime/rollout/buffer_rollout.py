@@ -118,9 +118,9 @@ class _Reader:
         """The generator, which ends the one that a run before left."""
         if self.num_starts >= MOST_STARTS:
             raise RuntimeError(f"the generator was started {MOST_STARTS} times; generator.log in the buffer's folder says why")
-        self.num_starts += 1
         metadata = data_source.get_metadata() if hasattr(data_source, "get_metadata") else {}
         self.buffer.start(self.payload([each for step in (metadata or {}).values() for each in step]))
+        self.num_starts += 1  # a buffer that does not answer has started nothing
         task = self.buffer.status()["tasks"].get(self.args.rollout_task_type)
         if task:
             module = load_generator(task["file"]) if task["hooks"] else None
@@ -156,7 +156,8 @@ class _Reader:
             except OSError as error:
                 failures += 1
                 if most != -1 and failures > most:
-                    raise
+                    url = self.args.rollout_buffer_url
+                    raise ConnectionError(f"the rollout buffer at {url} does not answer ({error}), {failures} calls in a row") from error
                 logger.warning("the rollout buffer does not answer (%s), call %d", error, failures)
                 await asyncio.sleep(min(failures, 10))
 

@@ -305,6 +305,23 @@ async def abort(args, rollout_id):
     return groups
 
 
+class _PromptSource:
+    """What the process function gets: a data source, and, as the original's is, its get_samples."""
+
+    def __init__(self, get_samples):
+        self.get_samples = get_samples
+        self._owner = getattr(get_samples, "__self__", None)
+
+    def __call__(self, num_samples):
+        return self.get_samples(num_samples)
+
+    def __len__(self):
+        return len(self._owner)
+
+    def __getattr__(self, name):
+        return getattr(self._owner, name)
+
+
 async def generate_rollout_async(args, rollout_id, data_source):
     """(RolloutFnTrainOutput, groups to give back). `data_source` is a function: a number of groups to groups."""
     state = GenerateState(args)
@@ -343,7 +360,7 @@ async def generate_rollout_async(args, rollout_id, data_source):
     if args.rollout_sample_filter_path is not None:
         load_function(args.rollout_sample_filter_path)(args, kept)
     if args.rollout_all_samples_process_path is not None:
-        load_function(args.rollout_all_samples_process_path)(args, finished, data_source)
+        load_function(args.rollout_all_samples_process_path)(args, finished, _PromptSource(data_source))
     return RolloutFnTrainOutput(samples=kept, metrics=dropped.collect()), unfinished
 
 
