@@ -161,7 +161,7 @@ CONTRADICTIONS = [
     (["--sglang-server-concurrency", "4", "--async-max-concurrent-samples", "5"], "--sglang-server-concurrency 4", "--async-max-concurrent-samples 5"),
     (["--colocate", "--rollout-num-threads", "1"], "--colocate", "--rollout-num-threads 1"),
     (["--rollout-submission-granularity", "group"], "--rollout-submission-granularity group", "sample"),
-    (["--custom-async-data-buffer-path", "a.b"], "--custom-async-data-buffer-path", "plug-in"),
+    (["--custom-async-data-buffer-path", "a.b"], "--custom-async-data-buffer-path", "--async-order"),
     (["--update-mode", "drain", "--pause-generation-mode", "abort"], "--update-mode drain", "--pause-generation-mode abort"),
     (["--update-mode", "interrupt", "--kv-on-update", "keep"], "--kv-on-update keep", "--update-mode interrupt"),
     (["--colocate", "--update-weights-interval", "2"], "--colocate", "--update-weights-interval 2"),

@@ -1,10 +1,13 @@
 """Which weights made which tokens: answers of an engine laid over the response that came of them."""
 
 import asyncio
+import urllib.request
 
 import pytest
 
 from slime import turns
+from slime.agent.aiohttp_threaded import run_app_in_thread
+from slime.agent.http_app import Application, Response
 from slime.turns import version_runs
 
 
@@ -85,4 +88,25 @@ def test_what_is_no_answer_of_an_engine_is_passed_over():
         turns.note(other)
     turns.note(answer([1], weight_version="a name"))
     turns.watch(None)
+    assert noted == []
+
+
+def test_what_an_application_serves_is_not_of_the_call_in_which_it_began():
+    noted = []
+    app = Application()
+
+    async def serve(request):
+        turns.note({"output_ids": [5], "meta_info": {"weight_version": "4"}})
+        return Response.of_json({})
+
+    async def begin():
+        turns.watch(noted)
+        return run_app_in_thread(app, host="127.0.0.1")
+
+    app.add("GET", "/", serve)
+    handle = asyncio.run(begin())
+    try:
+        assert urllib.request.urlopen(f"http://127.0.0.1:{handle.port}/", timeout=10).status == 200
+    finally:
+        handle.stop()
     assert noted == []

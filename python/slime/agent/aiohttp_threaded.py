@@ -1,6 +1,7 @@
 """A web application on a thread of its own: one of slime.agent.http_app, or of aiohttp where that is installed."""
 
 import asyncio
+import contextvars
 import logging
 import threading
 from dataclasses import dataclass
@@ -67,7 +68,9 @@ def run_app_in_thread(
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, name=thread_name, daemon=True)
     thread.start()
-    starting = asyncio.run_coroutine_threadsafe(_start(app, host, port, runner_kwargs or {}), loop)
+    # In a context of its own: what it serves is not of the call in which it happens to begin.
+    start = _start(app, host, port, runner_kwargs or {})
+    starting = contextvars.Context().run(asyncio.run_coroutine_threadsafe, start, loop)
     try:
         runner, actual_port = starting.result(timeout=start_timeout_sec)
     except BaseException:
