@@ -66,7 +66,7 @@ struct GenerateRequest {
   /// Which experts each token visits is told, of rows from this one on; of prompts with a token drawn.
   bool return_routed_experts = false;
   int64_t routed_experts_start_len = 0;
-  int64_t stream_interval = 1;          // tokens per update; 0: one update, at the end
+  int64_t stream_interval = 1;  // tokens per update; 0: one update, at the end
 };
 
 struct FinishReason {

@@ -33,7 +33,7 @@ struct EngineConfig {
   /// GPU: a second buffer for the weights, into which new ones are written while steps run, so that
   /// the engine stands still for a copy on the device alone.
   bool stages_weights = false;
-  bool records_experts = false;     // for requests that want to know them; on the CPU
+  bool records_experts = false;        // for requests that want to know them; on the CPU
   std::vector<TokenId> eos_token_ids;  // empty: the model's
   uint64_t seed = 0;                   // of requests without sampling_seed
   TokenBytesFn token_bytes;            // needed by stop strings only

@@ -83,8 +83,7 @@ ModelConfig made_in_code(std::string_view family) {
     config.experts.normalizes = true;
   }
   if (family == "deepseek_v2" || family == "deepseek_v3" || family == "deepseek_v32" ||
-      family == "glm4_moe_lite" || family == "glm_moe_dsa" ||
-      family == "kimi_k2") {
+      family == "glm4_moe_lite" || family == "glm_moe_dsa" || family == "kimi_k2") {
     config.latent = {.kv_rank = 24, .q_rank = 20, .plain_dim = 12, .value_dim = 14};
     config.rotary_dim = 8;
     config.head_dim = 20;

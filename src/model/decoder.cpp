@@ -161,9 +161,8 @@ class Decoder final : public Network {
         stream = {out[0], out[1]};
       }
       if (recompute_ == Recompute::kFull && at::GradMode::is_enabled()) {
-        const variable_list out =
-            RecomputedBlock::apply(sum_of(stream), block.get(), batch.positions_T, &attention,
-                                   batch.routers);
+        const variable_list out = RecomputedBlock::apply(
+            sum_of(stream), block.get(), batch.positions_T, &attention, batch.routers);
         stream = {out[0], out[1]};
       } else {
         stream = block->forward(stream, batch.positions_T, attention, batch.routers);

@@ -32,9 +32,9 @@ struct RouterLosses {
 
 /// A row that several sequences share counts as often as it stands in one.
 struct RouterRows {
-  Tensor count_T;             // float32 (float64): in how many sequences the row is
-  Tensor sequence_P, row_P;   // int64: of each of these places; kSequence alone
-  Tensor length_Q;            // float32 (float64): rows of each sequence, of all ranks
+  Tensor count_T;                    // float32 (float64): in how many sequences the row is
+  Tensor sequence_P, row_P;          // int64: of each of these places; kSequence alone
+  Tensor length_Q;                   // float32 (float64): rows of each sequence, of all ranks
   comm::RankGroup* ranks = nullptr;  // that have the other rows of the same sequences; null: none
 };
 

@@ -20,7 +20,8 @@ Tensor wide(const Tensor& x) {
 /// Rows of a segment's ancestors and its own, in the order of the sequence.
 Tensor rows_of(const std::vector<Segment>& segments, std::size_t index) {
   std::vector<Tensor> parts;
-  for (auto i = static_cast<int64_t>(index); i >= 0; i = segments[static_cast<std::size_t>(i)].parent) {
+  for (auto i = static_cast<int64_t>(index); i >= 0;
+       i = segments[static_cast<std::size_t>(i)].parent) {
     const Segment& segment = segments[static_cast<std::size_t>(i)];
     parts.push_back(at::arange(segment.begin, segment.end, at::kLong));
   }
@@ -41,8 +42,8 @@ std::vector<Part> parts_of(const TokenChoice& choice, const std::vector<Segment>
   for (std::size_t i = 0; i < segments.size(); ++i) {
     for (int64_t row = segments[i].begin; row < segments[i].end; row += kRows) {
       const int64_t size = std::min(kRows, segments[i].end - row);
-      parts.push_back({row, size, choice[i].row_S,
-                       choice[i].mask_nS.narrow(0, row - segments[i].begin, size)});
+      parts.push_back(
+          {row, size, choice[i].row_S, choice[i].mask_nS.narrow(0, row - segments[i].begin, size)});
     }
   }
   return parts;
@@ -106,8 +107,12 @@ struct Sparse : torch::autograd::Function<Sparse> {
       dvalue_TNV.index_add_(0, row_S,
                             at::bmm(weight_NcS.transpose(1, 2), dout_NcV).transpose(0, 1));
     }
-    return {dquery_TND.to(query_TND.scalar_type()), dkey_TND.to(key_TND.scalar_type()),
-            dvalue_TNV.to(value_TNV.scalar_type()), Tensor(), Tensor(), Tensor()};
+    return {dquery_TND.to(query_TND.scalar_type()),
+            dkey_TND.to(key_TND.scalar_type()),
+            dvalue_TNV.to(value_TNV.scalar_type()),
+            Tensor(),
+            Tensor(),
+            Tensor()};
   }
 };
 

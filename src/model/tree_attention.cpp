@@ -127,10 +127,11 @@ Tensor TreeAttention::attend_latent(const LatentLayer& layer, const LatentInput&
   const Tensor expanded_TNE = kernels::linear(in.latent_TL, layer.expand).view({tokens, heads, -1});
   if (layer.index_count > 0) {
     const TokenChoice& choice = chosen(layer, in);
-    return flat(sparse_attention(at::cat({query_TNR, in.plain_query_TNP}, 2),
-                                 at::cat({key_TNR, expanded_TNE.narrow(2, 0, layer.plain_dim)}, 2),
-                                 expanded_TNE.narrow(2, layer.plain_dim, layer.value_dim).contiguous(),
-                                 choice, rows_.pieces, layer.scale));
+    return flat(
+        sparse_attention(at::cat({query_TNR, in.plain_query_TNP}, 2),
+                         at::cat({key_TNR, expanded_TNE.narrow(2, 0, layer.plain_dim)}, 2),
+                         expanded_TNE.narrow(2, layer.plain_dim, layer.value_dim).contiguous(),
+                         choice, rows_.pieces, layer.scale));
   }
   // Kernels have one size for keys and values: what values lack is zeros.
   const Tensor value_TND = at::constant_pad_nd(

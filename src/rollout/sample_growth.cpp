@@ -116,8 +116,8 @@ void cut_response(Sample& sample, int64_t length) {
   if (!sample.routed_experts.empty()) {
     const int64_t width = static_cast<int64_t>(sample.routed_experts.size()) / rows;
     // Nothing is recorded of no token.
-    sample.routed_experts.resize(
-        length == 0 ? 0 : static_cast<std::size_t>(width * (rows - surplus)));
+    sample.routed_experts.resize(length == 0 ? 0
+                                             : static_cast<std::size_t>(width * (rows - surplus)));
   }
   sample.tokens.resize(static_cast<std::size_t>(sample.prompt_length) + kept);
   if (!sample.log_probs.empty()) sample.log_probs.resize(kept);

@@ -34,8 +34,8 @@ struct MicroBatch {
 
 struct StepPlan {
   std::vector<MicroBatch> micro_batches;
-  int64_t num_executions = 0;  // G: rollout executions of the step
-  double denominator = 1;      // of loss, gradient and metrics: G, or trained tokens
+  int64_t num_executions = 0;     // G: rollout executions of the step
+  double denominator = 1;         // of loss, gradient and metrics: G, or trained tokens
   int64_t num_micro_batches = 1;  // of all ranks
 };
 
@@ -47,7 +47,7 @@ struct PlanOptions {
   /// Every sample that trains brings the engine's choices of experts, and they are visited. Null: it
   /// does not matter.
   const model::ModelConfig* replays_experts_of = nullptr;
-  bool keeps_pairs = false;    // samples 2i and 2i + 1 share a micro-batch: preferences
+  bool keeps_pairs = false;             // samples 2i and 2i + 1 share a micro-batch: preferences
   bool separates_zero_rewards = false;  // samples with reward 0 get micro-batches of their own
   at::ScalarType dtype = at::kFloat;    // of weight_T: float32 or float64
 };

@@ -47,9 +47,8 @@ class Forest {
       return;
     }
     // Sorted, sequences with a common prefix are neighbours.
-    std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
-      return is_less(sequences_[a], sequences_[b]);
-    });
+    std::stable_sort(order.begin(), order.end(),
+                     [&](int64_t a, int64_t b) { return is_less(sequences_[a], sequences_[b]); });
     grow(order, 0, -1);
   }
 
@@ -123,8 +122,7 @@ class Forest {
   void grow(std::span<const int64_t> members, int64_t depth, int32_t parent) {
     const auto count = static_cast<int64_t>(members.size());
     // All share what the first and the last in order share.
-    const int64_t common =
-        common_prefix(sequences_[members.front()], sequences_[members.back()]);
+    const int64_t common = common_prefix(sequences_[members.front()], sequences_[members.back()]);
     if (count == 1 || (common - depth) * (count - 1) >= options_.min_saved_tokens) {
       if (common > depth) parent = add(members, depth, common, parent);
       depth = common;

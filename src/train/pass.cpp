@@ -65,9 +65,8 @@ void Pass::ask_routers(const comm::Mesh& mesh, RoutingOfPass& routing) {
                              .contiguous()
                              .to(device_);
   }
-  routing.made_YLK =
-      at::full({layers, own, config.experts.per_token}, -1,
-               at::TensorOptions(at::kShort).device(device_));
+  routing.made_YLK = at::full({layers, own, config.experts.per_token}, -1,
+                              at::TensorOptions(at::kShort).device(device_));
   routing.terms_Y2 = at::zeros({layers, 2}, at::TensorOptions(at::kDouble).device(device_));
   routers_.made_YTK = routing.made_YLK;
   routers_.terms_Y2 = routing.terms_Y2;

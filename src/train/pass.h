@@ -25,9 +25,9 @@ struct RoutingOfPass {
   model::RouterLosses losses;
   double gradient_scale = 1;  // of their gradients
   /// Made by the pass, of the rows and layers of this rank.
-  Tensor count_L;     // float32 (float64): in how many sequences a row is
-  Tensor made_YLK;    // int16 [Y, L, K]
-  Tensor terms_Y2;    // model::RouterPass
+  Tensor count_L;   // float32 (float64): in how many sequences a row is
+  Tensor made_YLK;  // int16 [Y, L, K]
+  Tensor terms_Y2;  // model::RouterPass
 };
 
 /// Results per token are the same on all context- and tensor-parallel ranks, and what follows them is

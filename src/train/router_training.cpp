@@ -23,8 +23,8 @@ RouterSums router_sums(std::span<const RoutingOfPass> passes, const model::Model
     const Tensor count = pass.count_L.to(at::kDouble).repeat_interleave(experts.per_token);
     for (int64_t layer = 0; layer < model.num_layers; ++layer) {
       // -1 in layers of another stage: one more place than there are experts.
-      const Tensor visits = at::bincount(pass.made_YLK[layer].flatten().to(at::kLong) + 1, count,
-                                         experts.count + 1);
+      const Tensor visits =
+          at::bincount(pass.made_YLK[layer].flatten().to(at::kLong) + 1, count, experts.count + 1);
       own[layer].narrow(0, 0, experts.count).add_(visits.narrow(0, 1, experts.count).cpu());
     }
     own.narrow(1, experts.count, 2).add_(pass.terms_Y2.cpu());

@@ -29,7 +29,7 @@ struct TrainSample {
   std::vector<TokenId> top_p_ids;        // as in Sample
   std::vector<int64_t> top_p_offsets;
   std::vector<int16_t> routed_experts;  // as in Sample
-  double reward = 0;  // after group normalisation
+  double reward = 0;                    // after group normalisation
   double raw_reward = 0;
   int64_t rollout_mask_total = 0;  // trained tokens of the whole rollout execution
   bool truncated = false;

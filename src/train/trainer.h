@@ -69,7 +69,7 @@ struct TrainConfig {
   /// run, and the step's place in this one.
   std::function<void(int64_t rollouts_done, int64_t step)> before_train_step;
   algo::Reduction reduction = algo::Reduction::kPerRollout;
-  double temperature = 1.0;     // of the rollout; > 0
+  double temperature = 1.0;  // of the rollout; > 0
   /// Whose choices of experts training visits again (spec section 14): those of the pass for old
   /// log-probs, or of the engine, which that pass visits as well.
   enum class RoutingReplay { kNone, kOldPass, kEngine };

@@ -23,10 +23,10 @@ namespace slime::testing {
 /// (tests/fixtures/models/README.md).
 inline auto golden_models() {
   return ::testing::Values("deepseek_v2", "deepseek_v3", "deepseek_v32", "deepseek_v3_noq",
-                           "gemma3_text", "glm4", "glm4_moe", "glm4_moe_lite", "glm_moe_dsa", "gpt_oss", "kimi_k2", "llama",
-                           "llama3_rope", "mimo", "minimax_m2", "mistral", "olmo2", "phi3", "qwen2",
-                           "qwen2_moe", "qwen3", "qwen3_5", "qwen3_5_moe", "qwen3_moe",
-                           "qwen3_next");
+                           "gemma3_text", "glm4", "glm4_moe", "glm4_moe_lite", "glm_moe_dsa",
+                           "gpt_oss", "kimi_k2", "llama", "llama3_rope", "mimo", "minimax_m2",
+                           "mistral", "olmo2", "phi3", "qwen2", "qwen2_moe", "qwen3", "qwen3_5",
+                           "qwen3_5_moe", "qwen3_moe", "qwen3_next");
 }
 
 /// Where the model lies whole; where it would lie if it does not.
@@ -72,14 +72,13 @@ inline Tensor golden_experts(const FixtureModel& fixture, const model::ModelConf
   std::vector<Tensor> parts;
   const std::vector<std::vector<int64_t>> sequences = fixture.sequences();
   for (size_t i = 0; i < sequences.size(); ++i) {
-    Tensor choice_YTK = at::zeros({config.num_layers, static_cast<int64_t>(sequences[i].size()),
-                                   config.experts.per_token},
-                                  at::kShort);
+    Tensor choice_YTK = at::zeros(
+        {config.num_layers, static_cast<int64_t>(sequences[i].size()), config.experts.per_token},
+        at::kShort);
     for (int64_t layer = 0; layer < config.num_layers; ++layer) {
       if (!config.experts.are_in(layer)) continue;
-      choice_YTK[layer].copy_(
-          fixture.tensors.read("seq" + std::to_string(i) + ".layer" + std::to_string(layer) +
-                               ".experts"));
+      choice_YTK[layer].copy_(fixture.tensors.read("seq" + std::to_string(i) + ".layer" +
+                                                   std::to_string(layer) + ".experts"));
     }
     parts.push_back(choice_YTK);
   }

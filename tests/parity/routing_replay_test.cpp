@@ -62,7 +62,8 @@ std::vector<TokenId> joined(std::vector<TokenId> a, const std::vector<TokenId>& 
 TEST(EngineExperts, OfTheGreedyContinuationAreTheReferences) {
   const FixtureModel fixture("qwen3_moe");
   TestEngine bench("qwen3_moe", kRecords);
-  const auto prompt = json::value_to<std::vector<TokenId>>(fixture.golden.at("greedy").at("prompt"));
+  const auto prompt =
+      json::value_to<std::vector<TokenId>>(fixture.golden.at("greedy").at("prompt"));
   const GenerateUpdate out = bench.generate(with_experts(greedy_request(prompt, 24)));
   const model::ModelConfig& config = bench.network().config();
   const auto rows = static_cast<int64_t>(prompt.size()) + 23, width = config.routing_width();
@@ -95,8 +96,7 @@ TEST(EngineExperts, DoNotDependOnChunksPrefixesOrRetraction) {
             plain.routed_experts);
 
   engine::EngineConfig tight = kRecords;
-  tight.kv_cache_bytes =
-      8 * engine::PagedKvCache::page_bytes(probe.network().blocks(), at::kFloat);
+  tight.kv_cache_bytes = 8 * engine::PagedKvCache::page_bytes(probe.network().blocks(), at::kFloat);
   TestEngine pressed("qwen3_moe", tight);
   int64_t retractions = 0;
   for (int i = 0; i < 4; ++i) {
@@ -219,8 +219,7 @@ void make_up_experts(std::vector<Group>& groups, const model::ModelConfig& confi
 
 parity::Outcome gradients(const train::TrainBatch& batch, train::TrainConfig config, bool shares,
                           int64_t micro_batch_size, const std::string& name = "qwen3_moe") {
-  const auto network =
-      model::load_network(parity::kModels + name, model::Precision::of("float64"));
+  const auto network = model::load_network(parity::kModels + name, model::Precision::of("float64"));
   const SystemClock clock;
   config.packing = {shares, 1};
   config.batching.micro_batch_size = micro_batch_size;

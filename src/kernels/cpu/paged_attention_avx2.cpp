@@ -160,8 +160,9 @@ struct TileRows {
   float* largest_M = nullptr;
   float* sum_M = nullptr;
   const int64_t* position_M = nullptr;
-  const uint8_t* const* chosen_Q = nullptr;  // PagedAttentionCall::chosen_T, from the tile's first row
-  int64_t group = 1;                         // rows of a query
+  const uint8_t* const* chosen_Q =
+      nullptr;        // PagedAttentionCall::chosen_T, from the tile's first row
+  int64_t group = 1;  // rows of a query
   int64_t stride = 0;
   int64_t window = 0;
 };

@@ -23,7 +23,8 @@ void write_glm_moe_dsa(const ModelConfig& config, json::object& out) {
   write_indexer(config, out);
   out["indexer_rope_interleave"] = config.indexer.rotates_pairs;
   json::array types;
-  for (const bool has_one : config.indexer.in_layer) types.emplace_back(has_one ? "full" : "shared");
+  for (const bool has_one : config.indexer.in_layer)
+    types.emplace_back(has_one ? "full" : "shared");
   out["indexer_types"] = std::move(types);
 }
 

@@ -28,8 +28,8 @@ Indexer::Indexer(const LayerSite& site)
       sin_PR_(site.rotary.sin_PR) {
   const int64_t hidden = site.config.hidden_size;
   const auto add = [&](kernels::Param& param, const char* name, std::vector<int64_t> shape) {
-    site.builder.add(
-        param, {{site.name(std::string("self_attn.indexer.") + name), std::move(shape), {}}});
+    site.builder.add(param,
+                     {{site.name(std::string("self_attn.indexer.") + name), std::move(shape), {}}});
   };
   add(query_, "wq_b.weight", {heads_ * size_, site.config.latent.q_rank});
   add(key_, "wk.weight", {size_, hidden});
@@ -71,16 +71,15 @@ IndexInput Indexer::forward(const Tensor& input_TH, const Tensor& latent_TQ,
                             const Tensor& positions_T) const {
   const at::NoGradGuard no_grad;
   const Tensor input = input_TH.detach();
-  const Tensor key_TD =
-      at::layer_norm(wide(kernels::linear(input, key_)), {size_}, wide(norm_.value),
-                     wide(norm_bias_.value), kKeyEps);
+  const Tensor key_TD = at::layer_norm(wide(kernels::linear(input, key_)), {size_},
+                                       wide(norm_.value), wide(norm_bias_.value), kKeyEps);
   const Tensor query_TJD =
       wide(kernels::linear(latent_TQ.detach(), query_)).view({input.size(0), heads_, size_});
   IndexInput out;
   out.query_TJD = rotated(query_TJD, positions_T) / std::sqrt(static_cast<double>(size_));
   out.key_TD = rotated(key_TD, positions_T);
-  out.weight_TJ = kernels::linear(wide(input), head_weight_) /
-                  std::sqrt(static_cast<double>(heads_));
+  out.weight_TJ =
+      kernels::linear(wide(input), head_weight_) / std::sqrt(static_cast<double>(heads_));
   return out;
 }
 

@@ -42,15 +42,15 @@ class LatentAttention final : public Mixer {
 
   LatentShape shape_;
   LatentLayer layer_;
-  kernels::Param query_;           // [N (P + R), H], or from the queries' latent
-  kernels::Param query_down_;      // [q_rank, H], undefined without a latent of queries
-  kernels::Param query_norm_;      // [q_rank]
-  kernels::Param key_value_down_;  // [L + R, H]
-  kernels::Param latent_norm_;     // [L]
-  kernels::Param output_;          // [H, N V]
+  kernels::Param query_;              // [N (P + R), H], or from the queries' latent
+  kernels::Param query_down_;         // [q_rank, H], undefined without a latent of queries
+  kernels::Param query_norm_;         // [q_rank]
+  kernels::Param key_value_down_;     // [L + R, H]
+  kernels::Param latent_norm_;        // [L]
+  kernels::Param output_;             // [H, N V]
   std::unique_ptr<Indexer> indexer_;  // null: there is none
   Costs indexer_costs_;
-  Tensor rotary_order_R_;          // int64, undefined where halves rotate with each other
+  Tensor rotary_order_R_;  // int64, undefined where halves rotate with each other
 };
 
 std::unique_ptr<Mixer> make_latent_attention(const LayerSite& site);

@@ -26,8 +26,7 @@ Tensor in_best_groups(const Tensor& choice_TE, const ExpertsConfig& config) {
 
 Tensor shares(const Tensor& logits_TE, RouterScore score) {
   const Tensor score_TE = scores_of(logits_TE, score);
-  return score == RouterScore::kSoftmax ? score_TE
-                                        : score_TE / (score_TE.sum(-1, true) + kTiny);
+  return score == RouterScore::kSoftmax ? score_TE : score_TE / (score_TE.sum(-1, true) + kTiny);
 }
 
 Routing route(const Tensor& logits_TE, const ExpertsConfig& config, const Tensor& selection_bias_E,
