@@ -32,7 +32,8 @@ void say(const std::string& line) {
   std::fflush(stderr);
 }
 
-/// A worker that has become a rank: its network, and its roles.
+/// A worker that has become a rank: its network, and its roles. One class because they are one process,
+/// which becomes all of this task by task.
 class Worker final {
  public:
   Worker(RankStart start, const cluster::RunIdentity& identity, cluster::WorkerLink& link)

@@ -42,6 +42,8 @@ struct ResponseTotals {
   void add(const GenerateUpdate& update);
 };
 
+/// One class because every form of an answer is made of the same updates, each of which changes all of
+/// it.
 class GenerateResponse {
  public:
   /// The tokenizer outlives the object; without one the response has no text. `request` may be gone

@@ -1,0 +1,151 @@
+#include "loop/run_engines.h"
+
+#include <ATen/Parallel.h>
+#include <ATen/core/grad_mode.h>
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "loop/engine_workers.h"
+#include "loop/engine_workers_config.h"
+#include "loop/networks.h"
+#include "loop/rank_engines.h"
+#include "loop/run_networks.h"
+#include "loop/run_start.h"
+#include "model/placement.h"
+
+namespace slime::loop {
+namespace {
+
+/// Engines beside the trainer have a part of the cores for themselves.
+int64_t engine_threads(const config::RunConfig& config) {
+  if (config.shares_weights() || config.device != "cpu") return 0;
+  if (config.rollout_num_threads > 0) return config.rollout_num_threads;
+  // Without --train-async they generate while nobody trains.
+  return config.train_async ? std::max<int64_t>(1, cores_of(config) / 2) : cores_of(config);
+}
+
+/// What the engines call the weights that the run begins with.
+WeightVersion first_version(const Stations& run) {
+  const StartPoint& start = run.start;
+  const RunSchedule& schedule = run.schedule;
+  const json::value* saved =
+      start.checkpoint ? start.checkpoint->run.if_contains("weight_version") : nullptr;
+  // Also where `slime train` goes on: groups that wait have tokens of those versions.
+  if (saved == nullptr || !saved->is_int64())
+    return schedule.first_step / schedule.steps_per_update;
+  const json::value* published = start.checkpoint->run.if_contains("is_published");
+  const bool was_published = published != nullptr && published->is_bool()
+                                 ? published->get_bool()
+                                 : schedule.publishes_after(start.checkpoint->iteration);
+  return RunSchedule::version_from(saved->get_int64(), was_published);
+}
+
+/// An engine beside the trainer has weights of its own; the first update makes them the trainer's.
+std::unique_ptr<Engines> engine_beside(Stations& run, const engine::EngineConfig& config,
+                                       WeightVersion version, engine::RunningRequests running) {
+  std::unique_ptr<model::Network> own;
+  run.memory.explain_shortage(Phase::kGenerate, [&] {
+    own = make_blank_copy(run.shape(), model::precision_on(run.config.device, run.config.dtype));
+  });
+  return std::make_unique<EngineBeside>(*run.network, std::move(own), config, version, running,
+                                        run.memory, run.clock);
+}
+
+/// What is trained, where it is whole in this process.
+model::Network* whole_here(const Stations& run) {
+  return trains(run.config) && run.network && !run.part ? run.network.get() : nullptr;
+}
+
+EngineWorkers::Hear on_timeline(Stations& run) {
+  return [&timeline = run.timeline](int index, engine::Activity activity) {
+    timeline.enter(engine_lane(index), engine_phase(activity));
+  };
+}
+
+std::unique_ptr<EngineWorkers> start_engine_workers(Stations& run, WeightVersion version,
+                                                    engine::RunningRequests running) {
+  const config::RunConfig& config = run.config;
+  const int64_t threads = std::max<int64_t>(1, run.engine_threads / config.num_engine_workers);
+  EngineWorkersConfig workers =
+      engine_workers_config(config,
+                            {.config = config,
+                             .longest_prompt = run.dataset ? run.dataset->longest_prompt() : 0,
+                             .num_threads = static_cast<int>(threads)},
+                            run.folder.worker_logs(), running);
+  workers.identity = run.identity;
+  return std::make_unique<EngineWorkers>(std::move(workers), *run.published, whole_here(run),
+                                         version, run.clock, on_timeline(run));
+}
+
+/// Engines that went on without the trainers get the weights with which those begin.
+void begin_epoch(Stations& run, WeightVersion version) {
+  run.engine_workers->hear_by(on_timeline(run));
+  const auto load = [&run](model::Network& own) {
+    const at::NoGradGuard no_grad;
+    const auto weights = model::load_network(
+        weights_directory(run), model::precision_on(run.config.device, run.config.dtype));
+    own.weights().copy_from(weights->weights());
+  };
+  run.engine_workers->begin_epoch(run.identity.epoch, version, whole_here(run), load);
+}
+
+}  // namespace
+
+void share_out_threads(Stations& run) {
+  const int64_t given = run.config.num_threads;
+  const int64_t all = cores_of(run.config);
+  if (run.engine_threads == 0) run.engine_threads = engine_threads(run.config);
+  if (trains_apart(run.config)) {
+    if (given > 0) at::set_num_threads(static_cast<int>(given));
+    return;
+  }
+  const int64_t trainer = std::max<int64_t>(1, all - run.engine_threads);
+  if (given > 0 || trainer < all) at::set_num_threads(static_cast<int>(trainer));
+}
+
+void start_engines(Stations& run) {
+  if (!generates(run.config)) {
+    run.own_engines = std::make_unique<NoEngines>();
+    return;
+  }
+  const MemoryPlan& plan = run.memory.plan();
+  if (plan.offloads() && trains(run.config)) {
+    run.trainers->release_memory();
+    run.memory.release_unused();  // the engine maps pages, which the allocator's own are not
+  }
+  engine::EngineConfig config = make_engine_config(run.config, *run.text, plan.kv_cache_bytes());
+  config.num_threads = run.engine_threads;
+  config.stages_weights = !run.config.shares_weights();
+  config.on_activity = [&timeline = run.timeline](engine::Activity now) {
+    timeline.enter(engine_lane(0), engine_phase(now));
+  };
+  const WeightVersion version = first_version(run);
+  const auto running = run.config.train_async && run.config.kv_on_update == "keep"
+                           ? engine::RunningRequests::kKeep
+                           : engine::RunningRequests::kRecompute;
+  if (run.engine_workers) {
+    begin_epoch(run, version);
+  } else if (run.config.num_engine_workers > 0) {
+    run.engine_workers = start_engine_workers(run, version, running);
+  } else if (has_engine_on_each_rank(run.config)) {
+    const int64_t ranks = run.config.world_size();
+    if (run.config.device == "cpu")
+      config.num_threads = std::max<int64_t>(1, at::get_num_threads() / ranks);
+    run.own_engines = std::make_unique<RankEngines>(
+        *run.hosted, run.identity,
+        EngineStart{.config = run.config,
+                    .kv_cache_bytes = plan.kv_cache_bytes(),
+                    .num_threads = static_cast<int>(config.num_threads)},
+        *run.network, config, version, running, plan.offloads(), run.memory, run.clock);
+  } else if (run.config.shares_weights()) {
+    run.own_engines = std::make_unique<EngineHere>(*run.network, config, version, running,
+                                                   plan.offloads(), run.memory, run.clock);
+  } else {
+    run.own_engines = engine_beside(run, config, version, running);
+  }
+  if (run.door) run.door->open(run.engines().client(), run.engines().max_request_tokens());
+}
+
+}  // namespace slime::loop
