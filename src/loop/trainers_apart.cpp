@@ -120,9 +120,11 @@ void TrainersApart::gather_weights(model::Network& whole) {
     const std::string frame = workers_.answer(0, kWorkTimeout);
     if (frame.empty()) return;
     const NamedPiece piece = named_piece_from(frame);
+    check(targets.contains(piece.name), "a piece is of a tensor of the model");
     const Tensor& target = targets.at(piece.name);
     check(target.is_cpu() && target.is_contiguous(), "the controller's weights are whole tensors");
-    check(piece.offset + piece.bytes.size() <= target.nbytes(), "a piece is of its tensor");
+    check(piece.offset <= target.nbytes() && piece.bytes.size() <= target.nbytes() - piece.offset,
+          "a piece is of its tensor");
     std::memcpy(static_cast<char*>(target.mutable_data_ptr()) + piece.offset, piece.bytes.data(),
                 piece.bytes.size());
   }
