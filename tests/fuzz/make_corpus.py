@@ -120,21 +120,25 @@ def seeds(target):
         yield b'\0{"uid": "a", "instance_id": 7, "messages": [], "reward": 1.0, "extra_info": {}}'
     elif target == "worker_frames_fuzz":
         yield b"\0t" + share()
-        yield from (b"\0" + kind for kind in (b"p", b"c", b"r"))
-        start = {"arguments": ["--lr", "1"], "rank": 1, "port": 9, "collective_milliseconds": 5, "num_rollouts": 3, "num_threads": 1}
+        yield from (b"\0" + task for task in (b"p", b"g", b"r", b"m9"))
+        yield b"\0c" + json.dumps({"root": "/c", "model_source": "/m", "save_optimizer": True, "iteration": 2, "run": {}}).encode()
+        config = {"flags": {"--lr": "0.5"}, "num_engine_workers": 1, "critic": None}
+        start = {"config": config, "rank": 1, "collective_milliseconds": 5, "num_rollouts": 3, "first_rollout": 1, "plugin_logs": "/l", "num_threads": 1}
         yield b"\1s" + json.dumps({**start, "checkpoint": "/c", "iteration": 2, "loads_optimizer": True}).encode()
-        yield b"\2" + struct.pack("<QQff", 1, 2, -0.5, -1.5)
-        yield b"\3e" + json.dumps({"arguments": ["--lr", "1"], "longest_prompt": 96, "num_threads": 1}).encode()
+        yield b"\2" + report()
+        yield b"\3e" + json.dumps({"config": config, "longest_prompt": 96, "kv_cache_bytes": 4096, "num_threads": 1}).encode()
+        yield b"\4" + json.dumps({"max_request_tokens": 96, "device": "the CPU", "memory": ["keys 1 GiB"]}).encode()
+        yield b"\5" + struct.pack("<QQff", 1, 2, -0.5, -1.5)
     elif target == "remote_engine_frames_fuzz":
-        request = struct.pack("<QQ1sQ2iq?qq?q", 7, 1, b"r", 2, 5, 6, 1, True, -1, 0, False, 1)
+        request = struct.pack("<QQ1sQ2iq?qq??qq", 7, 1, b"r", 2, 5, 6, 1, True, -1, 0, False, True, 1, 1)
         sampling = struct.pack("<qddqddddqQQ1sQiQid4??Q", 9, 1, 1, -1, 0, 0, 0, 1, 0, 1, 1, b"x", 1, 3, 1, 4, -1.5, *[False] * 4, True, 11)
         yield b"\0" + request + sampling
-        head = struct.pack("<QqqqddIIIIII", 7, 12, 4, 0, 0.5, 1, 2, 2, 1, 0, 0, 1)
-        yield b"\1" + struct.pack("<Q", 1) + head + struct.pack("<2i2fqq", 8, 9, -1, -2, 3, 2) + struct.pack("<BBBiQ", 0, 0, 1, 2, 0)
+        head = struct.pack("<Qqqqdd6IQ", 7, 12, 4, 0, 0.5, 1, 2, 2, 1, 0, 0, 4, 1)
+        yield b"\1" + struct.pack("<Q", 1) + head + struct.pack("<2i2fqq4h", 8, 9, -1, -2, 3, 2, 0, 3, 1, 2) + struct.pack("<BBBiQ", 0, 0, 1, 2, 0)
         yield b"\2" + struct.pack("<QQQ4s", 8, 4, 4, b"abcd")
-        yield b"\3" + struct.pack("<QBBqBQ2sB?", 1, 5, 2, 3, 1, 2, b"/m", 2, False)
-        yield b"\3" + struct.pack("<QBBqBQB?", 3, 5, 2, 4, 3, 0, 0, False)
-        yield b"\3" + struct.pack("<QBBqBQB?", 2, 7, 2, 0, 0, 0, 0, False)
+        yield b"\3" + struct.pack("<QBBqBQ2sQB?Q", 1, 5, 2, 3, 1, 2, b"/m", 0, 2, False, 0)
+        yield b"\3" + struct.pack("<QBBqBQQ2fB?Q", 3, 5, 2, 4, 3, 0, 2, 0.5, -0.5, 0, False, 1)
+        yield b"\3" + struct.pack("<QBBqBQQB?Q", 2, 7, 2, 0, 0, 0, 0, 0, False, 0)
         yield b"\4" + struct.pack("<Q??5q3d?dQ2s", 1, False, True, *range(5), 0, 0.5, 1, False, 0.004, 2, b"\1\2")
         yield b"\5\1"
         yield b"\6" + struct.pack("<Q", 3)
@@ -167,12 +171,23 @@ def without_most_of_the_vocabulary(file):
     return json.dumps(tokenizer).encode()
 
 
+FRAME_VERSION = 3  # kVersion of train/share_frame.cpp
+
+
 def share():
     """As train/share_frame.cpp writes it: one sample of three tokens, one step of one micro-batch."""
     sample = struct.pack("<qqq", 0, 0, 0) + struct.pack("<Q3i", 3, 7, 8, 9)  # ordinal, group, rollout; tokens
     sample += struct.pack("<q", 1) + struct.pack("<Q2B", 2, 1, 1) + struct.pack("<Q2f", 2, -0.5, -1.5)  # prompt length, mask, log-probs
-    sample += struct.pack("<QQQ", 0, 0, 0) + struct.pack("<ddqBQ", 0.5, 1.0, 2, 0, 0)  # nothing of a teacher or of top-p; the rest
-    return struct.pack("<IQq", 1, 1, 0) + sample + struct.pack("<QqdQQq", 1, 1, 1.0, 1, 1, 0)
+    sample += struct.pack("<QQQQ", 0, 0, 0, 0) + struct.pack("<Q4h", 4, 0, 3, 1, 2)  # no teacher, versions, top-p; experts of two rows
+    sample += struct.pack("<ddqBQ", 0.5, 1.0, 2, 0, 0)  # rewards, mask total, truncated, source
+    return struct.pack("<IQq", FRAME_VERSION, 1, 0) + sample + struct.pack("<QqdqQQq", 1, 1, 1.0, 1, 1, 1, 0)
+
+
+def report():
+    """The same of a report: one step of one metric, log-probs of one sample."""
+    metrics = struct.pack("<QQ1sd", 1, 1, b"m", 0.5)
+    step = struct.pack("<Qq", 1, 0) + metrics + struct.pack("<Q", 0)  # not skipped
+    return struct.pack("<I", FRAME_VERSION) + step + struct.pack("<QQQ2f", 0, 1, 2, -0.5, -1.5) + metrics + metrics + struct.pack("<qq", 3, 3)
 
 
 def safetensors(tensors):

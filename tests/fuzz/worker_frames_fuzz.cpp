@@ -1,5 +1,6 @@
 // Bytes as what goes between a controller and its workers (net/frame_channel.h carries it): a task,
-// the start of a rank or an engine, a report. Either they are refused or they mean what their own bytes say.
+// the start of a rank or an engine, an engine's first answer, a report, log-probs. Either they are
+// refused or they mean what their own bytes say.
 
 #include <cstddef>
 #include <cstdint>
@@ -9,6 +10,7 @@
 #include "core/error.h"
 #include "loop/rank_tasks.h"
 #include "train/rank_report.h"
+#include "train/share.h"
 
 using namespace slime;
 
@@ -17,19 +19,24 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, std::size_t size) {
   if (size == 0) return 0;
   const std::string_view frame(reinterpret_cast<const char*>(data) + 1, size - 1);
   try {
-    if (data[0] % 4 == 0) {
+    if (data[0] % 6 == 0) {
       const std::string task = to_frame(loop::trainer_task_from(frame));
       if (to_frame(loop::trainer_task_from(task)) != task) std::abort();
-    } else if (data[0] % 4 == 3) {
+    } else if (data[0] % 6 == 3) {
       const std::string start = to_frame(loop::engine_start_from(frame));
       if (to_frame(loop::engine_start_from(start)) != start) std::abort();
-    } else if (data[0] % 4 == 1) {
+    } else if (data[0] % 6 == 4) {
+      const std::string ready = to_text(loop::engine_ready_from(frame));
+      if (to_text(loop::engine_ready_from(ready)) != ready) std::abort();
+    } else if (data[0] % 6 == 5) {
+      if (train::to_frame(train::log_probs_from_frame(frame)) != frame) std::abort();
+    } else if (data[0] % 6 == 1) {
       const std::string start = to_frame(loop::rank_start_from(frame));
       if (to_frame(loop::rank_start_from(start)) != start) std::abort();
     } else {
       if (train::to_frame(train::report_from_frame(frame)) != frame) std::abort();
     }
-  } catch (const BugError&) {  // bytes that are no share and no report
+  } catch (const BugError&) {  // bytes that are no share, report or log-probs
   } catch (const ConfigError&) {
   }
   return 0;
