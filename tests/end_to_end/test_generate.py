@@ -207,10 +207,15 @@ import asyncio
 from slime.rollout.sglang_rollout import GenerateState, generate as one_turn
 from slime.utils.types import Sample
 
+drawn = []
+
 async def generate(args, sample, sampling_params):
     state = GenerateState(args)
+    while sample.group_index != 1 and len(drawn) < 4:  # nobody is done before group 1 has begun
+        await asyncio.sleep(0.01)
     if sample.group_index == 1 and sample.response_length == 0:
         sample = await one_turn(args, sample, {**sampling_params, "max_new_tokens": 2, "ignore_eos": True})
+        drawn.append(sample.index)
         while not state.aborted:
             await asyncio.sleep(0.01)
         sample.status = Sample.Status.ABORTED
