@@ -2,11 +2,13 @@
 
 import asyncio
 from argparse import Namespace
+from types import SimpleNamespace
 
 import pytest
 from host_driver import FLAGS
 from slime.rollout import sglang_rollout
 from slime.rollout.fully_async_rollout import AsyncRolloutWorker
+from slime.rollout.generate_call import await_generate
 from slime.utils.misc import SingletonMeta
 from slime.utils.types import Sample
 from stub_engine import StubEngine
@@ -132,3 +134,16 @@ def test_a_worker_keeps_groups_in_flight():
             groups += worker.get_completed_groups(6 - len(groups))
         worker.stop()
         assert len({ordinal for ordinal, _ in groups}) == 6 and source.given <= 20
+
+
+def test_a_state_in_the_place_of_generate_states_need_not_count_calls():
+    async def own(sample):
+        return sample
+
+    async def cancellable(sample):
+        return sample
+
+    cancellable.abort_mode = "request"
+    sample = Sample(index=3)
+    for function in (own, cancellable):
+        assert asyncio.run(await_generate(SimpleNamespace(), function, sample, function(sample))) is sample

@@ -18,12 +18,15 @@ def is_cancelled_by_abort(function):
 async def await_generate(state, function, sample, call):
     """What `call`, a coroutine of `function` for `sample`, returns; the sample, aborted, when cancel_requests() came before."""
     if not is_cancelled_by_abort(function):
-        state.active_server_generations += 1
+        # A state that tests or users put in the place of GenerateState may lack what is counted here.
+        state.active_server_generations = getattr(state, "active_server_generations", 0) + 1
         try:
             return await call
         finally:
             state.active_server_generations -= 1
     task = asyncio.ensure_future(call)
+    if not hasattr(state, "cancellable_tasks"):
+        state.cancellable_tasks = set()
     state.cancellable_tasks.add(task)
     try:
         return await task
