@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 from conftest import SLIME, numbers_that_repeat, run_slime, train_command, weights
 
-STEPS = 60
+STEPS = 60  # more where every role is stopped again and again: an engine that is silent does not hold up the others
 WORKERS = ["rank_0", "rank_1", "engine_0", "engine_1"]
 LAYOUT = ["--actor-num-gpus-per-node", "2", "--rollout-num-gpus", "2", "--use-fault-tolerance", "--max-restarts", "20"]
 STOPPED_AFTER = 2  # seconds of silence
@@ -28,7 +28,8 @@ LIMITS = {"rank": 15, "engine": 10}  # seconds
 ENDS = [str(token) for token in range(44)]  # one in six tokens ends a response
 
 
-def command_for(work, run_dir, form="train", steps=STEPS, extra=()):
+def command_for(work, run_dir, form="train", steps=None, extra=()):
+    steps = STEPS if steps is None else steps
     command = train_command(work, run_dir, rollouts=steps)
     command[1] = form
     command[command.index("--rollout-max-response-len") + 1] = "40"
@@ -155,18 +156,18 @@ def responses(run_dir):
     return steps
 
 
-def audit(run_dir, steps=STEPS):
+def audit(run_dir):
     """Each prompt and token is accounted for, and no prompt was trained twice."""
     done = run_slime([str(SLIME), "ledger", str(run_dir), "--json"])
     assert done.returncode == 0, done.stdout + done.stderr
     at = json.loads(done.stdout)["checkpoint"]
-    assert at["step"] == steps - 1 and at["prompts"]["trained"] == steps * 4
+    assert at["step"] == STEPS - 1 and at["prompts"]["trained"] == STEPS * 4
     for counts, whole in ((at["tokens"], "generated"), (at["prompts"], "given_out")):
         assert counts[whole] == sum(number for name, number in counts.items() if name != whole) > 0
     trained = [index for samples in responses(run_dir).values() for index, _ in samples]
-    assert len(trained) == len(set(trained)) == steps * 16
+    assert len(trained) == len(set(trained)) == STEPS * 16
     rows = [json.loads(line)["step"] for line in (run_dir / "metrics.jsonl").read_text().splitlines()]
-    assert rows == list(range(steps)), "each step has one row"
+    assert rows == list(range(STEPS)), "each step has one row"
 
 
 def assert_same_training(run_dir, undisturbed, *, engines_died):
@@ -186,6 +187,13 @@ def report(times, name):
     for role, seconds in times:
         print(f"{name}: {role} was back after {seconds:.1f} s")
         assert seconds < LIMITS[role.split("_")[0]], (role, seconds)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def long_enough(request):
+    global STEPS
+    if request.config.getoption("--instants") is not None:
+        STEPS = 300
 
 
 @pytest.fixture(scope="module")
