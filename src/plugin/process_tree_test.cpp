@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <spawn.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <thread>
@@ -63,6 +64,7 @@ TEST(ProcessTree, OneThatLeftItIsKilledByWhatIsKnownOfIt) {
   const std::vector<TreeProcess> known = grown_to(root, 2);
   ASSERT_EQ(known.size(), 2u);
   const pid_t sleeper = known[0].pid == root ? known[1].pid : known[0].pid;
+  while (::getsid(sleeper) == root) std::this_thread::sleep_for(1ms);  // setsid is still to come
   end(root);
   EXPECT_EQ(tree_of(sleeper).size(), 1u) << "it lives on";
   kill_descendants(root, {{.pid = sleeper, .started = 1}});

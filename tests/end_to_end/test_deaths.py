@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 from conftest import SLIME, numbers_that_repeat, run_slime, train_command, weights
 
-STEPS = 60  # more where every role is stopped again and again: an engine that is silent does not hold up the others
+STEPS = 150  # more where every role is stopped again and again: an engine that is silent does not hold up the others
 WORKERS = ["rank_0", "rank_1", "engine_0", "engine_1"]
 LAYOUT = ["--actor-num-gpus-per-node", "2", "--rollout-num-gpus", "2", "--use-fault-tolerance", "--max-restarts", "20"]
 STOPPED_AFTER = 2  # seconds of silence

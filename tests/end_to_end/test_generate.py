@@ -207,10 +207,12 @@ import asyncio
 from slime.rollout.sglang_rollout import GenerateState, generate as one_turn
 from slime.utils.types import Sample
 
-drawn = []
+drawn, ended = [], []
 
 async def generate(args, sample, sampling_params):
     state = GenerateState(args)
+    while sample.group_index > 4 and len(ended) < 4:  # in the second step group 1 is done first
+        await asyncio.sleep(0.01)
     while sample.group_index != 1 and len(drawn) < 4:  # nobody is done before group 1 has begun
         await asyncio.sleep(0.01)
     if sample.group_index == 1 and sample.response_length == 0:
@@ -222,7 +224,10 @@ async def generate(args, sample, sampling_params):
         return sample
     assert not state.aborted
     sample.metadata["had"] = sample.response_length
-    return await one_turn(args, sample, {**sampling_params, "ignore_eos": True})
+    sample = await one_turn(args, sample, {**sampling_params, "ignore_eos": True})
+    if sample.group_index == 1:
+        ended.append(sample.index)
+    return sample
 """
 
 
