@@ -13,13 +13,13 @@
 #include <utility>
 
 #include "core/error.h"
+#include "loop/batch_shares.h"
 #include "loop/rank_engines.h"
 #include "loop/run_devices.h"
 
 namespace slime::loop {
 namespace {
 
-/// A model may come from a slow disk.
 constexpr std::chrono::minutes kAnswerTimeout{2};  // after the last collective of a step
 
 /// Ranks of one host share its cores while they train; before and after, rank 0 has all of them.
@@ -138,32 +138,15 @@ void TrainerWorkers::tell_others(const TrainerTask& task) {
 }
 
 train::TrainReport TrainerWorkers::train(const train::TrainBatch& batch) {
-  std::vector<train::BatchShare> shares = own_->trainer().divide(batch);
-  std::vector<train::Indices> places;  // in the batch, of each share's samples
-  for (const train::BatchShare& share : shares) places.push_back(share.batch_indices);
-  const auto dp_of = [&](int rank) {
-    return static_cast<std::size_t>(comm::coordinates_of(layout_, rank).dp);
-  };
-  std::vector<std::string> frames;
-  for (const train::BatchShare& share : shares)
-    frames.push_back(to_frame({.kind = RankTask::kTrain, .share = share}));
+  BatchShares shares(layout_, own_->trainer().divide(batch), batch.samples.size());
   for (int rank = 1; rank <= workers_->count(); ++rank)
-    workers_->send_task(rank, frames[dp_of(rank)]);
+    workers_->send_task(rank, shares.frame_of(rank));
   const ThreadLimit limit(num_train_threads_);
-  train::TrainReport report = together([&] { return own_->trainer().train(shares[0]); });
-  std::vector<std::vector<float>> all(batch.samples.size());
-  for (int rank = 0; rank <= workers_->count(); ++rank) {
-    std::vector<std::vector<float>> own =
-        rank == 0 ? std::move(report.log_probs)
-                  : train::log_probs_from_frame(workers_->answer(rank, kAnswerTimeout));
-    const comm::Coordinates at = comm::coordinates_of(layout_, rank);
-    // Of ranks with the same samples the last stage has them, and its first rank is asked.
-    if (at.tp > 0 || at.cp > 0 || at.pp + 1 < layout_.pp) continue;
-    const train::Indices& place = places[dp_of(rank)];
-    check(own.size() == place.size(), "a rank answers for each of its samples");
-    for (std::size_t i = 0; i < own.size(); ++i) all[place[i]] = std::move(own[i]);
-  }
-  report.log_probs = std::move(all);
+  train::TrainReport report = together([&] { return own_->trainer().train(shares.of(0)); });
+  shares.take(0, std::move(report.log_probs));
+  for (int rank = 1; rank <= workers_->count(); ++rank)
+    shares.take(rank, train::log_probs_from_frame(workers_->answer(rank, kAnswerTimeout)));
+  report.log_probs = shares.take_log_probs();
   report.samples_of_steps = train::split_into_steps(
       batch.rollout_ids(), own_->trainer().config().batching.global_batch_size);
   return report;

@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "core/error.h"
+#include "loop/batch_shares.h"
 #include "train/rank_report.h"
 
 namespace slime::loop {
@@ -77,33 +78,17 @@ void TrainersApart::tell_all(const TrainerTask& task) {
 }
 
 train::TrainReport TrainersApart::train(const train::TrainBatch& batch) {
-  std::vector<train::BatchShare> shares = train::divide(batch, config_, *shape_);
-  std::vector<train::Indices> places;  // in the batch, of each share's samples
-  std::vector<std::string> frames;
-  for (train::BatchShare& share : shares) {
-    places.push_back(share.batch_indices);
-    frames.push_back(to_frame({.kind = RankTask::kTrain, .share = std::move(share)}));
-  }
-  const auto dp_of = [&](int rank) {
-    return static_cast<std::size_t>(comm::coordinates_of(layout_, rank).dp);
-  };
-  for (int rank = 0; rank < workers_.count(); ++rank) workers_.send_task(rank, frames[dp_of(rank)]);
+  BatchShares shares(layout_, train::divide(batch, config_, *shape_), batch.samples.size());
+  for (int rank = 0; rank < workers_.count(); ++rank)
+    workers_.send_task(rank, shares.frame_of(rank));
   train::TrainReport report;
-  std::vector<std::vector<float>> log_probs(batch.samples.size());
   for (int rank = 0; rank < workers_.count(); ++rank) {
     const std::string answer = workers_.answer(rank, kWorkTimeout);
     if (rank == 0) report = train::report_from_frame(answer);
-    std::vector<std::vector<float>> own =
-        rank == 0 ? std::move(report.log_probs) : train::log_probs_from_frame(answer);
-    const comm::Coordinates at = comm::coordinates_of(layout_, rank);
-    // Of ranks with the same samples the last stage has them, and its first rank is asked.
-    if (at.tp > 0 || at.cp > 0 || at.pp + 1 < layout_.pp) continue;
-    const train::Indices& place = places[dp_of(rank)];
-    check(own.size() == place.size(), "a rank answers for each of its samples");
-    for (std::size_t i = 0; i < own.size(); ++i)
-      log_probs[static_cast<std::size_t>(place[i])] = std::move(own[i]);
+    shares.take(rank,
+                rank == 0 ? std::move(report.log_probs) : train::log_probs_from_frame(answer));
   }
-  report.log_probs = std::move(log_probs);
+  report.log_probs = shares.take_log_probs();
   report.samples_of_steps =
       train::split_into_steps(batch.rollout_ids(), config_.batching.global_batch_size);
   return report;
