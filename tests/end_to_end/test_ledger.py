@@ -179,7 +179,7 @@ def killed(work):
         deadline = time.monotonic() + 60
         while time.monotonic() < deadline:
             latest = run_dir / "latest"
-            if latest.is_symlink() and int(latest.readlink().name.split("_")[1]) >= target:
+            if latest.is_symlink() and int(latest.readlink().name.split("_")[1]) >= target and '"dispatched"' in behind_checkpoint(run_dir):
                 break
             time.sleep(0.005)
         process.kill()
