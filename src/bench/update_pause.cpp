@@ -12,7 +12,8 @@
 #include "bench/made_up_directory.h"
 #include "bench/random_tokens.h"
 #include "bench/timing.h"
-#include "cluster/visible_devices.h"
+#include "cluster/local_process.h"
+#include "cluster/placement.h"
 #include "config/parse_flags.h"
 #include "config/validate.h"
 #include "core/clock.h"
@@ -267,8 +268,10 @@ void measure_apart(const UpdatePauseOptions& options) {
   const SystemClock clock;
   loop::EngineWorkersConfig config;
   config.count = static_cast<int>(options.engines_apart);
-  for (int index = 0; is_gpu && index < config.count; ++index)
-    config.visible_devices.push_back(cluster::visible_device(cluster::device_of_engine(1, index)));
+  const cluster::Placement placement{.num_engines = config.count, .has_devices = is_gpu};
+  for (int index = 0; index < config.count; ++index)
+    config.places.push_back(placement.of_engine(index));
+  cluster::LocalLauncher launcher;
   config.start = {
       .config = config_of(arguments(options, directory, longest_context(options, shape))),
       .longest_prompt = options.prompt_tokens,
@@ -281,7 +284,7 @@ void measure_apart(const UpdatePauseOptions& options) {
                 .activations = is_gpu ? trained->weights().flat().scalar_type() : at::kFloat,
                 .device = trained->weights().flat().device()});
     published->weights().copy_from(trained->weights());
-    loop::EngineWorkers engines(config, *published, trained.get(), 0, clock);
+    loop::EngineWorkers engines(config, *published, trained.get(), 0, launcher, clock);
     std::vector<std::string> said;
     engines.tell_by([&said](const std::string& line) { said.push_back(line); });
     const UpdatedEngine updated{

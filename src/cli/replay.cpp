@@ -107,7 +107,7 @@ int replay(std::span<const std::string> arguments) {
   config::ParsedFlags flags = config::parse_flags(words_for(run_dir, folder));
   config::complete_and_validate(flags);
   const SystemClock clock;
-  const int exit_code = loop::run_to_the_end(flags, clock);
+  const int exit_code = loop::run_on_this_host(flags, clock);
   if (exit_code != 0) return exit_code;
   const fs::path weights = fs::path("latest") / "model.safetensors";
   const bool is_equal = read_file(run_dir / weights) == read_file(folder / weights);

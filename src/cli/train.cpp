@@ -5,11 +5,9 @@
 #include <vector>
 
 #include "cli/dry_run.h"
+#include "cli/run_hosts.h"
 #include "cli/train.h"
 #include "config/parse_flags.h"
-#include "config/validate.h"
-#include "core/clock.h"
-#include "loop/restarts.h"
 
 namespace slime::cli {
 
@@ -28,9 +26,7 @@ int train(std::span<const std::string> arguments) {
   }
   config::ParsedFlags flags = config::parse_flags(arguments);
   if (flags.config.dry_run) return dry_run(flags);
-  config::complete_and_validate(flags);
-  const SystemClock clock;
-  return loop::run_to_the_end(flags, clock);
+  return train_on_hosts(flags, arguments);
 }
 
 int train_async(std::span<const std::string> arguments) {

@@ -5,9 +5,11 @@
 #include <array>
 #include <charconv>
 #include <cstdlib>
+#include <fstream>
 #include <optional>
 #include <random>
 
+#include "core/crc32c.h"
 #include "core/error.h"
 
 namespace slime::cluster {
@@ -21,7 +23,8 @@ std::optional<int64_t> epoch_from(std::string_view text) {
   return epoch;
 }
 
-/// In a time that says nothing of where they differ.
+}  // namespace
+
 bool is_same_token(std::string_view a, std::string_view b) {
   if (a.size() != b.size()) return false;
   unsigned difference = 0;
@@ -30,13 +33,24 @@ bool is_same_token(std::string_view a, std::string_view b) {
   return difference == 0;
 }
 
-}  // namespace
-
 std::string make_run_token() {
   std::random_device entropy;
   std::string token;
   for (int word = 0; word < 8; ++word) token += fmt::format("{:08x}", entropy());
   return token;
+}
+
+std::string own_program() {
+  std::ifstream file("/proc/self/exe", std::ios::binary);
+  std::string block(std::size_t{1} << 20, '\0');
+  uint64_t size = 0;
+  uint32_t checksum = 0;
+  while (file.read(block.data(), static_cast<std::streamsize>(block.size())), file.gcount() > 0) {
+    const auto count = static_cast<std::size_t>(file.gcount());
+    checksum = crc32c(std::string_view(block).substr(0, count), checksum);
+    size += count;
+  }
+  return fmt::format("{}-{:08x}", size, checksum);
 }
 
 std::vector<std::string> to_environment(const RunIdentity& identity) {

@@ -26,11 +26,18 @@ inline constexpr const char* kEpochVariable = "SLIME_RUN_EPOCH";
 /// 32 bytes of the system's entropy, in hexadecimal.
 std::string make_run_token();
 
+/// Which program this process runs: processes of one run understand each other because it is the same,
+/// byte for byte. "54023168-9f0b21aa", of its size and checksum.
+std::string own_program();
+
 /// "NAME=value", to be added to a child's environment.
 std::vector<std::string> to_environment(const RunIdentity& identity);
 /// Of this process's environment, out of which they are taken: its own children have no part in the
 /// run. Without them nothing is asked. Throws ConfigError for an epoch that is no number.
 RunIdentity take_identity_from_environment();
+
+/// In a time that says nothing of where they differ.
+bool is_same_token(std::string_view a, std::string_view b);
 
 /// What a connection begins with, and back: "2 <token>".
 std::string to_greeting(const RunIdentity& identity);

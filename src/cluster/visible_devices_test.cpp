@@ -25,12 +25,5 @@ TEST(VisibleDevices, ADeviceThatNobodySeesIsABug) {
   EXPECT_THROW(visible_device("6,", 1), BugError);
 }
 
-TEST(VisibleDevices, EnginesHaveTheDevicesBehindThoseOfTheTrainer) {
-  EXPECT_EQ(device_of_rank(3), 3);
-  EXPECT_EQ(device_of_engine(1, 0), 1);
-  EXPECT_EQ(device_of_engine(4, 2), 6);
-  EXPECT_EQ(device_of_engine(4, 1, 2), 6);
-}
-
 }  // namespace
 }  // namespace slime::cluster

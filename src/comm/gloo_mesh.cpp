@@ -23,7 +23,6 @@ namespace slime::comm {
 namespace {
 
 using Works = std::vector<c10::intrusive_ptr<c10d::Work>>;
-constexpr const char* kLoopback = "127.0.0.1";
 constexpr uint32_t kMostTags = 1U << 30;
 constexpr std::chrono::milliseconds kShortestWait{1};
 
@@ -82,7 +81,7 @@ class GlooGroup final : public RankGroup {
     };
     guarded(where, [&] {
       auto options = c10::make_intrusive<c10d::ProcessGroupGloo::Options>(config.connect_timeout);
-      options->devices.push_back(c10d::ProcessGroupGloo::createDeviceForHostname(kLoopback));
+      options->devices.push_back(c10d::ProcessGroupGloo::createDeviceForHostname(config.address));
       const auto store = c10::make_intrusive<c10d::PrefixStore>(
           fmt::format("{}/{}/{}", config.token, name_of(axis), members.front()),
           connection_->store);
@@ -279,20 +278,21 @@ void compare_epochs(const GlooConfig& config, c10d::TCPStore& store) {
 
 }  // namespace
 
-Rendezvous::Rendezvous() : socket_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+Rendezvous::Rendezvous(const std::string& address_text)
+    : socket_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
   sockaddr_in address{};
   address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   socklen_t length = sizeof address;
   auto* generic = reinterpret_cast<sockaddr*>(&address);
-  const bool listens = socket_ >= 0 && ::bind(socket_, generic, sizeof address) == 0 &&
+  const bool listens = ::inet_pton(AF_INET, address_text.c_str(), &address.sin_addr) == 1 &&
+                       socket_ >= 0 && ::bind(socket_, generic, sizeof address) == 0 &&
                        ::listen(socket_, SOMAXCONN) == 0 &&
                        ::getsockname(socket_, generic, &length) == 0;
   if (!listens) {
     const std::string why = std::strerror(errno);
     if (socket_ >= 0) ::close(socket_);
     throw ConfigError(
-        fmt::format("ranks cannot meet: no port of {} to listen on: {}", kLoopback, why));
+        fmt::format("ranks cannot meet: no port of {} to listen on: {}", address_text, why));
   }
   port_ = ntohs(address.sin_port);
 }
@@ -317,7 +317,7 @@ std::unique_ptr<Mesh> make_gloo_mesh(const GlooConfig& config, Rendezvous* rende
   if (config.rank == 0) options.masterListenFd = rendezvous->release();
   const auto where = [&] { return fmt::format("rank {}: joining the ranks", config.rank); };
   guarded(where,
-          [&] { connection->store = c10::make_intrusive<c10d::TCPStore>(kLoopback, options); });
+          [&] { connection->store = c10::make_intrusive<c10d::TCPStore>(config.meeting, options); });
   guarded(where, [&] { compare_epochs(config, *connection->store); });
   return std::make_unique<Mesh>(
       config.layout, config.rank, [&](Axis axis, const std::vector<int>& members) {

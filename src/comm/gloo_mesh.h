@@ -1,7 +1,7 @@
 #pragma once
 
-/// A mesh over c10d and Gloo: processes (or, in tests, threads) of one host that compute on the
-/// CPU, connected through the loopback address.
+/// A mesh over c10d and Gloo: processes (or, in tests, threads) that compute on the CPU, connected
+/// through the loopback address or, where they are on several hosts, through the addresses of those.
 
 #include <chrono>
 #include <cstdint>
@@ -13,12 +13,14 @@
 
 namespace slime::comm {
 
-/// A listening socket on 127.0.0.1, port chosen by the system: where ranks find one another. Rank 0
-/// makes it before it starts the others, so that nobody can take the port in between.
+inline constexpr const char* kLoopback = "127.0.0.1";
+
+/// A listening socket, port chosen by the system: where ranks find one another. Rank 0 makes it
+/// before the others look for it, so that nobody can take the port in between.
 class Rendezvous final {
  public:
-  /// Throws ConfigError when there is no loopback address to listen on.
-  Rendezvous();
+  /// On an address of this host, IPv4. Throws ConfigError when it cannot be listened on.
+  explicit Rendezvous(const std::string& address = kLoopback);
   ~Rendezvous();
   Rendezvous(const Rendezvous&) = delete;
   Rendezvous& operator=(const Rendezvous&) = delete;
@@ -35,7 +37,9 @@ class Rendezvous final {
 struct GlooConfig {
   int rank = 0;
   ParallelLayout layout;
-  int port = 0;  // of the rendezvous
+  std::string address = kLoopback;  // of this rank's host, under which the others reach it
+  std::string meeting = kLoopback;  // of rank 0's
+  int port = 0;                     // of the rendezvous
   /// Ranks that do not have the token of rank 0 do not find it; one of an older epoch is refused.
   std::string token = {};
   int64_t epoch = 0;

@@ -1,6 +1,6 @@
 #pragma once
 
-/// A mesh over NCCL: processes of one host, each with a GPU of its own.
+/// A mesh over NCCL: processes, each with a GPU of its own.
 ///
 /// Tensors on the GPU travel through NCCL, in the current stream; those on the CPU and byte strings
 /// through Gloo, over which the ranks also meet (comm/gloo_mesh.h).

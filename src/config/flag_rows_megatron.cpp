@@ -91,7 +91,6 @@ std::vector<Flag> shape_flags() {
 }
 
 std::vector<Flag> parallel_flags() {
-  constexpr std::string_view kOne = "1 for now: ranks are on one host";
   constexpr std::string_view kOneExpert = "1 for now: experts are whole on each rank";
   constexpr std::string_view kOptimizerStays =
       "weights are shared and the optimizer stays; --offload-rollout is about the rest";
@@ -106,7 +105,14 @@ std::vector<Flag> parallel_flags() {
             "segment"),
       works("--expert-model-parallel-size", &C::expert_model_parallel_size, kOneExpert),
       works("--expert-tensor-parallel-size", &C::expert_tensor_parallel_size, kOneExpert),
-      works("--actor-num-nodes", &C::actor_num_nodes, kOne),
+      works("--actor-num-nodes", &C::actor_num_nodes,
+            "hosts whose devices train; the command is started on each of them, or through Ray "
+            "(docs/cluster.md)"),
+      works("--launcher", &C::launcher,
+            "who starts the processes of several hosts: environment (torchrun, srun, mpirun, Kubernetes: "
+            "what is recognised), ray, local, or auto: Ray where RAY_ADDRESS is set, else the environment"),
+      works("--nodes-timeout-seconds", &C::nodes_timeout_seconds,
+            "until all hosts of a run are there, or a lost one is back"),
       works("--actor-num-gpus-per-node", &C::actor_num_gpus_per_node,
             "ranks that train, each a process with a share of the cores; data-parallel but for the "
             "sizes above"),
@@ -128,7 +134,9 @@ std::vector<Flag> parallel_flags() {
             "keys, values and gradients keep their memory all the time"),
       accepted("--offload-train", kSwitch, kOptimizerStays),
       accepted("--no-offload-train", kSwitch, kOptimizerStays),
-      accepted("--num-gpus-per-node", kValue, kOneProcess),
+      works("--num-gpus-per-node", &C::num_gpus_per_node,
+            "places of a host, where there are several; without it those that the first host shows, on "
+            "CPUs --actor-num-gpus-per-node"),
       accepted("--distributed-backend", kValue, "Gloo, between processes of one host"),
       works("--distributed-timeout-minutes", &C::distributed_timeout_minutes,
             "deadline of a collective: ranks that wait longer for one another end the run"),

@@ -7,7 +7,7 @@
 namespace slime::config {
 namespace {
 
-constexpr int64_t kMostRanks = 64;
+constexpr int64_t kMostRanks = 4096;
 
 /// The sizes of the axes. False: nothing can be computed from them.
 bool check_sizes(const RunConfig& config, Problems& problems) {
@@ -16,6 +16,7 @@ bool check_sizes(const RunConfig& config, Problems& problems) {
        {std::pair{"--tensor-model-parallel-size", config.tensor_model_parallel_size},
         std::pair{"--pipeline-model-parallel-size", config.pipeline_model_parallel_size},
         std::pair{"--context-parallel-size", config.context_parallel_size},
+        std::pair{"--actor-num-nodes", config.actor_num_nodes},
         std::pair{"--actor-num-gpus-per-node", config.actor_num_gpus_per_node}}) {
     const bool is_possible = size >= 1 && size <= kMostRanks;
     problems.require(is_possible,
@@ -28,10 +29,18 @@ bool check_sizes(const RunConfig& config, Problems& problems) {
     problems.require(
         size == 1, fmt::format("{} {}: experts are whole on each rank for now; use 1", name, size));
   }
-  problems.require(config.actor_num_nodes == 1,
-                   fmt::format("--actor-num-nodes {}: ranks are on one host for now; use 1",
-                               config.actor_num_nodes));
-  return are_positive && config.actor_num_nodes == 1;
+  problems.require(config.num_gpus_per_node.value_or(1) >= 1 &&
+                       config.num_gpus_per_node.value_or(1) <= kMostRanks,
+                   fmt::format("--num-gpus-per-node {}: should be between 1 and {}",
+                               config.num_gpus_per_node.value_or(1), kMostRanks));
+  problems.require(config.launcher == "auto" || config.launcher == "local" ||
+                       config.launcher == "environment" || config.launcher == "ray",
+                   fmt::format("--launcher {}: should be auto, local, environment or ray",
+                               config.launcher));
+  problems.require(config.nodes_timeout_seconds > 0 && config.nodes_timeout_seconds <= 1e6,
+                   fmt::format("--nodes-timeout-seconds {:g}: should be above 0 and at most 1000000",
+                               config.nodes_timeout_seconds));
+  return are_positive;
 }
 
 void check_pipeline(const RunConfig& config, Problems& problems) {

@@ -415,6 +415,9 @@ struct ParallelFlags {
   std::optional<int64_t> decoder_last_pipeline_num_layers;
   std::optional<int64_t> num_virtual_stages_per_pipeline_rank;
   int64_t actor_num_nodes = 1;
+  std::optional<int64_t> num_gpus_per_node;
+  std::string launcher = "auto";
+  double nodes_timeout_seconds = 1800;
   int64_t actor_num_gpus_per_node = 1;       // ranks that train
   int64_t distributed_timeout_minutes = 10;  // of a collective
   double worker_timeout_seconds = 20;        // without a sign of life from a rank

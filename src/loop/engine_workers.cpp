@@ -13,7 +13,7 @@
 #include <cstring>
 #include <utility>
 
-#include "cluster/local_workers.h"
+#include "cluster/workers.h"
 #include "core/error.h"
 
 namespace slime::loop {
@@ -28,22 +28,6 @@ constexpr milliseconds kLook{20};  // how often an engine is looked at
 constexpr milliseconds kLongestPause{30'000};
 constexpr milliseconds kBlame{3'000};  // in which the cause of a lost connection shows
 
-/// Closed unless somebody takes them over.
-struct ConnectedSockets {
-  ConnectedSockets() {
-    if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0)
-      throw std::runtime_error(fmt::format("no socket for an engine: {}", std::strerror(errno)));
-  }
-  ~ConnectedSockets() {
-    for (const int end : ends)
-      if (end >= 0) ::close(end);
-  }
-  ConnectedSockets(const ConnectedSockets&) = delete;
-  ConnectedSockets& operator=(const ConnectedSockets&) = delete;
-  int take(std::size_t index) { return std::exchange(ends.at(index), -1); }
-  std::array<int, 2> ends{-1, -1};
-};
-
 /// sync: others copy the published weights, on streams of their own.
 void wait_for(const Tensor& copied_N) {
   if (copied_N.is_cpu()) return;
@@ -53,9 +37,10 @@ void wait_for(const Tensor& copied_N) {
 }  // namespace
 
 EngineWorkers::EngineWorkers(EngineWorkersConfig config, model::Network& published,
-                             model::Network* trained, WeightVersion version, const Clock& clock,
-                             Hear hear)
+                             model::Network* trained, WeightVersion version,
+                             cluster::Launcher& launcher, const Clock& clock, Hear hear)
     : config_(std::move(config)),
+      launcher_(launcher),
       clock_(clock),
       published_(published),
       trained_(trained),
@@ -79,11 +64,6 @@ EngineWorkers::EngineWorkers(EngineWorkersConfig config, model::Network& publish
 }
 
 EngineWorkers::~EngineWorkers() { end_lives(); }
-
-std::vector<std::string> EngineWorkers::device_of(int index) const {
-  if (config_.visible_devices.empty()) return {};
-  return {config_.visible_devices.at(static_cast<std::size_t>(index))};
-}
 
 void EngineWorkers::end_lives() {
   for (std::jthread& life : lives_) life.request_stop();
@@ -136,28 +116,25 @@ void EngineWorkers::live(int index, const std::stop_token& stop) {
 EngineWorkers::Ending EngineWorkers::live_once(int index, const std::stop_token& stop) {
   Ending ending;
   try {
-    ConnectedSockets sockets;
     const cluster::RunIdentity identity{.token = config_.identity.token, .epoch = epoch_};
-    cluster::LocalWorkers process(
-        {.noun = "engine",
-         .first_rank = index,
-         .count = 1,
-         .command = {std::filesystem::read_symlink("/proc/self/exe").string(), "worker"},
-         .identity = identity,
-         .data_sockets = {sockets.ends[1]},
-         .visible_devices = device_of(index),
-         .log_folder = config_.log_folder,
-         .silence_limit = config_.silence_limit,
-         .start_limit = kFirstBeat},
-        clock_);
-    ::close(sockets.take(1));
+    const cluster::WorkerPlace place = config_.places.at(index);
+    cluster::Workers process({.noun = "engine",
+                              .first_rank = index,
+                              .count = 1,
+                              .identity = identity,
+                              .has_data = true,
+                              .places = {place},
+                              .log_folder = config_.log_folder,
+                              .silence_limit = config_.silence_limit,
+                              .start_limit = kFirstBeat},
+                             launcher_, clock_);
     // Closed before the process is told to stop: that is how it knows that nobody asks any more.
     engine::RemoteEngine remote(
-        sockets.take(0),
+        process.take_data(index),
         {.name = fmt::format("engine {}", index),
          .answer_limit = std::max(config_.progress_limit, config_.silence_limit),
          .weight_piece_bytes = config_.weight_piece_bytes,
-         .writes_to_peer = !config_.visible_devices.empty(),
+         .writes_to_peer = has_device(index) && place.node == 0,
          .on_activity = [this, index](engine::Activity activity) { hear(index, activity); },
          .greeting = cluster::to_greeting(identity),
          .epoch = [this] { return epoch_.load(); }});
@@ -210,9 +187,10 @@ router::EngineId EngineWorkers::take_in(int index, engine::RemoteEngine& remote,
 }
 
 void EngineWorkers::introduce(int index, const EngineReady& ready, const Transfer& transfer) {
-  if (config_.visible_devices.empty()) return;
-  say(fmt::format("engine {} computes on {} (CUDA_VISIBLE_DEVICES={}); new weights come {}", index,
-                  ready.device, config_.visible_devices.at(static_cast<std::size_t>(index)),
+  if (!has_device(index)) return;
+  const cluster::WorkerPlace place = config_.places.at(index);
+  say(fmt::format("engine {} computes on {} ({}device {}); new weights come {}", index, ready.device,
+                  place.node == 0 ? "" : fmt::format("node {}, ", place.node), place.device,
                   transfer.is_direct
                       ? "from the trainer's device directly"
                       : fmt::format("through the host's memory, because {}", transfer.why_frames)));

@@ -27,6 +27,7 @@
 #include <thread>
 #include <vector>
 
+#include "cluster/launcher.h"
 #include "cluster/run_identity.h"
 #include "core/clock.h"
 #include "engine/remote/remote_engine.h"
@@ -41,8 +42,7 @@ namespace slime::loop {
 struct EngineWorkersConfig {
   int count = 1;
   EngineStart start;
-  /// The GPU of each (cluster/visible_devices.h); empty: they compute on the CPU.
-  std::vector<std::string> visible_devices;
+  std::vector<cluster::WorkerPlace> places;  // of each
   cluster::RunIdentity identity;     // of the run as it begins
   std::filesystem::path log_folder;  // engine_0.log holds what engine 0 prints
   engine::RunningRequests running = engine::RunningRequests::kRecompute;  // at an update
@@ -64,11 +64,12 @@ class EngineWorkers final : public Engines {
   using Hear = std::function<void(int index, engine::Activity)>;
 
   /// Starts the processes and waits until all serve the weights of `published`, as `version`. It and
-  /// `clock` outlive the object. `trained`: the network whose weights they are, where it is whole in this
+  /// `clock` outlive the object, as does `launcher`. `trained`: the network whose weights they are, where it is whole in this
   /// process, for which new ones go from there; or null. `hear`: what an engine does from now on, from
   /// any thread. Throws ConfigError when one does not start.
   EngineWorkers(EngineWorkersConfig config, model::Network& published, model::Network* trained,
-                WeightVersion version, const Clock& clock, Hear hear = nullptr);
+                WeightVersion version, cluster::Launcher& launcher, const Clock& clock,
+                Hear hear = nullptr);
   ~EngineWorkers() override;
   EngineWorkers(const EngineWorkers&) = delete;
   EngineWorkers& operator=(const EngineWorkers&) = delete;
@@ -103,8 +104,6 @@ class EngineWorkers final : public Engines {
   /// The current weights, once they are whole, and a place in the router. Throws std::runtime_error.
   router::EngineId take_in(int index, engine::RemoteEngine& remote, const std::stop_token& stop);
   void publish(const FetchWeights& fetch);  // with weights_mutex_ held
-  /// For LocalWorkersConfig::visible_devices.
-  std::vector<std::string> device_of(int index) const;
   /// Until it is lost or `stop`; why it is lost.
   std::string watch(int index, engine::RemoteEngine& remote,
                     const std::function<bool()>& has_process_failed, const std::stop_token& stop);
@@ -118,7 +117,10 @@ class EngineWorkers final : public Engines {
   /// False: `stop` came first.
   bool pause(std::chrono::milliseconds time, const std::stop_token& stop);
 
+  bool has_device(int index) const { return config_.places.at(index).device >= 0; }
+
   const EngineWorkersConfig config_;
+  cluster::Launcher& launcher_;
   const Clock& clock_;
   model::Network& published_;
   model::Network* trained_;                     // guarded by weights_mutex_

@@ -4,7 +4,6 @@
 #include <chrono>
 #include <utility>
 
-#include "loop/run_devices.h"
 
 namespace slime::loop {
 namespace {
@@ -21,14 +20,14 @@ constexpr int64_t kMostPieceBytes = int64_t{16} << 20;
 
 EngineWorkersConfig engine_workers_config(const config::RunConfig& config, EngineStart start,
                                           const std::filesystem::path& log_folder,
-                                          engine::RunningRequests running) {
-  std::vector<std::string> devices;
+                                          engine::RunningRequests running,
+                                          const cluster::Placement& placement) {
+  std::vector<cluster::WorkerPlace> places;
   for (int engine = 0; engine < config.num_engine_workers; ++engine)
-    for (std::string& device : visible_devices_of_engine(config, engine))
-      devices.push_back(std::move(device));
+    places.push_back(placement.of_engine(engine));
   return {.count = static_cast<int>(config.num_engine_workers),
           .start = std::move(start),
-          .visible_devices = std::move(devices),
+          .places = std::move(places),
           .identity = {},
           .log_folder = log_folder,
           .running = running,

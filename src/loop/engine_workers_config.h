@@ -4,14 +4,15 @@
 
 #include <filesystem>
 
+#include "cluster/placement.h"
 #include "config/run_config.h"
 #include "loop/engine_workers.h"
 
 namespace slime::loop {
 
-/// On GPUs each engine has the device that run_devices.h says.
 EngineWorkersConfig engine_workers_config(const config::RunConfig& config, EngineStart start,
                                           const std::filesystem::path& log_folder,
-                                          engine::RunningRequests running);
+                                          engine::RunningRequests running,
+                                          const cluster::Placement& placement);
 
 }  // namespace slime::loop

@@ -31,7 +31,7 @@ SaveTask save_task_from(std::string_view text) {
 std::string to_frame(const TrainerTask& task) {
   std::string frame(1, static_cast<char>(task.kind));
   if (task.kind == RankTask::kTrain) frame += train::to_frame(task.share);
-  if (task.kind == RankTask::kMeet) frame += fmt::format("{}", task.port);
+  if (task.kind == RankTask::kMeet) frame += fmt::format("{} {}", task.port, task.address);
   if (task.kind == RankTask::kSave) {
     const train::CheckpointConfig& config = task.save.config;
     frame += json::serialize(json::object{{"root", config.root.string()},
@@ -55,7 +55,9 @@ TrainerTask trainer_task_from(std::string_view frame) {
   } else if (task.kind == RankTask::kMeet) {
     const char* end = frame.data() + frame.size();
     const auto [rest, error] = std::from_chars(frame.data() + 1, end, task.port);
-    check(error == std::errc{} && rest == end && task.port >= 0, "ranks meet at a port");
+    check(error == std::errc{} && task.port >= 0 && rest != end && *rest == ' ' && rest + 1 != end,
+          "ranks meet at a port of an address");
+    task.address.assign(rest + 1, end);
   } else {
     check(frame.size() == 1, "nothing follows the kind of such a task");
   }
@@ -65,6 +67,7 @@ TrainerTask trainer_task_from(std::string_view frame) {
 std::string to_frame(const RankStart& start) {
   const json::object object{{"config", config::to_json(start.config)},
                             {"rank", start.rank},
+                            {"address", start.address},
                             {"collective_milliseconds", start.collective_milliseconds},
                             {"num_rollouts", start.num_rollouts},
                             {"first_rollout", start.first_rollout},
@@ -144,6 +147,7 @@ RankStart rank_start_from(std::string_view frame) {
   };
   return {.config = config_of(object),
           .rank = count("rank"),
+          .address = *fields.text("address"),
           .collective_milliseconds = *fields.integer("collective_milliseconds"),
           .num_rollouts = *fields.integer("num_rollouts"),
           .first_rollout = *fields.integer("first_rollout"),

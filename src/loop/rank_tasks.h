@@ -21,7 +21,7 @@ inline constexpr std::chrono::seconds kRankConnectTimeout{60};
 
 enum class RankTask : char {
   kStart = 's',  // RankStart as JSON; the answer: it is there; of rank 0: the port where it listens
-  kMeet = 'm',   // the port; the answer, once it can train: what there is to tell, a JSON list
+  kMeet = 'm',   // address and port; the answer, once it can train: what there is to tell, a JSON list
   kEngine = 'e',  // EngineStart as JSON; the answer, once it can be served: EngineReady as JSON
   kTrain =
       't',  // train::BatchShare; the answer: log-probs of its samples, of rank 0 train::TrainReport
@@ -42,7 +42,8 @@ struct SaveTask {
 struct TrainerTask {
   RankTask kind;
   train::BatchShare share = {};  // of kTrain
-  int port = 0;                  // of kMeet: where rank 0 listens
+  std::string address = {};      // of kMeet: rank 0's host
+  int port = 0;                  // of kMeet: where rank 0 listens there
   SaveTask save = {};            // of kSave
 };
 
@@ -55,6 +56,7 @@ TrainerTask trainer_task_from(std::string_view frame);
 struct RankStart {
   config::RunConfig config;
   int rank = 0;
+  std::string address = "127.0.0.1";    // of the rank's host, IPv4, under which others reach it
   int64_t collective_milliseconds = 0;  // deadline of each collective
   int64_t num_rollouts = 0;             // planned length of the run
   int64_t first_rollout = 0;            // where it begins

@@ -30,7 +30,10 @@ TEST(RankTasks, TravelAsFrames) {
   EXPECT_FALSE(saved.config.save_optimizer);
   EXPECT_EQ(saved.iteration, 7);
   EXPECT_EQ(saved.run, save.save.run);
-  EXPECT_EQ(trainer_task_from(to_frame({.kind = RankTask::kMeet, .port = 4711})).port, 4711);
+  const TrainerTask meet = trainer_task_from(
+      to_frame({.kind = RankTask::kMeet, .address = "10.0.0.2", .port = 4711}));
+  EXPECT_EQ(meet.port, 4711);
+  EXPECT_EQ(meet.address, "10.0.0.2");
   EXPECT_EQ(trainer_task_from(to_frame({.kind = RankTask::kGather})).kind, RankTask::kGather);
   EXPECT_EQ(to_frame({.kind = RankTask::kRelease}).size(), 1u);
   EXPECT_EQ(trainer_task_from(to_frame({.kind = RankTask::kRelease})).kind, RankTask::kRelease);
@@ -46,7 +49,8 @@ TEST(RankTasks, BytesThatAreNoTaskAreRefused) {
   EXPECT_THROW(trainer_task_from("ppp"), BugError);
   EXPECT_THROW(trainer_task_from("c"), BugError);
   EXPECT_THROW(trainer_task_from("c{}"), BugError);
-  EXPECT_THROW(trainer_task_from("mx"), BugError);
+  for (const char* frame : {"mx", "m4711", "m4711 ", "m 10.0.0.2"})
+    EXPECT_THROW(trainer_task_from(frame), BugError) << frame;
   EXPECT_THROW(trainer_task_from(frame.substr(0, frame.size() - 1)), BugError);
   // `truncated`, before the length of the source's name and the number of steps.
   frame[frame.size() - 17] = 2;
@@ -61,6 +65,7 @@ TEST(RankTasks, AWorkerIsFirstToldWhatItIsToBecome) {
   config.actor_num_gpus_per_node = 4;
   const RankStart start{.config = config,
                         .rank = 2,
+                        .address = "10.0.0.7",
                         .collective_milliseconds = 5,
                         .num_rollouts = 7,
                         .first_rollout = 2,
@@ -73,6 +78,7 @@ TEST(RankTasks, AWorkerIsFirstToldWhatItIsToBecome) {
   EXPECT_EQ(back.config.hf_checkpoint, "model");
   EXPECT_EQ(layout_of(back.config).dp, 4);
   EXPECT_EQ(back.rank, 2);
+  EXPECT_EQ(back.address, "10.0.0.7");
   EXPECT_EQ(back.collective_milliseconds, 5);
   EXPECT_EQ(back.num_rollouts, 7);
   EXPECT_EQ(back.first_rollout, 2);

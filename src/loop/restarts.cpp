@@ -7,7 +7,9 @@
 #include <optional>
 #include <thread>
 
-#include "cluster/local_workers.h"
+#include "cluster/local_process.h"
+#include "cluster/workers.h"
+#include "loop/run_devices.h"
 #include "loop/station_steps.h"
 #include "loop/stations.h"
 #include "loop/survivors.h"
@@ -52,14 +54,15 @@ std::string Losses::history() const {
       num_restarts_, max_restarts_, reasons_);
 }
 
-int run_to_the_end(const config::ParsedFlags& flags, const Clock& clock) {
-  Survivors survivors{.identity = {.token = cluster::make_run_token()}};
+int run_to_the_end(const config::ParsedFlags& flags, cluster::Hosts& hosts,
+                   const std::string& token, const Clock& clock) {
+  Survivors survivors{.identity = {.token = token}};
   Losses losses(flags.config.max_restarts);
   for (;;) {
     std::unique_ptr<Stations> run;
     std::string why;
     try {
-      run = build_stations(flags, survivors, clock);
+      run = build_stations(flags, survivors, hosts, clock);
       return run_loop(*run);
     } catch (const cluster::WorkerFailure& failure) {
       const bool is_interrupted = run && run->interrupt && run->interrupt->requested();
@@ -73,6 +76,13 @@ int run_to_the_end(const config::ParsedFlags& flags, const Clock& clock) {
     if (run) take_survivors(std::move(run), survivors);
     std::this_thread::sleep_for(losses.pause());
   }
+}
+
+int run_on_this_host(const config::ParsedFlags& flags, const Clock& clock) {
+  check_devices(flags.config);
+  cluster::LocalLauncher launcher;
+  cluster::Hosts hosts{.launcher = launcher, .placement = place_workers(flags.config, 1, 0)};
+  return run_to_the_end(flags, hosts, cluster::make_run_token(), clock);
 }
 
 }  // namespace slime::loop

@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <string>
 
+#include "cluster/placement.h"
 #include "config/parse_flags.h"
 #include "core/clock.h"
 
@@ -41,7 +42,11 @@ class Losses {
 
 /// Builds the stations and goes through the loop that the flags, which are complete and valid, ask
 /// for. Returns the exit code: 0, or Interrupt::kExitCode after Ctrl-C. Throws ConfigError, and
-/// cluster::WorkerFailure when trainers are lost for good. `clock` outlives the call.
-int run_to_the_end(const config::ParsedFlags& flags, const Clock& clock);
+/// cluster::WorkerFailure when trainers are lost for good. `token`: of the run
+/// (cluster/run_identity.h). `hosts` and `clock` outlive the call.
+int run_to_the_end(const config::ParsedFlags& flags, cluster::Hosts& hosts,
+                   const std::string& token, const Clock& clock);
+/// The same on this host alone, with a token of its own.
+int run_on_this_host(const config::ParsedFlags& flags, const Clock& clock);
 
 }  // namespace slime::loop

@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cstdlib>
 
 #include "cluster/visible_devices.h"
+#include "core/divide_up.h"
 #include "core/error.h"
 #include "kernels/gpu/gpu.h"
 
@@ -14,16 +16,11 @@ namespace {
 
 int num_ranks(const config::RunConfig& config) { return static_cast<int>(config.world_size()); }
 
-std::vector<std::string> one_device(const config::RunConfig& config, int index) {
-  if (config.device == "cpu") return {};
-  return {cluster::visible_device(index)};
-}
-
 }  // namespace
 
 int devices_needed(const config::RunConfig& config) {
   if (config.device == "cpu") return 0;
-  return cluster::device_of_engine(num_ranks(config), static_cast<int>(config.num_engine_workers));
+  return place_workers(config, 1, 0).places_needed();
 }
 
 void check_devices(const config::RunConfig& config) {
@@ -51,12 +48,32 @@ void check_devices(const config::RunConfig& config, int num_visible) {
           : ""));
 }
 
-std::vector<std::string> visible_devices_of_rank(const config::RunConfig& config, int rank) {
-  return one_device(config, cluster::device_of_rank(rank));
+std::vector<int> places_of_nodes(const config::RunConfig& config) {
+  const int per_node =
+      static_cast<int>(config.num_gpus_per_node.value_or(config.actor_num_gpus_per_node));
+  std::vector<int> places;
+  for (int rest = place_workers(config, 1, 0).places_needed(); rest > 0; rest -= per_node)
+    places.push_back(std::min(rest, per_node));
+  return places;
 }
 
-std::vector<std::string> visible_devices_of_engine(const config::RunConfig& config, int engine) {
-  return one_device(config, cluster::device_of_engine(num_ranks(config), engine));
+int nodes_needed(const config::RunConfig& config, int num_visible) {
+  if (num_visible == 0 || config.num_gpus_per_node)
+    return static_cast<int>(places_of_nodes(config).size());
+  return static_cast<int>(divide_up(place_workers(config, 1, 0).places_needed(), num_visible));
+}
+
+cluster::Placement place_workers(const config::RunConfig& config, int num_nodes, int num_visible) {
+  cluster::Placement placement{.num_nodes = num_nodes,
+                               .num_ranks = num_ranks(config),
+                               .num_engines = static_cast<int>(config.num_engine_workers),
+                               .has_devices = config.device != "cpu"};
+  if (num_nodes > 1) {
+    placement.places_per_node = static_cast<int>(config.num_gpus_per_node.value_or(
+        placement.has_devices ? num_visible : config.actor_num_gpus_per_node));
+  }
+  if (const std::string problem = placement.problem(); !problem.empty()) throw ConfigError(problem);
+  return placement;
 }
 
 }  // namespace slime::loop

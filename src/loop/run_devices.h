@@ -2,9 +2,9 @@
 
 /// The GPUs of a run: how many it needs, and which one each of its processes gets.
 
-#include <string>
 #include <vector>
 
+#include "cluster/placement.h"
 #include "config/run_config.h"
 
 namespace slime::loop {
@@ -17,9 +17,14 @@ void check_devices(const config::RunConfig& config);
 /// The same with the number of devices given.
 void check_devices(const config::RunConfig& config, int num_visible);
 
-/// CUDA_VISIBLE_DEVICES of the trainer rank or engine in a process of its own; empty for a run on the
-/// CPU: as this process's.
-std::vector<std::string> visible_devices_of_rank(const config::RunConfig& config, int rank);
-std::vector<std::string> visible_devices_of_engine(const config::RunConfig& config, int engine);
+/// How many places each node of a run on several hosts has to give; where the flags do not say how many
+/// a node has, as many as there are ranks on one (--actor-num-gpus-per-node).
+std::vector<int> places_of_nodes(const config::RunConfig& config);
+/// How many nodes that are, where one shows `num_visible` GPUs; 0: as above.
+int nodes_needed(const config::RunConfig& config, int num_visible);
+
+/// Who is where on so many nodes, with as many places as the flags or, on GPUs, `num_visible` say; on
+/// one node there is room for all. Throws ConfigError where there is not.
+cluster::Placement place_workers(const config::RunConfig& config, int num_nodes, int num_visible);
 
 }  // namespace slime::loop

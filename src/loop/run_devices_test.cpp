@@ -11,9 +11,7 @@ namespace slime::loop {
 namespace {
 
 using testing::AllOf;
-using testing::ElementsAre;
 using testing::HasSubstr;
-using testing::IsEmpty;
 using testing::ThrowsMessage;
 
 config::RunConfig run_on(const std::string& device, int64_t ranks, int64_t engines) {
@@ -42,16 +40,23 @@ TEST(RunDevices, TooFewAreRefusedWithWhatEachIsFor) {
               ThrowsMessage<ConfigError>(HasSubstr("the run needs 1 GPU, ")));
 }
 
-TEST(RunDevices, EachProcessSeesItsOwnOfThoseTheUserShows) {
-  ::setenv("CUDA_VISIBLE_DEVICES", "4,5,7", 1);
-  EXPECT_THAT(visible_devices_of_engine(run_on("cuda", 1, 2), 0), ElementsAre("5"));
-  EXPECT_THAT(visible_devices_of_engine(run_on("cuda", 1, 2), 1), ElementsAre("7"));
-  EXPECT_THAT(visible_devices_of_rank(run_on("cuda", 2, 1), 1), ElementsAre("5"));
-  EXPECT_THAT([] { check_devices(run_on("cuda", 4, 0), 3); },
-              ThrowsMessage<ConfigError>(HasSubstr("(CUDA_VISIBLE_DEVICES=4,5,7)")));
-  ::unsetenv("CUDA_VISIBLE_DEVICES");
-  EXPECT_THAT(visible_devices_of_engine(run_on("cuda", 1, 2), 1), ElementsAre("2"));
-  EXPECT_THAT(visible_devices_of_engine(run_on("cpu", 1, 2), 1), IsEmpty());
+TEST(RunDevices, EnginesHaveThePlacesBehindThoseOfTheTrainer) {
+  const cluster::Placement placement = place_workers(run_on("cuda", 2, 2), 1, 4);
+  EXPECT_EQ(placement.of_rank(1), (cluster::WorkerPlace{.node = 0, .device = 1}));
+  EXPECT_EQ(placement.of_engine(1), (cluster::WorkerPlace{.node = 0, .device = 3}));
+  EXPECT_EQ(place_workers(run_on("cpu", 2, 2), 1, 0).of_engine(1), cluster::WorkerPlace{});
+}
+
+TEST(RunDevices, OnSeveralNodesPlacesGoOnWhereTheNodeBeforeEnds) {
+  config::RunConfig config = run_on("cuda", 2, 3);
+  config.actor_num_nodes = 2;
+  const cluster::Placement placement = place_workers(config, 2, 4);
+  EXPECT_EQ(placement.of_rank(3), (cluster::WorkerPlace{.node = 0, .device = 3}));
+  EXPECT_EQ(placement.of_engine(2), (cluster::WorkerPlace{.node = 1, .device = 2}));
+  config.num_gpus_per_node = 3;
+  EXPECT_THAT([&] { place_workers(config, 2, 4); },
+              ThrowsMessage<ConfigError>(AllOf(HasSubstr("needs 7 places"),
+                                               HasSubstr("2 nodes with 3 each"))));
 }
 
 }  // namespace

@@ -73,10 +73,10 @@ std::unique_ptr<EngineWorkers> start_engine_workers(Stations& run, WeightVersion
                             {.config = config,
                              .longest_prompt = run.dataset ? run.dataset->longest_prompt() : 0,
                              .num_threads = static_cast<int>(threads)},
-                            run.folder.worker_logs(), running);
+                            run.folder.worker_logs(), running, run.hosts.placement);
   workers.identity = run.identity;
   return std::make_unique<EngineWorkers>(std::move(workers), *run.published, whole_here(run),
-                                         version, run.clock, on_timeline(run));
+                                         version, run.hosts.launcher, run.clock, on_timeline(run));
 }
 
 /// Engines that went on without the trainers get the weights with which those begin.

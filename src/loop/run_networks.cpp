@@ -103,7 +103,7 @@ void copy_published(Stations& run, model::Precision precision) {
 void open_trainers_apart(Stations& run, const model::Precision& precision,
                          const train::Warn& note) {
   auto apart = std::make_unique<TrainersApart>(rank_start(run), run.identity,
-                                               run.folder.worker_logs(), run.clock);
+                                               run.folder.worker_logs(), run.hosts, run.clock);
   load_published(run, precision);
   train::TrainConfig config = make_train_config(run.config, run.schedule.num_steps);
   TrainerFunctions::name_in(run.config, config);
@@ -118,7 +118,7 @@ void open_trainers_here(Stations& run, const model::Precision& precision, const 
   const config::RunConfig& config = run.config;
   std::unique_ptr<HostedTrainers> trainers;
   if (trains(config)) {
-    trainers = start_trainers(rank_start(run), run.identity, run.folder.worker_logs(), run.clock);
+    trainers = start_trainers(rank_start(run), run.identity, run.folder.worker_logs(), run.hosts, run.clock);
   } else {
     trainers = std::make_unique<NoTrainers>();
   }

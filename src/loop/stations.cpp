@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "buffer/filter.h"
-#include "cluster/local_workers.h"
+#include "cluster/workers.h"
 #include "config/secrets.h"
 #include "config/users_functions.h"
 #include "core/error.h"
@@ -241,9 +241,11 @@ void find_lost_evaluation(Stations& run) {
 }  // namespace
 
 Stations::Stations(config::RunConfig flags, RunFolder run_folder,
-                   const cluster::RunIdentity& identity_in, const Clock& clock_in)
+                   const cluster::RunIdentity& identity_in, cluster::Hosts& hosts_in,
+                   const Clock& clock_in)
     : config(std::move(flags)),
       identity(identity_in),
+      hosts(hosts_in),
       clock(clock_in),
       folder(std::move(run_folder)),
       timeline(folder.timeline(), clock_in),
@@ -317,9 +319,8 @@ void build(Stations& run, const config::ParsedFlags& flags, Survivors& survivors
 }  // namespace
 
 std::unique_ptr<Stations> build_stations(config::ParsedFlags flags, Survivors& survivors,
-                                         const Clock& clock) {
-  check_devices(flags.config);
-  std::unique_ptr<Stations> run = stations_of(std::move(flags.config), survivors, clock);
+                                         cluster::Hosts& hosts, const Clock& clock) {
+  std::unique_ptr<Stations> run = stations_of(std::move(flags.config), survivors, hosts, clock);
   try {
     build(*run, flags, survivors);
   } catch (const cluster::WorkerFailure&) {

@@ -14,6 +14,7 @@
 #include "buffer/data_source.h"
 #include "buffer/dataset.h"
 #include "buffer/prompt_stream.h"
+#include "cluster/placement.h"
 #include "cluster/run_identity.h"
 #include "config/parse_flags.h"
 #include "core/clock.h"
@@ -48,13 +49,14 @@ namespace slime::loop {
 /// that have no use for them.
 struct Stations {
   Stations(config::RunConfig flags, RunFolder run_folder, const cluster::RunIdentity& identity,
-           const Clock& clock);
+           cluster::Hosts& hosts, const Clock& clock);
   ~Stations();
   Stations(const Stations&) = delete;
   Stations& operator=(const Stations&) = delete;
 
   const config::RunConfig config;
   cluster::RunIdentity identity;  // of the run, and of these trainers
+  cluster::Hosts& hosts;
   const Clock& clock;
   RunFolder folder;
   Timeline timeline;
@@ -112,9 +114,9 @@ struct Survivors;  // loop/survivors.h
 /// `flags` are complete and valid; their warnings are shown first. Everything that can be wrong
 /// with flags, data, template and model directory is found here, before any token is generated.
 /// `survivors` of stations before these become theirs; what they say of the run stays. Throws
-/// ConfigError, and cluster::WorkerFailure with the survivors back in their place. `clock` outlives
-/// the stations.
+/// ConfigError, and cluster::WorkerFailure with the survivors back in their place. `hosts` and
+/// `clock` outlive the stations.
 std::unique_ptr<Stations> build_stations(config::ParsedFlags flags, Survivors& survivors,
-                                         const Clock& clock);
+                                         cluster::Hosts& hosts, const Clock& clock);
 
 }  // namespace slime::loop

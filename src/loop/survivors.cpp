@@ -5,11 +5,11 @@
 namespace slime::loop {
 
 std::unique_ptr<Stations> stations_of(config::RunConfig config, Survivors& survivors,
-                                      const Clock& clock) {
+                                      cluster::Hosts& hosts, const Clock& clock) {
   RunFolder folder = survivors.folder ? std::move(*survivors.folder) : RunFolder(config);
   survivors.folder.reset();
-  auto run =
-      std::make_unique<Stations>(std::move(config), std::move(folder), survivors.identity, clock);
+  auto run = std::make_unique<Stations>(std::move(config), std::move(folder), survivors.identity,
+                                        hosts, clock);
   run->text = std::move(survivors.text);
   run->dataset = std::exchange(survivors.dataset, {});
   run->engine_threads = survivors.engine_threads;

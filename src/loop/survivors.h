@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "buffer/dataset.h"
+#include "cluster/placement.h"
 #include "cluster/run_identity.h"
 #include "loop/engine_workers.h"
 #include "loop/run_folder.h"
@@ -30,7 +31,7 @@ struct Survivors {
 
 /// Stations that have what others have left, or of a run that has not begun, and nothing else yet.
 std::unique_ptr<Stations> stations_of(config::RunConfig config, Survivors& survivors,
-                                      const Clock& clock);
+                                      cluster::Hosts& hosts, const Clock& clock);
 
 /// Ends the stations, whose trainers are lost, but for what outlives them.
 void take_survivors(std::unique_ptr<Stations> run, Survivors& survivors);

@@ -2,20 +2,14 @@
 
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <array>
-#include <cerrno>
-#include <cstring>
 #include <functional>
 #include <utility>
 
 #include "core/error.h"
 #include "loop/batch_shares.h"
 #include "loop/rank_engines.h"
-#include "loop/run_devices.h"
 
 namespace slime::loop {
 namespace {
@@ -39,50 +33,42 @@ class ThreadLimit {
 }  // namespace
 
 TrainerWorkers::TrainerWorkers(RankStart start, const cluster::RunIdentity& identity,
-                               const std::filesystem::path& log_folder, const Clock& clock)
+                               const std::filesystem::path& log_folder, cluster::Hosts& hosts,
+                               const Clock& clock)
     : layout_(layout_of(start.config)),
       is_on_gpus_(start.config.device != "cpu"),
       identity_(identity),
+      address_(hosts.launcher.address(0)),
       clock_(clock),
       timeout_(start.collective_milliseconds),
       num_train_threads_(start.num_threads),
+      rendezvous_(address_),
       port_(rendezvous_.port()) {
   const config::RunConfig& config = start.config;
   const auto silence = std::chrono::duration<double>(config.worker_timeout_seconds);
   std::function<void(const std::string&)> last_resort;
   if (!config.use_fault_tolerance) last_resort = end_run;
-  std::vector<std::string> devices;  // of the workers
-  for (int rank = 1; rank < layout_.world_size() && is_on_gpus_; ++rank)
-    devices.push_back(visible_devices_of_rank(config, rank).front());
-  std::vector<int> far_ends;
-  for (int rank = 1; rank < layout_.world_size() && has_engine_on_each_rank(config); ++rank) {
-    std::array<int, 2> ends{};
-    if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0)
-      throw ConfigError(
-          fmt::format("no socket for the engine of a rank: {}", std::strerror(errno)));
-    engine_sockets_.push_back(ends[0]);
-    far_ends.push_back(ends[1]);
-  }
-  workers_ = std::make_unique<cluster::LocalWorkers>(
-      cluster::LocalWorkersConfig{
+  std::vector<cluster::WorkerPlace> places;
+  for (int rank = 1; rank < layout_.world_size(); ++rank)
+    places.push_back(hosts.placement.of_rank(rank));
+  workers_ = std::make_unique<cluster::Workers>(
+      cluster::WorkersConfig{
           .first_rank = 1,
           .count = layout_.world_size() - 1,
-          .command = {std::filesystem::read_symlink("/proc/self/exe").string(), "worker"},
           .identity = identity,
-          .data_sockets = far_ends,
-          .visible_devices = std::move(devices),
+          .has_data = has_engine_on_each_rank(config),
+          .places = std::move(places),
           .log_folder = log_folder,
           .silence_limit = std::chrono::duration_cast<std::chrono::milliseconds>(silence),
           .last_resort = std::move(last_resort)},
-      clock);
-  for (const int end : far_ends) ::close(end);
-  for (start.rank = 1; start.rank <= workers_->count(); ++start.rank)
+      hosts.launcher, clock);
+  for (start.rank = 1; start.rank <= workers_->count(); ++start.rank) {
+    start.address = hosts.launcher.address(hosts.placement.of_rank(start.rank).node);
     workers_->send_task(start.rank, to_frame(start));
+  }
 }
 
-TrainerWorkers::~TrainerWorkers() {
-  for (const int end : engine_sockets_) ::close(end);  // of a run that generates nothing
-}
+TrainerWorkers::~TrainerWorkers() = default;
 
 template <typename Fn>
 auto TrainerWorkers::together(const Fn& work) {
@@ -95,12 +81,14 @@ auto TrainerWorkers::together(const Fn& work) {
 
 const comm::Mesh& TrainerWorkers::connect() {
   for (int rank = 1; rank <= workers_->count(); ++rank) workers_->answer(rank, kRankLoadTimeout);
-  tell_others({.kind = RankTask::kMeet, .port = port_});
+  tell_others({.kind = RankTask::kMeet, .address = address_, .port = port_});
   mesh_ = together([&] {
     return connect_ranks(
         is_on_gpus_,
         {.rank = 0,
          .layout = layout_,
+         .address = address_,
+         .meeting = address_,
          .port = port_,
          .token = identity_.token,
          .epoch = identity_.epoch,
@@ -125,7 +113,9 @@ void TrainerWorkers::restore(const train::Checkpoint& checkpoint, const train::W
 std::vector<int> TrainerWorkers::start_engines(const EngineStart& start) {
   const std::string frame = to_frame(start);
   for (int rank = 1; rank <= workers_->count(); ++rank) workers_->send_task(rank, frame);
-  return std::exchange(engine_sockets_, {});
+  std::vector<int> sockets;
+  for (int rank = 1; rank <= workers_->count(); ++rank) sockets.push_back(workers_->take_data(rank));
+  return sockets;
 }
 
 void TrainerWorkers::wait_for_engines() {

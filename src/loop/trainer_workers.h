@@ -1,14 +1,14 @@
 #pragma once
 
 /// Trainers of several ranks. Rank 0's role is hosted by this process, the others by `slime worker`
-/// processes of this host, which load the same model from the same configuration; on GPUs each has its own
+/// processes, which load the same model from the same configuration; on GPUs each has its own
 /// (docs/decisions/0061-ranks.md, 0072-comm.md).
 
 #include <chrono>
 #include <memory>
 #include <optional>
 
-#include "cluster/local_workers.h"
+#include "cluster/workers.h"
 #include "comm/gloo_mesh.h"
 #include "loop/trainer_role.h"
 #include "loop/trainers.h"
@@ -20,7 +20,8 @@ class TrainerWorkers final : public HostedTrainers {
  public:
   /// As start_trainers().
   TrainerWorkers(RankStart start, const cluster::RunIdentity& identity,
-                 const std::filesystem::path& log_folder, const Clock& clock);
+                 const std::filesystem::path& log_folder, cluster::Hosts& hosts,
+                 const Clock& clock);
   ~TrainerWorkers() override;
 
   const comm::Mesh& connect() override;
@@ -50,7 +51,7 @@ class TrainerWorkers final : public HostedTrainers {
   comm::ParallelLayout layout_;
   bool is_on_gpus_;
   const cluster::RunIdentity identity_;
-  std::vector<int> engine_sockets_;  // near ends; taken by start_engines()
+  const std::string address_;  // of this host
   const Clock& clock_;
   std::chrono::milliseconds timeout_;  // of a collective
   int num_train_threads_;              // of this process while all ranks train
@@ -60,7 +61,7 @@ class TrainerWorkers final : public HostedTrainers {
   // They outlive the workers: who leaves first may leave alone.
   std::unique_ptr<comm::Mesh> mesh_;
   std::optional<TrainerRole> own_;
-  std::unique_ptr<cluster::LocalWorkers> workers_;
+  std::unique_ptr<cluster::Workers> workers_;
 };
 
 }  // namespace slime::loop

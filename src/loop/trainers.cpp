@@ -77,9 +77,9 @@ void end_run(const std::string& message) {
 std::unique_ptr<HostedTrainers> start_trainers(RankStart start,
                                                const cluster::RunIdentity& identity,
                                                const std::filesystem::path& log_folder,
-                                               const Clock& clock) {
+                                               cluster::Hosts& hosts, const Clock& clock) {
   if (layout_of(start.config).world_size() == 1) return std::make_unique<TrainersHere>(clock);
-  return std::make_unique<TrainerWorkers>(std::move(start), identity, log_folder, clock);
+  return std::make_unique<TrainerWorkers>(std::move(start), identity, log_folder, hosts, clock);
 }
 
 }  // namespace slime::loop

@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "cluster/placement.h"
 #include "cluster/run_identity.h"
 #include "core/clock.h"
 #include "loop/rank_tasks.h"
@@ -89,10 +90,10 @@ inline constexpr std::chrono::minutes kRankLoadTimeout{30};
 
 /// Starts the processes of the other ranks, where there are several; they load while the caller
 /// goes on. `start` lacks what is of one rank alone. What rank k prints is in
-/// log_folder/rank_k.log. `clock` outlives the trainers.
+/// log_folder/rank_k.log. `hosts` and `clock` outlive the trainers.
 std::unique_ptr<HostedTrainers> start_trainers(RankStart start,
                                                const cluster::RunIdentity& identity,
                                                const std::filesystem::path& log_folder,
-                                               const Clock& clock);
+                                               cluster::Hosts& hosts, const Clock& clock);
 
 }  // namespace slime::loop

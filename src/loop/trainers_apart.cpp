@@ -19,17 +19,18 @@ namespace {
 /// Of what takes as long as it takes: heartbeats and the deadlines of collectives find who hangs.
 constexpr std::chrono::hours kWorkTimeout{24 * 365};
 
-cluster::LocalWorkersConfig workers_of(const config::RunConfig& config,
-                                       const cluster::RunIdentity& identity,
-                                       const std::filesystem::path& log_folder) {
+cluster::WorkersConfig workers_of(const config::RunConfig& config,
+                                  const cluster::RunIdentity& identity,
+                                  const std::filesystem::path& log_folder,
+                                  const cluster::Placement& placement) {
   const auto silence = std::chrono::duration<double>(config.worker_timeout_seconds);
-  cluster::LocalWorkersConfig workers{
+  cluster::WorkersConfig workers{
       .first_rank = 0,
       .count = layout_of(config).world_size(),
-      .command = {std::filesystem::read_symlink("/proc/self/exe").string(), "worker"},
       .identity = identity,
       .log_folder = log_folder,
       .silence_limit = std::chrono::duration_cast<std::chrono::milliseconds>(silence)};
+  for (int rank = 0; rank < workers.count; ++rank) workers.places.push_back(placement.of_rank(rank));
   // Where they are started again that waits until the loop has something for them.
   if (!config.use_fault_tolerance) workers.last_resort = end_run;
   return workers;
@@ -47,18 +48,23 @@ int port_from(const std::string& answer) {
 }  // namespace
 
 TrainersApart::TrainersApart(RankStart start, const cluster::RunIdentity& identity,
-                             const std::filesystem::path& log_folder, const Clock& clock)
+                             const std::filesystem::path& log_folder, cluster::Hosts& hosts,
+                             const Clock& clock)
     : layout_(layout_of(start.config)),
-      workers_(workers_of(start.config, identity, log_folder), clock) {
-  for (start.rank = 0; start.rank < workers_.count(); ++start.rank)
+      address_(hosts.launcher.address(hosts.placement.of_rank(0).node)),
+      workers_(workers_of(start.config, identity, log_folder, hosts.placement), hosts.launcher,
+               clock) {
+  for (start.rank = 0; start.rank < workers_.count(); ++start.rank) {
+    start.address = hosts.launcher.address(hosts.placement.of_rank(start.rank).node);
     workers_.send_task(start.rank, to_frame(start));
+  }
 }
 
 void TrainersApart::open(model::Network& shape, const train::TrainConfig& config,
                          const train::Warn& warn) {
   shape_ = &shape;
   config_ = config;
-  TrainerTask meet{.kind = RankTask::kMeet};
+  TrainerTask meet{.kind = RankTask::kMeet, .address = address_};
   for (int rank = 0; rank < workers_.count(); ++rank) {
     const std::string answer = workers_.answer(rank, kRankLoadTimeout);
     if (rank == 0) meet.port = port_from(answer);

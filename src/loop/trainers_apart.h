@@ -1,14 +1,15 @@
 #pragma once
 
-/// Trainers of which each rank has a `slime worker` process of this host, beside engines in workers or
+/// Trainers of which each rank has a `slime worker` process, beside engines in workers or
 /// without engines: the controller has none and does no device work, so that a rank that dies is one
 /// that can be started again (loop/restarts.h). They load the same model from the same resolved configuration
 /// (docs/decisions/0061-ranks.md, 0072-comm.md, 0083-many-devices.md).
 
 #include <memory>
+#include <string>
 #include <vector>
 
-#include "cluster/local_workers.h"
+#include "cluster/workers.h"
 #include "comm/parallel_layout.h"
 #include "loop/rank_tasks.h"
 #include "loop/trainers.h"
@@ -18,9 +19,10 @@ namespace slime::loop {
 class TrainersApart final : public Trainers {
  public:
   /// Starts the processes, which load while the caller goes on. `start` lacks what is of one rank
-  /// alone. What rank k prints is in log_folder/rank_k.log. `clock` outlives the object.
+  /// alone. What rank k prints is in log_folder/rank_k.log. `hosts` and `clock` outlive the object.
   TrainersApart(RankStart start, const cluster::RunIdentity& identity,
-                const std::filesystem::path& log_folder, const Clock& clock);
+                const std::filesystem::path& log_folder, cluster::Hosts& hosts,
+                const Clock& clock);
 
   /// Waits until all ranks have met and can train, and tells by `warn` what they have to say. Comes
   /// once, before everything below. `shape`: a network of the whole model, which outlives this; of
@@ -40,9 +42,10 @@ class TrainersApart final : public Trainers {
   void tell_all(const TrainerTask& task);
 
   comm::ParallelLayout layout_;
+  std::string address_;  // of rank 0's host
   model::Network* shape_ = nullptr;
   train::TrainConfig config_;
-  cluster::LocalWorkers workers_;
+  cluster::Workers workers_;
 };
 
 }  // namespace slime::loop

@@ -25,7 +25,7 @@
 namespace slime::loop {
 namespace {
 
-constexpr int kDataDescriptor = 4;  // where cluster/local_workers.h puts it
+constexpr int kDataDescriptor = 4;  // where cluster/local_process.h puts it
 
 void say(const std::string& line) {
   fmt::print(stderr, "{}\n", line);
@@ -44,7 +44,7 @@ class Worker final {
     at::set_num_threads(start_.num_threads);
     if (!start_.checkpoint.empty())
       checkpoint_ = train::read_checkpoint(start_.checkpoint, start_.iteration);
-    if (start_.rank == 0 && layout_.world_size() > 1) rendezvous_.emplace();
+    if (start_.rank == 0 && layout_.world_size() > 1) rendezvous_.emplace(start_.address);
     link_.answer(start_.rank == 0 ? fmt::format("{}", rendezvous_ ? rendezvous_->port() : 0) : "");
   }
 
@@ -55,7 +55,7 @@ class Worker final {
   Worker& operator=(const Worker&) = delete;
 
   void carry_out(const TrainerTask& task) {
-    if (task.kind == RankTask::kMeet) return become_trainer(task.port);
+    if (task.kind == RankTask::kMeet) return become_trainer(task);
     check(trainer_.has_value(), "ranks meet before they train");
     trainer_->carry_out(task, [this](std::string_view answer) { link_.answer(answer); });
     if (task.kind != RankTask::kRelease) return;
@@ -79,10 +79,10 @@ class Worker final {
   }
 
  private:
-  void become_trainer(int port) {
+  void become_trainer(const TrainerTask& task) {
     const config::RunConfig& flags = start_.config;
     const auto precision = model::precision_on(flags.device, flags.dtype);  // opens the GPU
-    meet(port);
+    meet(task);
     network_ = model::load_network(checkpoint_ ? start_.checkpoint : flags.hf_checkpoint, precision,
                                    *mesh_);
     train::OtherNetworks others = load_other_networks(flags, precision, *mesh_);
@@ -101,13 +101,15 @@ class Worker final {
     link_.answer(json::serialize(told));
   }
 
-  void meet(int port) {
+  void meet(const TrainerTask& task) {
     if (layout_.world_size() == 1) return;
     own_mesh_ =
         connect_ranks(start_.config.device != "cpu",
                       {.rank = start_.rank,
                        .layout = layout_,
-                       .port = port,
+                       .address = start_.address,
+                       .meeting = task.address,
+                       .port = task.port,
                        .token = identity_.token,
                        .epoch = identity_.epoch,
                        .connect_timeout = kRankConnectTimeout,

@@ -11,6 +11,7 @@
 #include <bit>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 namespace slime::net {
 namespace {
@@ -45,7 +46,11 @@ FrameChannel::FrameChannel(int descriptor, uint64_t limit_bytes)
   ::fcntl(descriptor_, F_SETFL, ::fcntl(descriptor_, F_GETFL) | O_NONBLOCK);
 }
 
-FrameChannel::~FrameChannel() { ::close(descriptor_); }
+FrameChannel::~FrameChannel() {
+  if (descriptor_ >= 0) ::close(descriptor_);
+}
+
+int FrameChannel::release() { return std::exchange(descriptor_, -1); }
 
 bool FrameChannel::send(uint32_t type, std::string_view payload,
                         std::chrono::milliseconds timeout) {

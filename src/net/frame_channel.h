@@ -38,6 +38,8 @@ class FrameChannel final {
   FrameChannel& operator=(const FrameChannel&) = delete;
 
   int descriptor() const { return descriptor_; }
+  /// Gives the socket away; what has arrived and was not taken is lost.
+  int release();
 
   /// Sends a whole frame; any thread. False when the peer is gone. Throws FrameError when it has
   /// not taken the frame within `timeout`: the channel is of no use then.

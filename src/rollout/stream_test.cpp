@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <future>
 #include <map>
 #include <set>
 
@@ -134,9 +135,19 @@ TEST(Stream, OnPolicyNothingIsBegunBeforeTheUpdate) {
 
 TEST(Stream, AnInterruptionLosesNoToken) {
   World world;
-  world.rules.sampling.max_new_tokens = 400;
+  constexpr int64_t kEndless = 100'000'000;
+  constexpr TokenId kFirstAhead = 103;  // of a group that is begun beside the first step's
+  world.rules.sampling.max_new_tokens = 2 * kEndless;
   world.config.max_concurrent_samples = 32;
+  std::promise<void> ahead;
+  bool is_ahead = false;  // the engine's thread
+  world.engine.on_drawn = [&](const engine::GenerateRequest& request) {
+    if (request.input_ids.front() == kFirstAhead && !std::exchange(is_ahead, true))
+      ahead.set_value();
+  };
   world.engine.length_of = [](const engine::GenerateRequest& request) {
+    // It goes on until it is interrupted.
+    if (request.input_ids.front() == kFirstAhead && request.input_ids.size() == 2) return kEndless;
     const auto whole = static_cast<int64_t>(100 + request.sampling.sampling_seed.value() % 250);
     return std::max<int64_t>(1, whole - (static_cast<int64_t>(request.input_ids.size()) - 2));
   };
@@ -153,6 +164,7 @@ TEST(Stream, AnInterruptionLosesNoToken) {
         num_mixed += sample.versions.size() > 1 ? 1 : 0;
       }
     }
+    if (step == 0) ahead.get_future().wait();
     rollout.hold(/*interrupts=*/true);
     const int64_t submitted = world.engine.num_submitted_;
     std::this_thread::sleep_for(std::chrono::milliseconds(2));

@@ -64,6 +64,7 @@ class UnevenEngine final : public engine::EngineClient {
   std::function<int64_t(const engine::GenerateRequest&)> length_of =
       [](const engine::GenerateRequest&) { return 3; };
   std::function<void(const engine::GenerateRequest&)> on_admitted;  // on the engine's thread
+  std::function<void(const engine::GenerateRequest&)> on_drawn;     // the same, of each token
   std::vector<TokenId> never;            // first tokens of prompts whose responses do not end
   std::vector<TokenId> refused;          // first tokens of prompts that it has no room for
   std::atomic<bool> accepts_all{false};  // refuses nobody any more
@@ -136,6 +137,7 @@ class UnevenEngine final : public engine::EngineClient {
       update.finish = engine::FinishReason{.kind = job.is_cut ? Kind::kLength : Kind::kStop};
     if (is_last && ends_twice) job.on_update(update);
     job.on_update(std::move(update));
+    if (on_drawn) on_drawn(job.request);
     return is_last;
   }
 

@@ -141,9 +141,9 @@ def test_a_coding_agent_of_the_openai_protocol_is_trained(tmp_path):
     teach(tmp_path, 120)
     _, rows = train(tmp_path, "coding_agent/solve.py", steps=2, batch=4)
     assert {row["reward"] for row in rows} <= {0, 1}
-    used = [row for row in rows if row["metadata"]["use_tool"]]
+    used = [row for row in rows if row["metadata"]["use_tool"] and row["metadata"]["calls"] >= 1]
     assert len(used) > len(rows) / 2
-    assert all(row["metadata"]["calls"] >= 1 and "<|im_start|>tool\n" in row["response"] for row in used)
+    assert all("<|im_start|>tool\n" in row["response"] for row in used)
     tested = [row for row in used if "<|im_start|>tool\nf(" in row["response"] or "<|im_start|>tool\npass" in row["response"]]
     assert len(tested) > len(rows) / 4 and any("<|im_start|>tool\nok" in row["response"] for row in rows)
     assert any(spans(row["loss_mask"]) >= 3 for row in used)

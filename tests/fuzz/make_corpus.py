@@ -120,15 +120,22 @@ def seeds(target):
         yield b'\0{"uid": "a", "instance_id": 7, "messages": [], "reward": 1.0, "extra_info": {}}'
     elif target == "worker_frames_fuzz":
         yield b"\0t" + share()
-        yield from (b"\0" + task for task in (b"p", b"g", b"r", b"m9"))
+        yield from (b"\0" + task for task in (b"p", b"g", b"r", b"m9 10.0.0.2"))
         yield b"\0c" + json.dumps({"root": "/c", "model_source": "/m", "save_optimizer": True, "iteration": 2, "run": {}}).encode()
         config = {"flags": {"--lr": "0.5"}, "num_engine_workers": 1, "critic": None}
-        start = {"config": config, "rank": 1, "collective_milliseconds": 5, "num_rollouts": 3, "first_rollout": 1, "plugin_logs": "/l", "num_threads": 1}
+        start = {"config": config, "rank": 1, "address": "10.0.0.2", "collective_milliseconds": 5, "num_rollouts": 3, "first_rollout": 1, "plugin_logs": "/l", "num_threads": 1}
         yield b"\1s" + json.dumps({**start, "checkpoint": "/c", "iteration": 2, "loads_optimizer": True}).encode()
         yield b"\2" + report()
         yield b"\3e" + json.dumps({"config": config, "longest_prompt": 96, "kv_cache_bytes": 4096, "num_threads": 1}).encode()
         yield b"\4" + json.dumps({"max_request_tokens": 96, "device": "the CPU", "memory": ["keys 1 GiB"]}).encode()
         yield b"\5" + struct.pack("<QQff", 1, 2, -0.5, -1.5)
+    elif target == "node_frames_fuzz":
+        start = {"worker": 3, "name": "rank 1", "device": -1, "command": ["", "worker"], "environment": ["A=b"], "log": "/l", "has_data": True}
+        yield b"\0" + json.dumps({"token": "0f" * 32, "program": "5-ab", "host": "gpu7", "rank": 1, "num_devices": 8}).encode()
+        yield b"\1" + json.dumps({"token": "0f" * 32, "worker": 3, "is_data": False}).encode()
+        yield b"\2" + json.dumps(start).encode()
+        yield b"\3" + json.dumps({"worker": 3, "text": "ended with exit code 7", "last_lines": "  one"}).encode()
+        yield b"\4rack[1-2]n[03,07],gpu5"
     elif target == "remote_engine_frames_fuzz":
         request = struct.pack("<QQ1sQ2iq?qq??qq", 7, 1, b"r", 2, 5, 6, 1, True, -1, 0, False, True, 1, 1)
         sampling = struct.pack("<qddqddddqQQ1sQiQid4??Q", 9, 1, 1, -1, 0, 0, 0, 1, 0, 1, 1, b"x", 1, 3, 1, 4, -1.5, *[False] * 4, True, 11)

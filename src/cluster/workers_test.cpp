@@ -1,8 +1,7 @@
-#include "cluster/local_workers.h"
+#include "cluster/workers.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <array>
@@ -11,6 +10,7 @@
 #include <fstream>
 #include <future>
 
+#include "cluster/local_process.h"
 #include "core/error.h"
 
 namespace slime::cluster {
@@ -21,6 +21,7 @@ using testing::HasSubstr;
 
 constexpr std::chrono::seconds kLong{20};
 const SystemClock kClock;
+LocalLauncher launcher;
 
 /// Shell scripts in the place of workers.
 struct Scripts {
@@ -35,7 +36,7 @@ struct Scripts {
 
   /// What the owner is told who waits for an answer of rank 1.
   std::string failure() const {
-    LocalWorkers workers(config, kClock);
+    Workers workers(config, launcher, kClock);
     try {
       workers.answer(1, kLong);
     } catch (const WorkerFailure& error) {
@@ -44,22 +45,22 @@ struct Scripts {
     return "";
   }
 
-  LocalWorkersConfig config;
+  WorkersConfig config;
 };
 
-TEST(LocalWorkers, AWorkerThatDiesIsNamedWithItsSignalAndItsLastLines) {
+TEST(Workers, AWorkerThatDiesIsNamedWithItsSignalAndItsLastLines) {
   const std::string text = Scripts("echo one; echo two; kill -SEGV $$").failure();
   EXPECT_THAT(text, testing::MatchesRegex("rank [12] \\(process [0-9]+\\) was killed by signal 11 "
                                           "\\(Segmentation fault\\)\n.*\n  one\n  two"));
 }
 
-TEST(LocalWorkers, AWorkerThatEndsIsNamedWithItsExitCode) {
+TEST(Workers, AWorkerThatEndsIsNamedWithItsExitCode) {
   EXPECT_THAT(Scripts("exit 7").failure(), HasSubstr("ended with exit code 7"));
 }
 
-TEST(LocalWorkers, AWorkerSeesItsOwnDeviceAndTheRestOfTheEnvironment) {
+TEST(Workers, AWorkerSeesItsOwnDeviceAndTheRestOfTheEnvironment) {
   Scripts scripts(R"(echo "sees $CUDA_VISIBLE_DEVICES, home $HOME"; exit 7)");
-  scripts.config.visible_devices = {"3", "GPU-8932f937"};
+  scripts.config.places = {{.device = 0}, {.device = 1}};
   ::setenv("CUDA_VISIBLE_DEVICES", "3,GPU-8932f937", 1);
   const std::string text = scripts.failure();
   ::unsetenv("CUDA_VISIBLE_DEVICES");
@@ -68,7 +69,7 @@ TEST(LocalWorkers, AWorkerSeesItsOwnDeviceAndTheRestOfTheEnvironment) {
       text, AnyOf(HasSubstr("sees 3, home " + home), HasSubstr("sees GPU-8932f937, home " + home)));
 }
 
-TEST(LocalWorkers, SilenceEndsItToo) {
+TEST(Workers, SilenceEndsItToo) {
   // A heartbeat of 6 bytes: two collectives begun.
   Scripts scripts(
       R"(printf 'SLMF\004\000\000\000\006\000\000\000\000\000\000\0002 busy' >&3; exec sleep 100)");
@@ -78,18 +79,18 @@ TEST(LocalWorkers, SilenceEndsItToo) {
   EXPECT_THAT(text, HasSubstr("the last thing it did: busy"));
 }
 
-TEST(LocalWorkers, AWorkerThatNeverBeginsEndsItToo) {
+TEST(Workers, AWorkerThatNeverBeginsEndsItToo) {
   Scripts scripts("exec sleep 100");
   scripts.config.silence_limit = scripts.config.start_limit = std::chrono::milliseconds(150);
   EXPECT_THAT(scripts.failure(), HasSubstr("has not begun within 0."));
 }
 
-TEST(LocalWorkers, WhereEachRankIsSaysWhoStayedAway) {
+TEST(Workers, WhereEachRankIsSaysWhoStayedAway) {
   Scripts scripts(
       R"(printf 'SLMF\004\000\000\000\006\000\000\000\000\000\000\0002 busy' >&3; exec sleep 100)");
   scripts.config.blame_limit = std::chrono::milliseconds(300);
   scripts.config.stop_limit = std::chrono::milliseconds(50);
-  LocalWorkers workers(scripts.config, kClock);
+  Workers workers(scripts.config, launcher, kClock);
   try {
     workers.blame("rank 0: summing the gradients: timed out", 3);
   } catch (const WorkerFailure& error) {
@@ -101,7 +102,7 @@ TEST(LocalWorkers, WhereEachRankIsSaysWhoStayedAway) {
   }
 }
 
-TEST(LocalWorkers, ARankThatBlamesOthersIsBelievedWhenNobodyElseIsFound) {
+TEST(Workers, ARankThatBlamesOthersIsBelievedWhenNobodyElseIsFound) {
   // A failure of 6 bytes: p, and what happened.
   Scripts scripts(
       R"(printf 'SLMF\005\000\000\000\006\000\000\000\000\000\000\000preset' >&3; exec sleep 100)");
@@ -109,28 +110,28 @@ TEST(LocalWorkers, ARankThatBlamesOthersIsBelievedWhenNobodyElseIsFound) {
   EXPECT_THAT(scripts.failure(), HasSubstr("cannot reach the other ranks: reset"));
 }
 
-TEST(LocalWorkers, BytesThatAreNoFrameEndIt) {
+TEST(Workers, BytesThatAreNoFrameEndIt) {
   EXPECT_THAT(Scripts("echo this is not a frame at all >&3; exec sleep 100").failure(),
               HasSubstr("what arrived is no frame"));
 }
 
-TEST(LocalWorkers, AFailureThatNobodyNoticesReachesTheLastResort) {
+TEST(Workers, AFailureThatNobodyNoticesReachesTheLastResort) {
   Scripts scripts("exit 7");
   std::promise<std::string> told;
   scripts.config.notice_limit = std::chrono::milliseconds(10);
   scripts.config.last_resort = [&](const std::string& message) { told.set_value(message); };
-  LocalWorkers workers(scripts.config, kClock);
+  Workers workers(scripts.config, launcher, kClock);
   auto message = told.get_future();
   ASSERT_EQ(message.wait_for(kLong), std::future_status::ready);
   EXPECT_THAT(message.get(), HasSubstr("exit code 7"));
 }
 
-TEST(LocalWorkers, WorkersThatIgnoreEverythingAreGoneWithTheirOwner) {
+TEST(Workers, WorkersThatIgnoreEverythingAreGoneWithTheirOwner) {
   Scripts scripts("trap '' INT TERM; echo $$; exec sleep 100");
   scripts.config.stop_limit = std::chrono::milliseconds(50);
   std::vector<int> processes;
   {
-    LocalWorkers workers(scripts.config, kClock);
+    Workers workers(scripts.config, launcher, kClock);
     for (int rank = 1; rank <= 2; ++rank) {
       const auto log = scripts.config.log_folder / ("rank_" + std::to_string(rank) + ".log");
       int process = 0;
@@ -141,20 +142,24 @@ TEST(LocalWorkers, WorkersThatIgnoreEverythingAreGoneWithTheirOwner) {
   for (const int process : processes) EXPECT_NE(::kill(process, 0), 0);
 }
 
-TEST(LocalWorkers, EachWorkerMayHaveASocketOfItsOwnAndAnotherNoun) {
+TEST(Workers, EachWorkerMayHaveASecondConnectionAndAnotherNoun) {
   Scripts scripts("echo $0 >&4; exit 3");
-  std::array<int, 2> ends{};
-  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()), 0);
   scripts.config.noun = "engine";
   scripts.config.count = 1;
-  scripts.config.data_sockets = {ends[1]};
-  const std::string text = scripts.failure();
-  ::close(ends[1]);
-  EXPECT_THAT(text, testing::MatchesRegex("engine 1 \\(process [0-9]+\\) ended with exit code 3"));
+  scripts.config.has_data = true;
+  Workers workers(scripts.config, launcher, kClock);
+  const int data = workers.take_data(1);
+  try {
+    workers.answer(1, kLong);
+    ADD_FAILURE() << "it has ended";
+  } catch (const WorkerFailure& error) {
+    EXPECT_THAT(error.what(),
+                testing::MatchesRegex("engine 1 \\(process [0-9]+\\) ended with exit code 3"));
+  }
   std::array<char, 100> said{};
-  EXPECT_GT(::read(ends[0], said.data(), said.size()), 0);
-  EXPECT_EQ(::read(ends[0], said.data(), said.size()), 0) << "nobody else holds the other end";
-  ::close(ends[0]);
+  EXPECT_GT(::read(data, said.data(), said.size()), 0);
+  EXPECT_EQ(::read(data, said.data(), said.size()), 0) << "nobody else holds the other end";
+  ::close(data);
   EXPECT_TRUE(std::filesystem::exists(scripts.config.log_folder / "engine_1.log"));
 }
 
@@ -164,16 +169,16 @@ const char* const kGreets =
        answer() { printf 'SLMF\003\000\000\000\002\000\000\000\000\000\000\000ok' >&3; }
        )";
 
-TEST(LocalWorkers, AWorkerThatHasTheRunsTokenIsHeard) {
+TEST(Workers, AWorkerThatHasTheRunsTokenIsHeard) {
   Scripts scripts(std::string(kGreets) +
                   R"(greet "$SLIME_RUN_EPOCH $SLIME_RUN_TOKEN"; answer; exec sleep 100)");
   scripts.config.identity = {.token = make_run_token(), .epoch = 2};
   scripts.config.stop_limit = std::chrono::milliseconds(50);
-  LocalWorkers workers(scripts.config, kClock);
+  Workers workers(scripts.config, launcher, kClock);
   EXPECT_EQ(workers.answer(1, kLong), "ok");
 }
 
-TEST(LocalWorkers, AWorkerWithoutItOrOfAnOlderEpochIsRefused) {
+TEST(Workers, AWorkerWithoutItOrOfAnOlderEpochIsRefused) {
   const auto failure = [](const std::string& greeting) {
     Scripts scripts(kGreets + greeting + "; answer; exec sleep 100");
     scripts.config.identity = {.token = make_run_token(), .epoch = 2};
@@ -186,10 +191,10 @@ TEST(LocalWorkers, AWorkerWithoutItOrOfAnOlderEpochIsRefused) {
   EXPECT_THAT(failure("true"), HasSubstr("is refused: it does not begin with the run's token"));
 }
 
-TEST(LocalWorkers, WhatTheUserGaveIsAConfigurationErrorWhicheverWorkerFindsIt) {
+TEST(Workers, WhatTheUserGaveIsAConfigurationErrorWhicheverWorkerFindsIt) {
   Scripts scripts(
       R"(printf 'SLMF\005\000\000\000\010\000\000\000\000\000\000\000cno such' >&3; exec sleep 100)");
-  LocalWorkers workers(scripts.config, kClock);
+  Workers workers(scripts.config, launcher, kClock);
   try {
     workers.answer(1, kLong);
     ADD_FAILURE() << "it has failed";
@@ -198,10 +203,10 @@ TEST(LocalWorkers, WhatTheUserGaveIsAConfigurationErrorWhicheverWorkerFindsIt) {
   }
 }
 
-TEST(LocalWorkers, AProgramThatDoesNotExistIsAConfigurationError) {
+TEST(Workers, AProgramThatDoesNotExistIsAConfigurationError) {
   Scripts scripts("");
   scripts.config.command = {"/nonexistent/slime", "worker"};
-  EXPECT_THROW(LocalWorkers(scripts.config, kClock), ConfigError);
+  EXPECT_THROW(Workers(scripts.config, launcher, kClock), ConfigError);
 }
 
 }  // namespace

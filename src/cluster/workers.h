@@ -1,6 +1,6 @@
 #pragma once
 
-/// Worker processes on this host: started, watched, ended.
+/// Worker processes of a run, on whatever hosts: started, watched, ended.
 ///
 /// A thread watches them. A worker fails when its process ends, when it says so, or when it has not
 /// been heard from for too long. The first failure is final: all workers are killed, so that
@@ -17,12 +17,12 @@
 #include <functional>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "cluster/launcher.h"
 #include "cluster/run_identity.h"
 #include "cluster/worker_frames.h"
 #include "core/clock.h"
@@ -30,24 +30,16 @@
 
 namespace slime::cluster {
 
-/// A worker is lost; the run cannot go on.
-class WorkerFailure : public std::runtime_error {
- public:
-  using std::runtime_error::runtime_error;
-};
-
-struct LocalWorkersConfig {
+struct WorkersConfig {
   std::string noun = "rank";  // what a worker is, in messages and in the names of logs
   int first_rank = 1;
   int count = 1;
-  std::vector<std::string> command;  // program and arguments; the connection is descriptor 3
+  /// Program and arguments; an empty program: this one. The connection is descriptor 3.
+  std::vector<std::string> command = {"", "worker"};
   /// In the environment of the processes. With a token a worker's connection begins with it.
   RunIdentity identity;
-  /// One connected socket for each worker, which has it as descriptor 4; empty: none. They stay the
-  /// caller's, to be closed once the workers have started.
-  std::vector<int> data_sockets;
-  /// The device of each worker (cluster/visible_devices.h); empty: those of this process.
-  std::vector<std::string> visible_devices;
+  bool has_data = false;            // each has a second connection, as descriptor 4
+  std::vector<WorkerPlace> places;  // of each; empty: all on this host, with all its devices
   std::filesystem::path log_folder;                 // rank_1.log holds what rank 1 prints
   std::chrono::milliseconds silence_limit{20'000};  // without a heartbeat
   std::chrono::milliseconds start_limit{60'000};    // until the first one, where that is more
@@ -59,16 +51,19 @@ struct LocalWorkersConfig {
   std::function<void(const std::string&)> last_resort;
 };
 
-class LocalWorkers final {
+class Workers final {
  public:
-  /// Starts the processes. `clock` outlives the object. Throws ConfigError when that fails.
-  LocalWorkers(LocalWorkersConfig config, const Clock& clock);
+  /// Starts the processes. `launcher` and `clock` outlive the object. Throws ConfigError when that
+  /// fails, WorkerFailure when a node is not there.
+  Workers(WorkersConfig config, Launcher& launcher, const Clock& clock);
   /// Asks the workers to stop, gives them a moment, kills them.
-  ~LocalWorkers();
-  LocalWorkers(const LocalWorkers&) = delete;
-  LocalWorkers& operator=(const LocalWorkers&) = delete;
+  ~Workers();
+  Workers(const Workers&) = delete;
+  Workers& operator=(const Workers&) = delete;
 
   int count() const { return static_cast<int>(workers_.size()); }
+  /// The socket of a rank's second connection, which is the caller's from here on. Once.
+  int take_data(int rank);
   /// Throws WorkerFailure, as do the following, or ConfigError where that is what a worker found.
   void send_task(int rank, std::string_view payload);
   /// Waits for the next answer of a rank.
@@ -84,9 +79,10 @@ class LocalWorkers final {
  private:
   struct Worker {
     int rank = 0;
-    int64_t process = -1;  // -1: ended and reaped
+    std::unique_ptr<WorkerProcess> process;  // null: it has ended
+    std::string name;                        // of the process
     std::unique_ptr<net::FrameChannel> channel;
-    std::filesystem::path log;
+    int data = -1;
     // Guarded by mutex_.
     Clock::TimePoint heard;
     bool is_running = false;  // it has been heard from
@@ -98,7 +94,7 @@ class LocalWorkers final {
     Clock::TimePoint complained;  // ... then
   };
 
-  void start(Worker& worker);
+  void start(Worker& worker, Launcher& launcher);
   void watch(const std::stop_token& stop);
   /// Empty: nothing is wrong.
   std::string take_frames(Worker& worker);
@@ -109,9 +105,10 @@ class LocalWorkers final {
   std::string ending(Worker& worker);
   void fail(const std::string& message, bool is_configuration);
   void kill_all();
+  void close_data();
   Worker& of_rank(int rank);
 
-  LocalWorkersConfig config_;
+  WorkersConfig config_;
   const Clock& clock_;
   std::vector<Worker> workers_;
   std::mutex mutex_;

@@ -1,62 +1,22 @@
-#include "cluster/local_workers.h"
+#include "cluster/workers.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <poll.h>
-#include <signal.h>
-#include <spawn.h>
-#include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
-#include <cerrno>
 #include <charconv>
-#include <cstring>
-#include <fstream>
+#include <utility>
 
-#include "cluster/visible_devices.h"
 #include "core/error.h"
-
-extern char** environ;
 
 namespace slime::cluster {
 namespace {
 
-constexpr int kControlDescriptor = 3;
-constexpr int kDataDescriptor = 4;
-constexpr int kFirstFreeDescriptor = 10;  // no file action writes to it or those above
 constexpr int kWatchMilliseconds = 100;
 constexpr std::chrono::seconds kAbsence{1};  // looks are a tenth of that apart
-constexpr std::size_t kShownLines = 10;
 constexpr std::chrono::milliseconds kTaskTimeout{60'000};
 constexpr std::chrono::milliseconds kEndingPatience{3'000};
-
-/// The environment of this process, but for the devices that a child sees. Views into `environ` and
-/// into `setting`.
-std::vector<char*> environment_with(std::string& setting) {
-  const std::string name = std::string(kVisibleDevices) + "=";
-  std::vector<char*> variables;
-  for (char** variable = environ; *variable != nullptr; ++variable)
-    if (!std::string_view(*variable).starts_with(name)) variables.push_back(*variable);
-  setting.insert(0, name);
-  variables.push_back(setting.data());
-  variables.push_back(nullptr);
-  return variables;
-}
-
-/// The last lines of a file, indented.
-std::string last_lines(const std::filesystem::path& path) {
-  std::ifstream file(path);
-  std::deque<std::string> lines;
-  for (std::string line; std::getline(file, line);) {
-    lines.push_back("  " + line);
-    if (lines.size() > kShownLines) lines.pop_front();
-  }
-  return fmt::format("{}", fmt::join(lines, "\n"));
-}
 
 Progress progress_from(std::string_view payload) {
   Progress progress;
@@ -66,113 +26,73 @@ Progress progress_from(std::string_view payload) {
   return progress;
 }
 
-std::string status_text(int status) {
-  if (WIFSIGNALED(status)) {
-    const int number = WTERMSIG(status);
-    return fmt::format("was killed by signal {} ({})", number, ::strsignal(number));
-  }
-  return fmt::format("ended with exit code {}", WEXITSTATUS(status));
-}
-
 }  // namespace
 
-LocalWorkers::LocalWorkers(LocalWorkersConfig config, const Clock& clock)
+Workers::Workers(WorkersConfig config, Launcher& launcher, const Clock& clock)
     : config_(std::move(config)), clock_(clock), workers_(config_.count) {
-  std::filesystem::create_directories(config_.log_folder);
   try {
     for (int i = 0; i < config_.count; ++i) {
       workers_[i].rank = config_.first_rank + i;
-      start(workers_[i]);
+      start(workers_[i], launcher);
     }
   } catch (...) {
-    kill_all();
-    throw;
+    close_data();
+    throw;  // workers that were started end with workers_
   }
   watcher_ = std::jthread([this](const std::stop_token& stop) { watch(stop); });
 }
 
-LocalWorkers::~LocalWorkers() {
+Workers::~Workers() {
   watcher_.request_stop();
   {
     const std::lock_guard lock(mutex_);  // it looks before it waits for the owner to notice
   }
   changed_.notify_all();
   watcher_.join();
+  close_data();
   for (Worker& worker : workers_) {
-    if (worker.process < 0) continue;
+    if (!worker.process) continue;
     try {
       worker.channel->send(static_cast<uint32_t>(WorkerFrame::kStop), "", config_.stop_limit);
     } catch (const net::FrameError&) {  // it hangs, and is killed below
     }
   }
   const auto begin = clock_.now();
-  for (Worker& worker : workers_) {
-    while (worker.process >= 0 && clock_.now() - begin < config_.stop_limit) {
-      if (::waitpid(static_cast<pid_t>(worker.process), nullptr, WNOHANG) != 0) {
-        worker.process = -1;
-      } else {
-        std::this_thread::sleep_for(std::chrono::milliseconds(5));
-      }
-    }
+  for (const Worker& worker : workers_) {
+    while (worker.process && !worker.process->ending() && clock_.now() - begin < config_.stop_limit)
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
   kill_all();
 }
 
-void LocalWorkers::start(Worker& worker) {
-  worker.log = config_.log_folder / fmt::format("{}_{}.log", config_.noun, worker.rank);
-  std::array<int, 2> ends{};
-  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0)
-    throw ConfigError(fmt::format("no socket for a worker: {}", std::strerror(errno)));
-  worker.channel = std::make_unique<net::FrameChannel>(ends[0]);
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-  posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, worker.log.c_str(),
-                                   O_WRONLY | O_CREAT | O_TRUNC | O_APPEND, 0644);
-  posix_spawn_file_actions_adddup2(&actions, STDOUT_FILENO, STDERR_FILENO);
-  posix_spawn_file_actions_adddup2(&actions, ends[1], kControlDescriptor);
-  int data = -1;
-  if (!config_.data_sockets.empty()) {
-    const int socket = config_.data_sockets.at(worker.rank - config_.first_rank);
-    data = ::fcntl(socket, F_DUPFD_CLOEXEC, kFirstFreeDescriptor);
-    posix_spawn_file_actions_adddup2(&actions, data, kDataDescriptor);
-  }
-  // A group of its own: Ctrl-C is for the controller, which then stops its workers.
-  posix_spawnattr_t attributes;
-  posix_spawnattr_init(&attributes);
-  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
-  posix_spawnattr_setpgroup(&attributes, 0);
-  std::vector<char*> words;
-  for (std::string& word : config_.command) words.push_back(word.data());
-  words.push_back(nullptr);
-  std::string device;
-  std::vector<char*> variables;
-  if (!config_.visible_devices.empty()) {
-    device = config_.visible_devices.at(worker.rank - config_.first_rank);
-    variables = environment_with(device);
-  }
-  pid_t process = -1;
-  std::vector<std::string> own = to_environment(config_.identity);
-  if (variables.empty()) {
-    for (char** setting = environ; *setting != nullptr; ++setting) variables.push_back(*setting);
-    variables.push_back(nullptr);
-  }
-  for (std::string& setting : own) variables.insert(variables.begin(), setting.data());
-  const int error =
-      ::posix_spawn(&process, words[0], &actions, &attributes, words.data(), variables.data());
-  posix_spawn_file_actions_destroy(&actions);
-  posix_spawnattr_destroy(&attributes);
-  ::close(ends[1]);
-  if (data >= 0) ::close(data);
-  if (error != 0) {
-    throw ConfigError(fmt::format("{} {}: cannot start {}: {}", config_.noun, worker.rank, words[0],
-                                  std::strerror(error)));
-  }
-  worker.process = process;
+void Workers::start(Worker& worker, Launcher& launcher) {
+  const int index = worker.rank - config_.first_rank;
+  StartedWorker started = launcher.start(
+      {.name = fmt::format("{} {}", config_.noun, worker.rank),
+       .place = config_.places.empty() ? WorkerPlace{} : config_.places.at(index),
+       .command = config_.command,
+       .environment = to_environment(config_.identity),
+       .log = config_.log_folder / fmt::format("{}_{}.log", config_.noun, worker.rank),
+       .has_data = config_.has_data});
+  worker.process = std::move(started.process);
+  worker.name = worker.process->name();
+  worker.channel = std::make_unique<net::FrameChannel>(started.control);
+  worker.data = started.data;
   worker.heard = clock_.now();
 }
 
-void LocalWorkers::watch(const std::stop_token& stop) {
+int Workers::take_data(int rank) {
+  const int socket = std::exchange(of_rank(rank).data, -1);
+  check(socket >= 0, "a worker's second connection is taken once");
+  return socket;
+}
+
+void Workers::close_data() {
+  for (Worker& worker : workers_)
+    if (worker.data >= 0) ::close(std::exchange(worker.data, -1));
+}
+
+void Workers::watch(const std::stop_token& stop) {
   std::vector<pollfd> sockets;
   for (const Worker& worker : workers_)
     sockets.push_back({.fd = worker.channel->descriptor(), .events = POLLIN, .revents = 0});
@@ -205,7 +125,7 @@ void LocalWorkers::watch(const std::stop_token& stop) {
   config_.last_resort(message);
 }
 
-std::string LocalWorkers::take_frames(Worker& worker) {
+std::string Workers::take_frames(Worker& worker) {
   const bool is_open = worker.channel->read_available();
   try {
     while (auto frame = worker.channel->next()) {
@@ -219,7 +139,7 @@ std::string LocalWorkers::take_frames(Worker& worker) {
   return is_open ? "" : describe(worker, ending(worker));
 }
 
-std::string LocalWorkers::take_frame(Worker& worker, net::Frame frame) {
+std::string Workers::take_frame(Worker& worker, net::Frame frame) {
   const auto type = static_cast<WorkerFrame>(frame.type);
   if (!worker.has_greeted && !config_.identity.token.empty()) {
     const std::string why = type == WorkerFrame::kGreeting
@@ -255,7 +175,12 @@ std::string LocalWorkers::take_frame(Worker& worker, net::Frame frame) {
   }
 }
 
-std::string LocalWorkers::judge(Worker& worker) {
+std::string Workers::judge(Worker& worker) {
+  // A host that is cut off takes its workers with it, whose connections may look open for long.
+  if (const auto ending = worker.process->ending()) {
+    std::string last = take_frames(worker);  // it may have said more than how it ended
+    return last.empty() ? describe(worker, *ending) : last;
+  }
   const std::lock_guard lock(mutex_);
   const auto now = clock_.now();
   // Whoever is to blame would have been noticed by now.
@@ -276,33 +201,23 @@ std::string LocalWorkers::judge(Worker& worker) {
                           worker.progress.doing));
 }
 
-std::string LocalWorkers::describe(const Worker& worker, const std::string& what) const {
-  std::string text =
-      fmt::format("{} {} (process {}) {}", config_.noun, worker.rank, worker.process, what);
-  const std::string lines = last_lines(worker.log);
-  if (!lines.empty())
-    text += fmt::format("\nthe last lines of {}:\n{}", worker.log.string(), lines);
+std::string Workers::describe(const Worker& worker, const std::string& what) const {
+  std::string text = fmt::format("{} {} ({}) {}", config_.noun, worker.rank, worker.name, what);
+  const std::string lines = worker.process ? worker.process->last_lines() : "";
+  if (!lines.empty()) text += "\n" + lines;
   return text;
 }
 
-std::string LocalWorkers::ending(Worker& worker) {
+std::string Workers::ending(Worker& worker) {
   const auto begin = clock_.now();
-  int status = 0;
   while (clock_.now() - begin < kEndingPatience) {
-    // Left as it is for kill_all: the number stays the process's until it is reaped.
-    siginfo_t info{};
-    const int done =
-        ::waitid(P_PID, static_cast<id_t>(worker.process), &info, WEXITED | WNOHANG | WNOWAIT);
-    if (done == 0 && info.si_pid != 0) {
-      status = info.si_code == CLD_EXITED ? (info.si_status & 0xff) << 8 : info.si_status & 0x7f;
-      return status_text(status);
-    }
+    if (auto ending = worker.process->ending()) return *ending;
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
   return "closed its connection and was killed";
 }
 
-void LocalWorkers::fail(const std::string& message, bool is_configuration) {
+void Workers::fail(const std::string& message, bool is_configuration) {
   const std::lock_guard lock(mutex_);
   kill_all();
   failure_ = message;
@@ -311,20 +226,18 @@ void LocalWorkers::fail(const std::string& message, bool is_configuration) {
   changed_.notify_all();
 }
 
-void LocalWorkers::kill_all() {
+void Workers::kill_all() {
   for (Worker& worker : workers_) {
-    if (worker.process < 0) continue;
-    ::kill(static_cast<pid_t>(worker.process), SIGKILL);
-    ::waitpid(static_cast<pid_t>(worker.process), nullptr, 0);
-    worker.process = -1;
+    if (worker.process) worker.process->kill();
+    worker.process.reset();
   }
 }
 
-LocalWorkers::Worker& LocalWorkers::of_rank(int rank) {
+Workers::Worker& Workers::of_rank(int rank) {
   return workers_.at(static_cast<std::size_t>(rank - config_.first_rank));
 }
 
-void LocalWorkers::check_alive() {
+void Workers::check_alive() {
   if (!has_failed_) return;
   const std::lock_guard lock(mutex_);
   is_noticed_ = true;
@@ -333,7 +246,7 @@ void LocalWorkers::check_alive() {
   throw WorkerFailure(failure_);
 }
 
-void LocalWorkers::send_task(int rank, std::string_view payload) {
+void Workers::send_task(int rank, std::string_view payload) {
   check_alive();
   try {
     if (of_rank(rank).channel->send(static_cast<uint32_t>(WorkerFrame::kTask), payload,
@@ -345,7 +258,7 @@ void LocalWorkers::send_task(int rank, std::string_view payload) {
   blame(fmt::format("{} {} is gone", config_.noun, rank), 0);
 }
 
-std::string LocalWorkers::answer(int rank, std::chrono::milliseconds timeout) {
+std::string Workers::answer(int rank, std::chrono::milliseconds timeout) {
   Worker& worker = of_rank(rank);
   std::unique_lock lock(mutex_);
   changed_.wait_for(lock, timeout, [&] { return has_failed_ || !worker.answers.empty(); });
@@ -360,7 +273,7 @@ std::string LocalWorkers::answer(int rank, std::chrono::milliseconds timeout) {
   return answer;
 }
 
-void LocalWorkers::blame(const std::string& what, int64_t num_collectives) {
+void Workers::blame(const std::string& what, int64_t num_collectives) {
   std::unique_lock lock(mutex_);
   // What killed the connection is known a moment later.
   changed_.wait_for(lock, config_.blame_limit, [&] { return has_failed_.load(); });
@@ -370,8 +283,8 @@ void LocalWorkers::blame(const std::string& what, int64_t num_collectives) {
   }
   std::string text = what;
   for (const Worker& worker : workers_) {
-    text += fmt::format("\n{} {} (process {}): {} collectives begun{}, now {}", config_.noun,
-                        worker.rank, worker.process, worker.progress.num_collectives,
+    text += fmt::format("\n{} {} ({}): {} collectives begun{}, now {}", config_.noun, worker.rank,
+                        worker.name, worker.progress.num_collectives,
                         worker.progress.num_collectives < num_collectives ? ", too few" : "",
                         worker.progress.doing);
     if (!worker.complaint.empty()) text += "; it said: " + worker.complaint;

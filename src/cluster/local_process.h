@@ -1,0 +1,35 @@
+#pragma once
+
+/// A worker process on this host, with connected sockets for descriptors.
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "cluster/launcher.h"
+
+namespace slime::cluster {
+
+/// Of a worker: descriptors 3 and 4.
+struct WorkerSockets {
+  int control = -1;
+  int data = -1;  // -1: none
+};
+
+/// Starts the process in a group of its own; `sockets` stay the caller's to close. `device`: the value
+/// of CUDA_VISIBLE_DEVICES; nothing: this process's. Throws ConfigError when that fails.
+std::unique_ptr<WorkerProcess> start_process(const WorkerOrder& order, const WorkerSockets& sockets,
+                                             const std::optional<std::string>& device);
+
+/// Workers on this host alone.
+class LocalLauncher final : public Launcher {
+ public:
+  StartedWorker start(const WorkerOrder& order) override;
+  int num_nodes() const override { return 1; }
+  std::string address(int node) const override;
+};
+
+/// The last lines of a file, indented.
+std::string last_lines_of(const std::filesystem::path& path);
+
+}  // namespace slime::cluster

@@ -1,0 +1,80 @@
+#pragma once
+
+/// What the controller and the nodes of a run say to each other (net/frame_channel.h).
+///
+///   node   -> controller   kNodeHello                     a host offers itself
+///   node   -> controller   kWorkerHello                   a worker's connection, before it has it
+///   controller -> both     kAccepted, or kRefused         nothing follows a kRefused
+///   controller -> node     kStart  kKill  kPing  kEnd
+///   node   -> controller   kStarted  kNotStarted  kEnded  kPing
+///
+/// A node makes a worker's connections itself, says whose they are, and gives them to the process: the
+/// worker has the same descriptors as on the controller's own host, and knows of no hosts.
+/// Payloads are JSON objects. Who opens a connection shows the run's token first; until then a frame may have
+/// a few thousand bytes.
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "cluster/launcher.h"
+
+namespace slime::cluster {
+
+enum class NodeFrame : uint32_t {
+  kNodeHello = 101,
+  kWorkerHello = 102,
+  kAccepted = 103,
+  kRefused = 104,
+  kStart = 105,
+  kKill = 106,
+  kPing = 107,
+  kEnd = 108,
+  kStarted = 109,
+  kNotStarted = 110,
+  kEnded = 111,
+};
+
+inline constexpr uint64_t kHelloLimitBytes = 4096;
+
+/// A host offers itself.
+struct NodeHello {
+  std::string token;
+  std::string program;  // cluster/run_identity.h
+  std::string host;     // its name, for messages
+  int rank = 0;         // of its process among those that the launcher started
+  int num_devices = 0;  // GPUs that it shows
+};
+
+/// A worker's connection.
+struct WorkerHello {
+  std::string token;
+  int64_t worker = 0;    // as the controller numbers them
+  bool is_data = false;  // its second one
+};
+
+/// A worker is to be started.
+struct StartFrame {
+  int64_t worker = 0;
+  WorkerOrder order;  // but for its node
+};
+
+/// Of a worker that was started, could not be, or has ended.
+struct WorkerNews {
+  int64_t worker = 0;
+  std::string text;  // kStarted: "process 712"; kNotStarted: why; kEnded: how
+  std::string last_lines;
+};
+
+std::string to_frame(const NodeHello& hello);
+std::string to_frame(const WorkerHello& hello);
+std::string to_frame(const StartFrame& start);
+std::string to_frame(const WorkerNews& news);
+
+/// They throw ConfigError for bytes of another form.
+NodeHello node_hello_from(std::string_view frame);
+WorkerHello worker_hello_from(std::string_view frame);
+StartFrame start_from(std::string_view frame);
+WorkerNews worker_news_from(std::string_view frame);
+
+}  // namespace slime::cluster
