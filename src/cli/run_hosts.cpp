@@ -74,7 +74,10 @@ int serve_as_node(const config::RunConfig& config, const LaunchPlace& place) {
        .program = cluster::own_program(),
        .rank = place.rank,
        .num_devices = config.device == "cpu" ? 0 : kernels::count_gpus(),
-       .connect_limit = limit});
+       .connect_limit = limit,
+       // The controller gives this host up before that, and may have replaced it.
+       .lease = std::chrono::duration_cast<milliseconds>(
+           std::chrono::duration<double>(1.5 * config.worker_timeout_seconds))});
 }
 
 int train_here(const config::ParsedFlags& flags) {
