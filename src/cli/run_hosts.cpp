@@ -107,15 +107,14 @@ int train_as_controller(const config::ParsedFlags& flags, const LaunchPlace& pla
   } catch (const std::runtime_error& error) {
     throw ConfigError(fmt::format("started by {}: {}", place.launcher, error.what()));
   }
-  cluster::Nodes nodes(
-      {.address = address,
-       .port = place.has_agent_store ? 0 : place.port,
-       .token = token,
-       .program = cluster::own_program(),
-       .silence_limit = std::chrono::duration_cast<milliseconds>(
-           std::chrono::duration<double>(config.worker_timeout_seconds)),
-       .return_limit = nodes_timeout(config)},
-      clock);
+  cluster::Nodes nodes({.address = address,
+                        .port = place.has_agent_store ? 0 : place.port,
+                        .token = token,
+                        .program = cluster::own_program(),
+                        .silence_limit = std::chrono::duration_cast<milliseconds>(
+                            std::chrono::duration<double>(config.worker_timeout_seconds)),
+                        .return_limit = nodes_timeout(config)},
+                       clock);
   if (place.has_agent_store) {
     comm::write_to_agent_store(place.address, place.port, key_of_port(place),
                                std::to_string(nodes.port()));
@@ -123,10 +122,8 @@ int train_as_controller(const config::ParsedFlags& flags, const LaunchPlace& pla
   const int count = nodes_of(config, place);
   nodes.gather(count, nodes_timeout(config), say);
   const bool has_devices = config.device != "cpu";
-  const int visible =
-      has_devices ? std::min(kernels::count_gpus(), nodes.fewest_devices()) : 0;
-  cluster::Hosts hosts{.launcher = nodes,
-                       .placement = loop::place_workers(config, count, visible)};
+  const int visible = has_devices ? std::min(kernels::count_gpus(), nodes.fewest_devices()) : 0;
+  cluster::Hosts hosts{.launcher = nodes, .placement = loop::place_workers(config, count, visible)};
   const int exit_code = loop::run_to_the_end(flags, hosts, token, clock);
   nodes.end(exit_code);
   return exit_code;
@@ -149,7 +146,8 @@ int train_on_hosts(config::ParsedFlags& flags, std::span<const std::string> argu
         "this process is alone (docs/cluster.md has the table)");
   }
   if (place && !place->leads_its_node()) {
-    say(fmt::format("process {} of {} has nothing to do: the first one of its host starts the "
+    say(
+        fmt::format("process {} of {} has nothing to do: the first one of its host starts the "
                     "workers",
                     place->rank, place->launcher));
     return 0;

@@ -76,9 +76,10 @@ LaunchPlace of_torchrun(const Environment& environment) {
   const int world = variables.required("WORLD_SIZE");
   const int on_node = variables.number("LOCAL_WORLD_SIZE").value_or(1);
   if (on_node < 1 || world % on_node != 0) {
-    variables.fail(fmt::format("WORLD_SIZE={} is no multiple of LOCAL_WORLD_SIZE={}; every host has to "
-                               "start as many",
-                               world, on_node));
+    variables.fail(
+        fmt::format("WORLD_SIZE={} is no multiple of LOCAL_WORLD_SIZE={}; every host has to "
+                    "start as many",
+                    world, on_node));
   }
   place.num_nodes = world / on_node;
   place.address = variables.text("MASTER_ADDR", kSetAddress);
@@ -115,12 +116,13 @@ LaunchPlace of_mpi(const Environment& environment, const char* rank, const char*
   const int world = variables.required(size);
   const int on_node = variables.number(local_size).value_or(1);
   if (on_node < 1 || world % on_node != 0) {
-    variables.fail(fmt::format("{}={} is no multiple of {}={}; every host has to start as many", size,
-                               world, local_size, on_node));
+    variables.fail(fmt::format("{}={} is no multiple of {}={}; every host has to start as many",
+                               size, world, local_size, on_node));
   }
   place.num_nodes = world / on_node;
   if (*place.num_nodes > 1)
-    place.address = variables.text("MASTER_ADDR", "mpirun -x MASTER_ADDR=HOST says where the first is");
+    place.address =
+        variables.text("MASTER_ADDR", "mpirun -x MASTER_ADDR=HOST says where the first is");
   place.port = variables.number("MASTER_PORT", kMostPort).value_or(kDefaultPort);
   return place;
 }
@@ -140,7 +142,8 @@ LaunchPlace of_indexed_job(const Environment& environment) {
   LaunchPlace place = variables.place();
   place.rank = variables.required("JOB_COMPLETION_INDEX");
   place.num_nodes = variables.number("SLIME_NUM_NODES");
-  place.address = variables.text("MASTER_ADDR", "set it to the first pod's name in the headless service");
+  place.address =
+      variables.text("MASTER_ADDR", "set it to the first pod's name in the headless service");
   place.port = variables.number("MASTER_PORT", kMostPort).value_or(kDefaultPort);
   place.num_restarts = variables.number("JOBSET_RESTART_ATTEMPT").value_or(0);
   return place;

@@ -30,7 +30,7 @@ struct WorkerPlace {
 struct WorkerOrder {
   std::string name;  // "rank 1", for messages
   WorkerPlace place;
-  std::vector<std::string> command;  // program and arguments; an empty program: this one
+  std::vector<std::string> command;      // program and arguments; an empty program: this one
   std::vector<std::string> environment;  // "NAME=value", in the place of what the node has
   std::filesystem::path log;             // on its node; what it prints
   bool has_data = false;                 // a second connection

@@ -29,9 +29,7 @@ constexpr int kDataDescriptor = 4;
 constexpr int kFirstFreeDescriptor = 10;  // no file action writes to it or those above
 constexpr std::size_t kShownLines = 10;
 
-std::string_view name_of(std::string_view setting) {
-  return setting.substr(0, setting.find('='));
-}
+std::string_view name_of(std::string_view setting) { return setting.substr(0, setting.find('=')); }
 
 /// This process's environment with `settings` in the place of variables of the same names. Views into
 /// both.
@@ -86,8 +84,7 @@ class LocalProcess final : public WorkerProcess {
 
   std::string last_lines() override {
     const std::string lines = last_lines_of(log_);
-    return lines.empty() ? ""
-                         : fmt::format("the last lines of {}:\n{}", log_.string(), lines);
+    return lines.empty() ? "" : fmt::format("the last lines of {}:\n{}", log_.string(), lines);
   }
 
  private:
@@ -157,8 +154,7 @@ StartedWorker LocalLauncher::start(const WorkerOrder& order) {
   std::array<int, 2> control{}, data{-1, -1};
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, control.data()) != 0)
     throw ConfigError(fmt::format("no socket for {}: {}", order.name, std::strerror(errno)));
-  if (order.has_data &&
-      ::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, data.data()) != 0) {
+  if (order.has_data && ::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, data.data()) != 0) {
     const std::string why = std::strerror(errno);
     for (const int end : control) ::close(end);
     throw ConfigError(fmt::format("no socket for {}: {}", order.name, why));

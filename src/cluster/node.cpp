@@ -43,7 +43,7 @@ void say(const std::string& line) {
 /// The controller ends a run that is interrupted, and then its nodes; a launcher that interrupts all
 /// processes at once must not take the workers from it meanwhile. The second signal ends the process.
 void leave_interrupts_to_the_controller() {
-  struct sigaction action{};
+  struct sigaction action {};
   action.sa_handler = [](int) {};
   action.sa_flags = SA_RESTART | static_cast<int>(SA_RESETHAND);
   ::sigaction(SIGINT, &action, nullptr);
@@ -57,7 +57,8 @@ struct NotYet : std::runtime_error {
 
 std::unique_ptr<net::FrameChannel> introduce(const std::string& address, int port, NodeFrame type,
                                              const std::string& hello) {
-  auto channel = std::make_unique<net::FrameChannel>(net::connect_to(address, port, kConnectTimeout));
+  auto channel =
+      std::make_unique<net::FrameChannel>(net::connect_to(address, port, kConnectTimeout));
   channel->send(static_cast<uint32_t>(type), hello, kSendTimeout);
   const std::optional<net::Frame> answer = channel->receive();
   if (!answer) throw NotYet("the controller closed the connection");
@@ -65,7 +66,8 @@ std::unique_ptr<net::FrameChannel> introduce(const std::string& address, int por
   if (answer->type != static_cast<uint32_t>(NodeFrame::kRefused))
     throw NotYet("who answers is no controller of a run");
   if (answer->payload.starts_with('r')) throw NotYet(answer->payload.substr(1));
-  throw ConfigError("the controller refuses this host: " + answer->payload.substr(answer->payload.empty() ? 0 : 1));
+  throw ConfigError("the controller refuses this host: " +
+                    answer->payload.substr(answer->payload.empty() ? 0 : 1));
 }
 
 class Node final {
@@ -80,16 +82,17 @@ class Node final {
       const bool is_open = channel_->read_available();
       while (const auto frame = channel_->next()) {
         heard = Steady::now();
-        if (frame->type == static_cast<uint32_t>(NodeFrame::kEnd)) return exit_code_from(frame->payload);
+        if (frame->type == static_cast<uint32_t>(NodeFrame::kEnd))
+          return exit_code_from(frame->payload);
         obey(*frame);
       }
       if (!is_open) throw std::runtime_error("the controller is gone");
       tell_endings();
       const auto now = Steady::now();
       if (now - heard > config_.lease) {
-        throw std::runtime_error(
-            fmt::format("nothing was heard of the controller for {} s; the workers of this host are killed",
-                        std::chrono::duration_cast<std::chrono::seconds>(now - heard).count()));
+        throw std::runtime_error(fmt::format(
+            "nothing was heard of the controller for {} s; the workers of this host are killed",
+            std::chrono::duration_cast<std::chrono::seconds>(now - heard).count()));
       }
       if (now - said > kPingPeriod) {
         said = now;
@@ -122,12 +125,9 @@ class Node final {
         why = error.what();
       }
       if (Steady::now() - begin > config_.connect_limit) {
-        throw ConfigError(fmt::format("no controller at {}:{} within {} s: {}", config_.address,
-                                      config_.port,
-                                      std::chrono::duration_cast<std::chrono::seconds>(
-                                          config_.connect_limit)
-                                          .count(),
-                                      why));
+        throw ConfigError(fmt::format(
+            "no controller at {}:{} within {} s: {}", config_.address, config_.port,
+            std::chrono::duration_cast<std::chrono::seconds>(config_.connect_limit).count(), why));
       }
       if (why != told) say(fmt::format("waiting for the controller: {}", why));
       told = why;
@@ -165,15 +165,13 @@ class Node final {
       if (order.has_data) data = connect(true);
       std::optional<std::string> device;
       if (order.place.device >= 0) device = visible_device(order.place.device);
-      auto process = start_process(order,
-                                   {.control = control->descriptor(),
-                                    .data = data ? data->descriptor() : -1},
-                                   device);
+      auto process = start_process(
+          order, {.control = control->descriptor(), .data = data ? data->descriptor() : -1},
+          device);
       say(fmt::format("{} is {}, and prints to {}", order.name, process->name(),
                       order.log.string()));
-      send(NodeFrame::kStarted, to_frame(WorkerNews{.worker = start.worker,
-                                                    .text = process->name(),
-                                                    .last_lines = {}}));
+      send(NodeFrame::kStarted,
+           to_frame(WorkerNews{.worker = start.worker, .text = process->name(), .last_lines = {}}));
       workers_[start.worker] = std::move(process);
     } catch (const std::exception& error) {
       send(NodeFrame::kNotStarted,
@@ -197,9 +195,9 @@ class Node final {
         ++at;
         continue;
       }
-      send(NodeFrame::kEnded, to_frame(WorkerNews{.worker = at->first,
-                                                  .text = *ending,
-                                                  .last_lines = at->second->last_lines()}));
+      send(NodeFrame::kEnded,
+           to_frame(WorkerNews{
+               .worker = at->first, .text = *ending, .last_lines = at->second->last_lines()}));
       at = workers_.erase(at);
     }
   }

@@ -15,10 +15,10 @@ namespace slime::cluster {
 struct NodeConfig {
   std::string address;  // of the controller's host: a name, or IPv4
   int port = 0;
-  std::string token;  // of the run
-  std::string program;  // cluster/run_identity.h
-  int rank = 1;         // of this process
-  int num_devices = 0;  // GPUs of this host
+  std::string token;                                 // of the run
+  std::string program;                               // cluster/run_identity.h
+  int rank = 1;                                      // of this process
+  int num_devices = 0;                               // GPUs of this host
   std::chrono::milliseconds connect_limit{600'000};  // until the controller is there
   std::chrono::milliseconds lease{30'000};           // without a word from it
 };

@@ -30,8 +30,8 @@ std::string to_frame(const NodeHello& hello) {
 }
 
 std::string to_frame(const WorkerHello& hello) {
-  return json::serialize(json::object{
-      {"token", hello.token}, {"worker", hello.worker}, {"is_data", hello.is_data}});
+  return json::serialize(
+      json::object{{"token", hello.token}, {"worker", hello.worker}, {"is_data", hello.is_data}});
 }
 
 std::string to_frame(const StartFrame& start) {
@@ -45,8 +45,8 @@ std::string to_frame(const StartFrame& start) {
 }
 
 std::string to_frame(const WorkerNews& news) {
-  return json::serialize(json::object{
-      {"worker", news.worker}, {"text", news.text}, {"last_lines", news.last_lines}});
+  return json::serialize(
+      json::object{{"worker", news.worker}, {"text", news.text}, {"last_lines", news.last_lines}});
 }
 
 NodeHello node_hello_from(std::string_view frame) {
@@ -72,12 +72,13 @@ StartFrame start_from(std::string_view frame) {
   return read_object(frame, "an order to start a worker", [](const auto& fields, const auto& open) {
     StartFrame start{
         .worker = *fields.integer("worker", 0),
-        .order = {.name = *fields.text("name"),
-                  .place = {.device = static_cast<int>(*fields.integer("device", -1, kMostDevices))},
-                  .command = open.strings("command"),
-                  .environment = open.strings("environment"),
-                  .log = *fields.text("log"),
-                  .has_data = *fields.boolean("has_data")}};
+        .order = {
+            .name = *fields.text("name"),
+            .place = {.device = static_cast<int>(*fields.integer("device", -1, kMostDevices))},
+            .command = open.strings("command"),
+            .environment = open.strings("environment"),
+            .log = *fields.text("log"),
+            .has_data = *fields.boolean("has_data")}};
     fields.expect(!start.order.command.empty(), "command", "must have a program");
     return start;
   });

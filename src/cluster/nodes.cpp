@@ -117,9 +117,9 @@ void Nodes::gather(int count, milliseconds limit,
     changed_.wait_for(lock, milliseconds(200));
     const auto now = clock_.now();
     if (now - begin > limit) {
-      throw ConfigError(fmt::format("{} of {} hosts are there after {} s (--nodes-timeout-seconds)",
-                                    num_here(), count,
-                                    std::chrono::duration_cast<std::chrono::seconds>(limit).count()));
+      throw ConfigError(
+          fmt::format("{} of {} hosts are there after {} s (--nodes-timeout-seconds)", num_here(),
+                      count, std::chrono::duration_cast<std::chrono::seconds>(limit).count()));
     }
     if (now - told < kTellPeriod) continue;
     told = now;
@@ -167,7 +167,8 @@ void Nodes::send(int rank, NodeFrame type, const std::string& payload) {
   std::shared_ptr<net::FrameChannel> channel;
   {
     const std::lock_guard lock(mutex_);
-    if (const auto found = nodes_.find(rank); found != nodes_.end()) channel = found->second.channel;
+    if (const auto found = nodes_.find(rank); found != nodes_.end())
+      channel = found->second.channel;
   }
   if (channel) answer(*channel, type, payload);
 }
@@ -181,7 +182,8 @@ StartedWorker Nodes::start(const WorkerOrder& order) {
   if (node == nullptr) {
     const Node& lost = nodes_.at(members_.value().at(order.place.node - 1));
     throw WorkerFailure(fmt::format(
-        "{}: its host {} is lost, and no other came in its place within {} s (--nodes-timeout-seconds)",
+        "{}: its host {} is lost, and no other came in its place within {} s "
+        "(--nodes-timeout-seconds)",
         order.name, lost.host,
         std::chrono::duration_cast<std::chrono::seconds>(config_.return_limit).count()));
   }
@@ -195,7 +197,8 @@ StartedWorker Nodes::start(const WorkerOrder& order) {
   send(remote->rank, NodeFrame::kStart, to_frame(StartFrame{.worker = worker, .order = order}));
   lock.lock();
   const auto is_there = [&] {
-    return !remote->process.empty() && remote->control >= 0 && (!order.has_data || remote->data >= 0);
+    return !remote->process.empty() && remote->control >= 0 &&
+           (!order.has_data || remote->data >= 0);
   };
   changed_.wait_for(lock, config_.start_limit, [&] {
     return is_there() || !remote->why_not_started.empty() || remote->ending.has_value();
@@ -213,10 +216,9 @@ StartedWorker Nodes::start(const WorkerOrder& order) {
   lock.unlock();
   if (!why.empty()) throw ConfigError(fmt::format("on {}: {}", host, why));
   if (!ending.empty()) throw WorkerFailure(fmt::format("{} {}", order.name, ending));
-  throw WorkerFailure(fmt::format("{}: {} did not start it within {} s", order.name, host,
-                                  std::chrono::duration_cast<std::chrono::seconds>(
-                                      config_.start_limit)
-                                      .count()));
+  throw WorkerFailure(
+      fmt::format("{}: {} did not start it within {} s", order.name, host,
+                  std::chrono::duration_cast<std::chrono::seconds>(config_.start_limit).count()));
 }
 
 void Nodes::watch(const std::stop_token& stop) {
@@ -292,15 +294,18 @@ void Nodes::greet(std::shared_ptr<net::FrameChannel> channel, const net::Frame& 
 
 void Nodes::greet_node(std::shared_ptr<net::FrameChannel> channel, const NodeHello& hello) {
   if (!is_same_token(config_.token, hello.token))
-    return refuse(*channel, fmt::format("it does not have the token of this run ({})", kTokenVariable));
+    return refuse(*channel,
+                  fmt::format("it does not have the token of this run ({})", kTokenVariable));
   if (hello.program != config_.program)
-    return refuse(*channel, fmt::format("its program is another one ({}) than the controller's ({})",
-                                        hello.program, config_.program));
+    return refuse(*channel,
+                  fmt::format("its program is another one ({}) than the controller's ({})",
+                              hello.program, config_.program));
   const std::lock_guard lock(mutex_);
   const auto found = nodes_.find(hello.rank);
   if (found != nodes_.end() && found->second.channel)
-    return refuse(*channel, fmt::format("rank {} is there already, from {}", hello.rank,
-                                        found->second.host), /*retry=*/true);
+    return refuse(*channel,
+                  fmt::format("rank {} is there already, from {}", hello.rank, found->second.host),
+                  /*retry=*/true);
   const bool is_member = !members_ || std::ranges::find(*members_, hello.rank) != members_->end();
   if (!is_member) return answer(*channel, NodeFrame::kRefused, "fthe run has its hosts");
   Node node{.rank = hello.rank,

@@ -36,6 +36,7 @@ struct NodesConfig {
   std::chrono::milliseconds return_limit{600'000};  // until a lost node is back
 };
 
+/// One class because who is there, what runs where and who may connect are one state, under one lock.
 class Nodes final : public Launcher {
  public:
   /// Listens. `clock` outlives the object. Throws ConfigError when it cannot listen there.
@@ -105,7 +106,7 @@ class Nodes final : public Launcher {
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  std::map<int, Node> nodes_;  // by rank
+  std::map<int, Node> nodes_;                // by rank
   std::optional<std::vector<int>> members_;  // ranks of nodes 1, 2, ..., once they are gathered
   std::map<int64_t, std::shared_ptr<Remote>> remotes_;
   int64_t next_worker_ = 1;

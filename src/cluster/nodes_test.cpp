@@ -26,7 +26,8 @@ const SystemClock kClock;
 const std::string kToken(64, 'a');
 
 NodesConfig config() {
-  return {.address = "127.0.0.1", .token = kToken, .program = "p", .return_limit = milliseconds(50)};
+  return {
+      .address = "127.0.0.1", .token = kToken, .program = "p", .return_limit = milliseconds(50)};
 }
 
 /// A node in a process of its own, which ends with the controller.

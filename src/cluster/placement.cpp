@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <vector>
 
 namespace slime::cluster {
 
@@ -11,7 +12,8 @@ std::string Placement::problem() const {
   const int there = num_nodes * places_per_node;
   if (places_needed() > there) {
     return fmt::format(
-        "the run needs {} places, {} for training (--actor-num-nodes x --actor-num-gpus-per-node){}; "
+        "the run needs {} places, {} for training (--actor-num-nodes x "
+        "--actor-num-gpus-per-node){}; "
         "{} node{} with {} each (--num-gpus-per-node) {} {}",
         places_needed(), num_ranks,
         num_engines > 0 ? fmt::format(" and {} for engines (--rollout-num-gpus)",
@@ -35,10 +37,14 @@ WorkerPlace Placement::of_place(int place) const {
   return {.node = node, .device = has_devices ? place - node * places_per_node : -1};
 }
 
-int Placement::ranks_beside(int rank) const {
-  if (places_per_node == 0) return num_ranks;
-  const int first = rank / places_per_node * places_per_node;
-  return std::min(num_ranks - first, places_per_node);
+int Placement::most_ranks_of_a_node() const {
+  return places_per_node == 0 ? num_ranks : std::min(num_ranks, places_per_node);
+}
+
+int Placement::most_engines_of_a_node() const {
+  std::vector<int> counts(static_cast<std::size_t>(num_nodes));
+  for (int engine = 0; engine < num_engines; ++engine) ++counts.at(of_engine(engine).node);
+  return *std::ranges::max_element(counts);
 }
 
 }  // namespace slime::cluster

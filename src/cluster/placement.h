@@ -29,8 +29,9 @@ struct Placement {
   WorkerPlace of_engine(int engine, int part = 0) const {
     return of_place(num_ranks + engine * places_per_engine + part);
   }
-  /// Ranks that share a node with this one, and it.
-  int ranks_beside(int rank) const;
+  /// How many share a node, where most do: what the cores of a node are divided by.
+  int most_ranks_of_a_node() const;
+  int most_engines_of_a_node() const;
 
  private:
   WorkerPlace of_place(int place) const;

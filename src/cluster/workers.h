@@ -38,9 +38,9 @@ struct WorkersConfig {
   std::vector<std::string> command = {"", "worker"};
   /// In the environment of the processes. With a token a worker's connection begins with it.
   RunIdentity identity;
-  bool has_data = false;            // each has a second connection, as descriptor 4
-  std::vector<WorkerPlace> places;  // of each; empty: all on this host, with all its devices
-  std::filesystem::path log_folder;                 // rank_1.log holds what rank 1 prints
+  bool has_data = false;             // each has a second connection, as descriptor 4
+  std::vector<WorkerPlace> places;   // of each; empty: all on this host, with all its devices
+  std::filesystem::path log_folder;  // rank_1.log holds what rank 1 prints
   std::chrono::milliseconds silence_limit{20'000};  // without a heartbeat
   std::chrono::milliseconds start_limit{60'000};    // until the first one, where that is more
   std::chrono::milliseconds stop_limit{3'000};      // to end once asked; then they are killed

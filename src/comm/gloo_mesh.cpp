@@ -316,8 +316,9 @@ std::unique_ptr<Mesh> make_gloo_mesh(const GlooConfig& config, Rendezvous* rende
   options.timeout = config.connect_timeout;
   if (config.rank == 0) options.masterListenFd = rendezvous->release();
   const auto where = [&] { return fmt::format("rank {}: joining the ranks", config.rank); };
-  guarded(where,
-          [&] { connection->store = c10::make_intrusive<c10d::TCPStore>(config.meeting, options); });
+  guarded(where, [&] {
+    connection->store = c10::make_intrusive<c10d::TCPStore>(config.meeting, options);
+  });
   guarded(where, [&] { compare_epochs(config, *connection->store); });
   return std::make_unique<Mesh>(
       config.layout, config.rank, [&](Axis axis, const std::vector<int>& members) {

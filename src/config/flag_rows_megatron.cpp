@@ -109,8 +109,10 @@ std::vector<Flag> parallel_flags() {
             "hosts whose devices train; the command is started on each of them, or through Ray "
             "(docs/cluster.md)"),
       works("--launcher", &C::launcher,
-            "who starts the processes of several hosts: environment (torchrun, srun, mpirun, Kubernetes: "
-            "what is recognised), ray, local, or auto: Ray where RAY_ADDRESS is set, else the environment"),
+            "who starts the processes of several hosts: environment (torchrun, srun, mpirun, "
+            "Kubernetes: "
+            "what is recognised), ray, local, or auto: Ray where RAY_ADDRESS is set, else the "
+            "environment"),
       works("--nodes-timeout-seconds", &C::nodes_timeout_seconds,
             "until all hosts of a run are there, or a lost one is back"),
       works("--actor-num-gpus-per-node", &C::actor_num_gpus_per_node,
@@ -135,7 +137,8 @@ std::vector<Flag> parallel_flags() {
       accepted("--offload-train", kSwitch, kOptimizerStays),
       accepted("--no-offload-train", kSwitch, kOptimizerStays),
       works("--num-gpus-per-node", &C::num_gpus_per_node,
-            "places of a host, where there are several; without it those that the first host shows, on "
+            "places of a host, where there are several; without it those that the first host "
+            "shows, on "
             "CPUs --actor-num-gpus-per-node"),
       accepted("--distributed-backend", kValue, "Gloo, between processes of one host"),
       works("--distributed-timeout-minutes", &C::distributed_timeout_minutes,

@@ -33,13 +33,14 @@ bool check_sizes(const RunConfig& config, Problems& problems) {
                        config.num_gpus_per_node.value_or(1) <= kMostRanks,
                    fmt::format("--num-gpus-per-node {}: should be between 1 and {}",
                                config.num_gpus_per_node.value_or(1), kMostRanks));
-  problems.require(config.launcher == "auto" || config.launcher == "local" ||
-                       config.launcher == "environment" || config.launcher == "ray",
-                   fmt::format("--launcher {}: should be auto, local, environment or ray",
-                               config.launcher));
-  problems.require(config.nodes_timeout_seconds > 0 && config.nodes_timeout_seconds <= 1e6,
-                   fmt::format("--nodes-timeout-seconds {:g}: should be above 0 and at most 1000000",
-                               config.nodes_timeout_seconds));
+  problems.require(
+      config.launcher == "auto" || config.launcher == "local" || config.launcher == "environment" ||
+          config.launcher == "ray",
+      fmt::format("--launcher {}: should be auto, local, environment or ray", config.launcher));
+  problems.require(
+      config.nodes_timeout_seconds > 0 && config.nodes_timeout_seconds <= 1e6,
+      fmt::format("--nodes-timeout-seconds {:g}: should be above 0 and at most 1000000",
+                  config.nodes_timeout_seconds));
   return are_positive;
 }
 

@@ -189,8 +189,9 @@ router::EngineId EngineWorkers::take_in(int index, engine::RemoteEngine& remote,
 void EngineWorkers::introduce(int index, const EngineReady& ready, const Transfer& transfer) {
   if (!has_device(index)) return;
   const cluster::WorkerPlace place = config_.places.at(index);
-  say(fmt::format("engine {} computes on {} ({}device {}); new weights come {}", index, ready.device,
-                  place.node == 0 ? "" : fmt::format("node {}, ", place.node), place.device,
+  say(fmt::format("engine {} computes on {} ({}device {}); new weights come {}", index,
+                  ready.device, place.node == 0 ? "" : fmt::format("node {}, ", place.node),
+                  place.device,
                   transfer.is_direct
                       ? "from the trainer's device directly"
                       : fmt::format("through the host's memory, because {}", transfer.why_frames)));

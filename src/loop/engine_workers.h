@@ -43,8 +43,8 @@ struct EngineWorkersConfig {
   int count = 1;
   EngineStart start;
   std::vector<cluster::WorkerPlace> places;  // of each
-  cluster::RunIdentity identity;     // of the run as it begins
-  std::filesystem::path log_folder;  // engine_0.log holds what engine 0 prints
+  cluster::RunIdentity identity;             // of the run as it begins
+  std::filesystem::path log_folder;          // engine_0.log holds what engine 0 prints
   engine::RunningRequests running = engine::RunningRequests::kRecompute;  // at an update
   int64_t weight_piece_bytes = int64_t{16} << 20;
   std::chrono::milliseconds silence_limit{20'000};  // of a process, without a heartbeat

@@ -4,7 +4,6 @@
 #include <chrono>
 #include <utility>
 
-
 namespace slime::loop {
 namespace {
 

@@ -21,7 +21,8 @@ inline constexpr std::chrono::seconds kRankConnectTimeout{60};
 
 enum class RankTask : char {
   kStart = 's',  // RankStart as JSON; the answer: it is there; of rank 0: the port where it listens
-  kMeet = 'm',   // address and port; the answer, once it can train: what there is to tell, a JSON list
+  kMeet =
+      'm',  // address and port; the answer, once it can train: what there is to tell, a JSON list
   kEngine = 'e',  // EngineStart as JSON; the answer, once it can be served: EngineReady as JSON
   kTrain =
       't',  // train::BatchShare; the answer: log-probs of its samples, of rank 0 train::TrainReport

@@ -30,8 +30,8 @@ TEST(RankTasks, TravelAsFrames) {
   EXPECT_FALSE(saved.config.save_optimizer);
   EXPECT_EQ(saved.iteration, 7);
   EXPECT_EQ(saved.run, save.save.run);
-  const TrainerTask meet = trainer_task_from(
-      to_frame({.kind = RankTask::kMeet, .address = "10.0.0.2", .port = 4711}));
+  const TrainerTask meet =
+      trainer_task_from(to_frame({.kind = RankTask::kMeet, .address = "10.0.0.2", .port = 4711}));
   EXPECT_EQ(meet.port, 4711);
   EXPECT_EQ(meet.address, "10.0.0.2");
   EXPECT_EQ(trainer_task_from(to_frame({.kind = RankTask::kGather})).kind, RankTask::kGather);

@@ -55,8 +55,8 @@ TEST(RunDevices, OnSeveralNodesPlacesGoOnWhereTheNodeBeforeEnds) {
   EXPECT_EQ(placement.of_engine(2), (cluster::WorkerPlace{.node = 1, .device = 2}));
   config.num_gpus_per_node = 3;
   EXPECT_THAT([&] { place_workers(config, 2, 4); },
-              ThrowsMessage<ConfigError>(AllOf(HasSubstr("needs 7 places"),
-                                               HasSubstr("2 nodes with 3 each"))));
+              ThrowsMessage<ConfigError>(
+                  AllOf(HasSubstr("needs 7 places"), HasSubstr("2 nodes with 3 each"))));
 }
 
 }  // namespace

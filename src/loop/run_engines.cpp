@@ -67,7 +67,8 @@ EngineWorkers::Hear on_timeline(Stations& run) {
 std::unique_ptr<EngineWorkers> start_engine_workers(Stations& run, WeightVersion version,
                                                     engine::RunningRequests running) {
   const config::RunConfig& config = run.config;
-  const int64_t threads = std::max<int64_t>(1, run.engine_threads / config.num_engine_workers);
+  const int64_t threads =
+      std::max<int64_t>(1, run.engine_threads / run.hosts.placement.most_engines_of_a_node());
   EngineWorkersConfig workers =
       engine_workers_config(config,
                             {.config = config,

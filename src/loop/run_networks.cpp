@@ -48,13 +48,13 @@ void plan_memory(Stations& run, const model::Precision& precision,
   run.memory.plan(run.config, needs, is_taken ? needs.train.resident() : needs.train.weights);
 }
 
-/// Ranks of one host share its cores, but for those of engines that generate meanwhile.
+/// Ranks of a host share its cores, but for those of engines that generate meanwhile.
 int threads_of_a_rank(const Stations& run) {
   const config::RunConfig& config = run.config;
   if (config.num_threads > 0) return static_cast<int>(config.num_threads);
   const int64_t beside = config.train_async && trains_apart(config) ? run.engine_threads : 0;
-  return static_cast<int>(
-      std::max<int64_t>(1, (cores_of(config) - beside) / layout_of(config).world_size()));
+  return static_cast<int>(std::max<int64_t>(
+      1, (cores_of(config) - beside) / run.hosts.placement.most_ranks_of_a_node()));
 }
 
 RankStart rank_start(const Stations& run) {
@@ -118,7 +118,8 @@ void open_trainers_here(Stations& run, const model::Precision& precision, const 
   const config::RunConfig& config = run.config;
   std::unique_ptr<HostedTrainers> trainers;
   if (trains(config)) {
-    trainers = start_trainers(rank_start(run), run.identity, run.folder.worker_logs(), run.hosts, run.clock);
+    trainers = start_trainers(rank_start(run), run.identity, run.folder.worker_logs(), run.hosts,
+                              run.clock);
   } else {
     trainers = std::make_unique<NoTrainers>();
   }

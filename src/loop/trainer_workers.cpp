@@ -114,7 +114,8 @@ std::vector<int> TrainerWorkers::start_engines(const EngineStart& start) {
   const std::string frame = to_frame(start);
   for (int rank = 1; rank <= workers_->count(); ++rank) workers_->send_task(rank, frame);
   std::vector<int> sockets;
-  for (int rank = 1; rank <= workers_->count(); ++rank) sockets.push_back(workers_->take_data(rank));
+  for (int rank = 1; rank <= workers_->count(); ++rank)
+    sockets.push_back(workers_->take_data(rank));
   return sockets;
 }
 

@@ -30,7 +30,8 @@ cluster::WorkersConfig workers_of(const config::RunConfig& config,
       .identity = identity,
       .log_folder = log_folder,
       .silence_limit = std::chrono::duration_cast<std::chrono::milliseconds>(silence)};
-  for (int rank = 0; rank < workers.count; ++rank) workers.places.push_back(placement.of_rank(rank));
+  for (int rank = 0; rank < workers.count; ++rank)
+    workers.places.push_back(placement.of_rank(rank));
   // Where they are started again that waits until the loop has something for them.
   if (!config.use_fault_tolerance) workers.last_resort = end_run;
   return workers;

@@ -21,8 +21,7 @@ class TrainersApart final : public Trainers {
   /// Starts the processes, which load while the caller goes on. `start` lacks what is of one rank
   /// alone. What rank k prints is in log_folder/rank_k.log. `hosts` and `clock` outlive the object.
   TrainersApart(RankStart start, const cluster::RunIdentity& identity,
-                const std::filesystem::path& log_folder, cluster::Hosts& hosts,
-                const Clock& clock);
+                const std::filesystem::path& log_folder, cluster::Hosts& hosts, const Clock& clock);
 
   /// Waits until all ranks have met and can train, and tells by `warn` what they have to say. Comes
   /// once, before everything below. `shape`: a network of the whole model, which outlives this; of
