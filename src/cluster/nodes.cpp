@@ -375,6 +375,8 @@ void Nodes::hear(Node& node, const net::Frame& frame) {
 void Nodes::lose(Node& node, const std::string& why) {
   node.channel->shut_down();
   node.channel.reset();
+  // Ranks of this process may wait for theirs, over a cable that is cut.
+  if (node.address != config_.address) net::shut_down_all_to(node.address);
   for (auto& [worker, remote] : remotes_) {
     if (remote->rank == node.rank && !remote->ending)
       remote->ending = fmt::format("is lost with its host {}, which {}", node.host, why);

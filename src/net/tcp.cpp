@@ -12,8 +12,11 @@
 
 #include <array>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <stdexcept>
+#include <system_error>
 
 namespace slime::net {
 namespace {
@@ -108,6 +111,20 @@ int accept_from(int listening) {
   const int socket = ::accept4(listening, nullptr, nullptr, SOCK_CLOEXEC);
   if (socket >= 0) set_options(socket);
   return socket;
+}
+
+int shut_down_all_to(const std::string& address) {
+  int count = 0;
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd", ignored)) {
+    const int descriptor = std::atoi(entry.path().filename().c_str());
+    sockaddr_in peer{};
+    socklen_t length = sizeof peer;
+    if (::getpeername(descriptor, reinterpret_cast<sockaddr*>(&peer), &length) != 0) continue;
+    if (peer.sin_family != AF_INET || text_of(peer) != address) continue;
+    count += ::shutdown(descriptor, SHUT_RDWR) == 0 ? 1 : 0;
+  }
+  return count;
 }
 
 std::string peer_address(int socket) {

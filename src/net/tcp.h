@@ -20,6 +20,10 @@ int connect_to(const std::string& address, int port, std::chrono::milliseconds t
 /// The next connection; -1: there is none now.
 int accept_from(int listening);
 
+/// Ends all connections of this process to another host, whoever has them: their owners see the end of the
+/// stream, where a cut cable would have left them waiting. Returns how many.
+int shut_down_all_to(const std::string& address);
+
 /// The other end's address, and this end's.
 std::string peer_address(int socket);
 std::string own_address(int socket);

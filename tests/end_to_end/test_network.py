@@ -109,6 +109,20 @@ def test_a_lost_host_is_replaced_and_the_weights_are_those_of_the_undisturbed_ru
     assert audit(run_dir)["checkpoint"]["prompts"]["trained"] == STEPS * 4
 
 
+def test_a_rank_beside_the_controllers_own_is_cut_off(work, hosts):
+    """Rank 0 is in the controller, and waits for the other one in the middle of a sum."""
+    run_dir = work / "network-hosted"
+    flags = ["--actor-num-nodes", "2", "--actor-num-gpus-per-node", "1", "--use-fault-tolerance", "--worker-timeout-seconds", "3"]
+    command = train_command(work, run_dir, rollouts=STEPS, extra=flags)
+    running = [hosts[rank].begin(command, rank, hosts[0], 2) for rank in range(2)]
+    wait_for_step(run_dir, 2)
+    hosts[1].cut()
+    running.append(hosts[3].begin(command, 1, hosts[0], 2))
+    outputs = [process.communicate(timeout=120)[0] for process in running]
+    assert [process.returncode for process in running] == [0, 1, 0], outputs
+    assert audit(run_dir)["checkpoint"]["prompts"]["trained"] == STEPS * 4
+
+
 def test_the_controllers_host_is_lost_and_the_command_given_again_goes_on(work, hosts, undisturbed):
     run_dir = work / "network-controller"
     command = command_for(work, run_dir)
