@@ -4,16 +4,20 @@
     python bench/cpu/generate_transformers.py --model DIR [--random-weights] [--requests 32] [--input-len 128] [--output-len 128]
 
 Random prompts of one length, greedy, no early end, static batch (all prompts have the same length, so nothing is padded).
-Both precisions are tried unless --dtype names one; each is run --rounds times after a short warm-up and the fastest counts.
+Both precisions are tried unless --dtype names one, and with experts all of transformers' implementations of them; each is run
+--rounds times after a short warm-up and the fastest counts.
 Needs torch and transformers; slime does not.
 """
 
 import argparse
 import json
+import sys
 import time
 
 import peer_model
 import torch
+
+EXPERTS = ["eager", "grouped_mm"]
 
 
 def measure(model, args, dtype: str) -> dict:
@@ -56,8 +60,18 @@ def main() -> None:
     for dtype in [args.dtype] if args.dtype else ["bfloat16", "float32"]:
         model = peer_model.load(args, dtype).eval()
         model.generation_config.eos_token_id = None
-        with torch.inference_mode():
-            runs.append(measure(model, args, dtype))
+        experts_forms = [None]
+        if getattr(model.config, "num_experts", 0):
+            # The third copies the weights of each token's experts: 20 GB for the prompts of a batch.
+            experts_forms = EXPERTS + (["batched_mm"] if args.requests == 1 else [])
+        for experts in experts_forms:
+            if experts:
+                model.set_experts_implementation(experts)
+            try:
+                with torch.inference_mode():
+                    runs.append(measure(model, args, dtype) | ({"experts": experts} if experts else {}))
+            except (RuntimeError, NotImplementedError) as error:  # not every form has products of every precision on a CPU
+                print(f"{experts} in {dtype}: {error}", file=sys.stderr)
     best = max(runs, key=lambda run: run["output_tokens_per_second"])
     print(json.dumps({"benchmark": "engine", "peer": "transformers", "requests": args.requests, "input_length": args.input_len,
                       "output_length": args.output_len, "threads": torch.get_num_threads(), "best": best, "runs": runs}))

@@ -6,7 +6,7 @@
 # out that working pays: its answers grow longer and become right.
 #
 # Another run: ./examples/quickstart/arithmetic.sh --seed 2 (flags at the end win). Another model, by the same recipe:
-# FORM=experts (four in each layer) or FORM=latent (the same beside latent attention).
+# FORM=experts (four in each layer), FORM=latent (latent attention) or FORM=delta (a gated delta net in the first layer).
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 source examples/quickstart/run_folder.sh
@@ -17,8 +17,9 @@ form=${FORM:-}
 case $form in
   "") shape=() ;;
   experts) shape=(--experts 4) ;;
-  latent) shape=(--experts 4 --latent 24) ;;
-  *) echo "FORM=$form: should be experts or latent" >&2 && exit 2 ;;
+  latent) shape=(--latent 32) ;;
+  delta) shape=(--delta) ;;
+  *) echo "FORM=$form: should be experts, latent or delta" >&2 && exit 2 ;;
 esac
 model=data/models/tiny${form:+-$form}
 sft=$(run_folder "arithmetic${form:+-$form}-sft")

@@ -45,7 +45,7 @@ Tensor index_tensor(const std::vector<int64_t>& numbers, at::Device device) {
 DeltaPlan make_delta_plan(const std::vector<Segment>& segments, int64_t taps, bool have_start,
                           at::Device device) {
   DeltaPlan plan;
-  const int64_t tokens = segments.back().end;
+  const int64_t tokens = std::ranges::max(segments, {}, &Segment::end).end;
   std::vector<int64_t> root_of(segments.size());
   std::vector<Chunk> chunks;
   std::vector<int64_t> last(segments.size());

@@ -36,7 +36,7 @@ struct DeltaPlan {
   int64_t num_levels() const { return static_cast<int64_t>(level_starts.size()) - 1; }
 };
 
-/// `segments` cover [0, T) in order; parents come first. `device`: where the index tensors lie.
+/// `segments` cover [0, T); parents come first. `device`: where the index tensors lie.
 DeltaPlan make_delta_plan(const std::vector<Segment>& segments, int64_t taps, bool have_start,
                           at::Device device);
 

@@ -43,10 +43,10 @@ void check_shape(const config::RunConfig& config, const model::ModelConfig& mode
                       config.tensor_model_parallel_size, count, what));
     }
   };
-  if (model.latent.kv_rank == 0) {
-    divides("attention heads", model.num_heads);
-    divides("key-value heads", model.num_kv_heads);
-  }
+  divides("attention heads", model.num_heads);
+  divides("key-value heads", model.num_kv_heads);
+  if (!model.delta.in_layer.empty())
+    divides("key heads of gated delta nets", model.delta.shape.key_heads);
   if (!model.has_experts()) {
     const auto needs_experts = [&](const char* flag, bool given) {
       if (given) problems.push_back(fmt::format("{}: the model has no experts", flag));

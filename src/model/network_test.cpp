@@ -361,9 +361,10 @@ TEST_F(ModelDirectory, WithExpertsIsNotReadInSlicesOfThem) {
   }
 }
 
-TEST_F(ModelDirectory, WithGatedDeltaNetsIsNotForRanksThatShareATokenOrItsSequence) {
-  const ModelConfig config = read_model_config(fixture("qwen3_5"));
-  const auto problem_on = [&](const comm::ParallelLayout& layout) -> std::string {
+TEST_F(ModelDirectory, WithLatentAttentionOrGatedDeltaNetsIsForRanksThatDivideTheirHeads) {
+  const auto problem_on = [&](const char* name, const comm::ParallelLayout& layout) -> std::string {
+    ModelConfig config = read_model_config(fixture(name));
+    config.experts = {};
     try {
       make_blank_network(config, Precision::of("float32"), unconnected(layout, 0));
       return "none";
@@ -371,10 +372,14 @@ TEST_F(ModelDirectory, WithGatedDeltaNetsIsNotForRanksThatShareATokenOrItsSequen
       return error.what();
     }
   };
-  EXPECT_THAT(problem_on({.tp = 2}),
-              HasSubstr("layer 0 is a gated delta net, which tensor parallelism does not slice"));
-  EXPECT_THAT(problem_on({.cp = 2}), HasSubstr("use context parallelism of 1"));
-  EXPECT_EQ(problem_on({.pp = 2}), "none");
+  for (const char* name : {"qwen3_5", "kimi_k2"}) {
+    EXPECT_EQ(problem_on(name, {.tp = 2}), "none");
+    EXPECT_EQ(problem_on(name, {.cp = 2}), "none");
+  }
+  EXPECT_EQ(problem_on("qwen3_5", {.pp = 2}), "none");
+  EXPECT_THAT(problem_on("qwen3_5", {.tp = 4}),
+              HasSubstr("tensor parallelism of 4 does not divide a dimension of 2"));
+  EXPECT_THAT(problem_on("deepseek_v32", {.cp = 2}), HasSubstr("use context parallelism of 1"));
 }
 
 TEST_F(ModelDirectory, IsNotWrittenFromSlicesUnderTheNamesOfWholeTensors) {

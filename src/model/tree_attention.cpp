@@ -17,7 +17,9 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-constexpr const char* kKeys = "keys and values of a layer";
+constexpr const char* kKeys = "what rows of a layer bring to those behind them";
+
+int64_t num_rows(const ContextRows& rows) { return rows.of_rank.back().end; }
 
 /// Rows of numbers as shards of a flat buffer.
 std::vector<comm::Range> shards_of(const std::vector<comm::Range>& rows, int64_t width) {
@@ -25,6 +27,34 @@ std::vector<comm::Range> shards_of(const std::vector<comm::Range>& rows, int64_t
   for (const comm::Range& range : rows) shards.push_back({range.begin * width, range.end * width});
   return shards;
 }
+
+Tensor of_all_ranks(const Tensor& own_LE, const ContextRows& rows) {
+  const comm::Range own = rows.of_rank[rows.ranks.rank()];
+  const Tensor all_TE = at::empty({num_rows(rows), own_LE.size(1)}, own_LE.options());
+  all_TE.narrow(0, own.begin, own.size()).copy_(own_LE);
+  rows.ranks.all_gather_(all_TE.view({-1}), shards_of(rows.of_rank, own_LE.size(1)), kKeys);
+  return all_TE;
+}
+
+/// This rank's rows of the sum over the ranks; `all_TE` is contiguous and overwritten.
+Tensor summed_at_owners(const Tensor& all_TE, const ContextRows& rows) {
+  const comm::Range own = rows.of_rank[rows.ranks.rank()];
+  rows.ranks.reduce_scatter_(all_TE.view({-1}), shards_of(rows.of_rank, all_TE.size(1)), kKeys);
+  return all_TE.narrow(0, own.begin, own.size());
+}
+
+/// This rank's rows [L, E] to all rows [T, E].
+struct GatherRows : torch::autograd::Function<GatherRows> {
+  static Tensor forward(AutogradContext* ctx, const Tensor& own_LE, const ContextRows* rows) {
+    ctx->saved_data["rows"] = reinterpret_cast<int64_t>(rows);
+    return of_all_ranks(own_LE, *rows);
+  }
+  static variable_list backward(AutogradContext* ctx, variable_list grads) {
+    const auto* rows = reinterpret_cast<const ContextRows*>(ctx->saved_data["rows"].toInt());
+    return {summed_at_owners(grads[0].clone(at::MemoryFormat::Contiguous), *rows).clone(),
+            Tensor()};
+  }
+};
 
 /// Heads of this rank's rows [L, E] to those of all rows [T, E], of which other ranks' queries are
 /// zeros.
@@ -35,11 +65,9 @@ struct GatherKeys : torch::autograd::Function<GatherKeys> {
     ctx->saved_data["query_width"] = query_width;
     const int64_t width = heads_LE.size(1) - query_width;
     const comm::Range own = rows->of_rank[rows->ranks.rank()];
-    const Tensor keys_TK = at::empty({rows->of_rank.back().end, width}, heads_LE.options());
-    keys_TK.narrow(0, own.begin, own.size()).copy_(heads_LE.narrow(1, query_width, width));
-    rows->ranks.all_gather_(keys_TK.view({-1}), shards_of(rows->of_rank, width), kKeys);
-    Tensor heads_TE = at::zeros({keys_TK.size(0), heads_LE.size(1)}, heads_LE.options());
-    heads_TE.narrow(1, query_width, width).copy_(keys_TK);
+    Tensor heads_TE = at::zeros({num_rows(*rows), heads_LE.size(1)}, heads_LE.options());
+    heads_TE.narrow(1, query_width, width)
+        .copy_(of_all_ranks(heads_LE.narrow(1, query_width, width), *rows));
     heads_TE.narrow(0, own.begin, own.size())
         .narrow(1, 0, query_width)
         .copy_(heads_LE.narrow(1, 0, query_width));
@@ -50,13 +78,11 @@ struct GatherKeys : torch::autograd::Function<GatherKeys> {
     const int64_t query_width = ctx->saved_data["query_width"].toInt();
     const int64_t width = grads[0].size(1) - query_width;
     const comm::Range own = rows->of_rank[rows->ranks.rank()];
-    const Tensor keys_TK =
-        grads[0].narrow(1, query_width, width).clone(at::MemoryFormat::Contiguous);
-    rows->ranks.reduce_scatter_(keys_TK.view({-1}), shards_of(rows->of_rank, width), kKeys);
-    const Tensor own_LE =
-        at::cat({grads[0].narrow(0, own.begin, own.size()).narrow(1, 0, query_width),
-                 keys_TK.narrow(0, own.begin, own.size())},
-                1);
+    const Tensor own_LE = at::cat(
+        {grads[0].narrow(0, own.begin, own.size()).narrow(1, 0, query_width),
+         summed_at_owners(
+             grads[0].narrow(1, query_width, width).clone(at::MemoryFormat::Contiguous), *rows)},
+        1);
     return {own_LE, Tensor(), Tensor()};
   }
 };
@@ -145,13 +171,24 @@ Tensor TreeAttention::attend_latent(const LatentLayer& layer, const LatentInput&
 }
 
 Tensor TreeAttention::attend_delta(const DeltaLayer& layer, const kernels::DeltaTokens& in) {
-  check(rows_.ranks.is_alone(), "context-parallel ranks have no gated delta nets");
   if (!delta_plan_) {
     delta_plan_ = kernels::make_delta_plan(rows_.pieces, layer.taps, /*have_start=*/false,
                                            in.mixed_TE.device());
   }
-  const Tensor mixed_TE = kernels::causal_conv(in.mixed_TE, layer.conv, *delta_plan_);
-  return kernels::gated_delta({mixed_TE, in.decay_TN, in.rate_TN}, layer.shape, *delta_plan_);
+  if (rows_.ranks.is_alone()) {
+    const Tensor mixed_TE = kernels::causal_conv(in.mixed_TE, layer.conv, *delta_plan_);
+    return kernels::gated_delta({mixed_TE, in.decay_TN, in.rate_TN}, layer.shape, *delta_plan_);
+  }
+  // A state goes through the rows of all ranks: each rank computes it over all of them.
+  const int64_t heads = layer.shape.value_heads;
+  const Tensor mixed_TE = kernels::causal_conv(GatherRows::apply(in.mixed_TE.contiguous(), &rows_),
+                                               layer.conv, *delta_plan_);
+  const Tensor rates_T2N = GatherRows::apply(at::cat({in.decay_TN, in.rate_TN}, 1), &rows_);
+  const comm::Range own = rows_.of_rank[rows_.ranks.rank()];
+  return kernels::gated_delta({mixed_TE, rates_T2N.narrow(1, 0, heads).contiguous(),
+                               rates_T2N.narrow(1, heads, heads).contiguous()},
+                              layer.shape, *delta_plan_)
+      .narrow(0, own.begin, own.size());
 }
 
 }  // namespace slime::model

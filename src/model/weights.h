@@ -34,7 +34,8 @@ struct Precision {
   static Precision on_gpu(const std::string& dtype);
 };
 
-/// A Hugging Face tensor inside the flat buffer.
+/// A Hugging Face tensor inside the flat buffer, or a rank's slice of one. A rank may hold several
+/// slices of a tensor that is several matrices in one: each is an entry under the tensor's name.
 struct NamedWeight {
   std::string name;            // "model.layers.0.self_attn.q_proj.weight"
   std::vector<int64_t> shape;  // of this rank's slice

@@ -8,7 +8,7 @@
 namespace slime::model {
 
 struct Weights::Builder {
-  /// One Hugging Face tensor of a fused parameter.
+  /// One Hugging Face tensor of a fused parameter, or one slice of several that the rank holds of it.
   struct Component {
     std::string name;
     std::vector<int64_t> full_shape;

@@ -75,6 +75,18 @@ def test_the_engine_draws_with_the_weights_of_all_ranks(work, name):
     assert steps[3]["train/grad_norm"] != steps[0]["train/grad_norm"]
 
 
+@pytest.mark.parametrize("mixer", [["--latent", "24"], ["--delta"]], ids=["latent", "delta"])
+def test_the_engine_has_the_heads_of_all_ranks_of_other_mixers(work, mixer):
+    folder = work / mixer[0].strip("-")
+    maker = [sys.executable, ROOT / "tools" / "tiny_model.py", folder / "model", "--hidden", "128", *mixer]
+    subprocess.run(maker, check=True, stdout=subprocess.DEVNULL)
+    (folder / "data").symlink_to(work / "data")
+    done = run_slime(train_command(folder, folder / "run", rollouts=2, extra=LAYOUTS["tp"] + ["--sequence-parallel"]))
+    assert done.returncode == 0, done.stdout + done.stderr
+    for numbers in numbers_that_repeat(folder / "run").values():
+        assert 0 < numbers["train/train_rollout_logprob_abs_diff"] < 1e-4
+
+
 def test_a_checkpoint_of_a_layout_goes_on_with_another(work, dump):
     pattern, expected = dump
     first = work / "layout_first"

@@ -92,6 +92,12 @@ def seeds(target):
         yield from (b"Hello  world 42\n" + file.read_bytes() for file in TOKENIZERS.rglob("tokenizer.json"))
         for file in TOKENIZERS.rglob("tokenizer.json"):
             yield b"Hello  world 42\n" + without_most_of_the_vocabulary(file)
+    elif target == "tiktoken_file_fuzz":
+        for file in TOKENIZERS.rglob("tiktoken.model"):
+            ranks, config = file.read_bytes(), (file.parent / "tokenizer_config.json").read_bytes().strip()
+            yield b"Hello  world 42\n" + config + b"\n" + ranks
+            yield b"a [BOS]\n" + b'{"tokenizer_class": "QWenTokenizer"}\n' + ranks[:3000]
+            yield b"xy\n" + b'{"pat_str": "[^a&&\\\\w]+|(?i:x)|."}\n' + ranks[:2600]
     elif target == "model_config_fuzz":
         yield from (file.read_bytes() for file in MODELS.rglob("config.json"))
     elif target == "safetensors_fuzz":

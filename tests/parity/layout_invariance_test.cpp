@@ -11,6 +11,7 @@
 #include <map>
 
 #include "core/clock.h"
+#include "layer_kinds.h"
 #include "model/save.h"
 #include "rank_threads.h"
 #include "train/checkpoint.h"
@@ -36,6 +37,13 @@ struct Scratch {
   static inline int count = 0;
 };
 
+void make_model(const std::filesystem::path& directory, const model::ModelConfig& config) {
+  at::manual_seed(3);
+  // A file has float32 at most; what is read is computed in float64.
+  model::save_network(*model::make_uniform_network(config, model::Precision::of("float32"), 0.25),
+                      directory);
+}
+
 /// A model that eight ranks can divide: eight layers, eight heads over four of keys and values.
 void make_model(const std::filesystem::path& directory, const char* like, bool ties_embeddings) {
   model::ModelConfig config = model::read_model_config(kModels + like);
@@ -47,10 +55,7 @@ void make_model(const std::filesystem::path& directory, const char* like, bool t
   config.window.assign(8, 0);
   config.window[1] = config.window[6] = 7;
   config.ties_embeddings = ties_embeddings;
-  at::manual_seed(3);
-  // A file has float32 at most; what is read is computed in float64.
-  model::save_network(*model::make_uniform_network(config, model::Precision::of("float32"), 0.25),
-                      directory);
+  make_model(directory, config);
 }
 
 std::string name_of(const ParallelLayout& layout) {
@@ -212,6 +217,25 @@ TEST(LayoutInvariance, OfAModelWithAHeadOfItsOwn) {
   const Scratch model;
   make_model(model.path, "qwen2", /*ties_embeddings=*/false);
   expect_layout_invariant(model.path, groups(), grpo(), kSome);
+}
+
+/// Of the mixers that are not grouped-query attention.
+const std::vector<ParallelLayout> kOfOtherMixers{
+    {.tp = 4}, {.dp = 2, .tp = 2, .sequence_parallel = true},
+    {.cp = 4}, {.cp = 2, .contiguous_context = true},
+    {.pp = 4}, {.tp = 2, .pp = 2, .cp = 2, .sequence_parallel = true, .chunks = 2},
+};
+
+TEST(LayoutInvariance, OfLatentAttention) {
+  const Scratch model;
+  make_model(model.path, latent_model(4));
+  expect_layout_invariant(model.path, groups(), grpo(), kOfOtherMixers);
+}
+
+TEST(LayoutInvariance, OfGatedDeltaNets) {
+  const Scratch model;
+  make_model(model.path, delta_model(4, 2));
+  expect_layout_invariant(model.path, groups(), grpo(), kOfOtherMixers);
 }
 
 TEST(LayoutInvariance, OfALossOverSequencesAndWhitenedAdvantages) {

@@ -13,20 +13,19 @@ namespace slime::model {
 namespace {
 
 void check_delta_place(const LayerSite& site) {
-  const auto refuse = [&](const char* what, const char* instead) {
-    throw ConfigError(
-        fmt::format("layer {} is a gated delta net, {}: use {}", site.index, what, instead));
-  };
-  if (site.mesh.sizes().tp > 1)
-    refuse("which tensor parallelism does not slice yet", "tensor parallelism of 1");
-  if (site.mesh.sizes().cp > 1) {
-    refuse(
-        "whose state goes from token to token, so context-parallel ranks would wait for one "
-        "another",
-        "context parallelism of 1");
-  }
-  if (!site.rotary.cos_PR.is_cpu())
-    refuse("which is computed on the CPU only so far", "device cpu");
+  if (site.rotary.cos_PR.is_cpu()) return;
+  throw ConfigError(
+      fmt::format("layer {} is a gated delta net, which is computed on the CPU only so far: use "
+                  "device cpu",
+                  site.index));
+}
+
+/// Of a rank's key heads, and of the value heads that share them.
+kernels::DeltaShape shape_of_rank(const DeltaConfig& config, int64_t ranks) {
+  kernels::DeltaShape shape = config.shape;
+  shape.key_heads /= ranks;
+  shape.value_heads /= ranks;
+  return shape;
 }
 
 /// Files that hold [q, k, v, z] and [b, a] of each key head together: where the outputs lie that belong
@@ -77,42 +76,73 @@ Costs delta_costs(int64_t hidden, const DeltaConfig& config) {
 }
 
 GatedDeltaNet::GatedDeltaNet(const LayerSite& site)
-    : hidden_(site.config.hidden_size),
+    : tp_(site.mesh),
+      hidden_(site.config.hidden_size),
       config_(site.config.delta),
       norm_eps_(site.config.norm_eps) {
   check_delta_place(site);
   const kernels::DeltaShape& shape = config_.shape;
-  const int64_t heads = shape.value_heads, values = shape.values(), channels = shape.channels();
-  Weights::Builder& builder = site.builder;
+  const int64_t heads = shape.value_heads, keys = shape.keys(), values = shape.values(),
+                channels = shape.channels();
   const auto name = [&](const char* tail) { return site.name(std::string("linear_attn.") + tail); };
-  builder.add(decay_bias_N_, {{.name = name("dt_bias"), .full_shape = {heads}, .slice = {}}});
+  // A rank's of `count` heads, `numbers` each, which begin at `begin` in the tensor.
+  const auto heads_of_rank = [&](int64_t count, int64_t numbers, int64_t begin = 0, int dim = 0) {
+    Slice slice = tensor_parallel_slice(site.mesh, dim, count);
+    slice.begin = begin + slice.begin * numbers;
+    slice.end = begin + slice.end * numbers;
+    return slice;
+  };
+  const Slice of_keys = heads_of_rank(shape.key_heads, 1),  // also checks that heads divide
+      of_heads = heads_of_rank(heads, 1);
+  using Component = Weights::Builder::Component;
+  // A tensor of queries, keys and values: of each a rank has a slice.
+  const auto mixed = [&](const char* tail, const std::vector<int64_t>& full_shape) {
+    if (of_keys.dim < 0) return std::vector<Component>{{name(tail), full_shape, {}}};
+    return std::vector<Component>{
+        {name(tail), full_shape, heads_of_rank(shape.key_heads, shape.key_dim)},
+        {name(tail), full_shape, heads_of_rank(shape.key_heads, shape.key_dim, keys)},
+        {name(tail), full_shape, heads_of_rank(heads, shape.value_dim, 2 * keys)}};
+  };
+  Weights::Builder& builder = site.builder;
+  builder.add(decay_bias_N_, {{name("dt_bias"), {heads}, of_heads}});
   builder.add(a_log_N_, {{.name = name("A_log"),
                           .full_shape = {heads},
-                          .slice = {},
+                          .slice = of_heads,
                           .keeps_stored_precision = true}});
-  builder.add(layer_.conv, {{name("conv1d.weight"), {channels, 1, config_.taps}, {}}});
+  builder.add(layer_.conv, mixed("conv1d.weight", {channels, 1, config_.taps}));
+  layer_.index = site.index;
+  layer_.shape = shape_of_rank(config_, tp_.ranks.size());
+  layer_.taps = config_.taps;
   if (config_.is_grouped_by_key_head) {
-    builder.add(projection_, {{name("in_proj_qkvz.weight"), {channels + values, hidden_}, {}},
-                              {name("in_proj_ba.weight"), {2 * heads, hidden_}, {}}});
-    column_order_ = order_of_groups(shape);
+    const int64_t share = heads / shape.key_heads;
+    builder.add(projection_,
+                {{name("in_proj_qkvz.weight"),
+                  {channels + values, hidden_},
+                  heads_of_rank(shape.key_heads, 2 * shape.key_dim + 2 * share * shape.value_dim)},
+                 {name("in_proj_ba.weight"),
+                  {2 * heads, hidden_},
+                  heads_of_rank(shape.key_heads, 2 * share)}});
+    column_order_ = order_of_groups(layer_.shape);
   } else {
-    builder.add(projection_, {{name("in_proj_qkv.weight"), {channels, hidden_}, {}},
-                              {name("in_proj_z.weight"), {values, hidden_}, {}},
-                              {name("in_proj_b.weight"), {heads, hidden_}, {}},
-                              {name("in_proj_a.weight"), {heads, hidden_}, {}}});
+    std::vector<Component> parts = mixed("in_proj_qkv.weight", {channels, hidden_});
+    parts.push_back(
+        {name("in_proj_z.weight"), {values, hidden_}, heads_of_rank(heads, shape.value_dim)});
+    parts.push_back({name("in_proj_b.weight"), {heads, hidden_}, of_heads});
+    parts.push_back({name("in_proj_a.weight"), {heads, hidden_}, of_heads});
+    builder.add(projection_, std::move(parts));
   }
   builder.add(norm_V_, {{.name = name("norm.weight"),
                          .full_shape = {shape.value_dim},
                          .slice = {},
+                         .has_partial_grad = !tp_.is_alone(),
                          .keeps_stored_precision = true}});
-  builder.add(output_, {{name("out_proj.weight"), {hidden_, values}, {}}});
-  layer_.index = site.index;
-  layer_.shape = shape;
-  layer_.taps = config_.taps;
+  builder.add(
+      output_.weight_OI,
+      {{name("out_proj.weight"), {hidden_, values}, heads_of_rank(heads, shape.value_dim, 0, 1)}});
 }
 
 CacheSpec GatedDeltaNet::cache() const {
-  const int64_t numbers = config_.shape.state() + (config_.taps - 1) * config_.shape.channels();
+  const int64_t numbers = layer_.shape.state() + (config_.taps - 1) * layer_.shape.channels();
   return {.state_bytes = numbers * static_cast<int64_t>(sizeof(float))};
 }
 
@@ -123,10 +153,11 @@ std::string GatedDeltaNet::describe() const {
                      config_.taps);
 }
 
-Tensor GatedDeltaNet::forward(const Tensor& input_TH, const Tensor& /*positions_T*/,
+Tensor GatedDeltaNet::forward(const Tensor& input_LH, const Tensor& positions_T,
                               Attention& attention) const {
-  const kernels::DeltaShape& shape = config_.shape;
-  const int64_t heads = shape.value_heads, values = shape.values(), tokens = input_TH.size(0);
+  const kernels::DeltaShape& shape = layer_.shape;
+  const int64_t heads = shape.value_heads, values = shape.values(), tokens = positions_T.size(0);
+  const Tensor input_TH = first_rows(layer_input(input_LH, tp_), tokens);
   const Tensor projected_TO = kernels::linear(input_TH, projection_);
   const Tensor ordered_TO =
       column_order_.defined() ? projected_TO.index_select(1, column_order_) : projected_TO;
@@ -141,7 +172,8 @@ Tensor GatedDeltaNet::forward(const Tensor& input_TH, const Tensor& /*positions_
   const Tensor normed_TC =
       kernels::rms_norm(read_TC.view({tokens * heads, shape.value_dim}), norm_V_, norm_eps_)
           .view({tokens, values});
-  return kernels::linear((normed_TC * at::silu(widened(z_TC))).to(input_TH.scalar_type()), output_);
+  return summed_linear((normed_TC * at::silu(widened(z_TC))).to(input_TH.scalar_type()), output_,
+                       tp_);
 }
 
 std::unique_ptr<Mixer> make_delta_net_or_attention(const LayerSite& site) {

@@ -16,12 +16,6 @@ namespace {
 constexpr double kLatentEps = 1e-6;
 
 void check_place(const LayerSite& site) {
-  if (site.mesh.sizes().tp > 1) {
-    throw ConfigError(
-        fmt::format("layer {} has latent attention, which tensor parallelism does not slice yet: "
-                    "use tensor parallelism of 1",
-                    site.index));
-  }
   if (!site.rotary.cos_PR.is_cpu()) {
     throw ConfigError(
         fmt::format("layer {} has latent attention, which is computed on the CPU only so far: use "
@@ -62,30 +56,47 @@ Costs latent_costs(const LatentShape& shape) {
 }
 
 LatentAttention::LatentAttention(const LayerSite& site)
-    : shape_{site.config.hidden_size, site.config.num_heads, site.config.rotary_dim,
+    : tp_(site.mesh),
+      shape_{site.config.hidden_size, site.config.num_heads, site.config.rotary_dim,
              site.config.latent} {
   check_place(site);
   const LatentConfig& latent = shape_.latent;
   const int64_t hidden = shape_.hidden, heads = shape_.num_heads,
                 size = latent.plain_dim + shape_.rotary_dim;
   Weights::Builder& builder = site.builder;
-  const auto add = [&](kernels::Param& param, const char* name, std::vector<int64_t> shape) {
-    builder.add(param,
-                {{site.name(std::string("self_attn.") + name + ".weight"), std::move(shape), {}}});
+  const auto add = [&](kernels::Param& param, const char* name, std::vector<int64_t> shape,
+                       const Slice& slice, bool has_partial_grad) {
+    builder.add(param, {{.name = site.name(std::string("self_attn.") + name + ".weight"),
+                         .full_shape = std::move(shape),
+                         .slice = slice,
+                         .has_partial_grad = has_partial_grad}});
+  };
+  // Whole on every rank. What a rank has of their gradient are its rows of the stream.
+  const auto add_whole = [&](kernels::Param& param, const char* name, std::vector<int64_t> shape) {
+    add(param, name, std::move(shape), {}, tp_.cuts_rows);
+  };
+  const auto heads_of_rank = [&](int dim, int64_t numbers) {
+    Slice slice = tensor_parallel_slice(site.mesh, dim, heads);
+    slice.begin *= numbers;
+    slice.end *= numbers;
+    return slice;
   };
   if (latent.q_rank > 0) {
-    add(query_down_, "q_a_proj", {latent.q_rank, hidden});
-    add(query_norm_, "q_a_layernorm", {latent.q_rank});
-    add(query_, "q_b_proj", {heads * size, latent.q_rank});
+    add_whole(query_down_, "q_a_proj", {latent.q_rank, hidden});
+    add_whole(query_norm_, "q_a_layernorm", {latent.q_rank});
+    add(query_, "q_b_proj", {heads * size, latent.q_rank}, heads_of_rank(0, size), false);
   } else {
-    add(query_, "q_proj", {heads * size, hidden});
+    add(query_, "q_proj", {heads * size, hidden}, heads_of_rank(0, size), false);
   }
-  add(key_value_down_, "kv_a_proj_with_mqa", {latent.kv_rank + shape_.rotary_dim, hidden});
-  add(latent_norm_, "kv_a_layernorm", {latent.kv_rank});
-  add(layer_.expand, "kv_b_proj", {heads * (latent.plain_dim + latent.value_dim), latent.kv_rank});
-  add(output_, "o_proj", {hidden, heads * latent.value_dim});
+  add_whole(key_value_down_, "kv_a_proj_with_mqa", {latent.kv_rank + shape_.rotary_dim, hidden});
+  add_whole(latent_norm_, "kv_a_layernorm", {latent.kv_rank});
+  const int64_t expanded = latent.plain_dim + latent.value_dim;
+  add(layer_.expand, "kv_b_proj", {heads * expanded, latent.kv_rank}, heads_of_rank(0, expanded),
+      false);
+  add(output_.weight_OI, "o_proj", {hidden, heads * latent.value_dim},
+      heads_of_rank(1, latent.value_dim), false);
   layer_.index = site.index;
-  layer_.num_heads = heads;
+  layer_.num_heads = heads / tp_.ranks.size();
   layer_.rank = latent.kv_rank;
   layer_.plain_dim = latent.plain_dim;
   layer_.rotary_dim = shape_.rotary_dim;
@@ -126,37 +137,54 @@ CacheSpec LatentAttention::cache() const {
 }
 
 std::string LatentAttention::describe() const {
-  std::string text = fmt::format("{} heads of {} + {}, latent {}", layer_.num_heads,
+  std::string text = fmt::format("{} heads of {} + {}, latent {}", shape_.num_heads,
                                  layer_.plain_dim, layer_.rotary_dim, layer_.rank);
   if (layer_.index_count > 0) text += fmt::format(", {} tokens of an indexer", layer_.index_count);
   return text;
 }
 
-/// What queries are products of: their own latent, or the input itself.
-Tensor LatentAttention::query_latent(const Tensor& input_TH) const {
-  if (!query_down_.defined()) return input_TH;
-  return kernels::rms_norm(kernels::linear(input_TH, query_down_), query_norm_, kLatentEps);
+LatentAttention::Latents LatentAttention::latents(const Tensor& input_SH) const {
+  Latents of_rows;
+  of_rows.query_TQ =
+      query_down_.defined()
+          ? kernels::rms_norm(kernels::linear(input_SH, query_down_), query_norm_, kLatentEps)
+          : input_SH;
+  const Tensor down_SE = kernels::linear(input_SH, key_value_down_);
+  of_rows.latent_TL =
+      kernels::rms_norm(down_SE.narrow(1, 0, layer_.rank).contiguous(), latent_norm_, kLatentEps);
+  of_rows.rotary_key_TR = down_SE.narrow(1, layer_.rank, layer_.rotary_dim);
+  return of_rows;
 }
 
-Tensor LatentAttention::forward(const Tensor& input_TH, const Tensor& positions_T,
+LatentAttention::Latents LatentAttention::of_all_rows(const Latents& own, int64_t tokens) const {
+  if (tp_.is_alone()) return own;
+  // In one exchange: the numbers of a row side by side.
+  const Tensor all_TE = first_rows(
+      layer_input(at::cat({own.query_TQ, own.latent_TL, own.rotary_key_TR}, 1), tp_), tokens);
+  const int64_t queries = own.query_TQ.size(1);
+  return {all_TE.narrow(1, 0, queries).contiguous(),
+          all_TE.narrow(1, queries, layer_.rank).contiguous(),
+          all_TE.narrow(1, queries + layer_.rank, layer_.rotary_dim)};
+}
+
+Tensor LatentAttention::forward(const Tensor& input_SH, const Tensor& positions_T,
                                 Attention& attention) const {
-  const int64_t rotary = layer_.rotary_dim;
+  const int64_t rotary = layer_.rotary_dim, tokens = positions_T.size(0);
   const auto ordered = [&](const Tensor& x) {
     return rotary_order_R_.defined() ? x.index_select(x.dim() - 1, rotary_order_R_) : x;
   };
-  const Tensor query_TQ = query_latent(input_TH);
-  const Tensor query_TND =
-      kernels::linear(query_TQ, query_)
-          .view({input_TH.size(0), layer_.num_heads, layer_.plain_dim + rotary});
-  const Tensor down_TE = kernels::linear(input_TH, key_value_down_);
+  const Latents all = of_all_rows(latents(input_SH), tokens);
+  const Tensor query_TND = kernels::linear(all.query_TQ, query_)
+                               .view({tokens, layer_.num_heads, layer_.plain_dim + rotary});
   LatentInput in;
-  if (indexer_) in.index = indexer_->forward(input_TH, query_TQ, positions_T);
+  if (indexer_)
+    in.index =
+        indexer_->forward(all_rows(input_SH.detach(), tokens, tp_), all.query_TQ, positions_T);
   in.plain_query_TNP = query_TND.narrow(2, 0, layer_.plain_dim);
   in.rotary_query_TNR = ordered(query_TND.narrow(2, layer_.plain_dim, rotary));
-  in.latent_TL =
-      kernels::rms_norm(down_TE.narrow(1, 0, layer_.rank).contiguous(), latent_norm_, kLatentEps);
-  in.rotary_key_TR = ordered(down_TE.narrow(1, layer_.rank, rotary));
-  return kernels::linear(attention.attend_latent(layer_, in, positions_T), output_);
+  in.latent_TL = all.latent_TL;
+  in.rotary_key_TR = ordered(all.rotary_key_TR);
+  return summed_linear(attention.attend_latent(layer_, in, positions_T), output_, tp_);
 }
 
 std::unique_ptr<Mixer> make_latent_attention(const LayerSite& site) {

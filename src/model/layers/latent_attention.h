@@ -4,7 +4,11 @@
 /// expanded from one small latent vector of a token, beside one rotating key that heads share. The
 /// engine's cache holds these two and nothing else.
 ///
-/// Dimensions: T tokens, H hidden, N heads, L size of the latent, P numbers of a head that do not
+/// Tensor-parallel ranks hold some of the heads. All of them compute the latents of all tokens, or
+/// (sequence parallel) each those of its rows: then what goes to the others is a row's latents.
+///
+/// Dimensions: T tokens, S rows of the stream (model/layers/tensor_parallel.h), H hidden, N heads, Q
+/// size of the latent of queries (H without one), L size of the latent, P numbers of a head that do not
 /// rotate, R that do, V of a value.
 
 #include <memory>
@@ -12,6 +16,7 @@
 #include "model/layers/indexer.h"
 #include "model/layers/layer_site.h"
 #include "model/layers/mixer.h"
+#include "model/layers/tensor_parallel.h"
 
 namespace slime::model {
 
@@ -25,29 +30,37 @@ Costs latent_costs(const LatentShape& shape);
 
 class LatentAttention final : public Mixer {
  public:
-  /// Registers "self_attn.*" of the block. Throws ConfigError for what it does not do yet:
-  /// tensor-parallel slices, a GPU.
+  /// Registers "self_attn.*" of the block. Throws ConfigError for what it does not do yet: a GPU,
+  /// context-parallel ranks with an indexer.
   explicit LatentAttention(const LayerSite& site);
   LatentAttention(const LatentAttention&) = delete;  // the builder points at the parameters
 
-  Tensor forward(const Tensor& input_TH, const Tensor& positions_T,
+  Tensor forward(const Tensor& input_SH, const Tensor& positions_T,
                  Attention& attention) const override;
   Costs costs() const override;
   CacheSpec cache() const override;
   std::string describe() const override;
 
  private:
-  Tensor query_latent(const Tensor& input_TH) const;
+  /// What heads are products of. Keys are not yet rotated.
+  struct Latents {
+    Tensor query_TQ;  // without a latent of queries the input itself
+    Tensor latent_TL;
+    Tensor rotary_key_TR;
+  };
+  Latents latents(const Tensor& input_SH) const;
+  Latents of_all_rows(const Latents& own, int64_t tokens) const;
   void add_indexer(const LayerSite& site);
 
-  LatentShape shape_;
-  LatentLayer layer_;
+  TensorParallel tp_;
+  LatentShape shape_;                 // of all heads
+  LatentLayer layer_;                 // of this rank's heads
   kernels::Param query_;              // [N (P + R), H], or from the queries' latent
   kernels::Param query_down_;         // [q_rank, H], undefined without a latent of queries
   kernels::Param query_norm_;         // [q_rank]
   kernels::Param key_value_down_;     // [L + R, H]
   kernels::Param latent_norm_;        // [L]
-  kernels::Param output_;             // [H, N V]
+  Product output_;                    // [H, N V]
   std::unique_ptr<Indexer> indexer_;  // null: there is none
   Costs indexer_costs_;
   Tensor rotary_order_R_;  // int64, undefined where halves rotate with each other

@@ -87,6 +87,16 @@ std::unique_ptr<Tokenizer> Tokenizer::from_json(std::string_view tokenizer_json,
       new Tokenizer(std::make_unique<const Parts>(std::move(definition), "tokenizer.json")));
 }
 
+std::unique_ptr<Tokenizer> Tokenizer::from_tiktoken(std::string_view ranks,
+                                                    std::string_view config_json) {
+  const json::value config =
+      config_json.empty() ? json::value() : parse_json(config_json, "tokenizer_config.json");
+  TokenizerDefinition definition = read_tiktoken_file(ranks, config, "tiktoken.model");
+  apply_tokenizer_config(config, json::value(), ".", definition);
+  return std::unique_ptr<Tokenizer>(
+      new Tokenizer(std::make_unique<const Parts>(std::move(definition), "tiktoken.model")));
+}
+
 Tokenizer::Tokenizer(std::unique_ptr<const Parts> parts) : parts_(std::move(parts)) {}
 Tokenizer::~Tokenizer() = default;
 

@@ -48,6 +48,8 @@ class Tokenizer final {
   /// The same from the files' contents; `config_json` may be empty. For tests and fuzzing.
   static std::unique_ptr<Tokenizer> from_json(std::string_view tokenizer_json,
                                               std::string_view config_json);
+  static std::unique_ptr<Tokenizer> from_tiktoken(std::string_view ranks,
+                                                  std::string_view config_json);
 
   ~Tokenizer();
   Tokenizer(const Tokenizer&) = delete;

@@ -120,6 +120,15 @@ INSTANTIATE_TEST_SUITE_P(All, TinyTokenizer,
                                            "tiny_mistral", "tiny_metaspace"),
                          [](const auto& info) { return info.param; });
 
+TEST(TiktokenFile, OfKimiGivesTiktokensIdsAndTexts) {
+  const fs::path folder = SLIME_SOURCE_DIR "/tests/fixtures/tokenizers/tiny_kimi";
+  const auto tokenizer = Tokenizer::load(folder);
+  EXPECT_EQ(tokenizer->special_tokens().at("eos_token"), "[EOS]");
+  EXPECT_TRUE(tokenizer->is_special(*tokenizer->id_of("[EOS]")));
+  EXPECT_FALSE(tokenizer->is_special(*tokenizer->id_of("<think>")));
+  expect_golden(*tokenizer, folder / "golden_tokenizer.json");
+}
+
 TEST(TokenizerParts, EachNormalizerPreTokenizerAndDecoderGivesTheReferencesIdsAndTexts) {
   const json::value file = read_json_file(SLIME_SOURCE_DIR "/tests/fixtures/tokenizers/parts.json");
   for (const json::value& row : file.at("rows").as_array()) {
