@@ -59,15 +59,6 @@ std::vector<Flag> rollout_flags() {
             "the same, with the groups that a filter dropped"),
       works("--rollout-data-postprocess-path", &C::rollout_data_postprocess_path,
             "a function of the user's over the columns of a step, after the advantages"),
-      accepted("--update-weight-mode", kValue, kOneWeights),
-      accepted("--update-weight-transport", kValue, kOneWeights),
-      accepted("--update-weight-disk-dir", kValue, kOneWeights),
-      accepted("--update-weight-disk-keep-files", kSwitch, kOneWeights),
-      accepted("--update-weight-local-checkpoint-dir", kValue, kOneWeights),
-      accepted("--update-weight-delta-encoding", kValue, kOneWeights),
-      accepted("--update-weight-delta-checksum", kValue, kOneWeights),
-      refused("--custom-update-weight-post-write-path", kValue,
-              "new weights come to the engine without files, so nothing is called behind one"),
       accepted("--release-train", kSwitch, kOneWeights),
       accepted("--use-distributed-post", kSwitch, kOneProcess),
       accepted("--http-proxy", kValue, "the original does not use it either"),
@@ -122,8 +113,17 @@ std::vector<Flag> async_flags() {
             "interrupted and goes on from its tokens, or runs to its end first",
             {"suspend", "interrupt", "drain"}),
       works("--kv-on-update", &C::kv_on_update,
-            "keys and values of suspended requests: kept, or computed again with the new weights",
-            {"keep", "recompute"}),
+            "keys and values of suspended requests: kept; computed again with the new weights, "
+            "before "
+            "anything else; or dropped, and computed again behind what waits already",
+            {"keep", "recompute", "drop"}),
+      works(
+          "--restart-mode", &C::restart_mode,
+          "what a run that goes on from a checkpoint does with groups under way: sibling: each "
+          "sample "
+          "goes on from its tokens; prompt_group: groups of which a sample has not ended are drawn "
+          "anew from their prompts",
+          {"sibling", "prompt_group"}),
       works("--keep-cache-on-weight-update", &C::keep_cache_on_weight_update,
             "the same as --update-mode suspend --kv-on-update keep"),
       works("--pause-generation-mode", &C::pause_generation_mode,
@@ -178,6 +178,29 @@ std::vector<Flag> engine_worker_flags() {
             "with --use-fault-tolerance: seconds before the first look"),
       works("--update-weight-buffer-size", &C::update_weight_buffer_size,
             "bytes of new weights that are sent to an engine at once"),
+      works("--update-weight-mode", &C::update_weight_mode,
+            "how new weights come to engines in processes of their own: all of them, or what has "
+            "changed since the update before; disk is all of them through --update-weight-disk-dir",
+            {"full", "delta", "disk"}),
+      works("--update-weight-transport", &C::update_weight_transport,
+            "nccl: over the engines' connections, or from device to device; disk: through "
+            "--update-weight-disk-dir",
+            {"nccl", "disk"}),
+      works("--update-weight-disk-dir", &C::update_weight_disk_dir,
+            "folder for new weights on their way to engines, each version in one of its own"),
+      works("--update-weight-disk-keep-files", &C::update_weight_disk_keep_files,
+            "they stay there once the engines have read them"),
+      works(
+          "--update-weight-delta-encoding", &C::update_weight_delta_encoding,
+          "how what has changed is written: the exclusive or of old and new bits, or the new bits",
+          {"xor", "overwrite"}),
+      works("--custom-update-weight-post-write-path", &C::custom_update_weight_post_write_path,
+            "a function of the user's that is called when a version's folder is complete, before "
+            "engines read it"),
+      accepted("--update-weight-local-checkpoint-dir", kValue,
+               "what has changed is applied to the weights that an engine has in memory"),
+      accepted("--update-weight-delta-checksum", kValue,
+               "each tensor that has changed is checked by 64-bit xxHash"),
   };
 }
 

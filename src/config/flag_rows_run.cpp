@@ -231,7 +231,10 @@ std::vector<Flag> output_flags() {
       accepted("--memory-recorder", kValue, kSnapshots),
       accepted("--memory-snapshot-dir", kValue, kSnapshots),
       accepted("--memory-snapshot-num-steps", kValue, kSnapshots),
-      accepted("--check-weight-update-equal", kSwitch, kOneWeights),
+      works(
+          "--check-weight-update-equal", &C::check_weight_update_equal,
+          "checksums of the engines' weights are compared with those of the trainer's, as the run "
+          "begins and behind its first update; a difference ends it, with the tensors' names"),
       accepted("--ci-test", kSwitch, "the original's own tests set it"),
       accepted("--ci-disable-kl-checker", kSwitch, "the original's own tests set it"),
       accepted("--ci-save-grad-norm", kValue, "the original's own tests set it"),

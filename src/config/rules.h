@@ -36,6 +36,8 @@ void check_generate(ParsedFlags& flags, Problems& problems);
 
 /// How many engines have processes of their own.
 void check_engine_workers(ParsedFlags& flags, Problems& problems);
+/// Behind it: how new weights come to those engines.
+void check_weight_publishing(ParsedFlags& flags, Problems& problems);
 /// Generation beside training.
 void check_async(ParsedFlags& flags, Problems& problems);
 /// Their words become those of this program; two that contradict are refused. A part of

@@ -19,8 +19,9 @@ void refuse_without_async(const ParsedFlags& flags, Problems& problems) {
         "--fully-async-max-completed-samples", "--keep-cache-on-weight-update",
         "--staleness-policy", "--async-unused-samples-handler", "--async-order",
         "--async-data-buffer-capacity-factor", "--update-mode", "--kv-on-update",
-        "--pause-generation-mode", "--async-buffer-size", "--async-max-concurrent-samples",
-        "--rollout-submission-granularity", "--deterministic-schedule"}) {
+        "--pause-generation-mode", "--async-buffer-size", "--restart-mode",
+        "--async-max-concurrent-samples", "--rollout-submission-granularity",
+        "--deterministic-schedule"}) {
     problems.require(
         !flags.gives(flag),
         fmt::format("{}: is about generation beside training; use slime train-async", flag));
@@ -50,6 +51,10 @@ void check_schedule(ParsedFlags& flags, Problems& problems) {
   problems.require(config.schedule_train_rounds >= 0 && config.schedule_train_rounds <= 1'000'000,
                    fmt::format("--schedule-train-rounds {}: should be between 0 and 1000000",
                                config.schedule_train_rounds));
+  problems.require(
+      config.kv_on_update != "drop",
+      "--deterministic-schedule and --kv-on-update drop: between two rounds nothing is in "
+      "the engine, so nothing of it waits; use recompute");
   const bool keeps = flags.gives("--kv-on-update") || config.pause_generation_mode == "in_place";
   problems.require(
       !keeps || config.kv_on_update != "keep",
@@ -155,7 +160,7 @@ void check_async(ParsedFlags& flags, Problems& problems) {
                    "--offload-rollout and slime train-async: the cache is in use while the trainer "
                    "trains; add --colocate to take turns");
   problems.require(
-      !offloads || !flags.gives("--kv-on-update") || config.kv_on_update == "recompute",
+      !offloads || !flags.gives("--kv-on-update") || config.kv_on_update != "keep",
       "--offload-rollout and --kv-on-update keep: a cache that gives its memory back keeps "
       "nothing");
   if (!config.colocate) config.no_offload_rollout = true;

@@ -191,6 +191,7 @@ namespace {
 
 void check_plugins(const RunConfig& config, Problems& problems) {
   for (const UsersFunction& each : users_functions(config)) {
+    if (each.hook == "weight_update") continue;  // the rollout function's
     const std::string& path = each.path;
     const bool names_function = path.find('.') != std::string::npos && !path.ends_with('.') &&
                                 !path.starts_with('.') && !path.ends_with(':');

@@ -14,6 +14,36 @@ constexpr int64_t kMostEngines = 1024;
 
 }  // namespace
 
+void check_weight_publishing(ParsedFlags& flags, Problems& problems) {
+  RunConfig& config = flags.config;
+  if (config.update_weight_mode == "disk") {
+    problems.require(
+        !flags.gives("--update-weight-transport") || config.update_weight_transport == "disk",
+        fmt::format("--update-weight-mode disk and --update-weight-transport {}: "
+                    "contradict each other",
+                    config.update_weight_transport));
+    config.update_weight_mode = "full";
+    config.update_weight_transport = "disk";
+  }
+  const bool is_disk = config.update_weight_transport == "disk";
+  problems.require(!is_disk || !config.update_weight_disk_dir.empty(),
+                   "--update-weight-transport disk: needs --update-weight-disk-dir DIR");
+  const bool is_plain = !is_disk && config.update_weight_mode == "full";
+  if (!is_plain && config.num_engine_workers == 0) {
+    flags.warnings.emplace_back(
+        "--update-weight-mode, --update-weight-transport: no weights travel in this run; "
+        "--rollout-num-gpus N without --colocate has engines elsewhere");
+  }
+  for (const std::string_view flag :
+       {"--update-weight-disk-dir", "--update-weight-disk-keep-files"}) {
+    if (!is_disk && flags.gives(flag))
+      flags.warnings.push_back(fmt::format("{}: counts with --update-weight-transport disk", flag));
+  }
+  if (config.update_weight_mode == "full" && flags.gives("--update-weight-delta-encoding"))
+    flags.warnings.emplace_back(
+        "--update-weight-delta-encoding: counts with --update-weight-mode delta");
+}
+
 void check_engine_workers(ParsedFlags& flags, Problems& problems) {
   RunConfig& config = flags.config;
   const auto in_seconds = [&](std::string_view flag, double value, bool may_be_zero) {

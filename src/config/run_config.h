@@ -112,6 +112,7 @@ struct AsyncFlags {
   std::string async_unused_samples_handler;  // the same: drop or retry
   std::string async_order = "dispatch";
   std::string update_mode = "suspend";
+  std::string restart_mode = "sibling";
   std::string kv_on_update = "keep";
   std::string pause_generation_mode;                    // both of them: in_place, retract, abort
   int64_t rollout_num_threads = 0;                      // 0: half of num_threads
@@ -140,6 +141,13 @@ struct EngineWorkerFlags {
   double rollout_health_check_first_wait = 0;  // before the first check of an engine
   int64_t max_restarts = 3;                    // of one engine, without progress between them
   int64_t update_weight_buffer_size = int64_t{512} << 20;  // bytes
+  /// full, or delta; "disk" becomes full over disk (config/rules_engines.cpp).
+  std::string update_weight_mode = "full";
+  std::string update_weight_transport = "nccl";  // over the engines' connections, or disk
+  std::string update_weight_disk_dir;
+  bool update_weight_disk_keep_files = false;
+  std::string update_weight_delta_encoding = "xor";  // or overwrite
+  std::string custom_update_weight_post_write_path;
 };
 
 /// The engine of this run: batch, cache, memory.
@@ -367,6 +375,7 @@ struct OutputFlags {
   std::string load_debug_rollout_data;
   std::string dump_details;
   bool debug_rollout_only = false;
+  bool check_weight_update_equal = false;
   bool debug_train_only = false;
   bool no_save_rollouts = false;
   bool profile = false;  // write a trace of rollouts [profile_step_start, profile_step_end)

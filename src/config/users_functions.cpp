@@ -44,6 +44,19 @@ std::vector<UsersFunction> all_named(const RunConfig& config) {
            unless(is_built_in_rollout(config.rollout_function_path), config.rollout_function_path),
        .is_called = draws,
        .keeps_state = true},
+      {.flag = "--rollout-function-path",
+       .hook = "weight_update",
+       .path = unless(
+           is_built_in_rollout(config.rollout_function_path) || !draws || config.debug_rollout_only,
+           config.rollout_function_path),
+       .is_called = true,
+       .keeps_state = true},
+      {.flag = "--custom-update-weight-post-write-path",
+       .hook = "post_write",
+       .path = config.custom_update_weight_post_write_path,
+       .is_called =
+           draws && config.num_engine_workers > 0 && config.update_weight_transport == "disk",
+       .keeps_state = true},
       {.flag = "--eval-function-path",
        .hook = "evaluate",
        .path = unless(

@@ -94,6 +94,7 @@ void apply_rules(ParsedFlags& flags, std::vector<std::string>* absent) {
   check_preferences(config, problems);
   check_trainer_functions(config, problems);
   check_engine_workers(flags, problems);
+  check_weight_publishing(flags, problems);
   check_async(flags, problems);
   check_rollout_functions(flags, problems);
   check_generate(flags, problems);

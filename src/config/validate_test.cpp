@@ -115,6 +115,32 @@ TEST(Validate, WordsOfOtherFamiliesHaveOneMeaning) {
   EXPECT_EQ(config.kv_on_update, "keep");
 }
 
+TEST(Validate, ThreeWordsSayHowNewWeightsComeToEnginesElsewhere) {
+  const std::string elsewhere = "--rm-type math --rollout-num-gpus 1 ";
+  const Checked disk = checked(elsewhere + "--update-weight-mode disk --update-weight-disk-dir /d");
+  EXPECT_EQ(disk.error, "");
+  EXPECT_EQ(disk.flags.config.update_weight_mode, "full");
+  EXPECT_EQ(disk.flags.config.update_weight_transport, "disk");
+  const Checked delta =
+      checked(elsewhere +
+              "--update-weight-mode delta --update-weight-transport disk "
+              "--update-weight-disk-dir /d --update-weight-local-checkpoint-dir /l "
+              "--update-weight-delta-encoding overwrite");
+  EXPECT_EQ(delta.error, "");
+  EXPECT_EQ(delta.flags.config.update_weight_mode, "delta");
+  EXPECT_THAT(checked(elsewhere + "--update-weight-transport disk").error,
+              HasSubstr("--update-weight-transport disk: needs --update-weight-disk-dir DIR"));
+  EXPECT_THAT(
+      checked(elsewhere + "--update-weight-mode disk --update-weight-transport nccl "
+                          "--update-weight-disk-dir /d")
+          .error,
+      HasSubstr("--update-weight-mode disk and --update-weight-transport nccl: contradict"));
+  EXPECT_THAT(checked("--rm-type math --update-weight-mode delta").flags.warnings,
+              Contains(HasSubstr("no weights travel in this run")));
+  EXPECT_THAT(checked(elsewhere + "--update-weight-disk-dir /d").flags.warnings,
+              Contains(HasSubstr("--update-weight-disk-dir: counts with")));
+}
+
 TEST(Validate, ARolloutFunctionIsCalledOneStepAheadAndWeightsChangeBetweenItsCalls) {
   const std::string function = "--train-async --rollout-function-path my.draw ";
   EXPECT_EQ(checked(function).error, "");

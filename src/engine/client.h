@@ -22,10 +22,12 @@
 #include "core/expected.h"
 #include "core/json.h"
 #include "core/sample.h"
+#include "core/weight_checksums.h"
 
 namespace slime::model {
 class Network;
-}
+struct WeightDelta;
+}  // namespace slime::model
 
 namespace slime::engine {
 
@@ -147,6 +149,9 @@ struct FromDirectory {
 };
 struct FromNetwork {
   model::Network* network = nullptr;  // of this process, of the running model's shapes
+  /// What changed in them since an earlier publication, for an engine elsewhere that has that one; who
+  /// has not gets all. Or null.
+  const model::WeightDelta* delta = nullptr;
 };
 struct Exchange {
   /// Of this process and the running model's shapes: computed with from now on. The network before is
@@ -161,6 +166,7 @@ enum class RunningRequests {
   kKeep,       // they go on with the keys and values that they have: what they draw depends on both
   kAbort,      // they end with what they have
   kRecompute,  // they keep their tokens, wait in line, and have keys and values computed again
+  kDrop,  // the same, but behind all that waits already: their keys and values make room for it
 };
 
 struct WeightUpdate {
@@ -168,6 +174,17 @@ struct WeightUpdate {
   WeightSource source = InPlace{};
   RunningRequests running = RunningRequests::kRecompute;
   bool stays_paused = false;  // no step runs between the update and the next resume()
+  /// Names the weights themselves: a version may come a second time with others, a publication not.
+  /// 0: nobody asks which these are.
+  uint64_t publication = 0;
+};
+
+/// What somebody wants to know of the weights, by SGLang's words (/weights_checker).
+enum class WeightCheck {
+  kChecksum,
+  kSnapshot,  // their checksums are remembered
+  kCompare,   // with those
+  kReset,     // reset_tensors: they become random numbers, as long as nobody brings others
 };
 
 /// Names one call of submit(), whatever rid its request has: no two calls of a client have the
@@ -208,6 +225,12 @@ class EngineClient {
 
   /// All or nothing: after an error the engine, its weights and its requests are as before.
   virtual Expected<void> update_weights(const WeightUpdate& update) = 0;
+
+  /// Checksums of the weights that the engine computes with, taken between two steps. Of kCompare an error
+  /// names the tensors that differ. What has no weights, or not for its callers, refuses.
+  virtual Expected<WeightChecksums> check_weights(WeightCheck /*check*/) {
+    return failure("this engine does not let its weights be looked at");
+  }
 
   /// Of the last update that this client knows of.
   virtual WeightVersion weight_version() const = 0;

@@ -132,10 +132,23 @@ Expected<void> Engine::update_weights(const WeightUpdate& update) {
        stays_paused = update.stays_paused] {
         steps_.change_weights(copied, other, running, version, stays_paused);
         weights_.set_version(version);
+        if (other != nullptr) weights_.compute_with(*other);
       },
       /*drains_first=*/false);
   if ((copied.defined() && !weights_.stages()) || other != nullptr) steps_.wait_for_weights();
   return done;
+}
+
+Expected<WeightChecksums> Engine::check_weights(WeightCheck check) {
+  auto checked = std::make_shared<Expected<WeightChecksums>>();
+  const Expected<void> done = control([this, checked, check] {
+    *checked = weights_.check(check);
+    if (check != WeightCheck::kReset) return;
+    steps_.change_weights({}, nullptr, RunningRequests::kRecompute, weights_.version(),
+                          /*stays_paused=*/false);
+  });
+  if (!done) return tl::make_unexpected(done.error());
+  return *checked;
 }
 
 Expected<EngineLoad> Engine::load() const {

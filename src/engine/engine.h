@@ -73,6 +73,9 @@ class Engine final : public EngineClient {
   /// between pause() and this call. Updates come one at a time.
   Expected<void> update_weights(const WeightUpdate& update) override;
 
+  /// kReset is for an engine whose weights are nobody else's.
+  Expected<WeightChecksums> check_weights(WeightCheck check) override;
+
   /// How long the last copy of new weights took on the device, during which no step ran. Waits for
   /// it; 0 where nothing was copied. Not during an update.
   double last_copy_seconds() { return steps_.wait_for_weights(); }

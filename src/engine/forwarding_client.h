@@ -31,6 +31,9 @@ class ForwardingClient : public EngineClient {
   Expected<void> update_weights(const WeightUpdate& update) override {
     return engine_.update_weights(update);
   }
+  Expected<WeightChecksums> check_weights(WeightCheck check) override {
+    return engine_.check_weights(check);
+  }
   WeightVersion weight_version() const override { return engine_.weight_version(); }
   Expected<EngineLoad> load() const override { return engine_.load(); }
 

@@ -11,6 +11,7 @@
 #include "core/error.h"
 #include "engine/error_text.h"
 #include "model/config_difference.h"
+#include "model/weight_checksums.h"
 
 namespace slime::engine {
 namespace {
@@ -41,7 +42,7 @@ Tensor second_of(const Tensor& x, bool stages) {
 }  // namespace
 
 RunningWeights::RunningWeights(model::Network& network, bool stages)
-    : network_(network),
+    : network_(&network),
       staged_C_(second_of(network.weights().flat_constants(), stages)),
       staged_N_(second_of(network.weights().flat(), stages)) {}
 
@@ -49,16 +50,17 @@ Expected<std::shared_ptr<model::Network>> RunningWeights::load(
     const std::filesystem::path& directory) const {
   try {
     const std::vector<std::string> fields =
-        model::differing_fields(network_.config(), model::read_model_config(directory));
+        model::differing_fields(network_.load()->config(), model::read_model_config(directory));
     if (!fields.empty()) {
       return failure(
           fmt::format("{}: is another model than the running model: its config.json has {}",
                       directory.string(), fmt::join(fields, ", ")));
     }
     std::shared_ptr<model::Network> fresh = model::load_network(
-        directory, {.weights = network_.weights().flat().scalar_type(), .activations = at::kFloat});
+        directory,
+        {.weights = network_.load()->weights().flat().scalar_type(), .activations = at::kFloat});
     const std::string difference =
-        why_weights_differ(network_.weights().tensors(), fresh->weights().tensors());
+        why_weights_differ(network_.load()->weights().tensors(), fresh->weights().tensors());
     if (!difference.empty()) return failure(directory.string() + ": " + difference);
     return fresh;
   } catch (const BugError&) {
@@ -90,6 +92,19 @@ Expected<FreshWeights> RunningWeights::stage(model::Network& fresh) {
     return failure(text_of(error));
   }
   return FreshWeights{complete_N, complete_C};
+}
+
+Expected<WeightChecksums> RunningWeights::check(WeightCheck check) {
+  model::Weights& weights = network_.load()->weights();
+  if (check == WeightCheck::kReset) model::fill_with_noise(weights, /*seed=*/1);
+  WeightChecksums now = model::checksums_of(weights);
+  if (check == WeightCheck::kSnapshot) snapshot_ = now;
+  if (check != WeightCheck::kCompare) return now;
+  if (!snapshot_) return failure("there is no snapshot to compare with");
+  const std::vector<std::string> different = differing_tensors(*snapshot_, now);
+  if (different.empty()) return now;
+  return failure(fmt::format("{} of {} tensors differ from the snapshot: {}", different.size(),
+                             now.size(), list_of_tensors(different)));
 }
 
 }  // namespace slime::engine

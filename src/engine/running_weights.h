@@ -9,9 +9,11 @@
 #include <atomic>
 #include <filesystem>
 #include <memory>
+#include <optional>
 
 #include "core/expected.h"
 #include "core/sample.h"
+#include "engine/client.h"
 #include "engine/step_runner.h"
 #include "model/network.h"
 
@@ -34,6 +36,11 @@ class RunningWeights {
   Expected<FreshWeights> stage(model::Network& fresh);
   bool stages() const { return staged_N_.defined(); }
 
+  /// EngineClient::check_weights(), of the engine's thread between two steps.
+  Expected<WeightChecksums> check(WeightCheck check);
+  /// An update exchanged the networks. The engine's thread.
+  void compute_with(model::Network& network) { network_ = &network; }
+
   /// The engine's thread.
   void set_version(WeightVersion version) { version_ = version; }
 
@@ -41,10 +48,11 @@ class RunningWeights {
   WeightVersion version() const { return version_.load(); }
 
  private:
-  model::Network& network_;
+  std::atomic<model::Network*> network_;
   const Tensor staged_C_;  // the same of Weights::flat_constants()
   const Tensor staged_N_;  // as Weights::flat(); undefined without a second buffer
   std::atomic<WeightVersion> version_{0};
+  std::optional<WeightChecksums> snapshot_;  // the engine's thread
 };
 
 }  // namespace slime::engine

@@ -313,6 +313,13 @@ void Scheduler::retract_all(bool keeps_prefixes) {
   }
 }
 
+void Scheduler::drop_all() {
+  const std::size_t num_waiting = waiting_.size();
+  retract_all(/*keeps_prefixes=*/false);
+  const auto dropped = static_cast<std::ptrdiff_t>(waiting_.size() - num_waiting);
+  std::rotate(waiting_.begin(), waiting_.begin() + dropped, waiting_.end());
+}
+
 std::unique_ptr<Request> Scheduler::remove(Request& request) {
   by_rid_.erase(request.client.rid);
   const auto is_it = [&](const auto& entry) { return entry.get() == &request; };

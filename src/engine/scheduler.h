@@ -82,6 +82,8 @@ class Scheduler {
   /// All running requests go back in line in their order. Without `keeps_prefixes` their keys and
   /// values are forgotten.
   void retract_all(bool keeps_prefixes);
+  /// The same, without prefixes, behind all that wait.
+  void drop_all();
 
   std::vector<Request*> all() const;  // running ones first, in order of admission
   int64_t num_running() const { return static_cast<int64_t>(running_.size()); }

@@ -258,6 +258,20 @@ TEST(Scheduler, RetractAllKeepsTheOrder) {
   bench.run_to_end();
 }
 
+TEST(Scheduler, DroppedRequestsWaitBehindTheOthersInTheirOrder) {
+  Bench bench({.page_tokens = 4, .max_running_requests = 2, .max_prefill_tokens = 100}, 64);
+  for (int i = 0; i < 4; ++i) bench.submit(numbered_prompt(100 * i, 8), 20);
+  bench.step();
+  ASSERT_EQ(bench.scheduler().num_waiting(), 2);
+  bench.scheduler().drop_all();
+  bench.tree().clear();
+  EXPECT_EQ(bench.pool().num_free(), 64);
+  std::string order;
+  for (const Request* request : bench.scheduler().all()) order += request->client.rid;
+  EXPECT_EQ(order, "2301");
+  bench.run_to_end();
+}
+
 TEST(Scheduler, RandomSchedulesNeverLeakOrMixPages) {
   for (uint64_t seed = 0; seed < 60; ++seed) {
     int64_t draws = 0;

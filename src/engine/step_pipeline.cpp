@@ -208,6 +208,7 @@ void StepPipeline::change_weights(const FreshWeights& fresh, model::Network* oth
   if (running == RunningRequests::kAbort)
     finish_all(aborted(Cause::kRequested, "aborted by an update of the weights"));
   if (running == RunningRequests::kRecompute) scheduler_.retract_all(/*keeps_prefixes=*/false);
+  if (running == RunningRequests::kDrop) scheduler_.drop_all();
   tree_.clear();
   pool_.weights_changed();
   version_ = version;

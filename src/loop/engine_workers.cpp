@@ -28,6 +28,28 @@ constexpr milliseconds kLook{20};  // how often an engine is looked at
 constexpr milliseconds kLongestPause{30'000};
 constexpr milliseconds kBlame{3'000};  // in which the cause of a lost connection shows
 
+/// Whether the trainer may write into the engines' memory itself.
+bool goes_directly(const sync::PublisherConfig& publishes) {
+  return !publishes.sends_changes && publishes.folder.empty();
+}
+
+sync::PublisherConfig publishes_by(
+    sync::PublisherConfig config,
+    const std::function<void(const std::filesystem::path&)>& behind_writing) {
+  config.on_written = [&behind_writing](const std::filesystem::path& folder) {
+    if (behind_writing) behind_writing(folder);
+  };
+  return config;
+}
+
+std::string way_of_weights(const sync::PublisherConfig& publishes,
+                           const engine::RemoteEngine::Transfer& transfer) {
+  if (!publishes.folder.empty()) return "through " + publishes.folder.string();
+  if (publishes.sends_changes) return "as what has changed, through the host's memory";
+  if (transfer.is_direct) return "from the trainer's device directly";
+  return fmt::format("through the host's memory, because {}", transfer.why_frames);
+}
+
 /// sync: others copy the published weights, on streams of their own.
 void wait_for(const Tensor& copied_N) {
   if (copied_N.is_cpu()) return;
@@ -45,12 +67,14 @@ EngineWorkers::EngineWorkers(EngineWorkersConfig config, model::Network& publish
       published_(published),
       trained_(trained),
       version_(version),
+      publisher_(publishes_by(config_.publishes, behind_writing_)),
       epoch_(config_.identity.epoch),
       router_({}, clock),
       hear_(std::move(hear)) {
   const Tensor& published_N = published_.weights().flat();
   const bool is_on_host = trained_ != nullptr && published_N.is_cpu();
   if (is_on_host && trained_->weights().flat().is_cuda()) locked_.emplace(published_N);
+  publisher_.begin();
   lives_.reserve(static_cast<std::size_t>(config_.count));
   for (int index = 0; index < config_.count; ++index)
     lives_.emplace_back([this, index](const std::stop_token& stop) { live(index, stop); });
@@ -134,7 +158,7 @@ EngineWorkers::Ending EngineWorkers::live_once(int index, const std::stop_token&
         {.name = fmt::format("engine {}", index),
          .answer_limit = std::max(config_.progress_limit, config_.silence_limit),
          .weight_piece_bytes = config_.weight_piece_bytes,
-         .writes_to_peer = has_device(index) && place.node == 0,
+         .writes_to_peer = has_device(index) && place.node == 0 && goes_directly(config_.publishes),
          .on_activity = [this, index](engine::Activity activity) { hear(index, activity); },
          .greeting = cluster::to_greeting(identity),
          .epoch = [this] { return epoch_.load(); }});
@@ -178,8 +202,9 @@ router::EngineId EngineWorkers::take_in(int index, engine::RemoteEngine& remote,
     if (!pause(kLook, stop)) throw std::runtime_error("the run ends");
     lock.lock();
   }
-  engine::or_throw(
-      remote.update_weights({.version = version_, .source = engine::FromNetwork{&published_}}));
+  engine::or_throw(remote.update_weights({.version = version_,
+                                          .source = engine::FromNetwork{&published_},
+                                          .publication = publisher_.number()}));
   const router::EngineId id = engine::or_throw(router_.join(remote));
   const std::lock_guard serving(mutex_);
   serving_[index] = &remote;
@@ -191,13 +216,15 @@ void EngineWorkers::introduce(int index, const EngineReady& ready, const Transfe
   const cluster::WorkerPlace place = config_.places.at(index);
   say(fmt::format("engine {} computes on {} ({}device {}); new weights come {}", index,
                   ready.device, place.node == 0 ? "" : fmt::format("node {}, ", place.node),
-                  place.device,
-                  transfer.is_direct
-                      ? "from the trainer's device directly"
-                      : fmt::format("through the host's memory, because {}", transfer.why_frames)));
+                  place.device, way_of_weights(config_.publishes, transfer)));
   if (index > 0 || has_shown_memory_.exchange(true)) return;
   say(fmt::format("each of {} engines in a process of its own has", config_.count));
   for (const std::string& line : ready.memory) say(line);
+}
+
+std::optional<UpdateTraffic> EngineWorkers::last_traffic() {
+  const std::shared_lock updates(weights_mutex_);
+  return traffic_;
 }
 
 double EngineWorkers::longest(double Transfer::*seconds) {
@@ -231,23 +258,41 @@ std::string EngineWorkers::watch(int index, engine::RemoteEngine& remote,
   return "the run ends";
 }
 
+void EngineWorkers::update_from(model::Network& network, const Tensor& before_N) {
+  const sync::Publication publication = publisher_.prepare(network, version_, before_N);
+  engine::or_throw(router_.update_weights({.version = version_,
+                                           .source = publication.source(),
+                                           .running = config_.running,
+                                           .publication = publication.number}));
+  publisher_.end(publication);
+  traffic_ = {.bytes = publication.file_bytes, .density = publication.density()};
+  std::unique_lock lock(mutex_);
+  std::string all_was_sent;
+  for (const auto& [index, remote] : serving_) {
+    const Transfer& transfer = remote->last_transfer();
+    traffic_.bytes += transfer.bytes;
+    if (!transfer.why_whole.empty())
+      all_was_sent = fmt::format("engine {} got all weights: {}", index, transfer.why_whole);
+  }
+  lock.unlock();
+  if (!all_was_sent.empty()) say(all_was_sent);
+}
+
 void EngineWorkers::publish(const FetchWeights& fetch) {
-  const auto update_from = [this](model::Network& network) {
-    engine::or_throw(router_.update_weights({.version = version_,
-                                             .source = engine::FromNetwork{&network},
-                                             .running = config_.running}));
-  };
   const at::NoGradGuard no_grad;
+  const Tensor& published_N = published_.weights().flat();
   if (trained_ != nullptr) {  // from device to device
-    update_from(*trained_);
+    update_from(*trained_, published_N);
     published_.weights().copy_from(trained_->weights());
     wait_for(trained_->weights().flat());
     return;
   }
+  const bool has_before = publisher_.sends_changes() && is_whole_;
+  const Tensor before_N = has_before ? published_N.clone() : Tensor();
   is_whole_ = false;  // also when this throws
   fetch(published_);
   is_whole_ = true;
-  update_from(published_);
+  update_from(published_, before_N);
 }
 
 void EngineWorkers::update_weights(WeightVersion version, const FetchWeights& fetch) {
@@ -296,6 +341,11 @@ void EngineWorkers::tell_by(std::function<void(const std::string&)> tell) {
 void EngineWorkers::hear(int index, engine::Activity activity) {
   const std::lock_guard lock(tell_mutex_);
   if (hear_) hear_(index, activity);
+}
+
+void EngineWorkers::call_behind_writing(std::function<void(const std::filesystem::path&)> call) {
+  const std::unique_lock lock(weights_mutex_);
+  behind_writing_ = std::move(call);
 }
 
 void EngineWorkers::hear_by(Hear hear) {

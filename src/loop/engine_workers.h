@@ -36,6 +36,7 @@
 #include "loop/rank_tasks.h"
 #include "model/network.h"
 #include "router/router.h"
+#include "sync/publisher.h"
 
 namespace slime::loop {
 
@@ -47,6 +48,7 @@ struct EngineWorkersConfig {
   std::filesystem::path log_folder;          // engine_0.log holds what engine 0 prints
   engine::RunningRequests running = engine::RunningRequests::kRecompute;  // at an update
   int64_t weight_piece_bytes = int64_t{16} << 20;
+  sync::PublisherConfig publishes = {};             // how new weights come to them
   std::chrono::milliseconds silence_limit{20'000};  // of a process, without a heartbeat
 
   /// False: an engine that is lost stays away, and the run ends with the last one.
@@ -80,8 +82,12 @@ class EngineWorkers final : public Engines {
   int64_t max_request_tokens() const override { return max_request_tokens_; }
   double last_copy_seconds() override { return longest(&Transfer::copy_seconds); }
   double last_transfer_seconds() override { return longest(&Transfer::seconds); }
+  std::optional<UpdateTraffic> last_traffic() override;
   model::Network* own_weights() override { return &published_; }
   void tell_by(std::function<void(const std::string&)> tell) override;
+  /// Called when a version's folder is complete (sync::PublisherConfig); null: nobody is. Not during an
+  /// update.
+  void call_behind_writing(std::function<void(const std::filesystem::path&)> call);
   /// From here on another one hears what engines do; empty: nobody.
   void hear_by(Hear hear);
   /// The trainers begin again, and these are the weights that they begin with (`trained`: as above).
@@ -103,7 +109,10 @@ class EngineWorkers final : public Engines {
   Ending live_once(int index, const std::stop_token& stop);
   /// The current weights, once they are whole, and a place in the router. Throws std::runtime_error.
   router::EngineId take_in(int index, engine::RemoteEngine& remote, const std::stop_token& stop);
-  void publish(const FetchWeights& fetch);  // with weights_mutex_ held
+  // With weights_mutex_ held.
+  void publish(const FetchWeights& fetch);
+  /// `before_N`: what engines have (Publisher::prepare).
+  void update_from(model::Network& network, const Tensor& before_N);
   /// Until it is lost or `stop`; why it is lost.
   std::string watch(int index, engine::RemoteEngine& remote,
                     const std::function<bool()>& has_process_failed, const std::stop_token& stop);
@@ -129,6 +138,9 @@ class EngineWorkers final : public Engines {
   std::shared_mutex weights_mutex_;
   WeightVersion version_;  // guarded by weights_mutex_, as the next; of published_
   bool is_whole_ = true;   // false: trainers were lost while they brought new ones
+  std::function<void(const std::filesystem::path&)> behind_writing_;  // guarded by weights_mutex_
+  sync::Publisher publisher_;  // guarded by weights_mutex_, as the next
+  UpdateTraffic traffic_;      // of the last update
   std::atomic<int64_t> epoch_;
   router::Router router_;
   std::atomic<int64_t> max_request_tokens_{0};  // the same for all: they start alike

@@ -31,6 +31,14 @@ EngineWorkersConfig engine_workers_config(const config::RunConfig& config, Engin
           .log_folder = log_folder,
           .running = running,
           .weight_piece_bytes = std::min(config.update_weight_buffer_size, kMostPieceBytes),
+          .publishes = {.sends_changes = config.update_weight_mode == "delta",
+                        .encoding = config.update_weight_delta_encoding == "xor"
+                                        ? model::DeltaEncoding::kXor
+                                        : model::DeltaEncoding::kOverwrite,
+                        .folder = config.update_weight_transport == "disk"
+                                      ? std::filesystem::absolute(config.update_weight_disk_dir)
+                                      : std::filesystem::path(),
+                        .keeps_files = config.update_weight_disk_keep_files},
           .silence_limit = from_seconds(config.worker_timeout_seconds),
           .starts_again = config.use_fault_tolerance,
           .max_restarts = config.max_restarts,

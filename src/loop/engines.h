@@ -16,6 +16,12 @@
 
 namespace slime::loop {
 
+/// Of one update of the engines' weights.
+struct UpdateTraffic {
+  int64_t bytes = 0;   // to all engines together, and of files
+  double density = 1;  // of the weights, that had changed, where somebody counts them
+};
+
 class Engines {
  public:
   virtual ~Engines() = default;
@@ -45,6 +51,9 @@ class Engines {
   /// until they had come to other processes; not during one.
   virtual double last_copy_seconds() { return 0; }
   virtual double last_transfer_seconds() { return 0; }
+
+  /// What the last update of engines elsewhere took; nothing where no weights travel.
+  virtual std::optional<UpdateTraffic> last_traffic() { return std::nullopt; }
 
   /// The weights of weight_version(), complete, where they are not the trainer's; null elsewhere.
   /// They stay as they are until the next update_weights().

@@ -9,6 +9,7 @@
 #include "config/resolved.h"
 #include "core/error.h"
 #include "core/field_reader.h"
+#include "net/binary.h"
 
 namespace slime::loop {
 namespace {
@@ -45,7 +46,7 @@ std::string to_frame(const TrainerTask& task) {
 
 TrainerTask trainer_task_from(std::string_view frame) {
   check(!frame.empty(), "a task has a kind");
-  constexpr std::string_view kKinds = "mtpcgr";
+  constexpr std::string_view kKinds = "mtpcgkr";
   check(kKinds.find(frame.front()) != kKinds.npos, "a task's kind is one of RankTask");
   TrainerTask task{.kind = static_cast<RankTask>(frame.front())};
   if (task.kind == RankTask::kTrain) {
@@ -174,6 +175,29 @@ NamedPiece named_piece_from(std::string_view frame) {
   check(numbers[1] <= rest.size(), "a piece has its name");
   return {
       .name = rest.substr(0, numbers[1]), .offset = numbers[0], .bytes = rest.substr(numbers[1])};
+}
+
+std::string to_frame(const WeightChecksums& checksums) {
+  net::BinaryWriter out;
+  for (const TensorChecksum& tensor : checksums) {
+    out.put(tensor.name);
+    out.put(tensor.checksum);
+  }
+  return out.take();
+}
+
+WeightChecksums checksums_from(std::string_view frame) {
+  WeightChecksums checksums;
+  try {
+    for (net::BinaryReader in(frame); !in.rest().empty();) {
+      TensorChecksum& tensor = checksums.emplace_back();
+      in.get(tensor.name);
+      in.get(tensor.checksum);
+    }
+  } catch (const net::FrameError&) {
+    throw BugError("a rank's checksums are names and numbers");
+  }
+  return checksums;
 }
 
 comm::ParallelLayout layout_of(const config::ParallelFlags& config) {

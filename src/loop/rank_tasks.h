@@ -11,6 +11,7 @@
 #include "comm/parallel_layout.h"
 #include "config/run_config.h"
 #include "core/json.h"
+#include "core/weight_checksums.h"
 #include "train/checkpoint.h"
 #include "train/share.h"
 
@@ -29,6 +30,7 @@ enum class RankTask : char {
   kPublished = 'p',  // the engines have got the new weights; no answer
   kSave = 'c',       // SaveTask as JSON: rank 0 saves, and answers with the directory
   kGather = 'g',     // rank 0 answers with the weights of all, in pieces, then an empty answer
+  kChecksums = 'k',  // rank 0 answers with the checksums of the weights of all
   kRelease = 'r',    // give back what is held for training alone; an empty answer
 };
 
@@ -106,6 +108,10 @@ struct NamedPiece {
 std::string to_frame(const NamedPiece& piece);
 /// Throws BugError for bytes that are no piece.
 NamedPiece named_piece_from(std::string_view frame);
+
+std::string to_frame(const WeightChecksums& checksums);
+/// Throws BugError for bytes that are none.
+WeightChecksums checksums_from(std::string_view frame);
 
 /// How the ranks that train divide the work.
 comm::ParallelLayout layout_of(const config::ParallelFlags& config);

@@ -34,7 +34,8 @@ TEST(RankTasks, TravelAsFrames) {
       trainer_task_from(to_frame({.kind = RankTask::kMeet, .address = "10.0.0.2", .port = 4711}));
   EXPECT_EQ(meet.port, 4711);
   EXPECT_EQ(meet.address, "10.0.0.2");
-  EXPECT_EQ(trainer_task_from(to_frame({.kind = RankTask::kGather})).kind, RankTask::kGather);
+  for (const RankTask kind : {RankTask::kGather, RankTask::kChecksums})
+    EXPECT_EQ(trainer_task_from(to_frame({.kind = kind})).kind, kind);
   EXPECT_EQ(to_frame({.kind = RankTask::kRelease}).size(), 1u);
   EXPECT_EQ(trainer_task_from(to_frame({.kind = RankTask::kRelease})).kind, RankTask::kRelease);
 }
@@ -118,6 +119,13 @@ TEST(RankTasks, AnEngineThatIsReadySaysWhatItCanServeAndFromWhere) {
   EXPECT_THROW(engine_ready_from("4096"), ConfigError);
   EXPECT_THROW(engine_ready_from(R"({"max_request_tokens": 0, "device": "", "memory": []})"),
                ConfigError);
+}
+
+TEST(RankTasks, ChecksumsOfAllTensorsAreOneFrame) {
+  const WeightChecksums checksums{{"a.weight", 0xFFFF'FFFF'FFFF'FFFF}, {"b", 0}};
+  const std::string frame = to_frame(checksums);
+  EXPECT_EQ(checksums_from(frame), checksums);
+  EXPECT_THROW(checksums_from(frame.substr(0, frame.size() - 1)), BugError);
 }
 
 TEST(RankTasks, WeightsComeInNamedPieces) {

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "buffer/filter.h"
+#include "core/drawn_tokens.h"
 #include "core/error.h"
 #include "loop/prompt_answers.h"
 #include "loop/prompt_fates.h"
@@ -25,6 +26,7 @@ rollout::RolloutConfig rollout_config(const config::RunConfig& config) {
                    config.num_engines(),
       .keeps_partial = config.partial_rollout,
       .refills_at_once = config.over_sampling_refill == "group",
+      .redraws_unended_groups = config.restart_mode == "prompt_group",
       .reward_threads = num_reward_threads(config),
       // One batch to train on and one that is finished meanwhile; what waits longer gets staler.
       .max_waiting_groups = config.async_buffer_size.value_or(2) * config.rollout_batch_size};
@@ -253,6 +255,26 @@ void RolloutSource::add_stream_metrics(Metrics& metrics) {
   metrics["perf/update_transfer_time"] = engines_.last_transfer_seconds();
 }
 
+namespace {
+
+/// What was dropped may have been longer than what is trained, which then favours short responses.
+void add_length_bias(const rollout::StepEnd& end, Collected& collected) {
+  if (end.num_dropped_samples == 0) return;
+  int64_t tokens = 0, samples = 0;
+  for (const Group& group : collected.groups) {
+    tokens += num_drawn_tokens(group);
+    samples += static_cast<int64_t>(group.samples.size());
+  }
+  const double dropped =
+      static_cast<double>(end.dropped_sample_tokens) / static_cast<double>(end.num_dropped_samples);
+  collected.metrics["rollout/dropped/response_len_mean"] = dropped;
+  if (tokens == 0) return;
+  const double kept = static_cast<double>(tokens) / static_cast<double>(samples);
+  collected.metrics["rollout/dropped/length_bias"] = dropped / kept;
+}
+
+}  // namespace
+
 Collected RolloutSource::take(int64_t step) {
   const auto range =
       recorder_.phase(stream_ ? "wait" : "generate", "prompts", config_.rollout_batch_size);
@@ -271,11 +293,16 @@ Collected RolloutSource::take(int64_t step) {
                       .generated_tokens = result.end.generated_tokens};
   collected.metrics = version_metrics(collected.groups, version);
   if (stream_) add_stream_metrics(collected.metrics);
+  if (const std::optional<UpdateTraffic> traffic = engines_.last_traffic()) {
+    collected.metrics["perf/update_weights_wire_bytes"] = static_cast<double>(traffic->bytes);
+    collected.metrics["perf/update_weights_density"] = traffic->density;
+  }
   for (const auto& [reason, count] : result.end.drops)
     collected.metrics["rollout/dynamic_filter/drop_" + reason] = static_cast<double>(count);
   if (stream_) {
     collected.metrics["rollout/retried_groups"] =
         static_cast<double>(result.end.num_retried_groups);
+    add_length_bias(result.end, collected);
   }
   collected.metrics["perf/discarded_tokens"] = static_cast<double>(result.end.discarded_tokens);
   return collected;

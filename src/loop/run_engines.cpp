@@ -42,6 +42,13 @@ WeightVersion first_version(const Stations& run) {
   return RunSchedule::version_from(saved->get_int64(), was_published);
 }
 
+engine::RunningRequests running_at_updates(const config::RunConfig& config) {
+  if (!config.train_async || config.kv_on_update == "recompute")
+    return engine::RunningRequests::kRecompute;
+  return config.kv_on_update == "drop" ? engine::RunningRequests::kDrop
+                                       : engine::RunningRequests::kKeep;
+}
+
 /// An engine beside the trainer has weights of its own; the first update makes them the trainer's.
 std::unique_ptr<Engines> engine_beside(Stations& run, const engine::EngineConfig& config,
                                        WeightVersion version, engine::RunningRequests running) {
@@ -123,9 +130,7 @@ void start_engines(Stations& run) {
     timeline.enter(engine_lane(0), engine_phase(now));
   };
   const WeightVersion version = first_version(run);
-  const auto running = run.config.train_async && run.config.kv_on_update == "keep"
-                           ? engine::RunningRequests::kKeep
-                           : engine::RunningRequests::kRecompute;
+  const engine::RunningRequests running = running_at_updates(run.config);
   if (run.engine_workers) {
     begin_epoch(run, version);
   } else if (run.config.num_engine_workers > 0) {

@@ -10,8 +10,10 @@
 #include "core/error.h"
 #include "loop/async_loop.h"
 #include "loop/prompt_answers.h"
+#include "loop/run_networks.h"
 #include "loop/sync_loop.h"
 #include "loop/train_config.h"
+#include "loop/update_check.h"
 
 namespace slime::loop {
 
@@ -22,6 +24,7 @@ void StationSteps::start_stream(WeightVersion version) {
 
 Collected StationSteps::collect(int64_t step) {
   run_.recorder->begin_step(step);
+  step_ = step;
   run_.memory.begin_phase();
   if (run_.plugins) run_.plugins->set_rollout_id(step);
   const auto begin = run_.clock.now();
@@ -71,7 +74,28 @@ void StationSteps::publish(WeightVersion version) {
   run_.trainers->weights_published();
   if (run_.part) run_.trainers->gather_weights(*run_.network);
   if (run_.memory.plan().offloads()) run_.trainers->release_memory();
+  const auto tell = [&](std::string_view moment) {
+    if (run_.plugins) run_.plugins->of_steps().at_weight_update(moment, step_, version);
+  };
+  tell("before_weight_update");
   handover().publish(version, [this](model::Network& own) { run_.trainers->gather_weights(own); });
+  tell("after_weight_update");
+  check_update();
+}
+
+/// Those that the engines begin with, and the first that were trained.
+void StationSteps::check_update() {
+  constexpr int kChecked = 2;
+  if (!run_.config.check_weight_update_equal || num_checked_updates_ >= kChecked) return;
+  if (!trains(run_.config) || !generates(run_.config)) return;
+  ++num_checked_updates_;
+  const WeightChecksums trained = run_.trainers->weight_checksums();
+  const auto engines = run_.engines().client().check_weights(engine::WeightCheck::kChecksum);
+  require_same_weights(trained, engines);
+  run_.recorder->message(
+      fmt::format("--check-weight-update-equal: {} tensors are the same in trainer "
+                  "and engines, version {}, checksum {:016x}",
+                  trained.size(), version(), combined(*engines)));
 }
 
 void StationSteps::end_step(int64_t step, const Collected& collected,
@@ -156,6 +180,7 @@ void StationSteps::finish(int64_t step) {
 
 int run_loop(Stations& run) {
   StationSteps steps(run);
+  steps.begin();
   if (run.config.train_async) {
     train_async(steps, run.schedule);
   } else if (run.config.debug_rollout_only) {

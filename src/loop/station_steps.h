@@ -16,6 +16,8 @@ class StationSteps final : public Steps {
   /// `run` outlives the object.
   explicit StationSteps(Stations& run) : run_(run) {}
 
+  /// Before the first step.
+  void begin() { check_update(); }
   WeightVersion version() const override { return *run_.engines().weight_version(); }
   void start_stream(WeightVersion version) override;
   Collected collect(int64_t step) override;
@@ -35,9 +37,13 @@ class StationSteps final : public Steps {
   /// The row of an evaluation beside training that has ended; `waits`: or that is under way. Ctrl-C
   /// abandons the latter.
   void take_evaluation(bool waits);
+  /// --check-weight-update-equal; throws ConfigError where the engines' weights are others.
+  void check_update();
 
   Stations& run_;
   std::optional<Clock::TimePoint> collected_until_;  // the last step was, then
+  int64_t step_ = 0;                                 // that was collected last
+  int num_checked_updates_ = 0;
 };
 
 /// The loop that the flags of the run ask for. Returns the exit code: 0, or Interrupt::kExitCode

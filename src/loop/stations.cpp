@@ -253,7 +253,10 @@ Stations::Stations(config::RunConfig flags, RunFolder run_folder,
 
 /// The recorder goes before the engines.
 Stations::~Stations() {
-  if (engine_workers) engine_workers->tell_by(nullptr);
+  if (engine_workers) {
+    engine_workers->tell_by(nullptr);
+    engine_workers->call_behind_writing(nullptr);
+  }
 }
 
 namespace {
@@ -301,6 +304,11 @@ void build(Stations& run, const config::ParsedFlags& flags, Survivors& survivors
   };
   run.engines().tell_by(tell);
   if (run.plugins) run.plugins->tell_by(tell);
+  if (run.engine_workers && run.plugins) {
+    run.engine_workers->call_behind_writing([&run](const std::filesystem::path& folder) {
+      run.plugins->of_steps().after_write(folder);
+    });
+  }
   if (run.start.checkpoint) run.recorder->saved(run.start.checkpoint->iteration);
   make_source(run);
   start_evaluation_beside(run);

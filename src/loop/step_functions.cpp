@@ -168,6 +168,30 @@ bool StepFunctions::log_rollout(int64_t step, const Collected& collected) const 
   return false;
 }
 
+void StepFunctions::at_weight_update(std::string_view moment, int64_t step,
+                                     WeightVersion version) const {
+  if (!config::has_users_rollout(config_)) return;
+  const std::string& path = config_.rollout_function_path;
+  const auto arguments = [&](plugin::Columns&) {
+    return json::object{{"moment", moment}, {"rollout_id", step}, {"version", version}};
+  };
+  const auto returned =
+      desk_.call(hosts_, call("weight_update", path, name_of_step(step), arguments));
+  if (!returned)
+    fail("--rollout-function-path", path, fmt::format("{}: {}", moment, returned.error().message));
+}
+
+void StepFunctions::after_write(const std::filesystem::path& version_folder) const {
+  const std::string& path = config_.custom_update_weight_post_write_path;
+  if (path.empty()) return;
+  const auto arguments = [&](plugin::Columns&) {
+    return json::object{{"version_dir", version_folder.string()}};
+  };
+  const auto returned =
+      desk_.call(hosts_, call("post_write", path, version_folder.filename().string(), arguments));
+  if (!returned) fail("--custom-update-weight-post-write-path", path, returned.error().message);
+}
+
 bool StepFunctions::log_evaluation(int64_t step, const EvalReport& report) const {
   const std::string& path = config_.custom_eval_rollout_log_function_path;
   if (path.empty() || report.scores.empty()) return false;

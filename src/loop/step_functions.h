@@ -3,6 +3,7 @@
 /// Functions of the user's that see a whole step, or the whole buffer. Who calls waits.
 
 #include <chrono>
+#include <filesystem>
 #include <functional>
 #include <string>
 #include <string_view>
@@ -43,6 +44,12 @@ class StepFunctions {
   bool log_rollout(int64_t step, const Collected& collected) const;
   /// --custom-eval-rollout-log-function-path.
   bool log_evaluation(int64_t step, const EvalReport& report) const;
+
+  /// before_weight_update and after_weight_update, where the rollout function's module has them: `moment` is
+  /// the name. Throws ConfigError.
+  void at_weight_update(std::string_view moment, int64_t step, WeightVersion version) const;
+  /// --custom-update-weight-post-write-path: fn(args, version_dir, rollout_engines). Throws ConfigError.
+  void after_write(const std::filesystem::path& version_folder) const;
 
  private:
   plugin::Call call(std::string_view hook, const std::string& path, std::string subject,

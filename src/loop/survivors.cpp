@@ -22,6 +22,7 @@ void take_survivors(std::unique_ptr<Stations> run, Survivors& survivors) {
   if (run->engine_workers) {
     run->engine_workers->tell_by(nullptr);
     run->engine_workers->hear_by(nullptr);
+    run->engine_workers->call_behind_writing(nullptr);
   }
   survivors.engine_threads = run->engine_threads;
   survivors.engines = std::move(run->engine_workers);

@@ -70,6 +70,11 @@ void TrainerRole::carry_out(const TrainerTask& task, const Answer& answer) {
       return save(trainer_, task.save, answer);
     case RankTask::kGather:
       return send_weights(trainer_, answer);
+    case RankTask::kChecksums: {
+      const WeightChecksums checksums = train::whole_checksums(trainer_);
+      if (trainer_.mesh().rank() == 0) answer(to_frame(checksums));
+      return;
+    }
     case RankTask::kRelease:
       return trainer_.release_gradients();
     case RankTask::kStart:

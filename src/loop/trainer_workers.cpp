@@ -153,6 +153,11 @@ void TrainerWorkers::gather_weights(model::Network& whole) {
   together([&] { train::gather_weights(own_->trainer(), &whole); });
 }
 
+WeightChecksums TrainerWorkers::weight_checksums() {
+  tell_others({.kind = RankTask::kChecksums});
+  return together([&] { return train::whole_checksums(own_->trainer()); });
+}
+
 std::filesystem::path TrainerWorkers::save(const train::CheckpointConfig& config, int64_t iteration,
                                            const json::object& run) {
   tell_others(

@@ -33,6 +33,7 @@ class TrainerWorkers final : public HostedTrainers {
   train::TrainReport train(const train::TrainBatch& batch) override;
   void weights_published() override;
   void gather_weights(model::Network& whole) override;
+  WeightChecksums weight_checksums() override;
   std::filesystem::path save(const train::CheckpointConfig& config, int64_t iteration,
                              const json::object& run) override;
   void release_memory() override;

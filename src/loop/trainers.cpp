@@ -35,6 +35,7 @@ class TrainersHere final : public HostedTrainers {
     const at::NoGradGuard no_grad;
     whole.weights().copy_from(role_->trainer().network().weights());
   }
+  WeightChecksums weight_checksums() override { return train::whole_checksums(role_->trainer()); }
   std::filesystem::path save(const train::CheckpointConfig& config, int64_t iteration,
                              const json::object& run) override {
     return train::save_checkpoint(config, iteration, role_->trainer(), run);
@@ -61,6 +62,10 @@ train::TrainReport NoTrainers::train(const train::TrainBatch&) {
 
 void NoTrainers::gather_weights(model::Network&) {
   throw BugError("a run without training has no new weights");
+}
+
+WeightChecksums NoTrainers::weight_checksums() {
+  throw BugError("a run without training has no weights but those it was given");
 }
 
 std::filesystem::path NoTrainers::save(const train::CheckpointConfig&, int64_t,

@@ -17,6 +17,7 @@
 #include "cluster/placement.h"
 #include "cluster/run_identity.h"
 #include "core/clock.h"
+#include "core/weight_checksums.h"
 #include "loop/rank_tasks.h"
 #include "model/network.h"
 #include "train/checkpoint.h"
@@ -35,6 +36,8 @@ class Trainers {
   virtual void weights_published() = 0;
   /// The weights of all ranks as they are now in `whole`, a network of the whole model.
   virtual void gather_weights(model::Network& whole) = 0;
+  /// Of the weights that gather_weights() would bring.
+  virtual WeightChecksums weight_checksums() = 0;
   /// Writes a checkpoint and returns its directory (train/checkpoint.h).
   virtual std::filesystem::path save(const train::CheckpointConfig& config, int64_t iteration,
                                      const json::object& run) = 0;
@@ -74,6 +77,7 @@ class NoTrainers final : public HostedTrainers {
   train::TrainReport train(const train::TrainBatch&) override;
   void weights_published() override {}
   void gather_weights(model::Network&) override;
+  WeightChecksums weight_checksums() override;
   std::filesystem::path save(const train::CheckpointConfig&, int64_t, const json::object&) override;
   void release_memory() override {}
   const std::atomic<bool>& has_failed() const override { return has_failed_; }

@@ -122,6 +122,11 @@ void TrainersApart::gather_weights(model::Network& whole) {
   }
 }
 
+WeightChecksums TrainersApart::weight_checksums() {
+  tell_all({.kind = RankTask::kChecksums});
+  return checksums_from(workers_.answer(0, kWorkTimeout));
+}
+
 void TrainersApart::release_memory() {
   tell_all({.kind = RankTask::kRelease});
   for (int rank = 0; rank < workers_.count(); ++rank) workers_.answer(rank, kWorkTimeout);

@@ -58,6 +58,9 @@ struct RolloutConfig {
   /// With it: as a group ends another one is begun, so that groups_per_refill are open to the end of
   /// the step and places of the engine do not stand empty there.
   bool refills_at_once = false;
+  /// Of a stream: a group that comes from a checkpoint with samples that have not ended is drawn anew from
+  /// its prompt; otherwise each of them goes on from its tokens.
+  bool redraws_unended_groups = false;
   std::chrono::duration<double> reward_timeout{30};
   int64_t max_failed_groups = 64;  // in one step; more end the run
   int reward_threads = 1;
@@ -159,6 +162,9 @@ struct StepEnd {
   int64_t generated_tokens = 0;          // all new tokens, kept or not
   int64_t discarded_tokens = 0;    // of those: drawn after the step had closed, or not kept by rule
   int64_t num_retried_groups = 0;  // too old: drawn again from the prompt
+  /// Of a stream: samples of groups that were dropped or are drawn again, and the tokens that they had.
+  int64_t num_dropped_samples = 0;
+  int64_t dropped_sample_tokens = 0;
   bool is_last = false;      // of a stream that ended early: by its stop flag, or with the data
   std::exception_ptr error;  // the step failed, and its groups are incomplete
 };

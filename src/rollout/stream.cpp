@@ -19,6 +19,12 @@ constexpr int64_t kMaxAttempts = 3;
 /// that comes back takes a while.
 constexpr std::chrono::seconds kPause{1};
 
+bool has_ended(const Group& group) {
+  return std::ranges::none_of(group.samples, [](const Sample& sample) {
+    return sample.status == Status::kPending || sample.status == Status::kAborted;
+  });
+}
+
 }  // namespace
 
 Stream::Stream(const RolloutContext& context, Outlet& outlet, Attempts& attempts, StreamOrder order,
@@ -113,6 +119,10 @@ void Stream::admit() {
     std::vector<Group> groups = hooks_.take_groups(1);
     data_ended_ = groups.empty();
     for (Group& group : groups) {
+      if (config_.redraws_unended_groups && !has_ended(group)) {
+        tell_discarded(hooks_, group.ordinal, num_drawn_tokens(group));
+        end_.discarded_tokens += forget_response(group);
+      }
       // `slime train --partial-rollout` began it, if it has tokens.
       if (!group.begun_with)
         group.begun_with = std::min(oldest_version(group).value_or(version_), version_);
@@ -264,8 +274,14 @@ void Stream::keep(OpenGroups::iterator which) {
   session_.close();
 }
 
+void Stream::count_dropped(const Group& group) {
+  end_.num_dropped_samples += static_cast<int64_t>(group.samples.size());
+  end_.dropped_sample_tokens += num_drawn_tokens(group);
+}
+
 void Stream::drop(OpenGroups::iterator which, const std::string& reason) {
   const std::shared_ptr<GroupInFlight> flight = which->second.flight;
+  count_dropped(flight->group);
   if (hooks_.on_drop) hooks_.on_drop(flight->group, reason);  // throws: it is handed back
   open_.erase(which);
   attempts_.erase(flight->group.ordinal);
@@ -277,6 +293,7 @@ void Stream::retry(OpenGroups::iterator which) {
   const std::shared_ptr<GroupInFlight> flight = which->second.flight;
   open_.erase(which);
   const int64_t drawn = num_drawn_tokens(flight->group);
+  count_dropped(flight->group);
   Group group = flight->to_hand_back(/*keeps_tokens=*/false);
   tell_discarded(hooks_, group.ordinal, drawn);
   end_.discarded_tokens += flight->begun ? drawn : forget_response(group);

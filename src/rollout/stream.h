@@ -87,6 +87,7 @@ class Stream {
   void give_up(OpenGroups::iterator which, std::size_t index);
   void begin_given_up_later();
   void drop(OpenGroups::iterator which, const std::string& reason);
+  void count_dropped(const Group& group);
   void keep(OpenGroups::iterator which);
   void retry(OpenGroups::iterator which);
   void give_back(std::vector<Group> groups);

@@ -244,11 +244,12 @@ TEST(Stream, GroupsThatWereTooOldAreDrawnAgainOrLeftOut) {
     rollout.open_stream(std::move(order));
     const std::vector<StepResult> steps = train(world, rollout, 8);
     int64_t retried = 0;
-    int64_t discarded = 0;
+    int64_t discarded = 0, counted = 0;
     for (const StepResult& step : steps) {
       EXPECT_EQ(step.groups.size(), 3u);
       retried += step.end.num_retried_groups;
       discarded += step.end.discarded_tokens;
+      counted += step.end.num_dropped_samples;
     }
     // It never ends, so it is given up sooner or later; the others are trained, unless they were the
     // last of a batch by chance.
@@ -259,6 +260,7 @@ TEST(Stream, GroupsThatWereTooOldAreDrawnAgainOrLeftOut) {
     }
     EXPECT_TRUE(dropped.contains(1));
     EXPECT_EQ(retried > 0, policy == StalePolicy::kRetry);
+    EXPECT_EQ(counted, 2 * (retried + std::ssize(world.dropped))) << "each group has two samples";
     EXPECT_EQ(told, discarded);
   }
 }
@@ -389,6 +391,46 @@ TEST(Stream, AGroupThatIsDrawnAnewIsThereThoughTheDataHasEnded) {
   Rollout rollout(world.engine, world.config, world.hooks);
   rollout.open_stream(order);
   EXPECT_EQ(take_step(rollout).groups.size(), 3);
+}
+
+/// --restart-mode: a group with one sample that has ended and one that has not.
+TEST(Stream, AGroupWithASampleThatHasNotEndedGoesOnOrIsDrawnAnew) {
+  for (const bool redraws : {false, true}) {
+    World world;
+    world.config.groups_per_step = 1;
+    world.config.redraws_unended_groups = redraws;
+    Group begun = group_of(0, 2);
+    begun.begun_with = 5;
+    for (Sample& sample : begun.samples) {
+      sample.tokens.push_back(7);  // no token that this engine draws
+      sample.log_probs.push_back(-0.5F);
+      sample.loss_mask.push_back(1);
+      sample.versions = {{5, 1}};
+    }
+    begun.samples[0].status = Status::kTruncated;
+    begun.samples[1].status = Status::kAborted;
+    std::map<int64_t, int64_t> discarded;
+    world.hooks.on_discard = [&discarded](int64_t ordinal, int64_t num_tokens) {
+      discarded[ordinal] += num_tokens;
+    };
+    world.hooks.take_groups = [&begun](int64_t) {
+      std::vector<Group> groups;
+      if (!begun.samples.empty()) groups.push_back(std::exchange(begun, {}));
+      return groups;
+    };
+    StreamOrder order = stream_of(world, 0, 1);
+    order.staleness.first_version = 5;
+    world.engine.version = 5;
+    Rollout rollout(world.engine, world.config, world.hooks);
+    rollout.open_stream(order);
+    const StepResult step = take_step(rollout);
+    ASSERT_EQ(step.groups.size(), 1);
+    for (const Sample& sample : step.groups[0].samples) {
+      const TokenId first = sample.tokens[static_cast<std::size_t>(sample.prompt_length)];
+      EXPECT_EQ(first == 7, !redraws) << sample.index_in_group;
+    }
+    EXPECT_EQ(discarded[0], redraws ? 2 : 0) << "the ledger knows what was thrown away";
+  }
 }
 
 }  // namespace

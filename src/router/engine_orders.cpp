@@ -1,8 +1,12 @@
 // What all engines of a router do together: pause, sleep, new weights; and how they come and go.
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <atomic>
 #include <future>
+#include <map>
+#include <mutex>
 #include <utility>
 
 #include "router/router.h"
@@ -185,6 +189,30 @@ Expected<void> Router::update_weights(const engine::WeightUpdate& update) {
   }
   dispatch_waiting();
   return done;
+}
+
+Expected<WeightChecksums> Router::check_weights(engine::WeightCheck check) {
+  const std::lock_guard control(control_mutex_);
+  std::map<EngineId, WeightChecksums> checksums;
+  std::mutex checksums_mutex;
+  const Expected<void> done = order_all([&](EngineId id, EngineClient& engine) -> Expected<void> {
+    Expected<WeightChecksums> checked = engine.check_weights(check);
+    if (!checked) return tl::make_unexpected(checked.error());
+    const std::lock_guard lock(checksums_mutex);
+    checksums[id] = std::move(*checked);
+    return {};
+  });
+  if (!done) return tl::make_unexpected(done.error());
+  if (checksums.empty()) return failure("there is no engine whose weights could be looked at");
+  const auto& [first_id, first] = *checksums.begin();
+  for (const auto& [id, others] : checksums) {
+    const std::vector<std::string> different = differing_tensors(first, others);
+    if (different.empty()) continue;
+    return failure(fmt::format(
+        "the engine that joined as number {} has other weights than number {}: {}",
+        static_cast<int64_t>(id), static_cast<int64_t>(first_id), list_of_tensors(different)));
+  }
+  return first;
 }
 
 Expected<engine::EngineLoad> Router::load() const {

@@ -96,6 +96,8 @@ class Router final : public engine::EngineClient {
   Expected<void> wake() override;
   /// An engine that does not take the update gets no requests until one succeeds; the error is its.
   Expected<void> update_weights(const engine::WeightUpdate& update) override;
+  /// Of all engines, and the error names who differs from the first.
+  Expected<WeightChecksums> check_weights(engine::WeightCheck check) override;
   WeightVersion weight_version() const override;
   /// Sums; of seconds the largest.
   Expected<engine::EngineLoad> load() const override;

@@ -97,6 +97,10 @@ Expected<void> StubEngine::update_weights(const engine::WeightUpdate& update) {
         device.waiting.push_front(*request);
       device.running.clear();
       device.num_cached = 0;
+    } else if (update.running == engine::RunningRequests::kDrop) {
+      for (Request* request : device.running) device.waiting.push_back(request);
+      device.running.clear();
+      device.num_cached = 0;
     }
   }
   for (std::size_t i = 0; i < devices_.size(); ++i) start(i);

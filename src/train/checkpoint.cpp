@@ -12,6 +12,7 @@
 #include "core/field_reader.h"
 #include "model/safetensors.h"
 #include "model/save.h"
+#include "model/weight_checksums.h"
 #include "train/checkpoint_directory.h"
 #include "train/whole_tensors.h"
 
@@ -270,6 +271,17 @@ void gather_weights(Trainer& trainer, model::Network* whole) {
   gather_weights(trainer, [&](const std::string& name, const Tensor& tensor) {
     model::Weights::view(whole->weights().flat(), *targets.at(name)).copy_(tensor);
   });
+}
+
+WeightChecksums whole_checksums(Trainer& trainer) {
+  WeightChecksums checksums;
+  gather_weights(trainer, [&](const std::string& name, const Tensor& tensor) {
+    checksums.push_back({name, model::checksum_of(tensor)});
+  });
+  if (trainer.mesh().rank() > 0) return checksums;
+  for (const model::NamedConstant& constant : trainer.network().weights().constants())
+    checksums.push_back({constant.name, model::checksum_of(constant.value)});
+  return checksums;
 }
 
 std::optional<Checkpoint> find_checkpoint(const fs::path& root, const Warn& warn) {

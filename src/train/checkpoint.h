@@ -21,6 +21,7 @@
 #include <string>
 
 #include "core/json.h"
+#include "core/weight_checksums.h"
 #include "train/trainer.h"
 
 namespace slime::train {
@@ -51,6 +52,8 @@ using TakeTensor = std::function<void(const std::string& name, const Tensor& who
 void gather_weights(Trainer& trainer, const TakeTensor& take);
 /// Into `whole` at rank 0, which has a network of the whole model; null at its peers.
 void gather_weights(Trainer& trainer, model::Network* whole);
+/// Of the same tensors and of the constants, at rank 0; elsewhere there are none.
+WeightChecksums whole_checksums(Trainer& trainer);
 
 struct Checkpoint {
   std::filesystem::path directory;  // give it to model::load_network

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import SLIME, run_slime, train_command, weights
+from conftest import SLIME, metric, run_slime, train_command, weights
 
 TWO_ENGINES = ["--rollout-num-gpus", "2"]
 COMES_BACK = ["--use-fault-tolerance", "--max-restarts", "1000"]
@@ -134,6 +134,44 @@ def test_two_engines_draw_and_train_what_one_does(work, one_engine):
     assert responses(run_dir) == responses(one_engine)
     assert weights(run_dir) == weights(one_engine)
     audit(run_dir, STEPS)
+
+
+PUBLISHING = {
+    "delta": ["--update-weight-mode", "delta", "--update-weight-buffer-size", "1000"],
+    "disk": ["--update-weight-mode", "disk", "--update-weight-disk-keep-files"],
+    "delta-disk": ["--update-weight-mode", "delta", "--update-weight-transport", "disk", "--update-weight-delta-encoding", "overwrite"],
+}
+SEEN = """
+import os
+
+def post_write(args, version_dir, rollout_engines):
+    assert os.path.exists(os.path.join(version_dir, "delta.json"))
+    print("written", os.path.basename(version_dir), flush=True)
+"""
+
+
+@pytest.mark.parametrize("name", PUBLISHING)
+def test_weights_that_come_in_another_way_are_the_same(work, one_engine, name):
+    run_dir, folder = work / f"publishing_{name}", work / f"weights_{name}"
+    extra = [*TWO_ENGINES, *PUBLISHING[name], "--check-weight-update-equal"]
+    if "disk" in name:
+        extra += ["--update-weight-disk-dir", str(folder)]
+    if name == "delta-disk":
+        (work / "written.py").write_text(SEEN)
+        extra += ["--custom-update-weight-post-write-path", str(work / "written.py")]
+    done = run_slime(command_for(work, run_dir, rollouts=4, extra=extra))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count("--check-weight-update-equal: ") == 2, "at the beginning, and behind the first update"
+    drawn = responses(one_engine)
+    assert responses(run_dir) == {step: drawn[step] for step in responses(run_dir)}
+    sent, density = metric(run_dir, "perf/update_weights_wire_bytes"), metric(run_dir, "perf/update_weights_density")
+    assert len(sent) == 4 and sent[0] == 0 and min(sent[1:]) > 0, "the first rollout is before the first update"
+    assert all(0 < each <= 1 for each in density)
+    if name == "disk":
+        assert sorted(each.name for each in folder.iterdir()) == [f"weight_v{version:06}" for version in range(1, 5)]
+    if name == "delta-disk":
+        assert list(folder.iterdir()) == []
+        assert "written weight_v000001" in "".join(each.read_text() for each in (run_dir / "plugin").glob("*.log"))
 
 
 def test_engines_that_are_killed_at_random_instants_change_nothing(work, one_engine):

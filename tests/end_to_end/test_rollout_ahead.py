@@ -73,6 +73,25 @@ def test_it_draws_for_the_next_step_while_one_is_trained(work, mode):
         assert [row["weight_versions"] for row in samples(run_dir)] == [[[max(0, step - 1), 4]] for step in range(4) for _ in range(16)]
 
 
+UPDATES = OVERLAP + """
+def before_weight_update(args, policy_version):
+    note(f"before {policy_version}")
+
+def after_weight_update(rollout_id, policy_version):
+    note(f"after {policy_version}, {rollout_id} is trained")
+"""
+
+
+def test_its_module_hears_of_updates_of_the_weights(work):
+    run_dir = work / "ahead-updates"
+    done = hooked(work, run_dir, UPDATES, ["--rollout-function-path", "own.py", *HOOK], rollouts=2, form="train-async")
+    trained(done, run_dir, 2)
+    log = (run_dir / "plugin" / "host-0.log").read_text().split("\n")[:-1]
+    assert log == [
+        "begin 0", "end 0", "begin 1", "end 1", "before 1", "after 1, 0 is trained", "before 2", "after 2, 1 is trained",
+    ]  # fmt: skip
+
+
 def ahead_command(work, run_dir, flags, rollouts=4):
     folder = work / f"{run_dir.name}-code"
     folder.mkdir()

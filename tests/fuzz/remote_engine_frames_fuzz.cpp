@@ -19,7 +19,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, std::size_t size) {
     if (to_frame(read) != frame) std::abort();
   };
   try {
-    switch (data[0] % 7) {
+    switch (data[0] % 8) {
       case 0:
         means(remote_request_from(frame));
         break;
@@ -34,6 +34,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, std::size_t size) {
         break;
       case 4:
         means(control_answer_from(frame));
+        break;
+      case 6:
+        means(delta_piece_from(frame));
         break;
       case 5:
         if (activity_frame(activity_from(frame)) != frame) std::abort();

@@ -201,6 +201,19 @@ class NativeRoutes(ServeTest):
         self.assertEqual(before["output_ids"], after["output_ids"])
         self.assertEqual(self.server.post("/update_weights_from_disk", {"model_path": "/etc"})[0], 400)
 
+    def test_weights_are_compared_with_a_snapshot_and_brought_again(self):
+        check = lambda action: self.server.post("/weights_checker", {"action": action})
+        status, first = check("snapshot")
+        self.assertEqual((status, first["success"]), (200, True), first)
+        self.assertEqual(check("compare")[0], 200)
+        self.assertEqual(check("reset_tensors")[0], 200)
+        status, reply = check("compare")
+        self.assertEqual((status, reply["success"]), (400, False))
+        self.assertIn("differ from the snapshot: ", reply["message"])
+        self.assertEqual(self.server.post("/update_weights_from_disk", {"model_path": str(MODEL)})[0], 200)
+        self.assertEqual(check("compare")[0], 200)
+        self.assertEqual(check("checksum")[1]["per_engine_checksum"], first["per_engine_checksum"])
+
     def test_a_refused_update_neither_aborts_nor_pauses(self):
         other = MODEL.parent / "no_model"
         other.mkdir(exist_ok=True)

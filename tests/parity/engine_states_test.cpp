@@ -179,10 +179,11 @@ TEST(EngineStates, PausesSleepAndUpdatesInTheMiddleLoseNothing) {
       default:
         bench.engine().update_weights({.version = 2,
                                        .source = engine::FromNetwork{same_weights.get()},
-                                       .running = engine::RunningRequests::kRecompute});
+                                       .running = kind == 3 ? engine::RunningRequests::kRecompute
+                                                            : engine::RunningRequests::kDrop});
     }
   };
-  for (int kind = 0; kind < 4; ++kind) {
+  for (int kind = 0; kind < 5; ++kind) {
     bench.engine().flush_cache();
     auto request = sampled_request(tokens_of(20), 100, 3);
     request.rid = "p" + std::to_string(kind);

@@ -401,6 +401,10 @@ TEST(UpdateStorm, RequestsThatAreComputedAgainAreNeitherLostNorMislabelled) {
   Storm(real_model(), {}).run(RunningRequests::kRecompute);
 }
 
+TEST(UpdateStorm, RequestsThatWaitBehindTheOthersAreNeitherLostNorMislabelled) {
+  Storm(real_model(), {.outstanding = 128, .updates = 100}).run(RunningRequests::kDrop);
+}
+
 TEST(UpdateStorm, InterruptedRequestsGoOnFromTheirTokens) {
   Storm(real_model(), {.updates = 50}).run(RunningRequests::kAbort);
   Storm(real_model(), {.outstanding = 128, .updates = 950}).run(RunningRequests::kAbort);

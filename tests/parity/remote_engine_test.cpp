@@ -8,13 +8,17 @@
 #include <sys/socket.h>
 
 #include <array>
+#include <atomic>
+#include <filesystem>
 #include <list>
 #include <thread>
 
 #include "core/version_runs.h"
 #include "engine/remote/engine_server.h"
 #include "engine_fixture.h"
+#include "model/weight_checksums.h"
 #include "router/router.h"
+#include "sync/publisher.h"
 
 namespace slime::engine {
 namespace {
@@ -114,6 +118,220 @@ TEST(RemoteEngineParity, SentWeightsAreThoseThatItComputesWith) {
   const GenerateUpdate out = responses.wait("after");
   EXPECT_EQ(out.output_ids, expected.output_ids);
   EXPECT_EQ(out.versions, (std::vector<VersionRun>{{3, 20}}));
+}
+
+/// One of twenty weights moves.
+Tensor moved(const Tensor& flat_N, int64_t seed) {
+  const Tensor moves = (at::arange(flat_N.size(0)) * 7919 + seed * 31) % 20 == 0;
+  return at::where(moves, flat_N * 1.3, flat_N);
+}
+
+/// What a publisher makes of the next weights of `network`.
+Expected<void> publish(sync::Publisher& publisher, RemoteEngine& remote, model::Network& network,
+                       WeightVersion version) {
+  const at::NoGradGuard no_grad;
+  const Tensor before_N = network.weights().flat().clone();
+  Tensor(network.weights().flat()).copy_(moved(before_N, version));
+  const sync::Publication publication = publisher.prepare(network, version, before_N);
+  Expected<void> updated = remote.update_weights(
+      {.version = version, .source = publication.source(), .publication = publication.number});
+  if (updated) publisher.end(publication);
+  return updated;
+}
+
+struct PublishingMode {
+  std::string name;
+  bool sends_changes, is_disk;
+  model::DeltaEncoding encoding = model::DeltaEncoding::kXor;
+};
+
+class PublishingModes : public ::testing::TestWithParam<PublishingMode> {
+ protected:
+  void SetUp() override {
+    folder_ = std::filesystem::temp_directory_path() /
+              ("slime_publishing_" + GetParam().name + std::to_string(::getpid()));
+    network_ = model::load_network(fixture_directory("qwen3"), model::Precision::of("float32"));
+    publisher_ = std::make_unique<sync::Publisher>(
+        sync::PublisherConfig{.sends_changes = GetParam().sends_changes,
+                              .encoding = GetParam().encoding,
+                              .folder = GetParam().is_disk ? folder_ : std::filesystem::path()});
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  /// As a worker's engine gets its first weights.
+  void take_in(RemoteEngine& remote, WeightVersion version) {
+    if (publisher_->number() == 0) publisher_->begin();
+    ASSERT_TRUE(remote.update_weights({.version = version,
+                                       .source = FromNetwork{network_.get()},
+                                       .publication = publisher_->number()}));
+  }
+  void expect_same_weights(RemoteEngine& remote) {
+    const Expected<WeightChecksums> checked = remote.check_weights(WeightCheck::kChecksum);
+    ASSERT_TRUE(checked) << checked.error().message;
+    EXPECT_EQ(*checked, model::checksums_of(network_->weights()));
+  }
+  Expected<void> publish(RemoteEngine& remote, WeightVersion version) {
+    return engine::publish(*publisher_, remote, *network_, version);
+  }
+
+  std::filesystem::path folder_;
+  std::unique_ptr<model::Network> network_;
+  std::unique_ptr<sync::Publisher> publisher_;
+};
+
+TEST_P(PublishingModes, TheWeightsArriveBitForBitWhileRequestsRun) {
+  Responses responses;
+  ServedEngine served({.weight_piece_bytes = 997});
+  take_in(*served.remote, 0);
+  for (int version = 1; version <= 4; ++version) {
+    GenerateRequest running = sampled_request(some_tokens(12), 120, 7);
+    running.rid = "running-" + std::to_string(version);
+    served.remote->submit(running, responses.sink());
+    responses.wait_for_tokens(running.rid, 3);
+    const Expected<void> updated = publish(*served.remote, version);
+    ASSERT_TRUE(updated) << updated.error().message;
+    EXPECT_EQ(served.remote->weight_version(), version);
+    expect_same_weights(*served.remote);
+    const auto& transfer = served.remote->last_transfer();
+    EXPECT_EQ(transfer.why_whole, "");
+    const auto all = static_cast<int64_t>(network_->weights().flat().nbytes());
+    if (GetParam().is_disk) {
+      EXPECT_EQ(transfer.bytes, 0) << "nothing but the folder's name travels";
+      EXPECT_TRUE(std::filesystem::is_empty(folder_)) << "read files are gone";
+    } else if (GetParam().sends_changes) {
+      EXPECT_LT(transfer.bytes, all / 2);
+      EXPECT_GT(transfer.bytes, 0);
+    } else {
+      EXPECT_EQ(transfer.bytes, all);
+    }
+    EXPECT_EQ(responses.wait(running.rid).output_ids.size(), 120u);
+  }
+}
+
+/// An engine that missed an update has other weights than those that changed.
+TEST_P(PublishingModes, WhoMissedAnUpdateGetsAllOfTheNext) {
+  ServedEngine served, other;
+  take_in(*served.remote, 0);
+  take_in(*other.remote, 0);
+  ASSERT_TRUE(publish(*served.remote, 1));
+  ASSERT_TRUE(publish(*served.remote, 2));
+  const at::NoGradGuard no_grad;
+  const Tensor before_N = network_->weights().flat().clone();
+  Tensor(network_->weights().flat()).copy_(moved(before_N, 3));
+  const sync::Publication third = publisher_->prepare(*network_, 3, before_N);
+  for (ServedEngine* each : {&served, &other}) {
+    ASSERT_TRUE(each->remote->update_weights(
+        {.version = 3, .source = third.source(), .publication = third.number}));
+    expect_same_weights(*each->remote);
+  }
+  publisher_->end(third);
+  EXPECT_EQ(served.remote->last_transfer().why_whole, "");
+  if (GetParam().sends_changes) {
+    EXPECT_EQ(other.remote->last_transfer().why_whole,
+              "the engine: the engine has other weights than those that changed");
+  }
+  ASSERT_TRUE(publish(*other.remote, 4)) << "from here on it has what changes";
+  EXPECT_EQ(other.remote->last_transfer().why_whole, "");
+  expect_same_weights(*other.remote);
+}
+
+/// Behind a router nobody is served by an engine that missed one, until it has caught up.
+TEST_P(PublishingModes, AnEngineThatMissedAnUpdateServesNothingUntilItHasCaughtUp) {
+  const SystemClock clock;
+  std::atomic<int64_t> second_epoch{0};
+  Responses responses;
+  ServedEngine first, second({.epoch = [&second_epoch] { return second_epoch.load(); }});
+  router::Router router({}, clock);
+  take_in(*first.remote, 0);
+  take_in(*second.remote, 0);
+  const router::EngineId first_id = *router.join(*first.remote);
+  const router::EngineId second_id = *router.join(*second.remote);
+  const auto is_serving = [&] {
+    std::string serving;
+    for (const auto& view : router.engines()) serving += view.is_serving ? '1' : '0';
+    return serving;
+  };
+  const auto update = [&](WeightVersion version, bool breaks_second) {
+    const at::NoGradGuard no_grad;
+    const Tensor before_N = network_->weights().flat().clone();
+    Tensor(network_->weights().flat()).copy_(moved(before_N, version));
+    const sync::Publication publication = publisher_->prepare(*network_, version, before_N);
+    second_epoch = breaks_second ? -1 : 0;  // an epoch before: refused
+    const Expected<void> updated = router.update_weights(
+        {.version = version, .source = publication.source(), .publication = publication.number});
+    publisher_->end(publication);
+    return updated;
+  };
+  EXPECT_EQ(is_serving(), "11");
+  ASSERT_TRUE(update(1, false));
+  EXPECT_FALSE(update(2, true));
+  EXPECT_EQ(is_serving(), "10");
+  const auto different = router.check_weights(WeightCheck::kChecksum);
+  ASSERT_FALSE(different);
+  EXPECT_NE(different.error().message.find("has other weights than number 1: model.embed_tokens"),
+            std::string::npos)
+      << different.error().message;
+  for (int i = 0; i < 6; ++i) {
+    GenerateRequest request = sampled_request(some_tokens(9 + i), 10, 4);
+    request.rid = "behind-" + std::to_string(i);
+    router.submit(request, responses.sink());
+    EXPECT_EQ(responses.wait(request.rid).versions, (std::vector<VersionRun>{{2, 10}}));
+  }
+  ASSERT_TRUE(update(3, false));
+  EXPECT_EQ(is_serving(), "11");
+  expect_same_weights(*second.remote);
+  ASSERT_TRUE(router.check_weights(WeightCheck::kChecksum));
+  router.leave(first_id);
+  router.leave(second_id);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Modes, PublishingModes,
+    ::testing::Values(PublishingMode{"full", false, false}, PublishingMode{"delta", true, false},
+                      PublishingMode{"overwrite", true, false, model::DeltaEncoding::kOverwrite},
+                      PublishingMode{"disk", false, true},
+                      PublishingMode{"delta_disk", true, true}),
+    [](const auto& info) { return info.param.name; });
+
+/// A change that was damaged on its way is noticed, and all is sent.
+TEST(RemoteEngineParity, WhatDoesNotLeadToTheRightWeightsIsSentWhole) {
+  const at::NoGradGuard no_grad;
+  ServedEngine served;
+  auto network = model::load_network(fixture_directory("qwen3"), model::Precision::of("float32"));
+  ASSERT_TRUE(served.remote->update_weights(
+      {.version = 1, .source = FromNetwork{network.get()}, .publication = 1}));
+  const Tensor before_N = network->weights().flat().clone();
+  Tensor(network->weights().flat()).copy_(moved(before_N, 1));
+  model::WeightDelta delta = model::make_delta(
+      network->weights(), before_N, network->weights().flat(), model::DeltaEncoding::kXor);
+  delta.base = 1;
+  ++delta.tensors[3].checksum;
+  ASSERT_TRUE(served.remote->update_weights(
+      {.version = 2, .source = FromNetwork{network.get(), &delta}, .publication = 2}));
+  EXPECT_NE(served.remote->last_transfer().why_whole.find("has another checksum"),
+            std::string::npos);
+  EXPECT_EQ(*served.remote->check_weights(WeightCheck::kChecksum),
+            model::checksums_of(network->weights()));
+}
+
+TEST(RemoteEngineParity, WeightsAreComparedWithASnapshotAndReset) {
+  ServedEngine served;
+  RemoteEngine& remote = *served.remote;
+  ASSERT_FALSE(remote.check_weights(WeightCheck::kCompare)) << "there is no snapshot";
+  const auto first = remote.check_weights(WeightCheck::kSnapshot);
+  ASSERT_TRUE(first);
+  EXPECT_EQ(*first, model::checksums_of(served.bench.network().weights()));
+  ASSERT_TRUE(remote.check_weights(WeightCheck::kCompare));
+  ASSERT_TRUE(remote.check_weights(WeightCheck::kReset));
+  const auto reset = remote.check_weights(WeightCheck::kCompare);
+  ASSERT_FALSE(reset);
+  EXPECT_NE(reset.error().message.find("differ from the snapshot: model.embed_tokens.weight, "),
+            std::string::npos)
+      << reset.error().message;
+  const auto network =
+      model::load_network(fixture_directory("qwen3"), model::Precision::of("float32"));
+  ASSERT_TRUE(remote.update_weights({.version = 1, .source = FromNetwork{network.get()}}));
+  EXPECT_TRUE(remote.check_weights(WeightCheck::kCompare)) << "they have been brought again";
 }
 
 /// Requests run on while two networks take turns; whoever brings weights may write them at once.

@@ -279,6 +279,34 @@ def evaluate(host, hook, call, arrays):
     return lambda: hook.function(host.args, call["rollout_id"], source, evaluation=True), finish
 
 
+def _names_beside(function):
+    """The names of the module that defines a function or class."""
+    function = inspect.unwrap(function)
+    if hasattr(function, "__globals__"):
+        return function.__globals__
+    methods = [each for each in getattr(function, "__dict__", {}).values() if inspect.isfunction(each)]
+    return methods[0].__globals__ if methods else {}
+
+
+def weight_update(host, hook, call, arrays):
+    """before_weight_update and after_weight_update of the rollout function's module, where it has them."""
+    function = _names_beside(hook.function).get(call["moment"])
+    if not callable(function):
+        return lambda: False, lambda result, columns: {"is_there": False}
+    given = {"args": host.args, "rollout_id": call["rollout_id"], "policy_version": call["version"]}
+    parameters = inspect.signature(function).parameters.values()
+    takes_all = any(each.kind is inspect.Parameter.VAR_KEYWORD for each in parameters)
+    named = {name: value for name, value in given.items() if takes_all or any(each.name == name for each in parameters)}
+    return lambda: function(**named), lambda result, columns: {"is_there": True}
+
+
+def post_write(host, hook, call, arrays):
+    return (
+        lambda: hook.function(host.args, call["version_dir"], []),
+        lambda result, columns: {},
+    )
+
+
 def reward_post_process(host, hook, call, arrays):
     samples = groups_from_records(call["samples"], arrays)
 
@@ -352,6 +380,8 @@ CALLS = {
     "data_source": data_source,
     "rollout": rollout,
     "evaluate": evaluate,
+    "weight_update": weight_update,
+    "post_write": post_write,
     "reward_post_process": reward_post_process,
     "convert": convert,
     "rollout_log": rollout_log,

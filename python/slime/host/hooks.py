@@ -61,6 +61,14 @@ HOOKS = {
         in_thread=True,
         may_be_class=True,
     ),
+    # Of the rollout function's path: what its module has besides.
+    "weight_update": Kind("rollout-function-path", ("rollout", "generate_rollout"), ()),
+    "post_write": Kind(
+        "custom-update-weight-post-write-path",
+        ("post_write", "post_write_hook"),
+        ("args", "version_dir", "rollout_engines"),
+        in_thread=True,
+    ),
     "evaluate": Kind(
         "eval-function-path",
         ("evaluate", "eval_rollout", "rollout", "generate_rollout"),
@@ -213,11 +221,21 @@ def _require_torch():
         ) from None
 
 
+def _beside(path, kind):
+    """Of the same path as another hook, which says what is wrong with it."""
+    try:
+        return Hook("weight_update", path, find(path, kind))
+    except BaseException:
+        return Hook("weight_update", path, None)
+
+
 def resolve(kind_name, path):
     """The hook. Throws whatever importing it throws, HookError for what cannot be called as this hook is."""
     if kind_name not in HOOKS:
         raise HookError(f"no hook {kind_name!r}")
     kind = HOOKS[kind_name]
+    if kind_name == "weight_update":
+        return _beside(path, kind)
     if kind.needs_torch:
         _require_torch()
     function = find(path, kind)

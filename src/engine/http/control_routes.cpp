@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <boost/asio/redirect_error.hpp>
 #include <boost/asio/steady_timer.hpp>
@@ -44,6 +45,8 @@ constexpr auto kDiskFields = std::to_array<std::string_view>(
     {"model_path", "weight_version", "abort_all_requests", "keep_pause", "load_format", "manifest",
      //
      "is_async", "torch_empty_cache", "recapture_cuda_graph", "token_step", "flush_cache"});
+constexpr auto kCheckerFields =
+    std::to_array<std::string_view>({"action", "allow_quant_error", "skip_tensor_list"});
 constexpr auto kVersionFields =
     std::to_array<std::string_view>({"new_version", "abort_all_requests"});
 
@@ -245,6 +248,45 @@ HttpResponse update_weight_version(ApiState& state, const HttpRequest& request) 
                                             {"new_version", name}}));
 }
 
+/// SGLang answers {success, message} with status 400 where the check fails, and checksums by rank: one
+/// here. Quantised tensors, of which two forms may mean the same numbers, there are none.
+HttpResponse weights_checker(ApiState& state, const HttpRequest& request) {
+  constexpr auto kActions =
+      std::to_array<std::string_view>({"checksum", "snapshot", "compare", "reset_tensors"});
+  const json::object body = parse_body(request.body);
+  std::vector<std::string> problems;
+  FieldReader fields(body, "", problems);
+  const auto action = fields.one_of("action", kActions);
+  if (!fields.has("action")) fields.note("action", "must be given");
+  fields.boolean("allow_quant_error");
+  if (const json::array* skipped = fields.array("skip_tensor_list");
+      skipped != nullptr && !skipped->empty())
+    fields.note("skip_tensor_list", "must be empty: all tensors are looked at");
+  fields.refuse_unknown(kCheckerFields);
+  require_none(problems);
+  const auto index = std::find(kActions.begin(), kActions.end(), *action) - kActions.begin();
+  const Expected<WeightChecksums> checked =
+      state.engine.check_weights(static_cast<WeightCheck>(index));
+  if (!checked) {
+    return json_response({{"success", false},
+                          {"message", checked.error().message},
+                          {"ranks", json::array()},
+                          {"per_engine_checksum", nullptr}},
+                         400);
+  }
+  json::object checksums;
+  for (const TensorChecksum& tensor : *checked)
+    checksums[tensor.name] = fmt::format("{:016x}", tensor.checksum);
+  const std::string all = fmt::format("{:016x}", combined(*checked));
+  json::object rank{{"checksums", std::move(checksums)},
+                    {"per_gpu_checksum", all},
+                    {"parallelism_info", {{"rank", 0}, {"size", 1}}}};
+  return json_response({{"success", true},
+                        {"message", fmt::format("{}: {} tensors", *action, checked->size())},
+                        {"ranks", json::array{std::move(rank)}},
+                        {"per_engine_checksum", all}});
+}
+
 }  // namespace
 
 void add_control_routes(ApiState& state, std::vector<net::HttpRoute>& routes) {
@@ -262,6 +304,7 @@ void add_control_routes(ApiState& state, std::vector<net::HttpRoute>& routes) {
   add(state.control_threads, "/resume_memory_occupation", resume_memory);
   add(state.weights_thread, "/update_weights_from_disk", update_weights_from_disk);
   add(state.weights_thread, "/update_weight_version", update_weight_version);
+  add(state.weights_thread, "/weights_checker", weights_checker);
   for (const char* method : {"GET", "POST"}) {
     routes.emplace_back(method, "/flush_cache", RouteClass::kControl,
                         [&state](HttpExchange& exchange) { return flush_cache(state, exchange); });

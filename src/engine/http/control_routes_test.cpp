@@ -92,6 +92,25 @@ TEST(ControlRoutes, UpdateWeightsReadsBelowTheRootsOnly) {
   EXPECT_EQ(at(test.post("/generate", R"({"text":"x"})"), "/meta_info/weight_version"), "8");
 }
 
+TEST(ControlRoutes, WeightsAreCheckedAsBySglang) {
+  TestServer test("Hi");
+  const auto sums = test.call("POST", "/weights_checker", R"({"action":"checksum"})");
+  EXPECT_EQ(sums.status, 200);
+  const json::value body = json::parse(sums.body);
+  EXPECT_EQ(body.at_pointer("/success"), json::value(true));
+  EXPECT_EQ(body.at_pointer("/ranks/0/checksums/b"), json::value("00000000000000ff"));
+  EXPECT_EQ(body.at_pointer("/ranks/0/per_gpu_checksum"), body.at_pointer("/per_engine_checksum"));
+  EXPECT_EQ(test.call("POST", "/weights_checker", R"({"action":"snapshot"})").status, 200);
+  EXPECT_EQ(test.call("POST", "/weights_checker", R"({"action":"reset_tensors"})").status, 200);
+  const auto compared = test.call("POST", "/weights_checker", R"({"action":"compare"})");
+  EXPECT_EQ(compared.status, 400);
+  EXPECT_EQ(json::parse(compared.body).at_pointer("/message"),
+            json::value("1 of 2 tensors differ: a"));
+  for (const char* wrong : {R"({})", R"({"action":"look"})", R"({"action":7})",
+                            R"({"action":"compare","skip_tensor_list":["a"]})"})
+    EXPECT_EQ(test.call("POST", "/weights_checker", wrong).status, 400) << wrong;
+}
+
 TEST(ControlRoutes, UpdatesThatMeetGetVersionsOfTheirOwn) {
   TestServer test("Hi");
   const std::string models = SLIME_SOURCE_DIR "/tests/fixtures/models";

@@ -38,6 +38,8 @@ class FakeEngine final : public EngineClient {
   Expected<void> wake() override { return resume(); }
   /// Takes 50 ms. Directories called "qwen2" have another shape.
   Expected<void> update_weights(const WeightUpdate& update) override;
+  /// Two tensors, of the version; a comparison finds the first changed.
+  Expected<WeightChecksums> check_weights(WeightCheck check) override;
   WeightVersion weight_version() const override;
   Expected<EngineLoad> load() const override;
 

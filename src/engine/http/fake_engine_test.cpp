@@ -125,6 +125,12 @@ Expected<void> FakeEngine::update_weights(const WeightUpdate& update) {
   return {};
 }
 
+Expected<WeightChecksums> FakeEngine::check_weights(WeightCheck check) {
+  if (check == WeightCheck::kCompare) return failure("1 of 2 tensors differ: a");
+  const auto version = static_cast<uint64_t>(weight_version());
+  return WeightChecksums{{"a", version}, {"b", 255}};
+}
+
 std::vector<WeightVersion> FakeEngine::update_versions() const {
   const std::lock_guard lock(mutex_);
   return updates_;

@@ -1,6 +1,8 @@
 #include "engine/remote/engine_server.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <fmt/format.h>
 
 #include <cstring>
@@ -9,11 +11,18 @@
 
 #include "core/error.h"
 #include "model/network.h"
+#include "model/weight_delta.h"
 
 namespace slime::engine {
 namespace {
 
 constexpr std::size_t kMostCalls = 1024;  // that wait; a client makes one or two at a time
+
+/// sync: the engine, whose stream knows nothing of this thread's, reads what was copied.
+void finish_copies(const Tensor& copied_N) {
+  if (copied_N.is_cpu()) return;
+  c10::impl::VirtualGuardImpl(copied_N.device().type()).getStream(copied_N.device()).synchronize();
+}
 
 }  // namespace
 
@@ -70,6 +79,8 @@ void EngineServer::take(const net::Frame& frame) {
       return;
     case EngineFrame::kWeights:
       return take_weights(weight_piece_from(frame.payload));
+    case EngineFrame::kWeightDelta:
+      return take_delta(delta_piece_from(frame.payload));
     case EngineFrame::kCall: {
       ControlCall call = control_call_from(frame.payload);
       if (call.kind == ControlCall::Kind::kLoad) return answer(carry_out(call));
@@ -180,6 +191,52 @@ void EngineServer::take_weights(const WeightPiece& piece) {
   arrived_bytes_ += piece.bytes.size();
 }
 
+Expected<void> EngineServer::begin_delta(uint64_t base) {
+  if (networks_.second == nullptr) return failure("this engine takes no weights over a connection");
+  if (base == 0 || base != publication_)
+    return failure("the engine has other weights than those that changed");
+  const at::NoGradGuard no_grad;
+  networks_.second->weights().copy_from(networks_.running->weights());
+  finish_copies(networks_.second->weights().flat());
+  arrived_bytes_ = 0;
+  delta_.emplace();
+  return {};
+}
+
+void EngineServer::take_delta(const DeltaPiece& piece) {
+  const std::lock_guard lock(weights_mutex_);
+  if (!delta_) throw net::FrameError("nobody has said what changes");
+  model::TensorDelta& tensor = delta_->tensor;
+  if (piece.offset == 0)
+    tensor = {.tensor = piece.tensor, .form = piece.form, .checksum = piece.checksum, .bytes = {}};
+  if (piece.tensor != tensor.tensor || piece.offset != tensor.bytes.size())
+    throw net::FrameError("a piece of a change is missing");
+  tensor.bytes += piece.bytes;
+  if (tensor.bytes.size() < piece.total_bytes) return;
+  const Expected<void> applied = model::apply(tensor, networks_.second->weights());
+  if (!applied && delta_->error.empty()) delta_->error = applied.error().message;
+  tensor = {};
+  ++delta_->num_applied;
+}
+
+Expected<void> EngineServer::apply_delta_of(const std::filesystem::path& directory, uint64_t base) {
+  const Expected<void> begun = begin_delta(base);
+  if (!begun) return begun;
+  delta_.reset();
+  try {
+    model::Weights& weights = networks_.second->weights();
+    for (const model::TensorDelta& tensor : model::read_delta(directory, weights).tensors) {
+      Expected<void> applied = model::apply(tensor, weights);
+      if (!applied) return applied;
+    }
+  } catch (const BugError&) {
+    throw;
+  } catch (const std::exception& error) {
+    return failure(error.what());
+  }
+  return {};
+}
+
 bool EngineServer::take_constants(const std::vector<float>& constants) {
   Tensor own_C = networks_.second->weights().flat_constants();
   if (static_cast<int64_t>(constants.size()) != own_C.numel()) return false;
@@ -230,6 +287,16 @@ ControlAnswer EngineServer::carry_out(const ControlCall& call) {
       answer.handle = networks_.second_handle;
       break;
     }
+    case Kind::kBeginDelta: {
+      const std::lock_guard lock(weights_mutex_);
+      note(begin_delta(call.base));
+      break;
+    }
+    case Kind::kCheckWeights: {
+      const Expected<WeightChecksums> checked = check_weights(call.check);
+      if (note(checked)) answer.checksums = *checked;
+      break;
+    }
   }
   return answer;
 }
@@ -238,11 +305,21 @@ Expected<void> EngineServer::update_weights(const ControlCall& call) {
   const std::lock_guard lock(weights_mutex_);
   if (call.epoch < epoch_) {
     arrived_bytes_ = 0;
+    delta_.reset();
     return failure(
         fmt::format("new weights of epoch {} are refused: the engine has had some of "
                     "epoch {}",
                     call.epoch, epoch_));
   }
+  Expected<void> updated = bring(call);
+  delta_.reset();
+  if (!updated) return updated;
+  epoch_ = call.epoch;
+  publication_ = call.publication;
+  return updated;
+}
+
+Expected<void> EngineServer::bring(const ControlCall& call) {
   WeightUpdate update{.version = call.version,
                       .source = InPlace{},
                       .running = call.running,
@@ -264,10 +341,24 @@ Expected<void> EngineServer::update_weights(const ControlCall& call) {
         return failure("nobody can have written the new weights");
       arrived_bytes_ = 0;
       return exchange_networks(call);
+    case ControlCall::Source::kDelta:
+      if (!delta_ || delta_->num_applied != call.num_changed || !delta_->tensor.bytes.empty())
+        return failure("what changed has not come whole");
+      if (!delta_->error.empty()) return failure(delta_->error);
+      return exchange_networks(call);
+    case ControlCall::Source::kDeltaDirectory: {
+      Expected<void> applied = apply_delta_of(call.directory, call.base);
+      return applied ? exchange_networks(call) : applied;
+    }
   }
-  Expected<void> updated = engine_.update_weights(update);
-  if (updated) epoch_ = call.epoch;
-  return updated;
+  return engine_.update_weights(update);
+}
+
+Expected<WeightChecksums> EngineServer::check_weights(WeightCheck check) {
+  const std::lock_guard lock(weights_mutex_);
+  if (check == WeightCheck::kReset && networks_.second == nullptr)
+    return failure("the engine's weights are those that are trained; nobody resets them");
+  return engine_.check_weights(check);
 }
 
 Expected<void> EngineServer::exchange_networks(const ControlCall& call) {

@@ -9,6 +9,7 @@
 
 #include <condition_variable>
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <mutex>
 #include <optional>
@@ -75,6 +76,8 @@ class EngineServer final {
   void abort(uint64_t number);
   void abort_everything();
   void take_weights(const WeightPiece& piece);
+  Expected<void> begin_delta(uint64_t base);  // with weights_mutex_ held
+  void take_delta(const DeltaPiece& piece);
   /// False where they are not as many as the model has.
   bool take_constants(const std::vector<float>& constants);
   void tell(RemoteUpdate update);
@@ -82,7 +85,10 @@ class EngineServer final {
   void carry_out_calls();
   ControlAnswer carry_out(const ControlCall& call);
   Expected<void> update_weights(const ControlCall& call);
+  Expected<void> bring(const ControlCall& call);
+  Expected<void> apply_delta_of(const std::filesystem::path& directory, uint64_t base);
   Expected<void> exchange_networks(const ControlCall& call);
+  Expected<WeightChecksums> check_weights(WeightCheck check);
   void answer(const ControlAnswer& answer);
 
   EngineClient& engine_;
@@ -99,6 +105,14 @@ class EngineServer final {
   std::mutex weights_mutex_;
   int64_t epoch_ = 0;           // guarded by weights_mutex_; of the newest update
   uint64_t arrived_bytes_ = 0;  // guarded by weights_mutex_; without a gap, of new weights
+  uint64_t publication_ = 0;    // guarded by weights_mutex_; of the weights that it has; 0: unknown
+  /// Guarded by weights_mutex_; what changed, as far as it has come.
+  struct ArrivingDelta {
+    model::TensorDelta tensor;  // the one that is not whole yet
+    uint64_t num_applied = 0;   // tensors
+    std::string error;          // of the first that could not be applied
+  };
+  std::optional<ArrivingDelta> delta_;
   BoundedQueue<ControlCall> calls_;
   net::FrameOutbox outbox_;
 };

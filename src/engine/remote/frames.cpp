@@ -137,6 +137,35 @@ WeightPiece weight_piece_from(std::string_view frame) {
   return piece;
 }
 
+std::string to_frame(const DeltaPiece& piece) {
+  BinaryWriter out;
+  out.put(piece.tensor);
+  out.put(static_cast<uint8_t>(piece.form));
+  out.put(piece.checksum);
+  out.put(piece.total_bytes);
+  out.put(piece.offset);
+  out.put(piece.bytes);
+  return out.take();
+}
+
+DeltaPiece delta_piece_from(std::string_view frame) {
+  BinaryReader in(frame);
+  DeltaPiece piece;
+  in.get(piece.tensor);
+  using Form = model::TensorDelta::Form;
+  piece.form = static_cast<Form>(in.below(static_cast<uint8_t>(Form::kWhole) + 1));
+  in.get(piece.checksum);
+  in.get(piece.total_bytes);
+  in.get(piece.offset);
+  const std::size_t size = in.count(1);
+  piece.bytes = in.rest();
+  if (piece.bytes.size() != size || size == 0)
+    throw FrameError("a piece of a change has another length");
+  if (piece.offset > piece.total_bytes || size > piece.total_bytes - piece.offset)
+    throw FrameError("a piece of a change ends behind the change");
+  return piece;
+}
+
 std::string to_frame(const ControlCall& call) {
   BinaryWriter out;
   out.put(call.number);
@@ -149,6 +178,10 @@ std::string to_frame(const ControlCall& call) {
   out.put(static_cast<uint8_t>(call.running));
   out.put(call.stays_paused);
   out.put(call.epoch);
+  out.put(call.publication);
+  out.put(call.base);
+  out.put(call.num_changed);
+  out.put(static_cast<uint8_t>(call.check));
   return out.take();
 }
 
@@ -157,17 +190,21 @@ ControlCall control_call_from(std::string_view frame) {
   ControlCall call;
   in.get(call.number);
   call.kind = static_cast<ControlCall::Kind>(
-      in.below(static_cast<uint8_t>(ControlCall::Kind::kExportWeights) + 1));
+      in.below(static_cast<uint8_t>(ControlCall::Kind::kCheckWeights) + 1));
   call.pause_mode = static_cast<PauseMode>(in.below(static_cast<uint8_t>(PauseMode::kInPlace) + 1));
   in.get(call.version);
   call.source = static_cast<ControlCall::Source>(
-      in.below(static_cast<uint8_t>(ControlCall::Source::kWritten) + 1));
+      in.below(static_cast<uint8_t>(ControlCall::Source::kDeltaDirectory) + 1));
   in.get(call.directory);
   in.get(call.constants);
   call.running =
-      static_cast<RunningRequests>(in.below(static_cast<uint8_t>(RunningRequests::kRecompute) + 1));
+      static_cast<RunningRequests>(in.below(static_cast<uint8_t>(RunningRequests::kDrop) + 1));
   in.get(call.stays_paused);
   in.get(call.epoch);
+  in.get(call.publication);
+  in.get(call.base);
+  in.get(call.num_changed);
+  call.check = static_cast<WeightCheck>(in.below(static_cast<uint8_t>(WeightCheck::kReset) + 1));
   in.end();
   return call;
 }
@@ -181,6 +218,11 @@ std::string to_frame(const ControlAnswer& answer) {
   each_load_field(answer.load, [&](const auto& field) { out.put(field); });
   out.put(answer.copy_seconds);
   out.put(answer.handle);
+  out.put(static_cast<uint64_t>(answer.checksums.size()));
+  for (const TensorChecksum& tensor : answer.checksums) {
+    out.put(tensor.name);
+    out.put(tensor.checksum);
+  }
   return out.take();
 }
 
@@ -195,6 +237,11 @@ ControlAnswer control_answer_from(std::string_view frame) {
   each_load_field(answer.load, [&](auto& field) { in.get(field); });
   in.get(answer.copy_seconds);
   in.get(answer.handle);
+  answer.checksums.resize(in.count(2 * sizeof(uint64_t)));
+  for (TensorChecksum& tensor : answer.checksums) {
+    in.get(tensor.name);
+    in.get(tensor.checksum);
+  }
   in.end();
   return answer;
 }

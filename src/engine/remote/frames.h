@@ -2,7 +2,7 @@
 
 /// What a RemoteEngine and its EngineServer say to each other (net/frame_channel.h carries it).
 ///
-///   client -> server   kGreeting  kSubmit  kAbort  kAbortPrefix  kWeights  kCall
+///   client -> server   kGreeting  kSubmit  kAbort  kAbortPrefix  kWeights  kWeightDelta  kCall
 ///   server -> client   kUpdates  kAnswer  kActivity
 ///
 /// Requests have the numbers that the client gave them. Token ids, log-probs and version runs
@@ -18,6 +18,7 @@
 
 #include "engine/client.h"
 #include "engine/engine_config.h"
+#include "model/weight_delta.h"
 
 namespace slime::engine {
 
@@ -31,6 +32,7 @@ enum class EngineFrame : uint32_t {
   kAnswer = 7,       // ControlAnswer
   kActivity = 8,     // an Activity: what the engine does from now on
   kGreeting = 9,     // what the two ends agreed on; comes first, where the server asks for it
+  kWeightDelta = 10  // DeltaPiece
 };
 
 struct RemoteRequest {
@@ -58,6 +60,18 @@ struct WeightPiece {
 std::string to_frame(const WeightPiece& piece);
 WeightPiece weight_piece_from(std::string_view frame);
 
+/// Bytes of what changed in one tensor (model/weight_delta.h), for the server's second network.
+struct DeltaPiece {
+  uint32_t tensor = 0;
+  model::TensorDelta::Form form = model::TensorDelta::Form::kWhole;
+  uint64_t checksum = 0;
+  uint64_t total_bytes = 0;  // of the tensor's change; at least one
+  uint64_t offset = 0;
+  std::string_view bytes;  // of the frame
+};
+std::string to_frame(const DeltaPiece& piece);
+DeltaPiece delta_piece_from(std::string_view frame);
+
 /// A call that waits for an answer. Answers come in the order of the calls, but for kLoad, which
 /// waits for nobody.
 struct ControlCall {
@@ -69,10 +83,14 @@ struct ControlCall {
     kWake,
     kUpdateWeights,
     kLoad,
-    kExportWeights  // the answer has the handle of the second network's weights
+    kExportWeights,  // the answer has the handle of the second network's weights
+    kBeginDelta,     // pieces of what changed since `base` follow; an error: the server has others
+    kCheckWeights    // the answer has checksums
   };
   /// kUpdateWeights: where the weights are. kWritten: in the second network, by the client's own hand.
-  enum class Source : uint8_t { kInPlace, kDirectory, kSent, kWritten };
+  /// kDelta: in the second network, from `base` and the pieces of `num_changed` tensors.
+  /// kDeltaDirectory: those pieces are in a file.
+  enum class Source : uint8_t { kInPlace, kDirectory, kSent, kWritten, kDelta, kDeltaDirectory };
   uint64_t number = 0;
   Kind kind = Kind::kPause;
   PauseMode pause_mode = PauseMode::kInPlace;
@@ -83,6 +101,10 @@ struct ControlCall {
   std::vector<float> constants;  // kSent: Weights::flat_constants()
   RunningRequests running = RunningRequests::kRecompute;
   bool stays_paused = false;
+  uint64_t publication = 0;  // kUpdateWeights: what the server has then
+  uint64_t base = 0;         // a publication
+  uint64_t num_changed = 0;
+  WeightCheck check = WeightCheck::kChecksum;
   bool operator==(const ControlCall&) const = default;
 };
 std::string to_frame(const ControlCall& call);
@@ -97,6 +119,7 @@ struct ControlAnswer {
   double copy_seconds = 0;
   /// Of kExportWeights (kernels/gpu/peer_memory.h); empty: they come as frames.
   std::string handle;
+  WeightChecksums checksums;  // of kCheckWeights
 };
 std::string to_frame(const ControlAnswer& answer);
 ControlAnswer control_answer_from(std::string_view frame);

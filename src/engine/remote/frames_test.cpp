@@ -135,6 +135,18 @@ TEST(RemoteFrames, CallsAnswersAndWeightsArriveAsTheyWere) {
                             .source = ControlCall::Source::kWritten};
   EXPECT_EQ(control_call_from(to_frame(written)), written);
   const ControlCall exports{.number = 11, .kind = ControlCall::Kind::kExportWeights};
+  const ControlCall changes{.number = 12,
+                            .kind = ControlCall::Kind::kUpdateWeights,
+                            .source = ControlCall::Source::kDeltaDirectory,
+                            .directory = "/weights/weight_v000003",
+                            .running = RunningRequests::kDrop,
+                            .publication = 4,
+                            .base = 3,
+                            .num_changed = 17};
+  const ControlCall checks{
+      .number = 13, .kind = ControlCall::Kind::kCheckWeights, .check = WeightCheck::kReset};
+  for (const ControlCall& each : {changes, checks})
+    EXPECT_EQ(control_call_from(to_frame(each)), each);
   EXPECT_EQ(control_call_from(to_frame(exports)), exports);
   const ControlAnswer answer{.number = 9,
                              .error = "no such file",

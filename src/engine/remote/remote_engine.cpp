@@ -10,6 +10,7 @@
 #include "core/error.h"
 #include "kernels/gpu/gpu.h"
 #include "model/network.h"
+#include "model/weight_delta.h"
 
 namespace slime::engine {
 namespace {
@@ -268,14 +269,66 @@ Expected<void> RemoteEngine::send_weights(const Tensor& weights_N) {
   const std::string_view all(static_cast<const char*>(flat_N.data_ptr()), flat_N.nbytes());
   const auto most = static_cast<std::size_t>(config_.weight_piece_bytes);
   for (std::size_t offset = 0; offset < all.size(); offset += most) {
-    if (outbox_.post_when_room(
-            static_cast<uint32_t>(EngineFrame::kWeights),
-            to_frame(WeightPiece{
-                .total_bytes = all.size(), .offset = offset, .bytes = all.substr(offset, most)})))
-      continue;
-    const std::lock_guard lock(mutex_);
-    return lost_ ? lost_error() : failure(fmt::format("{} is lost", config_.name));
+    Expected<void> sent = send_piece(
+        EngineFrame::kWeights,
+        to_frame(WeightPiece{
+            .total_bytes = all.size(), .offset = offset, .bytes = all.substr(offset, most)}));
+    if (!sent) return sent;
   }
+  return {};
+}
+
+Expected<void> RemoteEngine::send_piece(EngineFrame type, std::string frame) {
+  if (outbox_.post_when_room(static_cast<uint32_t>(type), std::move(frame))) return {};
+  const std::lock_guard lock(mutex_);
+  return lost_ ? lost_error() : failure(fmt::format("{} is lost", config_.name));
+}
+
+Expected<void> RemoteEngine::send_delta(const model::WeightDelta& delta) {
+  const auto most = static_cast<std::size_t>(config_.weight_piece_bytes);
+  for (const model::TensorDelta& tensor : delta.tensors) {
+    const std::string_view all = tensor.bytes;
+    for (std::size_t offset = 0; offset < all.size(); offset += most) {
+      Expected<void> sent = send_piece(EngineFrame::kWeightDelta,
+                                       to_frame(DeltaPiece{.tensor = tensor.tensor,
+                                                           .form = tensor.form,
+                                                           .checksum = tensor.checksum,
+                                                           .total_bytes = all.size(),
+                                                           .offset = offset,
+                                                           .bytes = all.substr(offset, most)}));
+      if (!sent) return sent;
+    }
+  }
+  return {};
+}
+
+Expected<void> RemoteEngine::update_by(const model::WeightDelta& delta, ControlCall call) {
+  const SystemClock clock;
+  const auto begin = clock.now();
+  call.base = delta.base;
+  call.num_changed = delta.tensors.size();
+  call.source = ControlCall::Source::kDeltaDirectory;
+  call.directory = delta.directory.string();
+  if (delta.directory.empty()) {
+    call.source = ControlCall::Source::kDelta;
+    Expected<void> begun = order({.kind = Kind::kBeginDelta, .base = delta.base});
+    if (!begun) return begun;
+    Expected<void> sent = send_delta(delta);
+    if (!sent) return sent;
+    transfer_.bytes = delta.num_bytes();
+    transfer_.seconds = seconds_between(begin, clock.now());
+  }
+  return finish_update(std::move(call));
+}
+
+Expected<void> RemoteEngine::finish_update(ControlCall call) {
+  const WeightVersion version = call.version;
+  const auto updated = ask(std::move(call), config_.weights_limit);
+  if (!updated) return tl::make_unexpected(updated.error());
+  if (updated->error) return failure(fmt::format("{}: {}", config_.name, *updated->error));
+  transfer_.copy_seconds = updated->copy_seconds;
+  const std::lock_guard lock(mutex_);
+  version_ = version;
   return {};
 }
 
@@ -284,27 +337,38 @@ Expected<void> RemoteEngine::update_weights(const WeightUpdate& update) {
                    .version = update.version,
                    .epoch = config_.epoch ? config_.epoch() : 0,
                    .running = update.running,
-                   .stays_paused = update.stays_paused};
+                   .stays_paused = update.stays_paused,
+                   .publication = update.publication};
+  transfer_.bytes = 0;
+  transfer_.why_whole.clear();
   if (const auto* directory = std::get_if<FromDirectory>(&update.source)) {
     call.source = ControlCall::Source::kDirectory;
     call.directory = directory->path.string();
   } else if (const auto* from = std::get_if<FromNetwork>(&update.source)) {
-    const Expected<ControlCall::Source> brought = bring_weights(from->network->weights().flat());
-    if (!brought) return tl::make_unexpected(brought.error());
-    call.source = *brought;
-    const Tensor constants_C = from->network->weights().flat_constants().cpu();  // sync: as above
+    const model::Weights& weights = from->network->weights();
+    const Tensor constants_C = weights.flat_constants().cpu();  // sync: as above
     const float* first = constants_C.const_data_ptr<float>();
     call.constants.assign(first, first + constants_C.numel());
+    if (from->delta != nullptr) {
+      Expected<void> updated = update_by(*from->delta, call);
+      if (updated || why_lost()) return updated;
+      transfer_.why_whole = updated.error().message;
+    }
+    const Expected<ControlCall::Source> brought = bring_weights(weights.flat());
+    if (!brought) return tl::make_unexpected(brought.error());
+    call.source = *brought;
+    transfer_.bytes = static_cast<int64_t>(weights.flat().nbytes());
   } else if (std::holds_alternative<Exchange>(update.source)) {
     return failure("an engine elsewhere computes with no network of this process");
   }
-  const auto updated = ask(std::move(call), config_.weights_limit);
-  if (!updated) return tl::make_unexpected(updated.error());
-  if (updated->error) return failure(fmt::format("{}: {}", config_.name, *updated->error));
-  transfer_.copy_seconds = updated->copy_seconds;
-  const std::lock_guard lock(mutex_);
-  version_ = update.version;
-  return {};
+  return finish_update(std::move(call));
+}
+
+Expected<WeightChecksums> RemoteEngine::check_weights(WeightCheck check) {
+  const auto answer = ask({.kind = Kind::kCheckWeights, .check = check}, config_.weights_limit);
+  if (!answer) return tl::make_unexpected(answer.error());
+  if (answer->error) return failure(fmt::format("{}: {}", config_.name, *answer->error));
+  return answer->checksums;
 }
 
 WeightVersion RemoteEngine::weight_version() const {

@@ -70,9 +70,10 @@ class RemoteEngine final : public EngineClient {
   Expected<void> wake() override;
   /// FromNetwork: the weights are written into the far end's second network, from device to device, or
   /// sent, in pieces that leave room for other frames between them; the engine goes on
-  /// meanwhile. FromDirectory: a path that the far end reads. InPlace: whoever
+  /// meanwhile. Or what changed is, if the far end has what it begins with. FromDirectory: a path that the far end reads. InPlace: whoever
   /// shares the memory of the far end has changed it. Updates come one at a time.
   Expected<void> update_weights(const WeightUpdate& update) override;
+  Expected<WeightChecksums> check_weights(WeightCheck check) override;
   WeightVersion weight_version() const override;
   Expected<EngineLoad> load() const override;
 
@@ -82,6 +83,8 @@ class RemoteEngine final : public EngineClient {
     std::string why_frames;   // where writes_to_peer was asked for and is not possible
     double seconds = 0;       // until they were all in the second network
     double copy_seconds = 0;  // during which the engine computed nothing
+    int64_t bytes = 0;        // of weights, over the connection or into the other device
+    std::string why_whole;    // what changed was offered, and all was sent
   };
   const Transfer& last_transfer() const { return transfer_; }
 
@@ -114,6 +117,11 @@ class RemoteEngine final : public EngineClient {
   /// Of the far end's second network; null: it cannot be written to.
   Expected<kernels::PeerMemory*> peer_memory();
   Expected<void> send_weights(const Tensor& flat_N);
+  /// Brings what changed and has the far end go on with it.
+  Expected<void> update_by(const model::WeightDelta& delta, ControlCall call);
+  Expected<void> send_delta(const model::WeightDelta& delta);
+  Expected<void> send_piece(EngineFrame type, std::string frame);
+  Expected<void> finish_update(ControlCall call);
   tl::unexpected<Error> lost_error() const;  // with mutex_ held
   bool is_own_thread() const { return std::this_thread::get_id() == reader_.get_id(); }
 
