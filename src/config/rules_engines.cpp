@@ -61,10 +61,10 @@ void check_engine_workers(ParsedFlags& flags, Problems& problems) {
                    fmt::format("--rollout-num-gpus-per-engine {}: an engine computes on one GPU so "
                                "far; use 1",
                                per_engine));
-  if (per_engine > 1) {
-    flags.warnings.push_back(fmt::format(
-        "--rollout-num-gpus-per-engine {}: on CPUs an engine is one process", per_engine));
-  }
+  problems.require(per_engine == 1 || !config.use_rollout_routing_replay,
+                   fmt::format("--rollout-num-gpus-per-engine {}: an engine of several ranks does "
+                               "not record choices of experts; use 1, or --use-routing-replay",
+                               per_engine));
   if (!flags.gives("--use-fault-tolerance")) {
     for (const std::string_view flag :
          {"--max-restarts", "--rollout-health-check-interval", "--rollout-health-check-timeout",

@@ -40,8 +40,9 @@ Tensor second_of(const Tensor& x, bool stages) {
 
 }  // namespace
 
-RunningWeights::RunningWeights(model::Network& network, bool stages)
+RunningWeights::RunningWeights(model::Network& network, const comm::Mesh& mesh, bool stages)
     : network_(network),
+      mesh_(mesh),
       staged_C_(second_of(network.weights().flat_constants(), stages)),
       staged_N_(second_of(network.weights().flat(), stages)) {}
 
@@ -56,7 +57,8 @@ Expected<std::shared_ptr<model::Network>> RunningWeights::load(
                       directory.string(), fmt::join(fields, ", ")));
     }
     std::shared_ptr<model::Network> fresh = model::load_network(
-        directory, {.weights = network_.weights().flat().scalar_type(), .activations = at::kFloat});
+        directory, {.weights = network_.weights().flat().scalar_type(), .activations = at::kFloat},
+        mesh_);
     const std::string difference =
         why_weights_differ(network_.weights().tensors(), fresh->weights().tensors());
     if (!difference.empty()) return failure(directory.string() + ": " + difference);
