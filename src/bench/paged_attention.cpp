@@ -65,6 +65,7 @@ class AttentionAlone final : public model::Network {
                               const kernels::LinearLogProbOptions& options) const override {
     return inner_->log_probs(hidden_RH, target_R, options);
   }
+  Tensor logits(const Tensor& hidden_RH) const override { return inner_->logits(hidden_RH); }
   const model::ModelConfig& config() const override { return config_; }
   model::Weights& weights() override { return inner_->weights(); }
   std::span<const model::BlockNeeds> blocks() const override { return needs_; }

@@ -1,11 +1,18 @@
 #include "cli/serve.h"
 
+#include <ATen/Parallel.h>
 #include <fmt/format.h>
 #include <signal.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <optional>
 #include <random>
 #include <thread>
 
@@ -14,11 +21,13 @@
 #include "cli/options.h"
 #include "cli/sampling_defaults.h"
 #include "cli/serving.h"
+#include "cluster/run_identity.h"
 #include "core/calendar.h"
 #include "core/clock.h"
 #include "core/error.h"
 #include "engine/engine.h"
 #include "engine/http/server.h"
+#include "loop/engine_ranks.h"
 #include "model/network.h"
 #include "model/placement.h"
 #include "text/chat_template.h"
@@ -40,6 +49,7 @@ struct ServeOptions {
   std::optional<uint64_t> random_seed;
   std::vector<std::string> weight_roots;
   DeviceOptions device;
+  int tp_size = 1;
   bool disable_radix_cache = false;
   bool skip_tokenizer_init = false;
   int64_t response_limit_mib = 1 << 10;
@@ -102,6 +112,10 @@ void add_options(CLI::App& app, ServeOptions& options) {
   app.add_option("--kv-cache-dtype", options.engine.kv_cache_dtype,
                  "auto, bfloat16, float32 or (GPU) fp8_e4m3, which has no scales");
   add_device_options(app, options.device);
+  app.add_option("--tp-size,--tensor-parallel-size,--tp", options.tp_size,
+                 "processes that share the model, each with slices of its layers and their part of "
+                 "keys and values; on the CPU")
+      ->check(CLI::Range(1, 1024));
   app.add_flag("--disable-radix-cache", options.disable_radix_cache,
                "do not reuse the prefixes of earlier prompts");
   app.add_flag("--enable-return-routed-experts", options.engine.records_experts,
@@ -177,6 +191,60 @@ std::vector<std::string> architectures_of(const model::ModelConfig& config) {
   return names;
 }
 
+/// For what further ranks print, as long as they run: of one that fails the last lines are shown.
+class LogFolder final {
+ public:
+  LogFolder() : path_((std::filesystem::temp_directory_path() / "slime_serve_XXXXXX").string()) {
+    if (::mkdtemp(path_.data()) == nullptr)
+      throw ConfigError(fmt::format("{}: no folder for logs: {}", path_, std::strerror(errno)));
+  }
+  ~LogFolder() { remove(); }
+  LogFolder(const LogFolder&) = delete;
+  LogFolder& operator=(const LogFolder&) = delete;
+
+  const std::string& path() const { return path_; }
+  void remove() const {
+    std::error_code error;
+    std::filesystem::remove_all(path_, error);
+  }
+
+ private:
+  std::string path_;
+};
+
+/// The further ranks of an engine of several.
+std::unique_ptr<loop::EngineRanks> start_ranks(const ServeOptions& options,
+                                               const std::string& dtype,
+                                               const model::ModelConfig& model, int num_threads,
+                                               const LogFolder& logs, const Clock& clock) {
+  if (options.device.device != "cpu")
+    throw ConfigError(
+        fmt::format("--tp-size {}: an engine computes on one GPU so far; use 1", options.tp_size));
+  if (options.engine.records_experts)
+    throw ConfigError(
+        "--enable-return-routed-experts: an engine of several ranks does not record them");
+  loop::check_engine_ranks(model, options.tp_size, "--tp-size");
+  const auto on_lost = [&logs](const std::string& why) {
+    logs.remove();
+    std::fputs(("slime serve: " + why + "\n").c_str(), stderr);
+    std::_Exit(1);
+  };
+  constexpr auto kDeadline = std::chrono::minutes(10);
+  return std::make_unique<loop::EngineRanks>(
+      loop::EngineRanksConfig{
+          .start = {.directory = options.model,
+                    .device = options.device.device,
+                    .dtype = dtype,
+                    .loads_weights = true,
+                    .num_ranks = options.tp_size,
+                    .num_threads = num_threads,
+                    .collective_milliseconds = std::chrono::milliseconds(kDeadline).count()},
+          .identity = {.token = cluster::make_run_token()},
+          .log_folder = logs.path(),
+          .on_lost = on_lost},
+      clock);
+}
+
 std::string directory_name(const std::filesystem::path& directory) {
   std::filesystem::path path = std::filesystem::absolute(directory).lexically_normal();
   if (!path.has_filename()) path = path.parent_path();
@@ -229,8 +297,17 @@ int serve(std::span<const std::string> arguments) {
   const model::ModelConfig config = model::read_model_config(directory);
   const std::string dtype = options.dtype == "auto" ? config.dtype : options.dtype;
   const auto tokenizer = options.skip_tokenizer_init ? nullptr : open_tokenizer(directory);
-  const auto network =
-      model::load_network(directory, model::precision_on(options.device.device, dtype));
+  std::optional<LogFolder> logs;
+  std::unique_ptr<loop::EngineRanks> ranks;
+  if (options.tp_size > 1) {
+    logs.emplace();
+    const int threads = std::max(1, at::get_num_threads() / options.tp_size);
+    at::set_num_threads(threads);  // ranks of one host share its cores
+    ranks = start_ranks(options, dtype, config, threads, *logs, clock);
+    options.engine.mesh = &ranks->mesh();
+  }
+  const auto network = model::load_network(
+      directory, model::precision_on(options.device.device, dtype), *options.engine.mesh);
 
   options.engine.kv_cache_bytes = kv_cache_bytes_of(options.device);
   options.engine.enable_prefix_cache = !options.disable_radix_cache;
@@ -238,7 +315,8 @@ int serve(std::span<const std::string> arguments) {
   if (tokenizer != nullptr) {
     options.engine.token_bytes = [&tokenizer](TokenId id) { return tokenizer->token_bytes(id); };
   }
-  engine::Engine engine(*network, options.engine, clock);
+  engine::Engine engine(*network, options.engine, clock,
+                        ranks ? ranks->make_runner() : engine::make_step_runner);
 
   engine::ServedModel served{
       .name =

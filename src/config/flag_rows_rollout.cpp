@@ -158,8 +158,8 @@ std::vector<Flag> engine_worker_flags() {
             "without --colocate: engines in processes of their own, beside the trainer, each on a "
             "GPU behind the trainer's; on CPUs a device is a process with a share of the cores"),
       works("--rollout-num-gpus-per-engine", &C::rollout_num_gpus_per_engine,
-            "how many of them make one engine: 1 on GPUs so far; on CPUs an engine is one process "
-            "whatever it says"),
+            "how many of them make one engine, whose ranks share the heads, the feed-forward width "
+            "and the vocabulary (tensor parallelism): 1 on GPUs so far; on CPUs each is a process"),
       works(
           "--use-fault-tolerance", &C::use_fault_tolerance,
           "an engine that dies or hangs is started again, and so are all ranks that train when one "
@@ -236,7 +236,7 @@ std::vector<Flag> engine_flags() {
       accepted("--prefill-num-servers", kValue, kOneEngine),
       accepted("--sglang-disaggregation-ib-device", kValue, kOneEngine),
       accepted("--sglang-disaggregation-transfer-backend", kValue, kOneEngine),
-      accepted("--sglang-tp-size", kValue, kOneEngine),
+      accepted("--sglang-tp-size", kValue, "--rollout-num-gpus-per-engine says it"),
       accepted("--sglang-dp-size", kValue, kOneEngine),
       accepted("--sglang-ep-size", kValue, kOneEngine),
       accepted("----sglang-ep-size", kValue, "a typing error of a published guide"),

@@ -22,7 +22,7 @@ Engine::Engine(model::Network& network, const EngineConfig& config, const Clock&
                const MakeStepRunner& make_runner)
     : clock_(clock),
       config_(completed(config, network)),
-      weights_(network, config_.stages_weights),
+      weights_(network, *config_.mesh, config_.stages_weights),
       progress_(clock, config_.on_activity),
       steps_(network, config_, clock, progress_, make_runner),
       commands_(static_cast<std::size_t>(config_.max_queued_requests)) {
@@ -114,10 +114,17 @@ Expected<void> Engine::update_weights(const WeightUpdate& update) {
   if (const auto* directory = std::get_if<FromDirectory>(&update.source)) {
     auto loaded = weights_.load(directory->path);
     if (!loaded) return tl::make_unexpected(loaded.error());
+    const Expected<void> elsewhere = steps_.load_elsewhere(directory->path);
+    if (!elsewhere) return tl::make_unexpected(elsewhere.error());
     loaded_network = std::move(*loaded);
     fresh = loaded_network.get();
   }
-  if (const auto* other = std::get_if<FromNetwork>(&update.source)) fresh = other->network;
+  if (const auto* other = std::get_if<FromNetwork>(&update.source)) {
+    if (!config_.mesh->tp().is_alone())
+      return failure(
+          "an engine of several ranks takes weights of a directory, or sent to each rank");
+    fresh = other->network;
+  }
   const auto* exchange = std::get_if<Exchange>(&update.source);
   model::Network* other = exchange == nullptr ? nullptr : exchange->network;
   FreshWeights copied;

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "comm/mesh.h"
 #include "core/tensor.h"
 #include "engine/stop_checker.h"
 #include "model/network.h"
@@ -33,7 +34,10 @@ struct EngineConfig {
   /// GPU: a second buffer for the weights, into which new ones are written while steps run, so that
   /// the engine stands still for a copy on the device alone.
   bool stages_weights = false;
-  bool records_experts = false;        // for requests that want to know them; on the CPU
+  bool records_experts = false;  // for requests that want to know them; on the CPU
+  /// Of the engine's ranks, of which this is the first (engine/ranks/followers.h); it outlives the
+  /// engine, whose thread meets the others on it.
+  const comm::Mesh* mesh = &comm::Mesh::single();
   std::vector<TokenId> eos_token_ids;  // empty: the model's
   uint64_t seed = 0;                   // of requests without sampling_seed
   TokenBytesFn token_bytes;            // needed by stop strings only

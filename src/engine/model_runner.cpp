@@ -8,7 +8,6 @@
 #include "engine/prompt_scores.h"
 #include "engine/sampler.h"
 #include "kernels/cpu/thread_pool.h"
-#include "kernels/linear.h"
 #include "model/router_pass.h"
 
 namespace slime::engine {
@@ -116,7 +115,7 @@ Tensor ModelRunner::forward(std::span<const Chunk> chunks) {
 std::vector<kernels::SampledToken> ModelRunner::score_rows(const Tensor& hidden_PH,
                                                            std::span<const TokenId> targets,
                                                            int64_t num_top) {
-  const Tensor logits_PV = kernels::logits(hidden_PH, network_->head());
+  const Tensor logits_PV = network_->logits(hidden_PH);
   std::vector<kernels::SampledToken> scores(targets.size());
   kernels::cpu::parallel_chunks(static_cast<int64_t>(targets.size()), [&](int64_t i) {
     scores[i] = kernels::score_row(row_of(logits_PV, i), targets[i], 1.0, num_top);
@@ -155,7 +154,7 @@ bool ModelRunner::launch(std::span<const Chunk> chunks) {
     jobs.emplace_back().request = chunk.request;
   }
   if (rows.empty()) return false;
-  const Tensor logits_RV = kernels::logits(take_rows(hidden_TH, rows), network_->head());
+  const Tensor logits_RV = network_->logits(take_rows(hidden_TH, rows));
   for (std::size_t i = 0; i < jobs.size(); ++i)
     jobs[i].logits_V = row_of(logits_RV, static_cast<int64_t>(i));
   sample(jobs, eos_ids_);

@@ -41,8 +41,9 @@ Tensor second_of(const Tensor& x, bool stages) {
 
 }  // namespace
 
-RunningWeights::RunningWeights(model::Network& network, bool stages)
+RunningWeights::RunningWeights(model::Network& network, const comm::Mesh& mesh, bool stages)
     : network_(&network),
+      mesh_(mesh),
       staged_C_(second_of(network.weights().flat_constants(), stages)),
       staged_N_(second_of(network.weights().flat(), stages)) {}
 
@@ -58,7 +59,8 @@ Expected<std::shared_ptr<model::Network>> RunningWeights::load(
     }
     std::shared_ptr<model::Network> fresh = model::load_network(
         directory,
-        {.weights = network_.load()->weights().flat().scalar_type(), .activations = at::kFloat});
+        {.weights = network_.load()->weights().flat().scalar_type(), .activations = at::kFloat},
+        mesh_);
     const std::string difference =
         why_weights_differ(network_.load()->weights().tensors(), fresh->weights().tensors());
     if (!difference.empty()) return failure(directory.string() + ": " + difference);
@@ -95,6 +97,8 @@ Expected<FreshWeights> RunningWeights::stage(model::Network& fresh) {
 }
 
 Expected<WeightChecksums> RunningWeights::check(WeightCheck check) {
+  if (!mesh_.world().is_alone())
+    return failure("an engine of several ranks does not check its weights so far: each has slices");
   model::Weights& weights = network_.load()->weights();
   if (check == WeightCheck::kReset) model::fill_with_noise(weights, /*seed=*/1);
   WeightChecksums now = model::checksums_of(weights);

@@ -21,8 +21,8 @@ namespace slime::engine {
 
 class RunningWeights {
  public:
-  /// `network` outlives the object. `stages`: EngineConfig::stages_weights.
-  RunningWeights(model::Network& network, bool stages);
+  /// `network`, slices on `mesh`, and that outlive the object. `stages`: EngineConfig::stages_weights.
+  RunningWeights(model::Network& network, const comm::Mesh& mesh, bool stages);
   RunningWeights(const RunningWeights&) = delete;
   RunningWeights& operator=(const RunningWeights&) = delete;
 
@@ -49,6 +49,7 @@ class RunningWeights {
 
  private:
   std::atomic<model::Network*> network_;
+  const comm::Mesh& mesh_;
   const Tensor staged_C_;  // the same of Weights::flat_constants()
   const Tensor staged_N_;  // as Weights::flat(); undefined without a second buffer
   std::atomic<WeightVersion> version_{0};

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "comm/rank_group.h"
 #include "core/out_of_memory.h"
 #include "engine/error_text.h"
 #include "engine/request_updates.h"
@@ -14,6 +15,16 @@
 namespace slime::engine {
 
 using Cause = FinishReason::Cause;
+
+namespace {
+
+/// An engine whose ranks do not reach one another says nothing about its requests.
+Cause cause_of(const std::exception& error) {
+  if (dynamic_cast<const comm::GroupError*>(&error) != nullptr) return Cause::kEngineLost;
+  return is_out_of_memory(error) ? Cause::kOutOfMemory : Cause::kEngineFailed;
+}
+
+}  // namespace
 
 StepPipeline::StepPipeline(model::Network& network, const EngineConfig& config, const Clock& clock,
                            EngineProgress& progress, const MakeStepRunner& make_runner)
@@ -155,8 +166,7 @@ void StepPipeline::fail_all(const std::exception& error) {
   // What the failed step should have written into pages is not there.
   scheduler_.retract_all(/*keeps_prefixes=*/false);
   tree_.clear();
-  finish_all(aborted(is_out_of_memory(error) ? Cause::kOutOfMemory : Cause::kEngineFailed,
-                     fmt::format("the engine failed: {}", text_of(error))));
+  finish_all(aborted(cause_of(error), fmt::format("the engine failed: {}", text_of(error))));
   report();
 }
 

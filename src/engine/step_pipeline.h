@@ -79,6 +79,10 @@ class StepPipeline {
   /// go on behind it, and nobody waits for it; otherwise it is drained.
   void change_weights(const FreshWeights& fresh, model::Network* other, RunningRequests running,
                       WeightVersion version, bool stays_paused);
+  /// StepRunner::load_elsewhere.
+  Expected<void> load_elsewhere(const std::filesystem::path& directory) {
+    return runner_->load_elsewhere(directory);
+  }
   /// Any thread: StepRunner::wait_for_weights.
   double wait_for_weights() { return runner_->wait_for_weights(); }
 

@@ -9,6 +9,7 @@
 /// draws is not known yet when the next one is planned: requests hold kPendingToken in its place,
 /// and the device fills it in itself. Owned by the engine's thread.
 
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <span>
@@ -16,6 +17,7 @@
 #include <vector>
 
 #include "core/error.h"
+#include "core/expected.h"
 #include "engine/scheduler.h"
 #include "kernels/cpu/sample.h"
 #include "model/network.h"
@@ -54,6 +56,9 @@ class StepRunner {
   /// none. Does not touch the requests.
   virtual std::vector<std::optional<kernels::SampledToken>> collect() = 0;
 
+  /// The engine's other ranks read their slices of a checkpoint, for the copy_weights() that follows.
+  /// Whoever brings weights, one at a time.
+  virtual Expected<void> load_elsewhere(const std::filesystem::path& /*directory*/) { return {}; }
   /// Copies new weights over those of the network: the steps launched so far compute with the old
   /// ones, the next with the new ones. `fresh` is read until wait_for_weights(). The
   /// engine's thread.

@@ -1,5 +1,8 @@
 #include "loop/engine_role.h"
 
+#include <fmt/format.h>
+
+#include <chrono>
 #include <utility>
 
 #include "kernels/gpu/gpu.h"
@@ -17,17 +20,43 @@ MemoryPlan plan_of(const config::RunConfig& config, const MemoryNeeds& needs) {
   return {config, needs, host_memory(), needs.engine_weights + needs.staged_weights};
 }
 
+std::unique_ptr<EngineRanks> start_ranks(const EngineStart& start,
+                                         const cluster::RunIdentity& identity, const Clock& clock,
+                                         std::function<void(const std::string&)> on_lost) {
+  const config::RunConfig& config = start.config;
+  if (config.rollout_num_gpus_per_engine == 1) return nullptr;
+  using std::chrono::milliseconds;
+  return std::make_unique<EngineRanks>(
+      EngineRanksConfig{
+          .start =
+              {.directory = config.hf_checkpoint,
+               .device = config.device,
+               .dtype = config.dtype,
+               .num_ranks = static_cast<int>(config.rollout_num_gpus_per_engine),
+               .num_threads = start.num_threads,
+               .collective_milliseconds =
+                   milliseconds(std::chrono::minutes(config.distributed_timeout_minutes)).count()},
+          .noun = fmt::format("engine_{}_rank", start.index),
+          .identity = identity,
+          .log_folder = start.log_folder,
+          .silence_limit = std::chrono::duration_cast<milliseconds>(
+              std::chrono::duration<double>(config.worker_timeout_seconds)),
+          .on_lost = std::move(on_lost)},
+      clock);
+}
+
 }  // namespace
 
 EngineRole::EngineRole(const EngineStart& start, const cluster::RunIdentity& identity,
-                       const Clock& clock)
-    : identity_(identity) {
+                       const Clock& clock, std::function<void(const std::string&)> on_lost)
+    : identity_(identity), ranks_(start_ranks(start, identity, clock, std::move(on_lost))) {
   const config::RunConfig& config = start.config;
+  const comm::Mesh& mesh = ranks_ ? ranks_->mesh() : comm::Mesh::single();
   const model::ModelConfig shape = model::read_model_config(config.hf_checkpoint);
   const model::Precision precision = model::precision_on(config.device, config.dtype);
   const auto make_networks = [&] {
-    first_ = model::make_blank_network(shape, precision);
-    other_ = model::make_blank_network(shape, precision);
+    first_ = model::make_blank_network(shape, precision, mesh);
+    other_ = model::make_blank_network(shape, precision, mesh);
   };
   if (precision.device.is_cpu()) {
     device_ = "the CPU";
@@ -60,7 +89,9 @@ void EngineRole::start(const EngineStart& start, int64_t kv_cache_bytes, const C
   engine::EngineConfig engine = make_engine_config(config, text_, kv_cache_bytes);
   engine.num_threads = start.num_threads;
   engine.on_activity = [this](engine::Activity activity) { tell_activity(activity); };
-  engine_ = std::make_unique<engine::Engine>(*networks_.running, engine, clock);
+  if (ranks_) engine.mesh = &ranks_->mesh();
+  engine_ = std::make_unique<engine::Engine>(
+      *networks_.running, engine, clock, ranks_ ? ranks_->make_runner() : engine::make_step_runner);
 }
 
 EngineReady EngineRole::ready() const {
@@ -81,6 +112,11 @@ int64_t EngineRole::serve(int descriptor) {
     return cluster::why_refused(identity_, greeting);
   };
   config.epoch = identity_.epoch;
+  if (ranks_) {
+    config.pass_weights_on = [this](std::string_view piece) {
+      ranks_->followers().tell(engine::RankOrder::kWeights, piece);
+    };
+  }
   engine::EngineServer server(*engine_, descriptor, networks_, std::move(config));
   const auto tell_through = [this](engine::EngineServer* to) {
     const std::lock_guard lock(mutex_);

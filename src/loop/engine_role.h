@@ -6,6 +6,7 @@
 ///
 /// With weights of its own it plans the memory of its device: on a GPU nobody else has any of it.
 
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -15,6 +16,7 @@
 #include "core/clock.h"
 #include "engine/engine.h"
 #include "engine/remote/engine_server.h"
+#include "loop/engine_ranks.h"
 #include "loop/prompts.h"
 #include "loop/rank_tasks.h"
 #include "model/network.h"
@@ -23,9 +25,11 @@ namespace slime::loop {
 
 class EngineRole final {
  public:
-  /// `identity`: of whom the connection has to be. `clock` outlives the role. Throws ConfigError for a
-  /// model that cannot be served, and for a device that it does not fit on.
-  EngineRole(const EngineStart& start, const cluster::RunIdentity& identity, const Clock& clock);
+  /// `identity`: of whom the connection has to be. `clock` outlives the role. `on_lost` ends the process,
+  /// with the reason, when a rank of the engine is lost. Throws ConfigError for a model that cannot be
+  /// served, and for a device that it does not fit on.
+  EngineRole(const EngineStart& start, const cluster::RunIdentity& identity, const Clock& clock,
+             std::function<void(const std::string&)> on_lost);
   /// Over the weights of `trained`, which outlives the role.
   EngineRole(const EngineStart& start, const cluster::RunIdentity& identity,
              model::Network& trained, const Clock& clock);
@@ -42,6 +46,7 @@ class EngineRole final {
 
   const cluster::RunIdentity identity_;
   ModelText text_;
+  std::unique_ptr<EngineRanks> ranks_;             // null: the engine is this process alone
   std::unique_ptr<model::Network> first_, other_;  // null: the trainer's
   engine::TwoNetworks networks_;                   // which of them the engine computes with
   std::string device_;

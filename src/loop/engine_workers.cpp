@@ -162,7 +162,10 @@ EngineWorkers::Ending EngineWorkers::live_once(int index, const std::stop_token&
          .on_activity = [this, index](engine::Activity activity) { hear(index, activity); },
          .greeting = cluster::to_greeting(identity),
          .epoch = [this] { return epoch_.load(); }});
-    process.send_task(index, to_frame(config_.start));
+    EngineStart start = config_.start;
+    start.index = index;
+    start.log_folder = config_.log_folder.string();
+    process.send_task(index, to_frame(start));
     const EngineReady ready = engine_ready_from(process.answer(index, kLoadTimeout));
     max_request_tokens_ = ready.max_request_tokens;
     const std::shared_ptr<void> at_end(nullptr, [&](void*) {

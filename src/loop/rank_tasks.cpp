@@ -105,7 +105,9 @@ std::string to_frame(const EngineStart& start) {
   const json::object object{{"config", config::to_json(start.config)},
                             {"longest_prompt", start.longest_prompt},
                             {"kv_cache_bytes", start.kv_cache_bytes},
-                            {"num_threads", start.num_threads}};
+                            {"num_threads", start.num_threads},
+                            {"index", start.index},
+                            {"log_folder", start.log_folder}};
   return static_cast<char>(RankTask::kEngine) + json::serialize(object);
 }
 
@@ -116,11 +118,49 @@ bool is_engine_start(std::string_view frame) {
 EngineStart engine_start_from(std::string_view frame) {
   const json::object object = start_object(frame, RankTask::kEngine);
   const FieldReader fields = FieldReader(object, fmt::format("{}: ", kFirstTask)).required();
+  const auto count = [&](std::string_view name) {
+    return static_cast<int>(*fields.integer(name, 0, std::numeric_limits<int>::max()));
+  };
   return {.config = config_of(object),
           .longest_prompt = *fields.integer("longest_prompt", 0),
           .kv_cache_bytes = *fields.integer("kv_cache_bytes", 0),
-          .num_threads =
-              static_cast<int>(*fields.integer("num_threads", 0, std::numeric_limits<int>::max()))};
+          .num_threads = count("num_threads"),
+          .index = count("index"),
+          .log_folder = *fields.text("log_folder")};
+}
+
+std::string to_frame(const EngineRankStart& start) {
+  const json::object object{{"directory", start.directory},
+                            {"device", start.device},
+                            {"dtype", start.dtype},
+                            {"loads_weights", start.loads_weights},
+                            {"rank", start.rank},
+                            {"num_ranks", start.num_ranks},
+                            {"port", start.port},
+                            {"num_threads", start.num_threads},
+                            {"collective_milliseconds", start.collective_milliseconds}};
+  return static_cast<char>(RankTask::kFollow) + json::serialize(object);
+}
+
+bool is_engine_rank_start(std::string_view frame) {
+  return frame.starts_with(static_cast<char>(RankTask::kFollow));
+}
+
+EngineRankStart engine_rank_start_from(std::string_view frame) {
+  const json::object object = start_object(frame, RankTask::kFollow);
+  const FieldReader fields = FieldReader(object, fmt::format("{}: ", kFirstTask)).required();
+  const auto count = [&](std::string_view name) {
+    return static_cast<int>(*fields.integer(name, 0, std::numeric_limits<int>::max()));
+  };
+  return {.directory = *fields.text("directory"),
+          .device = *fields.text("device"),
+          .dtype = *fields.text("dtype"),
+          .loads_weights = *fields.boolean("loads_weights"),
+          .rank = count("rank"),
+          .num_ranks = count("num_ranks"),
+          .port = count("port"),
+          .num_threads = count("num_threads"),
+          .collective_milliseconds = *fields.integer("collective_milliseconds", 1)};
 }
 
 std::string to_text(const EngineReady& ready) {

@@ -25,6 +25,7 @@ enum class RankTask : char {
   kMeet =
       'm',  // address and port; the answer, once it can train: what there is to tell, a JSON list
   kEngine = 'e',  // EngineStart as JSON; the answer, once it can be served: EngineReady as JSON
+  kFollow = 'f',  // EngineRankStart as JSON: a further rank of an engine; no answer
   kTrain =
       't',  // train::BatchShare; the answer: log-probs of its samples, of rank 0 train::TrainReport
   kPublished = 'p',  // the engines have got the new weights; no answer
@@ -80,7 +81,9 @@ struct EngineStart {
   config::RunConfig config;
   int64_t longest_prompt = 0;  // tokens; 0: not known
   int64_t kv_cache_bytes = 0;  // of a rank's engine; another plans its own memory
-  int num_threads = 0;
+  int num_threads = 0;         // of each of the engine's ranks
+  int index = 0;               // of the engine in the run
+  std::string log_folder;      // for what its further ranks print
 };
 
 std::string to_frame(const EngineStart& start);
@@ -88,7 +91,25 @@ bool is_engine_start(std::string_view frame);
 /// Of the frame of an EngineStart. Throws ConfigError for another.
 EngineStart engine_start_from(std::string_view frame);
 
-/// What it says then.
+/// All a process needs to become a further rank of an engine (engine/ranks), whose first rank starts it.
+struct EngineRankStart {
+  std::string directory;  // of the model
+  std::string device;     // as --device
+  std::string dtype;
+  bool loads_weights = false;  // of the directory; otherwise they are sent
+  int rank = 0;                // 1, 2, ...
+  int num_ranks = 0;
+  int port = 0;  // where rank 0 listens
+  int num_threads = 0;
+  int64_t collective_milliseconds = 0;  // deadline of each collective
+};
+
+std::string to_frame(const EngineRankStart& start);
+bool is_engine_rank_start(std::string_view frame);
+/// Of the frame of an EngineRankStart. Throws ConfigError for another.
+EngineRankStart engine_rank_start_from(std::string_view frame);
+
+/// What an engine says when it can be served.
 struct EngineReady {
   int64_t max_request_tokens = 0;   // prompt and response together
   std::string device;               // that it computes on

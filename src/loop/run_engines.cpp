@@ -75,7 +75,8 @@ std::unique_ptr<EngineWorkers> start_engine_workers(Stations& run, WeightVersion
                                                     engine::RunningRequests running) {
   const config::RunConfig& config = run.config;
   const int64_t threads =
-      std::max<int64_t>(1, run.engine_threads / run.hosts.placement.most_engines_of_a_node());
+      std::max<int64_t>(1, run.engine_threads / (run.hosts.placement.most_engines_of_a_node() *
+                                                 config.rollout_num_gpus_per_engine));
   EngineWorkersConfig workers =
       engine_workers_config(config,
                             {.config = config,

@@ -8,6 +8,7 @@
 #include "config/eval_config.h"
 #include "core/calendar.h"
 #include "core/error.h"
+#include "loop/engine_ranks.h"
 
 namespace slime::loop {
 
@@ -65,6 +66,8 @@ void check_shape(const config::RunConfig& config, const model::ModelConfig& mode
         config.pipeline_model_parallel_size));
   }
   if (!problems.empty()) throw ConfigError(problems);
+  if (config.num_engine_workers > 0)
+    check_engine_ranks(model, config.rollout_num_gpus_per_engine, "--rollout-num-gpus-per-engine");
 }
 
 int64_t planned_rollouts(const config::RunConfig& config,

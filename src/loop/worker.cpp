@@ -13,6 +13,7 @@
 #include "core/clock.h"
 #include "core/error.h"
 #include "kernels/gpu/gpu.h"
+#include "loop/engine_ranks.h"
 #include "loop/engine_role.h"
 #include "loop/networks.h"
 #include "loop/rank_tasks.h"
@@ -143,7 +144,11 @@ void serve_engine(cluster::WorkerLink& link, const cluster::RunIdentity& identit
                   const EngineStart& start) {
   at::set_num_threads(start.num_threads);
   const SystemClock clock;
-  EngineRole role(start, identity, clock);
+  EngineRole role(start, identity, clock, [&link](const std::string& why) {
+    say(why);
+    link.report_failure(cluster::FailureCause::kOwn, why);
+    link.wait_for_end();
+  });
   link.answer(to_text(role.ready()));
   link.set_progress({.num_collectives = 0, .doing = "serving requests"});
   say("the engine is ready");
@@ -159,6 +164,9 @@ void serve(cluster::WorkerLink& link, const cluster::RunIdentity& identity,
       worker->carry_out(trainer_task_from(*task));
     } else if (is_engine_start(*task)) {
       serve_engine(link, identity, engine_start_from(*task));
+    } else if (is_engine_rank_start(*task)) {
+      link.set_progress({.num_collectives = 0, .doing = "computing steps of the engine"});
+      follow_engine(engine_rank_start_from(*task), identity, kDataDescriptor);
     } else {
       worker.emplace(rank_start_from(*task), identity, link);
     }

@@ -190,6 +190,9 @@ class Decoder final : public Network {
                               const kernels::LinearLogProbOptions& options) const override {
     return model::log_probs(hidden_RH, head(), vocabulary_, target_R, options, tp_);
   }
+  Tensor logits(const Tensor& hidden_RH) const override {
+    return model::logits(hidden_RH, head(), vocabulary_, config_.vocab_size, tp_);
+  }
   const ModelConfig& config() const override { return config_; }
   Weights& weights() override { return weights_; }
   std::span<const BlockNeeds> blocks() const override { return needs_; }

@@ -54,6 +54,10 @@ class Network {
   virtual kernels::LogProbs log_probs(const Tensor& hidden_RH, const Tensor& target_R,
                                       const kernels::LinearLogProbOptions& options) const = 0;
 
+  /// kernels::logits() of the output layer, whoever holds its rows: [R, V] of the whole vocabulary, the
+  /// same on all tensor-parallel ranks.
+  virtual Tensor logits(const Tensor& hidden_RH) const = 0;
+
   virtual const ModelConfig& config() const = 0;
   virtual Weights& weights() = 0;
 

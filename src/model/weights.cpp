@@ -16,6 +16,8 @@ namespace {
 /// length that divides among data-parallel ranks.
 constexpr int64_t kAlignment = 128;
 
+int64_t aligned(int64_t elements) { return (elements + kAlignment - 1) / kAlignment * kAlignment; }
+
 int64_t product(const std::vector<int64_t>& shape) {
   int64_t n = 1;
   for (const int64_t size : shape) n *= size;
@@ -89,6 +91,8 @@ void Weights::Builder::add(kernels::Param& param, std::vector<Component> compone
           component.slice.end - component.slice.begin;
     }
     weight.offset = num_elements_;
+    weight.whole_offset = weights_.num_whole_elements_;
+    weights_.num_whole_elements_ += product(weight.full_shape);
     weight.decays = weight.shape.size() >= 2 && !component.is_bias;
     const int64_t row = weight.shape.empty() ? 1 : product(weight.shape) / weight.shape[0];
     num_elements_ += std::max(product(weight.shape), component.room_rows * row);
@@ -99,7 +103,8 @@ void Weights::Builder::add(kernels::Param& param, std::vector<Component> compone
     }
     weights_.tensors_.push_back(std::move(weight));
   }
-  num_elements_ = (num_elements_ + kAlignment - 1) / kAlignment * kAlignment;
+  num_elements_ = aligned(num_elements_);
+  weights_.num_whole_elements_ = aligned(weights_.num_whole_elements_);
   weights_.params_.emplace_back(&param, std::move(fused));
 }
 

@@ -41,7 +41,9 @@ struct NamedWeight {
   std::vector<int64_t> shape;  // of this rank's slice
   std::vector<int64_t> full_shape;
   Slice slice;
-  int64_t offset = 0;   // elements from the start of the flat buffer
+  int64_t offset = 0;  // elements from the start of the flat buffer
+  /// The same in the buffer of tensor-parallel size one (model/whole_weights.h).
+  int64_t whole_offset = 0;
   bool decays = false;  // weight decay applies: two or more dimensions
   /// All tensor-parallel ranks hold it whole and each computes a partial gradient: the sum over
   /// them is the gradient (model/layers/tensor_parallel.h).
@@ -78,6 +80,8 @@ class Weights {
  public:
   /// Elements of the flat buffer, padding (always zero) included.
   int64_t num_elements() const { return flat_.size(0); }
+  /// The same of a network that holds the tensors of this one whole.
+  int64_t num_whole_elements() const { return num_whole_elements_; }
   /// Numbers of the model, without padding; tied tensors count once.
   int64_t num_parameters() const;
 
@@ -117,6 +121,7 @@ class Weights {
   Tensor flat_constants_;
   Tensor grad_;
   std::vector<NamedWeight> tensors_;
+  int64_t num_whole_elements_ = 0;
   std::vector<NamedConstant> constants_;
   std::vector<CarriedTensor> carried_;
   std::vector<WidelyStored> widely_stored_;

@@ -6,14 +6,16 @@ import os
 import random
 import signal
 import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
 
 import pytest
-from conftest import SLIME, metric, run_slime, train_command, weights
+from conftest import ROOT, SLIME, metric, run_slime, train_command, weights
 
 TWO_ENGINES = ["--rollout-num-gpus", "2"]
+TWO_RANKS = [*TWO_ENGINES, "--rollout-num-gpus-per-engine", "2"]  # of one engine
 COMES_BACK = ["--use-fault-tolerance", "--max-restarts", "1000"]
 ENDS = [str(token) for token in range(44)]  # one in six tokens ends a response: lengths differ a lot
 STEPS = 80
@@ -66,6 +68,10 @@ def steps_done(run_dir):
         return int(os.readlink(run_dir / "latest").rsplit("_", 1)[1])
     except FileNotFoundError:
         return -1
+
+
+def children_of(pid):
+    return [int(word) for file in Path(f"/proc/{pid}/task").glob("*/children") for word in file.read_text().split()]
 
 
 class Disturbance:
@@ -174,6 +180,50 @@ def test_weights_that_come_in_another_way_are_the_same(work, one_engine, name):
         assert "written weight_v000001" in "".join(each.read_text() for each in (run_dir / "plugin").glob("*.log"))
 
 
+@pytest.fixture(scope="module")
+def two_heads(work):
+    """The same with a model of two key-value heads, and what one process draws with it."""
+    folder = work / "two_heads"
+    folder.mkdir()
+    (folder / "data").symlink_to(work / "data")
+    maker = [sys.executable, ROOT / "tools" / "tiny_model.py", folder / "model", "--hidden", "128"]
+    subprocess.run(maker, check=True, stdout=subprocess.DEVNULL)
+    done = run_slime(command_for(folder, folder / "one_process", rollouts=10))
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder
+
+
+def test_an_engine_of_two_ranks_draws_what_one_process_does(two_heads):
+    run_dir = two_heads / "two_ranks"
+    done = run_slime(command_for(two_heads, run_dir, rollouts=10, extra=TWO_RANKS))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (run_dir / "workers" / "engine_0_rank_1.log").exists()
+    assert responses(run_dir) == responses(two_heads / "one_process")
+    audit(run_dir, 10)
+
+
+def test_a_rank_of_an_engine_that_is_killed_is_the_engines_death(two_heads):
+    run_dir = two_heads / "killed_ranks"
+    command = command_for(two_heads, run_dir, rollouts=10, extra=[*TWO_RANKS, *COMES_BACK])
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    try:
+        for step in (1, 4):
+            wait_for(lambda step=step: steps_done(run_dir) >= step, process)
+            engine = None
+            while engine is None or not (ranks := children_of(engine)):
+                engine = engines_of(process).get("engine_0")
+            os.kill(ranks[0], signal.SIGKILL)
+            wait_for(lambda engine=engine: engines_of(process).get("engine_0") not in (None, engine), process)
+        output, _ = process.communicate(timeout=200)
+    finally:
+        process.kill()
+    assert process.returncode == 0, output
+    assert "engine_0_rank 1 (process" in output and "was killed by signal 9" in output
+    assert output.count("engine 0 serves again") == 2
+    assert responses(run_dir) == responses(two_heads / "one_process")
+    audit(run_dir, 10)
+
+
 def test_engines_that_are_killed_at_random_instants_change_nothing(work, one_engine):
     run_dir = work / "killed_engines"
     output = run_disturbed(command_for(work, run_dir, extra=[*TWO_ENGINES, *COMES_BACK]), run_dir, seed=1)
@@ -275,6 +325,7 @@ def wait_for(condition, process):
 def test_what_cannot_be_is_refused(work):
     for extra, why in (
         (["--rollout-num-gpus", "3", "--rollout-num-gpus-per-engine", "2"], "--rollout-num-gpus 3 is no multiple of"),
+        (["--rollout-num-gpus", "3", "--rollout-num-gpus-per-engine", "3"], "--rollout-num-gpus-per-engine 3: does not divide"),
         (["--rollout-num-gpus", "0"], "--rollout-num-gpus 0: should be at least 1"),
         ([*TWO_ENGINES, "--rollout-health-check-interval", "0"], "--rollout-health-check-interval 0: should be above 0"),
         ([*TWO_ENGINES, "--max-restarts", "-1"], "--max-restarts -1: should be between 0 and 1000000"),

@@ -5,13 +5,13 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <fmt/format.h>
 
-#include <cstring>
 #include <thread>
 #include <utility>
 
 #include "core/error.h"
 #include "model/network.h"
 #include "model/weight_delta.h"
+#include "model/whole_weights.h"
 
 namespace slime::engine {
 namespace {
@@ -78,7 +78,9 @@ void EngineServer::take(const net::Frame& frame) {
       }
       return;
     case EngineFrame::kWeights:
-      return take_weights(weight_piece_from(frame.payload));
+      take_weights(weight_piece_from(frame.payload));
+      if (config_.pass_weights_on) config_.pass_weights_on(frame.payload);
+      return;
     case EngineFrame::kWeightDelta:
       return take_delta(delta_piece_from(frame.payload));
     case EngineFrame::kCall: {
@@ -173,21 +175,14 @@ void EngineServer::take_weights(const WeightPiece& piece) {
   const std::lock_guard lock(weights_mutex_);
   if (networks_.second == nullptr)
     throw net::FrameError("this engine takes no weights over a connection");
-  const Tensor& flat_N = networks_.second->weights().flat();
-  if (piece.total_bytes != flat_N.nbytes()) {
+  model::Weights& fresh = networks_.second->weights();
+  if (static_cast<int64_t>(piece.total_bytes) != model::whole_bytes(fresh)) {
     throw net::FrameError(fmt::format("the weights that come have {} bytes, the engine's {}",
-                                      piece.total_bytes, flat_N.nbytes()));
+                                      piece.total_bytes, model::whole_bytes(fresh)));
   }
   if (piece.offset == 0) arrived_bytes_ = 0;
   if (piece.offset != arrived_bytes_) throw net::FrameError("a piece of the weights is missing");
-  if (flat_N.is_cpu()) {
-    std::memcpy(static_cast<char*>(flat_N.data_ptr()) + piece.offset, piece.bytes.data(),
-                piece.bytes.size());
-  } else {
-    const auto size = static_cast<int64_t>(piece.bytes.size());
-    const Tensor from = at::from_blob(const_cast<char*>(piece.bytes.data()), {size}, at::kByte);
-    flat_N.view(at::kByte).narrow(0, static_cast<int64_t>(piece.offset), size).copy_(from);
-  }
+  model::write_whole_(fresh, static_cast<int64_t>(piece.offset), piece.bytes);
   arrived_bytes_ += piece.bytes.size();
 }
 
@@ -332,7 +327,7 @@ Expected<void> EngineServer::bring(const ControlCall& call) {
       break;
     case ControlCall::Source::kSent:
       if (networks_.second == nullptr ||
-          arrived_bytes_ != networks_.second->weights().flat().nbytes())
+          static_cast<int64_t>(arrived_bytes_) != model::whole_bytes(networks_.second->weights()))
         return failure("the new weights have not come whole");
       arrived_bytes_ = 0;
       return exchange_networks(call);

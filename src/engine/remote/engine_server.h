@@ -29,7 +29,9 @@ namespace slime::engine {
 /// other, and an update exchanges them.
 struct TwoNetworks {
   model::Network* running = nullptr;  // the one the engine was made with
-  model::Network* second = nullptr;   // null: no weights are taken over the connection
+  /// Null: no weights are taken over the connection. Those that come are the whole model's, whichever
+  /// slices of it the network holds.
+  model::Network* second = nullptr;
   // For a client that writes their weights itself (kernels/gpu/peer_memory.h); or empty.
   std::string running_handle, second_handle;
 };
@@ -43,6 +45,8 @@ struct EngineServerConfig {
   /// is not.
   std::function<std::string(std::string_view greeting)> why_refused = {};
   int64_t epoch = 0;  // new weights of an older one are refused
+  /// The engine's other ranks get what comes of new weights too, frame by frame.
+  std::function<void(std::string_view piece)> pass_weights_on = {};
 };
 
 /// One class because it is the state of one connection: its requests, what waits to be told, and

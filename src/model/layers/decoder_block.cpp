@@ -78,7 +78,7 @@ DecoderBlock::DecoderBlock(const LayerSite& site, const BlockLayers& layers)
     : eps_(site.config.norm_eps),
       hidden_(site.config.hidden_size),
       norms_add_one_(site.config.norms_add_one) {
-  if (norms_add_one_ && !site.rotary.cos_PR.is_cpu()) {
+  if (norms_add_one_ && site.rotary.cos_PR.is_cuda()) {
     throw ConfigError(
         fmt::format("layer {} has norms that multiply with 1 + weight, which are computed on the "
                     "CPU only so far: use device cpu",

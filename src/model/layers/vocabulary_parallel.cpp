@@ -2,7 +2,9 @@
 
 #include <ATen/ATen.h>
 
+#include "core/divide_up.h"
 #include "kernels/embedding.h"
+#include "kernels/linear.h"
 
 namespace slime::model {
 
@@ -28,6 +30,24 @@ kernels::LogProbs log_probs(const Tensor& hidden_RH, const kernels::Param& head_
       .sum_ = [&tp](const Tensor& x) { tp.ranks.all_reduce_(x, kWhat); },
       .max_ = [&tp](const Tensor& x) { tp.ranks.all_reduce_(x, kWhat, comm::Reduction::kMax); }};
   return kernels::linear_logprob(sum_gradient(hidden_RH, tp), head_VH, target_R, sliced);
+}
+
+Tensor logits(const Tensor& hidden_RH, const kernels::Param& head_VH, const Slice& ids,
+              int64_t vocab_size, const TensorParallel& tp) {
+  const Tensor own_RV = kernels::logits(hidden_RH, head_VH);
+  if (tp.is_alone()) return own_RV;
+  // The last rank may have fewer ids; shares are of one size all the same.
+  const int64_t rows = own_RV.size(0), ranks = tp.ranks.size(), room = divide_up(vocab_size, ranks);
+  const Tensor all_PRV = at::empty({ranks, rows, room}, own_RV.options());
+  all_PRV[tp.ranks.rank()].narrow(1, 0, ids.end - ids.begin).copy_(own_RV);
+  std::vector<comm::Range> shards;
+  for (int64_t rank = 0; rank < ranks; ++rank)
+    shards.push_back({rank * rows * room, (rank + 1) * rows * room});
+  tp.ranks.all_gather_(all_PRV.view({-1}), shards, "logits over the vocabulary");
+  return all_PRV.transpose(0, 1)
+      .reshape({rows, ranks * room})
+      .narrow(1, 0, vocab_size)
+      .contiguous();
 }
 
 }  // namespace slime::model

@@ -1,0 +1,159 @@
+#include "engine/ranks/following_rank.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "comm/rank_group.h"
+#include "core/error.h"
+#include "engine/error_text.h"
+#include "engine/ranks/leading_runner.h"
+#include "engine/remote/frames.h"
+#include "model/whole_weights.h"
+#include "net/binary.h"
+
+namespace slime::engine {
+namespace {
+
+constexpr std::chrono::minutes kAnswerLimit{1};
+
+std::pair<int64_t, int64_t> pair_from(std::string_view frame) {
+  net::BinaryReader in(frame);
+  std::pair<int64_t, int64_t> pair;
+  in.get(pair.first);
+  in.get(pair.second);
+  in.end();
+  return pair;
+}
+
+template <typename T>
+std::vector<T> list_from(std::string_view frame) {
+  net::BinaryReader in(frame);
+  std::vector<T> list;
+  in.get(list);
+  in.end();
+  return list;
+}
+
+}  // namespace
+
+FollowingRank::FollowingRank(int descriptor, const comm::Mesh& mesh,
+                             const model::Precision& precision,
+                             std::unique_ptr<model::Network> network)
+    : channel_(descriptor), mesh_(mesh), precision_(precision), running_(std::move(network)) {}
+
+void FollowingRank::follow() {
+  const at::NoGradGuard no_grad;
+  while (const auto frame = channel_.receive()) carry_out(*frame);
+}
+
+StepRunner& FollowingRank::runner() {
+  if (!runner_) throw net::FrameError("a step comes before what it is computed with");
+  return *runner_;
+}
+
+model::Network& FollowingRank::second() {
+  if (loader_.joinable()) loader_.join();
+  if (!second_) second_ = model::make_blank_network(running_->config(), precision_, mesh_);
+  return *second_;
+}
+
+void FollowingRank::carry_out(const net::Frame& frame) {
+  switch (static_cast<RankOrder>(frame.type)) {
+    case RankOrder::kOpen:
+      runner_ = make_step_runner(*running_, step_runner_config_from(frame.payload));
+      return;
+    case RankOrder::kStep:
+      // Whether this rank could run ahead does not matter: rank 0 says when it collects.
+      static_cast<void>(runner().launch(steps_.chunks_from(frame.payload)));
+      return;
+    case RankOrder::kCollect:
+      return collect(frame.payload);
+    case RankOrder::kCopyPage: {
+      const auto [from, to] = pair_from(frame.payload);
+      return runner().copy_page(static_cast<PageId>(from), static_cast<PageId>(to));
+    }
+    case RankOrder::kCopyState: {
+      const auto [from, to] = pair_from(frame.payload);
+      return runner().copy_state(static_cast<StateId>(from), static_cast<StateId>(to));
+    }
+    case RankOrder::kWeights:
+      return take_weights(frame.payload);
+    case RankOrder::kLoad:
+      return load(frame.payload);
+    case RankOrder::kCopyWeights: {
+      model::Weights& fresh = second().weights();
+      runner().copy_weights({fresh.flat(), fresh.flat_constants()});
+      return;
+    }
+    case RankOrder::kExchange:
+      return exchange(frame.payload);
+    case RankOrder::kForgetLaunched:
+      steps_.forget();
+      return runner().reset();
+    case RankOrder::kRelease:
+      return runner().release_memory();
+    case RankOrder::kResume:
+      return runner().resume_memory();
+    default:
+      throw net::FrameError(fmt::format("an order of type {} came", frame.type));
+  }
+}
+
+void FollowingRank::collect(std::string_view frame) {
+  const std::vector<TokenId> told = list_from<TokenId>(frame);
+  const auto drawn = runner().collect();
+  if (drawn.size() != told.size()) throw net::FrameError("a step has another number of chunks");
+  for (std::size_t i = 0; i < told.size(); ++i) {
+    const TokenId own = drawn[i] ? drawn[i]->id : kPendingToken;
+    if (own != told[i]) {
+      throw comm::GroupError(
+          fmt::format("rank {} of the engine drew token {} where rank 0 drew {}: their weights or "
+                      "their kernels differ",
+                      mesh_.at().tp, own, told[i]));
+    }
+  }
+}
+
+void FollowingRank::take_weights(std::string_view frame) {
+  const WeightPiece piece = weight_piece_from(frame);
+  model::Weights& fresh = second().weights();
+  if (static_cast<int64_t>(piece.total_bytes) != model::whole_bytes(fresh))
+    throw net::FrameError("the weights that come are of another model");
+  model::write_whole_(fresh, static_cast<int64_t>(piece.offset), piece.bytes);
+}
+
+void FollowingRank::exchange(std::string_view frame) {
+  const std::vector<float> constants = list_from<float>(frame);
+  model::Network& fresh = second();
+  Tensor own_C = fresh.weights().flat_constants();
+  if (static_cast<int64_t>(constants.size()) != own_C.numel())
+    throw net::FrameError("the constants that come are of another model");
+  own_C.copy_(at::tensor(constants, at::kFloat));
+  runner().exchange_network(fresh);
+  runner().wait_for_weights();  // the network before is written to next
+  std::swap(running_, second_);
+}
+
+void FollowingRank::load(std::filesystem::path directory) {
+  loader_ = std::jthread([this, directory = std::move(directory)] {
+    const at::NoGradGuard no_grad;
+    std::string why;
+    try {
+      std::unique_ptr<model::Network> loaded = model::load_network(directory, precision_, mesh_);
+      if (loaded->weights().num_elements() == running_->weights().num_elements()) {
+        second_ = std::move(loaded);
+      } else {
+        why = directory.string() + ": is another model than the running one";
+      }
+    } catch (const std::exception& error) {
+      why = text_of(error);
+    }
+    // A rank 0 that does not take it is gone, and the connection says so.
+    static_cast<void>(channel_.send(static_cast<uint32_t>(RankOrder::kAnswer), why, kAnswerLimit));
+  });
+}
+
+}  // namespace slime::engine

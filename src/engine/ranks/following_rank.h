@@ -1,0 +1,57 @@
+#pragma once
+
+/// A rank of an engine that is not its first (engine/ranks/followers.h): its slices of the network, its
+/// runner, and the loop that does what rank 0 tells.
+
+#include <deque>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "comm/mesh.h"
+#include "engine/ranks/followers.h"
+#include "engine/ranks/mirrored_step.h"
+#include "engine/step_runner.h"
+#include "model/network.h"
+#include "net/frame_channel.h"
+
+namespace slime::engine {
+
+/// One class because it is the state of one connection: two networks, their runner and its steps.
+class FollowingRank final {
+ public:
+  /// Owns `descriptor`, a connected stream socket whose other end Followers has. `network`: this rank's
+  /// slices, of `precision`. `mesh` outlives the object.
+  FollowingRank(int descriptor, const comm::Mesh& mesh, const model::Precision& precision,
+                std::unique_ptr<model::Network> network);
+  FollowingRank(const FollowingRank&) = delete;
+  FollowingRank& operator=(const FollowingRank&) = delete;
+
+  /// Until rank 0 closes the connection. Throws comm::GroupError when the ranks do not reach one
+  /// another or have drawn different tokens, net::FrameError for what no rank 0 sends.
+  void follow();
+
+ private:
+  void carry_out(const net::Frame& frame);
+  StepRunner& runner();
+  /// Of the running one's shape; made when it is needed first.
+  model::Network& second();
+  void collect(std::string_view frame);
+  void take_weights(std::string_view frame);
+  void exchange(std::string_view frame);
+  /// On a thread of its own, which answers: steps go on meanwhile.
+  void load(std::filesystem::path directory);
+
+  net::FrameChannel channel_;
+  const comm::Mesh& mesh_;
+  const model::Precision precision_;
+  std::unique_ptr<model::Network> running_, second_;
+  std::unique_ptr<StepRunner> runner_;  // null before kOpen
+  MirroredSteps steps_;
+  std::jthread loader_;  // writes second_; joined before that is used
+};
+
+}  // namespace slime::engine

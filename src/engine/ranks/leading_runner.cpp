@@ -1,0 +1,140 @@
+#include "engine/ranks/leading_runner.h"
+
+#include <ATen/ATen.h>
+
+#include <utility>
+
+#include "comm/rank_group.h"
+#include "engine/error_text.h"
+#include "net/binary.h"
+
+namespace slime::engine {
+namespace {
+
+template <typename Config, typename Fn>
+void each_field(Config& config, const Fn& fn) {
+  fn(config.kv_dtype);
+  fn(config.num_pages);
+  fn(config.num_states);
+  fn(config.max_running_requests);
+  fn(config.max_prefill_tokens);
+  fn(config.context_length);
+  fn(config.shares_prompt_reads);
+  fn(config.records_experts);
+  fn(config.eos_ids);
+}
+
+template <typename Id>
+std::string pair_frame(Id from, Id to) {
+  net::BinaryWriter out;
+  out.put(int64_t{from});
+  out.put(int64_t{to});
+  return out.take();
+}
+
+std::string ids_of(const std::vector<std::optional<kernels::SampledToken>>& tokens) {
+  std::vector<TokenId> ids;
+  for (const auto& token : tokens) ids.push_back(token ? token->id : kPendingToken);
+  net::BinaryWriter out;
+  out.put(ids);
+  return out.take();
+}
+
+}  // namespace
+
+std::string to_frame(const StepRunnerConfig& config) {
+  net::BinaryWriter out;
+  each_field(config, [&](const auto& field) { out.put(field); });
+  return out.take();
+}
+
+StepRunnerConfig step_runner_config_from(std::string_view frame) {
+  net::BinaryReader in(frame);
+  StepRunnerConfig config;
+  each_field(config, [&](auto& field) { in.get(field); });
+  in.end();
+  return config;
+}
+
+LeadingRunner::LeadingRunner(std::unique_ptr<StepRunner> own, Followers& followers,
+                             const StepRunnerConfig& config, OnLost on_lost)
+    : own_(std::move(own)), followers_(followers), on_lost_(std::move(on_lost)) {
+  followers_.tell(RankOrder::kOpen, to_frame(config));
+}
+
+template <typename Fn>
+auto LeadingRunner::in_step(const Fn& body) {
+  if (lost_) throw comm::GroupError(*lost_);
+  try {
+    return body();
+  } catch (const std::exception& error) {
+    lost_ = text_of(error);
+    if (on_lost_) on_lost_(*lost_);
+    throw comm::GroupError(*lost_);
+  }
+}
+
+template <typename Fn>
+auto LeadingRunner::together(RankOrder order, const std::string& payload, const Fn& own) {
+  return in_step([&] {
+    followers_.tell(order, payload);
+    return own();
+  });
+}
+
+void LeadingRunner::copy_page(PageId from, PageId to) {
+  together(RankOrder::kCopyPage, pair_frame(from, to), [&] { own_->copy_page(from, to); });
+}
+
+void LeadingRunner::copy_state(StateId from, StateId to) {
+  together(RankOrder::kCopyState, pair_frame(from, to), [&] { own_->copy_state(from, to); });
+}
+
+bool LeadingRunner::launch(std::span<const Chunk> chunks) {
+  return together(RankOrder::kStep, steps_.frame_of(chunks), [&] { return own_->launch(chunks); });
+}
+
+std::vector<std::optional<kernels::SampledToken>> LeadingRunner::collect() {
+  return in_step([&] {
+    auto tokens = own_->collect();
+    followers_.tell(RankOrder::kCollect, ids_of(tokens));
+    return tokens;
+  });
+}
+
+Expected<void> LeadingRunner::load_elsewhere(const std::filesystem::path& directory) {
+  try {
+    return followers_.ask(RankOrder::kLoad, directory.string());
+  } catch (const std::exception& error) {  // the next step fails too
+    return failure(text_of(error));
+  }
+}
+
+void LeadingRunner::copy_weights(const FreshWeights& fresh) {
+  together(RankOrder::kCopyWeights, "", [&] { own_->copy_weights(fresh); });
+}
+
+void LeadingRunner::exchange_network(model::Network& network) {
+  const Tensor constants_C = network.weights().flat_constants().cpu();  // sync: they are sent
+  const float* first = constants_C.const_data_ptr<float>();
+  net::BinaryWriter out;
+  out.put(std::vector<float>(first, first + constants_C.numel()));
+  together(RankOrder::kExchange, out.take(), [&] { own_->exchange_network(network); });
+}
+
+/// Also where the ranks are lost: the error has been told.
+void LeadingRunner::reset() {
+  steps_.forget();
+  if (!lost_) together(RankOrder::kForgetLaunched, "", [] {});
+  own_->reset();
+}
+
+void LeadingRunner::release_memory() {
+  together(RankOrder::kRelease, "", [&] { own_->release_memory(); });
+}
+
+void LeadingRunner::resume_memory() {
+  together(RankOrder::kResume, "", [&] { own_->resume_memory(); });
+}
+
+}  // namespace slime::engine

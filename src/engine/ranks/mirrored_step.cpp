@@ -1,0 +1,160 @@
+#include "engine/ranks/mirrored_step.h"
+
+#include <algorithm>
+#include <span>
+#include <utility>
+
+#include "engine/remote/frames.h"
+#include "engine/sampler.h"
+#include "engine/step_runner.h"
+#include "net/binary.h"
+
+namespace slime::engine {
+namespace {
+
+using net::BinaryReader;
+using net::BinaryWriter;
+using net::FrameError;
+
+/// What a request keeps as long as it lives. Its tokens go with each step.
+std::string client_text(const Request& request) {
+  RemoteRequest client{static_cast<uint64_t>(request.handle), request.client};
+  client.request.input_ids.clear();
+  client.request.num_drawn = 0;
+  return to_frame(client);
+}
+
+/// Numbers that change from step to step, in the order in which they travel.
+template <typename SomeRequest, typename Fn>
+void each_number(SomeRequest& request, const Fn& fn) {
+  fn(request.num_computed);
+  fn(request.state);
+  fn(request.num_in_state);
+  fn(request.num_scored);
+  fn(request.drawn_row);
+  fn(request.draws_last);
+}
+
+template <typename SomeRequest, typename Fn>
+void each_constant(SomeRequest& request, const Fn& fn) {
+  fn(request.seed);
+  fn(request.stream);
+  fn(request.prompt_length);
+  fn(request.max_tokens);
+}
+
+/// `list` from `begin` on.
+template <typename T>
+void put_rest(BinaryWriter& out, const std::vector<T>& list, int64_t begin) {
+  out.put(begin);
+  out.put(std::vector<T>(list.begin() + begin, list.end()));
+}
+
+template <typename T>
+void get_rest(BinaryReader& in, std::vector<T>& list) {
+  int64_t begin = 0;
+  in.get(begin);
+  if (begin < 0 || begin > static_cast<int64_t>(list.size()))
+    throw FrameError("a step goes on behind what was told before");
+  std::vector<T> rest;
+  in.get(rest);
+  list.resize(static_cast<std::size_t>(begin));
+  list.insert(list.end(), rest.begin(), rest.end());
+}
+
+void put_counts(BinaryWriter& out, const Request& request) {
+  out.put(static_cast<uint64_t>(request.output_counts.size()));
+  for (const auto& [id, count] : request.output_counts) {
+    out.put(id);
+    out.put(count);
+  }
+}
+
+void get_counts(BinaryReader& in, Request& request) {
+  request.output_counts.clear();
+  const std::size_t size = in.count(sizeof(TokenId) + sizeof(int64_t));
+  for (std::size_t i = 0; i < size; ++i) {
+    TokenId id = 0;
+    in.get(id);
+    in.get(request.output_counts[id]);
+  }
+}
+
+}  // namespace
+
+std::string StepFrames::frame_of(std::span<const Chunk> chunks) {
+  BinaryWriter out;
+  out.put(static_cast<uint64_t>(chunks.size()));
+  std::unordered_map<uint64_t, Sent> sent;
+  for (const Chunk& chunk : chunks) {
+    const Request& request = *chunk.request;
+    const auto handle = static_cast<uint64_t>(request.handle);
+    const auto before = sent_.find(handle);
+    const bool is_new = before == sent_.end();
+    Sent now = is_new ? Sent{} : std::move(before->second);
+    out.put(handle);
+    out.put(is_new);
+    if (is_new) {
+      out.put(client_text(request));
+      each_constant(request, [&](const auto& number) { out.put(number); });
+    }
+    const auto num_tokens = static_cast<int64_t>(request.tokens.size());
+    put_rest(out, request.tokens, std::min(now.num_tokens, num_tokens));
+    const auto common = std::ranges::mismatch(request.pages, now.pages).in1 - request.pages.begin();
+    put_rest(out, request.pages, common);
+    each_number(request, [&](const auto& number) { out.put(number); });
+    out.put(chunk.num_tokens);
+    put_counts(out, request);
+    // A token that is still to be drawn is told again once it is.
+    const auto pending = std::find(request.tokens.begin() + std::min(now.num_tokens, num_tokens),
+                                   request.tokens.end(), kPendingToken);
+    now.num_tokens = pending - request.tokens.begin();
+    now.pages = request.pages;
+    sent.emplace(handle, std::move(now));
+  }
+  sent_ = std::move(sent);
+  return out.take();
+}
+
+std::vector<Chunk> MirroredSteps::chunks_from(std::string_view frame) {
+  BinaryReader in(frame);
+  std::vector<Chunk> chunks;
+  std::unordered_map<uint64_t, std::unique_ptr<Request>> requests;
+  for (std::size_t i = in.count(sizeof(uint64_t)); i > 0; --i) {
+    uint64_t handle = 0;
+    bool is_new = false;
+    in.get(handle);
+    in.get(is_new);
+    std::unique_ptr<Request> request;
+    if (is_new) {
+      request = std::make_unique<Request>();
+      std::string client;
+      in.get(client);
+      request->client = remote_request_from(client).request;
+      request->handle = static_cast<RequestHandle>(handle);
+      each_constant(*request, [&](auto& number) { in.get(number); });
+    } else {
+      const auto known = requests_.find(handle);
+      if (known == requests_.end()) throw FrameError("a step has a request that nobody told of");
+      request = std::move(known->second);
+      requests_.erase(known);
+    }
+    get_rest(in, request->tokens);
+    get_rest(in, request->pages);
+    each_number(*request, [&](auto& number) { in.get(number); });
+    Chunk chunk{.request = request.get()};
+    in.get(chunk.num_tokens);
+    get_counts(in, *request);
+    request->pending = {};  // of the step before: nobody is told here
+    if (request->num_computed < 0 || chunk.num_tokens < 1 ||
+        chunk.num_tokens > request->num_missing())
+      throw FrameError("a step computes tokens that a request does not have");
+    chunks.push_back(chunk);
+    requests.emplace(handle, std::move(request));
+  }
+  in.end();
+  requests_ = std::move(requests);
+  return chunks;
+}
+
+}  // namespace slime::engine

@@ -1,0 +1,79 @@
+#include "engine/ranks/mirrored_step.h"
+
+#include <gtest/gtest.h>
+
+#include "engine/step_runner.h"
+#include "net/frame_channel.h"
+
+namespace slime::engine {
+namespace {
+
+std::unique_ptr<Request> request_of(uint64_t handle, std::vector<TokenId> tokens) {
+  auto request = std::make_unique<Request>();
+  request->handle = static_cast<RequestHandle>(handle);
+  request->client.rid = "r" + std::to_string(handle);
+  request->client.sampling.top_k = 7;
+  request->client.sampling.logit_bias = {{3, 0.5}};
+  request->seed = 11 * handle;
+  request->prompt_length = static_cast<int64_t>(tokens.size());
+  request->tokens = std::move(tokens);
+  request->pages = {4, 5};
+  return request;
+}
+
+void expect_same(const Chunk& got, const Chunk& told) {
+  EXPECT_EQ(got.num_tokens, told.num_tokens);
+  EXPECT_EQ(got.request->handle, told.request->handle);
+  EXPECT_EQ(got.request->tokens, told.request->tokens);
+  EXPECT_EQ(got.request->pages, told.request->pages);
+  EXPECT_EQ(got.request->num_computed, told.request->num_computed);
+  EXPECT_EQ(got.request->prompt_length, told.request->prompt_length);
+  EXPECT_EQ(got.request->seed, told.request->seed);
+  EXPECT_EQ(got.request->output_counts, told.request->output_counts);
+  EXPECT_EQ(got.request->client.sampling.top_k, told.request->client.sampling.top_k);
+  EXPECT_EQ(got.request->client.sampling.logit_bias, told.request->client.sampling.logit_bias);
+}
+
+TEST(MirroredSteps, RequestsAreThoseOfTheFirstRankStepByStep) {
+  StepFrames frames;
+  MirroredSteps mirror;
+  const auto a = request_of(1, {1, 2, 3}), b = request_of(2, {5, 6});
+  const auto step = [&](const std::vector<Chunk>& chunks) {
+    const std::string frame = frames.frame_of(chunks);
+    const std::vector<Chunk> got = mirror.chunks_from(frame);
+    EXPECT_EQ(got.size(), chunks.size());
+    for (std::size_t i = 0; i < got.size(); ++i) expect_same(got[i], chunks[i]);
+    return frame.size();
+  };
+  const std::size_t whole = step({{a.get(), 3}, {b.get(), 1}});
+  a->num_computed = 3;
+  a->tokens.push_back(kPendingToken);  // still to be drawn where the next step is launched
+  b->num_computed = 1;
+  const std::size_t rest = step({{a.get(), 1}, {b.get(), 1}});
+  EXPECT_LT(rest, whole / 2) << "what a request brought goes once";
+  a->tokens.back() = 9;
+  a->output_counts = {{9, 1}};
+  a->num_computed = 4;
+  a->tokens.push_back(10);
+  a->pages = {4, 8, 9};  // others than before, behind a common beginning
+  step({{a.get(), 1}});
+  b->num_computed = 0;  // b was left out, and comes back with nothing computed
+  b->pages = {};
+  step({{b.get(), 2}, {a.get(), 1}});
+}
+
+TEST(MirroredSteps, WhatWasNotToldBeforeIsRefused) {
+  StepFrames frames;
+  const auto a = request_of(1, {1, 2, 3});
+  const std::vector<Chunk> chunks{{a.get(), 3}};
+  const std::string first = frames.frame_of(chunks), next = frames.frame_of(chunks);
+  MirroredSteps mirror;
+  EXPECT_THROW(mirror.chunks_from(next), net::FrameError);
+  MirroredSteps other;
+  other.chunks_from(first);
+  EXPECT_THROW(other.chunks_from(std::string_view(next).substr(0, next.size() - 1)),
+               net::FrameError);
+}
+
+}  // namespace
+}  // namespace slime::engine

@@ -1,0 +1,44 @@
+#include "loop/engine_ranks.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "core/error.h"
+
+namespace slime::loop {
+namespace {
+
+std::string why_refused(const std::string& fixture, int64_t num_ranks) {
+  try {
+    check_engine_ranks(model::read_model_config(std::filesystem::path(SLIME_SOURCE_DIR) /
+                                                "tests/fixtures/models" / fixture),
+                       num_ranks, "--tp-size");
+  } catch (const ConfigError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(CheckEngineRanks, AnEngineHasAsManyRanksAsItsModelCanBeSlicedFor) {
+  EXPECT_EQ(why_refused("qwen3", 1), "");
+  EXPECT_EQ(why_refused("qwen3", 2), "");
+  EXPECT_EQ(why_refused("gemma3_text", 2), "");
+  EXPECT_EQ(why_refused("qwen3_moe", 1), "");
+}
+
+TEST(CheckEngineRanks, WhatCannotBeSlicedIsRefusedWithTheReason) {
+  const auto says = [](const std::string& why, const char* reason) {
+    return why.starts_with("--tp-size ") && why.find(reason) != std::string::npos;
+  };
+  EXPECT_PRED2(says, why_refused("qwen3", 4), "does not divide the model's 2 key-value heads");
+  EXPECT_PRED2(says, why_refused("mistral", 2), "does not divide the model's 1 key-value heads");
+  EXPECT_PRED2(says, why_refused("qwen3_moe", 2), "experts");
+  EXPECT_PRED2(says, why_refused("kimi_k2", 2), "latent attention");
+  EXPECT_PRED2(says, why_refused("phi3", 2), "qkv_proj");
+  EXPECT_PRED2(says, why_refused("olmo2", 2), "over all of them");
+  EXPECT_PRED2(says, why_refused("qwen3_next", 2), "use tensor parallelism of 1");
+}
+
+}  // namespace
+}  // namespace slime::loop

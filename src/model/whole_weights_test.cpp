@@ -1,0 +1,68 @@
+#include "model/whole_weights.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+
+#include "comm/unconnected_group.h"
+#include "model/network.h"
+
+namespace slime::model {
+namespace {
+
+/// What a rank of so many has of a fixture, with zeros for weights.
+struct RankOfSeveral {
+  RankOfSeveral(const ModelConfig& config, int rank, int size)
+      : mesh({.tp = size}, rank,
+             [&](comm::Axis, const std::vector<int>&) {
+               return std::make_unique<comm::UnconnectedGroup>(rank, size);
+             }),
+        network(make_blank_network(config, Precision::of("float32"), mesh)) {}
+  comm::Mesh mesh;
+  std::unique_ptr<Network> network;
+};
+
+ModelConfig config_of(const std::string& fixture) {
+  ModelConfig config = read_model_config(std::filesystem::path(SLIME_SOURCE_DIR) /
+                                         "tests/fixtures/models" / fixture);
+  config.vocab_size = 317;  // no multiple of two
+  return config;
+}
+
+class WholeWeights : public ::testing::TestWithParam<const char*> {};
+
+/// The slow twin: each tensor by its name, cut by its slice.
+TEST_P(WholeWeights, ARankTakesItsSlicesOfPiecesThatEndAnywhere) {
+  const ModelConfig config = config_of(GetParam());
+  const auto whole = make_uniform_network(config, Precision::of("float32"), 1);
+  const Tensor& whole_N = whole->weights().flat();
+  const std::string_view all(static_cast<const char*>(whole_N.data_ptr()), whole_N.nbytes());
+  for (const int size : {1, 2}) {
+    for (int rank = 0; rank < size; ++rank) {
+      RankOfSeveral mine(config, rank, size);
+      Weights& own = mine.network->weights();
+      ASSERT_EQ(whole_bytes(own), static_cast<int64_t>(all.size()));
+      for (std::size_t begin = 0, length = 1; begin < all.size();
+           begin += length, length = 1 + (length * 31 + 777) % 5003)
+        write_whole_(own, static_cast<int64_t>(begin), all.substr(begin, length));
+      ASSERT_EQ(own.tensors().size(), whole->weights().tensors().size());
+      for (std::size_t i = 0; i < own.tensors().size(); ++i) {
+        const NamedWeight& weight = own.tensors()[i];
+        Tensor expected = Weights::view(whole_N, whole->weights().tensors()[i]);
+        if (weight.slice.dim >= 0)
+          expected = expected.narrow(weight.slice.dim, weight.slice.begin,
+                                     weight.slice.end - weight.slice.begin);
+        EXPECT_TRUE(at::equal(Weights::view(own.flat(), weight), expected)) << weight.name;
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Fixtures, WholeWeights, ::testing::Values("llama", "qwen2", "qwen3"),
+                         [](const auto& info) { return std::string(info.param); });
+
+}  // namespace
+}  // namespace slime::model

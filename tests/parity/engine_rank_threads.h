@@ -1,0 +1,133 @@
+#pragma once
+
+/// An engine of several ranks, whose ranks are threads of the test, connected as processes are.
+
+#include <sys/socket.h>
+
+#include <array>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "comm/gloo_mesh.h"
+#include "engine/ranks/followers.h"
+#include "engine/ranks/following_rank.h"
+#include "engine/ranks/leading_runner.h"
+#include "engine_fixture.h"
+
+namespace slime::testing {
+
+/// This rank's slices of a model.
+using MakeSlices = std::function<std::unique_ptr<model::Network>(const comm::Mesh&)>;
+
+inline MakeSlices slices_of(const std::string& model) {
+  return [directory = fixture_directory(model)](const comm::Mesh& mesh) {
+    return model::load_network(directory, model::Precision::of("float32"), mesh);
+  };
+}
+
+class ParallelEngine {
+ public:
+  ParallelEngine(const MakeSlices& make, int tp, engine::EngineConfig config = {}) {
+    if (config.kv_cache_bytes == engine::EngineConfig{}.kv_cache_bytes)
+      config.kv_cache_bytes = 8 << 20;
+    std::vector<int> own_ends;
+    const int port = rendezvous_.port();
+    for (int rank = 1; rank < tp; ++rank) {
+      std::array<int, 2> ends{};
+      EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM, 0, ends.data()), 0);
+      own_ends.push_back(ends[0]);
+      their_ends_.push_back(ends[1]);
+      threads_.emplace_back([make, tp, rank, port, end = ends[1]] {
+        try {
+          const auto mesh = meet(tp, rank, port, nullptr);
+          engine::FollowingRank(end, *mesh, model::Precision::of("float32"), make(*mesh)).follow();
+        } catch (const comm::GroupError&) {  // what the first rank makes of it is what is tested
+        }
+      });
+    }
+    mesh_ = meet(tp, 0, port, &rendezvous_);
+    network_ = make(*mesh_);
+    followers_ = std::make_unique<engine::Followers>(own_ends);
+    config.mesh = mesh_.get();
+    engine_ = std::make_unique<engine::Engine>(
+        *network_, config, clock_,
+        [this](model::Network& network, const engine::StepRunnerConfig& steps) {
+          return std::make_unique<engine::LeadingRunner>(engine::make_step_runner(network, steps),
+                                                         *followers_, steps);
+        });
+  }
+  ~ParallelEngine() {
+    engine_.reset();
+    followers_.reset();
+    for (std::thread& thread : threads_) thread.join();
+  }
+  ParallelEngine(const ParallelEngine&) = delete;
+  ParallelEngine& operator=(const ParallelEngine&) = delete;
+
+  engine::Engine& engine() { return *engine_; }
+  model::Network& network() { return *network_; }
+  const comm::Mesh& mesh() { return *mesh_; }
+  engine::Followers& followers() { return *followers_; }
+  Responses& responses() { return responses_; }
+  /// What follower `rank` reads ends here.
+  void cut_off(int rank) { ::shutdown(their_ends_.at(rank - 1), SHUT_RDWR); }
+
+  void submit(engine::GenerateRequest request) {
+    engine_->submit(std::move(request), responses_.sink());
+  }
+  /// The engine pauses behind the step that draws the request's `count`th token: it goes on only when
+  /// the test says so.
+  void submit_pausing(engine::GenerateRequest request, int count, engine::PauseMode mode) {
+    engine_->submit(std::move(request), [this, left = count, mode, sink = responses_.sink()](
+                                            engine::GenerateUpdate update) mutable {
+      const int before = left;
+      left -= static_cast<int>(update.output_ids.size());
+      if (before > 0 && left <= 0) static_cast<void>(engine_->pause(mode));
+      sink(std::move(update));
+    });
+  }
+  void submit_and_pause(const engine::GenerateRequest& request, int count, engine::PauseMode mode) {
+    submit_pausing(request, count, mode);
+    responses_.wait_for_tokens(request.rid, static_cast<std::size_t>(count));
+  }
+  engine::GenerateUpdate generate(const engine::GenerateRequest& request) {
+    submit(request);
+    return responses_.wait(request.rid);
+  }
+  /// All of them are there when the first step is planned.
+  std::vector<engine::GenerateUpdate> generate(
+      const std::vector<engine::GenerateRequest>& requests) {
+    EXPECT_TRUE(engine_->pause(engine::PauseMode::kInPlace));
+    for (const auto& request : requests) submit(request);
+    EXPECT_TRUE(engine_->resume());
+    std::vector<engine::GenerateUpdate> out;
+    for (const auto& request : requests) out.push_back(responses_.wait(request.rid));
+    return out;
+  }
+
+ private:
+  static std::unique_ptr<comm::Mesh> meet(int tp, int rank, int port,
+                                          comm::Rendezvous* rendezvous) {
+    return comm::make_gloo_mesh({.rank = rank,
+                                 .layout = {.tp = tp},
+                                 .port = port,
+                                 .connect_timeout = std::chrono::seconds(60),
+                                 .timeout = std::chrono::seconds(60)},
+                                rendezvous);
+  }
+
+  SystemClock clock_;
+  comm::Rendezvous rendezvous_;
+  std::vector<int> their_ends_;
+  std::vector<std::thread> threads_;
+  std::unique_ptr<comm::Mesh> mesh_;
+  std::unique_ptr<model::Network> network_;
+  std::unique_ptr<engine::Followers> followers_;
+  Responses responses_;
+  std::unique_ptr<engine::Engine> engine_;
+};
+
+}  // namespace slime::testing

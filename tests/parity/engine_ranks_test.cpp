@@ -1,0 +1,256 @@
+// Engines of several ranks (tensor parallelism): their tokens are those of one rank, float32, whatever
+// happens on the way.
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+
+#include "core/version_runs.h"
+#include "engine/paged_kv_cache.h"
+#include "engine/remote/engine_server.h"
+#include "engine/remote/remote_engine.h"
+#include "engine_rank_threads.h"
+#include "model/whole_weights.h"
+
+namespace slime::engine {
+namespace {
+
+using testing::fixture_directory;
+using testing::greedy_request;
+using testing::MakeSlices;
+using testing::ParallelEngine;
+using testing::Responses;
+using testing::sampled_request;
+using testing::slices_of;
+using testing::some_tokens;
+using testing::TestEngine;
+
+/// A group of four, prompts longer than a chunk, greedy, drawn, penalties, cuts, scores and stop ids.
+std::vector<GenerateRequest> workload(int64_t vocabulary, int64_t num_tokens = 24) {
+  std::vector<GenerateRequest> requests;
+  for (int i = 0; i < 14; ++i) {
+    const auto prompt =
+        some_tokens(i < 4 ? 45 : 3 + 7 * i, i < 4 ? 1 : i, std::min<int64_t>(300, vocabulary));
+    requests.push_back(i % 3 == 2 ? greedy_request(prompt, num_tokens)
+                                  : sampled_request(prompt, num_tokens, 100 + i));
+    GenerateRequest& request = requests.back();
+    request.rid = "r" + std::to_string(i);
+    if (i % 4 == 1) request.sampling.frequency_penalty = 0.7;
+    if (i % 5 == 0) request.sampling.top_p = 0.8;
+    if (i == 7) request.sampling.top_k = 5;
+    if (i % 6 == 0) request.top_logprobs_num = 3;
+    if (i == 4 || i == 9) request.logprob_start_len = 0;
+    if (i == 10) {
+      request.sampling.ignore_eos = false;
+      for (TokenId id = 0; id < vocabulary; id += 9) request.sampling.stop_token_ids.push_back(id);
+      request.sampling.min_new_tokens = 4;
+    }
+  }
+  return requests;
+}
+
+void expect_same(const std::vector<GenerateUpdate>& got,
+                 const std::vector<GenerateUpdate>& expected) {
+  constexpr double kRounding = 1e-4;  // float32 sums in another order, through some layers
+  ASSERT_EQ(got.size(), expected.size());
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    SCOPED_TRACE(expected[i].rid);
+    EXPECT_EQ(got[i].output_ids, expected[i].output_ids);
+    ASSERT_EQ(got[i].output_log_probs.size(), expected[i].output_log_probs.size());
+    for (std::size_t t = 0; t < got[i].output_log_probs.size(); ++t)
+      EXPECT_NEAR(got[i].output_log_probs[t], expected[i].output_log_probs[t], kRounding);
+    ASSERT_EQ(got[i].input_log_probs.size(), expected[i].input_log_probs.size());
+    for (std::size_t t = 1; t < got[i].input_log_probs.size(); ++t)
+      EXPECT_NEAR(*got[i].input_log_probs[t], *expected[i].input_log_probs[t], kRounding);
+    ASSERT_EQ(got[i].output_top.size(), expected[i].output_top.size());
+    for (std::size_t t = 0; t < got[i].output_top.size(); ++t)
+      EXPECT_EQ(got[i].output_top[t].size(), expected[i].output_top[t].size());
+    ASSERT_TRUE(got[i].finish && expected[i].finish);
+    EXPECT_EQ(got[i].finish->kind, expected[i].finish->kind) << got[i].finish->message;
+    EXPECT_EQ(got[i].finish->matched, expected[i].finish->matched);
+  }
+}
+
+/// Of one rank, all requests together.
+std::vector<GenerateUpdate> expected_of(TestEngine& bench,
+                                        const std::vector<GenerateRequest>& requests) {
+  for (const auto& request : requests) bench.submit(request);
+  std::vector<GenerateUpdate> out;
+  for (const auto& request : requests) out.push_back(bench.responses().wait(request.rid));
+  return out;
+}
+
+class EngineRanksOnGoldenModel : public ::testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override { SLIME_NEEDS_MODEL(GetParam()); }
+};
+
+TEST_P(EngineRanksOnGoldenModel, TwoRanksDrawTheTokensOfOne) {
+  TestEngine one(GetParam());
+  const auto requests = workload(one.network().config().vocab_size);
+  ParallelEngine two(slices_of(GetParam()), 2, {.max_prefill_tokens = 20});
+  const auto got = two.generate(requests);
+  expect_same(got, expected_of(one, requests));
+  int64_t cached = 0;
+  for (const GenerateUpdate& update : got) cached += update.cached_tokens;
+  EXPECT_GT(cached, 0) << "the group shares its prompt";
+}
+
+INSTANTIATE_TEST_SUITE_P(Fixtures, EngineRanksOnGoldenModel,
+                         ::testing::Values("gemma3_text", "llama", "llama3_rope", "qwen2", "qwen3"),
+                         [](const auto& info) { return std::string(info.param); });
+
+/// qwen3 with as many key-value heads as query heads, so that four ranks can have them; what is not
+/// divided is the vocabulary.
+class FourHeads {
+ public:
+  FourHeads() : config_(model::read_model_config(fixture_directory("qwen3"))) {
+    config_.num_kv_heads = config_.num_heads;
+    config_.initializer_range = 0.2;
+    config_.vocab_size = 317;
+    whole_ = model::make_network(config_, model::Precision::of("float32"), 7);
+  }
+  MakeSlices slices() const {
+    return [this](const comm::Mesh& mesh) {
+      auto network = model::make_blank_network(config_, model::Precision::of("float32"), mesh);
+      const Tensor& flat_N = whole_->weights().flat();
+      model::write_whole_(network->weights(), 0,
+                          {static_cast<const char*>(flat_N.data_ptr()), flat_N.nbytes()});
+      return network;
+    };
+  }
+
+ private:
+  model::ModelConfig config_;
+  std::unique_ptr<model::Network> whole_;
+};
+
+TEST(EngineRanks, FourRanksDrawTheTokensOfOne) {
+  const FourHeads model;
+  TestEngine one(model.slices()(comm::Mesh::single()), {});
+  const auto requests = workload(317, 12);
+  ParallelEngine four(model.slices(), 4, {.max_prefill_tokens = 40});
+  expect_same(four.generate(requests), expected_of(one, requests));
+}
+
+TEST(EngineRanks, PagesAreTakenAwayAndGivenBackOnAllRanks) {
+  TestEngine one("qwen3");
+  const auto requests = workload(one.network().config().vocab_size);
+  const int64_t page_bytes = PagedKvCache::page_bytes(one.network().blocks(), at::kFloat) / 2;
+  ParallelEngine two(slices_of("qwen3"), 2, {.kv_cache_bytes = 20 * page_bytes});
+  const auto got = two.generate(requests);
+  int64_t retractions = 0;
+  for (const GenerateUpdate& update : got) retractions += update.num_retractions;
+  EXPECT_GT(retractions, 0);
+  expect_same(got, expected_of(one, requests));
+  ASSERT_TRUE(two.engine().sleep());
+  ASSERT_TRUE(two.engine().wake());
+  GenerateRequest again = requests[0];
+  again.rid = "again";
+  EXPECT_EQ(two.generate(again).output_ids, got[0].output_ids);
+}
+
+TEST(EngineRanks, APauseAnAbortAndAStopStringChangeNoOtherToken) {
+  const EngineConfig config{.token_bytes = [](TokenId id) { return std::to_string(id) + " "; }};
+  TestEngine one("qwen3", config);
+  ParallelEngine two(slices_of("qwen3"), 2, config);
+  GenerateRequest kept = sampled_request(some_tokens(30), 120, 5);
+  kept.rid = "kept";
+  GenerateRequest stops = greedy_request(some_tokens(9), 40);
+  stops.rid = "stops";
+  const GenerateUpdate plain = one.generate(stops);
+  stops.sampling.stop = {std::to_string(plain.output_ids[20]) + " "};
+  stops.rid = "stops at a string";
+  GenerateRequest dropped = sampled_request(some_tokens(30), 120, 6);
+  dropped.rid = "dropped";
+  two.submit_and_pause(dropped, 3, PauseMode::kInPlace);
+  two.submit_pausing(kept, 10, PauseMode::kRetract);
+  ASSERT_TRUE(two.engine().resume());
+  two.responses().wait_for_tokens("kept", 10);
+  ASSERT_TRUE(two.engine().abort_prefix("dropped"));
+  ASSERT_TRUE(two.engine().resume());
+  expect_same({two.responses().wait("kept"), two.generate(stops)},
+              {one.generate(kept), one.generate(stops)});
+  EXPECT_EQ(two.responses().wait("dropped").finish->kind, FinishReason::Kind::kAbort);
+}
+
+/// Weights over a connection, as a run sends them: whole, in pieces that end anywhere.
+TEST(EngineRanks, EachRankTakesItsSlicesOfSentWeightsAndTheNextTokensAreTheirs) {
+  const at::NoGradGuard no_grad;
+  TestEngine other("qwen3");
+  const Tensor first = other.network().weights().flat().clone();
+  ParallelEngine two(slices_of("qwen3"), 2);
+  const auto second = model::make_blank_network(two.network().config(),
+                                                model::Precision::of("float32"), two.mesh());
+  TwoNetworks networks{
+      .running = &two.network(), .second = second.get(), .running_handle = {}, .second_handle = {}};
+  std::array<int, 2> ends{};
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM, 0, ends.data()), 0);
+  RemoteEngine remote(ends[0], {.weight_piece_bytes = 10'007});
+  EngineServer server(two.engine(), ends[1], networks,
+                      {.pass_weights_on = [&](std::string_view piece) {
+                        two.followers().tell(RankOrder::kWeights, piece);
+                      }});
+  const std::jthread thread([&] { server.serve(); });
+  Responses responses;
+  for (int version = 1; version <= 2; ++version) {
+    GenerateRequest running = sampled_request(some_tokens(12), 60, 7);
+    running.rid = "running-" + std::to_string(version);
+    two.submit_and_pause(running, 5, PauseMode::kInPlace);
+    Tensor flat = other.network().weights().flat();
+    flat.copy_(first * (1 + 0.05 * version));
+    ASSERT_TRUE(remote.update_weights({.version = version,
+                                       .source = FromNetwork{&other.network()},
+                                       .running = RunningRequests::kKeep}));
+    ASSERT_TRUE(remote.resume());
+    GenerateRequest probe = sampled_request(some_tokens(40), 20, 4);
+    probe.rid = "probe-" + std::to_string(version);
+    remote.submit(probe, responses.sink());
+    const GenerateUpdate out = responses.wait(probe.rid);
+    EXPECT_EQ(out.versions, (std::vector<VersionRun>{{version, 20}}));
+    ASSERT_TRUE(other.engine().update_weights({.version = version}));
+    probe.rid = "cold-" + std::to_string(version);
+    EXPECT_EQ(out.output_ids, other.generate(probe).output_ids);
+    EXPECT_EQ(two.responses().wait(running.rid).versions,
+              (std::vector<VersionRun>{{version - 1, 5}, {version, 55}}));
+  }
+  remote.disconnect("the test is over");
+}
+
+TEST(EngineRanks, EachRankReadsItsSlicesOfACheckpoint) {
+  const at::NoGradGuard no_grad;
+  ParallelEngine two(slices_of("qwen3"), 2);
+  GenerateRequest request = sampled_request(some_tokens(40), 20, 4);
+  request.rid = "as loaded";
+  const GenerateUpdate loaded = two.generate(request);
+  // Nobody's copy may be what is drawn from behind the update.
+  ASSERT_TRUE(two.engine().run_exclusive([&] { two.network().weights().flat().zero_(); }));
+  ASSERT_FALSE(two.engine().update_weights(
+      {.version = 5, .source = FromDirectory{fixture_directory("llama")}}));
+  ASSERT_TRUE(two.engine().update_weights(
+      {.version = 5, .source = FromDirectory{fixture_directory("qwen3")}}));
+  request.rid = "read again";
+  const GenerateUpdate again = two.generate(request);
+  EXPECT_EQ(again.output_ids, loaded.output_ids);
+  EXPECT_EQ(again.versions, (std::vector<VersionRun>{{5, 20}}));
+}
+
+TEST(EngineRanks, AnEngineThatLosesARankIsLost) {
+  ParallelEngine two(slices_of("qwen3"), 2);
+  GenerateRequest request = sampled_request(some_tokens(30), 150, 5);
+  request.rid = "running";
+  two.submit_and_pause(request, 3, PauseMode::kInPlace);
+  two.cut_off(1);
+  ASSERT_TRUE(two.engine().resume());
+  const GenerateUpdate lost = two.responses().wait("running");
+  EXPECT_EQ(lost.finish->cause, FinishReason::Cause::kEngineLost);
+  EXPECT_EQ(lost.output_ids.size(), 3U);
+  request.rid = "later";
+  EXPECT_EQ(two.generate(request).finish->cause, FinishReason::Cause::kEngineLost);
+}
+
+}  // namespace
+}  // namespace slime::engine
