@@ -221,9 +221,9 @@ TEST(LayoutInvariance, OfAModelWithAHeadOfItsOwn) {
 
 /// Of the mixers that are not grouped-query attention.
 const std::vector<ParallelLayout> kOfOtherMixers{
-    {.tp = 4}, {.dp = 2, .tp = 2, .sequence_parallel = true},
-    {.cp = 4}, {.cp = 2, .contiguous_context = true},
-    {.pp = 4}, {.tp = 2, .pp = 2, .cp = 2, .sequence_parallel = true, .chunks = 2},
+    {.dp = 2, .tp = 2},
+    {.cp = 2, .contiguous_context = true},
+    {.tp = 2, .pp = 2, .cp = 2, .sequence_parallel = true, .chunks = 2},
 };
 
 TEST(LayoutInvariance, OfLatentAttention) {
