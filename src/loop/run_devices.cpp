@@ -64,12 +64,12 @@ int nodes_needed(const config::RunConfig& config, int num_visible) {
 }
 
 cluster::Placement place_workers(const config::RunConfig& config, int num_nodes, int num_visible) {
-  cluster::Placement placement{.num_nodes = num_nodes,
-                               .num_ranks = num_ranks(config),
-                               .num_engines = static_cast<int>(config.num_engine_workers),
-                               .places_per_engine =
-                                   static_cast<int>(config.rollout_num_gpus_per_engine),
-                               .has_devices = config.device != "cpu"};
+  cluster::Placement placement{
+      .num_nodes = num_nodes,
+      .num_ranks = num_ranks(config),
+      .num_engines = static_cast<int>(config.num_engine_workers),
+      .places_per_engine = static_cast<int>(config.rollout_num_gpus_per_engine),
+      .has_devices = config.device != "cpu"};
   if (num_nodes > 1) {
     placement.places_per_node = static_cast<int>(config.num_gpus_per_node.value_or(
         placement.has_devices ? num_visible : config.actor_num_gpus_per_node));

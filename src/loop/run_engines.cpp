@@ -74,9 +74,9 @@ EngineWorkers::Hear on_timeline(Stations& run) {
 std::unique_ptr<EngineWorkers> start_engine_workers(Stations& run, WeightVersion version,
                                                     engine::RunningRequests running) {
   const config::RunConfig& config = run.config;
-  const int64_t threads =
-      std::max<int64_t>(1, run.engine_threads / (run.hosts.placement.most_engines_of_a_node() *
-                                                 config.rollout_num_gpus_per_engine));
+  const int64_t threads = std::max<int64_t>(
+      1, run.engine_threads /
+             (run.hosts.placement.most_engines_of_a_node() * config.rollout_num_gpus_per_engine));
   EngineWorkersConfig workers =
       engine_workers_config(config,
                             {.config = config,

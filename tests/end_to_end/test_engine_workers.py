@@ -74,6 +74,13 @@ def children_of(pid):
     return [int(word) for file in Path(f"/proc/{pid}/task").glob("*/children") for word in file.read_text().split()]
 
 
+def is_running(pid):
+    try:
+        return " Z " not in Path(f"/proc/{pid}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
 class Disturbance:
     """Sends a signal to an engine of a run, as often as asked for: each time behind a random step, a random moment later. The first
     comes while engines start."""
@@ -207,13 +214,14 @@ def test_a_rank_of_an_engine_that_is_killed_is_the_engines_death(two_heads):
     command = command_for(two_heads, run_dir, rollouts=10, extra=[*TWO_RANKS, *COMES_BACK])
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     try:
-        for step in (1, 4):
+        for step, dies in ((1, "a further rank"), (4, "the first rank")):
             wait_for(lambda step=step: steps_done(run_dir) >= step, process)
             engine = None
             while engine is None or not (ranks := children_of(engine)):
                 engine = engines_of(process).get("engine_0")
-            os.kill(ranks[0], signal.SIGKILL)
+            os.kill(engine if dies == "the first rank" else ranks[0], signal.SIGKILL)
             wait_for(lambda engine=engine: engines_of(process).get("engine_0") not in (None, engine), process)
+            wait_for(lambda rank=ranks[0]: not is_running(rank), process)  # they end together
         output, _ = process.communicate(timeout=200)
     finally:
         process.kill()
@@ -309,7 +317,7 @@ def test_no_engine_outlives_the_run(work):
     process.kill()
     process.wait()
     deadline = time.monotonic() + 5
-    while any(Path(f"/proc/{pid}/stat").exists() and " Z " not in Path(f"/proc/{pid}/stat").read_text() for pid in engines):
+    while any(is_running(pid) for pid in engines):
         assert time.monotonic() < deadline, "an engine is still there"
         time.sleep(0.02)
 
