@@ -200,9 +200,6 @@ INSTANTIATE_TEST_SUITE_P(
                   "--rollout-stop-token-ids x: should be whole numbers"},
         BadConfig{"--use-kl-loss yes", "--use-kl-loss is a switch and takes no value"},
         BadConfig{"--advantage-estimator magic", "should be one of grpo"},
-        BadConfig{
-            "--custom-update-weight-post-write-path a.b",
-            "--custom-update-weight-post-write-path: new weights come to the engine without files"},
         BadConfig{"--dynamic-sampling-filter-path mine",
                   "--dynamic-sampling-filter-path mine: should be module.name"},
         BadConfig{"--rollout-sample-hook-path my.hook other",

@@ -34,8 +34,8 @@ void check_weight_publishing(ParsedFlags& flags, Problems& problems) {
         "--update-weight-mode, --update-weight-transport: no weights travel in this run; "
         "--rollout-num-gpus N without --colocate has engines elsewhere");
   }
-  for (const std::string_view flag :
-       {"--update-weight-disk-dir", "--update-weight-disk-keep-files"}) {
+  for (const std::string_view flag : {"--update-weight-disk-dir", "--update-weight-disk-keep-files",
+                                      "--custom-update-weight-post-write-path"}) {
     if (!is_disk && flags.gives(flag))
       flags.warnings.push_back(fmt::format("{}: counts with --update-weight-transport disk", flag));
   }
@@ -95,11 +95,12 @@ void check_engine_workers(ParsedFlags& flags, Problems& problems) {
                    fmt::format("--rollout-num-gpus-per-engine {}: an engine of several ranks takes "
                                "whole weights so far; use 1, or --update-weight-mode full",
                                per_engine));
-  problems.require(per_engine == 1 || !config.check_weight_update_equal,
-                   fmt::format("--rollout-num-gpus-per-engine {}: the weights of an engine of several "
-                               "ranks are not compared so far; use 1, or leave "
-                               "--check-weight-update-equal away",
-                               per_engine));
+  problems.require(
+      per_engine == 1 || !config.check_weight_update_equal,
+      fmt::format("--rollout-num-gpus-per-engine {}: the weights of an engine of several "
+                  "ranks are not compared so far; use 1, or leave "
+                  "--check-weight-update-equal away",
+                  per_engine));
   problems.require(per_engine == 1 || !config.use_rollout_routing_replay,
                    fmt::format("--rollout-num-gpus-per-engine {}: an engine of several ranks does "
                                "not record choices of experts; use 1, or --use-routing-replay",

@@ -100,7 +100,8 @@ TEST_P(EngineRanksOnGoldenModel, TwoRanksDrawTheTokensOfOne) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Fixtures, EngineRanksOnGoldenModel,
-                         ::testing::Values("gemma3_text", "llama", "llama3_rope", "qwen2", "qwen3"),
+                         ::testing::Values("gemma3_text", "llama", "llama3_rope", "qwen2", "qwen3",
+                                           "qwen3_5"),
                          [](const auto& info) { return std::string(info.param); });
 
 /// qwen3 with as many key-value heads as query heads, so that four ranks can have them; what is not

@@ -26,7 +26,7 @@ void check_supported(const LayerSite& site) {
                     "tensor parallelism of 1",
                     site.index, count));
   }
-  if (site.config.experts.are_in_turns && !site.rotary.cos_PR.is_cpu()) {
+  if (site.config.experts.are_in_turns && site.rotary.cos_PR.is_cuda()) {
     throw ConfigError(
         fmt::format("layer {} has {} experts whose gates and ups are in turns, which are computed "
                     "on the CPU only so far: use device cpu",

@@ -13,7 +13,7 @@ namespace slime::model {
 namespace {
 
 void check_delta_place(const LayerSite& site) {
-  if (site.rotary.cos_PR.is_cpu()) return;
+  if (!site.rotary.cos_PR.is_cuda()) return;
   throw ConfigError(
       fmt::format("layer {} is a gated delta net, which is computed on the CPU only so far: use "
                   "device cpu",

@@ -16,7 +16,7 @@ namespace {
 constexpr double kLatentEps = 1e-6;
 
 void check_place(const LayerSite& site) {
-  if (!site.rotary.cos_PR.is_cpu()) {
+  if (site.rotary.cos_PR.is_cuda()) {
     throw ConfigError(
         fmt::format("layer {} has latent attention, which is computed on the CPU only so far: use "
                     "device cpu",
