@@ -32,6 +32,7 @@ SHOWN = {
     "count_all.py": lambda run: re.search(r"groups: \d+ of 60 prompts", log(run)),
     "centred.py": lambda run: all(abs(each) < 1e-6 for each in metric(run, "rollout/rewards")),
     "my_batch.py": lambda run: metric(run, "rollout/raw_reward") == [0, 0],
+    "my_upload.py": lambda run: re.search(r"to be uploaded: weight_v\d+ .*model\.safetensors", log(run)),
     "my_log.py": lambda run: "rollout 1: 16 samples, the longest of" in log(run),
     "my_rollout.py": lambda run: len(metric(run, "rollout/longest")) == 2 and len(metric(run, "eval/test")) == 3,
     "my_eval.py": lambda run: len(metric(run, "eval/sums")) == 3,
