@@ -91,7 +91,7 @@ plan::PlanConfig plan_config_of(const config::ParsedFlags& flags, const Options&
       .pp = wanted("--pipeline-model-parallel-size", config.pipeline_model_parallel_size),
       .cp = wanted("--context-parallel-size", config.context_parallel_size),
       .ep = wanted("--expert-model-parallel-size", config.expert_model_parallel_size),
-      .etp = wanted("--expert-tensor-parallel-size", config.expert_tensor_parallel_size)};
+      .etp = config.expert_tensor_parallel_size};
   plan.num_shown = options.num_shown;
   plan.rates.device_bytes = options.device_gb * 1e9;
   set(plan.rates.products, options.products_tflops, 1e12);

@@ -148,7 +148,7 @@ std::map<std::string, Names> refused_lists() {
 /// to be taken off, and what worked before never comes here.
 const std::map<std::string, Names> kRefused = {
     {"qwen3-4b", {}},
-    {"moe-with-latent-attention", {"--expert-model-parallel-size"}},
+    {"moe-with-latent-attention", {}},
     {"linear-attention-and-gates",
      {"--multimodal-keys", "--enable-mtp-training", "--fp8-format", "--fp8-recipe",
       "--rollout-max-response-len"}},

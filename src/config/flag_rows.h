@@ -36,6 +36,8 @@ inline constexpr std::string_view kGpuPath = "chooses a GPU path; the program ch
 inline constexpr std::string_view kOneWeights =
     "trainer and engine share one set of weights, nothing is moved or offloaded";
 inline constexpr std::string_view kOneProcess = "ranks are on one host";
+inline constexpr std::string_view kOneDispatcher =
+    "rows travel to their experts by one exchange, of exactly the rows that there are";
 inline constexpr std::string_view kOneEngine = "one engine serves the run, in this process";
 inline constexpr std::string_view kNoSpeculation =
     "the engine draws from the same distribution without speculation";

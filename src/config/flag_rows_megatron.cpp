@@ -78,8 +78,8 @@ std::vector<Flag> shape_flags() {
       accepted("--moe-grouped-gemm", kSwitch, kGpuPath),
       accepted("--moe-permute-fusion", kSwitch, kGpuPath),
       accepted("--moe-router-dtype", kValue, "router scores are float32"),
-      accepted("--moe-token-dispatcher-type", kValue, kOneProcess),
-      accepted("--moe-enable-deepep", kSwitch, kOneProcess),
+      accepted("--moe-token-dispatcher-type", kValue, kOneDispatcher),
+      accepted("--moe-enable-deepep", kSwitch, kOneDispatcher),
       accepted("--moe-token-drop-policy", kValue, "no token is dropped"),
       refused("--enable-mtp-training", kSwitch,
               "leave it out: layers that predict further tokens are not trained"),
@@ -91,20 +91,23 @@ std::vector<Flag> shape_flags() {
 }
 
 std::vector<Flag> parallel_flags() {
-  constexpr std::string_view kOneExpert = "1 for now: experts are whole on each rank";
   constexpr std::string_view kOptimizerStays =
       "weights are shared and the optimizer stays; --offload-rollout is about the rest";
   return {
       works("--tensor-model-parallel-size", &C::tensor_model_parallel_size,
             "ranks that cut heads, feed-forward width and vocabulary of each layer between them; "
-            "dense models without fused matrices"),
+            "models without fused matrices"),
       works("--pipeline-model-parallel-size", &C::pipeline_model_parallel_size,
             "stages of layers; micro-batches go through them one forward, one backward"),
       works("--context-parallel-size", &C::context_parallel_size,
             "ranks that have rows of each micro-batch, pieces r and 2 x size - 1 - r of each "
             "segment"),
-      works("--expert-model-parallel-size", &C::expert_model_parallel_size, kOneExpert),
-      works("--expert-tensor-parallel-size", &C::expert_tensor_parallel_size, kOneExpert),
+      works("--expert-model-parallel-size", &C::expert_model_parallel_size,
+            "ranks among which the experts of each layer are divided; tokens travel to them and "
+            "back"),
+      works("--expert-tensor-parallel-size", &C::expert_tensor_parallel_size,
+            "ranks that cut the width of each expert between them; --tensor-model-parallel-size "
+            "without it"),
       works("--actor-num-nodes", &C::actor_num_nodes,
             "hosts whose devices train; the command is started on each of them, or through Ray "
             "(docs/cluster.md)"),

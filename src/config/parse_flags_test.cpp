@@ -169,7 +169,9 @@ INSTANTIATE_TEST_SUITE_P(
                   "--actor-num-gpus-per-node 1: should be a multiple of "
                   "--tensor-model-parallel-size 2"},
         BadConfig{"--context-parallel-size 0", "--context-parallel-size 0: should be between 1"},
-        BadConfig{"--expert-model-parallel-size 2", "experts are whole on each rank"},
+        BadConfig{"--expert-model-parallel-size 2 --actor-num-gpus-per-node 3",
+                  "--expert-model-parallel-size 2 x --expert-tensor-parallel-size 1 = 2: should "
+                  "divide the 3 ranks"},
         BadConfig{"--decoder-last-pipeline-num-layers 3",
                   "--decoder-last-pipeline-num-layers 3: needs --pipeline-model-parallel-size"},
         BadConfig{"--num-virtual-stages-per-pipeline-rank 2",

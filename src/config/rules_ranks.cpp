@@ -16,18 +16,14 @@ bool check_sizes(const RunConfig& config, Problems& problems) {
        {std::pair{"--tensor-model-parallel-size", config.tensor_model_parallel_size},
         std::pair{"--pipeline-model-parallel-size", config.pipeline_model_parallel_size},
         std::pair{"--context-parallel-size", config.context_parallel_size},
+        std::pair{"--expert-model-parallel-size", config.expert_model_parallel_size},
+        std::pair{"--expert-tensor-parallel-size", config.expert_tensor_size()},
         std::pair{"--actor-num-nodes", config.actor_num_nodes},
         std::pair{"--actor-num-gpus-per-node", config.actor_num_gpus_per_node}}) {
     const bool is_possible = size >= 1 && size <= kMostRanks;
     problems.require(is_possible,
                      fmt::format("{} {}: should be between 1 and {}", name, size, kMostRanks));
     are_positive &= is_possible;
-  }
-  for (const auto& [name, size] :
-       {std::pair{"--expert-model-parallel-size", config.expert_model_parallel_size},
-        std::pair{"--expert-tensor-parallel-size", config.expert_tensor_parallel_size}}) {
-    problems.require(
-        size == 1, fmt::format("{} {}: experts are whole on each rank for now; use 1", name, size));
   }
   problems.require(config.num_gpus_per_node.value_or(1) >= 1 &&
                        config.num_gpus_per_node.value_or(1) <= kMostRanks,
@@ -87,6 +83,14 @@ void check_ranks(const RunConfig& config, Problems& problems) {
                   "--context-parallel-size {} = {}",
                   world, config.tensor_model_parallel_size, config.pipeline_model_parallel_size,
                   config.context_parallel_size, together));
+  const int64_t stage = world / config.pipeline_model_parallel_size;
+  const int64_t expert_ranks = config.expert_model_parallel_size * config.expert_tensor_size();
+  problems.require(
+      world % together != 0 || stage % expert_ranks == 0,
+      fmt::format("--expert-model-parallel-size {} x --expert-tensor-parallel-size {} = {}: should "
+                  "divide the {} ranks of a pipeline stage",
+                  config.expert_model_parallel_size, config.expert_tensor_size(), expert_ranks,
+                  stage));
   problems.require(
       config.tensor_model_parallel_size == 1 || config.recompute_granularity != "selective",
       fmt::format("--recompute-granularity selective: computes products again that "

@@ -417,7 +417,7 @@ struct ParallelFlags {
   int64_t pipeline_model_parallel_size = 1;
   int64_t context_parallel_size = 1;
   int64_t expert_model_parallel_size = 1;
-  int64_t expert_tensor_parallel_size = 1;
+  std::optional<int64_t> expert_tensor_parallel_size;  // without it: see expert_tensor_size()
   bool sequence_parallel = false;
   bool allgather_cp = false;
   std::optional<int64_t> decoder_first_pipeline_num_layers;
@@ -438,6 +438,10 @@ struct ParallelFlags {
     return tensor_model_parallel_size * pipeline_model_parallel_size * context_parallel_size;
   }
   int64_t data_parallel_size() const { return world_size() / model_parallel_size(); }
+  /// Ranks that have slices of the same experts; Megatron's default is that of the other layers.
+  int64_t expert_tensor_size() const {
+    return expert_tensor_parallel_size.value_or(tensor_model_parallel_size);
+  }
   /// Ranges of layers of a pipeline stage.
   int64_t pipeline_chunks() const { return num_virtual_stages_per_pipeline_rank.value_or(1); }
 };

@@ -27,44 +27,44 @@ struct Matrices {
 /// The experts of one call: their matrices, and which rows are whose.
 class Group {
  public:
-  Group(const ExpertStack& stack, ExpertVisits visits)
-      : visits_(std::move(visits)),
+  Group(const ExpertStack& stack, const GroupStarts& starts)
+      : starts_(starts),
         is_in_turns_(stack.is_in_turns),
         limit_(stack.swiglu_limit),
         gate_up_(matrices(stack.gate_up, stack.gate_up_bias)),
         down_(matrices(stack.down, stack.down_bias)) {}
 
-  const ExpertVisits& visits() const { return visits_; }
   const Matrices& gate_up() const { return gate_up_; }
   const Matrices& down() const { return down_; }
 
   Tensor product(const Tensor& x_SI, const Matrices& m) const {
     const Device& device = kernels_for(x_SI);
-    const Tensor y_SO = m.is_turned ? device.grouped_input_grad(x_SI, m.weight, visits_.starts)
-                                    : device.grouped_linear(x_SI, m.weight, visits_.starts);
-    return m.bias_EO.defined() ? y_SO.add_(bias_of_visits(m)) : y_SO;
+    const Tensor y_SO = m.is_turned ? device.grouped_input_grad(x_SI, m.weight, starts_)
+                                    : device.grouped_linear(x_SI, m.weight, starts_);
+    return m.bias_EO.defined() ? y_SO.add_(bias_of_rows(m, x_SI.size(0))) : y_SO;
   }
 
-  Tensor bias_of_visits(const Matrices& m) const {
-    return m.bias_EO.index_select(0, expert_of_visits());
+  Tensor bias_of_rows(const Matrices& m, int64_t num_rows) const {
+    return m.bias_EO.index_select(0, expert_of_rows(num_rows));
   }
 
   Tensor input_grad(const Tensor& dy_SO, const Matrices& m) const {
     const Device& device = kernels_for(dy_SO);
-    return m.is_turned ? device.grouped_linear(dy_SO, m.weight, visits_.starts)
-                       : device.grouped_input_grad(dy_SO, m.weight, visits_.starts);
+    return m.is_turned ? device.grouped_linear(dy_SO, m.weight, starts_)
+                       : device.grouped_input_grad(dy_SO, m.weight, starts_);
   }
 
   void add_weight_grad(const Tensor& dy_SO, const Tensor& x_SI, const Matrices& m) const {
     if (!m.grad.defined()) return;
     const Device& device = kernels_for(dy_SO);
-    if (m.is_turned) return device.add_grouped_weight_grad_(m.grad, x_SI, dy_SO, visits_.starts);
-    device.add_grouped_weight_grad_(m.grad, dy_SO, x_SI, visits_.starts);
+    if (m.is_turned) return device.add_grouped_weight_grad_(m.grad, x_SI, dy_SO, starts_);
+    device.add_grouped_weight_grad_(m.grad, dy_SO, x_SI, starts_);
   }
 
   void add_bias_grad(const Tensor& dy_SO, const Matrices& m) const {
     if (!m.bias_grad_EO.defined()) return;
-    m.bias_grad_EO.index_add_(0, expert_of_visits(), dy_SO.to(m.bias_grad_EO.scalar_type()));
+    m.bias_grad_EO.index_add_(0, expert_of_rows(dy_SO.size(0)),
+                              dy_SO.to(m.bias_grad_EO.scalar_type()));
   }
 
   Tensor gated(const Tensor& gate_up_S2F) const {
@@ -89,14 +89,6 @@ class Group {
             (gated_SF * weight_S1).to(type), (wide_dgated_SF * gated_SF).sum(1)};
   }
 
-  /// [T, H] from what the visits return.
-  Tensor sum(const Tensor& rows_SH, const Tensor& weight_TK) const {
-    return kernels_for(rows_SH).sum_visits(rows_SH, visits_.place_TK, weight_TK);
-  }
-
-  /// Rows of the tokens, as their visits stand.
-  Tensor rows(const Tensor& x_TH) const { return x_TH.index_select(0, visits_.token_S); }
-
  private:
   Matrices matrices(const Param& weight, const Param& bias) const {
     const int64_t experts = num_experts();
@@ -106,38 +98,29 @@ class Group {
     return {by_expert(weight.value), by_expert(weight.grad), bias.value, bias.grad, is_in_turns_};
   }
 
-  Tensor expert_of_visits() const {
-    const GroupStarts& starts = visits_.starts;
-    const Tensor starts_E1 =
-        starts.is_on_device() ? starts.device_E1.to(at::kLong) : at::tensor(starts.host, at::kLong);
+  Tensor expert_of_rows(int64_t num_rows) const {
+    const Tensor starts_E1 = starts_.is_on_device() ? starts_.device_E1.to(at::kLong)
+                                                    : at::tensor(starts_.host, at::kLong);
     return at::searchsorted(starts_E1.narrow(0, 1, num_experts()),
-                            at::arange(visits_.num_visits(), starts_E1.options()),
+                            at::arange(num_rows, starts_E1.options()),
                             /*out_int32=*/false, /*right=*/true);
   }
 
   int64_t num_experts() const {
-    const GroupStarts& starts = visits_.starts;
-    return (starts.is_on_device() ? starts.device_E1.numel()
-                                  : static_cast<int64_t>(starts.host.size())) -
+    return (starts_.is_on_device() ? starts_.device_E1.numel()
+                                   : static_cast<int64_t>(starts_.host.size())) -
            1;
   }
 
-  ExpertVisits visits_;
+  const GroupStarts& starts_;
   bool is_in_turns_;
   double limit_;
   Matrices gate_up_;
   Matrices down_;
 };
 
-/// Weights of the visits as a column, in their order.
-Tensor weight_of_visits(const Tensor& weight_TK, const Tensor& place_TK) {
-  const Tensor weight_S = at::empty({weight_TK.numel()}, weight_TK.options());
-  return weight_S.index_copy_(0, place_TK.view({-1}), weight_TK.reshape({-1})).unsqueeze(1);
-}
-
-Tensor summed(const Group& group, const Tensor& gate_up_S2F, const Tensor& weight_TK) {
-  return group.sum(group.product(group.gated(gate_up_S2F), group.down()), weight_TK);
-}
+/// Rows of the tokens, as their visits stand.
+Tensor rows_of(const Tensor& x_TH, const Tensor& token_S) { return x_TH.index_select(0, token_S); }
 
 void keep(AutogradContext* ctx, const std::string& name, const Param& param) {
   ctx->saved_data[name] = param.value;
@@ -151,9 +134,8 @@ Param kept(AutogradContext* ctx, const std::string& name) {
 struct Experts : torch::autograd::Function<Experts> {
   static Tensor forward(AutogradContext* ctx, const Tensor& x_TH, const ExpertVisits& visits,
                         const Tensor& weight_TK, const ExpertStack& stack) {
-    const Group group(stack, visits);
-    const Tensor gate_up_S2F = group.product(group.rows(x_TH), group.gate_up());
-    ctx->save_for_backward({x_TH, weight_TK, gate_up_S2F});
+    const ExpertRows rows = expert_rows(rows_of(x_TH, visits.token_S), visits.starts, stack);
+    ctx->save_for_backward({x_TH, weight_TK, rows.gate_up_S2F});
     ctx->saved_data["starts"] = visits.starts.host;
     ctx->saved_data["device_starts"] = visits.starts.device_E1;
     ctx->saved_data["token"] = visits.token_S;
@@ -164,7 +146,7 @@ struct Experts : torch::autograd::Function<Experts> {
     keep(ctx, "down_bias", stack.down_bias);
     ctx->saved_data["is_in_turns"] = stack.is_in_turns;
     ctx->saved_data["swiglu_limit"] = stack.swiglu_limit;
-    return summed(group, gate_up_S2F, weight_TK);
+    return sum_of_visits(rows.out_SH, visits.place_TK, weight_TK);
   }
 
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
@@ -178,33 +160,51 @@ struct Experts : torch::autograd::Function<Experts> {
                             ctx->saved_data["swiglu_limit"].toDouble()};
     GroupStarts starts(ctx->saved_data["device_starts"].toTensor());
     starts.host = ctx->saved_data["starts"].toIntVector();
-    const Group group(stack, {std::move(starts), ctx->saved_data["token"].toTensor(),
-                              ctx->saved_data["place"].toTensor()});
-
-    const Tensor& place_TK = group.visits().place_TK;
-    const Tensor weight_S1 = weight_of_visits(weight_TK, place_TK);
-    // Of what a visit returns, before its weight.
-    const Tensor dout_SH = group.rows(grads[0].contiguous());
-    const GatedGradients through =
-        group.gated_gradients(group.input_grad(dout_SH, group.down()), gate_up_S2F, weight_S1);
-    const Tensor& dweight_S = through.dweight_S;
-    if (stack.down_bias.defined()) {
-      const Tensor wide_SH = dout_SH.to(weight_TK.scalar_type());
-      dweight_S.add_((wide_SH * group.bias_of_visits(group.down())).sum(1));
-      group.add_bias_grad(wide_SH * weight_S1, group.down());
-    }
-    const Tensor dweight_TK =
-        dweight_S.index_select(0, place_TK.view({-1})).view(weight_TK.sizes());
-    group.add_weight_grad(dout_SH, through.weighted_SF, group.down());
-    const Tensor& dgate_up_S2F = through.dgate_up_S2F;
-    group.add_weight_grad(dgate_up_S2F, group.rows(x_TH), group.gate_up());
-    group.add_bias_grad(dgate_up_S2F, group.gate_up());
-    const Tensor dx_SH = group.input_grad(dgate_up_S2F, group.gate_up());
-    return {group.sum(dx_SH, {}), Tensor(), dweight_TK, Tensor()};
+    const Tensor token_S = ctx->saved_data["token"].toTensor();
+    const Tensor place_TK = ctx->saved_data["place"].toTensor();
+    const auto [dx_SH, dweight_S] = expert_rows_backward(
+        rows_of(grads[0].contiguous(), token_S), [&] { return rows_of(x_TH, token_S); },
+        gate_up_S2F, weight_of_visits(weight_TK, place_TK), starts, stack);
+    return {sum_of_visits(dx_SH, place_TK, {}), Tensor(),
+            dweight_S.index_select(0, place_TK.view({-1})).view(weight_TK.sizes()), Tensor()};
   }
 };
 
 }  // namespace
+
+ExpertRows expert_rows(const Tensor& x_SH, const GroupStarts& starts, const ExpertStack& stack) {
+  const Group group(stack, starts);
+  const Tensor gate_up_S2F = group.product(x_SH, group.gate_up());
+  return {group.product(group.gated(gate_up_S2F), group.down()), gate_up_S2F};
+}
+
+ExpertRowGradients expert_rows_backward(const Tensor& dout_SH, const std::function<Tensor()>& x_SH,
+                                        const Tensor& gate_up_S2F, const Tensor& weight_S,
+                                        const GroupStarts& starts, const ExpertStack& stack) {
+  const Group group(stack, starts);
+  const Tensor weight_S1 = weight_S.unsqueeze(1);
+  const GatedGradients through =
+      group.gated_gradients(group.input_grad(dout_SH, group.down()), gate_up_S2F, weight_S1);
+  if (stack.down_bias.defined()) {
+    const Tensor wide_SH = dout_SH.to(weight_S.scalar_type());
+    through.dweight_S.add_((wide_SH * group.bias_of_rows(group.down(), dout_SH.size(0))).sum(1));
+    group.add_bias_grad(wide_SH * weight_S1, group.down());
+  }
+  group.add_weight_grad(dout_SH, through.weighted_SF, group.down());
+  const Tensor& dgate_up_S2F = through.dgate_up_S2F;
+  group.add_weight_grad(dgate_up_S2F, x_SH(), group.gate_up());
+  group.add_bias_grad(dgate_up_S2F, group.gate_up());
+  return {group.input_grad(dgate_up_S2F, group.gate_up()), through.dweight_S};
+}
+
+Tensor sum_of_visits(const Tensor& rows_SH, const Tensor& place_TK, const Tensor& weight_TK) {
+  return kernels_for(rows_SH).sum_visits(rows_SH, place_TK, weight_TK);
+}
+
+Tensor weight_of_visits(const Tensor& weight_TK, const Tensor& place_TK) {
+  const Tensor weight_S = at::empty({weight_TK.numel()}, weight_TK.options());
+  return weight_S.index_copy_(0, place_TK.view({-1}), weight_TK.reshape({-1}));
+}
 
 Tensor experts(const Tensor& x_TH, const ExpertVisits& visits, const Tensor& weight_TK,
                const ExpertStack& stack) {
@@ -214,8 +214,8 @@ Tensor experts(const Tensor& x_TH, const ExpertVisits& visits, const Tensor& wei
         "weights of visits are float32, or float64 for float64");
   if (at::GradMode::is_enabled() && (x_TH.requires_grad() || weight_TK.requires_grad()))
     return Experts::apply(x_TH, visits, weight_TK, stack);
-  const Group group(stack, visits);
-  return summed(group, group.product(group.rows(x_TH), group.gate_up()), weight_TK);
+  const ExpertRows rows = expert_rows(rows_of(x_TH, visits.token_S), visits.starts, stack);
+  return sum_of_visits(rows.out_SH, visits.place_TK, weight_TK);
 }
 
 }  // namespace slime::kernels

@@ -9,6 +9,8 @@
 ///
 /// Dimensions: T tokens, K visits of each, S = T K, E experts, H hidden, F width of an expert.
 
+#include <functional>
+
 #include "core/tensor.h"
 #include "kernels/expert_visits.h"
 #include "kernels/param.h"
@@ -32,5 +34,29 @@ struct ExpertStack {
 /// again.
 Tensor experts(const Tensor& x_TH, const ExpertVisits& visits, const Tensor& weight_TK,
                const ExpertStack& stack);
+
+// Its parts, for rows that come from elsewhere and go back there (model/layers/expert_parallel.h).
+// Row s is that of a visit; they lie by expert. Autograd knows nothing of these.
+
+struct ExpertRows {
+  Tensor out_SH;       // what the visits return, before their weights
+  Tensor gate_up_S2F;  // for the backward
+};
+ExpertRows expert_rows(const Tensor& x_SH, const GroupStarts& starts, const ExpertStack& stack);
+
+struct ExpertRowGradients {
+  Tensor dx_SH;
+  Tensor dweight_S;  // float32 (float64)
+};
+/// dout_SH: gradients of the sums that the visits are in, without weights. Adds into the stack's
+/// gradients. x_SH is asked for once, when others are done with.
+ExpertRowGradients expert_rows_backward(const Tensor& dout_SH, const std::function<Tensor()>& x_SH,
+                                        const Tensor& gate_up_S2F, const Tensor& weight_S,
+                                        const GroupStarts& starts, const ExpertStack& stack);
+
+/// [T, H]: of each token the rows of its visits, times their weights where there are any.
+Tensor sum_of_visits(const Tensor& rows_SH, const Tensor& place_TK, const Tensor& weight_TK);
+/// [S], as the visits stand.
+Tensor weight_of_visits(const Tensor& weight_TK, const Tensor& place_TK);
 
 }  // namespace slime::kernels

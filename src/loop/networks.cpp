@@ -44,7 +44,7 @@ std::vector<std::string> frozen_names(const config::RunConfig& config,
     has_match |= matches;
     if (matches != lists_trained || is_of_indexer(weight)) frozen.push_back(weight.name);
   }
-  if (!mesh.pp().is_alone()) return frozen;
+  if (!mesh.pp().is_alone() || !mesh.ep().is_alone()) return frozen;
   if (!has_match)
     throw ConfigError(fmt::format("{} {}: matches no weight; the first is called {}", flag,
                                   fmt::join(patterns, " "), weights.tensors().front().name));

@@ -246,7 +246,7 @@ comm::ParallelLayout layout_of(const config::ParallelFlags& config) {
           .pp = static_cast<int>(config.pipeline_model_parallel_size),
           .cp = static_cast<int>(config.context_parallel_size),
           .ep = static_cast<int>(config.expert_model_parallel_size),
-          .etp = static_cast<int>(config.expert_tensor_parallel_size),
+          .etp = static_cast<int>(config.expert_tensor_size()),
           .sequence_parallel = config.sequence_parallel,
           .contiguous_context = config.allgather_cp,
           .chunks = static_cast<int>(config.pipeline_chunks()),

@@ -12,6 +12,33 @@
 
 namespace slime::loop {
 
+namespace {
+
+/// Whether ranks can divide the model's experts.
+void check_experts(const config::RunConfig& config, const model::ModelConfig& model,
+                   std::vector<std::string>& problems) {
+  const int64_t ep = config.expert_model_parallel_size, etp = config.expert_tensor_size();
+  if (!model.has_experts()) {
+    if (ep > 1) {
+      problems.push_back(
+          fmt::format("--expert-model-parallel-size {}: the model has no experts", ep));
+    }
+    return;
+  }
+  if (model.experts.count % ep != 0) {
+    problems.push_back(
+        fmt::format("--expert-model-parallel-size {}: does not divide the {} experts of a layer",
+                    ep, model.experts.count));
+  }
+  if (model.experts.width % etp != 0) {
+    problems.push_back(
+        fmt::format("--expert-tensor-parallel-size {}: does not divide the width {} of an expert",
+                    etp, model.experts.width));
+  }
+}
+
+}  // namespace
+
 void check_shape(const config::RunConfig& config, const model::ModelConfig& model) {
   std::vector<std::string> problems;
   const auto same = [&](const char* flag, const auto& given, auto actual) {
@@ -48,6 +75,7 @@ void check_shape(const config::RunConfig& config, const model::ModelConfig& mode
   divides("key-value heads", model.num_kv_heads);
   if (!model.delta.in_layer.empty())
     divides("key heads of gated delta nets", model.delta.shape.key_heads);
+  check_experts(config, model, problems);
   if (!model.has_experts()) {
     const auto needs_experts = [&](const char* flag, bool given) {
       if (given) problems.push_back(fmt::format("{}: the model has no experts", flag));
@@ -58,12 +86,6 @@ void check_shape(const config::RunConfig& config, const model::ModelConfig& mode
   if (config.moe_router_enable_expert_bias && !model.experts.has_selection_bias &&
       config.moe_router_bias_update_rate.value_or(0) != 0) {
     problems.emplace_back("--moe-router-bias-update-rate: the model's routers have no biases");
-  }
-  if (config.pipeline_model_parallel_size > 1 && model.experts.has_selection_bias) {
-    problems.push_back(fmt::format(
-        "--pipeline-model-parallel-size {}: checkpoints would lack the selection biases of the "
-        "other stages' routers; use context or data parallelism",
-        config.pipeline_model_parallel_size));
   }
   if (!problems.empty()) throw ConfigError(problems);
   if (config.num_engine_workers > 0)

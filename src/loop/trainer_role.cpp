@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "train/checkpoint.h"
 #include "train/rank_report.h"
+#include "train/whole_tensors.h"
 
 namespace slime::loop {
 namespace {
@@ -30,9 +31,9 @@ void send_weights(train::Trainer& trainer, const Answer& answer) {
     }
   };
   train::gather_weights(trainer, send);
+  const auto constants = train::whole_constants(trainer.mesh(), trainer.network().weights());
   if (trainer.mesh().rank() > 0) return;
-  for (const model::NamedConstant& constant : trainer.network().weights().constants())
-    send(constant.name, constant.value);
+  for (const model::NamedConstant& constant : constants) send(constant.name, constant.value);
   answer("");
 }
 

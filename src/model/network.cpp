@@ -58,6 +58,22 @@ bool is_of_another_stage(const ModelConfig& config, const comm::Mesh& mesh,
          });
 }
 
+/// Of experts that other ranks hold.
+bool is_of_anothers_expert(const ModelConfig& config, const comm::Mesh& mesh,
+                           const std::string& name) {
+  if (mesh.ep().is_alone() || !config.has_experts()) return false;
+  const std::string layers = config.tensor_prefix + "layers.";
+  const std::string middle = "." + config.experts.names.prefix + ".experts.";
+  const size_t found = name.find(middle);
+  if (!name.starts_with(layers) || found == std::string::npos) return false;
+  int64_t layer = -1, expert = -1;
+  std::from_chars(name.data() + layers.size(), name.data() + found, layer);
+  std::from_chars(name.data() + found + middle.size(), name.data() + name.size(), expert);
+  const int64_t each = config.experts.count / mesh.ep().size(), first = each * mesh.at().ep;
+  return config.experts.are_in(layer) && expert >= 0 && expert < config.experts.count &&
+         (expert < first || expert >= first + each);
+}
+
 bool is_zero_at_first(const std::string& name) {
   return name.ends_with(".bias") || name.ends_with("_bias") || name.ends_with(".sinks");
 }
@@ -87,17 +103,20 @@ std::unique_ptr<Network> load_network(const std::filesystem::path& directory,
   const ModelConfig config = read_model_config(directory);
   const ModelFiles files(directory);
   std::unique_ptr<Network> network = make_blank_network(config, precision, mesh);
-  files.read_into(network->weights(), config.stored_form, config.fp8_block,
-                  [&](const std::string& name) {
-                    return is_of_another_stage(config, mesh, name) ? ModelFiles::Surplus::kIgnored
-                                                                   : surplus_of(config, name);
-                  });
+  files.read_into(
+      network->weights(), config.stored_form, config.fp8_block, [&](const std::string& name) {
+        const bool is_elsewhere =
+            is_of_another_stage(config, mesh, name) || is_of_anothers_expert(config, mesh, name);
+        return is_elsewhere ? ModelFiles::Surplus::kIgnored : surplus_of(config, name);
+      });
   return network;
 }
 
 std::unique_ptr<Network> make_network(const ModelConfig& config, const Precision& precision,
                                       uint64_t seed, const comm::Mesh& mesh) {
-  check(mesh.sizes().tp == 1 && mesh.sizes().pp == 1, "fresh weights are made whole");
+  const comm::ParallelLayout& sizes = mesh.sizes();
+  check(sizes.tp == 1 && sizes.pp == 1 && sizes.ep == 1 && sizes.etp == 1,
+        "fresh weights are made whole");
   std::unique_ptr<Network> network = make_blank_network(config, precision, mesh);
   Weights& weights = network->weights();
   for (size_t stream = 0; stream < weights.tensors().size(); ++stream) {

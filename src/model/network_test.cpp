@@ -352,15 +352,6 @@ TEST_F(ModelDirectory, WithNormsOverAllHeadsIsNotReadInSlicesOfHeads) {
   }
 }
 
-TEST_F(ModelDirectory, WithExpertsIsNotReadInSlicesOfThem) {
-  try {
-    load_network(fixture("qwen3_moe"), Precision::of("float32"), unconnected({.tp = 2}, 0));
-    FAIL() << "experts were sliced";
-  } catch (const ConfigError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("layer 0 has 8 experts, which tensor parallelism"));
-  }
-}
-
 TEST_F(ModelDirectory, WithLatentAttentionOrGatedDeltaNetsIsForRanksThatDivideTheirHeads) {
   const auto problem_on = [&](const char* name, const comm::ParallelLayout& layout) -> std::string {
     ModelConfig config = read_model_config(fixture(name));

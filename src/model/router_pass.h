@@ -6,8 +6,8 @@
 /// Replay (spec section 14) gives the choices and nothing else: weights of visits come from the
 /// present scores of the experts that were given, so gradients reach the router as ever.
 ///
-/// Dimensions: Y layers of the whole model, T rows of the batch that this rank has, K visits of
-/// each, E experts, Q sequences.
+/// Dimensions: Y layers of the whole model, T rows of the batch that this rank routes (tensor-parallel
+/// ranks divide those of a context-parallel rank), K visits of each, E experts, Q sequences.
 
 #include <cstdint>
 #include <vector>
@@ -32,13 +32,15 @@ struct RouterLosses {
 
 /// A row that several sequences share counts as often as it stands in one.
 struct RouterRows {
-  Tensor count_T;                    // float32 (float64): in how many sequences the row is
-  Tensor sequence_P, row_P;          // int64: of each of these places; kSequence alone
-  Tensor length_Q;                   // float32 (float64): rows of each sequence, of all ranks
-  comm::RankGroup* ranks = nullptr;  // that have the other rows of the same sequences; null: none
+  Tensor count_T;            // float32 (float64): in how many sequences the row is
+  Tensor sequence_P, row_P;  // int64: of each of these places; kSequence alone
+  Tensor length_Q;           // float32 (float64): rows of each sequence, of all ranks
+  /// Groups over which the other rows of the same sequences lie.
+  std::vector<comm::RankGroup*> ranks;
 };
 
 struct RouterPass {
+  int64_t num_rows = 0;  // T
   /// int16 [Y, T, K]. A row whose first number is below 0 is routed freely; so are all without it.
   Tensor given_YTK;
   /// int16 [Y, T, K]: layers write who was visited; undefined: nobody asks. What was -1 stays so in

@@ -76,7 +76,7 @@ void write_sharded(const std::filesystem::path& directory, const std::string& st
 
 void check_whole(const Weights& weights) {
   for (const NamedWeight& weight : weights.tensors()) {
-    if (weight.slice.dim < 0) continue;
+    if (weight.slice.dim < 0 && !weight.is_of_own_expert) continue;
     throw ConfigError(fmt::format(
         "{} is a slice [{}] of [{}] on this rank: slices are not written under the names of whole "
         "tensors; gather them first, or save with tensor parallelism of 1",
@@ -92,10 +92,11 @@ void save_network(Network& network, const std::filesystem::path& directory,
   for (const NamedWeight& weight : weights.tensors()) {
     tensors.emplace_back(weight.name, Weights::view(weights.flat(), weight));
   }
-  save_network(network, to_write(tensors), directory, options);
+  save_network(network, to_write(tensors), weights.constants(), directory, options);
 }
 
 void save_network(Network& network, std::vector<TensorToWrite> tensors,
+                  const std::vector<NamedConstant>& constants,
                   const std::filesystem::path& directory, const SaveOptions& options) {
   const Weights& weights = network.weights();
   const at::ScalarType dtype =
@@ -118,7 +119,7 @@ void save_network(Network& network, std::vector<TensorToWrite> tensors,
   }
   // Behind them what stays in its own precision.
   NamedTensors as_they_are;
-  for (const NamedConstant& constant : weights.constants())
+  for (const NamedConstant& constant : constants)
     as_they_are.emplace_back(constant.name, constant.value);
   for (const CarriedTensor& carried : weights.carried())
     as_they_are.emplace_back(carried.name, carried.file->read(carried.name));

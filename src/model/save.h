@@ -24,8 +24,9 @@ void save_network(Network& network, const std::filesystem::path& directory,
                   const SaveOptions& options = {});
 
 /// The same of a network of which this rank has a part: `weights` are its whole tensors, in
-/// the precision of the weights.
+/// the precision of the weights, `constants` those of all pipeline stages.
 void save_network(Network& network, std::vector<TensorToWrite> weights,
+                  const std::vector<NamedConstant>& constants,
                   const std::filesystem::path& directory, const SaveOptions& options = {});
 
 /// Throws ConfigError when `weights` are slices of a parallel layout: written under the names of

@@ -76,7 +76,9 @@ Tensor Weights::view(const Tensor& buffer, const NamedWeight& weight) {
 
 void Weights::Builder::add(kernels::Param& param, std::vector<Component> components) {
   NamedWeight fused;
-  fused.offset = num_elements_;
+  fused.is_of_own_expert = components.front().is_of_own_expert;
+  int64_t& num_elements = fused.is_of_own_expert ? num_expert_elements_ : num_elements_;
+  fused.offset = num_elements;
   for (Component& component : components) {
     NamedWeight weight;
     weight.name = std::move(component.name);
@@ -85,17 +87,18 @@ void Weights::Builder::add(kernels::Param& param, std::vector<Component> compone
     weight.has_partial_grad = component.has_partial_grad;
     weight.is_on_two_stages = component.is_on_two_stages;
     weight.keeps_stored_precision = component.keeps_stored_precision;
+    weight.is_of_own_expert = component.is_of_own_expert;
     weight.shape = weight.full_shape;
     if (component.slice.dim >= 0) {
       weight.shape[static_cast<size_t>(component.slice.dim)] =
           component.slice.end - component.slice.begin;
     }
-    weight.offset = num_elements_;
+    weight.offset = num_elements;
     weight.whole_offset = weights_.num_whole_elements_;
     weights_.num_whole_elements_ += product(weight.full_shape);
     weight.decays = weight.shape.size() >= 2 && !component.is_bias;
     const int64_t row = weight.shape.empty() ? 1 : product(weight.shape) / weight.shape[0];
-    num_elements_ += std::max(product(weight.shape), component.room_rows * row);
+    num_elements += std::max(product(weight.shape), component.room_rows * row);
     if (fused.shape.empty()) {
       fused.shape = weight.shape;
     } else {
@@ -103,7 +106,7 @@ void Weights::Builder::add(kernels::Param& param, std::vector<Component> compone
     }
     weights_.tensors_.push_back(std::move(weight));
   }
-  num_elements_ = aligned(num_elements_);
+  num_elements = aligned(num_elements);
   weights_.num_whole_elements_ = aligned(weights_.num_whole_elements_);
   weights_.params_.emplace_back(&param, std::move(fused));
 }
@@ -113,8 +116,15 @@ void Weights::Builder::add_constant(Tensor& tensor, std::string name, std::vecto
 }
 
 void Weights::Builder::allocate(const Precision& precision) {
-  weights_.flat_ = at::zeros({num_elements_},
+  weights_.flat_ = at::zeros({num_elements_ + num_expert_elements_},
                              at::TensorOptions().dtype(precision.weights).device(precision.device));
+  weights_.experts_begin_ = num_elements_;
+  for (NamedWeight& weight : weights_.tensors_) {
+    if (weight.is_of_own_expert) weight.offset += num_elements_;
+  }
+  for (auto& [param, weight] : weights_.params_) {
+    if (weight.is_of_own_expert) weight.offset += num_elements_;
+  }
   for (auto& [param, weight] : weights_.params_) param->value = view(weights_.flat_, weight);
   int64_t size = 0;
   for (const Constant& constant : constants_) size += product(constant.shape);

@@ -50,6 +50,8 @@ struct NamedWeight {
   bool has_partial_grad = false;
   /// The first and the last pipeline stage hold it: its gradient is the sum of theirs.
   bool is_on_two_stages = false;
+  /// Of an expert that this rank has, or a slice of it, and others have not (Weights::experts_begin).
+  bool is_of_own_expert = false;
   /// Files may hold it wider than the weights (Weights::widely_stored).
   bool keeps_stored_precision = false;
 };
@@ -82,6 +84,9 @@ class Weights {
   int64_t num_elements() const { return flat_.size(0); }
   /// The same of a network that holds the tensors of this one whole.
   int64_t num_whole_elements() const { return num_whole_elements_; }
+  /// Elements from here on are of experts that ranks have divided among themselves: other ranks hold the
+  /// same ones (comm::Mesh::edp) than those that hold the same rest (dp_cp). Without such: the end.
+  int64_t experts_begin() const { return experts_begin_; }
   /// Numbers of the model, without padding; tied tensors count once.
   int64_t num_parameters() const;
 
@@ -120,6 +125,7 @@ class Weights {
   Tensor flat_;
   Tensor flat_constants_;
   Tensor grad_;
+  int64_t experts_begin_ = 0;
   std::vector<NamedWeight> tensors_;
   int64_t num_whole_elements_ = 0;
   std::vector<NamedConstant> constants_;

@@ -20,6 +20,7 @@ struct Weights::Builder {
     /// one layout, though not all have as many rows.
     int64_t room_rows = 0;
     bool keeps_stored_precision = false;  // see NamedWeight
+    bool is_of_own_expert = false;        // see NamedWeight; all components of a parameter, or none
   };
 
   explicit Builder(Weights& weights) : weights_(weights) {}
@@ -41,7 +42,8 @@ struct Weights::Builder {
   };
 
   Weights& weights_;
-  int64_t num_elements_ = 0;
+  int64_t num_elements_ = 0;         // but for those of own experts
+  int64_t num_expert_elements_ = 0;  // which stand behind them
   std::vector<Constant> constants_;
 };
 

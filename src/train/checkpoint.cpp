@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <map>
 #include <set>
 #include <string_view>
@@ -23,29 +24,29 @@ namespace {
 constexpr uint64_t kShardBytes = uint64_t{5} << 30;
 
 /// A flat buffer and the stem of its files, inside a folder of the checkpoint; the words of
-/// torch.optim, which people know. Of an optimizer's buffer each rank holds its shard.
+/// torch.optim, which people know. Of an optimizer's buffer each rank holds its shards.
 struct StoredBuffer {
   std::string folder;
   std::string stem;
-  Tensor buffer;  // [N], or the shard
+  HeldBuffer buffer;
   const model::Weights* layout;
   const Optimizer* owner = nullptr;  // of a buffer that is sharded
   bool may_be_missing = false;       // then it is as the run's beginning has it
 
-  Tensor own_shard_of(const Tensor& whole_N) const {
-    if (owner == nullptr) return whole_N;
-    return whole_N.narrow(0, owner->shard().begin, owner->shard().size());
-  }
-  bool is_whole() const { return buffer.size(0) == layout->num_elements(); }
+  bool is_whole() const { return buffer.tensors.front().size(0) == layout->num_elements(); }
 };
 
 void add_optimizer(std::vector<StoredBuffer>& buffers, const std::string& folder,
                    const std::string& prefix, Optimizer& optimizer, const model::Weights& weights) {
-  buffers.push_back({folder, prefix + "exp_avg", optimizer.first_moment(), &weights, &optimizer});
-  buffers.push_back(
-      {folder, prefix + "exp_avg_sq", optimizer.second_moment(), &weights, &optimizer});
-  if (optimizer.has_master())
-    buffers.push_back({folder, prefix + "master", optimizer.master(), &weights, &optimizer});
+  const auto add = [&](const char* stem, Tensor OwnedShard::*tensor) {
+    std::vector<Tensor> shards;
+    for (const OwnedShard& own : optimizer.owned()) shards.push_back(own.*tensor);
+    buffers.push_back(
+        {folder, prefix + stem, HeldBuffer::shards(std::move(shards)), &weights, &optimizer});
+  };
+  add("exp_avg", &OwnedShard::first_moment);
+  add("exp_avg_sq", &OwnedShard::second_moment);
+  if (optimizer.has_master()) add("master", &OwnedShard::master);
 }
 
 /// What has to be kept besides the weights: nothing that the weight files hold already.
@@ -56,26 +57,27 @@ std::vector<StoredBuffer> stored_buffers(Trainer& trainer) {
   if (Critic* critic = trainer.critic()) {
     model::Weights& network = critic->network().weights();
     model::Weights& head = critic->head().weights();
-    buffers.push_back({"critic", "weights", network.flat(), &network});
-    buffers.push_back({"critic", "head", head.flat(), &head});
+    buffers.push_back({"critic", "weights", HeldBuffer::whole(network.flat()), &network});
+    buffers.push_back({"critic", "head", HeldBuffer::whole(head.flat()), &head});
     add_optimizer(buffers, "critic", "", critic->network_optimizer(), network);
     add_optimizer(buffers, "critic", "head_", critic->head_optimizer(), head);
   }
   if (trainer.old_actor() != nullptr) {
     buffers.push_back({.folder = "optimizer",
                        .stem = "old_actor",
-                       .buffer = trainer.old_actor()->weights().flat(),
+                       .buffer = HeldBuffer::whole(trainer.old_actor()->weights().flat()),
                        .layout = &weights,
                        .may_be_missing = true});
     buffers.push_back({.folder = "optimizer",
                        .stem = "rollout_actor",
-                       .buffer = trainer.rollout_actor(),
+                       .buffer = HeldBuffer::whole(trainer.rollout_actor()),
                        .layout = &weights,
                        .may_be_missing = true});
   }
   // A reference that moves with the run cannot be read from where it started.
   if (trainer.reference() != nullptr && trainer.config().ref_update_interval > 0) {
-    buffers.push_back({"optimizer", "reference", trainer.reference()->weights().flat(), &weights});
+    buffers.push_back({"optimizer", "reference",
+                       HeldBuffer::whole(trainer.reference()->weights().flat()), &weights});
   }
   return buffers;
 }
@@ -94,23 +96,26 @@ class Layouts final {
   std::map<const model::Weights*, WholeTensors> known_;
 };
 
-BufferForm form_of(const StoredBuffer& stored) {
-  return stored.owner == nullptr ? BufferForm::kWhole : BufferForm::kShard;
-}
-
 /// The whole tensors of a buffer, each brought when it is written.
-std::vector<model::TensorToWrite> tensors_of(const WholeTensors& layout, const Tensor& buffer,
-                                             BufferForm form) {
+std::vector<model::TensorToWrite> tensors_of(const WholeTensors& layout, const HeldBuffer& buffer) {
   std::vector<model::TensorToWrite> tensors;
   for (std::size_t i = 0; i < layout.entries().size(); ++i) {
-    tensors.push_back({layout.entries()[i].name, layout.entries()[i].shape, buffer.scalar_type(),
-                       [&layout, i, buffer, form] { return layout.gather(i, buffer, form); }});
+    tensors.push_back({layout.entries()[i].name, layout.entries()[i].shape,
+                       buffer.tensors.front().scalar_type(),
+                       [&layout, i, buffer] { return layout.gather(i, buffer); }});
   }
   return tensors;
 }
 
-void give(const WholeTensors& layout, const Tensor& buffer, BufferForm form) {
-  for (std::size_t i = 0; i < layout.entries().size(); ++i) layout.gather(i, buffer, form);
+void give(const WholeTensors& layout, const HeldBuffer& buffer) {
+  for (std::size_t i = 0; i < layout.entries().size(); ++i) layout.gather(i, buffer);
+}
+
+const Tensor& named_constant(model::Network& network, std::string_view name) {
+  const auto& constants = network.weights().constants();
+  const auto found = std::ranges::find(constants, name, &model::NamedConstant::name);
+  check(found != constants.end(), "a constant is one of the model's");
+  return found->value;
 }
 
 /// Files of a model directory that a checkpoint takes over: everything small that is not weights or
@@ -171,9 +176,9 @@ void read_buffer(const fs::path& checkpoint, const StoredBuffer& stored) {
     throw ConfigError(fmt::format("{}: has no folder {}; it was saved by another kind of run",
                                   checkpoint.string(), stored.folder));
   }
-  const Tensor whole_N = stored.is_whole()
-                             ? stored.buffer
-                             : at::zeros({weights.num_elements()}, stored.buffer.options());
+  const Tensor& held = stored.buffer.tensors.front();
+  const Tensor whole_N =
+      stored.is_whole() ? held : at::zeros({weights.num_elements()}, held.options());
   std::set<std::string> missing;
   for (const model::NamedWeight& weight : weights.tensors()) missing.insert(weight.name);
   std::vector<std::string> problems;
@@ -196,7 +201,12 @@ void read_buffer(const fs::path& checkpoint, const StoredBuffer& stored) {
     problems.push_back(fmt::format("{}: no {} of {}", directory.string(), stored.stem, name));
   }
   if (!problems.empty()) throw ConfigError(problems);
-  if (!stored.is_whole()) stored.buffer.copy_(stored.own_shard_of(whole_N));
+  if (stored.is_whole()) return;
+  const std::vector<Tensor> shards = stored.owner->own_shards_of(whole_N);
+  for (std::size_t i = 0; i < shards.size(); ++i) {
+    const Tensor shard = stored.buffer.tensors[i];
+    shard.copy_(shards[i]);
+  }
 }
 
 }  // namespace
@@ -221,15 +231,15 @@ fs::path save_checkpoint(const CheckpointConfig& config, int64_t iteration, Trai
     copy_companions(config.model_source, directory);
     Layouts layouts(trainer.mesh());
     const model::Weights& weights = trainer.network().weights();
+    const std::vector<model::NamedConstant> constants = whole_constants(trainer.mesh(), weights);
     model::save_network(trainer.network(),
-                        tensors_of(layouts.of(weights), weights.flat(), BufferForm::kWhole),
-                        directory);
+                        tensors_of(layouts.of(weights), HeldBuffer::whole(weights.flat())),
+                        constants, directory);
     if (config.save_optimizer) {
       for (const StoredBuffer& stored : stored_buffers(trainer)) {
         fs::create_directories(directory / stored.folder);
         model::write_sharded(directory / stored.folder, stored.stem,
-                             tensors_of(layouts.of(*stored.layout), stored.buffer, form_of(stored)),
-                             kShardBytes);
+                             tensors_of(layouts.of(*stored.layout), stored.buffer), kShardBytes);
       }
     }
     model::write_file(directory / "run.json",
@@ -245,17 +255,18 @@ void join_save(Trainer& trainer, bool save_optimizer) {
   if (trainer.mesh().world().is_alone()) return;
   Layouts layouts(trainer.mesh());
   const model::Weights& weights = trainer.network().weights();
-  give(layouts.of(weights), weights.flat(), BufferForm::kWhole);
+  whole_constants(trainer.mesh(), weights);
+  give(layouts.of(weights), HeldBuffer::whole(weights.flat()));
   if (!save_optimizer) return;
   for (const StoredBuffer& stored : stored_buffers(trainer))
-    give(layouts.of(*stored.layout), stored.buffer, form_of(stored));
+    give(layouts.of(*stored.layout), stored.buffer);
 }
 
 void gather_weights(Trainer& trainer, const TakeTensor& take) {
   const model::Weights& own = trainer.network().weights();
   const WholeTensors layout(trainer.mesh(), own);
   for (std::size_t i = 0; i < layout.entries().size(); ++i) {
-    const Tensor tensor = layout.gather(i, own.flat(), BufferForm::kWhole);
+    const Tensor tensor = layout.gather(i, HeldBuffer::whole(own.flat()));
     if (trainer.mesh().rank() == 0) take(layout.entries()[i].name, tensor);
   }
 }
@@ -265,8 +276,10 @@ void gather_weights(Trainer& trainer, model::Network* whole) {
   if (whole != nullptr) {
     for (const model::NamedWeight& weight : whole->weights().tensors())
       targets[weight.name] = &weight;
-    Tensor constants_C = whole->weights().flat_constants();
-    constants_C.copy_(trainer.network().weights().flat_constants());
+  }
+  const auto constants = whole_constants(trainer.mesh(), trainer.network().weights());
+  for (const model::NamedConstant& constant : constants) {
+    if (whole != nullptr) Tensor(named_constant(*whole, constant.name)).copy_(constant.value);
   }
   gather_weights(trainer, [&](const std::string& name, const Tensor& tensor) {
     model::Weights::view(whole->weights().flat(), *targets.at(name)).copy_(tensor);

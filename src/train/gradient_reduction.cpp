@@ -6,6 +6,7 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <algorithm>
+#include <span>
 
 #include "train/shards.h"
 
@@ -28,17 +29,19 @@ void order(const c10::Stream& earlier, const c10::Stream& later) {
 }  // namespace
 
 GradientReduction::GradientReduction(model::Weights& weights, const comm::Mesh& mesh)
-    : weights_(weights),
-      mesh_(mesh),
-      ranks_(mesh.dp_cp()),
-      shards_(shards_of(weights.num_elements(), ranks_.size())),
-      buckets_{{0, weights.num_elements()}} {}
+    : weights_(weights), mesh_(mesh), buckets_{{0, weights.experts_begin()}} {
+  for (const ShardedPart& part : sharded_parts(weights)) {
+    comm::RankGroup& ranks = mesh.group(part.axis);
+    parts_.push_back({part.elements, ranks, shards_of(part, ranks.size())});
+  }
+}
 
 void GradientReduction::set_marks(const std::vector<int64_t>& marks, int64_t bucket_elements) {
   // What ranks share is summed before, over all of the buffer. Over context-parallel ranks alone the
-  // layers gather keys and values through the same connection, and would wait for buckets.
-  if (ranks_.is_alone() || mesh_.dp().is_alone() || !mesh_.tp().is_alone() ||
-      !mesh_.pp().is_alone())
+  // layers gather keys and values through the same connection, and would wait for buckets; so would
+  // rows that travel to their experts.
+  if (mesh_.dp().is_alone() || !mesh_.tp().is_alone() || !mesh_.pp().is_alone() ||
+      !mesh_.ep().is_alone() || !mesh_.etp().is_alone())
     return;
   buckets_.clear();
   int64_t end = weights_.num_elements();
@@ -63,30 +66,43 @@ void GradientReduction::reduce_from(int64_t begin) {
 void GradientReduction::reduce(const comm::Range& bucket) {
   const Tensor grad = weights_.grad().narrow(0, bucket.begin, bucket.size());
   std::vector<comm::Range> shards;  // of the bucket
-  for (const comm::Range& shard : shards_) {
+  for (const comm::Range& shard : parts_.front().shards) {
     const int64_t begin = std::clamp(shard.begin, bucket.begin, bucket.end) - bucket.begin;
     const int64_t end = std::clamp(shard.end, bucket.begin, bucket.end) - bucket.begin;
     shards.push_back({begin, end});
   }
   if (grad.is_cpu() || buckets_.size() == 1) {
-    ranks_.reduce_scatter_(grad, shards, kWhat);
+    parts_.front().ranks.reduce_scatter_(grad, shards, kWhat);
     return;
   }
   const auto streams = streams_of(grad);
   if (!stream_) stream_ = streams.getStreamFromGlobalPool(grad.device(), /*isHighPriority=*/true);
   order(streams.getStream(grad.device()), *stream_);
   const c10::StreamGuard guard(*stream_);
-  ranks_.reduce_scatter_(grad, shards, kWhat);
+  parts_.front().ranks.reduce_scatter_(grad, shards, kWhat);
 }
 
 void GradientReduction::finish() {
   sum_partial();
   sum_over_stages();
   reduce_from(0);
+  reduce_experts();
   const Tensor& grad = weights_.grad();
   if (stream_) order(*stream_, streams_of(grad).getStream(grad.device()));
   next_ = 0;
   is_last_ = false;
+}
+
+void GradientReduction::reduce_experts() {
+  for (const Part& part : std::span(parts_).subspan(1)) {
+    std::vector<comm::Range> shards = part.shards;
+    for (comm::Range& shard : shards) {
+      shard.begin -= part.elements.begin;
+      shard.end -= part.elements.begin;
+    }
+    part.ranks.reduce_scatter_(weights_.grad().narrow(0, part.elements.begin, part.elements.size()),
+                               shards, "summing the gradients of experts");
+  }
 }
 
 void GradientReduction::sum_partial() {

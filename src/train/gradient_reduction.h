@@ -10,7 +10,8 @@
 ///   reduction          | bucket 0   | bucket 1 | ...             | bucket n     wait
 ///
 /// All ranks sum the same buckets in the same order, whatever their micro-batches are. Tensor-parallel
-/// ranks and pipeline stages first sum what they share, so there the one bucket comes last.
+/// ranks and pipeline stages first sum what they share, so there the one bucket comes last. So it does
+/// where experts lie on several ranks, and their gradients, behind all others, are summed after it.
 
 #include <c10/core/Stream.h>
 
@@ -25,7 +26,7 @@ namespace slime::train {
 
 class GradientReduction final {
  public:
-  /// Both outlive the object. The shards are those of mesh.dp_cp().
+  /// Both outlive the object.
   GradientReduction(model::Weights& weights, const comm::Mesh& mesh);
 
   /// Elements of the flat buffer at which gradients are said to be complete, descending, the same on all
@@ -39,8 +40,16 @@ class GradientReduction final {
   /// Sums what is left; then the gradients are reduced, in the current stream.
   void finish();
 
-  /// What each rank of mesh.dp_cp() owns.
-  const std::vector<comm::Range>& shards() const { return shards_; }
+  /// A part of the flat buffer, the ranks that share it, and what each of them owns.
+  struct Part {
+    comm::Range elements;
+    comm::RankGroup& ranks;
+    std::vector<comm::Range> shards;
+
+    const comm::Range& own() const { return shards[static_cast<std::size_t>(ranks.rank())]; }
+  };
+  /// The first one's ranks are those of mesh.dp_cp(); see train/shards.h.
+  const std::vector<Part>& parts() const { return parts_; }
 
  private:
   void sum_partial();
@@ -48,12 +57,12 @@ class GradientReduction final {
   /// The buckets whose elements are complete.
   void reduce_from(int64_t begin);
   void reduce(const comm::Range& bucket);
+  void reduce_experts();
 
   model::Weights& weights_;
   const comm::Mesh& mesh_;
-  comm::RankGroup& ranks_;
-  std::vector<comm::Range> shards_;
-  std::vector<comm::Range> buckets_;  // from the end of the buffer
+  std::vector<Part> parts_;
+  std::vector<comm::Range> buckets_;  // of the first part, from its end
   std::size_t next_ = 0;              // of them, this step
   bool is_last_ = false;
   std::optional<c10::Stream>

@@ -45,7 +45,8 @@ std::vector<kernels::AdamRange> ranges_of(const model::Weights& weights,
 std::vector<comm::Range> counted_ranges(const model::Weights& weights, const comm::Range& shard,
                                         const comm::Mesh& mesh) {
   const auto is_counted = [&](const model::NamedWeight& weight) {
-    const bool is_first_of_tp = weight.slice.dim >= 0 || mesh.at().tp == 0;
+    const bool is_first_of_tp =
+        weight.slice.dim >= 0 || weight.is_of_own_expert || mesh.at().tp == 0;
     return is_first_of_tp && (!weight.is_on_two_stages || mesh.at().pp == 0);
   };
   if (std::ranges::all_of(weights.tensors(), is_counted)) return {{0, shard.size()}};
@@ -63,43 +64,53 @@ std::vector<comm::Range> counted_ranges(const model::Weights& weights, const com
 
 Optimizer::Optimizer(model::Weights& weights, const AdamConfig& config,
                      const std::vector<std::string>& frozen, const comm::Mesh& mesh)
-    : weights_(weights),
-      config_(config),
-      mesh_(mesh),
-      reduction_(weights, mesh),
-      ranges_(ranges_of(weights, frozen, shard())),
-      counted_(counted_ranges(weights, shard(), mesh)) {
+    : weights_(weights), config_(config), mesh_(mesh), reduction_(weights, mesh) {
   weights_.enable_grad();
   const at::NoGradGuard no_grad;
-  const auto precision = weights_.grad().scalar_type();
-  // The same precision: the same memory.
-  const Tensor own_P = own(weights_.flat());
-  master_ = own_P.to(precision);
-  const at::Device device = own_P.device();
-  const bool on_host = config.on_host && !device.is_cpu();
-  if (on_host && has_master()) master_ = master_.cpu();
-  const auto options = on_host ? master_.options().device(at::kCPU) : master_.options();
-  first_moment_ = at::zeros(master_.sizes(), options);
-  second_moment_ = at::zeros(master_.sizes(), options);
-  if (on_host) {
-    streamed_ = std::make_unique<StreamedAdam>(device, has_master() ? master_ : Tensor(),
-                                               first_moment_, second_moment_);
-  }
+  for (const GradientReduction::Part& part : reduction_.parts()) own(part.own(), frozen);
 }
 
-Tensor Optimizer::own(const Tensor& buffer_N) const {
-  return buffer_N.narrow(0, shard().begin, shard().size());
+void Optimizer::own(const comm::Range& shard, const std::vector<std::string>& frozen) {
+  OwnedShard own{.elements = shard};
+  Update update{nullptr, ranges_of(weights_, frozen, shard),
+                counted_ranges(weights_, shard, mesh_)};
+  const auto precision = weights_.grad().scalar_type();
+  // The same precision: the same memory.
+  const Tensor own_P = weights_.flat().narrow(0, shard.begin, shard.size());
+  own.master = own_P.to(precision);
+  const at::Device device = own_P.device();
+  const bool on_host = config_.on_host && !device.is_cpu();
+  const bool has_own_master = precision != own_P.scalar_type();
+  if (on_host && has_own_master) own.master = own.master.cpu();
+  const auto options = on_host ? own.master.options().device(at::kCPU) : own.master.options();
+  own.first_moment = at::zeros(own.master.sizes(), options);
+  own.second_moment = at::zeros(own.master.sizes(), options);
+  if (on_host) {
+    update.streamed = std::make_unique<StreamedAdam>(device, has_own_master ? own.master : Tensor(),
+                                                     own.first_moment, own.second_moment);
+  }
+  owned_.push_back(std::move(own));
+  updates_.push_back(std::move(update));
+}
+
+std::vector<Tensor> Optimizer::own_shards_of(const Tensor& buffer_N) const {
+  std::vector<Tensor> shards;
+  for (const OwnedShard& own : owned_)
+    shards.push_back(buffer_N.narrow(0, own.elements.begin, own.elements.size()));
+  return shards;
 }
 
 bool Optimizer::has_master() const {
-  return master_.scalar_type() != weights_.flat().scalar_type();
+  return owned_.front().master.scalar_type() != weights_.flat().scalar_type();
 }
 
 double Optimizer::gradient_squares() {
-  const Tensor own_P = own(weights_.grad());
   double squares = 0;
-  for (const comm::Range& range : counted_)
-    squares += kernels::sum_of_squares(own_P.narrow(0, range.begin, range.size()));
+  const std::vector<Tensor> grads = own_shards_of(weights_.grad());
+  for (std::size_t i = 0; i < grads.size(); ++i) {
+    for (const comm::Range& range : updates_[i].counted)
+      squares += kernels::sum_of_squares(grads[i].narrow(0, range.begin, range.size()));
+  }
   return sum(mesh_.world(), squares, "the gradient norm");
 }
 
@@ -113,19 +124,28 @@ void Optimizer::step(double lr, double weight_decay, double grad_scale) {
                                .weight_decay = weight_decay,
                                .grad_scale = grad_scale,
                                .step = num_steps_};
-  if (streamed_ != nullptr) {
-    streamed_->step(own(weights_.flat()), own(weights_.grad()), ranges_, step);
-  } else {
-    kernels::adamw_(own(weights_.flat()), master_, first_moment_, second_moment_,
-                    own(weights_.grad()), ranges_, step);
+  const std::vector<Tensor> weights = own_shards_of(weights_.flat());
+  const std::vector<Tensor> grads = own_shards_of(weights_.grad());
+  for (std::size_t i = 0; i < owned_.size(); ++i) {
+    const OwnedShard& own = owned_[i];
+    const Update& update = updates_[i];
+    if (update.streamed != nullptr) {
+      update.streamed->step(weights[i], grads[i], update.ranges, step);
+    } else {
+      kernels::adamw_(weights[i], own.master, own.first_moment, own.second_moment, grads[i],
+                      update.ranges, step);
+    }
   }
-  mesh_.dp_cp().all_gather_(weights_.flat(), shards(), "handing out the new weights");
+  for (const GradientReduction::Part& part : reduction_.parts())
+    part.ranks.all_gather_(weights_.flat(), part.shards, "handing out the new weights");
 }
 
 void Optimizer::reset() {
-  if (streamed_ != nullptr) streamed_->wait();
-  first_moment_.zero_();
-  second_moment_.zero_();
+  for (std::size_t i = 0; i < owned_.size(); ++i) {
+    if (updates_[i].streamed != nullptr) updates_[i].streamed->wait();
+    owned_[i].first_moment.zero_();
+    owned_[i].second_moment.zero_();
+  }
   num_steps_ = 0;
 }
 

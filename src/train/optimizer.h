@@ -9,7 +9,8 @@
 ///
 /// With several ranks this is a distributed optimizer (train/shards.h): each holds master weights
 /// and moments of its own shard of the flat buffer, over the ranks that have the same weights
-/// (mesh.dp_cp()). P is the length of that shard, N that of the buffer; alone, P = N.
+/// (mesh.dp_cp(); mesh.edp() for the part of experts that ranks have divided). P is the length of a shard,
+/// N that of the buffer; alone, P = N.
 ///
 /// Tensor-parallel ranks and pipeline stages have other weights in their buffers, and some that they
 /// share: those get the same gradient first, and so the same update on each.
@@ -36,6 +37,16 @@ struct AdamConfig {
   bool on_host = false;
 };
 
+/// What a rank owns of one part of the flat buffer. With AdamConfig::on_host the tensors are on the host,
+/// and up to date once the device is synchronized.
+struct OwnedShard {
+  comm::Range elements;  // of the flat buffer
+  /// [P], owned; a view of the flat buffer when the precisions agree.
+  Tensor master;
+  Tensor first_moment;   // [P], owned
+  Tensor second_moment;  // [P], owned
+};
+
 class Optimizer {
  public:
   /// `weights` and `mesh` outlive the optimizer; gradients are enabled on
@@ -58,34 +69,32 @@ class Optimizer {
   /// Zero moments and step counter.
   void reset();
 
-  /// What this rank owns of the flat buffer.
-  comm::Range shard() const { return shards()[mesh_.dp_cp().rank()]; }
-  /// What each rank owns.
-  const std::vector<comm::Range>& shards() const { return reduction_.shards(); }
+  /// One, or two where the buffer has two parts.
+  const std::vector<OwnedShard>& owned() const { return owned_; }
+  /// The same elements of another buffer of the length of the flat one, as views.
+  std::vector<Tensor> own_shards_of(const Tensor& buffer_N) const;
   /// A part of the reduction may come before reduce_gradients().
   GradientReduction& reduction() { return reduction_; }
   /// Whether master weights are a buffer of their own.
   bool has_master() const;
-  // With on_host: on the host, and up to date once the device is synchronized.
-  const Tensor& master() const { return master_; }
-  const Tensor& first_moment() const { return first_moment_; }
-  const Tensor& second_moment() const { return second_moment_; }
   int64_t num_steps() const { return num_steps_; }
   void set_num_steps(int64_t steps) { num_steps_ = steps; }
 
  private:
-  Tensor own(const Tensor& buffer_N) const;
+  /// What an update of an owned shard works with; ranges count from the shard's beginning.
+  struct Update {
+    std::unique_ptr<StreamedAdam> streamed;  // with on_host
+    std::vector<kernels::AdamRange> ranges;
+    std::vector<comm::Range> counted;  // what no other rank counts
+  };
+  void own(const comm::Range& shard, const std::vector<std::string>& frozen);
 
   model::Weights& weights_;
   AdamConfig config_;
   const comm::Mesh& mesh_;
   GradientReduction reduction_;
-  Tensor master_;         // [P], owned; a view of the flat buffer when the precisions agree
-  Tensor first_moment_;   // [P], owned
-  Tensor second_moment_;  // [P], owned
-  std::unique_ptr<StreamedAdam> streamed_;  // with on_host
-  std::vector<kernels::AdamRange> ranges_;  // of the own shard
-  std::vector<comm::Range> counted_;        // of the own shard: what no other rank counts
+  std::vector<OwnedShard> owned_;
+  std::vector<Update> updates_;  // one for each of owned_
   int64_t num_steps_ = 0;
 };
 

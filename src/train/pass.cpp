@@ -4,6 +4,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "kernels/device.h"
+#include "model/layers/row_shares.h"
 
 namespace slime::train {
 namespace {
@@ -53,13 +54,16 @@ Pass::Pass(model::Network& network, const comm::Mesh& mesh, const MicroBatch& mi
 void Pass::ask_routers(const comm::Mesh& mesh, RoutingOfPass& routing) {
   const model::ModelConfig& config = network_.config();
   const PackedBatch& packed = micro_batch_.packed;
-  const int64_t layers = config.num_layers, own = rows_.own.num_tokens(),
+  // Tensor-parallel ranks have the same rows, and each routes its share of them.
+  const model::RowShares shares = model::equal_rows(rows_.own.num_tokens(), mesh.tp());
+  const int64_t layers = config.num_layers, own = shares.own(), begin = shares.begin(),
                 all = packed.tokens.num_tokens();
+  const Tensor own_L = rows_.own_L.narrow(0, begin, own);
   const auto floats = at::TensorOptions(kernels::accumulator_of(network_.weights().flat()));
   if (routing.replays && micro_batch_.visited_YLK.defined()) {
     routers_.given_YTK = micro_batch_.visited_YLK;
   } else if (routing.replays && packed.experts_UW.defined()) {
-    routers_.given_YTK = packed.experts_UW.index_select(0, rows_.own_L)
+    routers_.given_YTK = packed.experts_UW.index_select(0, own_L)
                              .view({own, layers, config.experts.per_token})
                              .transpose(0, 1)
                              .contiguous()
@@ -68,20 +72,21 @@ void Pass::ask_routers(const comm::Mesh& mesh, RoutingOfPass& routing) {
   routing.made_YLK = at::full({layers, own, config.experts.per_token}, -1,
                               at::TensorOptions(at::kShort).device(device_));
   routing.terms_Y2 = at::zeros({layers, 2}, at::TensorOptions(at::kDouble).device(device_));
+  routers_.num_rows = own;
   routers_.made_YTK = routing.made_YLK;
   routers_.terms_Y2 = routing.terms_Y2;
   routers_.losses = routing.losses;
   routers_.gradient_scale = routing.gradient_scale;
   routing.count_L =
-      at::bincount(packed.row_L, {}, all).index_select(0, rows_.own_L).to(floats).to(device_);
+      at::bincount(packed.row_L, {}, all).index_select(0, own_L).to(floats).to(device_);
   routers_.rows.count_T = routing.count_L;
-  routers_.rows.ranks = &mesh.cp();
+  routers_.rows.ranks = {&mesh.tp(), &mesh.cp()};
   const Tensor lengths_Q = at::tensor(packed.lengths, at::kLong);
   routers_.rows.length_Q = lengths_Q.to(floats).to(device_);
   if (routing.losses.balance == model::RouterLosses::Balance::kSequence) {
     const Tensor sequence_P = at::repeat_interleave(lengths_Q);
-    const Tensor place_P = rows_.place_T.index_select(0, packed.row_L);
-    const Tensor own_P = (place_P >= 0).nonzero().squeeze(1);
+    const Tensor place_P = rows_.place_T.index_select(0, packed.row_L) - begin;
+    const Tensor own_P = ((place_P >= 0) & (place_P < own)).nonzero().squeeze(1);
     routers_.rows.sequence_P = sequence_P.index_select(0, own_P).to(device_);
     routers_.rows.row_P = place_P.index_select(0, own_P).to(device_);
   }

@@ -5,6 +5,7 @@
 
 #include <map>
 #include <memory>
+#include <string>
 #include <tuple>
 #include <utility>
 
@@ -14,11 +15,33 @@
 namespace slime::train {
 namespace {
 
+/// One token that nobody asked for.
+MicroBatch filler() {
+  const TokenId token[] = {0};
+  const Sequence sequence{.tokens = token, .prompt_length = 1};
+  MicroBatch micro_batch;
+  micro_batch.packed = pack({&sequence, 1}, {});
+  return micro_batch;
+}
+
+/// Items of a rank whose passes are in step with those of other samples.
+std::vector<PipelineItem> in_step(std::vector<PipelineItem> items, const comm::Mesh& mesh,
+                                  const MicroBatch* filler) {
+  std::string own;  // a byte for each item: whether it has a backward
+  for (const PipelineItem& item : items) own.push_back(item.has_backward ? 1 : 0);
+  for (const std::string& other : mesh.dp().all_gather(own, "as many passes on each rank")) {
+    if (other.size() > items.size()) items.resize(other.size(), {filler, false});
+    for (std::size_t i = 0; i < other.size(); ++i) items[i].has_backward |= other[i] != 0;
+  }
+  return items;
+}
+
 class Pipeline final {
  public:
+  /// at_end is called for the first `num_items` alone.
   Pipeline(model::Network& network, const comm::Mesh& mesh, const std::vector<PipelineItem>& items,
-           const AtEnd& at_end)
-      : network_(network), mesh_(mesh), items_(items), at_end_(at_end) {}
+           std::size_t num_items, const AtEnd& at_end)
+      : network_(network), mesh_(mesh), items_(items), num_items_(num_items), at_end_(at_end) {}
 
   void run() {
     std::vector<bool> has_backward;
@@ -39,6 +62,7 @@ class Pipeline final {
     Tensor out;    // the stream, or what is differentiated
   };
 
+  bool is_in_step() const { return mesh_.sizes().experts_join_samples(); }
   bool is_first(int chunk) const { return stage_ == 0 && chunk == 0; }
   bool is_last(int chunk) const {
     return stage_ + 1 == shape_.stages && chunk + 1 == shape_.chunks;
@@ -67,10 +91,17 @@ class Pipeline final {
       way.in_LH.set_requires_grad(items_[item].has_backward);
     }
     way.out = pass.forward(step.chunk, way.in_LH);
-    if (is_last(step.chunk)) way.out = at_end_(item, pass, way.out);
+    if (is_last(step.chunk)) way.out = ended(item, pass, way.out);
     if (!is_last(step.chunk)) made_[key_of(step)] = way.out.detach();
     if (items_[item].has_backward) under_way_[{step.micro_batch, step.chunk}] = std::move(way);
     end_use(step.micro_batch);
+  }
+
+  Tensor ended(std::size_t item, const Pass& pass, const Tensor& hidden_LH) {
+    const Tensor out = item < num_items_ ? at_end_(item, pass, hidden_LH) : Tensor();
+    // Whose passes are in step have a backward without anything to differentiate: of no row.
+    if (out.defined() || !items_[item].has_backward || !is_in_step()) return out;
+    return hidden_LH.narrow(0, 0, 0).sum();
   }
 
   void backward(const PipelineStep& step) {
@@ -123,6 +154,7 @@ class Pipeline final {
   model::Network& network_;
   const comm::Mesh& mesh_;
   const std::vector<PipelineItem>& items_;
+  std::size_t num_items_;
   const AtEnd& at_end_;
   const PipelineShape shape_{mesh_.sizes().pp, mesh_.sizes().chunks};
   const int stage_ = mesh_.at().pp;
@@ -137,7 +169,11 @@ class Pipeline final {
 
 void run_pipeline(model::Network& network, const comm::Mesh& mesh,
                   const std::vector<PipelineItem>& items, const AtEnd& at_end) {
-  Pipeline(network, mesh, items, at_end).run();
+  if (!network.config().has_experts() || !mesh.sizes().experts_join_samples())
+    return Pipeline(network, mesh, items, items.size(), at_end).run();
+  const MicroBatch between = filler();
+  const std::vector<PipelineItem> all = in_step(items, mesh, &between);
+  Pipeline(network, mesh, all, items.size(), at_end).run();
 }
 
 std::vector<PipelineItem> items_of(const std::vector<StepPlan>& plans) {

@@ -26,6 +26,10 @@ using AtEnd = std::function<Tensor(std::size_t item, const Pass& pass, const Ten
 
 /// All ranks of mesh.model() call it with the same items. Gradients are added into
 /// network.weights().grad().
+///
+/// Where ranks with other samples meet at experts (comm::ParallelLayout::experts_join_samples), those of
+/// mesh.dp() call it together too. Each has as many passes as the one with the most, of a token that
+/// counts nowhere behind its own, and a backward wherever one of them has one.
 void run_pipeline(model::Network& network, const comm::Mesh& mesh,
                   const std::vector<PipelineItem>& items, const AtEnd& at_end);
 

@@ -22,4 +22,24 @@ std::vector<comm::Range> shards_of(int64_t num_elements, int num_ranks) {
   return shards;
 }
 
+std::vector<ShardedPart> sharded_parts(int64_t num_elements, int64_t experts_begin) {
+  std::vector<ShardedPart> parts{{{0, experts_begin}, comm::Axis::kDpCp}};
+  if (experts_begin < num_elements)
+    parts.push_back({{experts_begin, num_elements}, comm::Axis::kEdp});
+  return parts;
+}
+
+std::vector<ShardedPart> sharded_parts(const model::Weights& weights) {
+  return sharded_parts(weights.num_elements(), weights.experts_begin());
+}
+
+std::vector<comm::Range> shards_of(const ShardedPart& part, int num_ranks) {
+  std::vector<comm::Range> shards = shards_of(part.elements.size(), num_ranks);
+  for (comm::Range& shard : shards) {
+    shard.begin += part.elements.begin;
+    shard.end += part.elements.begin;
+  }
+  return shards;
+}
+
 }  // namespace slime::train

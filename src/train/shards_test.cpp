@@ -29,5 +29,15 @@ TEST(Shards, CoverTheBufferForEveryNumberOfRanks) {
   }
 }
 
+TEST(Shards, DividedExpertsAreAPartOfTheirOwn) {
+  const std::vector<ShardedPart> parts = sharded_parts(640, 256);
+  ASSERT_EQ(parts.size(), 2);
+  EXPECT_EQ(parts[0].axis, comm::Axis::kDpCp);
+  EXPECT_EQ(shards_of(parts[0], 2), (std::vector<comm::Range>{{0, 128}, {128, 256}}));
+  EXPECT_EQ(parts[1].axis, comm::Axis::kEdp);
+  EXPECT_EQ(shards_of(parts[1], 3), (std::vector<comm::Range>{{256, 384}, {384, 512}, {512, 640}}));
+  EXPECT_EQ(sharded_parts(640, 640).size(), 1);
+}
+
 }  // namespace
 }  // namespace slime::train

@@ -394,8 +394,8 @@ std::string Trainer::join_problems(const std::vector<std::string>& problems) {
 
 std::string Trainer::trace_gradients(const TrainBatch& batch, const StepPlan& plan,
                                      Columns& columns) {
-  // Of several ranks another one is to blame.
-  std::string found = ranks_.is_alone() ? "each micro-batch alone has finite ones" : "";
+  if (has_experts() && mesh_.sizes().experts_join_samples())
+    return "they may come from samples of any rank";  // whose rows meet at experts
   for (const MicroBatch& micro_batch : plan.micro_batches) {
     network_.weights().zero_grad();
     std::vector<std::string> ignored;
@@ -403,10 +403,10 @@ std::string Trainer::trace_gradients(const TrainBatch& batch, const StepPlan& pl
     const double squares = kernels::sum_of_squares(network_.weights().grad());
     if (std::isfinite(sum(mesh_.model(), squares, "looking for gradients that are not finite")))
       continue;
-    found = "they come from samples " + ordinals_of(batch, micro_batch);
-    break;
+    return "they come from samples " + ordinals_of(batch, micro_batch);
   }
-  return found;
+  // Of several ranks another one is to blame.
+  return ranks_.is_alone() ? "each micro-batch alone has finite ones" : "";
 }
 
 algo::MetricSums Trainer::accumulate_gradients(const TrainBatch& batch) {

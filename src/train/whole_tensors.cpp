@@ -25,8 +25,9 @@ std::string to_text(const model::Weights& weights) {
                        {"slice", {weight.slice.dim, weight.slice.begin, weight.slice.end}},
                        {"offset", weight.offset}});
   }
-  return json::serialize(
-      json::object{{"num_elements", weights.num_elements()}, {"tensors", std::move(tensors)}});
+  return json::serialize(json::object{{"num_elements", weights.num_elements()},
+                                      {"experts_begin", weights.experts_begin()},
+                                      {"tensors", std::move(tensors)}});
 }
 
 int64_t product(const std::vector<int64_t>& shape) { return c10::multiply_integers(shape); }
@@ -39,7 +40,8 @@ WholeTensors::WholeTensors(const comm::Mesh& mesh, const model::Weights& weights
   const std::vector<std::string> texts = mesh.world().all_gather(to_text(weights), kWhat);
   for (int rank = 0; rank < static_cast<int>(texts.size()); ++rank) {
     const json::value told = parse_json(texts[static_cast<std::size_t>(rank)], kWhat);
-    num_elements_.push_back(told.at("num_elements").to_number<int64_t>());
+    parts_.push_back(sharded_parts(told.at("num_elements").to_number<int64_t>(),
+                                   told.at("experts_begin").to_number<int64_t>()));
     for (const json::value& tensor : told.at("tensors").as_array()) {
       const auto numbers = [&](const char* key) {
         return json::value_to<std::vector<int64_t>>(tensor.at(key));
@@ -56,7 +58,7 @@ WholeTensors::WholeTensors(const comm::Mesh& mesh, const model::Weights& weights
       held.elements.end = held.elements.begin + product(held.shape);
       // Who has the same slice in the same place of another buffer holds a copy: the first of each
       // stage and tensor-parallel rank brings it, with those that have other shards of that buffer.
-      const std::vector<int> sharers = comm::members_of(mesh.sizes(), comm::Axis::kDpCp, rank);
+      const std::vector<int> sharers = sharers_of(held);
       std::vector<Slice>& slices = slices_[found->second];
       const bool is_copy = std::ranges::any_of(slices, [&](const Slice& other) {
         return other.slice == held.slice && std::ranges::find(sharers, other.rank) == sharers.end();
@@ -66,46 +68,56 @@ WholeTensors::WholeTensors(const comm::Mesh& mesh, const model::Weights& weights
   }
 }
 
-comm::Range WholeTensors::brought(const Slice& slice, BufferForm form) const {
-  const std::vector<int> sharers = comm::members_of(mesh_.sizes(), comm::Axis::kDpCp, slice.rank);
-  const auto place =
-      static_cast<std::size_t>(std::ranges::find(sharers, slice.rank) - sharers.begin());
-  comm::Range has{0, place == 0 ? num_elements_[static_cast<std::size_t>(slice.rank)] : 0};
-  if (form == BufferForm::kShard) {
-    has = shards_of(num_elements_[static_cast<std::size_t>(slice.rank)],
-                    static_cast<int>(sharers.size()))[place];
-  }
-  comm::Range part{std::max(has.begin, slice.elements.begin),
-                   std::min(has.end, slice.elements.end)};
-  if (part.end < part.begin) part.end = part.begin;
-  return part;
+std::size_t WholeTensors::part_of(const Slice& slice) const {
+  const std::vector<ShardedPart>& parts = parts_[static_cast<std::size_t>(slice.rank)];
+  return slice.elements.begin < parts.front().elements.end ? 0 : 1;
 }
 
-Tensor WholeTensors::gather(std::size_t index, const Tensor& buffer, BufferForm form) const {
-  if (mesh_.world().is_alone()) return model::Weights::view(buffer, weights_.tensors()[index]);
+std::vector<int> WholeTensors::sharers_of(const Slice& slice) const {
+  const ShardedPart& part = parts_[static_cast<std::size_t>(slice.rank)][part_of(slice)];
+  return comm::members_of(mesh_.sizes(), part.axis, slice.rank);
+}
+
+WholeTensors::Brought WholeTensors::brought(const Slice& slice, BufferForm form) const {
+  const std::vector<int> sharers = sharers_of(slice);
+  const auto place =
+      static_cast<std::size_t>(std::ranges::find(sharers, slice.rank) - sharers.begin());
+  Brought out;
+  comm::Range has = slice.elements;
+  if (form == BufferForm::kShards) {
+    out.tensor = part_of(slice);
+    const ShardedPart& part = parts_[static_cast<std::size_t>(slice.rank)][out.tensor];
+    has = shards_of(part, static_cast<int>(sharers.size()))[place];
+    out.begin = has.begin;
+  } else if (place > 0) {
+    has.end = has.begin;  // the first one brings it
+  }
+  out.elements = {std::max(has.begin, slice.elements.begin), std::min(has.end, slice.elements.end)};
+  if (out.elements.end < out.elements.begin) out.elements.end = out.elements.begin;
+  return out;
+}
+
+Tensor WholeTensors::gather(std::size_t index, const HeldBuffer& buffer) const {
+  if (mesh_.world().is_alone())
+    return model::Weights::view(buffer.tensors.front(), weights_.tensors()[index]);
   comm::RankGroup& world = mesh_.world();
   const int own_rank = world.rank();
   std::vector<comm::Message> messages;
   std::map<int64_t, std::pair<const Slice*, Tensor>> parts;  // by where the slice begins
   for (const Slice& slice : slices_[index]) {
-    const comm::Range part = brought(slice, form);
+    const Brought has = brought(slice, buffer.form);
+    const comm::Range& part = has.elements;
     if (part.size() == 0) continue;
     Tensor own;
-    if (slice.rank == own_rank) {
-      const int64_t first = form == BufferForm::kShard
-                                ? shards_of(num_elements_[static_cast<std::size_t>(own_rank)],
-                                            mesh_.dp_cp().size())[mesh_.dp_cp().rank()]
-                                      .begin
-                                : 0;
-      own = buffer.narrow(0, part.begin - first, part.size());
-    }
+    if (slice.rank == own_rank)
+      own = buffer.tensors[has.tensor].narrow(0, part.begin - has.begin, part.size());
     if (own_rank != 0) {
       if (own.defined()) messages.push_back({comm::Message::Direction::kSend, 0, own});
       continue;
     }
     auto& [holder, flat] = parts[slice.slice.begin];
     holder = &slice;
-    if (!flat.defined()) flat = at::empty({product(slice.shape)}, buffer.options());
+    if (!flat.defined()) flat = at::empty({product(slice.shape)}, buffer.tensors.front().options());
     const Tensor place = flat.narrow(0, part.begin - slice.elements.begin, part.size());
     if (own.defined()) {
       place.copy_(own);
@@ -118,13 +130,37 @@ Tensor WholeTensors::gather(std::size_t index, const Tensor& buffer, BufferForm 
   const std::vector<int64_t>& shape = entries_[index].shape;
   const auto& [first, flat] = parts.begin()->second;
   if (first->slice.dim < 0) return flat.view(shape);
-  const Tensor whole = at::empty(shape, buffer.options());
+  const Tensor whole = at::empty(shape, buffer.tensors.front().options());
   for (const auto& [begin, part] : parts) {
     const model::Slice& slice = part.first->slice;
     whole.narrow(slice.dim, slice.begin, slice.end - slice.begin)
         .copy_(part.second.view(part.first->shape));
   }
   return whole;
+}
+
+std::vector<model::NamedConstant> whole_constants(const comm::Mesh& mesh,
+                                                  const model::Weights& weights) {
+  if (mesh.pp().is_alone()) return weights.constants();
+  json::object own;
+  for (const model::NamedConstant& constant : weights.constants()) {
+    const Tensor values = constant.value.cpu().contiguous().view({-1});
+    const auto* data = values.const_data_ptr<float>();
+    own[constant.name] = {
+        {"shape", json::value_from(constant.value.sizes().vec())},
+        {"values", json::value_from(std::vector<float>(data, data + values.numel()))}};
+  }
+  std::vector<model::NamedConstant> all;
+  for (const std::string& text : mesh.pp().all_gather(json::serialize(own), kWhat)) {
+    const json::value stage = parse_json(text, kWhat);
+    for (const auto& told : stage.as_object()) {
+      const auto values = json::value_to<std::vector<float>>(told.value().at("values"));
+      const auto shape = json::value_to<std::vector<int64_t>>(told.value().at("shape"));
+      all.push_back({std::string(told.key()),
+                     at::tensor(at::ArrayRef<float>(values), at::kFloat).view(shape)});
+    }
+  }
+  return all;
 }
 
 }  // namespace slime::train

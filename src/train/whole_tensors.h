@@ -4,16 +4,29 @@
 /// after the other: for files, which know of no layout, and for engines that have the model whole.
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "comm/mesh.h"
 #include "model/weights.h"
+#include "train/shards.h"
 
 namespace slime::train {
 
-/// What of a flat buffer a rank has: all of it, as of weights, or its shard (train/shards.h), as of
+/// What of a flat buffer a rank has: all of it, as of weights, or its shards (train/shards.h), as of
 /// master weights and moments.
-enum class BufferForm { kWhole, kShard };
+enum class BufferForm { kWhole, kShards };
+
+/// That: one tensor, or one for each part of the buffer.
+struct HeldBuffer {
+  std::vector<Tensor> tensors;
+  BufferForm form = BufferForm::kWhole;
+
+  static HeldBuffer whole(const Tensor& buffer_N) { return {{buffer_N}, BufferForm::kWhole}; }
+  static HeldBuffer shards(std::vector<Tensor> shards) {
+    return {std::move(shards), BufferForm::kShards};
+  }
+};
 
 class WholeTensors final {
  public:
@@ -29,7 +42,7 @@ class WholeTensors final {
 
   /// Tensor `index` of entries(), of this rank's `buffer` and those of the others. All ranks call it
   /// together. Whole at rank 0, undefined elsewhere. One rank gets a view of its buffer.
-  Tensor gather(std::size_t index, const Tensor& buffer, BufferForm form) const;
+  Tensor gather(std::size_t index, const HeldBuffer& buffer) const;
 
  private:
   /// A slice that a rank holds, as elements of its flat buffer.
@@ -39,13 +52,26 @@ class WholeTensors final {
     model::Slice slice;
     comm::Range elements;
   };
-  comm::Range brought(const Slice& slice, BufferForm form) const;
+  /// The part of the rank's buffer that the slice is in.
+  std::size_t part_of(const Slice& slice) const;
+  /// Ranks that have the same elements in the same place.
+  std::vector<int> sharers_of(const Slice& slice) const;
+  struct Brought {
+    comm::Range elements;  // of the slice, by this rank
+    int64_t begin = 0;     // where the tensor that it holds begins
+    std::size_t tensor = 0;
+  };
+  Brought brought(const Slice& slice, BufferForm form) const;
 
   const comm::Mesh& mesh_;
   const model::Weights& weights_;
-  std::vector<int64_t> num_elements_;  // of each rank's buffer
+  std::vector<std::vector<ShardedPart>> parts_;  // of each rank's buffer
   std::vector<Entry> entries_;
   std::vector<std::vector<Slice>> slices_;  // of each entry, each part of it once
 };
+
+/// The constants of all pipeline stages, in no order. All ranks call it together.
+std::vector<model::NamedConstant> whole_constants(const comm::Mesh& mesh,
+                                                  const model::Weights& weights);
 
 }  // namespace slime::train

@@ -1,10 +1,13 @@
 """`slime train` on parallel layouts: tensor, context and pipeline parallel ranks train as one does, and read each other's checkpoints."""
 
+import array
+import json
+import struct
 import subprocess
 import sys
 
 import pytest
-from conftest import ROOT, numbers_that_repeat, run_slime, sft_command, train_command
+from conftest import ROOT, numbers_that_repeat, run_slime, sft_command, train_command, weights
 
 
 @pytest.fixture(scope="module")
@@ -114,6 +117,60 @@ def test_rows_are_trained_without_an_engine(work):
         for step in (0, 1):
             for key in ("train/loss", "train/grad_norm"):
                 assert found[name][step][key] == pytest.approx(found["one"][step][key], rel=1e-4), (name, step, key)
+
+
+@pytest.fixture(scope="module")
+def experts(work, tmp_path_factory):
+    """The same data, with a model of four experts in each layer."""
+    folder = tmp_path_factory.mktemp("expert_layouts")
+    command = [sys.executable, ROOT / "tools" / "tiny_model.py", folder / "model", "--hidden", "128", "--experts", "4"]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    (folder / "data").symlink_to(work / "data")
+    return folder
+
+
+def numbers_of(run_dir):
+    """The saved weights, tensor by tensor."""
+    data = weights(run_dir)
+    (length,) = struct.unpack("<Q", data[:8])
+    places = {name: entry["data_offsets"] for name, entry in json.loads(data[8 : 8 + length]).items() if name != "__metadata__"}
+    return {name: array.array("f", data[8 + length + begin : 8 + length + end]) for name, (begin, end) in places.items()}
+
+
+def test_divided_experts_train_as_those_of_one_rank_do(experts):
+    pattern = str(experts / "dump" / "{rollout_id}.jsonl")
+    divided = layout(4, tp=2, extra=["--expert-model-parallel-size", "2", "--sequence-parallel"])
+    runs = {
+        "one": ["--save-debug-rollout-data", pattern],
+        "divided": [*divided, "--load-debug-rollout-data", pattern],
+        "drawn": divided,
+    }
+    for name, extra in runs.items():
+        done = run_slime(train_command(experts, experts / name, rollouts=2, extra=extra))
+        assert done.returncode == 0, done.stdout + done.stderr
+    assert_same_training(numbers_that_repeat(experts / "divided"), numbers_that_repeat(experts / "one"))
+    one, other = numbers_of(experts / "one"), numbers_of(experts / "divided")
+    assert one.keys() == other.keys() and any(".experts.3." in name for name in one)
+    for name, numbers in one.items():
+        # Adam moves a number by at most the rate; sums in another order move it by little of that.
+        off = sum(abs(a - b) for a, b in zip(numbers, other[name], strict=True)) / len(numbers)
+        assert off < 2e-5, name
+    # The engine has the experts of all ranks, or it would say other log-probs of what it drew.
+    for numbers in numbers_that_repeat(experts / "drawn").values():
+        assert 0 < numbers["train/train_rollout_logprob_abs_diff"] < 1e-4
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (layout(2, extra=["--expert-model-parallel-size", "2"]), "--expert-model-parallel-size 2: the model has no experts"),
+        (layout(3, extra=["--expert-model-parallel-size", "2"]), "should divide the 3 ranks of a pipeline stage"),
+    ],
+)
+def test_experts_that_cannot_be_divided_are_refused(work, tmp_path, flags, message):
+    done = run_slime(train_command(work, tmp_path / "run", rollouts=1, extra=flags))
+    assert done.returncode != 0
+    assert message in done.stderr
 
 
 @pytest.mark.parametrize(

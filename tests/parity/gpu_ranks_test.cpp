@@ -182,10 +182,10 @@ Outcome32 gradients_on(const ParallelLayout& layout, const model::Precision& pre
         trainer.divide(batch).at(static_cast<std::size_t>(mesh.at().dp)));
     const double norm = std::sqrt(trainer.optimizer().gradient_squares());
     const train::WholeTensors whole(mesh, network->weights());
-    const Range shard = trainer.optimizer().shard();
-    const Tensor own = network->weights().grad().narrow(0, shard.begin, shard.size());
+    const auto own =
+        train::HeldBuffer::shards(trainer.optimizer().own_shards_of(network->weights().grad()));
     for (std::size_t i = 0; i < whole.entries().size(); ++i) {
-      const Tensor grad = whole.gather(i, own, train::BufferForm::kShard);
+      const Tensor grad = whole.gather(i, own);
       if (mesh.rank() == 0) outcome.grads[whole.entries()[i].name] = grad.cpu().to(at::kDouble);
     }
     outcome.sums = sums;
@@ -213,7 +213,8 @@ const std::vector<ParallelLayout> kLayouts{{.dp = 2},
                                            {.cp = 2, .contiguous_context = true},
                                            {.pp = 2, .first_layers = 2}};
 std::string name_of_layout(const ParallelLayout& layout) {
-  return fmt::format("dp {} tp {} cp {} pp {}", layout.dp, layout.tp, layout.cp, layout.pp);
+  return fmt::format("dp {} tp {} cp {} pp {} ep {} etp {}", layout.dp, layout.tp, layout.cp,
+                     layout.pp, layout.ep, layout.etp);
 }
 
 TEST(GpuRanks, LossAndGradientAreThoseOfOneDevice) {
@@ -223,6 +224,20 @@ TEST(GpuRanks, LossAndGradientAreThoseOfOneDevice) {
   for (const ParallelLayout& layout : kLayouts) {
     SCOPED_TRACE(name_of_layout(layout));
     expect_near(gradients_on(layout, precision, "qwen3"), plain, 1e-4);
+  }
+}
+
+TEST(GpuRanks, WithExpertsLossAndGradientAreThoseOfOneDevice) {
+  SLIME_NEEDS_GPUS(2);
+  const auto precision = model::Precision::on_gpu("float32");
+  const Outcome32 plain = gradients_on({}, precision, "qwen3_moe");
+  for (const ParallelLayout& layout :
+       {ParallelLayout{.dp = 2, .ep = 2}, ParallelLayout{.tp = 2}, ParallelLayout{.tp = 2, .ep = 2},
+        ParallelLayout{.tp = 2, .etp = 2},
+        ParallelLayout{.tp = 2, .ep = 2, .sequence_parallel = true},
+        ParallelLayout{.cp = 2, .ep = 2}}) {
+    SCOPED_TRACE(name_of_layout(layout));
+    expect_near(gradients_on(layout, precision, "qwen3_moe"), plain, 1e-4);
   }
 }
 
@@ -266,7 +281,7 @@ Tensor trained_on(const ParallelLayout& layout, bool is_on_host) {
     const train::WholeTensors whole(mesh, network->weights());
     std::vector<Tensor> all;
     for (std::size_t i = 0; i < whole.entries().size(); ++i) {
-      const Tensor weight = whole.gather(i, network->weights().flat(), train::BufferForm::kWhole);
+      const Tensor weight = whole.gather(i, train::HeldBuffer::whole(network->weights().flat()));
       if (mesh.rank() == 0) all.push_back(weight.cpu().to(at::kDouble).view({-1}));
     }
     if (mesh.rank() == 0) weights = at::cat(all);

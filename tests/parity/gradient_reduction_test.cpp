@@ -42,7 +42,7 @@ TEST(GradientReduction, ARankWithoutABackwardSumsTheSameBuckets) {
           for (const int64_t mark : marks) reduction.complete_from(mark);
         }
         reduction.finish();
-        const comm::Range own = reduction.shards()[static_cast<std::size_t>(mesh.rank())];
+        const comm::Range own = reduction.parts().front().own();
         EXPECT_TRUE(at::equal(weights.grad().narrow(0, own.begin, own.size()),
                               6 * numbers_of(0, n).narrow(0, own.begin, own.size())));
       }

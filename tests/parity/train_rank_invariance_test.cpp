@@ -59,7 +59,8 @@ Outcome gradients(const TrainBatch& batch, TrainConfig config, const RankCut& cu
     Trainer trainer(*network, config, clock, others_of(config, "float64"), mesh);
     const BatchShare share = share_from_frame(to_frame(trainer.divide(batch).at(mesh.rank())));
     const algo::MetricSums sums = trainer.accumulate_gradients(share);
-    mesh.dp().all_gather_(network->weights().grad(), trainer.optimizer().shards(), "gradients");
+    mesh.dp().all_gather_(network->weights().grad(),
+                          trainer.optimizer().reduction().parts().front().shards, "gradients");
     if (mesh.rank() == mesh.dp().size() - 1) outcome = {sums, network->weights().grad().clone()};
   });
   return outcome;

@@ -37,6 +37,8 @@ def make_arguments(flags):
     for name in _ONE:
         if flags.get(name) is None:
             setattr(arguments, name, 1)
+    if flags.get("expert_tensor_parallel_size") is None:  # Megatron's default
+        arguments.expert_tensor_parallel_size = arguments.tensor_model_parallel_size
     template = flags.get("apply_chat_template_kwargs")
     if isinstance(template, str):
         arguments.apply_chat_template_kwargs = json.loads(template)

@@ -8,6 +8,7 @@
 #include "kernels/linear.h"
 #include "model/layers/router.h"
 #include "model/layers/router_losses.h"
+#include "model/layers/row_shares.h"
 #include "model/router_pass.h"
 
 namespace slime::model {
@@ -20,11 +21,12 @@ Tensor wide(const Tensor& x) {
 
 void check_supported(const LayerSite& site) {
   const int64_t count = site.config.experts.count;
-  if (site.mesh.sizes().tp > 1) {
+  const bool is_one_tensor = site.config.experts.are_in_turns || site.config.experts.are_stacked;
+  if (is_one_tensor && site.mesh.sizes().etp > 1) {
     throw ConfigError(
-        fmt::format("layer {} has {} experts, which tensor parallelism does not slice yet: use "
-                    "tensor parallelism of 1",
-                    site.index, count));
+        fmt::format("{} stores the {} experts of a layer as one tensor, which expert tensor "
+                    "parallelism cannot slice: use expert tensor parallelism of 1",
+                    site.config.model_type, count));
   }
   if (site.config.experts.are_in_turns && site.rotary.cos_PR.is_cuda()) {
     throw ConfigError(
@@ -59,14 +61,21 @@ Costs expert_costs(int64_t hidden, const ExpertsConfig& config) {
 }
 
 ExpertLayer::ExpertLayer(const LayerSite& site)
-    : index_(site.index), hidden_(site.config.hidden_size), config_(site.config.experts) {
+    : index_(site.index),
+      hidden_(site.config.hidden_size),
+      config_(site.config.experts),
+      tp_(site.mesh),
+      where_(site.mesh, config_.count, config_.width) {
   check_supported(site);
   const ExpertNames& names = config_.names;
   const auto name = [&](const std::string& tail) { return site.name(names.prefix + "." + tail); };
   Weights::Builder& builder = site.builder;
-  builder.add(router_EH_, {{name(names.router + ".weight"), {config_.count, hidden_}, {}}});
+  // Each tensor-parallel rank routes rows of its own.
+  const bool is_partial = !tp_.is_alone();
+  builder.add(router_EH_,
+              {{name(names.router + ".weight"), {config_.count, hidden_}, {}, is_partial}});
   if (config_.has_router_bias)
-    builder.add(router_bias_E_, {{name(names.router + ".bias"), {config_.count}, {}}});
+    builder.add(router_bias_E_, {{name(names.router + ".bias"), {config_.count}, {}, is_partial}});
   if (config_.has_selection_bias)
     builder.add_constant(selection_bias_E_, name(names.selection_bias), {config_.count});
   if (config_.are_in_turns) {
@@ -81,49 +90,58 @@ ExpertLayer::ExpertLayer(const LayerSite& site)
                                          GatedMlpShape{hidden_, config_.shared_width});
   }
   if (config_.has_shared_gate)
-    builder.add(shared_gate_1H_, {{name(names.shared + "_gate.weight"), {1, hidden_}, {}}});
+    builder.add(shared_gate_1H_,
+                {{name(names.shared + "_gate.weight"), {1, hidden_}, {}, tp_.cuts_rows}});
 }
 
 void ExpertLayer::add_experts(const LayerSite& site) {
   const ExpertNames& names = config_.names;
+  const bool is_own = !where_.is_alone();
+  const bool is_sliced = !where_.etp.is_alone();
+  const auto slice = [&](int dim) {
+    return is_sliced ? Slice{dim, where_.width_begin, where_.width_end} : Slice{};
+  };
   std::vector<Weights::Builder::Component> gate_up, down;
-  for (int64_t e = 0; e < config_.count; ++e) {
-    const auto of_expert = [&](const std::string& matrix) {
-      return site.name(fmt::format("{}.experts.{}.{}.weight", names.prefix, e, matrix));
+  for (int64_t e = where_.first; e < where_.first + where_.count; ++e) {
+    const auto component = [&](const std::string& matrix, std::vector<int64_t> shape, int dim) {
+      return Weights::Builder::Component{
+          .name = site.name(fmt::format("{}.experts.{}.{}.weight", names.prefix, e, matrix)),
+          .full_shape = std::move(shape),
+          .slice = slice(dim),
+          .is_of_own_expert = is_own};
     };
-    gate_up.push_back({of_expert(names.gate), {config_.width, hidden_}, {}});
-    gate_up.push_back({of_expert(names.up), {config_.width, hidden_}, {}});
-    down.push_back({of_expert(names.down), {hidden_, config_.width}, {}});
+    gate_up.push_back(component(names.gate, {config_.width, hidden_}, 0));
+    gate_up.push_back(component(names.up, {config_.width, hidden_}, 0));
+    down.push_back(component(names.down, {hidden_, config_.width}, 1));
   }
   site.builder.add(stack_.gate_up, std::move(gate_up));
   site.builder.add(stack_.down, std::move(down));
 }
 
+/// All experts of a layer, which files have as one tensor.
+Weights::Builder::Component ExpertLayer::stacked(const LayerSite& site, const char* tail,
+                                                 std::vector<int64_t> shape, bool is_bias) const {
+  const Slice own{0, where_.first, where_.first + where_.count};
+  return {.name = site.name(config_.names.prefix + ".experts." + tail),
+          .full_shape = std::move(shape),
+          .slice = where_.ep.is_alone() ? Slice{} : own,
+          .is_bias = is_bias,
+          .is_of_own_expert = !where_.is_alone()};
+}
+
 void ExpertLayer::add_stacked_experts(const LayerSite& site) {
   const int64_t count = config_.count, width = config_.width;
-  const auto name = [&](const char* tail) {
-    return site.name(config_.names.prefix + ".experts." + tail);
-  };
-  site.builder.add(stack_.gate_up, {{name("gate_up_proj"), {count, 2 * width, hidden_}, {}}});
-  site.builder.add(stack_.down, {{name("down_proj"), {count, hidden_, width}, {}}});
+  site.builder.add(stack_.gate_up, {stacked(site, "gate_up_proj", {count, 2 * width, hidden_})});
+  site.builder.add(stack_.down, {stacked(site, "down_proj", {count, hidden_, width})});
 }
 
 void ExpertLayer::add_experts_in_turns(const LayerSite& site) {
   const int64_t count = config_.count, width = config_.width;
-  const auto name = [&](const char* tail) {
-    return site.name(config_.names.prefix + ".experts." + tail);
-  };
   Weights::Builder& builder = site.builder;
-  builder.add(stack_.gate_up, {{name("gate_up_proj"), {count, hidden_, 2 * width}, {}}});
-  builder.add(stack_.gate_up_bias, {{.name = name("gate_up_proj_bias"),
-                                     .full_shape = {count, 2 * width},
-                                     .slice = {},
-                                     .is_bias = true}});
-  builder.add(stack_.down, {{name("down_proj"), {count, width, hidden_}, {}}});
-  builder.add(stack_.down_bias, {{.name = name("down_proj_bias"),
-                                  .full_shape = {count, hidden_},
-                                  .slice = {},
-                                  .is_bias = true}});
+  builder.add(stack_.gate_up, {stacked(site, "gate_up_proj", {count, hidden_, 2 * width})});
+  builder.add(stack_.gate_up_bias, {stacked(site, "gate_up_proj_bias", {count, 2 * width}, true)});
+  builder.add(stack_.down, {stacked(site, "down_proj", {count, width, hidden_})});
+  builder.add(stack_.down_bias, {stacked(site, "down_proj_bias", {count, hidden_}, true)});
   stack_.is_in_turns = true;
   stack_.swiglu_limit = config_.swiglu_limit;
 }
@@ -134,11 +152,34 @@ Tensor ExpertLayer::forward(const Tensor& input_TH, RouterPass* routers) const {
 }
 
 Tensor ExpertLayer::routed(const Tensor& input_TH, RouterPass* routers) const {
+  if (!where_.is_alone()) return routed_on_ranks(input_TH, routers);
   if (routers == nullptr && !at::GradMode::is_enabled() && is_one_operation()) {
     const kernels::ExpertKernels* fused = kernels::expert_kernels_for(input_TH);
     if (fused != nullptr && fused->has_routed_experts(input_TH, operation()))
       return fused->routed_experts(input_TH, operation());
   }
+  const Visits visits = visits_of(input_TH, routers);
+  return kernels::experts(input_TH, kernels::group_by_expert(visits.expert_TK, config_.count),
+                          visits.weight_TK, stack_);
+}
+
+Tensor ExpertLayer::routed_on_ranks(const Tensor& input_LH, RouterPass* routers) const {
+  const auto on_ranks = [&](const Tensor& own_LH) {
+    const Visits visits = visits_of(own_LH, routers);
+    return distributed_experts(own_LH, visits.expert_TK, visits.weight_TK, stack_, where_);
+  };
+  const int64_t rows = input_LH.size(0);
+  if (!tp_.cuts_rows) {
+    const RowShares shares = equal_rows(rows, tp_.ranks);
+    return joined_rows(on_ranks(own_rows(input_LH, shares)), shares);
+  }
+  // The last ranks may have rows that are padding, which routers are not asked about.
+  const int64_t asked = routers == nullptr ? rows : routers->num_rows;
+  const Tensor output_LH = on_ranks(first_rows(input_LH, asked));
+  return asked == rows ? output_LH : at::constant_pad_nd(output_LH, {0, 0, 0, rows - asked});
+}
+
+ExpertLayer::Visits ExpertLayer::visits_of(const Tensor& input_TH, RouterPass* routers) const {
   Tensor logits_TE = kernels::linear(wide(input_TH), router_EH_, router_bias_E_);
   Tensor given_TK;
   if (routers != nullptr) {
@@ -149,13 +190,13 @@ Tensor ExpertLayer::routed(const Tensor& input_TH, RouterPass* routers) const {
   const Routing routing = route(logits_TE, config_, selection_bias_E_, given_TK);
   if (routers != nullptr && routers->made_YTK.defined())
     routers->made_YTK[index_].copy_(routing.expert_TK);
-  return kernels::experts(input_TH, kernels::group_by_expert(routing.expert_TK, config_.count),
-                          routing.weight_TK, stack_);
+  return {routing.expert_TK, routing.weight_TK};
 }
 
 /// Whether operation() says all of what the router and the experts do.
 bool ExpertLayer::is_one_operation() const {
-  return !config_.are_in_turns && !config_.has_router_bias && config_.num_groups == 1;
+  return where_.is_alone() && !config_.are_in_turns && !config_.has_router_bias &&
+         config_.num_groups == 1;
 }
 
 kernels::RoutedExperts ExpertLayer::operation() const {
@@ -177,6 +218,15 @@ Tensor ExpertLayer::shared(const Tensor& input_TH) const {
   if (!shared_gate_1H_.defined()) return output_TH;
   const Tensor gate_T1 = kernels::linear(wide(input_TH), shared_gate_1H_).sigmoid();
   return (wide(output_TH) * gate_T1).to(output_TH.scalar_type());
+}
+
+Costs ExpertLayer::costs() const {
+  Costs costs = expert_costs(hidden_, config_);
+  if (where_.ep.is_alone()) return costs;
+  const int64_t arrived = config_.per_token * hidden_;  // rows of other ranks are kept
+  costs.saved += arrived;
+  costs.saved_selective += arrived;
+  return costs;
 }
 
 std::string ExpertLayer::describe() const {

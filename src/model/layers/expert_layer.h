@@ -10,6 +10,7 @@
 #include <memory>
 
 #include "kernels/experts.h"
+#include "model/layers/expert_parallel.h"
 #include "model/layers/feed_forward.h"
 #include "model/layers/gated_mlp.h"
 #include "model/layers/layer_site.h"
@@ -20,13 +21,14 @@ Costs expert_costs(int64_t hidden, const ExpertsConfig& config);
 
 class ExpertLayer final : public FeedForward {
  public:
-  /// Registers router, experts and the shared expert of the block. Throws ConfigError for what
-  /// experts do not do yet: tensor-parallel slices, gates and ups in turns on a GPU.
+  /// Registers router, this rank's experts and the shared expert of the block. Throws ConfigError for
+  /// what experts do not do yet: slices of experts that files hold as one tensor, gates and ups in turns
+  /// on a GPU.
   explicit ExpertLayer(const LayerSite& site);
   ExpertLayer(const ExpertLayer&) = delete;  // the builder points at the parameters
 
   Tensor forward(const Tensor& input_TH, RouterPass* routers) const override;
-  Costs costs() const override { return expert_costs(hidden_, config_); }
+  Costs costs() const override;
   std::string describe() const override;
   std::optional<kernels::RoutedExperts> routed_experts() const override;
 
@@ -34,14 +36,23 @@ class ExpertLayer final : public FeedForward {
   void add_experts(const LayerSite& site);
   void add_stacked_experts(const LayerSite& site);
   void add_experts_in_turns(const LayerSite& site);
+  Weights::Builder::Component stacked(const LayerSite& site, const char* tail,
+                                      std::vector<int64_t> shape, bool is_bias = false) const;
   Tensor shared(const Tensor& input_TH) const;
   Tensor routed(const Tensor& input_TH, RouterPass* routers) const;
+  Tensor routed_on_ranks(const Tensor& input_LH, RouterPass* routers) const;
+  struct Visits {
+    Tensor expert_TK, weight_TK;
+  };
+  Visits visits_of(const Tensor& input_TH, RouterPass* routers) const;
   kernels::RoutedExperts operation() const;
   bool is_one_operation() const;
 
   int64_t index_;  // of the block
   int64_t hidden_;
   ExpertsConfig config_;
+  TensorParallel tp_;
+  ExpertParallel where_;
   kernels::Param router_EH_;
   kernels::Param router_bias_E_;  // undefined without one
   Tensor selection_bias_E_;       // float32; undefined: scores choose as they are

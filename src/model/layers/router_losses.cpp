@@ -24,8 +24,10 @@ struct BringLoss : torch::autograd::Function<BringLoss> {
   }
 };
 
-void sum_over(comm::RankGroup* ranks, const Tensor& x, const char* what) {
-  if (ranks != nullptr && !ranks->is_alone()) ranks->all_reduce_(x, what);
+void sum_over(const std::vector<comm::RankGroup*>& groups, const Tensor& x, const char* what) {
+  for (comm::RankGroup* ranks : groups) {
+    if (!ranks->is_alone()) ranks->all_reduce_(x, what);
+  }
 }
 
 /// (E / K) sum over e of (share of the visits) (mean score), the mean of the sequences'; one sequence
