@@ -39,6 +39,16 @@ void check_engine_ranks(const model::ModelConfig& model, int64_t num_ranks, cons
   };
   divides("attention heads", model.num_heads);
   if (model.latent.kv_rank == 0) divides("key-value heads", model.num_kv_heads);
+  if (!model.delta.in_layer.empty())
+    divides("key heads of gated delta nets", model.delta.shape.key_heads);
+  // Trainers slice these; what an engine keeps of them between its steps is whole on each rank.
+  const auto is_whole = [&](const char* what, bool has) {
+    if (!has) return;
+    problems.push_back(fmt::format("{} {}: engines have {} whole so far; use tensor parallelism of 1",
+                                   flag, num_ranks, what));
+  };
+  is_whole("experts", model.has_experts());
+  is_whole("latent attention", model.latent.kv_rank > 0);
   if (!problems.empty()) throw ConfigError(problems);
   const comm::Mesh mesh(
       {.tp = static_cast<int>(num_ranks)}, 0, [](comm::Axis, const std::vector<int>& members) {

@@ -36,6 +36,7 @@ TEST(CheckEngineRanks, WhatCannotBeSlicedIsRefusedWithTheReason) {
   EXPECT_PRED2(says, why_refused("mistral", 2), "does not divide the model's 1 key-value heads");
   EXPECT_PRED2(says, why_refused("qwen3_moe", 2), "experts");
   EXPECT_PRED2(says, why_refused("kimi_k2", 2), "experts");
+  EXPECT_PRED2(says, why_refused("kimi_k2", 2), "latent attention");
   EXPECT_PRED2(says, why_refused("phi3", 2), "qkv_proj");
   EXPECT_PRED2(says, why_refused("olmo2", 2), "over all of them");
   EXPECT_PRED2(says, why_refused("qwen3_next", 2), "experts");

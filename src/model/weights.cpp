@@ -94,8 +94,14 @@ void Weights::Builder::add(kernels::Param& param, std::vector<Component> compone
           component.slice.end - component.slice.begin;
     }
     weight.offset = num_elements;
-    weight.whole_offset = weights_.num_whole_elements_;
-    weights_.num_whole_elements_ += product(weight.full_shape);
+    const bool is_of_the_last =
+        !weights_.tensors_.empty() && weights_.tensors_.back().name == weight.name;
+    if (is_of_the_last) {  // another slice of the same tensor
+      weight.whole_offset = weights_.tensors_.back().whole_offset;
+    } else {
+      weight.whole_offset = weights_.num_whole_elements_;
+      weights_.num_whole_elements_ += product(weight.full_shape);
+    }
     weight.decays = weight.shape.size() >= 2 && !component.is_bias;
     const int64_t row = weight.shape.empty() ? 1 : product(weight.shape) / weight.shape[0];
     num_elements += std::max(product(weight.shape), component.room_rows * row);
