@@ -44,8 +44,8 @@ void check_engine_ranks(const model::ModelConfig& model, int64_t num_ranks, cons
   // Trainers slice these; what an engine keeps of them between its steps is whole on each rank.
   const auto is_whole = [&](const char* what, bool has) {
     if (!has) return;
-    problems.push_back(fmt::format("{} {}: engines have {} whole so far; use tensor parallelism of 1",
-                                   flag, num_ranks, what));
+    problems.push_back(fmt::format(
+        "{} {}: engines have {} whole so far; use tensor parallelism of 1", flag, num_ranks, what));
   };
   is_whole("experts", model.has_experts());
   is_whole("latent attention", model.latent.kv_rank > 0);

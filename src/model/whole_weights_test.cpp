@@ -61,7 +61,8 @@ TEST_P(WholeWeights, ARankTakesItsSlicesOfPiecesThatEndAnywhere) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Fixtures, WholeWeights, ::testing::Values("llama", "qwen2", "qwen3", "qwen3_5"),
+INSTANTIATE_TEST_SUITE_P(Fixtures, WholeWeights,
+                         ::testing::Values("llama", "qwen2", "qwen3", "qwen3_5"),
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace

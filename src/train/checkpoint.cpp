@@ -277,13 +277,13 @@ void gather_weights(Trainer& trainer, model::Network* whole) {
     for (const model::NamedWeight& weight : whole->weights().tensors())
       targets[weight.name] = &weight;
   }
+  gather_weights(trainer, [&](const std::string& name, const Tensor& tensor) {
+    model::Weights::view(whole->weights().flat(), *targets.at(name)).copy_(tensor);
+  });
   const auto constants = whole_constants(trainer.mesh(), trainer.network().weights());
   for (const model::NamedConstant& constant : constants) {
     if (whole != nullptr) Tensor(named_constant(*whole, constant.name)).copy_(constant.value);
   }
-  gather_weights(trainer, [&](const std::string& name, const Tensor& tensor) {
-    model::Weights::view(whole->weights().flat(), *targets.at(name)).copy_(tensor);
-  });
 }
 
 WeightChecksums whole_checksums(Trainer& trainer) {
@@ -291,8 +291,9 @@ WeightChecksums whole_checksums(Trainer& trainer) {
   gather_weights(trainer, [&](const std::string& name, const Tensor& tensor) {
     checksums.push_back({name, model::checksum_of(tensor)});
   });
+  const auto constants = whole_constants(trainer.mesh(), trainer.network().weights());
   if (trainer.mesh().rank() > 0) return checksums;
-  for (const model::NamedConstant& constant : trainer.network().weights().constants())
+  for (const model::NamedConstant& constant : constants)
     checksums.push_back({constant.name, model::checksum_of(constant.value)});
   return checksums;
 }

@@ -47,7 +47,7 @@ std::filesystem::path save_checkpoint(const CheckpointConfig& config, int64_t it
 void join_save(Trainer& trainer, bool save_optimizer);
 
 /// The weights of all ranks, whole, one tensor after the other: `take` is called at rank 0 alone; all
-/// ranks call this together.
+/// ranks call this together, and behind it whole_constants() (train/whole_tensors.h) where they want those.
 using TakeTensor = std::function<void(const std::string& name, const Tensor& whole)>;
 void gather_weights(Trainer& trainer, const TakeTensor& take);
 /// Into `whole` at rank 0, which has a network of the whole model; null at its peers.
