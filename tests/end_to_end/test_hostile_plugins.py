@@ -14,7 +14,7 @@ pytestmark = pytest.mark.skipif(shutil.which("python3") is None, reason="no pyth
 SLEEP = "98765.4321"  # seconds: by this argument the sleepers are known
 MISDEEDS = {
     "raise": ("raise ValueError('no such luck')", "ValueError: no such luck"),
-    "hang": ("time.sleep(1000)", "took longer than 3 s"),
+    "hang": ("time.sleep(1000)", "took longer than 6 s"),
     "segfault": ("ctypes.string_at(0)", "was killed by signal 11"),
     # Bounded: what the machine has is others' too.
     "leak": (
@@ -31,7 +31,7 @@ MISDEEDS = {
     "length": ("sample.loss_mask = [1] * 99", "Sample.loss_mask was set to 99 numbers"),
     "late": (
         "try: await asyncio.sleep(1000)\n        except asyncio.CancelledError: await asyncio.sleep(0.2)",
-        "took longer than 3 s",
+        "took longer than 6 s",
     ),
     "exit": ("os._exit(0)", "ended with exit code 0"),
     "close": ("os.close(3)", "the plug-in host "),
@@ -58,7 +58,7 @@ def run(work):
         code += f"    if sample.index == {8 * i + 5}:\n        {statement}\n"
     code += "    return float(sample.index % 4)\n"
     run_dir = work / "hostile"
-    flags = ["--custom-rm-path", "own.py", "--plugin-timeout-seconds", "3", "--plugin-memory-gb", "0.5"]
+    flags = ["--custom-rm-path", "own.py", "--plugin-timeout-seconds", "6", "--plugin-memory-gb", "0.5"]
     done = hooked(work, run_dir, code, flags, rollouts=6)
     return done, run_dir
 
