@@ -26,6 +26,7 @@ PENDING_SECONDS = 30  # between two lines about what is waited for
 KILL_SECONDS = 2  # `ray job stop` gives three
 MOST_LOG_BYTES = 1 << 20  # of one answer
 PR_SET_PDEATHSIG = 1
+TERMINATED = 128 + signal.SIGTERM  # exit code
 
 
 def die_with_parent():
@@ -36,7 +37,7 @@ class Supervisor:
     """Starts one command on its host, and keeps what it prints until it is asked. An actor."""
 
     def __init__(self):
-        self.process = None
+        self.process = self.reader = None
         self.log = bytearray()
         self.lock = threading.Condition()
         self.heard = time.monotonic()
@@ -68,33 +69,30 @@ class Supervisor:
             os.setpriority(os.PRIO_PROCESS, self.process.pid, 0)  # Ray's actors have 15
         except OSError:
             pass  # it needs a right that few containers give
-        threading.Thread(target=self._read, args=(self.process,), daemon=True).start()
+        self.reader = threading.Thread(target=self._read, args=(self.process,), daemon=True)
+        self.reader.start()
         return self.process.pid
 
     def poll(self):
         """What it has printed since, and its exit code; None: it runs."""
         self.heard = time.monotonic()
+        has_said_all = self.reader is not None and not self.reader.is_alive()  # first: what it reads later is not taken here
         with self.lock:
             text, self.log = bytes(self.log[:MOST_LOG_BYTES]), self.log[MOST_LOG_BYTES:]
             self.lock.notify_all()
             is_empty = not self.log
-        code = self.process.poll() if self.process and is_empty and not self.reads else None
-        return text, code
+        return text, self.process.poll() if has_said_all and is_empty else None
 
     def signal(self, number):
         if self.process and self.process.poll() is None:
             os.killpg(self.process.pid, number)
 
-    reads = False  # the output is not at its end
-
     def _read(self, process):
-        self.reads = True
         while chunk := process.stdout.read1(1 << 16):
             with self.lock:
                 self.lock.wait_for(lambda: len(self.log) < 8 * MOST_LOG_BYTES)  # who prints more waits
                 self.log += chunk
         process.wait()
-        self.reads = False
 
     def _watch(self):
         while time.monotonic() - self.heard < LEASE_SECONDS:
@@ -229,14 +227,17 @@ class Cluster:
         self.ray.kill(host.actor)
         host.not_before, host.answer = time.monotonic() + 1, None
 
-    def end(self):
-        """Nothing is left: neither processes nor devices that are held."""
+    def stop(self):
+        """What runs is asked to end, and has a moment for it."""
         for host in self.hosts:
             if host.actor is not None:
                 host.actor.signal.remote(signal.SIGTERM)
         end = time.monotonic() + KILL_SECONDS
         while time.monotonic() < end and self.look() is None:
             time.sleep(POLL_SECONDS)
+
+    def close(self):
+        """Nothing is left: neither processes nor devices that are held."""
         for host in self.hosts:
             if host.actor is not None:
                 self.ray.kill(host.actor)
@@ -254,21 +255,19 @@ def main():
         import ray  # noqa: F401
     except ImportError:
         sys.exit(f"--launcher ray: {sys.executable} has no package ray; --plugin-python names the Python that has it")
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(TERMINATED))
     try:
         cluster = Cluster(options)
     except ConnectionError as error:
         sys.exit(f"--launcher ray: no Ray cluster is there (ray start --head, or RAY_ADDRESS): {error}")
     try:
-        code = cluster.run()
-    except SystemExit:
-        cluster.end()
+        sys.exit(cluster.run())
+    except SystemExit as ending:
+        if ending.code == TERMINATED:
+            cluster.stop()
         raise
-    for host in cluster.hosts:
-        if host.actor is not None:
-            cluster.ray.kill(host.actor)
-    cluster.ray.util.remove_placement_group(cluster.group)
-    sys.exit(code)
+    finally:
+        cluster.close()
 
 
 if __name__ == "__main__":

@@ -34,11 +34,6 @@ void say(const std::string& line) {
   std::fflush(stderr);
 }
 
-milliseconds nodes_timeout(const config::RunConfig& config) {
-  return std::chrono::duration_cast<milliseconds>(
-      std::chrono::duration<double>(config.nodes_timeout_seconds));
-}
-
 /// The run's token, which whoever starts the processes gave to each.
 std::string shared_token(const LaunchPlace& place) {
   const std::string token = cluster::take_identity_from_environment().token;
@@ -66,7 +61,7 @@ int port_of_controller(const LaunchPlace& place, milliseconds limit) {
 }
 
 int serve_as_node(const config::RunConfig& config, const LaunchPlace& place) {
-  const milliseconds limit = nodes_timeout(config);
+  const milliseconds limit = milliseconds_of(config.nodes_timeout_seconds);
   return cluster::run_node(
       {.address = place.address,
        .port = port_of_controller(place, limit),
@@ -76,8 +71,7 @@ int serve_as_node(const config::RunConfig& config, const LaunchPlace& place) {
        .num_devices = config.device == "cpu" ? 0 : kernels::count_gpus(),
        .connect_limit = limit,
        // The controller gives this host up before that, and may have replaced it.
-       .lease = std::chrono::duration_cast<milliseconds>(
-           std::chrono::duration<double>(1.5 * config.worker_timeout_seconds))});
+       .lease = milliseconds_of(1.5 * config.worker_timeout_seconds)});
 }
 
 int train_here(const config::ParsedFlags& flags) {
@@ -111,16 +105,15 @@ int train_as_controller(const config::ParsedFlags& flags, const LaunchPlace& pla
                         .port = place.has_agent_store ? 0 : place.port,
                         .token = token,
                         .program = cluster::own_program(),
-                        .silence_limit = std::chrono::duration_cast<milliseconds>(
-                            std::chrono::duration<double>(config.worker_timeout_seconds)),
-                        .return_limit = nodes_timeout(config)},
+                        .silence_limit = milliseconds_of(config.worker_timeout_seconds),
+                        .return_limit = milliseconds_of(config.nodes_timeout_seconds)},
                        clock);
   if (place.has_agent_store) {
     comm::write_to_agent_store(place.address, place.port, key_of_port(place),
                                std::to_string(nodes.port()));
   }
   const int count = nodes_of(config, place);
-  nodes.gather(count, nodes_timeout(config), say);
+  nodes.gather(count, milliseconds_of(config.nodes_timeout_seconds), say);
   const bool has_devices = config.device != "cpu";
   const int visible = has_devices ? std::min(kernels::count_gpus(), nodes.fewest_devices()) : 0;
   cluster::Hosts hosts{.launcher = nodes, .placement = loop::place_workers(config, count, visible)};

@@ -47,6 +47,19 @@ class Variables {
     throw ConfigError(fmt::format("started by {}: {}", launcher_, what));
   }
 
+  /// Where process 0 listens.
+  int port(const char* name = "MASTER_PORT", int without = kDefaultPort) const {
+    return number(name, kMostPort).value_or(without);
+  }
+
+  /// Of launchers that start as many processes on each host.
+  int num_nodes(const char* world_name, const char* on_node_name) const {
+    const int world = required(world_name), on_node = number(on_node_name).value_or(1);
+    if (on_node >= 1 && world % on_node == 0) return world / on_node;
+    fail(fmt::format("{}={} is no multiple of {}={}; every host has to start as many", world_name,
+                     world, on_node_name, on_node));
+  }
+
   LaunchPlace place() const { return {.launcher = launcher_, .address = {}}; }
 
  private:
@@ -62,8 +75,7 @@ LaunchPlace of_slime(const Environment& environment) {
   place.rank = variables.required("SLIME_NODE_RANK");
   place.num_nodes = variables.number("SLIME_NUM_NODES");
   place.address = variables.text("SLIME_MASTER_ADDR", kSetAddress);
-  place.port = variables.number("SLIME_MASTER_PORT", kMostPort).value_or(kDefaultPort);
-  place.num_restarts = variables.number("SLIME_NUM_RESTARTS").value_or(0);
+  place.port = variables.port("SLIME_MASTER_PORT");
   return place;
 }
 
@@ -73,17 +85,9 @@ LaunchPlace of_torchrun(const Environment& environment) {
   LaunchPlace place = variables.place();
   place.rank = variables.required("RANK");
   place.local_rank = variables.number("LOCAL_RANK").value_or(0);
-  const int world = variables.required("WORLD_SIZE");
-  const int on_node = variables.number("LOCAL_WORLD_SIZE").value_or(1);
-  if (on_node < 1 || world % on_node != 0) {
-    variables.fail(
-        fmt::format("WORLD_SIZE={} is no multiple of LOCAL_WORLD_SIZE={}; every host has to "
-                    "start as many",
-                    world, on_node));
-  }
-  place.num_nodes = world / on_node;
+  place.num_nodes = variables.num_nodes("WORLD_SIZE", "LOCAL_WORLD_SIZE");
   place.address = variables.text("MASTER_ADDR", kSetAddress);
-  place.port = variables.number("MASTER_PORT", kMostPort).value_or(kDefaultPort);
+  place.port = variables.port();
   place.has_agent_store = environment("TORCHELASTIC_USE_AGENT_STORE") == "True";
   place.num_restarts = variables.number("TORCHELASTIC_RESTART_COUNT").value_or(0);
   return place;
@@ -101,8 +105,7 @@ LaunchPlace of_slurm(const Environment& environment) {
       of_step ? *of_step : variables.text("SLURM_JOB_NODELIST", "start the command with srun"));
   // Two jobs of one host seldom meet there.
   constexpr int kFirst = 20000, kPorts = 10000;
-  place.port = variables.number("MASTER_PORT", kMostPort)
-                   .value_or(kFirst + variables.required("SLURM_JOB_ID") % kPorts);
+  place.port = variables.port("MASTER_PORT", kFirst + variables.required("SLURM_JOB_ID") % kPorts);
   place.num_restarts = variables.number("SLURM_RESTART_COUNT").value_or(0);
   return place;
 }
@@ -113,17 +116,11 @@ LaunchPlace of_mpi(const Environment& environment, const char* rank, const char*
   LaunchPlace place = variables.place();
   place.rank = variables.required(rank);
   place.local_rank = variables.number(local_rank).value_or(0);
-  const int world = variables.required(size);
-  const int on_node = variables.number(local_size).value_or(1);
-  if (on_node < 1 || world % on_node != 0) {
-    variables.fail(fmt::format("{}={} is no multiple of {}={}; every host has to start as many",
-                               size, world, local_size, on_node));
-  }
-  place.num_nodes = world / on_node;
+  place.num_nodes = variables.num_nodes(size, local_size);
   if (*place.num_nodes > 1)
     place.address =
         variables.text("MASTER_ADDR", "mpirun -x MASTER_ADDR=HOST says where the first is");
-  place.port = variables.number("MASTER_PORT", kMostPort).value_or(kDefaultPort);
+  place.port = variables.port();
   return place;
 }
 
@@ -133,7 +130,7 @@ LaunchPlace of_leader_worker_set(const Environment& environment) {
   place.rank = variables.required("LWS_WORKER_INDEX");
   place.num_nodes = variables.required("LWS_GROUP_SIZE");
   place.address = variables.text("LWS_LEADER_ADDRESS", "it is set in every pod of a group");
-  place.port = variables.number("MASTER_PORT", kMostPort).value_or(kDefaultPort);
+  place.port = variables.port();
   return place;
 }
 
@@ -144,7 +141,7 @@ LaunchPlace of_indexed_job(const Environment& environment) {
   place.num_nodes = variables.number("SLIME_NUM_NODES");
   place.address =
       variables.text("MASTER_ADDR", "set it to the first pod's name in the headless service");
-  place.port = variables.number("MASTER_PORT", kMostPort).value_or(kDefaultPort);
+  place.port = variables.port();
   place.num_restarts = variables.number("JOBSET_RESTART_ATTEMPT").value_or(0);
   return place;
 }

@@ -54,6 +54,17 @@ std::string status_text(int status) {
   return fmt::format("ended with exit code {}", WEXITSTATUS(status));
 }
 
+/// Indented.
+std::string last_lines_of(const std::filesystem::path& path) {
+  std::ifstream file(path);
+  std::deque<std::string> lines;
+  for (std::string line; std::getline(file, line);) {
+    lines.push_back("  " + line);
+    if (lines.size() > kShownLines) lines.pop_front();
+  }
+  return fmt::format("{}", fmt::join(lines, "\n"));
+}
+
 class LocalProcess final : public WorkerProcess {
  public:
   LocalProcess(pid_t process, std::filesystem::path log)
@@ -94,16 +105,6 @@ class LocalProcess final : public WorkerProcess {
 };
 
 }  // namespace
-
-std::string last_lines_of(const std::filesystem::path& path) {
-  std::ifstream file(path);
-  std::deque<std::string> lines;
-  for (std::string line; std::getline(file, line);) {
-    lines.push_back("  " + line);
-    if (lines.size() > kShownLines) lines.pop_front();
-  }
-  return fmt::format("{}", fmt::join(lines, "\n"));
-}
 
 std::unique_ptr<WorkerProcess> start_process(const WorkerOrder& order, const WorkerSockets& sockets,
                                              const std::optional<std::string>& device) {

@@ -29,7 +29,4 @@ class LocalLauncher final : public Launcher {
   std::string address(int node) const override;
 };
 
-/// The last lines of a file, indented.
-std::string last_lines_of(const std::filesystem::path& path);
-
 }  // namespace slime::cluster

@@ -41,6 +41,8 @@ struct ParallelLayout {
 
   int world_size() const { return dp * tp * pp * cp; }
   int edp() const { return dp * tp * cp / (ep * etp); }  // expert data parallel
+  /// Whether every rank has all of the model.
+  bool holds_model_whole() const { return tp == 1 && pp == 1 && ep == 1 && etp == 1; }
   /// Whether ranks that compute different samples meet at experts: they go through their passes in step.
   bool experts_join_samples() const { return tp * cp % (ep * etp) != 0; }
   bool operator==(const ParallelLayout&) const = default;

@@ -411,7 +411,7 @@ struct ShapeFlags {
   std::optional<double> norm_epsilon;
 };
 
-/// Parallel sizes; on one host.
+/// Parallel sizes, the hosts that ranks are on, how long one waits for another.
 struct ParallelFlags {
   int64_t tensor_model_parallel_size = 1;
   int64_t pipeline_model_parallel_size = 1;

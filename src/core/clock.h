@@ -26,6 +26,12 @@ class SystemClock final : public Clock {
   double unix_seconds() const override;
 };
 
+/// Of a flag in seconds.
+inline std::chrono::milliseconds milliseconds_of(double seconds) {
+  return std::chrono::duration_cast<std::chrono::milliseconds>(
+      std::chrono::duration<double>(seconds));
+}
+
 inline double seconds_between(Clock::TimePoint from, Clock::TimePoint to) {
   return std::chrono::duration<double>(to - from).count();
 }

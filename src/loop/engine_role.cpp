@@ -39,8 +39,7 @@ std::unique_ptr<EngineRanks> start_ranks(const EngineStart& start,
           .noun = fmt::format("engine_{}_rank", start.index),
           .identity = identity,
           .log_folder = start.log_folder,
-          .silence_limit = std::chrono::duration_cast<milliseconds>(
-              std::chrono::duration<double>(config.worker_timeout_seconds)),
+          .silence_limit = milliseconds_of(config.worker_timeout_seconds),
           .on_lost = std::move(on_lost)},
       clock);
 }

@@ -1,16 +1,12 @@
 #include "loop/engine_workers_config.h"
 
 #include <algorithm>
-#include <chrono>
 #include <utility>
+
+#include "core/clock.h"
 
 namespace slime::loop {
 namespace {
-
-std::chrono::milliseconds from_seconds(double seconds) {
-  return std::chrono::duration_cast<std::chrono::milliseconds>(
-      std::chrono::duration<double>(seconds));
-}
 
 /// What frames leave room for requests between them.
 constexpr int64_t kMostPieceBytes = int64_t{16} << 20;
@@ -39,12 +35,12 @@ EngineWorkersConfig engine_workers_config(const config::RunConfig& config, Engin
                                       ? std::filesystem::absolute(config.update_weight_disk_dir)
                                       : std::filesystem::path(),
                         .keeps_files = config.update_weight_disk_keep_files},
-          .silence_limit = from_seconds(config.worker_timeout_seconds),
+          .silence_limit = milliseconds_of(config.worker_timeout_seconds),
           .starts_again = config.use_fault_tolerance,
           .max_restarts = config.max_restarts,
-          .check_interval = from_seconds(config.rollout_health_check_interval),
-          .first_wait = from_seconds(config.rollout_health_check_first_wait),
-          .progress_limit = from_seconds(config.rollout_health_check_timeout)};
+          .check_interval = milliseconds_of(config.rollout_health_check_interval),
+          .first_wait = milliseconds_of(config.rollout_health_check_first_wait),
+          .progress_limit = milliseconds_of(config.rollout_health_check_timeout)};
 }
 
 }  // namespace slime::loop

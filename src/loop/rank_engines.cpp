@@ -14,11 +14,9 @@ constexpr std::chrono::seconds kAnswerLimit{120};
 
 bool has_engine_on_each_rank(const config::RunConfig& config) {
   const int64_t ranks = config.world_size();
-  const bool is_whole = config.tensor_model_parallel_size == 1 &&
-                        config.pipeline_model_parallel_size == 1 &&
-                        config.expert_model_parallel_size == 1 && config.expert_tensor_size() == 1;
   // A schedule that repeats asks one engine, whose batches repeat.
-  if (ranks == 1 || !is_whole || !config.shares_weights() || config.deterministic_schedule)
+  if (ranks == 1 || !layout_of(config).holds_model_whole() || !config.shares_weights() ||
+      config.deterministic_schedule)
     return false;
   return config.device != "cpu" || (config.colocate && config.rollout_num_gpus == ranks);
 }

@@ -127,8 +127,7 @@ void open_trainers_here(Stations& run, const model::Precision& precision, const 
   run.hosted = trainers.get();
   run.trainers = std::move(trainers);
   const comm::Mesh& mesh = hosted.connect();
-  const bool has_whole =
-      mesh.tp().is_alone() && mesh.pp().is_alone() && mesh.ep().is_alone() && mesh.etp().is_alone();
+  const bool has_whole = mesh.sizes().holds_model_whole();
   run.memory.explain_shortage(Phase::kTrain, [&] {
     const std::string directory = weights_directory(run);
     const bool is_copied = !has_whole && generates(config);

@@ -7,6 +7,7 @@
 #include <functional>
 #include <utility>
 
+#include "core/clock.h"
 #include "core/error.h"
 #include "loop/batch_shares.h"
 #include "loop/rank_engines.h"
@@ -45,22 +46,20 @@ TrainerWorkers::TrainerWorkers(RankStart start, const cluster::RunIdentity& iden
       rendezvous_(address_),
       port_(rendezvous_.port()) {
   const config::RunConfig& config = start.config;
-  const auto silence = std::chrono::duration<double>(config.worker_timeout_seconds);
   std::function<void(const std::string&)> last_resort;
   if (!config.use_fault_tolerance) last_resort = end_run;
   std::vector<cluster::WorkerPlace> places;
   for (int rank = 1; rank < layout_.world_size(); ++rank)
     places.push_back(hosts.placement.of_rank(rank));
   workers_ = std::make_unique<cluster::Workers>(
-      cluster::WorkersConfig{
-          .first_rank = 1,
-          .count = layout_.world_size() - 1,
-          .identity = identity,
-          .has_data = has_engine_on_each_rank(config),
-          .places = std::move(places),
-          .log_folder = log_folder,
-          .silence_limit = std::chrono::duration_cast<std::chrono::milliseconds>(silence),
-          .last_resort = std::move(last_resort)},
+      cluster::WorkersConfig{.first_rank = 1,
+                             .count = layout_.world_size() - 1,
+                             .identity = identity,
+                             .has_data = has_engine_on_each_rank(config),
+                             .places = std::move(places),
+                             .log_folder = log_folder,
+                             .silence_limit = milliseconds_of(config.worker_timeout_seconds),
+                             .last_resort = std::move(last_resort)},
       hosts.launcher, clock);
   for (start.rank = 1; start.rank <= workers_->count(); ++start.rank) {
     start.address = hosts.launcher.address(hosts.placement.of_rank(start.rank).node);

@@ -9,6 +9,7 @@
 #include <map>
 #include <string_view>
 
+#include "core/clock.h"
 #include "core/error.h"
 #include "loop/batch_shares.h"
 #include "train/rank_report.h"
@@ -23,13 +24,11 @@ cluster::WorkersConfig workers_of(const config::RunConfig& config,
                                   const cluster::RunIdentity& identity,
                                   const std::filesystem::path& log_folder,
                                   const cluster::Placement& placement) {
-  const auto silence = std::chrono::duration<double>(config.worker_timeout_seconds);
-  cluster::WorkersConfig workers{
-      .first_rank = 0,
-      .count = layout_of(config).world_size(),
-      .identity = identity,
-      .log_folder = log_folder,
-      .silence_limit = std::chrono::duration_cast<std::chrono::milliseconds>(silence)};
+  cluster::WorkersConfig workers{.first_rank = 0,
+                                 .count = layout_of(config).world_size(),
+                                 .identity = identity,
+                                 .log_folder = log_folder,
+                                 .silence_limit = milliseconds_of(config.worker_timeout_seconds)};
   for (int rank = 0; rank < workers.count; ++rank)
     workers.places.push_back(placement.of_rank(rank));
   // Where they are started again that waits until the loop has something for them.

@@ -5,30 +5,14 @@
 
 #include <algorithm>
 
+#include "comm/unconnected_group.h"
+
 namespace slime::model {
 namespace {
 
-/// A group that is never used.
-class UnusedGroup final : public comm::RankGroup {
- public:
-  UnusedGroup(int rank, int size) : rank_(rank), size_(size) {}
-  int rank() const override { return rank_; }
-  int size() const override { return size_; }
-  void all_reduce_(const Tensor&, const char*, comm::Reduction) override {}
-  void reduce_scatter_(const Tensor&, std::span<const comm::Range>, const char*) override {}
-  void all_gather_(const Tensor&, std::span<const comm::Range>, const char*) override {}
-  void broadcast_(const Tensor&, int, const char*) override {}
-  void exchange(std::span<const comm::Message>, const char*, const char*) override {}
-  void barrier(const char*) override {}
-  std::vector<std::string> all_gather(const std::string&, const char*) override { return {}; }
-
- private:
-  int rank_, size_;
-};
-
 comm::Mesh mesh_of(const comm::ParallelLayout& layout, int rank) {
   return comm::Mesh(layout, rank, [rank](comm::Axis, const std::vector<int>& members) {
-    return std::make_unique<UnusedGroup>(rank, static_cast<int>(members.size()));
+    return std::make_unique<comm::UnconnectedGroup>(rank, static_cast<int>(members.size()));
   });
 }
 

@@ -8,6 +8,7 @@
 #include <fstream>
 #include <map>
 
+#include "comm/unconnected_group.h"
 #include "core/error.h"
 #include "model/families/family.h"
 #include "model/model_files.h"
@@ -26,32 +27,11 @@ bool has(const std::string& name, std::string_view part) {
   return name.find(part) != std::string::npos;
 }
 
-/// A group whose members are not there: networks are built and loaded without a word.
-class Unconnected final : public comm::RankGroup {
- public:
-  explicit Unconnected(int rank, int size) : rank_(rank), size_(size) {}
-  int rank() const override { return rank_; }
-  int size() const override { return size_; }
-  void all_reduce_(const Tensor&, const char*, comm::Reduction) override { nobody(); }
-  void reduce_scatter_(const Tensor&, std::span<const comm::Range>, const char*) override {
-    nobody();
-  }
-  void all_gather_(const Tensor&, std::span<const comm::Range>, const char*) override { nobody(); }
-  void broadcast_(const Tensor&, int, const char*) override { nobody(); }
-  void exchange(std::span<const comm::Message>, const char*, const char*) override { nobody(); }
-  void barrier(const char*) override { nobody(); }
-  std::vector<std::string> all_gather(const std::string&, const char*) override { nobody(); }
-
- private:
-  [[noreturn]] static void nobody() { throw BugError("nobody is there"); }
-  int rank_;
-  int size_;
-};
-
 comm::Mesh unconnected(const comm::ParallelLayout& layout, int rank) {
   return comm::Mesh(layout, rank, [rank](comm::Axis, const std::vector<int>& members) {
     const auto at = std::ranges::find(members, rank) - members.begin();
-    return std::make_unique<Unconnected>(static_cast<int>(at), static_cast<int>(members.size()));
+    return std::make_unique<comm::UnconnectedGroup>(static_cast<int>(at),
+                                                    static_cast<int>(members.size()));
   });
 }
 

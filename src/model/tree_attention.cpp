@@ -9,6 +9,7 @@
 #include "kernels/linear.h"
 #include "kernels/rotary.h"
 #include "kernels/tree_attention.h"
+#include "model/layers/row_shares.h"
 
 namespace slime::model {
 
@@ -42,19 +43,6 @@ Tensor summed_at_owners(const Tensor& all_TE, const ContextRows& rows) {
   rows.ranks.reduce_scatter_(all_TE.view({-1}), shards_of(rows.of_rank, all_TE.size(1)), kKeys);
   return all_TE.narrow(0, own.begin, own.size());
 }
-
-/// This rank's rows [L, E] to all rows [T, E].
-struct GatherRows : torch::autograd::Function<GatherRows> {
-  static Tensor forward(AutogradContext* ctx, const Tensor& own_LE, const ContextRows* rows) {
-    ctx->saved_data["rows"] = reinterpret_cast<int64_t>(rows);
-    return of_all_ranks(own_LE, *rows);
-  }
-  static variable_list backward(AutogradContext* ctx, variable_list grads) {
-    const auto* rows = reinterpret_cast<const ContextRows*>(ctx->saved_data["rows"].toInt());
-    return {summed_at_owners(grads[0].clone(at::MemoryFormat::Contiguous), *rows).clone(),
-            Tensor()};
-  }
-};
 
 /// Heads of this rank's rows [L, E] to those of all rows [T, E], of which other ranks' queries are
 /// zeros.
@@ -181,14 +169,15 @@ Tensor TreeAttention::attend_delta(const DeltaLayer& layer, const kernels::Delta
   }
   // A state goes through the rows of all ranks: each rank computes it over all of them.
   const int64_t heads = layer.shape.value_heads;
-  const Tensor mixed_TE = kernels::causal_conv(GatherRows::apply(in.mixed_TE.contiguous(), &rows_),
+  RowShares shares{rows_.ranks, {}};
+  for (const comm::Range& range : rows_.of_rank) shares.counts.push_back(range.size());
+  const Tensor mixed_TE = kernels::causal_conv(gathered_rows(in.mixed_TE.contiguous(), shares),
                                                layer.conv, *delta_plan_);
-  const Tensor rates_T2N = GatherRows::apply(at::cat({in.decay_TN, in.rate_TN}, 1), &rows_);
-  const comm::Range own = rows_.of_rank[rows_.ranks.rank()];
+  const Tensor rates_T2N = gathered_rows(at::cat({in.decay_TN, in.rate_TN}, 1), shares);
   return kernels::gated_delta({mixed_TE, rates_T2N.narrow(1, 0, heads).contiguous(),
                                rates_T2N.narrow(1, heads, heads).contiguous()},
                               layer.shape, *delta_plan_)
-      .narrow(0, own.begin, own.size());
+      .narrow(0, shares.begin(), shares.own());
 }
 
 }  // namespace slime::model

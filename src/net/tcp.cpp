@@ -134,11 +134,4 @@ std::string peer_address(int socket) {
   return text_of(address);
 }
 
-std::string own_address(int socket) {
-  sockaddr_in address{};
-  socklen_t length = sizeof address;
-  ::getsockname(socket, reinterpret_cast<sockaddr*>(&address), &length);
-  return text_of(address);
-}
-
 }  // namespace slime::net

@@ -24,8 +24,7 @@ int accept_from(int listening);
 /// stream, where a cut cable would have left them waiting. Returns how many.
 int shut_down_all_to(const std::string& address);
 
-/// The other end's address, and this end's.
+/// The other end's address.
 std::string peer_address(int socket);
-std::string own_address(int socket);
 
 }  // namespace slime::net

@@ -44,20 +44,21 @@ def audit(run_dir):
     return json.loads(done.stdout)
 
 
-def processes_of(word):
-    """Command lines of this machine that have it."""
-    found = []
+def processes():
+    """(process, command line, environment) of all of this machine."""
     for entry in os.scandir("/proc"):
         if not entry.name.isdigit():
             continue
         try:
-            with open(f"/proc/{entry.name}/cmdline", "rb") as file:
-                line = file.read().replace(b"\0", b" ").decode(errors="replace")
+            line, settings = (open(f"/proc/{entry.name}/{name}", "rb").read().decode(errors="replace") for name in ("cmdline", "environ"))
         except OSError:
-            continue
-        if word in line and int(entry.name) != os.getpid():
-            found.append(line)
-    return found
+            continue  # it has ended
+        yield int(entry.name), line.replace("\0", " "), settings.split("\0")
+
+
+def processes_of(word):
+    """Command lines of this machine that have it."""
+    return [line for process, line, _ in processes() if word in line and process != os.getpid()]
 
 
 RANKS = ["--actor-num-nodes", "2", "--actor-num-gpus-per-node", "1"]

@@ -4,7 +4,6 @@ import os
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -13,18 +12,12 @@ from pathlib import Path
 
 import pytest
 from conftest import ROOT, run_slime, train_command, weights
-from test_hosts import audit, processes_of, wait_for_step
+from test_hosts import audit, free_port, processes, processes_of, wait_for_step
 
 pytest.importorskip("ray")
 RAY = Path(sys.executable).parent / "ray"
 ENVIRONMENT = {**os.environ, "RAY_USAGE_STATS_ENABLED": "0", "PATH": f"{RAY.parent}:{os.environ['PATH']}"}
 HOSTS = ["--actor-num-nodes", "2", "--actor-num-gpus-per-node", "1", "--use-fault-tolerance"]
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 class Address(str):
@@ -69,14 +62,17 @@ def parent_of(process):
 
 def process_of_host(run_dir, rank):
     """The `slime train` that Ray's supervisor started for a host of this run."""
-    for entry in Path("/proc").iterdir():
-        try:
-            line, settings = (entry / "cmdline").read_bytes(), (entry / "environ").read_bytes().split(b"\0")
-        except OSError:
-            continue
-        if str(run_dir).encode() in line and b"slime.ray_cluster" not in line and b"SLIME_NODE_RANK=%d" % rank in settings:
-            return int(entry.name)
+    for process, line, settings in processes():
+        if str(run_dir) in line and "slime.ray_cluster" not in line and f"SLIME_NODE_RANK={rank}" in settings:
+            return process
     raise AssertionError(f"host {rank} has no process")
+
+
+def launcher_of(run_dir):
+    for process, line, _ in processes():
+        if " slime.ray_cluster " in line and str(run_dir) in line:
+            return process
+    raise AssertionError("no launcher")
 
 
 def test_a_job_trains_shows_its_log_and_ends_with_its_exit_code(cluster, work):
@@ -152,14 +148,3 @@ def test_a_job_dies_with_its_controller_and_goes_on_when_it_is_submitted_again(c
             time.sleep(0.1)
         assert not processes_of(str(run_dir)), victim
     audit(run_dir)
-
-
-def launcher_of(run_dir):
-    for entry in Path("/proc").iterdir():
-        try:
-            words = (entry / "cmdline").read_bytes().split(b"\0")
-        except OSError:
-            continue
-        if b"slime.ray_cluster" in words and str(run_dir).encode() in words:
-            return int(entry.name)
-    raise AssertionError("no launcher")

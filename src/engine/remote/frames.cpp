@@ -1,5 +1,7 @@
 #include "engine/remote/frames.h"
 
+#include <fmt/format.h>
+
 #include "net/binary.h"
 
 namespace slime::engine {
@@ -116,24 +118,41 @@ RemoteRequest remote_request_from(std::string_view frame) {
   return request;
 }
 
-std::string to_frame(const WeightPiece& piece) {
-  BinaryWriter out;
+namespace {
+
+/// The end of a frame: some of many bytes.
+template <typename Piece>
+void put_piece(BinaryWriter& out, const Piece& piece) {
   out.put(piece.total_bytes);
   out.put(piece.offset);
   out.put(piece.bytes);
+}
+
+/// A piece of `what`, which ends with `whole`.
+template <typename Piece>
+void get_piece(BinaryReader& in, Piece& piece, const char* what, const char* whole) {
+  in.get(piece.total_bytes);
+  in.get(piece.offset);
+  const std::size_t size = in.count(1);
+  piece.bytes = in.rest();
+  if (piece.bytes.size() != size)
+    throw FrameError(fmt::format("a piece of {} has another length", what));
+  if (piece.offset > piece.total_bytes || size > piece.total_bytes - piece.offset)
+    throw FrameError(fmt::format("a piece of {} ends behind {}", what, whole));
+}
+
+}  // namespace
+
+std::string to_frame(const WeightPiece& piece) {
+  BinaryWriter out;
+  put_piece(out, piece);
   return out.take();
 }
 
 WeightPiece weight_piece_from(std::string_view frame) {
   BinaryReader in(frame);
   WeightPiece piece;
-  in.get(piece.total_bytes);
-  in.get(piece.offset);
-  const std::size_t size = in.count(1);
-  piece.bytes = in.rest();
-  if (piece.bytes.size() != size) throw FrameError("a piece of weights has another length");
-  if (piece.offset > piece.total_bytes || size > piece.total_bytes - piece.offset)
-    throw FrameError("a piece of weights ends behind the weights");
+  get_piece(in, piece, "weights", "the weights");
   return piece;
 }
 
@@ -142,9 +161,7 @@ std::string to_frame(const DeltaPiece& piece) {
   out.put(piece.tensor);
   out.put(static_cast<uint8_t>(piece.form));
   out.put(piece.checksum);
-  out.put(piece.total_bytes);
-  out.put(piece.offset);
-  out.put(piece.bytes);
+  put_piece(out, piece);
   return out.take();
 }
 
@@ -155,14 +172,8 @@ DeltaPiece delta_piece_from(std::string_view frame) {
   using Form = model::TensorDelta::Form;
   piece.form = static_cast<Form>(in.below(static_cast<uint8_t>(Form::kWhole) + 1));
   in.get(piece.checksum);
-  in.get(piece.total_bytes);
-  in.get(piece.offset);
-  const std::size_t size = in.count(1);
-  piece.bytes = in.rest();
-  if (piece.bytes.size() != size || size == 0)
-    throw FrameError("a piece of a change has another length");
-  if (piece.offset > piece.total_bytes || size > piece.total_bytes - piece.offset)
-    throw FrameError("a piece of a change ends behind the change");
+  get_piece(in, piece, "a change", "the change");
+  if (piece.bytes.empty()) throw FrameError("a piece of a change has another length");
   return piece;
 }
 

@@ -4,26 +4,13 @@
 #include <gtest/gtest.h>
 
 #include "comm/single_group.h"
+#include "comm/unconnected_group.h"
 
 namespace slime::model {
 namespace {
 
-/// The second of three, with whom nobody talks.
-class MiddleOfThree final : public comm::RankGroup {
- public:
-  int rank() const override { return 1; }
-  int size() const override { return 3; }
-  void all_reduce_(const Tensor&, const char*, comm::Reduction) override {}
-  void reduce_scatter_(const Tensor&, std::span<const comm::Range>, const char*) override {}
-  void all_gather_(const Tensor&, std::span<const comm::Range>, const char*) override {}
-  void broadcast_(const Tensor&, int, const char*) override {}
-  void exchange(std::span<const comm::Message>, const char*, const char*) override {}
-  void barrier(const char*) override {}
-  std::vector<std::string> all_gather(const std::string&, const char*) override { return {}; }
-};
-
 TEST(RowShares, TheLastRanksMayHaveFewerRowsOrNone) {
-  MiddleOfThree ranks;
+  comm::UnconnectedGroup ranks(1, 3);  // the second of three
   EXPECT_EQ(equal_rows(8, ranks).counts, (std::vector<int64_t>{3, 3, 2}));
   EXPECT_EQ(equal_rows(4, ranks).counts, (std::vector<int64_t>{2, 2, 0}));
   EXPECT_EQ(equal_rows(1, ranks).counts, (std::vector<int64_t>{1, 0, 0}));
