@@ -10,6 +10,7 @@
 #include "core/random.h"
 #include "engine/engine.h"
 #include "kernels/cpu/thread_pool.h"
+#include "train/keep_freed_memory.h"
 #include "train/trainer.h"
 
 namespace slime::bench {
@@ -68,6 +69,7 @@ struct Seconds {
 
 void measure_grpo_step(const GrpoOptions& options) {
   const SystemClock clock;
+  train::keep_freed_memory();  // as `slime train` does
   const auto network = options.model.load();
   train::TrainConfig config;
   config.lr = {.lr = 1e-6, .style = train::DecayStyle::kConstant};

@@ -9,6 +9,7 @@
 #include "kernels/cpu/thread_pool.h"
 #include "model/network.h"
 #include "train/flops.h"
+#include "train/keep_freed_memory.h"
 #include "train/trainer.h"
 
 namespace slime::bench {
@@ -34,6 +35,7 @@ std::vector<Sample> made_up_samples(const TrainStepOptions& options, int64_t voc
 
 void measure_train_step(const TrainStepOptions& options) {
   const SystemClock clock;
+  train::keep_freed_memory();  // as `slime train` does
   const auto network = options.model.load();
   train::TrainConfig config;
   config.objective = train::Objective::kSupervised;

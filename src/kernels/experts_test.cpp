@@ -82,7 +82,8 @@ TEST(Experts, AreTheWeightedSumOfThoseThatATokenVisits) {
 
 TEST(Experts, ATokensNumbersDoNotDependOnTheOthers) {
   for (const auto type : {at::kFloat, at::kBFloat16}) {
-    if (type == at::kBFloat16 && !cpu::has_amx()) continue;  // ATen's products make no such promise
+    if (type == at::kBFloat16 && !cpu::has_tiles())
+      continue;  // ATen's products make no such promise
     const Case all = make_case(130, type);
     const Tensor together = run(all);
     for (const int64_t t : {0, 1, 64, 129}) {

@@ -28,7 +28,7 @@ int64_t product(const std::vector<int64_t>& shape) {
 
 Precision Precision::of(const std::string& dtype) {
   if (dtype == "bfloat16")
-    return {at::kBFloat16, kernels::cpu::has_bfloat16_products() ? at::kBFloat16 : at::kFloat};
+    return {at::kBFloat16, kernels::cpu::has_tiles() ? at::kBFloat16 : at::kFloat};
   if (dtype == "float16") return {at::kHalf, at::kFloat};
   if (dtype == "float32") return {at::kFloat, at::kFloat};
   if (dtype == "float64") return {at::kDouble, at::kDouble};

@@ -4,7 +4,7 @@
 
 #include "kernels/cpu/numbers.h"
 
-#include "kernels/cpu/target_amx_begin.h"
+#include "kernels/cpu/target_avx512_begin.h"
 
 namespace slime::kernels::cpu {
 namespace {

@@ -9,12 +9,10 @@
 namespace slime::kernels::cpu {
 namespace {
 
-/// Where our own kernels do the products, ATen keeps to one thread: its waiting workers spin, and
-/// would take the cores from ours. Where ATen multiplies bfloat16 itself (AVX-512 without AMX) it
-/// keeps its threads.
+/// Our own kernels do the products, so ATen keeps to one thread: its waiting workers spin, and would
+/// take the cores from ours.
 bool take_the_cores() {
-  const bool own_products = num_threads() >= 1 && (!has_bfloat16_products() || has_amx());
-  if (own_products) at::set_num_threads(1);
+  if (num_threads() >= 1) at::set_num_threads(1);
   return true;
 }
 

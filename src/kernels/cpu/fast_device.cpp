@@ -30,7 +30,7 @@ bool multiplies(const Tensor& x, const Tensor& weight) {
 
 /// The own products of bfloat16.
 bool multiplies_tiles(const Tensor& x, const Tensor& weight) {
-  return x.scalar_type() == at::kBFloat16 && weight.scalar_type() == at::kBFloat16 && has_amx();
+  return x.scalar_type() == at::kBFloat16 && weight.scalar_type() == at::kBFloat16 && has_tiles();
 }
 
 /// A contiguous matrix whose rows, or with `k_strided` columns, are what a product runs over.
@@ -43,7 +43,7 @@ Tensor tile_product(const Tensor& x_TI, const Tensor& weight_OI, at::ScalarType 
   const Tensor x = x_TI.contiguous();
   const int64_t rows = x.size(0), outputs = weight_OI.size(0);
   Tensor y_TO = at::empty({rows, outputs}, x.options().dtype(precision));
-  gemm_tiles(amx_tile_ops(), {rows, outputs, x.size(1)}, factor(x, false), factor(weight_OI, false),
+  gemm_tiles(tile_ops(), {rows, outputs, x.size(1)}, factor(x, false), factor(weight_OI, false),
              {.data = y_TO.data_ptr(),
               .stride = outputs,
               .store = precision == at::kFloat ? TileStore::kFloat : TileStore::kBfloat16});
@@ -146,8 +146,7 @@ Tensor FastDevice::linear_input_grad(const Tensor& dy_TO, const Tensor& weight_O
   const int64_t rows = dy_TO.size(0), outputs = dy_TO.size(1), inputs = weight_OI.size(1);
   Tensor dx_TI = at::empty({rows, inputs}, dy_TO.options());
   if (in_tiles) {
-    gemm_tiles(amx_tile_ops(), {rows, inputs, outputs}, factor(dy_TO, false),
-               factor(weight_OI, true),
+    gemm_tiles(tile_ops(), {rows, inputs, outputs}, factor(dy_TO, false), factor(weight_OI, true),
                {.data = dx_TI.data_ptr(), .stride = inputs, .store = TileStore::kBfloat16});
     return dx_TI;
   }
@@ -166,11 +165,33 @@ void FastDevice::add_linear_weight_grad_(Tensor grad_OI, const Tensor& dy_TO,
   const int64_t rows = x.size(0), outputs = dy_TO.size(1), inputs = x.size(1);
   if (in_tiles) {
     return gemm_tiles(
-        amx_tile_ops(), {outputs, inputs, rows}, factor(dy_TO, true), factor(x, true),
+        tile_ops(), {outputs, inputs, rows}, factor(dy_TO, true), factor(x, true),
         {.data = grad_OI.data_ptr(), .stride = inputs, .store = TileStore::kAddToFloat});
   }
   gemm({outputs, inputs, rows}, {dy_TO.data_ptr<float>(), 1, outputs},
        {x.data_ptr(), at::kFloat, inputs, 1}, grad_OI.data_ptr<float>(), inputs, true);
+}
+
+Tensor FastDevice::grouped_linear(const Tensor& x_SI, const Tensor& weight_EOI,
+                                  const GroupStarts& starts) const {
+  if (!multiplies_tiles(x_SI, weight_EOI) || starts.is_on_device())
+    return ReferenceDevice::grouped_linear(x_SI, weight_EOI, starts);
+  const Tensor x = x_SI.contiguous(), weight = weight_EOI.contiguous();
+  const int64_t outputs = weight.size(1), inputs = weight.size(2);
+  Tensor y_SO = at::empty({x.size(0), outputs}, x.options());
+  std::vector<TileProduct> products;
+  for (size_t e = 0; e + 1 < starts.host.size(); ++e) {
+    const int64_t begin = starts.host[e], rows = starts.host[e + 1] - begin;
+    products.push_back(
+        {{rows, outputs, inputs},
+         {data<at::BFloat16>(x) + begin * inputs, inputs, false},
+         {data<at::BFloat16>(weight) + static_cast<int64_t>(e) * outputs * inputs, inputs, false},
+         {.data = data<at::BFloat16>(y_SO) + begin * outputs,
+          .stride = outputs,
+          .store = TileStore::kBfloat16}});
+  }
+  gemm_tiles(tile_ops(), products);
+  return y_SO;
 }
 
 Tensor FastDevice::rms_norm(const Tensor& x_TH, const Tensor& weight_H, double eps) const {
@@ -345,10 +366,10 @@ Tensor FastDevice::tree_attention(const Tensor& heads_TE, const std::vector<Segm
   }
   const int64_t tokens = heads_TE.size(0), out_width = heads.num_heads * heads.head_dim;
   logsumexp_TN = at::empty({tokens, heads.num_heads}, heads_TE.options().dtype(at::kFloat));
-  if (heads_TE.scalar_type() == at::kBFloat16 && has_amx()) {
+  if (heads_TE.scalar_type() == at::kBFloat16 && has_tiles()) {
     const Tensor in = heads_TE.contiguous();
     Tensor y_TC = at::empty({tokens, out_width}, in.options());
-    tree_attention_tiles(amx_tile_ops(), attention_rows_avx512(), data<at::BFloat16>(in), segments,
+    tree_attention_tiles(tile_ops(), attention_rows_avx512(), data<at::BFloat16>(in), segments,
                          heads, shape, data<at::BFloat16>(y_TC), data<float>(logsumexp_TN));
     return y_TC;
   }
@@ -368,13 +389,13 @@ Tensor FastDevice::tree_attention_backward(const Tensor& dy_TC, const Tensor& y_
     return ReferenceDevice::tree_attention_backward(dy_TC, y_TC, heads_TE, logsumexp_TN, segments,
                                                     heads, shape);
   }
-  if (heads_TE.scalar_type() == at::kBFloat16 && has_amx()) {
+  if (heads_TE.scalar_type() == at::kBFloat16 && has_tiles()) {
     const Tensor in = heads_TE.contiguous();
     const Tensor wide_TE = at::empty(in.sizes(), in.options().dtype(at::kFloat));
-    tree_attention_backward_tiles(amx_tile_ops(), attention_rows_avx512(),
-                                  data<at::BFloat16>(dy_TC), data<at::BFloat16>(y_TC),
-                                  data<at::BFloat16>(in), data<float>(logsumexp_TN), segments,
-                                  heads, shape, data<float>(wide_TE));
+    tree_attention_backward_tiles(tile_ops(), attention_rows_avx512(), data<at::BFloat16>(dy_TC),
+                                  data<at::BFloat16>(y_TC), data<at::BFloat16>(in),
+                                  data<float>(logsumexp_TN), segments, heads, shape,
+                                  data<float>(wide_TE));
     Tensor dheads_TE = at::empty_like(in);
     parallel_ranges(in.numel(), int64_t{1} << 14, [&](int64_t begin, int64_t end) {
       avx2::narrow(data<float>(wide_TE) + begin, data<at::BFloat16>(dheads_TE) + begin,

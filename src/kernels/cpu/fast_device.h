@@ -1,8 +1,7 @@
 #pragma once
 
 /// The CPU kernels for processors with AVX2: own loops for float32 and bfloat16 activations, own
-/// tiles (AMX) or oneDNN (AVX-512 alone) for bfloat16 products, ReferenceDevice for everything
-/// else.
+/// tiles (AVX-512 BF16, AMX) for bfloat16 products, ReferenceDevice for everything else.
 
 #include "kernels/cpu/reference.h"
 
@@ -15,6 +14,8 @@ class FastDevice final : public ReferenceDevice {
   Tensor linear_input_grad(const Tensor& dy_TO, const Tensor& weight_OI) const override;
   void add_linear_weight_grad_(Tensor grad_OI, const Tensor& dy_TO,
                                const Tensor& x_TI) const override;
+  Tensor grouped_linear(const Tensor& x_SI, const Tensor& weight_EOI,
+                        const GroupStarts& starts) const override;
   Tensor rms_norm(const Tensor& x_TH, const Tensor& weight_H, double eps) const override;
   Tensor add_rms_norm_(Tensor x_TH, const Tensor& update_TH, const Tensor& weight_H,
                        double eps) const override;

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "core/divide_up.h"
 #include "kernels/cpu/aligned_buffer.h"
@@ -53,77 +54,129 @@ const BFloat16* second_of(const BFloat16* packed, int64_t panel, int64_t rows) {
   return rows > kTileRows ? packed + panel : nullptr;
 }
 
-/// The left side row by row from memory, the right side packed whole by each thread.
-void stream(const TileOps& ops, const GemmSize& size, const TileFactor& left,
-            const TileFactor& right, const TileTarget& target) {
-  static std::atomic<uint64_t> num_products{0};
-  const uint64_t product = ++num_products;
-  const int64_t steps = divide_up(size.k, kTileSteps), panel = steps * kTileSize;
-  const int64_t pairs = divide_up(size.m, kPair), right_pairs = divide_up(size.n, kPair);
-  const int64_t chunks = std::min<int64_t>(pairs, 4 * num_threads());
+/// Left tiles row by row from memory, the right side packed whole by each thread.
+void stream(const TileOps& ops, const TileProduct& product, uint64_t number, int64_t begin,
+            int64_t end) {
+  const TileFactor &left = product.b, &right = product.a;
+  const int64_t num_left = product.size.n, num_right = product.size.m, k = product.size.k;
+  TileTarget target = product.c;
+  target.transposed = !target.transposed;
+  thread_local AlignedBuffer<BFloat16> right_panels, left_panels;
+  thread_local AlignedBuffer<float> sums;
+  thread_local uint64_t packed_number = 0;
+  const int64_t steps = divide_up(k, kTileSteps), panel = steps * kTileSize;
+  const int64_t right_pairs = divide_up(num_right, kPair);
   // One pair of right panels passes each left tile once; for more, tiles are to be found in the
   // first-level cache again.
   const int64_t block_steps = right_pairs == 1 ? steps : kMaxSteps / kTileSteps;
-  parallel_chunks(chunks, [&](int64_t chunk) {
-    thread_local AlignedBuffer<BFloat16> right_panels, left_panels;
-    thread_local AlignedBuffer<float> sums;
-    thread_local uint64_t packed_product = 0;
-    ops.begin();
-    const BFloat16* right_packed = right_panels.reserve(2 * right_pairs * panel);
-    if (packed_product != product) {
-      pack_pairs(ops.pack_right, right, 0, size.n, 0, size.k, right_panels.data());
-      packed_product = product;
+  ops.begin();
+  const BFloat16* right_packed = right_panels.reserve(2 * right_pairs * panel);
+  if (packed_number != number) {
+    pack_pairs(ops.pack_right, right, 0, num_right, 0, k, right_panels.data());
+    packed_number = number;
+  }
+  float* products = sums.reserve(right_pairs * kPairFloats);
+  for (int64_t i = begin; i < end; i += kPair) {
+    const int64_t rows = std::min(kPair, num_left - i);
+    const BFloat16* from = left.data + i * left.stride;
+    LeftPanels panels{from, from + kTileRows * left.stride, 2 * left.stride, kTileSteps};
+    const bool is_whole = rows == kPair && k % kTileSteps == 0;
+    if (!is_whole) {
+      BFloat16* packed = left_panels.reserve(2 * panel);
+      pack_pairs(ops.pack_left, left, i, i + rows, 0, k, packed);
+      panels = {.first = packed, .second = packed + panel};
     }
-    float* products = sums.reserve(right_pairs * kPairFloats);
-    const int64_t end = (chunk + 1) * pairs / chunks;
-    for (int64_t pair = chunk * pairs / chunks; pair < end; ++pair) {
-      const int64_t i = pair * kPair, rows = std::min(kPair, size.m - i);
-      const BFloat16* from = left.data + i * left.stride;
-      LeftPanels panels{from, from + kTileRows * left.stride, 2 * left.stride, kTileSteps};
-      const bool is_whole = rows == kPair && size.k % kTileSteps == 0;
-      if (!is_whole) {
-        BFloat16* packed = left_panels.reserve(2 * panel);
-        pack_pairs(ops.pack_left, left, i, i + rows, 0, size.k, packed);
-        panels = {.first = packed, .second = packed + panel};
-      }
-      const BFloat16* soon = is_whole ? from + kPair * left.stride : nullptr;
-      for (int64_t step = 0; step < steps; step += block_steps) {
-        const int64_t count = std::min(block_steps, steps - step);
-        for (int64_t j = 0; j < right_pairs; ++j) {
-          const BFloat16* packed = right_packed + 2 * j * panel + step * kTileSize;
-          ops.multiply(panels, packed, second_of(packed, panel, size.n - j * kPair), count,
-                       step > 0, products + j * kPairFloats, j == 0 ? soon : nullptr);
-        }
-        panels.first += count * panels.step;
-        panels.second += count * panels.step;
-        if (soon != nullptr) soon += count * kPair * kTileSteps;
-      }
+    const BFloat16* soon = is_whole ? from + kPair * left.stride : nullptr;
+    for (int64_t step = 0; step < steps; step += block_steps) {
+      const int64_t count = std::min(block_steps, steps - step);
       for (int64_t j = 0; j < right_pairs; ++j) {
-        ops.store(products + j * kPairFloats, rows, std::min(kPair, size.n - j * kPair),
-                  moved(target, i, j * kPair));
+        const BFloat16* packed = right_packed + 2 * j * panel + step * kTileSize;
+        ops.multiply(panels, packed, second_of(packed, panel, num_right - j * kPair), count,
+                     step > 0, products + j * kPairFloats, j == 0 ? soon : nullptr);
       }
+      panels.first += count * panels.step;
+      panels.second += count * panels.step;
+      if (soon != nullptr) soon += count * kPair * kTileSteps;
     }
-    ops.end();
-  });
+    for (int64_t j = 0; j < right_pairs; ++j) {
+      ops.store(products + j * kPairFloats, rows, std::min(kPair, num_right - j * kPair),
+                moved(target, i, j * kPair));
+    }
+  }
+  ops.end();
 }
 
-/// One row times rows that lie in memory without gaps, read in their order: the rate is memory's.
-void stream_for_one(const TileOps& ops, const GemmSize& size, const BFloat16* row,
-                    const BFloat16* rows, const TileTarget& target) {
-  const int64_t steps = size.k / kTileSteps, tiles = size.n / kTileRows;
-  const int64_t chunks = std::min<int64_t>(tiles, 4 * num_threads());
+/// A few rows, spread, times rows that lie in memory without gaps.
+void stream_for_vectors(const TileOps& ops, const TileProduct& product, const float* spread,
+                        int64_t begin, int64_t end) {
+  thread_local AlignedBuffer<float> block_sums;
+  const int64_t steps = product.size.k / kTileSteps;
+  float* sums = block_sums.reserve(kTileRows * steps);
+  alignas(64) float products[kPairFloats];
+  for (int64_t j = begin; j < end; j += kTileRows) {
+    ops.multiply_vectors(product.b.data + j * product.size.k, spread, product.size.m, steps, sums,
+                         products);
+    ops.store(products, product.size.m, kTileRows, moved(product.c, 0, j));
+  }
+}
+
+bool streams(const TileProduct& product) {
+  return !product.a.k_strided && !product.b.k_strided && product.size.m <= kStreamedRows;
+}
+
+bool is_for_vectors(const TileOps& ops, const TileProduct& product) {
+  const GemmSize& size = product.size;
+  return streams(product) && size.m <= ops.max_vectors && product.b.stride == size.k &&
+         size.k % kTileSteps == 0 && size.k > 0 && size.n % kTileRows == 0 && !product.c.transposed;
+}
+
+/// Rows [begin, end) of B in a product that streams.
+struct StreamPiece {
+  const TileProduct* product = nullptr;
+  uint64_t number = 0;            // of the product among all there ever were
+  const float* spread = nullptr;  // where its rows are multiplied as vectors
+  int64_t begin = 0, end = 0;
+};
+
+void stream_all(const TileOps& ops, std::span<const TileProduct> products) {
+  static std::atomic<uint64_t> num_products{0};
   thread_local AlignedBuffer<float> spread_memory;  // of the calling thread; the others read it
-  float* spread = spread_memory.reserve(spread_floats(steps));
-  ops.spread_vector(row, steps, spread);
-  parallel_chunks(chunks, [&](int64_t chunk) {
-    thread_local AlignedBuffer<float> block_sums;
-    float* sums = block_sums.reserve(kTileRows * steps);
-    alignas(64) float products[kPairFloats];
-    const int64_t end = (chunk + 1) * tiles / chunks;
-    for (int64_t tile = chunk * tiles / chunks; tile < end; ++tile) {
-      const int64_t j = tile * kTileRows;
-      ops.multiply_vector(rows + j * size.k, spread, steps, sums, products);
-      ops.store(products, 1, kTileRows, moved(target, 0, j));
+  thread_local std::vector<StreamPiece> pieces;
+  pieces.clear();
+  int64_t spread_size = 0, weights = 0;
+  for (const TileProduct& product : products) {
+    weights += product.size.n * product.size.k;
+    if (is_for_vectors(ops, product))
+      spread_size += product.size.m * spread_floats(product.size.k / kTileSteps);
+  }
+  float* spread = spread_memory.reserve(spread_size);
+  // As many pieces as keep the threads busy to the end, of about the same size.
+  const int64_t piece_weights = std::max<int64_t>(1, weights / (4 * num_threads()));
+  for (const TileProduct& product : products) {
+    const GemmSize& size = product.size;
+    StreamPiece piece{.product = &product, .number = ++num_products};
+    if (is_for_vectors(ops, product)) {
+      piece.spread = spread;
+      const int64_t steps = size.k / kTileSteps;
+      for (int64_t i = 0; i < size.m; ++i, spread += spread_floats(steps))
+        ops.spread_vector(product.a.data + i * product.a.stride, steps, spread);
+    }
+    const int64_t count =
+        std::clamp<int64_t>(divide_up(size.n * size.k, piece_weights), 1, divide_up(size.n, kPair));
+    const int64_t rows = round_up(divide_up(size.n, count), kPair);
+    for (int64_t j = 0; j < size.n; j += rows) {
+      piece.begin = j;
+      piece.end = std::min(size.n, j + rows);
+      pieces.push_back(piece);
+    }
+  }
+  const std::vector<StreamPiece>& all = pieces;
+  parallel_chunks(static_cast<int64_t>(all.size()), [&](int64_t chunk) {
+    const StreamPiece& piece = all[static_cast<size_t>(chunk)];
+    if (piece.spread != nullptr) {
+      stream_for_vectors(ops, *piece.product, piece.spread, piece.begin, piece.end);
+    } else {
+      stream(ops, *piece.product, piece.number, piece.begin, piece.end);
     }
   });
 }
@@ -236,17 +289,28 @@ void multiply_blocks(const TileOps& ops, const GemmSize& size, const TileFactor&
 void gemm_tiles(const TileOps& ops, const GemmSize& size, const TileFactor& a, const TileFactor& b,
                 const TileTarget& c) {
   if (size.m == 0 || size.n == 0) return;
-  const bool streams = !a.k_strided && !b.k_strided && size.m <= kStreamedRows;
-  if (streams && size.m == 1 && b.stride == size.k && size.k % kTileSteps == 0 && size.k > 0 &&
-      size.n % kTileRows == 0 && !c.transposed)
-    return stream_for_one(ops, size, a.data, b.data, c);
+  const TileProduct product{size, a, b, c};
+  if (streams(product)) return stream_all(ops, {&product, 1});
   // Packing is cheapest for a left side along k and a right side across it; where both sides are
   // transposed the smaller one is.
-  const bool swaps = streams || (a.k_strided && (!b.k_strided || size.n < size.m));
+  const bool swaps = a.k_strided && (!b.k_strided || size.n < size.m);
   const GemmSize transposed = swaps ? GemmSize{size.n, size.m, size.k} : size;
   TileTarget target = c;
   if (swaps) target.transposed = !target.transposed;
-  (streams ? stream : multiply_blocks)(ops, transposed, swaps ? b : a, swaps ? a : b, target);
+  multiply_blocks(ops, transposed, swaps ? b : a, swaps ? a : b, target);
+}
+
+void gemm_tiles(const TileOps& ops, std::span<const TileProduct> products) {
+  std::vector<TileProduct> few;
+  for (const TileProduct& product : products) {
+    if (product.size.m == 0 || product.size.n == 0) continue;
+    if (streams(product)) {
+      few.push_back(product);
+    } else {
+      gemm_tiles(ops, product.size, product.a, product.b, product.c);
+    }
+  }
+  if (!few.empty()) stream_all(ops, few);
 }
 
 }  // namespace slime::kernels::cpu

@@ -17,6 +17,7 @@ namespace {
 std::vector<const TileOps*> all_ops() {
   static const TileOps portable = portable_tile_ops();
   std::vector<const TileOps*> ops{&portable};
+  if (has_tiles()) ops.push_back(&avx512_tile_ops());
   if (has_amx()) ops.push_back(&amx_tile_ops());
   return ops;
 }
@@ -84,14 +85,38 @@ TEST(TileProduct, GivesARowTheSameBitsWhateverItsNeighboursAre) {
     for (const auto& [n, k] : {std::pair<int64_t, int64_t>{75, 608}, {80, 608}, {80, 64}}) {
       const Operand a(140, k, false), b(n, k, false);
       const Tensor all = product(*ops, a, b);  // in cache blocks
-      // Streamed; one row has a way of its own where the others are full tiles.
-      for (const int64_t rows : {1, 2, 16, 33, 128}) {
+      // Streamed; a few rows have a way of their own where the others are full tiles.
+      for (const int64_t rows : {1, 2, 3, 5, 8, 9, 16, 33, 128}) {
         Tensor c = at::empty({rows, n});
         gemm_tiles(*ops, {rows, n, k}, a.factor, b.factor,
                    {c.data_ptr(), n, TileStore::kFloat, false});
         EXPECT_TRUE(c.equal(all.narrow(0, 0, rows))) << rows << " " << n << " " << k;
       }
     }
+  }
+}
+
+TEST(TileProduct, OfSeveralAtOnceHasTheBitsOfEachAlone) {
+  at::manual_seed(6);
+  for (const TileOps* ops : all_ops()) {
+    const Operand b(96, 64, false), odd(50, 33, false);
+    std::vector<Operand> rows;
+    for (const int64_t m : {0, 1, 4, 9, 40, 150}) rows.emplace_back(m, 64, false);
+    rows.emplace_back(7, 33, false);
+    std::vector<Tensor> c;
+    std::vector<TileProduct> products;
+    for (const Operand& a : rows) {
+      const Operand& right = a.rows.size(1) == 64 ? b : odd;
+      const int64_t m = a.rows.size(0), n = right.rows.size(0);
+      c.push_back(at::full({m, n}, 7.0F));
+      products.push_back({{m, n, a.rows.size(1)},
+                          a.factor,
+                          right.factor,
+                          {c.back().data_ptr(), n, TileStore::kFloat, false}});
+    }
+    gemm_tiles(*ops, products);
+    for (size_t i = 0; i < rows.size(); ++i)
+      EXPECT_TRUE(c[i].equal(product(*ops, rows[i], rows[i].rows.size(1) == 64 ? b : odd))) << i;
   }
 }
 

@@ -6,7 +6,7 @@
 
 #include "kernels/cpu/paged_attention.h"
 
-#include "kernels/cpu/target_amx_begin.h"
+#include "kernels/cpu/target_avx512_begin.h"
 
 namespace slime::kernels {
 namespace {

@@ -61,18 +61,22 @@ inline TileOps portable_tile_ops() {
       }
     }
   };
+  ops.max_vectors = 3;
   ops.spread_vector = [](const BFloat16* row, int64_t steps, float* spread) {
     for (int64_t i = 0; i < steps * kTileSteps; ++i) spread[i] = row[i];
   };
-  ops.multiply_vector = [](const BFloat16* rows, const float* spread, int64_t steps, float*,
-                           float* products) {
-    for (int64_t r = 0; r < kTileRows; ++r) {
-      products[r] = 0;
-      for (int64_t step = 0; step < steps; ++step, rows += kTileSteps) {
-        float sum[2] = {};
-        for (int64_t s = 0; s < kTileSteps; ++s)
-          sum[s % 2] += static_cast<float>(rows[s]) * spread[step * kTileSteps + s];
-        products[r] += sum[0] + sum[1];
+  ops.multiply_vectors = [](const BFloat16* rows, const float* spread, int64_t count, int64_t steps,
+                            float*, float* products) {
+    for (int64_t v = 0; v < count; ++v, spread += spread_floats(steps), products += kTileRows) {
+      const BFloat16* row = rows;
+      for (int64_t r = 0; r < kTileRows; ++r) {
+        products[r] = 0;
+        for (int64_t step = 0; step < steps; ++step, row += kTileSteps) {
+          float sum[2] = {};
+          for (int64_t s = 0; s < kTileSteps; ++s)
+            sum[s % 2] += static_cast<float>(row[s]) * spread[step * kTileSteps + s];
+          products[r] += sum[0] + sum[1];
+        }
       }
     }
   };

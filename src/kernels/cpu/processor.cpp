@@ -21,9 +21,8 @@ bool has_avx512() {
   return answer;
 }
 
-bool has_bfloat16_products() {
-  // init_amx asks the kernel for the tile registers and is false where there are none.
-  static const bool answer = __builtin_cpu_supports("avx512bf16") || at::cpu::init_amx();
+bool has_tiles() {
+  static const bool answer = has_avx2() && has_avx512() && __builtin_cpu_supports("avx512bf16");
   return answer;
 }
 
@@ -32,15 +31,15 @@ bool has_amx() {
     constexpr unsigned kBfloat16AndTiles = 1U << 22 | 1U << 24;  // Intel SDM volume 2, CPUID 7, EDX
     unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
     return __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) != 0 &&
-           (edx & kBfloat16AndTiles) == kBfloat16AndTiles && has_avx2() && has_avx512() &&
-           __builtin_cpu_supports("avx512bf16") && at::cpu::init_amx();
+           (edx & kBfloat16AndTiles) == kBfloat16AndTiles && has_tiles() &&
+           at::cpu::init_amx();  // asks the kernel for the tile registers
   }();
   return answer;
 }
 #else
 bool has_avx2() { return false; }
 bool has_avx512() { return false; }
-bool has_bfloat16_products() { return false; }
+bool has_tiles() { return false; }
 bool has_amx() { return false; }
 #endif
 

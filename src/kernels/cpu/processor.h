@@ -9,10 +9,9 @@ namespace slime::kernels::cpu {
 bool has_avx2();
 /// AVX-512 F, BW, VL and DQ.
 bool has_avx512();
-/// AVX-512 BF16 or AMX tiles: products of bfloat16 matrices are faster than of float32.
-bool has_bfloat16_products();
-/// AMX tiles of bfloat16, with AVX-512 and its conversions to bfloat16; the operating system lets
-/// this process use them.
+/// AVX-512 with products of pairs of bfloat16: the own products of bfloat16 matrices run.
+bool has_tiles();
+/// AMX tiles of bfloat16 too; the operating system lets this process use them.
 bool has_amx();
 
 }  // namespace slime::kernels::cpu

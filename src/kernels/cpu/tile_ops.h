@@ -1,8 +1,9 @@
 #pragma once
 
 /// The few operations on 1 KiB tiles that products of bfloat16 matrices are made of, as a table of
-/// functions: AMX's (tile_ops_amx.cpp) on processors that have it, plain loops in the tests, so
-/// that everything above them is tested on any machine.
+/// functions: AMX's (tile_ops_amx.cpp) on processors that have it, those of AVX-512's products of
+/// pairs (tile_ops_avx512.cpp) on others, plain loops in the tests, so that everything above them is
+/// tested on any machine.
 ///
 /// A left tile holds 16 rows of 32 steps along k:      left[r * 32 + p]
 /// A right tile holds 32 steps of 16 rows, in pairs:   right[(p / 2) * 32 + 2 * r + p % 2]
@@ -57,22 +58,26 @@ struct TileOps {
                      at::BFloat16* panel);
 
   /// products[0 .. 3] (+)= first x right0, first x right1, second x right0, second x right1, over
-  /// `steps` tiles each; with right1 null only those of right0. Per element and tile: the even and
-  /// the odd steps are summed apart, from zero, in order; their sum is added. So an element has the
-  /// same bits whichever factor is on the left. `soon`: the left side comes from memory; here are
+  /// `steps` tiles each; with right1 null only those of right0. The order of an element's sum is the
+  /// table's and nothing else's, so an element has the same bits whichever factor is on the left.
+  /// AMX: per tile the even and the odd steps are summed apart, from zero, in order; their sum is
+  /// added. AVX-512: pairs of steps are added in order. `soon`: the left side comes from memory; here are
   /// the rows that follow it, 2 KiB per step, to be prefetched (null: it is in a cache).
   void (*multiply)(const LeftPanels& left, const at::BFloat16* right0, const at::BFloat16* right1,
                    int64_t steps, bool accumulate, float* products, const void* soon);
 
-  /// Prepares one row of 32 * steps numbers for multiply_vector(); `spread` holds
+  /// How many rows multiply_vectors() takes at most.
+  int64_t max_vectors;
+
+  /// Prepares one row of 32 * steps numbers for multiply_vectors(); `spread` holds
   /// spread_floats(steps).
   void (*spread_vector)(const at::BFloat16* row, int64_t steps, float* spread);
 
-  /// products[r] = the row spread before times row r of sixteen that lie one after the other in
-  /// memory, from `rows` on, which is read in that order. Bits as of multiply(). `block_sums` holds
-  /// 16 * steps floats meanwhile.
-  void (*multiply_vector)(const at::BFloat16* rows, const float* spread, int64_t steps,
-                          float* block_sums, float* products);
+  /// products[16 v + r] = row v of `count` spread before, one after the other, times row r of sixteen
+  /// that lie one after the other in memory, from `rows` on. Bits as of multiply(). `block_sums`
+  /// holds 16 * steps floats meanwhile.
+  void (*multiply_vectors)(const at::BFloat16* rows, const float* spread, int64_t count,
+                           int64_t steps, float* block_sums, float* products);
 
   /// Writes rows x columns (at most 32 each) of the four products, the target's origin at the
   /// first.
@@ -88,5 +93,9 @@ constexpr int64_t spread_floats(int64_t steps) { return kTileSteps * spread_bloc
 
 /// Call only after has_amx().
 const TileOps& amx_tile_ops();
+/// Call only after has_tiles().
+const TileOps& avx512_tile_ops();
+/// The fastest of this processor. Call only after has_tiles().
+const TileOps& tile_ops();
 
 }  // namespace slime::kernels::cpu

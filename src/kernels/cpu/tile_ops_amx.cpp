@@ -1,6 +1,5 @@
 #include <immintrin.h>
 
-#include <algorithm>
 #include <cstring>
 
 #include "kernels/cpu/tile_ops.h"
@@ -11,6 +10,8 @@ namespace slime::kernels::cpu {
 namespace {
 
 using at::BFloat16;
+
+#include "kernels/cpu/turn_columns.h"
 
 // ---- configuration
 
@@ -30,109 +31,6 @@ void begin() {
 }
 
 void end() { _tile_release(); }
-
-// ---- packing
-
-__mmask32 first32(int64_t count) {
-  return count >= 32 ? ~__mmask32{0} : static_cast<__mmask32>((uint64_t{1} << count) - 1);
-}
-__mmask16 first16(int64_t count) {
-  return count >= 16 ? static_cast<__mmask16>(0xFFFF)
-                     : static_cast<__mmask16>((uint32_t{1} << count) - 1);
-}
-
-/// Columns 4 group .. 4 group + 3 of sixteen rows of sixteen 32-bit numbers, `row_bytes` apart.
-/// Rows four apart are gathered into one register by loads; two rounds of shuffles inside lanes do
-/// the rest.
-inline void turn_columns(const void* from, int64_t row_bytes, int group, __m512i (&columns)[4]) {
-  const auto* rows = static_cast<const char*>(from) + 16 * group;
-  __m512i v[4];
-#pragma GCC unroll 4
-  for (int i = 0; i < 4; ++i) {
-    const auto piece = [&](int quarter) __attribute__((always_inline)) {
-      return _mm_loadu_si128(
-          reinterpret_cast<const __m128i*>(rows + (i + 4 * quarter) * row_bytes));
-    };
-    __m512i x = _mm512_castsi128_si512(piece(0));
-    x = _mm512_inserti32x4(x, piece(1), 1);
-    x = _mm512_inserti32x4(x, piece(2), 2);
-    v[i] = _mm512_inserti32x4(x, piece(3), 3);
-  }
-  const __m512i a = _mm512_unpacklo_epi32(v[0], v[1]), b = _mm512_unpackhi_epi32(v[0], v[1]);
-  const __m512i c = _mm512_unpacklo_epi32(v[2], v[3]), d = _mm512_unpackhi_epi32(v[2], v[3]);
-  columns[0] = _mm512_unpacklo_epi64(a, c);
-  columns[1] = _mm512_unpackhi_epi64(a, c);
-  columns[2] = _mm512_unpacklo_epi64(b, d);
-  columns[3] = _mm512_unpackhi_epi64(b, d);
-}
-
-/// Sixteen rows of sixteen 32-bit numbers, `row_bytes` apart, transposed to `out` (64 bytes a row).
-inline void transpose32(const void* from, int64_t row_bytes, void* out) {
-  auto* to = static_cast<char*>(out);
-  for (int group = 0; group < 4; ++group) {
-    __m512i columns[4];
-    turn_columns(from, row_bytes, group, columns);
-#pragma GCC unroll 4
-    for (int i = 0; i < 4; ++i) _mm512_storeu_si512(to + 64 * (4 * group + i), columns[i]);
-  }
-}
-
-/// One tile of rows that lie along k, zero beyond the edges.
-inline void copy_tile(const BFloat16* from, int64_t stride, int64_t rows, int64_t k,
-                      BFloat16* out) {
-  const __mmask32 mask = first32(k);
-  for (int64_t r = 0; r < kTileRows; ++r) {
-    _mm512_storeu_si512(
-        out + r * kTileSteps,
-        r < rows ? _mm512_maskz_loadu_epi16(mask, from + r * stride) : _mm512_setzero_si512());
-  }
-}
-
-/// One tile of rows that lie across k, as a right tile: the steps of a pair side by side.
-inline void interleave_tile(const BFloat16* from, int64_t stride, int64_t rows, int64_t k,
-                            BFloat16* out) {
-  const __mmask16 mask = first16(rows);
-  for (int64_t pair = 0; pair < kTileRows; ++pair, from += 2 * stride, out += kTileSteps) {
-    const auto step = [&](int64_t which) __attribute__((always_inline)) {
-      if (2 * pair + which >= k) return _mm512_setzero_si512();
-      return _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(mask, from + which * stride));
-    };
-    _mm512_storeu_si512(out, _mm512_or_si512(step(0), _mm512_slli_epi32(step(1), 16)));
-  }
-}
-
-void pack_left(const TileFactor& factor, int64_t i, int64_t rows, int64_t p, int64_t k,
-               BFloat16* panel) {
-  alignas(64) BFloat16 pairs[kTileSize];
-  for (int64_t step = 0; step < k; step += kTileSteps, panel += kTileSize) {
-    if (factor.k_strided) {
-      interleave_tile(factor.data + (p + step) * factor.stride + i, factor.stride, rows, k - step,
-                      pairs);
-      transpose32(pairs, 64, panel);
-    } else {
-      copy_tile(factor.data + i * factor.stride + p + step, factor.stride, rows, k - step, panel);
-    }
-  }
-}
-
-void pack_right(const TileFactor& factor, int64_t i, int64_t rows, int64_t p, int64_t k,
-                BFloat16* panel) {
-  alignas(64) BFloat16 whole[kTileSize];
-  for (int64_t step = 0; step < k; step += kTileSteps, panel += kTileSize) {
-    if (factor.k_strided) {
-      interleave_tile(factor.data + (p + step) * factor.stride + i, factor.stride, rows, k - step,
-                      panel);
-      continue;
-    }
-    const BFloat16* from = factor.data + i * factor.stride + p + step;
-    if (rows >= kTileRows && k - step >= kTileSteps) {
-      transpose32(from, factor.stride * 2, panel);
-    } else {
-      copy_tile(from, factor.stride, rows, k - step, whole);
-      transpose32(whole, 64, panel);
-    }
-  }
-}
 
 // ---- products
 
@@ -252,8 +150,8 @@ void spread_vector(const BFloat16* row, int64_t steps, float* spread) {
 
 /// A lane is a block: its even and odd steps are summed in order, then blocks row by row in theirs,
 /// as the tile instruction does.
-void multiply_vector(const BFloat16* rows, const float* spread, int64_t steps, float* block_sums,
-                     float* products) {
+void multiply_vectors(const BFloat16* rows, const float* spread, int64_t, int64_t steps,
+                      float* block_sums, float* products) {
   constexpr int64_t kBytesAhead = 4096;  // the processor's own prefetching stops where a page ends
   const int64_t blocks = spread_blocks(steps);
   for (int64_t group = 0, first = 0; group < steps; ++group) {
@@ -284,63 +182,19 @@ void multiply_vector(const BFloat16* rows, const float* spread, int64_t steps, f
   _mm512_storeu_ps(products, sum);
 }
 
-// ---- results
-
-template <TileStore kStore>
-inline void store_row(void* data, int64_t at, __mmask16 mask, __m512 row) {
-  if constexpr (kStore == TileStore::kBfloat16) {
-    // The intrinsic's vector type has no portable cast; its bits are what counts.
-    const __m256bh narrow = _mm512_cvtneps_pbh(row);
-    __m256i bits;
-    std::memcpy(&bits, &narrow, sizeof(bits));
-    _mm256_mask_storeu_epi16(static_cast<BFloat16*>(data) + at, mask, bits);
-  } else {
-    float* to = static_cast<float*>(data) + at;
-    if constexpr (kStore == TileStore::kAddToFloat)
-      row = _mm512_add_ps(_mm512_maskz_loadu_ps(mask, to), row);
-    _mm512_mask_storeu_ps(to, mask, row);
-  }
-}
-
-template <TileStore kStore>
-void store_products(const float* products, int64_t rows, int64_t columns,
-                    const TileTarget& target) {
-  alignas(64) float transposed[kTileRows * kTileRows];
-  for (int64_t quarter = 0; quarter < 4; ++quarter) {
-    int64_t i = quarter / 2 * kTileRows, j = quarter % 2 * kTileRows;
-    int64_t high = std::min(kTileRows, rows - i), wide = std::min(kTileRows, columns - j);
-    if (high <= 0 || wide <= 0) continue;
-    const float* from = products + quarter * kTileFloats;
-    if (target.transposed) {
-      transpose32(from, 64, transposed);
-      from = transposed;
-      std::swap(i, j);
-      std::swap(high, wide);
-    }
-    const __mmask16 mask = first16(wide);
-    for (int64_t r = 0; r < high; ++r) {
-      store_row<kStore>(target.data, (i + r) * target.stride + j, mask,
-                        _mm512_loadu_ps(from + r * kTileRows));
-    }
-  }
-}
-
-void store(const float* products, int64_t rows, int64_t columns, const TileTarget& target) {
-  switch (target.store) {
-    case TileStore::kBfloat16:
-      return store_products<TileStore::kBfloat16>(products, rows, columns, target);
-    case TileStore::kFloat:
-      return store_products<TileStore::kFloat>(products, rows, columns, target);
-    case TileStore::kAddToFloat:
-      return store_products<TileStore::kAddToFloat>(products, rows, columns, target);
-  }
-}
-
 }  // namespace
 
 const TileOps& amx_tile_ops() {
-  static const TileOps ops{begin,    end,           pack_left,       pack_right,
-                           multiply, spread_vector, multiply_vector, store};
+  static const TileOps ops = [] {
+    TileOps all = avx512_tile_ops();  // packing and results are the same
+    all.begin = begin;
+    all.end = end;
+    all.multiply = multiply;
+    all.max_vectors = 1;
+    all.spread_vector = spread_vector;
+    all.multiply_vectors = multiply_vectors;
+    return all;
+  }();
   return ops;
 }
 
