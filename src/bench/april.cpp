@@ -34,8 +34,6 @@ namespace {
 /// Ordinals of the groups of short steps that warm up.
 constexpr int64_t kWarmUpGroups = int64_t{1} << 40;
 constexpr int64_t kWarmUpLength = 32;
-/// Activations and logits of a training step, in bytes.
-constexpr int64_t kTrainingRoom = int64_t{24} << 30;
 
 struct Form {
   int64_t groups_per_step = 0;
@@ -207,7 +205,6 @@ FullBatchRates full_batch_rates(engine::Engine& engine, const AprilOptions& opti
 
 train::TrainConfig train_config(const AprilOptions& options) {
   train::TrainConfig config;
-  config.recompute = model::Recompute::kFull;
   config.lr = {.lr = 1e-6, .style = train::DecayStyle::kConstant};
   config.batching.global_batch_size = options.prompts * options.samples;
   config.batching.use_dynamic_batch_size = true;
@@ -217,10 +214,22 @@ train::TrainConfig train_config(const AprilOptions& options) {
 
 int64_t cache_bytes(const AprilOptions& options, model::Network& network) {
   if (options.kv_cache_gb > 0) return static_cast<int64_t>(options.kv_cache_gb * 1e9);
-  int64_t bytes = cache_bytes_on(options.device);
-  if (options.trains && options.device == "cuda")
-    bytes -= 4 * network.weights().num_elements() + kTrainingRoom;  // gradients are float32
-  return bytes;
+  return cache_bytes_on(options.device);
+}
+
+/// Keys and values, which an update makes void in any case, leave the GPU to gradients and activations
+/// meanwhile, as in `slime train`.
+void train_in_turn(engine::Engine& engine, train::Trainer& trainer,
+                   const std::vector<Group>& groups, const std::string& device) {
+  if (device != "cuda") {
+    trainer.train(train::make_train_batch(groups, {}));
+    return;
+  }
+  engine::or_throw(engine.sleep());
+  trainer.train(train::make_train_batch(groups, {}));
+  trainer.release_gradients();
+  kernels::opened_gpu().release_unused_memory();
+  engine::or_throw(engine.wake());
 }
 
 /// How many requests an engine runs, looked at a hundred times a second.
@@ -338,7 +347,7 @@ AprilRun run_april(engine::Engine& engine, int64_t vocab_size, train::Trainer* t
     const auto drawn = clock.now();
     if (trainer != nullptr) {
       engine::or_throw(engine.pause(engine::PauseMode::kInPlace));
-      trainer->train(train::make_train_batch(result.groups, {}));
+      train_in_turn(engine, *trainer, result.groups, options.device);
     }
     if (trainer != nullptr || options.updates_weights) {
       // Keys and values of what was handed back are gone.
