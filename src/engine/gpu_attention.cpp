@@ -8,7 +8,7 @@ GpuAttention::GpuAttention(const kernels::Gpu& gpu, const Tensor& keys, const Te
     : gpu_(gpu), chains_(kernels::block_chains_for(keys)) {
   for (int64_t layer = 0; layer < keys.size(0); ++layer) {
     keys_.push_back(keys.select(0, layer));
-    values_.push_back(values.select(0, layer));
+    if (values.defined()) values_.push_back(values.select(0, layer));
   }
 }
 
@@ -28,6 +28,27 @@ Tensor GpuAttention::attend(const model::AttentionLayer& layer, const Tensor& qk
   call.keys = keys_[layer.index];
   call.values = values_[layer.index];
   return gpu_.paged_attention(call);
+}
+
+Tensor GpuAttention::attend_projected_latent(const model::LatentLayer& layer,
+                                             const model::LatentProjection& in,
+                                             const Tensor& positions_T) {
+  kernels::LatentCall call;
+  call.batch = &batch_;
+  call.shape = {layer.num_heads, layer.rank, layer.rotary_dim, layer.plain_dim, layer.value_dim};
+  call.scale = layer.scale;
+  call.query_TE = in.query_TE;
+  call.latent_TL = in.latent_TL;
+  call.rotary_key_TR = in.rotary_key_TR;
+  call.positions_T = positions_T;
+  call.latent_norm_L = layer.latent_norm.value;
+  call.norm_eps = layer.norm_eps;
+  call.expand = layer.expand.value;
+  call.cos_PR = layer.cos_PR;
+  call.sin_PR = layer.sin_PR;
+  call.rotary_order_R = layer.rotary_order_R;
+  call.rows = keys_[layer.index];
+  return gpu_.latent_attention(call);
 }
 
 }  // namespace slime::engine

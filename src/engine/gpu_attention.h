@@ -12,12 +12,14 @@ namespace slime::engine {
 
 class GpuAttention final : public model::Attention {
  public:
-  /// keys and values: [layers, pages, K, 16, D].
+  /// keys and values: [layers, pages, K, 16, D]; values undefined where they are a part of the keys.
   GpuAttention(const kernels::Gpu& gpu, const Tensor& keys, const Tensor& values);
 
   void begin_step(const kernels::PagedBatch& batch) { batch_ = batch; }
   Tensor attend(const model::AttentionLayer& layer, const Tensor& qkv_TE,
                 const Tensor& positions_T) override;
+  Tensor attend_projected_latent(const model::LatentLayer& layer, const model::LatentProjection& in,
+                                 const Tensor& positions_T) override;
   const kernels::BlockChains* chains() const override { return chains_; }
 
  private:

@@ -10,6 +10,7 @@
 #include "engine/cache_shape.h"
 #include "engine/sampler.h"
 #include "engine/sampling_params.h"
+#include "kernels/gpu/latent_prompts.h"
 #include "kernels/gpu/paged_units.h"
 #include "kernels/gpu/recorded_rows.h"
 
@@ -35,8 +36,17 @@ int64_t block_bytes(const StepRunnerConfig& config, const kernels::DecodeOptions
          4 * pages_of(kernels::kMostGatheredRows) + (1 << 16);
 }
 
+/// Expanded heads of latent attention have at most so many numbers.
+constexpr kernels::RotaryShape kLongestHeads{1, 1, 256, 0};
+
+bool is_latent(const model::Network& network) {
+  return common_cache(network.blocks()).value_size == 0;
+}
+
 kernels::DecodeOptions decode_options(const kernels::Gpu& gpu, const model::CacheSpec& cache,
                                       const StepRunnerConfig& step) {
+  if (cache.value_size == 0)
+    return kernels::latent_decode_options(cache.queries_per_head, gpu.num_processors());
   const int blocks = kernels::decode_blocks_per_processor(
       static_cast<int>(cache.key_size), static_cast<int>(c10::elementSize(step.kv_dtype)));
   return {cache.queries_per_head, cache.heads, gpu.num_processors() * blocks,
@@ -58,15 +68,21 @@ std::span<const T> view(const std::vector<T>& numbers) {
 GpuInputBlock::GpuInputBlock(const kernels::Gpu& gpu, model::Network& network,
                              const StepRunnerConfig& config, at::Device device)
     : spare_page_(config.num_pages),
+      is_latent_(is_latent(network)),
       decode_(decode_options(gpu, common_cache(network.blocks()), config)),
-      has_decode_(gpu.has_decode_attention(attention_heads(network),
-                                           network.weights().flat().scalar_type())),
+      has_decode_(is_latent_ ? gpu.has_latent_units(common_cache(network.blocks()).key_size,
+                                                    network.weights().flat().scalar_type())
+                             : gpu.has_decode_attention(attention_heads(network),
+                                                        network.weights().flat().scalar_type())),
       splits_keys_{decode_.num_kv_heads, has_no_window(network) ? gpu.num_processors() : 0},
-      has_packed_(has_no_window(network) &&
-                  gpu.has_packed_attention(attention_heads(network),
-                                           network.weights().flat().scalar_type()) &&
-                  gpu.has_tiled_attention(attention_heads(network),
-                                          network.weights().flat().scalar_type())),
+      has_packed_(is_latent_
+                      ? has_decode_ && gpu.has_packed_attention(
+                                           kLongestHeads, network.weights().flat().scalar_type())
+                      : has_no_window(network) &&
+                            gpu.has_packed_attention(attention_heads(network),
+                                                     network.weights().flat().scalar_type()) &&
+                            gpu.has_tiled_attention(attention_heads(network),
+                                                    network.weights().flat().scalar_type())),
       block_(block_bytes(config, decode_), device) {}
 
 /// Which units of attention there are: those of prompts, and those of sequences with one row.
@@ -90,36 +106,15 @@ void GpuInputBlock::fill_units(std::span<const Chunk> chunks, int64_t rows, bool
     row += chunk.num_tokens;
     page += num_pages;
   }
-  const auto add_tiles = [&](const kernels::UnitPlan& plan) {
-    if (plan.num_units == 0) return;
-    kernels::TileLaunch launch;
-    launch.tile = plan.tile;
-    launch.num_units = plan.num_units;
-    block_.add(view(plan.sequence_U));
-    launch.unit_sequence_U = device(at::kInt, plan.num_units);
-    block_.add(view(plan.tile_U));
-    launch.unit_tile_U = device(at::kInt, plan.num_units);
-    block_.add(view(plan.chunk_U));
-    launch.unit_chunk_U = device(at::kInt, plan.num_units);
-    block_.add(view(plan.is_on_U));
-    launch.unit_is_on_U = device(at::kByte, plan.num_units);
-    block_.add<int32_t>(1)[0] = plan.chunk_tokens;
-    launch.chunk_tokens = device(at::kInt, 1);
-    block_.add<int32_t>(1)[0] = static_cast<int32_t>(row);
-    launch.num_rows = device(at::kInt, 1);
-    launch.num_partials = plan.num_partials;
-    if (plan.num_partials > 0) {
-      block_.add(view(plan.partial_starts));
-      launch.partial_starts = device(at::kInt, static_cast<int64_t>(plan.partial_starts.size()));
-      block_.add(view(plan.merge_starts));
-      launch.merge_starts = device(at::kInt, static_cast<int64_t>(plan.merge_starts.size()));
-    }
-    in.batch.tiles.push_back(std::move(launch));
-  };
-  if (has_packed_ && !is_decode) fill_packed(chunks, spans, in);
-  add_tiles(kernels::plan_prompts(spans, decode_.group, splits_keys_));
+  if (is_latent_ && !(is_decode && has_decode_)) {
+    if (has_packed_ && !is_decode) add_packed(chunks, kernels::plan_expanded(spans), in);
+    if (has_decode_) add_tiles(kernels::plan_absorbed(spans), row, in);
+    return;
+  }
+  if (has_packed_ && !is_decode) add_packed(chunks, kernels::plan_packed(spans), in);
+  if (!is_latent_) add_tiles(kernels::plan_prompts(spans, decode_.group, splits_keys_), row, in);
   if (!has_decode_) {
-    add_tiles(kernels::plan_single_rows(spans, is_decode ? rows : 0, decode_.group));
+    add_tiles(kernels::plan_single_rows(spans, is_decode ? rows : 0, decode_.group), row, in);
     return;
   }
   if (sequences.empty()) return;
@@ -140,9 +135,39 @@ void GpuInputBlock::fill_units(std::span<const Chunk> chunks, int64_t rows, bool
   launch.record_starts = add(plan.record_starts, launched + 1);
 }
 
-void GpuInputBlock::fill_packed(std::span<const Chunk> chunks, std::span<kernels::PagedSpan> spans,
-                                GpuStepInputs& in) {
-  kernels::PackedPlan plan = kernels::plan_packed(spans);
+/// `rows`: those that are real.
+void GpuInputBlock::add_tiles(const kernels::UnitPlan& plan, int64_t rows, GpuStepInputs& in) {
+  if (plan.num_units == 0) return;
+  const auto device = [&](at::ScalarType type, int64_t count) {
+    return block_.last_on_device(type, count);
+  };
+  kernels::TileLaunch launch;
+  launch.tile = plan.tile;
+  launch.num_units = plan.num_units;
+  block_.add(view(plan.sequence_U));
+  launch.unit_sequence_U = device(at::kInt, plan.num_units);
+  block_.add(view(plan.tile_U));
+  launch.unit_tile_U = device(at::kInt, plan.num_units);
+  block_.add(view(plan.chunk_U));
+  launch.unit_chunk_U = device(at::kInt, plan.num_units);
+  block_.add(view(plan.is_on_U));
+  launch.unit_is_on_U = device(at::kByte, plan.num_units);
+  block_.add<int32_t>(1)[0] = plan.chunk_tokens;
+  launch.chunk_tokens = device(at::kInt, 1);
+  block_.add<int32_t>(1)[0] = static_cast<int32_t>(rows);
+  launch.num_rows = device(at::kInt, 1);
+  launch.num_partials = plan.num_partials;
+  if (plan.num_partials > 0) {
+    block_.add(view(plan.partial_starts));
+    launch.partial_starts = device(at::kInt, static_cast<int64_t>(plan.partial_starts.size()));
+    block_.add(view(plan.merge_starts));
+    launch.merge_starts = device(at::kInt, static_cast<int64_t>(plan.merge_starts.size()));
+  }
+  in.batch.tiles.push_back(std::move(launch));
+}
+
+void GpuInputBlock::add_packed(std::span<const Chunk> chunks, kernels::PackedPlan plan,
+                               GpuStepInputs& in) {
   std::vector<int32_t> pages;
   for (const auto& [sequence, num_pages] : plan.contexts) {
     const auto first = chunks[sequence].request->pages.begin();

@@ -43,12 +43,13 @@ class GpuInputBlock {
   void fill_attention(std::span<const Chunk> chunks, int64_t rows, bool is_decode,
                       GpuStepInputs& in);
   void fill_units(std::span<const Chunk> chunks, int64_t rows, bool is_decode, GpuStepInputs& in);
-  void fill_packed(std::span<const Chunk> chunks, std::span<kernels::PagedSpan> spans,
-                   GpuStepInputs& in);
+  void add_tiles(const kernels::UnitPlan& plan, int64_t rows, GpuStepInputs& in);
+  void add_packed(std::span<const Chunk> chunks, kernels::PackedPlan plan, GpuStepInputs& in);
   void fill_sampling(std::span<const Chunk> chunks, std::span<const kernels::RowWish> wishes,
                      int64_t rows, bool is_decode, GpuStepInputs& in);
 
   const int64_t spare_page_;
+  const bool is_latent_;  // latent attention
   const kernels::DecodeOptions decode_;
   const bool has_decode_;                // otherwise rows of decode are tiles like prompts
   const kernels::KeySplit splits_keys_;  // of prompts

@@ -27,10 +27,12 @@ int64_t cache_bytes(const model::Network& network, const StepRunnerConfig& step)
   return GpuRunner::page_bytes(network.blocks(), step.kv_dtype) * (step.num_pages + 1);
 }
 
-/// The first half holds the keys, the second the values.
+/// The first half holds the keys, the second the values; keys have all of it where values are a part of
+/// them, and there are no others.
 Tensor cache_half(const model::Network& network, const StepRunnerConfig& step,
                   const kernels::GpuMemory& memory, int half) {
   const model::CacheSpec cache = common_cache(network.blocks());
+  if (cache.value_size == 0 && half == 1) return {};
   return memory.view(half * cache_bytes(network, step) / 2,
                      {static_cast<int64_t>(network.blocks().size()), step.num_pages + 1,
                       cache.heads, kPageTokens, cache.key_size},
@@ -47,7 +49,7 @@ bool scores_prompt(const Chunk& chunk) {
 
 int64_t GpuRunner::page_bytes(std::span<const model::BlockNeeds> blocks, at::ScalarType dtype) {
   const model::CacheSpec cache = common_cache(blocks);
-  if (cache.value_size != cache.key_size)
+  if (cache.value_size != 0 && cache.value_size != cache.key_size)
     throw ConfigError("on a GPU the engine holds keys and values of one size");
   return static_cast<int64_t>(blocks.size()) * kPageTokens * cache.numbers_per_token() *
          static_cast<int64_t>(c10::elementSize(dtype));
@@ -95,7 +97,7 @@ void GpuRunner::release_memory() {
 void GpuRunner::copy_page(PageId from, PageId to) {
   const c10::StreamGuard guard(stream_);
   keys_.select(1, to).copy_(keys_.select(1, from));
-  values_.select(1, to).copy_(values_.select(1, from));
+  if (values_.defined()) values_.select(1, to).copy_(values_.select(1, from));
 }
 
 /// The stream orders it between the steps; recorded ones read the weights where they always are.

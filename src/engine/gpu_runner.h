@@ -80,7 +80,9 @@ class GpuRunner final : public StepRunner {
   const StepRunnerConfig config_;
   c10::Stream stream_;
   std::unique_ptr<kernels::GpuMemory> memory_;  // of keys_ and values_
-  Tensor keys_, values_;  // [layers, pages + 1, K, 16, D]; the last page is where padding writes
+  // [layers, pages + 1, K, 16, D]; the last page is where padding writes. Values are undefined where
+  // they are a part of the keys.
+  Tensor keys_, values_;
   GpuAttention attention_;
   GpuInputBlock inputs_;
   GpuRowWishes wishes_;

@@ -30,6 +30,10 @@ struct RoutedExperts {
   RouterRule rule;
   Tensor gate_up;  // [E 2F, H]: of each expert gates, then ups
   Tensor down;     // [E H, F]
+  /// An expert that all tokens visit, with weight 1; undefined: none. In block chains alone
+  /// (kernels/block_chain.h).
+  Tensor shared_gate_up;  // [2 S, H]: gates, then ups
+  Tensor shared_down;     // [H, S]
 
   int64_t count() const { return router_EH.size(0); }
   int64_t width() const { return down.size(1); }

@@ -7,6 +7,8 @@
 #include "engine/cache_shape.h"
 #include "engine/engine.h"
 #include "engine/step_runner.h"
+#include "kernels/gpu/decode_units.h"
+#include "kernels/gpu/latent_prompts.h"
 #include "kernels/gpu/packed_prompts.h"
 #include "kernels/gpu/recorded_rows.h"
 #include "loop/evaluation_beside.h"
@@ -19,6 +21,8 @@ constexpr int64_t kRecordedStepBytes = int64_t{8} << 20;
 constexpr int64_t kRecordedSteps = kernels::kRecordedRows.size();
 /// Products are timed on copies of their weights the first time they appear.
 constexpr int64_t kTimingBytes = int64_t{1} << 29;
+/// Of the GPUs that there are, about.
+constexpr int64_t kMultiprocessors = 132;
 /// CUDA's context and torch's kernels in the process of the user's functions, and small tensors. The
 /// logits that a loss may read are not in the plan: most never do, and what is free then is looked at.
 constexpr int64_t kPythonContextBytes = int64_t{768} << 20;
@@ -57,11 +61,25 @@ int64_t engine_workspace_bytes(const config::RunConfig& config, const model::Net
   if (precision.device.is_cpu())
     return (config.sglang_chunked_prefill_size + drawn) * row + drawn * model.vocab_size * 4;
   const int64_t chunk = config.sglang_chunked_prefill_size;
-  const int64_t gathered =
-      std::min(kernels::kMostGatheredRows, chunk / kernels::kLeastPackedRows * longest);
   const model::CacheSpec& cache = engine::cache_of_tokens(network.blocks());
-  const int64_t of_chunk = cache.heads * cache.queries_per_head * cache.value_size;
-  const int64_t packed = element * (gathered * cache.numbers_per_token() + chunk * of_chunk);
+  const bool is_latent = cache.value_size == 0;
+  const int64_t least = is_latent ? kernels::kLeastExpandedRows : kernels::kLeastPackedRows;
+  const int64_t gathered = std::min(kernels::kMostGatheredRows, chunk / least * longest);
+  int64_t of_gathered = cache.numbers_per_token(),
+          of_chunk = cache.heads * cache.queries_per_head * cache.value_size, records = 0;
+  if (is_latent) {
+    // Gathered latents are expanded and put together; rows have both forms of queries and results.
+    const model::LatentConfig& latent = model.latent;
+    const int64_t expanded = latent.plain_dim + latent.value_dim;
+    of_gathered += cache.queries_per_head * (2 * expanded + model.rotary_dim);
+    of_chunk = cache.queries_per_head *
+               (cache.key_size + latent.kv_rank + model.head_dim + 2 * latent.value_dim);
+    const kernels::DecodeOptions options =
+        kernels::latent_decode_options(cache.queries_per_head, kMultiprocessors);
+    records = kernels::decode_limits(drawn, options).records * cache.queries_per_head *
+              latent.kv_rank * static_cast<int64_t>(sizeof(float));
+  }
+  const int64_t packed = element * (gathered * of_gathered + chunk * of_chunk) + records;
   // Once launched kernel by kernel, once recorded.
   return (config.sglang_chunked_prefill_size + 2 * drawn) * row + 2 * drawn * model.vocab_size * 4 +
          kRecordedSteps * kRecordedStepBytes + kTimingBytes + packed;

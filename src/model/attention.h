@@ -53,7 +53,10 @@ struct LatentLayer {
   int index_source = 0;
   bool lends_choice = false;  // a layer behind it takes this one's
   kernels::Param expand;  // [N (P + V), L]: the latent to each head's plain keys, then its values
-  Tensor cos_PR;          // float32 [max positions, R / 2]
+  kernels::Param latent_norm;  // [L]
+  double norm_eps = 0;         // of it
+  Tensor rotary_order_R;       // int64, undefined where halves rotate with each other
+  Tensor cos_PR;               // float32 [max positions, R / 2]
   Tensor sin_PR;
 };
 
@@ -72,6 +75,14 @@ struct LatentInput {
   Tensor latent_TL;  // normed
   Tensor rotary_key_TR;
   std::optional<IndexInput> index;  // of a layer with an indexer
+};
+
+/// The same as products leave it: the latent without its norm, rotating numbers as files order them. Rows
+/// may lie apart.
+struct LatentProjection {
+  Tensor query_TE;  // [T, N (P + R)]: of a head what does not rotate, then what does
+  Tensor latent_TL;
+  Tensor rotary_key_TR;
 };
 
 /// A layer with a state instead of keys and values (model/layers/gated_delta_net.h).
@@ -93,6 +104,10 @@ class Attention {
   /// and looks at them through queries that took over the product (arXiv 2405.04434, section 2.1.2).
   virtual Tensor attend_latent(const LatentLayer& layer, const LatentInput& in,
                                const Tensor& positions_T);
+  /// The same of layers without an indexer on one tensor-parallel rank. Norms and orders with single
+  /// operations and calls attend_latent(), unless there is a faster way.
+  virtual Tensor attend_projected_latent(const LatentLayer& layer, const LatentProjection& in,
+                                         const Tensor& positions_T);
   /// The gated delta rule: [T, N V] in the accumulation precision. in.mixed_TE is what the convolution
   /// reads, in the activations' precision. The trainer's carries states along the segments, the engine's
   /// keeps one of each request.

@@ -29,6 +29,7 @@ class GpuEngineOnGoldenModel : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(GpuEngineOnGoldenModel, GreedyContinuationEqualsTheReference) {
   SLIME_NEEDS_GPU();
+  SLIME_NEEDS_MODEL(GetParam());
   const FixtureModel fixture(GetParam());
   TestEngine bench(GetParam(), {}, Precision::on_gpu("float32"));
   const auto& golden = fixture.golden.at("greedy");
@@ -46,6 +47,7 @@ TEST_P(GpuEngineOnGoldenModel, GreedyContinuationEqualsTheReference) {
 
 TEST_P(GpuEngineOnGoldenModel, ScoresOfAPromptAreTheGoldenLogProbs) {
   SLIME_NEEDS_GPU();
+  SLIME_NEEDS_MODEL(GetParam());
   const FixtureModel fixture(GetParam());
   TestEngine bench(GetParam(), {.max_prefill_tokens = 10}, Precision::on_gpu("float32"));
   const auto sequences = fixture.sequences();
@@ -116,7 +118,8 @@ TEST_P(GpuEngineIn16Bits, ScoresAPromptAsTheCpuDoesUpToRounding) {
 /// (gpu_model_test.cpp).
 constexpr std::array kGoldenModels{"llama", "llama3_rope", "mistral", "olmo2",
                                    "phi3",  "qwen2",       "qwen3"};
-constexpr std::array kExpertModels{"qwen2_moe", "qwen3_moe"};
+constexpr std::array kExpertModels{"qwen2_moe",       "qwen3_moe",     "deepseek_v2", "deepseek_v3",
+                                   "deepseek_v3_noq", "glm4_moe_lite", "kimi_k2"};
 std::string name_of_model(const ::testing::TestParamInfo<const char*>& info) { return info.param; }
 
 INSTANTIATE_TEST_SUITE_P(Fixtures, GpuEngineOnGoldenModel, ::testing::ValuesIn(kGoldenModels),

@@ -1,4 +1,4 @@
-/// Golden models with experts as the trainer computes them on a GPU: log-probs, loss and gradients
+/// Golden models with experts, and with latent attention, as the trainer computes them on a GPU: log-probs, loss and gradients
 /// of the reference implementation, in float32 by the plain products, in bfloat16 by the fast ones.
 
 #include <ATen/ATen.h>
@@ -103,7 +103,9 @@ TEST_P(GpuExpertModel, InBfloat16StaysAsCloseAsTheCpuDoes) {
   RecordProperty("gradients_of_the_cpu", std::to_string(gradient_difference(rounded, exact)));
 }
 
-INSTANTIATE_TEST_SUITE_P(Fixtures, GpuExpertModel, ::testing::Values("qwen2_moe", "qwen3_moe"),
+INSTANTIATE_TEST_SUITE_P(Fixtures, GpuExpertModel,
+                         ::testing::Values("qwen2_moe", "qwen3_moe", "deepseek_v3", "glm4_moe_lite",
+                                           "kimi_k2"),
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace

@@ -123,6 +123,7 @@ class GpuTrainer : public ::testing::TestWithParam<Case> {};
 
 TEST_P(GpuTrainer, MovesTheWeightsAsTheCpuDoes) {
   SLIME_NEEDS_GPU();
+  SLIME_NEEDS_MODEL(GetParam().model);
   const TrainConfig config = GetParam().config();
   const fs::path model = GetParam().directory();
   Trained cpu(model, Precision::of("float32"), config),
@@ -140,6 +141,7 @@ TEST_P(GpuTrainer, MovesTheWeightsAsTheCpuDoes) {
 
 TEST_P(GpuTrainer, ResumesFromACheckpointBitForBit) {
   SLIME_NEEDS_GPU();
+  SLIME_NEEDS_MODEL(GetParam().model);
   const fs::path root = fs::temp_directory_path() / ("slime_gpu_" + std::to_string(::getpid()));
   fs::remove_all(root);
   const TrainConfig config = GetParam().config();
@@ -160,15 +162,17 @@ TEST_P(GpuTrainer, ResumesFromACheckpointBitForBit) {
   fs::remove_all(root);
 }
 
-INSTANTIATE_TEST_SUITE_P(Runs, GpuTrainer,
-                         ::testing::Values(Case{"Grpo", grpo}, Case{"Reference", with_reference},
-                                           Case{"OldActor", with_old_actor}, Case{"Ppo", ppo},
-                                           Case{"Recompute", with_recompute},
-                                           Case{"Selective", with_selective_recompute},
-                                           Case{"StateOnHost", with_state_on_host},
-                                           Case{"Experts", grpo, "qwen3_moe"},
-                                           Case{"SharedExpert", with_recompute, "qwen2_moe"}),
-                         [](const auto& info) { return std::string(info.param.name); });
+INSTANTIATE_TEST_SUITE_P(
+    Runs, GpuTrainer,
+    ::testing::Values(Case{"Grpo", grpo}, Case{"Reference", with_reference},
+                      Case{"OldActor", with_old_actor}, Case{"Ppo", ppo},
+                      Case{"Recompute", with_recompute},
+                      Case{"Selective", with_selective_recompute},
+                      Case{"StateOnHost", with_state_on_host}, Case{"Experts", grpo, "qwen3_moe"},
+                      Case{"SharedExpert", with_recompute, "qwen2_moe"},
+                      Case{"Latent", grpo, "deepseek_v3"},
+                      Case{"LatentSelective", with_selective_recompute, "deepseek_v3"}),
+    [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace
 }  // namespace slime::train

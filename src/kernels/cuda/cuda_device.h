@@ -87,6 +87,11 @@ class CudaDevice final : public cpu::ReferenceDevice, public BlockChains, public
   Tensor product(const Tensor& x_TI, const Tensor& weight_OI, const Tensor& bias_O,
                  bool float_result) const;
   Tensor expert_chain(const BlockChain& chain) const;
+  bool has_chained_experts(const Tensor& x_TH, const RoutedExperts& experts) const;
+  /// What the shared expert returns, [T, H]: in float32 for the prologue of a narrow product.
+  Tensor visit_shared(const Tensor& x_TH, const RoutedExperts& experts, bool float_result) const;
+  Tensor sum_with_shared(const Tensor& rows_VH, const Tensor& weight_TK,
+                         const Tensor& shared_TH) const;
   Tensor visit_experts(const Tensor& x_TH, const Tensor& expert_TK,
                        const RoutedExperts& experts) const;
   Tensor sum_of_visits(const Tensor& rows_SH, const Tensor& place_TK,

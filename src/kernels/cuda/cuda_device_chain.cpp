@@ -81,7 +81,7 @@ bool CudaDevice::has_block_chain(const BlockChain& chain) const {
     if (!is_plain(tensor)) return false;
   const auto is_aligned = [](int64_t size) { return size % kBatchProductInputs == 0; };
   return is_aligned(chain.output_HC.size(1)) && is_aligned(chain.output_HC.size(0)) &&
-         (chain.experts != nullptr ? has_routed_experts(chain.residual_TH, *chain.experts)
+         (chain.experts != nullptr ? has_chained_experts(chain.residual_TH, *chain.experts)
                                    : is_aligned(chain.down_HF.size(1))) &&
          (!chain.next_qkv_EH.defined() || chain.next_qkv_EH.size(0) % kBatchProductOutputs == 0);
 }

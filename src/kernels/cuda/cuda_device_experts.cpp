@@ -10,6 +10,7 @@
 #include "kernels/cuda/experts/visits.h"
 #include "kernels/cuda/products/batch_product.h"
 #include "kernels/cuda/products/narrow_product.h"
+#include "kernels/cuda/products/wide_product.h"
 
 namespace slime::kernels::cuda {
 namespace {
@@ -175,6 +176,53 @@ std::optional<GatedGradients> CudaDevice::gated_gradients(const Tensor& dgated_S
   return out;
 }
 
+bool CudaDevice::has_chained_experts(const Tensor& x_TH, const RoutedExperts& experts) const {
+  if (!has_routed_experts(x_TH, experts)) return false;
+  return !experts.shared_down.defined() ||
+         (is_plain(experts.shared_gate_up) && is_plain(experts.shared_down) &&
+          experts.shared_down.size(1) % kBatchProductInputs == 0);
+}
+
+Tensor CudaDevice::visit_shared(const Tensor& x_TH, const RoutedExperts& experts,
+                                bool float_result) const {
+  if (!experts.shared_down.defined()) return {};
+  const cudaStream_t stream = stream_of(x_TH);
+  const int64_t rows = x_TH.size(0);
+  const auto options = x_TH.options();
+  const auto multiply = [&](const BatchProduct& product) {
+    if (has_narrow_product(Number::kBFloat16, rows, product.inputs)) {
+      narrow_product(product, {}, stream);
+    } else if (has_batch_product(Number::kBFloat16, rows)) {
+      batch_product(product, stream);
+    } else {
+      wide_product(product, stream);
+    }
+  };
+  const Tensor gated_TS = at::empty({rows, experts.shared_down.size(1)}, options);
+  BatchProduct gate_up = product_of(x_TH, experts.shared_gate_up, gated_TS);
+  gate_up.epilogue = BatchProduct::Epilogue::kSwiglu;
+  multiply(gate_up);
+  if (!has_batch_product(Number::kBFloat16, rows)) return linear(gated_TS, experts.shared_down, {});
+  const Tensor out_TH = at::empty(x_TH.sizes(), float_result ? options.dtype(at::kFloat) : options);
+  multiply(product_of(gated_TS, experts.shared_down, out_TH));
+  return out_TH;
+}
+
+Tensor CudaDevice::sum_with_shared(const Tensor& rows_VH, const Tensor& weight_TK,
+                                   const Tensor& shared_TH) const {
+  Tensor out_TH = at::empty({weight_TK.size(0), rows_VH.size(1)}, rows_VH.options());
+  VisitSum sum;
+  sum.rows_SH = pointer(rows_VH);
+  sum.weight_TK = weight_TK.const_data_ptr<float>();
+  sum.more_TH = pointer(shared_TH);
+  sum.rows = weight_TK.size(0);
+  sum.per_token = static_cast<int>(weight_TK.size(1));
+  sum.hidden = static_cast<int>(rows_VH.size(1));
+  sum.out_TH = out_TH.data_ptr();
+  cuda::sum_visits(sum, stream_of(rows_VH));
+  return out_TH;
+}
+
 /// From attention to attention with experts between: output product, addition, norm and router in
 /// one, experts, their sum with addition and norm, and the next product.
 Tensor CudaDevice::expert_chain(const BlockChain& chain) const {
@@ -220,14 +268,17 @@ Tensor CudaDevice::expert_chain(const BlockChain& chain) const {
   route.eps = static_cast<float>(chain.eps);
   norm_route(route, stream);
 
+  const bool ends_narrow = chain.next_norm_H.defined() && is_narrow(chain.next_qkv_EH);
+  const Tensor shared_TH = visit_shared(input_TH, experts, ends_narrow);
   const Tensor rows_VH = visit_experts(input_TH, choices.expert_TK, experts);
   if (!chain.next_norm_H.defined()) {
     chain.residual_TH.copy_(sum_TH);
-    return sum_of_visits(rows_VH, {}, choices.weight_TK);
+    return sum_with_shared(rows_VH, choices.weight_TK, shared_TH);
   }
-  if (is_narrow(chain.next_qkv_EH)) {
+  if (ends_narrow) {
     NormPrologue norm;
     norm.residual_TI = pointer(sum_TH);
+    if (shared_TH.defined()) norm.added_TI = shared_TH.const_data_ptr<float>();
     norm.visits_TKI = pointer(rows_VH);
     norm.visit_weight_TK = choices.weight_TK.const_data_ptr<float>();
     norm.per_token = static_cast<int>(experts.rule.per_token);
@@ -244,6 +295,7 @@ Tensor CudaDevice::expert_chain(const BlockChain& chain) const {
   VisitSum sum;
   sum.rows_SH = pointer(rows_VH);
   sum.weight_TK = choices.weight_TK.const_data_ptr<float>();
+  sum.more_TH = pointer(shared_TH);
   sum.rows = rows;
   sum.per_token = static_cast<int>(experts.rule.per_token);
   sum.hidden = static_cast<int>(hidden);

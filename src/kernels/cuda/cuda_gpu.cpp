@@ -142,6 +142,13 @@ bool CudaGpu::has_packed_attention(const RotaryShape& heads, at::ScalarType type
 }
 
 /// Plans of engines are coarse: prompts come in all lengths.
+PackedAttention& CudaGpu::packed_on(cudaStream_t stream) const {
+  return packed_
+      .try_emplace(reinterpret_cast<int64_t>(stream),
+                   PlanRounding{.row_fractions = 1, .pair_fractions = 1, .least_pairs = 1})
+      .first->second;
+}
+
 void CudaGpu::packed_attention(const PagedCall& call, const AttendCall& attend,
                                Tensor out_TC) const {
   const PackedLaunch& launch = call.batch->packed;
@@ -157,11 +164,7 @@ void CudaGpu::packed_attention(const PagedCall& call, const AttendCall& attend,
       apply_sinks(attend, logsumexp_TN.const_data_ptr<float>(), false, stream);
   };
   const std::lock_guard lock(packed_mutex_);
-  PackedAttention& attention =
-      packed_
-          .try_emplace(reinterpret_cast<int64_t>(stream),
-                       PlanRounding{.row_fractions = 1, .pair_fractions = 1, .least_pairs = 1})
-          .first->second;
+  PackedAttention& attention = packed_on(stream);
   attention.forward(call.qkv_TE, {}, launch.own, heads, shape, out_TC, logsumexp_TN);
   if (launch.earlier.pairs.empty()) return with_sinks();
   GatherCall gather;

@@ -39,6 +39,9 @@ class CudaGpu final : public Gpu {
   bool has_decode_attention(const RotaryShape& heads, at::ScalarType type) const override;
   bool has_packed_attention(const RotaryShape& heads, at::ScalarType type) const override;
   Tensor paged_attention(const PagedCall& call) const override;
+  // cuda_gpu_latent.cpp
+  bool has_latent_units(int64_t row_size, at::ScalarType type) const override;
+  Tensor latent_attention(const LatentCall& call) const override;
   void sample(const Tensor& logits_RV, const SampleRows& rows,
               const DrawnRows& drawn) const override;
   std::unique_ptr<GpuGraph> record(const std::function<void()>& body,
@@ -50,6 +53,10 @@ class CudaGpu final : public Gpu {
 
  private:
   void packed_attention(const PagedCall& call, const AttendCall& attend, Tensor out_TC) const;
+  /// Of the current stream; packed_mutex_ is held as long as it is used.
+  PackedAttention& packed_on(cudaStream_t stream) const;
+  /// Writes y_TC in the rows of prompts that are attended in the expanded form. q_TNE: rotated.
+  void expanded_prompts(const LatentCall& call, const Tensor& q_TNE, const Tensor& y_TC) const;
   /// `rotate`: where the rows are not normed and rotated yet.
   void decode_attention(const PagedCall& call, const AttendCall& attend,
                         const RotateCall* rotate) const;

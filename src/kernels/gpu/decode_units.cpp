@@ -133,6 +133,11 @@ void number_records(DecodePlan& plan, int64_t num_launched) {
 
 }  // namespace
 
+DecodeOptions latent_decode_options(int64_t num_heads, int64_t num_processors) {
+  constexpr int64_t kHeads = 16;
+  return {1, divide_up(num_heads, kHeads), num_processors, /*shares_prompts=*/false};
+}
+
 DecodeLimits decode_limits(int64_t num_launched, const DecodeOptions& options) {
   DecodeLimits limits;
   limits.units = std::max<int64_t>(1, options.blocks_at_once / options.num_kv_heads);

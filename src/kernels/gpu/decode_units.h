@@ -43,6 +43,9 @@ struct DecodeOptions {
   bool shares_prompts = true;
 };
 
+/// Of latent attention: a thread block has 16 heads of a sequence, and a multiprocessor one thread block.
+DecodeOptions latent_decode_options(int64_t num_heads, int64_t num_processors);
+
 /// Room of the lists for a launch of `num_launched` sequences.
 struct DecodeLimits {
   int64_t units = 0;

@@ -18,6 +18,7 @@
 #include "core/tensor.h"
 #include "kernels/adamw.h"
 #include "kernels/device.h"
+#include "kernels/gpu/latent.h"
 #include "kernels/gpu/memory.h"
 #include "kernels/gpu/packed_prompts.h"
 #include "kernels/gpu/peer_memory.h"
@@ -153,6 +154,13 @@ class Gpu {
   virtual bool has_packed_attention(const RotaryShape& heads, at::ScalarType type) const = 0;
   /// Writes the step's keys and values into their slots, then attends. Returns [T, N D].
   virtual Tensor paged_attention(const PagedCall& call) const = 0;
+
+  /// True when sequences of one row go into a DecodeLaunch of latent attention, whose cache has rows of
+  /// so many numbers.
+  virtual bool has_latent_units(int64_t row_size, at::ScalarType type) const = 0;
+  /// Writes the rows of the step's tokens into their slots, then attends in the absorbed form. Returns
+  /// [T, N V].
+  virtual Tensor latent_attention(const LatentCall& call) const = 0;
 
   /// Draws as kernels/cpu/sample.h does: the same uniform number gives the same token where the
   /// logits are the same. These are changed in place where a row wants that (row_wish.h).

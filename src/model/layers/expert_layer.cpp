@@ -209,8 +209,14 @@ kernels::RoutedExperts ExpertLayer::operation() const {
 }
 
 std::optional<kernels::RoutedExperts> ExpertLayer::routed_experts() const {
-  if (!is_one_operation() || shared_ != nullptr) return std::nullopt;
-  return operation();
+  if (!is_one_operation() || shared_gate_1H_.defined()) return std::nullopt;
+  kernels::RoutedExperts experts = operation();
+  if (shared_ == nullptr) return experts;
+  const Products* products = shared_->gated_products();
+  if (products == nullptr || products->first.bias_O.defined()) return std::nullopt;
+  experts.shared_gate_up = products->first.weight_OI.value;
+  experts.shared_down = products->last.weight_OI.value;
+  return experts;
 }
 
 Tensor ExpertLayer::shared(const Tensor& input_TH) const {

@@ -31,7 +31,8 @@ class FeedForward {
   /// one tensor-parallel rank.
   virtual const Products* gated_products() const { return nullptr; }
 
-  /// A value where forward() is routed experts and nothing else (kernels/routed_experts.h).
+  /// A value where forward() is routed experts, and one that is shared, and nothing else
+  /// (kernels/routed_experts.h).
   virtual std::optional<kernels::RoutedExperts> routed_experts() const { return std::nullopt; }
 };
 

@@ -13,7 +13,7 @@ namespace {
 /// Of the norm of keys, whatever rms_norm_eps says: so are the published models.
 constexpr double kKeyEps = 1e-6;
 
-Tensor wide(const Tensor& x) {
+Tensor unrounded(const Tensor& x) {
   return x.to(x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat);
 }
 
@@ -71,15 +71,16 @@ IndexInput Indexer::forward(const Tensor& input_TH, const Tensor& latent_TQ,
                             const Tensor& positions_T) const {
   const at::NoGradGuard no_grad;
   const Tensor input = input_TH.detach();
-  const Tensor key_TD = at::layer_norm(wide(kernels::linear(input, key_)), {size_},
-                                       wide(norm_.value), wide(norm_bias_.value), kKeyEps);
+  const Tensor key_TD =
+      at::layer_norm(unrounded(kernels::linear(input, key_)), {size_}, unrounded(norm_.value),
+                     unrounded(norm_bias_.value), kKeyEps);
   const Tensor query_TJD =
-      wide(kernels::linear(latent_TQ.detach(), query_)).view({input.size(0), heads_, size_});
+      unrounded(kernels::linear(latent_TQ.detach(), query_)).view({input.size(0), heads_, size_});
   IndexInput out;
   out.query_TJD = rotated(query_TJD, positions_T) / std::sqrt(static_cast<double>(size_));
   out.key_TD = rotated(key_TD, positions_T);
   out.weight_TJ =
-      kernels::linear(wide(input), head_weight_) / std::sqrt(static_cast<double>(heads_));
+      kernels::linear(unrounded(input), head_weight_) / std::sqrt(static_cast<double>(heads_));
   return out;
 }
 

@@ -1,6 +1,7 @@
 #include "model/layers/latent_attention.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
 
 #include <cmath>
@@ -16,12 +17,17 @@ namespace {
 constexpr double kLatentEps = 1e-6;
 
 void check_place(const LayerSite& site) {
-  if (site.rotary.cos_PR.is_cuda()) {
+  if (!site.config.indexer.in_layer.empty() && site.rotary.cos_PR.is_cuda()) {
     throw ConfigError(
-        fmt::format("layer {} has latent attention, which is computed on the CPU only so far: use "
+        fmt::format("layer {} has sparse attention, which is computed on the CPU only so far: use "
                     "device cpu",
                     site.index));
   }
+}
+
+kernels::Param rows_of(const kernels::Param& matrix, int64_t begin, int64_t count) {
+  return {matrix.value.narrow(0, begin, count),
+          matrix.grad.defined() ? matrix.grad.narrow(0, begin, count) : Tensor()};
 }
 
 /// YaRN widens the scores of a longer context too.
@@ -64,12 +70,17 @@ LatentAttention::LatentAttention(const LayerSite& site)
   const int64_t hidden = shape_.hidden, heads = shape_.num_heads,
                 size = latent.plain_dim + shape_.rotary_dim;
   Weights::Builder& builder = site.builder;
+  const auto component = [&](const char* name, std::vector<int64_t> shape, const Slice& slice,
+                             bool has_partial_grad) {
+    return Weights::Builder::Component{
+        .name = site.name(std::string("self_attn.") + name + ".weight"),
+        .full_shape = std::move(shape),
+        .slice = slice,
+        .has_partial_grad = has_partial_grad};
+  };
   const auto add = [&](kernels::Param& param, const char* name, std::vector<int64_t> shape,
                        const Slice& slice, bool has_partial_grad) {
-    builder.add(param, {{.name = site.name(std::string("self_attn.") + name + ".weight"),
-                         .full_shape = std::move(shape),
-                         .slice = slice,
-                         .has_partial_grad = has_partial_grad}});
+    builder.add(param, {component(name, std::move(shape), slice, has_partial_grad)});
   };
   // Whole on every rank. What a rank has of their gradient are its rows of the stream.
   const auto add_whole = [&](kernels::Param& param, const char* name, std::vector<int64_t> shape) {
@@ -81,19 +92,26 @@ LatentAttention::LatentAttention(const LayerSite& site)
     slice.end *= numbers;
     return slice;
   };
-  if (latent.q_rank > 0) {
-    add_whole(query_down_, "q_a_proj", {latent.q_rank, hidden});
+  const bool has_query_latent = latent.q_rank > 0;
+  const auto key_value = component("kv_a_proj_with_mqa",
+                                   {latent.kv_rank + shape_.rotary_dim, hidden}, {}, tp_.cuts_rows);
+  if (has_query_latent) {
+    query_rows_ = latent.q_rank;
+    builder.add(products_.first.weight_OI,
+                {component("q_a_proj", {latent.q_rank, hidden}, {}, tp_.cuts_rows), key_value});
     add_whole(query_norm_, "q_a_layernorm", {latent.q_rank});
     add(query_, "q_b_proj", {heads * size, latent.q_rank}, heads_of_rank(0, size), false);
   } else {
-    add(query_, "q_proj", {heads * size, hidden}, heads_of_rank(0, size), false);
+    query_rows_ = heads / tp_.ranks.size() * size;
+    builder.add(
+        products_.first.weight_OI,
+        {component("q_proj", {heads * size, hidden}, heads_of_rank(0, size), false), key_value});
   }
-  add_whole(key_value_down_, "kv_a_proj_with_mqa", {latent.kv_rank + shape_.rotary_dim, hidden});
-  add_whole(latent_norm_, "kv_a_layernorm", {latent.kv_rank});
+  add_whole(layer_.latent_norm, "kv_a_layernorm", {latent.kv_rank});
   const int64_t expanded = latent.plain_dim + latent.value_dim;
   add(layer_.expand, "kv_b_proj", {heads * expanded, latent.kv_rank}, heads_of_rank(0, expanded),
       false);
-  add(output_.weight_OI, "o_proj", {hidden, heads * latent.value_dim},
+  add(products_.last.weight_OI, "o_proj", {hidden, heads * latent.value_dim},
       heads_of_rank(1, latent.value_dim), false);
   layer_.index = site.index;
   layer_.num_heads = heads / tp_.ranks.size();
@@ -102,9 +120,10 @@ LatentAttention::LatentAttention(const LayerSite& site)
   layer_.rotary_dim = shape_.rotary_dim;
   layer_.value_dim = latent.value_dim;
   layer_.scale = scale_of(site.config);
+  layer_.norm_eps = kLatentEps;
   layer_.cos_PR = site.rotary.cos_PR;
   layer_.sin_PR = site.rotary.sin_PR;
-  rotary_order_R_ = site.rotary.head_order_D;
+  layer_.rotary_order_R = site.rotary.head_order_D;
   if (!site.config.indexer.in_layer.empty()) add_indexer(site);
 }
 
@@ -144,14 +163,17 @@ std::string LatentAttention::describe() const {
 }
 
 LatentAttention::Latents LatentAttention::latents(const Tensor& input_SH) const {
+  const kernels::Param& first = products_.first.weight_OI;
   Latents of_rows;
   of_rows.query_TQ =
-      query_down_.defined()
-          ? kernels::rms_norm(kernels::linear(input_SH, query_down_), query_norm_, kLatentEps)
+      query_norm_.defined()
+          ? kernels::rms_norm(kernels::linear(input_SH, rows_of(first, 0, query_rows_)),
+                              query_norm_, kLatentEps)
           : input_SH;
-  const Tensor down_SE = kernels::linear(input_SH, key_value_down_);
-  of_rows.latent_TL =
-      kernels::rms_norm(down_SE.narrow(1, 0, layer_.rank).contiguous(), latent_norm_, kLatentEps);
+  const Tensor down_SE =
+      kernels::linear(input_SH, rows_of(first, query_rows_, layer_.rank + layer_.rotary_dim));
+  of_rows.latent_TL = kernels::rms_norm(down_SE.narrow(1, 0, layer_.rank).contiguous(),
+                                        layer_.latent_norm, kLatentEps);
   of_rows.rotary_key_TR = down_SE.narrow(1, layer_.rank, layer_.rotary_dim);
   return of_rows;
 }
@@ -167,14 +189,39 @@ LatentAttention::Latents LatentAttention::of_all_rows(const Latents& own, int64_
           all_TE.narrow(1, queries + layer_.rank, layer_.rotary_dim)};
 }
 
+const Products* LatentAttention::products() const {
+  return tp_.is_alone() && layer_.index_count == 0 ? &products_ : nullptr;
+}
+
+Tensor LatentAttention::mix(const Tensor& projected_TE, const Tensor& positions_T,
+                            Attention& attention) const {
+  LatentProjection in;
+  in.query_TE = projected_TE.narrow(1, 0, query_rows_);
+  if (query_norm_.defined()) {
+    in.query_TE = kernels::linear(
+        kernels::rms_norm(in.query_TE.contiguous(), query_norm_, kLatentEps), query_);
+  }
+  in.latent_TL = projected_TE.narrow(1, query_rows_, layer_.rank);
+  in.rotary_key_TR = projected_TE.narrow(1, query_rows_ + layer_.rank, layer_.rotary_dim);
+  return attention.attend_projected_latent(layer_, in, positions_T);
+}
+
+/// One product where that is cheaper: its gradient would be put together from those of its columns.
 Tensor LatentAttention::forward(const Tensor& input_SH, const Tensor& positions_T,
                                 Attention& attention) const {
+  if (products() != nullptr && !at::GradMode::is_enabled()) {
+    return kernels::linear(
+        mix(kernels::linear(input_SH, products_.first.weight_OI), positions_T, attention),
+        products_.last.weight_OI);
+  }
   const int64_t rotary = layer_.rotary_dim, tokens = positions_T.size(0);
   const auto ordered = [&](const Tensor& x) {
-    return rotary_order_R_.defined() ? x.index_select(x.dim() - 1, rotary_order_R_) : x;
+    return layer_.rotary_order_R.defined() ? x.index_select(x.dim() - 1, layer_.rotary_order_R) : x;
   };
   const Latents all = of_all_rows(latents(input_SH), tokens);
-  const Tensor query_TND = kernels::linear(all.query_TQ, query_)
+  const kernels::Param query =
+      query_.defined() ? query_ : rows_of(products_.first.weight_OI, 0, query_rows_);
+  const Tensor query_TND = kernels::linear(all.query_TQ, query)
                                .view({tokens, layer_.num_heads, layer_.plain_dim + rotary});
   LatentInput in;
   if (indexer_)
@@ -184,7 +231,7 @@ Tensor LatentAttention::forward(const Tensor& input_SH, const Tensor& positions_
   in.rotary_query_TNR = ordered(query_TND.narrow(2, layer_.plain_dim, rotary));
   in.latent_TL = all.latent_TL;
   in.rotary_key_TR = ordered(all.rotary_key_TR);
-  return summed_linear(attention.attend_latent(layer_, in, positions_T), output_, tp_);
+  return summed_linear(attention.attend_latent(layer_, in, positions_T), products_.last, tp_);
 }
 
 std::unique_ptr<Mixer> make_latent_attention(const LayerSite& site) {

@@ -30,8 +30,8 @@ Costs latent_costs(const LatentShape& shape);
 
 class LatentAttention final : public Mixer {
  public:
-  /// Registers "self_attn.*" of the block. Throws ConfigError for what it does not do yet: a GPU,
-  /// context-parallel ranks with an indexer.
+  /// Registers "self_attn.*" of the block. Throws ConfigError for what it does not do yet: an indexer on
+  /// a GPU or context-parallel ranks.
   explicit LatentAttention(const LayerSite& site);
   LatentAttention(const LatentAttention&) = delete;  // the builder points at the parameters
 
@@ -40,6 +40,10 @@ class LatentAttention final : public Mixer {
   Costs costs() const override;
   CacheSpec cache() const override;
   std::string describe() const override;
+  /// The first is what makes queries, or their latent, and the latent with the rotating key.
+  const Products* products() const override;
+  Tensor mix(const Tensor& projected_TE, const Tensor& positions_T,
+             Attention& attention) const override;
 
  private:
   /// What heads are products of. Keys are not yet rotated.
@@ -55,15 +59,12 @@ class LatentAttention final : public Mixer {
   TensorParallel tp_;
   LatentShape shape_;                 // of all heads
   LatentLayer layer_;                 // of this rank's heads
-  kernels::Param query_;              // [N (P + R), H], or from the queries' latent
-  kernels::Param query_down_;         // [q_rank, H], undefined without a latent of queries
-  kernels::Param query_norm_;         // [q_rank]
-  kernels::Param key_value_down_;     // [L + R, H]
-  kernels::Param latent_norm_;        // [L]
-  Product output_;                    // [H, N V]
+  Products products_;                 // [query_rows_ + L + R, H] and [H, N V]
+  int64_t query_rows_ = 0;            // Q, or N (P + R) without a latent of queries
+  kernels::Param query_norm_;         // [Q], undefined without a latent of queries
+  kernels::Param query_;              // [N (P + R), Q], likewise
   std::unique_ptr<Indexer> indexer_;  // null: there is none
   Costs indexer_costs_;
-  Tensor rotary_order_R_;  // int64, undefined where halves rotate with each other
 };
 
 std::unique_ptr<Mixer> make_latent_attention(const LayerSite& site);

@@ -15,8 +15,8 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-constexpr const char* kForward = "rows of a layer";
-constexpr const char* kBackward = "gradients of rows of a layer";
+constexpr const char* kJoining = "rows of a layer";
+constexpr const char* kJoiningBack = "gradients of rows of a layer";
 
 /// As elements of a flat tensor whose rows have `width` of them.
 std::vector<comm::Range> shards_of(const RowShares& shares, int64_t width) {
@@ -56,13 +56,13 @@ struct Dealt : torch::autograd::Function<Dealt> {
     ctx->saved_data["ranks"] = reinterpret_cast<int64_t>(&shares.ranks);
     ctx->saved_data["counts"] = shares.counts;
     ctx->saved_data["back"] = static_cast<int64_t>(back);
-    return dealt(x, shares, there, kForward);
+    return dealt(x, shares, there, kJoining);
   }
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
     auto* ranks = reinterpret_cast<comm::RankGroup*>(ctx->saved_data["ranks"].toInt());
     const RowShares shares{*ranks, ctx->saved_data["counts"].toIntVector()};
     const auto back = static_cast<Deal>(ctx->saved_data["back"].toInt());
-    return {dealt(grads[0], shares, back, kBackward), Tensor(), Tensor(), Tensor()};
+    return {dealt(grads[0], shares, back, kJoiningBack), Tensor(), Tensor(), Tensor()};
   }
 };
 
@@ -90,7 +90,7 @@ RowShares told_rows(int64_t own_rows, comm::RankGroup& ranks) {
   if (ranks.is_alone()) return {ranks, {own_rows}};
   const auto size = static_cast<size_t>(ranks.size());
   const Tensor counts = at::full({ranks.size()}, own_rows, at::kLong);
-  ranks.all_gather_(counts, shards_of({ranks, std::vector<int64_t>(size, 1)}, 1), kForward);
+  ranks.all_gather_(counts, shards_of({ranks, std::vector<int64_t>(size, 1)}, 1), kJoining);
   const auto* data = counts.const_data_ptr<int64_t>();
   return {ranks, {data, data + size}};
 }

@@ -11,13 +11,19 @@
 
 #include "core/divide_up.h"
 #include "core/error.h"
+#include "kernels/cuda/launch.cuh"
 
 namespace slime::kernels::cuda {
 namespace {
 
 namespace fe = cudnn_frontend;
 
-constexpr int64_t kMaxHeadDim = 128;
+/// On Hopper heads may be longer, backward too since cuDNN 9.13.
+int64_t most_head_dim() {
+  static const bool has_long = compute_capability_major() == 9 && cudnnGetVersion() >= 91300;
+  return has_long ? 256 : 128;
+}
+
 constexpr std::size_t kRememberedLevels = 16;
 
 enum Uid : int64_t {
@@ -52,12 +58,6 @@ int64_t rounded_up(int64_t count, int64_t fractions, int64_t least) {
   return round_up(count, step);
 }
 
-/// Numbers of a row of keys.
-int64_t key_row(const RotaryShape& heads, bool has_own_keys) {
-  const int64_t num_heads = (has_own_keys ? 0 : heads.num_heads) + 2 * heads.num_kv_heads;
-  return num_heads * heads.head_dim;
-}
-
 int64_t longest(const AttentionLevel& level, bool of_keys) {
   int64_t most = 0;
   for (const AttentionPair& pair : level.pairs)
@@ -76,7 +76,7 @@ struct PackedAttention::Graph {
 /// Lengths and element offsets of a level's pairs, and of empty ones behind them, on the device.
 struct PackedAttention::Tables {
   std::vector<AttentionPair> pairs;
-  int64_t row_stride = 0, key_stride = 0, out_stride = 0;
+  Strides strides;
   Tensor query_length_B, key_length_B;                        // int32
   Tensor query_offset, key_offset, out_offset, stats_offset;  // int32 [B + 1]
 };
@@ -91,7 +91,7 @@ PackedAttention::~PackedAttention() { cudnnDestroy(static_cast<cudnnHandle_t>(ha
 
 bool PackedAttention::supports(at::ScalarType type, const RotaryShape& heads) {
   return (type == at::kBFloat16 || type == at::kHalf) && heads.head_dim % 8 == 0 &&
-         heads.head_dim <= kMaxHeadDim;
+         heads.head_dim <= most_head_dim();
 }
 
 int64_t PackedAttention::planned_rows(const AttentionLevel& level, bool of_keys) const {
@@ -103,7 +103,7 @@ int64_t PackedAttention::planned_pairs(const AttentionLevel& level) const {
                     rounding_.least_pairs);
 }
 
-PackedAttention::Key PackedAttention::key_for(bool is_backward, bool has_own_keys,
+PackedAttention::Key PackedAttention::key_for(bool is_backward, const Strides& strides,
                                               at::ScalarType type, const AttentionLevel& level,
                                               const RotaryShape& heads,
                                               const TreeAttentionShape& shape) const {
@@ -117,23 +117,24 @@ PackedAttention::Key PackedAttention::key_for(bool is_backward, bool has_own_key
           heads.head_dim,
           level.causal,
           shape.window,
-          has_own_keys};
+          strides.query,
+          strides.key,
+          strides.out,
+          shape.scale};
 }
 
-PackedAttention::Graph& PackedAttention::graph_for(const Key& key, double scale) {
+PackedAttention::Graph& PackedAttention::graph_for(const Key& key) {
   const auto found = graphs_.find(key);
   if (found != graphs_.end()) return *found->second;
   const auto [is_backward, type, pairs, query_rows, key_rows, num_heads, num_kv_heads, dim, causal,
-              window, has_own_keys] = key;
+              window, in_stride, key_stride, out_stride, scale] = key;
   auto built = std::make_unique<Graph>();
   fe::graph::Graph& graph = built->graph;
   graph.set_io_data_type(type == at::kHalf ? fe::DataType_t::HALF : fe::DataType_t::BFLOAT16)
       .set_intermediate_data_type(fe::DataType_t::FLOAT)
       .set_compute_data_type(fe::DataType_t::FLOAT);
 
-  const RotaryShape heads{num_heads, num_kv_heads, dim, 0};
-  const int64_t in_stride = key_row(heads, false), key_stride = key_row(heads, has_own_keys),
-                out_stride = num_heads * dim;
+  const int64_t value_dim = out_stride / num_heads;
   const auto per_pair = [&](Uid uid, int64_t count) {
     return graph.tensor(fe::graph::Tensor_attributes()
                             .set_uid(uid)
@@ -147,18 +148,21 @@ PackedAttention::Graph& PackedAttention::graph_for(const Key& key, double scale)
              out_offset = per_pair(kOutOffset, pairs + 1),
              stats_offset = per_pair(kStatsOffset, pairs + 1);
   const auto shape = [&](fe::graph::Tensor_attributes attributes, Uid uid, int64_t heads,
-                         int64_t rows, int64_t stride, const auto& offset) {
+                         int64_t rows, int64_t size, int64_t stride, const auto& offset) {
     return attributes.set_uid(uid)
-        .set_dim({pairs, heads, rows, dim})
-        .set_stride({rows * stride, dim, stride, 1})
+        .set_dim({pairs, heads, rows, size})
+        .set_stride({rows * stride, size, stride, 1})
         .set_ragged_offset(offset);
   };
-  const auto input = [&](Uid uid, int64_t heads, int64_t rows, int64_t stride, const auto& offset) {
-    return graph.tensor(shape(fe::graph::Tensor_attributes(), uid, heads, rows, stride, offset));
+  const auto input = [&](Uid uid, int64_t heads, int64_t rows, int64_t size, int64_t stride,
+                         const auto& offset) {
+    return graph.tensor(
+        shape(fe::graph::Tensor_attributes(), uid, heads, rows, size, stride, offset));
   };
   const auto output = [&](const std::shared_ptr<fe::graph::Tensor_attributes>& tensor, Uid uid,
-                          int64_t heads, int64_t rows, int64_t stride, const auto& offset) {
-    *tensor = shape(*tensor, uid, heads, rows, stride, offset);
+                          int64_t heads, int64_t rows, int64_t size, int64_t stride,
+                          const auto& offset) {
+    *tensor = shape(*tensor, uid, heads, rows, size, stride, offset);
     tensor->set_output(true);
   };
   const auto statistics = [&](fe::graph::Tensor_attributes attributes) {
@@ -168,9 +172,9 @@ PackedAttention::Graph& PackedAttention::graph_for(const Key& key, double scale)
         .set_stride({query_rows * num_heads, 1, num_heads, 1})
         .set_ragged_offset(stats_offset);
   };
-  const auto q = input(kQ, num_heads, query_rows, in_stride, query_offset);
-  const auto k = input(kK, num_kv_heads, key_rows, key_stride, key_offset);
-  const auto v = input(kV, num_kv_heads, key_rows, key_stride, key_offset);
+  const auto q = input(kQ, num_heads, query_rows, dim, in_stride, query_offset);
+  const auto k = input(kK, num_kv_heads, key_rows, dim, key_stride, key_offset);
+  const auto v = input(kV, num_kv_heads, key_rows, value_dim, key_stride, key_offset);
   const auto attend = [&](auto options) {
     options.set_attn_scale(static_cast<float>(scale))
         .set_padding_mask(true)
@@ -184,18 +188,18 @@ PackedAttention::Graph& PackedAttention::graph_for(const Key& key, double scale)
     auto options = attend(fe::graph::SDPA_attributes().set_name("forward"));
     options.set_generate_stats(true);
     auto [out, stats] = graph.sdpa(q, k, v, options);
-    output(out, kOut, num_heads, query_rows, out_stride, out_offset);
+    output(out, kOut, num_heads, query_rows, value_dim, out_stride, out_offset);
     *stats = statistics(*stats);
     stats->set_output(true);
   } else {
-    const auto out = input(kOut, num_heads, query_rows, out_stride, out_offset);
-    const auto dout = input(kDOut, num_heads, query_rows, out_stride, out_offset);
+    const auto out = input(kOut, num_heads, query_rows, value_dim, out_stride, out_offset);
+    const auto dout = input(kDOut, num_heads, query_rows, value_dim, out_stride, out_offset);
     const auto stats = graph.tensor(statistics(fe::graph::Tensor_attributes()));
     auto options = attend(fe::graph::SDPA_backward_attributes().set_name("backward"));
     auto [dq, dk, dv] = graph.sdpa_backward(q, k, v, out, dout, stats, options);
-    output(dq, kDQ, num_heads, query_rows, in_stride, query_offset);
-    output(dk, kDK, num_kv_heads, key_rows, key_stride, key_offset);
-    output(dv, kDV, num_kv_heads, key_rows, key_stride, key_offset);
+    output(dq, kDQ, num_heads, query_rows, dim, in_stride, query_offset);
+    output(dk, kDK, num_kv_heads, key_rows, dim, key_stride, key_offset);
+    output(dv, kDV, num_kv_heads, key_rows, value_dim, key_stride, key_offset);
   }
   auto* handle = static_cast<cudnnHandle_t>(handle_);
   check_dnn(graph.validate(), "validate");
@@ -209,13 +213,10 @@ PackedAttention::Graph& PackedAttention::graph_for(const Key& key, double scale)
 
 const PackedAttention::Tables& PackedAttention::tables_for(const AttentionLevel& level,
                                                            const RotaryShape& heads,
-                                                           bool has_own_keys, const Tensor& like) {
-  const int64_t out_stride = heads.num_heads * heads.head_dim, row_stride = key_row(heads, false),
-                key_stride = key_row(heads, has_own_keys);
+                                                           const Strides& strides,
+                                                           const Tensor& like) {
   for (const auto& known : tables_) {
-    if (known->row_stride == row_stride && known->key_stride == key_stride &&
-        known->out_stride == out_stride && known->pairs == level.pairs)
-      return *known;
+    if (known->strides == strides && known->pairs == level.pairs) return *known;
   }
   const auto count = static_cast<int64_t>(level.pairs.size()), planned = planned_pairs(level);
   // Rows of one host tensor, so that one copy takes all: 2 of lengths, 4 of offsets.
@@ -233,9 +234,9 @@ const PackedAttention::Tables& PackedAttention::tables_for(const AttentionLevel&
       if (end == 1 && i + 1 < count) continue;
       const int64_t query = end == 0 ? pair.query_begin : pair.query_end;
       const int64_t key = end == 0 ? pair.key_begin : pair.key_end;
-      table[2][i + end] = element(query * row_stride);
-      table[3][i + end] = element(key * key_stride);
-      table[4][i + end] = element(query * out_stride);
+      table[2][i + end] = element(query * strides.query);
+      table[3][i + end] = element(key * strides.key);
+      table[4][i + end] = element(query * strides.out);
       table[5][i + end] = element(query * heads.num_heads);
     }
   }
@@ -244,9 +245,7 @@ const PackedAttention::Tables& PackedAttention::tables_for(const AttentionLevel&
   const Tensor device = host.to(like.device(), at::kInt, /*non_blocking=*/true);
   auto tables = std::make_unique<Tables>();
   tables->pairs = level.pairs;
-  tables->row_stride = row_stride;
-  tables->key_stride = key_stride;
-  tables->out_stride = out_stride;
+  tables->strides = strides;
   tables->query_length_B = device[0].narrow(0, 0, planned);
   tables->key_length_B = device[1].narrow(0, 0, planned);
   tables->query_offset = device[2];
@@ -272,10 +271,10 @@ void PackedAttention::forward(const Tensor& heads_TE, const Tensor& keys_CX,
                               const TreeAttentionShape& shape, Tensor out_TC, Tensor logsumexp_TN) {
   const int64_t dim = heads.head_dim;
   const bool has_own_keys = keys_CX.defined();
-  const Tables& tables = tables_for(level, heads, has_own_keys, heads_TE);
-  Graph& graph = graph_for(
-      key_for(false, has_own_keys, heads_TE.scalar_type(), level, heads, shape), shape.scale);
   const Tensor& keys = has_own_keys ? keys_CX : heads_TE;
+  const Strides strides{heads_TE.size(1), keys.size(1), out_TC.size(1)};
+  const Tables& tables = tables_for(level, heads, strides, heads_TE);
+  Graph& graph = graph_for(key_for(false, strides, heads_TE.scalar_type(), level, heads, shape));
   const int64_t first_key = has_own_keys ? 0 : heads.num_heads;
   Pack pack{{kQ, heads_TE.data_ptr()},
             {kK, at_heads(keys, first_key, dim)},
@@ -299,9 +298,9 @@ void PackedAttention::backward(const Tensor& dy_TC, const Tensor& y_TC, const Te
                                const RotaryShape& heads, const TreeAttentionShape& shape,
                                Tensor dheads_TE) {
   const int64_t dim = heads.head_dim;
-  const Tables& tables = tables_for(level, heads, false, heads_TE);
-  Graph& graph =
-      graph_for(key_for(true, false, heads_TE.scalar_type(), level, heads, shape), shape.scale);
+  const Strides strides{heads_TE.size(1), heads_TE.size(1), y_TC.size(1)};
+  const Tables& tables = tables_for(level, heads, strides, heads_TE);
+  Graph& graph = graph_for(key_for(true, strides, heads_TE.scalar_type(), level, heads, shape));
   const int64_t first_value = heads.num_heads + heads.num_kv_heads;
   Pack pack{{kQ, heads_TE.data_ptr()},
             {kK, at_heads(heads_TE, heads.num_heads, dim)},

@@ -42,8 +42,9 @@ class PackedAttention final {
 
   static bool supports(at::ScalarType type, const RotaryShape& heads);
 
-  /// Writes out_TC [T, N D] and logsumexp_TN (float32) in the rows that are queries of the level.
-  /// keys_CX [C, 2 K D]: where the level's keys are; undefined: in heads_TE.
+  /// Writes out_TC [T, N V] and logsumexp_TN (float32) in the rows that are queries of the level.
+  /// keys_CX [C, K (D + V)]: where the level's keys are; undefined: in heads_TE. Values have the size V
+  /// that out_TC has room for. Of heads_TE only queries are read then.
   void forward(const Tensor& heads_TE, const Tensor& keys_CX, const AttentionLevel& level,
                const RotaryShape& heads, const TreeAttentionShape& shape, Tensor out_TC,
                Tensor logsumexp_TN);
@@ -58,16 +59,21 @@ class PackedAttention final {
  private:
   struct Graph;
   struct Tables;
-  /// is backward, type, pairs, query rows, key rows, N, K, D, causal, window, keys in a tensor of
-  /// their own.
+  /// Numbers from row to row.
+  struct Strides {
+    int64_t query = 0, key = 0, out = 0;
+    bool operator==(const Strides&) const = default;
+  };
+  /// is backward, type, pairs, query rows, key rows, N, K, D, causal, window, strides, scale.
   using Key = std::tuple<bool, at::ScalarType, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t,
-                         bool, int64_t, bool>;
+                         bool, int64_t, int64_t, int64_t, int64_t, double>;
 
-  Key key_for(bool is_backward, bool has_own_keys, at::ScalarType type, const AttentionLevel& level,
-              const RotaryShape& heads, const TreeAttentionShape& shape) const;
-  Graph& graph_for(const Key& key, double scale);
-  const Tables& tables_for(const AttentionLevel& level, const RotaryShape& heads, bool has_own_keys,
-                           const Tensor& like);
+  Key key_for(bool is_backward, const Strides& strides, at::ScalarType type,
+              const AttentionLevel& level, const RotaryShape& heads,
+              const TreeAttentionShape& shape) const;
+  Graph& graph_for(const Key& key);
+  const Tables& tables_for(const AttentionLevel& level, const RotaryShape& heads,
+                           const Strides& strides, const Tensor& like);
   int64_t planned_rows(const AttentionLevel& level, bool of_keys) const;
   int64_t planned_pairs(const AttentionLevel& level) const;
 

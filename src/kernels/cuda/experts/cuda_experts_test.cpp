@@ -46,7 +46,8 @@ RoutedExperts random_experts(const Shape& shape) {
 
 RoutedExperts to_gpu(const RoutedExperts& from) {
   RoutedExperts out = from;
-  for (Tensor* tensor : {&out.router_EH, &out.selection_bias_E, &out.gate_up, &out.down})
+  for (Tensor* tensor : {&out.router_EH, &out.selection_bias_E, &out.gate_up, &out.down,
+                         &out.shared_gate_up, &out.shared_down})
     *tensor = kernels::to_gpu(*tensor);
   return out;
 }
@@ -80,6 +81,12 @@ Expected expected_of(const Tensor& x_TH, const RoutedExperts& experts) {
       out.y_TH[t].add_(down[e].mv(gated) * weight_TK[t][k]);
     }
     out.visited.push_back(std::count(is_visited.begin(), is_visited.end(), true));
+  }
+  if (experts.shared_down.defined()) {
+    const int64_t shared = experts.shared_down.size(1);
+    const Tensor both = x.mm(wide(experts.shared_gate_up).t());
+    const Tensor gated = at::silu(both.narrow(1, 0, shared)) * both.narrow(1, shared, shared);
+    out.y_TH.add_(gated.mm(wide(experts.shared_down).t()));
   }
   return out;
 }
@@ -143,18 +150,22 @@ double error_of_most_rows(const Tensor& a, const Tensor& exact) {
   return ((x - y).norm(2, {1}) / y.norm(2, {1})).quantile(0.9).item<double>();
 }
 
-TEST(CudaExperts, ChainFromAttentionToAttention) {
-  SLIME_NEEDS_GPU();
+void expect_chain(int64_t shared_width) {
   at::manual_seed(3);
   const Shape& shape = kBiased;
   constexpr int64_t kHidden = 192, kAttended = 128, kHeads = 320, kMostRows = 200;
   Shape wider = shape;
   wider.hidden = kHidden;
-  const RoutedExperts experts = random_experts(wider), fast = to_gpu(experts);
+  RoutedExperts experts = random_experts(wider);
   const auto matrix = [](int64_t outputs, int64_t inputs) {
     return (numbers({outputs, inputs}, at::kFloat) / std::sqrt(static_cast<double>(inputs)))
         .to(at::kBFloat16);
   };
+  if (shared_width > 0) {
+    experts.shared_gate_up = matrix(2 * shared_width, kHidden);
+    experts.shared_down = matrix(kHidden, shared_width);
+  }
+  const RoutedExperts fast = to_gpu(experts);
   const Tensor attended = numbers({kMostRows, kAttended}, at::kBFloat16),
                residual = numbers({kMostRows, kHidden}, at::kBFloat16),
                output = matrix(kHidden, kAttended), qkv = matrix(kHeads, kHidden),
@@ -200,6 +211,16 @@ TEST(CudaExperts, ChainFromAttentionToAttention) {
       }
     }
   }
+}
+
+TEST(CudaExperts, ChainFromAttentionToAttention) {
+  SLIME_NEEDS_GPU();
+  expect_chain(0);
+}
+
+TEST(CudaExperts, ChainWithASharedExpert) {
+  SLIME_NEEDS_GPU();
+  expect_chain(128);
 }
 
 TEST(CudaExperts, GroupedProductsEqualTheirTwin) {

@@ -20,6 +20,7 @@ struct VisitSum {
   const int64_t* place_TK =
       nullptr;  // int64, of a visit in rows; null: visit k of row t is at t K + k
   const float* weight_TK = nullptr;  // float32; null: all ones
+  const void* more_TH = nullptr;     // added to the sums; null: none
   int64_t rows = 0;
   int per_token = 0, hidden = 0;
   /// Null: the sums go to out_TH. Otherwise residual becomes this plus the sums, added in float32 and

@@ -18,8 +18,8 @@ namespace slime::kernels::cuda {
 /// Device memory, contiguous, 16-byte aligned.
 struct NormPrologue {
   const void* residual_TI = nullptr;  // bfloat16
-  const float* added_TI = nullptr;    // or, if null, the weighted sum of K rows:
-  const void* visits_TKI = nullptr;   // bfloat16
+  const float* added_TI = nullptr;    // null: none
+  const void* visits_TKI = nullptr;  // bfloat16, also added, the weighted sum of K rows; null: none
   const float* visit_weight_TK = nullptr;
   int per_token = 0;               // K
   const void* weight_I = nullptr;  // bfloat16; null: the product has x as it is

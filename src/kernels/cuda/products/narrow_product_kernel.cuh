@@ -142,8 +142,10 @@ __device__ inline void load_normed_x(const Arguments& a, uint32_t x, uint32_t we
         const int i = begin + h * kThreads;
         if (i >= fours) continue;
         held[h] = __ldcg(residual + row * fours + i);
-        more[h] = added != nullptr ? __ldcg(added + row * fours + i)
-                                   : sum_of_visits(a.norm, row, i, fours);
+        more[h] = added != nullptr ? __ldcg(added + row * fours + i) : make_float4(0, 0, 0, 0);
+        if (a.norm.visits_TKI == nullptr) continue;
+        const float4 visits = sum_of_visits(a.norm, row, i, fours);
+        more[h].x += visits.x, more[h].y += visits.y, more[h].z += visits.z, more[h].w += visits.w;
       }
 #pragma unroll
       for (int h = 0; h < kLoadsInFlight; ++h) {

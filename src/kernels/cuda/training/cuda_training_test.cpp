@@ -194,7 +194,8 @@ TEST(CudaTraining, AttentionOverLargeTreesAndItsGradientEqualTheirTwin) {
   };
   for (const auto type : {at::kBFloat16, at::kHalf}) {
     for (const RotaryShape& heads :
-         {RotaryShape{5, 1, 64, 0}, RotaryShape{32, 8, 128, 0}, RotaryShape{4, 4, 128, 0}}) {
+         {RotaryShape{5, 1, 64, 0}, RotaryShape{32, 8, 128, 0}, RotaryShape{4, 4, 128, 0},
+          RotaryShape{4, 4, 192, 0}, RotaryShape{2, 2, 256, 0}}) {
       for (const auto& segments : forests) {
         for (const int64_t window : {0, 33}) {
           if (window > 0 && segments.back().parent >= 0) continue;

@@ -1,0 +1,44 @@
+#pragma once
+
+/// Latent attention of a step (model/layers/latent_attention.h) as the engine asks a GPU for it: in the
+/// absorbed form. A token's row in the cache is its rotated key and its normed latent, once for all
+/// heads; queries take over the product that would expand keys, and what attention returns of the
+/// latents goes through the product that would expand values.
+///
+/// Dimensions: T rows of a step, N heads, L latent, R numbers of a head that rotate, P that do not, V of
+/// a value.
+
+#include "core/tensor.h"
+
+namespace slime::kernels {
+
+struct PagedBatch;
+
+struct LatentShape {
+  int64_t num_heads = 0;   // N
+  int64_t rank = 0;        // L
+  int64_t rotary_dim = 0;  // R
+  int64_t plain_dim = 0;   // P
+  int64_t value_dim = 0;   // V
+
+  int64_t row_size() const { return rotary_dim + rank; }
+};
+
+struct LatentCall {
+  const PagedBatch* batch = nullptr;
+  LatentShape shape;
+  double scale = 1;
+  // Rows of these may lie apart.
+  Tensor query_TE;       // [T, N (P + R)]: of a head what does not rotate, then what does
+  Tensor latent_TL;      // not normed
+  Tensor rotary_key_TR;  // not rotated
+  Tensor positions_T;    // int64
+  Tensor latent_norm_L;
+  double norm_eps = 0;
+  Tensor expand;          // [N (P + V), L]: of a head keys, then values
+  Tensor cos_PR, sin_PR;  // float32 [positions, R / 2]
+  Tensor rotary_order_R;  // int64, of neighbours that rotate with each other; undefined: halves do
+  Tensor rows;            // [pages, 1, kPageTokens, R + L], in the precision of the queries
+};
+
+}  // namespace slime::kernels
