@@ -27,7 +27,7 @@ void run_model(const WorkloadFile& file, const std::string& model,
   engine::EngineConfig config;
   config.max_running_requests = options.max_running_requests;
   config.max_prefill_tokens = options.max_prefill_tokens;
-  config.context_length = options.context_length;
+  config.context_length = std::min(options.context_length, network->config().max_positions);
   for (const Workload* workload : workloads)
     config.context_length = std::max(config.context_length, longest_request(*workload));
   config.kv_cache_dtype = options.kv_cache_dtype;

@@ -77,6 +77,7 @@ struct PackedAttention::Graph {
 struct PackedAttention::Tables {
   std::vector<AttentionPair> pairs;
   Strides strides;
+  int64_t num_heads = 0;                                      // of queries
   Tensor query_length_B, key_length_B;                        // int32
   Tensor query_offset, key_offset, out_offset, stats_offset;  // int32 [B + 1]
 };
@@ -216,7 +217,9 @@ const PackedAttention::Tables& PackedAttention::tables_for(const AttentionLevel&
                                                            const Strides& strides,
                                                            const Tensor& like) {
   for (const auto& known : tables_) {
-    if (known->strides == strides && known->pairs == level.pairs) return *known;
+    if (known->strides == strides && known->num_heads == heads.num_heads &&
+        known->pairs == level.pairs)
+      return *known;
   }
   const auto count = static_cast<int64_t>(level.pairs.size()), planned = planned_pairs(level);
   // Rows of one host tensor, so that one copy takes all: 2 of lengths, 4 of offsets.
@@ -246,6 +249,7 @@ const PackedAttention::Tables& PackedAttention::tables_for(const AttentionLevel&
   auto tables = std::make_unique<Tables>();
   tables->pairs = level.pairs;
   tables->strides = strides;
+  tables->num_heads = heads.num_heads;
   tables->query_length_B = device[0].narrow(0, 0, planned);
   tables->key_length_B = device[1].narrow(0, 0, planned);
   tables->query_offset = device[2];
