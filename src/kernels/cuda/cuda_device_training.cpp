@@ -29,6 +29,10 @@ bool has_number(const Tensor& tensor) {
   return type == at::kFloat || type == at::kBFloat16 || type == at::kHalf;
 }
 
+Tensor index_on(const Tensor& like, const std::vector<int64_t>& numbers) {
+  return at::tensor(numbers, at::kLong).to(like.device());
+}
+
 bool has_packs(const Tensor& x) {
   return has_number(x) && x.is_contiguous() && x.size(-1) * x.element_size() % 16 == 0;
 }
@@ -53,8 +57,9 @@ Tensor CudaDevice::add_rms_norm_backward(const Tensor& dsum_TH, const Tensor& dy
   const auto is_ours = [&](const Tensor& x) {
     return has_packs(x) && x.scalar_type() == sum_TH.scalar_type();
   };
-  if (!is_ours(sum_TH) || !is_ours(dy_TH) || !is_ours(weight_H) ||
-      (dsum_TH.defined() && !is_ours(dsum_TH))) {
+  const bool is_float = weight_H.scalar_type() == at::kFloat;
+  if (!is_ours(sum_TH) || !is_ours(dy_TH) || !weight_H.is_contiguous() ||
+      !(is_float || is_ours(weight_H)) || (dsum_TH.defined() && !is_ours(dsum_TH))) {
     const Tensor dx_TH = ReferenceDevice::rms_norm_backward(dy_TH, sum_TH, weight_H, eps, grad_H);
     return dsum_TH.defined() ? dx_TH + dsum_TH : dx_TH;
   }
@@ -65,6 +70,7 @@ Tensor CudaDevice::add_rms_norm_backward(const Tensor& dsum_TH, const Tensor& dy
   call.dy_TH = pointer(dy_TH);
   call.x_TH = pointer(sum_TH);
   call.weight_H = pointer(weight_H);
+  call.has_float_weight = is_float;
   call.dsum_TH = pointer(dsum_TH);
   call.dx_TH = dx_TH.data_ptr();
   call.partial_BH = floats(partial_BH);
@@ -91,7 +97,8 @@ Tensor CudaDevice::norm_rotate_backward(const Tensor& dy_TE, const Tensor& qkv_T
                                         const Tensor& k_norm_D, const Tensor& cos_PR,
                                         const Tensor& sin_PR, const RotaryShape& shape,
                                         Tensor q_norm_grad_D, Tensor k_norm_grad_D) const {
-  if (!has_packs(dy_TE) || shape.head_dim % 4 != 0 || shape.head_dim > 256)
+  if (!has_packs(dy_TE) || shape.head_dim % 4 != 0 || shape.head_dim > 256 ||
+      !are_norms_ours(dy_TE, q_norm_D, k_norm_D))
     return ReferenceDevice::norm_rotate_backward(dy_TE, qkv_TE, positions_T, q_norm_D, k_norm_D,
                                                  cos_PR, sin_PR, shape, q_norm_grad_D,
                                                  k_norm_grad_D);
@@ -105,6 +112,7 @@ Tensor CudaDevice::norm_rotate_backward(const Tensor& dy_TE, const Tensor& qkv_T
   call.forward.positions_T = positions_T.const_data_ptr<int64_t>();
   call.forward.q_norm_D = pointer(q_norm_D);
   call.forward.k_norm_D = pointer(k_norm_D);
+  call.forward.has_float_norms = are_float_norms(dy_TE, q_norm_D);
   call.forward.cos_PR = cos_PR.const_data_ptr<float>();
   call.forward.sin_PR = sin_PR.const_data_ptr<float>();
   call.forward.rows = dy_TE.size(0);
@@ -121,25 +129,77 @@ Tensor CudaDevice::norm_rotate_backward(const Tensor& dy_TE, const Tensor& qkv_T
   return dx_TE;
 }
 
+PackedAttention* CudaDevice::packed_attention(const Tensor& heads_TE, const RotaryShape& heads,
+                                              const TreeAttentionShape& shape) const {
+  if (!PackedAttention::may_have_kernels(heads_TE.scalar_type(), heads)) return nullptr;
+  if (attention_ == nullptr) attention_ = std::make_unique<PackedAttention>();
+  return attention_->has_kernels(heads_TE.scalar_type(), heads, shape) ? attention_.get() : nullptr;
+}
+
+Tensor CudaDevice::windowed_attention(const Tensor& heads_TE, const WindowedRows& rows,
+                                      const RotaryShape& heads, const TreeAttentionShape& shape,
+                                      Tensor& logsumexp_TN) const {
+  const Tensor row_G = index_on(heads_TE, rows.row_G), place_T = index_on(heads_TE, rows.place_T);
+  const Tensor heads_GE = heads_TE.index_select(0, row_G);
+  const Tensor y_GC =
+      at::empty({row_G.size(0), heads.num_heads * heads.head_dim}, heads_TE.options());
+  const Tensor logsumexp_GN =
+      at::empty({row_G.size(0), heads.num_heads}, heads_TE.options().dtype(at::kFloat));
+  attention_->forward(heads_GE, {}, rows.level, heads, shape, y_GC, logsumexp_GN);
+  logsumexp_TN = logsumexp_GN.index_select(0, place_T);
+  return y_GC.index_select(0, place_T);
+}
+
+Tensor CudaDevice::windowed_attention_backward(const Tensor& dy_TC, const Tensor& y_TC,
+                                               const Tensor& heads_TE, const Tensor& logsumexp_TN,
+                                               const WindowedRows& rows, const RotaryShape& heads,
+                                               const TreeAttentionShape& shape) const {
+  const Tensor row_G = index_on(heads_TE, rows.row_G), place_T = index_on(heads_TE, rows.place_T);
+  const int64_t places = row_G.size(0);
+  const auto spread = [&](const Tensor& x, double of_copies) {
+    return at::full({places, x.size(1)}, of_copies, x.options()).index_copy_(0, place_T, x);
+  };
+  // Copies are asked nothing: exp(score - this) is zero.
+  constexpr double kNoWeight = 1e30;
+  const Tensor heads_GE = heads_TE.index_select(0, row_G);
+  const Tensor dheads_GE = at::empty_like(heads_GE);
+  attention_->backward(spread(dy_TC, 0), spread(y_TC, 0), heads_GE, spread(logsumexp_TN, kNoWeight),
+                       rows.level, heads, shape, dheads_GE);
+  Tensor dheads_TE = dheads_GE.index_select(0, place_T);
+  if (rows.copy_P.empty()) return dheads_TE;
+  const Tensor copy_P = index_on(heads_TE, rows.copy_P);
+  const int64_t queries = heads.num_heads * heads.head_dim, keys = heads_TE.size(1) - queries;
+  const Tensor dkeys_TX = dheads_TE.narrow(1, queries, keys);
+  const Tensor of_copies_PX =
+      dheads_GE.index_select(0, copy_P).narrow(1, queries, keys).to(at::kFloat);
+  dkeys_TX.copy_(
+      dkeys_TX.to(at::kFloat).index_add_(0, row_G.index_select(0, copy_P), of_copies_PX));
+  return dheads_TE;
+}
+
 Tensor CudaDevice::tree_attention(const Tensor& heads_TE, const std::vector<Segment>& segments,
                                   const RotaryShape& heads, const TreeAttentionShape& shape,
                                   Tensor& logsumexp_TN) const {
+  const std::lock_guard lock(attention_mutex_);
+  PackedAttention* attention = packed_attention(heads_TE, heads, shape);
   const auto levels = attention_levels(segments, shape.window);
-  if (!levels || !PackedAttention::supports(heads_TE.scalar_type(), heads))
+  if (attention != nullptr && !levels && shape.window > 0) {
+    if (const auto rows = windowed_rows(segments, shape.window))
+      return windowed_attention(heads_TE, *rows, heads, shape, logsumexp_TN);
+  }
+  if (attention == nullptr || !levels)
     return ReferenceDevice::tree_attention(heads_TE, segments, heads, shape, logsumexp_TN);
   const int64_t rows = heads_TE.size(0);
   Tensor y_TC = at::empty({rows, heads.num_heads * heads.head_dim}, heads_TE.options());
   const auto statistics = heads_TE.options().dtype(at::kFloat);
   logsumexp_TN = at::empty({rows, heads.num_heads}, statistics);
   if (levels->front().pairs.empty()) return y_TC;
-  const std::lock_guard lock(attention_mutex_);
-  if (attention_ == nullptr) attention_ = std::make_unique<PackedAttention>();
-  attention_->forward(heads_TE, {}, levels->front(), heads, shape, y_TC, logsumexp_TN);
+  attention->forward(heads_TE, {}, levels->front(), heads, shape, y_TC, logsumexp_TN);
   for (std::size_t i = 1; i < levels->size(); ++i) {
     const Tensor more_TC = at::empty_like(y_TC);
     const Tensor more_TN = at::full({rows, heads.num_heads}, -INFINITY, statistics);
-    // A window that reached into other segments would have been refused above.
-    attention_->forward(heads_TE, {}, (*levels)[i], heads, {shape.scale, 0}, more_TC, more_TN);
+    // A window that reached into other segments was dealt with above.
+    attention->forward(heads_TE, {}, (*levels)[i], heads, {shape.scale, 0}, more_TC, more_TN);
     merge_attention(number_of(y_TC), y_TC.data_ptr(), logsumexp_TN.data_ptr<float>(),
                     pointer(more_TC), more_TN.const_data_ptr<float>(), rows, heads.num_heads,
                     heads.head_dim, stream_of(y_TC));
@@ -152,22 +212,26 @@ Tensor CudaDevice::tree_attention_backward(const Tensor& dy_TC, const Tensor& y_
                                            const std::vector<Segment>& segments,
                                            const RotaryShape& heads,
                                            const TreeAttentionShape& shape) const {
+  const std::lock_guard lock(attention_mutex_);
+  PackedAttention* attention = packed_attention(heads_TE, heads, shape);
   const auto levels = attention_levels(segments, shape.window);
-  if (!levels || !PackedAttention::supports(heads_TE.scalar_type(), heads))
+  if (attention != nullptr && !levels && shape.window > 0) {
+    if (const auto rows = windowed_rows(segments, shape.window))
+      return windowed_attention_backward(dy_TC, y_TC, heads_TE, logsumexp_TN, *rows, heads, shape);
+  }
+  if (attention == nullptr || !levels)
     return ReferenceDevice::tree_attention_backward(dy_TC, y_TC, heads_TE, logsumexp_TN, segments,
                                                     heads, shape);
   // Where all have queries the first level writes every number.
   Tensor dheads_TE =
       are_all_queried(segments) ? at::empty_like(heads_TE) : at::zeros_like(heads_TE);
   if (levels->front().pairs.empty()) return dheads_TE;
-  const std::lock_guard lock(attention_mutex_);
-  if (attention_ == nullptr) attention_ = std::make_unique<PackedAttention>();
-  attention_->backward(dy_TC, y_TC, heads_TE, logsumexp_TN, levels->front(), heads, shape,
-                       dheads_TE);
+  attention->backward(dy_TC, y_TC, heads_TE, logsumexp_TN, levels->front(), heads, shape,
+                      dheads_TE);
   for (std::size_t i = 1; i < levels->size(); ++i) {
     Tensor more_TE = at::zeros_like(heads_TE);
-    attention_->backward(dy_TC, y_TC, heads_TE, logsumexp_TN, (*levels)[i], heads, {shape.scale, 0},
-                         more_TE);
+    attention->backward(dy_TC, y_TC, heads_TE, logsumexp_TN, (*levels)[i], heads, {shape.scale, 0},
+                        more_TE);
     dheads_TE.add_(more_TE);
   }
   return dheads_TE;

@@ -17,7 +17,7 @@ namespace {
 
 namespace fe = cudnn_frontend;
 
-constexpr int64_t kMaxHeadDim = 128;
+constexpr int64_t kMaxHeadDim = 128, kMaxWideHeadDim = 256;
 constexpr std::size_t kRememberedLevels = 16;
 
 enum Uid : int64_t {
@@ -94,6 +94,31 @@ bool PackedAttention::supports(at::ScalarType type, const RotaryShape& heads) {
          heads.head_dim <= kMaxHeadDim;
 }
 
+bool PackedAttention::may_have_kernels(at::ScalarType type, const RotaryShape& heads) {
+  return (type == at::kBFloat16 || type == at::kHalf) && heads.head_dim % 8 == 0 &&
+         heads.head_dim <= kMaxWideHeadDim;
+}
+
+bool PackedAttention::has_kernels(at::ScalarType type, const RotaryShape& heads,
+                                  const TreeAttentionShape& shape) {
+  if (supports(type, heads)) return true;
+  if (!may_have_kernels(type, heads)) return false;
+  const AttentionLevel causal{{{0, 128, 0, 128}}, true}, whole{{{0, 128, 0, 128}}, false};
+  const Key key = key_for(true, false, type, causal, heads, shape);
+  const auto [found, is_new] = has_kernels_.try_emplace(key, false);
+  if (!is_new) return found->second;
+  try {
+    for (const bool is_backward : {false, true}) {
+      graph_for(key_for(is_backward, false, type, causal, heads, shape));
+      graph_for(key_for(is_backward, false, type, whole, heads, {shape.scale, 0}));
+    }
+    found->second = true;
+  } catch (const std::runtime_error&) {
+    // Then it is computed by plain products.
+  }
+  return found->second;
+}
+
 int64_t PackedAttention::planned_rows(const AttentionLevel& level, bool of_keys) const {
   return rounded_up(longest(level, of_keys), rounding_.row_fractions, 128);
 }
@@ -117,14 +142,15 @@ PackedAttention::Key PackedAttention::key_for(bool is_backward, bool has_own_key
           heads.head_dim,
           level.causal,
           shape.window,
+          shape.scale,
           has_own_keys};
 }
 
-PackedAttention::Graph& PackedAttention::graph_for(const Key& key, double scale) {
+PackedAttention::Graph& PackedAttention::graph_for(const Key& key) {
   const auto found = graphs_.find(key);
   if (found != graphs_.end()) return *found->second;
   const auto [is_backward, type, pairs, query_rows, key_rows, num_heads, num_kv_heads, dim, causal,
-              window, has_own_keys] = key;
+              window, scale, has_own_keys] = key;
   auto built = std::make_unique<Graph>();
   fe::graph::Graph& graph = built->graph;
   graph.set_io_data_type(type == at::kHalf ? fe::DataType_t::HALF : fe::DataType_t::BFLOAT16)
@@ -273,8 +299,8 @@ void PackedAttention::forward(const Tensor& heads_TE, const Tensor& keys_CX,
   const int64_t dim = heads.head_dim;
   const bool has_own_keys = keys_CX.defined();
   const Tables& tables = tables_for(level, heads, has_own_keys, heads_TE);
-  Graph& graph = graph_for(
-      key_for(false, has_own_keys, heads_TE.scalar_type(), level, heads, shape), shape.scale);
+  Graph& graph =
+      graph_for(key_for(false, has_own_keys, heads_TE.scalar_type(), level, heads, shape));
   const Tensor& keys = has_own_keys ? keys_CX : heads_TE;
   const int64_t first_key = has_own_keys ? 0 : heads.num_heads;
   Pack pack{{kQ, heads_TE.data_ptr()},
@@ -300,8 +326,7 @@ void PackedAttention::backward(const Tensor& dy_TC, const Tensor& y_TC, const Te
                                Tensor dheads_TE) {
   const int64_t dim = heads.head_dim;
   const Tables& tables = tables_for(level, heads, false, heads_TE);
-  Graph& graph =
-      graph_for(key_for(true, false, heads_TE.scalar_type(), level, heads, shape), shape.scale);
+  Graph& graph = graph_for(key_for(true, false, heads_TE.scalar_type(), level, heads, shape));
   const int64_t first_value = heads.num_heads + heads.num_kv_heads;
   Pack pack{{kQ, heads_TE.data_ptr()},
             {kK, at_heads(heads_TE, heads.num_heads, dim)},

@@ -41,6 +41,10 @@ class PackedAttention final {
   PackedAttention& operator=(const PackedAttention&) = delete;
 
   static bool supports(at::ScalarType type, const RotaryShape& heads);
+  /// The same for heads of up to 256, of which not every library and not every GPU has kernels forward
+  /// and backward: where there may be some, the library is asked once.
+  static bool may_have_kernels(at::ScalarType type, const RotaryShape& heads);
+  bool has_kernels(at::ScalarType type, const RotaryShape& heads, const TreeAttentionShape& shape);
 
   /// Writes out_TC [T, N D] and logsumexp_TN (float32) in the rows that are queries of the level.
   /// keys_CX [C, 2 K D]: where the level's keys are; undefined: in heads_TE.
@@ -58,14 +62,14 @@ class PackedAttention final {
  private:
   struct Graph;
   struct Tables;
-  /// is backward, type, pairs, query rows, key rows, N, K, D, causal, window, keys in a tensor of
+  /// is backward, type, pairs, query rows, key rows, N, K, D, causal, window, scale, keys in a tensor of
   /// their own.
   using Key = std::tuple<bool, at::ScalarType, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t,
-                         bool, int64_t, bool>;
+                         bool, int64_t, double, bool>;
 
   Key key_for(bool is_backward, bool has_own_keys, at::ScalarType type, const AttentionLevel& level,
               const RotaryShape& heads, const TreeAttentionShape& shape) const;
-  Graph& graph_for(const Key& key, double scale);
+  Graph& graph_for(const Key& key);
   const Tables& tables_for(const AttentionLevel& level, const RotaryShape& heads, bool has_own_keys,
                            const Tensor& like);
   int64_t planned_rows(const AttentionLevel& level, bool of_keys) const;
@@ -74,6 +78,7 @@ class PackedAttention final {
   const PlanRounding rounding_;
   void* handle_ = nullptr;  // cudnnHandle_t
   std::map<Key, std::unique_ptr<Graph>> graphs_;
+  std::map<Key, bool> has_kernels_;  // for wide heads, by the key of the smallest backward
   std::vector<std::unique_ptr<Tables>> tables_;  // of the last few levels: the same for all layers
 };
 
