@@ -95,8 +95,9 @@ struct DeltaCase {
          .conv = to_gpu(conv),
          .states_PX = states});
     const auto [out, after] = expected();
-    EXPECT_LT(relative_error(found.narrow(0, 0, out.size(0)), out), 3e-6);
-    EXPECT_LT(relative_error(states, after), 3e-6);
+    // Float32 sums over up to 128 numbers, and a state that is a sum over up to 150 tokens.
+    EXPECT_LT(relative_error(found.narrow(0, 0, out.size(0)), out), 1e-5);
+    EXPECT_LT(relative_error(states, after), 1e-5);
     EXPECT_TRUE(states.cpu()[0].equal(states_PX[0])) << "a place that no sequence has";
     if (padding == 0) return;
     const Tensor of_padding = found.narrow(0, out.size(0), padding);
