@@ -13,9 +13,10 @@
 namespace slime::bench {
 namespace {
 
-constexpr double kColdBytes = 4e9;  // states of all layers together: many times the L2 cache
+constexpr double kColdStateBytes = 4e9;  // states of all layers together: many times the L2 cache
 
-void measure_batch(const DecodeDeltaOptions& options, int64_t batch, double copy_bytes_per_second) {
+void measure_states(const DecodeDeltaOptions& options, int64_t batch,
+                    double copy_bytes_per_second) {
   kernels::Gpu& gpu = kernels::open_gpu();
   const kernels::DeltaShape& shape = options.shape;
   const int64_t rows = batch * options.tokens;
@@ -34,7 +35,8 @@ void measure_batch(const DecodeDeltaOptions& options, int64_t batch, double copy
 
   const int64_t state = (options.taps - 1) * shape.channels() + shape.state();
   const double state_bytes = static_cast<double>(batch * state) * sizeof(float);
-  const auto layers = std::clamp<int64_t>(static_cast<int64_t>(kColdBytes / state_bytes), 2, 64);
+  const auto layers =
+      std::clamp<int64_t>(static_cast<int64_t>(kColdStateBytes / state_bytes), 2, 64);
   const auto floats = at::TensorOptions(at::kFloat).device(at::kCUDA);
   const Tensor states_LPX = at::zeros({layers, batch, state}, floats);
   kernels::DeltaCall call;
@@ -64,7 +66,7 @@ void measure_decode_delta(const DecodeDeltaOptions& options) {
   const at::NoGradGuard no_grad;
   const kernels::GpuLimits limits = kernels::measure_gpu_limits();
   for (const int64_t batch : options.batches) {
-    measure_batch(options, batch, limits.copy_bytes_per_second);
+    measure_states(options, batch, limits.copy_bytes_per_second);
     kernels::opened_gpu().release_unused_memory();
   }
 }
