@@ -5,6 +5,7 @@
 
 #include <cuda_runtime.h>
 
+#include <memory>
 #include <mutex>
 
 #include "kernels/block_chain.h"
@@ -12,7 +13,6 @@
 #include "kernels/cuda/attention/packed_attention.h"
 #include "kernels/cuda/products/linear.h"
 #include "kernels/delta_kernels.h"
-#include "kernels/gpu/windowed_rows.h"
 #include "kernels/routed_experts.h"
 
 namespace slime::kernels::cuda {
@@ -106,13 +106,18 @@ class CudaDevice final : public cpu::ReferenceDevice,
                        const RoutedExperts& experts) const;
   Tensor sum_of_visits(const Tensor& rows_SH, const Tensor& place_TK,
                        const Tensor& weight_TK) const;
-  /// Forward and backward of attention whose window ends in other segments, as sequences.
-  Tensor windowed_attention(const Tensor& heads_TE, const WindowedRows& rows,
+  // Attention whose window ends in other segments, as sequences: cuda_device_windows.cpp. Under
+  // attention_mutex_.
+  struct WindowedBatch;
+  /// Of these segments, made once for all layers; null where some are only looked at.
+  const WindowedBatch* windowed_batch(const Tensor& heads_TE, const std::vector<Segment>& segments,
+                                      int64_t window) const;
+  Tensor windowed_attention(const Tensor& heads_TE, const WindowedBatch& batch,
                             const RotaryShape& heads, const TreeAttentionShape& shape,
                             Tensor& logsumexp_TN) const;
   Tensor windowed_attention_backward(const Tensor& dy_TC, const Tensor& y_TC,
                                      const Tensor& heads_TE, const Tensor& logsumexp_TN,
-                                     const WindowedRows& rows, const RotaryShape& heads,
+                                     const WindowedBatch& batch, const RotaryShape& heads,
                                      const TreeAttentionShape& shape) const;
   /// Null where no kernel has the shape. Under attention_mutex_.
   PackedAttention* packed_attention(const Tensor& heads_TE, const RotaryShape& heads,
@@ -123,6 +128,7 @@ class CudaDevice final : public cpu::ReferenceDevice,
   mutable Tensor visited_2_;  // guarded; of VisitedExperts, on the device
   mutable std::mutex attention_mutex_;
   mutable std::unique_ptr<PackedAttention> attention_;  // guarded; cuDNN is loaded by training only
+  mutable std::shared_ptr<const WindowedBatch> windowed_;  // guarded; of the last batch
 };
 
 }  // namespace slime::kernels::cuda

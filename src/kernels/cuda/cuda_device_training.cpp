@@ -29,10 +29,6 @@ bool has_number(const Tensor& tensor) {
   return type == at::kFloat || type == at::kBFloat16 || type == at::kHalf;
 }
 
-Tensor index_on(const Tensor& like, const std::vector<int64_t>& numbers) {
-  return at::tensor(numbers, at::kLong).to(like.device());
-}
-
 bool has_packs(const Tensor& x) {
   return has_number(x) && x.is_contiguous() && x.size(-1) * x.element_size() % 16 == 0;
 }
@@ -136,47 +132,6 @@ PackedAttention* CudaDevice::packed_attention(const Tensor& heads_TE, const Rota
   return attention_->has_kernels(heads_TE.scalar_type(), heads, shape) ? attention_.get() : nullptr;
 }
 
-Tensor CudaDevice::windowed_attention(const Tensor& heads_TE, const WindowedRows& rows,
-                                      const RotaryShape& heads, const TreeAttentionShape& shape,
-                                      Tensor& logsumexp_TN) const {
-  const Tensor row_G = index_on(heads_TE, rows.row_G), place_T = index_on(heads_TE, rows.place_T);
-  const Tensor heads_GE = heads_TE.index_select(0, row_G);
-  const Tensor y_GC =
-      at::empty({row_G.size(0), heads.num_heads * heads.head_dim}, heads_TE.options());
-  const Tensor logsumexp_GN =
-      at::empty({row_G.size(0), heads.num_heads}, heads_TE.options().dtype(at::kFloat));
-  attention_->forward(heads_GE, {}, rows.level, heads, shape, y_GC, logsumexp_GN);
-  logsumexp_TN = logsumexp_GN.index_select(0, place_T);
-  return y_GC.index_select(0, place_T);
-}
-
-Tensor CudaDevice::windowed_attention_backward(const Tensor& dy_TC, const Tensor& y_TC,
-                                               const Tensor& heads_TE, const Tensor& logsumexp_TN,
-                                               const WindowedRows& rows, const RotaryShape& heads,
-                                               const TreeAttentionShape& shape) const {
-  const Tensor row_G = index_on(heads_TE, rows.row_G), place_T = index_on(heads_TE, rows.place_T);
-  const int64_t places = row_G.size(0);
-  const auto spread = [&](const Tensor& x, double of_copies) {
-    return at::full({places, x.size(1)}, of_copies, x.options()).index_copy_(0, place_T, x);
-  };
-  // Copies are asked nothing: exp(score - this) is zero.
-  constexpr double kNoWeight = 1e30;
-  const Tensor heads_GE = heads_TE.index_select(0, row_G);
-  const Tensor dheads_GE = at::empty_like(heads_GE);
-  attention_->backward(spread(dy_TC, 0), spread(y_TC, 0), heads_GE, spread(logsumexp_TN, kNoWeight),
-                       rows.level, heads, shape, dheads_GE);
-  Tensor dheads_TE = dheads_GE.index_select(0, place_T);
-  if (rows.copy_P.empty()) return dheads_TE;
-  const Tensor copy_P = index_on(heads_TE, rows.copy_P);
-  const int64_t queries = heads.num_heads * heads.head_dim, keys = heads_TE.size(1) - queries;
-  const Tensor dkeys_TX = dheads_TE.narrow(1, queries, keys);
-  const Tensor of_copies_PX =
-      dheads_GE.index_select(0, copy_P).narrow(1, queries, keys).to(at::kFloat);
-  dkeys_TX.copy_(
-      dkeys_TX.to(at::kFloat).index_add_(0, row_G.index_select(0, copy_P), of_copies_PX));
-  return dheads_TE;
-}
-
 Tensor CudaDevice::tree_attention(const Tensor& heads_TE, const std::vector<Segment>& segments,
                                   const RotaryShape& heads, const TreeAttentionShape& shape,
                                   Tensor& logsumexp_TN) const {
@@ -184,8 +139,8 @@ Tensor CudaDevice::tree_attention(const Tensor& heads_TE, const std::vector<Segm
   PackedAttention* attention = packed_attention(heads_TE, heads, shape);
   const auto levels = attention_levels(segments, shape.window);
   if (attention != nullptr && !levels && shape.window > 0) {
-    if (const auto rows = windowed_rows(segments, shape.window))
-      return windowed_attention(heads_TE, *rows, heads, shape, logsumexp_TN);
+    if (const WindowedBatch* batch = windowed_batch(heads_TE, segments, shape.window))
+      return windowed_attention(heads_TE, *batch, heads, shape, logsumexp_TN);
   }
   if (attention == nullptr || !levels)
     return ReferenceDevice::tree_attention(heads_TE, segments, heads, shape, logsumexp_TN);
@@ -216,8 +171,8 @@ Tensor CudaDevice::tree_attention_backward(const Tensor& dy_TC, const Tensor& y_
   PackedAttention* attention = packed_attention(heads_TE, heads, shape);
   const auto levels = attention_levels(segments, shape.window);
   if (attention != nullptr && !levels && shape.window > 0) {
-    if (const auto rows = windowed_rows(segments, shape.window))
-      return windowed_attention_backward(dy_TC, y_TC, heads_TE, logsumexp_TN, *rows, heads, shape);
+    if (const WindowedBatch* batch = windowed_batch(heads_TE, segments, shape.window))
+      return windowed_attention_backward(dy_TC, y_TC, heads_TE, logsumexp_TN, *batch, heads, shape);
   }
   if (attention == nullptr || !levels)
     return ReferenceDevice::tree_attention_backward(dy_TC, y_TC, heads_TE, logsumexp_TN, segments,
