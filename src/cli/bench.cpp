@@ -13,6 +13,7 @@
 #include "bench/colocation.h"
 #include "bench/data.h"
 #include "bench/decode_attention.h"
+#include "bench/decode_delta.h"
 #include "bench/engine.h"
 #include "bench/gpu_kernels.h"
 #include "bench/gpu_train_step.h"
@@ -85,6 +86,17 @@ int decode_attention(Arguments arguments) {
       ->check(CLI::IsMember({"auto", "fp8_e4m3"}));
   if (const auto exit_code = parse_options(app, arguments)) return *exit_code;
   bench::measure_decode_attention(options);
+  return 0;
+}
+
+int decode_delta(Arguments arguments) {
+  CLI::App app("The gated delta rule of one layer of Qwen3-Next in a step on the GPU.",
+               "slime bench decode-delta");
+  bench::DecodeDeltaOptions options;
+  app.add_option("--batch", options.batches, "Sequences of a step")->capture_default_str();
+  add_count(app, "--tokens", options.tokens, "Tokens of each sequence");
+  if (const auto exit_code = parse_options(app, arguments)) return *exit_code;
+  bench::measure_decode_delta(options);
   return 0;
 }
 
@@ -223,6 +235,8 @@ constexpr auto kMeasurements = std::to_array<Command>({
     {"data", "loading a prompt file: rows per second, memory", data},
     {"decode-attention", "attention of one layer in a decode step, beside the speed of memory",
      decode_attention},
+    {"decode-delta", "gated delta rule of one layer in a step, beside the speed of memory",
+     decode_delta},
     {"engine", "generation: tokens per second, step times, rates", engine_alone},
     {"grpo-step", "one step of the loop: generate, train, hand the weights over", grpo_step},
     {"hand-over", "new weights to the engine of the same GPU", hand_over},

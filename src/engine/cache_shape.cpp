@@ -17,23 +17,6 @@ bool are_alike(model::CacheSpec one, const model::CacheSpec& other) {
 
 }  // namespace
 
-model::CacheSpec common_cache(std::span<const model::BlockNeeds> blocks) {
-  check(!blocks.empty(), "a network has blocks");
-  const model::CacheSpec& first = blocks.front().cache;
-  for (std::size_t i = 0; i < blocks.size(); ++i) {
-    const model::CacheSpec& cache = blocks[i].cache;
-    if (cache.state_bytes > 0 || cache.heads == 0)
-      throw ConfigError(fmt::format(
-          "layer {} keeps a state per request; the engine holds keys and values of tokens", i));
-    if (!are_alike(cache, first))
-      throw ConfigError(fmt::format(
-          "layer {} keeps keys and values of another shape than layer 0; the engine holds those of "
-          "one shape",
-          i));
-  }
-  return first;
-}
-
 model::CacheSpec cache_of_tokens(std::span<const model::BlockNeeds> blocks) {
   const auto first = std::ranges::find_if(blocks, keeps_tokens);
   if (first == blocks.end())
@@ -55,7 +38,7 @@ int64_t state_bytes(std::span<const model::BlockNeeds> blocks) {
 }
 
 kernels::RotaryShape attention_heads(const model::Network& network) {
-  const model::CacheSpec cache = common_cache(network.blocks());
+  const model::CacheSpec cache = cache_of_tokens(network.blocks());
   return {cache.heads * cache.queries_per_head, cache.heads, cache.key_size, 0};
 }
 

@@ -10,10 +10,6 @@
 
 namespace slime::engine {
 
-/// For runners that hold nothing else. Throws ConfigError where blocks differ, or keep a state per
-/// request.
-model::CacheSpec common_cache(std::span<const model::BlockNeeds> blocks);
-
 /// Of the blocks that keep keys and values, where others may keep a state of each request. Throws
 /// ConfigError where the former differ, or where there are none.
 model::CacheSpec cache_of_tokens(std::span<const model::BlockNeeds> blocks);

@@ -19,7 +19,7 @@ model::BlockNeeds block(int64_t heads, int64_t size) {
 
 std::string problem_of(const std::vector<model::BlockNeeds>& blocks) {
   try {
-    common_cache(blocks);
+    cache_of_tokens(blocks);
     return "none";
   } catch (const ConfigError& error) {
     return error.what();
@@ -28,17 +28,13 @@ std::string problem_of(const std::vector<model::BlockNeeds>& blocks) {
 
 TEST(CacheShape, IsThatOfAllLayers) {
   const std::vector<model::BlockNeeds> blocks{block(2, 12), block(2, 12)};
-  EXPECT_EQ(common_cache(blocks), blocks[1].cache);
+  EXPECT_EQ(cache_of_tokens(blocks), blocks[1].cache);
   // Two layers, two heads, 16 tokens; keys of 12 numbers, values padded to 16; bfloat16.
   EXPECT_EQ(PagedKvCache::page_bytes(blocks, at::kBFloat16), 2 * 2 * 16 * (12 + 16) * 2);
 }
 
-TEST(CacheShape, RefusesLayersThatDifferAndStatesOfRequestsByTheLayersNumber) {
+TEST(CacheShape, RefusesLayersThatDifferByTheirNumber) {
   EXPECT_THAT(problem_of({block(2, 16), block(2, 16), block(4, 16)}), HasSubstr("layer 2 keeps"));
-  model::BlockNeeds recurrent;
-  recurrent.cache.state_bytes = 4096;
-  EXPECT_THAT(problem_of({block(2, 16), recurrent}),
-              HasSubstr("layer 1 keeps a state per request"));
 }
 
 TEST(CacheShape, OfTokensIsThatOfTheLayersThatKeepThem) {

@@ -22,7 +22,7 @@ std::string why_no_fp8(model::Network& network) {
     return "kv_cache_dtype = fp8_e4m3: needs a GPU; the CPU reads float32 and bfloat16";
   const auto weights = network.weights().flat().scalar_type();
   const kernels::RotaryShape heads = attention_heads(network);
-  if (kernels::opened_gpu().has_tiled_attention(heads, weights)) return {};
+  if (kernels::opened_gpu().has_tiled_attention(heads, weights, at::kFloat8_e4m3fn)) return {};
   return fmt::format(
       "kv_cache_dtype = fp8_e4m3: needs heads of 64 or 128 and weights in bfloat16 or float16; "
       "these have {} and {}",

@@ -2,14 +2,34 @@
 
 #include <ATen/ATen.h>
 
+#include "engine/cache_shape.h"
+#include "kernels/trace.h"
+
 namespace slime::engine {
 
-GpuAttention::GpuAttention(const kernels::Gpu& gpu, const Tensor& keys, const Tensor& values)
+GpuAttention::GpuAttention(const kernels::Gpu& gpu, std::span<const model::BlockNeeds> blocks,
+                           const Tensor& keys, const Tensor& values, const Tensor& states_PX)
     : gpu_(gpu), chains_(kernels::block_chains_for(keys)) {
-  for (int64_t layer = 0; layer < keys.size(0); ++layer) {
-    keys_.push_back(keys.select(0, layer));
-    if (values.defined()) values_.push_back(values.select(0, layer));
+  int64_t layer_with_tokens = 0, begin = 0;
+  for (const model::BlockNeeds& block : blocks) {
+    const bool has_tokens = keeps_tokens(block);
+    keys_.push_back(has_tokens ? keys.select(0, layer_with_tokens) : Tensor());
+    values_.push_back(has_tokens && values.defined() ? values.select(0, layer_with_tokens) : Tensor());
+    layer_with_tokens += has_tokens ? 1 : 0;
+    const int64_t numbers = block.cache.state_bytes / static_cast<int64_t>(sizeof(float));
+    states_.push_back(numbers > 0 ? states_PX.narrow(1, begin, numbers) : Tensor());
+    begin += numbers;
   }
+}
+
+Tensor GpuAttention::attend_delta(const model::DeltaLayer& layer, const kernels::DeltaTokens& in) {
+  const kernels::TraceRange range("paged_delta");
+  return gpu_.paged_delta({.batch = &batch_,
+                           .in = in,
+                           .shape = layer.shape,
+                           .taps = layer.taps,
+                           .conv = layer.conv.value,
+                           .states_PX = states_[layer.index]});
 }
 
 Tensor GpuAttention::attend(const model::AttentionLayer& layer, const Tensor& qkv_TE,

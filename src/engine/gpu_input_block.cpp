@@ -19,6 +19,8 @@ namespace {
 
 using kernels::kPageTokens;
 
+constexpr int32_t kNoState = -1;  // of padding
+
 int64_t pages_of(int64_t num_tokens) { return (num_tokens + kPageTokens - 1) / kPageTokens; }
 
 int64_t keys_of(const Chunk& chunk) { return chunk.request->num_computed + chunk.num_tokens; }
@@ -29,7 +31,7 @@ int64_t block_bytes(const StepRunnerConfig& config, const kernels::DecodeOptions
   const int64_t sequences = std::max(config.max_running_requests, kernels::kRecordedRows.back());
   const int64_t rows = config.max_prefill_tokens + sequences;
   const kernels::DecodeLimits lists = kernels::decode_limits(sequences, decode);
-  return 64 * rows + 160 * sequences + 16 * (rows * 2 + 4096) + 4 * lists.units +
+  return 64 * rows + 176 * sequences + 16 * (rows * 2 + 4096) + 4 * lists.units +
          static_cast<int64_t>(sizeof(kernels::DecodeSegment)) * lists.segments +
          static_cast<int64_t>(sizeof(kernels::DecodeMember)) * lists.members +
          4 * config.max_running_requests * (pages_of(config.context_length) + 1) +
@@ -69,12 +71,13 @@ GpuInputBlock::GpuInputBlock(const kernels::Gpu& gpu, model::Network& network,
                              const StepRunnerConfig& config, at::Device device)
     : spare_page_(config.num_pages),
       is_latent_(is_latent(network)),
-      decode_(decode_options(gpu, common_cache(network.blocks()), config)),
-      has_decode_(is_latent_ ? gpu.has_latent_units(common_cache(network.blocks()).key_size,
+      decode_(decode_options(gpu, cache_of_tokens(network.blocks()), config)),
+      has_decode_(is_latent_ ? gpu.has_latent_units(cache_of_tokens(network.blocks()).key_size,
                                                     network.weights().flat().scalar_type())
                              : gpu.has_decode_attention(attention_heads(network),
                                                         network.weights().flat().scalar_type())),
-      splits_keys_{decode_.num_kv_heads, has_no_window(network) ? gpu.num_processors() : 0},
+      splits_keys_{decode_.num_kv_heads, has_no_window(network) ? gpu.num_processors() : 0,
+                   kernels::most_tile_rows(cache_of_tokens(network.blocks()).key_size)},
       has_packed_(is_latent_
                       ? has_decode_ && gpu.has_packed_attention(
                                            kLongestHeads, network.weights().flat().scalar_type())
@@ -82,7 +85,9 @@ GpuInputBlock::GpuInputBlock(const kernels::Gpu& gpu, model::Network& network,
                             gpu.has_packed_attention(attention_heads(network),
                                                      network.weights().flat().scalar_type()) &&
                             gpu.has_tiled_attention(attention_heads(network),
-                                                    network.weights().flat().scalar_type())),
+                                                    network.weights().flat().scalar_type(),
+                                                    config.kv_dtype)),
+      has_states_(config.num_states > 0),
       block_(block_bytes(config, decode_), device) {}
 
 /// Which units of attention there are: those of prompts, and those of sequences with one row.
@@ -212,6 +217,8 @@ void GpuInputBlock::fill_attention(std::span<const Chunk> chunks, int64_t rows, 
   in.batch.page_starts = device(at::kInt, sequences + 1);
   const auto last_page_tokens = block_.add<int32_t>(sequences);
   in.batch.last_page_tokens = device(at::kInt, sequences);
+  const auto states = block_.add<int32_t>(has_states_ ? sequences : 0);
+  if (has_states_) in.batch.state_S = device(at::kInt, sequences);
 
   fill_units(chunks, rows, is_decode, in);
   // Last, because their number changes from step to step.
@@ -225,6 +232,7 @@ void GpuInputBlock::fill_attention(std::span<const Chunk> chunks, int64_t rows, 
     page_starts[sequence] = static_cast<int32_t>(page);
     const int64_t num_keys = keys_of(chunk);
     last_page_tokens[sequence] = static_cast<int32_t>((num_keys - 1) % kPageTokens + 1);
+    if (has_states_) states[sequence] = request.state;
     std::copy_n(request.pages.begin(), pages_of(num_keys), pages.begin() + page);
     page += pages_of(num_keys);
     for (int64_t i = 0; i < chunk.num_tokens; ++i, ++row) {
@@ -242,6 +250,7 @@ void GpuInputBlock::fill_attention(std::span<const Chunk> chunks, int64_t rows, 
     query_starts[sequence] = static_cast<int32_t>(row);
     page_starts[sequence] = static_cast<int32_t>(page);
     last_page_tokens[sequence] = 1;
+    if (has_states_) states[sequence] = kNoState;
     pages[page] = spare;
     ids[row] = positions[row] = 0;
     slots[row] = static_cast<int32_t>(spare * kPageTokens);

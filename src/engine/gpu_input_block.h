@@ -54,6 +54,7 @@ class GpuInputBlock {
   const bool has_decode_;                // otherwise rows of decode are tiles like prompts
   const kernels::KeySplit splits_keys_;  // of prompts
   const bool has_packed_;                // long prompts go to packed attention
+  const bool has_states_;                // layers keep one of each sequence
   StepBlock block_;
 };
 

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "core/divide_up.h"
 #include "core/error.h"
 #include "engine/cache_shape.h"
 #include "engine/prompt_scores.h"
@@ -22,6 +23,10 @@ c10::Stream new_stream(at::Device device) {
   return c10::impl::VirtualGuardImpl(device.type()).getStreamFromGlobalPool(device, true);
 }
 
+int64_t layers_with_tokens(std::span<const model::BlockNeeds> blocks) {
+  return std::ranges::count_if(blocks, keeps_tokens);
+}
+
 /// Keys and values of all pages and the spare one.
 int64_t cache_bytes(const model::Network& network, const StepRunnerConfig& step) {
   return GpuRunner::page_bytes(network.blocks(), step.kv_dtype) * (step.num_pages + 1);
@@ -31,12 +36,28 @@ int64_t cache_bytes(const model::Network& network, const StepRunnerConfig& step)
 /// them, and there are no others.
 Tensor cache_half(const model::Network& network, const StepRunnerConfig& step,
                   const kernels::GpuMemory& memory, int half) {
-  const model::CacheSpec cache = common_cache(network.blocks());
+  const model::CacheSpec cache = cache_of_tokens(network.blocks());
   if (cache.value_size == 0 && half == 1) return {};
   return memory.view(half * cache_bytes(network, step) / 2,
-                     {static_cast<int64_t>(network.blocks().size()), step.num_pages + 1,
-                      cache.heads, kPageTokens, cache.key_size},
+                     {layers_with_tokens(network.blocks()), step.num_pages + 1, cache.heads,
+                      kPageTokens, cache.key_size},
                      step.kv_dtype);
+}
+
+/// Where the states begin, behind keys and values.
+int64_t states_offset(const model::Network& network, const StepRunnerConfig& step) {
+  return round_up(cache_bytes(network, step), int64_t{256});
+}
+
+int64_t memory_bytes(const model::Network& network, const StepRunnerConfig& step) {
+  return states_offset(network, step) + state_bytes(network.blocks()) * step.num_states;
+}
+
+Tensor states_of(const model::Network& network, const StepRunnerConfig& step,
+                 const kernels::GpuMemory& memory) {
+  if (step.num_states == 0) return {};
+  const int64_t numbers = state_bytes(network.blocks()) / static_cast<int64_t>(sizeof(float));
+  return memory.view(states_offset(network, step), {step.num_states, numbers}, at::kFloat);
 }
 
 /// Log-probs of the prompt are still to be computed.
@@ -48,10 +69,10 @@ bool scores_prompt(const Chunk& chunk) {
 }  // namespace
 
 int64_t GpuRunner::page_bytes(std::span<const model::BlockNeeds> blocks, at::ScalarType dtype) {
-  const model::CacheSpec cache = common_cache(blocks);
+  const model::CacheSpec cache = cache_of_tokens(blocks);
   if (cache.value_size != 0 && cache.value_size != cache.key_size)
     throw ConfigError("on a GPU the engine holds keys and values of one size");
-  return static_cast<int64_t>(blocks.size()) * kPageTokens * cache.numbers_per_token() *
+  return layers_with_tokens(blocks) * kPageTokens * cache.numbers_per_token() *
          static_cast<int64_t>(c10::elementSize(dtype));
 }
 
@@ -67,10 +88,11 @@ GpuRunner::GpuRunner(model::Network& network, const StepRunnerConfig& config)
       network_(&network),
       config_(config),
       stream_(new_stream(network.weights().flat().device())),
-      memory_(gpu_.reserve_memory(cache_bytes(network, config))),
+      memory_(gpu_.reserve_memory(memory_bytes(network, config))),
       keys_(cache_half(network, config, *memory_, 0)),
       values_(cache_half(network, config, *memory_, 1)),
-      attention_(gpu_, keys_, values_),
+      states_PX_(states_of(network, config, *memory_)),
+      attention_(gpu_, network.blocks(), keys_, values_, states_PX_),
       inputs_(gpu_, network, config, keys_.device()),
       wishes_(config.eos_ids, network.config().vocab_size, keys_.device()),
       results_(std::max(config.max_running_requests, kernels::kRecordedRows.back()),
@@ -98,6 +120,18 @@ void GpuRunner::copy_page(PageId from, PageId to) {
   const c10::StreamGuard guard(stream_);
   keys_.select(1, to).copy_(keys_.select(1, from));
   if (values_.defined()) values_.select(1, to).copy_(values_.select(1, from));
+}
+
+void GpuRunner::copy_state(StateId from, StateId to) {
+  const c10::StreamGuard guard(stream_);
+  states_PX_[to].copy_(states_PX_[from]);
+}
+
+void GpuRunner::clear_states(std::span<const Chunk> chunks) {
+  for (const Chunk& chunk : chunks) {
+    const Request& request = *chunk.request;
+    if (request.state >= 0 && request.num_computed == 0) states_PX_[request.state].zero_();
+  }
 }
 
 /// The stream orders it between the steps; recorded ones read the weights where they always are.
@@ -166,6 +200,7 @@ void GpuRunner::send_results(int turn) {
 
 bool GpuRunner::launch(std::span<const Chunk> chunks) {
   const c10::StreamGuard guard(stream_);
+  clear_states(chunks);
   Launched launched;
   launched.turn = results_.turn = 1 - results_.turn;
   int64_t num_tokens = 0, num_drawn = 0;

@@ -39,6 +39,7 @@ class GpuRunner final : public StepRunner {
   static int64_t page_bytes(std::span<const model::BlockNeeds> blocks, at::ScalarType dtype);
 
   void copy_page(PageId from, PageId to) override;
+  void copy_state(StateId from, StateId to) override;
   bool launch(std::span<const Chunk> chunks) override;
   std::vector<std::optional<kernels::SampledToken>> collect() override;
   void copy_weights(const FreshWeights& fresh) override;
@@ -65,6 +66,8 @@ class GpuRunner final : public StepRunner {
   };
 
   bool is_recordable(std::span<const Chunk> chunks) const;
+  /// States of requests that begin are those before the first token.
+  void clear_states(std::span<const Chunk> chunks);
   int64_t padded_rows(int64_t rows) const;
   /// Hidden states of the step, and from them the drawn tokens in results_.
   Tensor forward(const GpuStepInputs& in);
@@ -79,10 +82,12 @@ class GpuRunner final : public StepRunner {
   model::Network* network_;
   const StepRunnerConfig config_;
   c10::Stream stream_;
-  std::unique_ptr<kernels::GpuMemory> memory_;  // of keys_ and values_
+  std::unique_ptr<kernels::GpuMemory> memory_;  // of keys_, values_ and states_PX_
   // [layers, pages + 1, K, 16, D]; the last page is where padding writes. Values are undefined where
   // they are a part of the keys.
   Tensor keys_, values_;
+  // float32: of requests, all layers' behind each other; undefined: layers keep none.
+  Tensor states_PX_;
   GpuAttention attention_;
   GpuInputBlock inputs_;
   GpuRowWishes wishes_;

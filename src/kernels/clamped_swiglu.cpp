@@ -14,8 +14,8 @@ struct Turns {
   Tensor gate_TF, up_TF;
 };
 Turns apart(const Tensor& gate_up_T2F) {
-  const Tensor pairs_TF2 =
-      gate_up_T2F.to(accumulator_of(gate_up_T2F)).view({gate_up_T2F.size(0), -1, 2});
+  const Tensor pairs_TF2 = gate_up_T2F.to(accumulator_of(gate_up_T2F))
+                               .view({gate_up_T2F.size(0), gate_up_T2F.size(1) / 2, 2});
   return {pairs_TF2.select(2, 0), pairs_TF2.select(2, 1)};
 }
 

@@ -8,6 +8,7 @@
 
 #include "kernels/cpu/thread_pool.h"
 #include "kernels/trace.h"
+#include "kernels/unit_lower.h"
 
 namespace slime::kernels {
 namespace {
@@ -16,7 +17,8 @@ using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
 /// Numbers of one tensor of some heads over all chunks: heads are computed in groups as large as this.
-constexpr int64_t kGroupNumbers = int64_t{1} << 22;
+/// Larger on a GPU, where a launch costs more than memory.
+constexpr int64_t kGroupNumbers = int64_t{1} << 22, kGpuGroupNumbers = int64_t{1} << 27;
 
 /// Key heads [begin, end) and the value heads that share them.
 struct Heads {
@@ -75,9 +77,9 @@ void solve_chunk(const T* lower_CC, T* x_CX, int64_t width, bool is_turned) {
 /// The same of all chunks and heads. LibTorch's calls BLAS for each small matrix, which wakes its threads.
 Tensor solved(const Tensor& lower_MGCC, const Tensor& b_MGCX, bool is_turned) {
   if (!b_MGCX.is_cpu()) {
-    return at::linalg_solve_triangular(is_turned ? turned(lower_MGCC) : lower_MGCC, b_MGCX,
-                                       /*upper=*/is_turned, /*left=*/true,
-                                       /*unitriangular=*/true);
+    const Tensor inverse = inverse_of_unit_lower(lower_MGCC.reshape({-1, kDeltaChunk, kDeltaChunk}))
+                               .view(lower_MGCC.sizes());
+    return at::matmul(is_turned ? turned(inverse) : inverse, b_MGCX);
   }
   const Tensor lower = lower_MGCC.contiguous(), x = b_MGCX.contiguous();
   const int64_t width = x.size(3);
@@ -196,12 +198,13 @@ Tensor pass(const Inside& in, const DeltaPlan& plan, const Tensor& start_RGDV, T
   return out;
 }
 
-/// Groups of key heads whose tensors are not larger than kGroupNumbers.
+/// Groups of key heads whose tensors are not larger than that.
 std::vector<Heads> groups_of(const DeltaShape& shape, const DeltaPlan& plan) {
+  const int64_t most = plan.row_MC.is_cpu() ? kGroupNumbers : kGpuGroupNumbers;
   const int64_t share = shape.value_heads / shape.key_heads;
   const int64_t of_head =
       plan.num_chunks() * kDeltaChunk * share * (shape.key_dim + shape.value_dim + kDeltaChunk);
-  const int64_t step = std::clamp<int64_t>(kGroupNumbers / of_head, 1, shape.key_heads);
+  const int64_t step = std::clamp<int64_t>(most / of_head, 1, shape.key_heads);
   std::vector<Heads> groups;
   for (int64_t begin = 0; begin < shape.key_heads; begin += step)
     groups.push_back({begin, std::min(begin + step, shape.key_heads)});

@@ -131,7 +131,8 @@ class Decoder final : public Network {
     for (const auto& blocks : chunks_) {
       for (const auto& block : blocks) needs_.push_back(block->needs());
     }
-    has_chain_ = sizes.pp == 1 && has_chain(chunks_.front());
+    // Its kernels have the norms' weights as files do.
+    has_chain_ = sizes.pp == 1 && !config.norms_add_one && has_chain(chunks_.front());
   }
 
   Tensor forward(const TokenBatch& batch, Attention& attention) override {

@@ -121,11 +121,7 @@ struct Case {
 
 class GpuTrainer : public ::testing::TestWithParam<Case> {};
 
-TEST_P(GpuTrainer, MovesTheWeightsAsTheCpuDoes) {
-  SLIME_NEEDS_GPU();
-  SLIME_NEEDS_MODEL(GetParam().model);
-  const TrainConfig config = GetParam().config();
-  const fs::path model = GetParam().directory();
+void expect_moves_alike(const TrainConfig& config, const fs::path& model) {
   Trained cpu(model, Precision::of("float32"), config),
       gpu(model, Precision::on_gpu("float32"), config);
   const Tensor start = cpu.weights();
@@ -138,6 +134,25 @@ TEST_P(GpuTrainer, MovesTheWeightsAsTheCpuDoes) {
   EXPECT_LT((gpu.weights() - cpu.weights()).norm().item<double>(),
             0.02 * moved.norm().item<double>());
 }
+
+TEST_P(GpuTrainer, MovesTheWeightsAsTheCpuDoes) {
+  SLIME_NEEDS_GPU();
+  SLIME_NEEDS_MODEL(GetParam().model);
+  expect_moves_alike(GetParam().config(), GetParam().directory());
+}
+
+class GpuTrainerOfKinds : public ::testing::TestWithParam<const char*> {};
+
+/// Prompts are longer than the windows, which end in them.
+TEST_P(GpuTrainerOfKinds, MovesTheWeightsAsTheCpuDoes) {
+  SLIME_NEEDS_GPU();
+  SLIME_NEEDS_MODEL(GetParam());
+  expect_moves_alike(grpo(), testing::fixture_directory(GetParam()));
+}
+
+INSTANTIATE_TEST_SUITE_P(Fixtures, GpuTrainerOfKinds,
+                         ::testing::Values("gemma3_text", "glm4_moe", "gpt_oss", "qwen3_next"),
+                         [](const auto& info) { return std::string(info.param); });
 
 TEST_P(GpuTrainer, ResumesFromACheckpointBitForBit) {
   SLIME_NEEDS_GPU();

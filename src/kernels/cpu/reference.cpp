@@ -2,6 +2,9 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
+#include <vector>
+
 namespace slime::kernels::cpu {
 namespace {
 
@@ -57,16 +60,43 @@ Tensor hidden_pairs(int64_t rows, int64_t keys, int64_t window, at::Device devic
   return window > 0 ? future.logical_or(j <= i - window) : future;
 }
 
-/// Per segment: queries [N, rows, D], keys and values [N, keys, D] (key-value heads repeated),
+/// Scores are made so many queries of a segment at a time.
+constexpr int64_t kQueryRows = 512;
+
+/// Rows [begin, end) of the batch, and those of the keys that they see, the queries themselves last.
+struct QueryBlock {
+  int64_t begin = 0, end = 0;
+  Tensor keys;  // int64
+  int64_t size() const { return end - begin; }
+};
+
+/// The blocks of a segment with queries. `window`: 0: all.
+std::vector<QueryBlock> query_blocks(const std::vector<Segment>& segments, size_t index,
+                                     int64_t window, at::Device device) {
+  const Segment& segment = segments[index];
+  const Tensor chain = chain_rows(segments, index, device);
+  const int64_t before = chain.size(0) - (segment.end - segment.begin);
+  std::vector<QueryBlock> blocks;
+  for (int64_t begin = segment.begin; begin < segment.end; begin += kQueryRows) {
+    const int64_t end = std::min(begin + kQueryRows, segment.end);
+    const int64_t last = before + end - segment.begin, own = before + begin - segment.begin;
+    const int64_t first = window > 0 ? std::max<int64_t>(own - window + 1, 0) : 0;
+    blocks.push_back({begin, end, chain.narrow(0, first, last - first)});
+  }
+  return blocks;
+}
+
+/// Per block: queries [N, rows, D], keys and values [N, keys, D] (key-value heads repeated),
 /// scores masked.
 struct Block {
   Tensor q, k, v, scores;
 };
-Block attention_block(const Heads& heads, const Segment& segment, const Tensor& rows,
-                      const RotaryShape& shape, const TreeAttentionShape& attention) {
-  const int64_t repeats = shape.num_heads / shape.num_kv_heads, size = segment.end - segment.begin;
+Block attention_block(const Heads& heads, const QueryBlock& queries, const RotaryShape& shape,
+                      const TreeAttentionShape& attention) {
+  const int64_t repeats = shape.num_heads / shape.num_kv_heads, size = queries.size();
+  const Tensor& rows = queries.keys;
   Block block;
-  block.q = wide(heads.q_TND.narrow(0, segment.begin, size)).transpose(0, 1);
+  block.q = wide(heads.q_TND.narrow(0, queries.begin, size)).transpose(0, 1);
   block.k = wide(heads.k_TKD.index_select(0, rows)).repeat_interleave(repeats, 1).transpose(0, 1);
   block.v = wide(heads.v_TKD.index_select(0, rows)).repeat_interleave(repeats, 1).transpose(0, 1);
   block.scores = at::matmul(block.q, block.k.transpose(1, 2)) * attention.scale;
@@ -202,14 +232,13 @@ Tensor ReferenceDevice::tree_attention(const Tensor& heads_TE, const std::vector
   logsumexp_TN =
       at::empty({tokens, heads.num_heads}, heads_TE.options().dtype(accumulator_of(heads_TE)));
   for (size_t i = 0; i < segments.size(); ++i) {
-    const Segment& segment = segments[i];
-    if (!segment.has_queries) continue;
-    const Block block =
-        attention_block(in, segment, chain_rows(segments, i, heads_TE.device()), heads, shape);
-    const int64_t size = segment.end - segment.begin;
-    y_TND.narrow(0, segment.begin, size)
-        .copy_(at::matmul(block.scores.softmax(-1), block.v).transpose(0, 1));
-    logsumexp_TN.narrow(0, segment.begin, size).copy_(block.scores.logsumexp(-1).t());
+    if (!segments[i].has_queries) continue;
+    for (const QueryBlock& queries : query_blocks(segments, i, shape.window, heads_TE.device())) {
+      const Block block = attention_block(in, queries, heads, shape);
+      y_TND.narrow(0, queries.begin, queries.size())
+          .copy_(at::matmul(block.scores.softmax(-1), block.v).transpose(0, 1));
+      logsumexp_TN.narrow(0, queries.begin, queries.size()).copy_(block.scores.logsumexp(-1).t());
+    }
   }
   return y_TND.view({tokens, heads.num_heads * heads.head_dim});
 }
@@ -227,26 +256,28 @@ Tensor ReferenceDevice::tree_attention_backward(const Tensor& dy_TC, const Tenso
   const Tensor dy_TND = wide(dy_TC).view({tokens, heads.num_heads, dim});
   const Tensor delta_TN = (dy_TND * wide(y_TC).view_as(dy_TND)).sum(-1);
   for (size_t i = 0; i < segments.size(); ++i) {
-    const Segment& segment = segments[i];
-    if (!segment.has_queries) continue;
-    const int64_t size = segment.end - segment.begin;
-    const Tensor rows = chain_rows(segments, i, heads_TE.device());
-    const Block block = attention_block(in, segment, rows, heads, shape);
-    const auto of_segment = [&](const Tensor& x) { return x.narrow(0, segment.begin, size); };
-    const Tensor p = (block.scores - of_segment(logsumexp_TN).t().unsqueeze(-1)).exp();
-    const Tensor dy = of_segment(dy_TND).transpose(0, 1);
-    const Tensor ds =
-        p * (at::matmul(dy, block.v.transpose(1, 2)) - of_segment(delta_TN).t().unsqueeze(-1)) *
-        shape.scale;
-    of_segment(out.q_TND).copy_(at::matmul(ds, block.k).transpose(0, 1));
-    const auto add = [&](Tensor target_TKD,
-                         const Tensor& grad_NSD) {  // sum over the queries that share a key head
-      Tensor grad =
-          grad_NSD.view({heads.num_kv_heads, repeats, rows.size(0), dim}).sum(1).transpose(0, 1);
-      target_TKD.index_add_(0, rows, grad);
-    };
-    add(out.k_TKD, at::matmul(ds.transpose(1, 2), block.q));
-    add(out.v_TKD, at::matmul(p.transpose(1, 2), dy));
+    if (!segments[i].has_queries) continue;
+    for (const QueryBlock& queries : query_blocks(segments, i, shape.window, heads_TE.device())) {
+      const Block block = attention_block(in, queries, heads, shape);
+      const auto of_block = [&](const Tensor& x) {
+        return x.narrow(0, queries.begin, queries.size());
+      };
+      const Tensor p = (block.scores - of_block(logsumexp_TN).t().unsqueeze(-1)).exp();
+      const Tensor dy = of_block(dy_TND).transpose(0, 1);
+      const Tensor ds =
+          p * (at::matmul(dy, block.v.transpose(1, 2)) - of_block(delta_TN).t().unsqueeze(-1)) *
+          shape.scale;
+      of_block(out.q_TND).copy_(at::matmul(ds, block.k).transpose(0, 1));
+      // The sum over the queries that share a key head.
+      const auto add = [&](Tensor target_TKD, const Tensor& grad_NSD) {
+        const int64_t keys = queries.keys.size(0);
+        target_TKD.index_add_(
+            0, queries.keys,
+            grad_NSD.view({heads.num_kv_heads, repeats, keys, dim}).sum(1).transpose(0, 1));
+      };
+      add(out.k_TKD, at::matmul(ds.transpose(1, 2), block.q));
+      add(out.v_TKD, at::matmul(p.transpose(1, 2), dy));
+    }
   }
   return dheads_TE.to(heads_TE.scalar_type());
 }

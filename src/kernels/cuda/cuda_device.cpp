@@ -21,6 +21,12 @@ bool is_ours(const Tensor& x, const Tensor& weight) {
          x.size(-1) * x.element_size() % 16 == 0;
 }
 
+/// Norms that multiply with one plus a weight have that in float32.
+bool is_normed_by_ours(const Tensor& x, const Tensor& weight) {
+  return is_ours(x, x) && weight.is_contiguous() &&
+         (weight.scalar_type() == x.scalar_type() || weight.scalar_type() == at::kFloat);
+}
+
 }  // namespace
 
 const void* pointer(const Tensor& tensor) {
@@ -38,6 +44,18 @@ Number number_of(const Tensor& tensor) {
     default:
       throw BugError("CUDA kernels compute in float32, bfloat16 or float16");
   }
+}
+
+bool are_float_norms(const Tensor& rows, const Tensor& q_norm_D) {
+  return q_norm_D.defined() && q_norm_D.scalar_type() != rows.scalar_type();
+}
+
+bool are_norms_ours(const Tensor& rows, const Tensor& q_norm_D, const Tensor& k_norm_D) {
+  if (q_norm_D.defined() != k_norm_D.defined()) return false;
+  return !q_norm_D.defined() ||
+         (q_norm_D.scalar_type() == k_norm_D.scalar_type() && q_norm_D.is_contiguous() &&
+          k_norm_D.is_contiguous() &&
+          (q_norm_D.scalar_type() == rows.scalar_type() || q_norm_D.scalar_type() == at::kFloat));
 }
 
 cudaStream_t stream_of(const Tensor& tensor) {
@@ -87,34 +105,34 @@ Tensor CudaDevice::logits(const Tensor& x_TI, const Tensor& weight_OI) const {
 }
 
 Tensor CudaDevice::rms_norm(const Tensor& x_TH, const Tensor& weight_H, double eps) const {
-  if (!is_ours(x_TH, weight_H)) return ReferenceDevice::rms_norm(x_TH, weight_H, eps);
+  if (!is_normed_by_ours(x_TH, weight_H)) return ReferenceDevice::rms_norm(x_TH, weight_H, eps);
   Tensor out_TH = at::empty_like(x_TH);
-  cuda::add_rms_norm(number_of(x_TH), pointer(x_TH), nullptr, pointer(weight_H), nullptr,
-                     out_TH.data_ptr(), x_TH.size(0), x_TH.size(1), static_cast<float>(eps),
-                     stream_of(x_TH));
+  cuda::add_rms_norm(number_of(x_TH), pointer(x_TH), nullptr, pointer(weight_H),
+                     number_of(weight_H), nullptr, out_TH.data_ptr(), x_TH.size(0), x_TH.size(1),
+                     static_cast<float>(eps), stream_of(x_TH));
   return out_TH;
 }
 
 Tensor CudaDevice::add_rms_norm_(Tensor x_TH, const Tensor& update_TH, const Tensor& weight_H,
                                  double eps) const {
-  if (!is_ours(x_TH, weight_H) || !is_ours(update_TH, weight_H))
+  if (!is_normed_by_ours(x_TH, weight_H) || !is_ours(update_TH, x_TH))
     return ReferenceDevice::add_rms_norm_(x_TH, update_TH, weight_H, eps);
   Tensor out_TH = at::empty_like(x_TH);
   cuda::add_rms_norm(number_of(x_TH), pointer(x_TH), pointer(update_TH), pointer(weight_H),
-                     x_TH.data_ptr(), out_TH.data_ptr(), x_TH.size(0), x_TH.size(1),
-                     static_cast<float>(eps), stream_of(x_TH));
+                     number_of(weight_H), x_TH.data_ptr(), out_TH.data_ptr(), x_TH.size(0),
+                     x_TH.size(1), static_cast<float>(eps), stream_of(x_TH));
   return out_TH;
 }
 
 Tensor CudaDevice::add_rms_norm(const Tensor& x_TH, const Tensor& update_TH, const Tensor& weight_H,
                                 double eps, Tensor& sum_TH) const {
-  if (!is_ours(x_TH, weight_H) || !is_ours(update_TH, weight_H))
+  if (!is_normed_by_ours(x_TH, weight_H) || !is_ours(update_TH, x_TH))
     return ReferenceDevice::add_rms_norm(x_TH, update_TH, weight_H, eps, sum_TH);
   sum_TH = at::empty_like(x_TH);
   Tensor out_TH = at::empty_like(x_TH);
   cuda::add_rms_norm(number_of(x_TH), pointer(x_TH), pointer(update_TH), pointer(weight_H),
-                     sum_TH.data_ptr(), out_TH.data_ptr(), x_TH.size(0), x_TH.size(1),
-                     static_cast<float>(eps), stream_of(x_TH));
+                     number_of(weight_H), sum_TH.data_ptr(), out_TH.data_ptr(), x_TH.size(0),
+                     x_TH.size(1), static_cast<float>(eps), stream_of(x_TH));
   return out_TH;
 }
 
@@ -131,7 +149,8 @@ Tensor CudaDevice::swiglu(const Tensor& gate_up_T2F) const {
 Tensor CudaDevice::norm_rotate(const Tensor& qkv_TE, const Tensor& positions_T,
                                const Tensor& q_norm_D, const Tensor& k_norm_D, const Tensor& cos_PR,
                                const Tensor& sin_PR, const RotaryShape& shape) const {
-  if (!has_number(qkv_TE) || !qkv_TE.is_contiguous())
+  if (!has_number(qkv_TE) || !qkv_TE.is_contiguous() || shape.head_dim > 256 ||
+      !are_norms_ours(qkv_TE, q_norm_D, k_norm_D))
     return ReferenceDevice::norm_rotate(qkv_TE, positions_T, q_norm_D, k_norm_D, cos_PR, sin_PR,
                                         shape);
   Tensor out_TE = at::empty_like(qkv_TE);
@@ -142,6 +161,7 @@ Tensor CudaDevice::norm_rotate(const Tensor& qkv_TE, const Tensor& positions_T,
   call.positions_T = positions_T.const_data_ptr<int64_t>();
   call.q_norm_D = pointer(q_norm_D);
   call.k_norm_D = pointer(k_norm_D);
+  call.has_float_norms = are_float_norms(qkv_TE, q_norm_D);
   call.cos_PR = cos_PR.const_data_ptr<float>();
   call.sin_PR = sin_PR.const_data_ptr<float>();
   call.rows = qkv_TE.size(0);

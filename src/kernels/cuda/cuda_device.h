@@ -5,12 +5,14 @@
 
 #include <cuda_runtime.h>
 
+#include <memory>
 #include <mutex>
 
 #include "kernels/block_chain.h"
 #include "kernels/cpu/reference.h"
 #include "kernels/cuda/attention/packed_attention.h"
 #include "kernels/cuda/products/linear.h"
+#include "kernels/delta_kernels.h"
 #include "kernels/routed_experts.h"
 
 namespace slime::kernels::cuda {
@@ -19,10 +21,17 @@ namespace slime::kernels::cuda {
 const void* pointer(const Tensor& tensor);
 /// Throws BugError for precisions that kernels are not compiled for.
 Number number_of(const Tensor& tensor);
+/// Norms of queries and keys in float32 where rows are not: those that multiply with one plus a weight.
+bool are_float_norms(const Tensor& rows, const Tensor& q_norm_D);
+/// Whether our kernels take both: in the precision of the rows, or both in float32.
+bool are_norms_ours(const Tensor& rows, const Tensor& q_norm_D, const Tensor& k_norm_D);
 /// The current stream of the tensor's device.
 cudaStream_t stream_of(const Tensor& tensor);
 
-class CudaDevice final : public cpu::ReferenceDevice, public BlockChains, public ExpertKernels {
+class CudaDevice final : public cpu::ReferenceDevice,
+                         public BlockChains,
+                         public ExpertKernels,
+                         public DeltaKernels {
  public:
   Tensor embedding(const Tensor& ids_T, const Tensor& table_VH,
                    at::ScalarType activations) const override;
@@ -41,6 +50,12 @@ class CudaDevice final : public cpu::ReferenceDevice, public BlockChains, public
   // Decode: cuda_device_chain.cpp
   bool has_block_chain(const BlockChain& chain) const override;
   Tensor block_chain(const BlockChain& chain) const override;
+
+  // Gated delta nets: cuda_device_delta.cpp
+  std::optional<DeltaRates> delta_rates(const Tensor& a_TN, const Tensor& b_TN,
+                                        const Tensor& a_log_N, const Tensor& bias_N) const override;
+  std::optional<Tensor> gated_norm(const Tensor& x_TC, const Tensor& z_TC, const Tensor& weight_V,
+                                   double eps) const override;
 
   // Experts: cuda_device_experts.cpp
   bool has_routed_experts(const Tensor& x_TH, const RoutedExperts& experts) const override;
@@ -96,12 +111,29 @@ class CudaDevice final : public cpu::ReferenceDevice, public BlockChains, public
                        const RoutedExperts& experts) const;
   Tensor sum_of_visits(const Tensor& rows_SH, const Tensor& place_TK,
                        const Tensor& weight_TK) const;
+  // Attention whose window ends in other segments, as sequences: cuda_device_windows.cpp. Under
+  // attention_mutex_.
+  struct WindowedBatch;
+  /// Of these segments, made once for all layers; null where some are only looked at.
+  const WindowedBatch* windowed_batch(const Tensor& heads_TE, const std::vector<Segment>& segments,
+                                      int64_t window) const;
+  Tensor windowed_attention(const Tensor& heads_TE, const WindowedBatch& batch,
+                            const RotaryShape& heads, const TreeAttentionShape& shape,
+                            Tensor& logsumexp_TN) const;
+  Tensor windowed_attention_backward(const Tensor& dy_TC, const Tensor& y_TC,
+                                     const Tensor& heads_TE, const Tensor& logsumexp_TN,
+                                     const WindowedBatch& batch, const RotaryShape& heads,
+                                     const TreeAttentionShape& shape) const;
+  /// Null where no kernel has the shape. Under attention_mutex_.
+  PackedAttention* packed_attention(const Tensor& heads_TE, const RotaryShape& heads,
+                                    const TreeAttentionShape& shape) const;
 
   mutable Linear linear_;  // has its own lock
   mutable std::mutex visited_mutex_;
   mutable Tensor visited_2_;  // guarded; of VisitedExperts, on the device
   mutable std::mutex attention_mutex_;
   mutable std::unique_ptr<PackedAttention> attention_;  // guarded; cuDNN is loaded by training only
+  mutable std::shared_ptr<const WindowedBatch> windowed_;  // guarded; of the last batch
 };
 
 }  // namespace slime::kernels::cuda

@@ -53,8 +53,9 @@ Tensor CudaDevice::add_rms_norm_backward(const Tensor& dsum_TH, const Tensor& dy
   const auto is_ours = [&](const Tensor& x) {
     return has_packs(x) && x.scalar_type() == sum_TH.scalar_type();
   };
-  if (!is_ours(sum_TH) || !is_ours(dy_TH) || !is_ours(weight_H) ||
-      (dsum_TH.defined() && !is_ours(dsum_TH))) {
+  const bool is_float = weight_H.scalar_type() == at::kFloat;
+  if (!is_ours(sum_TH) || !is_ours(dy_TH) || !weight_H.is_contiguous() ||
+      !(is_float || is_ours(weight_H)) || (dsum_TH.defined() && !is_ours(dsum_TH))) {
     const Tensor dx_TH = ReferenceDevice::rms_norm_backward(dy_TH, sum_TH, weight_H, eps, grad_H);
     return dsum_TH.defined() ? dx_TH + dsum_TH : dx_TH;
   }
@@ -65,6 +66,7 @@ Tensor CudaDevice::add_rms_norm_backward(const Tensor& dsum_TH, const Tensor& dy
   call.dy_TH = pointer(dy_TH);
   call.x_TH = pointer(sum_TH);
   call.weight_H = pointer(weight_H);
+  call.has_float_weight = is_float;
   call.dsum_TH = pointer(dsum_TH);
   call.dx_TH = dx_TH.data_ptr();
   call.partial_BH = floats(partial_BH);
@@ -91,7 +93,8 @@ Tensor CudaDevice::norm_rotate_backward(const Tensor& dy_TE, const Tensor& qkv_T
                                         const Tensor& k_norm_D, const Tensor& cos_PR,
                                         const Tensor& sin_PR, const RotaryShape& shape,
                                         Tensor q_norm_grad_D, Tensor k_norm_grad_D) const {
-  if (!has_packs(dy_TE) || shape.head_dim % 4 != 0 || shape.head_dim > 256)
+  if (!has_packs(dy_TE) || shape.head_dim % 4 != 0 || shape.head_dim > 256 ||
+      !are_norms_ours(dy_TE, q_norm_D, k_norm_D))
     return ReferenceDevice::norm_rotate_backward(dy_TE, qkv_TE, positions_T, q_norm_D, k_norm_D,
                                                  cos_PR, sin_PR, shape, q_norm_grad_D,
                                                  k_norm_grad_D);
@@ -105,6 +108,7 @@ Tensor CudaDevice::norm_rotate_backward(const Tensor& dy_TE, const Tensor& qkv_T
   call.forward.positions_T = positions_T.const_data_ptr<int64_t>();
   call.forward.q_norm_D = pointer(q_norm_D);
   call.forward.k_norm_D = pointer(k_norm_D);
+  call.forward.has_float_norms = are_float_norms(dy_TE, q_norm_D);
   call.forward.cos_PR = cos_PR.const_data_ptr<float>();
   call.forward.sin_PR = sin_PR.const_data_ptr<float>();
   call.forward.rows = dy_TE.size(0);
@@ -121,25 +125,36 @@ Tensor CudaDevice::norm_rotate_backward(const Tensor& dy_TE, const Tensor& qkv_T
   return dx_TE;
 }
 
+PackedAttention* CudaDevice::packed_attention(const Tensor& heads_TE, const RotaryShape& heads,
+                                              const TreeAttentionShape& shape) const {
+  if (!PackedAttention::may_have_kernels(heads_TE.scalar_type(), heads)) return nullptr;
+  if (attention_ == nullptr) attention_ = std::make_unique<PackedAttention>();
+  return attention_->has_kernels(heads_TE.scalar_type(), heads, shape) ? attention_.get() : nullptr;
+}
+
 Tensor CudaDevice::tree_attention(const Tensor& heads_TE, const std::vector<Segment>& segments,
                                   const RotaryShape& heads, const TreeAttentionShape& shape,
                                   Tensor& logsumexp_TN) const {
+  const std::lock_guard lock(attention_mutex_);
+  PackedAttention* attention = packed_attention(heads_TE, heads, shape);
   const auto levels = attention_levels(segments, shape.window);
-  if (!levels || !PackedAttention::supports(heads_TE.scalar_type(), heads))
+  if (attention != nullptr && !levels && shape.window > 0) {
+    if (const WindowedBatch* batch = windowed_batch(heads_TE, segments, shape.window))
+      return windowed_attention(heads_TE, *batch, heads, shape, logsumexp_TN);
+  }
+  if (attention == nullptr || !levels)
     return ReferenceDevice::tree_attention(heads_TE, segments, heads, shape, logsumexp_TN);
   const int64_t rows = heads_TE.size(0);
   Tensor y_TC = at::empty({rows, heads.num_heads * heads.head_dim}, heads_TE.options());
   const auto statistics = heads_TE.options().dtype(at::kFloat);
   logsumexp_TN = at::empty({rows, heads.num_heads}, statistics);
   if (levels->front().pairs.empty()) return y_TC;
-  const std::lock_guard lock(attention_mutex_);
-  if (attention_ == nullptr) attention_ = std::make_unique<PackedAttention>();
-  attention_->forward(heads_TE, {}, levels->front(), heads, shape, y_TC, logsumexp_TN);
+  attention->forward(heads_TE, {}, levels->front(), heads, shape, y_TC, logsumexp_TN);
   for (std::size_t i = 1; i < levels->size(); ++i) {
     const Tensor more_TC = at::empty_like(y_TC);
     const Tensor more_TN = at::full({rows, heads.num_heads}, -INFINITY, statistics);
-    // A window that reached into other segments would have been refused above.
-    attention_->forward(heads_TE, {}, (*levels)[i], heads, {shape.scale, 0}, more_TC, more_TN);
+    // A window that reached into other segments was dealt with above.
+    attention->forward(heads_TE, {}, (*levels)[i], heads, {shape.scale, 0}, more_TC, more_TN);
     merge_attention(number_of(y_TC), y_TC.data_ptr(), logsumexp_TN.data_ptr<float>(),
                     pointer(more_TC), more_TN.const_data_ptr<float>(), rows, heads.num_heads,
                     heads.head_dim, stream_of(y_TC));
@@ -152,22 +167,26 @@ Tensor CudaDevice::tree_attention_backward(const Tensor& dy_TC, const Tensor& y_
                                            const std::vector<Segment>& segments,
                                            const RotaryShape& heads,
                                            const TreeAttentionShape& shape) const {
+  const std::lock_guard lock(attention_mutex_);
+  PackedAttention* attention = packed_attention(heads_TE, heads, shape);
   const auto levels = attention_levels(segments, shape.window);
-  if (!levels || !PackedAttention::supports(heads_TE.scalar_type(), heads))
+  if (attention != nullptr && !levels && shape.window > 0) {
+    if (const WindowedBatch* batch = windowed_batch(heads_TE, segments, shape.window))
+      return windowed_attention_backward(dy_TC, y_TC, heads_TE, logsumexp_TN, *batch, heads, shape);
+  }
+  if (attention == nullptr || !levels)
     return ReferenceDevice::tree_attention_backward(dy_TC, y_TC, heads_TE, logsumexp_TN, segments,
                                                     heads, shape);
   // Where all have queries the first level writes every number.
   Tensor dheads_TE =
       are_all_queried(segments) ? at::empty_like(heads_TE) : at::zeros_like(heads_TE);
   if (levels->front().pairs.empty()) return dheads_TE;
-  const std::lock_guard lock(attention_mutex_);
-  if (attention_ == nullptr) attention_ = std::make_unique<PackedAttention>();
-  attention_->backward(dy_TC, y_TC, heads_TE, logsumexp_TN, levels->front(), heads, shape,
-                       dheads_TE);
+  attention->backward(dy_TC, y_TC, heads_TE, logsumexp_TN, levels->front(), heads, shape,
+                      dheads_TE);
   for (std::size_t i = 1; i < levels->size(); ++i) {
     Tensor more_TE = at::zeros_like(heads_TE);
-    attention_->backward(dy_TC, y_TC, heads_TE, logsumexp_TN, (*levels)[i], heads, {shape.scale, 0},
-                         more_TE);
+    attention->backward(dy_TC, y_TC, heads_TE, logsumexp_TN, (*levels)[i], heads, {shape.scale, 0},
+                        more_TE);
     dheads_TE.add_(more_TE);
   }
   return dheads_TE;

@@ -14,6 +14,7 @@
 #include "kernels/cuda/shared_memory.h"
 #include "kernels/cuda/training/rows_backward.h"
 #include "kernels/cuda/virtual_memory.h"
+#include "kernels/gpu/paged_units.h"
 
 namespace slime::kernels::cuda {
 namespace {
@@ -123,15 +124,16 @@ void CudaGpu::resolve_ids_(Tensor ids_T, const Tensor& drawn_R) const {
               stream_of(ids_T));
 }
 
-bool CudaGpu::has_tiled_attention(const RotaryShape& heads, at::ScalarType type) const {
+bool CudaGpu::has_tiled_attention(const RotaryShape& heads, at::ScalarType type,
+                                  at::ScalarType cache) const {
   return (type == at::kBFloat16 || type == at::kHalf) &&
-         heads.num_heads / heads.num_kv_heads <= 128 &&
+         heads.num_heads / heads.num_kv_heads <= most_tile_rows(heads.head_dim) &&
          has_tiles(type == at::kHalf ? Number::kFloat16 : Number::kBFloat16,
-                   static_cast<int>(heads.head_dim));
+                   static_cast<int>(heads.head_dim), cache == at::kFloat8_e4m3fn);
 }
 
 bool CudaGpu::has_decode_attention(const RotaryShape& heads, at::ScalarType type) const {
-  return has_tiled_attention(heads, type) &&
+  return has_tiled_attention(heads, type, type) &&
          has_decode(type == at::kHalf ? Number::kFloat16 : Number::kBFloat16,
                     static_cast<int>(heads.head_dim),
                     static_cast<int>(heads.num_heads / heads.num_kv_heads));
@@ -220,6 +222,9 @@ Tensor CudaGpu::paged_attention(const PagedCall& call) const {
   rotate.positions_T = array<int64_t>(call.positions_T);
   rotate.q_norm_D = pointer(call.q_norm_D);
   rotate.k_norm_D = pointer(call.k_norm_D);
+  rotate.has_float_norms = are_float_norms(call.qkv_TE, call.q_norm_D);
+  check(are_norms_ours(call.qkv_TE, call.q_norm_D, call.k_norm_D),
+        "norms of queries and keys are in the precision of the rows or in float32");
   rotate.cos_PR = array<float>(call.cos_PR);
   rotate.sin_PR = array<float>(call.sin_PR);
   rotate.rows = rows;
@@ -231,14 +236,16 @@ Tensor CudaGpu::paged_attention(const PagedCall& call) const {
   rotate.keys = call.keys.data_ptr();
   rotate.values = call.values.data_ptr();
   rotate.is_fp8 = call.keys.scalar_type() == at::kFloat8_e4m3fn;
-  check(rotate.is_fp8 ? has_tiled_attention(heads, call.qkv_TE.scalar_type())
-                      : call.keys.scalar_type() == call.qkv_TE.scalar_type(),
+  const bool has_tiles_here =
+      has_tiled_attention(heads, call.qkv_TE.scalar_type(), call.keys.scalar_type());
+  check(rotate.is_fp8 ? has_tiles_here : call.keys.scalar_type() == call.qkv_TE.scalar_type(),
         "keys and values are in the precision of the rows, or in fp8 where there are tiles");
   // In a step of nothing but decode the attention kernel does it: a launch less.
   const bool has_packed = !batch.packed.own.pairs.empty();
   rotate.keeps_keys = has_packed;
   const bool is_decode = batch.tiles.empty() && !has_packed && batch.decode.num_units > 0;
-  if (!is_decode) norm_rotate(rotate, stream);
+  const bool rotates_first = !is_decode || rotate.has_float_norms;
+  if (rotates_first) norm_rotate(rotate, stream);
 
   Tensor out_TC = at::empty({rows, heads.num_heads * heads.head_dim}, call.qkv_TE.options());
   AttendCall attend;
@@ -264,7 +271,7 @@ Tensor CudaGpu::paged_attention(const PagedCall& call) const {
   const bool has_sinks = call.sinks_N.defined();
   check(!has_sinks || call.sinks_N.scalar_type() == call.qkv_TE.scalar_type(),
         "attention sinks are in the precision of the rows");
-  if (!has_tiled_attention(heads, call.qkv_TE.scalar_type())) {
+  if (!has_tiles_here) {
     check(!is_decode && !has_packed, "decode is planned where has_decode_attention says so");
     attend_plain(attend, rotate.positions_T, array<int32_t>(batch.row_sequence_T), stream);
     return out_TC;
@@ -303,7 +310,7 @@ Tensor CudaGpu::paged_attention(const PagedCall& call) const {
     check(call.attention.window == 0, "packed prompts are planned where layers have no window");
     packed_attention(call, attend, out_TC);
   }
-  if (batch.decode.num_units > 0) decode_attention(call, attend, is_decode ? &rotate : nullptr);
+  if (batch.decode.num_units > 0) decode_attention(call, attend, rotates_first ? nullptr : &rotate);
   return out_TC;
 }
 

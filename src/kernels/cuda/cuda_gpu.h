@@ -35,10 +35,12 @@ class CudaGpu final : public Gpu {
   GpuMemoryUse memory_use() const override;
   void reset_peak_memory() override;
   void resolve_ids_(Tensor ids_T, const Tensor& drawn_R) const override;
-  bool has_tiled_attention(const RotaryShape& heads, at::ScalarType type) const override;
+  bool has_tiled_attention(const RotaryShape& heads, at::ScalarType type,
+                           at::ScalarType cache) const override;
   bool has_decode_attention(const RotaryShape& heads, at::ScalarType type) const override;
   bool has_packed_attention(const RotaryShape& heads, at::ScalarType type) const override;
   Tensor paged_attention(const PagedCall& call) const override;
+  Tensor paged_delta(const DeltaCall& call) const override;
   // cuda_gpu_latent.cpp
   bool has_latent_units(int64_t row_size, at::ScalarType type) const override;
   Tensor latent_attention(const LatentCall& call) const override;

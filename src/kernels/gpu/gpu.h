@@ -18,6 +18,7 @@
 #include "core/tensor.h"
 #include "kernels/adamw.h"
 #include "kernels/device.h"
+#include "kernels/gated_delta.h"
 #include "kernels/gpu/latent.h"
 #include "kernels/gpu/memory.h"
 #include "kernels/gpu/packed_prompts.h"
@@ -64,6 +65,7 @@ struct PagedBatch {
   Tensor page_starts;       // int32 [S + 1]
   Tensor pages;             // int32, flat
   Tensor last_page_tokens;  // int32 [S]  tokens in the last page, this step's included
+  Tensor state_S;           // int32  where layers keep states: the sequence's; below 0: padding
   std::vector<TileLaunch> tiles;
   PackedLaunch packed;
   DecodeLaunch decode;
@@ -73,7 +75,7 @@ struct PagedCall {
   const PagedBatch* batch = nullptr;
   Tensor qkv_TE;              // may be overwritten: its query heads become normed and rotated
   Tensor positions_T;         // int64
-  Tensor q_norm_D, k_norm_D;  // undefined: no norm
+  Tensor q_norm_D, k_norm_D;  // in the precision of qkv or in float32; undefined: no norm
   Tensor cos_PR, sin_PR;      // float32
   Tensor sinks_N;             // attention sinks, in the precision of qkv; undefined: none
   RotaryShape heads;
@@ -81,6 +83,17 @@ struct PagedCall {
   // [pages, K, kPageTokens, D] of this layer, in the precision of qkv; where there is tiled
   // attention also in fp8 (Float8_e4m3fn): what does not fit becomes +-448.
   Tensor keys, values;
+};
+
+/// The gated delta rule of a layer over the rows of a step (kernels/gated_delta.h).
+struct DeltaCall {
+  const PagedBatch* batch = nullptr;
+  DeltaTokens in;  // mixed_TE before the convolution, in the precision of the activations
+  DeltaShape shape;
+  int64_t taps = 0;
+  Tensor conv;  // [E, 1, taps]
+  Tensor
+      states_PX;  // float32: at each place the state of a sequence in this layer, advanced in place
 };
 
 /// Parameters of the sampled rows. The uniform number comes from the host, where the counter-based
@@ -146,14 +159,18 @@ class Gpu {
   /// replaced, in ids_T (int64).
   virtual void resolve_ids_(Tensor ids_T, const Tensor& drawn_R) const = 0;
 
-  /// True when the tiled kernels have this shape; otherwise paged_attention takes the plain one.
-  virtual bool has_tiled_attention(const RotaryShape& heads, at::ScalarType type) const = 0;
+  /// True when the tiled kernels have this shape with pages in precision `cache`; otherwise
+  /// paged_attention takes the plain one.
+  virtual bool has_tiled_attention(const RotaryShape& heads, at::ScalarType type,
+                                   at::ScalarType cache) const = 0;
   /// True when sequences of one row go into a DecodeLaunch; otherwise they are tiles like others.
   virtual bool has_decode_attention(const RotaryShape& heads, at::ScalarType type) const = 0;
   /// True when long prompts without a window may go into a PackedLaunch.
   virtual bool has_packed_attention(const RotaryShape& heads, at::ScalarType type) const = 0;
   /// Writes the step's keys and values into their slots, then attends. Returns [T, N D].
   virtual Tensor paged_attention(const PagedCall& call) const = 0;
+  /// Advances the states of the step's sequences by their rows. Returns float32 [T, N V].
+  virtual Tensor paged_delta(const DeltaCall& call) const = 0;
 
   /// True when sequences of one row go into a DecodeLaunch of latent attention, whose cache has rows of
   /// so many numbers.

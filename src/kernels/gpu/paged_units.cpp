@@ -98,7 +98,7 @@ UnitPlan plan_prompts(std::span<const PagedSpan> sequences, int64_t group, const
   }
   UnitPlan plan;
   if (count == 0) return plan;
-  plan.tile = tile_for(packed_rows / count);
+  plan.tile = std::min(tile_for(packed_rows / count), split.most_tile);
   const int64_t chunk = chunk_of(sequences, group, plan.tile, split);
   if (chunk > 0 && chunk < longest) {
     plan.chunk_tokens = static_cast<int32_t>(chunk);

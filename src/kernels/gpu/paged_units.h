@@ -32,10 +32,14 @@ struct UnitPlan {
   std::vector<int32_t> merge_starts;    // [T + 1] of each row of the step; none for other rows
 };
 
+/// Rows of the largest tile for heads of this size.
+inline int64_t most_tile_rows(int64_t head_dim) { return head_dim <= 128 ? 128 : 64; }
+
 /// How many units there should be.
 struct KeySplit {
   int64_t num_kv_heads = 1;    // a unit is a thread block for each of them
   int64_t num_processors = 0;  // 0: keys are not split
+  int64_t most_tile = 128;     // most_tile_rows()
 };
 
 /// The sequences of one row, one unit each, the longest first; at least `num_launched` units.

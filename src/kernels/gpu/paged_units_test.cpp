@@ -42,6 +42,12 @@ TEST(PagedUnits, OfManyRowsOrFewKeysDoNotSplitThem) {
   EXPECT_EQ(plan_prompts(std::vector<PagedSpan>{{20, 9000}}, 4).num_partials, 0);
 }
 
+TEST(PagedUnits, OfWideHeadsHaveSmallTiles) {
+  const std::vector<PagedSpan> spans{{200, 200}};
+  EXPECT_EQ(plan_prompts(spans, 4, {1, 0, most_tile_rows(128)}).tile, 128);
+  EXPECT_EQ(plan_prompts(spans, 4, {1, 0, most_tile_rows(256)}).tile, 64);
+}
+
 TEST(PagedUnits, OfARecordedStepAreAsManyAsAreLaunched) {
   const std::vector<PagedSpan> spans{{1, 700}, {1, 900}};
   const UnitPlan plan = plan_single_rows(spans, 4, 40);

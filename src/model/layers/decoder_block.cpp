@@ -2,9 +2,7 @@
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
-#include <fmt/format.h>
 
-#include "core/error.h"
 #include "kernels/fused_linear.h"
 #include "kernels/linear.h"
 #include "kernels/rms_norm.h"
@@ -78,12 +76,6 @@ DecoderBlock::DecoderBlock(const LayerSite& site, const BlockLayers& layers)
     : eps_(site.config.norm_eps),
       hidden_(site.config.hidden_size),
       norms_add_one_(site.config.norms_add_one) {
-  if (norms_add_one_ && site.rotary.cos_PR.is_cuda()) {
-    throw ConfigError(
-        fmt::format("layer {} has norms that multiply with 1 + weight, which are computed on the "
-                    "CPU only so far: use device cpu",
-                    site.index));
-  }
   const BlockNorms& names = site.config.norms;
   add_norm(site, names.before_mixer, mixer_norms_.before);
   mixer_ = layers.mixer(site);

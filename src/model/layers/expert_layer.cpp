@@ -28,12 +28,6 @@ void check_supported(const LayerSite& site) {
                     "parallelism cannot slice: use expert tensor parallelism of 1",
                     site.config.model_type, count));
   }
-  if (site.config.experts.are_in_turns && site.rotary.cos_PR.is_cuda()) {
-    throw ConfigError(
-        fmt::format("layer {} has {} experts whose gates and ups are in turns, which are computed "
-                    "on the CPU only so far: use device cpu",
-                    site.index, count));
-  }
 }
 
 }  // namespace

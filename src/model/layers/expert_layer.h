@@ -22,8 +22,7 @@ Costs expert_costs(int64_t hidden, const ExpertsConfig& config);
 class ExpertLayer final : public FeedForward {
  public:
   /// Registers router, this rank's experts and the shared expert of the block. Throws ConfigError for
-  /// what experts do not do yet: slices of experts that files hold as one tensor, gates and ups in turns
-  /// on a GPU.
+  /// what experts do not do yet: slices of experts that files hold as one tensor.
   explicit ExpertLayer(const LayerSite& site);
   ExpertLayer(const ExpertLayer&) = delete;  // the builder points at the parameters
 

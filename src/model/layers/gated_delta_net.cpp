@@ -1,10 +1,15 @@
 #include "model/layers/gated_delta_net.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
+
+#include <optional>
 
 #include "core/error.h"
 #include "kernels/delta_decay.h"
+#include "kernels/delta_kernels.h"
+#include "kernels/gpu/delta_limits.h"
 #include "kernels/linear.h"
 #include "kernels/rms_norm.h"
 #include "model/layers/grouped_query_attention.h"
@@ -14,10 +19,15 @@ namespace {
 
 void check_delta_place(const LayerSite& site) {
   if (!site.rotary.cos_PR.is_cuda()) return;
-  throw ConfigError(
-      fmt::format("layer {} is a gated delta net, which is computed on the CPU only so far: use "
-                  "device cpu",
-                  site.index));
+  const DeltaConfig& config = site.config.delta;
+  if (config.shape.key_dim <= kernels::kMostDeltaKeys &&
+      config.shape.value_dim <= kernels::kMostDeltaValues && config.taps <= kernels::kMostDeltaTaps)
+    return;
+  throw ConfigError(fmt::format(
+      "layer {} is a gated delta net with keys of {}, values of {} and a convolution of {}; a GPU "
+      "has up to {}, {} and {}: use device cpu",
+      site.index, config.shape.key_dim, config.shape.value_dim, config.taps,
+      kernels::kMostDeltaKeys, kernels::kMostDeltaValues, kernels::kMostDeltaTaps));
 }
 
 /// Of a rank's key heads, and of the value heads that share them.
@@ -122,7 +132,7 @@ GatedDeltaNet::GatedDeltaNet(const LayerSite& site)
                  {name("in_proj_ba.weight"),
                   {2 * heads, hidden_},
                   heads_of_rank(shape.key_heads, 2 * share)}});
-    column_order_ = order_of_groups(layer_.shape);
+    column_order_ = order_of_groups(layer_.shape).to(site.rotary.cos_PR.device());
   } else {
     std::vector<Component> parts = mixed("in_proj_qkv.weight", {channels, hidden_});
     parts.push_back(
@@ -166,14 +176,22 @@ Tensor GatedDeltaNet::forward(const Tensor& input_LH, const Tensor& positions_T,
   kernels::DeltaTokens in;
   in.mixed_TE = part(shape.channels());
   const Tensor z_TC = part(values), b_TN = part(heads), a_TN = part(heads);
-  in.rate_TN = widened(b_TN).sigmoid();
-  in.decay_TN = kernels::log_decay(a_TN, a_log_N_, decay_bias_N_);
+  const kernels::DeltaKernels* fused =
+      at::GradMode::is_enabled() ? nullptr : kernels::delta_kernels_for(ordered_TO);
+  std::optional<kernels::DeltaRates> rates;
+  if (fused != nullptr) rates = fused->delta_rates(a_TN, b_TN, a_log_N_.value, decay_bias_N_.value);
+  in.rate_TN = rates ? rates->rate_TN : widened(b_TN).sigmoid();
+  in.decay_TN = rates ? rates->decay_TN : kernels::log_decay(a_TN, a_log_N_, decay_bias_N_);
   const Tensor read_TC = attention.attend_delta(layer_, in);
-  const Tensor normed_TC =
-      kernels::rms_norm(read_TC.view({tokens * heads, shape.value_dim}), norm_V_, norm_eps_)
-          .view({tokens, values});
-  return summed_linear((normed_TC * at::silu(widened(z_TC))).to(input_TH.scalar_type()), output_,
-                       tp_);
+  std::optional<Tensor> gated_TC;
+  if (fused != nullptr) gated_TC = fused->gated_norm(read_TC, z_TC, norm_V_.value, norm_eps_);
+  if (!gated_TC) {
+    const Tensor normed_TC =
+        kernels::rms_norm(read_TC.view({tokens * heads, shape.value_dim}), norm_V_, norm_eps_)
+            .view({tokens, values});
+    gated_TC = (normed_TC * at::silu(widened(z_TC))).to(input_TH.scalar_type());
+  }
+  return summed_linear(*gated_TC, output_, tp_);
 }
 
 std::unique_ptr<Mixer> make_delta_net_or_attention(const LayerSite& site) {

@@ -23,8 +23,8 @@ Costs delta_costs(int64_t hidden, const DeltaConfig& config);
 
 class GatedDeltaNet final : public Mixer {
  public:
-  /// Registers "linear_attn.*" of the block. Throws ConfigError for what it does not do yet: a GPU; for
-  /// heads that do not divide.
+  /// Registers "linear_attn.*" of the block. Throws ConfigError for heads that do not divide, and on a GPU
+  /// for sizes that its kernels lack.
   explicit GatedDeltaNet(const LayerSite& site);
   GatedDeltaNet(const GatedDeltaNet&) = delete;  // the builder points at the parameters
 

@@ -254,7 +254,7 @@ void run(const Arguments& arguments, cudaStream_t stream) {
 }  // namespace
 
 bool has_decode(Number number, int head_dim, int group) {
-  return has_tiles(number, head_dim) && group <= kMostDecodeRows;
+  return has_tiles(number, head_dim, false) && head_dim <= 128 && group <= kMostDecodeRows;
 }
 
 void attend_decode(const AttendCall& call, const DecodeArrays& plan, const RotateCall* rotate,

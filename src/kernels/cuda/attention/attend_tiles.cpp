@@ -18,19 +18,22 @@ void attend_with_pages_of(const AttendCall& call, const UnitArrays& units, cudaS
 
 template <typename T>
 void attend_with_rows_of(const AttendCall& call, const UnitArrays& units, cudaStream_t stream) {
+  if (call.head_dim == 256) return attend_tiles_of<T, T, 256>(call, units, stream);
   call.paged.is_fp8 ? attend_with_pages_of<T, __nv_fp8_e4m3>(call, units, stream)
                     : attend_with_pages_of<T, T>(call, units, stream);
 }
 
 }  // namespace
 
-bool has_tiles(Number number, int head_dim) {
-  return number != Number::kFloat32 && (head_dim == 64 || head_dim == 128);
+bool has_tiles(Number number, int head_dim, bool is_fp8) {
+  return number != Number::kFloat32 &&
+         (head_dim == 64 || head_dim == 128 || (head_dim == 256 && !is_fp8));
 }
 
 void attend_tiles(const AttendCall& call, const UnitArrays& units, cudaStream_t stream) {
-  if (!has_tiles(call.number, call.head_dim))
-    throw std::runtime_error("tiled attention has head sizes 64 and 128 in 16-bit precisions");
+  if (!has_tiles(call.number, call.head_dim, call.paged.is_fp8))
+    throw std::runtime_error(
+        "tiled attention has head sizes 64, 128 and, without fp8, 256 in 16-bit precisions");
   call.number == Number::kBFloat16 ? attend_with_rows_of<__nv_bfloat16>(call, units, stream)
                                    : attend_with_rows_of<__half>(call, units, stream);
 }

@@ -62,9 +62,11 @@ void attend_tiles_of(const AttendCall& call, const UnitArrays& units, cudaStream
     case 64:
       return run(std::integral_constant<uint32_t, 64>());
     case 128:
-      return run(std::integral_constant<uint32_t, 128>());
+      // The accumulators of wider heads would not fit into registers.
+      if constexpr (kHeadDim <= 128) return run(std::integral_constant<uint32_t, 128>());
+      [[fallthrough]];
     default:
-      throw std::runtime_error("attention tiles have 16, 64 or 128 rows");
+      throw std::runtime_error("attention tiles have 16, 64 or, with heads of up to 128, 128 rows");
   }
 }
 

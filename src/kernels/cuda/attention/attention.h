@@ -31,6 +31,7 @@ struct RotateCall {
   const int64_t* positions_T = nullptr;
   const void* q_norm_D = nullptr;  // null: no norm
   const void* k_norm_D = nullptr;
+  bool has_float_norms = false;  // both in float32, whatever the rows are
   const float* cos_PR = nullptr;
   const float* sin_PR = nullptr;
   int64_t rows = 0;
@@ -41,7 +42,7 @@ struct RotateCall {
   void* keys = nullptr;
   void* values = nullptr;
   bool is_fp8 = false;  // keys and values in pages
-  // With pages: keys and values go to out_TE too, as the pages hold them. Heads of 64 and 128.
+  // With pages: keys and values go to out_TE too, as the pages hold them. Heads of 64, 128 and 256.
   bool keeps_keys = false;
 };
 
@@ -101,9 +102,10 @@ struct UnitArrays {
 void apply_sinks(const AttendCall& call, const float* logsumexp_TN, bool is_base_2,
                  cudaStream_t stream);
 
-bool has_tiles(Number number, int head_dim);
+bool has_tiles(Number number, int head_dim, bool is_fp8);
 
-/// FlashInfer's tensor-core kernel; head sizes 64 and 128, bfloat16 and float16.
+/// FlashInfer's tensor-core kernel; head sizes 64, 128 and (without fp8, tiles of up to 64) 256,
+/// bfloat16 and float16.
 void attend_tiles(const AttendCall& call, const UnitArrays& units, cudaStream_t stream);
 
 struct GatherCall {
@@ -132,11 +134,11 @@ struct DecodeArrays {
   float2* record_weights = nullptr;  // [records, N]
 };
 
-/// Sequences of one row, at most kMostDecodeRows query heads per key-value head; head sizes and
-/// precisions of attend_tiles.
+/// Sequences of one row, at most kMostDecodeRows query heads per key-value head; head sizes 64 and
+/// 128, precisions of attend_tiles.
 bool has_decode(Number number, int head_dim, int group);
 /// `rotate`: what norm_rotate would be called with, and call.q as that would find it; or null,
-/// where it has run.
+/// where it has run. Norms in the precision of the rows.
 void attend_decode(const AttendCall& call, const DecodeArrays& plan, const RotateCall* rotate,
                    cudaStream_t stream);
 /// The second kernel of attend_decode: merges the records (partial softmaxes) of each sequence.

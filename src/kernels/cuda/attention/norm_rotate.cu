@@ -8,6 +8,13 @@ constexpr int kWarps = 8;  // heads per block
 constexpr int kWideThreads = 256;
 constexpr int kMaxPairs = 4;  // pairs of numbers per lane: head sizes up to 256
 
+/// Number i of a norm's weight.
+template <typename T>
+__device__ float weight_at(const RotateCall& call, const void* norm_D, int i) {
+  return call.has_float_norms ? static_cast<const float*>(norm_D)[i]
+                              : to_float(static_cast<const T*>(norm_D)[i]);
+}
+
 /// One warp per head of a row. A lane holds the pairs (i, i + D / 2) with i = lane, lane + 32, ...
 template <typename T>
 __global__ void __launch_bounds__(32 * kWarps) norm_rotate_kernel(RotateCall call) {
@@ -19,7 +26,7 @@ __global__ void __launch_bounds__(32 * kWarps) norm_rotate_kernel(RotateCall cal
   const int half = call.head_dim / 2;
   const bool is_query = head < num_heads;
   const bool is_value = head >= num_heads + num_kv_heads;
-  const auto* norm = static_cast<const T*>(is_query ? call.q_norm_D : call.k_norm_D);
+  const void* norm = is_query ? call.q_norm_D : call.k_norm_D;
   grid_dependency_wait();
 
   const int64_t row = blockIdx.x;
@@ -60,8 +67,8 @@ __global__ void __launch_bounds__(32 * kWarps) norm_rotate_kernel(RotateCall cal
     if (i >= half) continue;
     if (!is_value) {
       if (norm != nullptr) {
-        a[p] = normed(a[p], scale, to_float(norm[i]));
-        b[p] = normed(b[p], scale, to_float(norm[i + half]));
+        a[p] = normed(a[p], scale, weight_at<T>(call, norm, i));
+        b[p] = normed(b[p], scale, weight_at<T>(call, norm, i + half));
       }
       rotate_pair(a[p], b[p], call.cos_PR[position * half + i], call.sin_PR[position * half + i]);
     }
@@ -90,7 +97,7 @@ __global__ void __launch_bounds__(kWideThreads) norm_rotate_wide_kernel(RotateCa
   const int head = static_cast<int>(is_there ? at % heads : 0);
   const int first = static_cast<int>(threadIdx.x) % kLanes * kOwn;
   const bool is_query = head < num_heads, is_value = head >= num_heads + num_kv_heads;
-  const auto* norm = static_cast<const T*>(is_query ? call.q_norm_D : call.k_norm_D);
+  const void* norm = is_query ? call.q_norm_D : call.k_norm_D;
   grid_dependency_wait();
 
   const int64_t offset = (row * heads + head) * kDim + first;
@@ -109,12 +116,21 @@ __global__ void __launch_bounds__(kWideThreads) norm_rotate_wide_kernel(RotateCa
   if (!is_value) {
     if (norm != nullptr) {
       const float scale = norm_scale(sum, kDim, call.eps);
-      const Numbers norm_low = *reinterpret_cast<const Numbers*>(norm + first);
-      const Numbers norm_high = *reinterpret_cast<const Numbers*>(norm + first + kHalf);
+      const auto apply = [&](const auto& norm_low, const auto& norm_high) {
 #pragma unroll
-      for (int i = 0; i < kOwn; ++i) {
-        a[i] = normed(a[i], scale, to_float(norm_low.x[i]));
-        b[i] = normed(b[i], scale, to_float(norm_high.x[i]));
+        for (int i = 0; i < kOwn; ++i) {
+          a[i] = normed(a[i], scale, to_float(norm_low.x[i]));
+          b[i] = normed(b[i], scale, to_float(norm_high.x[i]));
+        }
+      };
+      if (call.has_float_norms) {
+        const auto* weight = static_cast<const float*>(norm) + first;
+        apply(*reinterpret_cast<const Pack<float, kOwn>*>(weight),
+              *reinterpret_cast<const Pack<float, kOwn>*>(weight + kHalf));
+      } else {
+        const T* weight = static_cast<const T*>(norm) + first;
+        apply(*reinterpret_cast<const Numbers*>(weight),
+              *reinterpret_cast<const Numbers*>(weight + kHalf));
       }
     }
     const int64_t angle = call.positions_T[row] * kHalf + first;
@@ -167,18 +183,24 @@ bool is_wide(const RotateCall& call) {
        {call.qkv_TE, static_cast<const void*>(call.out_TE), call.q_norm_D, call.k_norm_D,
         static_cast<const void*>(call.keys), static_cast<const void*>(call.values)})
     is_aligned &= reinterpret_cast<uintptr_t>(x) % 16 == 0;
-  for (const float* x : {call.cos_PR, call.sin_PR})
+  for (const void* x :
+       {static_cast<const void*>(call.cos_PR), static_cast<const void*>(call.sin_PR),
+        call.has_float_norms ? call.q_norm_D : nullptr,
+        call.has_float_norms ? call.k_norm_D : nullptr})
     is_aligned &= reinterpret_cast<uintptr_t>(x) % 32 == 0;
   return is_aligned && call.number != Number::kFloat32 &&
-         (call.head_dim == 64 || call.head_dim == 128);
+         (call.head_dim == 64 || call.head_dim == 128 || call.head_dim == 256);
 }
 
 template <typename T>
 void run_wide(const RotateCall& call, cudaStream_t stream) {
   const int64_t heads = call.rows * (call.num_heads + 2 * call.num_kv_heads);
   const int64_t threads = heads * call.head_dim / 16;
-  launch(call.head_dim == 64 ? norm_rotate_wide_kernel<T, 64> : norm_rotate_wide_kernel<T, 128>,
-         dim3((threads + kWideThreads - 1) / kWideThreads), dim3(kWideThreads), 0, stream, call);
+  const auto kernel = call.head_dim == 64    ? norm_rotate_wide_kernel<T, 64>
+                      : call.head_dim == 128 ? norm_rotate_wide_kernel<T, 128>
+                                             : norm_rotate_wide_kernel<T, 256>;
+  launch(kernel, dim3((threads + kWideThreads - 1) / kWideThreads), dim3(kWideThreads), 0, stream,
+         call);
 }
 
 }  // namespace

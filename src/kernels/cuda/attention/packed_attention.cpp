@@ -24,6 +24,7 @@ int64_t most_head_dim() {
   return has_long ? 256 : 128;
 }
 
+constexpr int64_t kMaxWideHeadDim = 256;
 constexpr std::size_t kRememberedLevels = 16;
 
 enum Uid : int64_t {
@@ -93,6 +94,34 @@ PackedAttention::~PackedAttention() { cudnnDestroy(static_cast<cudnnHandle_t>(ha
 bool PackedAttention::supports(at::ScalarType type, const RotaryShape& heads) {
   return (type == at::kBFloat16 || type == at::kHalf) && heads.head_dim % 8 == 0 &&
          heads.head_dim <= most_head_dim();
+}
+
+bool PackedAttention::may_have_kernels(at::ScalarType type, const RotaryShape& heads) {
+  return (type == at::kBFloat16 || type == at::kHalf) && heads.head_dim % 8 == 0 &&
+         heads.head_dim <= kMaxWideHeadDim;
+}
+
+bool PackedAttention::has_kernels(at::ScalarType type, const RotaryShape& heads,
+                                  const TreeAttentionShape& shape) {
+  if (supports(type, heads)) return true;
+  if (!may_have_kernels(type, heads)) return false;
+  const AttentionLevel causal{{{0, 128, 0, 128}}, true}, whole{{{0, 128, 0, 128}}, false};
+  const int64_t out = heads.num_heads * heads.head_dim,
+                in = out + 2 * heads.num_kv_heads * heads.head_dim;
+  const Strides strides{in, in, out};
+  const Key key = key_for(true, strides, type, causal, heads, shape);
+  const auto [found, is_new] = has_kernels_.try_emplace(key, false);
+  if (!is_new) return found->second;
+  try {
+    for (const bool is_backward : {false, true}) {
+      graph_for(key_for(is_backward, strides, type, causal, heads, shape));
+      graph_for(key_for(is_backward, strides, type, whole, heads, {shape.scale, 0}));
+    }
+    found->second = true;
+  } catch (const std::runtime_error&) {
+    // Then it is computed by plain products.
+  }
+  return found->second;
 }
 
 int64_t PackedAttention::planned_rows(const AttentionLevel& level, bool of_keys) const {

@@ -41,6 +41,10 @@ class PackedAttention final {
   PackedAttention& operator=(const PackedAttention&) = delete;
 
   static bool supports(at::ScalarType type, const RotaryShape& heads);
+  /// The same for heads of up to 256, of which not every library and not every GPU has kernels forward
+  /// and backward: where there may be some, the library is asked once.
+  static bool may_have_kernels(at::ScalarType type, const RotaryShape& heads);
+  bool has_kernels(at::ScalarType type, const RotaryShape& heads, const TreeAttentionShape& shape);
 
   /// Writes out_TC [T, N V] and logsumexp_TN (float32) in the rows that are queries of the level.
   /// keys_CX [C, K (D + V)]: where the level's keys are; undefined: in heads_TE. Values have the size V
@@ -80,6 +84,7 @@ class PackedAttention final {
   const PlanRounding rounding_;
   void* handle_ = nullptr;  // cudnnHandle_t
   std::map<Key, std::unique_ptr<Graph>> graphs_;
+  std::map<Key, bool> has_kernels_;  // for wide heads, by the key of the smallest backward
   std::vector<std::unique_ptr<Tables>> tables_;  // of the last few levels: the same for all layers
 };
 

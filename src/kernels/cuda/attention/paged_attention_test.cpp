@@ -73,6 +73,7 @@ struct PagedCase {
   int64_t shared_pages = 0;
   // Without these the new rows are what they are: cosine 1, sine 0.
   bool is_normed = false;
+  bool has_float_norms = false;
   bool is_rotated = false;
   bool has_twin = true;  // otherwise nothing is expected
   bool packs = false;    // long prompts go to packed attention
@@ -175,8 +176,9 @@ struct PagedCase {
     const Tensor cosine = angle_PR.cos(), sine = angle_PR.sin();
     Tensor q_norm, k_norm;
     if (is_normed) {
-      q_norm = (at::rand({dim}, floats) + 0.5).to(type);
-      k_norm = (at::rand({dim}, floats) + 0.5).to(type);
+      const auto of_norm = has_float_norms ? at::kFloat : type;
+      q_norm = (at::rand({dim}, floats) + 0.5).to(of_norm);
+      k_norm = (at::rand({dim}, floats) + 0.5).to(of_norm);
       q_norm_D = q_norm.to(at::kCUDA);
       k_norm_D = k_norm.to(at::kCUDA);
     }
@@ -229,7 +231,8 @@ struct PagedCase {
       batch.packed = {std::move(packed.own), std::move(packed.earlier), to_gpu(earlier, at::kInt)};
     }
     add_tiles(plan_prompts(planned, group,
-                           {heads.num_kv_heads, splits_keys ? open_gpu().num_processors() : 0}));
+                           {heads.num_kv_heads, splits_keys ? open_gpu().num_processors() : 0,
+                            most_tile_rows(heads.head_dim)}));
     if (!open_gpu().has_decode_attention(heads, type)) {
       add_tiles(plan_single_rows(spans, 0, group));
       return;
@@ -310,7 +313,7 @@ TEST(GpuPagedAttention, EqualsTheTwinWithWindowsInEveryPrecision) {
   SLIME_NEEDS_GPU();
   for (const auto type : {at::kFloat, at::kBFloat16, at::kHalf}) {
     for (const int64_t window : {0, 1, 16, 200}) {
-      for (const int64_t dim : {24, 64, 128}) {
+      for (const int64_t dim : {24, 64, 128, 256}) {
         for (const bool is_decode : {true, false}) {
           PagedCase one;
           one.type = type;
@@ -488,6 +491,27 @@ TEST(GpuPagedAttention, NormsAndRotatesAsTheTwin) {
               << group << " heads of " << dim << (is_fp8 ? ", fp8" : "")
               << (is_decode ? ", decode" : ", mixed");
         }
+      }
+    }
+  }
+}
+
+/// As Qwen3-Next and Gemma 3 have them: one plus a weight, and heads of 256.
+TEST(GpuPagedAttention, NormsInFloatAsTheTwin) {
+  SLIME_NEEDS_GPU();
+  for (const auto type : kGpuTypes) {
+    for (const int64_t dim : {24, 64, 128, 256}) {
+      for (const bool is_decode : {true, false}) {
+        PagedCase one;
+        one.type = type;
+        one.heads = {8, 2, dim, 1e-6};
+        one.attention = {0.1, 0};
+        one.is_rotated = one.is_normed = one.has_float_norms = true;
+        one.packs = dim == 128 && type != at::kFloat && !is_decode;
+        one.spans = is_decode ? decode_spans() : mixed_spans();
+        if (one.packs) one.spans.push_back({1100, 1300});
+        EXPECT_LT(one.error(), tolerance(type))
+            << at::toString(type) << ", heads of " << dim << (is_decode ? ", decode" : ", mixed");
       }
     }
   }

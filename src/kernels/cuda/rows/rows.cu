@@ -1,5 +1,7 @@
 #include "kernels/cuda/rows/rows.h"
 
+#include <type_traits>
+
 namespace slime::kernels::cuda {
 namespace {
 
@@ -28,9 +30,9 @@ __global__ void embedding_kernel(const int64_t* ids_T, const T* table_VH, T* out
 }
 
 /// out = held * scale * weight, in a thread's packs of a row.
-template <typename T, int kNumbers, int kHeld>
+template <typename T, typename W, int kNumbers, int kHeld>
 __device__ void write_scaled(Pack<T, kNumbers> (&held)[kHeld],
-                             const Pack<T, kNumbers> (&weight)[kHeld], float scale,
+                             const Pack<W, kNumbers> (&weight)[kHeld], float scale,
                              Pack<T, kNumbers>* out, int packs) {
 #pragma unroll
   for (int h = 0; h < kHeld; ++h) {
@@ -44,20 +46,26 @@ __device__ void write_scaled(Pack<T, kNumbers> (&held)[kHeld],
 }
 
 /// One thread block per row. Up to kHeld packs a thread stay in registers between the two passes.
-template <typename T, int kHeld>
+template <typename T, typename W, int kHeld>
 __global__ void __launch_bounds__(kMaxThreads)
-    add_rms_norm_kernel(const T* x_TH, const T* update_TH, const T* weight_H, T* sum_TH, T* out_TH,
+    add_rms_norm_kernel(const T* x_TH, const T* update_TH, const W* weight_H, T* sum_TH, T* out_TH,
                         int packs, float inverse_hidden, float eps) {
   __shared__ float scratch[33];
   constexpr int kSize = Pack<T>::kSize;
+  // A weight of another precision was made by a kernel just before.
+  constexpr bool kIsStored = std::is_same_v<T, W>;
   launch_dependents();
-  Pack<T> weight[kHeld];
+  Pack<W, kSize> weight[kHeld];
+  const auto load_weight = [&] {
 #pragma unroll
-  for (int h = 0; h < kHeld; ++h) {
-    const int i = threadIdx.x + h * blockDim.x;
-    if (i < packs) weight[h] = reinterpret_cast<const Pack<T>*>(weight_H)[i];
-  }
+    for (int h = 0; h < kHeld; ++h) {
+      const int i = threadIdx.x + h * blockDim.x;
+      if (i < packs) weight[h] = reinterpret_cast<const Pack<W, kSize>*>(weight_H)[i];
+    }
+  };
+  if constexpr (kIsStored) load_weight();
   grid_dependency_wait();
+  if constexpr (!kIsStored) load_weight();
   const auto* x = reinterpret_cast<const Pack<T>*>(x_TH) + static_cast<int64_t>(blockIdx.x) * packs;
   auto* sum = reinterpret_cast<Pack<T>*>(sum_TH) + static_cast<int64_t>(blockIdx.x) * packs;
   const auto* update = update_TH == nullptr ? nullptr
@@ -182,19 +190,27 @@ void embedding(Number number, const int64_t* ids_T, const void* table_VH, void* 
 }
 
 void add_rms_norm(Number number, const void* x_TH, const void* update_TH, const void* weight_H,
-                  void* sum_TH, void* out_TH, int64_t rows, int64_t hidden, float eps,
-                  cudaStream_t stream) {
+                  Number of_weight, void* sum_TH, void* out_TH, int64_t rows, int64_t hidden,
+                  float eps, cudaStream_t stream) {
   with_type(number, [&](auto zero) {
     using T = decltype(zero);
     check_rows(hidden, Pack<T>::kSize);
     const auto packs = static_cast<int>(hidden / Pack<T>::kSize);
     const int threads = threads_for(packs);
     if (packs > 4 * threads) throw std::runtime_error("rows of this length are not supported");
-    const auto kernel = packs <= threads ? add_rms_norm_kernel<T, 1> : add_rms_norm_kernel<T, 4>;
-    launch(kernel, dim3(rows), dim3(threads), 0, stream, static_cast<const T*>(x_TH),
-           static_cast<const T*>(update_TH), static_cast<const T*>(weight_H),
-           static_cast<T*>(sum_TH), static_cast<T*>(out_TH), packs,
-           1.0F / static_cast<float>(hidden), eps);
+    const auto run = [&](auto weight_zero) {
+      using W = decltype(weight_zero);
+      const auto kernel =
+          packs <= threads ? add_rms_norm_kernel<T, W, 1> : add_rms_norm_kernel<T, W, 4>;
+      launch(kernel, dim3(rows), dim3(threads), 0, stream, static_cast<const T*>(x_TH),
+             static_cast<const T*>(update_TH), static_cast<const W*>(weight_H),
+             static_cast<T*>(sum_TH), static_cast<T*>(out_TH), packs,
+             1.0F / static_cast<float>(hidden), eps);
+    };
+    if (of_weight == number) return run(zero);
+    if (of_weight != Number::kFloat32)
+      throw std::runtime_error("a norm's weight has the precision of the rows, or float32");
+    run(float{});
   });
 }
 

@@ -19,10 +19,11 @@ void embedding(Number number, const int64_t* ids_T, const void* table_VH, void* 
                int64_t rows, int64_t hidden, cudaStream_t stream);
 
 /// out = norm(x) * weight. With `update_TH`, sum = x + update (rounded to the precision of x) is
-/// normed instead of x and written to sum_TH, which may be x_TH.
+/// normed instead of x and written to sum_TH, which may be x_TH. `of_weight`: the precision of x, or
+/// float32.
 void add_rms_norm(Number number, const void* x_TH, const void* update_TH, const void* weight_H,
-                  void* sum_TH, void* out_TH, int64_t rows, int64_t hidden, float eps,
-                  cudaStream_t stream);
+                  Number of_weight, void* sum_TH, void* out_TH, int64_t rows, int64_t hidden,
+                  float eps, cudaStream_t stream);
 
 /// The reduction of split-K, with the norm behind it, in bfloat16: x += the sum of `num_splits`
 /// partial sums in one order (and of the bias, null: none), rounded once to the precision of x; out

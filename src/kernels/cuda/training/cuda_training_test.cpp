@@ -14,11 +14,12 @@ double tolerance(at::ScalarType type) {
   return type == at::kFloat ? 5e-6 : type == at::kBFloat16 ? 8e-3 : 1e-3;
 }
 
-void expect_gradients_of_norms(int64_t rows, int64_t hidden) {
+void expect_gradients_of_norms(int64_t rows, int64_t hidden, at::ScalarType type,
+                               at::ScalarType of_weight) {
   const Device& gpu = open_gpu().device();
-  for (const auto type : kGpuTypes) {
+  {
     const Tensor x = numbers({rows, hidden}, type), dy = numbers({rows, hidden}, type);
-    const Tensor dsum = numbers({rows, hidden}, type), weight = numbers({hidden}, type);
+    const Tensor dsum = numbers({rows, hidden}, type), weight = numbers({hidden}, of_weight);
     Tensor grad = at::ones({hidden}, at::kCUDA), exact = at::ones({hidden}, at::kDouble);
     EXPECT_LT(
         relative_error(gpu.rms_norm_backward(to_gpu(dy), to_gpu(x), to_gpu(weight), 1e-6, grad),
@@ -38,12 +39,25 @@ void expect_gradients_of_norms(int64_t rows, int64_t hidden) {
   }
 }
 
+void expect_gradients_of_norms(int64_t rows, int64_t hidden) {
+  for (const auto type : kGpuTypes) expect_gradients_of_norms(rows, hidden, type, type);
+}
+
 TEST(CudaTraining, GradientsOfNormsEqualTheirTwin) {
   SLIME_NEEDS_GPU();
   for (const int64_t hidden : {8, 72, 2560, 8200}) {  // the last: several packs for a thread
     for (const int64_t rows : {1, 129}) expect_gradients_of_norms(rows, hidden);
   }
   expect_gradients_of_norms(1200, 72);  // several rows for a block
+}
+
+/// One plus a weight has more digits than the rows.
+TEST(CudaTraining, GradientsOfNormsWithAFloatWeightEqualTheirTwin) {
+  SLIME_NEEDS_GPU();
+  for (const auto type : {at::kBFloat16, at::kHalf}) {
+    for (const int64_t hidden : {8, 72, 2560, 8200})
+      expect_gradients_of_norms(33, hidden, type, at::kFloat);
+  }
 }
 
 TEST(CudaTraining, GradientsOfLargeNormsEqualTheirTwin) {
@@ -74,16 +88,18 @@ TEST(CudaTraining, GradientOfALargeGatedActivationEqualsItsTwin) {
   for (const int64_t rows : {1, 131}) expect_gradient_of_gated_activation(rows, 9728);
 }
 
-void expect_gradient_of_heads(int64_t rows, const RotaryShape& shape) {
+void expect_gradient_of_heads(int64_t rows, const RotaryShape& shape,
+                              bool has_float_norms = false) {
   const Device& gpu = open_gpu().device();
   const int64_t heads = shape.num_heads + 2 * shape.num_kv_heads, dim = shape.head_dim;
   for (const auto type : kGpuTypes) {
+    const auto of_norm = has_float_norms ? at::kFloat : type;
     const Tensor x = numbers({rows, heads * dim}, type), dy = numbers({rows, heads * dim}, type);
     const Tensor angle = at::rand({100, dim / 2}) * 6;
     const Tensor positions = at::randint(100, {rows}, at::kLong);
     for (const bool has_norm : {true, false}) {
-      const Tensor q = has_norm ? numbers({dim}, type) : Tensor(),
-                   k = has_norm ? numbers({dim}, type) : Tensor();
+      const Tensor q = has_norm ? numbers({dim}, of_norm) : Tensor(),
+                   k = has_norm ? numbers({dim}, of_norm) : Tensor();
       Tensor dq = has_norm ? at::zeros({dim}, at::kCUDA) : Tensor(),
              dk = has_norm ? at::zeros({dim}, at::kCUDA) : Tensor();
       Tensor dq_exact = has_norm ? at::zeros({dim}, at::kDouble) : Tensor(),
@@ -108,7 +124,8 @@ TEST(CudaTraining, GradientOfNormedAndRotatedHeadsEqualsItsTwin) {
   SLIME_NEEDS_GPU();
   for (const RotaryShape& shape : {RotaryShape{5, 1, 64, 1e-6}, RotaryShape{7, 1, 128, 1e-6},
                                    RotaryShape{4, 2, 256, 1e-6}, RotaryShape{2, 2, 16, 1e-6}})
-    expect_gradient_of_heads(77, shape);
+    for (const bool has_float_norms : {false, true})
+      expect_gradient_of_heads(77, shape, has_float_norms);
   expect_gradient_of_heads(601, {2, 2, 16, 1e-6});  // several rows for a block
 }
 
@@ -127,13 +144,13 @@ Tensor queried(const Tensor& x, const std::vector<Segment>& segments) {
 }
 
 void expect_attention(at::ScalarType type, const RotaryShape& heads,
-                      const std::vector<Segment>& segments, int64_t window) {
+                      const std::vector<Segment>& segments, int64_t window, double scale = 0.11) {
   const Device& gpu = open_gpu().device();
   const int64_t rows = std::ranges::max(segments, {}, &Segment::end).end,
                 out = heads.num_heads * heads.head_dim;
   const Tensor x = numbers({rows, out + 2 * heads.num_kv_heads * heads.head_dim}, type) * 0.7;
   const Tensor dy = numbers({rows, out}, type);
-  const TreeAttentionShape shape{0.11, window};
+  const TreeAttentionShape shape{scale, window};
   Tensor lse, lse_exact;
   const Tensor y = gpu.tree_attention(to_gpu(x), segments, heads, shape, lse);
   const Tensor exact = twin().tree_attention(wide(x), segments, heads, shape, lse_exact);
@@ -161,6 +178,32 @@ TEST(CudaTraining, AttentionOverTreesAndItsGradientEqualTheirTwin) {
       expect_attention(type, heads, segments, 0);
     for (const auto& segments : {roots, within_window}) expect_attention(type, heads, segments, 33);
   }
+}
+
+TEST(CudaTraining, AttentionWhoseWindowEndsInAnotherSegmentEqualsItsTwin) {
+  SLIME_NEEDS_GPU();
+  const std::vector<Segment> siblings = {{0, 70, -1}, {70, 75, 0}, {75, 126, 0}, {126, 127, 0}};
+  const std::vector<Segment> chain = {{0, 3, -1}, {3, 5, 0}, {5, 100, 1}, {100, 129, -1}};
+  for (const int64_t window : {1, 4, 33})
+    for (const auto& segments : {siblings, chain})
+      expect_attention(at::kBFloat16, {5, 1, 64, 0}, segments, window);
+}
+
+/// Whatever computes it: cuDNN where it has such heads, plain products elsewhere.
+TEST(CudaTraining, AttentionOfHeadsOf256EqualsItsTwin) {
+  SLIME_NEEDS_GPU();
+  const std::vector<Segment> siblings = {{0, 70, -1}, {70, 75, 0}, {75, 126, 0}, {126, 127, 0}};
+  for (const int64_t window : {0, 33}) {
+    expect_attention(at::kBFloat16, {4, 1, 256, 0}, {{0, 128, -1}}, window, 0.06);
+    expect_attention(at::kBFloat16, {4, 1, 256, 0}, siblings, window, 0.06);
+  }
+}
+
+/// One process has several models, whose heads may differ by this alone.
+TEST(CudaTraining, AttentionsThatDifferByTheirScaleAreTwo) {
+  SLIME_NEEDS_GPU();
+  for (const double scale : {0.2, 0.05})
+    expect_attention(at::kBFloat16, {4, 2, 64, 0}, {{0, 100, -1}}, 0, scale);
 }
 
 TEST(CudaTraining, AttentionOverThePiecesOfAContextParallelRankEqualsItsTwin) {

@@ -37,19 +37,19 @@ __global__ void add_column_sums_kernel(const float* partial_BX, int64_t rows, in
 
 /// A thread block takes rows blockIdx.x, blockIdx.x + gridDim.x, ...; a thread keeps its columns of
 /// the weight and of the weight's gradient in registers.
-template <typename T, int kHeld>
+template <typename T, typename W, int kHeld>
 __global__ void __launch_bounds__(kMaxThreads) rms_norm_backward_kernel(NormBackwardCall call) {
   __shared__ float2 scratch[32];
   constexpr int kSize = Pack<T>::kSize;
   const auto packs = static_cast<int>(call.hidden / kSize);
   const float inverse_hidden = 1.0F / static_cast<float>(call.hidden);
   grid_dependency_wait();
-  Pack<T> weight[kHeld];
+  Pack<W, kSize> weight[kHeld];
   float dweight[kHeld][kSize] = {};
 #pragma unroll
   for (int h = 0; h < kHeld; ++h) {
     const int i = threadIdx.x + h * blockDim.x;
-    if (i < packs) weight[h] = static_cast<const Pack<T>*>(call.weight_H)[i];
+    if (i < packs) weight[h] = static_cast<const Pack<W, kSize>*>(call.weight_H)[i];
   }
   for (int64_t row = blockIdx.x; row < call.rows; row += gridDim.x) {
     const auto* xs = static_cast<const Pack<T>*>(call.x_TH) + row * packs;
@@ -140,8 +140,11 @@ __global__ void __launch_bounds__(32 * kHeadWarps)
   if (head >= num_heads + 2 * num_kv_heads) return;
   const int half = dim / 2;
   const bool is_query = head < num_heads, is_value = head >= num_heads + num_kv_heads;
-  const T* norm =
-      is_value ? nullptr : static_cast<const T*>(is_query ? shape.q_norm_D : shape.k_norm_D);
+  const void* norm = is_value ? nullptr : is_query ? shape.q_norm_D : shape.k_norm_D;
+  const auto norm_at = [&](int i) {
+    return shape.has_float_norms ? static_cast<const float*>(norm)[i]
+                                 : to_float(static_cast<const T*>(norm)[i]);
+  };
   grid_dependency_wait();
   float weight[2][kMaxHeadPairs][2] = {}, dweight[2][kMaxHeadPairs][2] = {};
   if (norm != nullptr) {
@@ -151,8 +154,8 @@ __global__ void __launch_bounds__(32 * kHeadWarps)
       if (i >= half) continue;
 #pragma unroll
       for (int j = 0; j < 2; ++j) {
-        weight[0][p][j] = to_float(norm[i + j]);
-        weight[1][p][j] = to_float(norm[half + i + j]);
+        weight[0][p][j] = norm_at(i + j);
+        weight[1][p][j] = norm_at(half + i + j);
       }
     }
   }
@@ -298,9 +301,13 @@ void rms_norm_backward(const NormBackwardCall& call, cudaStream_t stream) {
     const int64_t packs = call.hidden / Pack<T>::kSize;
     const int threads = threads_for(packs);
     if (packs > 4 * threads) throw std::runtime_error("rows of this length are not supported");
-    const auto kernel =
-        packs <= threads ? rms_norm_backward_kernel<T, 1> : rms_norm_backward_kernel<T, 4>;
-    launch(kernel, dim3(kPartialRows), dim3(threads), 0, stream, call);
+    const auto run = [&](auto weight_zero) {
+      using W = decltype(weight_zero);
+      const auto kernel =
+          packs <= threads ? rms_norm_backward_kernel<T, W, 1> : rms_norm_backward_kernel<T, W, 4>;
+      launch(kernel, dim3(kPartialRows), dim3(threads), 0, stream, call);
+    };
+    call.has_float_weight ? run(float{}) : run(zero);
   });
 }
 

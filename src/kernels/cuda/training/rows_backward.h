@@ -29,6 +29,7 @@ struct NormBackwardCall {
   const void* dy_TH = nullptr;
   const void* x_TH = nullptr;  // input of the norm
   const void* weight_H = nullptr;
+  bool has_float_weight = false;  // in float32, whatever the rows are
   const void* dsum_TH = nullptr;  // added to dx; null: nothing
   void* dx_TH = nullptr;
   float* partial_BH = nullptr;  // null: the weight is frozen
