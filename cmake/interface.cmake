@@ -18,7 +18,7 @@ endfunction()
 # OUT: a generated source with kernels::interface_hash().
 function(slime_interface out)
   set(headers)
-  foreach(header kernels/gpu/gpu.h kernels/block_chain.h kernels/cuda/library.h)
+  foreach(header kernels/gpu/gpu.h kernels/gpu/peer_collectives.h kernels/block_chain.h kernels/cuda/library.h)
     slime_header_closure(headers ${header})
   endforeach()
   list(SORT headers)

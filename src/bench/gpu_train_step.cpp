@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "bench/device_profile.h"
 #include "bench/random_tokens.h"
 #include "bench/timing.h"
 #include "comm/ordered_sum.h"
@@ -20,6 +21,7 @@
 #include "core/json_lines.h"
 #include "kernels/gpu/gpu.h"
 #include "kernels/gpu/limits.h"
+#include "kernels/trace.h"
 #include "train/trainer.h"
 
 namespace slime::bench {
@@ -99,6 +101,25 @@ std::vector<double> finished_seconds(model::Network& network, int repeats, const
   });
 }
 
+/// A line of each rank, one after another.
+template <typename Work>
+void profile(const GpuTrainOptions& options, const comm::Mesh& mesh, model::Network& network,
+             const Work& work) {
+  constexpr int kSteps = 2;
+  mesh.world().barrier("tracing");
+  kernels::begin_trace(/*with_gpu=*/true);
+  finished_seconds(network, kSteps, work);
+  const auto traced = kernels::end_trace_of_gpu();
+  for (int rank = 0; rank < mesh.world().size(); ++rank) {
+    mesh.world().barrier("telling");
+    if (rank != mesh.rank()) continue;
+    write_json_line({{"name", options.name},
+                     {"layout", options.ranks.layout},
+                     {"rank", rank},
+                     {"profile", device_profile(traced, kSteps)}});
+  }
+}
+
 }  // namespace
 
 void measure_gpu_train_step(const GpuTrainOptions& options) {
@@ -140,6 +161,7 @@ void measure_gpu_train_step(const GpuTrainOptions& options) {
   for (const double seconds : steps) all_steps += seconds;
   std::this_thread::sleep_for(kLookTime);
   json::object communication = times.shares(1e3 * all_steps);
+  if (options.has_profile) profile(options, mesh, *network, step);
   const std::vector<double> gradients = finished_seconds(*network, options.repeats, [&] {
     devices == 1 ? trainer.accumulate_gradients(batch) : trainer.accumulate_gradients(share);
   });

@@ -20,6 +20,7 @@ struct GpuTrainOptions {
   int64_t micro_batch_tokens = 16384;
   int repeats = 5;  // the median counts
   bool state_on_host = false;
+  bool has_profile = false;  // what fills a step (bench/device_profile.h), a line of each rank
   RankOptions ranks;
 };
 

@@ -1,19 +1,60 @@
 #include "bench/gpu_workloads.h"
 
+#include <ATen/Parallel.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
 
+#include "bench/made_up_directory.h"
 #include "bench/workload.h"
+#include "cluster/run_identity.h"
 #include "core/clock.h"
 #include "core/error.h"
 #include "core/json_lines.h"
 #include "kernels/gpu/gpu.h"
 #include "kernels/gpu/limits.h"
+#include "loop/engine_ranks.h"
 
 namespace slime::bench {
 namespace {
+
+/// The further ranks of an engine, with a directory that says what the model is.
+struct OtherRanks {
+  std::unique_ptr<MadeUpDirectory> directory;
+  std::unique_ptr<loop::EngineRanks> ranks;
+};
+
+std::unique_ptr<OtherRanks> start_ranks(const std::string& model, const GpuWorkloadOptions& options,
+                                        const Clock& clock) {
+  if (options.tp == 1) return nullptr;
+  const MadeUpDirectoryOptions shape{.shape = {.file = options.file, .model = model},
+                                     .has_weights = false};
+  auto directory = std::make_unique<MadeUpDirectory>(shape);
+  loop::check_engine_ranks(model::read_model_config(directory->model()), options.tp, "--tp");
+  constexpr std::chrono::minutes kDeadline{2};
+  loop::EngineRanksConfig config{
+      .start = {.directory = directory->model(),
+                .device = "cuda",
+                .dtype = "bfloat16",
+                .made_up_bound = kGenerationWeightBound,
+                .nccl_alone = options.nccl_alone,
+                .num_ranks = options.tp,
+                .num_threads = at::get_num_threads(),
+                .collective_milliseconds = std::chrono::milliseconds(kDeadline).count()},
+      .identity = {.token = cluster::make_run_token()},
+      .log_folder = directory->path(),
+      .on_lost = [](const std::string& why) {
+        std::fputs(("slime bench: " + why + "\n").c_str(), stderr);
+        std::_Exit(1);
+      }};
+  auto ranks = std::make_unique<loop::EngineRanks>(std::move(config), clock);
+  return std::make_unique<OtherRanks>(OtherRanks{std::move(directory), std::move(ranks)});
+}
 
 /// Workloads of the same model share one network and one engine.
 void run_model(const WorkloadFile& file, const std::string& model,
@@ -22,9 +63,11 @@ void run_model(const WorkloadFile& file, const std::string& model,
   kernels::opened_gpu().release_unused_memory();
   const SystemClock clock;
   const Clock::TimePoint start = clock.now();
-  const auto network = make_up_network(model::parse_model_config(file.models.at(model), model),
-                                       kGenerationWeightBound);
+  const auto ranks = start_ranks(model, options, clock);
   engine::EngineConfig config;
+  if (ranks) config.mesh = &ranks->ranks->mesh();
+  const auto network = make_up_network(model::parse_model_config(file.models.at(model), model),
+                                       kGenerationWeightBound, *config.mesh);
   config.max_running_requests = options.max_running_requests;
   config.max_prefill_tokens = options.max_prefill_tokens;
   config.context_length = std::min(options.context_length, network->config().max_positions);
@@ -33,11 +76,16 @@ void run_model(const WorkloadFile& file, const std::string& model,
   config.kv_cache_dtype = options.kv_cache_dtype;
   config.shares_prompt_reads = options.shares_prompt_reads;
   config.kv_cache_bytes = most_free_bytes();
-  engine::Engine engine(*network, config, clock);
+  engine::Engine engine(*network, config, clock,
+                        ranks ? ranks->ranks->make_runner() : engine::make_step_runner);
   const double start_seconds = seconds_between(start, clock.now());
   for (const Workload* workload : workloads) {
     json::object line = run_workload(engine, *network, *workload, limits, options.repeats,
-                                     options.shares_prompt_reads, clock);
+                                     options.shares_prompt_reads, clock, options.tp);
+    if (ranks) {
+      line["ranks"] = options.tp;
+      line["sums"] = options.nccl_alone ? "NCCL" : "peer memory";
+    }
     line["gpu"] = kernels::opened_gpu().description();
     line["weights_and_engine_seconds"] = start_seconds;
     write_json_line(line);

@@ -68,10 +68,11 @@ struct Costs {
   }
 };
 
-Costs costs_of(model::Network& network, at::ScalarType kv_dtype, const kernels::GpuLimits& limits) {
+Costs costs_of(model::Network& network, at::ScalarType kv_dtype, const kernels::GpuLimits& limits,
+               int num_ranks) {
   const model::ModelConfig& config = network.config();
   int64_t weights = network.weights().num_parameters();
-  if (!config.ties_embeddings) weights -= config.vocab_size * config.hidden_size;
+  if (!config.ties_embeddings) weights -= config.vocab_size * config.hidden_size / num_ranks;
   const model::ExpertsConfig& experts = config.experts;
   const int64_t expert_weights = 3 * config.hidden_size * experts.width *
                                  std::count(experts.in_layer.begin(), experts.in_layer.end(), true);
@@ -84,7 +85,7 @@ Costs costs_of(model::Network& network, at::ScalarType kv_dtype, const kernels::
   for (const model::BlockNeeds& block : network.blocks()) {
     costs.kv_bytes += static_cast<double>(block.cache.numbers_per_token() *
                                           static_cast<int64_t>(c10::elementSize(kv_dtype)));
-    costs.attention_flops += static_cast<double>(block.costs.flops_per_pair);
+    costs.attention_flops += static_cast<double>(block.costs.flops_per_pair) / num_ranks;
   }
   costs.limits = limits;
   return costs;
@@ -147,11 +148,11 @@ double decode_floor(const Workload& workload, const Costs& costs) {
   return costs.step_seconds(running, keys, keys);
 }
 
-double prefill_flops(const Workload& workload, const Costs& costs,
-                     const model::ModelConfig& config) {
+double prefill_flops(const Workload& workload, const Costs& costs, const model::ModelConfig& config,
+                     int num_ranks) {
   // The output layer sees one row per prompt.
   const double per_token =
-      costs.flops - 2.0 * static_cast<double>(config.vocab_size * config.hidden_size);
+      costs.flops - 2.0 * static_cast<double>(config.vocab_size * config.hidden_size / num_ranks);
   double flops = 0;
   for (const int64_t length : workload.prompt_lengths) {
     const auto n = static_cast<double>(length);
@@ -219,8 +220,8 @@ WorkloadFile read_workloads(const std::filesystem::path& path) {
 
 json::object run_workload(engine::Engine& engine, model::Network& network, const Workload& workload,
                           const kernels::GpuLimits& limits, int repeats, bool shares_prompt_reads,
-                          const Clock& clock) {
-  Costs costs = costs_of(network, engine.kv_dtype(), limits);
+                          const Clock& clock, int num_ranks) {
+  Costs costs = costs_of(network, engine.kv_dtype(), limits, num_ranks);
   double best = 1e300;
   json::array all;
   std::optional<VisitedExpertsMeter> visited;
@@ -261,7 +262,8 @@ json::object run_workload(engine::Engine& engine, model::Network& network, const
     fraction = floor / value;
   } else {
     unit = "fraction of the matrix limit";
-    value = prefill_flops(workload, costs, network.config()) / best / limits.flops_per_second;
+    value = prefill_flops(workload, costs, network.config(), num_ranks) / best /
+            limits.flops_per_second;
     floor = 1;
     fraction = value;
   }

@@ -53,9 +53,11 @@ WorkloadFile read_workloads(const std::filesystem::path& path);
 /// second. Decode: milliseconds per step. Prefill: share of the matrix limit. `fraction` is 1 at
 /// the floor. The best repeat counts. With experts a step reads those that were visited, counted on
 /// the device: "visited_experts" of a layer, mean of the steps. `shares_prompt_reads`: of the
-/// engine; then the floor counts a group's prompt once a step.
+/// engine; then the floor counts a group's prompt once a step. `num_ranks` share the model, of which
+/// `network` has this one's slices: the floor is that of one of them, without what they say to one
+/// another.
 json::object run_workload(engine::Engine& engine, model::Network& network, const Workload& workload,
                           const kernels::GpuLimits& limits, int repeats, bool shares_prompt_reads,
-                          const Clock& clock);
+                          const Clock& clock, int num_ranks = 1);
 
 }  // namespace slime::bench

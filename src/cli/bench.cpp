@@ -21,6 +21,7 @@
 #include "bench/grpo_step.h"
 #include "bench/kernels.h"
 #include "bench/plugin_calls.h"
+#include "bench/rank_collectives.h"
 #include "bench/start.h"
 #include "bench/train_step.h"
 #include "bench/update_pause.h"
@@ -177,6 +178,25 @@ int plugin_calls(Arguments arguments) {
   return 0;
 }
 
+int rank_collectives(Arguments arguments) {
+  CLI::App app("Sums of small tensors over GPUs: through peer memory, and through NCCL.",
+               "slime bench rank-collectives");
+  bench::RankCollectiveOptions options;
+  options.ranks.layout = "tp2";
+  app.add_option("--kib", options.kib, "Sizes of the tensors")->capture_default_str();
+  app.add_option("--hidden", options.hidden, "Numbers of a row that is normed")
+      ->capture_default_str();
+  app.add_option("--layout", options.ranks.layout, "tp2, tp4, ...")->capture_default_str();
+  // Of the other ranks, which this command starts.
+  app.add_option("--rank", options.ranks.rank)->group("");
+  app.add_option("--port", options.ranks.port)->group("");
+  options.ranks.command = {"bench", "rank-collectives"};
+  options.ranks.command.insert(options.ranks.command.end(), arguments.begin(), arguments.end());
+  if (const auto exit_code = parse_options(app, arguments)) return *exit_code;
+  bench::measure_rank_collectives(options);
+  return 0;
+}
+
 int sleep_wake(Arguments arguments) {
   CLI::App app("Keys and values give their memory back and take it again.",
                "slime bench sleep-wake");
@@ -242,6 +262,7 @@ constexpr auto kMeasurements = std::to_array<Command>({
     {"hand-over", "new weights to the engine of the same GPU", hand_over},
     {"kernels", "products of the decoder; --device cuda: every kernel of a GPU", kernels_alone},
     {"plugin-calls", "trivial rewards of a user's Python function: calls per second", plugin_calls},
+    {"rank-collectives", "sums of small tensors over GPUs, beside NCCL", rank_collectives},
     {"sleep-wake", "keys and values give their memory back and take it again", sleep_wake},
     {"train-step", "one training step on made-up tokens: tokens per second, phase times",
      train_step},
@@ -273,6 +294,8 @@ int gpu_train_step(const std::string& name, std::string size, Arguments argument
   add_repeats(app, options.repeats, "The median counts");
   app.add_flag("--optimizer-cpu-offload", options.state_on_host,
                "Master weights and moments in host memory");
+  app.add_flag("--profile", options.has_profile,
+               "What fills a step: kernels, collectives, gaps, a line of each rank");
   app.add_option("--layout", options.ranks.layout,
                  "Several GPUs of this machine: dp2, tp2-sp, pp2-chunks2, cp2, dp2-cp2, ...; "
                  "--sequences are for each of them")
@@ -402,6 +425,11 @@ int gpu_workloads(Arguments arguments) {
       ->capture_default_str();
   app.add_flag("!--no-shared-reads", options.shares_prompt_reads,
                "Each sample reads its prompt's keys and values itself");
+  app.add_option("--tp", options.tp, "GPUs of this machine that share the model")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 64));
+  app.add_flag("--disable-custom-all-reduce", options.nccl_alone,
+               "With --tp: small sums go through NCCL, as large ones do");
   if (const auto exit_code = parse_options(app, arguments)) return *exit_code;
   bench::measure_gpu_workloads(options);
   return 0;

@@ -50,6 +50,7 @@ struct ServeOptions {
   std::vector<std::string> weight_roots;
   DeviceOptions device;
   int tp_size = 1;
+  bool nccl_alone = false;
   bool disable_radix_cache = false;
   bool skip_tokenizer_init = false;
   int64_t response_limit_mib = 1 << 10;
@@ -114,8 +115,10 @@ void add_options(CLI::App& app, ServeOptions& options) {
   add_device_options(app, options.device);
   app.add_option("--tp-size,--tensor-parallel-size,--tp", options.tp_size,
                  "processes that share the model, each with slices of its layers and their part of "
-                 "keys and values; on the CPU")
+                 "keys and values; on GPUs one each")
       ->check(CLI::Range(1, 1024));
+  app.add_flag("--disable-custom-all-reduce", options.nccl_alone,
+               "several GPUs: small sums go through NCCL, as large ones do");
   app.add_flag("--disable-radix-cache", options.disable_radix_cache,
                "do not reuse the prefixes of earlier prompts");
   app.add_flag("--enable-return-routed-experts", options.engine.records_experts,
@@ -217,9 +220,6 @@ std::unique_ptr<loop::EngineRanks> start_ranks(const ServeOptions& options,
                                                const std::string& dtype,
                                                const model::ModelConfig& model, int num_threads,
                                                const LogFolder& logs, const Clock& clock) {
-  if (options.device.device != "cpu")
-    throw ConfigError(
-        fmt::format("--tp-size {}: an engine computes on one GPU so far; use 1", options.tp_size));
   if (options.engine.records_experts)
     throw ConfigError(
         "--enable-return-routed-experts: an engine of several ranks does not record them");
@@ -236,6 +236,7 @@ std::unique_ptr<loop::EngineRanks> start_ranks(const ServeOptions& options,
                     .device = options.device.device,
                     .dtype = dtype,
                     .loads_weights = true,
+                    .nccl_alone = options.nccl_alone,
                     .num_ranks = options.tp_size,
                     .num_threads = num_threads,
                     .collective_milliseconds = std::chrono::milliseconds(kDeadline).count()},

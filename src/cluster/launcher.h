@@ -22,8 +22,9 @@ class WorkerFailure : public std::runtime_error {
 
 /// Where a worker runs.
 struct WorkerPlace {
-  int node = 0;     // 0: the controller's
-  int device = -1;  // its GPU among those that the node shows; -1: all of them
+  int node = 0;         // 0: the controller's
+  int device = -1;      // its GPU among those that the node shows; -1: all of them
+  int num_devices = 1;  // from that one on: more where it gives some to processes of its own
   bool operator==(const WorkerPlace&) const = default;
 };
 

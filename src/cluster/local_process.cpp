@@ -161,7 +161,8 @@ StartedWorker LocalLauncher::start(const WorkerOrder& order) {
     throw ConfigError(fmt::format("no socket for {}: {}", order.name, why));
   }
   std::optional<std::string> device;
-  if (order.place.device >= 0) device = visible_device(order.place.device);
+  if (order.place.device >= 0)
+    device = visible_devices(order.place.device, order.place.num_devices);
   StartedWorker started{.process = nullptr, .control = control[0], .data = data[0]};
   std::string failure;
   try {

@@ -164,7 +164,8 @@ class Node final {
       std::unique_ptr<net::FrameChannel> data;
       if (order.has_data) data = connect(true);
       std::optional<std::string> device;
-      if (order.place.device >= 0) device = visible_device(order.place.device);
+      if (order.place.device >= 0)
+        device = visible_devices(order.place.device, order.place.num_devices);
       auto process = start_process(
           order, {.control = control->descriptor(), .data = data ? data->descriptor() : -1},
           device);

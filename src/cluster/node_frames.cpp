@@ -38,6 +38,7 @@ std::string to_frame(const StartFrame& start) {
   return json::serialize(json::object{{"worker", start.worker},
                                       {"name", start.order.name},
                                       {"device", start.order.place.device},
+                                      {"num_devices", start.order.place.num_devices},
                                       {"command", json::value_from(start.order.command)},
                                       {"environment", json::value_from(start.order.environment)},
                                       {"log", start.order.log.string()},
@@ -72,13 +73,14 @@ StartFrame start_from(std::string_view frame) {
   return read_object(frame, "an order to start a worker", [](const auto& fields, const auto& open) {
     StartFrame start{
         .worker = *fields.integer("worker", 0),
-        .order = {
-            .name = *fields.text("name"),
-            .place = {.device = static_cast<int>(*fields.integer("device", -1, kMostDevices))},
-            .command = open.strings("command"),
-            .environment = open.strings("environment"),
-            .log = *fields.text("log"),
-            .has_data = *fields.boolean("has_data")}};
+        .order = {.name = *fields.text("name"),
+                  .place = {.device = static_cast<int>(*fields.integer("device", -1, kMostDevices)),
+                            .num_devices =
+                                static_cast<int>(*fields.integer("num_devices", 1, kMostDevices))},
+                  .command = open.strings("command"),
+                  .environment = open.strings("environment"),
+                  .log = *fields.text("log"),
+                  .has_data = *fields.boolean("has_data")}};
     fields.expect(!start.order.command.empty(), "command", "must have a program");
     return start;
   });

@@ -25,9 +25,11 @@ struct Placement {
   std::string problem() const;
 
   WorkerPlace of_rank(int rank) const { return of_place(rank); }
-  /// Of one of the engine's places.
+  /// Of the engine's places, which are on one node, from `part` on.
   WorkerPlace of_engine(int engine, int part = 0) const {
-    return of_place(num_ranks + engine * places_per_engine + part);
+    WorkerPlace place = of_place(num_ranks + engine * places_per_engine + part);
+    if (has_devices) place.num_devices = places_per_engine - part;
+    return place;
   }
   /// How many share a node, where most do: what the cores of a node are divided by.
   int most_ranks_of_a_node() const;

@@ -25,7 +25,7 @@ TEST(WorkerPlacement, PlacesGoOnFromNodeToNode) {
                             .places_per_engine = 2,
                             .has_devices = true};
   EXPECT_EQ(placement.of_rank(5), (WorkerPlace{.node = 1, .device = 1}));
-  EXPECT_EQ(placement.of_engine(0), (WorkerPlace{.node = 1, .device = 2}));
+  EXPECT_EQ(placement.of_engine(0), (WorkerPlace{.node = 1, .device = 2, .num_devices = 2}));
   EXPECT_EQ(placement.of_engine(0, 1), (WorkerPlace{.node = 1, .device = 3}));
   EXPECT_EQ(placement.most_ranks_of_a_node(), 4);
   EXPECT_EQ(placement.most_engines_of_a_node(), 1);

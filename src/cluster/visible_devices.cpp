@@ -22,10 +22,18 @@ std::string visible_device(std::optional<std::string_view> own, int index) {
   return std::string(rest.substr(begin, rest.find_last_not_of(kBlank) + 1 - begin));
 }
 
-std::string visible_device(int index) {
+std::string visible_device(int index) { return visible_devices(index, 1); }
+
+std::string visible_devices(std::optional<std::string_view> own, int first, int count) {
+  std::string devices = visible_device(own, first);
+  for (int i = 1; i < count; ++i) devices += "," + visible_device(own, first + i);
+  return devices;
+}
+
+std::string visible_devices(int first, int count) {
   const char* own = std::getenv(kVisibleDevices);
-  return visible_device(own == nullptr ? std::nullopt : std::optional<std::string_view>(own),
-                        index);
+  return visible_devices(own == nullptr ? std::nullopt : std::optional<std::string_view>(own),
+                         first, count);
 }
 
 }  // namespace slime::cluster

@@ -22,4 +22,8 @@ std::string visible_device(std::optional<std::string_view> own, int index);
 /// The same of this process's environment.
 std::string visible_device(int index);
 
+/// The same for `count` devices from `first` on.
+std::string visible_devices(std::optional<std::string_view> own, int first, int count);
+std::string visible_devices(int first, int count);
+
 }  // namespace slime::cluster

@@ -335,13 +335,16 @@ class NcclGroup final : public RankGroup {
 
 }  // namespace
 
-std::unique_ptr<Mesh> make_nccl_mesh(const GlooConfig& config, Rendezvous* rendezvous) {
+std::unique_ptr<Mesh> make_nccl_mesh(const GlooConfig& config, Rendezvous* rendezvous,
+                                     const WrapGroup& wrap) {
   nccl();  // before anybody waits for anybody
   const auto connection = std::make_shared<Connection>(config);
   GlooConfig host = config;
   host.on_begin = [connection](int64_t, const char* what) { connection->begin(what); };
   return make_gloo_mesh(host, rendezvous, [&](std::unique_ptr<RankGroup> group, Axis axis) {
-    return std::make_unique<NcclGroup>(connection, std::move(group), axis);
+    std::unique_ptr<RankGroup> on_gpus =
+        std::make_unique<NcclGroup>(connection, std::move(group), axis);
+    return wrap ? wrap(std::move(on_gpus), axis) : std::move(on_gpus);
   });
 }
 

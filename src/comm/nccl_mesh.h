@@ -11,8 +11,9 @@
 
 namespace slime::comm {
 
-/// Joins the other ranks as make_gloo_mesh() does. The GPU, device 0 of this process, is open. Throws
+/// Joins the other ranks as make_gloo_mesh() does, which says what `wrap` is. The GPU, device 0 of this process, is open. Throws
 /// ConfigError when NCCL cannot be loaded.
-std::unique_ptr<Mesh> make_nccl_mesh(const GlooConfig& config, Rendezvous* rendezvous);
+std::unique_ptr<Mesh> make_nccl_mesh(const GlooConfig& config, Rendezvous* rendezvous,
+                                     const WrapGroup& wrap = {});
 
 }  // namespace slime::comm

@@ -87,10 +87,6 @@ void check_engine_workers(ParsedFlags& flags, Problems& problems) {
   problems.require(
       devices / per_engine <= kMostEngines,
       fmt::format("--rollout-num-gpus {}: should be at most {} engines", devices, kMostEngines));
-  problems.require(per_engine == 1 || config.device == "cpu",
-                   fmt::format("--rollout-num-gpus-per-engine {}: an engine computes on one GPU so "
-                               "far; use 1",
-                               per_engine));
   problems.require(per_engine == 1 || config.update_weight_mode != "delta",
                    fmt::format("--rollout-num-gpus-per-engine {}: an engine of several ranks takes "
                                "whole weights so far; use 1, or --update-weight-mode full",

@@ -42,7 +42,7 @@ int64_t block_bytes(const StepRunnerConfig& config, const kernels::DecodeOptions
 constexpr kernels::RotaryShape kLongestHeads{1, 1, 256, 0};
 
 bool is_latent(const model::Network& network) {
-  return common_cache(network.blocks()).value_size == 0;
+  return cache_of_tokens(network.blocks()).value_size == 0;
 }
 
 kernels::DecodeOptions decode_options(const kernels::Gpu& gpu, const model::CacheSpec& cache,

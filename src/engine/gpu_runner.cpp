@@ -12,7 +12,6 @@
 #include "engine/prompt_scores.h"
 #include "kernels/cpu/thread_pool.h"
 #include "kernels/gpu/recorded_rows.h"
-#include "kernels/linear.h"
 
 namespace slime::engine {
 namespace {
@@ -187,7 +186,7 @@ Tensor GpuRunner::forward(const GpuStepInputs& in) {
 void GpuRunner::draw(const GpuStepInputs& in, const Tensor& hidden_TH) {
   const Tensor hidden_RH =
       in.drawn_rows_R.defined() ? hidden_TH.index_select(0, in.drawn_rows_R) : hidden_TH;
-  const Tensor logits_RV = kernels::logits(hidden_RH, network_->head());
+  const Tensor logits_RV = network_->logits(hidden_RH);
   gpu_.sample(
       logits_RV, in.sampling,
       {results_.on_device[0], results_.on_device[1].view(at::kFloat), results_.on_device[2]});
@@ -245,7 +244,7 @@ bool GpuRunner::launch(std::span<const Chunk> chunks) {
 std::vector<kernels::SampledToken> GpuRunner::score_rows(const Tensor& hidden_PH,
                                                          std::span<const TokenId> targets,
                                                          int64_t num_top) {
-  const Tensor logits_PV = kernels::logits(hidden_PH.contiguous(), network_->head());
+  const Tensor logits_PV = network_->logits(hidden_PH.contiguous());
   std::vector<kernels::SampledToken> scores(targets.size());
   Tensor target_P = at::empty({static_cast<int64_t>(targets.size())}, at::TensorOptions(at::kLong));
   std::copy(targets.begin(), targets.end(), target_P.data_ptr<int64_t>());

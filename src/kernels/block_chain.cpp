@@ -6,12 +6,17 @@ namespace slime::kernels {
 
 Tensor unfused_block_chain(const BlockChain& chain) {
   const Device& device = kernels_for(chain.residual_TH);
-  const Tensor output_TH = device.linear(chain.attended_TC, chain.output_HC, chain.output_bias_H);
+  const auto summed = [&](const Tensor& partial_TH) {
+    if (chain.ranks != nullptr) chain.ranks->sum_(partial_TH);
+    return partial_TH;
+  };
+  const Tensor output_TH =
+      summed(device.linear(chain.attended_TC, chain.output_HC, chain.output_bias_H));
   const Tensor input_TH =
       device.add_rms_norm_(chain.residual_TH, output_TH, chain.post_norm_H, chain.eps);
   const Tensor gated_TF =
       device.swiglu(device.linear(input_TH, chain.gate_up_2FH, chain.gate_up_bias_2F));
-  const Tensor update_TH = device.linear(gated_TF, chain.down_HF, chain.down_bias_H);
+  const Tensor update_TH = summed(device.linear(gated_TF, chain.down_HF, chain.down_bias_H));
   if (!chain.next_norm_H.defined()) return update_TH;
   const Tensor next_TH =
       device.add_rms_norm_(chain.residual_TH, update_TH, chain.next_norm_H, chain.eps);

@@ -7,6 +7,7 @@
 /// Dimensions: T tokens, C = N D attended numbers, H hidden, F feed-forward width, E heads.
 
 #include "core/tensor.h"
+#include "kernels/rank_collectives.h"
 #include "kernels/routed_experts.h"
 
 namespace slime::kernels {
@@ -22,10 +23,13 @@ struct BlockChain {
   // Of the next block; undefined after the last one.
   Tensor next_norm_H, next_qkv_EH, next_qkv_bias_E;
   double eps = 0;
+  /// Each of several tensor-parallel ranks has a part of what the output and down products give; null:
+  /// this one has all of it. Biases of sums are defined on one rank.
+  const RankCollectives* ranks = nullptr;
 };
 
 /// From single operations of kernels::Device, on any device. Returns the next block's heads [T, E];
-/// after the last block what is yet to be added to the residual stream [T, H].
+/// after the last block what is yet to be added to the residual stream [T, H], of all ranks.
 Tensor unfused_block_chain(const BlockChain& chain);
 
 /// Implemented by a kernels::Device with fused kernels.

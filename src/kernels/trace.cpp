@@ -26,6 +26,12 @@ torch::profiler::impl::ProfilerConfig make_config() {
       /*with_modules=*/false, every_thread);
 }
 
+std::unique_ptr<torch::autograd::profiler::ProfilerResult> stop() {
+  check(is_tracing, "a trace that ends has begun");
+  is_tracing = false;
+  return torch::autograd::profiler::disableProfiler();
+}
+
 }  // namespace
 
 struct TraceRange::Recording {
@@ -52,10 +58,19 @@ void begin_trace(bool with_gpu) {
   is_tracing = true;
 }
 
+std::vector<TracedKernel> end_trace_of_gpu() {
+  std::vector<TracedKernel> kernels;
+  const auto result = stop();
+  for (const auto& event : result->events()) {
+    if (event.deviceType() != c10::DeviceType::CUDA) continue;
+    kernels.push_back({event.name(), event.deviceResourceId(),
+                       static_cast<int64_t>(event.startNs()), static_cast<int64_t>(event.endNs())});
+  }
+  return kernels;
+}
+
 void end_trace(const std::string& path) {
-  check(is_tracing, "a trace that ends has begun");
-  is_tracing = false;
-  const auto result = torch::autograd::profiler::disableProfiler();
+  const auto result = stop();
   std::error_code error;
   std::filesystem::remove(path, error);  // whether it was written is asked below
   result->save(path);

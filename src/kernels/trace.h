@@ -6,8 +6,10 @@
 /// NVIDIA GPU each kernel and copy, through CUPTI. Without a trace under way a range costs one
 /// relaxed load.
 
+#include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 namespace slime::kernels {
 
@@ -29,6 +31,16 @@ class TraceRange {
 /// Begins a trace of all threads; `with_gpu`: kernels and copies too. Throws ConfigError when one
 /// is under way already, in this process there is one at most.
 void begin_trace(bool with_gpu);
+
+/// A kernel or a copy of the GPU in a trace.
+struct TracedKernel {
+  std::string name;
+  int64_t stream = 0;
+  int64_t begin_ns = 0, end_ns = 0;
+};
+
+/// Ends it without a file: what the GPU did. As end_trace().
+std::vector<TracedKernel> end_trace_of_gpu();
 
 /// Ends it and writes `path` (JSON). Call on the thread that began it, outside of its ranges.
 /// Throws ConfigError when the file cannot be written.

@@ -6,11 +6,13 @@
 #include <utility>
 #include <vector>
 
+#include "comm/nccl_mesh.h"
 #include "comm/unconnected_group.h"
 #include "core/error.h"
 #include "engine/ranks/following_rank.h"
 #include "engine/ranks/leading_runner.h"
-#include "loop/trainer_role.h"
+#include "engine/ranks/peer_group.h"
+#include "kernels/gpu/gpu.h"
 #include "model/network.h"
 #include "model/placement.h"
 
@@ -25,6 +27,32 @@ comm::GlooConfig meeting(const EngineRankStart& start, const cluster::RunIdentit
           .epoch = identity.epoch,
           .connect_timeout = kRankConnectTimeout,
           .timeout = std::chrono::milliseconds(start.collective_milliseconds)};
+}
+
+std::unique_ptr<comm::Mesh> connect(const EngineRankStart& start,
+                                    const cluster::RunIdentity& identity,
+                                    comm::Rendezvous* rendezvous) {
+  const comm::GlooConfig config = meeting(start, identity);
+  if (start.device == "cpu") return comm::make_gloo_mesh(config, rendezvous);
+  return comm::make_nccl_mesh(config, rendezvous,
+                              engine::with_peer_collectives(config.timeout, start.nccl_alone));
+}
+
+/// Ranks of one host; each has the GPU that this process counts as it counts the ranks.
+std::vector<cluster::WorkerPlace> places_of(int count, bool is_on_gpus) {
+  std::vector<cluster::WorkerPlace> places;
+  for (int rank = 1; is_on_gpus && rank <= count; ++rank) places.push_back({.device = rank});
+  return places;
+}
+
+std::unique_ptr<model::Network> network_of(const EngineRankStart& start,
+                                           const model::Precision& precision,
+                                           const comm::Mesh& mesh) {
+  if (start.loads_weights) return model::load_network(start.directory, precision, mesh);
+  const model::ModelConfig shape = model::read_model_config(start.directory);
+  return start.made_up_bound > 0
+             ? model::make_uniform_network(shape, precision, start.made_up_bound, mesh)
+             : model::make_blank_network(shape, precision, mesh);
 }
 
 }  // namespace
@@ -65,12 +93,18 @@ EngineRanks::EngineRanks(EngineRanksConfig config, const Clock& clock)
     : config_(std::move(config)) {
   EngineRankStart start = config_.start;
   const int count = start.num_ranks - 1;
+  const bool is_on_gpus = start.device != "cpu";
+  if (is_on_gpus && kernels::count_gpus() < start.num_ranks) {
+    throw ConfigError(fmt::format("an engine of {} ranks needs {} GPUs, {} are visible",
+                                  start.num_ranks, start.num_ranks, kernels::count_gpus()));
+  }
   workers_ = std::make_unique<cluster::Workers>(
       cluster::WorkersConfig{.noun = config_.noun,
                              .first_rank = 1,
                              .count = count,
                              .identity = config_.identity,
                              .has_data = true,
+                             .places = places_of(count, is_on_gpus),
                              .log_folder = config_.log_folder,
                              .silence_limit = config_.silence_limit,
                              .notice_limit = std::chrono::milliseconds(0),
@@ -83,8 +117,9 @@ EngineRanks::EngineRanks(EngineRanksConfig config, const Clock& clock)
   for (start.rank = 1; start.rank <= count; ++start.rank)
     workers_->send_task(start.rank, to_frame(start));
   start.rank = 0;
+  model::precision_on(start.device, start.dtype);  // opens the GPU, as the others do now
   try {
-    mesh_ = connect_ranks(start.device != "cpu", meeting(start, config_.identity), &rendezvous_);
+    mesh_ = connect(start, config_.identity, &rendezvous_);
   } catch (const comm::GroupError& error) {
     workers_->blame(error.what(), 0);
   }
@@ -97,7 +132,7 @@ EngineRanks::~EngineRanks() {
 engine::MakeStepRunner EngineRanks::make_runner() {
   return [this](model::Network& network, const engine::StepRunnerConfig& config) {
     return std::make_unique<engine::LeadingRunner>(engine::make_step_runner(network, config),
-                                                   *followers_, config,
+                                                   *followers_, mesh_->tp(), config,
                                                    [this](const std::string& what) { lose(what); });
   };
 }
@@ -119,12 +154,11 @@ void follow_engine(const EngineRankStart& start, const cluster::RunIdentity& ide
                    int descriptor) {
   at::set_num_threads(start.num_threads);
   const model::Precision precision = model::precision_on(start.device, start.dtype);
-  const auto mesh = connect_ranks(start.device != "cpu", meeting(start, identity), nullptr);
-  std::unique_ptr<model::Network> network =
-      start.loads_weights
-          ? model::load_network(start.directory, precision, *mesh)
-          : model::make_blank_network(model::read_model_config(start.directory), precision, *mesh);
-  engine::FollowingRank rank(descriptor, *mesh, precision, std::move(network));
+  const auto mesh = connect(start, identity, nullptr);
+  engine::FollowingRank rank(descriptor, *mesh, precision, network_of(start, precision, *mesh));
+  // What is planned for keys and values leaves room for it; later there may be none.
+  if (precision.device.is_cuda() && !start.loads_weights && start.made_up_bound == 0)
+    rank.make_second();
   rank.follow();
 }
 

@@ -63,8 +63,10 @@ EngineRole::EngineRole(const EngineStart& start, const cluster::RunIdentity& ide
   } else {
     device_ = kernels::opened_gpu().description();
     kernels::opened_gpu().make_exportable(make_networks);
-    networks_.running_handle = kernels::opened_gpu().export_memory(first_->weights().flat());
-    networks_.second_handle = kernels::opened_gpu().export_memory(other_->weights().flat());
+    if (!ranks_) {  // each rank has slices: the trainer does not know them
+      networks_.running_handle = kernels::opened_gpu().export_memory(first_->weights().flat());
+      networks_.second_handle = kernels::opened_gpu().export_memory(other_->weights().flat());
+    }
   }
   networks_.running = first_.get();
   networks_.second = other_.get();

@@ -97,6 +97,8 @@ struct EngineRankStart {
   std::string device;     // as --device
   std::string dtype;
   bool loads_weights = false;  // of the directory; otherwise they are sent
+  double made_up_bound = 0;    // where above 0 weights are uniform within it: for measuring speed
+  bool nccl_alone = false;     // on GPUs: all of them (engine/ranks/peer_group.h)
   int rank = 0;                // 1, 2, ...
   int num_ranks = 0;
   int port = 0;  // where rank 0 listens

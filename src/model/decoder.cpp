@@ -132,7 +132,9 @@ class Decoder final : public Network {
       for (const auto& block : blocks) needs_.push_back(block->needs());
     }
     // Its kernels have the norms' weights as files do.
-    has_chain_ = sizes.pp == 1 && !config.norms_add_one && has_chain(chunks_.front());
+    has_chain_ =
+        sizes.pp == 1 && !config.norms_add_one && has_chain(chunks_.front(), tp_);
+    rank_collectives_ = rank_collectives_of(tp_);
   }
 
   Tensor forward(const TokenBatch& batch, Attention& attention) override {
@@ -149,7 +151,8 @@ class Decoder final : public Network {
     Stream stream{is_first ? embeddings(batch.ids_T) : stream_TH, {}};
     if (has_chain_ && attention.chains() != nullptr && !at::GradMode::is_enabled() &&
         batch.routers == nullptr) {
-      stream = chained(blocks, stream.residual_TH, batch.positions_T, attention, config_.norm_eps);
+      stream = chained(blocks, stream.residual_TH, batch.positions_T, attention, config_.norm_eps,
+                       {.sum = rank_collectives_.get(), .adds_biases = tp_.ranks.rank() == 0});
       return kernels::add_rms_norm(stream.residual_TH, stream.update_TH, final_norm_,
                                    config_.norm_eps)
           .normed_TH;
@@ -246,8 +249,9 @@ class Decoder final : public Network {
   std::vector<size_t> first_weights_;  // of each block: its index among the weights
   std::function<void(int64_t)> tell_;  // see on_gradients()
   bool has_chain_ = false;
-  kernels::Param final_norm_;  // [H], of the last stage
-  kernels::Param head_;        // [V, H], undefined when tied
+  std::unique_ptr<kernels::RankCollectives> rank_collectives_;  // null: one tensor-parallel rank
+  kernels::Param final_norm_;                                   // [H], of the last stage
+  kernels::Param head_;                                         // [V, H], undefined when tied
 };
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <string>
 
 #include "core/error.h"
 
@@ -31,6 +32,31 @@ void copy_to_(const Tensor& flat_N, int64_t begin, std::string_view bytes) {
   flat_N.view(at::kByte).narrow(0, begin, size).copy_(from);
 }
 
+/// Pieces that follow one another go to a GPU together: of a column slice each row is one.
+class Pieces {
+ public:
+  explicit Pieces(const Tensor& flat_N) : flat_N_(flat_N) {}
+
+  void add(int64_t begin, std::string_view bytes) {
+    if (flat_N_.is_cpu()) return copy_to_(flat_N_, begin, bytes);
+    if (begin != begin_ + static_cast<int64_t>(bytes_.size())) {
+      flush();
+      begin_ = begin;
+    }
+    bytes_ += bytes;
+  }
+  void flush() {
+    if (!bytes_.empty()) copy_to_(flat_N_, begin_, bytes_);
+    begin_ += static_cast<int64_t>(bytes_.size());
+    bytes_.clear();
+  }
+
+ private:
+  const Tensor& flat_N_;
+  int64_t begin_ = 0;
+  std::string bytes_;
+};
+
 }  // namespace
 
 int64_t whole_bytes(const Weights& own) {
@@ -45,13 +71,14 @@ void write_whole_(Weights& own, int64_t offset, std::string_view bytes) {
       own.tensors(), [](const NamedWeight& weight) { return weight.slice.dim < 0; });
   if (is_whole) return copy_to_(flat_N, offset, bytes);
   const int64_t element = flat_N.element_size();
+  Pieces pieces(flat_N);
   const auto copy = [&](const Run& run) {
     const int64_t from = std::max(offset, run.whole_begin),
                   to = std::min(end, run.whole_begin + run.size);
     if (from < to)
-      copy_to_(flat_N, run.own_begin + from - run.whole_begin,
-               bytes.substr(static_cast<std::size_t>(from - offset),
-                            static_cast<std::size_t>(to - from)));
+      pieces.add(run.own_begin + from - run.whole_begin,
+                 bytes.substr(static_cast<std::size_t>(from - offset),
+                              static_cast<std::size_t>(to - from)));
   };
   for (const NamedWeight& weight : own.tensors()) {
     const std::vector<int64_t>& shape = weight.full_shape;
@@ -72,6 +99,7 @@ void write_whole_(Weights& own, int64_t offset, std::string_view bytes) {
       copy({begin + row * whole_row + weight.slice.begin * inner,
             weight.offset * element + row * own_row, own_row});
   }
+  pieces.flush();
 }
 
 }  // namespace slime::model

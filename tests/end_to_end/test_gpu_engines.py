@@ -66,6 +66,18 @@ def test_an_engine_on_the_second_gpu_draws_and_trains_what_one_gpu_does(work):
             assert abs(two - one) <= 1e-4 * max(1, abs(one)), name
 
 
+@pytest.mark.skipif(num_gpus() < 3, reason="fewer than three NVIDIA GPUs")
+def test_an_engine_of_two_gpus_draws_what_one_does_also_with_new_weights(work):
+    run_dir = work / "engine-of-two"
+    extra = ["--device", "cuda", "--rollout-num-gpus", "2", "--rollout-num-gpus-per-engine", "2"]
+    finished(train_command(work, work / "engine-of-one", rollouts=1, extra=APART))
+    text = finished(train_command(work, run_dir, rollouts=4, extra=extra))
+    assert "engine 0 computes on" in text, text
+    assert responses(run_dir)["step_000000"] == responses(work / "engine-of-one")["step_000000"]
+    # What it drew with, behind three updates, are the trainer's weights.
+    assert max(metric(run_dir, "train/train_rollout_logprob_abs_diff")) < 1e-4
+
+
 def test_the_users_choice_of_devices_is_respected(work):
     command = train_command(work, work / "turned", rollouts=2, extra=APART)
     text = finished(command, env={**os.environ, "CUDA_VISIBLE_DEVICES": "1,0"})

@@ -56,7 +56,7 @@ class ParallelEngine {
         *network_, config, clock_,
         [this](model::Network& network, const engine::StepRunnerConfig& steps) {
           return std::make_unique<engine::LeadingRunner>(engine::make_step_runner(network, steps),
-                                                         *followers_, steps);
+                                                         *followers_, mesh_->tp(), steps);
         });
   }
   ~ParallelEngine() {

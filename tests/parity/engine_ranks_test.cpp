@@ -12,12 +12,14 @@
 #include "engine/paged_kv_cache.h"
 #include "engine/remote/engine_server.h"
 #include "engine/remote/remote_engine.h"
+#include "engine_rank_cases.h"
 #include "engine_rank_threads.h"
 #include "model/whole_weights.h"
 
 namespace slime::engine {
 namespace {
 
+using testing::expect_same;
 using testing::fixture_directory;
 using testing::greedy_request;
 using testing::MakeSlices;
@@ -27,52 +29,7 @@ using testing::sampled_request;
 using testing::slices_of;
 using testing::some_tokens;
 using testing::TestEngine;
-
-/// A group of four, prompts longer than a chunk, greedy, drawn, penalties, cuts, scores and stop ids.
-std::vector<GenerateRequest> workload(int64_t vocabulary, int64_t num_tokens = 24) {
-  std::vector<GenerateRequest> requests;
-  for (int i = 0; i < 14; ++i) {
-    const auto prompt =
-        some_tokens(i < 4 ? 45 : 3 + 7 * i, i < 4 ? 1 : i, std::min<int64_t>(300, vocabulary));
-    requests.push_back(i % 3 == 2 ? greedy_request(prompt, num_tokens)
-                                  : sampled_request(prompt, num_tokens, 100 + i));
-    GenerateRequest& request = requests.back();
-    request.rid = "r" + std::to_string(i);
-    if (i % 4 == 1) request.sampling.frequency_penalty = 0.7;
-    if (i % 5 == 0) request.sampling.top_p = 0.8;
-    if (i == 7) request.sampling.top_k = 5;
-    if (i % 6 == 0) request.top_logprobs_num = 3;
-    if (i == 4 || i == 9) request.logprob_start_len = 0;
-    if (i == 10) {
-      request.sampling.ignore_eos = false;
-      for (TokenId id = 0; id < vocabulary; id += 9) request.sampling.stop_token_ids.push_back(id);
-      request.sampling.min_new_tokens = 4;
-    }
-  }
-  return requests;
-}
-
-/// `rounding`: of float32 sums in another order, through some layers.
-void expect_same(const std::vector<GenerateUpdate>& got,
-                 const std::vector<GenerateUpdate>& expected, double rounding = 1e-4) {
-  ASSERT_EQ(got.size(), expected.size());
-  for (std::size_t i = 0; i < got.size(); ++i) {
-    SCOPED_TRACE(expected[i].rid);
-    EXPECT_EQ(got[i].output_ids, expected[i].output_ids);
-    ASSERT_EQ(got[i].output_log_probs.size(), expected[i].output_log_probs.size());
-    for (std::size_t t = 0; t < got[i].output_log_probs.size(); ++t)
-      EXPECT_NEAR(got[i].output_log_probs[t], expected[i].output_log_probs[t], rounding);
-    ASSERT_EQ(got[i].input_log_probs.size(), expected[i].input_log_probs.size());
-    for (std::size_t t = 1; t < got[i].input_log_probs.size(); ++t)
-      EXPECT_NEAR(*got[i].input_log_probs[t], *expected[i].input_log_probs[t], rounding);
-    ASSERT_EQ(got[i].output_top.size(), expected[i].output_top.size());
-    for (std::size_t t = 0; t < got[i].output_top.size(); ++t)
-      EXPECT_EQ(got[i].output_top[t].size(), expected[i].output_top[t].size());
-    ASSERT_TRUE(got[i].finish && expected[i].finish);
-    EXPECT_EQ(got[i].finish->kind, expected[i].finish->kind) << got[i].finish->message;
-    EXPECT_EQ(got[i].finish->matched, expected[i].finish->matched);
-  }
-}
+using testing::workload;
 
 /// Of one rank, all requests together.
 std::vector<GenerateUpdate> expected_of(TestEngine& bench,

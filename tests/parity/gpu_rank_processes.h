@@ -67,11 +67,11 @@ inline pid_t start_rank(const OtherRank& other) {
 }
 
 /// Calls body(mesh) in the process of each rank; a failure in one of them is one of the test.
-/// `leaves_together`: false where ranks are not to meet at the end.
+/// `leaves_together`: false where ranks are not to meet at the end. `wrap`: of make_nccl_mesh().
 inline void on_gpus(const comm::ParallelLayout& layout,
                     const std::function<void(const comm::Mesh&)>& body,
                     std::chrono::milliseconds timeout = std::chrono::seconds(60),
-                    bool leaves_together = true) {
+                    bool leaves_together = true, const comm::WrapGroup& wrap = {}) {
   // Of this test: a rank's process runs no other one.
   static int num_calls = 0;
   static const ::testing::TestInfo* counted = nullptr;
@@ -88,7 +88,7 @@ inline void on_gpus(const comm::ParallelLayout& layout,
                                             .port = port,
                                             .connect_timeout = std::chrono::seconds(60),
                                             .timeout = timeout},
-                                           rendezvous);
+                                           rendezvous, wrap);
     body(*mesh);
     if (leaves_together) mesh->world().barrier("leaving together");
   };

@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <fmt/format.h>
 
 #include <utility>
@@ -10,6 +11,7 @@
 #include "core/error.h"
 #include "engine/error_text.h"
 #include "engine/ranks/leading_runner.h"
+#include "engine/ranks/peer_group.h"
 #include "engine/remote/frames.h"
 #include "model/whole_weights.h"
 #include "net/binary.h"
@@ -35,6 +37,12 @@ std::vector<T> list_from(std::string_view frame) {
   in.get(list);
   in.end();
   return list;
+}
+
+/// sync: the runner's stream knows nothing of the one on which weights came.
+void wait_for_copies(const Tensor& copied) {
+  if (copied.is_cpu()) return;
+  c10::impl::VirtualGuardImpl(copied.device().type()).getStream(copied.device()).synchronize();
 }
 
 }  // namespace
@@ -85,7 +93,9 @@ void FollowingRank::carry_out(const net::Frame& frame) {
       return load(frame.payload);
     case RankOrder::kCopyWeights: {
       model::Weights& fresh = second().weights();
+      wait_for_copies(fresh.flat());
       runner().copy_weights({fresh.flat(), fresh.flat_constants()});
+      static_cast<void>(runner().wait_for_weights());  // they may be written to next
       return;
     }
     case RankOrder::kExchange:
@@ -105,6 +115,7 @@ void FollowingRank::carry_out(const net::Frame& frame) {
 void FollowingRank::collect(std::string_view frame) {
   const std::vector<TokenId> told = list_from<TokenId>(frame);
   const auto drawn = runner().collect();
+  check_peers(mesh_.tp());
   if (drawn.size() != told.size()) throw net::FrameError("a step has another number of chunks");
   for (std::size_t i = 0; i < told.size(); ++i) {
     const TokenId own = drawn[i] ? drawn[i]->id : kPendingToken;
@@ -132,6 +143,7 @@ void FollowingRank::exchange(std::string_view frame) {
   if (static_cast<int64_t>(constants.size()) != own_C.numel())
     throw net::FrameError("the constants that come are of another model");
   own_C.copy_(at::tensor(constants, at::kFloat));
+  wait_for_copies(own_C);
   runner().exchange_network(fresh);
   runner().wait_for_weights();  // the network before is written to next
   std::swap(running_, second_);
@@ -142,11 +154,21 @@ void FollowingRank::load(std::filesystem::path directory) {
     const at::NoGradGuard no_grad;
     std::string why;
     try {
-      std::unique_ptr<model::Network> loaded = model::load_network(directory, precision_, mesh_);
-      if (loaded->weights().num_elements() == running_->weights().num_elements()) {
+      // A GPU has no room for a third network.
+      const bool is_on_host = precision_.device.is_cuda();
+      std::unique_ptr<model::Network> loaded = model::load_network(
+          directory,
+          is_on_host ? model::Precision{.weights = precision_.weights, .activations = at::kFloat}
+                     : precision_,
+          mesh_);
+      if (loaded->weights().num_elements() != running_->weights().num_elements()) {
+        why = directory.string() + ": is another model than the running one";
+      } else if (!is_on_host) {
         second_ = std::move(loaded);
       } else {
-        why = directory.string() + ": is another model than the running one";
+        if (!second_) second_ = model::make_blank_network(running_->config(), precision_, mesh_);
+        second_->weights().copy_from(loaded->weights());
+        wait_for_copies(second_->weights().flat());
       }
     } catch (const std::exception& error) {
       why = text_of(error);

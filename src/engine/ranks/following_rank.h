@@ -30,6 +30,8 @@ class FollowingRank final {
   FollowingRank(const FollowingRank&) = delete;
   FollowingRank& operator=(const FollowingRank&) = delete;
 
+  /// The second network, which is otherwise made when weights come.
+  void make_second() { second(); }
   /// Until rank 0 closes the connection. Throws comm::GroupError when the ranks do not reach one
   /// another or have drawn different tokens, net::FrameError for what no rank 0 sends.
   void follow();

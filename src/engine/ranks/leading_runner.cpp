@@ -6,6 +6,7 @@
 
 #include "comm/rank_group.h"
 #include "engine/error_text.h"
+#include "engine/ranks/peer_group.h"
 #include "net/binary.h"
 
 namespace slime::engine {
@@ -57,8 +58,8 @@ StepRunnerConfig step_runner_config_from(std::string_view frame) {
 }
 
 LeadingRunner::LeadingRunner(std::unique_ptr<StepRunner> own, Followers& followers,
-                             const StepRunnerConfig& config, OnLost on_lost)
-    : own_(std::move(own)), followers_(followers), on_lost_(std::move(on_lost)) {
+                             comm::RankGroup& ranks, const StepRunnerConfig& config, OnLost on_lost)
+    : own_(std::move(own)), followers_(followers), ranks_(ranks), on_lost_(std::move(on_lost)) {
   followers_.tell(RankOrder::kOpen, to_frame(config));
 }
 
@@ -97,6 +98,7 @@ bool LeadingRunner::launch(std::span<const Chunk> chunks) {
 std::vector<std::optional<kernels::SampledToken>> LeadingRunner::collect() {
   return in_step([&] {
     auto tokens = own_->collect();
+    check_peers(ranks_);
     followers_.tell(RankOrder::kCollect, ids_of(tokens));
     return tokens;
   });

@@ -18,6 +18,7 @@
 #include <string>
 #include <vector>
 
+#include "comm/rank_group.h"
 #include "engine/ranks/followers.h"
 #include "engine/ranks/mirrored_step.h"
 #include "engine/step_runner.h"
@@ -32,10 +33,10 @@ class LeadingRunner final : public StepRunner {
  public:
   using OnLost = std::function<void(const std::string&)>;
 
-  /// `own`: of rank 0's slices, made with `config`, which goes to the others. `followers` outlives the
-  /// object. `on_lost`, where there is one, is called with the reason when the ranks are out of step, on
+  /// `own`: of rank 0's slices, made with `config`, which goes to the others. `followers` and `ranks`, on
+  /// which they meet, outlive the object. `on_lost`, where there is one, is called with the reason when the ranks are out of step, on
   /// the thread that notices, and need not return.
-  LeadingRunner(std::unique_ptr<StepRunner> own, Followers& followers,
+  LeadingRunner(std::unique_ptr<StepRunner> own, Followers& followers, comm::RankGroup& ranks,
                 const StepRunnerConfig& config, OnLost on_lost = {});
 
   void copy_page(PageId from, PageId to) override;
@@ -61,6 +62,7 @@ class LeadingRunner final : public StepRunner {
 
   std::unique_ptr<StepRunner> own_;
   Followers& followers_;
+  comm::RankGroup& ranks_;
   const OnLost on_lost_;
   StepFrames steps_;
   std::optional<std::string> lost_;  // why the ranks are out of step

@@ -35,15 +35,47 @@ bool is_narrow(const BlockChain& chain) {
          has(chain.down_HF);
 }
 
+/// Whether the ranks, where there are several, have sum and norm in one kernel.
+bool fuses_sums(const BlockChain& chain) {
+  return chain.ranks == nullptr || chain.ranks->has_add_norm(chain.residual_TH);
+}
+
+Tensor narrow(BatchProduct product, const Tensor& y, const NormPrologue& norm,
+              cudaStream_t stream) {
+  product.y = y.data_ptr();
+  product.float_result = y.scalar_type() == at::kFloat;
+  narrow_product(product, norm, stream);
+  return y;
+}
+
+/// Of one or two rows on several ranks, whose sums are kernels that also norm.
+Tensor narrow_chain_of_ranks(const BlockChain& chain, cudaStream_t stream) {
+  const int64_t rows = chain.residual_TH.size(0);
+  const auto options = chain.residual_TH.options();
+  const auto added_norm = [&](const Tensor& x_TI, const Tensor& weight_HI, const Tensor& bias_H,
+                              const Tensor& norm_H) {
+    const Tensor part_TH = at::empty_like(chain.residual_TH, options.dtype(at::kFloat));
+    narrow(product_of(x_TI, weight_HI, bias_H), part_TH, {}, stream);
+    return chain.ranks->add_norm_(chain.residual_TH, part_TH, {}, norm_H, chain.eps);
+  };
+  const Tensor input_TH =
+      added_norm(chain.attended_TC, chain.output_HC, chain.output_bias_H, chain.post_norm_H);
+  BatchProduct gate_up = product_of(input_TH, chain.gate_up_2FH, chain.gate_up_bias_2F);
+  gate_up.epilogue = BatchProduct::Epilogue::kSwiglu;
+  const Tensor gated_TF =
+      narrow(gate_up, at::empty({rows, chain.down_HF.size(1)}, options), {}, stream);
+  const Tensor next_TH = added_norm(gated_TF, chain.down_HF, chain.down_bias_H, chain.next_norm_H);
+  return narrow(product_of(next_TH, chain.next_qkv_EH, chain.next_qkv_bias_E),
+                at::empty({rows, chain.next_qkv_EH.size(0)}, options), {}, stream);
+}
+
 /// Of one or two rows: the norms are the prologues of the products behind them.
 Tensor narrow_chain(const BlockChain& chain, cudaStream_t stream) {
   const int64_t rows = chain.residual_TH.size(0);
   const auto options = chain.residual_TH.options();
-  const auto multiply = [&](BatchProduct product, const Tensor& y, const NormPrologue& norm = {}) {
-    product.y = y.data_ptr();
-    product.float_result = y.scalar_type() == at::kFloat;
-    narrow_product(product, norm, stream);
-    return y;
+  const auto multiply = [&](const BatchProduct& product, const Tensor& y,
+                            const NormPrologue& norm = {}) {
+    return narrow(product, y, norm, stream);
   };
   const auto norm_of = [&](const Tensor& residual_TH, const Tensor& added_TH,
                            const Tensor& weight_H, const Tensor& sum_TH) {
@@ -92,7 +124,10 @@ bool CudaDevice::has_block_chain(const BlockChain& chain) const {
 Tensor CudaDevice::block_chain(const BlockChain& chain) const {
   if (chain.experts != nullptr) return expert_chain(chain);
   const cudaStream_t stream = stream_of(chain.residual_TH);
-  if (is_narrow(chain)) return narrow_chain(chain, stream);
+  const bool is_fused = fuses_sums(chain);
+  if (is_narrow(chain) && is_fused)
+    return chain.ranks != nullptr ? narrow_chain_of_ranks(chain, stream)
+                                  : narrow_chain(chain, stream);
   const int64_t rows = chain.residual_TH.size(0), hidden = chain.residual_TH.size(1);
   const bool is_wide = has_wide_product(Number::kBFloat16, rows);
   const auto options = chain.residual_TH.options();
@@ -114,6 +149,8 @@ Tensor CudaDevice::block_chain(const BlockChain& chain) const {
     product.epilogue = BatchProduct::Epilogue::kSplitK;
     product.y = partials_STH.data_ptr();
     multiply(product);
+    if (chain.ranks != nullptr)
+      return chain.ranks->add_norm_(chain.residual_TH, partials_STH, bias_H, norm_H, chain.eps);
     Tensor normed_TH = at::empty({rows, hidden}, options);
     add_partials_rms_norm(chain.residual_TH.data_ptr(), partials_STH.const_data_ptr<float>(),
                           num_splits, pointer(bias_H), pointer(norm_H), normed_TH.data_ptr(), rows,
@@ -122,11 +159,15 @@ Tensor CudaDevice::block_chain(const BlockChain& chain) const {
   };
   const auto add_whole = [&](const Tensor& x_TI, const Tensor& weight_HI, const Tensor& bias_H,
                              const Tensor& norm_H) {
-    return add_rms_norm_(chain.residual_TH, linear(x_TI, weight_HI, bias_H), norm_H, chain.eps);
+    const Tensor update_TH = linear(x_TI, weight_HI, bias_H);
+    if (chain.ranks != nullptr && is_fused)
+      return chain.ranks->add_norm_(chain.residual_TH, update_TH, {}, norm_H, chain.eps);
+    if (chain.ranks != nullptr) chain.ranks->sum_(update_TH);
+    return add_rms_norm_(chain.residual_TH, update_TH, norm_H, chain.eps);
   };
 
   const Tensor input_TH =
-      is_wide
+      is_wide || !is_fused
           ? add_whole(chain.attended_TC, chain.output_HC, chain.output_bias_H, chain.post_norm_H)
           : add_split_k(chain.attended_TC, chain.output_HC, chain.output_bias_H, chain.post_norm_H);
   Tensor gated_TF = at::empty({rows, chain.down_HF.size(1)}, options);
@@ -134,9 +175,13 @@ Tensor CudaDevice::block_chain(const BlockChain& chain) const {
   gate_up.epilogue = BatchProduct::Epilogue::kSwiglu;
   gate_up.y = gated_TF.data_ptr();
   multiply(gate_up);
-  if (!chain.next_norm_H.defined()) return linear(gated_TF, chain.down_HF, chain.down_bias_H);
+  if (!chain.next_norm_H.defined()) {
+    const Tensor update_TH = linear(gated_TF, chain.down_HF, chain.down_bias_H);
+    if (chain.ranks != nullptr) chain.ranks->sum_(update_TH);
+    return update_TH;
+  }
   const Tensor next_TH =
-      is_wide && splits_of(chain.down_HF) > 2
+      !is_fused || (is_wide && splits_of(chain.down_HF) > 2)
           ? add_whole(gated_TF, chain.down_HF, chain.down_bias_H, chain.next_norm_H)
           : add_split_k(gated_TF, chain.down_HF, chain.down_bias_H, chain.next_norm_H);
   if (is_wide) return linear(next_TH, chain.next_qkv_EH, chain.next_qkv_bias_E);

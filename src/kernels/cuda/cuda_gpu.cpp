@@ -9,6 +9,7 @@
 #include "core/error.h"
 #include "kernels/cuda/attention/attention.h"
 #include "kernels/cuda/peer_memory.h"
+#include "kernels/cuda/peers/cuda_peer_collectives.h"
 #include "kernels/cuda/rows/rows.h"
 #include "kernels/cuda/sampling/sample.h"
 #include "kernels/cuda/shared_memory.h"
@@ -89,6 +90,17 @@ std::string CudaGpu::export_memory(const Tensor& tensor) { return exported_handl
 
 std::unique_ptr<PeerMemory> CudaGpu::open_peer_memory(const std::string& handle) {
   return std::make_unique<IpcPeerMemory>(index_, handle);
+}
+
+std::unique_ptr<PeerCollectives> CudaGpu::make_peers(const PeerCollectivesConfig& config) {
+  Tensor memory;
+  make_exportable([&] {
+    memory =
+        at::zeros({CudaPeerCollectives::memory_bytes(config.size)},
+                  at::TensorOptions(at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(index_)))
+                      .dtype(at::kByte));
+  });
+  return std::make_unique<CudaPeerCollectives>(index_, config, std::move(memory));
 }
 
 void CudaGpu::lock_pages(const Tensor& host) const {

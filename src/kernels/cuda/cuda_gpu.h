@@ -9,13 +9,14 @@
 #include "kernels/cuda/attention/packed_attention.h"
 #include "kernels/cuda/cuda_device.h"
 #include "kernels/gpu/gpu.h"
+#include "kernels/gpu/peer_collectives.h"
 
 namespace slime::kernels::cuda {
 
 struct AttendCall;
 struct RotateCall;
 
-class CudaGpu final : public Gpu {
+class CudaGpu final : public Gpu, public PeerDevice {
  public:
   /// The device is opened already and has code in this library.
   explicit CudaGpu(int index);
@@ -30,6 +31,7 @@ class CudaGpu final : public Gpu {
   std::string export_memory(const Tensor& tensor) override;
   std::unique_ptr<PeerMemory> open_peer_memory(const std::string& handle) override;
   std::unique_ptr<SharedGpuMemory> share_memory(int64_t bytes) override;
+  std::unique_ptr<PeerCollectives> make_peers(const PeerCollectivesConfig& config) override;
   void lock_pages(const Tensor& host) const override;
   void unlock_pages(const Tensor& host) const override;
   GpuMemoryUse memory_use() const override;

@@ -90,9 +90,9 @@ double IpcPeerMemory::write(const Tensor& from) {
   check_cuda(cudaEventRecord(begins_, before), "waiting for what is to be copied");
   check_cuda(cudaStreamWaitEvent(stream_, begins_), "waiting for what is to be copied");
   check_cuda(cudaEventRecord(begins_, stream_), "copying to another device");
-  check_cuda(cudaMemcpyAsync(static_cast<char*>(memory_) + offset_, from.const_data_ptr(),
-                             from.nbytes(), cudaMemcpyDefault, stream_),
-             "copying to another device");
+  check_cuda(
+      cudaMemcpyAsync(data(), from.const_data_ptr(), from.nbytes(), cudaMemcpyDefault, stream_),
+      "copying to another device");
   check_cuda(cudaEventRecord(ends_, stream_), "copying to another device");
   // sync: the owner is told next that all of it is there
   check_cuda(cudaEventSynchronize(ends_), "copying to another device");

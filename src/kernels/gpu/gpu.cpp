@@ -10,6 +10,7 @@
 #include "core/error.h"
 #include "kernels/cuda/library.h"
 #include "kernels/gpu/interface.h"
+#include "kernels/gpu/peer_collectives.h"
 
 namespace slime::kernels {
 namespace {
@@ -62,6 +63,12 @@ int count_gpus() {
   int devices = 0;
   if (init == nullptr || count == nullptr || init(0) != 0 || count(&devices) != 0) return 0;
   return devices;
+}
+
+std::unique_ptr<PeerCollectives> make_peer_collectives(const PeerCollectivesConfig& config) {
+  auto* device = dynamic_cast<PeerDevice*>(&opened_gpu());
+  if (device == nullptr) throw std::runtime_error("this GPU has no kernels for peers");
+  return device->make_peers(config);
 }
 
 Gpu& open_gpu() {

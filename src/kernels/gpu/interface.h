@@ -9,7 +9,7 @@
 
 namespace slime::kernels {
 
-/// Sixteen hexadecimal digits: the hash of gpu.h, block_chain.h, cuda/library.h and of every header
+/// Sixteen hexadecimal digits: the hash of gpu.h, peer_collectives.h, block_chain.h, cuda/library.h and of every header
 /// under src that they include, and of LibTorch's version.
 const char* interface_hash();
 

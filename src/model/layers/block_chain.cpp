@@ -19,19 +19,20 @@ bool is_before_only(const DecoderBlock::Norms& norms) {
 
 /// From the attention of `block` to that of `next`, or to the end where that is null.
 kernels::BlockChain between(const DecoderBlock& block, const DecoderBlock* next,
-                            const Tensor& attended_TC, const Tensor& residual_TH, double eps) {
+                            const Tensor& attended_TC, const Tensor& residual_TH, double eps,
+                            const ChainRanks& ranks) {
   const Product& output = block.mixer().products()->last;
   kernels::BlockChain chain;
   chain.attended_TC = attended_TC;
   chain.residual_TH = residual_TH;
   chain.output_HC = output.weight_OI.value;
-  chain.output_bias_H = output.bias_O.value;
+  if (ranks.adds_biases) chain.output_bias_H = output.bias_O.value;
   chain.post_norm_H = block.feed_forward_norms().before.value;
   if (const Products* gated = block.feed_forward().gated_products()) {
     chain.gate_up_2FH = gated->first.weight_OI.value;
     chain.gate_up_bias_2F = gated->first.bias_O.value;
     chain.down_HF = gated->last.weight_OI.value;
-    chain.down_bias_H = gated->last.bias_O.value;
+    if (ranks.adds_biases) chain.down_bias_H = gated->last.bias_O.value;
   }
   if (next != nullptr) {
     const Product& projection = next->mixer().products()->first;
@@ -40,6 +41,7 @@ kernels::BlockChain between(const DecoderBlock& block, const DecoderBlock* next,
     chain.next_qkv_bias_E = projection.bias_O.value;
   }
   chain.eps = eps;
+  chain.ranks = ranks.sum;
   return chain;
 }
 
@@ -59,17 +61,18 @@ Tensor layer_by_layer(const DecoderBlock& block, const kernels::BlockChain& chai
 
 }  // namespace
 
-bool has_chain(Blocks blocks) {
-  return std::ranges::all_of(blocks, [](const std::unique_ptr<DecoderBlock>& block) {
+bool has_chain(Blocks blocks, const TensorParallel& tp) {
+  if (tp.cuts_rows) return false;
+  return std::ranges::all_of(blocks, [&](const std::unique_ptr<DecoderBlock>& block) {
     return is_before_only(block->mixer_norms()) && is_before_only(block->feed_forward_norms()) &&
            block->mixer().products() != nullptr &&
            (block->feed_forward().gated_products() != nullptr ||
-            block->feed_forward().routed_experts().has_value());
+            (tp.is_alone() && block->feed_forward().routed_experts().has_value()));
   });
 }
 
 Stream chained(Blocks blocks, const Tensor& residual_TH, const Tensor& positions_T,
-               Attention& attention, double eps) {
+               Attention& attention, double eps, const ChainRanks& ranks) {
   const DecoderBlock& first = *blocks.front();
   const Product& projection = first.mixer().products()->first;
   Tensor next_TE = kernels::linear(kernels::rms_norm(residual_TH, first.mixer_norms().before, eps),
@@ -79,7 +82,7 @@ Stream chained(Blocks blocks, const Tensor& residual_TH, const Tensor& positions
     const kernels::TraceRange range("block_chain");
     kernels::BlockChain chain =
         between(*blocks[i], i + 1 < blocks.size() ? blocks[i + 1].get() : nullptr, attended_TC,
-                residual_TH, eps);
+                residual_TH, eps, ranks);
     const auto experts = blocks[i]->feed_forward().routed_experts();
     if (experts) chain.experts = &*experts;
     next_TE = experts && !attention.chains()->has_block_chain(chain)

@@ -7,18 +7,26 @@
 #include <memory>
 #include <span>
 
+#include "kernels/rank_collectives.h"
 #include "model/layers/decoder_block.h"
+#include "model/layers/tensor_parallel.h"
 
 namespace slime::model {
 
 using Blocks = std::span<const std::unique_ptr<DecoderBlock>>;
 
 /// Norms before the layers and not after them, mixers with products, gated feed-forward layers or
-/// nothing but routed experts, and one tensor-parallel rank.
-bool has_chain(Blocks blocks);
+/// (on one tensor-parallel rank) nothing but routed experts. Ranks have all rows of the stream.
+bool has_chain(Blocks blocks, const TensorParallel& tp);
+
+/// The ranks that share the layers.
+struct ChainRanks {
+  const kernels::RankCollectives* sum = nullptr;  // rank_collectives_of()
+  bool adds_biases = true;                        // this rank adds those of sums
+};
 
 /// All blocks, for has_chain() and without gradients. `residual_TH` is overwritten.
 Stream chained(Blocks blocks, const Tensor& residual_TH, const Tensor& positions_T,
-               Attention& attention, double eps);
+               Attention& attention, double eps, const ChainRanks& ranks);
 
 }  // namespace slime::model

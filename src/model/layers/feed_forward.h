@@ -27,8 +27,8 @@ class FeedForward {
   /// One line for people.
   virtual std::string describe() const = 0;
 
-  /// Not null where forward() is a product to [gate; up], kernels::swiglu and a last product, on
-  /// one tensor-parallel rank.
+  /// Not null where forward() is a product to [gate; up], kernels::swiglu and a last product, whose
+  /// results tensor-parallel ranks add up.
   virtual const Products* gated_products() const { return nullptr; }
 
   /// A value where forward() is routed experts, and one that is shared, and nothing else

@@ -32,7 +32,7 @@ class GatedMlp final : public FeedForward {
   Costs costs() const override { return gated_mlp_costs(shape_); }
   std::string describe() const override;
   const Products* gated_products() const override {
-    return tp_.is_alone() && shape_.activation == Activation::kSilu ? &products_ : nullptr;
+    return shape_.activation == Activation::kSilu ? &products_ : nullptr;
   }
 
  private:

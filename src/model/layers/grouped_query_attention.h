@@ -42,7 +42,7 @@ class GroupedQueryAttention final : public Mixer {
   Costs costs() const override { return grouped_query_costs(shape_); }
   CacheSpec cache() const override;
   std::string describe() const override;
-  const Products* products() const override { return tp_.is_alone() ? &products_ : nullptr; }
+  const Products* products() const override { return &products_; }
   Tensor mix(const Tensor& qkv_TE, const Tensor& positions_T, Attention& attention) const override;
 
  private:

@@ -27,8 +27,8 @@ class Mixer {
   /// One line for people.
   virtual std::string describe() const = 0;
 
-  /// Not null where forward() is its first product, mix() and its last product, on one
-  /// tensor-parallel rank. A mixer of another form has none, and no fast path that needs them.
+  /// Not null where forward() is its first product, mix() and its last product, whose results
+  /// tensor-parallel ranks add up. A mixer of another form has none, and no fast path that needs them.
   virtual const Products* products() const { return nullptr; }
   /// Between the two: [T, C] from [T, E]. Called where products() is not null.
   virtual Tensor mix(const Tensor& /*projected_TE*/, const Tensor& /*positions_T*/,

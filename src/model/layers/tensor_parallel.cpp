@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/divide_up.h"
+#include "core/error.h"
 #include "kernels/linear.h"
 
 namespace slime::model {
@@ -106,7 +107,41 @@ struct ScatterSum : torch::autograd::Function<ScatterSum> {
   }
 };
 
+/// A group's all-reduce, and its own kernels where it has some.
+class GroupCollectives final : public kernels::RankCollectives {
+ public:
+  explicit GroupCollectives(RankGroup& ranks)
+      : ranks_(ranks), fused_(dynamic_cast<const kernels::RankCollectives*>(&ranks)) {}
+
+  void sum_(const Tensor& partial_TH) const override {
+    fused_ != nullptr ? fused_->sum_(partial_TH) : ranks_.all_reduce_(partial_TH, kForward);
+  }
+  bool has_add_norm(const Tensor& residual_TH) const override {
+    return fused_ != nullptr && fused_->has_add_norm(residual_TH);
+  }
+  Tensor add_norm_(const Tensor& residual_TH, const Tensor& partial, const Tensor& bias_H,
+                   const Tensor& weight_H, double eps) const override {
+    check(fused_ != nullptr, "add_norm_() is for ranks that have it");
+    return fused_->add_norm_(residual_TH, partial, bias_H, weight_H, eps);
+  }
+  bool has_gather_columns(const Tensor& own_RV) const override {
+    return fused_ != nullptr && fused_->has_gather_columns(own_RV);
+  }
+  Tensor gather_columns(const Tensor& own_RV, int64_t columns) const override {
+    check(fused_ != nullptr, "gather_columns() is for ranks that have it");
+    return fused_->gather_columns(own_RV, columns);
+  }
+
+ private:
+  RankGroup& ranks_;
+  const kernels::RankCollectives* fused_;  // the same group, or null
+};
+
 }  // namespace
+
+std::unique_ptr<kernels::RankCollectives> rank_collectives_of(const TensorParallel& tp) {
+  return tp.is_alone() ? nullptr : std::make_unique<GroupCollectives>(tp.ranks);
+}
 
 Tensor sum_gradient(const Tensor& x, const TensorParallel& tp) {
   return tp.is_alone() ? x : SumGradient::apply(x, &tp.ranks);

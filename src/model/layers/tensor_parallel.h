@@ -18,8 +18,11 @@
 ///
 /// Dimensions: T rows, L = ceil(T / ranks) rows of a rank with sequence parallelism, else L = T.
 
+#include <memory>
+
 #include "comm/mesh.h"
 #include "core/tensor.h"
+#include "kernels/rank_collectives.h"
 #include "model/layers/products.h"
 
 namespace slime::model {
@@ -44,6 +47,10 @@ Tensor layer_output(const Tensor& partial_TH, const TensorParallel& tp);
 
 /// A product whose inputs are sliced over the ranks, as layer_output(). One rank adds the bias.
 Tensor summed_linear(const Tensor& x_TI, const Product& product, const TensorParallel& tp);
+
+/// The sum of layer_output() without gradients, for kernels that go over it (kernels/rank_collectives.h); null
+/// for one rank. The ranks outlive it.
+std::unique_ptr<kernels::RankCollectives> rank_collectives_of(const TensorParallel& tp);
 
 /// [T, H] of the stream's [L, H]: the same on all ranks, which bring the same gradient for it.
 Tensor all_rows(const Tensor& x_LH, int64_t num_rows, const TensorParallel& tp);

@@ -36,6 +36,9 @@ Tensor logits(const Tensor& hidden_RH, const kernels::Param& head_VH, const Slic
               int64_t vocab_size, const TensorParallel& tp) {
   const Tensor own_RV = kernels::logits(hidden_RH, head_VH);
   if (tp.is_alone()) return own_RV;
+  const auto* peers = dynamic_cast<const kernels::RankCollectives*>(&tp.ranks);
+  if (peers != nullptr && peers->has_gather_columns(own_RV))
+    return peers->gather_columns(own_RV, vocab_size);
   // The last rank may have fewer ids; shares are of one size all the same.
   const int64_t rows = own_RV.size(0), ranks = tp.ranks.size(), room = divide_up(vocab_size, ranks);
   const Tensor all_PRV = at::empty({ranks, rows, room}, own_RV.options());

@@ -1,0 +1,20 @@
+#pragma once
+
+/// What fills the time of a GPU in a trace (kernels/trace.h): which kernels, how much of it is
+/// collectives beside which nothing else runs, how much is nothing at all.
+
+#include <vector>
+
+#include "core/json.h"
+#include "kernels/trace.h"
+
+namespace slime::bench {
+
+/// {"span_ms", "compute_ms", "collectives_ms", "exposed_collectives_ms", "idle_ms", "short_kernels_ms",
+/// "groups": {GROUP: ms}, "kernels": [[name, count, ms], ...]}: of `repeats` equal steps the mean of one.
+/// Compute is the time in which something other than a collective runs, exposed collectives that in
+/// which only they do; with idle they add up to the span. Short kernels take less than ten
+/// microseconds each. Kernels: the longest, added up by name.
+json::object device_profile(const std::vector<kernels::TracedKernel>& kernels, int repeats);
+
+}  // namespace slime::bench

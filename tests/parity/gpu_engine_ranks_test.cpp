@@ -1,0 +1,315 @@
+// Engines of several ranks on GPUs, whose tokens are those of an engine on one.
+
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstring>
+#include <thread>
+
+#include "engine/ranks/following_rank.h"
+#include "engine/ranks/leading_runner.h"
+#include "engine/ranks/peer_group.h"
+#include "engine/remote/engine_server.h"
+#include "engine/remote/remote_engine.h"
+#include "engine_rank_cases.h"
+#include "gpu_rank_processes.h"
+#include "model/whole_weights.h"
+
+namespace slime::parity {
+namespace {
+
+using comm::Mesh;
+using engine::EngineConfig;
+using engine::GenerateRequest;
+using engine::GenerateUpdate;
+using testing::expect_same;
+using testing::fixture_directory;
+using testing::greedy_request;
+using ::testing::HasSubstr;
+using testing::Responses;
+using testing::sampled_request;
+using testing::some_tokens;
+using testing::TestEngine;
+using testing::workload;
+
+/// This rank's slices, on its GPU.
+using MakeSlices = std::function<std::unique_ptr<model::Network>(const Mesh&)>;
+
+constexpr std::chrono::milliseconds kDeadline{5000};
+constexpr int64_t kCacheBytes = int64_t{32} << 20;
+
+MakeSlices slices_of(const std::string& model) {
+  return [directory = fixture_directory(model)](const Mesh& mesh) {
+    return model::load_network(directory, model::Precision::on_gpu("float32"), mesh);
+  };
+}
+
+/// A connection from rank 0 to rank 1.
+int connected(const Mesh& mesh) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  const std::string name =
+      mesh.world().all_gather(fmt::format("slime-test-{}", ::getpid()), "meeting")[0];
+  std::memcpy(address.sun_path + 1, name.data(), name.size());  // abstract: no file
+  const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+  auto* const generic = reinterpret_cast<sockaddr*>(&address);
+  const int end = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  if (mesh.rank() == 0) {
+    EXPECT_EQ(::bind(end, generic, size), 0);
+    EXPECT_EQ(::listen(end, 1), 0);
+  }
+  mesh.world().barrier("listening");
+  if (mesh.rank() == 1) {
+    EXPECT_EQ(::connect(end, generic, size), 0);
+    return end;
+  }
+  const int accepted = ::accept(end, nullptr, nullptr);
+  ::close(end);
+  return accepted;
+}
+
+/// Rank 0 of an engine of two.
+class LeadingEngine {
+ public:
+  LeadingEngine(const Mesh& mesh, const MakeSlices& make, int descriptor, EngineConfig config)
+      : network_(make(mesh)), followers_({descriptor}) {
+    config.mesh = &mesh;
+    config.kv_cache_bytes = kCacheBytes / 2;
+    engine_ = std::make_unique<engine::Engine>(
+        *network_, config, clock_,
+        [&](model::Network& network, const engine::StepRunnerConfig& steps) {
+          return std::make_unique<engine::LeadingRunner>(engine::make_step_runner(network, steps),
+                                                         followers_, mesh.tp(), steps);
+        });
+  }
+  engine::Engine& engine() { return *engine_; }
+  model::Network& network() { return *network_; }
+  engine::Followers& followers() { return followers_; }
+
+  std::vector<GenerateUpdate> generate(const std::vector<GenerateRequest>& requests) {
+    return answers_of(*engine_, requests);
+  }
+  static std::vector<GenerateUpdate> answers_of(engine::Engine& engine,
+                                                const std::vector<GenerateRequest>& requests) {
+    Responses responses;
+    EXPECT_TRUE(engine.pause(engine::PauseMode::kInPlace));
+    for (const auto& request : requests) engine.submit(request, responses.sink());
+    EXPECT_TRUE(engine.resume());
+    std::vector<GenerateUpdate> out;
+    for (const auto& request : requests) out.push_back(responses.wait(request.rid));
+    return out;
+  }
+
+ private:
+  SystemClock clock_;
+  std::unique_ptr<model::Network> network_;
+  engine::Followers followers_;
+  std::unique_ptr<engine::Engine> engine_;
+};
+
+/// Rank 0 calls body(engine); rank 1 follows it.
+void on_two_ranks(const MakeSlices& make, const model::Precision& precision, bool nccl_alone,
+                  const EngineConfig& config,
+                  const std::function<void(const Mesh&, LeadingEngine&)>& body) {
+  on_gpus(
+      {.tp = 2},
+      [&](const Mesh& mesh) {
+        const at::NoGradGuard no_grad;
+        const int end = connected(mesh);
+        if (mesh.rank() == 0) {
+          LeadingEngine engine(mesh, make, end, config);
+          body(mesh, engine);
+        } else {
+          engine::FollowingRank(end, mesh, precision, make(mesh)).follow();
+        }
+      },
+      std::chrono::seconds(60), /*leaves_together=*/true,
+      engine::with_peer_collectives(kDeadline, nccl_alone));
+}
+
+EngineConfig whole_cache(EngineConfig config) {
+  config.kv_cache_bytes = kCacheBytes;
+  return config;
+}
+
+class GpuEngineRanks : public ::testing::TestWithParam<bool> {};
+
+TEST_P(GpuEngineRanks, TwoRanksDrawTheTokensOfOne) {
+  SLIME_NEEDS_GPUS(2);
+  for (const char* model : {"qwen3", "llama3_rope", "qwen2"}) {
+    const EngineConfig config{.max_prefill_tokens = 20};
+    on_two_ranks(slices_of(model), model::Precision::on_gpu("float32"), GetParam(), config,
+                 [&](const Mesh&, LeadingEngine& two) {
+                   SCOPED_TRACE(model);
+                   TestEngine one(model, whole_cache(config), model::Precision::on_gpu("float32"));
+                   const auto requests = workload(one.network().config().vocab_size);
+                   const auto expected = LeadingEngine::answers_of(one.engine(), requests);
+                   // The second time steps are recorded, the third replayed.
+                   for (int round = 0; round < 3; ++round) {
+                     expect_same(two.generate(requests), expected);
+                     EXPECT_TRUE(two.engine().flush_cache());
+                   }
+                 });
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Ways, GpuEngineRanks, ::testing::Bool(), [](const auto& info) {
+  return std::string(info.param ? "Nccl" : "PeerMemory");
+});
+
+/// Large enough for fused chains on each of two ranks.
+model::ModelConfig wide_shape() {
+  model::ModelConfig config = model::read_model_config(fixture_directory("qwen3"));
+  config.hidden_size = 256;
+  config.num_heads = 8;
+  config.num_kv_heads = 2;
+  config.head_dim = 64;
+  config.rotary_dim = 64;
+  config.intermediate_size = 512;
+  config.vocab_size = 1001;
+  config.initializer_range = 0.08;
+  return config;
+}
+
+/// In bfloat16; every process makes the same.
+MakeSlices wide_slices() {
+  return [](const Mesh& mesh) {
+    const model::ModelConfig config = wide_shape();
+    const auto whole = model::make_network(
+        config, {.weights = at::kBFloat16, .activations = at::kFloat}, /*seed=*/7);
+    auto network = model::make_blank_network(config, model::Precision::on_gpu("bfloat16"), mesh);
+    const Tensor& flat_N = whole->weights().flat();
+    model::write_whole_(network->weights(), 0,
+                        {static_cast<const char*>(flat_N.data_ptr()), flat_N.nbytes()});
+    return network;
+  };
+}
+
+TEST_P(GpuEngineRanks, InBfloat16LogProbsOfDecodeAreThoseThatOneScores) {
+  SLIME_NEEDS_GPUS(2);
+  on_two_ranks(
+      wide_slices(), model::Precision::on_gpu("bfloat16"), GetParam(), {},
+      [&](const Mesh&, LeadingEngine& two) {
+        TestEngine one(wide_slices()(Mesh::single()), whole_cache({}));
+        // Narrow products, those of up to 64 rows, wide ones and cuBLASLt's.
+        for (const int count : {1, 2, 20, 80, 200}) {
+          std::vector<GenerateRequest> requests;
+          for (int i = 0; i < count; ++i) {
+            requests.push_back(sampled_request(some_tokens(9 + i % 7, i, 1001), 12, i));
+            requests.back().rid = fmt::format("{} of {}", i, count);
+          }
+          const auto drawn = two.generate(requests);
+          for (int i = 0; i < count; ++i) {
+            requests[i].input_ids.insert(requests[i].input_ids.end(), drawn[i].output_ids.begin(),
+                                         drawn[i].output_ids.end());
+            requests[i].sampling.max_new_tokens = 0;
+            requests[i].logprob_start_len = 0;
+          }
+          const auto scored = LeadingEngine::answers_of(one.engine(), requests);
+          double sum = 0;
+          for (int i = 0; i < count; ++i) {
+            const std::size_t begin = scored[i].input_log_probs.size() - drawn[i].output_ids.size();
+            for (std::size_t t = 0; t < drawn[i].output_ids.size(); ++t) {
+              const double difference =
+                  std::abs(drawn[i].output_log_probs[t] - *scored[i].input_log_probs[begin + t]);
+              EXPECT_LT(difference, 0.2) << requests[i].rid << " " << t;
+              sum += difference;
+            }
+          }
+          // Roundings of activations to 8 bits, through four layers.
+          EXPECT_LT(sum / (12 * count), 0.03) << count;
+        }
+      });
+}
+
+/// Weights over a connection, as a run sends them.
+TEST(GpuEngineRanksWeights, EachRankTakesItsSlicesAndTheNextTokensAreTheirs) {
+  SLIME_NEEDS_GPUS(2);
+  const auto precision = model::Precision::on_gpu("float32");
+  on_two_ranks(
+      slices_of("qwen3"), precision, /*nccl_alone=*/false, {},
+      [&](const Mesh& mesh, LeadingEngine& two) {
+        TestEngine one("qwen3", whole_cache({}), precision);
+        const auto whole =
+            model::load_network(fixture_directory("qwen3"), model::Precision::of("float32"));
+        const Tensor first = whole->weights().flat().clone();
+        const auto second = model::make_blank_network(two.network().config(), precision, mesh);
+        engine::TwoNetworks networks{.running = &two.network(),
+                                     .second = second.get(),
+                                     .running_handle = {},
+                                     .second_handle = {}};
+        std::array<int, 2> ends{};
+        ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM, 0, ends.data()), 0);
+        engine::RemoteEngine remote(ends[0], {.weight_piece_bytes = 10'007});
+        engine::EngineServer server(two.engine(), ends[1], networks,
+                                    {.pass_weights_on = [&](std::string_view piece) {
+                                      two.followers().tell(engine::RankOrder::kWeights, piece);
+                                    }});
+        const std::jthread thread([&] { server.serve(); });
+        for (int version = 1; version <= 3; ++version) {
+          Tensor flat = whole->weights().flat();
+          flat.copy_(first * (1 + 0.05 * version));
+          ASSERT_TRUE(remote.update_weights(
+              {.version = version, .source = engine::FromNetwork{whole.get()}}));
+          one.network().weights().flat().copy_(flat);
+          ASSERT_TRUE(one.engine().update_weights({.version = version}));
+          auto requests = workload(one.network().config().vocab_size, 12);
+          for (int round = 0; round < 3; ++round)
+            expect_same(two.generate(requests), LeadingEngine::answers_of(one.engine(), requests));
+        }
+        remote.disconnect("the test is over");
+      });
+}
+
+TEST(GpuEngineRanksWeights, EachRankReadsItsSlicesOfACheckpoint) {
+  SLIME_NEEDS_GPUS(2);
+  const auto precision = model::Precision::on_gpu("float32");
+  on_two_ranks(
+      slices_of("qwen3"), precision, /*nccl_alone=*/false, {},
+      [&](const Mesh&, LeadingEngine& two) {
+        GenerateRequest request = sampled_request(some_tokens(40), 20, 4);
+        request.rid = "as loaded";
+        const auto loaded = two.generate({request});
+        ASSERT_TRUE(two.engine().run_exclusive([&] { two.network().weights().flat().zero_(); }));
+        ASSERT_TRUE(two.engine().update_weights(
+            {.version = 5, .source = engine::FromDirectory{fixture_directory("qwen3")}}));
+        request.rid = "read again";
+        EXPECT_EQ(two.generate({request})[0].output_ids, loaded[0].output_ids);
+      });
+}
+
+/// It is there and does nothing: kernels of the other rank wait for it.
+TEST(GpuEngineRanksDeaths, ARankThatHangsEndsTheEngineAndIsNamed) {
+  SLIME_NEEDS_GPUS(2);
+  on_gpus(
+      {.tp = 2},
+      [&](const Mesh& mesh) {
+        const at::NoGradGuard no_grad;
+        const int end = connected(mesh);
+        if (mesh.rank() == 1) {
+          // Reads what it is told, so that the connection has room, until rank 0 is gone.
+          std::array<char, 4096> bytes{};
+          while (::read(end, bytes.data(), bytes.size()) > 0) {
+          }
+          return;
+        }
+        LeadingEngine two(mesh, slices_of("qwen3"), end, {});
+        GenerateRequest request = greedy_request(some_tokens(30), 5);
+        request.rid = "waits";
+        const GenerateUpdate lost = two.generate({request})[0];
+        EXPECT_EQ(lost.finish->cause, engine::FinishReason::Cause::kEngineLost);
+        EXPECT_THAT(lost.finish->message,
+                    HasSubstr("rank 1 of the group has not come within 300 ms"));
+      },
+      std::chrono::seconds(60), /*leaves_together=*/false,
+      engine::with_peer_collectives(std::chrono::milliseconds(300), false));
+}
+
+}  // namespace
+}  // namespace slime::parity
