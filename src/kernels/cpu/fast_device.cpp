@@ -1,3 +1,5 @@
+// One file because it is one table: for each operation of a device which kernel does it here, and for which
+// precisions.
 #include "kernels/cpu/fast_device.h"
 
 #include <ATen/ATen.h>
