@@ -14,7 +14,8 @@ GpuAttention::GpuAttention(const kernels::Gpu& gpu, std::span<const model::Block
   for (const model::BlockNeeds& block : blocks) {
     const bool has_tokens = keeps_tokens(block);
     keys_.push_back(has_tokens ? keys.select(0, layer_with_tokens) : Tensor());
-    values_.push_back(has_tokens && values.defined() ? values.select(0, layer_with_tokens) : Tensor());
+    values_.push_back(has_tokens && values.defined() ? values.select(0, layer_with_tokens)
+                                                     : Tensor());
     layer_with_tokens += has_tokens ? 1 : 0;
     const int64_t numbers = block.cache.state_bytes / static_cast<int64_t>(sizeof(float));
     states_.push_back(numbers > 0 ? states_PX.narrow(1, begin, numbers) : Tensor());

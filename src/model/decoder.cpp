@@ -132,8 +132,7 @@ class Decoder final : public Network {
       for (const auto& block : blocks) needs_.push_back(block->needs());
     }
     // Its kernels have the norms' weights as files do.
-    has_chain_ =
-        sizes.pp == 1 && !config.norms_add_one && has_chain(chunks_.front(), tp_);
+    has_chain_ = sizes.pp == 1 && !config.norms_add_one && has_chain(chunks_.front(), tp_);
     rank_collectives_ = rank_collectives_of(tp_);
   }
 
