@@ -96,12 +96,12 @@ def spans(mask):
 
 def test_two_agents_play_and_a_game_is_one_execution(tmp_path):
     make("two_agents", tmp_path, data=["--games", "600"])
-    teach(tmp_path, 120)
-    _, rows = train(tmp_path, "two_agents/game.py")
+    teach(tmp_path, 200)
+    _, rows = train(tmp_path, "two_agents/game.py", batch=16)  # some 14 of the games are won
     games = {}
     for row in rows:
         games.setdefault(row["rollout_id"], {})[row["metadata"]["agent"]] = row
-    assert len(games) == 3 * 8 * 4 and all(set(game) <= {"guesser", "keeper"} for game in games.values())
+    assert len(games) == 3 * 16 * 4 and all(set(game) <= {"guesser", "keeper"} for game in games.values())
     both = [game for game in games.values() if len(game) == 2]
     assert len(both) > len(games) / 2
     for game in both:
@@ -113,6 +113,10 @@ def test_two_agents_play_and_a_game_is_one_execution(tmp_path):
         assert keeper["prompt"].startswith(f"<|im_start|>system\n{keeper['label']}<|im_end|>")
         assert "system" not in guesser["prompt"] + guesser["response"]
     assert max(row["metadata"]["turns"] for row in rows) >= 4
+    for game in games.values():
+        guesser = game["guesser"]
+        last_words = guesser["response"].split("<|im_start|>assistant\n")[-1]
+        assert guesser["reward"] == float(last_words == f"={guesser['label']}<|im_end|>")
     assert {game["guesser"]["reward"] for game in games.values()} == {0, 1}
 
 
