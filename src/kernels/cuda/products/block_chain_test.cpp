@@ -9,6 +9,7 @@
 
 #include "kernels/block_chain.h"
 #include "kernels/cuda/gpu_test_tensors.h"
+#include "kernels/device.h"
 
 namespace slime::kernels {
 namespace {
@@ -74,8 +75,34 @@ BlockChain part_of(const BlockChain& chain, int64_t rows, bool has_bias, bool is
   return first;
 }
 
+/// Ranks of which the others have nothing to add.
+class LonelyRanks final : public RankCollectives {
+ public:
+  explicit LonelyRanks(bool has_add_norm) : has_add_norm_(has_add_norm) {}
+
+  int num_sums() const { return num_sums_; }
+  void sum_(const Tensor&) const override { ++num_sums_; }
+  bool has_add_norm(const Tensor&) const override { return has_add_norm_; }
+  Tensor add_norm_(const Tensor& residual_TH, const Tensor& partial, const Tensor& bias_H,
+                   const Tensor& weight_H, double eps) const override {
+    ++num_sums_;
+    Tensor part_TH = partial;
+    if (partial.scalar_type() == at::kFloat)
+      part_TH = partial.view({-1, residual_TH.size(0), residual_TH.size(1)}).sum(0);
+    if (bias_H.defined()) part_TH = part_TH + bias_H;
+    return kernels_for(residual_TH)
+        .add_rms_norm_(residual_TH, part_TH.to(at::kBFloat16), weight_H, eps);
+  }
+  bool has_gather_columns(const Tensor&) const override { return false; }
+  Tensor gather_columns(const Tensor&, int64_t) const override { return {}; }
+
+ private:
+  bool has_add_norm_;
+  mutable int num_sums_ = 0;
+};
+
 void expect_equal_to_unfused(const ChainShape& shape, std::initializer_list<int64_t> row_counts,
-                             bool is_last) {
+                             bool is_last, const RankCollectives* ranks = nullptr) {
   at::manual_seed(7);
   const BlockChain chain = random_chain(shape, std::max(row_counts));
   const BlockChain exact_chain = to(chain, at::kCPU, at::kDouble),
@@ -84,7 +111,8 @@ void expect_equal_to_unfused(const ChainShape& shape, std::initializer_list<int6
     const BlockChain exact = part_of(exact_chain, std::max(row_counts), has_bias, is_last);
     const Tensor all_expected = unfused_block_chain(exact);
     for (const int64_t rows : row_counts) {
-      const BlockChain fast = part_of(fast_chain, rows, has_bias, is_last);
+      BlockChain fast = part_of(fast_chain, rows, has_bias, is_last);
+      fast.ranks = ranks;
       const Tensor expected = all_expected.narrow(0, 0, rows),
                    expected_residual = exact.residual_TH.narrow(0, 0, rows);
       const BlockChains* chains = block_chains_for(fast.residual_TH);
@@ -119,6 +147,17 @@ TEST_P(CudaBlockChain, OfManyRowsEqualsItsProductsUpToRounding) {
   SLIME_NEEDS_GPU();
   expect_equal_to_unfused(GetParam(), kMany, false);
   expect_equal_to_unfused(GetParam(), kMany, true);
+}
+
+/// Among tensor-parallel ranks each output and down product is summed once.
+TEST_P(CudaBlockChain, AmongRanksEqualsItsProductsUpToRounding) {
+  SLIME_NEEDS_GPU();
+  for (const bool has_add_norm : {true, false}) {
+    const LonelyRanks ranks(has_add_norm);
+    expect_equal_to_unfused(GetParam(), {1, 2, 3, 64, 65, 256}, false, &ranks);
+    expect_equal_to_unfused(GetParam(), {1, 64, 129}, true, &ranks);
+    if (!IsSkipped()) EXPECT_EQ(ranks.num_sums(), 2 * 2 * (6 + 3));
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Shapes, CudaBlockChain,
