@@ -17,8 +17,8 @@
 namespace slime::kernels::cuda {
 namespace {
 
-/// Up to here flagged words are the faster way.
-constexpr int64_t kFlaggedWordsLimit = int64_t{256} << 10;
+/// Up to here flagged words are the faster way between two H200s (docs/parallel.md).
+constexpr int64_t kFlaggedWordsLimit = int64_t{640} << 10;
 
 /// Each rank sends all it has to each other one: with more than two that soon is more than is needed.
 constexpr int64_t kMostAmongMany = int64_t{512} << 10;
