@@ -1,6 +1,7 @@
 #include "kernels/trace.h"
 
 #include <ATen/record_function.h>
+#include <kineto/ActivityType.h>
 #include <torch/csrc/autograd/profiler_kineto.h>
 
 #include <atomic>
@@ -16,6 +17,14 @@ namespace {
 using torch::profiler::impl::ActivityType;
 
 std::atomic<bool> is_tracing{false};
+
+/// Ranges that were named on the host are on the GPU's lanes too, from their first kernel to their last.
+bool is_work(uint8_t type) {
+  using libkineto::ActivityType;
+  const auto kind = static_cast<ActivityType>(type);
+  return kind == ActivityType::CONCURRENT_KERNEL || kind == ActivityType::GPU_MEMCPY ||
+         kind == ActivityType::GPU_MEMSET;
+}
 
 torch::profiler::impl::ProfilerConfig make_config() {
   torch::profiler::impl::ExperimentalConfig every_thread;
@@ -62,7 +71,7 @@ std::vector<TracedKernel> end_trace_of_gpu() {
   std::vector<TracedKernel> kernels;
   const auto result = stop();
   for (const auto& event : result->events()) {
-    if (event.deviceType() != c10::DeviceType::CUDA) continue;
+    if (event.deviceType() != c10::DeviceType::CUDA || !is_work(event.activityType())) continue;
     kernels.push_back({event.name(), event.deviceResourceId(),
                        static_cast<int64_t>(event.startNs()), static_cast<int64_t>(event.endNs())});
   }

@@ -7,47 +7,24 @@
 #include "engine/paged_kv_cache.h"
 #include "engine_fixture.h"
 #include "model/tree_attention.h"
+#include "state_cases.h"
 
 namespace slime::engine {
 namespace {
 
 using testing::greedy_request;
 using testing::sampled_request;
+using testing::state_tokens;
 using testing::TestEngine;
 
-constexpr int64_t kVocabulary = 128;
-
-/// Fresh weights, large enough to matter, in the fixture's shape: three gated delta nets, one attention.
-std::unique_ptr<model::Network> fresh_network(const std::string& name = "qwen3_5",
-                                              const std::string& dtype = "float32") {
-  model::ModelConfig config = model::read_model_config(std::filesystem::path(SLIME_SOURCE_DIR) /
-                                                       "tests/fixtures/models" / name);
-  config.initializer_range = 0.3;
-  return model::make_network(config, model::Precision::of(dtype), 4);
+std::unique_ptr<model::Network> fresh_network() {
+  return testing::fresh_state_network(model::Precision::of("float32"));
 }
 
-std::vector<TokenId> tokens_of(int64_t count, TokenId start = 3) {
-  return testing::some_tokens(count, start, kVocabulary);
-}
-
-/// A group of four, other prompts, greedy and sampled.
-std::vector<GenerateRequest> workload() {
-  std::vector<GenerateRequest> requests;
-  for (int i = 0; i < 12; ++i) {
-    const auto prompt = tokens_of(i < 4 ? 45 : 3 + 9 * i, i < 4 ? 1 : i);
-    requests.push_back(i % 3 == 2 ? greedy_request(prompt, 30)
-                                  : sampled_request(prompt, 30, 100 + i));
-    requests.back().rid = "r" + std::to_string(i);
-  }
-  return requests;
-}
+std::vector<GenerateRequest> workload() { return testing::state_workload(3 + 9 * 11); }
 
 void expect_same(const GenerateUpdate& a, const GenerateUpdate& b) {
-  EXPECT_EQ(a.output_ids, b.output_ids) << a.rid;
-  ASSERT_EQ(a.output_log_probs.size(), b.output_log_probs.size());
-  // Chunks of prompts begin elsewhere, and their sums are taken in another order.
-  for (std::size_t t = 0; t < a.output_log_probs.size(); ++t)
-    EXPECT_NEAR(a.output_log_probs[t], b.output_log_probs[t], 2e-4) << a.rid << ", token " << t;
+  testing::expect_same_response(a, b, 2e-4);
 }
 
 std::vector<GenerateUpdate> run_together(const EngineConfig& config) {
@@ -77,7 +54,7 @@ TEST(EngineStates, LogProbsAreTheTrainersWhicheverWayAPromptIsCut) {
   for (const int64_t chunk : {512, 7}) {
     TestEngine bench(fresh_network(), {.max_prefill_tokens = chunk});
     for (const int64_t length : {1, 2, 33, 90}) {
-      const auto prompt = tokens_of(length);
+      const auto prompt = state_tokens(length);
       const GenerateUpdate out = bench.generate(sampled_request(prompt, 40, length));
       std::vector<int64_t> ids(prompt.begin(), prompt.end());
       ids.insert(ids.end(), out.output_ids.begin(), out.output_ids.end());
@@ -117,7 +94,7 @@ TEST(EngineStates, AFewStatesAreEnough) {
 
 TEST(EngineStates, APrefixHitGivesWhatAMissGives) {
   TestEngine bench(fresh_network(), {});
-  const auto request = sampled_request(tokens_of(77), 20, 5);
+  const auto request = sampled_request(state_tokens(77), 20, 5);
   const GenerateUpdate miss = bench.generate(request), hit = bench.generate(request);
   EXPECT_EQ(miss.cached_tokens, 0);
   EXPECT_EQ(hit.cached_tokens, 76) << "all but the token whose successor is drawn";
@@ -130,7 +107,7 @@ TEST(EngineStates, TheSamplesOfAGroupComputeTheirPromptOnce) {
   TestEngine bench(fresh_network(), {});
   bench.engine().pause(engine::PauseMode::kInPlace);  // so that all arrive in one step
   for (int i = 0; i < 4; ++i) {
-    auto request = sampled_request(tokens_of(50), 8, i);
+    auto request = sampled_request(state_tokens(50), 8, i);
     request.rid = "s" + std::to_string(i);
     bench.submit(request);
   }
@@ -143,23 +120,12 @@ TEST(EngineStates, TheSamplesOfAGroupComputeTheirPromptOnce) {
 
 TEST(EngineStates, ADialogueAndAResponseThatWasInterruptedGoOnFromWhereTheyEnded) {
   TestEngine bench(fresh_network(), {});
-  const GenerateUpdate whole = bench.generate(greedy_request(tokens_of(40), 30));
-  EXPECT_TRUE(bench.engine().flush_cache());
-  const GenerateUpdate begun = bench.generate(greedy_request(tokens_of(40), 12));
-  auto tokens = tokens_of(40);
-  tokens.insert(tokens.end(), begun.output_ids.begin(), begun.output_ids.end());
-  auto rest = greedy_request(tokens, 18);
-  rest.num_drawn = 12;
-  const GenerateUpdate done = bench.generate(rest);
-  EXPECT_EQ(done.cached_tokens, 40 + 11);
-  std::vector<TokenId> both = begun.output_ids;
-  both.insert(both.end(), done.output_ids.begin(), done.output_ids.end());
-  EXPECT_EQ(both, whole.output_ids);
+  testing::expect_goes_on_from_its_end(bench);
 }
 
 TEST(EngineStates, PausesSleepAndUpdatesInTheMiddleLoseNothing) {
   TestEngine bench(fresh_network(), {});
-  const GenerateUpdate undisturbed = bench.generate(sampled_request(tokens_of(20), 100, 3));
+  const GenerateUpdate undisturbed = bench.generate(sampled_request(state_tokens(20), 100, 3));
   const auto same_weights = fresh_network();
   const auto disturb = [&](int kind) {
     switch (kind) {
@@ -185,7 +151,7 @@ TEST(EngineStates, PausesSleepAndUpdatesInTheMiddleLoseNothing) {
   };
   for (int kind = 0; kind < 5; ++kind) {
     bench.engine().flush_cache();
-    auto request = sampled_request(tokens_of(20), 100, 3);
+    auto request = sampled_request(state_tokens(20), 100, 3);
     request.rid = "p" + std::to_string(kind);
     bench.submit(request);
     bench.responses().wait_for_tokens(request.rid, 5);
@@ -196,7 +162,7 @@ TEST(EngineStates, PausesSleepAndUpdatesInTheMiddleLoseNothing) {
 
 TEST(EngineStates, NewWeightsBeginPrefixesAnew) {
   TestEngine bench(fresh_network(), {});
-  const auto request = greedy_request(tokens_of(50), 10);
+  const auto request = greedy_request(state_tokens(50), 10);
   bench.generate(request);
   {
     const at::NoGradGuard no_grad;

@@ -7,48 +7,28 @@
 #include "engine/step_runner.h"
 #include "engine_fixture.h"
 #include "kernels/gpu/for_tests.h"
+#include "state_cases.h"
 
 namespace slime::engine {
 namespace {
 
 using testing::greedy_request;
 using testing::sampled_request;
+using testing::state_tokens;
 using testing::TestEngine;
 
-constexpr int64_t kVocabulary = 128;
-
-/// Fresh weights, large enough to matter, in the fixture's shape: three gated delta nets, one attention.
+/// Of the same numbers whatever the precision.
 std::unique_ptr<model::Network> fresh_network(const model::Precision& precision) {
-  model::ModelConfig config = model::read_model_config(std::filesystem::path(SLIME_SOURCE_DIR) /
-                                                       "tests/fixtures/models/qwen3_5");
-  config.initializer_range = 0.3;
-  const auto on_cpu = model::make_network(config, model::Precision::of("float32"), 4);
-  auto network = model::make_network(config, precision, 4);
+  const auto on_cpu = testing::fresh_state_network(model::Precision::of("float32"));
+  auto network = testing::fresh_state_network(precision);
   network->weights().flat().copy_(on_cpu->weights().flat());
   return network;
 }
 
-std::vector<TokenId> tokens_of(int64_t count, TokenId start = 3) {
-  return testing::some_tokens(count, start, kVocabulary);
-}
-
-/// A group of four, other prompts, greedy and sampled, and a prompt of one token.
-std::vector<GenerateRequest> workload() {
-  std::vector<GenerateRequest> requests;
-  for (int i = 0; i < 12; ++i) {
-    const auto prompt = tokens_of(i < 4 ? 45 : i == 11 ? 1 : 3 + 9 * i, i < 4 ? 1 : i);
-    requests.push_back(i % 3 == 2 ? greedy_request(prompt, 30)
-                                  : sampled_request(prompt, 30, 100 + i));
-    requests.back().rid = "r" + std::to_string(i);
-  }
-  return requests;
-}
+std::vector<GenerateRequest> workload() { return testing::state_workload(1); }
 
 void expect_same(const GenerateUpdate& a, const GenerateUpdate& b) {
-  EXPECT_EQ(a.output_ids, b.output_ids) << a.rid;
-  ASSERT_EQ(a.output_log_probs.size(), b.output_log_probs.size());
-  for (std::size_t t = 0; t < a.output_log_probs.size(); ++t)
-    EXPECT_NEAR(a.output_log_probs[t], b.output_log_probs[t], 5e-4) << a.rid << ", token " << t;
+  testing::expect_same_response(a, b, 5e-4);
 }
 
 const std::vector<GenerateUpdate>& on_the_cpu() {
@@ -102,40 +82,28 @@ TEST(GpuEngineStates, RetractionsUnderPressureGiveTheSame) {
 TEST(GpuEngineStates, APrefixIsGoneOnFrom) {
   SLIME_NEEDS_GPU();
   TestEngine bench(fresh_network(model::Precision::on_gpu("float32")), {});
-  const auto request = sampled_request(tokens_of(77), 20, 5);
+  const auto request = sampled_request(state_tokens(77), 20, 5);
   const GenerateUpdate miss = bench.generate(request), hit = bench.generate(request);
   EXPECT_EQ(miss.cached_tokens, 0);
   EXPECT_EQ(hit.cached_tokens, 76);
   expect_same(hit, miss);
-  // From where a response ended.
-  const GenerateUpdate begun = bench.generate(greedy_request(tokens_of(40), 12));
-  auto tokens = tokens_of(40);
-  tokens.insert(tokens.end(), begun.output_ids.begin(), begun.output_ids.end());
-  auto rest = greedy_request(tokens, 18);
-  rest.num_drawn = 12;
-  const GenerateUpdate done = bench.generate(rest);
-  EXPECT_EQ(done.cached_tokens, 40 + 11);
-  bench.engine().flush_cache();
-  const GenerateUpdate whole = bench.generate(greedy_request(tokens_of(40), 30));
-  std::vector<TokenId> both = begun.output_ids;
-  both.insert(both.end(), done.output_ids.begin(), done.output_ids.end());
-  EXPECT_EQ(both, whole.output_ids);
+  testing::expect_goes_on_from_its_end(bench);
 }
 
 /// A stop that is noticed while the next step runs: the state has taken in the token that stopped.
 TEST(GpuEngineStates, OfARequestThatStoppedServeTheNextTurn) {
   SLIME_NEEDS_GPU();
   TestEngine bench(fresh_network(model::Precision::on_gpu("float32")), {});
-  const GenerateUpdate whole = bench.generate(greedy_request(tokens_of(40), 30));
+  const GenerateUpdate whole = bench.generate(greedy_request(state_tokens(40), 30));
   bench.engine().flush_cache();
-  GenerateRequest stops = greedy_request(tokens_of(40), 30);
+  GenerateRequest stops = greedy_request(state_tokens(40), 30);
   stops.sampling.stop_token_ids = {whole.output_ids[10]};
   const GenerateUpdate begun = bench.generate(stops);
   ASSERT_LE(begun.output_ids.size(), 11U);
-  auto tokens = tokens_of(40);
+  auto tokens = state_tokens(40);
   tokens.insert(tokens.end(), begun.output_ids.begin(), begun.output_ids.end());
   const auto length = static_cast<int64_t>(tokens.size());
-  const auto more = tokens_of(5, 9);
+  const auto more = state_tokens(5, 9);
   tokens.insert(tokens.end(), more.begin(), more.end());
   const GenerateUpdate next = bench.generate(greedy_request(tokens, 20));
   EXPECT_GE(next.cached_tokens, length - 1);
@@ -146,11 +114,11 @@ TEST(GpuEngineStates, OfARequestThatStoppedServeTheNextTurn) {
 TEST(GpuEngineStates, PausesSleepAndUpdatesInTheMiddleLoseNothing) {
   SLIME_NEEDS_GPU();
   TestEngine bench(fresh_network(model::Precision::on_gpu("float32")), {});
-  const GenerateUpdate undisturbed = bench.generate(sampled_request(tokens_of(20), 200, 3));
+  const GenerateUpdate undisturbed = bench.generate(sampled_request(state_tokens(20), 200, 3));
   const auto same_weights = fresh_network(model::Precision::on_gpu("float32"));
   for (int kind = 0; kind < 3; ++kind) {
     bench.engine().flush_cache();
-    auto request = sampled_request(tokens_of(20), 200, 3);
+    auto request = sampled_request(state_tokens(20), 200, 3);
     request.rid = "p" + std::to_string(kind);
     bench.submit(request);
     bench.responses().wait_for_tokens(request.rid, 5);

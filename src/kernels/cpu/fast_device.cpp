@@ -1,5 +1,3 @@
-// One file because it is one table: for each operation of a device which kernel does it here, and for which
-// precisions.
 #include "kernels/cpu/fast_device.h"
 
 #include <ATen/ATen.h>
@@ -7,8 +5,6 @@
 #include <algorithm>
 #include <vector>
 
-#include "kernels/cpu/gemm.h"
-#include "kernels/cpu/gemm_tiles.h"
 #include "kernels/cpu/processor.h"
 #include "kernels/cpu/rows_avx2.h"
 #include "kernels/cpu/thread_pool.h"
@@ -23,34 +19,6 @@ constexpr int64_t kRowGrain = 8;  // rows per chunk at least
 constexpr int64_t kNumPartials = 16;
 
 bool is_float(const Tensor& x) { return x.scalar_type() == at::kFloat; }
-
-/// The own products: float32 activations with a weight the packing understands.
-bool multiplies(const Tensor& x, const Tensor& weight) {
-  const auto type = weight.scalar_type();
-  return is_float(x) && (type == at::kFloat || type == at::kBFloat16 || type == at::kHalf);
-}
-
-/// The own products of bfloat16.
-bool multiplies_tiles(const Tensor& x, const Tensor& weight) {
-  return x.scalar_type() == at::kBFloat16 && weight.scalar_type() == at::kBFloat16 && has_tiles();
-}
-
-/// A contiguous matrix whose rows, or with `k_strided` columns, are what a product runs over.
-TileFactor factor(const Tensor& x, bool k_strided) {
-  return {static_cast<const at::BFloat16*>(x.data_ptr()), x.size(1), k_strided};
-}
-
-/// x W^T as bfloat16 or float32.
-Tensor tile_product(const Tensor& x_TI, const Tensor& weight_OI, at::ScalarType precision) {
-  const Tensor x = x_TI.contiguous();
-  const int64_t rows = x.size(0), outputs = weight_OI.size(0);
-  Tensor y_TO = at::empty({rows, outputs}, x.options().dtype(precision));
-  gemm_tiles(tile_ops(), {rows, outputs, x.size(1)}, factor(x, false), factor(weight_OI, false),
-             {.data = y_TO.data_ptr(),
-              .stride = outputs,
-              .store = precision == at::kFloat ? TileStore::kFloat : TileStore::kBfloat16});
-  return y_TO;
-}
 
 /// Calls fn with pointers' types for activations x and weights w; false when there is no fast form
 /// for the pair.
@@ -118,83 +86,6 @@ void write_softmax_gradient(const Tensor& logits_RV, const Tensor& target_R, dou
 }
 
 }  // namespace
-
-Tensor FastDevice::linear(const Tensor& x_TI, const Tensor& weight_OI, const Tensor& bias_O) const {
-  if (multiplies_tiles(x_TI, weight_OI)) {
-    Tensor y_TO = tile_product(x_TI, weight_OI, at::kBFloat16);
-    return bias_O.defined() ? y_TO.add_(bias_O) : y_TO;
-  }
-  if (!multiplies(x_TI, weight_OI)) return ReferenceDevice::linear(x_TI, weight_OI, bias_O);
-  const Tensor x = x_TI.contiguous();
-  const int64_t rows = x.size(0), inputs = x.size(1), outputs = weight_OI.size(0);
-  Tensor y_TO = at::empty({rows, outputs}, x.options());
-  gemm({rows, outputs, inputs}, {x.data_ptr<float>(), inputs, 1},
-       {weight_OI.data_ptr(), weight_OI.scalar_type(), 1, inputs}, y_TO.data_ptr<float>(), outputs,
-       false);
-  if (bias_O.defined()) y_TO.add_(bias_O);
-  return y_TO;
-}
-
-Tensor FastDevice::logits(const Tensor& x_TI, const Tensor& weight_OI) const {
-  if (multiplies_tiles(x_TI, weight_OI)) return tile_product(x_TI, weight_OI, at::kFloat);
-  if (multiplies(x_TI, weight_OI)) return linear(x_TI, weight_OI, {});
-  return ReferenceDevice::logits(x_TI, weight_OI);
-}
-
-Tensor FastDevice::linear_input_grad(const Tensor& dy_TO, const Tensor& weight_OI) const {
-  const bool in_tiles = multiplies_tiles(dy_TO, weight_OI);
-  if (!in_tiles && !multiplies(dy_TO, weight_OI))
-    return ReferenceDevice::linear_input_grad(dy_TO, weight_OI);
-  const int64_t rows = dy_TO.size(0), outputs = dy_TO.size(1), inputs = weight_OI.size(1);
-  Tensor dx_TI = at::empty({rows, inputs}, dy_TO.options());
-  if (in_tiles) {
-    gemm_tiles(tile_ops(), {rows, inputs, outputs}, factor(dy_TO, false), factor(weight_OI, true),
-               {.data = dx_TI.data_ptr(), .stride = inputs, .store = TileStore::kBfloat16});
-    return dx_TI;
-  }
-  gemm({rows, inputs, outputs}, {dy_TO.data_ptr<float>(), outputs, 1},
-       {weight_OI.data_ptr(), weight_OI.scalar_type(), inputs, 1}, dx_TI.data_ptr<float>(), inputs,
-       false);
-  return dx_TI;
-}
-
-void FastDevice::add_linear_weight_grad_(Tensor grad_OI, const Tensor& dy_TO,
-                                         const Tensor& x_TI) const {
-  const bool in_tiles = multiplies_tiles(dy_TO, x_TI);
-  if (!in_tiles && (!is_float(dy_TO) || !is_float(x_TI)))
-    return ReferenceDevice::add_linear_weight_grad_(grad_OI, dy_TO, x_TI);
-  const Tensor x = x_TI.contiguous();
-  const int64_t rows = x.size(0), outputs = dy_TO.size(1), inputs = x.size(1);
-  if (in_tiles) {
-    return gemm_tiles(
-        tile_ops(), {outputs, inputs, rows}, factor(dy_TO, true), factor(x, true),
-        {.data = grad_OI.data_ptr(), .stride = inputs, .store = TileStore::kAddToFloat});
-  }
-  gemm({outputs, inputs, rows}, {dy_TO.data_ptr<float>(), 1, outputs},
-       {x.data_ptr(), at::kFloat, inputs, 1}, grad_OI.data_ptr<float>(), inputs, true);
-}
-
-Tensor FastDevice::grouped_linear(const Tensor& x_SI, const Tensor& weight_EOI,
-                                  const GroupStarts& starts) const {
-  if (!multiplies_tiles(x_SI, weight_EOI) || starts.is_on_device())
-    return ReferenceDevice::grouped_linear(x_SI, weight_EOI, starts);
-  const Tensor x = x_SI.contiguous(), weight = weight_EOI.contiguous();
-  const int64_t outputs = weight.size(1), inputs = weight.size(2);
-  Tensor y_SO = at::empty({x.size(0), outputs}, x.options());
-  std::vector<TileProduct> products;
-  for (size_t e = 0; e + 1 < starts.host.size(); ++e) {
-    const int64_t begin = starts.host[e], rows = starts.host[e + 1] - begin;
-    products.push_back(
-        {{rows, outputs, inputs},
-         {data<at::BFloat16>(x) + begin * inputs, inputs, false},
-         {data<at::BFloat16>(weight) + static_cast<int64_t>(e) * outputs * inputs, inputs, false},
-         {.data = data<at::BFloat16>(y_SO) + begin * outputs,
-          .stride = outputs,
-          .store = TileStore::kBfloat16}});
-  }
-  gemm_tiles(tile_ops(), products);
-  return y_SO;
-}
 
 Tensor FastDevice::rms_norm(const Tensor& x_TH, const Tensor& weight_H, double eps) const {
   Tensor out_TH = at::empty_like(x_TH, at::MemoryFormat::Contiguous);

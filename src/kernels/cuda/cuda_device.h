@@ -19,6 +19,10 @@ namespace slime::kernels::cuda {
 
 /// Of its numbers; null for an undefined tensor.
 const void* pointer(const Tensor& tensor);
+template <typename T>
+const T* array(const Tensor& tensor) {
+  return tensor.defined() ? tensor.const_data_ptr<T>() : nullptr;
+}
 /// Throws BugError for precisions that kernels are not compiled for.
 Number number_of(const Tensor& tensor);
 /// Norms of queries and keys in float32 where rows are not: those that multiply with one plus a weight.

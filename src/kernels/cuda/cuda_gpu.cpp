@@ -8,6 +8,7 @@
 
 #include "core/error.h"
 #include "kernels/cuda/attention/attention.h"
+#include "kernels/cuda/attention/decode_records.h"
 #include "kernels/cuda/peer_memory.h"
 #include "kernels/cuda/peers/cuda_peer_collectives.h"
 #include "kernels/cuda/rows/rows.h"
@@ -19,11 +20,6 @@
 
 namespace slime::kernels::cuda {
 namespace {
-
-template <typename T>
-const T* array(const Tensor& tensor) {
-  return tensor.defined() ? tensor.const_data_ptr<T>() : nullptr;
-}
 
 class RecordedGraph final : public GpuGraph {
  public:
@@ -163,62 +159,59 @@ PackedAttention& CudaGpu::packed_on(cudaStream_t stream) const {
       .first->second;
 }
 
-void CudaGpu::packed_attention(const PagedCall& call, const AttendCall& attend,
-                               Tensor out_TC) const {
-  const PackedLaunch& launch = call.batch->packed;
-  const RotaryShape& heads = call.heads;
-  const int64_t rows = call.qkv_TE.size(0);
-  const cudaStream_t stream = stream_of(call.qkv_TE);
-  const auto statistics = call.qkv_TE.options().dtype(at::kFloat);
-  const TreeAttentionShape shape{call.attention.scale, 0};
+Tensor CudaGpu::attend_packed(const PackedLaunch& launch, const PackedKeys& keys,
+                              const Tensor& query_TX, const RotaryShape& heads, double scale,
+                              const Tensor& out_TC) const {
+  const auto statistics = query_TX.options().dtype(at::kFloat);
+  const TreeAttentionShape shape{scale, 0};
   // Rows of other launches keep infinity, and so what they have.
-  const Tensor logsumexp_TN = at::full({rows, heads.num_heads}, INFINITY, statistics);
-  const auto with_sinks = [&] {
-    if (attend.sinks_N != nullptr)
-      apply_sinks(attend, logsumexp_TN.const_data_ptr<float>(), false, stream);
-  };
+  Tensor logsumexp_TN = at::full({query_TX.size(0), heads.num_heads}, INFINITY, statistics);
+  const cudaStream_t stream = stream_of(query_TX);
   const std::lock_guard lock(packed_mutex_);
   PackedAttention& attention = packed_on(stream);
-  attention.forward(call.qkv_TE, {}, launch.own, heads, shape, out_TC, logsumexp_TN);
-  if (launch.earlier.pairs.empty()) return with_sinks();
-  GatherCall gather;
-  gather.number = number_of(call.qkv_TE);
-  gather.pages_P = array<int32_t>(launch.earlier_pages);
-  gather.num_pages = launch.earlier_pages.size(0);
-  gather.keys = call.keys.const_data_ptr();
-  gather.values = call.values.const_data_ptr();
-  gather.num_kv_heads = static_cast<int>(heads.num_kv_heads);
-  gather.head_dim = static_cast<int>(heads.head_dim);
-  gather.is_fp8 = call.keys.scalar_type() == at::kFloat8_e4m3fn;
-  const Tensor keys_CX =
-      at::empty({gather.num_pages * kPageTokens, 2 * heads.num_kv_heads * heads.head_dim},
-                call.qkv_TE.options());
-  gather.rows_CX = keys_CX.data_ptr();
-  gather_pages(gather, stream);
+  attention.forward(query_TX, keys.own_CX, launch.own, heads, shape, out_TC, logsumexp_TN);
+  if (launch.earlier.pairs.empty()) return logsumexp_TN;
   const Tensor more_TC = at::empty_like(out_TC);
-  const Tensor more_TN = at::full({rows, heads.num_heads}, -INFINITY, statistics);
-  attention.forward(call.qkv_TE, keys_CX, launch.earlier, heads, shape, more_TC, more_TN);
+  const Tensor more_TN = at::full_like(logsumexp_TN, -INFINITY);
+  attention.forward(query_TX, keys.earlier_CX, launch.earlier, heads, shape, more_TC, more_TN);
   merge_attention(number_of(out_TC), out_TC.data_ptr(), logsumexp_TN.data_ptr<float>(),
-                  pointer(more_TC), more_TN.const_data_ptr<float>(), rows, heads.num_heads,
-                  heads.head_dim, stream);
-  with_sinks();
+                  pointer(more_TC), more_TN.const_data_ptr<float>(), out_TC.size(0),
+                  heads.num_heads, out_TC.size(1) / heads.num_heads, stream);
+  return logsumexp_TN;
+}
+
+void CudaGpu::packed_attention(const PagedCall& call, const AttendCall& attend,
+                               const Tensor& out_TC) const {
+  const PackedLaunch& launch = call.batch->packed;
+  const RotaryShape& heads = call.heads;
+  const cudaStream_t stream = stream_of(call.qkv_TE);
+  PackedKeys keys;  // the new ones are behind the queries
+  if (!launch.earlier.pairs.empty()) {
+    GatherCall gather;
+    gather.number = number_of(call.qkv_TE);
+    gather.pages_P = array<int32_t>(launch.earlier_pages);
+    gather.num_pages = launch.earlier_pages.size(0);
+    gather.keys = call.keys.const_data_ptr();
+    gather.values = call.values.const_data_ptr();
+    gather.num_kv_heads = static_cast<int>(heads.num_kv_heads);
+    gather.head_dim = static_cast<int>(heads.head_dim);
+    gather.is_fp8 = call.keys.scalar_type() == at::kFloat8_e4m3fn;
+    keys.earlier_CX =
+        at::empty({gather.num_pages * kPageTokens, 2 * heads.num_kv_heads * heads.head_dim},
+                  call.qkv_TE.options());
+    gather.rows_CX = keys.earlier_CX.data_ptr();
+    gather_pages(gather, stream);
+  }
+  const Tensor logsumexp_TN =
+      attend_packed(launch, keys, call.qkv_TE, heads, call.attention.scale, out_TC);
+  if (attend.sinks_N != nullptr)
+    apply_sinks(attend, logsumexp_TN.const_data_ptr<float>(), false, stream);
 }
 
 void CudaGpu::decode_attention(const PagedCall& call, const AttendCall& attend,
                                const RotateCall* rotate) const {
-  const DecodeLaunch& launch = call.batch->decode;
-  const auto floats = call.qkv_TE.options().dtype(at::kFloat);
-  const Tensor sums = at::empty({launch.num_records, attend.num_heads, attend.head_dim}, floats);
-  const Tensor weights = at::empty({launch.num_records, attend.num_heads, 2}, floats);
-  DecodeArrays plan;
-  plan.num_units = static_cast<int>(launch.num_units);
-  plan.unit_starts = array<int32_t>(launch.unit_starts);
-  plan.segments = static_cast<const DecodeSegment*>(pointer(launch.segments));
-  plan.members = static_cast<const DecodeMember*>(pointer(launch.members));
-  plan.record_starts = array<int32_t>(launch.record_starts);
-  plan.record_sums = sums.data_ptr<float>();
-  plan.record_weights = reinterpret_cast<float2*>(weights.data_ptr<float>());
-  attend_decode(attend, plan, rotate, stream_of(call.qkv_TE));
+  const DecodeRecords records(call.batch->decode, attend.num_heads, attend.head_dim);
+  attend_decode(attend, records.plan, rotate, stream_of(call.qkv_TE));
 }
 
 Tensor CudaGpu::paged_attention(const PagedCall& call) const {

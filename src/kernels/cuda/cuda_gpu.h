@@ -56,7 +56,15 @@ class CudaGpu final : public Gpu, public PeerDevice {
   double sum_of_squares(const Tensor& x_N) const override;
 
  private:
-  void packed_attention(const PagedCall& call, const AttendCall& attend, Tensor out_TC) const;
+  void packed_attention(const PagedCall& call, const AttendCall& attend,
+                        const Tensor& out_TC) const;
+  /// What the two levels of a PackedLaunch look at; undefined: keys are behind the queries in their rows.
+  struct PackedKeys {
+    Tensor own_CX, earlier_CX;
+  };
+  /// Writes the rows of the launch: both levels, merged. Returns their logsumexp [T, N].
+  Tensor attend_packed(const PackedLaunch& launch, const PackedKeys& keys, const Tensor& query_TX,
+                       const RotaryShape& heads, double scale, const Tensor& out_TC) const;
   /// Of the current stream; packed_mutex_ is held as long as it is used.
   PackedAttention& packed_on(cudaStream_t stream) const;
   /// Writes y_TC in the rows of prompts that are attended in the expanded form. q_TNE: rotated.

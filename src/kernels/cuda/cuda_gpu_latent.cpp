@@ -1,17 +1,13 @@
 #include <ATen/ATen.h>
 
 #include "core/error.h"
+#include "kernels/cuda/attention/decode_records.h"
 #include "kernels/cuda/cuda_gpu.h"
 #include "kernels/cuda/latent/latent.h"
 #include "kernels/cuda/training/rows_backward.h"
 
 namespace slime::kernels::cuda {
 namespace {
-
-template <typename T>
-const T* array(const Tensor& tensor) {
-  return tensor.defined() ? tensor.const_data_ptr<T>() : nullptr;
-}
 
 bool is_aligned(const Tensor& tensor) {
   return reinterpret_cast<uintptr_t>(tensor.const_data_ptr()) % 16 == 0;
@@ -126,27 +122,13 @@ void CudaGpu::expanded_prompts(const LatentCall& call, const Tensor& q_TNE,
   const PackedLaunch& launch = call.batch->packed;
   const int64_t rows = q_TNE.size(0), heads = shape.num_heads, plain = shape.plain_dim,
                 size = plain + shape.rotary_dim;
-  const cudaStream_t stream = stream_of(q_TNE);
   const Tensor keys_CX = expanded_keys(device_, call, launch.earlier_pages);
   const Tensor query_TND =
       call.query_TE.clone(at::MemoryFormat::Contiguous).view({rows, heads, size});
   query_TND.narrow(2, plain, shape.rotary_dim).copy_(q_TNE.narrow(2, 0, shape.rotary_dim));
   const Tensor query_TX = query_TND.view({rows, heads * size});
   const RotaryShape packed_heads{heads, heads, size, 0};
-  const TreeAttentionShape attention{call.scale, 0};
-  const auto statistics = q_TNE.options().dtype(at::kFloat);
-  // Rows of other launches keep infinity, and so what they have.
-  const Tensor logsumexp_TN = at::full({rows, heads}, INFINITY, statistics);
-  const std::lock_guard lock(packed_mutex_);
-  PackedAttention& packed = packed_on(stream);
-  packed.forward(query_TX, keys_CX, launch.own, packed_heads, attention, y_TC, logsumexp_TN);
-  if (launch.earlier.pairs.empty()) return;
-  const Tensor more_TC = at::empty_like(y_TC);
-  const Tensor more_TN = at::full({rows, heads}, -INFINITY, statistics);
-  packed.forward(query_TX, keys_CX, launch.earlier, packed_heads, attention, more_TC, more_TN);
-  merge_attention(number_of(y_TC), y_TC.data_ptr(), logsumexp_TN.data_ptr<float>(),
-                  pointer(more_TC), more_TN.const_data_ptr<float>(), rows, heads, shape.value_dim,
-                  stream);
+  attend_packed(launch, {keys_CX, keys_CX}, query_TX, packed_heads, call.scale, y_TC);
 }
 
 bool CudaGpu::has_latent_units(int64_t row_size, at::ScalarType type) const {
@@ -210,22 +192,12 @@ Tensor CudaGpu::latent_attention(const LatentCall& call) const {
     if (has_prompts) expanded_prompts(call, q_TNE, y_TC);
     return y_TC;
   }
-  const auto floats = options.dtype(at::kFloat);
-  const Tensor sums = at::empty({launch.num_records, shape.num_heads, shape.rank}, floats);
-  const Tensor weights = at::empty({launch.num_records, shape.num_heads, 2}, floats);
-  DecodeArrays plan;
-  plan.num_units = static_cast<int>(launch.num_units);
-  plan.unit_starts = array<int32_t>(launch.unit_starts);
-  plan.segments = static_cast<const DecodeSegment*>(pointer(launch.segments));
-  plan.members = static_cast<const DecodeMember*>(pointer(launch.members));
-  plan.record_starts = array<int32_t>(launch.record_starts);
-  plan.record_sums = sums.data_ptr<float>();
-  plan.record_weights = reinterpret_cast<float2*>(weights.data_ptr<float>());
-  attend_latent_units(attend, plan, stream);
+  const DecodeRecords records(launch, shape.num_heads, shape.rank);
+  attend_latent_units(attend, records.plan, stream);
   if (rows <= kMostMergedRows) {
-    values.plan = &plan;
+    values.plan = &records.plan;
   } else {
-    merge_latent_records(attend, plan, stream);
+    merge_latent_records(attend, records.plan, stream);
   }
   latent_values(values, stream);
   return y_TC;

@@ -1,6 +1,6 @@
 #pragma once
 
-/// One tensor-core instruction and its operand layout.
+/// One tensor-core instruction, its operand layout, and its operands from shared memory.
 ///
 /// c += a b with a [16, 16], b [16, 8], c [16, 8] spread over a warp. With g = lane / 4 and
 /// t = lane % 4, a lane holds
@@ -34,6 +34,28 @@ __device__ inline void multiply(float (&c)[4], uint32_t a0, uint32_t a1, uint32_
         : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
         : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
   }
+}
+
+/// Four or two matrices of eight lines of 16 bytes in shared memory; lane l names line l % 8 of matrix
+/// l / 8.
+__device__ inline void load_matrices(uint32_t (&to)[4], uint32_t line_of_lane) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+               : "r"(line_of_lane)
+               : "memory");
+}
+__device__ inline void load_matrices(uint32_t (&to)[2], uint32_t line_of_lane) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0, %1}, [%2];"
+               : "=r"(to[0]), "=r"(to[1])
+               : "r"(line_of_lane)
+               : "memory");
+}
+/// Four, each transposed.
+__device__ inline void load_turned(uint32_t (&to)[4], uint32_t line_of_lane) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+               : "r"(line_of_lane)
+               : "memory");
 }
 
 /// 16 bytes that are read once: past the L1 cache, and not while they may still be written.

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 
+#include "kernels/cuda/attention/paged_tables_for_tests.h"
 #include "kernels/cuda/gpu_test_tensors.h"
 #include "kernels/gpu/decode_launch.h"
 #include "kernels/gpu/paged_units.h"
@@ -105,30 +106,20 @@ struct PagedCase {
     if (has_sinks) sinks = (2 * at::randn({q}, at::TensorOptions(at::kFloat))).to(type);
     sinks_N = to_gpu(sinks);
 
-    std::vector<int32_t> slots, row_sequence, query_starts{0}, page_starts{0}, pages, last;
-    std::vector<int64_t> positions;
+    PagedTables tables;
     std::vector<Tensor> expected;
     int64_t row = 0, page = 0;
     for (size_t s = 0; s < spans.size(); ++s) {
       const PagedSpan& span = spans[s];
-      const int64_t leader = page_starts[static_cast<int64_t>(s) / samples * samples];
+      const int64_t leader = tables.page_starts[static_cast<int64_t>(s) / samples * samples];
       const int64_t num_mine = (span.num_keys + 15) / 16;
       std::vector<int64_t> ids;
-      for (int64_t p = 0; p < num_mine; ++p) {
+      for (int64_t p = 0; p < num_mine; ++p)
         ids.push_back(order[(p < shared_pages ? leader : page) + p].item<int64_t>());
-        pages.push_back(static_cast<int32_t>(ids.back()));
-      }
-      for (int64_t p = span.num_keys - span.num_rows; p < span.num_keys; ++p) {
-        slots.push_back(static_cast<int32_t>(ids[p / 16] * 16 + p % 16));
-        row_sequence.push_back(static_cast<int32_t>(s));
-        positions.push_back(p);
-      }
+      tables.add(span, ids);
       const Tensor mine = made.narrow(0, row, span.num_rows), id_P = at::tensor(ids);
       row += span.num_rows;
       page += num_mine;
-      query_starts.push_back(static_cast<int32_t>(row));
-      page_starts.push_back(static_cast<int32_t>(page));
-      last.push_back(static_cast<int32_t>((span.num_keys - 1) % 16 + 1));
       if (!has_twin) continue;
       // [P, KV, 16, D] as [K, KV, D], with the new rows at their positions.
       const auto all_keys = [&](const Tensor& old, int64_t first_head) {
@@ -142,27 +133,14 @@ struct PagedCase {
                                           all_keys(cpu_values, q + kv), heads, attention, sinks));
     }
     if (has_twin) expected_TC = at::cat(expected);
-    for (int64_t i = 0; i < padding; ++i) {
-      slots.push_back(static_cast<int32_t>(num_pages * 16));
-      row_sequence.push_back(static_cast<int32_t>(last.size()));
-      positions.push_back(0);
-      pages.push_back(static_cast<int32_t>(num_pages));
-      query_starts.push_back(query_starts.back() + 1);
-      page_starts.push_back(page_starts.back() + 1);
-      last.push_back(1);
-    }
+    tables.pad(padding, num_pages);
     qkv_TE = qkv.to(at::kCUDA);
-    positions_T = to_gpu(positions, at::kLong);
+    positions_T = to_gpu(tables.positions, at::kLong);
     const auto cache_type = is_fp8 ? at::kFloat8_e4m3fn : type;
     keys = cpu_keys.to(cache_type).to(at::kCUDA);
     values = cpu_values.to(cache_type).to(at::kCUDA);
-    batch.slot_T = to_gpu(slots, at::kInt);
-    batch.row_sequence_T = to_gpu(row_sequence, at::kInt);
-    batch.query_starts = to_gpu(query_starts, at::kInt);
-    batch.page_starts = to_gpu(page_starts, at::kInt);
-    batch.pages = to_gpu(pages, at::kInt);
-    batch.last_page_tokens = to_gpu(last, at::kInt);
-    plan(pages, page_starts, static_cast<int64_t>(last.size()));
+    tables.copy_to(batch);
+    plan(tables);
   }
 
   /// Fills the tables and weights; the rows as the twin norms and rotates them, not rounded yet.
@@ -200,8 +178,7 @@ struct PagedCase {
     return is_fp8 ? x.clamp(-448, 448).to(at::kFloat8_e4m3fn).to(type) : x.to(type);
   }
 
-  void plan(const std::vector<int32_t>& pages, const std::vector<int32_t>& page_starts,
-            int64_t num_launched) {
+  void plan(const PagedTables& tables) {
     const auto add_tiles = [&](const UnitPlan& plan) {
       if (plan.num_units == 0) return;
       TileLaunch launch;
@@ -223,11 +200,7 @@ struct PagedCase {
     std::vector<PagedSpan> planned = spans;
     if (packs) {
       PackedPlan packed = plan_packed(planned);
-      std::vector<int32_t> earlier;
-      for (const auto& [sequence, count] : packed.contexts) {
-        const auto first = pages.begin() + page_starts[sequence];
-        earlier.insert(earlier.end(), first, first + count);
-      }
+      const std::vector<int32_t> earlier = tables.pages_of(packed.contexts);
       batch.packed = {std::move(packed.own), std::move(packed.earlier), to_gpu(earlier, at::kInt)};
     }
     add_tiles(plan_prompts(planned, group,
@@ -240,15 +213,15 @@ struct PagedCase {
     std::vector<DecodeSequence> sequences;
     int64_t row = 0;
     for (size_t s = 0; s < spans.size(); ++s) {
-      const int64_t count = page_starts[s + 1] - page_starts[s];
+      const auto sequence = static_cast<int64_t>(s);
       if (spans[s].num_rows == 1)
-        sequences.push_back({static_cast<int64_t>(s), row, spans[s].num_keys,
-                             std::span(pages).subspan(page_starts[s], count), page_starts[s]});
+        sequences.push_back(
+            {sequence, row, spans[s].num_keys, tables.pages_of(sequence), tables.page_starts[s]});
       row += spans[s].num_rows;
     }
     if (sequences.empty()) return;
     const DecodePlan plan =
-        plan_decode(sequences, num_launched,
+        plan_decode(sequences, static_cast<int64_t>(tables.last.size()),
                     {group, heads.num_kv_heads,
                      open_gpu().num_processors() *
                          decode_blocks_per_processor(static_cast<int>(heads.head_dim),

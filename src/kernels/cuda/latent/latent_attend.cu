@@ -146,16 +146,17 @@ __device__ inline void attend(const Arguments& a, const Shared& shared, Scores& 
   const uint32_t key_line =
       pipeline.memory + (8 * eight + lane % 8) * kPitch + 32 * kHalfSteps * half + 16 * (lane / 8);
   const uint32_t value_line =
-      latent::line_of_turned_b(pipeline.memory + 2 * (kLatentRotary + kWarpNumbers * warp), kPitch);
+      latent::line_of_sixteen(pipeline.memory + 2 * (kLatentRotary + kWarpNumbers * warp), kPitch);
   PipelineState state;
   int turn = 0;
   for (int i = 0; index < end; ++index, ++i) {
     const Run run = run_of(a, index);
     uint32_t query[kHalfSteps][4];
     wait(shared.query_full, i & 1);
-    const uint32_t query_line = latent::line_of_a(shared.query + 32 * kHalfSteps * half, kPitch);
+    const uint32_t query_line =
+        latent::line_of_sixteen(shared.query + 32 * kHalfSteps * half, kPitch);
 #pragma unroll
-    for (int s = 0; s < kHalfSteps; ++s) latent::load_matrices(query[s], query_line + 32 * s);
+    for (int s = 0; s < kHalfSteps; ++s) load_matrices(query[s], query_line + 32 * s);
     __syncwarp();
     if (lane == 0) arrive(shared.query_empty);
 
@@ -168,7 +169,7 @@ __device__ inline void attend(const Arguments& a, const Shared& shared, Scores& 
 #pragma unroll
       for (int s = 0; s < kHalfSteps; s += 2) {
         uint32_t key[4];
-        latent::load_matrices(key, key_line + stage + 32 * s);
+        load_matrices(key, key_line + stage + 32 * s);
         multiply<__nv_bfloat16>(even, query[s][0], query[s][1], query[s][2], query[s][3], key[0],
                                 key[1]);
         multiply<__nv_bfloat16>(odd, query[s + 1][0], query[s + 1][1], query[s + 1][2],
@@ -221,7 +222,7 @@ __device__ inline void attend(const Arguments& a, const Shared& shared, Scores& 
 #pragma unroll
         for (int t = 0; t < kTiles; t += 2) {
           uint32_t value[4];
-          latent::load_turned(value, value_line + stage + 16 * s * kPitch + 16 * t);
+          load_turned(value, value_line + stage + 16 * s * kPitch + 16 * t);
           multiply<__nv_bfloat16>(out[t], p[0][2 * s], p[1][2 * s], p[0][2 * s + 1],
                                   p[1][2 * s + 1], value[0], value[1]);
           multiply<__nv_bfloat16>(out[t + 1], p[0][2 * s], p[1][2 * s], p[0][2 * s + 1],

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "kernels/cuda/attention/paged_tables_for_tests.h"
 #include "kernels/cuda/gpu_test_tensors.h"
 #include "kernels/gpu/decode_launch.h"
 #include "kernels/gpu/latent_prompts.h"
@@ -78,27 +79,16 @@ struct LatentCase {
     old_rows = at::full({num_pages + 1, 1, kPageTokens, size}, NAN, floats).to(type);
     Tensor flat_rows = old_rows.view({-1, size});
 
-    std::vector<int32_t> slots, row_sequence, query_starts{0}, page_starts{0}, pages, last;
-    std::vector<int64_t> positions;
+    PagedTables tables;
     std::vector<Tensor> expected, made;
     int64_t row = 0;
-    for (std::size_t s = 0; s < spans.size(); ++s) {
-      const PagedSpan& span = spans[s];
+    for (const PagedSpan& span : spans) {
       const int64_t earlier = span.num_keys - span.num_rows;
-      std::vector<int64_t> places;
-      const int64_t first_page = page_starts.back(), count = (span.num_keys + 15) / 16;
-      for (int64_t p = 0; p < count; ++p)
-        pages.push_back(page_order[first_page + p].item<int32_t>());
-      for (int64_t p = 0; p < span.num_keys; ++p)
-        places.push_back(int64_t{pages[first_page + p / 16]} * 16 + p % 16);
-      for (int64_t p = earlier; p < span.num_keys; ++p) {
-        slots.push_back(static_cast<int32_t>(places[p]));
-        row_sequence.push_back(static_cast<int32_t>(s));
-        positions.push_back(p);
-      }
-      query_starts.push_back(query_starts.back() + static_cast<int32_t>(span.num_rows));
-      page_starts.push_back(static_cast<int32_t>(first_page + count));
-      last.push_back(static_cast<int32_t>((span.num_keys - 1) % 16 + 1));
+      std::vector<int64_t> places, ids;
+      const int64_t first_page = tables.page_starts.back(), count = (span.num_keys + 15) / 16;
+      for (int64_t p = 0; p < count; ++p) ids.push_back(page_order[first_page + p].item<int64_t>());
+      for (int64_t p = 0; p < span.num_keys; ++p) places.push_back(ids[p / 16] * 16 + p % 16);
+      tables.add(span, ids);
       const Tensor place_K = at::tensor(places, at::kLong);
       const Tensor old_KE = numbers({earlier, size}, type);
       flat_rows.index_copy_(0, place_K.narrow(0, 0, earlier), old_KE);
@@ -134,23 +124,15 @@ struct LatentCase {
     }
     expected_TC = at::cat(expected);
     expected_rows = at::cat(made);
-    slot_T = at::tensor(slots, at::kLong);
-    for (int64_t i = 0; i < padding; ++i) {
-      slots.push_back(static_cast<int32_t>(num_pages * 16));
-      row_sequence.push_back(static_cast<int32_t>(last.size()));
-      positions.push_back(0);
-      pages.push_back(static_cast<int32_t>(num_pages));
-      query_starts.push_back(query_starts.back() + 1);
-      page_starts.push_back(page_starts.back() + 1);
-      last.push_back(1);
-    }
+    slot_T = at::tensor(tables.slots, at::kLong);
+    tables.pad(padding, num_pages);
     const Tensor on_gpu = to_gpu(projected);
     call.batch = &batch;
     call.shape = shape;
     call.query_TE = on_gpu.narrow(1, 0, query_size);
     call.latent_TL = on_gpu.narrow(1, query_size, rank);
     call.rotary_key_TR = on_gpu.narrow(1, query_size + rank, rotary);
-    call.positions_T = to_gpu(positions, at::kLong);
+    call.positions_T = to_gpu(tables.positions, at::kLong);
     call.latent_norm_L = to_gpu(norm);
     call.norm_eps = 1e-6;
     call.expand = to_gpu(expand);
@@ -158,26 +140,17 @@ struct LatentCase {
     call.sin_PR = to_gpu(angle_PR.sin());
     if (rotates_pairs) call.rotary_order_R = to_gpu(order_R);
     call.rows = to_gpu(old_rows);
-    batch.slot_T = to_gpu(slots, at::kInt);
-    batch.row_sequence_T = to_gpu(row_sequence, at::kInt);
-    batch.page_starts = to_gpu(page_starts, at::kInt);
-    batch.pages = to_gpu(pages, at::kInt);
-    batch.last_page_tokens = to_gpu(last, at::kInt);
-    batch.query_starts = to_gpu(query_starts, at::kInt);
+    tables.copy_to(batch);
     if (!has_plan || !open_gpu().has_latent_units(size, type)) return;
     const bool is_decode =
         std::ranges::all_of(spans, [](const PagedSpan& span) { return span.num_rows == 1; });
-    is_decode ? plan(pages, page_starts) : plan_prompts(pages, page_starts);
+    is_decode ? plan(tables) : plan_prompts(tables);
   }
 
-  void plan_prompts(const std::vector<int32_t>& pages, const std::vector<int32_t>& page_starts) {
+  void plan_prompts(const PagedTables& tables) {
     std::vector<PagedSpan> planned = spans;
     PackedPlan packed = plan_expanded(planned);
-    std::vector<int32_t> gathered;
-    for (const auto& [sequence, count] : packed.contexts) {
-      const auto first = pages.begin() + page_starts[sequence];
-      gathered.insert(gathered.end(), first, first + count);
-    }
+    const std::vector<int32_t> gathered = tables.pages_of(packed.contexts);
     num_expanded = static_cast<int64_t>(packed.own.pairs.size());
     if (num_expanded > 0)
       batch.packed = {std::move(packed.own), std::move(packed.earlier), to_gpu(gathered, at::kInt)};
@@ -191,13 +164,12 @@ struct LatentCase {
     batch.tiles.push_back(std::move(launch));
   }
 
-  void plan(const std::vector<int32_t>& pages, const std::vector<int32_t>& page_starts) {
+  void plan(const PagedTables& tables) {
     std::vector<DecodeSequence> sequences;
     for (std::size_t s = 0; s < spans.size(); ++s) {
-      sequences.push_back(
-          {static_cast<int64_t>(s), static_cast<int64_t>(s), spans[s].num_keys,
-           std::span(pages).subspan(page_starts[s], page_starts[s + 1] - page_starts[s]),
-           page_starts[s]});
+      const auto sequence = static_cast<int64_t>(s);
+      sequences.push_back({sequence, sequence, spans[s].num_keys, tables.pages_of(sequence),
+                           tables.page_starts[s]});
     }
     const DecodePlan plan =
         plan_decode(sequences, static_cast<int64_t>(spans.size()) + padding,

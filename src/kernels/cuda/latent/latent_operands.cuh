@@ -10,29 +10,10 @@ namespace slime::kernels::cuda::latent {
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
 
-/// Four matrices of eight lines of 16 bytes; lane l names line l % 8 of matrix l / 8.
-__device__ inline void load_matrices(uint32_t (&to)[4], uint32_t line_of_lane) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-               : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
-               : "r"(line_of_lane)
-               : "memory");
-}
-/// The same, each matrix transposed.
-__device__ inline void load_turned(uint32_t (&to)[4], uint32_t line_of_lane) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
-               : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
-               : "r"(line_of_lane)
-               : "memory");
-}
-
-/// Where a lane's line is of operand a, [16 rows, 16 numbers] at `first`, as load_matrices() wants it.
-__device__ inline uint32_t line_of_a(uint32_t first, int pitch_bytes) {
-  const int lane = static_cast<int>(threadIdx.x) % 32;
-  return first + (lane % 16) * pitch_bytes + 16 * (lane / 16);
-}
-/// Of two operands b side by side, [16 inputs, 16 outputs] at `first` as memory has them, for
-/// load_turned(): the first is registers 0 and 1, the second 2 and 3.
-__device__ inline uint32_t line_of_turned_b(uint32_t first, int pitch_bytes) {
+/// Where a lane's line is of [16, 16] numbers at `first`: as operand a, rows by numbers, through load_matrices(); as
+/// two operands b side by side, inputs by outputs as memory has them, through load_turned(), the first in registers 0
+/// and 1, the second in 2 and 3.
+__device__ inline uint32_t line_of_sixteen(uint32_t first, int pitch_bytes) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
   return first + (lane % 16) * pitch_bytes + 16 * (lane / 16);
 }

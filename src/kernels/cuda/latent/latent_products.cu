@@ -111,7 +111,7 @@ __global__ void __launch_bounds__(kThreads) latent_step_kernel(const LatentStep 
           kLatentRank, plain, plain, kQueryOutputs);
   grid_dependency_wait();
   const uint32_t weight_line =
-      latent::line_of_turned_b(weights + 2 * 16 * warp, padded_bytes(kQueryOutputs));
+      latent::line_of_sixteen(weights + 2 * 16 * warp, padded_bytes(kQueryOutputs));
   for (int64_t first = 0; first < call.num_rows; first += kChunk) {
     const int count = static_cast<int>(min(int64_t{kChunk}, call.num_rows - first));
     const int sets = (count + 15) / 16;
@@ -123,13 +123,13 @@ __global__ void __launch_bounds__(kThreads) latent_step_kernel(const LatentStep 
     __syncthreads();
     for (int set = 0; set < sets; ++set) {
       const uint32_t line =
-          latent::line_of_a(x + 16 * set * padded_bytes(plain), padded_bytes(plain));
+          latent::line_of_sixteen(x + 16 * set * padded_bytes(plain), padded_bytes(plain));
       float sum[2][4] = {};
 #pragma unroll 4
       for (int step = 0; step < plain / 16; ++step) {
         uint32_t a[4], b[4];
-        latent::load_matrices(a, line + 32 * step);
-        latent::load_turned(b, weight_line + 16 * step * padded_bytes(kQueryOutputs));
+        load_matrices(a, line + 32 * step);
+        load_turned(b, weight_line + 16 * step * padded_bytes(kQueryOutputs));
         multiply<T>(sum[0], a[0], a[1], a[2], a[3], b[0], b[1]);
         multiply<T>(sum[1], a[0], a[1], a[2], a[3], b[2], b[3]);
       }
@@ -205,14 +205,15 @@ __global__ void __launch_bounds__(kThreads)
     const int set = is_shared ? 0 : warp;
     float sum[2][4] = {}, more[2][4] = {};
     if (set < sets) {
-      const uint32_t line = latent::line_of_a(x + 16 * set * kPitch, kPitch) + 32 * first_step;
+      const uint32_t line =
+          latent::line_of_sixteen(x + 16 * set * kPitch, kPitch) + 32 * first_step;
 #pragma unroll 2
       for (int step = 0; step < steps; step += 2) {
         uint32_t a[4], b[4], c[4], d[4];
-        latent::load_matrices(a, line + 32 * step);
-        latent::load_matrices(b, weight_line + 32 * (first_step + step));
-        latent::load_matrices(c, line + 32 * (step + 1));
-        latent::load_matrices(d, weight_line + 32 * (first_step + step + 1));
+        load_matrices(a, line + 32 * step);
+        load_matrices(b, weight_line + 32 * (first_step + step));
+        load_matrices(c, line + 32 * (step + 1));
+        load_matrices(d, weight_line + 32 * (first_step + step + 1));
         multiply<T>(sum[0], a[0], a[1], a[2], a[3], b[0], b[1]);
         multiply<T>(sum[1], a[0], a[1], a[2], a[3], b[2], b[3]);
         multiply<T>(more[0], c[0], c[1], c[2], c[3], d[0], d[1]);

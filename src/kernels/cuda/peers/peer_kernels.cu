@@ -35,20 +35,16 @@ __device__ Words load_words(const Words* from) {
   return x;
 }
 __device__ void store(float4* to, const float4& x) {
-  asm volatile("st.volatile.global.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(to), "f"(x.x), "f"(x.y),
-               "f"(x.z), "f"(x.w)
-               : "memory");
+  store_words(reinterpret_cast<Words*>(to), {__float_as_uint(x.x), __float_as_uint(x.y),
+                                             __float_as_uint(x.z), __float_as_uint(x.w)});
 }
 __device__ void store(float* to, float x) {
   asm volatile("st.volatile.global.f32 [%0], %1;" ::"l"(to), "f"(x) : "memory");
 }
 __device__ float4 load(const float4* from) {
-  float4 x;
-  asm volatile("ld.volatile.global.v4.f32 {%0, %1, %2, %3}, [%4];"
-               : "=f"(x.x), "=f"(x.y), "=f"(x.z), "=f"(x.w)
-               : "l"(from)
-               : "memory");
-  return x;
+  const Words x = load_words(reinterpret_cast<const Words*>(from));
+  return make_float4(__uint_as_float(x.x), __uint_as_float(x.y), __uint_as_float(x.z),
+                     __uint_as_float(x.w));
 }
 __device__ float load(const float* from) {
   float x;

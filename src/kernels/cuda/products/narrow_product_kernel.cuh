@@ -166,20 +166,6 @@ __device__ inline void load_normed_x(const Arguments& a, uint32_t x, uint32_t we
   }
 }
 
-/// ldmatrix: four or two matrices of eight lines of 16 bytes.
-__device__ inline void load_matrices(uint32_t (&to)[4], uint32_t line_of_lane) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-               : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
-               : "r"(line_of_lane)
-               : "memory");
-}
-__device__ inline void load_matrices(uint32_t (&to)[2], uint32_t line_of_lane) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0, %1}, [%2];"
-               : "=r"(to[0]), "=r"(to[1])
-               : "r"(line_of_lane)
-               : "memory");
-}
-
 /// How the consumer warps share a stage: kSlices of its inputs, kGroups of its outputs.
 template <int kSlabs>
 struct WarpTiling {
