@@ -147,7 +147,12 @@ int train_on_hosts(config::ParsedFlags& flags, std::span<const std::string> argu
   }
   if (place && !place->is_controller()) return serve_as_node(flags.config, *place);
   config::complete_and_validate(flags);
-  return place ? train_as_controller(flags, *place) : train_here(flags);
+  if (place) return train_as_controller(flags, *place);
+  for (const char* flag : {"--num-gpus-per-node", "--nodes-timeout-seconds"}) {
+    if (flags.gives(flag))
+      flags.warnings.push_back(fmt::format("{} has no effect: the run is on one host", flag));
+  }
+  return train_here(flags);
 }
 
 }  // namespace slime::cli

@@ -294,6 +294,10 @@ int serve(std::span<const std::string> arguments) {
   sigset_t stop_signals = block_stop_signals();
   raise_descriptor_limit();
 
+  if (options.nccl_alone && (options.tp_size == 1 || options.device.device != "cuda")) {
+    std::fputs("slime serve: --disable-custom-all-reduce has no effect: no sums between GPUs\n",
+               stderr);
+  }
   const std::filesystem::path directory = options.model;
   const model::ModelConfig config = model::read_model_config(directory);
   const std::string dtype = options.dtype == "auto" ? config.dtype : options.dtype;

@@ -61,6 +61,14 @@ def processes_of(word):
     return [line for process, line, _ in processes() if word in line and process != os.getpid()]
 
 
+def test_flags_of_several_hosts_say_that_there_is_one(work):
+    flags = ["--num-gpus-per-node", "4", "--nodes-timeout-seconds", "7"]
+    done = run_slime(train_command(work, work / "one-host", rollouts=1, extra=flags))
+    assert done.returncode == 0, done.stdout + done.stderr
+    for flag in flags[::2]:
+        assert f"{flag} has no effect: the run is on one host" in done.stdout + done.stderr
+
+
 RANKS = ["--actor-num-nodes", "2", "--actor-num-gpus-per-node", "1"]
 LAYOUTS = {
     "dp": [],
