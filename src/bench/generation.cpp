@@ -8,6 +8,7 @@
 
 #include "bench/random_tokens.h"
 #include "bench/timing.h"
+#include "bench/weight_counts.h"
 #include "kernels/cpu/thread_pool.h"
 
 namespace slime::bench {
@@ -85,8 +86,8 @@ json::object run_generation(engine::Engine& engine, model::Network& network, con
     if (i == 0 || round.seconds < best.seconds) best = std::move(round);
   }
   const Tensor& flat = network.weights().flat();
-  int64_t num_weights = network.weights().num_parameters();
-  if (!model.ties_embeddings) num_weights -= model.vocab_size * model.hidden_size;
+  const WeightCounts weights = weight_counts(network);
+  const auto num_weights = static_cast<double>(weights.multiplied());
   const auto requests = static_cast<double>(config.num_requests);
   const double mean_context =
       static_cast<double>(config.input_length) + static_cast<double>(config.output_length) / 2;
@@ -99,9 +100,9 @@ json::object run_generation(engine::Engine& engine, model::Network& network, con
   const double kv_bytes = requests * mean_context * static_cast<double>(kv_numbers) *
                           static_cast<double>(c10::elementSize(storage));
   const double weight_bytes =
-      static_cast<double>(num_weights) * static_cast<double>(flat.element_size());
+      weights.read(config.num_requests) * static_cast<double>(flat.element_size());
   const double attention_flops = requests * mean_context * static_cast<double>(flops_per_pair);
-  const double flops = 2 * requests * static_cast<double>(num_weights) + attention_flops;
+  const double flops = 2 * requests * num_weights + attention_flops;
   // The output layer computes one row of each prompt; a token sees half of its prompt on average.
   const double head = static_cast<double>(model.vocab_size * model.hidden_size);
   const auto prompts =
@@ -109,8 +110,7 @@ json::object run_generation(engine::Engine& engine, model::Network& network, con
   const double prefill_flops =
       2 * prompts *
       (static_cast<double>(config.input_length) *
-           (static_cast<double>(num_weights) - head +
-            static_cast<double>(config.input_length * flops_per_pair) / 4) +
+           (num_weights - head + static_cast<double>(config.input_length * flops_per_pair) / 4) +
        head);
   const double step = median(best.step_times);
   const double output_tokens = requests * static_cast<double>(config.output_length);

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "bench/generate_all.h"
+#include "bench/weight_counts.h"
 #include "core/error.h"
 #include "core/field_reader.h"
 #include "core/splitmix64.h"
@@ -70,18 +71,12 @@ struct Costs {
 
 Costs costs_of(model::Network& network, at::ScalarType kv_dtype, const kernels::GpuLimits& limits,
                int num_ranks) {
-  const model::ModelConfig& config = network.config();
-  int64_t weights = network.weights().num_parameters();
-  if (!config.ties_embeddings) weights -= config.vocab_size * config.hidden_size / num_ranks;
-  const model::ExpertsConfig& experts = config.experts;
-  const int64_t expert_weights = 3 * config.hidden_size * experts.width *
-                                 std::count(experts.in_layer.begin(), experts.in_layer.end(), true);
-  weights -= experts.count * expert_weights;
+  const WeightCounts weights = weight_counts(network, num_ranks);
   const int64_t number_bytes = network.weights().flat().element_size();
   Costs costs;
-  costs.weight_bytes = static_cast<double>(weights * number_bytes);
-  costs.expert_bytes = static_cast<double>(expert_weights * number_bytes);
-  costs.flops = 2.0 * static_cast<double>(weights + experts.per_token * expert_weights);
+  costs.weight_bytes = static_cast<double>(weights.always * number_bytes);
+  costs.expert_bytes = static_cast<double>(weights.expert * number_bytes);
+  costs.flops = 2.0 * static_cast<double>(weights.multiplied());
   for (const model::BlockNeeds& block : network.blocks()) {
     costs.kv_bytes += static_cast<double>(block.cache.numbers_per_token() *
                                           static_cast<int64_t>(c10::elementSize(kv_dtype)));
