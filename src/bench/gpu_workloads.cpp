@@ -88,6 +88,7 @@ void run_model(const WorkloadFile& file, const std::string& model,
     }
     line["gpu"] = kernels::opened_gpu().description();
     line["weights_and_engine_seconds"] = start_seconds;
+    if (options.has_profile) line["profile"] = profile_workload(engine, *workload, clock);
     write_json_line(line);
   }
 }

@@ -21,6 +21,7 @@ struct GpuWorkloadOptions {
   bool shares_prompt_reads = true;
   int tp = 1;               // ranks of the engine, each with a GPU of this machine
   bool nccl_alone = false;  // of ranks: small ones too
+  bool has_profile = false;  // what fills the first rank's GPU, one more run of each workload
 };
 
 /// Prints one JSON line per workload. Throws ConfigError, with the names there are, for another.

@@ -6,12 +6,14 @@
 #include <optional>
 #include <utility>
 
+#include "bench/device_profile.h"
 #include "bench/generate_all.h"
 #include "bench/weight_counts.h"
 #include "core/error.h"
 #include "core/field_reader.h"
 #include "core/splitmix64.h"
 #include "kernels/routed_experts.h"
+#include "kernels/trace.h"
 
 namespace slime::bench {
 namespace {
@@ -272,6 +274,17 @@ json::object run_workload(engine::Engine& engine, model::Network& network, const
                    {"matrix_tflops", limits.flops_per_second * 1e-12}};
   if (costs.expert_bytes > 0) out["visited_experts"] = costs.visited_experts;
   return out;
+}
+
+json::object profile_workload(engine::Engine& engine, const Workload& workload,
+                              const Clock& clock) {
+  constexpr int kDecodeSteps = 32;
+  const bool decodes = workload.kind == Workload::Kind::kDecode;
+  if (!decodes) engine::or_throw(engine.flush_cache());
+  if (decodes) run_once(engine, workload, 1, clock);  // fills the prefix tree
+  kernels::begin_trace(/*with_gpu=*/true);
+  run_once(engine, workload, decodes ? kDecodeSteps : 0, clock);
+  return device_profile(kernels::end_trace_of_gpu(), decodes ? kDecodeSteps : 1);
 }
 
 }  // namespace slime::bench

@@ -430,6 +430,8 @@ int gpu_workloads(Arguments arguments) {
       ->check(CLI::Range(1, 64));
   app.add_flag("--disable-custom-all-reduce", options.nccl_alone,
                "With --tp: small sums go through NCCL, as large ones do");
+  app.add_flag("--profile", options.has_profile,
+               "What fills the first GPU's time: kernels, collectives, gaps");
   if (const auto exit_code = parse_options(app, arguments)) return *exit_code;
   bench::measure_gpu_workloads(options);
   return 0;
