@@ -60,13 +60,46 @@ int64_t covered(Spans spans) {
   return sum;
 }
 
+struct KernelSums {
+  int64_t count = 0;
+  int64_t ns = 0;
+  int64_t added_ns = 0;  // of them, behind the ends of all before it
+};
+using SumsByName = std::map<std::string_view, KernelSums>;
+using NamedSums = std::pair<std::string_view, KernelSums>;
+
+SumsByName sums_by_name(const std::vector<kernels::TracedKernel>& kernels) {
+  std::vector<const kernels::TracedKernel*> by_end;
+  for (const kernels::TracedKernel& kernel : kernels) by_end.push_back(&kernel);
+  std::ranges::sort(by_end, {}, [](const kernels::TracedKernel* kernel) { return kernel->end_ns; });
+  SumsByName by_name;
+  int64_t end = by_end.front()->begin_ns;
+  for (const kernels::TracedKernel* kernel : by_end) {
+    KernelSums& sums = by_name[kernel->name];
+    ++sums.count;
+    sums.ns += kernel->end_ns - kernel->begin_ns;
+    sums.added_ns += kernel->end_ns - std::max(end, kernel->begin_ns);
+    end = kernel->end_ns;
+  }
+  return by_name;
+}
+
+/// The kShownKernels with the most of it.
+std::vector<NamedSums> longest(const SumsByName& by_name, int64_t KernelSums::*what) {
+  std::vector<NamedSums> kernels(by_name.begin(), by_name.end());
+  std::ranges::sort(kernels, [&](const auto& a, const auto& b) {
+    return a.second.*what > b.second.*what;
+  });
+  kernels.resize(std::min(kernels.size(), kShownKernels));
+  return kernels;
+}
+
 }  // namespace
 
 json::object device_profile(const std::vector<kernels::TracedKernel>& kernels, int repeats) {
   if (kernels.empty()) return {};
   Spans all, compute;
   std::map<std::string_view, int64_t> groups;
-  std::map<std::string_view, std::pair<int64_t, int64_t>> by_name;  // count, ns
   int64_t begin = kernels.front().begin_ns, end = begin, short_ns = 0, collective_ns = 0;
   for (const kernels::TracedKernel& kernel : kernels) {
     const int64_t ns = kernel.end_ns - kernel.begin_ns;
@@ -78,24 +111,22 @@ json::object device_profile(const std::vector<kernels::TracedKernel>& kernels, i
     if (group == kCollectives) collective_ns += ns;
     if (ns < kShortNs) short_ns += ns;
     groups[group] += ns;
-    auto& [count, sum] = by_name[kernel.name];
-    ++count;
-    sum += ns;
   }
   const auto in_ms = [&](int64_t ns) { return static_cast<double>(ns) * 1e-6 / repeats; };
   const int64_t busy_ns = covered(all), compute_ns = covered(compute);
   json::object groups_ms;
   for (const auto& [group, ns] : groups) groups_ms[group] = in_ms(ns);
-  std::vector<std::pair<std::string_view, std::pair<int64_t, int64_t>>> longest(by_name.begin(),
-                                                                                by_name.end());
-  std::ranges::sort(longest,
-                    [](const auto& a, const auto& b) { return a.second.second > b.second.second; });
-  longest.resize(std::min(longest.size(), kShownKernels));
-  json::array shown;
-  for (const auto& [name, sums] : longest) {
-    shown.push_back(json::array{std::string(name.substr(0, kShownName)),
-                                static_cast<double>(sums.first) / repeats, in_ms(sums.second)});
+  const SumsByName by_name = sums_by_name(kernels);
+  const auto shown_name = [](std::string_view name) {
+    return std::string(name.substr(0, kShownName));
+  };
+  json::array shown, added;
+  for (const auto& [name, sums] : longest(by_name, &KernelSums::ns)) {
+    shown.push_back(json::array{shown_name(name), static_cast<double>(sums.count) / repeats,
+                                in_ms(sums.ns)});
   }
+  for (const auto& [name, sums] : longest(by_name, &KernelSums::added_ns))
+    added.push_back(json::array{shown_name(name), in_ms(sums.added_ns)});
   return {{"span_ms", in_ms(end - begin)},
           {"compute_ms", in_ms(compute_ns)},
           {"collectives_ms", in_ms(collective_ns)},
@@ -104,7 +135,8 @@ json::object device_profile(const std::vector<kernels::TracedKernel>& kernels, i
           {"short_kernels_ms", in_ms(short_ns)},
           {"num_kernels", static_cast<double>(kernels.size()) / repeats},
           {"groups", std::move(groups_ms)},
-          {"kernels", std::move(shown)}};
+          {"kernels", std::move(shown)},
+          {"added", std::move(added)}};
 }
 
 }  // namespace slime::bench

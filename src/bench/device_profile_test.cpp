@@ -24,6 +24,20 @@ TEST(DeviceProfile, WhatNothingRunsBesideIsExposedAndWhatNobodyFillsIsIdle) {
   EXPECT_EQ(profile.at("kernels").as_array().size(), 3U);
 }
 
+TEST(DeviceProfile, AKernelThatWaitsInsideAddsWhatIsBehindTheOneBefore) {
+  constexpr int64_t kMs = 1'000'000;
+  const std::vector<kernels::TracedKernel> kernels{
+      {"down", 7, 6 * kMs, 9 * kMs},  // launched early, behind the next one in this list
+      {"gate_up", 7, 0, 8 * kMs},
+      {"norm", 7, 10 * kMs, 11 * kMs},
+  };
+  const json::object profile = device_profile(kernels, 1);
+  EXPECT_EQ(profile.at("added").as_array().size(), 3U);
+  EXPECT_DOUBLE_EQ(profile.at("added").at(0).at(1).to_number<double>(), 8);
+  EXPECT_DOUBLE_EQ(profile.at("added").at(1).at(1).to_number<double>(), 1);
+  EXPECT_DOUBLE_EQ(profile.at("kernels").at(1).at(2).to_number<double>(), 3);
+}
+
 TEST(DeviceProfile, OfNothingIsEmpty) { EXPECT_TRUE(device_profile({}, 1).empty()); }
 
 }  // namespace

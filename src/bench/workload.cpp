@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <condition_variable>
+#include <mutex>
 #include <optional>
 #include <utility>
 
@@ -29,9 +31,8 @@ std::vector<TokenId> prompt_ids(const Workload& workload, std::size_t prompt) {
   return ids;
 }
 
-/// Seconds from the first request to the last token. `output_length` 0: the workload's own.
-double run_once(engine::Engine& engine, const Workload& workload, int64_t output_length,
-                const Clock& clock) {
+/// `output_length` 0: the workload's own.
+std::vector<engine::GenerateRequest> requests_of(const Workload& workload, int64_t output_length) {
   std::vector<engine::GenerateRequest> requests;
   for (std::size_t i = 0; i < workload.prompt_lengths.size(); ++i) {
     engine::GenerateRequest request;
@@ -47,8 +48,14 @@ double run_once(engine::Engine& engine, const Workload& workload, int64_t output
     for (int64_t sample = 0; sample < workload.samples_per_prompt; ++sample)
       requests.push_back(request);
   }
+  return requests;
+}
+
+/// Seconds from the first request to the last token. `output_length` 0: the workload's own.
+double run_once(engine::Engine& engine, const Workload& workload, int64_t output_length,
+                const Clock& clock) {
   const Clock::TimePoint start = clock.now();
-  const auto results = generate_all(engine, std::move(requests));
+  const auto results = generate_all(engine, requests_of(workload, output_length));
   return seconds_between(start, clock.now());
 }
 
@@ -278,13 +285,43 @@ json::object run_workload(engine::Engine& engine, model::Network& network, const
 
 json::object profile_workload(engine::Engine& engine, const Workload& workload,
                               const Clock& clock) {
-  constexpr int kDecodeSteps = 32;
-  const bool decodes = workload.kind == Workload::Kind::kDecode;
-  if (!decodes) engine::or_throw(engine.flush_cache());
-  if (decodes) run_once(engine, workload, 1, clock);  // fills the prefix tree
+  if (workload.kind != Workload::Kind::kDecode) {
+    engine::or_throw(engine.flush_cache());
+    kernels::begin_trace(/*with_gpu=*/true);
+    run_once(engine, workload, 0, clock);
+    return device_profile(kernels::end_trace_of_gpu(), 1);
+  }
+  // Traced while all of them decode.
+  constexpr int64_t kBefore = 16, kTraced = 32, kMost = kBefore + 2 * kTraced + 64;
+  run_once(engine, workload, 1, clock);  // fills the prefix tree
+  std::vector<engine::GenerateRequest> requests = requests_of(workload, kMost);
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::vector<int64_t> drawn(requests.size(), 0);  // guarded by mutex
+  for (std::size_t i = 0; i < requests.size(); ++i) {
+    engine.submit(std::move(requests[i]), [&, i](const engine::GenerateUpdate& update) {
+      const std::lock_guard lock(mutex);
+      drawn[i] += static_cast<int64_t>(update.output_ids.size());
+      changed.notify_one();
+    });
+  }
+  const auto fewest_drawn_when = [&](int64_t at_least) {
+    std::unique_lock lock(mutex);
+    changed.wait(lock, [&] { return std::ranges::min(drawn) >= at_least; });
+    return std::ranges::min(drawn);
+  };
+  fewest_drawn_when(kBefore);
+  engine::or_throw(engine.pause(engine::PauseMode::kInPlace));
+  const int64_t begin = fewest_drawn_when(0);
   kernels::begin_trace(/*with_gpu=*/true);
-  run_once(engine, workload, decodes ? kDecodeSteps : 0, clock);
-  return device_profile(kernels::end_trace_of_gpu(), decodes ? kDecodeSteps : 1);
+  engine::or_throw(engine.resume());
+  fewest_drawn_when(begin + kTraced);
+  engine::or_throw(engine.pause(engine::PauseMode::kInPlace));
+  const int64_t steps = fewest_drawn_when(0) - begin;
+  json::object profile = device_profile(kernels::end_trace_of_gpu(), static_cast<int>(steps));
+  engine::or_throw(engine.resume());
+  fewest_drawn_when(kMost);
+  return profile;
 }
 
 }  // namespace slime::bench
