@@ -87,9 +87,8 @@ SumsByName sums_by_name(const std::vector<kernels::TracedKernel>& kernels) {
 /// The kShownKernels with the most of it.
 std::vector<NamedSums> longest(const SumsByName& by_name, int64_t KernelSums::*what) {
   std::vector<NamedSums> kernels(by_name.begin(), by_name.end());
-  std::ranges::sort(kernels, [&](const auto& a, const auto& b) {
-    return a.second.*what > b.second.*what;
-  });
+  std::ranges::sort(kernels,
+                    [&](const auto& a, const auto& b) { return a.second.*what > b.second.*what; });
   kernels.resize(std::min(kernels.size(), kShownKernels));
   return kernels;
 }
@@ -122,8 +121,8 @@ json::object device_profile(const std::vector<kernels::TracedKernel>& kernels, i
   };
   json::array shown, added;
   for (const auto& [name, sums] : longest(by_name, &KernelSums::ns)) {
-    shown.push_back(json::array{shown_name(name), static_cast<double>(sums.count) / repeats,
-                                in_ms(sums.ns)});
+    shown.push_back(
+        json::array{shown_name(name), static_cast<double>(sums.count) / repeats, in_ms(sums.ns)});
   }
   for (const auto& [name, sums] : longest(by_name, &KernelSums::added_ns))
     added.push_back(json::array{shown_name(name), in_ms(sums.added_ns)});

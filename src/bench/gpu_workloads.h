@@ -19,8 +19,8 @@ struct GpuWorkloadOptions {
   int64_t context_length = 8448;
   std::string kv_cache_dtype = "auto";
   bool shares_prompt_reads = true;
-  int tp = 1;               // ranks of the engine, each with a GPU of this machine
-  bool nccl_alone = false;  // of ranks: small ones too
+  int tp = 1;                // ranks of the engine, each with a GPU of this machine
+  bool nccl_alone = false;   // of ranks: small ones too
   bool has_profile = false;  // what fills the first rank's GPU, one more run of each workload
 };
 

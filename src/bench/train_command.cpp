@@ -40,39 +40,42 @@ class MadeUpRun {
   std::vector<std::string> command(const TrainCommandOptions& options,
                                    const std::string& subcommand = "train") const {
     const auto number = [](int64_t value) { return std::to_string(value); };
-    return {"slime",
-            subcommand,
-            "--device",
-            options.device,
-            "--hf-checkpoint",
-            directory_.model().string(),
-            "--prompt-data",
-            directory_.prompts().string(),
-            "--run-dir",
-            (directory_.path() / "run").string(),
-            "--rm-type",
-            "random",
-            "--num-rollout",
-            number(options.steps),
-            "--rollout-batch-size",
-            number(options.prompts),
-            "--n-samples-per-prompt",
-            number(options.samples),
-            "--rollout-max-response-len",
-            number(options.new_tokens),
-            "--sglang-max-running-requests",
-            number(std::min<int64_t>(512, options.prompts * options.samples)),
-            "--sglang-server-concurrency",
-            number(options.prompts * options.samples),
-            "--sglang-chunked-prefill-size",
-            "8192",
-            "--use-dynamic-batch-size",
-            "--max-tokens-per-gpu",
-            number(options.micro_batch_tokens),
-            "--lr",
-            "1e-6",
-            "--no-save-optim",
-            "--no-save-rollouts"};
+    std::vector<std::string> words{
+        "slime",
+        subcommand,
+        "--device",
+        options.device,
+        "--hf-checkpoint",
+        directory_.model().string(),
+        "--prompt-data",
+        directory_.prompts().string(),
+        "--run-dir",
+        (directory_.path() / "run").string(),
+        "--rm-type",
+        "random",
+        "--num-rollout",
+        number(options.steps),
+        "--rollout-batch-size",
+        number(options.prompts),
+        "--n-samples-per-prompt",
+        number(options.samples),
+        "--rollout-max-response-len",
+        number(options.new_tokens),
+        "--sglang-max-running-requests",
+        number(std::min<int64_t>(512, options.prompts * options.samples)),
+        "--sglang-server-concurrency",
+        number(options.prompts * options.samples),
+        "--sglang-chunked-prefill-size",
+        "8192",
+        "--use-dynamic-batch-size",
+        "--max-tokens-per-gpu",
+        number(options.micro_batch_tokens),
+        "--lr",
+        "1e-6",
+        "--no-save-optim",
+        "--no-save-rollouts"};
+    words.insert(words.end(), options.more_flags.begin(), options.more_flags.end());
+    return words;
   }
   fs::path metrics() const { return directory_.path() / "run" / "metrics.jsonl"; }
   fs::path log() const { return directory_.path() / "train.log"; }
@@ -226,7 +229,6 @@ void measure_train_forms(const TrainCommandOptions& options,
     const FormFlags how = flags_of_form(form, options);
     std::vector<std::string> words = run.command(options, how.subcommand);
     words.insert(words.end(), how.flags.begin(), how.flags.end());
-    words.insert(words.end(), options.more_flags.begin(), options.more_flags.end());
     if (options.mean_length > 0) {
       words.emplace_back("--rollout-stop-token-ids");
       for (std::string& id : stop_ids(vocab_size, options.mean_length))

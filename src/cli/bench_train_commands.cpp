@@ -16,6 +16,9 @@ void add_train_command(CLI::App& app, bench::TrainCommandOptions& options) {
   add_count(app, "--new-tokens", options.new_tokens, "Of each sample");
   add_count(app, "--max-tokens-per-gpu", options.micro_batch_tokens, "Of a micro-batch");
   app.add_flag("--log", options.shows_log, "Print what the command says, to standard error");
+  app.add_option("--flags", options.more_flags,
+                 "More flags of the command, in one word with spaces between them")
+      ->delimiter(' ');
 }
 
 }  // namespace
@@ -69,9 +72,6 @@ int train_forms(const std::string& name, std::string size, Arguments arguments) 
       ->capture_default_str()
       ->check(CLI::NonNegativeNumber);
   add_count(app, "--engines-apart", options.engines_apart, "Of forms that end in -apart");
-  app.add_option("--flags", options.more_flags,
-                 "More flags of the command, in one word with spaces between them")
-      ->delimiter(' ');
   app.add_option("--steps", options.steps, "All but the first two count")
       ->capture_default_str()
       ->check(CLI::Range(3, 1000));
