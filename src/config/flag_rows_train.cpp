@@ -188,7 +188,8 @@ std::vector<Flag> batch_flags() {
       accepted("--recompute-num-layers", kValue, kByLayer),
       accepted("--recompute-loss-function", kSwitch, "logits are never kept whole"),
       works("--no-prefix-sharing", &C::no_prefix_sharing,
-            "train every sample with its own copy of the prompt; same numbers, slower"),
+            "train every sample with its own copy of the prompt; same numbers. On GPUs this is "
+            "so anyway where sharing would take longer"),
       accepted("--data-pad-size-multiplier", kValue, "nothing is padded"),
       accepted("--ref-micro-batch-size", kValue, "the original ignores it too"),
   };

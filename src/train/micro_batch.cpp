@@ -166,6 +166,15 @@ bool keeps_siblings_together(const PlanOptions& options) {
 
 }  // namespace
 
+PlanOptions with_sharing_that_pays(std::span<const TrainSample> samples, PlanOptions options) {
+  PackingOptions& packing = options.packing;
+  if (!packing.share_prefixes || packing.level_cost == 0) return options;
+  std::vector<Sequence> sequences;
+  for (const TrainSample& sample : samples) sequences.push_back(sequence_of(sample, options));
+  packing.share_prefixes = sharing_pays(sequences, packing);
+  return options;
+}
+
 StepPlan make_step(std::span<const TrainSample> samples, std::vector<Indices> micro_batches,
                    const PlanOptions& options) {
   StepPlan plan;
@@ -218,16 +227,18 @@ std::vector<std::vector<std::vector<Indices>>> cut_steps(const TrainBatch& batch
   return steps;
 }
 
-std::vector<StepPlan> plan_steps(const TrainBatch& batch, const PlanOptions& options,
+std::vector<StepPlan> plan_steps(const TrainBatch& batch, const PlanOptions& given,
                                  const FlopsModel& flops) {
-  check(options.batching.dp == 1, "one rank trains all of a batch; of several each has a share");
+  check(given.batching.dp == 1, "one rank trains all of a batch; of several each has a share");
+  const PlanOptions options = with_sharing_that_pays(batch.samples, given);
   std::vector<StepPlan> plans;
   for (std::vector<std::vector<Indices>>& step : cut_steps(batch, options, flops))
     plans.push_back(make_step(batch.samples, std::move(step.front()), options));
   return plans;
 }
 
-StepPlan plan_pass(std::span<const TrainSample> samples, const PlanOptions& options) {
+StepPlan plan_pass(std::span<const TrainSample> samples, const PlanOptions& given) {
+  const PlanOptions options = with_sharing_that_pays(samples, given);
   Indices all(samples.size());
   std::iota(all.begin(), all.end(), 0);
   if (options.keeps_pairs)

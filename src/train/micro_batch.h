@@ -52,6 +52,9 @@ struct PlanOptions {
   at::ScalarType dtype = at::kFloat;    // of weight_T: float32 or float64
 };
 
+/// The same without prefix sharing where sharing among these samples would cost more than it saves.
+PlanOptions with_sharing_that_pays(std::span<const TrainSample> samples, PlanOptions options);
+
 /// Which samples share a micro-batch: [training step][rank][micro-batch]. One rank with prefix
 /// sharing and dynamic batches keeps siblings together, and its token budget counts what is
 /// computed; pairs of preferences stay together; otherwise micro-batches are those of
@@ -65,11 +68,11 @@ StepPlan make_step(std::span<const TrainSample> samples, std::vector<Indices> mi
                    const PlanOptions& options);
 
 /// The training steps of a batch when there is one rank; several: train/share.h.
-std::vector<StepPlan> plan_steps(const TrainBatch& batch, const PlanOptions& options,
+std::vector<StepPlan> plan_steps(const TrainBatch& batch, const PlanOptions& given,
                                  const FlopsModel& flops);
 
 /// All samples as one step, whatever G is; for passes that only look.
-StepPlan plan_pass(std::span<const TrainSample> samples, const PlanOptions& options);
+StepPlan plan_pass(std::span<const TrainSample> samples, const PlanOptions& given);
 
 /// One number per response token of each sample of a batch, filled micro-batch by micro-batch.
 class TokenColumn {

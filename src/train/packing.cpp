@@ -52,6 +52,26 @@ class Forest {
     grow(order, 0, -1);
   }
 
+  /// Tokens of all sequences that need no row of their own.
+  int64_t num_saved() const {
+    int64_t tokens = 0;
+    for (const Sequence& sequence : sequences_)
+      tokens += static_cast<int64_t>(sequence.tokens.size());
+    return tokens - num_rows_;
+  }
+
+  /// Rows, each as often as there are segments above it.
+  int64_t num_levels() const {
+    int64_t levels = 0;
+    std::vector<int64_t> above;  // of each segment; parents come first
+    for (const Node& node : nodes_) {
+      const int32_t parent = node.segment.parent;
+      above.push_back(parent < 0 ? 0 : above[static_cast<std::size_t>(parent)] + 1);
+      levels += above.back() * (node.segment.end - node.segment.begin);
+    }
+    return levels;
+  }
+
   PackedBatch to_batch() const {
     std::vector<int64_t> ids, positions, row_of_score, target, scored;
     for (const Node& node : nodes_) {
@@ -169,6 +189,13 @@ PackedBatch pack(std::span<const Sequence> sequences, const PackingOptions& opti
   Forest forest(sequences, options);
   forest.build();
   return forest.to_batch();
+}
+
+bool sharing_pays(std::span<const Sequence> sequences, const PackingOptions& options) {
+  Forest forest(sequences, options);
+  forest.build();
+  return static_cast<double>(forest.num_saved()) >
+         options.level_cost * static_cast<double>(forest.num_levels());
 }
 
 int64_t common_prefix(const Sequence& a, const Sequence& b) {

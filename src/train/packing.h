@@ -41,6 +41,9 @@ struct PackingOptions {
   bool share_prefixes = true;
   /// A run is shared when that saves so many tokens; a segment costs about as much.
   int64_t min_saved_tokens = 16;
+  /// What a row costs for each shared run that it attends to, in rows of the network: 0 where attention
+  /// knows trees (CPU), more where each run takes attentions of its own (train/level_cost.h).
+  double level_cost = 0;
 };
 
 struct PackedBatch {
@@ -58,6 +61,10 @@ struct PackedBatch {
 };
 
 PackedBatch pack(std::span<const Sequence> sequences, const PackingOptions& options);
+
+/// Whether the tokens that need not be computed cost more than the levels of attention that take
+/// their place, if all of these sequences were one micro-batch.
+bool sharing_pays(std::span<const Sequence> sequences, const PackingOptions& options);
 
 /// Tokens the two sequences start with in common, visits of experts included.
 int64_t common_prefix(const Sequence& a, const Sequence& b);

@@ -118,5 +118,25 @@ TEST(Packing, BinsKeepSiblingsTogetherAndCountSharedTokensOnce) {
   EXPECT_EQ(pack_into_bins(sequences, 1).size(), 4u);
 }
 
+TEST(Packing, SharingPaysWhereWhatItSavesCostsMoreThanItsLevels) {
+  // Two prompts of 6 tokens that begin with the same 4, with four responses of 10 each.
+  std::vector<Tokens> texts;
+  for (TokenId i = 0; i < 8; ++i) {
+    Tokens text{1, 2, 3, 4, 5 + i / 4, 7};
+    for (TokenId t = 0; t < 10; ++t) text.push_back(100 * (i + 1) + t);
+    texts.push_back(std::move(text));
+  }
+  std::vector<Sequence> sequences;
+  for (const Tokens& text : texts) sequences.push_back({text, 6});
+  // 128 tokens in rows 4 + 2 x 2 + 8 x 10: 40 are saved. The second run looks at the first one, and
+  // each response at both: 4 + 160.
+  PackingOptions options{.share_prefixes = true, .min_saved_tokens = 1};
+  EXPECT_TRUE(sharing_pays(sequences, options));
+  options.level_cost = 0.99 * 40 / 164;
+  EXPECT_TRUE(sharing_pays(sequences, options));
+  options.level_cost = 1.01 * 40 / 164;
+  EXPECT_FALSE(sharing_pays(sequences, options));
+}
+
 }  // namespace
 }  // namespace slime::train

@@ -57,7 +57,8 @@ std::vector<BatchShare> divide(const TrainBatch& batch, const PlanOptions& optio
   return shares;
 }
 
-std::vector<StepPlan> plan_share(const BatchShare& share, const PlanOptions& options) {
+std::vector<StepPlan> plan_share(const BatchShare& share, const PlanOptions& given) {
+  const PlanOptions options = with_sharing_that_pays(share.batch.samples, given);
   std::vector<StepPlan> plans;
   for (const StepShare& step : share.steps) {
     StepPlan plan = make_step(share.batch.samples, step.micro_batches, options);

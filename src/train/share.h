@@ -36,7 +36,7 @@ std::vector<BatchShare> divide(const TrainBatch& batch, const PlanOptions& optio
                                const FlopsModel& flops);
 
 /// The training steps of a share, with the counts of all ranks.
-std::vector<StepPlan> plan_share(const BatchShare& share, const PlanOptions& options);
+std::vector<StepPlan> plan_share(const BatchShare& share, const PlanOptions& given);
 
 /// The bytes of a frame, and back. Throws BugError for bytes that are no share.
 std::string to_frame(const BatchShare& share);

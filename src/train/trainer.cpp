@@ -15,6 +15,7 @@
 #include "kernels/trace.h"
 #include "train/bad_numbers.h"
 #include "train/columns.h"
+#include "train/level_cost.h"
 #include "train/pipeline.h"
 #include "train/rank_report.h"
 
@@ -146,7 +147,12 @@ void Trainer::weights_published() {
   }
 }
 
-PlanOptions Trainer::plan_options() const { return plan_options_of(config_, network_); }
+PlanOptions Trainer::plan_options() const {
+  PlanOptions options = plan_options_of(config_, network_);
+  // Stages know their own layers alone, and have to pack alike.
+  if (mesh_.pp().is_alone()) options.packing.level_cost = level_cost_of(network_);
+  return options;
+}
 
 bool Trainer::has_experts() const { return network_.config().has_experts(); }
 

@@ -254,22 +254,36 @@ __global__ void __launch_bounds__(32 * kHeadWarps)
   }
 }
 
+/// A thread block has `rows` of [row and head]; a thread a pack of one of them.
+constexpr int kMergeThreads = 256;
 template <typename T>
-__global__ void merge_attention_kernel(T* out_TND, float* logsumexp_TN, const T* more_TND,
-                                       const float* more_logsumexp_TN, int64_t count, int dim) {
+__global__ void __launch_bounds__(kMergeThreads)
+    merge_attention_kernel(Pack<T>* out, float* logsumexp_TN, const Pack<T>* more,
+                           const float* more_logsumexp_TN, int64_t count, int packs, int rows) {
+  const int row = static_cast<int>(threadIdx.x) / packs;
+  const int64_t at = static_cast<int64_t>(blockIdx.x) * rows + row;
+  const bool has_row = row < rows && at < count;
   grid_dependency_wait();
-  const int64_t at = static_cast<int64_t>(blockIdx.x) * blockDim.y + threadIdx.y;  // row and head
-  if (at >= count) return;
-  const float a = logsumexp_TN[at], b = more_logsumexp_TN[at];
-  if (b == -INFINITY) return;
-  const float high = fmaxf(a, b), sum = high + logf(expf(a - high) + expf(b - high));
-  const float share = expf(a - sum), more = expf(b - sum);
-  for (int i = threadIdx.x; i < dim; i += 32) {
-    T& out = out_TND[at * dim + i];
-    out = from_float<T>(share * to_float(out) + more * to_float(more_TND[at * dim + i]));
+  float sum = 0;
+  bool is_changed = false;
+  if (has_row) {
+    const float a = logsumexp_TN[at], b = more_logsumexp_TN[at];
+    is_changed = b != -INFINITY;
+    if (is_changed) {
+      const float high = fmaxf(a, b);
+      sum = high + logf(expf(a - high) + expf(b - high));
+      const float share = expf(a - sum), other = expf(b - sum);
+      const int64_t i = at * packs + threadIdx.x % packs;
+      Pack<T> x = out[i];
+      const Pack<T> y = more[i];
+#pragma unroll
+      for (int k = 0; k < Pack<T>::kSize; ++k)
+        x.x[k] = from_float<T>(share * to_float(x.x[k]) + other * to_float(y.x[k]));
+      out[i] = x;
+    }
   }
-  __syncwarp();
-  if (threadIdx.x == 0) logsumexp_TN[at] = sum;
+  __syncthreads();  // all have read it
+  if (is_changed && threadIdx.x % packs == 0) logsumexp_TN[at] = sum;
 }
 
 /// Threads that cover a row with one pack each, whole warps.
@@ -341,13 +355,16 @@ void norm_rotate_backward(const RotateBackwardCall& call, cudaStream_t stream) {
 void merge_attention(Number number, void* out_TND, float* logsumexp_TN, const void* more_TND,
                      const float* more_logsumexp_TN, int64_t rows, int64_t heads, int64_t head_dim,
                      cudaStream_t stream) {
-  constexpr int kWarps = 8;
   const int64_t count = rows * heads;
   with_type(number, [&](auto zero) {
     using T = decltype(zero);
-    launch(merge_attention_kernel<T>, dim3((count + kWarps - 1) / kWarps), dim3(32, kWarps), 0,
-           stream, static_cast<T*>(out_TND), logsumexp_TN, static_cast<const T*>(more_TND),
-           more_logsumexp_TN, count, static_cast<int>(head_dim));
+    check_rows(head_dim, Pack<T>::kSize);
+    const int packs = static_cast<int>(head_dim) / Pack<T>::kSize;
+    if (packs > kMergeThreads) throw std::runtime_error("heads of this size are not supported");
+    const int rows_of_block = kMergeThreads / packs;
+    launch(merge_attention_kernel<T>, dim3((count + rows_of_block - 1) / rows_of_block),
+           dim3(kMergeThreads), 0, stream, static_cast<Pack<T>*>(out_TND), logsumexp_TN,
+           static_cast<const Pack<T>*>(more_TND), more_logsumexp_TN, count, packs, rows_of_block);
   });
 }
 
