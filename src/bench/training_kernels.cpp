@@ -105,6 +105,33 @@ struct TrainingBench {
     time("weight-gradient", work, [&] { device.add_linear_weight_grad_(grad, dy, x); });
   }
 
+  /// Of a model with experts: gates and ups of all experts of a layer, rows spread evenly, beside
+  /// LibTorch's grouped products in the same run.
+  void grouped_products() const {
+    if (!config.has_experts()) return;
+    const int64_t experts = config.experts.count, visits = kTokens * config.experts.per_token;
+    const int64_t inputs = config.hidden_size, outputs = 2 * config.experts.width;
+    const Tensor x = random_tensor({visits, inputs}), dy = random_tensor({visits, outputs});
+    const Tensor weight = random_tensor({experts, outputs, inputs});
+    const auto options = at::TensorOptions(at::kFloat).device(at::kCUDA);
+    const Tensor grad = at::zeros({experts, outputs, inputs}, options);
+    const Tensor starts =
+        at::arange(experts + 1, options.dtype(at::kLong)).mul(visits).div(experts, "floor");
+    const kernels::GroupStarts there(starts.to(at::kInt));
+    const Tensor ends = there.device_E1.narrow(0, 1, experts);
+    const KernelWork work{.flops = 2.0 * static_cast<double>(visits * inputs * outputs)};
+    // What is added to is read and written.
+    const KernelWork gradient{.bytes = 8.0 * static_cast<double>(grad.numel()), .flops = work.flops};
+    time("grouped-forward", work, [&] { device.grouped_linear(x, weight, there); });
+    time("grouped-forward-torch", work, [&] { at::_grouped_mm(x, weight.transpose(1, 2), ends); });
+    time("grouped-input-gradient", work, [&] { device.grouped_input_grad(dy, weight, there); });
+    time("grouped-input-gradient-torch", work, [&] { at::_grouped_mm(dy, weight, ends); });
+    time("grouped-weight-gradient", gradient,
+         [&] { device.add_grouped_weight_grad_(grad, dy, x, there); });
+    time("grouped-weight-gradient-torch", gradient,
+         [&] { grad.add_(at::_grouped_mm(dy.t(), x, ends)); });
+  }
+
   void log_probs() const {
     if (!wants("logprob-forward") && !wants("logprob-backward")) return;
     const int64_t hidden = config.hidden_size, vocab = config.vocab_size;
@@ -157,6 +184,7 @@ void measure_training_kernels(const model::ModelConfig& config, const kernels::G
     bench.attention();
     bench.rows();
     bench.gradients_of_products();
+    bench.grouped_products();
     bench.optimizer();
   }
   bench.log_probs();

@@ -6,6 +6,7 @@
 #include "core/error.h"
 #include "kernels/cuda/cuda_device.h"
 #include "kernels/cuda/experts/expert_product.h"
+#include "kernels/cuda/experts/grouped_product.h"
 #include "kernels/cuda/experts/norm_route.h"
 #include "kernels/cuda/experts/visits.h"
 #include "kernels/cuda/products/batch_product.h"
@@ -20,15 +21,32 @@ bool is_plain(const Tensor& tensor) {
                                reinterpret_cast<uintptr_t>(tensor.const_data_ptr()) % 16 == 0);
 }
 
-/// Of matrices [E, O, I] or of their transposes, which at::_grouped_mm multiplies with rows.
-bool has_library_product(const Tensor& x_SI, const Tensor& weight_EOI) {
-  return compute_capability_major() == 9 && is_plain(x_SI) && is_plain(weight_EOI) &&
-         weight_EOI.size(1) % 8 == 0 && weight_EOI.size(2) % 8 == 0;
+bool has_fast_product(const Tensor& x, const Tensor& weight_EOI) {
+  return is_plain(x) && is_plain(weight_EOI) &&
+         has_grouped_product(weight_EOI.size(0), weight_EOI.size(1), weight_EOI.size(2));
 }
 
-Tensor ends_of(const GroupStarts& starts) {
+const int32_t* starts_of(const GroupStarts& starts) {
   check(starts.is_on_device(), "grouped products of a GPU have their starts there");
-  return starts.device_E1.narrow(0, 1, starts.device_E1.numel() - 1);
+  return starts.device_E1.const_data_ptr<int32_t>();
+}
+
+/// is_turned: y = x W instead of x W^T.
+Tensor fast_product(const Tensor& x_S, const Tensor& weight_EOI, const GroupStarts& starts,
+                    bool is_turned) {
+  GroupedProduct call;
+  call.is_turned = is_turned;
+  call.x_S = pointer(x_S);
+  call.weight_EOI = pointer(weight_EOI);
+  call.starts_E1 = starts_of(starts);
+  call.rows = x_S.size(0);
+  call.experts = static_cast<int>(weight_EOI.size(0));
+  call.outputs = static_cast<int>(weight_EOI.size(1));
+  call.inputs = static_cast<int>(weight_EOI.size(2));
+  Tensor y_S = at::empty({call.rows, weight_EOI.size(is_turned ? 2 : 1)}, x_S.options());
+  call.y_S = y_S.data_ptr();
+  grouped_product(call, stream_of(x_S));
+  return y_S;
 }
 
 /// is_turned: y = x W instead of x W^T.
@@ -340,26 +358,35 @@ Tensor CudaDevice::sum_visits(const Tensor& rows_SH, const Tensor& place_TK,
 
 Tensor CudaDevice::grouped_linear(const Tensor& x_SI, const Tensor& weight_EOI,
                                   const GroupStarts& starts) const {
-  if (!has_library_product(x_SI, weight_EOI)) return plain_product(x_SI, weight_EOI, starts, false);
-  return at::_grouped_mm(x_SI, weight_EOI.transpose(1, 2), ends_of(starts));
+  return has_fast_product(x_SI, weight_EOI) ? fast_product(x_SI, weight_EOI, starts, false)
+                                            : plain_product(x_SI, weight_EOI, starts, false);
 }
 
 Tensor CudaDevice::grouped_input_grad(const Tensor& dy_SO, const Tensor& weight_EOI,
                                       const GroupStarts& starts) const {
-  if (!has_library_product(dy_SO, weight_EOI))
-    return plain_product(dy_SO, weight_EOI, starts, true);
-  return at::_grouped_mm(dy_SO, weight_EOI, ends_of(starts));
+  return has_fast_product(dy_SO, weight_EOI) ? fast_product(dy_SO, weight_EOI, starts, true)
+                                             : plain_product(dy_SO, weight_EOI, starts, true);
 }
 
 void CudaDevice::add_grouped_weight_grad_(Tensor grad_EOI, const Tensor& dy_SO, const Tensor& x_SI,
                                           const GroupStarts& starts) const {
   const Tensor dy = dy_SO.contiguous(), x = x_SI.contiguous();
-  if (has_library_product(x, at::empty({0, dy.size(1), x.size(1)}, x.options())) && is_plain(dy)) {
-    grad_EOI.add_(at::_grouped_mm(dy.t(), x, ends_of(starts)));
-    return;
-  }
   check(starts.is_on_device() && grad_EOI.is_contiguous() && grad_EOI.scalar_type() == at::kFloat,
         "grouped products of a GPU add to float32 gradients, with starts that are there");
+  if (is_plain(dy) && is_plain(x) &&
+      has_grouped_product(grad_EOI.size(0), grad_EOI.size(1), grad_EOI.size(2))) {
+    GroupedGradient call;
+    call.dy_SO = pointer(dy);
+    call.x_SI = pointer(x);
+    call.starts_E1 = starts_of(starts);
+    call.rows = x.size(0);
+    call.experts = static_cast<int>(grad_EOI.size(0));
+    call.outputs = static_cast<int>(grad_EOI.size(1));
+    call.inputs = static_cast<int>(grad_EOI.size(2));
+    call.grad_EOI = grad_EOI.data_ptr<float>();
+    grouped_gradient(call, stream_of(dy));
+    return;
+  }
   PlainGroupedGradient call;
   call.number = number_of(dy);
   call.dy_SO = pointer(dy);

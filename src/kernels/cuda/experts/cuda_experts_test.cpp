@@ -268,6 +268,35 @@ TEST(CudaExperts, GroupedProductsEqualTheirTwin) {
   }
 }
 
+TEST(CudaExperts, GroupedProductsOfSeveralTilesEqualTheirTwin) {
+  SLIME_NEEDS_GPU();
+  const Device& gpu = open_gpu().device();
+  at::manual_seed(10);
+  constexpr int64_t kExperts = 3, kInputs = 328, kOutputs = 648;
+  // 1,000 rows in several tiles of the first two experts, and 64 in one of the third.
+  const Tensor expert_TK =
+      at::cat({at::randint(0, 2, {1000, 1}, at::kLong), at::full({64, 1}, 2, at::kLong)});
+  const ExpertVisits visits = group_by_expert(expert_TK, kExperts),
+                     there = group_by_expert(kernels::to_gpu(expert_TK), kExperts);
+  const int64_t rows = visits.num_visits();
+  const Tensor x = numbers({rows, kInputs}, at::kBFloat16),
+               dy = numbers({rows, kOutputs}, at::kBFloat16),
+               w = numbers({kExperts, kOutputs, kInputs}, at::kBFloat16),
+               grad = numbers({kExperts, kOutputs, kInputs}, at::kFloat);
+  EXPECT_LT(relative_error(
+                gpu.grouped_linear(kernels::to_gpu(x), kernels::to_gpu(w), there.starts),
+                twin().grouped_linear(wide(x), wide(w), visits.starts)),
+            4e-3);
+  EXPECT_LT(relative_error(
+                gpu.grouped_input_grad(kernels::to_gpu(dy), kernels::to_gpu(w), there.starts),
+                twin().grouped_input_grad(wide(dy), wide(w), visits.starts)),
+            4e-3);
+  const Tensor fast = kernels::to_gpu(grad), exact = wide(grad);
+  gpu.add_grouped_weight_grad_(fast, kernels::to_gpu(dy), kernels::to_gpu(x), there.starts);
+  twin().add_grouped_weight_grad_(exact, wide(dy), wide(x), visits.starts);
+  EXPECT_LT(relative_error(fast, exact), 1e-5);  // nothing is rounded before it is added
+}
+
 TEST(CudaExperts, GradientsAroundTheActivationEqualSingleOperations) {
   SLIME_NEEDS_GPU();
   at::manual_seed(4);

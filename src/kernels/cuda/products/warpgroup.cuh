@@ -3,8 +3,8 @@
 /// Warpgroup matrix multiply-accumulate: four warps together, both operands in shared memory
 /// (compute capability 9.0; PTX ISA, section "wgmma").
 ///
-/// Operands are K-major with the 128-byte swizzle, as tile_map() stores them
-/// (kernels/cuda/products/ tile_map.h), and start at multiples of 1024 bytes. c [64, N] += a [64,
+/// Operands are K-major unless they say otherwise, with the 128-byte swizzle, as tile_map() stores
+/// them (kernels/cuda/products/tile_map.h), and start at multiples of 1024 bytes. c [64, N] += a [64,
 /// 16] b [N, 16]^T: with warp w of the four and lane = 4 g + q, a thread holds in c[4 j ...] of
 /// rows 16 w + g and 16 w + g + 8 the columns 8 j + 2 q and 8 j + 2 q + 1.
 
@@ -21,6 +21,15 @@ namespace slime::kernels::cuda {
 __device__ inline uint64_t matrix_descriptor(uint32_t address) {
   constexpr uint64_t kEightRows = 1024 >> 4, kSwizzle128 = 1;
   return (address & 0x3ffff) >> 4 | uint64_t{1} << 16 | kEightRows << 32 | kSwizzle128 << 62;
+}
+
+/// The same of an operand that is MN-major: slabs of 64 columns, each of lines of 128 bytes that are
+/// multiplied along (what is summed over goes from line to line). The next 16 lines are 2048 bytes
+/// further, the next slab `slab_bytes`.
+__device__ inline uint64_t turned_descriptor(uint32_t address, int slab_bytes) {
+  constexpr uint64_t kEightLines = 1024 >> 4, kSwizzle128 = 1;
+  return (address & 0x3ffff) >> 4 | static_cast<uint64_t>(slab_bytes >> 4) << 16 |
+         kEightLines << 32 | kSwizzle128 << 62;
 }
 
 /// Before the first wgmma() of a group.
@@ -97,6 +106,16 @@ SLIME_MULTIPLY_ADD(128, 64, SLIME_REGISTERS_64, 64, 65, SLIME_SUMS_64(c, 0))
 SLIME_MULTIPLY_ADD(152, 76, SLIME_REGISTERS_76, 76, 77, SLIME_SUMS_64(c, 0), SLIME_SUMS(c, 64),
                    "+f"(c[72]), "+f"(c[73]), "+f"(c[74]), "+f"(c[75]))
 SLIME_MULTIPLY_ADD(192, 96, SLIME_REGISTERS_96, 96, 97, SLIME_SUMS_64(c, 0), SLIME_SUMS_32(c, 64))
+
+/// As wgmma() with 128 columns; operands that turn are MN-major (turned_descriptor()).
+template <bool kTurnsA, bool kTurnsB>
+__device__ inline void wgmma_turned(float (&c)[64], uint64_t a, uint64_t b) {
+  asm volatile(
+      "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {" SLIME_REGISTERS_64
+      "}, %64, %65, 1, 1, 1, %66, %67;"
+      : SLIME_SUMS_64(c, 0)
+      : "l"(a), "l"(b), "n"(kTurnsA ? 1 : 0), "n"(kTurnsB ? 1 : 0));
+}
 
 #undef SLIME_MULTIPLY_ADD
 #undef SLIME_SUMS_64

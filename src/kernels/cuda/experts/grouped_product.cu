@@ -1,0 +1,365 @@
+/// Warp-specialised and persistent: an item is a tile of 128 by 256 numbers of one expert's result.
+/// One producer thread copies both operands, 64 of what is summed over a stage, through a pipeline in
+/// shared memory that runs on from item to item; two consumer warpgroups multiply 64 rows of the tile
+/// each. An operand whose sum runs along its rows in memory is K-major, the other kind lies in shared
+/// memory as slabs of 64 columns and is multiplied turned (MN-major).
+
+#include "kernels/cuda/experts/grouped_product.h"
+
+#include <algorithm>
+#include <stdexcept>
+
+#include "core/divide_up.h"
+#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/products/async_copy.cuh"
+#include "kernels/cuda/products/pipeline.cuh"
+#include "kernels/cuda/products/tile_map.h"
+#include "kernels/cuda/products/warpgroup.cuh"
+#include "kernels/cuda/tensor_core.cuh"
+
+namespace slime::kernels::cuda {
+namespace {
+
+constexpr int kTileRows = 128, kTileColumns = 256, kHalfColumns = kTileColumns / 2;
+constexpr int kDepth = kSlab;                         // of what is summed over, in a stage
+constexpr int kSlabBytes = 2 * kSlab * kDepth;        // 64 columns of 64 rows
+constexpr int kRowBytes = 2 * kTileRows * kDepth;     // the operand with the tile's rows
+constexpr int kStageBytes = kRowBytes + 2 * kTileColumns * kDepth;
+constexpr int kStages = 4, kSharedBytes = kStages * kStageBytes;
+constexpr int kGroups = 2, kConsumers = 128 * kGroups, kThreads = kConsumers + 128;
+constexpr int kMostExperts = 512;
+
+enum class Kind { kForward, kInputGradient, kWeightGradient };
+
+struct Arguments {
+  CUtensorMap rows_map, columns_map;  // operands with the tile's rows and with its columns
+  const int32_t* starts_E1 = nullptr;
+  void* y = nullptr;
+  int experts = 0;
+  int height = 0, width = 0, depth = 0;  // of an expert's result, and what is summed over; 0: its rows
+  int column_tiles = 0, row_tiles = 0;   // row_tiles 0: of its rows
+};
+
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+
+/// What thread blocks share out among themselves; each makes the list anew.
+struct Work {
+  int start[kMostExperts + 1], item[kMostExperts + 1];  // first row, first item of an expert
+};
+
+__device__ void list_work(const Arguments& a, Work& work) {
+  for (int e = threadIdx.x; e <= a.experts; e += kThreads) work.start[e] = a.starts_E1[e];
+  __syncthreads();
+  if (threadIdx.x < 32) {
+    int first = 0;
+    for (int base = 0; base < a.experts; base += 32) {
+      const int e = base + static_cast<int>(threadIdx.x);
+      const int rows = e < a.experts ? work.start[e + 1] - work.start[e] : 0;
+      const int row_tiles = a.row_tiles > 0 ? (rows > 0 ? a.row_tiles : 0)
+                                            : (rows + kTileRows - 1) / kTileRows;
+      const int own = row_tiles * a.column_tiles;
+      int sum = own;
+      for (int offset = 1; offset < 32; offset *= 2) {
+        const int below = __shfl_up_sync(0xffffffffU, sum, offset);
+        if (threadIdx.x >= offset) sum += below;
+      }
+      if (e < a.experts) work.item[e] = first + sum - own;
+      first += __shfl_sync(0xffffffffU, sum, 31);
+    }
+    if (threadIdx.x == 0) work.item[a.experts] = first;
+  }
+  __syncthreads();
+}
+
+struct Item {
+  int expert, row_tile, column_tile;
+  int first, rows;  // of the expert
+};
+
+/// Calls fn(item) for those of this thread block. Row tiles follow one another: they read the same
+/// columns.
+template <typename Fn>
+__device__ void for_each_item(const Arguments& a, const Work& work, const Fn& fn) {
+  const int items = work.item[a.experts];
+  int e = 0;
+#pragma unroll 1
+  for (int i = blockIdx.x; i < items; i += gridDim.x) {
+    while (i >= work.item[e + 1]) ++e;
+    const int first = work.start[e], rows = work.start[e + 1] - first;
+    const int row_tiles = a.row_tiles > 0 ? a.row_tiles : (rows + kTileRows - 1) / kTileRows;
+    const int local = i - work.item[e];
+    fn(Item{e, local % row_tiles, local / row_tiles, first, rows});
+  }
+}
+
+__device__ int depth_tiles(const Arguments& a, const Item& item) {
+  return ((a.depth > 0 ? a.depth : item.rows) + kDepth - 1) / kDepth;
+}
+
+/// A box of a matrix (row_map()).
+__device__ void copy_box(uint32_t to, const CUtensorMap& map, int column, int row,
+                         uint32_t barrier) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
+      "[%0], [%1, {%2, %3}], [%4];" ::"r"(to),
+      "l"(&map), "r"(column), "r"(row), "r"(barrier)
+      : "memory");
+}
+
+/// The producer, by one thread.
+template <Kind kKind>
+__device__ void load(const Arguments& a, const Work& work, const Pipeline& pipeline) {
+  PipelineState state;
+  for_each_item(a, work, [&](const Item& item) {
+    const int tiles = depth_tiles(a, item);
+    const int row = item.row_tile * kTileRows, column = item.column_tile * kTileColumns;
+    for (int d = 0; d < tiles; ++d) {
+      wait(pipeline.empty + 8 * state.stage, state.phase ^ 1);
+      const uint32_t barrier = pipeline.full + 8 * state.stage;
+      const uint32_t rows = pipeline.memory + state.stage * kStageBytes, columns = rows + kRowBytes;
+      const int depth = d * kDepth;
+      arrive_expect_tx(barrier, kStageBytes);
+      if constexpr (kKind == Kind::kWeightGradient) {
+#pragma unroll
+        for (int s = 0; s < kTileRows / kSlab; ++s)
+          copy_box(rows + s * kSlabBytes, a.rows_map, row + s * kSlab, item.first + depth, barrier);
+      } else {
+        copy_box(rows, a.rows_map, depth, item.first + row, barrier);
+      }
+      if constexpr (kKind == Kind::kForward) {
+        copy_box(columns, a.columns_map, depth, item.expert * a.width + column, barrier);
+      } else {
+        const int from =
+            kKind == Kind::kWeightGradient ? item.first + depth : item.expert * a.depth + depth;
+#pragma unroll
+        for (int s = 0; s < kTileColumns / kSlab; ++s)
+          copy_box(columns + s * kSlabBytes, a.columns_map, column + s * kSlab, from, barrier);
+      }
+      state.advance(1, kStages);
+    }
+  });
+}
+
+/// Rows of a weight gradient's sum that belong to the next expert become zero in one of the factors.
+__device__ void clear_behind(uint32_t slab, int valid, int group) {
+  for (int i = threadIdx.x % 128; i < (kDepth - valid) * 8; i += 128)
+    asm volatile("st.shared.v4.u32 [%0], {%1, %1, %1, %1};" ::"r"(slab + 128 * valid + 16 * i),
+                 "r"(0)
+                 : "memory");
+  fence_async_shared();
+  asm volatile("bar.sync %0, 128;" ::"r"(2 + group) : "memory");
+}
+
+/// Main loop of a consumer warpgroup. Returns the index of the last stage, which the caller releases.
+template <Kind kKind>
+__device__ int multiply(const Pipeline& pipeline, PipelineState& state, int tiles, int rows,
+                        int group, float (&sum)[2][kHalfColumns / 2]) {
+  constexpr bool kTurnsRows = kKind == Kind::kWeightGradient;
+  constexpr bool kTurnsColumns = kKind != Kind::kForward;
+  // The next 16 of what is summed over, and the other half of the columns.
+  constexpr int kNextRows = (kTurnsRows ? 16 * 128 : 32) >> 4;
+  constexpr int kNextColumns = (kTurnsColumns ? 16 * 128 : 32) >> 4;
+  constexpr int kOtherHalf = (kTurnsColumns ? 2 * kSlabBytes : 128 * kHalfColumns) >> 4;
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+#pragma unroll
+    for (float& x : sum[h]) x = 0;
+  }
+  int last = 0;
+#pragma unroll 1
+  for (int i = 0; i < tiles; ++i) {
+    wait(pipeline.full + 8 * state.stage, state.phase);
+    // 64 rows of the tile are 64 lines, or a slab: as many bytes.
+    const uint32_t stage = pipeline.memory + state.stage * kStageBytes,
+                   own = stage + kSlabBytes * group;
+    if (kTurnsRows && (i + 1) * kDepth > rows) clear_behind(own, rows - i * kDepth, group);
+    const uint64_t of_rows = kTurnsRows ? turned_descriptor(own, kSlabBytes)
+                                        : matrix_descriptor(own);
+    const uint64_t of_columns = kTurnsColumns ? turned_descriptor(stage + kRowBytes, kSlabBytes)
+                                              : matrix_descriptor(stage + kRowBytes);
+    wgmma_fence();
+#pragma unroll
+    for (int k = 0; k < kDepth / 16; ++k) {
+#pragma unroll
+      for (int h = 0; h < 2; ++h)
+        wgmma_turned<kTurnsRows, kTurnsColumns>(sum[h], of_rows + kNextRows * k,
+                                                of_columns + kOtherHalf * h + kNextColumns * k);
+    }
+    wgmma_commit_group();
+    wgmma_wait_group<1>();
+    if (i > 0 && threadIdx.x % 128 == 0) arrive(pipeline.empty + 8 * last);
+    last = state.stage;
+    state.advance(1, kStages);
+  }
+  wgmma_wait_group<0>();
+#pragma unroll
+  for (int h = 0; h < 2; ++h) settle(sum[h]);
+  return last;
+}
+
+/// First row of the tile that this thread has numbers of; the others are eight further.
+__device__ int first_row(int group) {
+  return 64 * group + 16 * (threadIdx.x / 32 % 4) + threadIdx.x % 32 / 4;
+}
+
+/// A quarter of a warp has eight columns of two neighbouring blocks: they are exchanged, so that a
+/// thread stores four of one row.
+__device__ void write_rows(const Arguments& a, const Item& item, int group,
+                           const float (&sum)[2][kHalfColumns / 2]) {
+  const int quarter = threadIdx.x % 4, lane = threadIdx.x % 32;
+  const int low = lane - quarter + 2 * (quarter % 2);
+  const int begin = item.column_tile * kTileColumns;
+  auto* y = static_cast<__nv_bfloat16*>(a.y) + static_cast<int64_t>(item.first) * a.width;
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+#pragma unroll
+    for (int j = 0; j < kHalfColumns / 8; j += 2) {
+      const int column = begin + kHalfColumns * h + 8 * j + 4 * quarter;
+#pragma unroll
+      for (int r = 0; r < 2; ++r) {
+        const float* c = sum[h] + 4 * j + 2 * r;
+        const uint32_t here = pack<__nv_bfloat16>(c[0], c[1]);
+        const uint32_t next = pack<__nv_bfloat16>(c[4], c[5]);
+        const auto take = [&](int from) {
+          const uint32_t x = __shfl_sync(0xffffffffU, here, from);
+          const uint32_t z = __shfl_sync(0xffffffffU, next, from);
+          return quarter < 2 ? x : z;
+        };
+        const uint2 four = make_uint2(take(low), take(low + 1));
+        const int row = item.row_tile * kTileRows + first_row(group) + 8 * r;
+        if (row < item.rows && column < a.width)
+          *reinterpret_cast<uint2*>(y + static_cast<int64_t>(row) * a.width + column) = four;
+      }
+    }
+  }
+}
+
+/// Reductions are done where the memory is: nobody waits for what is there.
+__device__ void add_gradient(const Arguments& a, const Item& item, int group,
+                             const float (&sum)[2][kHalfColumns / 2]) {
+  const int begin = item.column_tile * kTileColumns + 2 * (threadIdx.x % 4);
+  auto* y = static_cast<float*>(a.y) + static_cast<int64_t>(item.expert) * a.height * a.width;
+#pragma unroll
+  for (int r = 0; r < 2; ++r) {
+    const int row = item.row_tile * kTileRows + first_row(group) + 8 * r;
+    if (row >= a.height) continue;
+    float* to = y + static_cast<int64_t>(row) * a.width + begin;
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+#pragma unroll
+      for (int j = 0; j < kHalfColumns / 8; ++j) {
+        const int further = kHalfColumns * h + 8 * j;
+        if (begin + further >= a.width) continue;
+        const float* c = sum[h] + 4 * j + 2 * r;
+        asm volatile("red.global.add.v2.f32 [%0], {%1, %2};" ::"l"(to + further), "f"(c[0]),
+                     "f"(c[1])
+                     : "memory");
+      }
+    }
+  }
+}
+
+#endif
+
+template <Kind kKind>
+__global__ void __launch_bounds__(kThreads, 1)
+    grouped_product_kernel(const __grid_constant__ Arguments a) {
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+  extern __shared__ __align__(1024) unsigned char memory[];
+  __shared__ Work work;
+  __shared__ uint64_t full[kStages], empty[kStages];
+  const Pipeline pipeline{shared_address(memory), shared_address(full), shared_address(empty),
+                          kStages};
+  if (threadIdx.x == kConsumers) {
+    prefetch_map(a.rows_map);
+    prefetch_map(a.columns_map);
+    for (int i = 0; i < kStages; ++i) {
+      init_barrier(pipeline.full + 8 * i, 1);
+      init_barrier(pipeline.empty + 8 * i, kGroups);
+    }
+    fence_barrier_init();
+  }
+  launch_dependents();
+  grid_dependency_wait();
+  list_work(a, work);
+  const int group = threadIdx.x / 128;
+  if (group == kGroups) {
+    decrease_registers<24>();
+    if (threadIdx.x == kConsumers) {
+      fence_async_global();
+      load<kKind>(a, work, pipeline);
+    }
+    return;
+  }
+  increase_registers<240>();
+  float sum[2][kHalfColumns / 2];
+  PipelineState state;
+  for_each_item(a, work, [&](const Item& item) {
+    const int last =
+        multiply<kKind>(pipeline, state, depth_tiles(a, item), item.rows, group, sum);
+    if (threadIdx.x % 128 == 0) arrive(pipeline.empty + 8 * last);
+    if constexpr (kKind == Kind::kWeightGradient) {
+      add_gradient(a, item, group, sum);
+    } else {
+      write_rows(a, item, group, sum);
+    }
+  });
+#endif
+}
+
+template <Kind kKind>
+void run(const Arguments& a, int64_t most_items, cudaStream_t stream) {
+  constexpr auto kKernel = grouped_product_kernel<kKind>;
+  allow_shared_memory<kKernel>(kSharedBytes);
+  const auto blocks = static_cast<unsigned>(std::min<int64_t>(most_items, num_processors()));
+  launch(kKernel, dim3(blocks), dim3(kThreads), kSharedBytes, stream, a);
+}
+
+void check_sizes(int64_t experts, int64_t outputs, int64_t inputs) {
+  if (!has_grouped_product(experts, outputs, inputs))
+    throw std::runtime_error("no grouped product of these sizes");
+}
+
+}  // namespace
+
+bool has_grouped_product(int64_t experts, int64_t outputs, int64_t inputs) {
+  return compute_capability_major() == 9 && experts <= kMostExperts && outputs % 8 == 0 &&
+         inputs % 8 == 0;
+}
+
+void grouped_product(const GroupedProduct& call, cudaStream_t stream) {
+  check_sizes(call.experts, call.outputs, call.inputs);
+  if (call.rows == 0) return;
+  const int64_t weight_rows = int64_t{call.experts} * call.outputs;
+  Arguments a;
+  a.starts_E1 = call.starts_E1;
+  a.y = call.y_S;
+  a.experts = call.experts;
+  a.width = call.is_turned ? call.inputs : call.outputs;
+  a.depth = call.is_turned ? call.outputs : call.inputs;
+  a.column_tiles = divide_up(a.width, kTileColumns);
+  a.rows_map = row_map(call.x_S, call.rows, a.depth, kTileRows);
+  a.columns_map = row_map(call.weight_EOI, weight_rows, call.inputs,
+                          call.is_turned ? kDepth : kTileColumns);
+  const int64_t most = (call.rows / kTileRows + call.experts) * a.column_tiles;
+  call.is_turned ? run<Kind::kInputGradient>(a, most, stream)
+                 : run<Kind::kForward>(a, most, stream);
+}
+
+void grouped_gradient(const GroupedGradient& call, cudaStream_t stream) {
+  check_sizes(call.experts, call.outputs, call.inputs);
+  if (call.rows == 0) return;
+  Arguments a;
+  a.starts_E1 = call.starts_E1;
+  a.y = call.grad_EOI;
+  a.experts = call.experts;
+  a.height = call.outputs;
+  a.width = call.inputs;
+  a.row_tiles = divide_up(call.outputs, kTileRows);
+  a.column_tiles = divide_up(call.inputs, kTileColumns);
+  a.rows_map = row_map(call.dy_SO, call.rows, call.outputs, kDepth);
+  a.columns_map = row_map(call.x_SI, call.rows, call.inputs, kDepth);
+  run<Kind::kWeightGradient>(a, int64_t{call.experts} * a.row_tiles * a.column_tiles, stream);
+}
+
+}  // namespace slime::kernels::cuda
