@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <map>
 #include <string>
 #include <string_view>
@@ -58,6 +59,30 @@ int64_t covered(Spans spans) {
     end = std::max(end, to);
   }
   return sum;
+}
+
+struct Gap {
+  std::string_view before, behind;
+  int64_t ns = 0;
+};
+
+/// The longest times in which none of them runs.
+std::vector<Gap> longest_gaps(const std::vector<kernels::TracedKernel>& kernels) {
+  constexpr std::size_t kShownGaps = 8;
+  std::vector<const kernels::TracedKernel*> by_begin;
+  for (const kernels::TracedKernel& kernel : kernels) by_begin.push_back(&kernel);
+  std::ranges::sort(by_begin, {},
+                    [](const kernels::TracedKernel* kernel) { return kernel->begin_ns; });
+  std::vector<Gap> gaps;
+  const kernels::TracedKernel* last = by_begin.front();  // that has ended
+  for (const kernels::TracedKernel* kernel : by_begin) {
+    if (kernel->begin_ns > last->end_ns)
+      gaps.push_back({last->name, kernel->name, kernel->begin_ns - last->end_ns});
+    if (kernel->end_ns > last->end_ns) last = kernel;
+  }
+  std::ranges::sort(gaps, std::greater(), &Gap::ns);
+  gaps.resize(std::min(gaps.size(), kShownGaps));
+  return gaps;
 }
 
 struct KernelSums {
@@ -126,6 +151,9 @@ json::object device_profile(const std::vector<kernels::TracedKernel>& kernels, i
   }
   for (const auto& [name, sums] : longest(by_name, &KernelSums::added_ns))
     added.push_back(json::array{shown_name(name), in_ms(sums.added_ns)});
+  json::array gaps;
+  for (const Gap& gap : longest_gaps(kernels))
+    gaps.push_back(json::array{shown_name(gap.before), shown_name(gap.behind), in_ms(gap.ns)});
   return {{"span_ms", in_ms(end - begin)},
           {"compute_ms", in_ms(compute_ns)},
           {"collectives_ms", in_ms(collective_ns)},
@@ -135,7 +163,8 @@ json::object device_profile(const std::vector<kernels::TracedKernel>& kernels, i
           {"num_kernels", static_cast<double>(kernels.size()) / repeats},
           {"groups", std::move(groups_ms)},
           {"kernels", std::move(shown)},
-          {"added", std::move(added)}};
+          {"added", std::move(added)},
+          {"gaps", std::move(gaps)}};
 }
 
 }  // namespace slime::bench

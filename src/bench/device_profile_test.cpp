@@ -22,6 +22,9 @@ TEST(DeviceProfile, WhatNothingRunsBesideIsExposedAndWhatNobodyFillsIsIdle) {
   EXPECT_DOUBLE_EQ(profile.at("short_kernels_ms").to_number<double>(), 0.0005);
   EXPECT_DOUBLE_EQ(profile.at("groups").at("products").to_number<double>(), 4);
   EXPECT_EQ(profile.at("kernels").as_array().size(), 3U);
+  ASSERT_EQ(profile.at("gaps").as_array().size(), 1U);
+  EXPECT_EQ(profile.at("gaps").at(0).at(0).as_string(), "ncclDevKernel_AllReduce");
+  EXPECT_DOUBLE_EQ(profile.at("gaps").at(0).at(2).to_number<double>(), 3.9995);
 }
 
 TEST(DeviceProfile, AKernelThatWaitsInsideAddsWhatIsBehindTheOneBefore) {

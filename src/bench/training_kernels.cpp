@@ -121,7 +121,8 @@ struct TrainingBench {
     const Tensor ends = there.device_E1.narrow(0, 1, experts);
     const KernelWork work{.flops = 2.0 * static_cast<double>(visits * inputs * outputs)};
     // What is added to is read and written.
-    const KernelWork gradient{.bytes = 8.0 * static_cast<double>(grad.numel()), .flops = work.flops};
+    const KernelWork gradient{.bytes = 8.0 * static_cast<double>(grad.numel()),
+                              .flops = work.flops};
     time("grouped-forward", work, [&] { device.grouped_linear(x, weight, there); });
     time("grouped-forward-torch", work, [&] { at::_grouped_mm(x, weight.transpose(1, 2), ends); });
     time("grouped-input-gradient", work, [&] { device.grouped_input_grad(dy, weight, there); });

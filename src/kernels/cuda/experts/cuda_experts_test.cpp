@@ -283,14 +283,13 @@ TEST(CudaExperts, GroupedProductsOfSeveralTilesEqualTheirTwin) {
                dy = numbers({rows, kOutputs}, at::kBFloat16),
                w = numbers({kExperts, kOutputs, kInputs}, at::kBFloat16),
                grad = numbers({kExperts, kOutputs, kInputs}, at::kFloat);
-  EXPECT_LT(relative_error(
-                gpu.grouped_linear(kernels::to_gpu(x), kernels::to_gpu(w), there.starts),
-                twin().grouped_linear(wide(x), wide(w), visits.starts)),
+  EXPECT_LT(relative_error(gpu.grouped_linear(kernels::to_gpu(x), kernels::to_gpu(w), there.starts),
+                           twin().grouped_linear(wide(x), wide(w), visits.starts)),
             4e-3);
-  EXPECT_LT(relative_error(
-                gpu.grouped_input_grad(kernels::to_gpu(dy), kernels::to_gpu(w), there.starts),
-                twin().grouped_input_grad(wide(dy), wide(w), visits.starts)),
-            4e-3);
+  EXPECT_LT(
+      relative_error(gpu.grouped_input_grad(kernels::to_gpu(dy), kernels::to_gpu(w), there.starts),
+                     twin().grouped_input_grad(wide(dy), wide(w), visits.starts)),
+      4e-3);
   const Tensor fast = kernels::to_gpu(grad), exact = wide(grad);
   gpu.add_grouped_weight_grad_(fast, kernels::to_gpu(dy), kernels::to_gpu(x), there.starts);
   twin().add_grouped_weight_grad_(exact, wide(dy), wide(x), visits.starts);

@@ -21,9 +21,9 @@ namespace slime::kernels::cuda {
 namespace {
 
 constexpr int kTileRows = 128, kTileColumns = 256, kHalfColumns = kTileColumns / 2;
-constexpr int kDepth = kSlab;                         // of what is summed over, in a stage
-constexpr int kSlabBytes = 2 * kSlab * kDepth;        // 64 columns of 64 rows
-constexpr int kRowBytes = 2 * kTileRows * kDepth;     // the operand with the tile's rows
+constexpr int kDepth = kSlab;                      // of what is summed over, in a stage
+constexpr int kSlabBytes = 2 * kSlab * kDepth;     // 64 columns of 64 rows
+constexpr int kRowBytes = 2 * kTileRows * kDepth;  // the operand with the tile's rows
 constexpr int kStageBytes = kRowBytes + 2 * kTileColumns * kDepth;
 constexpr int kStages = 4, kSharedBytes = kStages * kStageBytes;
 constexpr int kGroups = 2, kConsumers = 128 * kGroups, kThreads = kConsumers + 128;
@@ -36,8 +36,9 @@ struct Arguments {
   const int32_t* starts_E1 = nullptr;
   void* y = nullptr;
   int experts = 0;
-  int height = 0, width = 0, depth = 0;  // of an expert's result, and what is summed over; 0: its rows
-  int column_tiles = 0, row_tiles = 0;   // row_tiles 0: of its rows
+  int height = 0, width = 0,
+      depth = 0;  // of an expert's result, and what is summed over; 0: its rows
+  int column_tiles = 0, row_tiles = 0;  // row_tiles 0: of its rows
 };
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
@@ -55,8 +56,8 @@ __device__ void list_work(const Arguments& a, Work& work) {
     for (int base = 0; base < a.experts; base += 32) {
       const int e = base + static_cast<int>(threadIdx.x);
       const int rows = e < a.experts ? work.start[e + 1] - work.start[e] : 0;
-      const int row_tiles = a.row_tiles > 0 ? (rows > 0 ? a.row_tiles : 0)
-                                            : (rows + kTileRows - 1) / kTileRows;
+      const int row_tiles =
+          a.row_tiles > 0 ? (rows > 0 ? a.row_tiles : 0) : (rows + kTileRows - 1) / kTileRows;
       const int own = row_tiles * a.column_tiles;
       int sum = own;
       for (int offset = 1; offset < 32; offset *= 2) {
@@ -173,8 +174,8 @@ __device__ int multiply(const Pipeline& pipeline, PipelineState& state, int tile
     const uint32_t stage = pipeline.memory + state.stage * kStageBytes,
                    own = stage + kSlabBytes * group;
     if (kTurnsRows && (i + 1) * kDepth > rows) clear_behind(own, rows - i * kDepth, group);
-    const uint64_t of_rows = kTurnsRows ? turned_descriptor(own, kSlabBytes)
-                                        : matrix_descriptor(own);
+    const uint64_t of_rows =
+        kTurnsRows ? turned_descriptor(own, kSlabBytes) : matrix_descriptor(own);
     const uint64_t of_columns = kTurnsColumns ? turned_descriptor(stage + kRowBytes, kSlabBytes)
                                               : matrix_descriptor(stage + kRowBytes);
     wgmma_fence();
@@ -295,8 +296,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   float sum[2][kHalfColumns / 2];
   PipelineState state;
   for_each_item(a, work, [&](const Item& item) {
-    const int last =
-        multiply<kKind>(pipeline, state, depth_tiles(a, item), item.rows, group, sum);
+    const int last = multiply<kKind>(pipeline, state, depth_tiles(a, item), item.rows, group, sum);
     if (threadIdx.x % 128 == 0) arrive(pipeline.empty + 8 * last);
     if constexpr (kKind == Kind::kWeightGradient) {
       add_gradient(a, item, group, sum);
@@ -339,8 +339,8 @@ void grouped_product(const GroupedProduct& call, cudaStream_t stream) {
   a.depth = call.is_turned ? call.outputs : call.inputs;
   a.column_tiles = divide_up(a.width, kTileColumns);
   a.rows_map = row_map(call.x_S, call.rows, a.depth, kTileRows);
-  a.columns_map = row_map(call.weight_EOI, weight_rows, call.inputs,
-                          call.is_turned ? kDepth : kTileColumns);
+  a.columns_map =
+      row_map(call.weight_EOI, weight_rows, call.inputs, call.is_turned ? kDepth : kTileColumns);
   const int64_t most = (call.rows / kTileRows + call.experts) * a.column_tiles;
   call.is_turned ? run<Kind::kInputGradient>(a, most, stream)
                  : run<Kind::kForward>(a, most, stream);

@@ -110,11 +110,10 @@ SLIME_MULTIPLY_ADD(192, 96, SLIME_REGISTERS_96, 96, 97, SLIME_SUMS_64(c, 0), SLI
 /// As wgmma() with 128 columns; operands that turn are MN-major (turned_descriptor()).
 template <bool kTurnsA, bool kTurnsB>
 __device__ inline void wgmma_turned(float (&c)[64], uint64_t a, uint64_t b) {
-  asm volatile(
-      "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {" SLIME_REGISTERS_64
-      "}, %64, %65, 1, 1, 1, %66, %67;"
-      : SLIME_SUMS_64(c, 0)
-      : "l"(a), "l"(b), "n"(kTurnsA ? 1 : 0), "n"(kTurnsB ? 1 : 0));
+  asm volatile("wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {" SLIME_REGISTERS_64
+               "}, %64, %65, 1, 1, 1, %66, %67;"
+               : SLIME_SUMS_64(c, 0)
+               : "l"(a), "l"(b), "n"(kTurnsA ? 1 : 0), "n"(kTurnsB ? 1 : 0));
 }
 
 #undef SLIME_MULTIPLY_ADD
