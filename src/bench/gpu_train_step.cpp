@@ -22,7 +22,6 @@
 #include "kernels/gpu/gpu.h"
 #include "kernels/gpu/limits.h"
 #include "kernels/trace.h"
-#include "train/keep_freed_memory.h"
 #include "train/trainer.h"
 
 namespace slime::bench {
@@ -124,7 +123,6 @@ void profile(const GpuTrainOptions& options, const comm::Mesh& mesh, model::Netw
 }  // namespace
 
 void measure_gpu_train_step(const GpuTrainOptions& options) {
-  train::keep_freed_memory();  // as `slime train` does
   const model::ModelConfig config = read_shape(options.shape);
   CollectiveTimes times;
   RankProcesses ranks(

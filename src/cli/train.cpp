@@ -27,7 +27,7 @@ int train(std::span<const std::string> arguments) {
   }
   config::ParsedFlags flags = config::parse_flags(arguments);
   if (flags.config.dry_run) return dry_run(flags);
-  train::keep_freed_memory();
+  if (flags.config.device == "cpu") train::keep_freed_memory();
   return train_on_hosts(flags, arguments);
 }
 

@@ -44,7 +44,7 @@ class Worker final {
         start_(std::move(start)),
         functions_(start_.config, start_.plugin_logs, start_.rank) {
     at::set_num_threads(start_.num_threads);
-    train::keep_freed_memory();
+    if (start_.config.device == "cpu") train::keep_freed_memory();
     if (!start_.checkpoint.empty())
       checkpoint_ = train::read_checkpoint(start_.checkpoint, start_.iteration);
     if (start_.rank == 0 && layout_.world_size() > 1) rendezvous_.emplace(start_.address);

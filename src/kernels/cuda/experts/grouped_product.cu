@@ -203,61 +203,60 @@ __device__ int first_row(int group) {
   return 64 * group + 16 * (threadIdx.x / 32 % 4) + threadIdx.x % 32 / 4;
 }
 
-/// A quarter of a warp has eight columns of two neighbouring blocks: they are exchanged, so that a
-/// thread stores four of one row.
-__device__ void write_rows(const Arguments& a, const Item& item, int group,
-                           const float (&sum)[2][kHalfColumns / 2]) {
-  const int quarter = threadIdx.x % 4, lane = threadIdx.x % 32;
-  const int low = lane - quarter + 2 * (quarter % 2);
-  const int begin = item.column_tile * kTileColumns;
-  auto* y = static_cast<__nv_bfloat16*>(a.y) + static_cast<int64_t>(item.first) * a.width;
+/// Four threads have a word each of two neighbouring blocks, a and b: afterwards the first two have
+/// two neighbouring words of a each, the others of b.
+__device__ uint2 exchange(uint32_t a, uint32_t b) {
+  const bool is_upper = threadIdx.x % 4 >= 2, is_odd = threadIdx.x % 2 == 1;
+  const uint32_t far = __shfl_xor_sync(0xffffffffU, is_upper ? a : b, 2);
+  const uint32_t low = is_upper ? far : a, high = is_upper ? b : far;
+  const uint32_t near = __shfl_xor_sync(0xffffffffU, is_odd ? low : high, 1);
+  return is_odd ? make_uint2(near, high) : make_uint2(low, near);
+}
+
+/// Calls fn(row, column, c) for the accumulators of each of this thread's rows, in two neighbouring
+/// blocks of eight columns: c[0] and c[1] of the first, c[4] and c[5] of the second. After exchange()
+/// the thread has four columns from `column` on.
+template <typename Fn>
+__device__ void for_each_pair(const Item& item, int group, const float (&sum)[2][kHalfColumns / 2],
+                              const Fn& fn) {
+  const int begin = item.column_tile * kTileColumns + 4 * (threadIdx.x % 4);
+  const int first =
+      item.row_tile * kTileRows + 64 * group + 16 * (threadIdx.x / 32 % 4) + threadIdx.x % 32 / 4;
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
 #pragma unroll
     for (int j = 0; j < kHalfColumns / 8; j += 2) {
-      const int column = begin + kHalfColumns * h + 8 * j + 4 * quarter;
 #pragma unroll
-      for (int r = 0; r < 2; ++r) {
-        const float* c = sum[h] + 4 * j + 2 * r;
-        const uint32_t here = pack<__nv_bfloat16>(c[0], c[1]);
-        const uint32_t next = pack<__nv_bfloat16>(c[4], c[5]);
-        const auto take = [&](int from) {
-          const uint32_t x = __shfl_sync(0xffffffffU, here, from);
-          const uint32_t z = __shfl_sync(0xffffffffU, next, from);
-          return quarter < 2 ? x : z;
-        };
-        const uint2 four = make_uint2(take(low), take(low + 1));
-        const int row = item.row_tile * kTileRows + first_row(group) + 8 * r;
-        if (row < item.rows && column < a.width)
-          *reinterpret_cast<uint2*>(y + static_cast<int64_t>(row) * a.width + column) = four;
-      }
+      for (int r = 0; r < 2; ++r)
+        fn(first + 8 * r, begin + kHalfColumns * h + 8 * j, sum[h] + 4 * j + 2 * r);
     }
   }
+}
+
+__device__ void write_rows(const Arguments& a, const Item& item, int group,
+                           const float (&sum)[2][kHalfColumns / 2]) {
+  auto* y = static_cast<__nv_bfloat16*>(a.y) + static_cast<int64_t>(item.first) * a.width;
+  for_each_pair(item, group, sum, [&](int row, int column, const float* c) {
+    const uint2 four = exchange(pack<__nv_bfloat16>(c[0], c[1]), pack<__nv_bfloat16>(c[4], c[5]));
+    if (row < item.rows && column < a.width)
+      *reinterpret_cast<uint2*>(y + static_cast<int64_t>(row) * a.width + column) = four;
+  });
 }
 
 /// Reductions are done where the memory is: nobody waits for what is there.
 __device__ void add_gradient(const Arguments& a, const Item& item, int group,
                              const float (&sum)[2][kHalfColumns / 2]) {
-  const int begin = item.column_tile * kTileColumns + 2 * (threadIdx.x % 4);
   auto* y = static_cast<float*>(a.y) + static_cast<int64_t>(item.expert) * a.height * a.width;
-#pragma unroll
-  for (int r = 0; r < 2; ++r) {
-    const int row = item.row_tile * kTileRows + first_row(group) + 8 * r;
-    if (row >= a.height) continue;
-    float* to = y + static_cast<int64_t>(row) * a.width + begin;
-#pragma unroll
-    for (int h = 0; h < 2; ++h) {
-#pragma unroll
-      for (int j = 0; j < kHalfColumns / 8; ++j) {
-        const int further = kHalfColumns * h + 8 * j;
-        if (begin + further >= a.width) continue;
-        const float* c = sum[h] + 4 * j + 2 * r;
-        asm volatile("red.global.add.v2.f32 [%0], {%1, %2};" ::"l"(to + further), "f"(c[0]),
-                     "f"(c[1])
-                     : "memory");
-      }
-    }
-  }
+  for_each_pair(item, group, sum, [&](int row, int column, const float* c) {
+    const uint2 even = exchange(__float_as_uint(c[0]), __float_as_uint(c[4]));
+    const uint2 odd = exchange(__float_as_uint(c[1]), __float_as_uint(c[5]));
+    if (row >= a.height || column >= a.width) return;
+    asm volatile("red.global.add.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(
+                     y + static_cast<int64_t>(row) * a.width + column),
+                 "f"(__uint_as_float(even.x)), "f"(__uint_as_float(odd.x)),
+                 "f"(__uint_as_float(even.y)), "f"(__uint_as_float(odd.y))
+                 : "memory");
+  });
 }
 
 #endif
