@@ -287,8 +287,11 @@ json::object profile_workload(engine::Engine& engine, const Workload& workload,
                               const Clock& clock) {
   if (workload.kind != Workload::Kind::kDecode) {
     engine::or_throw(engine.flush_cache());
+    // Of responses the first tokens: a trace of all would be millions of kernels.
+    constexpr int64_t kTracedTokens = 64;
+    const bool is_long = workload.kind == Workload::Kind::kThroughput;
     kernels::begin_trace(/*with_gpu=*/true);
-    run_once(engine, workload, 0, clock);
+    run_once(engine, workload, is_long ? kTracedTokens : 0, clock);
     return device_profile(kernels::end_trace_of_gpu(), 1);
   }
   // Traced while all of them decode.

@@ -61,8 +61,8 @@ json::object run_workload(engine::Engine& engine, model::Network& network, const
                           const Clock& clock, int num_ranks = 1);
 
 /// What fills the time of this process' GPU (bench/device_profile.h): a decode step, the mean of 32
-/// of them with their prompts cached, or the whole of another workload, once. Run the workload
-/// before, so that batch sizes are recorded.
+/// of them with their prompts cached; prompts as a whole; of a throughput all with their first 64
+/// tokens. Run the workload before, so that batch sizes are recorded.
 json::object profile_workload(engine::Engine& engine, const Workload& workload, const Clock& clock);
 
 }  // namespace slime::bench
