@@ -261,7 +261,9 @@ void GpuInputBlock::fill_attention(std::span<const Chunk> chunks, int64_t rows, 
     const int64_t num_keys = keys_of(chunk);
     last_page_tokens[sequence] = static_cast<int32_t>((num_keys - 1) % kPageTokens + 1);
     if (has_states_) states[sequence] = request.state;
-    std::copy_n(request.pages.begin(), pages_of(num_keys), pages.begin() + page);
+    // What was given back is behind every window: the kernels read it and count it as nothing.
+    std::transform(request.pages.begin(), request.pages.begin() + pages_of(num_keys),
+                   pages.begin() + page, [&](PageId id) { return id == kNoPage ? spare : id; });
     page += pages_of(num_keys);
     for (int64_t i = 0; i < chunk.num_tokens; ++i, ++row) {
       const int64_t position = request.num_computed + i;
