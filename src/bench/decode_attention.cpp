@@ -36,7 +36,14 @@ Tensor numbers(const std::vector<int32_t>& list) {
   return at::tensor(list, at::kInt).to(at::kCUDA);
 }
 
-void measure_batch(const DecodeAttentionOptions& options, int64_t batch, bool shares,
+/// How the step is planned. Where tiles do what is decode's elsewhere, prompts are read by each.
+enum class Variant { kPlain, kSharesPrompts, kWholeSequences };
+
+bool has_decode(const kernels::Gpu& gpu, const kernels::RotaryShape& heads) {
+  return gpu.has_decode_attention(heads, at::kBFloat16);
+}
+
+void measure_batch(const DecodeAttentionOptions& options, int64_t batch, Variant variant,
                    double copy_bytes_per_second) {
   kernels::Gpu& gpu = kernels::open_gpu();
   const kernels::RotaryShape heads{options.heads, options.kv_heads, options.head_dim, 1e-6};
@@ -57,13 +64,28 @@ void measure_batch(const DecodeAttentionOptions& options, int64_t batch, bool sh
   }
   std::vector<int32_t> rows(batch + 1);
   std::iota(rows.begin(), rows.end(), 0);
-  const kernels::DecodePlan plan =
-      kernels::plan_decode(sequences, batch,
-                           {options.heads / options.kv_heads, options.kv_heads,
-                            gpu.num_processors() * kernels::decode_blocks_per_processor(
-                                                       static_cast<int>(options.head_dim),
-                                                       static_cast<int>(number_bytes)),
-                            shares});
+  const int64_t group = options.heads / options.kv_heads;
+  int64_t pages_read = 0;
+  if (has_decode(gpu, heads)) {
+    const kernels::DecodePlan plan =
+        kernels::plan_decode(sequences, batch,
+                             {group, options.kv_heads,
+                              gpu.num_processors() * kernels::decode_blocks_per_processor(
+                                                         static_cast<int>(options.head_dim),
+                                                         static_cast<int>(number_bytes)),
+                              variant == Variant::kSharesPrompts});
+    for (const kernels::DecodeSegment& segment : plan.segments) pages_read += segment.num_pages;
+    paged.decode = kernels::to_launch(plan, at::kCUDA);
+  } else {
+    const kernels::KeySplit split{options.kv_heads, gpu.num_processors(),
+                                  kernels::most_tile_rows(options.head_dim)};
+    const std::vector<kernels::PagedSpan> spans(batch, {1, options.keys});
+    paged.tiles = {kernels::to_launch(
+        kernels::plan_single_rows(
+            spans, batch, group, variant == Variant::kWholeSequences ? kernels::KeySplit{} : split),
+        batch, at::kCUDA)};
+    pages_read = static_cast<int64_t>(pages.size());
+  }
   paged.slot_T = numbers(slots);
   paged.query_starts = numbers(rows);
   rows.pop_back();
@@ -71,10 +93,7 @@ void measure_batch(const DecodeAttentionOptions& options, int64_t batch, bool sh
   paged.page_starts = numbers(starts);
   paged.pages = numbers(pages);
   paged.last_page_tokens = numbers(std::vector<int32_t>(batch, last));
-  paged.decode = kernels::to_launch(plan, at::kCUDA);
 
-  int64_t pages_read = 0;
-  for (const kernels::DecodeSegment& segment : plan.segments) pages_read += segment.num_pages;
   const double page_bytes =
       static_cast<double>(2 * options.kv_heads * kPageTokens * options.head_dim * number_bytes);
   const auto layers =
@@ -107,7 +126,8 @@ void measure_batch(const DecodeAttentionOptions& options, int64_t batch, bool sh
                    {"batch", batch},
                    {"keys", options.keys},
                    {"prompt", options.prompt},
-                   {"shares_prompts", shares},
+                   {"shares_prompts", variant == Variant::kSharesPrompts},
+                   {"splits_keys", variant != Variant::kWholeSequences},
                    {"kv_cache", is_fp8 ? "fp8_e4m3" : "bfloat16"},
                    {"microseconds", seconds * 1e6},
                    {"tb_per_second", bytes / seconds * 1e-12},
@@ -119,9 +139,15 @@ void measure_batch(const DecodeAttentionOptions& options, int64_t batch, bool sh
 void measure_decode_attention(const DecodeAttentionOptions& options) {
   const at::NoGradGuard no_grad;
   const kernels::GpuLimits limits = kernels::measure_gpu_limits();
+  const bool has_own_kernel =
+      has_decode(kernels::open_gpu(), {options.heads, options.kv_heads, options.head_dim, 1e-6});
   for (const int64_t batch : options.batches) {
-    measure_batch(options, batch, false, limits.copy_bytes_per_second);
-    if (options.prompt > 0) measure_batch(options, batch, true, limits.copy_bytes_per_second);
+    const auto measure = [&](Variant variant) {
+      measure_batch(options, batch, variant, limits.copy_bytes_per_second);
+    };
+    measure(Variant::kPlain);
+    if (options.prompt > 0 && has_own_kernel) measure(Variant::kSharesPrompts);
+    if (!has_own_kernel) measure(Variant::kWholeSequences);
     kernels::opened_gpu().release_unused_memory();
   }
 }

@@ -18,7 +18,8 @@ struct DecodeAttentionOptions {
   std::string kv_cache_dtype = "auto";  // bfloat16; or fp8_e4m3
 };
 
-/// Prints one JSON line per batch size, two where prompts are shared.
+/// Prints one JSON line per batch size, two where prompts are shared, and two for heads of 256, of which
+/// one does not split keys.
 void measure_decode_attention(const DecodeAttentionOptions& options);
 
 }  // namespace slime::bench

@@ -81,7 +81,7 @@ int decode_attention(Arguments arguments) {
   app.add_option("--kv-heads", options.kv_heads, "Key-value heads")->capture_default_str();
   app.add_option("--head-dim", options.head_dim, "Size of a head")
       ->capture_default_str()
-      ->check(CLI::IsMember({64, 128}));
+      ->check(CLI::IsMember({64, 128, 256}));
   app.add_option("--kv-cache-dtype", options.kv_cache_dtype, "auto (bfloat16) or fp8_e4m3")
       ->capture_default_str()
       ->check(CLI::IsMember({"auto", "fp8_e4m3"}));

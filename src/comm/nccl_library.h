@@ -18,7 +18,7 @@ struct NcclUniqueId {
 };
 
 // Values of ncclResult_t, ncclDataType_t and ncclRedOp_t.
-enum class NcclResult : int { kSuccess = 0, kInProgress = 7 };
+enum class NcclResult : int { kSuccess = 0, kInvalidUsage = 5, kInProgress = 7 };
 enum class NcclType : int {
   kInt8 = 0,
   kUint8 = 1,

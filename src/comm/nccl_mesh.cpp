@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <functional>
 #include <mutex>
@@ -13,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "comm/call_gate.h"
 #include "comm/nccl_library.h"
 #include "comm/stream_watch.h"
 #include "core/error.h"
@@ -21,6 +23,10 @@ namespace slime::comm {
 namespace {
 
 const c10::Device kDevice(c10::kCUDA, 0);
+
+/// For calls that only put work into a stream. What takes longer waits for other ranks, and an abort is
+/// what sets it free.
+constexpr std::chrono::seconds kCallsEnd{2};
 
 bool has_failed(NcclResult result) {
   return result != NcclResult::kSuccess && result != NcclResult::kInProgress;
@@ -36,6 +42,7 @@ class Connection final {
 
   const GlooConfig& config() const { return config_; }
   StreamWatch& watch() { return watch_; }
+  CallGate& gate() { return gate_; }
 
   void begin(const char* what) {
     if (config_.on_begin) config_.on_begin(num_begun_, what);
@@ -73,6 +80,7 @@ class Connection final {
   /// All at once: an abort waits for what its communicator has in the stream, which may be behind the
   /// operations of another one.
   void abort() {
+    gate_.close(kCallsEnd);
     std::vector<NcclComm> comms;
     {
       const std::lock_guard lock(mutex_);
@@ -84,6 +92,7 @@ class Connection final {
 
   GlooConfig config_;
   int64_t num_begun_ = 0;
+  CallGate gate_;
   std::mutex mutex_;
   std::vector<NcclComm> comms_;  // guarded by mutex_
   StreamWatch watch_;            // the last: its thread looks at the others
@@ -317,7 +326,11 @@ class NcclGroup final : public RankGroup {
     const NcclStream stream = guard.getStreamNativeHandle(guard.getStream(kDevice));
     const bool is_recorded = is_recording(stream);
     const auto ticket = watch.begin(where(what, operation), what);
-    const NcclResult result = fn(stream);
+    // The watch may abort from here on. It says why before it closes the gate.
+    const NcclResult result = [&] {
+      const CallGate::Pass pass(connection_->gate());
+      return pass.is_open ? fn(stream) : NcclResult::kInvalidUsage;
+    }();
     if (has_failed(result) || is_recorded) {
       watch.dropped(ticket);
       watch.check();  // an abort is what made the call fail

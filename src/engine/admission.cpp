@@ -30,10 +30,22 @@ FinishReason queue_is_full(const EngineConfig& config) {
                                                 config.max_queued_requests));
 }
 
-Admission::Admission(const EngineConfig& config, int64_t vocab_size, int64_t num_pages)
+namespace {
+
+int64_t most_request_tokens(const EngineConfig& config, int64_t num_tokens, PageWindow window) {
+  const int64_t longest = config.context_length;
+  return window.most_held(longest, config.max_prefill_tokens) <= num_tokens
+             ? longest
+             : std::min(longest, num_tokens);
+}
+
+}  // namespace
+
+Admission::Admission(const EngineConfig& config, int64_t vocab_size, int64_t num_pages,
+                     PageWindow window)
     : config_(config),
       vocab_size_(vocab_size),
-      max_request_tokens_(std::min(config.context_length, num_pages * kernels::kPageTokens)) {}
+      max_request_tokens_(most_request_tokens(config, num_pages * kernels::kPageTokens, window)) {}
 
 std::vector<std::string> Admission::problems_with(const GenerateRequest& request) const {
   const auto prompt_length = static_cast<int64_t>(request.input_ids.size());

@@ -31,10 +31,10 @@ FinishReason queue_is_full(const EngineConfig& config);
 class Admission {
  public:
   /// `config` is complete (engine_config.h) and outlives the object.
-  Admission(const EngineConfig& config, int64_t vocab_size, int64_t num_pages);
+  Admission(const EngineConfig& config, int64_t vocab_size, int64_t num_pages, PageWindow window);
 
   /// Prompt and response together cannot be longer: the context, or the whole cache if that is
-  /// smaller.
+  /// smaller and does not hold what a request needs behind whose windows pages are given back.
   int64_t max_request_tokens() const { return max_request_tokens_; }
 
   /// Hands the request to the scheduler, or refuses it. It gets a rid when it has none.

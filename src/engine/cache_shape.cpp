@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "core/error.h"
+#include "kernels/cpu/paged_attention.h"
 
 namespace slime::engine {
 namespace {
@@ -35,6 +36,18 @@ int64_t state_bytes(std::span<const model::BlockNeeds> blocks) {
   int64_t bytes = 0;
   for (const model::BlockNeeds& block : blocks) bytes += block.cache.state_bytes;
   return bytes;
+}
+
+PageWindow page_window(const model::Network& network) {
+  PageWindow window{.block_tokens = kernels::kBlockTokens};
+  const std::vector<int64_t>& by_layer = network.config().window;
+  const auto blocks = network.blocks();
+  for (std::size_t i = 0; i < blocks.size(); ++i) {
+    const int64_t tokens = i < by_layer.size() ? by_layer[i] : 0;
+    if (blocks[i].cache.state_bytes > 0 || (keeps_tokens(blocks[i]) && tokens == 0)) return {};
+    window.tokens = std::max(window.tokens, tokens);
+  }
+  return window;
 }
 
 kernels::RotaryShape attention_heads(const model::Network& network) {

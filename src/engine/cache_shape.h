@@ -5,6 +5,7 @@
 
 #include <span>
 
+#include "engine/page_window.h"
 #include "kernels/device.h"
 #include "model/network.h"
 
@@ -17,6 +18,9 @@ inline bool keeps_tokens(const model::BlockNeeds& block) { return block.cache.he
 
 /// Bytes of a request's state over all layers; 0 where no layer keeps one.
 int64_t state_bytes(std::span<const model::BlockNeeds> blocks);
+
+/// The widest window, where every layer with keys has one and no other keeps a state; none elsewhere.
+PageWindow page_window(const model::Network& network);
 
 /// The same as attention kernels take it.
 kernels::RotaryShape attention_heads(const model::Network& network);

@@ -41,6 +41,7 @@ void EngineProgress::update(const Counts& counts, int64_t num_drawn) {
   load_.num_waiting = counts.num_waiting;
   load_.num_kv_tokens = counts.num_kv_tokens;
   load_.num_kv_tokens_used = counts.num_kv_tokens_used;
+  load_.num_kv_tokens_given_back = counts.num_kv_tokens_given_back;
   load_.steps_done = steps_done_;
   load_.decode_tokens_per_second = tokens_per_second_;
   load_.is_paused = counts.is_paused;

@@ -4,7 +4,15 @@
 
 #include <algorithm>
 
+#include "kernels/page.h"
+
 namespace slime::engine {
+
+int64_t expert_page_bytes(const model::Network& network) {
+  const model::ModelConfig& model = network.config();
+  if (!model.has_experts()) return 0;
+  return kernels::kPageTokens * model.routing_width() * static_cast<int64_t>(sizeof(int16_t));
+}
 
 ExpertPages::ExpertPages(int64_t num_pages, int64_t page_tokens, int64_t width)
     : page_tokens_(page_tokens),

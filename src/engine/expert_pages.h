@@ -9,8 +9,12 @@
 
 #include "core/tensor.h"
 #include "engine/page_pool.h"
+#include "model/network.h"
 
 namespace slime::engine {
+
+/// What they take beside each page of the cache; 0 without experts.
+int64_t expert_page_bytes(const model::Network& network);
 
 class ExpertPages {
  public:

@@ -31,7 +31,7 @@ int64_t block_bytes(const StepRunnerConfig& config, const kernels::DecodeOptions
   const int64_t sequences = std::max(config.max_running_requests, kernels::kRecordedRows.back());
   const int64_t rows = config.max_prefill_tokens + sequences;
   const kernels::DecodeLimits lists = kernels::decode_limits(sequences, decode);
-  return 64 * rows + 176 * sequences + 16 * (rows * 2 + 4096) + 4 * lists.units +
+  return 72 * rows + 184 * sequences + 32 * (rows * 2 + 4096) + 4 * lists.units +
          static_cast<int64_t>(sizeof(kernels::DecodeSegment)) * lists.segments +
          static_cast<int64_t>(sizeof(kernels::DecodeMember)) * lists.members +
          4 * config.max_running_requests * (pages_of(config.context_length) + 1) +
@@ -55,9 +55,13 @@ kernels::DecodeOptions decode_options(const kernels::Gpu& gpu, const model::Cach
           step.shares_prompt_reads};
 }
 
-bool has_no_window(const model::Network& network) {
-  const std::vector<int64_t>& window = network.config().window;
-  return std::ranges::all_of(window, [](int64_t tokens) { return tokens == 0; });
+bool has_windows(const model::Network& network) {
+  return std::ranges::any_of(network.config().window, [](int64_t tokens) { return tokens > 0; });
+}
+
+bool has_only_windows(const model::Network& network) {
+  return has_windows(network) &&
+         std::ranges::all_of(network.config().window, [](int64_t tokens) { return tokens > 0; });
 }
 
 template <typename T>
@@ -76,12 +80,14 @@ GpuInputBlock::GpuInputBlock(const kernels::Gpu& gpu, model::Network& network,
                                                     network.weights().flat().scalar_type())
                              : gpu.has_decode_attention(attention_heads(network),
                                                         network.weights().flat().scalar_type())),
-      splits_keys_{decode_.num_kv_heads, has_no_window(network) ? gpu.num_processors() : 0,
+      has_windows_(has_windows(network)),
+      has_only_windows_(has_only_windows(network)),
+      splits_keys_{decode_.num_kv_heads, gpu.num_processors(),
                    kernels::most_tile_rows(cache_of_tokens(network.blocks()).key_size)},
       has_packed_(is_latent_
                       ? has_decode_ && gpu.has_packed_attention(
                                            kLongestHeads, network.weights().flat().scalar_type())
-                      : has_no_window(network) &&
+                      : !has_windows_ &&
                             gpu.has_packed_attention(attention_heads(network),
                                                      network.weights().flat().scalar_type()) &&
                             gpu.has_tiled_attention(attention_heads(network),
@@ -117,12 +123,8 @@ void GpuInputBlock::fill_units(std::span<const Chunk> chunks, int64_t rows, bool
     return;
   }
   if (has_packed_ && !is_decode) add_packed(chunks, kernels::plan_packed(spans), in);
-  if (!is_latent_) add_tiles(kernels::plan_prompts(spans, decode_.group, splits_keys_), row, in);
-  if (!has_decode_) {
-    add_tiles(kernels::plan_single_rows(spans, is_decode ? rows : 0, decode_.group), row, in);
-    return;
-  }
-  if (sequences.empty()) return;
+  if (!is_latent_) plan_tiles(spans, row, is_decode ? rows : 0, in);
+  if (!has_decode_ || sequences.empty()) return;
   const int64_t launched = is_decode ? rows : static_cast<int64_t>(chunks.size());
   const kernels::DecodePlan plan = kernels::plan_decode(sequences, launched, decode_);
   const auto add = [&](const auto& list, int64_t room) {
@@ -140,13 +142,39 @@ void GpuInputBlock::fill_units(std::span<const Chunk> chunks, int64_t rows, bool
   launch.record_starts = add(plan.record_starts, launched + 1);
 }
 
+/// `rows`: those that are real; `launched`: of a recorded step. Layers with a window take the same
+/// sequences whole.
+void GpuInputBlock::plan_tiles(std::span<const kernels::PagedSpan> spans, int64_t rows,
+                               int64_t launched, GpuStepInputs& in) {
+  using kernels::TiledLayers;
+  const int64_t group = decode_.group;
+  const auto add = [&](const kernels::KeySplit& split, TiledLayers layers) {
+    const kernels::UnitPlan prompts = kernels::plan_prompts(spans, group, split);
+    kernels::UnitPlan single;
+    // What splits keys goes first, and one launch of two can.
+    if (!has_decode_)
+      single = kernels::plan_single_rows(spans, launched, group,
+                                         prompts.num_partials > 0 ? kernels::KeySplit{} : split);
+    if (single.num_partials > 0) add_tiles(single, rows, in, layers);
+    add_tiles(prompts, rows, in, layers);
+    if (single.num_partials == 0) add_tiles(single, rows, in, layers);
+  };
+  const kernels::KeySplit whole{.most_tile = splits_keys_.most_tile};
+  if (!has_windows_) return add(splits_keys_, TiledLayers::kAll);
+  if (has_only_windows_) return add(whole, TiledLayers::kAll);
+  add(splits_keys_, TiledLayers::kWithoutWindow);
+  add(whole, TiledLayers::kWithWindow);
+}
+
 /// `rows`: those that are real.
-void GpuInputBlock::add_tiles(const kernels::UnitPlan& plan, int64_t rows, GpuStepInputs& in) {
+void GpuInputBlock::add_tiles(const kernels::UnitPlan& plan, int64_t rows, GpuStepInputs& in,
+                              kernels::TiledLayers layers) {
   if (plan.num_units == 0) return;
   const auto device = [&](at::ScalarType type, int64_t count) {
     return block_.last_on_device(type, count);
   };
   kernels::TileLaunch launch;
+  launch.layers = layers;
   launch.tile = plan.tile;
   launch.num_units = plan.num_units;
   block_.add(view(plan.sequence_U));
@@ -233,7 +261,9 @@ void GpuInputBlock::fill_attention(std::span<const Chunk> chunks, int64_t rows, 
     const int64_t num_keys = keys_of(chunk);
     last_page_tokens[sequence] = static_cast<int32_t>((num_keys - 1) % kPageTokens + 1);
     if (has_states_) states[sequence] = request.state;
-    std::copy_n(request.pages.begin(), pages_of(num_keys), pages.begin() + page);
+    // What was given back is behind every window: the kernels read it and count it as nothing.
+    std::transform(request.pages.begin(), request.pages.begin() + pages_of(num_keys),
+                   pages.begin() + page, [&](PageId id) { return id == kNoPage ? spare : id; });
     page += pages_of(num_keys);
     for (int64_t i = 0; i < chunk.num_tokens; ++i, ++row) {
       const int64_t position = request.num_computed + i;

@@ -43,7 +43,10 @@ class GpuInputBlock {
   void fill_attention(std::span<const Chunk> chunks, int64_t rows, bool is_decode,
                       GpuStepInputs& in);
   void fill_units(std::span<const Chunk> chunks, int64_t rows, bool is_decode, GpuStepInputs& in);
-  void add_tiles(const kernels::UnitPlan& plan, int64_t rows, GpuStepInputs& in);
+  void plan_tiles(std::span<const kernels::PagedSpan> spans, int64_t rows, int64_t launched,
+                  GpuStepInputs& in);
+  void add_tiles(const kernels::UnitPlan& plan, int64_t rows, GpuStepInputs& in,
+                 kernels::TiledLayers layers = kernels::TiledLayers::kAll);
   void add_packed(std::span<const Chunk> chunks, kernels::PackedPlan plan, GpuStepInputs& in);
   void fill_sampling(std::span<const Chunk> chunks, std::span<const kernels::RowWish> wishes,
                      int64_t rows, bool is_decode, GpuStepInputs& in);
@@ -52,7 +55,9 @@ class GpuInputBlock {
   const bool is_latent_;  // latent attention
   const kernels::DecodeOptions decode_;
   const bool has_decode_;                // otherwise rows of decode are tiles like prompts
-  const kernels::KeySplit splits_keys_;  // of prompts
+  const bool has_windows_;               // of some layers
+  const bool has_only_windows_;          // of all
+  const kernels::KeySplit splits_keys_;  // of layers without
   const bool has_packed_;                // long prompts go to packed attention
   const bool has_states_;                // layers keep one of each sequence
   StepBlock block_;

@@ -16,6 +16,9 @@ namespace slime::engine {
 
 using PageId = int32_t;
 
+/// In the place of a page that was given back (engine/page_window.h).
+inline constexpr PageId kNoPage = -1;
+
 class PagePool {
  public:
   explicit PagePool(int64_t num_pages);
@@ -41,6 +44,7 @@ class PagePool {
   int64_t num_evictable() const { return num_evictable_; }
   int64_t num_available() const { return num_free() + num_evictable_; }
   int32_t num_holders(PageId page) const { return holders_[page]; }
+  bool is_in_tree(PageId page) const { return in_tree_[page] != 0; }
 
  private:
   bool is_evictable(PageId page) const { return in_tree_[page] && holders_[page] == 1; }

@@ -1,13 +1,17 @@
 #include "engine/prefix_tree.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "core/error.h"
 
 namespace slime::engine {
 
-PrefixTree::PrefixTree(PagePool& pool, int64_t page_tokens, StatePool* states)
-    : pool_(pool), page_tokens_(page_tokens), states_(states) {}
+PrefixTree::PrefixTree(PagePool& pool, int64_t page_tokens, StatePool* states, PageWindow window)
+    : pool_(pool), page_tokens_(page_tokens), states_(states), window_(window) {
+  check(!window_ || (states_ == nullptr && window_.block_tokens % page_tokens == 0),
+        "blocks of a window are whole pages, of layers without states");
+}
 
 PrefixTree::~PrefixTree() { clear(); }
 
@@ -24,7 +28,9 @@ std::pair<PrefixTree::Node*, int64_t> PrefixTree::closest_child(
                       child.tokens.begin())
             .first -
         tokens.begin();
-    if (common > best.second) best = {&child, common};
+    const bool is_better = common > best.second ||
+                           (common > 0 && common == best.second && best.first->page == kNoPage);
+    if (is_better) best = {&child, common};
     if (common == page_tokens_) break;
   }
   return best;
@@ -38,8 +44,25 @@ PrefixTree::Node* PrefixTree::child_with_page(Node& node, TokenId first, PageId 
 }
 
 void PrefixTree::touch_path(Node* deepest) {
-  for (Node* node = deepest; node != &root_; node = node->parent)
-    by_use_.splice(by_use_.begin(), by_use_, node->use);
+  const int64_t count = window_ ? (window_.tokens + window_.block_tokens) / page_tokens_ + 1
+                                : std::numeric_limits<int64_t>::max();
+  Node* node = deepest;
+  for (int64_t i = 0; i < count && node != &root_; ++i, node = node->parent)
+    if (node->page != kNoPage) by_use_.splice(by_use_.begin(), by_use_, node->use);
+}
+
+void PrefixTree::hold_page(Node& node, PageId page) {
+  check(pool_.is_current(page), "the prefix tree has pages of the present weights only");
+  pool_.retain_for_tree(page);
+  node.page = page;
+  node.use = by_use_.insert(by_use_.begin(), &node);
+}
+
+void PrefixTree::drop_page(Node& node) {
+  if (node.page == kNoPage) return;
+  pool_.release_from_tree(node.page);
+  by_use_.erase(node.use);
+  node.page = kNoPage;
 }
 
 std::optional<PrefixTree::Snapshots::iterator> PrefixTree::deepest_snapshot(
@@ -63,6 +86,8 @@ PrefixTree::Match PrefixTree::match(std::span<const TokenId> tokens) {
   Match match;  // of pages
   Match with_state;
   std::optional<Snapshots::iterator> deepest;
+  int64_t present_from = 0;  // pages of all tokens from here on are there
+  int64_t num_usable = 0;    // tokens whose last window is
   Node* node = &root_;
   while (true) {
     const auto rest = tokens.subspan(match.num_tokens);
@@ -78,9 +103,11 @@ PrefixTree::Match PrefixTree::match(std::span<const TokenId> tokens) {
       }
     }
     const auto [child, common] = closest_child(*node, rest);
-    if (common == 0) break;
+    if (common == 0 || (common < page_tokens_ && child->page == kNoPage)) break;
     node = child;
     match.num_tokens += common;
+    if (child->page == kNoPage) present_from = match.num_tokens;
+    if (present_from <= window_.first_kept(match.num_tokens)) num_usable = match.num_tokens;
     if (common < page_tokens_) {
       match.partial_page = child->page;
       match.num_partial = common;
@@ -88,6 +115,16 @@ PrefixTree::Match PrefixTree::match(std::span<const TokenId> tokens) {
     }
     match.pages.push_back(child->page);
   }
+  if (match.num_tokens > num_usable) {
+    for (int64_t i = static_cast<int64_t>(match.pages.size()) + (match.partial_page ? 1 : 0);
+         i * page_tokens_ > num_usable; --i)
+      node = node->parent;
+    match.pages.resize(num_usable / page_tokens_);
+    match.partial_page.reset();
+    match.num_partial = 0;
+    match.num_tokens = num_usable;
+  }
+  std::fill_n(match.pages.begin(), window_.first_kept(match.num_tokens) / page_tokens_, kNoPage);
   touch_path(node);
   match.num_known = match.num_tokens;
   if (states_ == nullptr) return match;
@@ -109,17 +146,22 @@ bool PrefixTree::insert(std::span<const TokenId> tokens, std::vector<PageId>& pa
     const auto here = rest.first(std::min<std::size_t>(rest.size(), page_tokens_));
     const auto [child, common] = closest_child(*node, here);
     const auto length = static_cast<int64_t>(here.size());
+    const bool is_here = pages[index] != kNoPage;
     if (child != nullptr && common == length) {
       // Known already, perhaps as the beginning of a fuller page.
-      if (length == page_tokens_ && child->page != pages[index]) {
-        pool_.retain(child->page);
-        pool_.release(pages[index]);
-        pages[index] = child->page;
+      if (length == page_tokens_ && child->page != pages[index] && is_here) {
+        if (child->page != kNoPage) {
+          pool_.retain(child->page);
+          pool_.release(pages[index]);
+          pages[index] = child->page;
+        } else if (!pool_.is_in_tree(pages[index])) {
+          hold_page(*child, pages[index]);
+        }
       }
       node = child;
       continue;
     }
-    if (Node* recorded = child_with_page(*node, here[0], pages[index])) {
+    if (Node* recorded = is_here ? child_with_page(*node, here[0], pages[index]) : nullptr) {
       // The caller filled more of a page that it had recorded before.
       check(static_cast<int64_t>(recorded->tokens.size()) < length,
             "a recorded page keeps its tokens");
@@ -127,13 +169,10 @@ bool PrefixTree::insert(std::span<const TokenId> tokens, std::vector<PageId>& pa
       node = recorded;
       continue;
     }
-    check(pool_.is_current(pages[index]), "the prefix tree has pages of the present weights only");
     auto fresh = std::make_unique<Node>();
     fresh->tokens.assign(here.begin(), here.end());
-    fresh->page = pages[index];
     fresh->parent = node;
-    pool_.retain_for_tree(fresh->page);
-    fresh->use = by_use_.insert(by_use_.begin(), fresh.get());
+    if (is_here) hold_page(*fresh, pages[index]);
     node = node->children.emplace(here[0], std::move(fresh))->second.get();
   }
   touch_path(node);
@@ -166,24 +205,34 @@ bool PrefixTree::evict_state() {
 
 void PrefixTree::remove(Node& leaf) {
   while (!leaf.snapshots.empty()) remove_snapshot(leaf.snapshots.back());
-  pool_.release_from_tree(leaf.page);
-  by_use_.erase(leaf.use);
-  auto& siblings = leaf.parent->children;
-  const auto [begin, end] = siblings.equal_range(leaf.tokens[0]);
-  siblings.erase(
-      std::find_if(begin, end, [&](const auto& entry) { return entry.second.get() == &leaf; }));
+  // What led to it alone goes with it.
+  for (Node* node = &leaf; node != &root_ && node->children.empty();) {
+    if (node != &leaf && node->page != kNoPage) break;
+    drop_page(*node);
+    Node* parent = node->parent;
+    const auto [begin, end] = parent->children.equal_range(node->tokens[0]);
+    parent->children.erase(
+        std::find_if(begin, end, [&](const auto& entry) { return entry.second.get() == node; }));
+    node = parent;
+  }
 }
 
 void PrefixTree::evict_until_free(int64_t num_free) {
   const Node* first_in_use = nullptr;
   while (pool_.num_free() < num_free && !by_use_.empty() && by_use_.back() != first_in_use) {
     Node& node = *by_use_.back();
-    if (node.children.empty() && pool_.num_holders(node.page) == 1) {
-      remove(node);
+    const bool is_unused = pool_.num_holders(node.page) == 1;
+    if (is_unused && (node.children.empty() || window_)) {
+      node.children.empty() ? remove(node) : drop_page(node);
       continue;
     }
     if (first_in_use == nullptr) first_in_use = &node;
-    touch_path(&node);
+    if (window_) {
+      // A request does not hold the pages before its own.
+      by_use_.splice(by_use_.begin(), by_use_, node.use);
+    } else {
+      touch_path(&node);
+    }
   }
 }
 

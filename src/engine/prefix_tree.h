@@ -12,6 +12,10 @@
 /// somebody left a snapshot of it: match() ends at the longest one. Snapshots hang at the node of their
 /// last token, and go with it, or oldest use first when their places are needed.
 ///
+/// Where every layer has a window (engine/page_window.h), nodes may have lost their page: a request
+/// gave it back before its tokens came here, or it was evicted before those behind it. A prefix is
+/// cached where the pages of its last window are, whatever is missing before them.
+///
 /// All entries belong to one weight version; clear() when it changes. Owned by the engine's thread.
 
 #include <cstdint>
@@ -24,20 +28,23 @@
 
 #include "core/sample.h"
 #include "engine/page_pool.h"
+#include "engine/page_window.h"
 #include "engine/state_pool.h"
 
 namespace slime::engine {
 
 class PrefixTree {
  public:
-  /// `states`: null where layers keep none. All outlive the tree.
-  PrefixTree(PagePool& pool, int64_t page_tokens, StatePool* states = nullptr);
+  /// `states`: null where layers keep none. All outlive the tree. Layers with states and windows in all
+  /// others are not expected together.
+  PrefixTree(PagePool& pool, int64_t page_tokens, StatePool* states = nullptr,
+             PageWindow window = {});
   PrefixTree(const PrefixTree&) = delete;
   PrefixTree& operator=(const PrefixTree&) = delete;
   ~PrefixTree();
 
   struct Match {
-    std::vector<PageId> pages;           // full pages, in order; not retained
+    std::vector<PageId> pages;  // full pages, in order; not retained; kNoPage behind windows
     std::optional<PageId> partial_page;  // its first num_partial slots continue the match
     int64_t num_partial = 0;
     int64_t num_tokens = 0;        // all of it
@@ -51,12 +58,14 @@ class PrefixTree {
 
   /// Records that `pages` hold `tokens` (the last page may be partly filled). Where the tree
   /// already has a full page for the same tokens, the caller's page is swapped for it, in `pages`
-  /// and in its references, so that equal prefixes share memory.
+  /// and in its references, so that equal prefixes share memory. Pages that the caller gave back are
+  /// kNoPage.
   /// `state`: the one behind all tokens. True: the tree has it now, as a snapshot; false: there was one.
   bool insert(std::span<const TokenId> tokens, std::vector<PageId>& pages,
               std::optional<StateId> state = {});
 
-  /// Gives back pages that only the tree holds, least recently used leaves first, until the pool
+  /// Gives back pages that only the tree holds, least recently used leaves first (with windows: least
+  /// recently used pages), until the pool
   /// has `num_free` free pages or nothing can be given back. Pages in use that it comes across count
   /// as used now, so the next call does not pass them again.
   void evict_until_free(int64_t num_free);
@@ -81,17 +90,20 @@ class PrefixTree {
 
   struct Node {
     std::vector<TokenId> tokens;  // of the page; fewer than page_tokens in a partly filled leaf
-    PageId page = -1;
+    PageId page = kNoPage;        // kNoPage only with windows, and where there are children
     Node* parent = nullptr;
     std::unordered_multimap<TokenId, std::unique_ptr<Node>> children;  // by first token
-    std::list<Node*>::iterator use;                                    // its place in by_use_
+    std::list<Node*>::iterator use;  // its place in by_use_, with a page
     std::vector<Snapshots::iterator> snapshots;
   };
 
   /// The child that shares most leading tokens, and how many.
   std::pair<Node*, int64_t> closest_child(Node& node, std::span<const TokenId> tokens) const;
   static Node* child_with_page(Node& node, TokenId first, PageId page);
+  /// The node and those above it, as far as a request that continues there would read them.
   void touch_path(Node* deepest);
+  void hold_page(Node& node, PageId page);
+  void drop_page(Node& node);
   void remove(Node& leaf);
   /// The snapshot among the children that lies deepest within `tokens`, which follow the node.
   std::optional<Snapshots::iterator> deepest_snapshot(Node& node, std::span<const TokenId> tokens);
@@ -101,9 +113,11 @@ class PrefixTree {
   PagePool& pool_;
   const int64_t page_tokens_;
   StatePool* states_;
+  const PageWindow window_;
   Node root_;
-  std::list<Node*> by_use_;  // most recent first; a child never stands before its parent
-  Snapshots snapshots_;      // most recently used first
+  /// Nodes with pages, most recent first; without windows a child never stands before its parent.
+  std::list<Node*> by_use_;
+  Snapshots snapshots_;  // most recently used first
 };
 
 }  // namespace slime::engine

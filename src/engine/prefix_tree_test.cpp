@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <numeric>
+#include <utility>
 
 namespace slime::engine {
 namespace {
@@ -136,6 +137,59 @@ TEST(PrefixTree, EvictionDoesNotPassPagesInUseAgainAndAgain) {
   release(pool, in_use);
   tree.evict_until_free(kUnused + 5);
   EXPECT_EQ(pool.num_free(), kUnused + 5);
+}
+
+constexpr PageWindow kWindow{.tokens = 5, .block_tokens = kPage};
+
+TEST(PrefixTreeWithWindow, FindsAPrefixWhoseLastWindowIsThere) {
+  PagePool pool(16);
+  PrefixTree tree(pool, kPage, nullptr, kWindow);
+  auto pages = allocate(pool, 6);
+  for (int i = 0; i < 3; ++i) pool.release(std::exchange(pages[i], kNoPage));
+  tree.insert(count_from(0, 22), pages);
+  EXPECT_EQ(tree.num_pages(), 3);
+  const auto match = tree.match(count_from(0, 30));
+  EXPECT_EQ(match.num_tokens, 22);
+  EXPECT_EQ(match.pages, (std::vector<PageId>{kNoPage, kNoPage, kNoPage, kNoPage, pages[4]}))
+      << "17 to 21 are seen from 22";
+  EXPECT_EQ(match.partial_page, pages[5]);
+  EXPECT_EQ(tree.match(count_from(0, 20)).num_tokens, 20) << "from 15, block 3";
+  EXPECT_EQ(tree.match(count_from(0, 16)).num_tokens, 0) << "11 is gone";
+}
+
+TEST(PrefixTreeWithWindow, APageThatWasMissingIsTaken) {
+  PagePool pool(16);
+  PrefixTree tree(pool, kPage, nullptr, kWindow);
+  auto pages = allocate(pool, 4);
+  pool.release(std::exchange(pages[0], kNoPage));
+  tree.insert(count_from(0, 16), pages);
+  EXPECT_EQ(tree.match(count_from(0, 4)).num_tokens, 0);
+  auto other = allocate(pool, 1);
+  tree.insert(count_from(0, 4), other);
+  EXPECT_EQ(tree.match(count_from(0, 4)).pages, other);
+  EXPECT_EQ(tree.num_pages(), 4);
+}
+
+TEST(PrefixTreeWithWindow, PagesBeforeOnesInUseAreEvictedAndWhatLedToNothingGoes) {
+  PagePool pool(6);
+  PrefixTree tree(pool, kPage, nullptr, kWindow);
+  auto pages = allocate(pool, 6);
+  tree.insert(count_from(0, 24), pages);
+  for (int i = 0; i < 4; ++i) pool.release(pages[i]);  // the last two stay in use
+  EXPECT_EQ(pool.num_available(), 4);
+  tree.evict_until_free(3);
+  EXPECT_GE(pool.num_free(), 3);
+  tree.evict_until_free(4);
+  EXPECT_EQ(pool.num_free(), 4);
+  EXPECT_EQ(tree.match(count_from(0, 24)).num_tokens, 24);
+  pool.release(pages[4]);
+  pool.release(pages[5]);
+  tree.evict_until_free(6);
+  EXPECT_EQ(pool.num_free(), 6);
+  EXPECT_EQ(tree.num_pages(), 0);
+  auto again = allocate(pool, 1);
+  tree.insert(count_from(0, 4), again);
+  EXPECT_EQ(tree.match(count_from(0, 24)).num_tokens, 4);
 }
 
 }  // namespace

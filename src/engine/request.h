@@ -32,6 +32,9 @@ struct Request {
   int64_t prompt_length = 0;
   int64_t num_computed = 0;
   std::vector<PageId> pages;  // page i holds tokens [16 i, 16 i + 16)
+  /// Of those the first ones are kNoPage, behind the windows of all layers.
+  int64_t num_given_back = 0;
+  bool outlives_weights = false;  // keys and values of older weights are among its own
   /// In networks whose layers keep a state: where it is, -1 while the request waits, and where the
   /// computation of its tokens halts for a snapshot of it, in ascending order.
   StateId state = -1;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "core/error.h"
 
@@ -36,8 +37,12 @@ int64_t Scheduler::pages_for(int64_t num_tokens) const {
   return (num_tokens + config_.page_tokens - 1) / config_.page_tokens;
 }
 
+int64_t Scheduler::most_pages(int64_t num_tokens, int64_t chunk) const {
+  return pages_for(config_.window.most_held(num_tokens, chunk));
+}
+
 void Scheduler::add(std::unique_ptr<Request> request) {
-  check(pages_for(request->max_tokens) <= pool_.num_pages(),
+  check(most_pages(request->max_tokens, config_.max_prefill_tokens) <= pool_.num_pages(),
         "a request fits into the pool on its own");
   const bool is_new = by_rid_.emplace(request->client.rid, request.get()).second;
   check(is_new, "a rid is that of one request");
@@ -47,9 +52,15 @@ void Scheduler::add(std::unique_ptr<Request> request) {
 int64_t Scheduler::reserved_pages() const {
   double tokens = 0;
   for (const auto& request : running_) {
-    tokens += static_cast<double>(request->num_missing()) +
-              reserve_share_ * static_cast<double>(request->max_tokens -
-                                                   static_cast<int64_t>(request->tokens.size()));
+    const double grows =
+        static_cast<double>(request->num_missing()) +
+        reserve_share_ *
+            static_cast<double>(request->max_tokens - static_cast<int64_t>(request->tokens.size()));
+    const int64_t held = static_cast<int64_t>(request->pages.size()) - request->num_given_back;
+    const int64_t chunk = request->num_missing() > 1 ? config_.max_prefill_tokens : 1;
+    const int64_t more = std::max<int64_t>(0, most_pages(request->max_tokens, chunk) - held);
+    tokens +=
+        config_.window ? std::min(grows, static_cast<double>(more * config_.page_tokens)) : grows;
   }
   return static_cast<int64_t>(std::ceil(tokens / static_cast<double>(config_.page_tokens)));
 }
@@ -139,18 +150,21 @@ bool Scheduler::admit(Request& request) {
     match =
         tree_.match(std::span(request.tokens).first(std::max<int64_t>(match_limit(request), 0)));
   }
-  const int64_t needed = pages_for(static_cast<int64_t>(request.tokens.size())) -
-                         static_cast<int64_t>(match.pages.size());
+  const auto num_absent = std::ranges::count(match.pages, kNoPage);
+  const auto held = std::span(match.pages).subspan(static_cast<std::size_t>(num_absent));
+  const auto num_tokens = static_cast<int64_t>(request.tokens.size());
+  const int64_t chunk = std::min(config_.max_prefill_tokens, num_tokens - match.num_tokens);
+  const int64_t needed = most_pages(num_tokens, chunk) - static_cast<int64_t>(held.size());
   // Matched pages stop being evictable when this request holds them.
-  for (const PageId page : match.pages) pool_.retain(page);
+  for (const PageId page : held) pool_.retain(page);
   if (!running_.empty() && pool_.num_available() < needed + reserved_pages()) {
-    for (const PageId page : match.pages) pool_.release(page);
+    for (const PageId page : held) pool_.release(page);
     return false;
   }
   if (states_ != nullptr) {
     const auto state = take_state();
     if (!state) {
-      for (const PageId page : match.pages) pool_.release(page);
+      for (const PageId page : held) pool_.release(page);
       return false;
     }
     // The last snapshot of all may have been given back for its own sake.
@@ -159,6 +173,7 @@ bool Scheduler::admit(Request& request) {
     request.num_in_state = match.num_tokens;
   }
   request.pages = match.pages;
+  request.num_given_back = num_absent;
   request.num_computed = static_cast<int64_t>(match.pages.size()) * config_.page_tokens;
   if (match.partial_page.has_value()) {
     pool_.retain(*match.partial_page);
@@ -168,8 +183,9 @@ bool Scheduler::admit(Request& request) {
     }
     pool_.release(*match.partial_page);
   }
-  // Without room for the page in which the snapshot ends, its state is ahead of the keys.
-  if (states_ != nullptr && request.num_computed != request.num_in_state)
+  // Without room for the page in which the match ends, a snapshot's state is ahead of the keys, and a
+  // window ends before them.
+  if ((states_ != nullptr || config_.window) && request.num_computed != match.num_tokens)
     give_back_pages(request, /*keeps_prefixes=*/false);
   plan_snapshots(request, match.num_known);
   request.prompt_is_recorded =
@@ -242,9 +258,20 @@ void Scheduler::advance(const Chunk& chunk) {
   Request& request = *chunk.request;
   request.num_in_state = request.num_computed += chunk.num_tokens;
   if (states_ != nullptr) return advance_with_state(request);
-  if (request.prompt_is_recorded || request.num_computed < request.prompt_length) return;
-  tree_.insert(std::span(request.tokens).first(request.num_computed), request.pages);
-  request.prompt_is_recorded = true;
+  const bool is_whole = request.num_computed >= request.prompt_length;
+  const bool gives_back = config_.window.first_kept(request.num_computed) >
+                          request.num_given_back * config_.page_tokens;
+  if (!request.prompt_is_recorded && (is_whole || gives_back)) {
+    tree_.insert(std::span(request.tokens).first(request.num_computed), request.pages);
+    request.prompt_is_recorded = is_whole;
+  }
+  if (gives_back) give_back_behind_window(request);
+}
+
+void Scheduler::give_back_behind_window(Request& request) {
+  const int64_t end = config_.window.first_kept(request.num_computed) / config_.page_tokens;
+  for (; request.num_given_back < end; ++request.num_given_back, ++num_pages_given_back_)
+    pool_.release(std::exchange(request.pages[request.num_given_back], kNoPage));
 }
 
 void Scheduler::advance_with_state(Request& request) {
@@ -260,7 +287,8 @@ void Scheduler::advance_with_state(Request& request) {
 }
 
 bool Scheduler::is_current(const Request& request) const {
-  return request.pages.empty() || pool_.is_current(request.pages.front());
+  return request.pages.empty() ||
+         (!request.outlives_weights && pool_.is_current(request.pages[request.num_given_back]));
 }
 
 void Scheduler::keep_running() {
@@ -270,6 +298,7 @@ void Scheduler::keep_running() {
       plan_snapshots(*request, 0);  // its state begins anew
       request->prompt_is_recorded &= request->snapshots_at.empty();
     } else if (!is_current(*request)) {
+      request->outlives_weights = true;
       request->prompt_is_recorded = true;  // nobody waits for a prefix that will not be in the tree
     }
   }
@@ -283,8 +312,11 @@ void Scheduler::give_back_pages(Request& request, bool keeps_prefixes) {
     if (tree_.insert(std::span(request.tokens).first(request.num_computed), request.pages, state))
       request.state = -1;
   }
-  for (const PageId page : request.pages) pool_.release(page);
+  for (const PageId page : std::span(request.pages).subspan(request.num_given_back))
+    pool_.release(page);
   request.pages.clear();
+  request.num_given_back = 0;
+  request.outlives_weights = false;
   request.num_computed = 0;
 }
 

@@ -18,6 +18,8 @@
 /// the prefix tree keeps snapshots: before the last token of a prompt, from where the other samples of
 /// its group go on; where a prompt left what the tree knew, and where one that waits will leave it; and at
 /// the end of a request. A snapshot needs a place that no running request wants.
+/// Where every layer has a window (engine/page_window.h), a request gives back the pages behind it as it
+/// goes on, those of a prompt to the prefix tree, and admission counts what a request holds at most.
 /// No tensors here: pages are numbers, and copying one is the caller's function. Owned by the
 /// engine's thread.
 
@@ -40,6 +42,7 @@ struct SchedulerConfig {
   int64_t max_running_requests = 128;
   int64_t max_prefill_tokens = 512;  // per step, over all requests
   bool shares_prefixes = true;       // false: no prefix tree
+  PageWindow window;                 // that of the prefix tree
 };
 
 /// The next `num_tokens` missing tokens of a request.
@@ -88,9 +91,13 @@ class Scheduler {
   std::vector<Request*> all() const;  // running ones first, in order of admission
   int64_t num_running() const { return static_cast<int64_t>(running_.size()); }
   int64_t num_waiting() const { return static_cast<int64_t>(waiting_.size()); }
+  /// Tokens behind all windows whose pages running requests gave back, so far.
+  int64_t num_tokens_given_back() const { return num_pages_given_back_ * config_.page_tokens; }
 
  private:
   int64_t pages_for(int64_t num_tokens) const;
+  /// Pages that a request of so many tokens holds at most, prompts in chunks or tokens one by one.
+  int64_t most_pages(int64_t num_tokens, int64_t chunk) const;
   int64_t reserved_pages() const;
   /// Whether its keys and values are of the present weights alone.
   bool is_current(const Request& request) const;
@@ -109,6 +116,7 @@ class Scheduler {
   /// Running requests halt where a prefix ends that one in line waits for: `chunks` with them.
   void halt_for_those_that_wait(std::vector<Chunk>& chunks);
   void advance_with_state(Request& request);
+  void give_back_behind_window(Request& request);
   void give_back_pages(Request& request, bool keeps_prefixes);
   void give_back_all(Request& request, bool keeps_prefixes);
   void retract_newest();
@@ -123,6 +131,7 @@ class Scheduler {
   std::vector<std::unique_ptr<Request>> running_;  // in order of admission
   std::deque<std::unique_ptr<Request>> waiting_;
   std::unordered_map<std::string_view, Request*> by_rid_;  // all of both
+  int64_t num_pages_given_back_ = 0;
   double reserve_share_ = 0.3;  // of the tokens that running requests may still write
 };
 

@@ -20,7 +20,7 @@ class Bench {
       : config_(config),
         pool_(num_pages),
         states_(num_states),
-        tree_(pool_, config.page_tokens, num_states > 0 ? &states_ : nullptr),
+        tree_(pool_, config.page_tokens, num_states > 0 ? &states_ : nullptr, config.window),
         slots_(num_pages * config.page_tokens, 0),
         state_contents_(num_states, 0),
         scheduler_(
@@ -45,8 +45,12 @@ class Bench {
 
   /// One step; returns how many tokens were computed. Checks what each token would read.
   int64_t step() {
+    int64_t computed = 0;
+    step(computed);
+    return computed;
+  }
+  void step(int64_t& num_tokens) {
     const auto chunks = scheduler_.plan_step();
-    int64_t num_tokens = 0;
     for (const Chunk& chunk : chunks) {
       Request& request = *chunk.request;
       num_tokens += chunk.num_tokens;
@@ -60,8 +64,9 @@ class Bench {
       }
     }
     for (const Chunk& chunk : chunks) {
-      for (int64_t position = 0; position < chunk.request->num_computed + chunk.num_tokens;
-           ++position) {
+      for (int64_t position = first_read(*chunk.request);
+           position < chunk.request->num_computed + chunk.num_tokens; ++position) {
+        ASSERT_NE(chunk.request->pages[position / config_.page_tokens], kNoPage) << position;
         EXPECT_EQ(slots_[slot_of(*chunk.request, position)], fingerprint(*chunk.request, position))
             << "request " << chunk.request->client.rid << " reads a foreign key at position "
             << position;
@@ -78,14 +83,14 @@ class Bench {
       scheduler_.remove(request);
     }
     check_pages();
-    return num_tokens;
   }
 
   /// Every page is free, in the tree, or read by a running request, and counted once for each.
   void check_pages() {
     std::map<PageId, int64_t> holders;
     for (const Request* request : scheduler_.all()) {
-      for (const PageId page : request->pages) ++holders[page];
+      for (const PageId page : request->pages)
+        if (page != kNoPage) ++holders[page];
     }
     int64_t num_held = 0;
     int64_t num_in_tree = 0;
@@ -137,6 +142,13 @@ class Bench {
     return static_cast<int64_t>(request.pages[position / config_.page_tokens]) *
                config_.page_tokens +
            position % config_.page_tokens;
+  }
+  /// The beginning of the first block in which the request's next token sees something.
+  int64_t first_read(const Request& request) const {
+    const PageWindow& window = config_.window;
+    if (!window) return 0;
+    return std::max<int64_t>(0, request.num_computed - window.tokens + 1) / window.block_tokens *
+           window.block_tokens;
   }
   /// A state is that of the tokens before the chunk, and then of those up to its end.
   void advance_state(const Chunk& chunk) {
@@ -312,6 +324,148 @@ TEST(Scheduler, RandomSchedulesNeverLeakOrMixPages) {
     ASSERT_FALSE(::testing::Test::HasFailure()) << "seed " << seed;
     EXPECT_EQ(bench.pool().num_available(), num_pages);
     bench.tree().clear();
+    EXPECT_EQ(bench.pool().num_free(), num_pages) << "seed " << seed;
+  }
+}
+
+constexpr SchedulerConfig kWithWindow{
+    .page_tokens = 4, .max_prefill_tokens = 10, .window = {.tokens = 12, .block_tokens = 8}};
+
+int64_t pages_held(const Request& request) {
+  return std::ranges::count_if(request.pages, [](PageId page) { return page != kNoPage; });
+}
+
+TEST(SchedulerWithWindow, ALongResponseRunsInAFewPages) {
+  // 12 tokens of the window, 2 x 8 of blocks, 10 of a chunk: 10 pages.
+  Bench bench(kWithWindow, 10);
+  const Request& request = bench.submit(numbered_prompt(0, 6), 500);
+  while (bench.finished().empty()) {
+    ASSERT_EQ(pages_held(request) <= 6, true) << "12 + 1 tokens and at most a block";
+    ASSERT_GT(bench.step(), 0);
+  }
+  EXPECT_EQ(bench.scheduler().num_tokens_given_back(), (505 - 12) / 8 * 8);
+  Bench roomy({.page_tokens = 4, .max_prefill_tokens = 10}, 200);
+  roomy.submit(numbered_prompt(0, 6), 500);
+  roomy.run_to_end();
+  EXPECT_EQ(bench.finished(), roomy.finished());
+}
+
+TEST(SchedulerWithWindow, ALongPromptLeavesItsPagesToTheTreeUntilTheyAreNeeded) {
+  Bench bench(kWithWindow, 64);
+  const Request& first = bench.submit(numbered_prompt(0, 100), 2);
+  while (first.num_computed < 100) bench.step();
+  EXPECT_LE(pages_held(first), 6);
+  EXPECT_EQ(bench.tree().num_pages(), 25) << "all of the prompt";
+  bench.run_to_end();
+  auto shorter = numbered_prompt(0, 50);
+  shorter.push_back(7);
+  const Request& second = bench.submit(shorter, 2);
+  bench.step();
+  EXPECT_EQ(second.cached_tokens, 50);
+  bench.run_to_end();
+}
+
+/// Who waits joins when less than a page of it is missing: chunks that gave pages back are recorded.
+TEST(SchedulerWithWindow, AGroupComputesItsPromptOnceButForItsLastPage) {
+  for (const int64_t length : {28, 29, 30, 31, 32, 33, 34, 35, 36, 37}) {
+    Bench bench(kWithWindow, 64);
+    for (int i = 0; i < 8; ++i) bench.submit(numbered_prompt(0, length), 3);
+    int64_t steps = 0, computed = 0;
+    while (bench.scheduler().num_running() < 8 && ++steps < 20) computed += bench.step();
+    EXPECT_LE(computed, length + 1 + 7 * 4);
+    bench.run_to_end();
+    EXPECT_EQ(bench.finished().size(), 8U);
+  }
+}
+
+TEST(SchedulerWithWindow, AFurtherTurnGoesOnFromTheEndOfTheOneBefore) {
+  Bench bench(kWithWindow, 64);
+  bench.submit(numbered_prompt(0, 10), 60);
+  bench.run_to_end();
+  EXPECT_LE(bench.tree().num_pages(), 3 + 6) << "its prompt and the last window";
+  auto prompt = bench.finished().at("0");
+  prompt.insert(prompt.end(), {7, 8, 9});
+  const Request& next = bench.submit(prompt, 2);
+  bench.step();
+  EXPECT_EQ(next.cached_tokens, 69) << "all but the token whose successor was never drawn";
+  EXPECT_LE(pages_held(next), 6 + 1);
+  bench.run_to_end();
+  EXPECT_EQ(bench.tree().match(numbered_prompt(0, 10)).num_tokens, 10);
+  EXPECT_EQ(bench.tree().match(std::span(prompt).first(40)).num_tokens, 8)
+      << "the middle of the response is gone";
+}
+
+TEST(SchedulerWithWindow, AdmitsRequestsWhoseLengthsTogetherAreFarAboveTheCache) {
+  // 400 tokens of cache; 8 requests of 300 tokens.
+  Bench bench(kWithWindow, 100);
+  for (int i = 0; i < 8; ++i) bench.submit(numbered_prompt(100 * i, 8), 292);
+  int64_t most = 0, retractions = 0;
+  while (bench.finished().size() < 8) {
+    ASSERT_GT(bench.step(), 0);
+    most = std::max(most, bench.scheduler().num_running());
+    for (const Request* request : bench.scheduler().all()) retractions += request->num_retractions;
+  }
+  EXPECT_EQ(most, 8);
+  EXPECT_EQ(retractions, 0);
+}
+
+TEST(SchedulerWithWindow, KeptRequestsOfOlderWeightsStayOutOfTheTree) {
+  Bench bench(kWithWindow, 64);
+  Request& drawing = bench.submit(numbered_prompt(0, 5), 90);
+  for (int i = 0; i < 30; ++i) bench.step();
+  bench.tree().clear();
+  bench.pool().weights_changed();
+  bench.scheduler().keep_running();
+  // The pages that were begun before are behind the window by now.
+  for (int i = 0; i < 40; ++i) bench.step();
+  EXPECT_TRUE(drawing.outlives_weights);
+  bench.run_to_end();
+  EXPECT_EQ(bench.tree().num_pages(), 0);
+}
+
+TEST(SchedulerWithWindow, RandomSchedulesNeverLeakOrMixPages) {
+  for (uint64_t seed = 0; seed < 60; ++seed) {
+    int64_t draws = 0;
+    const auto below = [&](int64_t limit) {
+      return static_cast<int64_t>(uniform(seed, 2, draws++) * static_cast<double>(limit));
+    };
+    const int64_t page = 1 + below(6), chunk = 1 + below(30);
+    const PageWindow window{.tokens = 1 + below(40), .block_tokens = page * (1 + below(4))};
+    const int64_t num_pages = (window.most_held(1 << 20, chunk) + page - 1) / page + 1 + below(40);
+    Bench bench({.page_tokens = page,
+                 .max_running_requests = 1 + below(8),
+                 .max_prefill_tokens = chunk,
+                 .shares_prefixes = below(5) > 0,
+                 .window = window},
+                num_pages);
+    for (int event = 0; event < 200; ++event) {
+      const int64_t what = below(10);
+      if (what < 3) {
+        std::vector<TokenId> prompt(1 + below(90));
+        for (TokenId& id : prompt) id = static_cast<TokenId>(below(12) == 0 ? 1 + below(2) : 0);
+        for (int64_t copies = 1 + below(3); copies > 0; --copies)
+          bench.submit(prompt, 1 + below(60));
+      } else if (what == 3) {
+        const auto all = bench.scheduler().all();
+        if (!all.empty()) bench.scheduler().remove(*all[below(static_cast<int64_t>(all.size()))]);
+      } else if (what == 4 && below(4) == 0) {
+        const bool keeps_prefixes = below(2) == 0;
+        bench.scheduler().retract_all(keeps_prefixes);
+        if (!keeps_prefixes) bench.tree().clear();
+      } else if (what == 5 && below(4) == 0) {
+        bench.tree().clear();
+        bench.pool().weights_changed();
+        bench.scheduler().keep_running();
+      } else {
+        bench.step();
+      }
+      bench.check_pages();
+      ASSERT_FALSE(::testing::Test::HasFailure()) << "seed " << seed << ", event " << event;
+    }
+    bench.run_to_end();
+    ASSERT_FALSE(::testing::Test::HasFailure()) << "seed " << seed;
+    EXPECT_EQ(bench.pool().num_available(), num_pages);
+    bench.tree().evict_until_free(num_pages);
     EXPECT_EQ(bench.pool().num_free(), num_pages) << "seed " << seed;
   }
 }

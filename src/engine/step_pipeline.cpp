@@ -7,6 +7,7 @@
 
 #include "comm/rank_group.h"
 #include "core/out_of_memory.h"
+#include "engine/cache_shape.h"
 #include "engine/error_text.h"
 #include "engine/request_updates.h"
 #include "kernels/cpu/paged_attention.h"
@@ -26,11 +27,21 @@ Cause cause_of(const std::exception& error) {
 
 }  // namespace
 
+namespace {
+
+/// Choices of experts lie in pages too, and are told when a prompt is whole.
+PageWindow window_of(const EngineConfig& config, const model::Network& network) {
+  return config.records_experts ? PageWindow{} : page_window(network);
+}
+
+}  // namespace
+
 StepPipeline::StepPipeline(model::Network& network, const EngineConfig& config, const Clock& clock,
                            EngineProgress& progress, const MakeStepRunner& make_runner)
     : clock_(clock),
       progress_(progress),
       pool_(num_pages_of(config, network)),
+      window_(window_of(config, network)),
       states_(num_states_of(config, network)),
       runner_(make_runner(network, {.kv_dtype = kv_storage_type(config, network),
                                     .num_pages = pool_.num_pages(),
@@ -41,16 +52,17 @@ StepPipeline::StepPipeline(model::Network& network, const EngineConfig& config, 
                                     .shares_prompt_reads = config.shares_prompt_reads,
                                     .records_experts = config.records_experts,
                                     .eos_ids = config.eos_token_ids})),
-      tree_(pool_, kernels::kPageTokens, states_.num_states() > 0 ? &states_ : nullptr),
+      tree_(pool_, kernels::kPageTokens, states_.num_states() > 0 ? &states_ : nullptr, window_),
       scheduler_(
           {.page_tokens = kernels::kPageTokens,
            .max_running_requests = config.max_running_requests,
            .max_prefill_tokens = config.max_prefill_tokens,
-           .shares_prefixes = config.enable_prefix_cache},
+           .shares_prefixes = config.enable_prefix_cache,
+           .window = window_},
           pool_, tree_, clock, [this](PageId from, PageId to) { runner_->copy_page(from, to); },
           states_.num_states() > 0 ? &states_ : nullptr,
           [this](StateId from, StateId to) { runner_->copy_state(from, to); }),
-      admission_(config, network.config().vocab_size, pool_.num_pages()) {
+      admission_(config, network.config().vocab_size, pool_.num_pages(), window_) {
   report();
 }
 
@@ -233,6 +245,7 @@ void StepPipeline::report(int64_t num_drawn) {
                     .num_waiting = scheduler_.num_waiting(),
                     .num_kv_tokens_used = num_used * kernels::kPageTokens,
                     .num_kv_tokens = pool_.num_pages() * kernels::kPageTokens,
+                    .num_kv_tokens_given_back = scheduler_.num_tokens_given_back(),
                     .is_paused = !may_step(),
                     .has_work = has_work()},
                    num_drawn);

@@ -69,4 +69,11 @@ Interrupt::~Interrupt() { install(SIG_DFL); }
 
 const std::atomic<bool>& Interrupt::requested() const { return requested_flag; }
 
+bool Interrupt::came() { return requested_flag; }
+
+void Interrupt::stop_now(const std::string& why) {
+  say(("\n" + why + "; stopping now; the last checkpoint is intact\n").c_str());
+  _exit(kExitCode);
+}
+
 }  // namespace slime::loop

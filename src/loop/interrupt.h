@@ -7,6 +7,7 @@
 /// most the work since the last one.
 
 #include <atomic>
+#include <string>
 
 namespace slime::loop {
 
@@ -20,6 +21,10 @@ class Interrupt {
 
   /// True once a signal came: finish the step under way, save, leave with kExitCode.
   const std::atomic<bool>& requested() const;
+  /// The same for whoever has no object. Any thread.
+  static bool came();
+  /// What a second signal does, where the step cannot be finished: a user's function does not return.
+  [[noreturn]] static void stop_now(const std::string& why);
 
   int exit_code() const { return requested().load() ? kExitCode : 0; }
   /// What the shell expects of a program ended by Ctrl-C.

@@ -6,6 +6,7 @@
 #include "config/users_functions.h"
 #include "engine/cache_shape.h"
 #include "engine/engine.h"
+#include "engine/expert_pages.h"
 #include "engine/step_runner.h"
 #include "kernels/gpu/decode_units.h"
 #include "kernels/gpu/latent_prompts.h"
@@ -39,6 +40,19 @@ int64_t longest_request(const config::RunConfig& config, const model::ModelConfi
       response = std::max(response, set.max_response_len.value_or(response));
   }
   return std::min(limit, config.rollout_max_context_len.value_or(prompt + response));
+}
+
+void set_pages(const config::RunConfig& config, model::Network& network,
+               const model::Precision& precision, MemoryNeeds& needs) {
+  needs.kv_page_bytes =
+      engine::kv_page_bytes(network, engine::kv_storage_type(config.kv_cache_dtype(), network));
+  needs.state_bytes = engine::state_bytes(network.blocks());
+  if (config.use_rollout_routing_replay) {
+    if (precision.device.is_cpu()) needs.expert_page_bytes = engine::expert_page_bytes(network);
+    return;  // and with recorded experts no page is given back
+  }
+  needs.most_held = engine::page_window(network).most_held(needs.longest_request,
+                                                           config.sglang_chunked_prefill_size);
 }
 
 /// At most so many tokens are computed together in training.
@@ -104,9 +118,7 @@ MemoryNeeds memory_needs(const config::RunConfig& config, model::Network& networ
     needs.train.weights = static_cast<int64_t>(flat.nbytes());
   }
   if (has_engine) {
-    needs.kv_page_bytes =
-        engine::kv_page_bytes(network, engine::kv_storage_type(config.kv_cache_dtype(), network));
-    needs.state_bytes = engine::state_bytes(network.blocks());
+    set_pages(config, network, precision, needs);
     const auto weights = static_cast<int64_t>(flat.nbytes());
     if (needs.has_engine) {
       needs.engine_workspace = engine_workspace_bytes(
@@ -132,9 +144,7 @@ MemoryNeeds engine_memory_needs(const config::RunConfig& config, model::Network&
                                 const model::Precision& precision, int64_t longest_prompt) {
   MemoryNeeds needs;
   needs.longest_request = longest_request(config, network.config(), longest_prompt);
-  needs.kv_page_bytes =
-      engine::kv_page_bytes(network, engine::kv_storage_type(config.kv_cache_dtype(), network));
-  needs.state_bytes = engine::state_bytes(network.blocks());
+  set_pages(config, network, precision, needs);
   needs.engine_workspace = engine_workspace_bytes(
       config, network, precision, config.sglang_max_running_requests, needs.longest_request);
   // Steps are recorded for each of its two networks.

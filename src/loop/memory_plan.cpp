@@ -29,6 +29,10 @@ constexpr int64_t kShareOfEvaluations = 8;
 
 }  // namespace
 
+int64_t MemoryNeeds::least_pages() const {
+  return ((most_held > 0 ? most_held : longest_request) + kPageTokens - 1) / kPageTokens + 1;
+}
+
 int64_t MemoryNeeds::request_bytes() const {
   return ((longest_request + kPageTokens - 1) / kPageTokens + 1) * kv_page_bytes;
 }
@@ -73,13 +77,13 @@ MemoryPlan::MemoryPlan(const config::RunConfig& config, const MemoryNeeds& needs
             config.kv_cache_gb, gib(std::max<int64_t>(room, 0)), gib(total_)));
       }
     }
-    if (kv_cache_bytes_ < request_pages * needs.kv_page_bytes) {
+    if (kv_cache_bytes_ < needs.least_pages() * needs.kv_page_bytes) {
       throw ConfigError(fmt::format(
           "the GPU has {} GiB; weights, optimizer and the engine's steps take {}, and a request of "
           "{} tokens needs {} for its keys and values. --sglang-max-running-requests, "
           "--sglang-chunked-prefill-size and a larger --sglang-mem-fraction-static help",
           gib(total_), gib(total_ - room), needs.longest_request,
-          gib(request_pages * needs.kv_page_bytes)));
+          gib(needs.least_pages() * needs.kv_page_bytes)));
     }
   }
   const int64_t together = now.elsewhere() + needs.functions + train.peak() + kv_cache_bytes_ +
@@ -87,13 +91,13 @@ MemoryPlan::MemoryPlan(const config::RunConfig& config, const MemoryNeeds& needs
                            eval_cache_bytes_ + kMargin;
   offloads_ = needs.has_engine && train.gradients > 0 && !stays &&
               (config.offload_rollout || together > total_);
-  add_rows(config, needs, kv_cache_bytes_, 0, now.elsewhere());
+  add_rows(config, needs, {.cache = kv_cache_bytes_, .elsewhere = now.elsewhere()});
 }
 
 MemoryPlan::MemoryPlan(const config::RunConfig& config, const MemoryNeeds& needs,
                        const HostMemory& now, int64_t in_tensors)
     : place_("this machine"), is_on_gpu_(false), total_(now.total) {
-  int64_t filled = 0, states = 0;
+  int64_t filled = 0, experts = 0, states = 0;
   if (needs.has_engine) {
     kv_cache_bytes_ = config.kv_cache_gb > 0 ? static_cast<int64_t>(config.kv_cache_gb * kGibibyte)
                                              : engine::EngineConfig().kv_cache_bytes;
@@ -112,16 +116,19 @@ MemoryPlan::MemoryPlan(const config::RunConfig& config, const MemoryNeeds& needs
       states = std::min(room, (shares ? 2 : 1) * samples) * needs.state_bytes;
     }
     filled = std::min(kv_cache_bytes_ - states, samples * request_pages * needs.kv_page_bytes);
+    experts = filled / needs.kv_page_bytes * needs.expert_page_bytes;
   }
   if (needs.eval_requests > 0)
     eval_cache_bytes_ = std::min(needs.eval_requests * needs.request_bytes(),
                                  engine::EngineConfig().kv_cache_bytes);
   offloads_ = needs.has_engine && config.offload_rollout;
-  add_rows(config, needs, filled, states, std::max<int64_t>(0, now.resident - in_tensors));
+  add_rows(config, needs,
+           {filled, experts, states, std::max<int64_t>(0, now.resident - in_tensors)});
 }
 
-void MemoryPlan::add_rows(const config::RunConfig& config, const MemoryNeeds& needs, int64_t cache,
-                          int64_t states, int64_t elsewhere) {
+void MemoryPlan::add_rows(const config::RunConfig& config, const MemoryNeeds& needs,
+                          const Shares& shares) {
+  const auto& [cache, experts, states, elsewhere] = shares;
   const train::TrainMemory& train = needs.train;
   const int64_t kept_cache = offloads_ ? 0 : cache;
   const int64_t kept_gradients = offloads_ ? 0 : train.gradients;
@@ -144,6 +151,9 @@ void MemoryPlan::add_rows(const config::RunConfig& config, const MemoryNeeds& ne
   add("a chunk of logits", 0, train.logits, false);
   add(is_on_gpu_ ? "keys and values" : "keys and values, if responses are long", cache, kept_cache,
       is_on_gpu_, "--kv-cache-gb");
+  // Sleep gives keys and values back, not these.
+  add("choices of experts of their tokens", experts, experts, false,
+      config.kv_cache_gb > 0 ? "--kv-cache-gb" : "--rollout-max-response-len, --kv-cache-gb");
   add("states of requests and of their prefixes", states, offloads_ ? 0 : states, false,
       "--sglang-max-running-requests");
   add("the engine's weights", needs.engine_weights, needs.engine_weights, true);

@@ -28,9 +28,12 @@ struct MemoryNeeds {
   int64_t micro_batch_tokens = 0;  // that train.activations was predicted for
   bool has_engine = true;
   int64_t kv_page_bytes = 0;
-  int64_t state_bytes = 0;       // of a request, in networks whose layers keep one (on the CPU)
-  int64_t longest_request = 0;   // tokens, prompt and response
-  int64_t functions = 0;         // of the GPU: the process of the trainer's functions in Python
+  int64_t expert_page_bytes =
+      0;                        // beside a page, where choices of experts are recorded (on the CPU)
+  int64_t state_bytes = 0;      // of a request, in networks whose layers keep one (on the CPU)
+  int64_t longest_request = 0;  // tokens, prompt and response
+  int64_t most_held = 0;        // of those in pages at once, where windows give pages back; 0: all
+  int64_t functions = 0;        // of the GPU: the process of the trainer's functions in Python
   int64_t engine_workspace = 0;  // activations and logits of a step, recorded steps
   int64_t engine_weights = 0;    // of an engine with weights of its own
   int64_t staged_weights = 0;    // its second buffer
@@ -43,6 +46,8 @@ struct MemoryNeeds {
 
   /// What an engine takes besides keys and values.
   int64_t engine_resident() const { return engine_workspace + engine_weights + staged_weights; }
+  /// Pages that a request cannot do without.
+  int64_t least_pages() const;
   /// Pages of the longest request, whole ones.
   int64_t request_bytes() const;
 };
@@ -96,10 +101,12 @@ class MemoryPlan {
     return phase == Phase::kTrain ? &Row::train : &Row::rollout;
   }
   int64_t total_of(int64_t Row::*column) const;
-  /// `cache`: keys and values as the generation phase sees them. `states`: of requests and prefixes.
-  /// `elsewhere`: what belongs to nobody of ours.
-  void add_rows(const config::RunConfig& config, const MemoryNeeds& needs, int64_t cache,
-                int64_t states, int64_t elsewhere);
+  /// `cache`: keys and values as the generation phase sees them. `experts`: choices beside them.
+  /// `states`: of requests and prefixes. `elsewhere`: what belongs to nobody of ours.
+  struct Shares {
+    int64_t cache = 0, experts = 0, states = 0, elsewhere = 0;
+  };
+  void add_rows(const config::RunConfig& config, const MemoryNeeds& needs, const Shares& shares);
 
   std::string place_;  // "the GPU"
   bool is_on_gpu_ = true;

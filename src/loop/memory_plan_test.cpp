@@ -64,6 +64,16 @@ TEST(MemoryPlan, FunctionsInPythonTakeTheirPartOfTheGpuThroughout) {
               ::testing::Contains(::testing::HasSubstr("Python of the trainer's functions")));
 }
 
+TEST(MemoryPlan, WhereWindowsGivePagesBackALongRequestNeedsAFewPages) {
+  MemoryNeeds needs = four_billion();
+  config::RunConfig config = run_of(1);
+  config.kv_cache_gb = 0.05;  // 23 pages of 16 tokens; the request has 129
+  EXPECT_THROW(MemoryPlan(config, needs, gpu(140, 72)), ConfigError);
+  needs.most_held = 300;
+  EXPECT_EQ(needs.least_pages(), 19 + 1);
+  EXPECT_GT(MemoryPlan(config, needs, gpu(140, 72)).kv_cache_bytes(), 0);
+}
+
 TEST(MemoryPlan, WhereEverythingFitsNothingIsGivenBack) {
   const MemoryPlan plan(run_of(8), four_billion(), gpu(140, 72));
   EXPECT_FALSE(plan.offloads());
@@ -213,6 +223,23 @@ TEST(MemoryPlan, StatesOfRequestsAreAPartOfTheCacheAndARowOfTheTable) {
   };
   EXPECT_THAT(row("states of requests"), testing::HasSubstr("0.25        0.25"));
   EXPECT_THAT(row("keys and values"), testing::HasSubstr("0.75        0.75"));
+}
+
+TEST(MemoryPlan, ChoicesOfExpertsLieBesideThePagesThatAStepFillsAndStay) {
+  MemoryNeeds needs = four_billion();
+  needs.expert_page_bytes = needs.kv_page_bytes / 8;
+  config::RunConfig config = run_of(8);
+  config.kv_cache_gb = 1;
+  config.offload_rollout = true;
+  config.rollout_batch_size = 4;
+  config.n_samples_per_prompt = 4;
+  const HostMemory now{.total = 256 * kGibibyte, .resident = 57 * kGibibyte};
+  const MemoryPlan plan(config, needs, now, 56 * kGibibyte);
+  EXPECT_THAT(plan.lines(),
+              testing::Contains(testing::AllOf(testing::HasSubstr("choices of experts"),
+                                               testing::EndsWith("0.12        0.12"))));
+  EXPECT_THAT(MemoryPlan(config, four_billion(), now, 56 * kGibibyte).lines(),
+              testing::Not(testing::Contains(testing::HasSubstr("choices of experts"))));
 }
 
 TEST(MemoryPlan, OnTheCpuNoFlagOfAGpuIsAdvised) {

@@ -11,6 +11,7 @@
 #include "config/users_functions.h"
 #include "core/error.h"
 #include "loop/engine_door.h"
+#include "loop/interrupt.h"
 #include "model/config.h"
 #include "plugin/filter.h"
 #include "plugin/generate.h"
@@ -121,7 +122,9 @@ plugin::HostsConfig Plugins::hosts_config(const json::object& unknown, const Plu
           [&desk = *desk_](plugin::Question question, plugin::ReplyFn reply) {
             desk.take(std::move(question), std::move(reply));
           },
-      .memory_bytes = static_cast<uint64_t>(config_.plugin_memory_gb * (1 << 30))};
+      .memory_bytes = static_cast<uint64_t>(config_.plugin_memory_gb * (1 << 30)),
+      .hurries = Interrupt::came,
+      .on_stuck = Interrupt::stop_now};
   for (const Function& each : functions_)
     (each.keeps_state ? hosts.hooks_of_first : hosts.hooks).push_back({each.hook, each.path});
   return hosts;

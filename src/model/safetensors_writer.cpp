@@ -73,7 +73,7 @@ std::vector<TensorToWrite> to_write(const NamedTensors& tensors,
   std::vector<TensorToWrite> all;
   for (const auto& [name, tensor] : tensors) {
     all.push_back({name, tensor.sizes().vec(), dtype.value_or(tensor.scalar_type()),
-                   [tensor] { return tensor; }});
+                   [tensor = tensor] { return tensor; }});
   }
   return all;
 }

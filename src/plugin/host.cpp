@@ -29,6 +29,7 @@ constexpr std::chrono::milliseconds kStandstill{900};  // of its event loop; it 
 constexpr std::chrono::duration<double> kFirstPause{0.1};
 constexpr std::chrono::duration<double> kLongestPause{30};
 constexpr int kMostDeaths = 5;
+constexpr int kMostLateInHurry = 2;
 constexpr std::size_t kMostPlaces = 100;
 
 std::string late_text(const Call& call) {
@@ -195,9 +196,7 @@ void Host::send_calls() {
       arguments["hook"] = call.hook;
       arguments["seconds"] = call.timeout.count();
       calls.push_back(std::move(arguments));
-      const auto timeout = std::chrono::duration_cast<Steady::duration>(call.timeout);
-      const auto late = timeout > Steady::duration::zero() ? Steady::now() + timeout + kGrace
-                                                           : Steady::time_point::max();
+      const auto late = late_at(call);
       if (!is_coroutine_[static_cast<std::size_t>(call.hook)]) ++num_plain_in_flight_;
       in_flight_.emplace(next_id_++, InFlight{std::move(call), late});
     }
@@ -205,6 +204,22 @@ void Host::send_calls() {
     payload.head["calls"] = std::move(calls);
     send(kCalls, payload);
   }
+}
+
+Host::Steady::time_point Host::late_at(const Call& call) const {
+  const auto now = Steady::now();
+  const auto timeout = std::chrono::duration_cast<Steady::duration>(call.timeout);
+  const auto late =
+      timeout > Steady::duration::zero() ? now + timeout + kGrace : Steady::time_point::max();
+  const bool is_reward = config_.hooks[static_cast<std::size_t>(call.hook)].hook == "reward";
+  const auto patience = std::chrono::duration_cast<Steady::duration>(config_.patience);
+  return is_hurried_ && is_reward ? std::min(late, now + patience + kGrace) : late;
+}
+
+void Host::hurry() {
+  if (is_hurried_ || !config_.hurries || !config_.hurries()) return;
+  is_hurried_ = true;
+  for (auto& [id, each] : in_flight_) each.late = std::min(each.late, late_at(each.call));
 }
 
 bool Host::may_send(const Call& call) const {
@@ -331,6 +346,7 @@ void Host::look_at_clock() {
   if (!process_) return;
   const std::string too_much = process_->over_limit(config_.memory_bytes);
   if (!too_much.empty()) return die(too_much + ", and was killed");
+  hurry();
   const auto now = Steady::now();
   if (!is_ready_) {
     if (now - begun_ > config_.start_timeout)
@@ -341,13 +357,19 @@ void Host::look_at_clock() {
   for (auto at = in_flight_.begin(); at != in_flight_.end();) {
     if (now < at->second.late) {
       ++at;
-    } else if (stands_still) {
-      return die(late_text(at->second.call) +
-                 " and let nothing else go on in its host, which was killed");
-    } else {
-      fail(at->second.call, late_text(at->second.call));
-      at = abandon(at);
+      continue;
     }
+    const Call& call = at->second.call;
+    const std::string why = is_hurried_ ? "the function did not return" : late_text(call);
+    if (stands_still) {
+      const std::string subject = call.subject;
+      die(why + " and let nothing else go on in its host, which was killed");
+      if (is_hurried_ && ++num_late_in_hurry_ >= kMostLateInHurry && config_.on_stuck)
+        config_.on_stuck(fmt::format("{}: {}", subject, why));
+      return;
+    }
+    fail(at->second.call, why);
+    at = abandon(at);
   }
 }
 
@@ -402,6 +424,8 @@ void Host::die(const std::string& why) {
   auto had = std::exchange(in_flight_, {});
   if (had.size() == 1 && !has_abandoned_) {
     fail(had.begin()->second.call, reason);
+  } else if (is_hurried_) {
+    for (auto& [id, each] : had) fail(each.call, reason);
   } else if (!had.empty()) {
     blame_one_of(std::move(had));
   }

@@ -60,6 +60,12 @@ struct HostConfig {
   std::vector<Hook> hooks;
   std::chrono::duration<double> start_timeout{300};  // of an import
   uint64_t memory_bytes = 0;                         // of its tree of processes; 0: no limit
+  /// Whether the run is to end: rewards then have `patience` each, whatever their deadline. Asked on the
+  /// host's thread.
+  std::function<bool()> hurries;
+  std::chrono::duration<double> patience{30};
+  /// A reward took longer than that, twice. Does not return: nothing that is whole comes any more.
+  std::function<void(const std::string& why)> on_stuck;
   bool finds_culprits = false;  // it has only calls that were in a host when it died
   /// What user code asks the program. Called on the host's thread, which it must not hold up; empty:
   /// nothing is answered.
@@ -113,6 +119,8 @@ class Host {
   void take_questions(const json::object& head, const Columns& columns);
   void send_replies();
   bool may_send(const Call& call) const;
+  void hurry();
+  Steady::time_point late_at(const Call& call) const;
   void look_at_clock();
   void drop_stopped();
   Calls::iterator abandon(Calls::iterator which);
@@ -157,6 +165,8 @@ class Host {
   int64_t next_id_ = 1;
   bool has_abandoned_ = false;  // the process may still run a call that nobody waits for
   int deaths_in_row_ = 0;       // without an answer between them
+  bool is_hurried_ = false;
+  int num_late_in_hurry_ = 0;  // hosts that were killed then
   std::optional<std::string> broken_;
   std::map<std::string, int64_t> places_;  // that tracebacks were shown of
   std::unique_ptr<Host> examiner_;         // made when it is needed; guarded by mutex_

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <fstream>
 #include <sstream>
@@ -111,6 +112,27 @@ async def reward(args, sample, **kwargs):
     print("scored", word)
     return len(word)
 )";
+
+/// Ctrl-C: what blocks has its patience, not its deadline; a second time nothing whole can come.
+TEST_F(PluginHost, ARewardThatBlocksDoesNotHoldUpTheEndOfTheRun) {
+  std::atomic<bool> ends{false};
+  std::promise<std::string> stuck;
+  hosts_ = std::make_unique<Hosts>(
+      HostsConfig{.logs = folder_ / "logs",
+                  .flags = {{"reward_key", "score"}},
+                  .hooks = {{.hook = "reward", .path = write("own.py", kReward)}},
+                  .hurries = [&ends] { return ends.load(); },
+                  .patience = 1s,
+                  .on_stuck = [&stuck](const std::string& why) { stuck.set_value(why); }});
+  EXPECT_EQ(reward("record", 1000s), R"({"score":5E-1})");
+  auto first = ask("block", 1, 1000s);
+  ends = true;
+  EXPECT_THAT(text_of(first.get()), HasSubstr("the function did not return"));
+  EXPECT_EQ(reward("record", 1000s), R"({"score":5E-1})") << "the step can end yet";
+  auto second = ask("block", 7, 1000s);
+  EXPECT_THAT(text_of(second.get()), HasSubstr("the function did not return"));
+  EXPECT_EQ(stuck.get_future().get(), "sample 7: the function did not return");
+}
 
 TEST_F(PluginHost, GivesRewardsAndWhatTheFunctionChanged) {
   open(write("my_rewards.py", kReward));

@@ -21,6 +21,9 @@ Hosts::Hosts(const HostsConfig& config) : num_shared_hooks_(static_cast<int>(con
                    .flags = config.flags,
                    .hooks = std::move(hooks),
                    .memory_bytes = config.memory_bytes,
+                   .hurries = config.hurries,
+                   .patience = config.patience,
+                   .on_stuck = config.on_stuck,
                    .on_question = config.on_question,
                    .tell = [this](const std::string& text) { tell(text); }}));
   }

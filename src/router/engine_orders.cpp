@@ -227,6 +227,7 @@ Expected<engine::EngineLoad> Router::load() const {
       sum.num_waiting += load->num_waiting;
       sum.num_kv_tokens_used += load->num_kv_tokens_used;
       sum.num_kv_tokens += load->num_kv_tokens;
+      sum.num_kv_tokens_given_back += load->num_kv_tokens_given_back;
       sum.steps_done += load->steps_done;
       sum.seconds_since_step = std::max(sum.seconds_since_step, load->seconds_since_step);
       sum.seconds_without_progress =

@@ -34,9 +34,10 @@ struct MicroBatch {
 
 struct StepPlan {
   std::vector<MicroBatch> micro_batches;
-  int64_t num_executions = 0;     // G: rollout executions of the step
-  double denominator = 1;         // of loss, gradient and metrics: G, or trained tokens
-  int64_t num_micro_batches = 1;  // of all ranks
+  int64_t num_executions = 0;  // G: rollout executions of the step
+  double denominator = 1;      // of loss, gradient and metrics: G, or trained tokens
+  int64_t num_micro_batches =
+      1;  // of all ranks, those without a response left out: none computes them
 };
 
 struct PlanOptions {

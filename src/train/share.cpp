@@ -18,8 +18,9 @@ StepShare count_step(const TrainBatch& batch, const std::vector<std::vector<Indi
   StepShare step;
   step.num_micro_batches = 0;
   for (const std::vector<Indices>& rank : ranks) {
-    step.num_micro_batches += static_cast<int64_t>(rank.size());
     for (const Indices& micro_batch : rank) {
+      step.num_micro_batches += std::ranges::any_of(
+          micro_batch, [&](int64_t i) { return batch.samples[i].response_length() > 0; });
       for (const int64_t i : micro_batch) {
         const TrainSample& sample = batch.samples[i];
         executions.insert(sample.rollout_id);

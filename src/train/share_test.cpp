@@ -59,6 +59,25 @@ TEST(Share, DenominatorsAreThoseOfAllRanks) {
   EXPECT_EQ(shares[1].steps[1].num_executions, 2);
 }
 
+/// Terms of routers are means over the micro-batches that are computed.
+TEST(Share, MicroBatchesWithoutAResponseDoNotCount) {
+  TrainBatch batch = batch_of({5, 9, 4, 8});
+  batch.samples[1].tokens.resize(2);
+  batch.samples[1].loss_mask.clear();
+  PlanOptions options = two_ranks(4);
+  options.batching.use_dynamic_batch_size = false;
+  options.batching.micro_batch_size = 1;
+  const auto shares = divide(batch, options, {});
+  for (const BatchShare& share : shares) {
+    EXPECT_EQ(share.steps.at(0).micro_batches.size(), 2U);
+    EXPECT_EQ(share.steps.at(0).num_micro_batches, 3);
+  }
+  options.batching.dp = 1;
+  const StepPlan plan = plan_steps(batch, options, {}).at(0);
+  EXPECT_EQ(plan.micro_batches.size(), 4U);
+  EXPECT_EQ(plan.num_micro_batches, 3);
+}
+
 TEST(Share, PairsStayTogetherAndReachEveryRank) {
   TrainBatch batch = batch_of({5, 9, 4, 8, 7, 6});
   for (TrainSample& sample : batch.samples) sample.rollout_id = sample.ordinal / 2;

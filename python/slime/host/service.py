@@ -42,6 +42,7 @@ __all__ = ["Host", "serve"]
 
 TICK_SECONDS = 0.05
 BEAT_SECONDS = 0.25
+LEAVE_SECONDS = 2  # for what a host still has to do when its program is gone
 MAX_ANSWERS_IN_A_FRAME = 256
 
 
@@ -322,9 +323,12 @@ class Host:
 
     def _beat(self):
         """The count stands still when a function blocks the loop, and beats end when it does not even let threads run."""
-        while True:
+        while self._frames.is_open:
             time.sleep(BEAT_SECONDS)
             self._frames.send(BEAT, encode({"loop": self._ticks}))
+        # The program is gone. The loop sees that too, unless a function blocks it.
+        time.sleep(LEAVE_SECONDS)
+        os._exit(1)
 
 
 async def _serve(connection):

@@ -91,6 +91,7 @@ json::object to_json(const ApiState& state, const EngineLoad& load) {
           {"num_used_tokens", load.num_kv_tokens_used},
           {"num_total_tokens", load.num_kv_tokens_used},
           {"max_total_num_tokens", load.num_kv_tokens},
+          {"num_tokens_given_back", load.num_kv_tokens_given_back},
           {"token_usage", usage},
           {"gen_throughput", load.decode_tokens_per_second},
           {"cache_hit_rate", hit_rate},
@@ -158,6 +159,9 @@ HttpResponse metrics(const ApiState& state, const EngineLoad& load) {
   add("num_running_reqs", "gauge", "Requests being decoded.", load.num_running);
   add("num_queue_reqs", "gauge", "Requests waiting.", load.num_waiting);
   add("num_used_tokens", "gauge", "Tokens in the KV cache.", load.num_kv_tokens_used);
+  add("tokens_given_back_total", "counter",
+      "Tokens behind all sliding windows whose place in the KV cache was given back.",
+      load.num_kv_tokens_given_back);
   add("token_usage", "gauge", "Used share of the KV cache.", usage);
   add("gen_throughput", "gauge", "Generated tokens per second.", load.decode_tokens_per_second);
   add("seconds_since_step", "gauge", "Age of the last finished engine step.",

@@ -93,6 +93,7 @@ void each_load_field(Load& load, const Fn& fn) {
   fn(load.num_waiting);
   fn(load.num_kv_tokens_used);
   fn(load.num_kv_tokens);
+  fn(load.num_kv_tokens_given_back);
   fn(load.steps_done);
   fn(load.seconds_since_step);
   fn(load.seconds_without_progress);

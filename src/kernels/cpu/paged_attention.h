@@ -36,7 +36,8 @@ enum class FloatKind { kFloat32, kBFloat16 };
 /// The new tokens of one sequence: rows [first_row, first_row + num_rows) of the step. Row i is at
 /// position num_keys - num_rows + i and sees the keys up to its own.
 struct PagedSequence {
-  /// Page i holds positions [i kPageTokens, (i + 1) kPageTokens); valid during the call.
+  /// Page i holds positions [i kPageTokens, (i + 1) kPageTokens); valid during the call. With a window
+  /// those of blocks that no row sees are not looked at.
   const int32_t* pages = nullptr;
   int64_t first_row = 0;
   int64_t num_rows = 0;

@@ -306,20 +306,21 @@ SLIME_AVX2 void attend_tile(const PagedAttentionCall& call, const PagedPlan::Til
     positions[i] = sequence.num_keys - sequence.num_rows + row;
     oldest_position = std::min(oldest_position, positions[i]);
   }
-  const int64_t first_key =
-      call.window > 0 ? std::max<int64_t>(0, oldest_position - call.window + 1) : 0;
-  const int64_t first_block = first_key / kBlockTokens;
+  const auto first_block_of = [&](int64_t position) {
+    return call.window > 0 ? std::max<int64_t>(0, position - call.window + 1) / kBlockTokens : 0;
+  };
 
   const int64_t num_shared = tile.num_sequences > 1 ? tile.num_shared_blocks : 0;
-  for (int64_t block = first_block; block < num_shared; ++block) {
+  for (int64_t block = first_block_of(oldest_position); block < num_shared; ++block) {
     attend_block<T>(call, kv_head, rows, 0, num_rows, sequences[tile.first_sequence].pages,
                     block * kBlockTokens);
   }
   for (int64_t s = 0; s < tile.num_sequences; ++s) {
     const int64_t begin = tile.num_sequences > 1 ? s * group : 0;
     const int64_t end = tile.num_sequences > 1 ? begin + group : num_rows;
-    for (int64_t key = std::max(first_block, num_shared) * kBlockTokens; key <= positions[end - 1];
-         key += kBlockTokens) {
+    // Pages before its own first block may be gone (engine/page_window.h).
+    for (int64_t key = std::max(first_block_of(positions[begin]), num_shared) * kBlockTokens;
+         key <= positions[end - 1]; key += kBlockTokens) {
       attend_block<T>(call, kv_head, rows, begin, end, sequences[tile.first_sequence + s].pages,
                       key);
     }

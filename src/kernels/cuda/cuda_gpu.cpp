@@ -282,6 +282,7 @@ Tensor CudaGpu::paged_attention(const PagedCall& call) const {
     return out_TC;
   }
   for (const TileLaunch& launch : batch.tiles) {
+    if (!launch.is_for(call.attention.window)) continue;
     UnitArrays units;
     units.tile = static_cast<int>(launch.tile);
     units.num_units = launch.num_units;

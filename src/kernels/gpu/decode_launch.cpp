@@ -26,4 +26,22 @@ DecodeLaunch to_launch(const DecodePlan& plan, at::Device device) {
   return launch;
 }
 
+TileLaunch to_launch(const UnitPlan& plan, int64_t rows, at::Device device) {
+  TileLaunch launch;
+  launch.tile = plan.tile;
+  launch.num_units = plan.num_units;
+  launch.unit_sequence_U = integers_of(plan.sequence_U, device);
+  launch.unit_tile_U = integers_of(plan.tile_U, device);
+  launch.unit_chunk_U = integers_of(plan.chunk_U, device);
+  launch.unit_is_on_U =
+      at::tensor(at::ArrayRef<uint8_t>(plan.is_on_U.data(), plan.is_on_U.size()), at::kByte)
+          .to(device);
+  launch.chunk_tokens = integers_of(std::vector<int32_t>{plan.chunk_tokens}, device);
+  launch.num_rows = integers_of(std::vector<int32_t>{static_cast<int32_t>(rows)}, device);
+  launch.num_partials = plan.num_partials;
+  launch.partial_starts = integers_of(plan.partial_starts, device);
+  launch.merge_starts = integers_of(plan.merge_starts, device);
+  return launch;
+}
+
 }  // namespace slime::kernels

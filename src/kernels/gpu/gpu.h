@@ -28,10 +28,15 @@
 
 namespace slime::kernels {
 
+/// For which layers a launch of the tiled attention kernel is: of those that see all keys some units
+/// see a chunk each, and those with a window have few keys anyway.
+enum class TiledLayers { kAll, kWithoutWindow, kWithWindow };
+
 /// One launch of the tiled attention kernel over some of the step's sequences. A unit is a tile of
 /// (query row, query head of one key-value head) pairs against all their keys. Which units there
 /// are is planned on the host (kernels/gpu/paged_units.h).
 struct TileLaunch {
+  TiledLayers layers = TiledLayers::kAll;
   int64_t tile = 16;       // query rows x heads of a tile: 16, 64 or 128
   int64_t num_units = 0;   // U, as launched: some may be switched off
   Tensor unit_sequence_U;  // int32
@@ -44,6 +49,10 @@ struct TileLaunch {
   int64_t num_partials = 0;  // 0: keys are not split
   Tensor partial_starts;     // int32 [S]
   Tensor merge_starts;       // int32 [T + 1]
+
+  bool is_for(int64_t window) const {
+    return layers == TiledLayers::kAll || (layers == TiledLayers::kWithWindow) == (window > 0);
+  }
 };
 
 /// The launch of the decode kernel: sequences of one row. Planned on the host

@@ -43,20 +43,19 @@ int64_t tile_for(int64_t packed_rows) {
 
 }  // namespace
 
-UnitPlan plan_single_rows(std::span<const PagedSpan> sequences, int64_t num_launched,
-                          int64_t group) {
-  check(group <= 128, "query heads that share a key-value head fit into one tile");
-  UnitPlan plan;
-  plan.tile = tile_for(group);
-  for (const size_t s : longest_first(sequences))
-    if (sequences[s].num_rows == 1) add_unit(plan, s, 0);
-  pad(plan, num_launched);
-  return plan;
-}
-
 namespace {
 
 bool is_tiled(const PagedSpan& sequence) { return sequence.num_rows > 1 && !sequence.is_packed; }
+bool is_single(const PagedSpan& sequence) { return sequence.num_rows == 1; }
+
+/// Thread blocks of a key-value head that run at once.
+int64_t units_at_once(const KeySplit& split) {
+  return kUnitsPerProcessor * split.num_processors / split.num_kv_heads;
+}
+
+int64_t chunk_for(int64_t keys, int64_t num_units) {
+  return std::max(kLeastChunk, round_up(divide_up(keys, num_units), int64_t{128}));
+}
 
 /// Keys of a chunk, so that there are about as many units as run at once.
 int64_t chunk_of(std::span<const PagedSpan> sequences, int64_t group, int64_t tile,
@@ -68,17 +67,17 @@ int64_t chunk_of(std::span<const PagedSpan> sequences, int64_t group, int64_t ti
     units += tiles;
     keys += tiles * sequence.num_keys;
   }
-  const int64_t wanted = kUnitsPerProcessor * split.num_processors / split.num_kv_heads;
-  if (units * 2 > wanted) return 0;
-  return std::max(kLeastChunk, round_up(divide_up(keys, wanted), int64_t{128}));
+  const int64_t wanted = units_at_once(split);
+  return units * 2 > wanted ? 0 : chunk_for(keys, wanted);
 }
 
-void split_keys(UnitPlan& plan, std::span<const PagedSpan> sequences) {
+void split_keys(UnitPlan& plan, std::span<const PagedSpan> sequences,
+                bool (*is_in)(const PagedSpan&)) {
   plan.merge_starts.push_back(0);
   for (const PagedSpan& sequence : sequences) {
     plan.partial_starts.push_back(static_cast<int32_t>(plan.num_partials));
     const int64_t chunks =
-        is_tiled(sequence) ? divide_up(sequence.num_keys, int64_t{plan.chunk_tokens}) : 0;
+        is_in(sequence) ? divide_up(sequence.num_keys, int64_t{plan.chunk_tokens}) : 0;
     for (int64_t row = 0; row < sequence.num_rows; ++row) {
       plan.num_partials += chunks;
       plan.merge_starts.push_back(static_cast<int32_t>(plan.num_partials));
@@ -87,6 +86,41 @@ void split_keys(UnitPlan& plan, std::span<const PagedSpan> sequences) {
 }
 
 }  // namespace
+
+UnitPlan plan_single_rows(std::span<const PagedSpan> sequences, int64_t num_launched, int64_t group,
+                          const KeySplit& split) {
+  check(group <= 128, "query heads that share a key-value head fit into one tile");
+  UnitPlan plan;
+  plan.tile = tile_for(group);
+  int64_t count = 0, keys = 0, longest = 0;
+  for (const PagedSpan& sequence : sequences) {
+    if (!is_single(sequence)) continue;
+    ++count;
+    keys += sequence.num_keys;
+    longest = std::max(longest, sequence.num_keys);
+  }
+  const bool is_recorded = num_launched > 0;
+  const int64_t at_once = units_at_once(split), launched = std::max(count, num_launched);
+  const bool splits = count > 0 && launched * 2 <= at_once;
+  if (splits) plan.chunk_tokens = static_cast<int32_t>(chunk_for(keys, at_once));
+  // A recorded step has room for what its contexts grow to.
+  const bool has_partials = splits && (is_recorded || plan.chunk_tokens < longest);
+  if (has_partials) split_keys(plan, sequences, is_single);
+  for (const size_t s : longest_first(sequences)) {
+    if (!is_single(sequences[s])) continue;
+    for (int64_t part = 0; part * plan.chunk_tokens < sequences[s].num_keys; ++part)
+      add_unit(plan, s, 0, part);
+  }
+  if (has_partials && is_recorded) {
+    // Each chunk but a sequence's last is as long as a unit's share of all keys, or longer.
+    plan.partial_starts.resize(launched, static_cast<int32_t>(plan.num_partials));
+    plan.merge_starts.resize(launched + 1, static_cast<int32_t>(plan.num_partials));
+    plan.num_partials = launched + at_once;
+    num_launched = launched + at_once;
+  }
+  pad(plan, num_launched);
+  return plan;
+}
 
 UnitPlan plan_prompts(std::span<const PagedSpan> sequences, int64_t group, const KeySplit& split) {
   int64_t packed_rows = 0, count = 0, longest = 0;
@@ -102,7 +136,7 @@ UnitPlan plan_prompts(std::span<const PagedSpan> sequences, int64_t group, const
   const int64_t chunk = chunk_of(sequences, group, plan.tile, split);
   if (chunk > 0 && chunk < longest) {
     plan.chunk_tokens = static_cast<int32_t>(chunk);
-    split_keys(plan, sequences);
+    split_keys(plan, sequences, is_tiled);
   }
   for (const size_t s : longest_first(sequences)) {
     if (!is_tiled(sequences[s])) continue;

@@ -44,8 +44,11 @@ struct KeySplit {
 
 /// The sequences of one row, one unit each, the longest first; at least `num_launched` units.
 /// `group`: query heads per key-value head, at most 128.
-UnitPlan plan_single_rows(std::span<const PagedSpan> sequences, int64_t num_launched,
-                          int64_t group);
+/// With `split` few sequences have units of about equal length over chunks of their keys. Units,
+/// partial results and the length of all lists then depend on `num_launched` alone where that is
+/// given, since a recorded step needs that; it is the number of the step's rows and sequences.
+UnitPlan plan_single_rows(std::span<const PagedSpan> sequences, int64_t num_launched, int64_t group,
+                          const KeySplit& split = {});
 
 /// The sequences of more rows that are not packed.
 /// Where few rows meet many keys these are split (split-KV), so that all multiprocessors have work.

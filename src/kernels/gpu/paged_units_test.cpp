@@ -58,5 +58,44 @@ TEST(PagedUnits, OfARecordedStepAreAsManyAsAreLaunched) {
   EXPECT_EQ(plan_prompts(spans, 40).num_units, 0);
 }
 
+TEST(PagedUnits, OfFewSingleRowsSplitTheirKeys) {
+  const std::vector<PagedSpan> spans{{1, 32768}, {40, 1000}, {1, 1000}};
+  // 4 key-value heads on 132 multiprocessors, twice: 66 units for 33,768 keys.
+  const UnitPlan plan = plan_single_rows(spans, 0, 2, {4, 132});
+  EXPECT_EQ(plan.chunk_tokens, 512);
+  EXPECT_EQ(plan.num_units, 64 + 2);
+  EXPECT_EQ(plan.sequence_U[63], 0);
+  EXPECT_EQ(plan.chunk_U[63], 63);
+  EXPECT_EQ(plan.sequence_U[64], 2);
+  EXPECT_EQ(plan.partial_starts, (std::vector<int32_t>{0, 64, 64}));
+  EXPECT_EQ(plan.num_partials, 66);
+  EXPECT_EQ(plan.merge_starts.size(), 1U + 1 + 40 + 1);
+  EXPECT_EQ(plan.merge_starts.back(), 66);
+  EXPECT_EQ(plan_single_rows(std::vector<PagedSpan>{{1, 500}}, 0, 2, {4, 132}).num_partials, 0)
+      << "one chunk";
+  EXPECT_EQ(plan_single_rows(std::vector<PagedSpan>(40, {1, 9000}), 0, 2, {4, 132}).num_partials, 0)
+      << "enough units without";
+}
+
+TEST(PagedUnits, OfRecordedSingleRowsAreAsManyForAllContexts) {
+  const KeySplit split{4, 132};
+  for (const int64_t keys : {1, 511, 513, 4000, 32768, 131072}) {
+    const std::vector<PagedSpan> spans{{1, keys}, {1, 1 + keys / 3}, {1, 7}};
+    const UnitPlan plan = plan_single_rows(spans, 4, 2, split);
+    EXPECT_EQ(plan.num_units, 4 + 66) << keys;
+    EXPECT_EQ(plan.num_partials, 4 + 66);
+    EXPECT_EQ(plan.partial_starts.size(), 4U);
+    ASSERT_EQ(plan.merge_starts.size(), 5U);
+    EXPECT_LE(plan.merge_starts[3], plan.num_partials);
+    EXPECT_EQ(plan.merge_starts[4], plan.merge_starts[3]) << "padding has none";
+    int64_t covered = 0;
+    for (size_t u = 0; u < plan.is_on_U.size(); ++u)
+      covered += plan.is_on_U[u] != 0 && plan.sequence_U[u] == 0 ? plan.chunk_tokens : 0;
+    EXPECT_GE(covered, keys);
+  }
+  EXPECT_EQ(plan_single_rows(std::vector<PagedSpan>{{1, 9000}}, 40, 2, split).num_units, 40)
+      << "40 rows are enough, whatever they see";
+}
+
 }  // namespace
 }  // namespace slime::kernels

@@ -181,20 +181,7 @@ struct PagedCase {
   void plan(const PagedTables& tables) {
     const auto add_tiles = [&](const UnitPlan& plan) {
       if (plan.num_units == 0) return;
-      TileLaunch launch;
-      launch.tile = plan.tile;
-      launch.num_units = plan.num_units;
-      launch.unit_sequence_U = to_gpu(plan.sequence_U, at::kInt);
-      launch.unit_tile_U = to_gpu(plan.tile_U, at::kInt);
-      launch.unit_chunk_U = to_gpu(plan.chunk_U, at::kInt);
-      launch.unit_is_on_U = to_gpu(plan.is_on_U, at::kByte);
-      launch.chunk_tokens = to_gpu(std::vector<int32_t>{plan.chunk_tokens}, at::kInt);
-      launch.num_partials = plan.num_partials;
-      launch.partial_starts = to_gpu(plan.partial_starts, at::kInt);
-      launch.merge_starts = to_gpu(plan.merge_starts, at::kInt);
-      launch.num_rows =
-          to_gpu(std::vector<int32_t>{static_cast<int32_t>(qkv_TE.size(0) - padding)}, at::kInt);
-      batch.tiles.push_back(std::move(launch));
+      batch.tiles.push_back(to_launch(plan, qkv_TE.size(0) - padding, at::kCUDA));
     };
     const int64_t group = heads.num_heads / heads.num_kv_heads;
     std::vector<PagedSpan> planned = spans;
@@ -203,13 +190,19 @@ struct PagedCase {
       const std::vector<int32_t> earlier = tables.pages_of(packed.contexts);
       batch.packed = {std::move(packed.own), std::move(packed.earlier), to_gpu(earlier, at::kInt)};
     }
-    add_tiles(plan_prompts(planned, group,
-                           {heads.num_kv_heads, splits_keys ? open_gpu().num_processors() : 0,
-                            most_tile_rows(heads.head_dim)}));
+    const KeySplit split{heads.num_kv_heads, splits_keys ? open_gpu().num_processors() : 0,
+                         most_tile_rows(heads.head_dim)};
+    const UnitPlan prompts = plan_prompts(planned, group, split);
     if (!open_gpu().has_decode_attention(heads, type)) {
-      add_tiles(plan_single_rows(spans, 0, group));
+      const int64_t launched = padding > 0 ? qkv_TE.size(0) : 0;
+      const bool is_taken = prompts.num_partials > 0;
+      const UnitPlan single =
+          plan_single_rows(spans, launched, group, is_taken ? KeySplit{} : split);
+      for (const UnitPlan* plan : {is_taken ? &prompts : &single, is_taken ? &single : &prompts})
+        add_tiles(*plan);
       return;
     }
+    add_tiles(prompts);
     std::vector<DecodeSequence> sequences;
     int64_t row = 0;
     for (size_t s = 0; s < spans.size(); ++s) {
@@ -313,6 +306,52 @@ TEST(GpuPagedAttention, OfHeadsOf256EqualsTheTwin) {
       one.spans = {{1, 17}, {1, 1}, {5, 5}, {33, 70}, {1, 130}};
       EXPECT_LT(one.error(), tolerance(type)) << at::toString(type) << ", window " << window;
     }
+  }
+}
+
+/// One sequence, a few, with prompts beside them, and recorded steps with rows that belong to nobody.
+TEST(GpuPagedAttention, OfHeadsOf256SplitsTheKeysOfDecode) {
+  SLIME_NEEDS_GPU();
+  for (const auto type : {at::kBFloat16, at::kHalf}) {
+    for (const int64_t padding : {0, 3}) {
+      for (const auto& spans : std::vector<std::vector<PagedSpan>>{
+               {{1, 9000}}, {{1, 1}, {1, 5000}, {1, 511}, {1, 513}}, {{1, 6000}, {33, 70}}}) {
+        if (padding > 0 && spans.back().num_rows > 1) continue;
+        PagedCase one;
+        one.type = type;
+        one.heads = {8, 2, 256, 0};
+        one.attention = {0.06, 0};
+        one.splits_keys = true;
+        one.padding = padding;
+        one.spans = spans;
+        EXPECT_LT(one.error(), tolerance(type)) << at::toString(type) << ", " << spans.size();
+        EXPECT_GT(one.batch.tiles.front().num_partials, 0);
+      }
+    }
+  }
+}
+
+/// A plan for layers without a window serves the others too: it only has chunks without keys.
+TEST(GpuPagedAttention, TakesTheLaunchesThatAreForItsLayer) {
+  SLIME_NEEDS_GPU();
+  for (const int64_t window : {0, 40}) {
+    PagedCase one;
+    one.heads = {8, 2, 256, 0};
+    one.attention = {0.06, window};
+    one.spans = {{1, 3000}, {1, 17}};
+    one.build();
+    const PagedBatch whole = one.batch;
+    PagedBatch either = whole;
+    TileLaunch& mine = either.tiles.front();
+    mine.layers = window > 0 ? TiledLayers::kWithWindow : TiledLayers::kWithoutWindow;
+    TileLaunch nothing = mine;  // would leave rows of zeros
+    nothing.layers = window > 0 ? TiledLayers::kWithoutWindow : TiledLayers::kWithWindow;
+    nothing.num_partials = 1;
+    nothing.merge_starts = at::zeros({3}, mine.num_rows.options());
+    nothing.partial_starts = nothing.merge_starts;
+    nothing.unit_is_on_U = at::zeros_like(mine.unit_is_on_U);
+    either.tiles.push_back(nothing);
+    EXPECT_TRUE(at::equal(bits_of(one.attend(either)), bits_of(one.attend(whole)))) << window;
   }
 }
 
