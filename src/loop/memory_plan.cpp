@@ -142,8 +142,11 @@ void MemoryPlan::add_rows(const config::RunConfig& config, const MemoryNeeds& ne
           ? "--recompute-granularity full, or --max-tokens-per-gpu (with --use-dynamic-batch-size)"
           : "--max-tokens-per-gpu (with --use-dynamic-batch-size)");
   add("a chunk of logits", 0, train.logits, false);
-  add(is_on_gpu_ ? "keys and values" : "keys and values, if responses are long", cache, kept_cache,
-      is_on_gpu_, "--kv-cache-gb");
+  std::string cache_name =
+      is_on_gpu_ ? "keys and values" : "keys and values, if responses are long";
+  if (needs.ranks_of_one_cache > 1)
+    cache_name = fmt::format("latents, the same on all {} ranks", needs.ranks_of_one_cache);
+  add(std::move(cache_name), cache, kept_cache, is_on_gpu_, "--kv-cache-gb");
   add("states of requests and of their prefixes", states, offloads_ ? 0 : states, false,
       "--sglang-max-running-requests");
   add("the engine's weights", needs.engine_weights, needs.engine_weights, true);
