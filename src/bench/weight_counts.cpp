@@ -20,7 +20,7 @@ WeightCounts weight_counts(model::Network& network, int num_ranks) {
   WeightCounts counts;
   counts.num_experts = experts.count;
   counts.experts_per_token = experts.per_token;
-  counts.expert = 3 * config.hidden_size * experts.width *
+  counts.expert = 3 * config.hidden_size * experts.width / num_ranks *
                   std::count(experts.in_layer.begin(), experts.in_layer.end(), true);
   counts.always = network.weights().num_parameters() - experts.count * counts.expert;
   if (!config.ties_embeddings) counts.always -= config.vocab_size * config.hidden_size / num_ranks;

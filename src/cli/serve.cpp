@@ -220,9 +220,6 @@ std::unique_ptr<loop::EngineRanks> start_ranks(const ServeOptions& options,
                                                const std::string& dtype,
                                                const model::ModelConfig& model, int num_threads,
                                                const LogFolder& logs, const Clock& clock) {
-  if (options.engine.records_experts)
-    throw ConfigError(
-        "--enable-return-routed-experts: an engine of several ranks does not record them");
   loop::check_engine_ranks(model, options.tp_size, "--tp-size");
   const auto on_lost = [&logs](const std::string& why) {
     logs.remove();

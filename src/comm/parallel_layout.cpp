@@ -61,6 +61,10 @@ Coordinates without(Axis axis, Coordinates at) {
 
 }  // namespace
 
+ParallelLayout engine_layout(int num_ranks) {
+  return {.tp = num_ranks, .etp = num_ranks, .routes_all_rows = true};
+}
+
 void validate(const ParallelLayout& layout) {
   const std::array sizes{std::pair{"data", layout.dp},
                          std::pair{"tensor", layout.tp},

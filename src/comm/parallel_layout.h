@@ -33,6 +33,9 @@ struct ParallelLayout {
   /// Context-parallel ranks have runs of rows of the whole batch instead of pieces of each segment
   /// (model/context_rows.h).
   bool contiguous_context = false;
+  /// Each tensor-parallel rank routes all rows to its slices of the experts, so that one sum a layer is
+  /// enough; else its share of them. Without gradients.
+  bool routes_all_rows = false;
   /// Pipeline: ranges of layers of each stage (interleaved when there are several), and how many layers
   /// the first and the last range have; 0: as many as the others.
   int chunks = 1;
@@ -47,6 +50,9 @@ struct ParallelLayout {
   bool experts_join_samples() const { return tp * cp % (ep * etp) != 0; }
   bool operator==(const ParallelLayout&) const = default;
 };
+
+/// Of an engine: its ranks have slices of all layers, experts among them.
+ParallelLayout engine_layout(int num_ranks);
 
 /// Throws ConfigError when a size is below one or the experts do not divide the ranks of a stage.
 void validate(const ParallelLayout& layout);

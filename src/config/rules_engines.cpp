@@ -91,16 +91,6 @@ void check_engine_workers(ParsedFlags& flags, Problems& problems) {
                    fmt::format("--rollout-num-gpus-per-engine {}: an engine of several ranks takes "
                                "whole weights so far; use 1, or --update-weight-mode full",
                                per_engine));
-  problems.require(
-      per_engine == 1 || !config.check_weight_update_equal,
-      fmt::format("--rollout-num-gpus-per-engine {}: the weights of an engine of several "
-                  "ranks are not compared so far; use 1, or leave "
-                  "--check-weight-update-equal away",
-                  per_engine));
-  problems.require(per_engine == 1 || !config.use_rollout_routing_replay,
-                   fmt::format("--rollout-num-gpus-per-engine {}: an engine of several ranks does "
-                               "not record choices of experts; use 1, or --use-routing-replay",
-                               per_engine));
   if (!flags.gives("--use-fault-tolerance")) {
     for (const std::string_view flag :
          {"--max-restarts", "--rollout-health-check-interval", "--rollout-health-check-timeout",

@@ -149,8 +149,9 @@ Expected<void> Engine::update_weights(const WeightUpdate& update) {
 Expected<WeightChecksums> Engine::check_weights(WeightCheck check) {
   auto checked = std::make_shared<Expected<WeightChecksums>>();
   const Expected<void> done = control([this, checked, check] {
-    *checked = weights_.check(check);
-    if (check != WeightCheck::kReset) return;
+    const bool resets = check == WeightCheck::kReset;
+    *checked = weights_.check(check, steps_.checksums_of(weights_.running(), resets));
+    if (!resets) return;
     steps_.change_weights({}, nullptr, RunningRequests::kRecompute, weights_.version(),
                           /*stays_paused=*/false);
   });

@@ -11,7 +11,6 @@
 #include "core/error.h"
 #include "engine/error_text.h"
 #include "model/config_difference.h"
-#include "model/weight_checksums.h"
 
 namespace slime::engine {
 namespace {
@@ -96,12 +95,7 @@ Expected<FreshWeights> RunningWeights::stage(model::Network& fresh) {
   return FreshWeights{complete_N, complete_C};
 }
 
-Expected<WeightChecksums> RunningWeights::check(WeightCheck check) {
-  if (!mesh_.world().is_alone())
-    return failure("an engine of several ranks does not check its weights so far: each has slices");
-  model::Weights& weights = network_.load()->weights();
-  if (check == WeightCheck::kReset) model::fill_with_noise(weights, /*seed=*/1);
-  WeightChecksums now = model::checksums_of(weights);
+Expected<WeightChecksums> RunningWeights::check(WeightCheck check, WeightChecksums now) {
   if (check == WeightCheck::kSnapshot) snapshot_ = now;
   if (check != WeightCheck::kCompare) return now;
   if (!snapshot_) return failure("there is no snapshot to compare with");

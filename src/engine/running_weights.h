@@ -36,12 +36,14 @@ class RunningWeights {
   Expected<FreshWeights> stage(model::Network& fresh);
   bool stages() const { return staged_N_.defined(); }
 
-  /// EngineClient::check_weights(), of the engine's thread between two steps.
-  Expected<WeightChecksums> check(WeightCheck check);
+  /// EngineClient::check_weights(), of the engine's thread between two steps. `checksums`: of
+  /// StepRunner::checksums_of().
+  Expected<WeightChecksums> check(WeightCheck check, WeightChecksums checksums);
   /// An update exchanged the networks. The engine's thread.
   void compute_with(model::Network& network) { network_ = &network; }
 
   /// The engine's thread.
+  model::Weights& running() { return network_.load()->weights(); }
   void set_version(WeightVersion version) { version_ = version; }
 
   /// Any thread.

@@ -72,6 +72,10 @@ class StepPipeline {
   /// Gives the memory of keys and values back.
   void sleep();
   void wake();
+  /// StepRunner::checksums_of.
+  WeightChecksums checksums_of(model::Weights& weights, bool resets) {
+    return runner_->checksums_of(weights, resets);
+  }
 
   /// New weights, copied from `fresh` (StepRunner::copy_weights), or those of `other`
   /// (StepRunner::exchange_network), or, where neither is given, changed in place. Keys and values of

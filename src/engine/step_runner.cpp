@@ -3,11 +3,17 @@
 #include "core/error.h"
 #include "engine/gpu_runner.h"
 #include "engine/model_runner.h"
+#include "model/weight_checksums.h"
 
 namespace slime::engine {
 
 void StepRunner::append_experts(const Request&, int64_t, int64_t, std::vector<int16_t>&) const {
   throw BugError("this runner does not record experts");
+}
+
+WeightChecksums StepRunner::checksums_of(model::Weights& weights, bool resets) {
+  if (resets) model::fill_with_noise(weights);
+  return model::checksums_of(weights);
 }
 
 at::ScalarType kv_storage_type(const std::string& kv_cache_dtype, model::Network& network) {

@@ -18,6 +18,7 @@
 
 #include "core/error.h"
 #include "core/expected.h"
+#include "core/weight_checksums.h"
 #include "engine/scheduler.h"
 #include "kernels/cpu/sample.h"
 #include "model/network.h"
@@ -69,6 +70,10 @@ class StepRunner {
   /// Waits for the copy that began last, or for the steps before the last exchange; the seconds that the
   /// copy took on the device, 0 without one. Any thread, but not while another begins.
   virtual double wait_for_weights() = 0;
+
+  /// Of all tensors of the model, of which `weights` are this rank's and the ones that run; `resets`: they
+  /// become random numbers first (model/weight_checksums.h). No step is in flight. The engine's thread.
+  virtual WeightChecksums checksums_of(model::Weights& weights, bool resets);
 
   /// Forgets launched steps after an error.
   virtual void reset() = 0;

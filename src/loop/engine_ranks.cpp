@@ -21,7 +21,7 @@ namespace {
 
 comm::GlooConfig meeting(const EngineRankStart& start, const cluster::RunIdentity& identity) {
   return {.rank = start.rank,
-          .layout = {.tp = start.num_ranks},
+          .layout = comm::engine_layout(start.num_ranks),
           .port = start.port,
           .token = identity.token,
           .epoch = identity.epoch,
@@ -69,19 +69,12 @@ void check_engine_ranks(const model::ModelConfig& model, int64_t num_ranks, cons
   if (model.latent.kv_rank == 0) divides("key-value heads", model.num_kv_heads);
   if (!model.delta.in_layer.empty())
     divides("key heads of gated delta nets", model.delta.shape.key_heads);
-  // Trainers slice these; what an engine keeps of them between its steps is whole on each rank.
-  const auto is_whole = [&](const char* what, bool has) {
-    if (!has) return;
-    problems.push_back(fmt::format(
-        "{} {}: engines have {} whole so far; use tensor parallelism of 1", flag, num_ranks, what));
-  };
-  is_whole("experts", model.has_experts());
-  is_whole("latent attention", model.latent.kv_rank > 0);
   if (!problems.empty()) throw ConfigError(problems);
-  const comm::Mesh mesh(
-      {.tp = static_cast<int>(num_ranks)}, 0, [](comm::Axis, const std::vector<int>& members) {
-        return std::make_unique<comm::UnconnectedGroup>(0, static_cast<int>(members.size()));
-      });
+  const comm::Mesh mesh(comm::engine_layout(static_cast<int>(num_ranks)), 0,
+                        [](comm::Axis, const std::vector<int>& members) {
+                          return std::make_unique<comm::UnconnectedGroup>(
+                              0, static_cast<int>(members.size()));
+                        });
   try {  // the layers have the reasons; without memory
     model::make_blank_network(model, {.device = at::kMeta}, mesh);
   } catch (const ConfigError& error) {

@@ -147,6 +147,8 @@ MemoryNeeds engine_memory_needs(const config::RunConfig& config, model::Network&
   set_pages(config, network, precision, needs);
   needs.engine_workspace = engine_workspace_bytes(
       config, network, precision, config.sglang_max_running_requests, needs.longest_request);
+  if (network.config().latent.kv_rank > 0)
+    needs.ranks_of_one_cache = config.rollout_num_gpus_per_engine;
   // Steps are recorded for each of its two networks.
   if (precision.device.is_cuda()) needs.engine_workspace += kRecordedSteps * kRecordedStepBytes;
   needs.engine_weights = static_cast<int64_t>(network.weights().flat().nbytes());

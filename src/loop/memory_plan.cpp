@@ -149,8 +149,11 @@ void MemoryPlan::add_rows(const config::RunConfig& config, const MemoryNeeds& ne
           ? "--recompute-granularity full, or --max-tokens-per-gpu (with --use-dynamic-batch-size)"
           : "--max-tokens-per-gpu (with --use-dynamic-batch-size)");
   add("a chunk of logits", 0, train.logits, false);
-  add(is_on_gpu_ ? "keys and values" : "keys and values, if responses are long", cache, kept_cache,
-      is_on_gpu_, "--kv-cache-gb");
+  std::string cache_name =
+      is_on_gpu_ ? "keys and values" : "keys and values, if responses are long";
+  if (needs.ranks_of_one_cache > 1)
+    cache_name = fmt::format("latents, the same on all {} ranks", needs.ranks_of_one_cache);
+  add(std::move(cache_name), cache, kept_cache, is_on_gpu_, "--kv-cache-gb");
   // Sleep gives keys and values back, not these.
   add("choices of experts of their tokens", experts, experts, false,
       config.kv_cache_gb > 0 ? "--kv-cache-gb" : "--rollout-max-response-len, --kv-cache-gb");

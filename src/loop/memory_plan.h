@@ -28,8 +28,8 @@ struct MemoryNeeds {
   int64_t micro_batch_tokens = 0;  // that train.activations was predicted for
   bool has_engine = true;
   int64_t kv_page_bytes = 0;
-  int64_t expert_page_bytes =
-      0;                        // beside a page, where choices of experts are recorded (on the CPU)
+  /// Beside a page, where choices of experts are recorded (on the CPU).
+  int64_t expert_page_bytes = 0;
   int64_t state_bytes = 0;      // of a request, in networks whose layers keep one (on the CPU)
   int64_t longest_request = 0;  // tokens, prompt and response
   int64_t most_held = 0;        // of those in pages at once, where windows give pages back; 0: all
@@ -37,6 +37,7 @@ struct MemoryNeeds {
   int64_t engine_workspace = 0;  // activations and logits of a step, recorded steps
   int64_t engine_weights = 0;    // of an engine with weights of its own
   int64_t staged_weights = 0;    // its second buffer
+  int64_t ranks_of_one_cache = 1;  // each has all of it: latents are of no head
   /// What engines in processes of their own have, kept for those that come back.
   int64_t published_weights = 0;
   // Of an evaluation beside training, while one runs; 0: there is none.

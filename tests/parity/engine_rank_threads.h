@@ -112,7 +112,7 @@ class ParallelEngine {
   static std::unique_ptr<comm::Mesh> meet(int tp, int rank, int port,
                                           comm::Rendezvous* rendezvous) {
     return comm::make_gloo_mesh({.rank = rank,
-                                 .layout = {.tp = tp},
+                                 .layout = comm::engine_layout(tp),
                                  .port = port,
                                  .connect_timeout = std::chrono::seconds(60),
                                  .timeout = std::chrono::seconds(60)},

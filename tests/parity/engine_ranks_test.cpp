@@ -57,15 +57,18 @@ TEST_P(EngineRanksOnGoldenModel, TwoRanksDrawTheTokensOfOne) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Fixtures, EngineRanksOnGoldenModel,
-                         ::testing::Values("gemma3_text", "llama", "llama3_rope", "qwen2", "qwen3",
-                                           "qwen3_5"),
+                         ::testing::Values("deepseek_v2", "deepseek_v3", "deepseek_v32",
+                                           "gemma3_text", "glm4_moe", "glm4_moe_lite",
+                                           "glm_moe_dsa", "kimi_k2", "llama", "llama3_rope",
+                                           "qwen2", "qwen3", "qwen3_moe", "qwen3_next", "qwen3_5"),
                          [](const auto& info) { return std::string(info.param); });
 
-/// qwen3 with as many key-value heads as query heads, so that four ranks can have them; what is not
-/// divided is the vocabulary.
+/// A shape of a fixture, made so that four ranks can share it: as many key-value heads as query heads.
+/// What is not divided is the vocabulary.
 class FourHeads {
  public:
-  FourHeads() : config_(model::read_model_config(fixture_directory("qwen3"))) {
+  explicit FourHeads(const char* fixture)
+      : config_(model::read_model_config(fixture_directory(fixture))) {
     config_.num_kv_heads = config_.num_heads;
     config_.initializer_range = 0.2;
     config_.vocab_size = 317;
@@ -86,13 +89,69 @@ class FourHeads {
   std::unique_ptr<model::Network> whole_;
 };
 
-TEST(EngineRanks, FourRanksDrawTheTokensOfOne) {
-  const FourHeads model;
+class EngineOfFourRanks : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(EngineOfFourRanks, DrawsTheTokensOfOne) {
+  const FourHeads model(GetParam());
   TestEngine one(model.slices()(comm::Mesh::single()), {});
   const auto requests = workload(317, 12);
   ParallelEngine four(model.slices(), 4, {.max_prefill_tokens = 40});
   expect_same(four.generate(requests), expected_of(one, requests));
 }
+
+INSTANTIATE_TEST_SUITE_P(Shapes, EngineOfFourRanks,
+                         ::testing::Values("qwen3", "qwen3_moe", "glm4_moe", "kimi_k2"),
+                         [](const auto& info) { return std::string(info.param); });
+
+TEST(EngineRanks, ChoicesOfExpertsAreThoseOfOneRank) {
+  const EngineConfig config{.max_prefill_tokens = 20, .records_experts = true};
+  TestEngine one("glm4_moe", config);
+  auto requests = workload(one.network().config().vocab_size);
+  for (GenerateRequest& request : requests) request.return_routed_experts = true;
+  ParallelEngine two(slices_of("glm4_moe"), 2, config);
+  const auto got = two.generate(requests), expected = expected_of(one, requests);
+  for (std::size_t i = 0; i < requests.size(); ++i) {
+    EXPECT_FALSE(got[i].routed_experts.empty());
+    EXPECT_EQ(got[i].routed_experts, expected[i].routed_experts) << requests[i].rid;
+  }
+}
+
+class ChecksumsOfRanks : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(ChecksumsOfRanks, AreThoseOfTheWholeModel) {
+  SLIME_NEEDS_MODEL(GetParam());
+  TestEngine one(GetParam());
+  ParallelEngine two(slices_of(GetParam()), 2);
+  const auto whole = one.engine().check_weights(WeightCheck::kChecksum);
+  ASSERT_TRUE(whole);
+  ASSERT_FALSE(two.engine().check_weights(WeightCheck::kCompare)) << "there is no snapshot";
+  const auto snapshot = two.engine().check_weights(WeightCheck::kSnapshot);
+  ASSERT_TRUE(snapshot) << snapshot.error().message;
+  EXPECT_EQ(*snapshot, *whole);
+  const auto reset = two.engine().check_weights(WeightCheck::kReset);
+  ASSERT_TRUE(reset);
+  EXPECT_EQ(differing_tensors(*whole, *reset).size(), whole->size());
+  ASSERT_FALSE(two.engine().check_weights(WeightCheck::kCompare));
+  ASSERT_TRUE(two.engine().update_weights(
+      {.version = 1, .source = FromDirectory{fixture_directory(GetParam())}}));
+  ASSERT_TRUE(two.engine().check_weights(WeightCheck::kCompare));
+  // A norm that every rank has whole, and a matrix of which each has slices, on one of them.
+  ASSERT_TRUE(two.engine().run_exclusive([&] {
+    const at::NoGradGuard no_grad;
+    const model::Weights& own = two.network().weights();
+    for (const model::NamedWeight& weight : own.tensors()) {
+      if (weight.name == "model.norm.weight" || weight.name == "lm_head.weight")
+        model::Weights::view(own.flat(), weight).flatten()[0] += 1;
+    }
+  }));
+  const auto changed = two.engine().check_weights(WeightCheck::kChecksum);
+  ASSERT_TRUE(changed);
+  EXPECT_EQ(differing_tensors(*whole, *changed),
+            (std::vector<std::string>{"lm_head.weight", "model.norm.weight"}));
+}
+
+INSTANTIATE_TEST_SUITE_P(Fixtures, ChecksumsOfRanks, ::testing::Values("deepseek_v3", "glm4_moe"),
+                         [](const auto& info) { return std::string(info.param); });
 
 TEST(EngineRanks, PagesAreTakenAwayAndGivenBackOnAllRanks) {
   TestEngine one("qwen3");
@@ -136,11 +195,16 @@ TEST(EngineRanks, APauseAnAbortAndAStopStringChangeNoOtherToken) {
 }
 
 /// Weights over a connection, as a run sends them: whole, in pieces that end anywhere.
-TEST(EngineRanks, EachRankTakesItsSlicesOfSentWeightsAndTheNextTokensAreTheirs) {
+class WeightsOfRanks : public ::testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override { SLIME_NEEDS_MODEL(GetParam()); }
+};
+
+TEST_P(WeightsOfRanks, AreTheirSlicesOfThoseThatAreSentAndTheNextTokensAreTheirs) {
   const at::NoGradGuard no_grad;
-  TestEngine other("qwen3");
+  TestEngine other(GetParam());
   const Tensor first = other.network().weights().flat().clone();
-  ParallelEngine two(slices_of("qwen3"), 2);
+  ParallelEngine two(slices_of(GetParam()), 2);
   const auto second = model::make_blank_network(two.network().config(),
                                                 model::Precision::of("float32"), two.mesh());
   TwoNetworks networks{
@@ -178,9 +242,9 @@ TEST(EngineRanks, EachRankTakesItsSlicesOfSentWeightsAndTheNextTokensAreTheirs) 
   remote.disconnect("the test is over");
 }
 
-TEST(EngineRanks, EachRankReadsItsSlicesOfACheckpoint) {
+TEST_P(WeightsOfRanks, AreTheirSlicesOfACheckpoint) {
   const at::NoGradGuard no_grad;
-  ParallelEngine two(slices_of("qwen3"), 2);
+  ParallelEngine two(slices_of(GetParam()), 2);
   GenerateRequest request = sampled_request(some_tokens(40), 20, 4);
   request.rid = "as loaded";
   const GenerateUpdate loaded = two.generate(request);
@@ -189,12 +253,15 @@ TEST(EngineRanks, EachRankReadsItsSlicesOfACheckpoint) {
   ASSERT_FALSE(two.engine().update_weights(
       {.version = 5, .source = FromDirectory{fixture_directory("llama")}}));
   ASSERT_TRUE(two.engine().update_weights(
-      {.version = 5, .source = FromDirectory{fixture_directory("qwen3")}}));
+      {.version = 5, .source = FromDirectory{fixture_directory(GetParam())}}));
   request.rid = "read again";
   const GenerateUpdate again = two.generate(request);
   EXPECT_EQ(again.output_ids, loaded.output_ids);
   EXPECT_EQ(again.versions, (std::vector<VersionRun>{{5, 20}}));
 }
+
+INSTANTIATE_TEST_SUITE_P(Fixtures, WeightsOfRanks, ::testing::Values("qwen3", "deepseek_v3"),
+                         [](const auto& info) { return std::string(info.param); });
 
 TEST(EngineRanks, AnEngineThatLosesARankIsLost) {
   ParallelEngine two(slices_of("qwen3"), 2);

@@ -118,7 +118,7 @@ void on_two_ranks(const MakeSlices& make, const model::Precision& precision, boo
                   const EngineConfig& config,
                   const std::function<void(const Mesh&, LeadingEngine&)>& body) {
   on_gpus(
-      {.tp = 2},
+      comm::engine_layout(2),
       [&](const Mesh& mesh) {
         const at::NoGradGuard no_grad;
         const int end = connected(mesh);
@@ -142,7 +142,8 @@ class GpuEngineRanks : public ::testing::TestWithParam<bool> {};
 
 TEST_P(GpuEngineRanks, TwoRanksDrawTheTokensOfOne) {
   SLIME_NEEDS_GPUS(2);
-  for (const char* model : {"qwen3", "llama3_rope", "qwen2"}) {
+  for (const char* model : {"qwen3", "llama3_rope", "qwen2", "qwen3_moe", "glm4_moe", "kimi_k2",
+                            "glm4_moe_lite", "deepseek_v3"}) {
     const EngineConfig config{.max_prefill_tokens = 20};
     on_two_ranks(slices_of(model), model::Precision::on_gpu("float32"), GetParam(), config,
                  [&](const Mesh&, LeadingEngine& two) {
@@ -177,10 +178,31 @@ model::ModelConfig wide_shape() {
   return config;
 }
 
+/// Experts in all layers but the first, beside a shared one where there is latent attention.
+model::ModelConfig wide_experts(bool is_latent) {
+  json::object shape = json::parse(R"({"vocab_size": 1001, "hidden_size": 256,
+      "num_hidden_layers": 4, "num_attention_heads": 8, "intermediate_size": 512,
+      "moe_intermediate_size": 128, "num_experts_per_tok": 4, "norm_topk_prob": true,
+      "max_position_embeddings": 256, "rope_theta": 10000, "rms_norm_eps": 1e-6,
+      "tie_word_embeddings": false, "hidden_act": "silu", "initializer_range": 0.08})")
+                           .as_object();
+  const json::object more = json::parse(is_latent ? R"({"architectures": ["DeepseekV3ForCausalLM"],
+      "model_type": "deepseek_v3", "num_key_value_heads": 8, "first_k_dense_replace": 1,
+      "n_routed_experts": 16, "n_shared_experts": 2, "n_group": 1, "topk_group": 1,
+      "scoring_func": "sigmoid", "topk_method": "noaux_tc", "routed_scaling_factor": 2.0,
+      "kv_lora_rank": 512, "q_lora_rank": 128, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64,
+      "v_head_dim": 128})"
+                                                  : R"({"architectures": ["Qwen3MoeForCausalLM"],
+      "model_type": "qwen3_moe", "num_key_value_heads": 2, "head_dim": 64, "num_experts": 16,
+      "mlp_only_layers": [0], "decoder_sparse_step": 1})")
+                                .as_object();
+  for (const auto& field : more) shape[field.key()] = field.value();
+  return model::parse_model_config(shape, "wide experts");
+}
+
 /// In bfloat16; every process makes the same.
-MakeSlices wide_slices() {
-  return [](const Mesh& mesh) {
-    const model::ModelConfig config = wide_shape();
+MakeSlices slices_of_shape(const model::ModelConfig& config) {
+  return [config](const Mesh& mesh) {
     const auto whole = model::make_network(
         config, {.weights = at::kBFloat16, .activations = at::kFloat}, /*seed=*/7);
     auto network = model::make_blank_network(config, model::Precision::on_gpu("bfloat16"), mesh);
@@ -194,9 +216,9 @@ MakeSlices wide_slices() {
 TEST_P(GpuEngineRanks, InBfloat16LogProbsOfDecodeAreThoseThatOneScores) {
   SLIME_NEEDS_GPUS(2);
   on_two_ranks(
-      wide_slices(), model::Precision::on_gpu("bfloat16"), GetParam(), {},
+      slices_of_shape(wide_shape()), model::Precision::on_gpu("bfloat16"), GetParam(), {},
       [&](const Mesh&, LeadingEngine& two) {
-        TestEngine one(wide_slices()(Mesh::single()), whole_cache({}));
+        TestEngine one(slices_of_shape(wide_shape())(Mesh::single()), whole_cache({}));
         // Narrow products, those of up to 64 rows, wide ones and cuBLASLt's.
         for (const int count : {1, 2, 20, 80, 200}) {
           std::vector<GenerateRequest> requests;
@@ -228,16 +250,67 @@ TEST_P(GpuEngineRanks, InBfloat16LogProbsOfDecodeAreThoseThatOneScores) {
       });
 }
 
+/// Mean absolute difference between log-probs that an engine drew `count` responses with and those that
+/// `scorer` gives them.
+double difference_from(engine::Engine& scorer, std::vector<GenerateRequest> requests,
+                       const std::vector<GenerateUpdate>& drawn) {
+  for (std::size_t i = 0; i < requests.size(); ++i) {
+    requests[i].input_ids.insert(requests[i].input_ids.end(), drawn[i].output_ids.begin(),
+                                 drawn[i].output_ids.end());
+    requests[i].sampling.max_new_tokens = 0;
+    requests[i].logprob_start_len = 0;
+  }
+  const auto scored = LeadingEngine::answers_of(scorer, requests);
+  double sum = 0, count = 0;
+  for (std::size_t i = 0; i < requests.size(); ++i) {
+    EXPECT_EQ(drawn[i].output_ids.size(), 12U) << drawn[i].finish->message;
+    const std::size_t begin = scored[i].input_log_probs.size() - drawn[i].output_ids.size();
+    for (std::size_t t = 0; t < drawn[i].output_ids.size(); ++t, ++count)
+      sum += std::abs(drawn[i].output_log_probs[t] - *scored[i].input_log_probs[begin + t]);
+  }
+  return sum / count;
+}
+
+/// Roundings change who is visited where scores of experts are close, on one rank as on two: what one
+/// rank's decode differs from its scores is the measure.
+TEST_P(GpuEngineRanks, InBfloat16ExpertsOfTwoRanksDifferFromScoresAsThoseOfOneDo) {
+  SLIME_NEEDS_GPUS(2);
+  for (const bool is_latent : {false, true}) {
+    const MakeSlices make = slices_of_shape(wide_experts(is_latent));
+    on_two_ranks(make, model::Precision::on_gpu("bfloat16"), GetParam(), {},
+                 [&](const Mesh&, LeadingEngine& two) {
+                   TestEngine one(make(Mesh::single()), whole_cache({}));
+                   for (const int count : {1, 2, 20, 80, 200}) {
+                     std::vector<GenerateRequest> requests;
+                     for (int i = 0; i < count; ++i) {
+                       requests.push_back(sampled_request(some_tokens(9 + i % 7, i, 1001), 12, i));
+                       requests.back().rid = fmt::format("{} of {}", i, count);
+                     }
+                     const auto of_two = two.generate(requests);
+                     const auto of_one = LeadingEngine::answers_of(one.engine(), requests);
+                     const double own = difference_from(one.engine(), requests, of_one);
+                     const double other = difference_from(one.engine(), requests, of_two);
+                     fmt::print("{} {}: {:.4f}, of one {:.4f}\n", is_latent ? "latent" : "heads",
+                                count, other, own);
+                     // A tenth of a nat would be another model; few numbers scatter.
+                     EXPECT_LT(other, 2 * own + (count < 20 ? 0.05 : 0.01)) << count;
+                   }
+                 });
+  }
+}
+
 /// Weights over a connection, as a run sends them.
-TEST(GpuEngineRanksWeights, EachRankTakesItsSlicesAndTheNextTokensAreTheirs) {
+class GpuEngineRanksWeights : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(GpuEngineRanksWeights, EachRankTakesItsSlicesAndTheNextTokensAreTheirs) {
   SLIME_NEEDS_GPUS(2);
   const auto precision = model::Precision::on_gpu("float32");
   on_two_ranks(
-      slices_of("qwen3"), precision, /*nccl_alone=*/false, {},
+      slices_of(GetParam()), precision, /*nccl_alone=*/false, {},
       [&](const Mesh& mesh, LeadingEngine& two) {
-        TestEngine one("qwen3", whole_cache({}), precision);
+        TestEngine one(GetParam(), whole_cache({}), precision);
         const auto whole =
-            model::load_network(fixture_directory("qwen3"), model::Precision::of("float32"));
+            model::load_network(fixture_directory(GetParam()), model::Precision::of("float32"));
         const Tensor first = whole->weights().flat().clone();
         const auto second = model::make_blank_network(two.network().config(), precision, mesh);
         engine::TwoNetworks networks{.running = &two.network(),
@@ -263,11 +336,18 @@ TEST(GpuEngineRanksWeights, EachRankTakesItsSlicesAndTheNextTokensAreTheirs) {
           for (int round = 0; round < 3; ++round)
             expect_same(two.generate(requests), LeadingEngine::answers_of(one.engine(), requests));
         }
+        const auto whole_checksums = one.engine().check_weights(engine::WeightCheck::kChecksum);
+        const auto checksums = two.engine().check_weights(engine::WeightCheck::kChecksum);
+        ASSERT_TRUE(checksums) << checksums.error().message;
+        EXPECT_EQ(*checksums, *whole_checksums);
         remote.disconnect("the test is over");
       });
 }
 
-TEST(GpuEngineRanksWeights, EachRankReadsItsSlicesOfACheckpoint) {
+INSTANTIATE_TEST_SUITE_P(Fixtures, GpuEngineRanksWeights, ::testing::Values("qwen3", "deepseek_v3"),
+                         [](const auto& info) { return std::string(info.param); });
+
+TEST(GpuEngineRanksCheckpoint, EachRankReadsItsSlicesOfACheckpoint) {
   SLIME_NEEDS_GPUS(2);
   const auto precision = model::Precision::on_gpu("float32");
   on_two_ranks(
@@ -288,7 +368,7 @@ TEST(GpuEngineRanksWeights, EachRankReadsItsSlicesOfACheckpoint) {
 TEST(GpuEngineRanksDeaths, ARankThatHangsEndsTheEngineAndIsNamed) {
   SLIME_NEEDS_GPUS(2);
   on_gpus(
-      {.tp = 2},
+      comm::engine_layout(2),
       [&](const Mesh& mesh) {
         const at::NoGradGuard no_grad;
         const int end = connected(mesh);

@@ -31,6 +31,7 @@ enum class RankOrder : uint32_t {
   kLoad,         // a checkpoint's directory, read into the second network; answered
   kCopyWeights,  // the second network's weights over those that run
   kExchange,     // compute with the second network; Weights::flat_constants() of it
+  kChecksums,    // of the weights that run, over the mesh; true: they become random numbers first
   kForgetLaunched,
   kRelease,  // the memory of keys and values
   kResume,

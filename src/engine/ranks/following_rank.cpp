@@ -100,6 +100,14 @@ void FollowingRank::carry_out(const net::Frame& frame) {
     }
     case RankOrder::kExchange:
       return exchange(frame.payload);
+    case RankOrder::kChecksums: {
+      net::BinaryReader in(frame.payload);
+      bool resets = false;
+      in.get(resets);
+      in.end();
+      static_cast<void>(checksums_of_rank(running_->weights(), resets, mesh_.tp()));
+      return;
+    }
     case RankOrder::kForgetLaunched:
       steps_.forget();
       return runner().reset();

@@ -7,6 +7,7 @@
 #include "comm/rank_group.h"
 #include "engine/error_text.h"
 #include "engine/ranks/peer_group.h"
+#include "model/weight_checksums.h"
 #include "net/binary.h"
 
 namespace slime::engine {
@@ -41,7 +42,18 @@ std::string ids_of(const std::vector<std::optional<kernels::SampledToken>>& toke
   return out.take();
 }
 
+std::string resets_frame(bool resets) {
+  net::BinaryWriter out;
+  out.put(resets);
+  return out.take();
+}
+
 }  // namespace
+
+WeightChecksums checksums_of_rank(model::Weights& weights, bool resets, comm::RankGroup& ranks) {
+  if (resets) model::fill_with_noise(weights);
+  return model::checksums_of(weights, ranks);
+}
 
 std::string to_frame(const StepRunnerConfig& config) {
   net::BinaryWriter out;
@@ -60,7 +72,9 @@ StepRunnerConfig step_runner_config_from(std::string_view frame) {
 LeadingRunner::LeadingRunner(std::unique_ptr<StepRunner> own, Followers& followers,
                              comm::RankGroup& ranks, const StepRunnerConfig& config, OnLost on_lost)
     : own_(std::move(own)), followers_(followers), ranks_(ranks), on_lost_(std::move(on_lost)) {
-  followers_.tell(RankOrder::kOpen, to_frame(config));
+  StepRunnerConfig others = config;
+  others.records_experts = false;  // routers are whole: each rank's choices are rank 0's
+  followers_.tell(RankOrder::kOpen, to_frame(others));
 }
 
 template <typename Fn>
@@ -122,6 +136,11 @@ void LeadingRunner::exchange_network(model::Network& network) {
   net::BinaryWriter out;
   out.put(std::vector<float>(first, first + constants_C.numel()));
   together(RankOrder::kExchange, out.take(), [&] { own_->exchange_network(network); });
+}
+
+WeightChecksums LeadingRunner::checksums_of(model::Weights& weights, bool resets) {
+  return together(RankOrder::kChecksums, resets_frame(resets),
+                  [&] { return checksums_of_rank(weights, resets, ranks_); });
 }
 
 /// Also where the ranks are lost: the error has been told.

@@ -29,6 +29,9 @@ std::string to_frame(const StepRunnerConfig& config);
 /// Throws net::FrameError.
 StepRunnerConfig step_runner_config_from(std::string_view frame);
 
+/// StepRunner::checksums_of() on one of several ranks, which all do it together; the result is rank 0's.
+WeightChecksums checksums_of_rank(model::Weights& weights, bool resets, comm::RankGroup& ranks);
+
 class LeadingRunner final : public StepRunner {
  public:
   using OnLost = std::function<void(const std::string&)>;
@@ -47,10 +50,15 @@ class LeadingRunner final : public StepRunner {
   void copy_weights(const FreshWeights& fresh) override;
   void exchange_network(model::Network& network) override;
   double wait_for_weights() override { return own_->wait_for_weights(); }
+  WeightChecksums checksums_of(model::Weights& weights, bool resets) override;
   void reset() override;
   void release_memory() override;
   void resume_memory() override;
   at::ScalarType kv_dtype() const override { return own_->kv_dtype(); }
+  void append_experts(const Request& request, int64_t begin, int64_t end,
+                      std::vector<int16_t>& out) const override {
+    own_->append_experts(request, begin, end, out);
+  }
 
  private:
   /// Whatever fails in it leaves the ranks out of step.

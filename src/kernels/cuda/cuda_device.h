@@ -106,6 +106,7 @@ class CudaDevice final : public cpu::ReferenceDevice,
   Tensor product(const Tensor& x_TI, const Tensor& weight_OI, const Tensor& bias_O,
                  bool float_result) const;
   Tensor expert_chain(const BlockChain& chain) const;
+  Tensor expert_chain_of_ranks(const BlockChain& chain) const;
   bool has_chained_experts(const Tensor& x_TH, const RoutedExperts& experts) const;
   /// What the shared expert returns, [T, H]: in float32 for the prologue of a narrow product.
   Tensor visit_shared(const Tensor& x_TH, const RoutedExperts& experts, bool float_result) const;

@@ -241,9 +241,66 @@ Tensor CudaDevice::sum_with_shared(const Tensor& rows_VH, const Tensor& weight_T
   return out_TH;
 }
 
+/// Of ranks that have slices of all experts: their sums are kernels that also add and norm, so the
+/// router's kernel does not.
+Tensor CudaDevice::expert_chain_of_ranks(const BlockChain& chain) const {
+  const RoutedExperts& experts = *chain.experts;
+  const RankCollectives& ranks = *chain.ranks;
+  const cudaStream_t stream = stream_of(chain.residual_TH);
+  const int64_t rows = chain.residual_TH.size(0), hidden = chain.residual_TH.size(1);
+  const auto options = chain.residual_TH.options(), wide = options.dtype(at::kFloat);
+  const auto is_narrow = [&](const Tensor& weight_OI) {
+    return has_narrow_product(Number::kBFloat16, rows, weight_OI.size(1));
+  };
+  const bool is_batch = has_batch_product(Number::kBFloat16, rows),
+             is_fused = ranks.has_add_norm(chain.residual_TH);
+  const auto added_norm = [&](const Tensor& partial, const Tensor& bias_H, const Tensor& norm_H) {
+    if (is_fused) return ranks.add_norm_(chain.residual_TH, partial, bias_H, norm_H, chain.eps);
+    ranks.sum_(partial);
+    return add_rms_norm_(chain.residual_TH, partial, norm_H, chain.eps);
+  };
+
+  Tensor added, bias_H;
+  if (is_fused && is_narrow(chain.output_HC)) {
+    added = at::empty({rows, hidden}, wide);
+    bias_H = chain.output_bias_H;
+    narrow_product(product_of(chain.attended_TC, chain.output_HC, added), {}, stream);
+  } else if (is_fused && is_batch) {
+    const int splits =
+        batch_product_splits(static_cast<int>(chain.output_HC.size(1)), static_cast<int>(hidden));
+    added = at::empty({splits, rows, hidden}, wide);
+    bias_H = chain.output_bias_H;
+    BatchProduct product = product_of(chain.attended_TC, chain.output_HC, added);
+    product.float_result = false;
+    product.epilogue = BatchProduct::Epilogue::kSplitK;
+    batch_product(product, stream);
+  } else {
+    added = linear(chain.attended_TC, chain.output_HC, chain.output_bias_H);
+  }
+  const Tensor input_TH = added_norm(added, bias_H, chain.post_norm_H);
+  Choices choices = choices_of(experts, rows);
+  choices.call.x_TH = pointer(input_TH);
+  norm_route(choices.call, stream);
+  const Tensor shared_TH = visit_shared(input_TH, experts, false);
+  const Tensor update_TH = sum_with_shared(visit_experts(input_TH, choices.expert_TK, experts),
+                                           choices.weight_TK, shared_TH);
+  if (!chain.next_norm_H.defined()) {
+    ranks.sum_(update_TH);
+    return update_TH;
+  }
+  const Tensor next_TH = added_norm(update_TH, {}, chain.next_norm_H);
+  if (!is_batch) return linear(next_TH, chain.next_qkv_EH, chain.next_qkv_bias_E);
+  Tensor heads_TE = at::empty({rows, chain.next_qkv_EH.size(0)}, options);
+  BatchProduct qkv = product_of(next_TH, chain.next_qkv_EH, heads_TE);
+  qkv.bias_O = pointer(chain.next_qkv_bias_E);
+  is_narrow(chain.next_qkv_EH) ? narrow_product(qkv, {}, stream) : batch_product(qkv, stream);
+  return heads_TE;
+}
+
 /// From attention to attention with experts between: output product, addition, norm and router in
 /// one, experts, their sum with addition and norm, and the next product.
 Tensor CudaDevice::expert_chain(const BlockChain& chain) const {
+  if (chain.ranks != nullptr) return expert_chain_of_ranks(chain);
   const RoutedExperts& experts = *chain.experts;
   const cudaStream_t stream = stream_of(chain.residual_TH);
   const int64_t rows = chain.residual_TH.size(0), hidden = chain.residual_TH.size(1);

@@ -51,8 +51,9 @@ Tensor layer_by_layer(const DecoderBlock& block, const kernels::BlockChain& chai
   const auto add_norm = [&](const Tensor& update_TH, const Tensor& weight_H) {
     return device.add_rms_norm_(chain.residual_TH, update_TH, weight_H, chain.eps);
   };
-  const Tensor input_TH = add_norm(
-      device.linear(chain.attended_TC, chain.output_HC, chain.output_bias_H), chain.post_norm_H);
+  const Tensor output_TH = device.linear(chain.attended_TC, chain.output_HC, chain.output_bias_H);
+  if (chain.ranks != nullptr) chain.ranks->sum_(output_TH);
+  const Tensor input_TH = add_norm(output_TH, chain.post_norm_H);
   const Tensor update_TH = block.feed_forward().forward(input_TH, nullptr);
   if (!chain.next_norm_H.defined()) return update_TH;
   return device.linear(add_norm(update_TH, chain.next_norm_H), chain.next_qkv_EH,
@@ -67,7 +68,7 @@ bool has_chain(Blocks blocks, const TensorParallel& tp) {
     return is_before_only(block->mixer_norms()) && is_before_only(block->feed_forward_norms()) &&
            block->mixer().products() != nullptr &&
            (block->feed_forward().gated_products() != nullptr ||
-            (tp.is_alone() && block->feed_forward().routed_experts().has_value()));
+            block->feed_forward().routed_experts().has_value());
   });
 }
 

@@ -16,7 +16,7 @@ namespace slime::model {
 using Blocks = std::span<const std::unique_ptr<DecoderBlock>>;
 
 /// Norms before the layers and not after them, mixers with products, gated feed-forward layers or
-/// (on one tensor-parallel rank) nothing but routed experts. Ranks have all rows of the stream.
+/// nothing but routed experts, whose rows ranks do not divide. Ranks have all rows of the stream.
 bool has_chain(Blocks blocks, const TensorParallel& tp);
 
 /// The ranks that share the layers.

@@ -23,10 +23,11 @@ void check_supported(const LayerSite& site) {
   const int64_t count = site.config.experts.count;
   const bool is_one_tensor = site.config.experts.are_in_turns || site.config.experts.are_stacked;
   if (is_one_tensor && site.mesh.sizes().etp > 1) {
-    throw ConfigError(
-        fmt::format("{} stores the {} experts of a layer as one tensor, which expert tensor "
-                    "parallelism cannot slice: use expert tensor parallelism of 1",
-                    site.config.model_type, count));
+    throw ConfigError(fmt::format(
+        "{} stores the {} experts of a layer as one tensor, which expert tensor parallelism cannot "
+        "slice: use {} parallelism of 1",
+        site.config.model_type, count,
+        site.mesh.sizes().routes_all_rows ? "tensor" : "expert tensor"));
   }
 }
 
@@ -59,7 +60,8 @@ ExpertLayer::ExpertLayer(const LayerSite& site)
       hidden_(site.config.hidden_size),
       config_(site.config.experts),
       tp_(site.mesh),
-      where_(site.mesh, config_.count, config_.width) {
+      where_(site.mesh, config_.count, config_.width),
+      routes_all_rows_(site.mesh.sizes().routes_all_rows) {
   check_supported(site);
   const ExpertNames& names = config_.names;
   const auto name = [&](const std::string& tail) { return site.name(names.prefix + "." + tail); };
@@ -141,12 +143,18 @@ void ExpertLayer::add_experts_in_turns(const LayerSite& site) {
 }
 
 Tensor ExpertLayer::forward(const Tensor& input_TH, RouterPass* routers) const {
+  if (!routes_all_rows()) {
+    const Tensor routed_TH = routed_on_ranks(input_TH, routers);
+    return shared_ ? routed_TH + gated_shared(input_TH, shared_->forward(input_TH, nullptr))
+                   : routed_TH;
+  }
   const Tensor routed_TH = routed(input_TH, routers);
-  return shared_ ? routed_TH + shared(input_TH) : routed_TH;
+  return layer_output(
+      shared_ ? routed_TH + gated_shared(input_TH, shared_->partial(input_TH)) : routed_TH, tp_);
 }
 
+/// Of slices a part of the sum.
 Tensor ExpertLayer::routed(const Tensor& input_TH, RouterPass* routers) const {
-  if (!where_.is_alone()) return routed_on_ranks(input_TH, routers);
   if (routers == nullptr && !at::GradMode::is_enabled() && is_one_operation()) {
     const kernels::ExpertKernels* fused = kernels::expert_kernels_for(input_TH);
     if (fused != nullptr && fused->has_routed_experts(input_TH, operation()))
@@ -189,7 +197,7 @@ ExpertLayer::Visits ExpertLayer::visits_of(const Tensor& input_TH, RouterPass* r
 
 /// Whether operation() says all of what the router and the experts do.
 bool ExpertLayer::is_one_operation() const {
-  return where_.is_alone() && !config_.are_in_turns && !config_.has_router_bias &&
+  return routes_all_rows() && !config_.are_in_turns && !config_.has_router_bias &&
          config_.num_groups == 1;
 }
 
@@ -199,7 +207,7 @@ kernels::RoutedExperts ExpertLayer::operation() const {
           {config_.per_token, config_.score == RouterScore::kSigmoid, config_.normalizes,
            config_.scaling},
           stack_.gate_up.value.view({-1, hidden_}),
-          stack_.down.value.view({-1, config_.width})};
+          stack_.down.value.view({-1, where_.width_end - where_.width_begin})};
 }
 
 std::optional<kernels::RoutedExperts> ExpertLayer::routed_experts() const {
@@ -213,8 +221,7 @@ std::optional<kernels::RoutedExperts> ExpertLayer::routed_experts() const {
   return experts;
 }
 
-Tensor ExpertLayer::shared(const Tensor& input_TH) const {
-  const Tensor output_TH = shared_->forward(input_TH, nullptr);
+Tensor ExpertLayer::gated_shared(const Tensor& input_TH, const Tensor& output_TH) const {
   if (!shared_gate_1H_.defined()) return output_TH;
   const Tensor gate_T1 = kernels::linear(wide(input_TH), shared_gate_1H_).sigmoid();
   return (wide(output_TH) * gate_T1).to(output_TH.scalar_type());

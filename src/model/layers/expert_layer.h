@@ -37,7 +37,8 @@ class ExpertLayer final : public FeedForward {
   void add_experts_in_turns(const LayerSite& site);
   Weights::Builder::Component stacked(const LayerSite& site, const char* tail,
                                       std::vector<int64_t> shape, bool is_bias = false) const;
-  Tensor shared(const Tensor& input_TH) const;
+  bool routes_all_rows() const { return where_.is_alone() || routes_all_rows_; }
+  Tensor gated_shared(const Tensor& input_TH, const Tensor& output_TH) const;
   Tensor routed(const Tensor& input_TH, RouterPass* routers) const;
   Tensor routed_on_ranks(const Tensor& input_LH, RouterPass* routers) const;
   struct Visits {
@@ -52,6 +53,7 @@ class ExpertLayer final : public FeedForward {
   ExpertsConfig config_;
   TensorParallel tp_;
   ExpertParallel where_;
+  bool routes_all_rows_;  // comm::ParallelLayout
   kernels::Param router_EH_;
   kernels::Param router_bias_E_;  // undefined without one
   Tensor selection_bias_E_;       // float32; undefined: scores choose as they are

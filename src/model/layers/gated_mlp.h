@@ -29,6 +29,8 @@ class GatedMlp final : public FeedForward {
   GatedMlp(const GatedMlp&) = delete;  // the builder points at the parameters
 
   Tensor forward(const Tensor& input_TH, RouterPass* routers) const override;
+  /// What this rank has of forward(), of all rows.
+  Tensor partial(const Tensor& input_TH) const;
   Costs costs() const override { return gated_mlp_costs(shape_); }
   std::string describe() const override;
   const Products* gated_products() const override {

@@ -190,7 +190,7 @@ LatentAttention::Latents LatentAttention::of_all_rows(const Latents& own, int64_
 }
 
 const Products* LatentAttention::products() const {
-  return tp_.is_alone() && layer_.index_count == 0 ? &products_ : nullptr;
+  return tp_.cuts_rows || layer_.index_count > 0 ? nullptr : &products_;
 }
 
 Tensor LatentAttention::mix(const Tensor& projected_TE, const Tensor& positions_T,
@@ -210,9 +210,9 @@ Tensor LatentAttention::mix(const Tensor& projected_TE, const Tensor& positions_
 Tensor LatentAttention::forward(const Tensor& input_SH, const Tensor& positions_T,
                                 Attention& attention) const {
   if (products() != nullptr && !at::GradMode::is_enabled()) {
-    return kernels::linear(
+    return summed_linear(
         mix(kernels::linear(input_SH, products_.first.weight_OI), positions_T, attention),
-        products_.last.weight_OI);
+        products_.last, tp_);
   }
   const int64_t rotary = layer_.rotary_dim, tokens = positions_T.size(0);
   const auto ordered = [&](const Tensor& x) {

@@ -160,11 +160,13 @@ Tensor layer_output(const Tensor& partial_TH, const TensorParallel& tp) {
       padding > 0 ? at::constant_pad_nd(partial_TH, {0, 0, 0, padding}) : partial_TH, &tp.ranks);
 }
 
-Tensor summed_linear(const Tensor& x_TI, const Product& product, const TensorParallel& tp) {
+Tensor partial_linear(const Tensor& x_TI, const Product& product, const TensorParallel& tp) {
   const kernels::Param no_bias;
-  return layer_output(
-      kernels::linear(x_TI, product.weight_OI, tp.ranks.rank() == 0 ? product.bias_O : no_bias),
-      tp);
+  return kernels::linear(x_TI, product.weight_OI, tp.ranks.rank() == 0 ? product.bias_O : no_bias);
+}
+
+Tensor summed_linear(const Tensor& x_TI, const Product& product, const TensorParallel& tp) {
+  return layer_output(partial_linear(x_TI, product, tp), tp);
 }
 
 Tensor all_rows(const Tensor& x_LH, int64_t num_rows, const TensorParallel& tp) {

@@ -45,7 +45,10 @@ Tensor layer_input(const Tensor& x_LH, const TensorParallel& tp);
 /// overwritten. The ranks bring the same gradient, or that of their rows.
 Tensor layer_output(const Tensor& partial_TH, const TensorParallel& tp);
 
-/// A product whose inputs are sliced over the ranks, as layer_output(). One rank adds the bias.
+/// A product whose inputs are sliced over the ranks: a part of the sum. One rank adds the bias.
+Tensor partial_linear(const Tensor& x_TI, const Product& product, const TensorParallel& tp);
+
+/// The same, summed as layer_output() does.
 Tensor summed_linear(const Tensor& x_TI, const Product& product, const TensorParallel& tp);
 
 /// The sum of layer_output() without gradients, for kernels that go over it (kernels/rank_collectives.h); null
