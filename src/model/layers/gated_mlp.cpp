@@ -49,9 +49,8 @@ GatedMlp::GatedMlp(const LayerSite& site, const std::string& name, const GatedMl
 }
 
 Tensor GatedMlp::forward(const Tensor& input_TH, RouterPass*) const {
-  const Product& gate_up = products_.first;
   const Tensor gate_up_T2F =
-      kernels::linear(layer_input(input_TH, tp_), gate_up.weight_OI, gate_up.bias_O);
+      gathered_linear(input_TH, rows_of_all(input_TH, tp_), products_.first, tp_);
   const Tensor gated_TF = shape_.activation == Activation::kGelu ? kernels::geglu(gate_up_T2F)
                                                                  : kernels::swiglu(gate_up_T2F);
   return summed_linear(gated_TF, products_.last, tp_);

@@ -160,13 +160,6 @@ Tensor layer_output(const Tensor& partial_TH, const TensorParallel& tp) {
       padding > 0 ? at::constant_pad_nd(partial_TH, {0, 0, 0, padding}) : partial_TH, &tp.ranks);
 }
 
-Tensor summed_linear(const Tensor& x_TI, const Product& product, const TensorParallel& tp) {
-  const kernels::Param no_bias;
-  return layer_output(
-      kernels::linear(x_TI, product.weight_OI, tp.ranks.rank() == 0 ? product.bias_O : no_bias),
-      tp);
-}
-
 Tensor all_rows(const Tensor& x_LH, int64_t num_rows, const TensorParallel& tp) {
   return tp.cuts_rows ? first_rows(GatherRows::apply(x_LH, &tp.ranks, false), num_rows) : x_LH;
 }
