@@ -13,6 +13,7 @@
 
 #include "comm/parallel_layout.h"
 #include "comm/rank_group.h"
+#include "comm/side_stream.h"
 
 namespace slime::comm {
 
@@ -52,12 +53,16 @@ class Mesh final {
   /// The same for the weights of experts.
   RankGroup& edp() const { return group(Axis::kEdp); }
 
+  /// For messages between the products of layers: of the thread that computes.
+  SideStream& layer_messages() const { return layer_messages_; }
+
  private:
   ParallelLayout sizes_;
   int rank_;
   Coordinates at_;
   std::vector<std::unique_ptr<RankGroup>> owned_;
   std::array<RankGroup*, kNumAxes> groups_{};
+  mutable SideStream layer_messages_;
 };
 
 }  // namespace slime::comm

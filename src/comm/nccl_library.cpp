@@ -34,7 +34,7 @@ NcclLibrary load() {
   NcclLibrary nccl{};
   find(library, "ncclGetVersion", nccl.get_version);
   find(library, "ncclGetUniqueId", nccl.get_unique_id);
-  find(library, "ncclCommInitRank", nccl.comm_init_rank);
+  find(library, "ncclCommInitRankConfig", nccl.comm_init_rank);
   find(library, "ncclCommAbort", nccl.comm_abort);
   find(library, "ncclCommGetAsyncError", nccl.comm_get_async_error);
   find(library, "ncclGetErrorString", nccl.get_error_string);

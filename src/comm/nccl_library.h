@@ -31,10 +31,25 @@ enum class NcclType : int {
 };
 enum class NcclSum : int { kSum = 0, kMax = 2, kMin = 3 };
 
+/// ncclConfig_t as of NCCL 2.18; later ones take it and fill in what they have more.
+struct NcclConfig {
+  static constexpr int kUndefined = static_cast<int>(0x80000000);
+  std::size_t size = sizeof(NcclConfig);
+  unsigned magic = 0xcafebeef;
+  unsigned version = 21800;
+  int blocking = kUndefined;
+  int cga_cluster_size = kUndefined;
+  int min_ctas = kUndefined;
+  int max_ctas = kUndefined;  // thread blocks of an operation
+  const char* net_name = nullptr;
+  int split_share = kUndefined;
+};
+
 struct NcclLibrary {
   NcclResult (*get_version)(int* version);
   NcclResult (*get_unique_id)(NcclUniqueId* id);
-  NcclResult (*comm_init_rank)(NcclComm* comm, int size, NcclUniqueId id, int rank);
+  NcclResult (*comm_init_rank)(NcclComm* comm, int size, NcclUniqueId id, int rank,
+                               NcclConfig* config);
   NcclResult (*comm_abort)(NcclComm comm);
   NcclResult (*comm_get_async_error)(NcclComm comm, NcclResult* error);
   const char* (*get_error_string)(NcclResult result);

@@ -16,6 +16,7 @@
 
 #include "comm/call_gate.h"
 #include "comm/nccl_library.h"
+#include "comm/side_stream.h"
 #include "comm/stream_watch.h"
 #include "core/error.h"
 
@@ -170,7 +171,10 @@ class NcclGroup final : public RankGroup {
     if (rank() == 0) require(nccl().get_unique_id(&id), "joining the ranks", "join");
     const auto ids = host_->all_gather(std::string(id.bytes, sizeof id.bytes), "joining the ranks");
     std::memcpy(id.bytes, ids.at(0).data(), sizeof id.bytes);
-    require(nccl().comm_init_rank(&comm_, size(), id, rank()), "joining the ranks", "join");
+    NcclConfig nccl_config;
+    if (axis == Axis::kTp) nccl_config.max_ctas = kProcessorsOfMessages;
+    require(nccl().comm_init_rank(&comm_, size(), id, rank(), &nccl_config), "joining the ranks",
+            "join");
     connection_->add(comm_);
     // NCCL connects with the first operation: now, so that plans of memory see its buffers.
     const Tensor one = at::ones({1}, at::TensorOptions(at::kFloat).device(kDevice));

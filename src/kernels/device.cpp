@@ -63,6 +63,16 @@ Tensor Device::sum_visits(const Tensor& rows_SH, const Tensor& place_TK,
   return sum_TH.to(rows_SH.scalar_type());
 }
 
+void Device::linear_into(const Tensor& y_TO, const Tensor& x_TI, const Tensor& weight_OI,
+                         const Tensor& bias_O) const {
+  y_TO.copy_(linear(x_TI, weight_OI, bias_O));
+}
+
+void Device::linear_input_grad_into(const Tensor& dx_TI, const Tensor& dy_TO,
+                                    const Tensor& weight_OI) const {
+  dx_TI.copy_(linear_input_grad(dy_TO, weight_OI));
+}
+
 Tensor Device::sum(const Tensor& a, const Tensor& b) const { return a + b; }
 
 Tensor Device::add_rms_norm(const Tensor& x_TH, const Tensor& update_TH, const Tensor& weight_H,

@@ -45,10 +45,19 @@ class Device {
   /// x W^T + b, in the precision of x. bias may be undefined.
   virtual Tensor linear(const Tensor& x_TI, const Tensor& weight_OI,
                         const Tensor& bias_O) const = 0;
+  /// The same into rows that there are, contiguous, of the precision of x.
+  virtual void linear_into(const Tensor& y_TO, const Tensor& x_TI, const Tensor& weight_OI,
+                           const Tensor& bias_O) const;
   /// The same with a float32 result (float64 for float64) whatever x is.
   virtual Tensor logits(const Tensor& x_TI, const Tensor& weight_OI) const = 0;
   /// dy W, in the precision of dy.
   virtual Tensor linear_input_grad(const Tensor& dy_TO, const Tensor& weight_OI) const = 0;
+  /// The same into rows that there are.
+  virtual void linear_input_grad_into(const Tensor& dx_TI, const Tensor& dy_TO,
+                                      const Tensor& weight_OI) const;
+  /// Products that this thread begins from now on leave `count` multiprocessors to what runs beside
+  /// them; 0: none.
+  virtual void leave_processors(int /*count*/) const {}
   /// grad_OI += dy^T x.
   virtual void add_linear_weight_grad_(Tensor grad_OI, const Tensor& dy_TO,
                                        const Tensor& x_TI) const = 0;
@@ -131,6 +140,21 @@ class Device {
 
 /// The implementation for the device this tensor is on.
 const Device& kernels_for(const Tensor& tensor);
+
+/// Products that this thread begins while it lives leave some multiprocessors to messages: a large
+/// product would else hold all of them until it ends, and messages wait for it.
+class RoomForMessages final {
+ public:
+  RoomForMessages(const Device& device, int processors) : device_(device) {
+    device_.leave_processors(processors);
+  }
+  ~RoomForMessages() { device_.leave_processors(0); }
+  RoomForMessages(const RoomForMessages&) = delete;
+  RoomForMessages& operator=(const RoomForMessages&) = delete;
+
+ private:
+  const Device& device_;
+};
 
 /// Precision of gradients, statistics and logits: float64 for float64, float32 for everything else.
 inline at::ScalarType accumulator_of(const Tensor& tensor) {

@@ -30,10 +30,10 @@ struct MemoryNeeds {
   int64_t kv_page_bytes = 0;
   /// Beside a page, where choices of experts are recorded (on the CPU).
   int64_t expert_page_bytes = 0;
-  int64_t state_bytes = 0;      // of a request, in networks whose layers keep one (on the CPU)
-  int64_t longest_request = 0;  // tokens, prompt and response
-  int64_t most_held = 0;        // of those in pages at once, where windows give pages back; 0: all
-  int64_t functions = 0;        // of the GPU: the process of the trainer's functions in Python
+  int64_t state_bytes = 0;       // of a request, in networks whose layers keep one (on the CPU)
+  int64_t longest_request = 0;   // tokens, prompt and response
+  int64_t most_held = 0;         // of those in pages at once, where windows give pages back; 0: all
+  int64_t functions = 0;         // of the GPU: the process of the trainer's functions in Python
   int64_t engine_workspace = 0;  // activations and logits of a step, recorded steps
   int64_t engine_weights = 0;    // of an engine with weights of its own
   int64_t staged_weights = 0;    // its second buffer

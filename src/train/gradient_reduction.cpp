@@ -1,9 +1,6 @@
 #include "train/gradient_reduction.h"
 
 #include <ATen/ATen.h>
-#include <c10/core/Event.h>
-#include <c10/core/StreamGuard.h>
-#include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <algorithm>
 #include <span>
@@ -14,17 +11,6 @@ namespace slime::train {
 namespace {
 
 constexpr const char* kWhat = "summing the gradients";
-
-c10::impl::VirtualGuardImpl streams_of(const Tensor& x) {
-  return c10::impl::VirtualGuardImpl(x.device().type());
-}
-
-/// What comes next in `later` runs behind what is in `earlier`.
-void order(const c10::Stream& earlier, const c10::Stream& later) {
-  c10::Event event(earlier.device_type());
-  event.record(earlier);
-  event.block(later);
-}
 
 }  // namespace
 
@@ -71,15 +57,8 @@ void GradientReduction::reduce(const comm::Range& bucket) {
     const int64_t end = std::clamp(shard.end, bucket.begin, bucket.end) - bucket.begin;
     shards.push_back({begin, end});
   }
-  if (grad.is_cpu() || buckets_.size() == 1) {
-    parts_.front().ranks.reduce_scatter_(grad, shards, kWhat);
-    return;
-  }
-  const auto streams = streams_of(grad);
-  if (!stream_) stream_ = streams.getStreamFromGlobalPool(grad.device(), /*isHighPriority=*/true);
-  order(streams.getStream(grad.device()), *stream_);
-  const c10::StreamGuard guard(*stream_);
-  parts_.front().ranks.reduce_scatter_(grad, shards, kWhat);
+  const auto reduce = [&] { parts_.front().ranks.reduce_scatter_(grad, shards, kWhat); };
+  buckets_.size() == 1 ? reduce() : side_.run(grad, reduce);
 }
 
 void GradientReduction::finish() {
@@ -87,8 +66,7 @@ void GradientReduction::finish() {
   sum_over_stages();
   reduce_from(0);
   reduce_experts();
-  const Tensor& grad = weights_.grad();
-  if (stream_) order(*stream_, streams_of(grad).getStream(grad.device()));
+  side_.join();
   next_ = 0;
   is_last_ = false;
 }

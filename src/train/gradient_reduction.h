@@ -13,13 +13,11 @@
 /// ranks and pipeline stages first sum what they share, so there the one bucket comes last. So it does
 /// where experts lie on several ranks, and their gradients, behind all others, are summed after it.
 
-#include <c10/core/Stream.h>
-
 #include <cstdint>
-#include <optional>
 #include <vector>
 
 #include "comm/mesh.h"
+#include "comm/side_stream.h"
 #include "model/weights.h"
 
 namespace slime::train {
@@ -65,8 +63,7 @@ class GradientReduction final {
   std::vector<comm::Range> buckets_;  // of the first part, from its end
   std::size_t next_ = 0;              // of them, this step
   bool is_last_ = false;
-  std::optional<c10::Stream>
-      stream_;  // of the reduction; none on a CPU, and before the first bucket
+  comm::SideStream side_;
 };
 
 }  // namespace slime::train

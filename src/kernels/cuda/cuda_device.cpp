@@ -27,6 +27,8 @@ bool is_normed_by_ours(const Tensor& x, const Tensor& weight) {
          (weight.scalar_type() == x.scalar_type() || weight.scalar_type() == at::kFloat);
 }
 
+thread_local int processors_left = 0;  // by products: see leave_processors()
+
 }  // namespace
 
 const void* pointer(const Tensor& tensor) {
@@ -75,14 +77,21 @@ Tensor CudaDevice::embedding(const Tensor& ids_T, const Tensor& table_VH,
 
 Tensor CudaDevice::product(const Tensor& x_TI, const Tensor& weight_OI, const Tensor& bias_O,
                            bool float_result) const {
+  Tensor y_TO = at::empty({x_TI.size(0), weight_OI.size(0)},
+                          float_result ? x_TI.options().dtype(at::kFloat) : x_TI.options());
+  product_into(y_TO, x_TI, weight_OI, bias_O);
+  return y_TO;
+}
+
+void CudaDevice::product_into(const Tensor& y_TO, const Tensor& x_TI, const Tensor& weight_OI,
+                              const Tensor& bias_O) const {
   LinearCall call;
   call.number = number_of(x_TI);
-  call.float_result = float_result && call.number != Number::kFloat32;
+  call.float_result = y_TO.scalar_type() != x_TI.scalar_type();
   call.rows = x_TI.size(0);
   call.inputs = x_TI.size(1);
   call.outputs = weight_OI.size(0);
-  Tensor y_TO = at::empty({call.rows, call.outputs},
-                          float_result ? x_TI.options().dtype(at::kFloat) : x_TI.options());
+  call.processors_left = processors_left;
   call.x_TI = pointer(x_TI);
   call.weight_OI = pointer(weight_OI);
   call.bias_O = pointer(bias_O);
@@ -91,12 +100,23 @@ Tensor CudaDevice::product(const Tensor& x_TI, const Tensor& weight_OI, const Te
   const Tensor workspace =
       at::empty({static_cast<int64_t>(Linear::kWorkspaceBytes)}, x_TI.options().dtype(at::kByte));
   linear_.run(call, workspace.data_ptr(), stream_of(x_TI));
-  return y_TO;
 }
 
 Tensor CudaDevice::linear(const Tensor& x_TI, const Tensor& weight_OI, const Tensor& bias_O) const {
   if (!is_ours(x_TI, weight_OI)) return ReferenceDevice::linear(x_TI, weight_OI, bias_O);
   return product(x_TI, weight_OI, bias_O, false);
+}
+
+void CudaDevice::linear_into(const Tensor& y_TO, const Tensor& x_TI, const Tensor& weight_OI,
+                             const Tensor& bias_O) const {
+  if (!is_ours(x_TI, weight_OI) || !y_TO.is_contiguous())
+    return ReferenceDevice::linear_into(y_TO, x_TI, weight_OI, bias_O);
+  product_into(y_TO, x_TI, weight_OI, bias_O);
+}
+
+void CudaDevice::leave_processors(int count) const {
+  processors_left = count;
+  leave_processors_of_library(count);
 }
 
 Tensor CudaDevice::logits(const Tensor& x_TI, const Tensor& weight_OI) const {

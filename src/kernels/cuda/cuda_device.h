@@ -40,6 +40,9 @@ class CudaDevice final : public cpu::ReferenceDevice,
   Tensor embedding(const Tensor& ids_T, const Tensor& table_VH,
                    at::ScalarType activations) const override;
   Tensor linear(const Tensor& x_TI, const Tensor& weight_OI, const Tensor& bias_O) const override;
+  void linear_into(const Tensor& y_TO, const Tensor& x_TI, const Tensor& weight_OI,
+                   const Tensor& bias_O) const override;
+  void leave_processors(int count) const override;
   Tensor logits(const Tensor& x_TI, const Tensor& weight_OI) const override;
   Tensor rms_norm(const Tensor& x_TH, const Tensor& weight_H, double eps) const override;
   Tensor add_rms_norm_(Tensor x_TH, const Tensor& update_TH, const Tensor& weight_H,
@@ -77,6 +80,8 @@ class CudaDevice final : public cpu::ReferenceDevice,
                     const Tensor& weight_TK) const override;
 
   // Training: cuda_device_training.cpp
+  void linear_input_grad_into(const Tensor& dx_TI, const Tensor& dy_TO,
+                              const Tensor& weight_OI) const override;
   void add_linear_weight_grad_(Tensor grad_OI, const Tensor& dy_TO,
                                const Tensor& x_TI) const override;
   Tensor rms_norm_backward(const Tensor& dy_TH, const Tensor& x_TH, const Tensor& weight_H,
@@ -105,6 +110,8 @@ class CudaDevice final : public cpu::ReferenceDevice,
  private:
   Tensor product(const Tensor& x_TI, const Tensor& weight_OI, const Tensor& bias_O,
                  bool float_result) const;
+  void product_into(const Tensor& y_TO, const Tensor& x_TI, const Tensor& weight_OI,
+                    const Tensor& bias_O) const;
   Tensor expert_chain(const BlockChain& chain) const;
   Tensor expert_chain_of_ranks(const BlockChain& chain) const;
   bool has_chained_experts(const Tensor& x_TH, const RoutedExperts& experts) const;

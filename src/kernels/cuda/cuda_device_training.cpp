@@ -42,6 +42,14 @@ void CudaDevice::add_linear_weight_grad_(Tensor grad_OI, const Tensor& dy_TO,
   at::addmm_out(grad_OI, grad_OI, dy_TO.t(), x_TI, at::kFloat);
 }
 
+void CudaDevice::linear_input_grad_into(const Tensor& dx_TI, const Tensor& dy_TO,
+                                        const Tensor& weight_OI) const {
+  if (dy_TO.scalar_type() != weight_OI.scalar_type())
+    return ReferenceDevice::linear_input_grad_into(dx_TI, dy_TO, weight_OI);
+  Tensor out = dx_TI;
+  at::mm_out(out, dy_TO, weight_OI);
+}
+
 Tensor CudaDevice::rms_norm_backward(const Tensor& dy_TH, const Tensor& x_TH,
                                      const Tensor& weight_H, double eps, Tensor grad_H) const {
   return add_rms_norm_backward({}, dy_TH, x_TH, weight_H, eps, std::move(grad_H));

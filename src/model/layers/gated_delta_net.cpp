@@ -167,8 +167,7 @@ Tensor GatedDeltaNet::forward(const Tensor& input_LH, const Tensor& positions_T,
                               Attention& attention) const {
   const kernels::DeltaShape& shape = layer_.shape;
   const int64_t heads = shape.value_heads, values = shape.values(), tokens = positions_T.size(0);
-  const Tensor input_TH = first_rows(layer_input(input_LH, tp_), tokens);
-  const Tensor projected_TO = kernels::linear(input_TH, projection_);
+  const Tensor projected_TO = gathered_linear(input_LH, tokens, {projection_, {}}, tp_);
   const Tensor ordered_TO =
       column_order_.defined() ? projected_TO.index_select(1, column_order_) : projected_TO;
   int64_t next = 0;
@@ -189,7 +188,7 @@ Tensor GatedDeltaNet::forward(const Tensor& input_LH, const Tensor& positions_T,
     const Tensor normed_TC =
         kernels::rms_norm(read_TC.view({tokens * heads, shape.value_dim}), norm_V_, norm_eps_)
             .view({tokens, values});
-    gated_TC = (normed_TC * at::silu(widened(z_TC))).to(input_TH.scalar_type());
+    gated_TC = (normed_TC * at::silu(widened(z_TC))).to(input_LH.scalar_type());
   }
   return summed_linear(*gated_TC, output_, tp_);
 }

@@ -49,15 +49,20 @@ GatedMlp::GatedMlp(const LayerSite& site, const std::string& name, const GatedMl
 }
 
 Tensor GatedMlp::forward(const Tensor& input_TH, RouterPass*) const {
-  return layer_output(partial(layer_input(input_TH, tp_)), tp_);
+  const Tensor gate_up_T2F =
+      gathered_linear(input_TH, rows_of_all(input_TH, tp_), products_.first, tp_);
+  return summed_linear(gated(gate_up_T2F), products_.last, tp_);
 }
 
 Tensor GatedMlp::partial(const Tensor& input_TH) const {
   const Product& gate_up = products_.first;
-  const Tensor gate_up_T2F = kernels::linear(input_TH, gate_up.weight_OI, gate_up.bias_O);
-  const Tensor gated_TF = shape_.activation == Activation::kGelu ? kernels::geglu(gate_up_T2F)
-                                                                 : kernels::swiglu(gate_up_T2F);
-  return partial_linear(gated_TF, products_.last, tp_);
+  return partial_linear(gated(kernels::linear(input_TH, gate_up.weight_OI, gate_up.bias_O)),
+                        products_.last, tp_);
+}
+
+Tensor GatedMlp::gated(const Tensor& gate_up_T2F) const {
+  return shape_.activation == Activation::kGelu ? kernels::geglu(gate_up_T2F)
+                                                : kernels::swiglu(gate_up_T2F);
 }
 
 std::string GatedMlp::describe() const { return fmt::format("feed-forward {}", shape_.width); }

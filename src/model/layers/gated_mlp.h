@@ -38,6 +38,8 @@ class GatedMlp final : public FeedForward {
   }
 
  private:
+  Tensor gated(const Tensor& gate_up_T2F) const;
+
   TensorParallel tp_;
   GatedMlpShape shape_;
   Products products_;  // [2 F, H], gates then ups, and [H, F]

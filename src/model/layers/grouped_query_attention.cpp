@@ -152,9 +152,7 @@ std::string GroupedQueryAttention::describe() const {
 
 Tensor GroupedQueryAttention::forward(const Tensor& input_TH, const Tensor& positions_T,
                                       Attention& attention) const {
-  const Product& projection = products_.first;
-  const Tensor all_TH = first_rows(layer_input(input_TH, tp_), positions_T.size(0));
-  const Tensor qkv_TE = kernels::linear(all_TH, projection.weight_OI, projection.bias_O);
+  const Tensor qkv_TE = gathered_linear(input_TH, positions_T.size(0), products_.first, tp_);
   return summed_linear(mix(qkv_TE, positions_T, attention), products_.last, tp_);
 }
 

@@ -165,10 +165,6 @@ Tensor partial_linear(const Tensor& x_TI, const Product& product, const TensorPa
   return kernels::linear(x_TI, product.weight_OI, tp.ranks.rank() == 0 ? product.bias_O : no_bias);
 }
 
-Tensor summed_linear(const Tensor& x_TI, const Product& product, const TensorParallel& tp) {
-  return layer_output(partial_linear(x_TI, product, tp), tp);
-}
-
 Tensor all_rows(const Tensor& x_LH, int64_t num_rows, const TensorParallel& tp) {
   return tp.cuts_rows ? first_rows(GatherRows::apply(x_LH, &tp.ranks, false), num_rows) : x_LH;
 }

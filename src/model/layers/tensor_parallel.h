@@ -21,6 +21,7 @@
 #include <memory>
 
 #include "comm/mesh.h"
+#include "comm/side_stream.h"
 #include "core/tensor.h"
 #include "kernels/rank_collectives.h"
 #include "model/layers/products.h"
@@ -29,12 +30,15 @@ namespace slime::model {
 
 struct TensorParallel {
   explicit TensorParallel(const comm::Mesh& mesh)
-      : ranks(mesh.tp()), cuts_rows(mesh.sizes().sequence_parallel && !ranks.is_alone()) {}
+      : ranks(mesh.tp()),
+        messages(mesh.layer_messages()),
+        cuts_rows(mesh.sizes().sequence_parallel && !ranks.is_alone()) {}
 
   bool is_alone() const { return ranks.is_alone(); }
 
   comm::RankGroup& ranks;
-  bool cuts_rows;  // sequence parallel
+  comm::SideStream& messages;  // of these layers, beside their products
+  bool cuts_rows;              // sequence parallel
 };
 
 /// [at least T, H] from the stream's [L, H]: the same on all ranks. Its gradient is the sum of what
@@ -45,11 +49,21 @@ Tensor layer_input(const Tensor& x_LH, const TensorParallel& tp);
 /// overwritten. The ranks bring the same gradient, or that of their rows.
 Tensor layer_output(const Tensor& partial_TH, const TensorParallel& tp);
 
+/// A product whose outputs are sliced over the ranks, of layer_input(x_LH): the first `num_rows` rows.
+/// Messages run beside products (parallel_products.cpp).
+Tensor gathered_linear(const Tensor& x_LH, int64_t num_rows, const Product& product,
+                       const TensorParallel& tp);
+
 /// A product whose inputs are sliced over the ranks: a part of the sum. One rank adds the bias.
 Tensor partial_linear(const Tensor& x_TI, const Product& product, const TensorParallel& tp);
 
-/// The same, summed as layer_output() does.
+/// The same, summed as layer_output() does. Messages run beside products, too.
 Tensor summed_linear(const Tensor& x_TI, const Product& product, const TensorParallel& tp);
+
+/// Rows of all ranks where each has x's.
+inline int64_t rows_of_all(const Tensor& x_LH, const TensorParallel& tp) {
+  return tp.cuts_rows ? x_LH.size(0) * tp.ranks.size() : x_LH.size(0);
+}
 
 /// The sum of layer_output() without gradients, for kernels that go over it (kernels/rank_collectives.h); null
 /// for one rank. The ranks outlive it.

@@ -1,8 +1,8 @@
 #pragma once
 
-/// The part of cuBLASLt's C interface that we call, declared here so that building needs none of
+/// The parts of the C interfaces of cuBLASLt and cuBLAS that we call, declared here so that building needs none of
 /// NVIDIA's cuBLAS package (400 MB). Names and values: cuBLAS library documentation, section
-/// "cuBLASLt API". At run time LibTorch brings libcublasLt.so.13.
+/// "cuBLASLt API" and "cublasSetSmCountTarget()". At run time LibTorch brings both libraries.
 
 #include <cuda_runtime.h>
 
@@ -52,14 +52,22 @@ int cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, const voi
                    const cublasLtMatmulAlgo_t* algo, void* workspace, size_t workspace_bytes,
                    cudaStream_t stream);
 
+struct cublasContext;
+int cublasSetSmCountTarget(cublasContext* handle, int processors);  // 0: all
+
 }  // extern "C"
+
+namespace at::cuda {
+/// Of this thread: LibTorch's own declaration brings cuBLAS's header.
+cublasContext* getCurrentCUDABlasHandle();
+}  // namespace at::cuda
 
 namespace slime::kernels::cuda::cublaslt {
 
 inline constexpr int kCompute32F = 68;
 inline constexpr int kReal32F = 0, kReal16F = 2, kReal16BF = 14;
 inline constexpr int kTransposed = 1;
-inline constexpr int kDescTransA = 3, kDescEpilogue = 7, kDescBiasPointer = 8,
+inline constexpr int kDescTransA = 3, kDescEpilogue = 7, kDescBiasPointer = 8, kDescProcessors = 15,
                      kDescBiasDataType = 26;
 inline constexpr int kEpilogueBias = 4;
 inline constexpr int kPreferenceMaxWorkspaceBytes = 1;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/products/batch_product.h"
 #include "kernels/gpu/recorded_rows.h"
 
@@ -141,6 +142,12 @@ bool is_recording(cudaStream_t stream) {
 
 }  // namespace
 
+void leave_processors_of_library(int count) {
+  check_blas(cublasSetSmCountTarget(at::cuda::getCurrentCUDABlasHandle(),
+                                    count == 0 ? 0 : num_processors() - count),
+             "cublasSetSmCountTarget");
+}
+
 struct Linear::Plan {
   cublasLtMatmulDesc_t desc = nullptr;
   cublasLtMatrixLayout_t weight = nullptr, x = nullptr, y = nullptr;
@@ -163,8 +170,9 @@ Linear::~Linear() = default;
 
 /// In the library's column-major words: y [O, T] = (weight [I, O])^T times x [I, T].
 Linear::Plan& Linear::plan_for(const LinearCall& call, void* workspace, cudaStream_t stream) {
-  const Shape shape{call.rows,   call.inputs,       call.outputs,
-                    call.number, call.float_result, call.bias_O != nullptr};
+  const Shape shape{call.rows,           call.inputs,       call.outputs,
+                    call.number,         call.float_result, call.bias_O != nullptr,
+                    call.processors_left};
   const auto found = plans_.find(shape);
   if (found != plans_.end()) return *found->second;
 
@@ -177,6 +185,8 @@ Linear::Plan& Linear::plan_for(const LinearCall& call, void* workspace, cudaStre
                "cublasLtMatmulDescSetAttribute");
   };
   set(cublaslt::kDescTransA, cublaslt::kTransposed);
+  if (call.processors_left > 0)
+    set(cublaslt::kDescProcessors, int32_t{num_processors() - call.processors_left});
   if (call.bias_O != nullptr) {
     set(cublaslt::kDescEpilogue, cublaslt::kEpilogueBias);
     set(cublaslt::kDescBiasPointer, call.bias_O);

@@ -21,6 +21,9 @@
 
 namespace slime::kernels::cuda {
 
+/// Those of LibTorch's cuBLAS calls on this thread that come next leave so many multiprocessors.
+void leave_processors_of_library(int count);
+
 class Linear final {
  public:
   static constexpr size_t kWorkspaceBytes = size_t{32} << 20;
@@ -34,8 +37,8 @@ class Linear final {
   void run(const LinearCall& call, void* workspace, cudaStream_t stream);
 
  private:
-  /// rows, inputs, outputs, precision, float result, has bias.
-  using Shape = std::tuple<int64_t, int64_t, int64_t, Number, bool, bool>;
+  /// rows, inputs, outputs, precision, float result, has bias, processors left.
+  using Shape = std::tuple<int64_t, int64_t, int64_t, Number, bool, bool, int>;
   struct Plan;  // descriptors of cuBLASLt for a shape, and the algorithm
 
   Plan& plan_for(const LinearCall& call, void* workspace, cudaStream_t stream);

@@ -25,6 +25,7 @@ struct LinearCall {
   const void* bias_O = nullptr;  // null: none
   void* y_TO = nullptr;
   int64_t rows = 0, inputs = 0, outputs = 0;
+  int processors_left = 0;  // multiprocessors for what runs beside it
 };
 
 /// 16-bit precisions, rows <= 16, inputs a multiple of 32 and at least 256, outputs a multiple of

@@ -43,6 +43,35 @@ void expect_gradients_of_norms(int64_t rows, int64_t hidden) {
   for (const auto type : kGpuTypes) expect_gradients_of_norms(rows, hidden, type, type);
 }
 
+/// Some of all rows, as products beside messages compute them (kernels/device.h).
+TEST(CudaTraining, ProductsIntoRowsThatLeaveProcessorsEqualTheirTwin) {
+  SLIME_NEEDS_GPU();
+  const Device& gpu = open_gpu().device();
+  for (const auto type : kGpuTypes) {
+    const Tensor x = numbers({260, 72}, type), weight = numbers({136, 72}, type),
+                 dy = numbers({260, 136}, type);
+    Tensor y = at::zeros({300, 136}, to_gpu(x).options()), dx = at::zeros({300, 72}, y.options());
+    Tensor grad = at::ones({136, 72}, at::kCUDA), exact = at::ones({136, 72}, at::kDouble);
+    {
+      const RoomForMessages room(gpu, 16);
+      gpu.linear_into(y.narrow(0, 30, 260), to_gpu(x), to_gpu(weight), {});
+      gpu.linear_input_grad_into(dx.narrow(0, 30, 260), to_gpu(dy), to_gpu(weight));
+      gpu.add_linear_weight_grad_(grad, to_gpu(dy), to_gpu(x));
+    }
+    twin().add_linear_weight_grad_(exact, wide(dy), wide(x));
+    EXPECT_LT(relative_error(y.narrow(0, 30, 260), twin().linear(wide(x), wide(weight), {})),
+              tolerance(type));
+    EXPECT_LT(
+        relative_error(dx.narrow(0, 30, 260), twin().linear_input_grad(wide(dy), wide(weight))),
+        tolerance(type));
+    EXPECT_LT(relative_error(grad, exact), 1e-5);
+    for (const Tensor& all : {y, dx}) {
+      EXPECT_EQ(all.narrow(0, 0, 30).count_nonzero().item<int64_t>(), 0);
+      EXPECT_EQ(all.narrow(0, 290, 10).count_nonzero().item<int64_t>(), 0);
+    }
+  }
+}
+
 TEST(CudaTraining, GradientsOfNormsEqualTheirTwin) {
   SLIME_NEEDS_GPU();
   for (const int64_t hidden : {8, 72, 2560, 8200}) {  // the last: several packs for a thread
