@@ -50,6 +50,17 @@ PageWindow page_window(const model::Network& network) {
   return window;
 }
 
+int64_t index_size(std::span<const model::BlockNeeds> blocks) {
+  int64_t size = 0;
+  for (const model::BlockNeeds& block : blocks) {
+    const int64_t of_block = block.cache.index_size;
+    if (of_block > 0 && size > 0 && of_block != size)
+      throw ConfigError("indexers of layers have keys of different sizes");
+    size = std::max(size, of_block);
+  }
+  return size;
+}
+
 kernels::RotaryShape attention_heads(const model::Network& network) {
   const model::CacheSpec cache = cache_of_tokens(network.blocks());
   return {cache.heads * cache.queries_per_head, cache.heads, cache.key_size, 0};

@@ -16,6 +16,9 @@ namespace slime::engine {
 model::CacheSpec cache_of_tokens(std::span<const model::BlockNeeds> blocks);
 inline bool keeps_tokens(const model::BlockNeeds& block) { return block.cache.heads > 0; }
 
+/// Numbers of an indexer's key; 0 where no layer has an indexer. Throws ConfigError where they differ.
+int64_t index_size(std::span<const model::BlockNeeds> blocks);
+
 /// Bytes of a request's state over all layers; 0 where no layer keeps one.
 int64_t state_bytes(std::span<const model::BlockNeeds> blocks);
 

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "core/error.h"
+#include "engine/gpu_runner.h"
 #include "engine/paged_kv_cache.h"
 
 namespace slime::engine {
@@ -46,6 +47,21 @@ TEST(CacheShape, OfTokensIsThatOfTheLayersThatKeepThem) {
   EXPECT_EQ(state_bytes(blocks), 2 * 4096);
   EXPECT_THROW(cache_of_tokens(std::vector{recurrent}), ConfigError);
   EXPECT_THROW(cache_of_tokens(std::vector{block(2, 16), recurrent, block(4, 16)}), ConfigError);
+}
+
+TEST(CacheShape, OfIndexersAddsToThePagesOfTheLayersThatHaveOne) {
+  model::BlockNeeds plain;
+  plain.cache = {.heads = 1, .queries_per_head = 4, .key_size = 24, .value_size = 0};
+  model::BlockNeeds choosing = plain;
+  choosing.cache.index_size = 8;
+  const std::vector<model::BlockNeeds> blocks{choosing, plain, choosing};
+  EXPECT_EQ(index_size(blocks), 8);
+  EXPECT_EQ(index_size(std::vector{plain}), 0);
+  // Latents in bfloat16, keys of indexers in float32.
+  EXPECT_EQ(GpuRunner::page_bytes(blocks, at::kBFloat16), 16 * (3 * 24 * 2 + 2 * 8 * 4));
+  model::BlockNeeds other = choosing;
+  other.cache.index_size = 16;
+  EXPECT_THROW(index_size(std::vector{choosing, other}), ConfigError);
 }
 
 }  // namespace

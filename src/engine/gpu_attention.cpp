@@ -2,25 +2,34 @@
 
 #include <ATen/ATen.h>
 
+#include "core/error.h"
 #include "engine/cache_shape.h"
 #include "kernels/trace.h"
 
 namespace slime::engine {
 
 GpuAttention::GpuAttention(const kernels::Gpu& gpu, std::span<const model::BlockNeeds> blocks,
-                           const Tensor& keys, const Tensor& values, const Tensor& states_PX)
-    : gpu_(gpu), chains_(kernels::block_chains_for(keys)) {
-  int64_t layer_with_tokens = 0, begin = 0;
+                           const Tensor& keys, const Tensor& values, const Tensor& index_keys,
+                           const Tensor& states_PX)
+    : gpu_(gpu), chains_(kernels::block_chains_for(keys)), has_indexers_(index_keys.defined()) {
+  int64_t layer_with_tokens = 0, layer_with_indexer = 0, begin = 0;
   for (const model::BlockNeeds& block : blocks) {
     const bool has_tokens = keeps_tokens(block);
     keys_.push_back(has_tokens ? keys.select(0, layer_with_tokens) : Tensor());
     values_.push_back(has_tokens && values.defined() ? values.select(0, layer_with_tokens)
                                                      : Tensor());
     layer_with_tokens += has_tokens ? 1 : 0;
+    const bool has_indexer = block.cache.index_size > 0;
+    index_keys_.push_back(has_indexer ? index_keys.select(0, layer_with_indexer++) : Tensor());
     const int64_t numbers = block.cache.state_bytes / static_cast<int64_t>(sizeof(float));
     states_.push_back(numbers > 0 ? states_PX.narrow(1, begin, numbers) : Tensor());
     begin += numbers;
   }
+}
+
+void GpuAttention::begin_step(const GpuStepInputs& in) {
+  batch_ = in.batch;
+  if (has_indexers_) sparse_.begin_step(in.batch, in.positions_T, in.spans);
 }
 
 Tensor GpuAttention::attend_delta(const model::DeltaLayer& layer, const kernels::DeltaTokens& in) {
@@ -70,6 +79,34 @@ Tensor GpuAttention::attend_projected_latent(const model::LatentLayer& layer,
   call.rotary_order_R = layer.rotary_order_R;
   call.rows = keys_[layer.index];
   return gpu_.latent_attention(call);
+}
+
+Tensor GpuAttention::attend_latent(const model::LatentLayer& layer, const model::LatentInput& in,
+                                   const Tensor& positions_T) {
+  check(layer.index_count > 0, "latent attention without an indexer comes as products leave it");
+  const int64_t tokens = in.latent_TL.size(0), heads = layer.num_heads, rotary = layer.rotary_dim,
+                size = rotary + layer.rank;
+  const auto flat = [&](const Tensor& x) { return x.reshape({tokens, -1}); };
+  // All rotating numbers as heads of their own; the value head is not looked at.
+  const Tensor rotated_TE = gpu_.device().norm_rotate(
+      at::cat({flat(in.rotary_query_TNR), in.rotary_key_TR, in.rotary_key_TR}, 1), positions_T, {},
+      {}, layer.cos_PR, layer.sin_PR, {heads, 1, rotary, 0});
+  const Tensor expand_NEL =
+      layer.expand.value.view({heads, layer.plain_dim + layer.value_dim, layer.rank});
+  const Tensor plain_NTL =
+      at::bmm(in.plain_query_TNP.transpose(0, 1), expand_NEL.narrow(1, 0, layer.plain_dim));
+  const Tensor q_TNE =
+      at::cat({rotated_TE.narrow(1, 0, heads * rotary).view({tokens, heads, rotary}),
+               plain_NTL.transpose(0, 1)},
+              2);
+  const Tensor rows_XE = keys_[layer.index].view({-1, size});
+  rows_XE.index_copy_(0, batch_.slot_T.to(at::kLong),
+                      at::cat({rotated_TE.narrow(1, heads * rotary, rotary), in.latent_TL}, 1));
+  if (in.index) sparse_.choose(*in.index, index_keys_[layer.index], layer.index_count);
+  const Tensor seen_TNL = sparse_.attend(q_TNE, rows_XE, layer.rank, layer.scale);
+  return flat(at::bmm(seen_TNL.transpose(0, 1),
+                      expand_NEL.narrow(1, layer.plain_dim, layer.value_dim).transpose(1, 2))
+                  .transpose(0, 1));
 }
 
 }  // namespace slime::engine

@@ -6,6 +6,8 @@
 #include <vector>
 
 #include "core/tensor.h"
+#include "engine/gpu_input_block.h"
+#include "engine/gpu_sparse_attention.h"
 #include "kernels/gpu/gpu.h"
 #include "model/network.h"
 
@@ -14,14 +16,19 @@ namespace slime::engine {
 class GpuAttention final : public model::Attention {
  public:
   /// keys and values: [layers that keep tokens, pages, K, 16, D]; values undefined where they
-  /// are a part of the keys. states_PX: float32, the states of all
+  /// are a part of the keys. index_keys: float32 [layers with an indexer, pages, 16, D], or undefined.
+  /// states_PX: float32, the states of all
   /// layers that keep one behind each other; undefined without such layers.
   GpuAttention(const kernels::Gpu& gpu, std::span<const model::BlockNeeds> blocks,
-               const Tensor& keys, const Tensor& values, const Tensor& states_PX);
+               const Tensor& keys, const Tensor& values, const Tensor& index_keys,
+               const Tensor& states_PX);
 
-  void begin_step(const kernels::PagedBatch& batch) { batch_ = batch; }
+  void begin_step(const GpuStepInputs& in);
   Tensor attend(const model::AttentionLayer& layer, const Tensor& qkv_TE,
                 const Tensor& positions_T) override;
+  /// Of layers whose tokens an indexer chooses.
+  Tensor attend_latent(const model::LatentLayer& layer, const model::LatentInput& in,
+                       const Tensor& positions_T) override;
   Tensor attend_projected_latent(const model::LatentLayer& layer, const model::LatentProjection& in,
                                  const Tensor& positions_T) override;
   Tensor attend_delta(const model::DeltaLayer& layer, const kernels::DeltaTokens& in) override;
@@ -30,8 +37,11 @@ class GpuAttention final : public model::Attention {
  private:
   const kernels::Gpu& gpu_;
   const kernels::BlockChains* chains_;
-  std::vector<Tensor> keys_, values_, states_;  // per layer; undefined where it has none
+  bool has_indexers_;
+  std::vector<Tensor> keys_, values_, index_keys_,
+      states_;  // per layer; undefined where it has none
   kernels::PagedBatch batch_;
+  GpuSparseAttention sparse_;
 };
 
 }  // namespace slime::engine

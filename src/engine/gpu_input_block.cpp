@@ -76,8 +76,9 @@ GpuInputBlock::GpuInputBlock(const kernels::Gpu& gpu, model::Network& network,
     : spare_page_(config.num_pages),
       is_latent_(is_latent(network)),
       decode_(decode_options(gpu, cache_of_tokens(network.blocks()), config)),
-      has_decode_(is_latent_ ? gpu.has_latent_units(cache_of_tokens(network.blocks()).key_size,
-                                                    network.weights().flat().scalar_type())
+      has_decode_(is_latent_ ? index_size(network.blocks()) == 0 &&
+                                   gpu.has_latent_units(cache_of_tokens(network.blocks()).key_size,
+                                                        network.weights().flat().scalar_type())
                              : gpu.has_decode_attention(attention_heads(network),
                                                         network.weights().flat().scalar_type())),
       has_windows_(has_windows(network)),
@@ -117,6 +118,7 @@ void GpuInputBlock::fill_units(std::span<const Chunk> chunks, int64_t rows, bool
     row += chunk.num_tokens;
     page += num_pages;
   }
+  in.spans = spans;
   if (is_latent_ && !(is_decode && has_decode_)) {
     if (has_packed_ && !is_decode) add_packed(chunks, kernels::plan_expanded(spans), in);
     if (has_decode_) add_tiles(kernels::plan_absorbed(spans), row, in);

@@ -23,6 +23,7 @@ struct GpuStepInputs {
   Tensor positions_T;   // int64
   Tensor drawn_rows_R;  // int64; undefined: all rows, in order
   kernels::PagedBatch batch;
+  std::vector<kernels::PagedSpan> spans;  // of the sequences, on the host, without padding
   kernels::SampleRows sampling;
 };
 
@@ -54,9 +55,9 @@ class GpuInputBlock {
   const int64_t spare_page_;
   const bool is_latent_;  // latent attention
   const kernels::DecodeOptions decode_;
-  const bool has_decode_;                // otherwise rows of decode are tiles like prompts
-  const bool has_windows_;               // of some layers
-  const bool has_only_windows_;          // of all
+  const bool has_decode_;        // otherwise rows of decode are tiles like prompts, or nothing
+  const bool has_windows_;       // of some layers
+  const bool has_only_windows_;  // of all
   const kernels::KeySplit splits_keys_;  // of layers without
   const bool has_packed_;                // long prompts go to packed attention
   const bool has_states_;                // layers keep one of each sequence

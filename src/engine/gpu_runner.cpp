@@ -22,13 +22,25 @@ c10::Stream new_stream(at::Device device) {
   return c10::impl::VirtualGuardImpl(device.type()).getStreamFromGlobalPool(device, true);
 }
 
+int64_t layers_with_indexer(std::span<const model::BlockNeeds> blocks) {
+  return std::ranges::count_if(
+      blocks, [](const model::BlockNeeds& block) { return block.cache.index_size > 0; });
+}
+
+/// Float32 keys of indexers, of a page in all layers.
+int64_t index_page_bytes(std::span<const model::BlockNeeds> blocks) {
+  return layers_with_indexer(blocks) * index_size(blocks) * kPageTokens *
+         static_cast<int64_t>(sizeof(float));
+}
+
 int64_t layers_with_tokens(std::span<const model::BlockNeeds> blocks) {
   return std::ranges::count_if(blocks, keeps_tokens);
 }
 
 /// Keys and values of all pages and the spare one.
 int64_t cache_bytes(const model::Network& network, const StepRunnerConfig& step) {
-  return GpuRunner::page_bytes(network.blocks(), step.kv_dtype) * (step.num_pages + 1);
+  const int64_t page = GpuRunner::page_bytes(network.blocks(), step.kv_dtype);
+  return (page - index_page_bytes(network.blocks())) * (step.num_pages + 1);
 }
 
 /// The first half holds the keys, the second the values; keys have all of it where values are a part of
@@ -43,9 +55,25 @@ Tensor cache_half(const model::Network& network, const StepRunnerConfig& step,
                      step.kv_dtype);
 }
 
-/// Where the states begin, behind keys and values.
-int64_t states_offset(const model::Network& network, const StepRunnerConfig& step) {
+/// Where the keys of indexers begin, behind keys and values.
+int64_t index_offset(const model::Network& network, const StepRunnerConfig& step) {
   return round_up(cache_bytes(network, step), int64_t{256});
+}
+
+Tensor index_keys_of(const model::Network& network, const StepRunnerConfig& step,
+                     const kernels::GpuMemory& memory) {
+  const int64_t layers = layers_with_indexer(network.blocks());
+  if (layers == 0) return {};
+  return memory.view(index_offset(network, step),
+                     {layers, step.num_pages + 1, kPageTokens, index_size(network.blocks())},
+                     at::kFloat);
+}
+
+/// Where the states begin, behind all keys and values.
+int64_t states_offset(const model::Network& network, const StepRunnerConfig& step) {
+  return round_up(
+      index_offset(network, step) + index_page_bytes(network.blocks()) * (step.num_pages + 1),
+      int64_t{256});
 }
 
 int64_t memory_bytes(const model::Network& network, const StepRunnerConfig& step) {
@@ -72,7 +100,8 @@ int64_t GpuRunner::page_bytes(std::span<const model::BlockNeeds> blocks, at::Sca
   if (cache.value_size != 0 && cache.value_size != cache.key_size)
     throw ConfigError("on a GPU the engine holds keys and values of one size");
   return layers_with_tokens(blocks) * kPageTokens * cache.numbers_per_token() *
-         static_cast<int64_t>(c10::elementSize(dtype));
+             static_cast<int64_t>(c10::elementSize(dtype)) +
+         index_page_bytes(blocks);
 }
 
 GpuRunner::Results::Results(int64_t rows, at::Device device)
@@ -90,8 +119,9 @@ GpuRunner::GpuRunner(model::Network& network, const StepRunnerConfig& config)
       memory_(gpu_.reserve_memory(memory_bytes(network, config))),
       keys_(cache_half(network, config, *memory_, 0)),
       values_(cache_half(network, config, *memory_, 1)),
+      index_keys_(index_keys_of(network, config, *memory_)),
       states_PX_(states_of(network, config, *memory_)),
-      attention_(gpu_, network.blocks(), keys_, values_, states_PX_),
+      attention_(gpu_, network.blocks(), keys_, values_, index_keys_, states_PX_),
       inputs_(gpu_, network, config, keys_.device()),
       wishes_(config.eos_ids, network.config().vocab_size, keys_.device()),
       results_(std::max(config.max_running_requests, kernels::kRecordedRows.back()),
@@ -119,6 +149,7 @@ void GpuRunner::copy_page(PageId from, PageId to) {
   const c10::StreamGuard guard(stream_);
   keys_.select(1, to).copy_(keys_.select(1, from));
   if (values_.defined()) values_.select(1, to).copy_(values_.select(1, from));
+  if (index_keys_.defined()) index_keys_.select(1, to).copy_(index_keys_.select(1, from));
 }
 
 void GpuRunner::copy_state(StateId from, StateId to) {
@@ -158,6 +189,7 @@ double GpuRunner::wait_for_weights() {
 }
 
 bool GpuRunner::is_recordable(std::span<const Chunk> chunks) const {
+  if (index_keys_.defined()) return false;  // lengths decide which operations there are
   return static_cast<int64_t>(chunks.size()) <= kernels::kRecordedRows.back() &&
          std::all_of(chunks.begin(), chunks.end(), [](const Chunk& chunk) {
            return chunk.num_tokens == 1 && draws_token(chunk) && !scores_prompt(chunk);
@@ -176,7 +208,7 @@ const kernels::GpuGraph* GpuRunner::any_graph() const {
 
 Tensor GpuRunner::forward(const GpuStepInputs& in) {
   gpu_.resolve_ids_(in.ids_T, results_.on_device[0]);
-  attention_.begin_step(in.batch);
+  attention_.begin_step(in);
   model::TokenBatch batch;
   batch.ids_T = in.ids_T;
   batch.positions_T = in.positions_T;

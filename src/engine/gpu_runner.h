@@ -5,7 +5,8 @@
 /// Steps in which every request gets one token (decode) are padded to one of a short list of batch
 /// sizes and recorded: the first step of a size runs as it is, the second is recorded, and from
 /// then on a step is one copy of its numbers to the device and one launch. Other steps (prompts) are
-/// launched kernel by kernel. Everything is drawn on the device, whatever a row wants.
+/// launched kernel by kernel, and so are all steps of networks with indexers. Everything is drawn on
+/// the device, whatever a row wants.
 ///
 /// One class because all of its parts are what a launched step reads and writes, on its stream.
 ///
@@ -82,10 +83,12 @@ class GpuRunner final : public StepRunner {
   model::Network* network_;
   const StepRunnerConfig config_;
   c10::Stream stream_;
-  std::unique_ptr<kernels::GpuMemory> memory_;  // of keys_, values_ and states_PX_
+  std::unique_ptr<kernels::GpuMemory> memory_;  // of keys_ to states_PX_
   // [layers, pages + 1, K, 16, D]; the last page is where padding writes. Values are undefined where
   // they are a part of the keys.
   Tensor keys_, values_;
+  // float32 [layers with an indexer, pages + 1, 16, D]; undefined: there are none.
+  Tensor index_keys_;
   // float32: of requests, all layers' behind each other; undefined: layers keep none.
   Tensor states_PX_;
   GpuAttention attention_;

@@ -7,6 +7,7 @@
 #include "engine/cache_shape.h"
 #include "engine/engine.h"
 #include "engine/expert_pages.h"
+#include "engine/gpu_sparse_attention.h"
 #include "engine/step_runner.h"
 #include "kernels/gpu/decode_units.h"
 #include "kernels/gpu/latent_prompts.h"
@@ -94,9 +95,16 @@ int64_t engine_workspace_bytes(const config::RunConfig& config, const model::Net
               latent.kv_rank * static_cast<int64_t>(sizeof(float));
   }
   const int64_t packed = element * (gathered * of_gathered + chunk * of_chunk) + records;
+  const int64_t sparse = model.indexer.count == 0
+                             ? 0
+                             : engine::GpuSparseAttention::workspace_bytes(
+                                   model.indexer, {.rows = chunk + drawn,
+                                                   .longest = longest,
+                                                   .num_heads = model.num_heads,
+                                                   .row_size = cache.key_size});
   // Once launched kernel by kernel, once recorded.
   return (config.sglang_chunked_prefill_size + 2 * drawn) * row + 2 * drawn * model.vocab_size * 4 +
-         kRecordedSteps * kRecordedStepBytes + kTimingBytes + packed;
+         kRecordedSteps * kRecordedStepBytes + kTimingBytes + packed + sparse;
 }
 
 }  // namespace

@@ -18,12 +18,13 @@ Tensor wide(const Tensor& x) {
 }
 
 /// Rows of a segment's ancestors and its own, in the order of the sequence.
-Tensor rows_of(const std::vector<Segment>& segments, std::size_t index) {
+Tensor rows_of(const std::vector<Segment>& segments, std::size_t index,
+               const at::TensorOptions& integers) {
   std::vector<Tensor> parts;
   for (auto i = static_cast<int64_t>(index); i >= 0;
        i = segments[static_cast<std::size_t>(i)].parent) {
     const Segment& segment = segments[static_cast<std::size_t>(i)];
-    parts.push_back(at::arange(segment.begin, segment.end, at::kLong));
+    parts.push_back(at::arange(segment.begin, segment.end, integers));
   }
   std::ranges::reverse(parts);
   return at::cat(parts);
@@ -118,28 +119,28 @@ struct Sparse : torch::autograd::Function<Sparse> {
 
 }  // namespace
 
-Tensor index_scores(const Tensor& query_nJD, const Tensor& weight_nJ, const Tensor& key_SD) {
-  const int64_t rows = query_nJD.size(0), heads = query_nJD.size(1);
-  const Tensor products = at::mm(query_nJD.reshape({rows * heads, -1}), key_SD.t())
-                              .relu_()
-                              .view({rows, heads, key_SD.size(0)});
-  return at::bmm(weight_nJ.unsqueeze(1), products).squeeze(1);
+Tensor index_scores(const Tensor& query_nJD, const Tensor& weight_nJ, const Tensor& keys) {
+  const Tensor product_nJS = at::matmul(query_nJD, keys.transpose(-2, -1)).relu_();
+  return at::bmm(weight_nJ.unsqueeze(1), product_nJS).squeeze(1);
 }
 
+/// A sort by digits, as GPUs have it, may tell -0 from 0; a sum with 0 is never -0.
 Tensor best_tokens(const Tensor& score_nS, int64_t count) {
-  return std::get<1>(score_nS.sort(/*stable=*/true, -1, /*descending=*/true)).narrow(-1, 0, count);
+  return std::get<1>((score_nS + 0.0).sort(/*stable=*/true, -1, /*descending=*/true))
+      .narrow(-1, 0, count);
 }
 
 TokenChoice choose_tokens(const IndexInput& index, const std::vector<Segment>& segments,
                           int64_t count) {
+  const at::TensorOptions integers = index.key_TD.options().dtype(at::kLong);
   TokenChoice choice;
   for (std::size_t i = 0; i < segments.size(); ++i) {
     const Segment& segment = segments[i];
     SegmentChoice chosen;
-    chosen.row_S = rows_of(segments, i);
+    chosen.row_S = rows_of(segments, i, integers);
     const int64_t size = segment.end - segment.begin, keys = chosen.row_S.size(0);
-    const Tensor place_n1 = at::arange(keys - size, keys, at::kLong).unsqueeze(1);
-    chosen.mask_nS = at::arange(keys, at::kLong).unsqueeze(0) <= place_n1;
+    const Tensor place_n1 = at::arange(keys - size, keys, integers).unsqueeze(1);
+    chosen.mask_nS = at::arange(keys, integers).unsqueeze(0) <= place_n1;
     if (keys > count) {
       const Tensor key_SD = index.key_TD.index_select(0, chosen.row_S);
       for (int64_t row = 0; row < size; row += kRows) {

@@ -25,8 +25,9 @@ using TokenChoice = std::vector<SegmentChoice>;  // segment by segment
 TokenChoice choose_tokens(const IndexInput& index, const std::vector<Segment>& segments,
                           int64_t count);
 
-/// Scores of some queries for some keys: [n, S], float32 (float64).
-Tensor index_scores(const Tensor& query_nJD, const Tensor& weight_nJ, const Tensor& key_SD);
+/// Scores of some queries for some keys: [n, S], float32 (float64). Keys are [S, D], the same for all
+/// queries, or [n, S, D].
+Tensor index_scores(const Tensor& query_nJD, const Tensor& weight_nJ, const Tensor& keys);
 
 /// int64 [n, count]: the best of each row. Of equal scores the earlier token's counts, wherever the
 /// scores were computed: where no head sees anything in them, tokens have a score of exactly 0.

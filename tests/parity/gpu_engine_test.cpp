@@ -175,6 +175,7 @@ constexpr std::array kMoreDenseModels{"gemma3_text", "glm4", "mimo"};
 constexpr std::array kExpertModels{"deepseek_v2",   "deepseek_v3", "deepseek_v3_noq", "glm4_moe",
                                    "glm4_moe_lite", "gpt_oss",     "kimi_k2",         "minimax_m2",
                                    "qwen2_moe",     "qwen3_moe"};
+constexpr std::array kSparseModels{"deepseek_v32", "glm_moe_dsa"};
 constexpr std::array kStateModels{"qwen3_5", "qwen3_5_moe", "qwen3_next"};
 std::string name_of_model(const ::testing::TestParamInfo<const char*>& info) { return info.param; }
 
@@ -183,6 +184,8 @@ INSTANTIATE_TEST_SUITE_P(Fixtures, GpuEngineOnGoldenModel, ::testing::ValuesIn(k
 INSTANTIATE_TEST_SUITE_P(Experts, GpuEngineOnGoldenModel, ::testing::ValuesIn(kExpertModels),
                          name_of_model);
 INSTANTIATE_TEST_SUITE_P(More, GpuEngineOnGoldenModel, ::testing::ValuesIn(kMoreDenseModels),
+                         name_of_model);
+INSTANTIATE_TEST_SUITE_P(Sparse, GpuEngineOnGoldenModel, ::testing::ValuesIn(kSparseModels),
                          name_of_model);
 INSTANTIATE_TEST_SUITE_P(States, GpuEngineOnGoldenModel, ::testing::ValuesIn(kStateModels),
                          name_of_model);
@@ -193,9 +196,10 @@ INSTANTIATE_TEST_SUITE_P(Fixtures, GpuEngineIn16Bits, ::testing::ValuesIn(kGolde
 INSTANTIATE_TEST_SUITE_P(Fixtures, CpuEngineOnGoldenModel, ::testing::ValuesIn(kGoldenModels),
                          name_of_model);
 
-constexpr std::array kAllKinds{"gemma3_text", "glm4",      "glm4_moe",   "gpt_oss",    "mimo",
-                               "minimax_m2",  "olmo2",     "phi3",       "qwen2_moe",  "qwen3",
-                               "qwen3_5",     "qwen3_moe", "qwen3_next", "qwen3_5_moe"};
+constexpr std::array kAllKinds{"gemma3_text", "glm4",        "glm4_moe",     "gpt_oss",
+                               "mimo",        "minimax_m2",  "olmo2",        "phi3",
+                               "qwen2_moe",   "qwen3",       "qwen3_5",      "qwen3_moe",
+                               "qwen3_next",  "qwen3_5_moe", "deepseek_v32", "glm_moe_dsa"};
 INSTANTIATE_TEST_SUITE_P(Fixtures, GpuEngineBesideTrainer, ::testing::ValuesIn(kAllKinds),
                          name_of_model);
 

@@ -133,5 +133,8 @@ INSTANTIATE_TEST_SUITE_P(Fixtures, GpuModel,
                                            "qwen3_5_moe", "qwen3_moe", "qwen3_next"),
                          [](const auto& info) { return std::string(info.param); });
 
+INSTANTIATE_TEST_SUITE_P(Sparse, GpuModel, ::testing::Values("deepseek_v32", "glm_moe_dsa"),
+                         [](const auto& info) { return std::string(info.param); });
+
 }  // namespace
 }  // namespace slime

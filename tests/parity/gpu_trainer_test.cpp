@@ -186,7 +186,9 @@ INSTANTIATE_TEST_SUITE_P(
                       Case{"StateOnHost", with_state_on_host}, Case{"Experts", grpo, "qwen3_moe"},
                       Case{"SharedExpert", with_recompute, "qwen2_moe"},
                       Case{"Latent", grpo, "deepseek_v3"},
-                      Case{"LatentSelective", with_selective_recompute, "deepseek_v3"}),
+                      Case{"LatentSelective", with_selective_recompute, "deepseek_v3"},
+                      Case{"Sparse", grpo, "deepseek_v32"},
+                      Case{"SparseRecompute", with_recompute, "glm_moe_dsa"}),
     [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace

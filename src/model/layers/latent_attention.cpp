@@ -16,15 +16,6 @@ namespace {
 /// Of the norms of both latents, whatever rms_norm_eps says: so are the published models.
 constexpr double kLatentEps = 1e-6;
 
-void check_place(const LayerSite& site) {
-  if (!site.config.indexer.in_layer.empty() && site.rotary.cos_PR.is_cuda()) {
-    throw ConfigError(
-        fmt::format("layer {} has sparse attention, which is computed on the CPU only so far: use "
-                    "device cpu",
-                    site.index));
-  }
-}
-
 kernels::Param rows_of(const kernels::Param& matrix, int64_t begin, int64_t count) {
   return {matrix.value.narrow(0, begin, count),
           matrix.grad.defined() ? matrix.grad.narrow(0, begin, count) : Tensor()};
@@ -65,7 +56,6 @@ LatentAttention::LatentAttention(const LayerSite& site)
     : tp_(site.mesh),
       shape_{site.config.hidden_size, site.config.num_heads, site.config.rotary_dim,
              site.config.latent} {
-  check_place(site);
   const LatentConfig& latent = shape_.latent;
   const int64_t hidden = shape_.hidden, heads = shape_.num_heads,
                 size = latent.plain_dim + shape_.rotary_dim;
