@@ -8,5 +8,7 @@ template <typename... Forms>
 struct Overloaded : Forms... {
   using Forms::operator()...;
 };
+template <typename... Forms>
+Overloaded(Forms...) -> Overloaded<Forms...>;
 
 }  // namespace slime::config

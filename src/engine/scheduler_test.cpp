@@ -1,3 +1,5 @@
+// One file because its tests share the pretend device.
+
 #include "engine/scheduler.h"
 
 #include <gtest/gtest.h>

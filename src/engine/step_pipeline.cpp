@@ -41,7 +41,6 @@ StepPipeline::StepPipeline(model::Network& network, const EngineConfig& config, 
     : clock_(clock),
       progress_(progress),
       pool_(num_pages_of(config, network)),
-      window_(window_of(config, network)),
       states_(num_states_of(config, network)),
       runner_(make_runner(network, {.kv_dtype = kv_storage_type(config, network),
                                     .num_pages = pool_.num_pages(),
@@ -52,17 +51,19 @@ StepPipeline::StepPipeline(model::Network& network, const EngineConfig& config, 
                                     .shares_prompt_reads = config.shares_prompt_reads,
                                     .records_experts = config.records_experts,
                                     .eos_ids = config.eos_token_ids})),
-      tree_(pool_, kernels::kPageTokens, states_.num_states() > 0 ? &states_ : nullptr, window_),
+      tree_(pool_, kernels::kPageTokens, states_.num_states() > 0 ? &states_ : nullptr,
+            window_of(config, network)),
       scheduler_(
           {.page_tokens = kernels::kPageTokens,
            .max_running_requests = config.max_running_requests,
            .max_prefill_tokens = config.max_prefill_tokens,
            .shares_prefixes = config.enable_prefix_cache,
-           .window = window_},
+           .window = window_of(config, network)},
           pool_, tree_, clock, [this](PageId from, PageId to) { runner_->copy_page(from, to); },
           states_.num_states() > 0 ? &states_ : nullptr,
           [this](StateId from, StateId to) { runner_->copy_state(from, to); }),
-      admission_(config, network.config().vocab_size, pool_.num_pages(), window_) {
+      admission_(config, network.config().vocab_size, pool_.num_pages(),
+                 window_of(config, network)) {
   report();
 }
 

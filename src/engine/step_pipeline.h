@@ -117,8 +117,7 @@ class StepPipeline {
   const Clock& clock_;
   EngineProgress& progress_;
   PagePool pool_;
-  const PageWindow window_;  // none where some layer sees all tokens
-  StatePool states_;         // none where layers keep no states
+  StatePool states_;  // none where layers keep no states
   std::unique_ptr<StepRunner> runner_;
   PrefixTree tree_;
   Scheduler scheduler_;

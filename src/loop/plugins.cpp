@@ -25,7 +25,8 @@ namespace {
 /// Those that all hosts have come first.
 template <typename Function>
 std::vector<Function> in_order_of_hosts(std::vector<Function> functions) {
-  std::ranges::stable_partition(functions, [](const Function& each) { return !each.keeps_state; });
+  std::stable_partition(functions.begin(), functions.end(),
+                        [](const Function& each) { return !each.keeps_state; });
   return functions;
 }
 

@@ -141,7 +141,8 @@ Metrics pass_at_k(std::span<const Group> groups, const std::string& reward_key,
   const auto size_of = [](const Group& group) {
     return static_cast<int64_t>(group.samples.size());
   };
-  const int64_t largest = std::ranges::max(groups | std::views::transform(size_of));
+  int64_t largest = 0;
+  for (const Group& group : groups) largest = std::max(largest, size_of(group));
   if (largest <= 1) return metrics;
   for (int64_t k = 1; k <= largest; k *= 2) {
     double total = 0;

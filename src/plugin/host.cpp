@@ -23,8 +23,6 @@ constexpr std::size_t kCallsOfAFrame = 256;
 constexpr std::size_t kMostCoroutines = 1024;
 constexpr std::size_t kMostPlainCalls = 32;
 constexpr std::size_t kMostUnsent = std::size_t{1} << 20;
-/// The host itself cancels what is late; this much later it should have said so.
-constexpr std::chrono::milliseconds kGrace{1000};
 constexpr std::chrono::milliseconds kStandstill{900};  // of its event loop; it beats every 250
 constexpr std::chrono::duration<double> kFirstPause{0.1};
 constexpr std::chrono::duration<double> kLongestPause{30};
@@ -204,22 +202,6 @@ void Host::send_calls() {
     payload.head["calls"] = std::move(calls);
     send(kCalls, payload);
   }
-}
-
-Host::Steady::time_point Host::late_at(const Call& call) const {
-  const auto now = Steady::now();
-  const auto timeout = std::chrono::duration_cast<Steady::duration>(call.timeout);
-  const auto late =
-      timeout > Steady::duration::zero() ? now + timeout + kGrace : Steady::time_point::max();
-  const bool is_reward = config_.hooks[static_cast<std::size_t>(call.hook)].hook == "reward";
-  const auto patience = std::chrono::duration_cast<Steady::duration>(config_.patience);
-  return is_hurried_ && is_reward ? std::min(late, now + patience + kGrace) : late;
-}
-
-void Host::hurry() {
-  if (is_hurried_ || !config_.hurries || !config_.hurries()) return;
-  is_hurried_ = true;
-  for (auto& [id, each] : in_flight_) each.late = std::min(each.late, late_at(each.call));
 }
 
 bool Host::may_send(const Call& call) const {

@@ -1,12 +1,36 @@
-// Who is to blame for a host's death: calls that it had are made again in a host of their own.
+// When a call is late, and who is to blame for a host's death: calls that it had are made again in a host of
+// their own.
 
 #include <sys/eventfd.h>
+#include <algorithm>
 #include <iterator>
 #include <utility>
 
 #include "plugin/host.h"
 
 namespace slime::plugin {
+namespace {
+
+/// The host itself cancels what is late; this much later it should have said so.
+constexpr std::chrono::milliseconds kGrace{1000};
+
+}  // namespace
+
+Host::Steady::time_point Host::late_at(const Call& call) const {
+  const auto now = Steady::now();
+  const auto timeout = std::chrono::duration_cast<Steady::duration>(call.timeout);
+  const auto late =
+      timeout > Steady::duration::zero() ? now + timeout + kGrace : Steady::time_point::max();
+  const bool is_reward = config_.hooks[static_cast<std::size_t>(call.hook)].hook == "reward";
+  const auto patience = std::chrono::duration_cast<Steady::duration>(config_.patience);
+  return is_hurried_ && is_reward ? std::min(late, now + patience + kGrace) : late;
+}
+
+void Host::hurry() {
+  if (is_hurried_ || !config_.hurries || !config_.hurries()) return;
+  is_hurried_ = true;
+  for (auto& [id, each] : in_flight_) each.late = std::min(each.late, late_at(each.call));
+}
 
 /// Of the examiner, by the host whose calls they were.
 void Host::take_suspects(std::vector<Call> suspects) {

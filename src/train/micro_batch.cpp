@@ -187,8 +187,8 @@ StepPlan make_step(std::span<const TrainSample> samples, std::vector<Indices> mi
                                       plan.micro_batches.back().starts);
   }
   plan.num_executions = static_cast<int64_t>(executions.size());
-  plan.num_micro_batches = std::ranges::count_if(
-      plan.micro_batches, [](const MicroBatch& one) { return one.has_response(); });
+  plan.num_micro_batches =
+      std::max<int64_t>(1, std::ranges::count_if(plan.micro_batches, &MicroBatch::has_response));
   plan.denominator = options.reduction == algo::Reduction::kPerToken
                          ? tokens
                          : static_cast<double>(plan.num_executions);

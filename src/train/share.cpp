@@ -29,6 +29,7 @@ StepShare count_step(const TrainBatch& batch, const std::vector<std::vector<Indi
       }
     }
   }
+  step.num_micro_batches = std::max<int64_t>(step.num_micro_batches, 1);
   step.num_executions = static_cast<int64_t>(executions.size());
   step.denominator =
       reduction == algo::Reduction::kPerToken ? tokens : static_cast<double>(step.num_executions);

@@ -20,7 +20,7 @@ struct StepShare {
   std::vector<Indices> micro_batches;  // of BatchShare::batch; may be empty
   int64_t num_executions = 0;          // G: of all ranks
   double denominator = 1;              // of loss, gradient and metrics: of all ranks
-  int64_t num_micro_batches = 1;       // of all ranks: those with a response
+  int64_t num_micro_batches = 1;       // of all ranks: those with a response, at least one
   bool operator==(const StepShare&) const = default;
 };
 

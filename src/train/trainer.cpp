@@ -282,9 +282,7 @@ algo::MetricSums Trainer::accumulate(const TrainBatch& batch, const StepPlan& pl
   if (has_experts()) {
     asked.replays = config_.routing_replay != TrainConfig::RoutingReplay::kNone;
     asked.losses = config_.router_losses;
-    // Nothing asks for it where no micro-batch of any rank has a response.
-    asked.gradient_scale =
-        plan.denominator / static_cast<double>(std::max<int64_t>(plan.num_micro_batches, 1));
+    asked.gradient_scale = plan.denominator / static_cast<double>(plan.num_micro_batches);
     routing_.assign(plan.micro_batches.size(), asked);  // of which items point at theirs
   }
   for (const MicroBatch& micro_batch : plan.micro_batches) {

@@ -194,7 +194,7 @@ Expected<void> EngineServer::begin_delta(uint64_t base) {
   networks_.second->weights().copy_from(networks_.running->weights());
   finish_copies(networks_.second->weights().flat());
   arrived_bytes_ = 0;
-  delta_.emplace();
+  delta_ = ArrivingDelta();
   return {};
 }
 
