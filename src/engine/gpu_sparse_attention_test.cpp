@@ -60,19 +60,22 @@ struct Step {
       const auto row = static_cast<int64_t>(positions.size());
       index_KD.narrow(0, num_keys - num_rows, num_rows)
           .copy_(index.key_TD.narrow(0, row, num_rows));
+      std::vector<int64_t> places;
       for (int64_t k = 0; k < num_keys; ++k) {
-        const int64_t page = page_ids[first + k / kPageTokens], place = k % kPageTokens;
-        rows_PSE[page][0][place].copy_(keys_KE[k]);
-        if (k < num_keys - num_rows) {
-          index_keys_PSD[page][place].copy_(index_KD[k]);
-          continue;
-        }
-        slots.push_back(static_cast<int32_t>(page * kPageTokens + place));
+        places.push_back(page_ids[first + k / kPageTokens] * kPageTokens + k % kPageTokens);
+        if (k < num_keys - num_rows) continue;
+        slots.push_back(static_cast<int32_t>(places.back()));
         row_sequence.push_back(static_cast<int32_t>(s));
         positions.push_back(k);
         attend(static_cast<int64_t>(positions.size()) - 1, keys_KE.narrow(0, 0, k + 1),
                index_KD.narrow(0, 0, k + 1));
       }
+      const Tensor place_K = at::tensor(places, at::kLong);
+      rows_PSE.view({-1, kSize}).index_copy_(0, place_K, keys_KE);
+      // Keys of new rows are still to be written.
+      const int64_t earlier = num_keys - num_rows;
+      index_keys_PSD.view({-1, kIndexSize})
+          .index_copy_(0, place_K.narrow(0, 0, earlier), index_KD.narrow(0, 0, earlier));
     }
     const auto there = [&](const Tensor& x) { return x.to(device); };
     batch.slot_T = there(at::tensor(slots, at::kInt));
@@ -90,11 +93,12 @@ struct Step {
 
   /// One row: of equal scores the earlier token counts.
   void attend(int64_t row, const Tensor& keys_KE, const Tensor& index_KD) {
-    std::vector<std::pair<double, int64_t>> best;
-    for (int64_t k = 0; k < keys_KE.size(0); ++k) {
-      const Tensor product_J = at::mv(index.query_TJD[row], index_KD[k]).relu();
-      best.emplace_back(-(product_J * index.weight_TJ[row]).sum().item<double>(), k);
-    }
+    const Tensor score_K =
+        at::mv(at::mm(index_KD, index.query_TJD[row].t()).relu(), index.weight_TJ[row])
+            .contiguous();
+    std::vector<std::pair<float, int64_t>> best;
+    for (int64_t k = 0; k < keys_KE.size(0); ++k)
+      best.emplace_back(-score_K.const_data_ptr<float>()[k], k);
     std::ranges::sort(best);
     best.resize(std::min<std::size_t>(best.size(), kCount));
     std::vector<int64_t> places;
