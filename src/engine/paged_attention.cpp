@@ -122,7 +122,8 @@ Tensor PagedAttention::attend_latent(const model::LatentLayer& layer, const mode
   std::vector<int64_t> starts;
   for (int64_t head = 0; head <= heads; ++head) starts.push_back(head * tokens);
   const auto by_head = [&](const Tensor& x_TNX) {
-    return x_TNX.transpose(0, 1).reshape({heads * tokens, x_TNX.size(2)});
+    // Of one head (an engine of many ranks) it would be a view of rows that lie apart.
+    return x_TNX.transpose(0, 1).reshape({heads * tokens, x_TNX.size(2)}).contiguous();
   };
   const auto by_token = [&](const Tensor& x_SX) {
     return x_SX.view({heads, tokens, -1}).transpose(0, 1);
