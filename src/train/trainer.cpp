@@ -17,6 +17,7 @@
 #include "train/columns.h"
 #include "train/level_cost.h"
 #include "train/pipeline.h"
+#include "train/plan_options.h"
 #include "train/rank_report.h"
 
 namespace slime::train {
@@ -25,22 +26,6 @@ namespace {
 const TrainConfig& validated(const TrainConfig& config) {
   validate(config);
   return config;
-}
-
-/// Whether a token of advantage 0 adds nothing to the gradient, so that its backward pass may be
-/// left out. So it is for the samples of a group that all got the same reward, unless something
-/// else than the policy term is trained.
-bool zero_advantage_is_inert(const TrainConfig& config) {
-  return config.objective == Objective::kPolicy && !config.policy_functions &&
-         config.policy.entropy_coef == 0 &&
-         (!config.policy.kl_loss || config.policy.kl_loss->coef == 0);
-}
-
-/// Whether a reward of 0 means an advantage of 0 on every token.
-bool zero_reward_is_zero_advantage(const TrainConfig& config) {
-  return std::holds_alternative<algo::GroupRelative>(config.advantage) &&
-         !config.normalize_advantages && !config.distillation_coef && !config.users_advantage &&
-         !config.postprocess;
 }
 
 std::vector<float> to_floats(const Tensor& x) {
@@ -57,22 +42,6 @@ std::string ordinals_of(const TrainBatch& batch, const MicroBatch& micro_batch) 
   std::vector<int64_t> ordinals;
   for (const int64_t i : micro_batch.samples) ordinals.push_back(batch.samples[i].ordinal);
   return fmt::format("{}", fmt::join(ordinals, ", "));
-}
-
-PlanOptions plan_options_of(const TrainConfig& config, model::Network& network) {
-  const bool separates = zero_advantage_is_inert(config) && zero_reward_is_zero_advantage(config);
-  PlanOptions options;
-  options.batching = config.batching;
-  options.packing = config.packing;
-  options.reduction = config.reduction;
-  options.replays_top_p = config.replays_top_p && config.objective == Objective::kPolicy;
-  if (config.routing_replay == TrainConfig::RoutingReplay::kEngine &&
-      config.objective == Objective::kPolicy && network.config().has_experts())
-    options.replays_experts_of = &network.config();
-  options.keeps_pairs = config.objective == Objective::kPreference;
-  options.separates_zero_rewards = separates;
-  options.dtype = kernels::accumulator_of(network.weights().flat());
-  return options;
 }
 
 /// sync: what is timed is done, and the engine's stream may read the weights. Not the whole device:

@@ -124,7 +124,8 @@ TEST(EngineWindows, OnAGpuToo) {
     EXPECT_EQ(together.updates[i].output_ids, cpu.updates[i].output_ids) << i;
     ASSERT_EQ(together.updates[i].output_log_probs.size(), cpu.updates[i].output_log_probs.size());
     for (std::size_t t = 0; t < cpu.updates[i].output_log_probs.size(); ++t)
-      EXPECT_NEAR(together.updates[i].output_log_probs[t], cpu.updates[i].output_log_probs[t], 1e-4);
+      EXPECT_NEAR(together.updates[i].output_log_probs[t], cpu.updates[i].output_log_probs[t],
+                  1e-4);
   }
 }
 

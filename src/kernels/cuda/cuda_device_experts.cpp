@@ -6,7 +6,6 @@
 #include "core/error.h"
 #include "kernels/cuda/cuda_device.h"
 #include "kernels/cuda/experts/expert_product.h"
-#include "kernels/cuda/experts/grouped_product.h"
 #include "kernels/cuda/experts/norm_route.h"
 #include "kernels/cuda/experts/visits.h"
 #include "kernels/cuda/products/batch_product.h"
@@ -19,58 +18,6 @@ namespace {
 bool is_plain(const Tensor& tensor) {
   return !tensor.defined() || (tensor.scalar_type() == at::kBFloat16 && tensor.is_contiguous() &&
                                reinterpret_cast<uintptr_t>(tensor.const_data_ptr()) % 16 == 0);
-}
-
-bool has_fast_product(const Tensor& x, const Tensor& weight_EOI) {
-  return is_plain(x) && is_plain(weight_EOI) &&
-         has_grouped_product(weight_EOI.size(0), weight_EOI.size(1), weight_EOI.size(2));
-}
-
-const int32_t* starts_of(const GroupStarts& starts) {
-  check(starts.is_on_device(), "grouped products of a GPU have their starts there");
-  return starts.device_E1.const_data_ptr<int32_t>();
-}
-
-/// is_turned: y = x W instead of x W^T.
-Tensor fast_product(const Tensor& x_S, const Tensor& weight_EOI, const GroupStarts& starts,
-                    bool is_turned) {
-  GroupedProduct call;
-  call.is_turned = is_turned;
-  call.x_S = pointer(x_S);
-  call.weight_EOI = pointer(weight_EOI);
-  call.starts_E1 = starts_of(starts);
-  call.rows = x_S.size(0);
-  call.experts = static_cast<int>(weight_EOI.size(0));
-  call.outputs = static_cast<int>(weight_EOI.size(1));
-  call.inputs = static_cast<int>(weight_EOI.size(2));
-  Tensor y_S = at::empty({call.rows, weight_EOI.size(is_turned ? 2 : 1)}, x_S.options());
-  call.y_S = y_S.data_ptr();
-  grouped_product(call, stream_of(x_S));
-  return y_S;
-}
-
-/// is_turned: y = x W instead of x W^T.
-Tensor plain_product(const Tensor& x_SI, const Tensor& weight_EOI, const GroupStarts& starts,
-                     bool is_turned) {
-  check(starts.is_on_device(), "grouped products of a GPU have their starts there");
-  const Tensor x = x_SI.contiguous();
-  const int output_dim = is_turned ? 2 : 1, input_dim = is_turned ? 1 : 2;
-  Tensor y_SO = at::empty({x.size(0), weight_EOI.size(output_dim)}, x.options());
-  PlainGroupedProduct call;
-  call.number = number_of(x);
-  call.x_SI = pointer(x);
-  call.weight = pointer(weight_EOI);
-  call.expert_stride = weight_EOI.stride(0);
-  call.output_stride = weight_EOI.stride(output_dim);
-  call.input_stride = weight_EOI.stride(input_dim);
-  call.starts_E1 = starts.device_E1.const_data_ptr<int32_t>();
-  call.rows = x.size(0);
-  call.experts = static_cast<int>(weight_EOI.size(0));
-  call.inputs = static_cast<int>(weight_EOI.size(input_dim));
-  call.outputs = static_cast<int>(weight_EOI.size(output_dim));
-  call.y_SO = y_SO.data_ptr();
-  plain_grouped_product(call, stream_of(x));
-  return y_SO;
 }
 
 BatchProduct product_of(const Tensor& x_TI, const Tensor& weight_OI, const Tensor& y) {
@@ -411,49 +358,6 @@ Tensor CudaDevice::sum_visits(const Tensor& rows_SH, const Tensor& place_TK,
       !place_TK.is_contiguous())
     return ReferenceDevice::sum_visits(rows_SH, place_TK, weight_TK);
   return sum_of_visits(rows_SH, place_TK, weight_TK.defined() ? weight_TK.contiguous() : weight_TK);
-}
-
-Tensor CudaDevice::grouped_linear(const Tensor& x_SI, const Tensor& weight_EOI,
-                                  const GroupStarts& starts) const {
-  return has_fast_product(x_SI, weight_EOI) ? fast_product(x_SI, weight_EOI, starts, false)
-                                            : plain_product(x_SI, weight_EOI, starts, false);
-}
-
-Tensor CudaDevice::grouped_input_grad(const Tensor& dy_SO, const Tensor& weight_EOI,
-                                      const GroupStarts& starts) const {
-  return has_fast_product(dy_SO, weight_EOI) ? fast_product(dy_SO, weight_EOI, starts, true)
-                                             : plain_product(dy_SO, weight_EOI, starts, true);
-}
-
-void CudaDevice::add_grouped_weight_grad_(Tensor grad_EOI, const Tensor& dy_SO, const Tensor& x_SI,
-                                          const GroupStarts& starts) const {
-  const Tensor dy = dy_SO.contiguous(), x = x_SI.contiguous();
-  check(starts.is_on_device() && grad_EOI.is_contiguous() && grad_EOI.scalar_type() == at::kFloat,
-        "grouped products of a GPU add to float32 gradients, with starts that are there");
-  if (is_plain(dy) && is_plain(x) &&
-      has_grouped_product(grad_EOI.size(0), grad_EOI.size(1), grad_EOI.size(2))) {
-    GroupedGradient call;
-    call.dy_SO = pointer(dy);
-    call.x_SI = pointer(x);
-    call.starts_E1 = starts_of(starts);
-    call.rows = x.size(0);
-    call.experts = static_cast<int>(grad_EOI.size(0));
-    call.outputs = static_cast<int>(grad_EOI.size(1));
-    call.inputs = static_cast<int>(grad_EOI.size(2));
-    call.grad_EOI = grad_EOI.data_ptr<float>();
-    grouped_gradient(call, stream_of(dy));
-    return;
-  }
-  PlainGroupedGradient call;
-  call.number = number_of(dy);
-  call.dy_SO = pointer(dy);
-  call.x_SI = pointer(x);
-  call.starts_E1 = starts.device_E1.const_data_ptr<int32_t>();
-  call.experts = static_cast<int>(grad_EOI.size(0));
-  call.inputs = static_cast<int>(x.size(1));
-  call.outputs = static_cast<int>(dy.size(1));
-  call.grad_EOI = grad_EOI.data_ptr<float>();
-  plain_grouped_gradient(call, stream_of(dy));
 }
 
 }  // namespace slime::kernels::cuda
