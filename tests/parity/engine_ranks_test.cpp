@@ -105,10 +105,10 @@ INSTANTIATE_TEST_SUITE_P(Shapes, EngineOfFourRanks,
 
 TEST(EngineRanks, ChoicesOfExpertsAreThoseOfOneRank) {
   const EngineConfig config{.max_prefill_tokens = 20, .records_experts = true};
-  TestEngine one("glm4_moe", config);
+  TestEngine one("qwen3_moe", config);
   auto requests = workload(one.network().config().vocab_size);
   for (GenerateRequest& request : requests) request.return_routed_experts = true;
-  ParallelEngine two(slices_of("glm4_moe"), 2, config);
+  ParallelEngine two(slices_of("qwen3_moe"), 2, config);
   const auto got = two.generate(requests), expected = expected_of(one, requests);
   for (std::size_t i = 0; i < requests.size(); ++i) {
     EXPECT_FALSE(got[i].routed_experts.empty());
