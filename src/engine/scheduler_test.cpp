@@ -286,6 +286,21 @@ TEST(Scheduler, DroppedRequestsWaitBehindTheOthersInTheirOrder) {
   bench.run_to_end();
 }
 
+// Events of random schedules; `below` draws a number below its argument.
+
+template <typename Below>
+void remove_one(Bench& bench, const Below& below) {
+  const auto all = bench.scheduler().all();
+  if (!all.empty()) bench.scheduler().remove(*all[below(static_cast<int64_t>(all.size()))]);
+}
+
+template <typename Below>
+void retract_all(Bench& bench, const Below& below) {
+  const bool keeps_prefixes = below(2) == 0;
+  bench.scheduler().retract_all(keeps_prefixes);
+  if (!keeps_prefixes) bench.tree().clear();
+}
+
 TEST(Scheduler, RandomSchedulesNeverLeakOrMixPages) {
   for (uint64_t seed = 0; seed < 60; ++seed) {
     int64_t draws = 0;
@@ -310,12 +325,9 @@ TEST(Scheduler, RandomSchedulesNeverLeakOrMixPages) {
             1 + below(std::min<int64_t>(room - static_cast<int64_t>(prompt.size()), 25));
         for (int64_t copies = 1 + below(3); copies > 0; --copies) bench.submit(prompt, max_new);
       } else if (what == 4) {
-        const auto all = bench.scheduler().all();
-        if (!all.empty()) bench.scheduler().remove(*all[below(static_cast<int64_t>(all.size()))]);
+        remove_one(bench, below);
       } else if (what == 5 && below(4) == 0) {
-        const bool keeps_prefixes = below(2) == 0;
-        bench.scheduler().retract_all(keeps_prefixes);
-        if (!keeps_prefixes) bench.tree().clear();
+        retract_all(bench, below);
       } else {
         bench.step();
       }
@@ -448,12 +460,9 @@ TEST(SchedulerWithWindow, RandomSchedulesNeverLeakOrMixPages) {
         for (int64_t copies = 1 + below(3); copies > 0; --copies)
           bench.submit(prompt, 1 + below(60));
       } else if (what == 3) {
-        const auto all = bench.scheduler().all();
-        if (!all.empty()) bench.scheduler().remove(*all[below(static_cast<int64_t>(all.size()))]);
+        remove_one(bench, below);
       } else if (what == 4 && below(4) == 0) {
-        const bool keeps_prefixes = below(2) == 0;
-        bench.scheduler().retract_all(keeps_prefixes);
-        if (!keeps_prefixes) bench.tree().clear();
+        retract_all(bench, below);
       } else if (what == 5 && below(4) == 0) {
         bench.tree().clear();
         bench.pool().weights_changed();

@@ -12,6 +12,7 @@
 #include "engine_beside_trainer.h"
 #include "kernels/gpu/for_tests.h"
 #include "model/sparse_attention.h"
+#include "narrow_deepseek.h"
 
 namespace slime {
 namespace {
@@ -117,20 +118,16 @@ TEST(GpuSparse, AttendsAndHasTheGradientsAsInFloat64) {
   expect_near(at::kBFloat16, 0.004);  // results are rounded, nothing else is
 }
 
-/// A narrow network around heads, latents and indexers of DeepSeek's sizes; rows look at 64 tokens.
+/// With indexers, too; rows look at 64 tokens.
 std::unique_ptr<model::Network> sparse_network(const char* precision) {
-  const json::object config = json::parse(R"({
-      "architectures": ["DeepseekV32ForCausalLM"], "model_type": "deepseek_v32", "vocab_size": 512,
-      "hidden_size": 256, "num_hidden_layers": 3, "num_attention_heads": 16,
-      "num_key_value_heads": 16, "intermediate_size": 512, "moe_intermediate_size": 64,
-      "n_routed_experts": 16, "n_shared_experts": 2, "num_experts_per_tok": 4, "n_group": 1,
-      "topk_group": 1, "scoring_func": "sigmoid", "topk_method": "noaux_tc",
-      "norm_topk_prob": true, "routed_scaling_factor": 2.0, "kv_lora_rank": 512,
-      "q_lora_rank": 128, "first_k_dense_replace": 3, "index_n_heads": 16, "index_head_dim": 128,
-      "index_topk": 64, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128,
-      "max_position_embeddings": 2048, "rope_theta": 10000, "rms_norm_eps": 1e-6,
-      "tie_word_embeddings": false, "hidden_act": "silu", "eos_token_id": 2})")
-                                  .as_object();
+  json::object config = testing::narrow_deepseek();
+  config["architectures"] = json::array{"DeepseekV32ForCausalLM"};
+  config["model_type"] = "deepseek_v32";
+  config["first_k_dense_replace"] = 3;
+  config["q_lora_rank"] = 128;
+  config["index_n_heads"] = 16;
+  config["index_head_dim"] = 128;
+  config["index_topk"] = 64;
   at::manual_seed(7);
   return model::make_uniform_network(model::parse_model_config(config, "sparse"),
                                      model::Precision::on_gpu(precision), 0.45);
