@@ -3,7 +3,7 @@
 /// Training on a CPU takes and frees the same activations, tens of megabytes each, again and again.
 /// By itself the C library gives blocks of that size back to the system at once, which fills their
 /// pages with zeros before it hands them out again: an eighth of a training step (SmolLM2-135M, 4,096
-/// tokens, two cores). Not beside a GPU, where steps of Qwen3-0.6B became slower (7.3 instead of 6.6 s).
+/// tokens, two cores).
 
 namespace slime::train {
 
