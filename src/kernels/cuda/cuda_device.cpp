@@ -35,6 +35,15 @@ const void* pointer(const Tensor& tensor) {
   return tensor.defined() ? tensor.const_data_ptr() : nullptr;
 }
 
+bool is_aligned(const Tensor& tensor) {
+  return reinterpret_cast<uintptr_t>(tensor.const_data_ptr()) % 16 == 0;
+}
+
+bool is_plain(const Tensor& tensor) {
+  return !tensor.defined() ||
+         (tensor.scalar_type() == at::kBFloat16 && tensor.is_contiguous() && is_aligned(tensor));
+}
+
 Number number_of(const Tensor& tensor) {
   switch (tensor.scalar_type()) {
     case at::kFloat:

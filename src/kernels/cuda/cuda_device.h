@@ -23,6 +23,10 @@ template <typename T>
 const T* array(const Tensor& tensor) {
   return tensor.defined() ? tensor.const_data_ptr<T>() : nullptr;
 }
+/// Kernels may read its first numbers 16 bytes at once.
+bool is_aligned(const Tensor& tensor);
+/// A bfloat16 matrix or vector that kernels read as it lies, or none.
+bool is_plain(const Tensor& tensor);
 /// Throws BugError for precisions that kernels are not compiled for.
 Number number_of(const Tensor& tensor);
 /// Norms of queries and keys in float32 where rows are not: those that multiply with one plus a weight.

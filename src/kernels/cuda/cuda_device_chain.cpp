@@ -9,12 +9,6 @@
 namespace slime::kernels::cuda {
 namespace {
 
-/// A bfloat16 matrix or vector that kernels read as it lies, or none.
-bool is_plain(const Tensor& tensor) {
-  return !tensor.defined() || (tensor.scalar_type() == at::kBFloat16 && tensor.is_contiguous() &&
-                               reinterpret_cast<uintptr_t>(tensor.const_data_ptr()) % 16 == 0);
-}
-
 BatchProduct product_of(const Tensor& x_TI, const Tensor& weight_OI, const Tensor& bias_O) {
   BatchProduct product;
   product.x_TI = pointer(x_TI);

@@ -15,11 +15,6 @@
 namespace slime::kernels::cuda {
 namespace {
 
-bool is_plain(const Tensor& tensor) {
-  return !tensor.defined() || (tensor.scalar_type() == at::kBFloat16 && tensor.is_contiguous() &&
-                               reinterpret_cast<uintptr_t>(tensor.const_data_ptr()) % 16 == 0);
-}
-
 BatchProduct product_of(const Tensor& x_TI, const Tensor& weight_OI, const Tensor& y) {
   BatchProduct product;
   product.x_TI = pointer(x_TI);
@@ -58,6 +53,29 @@ Choices choices_of(const RoutedExperts& experts, int64_t rows) {
   call.experts = static_cast<int>(experts.count());
   call.per_token = static_cast<int>(rule.per_token);
   return out;
+}
+
+/// The output product as parts that a later kernel adds up in float32, [S, T, H]; none with so many
+/// rows that the library's product is as fast.
+Tensor output_parts(const BlockChain& chain, cudaStream_t stream) {
+  const Tensor& residual_TH = chain.residual_TH;
+  const int64_t rows = residual_TH.size(0), hidden = residual_TH.size(1);
+  const auto empty_parts = [&](int64_t splits) {
+    return at::empty({splits, rows, hidden}, residual_TH.options().dtype(at::kFloat));
+  };
+  if (has_narrow_product(Number::kBFloat16, rows, chain.output_HC.size(1))) {
+    const Tensor parts = empty_parts(1);
+    narrow_product(product_of(chain.attended_TC, chain.output_HC, parts), {}, stream);
+    return parts;
+  }
+  if (!has_batch_product(Number::kBFloat16, rows)) return {};
+  const Tensor parts = empty_parts(
+      batch_product_splits(static_cast<int>(chain.output_HC.size(1)), static_cast<int>(hidden)));
+  BatchProduct product = product_of(chain.attended_TC, chain.output_HC, parts);
+  product.float_result = false;
+  product.epilogue = BatchProduct::Epilogue::kSplitK;
+  batch_product(product, stream);
+  return parts;
 }
 
 }  // namespace
@@ -194,37 +212,20 @@ Tensor CudaDevice::expert_chain_of_ranks(const BlockChain& chain) const {
   const RoutedExperts& experts = *chain.experts;
   const RankCollectives& ranks = *chain.ranks;
   const cudaStream_t stream = stream_of(chain.residual_TH);
-  const int64_t rows = chain.residual_TH.size(0), hidden = chain.residual_TH.size(1);
-  const auto options = chain.residual_TH.options(), wide = options.dtype(at::kFloat);
-  const auto is_narrow = [&](const Tensor& weight_OI) {
-    return has_narrow_product(Number::kBFloat16, rows, weight_OI.size(1));
-  };
-  const bool is_batch = has_batch_product(Number::kBFloat16, rows),
-             is_fused = ranks.has_add_norm(chain.residual_TH);
+  const int64_t rows = chain.residual_TH.size(0);
+  const bool is_fused = ranks.has_add_norm(chain.residual_TH);
   const auto added_norm = [&](const Tensor& partial, const Tensor& bias_H, const Tensor& norm_H) {
     if (is_fused) return ranks.add_norm_(chain.residual_TH, partial, bias_H, norm_H, chain.eps);
     ranks.sum_(partial);
     return add_rms_norm_(chain.residual_TH, partial, norm_H, chain.eps);
   };
 
-  Tensor added, bias_H;
-  if (is_fused && is_narrow(chain.output_HC)) {
-    added = at::empty({rows, hidden}, wide);
-    bias_H = chain.output_bias_H;
-    narrow_product(product_of(chain.attended_TC, chain.output_HC, added), {}, stream);
-  } else if (is_fused && is_batch) {
-    const int splits =
-        batch_product_splits(static_cast<int>(chain.output_HC.size(1)), static_cast<int>(hidden));
-    added = at::empty({splits, rows, hidden}, wide);
-    bias_H = chain.output_bias_H;
-    BatchProduct product = product_of(chain.attended_TC, chain.output_HC, added);
-    product.float_result = false;
-    product.epilogue = BatchProduct::Epilogue::kSplitK;
-    batch_product(product, stream);
-  } else {
-    added = linear(chain.attended_TC, chain.output_HC, chain.output_bias_H);
-  }
-  const Tensor input_TH = added_norm(added, bias_H, chain.post_norm_H);
+  const Tensor parts_STH = is_fused ? output_parts(chain, stream) : Tensor();
+  const Tensor input_TH =
+      parts_STH.defined()
+          ? added_norm(parts_STH, chain.output_bias_H, chain.post_norm_H)
+          : added_norm(linear(chain.attended_TC, chain.output_HC, chain.output_bias_H), {},
+                       chain.post_norm_H);
   Choices choices = choices_of(experts, rows);
   choices.call.x_TH = pointer(input_TH);
   norm_route(choices.call, stream);
@@ -236,11 +237,13 @@ Tensor CudaDevice::expert_chain_of_ranks(const BlockChain& chain) const {
     return update_TH;
   }
   const Tensor next_TH = added_norm(update_TH, {}, chain.next_norm_H);
-  if (!is_batch) return linear(next_TH, chain.next_qkv_EH, chain.next_qkv_bias_E);
-  Tensor heads_TE = at::empty({rows, chain.next_qkv_EH.size(0)}, options);
+  if (!has_batch_product(Number::kBFloat16, rows))
+    return linear(next_TH, chain.next_qkv_EH, chain.next_qkv_bias_E);
+  Tensor heads_TE = at::empty({rows, chain.next_qkv_EH.size(0)}, chain.residual_TH.options());
   BatchProduct qkv = product_of(next_TH, chain.next_qkv_EH, heads_TE);
   qkv.bias_O = pointer(chain.next_qkv_bias_E);
-  is_narrow(chain.next_qkv_EH) ? narrow_product(qkv, {}, stream) : batch_product(qkv, stream);
+  has_narrow_product(Number::kBFloat16, rows, qkv.inputs) ? narrow_product(qkv, {}, stream)
+                                                          : batch_product(qkv, stream);
   return heads_TE;
 }
 
@@ -251,34 +254,20 @@ Tensor CudaDevice::expert_chain(const BlockChain& chain) const {
   const RoutedExperts& experts = *chain.experts;
   const cudaStream_t stream = stream_of(chain.residual_TH);
   const int64_t rows = chain.residual_TH.size(0), hidden = chain.residual_TH.size(1);
-  const auto options = chain.residual_TH.options(), wide = options.dtype(at::kFloat);
-  const auto is_narrow = [&](const Tensor& weight_OI) {
-    return has_narrow_product(Number::kBFloat16, rows, weight_OI.size(1));
-  };
+  const auto options = chain.residual_TH.options();
   const bool is_batch = has_batch_product(Number::kBFloat16, rows);
 
   Choices choices = choices_of(experts, rows);
   RouteCall& route = choices.call;
-  Tensor added;  // alive until the kernels that read it are launched
-  if (is_narrow(chain.output_HC)) {
-    added = at::empty({rows, hidden}, wide);
-    narrow_product(product_of(chain.attended_TC, chain.output_HC, added), {}, stream);
-    route.splits = 1;
-  } else if (is_batch) {
-    route.splits =
-        batch_product_splits(static_cast<int>(chain.output_HC.size(1)), static_cast<int>(hidden));
-    added = at::empty({route.splits, rows, hidden}, wide);
-    BatchProduct product = product_of(chain.attended_TC, chain.output_HC, added);
-    product.float_result = false;
-    product.epilogue = BatchProduct::Epilogue::kSplitK;
-    batch_product(product, stream);
+  // Alive until the kernels that read them are launched.
+  const Tensor parts_STH = output_parts(chain, stream);
+  Tensor update_TH;
+  if (parts_STH.defined()) {
+    route.splits = static_cast<int>(parts_STH.size(0));
+    route.partials_STH = parts_STH.const_data_ptr<float>();
   } else {
-    added = linear(chain.attended_TC, chain.output_HC, {});
-  }
-  if (route.splits > 0) {
-    route.partials_STH = added.const_data_ptr<float>();
-  } else {
-    route.update_TH = pointer(added);
+    update_TH = linear(chain.attended_TC, chain.output_HC, {});
+    route.update_TH = pointer(update_TH);
   }
   const Tensor input_TH = at::empty({rows, hidden}, options),
                sum_TH = at::empty({rows, hidden}, options);
@@ -290,7 +279,8 @@ Tensor CudaDevice::expert_chain(const BlockChain& chain) const {
   route.eps = static_cast<float>(chain.eps);
   norm_route(route, stream);
 
-  const bool ends_narrow = chain.next_norm_H.defined() && is_narrow(chain.next_qkv_EH);
+  const bool ends_narrow = chain.next_norm_H.defined() &&
+                           has_narrow_product(Number::kBFloat16, rows, chain.next_qkv_EH.size(1));
   const Tensor shared_TH = visit_shared(input_TH, experts, ends_narrow);
   const Tensor rows_VH = visit_experts(input_TH, choices.expert_TK, experts);
   if (!chain.next_norm_H.defined()) {

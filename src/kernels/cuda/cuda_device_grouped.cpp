@@ -10,11 +10,6 @@
 namespace slime::kernels::cuda {
 namespace {
 
-bool is_plain(const Tensor& tensor) {
-  return !tensor.defined() || (tensor.scalar_type() == at::kBFloat16 && tensor.is_contiguous() &&
-                               reinterpret_cast<uintptr_t>(tensor.const_data_ptr()) % 16 == 0);
-}
-
 bool has_fast_product(const Tensor& x, const Tensor& weight_EOI) {
   return is_plain(x) && is_plain(weight_EOI) &&
          has_grouped_product(weight_EOI.size(0), weight_EOI.size(1), weight_EOI.size(2));
@@ -46,7 +41,6 @@ Tensor fast_product(const Tensor& x_S, const Tensor& weight_EOI, const GroupStar
 /// is_turned: y = x W instead of x W^T.
 Tensor plain_product(const Tensor& x_SI, const Tensor& weight_EOI, const GroupStarts& starts,
                      bool is_turned) {
-  check(starts.is_on_device(), "grouped products of a GPU have their starts there");
   const Tensor x = x_SI.contiguous();
   const int output_dim = is_turned ? 2 : 1, input_dim = is_turned ? 1 : 2;
   Tensor y_SO = at::empty({x.size(0), weight_EOI.size(output_dim)}, x.options());
@@ -57,7 +51,7 @@ Tensor plain_product(const Tensor& x_SI, const Tensor& weight_EOI, const GroupSt
   call.expert_stride = weight_EOI.stride(0);
   call.output_stride = weight_EOI.stride(output_dim);
   call.input_stride = weight_EOI.stride(input_dim);
-  call.starts_E1 = starts.device_E1.const_data_ptr<int32_t>();
+  call.starts_E1 = starts_of(starts);
   call.rows = x.size(0);
   call.experts = static_cast<int>(weight_EOI.size(0));
   call.inputs = static_cast<int>(weight_EOI.size(input_dim));
@@ -84,9 +78,9 @@ Tensor CudaDevice::grouped_input_grad(const Tensor& dy_SO, const Tensor& weight_
 void CudaDevice::add_grouped_weight_grad_(Tensor grad_EOI, const Tensor& dy_SO, const Tensor& x_SI,
                                           const GroupStarts& starts) const {
   const Tensor dy = dy_SO.contiguous(), x = x_SI.contiguous();
-  check(starts.is_on_device() && grad_EOI.is_contiguous() && grad_EOI.scalar_type() == at::kFloat,
-        "grouped products of a GPU add to float32 gradients, with starts that are there");
-  if (is_plain(dy) && is_plain(x) &&
+  check(grad_EOI.is_contiguous() && grad_EOI.scalar_type() == at::kFloat,
+        "grouped products of a GPU add to float32 gradients");
+  if (is_plain(dy) && is_plain(x) && is_aligned(grad_EOI) &&
       has_grouped_product(grad_EOI.size(0), grad_EOI.size(1), grad_EOI.size(2))) {
     GroupedGradient call;
     call.dy_SO = pointer(dy);
@@ -104,7 +98,7 @@ void CudaDevice::add_grouped_weight_grad_(Tensor grad_EOI, const Tensor& dy_SO, 
   call.number = number_of(dy);
   call.dy_SO = pointer(dy);
   call.x_SI = pointer(x);
-  call.starts_E1 = starts.device_E1.const_data_ptr<int32_t>();
+  call.starts_E1 = starts_of(starts);
   call.experts = static_cast<int>(grad_EOI.size(0));
   call.inputs = static_cast<int>(x.size(1));
   call.outputs = static_cast<int>(dy.size(1));

@@ -9,10 +9,6 @@
 namespace slime::kernels::cuda {
 namespace {
 
-bool is_aligned(const Tensor& tensor) {
-  return reinterpret_cast<uintptr_t>(tensor.const_data_ptr()) % 16 == 0;
-}
-
 /// Rows of whole 16-byte packs, which may lie apart.
 bool has_packed_rows(const Tensor& tensor) {
   return tensor.scalar_type() == at::kBFloat16 && is_aligned(tensor) && tensor.stride(1) == 1 &&

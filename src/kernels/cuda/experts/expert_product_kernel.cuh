@@ -59,16 +59,6 @@ __device__ inline void copy_expert_pairs(uint32_t to, const CUtensorMap& map, in
       : "memory");
 }
 
-/// Rows of a matrix (row_map()).
-__device__ inline void copy_rows(uint32_t to, const CUtensorMap& map, int input, int row,
-                                 uint32_t barrier) {
-  asm volatile(
-      "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
-      ".L2::cache_hint [%0], [%1, {%2, %3}], [%4], %5;" ::"r"(to),
-      "l"(&map), "r"(input), "r"(row), "r"(barrier), "l"(evict_first_policy())
-      : "memory");
-}
-
 /// 16 bytes, of which `bytes` are read and the others become zero.
 __device__ inline void copy_piece(uint32_t to, const void* from, int bytes) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes)
@@ -111,8 +101,8 @@ __device__ void load_weights(const Arguments& a, const Work& work, const Pipelin
           copy_expert_pairs(to + slab * kSlabBytes, a.weights, input, chunk.expert,
                             tile * a.tile_units / 8, barrier);
         } else {
-          copy_rows(to + slab * kSlabBytes, a.weights, input,
-                    chunk.expert * a.call.units + tile * a.tile_units, barrier);
+          copy_rows_once(to + slab * kSlabBytes, a.weights, input,
+                         chunk.expert * a.call.units + tile * a.tile_units, barrier);
         }
       }
       state.advance(1, pipeline.stages);

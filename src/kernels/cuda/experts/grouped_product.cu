@@ -97,16 +97,6 @@ __device__ int depth_tiles(const Arguments& a, const Item& item) {
   return ((a.depth > 0 ? a.depth : item.rows) + kDepth - 1) / kDepth;
 }
 
-/// A box of a matrix (row_map()).
-__device__ void copy_box(uint32_t to, const CUtensorMap& map, int column, int row,
-                         uint32_t barrier) {
-  asm volatile(
-      "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
-      "[%0], [%1, {%2, %3}], [%4];" ::"r"(to),
-      "l"(&map), "r"(column), "r"(row), "r"(barrier)
-      : "memory");
-}
-
 /// The producer, by one thread.
 template <Kind kKind>
 __device__ void load(const Arguments& a, const Work& work, const Pipeline& pipeline) {
@@ -123,18 +113,19 @@ __device__ void load(const Arguments& a, const Work& work, const Pipeline& pipel
       if constexpr (kKind == Kind::kWeightGradient) {
 #pragma unroll
         for (int s = 0; s < kTileRows / kSlab; ++s)
-          copy_box(rows + s * kSlabBytes, a.rows_map, row + s * kSlab, item.first + depth, barrier);
+          copy_rows(rows + s * kSlabBytes, a.rows_map, row + s * kSlab, item.first + depth,
+                    barrier);
       } else {
-        copy_box(rows, a.rows_map, depth, item.first + row, barrier);
+        copy_rows(rows, a.rows_map, depth, item.first + row, barrier);
       }
       if constexpr (kKind == Kind::kForward) {
-        copy_box(columns, a.columns_map, depth, item.expert * a.width + column, barrier);
+        copy_rows(columns, a.columns_map, depth, item.expert * a.width + column, barrier);
       } else {
         const int from =
             kKind == Kind::kWeightGradient ? item.first + depth : item.expert * a.depth + depth;
 #pragma unroll
         for (int s = 0; s < kTileColumns / kSlab; ++s)
-          copy_box(columns + s * kSlabBytes, a.columns_map, column + s * kSlab, from, barrier);
+          copy_rows(columns + s * kSlabBytes, a.columns_map, column + s * kSlab, from, barrier);
       }
       state.advance(1, kStages);
     }
@@ -175,8 +166,8 @@ __device__ int multiply(const Pipeline& pipeline, PipelineState& state, int tile
                    own = stage + kSlabBytes * group;
     if (kTurnsRows && (i + 1) * kDepth > rows) clear_behind(own, rows - i * kDepth, group);
     const uint64_t of_rows =
-        kTurnsRows ? turned_descriptor(own, kSlabBytes) : matrix_descriptor(own);
-    const uint64_t of_columns = kTurnsColumns ? turned_descriptor(stage + kRowBytes, kSlabBytes)
+        kTurnsRows ? matrix_descriptor(own, kSlabBytes) : matrix_descriptor(own);
+    const uint64_t of_columns = kTurnsColumns ? matrix_descriptor(stage + kRowBytes, kSlabBytes)
                                               : matrix_descriptor(stage + kRowBytes);
     wgmma_fence();
 #pragma unroll

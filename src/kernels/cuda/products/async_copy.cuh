@@ -100,6 +100,26 @@ __device__ inline void copy_pairs_once(uint32_t to, const CUtensorMap& map, int 
       : "memory");
 }
 
+/// Rows of a matrix (row_map()).
+__device__ inline void copy_rows(uint32_t to, const CUtensorMap& map, int column, int row,
+                                 uint32_t barrier) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
+      "[%0], [%1, {%2, %3}], [%4];" ::"r"(to),
+      "l"(&map), "r"(column), "r"(row), "r"(barrier)
+      : "memory");
+}
+
+/// copy_rows() with evict_first_policy().
+__device__ inline void copy_rows_once(uint32_t to, const CUtensorMap& map, int column, int row,
+                                      uint32_t barrier) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+      ".L2::cache_hint [%0], [%1, {%2, %3}], [%4], %5;" ::"r"(to),
+      "l"(&map), "r"(column), "r"(row), "r"(barrier), "l"(evict_first_policy())
+      : "memory");
+}
+
 /// Prefetches the descriptor of the matrix.
 __device__ inline void prefetch_map(const CUtensorMap& map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");

@@ -16,17 +16,11 @@ namespace slime::kernels::cuda {
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
-/// The matrix descriptor of an operand: address, stride between groups of eight rows (1024 bytes),
-/// 128-byte swizzle. `address`: of the first of 16 inputs; the next 16 are 32 bytes further.
-__device__ inline uint64_t matrix_descriptor(uint32_t address) {
-  constexpr uint64_t kEightRows = 1024 >> 4, kSwizzle128 = 1;
-  return (address & 0x3ffff) >> 4 | uint64_t{1} << 16 | kEightRows << 32 | kSwizzle128 << 62;
-}
-
-/// The same of an operand that is MN-major: slabs of 64 columns, each of lines of 128 bytes that are
-/// multiplied along (what is summed over goes from line to line). The next 16 lines are 2048 bytes
-/// further, the next slab `slab_bytes`.
-__device__ inline uint64_t turned_descriptor(uint32_t address, int slab_bytes) {
+/// The matrix descriptor of an operand: address, stride between groups of eight lines (1024 bytes),
+/// 128-byte swizzle. K-major: `address` is that of the first of 16 inputs; the next 16 are 32 bytes
+/// further. MN-major: slabs of 64 columns, `slab_bytes` apart, each of lines of 128 bytes; what is
+/// summed over goes from line to line, and the next 16 lines are 2048 bytes further.
+__device__ inline uint64_t matrix_descriptor(uint32_t address, int slab_bytes = 16) {
   constexpr uint64_t kEightLines = 1024 >> 4, kSwizzle128 = 1;
   return (address & 0x3ffff) >> 4 | static_cast<uint64_t>(slab_bytes >> 4) << 16 |
          kEightLines << 32 | kSwizzle128 << 62;
@@ -107,7 +101,7 @@ SLIME_MULTIPLY_ADD(152, 76, SLIME_REGISTERS_76, 76, 77, SLIME_SUMS_64(c, 0), SLI
                    "+f"(c[72]), "+f"(c[73]), "+f"(c[74]), "+f"(c[75]))
 SLIME_MULTIPLY_ADD(192, 96, SLIME_REGISTERS_96, 96, 97, SLIME_SUMS_64(c, 0), SLIME_SUMS_32(c, 64))
 
-/// As wgmma() with 128 columns; operands that turn are MN-major (turned_descriptor()).
+/// As wgmma() with 128 columns; operands that turn are MN-major.
 template <bool kTurnsA, bool kTurnsB>
 __device__ inline void wgmma_turned(float (&c)[64], uint64_t a, uint64_t b) {
   asm volatile("wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {" SLIME_REGISTERS_64
