@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -107,6 +108,8 @@ TEST(Nodes, AWorkerOfAnotherHostHasItsConnectionsAndIsHeard) {
     Workers started(workers, nodes, kClock);
     EXPECT_EQ(started.answer(1, kLong), "ok");
     const int data = started.take_data(1);
+    ::pollfd readable{.fd = data, .events = POLLIN, .revents = 0};
+    ASSERT_EQ(::poll(&readable, 1, static_cast<int>(milliseconds(kLong).count())), 1);
     char word[5] = {};
     EXPECT_EQ(::read(data, word, sizeof word), 5);
     ::close(data);

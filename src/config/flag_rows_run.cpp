@@ -47,7 +47,7 @@ std::vector<Flag> model_flags() {
       works("--fp16", &C::fp16, "same as --dtype float16"),
       works("--fp32", &C::fp32, "same as --dtype float32"),
       works("--seed", &C::seed, "seed of sampling and of fresh weights"),
-      works("--num-threads", &C::num_threads, "CPU threads; 0: all cores"),
+      works("--num-threads", &C::num_threads, "CPU threads; 0: all cores, and at most 8 of them where a GPU computes"),
       works("--custom-config-path", &C::custom_config_path,
             "YAML file of flags that wins over the command line; other keys are kept for plug-ins"),
       works("--megatron-config-path", &C::megatron_config_path,

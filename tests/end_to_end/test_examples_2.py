@@ -111,7 +111,8 @@ def test_two_agents_play_and_a_game_is_one_execution(tmp_path):
         assert all(spans(each["loss_mask"]) <= each["metadata"]["turns"] + 1 for each in game.values())
         # Each sees what the other one said, and the secret is the keeper's alone.
         assert keeper["prompt"].startswith(f"<|im_start|>system\n{keeper['label']}<|im_end|>")
-        assert "system" not in guesser["prompt"] + guesser["response"]
+        # (A policy of 200 steps may well draw the word "system" itself, so the turn is looked for, not the word.)
+        assert "<|im_start|>system" not in guesser["prompt"] + guesser["response"]
     assert max(row["metadata"]["turns"] for row in rows) >= 4
     for game in games.values():
         guesser = game["guesser"]

@@ -1,6 +1,7 @@
 /// Recording on the GPU.
 
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
 #include <c10/core/StreamGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
@@ -29,6 +30,12 @@ TEST(GpuRecord, ReplaysOnTheSameMemory) {
     graph->replay();
     EXPECT_LT(relative_error(y, at::mm(x.to(at::kDouble), weight.to(at::kDouble).t())), 4e-3);
   }
+}
+
+TEST(OpenGpu, LeavesTheHostFewThreads) {
+  SLIME_NEEDS_GPU();
+  open_gpu();
+  EXPECT_LE(at::get_num_threads(), 8);
 }
 
 TEST(GpuMemory, ASmallTensorDoesNotKeepALargeBlockFromGoingBack) {

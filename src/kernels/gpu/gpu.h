@@ -214,7 +214,8 @@ int count_gpus();
 
 /// The GPU of this process. The first call loads the libraries and opens it; throws ConfigError
 /// with what is missing and what would help: no driver, no device, libraries that are not there, a
-/// device that this build has no code for.
+/// device that this build has no code for. From then on ATen's operations on the host have at most 8
+/// threads.
 Gpu& open_gpu();
 
 /// The one that open_gpu() opened. Throws BugError before that.
