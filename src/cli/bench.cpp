@@ -22,6 +22,7 @@
 #include "bench/kernels.h"
 #include "bench/plugin_calls.h"
 #include "bench/rank_collectives.h"
+#include "bench/reshard.h"
 #include "bench/start.h"
 #include "bench/train_step.h"
 #include "bench/update_pause.h"
@@ -390,6 +391,25 @@ int update_pause(const std::string& name, std::string size, Arguments arguments)
   return 0;
 }
 
+int reshard(const std::string& name, std::string size, Arguments arguments) {
+  CLI::App app("New weights of ranks that train parts of a model, in engines on the same GPUs.",
+               "slime bench " + name);
+  bench::ReshardOptions options;
+  name_shape(app, options, name, size);
+  options.ranks.layout = "tp2-sp";
+  add_repeats(app, options.repeats, "The best counts");
+  app.add_option("--layout", options.ranks.layout, "Of the ranks that train: tp2-sp, pp2, ...")
+      ->capture_default_str();
+  // Of the other ranks, which this command starts.
+  app.add_option("--rank", options.ranks.rank)->group("");
+  app.add_option("--port", options.ranks.port)->group("");
+  options.ranks.command = {"bench", name};
+  options.ranks.command.insert(options.ranks.command.end(), arguments.begin(), arguments.end());
+  if (const auto exit_code = parse_options(app, arguments)) return *exit_code;
+  bench::measure_reshard(options);
+  return 0;
+}
+
 struct MeasurementFamily {
   std::string_view prefix;
   std::string_view summary;
@@ -407,6 +427,8 @@ constexpr auto kFamilies = std::to_array<MeasurementFamily>({
     {"april-", "steps with a tail of long responses: synchronous, and with partial rollouts",
      april},
     {"update-pause-", "how long generation pauses for new weights", update_pause},
+    {"reshard-", "new weights from parts of a model to engines of the whole on the same GPUs",
+     reshard},
 });
 
 // Everything else is a workload of the file.

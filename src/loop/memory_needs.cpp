@@ -110,8 +110,9 @@ int64_t engine_workspace_bytes(const config::RunConfig& config, const model::Net
 }  // namespace
 
 MemoryNeeds memory_needs(const config::RunConfig& config, model::Network& network,
-                         const model::Precision& precision, const train::TrainConfig* trainer,
-                         bool has_engine, int64_t longest_prompt) {
+                         model::Network& trained, const model::Precision& precision,
+                         const train::TrainConfig* trainer, bool has_engine,
+                         int64_t longest_prompt) {
   const model::ModelConfig& model = network.config();
   const Tensor& flat = network.weights().flat();
   MemoryNeeds needs;
@@ -121,7 +122,8 @@ MemoryNeeds memory_needs(const config::RunConfig& config, model::Network& networ
   if (trainer != nullptr && !precision.device.is_cpu() && config::shares_tensors(config))
     needs.functions = kPythonContextBytes;
   if (trainer != nullptr) {
-    needs.train = train::predict_memory(network, precision, *trainer, needs.micro_batch_tokens);
+    needs.train = train::predict_memory(trained, precision, *trainer, needs.micro_batch_tokens);
+    if (&trained != &network) needs.whole_weights = static_cast<int64_t>(flat.nbytes());
   } else {
     needs.train.weights = static_cast<int64_t>(flat.nbytes());
   }

@@ -9,11 +9,13 @@
 
 namespace slime::loop {
 
-/// Of the process of the loop. `trainer`: null where nothing is trained. `longest_prompt`: tokens; 0 when that is not known,
-/// then the model's longest context counts.
+/// Of the process of the loop. `network` is the whole model, `trained` this rank's part of it where there is
+/// one beside it, otherwise the same. `trainer`: null where nothing is trained. `longest_prompt`: tokens; 0
+/// when that is not known, then the model's longest context counts.
 MemoryNeeds memory_needs(const config::RunConfig& config, model::Network& network,
-                         const model::Precision& precision, const train::TrainConfig* trainer,
-                         bool has_engine, int64_t longest_prompt);
+                         model::Network& trained, const model::Precision& precision,
+                         const train::TrainConfig* trainer, bool has_engine,
+                         int64_t longest_prompt);
 
 /// Of an engine in a process of its own.
 MemoryNeeds engine_memory_needs(const config::RunConfig& config, model::Network& network,

@@ -66,7 +66,8 @@ MemoryPlan::MemoryPlan(const config::RunConfig& config, const MemoryNeeds& needs
     if (config.sglang_mem_fraction_static) {
       const auto share =
           static_cast<int64_t>(*config.sglang_mem_fraction_static * static_cast<double>(total_));
-      kv_cache_bytes_ = std::min(room, share - std::max(train.weights, needs.engine_weights));
+      kv_cache_bytes_ = std::min(
+          room, share - std::max(train.weights, needs.whole_weights + needs.engine_weights));
     }
     if (config.kv_cache_gb > 0) {
       kv_cache_bytes_ = static_cast<int64_t>(config.kv_cache_gb * kGibibyte);
@@ -159,6 +160,7 @@ void MemoryPlan::add_rows(const config::RunConfig& config, const MemoryNeeds& ne
       config.kv_cache_gb > 0 ? "--kv-cache-gb" : "--rollout-max-response-len, --kv-cache-gb");
   add("states of requests and of their prefixes", states, offloads_ ? 0 : states, false,
       "--sglang-max-running-requests");
+  add("the whole model's weights", needs.whole_weights, needs.whole_weights, true);
   add("the engine's weights", needs.engine_weights, needs.engine_weights, true);
   add("their second buffer", needs.staged_weights, needs.staged_weights, true);
   if (!publishes_on_host_)

@@ -37,6 +37,8 @@ struct MemoryNeeds {
   int64_t engine_workspace = 0;  // activations and logits of a step, recorded steps
   int64_t engine_weights = 0;    // of an engine with weights of its own
   int64_t staged_weights = 0;    // its second buffer
+  int64_t whole_weights =
+      0;  // beside this rank's part of the model; trained ones are brought there
   int64_t ranks_of_one_cache = 1;  // each has all of it: latents are of no head
   /// What engines in processes of their own have, kept for those that come back.
   int64_t published_weights = 0;
@@ -46,7 +48,9 @@ struct MemoryNeeds {
   int64_t eval_requests = 0;  // that it would draw together
 
   /// What an engine takes besides keys and values.
-  int64_t engine_resident() const { return engine_workspace + engine_weights + staged_weights; }
+  int64_t engine_resident() const {
+    return engine_workspace + whole_weights + engine_weights + staged_weights;
+  }
   /// Pages that a request cannot do without.
   int64_t least_pages() const;
   /// Pages of the longest request, whole ones.

@@ -15,9 +15,7 @@ constexpr std::chrono::seconds kAnswerLimit{120};
 bool has_engine_on_each_rank(const config::RunConfig& config) {
   const int64_t ranks = config.world_size();
   // A schedule that repeats asks one engine, whose batches repeat.
-  if (ranks == 1 || !layout_of(config).holds_model_whole() || !config.shares_weights() ||
-      config.deterministic_schedule)
-    return false;
+  if (ranks == 1 || !config.shares_weights() || config.deterministic_schedule) return false;
   return config.device != "cpu" || (config.colocate && config.rollout_num_gpus == ranks);
 }
 
@@ -27,7 +25,7 @@ RankEngines::RankEngines(HostedTrainers& trainers, const cluster::RunIdentity& i
                          engine::RunningRequests running, bool offloads, const RunMemory& memory,
                          const Clock& clock)
     : memory_(memory), running_(running), offloads_(offloads), router_({}, clock) {
-  const std::vector<int> sockets = trainers.start_engines(start);
+  const std::vector<int> sockets = trainers.start_engines(start, network);
   memory_.explain_shortage(
       Phase::kGenerate, [&] { own_ = std::make_unique<engine::Engine>(network, config, clock); });
   int rank = 1;

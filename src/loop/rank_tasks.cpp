@@ -46,7 +46,7 @@ std::string to_frame(const TrainerTask& task) {
 
 TrainerTask trainer_task_from(std::string_view frame) {
   check(!frame.empty(), "a task has a kind");
-  constexpr std::string_view kKinds = "mtpcgkr";
+  constexpr std::string_view kKinds = "mtpcgwkr";
   check(kKinds.find(frame.front()) != kKinds.npos, "a task's kind is one of RankTask");
   TrainerTask task{.kind = static_cast<RankTask>(frame.front())};
   if (task.kind == RankTask::kTrain) {

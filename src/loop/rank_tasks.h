@@ -31,6 +31,7 @@ enum class RankTask : char {
   kPublished = 'p',  // the engines have got the new weights; no answer
   kSave = 'c',       // SaveTask as JSON: rank 0 saves, and answers with the directory
   kGather = 'g',     // rank 0 answers with the weights of all, in pieces, then an empty answer
+  kReshard = 'w',    // the weights of all into those of every rank's engine; no answer
   kChecksums = 'k',  // rank 0 answers with the checksums of the weights of all
   kRelease = 'r',    // give back what is held for training alone; an empty answer
 };

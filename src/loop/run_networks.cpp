@@ -43,9 +43,10 @@ namespace {
 void plan_memory(Stations& run, const model::Precision& precision,
                  const train::TrainConfig* trainer, bool is_taken) {
   const MemoryNeeds needs =
-      memory_needs(run.config, run.shape(), precision, trainer, generates(run.config),
-                   run.dataset ? run.dataset->longest_prompt() : 0);
-  run.memory.plan(run.config, needs, is_taken ? needs.train.resident() : needs.train.weights);
+      memory_needs(run.config, run.shape(), run.part ? *run.part : run.shape(), precision, trainer,
+                   generates(run.config), run.dataset ? run.dataset->longest_prompt() : 0);
+  run.memory.plan(run.config, needs,
+                  needs.whole_weights + (is_taken ? needs.train.resident() : needs.train.weights));
 }
 
 /// Ranks of a host share its cores, but for those of engines that generate meanwhile.

@@ -61,6 +61,10 @@ TrainerRole::TrainerRole(const comm::Mesh& mesh, model::Network& network,
                          const Clock& clock)
     : trainer_(network, config, clock, std::move(others), mesh) {}
 
+void TrainerRole::reshard_to(model::Network& engine) {
+  reshard_.emplace(trainer_.mesh(), trainer_.network().weights(), engine.weights());
+}
+
 void TrainerRole::carry_out(const TrainerTask& task, const Answer& answer) {
   switch (task.kind) {
     case RankTask::kTrain:
@@ -71,6 +75,8 @@ void TrainerRole::carry_out(const TrainerTask& task, const Answer& answer) {
       return save(trainer_, task.save, answer);
     case RankTask::kGather:
       return send_weights(trainer_, answer);
+    case RankTask::kReshard:
+      return reshard_.value().run();
     case RankTask::kChecksums: {
       const WeightChecksums checksums = train::whole_checksums(trainer_);
       if (trainer_.mesh().rank() == 0) answer(to_frame(checksums));

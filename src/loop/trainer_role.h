@@ -5,6 +5,7 @@
 /// otherwise each rank has a `slime worker` (loop/worker.h), and what it is told comes as tasks.
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -12,6 +13,7 @@
 #include "comm/mesh.h"
 #include "core/clock.h"
 #include "loop/rank_tasks.h"
+#include "sync/reshard.h"
 #include "train/trainer.h"
 
 namespace slime::loop {
@@ -32,8 +34,14 @@ class TrainerRole final {
 
   train::Trainer& trainer() { return trainer_; }
 
+  /// kReshard brings the weights of all ranks into `engine`, which holds the model otherwise than the
+  /// ranks do and outlives the role. All ranks call it together.
+  void reshard_to(model::Network& engine);
+  bool reshards() const { return reshard_.has_value(); }
+
  private:
   train::Trainer trainer_;
+  std::optional<sync::Reshard> reshard_;
 };
 
 }  // namespace slime::loop

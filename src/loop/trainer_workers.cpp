@@ -109,9 +109,10 @@ void TrainerWorkers::restore(const train::Checkpoint& checkpoint, const train::W
   train::restore_trainer(checkpoint, own_->trainer(), warn);
 }
 
-std::vector<int> TrainerWorkers::start_engines(const EngineStart& start) {
+std::vector<int> TrainerWorkers::start_engines(const EngineStart& start, model::Network& own) {
   const std::string frame = to_frame(start);
   for (int rank = 1; rank <= workers_->count(); ++rank) workers_->send_task(rank, frame);
+  if (!layout_.holds_model_whole()) together([&] { own_->reshard_to(own); });
   std::vector<int> sockets;
   for (int rank = 1; rank <= workers_->count(); ++rank)
     sockets.push_back(workers_->take_data(rank));
@@ -148,7 +149,9 @@ void TrainerWorkers::weights_published() {
 }
 
 void TrainerWorkers::gather_weights(model::Network& whole) {
-  tell_others({.kind = RankTask::kGather});
+  const TrainerTask task{.kind = own_->reshards() ? RankTask::kReshard : RankTask::kGather};
+  tell_others(task);
+  if (own_->reshards()) return together([&] { own_->carry_out(task, {}); });
   together([&] { train::gather_weights(own_->trainer(), &whole); });
 }
 

@@ -28,7 +28,7 @@ class TrainerWorkers final : public HostedTrainers {
   void open(model::Network& network, const train::TrainConfig& config,
             train::OtherNetworks others) override;
   void restore(const train::Checkpoint& checkpoint, const train::Warn& warn) override;
-  std::vector<int> start_engines(const EngineStart& start) override;
+  std::vector<int> start_engines(const EngineStart& start, model::Network& own) override;
   void wait_for_engines() override;
   train::TrainReport train(const train::TrainBatch& batch) override;
   void weights_published() override;

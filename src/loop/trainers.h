@@ -62,9 +62,13 @@ class HostedTrainers : public Trainers {
   /// Rank 0 goes on from a checkpoint; the others have learnt of it as they started.
   virtual void restore(const train::Checkpoint& checkpoint, const train::Warn& warn) = 0;
 
-  /// The other ranks make engines over the weights that they train; one connected socket for each, which
-  /// the caller owns. Comes once, behind open(), where has_engine_on_each_rank().
-  virtual std::vector<int> start_engines(const EngineStart& /*start*/) { return {}; }
+  /// The other ranks make engines over the weights that they train or, where ranks have parts of the
+  /// model, over a network of the whole, as `own` is rank 0's, which gather_weights() then writes to all
+  /// at once. One connected socket for each, which the caller owns. Comes once, behind open(), where
+  /// has_engine_on_each_rank(); `own` outlives this.
+  virtual std::vector<int> start_engines(const EngineStart& /*start*/, model::Network& /*own*/) {
+    return {};
+  }
   /// Until these engines serve.
   virtual void wait_for_engines() {}
 };

@@ -66,9 +66,15 @@ class Worker final {
     link_.answer("");
   }
 
-  /// An engine over the weights that this rank trains, served beside it.
+  /// An engine over the weights that this rank trains, served beside it; where the rank has a part of
+  /// the model, over a network of the whole that gets the weights of all ranks.
   void start_engine(const EngineStart& start) {
-    engine_.emplace(start, identity_, *network_, clock_);
+    check(trainer_.has_value(), "ranks train before they generate");
+    if (!layout_.holds_model_whole()) {
+      whole_ = model::load_network(weights_directory(), precision());
+      trainer_->reshard_to(*whole_);
+    }
+    engine_.emplace(start, identity_, whole_ ? *whole_ : *network_, clock_);
     server_ = std::jthread([this] {
       try {
         const int64_t requests = engine_->serve(kDataDescriptor);
@@ -84,10 +90,9 @@ class Worker final {
  private:
   void become_trainer(const TrainerTask& task) {
     const config::RunConfig& flags = start_.config;
-    const auto precision = model::precision_on(flags.device, flags.dtype);  // opens the GPU
+    const model::Precision precision = this->precision();
     meet(task);
-    network_ = model::load_network(checkpoint_ ? start_.checkpoint : flags.hf_checkpoint, precision,
-                                   *mesh_);
+    network_ = model::load_network(weights_directory(), precision, *mesh_);
     train::OtherNetworks others = load_other_networks(flags, precision, *mesh_);
     train::TrainConfig config = make_train_config(flags, start_.num_rollouts);
     config.frozen = frozen_names(flags, network_->weights(), *mesh_);
@@ -102,6 +107,14 @@ class Worker final {
     }
     say(fmt::format("rank {} of {} is ready", start_.rank, layout_.world_size()));
     link_.answer(json::serialize(told));
+  }
+
+  const std::string& weights_directory() const {
+    return checkpoint_ ? start_.checkpoint : start_.config.hf_checkpoint;
+  }
+  /// Opens the GPU.
+  model::Precision precision() const {
+    return model::precision_on(start_.config.device, start_.config.dtype);
   }
 
   void meet(const TrainerTask& task) {
@@ -137,8 +150,9 @@ class Worker final {
   const comm::Mesh* mesh_ = &comm::Mesh::single();
   std::unique_ptr<model::Network> network_;
   std::optional<TrainerRole> trainer_;
-  std::optional<EngineRole> engine_;  // where each rank has one
-  std::jthread server_;               // of the engine
+  std::unique_ptr<model::Network> whole_;  // of the engine, where the rank has a part of the model
+  std::optional<EngineRole> engine_;       // where each rank has one
+  std::jthread server_;                    // of the engine
 };
 
 /// Until the controller closes the engine's connection.

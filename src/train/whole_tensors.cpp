@@ -8,27 +8,13 @@
 
 #include "core/error.h"
 #include "core/json.h"
+#include "model/told_weights.h"
 #include "train/shards.h"
 
 namespace slime::train {
 namespace {
 
 constexpr const char* kWhat = "bringing the slices of the model together";
-
-/// What a rank tells the others about its weights.
-std::string to_text(const model::Weights& weights) {
-  json::array tensors;
-  for (const model::NamedWeight& weight : weights.tensors()) {
-    tensors.push_back({{"name", weight.name},
-                       {"shape", json::value_from(weight.shape)},
-                       {"full_shape", json::value_from(weight.full_shape)},
-                       {"slice", {weight.slice.dim, weight.slice.begin, weight.slice.end}},
-                       {"offset", weight.offset}});
-  }
-  return json::serialize(json::object{{"num_elements", weights.num_elements()},
-                                      {"experts_begin", weights.experts_begin()},
-                                      {"tensors", std::move(tensors)}});
-}
 
 int64_t product(const std::vector<int64_t>& shape) { return c10::multiply_integers(shape); }
 
@@ -37,24 +23,18 @@ int64_t product(const std::vector<int64_t>& shape) { return c10::multiply_intege
 WholeTensors::WholeTensors(const comm::Mesh& mesh, const model::Weights& weights)
     : mesh_(mesh), weights_(weights) {
   std::map<std::string, std::size_t> index_of;
-  const std::vector<std::string> texts = mesh.world().all_gather(to_text(weights), kWhat);
-  for (int rank = 0; rank < static_cast<int>(texts.size()); ++rank) {
-    const json::value told = parse_json(texts[static_cast<std::size_t>(rank)], kWhat);
-    parts_.push_back(sharded_parts(told.at("num_elements").to_number<int64_t>(),
-                                   told.at("experts_begin").to_number<int64_t>()));
-    for (const json::value& tensor : told.at("tensors").as_array()) {
-      const auto numbers = [&](const char* key) {
-        return json::value_to<std::vector<int64_t>>(tensor.at(key));
-      };
-      const std::string name = json::value_to<std::string>(tensor.at("name"));
-      const auto [found, is_new] = index_of.emplace(name, entries_.size());
+  const std::vector<model::ToldWeights> all = model::tell_weights(mesh, weights, kWhat);
+  for (int rank = 0; rank < static_cast<int>(all.size()); ++rank) {
+    const model::ToldWeights& told = all[static_cast<std::size_t>(rank)];
+    parts_.push_back(sharded_parts(told.num_elements, told.experts_begin));
+    for (const model::ToldTensor& tensor : told.tensors) {
+      const auto [found, is_new] = index_of.emplace(tensor.name, entries_.size());
       if (is_new) {
-        entries_.push_back({name, numbers("full_shape")});
+        entries_.push_back({tensor.name, tensor.full_shape});
         slices_.emplace_back();
       }
-      const std::vector<int64_t> slice = numbers("slice");
-      Slice held{rank, numbers("shape"), {static_cast<int>(slice[0]), slice[1], slice[2]}, {}};
-      held.elements.begin = tensor.at("offset").to_number<int64_t>();
+      Slice held{rank, tensor.shape, tensor.slice, {}};
+      held.elements.begin = tensor.offset;
       held.elements.end = held.elements.begin + product(held.shape);
       // Who has the same slice in the same place of another buffer holds a copy: the first of each
       // stage and tensor-parallel rank brings it, with those that have other shards of that buffer.

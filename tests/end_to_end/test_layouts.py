@@ -2,6 +2,7 @@
 
 import array
 import json
+import re
 import struct
 import subprocess
 import sys
@@ -76,6 +77,25 @@ def test_the_engine_draws_with_the_weights_of_all_ranks(work, name):
         assert 0 < numbers["train/train_rollout_logprob_abs_diff"] < 1e-4
     # The weights moved: those of the first step would be far off by now.
     assert steps[3]["train/grad_norm"] != steps[0]["train/grad_norm"]
+
+
+@pytest.mark.parametrize("name", ["tp_sp_and_dp", "pp"])
+def test_ranks_with_parts_of_the_model_each_have_an_engine_of_the_whole(work, name):
+    """All ranks draw, with the weights of all ranks, device to device; the checksums of engines and trainer are compared too."""
+    run_dir = work / f"layout_engines_{name}"
+    ranks = LAYOUTS[name][1]
+    extra = [*LAYOUTS[name], "--colocate", "--rollout-num-gpus", ranks, "--check-weight-update-equal"]
+    done = run_slime(train_command(work, run_dir, rollouts=4, extra=extra + (["--offload-rollout"] if name == "pp" else [])))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count("tensors are the same in trainer and engines") == 2
+    steps = numbers_that_repeat(run_dir)
+    assert len(steps) == 4
+    for numbers in steps.values():
+        assert 0 < numbers["train/train_rollout_logprob_abs_diff"] < 1e-4
+    assert steps[3]["train/grad_norm"] != steps[0]["train/grad_norm"]
+    for rank in range(1, int(ranks)):
+        log = (run_dir / "workers" / f"rank_{rank}.log").read_text()
+        assert int(re.search(r"its engine drew for (\d+) requests", log)[1]) > 0
 
 
 @pytest.mark.parametrize("mixer", [["--latent", "24"], ["--delta"]], ids=["latent", "delta"])

@@ -1,0 +1,65 @@
+#include "model/told_weights.h"
+
+#include <utility>
+
+#include "core/json.h"
+
+namespace slime::model {
+namespace {
+
+json::object to_json(const ToldTensor& tensor) {
+  return {{"name", tensor.name},
+          {"shape", json::value_from(tensor.shape)},
+          {"full_shape", json::value_from(tensor.full_shape)},
+          {"slice", {tensor.slice.dim, tensor.slice.begin, tensor.slice.end}},
+          {"offset", tensor.offset}};
+}
+
+std::string to_text(const Weights& weights) {
+  json::array tensors, constants;
+  for (const NamedWeight& weight : weights.tensors())
+    tensors.push_back(
+        to_json({weight.name, weight.shape, weight.full_shape, weight.slice, weight.offset}));
+  for (const NamedConstant& constant : weights.constants()) {
+    const std::vector<int64_t> shape = constant.value.sizes().vec();
+    constants.push_back(to_json({constant.name, shape, shape, {}, 0}));
+  }
+  return json::serialize(json::object{{"num_elements", weights.num_elements()},
+                                      {"experts_begin", weights.experts_begin()},
+                                      {"tensors", std::move(tensors)},
+                                      {"constants", std::move(constants)}});
+}
+
+ToldTensor tensor_from(const json::value& told) {
+  const auto numbers = [&](const char* key) {
+    return json::value_to<std::vector<int64_t>>(told.at(key));
+  };
+  const std::vector<int64_t> slice = numbers("slice");
+  return {.name = json::value_to<std::string>(told.at("name")),
+          .shape = numbers("shape"),
+          .full_shape = numbers("full_shape"),
+          .slice = {static_cast<int>(slice.at(0)), slice.at(1), slice.at(2)},
+          .offset = told.at("offset").to_number<int64_t>()};
+}
+
+ToldWeights weights_from(const json::value& told) {
+  ToldWeights weights{.num_elements = told.at("num_elements").to_number<int64_t>(),
+                      .experts_begin = told.at("experts_begin").to_number<int64_t>()};
+  for (const json::value& tensor : told.at("tensors").as_array())
+    weights.tensors.push_back(tensor_from(tensor));
+  for (const json::value& constant : told.at("constants").as_array())
+    weights.constants.push_back(tensor_from(constant));
+  return weights;
+}
+
+}  // namespace
+
+std::vector<ToldWeights> tell_weights(const comm::Mesh& mesh, const Weights& weights,
+                                      const char* what) {
+  std::vector<ToldWeights> all;
+  for (const std::string& text : mesh.world().all_gather(to_text(weights), what))
+    all.push_back(weights_from(parse_json(text, what)));
+  return all;
+}
+
+}  // namespace slime::model

@@ -1,0 +1,34 @@
+#pragma once
+
+/// What each rank has of a model's weights, as the ranks tell it one another.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "comm/mesh.h"
+#include "model/weights.h"
+
+namespace slime::model {
+
+/// As NamedWeight. Of a constant, which every rank that has it has whole, offset means nothing.
+struct ToldTensor {
+  std::string name;
+  std::vector<int64_t> shape;  // of the slice
+  std::vector<int64_t> full_shape;
+  Slice slice;
+  int64_t offset = 0;
+};
+
+struct ToldWeights {
+  int64_t num_elements = 0;
+  int64_t experts_begin = 0;
+  std::vector<ToldTensor> tensors;    // as Weights::tensors()
+  std::vector<ToldTensor> constants;  // as Weights::constants()
+};
+
+/// Of all ranks of the world, in their order. All call it together; `what` stands in messages.
+std::vector<ToldWeights> tell_weights(const comm::Mesh& mesh, const Weights& weights,
+                                      const char* what);
+
+}  // namespace slime::model

@@ -1,0 +1,196 @@
+#include "sync/reshard.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <map>
+#include <string>
+#include <utility>
+
+#include "core/error.h"
+
+namespace slime::sync {
+namespace {
+
+using model::Slice;
+using model::ToldTensor;
+using model::ToldWeights;
+
+constexpr const char* kWhat = "new weights for the engines of all ranks";
+/// Of the tensors that travel together.
+constexpr int64_t kBatchBytes = int64_t{1} << 29;
+
+const ToldTensor& tensor_of(const ToldWeights& weights, std::size_t index) {
+  const std::size_t count = weights.tensors.size();
+  return index < count ? weights.tensors[index] : weights.constants[index - count];
+}
+
+std::size_t count_of(const ToldWeights& weights) {
+  return weights.tensors.size() + weights.constants.size();
+}
+
+Reshard::Box box_of(const ToldTensor& tensor) {
+  Reshard::Box box;
+  for (std::size_t d = 0; d < tensor.full_shape.size(); ++d) {
+    const bool is_cut = static_cast<int>(d) == tensor.slice.dim;
+    box.push_back(is_cut ? comm::Range{tensor.slice.begin, tensor.slice.begin + tensor.shape[d]}
+                         : comm::Range{0, tensor.full_shape[d]});
+  }
+  return box;
+}
+
+int64_t volume(const Reshard::Box& box) {
+  int64_t elements = 1;
+  for (const comm::Range& range : box) elements *= std::max<int64_t>(0, range.size());
+  return elements;
+}
+
+Reshard::Box intersection(const Reshard::Box& a, const Reshard::Box& b) {
+  Reshard::Box both;
+  for (std::size_t d = 0; d < a.size(); ++d)
+    both.push_back({std::max(a[d].begin, b[d].begin), std::min(a[d].end, b[d].end)});
+  return both;
+}
+
+/// The part of tensor or constant `index`, of which `weights` has a slice.
+Tensor view_of(const model::Weights& weights, std::size_t index, const Reshard::Box& box) {
+  const std::size_t count = weights.tensors().size();
+  const bool is_constant = index >= count;
+  Tensor part = is_constant ? weights.constants()[index - count].value
+                            : model::Weights::view(weights.flat(), weights.tensors()[index]);
+  const Slice slice = is_constant ? Slice{} : weights.tensors()[index].slice;
+  for (std::size_t d = 0; d < box.size(); ++d) {
+    const auto dim = static_cast<int64_t>(d);
+    const int64_t first = slice.dim == static_cast<int>(d) ? slice.begin : 0;
+    part = part.narrow(dim, box[d].begin - first, box[d].size());
+  }
+  return part;
+}
+
+}  // namespace
+
+/// What the ranks told of the weights that they have and of those that they need.
+class Reshard::Plan {
+ public:
+  Plan(const comm::Mesh& mesh, const model::Weights& from, const model::Weights& to)
+      : have_(model::tell_weights(mesh, from, kWhat)), need_(model::tell_weights(mesh, to, kWhat)) {
+    for (int rank = 0; rank < size(); ++rank) {
+      for (std::size_t i = 0; i < count_of(have(rank)); ++i)
+        holders_[tensor_of(have(rank), i).name].push_back({rank, i});
+    }
+  }
+
+  int size() const { return static_cast<int>(have_.size()); }
+  const ToldWeights& have(int rank) const { return have_[static_cast<std::size_t>(rank)]; }
+  const ToldWeights& need(int rank) const { return need_[static_cast<std::size_t>(rank)]; }
+
+  /// Where `rank` gets what it needs as its `target`.
+  std::vector<Move> moves_to(int rank, std::size_t target) const {
+    const ToldTensor& needed = tensor_of(need(rank), target);
+    const Box all = box_of(needed);
+    std::vector<Move> moves;
+    int64_t found = 0;
+    const auto holders = holders_.find(needed.name);
+    for (const Holder& holder : nearest_first(holders, rank)) {
+      const Box box = intersection(box_of(tensor_of(have(holder.rank), holder.index)), all);
+      const auto is_same = [&box](const Move& move) { return move.box == box; };
+      if (volume(box) == 0 || std::ranges::any_of(moves, is_same)) continue;
+      found += volume(box);
+      moves.push_back({holder.rank, rank, holder.index, target, box});
+    }
+    check(found == volume(all), "the ranks together have each tensor once");
+    return moves;
+  }
+
+ private:
+  struct Holder {
+    int rank = 0;
+    std::size_t index = 0;
+  };
+  using Holders = std::map<std::string, std::vector<Holder>>;
+
+  std::vector<Holder> nearest_first(Holders::const_iterator holders, int rank) const {
+    if (holders == holders_.end()) return {};
+    std::vector<Holder> all = holders->second;
+    std::ranges::stable_sort(all, {},
+                             [rank](const Holder& it) { return std::abs(it.rank - rank); });
+    return all;
+  }
+
+  std::vector<ToldWeights> have_, need_;
+  Holders holders_;
+};
+
+Reshard::Reshard(const comm::Mesh& mesh, const model::Weights& from, const model::Weights& to)
+    : mesh_(mesh), from_(from), to_(to) {
+  const Plan plan(mesh, from, to);
+  const int64_t element = from.flat().element_size();
+  // Names in the order in which the ranks have them: the same everywhere.
+  std::map<std::string, std::vector<std::pair<int, std::size_t>>> targets;
+  std::vector<std::string> names;
+  for (int rank = 0; rank < plan.size(); ++rank) {
+    for (std::size_t i = 0; i < count_of(plan.need(rank)); ++i) {
+      const std::string& name = tensor_of(plan.need(rank), i).name;
+      auto& places = targets[name];
+      if (places.empty()) names.push_back(name);
+      places.emplace_back(rank, i);
+    }
+  }
+  int64_t bytes = kBatchBytes;  // of the last batch
+  for (const std::string& name : names) {
+    const auto& places = targets[name];
+    const ToldTensor& told = tensor_of(plan.need(places[0].first), places[0].second);
+    int64_t size = element;
+    for (const int64_t dim : told.full_shape) size *= dim;
+    if (bytes + size > kBatchBytes) {
+      batches_.emplace_back();
+      bytes = 0;
+    }
+    bytes += size;
+    for (const auto& [rank, target] : places) {
+      for (Move& move : plan.moves_to(rank, target)) {
+        if (move.to == mesh.rank() && move.from != mesh.rank())
+          bytes_received_ += volume(move.box) * element;
+        if (move.to == mesh.rank() || move.from == mesh.rank())
+          batches_.back().push_back(std::move(move));
+      }
+    }
+  }
+}
+
+void Reshard::run() const {
+  const at::NoGradGuard no_grad;
+  for (const std::vector<Move>& moves : batches_) run(moves);
+  mesh_.world().barrier(kWhat);
+}
+
+void Reshard::run(const std::vector<Move>& moves) const {
+  using Direction = comm::Message::Direction;
+  std::vector<comm::Message> messages;
+  std::vector<std::pair<Tensor, Tensor>> copies;  // to where, what
+  for (const Move& move : moves) {
+    const bool sends = move.from == mesh_.rank(), receives = move.to == mesh_.rank();
+    if (sends) {
+      const Tensor part = view_of(from_, move.source, move.box);
+      if (receives) {
+        copies.emplace_back(view_of(to_, move.target, move.box), part);
+      } else {
+        messages.push_back({Direction::kSend, move.to, part.contiguous()});
+      }
+      continue;
+    }
+    const Tensor place = view_of(to_, move.target, move.box);
+    const bool is_here = place.device() == from_.flat().device() && place.is_contiguous();
+    const Tensor part =
+        is_here ? place : at::empty(place.sizes(), place.options().device(from_.flat().device()));
+    messages.push_back({Direction::kReceive, move.from, part});
+    if (!is_here) copies.emplace_back(place, part);
+  }
+  if (!messages.empty()) mesh_.world().exchange(messages, "reshard", kWhat);
+  for (const auto& [place, part] : copies) place.copy_(part);
+}
+
+}  // namespace slime::sync

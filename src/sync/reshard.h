@@ -1,0 +1,59 @@
+#pragma once
+
+/// New weights for engines that lie otherwise over the same devices than the ranks that train: each rank
+/// gets what its engine has of the model from the ranks that hold it, device to device. A rank that
+/// holds it itself copies it; otherwise the nearest one sends it, which is one of its own host where
+/// there is one.
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "comm/mesh.h"
+#include "model/told_weights.h"
+#include "model/weights.h"
+
+namespace slime::sync {
+
+class Reshard final {
+ public:
+  /// All ranks make it together: who needs which part of what is computed here, once. `from`: the
+  /// trained weights of this rank; `to`: those of its engine, with tensors of the same names and
+  /// precision, on any device. All three outlive the object. Throws BugError for weights that nobody
+  /// has.
+  Reshard(const comm::Mesh& mesh, const model::Weights& from, const model::Weights& to);
+
+  /// Overwrites the weights and constants of `to`. All ranks call it together; when it returns all of
+  /// them are done, on GPUs as well. Nobody reads `to` or changes `from` meanwhile. What is not sent
+  /// from its place or received in its place takes at most half a GiB at a time.
+  void run() const;
+
+  /// That this rank gets from others in each run().
+  int64_t bytes_received() const { return bytes_received_; }
+
+  /// Indices of a tensor, in each of its dimensions from begin to end.
+  using Box = std::vector<comm::Range>;
+
+ private:
+  /// A part of a tensor and who has it; `source` and `target` count tensors, then constants, of the
+  /// ranks' weights.
+  struct Move {
+    int from = 0;
+    int to = 0;
+    std::size_t source = 0;
+    std::size_t target = 0;
+    Box box;
+  };
+  class Plan;
+
+  void run(const std::vector<Move>& moves) const;
+
+  const comm::Mesh& mesh_;
+  const model::Weights& from_;
+  const model::Weights& to_;
+  std::vector<std::vector<Move>>
+      batches_;  // this rank's part of each, in the same order everywhere
+  int64_t bytes_received_ = 0;
+};
+
+}  // namespace slime::sync
