@@ -7,7 +7,7 @@
 
 namespace slime::bench {
 
-std::vector<engine::GenerateUpdate> generate_all(engine::Engine& engine,
+std::vector<engine::GenerateUpdate> generate_all(engine::EngineClient& engine,
                                                  std::vector<engine::GenerateRequest> requests) {
   std::vector<engine::GenerateUpdate> results(requests.size());
   std::mutex mutex;

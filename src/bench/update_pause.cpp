@@ -9,13 +9,11 @@
 #include <optional>
 #include <utility>
 
+#include "bench/engines_apart.h"
 #include "bench/made_up_directory.h"
 #include "bench/random_tokens.h"
 #include "bench/timing.h"
 #include "cluster/local_process.h"
-#include "cluster/placement.h"
-#include "config/parse_flags.h"
-#include "config/validate.h"
 #include "core/clock.h"
 #include "core/error.h"
 #include "core/json_lines.h"
@@ -222,41 +220,6 @@ void measure_here(const UpdatePauseOptions& options) {
   }
 }
 
-/// Of `slime train`, for its engines.
-std::vector<std::string> arguments(const UpdatePauseOptions& options,
-                                   const MadeUpDirectory& directory, int64_t context) {
-  return {"--device",
-          options.device,
-          "--dtype",
-          options.device == "cuda" ? "bfloat16" : "float32",
-          "--hf-checkpoint",
-          directory.model().string(),
-          "--prompt-data",
-          directory.prompts().string(),
-          "--rm-type",
-          "random",
-          "--num-rollout",
-          "1",
-          "--rollout-batch-size",
-          "1",
-          "--rollout-num-gpus",
-          std::to_string(options.engines_apart),
-          "--rollout-max-response-len",
-          std::to_string(context - options.prompt_tokens),
-          "--sglang-context-length",
-          std::to_string(context),
-          "--sglang-max-running-requests",
-          std::to_string(options.sequences),
-          "--sglang-chunked-prefill-size",
-          std::to_string(kPrefillTokens)};
-}
-
-config::RunConfig config_of(const std::vector<std::string>& arguments) {
-  config::ParsedFlags flags = config::parse_flags(arguments);
-  config::complete_and_validate(flags);
-  return std::move(flags.config);
-}
-
 /// As the engines of a run with --rollout-num-gpus; the trained weights are made up.
 void measure_apart(const UpdatePauseOptions& options) {
   const model::ModelConfig shape = read_shape(options.shape);
@@ -266,17 +229,15 @@ void measure_apart(const UpdatePauseOptions& options) {
   const double floor_ms = copy_floor_ms(options, bytes);
   const MadeUpDirectory directory({.shape = options.shape, .has_weights = false});
   const SystemClock clock;
-  loop::EngineWorkersConfig config;
-  config.count = static_cast<int>(options.engines_apart);
-  const cluster::Placement placement{.num_engines = config.count, .has_devices = is_gpu};
-  for (int index = 0; index < config.count; ++index)
-    config.places.push_back(placement.of_engine(index));
   cluster::LocalLauncher launcher;
-  config.start = {
-      .config = config_of(arguments(options, directory, longest_context(options, shape))),
-      .longest_prompt = options.prompt_tokens,
-      .num_threads = 1};
-  config.log_folder = directory.path();
+  loop::EngineWorkersConfig config = config_of({.shape = options.shape,
+                                                .device = options.device,
+                                                .engines = options.engines_apart,
+                                                .devices_before = 1,
+                                                .sequences = options.sequences,
+                                                .prompt_tokens = options.prompt_tokens,
+                                                .context = longest_context(options, shape)},
+                                               directory);
   for (const std::string& mode : options.modes) {
     config.running = running_of(mode);
     const auto published = model::make_blank_network(

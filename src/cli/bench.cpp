@@ -15,6 +15,7 @@
 #include "bench/decode_attention.h"
 #include "bench/decode_delta.h"
 #include "bench/engine.h"
+#include "bench/engines_apart.h"
 #include "bench/gpu_kernels.h"
 #include "bench/gpu_train_step.h"
 #include "bench/gpu_workloads.h"
@@ -391,6 +392,26 @@ int update_pause(const std::string& name, std::string size, Arguments arguments)
   return 0;
 }
 
+int engine_counts(const std::string& name, std::string size, Arguments arguments) {
+  CLI::App app(
+      "Output tokens per second of one engine and of several, each in a process of its own.",
+      "slime bench " + name);
+  bench::EngineCountOptions options;
+  name_shape(app, options, name, size);
+  add_device(app, options.device);
+  app.add_option("--engines", options.engines, "Numbers of engines; separated by commas")
+      ->capture_default_str()
+      ->delimiter(',')
+      ->check(CLI::Range(1, 64));
+  add_count(app, "--sequences", options.sequences, "For each engine, all at once");
+  add_count(app, "--prompt-tokens", options.prompt_tokens, "Of each");
+  add_count(app, "--new-tokens", options.new_tokens, "Of each");
+  add_repeats(app, options.repeats, "The best counts");
+  if (const auto exit_code = parse_options(app, arguments)) return *exit_code;
+  bench::measure_engine_counts(options);
+  return 0;
+}
+
 int reshard(const std::string& name, std::string size, Arguments arguments) {
   CLI::App app("New weights of ranks that train parts of a model, in engines on the same GPUs.",
                "slime bench " + name);
@@ -427,6 +448,8 @@ constexpr auto kFamilies = std::to_array<MeasurementFamily>({
     {"april-", "steps with a tail of long responses: synchronous, and with partial rollouts",
      april},
     {"update-pause-", "how long generation pauses for new weights", update_pause},
+    {"engines-", "output tokens per second of one engine and of several, each on a GPU of its own",
+     engine_counts},
     {"reshard-", "new weights from parts of a model to engines of the whole on the same GPUs",
      reshard},
 });

@@ -57,6 +57,14 @@ def test_update_pause_of_an_engine_apart_says_how_long_the_weights_were_on_their
     assert line["transfer_ms"] > 0 and line["transfer_gb_per_second"] > 0
 
 
+def test_engine_counts_compare_two_engines_with_one():
+    one, two = lines_of("engines-tiny", "--sequences", "4", "--prompt-tokens", "16", "--new-tokens", "8", "--repeats", "1")
+    assert (one["engines"], two["engines"]) == (1, 2) and (one["sequences"], two["sequences"]) == (4, 8)
+    for line in (one, two):
+        assert line["value"] * line["seconds"] == pytest.approx(line["sequences"] * 8)
+    assert one["to_first"] == 1 and two["to_first"] == pytest.approx(two["value"] / one["value"])
+
+
 def test_places_that_are_freed_group_by_group_lose_no_sample():
     sizes = ["--prompts", "3", "--samples", "2", "--prompt-tokens", "20", "--length-scale", "0.02", "--steps", "3", "--warm-up", "1"]
     early, late, ratios = lines_of("april-tiny", *sizes, "--forms", "partial-early,partial-late", "--max-running-requests", "5")

@@ -1,0 +1,43 @@
+#pragma once
+
+/// Engines in processes of their own, as `slime train --rollout-num-gpus` starts them, with made-up
+/// weights; and how much more two of them draw than one.
+
+#include <string>
+#include <vector>
+
+#include "bench/made_up_directory.h"
+#include "bench/made_up_model.h"
+#include "loop/engine_workers.h"
+
+namespace slime::bench {
+
+struct EnginesApart {
+  ShapeOptions shape;
+  std::string device = "cuda";
+  int64_t engines = 1;
+  int64_t devices_before = 0;  // of the trainer
+  int64_t sequences = 256;     // in one engine at once
+  int64_t prompt_tokens = 256;
+  int64_t context = 2048;  // of a sequence, at most
+};
+
+/// `directory`: of the shape; outlives the engines. Throws ConfigError for flags that no run may have.
+loop::EngineWorkersConfig config_of(const EnginesApart& engines, const MadeUpDirectory& directory);
+
+struct EngineCountOptions {
+  std::string name;
+  ShapeOptions shape;
+  std::string device = "cuda";
+  std::vector<int64_t> engines = {1, 2};
+  int64_t sequences = 256;  // for each engine
+  int64_t prompt_tokens = 1024;
+  int64_t new_tokens = 1024;
+  int repeats = 2;
+};
+
+/// Prints a JSON line for each number of engines: output tokens per second of all together behind one
+/// router, and how many times that is what the first number of them makes.
+void measure_engine_counts(const EngineCountOptions& options);
+
+}  // namespace slime::bench
