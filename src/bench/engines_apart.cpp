@@ -14,6 +14,7 @@
 #include "config/validate.h"
 #include "core/clock.h"
 #include "core/json_lines.h"
+#include "kernels/gpu/gpu.h"
 
 namespace slime::bench {
 namespace {
@@ -88,7 +89,7 @@ std::vector<engine::GenerateRequest> requests_of(const EngineCountOptions& optio
 
 /// Seconds of the fastest run.
 double fastest_seconds(engine::EngineClient& engines, const EngineCountOptions& options,
-                    int64_t num_requests, int64_t vocab_size) {
+                       int64_t num_requests, int64_t vocab_size) {
   const SystemClock clock;
   double best = 1e300;
   for (int repeat = -1; repeat < options.repeats; ++repeat) {
@@ -121,6 +122,8 @@ loop::EngineWorkersConfig config_of(const EnginesApart& engines, const MadeUpDir
 
 void measure_engine_counts(const EngineCountOptions& options) {
   const model::ModelConfig shape = read_shape(options.shape);
+  if (options.device == "cuda")
+    kernels::open_gpu();  // it locks the pages that weights are sent from
   const MadeUpDirectory directory({.shape = options.shape, .has_weights = false});
   const auto published = weights_on_host(options, shape);
   const SystemClock clock;

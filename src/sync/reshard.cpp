@@ -22,6 +22,8 @@ using model::ToldWeights;
 constexpr const char* kWhat = "new weights for the engines of all ranks";
 /// Of the tensors that travel together.
 constexpr int64_t kBatchBytes = int64_t{1} << 29;
+/// Elements between two tensors of a flat buffer, sent along.
+constexpr int64_t kMostPadding = 1024;
 
 const ToldTensor& tensor_of(const ToldWeights& weights, std::size_t index) {
   const std::size_t count = weights.tensors.size();
@@ -53,6 +55,19 @@ Reshard::Box intersection(const Reshard::Box& a, const Reshard::Box& b) {
   for (std::size_t d = 0; d < a.size(); ++d)
     both.push_back({std::max(a[d].begin, b[d].begin), std::min(a[d].end, b[d].end)});
   return both;
+}
+
+/// Where the box of a tensor begins in its rank's flat buffer, if it is one run of it; otherwise -1.
+int64_t run_begin(const ToldTensor& tensor, const Reshard::Box& box) {
+  const Reshard::Box all = box_of(tensor);
+  int64_t begin = 0;
+  bool is_cut = false;  // by a dimension before this one: then this one has to be whole
+  for (std::size_t d = 0; d < box.size(); ++d) {
+    if (is_cut && box[d] != all[d]) return -1;
+    begin = begin * all[d].size() + box[d].begin - all[d].begin;
+    is_cut |= box[d].size() > 1;
+  }
+  return tensor.offset + begin;
 }
 
 /// The part of tensor or constant `index`, of which `weights` has a slice.
@@ -99,7 +114,10 @@ class Reshard::Plan {
       const auto is_same = [&box](const Move& move) { return move.box == box; };
       if (volume(box) == 0 || std::ranges::any_of(moves, is_same)) continue;
       found += volume(box);
-      moves.push_back({holder.rank, rank, holder.index, target, box});
+      const bool is_constant = holder.index >= have(holder.rank).tensors.size();
+      moves.push_back(
+          {holder.rank, rank, holder.index, target, box,
+           is_constant ? -1 : run_begin(tensor_of(have(holder.rank), holder.index), box)});
     }
     check(found == volume(all), "the ranks together have each tensor once");
     return moves;
@@ -139,7 +157,8 @@ Reshard::Reshard(const comm::Mesh& mesh, const model::Weights& from, const model
       places.emplace_back(rank, i);
     }
   }
-  int64_t bytes = kBatchBytes;  // of the last batch
+  int64_t bytes = kBatchBytes;                      // of the last batch
+  std::map<std::pair<int, int>, std::size_t> last;  // shipment of the batch between two ranks
   for (const std::string& name : names) {
     const auto& places = targets[name];
     const ToldTensor& told = tensor_of(plan.need(places[0].first), places[0].second);
@@ -147,15 +166,27 @@ Reshard::Reshard(const comm::Mesh& mesh, const model::Weights& from, const model
     for (const int64_t dim : told.full_shape) size *= dim;
     if (bytes + size > kBatchBytes) {
       batches_.emplace_back();
+      last.clear();
       bytes = 0;
     }
     bytes += size;
+    std::vector<Shipment>& batch = batches_.back();
     for (const auto& [rank, target] : places) {
       for (Move& move : plan.moves_to(rank, target)) {
-        if (move.to == mesh.rank() && move.from != mesh.rank())
-          bytes_received_ += volume(move.box) * element;
-        if (move.to == mesh.rank() || move.from == mesh.rank())
-          batches_.back().push_back(std::move(move));
+        if (move.to != mesh.rank() && move.from != mesh.rank()) continue;
+        const int64_t elements = volume(move.box);
+        const comm::Range run{move.begin, move.begin + elements};
+        if (move.to == mesh.rank() && move.from != move.to) bytes_received_ += elements * element;
+        const auto [found, is_first] = last.emplace(std::pair(move.from, move.to), batch.size());
+        Shipment* before = is_first ? nullptr : &batch[found->second];
+        if (before != nullptr && move.begin >= 0 && before->run.size() > 0 &&
+            run.begin >= before->run.end && run.begin - before->run.end < kMostPadding) {
+          before->run.end = run.end;
+          before->moves.push_back(std::move(move));
+          continue;
+        }
+        found->second = batch.size();
+        batch.push_back({{std::move(move)}, run.begin >= 0 ? run : comm::Range{}});
       }
     }
   }
@@ -163,31 +194,45 @@ Reshard::Reshard(const comm::Mesh& mesh, const model::Weights& from, const model
 
 void Reshard::run() const {
   const at::NoGradGuard no_grad;
-  for (const std::vector<Move>& moves : batches_) run(moves);
+  for (const std::vector<Shipment>& shipments : batches_) run(shipments);
   mesh_.world().barrier(kWhat);
 }
 
-void Reshard::run(const std::vector<Move>& moves) const {
+void Reshard::run(const std::vector<Shipment>& shipments) const {
   using Direction = comm::Message::Direction;
+  const at::Device device = from_.flat().device();
   std::vector<comm::Message> messages;
   std::vector<std::pair<Tensor, Tensor>> copies;  // to where, what
-  for (const Move& move : moves) {
-    const bool sends = move.from == mesh_.rank(), receives = move.to == mesh_.rank();
-    if (sends) {
-      const Tensor part = view_of(from_, move.source, move.box);
-      if (receives) {
-        copies.emplace_back(view_of(to_, move.target, move.box), part);
-      } else {
-        messages.push_back({Direction::kSend, move.to, part.contiguous()});
+  for (const Shipment& shipment : shipments) {
+    const Move& first = shipment.moves.front();
+    const comm::Range& run = shipment.run;
+    if (shipment.from() == shipment.to()) {
+      for (const Move& move : shipment.moves)
+        copies.emplace_back(view_of(to_, move.target, move.box),
+                            view_of(from_, move.source, move.box));
+    } else if (shipment.from() == mesh_.rank()) {
+      const Tensor sent = run.size() > 0 ? from_.flat().narrow(0, run.begin, run.size())
+                                         : view_of(from_, first.source, first.box).contiguous();
+      messages.push_back({Direction::kSend, shipment.to(), sent});
+    } else {
+      const Tensor place = view_of(to_, first.target, first.box);
+      const bool is_in_place =
+          shipment.moves.size() == 1 && place.device() == device && place.is_contiguous();
+      const auto options = place.options().device(device);
+      const Tensor taken = is_in_place      ? place
+                           : run.size() > 0 ? at::empty({run.size()}, options)
+                                            : at::empty(place.sizes(), options);
+      messages.push_back({Direction::kReceive, shipment.from(), taken});
+      if (is_in_place) continue;
+      for (const Move& move : shipment.moves) {
+        const Tensor its_place = view_of(to_, move.target, move.box);
+        copies.emplace_back(
+            its_place,
+            run.size() > 0
+                ? taken.narrow(0, move.begin - run.begin, its_place.numel()).view(its_place.sizes())
+                : taken);
       }
-      continue;
     }
-    const Tensor place = view_of(to_, move.target, move.box);
-    const bool is_here = place.device() == from_.flat().device() && place.is_contiguous();
-    const Tensor part =
-        is_here ? place : at::empty(place.sizes(), place.options().device(from_.flat().device()));
-    messages.push_back({Direction::kReceive, move.from, part});
-    if (!is_here) copies.emplace_back(place, part);
   }
   if (!messages.empty()) mesh_.world().exchange(messages, "reshard", kWhat);
   for (const auto& [place, part] : copies) place.copy_(part);

@@ -43,16 +43,26 @@ class Reshard final {
     std::size_t source = 0;
     std::size_t target = 0;
     Box box;
+    /// In the sender's flat buffer, where the part is one run of it; otherwise -1.
+    int64_t begin = -1;
+  };
+  /// What goes in one message: one part, or several that lie behind one another in the flat buffer.
+  struct Shipment {
+    std::vector<Move> moves;
+    int from() const { return moves.front().from; }
+    int to() const { return moves.front().to; }
+    /// Of the flat buffer; empty where the part is no run of it.
+    comm::Range run;
   };
   class Plan;
 
-  void run(const std::vector<Move>& moves) const;
+  void run(const std::vector<Shipment>& shipments) const;
 
   const comm::Mesh& mesh_;
   const model::Weights& from_;
   const model::Weights& to_;
-  std::vector<std::vector<Move>>
-      batches_;  // this rank's part of each, in the same order everywhere
+  /// This rank's part of each, in the same order everywhere.
+  std::vector<std::vector<Shipment>> batches_;
   int64_t bytes_received_ = 0;
 };
 
