@@ -12,6 +12,30 @@ namespace {
 
 constexpr int64_t kMostEngines = 1024;
 
+/// Engines of several ranks over the devices of ranks that train.
+void check_own_engines(ParsedFlags& flags, Problems& problems) {
+  const RunConfig& config = flags.config;
+  const int64_t per_engine = config.rollout_num_gpus_per_engine;
+  if (!config.has_engine_on_each_rank()) {
+    flags.warnings.push_back(fmt::format(
+        "--rollout-num-gpus-per-engine {}: has no effect, because the engine of this run is on one "
+        "device; several ranks that train have engines with --colocate, on CPUs also with "
+        "--rollout-num-gpus {}",
+        per_engine, config.world_size()));
+    return;
+  }
+  problems.require(
+      config.world_size() % per_engine == 0,
+      fmt::format("--rollout-num-gpus-per-engine {}: does not divide the {} ranks that train, on "
+                  "whose devices the engines are",
+                  per_engine, config.world_size()));
+  problems.require(
+      config.actor_num_nodes == 1 || config.actor_num_gpus_per_node % per_engine == 0,
+      fmt::format("--rollout-num-gpus-per-engine {}: does not divide the {} ranks of a "
+                  "node; the ranks of an engine are on one",
+                  per_engine, config.actor_num_gpus_per_node));
+}
+
 }  // namespace
 
 void check_weight_publishing(ParsedFlags& flags, Problems& problems) {
@@ -73,6 +97,9 @@ void check_engine_workers(ParsedFlags& flags, Problems& problems) {
                     "trainer's devices, {} here",
                     *config.rollout_num_gpus, config.world_size()));
   }
+  if (draws && config.rollout_num_gpus_per_engine > 1 &&
+      (!config.rollout_num_gpus || config.colocate))
+    check_own_engines(flags, problems);
   if (!config.rollout_num_gpus || config.colocate || !draws) return;
   const int64_t devices = *config.rollout_num_gpus;
   problems.require(devices >= 1,

@@ -469,6 +469,19 @@ struct RunConfig : ModelFlags,
   /// trained as the run that drew it was.
   bool has_update_interval() const { return train_async || !load_debug_rollout_data.empty(); }
 
+  /// An engine on the device of every rank that trains, which take turns (loop/rank_engines.h): on GPUs
+  /// wherever they can be, on CPUs, whose cores they share, where --rollout-num-gpus is the number of
+  /// ranks and --colocate is given.
+  bool has_engine_on_each_rank() const {
+    // A schedule that repeats asks one engine, whose batches repeat.
+    if (world_size() == 1 || !shares_weights() || deterministic_schedule) return false;
+    return device != "cpu" || (colocate && rollout_num_gpus == world_size());
+  }
+  /// Ranks that make up one of those engines; 1: it is its device's alone.
+  int64_t ranks_of_own_engine() const {
+    return has_engine_on_each_rank() ? rollout_num_gpus_per_engine : 1;
+  }
+
   /// Samples per optimizer step once everything is known: --global-batch-size, or from
   /// --num-steps-per-rollout.
   int64_t samples_per_step() const;

@@ -73,26 +73,33 @@ EngineRole::EngineRole(const EngineStart& start, const cluster::RunIdentity& ide
   const MemoryPlan plan =
       plan_of(config, engine_memory_needs(config, *first_, precision, start.longest_prompt));
   memory_ = plan.lines();
-  this->start(start, plan.kv_cache_bytes(), clock);
+  this->start(start, plan.kv_cache_bytes(), nullptr, clock);
 }
 
 EngineRole::EngineRole(const EngineStart& start, const cluster::RunIdentity& identity,
-                       model::Network& trained, const Clock& clock)
+                       model::Network& weights, EngineGroup* group, const Clock& clock)
     : identity_(identity) {
-  networks_.running = &trained;
-  this->start(start, start.kv_cache_bytes, clock);
+  networks_.running = &weights;
+  this->start(start, start.kv_cache_bytes, group, clock);
 }
 
-void EngineRole::start(const EngineStart& start, int64_t kv_cache_bytes, const Clock& clock) {
+void EngineRole::start(const EngineStart& start, int64_t kv_cache_bytes, EngineGroup* group,
+                       const Clock& clock) {
   const config::RunConfig& config = start.config;
   // No template is rendered here: requests are tokens.
   text_ = load_model_text(config.hf_checkpoint, /*needs_template=*/false, {});
   engine::EngineConfig engine = make_engine_config(config, text_, kv_cache_bytes);
   engine.num_threads = start.num_threads;
   engine.on_activity = [this](engine::Activity activity) { tell_activity(activity); };
-  if (ranks_) engine.mesh = &ranks_->mesh();
-  engine_ = std::make_unique<engine::Engine>(
-      *networks_.running, engine, clock, ranks_ ? ranks_->make_runner() : engine::make_step_runner);
+  engine::MakeStepRunner make_runner = engine::make_step_runner;
+  if (ranks_) {
+    engine.mesh = &ranks_->mesh();
+    make_runner = ranks_->make_runner();
+  } else if (group != nullptr) {
+    engine.mesh = &group->mesh();
+    make_runner = group->make_runner();
+  }
+  engine_ = std::make_unique<engine::Engine>(*networks_.running, engine, clock, make_runner);
 }
 
 EngineReady EngineRole::ready() const {

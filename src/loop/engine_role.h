@@ -16,6 +16,7 @@
 #include "core/clock.h"
 #include "engine/engine.h"
 #include "engine/remote/engine_server.h"
+#include "loop/engine_group.h"
 #include "loop/engine_ranks.h"
 #include "loop/prompts.h"
 #include "loop/rank_tasks.h"
@@ -30,9 +31,10 @@ class EngineRole final {
   /// served, and for a device that it does not fit on.
   EngineRole(const EngineStart& start, const cluster::RunIdentity& identity, const Clock& clock,
              std::function<void(const std::string&)> on_lost);
-  /// Over the weights of `trained`, which outlives the role.
+  /// Over `weights`, which somebody else changes while the engine is paused; they are slices where this rank
+  /// leads `group`, which is null elsewhere. Both outlive the role.
   EngineRole(const EngineStart& start, const cluster::RunIdentity& identity,
-             model::Network& trained, const Clock& clock);
+             model::Network& weights, EngineGroup* group, const Clock& clock);
 
   EngineReady ready() const;
 
@@ -41,7 +43,8 @@ class EngineRole final {
   int64_t serve(int descriptor);
 
  private:
-  void start(const EngineStart& start, int64_t kv_cache_bytes, const Clock& clock);
+  void start(const EngineStart& start, int64_t kv_cache_bytes, EngineGroup* group,
+             const Clock& clock);
   void tell_activity(engine::Activity activity);
 
   const cluster::RunIdentity identity_;

@@ -1,6 +1,7 @@
 #include "loop/rank_engines.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include "core/error.h"
 
@@ -12,13 +13,6 @@ constexpr std::chrono::seconds kAnswerLimit{120};
 
 }  // namespace
 
-bool has_engine_on_each_rank(const config::RunConfig& config) {
-  const int64_t ranks = config.world_size();
-  // A schedule that repeats asks one engine, whose batches repeat.
-  if (ranks == 1 || !config.shares_weights() || config.deterministic_schedule) return false;
-  return config.device != "cpu" || (config.colocate && config.rollout_num_gpus == ranks);
-}
-
 RankEngines::RankEngines(HostedTrainers& trainers, const cluster::RunIdentity& identity,
                          const EngineStart& start, model::Network& network,
                          const engine::EngineConfig& config, WeightVersion version,
@@ -26,12 +20,20 @@ RankEngines::RankEngines(HostedTrainers& trainers, const cluster::RunIdentity& i
                          const Clock& clock)
     : memory_(memory), running_(running), offloads_(offloads), router_({}, clock) {
   const std::vector<int> sockets = trainers.start_engines(start, network);
-  memory_.explain_shortage(
-      Phase::kGenerate, [&] { own_ = std::make_unique<engine::Engine>(network, config, clock); });
-  int rank = 1;
-  for (const int socket : sockets) {
+  EngineGroup* const group = trainers.engine_group();
+  memory_.explain_shortage(Phase::kGenerate, [&] {
+    own_ = std::make_unique<engine::Engine>(
+        network, config, clock, group != nullptr ? group->make_runner() : engine::make_step_runner);
+  });
+  const auto ranks_of_one = static_cast<int>(start.config.ranks_of_own_engine());
+  for (int rank = 1; const int socket : sockets) {
+    const int its_rank = rank++;
+    if (its_rank % ranks_of_one != 0) {  // it follows
+      ::close(socket);
+      continue;
+    }
     others_.push_back(std::make_unique<engine::RemoteEngine>(
-        socket, engine::RemoteEngineConfig{.name = fmt::format("the engine of rank {}", rank++),
+        socket, engine::RemoteEngineConfig{.name = fmt::format("the engine of rank {}", its_rank),
                                            .answer_limit = kAnswerLimit,
                                            .on_activity = nullptr,
                                            .greeting = cluster::to_greeting(identity),

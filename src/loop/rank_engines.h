@@ -1,11 +1,13 @@
 #pragma once
 
-/// An engine on the device of every trainer rank, over the very weights that the rank trains: where
-/// ranks hold the model whole (data and context parallelism) and take turns with their engines. New
-/// weights are a new version everywhere, and nothing moves.
+/// Engines on the devices of the ranks that train, which take turns with them
+/// (RunConfig::has_engine_on_each_rank). Where ranks hold the model whole (data and context parallelism)
+/// each rank has one over the very weights that it trains: new weights are a new version everywhere, and
+/// nothing moves. Otherwise, and where an engine is of several ranks (loop/engine_group.h), it has weights
+/// of its own, which the ranks bring from device to device (sync/reshard.h).
 ///
-/// Rank 0's engine is in this process, the others are served by the ranks' workers over a second
-/// connection. One router is before all of them.
+/// The engine that rank 0 has or leads is in this process, the others are served by the workers of the
+/// ranks that have or lead them, over a second connection. One router is before all of them.
 
 #include <memory>
 #include <vector>
@@ -16,10 +18,6 @@
 #include "router/router.h"
 
 namespace slime::loop {
-
-/// Whether a run has such engines: on GPUs wherever they can be, on CPUs, whose cores they share, where
-/// --rollout-num-gpus is the number of ranks and --colocate is given.
-bool has_engine_on_each_rank(const config::RunConfig& config);
 
 class RankEngines final : public Engines {
  public:

@@ -136,10 +136,11 @@ void start_engines(Stations& run) {
     begin_epoch(run, version);
   } else if (run.config.num_engine_workers > 0) {
     run.engine_workers = start_engine_workers(run, version, running);
-  } else if (has_engine_on_each_rank(run.config)) {
+  } else if (run.config.has_engine_on_each_rank()) {
     const int64_t ranks = run.config.world_size();
     if (run.config.device == "cpu")
       config.num_threads = std::max<int64_t>(1, at::get_num_threads() / ranks);
+    if (EngineGroup* group = run.hosted->engine_group()) config.mesh = &group->mesh();
     run.own_engines = std::make_unique<RankEngines>(
         *run.hosted, run.identity,
         EngineStart{.config = run.config,

@@ -131,9 +131,10 @@ void open_trainers_here(Stations& run, const model::Precision& precision, const 
   const bool has_whole = mesh.sizes().holds_model_whole();
   run.memory.explain_shortage(Phase::kTrain, [&] {
     const std::string directory = weights_directory(run);
-    const bool is_copied = !has_whole && generates(config);
-    run.network =
-        model::load_network(directory, precision, is_copied ? comm::Mesh::single() : mesh);
+    EngineGroup* const group = hosted.engine_group();
+    const bool is_copied = generates(config) && (!has_whole || group != nullptr);
+    const comm::Mesh& of_engine = group != nullptr ? group->mesh() : comm::Mesh::single();
+    run.network = model::load_network(directory, precision, is_copied ? of_engine : mesh);
     if (is_copied) run.part = model::load_network(directory, precision, mesh);
   });
   std::optional<train::TrainConfig> trainer;

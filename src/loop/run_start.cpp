@@ -88,7 +88,7 @@ void check_shape(const config::RunConfig& config, const model::ModelConfig& mode
     problems.emplace_back("--moe-router-bias-update-rate: the model's routers have no biases");
   }
   if (!problems.empty()) throw ConfigError(problems);
-  if (config.num_engine_workers > 0)
+  if (config.num_engine_workers > 0 || config.has_engine_on_each_rank())
     check_engine_ranks(model, config.rollout_num_gpus_per_engine, "--rollout-num-gpus-per-engine");
 }
 

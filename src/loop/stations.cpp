@@ -169,11 +169,15 @@ void open_records(Stations& run, Notes& notes) {
   run.folder.remove_rollouts_from(run.schedule.first_step);
 }
 
+int64_t num_parameters(const model::ModelConfig& model) {
+  return model::make_blank_network(model, {.device = at::kMeta})->weights().num_parameters();
+}
+
 json::object describe(const Stations& run, const json::object& unknown) {
   return {{"run_id", run.start.run_id},
           {"model", run.config.hf_checkpoint},
           {"model_type", run.shape().config().model_type},
-          {"num_parameters", run.shape().weights().num_parameters()},
+          {"num_parameters", num_parameters(run.shape().config())},
           {"dtype", run.config.dtype},
           {"num_rollout", run.schedule.num_steps},
           {"loss_type", run.config.loss_type},

@@ -72,8 +72,9 @@ struct Stations {
   std::optional<buffer::DataSource> prompts;
   std::unique_ptr<Fates> fates;
   std::unique_ptr<model::Network> network;  // absent where all ranks are workers
-  /// What rank 0 trains, where that is a part of `network` alone: `network` is then the engines', and
-  /// gets the weights of all ranks with each update.
+  /// What rank 0 trains, where its engine holds the model otherwise: `network` is then the engine's, the
+  /// whole model or, in an engine of several ranks, slices of it, and gets the weights of all ranks with
+  /// each update.
   std::unique_ptr<model::Network> part;
   /// What engines in workers have; where all ranks are workers and there is no engine, nothing but the
   /// shape of what they train.
@@ -98,7 +99,7 @@ struct Stations {
   std::optional<Interrupt> interrupt;  // before there are steps a signal simply ends the process
 
   model::Network& trained() { return part ? *part : *network; }
-  /// A network of the whole model's shape.
+  /// What the engine here has of the model; where there is none, the whole model.
   model::Network& shape() const { return network ? *network : *published; }
   Engines& engines() const { return own_engines ? *own_engines : *engine_workers; }
   /// Where the groups of a step come from.

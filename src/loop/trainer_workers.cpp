@@ -43,6 +43,8 @@ TrainerWorkers::TrainerWorkers(RankStart start, const cluster::RunIdentity& iden
       clock_(clock),
       timeout_(start.collective_milliseconds),
       num_train_threads_(start.num_threads),
+      ranks_of_engine_(static_cast<int>(start.config.ranks_of_own_engine())),
+      engines_have_own_weights_(!layout_.holds_model_whole() || ranks_of_engine_ > 1),
       rendezvous_(address_),
       port_(rendezvous_.port()) {
   const config::RunConfig& config = start.config;
@@ -55,7 +57,7 @@ TrainerWorkers::TrainerWorkers(RankStart start, const cluster::RunIdentity& iden
       cluster::WorkersConfig{.first_rank = 1,
                              .count = layout_.world_size() - 1,
                              .identity = identity,
-                             .has_data = has_engine_on_each_rank(config),
+                             .has_data = config.has_engine_on_each_rank(),
                              .places = std::move(places),
                              .log_folder = log_folder,
                              .silence_limit = milliseconds_of(config.worker_timeout_seconds),
@@ -96,6 +98,15 @@ const comm::Mesh& TrainerWorkers::connect() {
          .on_begin = [this](int64_t number, const char*) { num_collectives_ = number + 1; }},
         &rendezvous_);
   });
+  if (ranks_of_engine_ > 1) {
+    together([&] {
+      group_.emplace(*mesh_, EngineGroupConfig{.size = ranks_of_engine_,
+                                               .is_on_gpus = is_on_gpus_,
+                                               .address = address_,
+                                               .identity = identity_,
+                                               .timeout = timeout_});
+    });
+  }
   return *mesh_;
 }
 
@@ -112,7 +123,7 @@ void TrainerWorkers::restore(const train::Checkpoint& checkpoint, const train::W
 std::vector<int> TrainerWorkers::start_engines(const EngineStart& start, model::Network& own) {
   const std::string frame = to_frame(start);
   for (int rank = 1; rank <= workers_->count(); ++rank) workers_->send_task(rank, frame);
-  if (!layout_.holds_model_whole()) together([&] { own_->reshard_to(own); });
+  if (engines_have_own_weights_) together([&] { own_->reshard_to(own); });
   std::vector<int> sockets;
   for (int rank = 1; rank <= workers_->count(); ++rank)
     sockets.push_back(workers_->take_data(rank));

@@ -25,6 +25,7 @@ class TrainerWorkers final : public HostedTrainers {
   ~TrainerWorkers() override;
 
   const comm::Mesh& connect() override;
+  EngineGroup* engine_group() override { return group_ ? &*group_ : nullptr; }
   void open(model::Network& network, const train::TrainConfig& config,
             train::OtherNetworks others) override;
   void restore(const train::Checkpoint& checkpoint, const train::Warn& warn) override;
@@ -56,11 +57,14 @@ class TrainerWorkers final : public HostedTrainers {
   const Clock& clock_;
   std::chrono::milliseconds timeout_;  // of a collective
   int num_train_threads_;              // of this process while all ranks train
+  int ranks_of_engine_;
+  bool engines_have_own_weights_;
   comm::Rendezvous rendezvous_;
   int port_;
   int64_t num_collectives_ = 0;  // begun by rank 0
   // They outlive the workers: who leaves first may leave alone.
   std::unique_ptr<comm::Mesh> mesh_;
+  std::optional<EngineGroup> group_;
   std::optional<TrainerRole> own_;
   std::unique_ptr<cluster::Workers> workers_;
 };

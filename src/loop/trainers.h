@@ -18,6 +18,7 @@
 #include "cluster/run_identity.h"
 #include "core/clock.h"
 #include "core/weight_checksums.h"
+#include "loop/engine_group.h"
 #include "loop/rank_tasks.h"
 #include "model/network.h"
 #include "train/checkpoint.h"
@@ -54,6 +55,8 @@ class HostedTrainers : public Trainers {
  public:
   /// Waits until all ranks have met. Comes once, before everything else.
   virtual const comm::Mesh& connect() { return comm::Mesh::single(); }
+  /// Rank 0's place in an engine of several ranks, behind connect(); null: its engine is its own.
+  virtual EngineGroup* engine_group() { return nullptr; }
   /// Waits until all ranks have loaded their networks, and makes the trainer of rank 0, whose
   /// worker is this process: where ranks hold the model whole, the engine here reads the weights of
   /// `network`, which outlives this. Comes once.
@@ -62,10 +65,10 @@ class HostedTrainers : public Trainers {
   /// Rank 0 goes on from a checkpoint; the others have learnt of it as they started.
   virtual void restore(const train::Checkpoint& checkpoint, const train::Warn& warn) = 0;
 
-  /// The other ranks make engines over the weights that they train or, where ranks have parts of the
-  /// model, over a network of the whole, as `own` is rank 0's, which gather_weights() then writes to all
-  /// at once. One connected socket for each, which the caller owns. Comes once, behind open(), where
-  /// has_engine_on_each_rank(); `own` outlives this.
+  /// The other ranks make engines over the weights that they train or, where engines hold the model
+  /// otherwise than the ranks do, over networks like `own`, rank 0's, which gather_weights() then writes
+  /// to all at once. One connected socket for each, which the caller owns. Comes once, behind open(),
+  /// where RunConfig::has_engine_on_each_rank(); `own` outlives this.
   virtual std::vector<int> start_engines(const EngineStart& /*start*/, model::Network& /*own*/) {
     return {};
   }

@@ -13,6 +13,7 @@
 #include "core/clock.h"
 #include "core/error.h"
 #include "kernels/gpu/gpu.h"
+#include "loop/engine_group.h"
 #include "loop/engine_ranks.h"
 #include "loop/engine_role.h"
 #include "loop/networks.h"
@@ -53,6 +54,7 @@ class Worker final {
 
   ~Worker() {
     if (server_.joinable()) ::shutdown(kDataDescriptor, SHUT_RDWR);  // the controller may be alive
+    if (follower_.joinable()) group_->stop_following();
   }
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;
@@ -66,15 +68,19 @@ class Worker final {
     link_.answer("");
   }
 
-  /// An engine over the weights that this rank trains, served beside it; where the rank has a part of
-  /// the model, over a network of the whole that gets the weights of all ranks.
+  /// An engine over the weights that this rank trains, served beside it; where the engine holds the model
+  /// otherwise than the rank does, over a network of its own that gets the weights of all ranks. A rank
+  /// that leads no engine of several ranks follows who does.
   void start_engine(const EngineStart& start) {
     check(trainer_.has_value(), "ranks train before they generate");
-    if (!layout_.holds_model_whole()) {
-      whole_ = model::load_network(weights_directory(), precision());
-      trainer_->reshard_to(*whole_);
+    if (!layout_.holds_model_whole() || group_) {
+      own_weights_ = model::load_network(weights_directory(), precision(),
+                                         group_ ? group_->mesh() : comm::Mesh::single());
+      trainer_->reshard_to(*own_weights_);
     }
-    engine_.emplace(start, identity_, whole_ ? *whole_ : *network_, clock_);
+    if (group_ && !group_->leads()) return follow();
+    engine_.emplace(start, identity_, own_weights_ ? *own_weights_ : *network_,
+                    group_ ? &*group_ : nullptr, clock_);
     server_ = std::jthread([this] {
       try {
         const int64_t requests = engine_->serve(kDataDescriptor);
@@ -85,6 +91,18 @@ class Worker final {
     });
     link_.answer("");
     say("its engine is ready");
+  }
+
+  void follow() {
+    follower_ = std::jthread([this] {
+      try {
+        group_->follow(*own_weights_, precision());
+      } catch (const std::exception& error) {  // the rank that leads notices
+        say(error.what());
+      }
+    });
+    link_.answer("");
+    say("it follows in an engine");
   }
 
  private:
@@ -136,6 +154,15 @@ class Worker final {
                            }},
                       rendezvous_ ? &*rendezvous_ : nullptr);
     mesh_ = own_mesh_.get();
+    const config::RunConfig& flags = start_.config;
+    if (flags.ranks_of_own_engine() == 1) return;
+    group_.emplace(
+        *mesh_,
+        EngineGroupConfig{.size = static_cast<int>(flags.ranks_of_own_engine()),
+                          .is_on_gpus = flags.device != "cpu",
+                          .address = start_.address,
+                          .identity = identity_,
+                          .timeout = std::chrono::milliseconds(start_.collective_milliseconds)});
   }
 
   cluster::WorkerLink& link_;
@@ -150,9 +177,11 @@ class Worker final {
   const comm::Mesh* mesh_ = &comm::Mesh::single();
   std::unique_ptr<model::Network> network_;
   std::optional<TrainerRole> trainer_;
-  std::unique_ptr<model::Network> whole_;  // of the engine, where the rank has a part of the model
-  std::optional<EngineRole> engine_;       // where each rank has one
-  std::jthread server_;                    // of the engine
+  std::optional<EngineGroup> group_;             // where engines are of several ranks
+  std::unique_ptr<model::Network> own_weights_;  // of the engine, where they are not network_'s
+  std::optional<EngineRole> engine_;             // where each rank has one
+  std::jthread server_;                          // of the engine
+  std::jthread follower_;                        // in its place
 };
 
 /// Until the controller closes the engine's connection.

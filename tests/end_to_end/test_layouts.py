@@ -79,6 +79,29 @@ def test_the_engine_draws_with_the_weights_of_all_ranks(work, name):
     assert steps[3]["train/grad_norm"] != steps[0]["train/grad_norm"]
 
 
+@pytest.mark.parametrize(
+    ("name", "per_engine"), [("tp", 2), ("tp_sp_and_dp", 2), ("dp", 2), ("pp", 2)], ids=lambda value: str(value)
+)
+def test_engines_of_two_ranks_are_over_the_ranks_that_train(work, name, per_engine):
+    """One or two engines, each with slices on two ranks, whatever the ranks themselves hold; new weights come to all of them."""
+    run_dir = work / f"layout_engine_groups_{name}"
+    flags = LAYOUTS.get(name, layout(4))
+    ranks = int(flags[1])
+    extra = [*flags, "--colocate", "--rollout-num-gpus", str(ranks), "--rollout-num-gpus-per-engine", str(per_engine)]
+    extra += ["--check-weight-update-equal"] + (["--offload-rollout"] if name == "dp" else [])
+    done = run_slime(train_command(work, run_dir, rollouts=4, extra=extra))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count("tensors are the same in trainer and engines") == 2
+    steps = numbers_that_repeat(run_dir)
+    assert len(steps) == 4
+    for numbers in steps.values():
+        assert 0 < numbers["train/train_rollout_logprob_abs_diff"] < 1e-4
+    assert steps[3]["train/grad_norm"] != steps[0]["train/grad_norm"]
+    for rank in range(1, ranks):
+        log = (run_dir / "workers" / f"rank_{rank}.log").read_text()
+        assert ("its engine is ready" if rank % per_engine == 0 else "it follows in an engine") in log
+
+
 @pytest.mark.parametrize("name", ["tp_sp_and_dp", "pp"])
 def test_ranks_with_parts_of_the_model_each_have_an_engine_of_the_whole(work, name):
     """All ranks draw, with the weights of all ranks, device to device; the checksums of engines and trainer are compared too."""

@@ -50,7 +50,15 @@ void wait_for_copies(const Tensor& copied) {
 FollowingRank::FollowingRank(int descriptor, const comm::Mesh& mesh,
                              const model::Precision& precision,
                              std::unique_ptr<model::Network> network)
-    : channel_(descriptor), mesh_(mesh), precision_(precision), running_(std::move(network)) {}
+    : channel_(descriptor),
+      mesh_(mesh),
+      precision_(precision),
+      own_(std::move(network)),
+      running_(own_.get()) {}
+
+FollowingRank::FollowingRank(int descriptor, const comm::Mesh& mesh,
+                             const model::Precision& precision, model::Network& network)
+    : channel_(descriptor), mesh_(mesh), precision_(precision), running_(&network) {}
 
 void FollowingRank::follow() {
   const at::NoGradGuard no_grad;
@@ -63,6 +71,7 @@ StepRunner& FollowingRank::runner() {
 }
 
 model::Network& FollowingRank::second() {
+  if (!own_) throw net::FrameError("weights come for a network of somebody else's");
   if (loader_.joinable()) loader_.join();
   if (!second_) second_ = model::make_blank_network(running_->config(), precision_, mesh_);
   return *second_;
@@ -154,10 +163,12 @@ void FollowingRank::exchange(std::string_view frame) {
   wait_for_copies(own_C);
   runner().exchange_network(fresh);
   runner().wait_for_weights();  // the network before is written to next
-  std::swap(running_, second_);
+  std::swap(own_, second_);
+  running_ = own_.get();
 }
 
 void FollowingRank::load(std::filesystem::path directory) {
+  if (!own_) throw net::FrameError("weights come for a network of somebody else's");
   loader_ = std::jthread([this, directory = std::move(directory)] {
     const at::NoGradGuard no_grad;
     std::string why;

@@ -27,6 +27,10 @@ class FollowingRank final {
   /// slices, of `precision`. `mesh` outlives the object.
   FollowingRank(int descriptor, const comm::Mesh& mesh, const model::Precision& precision,
                 std::unique_ptr<model::Network> network);
+  /// The same over a network of somebody else's, who gives it new weights: none come over the
+  /// connection. It outlives the object.
+  FollowingRank(int descriptor, const comm::Mesh& mesh, const model::Precision& precision,
+                model::Network& network);
   FollowingRank(const FollowingRank&) = delete;
   FollowingRank& operator=(const FollowingRank&) = delete;
 
@@ -50,7 +54,8 @@ class FollowingRank final {
   net::FrameChannel channel_;
   const comm::Mesh& mesh_;
   const model::Precision precision_;
-  std::unique_ptr<model::Network> running_, second_;
+  std::unique_ptr<model::Network> own_, second_;  // own_ is null where somebody else's is used
+  model::Network* running_;
   std::unique_ptr<StepRunner> runner_;  // null before kOpen
   MirroredSteps steps_;
   std::jthread loader_;  // writes second_; joined before that is used
