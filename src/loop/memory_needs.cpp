@@ -56,6 +56,22 @@ void set_pages(const config::RunConfig& config, model::Network& network,
                                                            config.sglang_chunked_prefill_size);
 }
 
+/// Requests of a rollout step in one of the run's engines, where nobody else asks them; groups are shared
+/// out whole.
+int64_t step_requests(const config::RunConfig& config) {
+  const std::vector<config::UsersFunction> functions = config::users_functions(config);
+  if (config.train_async || std::ranges::any_of(functions, &config::UsersFunction::is_of_samples) ||
+      config::has_users_rollout(config))
+    return config.sglang_max_running_requests;
+  const int64_t prompts =
+      std::max(config.rollout_batch_size,
+               config.over_sampling_batch_size.value_or(config.rollout_batch_size));
+  const int64_t engines =
+      config.has_engine_on_each_rank() ? config.world_size() / config.ranks_of_own_engine() : 1;
+  const int64_t groups = (prompts + engines - 1) / engines + (engines > 1 ? 1 : 0);
+  return std::min(config.sglang_max_running_requests, groups * config.n_samples_per_prompt);
+}
+
 /// At most so many tokens are computed together in training.
 int64_t micro_batch_tokens(const config::RunConfig& config, int64_t longest) {
   const int64_t all = longest * config.samples_per_step();
@@ -129,6 +145,7 @@ MemoryNeeds memory_needs(const config::RunConfig& config, model::Network& networ
   }
   if (has_engine) {
     set_pages(config, network, precision, needs);
+    needs.step_requests = step_requests(config);
     const auto weights = static_cast<int64_t>(flat.nbytes());
     if (needs.has_engine) {
       needs.engine_workspace = engine_workspace_bytes(

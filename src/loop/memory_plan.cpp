@@ -63,6 +63,14 @@ MemoryPlan::MemoryPlan(const config::RunConfig& config, const MemoryNeeds& needs
     // A whole batch of the longest requests; more pages would never be filled.
     const int64_t wanted = request_pages * config.sglang_max_running_requests * needs.kv_page_bytes;
     kv_cache_bytes_ = std::min(wanted, room);
+    // What one step's requests do not need rather stays away than comes and goes with each step.
+    const int64_t in_training =
+        room - (stays ? 0 : train.gradients + train.activations + train.logits);
+    const int64_t requests =
+        needs.step_requests > 0 ? needs.step_requests : config.sglang_max_running_requests;
+    if (!stays && !config.offload_rollout && in_training < kv_cache_bytes_ &&
+        in_training >= requests * request_pages * needs.kv_page_bytes)
+      kv_cache_bytes_ = in_training;
     if (config.sglang_mem_fraction_static) {
       const auto share =
           static_cast<int64_t>(*config.sglang_mem_fraction_static * static_cast<double>(total_));

@@ -37,8 +37,10 @@ struct MemoryNeeds {
   int64_t engine_workspace = 0;  // activations and logits of a step, recorded steps
   int64_t engine_weights = 0;    // of an engine with weights of its own
   int64_t staged_weights = 0;    // its second buffer
-  int64_t whole_weights =
-      0;  // beside this rank's part of the model; trained ones are brought there
+  /// Beside this rank's part of the model; trained ones are brought there.
+  int64_t whole_weights = 0;
+  /// At once in this engine, of a rollout step; 0: as many as run together.
+  int64_t step_requests = 0;
   int64_t ranks_of_one_cache = 1;  // each has all of it: latents are of no head
   /// What engines in processes of their own have, kept for those that come back.
   int64_t published_weights = 0;

@@ -52,6 +52,22 @@ TEST(MemoryPlan, TheCacheHoldsAFullBatchAndTakesTurnsWithTheTrainer) {
   EXPECT_EQ(plan.rollout_bytes(), 58 * kGibibyte + plan.kv_cache_bytes());
 }
 
+TEST(MemoryPlan, RoomBeyondAStepsRequestsIsNotTakenWhereItWouldComeAndGo) {
+  MemoryNeeds needs = four_billion();
+  needs.step_requests =
+      64;  // 18.1 GiB; the trainer's peak, the engine's step and the rest leave 23.5
+  const MemoryPlan plan(run_of(256), needs, gpu(140, 72));
+  EXPECT_FALSE(plan.offloads());
+  EXPECT_GE(plan.kv_cache_bytes(), int64_t{129} * 64 * 16 * 144 * 1024);
+  EXPECT_LE(plan.train_bytes(), 140 * kGibibyte);
+  needs.step_requests = 128;  // 36.3 GiB
+  EXPECT_TRUE(MemoryPlan(run_of(256), needs, gpu(140, 72)).offloads());
+  needs.step_requests = 64;
+  config::RunConfig asked = run_of(256);
+  asked.offload_rollout = true;
+  EXPECT_TRUE(MemoryPlan(asked, needs, gpu(140, 72)).offloads());
+}
+
 TEST(MemoryPlan, FunctionsInPythonTakeTheirPartOfTheGpuThroughout) {
   MemoryNeeds needs = four_billion();
   needs.functions = 2 * kGibibyte;

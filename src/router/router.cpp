@@ -17,10 +17,10 @@ using Cause = FinishReason::Cause;
 
 namespace {
 
-/// An engine that has a prefix may have so much more work than the least, as a share of that. A
-/// group of samples is a small part of an engine's work while there is much of it, and spreads where
-/// there is little.
-constexpr double kPrefixSlack = 1.0 / 8;
+/// An engine that has the whole of a request as a prefix may have so much more work than the least, as a
+/// share of that; one that has a part of it, that part of it. A group of samples is a small part of an
+/// engine's work while there is much of it, and spreads where there is little.
+constexpr double kSlack = 1.0 / 8;
 /// Of the mean length of responses: what one that ends changes.
 constexpr double kMeanWeight = 1.0 / 32;
 /// A request waits when the others of its engine have got so many updates each since it came.
@@ -81,20 +81,41 @@ int64_t Router::expected_tokens(const Place& place) const {
 }
 
 std::optional<EngineId> Router::choose(const RoutedRequest& request) {
-  std::vector<std::pair<EngineId, int64_t>> candidates;
+  struct Candidate {
+    EngineId id;
+    int64_t num_open = 0;
+    int64_t work = 0;     // tokens
+    int64_t matched = 0;  // tokens of the request that it has
+  };
+  std::vector<Candidate> candidates;
   for (const auto& [id, place] : places_) {
     if (is_serving(place) && !request.troubles.refused_by.contains(id))
-      candidates.emplace_back(id, expected_tokens(place));
+      candidates.push_back({id, place.num_open, expected_tokens(place)});
   }
   if (candidates.empty()) return std::nullopt;
-  const int64_t least =
-      std::ranges::min_element(candidates, {}, &std::pair<EngineId, int64_t>::second)->second;
-  const auto slack = static_cast<int64_t>(kPrefixSlack * static_cast<double>(least));
+  const double slack =
+      kSlack *
+      static_cast<double>(std::ranges::min_element(candidates, {}, &Candidate::work)->work);
+  const auto all = static_cast<double>(std::max<int64_t>(1, request.num_tokens()));
   for (const PrefixMap::Match& match : prefixes_.match(request.tokens())) {
-    for (auto& [id, work] : candidates)
-      if (id == match.engine && match.num_tokens > 0) work -= match.num_tokens + slack;
+    const auto found = std::ranges::find(candidates, match.engine, &Candidate::id);
+    if (found == candidates.end() || match.num_tokens == 0) continue;
+    const double share = std::min(1.0, static_cast<double>(match.num_tokens) / all);
+    found->matched = match.num_tokens;
+    found->work -= match.num_tokens + static_cast<int64_t>(slack * share);
   }
-  return std::ranges::min_element(candidates, {}, &std::pair<EngineId, int64_t>::second)->first;
+  // Among those with as much of it and nearly as little work the one with the fewest requests: a step
+  // takes as long as it has rows.
+  const Candidate least = *std::ranges::min_element(candidates, {}, &Candidate::work);
+  std::erase_if(candidates, [&](const Candidate& candidate) {
+    return candidate.matched != least.matched ||
+           candidate.work > least.work + static_cast<int64_t>(slack);
+  });
+  return std::ranges::min_element(candidates, {},
+                                  [](const Candidate& candidate) {
+                                    return std::pair(candidate.num_open, candidate.work);
+                                  })
+      ->id;
 }
 
 std::optional<FinishReason> Router::why_it_ends(const RoutedRequest& request,

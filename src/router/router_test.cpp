@@ -42,6 +42,26 @@ TEST(Router, SamplesOfAGroupStayTogetherWhereThereIsMuchWork) {
   EXPECT_TRUE(there == 0 || there == 8) << there;
 }
 
+TEST(Router, WhereWorkIsNearlyTheSameTheEngineWithFewerRequestsGetsOne) {
+  Routed routed(1);
+  std::deque<Told> told;
+  const uint64_t seed = seed_of_length(40);
+  for (int i = 0; i < 10; ++i)
+    routed.submit(told.emplace_back(), request_of(prompt_of(1000 * i, 100), seed));
+  routed.step();  // what has begun stays where it is
+  StepwiseEngine second;
+  const EngineId id = *routed.router.join(second);
+  for (int i = 10; i < 20; ++i)
+    routed.submit(told.emplace_back(), request_of(prompt_of(1000 * i, 115), seed));
+  EXPECT_EQ(routed.engines[0].num_open(), 10u);
+  EXPECT_EQ(second.num_open(), 10u);  // the tenth came to more tokens, but to fewer requests
+  while (routed.engines[0].num_open() + second.num_open() > 0) {
+    routed.step();
+    second.step();
+  }
+  routed.router.leave(id);
+}
+
 TEST(Router, TheNextTurnOfAConversationGoesWhereItsPrefixIs) {
   Routed routed(3);
   std::vector<Told> told(4);
