@@ -29,11 +29,6 @@ void check_own_engines(ParsedFlags& flags, Problems& problems) {
       fmt::format("--rollout-num-gpus-per-engine {}: does not divide the {} ranks that train, on "
                   "whose devices the engines are",
                   per_engine, config.world_size()));
-  problems.require(
-      config.actor_num_nodes == 1 || config.actor_num_gpus_per_node % per_engine == 0,
-      fmt::format("--rollout-num-gpus-per-engine {}: does not divide the {} ranks of a "
-                  "node; the ranks of an engine are on one",
-                  per_engine, config.actor_num_gpus_per_node));
 }
 
 }  // namespace

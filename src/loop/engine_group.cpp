@@ -99,8 +99,11 @@ EngineGroup::EngineGroup(const comm::Mesh& trainers, const EngineGroupConfig& co
   std::optional<comm::Rendezvous> rendezvous;
   if (place == 0) rendezvous.emplace(config.address);
   const std::vector<std::string> told = trainers.world().all_gather(
-      rendezvous ? to_text(Meeting{rendezvous->port(), config.address}) : "", kWhat);
+      to_text(Meeting{rendezvous ? rendezvous->port() : 0, config.address}), kWhat);
   const Meeting meeting = meeting_from(told[static_cast<std::size_t>(leader)]);
+  bool is_on_one_host = true;
+  for (int rank = leader; rank < leader + config.size; ++rank)
+    is_on_one_host &= meeting_from(told[static_cast<std::size_t>(rank)]).address == meeting.address;
   const comm::GlooConfig own{.rank = place,
                              .layout = comm::engine_layout(config.size),
                              .address = config.address,
@@ -111,9 +114,10 @@ EngineGroup::EngineGroup(const comm::Mesh& trainers, const EngineGroupConfig& co
                              .connect_timeout = kRankConnectTimeout,
                              .timeout = config.timeout};
   comm::Rendezvous* const mine = rendezvous ? &*rendezvous : nullptr;
-  mesh_ = config.is_on_gpus ? comm::make_nccl_mesh(
-                                  own, mine, engine::with_peer_collectives(config.timeout, false))
-                            : comm::make_gloo_mesh(own, mine);
+  mesh_ = config.is_on_gpus
+              ? comm::make_nccl_mesh(own, mine,
+                                     engine::with_peer_collectives(config.timeout, !is_on_one_host))
+              : comm::make_gloo_mesh(own, mine);
   place == 0 ? meet_followers(config) : meet_leader(config, meeting.address);
 }
 

@@ -2,7 +2,8 @@
 
 /// One rank's place in an engine of several ranks over the devices of ranks that train: the first of
 /// so many neighbours leads and has the requests, the others follow (engine/ranks/followers.h). They
-/// meet on a mesh of their own, because the engine divides the model otherwise than the trainer does.
+/// meet on a mesh of their own, because the engine divides the model otherwise than the trainer does. On GPUs
+/// of one host small sums go through memory that they write to directly.
 
 #include <chrono>
 #include <memory>
