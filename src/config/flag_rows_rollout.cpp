@@ -159,7 +159,8 @@ std::vector<Flag> engine_worker_flags() {
             "GPU behind the trainer's; on CPUs a device is a process with a share of the cores"),
       works("--rollout-num-gpus-per-engine", &C::rollout_num_gpus_per_engine,
             "how many of them make one engine, whose ranks share the heads, the feed-forward width "
-            "and the vocabulary (tensor parallelism): GPUs of one host, or processes on CPUs"),
+            "and the vocabulary (tensor parallelism); with --colocate neighbours among the ranks "
+            "that train"),
       works(
           "--use-fault-tolerance", &C::use_fault_tolerance,
           "an engine that dies or hangs is started again, and so are all ranks that train when one "
