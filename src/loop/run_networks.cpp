@@ -6,7 +6,9 @@
 
 #include <algorithm>
 #include <chrono>
+#include <thread>
 
+#include "kernels/gpu/gpu.h"
 #include "loop/memory_needs.h"
 #include "loop/networks.h"
 #include "loop/run_start.h"
@@ -53,6 +55,11 @@ void plan_memory(Stations& run, const model::Precision& precision,
 int threads_of_a_rank(const Stations& run) {
   const config::RunConfig& config = run.config;
   if (config.num_threads > 0) return static_cast<int>(config.num_threads);
+  if (config.device != "cpu") {
+    const auto cores = static_cast<int>(std::thread::hardware_concurrency());
+    const int ranks = run.hosts.placement.most_ranks_of_a_node();
+    return std::clamp(cores / ranks, 1, kernels::kMostHostThreads);
+  }
   const int64_t beside = config.train_async && trains_apart(config) ? run.engine_threads : 0;
   return static_cast<int>(std::max<int64_t>(
       1, (cores_of(config) - beside) / run.hosts.placement.most_ranks_of_a_node()));

@@ -22,7 +22,7 @@ def async_command(work, run_dir, *, rollouts=STEPS, extra=()):
 def samples(run_dir):
     """(step, sample) of everything that was trained."""
     for path in sorted((run_dir / "rollouts").glob("step_*.jsonl")):
-        for line in path.read_text().splitlines():
+        for line in path.open():
             yield int(path.stem.split("_")[1]), json.loads(line)
 
 
@@ -201,7 +201,7 @@ def test_a_replay_arrives_at_the_same_weights(work, extra):
     assert "the weights are equal" in again.stdout
     # A rollout that was changed is noticed.
     path = run_dir / "rollouts" / "step_000003.jsonl"
-    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    rows = [json.loads(line) for line in path.open()]
     for row in rows:
         row["reward"] = row["index"] % 2
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))

@@ -20,7 +20,7 @@ def slow(work, run_dir, *, rollouts, interval, extra=()):
     command = async_command(work, run_dir, rollouts=rollouts)
     at = command.index("--rollout-stop-token-ids")
     command = [*command[:at], "--rollout-stop-token-ids", "5"]
-    long = ["--eval-temperature", "1", "--eval-max-response-len", "400", "--n-samples-per-eval-prompt", "16"]
+    long = ["--eval-temperature", "1", "--eval-max-response-len", "400", "--n-samples-per-eval-prompt", "32"]
     return with_evaluation(work, command, interval=interval, extra=[*long, "--max-staleness", "2", "--skip-eval-before-train", *extra])
 
 

@@ -151,7 +151,7 @@ def read_weights(run_dir):
 def responses(run_dir):
     steps = {}
     for path in (run_dir / "rollouts").glob("step_*.jsonl"):
-        samples = [json.loads(line) for line in path.read_text().splitlines()]
+        samples = [json.loads(line) for line in path.open()]
         steps[path.stem] = sorted((sample["index"], sample["tokens"]) for sample in samples)
     return steps
 

@@ -58,7 +58,7 @@ def responses(run_dir):
     """What was trained: step -> (sample, tokens), in the order of the samples."""
     steps = {}
     for path in (run_dir / "rollouts").glob("step_*.jsonl"):
-        samples = [json.loads(line) for line in path.read_text().splitlines()]
+        samples = [json.loads(line) for line in path.open()]
         steps[path.stem] = sorted((sample["index"], sample["tokens"]) for sample in samples)
     return steps
 

@@ -116,7 +116,7 @@ def check_choices(experts, run_dir):
     shape = json.loads((experts / "model" / "config.json").read_text())
     width = shape["num_hidden_layers"] * shape["num_experts_per_tok"]
     for path in (run_dir / "rollouts").glob("step_*.jsonl"):
-        for line in path.read_text().splitlines():
+        for line in path.open():
             sample = json.loads(line)
             numbers = base64.b64decode(sample["rollout_routed_experts"])
             choices = struct.unpack(f"<{len(numbers) // 2}h", numbers)

@@ -64,7 +64,7 @@ def generated(work, run_dir, code, *, rollouts=2, extra=(), reward=True, async_=
 
 
 def samples(run_dir, step):
-    lines = (run_dir / "rollouts" / f"step_{step:06d}.jsonl").read_text().splitlines()
+    lines = (run_dir / "rollouts" / f"step_{step:06d}.jsonl").open()
     return [json.loads(line) for line in lines]
 
 

@@ -39,7 +39,7 @@ def finished(command, **options):
 def responses(run_dir):
     steps = {}
     for path in (run_dir / "rollouts").glob("step_*.jsonl"):
-        samples = [json.loads(line) for line in path.read_text().splitlines()]
+        samples = [json.loads(line) for line in path.open()]
         steps[path.stem] = sorted((sample["index"], sample["tokens"]) for sample in samples)
     return steps
 

@@ -38,7 +38,8 @@ def check_all_trained(run_dir, steps):
     assert prompts["given_out"] == sum(number for name, number in prompts.items() if name != "given_out")
     written = 0
     for path in (run_dir / "rollouts").glob("step_*.jsonl"):
-        written += sum(json.loads(line)["response_length"] for line in path.read_text().splitlines())
+        # (splitlines() would also split at line ends of Unicode's, which responses have.)
+        written += sum(json.loads(line)["response_length"] for line in path.open())
     assert tokens["trained"] == written
     return found
 

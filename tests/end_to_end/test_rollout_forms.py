@@ -50,7 +50,7 @@ def trained_samples(run_dir):
     """(step, sample) of everything that was trained."""
     for path in sorted((run_dir / "rollouts").glob("step_*.jsonl")):
         step = int(path.stem.split("_")[1])
-        for line in path.read_text().splitlines():
+        for line in path.open():
             yield step, json.loads(line)
 
 

@@ -20,7 +20,7 @@ def trained_prompts(run_dir):
     return [
         (path.name, json.loads(line)["index"])
         for path in sorted((run_dir / "rollouts").glob("step_*.jsonl"))
-        for line in path.read_text().splitlines()
+        for line in path.open()
     ]
 
 

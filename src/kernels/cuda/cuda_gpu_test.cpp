@@ -35,7 +35,7 @@ TEST(GpuRecord, ReplaysOnTheSameMemory) {
 TEST(OpenGpu, LeavesTheHostFewThreads) {
   SLIME_NEEDS_GPU();
   open_gpu();
-  EXPECT_LE(at::get_num_threads(), 8);
+  EXPECT_LE(at::get_num_threads(), kMostHostThreads);
 }
 
 TEST(GpuMemory, ASmallTensorDoesNotKeepALargeBlockFromGoingBack) {

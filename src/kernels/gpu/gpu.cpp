@@ -17,10 +17,6 @@
 namespace slime::kernels {
 namespace {
 
-/// What the host computes beside a GPU is small: gathers of a batch, lists, sums of a loss. Handing it to all
-/// cores takes longer than doing it (tp 2 of the 4B on 32 cores: 113 ms of a step, with 8 threads 34).
-constexpr int kMostHostThreads = 8;
-
 std::atomic<Gpu*> the_gpu{nullptr};  // set once, never freed: the driver outlives no destructor
 
 /// Global, so that libslime_cuda.so finds LibTorch's CUDA side without having been linked with it.
