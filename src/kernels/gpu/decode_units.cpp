@@ -24,8 +24,9 @@ struct Run {
   int64_t begin = 0;
   int64_t end = 0;
   int row_sets = 1;
+  int64_t iteration_pages = kDecodeWarps;  // with one row set
 
-  int64_t pages_per_iteration() const { return kDecodeWarps / row_sets; }
+  int64_t pages_per_iteration() const { return iteration_pages / row_sets; }
   int64_t iterations() const { return divide_up(end - begin, pages_per_iteration()); }
   /// A slice of a shared run leaves a record for each member: it should be worth that.
   int64_t least_iterations() const { return row_sets == 1 ? 1 : kLeastSharedIterations; }
@@ -62,7 +63,8 @@ class Runs {
   void add(std::vector<int32_t> members, int64_t begin, int64_t end) {
     if (begin >= end) return;
     const auto rows = static_cast<int>(members.size() * options_.group);
-    runs_.push_back({std::move(members), begin, end, decode_row_sets(rows)});
+    runs_.push_back(
+        {std::move(members), begin, end, decode_row_sets(rows), options_.iteration_pages});
   }
 
   /// The members agree on pages [0, agreed), and pages [0, done) are in runs already. Groups them
@@ -134,8 +136,8 @@ void number_records(DecodePlan& plan, int64_t num_launched) {
 }  // namespace
 
 DecodeOptions latent_decode_options(int64_t num_heads, int64_t num_processors) {
-  constexpr int64_t kHeads = 16;
-  return {1, divide_up(num_heads, kHeads), num_processors, /*shares_prompts=*/false};
+  constexpr int64_t kHeads = 16, kStagePages = 2;
+  return {1, divide_up(num_heads, kHeads), num_processors, /*shares_prompts=*/false, kStagePages};
 }
 
 DecodeLimits decode_limits(int64_t num_launched, const DecodeOptions& options) {

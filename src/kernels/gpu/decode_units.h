@@ -41,6 +41,8 @@ struct DecodeOptions {
   int64_t num_kv_heads = 1;    // each unit is launched once per key-value head
   int64_t blocks_at_once = 1;  // a wave: multiprocessors x decode_blocks_per_processor()
   bool shares_prompts = true;
+  /// What a thread block reads at a time, of one segment: units end at a multiple.
+  int64_t iteration_pages = kDecodeWarps;
 };
 
 /// Of latent attention: a thread block has 16 heads of a sequence, and a multiprocessor one thread block.

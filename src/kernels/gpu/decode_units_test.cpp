@@ -122,6 +122,15 @@ TEST(DecodeUnits, AreEquallyLong) {
   EXPECT_LE(longest, total / plan.room.units + 3);
 }
 
+TEST(DecodeUnits, OfLatentAttentionAreAsShortAsAStageOfItsPipeline) {
+  Batch batch;
+  batch.add(1024);
+  const DecodePlan plan = plan_decode(batch.sequences(), 1, latent_decode_options(16, 132));
+  EXPECT_EQ(check_plan(plan, batch, 1), 64);
+  EXPECT_EQ(plan.segments.size(), 32);
+  for (const DecodeSegment& segment : plan.segments) EXPECT_EQ(segment.num_pages, 2);
+}
+
 TEST(DecodeUnits, OfAGroupReadItsPromptOnce) {
   for (const int64_t group : {1, 2, 4, 8, 16}) {
     Batch batch;

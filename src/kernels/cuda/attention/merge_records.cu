@@ -1,10 +1,13 @@
+#include "core/divide_up.h"
 #include "kernels/cuda/attention/sink_weight.cuh"
+#include "kernels/cuda/products/async_copy.cuh"
 #include "kernels/cuda/tensor_core.cuh"
 
 namespace slime::kernels::cuda {
 namespace {
 
-constexpr int kWarps = 8;
+/// Of few sequences records are many, of many few.
+constexpr int kFewSequences = 8;
 
 __device__ float warp_max(float x) {
   for (int offset = 16; offset > 0; offset /= 2)
@@ -12,29 +15,23 @@ __device__ float warp_max(float x) {
   return x;
 }
 
-/// 2 or 4 floats in one load.
+/// 2 or 4 floats that are loaded together.
 template <int kCount>
-struct Floats {
+struct alignas(4 * kCount) Floats {
   float x[kCount];
-  __device__ void load(const float* from) {
-    if constexpr (kCount == 4) {
-      const float4 y = *reinterpret_cast<const float4*>(from);
-      x[0] = y.x, x[1] = y.y, x[2] = y.z, x[3] = y.w;
-    } else {
-      const float2 y = *reinterpret_cast<const float2*>(from);
-      x[0] = y.x, x[1] = y.y;
-    }
-  }
 };
 
-/// A warp merges the records of a sequence for one query head.
-template <typename T, int kDim>
+/// A warp merges the records of a sequence for one query head. They pass through shared memory,
+/// kStaged at once, so that all loads are in flight together.
+template <typename T, int kDim, int kWarps, int kStaged>
 __global__ void __launch_bounds__(32 * kWarps)
     merge_records_kernel(AttendCall call, DecodeArrays plan) {
+#if defined(__CUDA_ARCH__)
   constexpr int kNumbers = kDim / 32;  // of a lane
+  __shared__ __align__(16) float staging[kWarps][kStaged][kDim];
   launch_dependents();
-  const int lane = threadIdx.x % 32;
-  const int sequence = blockIdx.x, head = blockIdx.y * kWarps + threadIdx.x / 32;
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  const int sequence = blockIdx.x, head = blockIdx.y * kWarps + warp;
   const int first = plan.record_starts[sequence];
   const int num_records = plan.record_starts[sequence + 1] - first;
   const int64_t row = call.paged.query_starts[sequence];
@@ -43,8 +40,15 @@ __global__ void __launch_bounds__(32 * kWarps)
   if (head >= call.num_heads || num_records == 0) return;
 
   float largest = -INFINITY, total = 0, sum[kNumbers] = {};
-  for (int begin = 0; begin < num_records; begin += 32) {
-    const int count = min(32, num_records - begin);
+  for (int begin = 0; begin < num_records; begin += kStaged) {
+    const int count = min(kStaged, num_records - begin);
+    const float* from =
+        plan.record_sums + (static_cast<int64_t>(first + begin) * call.num_heads + head) * kDim;
+    __syncwarp();  // nobody still reads the records before
+    if (lane < kDim / 4)
+      for (int c = 0; c < count; ++c)
+        copy_piece(shared_address(staging[warp][c] + 4 * lane),
+                   from + static_cast<int64_t>(c) * call.num_heads * kDim + 4 * lane, 16);
     float2 mine = make_float2(-INFINITY, 0);
     if (lane < count)
       mine =
@@ -56,14 +60,12 @@ __global__ void __launch_bounds__(32 * kWarps)
     largest = fresh;
 #pragma unroll
     for (int i = 0; i < kNumbers; ++i) sum[i] *= shrink;
-    const float* from = plan.record_sums +
-                        (static_cast<int64_t>(first + begin) * call.num_heads + head) * kDim +
-                        lane * kNumbers;
-#pragma unroll 8
+    wait_for_pieces();
+    __syncwarp();
+#pragma unroll 4
     for (int c = 0; c < count; ++c) {
       const float weight = __shfl_sync(0xffffffffU, share, c);
-      Floats<kNumbers> x;
-      x.load(from + static_cast<int64_t>(c) * call.num_heads * kDim);
+      const auto& x = reinterpret_cast<const Floats<kNumbers>*>(staging[warp][c])[lane];
 #pragma unroll
       for (int i = 0; i < kNumbers; ++i) sum[i] += weight * x.x[i];
     }
@@ -79,13 +81,25 @@ __global__ void __launch_bounds__(32 * kWarps)
   } else {
     *reinterpret_cast<uint32_t*>(out) = packed[0];
   }
+#endif
+}
+
+template <typename T, int kDim, int kWarps, int kStaged>
+void run_with(const AttendCall& call, const DecodeArrays& plan, cudaStream_t stream) {
+  launch(merge_records_kernel<T, kDim, kWarps, kStaged>,
+         dim3(call.paged.num_sequences, divide_up(call.num_heads, kWarps)), dim3(32 * kWarps), 0,
+         stream, call, plan);
+}
+
+template <typename T, int kDim>
+void run(const AttendCall& call, const DecodeArrays& plan, cudaStream_t stream) {
+  call.paged.num_sequences <= kFewSequences ? run_with<T, kDim, 4, 20>(call, plan, stream)
+                                            : run_with<T, kDim, 8, 4>(call, plan, stream);
 }
 
 template <typename T>
 void run(const AttendCall& call, const DecodeArrays& plan, cudaStream_t stream) {
-  launch(call.head_dim == 64 ? merge_records_kernel<T, 64> : merge_records_kernel<T, 128>,
-         dim3(call.paged.num_sequences, (call.num_heads + kWarps - 1) / kWarps), dim3(32 * kWarps),
-         0, stream, call, plan);
+  call.head_dim == 64 ? run<T, 64>(call, plan, stream) : run<T, 128>(call, plan, stream);
 }
 
 }  // namespace

@@ -59,16 +59,6 @@ __device__ inline void copy_expert_pairs(uint32_t to, const CUtensorMap& map, in
       : "memory");
 }
 
-/// 16 bytes, of which `bytes` are read and the others become zero.
-__device__ inline void copy_piece(uint32_t to, const void* from, int bytes) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes)
-               : "memory");
-}
-/// One arrival as soon as all pieces that this thread has asked for are there.
-__device__ inline void arrive_with_pieces(uint32_t barrier) {
-  asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(barrier) : "memory");
-}
-
 /// Calls fn(chunk, tile) for the items of this thread block.
 template <typename Fn>
 __device__ void for_each_item(const Arguments& a, const Work& work, const Fn& fn) {
@@ -110,28 +100,47 @@ __device__ void load_weights(const Arguments& a, const Work& work, const Pipelin
   });
 }
 
-/// Producers of x, by two warps. Pieces of 16 bytes are stored as tile_map() swizzles them.
+/// Producers of x, by two warps. Pieces of 16 bytes are stored as tile_map() swizzles them: a thread
+/// has one piece of every fourth row. Where rows are and where they go is worked out once an item:
+/// two warps that did it for each piece of each stage were slower than the memory.
 template <int kRows, bool kGated>
 __device__ void gather_x(const Arguments& a, const Work& work, const Pipeline& pipeline,
                          uint32_t x_full) {
   constexpr int kPieces = kSlabs * 8;  // of a row in a stage
+  constexpr int kStep = kGatherThreads / kPieces, kEach = kRows / kStep;
+  static_assert(kStep == 4);  // so that rows of a thread have two swizzles, even and odd ones
   const int thread = static_cast<int>(threadIdx.x) % kGatherThreads;
+  const int first_row = thread / kPieces, slab = thread % kPieces / 8, piece = thread % 8;
+  const int first_input = slab * kSlabInputs + piece * 8;
   const auto* x = static_cast<const __nv_bfloat16*>(a.call.x);
+  const uint32_t line = pipeline.memory + kWeightBytes + slab * 128 * kRows + 128 * first_row;
+  const uint32_t to_even = line + ((piece ^ first_row) << 4);
+  const uint32_t to_odd = line + 128 * kStep + ((piece ^ (first_row + kStep)) << 4);
   PipelineState state;
   int loaded = 0;
   for_each_item(a, work, [&](const Chunk& chunk, int) {
-    for (int k_tile = 0; k_tile < a.k_tiles; ++k_tile, ++loaded) {
+    const int rows = chunk.rows - first_row;  // that this thread has, times kStep
+    uint32_t from[kEach];
+#pragma unroll
+    for (int j = 0; j < kEach; ++j) {
+      from[j] = 0;
+      if (kStep * j >= rows) continue;
+      const uint32_t visit = work.visit[chunk.first + first_row + kStep * j];
+      const uint32_t row = kGated ? visit / static_cast<uint32_t>(a.call.per_token) : visit;
+      from[j] = row * static_cast<uint32_t>(a.call.inputs);
+    }
+    int input = first_input;
+    for (int k_tile = 0; k_tile < a.k_tiles; ++k_tile, ++loaded, input += kStageInputs) {
       if (loaded >= pipeline.stages) wait(pipeline.empty + 8 * state.stage, state.phase ^ 1);
-      const uint32_t to = pipeline.memory + state.stage * Layout<kRows>::kStride + kWeightBytes;
-      for (int i = thread; i < chunk.rows * kPieces; i += kGatherThreads) {
-        const int row = i / kPieces, slab = i % kPieces / 8, piece = i % 8;
-        const int visit = work.visit[chunk.first + row];
-        const int from = kGated ? visit / a.call.per_token : visit;
-        const int input = k_tile * kStageInputs + slab * kSlabInputs + piece * 8;
-        const bool is_inside = input < a.call.inputs;
-        copy_piece(to + slab * 128 * kRows + 128 * row + ((piece ^ (row & 7)) << 4),
-                   x + static_cast<int64_t>(from) * a.call.inputs + (is_inside ? input : 0),
-                   is_inside ? 16 : 0);
+      const uint32_t stage = state.stage * Layout<kRows>::kStride;
+      const bool is_inside = input < a.call.inputs;
+      const auto* at = x + (is_inside ? input : 0);
+      const int bytes = is_inside ? 16 : 0;
+#pragma unroll
+      for (int j = 0; j < kEach; ++j) {
+        if (kStep * j >= rows) continue;
+        copy_piece((j % 2 == 0 ? to_even : to_odd) + stage + 128 * kStep * (j / 2 * 2),
+                   at + from[j], bytes);
       }
       arrive_with_pieces(x_full + 8 * state.stage);
       state.advance(1, pipeline.stages);
@@ -229,8 +238,8 @@ __global__ void __launch_bounds__(kThreads, 1)
   // this one has seen expert_V complete.
   if constexpr (kGated) grid_dependency_wait();
   launch_dependents();
-  list_work(work, reinterpret_cast<uint32_t*>(memory), a.call.expert_V, a.call.rows,
-            a.call.per_token, a.call.experts, kRows);
+  list_work<kThreads>(work, reinterpret_cast<uint32_t*>(memory), a.call.expert_V, a.call.rows,
+                      a.call.per_token, a.call.experts, kRows);
   if (threadIdx.x >= kConsumerThreads) {
     const int warp = (threadIdx.x - kConsumerThreads) / 32;
     if (threadIdx.x == kConsumerThreads) load_weights<kRows, kGated>(a, work, pipeline);

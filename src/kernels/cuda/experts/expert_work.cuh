@@ -32,11 +32,12 @@ struct Work {
 /// Bytes of `masks`.
 constexpr int mask_bytes(int rows, int experts) { return 4 * experts * ((rows + 31) / 32); }
 
-/// By all threads of the block, which all make the same list. masks: shared memory, which is free
-/// for other uses afterwards, TMA included.
-__device__ inline void list_work(Work& work, uint32_t* masks, const int32_t* expert_V, int rows,
-                                 int per_token, int experts, int chunk_rows) {
-  const int threads = static_cast<int>(blockDim.x), thread = static_cast<int>(threadIdx.x);
+/// By all kThreads threads of the block, which all make the same list. masks: shared memory, which is
+/// free for other uses afterwards, TMA included.
+template <int kThreads>
+__device__ void list_work(Work& work, uint32_t* masks, const int32_t* expert_V, int rows,
+                          int per_token, int experts, int chunk_rows) {
+  const int thread = static_cast<int>(threadIdx.x);
   const int visits = rows * per_token, words = (rows + 31) / 32;
   if (rows == 1) {  // nobody to share an expert with
     if (thread < visits) {
@@ -48,20 +49,38 @@ __device__ inline void list_work(Work& work, uint32_t* masks, const int32_t* exp
     __syncthreads();
     return;
   }
+  // All choices of a thread are asked for at once.
+  constexpr int kEach = divide_up(kMostExpertVisits, kThreads);
+  int expert[kEach];
+#pragma unroll
+  for (int j = 0; j < kEach; ++j) {
+    const int v = thread + j * kThreads;
+    expert[j] = v < visits ? __ldcg(expert_V + v) : -1;
+  }
+  // A division by per_token that is exact for all visits.
+  const uint32_t inverse = ((1U << 20) + per_token - 1) / per_token;
+  const auto row_of = [&](int v) { return static_cast<int>(v * inverse >> 20); };
   // Of each expert a bit for each row: a row visits it at most once.
-  for (int i = thread; i < experts * words; i += threads) masks[i] = 0;
+  for (int i = thread; i < experts * words; i += kThreads) masks[i] = 0;
   __syncthreads();
-  for (int v = thread; v < visits; v += threads) {
-    const int row = v / per_token;
-    atomicOr(&masks[__ldcg(expert_V + v) * words + row / 32], 1U << row % 32);
+#pragma unroll
+  for (int j = 0; j < kEach; ++j) {
+    if (expert[j] < 0) continue;
+    const int row = row_of(thread + j * kThreads);
+    atomicOr(&masks[expert[j] * words + row / 32], 1U << row % 32);
+  }
+  __syncthreads();
+  for (int e = thread; e < experts; e += kThreads) {
+    int count = 0;
+    for (int w = 0; w < words; ++w) count += __popc(masks[e * words + w]);
+    work.first[e] = static_cast<uint16_t>(count);
   }
   __syncthreads();
   if (thread < 32) {
     int first = 0, chunks = 0, visited = 0;
     for (int base = 0; base < experts; base += 32) {
       const int e = base + thread;
-      int count = 0;
-      for (int w = 0; w < words && e < experts; ++w) count += __popc(masks[e * words + w]);
+      const int count = e < experts ? work.first[e] : 0;
       const int own = count | (count + chunk_rows - 1) / chunk_rows << 16;
       int sum = own;  // of visits, and of chunks in the high half
       for (int offset = 1; offset < 32; offset *= 2) {
@@ -82,11 +101,14 @@ __device__ inline void list_work(Work& work, uint32_t* masks, const int32_t* exp
     if (thread == 0) work.num_chunks = chunks, work.num_visited = visited;
   }
   __syncthreads();
-  for (int v = thread; v < visits; v += threads) {
-    const int row = v / per_token, e = __ldcg(expert_V + v);
-    int place = work.first[e];
-    for (int w = 0; w < row / 32; ++w) place += __popc(masks[e * words + w]);
-    place += __popc(masks[e * words + row / 32] & ((1U << row % 32) - 1));
+#pragma unroll
+  for (int j = 0; j < kEach; ++j) {
+    if (expert[j] < 0) continue;
+    const int v = thread + j * kThreads, row = row_of(v);
+    const uint32_t* mask = masks + expert[j] * words;
+    int place = work.first[expert[j]];
+    for (int w = 0; w < row / 32; ++w) place += __popc(mask[w]);
+    place += __popc(mask[row / 32] & ((1U << row % 32) - 1));
     work.visit[place] = static_cast<uint16_t>(v);
   }
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900

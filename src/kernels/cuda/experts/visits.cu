@@ -33,15 +33,31 @@ __global__ void __launch_bounds__(kMostThreads) sum_visits_kernel(const VisitSum
     const int i = threadIdx.x + h * blockDim.x;
     if (i >= packs) continue;
     float sum[8] = {};
-#pragma unroll 8
-    for (int k = 0; k < a.per_token; ++k) {
-      const int64_t visit = row * a.per_token + k;
-      const float weight = a.weight_TK == nullptr ? 1.0F : __ldcg(a.weight_TK + visit);
-      const int64_t place = a.place_TK == nullptr ? visit : __ldcg(a.place_TK + visit);
-      const uint4 loaded = __ldcg(rows + place * packs + i);
-      const auto& pack = reinterpret_cast<const Pack<T>&>(loaded);
+    constexpr int kAtOnce = 4;  // loads before the first sum (kernels/cuda/partial_sums.cuh)
+#pragma unroll 1
+    for (int first = 0; first < a.per_token; first += kAtOnce) {
+      float weight[kAtOnce];
+      int64_t place[kAtOnce];
+      uint4 loaded[kAtOnce];
 #pragma unroll
-      for (int j = 0; j < 8; ++j) sum[j] += weight * to_float(pack.x[j]);
+      for (int k = 0; k < kAtOnce; ++k) {
+        const int64_t visit = row * a.per_token + first + k;
+        weight[k] = 1.0F;
+        place[k] = visit;
+        if (first + k >= a.per_token) continue;
+        if (a.weight_TK != nullptr) weight[k] = __ldcg(a.weight_TK + visit);
+        if (a.place_TK != nullptr) place[k] = __ldcg(a.place_TK + visit);
+      }
+#pragma unroll
+      for (int k = 0; k < kAtOnce; ++k)
+        if (first + k < a.per_token) loaded[k] = __ldcg(rows + place[k] * packs + i);
+#pragma unroll
+      for (int k = 0; k < kAtOnce; ++k) {
+        if (first + k >= a.per_token) continue;
+        const auto& pack = reinterpret_cast<const Pack<T>&>(loaded[k]);
+#pragma unroll
+        for (int j = 0; j < 8; ++j) sum[j] += weight[k] * to_float(pack.x[j]);
+      }
     }
     if (a.more_TH != nullptr) {
       const uint4 loaded = __ldcg(static_cast<const uint4*>(a.more_TH) + row * packs + i);

@@ -1,3 +1,4 @@
+#include "core/divide_up.h"
 #include "kernels/cuda/latent/latent_operands.cuh"
 #include "kernels/cuda/products/pipeline.cuh"
 
@@ -305,18 +306,25 @@ void run(const Arguments& a, unsigned blocks, cudaStream_t stream) {
   launch(attend_latent_kernel, dim3(blocks, groups), dim3(kThreads + 32), kSharedBytes, stream, a);
 }
 
-/// A thread block merges one row and head.
-__global__ void __launch_bounds__(kLatentRank / 4)
+/// A thread block merges one row of four heads.
+constexpr int kMergedHeads = 4, kMergeThreads = kLatentRank / 4;  // of a head
+constexpr int kMergeStaged = 4;                                   // records
+
+__global__ void __launch_bounds__(kMergedHeads* kMergeThreads)
     merge_latent_records_kernel(const LatentAttend call, const DecodeArrays plan) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  __shared__ float4 staging[kMergeStaged][kMergedHeads * kMergeThreads];
   launch_dependents();
-  const int row = static_cast<int>(blockIdx.x), head = static_cast<int>(blockIdx.y);
+  const int row = static_cast<int>(blockIdx.x);
+  const int thread = static_cast<int>(threadIdx.x), four = thread % kMergeThreads;
+  const int head = kMergedHeads * static_cast<int>(blockIdx.y) + thread / kMergeThreads;
   const int first = plan.record_starts[row], count = plan.record_starts[row + 1] - first;
   // Also without records: a kernel that waits for this one relies on the preceding one too.
   grid_dependency_wait();
-  if (count == 0) return;
-  const int four = static_cast<int>(threadIdx.x);
-  const float4 x = latent::merged_four(plan, call.num_heads, first, count, head, four);
+  if (count == 0 || head >= call.num_heads) return;
+  const float4 x =
+      latent::merged_four<kMergeStaged>(plan, call.num_heads, first, count, head, four,
+                                        shared_address(&staging[0][thread]), sizeof(staging[0]));
   static_cast<uint2*>(
       call.out_TNL)[(static_cast<int64_t>(row) * call.num_heads + head) * (kLatentRank / 4) +
                     four] =
@@ -345,8 +353,9 @@ void attend_latent_units(const LatentAttend& call, const DecodeArrays& plan, cud
 
 void merge_latent_records(const LatentAttend& call, const DecodeArrays& plan, cudaStream_t stream) {
   launch(merge_latent_records_kernel,
-         dim3(static_cast<unsigned>(call.num_rows), static_cast<unsigned>(call.num_heads)),
-         dim3(kLatentRank / 4), 0, stream, call, plan);
+         dim3(static_cast<unsigned>(call.num_rows),
+              static_cast<unsigned>(divide_up(call.num_heads, kMergedHeads))),
+         dim3(kMergedHeads * kMergeThreads), 0, stream, call, plan);
 }
 
 }  // namespace slime::kernels::cuda

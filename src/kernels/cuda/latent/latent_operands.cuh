@@ -18,24 +18,49 @@ __device__ inline uint32_t line_of_sixteen(uint32_t first, int pitch_bytes) {
   return first + (lane % 16) * pitch_bytes + 16 * (lane / 16);
 }
 
-/// Four numbers of the attended latent of a row and head, from its records [first, first + count).
-__device__ inline float4 merged_four(const DecodeArrays& plan, int num_heads, int first, int count,
-                                     int head, int four) {
-  const float2* weights = plan.record_weights + static_cast<int64_t>(first) * num_heads + head;
-  const auto* sums = reinterpret_cast<const float4*>(plan.record_sums) +
-                     (static_cast<int64_t>(first) * num_heads + head) * (kLatentRank / 4) + four;
-  float largest = -INFINITY;
-  for (int r = 0; r < count; ++r)
-    largest = fmaxf(largest, __ldcg(weights + static_cast<int64_t>(r) * num_heads).x);
-  float total = 0;
+__device__ inline float4 load_shared(uint32_t address) {
+  float4 x;
+  asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
+               : "=f"(x.x), "=f"(x.y), "=f"(x.z), "=f"(x.w)
+               : "r"(address)
+               : "memory");
+  return x;
+}
+
+/// Four numbers of the attended latent of a row and head, from its records [first, first + count), by
+/// whole warps: a lane has the weight of every 32nd record. Records pass through shared memory, kStaged
+/// at once, since all loads are then in flight together: 16 bytes of a record at `staging`, those of the
+/// next one `stride` further. Each thread reads back what it copied itself.
+template <int kStaged>
+__device__ float4 merged_four(const DecodeArrays& plan, int num_heads, int first, int count,
+                              int head, int four, uint32_t staging, int stride) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const int64_t row = static_cast<int64_t>(first) * num_heads + head;
+  const float2* weights = plan.record_weights + row;
+  const float* sums = plan.record_sums + row * kLatentRank + 4 * four;
+  const int64_t record = static_cast<int64_t>(num_heads) * kLatentRank;
+  float largest = -INFINITY, total = 0;
   float4 sum = make_float4(0, 0, 0, 0);
+  for (int begin = 0; begin < count; begin += kStaged) {
+    const int here = min(kStaged, count - begin);
+    for (int r = 0; r < here; ++r)
+      copy_piece(staging + r * stride, sums + (begin + r) * record, 16);
+    float2 weight = make_float2(-INFINITY, 0);
+    if (lane < here) weight = __ldcg(weights + static_cast<int64_t>(begin + lane) * num_heads);
+    float fresh = fmaxf(largest, weight.x);
+    for (int offset = 16; offset > 0; offset /= 2)
+      fresh = fmaxf(fresh, __shfl_xor_sync(0xffffffffU, fresh, offset));
+    const float shrink = exp2f(largest - fresh), share = exp2f(weight.x - fresh);
+    largest = fresh;
+    total = total * shrink + warp_sum(share * weight.y);
+    sum.x *= shrink, sum.y *= shrink, sum.z *= shrink, sum.w *= shrink;
+    wait_for_pieces();
 #pragma unroll 4
-  for (int r = 0; r < count; ++r) {
-    const float2 weight = __ldcg(weights + static_cast<int64_t>(r) * num_heads);
-    const float4 x = __ldcg(sums + static_cast<int64_t>(r) * num_heads * (kLatentRank / 4));
-    const float share = exp2f(weight.x - largest);
-    total += share * weight.y;
-    sum.x += share * x.x, sum.y += share * x.y, sum.z += share * x.z, sum.w += share * x.w;
+    for (int r = 0; r < here; ++r) {
+      const float4 x = load_shared(staging + r * stride);
+      const float its = __shfl_sync(0xffffffffU, share, r);
+      sum.x += its * x.x, sum.y += its * x.y, sum.z += its * x.z, sum.w += its * x.w;
+    }
   }
   const float scale = 1 / total;
   return make_float4(sum.x * scale, sum.y * scale, sum.z * scale, sum.w * scale);

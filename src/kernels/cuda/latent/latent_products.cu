@@ -5,15 +5,17 @@
 /// would expand keys, attended latents with the one that would expand values. And what else the rows of a
 /// step need: norm, rotation, their places in the cache.
 ///
-/// A thread block has a tile of a head's outputs, whose weights it prefetches, and goes through all rows.
+/// A thread block has a tile of a head's outputs, whose weights it prefetches, and up to 64 rows.
 
 namespace slime::kernels::cuda {
 namespace {
 
 constexpr int kThreads = 128, kWarps = kThreads / 32;
-constexpr int kChunk = 64;         // rows that are multiplied at once
+constexpr int kChunk = 64;         // rows of a thread block
 constexpr int kQueryOutputs = 64;  // numbers of the latent, of a thread block
-constexpr int kValueOutputs = 16;
+constexpr int kStagedRecords =
+    20;  // that are merged at once; the next kernel's blocks need room too
+constexpr int kFewValues = 16, kManyValues = 32;  // outputs of a thread block
 constexpr int kPad =
     8;  // numbers behind a row in shared memory, so that eight lie in different banks
 constexpr int kSteps = kLatentRank / 16;
@@ -22,29 +24,22 @@ constexpr int padded_bytes(int numbers) { return 2 * (numbers + kPad); }
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
 
-__device__ inline void store_shared(uint32_t address, uint4 x) {
-  asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(x.x), "r"(x.y),
-               "r"(x.z), "r"(x.w)
-               : "memory");
-}
 __device__ inline void store_shared(uint32_t address, uint2 x) {
   asm volatile("st.shared.v2.u32 [%0], {%1, %2};" ::"r"(address), "r"(x.x), "r"(x.y) : "memory");
 }
 
-/// Rows of `numbers` (a multiple of eight) at `stride`, into shared memory; rows at `valid` and beyond
-/// are zeros.
+/// Asks for rows of `numbers` (a multiple of eight) at `stride`, into shared memory; rows at `valid` and
+/// beyond become zeros.
 __device__ inline void copy_in(uint32_t to, const void* from, int64_t stride, int rows, int valid,
                                int numbers) {
-  const int pieces = numbers / 8;
+  const auto pieces = static_cast<unsigned>(numbers / 8);
 #pragma unroll 4
-  for (int i = threadIdx.x; i < rows * pieces; i += kThreads) {
-    const int row = i / pieces, piece = i % pieces;
-    uint4 x = make_uint4(0, 0, 0, 0);
-    if (row < valid)
-      x = __ldcg(
-          reinterpret_cast<const uint4*>(static_cast<const __nv_bfloat16*>(from) + row * stride) +
-          piece);
-    store_shared(to + row * padded_bytes(numbers) + 16 * piece, x);
+  for (unsigned i = threadIdx.x; i < rows * pieces; i += kThreads) {
+    const int row = static_cast<int>(i / pieces), piece = static_cast<int>(i % pieces);
+    const bool is_there = row < valid;
+    copy_piece(to + row * padded_bytes(numbers) + 16 * piece,
+               static_cast<const __nv_bfloat16*>(from) + (is_there ? row : 0) * stride + 8 * piece,
+               is_there ? 16 : 0);
   }
 }
 
@@ -90,17 +85,21 @@ __device__ inline void place_row(const LatentStep& call, int64_t row) {
 #endif
 
 /// The first blocks have tiles of queries, the others a row each.
-__global__ void __launch_bounds__(kThreads) latent_step_kernel(const LatentStep call) {
+__global__ void __launch_bounds__(kThreads) latent_step_kernel(const LatentStep call, int chunks) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   using T = __nv_bfloat16;
   extern __shared__ __align__(16) unsigned char memory[];
   launch_dependents();
   constexpr int kTiles = kLatentRank / kQueryOutputs;
-  const int block = static_cast<int>(blockIdx.x), head = block / kTiles, tile = block % kTiles;
-  if (head >= call.num_heads) {
-    place_row(call, block - kTiles * call.num_heads);
+  const int block = static_cast<int>(blockIdx.x), tiles = kTiles * call.num_heads;
+  if (block >= tiles * chunks) {
+    place_row(call, block - tiles * chunks);
     return;
   }
+  const int head = block % tiles / kTiles, tile = block % kTiles;
+  const int64_t first = int64_t{block / tiles} * kChunk;
+  const int count = static_cast<int>(min(int64_t{kChunk}, call.num_rows - first));
+  const int sets = (count + 15) / 16;
   const int plain = call.plain_dim, head_size = plain + kLatentRotary;
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
   const uint32_t weights = shared_address(memory);
@@ -110,143 +109,151 @@ __global__ void __launch_bounds__(kThreads) latent_step_kernel(const LatentStep 
               int64_t{head} * (plain + call.value_dim) * kLatentRank + tile * kQueryOutputs,
           kLatentRank, plain, plain, kQueryOutputs);
   grid_dependency_wait();
+  copy_in(x,
+          static_cast<const T*>(call.query) + first * call.query_stride + int64_t{head} * head_size,
+          call.query_stride, 16 * sets, count, plain);
+  wait_for_pieces();
+  __syncthreads();
   const uint32_t weight_line =
       latent::line_of_sixteen(weights + 2 * 16 * warp, padded_bytes(kQueryOutputs));
-  for (int64_t first = 0; first < call.num_rows; first += kChunk) {
-    const int count = static_cast<int>(min(int64_t{kChunk}, call.num_rows - first));
-    const int sets = (count + 15) / 16;
-    __syncthreads();  // nobody still reads the chunk before
-    copy_in(
-        x,
-        static_cast<const T*>(call.query) + first * call.query_stride + int64_t{head} * head_size,
-        call.query_stride, 16 * sets, count, plain);
-    __syncthreads();
-    for (int set = 0; set < sets; ++set) {
-      const uint32_t line =
-          latent::line_of_sixteen(x + 16 * set * padded_bytes(plain), padded_bytes(plain));
-      float sum[2][4] = {};
+  for (int set = 0; set < sets; ++set) {
+    const uint32_t line =
+        latent::line_of_sixteen(x + 16 * set * padded_bytes(plain), padded_bytes(plain));
+    float sum[2][4] = {};
 #pragma unroll 4
-      for (int step = 0; step < plain / 16; ++step) {
-        uint32_t a[4], b[4];
-        load_matrices(a, line + 32 * step);
-        load_turned(b, weight_line + 16 * step * padded_bytes(kQueryOutputs));
-        multiply<T>(sum[0], a[0], a[1], a[2], a[3], b[0], b[1]);
-        multiply<T>(sum[1], a[0], a[1], a[2], a[3], b[2], b[3]);
-      }
+    for (int step = 0; step < plain / 16; ++step) {
+      uint32_t a[4], b[4];
+      load_matrices(a, line + 32 * step);
+      load_turned(b, weight_line + 16 * step * padded_bytes(kQueryOutputs));
+      multiply<T>(sum[0], a[0], a[1], a[2], a[3], b[0], b[1]);
+      multiply<T>(sum[1], a[0], a[1], a[2], a[3], b[2], b[3]);
+    }
 #pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        const int row = 16 * set + lane / 4 + 8 * half;
-        if (row >= count) continue;
-        T* to = static_cast<T*>(call.q_TNE) + ((first + row) * call.num_heads + head) * kLatentRow +
-                kLatentRotary + tile * kQueryOutputs + 16 * warp + 2 * (lane % 4);
+    for (int half = 0; half < 2; ++half) {
+      const int row = 16 * set + lane / 4 + 8 * half;
+      if (row >= count) continue;
+      T* to = static_cast<T*>(call.q_TNE) + ((first + row) * call.num_heads + head) * kLatentRow +
+              kLatentRotary + tile * kQueryOutputs + 16 * warp + 2 * (lane % 4);
 #pragma unroll
-        for (int n = 0; n < 2; ++n)
-          *reinterpret_cast<uint32_t*>(to + 8 * n) =
-              pack<T>(sum[n][2 * half], sum[n][2 * half + 1]);
-      }
+      for (int n = 0; n < 2; ++n)
+        *reinterpret_cast<uint32_t*>(to + 8 * n) = pack<T>(sum[n][2 * half], sum[n][2 * half + 1]);
     }
   }
 #endif
 }
 
-/// Of up to 16 rows the warps share the numbers of the latent; of more they have 16 rows each.
+/// kOutputs: of a thread block. Of up to 16 rows the warps share the numbers of the latent; of more they
+/// have 16 rows each.
+template <int kOutputs>
 __global__ void __launch_bounds__(kThreads)
     latent_values_kernel(const LatentValues call, const DecodeArrays plan, bool merges) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   using T = __nv_bfloat16;
+  constexpr int kPairs = kOutputs / 16;  // of tiles of eight outputs, which are loaded together
   extern __shared__ __align__(16) unsigned char memory[];
-  __shared__ float sums[kWarps][16][kValueOutputs + 1];
+  __shared__ float sums[kWarps][16][kOutputs + 1];
   launch_dependents();
-  const int tiles = call.value_dim / kValueOutputs;
+  const int tiles = call.value_dim / kOutputs;
   const int head = static_cast<int>(blockIdx.x) / tiles,
             tile = static_cast<int>(blockIdx.x) % tiles;
+  const int64_t first = int64_t{blockIdx.y} * kChunk;
+  const int count = static_cast<int>(min(int64_t{kChunk}, call.num_rows - first));
+  const int sets = (count + 15) / 16;
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
   constexpr int kPitch = padded_bytes(kLatentRank);
-  const uint32_t weights = shared_address(memory), x = weights + kValueOutputs * kPitch;
+  const uint32_t weights = shared_address(memory), x = weights + kOutputs * kPitch;
   copy_in(weights,
           static_cast<const T*>(call.expand) + (int64_t{head} * (call.plain_dim + call.value_dim) +
-                                                call.plain_dim + tile * kValueOutputs) *
+                                                call.plain_dim + tile * kOutputs) *
                                                    kLatentRank,
-          kLatentRank, kValueOutputs, kValueOutputs, kLatentRank);
+          kLatentRank, kOutputs, kOutputs, kLatentRank);
+  int record_starts[kMostMergedRows + 1] = {};
+  if (merges) {
+#pragma unroll
+    for (int row = 0; row <= kMostMergedRows; ++row)
+      if (row <= count) record_starts[row] = plan.record_starts[first + row];
+  }
   grid_dependency_wait();
-  // Matrices 0 and 1: inputs 0 to 15 of the first eight outputs; 2 and 3: of the others.
-  const uint32_t weight_line =
-      weights + (lane % 8 + 8 * (lane / 16)) * kPitch + 16 * (lane / 8 % 2);
+  const T* from = static_cast<const T*>(call.x_TNL) + (first * call.num_heads + head) * kLatentRank;
+  const int64_t stride = int64_t{call.num_heads} * kLatentRank;
+  if (merges) {
+#pragma unroll
+    for (int row = 0; row < kMostMergedRows; ++row) {
+      uint2 four = make_uint2(0, 0);
+      if (row < count) {
+        const int begin = record_starts[row], records = record_starts[row + 1] - begin;
+        if (records > 0) {
+          const float4 sum = latent::merged_four<kStagedRecords>(
+              plan, call.num_heads, begin, records, head, static_cast<int>(threadIdx.x),
+              x + 16 * kPitch + 16 * threadIdx.x, 16 * kThreads);
+          four = make_uint2(pack<T>(sum.x, sum.y), pack<T>(sum.z, sum.w));
+        } else {
+          four = __ldcg(reinterpret_cast<const uint2*>(from + row * stride) + threadIdx.x);
+        }
+      }
+      store_shared(x + row * kPitch + 8 * threadIdx.x, four);
+    }
+    for (int row = kMostMergedRows; row < 16 * sets; ++row)
+      store_shared(x + row * kPitch + 8 * threadIdx.x, make_uint2(0, 0));
+  } else {
+    copy_in(x, from, stride, 16 * sets, count, kLatentRank);
+  }
+  wait_for_pieces();
+  __syncthreads();
   const bool is_shared = call.num_rows <= 16;
   const int first_step = is_shared ? kSteps / kWarps * warp : 0;
   const int steps = is_shared ? kSteps / kWarps : kSteps;
-  for (int64_t first = 0; first < call.num_rows; first += kChunk) {
-    const int count = static_cast<int>(min(int64_t{kChunk}, call.num_rows - first));
-    const int sets = (count + 15) / 16;
-    __syncthreads();
-    const T* from =
-        static_cast<const T*>(call.x_TNL) + (first * call.num_heads + head) * kLatentRank;
-    const int64_t stride = int64_t{call.num_heads} * kLatentRank;
-    if (merges) {
-      for (int row = 0; row < 16 * sets; ++row) {
-        uint2 four = make_uint2(0, 0);
-        if (row < count) {
-          const int begin = plan.record_starts[first + row];
-          const int records = plan.record_starts[first + row + 1] - begin;
-          if (records > 0) {
-            const float4 sum = latent::merged_four(plan, call.num_heads, begin, records, head,
-                                                   static_cast<int>(threadIdx.x));
-            four = make_uint2(pack<T>(sum.x, sum.y), pack<T>(sum.z, sum.w));
-          } else {
-            four = __ldcg(reinterpret_cast<const uint2*>(from + row * stride) + threadIdx.x);
-          }
-        }
-        store_shared(x + row * kPitch + 8 * threadIdx.x, four);
-      }
-    } else {
-      copy_in(x, from, stride, 16 * sets, count, kLatentRank);
-    }
-    __syncthreads();
-    const int set = is_shared ? 0 : warp;
-    float sum[2][4] = {}, more[2][4] = {};
-    if (set < sets) {
-      const uint32_t line =
-          latent::line_of_sixteen(x + 16 * set * kPitch, kPitch) + 32 * first_step;
+  const int set = is_shared ? 0 : warp;
+  // Matrices 0 and 1: inputs 0 to 15 of the first eight outputs; 2 and 3: of the others.
+  const uint32_t weight_line =
+      weights + (lane % 8 + 8 * (lane / 16)) * kPitch + 16 * (lane / 8 % 2) + 32 * first_step;
+  float sum[2 * kPairs][4] = {}, more[2 * kPairs][4] = {};
+  if (set < sets) {
+    const uint32_t line = latent::line_of_sixteen(x + 16 * set * kPitch, kPitch) + 32 * first_step;
 #pragma unroll 2
-      for (int step = 0; step < steps; step += 2) {
-        uint32_t a[4], b[4], c[4], d[4];
-        load_matrices(a, line + 32 * step);
-        load_matrices(b, weight_line + 32 * (first_step + step));
-        load_matrices(c, line + 32 * (step + 1));
-        load_matrices(d, weight_line + 32 * (first_step + step + 1));
-        multiply<T>(sum[0], a[0], a[1], a[2], a[3], b[0], b[1]);
-        multiply<T>(sum[1], a[0], a[1], a[2], a[3], b[2], b[3]);
-        multiply<T>(more[0], c[0], c[1], c[2], c[3], d[0], d[1]);
-        multiply<T>(more[1], c[0], c[1], c[2], c[3], d[2], d[3]);
+    for (int step = 0; step < steps; step += 2) {
+      uint32_t a[4], c[4];
+      load_matrices(a, line + 32 * step);
+      load_matrices(c, line + 32 * (step + 1));
+#pragma unroll
+      for (int p = 0; p < kPairs; ++p) {
+        uint32_t b[4], d[4];
+        load_matrices(b, weight_line + 16 * p * kPitch + 32 * step);
+        load_matrices(d, weight_line + 16 * p * kPitch + 32 * (step + 1));
+        multiply<T>(sum[2 * p], a[0], a[1], a[2], a[3], b[0], b[1]);
+        multiply<T>(sum[2 * p + 1], a[0], a[1], a[2], a[3], b[2], b[3]);
+        multiply<T>(more[2 * p], c[0], c[1], c[2], c[3], d[0], d[1]);
+        multiply<T>(more[2 * p + 1], c[0], c[1], c[2], c[3], d[2], d[3]);
       }
     }
-    T* to = static_cast<T*>(call.y_TC) + int64_t{head} * call.value_dim + tile * kValueOutputs;
-    const int64_t width = int64_t{call.num_heads} * call.value_dim;
+  }
+  const int64_t width = int64_t{call.num_heads} * call.value_dim;
+  T* to =
+      static_cast<T*>(call.y_TC) + first * width + int64_t{head} * call.value_dim + tile * kOutputs;
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const int in_set = lane / 4 + 8 * half, row = 16 * set + in_set;
+  for (int half = 0; half < 2; ++half) {
+    const int in_set = lane / 4 + 8 * half, row = 16 * set + in_set;
 #pragma unroll
-      for (int n = 0; n < 2; ++n) {
-        const int output = 8 * n + 2 * (lane % 4);
-        const float low = sum[n][2 * half] + more[n][2 * half];
-        const float high = sum[n][2 * half + 1] + more[n][2 * half + 1];
-        if (is_shared) {
-          sums[warp][in_set][output] = low;
-          sums[warp][in_set][output + 1] = high;
-        } else if (row < count) {
-          *reinterpret_cast<uint32_t*>(to + (first + row) * width + output) = pack<T>(low, high);
-        }
+    for (int n = 0; n < 2 * kPairs; ++n) {
+      const int output = 8 * n + 2 * (lane % 4);
+      const float low = sum[n][2 * half] + more[n][2 * half];
+      const float high = sum[n][2 * half + 1] + more[n][2 * half + 1];
+      if (is_shared) {
+        sums[warp][in_set][output] = low;
+        sums[warp][in_set][output + 1] = high;
+      } else if (row < count) {
+        *reinterpret_cast<uint32_t*>(to + row * width + output) = pack<T>(low, high);
       }
     }
-    if (!is_shared) continue;
-    __syncthreads();
-    for (int i = threadIdx.x; i < count * kValueOutputs; i += kThreads) {
-      const int row = i / kValueOutputs, output = i % kValueOutputs;
-      float all = 0;
+  }
+  if (!is_shared) return;
+  __syncthreads();
+  for (int i = threadIdx.x; i < count * kOutputs; i += kThreads) {
+    const int row = i / kOutputs, output = i % kOutputs;
+    float all = 0;
 #pragma unroll
-      for (int w = 0; w < kWarps; ++w) all += sums[w][row][output];
-      to[row * width + output] = from_float<T>(all);
-    }
+    for (int w = 0; w < kWarps; ++w) all += sums[w][row][output];
+    to[row * width + output] = from_float<T>(all);
   }
 #endif
 }
@@ -255,11 +262,27 @@ int rounded_rows(int64_t rows) {
   return static_cast<int>(rows >= kChunk ? kChunk : (rows + 15) / 16 * 16);
 }
 
+unsigned chunks_of(int64_t rows) { return static_cast<unsigned>((rows + kChunk - 1) / kChunk); }
+
+template <int kOutputs>
+void run_values(const LatentValues& call, cudaStream_t stream) {
+  constexpr int kPitch = padded_bytes(kLatentRank);
+  constexpr auto kKernel = latent_values_kernel<kOutputs>;
+  allow_shared_memory<kKernel>((kOutputs + kChunk) * kPitch);
+  const int staged_bytes = call.plan == nullptr ? 0 : 16 * kThreads * kStagedRecords;
+  const int bytes = (kOutputs + rounded_rows(call.num_rows)) * kPitch + staged_bytes;
+  launch(kKernel,
+         dim3(static_cast<unsigned>(call.num_heads * (call.value_dim / kOutputs)),
+              chunks_of(call.num_rows)),
+         dim3(kThreads), bytes, stream, call, call.plan == nullptr ? DecodeArrays{} : *call.plan,
+         call.plan != nullptr);
+}
+
 }  // namespace
 
 bool has_latent_kernels(int rank, int rotary_dim, int plain_dim, int value_dim) {
   return compute_capability_major() == 9 && rank == kLatentRank && rotary_dim == kLatentRotary &&
-         plain_dim % 16 == 0 && plain_dim <= kMostLatentHead && value_dim % kValueOutputs == 0;
+         plain_dim % 16 == 0 && plain_dim <= kMostLatentHead && value_dim % kFewValues == 0;
 }
 
 void latent_step(const LatentStep& call, cudaStream_t stream) {
@@ -268,18 +291,20 @@ void latent_step(const LatentStep& call, cudaStream_t stream) {
   allow_shared_memory<latent_step_kernel>(kMostBytes);
   const int bytes = call.plain_dim * padded_bytes(kQueryOutputs) +
                     rounded_rows(call.num_rows) * padded_bytes(call.plain_dim);
-  const int64_t blocks = int64_t{call.num_heads} * (kLatentRank / kQueryOutputs) + call.num_rows;
+  const unsigned chunks = chunks_of(call.num_rows);
+  const int64_t blocks =
+      int64_t{call.num_heads} * (kLatentRank / kQueryOutputs) * chunks + call.num_rows;
   launch(latent_step_kernel, dim3(static_cast<unsigned>(blocks)), dim3(kThreads), bytes, stream,
-         call);
+         call, static_cast<int>(chunks));
 }
 
 void latent_values(const LatentValues& call, cudaStream_t stream) {
-  constexpr int kPitch = padded_bytes(kLatentRank);
-  allow_shared_memory<latent_values_kernel>((kValueOutputs + kChunk) * kPitch);
-  const int bytes = (kValueOutputs + rounded_rows(call.num_rows)) * kPitch;
-  const int64_t blocks = int64_t{call.num_heads} * (call.value_dim / kValueOutputs);
-  launch(latent_values_kernel, dim3(static_cast<unsigned>(blocks)), dim3(kThreads), bytes, stream,
-         call, call.plan == nullptr ? DecodeArrays{} : *call.plan, call.plan != nullptr);
+  // Larger tiles read latents less often, where there are enough of them.
+  const int64_t blocks =
+      int64_t{call.num_heads} * (call.value_dim / kManyValues) * chunks_of(call.num_rows);
+  call.value_dim % kManyValues == 0 && blocks >= num_processors()
+      ? run_values<kManyValues>(call, stream)
+      : run_values<kFewValues>(call, stream);
 }
 
 }  // namespace slime::kernels::cuda

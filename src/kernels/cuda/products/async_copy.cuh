@@ -1,8 +1,8 @@
 #pragma once
 
 /// Asynchronous tensor copies (TMA) from global into shared memory, and the mbarriers that track
-/// their completion. PTX ISA, sections "cp.async.bulk.tensor", "mbarrier" and "fence"; compute
-/// capability 9.0.
+/// their completion, and copies by threads. PTX ISA, sections "cp.async.bulk.tensor", "mbarrier",
+/// "fence" and "cp.async"; compute capability 9.0, but for the last ones, which need 8.0.
 ///
 /// Barriers and destinations are shared-memory addresses. A barrier's phases complete one after
 /// another; wait() names the parity of the phase meant.
@@ -13,11 +13,23 @@
 
 namespace slime::kernels::cuda {
 
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
 
 __device__ inline uint32_t shared_address(const void* pointer) {
   return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
 }
+
+/// A copy of 16 bytes by the thread itself, of which `bytes` are read and the others become zero.
+__device__ inline void copy_piece(uint32_t to, const void* from, int bytes) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes)
+               : "memory");
+}
+/// Waits for all that this thread has asked for.
+__device__ inline void wait_for_pieces() { asm volatile("cp.async.wait_all;" ::: "memory"); }
+
+#endif
+
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
 
 __device__ inline void init_barrier(uint32_t barrier, int arrivals) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
@@ -50,6 +62,21 @@ __device__ inline void wait(uint32_t barrier, uint32_t parity) {
       "finished:\n"
       "}\n" ::"r"(barrier),
       "r"(parity)
+      : "memory");
+}
+
+/// The address in the cluster of what lies at `address` in the shared memory of its thread block `rank`.
+__device__ inline uint32_t address_in(uint32_t address, int rank) {
+  uint32_t there;
+  asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(address), "r"(rank));
+  return there;
+}
+/// Stores a number in the shared memory of a thread block of the cluster, where it counts as four bytes
+/// of transactions at a barrier of that thread block. Both addresses are from address_in().
+__device__ inline void send(uint32_t to, float x, uint32_t barrier) {
+  asm volatile(
+      "st.async.shared::cluster.mbarrier::complete_tx::bytes.f32 [%0], %1, [%2];" ::"r"(to), "f"(x),
+      "r"(barrier)
       : "memory");
 }
 
@@ -120,6 +147,10 @@ __device__ inline void copy_rows_once(uint32_t to, const CUtensorMap& map, int c
       : "memory");
 }
 
+/// One arrival as soon as all that this thread has asked for by copy_piece() is there.
+__device__ inline void arrive_with_pieces(uint32_t barrier) {
+  asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(barrier) : "memory");
+}
 /// Prefetches the descriptor of the matrix.
 __device__ inline void prefetch_map(const CUtensorMap& map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");

@@ -10,6 +10,7 @@
 
 #include <cuda.h>
 
+#include "kernels/cuda/partial_sums.cuh"
 #include "kernels/cuda/products/async_copy.cuh"
 #include "kernels/cuda/products/narrow_product.h"
 #include "kernels/cuda/products/narrow_product_tiling.h"
@@ -104,18 +105,46 @@ __device__ inline void load_x(const Arguments& a, uint32_t x) {
   }
 }
 
-/// Four numbers of the weighted sum of a row's visits.
-__device__ inline float4 sum_of_visits(const NormPrologue& norm, int row, int four, int fours) {
-  const auto* visits = static_cast<const uint2*>(norm.visits_TKI);
-  float4 sum = make_float4(0, 0, 0, 0);
-#pragma unroll 8
-  for (int k = 0; k < norm.per_token; ++k) {
-    const int visit = row * norm.per_token + k;
-    const float weight = __ldcg(norm.visit_weight_TK + visit);
-    const float4 x = unpack_four(__ldcg(visits + visit * fours + four));
-    sum.x += weight * x.x, sum.y += weight * x.y, sum.z += weight * x.z, sum.w += weight * x.w;
+/// Adds the weighted sum of a row's visits to the thread's pieces, of which h is `begin + h * kThreads`,
+/// four numbers. Eight visits of two pieces are asked for at once: a loop that adds what it has just
+/// asked for waits in each round (kernels/cuda/partial_sums.cuh).
+__device__ inline void add_visits(const NormPrologue& norm, int row, int begin, int fours,
+                                  float4 (&more)[kLoadsInFlight]) {
+  constexpr int kVisits = 8, kPieces = 2;
+  const auto* visits = static_cast<const uint2*>(norm.visits_TKI) + row * norm.per_token * fours;
+  const float* weights = norm.visit_weight_TK + row * norm.per_token;
+#pragma unroll
+  for (int first = 0; first < kLoadsInFlight; first += kPieces) {
+    if (begin + first * kThreads >= fours) continue;
+    float4 sum[kPieces] = {};
+#pragma unroll 1
+    for (int visit = 0; visit < norm.per_token; visit += kVisits) {
+      float weight[kVisits];
+      uint2 x[kPieces][kVisits];
+#pragma unroll
+      for (int k = 0; k < kVisits; ++k)
+        weight[k] = visit + k < norm.per_token ? __ldcg(weights + visit + k) : 0.0F;
+#pragma unroll
+      for (int p = 0; p < kPieces; ++p)
+#pragma unroll
+        for (int k = 0; k < kVisits; ++k) {
+          const int i = begin + (first + p) * kThreads;
+          x[p][k] = make_uint2(0, 0);
+          if (i < fours && visit + k < norm.per_token)
+            x[p][k] = __ldcg(visits + (visit + k) * fours + i);
+        }
+#pragma unroll
+      for (int p = 0; p < kPieces; ++p)
+#pragma unroll
+        for (int k = 0; k < kVisits; ++k) {
+          const float4 four = unpack_four(x[p][k]);
+          sum[p].x += weight[k] * four.x, sum[p].y += weight[k] * four.y;
+          sum[p].z += weight[k] * four.z, sum[p].w += weight[k] * four.w;
+        }
+    }
+#pragma unroll
+    for (int p = 0; p < kPieces; ++p) add_to(more[first + p], sum[p]);
   }
-  return sum;
 }
 
 /// Prologue with the norm: x = (residual + added) * weight goes into shared memory. The division by
@@ -143,10 +172,8 @@ __device__ inline void load_normed_x(const Arguments& a, uint32_t x, uint32_t we
         if (i >= fours) continue;
         held[h] = __ldcg(residual + row * fours + i);
         more[h] = added != nullptr ? __ldcg(added + row * fours + i) : make_float4(0, 0, 0, 0);
-        if (a.norm.visits_TKI == nullptr) continue;
-        const float4 visits = sum_of_visits(a.norm, row, i, fours);
-        more[h].x += visits.x, more[h].y += visits.y, more[h].z += visits.z, more[h].w += visits.w;
       }
+      if (a.norm.visits_TKI != nullptr) add_visits(a.norm, row, begin, fours, more);
 #pragma unroll
       for (int h = 0; h < kLoadsInFlight; ++h) {
         const int i = begin + h * kThreads;

@@ -2,6 +2,8 @@
 
 #include <type_traits>
 
+#include "kernels/cuda/partial_sums.cuh"
+
 namespace slime::kernels::cuda {
 namespace {
 
@@ -133,12 +135,7 @@ __global__ void __launch_bounds__(kMaxThreads)
     // Past the L1 cache, which may hold what another kernel read here before it was complete.
     const uint2 loaded = __ldcg(reinterpret_cast<const uint2*>(x + i));
     held[h] = reinterpret_cast<const Four&>(loaded);
-#pragma unroll 8
-    for (int p = 0; p < num_splits; ++p) {
-      const float4 partial = __ldcg(partials + p * stride + i);
-      added[h].x += partial.x, added[h].y += partial.y, added[h].z += partial.z,
-          added[h].w += partial.w;
-    }
+    add_partials<kHeld == 1 ? 8 : 4>(added[h], partials + i, stride, num_splits);
     const float values[4] = {added[h].x, added[h].y, added[h].z, added[h].w};
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
