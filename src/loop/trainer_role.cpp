@@ -87,6 +87,7 @@ void TrainerRole::carry_out(const TrainerTask& task, const Answer& answer) {
     case RankTask::kStart:
     case RankTask::kMeet:
     case RankTask::kEngine:
+    case RankTask::kFollow:
       break;
   }
   throw BugError("a rank that has started gets tasks of its role");

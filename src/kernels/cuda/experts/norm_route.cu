@@ -8,6 +8,13 @@
 #include "kernels/cuda/products/async_copy.cuh"
 #include "kernels/cuda/tensor_core.cuh"
 
+/// Thread blocks of a cluster; GPUs before 9.0 have none, and the kernel's body is empty there.
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+#define SLIME_CLUSTER_OF(blocks) __cluster_dims__(blocks, 1, 1)
+#else
+#define SLIME_CLUSTER_OF(blocks)
+#endif
+
 namespace slime::kernels::cuda {
 namespace {
 
@@ -174,7 +181,7 @@ __device__ float squares_of(uint2 four) {
 
 /// kAlone: up to kMostAlone rows, with a norm.
 template <int kRows, bool kAlone>
-__global__ void __cluster_dims__(kRanks, 1, 1)
+__global__ void SLIME_CLUSTER_OF(kRanks)
     __launch_bounds__(kAlone ? kThreadsOfFewRegisters : kThreads)
         norm_route_kernel(const RouteCall a) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
