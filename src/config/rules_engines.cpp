@@ -18,10 +18,14 @@ void check_own_engines(ParsedFlags& flags, Problems& problems) {
   const int64_t per_engine = config.rollout_num_gpus_per_engine;
   if (!config.has_engine_on_each_rank()) {
     flags.warnings.push_back(fmt::format(
-        "--rollout-num-gpus-per-engine {}: has no effect, because the engine of this run is on one "
-        "device; several ranks that train have engines with --colocate, on CPUs also with "
-        "--rollout-num-gpus {}",
-        per_engine, config.world_size()));
+        "--rollout-num-gpus-per-engine {}: has no effect, because the engine of this run is "
+        "on one device{}",
+        per_engine,
+        config.world_size() == 1
+            ? ", the trainer's"
+            : fmt::format("; several ranks that train have engines with --colocate, on CPUs "
+                          "also with --rollout-num-gpus {}",
+                          config.world_size())));
     return;
   }
   problems.require(

@@ -216,5 +216,23 @@ TEST(Validate, AnAddressOfABufferIsOneAndSomebodyReadsIt) {
               Contains("--rollout-task-type: counts with --rollout-buffer-url"));
 }
 
+TEST(Validate, EnginesOfSeveralRanksAreOverRanksThatTrain) {
+  const std::string math = "--rm-type math --rollout-num-gpus-per-engine 2 ";
+  for (const std::string ranks :
+       {"", "--actor-num-gpus-per-node 4 ", "--actor-num-gpus-per-node 4 --colocate "}) {
+    const Checked result = checked(math + ranks);
+    EXPECT_THAT(result.flags.warnings,
+                Contains(HasSubstr("--rollout-num-gpus-per-engine 2: has no effect")))
+        << ranks;
+    EXPECT_EQ(result.flags.config.ranks_of_own_engine(), 1) << ranks;
+  }
+  const Checked four =
+      checked(math + "--actor-num-gpus-per-node 4 --colocate --rollout-num-gpus 4");
+  EXPECT_THAT(four.flags.warnings, IsEmpty());
+  EXPECT_EQ(four.flags.config.ranks_of_own_engine(), 2);
+  EXPECT_THAT(checked(math + "--actor-num-gpus-per-node 3 --colocate --rollout-num-gpus 3").error,
+              HasSubstr("--rollout-num-gpus-per-engine 2: does not divide the 3 ranks that train"));
+}
+
 }  // namespace
 }  // namespace slime::config
