@@ -48,6 +48,14 @@ std::vector<Indices> flops_bins(std::span<const int64_t> lengths, int64_t capaci
   return partition_evenly(work, num_bins, /*equal_size=*/false);
 }
 
+/// What the number of a step's micro-batches is a multiple of, for a message.
+std::string divisor_of(const BatchingConfig& config) {
+  const std::string ranks = fmt::format("the {} data-parallel ranks", config.dp);
+  if (config.micro_batch_group == 1) return ranks;
+  return fmt::format("{} x groups of {} (pipeline stages with virtual stages)", ranks,
+                     config.micro_batch_group);
+}
+
 /// The micro-batches of one step, as many for each rank.
 std::vector<Indices> bins_of_step(std::span<const int64_t> lengths, const BatchingConfig& config,
                                   const FlopsModel& model) {
@@ -58,21 +66,22 @@ std::vector<Indices> bins_of_step(std::span<const int64_t> lengths, const Batchi
       : config.balance_by_flops ? flops_bins(lengths, capacity, model)
                                 : first_fit(lengths, capacity);
   const auto num_bins = static_cast<int64_t>(bins.size());
-  const int64_t target = std::max(config.dp, (num_bins + config.dp - 1) / config.dp * config.dp);
+  const int64_t align = config.dp * config.micro_batch_group;
+  const int64_t target = std::max(align, (num_bins + align - 1) / align * align);
   if (num_bins == target) return bins;
   if (!config.use_dynamic_batch_size) {
     throw ConfigError(
         fmt::format("micro-batch-size: a step of {} samples gives {} micro-batches of {}, which is "
-                    "not a multiple of the {} data-parallel ranks; change global-batch-size or use "
+                    "not a multiple of {}; change global-batch-size or use "
                     "--use-dynamic-batch-size",
-                    lengths.size(), num_bins, config.micro_batch_size, config.dp));
+                    lengths.size(), num_bins, config.micro_batch_size, divisor_of(config)));
   }
   bins = expand_bins(std::move(bins), lengths, target);
   if (static_cast<int64_t>(bins.size()) != target) {
     throw ConfigError(fmt::format(
-        "a training step of {} samples cannot be split into {} micro-batches, as many for each "
-        "data-parallel rank",
-        lengths.size(), target));
+        "global-batch-size: a training step of {} samples cannot be split into {} micro-batches, "
+        "the smallest multiple of {}; raise global-batch-size",
+        lengths.size(), target, divisor_of(config)));
   }
   return bins;
 }

@@ -23,6 +23,7 @@ struct BatchingConfig {
   bool balance_data = false;       // ranks get equal work, by FLOPs
   bool balance_by_flops = false;   // micro-batches too; implies balance_data, needs dynamic
   int64_t dp = 1;
+  int64_t micro_batch_group = 1;  // of interleaved pipeline stages: a rank's count is a multiple
 };
 
 /// One entry per data-parallel rank in the outer vectors.
@@ -34,7 +35,7 @@ struct Schedule {
 };
 
 /// Throws ConfigError when there are fewer executions than one step needs, fewer samples than
-/// ranks, or static micro-batches that do not divide over ranks.
+/// ranks, or micro-batches that do not divide over ranks and groups.
 Schedule make_schedule(std::span<const int64_t> total_lengths, std::span<const int64_t> rollout_ids,
                        const BatchingConfig& config, const FlopsModel& flops);
 

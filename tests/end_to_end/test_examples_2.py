@@ -148,7 +148,11 @@ def test_a_coding_agent_of_the_openai_protocol_is_trained(tmp_path):
     assert {row["reward"] for row in rows} <= {0, 1}
     used = [row for row in rows if row["metadata"]["use_tool"] and row["metadata"]["calls"] >= 1]
     assert len(used) > len(rows) / 2
-    assert all("<|im_start|>tool\n" in row["response"] for row in used)
+    # Between two turns a tool has spoken. (A sample may have one turn alone and still be of an agent that used a tool: a
+    # call that the client repeats in other words is given up, and what is trained begins behind it.)
+    told = [row for row in used if "<|im_start|>tool\n" in row["response"]]
+    assert len(told) > len(rows) / 2
+    assert all(row in told for row in used if spans(row["loss_mask"]) >= 2)
     tested = [row for row in used if "<|im_start|>tool\nf(" in row["response"] or "<|im_start|>tool\npass" in row["response"]]
     assert len(tested) > len(rows) / 4 and any("<|im_start|>tool\nok" in row["response"] for row in rows)
     assert any(spans(row["loss_mask"]) >= 3 for row in used)

@@ -1,5 +1,7 @@
 // Golden cases about batches: flattening samples, packing, balancing, FLOPs.
 
+#include <fmt/format.h>
+
 #include "core/error.h"
 #include "golden.h"
 #include "golden_flags.h"
@@ -89,17 +91,25 @@ GOLDEN_TEST(KarmarkarKarp, "karmarkar_karp.json") {
 
 GOLDEN_TEST(DataParallelSchedule, "dp_schedule.json") {
   const auto& params = part(c, "params");
-  if (integer(params, "vpp_size") > 1) GTEST_SKIP() << "virtual pipeline stages are not there yet";
-  if (integer(params, "cp_size") > 1)
-    GTEST_SKIP() << "ranks that share sequences are not there yet";
   const auto& inputs = part(c, "inputs");
   const auto& expected = part(c, "expected");
   const auto make = [&] {
     const Words words = words_of(
         params, {"model", "dp_size", "cp_size", "vpp_size", "microbatch_group_size_per_vp_stage"});
-    const Words run = {"--rollout-batch-size",      json::serialize(params.at("global_batch_size")),
-                       "--n-samples-per-prompt",    "1",
-                       "--actor-num-gpus-per-node", json::serialize(params.at("dp_size"))};
+    Words run = {"--rollout-batch-size",    json::serialize(params.at("global_batch_size")),
+                 "--n-samples-per-prompt",  "1",
+                 "--context-parallel-size", json::serialize(params.at("cp_size"))};
+    int64_t stages = 1;
+    if (integer(params, "vpp_size") > 1) {
+      // A group is as many micro-batches as there are stages.
+      stages = integer(params, "microbatch_group_size_per_vp_stage");
+      run.insert(run.end(), {"--pipeline-model-parallel-size", fmt::format("{}", stages),
+                             "--num-virtual-stages-per-pipeline-rank",
+                             json::serialize(params.at("vpp_size"))});
+    }
+    run.insert(run.end(),
+               {"--actor-num-gpus-per-node",
+                fmt::format("{}", integer(params, "dp_size") * integer(params, "cp_size") * stages)});
     return make_schedule(integers(inputs.at("total_lengths")), integers(inputs.at("rollout_ids")),
                          setup_of(words, run).train.batching, flops_model(part(params, "model")));
   };
