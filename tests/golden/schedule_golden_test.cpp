@@ -107,9 +107,9 @@ GOLDEN_TEST(DataParallelSchedule, "dp_schedule.json") {
                              "--num-virtual-stages-per-pipeline-rank",
                              json::serialize(params.at("vpp_size"))});
     }
-    run.insert(run.end(),
-               {"--actor-num-gpus-per-node",
-                fmt::format("{}", integer(params, "dp_size") * integer(params, "cp_size") * stages)});
+    run.insert(run.end(), {"--actor-num-gpus-per-node",
+                           fmt::format("{}", integer(params, "dp_size") *
+                                                 integer(params, "cp_size") * stages)});
     return make_schedule(integers(inputs.at("total_lengths")), integers(inputs.at("rollout_ids")),
                          setup_of(words, run).train.batching, flops_model(part(params, "model")));
   };
