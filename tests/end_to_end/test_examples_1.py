@@ -186,7 +186,8 @@ def test_every_form_of_a_kernel_is_right_and_every_mistake_is_found():
 
 
 def test_mcp_tools(tmp_path):
-    run_dir = run_example("mcp_tools", tmp_path, sft_steps=500)
+    # What is sampled coldly is right more often: one answer in twenty rather than one in fifty.
+    run_dir = run_example("mcp_tools", tmp_path, sft_steps=500, flags=["--rollout-temperature", "0.5"])
     drawn = assert_it_trained(run_dir, lambda sample: sample["metadata"]["calls"], lambda call: call[1])
     sys.path.insert(0, str(ROOT / "examples" / "mcp_tools"))
     from server import prices
