@@ -48,7 +48,7 @@ std::vector<Flag> model_flags() {
       works("--fp32", &C::fp32, "same as --dtype float32"),
       works("--seed", &C::seed, "seed of sampling and of fresh weights"),
       works("--num-threads", &C::num_threads,
-            "CPU threads; 0: all cores, and at most 8 of them where a GPU computes"),
+            "CPU threads; 0: all cores. A process with a GPU has at most 8"),
       works("--custom-config-path", &C::custom_config_path,
             "YAML file of flags that wins over the command line; other keys are kept for plug-ins"),
       works("--megatron-config-path", &C::megatron_config_path,

@@ -12,6 +12,19 @@ namespace {
 
 constexpr int64_t kMostEngines = 1024;
 
+/// How a run whose only engine is on one device would have engines of several ranks.
+std::string how_to_have_more_ranks(const RunConfig& config) {
+  if (config.deterministic_schedule) return "--deterministic-schedule has it so";
+  const std::string apart =
+      "engines elsewhere, --rollout-num-gpus N without --colocate, may be of several";
+  if (config.world_size() == 1) return "it is the trainer's; " + apart;
+  if (config.debug_rollout_only) return "no rank trains with --debug-rollout-only; " + apart;
+  return fmt::format(
+      "several ranks that train have engines with --colocate, on CPUs also with "
+      "--rollout-num-gpus {}",
+      config.world_size());
+}
+
 /// Engines of several ranks over the devices of ranks that train.
 void check_own_engines(ParsedFlags& flags, Problems& problems) {
   const RunConfig& config = flags.config;
@@ -19,13 +32,8 @@ void check_own_engines(ParsedFlags& flags, Problems& problems) {
   if (!config.has_engine_on_each_rank()) {
     flags.warnings.push_back(fmt::format(
         "--rollout-num-gpus-per-engine {}: has no effect, because the engine of this run is "
-        "on one device{}",
-        per_engine,
-        config.world_size() == 1
-            ? ", the trainer's"
-            : fmt::format("; several ranks that train have engines with --colocate, on CPUs "
-                          "also with --rollout-num-gpus {}",
-                          config.world_size())));
+        "on one device; {}",
+        per_engine, how_to_have_more_ranks(config)));
     return;
   }
   problems.require(
@@ -86,8 +94,7 @@ void check_engine_workers(ParsedFlags& flags, Problems& problems) {
   problems.require(config.rollout_num_gpus_per_engine >= 1,
                    fmt::format("--rollout-num-gpus-per-engine {}: should be at least 1",
                                config.rollout_num_gpus_per_engine));
-  const bool draws = !config.debug_train_only && config.load_debug_rollout_data.empty() &&
-                     !config.trains_on_rows();
+  const bool draws = config.generates();
   // Where trainer and engine take turns, the devices are the trainer's.
   if (config.colocate && draws && flags.gives("--rollout-num-gpus") &&
       config.rollout_num_gpus != config.world_size()) {

@@ -469,12 +469,18 @@ struct RunConfig : ModelFlags,
   /// trained as the run that drew it was.
   bool has_update_interval() const { return train_async || !load_debug_rollout_data.empty(); }
 
+  /// Responses are drawn by engines of this run.
+  bool generates() const {
+    return !trains_on_rows() && !debug_train_only && load_debug_rollout_data.empty();
+  }
+
   /// An engine on the device of every rank that trains, which take turns (loop/rank_engines.h): on GPUs
   /// wherever they can be, on CPUs, whose cores they share, where --rollout-num-gpus is the number of
   /// ranks and --colocate is given.
   bool has_engine_on_each_rank() const {
+    if (world_size() == 1 || !generates() || debug_rollout_only || !shares_weights()) return false;
     // A schedule that repeats asks one engine, whose batches repeat.
-    if (world_size() == 1 || !shares_weights() || deterministic_schedule) return false;
+    if (deterministic_schedule) return false;
     return device != "cpu" || (colocate && rollout_num_gpus == world_size());
   }
   /// Ranks that make up one of those engines; 1: it is its device's alone.

@@ -19,13 +19,8 @@ constexpr std::string_view kDataSources[] = {
     "slime.rollout.data_source.RolloutDataSourceWithBuffer",
     "slime.rollout.data_source.RolloutDataSource"};
 
-bool generates(const RunConfig& config) {
-  return !config.trains_on_rows() && !config.debug_train_only &&
-         config.load_debug_rollout_data.empty();
-}
-
 std::vector<UsersFunction> all_named(const RunConfig& config) {
-  const bool draws = generates(config);
+  const bool draws = config.generates();
   const bool makes_batches = !config.trains_on_rows() && !config.debug_rollout_only;
   const auto unless = [](bool is_built_in, const std::string& path) {
     return is_built_in ? std::string() : path;

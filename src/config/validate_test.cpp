@@ -234,5 +234,24 @@ TEST(Validate, EnginesOfSeveralRanksAreOverRanksThatTrain) {
               HasSubstr("--rollout-num-gpus-per-engine 2: does not divide the 3 ranks that train"));
 }
 
+TEST(Validate, WhereNothingIsDrawnNoRankHasAnEngine) {
+  const std::string three =
+      "--actor-num-gpus-per-node 3 --colocate --rollout-num-gpus 3 --rollout-num-gpus-per-engine "
+      "2 ";
+  for (const std::string nothing :
+       {"--debug-train-only --rm-type math", "--load-debug-rollout-data /tmp/{rollout_id}.jsonl",
+        "--loss-type sft_loss"}) {
+    const Checked result = checked(three + nothing);
+    EXPECT_FALSE(result.flags.config.has_engine_on_each_rank()) << nothing;
+    EXPECT_EQ(result.flags.config.ranks_of_own_engine(), 1) << nothing;
+  }
+  const Checked draws = checked(three + "--debug-rollout-only");
+  EXPECT_FALSE(draws.flags.config.has_engine_on_each_rank());
+  EXPECT_EQ(draws.error, "");
+  EXPECT_THAT(draws.flags.warnings,
+              Contains(HasSubstr("has no effect, because the engine of this run is on one device; "
+                                 "no rank trains with --debug-rollout-only")));
+}
+
 }  // namespace
 }  // namespace slime::config

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <optional>
 #include <utility>
@@ -17,6 +18,7 @@
 #include "engine/ranks/following_rank.h"
 #include "engine/ranks/leading_runner.h"
 #include "engine/ranks/peer_group.h"
+#include "loop/follower_greeting.h"
 #include "loop/rank_tasks.h"
 #include "net/frame_channel.h"
 #include "net/tcp.h"
@@ -25,7 +27,7 @@ namespace slime::loop {
 namespace {
 
 constexpr const char* kWhat = "the ranks of an engine find one another";
-/// A follower's first frame: its rank in the engine, a space, and the run's greeting.
+/// A follower's first frame (loop/follower_greeting.h).
 constexpr uint32_t kGreeting = 1;
 constexpr uint64_t kGreetingBytes = 4096;
 
@@ -57,18 +59,23 @@ struct Listening {
   Listening& operator=(const Listening&) = delete;
 };
 
-/// Milliseconds until then; 0: it is over.
-int left_until(std::chrono::steady_clock::time_point limit) {
-  const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
-      limit - std::chrono::steady_clock::now());
-  return static_cast<int>(std::max<int64_t>(0, left.count()));
+using SteadyTime = std::chrono::steady_clock::time_point;
+
+/// Waits until there is something to read or to accept. False: it is later than `limit`.
+bool is_readable_before(SteadyTime limit, int descriptor) {
+  ::pollfd readable{.fd = descriptor, .events = POLLIN, .revents = 0};
+  for (;;) {
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
+        limit - std::chrono::steady_clock::now());
+    const int found = ::poll(&readable, 1, static_cast<int>(std::max<int64_t>(0, left.count())));
+    if (found >= 0 || errno != EINTR) return found == 1;
+  }
 }
 
 /// The first frame, where it comes whole within some seconds: a follower sends it at once.
 std::optional<net::Frame> first_frame(net::FrameChannel& channel) {
   const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(5);
-  ::pollfd readable{.fd = channel.descriptor(), .events = POLLIN, .revents = 0};
-  while (::poll(&readable, 1, left_until(limit)) == 1) {
+  while (is_readable_before(limit, channel.descriptor())) {
     const bool is_open = channel.read_available();
     if (auto frame = channel.next()) return frame;
     if (!is_open) break;
@@ -76,25 +83,22 @@ std::optional<net::Frame> first_frame(net::FrameChannel& channel) {
   return std::nullopt;
 }
 
-/// The greeting's rank, where it is one of this run's; otherwise -1. A stranger gets no answer.
-int rank_of(net::FrameChannel& channel, const cluster::RunIdentity& identity, int size) {
+/// Nothing for who is no follower of this run. A stranger gets no answer.
+std::optional<int> rank_behind(net::FrameChannel& channel, const cluster::RunIdentity& identity,
+                               int size) {
   try {
     const auto frame = first_frame(channel);
-    if (!frame || frame->type != kGreeting) return -1;
-    const std::string_view text = frame->payload;
-    int rank = -1;
-    const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), rank);
-    const auto used = static_cast<std::size_t>(rest - text.data());
-    if (error != std::errc{} || rank < 1 || rank >= size || used == text.size()) return -1;
-    return cluster::why_refused(identity, text.substr(used + 1)).empty() ? rank : -1;
+    if (!frame || frame->type != kGreeting) return std::nullopt;
+    return rank_of_follower(frame->payload, identity, size);
   } catch (const net::FrameError&) {
-    return -1;
+    return std::nullopt;
   }
 }
 
 }  // namespace
 
 EngineGroup::EngineGroup(const comm::Mesh& trainers, const EngineGroupConfig& config) {
+  check(trainers.world().size() % config.size == 0, "engines divide the ranks that train");
   const int place = trainers.rank() % config.size, leader = trainers.rank() - place;
   std::optional<comm::Rendezvous> rendezvous;
   if (place == 0) rendezvous.emplace(config.address);
@@ -129,21 +133,23 @@ EngineGroup::~EngineGroup() {
 void EngineGroup::meet_followers(const EngineGroupConfig& config) {
   const Listening listening(config.address);
   mesh_->world().all_gather(fmt::format("{}", net::port_of(listening.socket)), kWhat);
-  std::vector<int> connections(static_cast<std::size_t>(config.size - 1), -1);
+  std::vector<std::unique_ptr<net::FrameChannel>> channels(
+      static_cast<std::size_t>(config.size - 1));
   const auto limit = std::chrono::steady_clock::now() + kRankConnectTimeout;
   for (int missing = config.size - 1; missing > 0;) {
-    ::pollfd waiting{.fd = listening.socket, .events = POLLIN, .revents = 0};
-    if (::poll(&waiting, 1, left_until(limit)) != 1)
+    if (!is_readable_before(limit, listening.socket))
       throw comm::GroupError(
           fmt::format("{} of {} ranks of an engine did not come", missing, config.size));
     const int socket = net::accept_from(listening.socket);
     if (socket < 0) continue;
-    net::FrameChannel channel(socket, kGreetingBytes);
-    const int rank = rank_of(channel, config.identity, config.size);
-    if (rank < 0 || connections[static_cast<std::size_t>(rank - 1)] >= 0) continue;
-    connections[static_cast<std::size_t>(rank - 1)] = channel.release();
+    auto channel = std::make_unique<net::FrameChannel>(socket, kGreetingBytes);
+    const auto rank = rank_behind(*channel, config.identity, config.size);
+    if (!rank || channels[static_cast<std::size_t>(*rank - 1)]) continue;
+    channels[static_cast<std::size_t>(*rank - 1)] = std::move(channel);
     --missing;
   }
+  std::vector<int> connections;
+  for (const auto& channel : channels) connections.push_back(channel->release());
   followers_ = std::make_unique<engine::Followers>(connections);
 }
 
@@ -151,9 +157,8 @@ void EngineGroup::meet_leader(const EngineGroupConfig& config, const std::string
   const std::string port = mesh_->world().all_gather("", kWhat).front();
   try {
     net::FrameChannel channel(net::connect_to(address, std::stoi(port), kRankConnectTimeout));
-    const std::string greeting =
-        fmt::format("{} {}", mesh_->rank(), cluster::to_greeting(config.identity));
-    if (!channel.send(kGreeting, greeting, kRankConnectTimeout))
+    if (!channel.send(kGreeting, to_follower_greeting(mesh_->rank(), config.identity),
+                      kRankConnectTimeout))
       throw comm::GroupError("the first rank of an engine is gone");
     to_leader_ = channel.release();
   } catch (const comm::GroupError&) {
@@ -173,7 +178,12 @@ engine::MakeStepRunner EngineGroup::make_runner() {
 
 void EngineGroup::follow(model::Network& network, const model::Precision& precision) {
   const int own = ::dup(to_leader_);  // stop_following() has its own
-  engine::FollowingRank(own, *mesh_, precision, network).follow();
+  try {
+    engine::FollowingRank(own, *mesh_, precision, network).follow();
+  } catch (...) {
+    stop_following();  // the leader would wait for answers and in collectives
+    throw;
+  }
 }
 
 void EngineGroup::stop_following() {

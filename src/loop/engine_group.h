@@ -44,7 +44,8 @@ class EngineGroup final {
 
   /// Of a rank that follows: does what the leader tells with its slices, `network`, which somebody else
   /// gives new weights while the engine is paused. Returns when the leader is gone, or after
-  /// stop_following(), which any thread may call. Throws what engine::FollowingRank does.
+  /// stop_following(), which any thread may call. Throws what engine::FollowingRank does; the leader
+  /// sees the end of the connection then.
   void follow(model::Network& network, const model::Precision& precision);
   void stop_following();
 

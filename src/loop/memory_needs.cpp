@@ -145,6 +145,7 @@ MemoryNeeds memory_needs(const config::RunConfig& config, model::Network& networ
   }
   if (has_engine) {
     set_pages(config, network, precision, needs);
+    if (model.latent.kv_rank > 0) needs.ranks_of_one_cache = config.ranks_of_own_engine();
     needs.step_requests = step_requests(config);
     const auto weights = static_cast<int64_t>(flat.nbytes());
     if (needs.has_engine) {

@@ -9,8 +9,8 @@
 
 namespace slime::loop {
 
-/// Of the process of the loop. `network` is the whole model, `trained` this rank's part of it where there is
-/// one beside it, otherwise the same. `trainer`: null where nothing is trained. `longest_prompt`: tokens; 0
+/// Of the process of the loop. `network` is what its engine has, the whole model or slices in an engine of
+/// several ranks; `trained` what this rank trains where that is another network, otherwise the same. `trainer`: null where nothing is trained. `longest_prompt`: tokens; 0
 /// when that is not known, then the model's longest context counts.
 MemoryNeeds memory_needs(const config::RunConfig& config, model::Network& network,
                          model::Network& trained, const model::Precision& precision,

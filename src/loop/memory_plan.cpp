@@ -168,7 +168,9 @@ void MemoryPlan::add_rows(const config::RunConfig& config, const MemoryNeeds& ne
       config.kv_cache_gb > 0 ? "--kv-cache-gb" : "--rollout-max-response-len, --kv-cache-gb");
   add("states of requests and of their prefixes", states, offloads_ ? 0 : states, false,
       "--sglang-max-running-requests");
-  add("the whole model's weights", needs.whole_weights, needs.whole_weights, true);
+  add(config.ranks_of_own_engine() > 1 ? "the engine's slices of the weights"
+                                       : "the whole model's weights",
+      needs.whole_weights, needs.whole_weights, true);
   add("the engine's weights", needs.engine_weights, needs.engine_weights, true);
   add("their second buffer", needs.staged_weights, needs.staged_weights, true);
   if (!publishes_on_host_)

@@ -21,9 +21,7 @@ namespace slime::loop {
 
 bool trains(const config::RunConfig& config) { return !config.debug_rollout_only; }
 
-bool generates(const config::RunConfig& config) {
-  return !config.debug_train_only && !config.trains_on_rows();
-}
+bool generates(const config::RunConfig& config) { return config.generates(); }
 
 bool trains_apart(const config::RunConfig& config) {
   const bool has_engine_here = generates(config) && config.num_engine_workers == 0;

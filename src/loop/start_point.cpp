@@ -33,9 +33,11 @@ bool names_checkpoint_of(const fs::path& root, const fs::path& path) {
 
 /// What would work in the place of a --load that has no checkpoint.
 std::string advice_for(const fs::path& given) {
-  const fs::path parent = (given / "").parent_path().parent_path();
-  if (fs::exists(given / "COMMITTED"))
-    return fmt::format("this is one checkpoint: give its folder, --load {}", parent.string());
+  if (fs::exists(given / "COMMITTED")) {
+    // Links followed: a run's "latest" is one.
+    return fmt::format("this is one checkpoint: give its folder, --load {}",
+                       fs::canonical(given).parent_path().string());
+  }
   if (!train::checkpoint_iterations(given / "checkpoints").empty())
     return fmt::format("there are some in --load {}", (given / "checkpoints").string());
   if (fs::exists(given / "config.json"))

@@ -129,6 +129,9 @@ TEST_F(StartPointTest, ALoadedFolderWithoutCheckpointsIsRefusedWithWhatWouldWork
               HasSubstr("there are some in --load " + (root_ / "other/checkpoints").string()));
   EXPECT_THAT(says(checkpoint),
               HasSubstr("give its folder, --load " + (root_ / "other/checkpoints").string()));
+  fs::create_directory_symlink(checkpoint, root_ / "newest");
+  EXPECT_THAT(says(root_ / "newest"),
+              HasSubstr("give its folder, --load " + (root_ / "other/checkpoints").string()));
   std::ofstream(root_ / "run" / "config.json") << "{}";
   EXPECT_THAT(says(root_ / "run"), HasSubstr("give it as --hf-checkpoint"));
 }

@@ -54,7 +54,10 @@ class Worker final {
 
   ~Worker() {
     if (server_.joinable()) ::shutdown(kDataDescriptor, SHUT_RDWR);  // the controller may be alive
-    if (follower_.joinable()) group_->stop_following();
+    if (follower_.joinable()) {
+      follower_.request_stop();
+      group_->stop_following();
+    }
   }
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;
@@ -93,19 +96,28 @@ class Worker final {
     say("its engine is ready");
   }
 
+ private:
+  /// Its part of the engine's steps, beside what this rank trains.
   void follow() {
-    follower_ = std::jthread([this] {
+    follower_ = std::jthread([this](const std::stop_token& stop) {
+      // Otherwise the controller would learn of it from the rank that leads alone, who has lost a
+      // follower and does not know why.
+      const auto fail = [&](cluster::FailureCause cause, const std::exception& error) {
+        say(error.what());
+        if (!stop.stop_requested()) link_.report_failure(cause, error.what());
+      };
       try {
         group_->follow(*own_weights_, precision());
-      } catch (const std::exception& error) {  // the rank that leads notices
-        say(error.what());
+      } catch (const comm::GroupError& error) {
+        fail(cluster::FailureCause::kPeers, error);
+      } catch (const std::exception& error) {
+        fail(cluster::FailureCause::kOwn, error);
       }
     });
     link_.answer("");
     say("it follows in an engine");
   }
 
- private:
   void become_trainer(const TrainerTask& task) {
     const config::RunConfig& flags = start_.config;
     const model::Precision precision = this->precision();

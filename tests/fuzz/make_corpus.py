@@ -135,6 +135,8 @@ def seeds(target):
         yield b"\3e" + json.dumps({"config": config, "longest_prompt": 96, "kv_cache_bytes": 4096, "num_threads": 1}).encode()
         yield b"\4" + json.dumps({"max_request_tokens": 96, "device": "the CPU", "memory": ["keys 1 GiB"]}).encode()
         yield b"\5" + struct.pack("<QQff", 1, 2, -0.5, -1.5)
+    elif target == "follower_greeting_fuzz":
+        yield from (b"\4" + f"{rank} 3 {'7' * 64}".encode() for rank in (1, 3, 4))
     elif target == "node_frames_fuzz":
         start = {"worker": 3, "name": "rank 1", "device": -1, "command": ["", "worker"], "environment": ["A=b"], "log": "/l", "has_data": True}
         yield b"\0" + json.dumps({"token": "0f" * 32, "program": "5-ab", "host": "gpu7", "rank": 1, "num_devices": 8}).encode()

@@ -3,10 +3,14 @@
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
+#include <sys/socket.h>
 
+#include <array>
+#include <atomic>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <thread>
 
 #include "core/version_runs.h"
 #include "engine/paged_kv_cache.h"
@@ -15,6 +19,7 @@
 #include "engine_rank_cases.h"
 #include "engine_rank_threads.h"
 #include "model/whole_weights.h"
+#include "rank_threads.h"
 
 namespace slime::engine {
 namespace {
@@ -275,6 +280,38 @@ TEST(EngineRanks, AnEngineThatLosesARankIsLost) {
   EXPECT_EQ(lost.output_ids.size(), 3U);
   request.rid = "later";
   EXPECT_EQ(two.generate(request).finish->cause, FinishReason::Cause::kEngineLost);
+}
+
+/// What a follower is told, and `delay` late that it gives memory back.
+void pass_on(int from, int to, std::chrono::milliseconds delay, std::atomic<bool>& has_released) {
+  net::FrameChannel in(from), out(to);
+  while (const auto frame = in.receive()) {
+    if (static_cast<RankOrder>(frame->type) == RankOrder::kRelease) {
+      std::this_thread::sleep_for(delay);
+      has_released = true;
+    }
+    if (!out.send(frame->type, frame->payload, std::chrono::seconds(10))) return;
+  }
+}
+
+TEST(EngineRanks, MemoryIsGivenBackOnAllRanksBeforeTheFirstGoesOn) {
+  std::array<int, 2> first{}, second{};
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM, 0, first.data()), 0);
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM, 0, second.data()), 0);
+  std::atomic<bool> has_released = false;
+  const std::jthread relay(
+      [&] { pass_on(first[1], second[0], std::chrono::milliseconds(200), has_released); });
+  parity::on_mesh(comm::engine_layout(2), [&](const comm::Mesh& mesh) {
+    auto slices = slices_of("qwen3")(mesh);
+    if (mesh.rank() == 1)
+      return FollowingRank(second[1], mesh, model::Precision::of("float32"), *slices).follow();
+    Followers followers({first[0]});
+    const StepRunnerConfig config{
+        .num_pages = 8, .max_running_requests = 1, .max_prefill_tokens = 16, .context_length = 64};
+    LeadingRunner runner(make_step_runner(*slices, config), followers, mesh.tp(), config);
+    runner.release_memory();
+    EXPECT_TRUE(has_released);
+  });
 }
 
 }  // namespace

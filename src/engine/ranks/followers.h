@@ -33,7 +33,7 @@ enum class RankOrder : uint32_t {
   kExchange,     // compute with the second network; Weights::flat_constants() of it
   kChecksums,    // of the weights that run, over the mesh; true: they become random numbers first
   kForgetLaunched,
-  kRelease,  // the memory of keys and values
+  kRelease,  // the memory of keys and values; all ranks have done so when rank 0 goes on
   kResume,
   kAnswer,  // to rank 0: why it failed; empty: it did not
 };

@@ -121,7 +121,8 @@ void FollowingRank::carry_out(const net::Frame& frame) {
       steps_.forget();
       return runner().reset();
     case RankOrder::kRelease:
-      return runner().release_memory();
+      runner().release_memory();
+      return mesh_.tp().barrier(kReleasing);
     case RankOrder::kResume:
       return runner().resume_memory();
     default:

@@ -151,7 +151,10 @@ void LeadingRunner::reset() {
 }
 
 void LeadingRunner::release_memory() {
-  together(RankOrder::kRelease, "", [&] { own_->release_memory(); });
+  together(RankOrder::kRelease, "", [&] {
+    own_->release_memory();
+    ranks_.barrier(kReleasing);  // who trains next takes that memory, on all ranks
+  });
 }
 
 void LeadingRunner::resume_memory() {

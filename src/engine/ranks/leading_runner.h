@@ -32,6 +32,9 @@ StepRunnerConfig step_runner_config_from(std::string_view frame);
 /// StepRunner::checksums_of() on one of several ranks, which all do it together; the result is rank 0's.
 WeightChecksums checksums_of_rank(model::Weights& weights, bool resets, comm::RankGroup& ranks);
 
+/// What ranks say they do while each gives its keys' and values' memory back.
+inline constexpr const char* kReleasing = "the engine's ranks give memory back";
+
 class LeadingRunner final : public StepRunner {
  public:
   using OnLost = std::function<void(const std::string&)>;
