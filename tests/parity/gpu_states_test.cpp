@@ -25,9 +25,9 @@ std::unique_ptr<model::Network> fresh_network(const model::Precision& precision)
   return network;
 }
 
-std::vector<GenerateRequest> workload() { return testing::state_workload(1); }
+std::vector<GenerateRequest> gpu_workload() { return testing::state_workload(1); }
 
-void expect_same(const GenerateUpdate& a, const GenerateUpdate& b) {
+void expect_same_update(const GenerateUpdate& a, const GenerateUpdate& b) {
   testing::expect_same_response(a, b, 5e-4);
 }
 
@@ -36,7 +36,7 @@ const std::vector<GenerateUpdate>& on_the_cpu() {
     std::vector<GenerateUpdate> out;
     TestEngine bench(fresh_network(model::Precision::of("float32")),
                      {.max_running_requests = 1, .enable_prefix_cache = false});
-    for (const auto& request : workload()) out.push_back(bench.generate(request));
+    for (const auto& request : gpu_workload()) out.push_back(bench.generate(request));
     return out;
   }();
   return all;
@@ -47,7 +47,7 @@ int64_t expect_as_on_the_cpu(const EngineConfig& config) {
   TestEngine bench(fresh_network(model::Precision::on_gpu("float32")), config);
   int64_t retractions = 0;
   for (int round = 0; round < 2; ++round) {
-    auto requests = workload();
+    auto requests = gpu_workload();
     for (auto& request : requests) {
       request.rid += "." + std::to_string(round);
       bench.submit(request);
@@ -55,7 +55,7 @@ int64_t expect_as_on_the_cpu(const EngineConfig& config) {
     for (std::size_t i = 0; i < requests.size(); ++i) {
       const GenerateUpdate out = bench.responses().wait(requests[i].rid);
       retractions += out.num_retractions;
-      expect_same(out, on_the_cpu()[i]);
+      expect_same_update(out, on_the_cpu()[i]);
     }
   }
   return retractions;
@@ -86,7 +86,7 @@ TEST(GpuEngineStates, APrefixIsGoneOnFrom) {
   const GenerateUpdate miss = bench.generate(request), hit = bench.generate(request);
   EXPECT_EQ(miss.cached_tokens, 0);
   EXPECT_EQ(hit.cached_tokens, 76);
-  expect_same(hit, miss);
+  expect_same_update(hit, miss);
   testing::expect_goes_on_from_its_end(bench);
 }
 
@@ -108,7 +108,7 @@ TEST(GpuEngineStates, OfARequestThatStoppedServeTheNextTurn) {
   const GenerateUpdate next = bench.generate(greedy_request(tokens, 20));
   EXPECT_GE(next.cached_tokens, length - 1);
   bench.engine().flush_cache();
-  expect_same(next, bench.generate(greedy_request(tokens, 20)));
+  expect_same_update(next, bench.generate(greedy_request(tokens, 20)));
 }
 
 TEST(GpuEngineStates, PausesSleepAndUpdatesInTheMiddleLoseNothing) {
@@ -133,7 +133,7 @@ TEST(GpuEngineStates, PausesSleepAndUpdatesInTheMiddleLoseNothing) {
                                      .source = FromNetwork{same_weights.get()},
                                      .running = RunningRequests::kKeep});
     }
-    expect_same(bench.responses().wait(request.rid), undisturbed);
+    expect_same_update(bench.responses().wait(request.rid), undisturbed);
   }
 }
 
