@@ -37,6 +37,7 @@ void on_pairs(int ranks, const std::function<void(loop::EngineGroup&, model::Net
     if (group->leads()) {
       body(*group, *slices);
       group.reset();  // the follower sees the end of its connection
+      mesh.world().barrier("leading has ended");
       return;
     }
     std::string end = "the leader is gone";
@@ -45,6 +46,8 @@ void on_pairs(int ranks, const std::function<void(loop::EngineGroup&, model::Net
     } catch (const std::exception& error) {
       end = error.what();
     }
+    // A rank that follows no longer still trains: its group outlives this.
+    mesh.world().barrier("leading has ended");
     const std::lock_guard lock(mutex);
     if (ends != nullptr) ends->push_back(end);
   });
