@@ -16,8 +16,8 @@ namespace slime::sync {
 namespace {
 
 using model::Slice;
-using model::ToldTensor;
-using model::ToldWeights;
+using model::TensorLayout;
+using model::WeightLayout;
 
 constexpr const char* kWhat = "new weights for the engines of all ranks";
 /// Of the tensors that travel together.
@@ -25,16 +25,16 @@ constexpr int64_t kBatchBytes = int64_t{1} << 29;
 /// Elements between two tensors of a flat buffer, sent along.
 constexpr int64_t kMostPadding = 1024;
 
-const ToldTensor& tensor_of(const ToldWeights& weights, std::size_t index) {
+const TensorLayout& tensor_of(const WeightLayout& weights, std::size_t index) {
   const std::size_t count = weights.tensors.size();
   return index < count ? weights.tensors[index] : weights.constants[index - count];
 }
 
-std::size_t count_of(const ToldWeights& weights) {
+std::size_t count_of(const WeightLayout& weights) {
   return weights.tensors.size() + weights.constants.size();
 }
 
-Reshard::Box box_of(const ToldTensor& tensor) {
+Reshard::Box box_of(const TensorLayout& tensor) {
   Reshard::Box box;
   for (std::size_t d = 0; d < tensor.full_shape.size(); ++d) {
     const bool is_cut = static_cast<int>(d) == tensor.slice.dim;
@@ -58,7 +58,7 @@ Reshard::Box intersection(const Reshard::Box& a, const Reshard::Box& b) {
 }
 
 /// Where the box of a tensor begins in its rank's flat buffer, if it is one run of it; otherwise -1.
-int64_t run_begin(const ToldTensor& tensor, const Reshard::Box& box) {
+int64_t run_begin(const TensorLayout& tensor, const Reshard::Box& box) {
   const Reshard::Box all = box_of(tensor);
   int64_t begin = 0;
   bool is_cut = false;  // by a dimension before this one: then this one has to be whole
@@ -87,11 +87,12 @@ Tensor view_of(const model::Weights& weights, std::size_t index, const Reshard::
 
 }  // namespace
 
-/// What the ranks told of the weights that they have and of those that they need.
+/// The layouts of what ranks have and of what they need.
 class Reshard::Plan {
  public:
   Plan(const comm::Mesh& mesh, const model::Weights& from, const model::Weights& to)
-      : have_(model::tell_weights(mesh, from, kWhat)), need_(model::tell_weights(mesh, to, kWhat)) {
+      : have_(model::gather_layouts(mesh, from, kWhat)),
+        need_(model::gather_layouts(mesh, to, kWhat)) {
     for (int rank = 0; rank < size(); ++rank) {
       for (std::size_t i = 0; i < count_of(have(rank)); ++i)
         holders_[tensor_of(have(rank), i).name].push_back({rank, i});
@@ -99,12 +100,19 @@ class Reshard::Plan {
   }
 
   int size() const { return static_cast<int>(have_.size()); }
-  const ToldWeights& have(int rank) const { return have_[static_cast<std::size_t>(rank)]; }
-  const ToldWeights& need(int rank) const { return need_[static_cast<std::size_t>(rank)]; }
+  const WeightLayout& have(int rank) const { return have_[static_cast<std::size_t>(rank)]; }
+  const WeightLayout& need(int rank) const { return need_[static_cast<std::size_t>(rank)]; }
+
+  /// All of the tensor or a slice.
+  bool has(int rank, const std::string& name) const {
+    const auto holders = holders_.find(name);
+    return holders != holders_.end() &&
+           std::ranges::find(holders->second, rank, &Holder::rank) != holders->second.end();
+  }
 
   /// Where `rank` gets what it needs as its `target`.
   std::vector<Move> moves_to(int rank, std::size_t target) const {
-    const ToldTensor& needed = tensor_of(need(rank), target);
+    const TensorLayout& needed = tensor_of(need(rank), target);
     const Box all = box_of(needed);
     std::vector<Move> moves;
     int64_t found = 0;
@@ -138,7 +146,7 @@ class Reshard::Plan {
     return all;
   }
 
-  std::vector<ToldWeights> have_, need_;
+  std::vector<WeightLayout> have_, need_;
   Holders holders_;
 };
 
@@ -161,9 +169,9 @@ Reshard::Reshard(const comm::Mesh& mesh, const model::Weights& from, const model
   std::map<std::pair<int, int>, std::size_t> last;  // shipment of the batch between two ranks
   for (const std::string& name : names) {
     const auto& places = targets[name];
-    const ToldTensor& told = tensor_of(plan.need(places[0].first), places[0].second);
+    const TensorLayout& layout = tensor_of(plan.need(places[0].first), places[0].second);
     int64_t size = element;
-    for (const int64_t dim : told.full_shape) size *= dim;
+    for (const int64_t dim : layout.full_shape) size *= dim;
     if (bytes + size > kBatchBytes) {
       batches_.emplace_back();
       last.clear();
@@ -171,7 +179,9 @@ Reshard::Reshard(const comm::Mesh& mesh, const model::Weights& from, const model
     }
     bytes += size;
     std::vector<Shipment>& batch = batches_.back();
+    const bool sends = plan.has(mesh.rank(), name);
     for (const auto& [rank, target] : places) {
+      if (!sends && rank != mesh.rank()) continue;
       for (Move& move : plan.moves_to(rank, target)) {
         if (move.to != mesh.rank() && move.from != mesh.rank()) continue;
         const int64_t elements = volume(move.box);

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "comm/mesh.h"
-#include "model/told_weights.h"
+#include "model/weight_layout.h"
 #include "model/weights.h"
 
 namespace slime::sync {
@@ -25,7 +25,8 @@ class Reshard final {
 
   /// Overwrites the weights and constants of `to`. All ranks call it together; when it returns all of
   /// them are done, on GPUs as well. Nobody reads `to` or changes `from` meanwhile. What is not sent
-  /// from its place or received in its place takes at most half a GiB at a time.
+  /// from its place or received in its place takes at most half a GiB at a time, or as much as a tensor
+  /// that is larger; what lies apart in memory is copied once for each engine that gets it.
   void run() const;
 
   /// That this rank gets from others in each run().

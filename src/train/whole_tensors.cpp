@@ -8,7 +8,7 @@
 
 #include "core/error.h"
 #include "core/json.h"
-#include "model/told_weights.h"
+#include "model/weight_layout.h"
 #include "train/shards.h"
 
 namespace slime::train {
@@ -23,11 +23,11 @@ int64_t product(const std::vector<int64_t>& shape) { return c10::multiply_intege
 WholeTensors::WholeTensors(const comm::Mesh& mesh, const model::Weights& weights)
     : mesh_(mesh), weights_(weights) {
   std::map<std::string, std::size_t> index_of;
-  const std::vector<model::ToldWeights> all = model::tell_weights(mesh, weights, kWhat);
+  const std::vector<model::WeightLayout> all = model::gather_layouts(mesh, weights, kWhat);
   for (int rank = 0; rank < static_cast<int>(all.size()); ++rank) {
-    const model::ToldWeights& told = all[static_cast<std::size_t>(rank)];
-    parts_.push_back(sharded_parts(told.num_elements, told.experts_begin));
-    for (const model::ToldTensor& tensor : told.tensors) {
+    const model::WeightLayout& layout = all[static_cast<std::size_t>(rank)];
+    parts_.push_back(sharded_parts(layout.num_elements, layout.experts_begin));
+    for (const model::TensorLayout& tensor : layout.tensors) {
       const auto [found, is_new] = index_of.emplace(tensor.name, entries_.size());
       if (is_new) {
         entries_.push_back({tensor.name, tensor.full_shape});

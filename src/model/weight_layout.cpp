@@ -1,4 +1,4 @@
-#include "model/told_weights.h"
+#include "model/weight_layout.h"
 
 #include <utility>
 
@@ -7,7 +7,7 @@
 namespace slime::model {
 namespace {
 
-json::object to_json(const ToldTensor& tensor) {
+json::object to_json(const TensorLayout& tensor) {
   return {{"name", tensor.name},
           {"shape", json::value_from(tensor.shape)},
           {"full_shape", json::value_from(tensor.full_shape)},
@@ -30,33 +30,33 @@ std::string to_text(const Weights& weights) {
                                       {"constants", std::move(constants)}});
 }
 
-ToldTensor tensor_from(const json::value& told) {
+TensorLayout tensor_from(const json::value& value) {
   const auto numbers = [&](const char* key) {
-    return json::value_to<std::vector<int64_t>>(told.at(key));
+    return json::value_to<std::vector<int64_t>>(value.at(key));
   };
   const std::vector<int64_t> slice = numbers("slice");
-  return {.name = json::value_to<std::string>(told.at("name")),
+  return {.name = json::value_to<std::string>(value.at("name")),
           .shape = numbers("shape"),
           .full_shape = numbers("full_shape"),
           .slice = {static_cast<int>(slice.at(0)), slice.at(1), slice.at(2)},
-          .offset = told.at("offset").to_number<int64_t>()};
+          .offset = value.at("offset").to_number<int64_t>()};
 }
 
-ToldWeights weights_from(const json::value& told) {
-  ToldWeights weights{.num_elements = told.at("num_elements").to_number<int64_t>(),
-                      .experts_begin = told.at("experts_begin").to_number<int64_t>()};
-  for (const json::value& tensor : told.at("tensors").as_array())
+WeightLayout weights_from(const json::value& value) {
+  WeightLayout weights{.num_elements = value.at("num_elements").to_number<int64_t>(),
+                       .experts_begin = value.at("experts_begin").to_number<int64_t>()};
+  for (const json::value& tensor : value.at("tensors").as_array())
     weights.tensors.push_back(tensor_from(tensor));
-  for (const json::value& constant : told.at("constants").as_array())
+  for (const json::value& constant : value.at("constants").as_array())
     weights.constants.push_back(tensor_from(constant));
   return weights;
 }
 
 }  // namespace
 
-std::vector<ToldWeights> tell_weights(const comm::Mesh& mesh, const Weights& weights,
-                                      const char* what) {
-  std::vector<ToldWeights> all;
+std::vector<WeightLayout> gather_layouts(const comm::Mesh& mesh, const Weights& weights,
+                                         const char* what) {
+  std::vector<WeightLayout> all;
   for (const std::string& text : mesh.world().all_gather(to_text(weights), what))
     all.push_back(weights_from(parse_json(text, what)));
   return all;

@@ -1,6 +1,6 @@
 #pragma once
 
-/// What each rank has of a model's weights, as the ranks tell it one another.
+/// Which slices of a model's weights each rank has, and where in its flat buffer.
 
 #include <cstdint>
 #include <string>
@@ -12,7 +12,7 @@
 namespace slime::model {
 
 /// As NamedWeight. Of a constant, which every rank that has it has whole, offset means nothing.
-struct ToldTensor {
+struct TensorLayout {
   std::string name;
   std::vector<int64_t> shape;  // of the slice
   std::vector<int64_t> full_shape;
@@ -20,15 +20,15 @@ struct ToldTensor {
   int64_t offset = 0;
 };
 
-struct ToldWeights {
+struct WeightLayout {
   int64_t num_elements = 0;
   int64_t experts_begin = 0;
-  std::vector<ToldTensor> tensors;    // as Weights::tensors()
-  std::vector<ToldTensor> constants;  // as Weights::constants()
+  std::vector<TensorLayout> tensors;    // as Weights::tensors()
+  std::vector<TensorLayout> constants;  // as Weights::constants()
 };
 
 /// Of all ranks of the world, in their order. All call it together; `what` stands in messages.
-std::vector<ToldWeights> tell_weights(const comm::Mesh& mesh, const Weights& weights,
-                                      const char* what);
+std::vector<WeightLayout> gather_layouts(const comm::Mesh& mesh, const Weights& weights,
+                                         const char* what);
 
 }  // namespace slime::model
