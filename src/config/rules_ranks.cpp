@@ -66,6 +66,25 @@ void check_pipeline(const RunConfig& config, Problems& problems) {
                   stages));
 }
 
+/// Micro-batches of a step, as many for each rank (train/schedule.h); pairs need not divide.
+void check_steps(const RunConfig& config, Problems& problems) {
+  const int64_t ranks = config.data_parallel_size(), group = config.micro_batch_group();
+  const int64_t samples = *config.global_batch_size;
+  if (ranks * group == 1 || config.is_preference()) return;
+  const std::string groups =
+      group == 1 ? "" : fmt::format(" x {} pipeline stages with virtual stages", group);
+  problems.require(samples >= ranks * group,
+                   fmt::format("--actor-num-gpus-per-node {}: --global-batch-size {} is less than "
+                               "one sample for each of {} data-parallel ranks{}",
+                               config.world_size(), samples, ranks, groups));
+  problems.require(
+      config.use_dynamic_batch_size || samples % (config.micro_batch_size * ranks * group) == 0,
+      fmt::format(
+          "--global-batch-size {}: should be a multiple of --micro-batch-size {} x {} ranks{}, "
+          "or use --use-dynamic-batch-size",
+          samples, config.micro_batch_size, ranks, groups));
+}
+
 }  // namespace
 
 void check_ranks(const RunConfig& config, Problems& problems) {
@@ -96,22 +115,8 @@ void check_ranks(const RunConfig& config, Problems& problems) {
       fmt::format("--recompute-granularity selective: computes products again that "
                   "--tensor-model-parallel-size {} has to sum between; use full, or 1",
                   config.tensor_model_parallel_size));
-  const int64_t ranks = config.data_parallel_size();
-  if (ranks <= 1 || world % together != 0 || config.micro_batch_size < 1 ||
-      *config.global_batch_size < 1)
-    return;
-  const int64_t samples = *config.global_batch_size * (config.is_preference() ? 2 : 1);
-  problems.require(config.is_preference() || samples >= ranks,
-                   fmt::format("--actor-num-gpus-per-node {}: --global-batch-size {} is less than "
-                               "one sample for each of {} data-parallel ranks",
-                               world, *config.global_batch_size, ranks));
-  const bool is_static = !config.use_dynamic_batch_size && !config.is_preference();
-  problems.require(
-      !is_static || samples % (config.micro_batch_size * ranks) == 0,
-      fmt::format(
-          "--global-batch-size {}: should be a multiple of --micro-batch-size {} x {} ranks, "
-          "or use --use-dynamic-batch-size",
-          *config.global_batch_size, config.micro_batch_size, ranks));
+  if (world % together != 0 || config.micro_batch_size < 1 || *config.global_batch_size < 1) return;
+  check_steps(config, problems);
 }
 
 }  // namespace slime::config

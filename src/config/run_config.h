@@ -444,6 +444,10 @@ struct ParallelFlags {
   }
   /// Ranges of layers of a pipeline stage.
   int64_t pipeline_chunks() const { return num_virtual_stages_per_pipeline_rank.value_or(1); }
+  /// Micro-batches of a rank come in groups of so many (spec section 12.3).
+  int64_t micro_batch_group() const {
+    return pipeline_chunks() > 1 ? pipeline_model_parallel_size : 1;
+  }
 };
 
 struct RunConfig : ModelFlags,
@@ -478,9 +482,9 @@ struct RunConfig : ModelFlags,
   /// wherever they can be, on CPUs, whose cores they share, where --rollout-num-gpus is the number of
   /// ranks and --colocate is given.
   bool has_engine_on_each_rank() const {
-    if (world_size() == 1 || !generates() || debug_rollout_only || !shares_weights()) return false;
+    const bool draws_while_nobody_trains = generates() && !debug_rollout_only && shares_weights();
     // A schedule that repeats asks one engine, whose batches repeat.
-    if (deterministic_schedule) return false;
+    if (world_size() == 1 || !draws_while_nobody_trains || deterministic_schedule) return false;
     return device != "cpu" || (colocate && rollout_num_gpus == world_size());
   }
   /// Ranks that make up one of those engines; 1: it is its device's alone.

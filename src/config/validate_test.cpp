@@ -235,6 +235,21 @@ TEST(Validate, EnginesOfSeveralRanksAreOverRanksThatTrain) {
               HasSubstr("--rollout-num-gpus-per-engine 2: does not divide the 3 ranks that train"));
 }
 
+TEST(Validate, VirtualStagesTakeMicroBatchesInGroupsOfTheStages) {
+  const std::string two =
+      "--actor-num-gpus-per-node 2 --pipeline-model-parallel-size 2 "
+      "--num-virtual-stages-per-pipeline-rank 2 --rollout-batch-size 8 --n-samples-per-prompt 1 ";
+  EXPECT_THAT(checked(two + "--micro-batch-size 8").error,
+              HasSubstr("--global-batch-size 8: should be a multiple of --micro-batch-size 8 x 1 "
+                        "ranks x 2 pipeline stages with virtual stages"));
+  EXPECT_EQ(checked(two + "--micro-batch-size 4").error, "");
+  const std::string dynamic = "--use-dynamic-batch-size --max-tokens-per-gpu 64 ";
+  EXPECT_EQ(checked(two + dynamic).error, "");
+  EXPECT_THAT(checked(two + dynamic + "--global-batch-size 1").error,
+              HasSubstr("--global-batch-size 1 is less than one sample for each of 1 "
+                        "data-parallel ranks x 2 pipeline stages with virtual stages"));
+}
+
 TEST(Validate, WhereNothingIsDrawnNoRankHasAnEngine) {
   const std::string three =
       "--actor-num-gpus-per-node 3 --colocate --rollout-num-gpus 3 --rollout-num-gpus-per-engine "

@@ -115,7 +115,7 @@ void share_out_threads(Stations& run) {
 }
 
 void start_engines(Stations& run) {
-  if (!generates(run.config)) {
+  if (!run.config.generates()) {
     run.own_engines = std::make_unique<NoEngines>();
     return;
   }

@@ -21,10 +21,8 @@ namespace slime::loop {
 
 bool trains(const config::RunConfig& config) { return !config.debug_rollout_only; }
 
-bool generates(const config::RunConfig& config) { return config.generates(); }
-
 bool trains_apart(const config::RunConfig& config) {
-  const bool has_engine_here = generates(config) && config.num_engine_workers == 0;
+  const bool has_engine_here = config.generates() && config.num_engine_workers == 0;
   return trains(config) && config.device == "cpu" && !has_engine_here &&
          (config.world_size() > 1 || config.num_engine_workers > 0);
 }
@@ -44,7 +42,7 @@ void plan_memory(Stations& run, const model::Precision& precision,
                  const train::TrainConfig* trainer, bool is_taken) {
   const MemoryNeeds needs =
       memory_needs(run.config, run.shape(), run.part ? *run.part : run.shape(), precision, trainer,
-                   generates(run.config), run.dataset ? run.dataset->longest_prompt() : 0);
+                   run.config.generates(), run.dataset ? run.dataset->longest_prompt() : 0);
   run.memory.plan(run.config, needs,
                   needs.whole_weights + (is_taken ? needs.train.resident() : needs.train.weights));
 }
@@ -86,7 +84,7 @@ RankStart rank_start(const Stations& run) {
 void load_published(Stations& run, const model::Precision& precision) {
   if (run.published) return;  // survivors
   run.memory.explain_shortage(Phase::kGenerate, [&] {
-    run.published = generates(run.config)
+    run.published = run.config.generates()
                         ? model::load_network(weights_directory(run), precision)
                         : model::make_blank_network(
                               model::read_model_config(run.config.hf_checkpoint), precision);
@@ -137,7 +135,7 @@ void open_trainers_here(Stations& run, const model::Precision& precision, const 
   run.memory.explain_shortage(Phase::kTrain, [&] {
     const std::string directory = weights_directory(run);
     EngineGroup* const group = hosted.engine_group();
-    const bool is_copied = generates(config) && (!has_whole || group != nullptr);
+    const bool is_copied = config.generates() && (!has_whole || group != nullptr);
     const comm::Mesh& of_engine = group != nullptr ? group->mesh() : comm::Mesh::single();
     run.network = model::load_network(directory, precision, is_copied ? of_engine : mesh);
     if (is_copied) run.part = model::load_network(directory, precision, mesh);
@@ -162,6 +160,10 @@ void open_trainers_here(Stations& run, const model::Precision& precision, const 
 void load_networks(Stations& run, std::vector<std::string>& notes) {
   const model::Precision precision = model::precision_on(run.config.device, run.config.dtype);
   const auto note = [&notes](const std::string& line) { notes.push_back(line); };
+  if (run.config.device != "cpu" && run.config.num_threads > kernels::kMostHostThreads) {
+    note(fmt::format("--num-threads {}: a process with a GPU has {}", run.config.num_threads,
+                     kernels::kMostHostThreads));
+  }
   check_shape(run.config, model::read_model_config(weights_directory(run)));
   if (trains_apart(run.config)) {
     open_trainers_apart(run, precision, note);

@@ -11,7 +11,6 @@
 namespace slime::loop {
 
 bool trains(const config::RunConfig& config);
-bool generates(const config::RunConfig& config);
 
 /// Each rank that trains has a process of its own, and this one computes nothing: as soon as there is
 /// a second process, but for ranks whose engine reads the weights of rank 0, which are so far in this

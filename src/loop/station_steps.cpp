@@ -87,7 +87,7 @@ void StationSteps::publish(WeightVersion version) {
 void StationSteps::check_update() {
   constexpr int kChecked = 2;
   if (!run_.config.check_weight_update_equal || num_checked_updates_ >= kChecked) return;
-  if (!trains(run_.config) || !generates(run_.config)) return;
+  if (!trains(run_.config) || !run_.config.generates()) return;
   ++num_checked_updates_;
   const WeightChecksums trained = run_.trainers->weight_checksums();
   const auto engines = run_.engines().client().check_weights(engine::WeightCheck::kChecksum);

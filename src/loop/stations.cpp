@@ -58,7 +58,7 @@ void read_data(Stations& run, const json::object& unknown, Notes& notes) {
   const config::RunConfig& config = run.config;
   const StartPoint& start = run.start;
   const bool evaluates =
-      generates(config) && config.eval_interval && !config::has_users_evaluation(config);
+      config.generates() && config.eval_interval && !config::has_users_evaluation(config);
   if (!run.text)
     run.text = std::make_unique<ModelText>(load_model_text(config.hf_checkpoint,
                                                            needs_template(config, evaluates),
@@ -84,7 +84,7 @@ void read_data(Stations& run, const json::object& unknown, Notes& notes) {
         "not wait for answers of plug-in hosts",
         eval_rewards.front()));
   }
-  const bool draws = generates(config) && opens_door(config);
+  const bool draws = config.generates() && opens_door(config);
   if (draws) run.door = std::make_unique<EngineDoor>(config, *run.text);
   if (draws || !config::users_functions(config).empty() || !eval_rewards.empty()) {
     const PluginPlaces places{

@@ -82,8 +82,7 @@ train::BatchingConfig make_batching(const config::RunConfig& config) {
   batching.balance_data = config.balance_data;
   batching.balance_by_flops = config.balance_by_flops;
   batching.dp = config.data_parallel_size();
-  if (config.pipeline_chunks() > 1)
-    batching.micro_batch_group = config.pipeline_model_parallel_size;
+  batching.micro_batch_group = config.micro_batch_group();
   return batching;
 }
 

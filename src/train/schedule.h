@@ -23,7 +23,9 @@ struct BatchingConfig {
   bool balance_data = false;       // ranks get equal work, by FLOPs
   bool balance_by_flops = false;   // micro-batches too; implies balance_data, needs dynamic
   int64_t dp = 1;
-  int64_t micro_batch_group = 1;  // of interleaved pipeline stages: a rank's count is a multiple
+  /// Of interleaved pipeline stages: make_schedule() gives each rank a multiple of so many. Pairs, and what
+  /// is packed by prefixes (micro_batch.h), are in no groups; pipelines do not need them.
+  int64_t micro_batch_group = 1;
 };
 
 /// One entry per data-parallel rank in the outer vectors.

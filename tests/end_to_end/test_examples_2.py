@@ -148,8 +148,10 @@ def test_a_coding_agent_of_the_openai_protocol_is_trained(tmp_path):
     assert {row["reward"] for row in rows} <= {0, 1}
     used = [row for row in rows if row["metadata"]["use_tool"] and row["metadata"]["calls"] >= 1]
     assert len(used) > len(rows) / 2
-    # Between two turns a tool has spoken. (A sample may have one turn alone and still be of an agent that used a tool: a
-    # call that the client repeats in other words is given up, and what is trained begins behind it.)
+    # What a tool said is in the response, or before it: a call that the client repeats in other words is given up, and
+    # what is trained begins behind it.
+    words = importlib.import_module("transformers").AutoTokenizer.from_pretrained(tmp_path / "model")
+    assert all("<|im_start|>tool\n" in words.decode(row["tokens"]) for row in used)
     told = [row for row in used if "<|im_start|>tool\n" in row["response"]]
     assert len(told) > len(rows) / 2
     assert all(row in told for row in used if spans(row["loss_mask"]) >= 2)
