@@ -152,11 +152,23 @@ double decode_floor(const Workload& workload, const Costs& costs) {
   return costs.step_seconds(running, keys, keys);
 }
 
+/// Per token, of the products behind the last layer's attention.
+double flops_behind_last_attention(const model::ModelConfig& config) {
+  const bool is_latent = config.latent.kv_rank > 0;
+  const int64_t attended =
+      config.num_heads * (is_latent ? config.latent.value_dim : config.head_dim);
+  const model::ExpertsConfig& experts = config.experts;
+  const int64_t width = experts.are_in(config.num_layers - 1)
+                            ? experts.per_token * experts.width + experts.shared_width
+                            : config.intermediate_size;
+  return 2.0 * static_cast<double>(config.hidden_size * (attended + 3 * width));
+}
+
+/// Only what has to be computed: one row of each prompt sees the output layer and what comes before it.
 double prefill_flops(const Workload& workload, const Costs& costs, const model::ModelConfig& config,
                      int num_ranks) {
-  // The output layer sees one row per prompt.
-  const double per_token =
-      costs.flops - 2.0 * static_cast<double>(config.vocab_size * config.hidden_size / num_ranks);
+  const double head = 2.0 * static_cast<double>(config.vocab_size * config.hidden_size);
+  const double per_token = costs.flops - (head + flops_behind_last_attention(config)) / num_ranks;
   double flops = 0;
   for (const int64_t length : workload.prompt_lengths) {
     const auto n = static_cast<double>(length);

@@ -228,7 +228,7 @@ int generate(std::span<const std::string> arguments) {
   const auto network = model::load_network(
       directory, model::precision_on(device.device, dtype == "auto" ? model.dtype : dtype));
   config.kv_cache_bytes = kv_cache_bytes_of(device);
-  config.records_experts = model.has_experts() && device.device == "cpu";
+  config.records_experts = model.has_experts();
   if (tokenizer != nullptr)
     config.token_bytes = [&tokenizer](TokenId id) { return tokenizer->token_bytes(id); };
   Lines lines;  // before the engine, whose thread fills them

@@ -34,7 +34,7 @@ struct EngineConfig {
   /// GPU: a second buffer for the weights, into which new ones are written while steps run, so that
   /// the engine stands still for a copy on the device alone.
   bool stages_weights = false;
-  bool records_experts = false;  // for requests that want to know them; on the CPU
+  bool records_experts = false;  // for requests that want to know them
   /// Of the engine's ranks, of which this is the first (engine/ranks/followers.h); it outlives the
   /// engine, whose thread meets the others on it.
   const comm::Mesh* mesh = &comm::Mesh::single();

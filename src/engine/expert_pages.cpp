@@ -24,6 +24,16 @@ std::span<int16_t> ExpertPages::at(PageId page, int64_t slot) {
           static_cast<std::size_t>(width_)};
 }
 
+void ExpertPages::append(const CachedRows& rows, std::vector<int16_t>& out) const {
+  const int64_t first = rows.begin / page_tokens_;
+  out.reserve(out.size() + static_cast<std::size_t>((rows.end - rows.begin) * width_));
+  for (int64_t position = rows.begin; position < rows.end; ++position) {
+    const auto row = at(rows.pages[static_cast<std::size_t>(position / page_tokens_ - first)],
+                        position % page_tokens_);
+    out.insert(out.end(), row.begin(), row.end());
+  }
+}
+
 void ExpertPages::copy_page(PageId from, PageId to) {
   const int64_t size = page_tokens_ * width_;
   std::copy_n(at(from, 0).data(), size, at(to, 0).data());

@@ -9,6 +9,7 @@
 
 #include "core/tensor.h"
 #include "engine/page_pool.h"
+#include "engine/step_runner.h"
 #include "model/network.h"
 
 namespace slime::engine {
@@ -27,6 +28,8 @@ class ExpertPages {
     return const_cast<ExpertPages*>(this)->at(page, slot);
   }
   void copy_page(PageId from, PageId to);
+  /// Appends those of the rows.
+  void append(const CachedRows& rows, std::vector<int16_t>& out) const;
 
  private:
   int64_t page_tokens_;

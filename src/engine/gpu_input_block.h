@@ -21,7 +21,7 @@ namespace slime::engine {
 struct GpuStepInputs {
   Tensor ids_T;         // int64
   Tensor positions_T;   // int64
-  Tensor drawn_rows_R;  // int64; undefined: all rows, in order
+  Tensor drawn_rows_R;  // int64, may be none; undefined: all rows, in order
   kernels::PagedBatch batch;
   std::vector<kernels::PagedSpan> spans;  // of the sequences, on the host, without padding
   kernels::SampleRows sampling;

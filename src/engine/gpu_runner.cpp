@@ -12,6 +12,7 @@
 #include "engine/prompt_scores.h"
 #include "kernels/cpu/thread_pool.h"
 #include "kernels/gpu/recorded_rows.h"
+#include "model/router_pass.h"
 
 namespace slime::engine {
 namespace {
@@ -87,12 +88,6 @@ Tensor states_of(const model::Network& network, const StepRunnerConfig& step,
   return memory.view(states_offset(network, step), {step.num_states, numbers}, at::kFloat);
 }
 
-/// Log-probs of the prompt are still to be computed.
-bool scores_prompt(const Chunk& chunk) {
-  const Request& request = *chunk.request;
-  return request.wants_input_scores() && request.num_scored < request.prompt_length;
-}
-
 }  // namespace
 
 int64_t GpuRunner::page_bytes(std::span<const model::BlockNeeds> blocks, at::ScalarType dtype) {
@@ -128,6 +123,8 @@ GpuRunner::GpuRunner(model::Network& network, const StepRunnerConfig& config)
                keys_.device()),
       copy_begins_(keys_.device().type(), c10::EventFlag::BACKEND_DEFAULT),
       copy_ends_(keys_.device().type(), c10::EventFlag::BACKEND_DEFAULT) {
+  if (config.records_experts && network.config().has_experts())
+    experts_.emplace(network.config(), config.num_pages, keys_.device());
   // What the constructor put on the device must be there before the runner's stream reads it. Not all
   // of the device: another engine may be recording.
   c10::impl::VirtualGuardImpl(keys_.device().type()).getStream(keys_.device()).synchronize();
@@ -138,6 +135,7 @@ GpuRunner::~GpuRunner() { stream_.synchronize(); }
 void GpuRunner::reset() {
   launched_.clear();
   recorded_.clear();
+  if (experts_) experts_->reset();
 }
 
 void GpuRunner::release_memory() {
@@ -146,6 +144,7 @@ void GpuRunner::release_memory() {
 }
 
 void GpuRunner::copy_page(PageId from, PageId to) {
+  if (experts_) experts_->copy_page(from, to);
   const c10::StreamGuard guard(stream_);
   keys_.select(1, to).copy_(keys_.select(1, from));
   if (values_.defined()) values_.select(1, to).copy_(values_.select(1, from));
@@ -206,25 +205,39 @@ const kernels::GpuGraph* GpuRunner::any_graph() const {
   return nullptr;
 }
 
-Tensor GpuRunner::forward(const GpuStepInputs& in) {
+Tensor GpuRunner::room_for_experts(int64_t rows) const {
+  return experts_ ? experts_->room(rows) : Tensor();
+}
+
+void GpuRunner::append_experts(const CachedRows& rows, std::vector<int16_t>& out) const {
+  if (experts_) experts_->append(rows, out);
+}
+
+Tensor GpuRunner::forward(const GpuStepInputs& in, const Tensor& made_TYK, const Tensor& wanted_R) {
   gpu_.resolve_ids_(in.ids_T, results_.on_device[0]);
   attention_.begin_step(in);
   model::TokenBatch batch;
   batch.ids_T = in.ids_T;
   batch.positions_T = in.positions_T;
+  batch.wanted_R = wanted_R;
+  model::RouterPass routers;
+  if (made_TYK.defined()) {
+    routers.num_rows = made_TYK.size(0);
+    routers.made_YTK = made_TYK.transpose(0, 1);
+    batch.routers = &routers;
+  }
   return network_->forward(batch, attention_);
 }
 
-void GpuRunner::draw(const GpuStepInputs& in, const Tensor& hidden_TH) {
-  const Tensor hidden_RH =
-      in.drawn_rows_R.defined() ? hidden_TH.index_select(0, in.drawn_rows_R) : hidden_TH;
+void GpuRunner::draw(const GpuStepInputs& in, const Tensor& hidden_RH) {
   const Tensor logits_RV = network_->logits(hidden_RH);
   gpu_.sample(
       logits_RV, in.sampling,
       {results_.on_device[0], results_.on_device[1].view(at::kFloat), results_.on_device[2]});
 }
 
-void GpuRunner::send_results(int turn) {
+void GpuRunner::send_results(std::span<const Chunk> chunks, const Tensor& made_TYK, int turn) {
+  if (experts_) experts_->send(chunks, made_TYK);
   results_.on_host[turn].copy_(results_.on_device, /*non_blocking=*/true);
   results_.ready[turn].record(stream_);
 }
@@ -249,24 +262,32 @@ bool GpuRunner::launch(std::span<const Chunk> chunks) {
     const auto [entry, is_new] = recorded_.try_emplace({network_, rows});
     Recorded& recorded = entry->second;
     if (is_new) {
-      draw(in, forward(in));
+      recorded.made_TYK = room_for_experts(rows);
+      draw(in, forward(in, recorded.made_TYK));
     } else {
       if (recorded.graph == nullptr) {
         recorded.inputs = std::move(in);
         recorded.graph =
-            gpu_.record([&] { draw(recorded.inputs, forward(recorded.inputs)); }, any_graph());
+            gpu_.record([&] { draw(recorded.inputs, forward(recorded.inputs, recorded.made_TYK)); },
+                        any_graph());
       }
       recorded.graph->replay();
     }
-    send_results(launched.turn);
+    send_results(chunks, recorded.made_TYK, launched.turn);
   } else {
     const GpuStepInputs in = inputs_.fill(chunks, wishes, num_tokens, false);
-    const Tensor hidden_TH = forward(in);
-    score_prompts(chunks, hidden_TH,
-                  [this](const Tensor& hidden_PH, std::span<const TokenId> targets,
-                         int64_t num_top) { return score_rows(hidden_PH, targets, num_top); });
-    if (num_drawn > 0) draw(in, hidden_TH);
-    send_results(launched.turn);
+    const Tensor made_TYK = room_for_experts(num_tokens);
+    const bool wants_all = waits || config_.computes_all_rows;  // scores of prompts do
+    Tensor hidden_RH = forward(in, made_TYK, wants_all ? Tensor() : in.drawn_rows_R);
+    if (waits) {
+      score_prompts(chunks, hidden_RH,
+                    [this](const Tensor& hidden_PH, std::span<const TokenId> targets,
+                           int64_t num_top) { return score_rows(hidden_PH, targets, num_top); });
+    }
+    if (wants_all && in.drawn_rows_R.defined())
+      hidden_RH = hidden_RH.index_select(0, in.drawn_rows_R);
+    if (num_drawn > 0) draw(in, hidden_RH);
+    send_results(chunks, made_TYK, launched.turn);
   }
   launched_.push_back(std::move(launched));
   return !waits;
@@ -301,6 +322,7 @@ std::vector<std::optional<kernels::SampledToken>> GpuRunner::collect() {
   launched_.pop_front();
   results_.ready[launched.turn]
       .synchronize();  // sync: the step's tokens, while the next one computes
+  if (experts_) experts_->collect();
   const Tensor& results = results_.on_host[launched.turn];
   const int32_t* tokens = results.const_data_ptr<int32_t>();
   const auto* log_probs = reinterpret_cast<const float*>(tokens + results.size(1));

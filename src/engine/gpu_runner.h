@@ -24,6 +24,7 @@
 #include <utility>
 
 #include "engine/gpu_attention.h"
+#include "engine/gpu_expert_choices.h"
 #include "engine/gpu_input_block.h"
 #include "engine/gpu_row_wishes.h"
 #include "engine/step_runner.h"
@@ -49,6 +50,7 @@ class GpuRunner final : public StepRunner {
   void reset() override;
   void release_memory() override;
   void resume_memory() override { memory_->map(); }
+  void append_experts(const CachedRows& rows, std::vector<int16_t>& out) const override;
   at::ScalarType kv_dtype() const override { return keys_.scalar_type(); }
 
  private:
@@ -70,12 +72,14 @@ class GpuRunner final : public StepRunner {
   /// States of requests that begin are those before the first token.
   void clear_states(std::span<const Chunk> chunks);
   int64_t padded_rows(int64_t rows) const;
-  /// Hidden states of the step, and from them the drawn tokens in results_.
-  Tensor forward(const GpuStepInputs& in);
-  void draw(const GpuStepInputs& in, const Tensor& hidden_TH);
+  /// Hidden states of the step, and from them the drawn tokens in results_. `made_TYK`: where choices
+  /// of experts go; undefined: nobody asks. `wanted_R`: TokenBatch's.
+  Tensor forward(const GpuStepInputs& in, const Tensor& made_TYK, const Tensor& wanted_R = {});
+  void draw(const GpuStepInputs& in, const Tensor& hidden_RH);
   std::vector<kernels::SampledToken> score_rows(const Tensor& hidden_PH,
                                                 std::span<const TokenId> targets, int64_t num_top);
-  void send_results(int turn);
+  void send_results(std::span<const Chunk> chunks, const Tensor& made_TYK, int turn);
+  Tensor room_for_experts(int64_t rows) const;
   /// One of the recordings, or null.
   const kernels::GpuGraph* any_graph() const;
 
@@ -94,11 +98,13 @@ class GpuRunner final : public StepRunner {
   GpuAttention attention_;
   GpuInputBlock inputs_;
   GpuRowWishes wishes_;
+  std::optional<GpuExpertChoices> experts_;  // where choices are recorded
   Results results_;
   std::deque<Launched> launched_;
   c10::Event copy_begins_, copy_ends_;  // of new weights, timed; of an exchange: together
   struct Recorded {
     GpuStepInputs inputs;                      // keeps the views alive
+    Tensor made_TYK;                           // forward()'s
     std::unique_ptr<kernels::GpuGraph> graph;  // null: ran once, not recorded yet
   };
   /// By the network whose weights are read, and padded rows.

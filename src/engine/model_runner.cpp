@@ -2,6 +2,8 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
+
 #include "core/best_seconds.h"
 #include "core/error.h"
 #include "engine/cache_shape.h"
@@ -15,12 +17,10 @@ namespace {
 
 Tensor int64_tensor(int64_t size) { return at::empty({size}, at::TensorOptions(at::kLong)); }
 
-/// hidden_TH itself when `rows` are all of its rows.
-Tensor take_rows(const Tensor& hidden_TH, const std::vector<int64_t>& rows) {
-  if (static_cast<int64_t>(rows.size()) == hidden_TH.size(0)) return hidden_TH;
+Tensor index_of(const std::vector<int64_t>& rows) {
   Tensor index = int64_tensor(static_cast<int64_t>(rows.size()));
   std::copy(rows.begin(), rows.end(), index.data_ptr<int64_t>());
-  return hidden_TH.index_select(0, index);
+  return index;
 }
 
 std::span<float> row_of(const Tensor& logits_RV, int64_t row) {
@@ -36,6 +36,7 @@ ModelRunner::ModelRunner(model::Network& network, const StepRunnerConfig& config
       states_(network.blocks(), config.num_states),
       attention_(cache_, states_),
       queries_per_head_(cache_of_tokens(network.blocks()).queries_per_head),
+      computes_all_rows_(config.computes_all_rows),
       eos_ids_(config.eos_ids) {
   const model::ModelConfig& model = network.config();
   if (config.records_experts && model.has_experts())
@@ -47,9 +48,8 @@ void ModelRunner::copy_page(PageId from, PageId to) {
   if (experts_) experts_->copy_page(from, to);
 }
 
-void ModelRunner::record_experts(std::span<const Chunk> chunks, const Tensor& made_YTK) {
-  const Tensor made_TW = made_YTK.transpose(0, 1).contiguous();
-  const auto* row = made_TW.const_data_ptr<int16_t>();
+void ModelRunner::record_experts(std::span<const Chunk> chunks, const Tensor& made_TYK) {
+  const auto* row = made_TYK.const_data_ptr<int16_t>();
   for (const Chunk& chunk : chunks) {
     const Request& request = *chunk.request;
     for (int64_t i = 0; i < chunk.num_tokens; ++i, row += experts_->width()) {
@@ -61,20 +61,15 @@ void ModelRunner::record_experts(std::span<const Chunk> chunks, const Tensor& ma
   }
 }
 
-void ModelRunner::append_experts(const Request& request, int64_t begin, int64_t end,
-                                 std::vector<int16_t>& out) const {
-  if (!experts_) return;
-  for (int64_t position = begin; position < end; ++position) {
-    const auto row = experts_->at(request.pages[position / kernels::kPageTokens],
-                                  position % kernels::kPageTokens);
-    out.insert(out.end(), row.begin(), row.end());
-  }
+void ModelRunner::append_experts(const CachedRows& rows, std::vector<int16_t>& out) const {
+  if (experts_) experts_->append(rows, out);
 }
 
-Tensor ModelRunner::forward(std::span<const Chunk> chunks) {
+Tensor ModelRunner::forward(std::span<const Chunk> chunks, const Tensor& wanted_R) {
   int64_t num_tokens = 0;
   for (const Chunk& chunk : chunks) num_tokens += chunk.num_tokens;
   model::TokenBatch batch;
+  batch.wanted_R = wanted_R;
   batch.ids_T = int64_tensor(num_tokens);
   batch.positions_T = int64_tensor(num_tokens);
   auto* ids = batch.ids_T.data_ptr<int64_t>();
@@ -104,11 +99,12 @@ Tensor ModelRunner::forward(std::span<const Chunk> chunks) {
   if (!experts_) return network_->forward(batch, attention_);
   const model::ModelConfig& model = network_->config();
   model::RouterPass routers;
-  routers.made_YTK =
-      at::zeros({model.num_layers, row, model.experts.per_token}, at::TensorOptions(at::kShort));
+  const Tensor made_TYK =
+      at::zeros({row, model.num_layers, model.experts.per_token}, at::TensorOptions(at::kShort));
+  routers.made_YTK = made_TYK.transpose(0, 1);
   batch.routers = &routers;
   Tensor hidden_TH = network_->forward(batch, attention_);
-  record_experts(chunks, routers.made_YTK);
+  record_experts(chunks, made_TYK);
   return hidden_TH;
 }
 
@@ -138,11 +134,6 @@ void ModelRunner::copy_weights(const FreshWeights& fresh) {
 }
 
 bool ModelRunner::launch(std::span<const Chunk> chunks) {
-  const Tensor hidden_TH = forward(chunks);
-  score_prompts(chunks, hidden_TH,
-                [this](const Tensor& hidden_PH, std::span<const TokenId> targets, int64_t num_top) {
-                  return score_rows(hidden_PH, targets, num_top);
-                });
   drawn_.assign(chunks.size(), std::nullopt);
   std::vector<int64_t> rows;  // last ones of chunks that draw
   std::vector<SampleJob> jobs;
@@ -153,8 +144,18 @@ bool ModelRunner::launch(std::span<const Chunk> chunks) {
     rows.push_back(row - 1);
     jobs.emplace_back().request = chunk.request;
   }
+  const Tensor drawn_R = static_cast<int64_t>(rows.size()) < row ? index_of(rows) : Tensor();
+  const bool scores = std::ranges::any_of(chunks, scores_prompt);
+  const bool wants_all = scores || computes_all_rows_;
+  Tensor hidden_RH = forward(chunks, wants_all ? Tensor() : drawn_R);
+  if (scores) {
+    score_prompts(chunks, hidden_RH,
+                  [this](const Tensor& hidden_PH, std::span<const TokenId> targets,
+                         int64_t num_top) { return score_rows(hidden_PH, targets, num_top); });
+  }
+  if (wants_all && drawn_R.defined()) hidden_RH = hidden_RH.index_select(0, drawn_R);
   if (rows.empty()) return false;
-  const Tensor logits_RV = network_->logits(take_rows(hidden_TH, rows));
+  const Tensor logits_RV = network_->logits(hidden_RH);
   for (std::size_t i = 0; i < jobs.size(); ++i)
     jobs[i].logits_V = row_of(logits_RV, static_cast<int64_t>(i));
   sample(jobs, eos_ids_);

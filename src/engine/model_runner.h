@@ -30,12 +30,12 @@ class ModelRunner final : public StepRunner {
   void release_memory() override;
   void resume_memory() override {}  // comes back as it is written
   at::ScalarType kv_dtype() const override { return cache_.dtype(); }
-  void append_experts(const Request& request, int64_t begin, int64_t end,
-                      std::vector<int16_t>& out) const override;
+  void append_experts(const CachedRows& rows, std::vector<int16_t>& out) const override;
 
  private:
-  void record_experts(std::span<const Chunk> chunks, const Tensor& made_YTK);
-  Tensor forward(std::span<const Chunk> chunks);
+  void record_experts(std::span<const Chunk> chunks, const Tensor& made_TYK);
+  /// Hidden states of the wanted rows (TokenBatch).
+  Tensor forward(std::span<const Chunk> chunks, const Tensor& wanted_R);
   std::vector<kernels::SampledToken> score_rows(const Tensor& hidden_PH,
                                                 std::span<const TokenId> targets, int64_t num_top);
 
@@ -45,6 +45,7 @@ class ModelRunner final : public StepRunner {
   PagedAttention attention_;
   std::optional<ExpertPages> experts_;
   const int64_t queries_per_head_;
+  const bool computes_all_rows_;
   const std::vector<TokenId> eos_ids_;
   std::vector<std::optional<kernels::SampledToken>> drawn_;  // of the launched step
   double copy_seconds_ = 0;

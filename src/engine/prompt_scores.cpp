@@ -9,6 +9,11 @@ constexpr int64_t kScoredRows = 64;  // prompt positions whose logits exist at o
 
 }  // namespace
 
+bool scores_prompt(const Chunk& chunk) {
+  const Request& request = *chunk.request;
+  return request.wants_input_scores() && request.num_scored < request.prompt_length;
+}
+
 void score_prompts(std::span<const Chunk> chunks, const Tensor& hidden_TH,
                    const ScoreRowsFn& score_rows) {
   int64_t first_row = 0;  // of the chunk

@@ -18,6 +18,9 @@ namespace slime::engine {
 using ScoreRowsFn = std::function<std::vector<kernels::SampledToken>(
     const Tensor& hidden_PH, std::span<const TokenId> targets, int64_t num_top)>;
 
+/// Log-probs of the chunk's prompt are still to be computed.
+bool scores_prompt(const Chunk& chunk);
+
 /// Appends what this step's rows of hidden_TH tell to the requests' pending updates.
 void score_prompts(std::span<const Chunk> chunks, const Tensor& hidden_TH,
                    const ScoreRowsFn& score_rows);

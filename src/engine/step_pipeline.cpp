@@ -87,8 +87,13 @@ void StepPipeline::launch(std::vector<Chunk> chunks) {
   int64_t num_drawn = 0;
   for (const Chunk& chunk : chunks) {
     Request& request = *chunk.request;
-    StepInFlight::Part part{&request, chunk.completes(),
-                            static_cast<int64_t>(request.tokens.size())};
+    StepInFlight::Part part{.request = &request,
+                            .completes = chunk.completes(),
+                            .position = static_cast<int64_t>(request.tokens.size())};
+    if (request.client.return_routed_experts && part.completes) {
+      part.first_page = request.num_routed / kernels::kPageTokens;
+      part.pages.assign(request.pages.begin() + part.first_page, request.pages.end());
+    }
     const bool draws = draws_token(chunk);
     scheduler_.advance(chunk);
     if (draws) {
@@ -96,7 +101,7 @@ void StepPipeline::launch(std::vector<Chunk> chunks) {
       request.tokens.push_back(kPendingToken);
       request.draws_last = static_cast<int64_t>(request.tokens.size()) >= request.max_tokens;
     }
-    step.parts.push_back(part);
+    step.parts.push_back(std::move(part));
   }
   in_flight_.push_back(std::move(step));
   if (!runs_ahead) drain();
@@ -121,27 +126,32 @@ void StepPipeline::collect() {
   in_flight_.pop_front();
   int64_t num_drawn = 0;
   for (std::size_t i = 0; i < step.parts.size(); ++i) {
-    const auto& [request, completes, position] = step.parts[i];
-    if (request == nullptr || !completes) continue;
+    if (step.parts[i].request == nullptr || !step.parts[i].completes) continue;
     num_drawn += tokens[i].has_value() ? 1 : 0;
-    publish(*request, position, std::move(tokens[i]), step.version);
+    publish(step.parts[i], std::move(tokens[i]), step.version);
   }
   progress_.step_ended();
   report(num_drawn);
 }
 
-void StepPipeline::publish(Request& request, int64_t position,
+void StepPipeline::publish(const StepInFlight::Part& part,
                            std::optional<kernels::SampledToken> drawn, WeightVersion version) {
-  tell_experts(request, drawn ? position : static_cast<int64_t>(request.tokens.size()) - 1);
+  Request& request = *part.request;
+  tell_experts(part, drawn ? part.position : static_cast<int64_t>(request.tokens.size()) - 1);
   std::optional<FinishReason> ends =
-      drawn ? add_token(request, position, std::move(*drawn), version) : out_of_length();
+      drawn ? add_token(request, part.position, std::move(*drawn), version) : out_of_length();
   if (ends) return finish(request, std::move(*ends));
   if (is_due(request)) deliver(request, clock_.now());
 }
 
-void StepPipeline::tell_experts(Request& request, int64_t end) {
+void StepPipeline::tell_experts(const StepInFlight::Part& part, int64_t end) {
+  Request& request = *part.request;
   if (!request.client.return_routed_experts || end <= request.num_routed) return;
-  runner_->append_experts(request, request.num_routed, end, request.pending.routed_experts);
+  const int64_t page = request.num_routed / kernels::kPageTokens - part.first_page;
+  runner_->append_experts({.begin = request.num_routed,
+                           .end = end,
+                           .pages = std::span(part.pages).subspan(static_cast<std::size_t>(page))},
+                          request.pending.routed_experts);
   request.num_routed = end;
 }
 

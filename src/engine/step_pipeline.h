@@ -100,6 +100,10 @@ class StepPipeline {
       Request* request = nullptr;
       bool completes = false;
       int64_t position = 0;  // of the drawn token in Request::tokens
+      /// Where choices of experts are that the caller has not been told yet: a request that is
+      /// retracted while its step is in flight has no pages any more.
+      int64_t first_page = 0;
+      std::vector<PageId> pages;
     };
     std::vector<Part> parts;    // per chunk
     WeightVersion version = 0;  // of the weights that it computes with
@@ -108,11 +112,11 @@ class StepPipeline {
   bool may_step() const { return !is_paused_ && !is_asleep_; }
   void launch(std::vector<Chunk> chunks);
   void collect();
-  void publish(Request& request, int64_t position, std::optional<kernels::SampledToken> drawn,
+  void publish(const StepInFlight::Part& part, std::optional<kernels::SampledToken> drawn,
                WeightVersion version);
   void finish(Request& request, FinishReason reason);
   /// Tells whom rows before `end` visited, where the caller asked.
-  void tell_experts(Request& request, int64_t end);
+  void tell_experts(const StepInFlight::Part& part, int64_t end);
 
   const Clock& clock_;
   EngineProgress& progress_;

@@ -7,7 +7,7 @@
 
 namespace slime::engine {
 
-void StepRunner::append_experts(const Request&, int64_t, int64_t, std::vector<int16_t>&) const {
+void StepRunner::append_experts(const CachedRows&, std::vector<int16_t>&) const {
   throw BugError("this runner does not record experts");
 }
 
@@ -33,11 +33,6 @@ int64_t kv_page_bytes(model::Network& network, at::ScalarType kv_dtype) {
 
 std::unique_ptr<StepRunner> make_step_runner(model::Network& network,
                                              const StepRunnerConfig& config) {
-  if (config.records_experts && network.weights().flat().is_cuda()) {
-    throw ConfigError(
-        "enable-return-routed-experts, use-rollout-routing-replay: choices of experts are recorded "
-        "on the CPU only so far: use device cpu, or --use-routing-replay");
-  }
   if (network.weights().flat().is_cuda()) return std::make_unique<GpuRunner>(network, config);
   return std::make_unique<ModelRunner>(network, config);
 }

@@ -35,6 +35,12 @@ struct FreshWeights {
   bool defined() const { return flat_N.defined(); }
 };
 
+/// Rows [begin, end) of a request, and its pages from that of `begin` on.
+struct CachedRows {
+  int64_t begin = 0, end = 0;
+  std::span<const PageId> pages;
+};
+
 class StepRunner {
  public:
   virtual ~StepRunner() = default;
@@ -85,9 +91,9 @@ class StepRunner {
 
   virtual at::ScalarType kv_dtype() const = 0;
 
-  /// Appends whom rows [begin, end) of a request visited (StepRunnerConfig::records_experts).
-  virtual void append_experts(const Request& request, int64_t begin, int64_t end,
-                              std::vector<int16_t>& out) const;
+  /// Appends whom rows visited that collected steps computed (StepRunnerConfig::records_experts), before
+  /// the step that was launched after those is collected.
+  virtual void append_experts(const CachedRows& rows, std::vector<int16_t>& out) const;
 };
 
 struct StepRunnerConfig {
@@ -99,6 +105,8 @@ struct StepRunnerConfig {
   int64_t context_length = 0;
   bool shares_prompt_reads = true;  // on a GPU (kernels/gpu/decode_units.h)
   bool records_experts = false;
+  /// Of several ranks another one records them: then none leaves rows of the last layer out.
+  bool computes_all_rows = false;
   std::vector<TokenId> eos_ids;
 };
 

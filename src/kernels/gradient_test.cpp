@@ -164,7 +164,8 @@ TEST_F(KernelGradient, OfTreeAttention) {
 
 TEST_F(KernelGradient, OfLogProbsAndEntropiesInChunks) {
   const Tensor target = at::tensor({0, 6, 3, 3, 1}, at::kLong);
-  for (const int64_t kept_bytes : {0, 1000}) {  // logits computed twice, and kept
+  for (const int64_t kept_bytes :
+       {0, 100, 1000}) {  // logits computed twice, kept in part, and kept
     const Param head = weight({7, 4});
     const LinearLogProbOptions options{
         .temperature = 0.8, .entropy_gradient = true, .chunk_bytes = 60, .kept_bytes = kept_bytes};

@@ -85,7 +85,7 @@ void merge(Statistics& own, const VocabularySlice& vocabulary) {
   own.logprob_R = sums_4R[3] - (has_nucleus ? own.kept_logsumexp_R : own.logsumexp_R);
 }
 
-/// `kept`, unless null, receives the chunks' logits.
+/// `kept`, unless null, receives the logits of the first chunks, as many as options.kept_bytes allows.
 Statistics forward_chunks(const Tensor& hidden_RH, const Param& head, const Tensor& target_R,
                           const LinearLogProbOptions& options, std::vector<Tensor>* kept) {
   const int64_t rows = hidden_RH.size(0);
@@ -110,7 +110,8 @@ Statistics forward_chunks(const Tensor& hidden_RH, const Param& head, const Tens
       device.softmax_statistics(keep_nucleus(logits_RV, target, options.kept_tokens, begin), target,
                                 options.temperature, logprob, unused, kept_logsumexp);
     }
-    if (kept != nullptr) kept->push_back(logits_RV);
+    if (kept != nullptr && (begin + size) * head.value.size(0) * 4 <= options.kept_bytes)
+      kept->push_back(logits_RV);
   }
   if (options.vocabulary.sum_) merge(out, options.vocabulary);
   return out;
@@ -119,9 +120,8 @@ Statistics forward_chunks(const Tensor& hidden_RH, const Param& head, const Tens
 struct LinearLogProb : torch::autograd::Function<LinearLogProb> {
   static variable_list forward(AutogradContext* ctx, const Tensor& hidden_RH, const Param& head,
                                const Tensor& target_R, const LinearLogProbOptions& options) {
-    const bool keeps = hidden_RH.size(0) * head.value.size(0) * 4 <= options.kept_bytes;
     std::vector<Tensor> kept;
-    Statistics out = forward_chunks(hidden_RH, head, target_R, options, keeps ? &kept : nullptr);
+    Statistics out = forward_chunks(hidden_RH, head, target_R, options, &kept);
     ctx->saved_data["kept"] = kept;
     ctx->save_for_backward({hidden_RH, out.entropy_R, out.logsumexp_R});
     ctx->saved_data["target"] = target_R;
@@ -161,8 +161,9 @@ struct LinearLogProb : torch::autograd::Function<LinearLogProb> {
     for (int64_t begin = 0; begin < rows; begin += step) {
       const int64_t size = std::min(step, rows - begin);
       const Tensor hidden = hidden_RH.narrow(0, begin, size);
-      Tensor dlogits_RV = kept.empty() ? device.logits(hidden, head_VH)
-                                       : std::exchange(kept[static_cast<size_t>(begin / step)], {});
+      const auto chunk = static_cast<size_t>(begin / step);
+      Tensor dlogits_RV =
+          chunk < kept.size() ? std::exchange(kept[chunk], {}) : device.logits(hidden, head_VH);
       const auto of_chunk = [&](const Tensor& x_R) {
         return x_R.defined() ? x_R.narrow(0, begin, size) : Tensor();
       };

@@ -34,6 +34,8 @@ struct RoutedExperts {
   /// (kernels/block_chain.h).
   Tensor shared_gate_up;  // [2 S, H]: gates, then ups
   Tensor shared_down;     // [H, S]
+  /// int16, rows a stride apart: the choices are also written here; undefined: nobody asks.
+  Tensor chosen_TK;
 
   int64_t count() const { return router_EH.size(0); }
   int64_t width() const { return down.size(1); }

@@ -28,7 +28,7 @@ struct MemoryNeeds {
   int64_t micro_batch_tokens = 0;  // that train.activations was predicted for
   bool has_engine = true;
   int64_t kv_page_bytes = 0;
-  /// Beside a page, where choices of experts are recorded (on the CPU).
+  /// Beside a page, where choices of experts are recorded, in the host's memory: counted on the CPU.
   int64_t expert_page_bytes = 0;
   int64_t state_bytes = 0;       // of a request, in networks whose layers keep one (on the CPU)
   int64_t longest_request = 0;   // tokens, prompt and response

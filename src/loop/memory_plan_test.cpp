@@ -52,6 +52,16 @@ TEST(MemoryPlan, TheCacheHoldsAFullBatchAndTakesTurnsWithTheTrainer) {
   EXPECT_EQ(plan.rollout_bytes(), 58 * kGibibyte + plan.kv_cache_bytes());
 }
 
+TEST(MemoryPlan, LogitsAreKeptForTheBackwardInWhatNobodyElseTakes) {
+  MemoryNeeds needs = four_billion();
+  needs.train.logits = 4 * kGibibyte;
+  needs.train.all_logits = 10 * kGibibyte;
+  EXPECT_EQ(MemoryPlan(run_of(256), needs, gpu(140, 72)).train_bytes(), 128 * kGibibyte);
+  // Three GiB stay free.
+  EXPECT_EQ(MemoryPlan(run_of(256), needs, gpu(125, 72)).train_bytes(), 122 * kGibibyte);
+  EXPECT_EQ(MemoryPlan(run_of(256), needs, gpu(120, 72)).train_bytes(), 118 * kGibibyte);
+}
+
 TEST(MemoryPlan, RoomBeyondAStepsRequestsIsNotTakenWhereItWouldComeAndGo) {
   MemoryNeeds needs = four_billion();
   needs.step_requests =

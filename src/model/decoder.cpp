@@ -22,6 +22,7 @@
 #include "model/layers/tensor_parallel.h"
 #include "model/layers/vocabulary_parallel.h"
 #include "model/pipeline_layers.h"
+#include "model/router_pass.h"
 #include "model/weights_builder.h"
 
 namespace slime::model {
@@ -147,36 +148,25 @@ class Decoder final : public Network {
     const Blocks blocks = chunks_[static_cast<size_t>(chunk)];
     const bool is_first = is_first_stage_ && chunk == 0;
     const bool is_last = is_last_stage_ && static_cast<size_t>(chunk) + 1 == chunks_.size();
+    const bool wants_some = is_last && batch.wanted_R.defined();
+    check(!wants_some || (!at::GradMode::is_enabled() && !tp_.cuts_rows),
+          "some rows alone are wanted without gradients and where a rank has all of them");
     Stream stream{is_first ? embeddings(batch.ids_T) : stream_TH, {}};
     if (has_chain_ && attention.chains() != nullptr && !at::GradMode::is_enabled() &&
-        batch.routers == nullptr) {
-      stream = chained(blocks, stream.residual_TH, batch.positions_T, attention, config_.norm_eps,
+        is_free(batch.routers)) {
+      stream = chained(blocks, stream.residual_TH, batch, attention, config_.norm_eps,
                        {.sum = rank_collectives_.get(), .adds_biases = tp_.ranks.rank() == 0});
-      return kernels::add_rms_norm(stream.residual_TH, stream.update_TH, final_norm_,
-                                   config_.norm_eps)
-          .normed_TH;
+    } else {
+      stream = through(blocks, std::move(stream), batch, attention, wants_some);
     }
-    for (size_t i = 0; i < blocks.size(); ++i) {
-      const auto& block = blocks[i];
-      if (tell_ && i > 0 && at::GradMode::is_enabled()) {
-        const variable_list out =
-            TellBackward::apply(stream.residual_TH, stream.update_TH, &tell_, begin_of_block(i));
-        stream = {out[0], out[1]};
-      }
-      if (recompute_ == Recompute::kFull && at::GradMode::is_enabled()) {
-        const variable_list out = RecomputedBlock::apply(
-            sum_of(stream), block.get(), batch.positions_T, &attention, batch.routers);
-        stream = {out[0], out[1]};
-      } else {
-        stream = block->forward(stream, batch.positions_T, attention, batch.routers);
-      }
-    }
+    if (wants_some && batch.routers != nullptr) stream = stream.rows(batch.wanted_R);
     if (!is_last) return sum_of(stream);
+    if (wants_some && stream.residual_TH.size(0) == 0) return stream.residual_TH;
     const Tensor normed_LH =
         kernels::add_rms_norm(stream.residual_TH, stream.update_TH,
                               norm_weight(final_norm_, config_.norms_add_one), config_.norm_eps)
             .normed_TH;
-    return all_rows(normed_LH, batch.positions_T.size(0), tp_);
+    return wants_some ? normed_LH : all_rows(normed_LH, batch.positions_T.size(0), tp_);
   }
 
   Tensor empty_stream(int64_t num_tokens) const override {
@@ -219,6 +209,29 @@ class Decoder final : public Network {
   }
 
  private:
+  /// Block by block. Of the wanted rows alone where nobody records what routers do with the others.
+  Stream through(Blocks blocks, Stream stream, const TokenBatch& batch, Attention& attention,
+                 bool wants_some) const {
+    for (size_t i = 0; i < blocks.size(); ++i) {
+      const auto& block = blocks[i];
+      if (tell_ && i > 0 && at::GradMode::is_enabled()) {
+        const variable_list out =
+            TellBackward::apply(stream.residual_TH, stream.update_TH, &tell_, begin_of_block(i));
+        stream = {out[0], out[1]};
+      }
+      if (recompute_ == Recompute::kFull && at::GradMode::is_enabled()) {
+        const variable_list out = RecomputedBlock::apply(
+            sum_of(stream), block.get(), batch.positions_T, &attention, batch.routers);
+        stream = {out[0], out[1]};
+      } else if (wants_some && i + 1 == blocks.size() && batch.routers == nullptr) {
+        stream = block->forward_of_rows(batch.wanted_R, stream, batch.positions_T, attention);
+      } else {
+        stream = block->forward(stream, batch.positions_T, attention, batch.routers);
+      }
+    }
+    return stream;
+  }
+
   /// In the flat buffer, of the only range's.
   int64_t begin_of_block(size_t i) const { return weights_.tensors()[first_weights_[i]].offset; }
 

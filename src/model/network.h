@@ -31,7 +31,8 @@ class Network {
  public:
   virtual ~Network() = default;
 
-  /// Packed tokens to hidden states after the final norm: [T, H] in the activation precision. Under
+  /// Packed tokens to hidden states after the final norm: [T, H] in the activation precision, or those
+  /// of TokenBatch::wanted_R. Under
   /// grad mode the result carries gradient and the backward adds into weights().grad(); otherwise
   /// nothing is saved.
   virtual Tensor forward(const TokenBatch& batch, Attention& attention) = 0;

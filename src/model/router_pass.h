@@ -43,7 +43,7 @@ struct RouterPass {
   int64_t num_rows = 0;  // T
   /// int16 [Y, T, K]. A row whose first number is below 0 is routed freely; so are all without it.
   Tensor given_YTK;
-  /// int16 [Y, T, K]: layers write who was visited; undefined: nobody asks. What was -1 stays so in
+  /// int16 [Y, T, K], rows of a layer at any stride: layers write who was visited; undefined: nobody asks. What was -1 stays so in
   /// layers that are dense or another stage's.
   Tensor made_YTK;
 
@@ -54,5 +54,10 @@ struct RouterPass {
   /// float64 [Y, 2]: layers write the two terms, coefficients included; defined where losses are on.
   Tensor terms_Y2;
 };
+
+/// Whether routers choose by their scores alone. Null: nothing is said, so they do.
+inline bool is_free(const RouterPass* routers) {
+  return routers == nullptr || !routers->given_YTK.defined();
+}
 
 }  // namespace slime::model

@@ -31,6 +31,9 @@ struct TokenBatch {
   /// Choices of experts (model/router_pass.h), of the same rows; null: routers are free and nobody
   /// asks. Outlives the backward of the batch.
   RouterPass* routers = nullptr;
+  /// int64: hidden states are wanted of these rows alone, in this order; undefined: of all. Without
+  /// gradients; what follows the last layer's mixer is then computed for no others.
+  Tensor wanted_R;
 
   int64_t num_tokens() const { return ids_T.size(0); }
 };

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "kernels/gpu/gpu.h"
 #include "kernels/linear_logprob.h"
 
 namespace slime::train {
@@ -32,20 +33,44 @@ int64_t activation_bytes(const model::Network& network, int64_t element, model::
   return tokens * (num_blocks * hidden + largest + flowing + embedding_and_head);
 }
 
-/// Chunks of float32 logits and, in the backward, their gradient in the network's precision beside
-/// them; few logits are kept whole.
-int64_t logits_bytes(const model::ModelConfig& model, const model::Precision& precision,
+int64_t all_logits_bytes(const model::ModelConfig& model, int64_t tokens) {
+  return model.vocab_size * 4 * tokens;
+}
+
+/// A chunk of float32 logits and, in the backward, its gradient in the network's precision beside it;
+/// few logits are one chunk.
+int64_t logits_bytes(const model::ModelConfig& model, bool is_on_cpu, int64_t element,
                      int64_t tokens) {
   const kernels::LinearLogProbOptions options;
-  const int64_t row = model.vocab_size * 4, all = tokens * row;
-  const int64_t chunk = precision.device.is_cpu() ? options.chunk_bytes : options.gpu_chunk_bytes;
+  const int64_t row = all_logits_bytes(model, 1), all = tokens * row;
+  const int64_t chunk = is_on_cpu ? options.chunk_bytes : options.gpu_chunk_bytes;
   const int64_t at_once =
       all <= options.kept_bytes ? all : std::min(all, std::max(row, chunk / row * row));
-  const auto element = static_cast<int64_t>(c10::elementSize(precision.activations));
   return at_once * (4 + (element < 4 ? element : 0)) / 4;
 }
 
+/// Allocators round up, and libraries take workspaces.
+constexpr int64_t kRoomBesideKeptLogits = int64_t{3} << 30;
+
 }  // namespace
+
+int64_t kept_logits(int64_t available, int64_t all_logits) {
+  const int64_t few = kernels::LinearLogProbOptions().kept_bytes;
+  if (all_logits <= few) return few;
+  return std::clamp<int64_t>(available - kRoomBesideKeptLogits, 0, all_logits);
+}
+
+int64_t kept_logits_now(const model::Network& network, model::Recompute recompute, int64_t tokens) {
+  const model::ModelConfig& model = network.config();
+  const int64_t all = all_logits_bytes(model, tokens);
+  const Tensor stream = network.empty_stream(1);
+  if (stream.is_cpu()) return kept_logits(0, all);
+  const kernels::GpuMemoryUse use = kernels::opened_gpu().memory_use();
+  const int64_t element = stream.element_size();
+  const int64_t taken = activation_bytes(network, element, recompute, tokens) +
+                        logits_bytes(model, /*is_on_cpu=*/false, element, tokens);
+  return kept_logits(use.free + use.kept - use.tensors - taken, all);
+}
 
 TrainMemory predict_memory(model::Network& network, const model::Precision& precision,
                            const TrainConfig& config, int64_t micro_batch_tokens) {
@@ -66,10 +91,12 @@ TrainMemory predict_memory(model::Network& network, const model::Precision& prec
   memory.others = parameters * (copies * element +
                                 (config.critic && !config.critic->adam.on_host ? optimizer : 0));
   if (config.critic) memory.gradients *= 2;
+  const auto of_activations = static_cast<int64_t>(c10::elementSize(precision.activations));
   memory.activations =
-      activation_bytes(network, static_cast<int64_t>(c10::elementSize(precision.activations)),
-                       config.recompute, micro_batch_tokens);
-  memory.logits = logits_bytes(network.config(), precision, micro_batch_tokens);
+      activation_bytes(network, of_activations, config.recompute, micro_batch_tokens);
+  memory.logits =
+      logits_bytes(network.config(), precision.device.is_cpu(), of_activations, micro_batch_tokens);
+  memory.all_logits = all_logits_bytes(network.config(), micro_batch_tokens);
   return memory;
 }
 

@@ -18,10 +18,20 @@ struct TrainMemory {
   int64_t others = 0;       // reference, teacher, lagging actor; critic with all that is its own
   int64_t activations = 0;  // of one micro-batch, at the end of its forward pass
   int64_t logits = 0;       // a chunk of them, and its gradient
+  int64_t all_logits = 0;   // of one micro-batch, in float32: kept where there is room
 
   int64_t resident() const { return weights + optimizer + others; }
   int64_t peak() const { return resident() + gradients + activations + logits; }
 };
+
+/// Bytes of logits that may wait for the backward (kernels::LinearLogProbOptions::kept_bytes) where
+/// `available` bytes are free beside what a micro-batch takes. Few are always kept, and counted as a
+/// chunk; the loss and the head's backward are done before anything else takes memory.
+int64_t kept_logits(int64_t available, int64_t all_logits);
+
+/// The same for this network before a micro-batch of so many tokens, from what the device has now; the
+/// gradients are there.
+int64_t kept_logits_now(const model::Network& network, model::Recompute recompute, int64_t tokens);
 
 /// `micro_batch_tokens`: at most so many are computed together.
 TrainMemory predict_memory(model::Network& network, const model::Precision& precision,

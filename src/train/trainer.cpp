@@ -7,6 +7,7 @@
 #include <fmt/ranges.h>
 
 #include <cmath>
+#include <limits>
 
 #include "algo/packed.h"
 #include "comm/ordered_sum.h"
@@ -16,6 +17,7 @@
 #include "train/bad_numbers.h"
 #include "train/columns.h"
 #include "train/level_cost.h"
+#include "train/memory.h"
 #include "train/pipeline.h"
 #include "train/plan_options.h"
 #include "train/rank_report.h"
@@ -239,6 +241,14 @@ algo::Loss Trainer::loss_of(const TrainBatch& batch, const MicroBatch& micro_bat
                            config_.policy_functions(batch, micro_batch, weights));
 }
 
+int64_t Trainer::kept_logits_of(const StepPlan& plan) const {
+  if (mesh_.pp().size() > 1) return kept_logits(0, std::numeric_limits<int64_t>::max());
+  int64_t most = 0;
+  for (const MicroBatch& micro_batch : plan.micro_batches)
+    most = std::max(most, micro_batch.packed.tokens.num_tokens());
+  return kept_logits_now(network_, config_.recompute, most);
+}
+
 algo::MetricSums Trainer::accumulate(const TrainBatch& batch, const StepPlan& plan,
                                      Columns& columns, std::vector<std::string>& problems,
                                      bool reduces) {
@@ -266,7 +276,8 @@ algo::MetricSums Trainer::accumulate(const TrainBatch& batch, const StepPlan& pl
   }
   if (has_experts()) routing_.resize(items.size());
   const kernels::LinearLogProbOptions options{.temperature = config_.temperature,
-                                              .entropy_gradient = config_.policy.entropy_coef != 0};
+                                              .entropy_gradient = config_.policy.entropy_coef != 0,
+                                              .kept_bytes = kept_logits_of(plan)};
   run_pipeline(
       network_, mesh_, items, [&](std::size_t i, const Pass& on_its_way, const Tensor& hidden_LH) {
         const MicroBatch& micro_batch = *items[i].micro_batch;

@@ -258,6 +258,8 @@ class Trainer final {
   /// Names the first token of a loss that is not finite.
   std::string describe_bad_loss(const TrainBatch& batch, const MicroBatch& micro_batch,
                                 const ScoredPass& pass, const Columns& columns, double loss) const;
+  /// Bytes of logits that wait for the backward (train/memory.h), the same for all micro-batches.
+  int64_t kept_logits_of(const StepPlan& plan) const;
   /// Forward and backward of all micro-batches; names those whose loss is not finite. `reduces`: the
   /// gradients are reduced next, and a part of that may begin.
   algo::MetricSums accumulate(const TrainBatch& batch, const StepPlan& plan, Columns& columns,

@@ -5,21 +5,36 @@
 #include <ATen/ATen.h>
 
 #include "engine_fixture.h"
+#include "model/router_pass.h"
 
 namespace slime::testing {
 
-/// Of the last `count` tokens, by the trainer's attention.
+/// Choices that an engine told for all tokens but the last, for a trainer's pass: [layers, tokens, visits].
+inline Tensor told_experts(const model::ModelConfig& config, const std::vector<int16_t>& told) {
+  const Tensor told_TYK =
+      at::tensor(told, at::kShort).view({-1, config.num_layers, config.experts.per_token});
+  return at::cat({told_TYK, at::full_like(told_TYK.narrow(0, 0, 1), -1)}).transpose(0, 1);
+}
+
+/// Of the last `count` tokens, by the trainer's attention. `told`: whom rows visit; empty: routers are free.
 inline Tensor trainers_log_probs(model::Network& network, const std::vector<TokenId>& tokens,
-                                 int64_t count) {
+                                 int64_t count, const std::vector<int16_t>& told = {}) {
   const at::Device place = network.weights().flat().device();
   model::TokenBatch batch = pack({{tokens.begin(), tokens.end()}});
   batch.ids_T = batch.ids_T.to(place);
   batch.positions_T = batch.positions_T.to(place);
+  model::RouterPass routers;
+  if (!told.empty()) {
+    routers.num_rows = batch.num_tokens();
+    routers.given_YTK = told_experts(network.config(), told).contiguous().to(place);
+    batch.routers = &routers;
+  }
   model::TreeAttention attention(batch);
   return last_log_probs(network, batch, attention, count).cpu().to(at::kDouble);
 }
 
-/// Mean absolute difference of drawn tokens' log-probs, and how far log-probs are spread.
+/// Mean absolute difference of drawn tokens' log-probs, and how far log-probs are spread. Of an engine that
+/// records choices of experts the trainer visits the same.
 struct LogProbDifferences {
   double mean = 0, spread = 0;
 };
@@ -33,6 +48,7 @@ inline LogProbDifferences engine_beside_trainer(model::Network& network,
     // Prompts that others begin with too, and one of two lengths.
     requests.push_back(sampled_request(some_tokens(i % 3 == 2 ? 30 : 700, i % 3), 60, 100 + i));
     requests.back().rid = std::to_string(i);
+    requests.back().return_routed_experts = config.records_experts;
     engine.submit(requests.back(), responses.sink());
   }
   std::vector<Tensor> drawn, scored;
@@ -45,7 +61,11 @@ inline LogProbDifferences engine_beside_trainer(model::Network& network,
     drawn.push_back(
         at::tensor(std::vector<double>(out.output_log_probs.begin(), out.output_log_probs.end()),
                    at::kDouble));
-    scored.push_back(trainers_log_probs(network, tokens, length));
+    if (config.records_experts) {
+      EXPECT_EQ(static_cast<int64_t>(out.routed_experts.size()),
+                (static_cast<int64_t>(tokens.size()) - 1) * network.config().routing_width());
+    }
+    scored.push_back(trainers_log_probs(network, tokens, length, out.routed_experts));
   }
   const Tensor a = at::cat(drawn), b = at::cat(scored);
   return {(a - b).abs().mean().item<double>(), b.std().item<double>()};

@@ -64,5 +64,17 @@ TEST(GpuLatent, WithExpertsDecodeIsAsFarFromTheTrainerAsRoundingTakesIt) {
   }
 }
 
+/// The bound is the dense network's.
+TEST(GpuLatent, WithExpertsReplayedDecodeGivesTheTrainersLogProbs) {
+  SLIME_NEEDS_GPU();
+  const auto network = network_of(1, false);
+  for (const int64_t count : {1, 18, 70}) {
+    const LogProbDifferences found = engine_beside_trainer(
+        *network, {.kv_cache_bytes = 256 << 20, .records_experts = true}, count);
+    RecordProperty("mean_difference_" + std::to_string(count), std::to_string(found.mean));
+    EXPECT_LT(found.mean, 0.02) << count << " requests";
+  }
+}
+
 }  // namespace
 }  // namespace slime

@@ -23,6 +23,7 @@ void each_field(Config& config, const Fn& fn) {
   fn(config.context_length);
   fn(config.shares_prompt_reads);
   fn(config.records_experts);
+  fn(config.computes_all_rows);
   fn(config.eos_ids);
 }
 
@@ -74,6 +75,7 @@ LeadingRunner::LeadingRunner(std::unique_ptr<StepRunner> own, Followers& followe
     : own_(std::move(own)), followers_(followers), ranks_(ranks), on_lost_(std::move(on_lost)) {
   StepRunnerConfig others = config;
   others.records_experts = false;  // routers are whole: each rank's choices are rank 0's
+  others.computes_all_rows = config.records_experts;
   followers_.tell(RankOrder::kOpen, to_frame(others));
 }
 

@@ -58,9 +58,8 @@ class LeadingRunner final : public StepRunner {
   void release_memory() override;
   void resume_memory() override;
   at::ScalarType kv_dtype() const override { return own_->kv_dtype(); }
-  void append_experts(const Request& request, int64_t begin, int64_t end,
-                      std::vector<int16_t>& out) const override {
-    own_->append_experts(request, begin, end, out);
+  void append_experts(const CachedRows& rows, std::vector<int16_t>& out) const override {
+    own_->append_experts(rows, out);
   }
 
  private:

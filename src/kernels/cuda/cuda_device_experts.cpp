@@ -48,6 +48,10 @@ Choices choices_of(const RoutedExperts& experts, int64_t rows) {
   call.scaling = static_cast<float>(rule.scaling);
   call.expert_TK = out.expert_TK.data_ptr<int32_t>();
   call.weight_TK = out.weight_TK.data_ptr<float>();
+  if (experts.chosen_TK.defined()) {
+    call.chosen_TK = experts.chosen_TK.data_ptr<int16_t>();
+    call.chosen_stride = experts.chosen_TK.stride(0);
+  }
   call.rows = static_cast<int>(rows);
   call.hidden = static_cast<int>(experts.router_EH.size(1));
   call.experts = static_cast<int>(experts.count());

@@ -46,7 +46,8 @@ kernels::BlockChain between(const DecoderBlock& block, const DecoderBlock* next,
 }
 
 /// The same from the layers themselves, where no kernel has all of it.
-Tensor layer_by_layer(const DecoderBlock& block, const kernels::BlockChain& chain) {
+Tensor layer_by_layer(const DecoderBlock& block, const kernels::BlockChain& chain,
+                      RouterPass* routers) {
   const kernels::Device& device = kernels::kernels_for(chain.residual_TH);
   const auto add_norm = [&](const Tensor& update_TH, const Tensor& weight_H) {
     return device.add_rms_norm_(chain.residual_TH, update_TH, weight_H, chain.eps);
@@ -54,7 +55,7 @@ Tensor layer_by_layer(const DecoderBlock& block, const kernels::BlockChain& chai
   const Tensor output_TH = device.linear(chain.attended_TC, chain.output_HC, chain.output_bias_H);
   if (chain.ranks != nullptr) chain.ranks->sum_(output_TH);
   const Tensor input_TH = add_norm(output_TH, chain.post_norm_H);
-  const Tensor update_TH = block.feed_forward().forward(input_TH, nullptr);
+  const Tensor update_TH = block.feed_forward().forward(input_TH, routers);
   if (!chain.next_norm_H.defined()) return update_TH;
   return device.linear(add_norm(update_TH, chain.next_norm_H), chain.next_qkv_EH,
                        chain.next_qkv_bias_E);
@@ -68,29 +69,36 @@ bool has_chain(Blocks blocks, const TensorParallel& tp) {
     return is_before_only(block->mixer_norms()) && is_before_only(block->feed_forward_norms()) &&
            block->mixer().products() != nullptr &&
            (block->feed_forward().gated_products() != nullptr ||
-            block->feed_forward().routed_experts().has_value());
+            block->feed_forward().routed_experts(nullptr).has_value());
   });
 }
 
-Stream chained(Blocks blocks, const Tensor& residual_TH, const Tensor& positions_T,
+Stream chained(Blocks blocks, const Tensor& residual_TH, const TokenBatch& batch,
                Attention& attention, double eps, const ChainRanks& ranks) {
+  const bool wants_some = batch.wanted_R.defined() && batch.routers == nullptr;
+  Tensor stream_TH = residual_TH;
   const DecoderBlock& first = *blocks.front();
   const Product& projection = first.mixer().products()->first;
   Tensor next_TE = kernels::linear(kernels::rms_norm(residual_TH, first.mixer_norms().before, eps),
                                    projection.weight_OI, projection.bias_O);
   for (size_t i = 0; i < blocks.size(); ++i) {
-    const Tensor attended_TC = blocks[i]->mixer().mix(next_TE, positions_T, attention);
+    const bool is_last = i + 1 == blocks.size();
+    Tensor attended_TC = blocks[i]->mixer().mix(next_TE, batch.positions_T, attention);
+    if (is_last && wants_some) {
+      stream_TH = stream_TH.index_select(0, batch.wanted_R);
+      if (stream_TH.size(0) == 0) return {stream_TH, {}};
+      attended_TC = attended_TC.index_select(0, batch.wanted_R);
+    }
     const kernels::TraceRange range("block_chain");
-    kernels::BlockChain chain =
-        between(*blocks[i], i + 1 < blocks.size() ? blocks[i + 1].get() : nullptr, attended_TC,
-                residual_TH, eps, ranks);
-    const auto experts = blocks[i]->feed_forward().routed_experts();
+    kernels::BlockChain chain = between(*blocks[i], is_last ? nullptr : blocks[i + 1].get(),
+                                        attended_TC, stream_TH, eps, ranks);
+    const auto experts = blocks[i]->feed_forward().routed_experts(batch.routers);
     if (experts) chain.experts = &*experts;
     next_TE = experts && !attention.chains()->has_block_chain(chain)
-                  ? layer_by_layer(*blocks[i], chain)
+                  ? layer_by_layer(*blocks[i], chain, batch.routers)
                   : kernels::block_chain(attention.chains(), chain);
   }
-  return {residual_TH, next_TE};
+  return {stream_TH, next_TE};
 }
 
 }  // namespace slime::model

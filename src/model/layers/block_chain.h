@@ -10,6 +10,8 @@
 #include "kernels/rank_collectives.h"
 #include "model/layers/decoder_block.h"
 #include "model/layers/tensor_parallel.h"
+#include "model/router_pass.h"
+#include "model/token_batch.h"
 
 namespace slime::model {
 
@@ -25,8 +27,9 @@ struct ChainRanks {
   bool adds_biases = true;                        // this rank adds those of sums
 };
 
-/// All blocks, for has_chain() and without gradients. `residual_TH` is overwritten.
-Stream chained(Blocks blocks, const Tensor& residual_TH, const Tensor& positions_T,
+/// All blocks, for has_chain() and without gradients, where is_free(batch.routers). `residual_TH` is
+/// overwritten. Of the wanted rows where the batch names some and no choices of experts are recorded.
+Stream chained(Blocks blocks, const Tensor& residual_TH, const TokenBatch& batch,
                Attention& attention, double eps, const ChainRanks& ranks);
 
 }  // namespace slime::model

@@ -72,6 +72,11 @@ Costs costs_around(const DecoderBlock::Norms& norms, bool has_products, int64_t 
 
 }  // namespace
 
+Stream Stream::rows(const Tensor& wanted_R) const {
+  return {residual_TH.index_select(0, wanted_R),
+          update_TH.defined() ? update_TH.index_select(0, wanted_R) : Tensor()};
+}
+
 DecoderBlock::DecoderBlock(const LayerSite& site, const BlockLayers& layers)
     : eps_(site.config.norm_eps),
       hidden_(site.config.hidden_size),
@@ -126,6 +131,12 @@ Stream DecoderBlock::fed_forward(const Stream& in, RouterPass* routers) const {
 Stream DecoderBlock::forward(const Stream& in, const Tensor& positions_T, Attention& attention,
                              RouterPass* routers) const {
   return fed_forward(mixed(in, positions_T, attention), routers);
+}
+
+Stream DecoderBlock::forward_of_rows(const Tensor& wanted_R, const Stream& in,
+                                     const Tensor& positions_T, Attention& attention) const {
+  const Stream some = mixed(in, positions_T, attention).rows(wanted_R);
+  return some.residual_TH.size(0) == 0 ? some : fed_forward(some, nullptr);
 }
 
 BlockNeeds DecoderBlock::needs() const {

@@ -26,6 +26,8 @@ namespace slime::model {
 struct Stream {
   Tensor residual_TH;
   Tensor update_TH;  // undefined: the residual is the sum
+
+  Stream rows(const Tensor& wanted_R) const;
 };
 
 /// Which layers a block is made of. Called once per block, in the order of the weights.
@@ -54,6 +56,9 @@ class DecoderBlock {
   /// Without grad mode the residual of `in` may be overwritten. `routers`: TokenBatch::routers.
   Stream forward(const Stream& in, const Tensor& positions_T, Attention& attention,
                  RouterPass* routers) const;
+  /// The same of these rows alone; the mixer sees all. Without gradients.
+  Stream forward_of_rows(const Tensor& wanted_R, const Stream& in, const Tensor& positions_T,
+                         Attention& attention) const;
 
   BlockNeeds needs() const;
 

@@ -155,10 +155,11 @@ Tensor ExpertLayer::forward(const Tensor& input_TH, RouterPass* routers) const {
 
 /// Of slices a part of the sum.
 Tensor ExpertLayer::routed(const Tensor& input_TH, RouterPass* routers) const {
-  if (routers == nullptr && !at::GradMode::is_enabled() && is_one_operation()) {
+  if (is_free(routers) && !at::GradMode::is_enabled() && is_one_operation()) {
     const kernels::ExpertKernels* fused = kernels::expert_kernels_for(input_TH);
-    if (fused != nullptr && fused->has_routed_experts(input_TH, operation()))
-      return fused->routed_experts(input_TH, operation());
+    const kernels::RoutedExperts experts = operation(routers);
+    if (fused != nullptr && fused->has_routed_experts(input_TH, experts))
+      return fused->routed_experts(input_TH, experts);
   }
   const Visits visits = visits_of(input_TH, routers);
   return kernels::experts(input_TH, kernels::group_by_expert(visits.expert_TK, config_.count),
@@ -201,18 +202,22 @@ bool ExpertLayer::is_one_operation() const {
          config_.num_groups == 1;
 }
 
-kernels::RoutedExperts ExpertLayer::operation() const {
-  return {router_EH_.value,
-          selection_bias_E_,
-          {config_.per_token, config_.score == RouterScore::kSigmoid, config_.normalizes,
-           config_.scaling},
-          stack_.gate_up.value.view({-1, hidden_}),
-          stack_.down.value.view({-1, where_.width_end - where_.width_begin})};
+kernels::RoutedExperts ExpertLayer::operation(RouterPass* routers) const {
+  kernels::RoutedExperts experts;
+  experts.router_EH = router_EH_.value;
+  experts.selection_bias_E = selection_bias_E_;
+  experts.rule = {config_.per_token, config_.score == RouterScore::kSigmoid, config_.normalizes,
+                  config_.scaling};
+  experts.gate_up = stack_.gate_up.value.view({-1, hidden_});
+  experts.down = stack_.down.value.view({-1, where_.width_end - where_.width_begin});
+  if (routers != nullptr && routers->made_YTK.defined())
+    experts.chosen_TK = routers->made_YTK[index_];
+  return experts;
 }
 
-std::optional<kernels::RoutedExperts> ExpertLayer::routed_experts() const {
+std::optional<kernels::RoutedExperts> ExpertLayer::routed_experts(RouterPass* routers) const {
   if (!is_one_operation() || shared_gate_1H_.defined()) return std::nullopt;
-  kernels::RoutedExperts experts = operation();
+  kernels::RoutedExperts experts = operation(routers);
   if (shared_ == nullptr) return experts;
   const Products* products = shared_->gated_products();
   if (products == nullptr || products->first.bias_O.defined()) return std::nullopt;

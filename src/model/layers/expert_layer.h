@@ -29,7 +29,7 @@ class ExpertLayer final : public FeedForward {
   Tensor forward(const Tensor& input_TH, RouterPass* routers) const override;
   Costs costs() const override;
   std::string describe() const override;
-  std::optional<kernels::RoutedExperts> routed_experts() const override;
+  std::optional<kernels::RoutedExperts> routed_experts(RouterPass* routers) const override;
 
  private:
   void add_experts(const LayerSite& site);
@@ -45,7 +45,7 @@ class ExpertLayer final : public FeedForward {
     Tensor expert_TK, weight_TK;
   };
   Visits visits_of(const Tensor& input_TH, RouterPass* routers) const;
-  kernels::RoutedExperts operation() const;
+  kernels::RoutedExperts operation(RouterPass* routers) const;
   bool is_one_operation() const;
 
   int64_t index_;  // of the block

@@ -32,8 +32,10 @@ class FeedForward {
   virtual const Products* gated_products() const { return nullptr; }
 
   /// A value where forward() is routed experts, and one that is shared, and nothing else
-  /// (kernels/routed_experts.h).
-  virtual std::optional<kernels::RoutedExperts> routed_experts() const { return std::nullopt; }
+  /// (kernels/routed_experts.h). `routers`: as of forward(), null or is_free().
+  virtual std::optional<kernels::RoutedExperts> routed_experts(RouterPass* /*routers*/) const {
+    return std::nullopt;
+  }
 };
 
 }  // namespace slime::model

@@ -52,6 +52,19 @@ RoutedExperts to_gpu(const RoutedExperts& from) {
   return out;
 }
 
+/// Whom rows visit, from the best score on; scores in double.
+struct Choice {
+  Tensor expert_TK, score_TK;
+};
+Choice choice_of(const Tensor& x_TH, const RoutedExperts& experts) {
+  const Tensor logits = wide(x_TH).mm(wide(experts.router_EH).t());
+  const Tensor scores = experts.rule.is_sigmoid ? logits.sigmoid() : logits.softmax(-1);
+  const Tensor choice =
+      experts.selection_bias_E.defined() ? scores + wide(experts.selection_bias_E) : scores;
+  const Tensor expert_TK = std::get<1>(choice.topk(experts.rule.per_token, -1));
+  return {expert_TK, scores.gather(1, expert_TK)};
+}
+
 /// In double, visit by visit.
 struct Expected {
   Tensor y_TH;
@@ -59,12 +72,8 @@ struct Expected {
 };
 
 Expected expected_of(const Tensor& x_TH, const RoutedExperts& experts) {
-  const Tensor x = wide(x_TH), logits = x.mm(wide(experts.router_EH).t());
-  const Tensor scores = experts.rule.is_sigmoid ? logits.sigmoid() : logits.softmax(-1);
-  const Tensor choice =
-      experts.selection_bias_E.defined() ? scores + wide(experts.selection_bias_E) : scores;
-  const Tensor expert_TK = std::get<1>(choice.topk(experts.rule.per_token, -1));
-  Tensor weight_TK = scores.gather(1, expert_TK);
+  const Tensor x = wide(x_TH);
+  auto [expert_TK, weight_TK] = choice_of(x_TH, experts);
   if (experts.rule.normalizes) weight_TK = weight_TK / weight_TK.sum(-1, true);
   weight_TK = weight_TK * experts.rule.scaling;
   const int64_t count = experts.count(), width = experts.width(), hidden = x.size(1);
@@ -113,7 +122,41 @@ void expect_equal_to_loops(const Shape& shape, std::initializer_list<int64_t> ro
   }
 }
 
+/// Sorted, as int64: equal scores may be chosen in another order.
+Tensor sorted_choices(const Tensor& expert_TK) {
+  return std::get<0>(expert_TK.cpu().to(at::kLong).sort(-1));
+}
+
 class CudaExperts : public ::testing::TestWithParam<Shape> {};
+
+/// Where a caller records them: of two layers one behind the other in each row, and nowhere else.
+TEST_P(CudaExperts, ChoicesAreWrittenWhereTheyAreRecorded) {
+  SLIME_NEEDS_GPU();
+  at::manual_seed(12);
+  const RoutedExperts experts = random_experts(GetParam());
+  RoutedExperts fast = to_gpu(experts);
+  const Tensor x_TH = numbers({200, GetParam().hidden}, at::kBFloat16);
+  const Tensor expected = sorted_choices(choice_of(x_TH, experts).expert_TK);
+  const ExpertKernels* kernels = expert_kernels_for(kernels::to_gpu(x_TH));
+  for (const int64_t rows : {1, 2, 33, 200}) {
+    const Tensor x = kernels::to_gpu(x_TH.narrow(0, 0, rows));
+    if (!kernels->has_routed_experts(x, fast)) GTEST_SKIP() << "this GPU has no such kernels";
+    const int64_t visits = experts.rule.per_token;
+    const Tensor recorded_T3K = at::full({rows, 3, visits}, -7, x.options().dtype(at::kShort));
+    fast.chosen_TK = recorded_T3K.select(1, 1);
+    const Tensor y_TH = kernels->routed_experts(x, fast);
+    EXPECT_EQ(sorted_choices(recorded_T3K.select(1, 1))
+                  .ne(expected.narrow(0, 0, rows))
+                  .sum()
+                  .item<int64_t>(),
+              0)
+        << rows << " rows";
+    EXPECT_TRUE(recorded_T3K.select(1, 0).eq(-7).all().item<bool>());
+    EXPECT_TRUE(recorded_T3K.select(1, 2).eq(-7).all().item<bool>());
+    fast.chosen_TK = Tensor();
+    EXPECT_TRUE(at::equal(kernels->routed_experts(x, fast), y_TH));
+  }
+}
 
 TEST_P(CudaExperts, EqualLoopsOverTheVisits) {
   SLIME_NEEDS_GPU();

@@ -130,6 +130,8 @@ __device__ void weigh(const RouteCall& a, int row, const float* scores, int chos
   if (!has_visit) return;
   const int64_t at = static_cast<int64_t>(row) * a.per_token + lane;
   a.expert_TK[at] = chosen;
+  if (a.chosen_TK != nullptr)
+    a.chosen_TK[row * a.chosen_stride + lane] = static_cast<int16_t>(chosen);
   a.weight_TK[at] = weight * a.scaling;
 }
 

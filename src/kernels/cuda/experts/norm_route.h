@@ -34,6 +34,8 @@ struct RouteCall {
   float scaling = 1;
   int32_t* expert_TK = nullptr;  // by descending score
   float* weight_TK = nullptr;    // float32
+  int16_t* chosen_TK = nullptr;  // the same choices for whoever records them; null: nobody
+  int64_t chosen_stride = 0;     // from row to row
   int rows = 0, hidden = 0, experts = 0, per_token = 0;
 };
 

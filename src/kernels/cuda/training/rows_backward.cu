@@ -1,5 +1,7 @@
 #include "kernels/cuda/training/rows_backward.h"
 
+#include "kernels/cuda/attention/head_rotation.cuh"
+
 namespace slime::kernels::cuda {
 namespace {
 
@@ -35,12 +37,34 @@ __global__ void add_column_sums_kernel(const float* partial_BX, int64_t rows, in
   if (threadIdx.x == 0 && mine < columns) grad_X[mine] += total;
 }
 
+/// A row's numbers of one thread.
+template <typename T, int kHeld>
+struct NormRow {
+  Pack<T> x[kHeld], dy[kHeld], dsum[kHeld];
+
+  __device__ void load(const NormBackwardCall& call, int64_t row, int packs) {
+    const auto* xs = static_cast<const Pack<T>*>(call.x_TH) + row * packs;
+    const auto* dys = static_cast<const Pack<T>*>(call.dy_TH) + row * packs;
+    const auto* dsums = static_cast<const Pack<T>*>(call.dsum_TH) + row * packs;
+#pragma unroll
+    for (int h = 0; h < kHeld; ++h) {
+      const int i = threadIdx.x + h * blockDim.x;
+      if (i >= packs) continue;
+      x[h] = xs[i];
+      dy[h] = dys[i];
+      if (call.dsum_TH != nullptr) dsum[h] = dsums[i];
+    }
+  }
+};
+
 /// A thread block takes rows blockIdx.x, blockIdx.x + gridDim.x, ...; a thread keeps its columns of
-/// the weight and of the weight's gradient in registers.
+/// the weight and of the weight's gradient in registers. Where there are registers for it, the next
+/// row is on its way while the block sums this one up.
 template <typename T, typename W, int kHeld>
 __global__ void __launch_bounds__(kMaxThreads) rms_norm_backward_kernel(NormBackwardCall call) {
   __shared__ float2 scratch[32];
   constexpr int kSize = Pack<T>::kSize;
+  constexpr bool kAhead = kHeld == 1;
   const auto packs = static_cast<int>(call.hidden / kSize);
   const float inverse_hidden = 1.0F / static_cast<float>(call.hidden);
   grid_dependency_wait();
@@ -51,22 +75,24 @@ __global__ void __launch_bounds__(kMaxThreads) rms_norm_backward_kernel(NormBack
     const int i = threadIdx.x + h * blockDim.x;
     if (i < packs) weight[h] = static_cast<const Pack<W, kSize>*>(call.weight_H)[i];
   }
+  NormRow<T, kHeld> own;
+  if (kAhead && blockIdx.x < call.rows) own.load(call, blockIdx.x, packs);
   for (int64_t row = blockIdx.x; row < call.rows; row += gridDim.x) {
-    const auto* xs = static_cast<const Pack<T>*>(call.x_TH) + row * packs;
-    const auto* dys = static_cast<const Pack<T>*>(call.dy_TH) + row * packs;
-    Pack<T> x[kHeld], dy[kHeld];
+    NormRow<T, kAhead ? kHeld : 1> next;
+    if constexpr (kAhead) {
+      if (row + gridDim.x < call.rows) next.load(call, row + gridDim.x, packs);
+    } else {
+      own.load(call, row, packs);
+    }
     float2 sums{0, 0};  // x^2, g x
 #pragma unroll
     for (int h = 0; h < kHeld; ++h) {
-      const int i = threadIdx.x + h * blockDim.x;
-      if (i >= packs) continue;
-      x[h] = xs[i];
-      dy[h] = dys[i];
+      if (threadIdx.x + h * blockDim.x >= packs) continue;
 #pragma unroll
       for (int j = 0; j < kSize; ++j) {
-        const float value = to_float(x[h].x[j]);
+        const float value = to_float(own.x[h].x[j]);
         sums.x += value * value;
-        sums.y += to_float(dy[h].x[j]) * to_float(weight[h].x[j]) * value;
+        sums.y += to_float(own.dy[h].x[j]) * to_float(weight[h].x[j]) * value;
       }
     }
     sums = block_sum2(sums, scratch);
@@ -76,19 +102,18 @@ __global__ void __launch_bounds__(kMaxThreads) rms_norm_backward_kernel(NormBack
     for (int h = 0; h < kHeld; ++h) {
       const int i = threadIdx.x + h * blockDim.x;
       if (i >= packs) continue;
-      Pack<T> out, added;
-      if (call.dsum_TH != nullptr)
-        added = (static_cast<const Pack<T>*>(call.dsum_TH) + row * packs)[i];
+      Pack<T> out;
 #pragma unroll
       for (int j = 0; j < kSize; ++j) {
-        const float normed = to_float(x[h].x[j]) * scale, up = to_float(dy[h].x[j]);
+        const float normed = to_float(own.x[h].x[j]) * scale, up = to_float(own.dy[h].x[j]);
         dweight[h][j] += up * normed;
         float dx = scale * (up * to_float(weight[h].x[j]) - normed * mean);
-        if (call.dsum_TH != nullptr) dx += to_float(added.x[j]);
+        if (call.dsum_TH != nullptr) dx += to_float(own.dsum[h].x[j]);
         out.x[j] = from_float<T>(dx);
       }
       (static_cast<Pack<T>*>(call.dx_TH) + row * packs)[i] = out;
     }
+    if constexpr (kAhead) own = next;
   }
   if (call.partial_BH == nullptr) return;
 #pragma unroll
@@ -254,6 +279,135 @@ __global__ void __launch_bounds__(32 * kHeadWarps)
   }
 }
 
+constexpr int kWideThreads = 128;
+
+/// The same with 16-byte accesses, for 16-bit rows: kDim / 16 lanes have a head, each eight pairs of
+/// numbers that are half a head apart.
+template <typename T, int kDim>
+__global__ void __launch_bounds__(kWideThreads)
+    norm_rotate_backward_wide_kernel(RotateBackwardCall call) {
+  constexpr int kLanes = kDim / 16, kHalf = kDim / 2, kOwn = 8;
+  using Numbers = Pack<T, kOwn>;
+  using Floats = Pack<float, kOwn>;
+  const RotateCall& shape = call.forward;
+  const int num_heads = shape.num_heads, num_kv_heads = shape.num_kv_heads;
+  const int heads = num_heads + 2 * num_kv_heads;
+  const int head = static_cast<int>(blockIdx.y * kWideThreads + threadIdx.x) / kLanes;
+  const int first = static_cast<int>(threadIdx.x) % kLanes * kOwn;
+  // All lanes stay for the sums.
+  const bool is_there = head < heads, is_query = head < num_heads;
+  const bool rotates = head < num_heads + num_kv_heads;
+  const void* norm = !rotates ? nullptr : is_query ? shape.q_norm_D : shape.k_norm_D;
+  grid_dependency_wait();
+  float weight[2][kOwn] = {}, dweight[2][kOwn] = {};
+  if (norm != nullptr) {
+#pragma unroll
+    for (int side = 0; side < 2; ++side) {
+      const int begin = first + kHalf * side;
+#pragma unroll
+      for (int i = 0; i < kOwn; ++i)
+        weight[side][i] = shape.has_float_norms ? static_cast<const float*>(norm)[begin + i]
+                                                : to_float(static_cast<const T*>(norm)[begin + i]);
+    }
+  }
+  for (int64_t row = blockIdx.x; row < shape.rows; row += gridDim.x) {
+    const int64_t at = (row * heads + head) * kDim + first;
+    float g[2][kOwn] = {}, n[2][kOwn] = {}, squares[kOwn] = {};
+    if (is_there) {
+      const T* dy = static_cast<const T*>(call.dy_TE) + at;
+      const Numbers low = *reinterpret_cast<const Numbers*>(dy);
+      const Numbers high = *reinterpret_cast<const Numbers*>(dy + kHalf);
+      if (norm != nullptr) {
+        const T* x = static_cast<const T*>(shape.qkv_TE) + at;
+        const Numbers x_low = *reinterpret_cast<const Numbers*>(x);
+        const Numbers x_high = *reinterpret_cast<const Numbers*>(x + kHalf);
+#pragma unroll
+        for (int i = 0; i < kOwn; ++i) {
+          n[0][i] = to_float(x_low.x[i]);
+          n[1][i] = to_float(x_high.x[i]);
+          squares[i] = square_sum(n[0][i], n[1][i]);
+        }
+      }
+      if (rotates) {
+        const int64_t angle = shape.positions_T[row] * kHalf + first;
+        const auto cosine = *reinterpret_cast<const Floats*>(shape.cos_PR + angle);
+        const auto sine = *reinterpret_cast<const Floats*>(shape.sin_PR + angle);
+#pragma unroll
+        for (int i = 0; i < kOwn; ++i) {
+          const float a = to_float(low.x[i]), b = to_float(high.x[i]);
+          g[0][i] = a * cosine.x[i] + b * sine.x[i];
+          g[1][i] = b * cosine.x[i] - a * sine.x[i];
+        }
+      } else {
+#pragma unroll
+        for (int i = 0; i < kOwn; ++i) {
+          g[0][i] = to_float(low.x[i]);
+          g[1][i] = to_float(high.x[i]);
+        }
+      }
+    }
+    const float scale =
+        rsqrtf(lane_sum<kLanes>(neighbour_sum(squares)) / static_cast<float>(kDim) + shape.eps);
+    float products[kOwn] = {};  // g w n
+    if (norm != nullptr) {
+#pragma unroll
+      for (int side = 0; side < 2; ++side) {
+#pragma unroll
+        for (int i = 0; i < kOwn; ++i) {
+          n[side][i] *= scale;
+          dweight[side][i] += g[side][i] * n[side][i];
+          g[side][i] *= weight[side][i];
+          products[i] += g[side][i] * n[side][i];
+        }
+      }
+    }
+    const float mean = lane_sum<kLanes>(neighbour_sum(products)) / static_cast<float>(kDim);
+    if (!is_there) continue;
+#pragma unroll
+    for (int side = 0; side < 2; ++side) {
+      Numbers out;
+#pragma unroll
+      for (int i = 0; i < kOwn; ++i)
+        out.x[i] =
+            from_float<T>(norm != nullptr ? scale * (g[side][i] - n[side][i] * mean) : g[side][i]);
+      *reinterpret_cast<Numbers*>(static_cast<T*>(shape.out_TE) + at + kHalf * side) = out;
+    }
+  }
+  float* partial = is_query ? call.q_partial_BD : call.k_partial_BD;
+  if (norm == nullptr || partial == nullptr) return;
+  const int64_t own = static_cast<int64_t>(blockIdx.x) * (is_query ? num_heads : num_kv_heads) +
+                      (is_query ? head : head - num_heads);
+#pragma unroll
+  for (int side = 0; side < 2; ++side) {
+#pragma unroll
+    for (int i = 0; i < kOwn; ++i)
+      partial[own * kDim + kHalf * side + first + i] = dweight[side][i];
+  }
+}
+
+bool is_wide(const RotateBackwardCall& call) {
+  const RotateCall& shape = call.forward;
+  const auto is_aligned = [](const void* x, uintptr_t bytes) {
+    return reinterpret_cast<uintptr_t>(x) % bytes == 0;
+  };
+  return shape.number != Number::kFloat32 &&
+         (shape.head_dim == 64 || shape.head_dim == 128 || shape.head_dim == 256) &&
+         is_aligned(call.dy_TE, 16) && is_aligned(shape.qkv_TE, 16) &&
+         is_aligned(shape.out_TE, 16) && is_aligned(shape.cos_PR, 32) &&
+         is_aligned(shape.sin_PR, 32);
+}
+
+template <typename T>
+void run_wide(const RotateBackwardCall& call, cudaStream_t stream) {
+  const RotateCall& shape = call.forward;
+  const int threads = (shape.num_heads + 2 * shape.num_kv_heads) * shape.head_dim / 16;
+  const dim3 grid(kPartialRows, (threads + kWideThreads - 1) / kWideThreads);
+  const auto kernel = shape.head_dim == 64    ? norm_rotate_backward_wide_kernel<T, 64>
+                      : shape.head_dim == 128 ? norm_rotate_backward_wide_kernel<T, 128>
+                                              : norm_rotate_backward_wide_kernel<T, 256>;
+  launch(kernel, grid, dim3(kWideThreads), 0, stream, call);
+}
+
 /// A thread block has `rows` of [row and head]; a thread a pack of one of them.
 constexpr int kMergeThreads = 256;
 template <typename T>
@@ -344,6 +498,10 @@ void norm_rotate_backward(const RotateBackwardCall& call, cudaStream_t stream) {
   const RotateCall& shape = call.forward;
   if (shape.head_dim > 128 * kMaxHeadPairs || shape.head_dim % 4 != 0)
     throw std::runtime_error("head sizes are multiples of 4 up to 256");
+  if (is_wide(call)) {
+    return shape.number == Number::kBFloat16 ? run_wide<__nv_bfloat16>(call, stream)
+                                             : run_wide<__half>(call, stream);
+  }
   const int heads = shape.num_heads + 2 * shape.num_kv_heads;
   const dim3 grid(kPartialRows, (heads + kHeadWarps - 1) / kHeadWarps);
   with_type(shape.number, [&](auto zero) {
