@@ -107,7 +107,7 @@ Stream DecoderBlock::mixed(const Stream& in, const Tensor& positions_T,
   return out;
 }
 
-Stream DecoderBlock::fed_forward(const Stream& in, RouterPass* routers) const {
+Stream DecoderBlock::fed_forward(const Stream& in, RouterPass* routers, bool infers) const {
   Stream out;
   if (const Products* products = makes_again() ? feed_forward_->gated_products() : nullptr) {
     const auto [sum_TH, gate_up_T2F] =
@@ -116,7 +116,8 @@ Stream DecoderBlock::fed_forward(const Stream& in, RouterPass* routers) const {
     out = {sum_TH, kernels::swiglu_linear(gate_up_T2F, down.weight_OI, down.bias_O)};
   } else {
     const auto [sum_TH, input_TH] = input_of(in, weight_of(feed_forward_norms_.before), eps_);
-    out = {sum_TH, feed_forward_->forward(input_TH, routers)};
+    out = {sum_TH, infers ? feed_forward_->infer(input_TH, routers)
+                          : feed_forward_->forward(input_TH, routers)};
   }
   if (feed_forward_norms_.after.defined())
     out.update_TH = kernels::rms_norm(out.update_TH, weight_of(feed_forward_norms_.after), eps_);
@@ -125,7 +126,8 @@ Stream DecoderBlock::fed_forward(const Stream& in, RouterPass* routers) const {
 
 Stream DecoderBlock::forward(const Stream& in, const Tensor& positions_T, Attention& attention,
                              RouterPass* routers) const {
-  return fed_forward(mixed(in, positions_T, attention), routers);
+  const bool infers = attention.chains() != nullptr && !at::GradMode::is_enabled();
+  return fed_forward(mixed(in, positions_T, attention), routers, infers);
 }
 
 BlockNeeds DecoderBlock::needs() const {
