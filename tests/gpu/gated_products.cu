@@ -35,7 +35,8 @@ constexpr Form kForms[] = {{1, 16, -1}, {1, 16, 1}, {1, 16, 2}, {1, 16, 3}, {2, 
                            {2, 8, 2},   {2, 12, 2}, {2, 24, 2}, {2, 32, 2}};
 
 __global__ void fill(__nv_bfloat16* to, int64_t count, float scale, uint32_t seed) {
-  for (int64_t i = blockIdx.x * blockDim.x + threadIdx.x; i < count; i += gridDim.x * blockDim.x) {
+  for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < count;
+       i += int64_t{gridDim.x} * blockDim.x) {
     uint64_t x = (static_cast<uint64_t>(seed) << 40) + i;
     const auto draw = [&] {
       x += 0x9e3779b97f4a7c15;

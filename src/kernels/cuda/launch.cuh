@@ -114,15 +114,6 @@ __device__ inline T from_float(float x) {
 
 __device__ inline float silu(float x) { return __fdividef(x, 1.0F + __expf(-x)); }
 
-/// The same with a third of the instructions: nothing is done for numbers below 1e-38.
-__device__ inline float quick_silu(float x) {
-  constexpr float kMinusLog2E = -1.44269504F;
-  float power, inverse;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(x * kMinusLog2E));
-  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(inverse) : "f"(1.0F + power));
-  return x * inverse;
-}
-
 __device__ inline float warp_sum(float x) {
   for (int offset = 16; offset > 0; offset /= 2) x += __shfl_xor_sync(0xffffffffU, x, offset);
   return x;

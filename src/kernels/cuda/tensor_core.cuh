@@ -58,18 +58,6 @@ __device__ inline void load_turned(uint32_t (&to)[4], uint32_t line_of_lane) {
                : "memory");
 }
 
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-
-/// The other way round: four matrices, of whose lines each lane has a word, to shared memory.
-__device__ inline void store_matrices(uint32_t line_of_lane, const uint32_t (&from)[4]) {
-  asm volatile(
-      "stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(line_of_lane),
-      "r"(from[0]), "r"(from[1]), "r"(from[2]), "r"(from[3])
-      : "memory");
-}
-
-#endif
-
 /// 16 bytes that are read once: past the L1 cache, and not while they may still be written.
 __device__ inline uint4 load_once(const void* pointer) {
   uint4 x;

@@ -12,6 +12,7 @@
 #include "core/divide_up.h"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/products/async_copy.cuh"
+#include "kernels/cuda/products/gated_epilogue.cuh"
 #include "kernels/cuda/products/pipeline.cuh"
 #include "kernels/cuda/products/tile_map.h"
 #include "kernels/cuda/products/warpgroup.cuh"
