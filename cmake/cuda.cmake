@@ -53,19 +53,21 @@ function(slime_cuda_library)
   target_link_libraries(slime_cuda PRIVATE slime_torch_flags)
   set_target_properties(slime_cuda PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR} LINKER_LANGUAGE CXX)
 
-  # Products of 65 to 256 rows without LibTorch and cuBLAS, for `./dev sanitize gpu`. It runs by itself on any machine with
-  # a driver and glibc.
-  set(wide_products ${CMAKE_BINARY_DIR}/cuda/wide_products)
-  set(wide_sources ${CMAKE_SOURCE_DIR}/tests/gpu/wide_products.cu ${CMAKE_SOURCE_DIR}/src/kernels/cuda/products/tile_map.cpp
-                   ${CMAKE_BINARY_DIR}/cuda/wide_product.o)
-  add_custom_command(
-    OUTPUT ${wide_products}
-    COMMAND ${slime_nvcc} ${flags} ${wide_sources} -o ${wide_products} -Xcompiler -static-libstdc++,-static-libgcc -ldl
-    DEPENDS ${wide_sources}
-    COMMENT "Linking cuda/wide_products"
-    VERBATIM)
-  add_custom_target(slime_wide_products DEPENDS ${wide_products})
-  add_dependencies(slime_wide_products slime_cuda)
+  # Products without LibTorch and cuBLAS, for `./dev sanitize gpu`. They run by themselves on any machine with a driver and
+  # glibc.
+  foreach(name wide_product gated_product)
+    set(program ${CMAKE_BINARY_DIR}/cuda/${name}s)
+    set(program_sources ${CMAKE_SOURCE_DIR}/tests/gpu/${name}s.cu ${CMAKE_SOURCE_DIR}/src/kernels/cuda/products/tile_map.cpp
+                        ${CMAKE_BINARY_DIR}/cuda/${name}.o)
+    add_custom_command(
+      OUTPUT ${program}
+      COMMAND ${slime_nvcc} ${flags} ${program_sources} -o ${program} -Xcompiler -static-libstdc++,-static-libgcc -ldl
+      DEPENDS ${program_sources}
+      COMMENT "Linking cuda/${name}s"
+      VERBATIM)
+    add_custom_target(slime_${name}s DEPENDS ${program})
+    add_dependencies(slime_${name}s slime_cuda)
+  endforeach()
 
   add_dependencies(slime slime_cuda)
   add_dependencies(slime_tests slime_cuda)

@@ -70,6 +70,29 @@ struct StepBench {
     }
   }
 
+  /// Gate and up of prompts with SwiGLU: in one kernel, and as product and activation.
+  void gated_product(int64_t rows) const {
+    const int64_t inputs = config.hidden_size, wide = config.intermediate_size;
+    const KernelWork work{
+        .bytes = static_cast<double>(kStepElement * (inputs * (2 * wide + rows) + rows * wide)),
+        .flops = 4.0 * static_cast<double>(rows * wide * inputs)};
+    const auto time = [&](const char* what, const auto& call) {
+      const std::string name = fmt::format("{}-r{}", what, rows);
+      if (!wants(name)) return;
+      const int count = num_cold_copies(2 * wide * inputs * kStepElement);
+      const std::vector<Tensor> weights = copies(count, {2 * wide, inputs});
+      const Tensor x = random({rows, inputs});
+      const double seconds =
+          recorded_seconds(count, [&](int i) { call(x, weights[static_cast<std::size_t>(i)]); });
+      write_kernel_line(name, work, seconds, limits);
+    };
+    time("gated-product",
+         [&](const Tensor& x, const Tensor& weight) { device.gated_linear(x, weight, {}); });
+    time("gated-product-unfused", [&](const Tensor& x, const Tensor& weight) {
+      device.swiglu(device.linear(x, weight, {}));
+    });
+  }
+
   /// What lies between the attentions of two blocks: products, norms, activation.
   void block_chain(int64_t rows) const {
     const std::string name = fmt::format("block-chain-r{}", rows);
@@ -174,6 +197,7 @@ void measure_step_kernels(const model::ModelConfig& config, const kernels::GpuLi
   const at::NoGradGuard no_grad;
   const StepBench bench{config, limits, only};
   bench.products();
+  for (const int64_t rows : {512, 1000, 2048, 8192, 16384}) bench.gated_product(rows);
   for (const int64_t rows : {1, 8, 32, 64, 128, 256}) bench.block_chain(rows);
   bench.rows_of_a_step();
   bench.sampling();

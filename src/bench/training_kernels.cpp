@@ -125,6 +125,9 @@ struct TrainingBench {
                               .flops = work.flops};
     time("grouped-forward", work, [&] { device.grouped_linear(x, weight, there); });
     time("grouped-forward-torch", work, [&] { at::_grouped_mm(x, weight.transpose(1, 2), ends); });
+    time("grouped-gated", work, [&] { device.grouped_gated_linear(x, weight, there); });
+    time("grouped-gated-unfused", work,
+         [&] { device.swiglu(device.grouped_linear(x, weight, there)); });
     time("grouped-input-gradient", work, [&] { device.grouped_input_grad(dy, weight, there); });
     time("grouped-input-gradient-torch", work, [&] { at::_grouped_mm(dy, weight, ends); });
     time("grouped-weight-gradient", gradient,

@@ -14,8 +14,7 @@ Tensor unfused_block_chain(const BlockChain& chain) {
       summed(device.linear(chain.attended_TC, chain.output_HC, chain.output_bias_H));
   const Tensor input_TH =
       device.add_rms_norm_(chain.residual_TH, output_TH, chain.post_norm_H, chain.eps);
-  const Tensor gated_TF =
-      device.swiglu(device.linear(input_TH, chain.gate_up_2FH, chain.gate_up_bias_2F));
+  const Tensor gated_TF = device.gated_linear(input_TH, chain.gate_up_2FH, chain.gate_up_bias_2F);
   const Tensor update_TH = summed(device.linear(gated_TF, chain.down_HF, chain.down_bias_H));
   if (!chain.next_norm_H.defined()) return update_TH;
   const Tensor next_TH =

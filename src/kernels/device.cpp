@@ -20,6 +20,11 @@ void for_each_expert(const GroupStarts& groups, const Fn& fn) {
 
 }  // namespace
 
+Tensor Device::gated_linear(const Tensor& x_TI, const Tensor& weight_2FI,
+                            const Tensor& bias_2F) const {
+  return swiglu(linear(x_TI, weight_2FI, bias_2F));
+}
+
 Tensor Device::grouped_linear(const Tensor& x_SI, const Tensor& weight_EOI,
                               const GroupStarts& starts) const {
   const Tensor y_SO = at::empty({x_SI.size(0), weight_EOI.size(1)}, x_SI.options());
@@ -28,6 +33,11 @@ Tensor Device::grouped_linear(const Tensor& x_SI, const Tensor& weight_EOI,
         .copy_(linear(x_SI.narrow(0, begin, rows), weight_EOI.select(0, expert), {}));
   });
   return y_SO;
+}
+
+Tensor Device::grouped_gated_linear(const Tensor& x_SI, const Tensor& weight_EOI,
+                                    const GroupStarts& starts) const {
+  return swiglu(grouped_linear(x_SI, weight_EOI, starts));
 }
 
 Tensor Device::grouped_input_grad(const Tensor& dy_SO, const Tensor& weight_EOI,

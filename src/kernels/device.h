@@ -72,6 +72,9 @@ class Device {
                                     const GroupStarts& starts) const;
   virtual void add_grouped_weight_grad_(Tensor grad_EOI, const Tensor& dy_SO, const Tensor& x_SI,
                                         const GroupStarts& starts) const;
+  /// gated_linear() of such rows.
+  virtual Tensor grouped_gated_linear(const Tensor& x_SI, const Tensor& weight_EOI,
+                                      const GroupStarts& starts) const;
   /// y_t = sum over k of weight[t, k] * rows[place[t, k]], in the order of k, summed in the
   /// accumulation precision and rounded once. weight_TK undefined: all ones.
   virtual Tensor sum_visits(const Tensor& rows_SH, const Tensor& place_TK,
@@ -98,6 +101,10 @@ class Device {
   /// silu(gate) * up, where each row of gate_up is [gate; up].
   virtual Tensor swiglu(const Tensor& gate_up_T2F) const = 0;
   virtual Tensor swiglu_backward(const Tensor& dy_TF, const Tensor& gate_up_T2F) const = 0;
+  /// swiglu(linear(x, weight, bias)), for which gates and ups need not be rounded. Without a gradient:
+  /// training has the two operations.
+  virtual Tensor gated_linear(const Tensor& x_TI, const Tensor& weight_2FI,
+                              const Tensor& bias_2F) const;
 
   /// Norms (when the weights are defined) and rotates the query and key heads of each row; value
   /// heads stay. [T, E].

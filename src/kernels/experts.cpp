@@ -44,6 +44,11 @@ class Group {
     return m.bias_EO.defined() ? y_SO.add_(bias_of_rows(m, x_SI.size(0))) : y_SO;
   }
 
+  Tensor gated_product(const Tensor& x_SI) const {
+    if (gate_up_.is_turned || gate_up_.bias_EO.defined()) return gated(product(x_SI, gate_up_));
+    return kernels_for(x_SI).grouped_gated_linear(x_SI, gate_up_.weight, starts_);
+  }
+
   Tensor bias_of_rows(const Matrices& m, int64_t num_rows) const {
     return m.bias_EO.index_select(0, expert_of_rows(num_rows));
   }
@@ -121,6 +126,12 @@ class Group {
 
 /// Rows of the tokens, as their visits stand.
 Tensor rows_of(const Tensor& x_TH, const Tensor& token_S) { return x_TH.index_select(0, token_S); }
+
+void check_weights(const Tensor& x_TH, const ExpertVisits& visits, const Tensor& weight_TK) {
+  check(visits.num_visits() == weight_TK.numel(), "every visit has a weight");
+  check(weight_TK.scalar_type() == accumulator_of(x_TH),
+        "weights of visits are float32, or float64 for float64");
+}
 
 void keep(AutogradContext* ctx, const std::string& name, const Param& param) {
   ctx->saved_data[name] = param.value;
@@ -206,12 +217,20 @@ Tensor weight_of_visits(const Tensor& weight_TK, const Tensor& place_TK) {
   return weight_S.index_copy_(0, place_TK.view({-1}), weight_TK.reshape({-1}));
 }
 
+Tensor inferred_experts(const Tensor& x_TH, const ExpertVisits& visits, const Tensor& weight_TK,
+                        const ExpertStack& stack) {
+  const TraceRange range("experts");
+  check_weights(x_TH, visits, weight_TK);
+  check(!at::GradMode::is_enabled(), "gates and ups that have a gradient are kept");
+  const Group group(stack, visits.starts);
+  const Tensor gated_SF = group.gated_product(rows_of(x_TH, visits.token_S));
+  return sum_of_visits(group.product(gated_SF, group.down()), visits.place_TK, weight_TK);
+}
+
 Tensor experts(const Tensor& x_TH, const ExpertVisits& visits, const Tensor& weight_TK,
                const ExpertStack& stack) {
   const TraceRange range("experts");
-  check(visits.num_visits() == weight_TK.numel(), "every visit has a weight");
-  check(weight_TK.scalar_type() == accumulator_of(x_TH),
-        "weights of visits are float32, or float64 for float64");
+  check_weights(x_TH, visits, weight_TK);
   if (at::GradMode::is_enabled() && (x_TH.requires_grad() || weight_TK.requires_grad()))
     return Experts::apply(x_TH, visits, weight_TK, stack);
   const ExpertRows rows = expert_rows(rows_of(x_TH, visits.token_S), visits.starts, stack);

@@ -35,6 +35,10 @@ struct ExpertStack {
 Tensor experts(const Tensor& x_TH, const ExpertVisits& visits, const Tensor& weight_TK,
                const ExpertStack& stack);
 
+/// The same without a gradient, for engines (kernels/swiglu.h: gated_linear).
+Tensor inferred_experts(const Tensor& x_TH, const ExpertVisits& visits, const Tensor& weight_TK,
+                        const ExpertStack& stack);
+
 // Its parts, for rows that come from elsewhere and go back there (model/layers/expert_parallel.h).
 // Row s is that of a visit; they lie by expert. Autograd knows nothing of these.
 

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include "core/error.h"
 #include "kernels/device.h"
 #include "kernels/trace.h"
 
@@ -29,6 +30,14 @@ Tensor swiglu(const Tensor& gate_up_T2F) {
   const TraceRange range("swiglu");
   if (at::GradMode::is_enabled() && gate_up_T2F.requires_grad()) return Swiglu::apply(gate_up_T2F);
   return kernels_for(gate_up_T2F).swiglu(gate_up_T2F);
+}
+
+Tensor gated_linear(const Tensor& x_TI, const Param& weight_2FI, const Param& bias_2F) {
+  const TraceRange range("gated_linear");
+  check(!at::GradMode::is_enabled(), "gates and ups that have a gradient are kept");
+  check(x_TI.size(1) == weight_2FI.value.size(1),
+        "rows of a linear layer's input are as long as its weight's");
+  return kernels_for(x_TI).gated_linear(x_TI, weight_2FI.value, bias_2F.value);
 }
 
 }  // namespace slime::kernels

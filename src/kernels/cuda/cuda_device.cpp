@@ -5,6 +5,7 @@
 
 #include "core/error.h"
 #include "kernels/cuda/attention/attention.h"
+#include "kernels/cuda/products/gated_product.h"
 #include "kernels/cuda/rows/rows.h"
 
 namespace slime::kernels::cuda {
@@ -173,6 +174,25 @@ Tensor CudaDevice::swiglu(const Tensor& gate_up_T2F) const {
   cuda::swiglu(number_of(gate_up_T2F), pointer(gate_up_T2F), out_TF.data_ptr(), gate_up_T2F.size(0),
                width, stream_of(gate_up_T2F));
   return out_TF;
+}
+
+Tensor CudaDevice::gated_linear(const Tensor& x_TI, const Tensor& weight_2FI,
+                                const Tensor& bias_2F) const {
+  GatedProduct call;
+  call.rows = x_TI.size(0);
+  call.inputs = x_TI.size(1);
+  call.units = weight_2FI.size(0) / 2;
+  if (!is_plain(x_TI) || !is_plain(weight_2FI) || !is_plain(bias_2F) ||
+      !has_gated_product(Number::kBFloat16, call.rows, call.inputs, call.units))
+    return ReferenceDevice::gated_linear(x_TI, weight_2FI, bias_2F);
+  Tensor y_TF = at::empty({call.rows, call.units}, x_TI.options());
+  call.x_TI = pointer(x_TI);
+  call.weight_2FI = pointer(weight_2FI);
+  call.bias_2F = pointer(bias_2F);
+  call.y_TF = y_TF.data_ptr();
+  call.processors_left = processors_left;
+  gated_product(call, stream_of(x_TI));
+  return y_TF;
 }
 
 Tensor CudaDevice::norm_rotate(const Tensor& qkv_TE, const Tensor& positions_T,

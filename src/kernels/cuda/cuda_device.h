@@ -54,6 +54,8 @@ class CudaDevice final : public cpu::ReferenceDevice,
   Tensor add_rms_norm(const Tensor& x_TH, const Tensor& update_TH, const Tensor& weight_H,
                       double eps, Tensor& sum_TH) const override;
   Tensor swiglu(const Tensor& gate_up_T2F) const override;
+  Tensor gated_linear(const Tensor& x_TI, const Tensor& weight_2FI,
+                      const Tensor& bias_2F) const override;
   Tensor norm_rotate(const Tensor& qkv_TE, const Tensor& positions_T, const Tensor& q_norm_D,
                      const Tensor& k_norm_D, const Tensor& cos_PR, const Tensor& sin_PR,
                      const RotaryShape& shape) const override;
@@ -76,6 +78,8 @@ class CudaDevice final : public cpu::ReferenceDevice,
                                                 const Tensor& weight_S) const override;
   Tensor grouped_linear(const Tensor& x_SI, const Tensor& weight_EOI,
                         const GroupStarts& starts) const override;
+  Tensor grouped_gated_linear(const Tensor& x_SI, const Tensor& weight_EOI,
+                              const GroupStarts& starts) const override;
   Tensor grouped_input_grad(const Tensor& dy_SO, const Tensor& weight_EOI,
                             const GroupStarts& starts) const override;
   void add_grouped_weight_grad_(Tensor grad_EOI, const Tensor& dy_SO, const Tensor& x_SI,

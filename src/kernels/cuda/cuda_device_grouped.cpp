@@ -20,11 +20,12 @@ const int32_t* starts_of(const GroupStarts& starts) {
   return starts.device_E1.const_data_ptr<int32_t>();
 }
 
-/// is_turned: y = x W instead of x W^T.
+/// is_turned: y = x W instead of x W^T. is_gated: with SwiGLU.
 Tensor fast_product(const Tensor& x_S, const Tensor& weight_EOI, const GroupStarts& starts,
-                    bool is_turned) {
+                    bool is_turned, bool is_gated = false) {
   GroupedProduct call;
   call.is_turned = is_turned;
+  call.is_gated = is_gated;
   call.x_S = pointer(x_S);
   call.weight_EOI = pointer(weight_EOI);
   call.starts_E1 = starts_of(starts);
@@ -32,7 +33,8 @@ Tensor fast_product(const Tensor& x_S, const Tensor& weight_EOI, const GroupStar
   call.experts = static_cast<int>(weight_EOI.size(0));
   call.outputs = static_cast<int>(weight_EOI.size(1));
   call.inputs = static_cast<int>(weight_EOI.size(2));
-  Tensor y_S = at::empty({call.rows, weight_EOI.size(is_turned ? 2 : 1)}, x_S.options());
+  const int64_t width = weight_EOI.size(is_turned ? 2 : 1);
+  Tensor y_S = at::empty({call.rows, is_gated ? width / 2 : width}, x_S.options());
   call.y_S = y_S.data_ptr();
   grouped_product(call, stream_of(x_S));
   return y_S;
@@ -67,6 +69,13 @@ Tensor CudaDevice::grouped_linear(const Tensor& x_SI, const Tensor& weight_EOI,
                                   const GroupStarts& starts) const {
   return has_fast_product(x_SI, weight_EOI) ? fast_product(x_SI, weight_EOI, starts, false)
                                             : plain_product(x_SI, weight_EOI, starts, false);
+}
+
+Tensor CudaDevice::grouped_gated_linear(const Tensor& x_SI, const Tensor& weight_EOI,
+                                        const GroupStarts& starts) const {
+  return has_fast_product(x_SI, weight_EOI) && weight_EOI.size(1) % 16 == 0
+             ? fast_product(x_SI, weight_EOI, starts, false, true)
+             : ReferenceDevice::grouped_gated_linear(x_SI, weight_EOI, starts);
 }
 
 Tensor CudaDevice::grouped_input_grad(const Tensor& dy_SO, const Tensor& weight_EOI,

@@ -3,6 +3,10 @@
 
 #include <ATen/ATen.h>
 
+#include <cmath>
+#include <string>
+#include <utility>
+
 #include "kernels/cuda/gpu_test_tensors.h"
 
 namespace slime::kernels {
@@ -96,6 +100,61 @@ TEST(CudaDevice, LargeProductsEqualTheirTwinForFewAndManyRows) {
     for (const auto& [outputs, inputs] :
          {std::pair<int64_t, int64_t>{48, 64}, {2560, 4096}, {352, 72}, {6144, 2560}})
       expect_products(type, outputs, inputs, {1, 7, 8, 9, 17, 32, 33, 200, 700});
+  }
+}
+
+/// The largest error of a row, relative to that row: a tile that is missing shows.
+double worst_row_error(const Tensor& a, const Tensor& exact) {
+  const Tensor x = a.to(at::kDouble), y = exact.to(at::kDouble);
+  return ((x - y).norm(2, {1}) / y.norm(2, {1})).max().item<double>();
+}
+
+Tensor numbers_on_gpu(at::IntArrayRef shape, double scale = 1) {
+  return (at::randn(shape, at::TensorOptions(at::kFloat).device(at::kCUDA)) * scale)
+      .to(at::kBFloat16);
+}
+
+/// Against single operations on the GPU in float32, and the twin.
+void expect_gated_product(int64_t rows, int64_t inputs, int64_t width, bool is_small) {
+  const Device& gpu = open_gpu().device();
+  const Tensor x = numbers_on_gpu({rows, inputs}), bias = numbers_on_gpu({2 * width});
+  const Tensor weight =
+      numbers_on_gpu({2 * width, inputs}, 1 / std::sqrt(static_cast<double>(inputs)));
+  const auto in_float32 = [](const Tensor& a) { return a.defined() ? a.to(at::kFloat) : a; };
+  const auto on_cpu = [](const Tensor& a) { return wide(a.defined() ? a.cpu() : a); };
+  for (const bool has_bias : {false, true}) {
+    const Tensor b = has_bias ? bias : Tensor();
+    const std::string what = std::to_string(rows) + "x" + std::to_string(inputs) + " -> " +
+                             std::to_string(width) + (has_bias ? " with a bias" : "");
+    const Tensor y = gpu.gated_linear(x, weight, b);
+    const Tensor expected =
+        gpu.swiglu(gpu.linear(in_float32(x), in_float32(weight), in_float32(b)));
+    EXPECT_LT(worst_row_error(y, expected), tolerance(at::kBFloat16)) << what;
+    EXPECT_LT(worst_row_error(y.t(), expected.t()), tolerance(at::kBFloat16)) << what;
+    EXPECT_TRUE(gpu.gated_linear(x, weight, b).equal(y)) << what << ", the same to the bit";
+    if (!is_small) continue;
+    EXPECT_LT(relative_error(y, twin().gated_linear(on_cpu(x), on_cpu(weight), on_cpu(b))),
+              tolerance(at::kBFloat16))
+        << what;
+  }
+}
+
+/// One stage and several rounds of the pipeline; last tiles with few rows or pairs of their own.
+TEST(CudaDevice, GatedProductsOfManyRowsEqualTheirTwin) {
+  SLIME_NEEDS_GPU();
+  at::manual_seed(13);
+  for (const int64_t inputs : {64, 192, 320, 1024})
+    for (const int64_t width : {128, 136, 576}) expect_gated_product(300, inputs, width, true);
+  for (const int64_t rows : {257, 512, 641}) expect_gated_product(rows, 256, 640, true);
+}
+
+TEST(CudaDevice, LargeGatedProductsEqualTheirTwin) {
+  SLIME_NEEDS_GPU();
+  at::manual_seed(14);
+  for (const int64_t rows : {257, 1000, 8192 + 13}) {
+    for (const auto& [inputs, width] :
+         {std::pair<int64_t, int64_t>{2560, 9728}, {4096, 12288}, {1024, 3072}, {2048, 768}})
+      expect_gated_product(rows, inputs, width, false);
   }
 }
 

@@ -55,7 +55,7 @@ Tensor layer_by_layer(const DecoderBlock& block, const kernels::BlockChain& chai
   const Tensor output_TH = device.linear(chain.attended_TC, chain.output_HC, chain.output_bias_H);
   if (chain.ranks != nullptr) chain.ranks->sum_(output_TH);
   const Tensor input_TH = add_norm(output_TH, chain.post_norm_H);
-  const Tensor update_TH = block.feed_forward().forward(input_TH, routers);
+  const Tensor update_TH = block.feed_forward().infer(input_TH, routers);
   if (!chain.next_norm_H.defined()) return update_TH;
   return device.linear(add_norm(update_TH, chain.next_norm_H), chain.next_qkv_EH,
                        chain.next_qkv_bias_E);

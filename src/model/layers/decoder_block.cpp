@@ -70,6 +70,11 @@ Costs costs_around(const DecoderBlock::Norms& norms, bool has_products, int64_t 
   return costs;
 }
 
+/// For an engine whose device may have kernels that keep nothing.
+bool infers(const Attention& attention) {
+  return attention.chains() != nullptr && !at::GradMode::is_enabled();
+}
+
 }  // namespace
 
 Stream Stream::rows(const Tensor& wanted_R) const {
@@ -112,7 +117,7 @@ Stream DecoderBlock::mixed(const Stream& in, const Tensor& positions_T,
   return out;
 }
 
-Stream DecoderBlock::fed_forward(const Stream& in, RouterPass* routers) const {
+Stream DecoderBlock::fed_forward(const Stream& in, RouterPass* routers, bool infers) const {
   Stream out;
   if (const Products* products = makes_again() ? feed_forward_->gated_products() : nullptr) {
     const auto [sum_TH, gate_up_T2F] =
@@ -121,7 +126,8 @@ Stream DecoderBlock::fed_forward(const Stream& in, RouterPass* routers) const {
     out = {sum_TH, kernels::swiglu_linear(gate_up_T2F, down.weight_OI, down.bias_O)};
   } else {
     const auto [sum_TH, input_TH] = input_of(in, weight_of(feed_forward_norms_.before), eps_);
-    out = {sum_TH, feed_forward_->forward(input_TH, routers)};
+    out = {sum_TH, infers ? feed_forward_->infer(input_TH, routers)
+                          : feed_forward_->forward(input_TH, routers)};
   }
   if (feed_forward_norms_.after.defined())
     out.update_TH = kernels::rms_norm(out.update_TH, weight_of(feed_forward_norms_.after), eps_);
@@ -130,13 +136,13 @@ Stream DecoderBlock::fed_forward(const Stream& in, RouterPass* routers) const {
 
 Stream DecoderBlock::forward(const Stream& in, const Tensor& positions_T, Attention& attention,
                              RouterPass* routers) const {
-  return fed_forward(mixed(in, positions_T, attention), routers);
+  return fed_forward(mixed(in, positions_T, attention), routers, infers(attention));
 }
 
 Stream DecoderBlock::forward_of_rows(const Tensor& wanted_R, const Stream& in,
                                      const Tensor& positions_T, Attention& attention) const {
   const Stream some = mixed(in, positions_T, attention).rows(wanted_R);
-  return some.residual_TH.size(0) == 0 ? some : fed_forward(some, nullptr);
+  return some.residual_TH.size(0) == 0 ? some : fed_forward(some, nullptr, infers(attention));
 }
 
 BlockNeeds DecoderBlock::needs() const {

@@ -71,7 +71,7 @@ class DecoderBlock {
   bool makes_again() const;
   kernels::Param weight_of(const kernels::Param& norm) const;
   Stream mixed(const Stream& in, const Tensor& positions_T, Attention& attention) const;
-  Stream fed_forward(const Stream& in, RouterPass* routers) const;
+  Stream fed_forward(const Stream& in, RouterPass* routers, bool infers) const;
 
   double eps_;
   int64_t hidden_;

@@ -153,13 +153,36 @@ Tensor ExpertLayer::forward(const Tensor& input_TH, RouterPass* routers) const {
       shared_ ? routed_TH + gated_shared(input_TH, shared_->partial(input_TH)) : routed_TH, tp_);
 }
 
+Tensor ExpertLayer::infer(const Tensor& input_TH, RouterPass* routers) const {
+  if (!routes_all_rows() || tp_.cuts_rows) return forward(input_TH, routers);
+  const Tensor routed_TH = inferred(input_TH, routers);
+  return layer_output(
+      shared_ ? routed_TH + gated_shared(input_TH, shared_->inferred_partial(input_TH)) : routed_TH,
+      tp_);
+}
+
+/// Of a few rows, by kernels that do all of it.
+std::optional<Tensor> ExpertLayer::routed_at_once(const Tensor& input_TH,
+                                                  RouterPass* routers) const {
+  if (!is_free(routers) || at::GradMode::is_enabled() || !is_one_operation()) return std::nullopt;
+  const kernels::ExpertKernels* fused = kernels::expert_kernels_for(input_TH);
+  const kernels::RoutedExperts experts = operation(routers);
+  if (fused == nullptr || !fused->has_routed_experts(input_TH, experts)) return std::nullopt;
+  return fused->routed_experts(input_TH, experts);
+}
+
+Tensor ExpertLayer::inferred(const Tensor& input_TH, RouterPass* routers) const {
+  if (auto at_once_TH = routed_at_once(input_TH, routers)) return *at_once_TH;
+  const Visits visits = visits_of(input_TH, routers);
+  return kernels::inferred_experts(input_TH,
+                                   kernels::group_by_expert(visits.expert_TK, config_.count),
+                                   visits.weight_TK, stack_);
+}
+
 /// Of slices a part of the sum.
 Tensor ExpertLayer::routed(const Tensor& input_TH, RouterPass* routers) const {
-  if (is_free(routers) && !at::GradMode::is_enabled() && is_one_operation()) {
-    const kernels::ExpertKernels* fused = kernels::expert_kernels_for(input_TH);
-    const kernels::RoutedExperts experts = operation(routers);
-    if (fused != nullptr && fused->has_routed_experts(input_TH, experts))
-      return fused->routed_experts(input_TH, experts);
+  if (routers == nullptr) {
+    if (auto at_once_TH = routed_at_once(input_TH, routers)) return *at_once_TH;
   }
   const Visits visits = visits_of(input_TH, routers);
   return kernels::experts(input_TH, kernels::group_by_expert(visits.expert_TK, config_.count),

@@ -27,6 +27,7 @@ class ExpertLayer final : public FeedForward {
   ExpertLayer(const ExpertLayer&) = delete;  // the builder points at the parameters
 
   Tensor forward(const Tensor& input_TH, RouterPass* routers) const override;
+  Tensor infer(const Tensor& input_TH, RouterPass* routers) const override;
   Costs costs() const override;
   std::string describe() const override;
   std::optional<kernels::RoutedExperts> routed_experts(RouterPass* routers) const override;
@@ -39,7 +40,9 @@ class ExpertLayer final : public FeedForward {
                                       std::vector<int64_t> shape, bool is_bias = false) const;
   bool routes_all_rows() const { return where_.is_alone() || routes_all_rows_; }
   Tensor gated_shared(const Tensor& input_TH, const Tensor& output_TH) const;
+  std::optional<Tensor> routed_at_once(const Tensor& input_TH, RouterPass* routers) const;
   Tensor routed(const Tensor& input_TH, RouterPass* routers) const;
+  Tensor inferred(const Tensor& input_TH, RouterPass* routers) const;
   Tensor routed_on_ranks(const Tensor& input_LH, RouterPass* routers) const;
   struct Visits {
     Tensor expert_TK, weight_TK;

@@ -22,6 +22,11 @@ class FeedForward {
   /// `routers`: TokenBatch::routers.
   virtual Tensor forward(const Tensor& input_TH, RouterPass* routers) const = 0;
 
+  /// The same for an engine, without gradients: what no backward needs is neither kept nor rounded.
+  virtual Tensor infer(const Tensor& input_TH, RouterPass* routers) const {
+    return forward(input_TH, routers);
+  }
+
   /// Without a block's norms and residual stream, which the block itself counts.
   virtual Costs costs() const = 0;
   /// One line for people.

@@ -60,6 +60,23 @@ Tensor GatedMlp::partial(const Tensor& input_TH) const {
                         products_.last, tp_);
 }
 
+Tensor GatedMlp::infer(const Tensor& input_TH, RouterPass* routers) const {
+  if (tp_.cuts_rows) return forward(input_TH, routers);
+  return summed_linear(inferred_gated(input_TH), products_.last, tp_);
+}
+
+Tensor GatedMlp::inferred_partial(const Tensor& input_TH) const {
+  return partial_linear(inferred_gated(input_TH), products_.last, tp_);
+}
+
+/// Of all rows.
+Tensor GatedMlp::inferred_gated(const Tensor& input_TH) const {
+  const Product& gate_up = products_.first;
+  return shape_.activation == Activation::kSilu
+             ? kernels::gated_linear(input_TH, gate_up.weight_OI, gate_up.bias_O)
+             : gated(kernels::linear(input_TH, gate_up.weight_OI, gate_up.bias_O));
+}
+
 Tensor GatedMlp::gated(const Tensor& gate_up_T2F) const {
   return shape_.activation == Activation::kGelu ? kernels::geglu(gate_up_T2F)
                                                 : kernels::swiglu(gate_up_T2F);

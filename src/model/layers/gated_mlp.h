@@ -29,8 +29,10 @@ class GatedMlp final : public FeedForward {
   GatedMlp(const GatedMlp&) = delete;  // the builder points at the parameters
 
   Tensor forward(const Tensor& input_TH, RouterPass* routers) const override;
-  /// What this rank has of forward(), of all rows.
+  Tensor infer(const Tensor& input_TH, RouterPass* routers) const override;
+  /// What this rank has of forward() or infer(), of all rows.
   Tensor partial(const Tensor& input_TH) const;
+  Tensor inferred_partial(const Tensor& input_TH) const;
   Costs costs() const override { return gated_mlp_costs(shape_); }
   std::string describe() const override;
   const Products* gated_products() const override {
@@ -39,6 +41,7 @@ class GatedMlp final : public FeedForward {
 
  private:
   Tensor gated(const Tensor& gate_up_T2F) const;
+  Tensor inferred_gated(const Tensor& input_TH) const;
 
   TensorParallel tp_;
   GatedMlpShape shape_;

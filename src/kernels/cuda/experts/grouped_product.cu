@@ -12,6 +12,7 @@
 #include "core/divide_up.h"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/products/async_copy.cuh"
+#include "kernels/cuda/products/gated_epilogue.cuh"
 #include "kernels/cuda/products/pipeline.cuh"
 #include "kernels/cuda/products/tile_map.h"
 #include "kernels/cuda/products/warpgroup.cuh"
@@ -29,7 +30,15 @@ constexpr int kStages = 4, kSharedBytes = kStages * kStageBytes;
 constexpr int kGroups = 2, kConsumers = 128 * kGroups, kThreads = kConsumers + 128;
 constexpr int kMostExperts = 512;
 
-enum class Kind { kForward, kInputGradient, kWeightGradient };
+/// kForwardGated: SwiGLU is the epilogue; columns are pairs, a tile has 128 gates and then their ups.
+enum class Kind { kForward, kForwardGated, kInputGradient, kWeightGradient };
+constexpr bool is_forward(Kind kind) {
+  return kind == Kind::kForward || kind == Kind::kForwardGated;
+}
+/// Of an expert's result that a tile has.
+constexpr int columns_of_tile(Kind kind) {
+  return kind == Kind::kForwardGated ? kHalfColumns : kTileColumns;
+}
 
 struct Arguments {
   CUtensorMap rows_map, columns_map;  // operands with the tile's rows and with its columns
@@ -103,7 +112,7 @@ __device__ void load(const Arguments& a, const Work& work, const Pipeline& pipel
   PipelineState state;
   for_each_item(a, work, [&](const Item& item) {
     const int tiles = depth_tiles(a, item);
-    const int row = item.row_tile * kTileRows, column = item.column_tile * kTileColumns;
+    const int row = item.row_tile * kTileRows, column = item.column_tile * columns_of_tile(kKind);
     for (int d = 0; d < tiles; ++d) {
       wait(pipeline.empty + 8 * state.stage, state.phase ^ 1);
       const uint32_t barrier = pipeline.full + 8 * state.stage;
@@ -120,6 +129,11 @@ __device__ void load(const Arguments& a, const Work& work, const Pipeline& pipel
       }
       if constexpr (kKind == Kind::kForward) {
         copy_rows(columns, a.columns_map, depth, item.expert * a.width + column, barrier);
+      } else if constexpr (kKind == Kind::kForwardGated) {
+        const int gate = item.expert * 2 * a.width + column;
+        copy_rows(columns, a.columns_map, depth, gate, barrier);
+        copy_rows(columns + 2 * kHalfColumns * kDepth, a.columns_map, depth, gate + a.width,
+                  barrier);
       } else {
         const int from =
             kKind == Kind::kWeightGradient ? item.first + depth : item.expert * a.depth + depth;
@@ -147,7 +161,7 @@ template <Kind kKind>
 __device__ int multiply(const Pipeline& pipeline, PipelineState& state, int tiles, int rows,
                         int group, float (&sum)[2][kHalfColumns / 2]) {
   constexpr bool kTurnsRows = kKind == Kind::kWeightGradient;
-  constexpr bool kTurnsColumns = kKind != Kind::kForward;
+  constexpr bool kTurnsColumns = !is_forward(kKind);
   // The next 16 of what is summed over, and the other half of the columns.
   constexpr int kNextRows = (kTurnsRows ? 16 * 128 : 32) >> 4;
   constexpr int kNextColumns = (kTurnsColumns ? 16 * 128 : 32) >> 4;
@@ -234,6 +248,25 @@ __device__ void write_rows(const Arguments& a, const Item& item, int group,
   });
 }
 
+__device__ void write_gated(const Arguments& a, const Item& item, int group,
+                            const float (&sum)[2][kHalfColumns / 2]) {
+  auto* y = static_cast<__nv_bfloat16*>(a.y) + static_cast<int64_t>(item.first) * a.width;
+  const int first = item.row_tile * kTileRows + first_row(group),
+            begin = item.column_tile * kHalfColumns + 4 * (threadIdx.x % 4);
+#pragma unroll
+  for (int i = 0; i < kHalfColumns / 2; i += 8) {
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      const auto gated = [&](int n) { return quick_silu(sum[0][n]) * sum[1][n]; };
+      const auto two = [&](int n) { return pack<__nv_bfloat16>(gated(n), gated(n + 1)); };
+      const uint2 four = exchange(two(i + 2 * r), two(i + 4 + 2 * r));
+      const int row = first + 8 * r, column = begin + 2 * i;
+      if (row < item.rows && column < a.width)
+        *reinterpret_cast<uint2*>(y + static_cast<int64_t>(row) * a.width + column) = four;
+    }
+  }
+}
+
 /// Reductions are done where the memory is: nobody waits for what is there.
 __device__ void add_gradient(const Arguments& a, const Item& item, int group,
                              const float (&sum)[2][kHalfColumns / 2]) {
@@ -290,6 +323,8 @@ __global__ void __launch_bounds__(kThreads, 1)
     if (threadIdx.x % 128 == 0) arrive(pipeline.empty + 8 * last);
     if constexpr (kKind == Kind::kWeightGradient) {
       add_gradient(a, item, group, sum);
+    } else if constexpr (kKind == Kind::kForwardGated) {
+      write_gated(a, item, group, sum);
     } else {
       write_rows(a, item, group, sum);
     }
@@ -320,20 +355,24 @@ bool has_grouped_product(int64_t experts, int64_t outputs, int64_t inputs) {
 void grouped_product(const GroupedProduct& call, cudaStream_t stream) {
   check_sizes(call.experts, call.outputs, call.inputs);
   if (call.rows == 0) return;
+  if (call.is_gated && (call.is_turned || call.outputs % 16 != 0))
+    throw std::runtime_error("no gated product of these sizes");
   const int64_t weight_rows = int64_t{call.experts} * call.outputs;
   Arguments a;
   a.starts_E1 = call.starts_E1;
   a.y = call.y_S;
   a.experts = call.experts;
-  a.width = call.is_turned ? call.inputs : call.outputs;
+  a.width = call.is_turned ? call.inputs : call.is_gated ? call.outputs / 2 : call.outputs;
   a.depth = call.is_turned ? call.outputs : call.inputs;
-  a.column_tiles = divide_up(a.width, kTileColumns);
+  a.column_tiles = divide_up(a.width, call.is_gated ? kHalfColumns : kTileColumns);
   a.rows_map = row_map(call.x_S, call.rows, a.depth, kTileRows);
-  a.columns_map =
-      row_map(call.weight_EOI, weight_rows, call.inputs, call.is_turned ? kDepth : kTileColumns);
+  a.columns_map = row_map(call.weight_EOI, weight_rows, call.inputs,
+                          call.is_turned  ? kDepth
+                          : call.is_gated ? kHalfColumns
+                                          : kTileColumns);
   const int64_t most = (call.rows / kTileRows + call.experts) * a.column_tiles;
-  call.is_turned ? run<Kind::kInputGradient>(a, most, stream)
-                 : run<Kind::kForward>(a, most, stream);
+  if (call.is_turned) return run<Kind::kInputGradient>(a, most, stream);
+  call.is_gated ? run<Kind::kForwardGated>(a, most, stream) : run<Kind::kForward>(a, most, stream);
 }
 
 void grouped_gradient(const GroupedGradient& call, cudaStream_t stream) {

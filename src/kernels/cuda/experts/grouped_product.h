@@ -13,10 +13,11 @@
 namespace slime::kernels::cuda {
 
 /// y[s, o] = sum over i of x[s, i] * w[e, o, i] for the expert e of row s; is_turned: y[s, i] = sum
-/// over o of x[s, o] * w[e, o, i]. Device memory, bfloat16, contiguous, 16-byte aligned; starts int32
+/// over o of x[s, o] * w[e, o, i]; is_gated: silu of the first half of the outputs times the second half,
+/// [S, O / 2], O a multiple of 16. Device memory, bfloat16, contiguous, 16-byte aligned; starts int32
 /// [E + 1].
 struct GroupedProduct {
-  bool is_turned = false;
+  bool is_turned = false, is_gated = false;
   const void* x_S = nullptr;
   const void* weight_EOI = nullptr;
   const int32_t* starts_E1 = nullptr;

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <initializer_list>
+#include <utility>
 
 #include "kernels/block_chain.h"
 #include "kernels/cuda/gpu_test_tensors.h"
@@ -199,6 +200,25 @@ TEST(CudaBlockChains, OfLargeProductsGiveTheSameBitsEachTime) {
   expect_same_bits_each_time({"", 2048, 1024, 3072, 4096}, 40);
   expect_same_bits_each_time({"", 2048, 1024, 3072, 4096}, 100);
   expect_same_bits_each_time({"", 2048, 1024, 3072, 4096}, 250);
+}
+
+/// The product of gate and up in prompts: a row's numbers do not depend on the rows beside it.
+TEST(CudaBlockChains, OfPromptsHaveTheSameGatedProductsInAnyBatch) {
+  SLIME_NEEDS_GPU();
+  at::manual_seed(15);
+  const BlockChain chain = to(random_chain({"", 64, 1024, 3080, 64}, 64), at::kCUDA, at::kBFloat16);
+  if (!block_chains_for(chain.residual_TH)->has_block_chain(chain))
+    GTEST_SKIP() << "this GPU has no such product";
+  const Tensor x_TH = at::randn({3000, 1024}, chain.residual_TH.options());
+  const auto gated = [&](const Tensor& some_TH) {
+    return kernels_for(some_TH).gated_linear(some_TH, chain.gate_up_2FH, chain.gate_up_bias_2F);
+  };
+  const Tensor all_TF = gated(x_TH);
+  for (const auto& [first, rows] :
+       {std::pair<int64_t, int64_t>{0, 257}, {100, 700}, {1, 2999}, {1300, 1024}}) {
+    EXPECT_TRUE(gated(x_TH.narrow(0, first, rows).clone()).equal(all_TF.narrow(0, first, rows)))
+        << rows << " rows from " << first;
+  }
 }
 
 TEST(CudaBlockChains, ReachBfloat16And256Rows) {

@@ -71,6 +71,11 @@ __device__ inline void increase_registers() {
 #define SLIME_REGISTERS_80 SLIME_REGISTERS_72 ", %72, %73, %74, %75, %76, %77, %78, %79"
 #define SLIME_REGISTERS_88 SLIME_REGISTERS_80 ", %80, %81, %82, %83, %84, %85, %86, %87"
 #define SLIME_REGISTERS_96 SLIME_REGISTERS_88 ", %88, %89, %90, %91, %92, %93, %94, %95"
+#define SLIME_REGISTERS_128                                                  \
+  SLIME_REGISTERS_96                                                         \
+  ", %96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, "   \
+  "%108, %109, %110, %111, %112, %113, %114, %115, %116, %117, %118, %119, " \
+  "%120, %121, %122, %123, %124, %125, %126, %127"
 #define SLIME_SUMS(c, i)                                                                      \
   "+f"(c[i]), "+f"(c[i + 1]), "+f"(c[i + 2]), "+f"(c[i + 3]), "+f"(c[i + 4]), "+f"(c[i + 5]), \
       "+f"(c[i + 6]), "+f"(c[i + 7])
@@ -110,11 +115,25 @@ __device__ inline void wgmma_turned(float (&c)[64], uint64_t a, uint64_t b) {
                : "l"(a), "l"(b), "n"(kTurnsA ? 1 : 0), "n"(kTurnsB ? 1 : 0));
 }
 
+/// c [64, 256] += a [64, 16] b [256, 16]^T; without `adds` c is overwritten.
+__device__ inline void wgmma_256(float (&c)[128], uint64_t a, uint64_t b, bool adds) {
+  asm volatile(
+      "{\n"
+      ".reg .pred adds;\n"
+      "setp.ne.b32 adds, %130, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16 {" SLIME_REGISTERS_128
+      "}, %128, %129, adds, 1, 1, 0, 0;\n"
+      "}\n"
+      : SLIME_SUMS_64(c, 0), SLIME_SUMS_64(c, 64)
+      : "l"(a), "l"(b), "r"(static_cast<int>(adds)));
+}
+
 #undef SLIME_MULTIPLY_ADD
 #undef SLIME_SUMS_64
 #undef SLIME_SUMS_32
 #undef SLIME_SUMS_16
 #undef SLIME_SUMS
+#undef SLIME_REGISTERS_128
 #undef SLIME_REGISTERS_96
 #undef SLIME_REGISTERS_88
 #undef SLIME_REGISTERS_80

@@ -1,0 +1,297 @@
+/// Warp-specialised and persistent: a tile is 128 rows by 128 pairs, so 256 columns of the product,
+/// gates in front of their ups. One producer thread copies both operands, 64 inputs a stage, through
+/// a pipeline in shared memory that runs on from tile to tile; two consumer warpgroups multiply 64
+/// rows of the tile each. A thread then has gate and up of a pair in accumulators c[i] and c[64 + i].
+///
+/// Results go through shared memory to be stored by TMA, which goes on while the next tile is
+/// multiplied. What of the epilogue would leave the tensor cores idle is SwiGLU: so the first consumer
+/// is some stages ahead of the second one, which multiplies alone meanwhile.
+///
+/// The last tiles of rows and of pairs begin so early that they end with the matrix. What two tiles
+/// have, both make: the same bits.
+
+#include "kernels/cuda/products/gated_product.h"
+
+#include <algorithm>
+#include <climits>
+#include <stdexcept>
+
+#include "core/divide_up.h"
+#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/products/async_copy.cuh"
+#include "kernels/cuda/products/gated_epilogue.cuh"
+#include "kernels/cuda/products/pipeline.cuh"
+#include "kernels/cuda/products/tile_map.h"
+#include "kernels/cuda/products/warpgroup.cuh"
+#include "kernels/cuda/tensor_core.cuh"
+
+namespace slime::kernels::cuda {
+namespace {
+
+constexpr int kTileRows = 128, kTilePairs = 128;
+constexpr int kGroups = 2, kGroupRows = kTileRows / kGroups;
+constexpr int kRowBytes = 2 * kTileRows * kSlab;          // of a stage
+constexpr int kHalfWeightBytes = 2 * kTilePairs * kSlab;  // gates, or ups
+constexpr int kStageBytes = kRowBytes + 2 * kHalfWeightBytes;
+constexpr int kStages = 4;
+constexpr int kResultSlabBytes = 2 * kGroupRows * kSlab;  // 64 pairs of a consumer's rows
+constexpr int kResultBytes = kResultSlabBytes * (kTilePairs / kSlab);
+constexpr int kSharedBytes = kStages * kStageBytes + kGroups * kResultBytes;
+constexpr int kConsumers = 128 * kGroups, kThreads = kConsumers + 128;
+constexpr int kSums = kTilePairs;  // a thread's accumulators
+constexpr int kFewestRows = 257;
+
+/// Thread blocks of a cluster; GPUs before 9.0 have none, and the kernel's body is empty there.
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+#define SLIME_CLUSTER_OF(blocks) __cluster_dims__(blocks, 1, 1)
+#else
+#define SLIME_CLUSTER_OF(blocks)
+#endif
+
+struct Arguments {
+  CUtensorMap x, weights, y;
+  const __nv_bfloat16* bias_2F = nullptr;
+  int rows = 0, pairs = 0, k_tiles = 0;
+  int row_units = 0, pair_tiles = 0;  // a row unit: the row tiles of a cluster
+  int band = 0;                       // row units
+  int lead = 0;
+};
+
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+
+struct Tile {
+  int row, pair;  // the first of each
+};
+
+/// Calls fn(tile) for those of this thread block. Tiles that are made at the same time are about as
+/// many rows as columns; the next band begins with the weights that the last one ended with.
+template <int kCluster, typename Fn>
+__device__ void for_each_tile(const Arguments& a, const Fn& fn) {
+  const int rank = kCluster == 1 ? 0 : cluster_rank();
+  const int units = a.row_units * a.pair_tiles, in_band = a.band * a.pair_tiles;
+#pragma unroll 1
+  for (int n = blockIdx.x / kCluster; n < units; n += gridDim.x / kCluster) {
+    const int band = n / in_band, first = band * a.band;
+    const int height = min(a.band, a.row_units - first), local = n - band * in_band;
+    const int unit = first + local % height, column = local / height;
+    const int pair_tile = band % 2 == 0 ? column : a.pair_tiles - 1 - column;
+    fn(Tile{min((unit * kCluster + rank) * kTileRows, a.rows - kTileRows),
+            min(pair_tile * kTilePairs, a.pairs - kTilePairs)});
+  }
+}
+
+/// The producer, by one thread. In a cluster each thread block copies half of the weights, for both.
+template <int kCluster>
+__device__ void load(const Arguments& a, const Pipeline& pipeline) {
+  PipelineState state;
+  for_each_tile<kCluster>(a, [&](const Tile& tile) {
+    for (int k_tile = 0; k_tile < a.k_tiles; ++k_tile) {
+      wait(pipeline.empty + 8 * state.stage, state.phase ^ 1);
+      const uint32_t barrier = pipeline.full + 8 * state.stage;
+      const uint32_t rows = pipeline.memory + state.stage * kStageBytes, gates = rows + kRowBytes,
+                     ups = gates + kHalfWeightBytes;
+      const int input = k_tile * kSlab;
+      arrive_expect_tx(barrier, kStageBytes);
+      copy_rows(rows, a.x, input, tile.row, barrier);
+      if constexpr (kCluster == 1) {
+        copy_rows(gates, a.weights, input, tile.pair, barrier);
+        copy_rows(ups, a.weights, input, a.pairs + tile.pair, barrier);
+      } else {
+        const bool has_gates = cluster_rank() == 0;
+        copy_rows_to(0b11, has_gates ? gates : ups, a.weights, input,
+                     has_gates ? tile.pair : a.pairs + tile.pair, barrier);
+      }
+      state.advance(1, kStages);
+    }
+  });
+}
+
+/// A consumer has read a stage: tells all who write to it.
+template <int kCluster>
+__device__ void release(uint32_t empty) {
+  const int thread = threadIdx.x % 128;
+  if constexpr (kCluster == 1) {
+    if (thread == 0) arrive(empty);
+  } else {
+    if (thread < kCluster) arrive_in_cluster(address_in(empty, thread));
+  }
+}
+
+/// Named barriers: of one consumer, and where the second one waits for the first.
+__device__ void sync_group(int group) {
+  asm volatile("bar.sync %0, 128;" ::"r"(2 + group) : "memory");
+}
+__device__ void let_other_start() { asm volatile("bar.arrive 4, 256;" ::: "memory"); }
+__device__ void wait_for_start() { asm volatile("bar.sync 4, 256;" ::: "memory"); }
+
+/// Main loop of a consumer warpgroup. Returns the index of the last stage, which the caller releases.
+template <int kCluster>
+__device__ int multiply(const Arguments& a, const Pipeline& pipeline, PipelineState& state,
+                        int group, float (&sum)[kSums]) {
+  // With fewer inputs the first consumer could be a tile ahead.
+  const int lead = a.k_tiles >= kStages ? a.lead : 0;
+  if (lead > 0 && group == 1) wait_for_start();
+  const int tells_at = group == 0 ? lead - 1 : -1;
+  int last = 0;
+#pragma unroll 1
+  for (int i = 0; i < a.k_tiles; ++i) {
+    wait(pipeline.full + 8 * state.stage, state.phase);
+    const uint32_t stage = pipeline.memory + state.stage * kStageBytes;
+    const uint64_t rows = matrix_descriptor(stage + 128 * kGroupRows * group);
+    const uint64_t weights = matrix_descriptor(stage + kRowBytes);
+    constexpr int kNextInputs = 32 >> 4;
+    wgmma_fence();
+#pragma unroll
+    for (int k = 0; k < kSlab / 16; ++k)
+      wgmma_256(sum, rows + kNextInputs * k, weights + kNextInputs * k, i > 0 || k > 0);
+    wgmma_commit_group();
+    wgmma_wait_group<1>();
+    if (i > 0) release<kCluster>(pipeline.empty + 8 * last);
+    if (i == tells_at) let_other_start();
+    last = state.stage;
+    state.advance(1, kStages);
+  }
+  wgmma_wait_group<0>();
+  settle(sum);
+  return last;
+}
+
+__device__ void add(float2& sums, const __nv_bfloat16* biases) {
+  const float2 two = unpack<__nv_bfloat16>(*reinterpret_cast<const uint32_t*>(biases));
+  sums.x += two.x;
+  sums.y += two.y;
+}
+
+/// Epilogue. `results`: this consumer's, slabs of 64 pairs with the swizzle of TMA.
+template <bool kHasBias>
+__device__ void write_gated(const Arguments& a, uint32_t results, const Tile& tile, int group,
+                            const float (&sum)[kSums]) {
+  const bool stores = threadIdx.x % 128 == 0;
+  if (stores) wait_for_read_stores();
+  sync_group(group);
+  const int lane = threadIdx.x % 32, matrix = lane / 8, line = lane % 8;
+  const uint32_t lines = results + 128 * (16 * (threadIdx.x / 32 % 4) + 8 * (matrix % 2) + line);
+  const int pair = tile.pair + 2 * (lane % 4);
+#pragma unroll
+  for (int j = 0; j < kTilePairs / 8; j += 2) {
+    uint32_t words[4];  // rows r and r + 8 of eight pairs, then of the next eight
+#pragma unroll
+    for (int n = 0; n < 4; ++n) {
+      const int i = 4 * (j + n / 2) + 2 * (n % 2);
+      float2 gate = make_float2(sum[i], sum[i + 1]);
+      float2 up = make_float2(sum[kSums / 2 + i], sum[kSums / 2 + i + 1]);
+      if constexpr (kHasBias) {
+        const auto* biases = a.bias_2F + pair + 8 * (j + n / 2);
+        add(gate, biases);
+        add(up, biases + a.pairs);
+      }
+      words[n] = pack<__nv_bfloat16>(quick_silu(gate.x) * up.x, quick_silu(gate.y) * up.y);
+    }
+    const int piece = j % 8 + matrix / 2;
+    store_matrices(lines + kResultSlabBytes * (j / 8) + 16 * (piece ^ line), words);
+  }
+  fence_async_shared();
+  sync_group(group);
+  if (!stores) return;
+#pragma unroll
+  for (int s = 0; s < kTilePairs / kSlab; ++s)
+    store_rows(a.y, tile.pair + s * kSlab, tile.row + kGroupRows * group,
+               results + kResultSlabBytes * s);
+  commit_stores();
+}
+
+#endif
+
+template <int kCluster, bool kHasBias>
+__global__ void SLIME_CLUSTER_OF(kCluster) __launch_bounds__(kThreads, 1)
+    gated_product_kernel(const __grid_constant__ Arguments a) {
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+  extern __shared__ __align__(1024) unsigned char memory[];
+  __shared__ uint64_t full[kStages], empty[kStages];
+  const Pipeline pipeline{shared_address(memory), shared_address(full), shared_address(empty),
+                          kStages};
+  if (threadIdx.x == kConsumers) {
+    prefetch_map(a.x);
+    prefetch_map(a.weights);
+    prefetch_map(a.y);
+    for (int i = 0; i < kStages; ++i) {
+      init_barrier(pipeline.full + 8 * i, 1);
+      init_barrier(pipeline.empty + 8 * i, kGroups * kCluster);
+    }
+    fence_barrier_init();
+  }
+  launch_dependents();
+  if constexpr (kCluster == 1) {
+    __syncthreads();
+  } else {
+    sync_cluster();
+  }
+  grid_dependency_wait();
+  const int group = threadIdx.x / 128;
+  if (group == kGroups) {
+    decrease_registers<24>();
+    if (threadIdx.x == kConsumers) {
+      fence_async_global();
+      load<kCluster>(a, pipeline);
+    }
+  } else {
+    increase_registers<240>();
+    const uint32_t results = pipeline.memory + kStages * kStageBytes + kResultBytes * group;
+    float sum[kSums] = {};
+    PipelineState state;
+    for_each_tile<kCluster>(a, [&](const Tile& tile) {
+      const int last = multiply<kCluster>(a, pipeline, state, group, sum);
+      release<kCluster>(pipeline.empty + 8 * last);
+      write_gated<kHasBias>(a, results, tile, group, sum);
+    });
+    if (threadIdx.x % 128 == 0) wait_for_stores();
+  }
+  // Nobody may copy to, or arrive at, what has ended.
+  if constexpr (kCluster > 1) {
+    __syncwarp();
+    sync_cluster();
+  }
+#endif
+}
+
+template <int kCluster, bool kHasBias>
+void run(const GatedProduct& call, cudaStream_t stream) {
+  constexpr auto kKernel = gated_product_kernel<kCluster, kHasBias>;
+  constexpr int kBestBand = 16, kBestLead = 2;
+  Arguments a;
+  a.x = row_map(call.x_TI, call.rows, call.inputs, kTileRows);
+  a.weights = row_map(call.weight_2FI, 2 * call.units, call.inputs, kTilePairs);
+  a.y = row_map(call.y_TF, call.rows, call.units, kGroupRows);
+  a.bias_2F = static_cast<const __nv_bfloat16*>(call.bias_2F);
+  a.rows = static_cast<int>(call.rows);
+  a.pairs = static_cast<int>(call.units);
+  a.k_tiles = static_cast<int>(call.inputs / kSlab);
+  a.row_units = divide_up(a.rows, kCluster * kTileRows);
+  a.pair_tiles = divide_up(a.pairs, kTilePairs);
+  // Bands of about the same height.
+  const int highest = divide_up(call.band > 0 ? call.band : kBestBand, kCluster);
+  a.band = divide_up(a.row_units, divide_up(a.row_units, highest));
+  a.lead = call.lead == 0 ? kBestLead : std::clamp(call.lead, 0, kStages);
+  const int clusters =
+      std::min(a.row_units * a.pair_tiles, (num_processors() - call.processors_left) / kCluster);
+  allow_shared_memory<kKernel>(kSharedBytes);
+  launch(kKernel, dim3(kCluster * std::max(clusters, 1)), dim3(kThreads), kSharedBytes, stream, a);
+}
+
+}  // namespace
+
+bool has_gated_product(Number number, int64_t rows, int64_t inputs, int64_t units) {
+  return number == Number::kBFloat16 && rows >= kFewestRows && rows <= INT_MAX / 2 &&
+         inputs >= kSlab && inputs % kSlab == 0 && units >= kTilePairs && units % 8 == 0 &&
+         2 * units <= INT_MAX / 2 && compute_capability_major() == 9;
+}
+
+void gated_product(const GatedProduct& call, cudaStream_t stream) {
+  if (!has_gated_product(Number::kBFloat16, call.rows, call.inputs, call.units))
+    throw std::runtime_error("no gated product of these sizes");
+  const bool has_bias = call.bias_2F != nullptr;
+  if (call.cluster == 1) return has_bias ? run<1, true>(call, stream) : run<1, false>(call, stream);
+  has_bias ? run<2, true>(call, stream) : run<2, false>(call, stream);
+}
+
+}  // namespace slime::kernels::cuda

@@ -1,0 +1,209 @@
+// Gated products of prompts (kernels/cuda/products/gated_product.h) by themselves, against plain loops
+// on the GPU. A program of its own for compute-sanitizer, which needs nothing but the driver: the CUDA
+// runtime is linked statically. `gated_products time` times its forms instead. Exit code 0: all agree;
+// 1: a result differs; anything else: a CUDA error.
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <vector>
+
+#include "kernels/cuda/products/gated_product.h"
+
+namespace {
+
+using namespace slime::kernels::cuda;
+
+struct Shape {
+  int rows, inputs, units;
+};
+
+/// Fewer tiles than thread blocks and more; an odd tile of rows; last tiles with few rows or pairs of
+/// their own; fewer stages than the pipeline has, and several rounds of it.
+constexpr Shape kChecked[] = {{257, 64, 128},  {300, 128, 136},  {384, 256, 576}, {512, 320, 640},
+                              {641, 448, 3080}, {1409, 576, 2432}, {2049, 192, 4096}};
+constexpr Shape kTimed[] = {{8192, 2560, 9728}, {16384, 2560, 9728}, {2048, 2560, 9728},
+                            {1000, 2560, 9728}, {8192, 4096, 12288}, {8192, 1024, 3072},
+                            {2048, 1024, 3072}};
+
+struct Form {
+  int cluster, band, lead;
+};
+constexpr Form kForms[] = {{1, 16, -1}, {1, 16, 1}, {1, 16, 2}, {1, 16, 3}, {2, 16, -1},
+                           {2, 16, 1},  {2, 16, 2}, {2, 16, 3}, {1, 8, 2},  {1, 32, 2},
+                           {2, 8, 2},   {2, 12, 2}, {2, 24, 2}, {2, 32, 2}};
+
+__global__ void fill(__nv_bfloat16* to, int64_t count, float scale, uint32_t seed) {
+  for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < count;
+       i += int64_t{gridDim.x} * blockDim.x) {
+    uint64_t x = (static_cast<uint64_t>(seed) << 40) + i;
+    const auto draw = [&] {
+      x += 0x9e3779b97f4a7c15;
+      uint64_t z = x;
+      z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9;
+      z = (z ^ z >> 27) * 0x94d049bb133111eb;
+      return (static_cast<float>((z ^ z >> 31) >> 40) + 0.5F) / 16777216.0F;
+    };
+    const float u = draw(), v = draw();
+    to[i] = __float2bfloat16(scale * sqrtf(-2 * logf(u)) * cosf(6.2831853F * v));
+  }
+}
+
+__global__ void plain(const __nv_bfloat16* x, const __nv_bfloat16* weight,
+                      const __nv_bfloat16* bias, double* y, Shape shape) {
+  const int unit = blockIdx.x * blockDim.x + threadIdx.x, row = blockIdx.y;
+  if (unit >= shape.units) return;
+  const auto sum_of = [&](int output) {
+    double sum = bias == nullptr ? 0 : static_cast<double>(__bfloat162float(bias[output]));
+    for (int i = 0; i < shape.inputs; ++i)
+      sum += static_cast<double>(__bfloat162float(x[int64_t{row} * shape.inputs + i])) *
+             __bfloat162float(weight[int64_t{output} * shape.inputs + i]);
+    return sum;
+  };
+  const double gate = sum_of(unit), up = sum_of(shape.units + unit);
+  y[int64_t{row} * shape.units + unit] = gate / (1 + exp(-gate)) * up;
+}
+
+template <typename T>
+class Memory final {
+ public:
+  explicit Memory(int64_t count) : count_(count) {
+    check_cuda(cudaMalloc(&data_, count * sizeof(T)), "cudaMalloc");
+  }
+  Memory(const Memory&) = delete;
+  Memory& operator=(const Memory&) = delete;
+  ~Memory() { cudaFree(data_); }
+  T* data() const { return static_cast<T*>(data_); }
+  std::vector<T> read() const {
+    std::vector<T> to(count_);
+    check_cuda(cudaMemcpy(to.data(), data_, count_ * sizeof(T), cudaMemcpyDeviceToHost), "copy");
+    return to;
+  }
+
+ private:
+  int64_t count_;
+  void* data_ = nullptr;
+};
+
+using Numbers = Memory<__nv_bfloat16>;
+
+void draw(const Numbers& to, int64_t count, float scale, uint32_t seed) {
+  fill<<<1024, 256>>>(to.data(), count, scale, seed);
+  check_cuda(cudaGetLastError(), "fill");
+}
+
+GatedProduct call_of(const Shape& shape, const Form& form) {
+  GatedProduct call;
+  call.rows = shape.rows;
+  call.inputs = shape.inputs;
+  call.units = shape.units;
+  call.cluster = form.cluster;
+  call.band = form.band;
+  call.lead = form.lead;
+  return call;
+}
+
+/// Rows one by one: a tile that is missing shows. The results are poisoned before.
+bool agrees(const Shape& shape, const Form& form, bool has_bias) {
+  const int64_t weights = int64_t{2} * shape.units * shape.inputs;
+  const int64_t results = int64_t{shape.rows} * shape.units;
+  const Numbers x(int64_t{shape.rows} * shape.inputs), weight(weights), bias(2 * shape.units),
+      y(results);
+  draw(x, int64_t{shape.rows} * shape.inputs, 1, 1);
+  draw(weight, weights, 1 / std::sqrt(static_cast<float>(shape.inputs)), 2);
+  draw(bias, 2 * shape.units, 0.5, 3);
+  const Memory<double> expected(results);
+  plain<<<dim3((shape.units + 127) / 128, shape.rows), 128>>>(
+      x.data(), weight.data(), has_bias ? bias.data() : nullptr, expected.data(), shape);
+  check_cuda(cudaMemset(y.data(), 0xff, results * 2), "cudaMemset");
+  GatedProduct call = call_of(shape, form);
+  call.x_TI = x.data();
+  call.weight_2FI = weight.data();
+  call.bias_2F = has_bias ? bias.data() : nullptr;
+  call.y_TF = y.data();
+  gated_product(call, nullptr);
+  check_cuda(cudaDeviceSynchronize(), "gated_product");
+  const std::vector<__nv_bfloat16> got = y.read();
+  const std::vector<double> exact = expected.read();
+  for (int row = 0; row < shape.rows; ++row) {
+    double difference = 0, size = 0;
+    for (int64_t i = int64_t{row} * shape.units; i < int64_t{row + 1} * shape.units; ++i) {
+      const double error = __bfloat162float(got[i]) - exact[i];
+      difference += error * error;
+      size += exact[i] * exact[i];
+    }
+    const double error = std::sqrt(difference / size);
+    if (error < 0.004) continue;  // bfloat16 keeps 8 bits
+    std::printf("%d x %d -> %d, bias %d, cluster %d, band %d, lead %d: error %g of row %d\n",
+                shape.rows, shape.inputs, shape.units, has_bias, form.cluster, form.band, form.lead,
+                error, row);
+    return false;
+  }
+  return true;
+}
+
+/// Milliseconds of a call: the best of several in a row, and the mean of a run of a third of a second.
+void time(const Shape& shape) {
+  constexpr int kCopies = 3;
+  const int64_t weights = int64_t{2} * shape.units * shape.inputs;
+  const Numbers x(int64_t{shape.rows} * shape.inputs), weight(kCopies * weights),
+      y(int64_t{shape.rows} * shape.units);
+  draw(x, int64_t{shape.rows} * shape.inputs, 1, 4);
+  draw(weight, kCopies * weights, 1 / std::sqrt(static_cast<float>(shape.inputs)), 5);
+  cudaEvent_t begin, end;
+  check_cuda(cudaEventCreate(&begin), "event");
+  check_cuda(cudaEventCreate(&end), "event");
+  const double tera = 4e-12 * shape.rows * shape.units * shape.inputs;
+  std::printf("%d x %d -> %d\n", shape.rows, shape.inputs, shape.units);
+  for (const Form& form : kForms) {
+    GatedProduct call = call_of(shape, form);
+    call.x_TI = x.data();
+    call.y_TF = y.data();
+    const auto milliseconds = [&](int calls) {
+      check_cuda(cudaEventRecord(begin), "event");
+      for (int i = 0; i < calls; ++i) {
+        call.weight_2FI = weight.data() + (i % kCopies) * weights;
+        gated_product(call, nullptr);
+      }
+      check_cuda(cudaEventRecord(end), "event");
+      check_cuda(cudaEventSynchronize(end), "gated_product");
+      float ms = 0;
+      check_cuda(cudaEventElapsedTime(&ms, begin, end), "event");
+      return static_cast<double>(ms) / calls;
+    };
+    milliseconds(3);
+    double best = 1e30;
+    for (int i = 0; i < 5; ++i) best = std::min(best, milliseconds(6));
+    const double sustained = milliseconds(static_cast<int>(330 / best) + 1);
+    std::printf("  cluster %d band %2d lead %2d: best %.3f ms %.0f TFLOP/s, sustained %.0f\n",
+                form.cluster, form.band, form.lead, best, tera / best * 1e3,
+                tera / sustained * 1e3);
+    std::fflush(stdout);
+  }
+  cudaEventDestroy(begin);
+  cudaEventDestroy(end);
+}
+
+}  // namespace
+
+int main(int count, char** arguments) try {
+  if (compute_capability_major() != 9) {
+    std::puts("this GPU has no gated product");
+    return 0;
+  }
+  if (count > 1 && std::strcmp(arguments[1], "time") == 0) {
+    for (const Shape& shape : kTimed) time(shape);
+    return 0;
+  }
+  bool all_agree = true;
+  for (const Shape& shape : kChecked) {
+    for (const Form& form : {Form{1, 16, -1}, Form{1, 4, 2}, Form{2, 16, -1}, Form{2, 4, 2}})
+      for (const bool has_bias : {false, true}) all_agree &= agrees(shape, form, has_bias);
+  }
+  std::puts(all_agree ? "all agree" : "results differ");
+  return all_agree ? 0 : 1;
+} catch (const std::exception& error) {
+  std::printf("%s\n", error.what());
+  return 2;
+}
