@@ -44,6 +44,7 @@ function(slime_cuda_library)
   list(FILTER sources EXCLUDE REGEX "_test\\.cpp$")
   add_library(slime_cuda SHARED ${sources} ${CMAKE_SOURCE_DIR}/src/kernels/cpu/reference.cpp
               ${CMAKE_SOURCE_DIR}/src/kernels/gpu/attention_levels.cpp ${CMAKE_SOURCE_DIR}/src/kernels/gpu/windowed_rows.cpp
+              ${CMAKE_SOURCE_DIR}/src/kernels/gpu/sparse.cpp
               ${CMAKE_SOURCE_DIR}/src/kernels/device.cpp
               ${slime_interface_source} ${objects})
   target_precompile_headers(slime_cuda REUSE_FROM slime_pch_aten)

@@ -24,6 +24,8 @@ void measure_step_kernels(const model::ModelConfig& config, const kernels::GpuLi
 /// Attention over keys and values in pages, with what it writes there.
 void measure_paged_attention(const model::ModelConfig& config, const kernels::GpuLimits& limits,
                              const std::string& only);
+/// Sparse attention of a layer of DeepSeek-V3.2 in decode: the choice of tokens, and attention to them.
+void measure_sparse_kernels(const kernels::GpuLimits& limits, const std::string& only);
 /// What a training step of 8 x 2,048 tokens calls.
 void measure_training_kernels(const model::ModelConfig& config, const kernels::GpuLimits& limits,
                               const std::string& only);

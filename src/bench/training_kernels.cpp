@@ -202,6 +202,7 @@ void measure_gpu_kernels(const GpuKernelOptions& options) {
   measure_training_kernels(config, limits, options.only);
   kernels::opened_gpu().release_unused_memory();
   measure_paged_attention(config, limits, options.only);
+  measure_sparse_kernels(limits, options.only);
 }
 
 }  // namespace slime::bench

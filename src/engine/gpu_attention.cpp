@@ -10,8 +10,11 @@ namespace slime::engine {
 
 GpuAttention::GpuAttention(const kernels::Gpu& gpu, std::span<const model::BlockNeeds> blocks,
                            const Tensor& keys, const Tensor& values, const Tensor& index_keys,
-                           const Tensor& states_PX)
-    : gpu_(gpu), chains_(kernels::block_chains_for(keys)), has_indexers_(index_keys.defined()) {
+                           const Tensor& states_PX, int64_t sparse_keys)
+    : gpu_(gpu),
+      chains_(kernels::block_chains_for(keys)),
+      has_indexers_(index_keys.defined()),
+      sparse_keys_(sparse_keys) {
   int64_t layer_with_tokens = 0, layer_with_indexer = 0, begin = 0;
   for (const model::BlockNeeds& block : blocks) {
     const bool has_tokens = keeps_tokens(block);
@@ -29,7 +32,9 @@ GpuAttention::GpuAttention(const kernels::Gpu& gpu, std::span<const model::Block
 
 void GpuAttention::begin_step(const GpuStepInputs& in) {
   batch_ = in.batch;
-  if (has_indexers_) sparse_.begin_step(in.batch, in.positions_T, in.spans);
+  is_sparse_decode_ = has_indexers_ && in.is_decode;
+  chosen_TC_.reset();
+  if (has_indexers_ && !is_sparse_decode_) sparse_.begin_step(in.batch, in.positions_T, in.spans);
 }
 
 Tensor GpuAttention::attend_delta(const model::DeltaLayer& layer, const kernels::DeltaTokens& in) {
@@ -78,6 +83,30 @@ Tensor GpuAttention::attend_projected_latent(const model::LatentLayer& layer,
   call.sin_PR = layer.sin_PR;
   call.rotary_order_R = layer.rotary_order_R;
   call.rows = keys_[layer.index];
+  if (layer.index_count == 0) return gpu_.latent_attention(call);
+  if (in.index) {
+    const kernels::IndexRows rows = gpu_.index_rows({.query_TE = in.index->query_TE,
+                                                     .key_TD = in.index->key_TD,
+                                                     .weight_TJ = in.index->weight_TJ,
+                                                     .norm_D = in.index->norm.value,
+                                                     .norm_bias_D = in.index->norm_bias.value,
+                                                     .norm_eps = in.index->norm_eps,
+                                                     .cos_PR = in.index->cos_PR,
+                                                     .sin_PR = in.index->sin_PR,
+                                                     .positions_T = positions_T,
+                                                     .rotates_pairs = in.index->rotates_pairs});
+    chosen_TC_ = gpu_.choose_tokens({.batch = &batch_,
+                                     .positions_T = positions_T,
+                                     .query_TJD = rows.query_TJD,
+                                     .key_TD = rows.key_TD,
+                                     .weight_TJ = rows.weight_TJ,
+                                     .keys = index_keys_[layer.index],
+                                     .count = layer.index_count,
+                                     .most_keys = sparse_keys_});
+  }
+  check(chosen_TC_.defined(), "a layer before this one has chosen tokens");
+  call.chosen_TC = chosen_TC_;
+  if (!layer.lends_choice) chosen_TC_.reset();
   return gpu_.latent_attention(call);
 }
 

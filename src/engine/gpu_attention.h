@@ -18,10 +18,11 @@ class GpuAttention final : public model::Attention {
   /// keys and values: [layers that keep tokens, pages, K, 16, D]; values undefined where they
   /// are a part of the keys. index_keys: float32 [layers with an indexer, pages, 16, D], or undefined.
   /// states_PX: float32, the states of all
-  /// layers that keep one behind each other; undefined without such layers.
+  /// layers that keep one behind each other; undefined without such layers. sparse_keys: where kernels
+  /// choose tokens in decode, the most that a row sees; 0: operations of LibTorch do.
   GpuAttention(const kernels::Gpu& gpu, std::span<const model::BlockNeeds> blocks,
                const Tensor& keys, const Tensor& values, const Tensor& index_keys,
-               const Tensor& states_PX);
+               const Tensor& states_PX, int64_t sparse_keys);
 
   void begin_step(const GpuStepInputs& in);
   Tensor attend(const model::AttentionLayer& layer, const Tensor& qkv_TE,
@@ -33,15 +34,21 @@ class GpuAttention final : public model::Attention {
                                  const Tensor& positions_T) override;
   Tensor attend_delta(const model::DeltaLayer& layer, const kernels::DeltaTokens& in) override;
   const kernels::BlockChains* chains() const override { return chains_; }
+  bool wants_sparse_projections() const override { return is_sparse_decode_; }
+  /// Whether steps of decode are launched alike, whatever the lengths of their sequences.
+  bool has_recordable_decode() const { return !has_indexers_ || sparse_keys_ > 0; }
 
  private:
   const kernels::Gpu& gpu_;
   const kernels::BlockChains* chains_;
   bool has_indexers_;
+  int64_t sparse_keys_;
   std::vector<Tensor> keys_, values_, index_keys_,
       states_;  // per layer; undefined where it has none
   kernels::PagedBatch batch_;
-  GpuSparseAttention sparse_;
+  bool is_sparse_decode_ = false;  // of this step: by kernels
+  Tensor chosen_TC_;               // then, as long as layers look at the choice
+  GpuSparseAttention sparse_;      // otherwise
 };
 
 }  // namespace slime::engine

@@ -346,6 +346,7 @@ GpuStepInputs GpuInputBlock::fill(std::span<const Chunk> chunks,
                                   std::span<const kernels::RowWish> wishes, int64_t rows,
                                   bool is_decode) {
   GpuStepInputs in;
+  in.is_decode = is_decode;
   block_.begin();
   fill_sampling(chunks, wishes, rows, is_decode, in);
   fill_attention(chunks, rows, is_decode, in);

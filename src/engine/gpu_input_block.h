@@ -24,6 +24,7 @@ struct GpuStepInputs {
   Tensor drawn_rows_R;  // int64, may be none; undefined: all rows, in order
   kernels::PagedBatch batch;
   std::vector<kernels::PagedSpan> spans;  // of the sequences, on the host, without padding
+  bool is_decode = false;                 // a row of each sequence, and rows of padding
   kernels::SampleRows sampling;
 };
 

@@ -70,6 +70,21 @@ Tensor index_keys_of(const model::Network& network, const StepRunnerConfig& step
                      at::kFloat);
 }
 
+/// The most tokens that a row of decode sees where kernels choose among them; 0: they do not.
+int64_t sparse_keys(const kernels::Gpu& gpu, model::Network& network,
+                    const StepRunnerConfig& step) {
+  const model::ModelConfig& config = network.config();
+  if (layers_with_indexer(network.blocks()) == 0) return 0;
+  const model::CacheSpec cache = cache_of_tokens(network.blocks());
+  const kernels::LatentShape shape{cache.queries_per_head, config.latent.kv_rank, config.rotary_dim,
+                                   config.latent.plain_dim, config.latent.value_dim};
+  const at::ScalarType type = network.weights().flat().scalar_type();
+  if (step.kv_dtype != type ||
+      !gpu.has_sparse_decode(shape, config.indexer.num_heads, config.indexer.head_dim, type))
+    return 0;
+  return std::min(step.context_length, step.num_pages * kPageTokens);
+}
+
 /// Where the states begin, behind all keys and values.
 int64_t states_offset(const model::Network& network, const StepRunnerConfig& step) {
   return round_up(
@@ -116,7 +131,8 @@ GpuRunner::GpuRunner(model::Network& network, const StepRunnerConfig& config)
       values_(cache_half(network, config, *memory_, 1)),
       index_keys_(index_keys_of(network, config, *memory_)),
       states_PX_(states_of(network, config, *memory_)),
-      attention_(gpu_, network.blocks(), keys_, values_, index_keys_, states_PX_),
+      attention_(gpu_, network.blocks(), keys_, values_, index_keys_, states_PX_,
+                 sparse_keys(gpu_, network, config)),
       inputs_(gpu_, network, config, keys_.device()),
       wishes_(config.eos_ids, network.config().vocab_size, keys_.device()),
       results_(std::max(config.max_running_requests, kernels::kRecordedRows.back()),
@@ -188,7 +204,8 @@ double GpuRunner::wait_for_weights() {
 }
 
 bool GpuRunner::is_recordable(std::span<const Chunk> chunks) const {
-  if (index_keys_.defined()) return false;  // lengths decide which operations there are
+  if (!attention_.has_recordable_decode())
+    return false;  // lengths decide which operations there are
   return static_cast<int64_t>(chunks.size()) <= kernels::kRecordedRows.back() &&
          std::all_of(chunks.begin(), chunks.end(), [](const Chunk& chunk) {
            return chunk.num_tokens == 1 && draws_token(chunk) && !scores_prompt(chunk);

@@ -5,8 +5,8 @@
 /// Steps in which every request gets one token (decode) are padded to one of a short list of batch
 /// sizes and recorded: the first step of a size runs as it is, the second is recorded, and from
 /// then on a step is one copy of its numbers to the device and one launch. Other steps (prompts) are
-/// launched kernel by kernel, and so are all steps of networks with indexers. Everything is drawn on
-/// the device, whatever a row wants.
+/// launched kernel by kernel, and so are all steps of networks with indexers of sizes that have no kernels.
+/// Everything is drawn on the device, whatever a row wants.
 ///
 /// One class because all of its parts are what a launched step reads and writes, on its stream.
 ///

@@ -2,7 +2,9 @@
 
 /// Sparse attention of a step over latents in pages (model/layers/indexer.h), on a GPU: operations of
 /// LibTorch, some rows of queries at a time. Only chosen tokens are gathered and looked at; what an
-/// indexer scores are all of them. Steps need their lengths on the host and cannot be recorded.
+/// indexer scores are all of them. Steps need their lengths on the host and cannot be recorded. Of steps
+/// with prompts, and of decode in sizes and precisions without kernels (kernels/gpu/sparse.h), for which it
+/// is the twin in the tests.
 ///
 /// Dimensions: T rows of the step, N heads, L latent, E = R + L numbers of a row in the cache; of some
 /// rows n, of what they see K keys, of what was chosen of these k.

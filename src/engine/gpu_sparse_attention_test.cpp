@@ -1,5 +1,5 @@
 /// Sparse attention over pages against plain loops in float64. It is operations of LibTorch, so a CPU
-/// computes what a GPU does.
+/// computes what a GPU does. And decode by kernels against it.
 
 #include "engine/gpu_sparse_attention.h"
 
@@ -8,6 +8,7 @@
 
 #include <cmath>
 
+#include "engine/gpu_attention.h"
 #include "kernels/gpu/for_tests.h"
 
 namespace slime::engine {
@@ -138,6 +139,142 @@ TEST(GpuSparseAttention, LooksAtTheBestTokensOfEachRow) {
   expect_right(at::kCUDA, at::kFloat, 1e-5);
   expect_right(at::kCUDA, at::kBFloat16, 0.02);
   expect_right(at::kCUDA, at::kHalf, 0.004);
+}
+
+/// Two layers of published sizes, of which the second takes the choice of the first.
+struct DecodeLayers {
+  static constexpr int64_t kLatent = 512, kRotating = 64, kPlain = 128, kValue = 128, kQueries = 16,
+                           kNumIndexHeads = 32, kIndexNumbers = 128, kChosen = 64;
+
+  std::vector<int64_t> lengths;
+  GpuStepInputs in;
+  std::vector<model::LatentLayer> layers;
+  std::vector<model::BlockNeeds> needs;
+  Tensor rows_LPSE, index_keys_LPSD;  // before the step
+  std::vector<model::LatentProjection> projections;
+
+  DecodeLayers(std::vector<int64_t> of_sequences, bool rotates_pairs)
+      : lengths(std::move(of_sequences)) {
+    const at::TensorOptions there = at::TensorOptions(at::kCUDA),
+                            halves = there.dtype(at::kBFloat16), floats = there.dtype(at::kFloat);
+    const auto rows = static_cast<int64_t>(lengths.size());
+    int64_t pages = 0;
+    for (const int64_t length : lengths) pages += (length + kPageTokens - 1) / kPageTokens;
+    const Tensor order = at::randperm(pages, at::TensorOptions(at::kLong));
+    std::vector<int32_t> slots, row_sequence, starts{0}, ids;
+    std::vector<int64_t> positions;
+    for (int64_t row = 0; row < rows; ++row) {
+      const int64_t last = lengths[row] - 1, first = starts.back();
+      for (int64_t p = 0; p <= last / kPageTokens; ++p)
+        ids.push_back(order[first + p].item<int32_t>());
+      starts.push_back(static_cast<int32_t>(ids.size()));
+      slots.push_back(static_cast<int32_t>(ids.back() * kPageTokens + last % kPageTokens));
+      row_sequence.push_back(static_cast<int32_t>(row));
+      positions.push_back(last);
+      in.spans.push_back({1, lengths[row]});
+    }
+    in.batch.slot_T = at::tensor(slots, at::kInt).to(at::kCUDA);
+    in.batch.row_sequence_T = at::tensor(row_sequence, at::kInt).to(at::kCUDA);
+    in.batch.page_starts = at::tensor(starts, at::kInt).to(at::kCUDA);
+    in.batch.query_starts = at::arange(rows + 1, there.dtype(at::kInt));
+    in.batch.pages = at::tensor(ids, at::kInt).to(at::kCUDA);
+    in.positions_T = at::tensor(positions, at::kLong).to(at::kCUDA);
+    rows_LPSE = at::randn({2, pages, 1, kPageTokens, kLatent + kRotating}, halves);
+    index_keys_LPSD = at::randn({1, pages, kPageTokens, kIndexNumbers}, floats);
+    const Tensor angle_PR = at::rand({1024, kRotating / 2}, floats) * 6;
+    for (int i = 0; i < 2; ++i) {
+      model::LatentLayer layer;
+      layer.index = i;
+      layer.num_heads = kQueries;
+      layer.rank = kLatent;
+      layer.plain_dim = kPlain;
+      layer.rotary_dim = kRotating;
+      layer.value_dim = kValue;
+      layer.scale = 0.07;
+      layer.index_count = kChosen;
+      layer.lends_choice = i == 0;
+      layer.expand.value = at::randn({kQueries * (kPlain + kValue), kLatent}, halves) * 0.04;
+      layer.latent_norm.value = at::rand({kLatent}, halves) + 0.5;
+      layer.norm_eps = 1e-6;
+      layer.rotary_order_R = at::cat({at::arange(0, kRotating, 2, there.dtype(at::kLong)),
+                                      at::arange(1, kRotating, 2, there.dtype(at::kLong))});
+      layer.cos_PR = angle_PR.cos();
+      layer.sin_PR = angle_PR.sin();
+      layers.push_back(std::move(layer));
+      model::BlockNeeds block;
+      block.cache = {.heads = 1,
+                     .queries_per_head = kQueries,
+                     .key_size = kLatent + kRotating,
+                     .value_size = 0,
+                     .index_size = i == 0 ? kIndexNumbers : 0};
+      needs.push_back(std::move(block));
+      model::LatentProjection projection;
+      projection.query_TE = at::randn({rows, kQueries * (kPlain + kRotating)}, halves);
+      projection.latent_TL = at::randn({rows, kLatent}, halves);
+      projection.rotary_key_TR = at::randn({rows, kRotating}, halves);
+      if (i == 0)
+        projection.index = {.query_TE = at::randn({rows, kNumIndexHeads * kIndexNumbers}, halves),
+                            .key_TD = at::randn({rows, kIndexNumbers}, halves),
+                            .weight_TJ = at::randn({rows, kNumIndexHeads}, floats),
+                            .norm = {at::rand({kIndexNumbers}, halves) + 0.5, {}},
+                            .norm_bias = {at::randn({kIndexNumbers}, halves) * 0.1, {}},
+                            .norm_eps = 1e-6,
+                            .cos_PR = angle_PR.cos(),
+                            .sin_PR = angle_PR.sin(),
+                            .rotates_pairs = rotates_pairs};
+      projections.push_back(std::move(projection));
+    }
+  }
+
+  struct Results {
+    std::vector<Tensor> y_TC;
+    Tensor rows_LPSE, index_keys_LPSD;
+  };
+  Results attend(bool by_kernels) {
+    Results out{{}, rows_LPSE.clone(), index_keys_LPSD.clone()};
+    GpuAttention attention(kernels::open_gpu(), needs, out.rows_LPSE, {}, out.index_keys_LPSD, {},
+                           by_kernels ? 1024 : 0);
+    EXPECT_EQ(attention.has_recordable_decode(), by_kernels);
+    in.is_decode = by_kernels;
+    attention.begin_step(in);
+    EXPECT_EQ(attention.wants_sparse_projections(), by_kernels);
+    for (std::size_t i = 0; i < layers.size(); ++i) {
+      out.y_TC.push_back(
+          by_kernels ? attention.attend_projected_latent(layers[i], projections[i], in.positions_T)
+                     : attention.model::Attention::attend_projected_latent(
+                           layers[i], projections[i], in.positions_T));
+    }
+    return out;
+  }
+};
+
+TEST(GpuSparseAttention, DecodesByKernelsAsByOperations) {
+  SLIME_NEEDS_GPU();
+  using Layers = DecodeLayers;
+  if (!kernels::open_gpu().has_sparse_decode(
+          {Layers::kQueries, Layers::kLatent, Layers::kRotating, Layers::kPlain, Layers::kValue},
+          Layers::kNumIndexHeads, Layers::kIndexNumbers, at::kBFloat16))
+    GTEST_SKIP() << "this GPU has no kernels of sparse attention";
+  bool rotates_pairs = false;
+  for (const std::vector<int64_t>& lengths : std::vector<std::vector<int64_t>>{
+           {700}, {1, 50, 300, 64, 65, 1000, 129}, std::vector<int64_t>(70, 90)}) {
+    at::manual_seed(9);
+    rotates_pairs = !rotates_pairs;
+    DecodeLayers step(lengths, rotates_pairs);
+    const DecodeLayers::Results kernels = step.attend(true), operations = step.attend(false);
+    for (std::size_t i = 0; i < 2; ++i) {
+      const Tensor exact = operations.y_TC[i].to(at::kDouble);
+      const Tensor apart_T =
+          (kernels.y_TC[i].to(at::kDouble) - exact).norm(2, 1) / exact.norm(2, 1);
+      // Two scores may be so close that another order of their sums chooses another token, in a row of fifty.
+      const int64_t far = apart_T.gt(0.02).sum().item<int64_t>();
+      EXPECT_LE(far, exact.size(0) / 50) << "layer " << i << ": " << apart_T;
+    }
+    const Tensor exact = operations.rows_LPSE.to(at::kDouble);
+    EXPECT_LT(((kernels.rows_LPSE.to(at::kDouble) - exact).norm() / exact.norm()).item<double>(),
+              0.004);
+    EXPECT_TRUE(at::allclose(kernels.index_keys_LPSD, operations.index_keys_LPSD, 1e-5, 1e-5));
+  }
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include "kernels/gpu/latent_prompts.h"
 #include "kernels/gpu/packed_prompts.h"
 #include "kernels/gpu/recorded_rows.h"
+#include "kernels/gpu/sparse.h"
 #include "loop/evaluation_beside.h"
 
 namespace slime::loop {
@@ -80,6 +81,13 @@ int64_t micro_batch_tokens(const config::RunConfig& config, int64_t longest) {
   return std::min(all, longest * config.micro_batch_size);
 }
 
+/// So many has the step that is recorded for up to `drawn` requests.
+int64_t recorded_rows(int64_t drawn) {
+  const auto& sizes = kernels::kRecordedRows;
+  const auto at = std::lower_bound(sizes.begin(), sizes.end(), drawn);
+  return at == sizes.end() ? sizes.back() : *at;
+}
+
 /// Memory of the steps of an engine that draws for `drawn` requests of at most `longest` tokens at
 /// once, besides keys and values: activations, logits, recordings, what packed attention gathers.
 int64_t engine_workspace_bytes(const config::RunConfig& config, const model::Network& network,
@@ -111,13 +119,22 @@ int64_t engine_workspace_bytes(const config::RunConfig& config, const model::Net
               latent.kv_rank * static_cast<int64_t>(sizeof(float));
   }
   const int64_t packed = element * (gathered * of_gathered + chunk * of_chunk) + records;
-  const int64_t sparse = model.indexer.count == 0
-                             ? 0
-                             : engine::GpuSparseAttention::workspace_bytes(
-                                   model.indexer, {.rows = chunk + drawn,
-                                                   .longest = longest,
-                                                   .num_heads = model.num_heads,
-                                                   .row_size = cache.key_size});
+  int64_t sparse = 0;
+  if (model.indexer.count > 0) {
+    sparse =
+        engine::GpuSparseAttention::workspace_bytes(model.indexer, {.rows = chunk + drawn,
+                                                                    .longest = longest,
+                                                                    .num_heads = model.num_heads,
+                                                                    .row_size = cache.key_size});
+    // What recorded steps hold is for any context; they share it.
+    sparse += kernels::sparse_decode_bytes(
+        {.num_rows = recorded_rows(drawn),
+         .most_keys = config.sglang_context_length.value_or(model.max_positions),
+         .count = model.indexer.count,
+         .num_heads = cache.queries_per_head,
+         .rank = model.latent.kv_rank},
+        kMultiprocessors);
+  }
   // Once launched kernel by kernel, once recorded.
   return (config.sglang_chunked_prefill_size + 2 * drawn) * row + 2 * drawn * model.vocab_size * 4 +
          kRecordedSteps * kRecordedStepBytes + kTimingBytes + packed + sparse;

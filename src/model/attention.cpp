@@ -4,6 +4,7 @@
 
 #include "core/error.h"
 #include "kernels/rms_norm.h"
+#include "model/layers/indexer.h"
 
 namespace slime::model {
 
@@ -23,6 +24,7 @@ Tensor Attention::attend_projected_latent(const LatentLayer& layer, const Latent
   out.rotary_query_TNR = ordered(query_TND.narrow(2, layer.plain_dim, layer.rotary_dim));
   out.latent_TL = kernels::rms_norm(in.latent_TL.contiguous(), layer.latent_norm, layer.norm_eps);
   out.rotary_key_TR = ordered(in.rotary_key_TR);
+  if (in.index) out.index = index_input(*in.index, positions_T);
   return attend_latent(layer, out, positions_T);
 }
 

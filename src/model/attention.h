@@ -68,6 +68,17 @@ struct IndexInput {
   Tensor weight_TJ;
 };
 
+/// The same as products leave it, with the constants of the layer: neither normed, rotated nor scaled.
+struct IndexProjection {
+  Tensor query_TE;  // [T, J D]
+  Tensor key_TD;
+  Tensor weight_TJ;                // float32 (float64)
+  kernels::Param norm, norm_bias;  // [D], of keys
+  double norm_eps = 0;
+  Tensor cos_PR, sin_PR;
+  bool rotates_pairs = false;
+};
+
 /// What a token brings: not yet rotated, halves that rotate with each other.
 struct LatentInput {
   Tensor plain_query_TNP;
@@ -83,6 +94,7 @@ struct LatentProjection {
   Tensor query_TE;  // [T, N (P + R)]: of a head what does not rotate, then what does
   Tensor latent_TL;
   Tensor rotary_key_TR;
+  std::optional<IndexProjection> index;  // of a layer with an indexer
 };
 
 /// A layer with a state instead of keys and values (model/layers/gated_delta_net.h).
@@ -104,10 +116,12 @@ class Attention {
   /// and looks at them through queries that took over the product (arXiv 2405.04434, section 2.1.2).
   virtual Tensor attend_latent(const LatentLayer& layer, const LatentInput& in,
                                const Tensor& positions_T);
-  /// The same of layers without an indexer on one tensor-parallel rank. Norms and orders with single
-  /// operations and calls attend_latent(), unless there is a faster way.
+  /// The same of ranks that have the stream whole: of layers without an indexer's choice, and of those
+  /// with one where wants_sparse_projections(). Norms and orders with single operations and calls
+  /// attend_latent(), unless there is a faster way.
   virtual Tensor attend_projected_latent(const LatentLayer& layer, const LatentProjection& in,
                                          const Tensor& positions_T);
+  virtual bool wants_sparse_projections() const { return false; }
   /// The gated delta rule: [T, N V] in the accumulation precision. in.mixed_TE is what the convolution
   /// reads, in the activations' precision. The trainer's carries states along the segments, the engine's
   /// keeps one of each request.

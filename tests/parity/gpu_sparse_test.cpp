@@ -118,8 +118,8 @@ TEST(GpuSparse, AttendsAndHasTheGradientsAsInFloat64) {
   expect_near(at::kBFloat16, 0.004);  // results are rounded, nothing else is
 }
 
-/// With indexers, too; rows look at 64 tokens.
-std::unique_ptr<model::Network> sparse_network(const char* precision) {
+/// With indexers, too.
+std::unique_ptr<model::Network> sparse_network(const char* precision, int64_t num_chosen) {
   json::object config = testing::narrow_deepseek();
   config["architectures"] = json::array{"DeepseekV32ForCausalLM"};
   config["model_type"] = "deepseek_v32";
@@ -127,7 +127,7 @@ std::unique_ptr<model::Network> sparse_network(const char* precision) {
   config["q_lora_rank"] = 128;
   config["index_n_heads"] = 16;
   config["index_head_dim"] = 128;
-  config["index_topk"] = 64;
+  config["index_topk"] = num_chosen;
   at::manual_seed(7);
   return model::make_uniform_network(model::parse_model_config(config, "sparse"),
                                      model::Precision::on_gpu(precision), 0.45);
@@ -136,7 +136,7 @@ std::unique_ptr<model::Network> sparse_network(const char* precision) {
 /// Prompts in one piece and in pieces, decode alone and beside prompts, prompts of which pages are shared.
 TEST(GpuSparse, TheEngineGivesTheTrainersLogProbs) {
   SLIME_NEEDS_GPU();
-  const auto network = sparse_network("float32");
+  const auto network = sparse_network("float32", 64);
   for (const auto& [count, prefill] : {std::pair{1, 4096}, {5, 100}, {12, 4096}}) {
     const testing::LogProbDifferences found = testing::engine_beside_trainer(
         *network, {.max_prefill_tokens = prefill, .kv_cache_bytes = 256 << 20}, count);
@@ -144,6 +144,24 @@ TEST(GpuSparse, TheEngineGivesTheTrainersLogProbs) {
     EXPECT_GT(found.spread, 0.3);
     // Now and then two scores are so close that another order of their sums chooses another token.
     EXPECT_LT(found.mean, 1e-3) << count;
+  }
+}
+
+/// By kernels, recorded; where all tokens are chosen as near as attention to all is (gpu_latent_test.cpp).
+/// Otherwise rounding of 16 bits makes scores that are close change places, and then other tokens are looked
+/// at.
+TEST(GpuSparse, RecordedDecodeGivesTheTrainersLogProbs) {
+  SLIME_NEEDS_GPU();
+  for (const int64_t num_chosen : {2048, 64}) {
+    const auto network = sparse_network("bfloat16", num_chosen);
+    for (const auto& [count, prefill] : {std::pair{1, 4096}, {2, 4096}, {18, 100}, {70, 4096}}) {
+      const testing::LogProbDifferences found = testing::engine_beside_trainer(
+          *network, {.max_prefill_tokens = prefill, .kv_cache_bytes = 256 << 20}, count);
+      RecordProperty(fmt::format("mean_difference_{}_of_{}", num_chosen, count),
+                     std::to_string(found.mean));
+      EXPECT_GT(found.spread, 0.3);
+      EXPECT_LT(found.mean, num_chosen == 64 ? 0.08 : 0.02) << num_chosen << ", " << count;
+    }
   }
 }
 

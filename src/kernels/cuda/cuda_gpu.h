@@ -46,6 +46,11 @@ class CudaGpu final : public Gpu, public PeerDevice {
   // cuda_gpu_latent.cpp
   bool has_latent_units(int64_t row_size, at::ScalarType type) const override;
   Tensor latent_attention(const LatentCall& call) const override;
+  // cuda_gpu_sparse.cpp
+  bool has_sparse_decode(const LatentShape& shape, int64_t index_heads, int64_t index_size,
+                         at::ScalarType type) const override;
+  IndexRows index_rows(const kernels::IndexRowsCall& call) const override;
+  Tensor choose_tokens(const IndexCall& call) const override;
   void sample(const Tensor& logits_RV, const SampleRows& rows,
               const DrawnRows& drawn) const override;
   std::unique_ptr<GpuGraph> record(const std::function<void()>& body,

@@ -77,6 +77,33 @@ void plain_step(const Device& device, const LatentCall& call, const Tensor& q_TN
                    at::cat({rotated_TE.narrow(1, heads * rotary, rotary), latent_TL}, 1));
 }
 
+/// Each row at the tokens that were chosen for it.
+void attend_chosen(const LatentCall& call, LatentAttend attend, LatentValues values) {
+  const Tensor& chosen_TC = call.chosen_TC;
+  const cudaStream_t stream = stream_of(chosen_TC);
+  const int64_t rows = attend.num_rows, heads = attend.num_heads;
+  check(chosen_TC.size(0) == rows && chosen_TC.is_contiguous(), "each row has chosen tokens");
+  const int64_t units = units_of_chosen(rows, heads, chosen_TC.size(1), num_processors());
+  attend.chosen = values.chosen = {array<int32_t>(chosen_TC), attend.positions_T,
+                                   static_cast<int>(chosen_TC.size(1)), static_cast<int>(units)};
+  const int64_t records = units > 1 ? rows * units : 0;
+  const auto floats = chosen_TC.options().dtype(at::kFloat);
+  const Tensor sums = at::empty({records, heads, kLatentRank}, floats),
+               weights = at::empty({records, heads, 2}, floats);
+  DecodeArrays plan;
+  plan.record_sums = sums.data_ptr<float>();
+  plan.record_weights = reinterpret_cast<float2*>(weights.data_ptr<float>());
+  attend_latent_chosen(attend, plan, stream);
+  if (units > 1) {
+    if (rows <= kMostMergedRows) {
+      values.plan = &plan;
+    } else {
+      merge_latent_records(attend, plan, stream);
+    }
+  }
+  latent_values(values, stream);
+}
+
 Tensor plain_values(const LatentCall& call, const Tensor& out_TNL) {
   const LatentShape& shape = call.shape;
   const Tensor values_NVL =
@@ -140,6 +167,7 @@ Tensor CudaGpu::latent_attention(const LatentCall& call) const {
   check(call.rows.scalar_type() == call.query_TE.scalar_type() && call.rows.is_contiguous(),
         "latents in the cache are in the precision of the rows");
   const bool fast = is_fast(call);
+  check(fast || !call.chosen_TC.defined(), "plain latent attention looks at all tokens");
   const Tensor q_TNE = at::empty({rows, shape.num_heads, shape.row_size()}, options),
                out_TNL = at::empty({rows, shape.num_heads, shape.rank}, options);
   fast ? fast_step(call, q_TNE) : plain_step(device_, call, q_TNE);
@@ -172,6 +200,10 @@ Tensor CudaGpu::latent_attention(const LatentCall& call) const {
   values.num_heads = attend.num_heads;
   values.plain_dim = static_cast<int>(shape.plain_dim);
   values.value_dim = static_cast<int>(shape.value_dim);
+  if (call.chosen_TC.defined()) {
+    attend_chosen(call, attend, values);
+    return y_TC;
+  }
   const DecodeLaunch& launch = batch.decode;
   if (launch.num_units == 0) {
     const bool has_prompts = !batch.packed.own.pairs.empty();

@@ -24,6 +24,7 @@
 #include "kernels/gpu/packed_prompts.h"
 #include "kernels/gpu/peer_memory.h"
 #include "kernels/gpu/row_wish.h"
+#include "kernels/gpu/sparse.h"
 #include "kernels/page.h"
 
 namespace slime::kernels {
@@ -187,6 +188,15 @@ class Gpu {
   /// Writes the rows of the step's tokens into their slots, then attends in the absorbed form. Returns
   /// [T, N V].
   virtual Tensor latent_attention(const LatentCall& call) const = 0;
+
+  /// True when index_rows() and choose_tokens() have an indexer of so many heads of a size, and
+  /// latent_attention() such heads to look at what it chose; for up to kRecordedRows.back() rows.
+  virtual bool has_sparse_decode(const LatentShape& shape, int64_t index_heads, int64_t index_size,
+                                 at::ScalarType type) const = 0;
+  virtual IndexRows index_rows(const IndexRowsCall& call) const = 0;
+  /// Writes the rows' keys into their slots, then chooses: int32 [T, C], the places of the chosen tokens in
+  /// their order. Of a row that sees fewer than C what is behind them is anything.
+  virtual Tensor choose_tokens(const IndexCall& call) const = 0;
 
   /// Draws as kernels/cpu/sample.h does: the same uniform number gives the same token where the
   /// logits are the same. These are changed in place where a row wants that (row_wish.h).

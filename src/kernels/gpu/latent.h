@@ -39,6 +39,9 @@ struct LatentCall {
   Tensor cos_PR, sin_PR;  // float32 [positions, R / 2]
   Tensor rotary_order_R;  // int64, of neighbours that rotate with each other; undefined: halves do
   Tensor rows;            // [pages, 1, kPageTokens, R + L], in the precision of the queries
+  // int32 [T, C], of decode: row t looks at the first min(position + 1, C) of these places in the cache
+  // (kernels/gpu/sparse.h). Undefined: at all tokens.
+  Tensor chosen_TC;
 };
 
 }  // namespace slime::kernels

@@ -17,12 +17,40 @@ Tensor unrounded(const Tensor& x) {
   return x.to(x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat);
 }
 
+/// The first numbers of a head rotate, by the angles of attention.
+Tensor rotated(const IndexProjection& in, const Tensor& x, const Tensor& positions_T) {
+  const int64_t half = in.cos_PR.size(1), turning_dim = 2 * half;
+  const auto of_tokens = [&](const Tensor& table_PR) {
+    const Tensor table_TR = table_PR.index_select(0, positions_T).to(x.scalar_type());
+    return x.dim() == 3 ? table_TR.unsqueeze(1) : table_TR;
+  };
+  const Tensor cos = of_tokens(in.cos_PR), sin = of_tokens(in.sin_PR);
+  const Tensor turning = x.narrow(-1, 0, turning_dim);
+  const Tensor rest = x.narrow(-1, turning_dim, x.size(-1) - turning_dim);
+  const auto every_second = [&](int64_t first) { return turning.slice(-1, first, turning_dim, 2); };
+  const Tensor a = in.rotates_pairs ? every_second(0) : turning.narrow(-1, 0, half);
+  const Tensor b = in.rotates_pairs ? every_second(1) : turning.narrow(-1, half, half);
+  // Scores do not depend on the order of a head's numbers, so halves stay halves.
+  return at::cat({a * cos - b * sin, b * cos + a * sin, rest}, -1);
+}
+
 }  // namespace
+
+IndexInput index_input(const IndexProjection& in, const Tensor& positions_T) {
+  const int64_t size = in.key_TD.size(1), heads = in.weight_TJ.size(1);
+  const Tensor key_TD = at::layer_norm(unrounded(in.key_TD), {size}, unrounded(in.norm.value),
+                                       unrounded(in.norm_bias.value), in.norm_eps);
+  const Tensor query_TJD = unrounded(in.query_TE).view({in.query_TE.size(0), heads, size});
+  IndexInput out;
+  out.query_TJD = rotated(in, query_TJD, positions_T) / std::sqrt(static_cast<double>(size));
+  out.key_TD = rotated(in, key_TD, positions_T);
+  out.weight_TJ = in.weight_TJ / std::sqrt(static_cast<double>(heads));
+  return out;
+}
 
 Indexer::Indexer(const LayerSite& site)
     : heads_(site.config.indexer.num_heads),
       size_(site.config.indexer.head_dim),
-      rotary_dim_(site.config.rotary_dim),
       rotates_pairs_(site.config.indexer.rotates_pairs),
       cos_PR_(site.rotary.cos_PR),
       sin_PR_(site.rotary.sin_PR) {
@@ -50,38 +78,30 @@ Costs Indexer::costs(const ModelConfig& config) {
   return costs;
 }
 
-/// The first numbers of a head rotate, by the angles of attention.
-Tensor Indexer::rotated(const Tensor& x, const Tensor& positions_T) const {
-  const int64_t half = rotary_dim_ / 2;
-  const auto of_tokens = [&](const Tensor& table_PR) {
-    const Tensor table_TR = table_PR.index_select(0, positions_T).to(x.scalar_type());
-    return x.dim() == 3 ? table_TR.unsqueeze(1) : table_TR;
-  };
-  const Tensor cos = of_tokens(cos_PR_), sin = of_tokens(sin_PR_);
-  const Tensor turning = x.narrow(-1, 0, rotary_dim_);
-  const Tensor rest = x.narrow(-1, rotary_dim_, size_ - rotary_dim_);
-  const auto every_second = [&](int64_t first) { return turning.slice(-1, first, rotary_dim_, 2); };
-  const Tensor a = rotates_pairs_ ? every_second(0) : turning.narrow(-1, 0, half);
-  const Tensor b = rotates_pairs_ ? every_second(1) : turning.narrow(-1, half, half);
-  // Scores do not depend on the order of a head's numbers, so halves stay halves.
-  return at::cat({a * cos - b * sin, b * cos + a * sin, rest}, -1);
+IndexProjection Indexer::products(const Tensor& input_TH, const Tensor& latent_TQ,
+                                  const Tensor& weight_TJ) const {
+  return {.query_TE = kernels::linear(latent_TQ, query_),
+          .key_TD = kernels::linear(input_TH, key_),
+          .weight_TJ = weight_TJ,
+          .norm = norm_,
+          .norm_bias = norm_bias_,
+          .norm_eps = kKeyEps,
+          .cos_PR = cos_PR_,
+          .sin_PR = sin_PR_,
+          .rotates_pairs = rotates_pairs_};
+}
+
+IndexProjection Indexer::project(const Tensor& input_TH, const Tensor& latent_TQ) const {
+  const at::NoGradGuard no_grad;
+  return products(input_TH, latent_TQ, kernels::logits(input_TH, head_weight_));
 }
 
 IndexInput Indexer::forward(const Tensor& input_TH, const Tensor& latent_TQ,
                             const Tensor& positions_T) const {
   const at::NoGradGuard no_grad;
   const Tensor input = input_TH.detach();
-  const Tensor key_TD =
-      at::layer_norm(unrounded(kernels::linear(input, key_)), {size_}, unrounded(norm_.value),
-                     unrounded(norm_bias_.value), kKeyEps);
-  const Tensor query_TJD =
-      unrounded(kernels::linear(latent_TQ.detach(), query_)).view({input.size(0), heads_, size_});
-  IndexInput out;
-  out.query_TJD = rotated(query_TJD, positions_T) / std::sqrt(static_cast<double>(size_));
-  out.key_TD = rotated(key_TD, positions_T);
-  out.weight_TJ =
-      kernels::linear(unrounded(input), head_weight_) / std::sqrt(static_cast<double>(heads_));
-  return out;
+  const Tensor weight_TJ = kernels::linear(unrounded(input), head_weight_);
+  return index_input(products(input, latent_TQ.detach(), weight_TJ), positions_T);
 }
 
 }  // namespace slime::model

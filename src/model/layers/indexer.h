@@ -15,6 +15,9 @@
 
 namespace slime::model {
 
+/// Norm, rotation and scales.
+IndexInput index_input(const IndexProjection& in, const Tensor& positions_T);
+
 class Indexer final {
  public:
   /// Registers "self_attn.indexer.*" of the block.
@@ -24,15 +27,18 @@ class Indexer final {
   /// latent_TQ: of the queries, normed. Without gradients.
   IndexInput forward(const Tensor& input_TH, const Tensor& latent_TQ,
                      const Tensor& positions_T) const;
+  /// The products alone, for kernels that do the rest; weights of heads as logits of an output layer are made,
+  /// which widens no matrix.
+  IndexProjection project(const Tensor& input_TH, const Tensor& latent_TQ) const;
   static Costs costs(const ModelConfig& config);
   int64_t size() const { return size_; }  // of a key
 
  private:
-  Tensor rotated(const Tensor& x, const Tensor& positions_T) const;
+  IndexProjection products(const Tensor& input_TH, const Tensor& latent_TQ,
+                           const Tensor& weight_TJ) const;
 
   int64_t heads_;
   int64_t size_;
-  int64_t rotary_dim_;
   bool rotates_pairs_;
   Tensor cos_PR_, sin_PR_;
   kernels::Param query_;  // [J D, Q]

@@ -185,11 +185,17 @@ const Products* LatentAttention::products() const {
 
 Tensor LatentAttention::mix(const Tensor& projected_TE, const Tensor& positions_T,
                             Attention& attention) const {
+  return attended(projected_TE, {}, positions_T, attention);
+}
+
+Tensor LatentAttention::attended(const Tensor& projected_TE, const Tensor& input_TH,
+                                 const Tensor& positions_T, Attention& attention) const {
   LatentProjection in;
   in.query_TE = projected_TE.narrow(1, 0, query_rows_);
   if (query_norm_.defined()) {
-    in.query_TE = kernels::linear(
-        kernels::rms_norm(in.query_TE.contiguous(), query_norm_, kLatentEps), query_);
+    const Tensor latent_TQ = kernels::rms_norm(in.query_TE.contiguous(), query_norm_, kLatentEps);
+    if (indexer_) in.index = indexer_->project(input_TH, latent_TQ);
+    in.query_TE = kernels::linear(latent_TQ, query_);
   }
   in.latent_TL = projected_TE.narrow(1, query_rows_, layer_.rank);
   in.rotary_key_TR = projected_TE.narrow(1, query_rows_ + layer_.rank, layer_.rotary_dim);
@@ -199,10 +205,13 @@ Tensor LatentAttention::mix(const Tensor& projected_TE, const Tensor& positions_
 /// One product where that is cheaper: its gradient would be put together from those of its columns.
 Tensor LatentAttention::forward(const Tensor& input_SH, const Tensor& positions_T,
                                 Attention& attention) const {
-  if (products() != nullptr && !at::GradMode::is_enabled()) {
-    return summed_linear(
-        mix(kernels::linear(input_SH, products_.first.weight_OI), positions_T, attention),
-        products_.last, tp_);
+  const bool has_projections = layer_.index_count > 0
+                                   ? !tp_.cuts_rows && attention.wants_sparse_projections()
+                                   : products() != nullptr;
+  if (has_projections && !at::GradMode::is_enabled()) {
+    return summed_linear(attended(kernels::linear(input_SH, products_.first.weight_OI), input_SH,
+                                  positions_T, attention),
+                         products_.last, tp_);
   }
   const int64_t rotary = layer_.rotary_dim, tokens = positions_T.size(0);
   const auto ordered = [&](const Tensor& x) {

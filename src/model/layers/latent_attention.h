@@ -55,6 +55,9 @@ class LatentAttention final : public Mixer {
   Latents latents(const Tensor& input_SH) const;
   Latents of_all_rows(const Latents& own, int64_t tokens) const;
   void add_indexer(const LayerSite& site);
+  /// Without gradients. input_TH: what `projected_TE` is a product of; looked at by an indexer alone.
+  Tensor attended(const Tensor& projected_TE, const Tensor& input_TH, const Tensor& positions_T,
+                  Attention& attention) const;
 
   TensorParallel tp_;
   LatentShape shape_;                 // of all heads

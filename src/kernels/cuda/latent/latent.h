@@ -48,6 +48,16 @@ struct LatentStep {
 };
 void latent_step(const LatentStep& call, cudaStream_t stream);
 
+/// Tokens that rows of decode look at, in units of a row each (split-KV): as many for each row, which leave
+/// records where a row's tokens are more than one unit has. Of row t the first min(position + 1, most) are
+/// there. Record u of row t is number units t + u.
+struct ChosenTokens {
+  const int32_t* slot_TC = nullptr;  // places in the cache; null: rows look at pages
+  const int64_t* positions_T = nullptr;
+  int most = 0;  // C
+  int units = 1;
+};
+
 /// Attention of q_TNE over the rows of pages; the result is [T, N, L].
 struct LatentAttend {
   Number number = Number::kBFloat16;
@@ -64,6 +74,7 @@ struct LatentAttend {
   const int32_t* unit_sequence_U = nullptr;
   const int32_t* unit_tile_U = nullptr;
   int64_t num_units = 0;
+  ChosenTokens chosen;
 };
 
 /// A warp for each row and head; R + L up to 768. Slow.
@@ -75,6 +86,8 @@ void attend_latent_rows(const LatentAttend& call, cudaStream_t stream);
 /// By a plan: sequences of one row, in units (split-KV). Rows of sequences that are in several segments
 /// leave records, [records, N, L] and [records, N].
 void attend_latent_units(const LatentAttend& call, const DecodeArrays& plan, cudaStream_t stream);
+/// Over call.chosen alone: rows of sequences of their own. Of the plan only room for records is looked at.
+void attend_latent_chosen(const LatentAttend& call, const DecodeArrays& plan, cudaStream_t stream);
 /// Merges the records of the rows that have some into out_TNL. Sequence and row are the same number.
 void merge_latent_records(const LatentAttend& call, const DecodeArrays& plan, cudaStream_t stream);
 
@@ -87,6 +100,7 @@ struct LatentValues {
   int num_heads = 0, plain_dim = 0, value_dim = 0;
   // Not null: records that are merged on the way, of few rows.
   const DecodeArrays* plan = nullptr;
+  ChosenTokens chosen;
 };
 void latent_values(const LatentValues& call, cudaStream_t stream);
 /// With so many rows each thread block may merge records anew.

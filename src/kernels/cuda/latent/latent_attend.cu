@@ -36,13 +36,14 @@ constexpr int kSharedBytes = kStages * kStageBytes + kQueryBytes + static_cast<i
 
 struct Arguments {
   LatentAttend call;
-  DecodeArrays plan;  // without units: a thread block has a row
+  DecodeArrays plan;  // without units: a thread block has a row, or a unit of its chosen tokens
 };
 
 /// What a thread block attends at a time.
 struct Run {
   int64_t row = 0;
   int pages_offset = 0, num_keys = 0;
+  const int32_t* slots = nullptr;  // of chosen tokens
   int record = -1;
   bool is_fresh = true;  // its last key, or in a prompt more of them, is of this step
 };
@@ -51,6 +52,17 @@ struct Run {
 
 __device__ inline Run run_of(const Arguments& a, int index) {
   Run run;
+  const ChosenTokens& chosen = a.call.chosen;
+  if (chosen.slot_TC != nullptr) {
+    run.row = index / chosen.units;
+    const int count = latent::chosen_of_row(chosen, run.row),
+              of_unit = latent::chosen_of_unit(chosen, count);
+    const int begin = min(index % chosen.units * of_unit, count);
+    run.num_keys = min(of_unit, count - begin);
+    run.slots = chosen.slot_TC + run.row * chosen.most + begin;
+    if (count > of_unit) run.record = index;
+    return run;
+  }
   if (a.plan.num_units == 0) {
     run.row = index;
     if (a.call.unit_sequence_U != nullptr)
@@ -116,6 +128,9 @@ __device__ inline void load(const Arguments& a, const Shared& shared, int index,
     bool has_query = is_after_others || a.plan.num_units == 0;
     if (has_query) load_query();
     const int tiles = (run.num_keys + kKeys - 1) / kKeys;
+    // Of chosen tokens, a tile ahead; past the L1 cache, which may have seen the choice of another layer.
+    const auto slot_of = [&](int key) { return __ldcg(run.slots + min(key, run.num_keys - 1)); };
+    int next_slot = run.slots == nullptr ? 0 : slot_of(lane);
     for (int tile = 0; tile < tiles; ++tile, ++loaded) {
       if (!has_query && (tile == kStages || (run.is_fresh && tile + 1 == tiles))) {
         load_query();
@@ -127,9 +142,14 @@ __device__ inline void load(const Arguments& a, const Shared& shared, int index,
       __syncwarp();
       // Behind the last key it is repeated: whatever lies there may be no number.
       const int key = min(tile * kKeys + lane, run.num_keys - 1);
-      const int64_t page = a.call.paged.pages[run.pages_offset + key / kPageTokens];
-      copy_row(pipeline.memory + state.stage * kStageBytes + lane * kPitch,
-               rows + (page * kPageTokens + key % kPageTokens) * kRowBytes, barrier);
+      int64_t slot = next_slot;
+      if (run.slots == nullptr) {
+        const int64_t page = a.call.paged.pages[run.pages_offset + key / kPageTokens];
+        slot = page * kPageTokens + key % kPageTokens;
+      }
+      copy_row(pipeline.memory + state.stage * kStageBytes + lane * kPitch, rows + slot * kRowBytes,
+               barrier);
+      if (run.slots != nullptr) next_slot = slot_of((tile + 1) * kKeys + lane);
       state.advance(1, kStages);
     }
     if (!has_query) load_query();
@@ -275,7 +295,7 @@ __global__ void __launch_bounds__(kThreads + 32, 1)
     index = a.plan.unit_starts[blockIdx.x];
     end = a.plan.unit_starts[blockIdx.x + 1];
   }
-  if (index == end) return;
+  if (index == end || (a.call.chosen.slot_TC != nullptr && run_of(a, index).num_keys == 0)) return;
   Shared shared;
   shared.pipeline = {shared_address(memory), shared_address(full), shared_address(empty), kStages};
   shared.query = shared.pipeline.memory + kStages * kStageBytes;
@@ -318,12 +338,12 @@ __global__ void __launch_bounds__(kMergedHeads* kMergeThreads)
   const int row = static_cast<int>(blockIdx.x);
   const int thread = static_cast<int>(threadIdx.x), four = thread % kMergeThreads;
   const int head = kMergedHeads * static_cast<int>(blockIdx.y) + thread / kMergeThreads;
-  const int first = plan.record_starts[row], count = plan.record_starts[row + 1] - first;
+  const int2 records = latent::records_of(plan, call.chosen, row);
   // Also without records: a kernel that waits for this one relies on the preceding one too.
   grid_dependency_wait();
-  if (count == 0 || head >= call.num_heads) return;
+  if (records.y == 0 || head >= call.num_heads) return;
   const float4 x =
-      latent::merged_four<kMergeStaged>(plan, call.num_heads, first, count, head, four,
+      latent::merged_four<kMergeStaged>(plan, call.num_heads, records.x, records.y, head, four,
                                         shared_address(&staging[0][thread]), sizeof(staging[0]));
   static_cast<uint2*>(
       call.out_TNL)[(static_cast<int64_t>(row) * call.num_heads + head) * (kLatentRank / 4) +
@@ -349,6 +369,13 @@ void attend_latent_rows(const LatentAttend& call, cudaStream_t stream) {
 void attend_latent_units(const LatentAttend& call, const DecodeArrays& plan, cudaStream_t stream) {
   check_latent(call);
   run({call, plan}, static_cast<unsigned>(plan.num_units), stream);
+}
+
+void attend_latent_chosen(const LatentAttend& call, const DecodeArrays& plan, cudaStream_t stream) {
+  check_latent(call);
+  if (call.chosen.slot_TC == nullptr || plan.num_units != 0)
+    throw std::runtime_error("chosen tokens are units of their own");
+  run({call, plan}, static_cast<unsigned>(call.num_rows * call.chosen.units), stream);
 }
 
 void merge_latent_records(const LatentAttend& call, const DecodeArrays& plan, cudaStream_t stream) {

@@ -4,6 +4,7 @@
 #include <ATen/ATen.h>
 #include <c10/core/StreamGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
@@ -44,6 +45,7 @@ struct LatentCase {
   int64_t padding = 0;       // rows of a recorded step that belong to nobody
   bool has_plan = true;      // otherwise all rows are attended by themselves
   int64_t num_expanded = 0;  // prompts
+  int64_t num_chosen = 0;    // of the tokens that a row of decode sees, at most; 0: all
 
   LatentCall call;
   PagedBatch batch;
@@ -81,6 +83,10 @@ struct LatentCase {
 
     PagedTables tables;
     std::vector<Tensor> expected, made;
+    const int64_t most_chosen = std::min(num_chosen, longest);
+    // What is behind the chosen tokens of a row is no place in the cache.
+    Tensor chosen_TC =
+        at::full({rows + padding, most_chosen}, -(1 << 30), at::TensorOptions(at::kInt));
     int64_t row = 0;
     for (const PagedSpan& span : spans) {
       const int64_t earlier = span.num_keys - span.num_rows;
@@ -115,8 +121,15 @@ struct LatentCase {
                      expanded_KNE.narrow(2, 0, plain).permute({1, 2, 0})) +
           at::matmul(rotated(query_TND.narrow(2, plain, rotary)).transpose(0, 1),
                      all_KE.narrow(1, 0, rotary).t());
-      const Tensor hidden =
-          at::arange(span.num_keys) > at::arange(earlier, span.num_keys).unsqueeze(1);
+      Tensor hidden = at::arange(span.num_keys) > at::arange(earlier, span.num_keys).unsqueeze(1);
+      if (num_chosen > 0) {
+        const Tensor choice = std::get<0>(at::randperm(span.num_keys, at::TensorOptions(at::kLong))
+                                              .narrow(0, 0, std::min(most_chosen, span.num_keys))
+                                              .sort());
+        hidden = at::ones({1, span.num_keys}, at::TensorOptions(at::kBool));
+        hidden.index_fill_(1, choice, at::Scalar(false));
+        chosen_TC[row - 1].narrow(0, 0, choice.size(0)).copy_(place_K.index_select(0, choice));
+      }
       const Tensor weights = (scores_NTK * call.scale).masked_fill(hidden, -INFINITY).softmax(-1);
       expected.push_back(at::matmul(weights, expanded_KNE.narrow(2, plain, value).transpose(0, 1))
                              .transpose(0, 1)
@@ -141,6 +154,11 @@ struct LatentCase {
     if (rotates_pairs) call.rotary_order_R = to_gpu(order_R);
     call.rows = to_gpu(old_rows);
     tables.copy_to(batch);
+    if (num_chosen > 0) {
+      chosen_TC.narrow(0, rows, padding).select(1, 0).fill_(num_pages * kPageTokens);
+      call.chosen_TC = to_gpu(chosen_TC);
+      return;
+    }
     if (!has_plan || !open_gpu().has_latent_units(size, type)) return;
     const bool is_decode =
         std::ranges::all_of(spans, [](const PagedSpan& span) { return span.num_rows == 1; });
@@ -295,6 +313,38 @@ TEST(GpuLatentAttention, HasEveryPrecisionAndSizeByPlainOperations) {
         expect_exact(one);
       }
     }
+  }
+}
+
+/// Rows that see fewer tokens than are chosen, a whole stage of the pipeline of them, some units and many;
+/// rows that are split and are not.
+TEST(GpuLatentAttention, LooksAtChosenTokens) {
+  SLIME_NEEDS_GPU();
+  for (const int64_t chosen : {1, 31, 32, 33, 100, 2048}) {
+    for (const int64_t count : {1, 2, 3, 17, 64, 140}) {
+      LatentCase one;
+      one.num_chosen = chosen;
+      std::vector<int64_t> lengths;
+      for (int64_t i = 0; i < count; ++i)
+        lengths.push_back(1 + 37 * i % 161 + (i % 29 == 0 ? 2900 : 0));
+      one.spans = rows_of_one(lengths);
+      one.padding = count % 3;
+      SCOPED_TRACE(fmt::format("{} of {} rows", chosen, count));
+      expect_exact(one);
+    }
+  }
+}
+
+TEST(GpuLatentAttention, LooksAtChosenTokensWithOtherNumbersOfHeads) {
+  SLIME_NEEDS_GPU();
+  const LatentShape many{128, 512, 64, 128, 128}, few{4, 512, 64, 32, 48};
+  for (const LatentShape& shape : {kGlmFlash, many, few}) {
+    LatentCase one;
+    one.shape = shape;
+    one.num_chosen = 150;
+    one.spans = rows_of_one({1, 40, 333, 150, 151});
+    SCOPED_TRACE(shape.num_heads);
+    expect_exact(one);
   }
 }
 

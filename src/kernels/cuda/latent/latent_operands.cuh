@@ -18,6 +18,29 @@ __device__ inline uint32_t line_of_sixteen(uint32_t first, int pitch_bytes) {
   return first + (lane % 16) * pitch_bytes + 16 * (lane / 16);
 }
 
+/// Of the chosen tokens of a row, how many a unit has at most: whole stages of attention's pipeline.
+__device__ inline int chosen_of_unit(const ChosenTokens& chosen, int count) {
+  constexpr int kStageKeys = 32;
+  const int stages = (count + kStageKeys - 1) / kStageKeys;
+  return (stages + chosen.units - 1) / chosen.units * kStageKeys;
+}
+__device__ inline int chosen_of_row(const ChosenTokens& chosen, int64_t row) {
+  return static_cast<int>(min(chosen.positions_T[row] + 1, static_cast<int64_t>(chosen.most)));
+}
+
+/// The first record of a row, and how many it has. They depend on what the host has sent, not on kernels
+/// before this one.
+__device__ inline int2 records_of(const DecodeArrays& plan, const ChosenTokens& chosen,
+                                  int64_t row) {
+  if (chosen.slot_TC == nullptr) {
+    const int first = plan.record_starts[row];
+    return make_int2(first, plan.record_starts[row + 1] - first);
+  }
+  const int count = chosen_of_row(chosen, row), of_unit = chosen_of_unit(chosen, count);
+  const int units = (count + of_unit - 1) / of_unit;
+  return make_int2(static_cast<int>(row) * chosen.units, units > 1 ? units : 0);
+}
+
 __device__ inline float4 load_shared(uint32_t address) {
   float4 x;
   asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"

@@ -167,11 +167,11 @@ __global__ void __launch_bounds__(kThreads)
                                                 call.plain_dim + tile * kOutputs) *
                                                    kLatentRank,
           kLatentRank, kOutputs, kOutputs, kLatentRank);
-  int record_starts[kMostMergedRows + 1] = {};
+  int2 records[kMostMergedRows] = {};
   if (merges) {
 #pragma unroll
-    for (int row = 0; row <= kMostMergedRows; ++row)
-      if (row <= count) record_starts[row] = plan.record_starts[first + row];
+    for (int row = 0; row < kMostMergedRows; ++row)
+      if (row < count) records[row] = latent::records_of(plan, call.chosen, first + row);
   }
   grid_dependency_wait();
   const T* from = static_cast<const T*>(call.x_TNL) + (first * call.num_heads + head) * kLatentRank;
@@ -181,11 +181,10 @@ __global__ void __launch_bounds__(kThreads)
     for (int row = 0; row < kMostMergedRows; ++row) {
       uint2 four = make_uint2(0, 0);
       if (row < count) {
-        const int begin = record_starts[row], records = record_starts[row + 1] - begin;
-        if (records > 0) {
+        if (records[row].y > 0) {
           const float4 sum = latent::merged_four<kStagedRecords>(
-              plan, call.num_heads, begin, records, head, static_cast<int>(threadIdx.x),
-              x + 16 * kPitch + 16 * threadIdx.x, 16 * kThreads);
+              plan, call.num_heads, records[row].x, records[row].y, head,
+              static_cast<int>(threadIdx.x), x + 16 * kPitch + 16 * threadIdx.x, 16 * kThreads);
           four = make_uint2(pack<T>(sum.x, sum.y), pack<T>(sum.z, sum.w));
         } else {
           four = __ldcg(reinterpret_cast<const uint2*>(from + row * stride) + threadIdx.x);

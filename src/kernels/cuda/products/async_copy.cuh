@@ -26,6 +26,13 @@ __device__ inline void copy_piece(uint32_t to, const void* from, int bytes) {
 }
 /// Waits for all that this thread has asked for.
 __device__ inline void wait_for_pieces() { asm volatile("cp.async.wait_all;" ::: "memory"); }
+/// What this thread has asked for since the last call is a group, and waiting for all groups but the
+/// latest ones.
+__device__ inline void commit_pieces() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+template <int kLatest>
+__device__ inline void wait_for_pieces_but() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(kLatest) : "memory");
+}
 
 #endif
 
