@@ -149,7 +149,7 @@ TEST(GpuSparse, TheEngineGivesTheTrainersLogProbs) {
 
 /// By kernels, recorded; where all tokens are chosen as near as attention to all is (gpu_latent_test.cpp).
 /// Otherwise rounding of 16 bits makes scores that are close change places, and then other tokens are looked
-/// at.
+/// at: 0.033 to 0.052 apart on an H100.
 TEST(GpuSparse, RecordedDecodeGivesTheTrainersLogProbs) {
   SLIME_NEEDS_GPU();
   for (const int64_t num_chosen : {2048, 64}) {
