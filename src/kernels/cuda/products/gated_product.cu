@@ -257,7 +257,7 @@ __global__ void SLIME_CLUSTER_OF(kCluster) __launch_bounds__(kThreads, 1)
 template <int kCluster, bool kHasBias>
 void run(const GatedProduct& call, cudaStream_t stream) {
   constexpr auto kKernel = gated_product_kernel<kCluster, kHasBias>;
-  constexpr int kBestBand = 16, kBestLead = 2;
+  constexpr int kBestBand = 16;
   Arguments a;
   a.x = row_map(call.x_TI, call.rows, call.inputs, kTileRows);
   a.weights = row_map(call.weight_2FI, 2 * call.units, call.inputs, kTilePairs);
@@ -271,7 +271,7 @@ void run(const GatedProduct& call, cudaStream_t stream) {
   // Bands of about the same height.
   const int highest = divide_up(call.band > 0 ? call.band : kBestBand, kCluster);
   a.band = divide_up(a.row_units, divide_up(a.row_units, highest));
-  a.lead = call.lead == 0 ? kBestLead : std::clamp(call.lead, 0, kStages);
+  a.lead = std::clamp(call.lead, 0, kStages);
   const int clusters =
       std::min(a.row_units * a.pair_tiles, (num_processors() - call.processors_left) / kCluster);
   allow_shared_memory<kKernel>(kSharedBytes);
@@ -290,8 +290,8 @@ void gated_product(const GatedProduct& call, cudaStream_t stream) {
   if (!has_gated_product(Number::kBFloat16, call.rows, call.inputs, call.units))
     throw std::runtime_error("no gated product of these sizes");
   const bool has_bias = call.bias_2F != nullptr;
-  if (call.cluster == 1) return has_bias ? run<1, true>(call, stream) : run<1, false>(call, stream);
-  has_bias ? run<2, true>(call, stream) : run<2, false>(call, stream);
+  if (call.cluster == 2) return has_bias ? run<2, true>(call, stream) : run<2, false>(call, stream);
+  has_bias ? run<1, true>(call, stream) : run<1, false>(call, stream);
 }
 
 }  // namespace slime::kernels::cuda
