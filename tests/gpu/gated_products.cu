@@ -1,12 +1,10 @@
 // Gated products of prompts (kernels/cuda/products/gated_product.h) by themselves, against plain loops
 // on the GPU. A program of its own for compute-sanitizer, which needs nothing but the driver: the CUDA
-// runtime is linked statically. `gated_products time` times its forms instead. Exit code 0: all agree;
-// 1: a result differs; anything else: a CUDA error.
+// runtime is linked statically. Exit code 0: all agree; 1: a result differs; anything else: a CUDA error.
 
-#include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <cstring>
+#include <exception>
 #include <vector>
 
 #include "kernels/cuda/products/gated_product.h"
@@ -23,16 +21,6 @@ struct Shape {
 /// their own; fewer stages than the pipeline has, and several rounds of it.
 constexpr Shape kChecked[] = {{257, 64, 128},  {300, 128, 136},  {384, 256, 576}, {512, 320, 640},
                               {641, 448, 3080}, {1409, 576, 2432}, {2049, 192, 4096}};
-constexpr Shape kTimed[] = {{8192, 2560, 9728}, {16384, 2560, 9728}, {2048, 2560, 9728},
-                            {1000, 2560, 9728}, {8192, 4096, 12288}, {8192, 1024, 3072},
-                            {2048, 1024, 3072}};
-
-struct Form {
-  int cluster, band, lead;
-};
-constexpr Form kForms[] = {{1, 16, -1}, {1, 16, 1}, {1, 16, 2}, {1, 16, 3}, {2, 16, -1},
-                           {2, 16, 1},  {2, 16, 2}, {2, 16, 3}, {1, 8, 2},  {1, 32, 2},
-                           {2, 8, 2},   {2, 12, 2}, {2, 24, 2}, {2, 32, 2}};
 
 __global__ void fill(__nv_bfloat16* to, int64_t count, float scale, uint32_t seed) {
   for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < count;
@@ -93,19 +81,8 @@ void draw(const Numbers& to, int64_t count, float scale, uint32_t seed) {
   check_cuda(cudaGetLastError(), "fill");
 }
 
-GatedProduct call_of(const Shape& shape, const Form& form) {
-  GatedProduct call;
-  call.rows = shape.rows;
-  call.inputs = shape.inputs;
-  call.units = shape.units;
-  call.cluster = form.cluster;
-  call.band = form.band;
-  call.lead = form.lead;
-  return call;
-}
-
 /// Rows one by one: a tile that is missing shows. The results are poisoned before.
-bool agrees(const Shape& shape, const Form& form, bool has_bias) {
+bool agrees(const Shape& shape, bool has_bias) {
   const int64_t weights = int64_t{2} * shape.units * shape.inputs;
   const int64_t results = int64_t{shape.rows} * shape.units;
   const Numbers x(int64_t{shape.rows} * shape.inputs), weight(weights), bias(2 * shape.units),
@@ -117,7 +94,10 @@ bool agrees(const Shape& shape, const Form& form, bool has_bias) {
   plain<<<dim3((shape.units + 127) / 128, shape.rows), 128>>>(
       x.data(), weight.data(), has_bias ? bias.data() : nullptr, expected.data(), shape);
   check_cuda(cudaMemset(y.data(), 0xff, results * 2), "cudaMemset");
-  GatedProduct call = call_of(shape, form);
+  GatedProduct call;
+  call.rows = shape.rows;
+  call.inputs = shape.inputs;
+  call.units = shape.units;
   call.x_TI = x.data();
   call.weight_2FI = weight.data();
   call.bias_2F = has_bias ? bias.data() : nullptr;
@@ -135,73 +115,24 @@ bool agrees(const Shape& shape, const Form& form, bool has_bias) {
     }
     const double error = std::sqrt(difference / size);
     if (error < 0.004) continue;  // bfloat16 keeps 8 bits
-    std::printf("%d x %d -> %d, bias %d, cluster %d, band %d, lead %d: error %g of row %d\n",
-                shape.rows, shape.inputs, shape.units, has_bias, form.cluster, form.band, form.lead,
-                error, row);
+    std::printf("%d x %d -> %d, %s bias: error %g of row %d\n", shape.rows, shape.inputs,
+                shape.units, has_bias ? "a" : "no", error, row);
     return false;
   }
   return true;
 }
 
-/// Milliseconds of a call: the best of several in a row, and the mean of a run of a third of a second.
-void time(const Shape& shape) {
-  constexpr int kCopies = 3;
-  const int64_t weights = int64_t{2} * shape.units * shape.inputs;
-  const Numbers x(int64_t{shape.rows} * shape.inputs), weight(kCopies * weights),
-      y(int64_t{shape.rows} * shape.units);
-  draw(x, int64_t{shape.rows} * shape.inputs, 1, 4);
-  draw(weight, kCopies * weights, 1 / std::sqrt(static_cast<float>(shape.inputs)), 5);
-  cudaEvent_t begin, end;
-  check_cuda(cudaEventCreate(&begin), "event");
-  check_cuda(cudaEventCreate(&end), "event");
-  const double tera = 4e-12 * shape.rows * shape.units * shape.inputs;
-  std::printf("%d x %d -> %d\n", shape.rows, shape.inputs, shape.units);
-  for (const Form& form : kForms) {
-    GatedProduct call = call_of(shape, form);
-    call.x_TI = x.data();
-    call.y_TF = y.data();
-    const auto milliseconds = [&](int calls) {
-      check_cuda(cudaEventRecord(begin), "event");
-      for (int i = 0; i < calls; ++i) {
-        call.weight_2FI = weight.data() + (i % kCopies) * weights;
-        gated_product(call, nullptr);
-      }
-      check_cuda(cudaEventRecord(end), "event");
-      check_cuda(cudaEventSynchronize(end), "gated_product");
-      float ms = 0;
-      check_cuda(cudaEventElapsedTime(&ms, begin, end), "event");
-      return static_cast<double>(ms) / calls;
-    };
-    milliseconds(3);
-    double best = 1e30;
-    for (int i = 0; i < 5; ++i) best = std::min(best, milliseconds(6));
-    const double sustained = milliseconds(static_cast<int>(330 / best) + 1);
-    std::printf("  cluster %d band %2d lead %2d: best %.3f ms %.0f TFLOP/s, sustained %.0f\n",
-                form.cluster, form.band, form.lead, best, tera / best * 1e3,
-                tera / sustained * 1e3);
-    std::fflush(stdout);
-  }
-  cudaEventDestroy(begin);
-  cudaEventDestroy(end);
-}
-
 }  // namespace
 
-int main(int count, char** arguments) try {
+int main() try {
   if (compute_capability_major() != 9) {
-    std::puts("this GPU has no gated product");
-    return 0;
-  }
-  if (count > 1 && std::strcmp(arguments[1], "time") == 0) {
-    for (const Shape& shape : kTimed) time(shape);
+    std::puts("this GPU has no gated products");
     return 0;
   }
   bool all_agree = true;
-  for (const Shape& shape : kChecked) {
-    for (const Form& form : {Form{1, 16, -1}, Form{1, 4, 2}, Form{2, 16, -1}, Form{2, 4, 2}})
-      for (const bool has_bias : {false, true}) all_agree &= agrees(shape, form, has_bias);
-  }
-  std::puts(all_agree ? "all agree" : "results differ");
+  for (const Shape& shape : kChecked)
+    for (const bool has_bias : {false, true}) all_agree &= agrees(shape, has_bias);
+  std::printf("gated products %s their twin\n", all_agree ? "equal" : "differ from");
   return all_agree ? 0 : 1;
 } catch (const std::exception& error) {
   std::printf("%s\n", error.what());

@@ -87,26 +87,6 @@ __device__ inline void send(uint32_t to, float x, uint32_t barrier) {
       : "memory");
 }
 
-/// Number of this thread block in its cluster.
-__device__ inline int cluster_rank() {
-  int rank;
-  asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
-  return rank;
-}
-/// Barrier of all threads of the cluster that have not ended; what they wrote before is visible behind it.
-__device__ inline void sync_cluster() {
-  asm volatile(
-      "barrier.cluster.arrive.release.aligned;\n"
-      "barrier.cluster.wait.acquire.aligned;\n" ::
-          : "memory");
-}
-/// An arrival at a barrier of any thread block of the cluster, an address from address_in(). It says
-/// that a wgmma has read what a copy may overwrite, and nothing of this thread's ordinary stores: a
-/// release for the cluster would wait for all of those.
-__device__ inline void arrive_in_cluster(uint32_t barrier) {
-  asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(barrier) : "memory");
-}
-
 /// Copies a tile of a matrix (kernels/cuda/products/tile_map.h) to `to`, a multiple of 1024.
 __device__ inline void copy_tile(uint32_t to, const CUtensorMap& map, int row, int slab,
                                  uint32_t barrier) {
@@ -161,17 +141,6 @@ __device__ inline void copy_rows(uint32_t to, const CUtensorMap& map, int column
       "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
       "[%0], [%1, {%2, %3}], [%4];" ::"r"(to),
       "l"(&map), "r"(column), "r"(row), "r"(barrier)
-      : "memory");
-}
-
-/// copy_rows() into the thread blocks of the cluster whose bits are set in `ranks`: in each to the same
-/// address, with the bytes counted at the barrier that has the same address there.
-__device__ inline void copy_rows_to(uint16_t ranks, uint32_t to, const CUtensorMap& map, int column,
-                                    int row, uint32_t barrier) {
-  asm volatile(
-      "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
-      ".multicast::cluster [%0], [%1, {%2, %3}], [%4], %5;" ::"r"(to),
-      "l"(&map), "r"(column), "r"(row), "r"(barrier), "h"(ranks)
       : "memory");
 }
 

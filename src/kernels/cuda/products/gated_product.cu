@@ -4,8 +4,7 @@
 /// rows of the tile each. A thread then has gate and up of a pair in accumulators c[i] and c[64 + i].
 ///
 /// Results go through shared memory to be stored by TMA, which goes on while the next tile is
-/// multiplied. What of the epilogue would leave the tensor cores idle is SwiGLU: so the first consumer
-/// is some stages ahead of the second one, which multiplies alone meanwhile.
+/// multiplied.
 ///
 /// The last tiles of rows and of pairs begin so early that they end with the matrix. What two tiles
 /// have, both make: the same bits.
@@ -41,20 +40,12 @@ constexpr int kConsumers = 128 * kGroups, kThreads = kConsumers + 128;
 constexpr int kSums = kTilePairs;  // a thread's accumulators
 constexpr int kFewestRows = 257;
 
-/// Thread blocks of a cluster; GPUs before 9.0 have none, and the kernel's body is empty there.
-#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
-#define SLIME_CLUSTER_OF(blocks) __cluster_dims__(blocks, 1, 1)
-#else
-#define SLIME_CLUSTER_OF(blocks)
-#endif
-
 struct Arguments {
   CUtensorMap x, weights, y;
   const __nv_bfloat16* bias_2F = nullptr;
   int rows = 0, pairs = 0, k_tiles = 0;
-  int row_units = 0, pair_tiles = 0;  // a row unit: the row tiles of a cluster
-  int band = 0;                       // row units
-  int lead = 0;
+  int row_tiles = 0, pair_tiles = 0;
+  int band = 0;  // row tiles
 };
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
@@ -65,26 +56,24 @@ struct Tile {
 
 /// Calls fn(tile) for those of this thread block. Tiles that are made at the same time are about as
 /// many rows as columns; the next band begins with the weights that the last one ended with.
-template <int kCluster, typename Fn>
+template <typename Fn>
 __device__ void for_each_tile(const Arguments& a, const Fn& fn) {
-  const int rank = kCluster == 1 ? 0 : cluster_rank();
-  const int units = a.row_units * a.pair_tiles, in_band = a.band * a.pair_tiles;
+  const int tiles = a.row_tiles * a.pair_tiles, in_band = a.band * a.pair_tiles;
 #pragma unroll 1
-  for (int n = blockIdx.x / kCluster; n < units; n += gridDim.x / kCluster) {
+  for (int n = blockIdx.x; n < tiles; n += gridDim.x) {
     const int band = n / in_band, first = band * a.band;
-    const int height = min(a.band, a.row_units - first), local = n - band * in_band;
-    const int unit = first + local % height, column = local / height;
+    const int height = min(a.band, a.row_tiles - first), local = n - band * in_band;
+    const int row_tile = first + local % height, column = local / height;
     const int pair_tile = band % 2 == 0 ? column : a.pair_tiles - 1 - column;
-    fn(Tile{min((unit * kCluster + rank) * kTileRows, a.rows - kTileRows),
+    fn(Tile{min(row_tile * kTileRows, a.rows - kTileRows),
             min(pair_tile * kTilePairs, a.pairs - kTilePairs)});
   }
 }
 
-/// The producer, by one thread. In a cluster each thread block copies half of the weights, for both.
-template <int kCluster>
+/// The producer, by one thread.
 __device__ void load(const Arguments& a, const Pipeline& pipeline) {
   PipelineState state;
-  for_each_tile<kCluster>(a, [&](const Tile& tile) {
+  for_each_tile(a, [&](const Tile& tile) {
     for (int k_tile = 0; k_tile < a.k_tiles; ++k_tile) {
       wait(pipeline.empty + 8 * state.stage, state.phase ^ 1);
       const uint32_t barrier = pipeline.full + 8 * state.stage;
@@ -93,45 +82,21 @@ __device__ void load(const Arguments& a, const Pipeline& pipeline) {
       const int input = k_tile * kSlab;
       arrive_expect_tx(barrier, kStageBytes);
       copy_rows(rows, a.x, input, tile.row, barrier);
-      if constexpr (kCluster == 1) {
-        copy_rows(gates, a.weights, input, tile.pair, barrier);
-        copy_rows(ups, a.weights, input, a.pairs + tile.pair, barrier);
-      } else {
-        const bool has_gates = cluster_rank() == 0;
-        copy_rows_to(0b11, has_gates ? gates : ups, a.weights, input,
-                     has_gates ? tile.pair : a.pairs + tile.pair, barrier);
-      }
+      copy_rows(gates, a.weights, input, tile.pair, barrier);
+      copy_rows(ups, a.weights, input, a.pairs + tile.pair, barrier);
       state.advance(1, kStages);
     }
   });
 }
 
-/// A consumer has read a stage: tells all who write to it.
-template <int kCluster>
-__device__ void release(uint32_t empty) {
-  const int thread = threadIdx.x % 128;
-  if constexpr (kCluster == 1) {
-    if (thread == 0) arrive(empty);
-  } else {
-    if (thread < kCluster) arrive_in_cluster(address_in(empty, thread));
-  }
-}
-
-/// Named barriers: of one consumer, and where the second one waits for the first.
+/// Named barrier of a consumer.
 __device__ void sync_group(int group) {
   asm volatile("bar.sync %0, 128;" ::"r"(2 + group) : "memory");
 }
-__device__ void let_other_start() { asm volatile("bar.arrive 4, 256;" ::: "memory"); }
-__device__ void wait_for_start() { asm volatile("bar.sync 4, 256;" ::: "memory"); }
 
 /// Main loop of a consumer warpgroup. Returns the index of the last stage, which the caller releases.
-template <int kCluster>
 __device__ int multiply(const Arguments& a, const Pipeline& pipeline, PipelineState& state,
                         int group, float (&sum)[kSums]) {
-  // With fewer inputs the first consumer could be a tile ahead.
-  const int lead = a.k_tiles >= kStages ? a.lead : 0;
-  if (lead > 0 && group == 1) wait_for_start();
-  const int tells_at = group == 0 ? lead - 1 : -1;
   int last = 0;
 #pragma unroll 1
   for (int i = 0; i < a.k_tiles; ++i) {
@@ -146,8 +111,7 @@ __device__ int multiply(const Arguments& a, const Pipeline& pipeline, PipelineSt
       wgmma_256(sum, rows + kNextInputs * k, weights + kNextInputs * k, i > 0 || k > 0);
     wgmma_commit_group();
     wgmma_wait_group<1>();
-    if (i > 0) release<kCluster>(pipeline.empty + 8 * last);
-    if (i == tells_at) let_other_start();
+    if (i > 0 && threadIdx.x % 128 == 0) arrive(pipeline.empty + 8 * last);
     last = state.stage;
     state.advance(1, kStages);
   }
@@ -202,8 +166,8 @@ __device__ void write_gated(const Arguments& a, uint32_t results, const Tile& ti
 
 #endif
 
-template <int kCluster, bool kHasBias>
-__global__ void SLIME_CLUSTER_OF(kCluster) __launch_bounds__(kThreads, 1)
+template <bool kHasBias>
+__global__ void __launch_bounds__(kThreads, 1)
     gated_product_kernel(const __grid_constant__ Arguments a) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   extern __shared__ __align__(1024) unsigned char memory[];
@@ -216,48 +180,39 @@ __global__ void SLIME_CLUSTER_OF(kCluster) __launch_bounds__(kThreads, 1)
     prefetch_map(a.y);
     for (int i = 0; i < kStages; ++i) {
       init_barrier(pipeline.full + 8 * i, 1);
-      init_barrier(pipeline.empty + 8 * i, kGroups * kCluster);
+      init_barrier(pipeline.empty + 8 * i, kGroups);
     }
     fence_barrier_init();
   }
   launch_dependents();
-  if constexpr (kCluster == 1) {
-    __syncthreads();
-  } else {
-    sync_cluster();
-  }
+  __syncthreads();
   grid_dependency_wait();
   const int group = threadIdx.x / 128;
   if (group == kGroups) {
     decrease_registers<24>();
     if (threadIdx.x == kConsumers) {
       fence_async_global();
-      load<kCluster>(a, pipeline);
+      load(a, pipeline);
     }
-  } else {
-    increase_registers<240>();
-    const uint32_t results = pipeline.memory + kStages * kStageBytes + kResultBytes * group;
-    float sum[kSums] = {};
-    PipelineState state;
-    for_each_tile<kCluster>(a, [&](const Tile& tile) {
-      const int last = multiply<kCluster>(a, pipeline, state, group, sum);
-      release<kCluster>(pipeline.empty + 8 * last);
-      write_gated<kHasBias>(a, results, tile, group, sum);
-    });
-    if (threadIdx.x % 128 == 0) wait_for_stores();
+    return;
   }
-  // Nobody may copy to, or arrive at, what has ended.
-  if constexpr (kCluster > 1) {
-    __syncwarp();
-    sync_cluster();
-  }
+  increase_registers<240>();
+  const uint32_t results = pipeline.memory + kStages * kStageBytes + kResultBytes * group;
+  float sum[kSums] = {};
+  PipelineState state;
+  for_each_tile(a, [&](const Tile& tile) {
+    const int last = multiply(a, pipeline, state, group, sum);
+    if (threadIdx.x % 128 == 0) arrive(pipeline.empty + 8 * last);
+    write_gated<kHasBias>(a, results, tile, group, sum);
+  });
+  if (threadIdx.x % 128 == 0) wait_for_stores();
 #endif
 }
 
-template <int kCluster, bool kHasBias>
+template <bool kHasBias>
 void run(const GatedProduct& call, cudaStream_t stream) {
-  constexpr auto kKernel = gated_product_kernel<kCluster, kHasBias>;
-  constexpr int kBestBand = 16, kBestLead = 2;
+  constexpr auto kKernel = gated_product_kernel<kHasBias>;
+  constexpr int kHighestBand = 16;
   Arguments a;
   a.x = row_map(call.x_TI, call.rows, call.inputs, kTileRows);
   a.weights = row_map(call.weight_2FI, 2 * call.units, call.inputs, kTilePairs);
@@ -266,16 +221,14 @@ void run(const GatedProduct& call, cudaStream_t stream) {
   a.rows = static_cast<int>(call.rows);
   a.pairs = static_cast<int>(call.units);
   a.k_tiles = static_cast<int>(call.inputs / kSlab);
-  a.row_units = divide_up(a.rows, kCluster * kTileRows);
+  a.row_tiles = divide_up(a.rows, kTileRows);
   a.pair_tiles = divide_up(a.pairs, kTilePairs);
   // Bands of about the same height.
-  const int highest = divide_up(call.band > 0 ? call.band : kBestBand, kCluster);
-  a.band = divide_up(a.row_units, divide_up(a.row_units, highest));
-  a.lead = call.lead == 0 ? kBestLead : std::clamp(call.lead, 0, kStages);
-  const int clusters =
-      std::min(a.row_units * a.pair_tiles, (num_processors() - call.processors_left) / kCluster);
+  a.band = divide_up(a.row_tiles, divide_up(a.row_tiles, kHighestBand));
+  const int blocks =
+      std::clamp(num_processors() - call.processors_left, 1, a.row_tiles * a.pair_tiles);
   allow_shared_memory<kKernel>(kSharedBytes);
-  launch(kKernel, dim3(kCluster * std::max(clusters, 1)), dim3(kThreads), kSharedBytes, stream, a);
+  launch(kKernel, dim3(blocks), dim3(kThreads), kSharedBytes, stream, a);
 }
 
 }  // namespace
@@ -289,9 +242,7 @@ bool has_gated_product(Number number, int64_t rows, int64_t inputs, int64_t unit
 void gated_product(const GatedProduct& call, cudaStream_t stream) {
   if (!has_gated_product(Number::kBFloat16, call.rows, call.inputs, call.units))
     throw std::runtime_error("no gated product of these sizes");
-  const bool has_bias = call.bias_2F != nullptr;
-  if (call.cluster == 1) return has_bias ? run<1, true>(call, stream) : run<1, false>(call, stream);
-  has_bias ? run<2, true>(call, stream) : run<2, false>(call, stream);
+  call.bias_2F != nullptr ? run<true>(call, stream) : run<false>(call, stream);
 }
 
 }  // namespace slime::kernels::cuda

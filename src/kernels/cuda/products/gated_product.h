@@ -21,11 +21,6 @@ struct GatedProduct {
   int64_t rows = 0, inputs = 0, units = 0;
   void* y_TF = nullptr;
   int processors_left = 0;  // to what runs beside it
-
-  // 0: what measures best.
-  int cluster = 0;  // thread blocks that share the weights they read: 1 or 2
-  int band = 0;     // row tiles that are made column by column
-  int lead = 0;     // stages by which the first consumer is ahead of the second; -1: none
 };
 
 /// True for bfloat16, more than 256 rows, I a multiple of 64, F one of eight and at least 128, and
