@@ -19,8 +19,8 @@ struct Shape {
 
 /// Fewer tiles than thread blocks and more; an odd tile of rows; last tiles with few rows or pairs of
 /// their own; fewer stages than the pipeline has, and several rounds of it.
-constexpr Shape kChecked[] = {{257, 64, 128},  {300, 128, 136},  {384, 256, 576}, {512, 320, 640},
-                              {641, 448, 3080}, {1409, 576, 2432}, {2049, 192, 4096}};
+constexpr Shape kChecked[] = {{769, 64, 128},   {800, 128, 136},   {896, 256, 576}, {1024, 320, 640},
+                              {1153, 448, 3080}, {1409, 576, 2432}, {2049, 192, 4096}};
 
 __global__ void fill(__nv_bfloat16* to, int64_t count, float scale, uint32_t seed) {
   for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < count;

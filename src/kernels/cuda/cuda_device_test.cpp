@@ -144,14 +144,14 @@ TEST(CudaDevice, GatedProductsOfManyRowsEqualTheirTwin) {
   SLIME_NEEDS_GPU();
   at::manual_seed(13);
   for (const int64_t inputs : {64, 192, 320, 1024})
-    for (const int64_t width : {128, 136, 576}) expect_gated_product(300, inputs, width, true);
-  for (const int64_t rows : {257, 512, 641}) expect_gated_product(rows, 256, 640, true);
+    for (const int64_t width : {128, 136, 576}) expect_gated_product(800, inputs, width, true);
+  for (const int64_t rows : {769, 1024, 1153}) expect_gated_product(rows, 256, 640, true);
 }
 
 TEST(CudaDevice, LargeGatedProductsEqualTheirTwin) {
   SLIME_NEEDS_GPU();
   at::manual_seed(14);
-  for (const int64_t rows : {257, 1000, 8192 + 13}) {
+  for (const int64_t rows : {769, 1000, 8192 + 13}) {
     for (const auto& [inputs, width] :
          {std::pair<int64_t, int64_t>{2560, 9728}, {4096, 12288}, {1024, 3072}, {2048, 768}})
       expect_gated_product(rows, inputs, width, false);

@@ -38,7 +38,8 @@ constexpr int kResultBytes = kResultSlabBytes * (kTilePairs / kSlab);
 constexpr int kSharedBytes = kStages * kStageBytes + kGroups * kResultBytes;
 constexpr int kConsumers = 128 * kGroups, kThreads = kConsumers + 128;
 constexpr int kSums = kTilePairs;  // a thread's accumulators
-constexpr int kFewestRows = 257;
+/// With fewer rows a second or third wave of tiles leaves most multiprocessors idle.
+constexpr int kFewestRows = 769;
 
 struct Arguments {
   CUtensorMap x, weights, y;

@@ -23,7 +23,7 @@ struct GatedProduct {
   int processors_left = 0;  // to what runs beside it
 };
 
-/// True for bfloat16, more than 256 rows, I a multiple of 64, F one of eight and at least 128, and
+/// True for bfloat16, more than 768 rows, I a multiple of 64, F one of eight and at least 128, and
 /// compute capability 9.0.
 bool has_gated_product(Number number, int64_t rows, int64_t inputs, int64_t units);
 
