@@ -11,8 +11,6 @@
 namespace slime::engine {
 namespace {
 
-/// A GPU's steps read one page table: models with windows in some layers give nothing back there.
-constexpr bool kGroupsOnGpu = false;
 /// Pages of groups have room for layers that there are not: at most one for so many that there are.
 constexpr int64_t kMostEmpty = 4;
 
@@ -65,11 +63,8 @@ PageWindow page_window(std::span<const model::BlockNeeds> blocks, std::span<cons
   return kMostEmpty * empty <= layers ? window : PageWindow{};
 }
 
-PageWindow page_window(model::Network& network) {
-  const PageWindow window = page_window(network.blocks(), network.config().window,
-                                        network.config().max_positions);
-  const bool is_on_gpu = network.weights().flat().is_cuda();
-  return is_on_gpu && window.num_groups > 0 && !kGroupsOnGpu ? PageWindow{} : window;
+PageWindow page_window(const model::Network& network) {
+  return page_window(network.blocks(), network.config().window, network.config().max_positions);
 }
 
 int64_t index_size(std::span<const model::BlockNeeds> blocks) {

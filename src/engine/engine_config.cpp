@@ -100,7 +100,7 @@ int64_t num_states_of(int64_t kv_cache_bytes, int64_t state_bytes, int64_t max_r
                    int64_t{std::numeric_limits<StateId>::max()}});
 }
 
-PageWindow page_window(const EngineConfig& config, model::Network& network) {
+PageWindow page_window(const EngineConfig& config, const model::Network& network) {
   if (!config.gives_pages_back) return {};
   const PageWindow window = page_window(network);
   // Choices of experts lie beside pages and are told when a prompt is whole; pages of layers that see all

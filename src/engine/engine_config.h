@@ -62,7 +62,7 @@ int64_t num_states_of(int64_t kv_cache_bytes, int64_t state_bytes, int64_t max_r
                       bool shares_prefixes);
 
 /// What requests give back, and so how layers are grouped in pages.
-PageWindow page_window(const EngineConfig& config, model::Network& network);
+PageWindow page_window(const EngineConfig& config, const model::Network& network);
 
 /// As many pages as the rest of the budget affords.
 int64_t num_pages_of(const EngineConfig& config, model::Network& network);
