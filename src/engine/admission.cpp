@@ -32,20 +32,26 @@ FinishReason queue_is_full(const EngineConfig& config) {
 
 namespace {
 
-int64_t most_request_tokens(const EngineConfig& config, int64_t num_tokens, PageWindow window) {
-  const int64_t longest = config.context_length;
-  return window.most_held(longest, config.max_prefill_tokens) <= num_tokens
-             ? longest
-             : std::min(longest, num_tokens);
+/// The longest request whose pages are there.
+int64_t most_request_tokens(const EngineConfig& config, int64_t num_pages,
+                            const PageWindow& window) {
+  int64_t fits = 0, beyond = config.context_length + 1;
+  while (beyond - fits > 1) {
+    const int64_t length = fits + (beyond - fits) / 2;
+    const bool is_there =
+        window.most_pages(length, config.max_prefill_tokens, kernels::kPageTokens) <= num_pages;
+    (is_there ? fits : beyond) = length;
+  }
+  return fits;
 }
 
 }  // namespace
 
 Admission::Admission(const EngineConfig& config, int64_t vocab_size, int64_t num_pages,
-                     PageWindow window)
+                     const PageWindow& window)
     : config_(config),
       vocab_size_(vocab_size),
-      max_request_tokens_(most_request_tokens(config, num_pages * kernels::kPageTokens, window)) {}
+      max_request_tokens_(most_request_tokens(config, num_pages, window)) {}
 
 std::vector<std::string> Admission::problems_with(const GenerateRequest& request) const {
   const auto prompt_length = static_cast<int64_t>(request.input_ids.size());

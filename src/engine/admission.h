@@ -31,7 +31,8 @@ FinishReason queue_is_full(const EngineConfig& config);
 class Admission {
  public:
   /// `config` is complete (engine_config.h) and outlives the object.
-  Admission(const EngineConfig& config, int64_t vocab_size, int64_t num_pages, PageWindow window);
+  Admission(const EngineConfig& config, int64_t vocab_size, int64_t num_pages,
+            const PageWindow& window);
 
   /// Prompt and response together cannot be longer: the context, or the whole cache if that is
   /// smaller and does not hold what a request needs behind whose windows pages are given back.

@@ -4,11 +4,15 @@
 
 #include <algorithm>
 
+#include "core/divide_up.h"
 #include "core/error.h"
 #include "kernels/cpu/paged_attention.h"
 
 namespace slime::engine {
 namespace {
+
+/// Pages of groups have room for layers that there are not: at most one for so many that there are.
+constexpr int64_t kMostEmpty = 4;
 
 /// But for the keys of an indexer, which some layers have beside their own.
 bool are_alike(model::CacheSpec one, const model::CacheSpec& other) {
@@ -38,16 +42,29 @@ int64_t state_bytes(std::span<const model::BlockNeeds> blocks) {
   return bytes;
 }
 
-PageWindow page_window(const model::Network& network) {
+PageWindow page_window(std::span<const model::BlockNeeds> blocks, std::span<const int64_t> windows,
+                       int64_t longest) {
   PageWindow window{.block_tokens = kernels::kBlockTokens};
-  const std::vector<int64_t>& by_layer = network.config().window;
-  const auto blocks = network.blocks();
+  int64_t num_full = 0, num_windowed = 0;
+  bool has_others = false;  // that a group cannot have
   for (std::size_t i = 0; i < blocks.size(); ++i) {
-    const int64_t tokens = i < by_layer.size() ? by_layer[i] : 0;
-    if (blocks[i].cache.state_bytes > 0 || (keeps_tokens(blocks[i]) && tokens == 0)) return {};
+    const int64_t tokens = i < windows.size() ? windows[i] : 0;
+    if (blocks[i].cache.state_bytes > 0) return {};
+    if (!keeps_tokens(blocks[i])) continue;
+    has_others |= blocks[i].cache.index_size > 0;
+    ++(tokens > 0 ? num_windowed : num_full);
     window.tokens = std::max(window.tokens, tokens);
   }
-  return window;
+  if (num_full == 0 || num_windowed == 0) return num_full == 0 ? window : PageWindow{};
+  if (has_others || window.most_held(longest, 0) == longest) return {};
+  window.num_groups = divide_up(num_windowed, num_full);
+  const int64_t layers = num_full + num_windowed;
+  const int64_t empty = window.num_tables() * num_full - layers;
+  return kMostEmpty * empty <= layers ? window : PageWindow{};
+}
+
+PageWindow page_window(const model::Network& network) {
+  return page_window(network.blocks(), network.config().window, network.config().max_positions);
 }
 
 int64_t index_size(std::span<const model::BlockNeeds> blocks) {

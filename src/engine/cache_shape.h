@@ -1,7 +1,7 @@
 #pragma once
 
-/// What a network's blocks keep per token, as the step runners need it: they plan attention once
-/// for all layers, so all layers have one shape.
+/// What a network's blocks keep per token, as the step runners need it: pages are of one size, so all
+/// layers have one shape.
 
 #include <span>
 
@@ -22,7 +22,11 @@ int64_t index_size(std::span<const model::BlockNeeds> blocks);
 /// Bytes of a request's state over all layers; 0 where no layer keeps one.
 int64_t state_bytes(std::span<const model::BlockNeeds> blocks);
 
-/// The widest window, where every layer with keys has one and no other keeps a state; none elsewhere.
+/// The widest window, where every layer with keys has one and no other keeps a state; the same with
+/// groups of layers where some have one; none elsewhere. `windows`: tokens that each layer sees, 0 for
+/// all. `longest`: tokens that a request can have at most.
+PageWindow page_window(std::span<const model::BlockNeeds> blocks, std::span<const int64_t> windows,
+                       int64_t longest);
 PageWindow page_window(const model::Network& network);
 
 /// The same as attention kernels take it.

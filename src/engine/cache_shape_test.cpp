@@ -58,7 +58,8 @@ TEST(CacheShape, OfIndexersAddsToThePagesOfTheLayersThatHaveOne) {
   EXPECT_EQ(index_size(blocks), 8);
   EXPECT_EQ(index_size(std::vector{plain}), 0);
   // Latents in bfloat16, keys of indexers in float32.
-  EXPECT_EQ(GpuRunner::page_bytes(blocks, at::kBFloat16), 16 * (3 * 24 * 2 + 2 * 8 * 4));
+  EXPECT_EQ(GpuRunner::page_bytes(blocks, at::kBFloat16, one_group(blocks)),
+            16 * (3 * 24 * 2 + 2 * 8 * 4));
   model::BlockNeeds other = choosing;
   other.cache.index_size = 16;
   EXPECT_THROW(index_size(std::vector{choosing, other}), ConfigError);

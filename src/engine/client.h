@@ -132,8 +132,8 @@ struct EngineLoad {
   int64_t num_running = 0;
   int64_t num_waiting = 0;
   int64_t num_kv_tokens_used = 0;
-  int64_t num_kv_tokens = 0;
-  int64_t num_kv_tokens_given_back = 0;  // behind all windows, by running requests, so far
+  int64_t num_kv_tokens = 0;             // as many as there is room for with nothing given back
+  int64_t num_kv_tokens_given_back = 0;  // behind windows, by running requests, so far
   int64_t steps_done = 0;  // progress counter: a busy engine is healthy while it moves
   double seconds_since_step = 0;
   /// Since the last step ended, or since there is something to do, whichever is later. 0 when there

@@ -70,7 +70,10 @@ EngineConfig completed(EngineConfig config, model::Network& network) {
                   "fp8_e4m3; leave it at auto",
                   config.kv_cache_dtype));
   require(weights != at::kDouble, "dtype = float64: the engine computes in float32 or bfloat16");
-  const int64_t page_bytes = kv_page_bytes(network, kv_storage_type(config, network));
+  const PageWindow window = page_window(config, network);
+  const int64_t page_bytes =
+      window.num_tables() *
+      kv_page_bytes(network, kv_storage_type(config, network), window.num_groups);
   require(config.kv_cache_bytes >= page_bytes,
           fmt::format("kv_cache_bytes = {}: one page of {} tokens takes {} bytes",
                       config.kv_cache_bytes, kernels::kPageTokens, page_bytes));
@@ -97,10 +100,19 @@ int64_t num_states_of(int64_t kv_cache_bytes, int64_t state_bytes, int64_t max_r
                    int64_t{std::numeric_limits<StateId>::max()}});
 }
 
+PageWindow page_window(const EngineConfig& config, const model::Network& network) {
+  if (!config.gives_pages_back) return {};
+  const PageWindow window = page_window(network);
+  // Choices of experts lie beside pages and are told when a prompt is whole; pages of layers that see all
+  // tokens do not go.
+  return config.records_experts && window.num_groups == 0 ? PageWindow{} : window;
+}
+
 int64_t num_pages_of(const EngineConfig& config, model::Network& network) {
   const int64_t states = num_states_of(config, network) * state_bytes(network.blocks());
   const int64_t affordable =
-      (config.kv_cache_bytes - states) / kv_page_bytes(network, kv_storage_type(config, network));
+      (config.kv_cache_bytes - states) / kv_page_bytes(network, kv_storage_type(config, network),
+                                                       page_window(config, network).num_groups);
   return std::min<int64_t>(affordable, std::numeric_limits<PageId>::max());
 }
 

@@ -9,6 +9,7 @@
 
 #include "comm/mesh.h"
 #include "core/tensor.h"
+#include "engine/page_window.h"
 #include "engine/stop_checker.h"
 #include "model/network.h"
 
@@ -30,6 +31,8 @@ struct EngineConfig {
   int64_t num_threads = 0;
   int64_t context_length = 0;  // 0: the model's max_position_embeddings
   bool enable_prefix_cache = true;
+  /// Behind sliding windows, while requests run. False: they keep what they have, for comparisons.
+  bool gives_pages_back = true;
   bool shares_prompt_reads = true;  // GPU: requests with the same prefix read it once per step
   /// GPU: a second buffer for the weights, into which new ones are written while steps run, so that
   /// the engine stands still for a copy on the device alone.
@@ -57,6 +60,9 @@ int64_t num_states_of(const EngineConfig& config, model::Network& network);
 
 int64_t num_states_of(int64_t kv_cache_bytes, int64_t state_bytes, int64_t max_running_requests,
                       bool shares_prefixes);
+
+/// What requests give back, and so how layers are grouped in pages.
+PageWindow page_window(const EngineConfig& config, const model::Network& network);
 
 /// As many pages as the rest of the budget affords.
 int64_t num_pages_of(const EngineConfig& config, model::Network& network);

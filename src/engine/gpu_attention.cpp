@@ -2,26 +2,27 @@
 
 #include <ATen/ATen.h>
 
+#include <utility>
+
 #include "core/error.h"
-#include "engine/cache_shape.h"
 #include "kernels/trace.h"
 
 namespace slime::engine {
 
 GpuAttention::GpuAttention(const kernels::Gpu& gpu, std::span<const model::BlockNeeds> blocks,
-                           const Tensor& keys, const Tensor& values, const Tensor& index_keys,
-                           const Tensor& states_PX, int64_t sparse_keys)
+                           CacheGroups groups, const Tensor& keys, const Tensor& values,
+                           const Tensor& index_keys, const Tensor& states_PX, int64_t sparse_keys)
     : gpu_(gpu),
+      groups_(std::move(groups)),
       chains_(kernels::block_chains_for(keys)),
       has_indexers_(index_keys.defined()),
       sparse_keys_(sparse_keys) {
-  int64_t layer_with_tokens = 0, layer_with_indexer = 0, begin = 0;
-  for (const model::BlockNeeds& block : blocks) {
-    const bool has_tokens = keeps_tokens(block);
-    keys_.push_back(has_tokens ? keys.select(0, layer_with_tokens) : Tensor());
-    values_.push_back(has_tokens && values.defined() ? values.select(0, layer_with_tokens)
-                                                     : Tensor());
-    layer_with_tokens += has_tokens ? 1 : 0;
+  int64_t layer_with_indexer = 0, begin = 0;
+  for (std::size_t i = 0; i < blocks.size(); ++i) {
+    const model::BlockNeeds& block = blocks[i];
+    const int64_t slot = groups_.of_layer[i].slot;
+    keys_.push_back(slot >= 0 ? keys.select(0, slot) : Tensor());
+    values_.push_back(slot >= 0 && values.defined() ? values.select(0, slot) : Tensor());
     const bool has_indexer = block.cache.index_size > 0;
     index_keys_.push_back(has_indexer ? index_keys.select(0, layer_with_indexer++) : Tensor());
     const int64_t numbers = block.cache.state_bytes / static_cast<int64_t>(sizeof(float));
@@ -32,9 +33,15 @@ GpuAttention::GpuAttention(const kernels::Gpu& gpu, std::span<const model::Block
 
 void GpuAttention::begin_step(const GpuStepInputs& in) {
   batch_ = in.batch;
+  window_batches_ = in.window_batches;
   is_sparse_decode_ = has_indexers_ && in.is_decode;
   chosen_TC_.reset();
   if (has_indexers_ && !is_sparse_decode_) sparse_.begin_step(in.batch, in.positions_T, in.spans);
+}
+
+const kernels::PagedBatch& GpuAttention::batch_of(int layer) const {
+  const int64_t group = groups_.of_layer[static_cast<std::size_t>(layer)].group;
+  return group == 0 ? batch_ : window_batches_[static_cast<std::size_t>(group) - 1];
 }
 
 Tensor GpuAttention::attend_delta(const model::DeltaLayer& layer, const kernels::DeltaTokens& in) {
@@ -50,7 +57,7 @@ Tensor GpuAttention::attend_delta(const model::DeltaLayer& layer, const kernels:
 Tensor GpuAttention::attend(const model::AttentionLayer& layer, const Tensor& qkv_TE,
                             const Tensor& positions_T) {
   kernels::PagedCall call;
-  call.batch = &batch_;
+  call.batch = &batch_of(layer.index);
   call.qkv_TE = qkv_TE;
   call.positions_T = positions_T;
   call.q_norm_D = layer.q_norm.value;
@@ -69,7 +76,7 @@ Tensor GpuAttention::attend_projected_latent(const model::LatentLayer& layer,
                                              const model::LatentProjection& in,
                                              const Tensor& positions_T) {
   kernels::LatentCall call;
-  call.batch = &batch_;
+  call.batch = &batch_of(layer.index);
   call.shape = {layer.num_heads, layer.rank, layer.rotary_dim, layer.plain_dim, layer.value_dim};
   call.scale = layer.scale;
   call.query_TE = in.query_TE;

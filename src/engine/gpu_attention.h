@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/tensor.h"
+#include "engine/cache_groups.h"
 #include "engine/gpu_input_block.h"
 #include "engine/gpu_sparse_attention.h"
 #include "kernels/gpu/gpu.h"
@@ -15,14 +16,14 @@ namespace slime::engine {
 
 class GpuAttention final : public model::Attention {
  public:
-  /// keys and values: [layers that keep tokens, pages, K, 16, D]; values undefined where they
+  /// keys and values: [layers of a page, pages, K, 16, D]; values undefined where they
   /// are a part of the keys. index_keys: float32 [layers with an indexer, pages, 16, D], or undefined.
   /// states_PX: float32, the states of all
   /// layers that keep one behind each other; undefined without such layers. sparse_keys: where kernels
   /// choose tokens in decode, the most that a row sees; 0: operations of LibTorch do.
   GpuAttention(const kernels::Gpu& gpu, std::span<const model::BlockNeeds> blocks,
-               const Tensor& keys, const Tensor& values, const Tensor& index_keys,
-               const Tensor& states_PX, int64_t sparse_keys);
+               CacheGroups groups, const Tensor& keys, const Tensor& values,
+               const Tensor& index_keys, const Tensor& states_PX, int64_t sparse_keys);
 
   void begin_step(const GpuStepInputs& in);
   Tensor attend(const model::AttentionLayer& layer, const Tensor& qkv_TE,
@@ -39,13 +40,18 @@ class GpuAttention final : public model::Attention {
   bool has_recordable_decode() const { return !has_indexers_ || sparse_keys_ > 0; }
 
  private:
+  /// With the pages of the layer's group.
+  const kernels::PagedBatch& batch_of(int layer) const;
+
   const kernels::Gpu& gpu_;
+  const CacheGroups groups_;
   const kernels::BlockChains* chains_;
   bool has_indexers_;
   int64_t sparse_keys_;
   std::vector<Tensor> keys_, values_, index_keys_,
       states_;  // per layer; undefined where it has none
   kernels::PagedBatch batch_;
+  std::vector<kernels::PagedBatch> window_batches_;
   bool is_sparse_decode_ = false;  // of this step: by kernels
   Tensor chosen_TC_;               // then, as long as layers look at the choice
   GpuSparseAttention sparse_;      // otherwise

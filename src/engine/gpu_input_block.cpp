@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "engine/cache_shape.h"
+#include "engine/page_tables.h"
 #include "engine/sampler.h"
 #include "engine/sampling_params.h"
 #include "kernels/gpu/latent_prompts.h"
@@ -25,16 +26,38 @@ int64_t pages_of(int64_t num_tokens) { return (num_tokens + kPageTokens - 1) / k
 
 int64_t keys_of(const Chunk& chunk) { return chunk.request->num_computed + chunk.num_tokens; }
 
+/// Sequences with one row; `first_page`: of the group's table in the list of pages.
+std::vector<kernels::DecodeSequence> single_rows(std::span<const Chunk> chunks, std::size_t group,
+                                                 int64_t first_page) {
+  std::vector<kernels::DecodeSequence> sequences;
+  int64_t row = 0, page = first_page;
+  for (std::size_t i = 0; i < chunks.size(); ++i) {
+    const Chunk& chunk = chunks[i];
+    const int64_t num_pages = pages_of(keys_of(chunk));
+    if (chunk.num_tokens == 1) {
+      const std::span<const PageId> pages(table_of(*chunk.request, group));
+      sequences.push_back({static_cast<int64_t>(i), row, keys_of(chunk),
+                           pages.first(static_cast<std::size_t>(num_pages)), page});
+    }
+    row += chunk.num_tokens;
+    page += num_pages;
+  }
+  return sequences;
+}
+
 /// An upper bound of what StepBlock holds: per row, per sequence, per tile, per page, and the lists
-/// of decode.
+/// of decode; a part of it again for each further page table.
 int64_t block_bytes(const StepRunnerConfig& config, const kernels::DecodeOptions& decode) {
   const int64_t sequences = std::max(config.max_running_requests, kernels::kRecordedRows.back());
   const int64_t rows = config.max_prefill_tokens + sequences;
   const kernels::DecodeLimits lists = kernels::decode_limits(sequences, decode);
-  return 72 * rows + 184 * sequences + 32 * (rows * 2 + 4096) + 4 * lists.units +
-         static_cast<int64_t>(sizeof(kernels::DecodeSegment)) * lists.segments +
-         static_cast<int64_t>(sizeof(kernels::DecodeMember)) * lists.members +
-         4 * config.max_running_requests * (pages_of(config.context_length) + 1) +
+  const int64_t tables = 1 + config.num_window_groups, kinds = config.num_window_groups > 0 ? 2 : 1;
+  const int64_t segments = static_cast<int64_t>(sizeof(kernels::DecodeSegment)) * lists.segments,
+                members = static_cast<int64_t>(sizeof(kernels::DecodeMember)) * lists.members,
+                pages = 4 * config.max_running_requests * (pages_of(config.context_length) + 1);
+  return 72 * rows + 184 * sequences + 32 * (rows * 2 + 4096) +
+         kinds * (4 * lists.units + members) + tables * (segments + pages) +
+         config.num_window_groups * (4 * rows + 16 * sequences + 64) +
          4 * pages_of(kernels::kMostGatheredRows) + (1 << 16);
 }
 
@@ -74,6 +97,7 @@ std::span<const T> view(const std::vector<T>& numbers) {
 GpuInputBlock::GpuInputBlock(const kernels::Gpu& gpu, model::Network& network,
                              const StepRunnerConfig& config, at::Device device)
     : spare_page_(config.num_pages),
+      num_window_groups_(config.num_window_groups),
       is_latent_(is_latent(network)),
       decode_(decode_options(gpu, cache_of_tokens(network.blocks()), config)),
       has_decode_(is_latent_ ? index_size(network.blocks()) == 0 &&
@@ -100,24 +124,15 @@ GpuInputBlock::GpuInputBlock(const kernels::Gpu& gpu, model::Network& network,
 /// Which units of attention there are: those of prompts, and those of sequences with one row.
 void GpuInputBlock::fill_units(std::span<const Chunk> chunks, int64_t rows, bool is_decode,
                                GpuStepInputs& in) {
-  const auto device = [&](at::ScalarType type, int64_t count) {
-    return block_.last_on_device(type, count);
-  };
   std::vector<kernels::PagedSpan> spans;
-  std::vector<kernels::DecodeSequence> sequences;
-  int64_t row = 0, page = 0;
+  int64_t row = 0, table_pages = 0;
   spans.reserve(chunks.size());
   for (const Chunk& chunk : chunks) {
-    const int64_t num_pages = pages_of(keys_of(chunk));
     spans.push_back({chunk.num_tokens, keys_of(chunk)});
-    if (chunk.num_tokens == 1) {
-      const auto sequence = static_cast<int64_t>(spans.size()) - 1;
-      sequences.push_back(
-          {sequence, row, keys_of(chunk), view(chunk.request->pages).first(num_pages), page});
-    }
     row += chunk.num_tokens;
-    page += num_pages;
+    table_pages += pages_of(keys_of(chunk));
   }
+  table_pages += rows - row;
   in.spans = spans;
   if (is_latent_ && !(is_decode && has_decode_)) {
     if (has_packed_ && !is_decode) add_packed(chunks, kernels::plan_expanded(spans), in);
@@ -126,22 +141,39 @@ void GpuInputBlock::fill_units(std::span<const Chunk> chunks, int64_t rows, bool
   }
   if (has_packed_ && !is_decode) add_packed(chunks, kernels::plan_packed(spans), in);
   if (!is_latent_) plan_tiles(spans, row, is_decode ? rows : 0, in);
-  if (!has_decode_ || sequences.empty()) return;
+  const bool has_single_rows =
+      std::ranges::any_of(chunks, [](const Chunk& chunk) { return chunk.num_tokens == 1; });
+  if (!has_decode_ || !has_single_rows) return;
   const int64_t launched = is_decode ? rows : static_cast<int64_t>(chunks.size());
-  const kernels::DecodePlan plan = kernels::plan_decode(sequences, launched, decode_);
+  const auto plan = [&](std::size_t group, int64_t first_page) {
+    return kernels::plan_decode(single_rows(chunks, group, first_page), launched, decode_);
+  };
+  add_decode(plan(0, 0), launched, table_pages, {&in.batch, 1});
+  if (!in.window_batches.empty())
+    add_decode(plan(1, table_pages), launched, table_pages, in.window_batches);
+}
+
+void GpuInputBlock::add_decode(const kernels::DecodePlan& plan, int64_t launched,
+                               int64_t table_pages, std::span<kernels::PagedBatch> batches) {
   const auto add = [&](const auto& list, int64_t room) {
     const int64_t integers = sizeof(list[0]) / sizeof(int32_t);
     const auto place = block_.add<std::decay_t<decltype(list[0])>>(room);
     std::ranges::copy(list, place.begin());
-    return device(at::kInt, room * integers);
+    return block_.last_on_device(at::kInt, room * integers);
   };
-  kernels::DecodeLaunch& launch = in.batch.decode;
+  kernels::DecodeLaunch launch;
   launch.num_units = plan.room.units;
   launch.num_records = plan.room.records;
   launch.unit_starts = add(plan.unit_starts, plan.room.units + 1);
-  launch.segments = add(plan.segments, plan.room.segments);
   launch.members = add(plan.members, plan.room.members);
   launch.record_starts = add(plan.record_starts, launched + 1);
+  std::vector<kernels::DecodeSegment> segments = plan.segments;
+  for (kernels::PagedBatch& batch : batches) {
+    batch.decode = launch;
+    batch.decode.segments = add(segments, plan.room.segments);
+    for (kernels::DecodeSegment& segment : segments)
+      segment.pages_offset += static_cast<int32_t>(table_pages);
+  }
 }
 
 /// `rows`: those that are real; `launched`: of a recorded step. Layers with a window take the same
@@ -239,57 +271,88 @@ void GpuInputBlock::fill_attention(std::span<const Chunk> chunks, int64_t rows, 
   in.positions_T = device(at::kLong, rows);
   const auto slots = block_.add<int32_t>(rows);
   in.batch.slot_T = device(at::kInt, rows);
+  in.window_batches.resize(static_cast<std::size_t>(num_window_groups_));
+  std::vector<std::span<int32_t>> slots_by_group{slots}, starts_by_group;
+  for (kernels::PagedBatch& batch : in.window_batches) {
+    slots_by_group.push_back(block_.add<int32_t>(rows));
+    batch.slot_T = device(at::kInt, rows);
+  }
   const auto row_sequence = block_.add<int32_t>(rows);
   in.batch.row_sequence_T = device(at::kInt, rows);
   const auto query_starts = block_.add<int32_t>(sequences + 1);
   in.batch.query_starts = device(at::kInt, sequences + 1);
-  const auto page_starts = block_.add<int32_t>(sequences + 1);
+  starts_by_group.push_back(block_.add<int32_t>(sequences + 1));
   in.batch.page_starts = device(at::kInt, sequences + 1);
+  for (kernels::PagedBatch& batch : in.window_batches) {
+    starts_by_group.push_back(block_.add<int32_t>(sequences + 1));
+    batch.page_starts = device(at::kInt, sequences + 1);
+  }
   const auto last_page_tokens = block_.add<int32_t>(sequences);
   in.batch.last_page_tokens = device(at::kInt, sequences);
   const auto states = block_.add<int32_t>(has_states_ ? sequences : 0);
   if (has_states_) in.batch.state_S = device(at::kInt, sequences);
 
   fill_units(chunks, rows, is_decode, in);
-  // Last, because their number changes from step to step.
-  const auto pages = block_.add<int32_t>(num_pages + padding);
-  in.batch.pages = device(at::kInt, num_pages + padding);
+  // Last, because their number changes from step to step: all tables are one list.
+  const int64_t table_pages = num_pages + padding,
+                all_pages = (1 + num_window_groups_) * table_pages;
+  const auto pages = block_.add<int32_t>(all_pages);
+  in.batch.pages = device(at::kInt, all_pages);
+  for (kernels::PagedBatch& batch : in.window_batches) {
+    batch.row_sequence_T = in.batch.row_sequence_T;
+    batch.query_starts = in.batch.query_starts;
+    batch.last_page_tokens = in.batch.last_page_tokens;
+    batch.tiles = in.batch.tiles;
+    batch.pages = in.batch.pages;
+  }
 
   int64_t row = 0, page = 0, sequence = 0;
   for (const Chunk& chunk : chunks) {
     const Request& request = *chunk.request;
     query_starts[sequence] = static_cast<int32_t>(row);
-    page_starts[sequence] = static_cast<int32_t>(page);
     const int64_t num_keys = keys_of(chunk);
     last_page_tokens[sequence] = static_cast<int32_t>((num_keys - 1) % kPageTokens + 1);
     if (has_states_) states[sequence] = request.state;
-    // What was given back is behind every window: the kernels read it and count it as nothing.
-    std::transform(request.pages.begin(), request.pages.begin() + pages_of(num_keys),
-                   pages.begin() + page, [&](PageId id) { return id == kNoPage ? spare : id; });
+    for (std::size_t group = 0; group < slots_by_group.size(); ++group) {
+      const std::vector<PageId>& table = table_of(request, group);
+      const int64_t first = static_cast<int64_t>(group) * table_pages + page;
+      starts_by_group[group][sequence] = static_cast<int32_t>(first);
+      // What was given back is behind the window: the kernels read it and count it as nothing.
+      std::transform(table.begin(), table.begin() + pages_of(num_keys), pages.begin() + first,
+                     [&](PageId id) { return id == kNoPage ? spare : id; });
+      for (int64_t i = 0; i < chunk.num_tokens; ++i) {
+        const int64_t position = request.num_computed + i;
+        slots_by_group[group][row + i] = static_cast<int32_t>(
+            table[position / kPageTokens] * kPageTokens + position % kPageTokens);
+      }
+    }
     page += pages_of(num_keys);
     for (int64_t i = 0; i < chunk.num_tokens; ++i, ++row) {
       const int64_t position = request.num_computed + i;
       const TokenId id = request.tokens[position];
       ids[row] = id == kPendingToken ? -request.drawn_row - 1 : id;
       positions[row] = position;
-      slots[row] = static_cast<int32_t>(request.pages[position / kPageTokens] * kPageTokens +
-                                        position % kPageTokens);
       row_sequence[row] = static_cast<int32_t>(sequence);
     }
     ++sequence;
   }
   for (; row < rows; ++row, ++page, ++sequence) {
     query_starts[sequence] = static_cast<int32_t>(row);
-    page_starts[sequence] = static_cast<int32_t>(page);
     last_page_tokens[sequence] = 1;
     if (has_states_) states[sequence] = kNoState;
-    pages[page] = spare;
+    for (std::size_t group = 0; group < slots_by_group.size(); ++group) {
+      const int64_t first = static_cast<int64_t>(group) * table_pages + page;
+      starts_by_group[group][sequence] = static_cast<int32_t>(first);
+      pages[first] = spare;
+      slots_by_group[group][row] = static_cast<int32_t>(spare * kPageTokens);
+    }
     ids[row] = positions[row] = 0;
-    slots[row] = static_cast<int32_t>(spare * kPageTokens);
     row_sequence[row] = static_cast<int32_t>(sequence);
   }
   query_starts[sequence] = static_cast<int32_t>(row);
-  page_starts[sequence] = static_cast<int32_t>(page);
+  for (std::size_t group = 0; group < starts_by_group.size(); ++group)
+    starts_by_group[group][sequence] =
+        static_cast<int32_t>(static_cast<int64_t>(group) * table_pages + page);
 }
 
 void GpuInputBlock::fill_sampling(std::span<const Chunk> chunks,

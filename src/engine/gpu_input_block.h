@@ -5,6 +5,7 @@
 /// Dimensions: T rows of the step, as launched; S sequences; R drawn rows.
 
 #include <span>
+#include <vector>
 
 #include "core/tensor.h"
 #include "engine/scheduler.h"
@@ -23,6 +24,8 @@ struct GpuStepInputs {
   Tensor positions_T;   // int64
   Tensor drawn_rows_R;  // int64, may be none; undefined: all rows, in order
   kernels::PagedBatch batch;
+  /// Of groups of layers with a window (engine/cache_groups.h): other slots, pages and units of decode.
+  std::vector<kernels::PagedBatch> window_batches;
   std::vector<kernels::PagedSpan> spans;  // of the sequences, on the host, without padding
   bool is_decode = false;                 // a row of each sequence, and rows of padding
   kernels::SampleRows sampling;
@@ -45,6 +48,10 @@ class GpuInputBlock {
   void fill_attention(std::span<const Chunk> chunks, int64_t rows, bool is_decode,
                       GpuStepInputs& in);
   void fill_units(std::span<const Chunk> chunks, int64_t rows, bool is_decode, GpuStepInputs& in);
+  /// Of sequences with one row in groups whose pages are shared in the same places, `table_pages` behind
+  /// one another.
+  void add_decode(const kernels::DecodePlan& plan, int64_t launched, int64_t table_pages,
+                  std::span<kernels::PagedBatch> batches);
   void plan_tiles(std::span<const kernels::PagedSpan> spans, int64_t rows, int64_t launched,
                   GpuStepInputs& in);
   void add_tiles(const kernels::UnitPlan& plan, int64_t rows, GpuStepInputs& in,
@@ -54,6 +61,7 @@ class GpuInputBlock {
                      int64_t rows, bool is_decode, GpuStepInputs& in);
 
   const int64_t spare_page_;
+  const int64_t num_window_groups_;
   const bool is_latent_;  // latent attention
   const kernels::DecodeOptions decode_;
   const bool has_decode_;        // otherwise rows of decode are tiles like prompts, or nothing

@@ -34,13 +34,14 @@ int64_t index_page_bytes(std::span<const model::BlockNeeds> blocks) {
          static_cast<int64_t>(sizeof(float));
 }
 
-int64_t layers_with_tokens(std::span<const model::BlockNeeds> blocks) {
-  return std::ranges::count_if(blocks, keeps_tokens);
+CacheGroups groups_of(const model::Network& network, const StepRunnerConfig& step) {
+  return cache_groups(network.blocks(), network.config().window, step.num_window_groups);
 }
 
 /// Keys and values of all pages and the spare one.
 int64_t cache_bytes(const model::Network& network, const StepRunnerConfig& step) {
-  const int64_t page = GpuRunner::page_bytes(network.blocks(), step.kv_dtype);
+  const int64_t page =
+      GpuRunner::page_bytes(network.blocks(), step.kv_dtype, groups_of(network, step));
   return (page - index_page_bytes(network.blocks())) * (step.num_pages + 1);
 }
 
@@ -51,7 +52,7 @@ Tensor cache_half(const model::Network& network, const StepRunnerConfig& step,
   const model::CacheSpec cache = cache_of_tokens(network.blocks());
   if (cache.value_size == 0 && half == 1) return {};
   return memory.view(half * cache_bytes(network, step) / 2,
-                     {layers_with_tokens(network.blocks()), step.num_pages + 1, cache.heads,
+                     {groups_of(network, step).num_slots, step.num_pages + 1, cache.heads,
                       kPageTokens, cache.key_size},
                      step.kv_dtype);
 }
@@ -105,11 +106,12 @@ Tensor states_of(const model::Network& network, const StepRunnerConfig& step,
 
 }  // namespace
 
-int64_t GpuRunner::page_bytes(std::span<const model::BlockNeeds> blocks, at::ScalarType dtype) {
+int64_t GpuRunner::page_bytes(std::span<const model::BlockNeeds> blocks, at::ScalarType dtype,
+                              const CacheGroups& groups) {
   const model::CacheSpec cache = cache_of_tokens(blocks);
   if (cache.value_size != 0 && cache.value_size != cache.key_size)
     throw ConfigError("on a GPU the engine holds keys and values of one size");
-  return layers_with_tokens(blocks) * kPageTokens * cache.numbers_per_token() *
+  return groups.num_slots * kPageTokens * cache.numbers_per_token() *
              static_cast<int64_t>(c10::elementSize(dtype)) +
          index_page_bytes(blocks);
 }
@@ -131,8 +133,8 @@ GpuRunner::GpuRunner(model::Network& network, const StepRunnerConfig& config)
       values_(cache_half(network, config, *memory_, 1)),
       index_keys_(index_keys_of(network, config, *memory_)),
       states_PX_(states_of(network, config, *memory_)),
-      attention_(gpu_, network.blocks(), keys_, values_, index_keys_, states_PX_,
-                 sparse_keys(gpu_, network, config)),
+      attention_(gpu_, network.blocks(), groups_of(network, config), keys_, values_, index_keys_,
+                 states_PX_, sparse_keys(gpu_, network, config)),
       inputs_(gpu_, network, config, keys_.device()),
       wishes_(config.eos_ids, network.config().vocab_size, keys_.device()),
       results_(std::max(config.max_running_requests, kernels::kRecordedRows.back()),

@@ -23,6 +23,7 @@
 #include <span>
 #include <utility>
 
+#include "engine/cache_groups.h"
 #include "engine/gpu_attention.h"
 #include "engine/gpu_expert_choices.h"
 #include "engine/gpu_input_block.h"
@@ -37,8 +38,9 @@ class GpuRunner final : public StepRunner {
   GpuRunner(model::Network& network, const StepRunnerConfig& config);
   ~GpuRunner() override;
 
-  /// What one page takes over all layers.
-  static int64_t page_bytes(std::span<const model::BlockNeeds> blocks, at::ScalarType dtype);
+  /// What one page takes over the layers that it has.
+  static int64_t page_bytes(std::span<const model::BlockNeeds> blocks, at::ScalarType dtype,
+                            const CacheGroups& groups);
 
   void copy_page(PageId from, PageId to) override;
   void copy_state(StateId from, StateId to) override;
@@ -88,8 +90,8 @@ class GpuRunner final : public StepRunner {
   const StepRunnerConfig config_;
   c10::Stream stream_;
   std::unique_ptr<kernels::GpuMemory> memory_;  // of keys_ to states_PX_
-  // [layers, pages + 1, K, 16, D]; the last page is where padding writes. Values are undefined where
-  // they are a part of the keys.
+  // [layers of a page, pages + 1, K, 16, D]; the last page is where padding writes. Values are undefined
+  // where they are a part of the keys.
   Tensor keys_, values_;
   // float32 [layers with an indexer, pages + 1, 16, D]; undefined: there are none.
   Tensor index_keys_;

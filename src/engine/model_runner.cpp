@@ -7,6 +7,7 @@
 #include "core/best_seconds.h"
 #include "core/error.h"
 #include "engine/cache_shape.h"
+#include "engine/page_tables.h"
 #include "engine/prompt_scores.h"
 #include "engine/sampler.h"
 #include "kernels/cpu/thread_pool.h"
@@ -32,7 +33,8 @@ std::span<float> row_of(const Tensor& logits_RV, int64_t row) {
 
 ModelRunner::ModelRunner(model::Network& network, const StepRunnerConfig& config)
     : network_(&network),
-      cache_(network.blocks(), config.kv_dtype, config.num_pages),
+      cache_(network.blocks(), config.kv_dtype, config.num_pages,
+             cache_groups(network.blocks(), network.config().window, config.num_window_groups)),
       states_(network.blocks(), config.num_states),
       attention_(cache_, states_),
       queries_per_head_(cache_of_tokens(network.blocks()).queries_per_head),
@@ -43,9 +45,26 @@ ModelRunner::ModelRunner(model::Network& network, const StepRunnerConfig& config
     experts_.emplace(config.num_pages, kernels::kPageTokens, model.routing_width());
 }
 
+/// Also of layers with a window: what lies beside those is nobody's.
 void ModelRunner::copy_page(PageId from, PageId to) {
   cache_.copy_page(from, to);
   if (experts_) experts_->copy_page(from, to);
+}
+
+/// One by one, though groups of layers with a window share prefixes in the same places.
+std::vector<kernels::PagedPlan> ModelRunner::plans_of(
+    std::span<const Chunk> chunks, std::vector<kernels::PagedSequence> sequences) const {
+  std::vector<kernels::PagedPlan> plans;
+  for (std::size_t group = 0; group <= chunks[0].request->window_pages.size(); ++group) {
+    for (std::size_t i = 0; i < chunks.size(); ++i) {
+      const Request& request = *chunks[i].request;
+      check(request.window_pages.size() == chunks[0].request->window_pages.size(),
+            "requests have the same page tables");
+      sequences[i].pages = table_of(request, group).data();
+    }
+    plans.push_back(kernels::make_paged_plan(sequences, queries_per_head_));
+  }
+  return plans;
 }
 
 void ModelRunner::record_experts(std::span<const Chunk> chunks, const Tensor& made_TYK) {
@@ -80,8 +99,7 @@ Tensor ModelRunner::forward(std::span<const Chunk> chunks, const Tensor& wanted_
   int64_t row = 0;
   for (const Chunk& chunk : chunks) {
     const Request& request = *chunk.request;
-    sequences.push_back({.pages = request.pages.data(),
-                         .first_row = row,
+    sequences.push_back({.first_row = row,
                          .num_rows = chunk.num_tokens,
                          .num_keys = request.num_computed + chunk.num_tokens});
     if (request.state >= 0) {
@@ -94,8 +112,7 @@ Tensor ModelRunner::forward(std::span<const Chunk> chunks, const Tensor& wanted_
       positions[row] = request.num_computed + i;
     }
   }
-  attention_.begin_step(kernels::make_paged_plan(std::move(sequences), queries_per_head_),
-                        std::move(states));
+  attention_.begin_step(plans_of(chunks, std::move(sequences)), std::move(states));
   if (!experts_) return network_->forward(batch, attention_);
   const model::ModelConfig& model = network_->config();
   model::RouterPass routers;

@@ -36,6 +36,9 @@ class ModelRunner final : public StepRunner {
   void record_experts(std::span<const Chunk> chunks, const Tensor& made_TYK);
   /// Hidden states of the wanted rows (TokenBatch).
   Tensor forward(std::span<const Chunk> chunks, const Tensor& wanted_R);
+  /// Of the step, by group of layers. `sequences`: its rows, without pages.
+  std::vector<kernels::PagedPlan> plans_of(std::span<const Chunk> chunks,
+                                           std::vector<kernels::PagedSequence> sequences) const;
   std::vector<kernels::SampledToken> score_rows(const Tensor& hidden_PH,
                                                 std::span<const TokenId> targets, int64_t num_top);
 

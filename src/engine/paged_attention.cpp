@@ -26,8 +26,9 @@ const float* floats(const Tensor& tensor) {
 
 }  // namespace
 
-void PagedAttention::begin_step(kernels::PagedPlan plan, std::vector<StateId> states) {
-  plan_ = std::move(plan);
+void PagedAttention::begin_step(std::vector<kernels::PagedPlan> plans,
+                                std::vector<StateId> states) {
+  plans_ = std::move(plans);
   state_of_sequence_ = std::move(states);
 }
 
@@ -46,7 +47,8 @@ void PagedAttention::choose(const model::LatentLayer& layer, const model::IndexI
   };
   const Tensor key_TD = index.key_TD.contiguous();
   chosen_.assign(static_cast<std::size_t>(key_TD.size(0)), {});
-  for (const kernels::PagedSequence& sequence : plan_.sequences) {
+  const auto group = static_cast<std::size_t>(cache_.group_of(layer.index));
+  for (const kernels::PagedSequence& sequence : plans_[group].sequences) {
     const int64_t before = sequence.num_keys - sequence.num_rows;
     const float* own = key_TD.const_data_ptr<float>() + sequence.first_row * size;
     for (int64_t i = 0; i < sequence.num_rows; ++i)
@@ -75,8 +77,9 @@ Tensor PagedAttention::attend_chosen(const model::AttentionLayer& layer, const T
                                      const std::vector<const uint8_t*>& chosen_T) {
   const kernels::TraceRange range("paged_attention");
   const int64_t num_rows = qkv_TE.size(0);
-  check(!plan_.sequences.empty() &&
-            plan_.sequences.back().first_row + plan_.sequences.back().num_rows == num_rows,
+  const kernels::PagedPlan& plan = plans_[static_cast<std::size_t>(cache_.group_of(layer.index))];
+  check(!plan.sequences.empty() &&
+            plan.sequences.back().first_row + plan.sequences.back().num_rows == num_rows,
         "the plan of the step covers all rows");
   Tensor out_TE = at::empty({num_rows, layer.num_heads * layer.head_dim}, qkv_TE.options());
   query_scratch_.resize(num_rows * layer.num_heads * kernels::value_stride(layer.head_dim));
@@ -105,7 +108,7 @@ Tensor PagedAttention::attend_chosen(const model::AttentionLayer& layer, const T
   call.sin_PR = layer.sin_PR.const_data_ptr<float>();
   call.rotary_half = layer.cos_PR.size(1);
   call.query_scratch = query_scratch_.data();
-  call.plan = &plan_;
+  call.plan = &plan;
   call.chosen_T = chosen_T.empty() ? nullptr : chosen_T.data();
   kernels::paged_attention(call);
   return out_TE;

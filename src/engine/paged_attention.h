@@ -16,10 +16,11 @@ class PagedAttention final : public model::Attention {
   /// Both must outlive it.
   PagedAttention(PagedKvCache& cache, StateCache& states) : cache_(cache), states_(states) {}
 
-  /// What the rows of the next forward pass are; rows of consecutive sequences are consecutive. The
-  /// page tables must stay valid until the pass is over. `states`: of each sequence, none in networks
-  /// without states.
-  void begin_step(kernels::PagedPlan plan, std::vector<StateId> states);
+  /// What the rows of the next forward pass are; rows of consecutive sequences are consecutive. `plans`:
+  /// by group of layers (engine/cache_groups.h), over the same rows with the pages of each. The page
+  /// tables must stay valid until the pass is over. `states`: of each sequence, none in networks without
+  /// states.
+  void begin_step(std::vector<kernels::PagedPlan> plans, std::vector<StateId> states);
 
   /// Throws BugError for float16 and float64 activations.
   Tensor attend(const model::AttentionLayer& layer, const Tensor& qkv_TE,
@@ -41,7 +42,7 @@ class PagedAttention final : public model::Attention {
   /// Of the step's rows, by the last layer with an indexer: a byte for each earlier token, or nothing
   /// where all are looked at.
   std::vector<std::vector<uint8_t>> chosen_;
-  kernels::PagedPlan plan_;
+  std::vector<kernels::PagedPlan> plans_;
   std::vector<StateId> state_of_sequence_;
   std::vector<float> query_scratch_;
 };

@@ -97,10 +97,11 @@ Tensor in_chunks(const model::DeltaLayer& layer, const kernels::DeltaTokens& in,
 Tensor PagedAttention::attend_delta(const model::DeltaLayer& layer,
                                     const kernels::DeltaTokens& in) {
   const kernels::TraceRange range("paged_delta");
-  check(state_of_sequence_.size() == plan_.sequences.size(), "each sequence has a state");
+  const std::vector<kernels::PagedSequence>& sequences = plans_.front().sequences;
+  check(state_of_sequence_.size() == sequences.size(), "each sequence has a state");
   StateRows single, several;
-  for (std::size_t i = 0; i < plan_.sequences.size(); ++i) {
-    const kernels::PagedSequence& sequence = plan_.sequences[i];
+  for (std::size_t i = 0; i < sequences.size(); ++i) {
+    const kernels::PagedSequence& sequence = sequences[i];
     StateRows& to = sequence.num_rows == 1 ? single : several;
     const auto begin = static_cast<int64_t>(to.rows.size());
     for (int64_t row = 0; row < sequence.num_rows; ++row)

@@ -2,8 +2,8 @@
 
 #include <ATen/ATen.h>
 
-#include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "core/error.h"
 #include "engine/cache_shape.h"
@@ -25,62 +25,73 @@ int64_t value_numbers(const model::CacheSpec& cache) {
 
 }  // namespace
 
-int64_t PagedKvCache::page_bytes(std::span<const model::BlockNeeds> blocks, at::ScalarType dtype) {
+int64_t PagedKvCache::page_bytes(std::span<const model::BlockNeeds> blocks, at::ScalarType dtype,
+                                 const CacheGroups& groups) {
   const model::CacheSpec cache = cache_of_tokens(blocks);
   int64_t index_numbers = 0;
   for (const model::BlockNeeds& block : blocks)
     index_numbers += block.cache.index_size * kernels::kPageTokens;
-  return std::ranges::count_if(blocks, keeps_tokens) * (key_numbers(cache) + value_numbers(cache)) *
+  return groups.num_slots * (key_numbers(cache) + value_numbers(cache)) *
              static_cast<int64_t>(c10::elementSize(dtype)) +
          index_numbers * static_cast<int64_t>(sizeof(float));
 }
 
 PagedKvCache::PagedKvCache(std::span<const model::BlockNeeds> blocks, at::ScalarType dtype,
-                           int64_t num_pages)
-    : dtype_(dtype), num_pages_(num_pages) {
+                           int64_t num_pages, CacheGroups groups)
+    : groups_(std::move(groups)), dtype_(dtype), num_pages_(num_pages) {
   check(dtype == at::kFloat || dtype == at::kBFloat16,
         "keys and values are stored as float32 or bfloat16");
+  check(groups_.num_groups == 1 || index_size(blocks) == 0, "layers with indexers are one group");
   const auto element = static_cast<int64_t>(c10::elementSize(dtype));
   const model::CacheSpec cache = cache_of_tokens(blocks);
   page_key_bytes_ = key_numbers(cache) * element;
   page_value_bytes_ = value_numbers(cache) * element;
-  for (const model::BlockNeeds& block : blocks) {
-    const bool has_pages = keeps_tokens(block);
-    keys_.push_back(zeros_on_demand(num_pages, has_pages ? page_key_bytes_ : 0, "keys"));
-    values_.push_back(zeros_on_demand(num_pages, has_pages ? page_value_bytes_ : 0, "values"));
-    index_keys_.push_back(zeros_on_demand(
-        num_pages,
-        block.cache.index_size * kernels::kPageTokens * static_cast<int64_t>(sizeof(float)),
-        "keys of an indexer"));
+  for (int64_t slot = 0; slot < groups_.num_slots; ++slot) {
+    keys_.push_back(zeros_on_demand(num_pages, page_key_bytes_, "keys"));
+    values_.push_back(zeros_on_demand(num_pages, page_value_bytes_, "values"));
+  }
+  index_keys_.resize(keys_.size());
+  for (std::size_t layer = 0; layer < blocks.size(); ++layer) {
+    const int64_t size = blocks[layer].cache.index_size;
+    if (size == 0) continue;
+    index_keys_[slot_of(static_cast<int>(layer))] = zeros_on_demand(
+        num_pages, size * kernels::kPageTokens * static_cast<int64_t>(sizeof(float)),
+        "keys of an indexer");
   }
 }
 
-void* PagedKvCache::keys(int layer) const { return keys_[layer].data_ptr(); }
-void* PagedKvCache::values(int layer) const { return values_[layer].data_ptr(); }
+std::size_t PagedKvCache::slot_of(int layer) const {
+  const int64_t slot = groups_.of_layer[static_cast<std::size_t>(layer)].slot;
+  check(slot >= 0, "a layer with keys and values has a place in pages");
+  return static_cast<std::size_t>(slot);
+}
+
+void* PagedKvCache::keys(int layer) const { return keys_[slot_of(layer)].data_ptr(); }
+void* PagedKvCache::values(int layer) const { return values_[slot_of(layer)].data_ptr(); }
 
 float* PagedKvCache::index_keys(int layer) const {
-  return static_cast<float*>(index_keys_[layer].data_ptr());
+  return static_cast<float*>(index_keys_[slot_of(layer)].data_ptr());
 }
 
 void PagedKvCache::release_memory() {
   for (const auto* tensors : {&keys_, &values_, &index_keys_}) {
-    for (const Tensor& tensor : *tensors) give_back_memory(tensor);
+    for (const Tensor& tensor : *tensors)
+      if (tensor.defined()) give_back_memory(tensor);
   }
 }
 
 void PagedKvCache::copy_page(PageId from, PageId to) {
-  for (std::size_t layer = 0; layer < keys_.size(); ++layer) {
-    if (values_[layer].numel() == 0) continue;  // a layer that keeps a state
-    auto* keys = static_cast<std::byte*>(keys_[layer].data_ptr());
-    auto* values = static_cast<std::byte*>(values_[layer].data_ptr());
+  for (std::size_t slot = 0; slot < keys_.size(); ++slot) {
+    auto* keys = static_cast<std::byte*>(keys_[slot].data_ptr());
+    auto* values = static_cast<std::byte*>(values_[slot].data_ptr());
     if (page_key_bytes_ > 0)
       std::memcpy(keys + to * page_key_bytes_, keys + from * page_key_bytes_, page_key_bytes_);
     std::memcpy(values + to * page_value_bytes_, values + from * page_value_bytes_,
                 page_value_bytes_);
-    const int64_t index_bytes = static_cast<int64_t>(index_keys_[layer].nbytes()) / num_pages_;
-    auto* index = static_cast<std::byte*>(index_keys_[layer].data_ptr());
-    if (index_bytes > 0)
-      std::memcpy(index + to * index_bytes, index + from * index_bytes, index_bytes);
+    if (!index_keys_[slot].defined()) continue;
+    const int64_t index_bytes = static_cast<int64_t>(index_keys_[slot].nbytes()) / num_pages_;
+    auto* index = static_cast<std::byte*>(index_keys_[slot].data_ptr());
+    std::memcpy(index + to * index_bytes, index + from * index_bytes, index_bytes);
   }
 }
 

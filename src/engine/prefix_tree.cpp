@@ -28,8 +28,8 @@ std::pair<PrefixTree::Node*, int64_t> PrefixTree::closest_child(
                       child.tokens.begin())
             .first -
         tokens.begin();
-    const bool is_better = common > best.second ||
-                           (common > 0 && common == best.second && best.first->page == kNoPage);
+    const bool is_better =
+        common > best.second || (common > 0 && common == best.second && lacks_pages(*best.first));
     if (is_better) best = {&child, common};
     if (common == page_tokens_) break;
   }
@@ -44,18 +44,27 @@ PrefixTree::Node* PrefixTree::child_with_page(Node& node, TokenId first, PageId 
 }
 
 void PrefixTree::touch_path(Node* deepest) {
-  const int64_t count = window_ ? (window_.tokens + window_.block_tokens) / page_tokens_ + 1
-                                : std::numeric_limits<int64_t>::max();
-  Node* node = deepest;
-  for (int64_t i = 0; i < count && node != &root_; ++i, node = node->parent)
+  int64_t count = window_ ? (window_.tokens + window_.block_tokens) / page_tokens_ + 1
+                          : std::numeric_limits<int64_t>::max();
+  for (Node* node = deepest; node != &root_ && (count > 0 || has_groups());
+       node = node->parent, --count) {
     if (node->page != kNoPage) by_use_.splice(by_use_.begin(), by_use_, node->use);
+    if (count > 0 && !node->window_pages.empty())
+      by_use_.splice(by_use_.begin(), by_use_, node->window_use);
+  }
+}
+
+void PrefixTree::touch_full_pages(Node* deepest) {
+  for (Node* node = deepest; node != &root_; node = node->parent)
+    by_use_.splice(by_use_.begin(), by_use_, node->use);
 }
 
 void PrefixTree::hold_page(Node& node, PageId page) {
   check(pool_.is_current(page), "the prefix tree has pages of the present weights only");
   pool_.retain_for_tree(page);
   node.page = page;
-  node.use = by_use_.insert(by_use_.begin(), &node);
+  node.use = by_use_.insert(by_use_.begin(), {&node, false});
+  ++num_pages_;
 }
 
 void PrefixTree::drop_page(Node& node) {
@@ -63,6 +72,41 @@ void PrefixTree::drop_page(Node& node) {
   pool_.release_from_tree(node.page);
   by_use_.erase(node.use);
   node.page = kNoPage;
+  --num_pages_;
+}
+
+void PrefixTree::hold_window_pages(Node& node, std::span<const std::vector<PageId>> tables,
+                                   std::size_t index) {
+  for (const std::vector<PageId>& table : tables) {
+    check(pool_.is_current(table[index]), "the prefix tree has pages of the present weights only");
+    pool_.retain_for_tree(table[index]);
+    node.window_pages.push_back(table[index]);
+  }
+  node.window_use = by_use_.insert(by_use_.begin(), {&node, true});
+  num_pages_ += window_.num_groups;
+}
+
+void PrefixTree::drop_window_pages(Node& node) {
+  if (node.window_pages.empty()) return;
+  for (const PageId page : node.window_pages) pool_.release_from_tree(page);
+  by_use_.erase(node.window_use);
+  node.window_pages.clear();
+  num_pages_ -= window_.num_groups;
+}
+
+void PrefixTree::share_window_pages(Node& node, std::span<std::vector<PageId>> tables,
+                                    std::size_t index) {
+  if (tables.empty() || tables[0][index] == kNoPage) return;
+  if (node.window_pages.empty()) {
+    if (!pool_.is_in_tree(tables[0][index])) hold_window_pages(node, tables, index);
+    return;
+  }
+  for (std::size_t group = 0; group < tables.size(); ++group) {
+    PageId& page = tables[group][index];
+    if (page == node.window_pages[group]) continue;
+    pool_.retain(node.window_pages[group]);
+    pool_.release(std::exchange(page, node.window_pages[group]));
+  }
 }
 
 std::optional<PrefixTree::Snapshots::iterator> PrefixTree::deepest_snapshot(
@@ -103,13 +147,14 @@ PrefixTree::Match PrefixTree::match(std::span<const TokenId> tokens) {
       }
     }
     const auto [child, common] = closest_child(*node, rest);
-    if (common == 0 || (common < page_tokens_ && child->page == kNoPage)) break;
+    if (common == 0 || (common < page_tokens_ && lacks_pages(*child))) break;
     node = child;
     match.num_tokens += common;
-    if (child->page == kNoPage) present_from = match.num_tokens;
+    if (lacks_pages(*child)) present_from = match.num_tokens;
     if (present_from <= window_.first_kept(match.num_tokens)) num_usable = match.num_tokens;
     if (common < page_tokens_) {
       match.partial_page = child->page;
+      match.partial_window_pages = child->window_pages;
       match.num_partial = common;
       break;
     }
@@ -121,10 +166,15 @@ PrefixTree::Match PrefixTree::match(std::span<const TokenId> tokens) {
       node = node->parent;
     match.pages.resize(num_usable / page_tokens_);
     match.partial_page.reset();
+    match.partial_window_pages.clear();
     match.num_partial = 0;
     match.num_tokens = num_usable;
   }
-  std::fill_n(match.pages.begin(), window_.first_kept(match.num_tokens) / page_tokens_, kNoPage);
+  if (has_groups()) {
+    add_window_pages(node, match);
+  } else {
+    std::fill_n(match.pages.begin(), window_.first_kept(match.num_tokens) / page_tokens_, kNoPage);
+  }
   touch_path(node);
   match.num_known = match.num_tokens;
   if (states_ == nullptr) return match;
@@ -137,8 +187,23 @@ PrefixTree::Match PrefixTree::match(std::span<const TokenId> tokens) {
   return with_state;
 }
 
+void PrefixTree::add_window_pages(const Node* deepest, Match& match) const {
+  match.window_pages.assign(static_cast<std::size_t>(window_.num_groups),
+                            std::vector<PageId>(match.pages.size(), kNoPage));
+  const Node* node = match.partial_page ? deepest->parent : deepest;
+  const int64_t begin = window_.first_kept(match.num_tokens) / page_tokens_;
+  for (auto index = static_cast<int64_t>(match.pages.size()) - 1; index >= begin; --index) {
+    check(!node->window_pages.empty(), "a match has the pages of its last window");
+    for (std::size_t group = 0; group < match.window_pages.size(); ++group)
+      match.window_pages[group][static_cast<std::size_t>(index)] = node->window_pages[group];
+    node = node->parent;
+  }
+}
+
 bool PrefixTree::insert(std::span<const TokenId> tokens, std::vector<PageId>& pages,
-                        std::optional<StateId> state) {
+                        std::optional<StateId> state, std::span<std::vector<PageId>> window_pages) {
+  check(static_cast<int64_t>(window_pages.size()) == window_.num_groups,
+        "each group of layers with a window has its pages");
   Node* node = &root_;
   for (std::size_t index = 0;
        static_cast<int64_t>(index) * page_tokens_ < static_cast<int64_t>(tokens.size()); ++index) {
@@ -158,6 +223,7 @@ bool PrefixTree::insert(std::span<const TokenId> tokens, std::vector<PageId>& pa
           hold_page(*child, pages[index]);
         }
       }
+      if (length == page_tokens_) share_window_pages(*child, window_pages, index);
       node = child;
       continue;
     }
@@ -165,6 +231,12 @@ bool PrefixTree::insert(std::span<const TokenId> tokens, std::vector<PageId>& pa
       // The caller filled more of a page that it had recorded before.
       check(static_cast<int64_t>(recorded->tokens.size()) < length,
             "a recorded page keeps its tokens");
+      // As far as its window pages are there, whoever filled this page filled those.
+      for (std::size_t group = 0; group < recorded->window_pages.size(); ++group) {
+        const PageId own = window_pages[group][index];
+        check(own == kNoPage || own == recorded->window_pages[group],
+              "a page that is recorded again has the window pages that it had");
+      }
       recorded->tokens.assign(here.begin(), here.end());
       node = recorded;
       continue;
@@ -173,6 +245,7 @@ bool PrefixTree::insert(std::span<const TokenId> tokens, std::vector<PageId>& pa
     fresh->tokens.assign(here.begin(), here.end());
     fresh->parent = node;
     if (is_here) hold_page(*fresh, pages[index]);
+    share_window_pages(*fresh, window_pages, index);
     node = node->children.emplace(here[0], std::move(fresh))->second.get();
   }
   touch_path(node);
@@ -209,6 +282,7 @@ void PrefixTree::remove(Node& leaf) {
   for (Node* node = &leaf; node != &root_ && node->children.empty();) {
     if (node != &leaf && node->page != kNoPage) break;
     drop_page(*node);
+    drop_window_pages(*node);
     Node* parent = node->parent;
     const auto [begin, end] = parent->children.equal_range(node->tokens[0]);
     parent->children.erase(
@@ -218,20 +292,28 @@ void PrefixTree::remove(Node& leaf) {
 }
 
 void PrefixTree::evict_until_free(int64_t num_free) {
-  const Node* first_in_use = nullptr;
-  while (pool_.num_free() < num_free && !by_use_.empty() && by_use_.back() != first_in_use) {
-    Node& node = *by_use_.back();
-    const bool is_unused = pool_.num_holders(node.page) == 1;
-    if (is_unused && (node.children.empty() || window_)) {
+  const Use* first_in_use = nullptr;
+  while (pool_.num_free() < num_free && !by_use_.empty() && &by_use_.back() != first_in_use) {
+    Use& oldest = by_use_.back();
+    Node& node = *oldest.node;
+    // It goes by its own last use.
+    const bool is_of_window = oldest.is_of_window_pages || (window_ && !has_groups());
+    const PageId page = oldest.is_of_window_pages ? node.window_pages[0] : node.page;
+    const bool is_unused = pool_.num_holders(page) == 1;
+    if (is_unused && oldest.is_of_window_pages) {
+      drop_window_pages(node);
+      continue;
+    }
+    if (is_unused && (node.children.empty() || is_of_window)) {
       node.children.empty() ? remove(node) : drop_page(node);
       continue;
     }
-    if (first_in_use == nullptr) first_in_use = &node;
-    if (window_) {
+    if (first_in_use == nullptr) first_in_use = &oldest;
+    if (is_of_window) {
       // A request does not hold the pages before its own.
-      by_use_.splice(by_use_.begin(), by_use_, node.use);
+      by_use_.splice(by_use_.begin(), by_use_, std::prev(by_use_.end()));
     } else {
-      touch_path(&node);
+      touch_full_pages(&node);
     }
   }
 }
@@ -239,8 +321,15 @@ void PrefixTree::evict_until_free(int64_t num_free) {
 void PrefixTree::clear() {
   while (evict_state()) {
   }
-  for (const Node* node : by_use_) pool_.release_from_tree(node->page);
+  for (const Use& use : by_use_) {
+    if (!use.is_of_window_pages) {
+      pool_.release_from_tree(use.node->page);
+      continue;
+    }
+    for (const PageId page : use.node->window_pages) pool_.release_from_tree(page);
+  }
   by_use_.clear();
+  num_pages_ = 0;
   root_.children.clear();
 }
 

@@ -16,6 +16,12 @@
 /// gave it back before its tokens came here, or it was evicted before those behind it. A prefix is
 /// cached where the pages of its last window are, whatever is missing before them.
 ///
+/// Where some layers have a window and others see all tokens (PageWindow::num_groups), a node has a page
+/// of the latter, and may have one of each group of the former: these come and go together. A prefix is
+/// cached where all of the one kind are and those of its last window of the other. A page of layers that
+/// see all tokens goes from the leaves, and what its node has besides goes with it; pages of layers with a
+/// window go by their own last use. Whoever holds those holds the other one.
+///
 /// All entries belong to one weight version; clear() when it changes. Owned by the engine's thread.
 
 #include <cstdint>
@@ -45,7 +51,11 @@ class PrefixTree {
 
   struct Match {
     std::vector<PageId> pages;  // full pages, in order; not retained; kNoPage behind windows
+    /// The same of each group of layers with a window, where there are such groups; then none of `pages`
+    /// is missing.
+    std::vector<std::vector<PageId>> window_pages;
     std::optional<PageId> partial_page;  // its first num_partial slots continue the match
+    std::vector<PageId> partial_window_pages;
     int64_t num_partial = 0;
     int64_t num_tokens = 0;        // all of it
     std::optional<StateId> state;  // behind these tokens; not copied
@@ -61,11 +71,12 @@ class PrefixTree {
   /// and in its references, so that equal prefixes share memory. Pages that the caller gave back are
   /// kNoPage.
   /// `state`: the one behind all tokens. True: the tree has it now, as a snapshot; false: there was one.
+  /// `window_pages`: tables like `pages`, one for each group of layers with a window.
   bool insert(std::span<const TokenId> tokens, std::vector<PageId>& pages,
-              std::optional<StateId> state = {});
+              std::optional<StateId> state = {}, std::span<std::vector<PageId>> window_pages = {});
 
-  /// Gives back pages that only the tree holds, least recently used leaves first (with windows: least
-  /// recently used pages), until the pool
+  /// Gives back pages that only the tree holds, least recently used leaves first (pages of layers with a
+  /// window: least recently used ones), until the pool
   /// has `num_free` free pages or nothing can be given back. Pages in use that it comes across count
   /// as used now, so the next call does not pass them again.
   void evict_until_free(int64_t num_free);
@@ -76,7 +87,7 @@ class PrefixTree {
   /// Forgets everything. Pages that requests still read stay theirs.
   void clear();
 
-  int64_t num_pages() const { return static_cast<int64_t>(by_use_.size()); }
+  int64_t num_pages() const { return num_pages_; }
   int64_t num_states() const { return static_cast<int64_t>(snapshots_.size()); }
 
  private:
@@ -87,23 +98,44 @@ class PrefixTree {
     StateId state = -1;
   };
   using Snapshots = std::list<Snapshot>;
+  /// Of a node's page, or of those that it has of layers with a window.
+  struct Use {
+    Node* node = nullptr;
+    bool is_of_window_pages = false;
+  };
+  using Uses = std::list<Use>;
 
   struct Node {
     std::vector<TokenId> tokens;  // of the page; fewer than page_tokens in a partly filled leaf
-    PageId page = kNoPage;        // kNoPage only with windows, and where there are children
+    PageId page = kNoPage;  // kNoPage only where every layer has a window, and there are children
+    std::vector<PageId> window_pages;  // of each group of layers with a window, or none
     Node* parent = nullptr;
     std::unordered_multimap<TokenId, std::unique_ptr<Node>> children;  // by first token
-    std::list<Node*>::iterator use;  // its place in by_use_, with a page
+    Uses::iterator use, window_use;  // places in by_use_, with such pages
     std::vector<Snapshots::iterator> snapshots;
   };
 
   /// The child that shares most leading tokens, and how many.
   std::pair<Node*, int64_t> closest_child(Node& node, std::span<const TokenId> tokens) const;
   static Node* child_with_page(Node& node, TokenId first, PageId page);
+  bool has_groups() const { return window_.num_groups > 0; }
+  bool lacks_pages(const Node& node) const {
+    return node.page == kNoPage || (has_groups() && node.window_pages.empty());
+  }
+  /// Takes the window pages of a match from its nodes, of which `deepest` is the last.
+  void add_window_pages(const Node* deepest, Match& match) const;
   /// The node and those above it, as far as a request that continues there would read them.
   void touch_path(Node* deepest);
+  /// Their pages of layers that see all tokens alone.
+  void touch_full_pages(Node* deepest);
   void hold_page(Node& node, PageId page);
   void drop_page(Node& node);
+  /// Gives the node what `tables` have at `index`, or takes what it has already into them: both are of
+  /// the same whole page of tokens.
+  void share_window_pages(Node& node, std::span<std::vector<PageId>> tables, std::size_t index);
+  void hold_window_pages(Node& node, std::span<const std::vector<PageId>> tables,
+                         std::size_t index);
+  void drop_window_pages(Node& node);
   void remove(Node& leaf);
   /// The snapshot among the children that lies deepest within `tokens`, which follow the node.
   std::optional<Snapshots::iterator> deepest_snapshot(Node& node, std::span<const TokenId> tokens);
@@ -115,8 +147,10 @@ class PrefixTree {
   StatePool* states_;
   const PageWindow window_;
   Node root_;
-  /// Nodes with pages, most recent first; without windows a child never stands before its parent.
-  std::list<Node*> by_use_;
+  /// Of all pages, most recent first. Of layers that see all tokens a child's never stands before its
+  /// parent's.
+  Uses by_use_;
+  int64_t num_pages_ = 0;
   Snapshots snapshots_;  // most recently used first
 };
 

@@ -192,5 +192,125 @@ TEST(PrefixTreeWithWindow, PagesBeforeOnesInUseAreEvictedAndWhatLedToNothingGoes
   EXPECT_EQ(tree.match(count_from(0, 24)).num_tokens, 4);
 }
 
+constexpr PageWindow kWithGroups{.tokens = 5, .block_tokens = kPage, .num_groups = 2};
+using Tables = std::vector<std::vector<PageId>>;
+
+/// As a request holds them: all of layers that see all tokens, window pages from `begin` on.
+struct Held {
+  Held(PagePool& pool, int64_t count, int64_t begin = 0) : pages(allocate(pool, count)) {
+    for (std::vector<PageId>& table : windows) {
+      table.assign(static_cast<std::size_t>(begin), kNoPage);
+      for (int64_t i = begin; i < count; ++i) table.push_back(pool.allocate().value());
+    }
+  }
+  void release_windows(PagePool& pool, int64_t begin, int64_t end) {
+    for (std::vector<PageId>& table : windows)
+      for (int64_t i = begin; i < end; ++i)
+        if (table[i] != kNoPage) pool.release(std::exchange(table[i], kNoPage));
+  }
+  void release_all(PagePool& pool) {
+    release_windows(pool, 0, static_cast<int64_t>(pages.size()));
+    release(pool, pages);
+  }
+  std::vector<PageId> pages;
+  Tables windows{2};
+};
+
+TEST(PrefixTreeWithGroups, FindsAPrefixWhoseLastWindowIsThere) {
+  PagePool pool(32);
+  PrefixTree tree(pool, kPage, nullptr, kWithGroups);
+  Held held(pool, 6, 3);
+  tree.insert(count_from(0, 22), held.pages, {}, held.windows);
+  EXPECT_EQ(tree.num_pages(), 6 + 2 * 3);
+  const auto match = tree.match(count_from(0, 30));
+  EXPECT_EQ(match.num_tokens, 22);
+  EXPECT_EQ(match.pages, (std::vector<PageId>(held.pages.begin(), held.pages.begin() + 5)));
+  ASSERT_EQ(match.window_pages.size(), 2U);
+  for (int group = 0; group < 2; ++group) {
+    const auto& own = held.windows[group];
+    EXPECT_EQ(match.window_pages[group],
+              (std::vector<PageId>{kNoPage, kNoPage, kNoPage, kNoPage, own[4]}))
+        << "17 to 21 are seen from 22";
+    EXPECT_EQ(match.partial_window_pages[group], own[5]);
+  }
+  EXPECT_EQ(match.partial_page, held.pages[5]);
+  EXPECT_EQ(tree.match(count_from(0, 20)).num_tokens, 20) << "from 15, block 3";
+  const auto gone = tree.match(count_from(0, 16));
+  EXPECT_EQ(gone.num_tokens, 0) << "11 is gone";
+  EXPECT_TRUE(gone.pages.empty());
+  EXPECT_EQ(gone.window_pages, Tables(2));
+}
+
+TEST(PrefixTreeWithGroups, EqualPagesAreSwappedAndMissingOnesTaken) {
+  PagePool pool(64);
+  PrefixTree tree(pool, kPage, nullptr, kWithGroups);
+  Held first(pool, 4, 2), second(pool, 4);
+  tree.insert(count_from(0, 16), first.pages, {}, first.windows);
+  EXPECT_EQ(tree.match(count_from(0, 8)).num_tokens, 0);
+  const Tables own = second.windows;
+  tree.insert(count_from(0, 16), second.pages, {}, second.windows);
+  EXPECT_EQ(second.pages, first.pages);
+  for (int group = 0; group < 2; ++group) {
+    EXPECT_EQ(second.windows[group],
+              (std::vector<PageId>{own[group][0], own[group][1], first.windows[group][2],
+                                   first.windows[group][3]}));
+  }
+  EXPECT_EQ(tree.num_pages(), 3 * 4);
+  EXPECT_EQ(tree.match(count_from(0, 8)).num_tokens, 8);
+  first.release_all(pool);
+  second.release_all(pool);
+  EXPECT_EQ(pool.num_evictable(), 3 * 4);
+  EXPECT_EQ(pool.num_available(), 64);
+}
+
+TEST(PrefixTreeWithGroups, WhatWasFilledBeforeItWasGivenBackStaysWithAPageThatIsRecordedAgain) {
+  PagePool pool(64);
+  PrefixTree tree(pool, kPage, nullptr, kWithGroups);
+  Held held(pool, 4);
+  tree.insert(count_from(0, 6), held.pages, {}, held.windows);  // the prompt
+  held.release_windows(pool, 0, 2);                             // filled by then
+  tree.insert(count_from(0, 15), held.pages, {}, held.windows);
+  EXPECT_EQ(tree.num_pages(), 3 * 4);
+  EXPECT_EQ(tree.match(count_from(0, 8)).num_tokens, 8);
+}
+
+TEST(PrefixTreeWithGroups, WindowPagesGoByTheirOwnUseAndTheOthersFromTheLeaves) {
+  PagePool pool(18);
+  PrefixTree tree(pool, kPage, nullptr, kWithGroups);
+  Held held(pool, 6);
+  tree.insert(count_from(0, 24), held.pages, {}, held.windows);
+  held.release_windows(pool, 0, 4);
+  EXPECT_EQ(pool.num_available(), 2 * 4);
+  tree.evict_until_free(3);  // two nodes, since they come and go together
+  EXPECT_EQ(pool.num_free(), 4);
+  EXPECT_EQ(tree.match(count_from(0, 24)).num_tokens, 24);
+  tree.evict_until_free(8);
+  EXPECT_EQ(pool.num_free(), 8) << "pages of layers that see all are in use";
+  EXPECT_EQ(tree.match(count_from(0, 24)).num_tokens, 24);
+  EXPECT_EQ(tree.match(count_from(0, 16)).num_tokens, 0);
+  held.release_all(pool);
+  EXPECT_EQ(pool.num_available(), 18);
+  tree.match(count_from(0, 24));
+  tree.evict_until_free(11);
+  EXPECT_EQ(pool.num_free(), 11) << "a leaf goes with its window pages";
+  EXPECT_EQ(tree.num_pages(), 5 + 2);
+  tree.evict_until_free(18);
+  EXPECT_EQ(pool.num_free(), 18);
+  EXPECT_EQ(tree.num_pages(), 0);
+}
+
+TEST(PrefixTreeWithGroups, ClearGivesEverythingBackThatIsNotInUse) {
+  PagePool pool(24);
+  PrefixTree tree(pool, kPage, nullptr, kWithGroups);
+  Held held(pool, 3);
+  tree.insert(count_from(0, 12), held.pages, {}, held.windows);
+  tree.clear();
+  EXPECT_EQ(tree.num_pages(), 0);
+  EXPECT_EQ(tree.match(count_from(0, 12)).num_tokens, 0);
+  EXPECT_EQ(pool.num_free(), 24 - 9);
+  held.release_all(pool);
+  EXPECT_EQ(pool.num_free(), 24);
+}
+
 }  // namespace
 }  // namespace slime::engine

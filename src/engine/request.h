@@ -32,7 +32,11 @@ struct Request {
   int64_t prompt_length = 0;
   int64_t num_computed = 0;
   std::vector<PageId> pages;  // page i holds tokens [16 i, 16 i + 16)
-  /// Of those the first ones are kNoPage, behind the windows of all layers.
+  /// Where some layers have a window and others see all tokens, `pages` are those of the latter, and here
+  /// are tables of the same length for the groups of the former (engine/cache_groups.h).
+  std::vector<std::vector<PageId>> window_pages;
+  /// The first ones of layers with a window are kNoPage, behind it: in window_pages, or in pages where
+  /// every layer has one.
   int64_t num_given_back = 0;
   bool outlives_weights = false;  // keys and values of older weights are among its own
   /// In networks whose layers keep a state: where it is, -1 while the request waits, and where the

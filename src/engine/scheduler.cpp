@@ -20,6 +20,16 @@ int64_t common_prefix(std::span<const TokenId> a, std::span<const TokenId> b) {
   return std::mismatch(a.begin(), a.begin() + length, b.begin()).first - a.begin();
 }
 
+/// Of all tables, without what is missing.
+std::vector<PageId> held_pages(const std::vector<PageId>& pages,
+                               const std::vector<std::vector<PageId>>& window_pages) {
+  std::vector<PageId> held = pages;
+  for (const std::vector<PageId>& table : window_pages)
+    held.insert(held.end(), table.begin(), table.end());
+  std::erase(held, kNoPage);
+  return held;
+}
+
 }  // namespace
 
 Scheduler::Scheduler(const SchedulerConfig& config, PagePool& pool, PrefixTree& tree,
@@ -38,7 +48,7 @@ int64_t Scheduler::pages_for(int64_t num_tokens) const {
 }
 
 int64_t Scheduler::most_pages(int64_t num_tokens, int64_t chunk) const {
-  return pages_for(config_.window.most_held(num_tokens, chunk));
+  return config_.window.most_pages(num_tokens, chunk, config_.page_tokens);
 }
 
 void Scheduler::add(std::unique_ptr<Request> request) {
@@ -56,24 +66,33 @@ int64_t Scheduler::reserved_pages() const {
         static_cast<double>(request->num_missing()) +
         reserve_share_ *
             static_cast<double>(request->max_tokens - static_cast<int64_t>(request->tokens.size()));
+    const PageWindow& window = config_.window;
+    // Of a table of layers with a window.
     const int64_t held = static_cast<int64_t>(request->pages.size()) - request->num_given_back;
     const int64_t chunk = request->num_missing() > 1 ? config_.max_prefill_tokens : 1;
-    const int64_t more = std::max<int64_t>(0, most_pages(request->max_tokens, chunk) - held);
-    tokens +=
-        config_.window ? std::min(grows, static_cast<double>(more * config_.page_tokens)) : grows;
+    const int64_t more =
+        std::max<int64_t>(0, pages_for(window.most_held(request->max_tokens, chunk)) - held);
+    const double with_window = std::min(grows, static_cast<double>(more * config_.page_tokens));
+    tokens += static_cast<double>(window.num_full_tables()) * grows +
+              static_cast<double>(window.num_window_tables()) * with_window;
   }
   return static_cast<int64_t>(std::ceil(tokens / static_cast<double>(config_.page_tokens)));
 }
 
 bool Scheduler::ensure_pages(Request& request, int64_t num_tokens) {
-  const int64_t wanted = pages_for(num_tokens) - static_cast<int64_t>(request.pages.size());
-  if (wanted <= 0) return true;
+  const int64_t more = pages_for(num_tokens) - static_cast<int64_t>(request.pages.size());
+  if (more <= 0) return true;
+  const int64_t wanted = more * config_.window.num_tables();
   if (pool_.num_available() < wanted) return false;
   if (pool_.num_free() < wanted) tree_.evict_until_free(wanted);
-  for (int64_t i = 0; i < wanted; ++i) {
+  const auto add_page = [&](std::vector<PageId>& table) {
     const auto page = pool_.allocate();
     check(page.has_value(), "available pages can be allocated");
-    request.pages.push_back(*page);
+    table.push_back(*page);
+  };
+  for (int64_t i = 0; i < more; ++i) {
+    add_page(request.pages);
+    for (std::vector<PageId>& table : request.window_pages) add_page(table);
   }
   return true;
 }
@@ -145,13 +164,13 @@ void Scheduler::halt_for_those_that_wait(std::vector<Chunk>& chunks) {
 }
 
 bool Scheduler::admit(Request& request) {
-  PrefixTree::Match match;
+  PrefixTree::Match match{.window_pages = std::vector<std::vector<PageId>>(
+                              static_cast<std::size_t>(config_.window.num_groups))};
   if (config_.shares_prefixes) {
     match =
         tree_.match(std::span(request.tokens).first(std::max<int64_t>(match_limit(request), 0)));
   }
-  const auto num_absent = std::ranges::count(match.pages, kNoPage);
-  const auto held = std::span(match.pages).subspan(static_cast<std::size_t>(num_absent));
+  const std::vector<PageId> held = held_pages(match.pages, match.window_pages);
   const auto num_tokens = static_cast<int64_t>(request.tokens.size());
   const int64_t chunk = std::min(config_.max_prefill_tokens, num_tokens - match.num_tokens);
   const int64_t needed = most_pages(num_tokens, chunk) - static_cast<int64_t>(held.size());
@@ -173,15 +192,21 @@ bool Scheduler::admit(Request& request) {
     request.num_in_state = match.num_tokens;
   }
   request.pages = match.pages;
-  request.num_given_back = num_absent;
+  request.window_pages = match.window_pages;
+  request.num_given_back = config_.window.first_kept(match.num_tokens) / config_.page_tokens;
   request.num_computed = static_cast<int64_t>(match.pages.size()) * config_.page_tokens;
   if (match.partial_page.has_value()) {
-    pool_.retain(*match.partial_page);
+    std::vector<PageId> partial{*match.partial_page};
+    partial.insert(partial.end(), match.partial_window_pages.begin(),
+                   match.partial_window_pages.end());
+    for (const PageId page : partial) pool_.retain(page);
     if (ensure_pages(request, request.num_computed + match.num_partial)) {
-      copy_page_(*match.partial_page, request.pages.back());
+      copy_page_(partial[0], request.pages.back());
+      for (std::size_t group = 0; group < request.window_pages.size(); ++group)
+        copy_page_(partial[1 + group], request.window_pages[group].back());
       request.num_computed += match.num_partial;
     }
-    pool_.release(*match.partial_page);
+    for (const PageId page : partial) pool_.release(page);
   }
   // Without room for the page in which the match ends, a snapshot's state is ahead of the keys, and a
   // window ends before them.
@@ -262,7 +287,8 @@ void Scheduler::advance(const Chunk& chunk) {
   const bool gives_back = config_.window.first_kept(request.num_computed) >
                           request.num_given_back * config_.page_tokens;
   if (!request.prompt_is_recorded && (is_whole || gives_back)) {
-    tree_.insert(std::span(request.tokens).first(request.num_computed), request.pages);
+    tree_.insert(std::span(request.tokens).first(request.num_computed), request.pages, {},
+                 request.window_pages);
     request.prompt_is_recorded = is_whole;
   }
   if (gives_back) give_back_behind_window(request);
@@ -270,8 +296,13 @@ void Scheduler::advance(const Chunk& chunk) {
 
 void Scheduler::give_back_behind_window(Request& request) {
   const int64_t end = config_.window.first_kept(request.num_computed) / config_.page_tokens;
-  for (; request.num_given_back < end; ++request.num_given_back, ++num_pages_given_back_)
-    pool_.release(std::exchange(request.pages[request.num_given_back], kNoPage));
+  const auto give_back = [&](std::vector<PageId>& table) {
+    pool_.release(std::exchange(table[request.num_given_back], kNoPage));
+  };
+  for (; request.num_given_back < end; ++request.num_given_back, ++num_pages_given_back_) {
+    if (request.window_pages.empty()) give_back(request.pages);
+    for (std::vector<PageId>& table : request.window_pages) give_back(table);
+  }
 }
 
 void Scheduler::advance_with_state(Request& request) {
@@ -309,12 +340,13 @@ void Scheduler::give_back_pages(Request& request, bool keeps_prefixes) {
       is_current(request)) {
     std::optional<StateId> state;
     if (request.state >= 0 && request.num_computed == request.num_in_state) state = request.state;
-    if (tree_.insert(std::span(request.tokens).first(request.num_computed), request.pages, state))
+    if (tree_.insert(std::span(request.tokens).first(request.num_computed), request.pages, state,
+                     request.window_pages))
       request.state = -1;
   }
-  for (const PageId page : std::span(request.pages).subspan(request.num_given_back))
-    pool_.release(page);
+  for (const PageId page : held_pages(request.pages, request.window_pages)) pool_.release(page);
   request.pages.clear();
+  for (std::vector<PageId>& table : request.window_pages) table.clear();
   request.num_given_back = 0;
   request.outlives_weights = false;
   request.num_computed = 0;

@@ -19,7 +19,9 @@
 /// its group go on; where a prompt left what the tree knew, and where one that waits will leave it; and at
 /// the end of a request. A snapshot needs a place that no running request wants.
 /// Where every layer has a window (engine/page_window.h), a request gives back the pages behind it as it
-/// goes on, those of a prompt to the prefix tree, and admission counts what a request holds at most.
+/// goes on, those of a prompt to the prefix tree, and admission counts what a request holds at most. Where
+/// some layers have one, so it does with the pages of those, which are in page tables of their own; all
+/// tables have an entry for the same tokens.
 /// No tensors here: pages are numbers, and copying one is the caller's function. Owned by the
 /// engine's thread.
 
@@ -89,13 +91,15 @@ class Scheduler {
   void drop_all();
 
   std::vector<Request*> all() const;  // running ones first, in order of admission
+  const PageWindow& window() const { return config_.window; }
   int64_t num_running() const { return static_cast<int64_t>(running_.size()); }
   int64_t num_waiting() const { return static_cast<int64_t>(waiting_.size()); }
-  /// Tokens behind all windows whose pages running requests gave back, so far.
+  /// Tokens behind windows whose pages, of all layers or of those with a window, running requests gave
+  /// back, so far.
   int64_t num_tokens_given_back() const { return num_pages_given_back_ * config_.page_tokens; }
 
  private:
-  int64_t pages_for(int64_t num_tokens) const;
+  int64_t pages_for(int64_t num_tokens) const;  // of one table
   /// Pages that a request of so many tokens holds at most, prompts in chunks or tokens one by one.
   int64_t most_pages(int64_t num_tokens, int64_t chunk) const;
   int64_t reserved_pages() const;

@@ -7,7 +7,6 @@
 
 #include "comm/rank_group.h"
 #include "core/out_of_memory.h"
-#include "engine/cache_shape.h"
 #include "engine/error_text.h"
 #include "engine/request_updates.h"
 #include "kernels/cpu/paged_attention.h"
@@ -27,15 +26,6 @@ Cause cause_of(const std::exception& error) {
 
 }  // namespace
 
-namespace {
-
-/// Choices of experts lie in pages too, and are told when a prompt is whole.
-PageWindow window_of(const EngineConfig& config, const model::Network& network) {
-  return config.records_experts ? PageWindow{} : page_window(network);
-}
-
-}  // namespace
-
 StepPipeline::StepPipeline(model::Network& network, const EngineConfig& config, const Clock& clock,
                            EngineProgress& progress, const MakeStepRunner& make_runner)
     : clock_(clock),
@@ -45,6 +35,7 @@ StepPipeline::StepPipeline(model::Network& network, const EngineConfig& config, 
       runner_(make_runner(network, {.kv_dtype = kv_storage_type(config, network),
                                     .num_pages = pool_.num_pages(),
                                     .num_states = states_.num_states(),
+                                    .num_window_groups = page_window(config, network).num_groups,
                                     .max_running_requests = config.max_running_requests,
                                     .max_prefill_tokens = config.max_prefill_tokens,
                                     .context_length = config.context_length,
@@ -52,18 +43,18 @@ StepPipeline::StepPipeline(model::Network& network, const EngineConfig& config, 
                                     .records_experts = config.records_experts,
                                     .eos_ids = config.eos_token_ids})),
       tree_(pool_, kernels::kPageTokens, states_.num_states() > 0 ? &states_ : nullptr,
-            window_of(config, network)),
+            page_window(config, network)),
       scheduler_(
           {.page_tokens = kernels::kPageTokens,
            .max_running_requests = config.max_running_requests,
            .max_prefill_tokens = config.max_prefill_tokens,
            .shares_prefixes = config.enable_prefix_cache,
-           .window = window_of(config, network)},
+           .window = page_window(config, network)},
           pool_, tree_, clock, [this](PageId from, PageId to) { runner_->copy_page(from, to); },
           states_.num_states() > 0 ? &states_ : nullptr,
           [this](StateId from, StateId to) { runner_->copy_state(from, to); }),
       admission_(config, network.config().vocab_size, pool_.num_pages(),
-                 window_of(config, network)) {
+                 page_window(config, network)) {
   report();
 }
 
@@ -252,10 +243,13 @@ void StepPipeline::change_weights(const FreshWeights& fresh, model::Network* oth
 
 void StepPipeline::report(int64_t num_drawn) {
   const int64_t num_used = pool_.num_pages() - pool_.num_available();
+  const auto tokens_in = [&](int64_t num_pages) {
+    return num_pages * kernels::kPageTokens / scheduler_.window().num_tables();
+  };
   progress_.update({.num_running = scheduler_.num_running(),
                     .num_waiting = scheduler_.num_waiting(),
-                    .num_kv_tokens_used = num_used * kernels::kPageTokens,
-                    .num_kv_tokens = pool_.num_pages() * kernels::kPageTokens,
+                    .num_kv_tokens_used = tokens_in(num_used),
+                    .num_kv_tokens = tokens_in(pool_.num_pages()),
                     .num_kv_tokens_given_back = scheduler_.num_tokens_given_back(),
                     .is_paused = !may_step(),
                     .has_work = has_work()},

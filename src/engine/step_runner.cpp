@@ -1,6 +1,7 @@
 #include "engine/step_runner.h"
 
 #include "core/error.h"
+#include "engine/cache_groups.h"
 #include "engine/gpu_runner.h"
 #include "engine/model_runner.h"
 #include "model/weight_checksums.h"
@@ -26,9 +27,12 @@ at::ScalarType kv_storage_type(const std::string& kv_cache_dtype, model::Network
   return weights.scalar_type() == at::kBFloat16 ? at::kBFloat16 : at::kFloat;
 }
 
-int64_t kv_page_bytes(model::Network& network, at::ScalarType kv_dtype) {
-  return network.weights().flat().is_cuda() ? GpuRunner::page_bytes(network.blocks(), kv_dtype)
-                                            : PagedKvCache::page_bytes(network.blocks(), kv_dtype);
+int64_t kv_page_bytes(model::Network& network, at::ScalarType kv_dtype, int64_t num_window_groups) {
+  const CacheGroups groups =
+      cache_groups(network.blocks(), network.config().window, num_window_groups);
+  return network.weights().flat().is_cuda()
+             ? GpuRunner::page_bytes(network.blocks(), kv_dtype, groups)
+             : PagedKvCache::page_bytes(network.blocks(), kv_dtype, groups);
 }
 
 std::unique_ptr<StepRunner> make_step_runner(model::Network& network,

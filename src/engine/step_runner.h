@@ -100,6 +100,7 @@ struct StepRunnerConfig {
   at::ScalarType kv_dtype = at::kFloat;
   int64_t num_pages = 0;
   int64_t num_states = 0;
+  int64_t num_window_groups = 0;  // PageWindow::num_groups
   int64_t max_running_requests = 0;
   int64_t max_prefill_tokens = 0;
   int64_t context_length = 0;
@@ -114,8 +115,10 @@ struct StepRunnerConfig {
 /// read it in the precision of the activations, or in fp8.
 at::ScalarType kv_storage_type(const std::string& kv_cache_dtype, model::Network& network);
 
-/// What one page takes over all layers on the network's device.
-int64_t kv_page_bytes(model::Network& network, at::ScalarType kv_dtype);
+/// What one page takes on the network's device, over its layers: all, or those of a group where there
+/// are `num_window_groups` beside the one of layers that see all tokens (engine/cache_groups.h).
+int64_t kv_page_bytes(model::Network& network, at::ScalarType kv_dtype,
+                      int64_t num_window_groups = 0);
 
 /// For the device that the weights are on. `network` must outlive it; others may change its weights
 /// while no step is in flight.

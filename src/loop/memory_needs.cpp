@@ -4,6 +4,7 @@
 
 #include "config/eval_config.h"
 #include "config/users_functions.h"
+#include "core/divide_up.h"
 #include "engine/cache_shape.h"
 #include "engine/engine.h"
 #include "engine/expert_pages.h"
@@ -46,15 +47,20 @@ int64_t longest_request(const config::RunConfig& config, const model::ModelConfi
 
 void set_pages(const config::RunConfig& config, model::Network& network,
                const model::Precision& precision, MemoryNeeds& needs) {
+  const engine::PageWindow window = engine::page_window(
+      engine::EngineConfig{.records_experts = config.use_rollout_routing_replay}, network);
+  const int64_t tables = window.num_tables();
   needs.kv_page_bytes =
-      engine::kv_page_bytes(network, engine::kv_storage_type(config.kv_cache_dtype(), network));
+      tables * engine::kv_page_bytes(network,
+                                     engine::kv_storage_type(config.kv_cache_dtype(), network),
+                                     window.num_groups);
   needs.state_bytes = engine::state_bytes(network.blocks());
-  if (config.use_rollout_routing_replay) {
-    if (precision.device.is_cpu()) needs.expert_page_bytes = engine::expert_page_bytes(network);
-    return;  // and with recorded experts no page is given back
-  }
-  needs.most_held = engine::page_window(network).most_held(needs.longest_request,
-                                                           config.sglang_chunked_prefill_size);
+  if (config.use_rollout_routing_replay && precision.device.is_cpu())
+    needs.expert_page_bytes = engine::expert_page_bytes(network);
+  const int64_t longest = needs.longest_request,
+                held = window.most_held(longest, config.sglang_chunked_prefill_size);
+  needs.most_held =
+      divide_up(window.num_full_tables() * longest + window.num_window_tables() * held, tables);
 }
 
 /// Requests of a rollout step in one of the run's engines, where nobody else asks them; groups are shared

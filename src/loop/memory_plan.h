@@ -27,12 +27,13 @@ struct MemoryNeeds {
   train::TrainMemory train;        // zeros without a trainer, weights apart
   int64_t micro_batch_tokens = 0;  // that train.activations was predicted for
   bool has_engine = true;
-  int64_t kv_page_bytes = 0;
-  /// Beside a page, where choices of experts are recorded, in the host's memory: counted on the CPU.
+  int64_t kv_page_bytes = 0;  // of the tokens of a page in all layers
+  /// Beside them, where choices of experts are recorded, in the host's memory: counted on the CPU.
   int64_t expert_page_bytes = 0;
-  int64_t state_bytes = 0;       // of a request, in networks whose layers keep one (on the CPU)
-  int64_t longest_request = 0;   // tokens, prompt and response
-  int64_t most_held = 0;         // of those in pages at once, where windows give pages back; 0: all
+  int64_t state_bytes = 0;      // of a request, in networks whose layers keep one (on the CPU)
+  int64_t longest_request = 0;  // tokens, prompt and response
+  /// Of those in pages at once, on average over the layers, where windows give pages back; 0: all.
+  int64_t most_held = 0;
   int64_t functions = 0;         // of the GPU: the process of the trainer's functions in Python
   int64_t engine_workspace = 0;  // activations and logits of a step, recorded steps
   int64_t engine_weights = 0;    // of an engine with weights of its own

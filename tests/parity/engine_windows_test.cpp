@@ -1,5 +1,5 @@
-/// Models whose every layer has a sliding window: long responses in a cache that is smaller than they are,
-/// with the numbers of a run that gives nothing back.
+/// Models with sliding windows in all layers or in some: long responses in a cache that is smaller than
+/// they are, with the numbers of a run that gives nothing back.
 
 #include <gtest/gtest.h>
 
@@ -20,7 +20,19 @@ using testing::sampled_request;
 using testing::some_tokens;
 using testing::TestEngine;
 
-constexpr const char* kModel = "mistral";  // two layers, windows of 16 tokens, a context of 256
+struct Model {
+  const char* name;
+  int64_t num_groups;  // PageWindow::num_groups
+  int64_t few_pages;   // of which no two requests of the workload have enough
+};
+
+// Windows of 16 tokens: 10 pages of a table, with two blocks of 64 and a chunk of 16. A request of 250
+// tokens has 16 of layers that see all.
+constexpr Model kMistral{"mistral", 0, 12};          // every layer; 192 tokens
+constexpr Model kGptOss{"gpt_oss", 1, 16 + 10 + 2};  // two layers of four; without windows 32
+constexpr Model kGemma{"gemma3_text", 3, 16 + 3 * 10 + 4};  // three of four; without windows 64
+
+void PrintTo(const Model& model, std::ostream* out) { *out << model.name; }
 
 /// A group of four, a prompt of many chunks, and others; all longer than the cache of `tight`.
 std::vector<GenerateRequest> workload() {
@@ -38,13 +50,20 @@ struct Outcome {
   engine::EngineLoad load;  // behind the last of them
 };
 
-Outcome run(EngineConfig config, int64_t num_pages, const Precision& precision) {
-  auto network = model::load_network(testing::fixture_directory(kModel), precision);
+Outcome run(const Model& model, EngineConfig config, int64_t num_pages,
+            const Precision& precision) {
+  auto network = model::load_network(testing::fixture_directory(model.name), precision);
+  EXPECT_EQ(engine::page_window(*network).num_groups, model.num_groups);
   config.max_prefill_tokens = 16;
   const at::ScalarType type = engine::kv_storage_type("auto", *network);
-  config.kv_cache_bytes = num_pages * engine::kv_page_bytes(*network, type);
+  config.kv_cache_bytes =
+      num_pages *
+      engine::kv_page_bytes(*network, type, engine::page_window(config, *network).num_groups);
   TestEngine bench(std::move(network), config);
-  for (const GenerateRequest& request : workload()) bench.submit(request);
+  for (GenerateRequest request : workload()) {
+    request.return_routed_experts = config.records_experts;
+    bench.submit(request);
+  }
   Outcome outcome;
   for (const GenerateRequest& request : workload())
     outcome.updates.push_back(bench.responses().wait(request.rid));
@@ -59,10 +78,10 @@ Outcome run(EngineConfig config, int64_t num_pages, const Precision& precision) 
   return outcome;
 }
 
-/// Nothing is given back where an engine records experts, which this model does not have.
-Outcome run_with_all_pages(const Precision& precision, EngineConfig config = {}) {
-  config.records_experts = true;
-  return run(config, 400, precision);
+Outcome run_with_all_pages(const Model& model, const Precision& precision,
+                           EngineConfig config = {}) {
+  config.gives_pages_back = false;
+  return run(model, config, 800, precision);
 }
 
 void expect_same_bits(const Outcome& a, const Outcome& b) {
@@ -72,60 +91,96 @@ void expect_same_bits(const Outcome& a, const Outcome& b) {
         << a.updates[i].finish->message;
     EXPECT_EQ(a.updates[i].output_ids, b.updates[i].output_ids) << i;
     EXPECT_EQ(a.updates[i].output_log_probs, b.updates[i].output_log_probs) << i;
+    EXPECT_EQ(a.updates[i].routed_experts, b.updates[i].routed_experts) << i;
   }
 }
 
-constexpr int64_t kFewPages = 12;  // 192 tokens: 16 of a window, two blocks of 64, a chunk of 16
+class EngineWindows : public ::testing::TestWithParam<Model> {};
+INSTANTIATE_TEST_SUITE_P(Models, EngineWindows, ::testing::Values(kMistral, kGptOss, kGemma),
+                         [](const auto& test) { return std::string(test.param.name); });
 
-TEST(EngineWindows, LongResponsesRunInACacheThatIsSmallerThanTheyAre) {
-  SLIME_NEEDS_MODEL(kModel);
+TEST_P(EngineWindows, LongResponsesRunInACacheThatIsSmallerThanTheyAre) {
+  const Model model = GetParam();
+  SLIME_NEEDS_MODEL(model.name);
   const Precision precision = Precision::of("float32");
-  const Outcome whole = run_with_all_pages(precision), tight = run({}, kFewPages, precision);
+  const Outcome whole = run_with_all_pages(model, precision),
+                tight = run(model, {}, model.few_pages, precision);
   expect_same_bits(tight, whole);
   EXPECT_EQ(whole.load.num_kv_tokens_given_back, 0);
   EXPECT_GE(tight.load.num_kv_tokens_given_back, 8 * 128);
-  EXPECT_EQ(tight.load.num_kv_tokens, kFewPages * 16);
-  expect_same_bits(run({}, 400, precision), whole);
-  expect_same_bits(run({.enable_prefix_cache = false}, kFewPages, precision), whole);
+  EXPECT_EQ(tight.load.num_kv_tokens, model.few_pages * 16 / (1 + model.num_groups));
+  expect_same_bits(run(model, {}, 800, precision), whole);
+  expect_same_bits(run(model, {.enable_prefix_cache = false}, model.few_pages, precision), whole);
 }
 
-TEST(EngineWindows, WithoutGivingBackSuchACacheRefusesThem) {
-  SLIME_NEEDS_MODEL(kModel);
-  auto network = model::load_network(testing::fixture_directory(kModel), Precision::of("float32"));
-  EngineConfig config{.max_prefill_tokens = 16, .records_experts = true};
-  config.kv_cache_bytes = kFewPages * engine::kv_page_bytes(*network, at::kFloat);
+/// Alone and without prefixes: where a chunk ends decides which keys are read before they are rounded.
+TEST_P(EngineWindows, OfBfloat16HaveTheSameBitsToo) {
+  const Model model = GetParam();
+  SLIME_NEEDS_MODEL(model.name);
+  const Precision precision = Precision::of("bfloat16");
+  const EngineConfig alone{.max_running_requests = 1, .enable_prefix_cache = false};
+  expect_same_bits(run(model, alone, model.few_pages, precision),
+                   run_with_all_pages(model, precision, alone));
+}
+
+TEST_P(EngineWindows, WithoutGivingBackSuchACacheRefusesThem) {
+  const Model model = GetParam();
+  SLIME_NEEDS_MODEL(model.name);
+  auto network =
+      model::load_network(testing::fixture_directory(model.name), Precision::of("float32"));
+  EngineConfig config{.max_prefill_tokens = 16, .gives_pages_back = false};
+  config.kv_cache_bytes =
+      model.few_pages * engine::kv_page_bytes(*network, at::kFloat, model.num_groups);
   TestEngine bench(std::move(network), config);
-  const GenerateUpdate out = bench.generate(greedy_request(some_tokens(195), 55));
+  const GenerateUpdate out = bench.generate(greedy_request(some_tokens(230), 20));
   EXPECT_EQ(out.finish->kind, engine::FinishReason::Kind::kAbort);
 }
 
-TEST(EngineWindows, FurtherTurnsFindTheEndOfTheOneBefore) {
-  SLIME_NEEDS_MODEL(kModel);
-  const Outcome outcome = run({}, 400, Precision::of("float32"));
+TEST_P(EngineWindows, FurtherTurnsFindTheEndOfTheOneBefore) {
+  const Model model = GetParam();
+  SLIME_NEEDS_MODEL(model.name);
+  const Outcome outcome = run(model, {}, 800, Precision::of("float32"));
   EXPECT_GE(outcome.updates.back().cached_tokens, outcome.updates.back().prompt_tokens - 16);
 }
 
-TEST(EngineWindows, OnAGpuToo) {
+/// Choices lie beside pages of layers that see all tokens. Where every layer has a window nothing is given
+/// back.
+TEST(EngineWindowsOfExperts, ChoicesAreThoseOfARunThatGivesNothingBack) {
+  SLIME_NEEDS_MODEL(kGptOss.name);
+  const Precision precision = Precision::of("float32");
+  const EngineConfig records{.records_experts = true};
+  const Outcome whole = run_with_all_pages(kGptOss, precision, records),
+                tight = run(kGptOss, records, kGptOss.few_pages, precision);
+  expect_same_bits(tight, whole);
+  EXPECT_GE(tight.load.num_kv_tokens_given_back, 8 * 128);
+  for (int i = 0; i < 8; ++i) EXPECT_FALSE(tight.updates[i].routed_experts.empty());
+}
+
+TEST_P(EngineWindows, OnAGpuToo) {
   SLIME_NEEDS_GPU();
-  SLIME_NEEDS_MODEL(kModel);
+  const Model model = GetParam();
+  SLIME_NEEDS_MODEL(model.name);
   for (const char* dtype : {"float32", "bfloat16"}) {
     const Precision precision = Precision::on_gpu(dtype);
     // One at a time: other steps would have other shapes, and sums another order.
     const EngineConfig one_by_one{.max_running_requests = 1};
-    const Outcome roomy = run(one_by_one, 400, precision);
-    const Outcome tight = run(one_by_one, kFewPages, precision);
-    expect_same_bits(tight, roomy);
+    const Outcome whole = run_with_all_pages(model, precision, one_by_one);
+    const Outcome tight = run(model, one_by_one, model.few_pages, precision);
+    expect_same_bits(tight, whole);
+    expect_same_bits(run(model, one_by_one, 800, precision), whole);
     EXPECT_GE(tight.load.num_kv_tokens_given_back, 8 * 128);
   }
-  // A GPU always gives pages back: what gives nothing back is a CPU.
-  const Outcome cpu = run_with_all_pages(Precision::of("float32"));
-  const Outcome together = run({}, kFewPages, Precision::on_gpu("float32"));
-  for (std::size_t i = 0; i < cpu.updates.size(); ++i) {
-    EXPECT_EQ(together.updates[i].output_ids, cpu.updates[i].output_ids) << i;
-    ASSERT_EQ(together.updates[i].output_log_probs.size(), cpu.updates[i].output_log_probs.size());
-    for (std::size_t t = 0; t < cpu.updates[i].output_log_probs.size(); ++t)
-      EXPECT_NEAR(together.updates[i].output_log_probs[t], cpu.updates[i].output_log_probs[t],
-                  1e-4);
+  const Outcome cpu = run_with_all_pages(model, Precision::of("float32"));
+  for (const int64_t pages : {model.few_pages, int64_t{800}}) {
+    const Outcome together = run(model, {}, pages, Precision::on_gpu("float32"));
+    for (std::size_t i = 0; i < cpu.updates.size(); ++i) {
+      EXPECT_EQ(together.updates[i].output_ids, cpu.updates[i].output_ids) << i;
+      ASSERT_EQ(together.updates[i].output_log_probs.size(),
+                cpu.updates[i].output_log_probs.size());
+      for (std::size_t t = 0; t < cpu.updates[i].output_log_probs.size(); ++t)
+        EXPECT_NEAR(together.updates[i].output_log_probs[t], cpu.updates[i].output_log_probs[t],
+                    1e-4);
+    }
   }
 }
 

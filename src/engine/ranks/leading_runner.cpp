@@ -18,6 +18,7 @@ void each_field(Config& config, const Fn& fn) {
   fn(config.kv_dtype);
   fn(config.num_pages);
   fn(config.num_states);
+  fn(config.num_window_groups);
   fn(config.max_running_requests);
   fn(config.max_prefill_tokens);
   fn(config.context_length);

@@ -62,6 +62,12 @@ void get_rest(BinaryReader& in, std::vector<T>& list) {
   list.insert(list.end(), rest.begin(), rest.end());
 }
 
+/// `sent`: as it was told last, and is told now.
+void put_pages(BinaryWriter& out, const std::vector<PageId>& pages, std::vector<PageId>& sent) {
+  put_rest(out, pages, std::ranges::mismatch(pages, sent).in1 - pages.begin());
+  sent = pages;
+}
+
 void put_counts(BinaryWriter& out, const Request& request) {
   out.put(static_cast<uint64_t>(request.output_counts.size()));
   for (const auto& [id, count] : request.output_counts) {
@@ -100,8 +106,11 @@ std::string StepFrames::frame_of(std::span<const Chunk> chunks) {
     }
     const auto num_tokens = static_cast<int64_t>(request.tokens.size());
     put_rest(out, request.tokens, std::min(now.num_tokens, num_tokens));
-    const auto common = std::ranges::mismatch(request.pages, now.pages).in1 - request.pages.begin();
-    put_rest(out, request.pages, common);
+    put_pages(out, request.pages, now.pages);
+    if (is_new) out.put(static_cast<uint64_t>(request.window_pages.size()));
+    now.window_pages.resize(request.window_pages.size());
+    for (std::size_t i = 0; i < request.window_pages.size(); ++i)
+      put_pages(out, request.window_pages[i], now.window_pages[i]);
     each_number(request, [&](const auto& number) { out.put(number); });
     out.put(chunk.num_tokens);
     put_counts(out, request);
@@ -109,7 +118,6 @@ std::string StepFrames::frame_of(std::span<const Chunk> chunks) {
     const auto pending = std::find(request.tokens.begin() + std::min(now.num_tokens, num_tokens),
                                    request.tokens.end(), kPendingToken);
     now.num_tokens = pending - request.tokens.begin();
-    now.pages = request.pages;
     sent.emplace(handle, std::move(now));
   }
   sent_ = std::move(sent);
@@ -141,6 +149,8 @@ std::vector<Chunk> MirroredSteps::chunks_from(std::string_view frame) {
     }
     get_rest(in, request->tokens);
     get_rest(in, request->pages);
+    if (is_new) request->window_pages.resize(in.count(2 * sizeof(uint64_t)));
+    for (std::vector<PageId>& table : request->window_pages) get_rest(in, table);
     each_number(*request, [&](auto& number) { in.get(number); });
     Chunk chunk{.request = request.get()};
     in.get(chunk.num_tokens);

@@ -28,6 +28,7 @@ class StepFrames final {
   struct Sent {
     int64_t num_tokens = 0;  // that do not change any more
     std::vector<PageId> pages;
+    std::vector<std::vector<PageId>> window_pages;
   };
   std::unordered_map<uint64_t, Sent> sent_;  // of the last step, by handle
 };

@@ -26,6 +26,7 @@ void expect_same(const Chunk& got, const Chunk& told) {
   EXPECT_EQ(got.request->handle, told.request->handle);
   EXPECT_EQ(got.request->tokens, told.request->tokens);
   EXPECT_EQ(got.request->pages, told.request->pages);
+  EXPECT_EQ(got.request->window_pages, told.request->window_pages);
   EXPECT_EQ(got.request->num_computed, told.request->num_computed);
   EXPECT_EQ(got.request->prompt_length, told.request->prompt_length);
   EXPECT_EQ(got.request->seed, told.request->seed);
@@ -58,6 +59,30 @@ TEST(MirroredSteps, RequestsAreThoseOfTheFirstRankStepByStep) {
   a->pages = {4, 8, 9};  // others than before, behind a common beginning
   step({{a.get(), 1}});
   b->num_computed = 0;  // b was left out, and comes back with nothing computed
+  b->pages = {};
+  step({{b.get(), 2}, {a.get(), 1}});
+}
+
+TEST(MirroredSteps, AllPageTablesAreTold) {
+  StepFrames frames;
+  MirroredSteps mirror;
+  const auto a = request_of(1, {1, 2, 3}), b = request_of(2, {5, 6});
+  const auto step = [&](const std::vector<Chunk>& chunks) {
+    const std::vector<Chunk> got = mirror.chunks_from(frames.frame_of(chunks));
+    ASSERT_EQ(got.size(), chunks.size());
+    for (std::size_t i = 0; i < got.size(); ++i) expect_same(got[i], chunks[i]);
+  };
+  a->window_pages = {{6, 7}, {8, 9}};
+  b->window_pages = {{10, 11}, {12, 13}};
+  step({{a.get(), 3}, {b.get(), 1}});
+  a->num_computed = 3;
+  a->tokens.push_back(4);
+  a->pages.push_back(14);
+  a->window_pages = {{kNoPage, 7, 15}, {kNoPage, 9, 16}};  // given back, and a further one
+  step({{a.get(), 1}});
+  a->num_computed = 4;
+  a->tokens.push_back(5);
+  b->window_pages = {{}, {}};  // left out, and back with nothing
   b->pages = {};
   step({{b.get(), 2}, {a.get(), 1}});
 }
