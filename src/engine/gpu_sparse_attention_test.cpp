@@ -8,6 +8,7 @@
 
 #include <cmath>
 
+#include "engine/cache_groups.h"
 #include "engine/gpu_attention.h"
 #include "kernels/gpu/for_tests.h"
 
@@ -232,8 +233,8 @@ struct DecodeLayers {
   };
   Results attend(bool by_kernels) {
     Results out{{}, rows_LPSE.clone(), index_keys_LPSD.clone()};
-    GpuAttention attention(kernels::open_gpu(), needs, out.rows_LPSE, {}, out.index_keys_LPSD, {},
-                           by_kernels ? 1024 : 0);
+    GpuAttention attention(kernels::open_gpu(), needs, one_group(needs), out.rows_LPSE, {},
+                           out.index_keys_LPSD, {}, by_kernels ? 1024 : 0);
     EXPECT_EQ(attention.has_recordable_decode(), by_kernels);
     in.is_decode = by_kernels;
     attention.begin_step(in);
