@@ -63,10 +63,6 @@ PageWindow page_window(std::span<const model::BlockNeeds> blocks, std::span<cons
   return kMostEmpty * empty <= layers ? window : PageWindow{};
 }
 
-PageWindow page_window(const model::Network& network) {
-  return page_window(network.blocks(), network.config().window, network.config().max_positions);
-}
-
 int64_t index_size(std::span<const model::BlockNeeds> blocks) {
   int64_t size = 0;
   for (const model::BlockNeeds& block : blocks) {

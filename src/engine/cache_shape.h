@@ -27,7 +27,6 @@ int64_t state_bytes(std::span<const model::BlockNeeds> blocks);
 /// all. `longest`: tokens that a request can have at most.
 PageWindow page_window(std::span<const model::BlockNeeds> blocks, std::span<const int64_t> windows,
                        int64_t longest);
-PageWindow page_window(const model::Network& network);
 
 /// The same as attention kernels take it.
 kernels::RotaryShape attention_heads(const model::Network& network);

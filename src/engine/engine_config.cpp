@@ -70,6 +70,8 @@ EngineConfig completed(EngineConfig config, model::Network& network) {
                   "fp8_e4m3; leave it at auto",
                   config.kv_cache_dtype));
   require(weights != at::kDouble, "dtype = float64: the engine computes in float32 or bfloat16");
+  require(!config.records_experts || model.has_experts(),
+          "--enable-return-routed-experts: the model has no experts");
   const PageWindow window = page_window(config, network);
   const int64_t page_bytes =
       window.num_tables() *
@@ -102,7 +104,10 @@ int64_t num_states_of(int64_t kv_cache_bytes, int64_t state_bytes, int64_t max_r
 
 PageWindow page_window(const EngineConfig& config, const model::Network& network) {
   if (!config.gives_pages_back) return {};
-  const PageWindow window = page_window(network);
+  const model::ModelConfig& model = network.config();
+  const PageWindow window =
+      page_window(network.blocks(), model.window,
+                  config.context_length > 0 ? config.context_length : model.max_positions);
   // Choices of experts lie beside pages and are told when a prompt is whole; pages of layers that see all
   // tokens do not go.
   return config.records_experts && window.num_groups == 0 ? PageWindow{} : window;

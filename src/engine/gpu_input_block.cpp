@@ -317,7 +317,7 @@ void GpuInputBlock::fill_attention(std::span<const Chunk> chunks, int64_t rows, 
       const std::vector<PageId>& table = table_of(request, group);
       const int64_t first = static_cast<int64_t>(group) * table_pages + page;
       starts_by_group[group][sequence] = static_cast<int32_t>(first);
-      // What was given back is behind the window: the kernels read it and count it as nothing.
+      // What was given back is behind the window, where kernels do not look.
       std::transform(table.begin(), table.begin() + pages_of(num_keys), pages.begin() + first,
                      [&](PageId id) { return id == kNoPage ? spare : id; });
       for (int64_t i = 0; i < chunk.num_tokens; ++i) {

@@ -143,9 +143,8 @@ GpuRunner::GpuRunner(model::Network& network, const StepRunnerConfig& config)
       copy_ends_(keys_.device().type(), c10::EventFlag::BACKEND_DEFAULT) {
   if (config.records_experts && network.config().has_experts())
     experts_.emplace(network.config(), config.num_pages, keys_.device());
-  // What the constructor put on the device must be there before the runner's stream reads it. Not all
-  // of the device: another engine may be recording.
-  c10::impl::VirtualGuardImpl(keys_.device().type()).getStream(keys_.device()).synchronize();
+  clear_spare_page();
+  wait_for_copies();
 }
 
 GpuRunner::~GpuRunner() { stream_.synchronize(); }
@@ -159,6 +158,23 @@ void GpuRunner::reset() {
 void GpuRunner::release_memory() {
   stream_.synchronize();  // sync: nothing may read or write pages that are gone
   memory_->unmap();
+}
+
+void GpuRunner::resume_memory() {
+  memory_->map();
+  clear_spare_page();
+  wait_for_copies();
+}
+
+void GpuRunner::clear_spare_page() {
+  for (const Tensor& cache : {keys_, values_, index_keys_})
+    if (cache.defined()) cache.select(1, config_.num_pages).zero_();
+}
+
+/// What this thread put on the device must be there before the runner's stream reads it. Not all of the
+/// device: another engine may be recording.
+void GpuRunner::wait_for_copies() {
+  c10::impl::VirtualGuardImpl(keys_.device().type()).getStream(keys_.device()).synchronize();
 }
 
 void GpuRunner::copy_page(PageId from, PageId to) {

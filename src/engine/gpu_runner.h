@@ -51,7 +51,7 @@ class GpuRunner final : public StepRunner {
   double wait_for_weights() override;
   void reset() override;
   void release_memory() override;
-  void resume_memory() override { memory_->map(); }
+  void resume_memory() override;
   void append_experts(const CachedRows& rows, std::vector<int16_t>& out) const override;
   at::ScalarType kv_dtype() const override { return keys_.scalar_type(); }
 
@@ -70,6 +70,9 @@ class GpuRunner final : public StepRunner {
     int turn = 0;  // which of the result blocks
   };
 
+  /// Tables have it in the place of pages that were given back; masked numbers are finite.
+  void clear_spare_page();
+  void wait_for_copies();
   bool is_recordable(std::span<const Chunk> chunks) const;
   /// States of requests that begin are those before the first token.
   void clear_states(std::span<const Chunk> chunks);

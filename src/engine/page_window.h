@@ -29,6 +29,14 @@ struct PageWindow {
     return std::max<int64_t>(0, position - tokens) / block_tokens * block_tokens;
   }
 
+  /// The first token whose keys and values the token at `position` looks at, which a request needs that
+  /// goes on there.
+  int64_t first_needed(int64_t position) const {
+    if (tokens == 0) return 0;
+    return std::max<int64_t>(0, position - std::max<int64_t>(1, tokens - 1)) / block_tokens *
+           block_tokens;
+  }
+
   /// At most so many tokens hold pages of layers with a window in a request of `length` tokens that is
   /// computed `chunk` tokens at a time.
   int64_t most_held(int64_t length, int64_t chunk) const {

@@ -151,7 +151,7 @@ PrefixTree::Match PrefixTree::match(std::span<const TokenId> tokens) {
     node = child;
     match.num_tokens += common;
     if (lacks_pages(*child)) present_from = match.num_tokens;
-    if (present_from <= window_.first_kept(match.num_tokens)) num_usable = match.num_tokens;
+    if (present_from <= window_.first_needed(match.num_tokens)) num_usable = match.num_tokens;
     if (common < page_tokens_) {
       match.partial_page = child->page;
       match.partial_window_pages = child->window_pages;
@@ -173,7 +173,8 @@ PrefixTree::Match PrefixTree::match(std::span<const TokenId> tokens) {
   if (has_groups()) {
     add_window_pages(node, match);
   } else {
-    std::fill_n(match.pages.begin(), window_.first_kept(match.num_tokens) / page_tokens_, kNoPage);
+    std::fill_n(match.pages.begin(), window_.first_needed(match.num_tokens) / page_tokens_,
+                kNoPage);
   }
   touch_path(node);
   match.num_known = match.num_tokens;
@@ -191,7 +192,7 @@ void PrefixTree::add_window_pages(const Node* deepest, Match& match) const {
   match.window_pages.assign(static_cast<std::size_t>(window_.num_groups),
                             std::vector<PageId>(match.pages.size(), kNoPage));
   const Node* node = match.partial_page ? deepest->parent : deepest;
-  const int64_t begin = window_.first_kept(match.num_tokens) / page_tokens_;
+  const int64_t begin = window_.first_needed(match.num_tokens) / page_tokens_;
   for (auto index = static_cast<int64_t>(match.pages.size()) - 1; index >= begin; --index) {
     check(!node->window_pages.empty(), "a match has the pages of its last window");
     for (std::size_t group = 0; group < match.window_pages.size(); ++group)
@@ -300,12 +301,13 @@ void PrefixTree::evict_until_free(int64_t num_free) {
     const bool is_of_window = oldest.is_of_window_pages || (window_ && !has_groups());
     const PageId page = oldest.is_of_window_pages ? node.window_pages[0] : node.page;
     const bool is_unused = pool_.num_holders(page) == 1;
-    if (is_unused && oldest.is_of_window_pages) {
-      drop_window_pages(node);
-      continue;
-    }
-    if (is_unused && (node.children.empty() || is_of_window)) {
-      node.children.empty() ? remove(node) : drop_page(node);
+    if (is_unused && (oldest.is_of_window_pages || node.children.empty() || is_of_window)) {
+      if (oldest.is_of_window_pages) {
+        drop_window_pages(node);
+      } else {
+        node.children.empty() ? remove(node) : drop_page(node);
+      }
+      first_in_use = nullptr;  // it may have gone with its node
       continue;
     }
     if (first_in_use == nullptr) first_in_use = &oldest;

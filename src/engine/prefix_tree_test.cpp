@@ -153,8 +153,9 @@ TEST(PrefixTreeWithWindow, FindsAPrefixWhoseLastWindowIsThere) {
   EXPECT_EQ(match.pages, (std::vector<PageId>{kNoPage, kNoPage, kNoPage, kNoPage, pages[4]}))
       << "17 to 21 are seen from 22";
   EXPECT_EQ(match.partial_page, pages[5]);
-  EXPECT_EQ(tree.match(count_from(0, 20)).num_tokens, 20) << "from 15, block 3";
-  EXPECT_EQ(tree.match(count_from(0, 16)).num_tokens, 0) << "11 is gone";
+  EXPECT_EQ(tree.match(count_from(0, 20)).num_tokens, 20) << "from 16, block 4";
+  EXPECT_EQ(tree.match(count_from(0, 16)).num_tokens, 16) << "from 12, block 3";
+  EXPECT_EQ(tree.match(count_from(0, 15)).num_tokens, 0) << "11 is gone";
 }
 
 TEST(PrefixTreeWithWindow, APageThatWasMissingIsTaken) {
@@ -234,8 +235,9 @@ TEST(PrefixTreeWithGroups, FindsAPrefixWhoseLastWindowIsThere) {
     EXPECT_EQ(match.partial_window_pages[group], own[5]);
   }
   EXPECT_EQ(match.partial_page, held.pages[5]);
-  EXPECT_EQ(tree.match(count_from(0, 20)).num_tokens, 20) << "from 15, block 3";
-  const auto gone = tree.match(count_from(0, 16));
+  EXPECT_EQ(tree.match(count_from(0, 20)).num_tokens, 20) << "from 16, block 4";
+  EXPECT_EQ(tree.match(count_from(0, 16)).num_tokens, 16) << "from 12, block 3";
+  const auto gone = tree.match(count_from(0, 15));
   EXPECT_EQ(gone.num_tokens, 0) << "11 is gone";
   EXPECT_TRUE(gone.pages.empty());
   EXPECT_EQ(gone.window_pages, Tables(2));

@@ -193,7 +193,7 @@ bool Scheduler::admit(Request& request) {
   }
   request.pages = match.pages;
   request.window_pages = match.window_pages;
-  request.num_given_back = config_.window.first_kept(match.num_tokens) / config_.page_tokens;
+  request.num_given_back = config_.window.first_needed(match.num_tokens) / config_.page_tokens;
   request.num_computed = static_cast<int64_t>(match.pages.size()) * config_.page_tokens;
   if (match.partial_page.has_value()) {
     std::vector<PageId> partial{*match.partial_page};
@@ -209,8 +209,11 @@ bool Scheduler::admit(Request& request) {
     for (const PageId page : partial) pool_.release(page);
   }
   // Without room for the page in which the match ends, a snapshot's state is ahead of the keys, and a
-  // window ends before them.
-  if ((states_ != nullptr || config_.window) && request.num_computed != match.num_tokens)
+  // window may begin before the pages that are there.
+  const bool is_shorter = request.num_computed != match.num_tokens;
+  const bool lacks_window = config_.window.first_needed(request.num_computed) <
+                            request.num_given_back * config_.page_tokens;
+  if (is_shorter && (states_ != nullptr || lacks_window))
     give_back_pages(request, /*keeps_prefixes=*/false);
   plan_snapshots(request, match.num_known);
   request.prompt_is_recorded =

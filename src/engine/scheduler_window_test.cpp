@@ -84,6 +84,25 @@ TEST(SchedulerWithWindow, AFurtherTurnGoesOnFromTheEndOfTheOneBefore) {
       << "the middle of the response is gone";
 }
 
+/// A client that cut a response off goes on with all that it has, whatever its length beside blocks.
+void expect_resumed(const SchedulerConfig& config, int64_t num_pages) {
+  for (int64_t length = 20; length < 60; ++length) {
+    Bench bench(config, num_pages);
+    bench.submit(numbered_prompt(0, 10), length);
+    bench.run_to_end();
+    auto known = bench.finished().at("0");
+    known.pop_back();
+    const Request& next = bench.submit(known, 2);
+    bench.step();
+    EXPECT_EQ(next.cached_tokens, static_cast<int64_t>(known.size()) - 1) << length;
+    bench.run_to_end();
+  }
+}
+
+TEST(SchedulerWithWindow, AResponseThatWasCutOffIsFoundWhatsoeverItsLength) {
+  expect_resumed(kWithWindow, 64);
+}
+
 TEST(SchedulerWithWindow, AdmitsRequestsWhoseLengthsTogetherAreFarAboveTheCache) {
   // 400 tokens of cache; 8 requests of 300 tokens.
   Bench bench(kWithWindow, 100);
@@ -182,6 +201,10 @@ TEST(SchedulerWithGroups, AFurtherTurnGoesOnFromTheEndOfTheOneBefore) {
   EXPECT_EQ(bench.tree().match(numbered_prompt(0, 10)).num_tokens, 10);
   EXPECT_EQ(bench.tree().match(std::span(prompt).first(40)).num_tokens, 12)
       << "the page in which the prompt ended was filled; those behind it are gone";
+}
+
+TEST(SchedulerWithGroups, AResponseThatWasCutOffIsFoundWhatsoeverItsLength) {
+  expect_resumed(kWithGroups, 200);
 }
 
 TEST(SchedulerWithGroups, UnderPressureNoTokenIsLost) {

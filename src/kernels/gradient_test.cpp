@@ -167,8 +167,11 @@ TEST_F(KernelGradient, OfLogProbsAndEntropiesInChunks) {
   for (const int64_t kept_bytes :
        {0, 100, 1000}) {  // logits computed twice, kept in part, and kept
     const Param head = weight({7, 4});
-    const LinearLogProbOptions options{
-        .temperature = 0.8, .entropy_gradient = true, .chunk_bytes = 60, .kept_bytes = kept_bytes};
+    const LinearLogProbOptions options{.temperature = 0.8,
+                                       .entropy_gradient = true,
+                                       .chunk_bytes = 60,
+                                       .kept_bytes = kept_bytes,
+                                       .keeps_some = kept_bytes == 100};
     check_gradients(numbers({5, 4}), {head}, [&](const Tensor& x) {
       const LogProbs out = linear_logprob(x, head, target, options);
       return weighted(out.logprob_R) + weighted(out.entropy_R.square());

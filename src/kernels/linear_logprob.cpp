@@ -85,7 +85,7 @@ void merge(Statistics& own, const VocabularySlice& vocabulary) {
   own.logprob_R = sums_4R[3] - (has_nucleus ? own.kept_logsumexp_R : own.logsumexp_R);
 }
 
-/// `kept`, unless null, receives the logits of the first chunks, as many as options.kept_bytes allows.
+/// `kept`, unless null, receives the logits of the first chunks, as many as `options` allow.
 Statistics forward_chunks(const Tensor& hidden_RH, const Param& head, const Tensor& target_R,
                           const LinearLogProbOptions& options, std::vector<Tensor>* kept) {
   const int64_t rows = hidden_RH.size(0);
@@ -94,7 +94,9 @@ Statistics forward_chunks(const Tensor& hidden_RH, const Param& head, const Tens
                  Tensor()};
   if (options.kept_tokens.ids.defined()) out.kept_logsumexp_R = at::empty({rows}, floats);
   const Device& device = kernels_for(hidden_RH);
-  const int64_t step = chunk_rows(head.value, options);
+  const int64_t step = chunk_rows(head.value, options), row_bytes = head.value.size(0) * 4;
+  const bool keeps =
+      kept != nullptr && (options.keeps_some || rows * row_bytes <= options.kept_bytes);
   for (int64_t begin = 0; begin < rows; begin += step) {
     const int64_t size = std::min(step, rows - begin);
     const Tensor logits_RV = device.logits(hidden_RH.narrow(0, begin, size), head.value);
@@ -110,8 +112,7 @@ Statistics forward_chunks(const Tensor& hidden_RH, const Param& head, const Tens
       device.softmax_statistics(keep_nucleus(logits_RV, target, options.kept_tokens, begin), target,
                                 options.temperature, logprob, unused, kept_logsumexp);
     }
-    if (kept != nullptr && (begin + size) * head.value.size(0) * 4 <= options.kept_bytes)
-      kept->push_back(logits_RV);
+    if (keeps && (begin + size) * row_bytes <= options.kept_bytes) kept->push_back(logits_RV);
   }
   if (options.vocabulary.sum_) merge(out, options.vocabulary);
   return out;

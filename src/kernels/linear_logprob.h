@@ -45,9 +45,10 @@ struct LinearLogProbOptions {
   /// The same on a GPU, where few rows leave most of it idle and the weight gradient, added to in
   /// float32, is read and written once a chunk.
   int64_t gpu_chunk_bytes = int64_t{5} << 29;
-  /// In grad mode logits of the first chunks, up to this size, wait for the backward, which then skips
-  /// their product: a quarter of the work.
+  /// In grad mode logits up to this size wait for the backward, which then skips their product: a
+  /// quarter of the work.
   int64_t kept_bytes = int64_t{1} << 30;
+  bool keeps_some = false;  // larger ones: those of the first chunks that are of this size together
   KeptTokens kept_tokens = {};  // undefined: no replay
   VocabularySlice vocabulary = {};
 };

@@ -48,7 +48,9 @@ int64_t longest_request(const config::RunConfig& config, const model::ModelConfi
 void set_pages(const config::RunConfig& config, model::Network& network,
                const model::Precision& precision, MemoryNeeds& needs) {
   const engine::PageWindow window = engine::page_window(
-      engine::EngineConfig{.records_experts = config.use_rollout_routing_replay}, network);
+      engine::EngineConfig{.context_length = config.sglang_context_length.value_or(0),
+                           .records_experts = config.use_rollout_routing_replay},
+      network);
   const int64_t tables = window.num_tables();
   needs.kv_page_bytes =
       tables * engine::kv_page_bytes(network,
@@ -56,7 +58,7 @@ void set_pages(const config::RunConfig& config, model::Network& network,
                                      window.num_groups);
   needs.state_bytes = engine::state_bytes(network.blocks());
   if (config.use_rollout_routing_replay && precision.device.is_cpu())
-    needs.expert_page_bytes = engine::expert_page_bytes(network);
+    needs.expert_page_bytes = tables * engine::expert_page_bytes(network);  // at most
   const int64_t longest = needs.longest_request,
                 held = window.most_held(longest, config.sglang_chunked_prefill_size);
   needs.most_held =

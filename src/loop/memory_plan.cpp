@@ -9,6 +9,7 @@
 #include "core/error.h"
 #include "engine/engine.h"
 #include "kernels/page.h"
+#include "loop/train_config.h"
 
 namespace slime::loop {
 namespace {
@@ -182,7 +183,7 @@ void MemoryPlan::add_rows(const config::RunConfig& config, const MemoryNeeds& ne
   add("Python of the trainer's functions", needs.functions, needs.functions, false);
   add(is_on_gpu_ ? "CUDA and its libraries" : "program, libraries, tokenizer, data", elsewhere,
       elsewhere, false);
-  if (is_on_gpu_ && config.pipeline_model_parallel_size == 1 && train.all_logits > train.logits)
+  if (is_on_gpu_ && keeps_logits(config) && train.all_logits > train.logits)
     add("further logits, where there is room", 0,
         train::kept_logits(total_ - train_bytes(), train.all_logits), false);
 }

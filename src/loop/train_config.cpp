@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/error.h"
+#include "loop/evaluation_beside.h"
 
 namespace slime::loop {
 namespace {
@@ -146,6 +147,13 @@ model::RouterLosses make_router_losses(const config::RunConfig& config) {
 
 }  // namespace
 
+bool keeps_logits(const config::RunConfig& config) {
+  const bool is_alone =
+      config.shares_weights() || (config.num_engine_workers > 0 && !config.colocate);
+  return is_alone && !evaluates_beside(config) && config.pipeline_model_parallel_size == 1 &&
+         config.custom_loss_function_path.empty() && config.custom_loss_library.empty();
+}
+
 train::TrainConfig make_train_config(const config::RunConfig& config, int64_t num_rollouts) {
   train::TrainConfig trainer;
   trainer.objective = make_train_objective(config);
@@ -182,6 +190,7 @@ train::TrainConfig make_train_config(const config::RunConfig& config, int64_t nu
     trainer.recompute = config.recompute_granularity == "selective" ? model::Recompute::kSelective
                                                                     : model::Recompute::kFull;
   }
+  trainer.keeps_logits = keeps_logits(config);
   trainer.adam = make_adam(config);
   trainer.lr = make_lr(config, num_rollouts);
   trainer.clip_grad = config.clip_grad;

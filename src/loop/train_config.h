@@ -12,6 +12,10 @@ namespace slime::loop {
 /// ConfigError.
 train::TrainConfig make_train_config(const config::RunConfig& config, int64_t num_rollouts);
 
+/// Whether a micro-batch's logits may wait for its backward in what the device has free: no engine, no
+/// evaluation and no function of the user's takes memory there meanwhile.
+bool keeps_logits(const config::RunConfig& config);
+
 train::TrainBatchConfig make_batch_config(const config::RunConfig& config);
 
 /// The batch of a step: what its groups are to the objective of the run.

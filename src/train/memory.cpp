@@ -60,15 +60,12 @@ int64_t kept_logits(int64_t available, int64_t all_logits) {
   return std::clamp<int64_t>(available - kRoomBesideKeptLogits, 0, all_logits);
 }
 
-int64_t kept_logits_now(const model::Network& network, model::Recompute recompute, int64_t tokens) {
-  const model::ModelConfig& model = network.config();
-  const int64_t all = all_logits_bytes(model, tokens);
-  const Tensor stream = network.empty_stream(1);
-  if (stream.is_cpu()) return kept_logits(0, all);
+int64_t kept_logits_now(const model::ModelConfig& model, const Tensor& hidden_LH,
+                        bool replays_top_p) {
+  const int64_t tokens = hidden_LH.size(0), all = all_logits_bytes(model, tokens);
   const kernels::GpuMemoryUse use = kernels::opened_gpu().memory_use();
-  const int64_t element = stream.element_size();
-  const int64_t taken = activation_bytes(network, element, recompute, tokens) +
-                        logits_bytes(model, /*is_on_cpu=*/false, element, tokens);
+  int64_t taken = logits_bytes(model, /*is_on_cpu=*/false, hidden_LH.element_size(), tokens);
+  if (replays_top_p) taken += taken;
   return kept_logits(use.free + use.kept - use.tensors - taken, all);
 }
 

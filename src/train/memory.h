@@ -29,9 +29,10 @@ struct TrainMemory {
 /// chunk; the loss and the head's backward are done before anything else takes memory.
 int64_t kept_logits(int64_t available, int64_t all_logits);
 
-/// The same for this network before a micro-batch of so many tokens, from what the device has now; the
-/// gradients are there.
-int64_t kept_logits_now(const model::Network& network, model::Recompute recompute, int64_t tokens);
+/// The same on a GPU behind the forward pass of `hidden_LH`, from what the device has now.
+/// `replays_top_p`: a chunk's logits are there twice, and a mask.
+int64_t kept_logits_now(const model::ModelConfig& model, const Tensor& hidden_LH,
+                        bool replays_top_p);
 
 /// `micro_batch_tokens`: at most so many are computed together.
 TrainMemory predict_memory(model::Network& network, const model::Precision& precision,

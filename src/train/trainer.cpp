@@ -7,7 +7,6 @@
 #include <fmt/ranges.h>
 
 #include <cmath>
-#include <limits>
 
 #include "algo/packed.h"
 #include "comm/ordered_sum.h"
@@ -241,12 +240,15 @@ algo::Loss Trainer::loss_of(const TrainBatch& batch, const MicroBatch& micro_bat
                            config_.policy_functions(batch, micro_batch, weights));
 }
 
-int64_t Trainer::kept_logits_of(const StepPlan& plan) const {
-  if (mesh_.pp().size() > 1) return kept_logits(0, std::numeric_limits<int64_t>::max());
-  int64_t most = 0;
-  for (const MicroBatch& micro_batch : plan.micro_batches)
-    most = std::max(most, micro_batch.packed.tokens.num_tokens());
-  return kept_logits_now(network_, config_.recompute, most);
+kernels::LinearLogProbOptions Trainer::score_options(const Tensor& hidden_LH) const {
+  kernels::LinearLogProbOptions options{.temperature = config_.temperature,
+                                        .entropy_gradient = config_.policy.entropy_coef != 0};
+  // A loss of the user's may ask for all logits itself.
+  if (!config_.keeps_logits || config_.users_loss || mesh_.pp().size() > 1 || hidden_LH.is_cpu())
+    return options;
+  options.kept_bytes = kept_logits_now(network_.config(), hidden_LH, config_.replays_top_p);
+  options.keeps_some = true;
+  return options;
 }
 
 algo::MetricSums Trainer::accumulate(const TrainBatch& batch, const StepPlan& plan,
@@ -275,13 +277,10 @@ algo::MetricSums Trainer::accumulate(const TrainBatch& batch, const StepPlan& pl
     items.push_back({&micro_batch, trains, has_experts() ? &routing_[items.size()] : nullptr});
   }
   if (has_experts()) routing_.resize(items.size());
-  const kernels::LinearLogProbOptions options{.temperature = config_.temperature,
-                                              .entropy_gradient = config_.policy.entropy_coef != 0,
-                                              .kept_bytes = kept_logits_of(plan)};
   run_pipeline(
       network_, mesh_, items, [&](std::size_t i, const Pass& on_its_way, const Tensor& hidden_LH) {
         const MicroBatch& micro_batch = *items[i].micro_batch;
-        const ScoredPass pass{hidden_LH, on_its_way.log_probs(hidden_LH, options)};
+        const ScoredPass pass{hidden_LH, on_its_way.log_probs(hidden_LH, score_options(hidden_LH))};
         columns.seen.put(micro_batch, pass.scores.logprob_R.detach());
         const algo::Loss loss = loss_of(batch, micro_batch, pass,
                                         columns.advantage.gather(micro_batch.samples), columns);

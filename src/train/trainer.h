@@ -84,6 +84,9 @@ struct TrainConfig {
   BatchingConfig batching;
   PackingOptions packing;
   model::Recompute recompute = model::Recompute::kNone;
+  /// On a GPU of which nobody else takes memory during a step, logits of a micro-batch wait for its backward
+  /// in what is free (train/memory.h). Stages of a pipeline have several of them on their way.
+  bool keeps_logits = true;
   /// Gradients of data-parallel ranks are summed so many at a time (train/gradient_reduction.h).
   int64_t bucket_elements = 40'000'000;
 
@@ -258,8 +261,8 @@ class Trainer final {
   /// Names the first token of a loss that is not finite.
   std::string describe_bad_loss(const TrainBatch& batch, const MicroBatch& micro_batch,
                                 const ScoredPass& pass, const Columns& columns, double loss) const;
-  /// Bytes of logits that wait for the backward (train/memory.h), the same for all micro-batches.
-  int64_t kept_logits_of(const StepPlan& plan) const;
+  /// Of a micro-batch that has come through the layers.
+  kernels::LinearLogProbOptions score_options(const Tensor& hidden_LH) const;
   /// Forward and backward of all micro-batches; names those whose loss is not finite. `reduces`: the
   /// gradients are reduced next, and a part of that may begin.
   algo::MetricSums accumulate(const TrainBatch& batch, const StepPlan& plan, Columns& columns,

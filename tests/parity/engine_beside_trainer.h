@@ -33,6 +33,22 @@ inline Tensor trainers_log_probs(model::Network& network, const std::vector<Toke
   return last_log_probs(network, batch, attention, count).cpu().to(at::kDouble);
 }
 
+/// In layers with experts each row visits different ones that there are; in the others it is told -1.
+inline void expect_choices(const model::ModelConfig& config, const std::vector<int16_t>& told) {
+  const Tensor sorted_TYK = std::get<0>(
+      at::tensor(told, at::kLong).view({-1, config.num_layers, config.experts.per_token}).sort(2));
+  int64_t num_with_experts = 0;
+  for (int64_t layer = 0; layer < config.num_layers; ++layer) {
+    const Tensor of_layer_TK = sorted_TYK.select(1, layer);
+    if (of_layer_TK.max().item<int64_t>() < 0) continue;
+    ++num_with_experts;
+    EXPECT_GE(of_layer_TK.min().item<int64_t>(), 0);
+    EXPECT_LT(of_layer_TK.max().item<int64_t>(), config.experts.count);
+    EXPECT_GT(of_layer_TK.diff(1, 1).min().item<int64_t>(), 0) << "an expert twice";
+  }
+  EXPECT_GT(num_with_experts, 0);
+}
+
 /// Mean absolute difference of drawn tokens' log-probs, and how far log-probs are spread. Of an engine that
 /// records choices of experts the trainer visits the same.
 struct LogProbDifferences {
@@ -64,6 +80,7 @@ inline LogProbDifferences engine_beside_trainer(model::Network& network,
     if (config.records_experts) {
       EXPECT_EQ(static_cast<int64_t>(out.routed_experts.size()),
                 (static_cast<int64_t>(tokens.size()) - 1) * network.config().routing_width());
+      expect_choices(network.config(), out.routed_experts);
     }
     scored.push_back(trainers_log_probs(network, tokens, length, out.routed_experts));
   }

@@ -53,7 +53,7 @@ struct Outcome {
 Outcome run(const Model& model, EngineConfig config, int64_t num_pages,
             const Precision& precision) {
   auto network = model::load_network(testing::fixture_directory(model.name), precision);
-  EXPECT_EQ(engine::page_window(*network).num_groups, model.num_groups);
+  EXPECT_EQ(engine::page_window(EngineConfig{}, *network).num_groups, model.num_groups);
   config.max_prefill_tokens = 16;
   const at::ScalarType type = engine::kv_storage_type("auto", *network);
   config.kv_cache_bytes =

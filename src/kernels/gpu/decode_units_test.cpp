@@ -151,6 +151,16 @@ TEST(DecodeUnits, OfAGroupReadItsPromptOnce) {
   }
 }
 
+TEST(DecodeUnits, DoNotSharePagesThatWereGivenBack) {
+  Batch batch;
+  const auto prompt = batch.fresh_pages(32);
+  std::vector<int32_t> behind(32, -1);
+  behind.insert(behind.end(), prompt.begin(), prompt.end());
+  for (int sample = 0; sample < 8; ++sample) batch.add(1024 + 20 + 7 * sample, behind);
+  for (const DecodeSegment& segment : plan_decode(batch.sequences(), 32, kH200).segments)
+    EXPECT_EQ(segment.num_members, 1);
+}
+
 TEST(DecodeUnits, DoNotShareWhatSavesLittle) {
   Batch batch;
   const auto short_prefix = batch.fresh_pages(12), long_prefix = batch.fresh_pages(13);

@@ -155,7 +155,11 @@ TEST(CudaTraining, GradientOfNormedAndRotatedHeadsEqualsItsTwin) {
                                    RotaryShape{4, 2, 256, 1e-6}, RotaryShape{2, 2, 16, 1e-6}})
     for (const bool has_float_norms : {false, true})
       expect_gradient_of_heads(77, shape, has_float_norms);
-  expect_gradient_of_heads(601, {2, 2, 16, 1e-6});  // several rows for a block
+  // Several rows for a block, with and without accesses of 16 bytes.
+  expect_gradient_of_heads(601, {2, 2, 16, 1e-6});
+  expect_gradient_of_heads(1201, {5, 1, 64, 1e-6});
+  expect_gradient_of_heads(1201, {7, 1, 128, 1e-6});
+  expect_gradient_of_heads(1201, {2, 1, 256, 1e-6});
 }
 
 TEST(CudaTraining, GradientOfLargeRotatedHeadsEqualsItsTwin) {
