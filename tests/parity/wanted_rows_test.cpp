@@ -15,6 +15,7 @@ namespace {
 class WantedRows : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(WantedRows, AreThoseOfAPassOfAllRows) {
+  SLIME_NEEDS_MODEL(GetParam());
   const at::NoGradGuard no_grad;
   const auto network =
       model::load_network(testing::fixture_directory(GetParam()), model::Precision::of("float32"));
