@@ -1,6 +1,7 @@
 #include "model/decoder.h"
 
 #include <ATen/ATen.h>
+#include <fmt/format.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/custom_function.h>
 
@@ -30,6 +31,15 @@ namespace {
 
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
+
+/// A choice of tokens does not travel between pipeline stages.
+void check_choices(const IndexerConfig& indexer, int64_t first_layer) {
+  if (indexer.in_layer.empty() || indexer.in_layer[static_cast<size_t>(first_layer)]) return;
+  throw ConfigError(fmt::format(
+      "layer {} takes the tokens that the indexer of a layer before it chose, and would begin a "
+      "range of a pipeline stage: cut stages where layers have an indexer of their own",
+      first_layer));
+}
 
 /// A block that keeps only its input and runs again in the backward. The parameters' gradients are
 /// added by the kernels of that second run.
@@ -110,6 +120,7 @@ class Decoder final : public Network {
     }
     for (const LayerRange& range : layers_of_stage(sizes, mesh.at().pp, config.num_layers)) {
       chunks_.emplace_back();
+      check_choices(config.indexer, range.begin);
       for (int64_t i = range.begin; i < range.end; ++i) {
         first_weights_.push_back(weights_.tensors().size());
         const bool is_local = config.window[static_cast<size_t>(i)] > 0;

@@ -350,7 +350,25 @@ TEST_F(ModelDirectory, WithLatentAttentionOrGatedDeltaNetsIsForRanksThatDivideTh
   EXPECT_EQ(problem_on("qwen3_5", {.pp = 2}), "none");
   EXPECT_THAT(problem_on("qwen3_5", {.tp = 4}),
               HasSubstr("tensor parallelism of 4 does not divide a dimension of 2"));
-  EXPECT_THAT(problem_on("deepseek_v32", {.cp = 2}), HasSubstr("use context parallelism of 1"));
+  EXPECT_EQ(problem_on("deepseek_v32", {.cp = 2}), "none");
+  EXPECT_EQ(problem_on("deepseek_v32", {.pp = 3}), "none");
+}
+
+TEST_F(ModelDirectory, WhoseLayersTakeAChoiceOfTokensIsCutWhereOneIsMade) {
+  ModelConfig config = read_model_config(fixture("glm_moe_dsa"));
+  config.experts = {};
+  config.indexer.in_layer = {true, false, true};
+  const auto stage = [&](int rank) {
+    make_blank_network(config, Precision::of("float32"), unconnected({.pp = 3}, rank));
+  };
+  EXPECT_NO_THROW(stage(0));
+  EXPECT_NO_THROW(stage(2));
+  try {
+    stage(1);
+    FAIL() << "layer 1 would look for a choice of another stage";
+  } catch (const ConfigError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("layer 1 takes the tokens that the indexer of a layer "));
+  }
 }
 
 TEST_F(ModelDirectory, IsNotWrittenFromSlicesUnderTheNamesOfWholeTensors) {

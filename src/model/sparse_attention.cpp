@@ -32,19 +32,22 @@ Tensor rows_of(const std::vector<Segment>& segments, std::size_t index,
 
 /// Some queries of a segment, and what they look at.
 struct Part {
-  int64_t begin = 0;  // of the batch's rows
+  int64_t begin = 0;  // among the rows with queries
   int64_t size = 0;
   Tensor row_S;
   Tensor mask_cS;
 };
 
-std::vector<Part> parts_of(const TokenChoice& choice, const std::vector<Segment>& segments) {
+std::vector<Part> parts_of(const SparseRows& rows) {
   std::vector<Part> parts;
-  for (std::size_t i = 0; i < segments.size(); ++i) {
-    for (int64_t row = segments[i].begin; row < segments[i].end; row += kRows) {
-      const int64_t size = std::min(kRows, segments[i].end - row);
-      parts.push_back(
-          {row, size, choice[i].row_S, choice[i].mask_nS.narrow(0, row - segments[i].begin, size)});
+  for (std::size_t i = 0; i < rows.segments.size(); ++i) {
+    const Segment& segment = rows.segments[i];
+    if (!segment.has_queries) continue;
+    const SegmentChoice& choice = rows.choice[i];
+    for (int64_t row = segment.begin; row < segment.end; row += kRows) {
+      const int64_t size = std::min(kRows, segment.end - row);
+      parts.push_back({row - rows.first, size, choice.row_S,
+                       choice.mask_nS.narrow(0, row - segment.begin, size)});
     }
   }
   return parts;
@@ -60,60 +63,56 @@ Tensor weights(const Tensor& query_NcD, const Tensor& key_NSD, const Tensor& mas
 }
 
 struct Sparse : torch::autograd::Function<Sparse> {
-  static Tensor forward(AutogradContext* ctx, const Tensor& query_TND, const Tensor& key_TND,
-                        const Tensor& value_TNV, const TokenChoice* choice,
-                        const std::vector<Segment>* segments, double scale) {
-    ctx->save_for_backward({query_TND, key_TND, value_TNV});
+  static Tensor forward(AutogradContext* ctx, const Tensor& query_LND, const Tensor& key_TND,
+                        const Tensor& value_TNV, const SparseRows* rows, double scale) {
+    ctx->save_for_backward({query_LND, key_TND, value_TNV});
     ctx->saved_data["scale"] = scale;
     c10::List<Tensor> kept;  // the choice outlives this call alone
     std::vector<int64_t> begins;
-    Tensor out_TNV = at::empty_like(value_TNV);
-    for (const Part& part : parts_of(*choice, *segments)) {
+    Tensor out_LNV =
+        at::empty({query_LND.size(0), value_TNV.size(1), value_TNV.size(2)}, value_TNV.options());
+    for (const Part& part : parts_of(*rows)) {
       const Tensor weight_NcS =
-          weights(by_head(query_TND.narrow(0, part.begin, part.size)),
+          weights(by_head(query_LND.narrow(0, part.begin, part.size)),
                   by_head(key_TND.index_select(0, part.row_S)), part.mask_cS, scale);
       const Tensor out_NcV = at::bmm(weight_NcS, by_head(value_TNV.index_select(0, part.row_S)));
-      out_TNV.narrow(0, part.begin, part.size).copy_(out_NcV.transpose(0, 1));
+      out_LNV.narrow(0, part.begin, part.size).copy_(out_NcV.transpose(0, 1));
       kept.push_back(part.row_S);
       kept.push_back(part.mask_cS);
       begins.push_back(part.begin);
     }
     ctx->saved_data["kept"] = kept;
     ctx->saved_data["begins"] = begins;
-    return out_TNV;
+    return out_LNV;
   }
 
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
     const variable_list saved = ctx->get_saved_variables();
-    const Tensor &query_TND = saved[0], &key_TND = saved[1], &value_TNV = saved[2];
+    const Tensor &query_LND = saved[0], &key_TND = saved[1], &value_TNV = saved[2];
     const double scale = ctx->saved_data["scale"].toDouble();
     const auto kept = ctx->saved_data["kept"].toTensorList();
     const std::vector<int64_t> begins = ctx->saved_data["begins"].toIntVector();
-    const Tensor dout_TNV = grads[0];
-    Tensor dquery_TND = at::zeros_like(wide(query_TND)), dkey_TND = at::zeros_like(wide(key_TND)),
+    const Tensor dout_LNV = grads[0];
+    Tensor dquery_LND = at::zeros_like(wide(query_LND)), dkey_TND = at::zeros_like(wide(key_TND)),
            dvalue_TNV = at::zeros_like(wide(value_TNV));
     for (std::size_t i = 0; i < begins.size(); ++i) {
       const Tensor row_S = kept.get(2 * i), mask_cS = kept.get(2 * i + 1);
       const int64_t size = mask_cS.size(0);
-      const Tensor query_NcD = by_head(query_TND.narrow(0, begins[i], size));
+      const Tensor query_NcD = by_head(query_LND.narrow(0, begins[i], size));
       const Tensor key_NSD = by_head(key_TND.index_select(0, row_S));
       const Tensor value_NSV = by_head(value_TNV.index_select(0, row_S));
-      const Tensor dout_NcV = by_head(dout_TNV.narrow(0, begins[i], size));
+      const Tensor dout_NcV = by_head(dout_LNV.narrow(0, begins[i], size));
       const Tensor weight_NcS = weights(query_NcD, key_NSD, mask_cS, scale);
       const Tensor dweight_NcS = at::bmm(dout_NcV, value_NSV.transpose(1, 2));
       const Tensor dscore_NcS =
           weight_NcS * (dweight_NcS - (weight_NcS * dweight_NcS).sum(-1, true)) * scale;
-      dquery_TND.narrow(0, begins[i], size).copy_(at::bmm(dscore_NcS, key_NSD).transpose(0, 1));
+      dquery_LND.narrow(0, begins[i], size).copy_(at::bmm(dscore_NcS, key_NSD).transpose(0, 1));
       dkey_TND.index_add_(0, row_S, at::bmm(dscore_NcS.transpose(1, 2), query_NcD).transpose(0, 1));
       dvalue_TNV.index_add_(0, row_S,
                             at::bmm(weight_NcS.transpose(1, 2), dout_NcV).transpose(0, 1));
     }
-    return {dquery_TND.to(query_TND.scalar_type()),
-            dkey_TND.to(key_TND.scalar_type()),
-            dvalue_TNV.to(value_TNV.scalar_type()),
-            Tensor(),
-            Tensor(),
-            Tensor()};
+    return {dquery_LND.to(query_LND.scalar_type()), dkey_TND.to(key_TND.scalar_type()),
+            dvalue_TNV.to(value_TNV.scalar_type()), Tensor(), Tensor()};
   }
 };
 
@@ -131,12 +130,16 @@ Tensor best_tokens(const Tensor& score_nS, int64_t count) {
 }
 
 TokenChoice choose_tokens(const IndexInput& index, const std::vector<Segment>& segments,
-                          int64_t count) {
+                          int64_t count, int64_t first) {
   const at::TensorOptions integers = index.key_TD.options().dtype(at::kLong);
   TokenChoice choice;
   for (std::size_t i = 0; i < segments.size(); ++i) {
     const Segment& segment = segments[i];
     SegmentChoice chosen;
+    if (!segment.has_queries) {
+      choice.push_back(chosen);
+      continue;
+    }
     chosen.row_S = rows_of(segments, i, integers);
     const int64_t size = segment.end - segment.begin, keys = chosen.row_S.size(0);
     const Tensor place_n1 = at::arange(keys - size, keys, integers).unsqueeze(1);
@@ -147,8 +150,8 @@ TokenChoice choose_tokens(const IndexInput& index, const std::vector<Segment>& s
         const int64_t rows = std::min(kRows, size - row);
         Tensor mask_cS = chosen.mask_nS.narrow(0, row, rows);
         const Tensor scores =
-            index_scores(index.query_TJD.narrow(0, segment.begin + row, rows),
-                         index.weight_TJ.narrow(0, segment.begin + row, rows), key_SD)
+            index_scores(index.query_TJD.narrow(0, segment.begin + row - first, rows),
+                         index.weight_TJ.narrow(0, segment.begin + row - first, rows), key_SD)
                 .masked_fill(mask_cS.logical_not(), -INFINITY);
         const Tensor best = best_tokens(scores, count);
         mask_cS.logical_and_(at::zeros_like(mask_cS).scatter_(1, best, true));
@@ -159,10 +162,9 @@ TokenChoice choose_tokens(const IndexInput& index, const std::vector<Segment>& s
   return choice;
 }
 
-Tensor sparse_attention(const Tensor& query_TND, const Tensor& key_TND, const Tensor& value_TNV,
-                        const TokenChoice& choice, const std::vector<Segment>& segments,
-                        double scale) {
-  return Sparse::apply(query_TND, key_TND, value_TNV, &choice, &segments, scale);
+Tensor sparse_attention(const Tensor& query_LND, const Tensor& key_TND, const Tensor& value_TNV,
+                        const SparseRows& rows, double scale) {
+  return Sparse::apply(query_LND, key_TND, value_TNV, &rows, scale);
 }
 
 }  // namespace slime::model

@@ -9,7 +9,6 @@
 #include "kernels/linear.h"
 #include "kernels/rotary.h"
 #include "kernels/tree_attention.h"
-#include "model/layers/row_shares.h"
 
 namespace slime::model {
 
@@ -122,8 +121,36 @@ const TokenChoice& TreeAttention::chosen(const LatentLayer& layer, const LatentI
   if (last_choice_ >= 0 && last_choice_ != layer.index) choices_.erase(last_choice_);
   last_choice_ = layer.lends_choice ? -1 : layer.index;
   TokenChoice& choice = choices_[layer.index];
-  choice = choose_tokens(*in.index, rows_.pieces, layer.index_count);
+  if (rows_.ranks.is_alone()) {
+    choice = choose_tokens(*in.index, rows_.pieces, layer.index_count);
+    return choice;
+  }
+  const RowShares shares = row_shares();
+  IndexInput index = *in.index;
+  index.key_TD = gathered_rows(index.key_TD.contiguous(), shares);
+  choice = choose_tokens(index, rows_.pieces, layer.index_count, shares.begin());
   return choice;
+}
+
+RowShares TreeAttention::row_shares() const {
+  RowShares shares{rows_.ranks, {}};
+  for (const comm::Range& range : rows_.of_rank) shares.counts.push_back(range.size());
+  return shares;
+}
+
+Tensor TreeAttention::attended_sparsely(const LatentLayer& layer, const TokenChoice& choice,
+                                        const Tensor& query_LND, const Tensor& key_LND,
+                                        const Tensor& value_LNV) const {
+  if (rows_.ranks.is_alone()) {
+    return sparse_attention(query_LND, key_LND, value_LNV.contiguous(), {choice, rows_.pieces},
+                            layer.scale);
+  }
+  const RowShares shares = row_shares();
+  const Tensor both_TNE = gathered_rows(at::cat({key_LND, value_LNV}, 2), shares);
+  const int64_t size = key_LND.size(2);
+  return sparse_attention(query_LND, both_TNE.narrow(2, 0, size),
+                          both_TNE.narrow(2, size, layer.value_dim).contiguous(),
+                          {choice, rows_.pieces, shares.begin()}, layer.scale);
 }
 
 Tensor TreeAttention::attend_latent(const LatentLayer& layer, const LatentInput& in,
@@ -140,12 +167,10 @@ Tensor TreeAttention::attend_latent(const LatentLayer& layer, const LatentInput&
       rotated_TE.narrow(1, heads * rotary, rotary).unsqueeze(1).expand({tokens, heads, rotary});
   const Tensor expanded_TNE = kernels::linear(in.latent_TL, layer.expand).view({tokens, heads, -1});
   if (layer.index_count > 0) {
-    const TokenChoice& choice = chosen(layer, in);
-    return flat(
-        sparse_attention(at::cat({query_TNR, in.plain_query_TNP}, 2),
-                         at::cat({key_TNR, expanded_TNE.narrow(2, 0, layer.plain_dim)}, 2),
-                         expanded_TNE.narrow(2, layer.plain_dim, layer.value_dim).contiguous(),
-                         choice, rows_.pieces, layer.scale));
+    return flat(attended_sparsely(layer, chosen(layer, in),
+                                  at::cat({query_TNR, in.plain_query_TNP}, 2),
+                                  at::cat({key_TNR, expanded_TNE.narrow(2, 0, layer.plain_dim)}, 2),
+                                  expanded_TNE.narrow(2, layer.plain_dim, layer.value_dim)));
   }
   // Kernels have one size for keys and values: what values lack is zeros.
   const Tensor value_TND = at::constant_pad_nd(
@@ -169,8 +194,7 @@ Tensor TreeAttention::attend_delta(const DeltaLayer& layer, const kernels::Delta
   }
   // A state goes through the rows of all ranks: each rank computes it over all of them.
   const int64_t heads = layer.shape.value_heads;
-  RowShares shares{rows_.ranks, {}};
-  for (const comm::Range& range : rows_.of_rank) shares.counts.push_back(range.size());
+  const RowShares shares = row_shares();
   const Tensor mixed_TE = kernels::causal_conv(gathered_rows(in.mixed_TE.contiguous(), shares),
                                                layer.conv, *delta_plan_);
   const Tensor rates_T2N = gathered_rows(at::cat({in.decay_TN, in.rate_TN}, 1), shares);

@@ -12,6 +12,7 @@
 #include "kernels/tree_attention.h"
 #include "model/attention.h"
 #include "model/context_rows.h"
+#include "model/layers/row_shares.h"
 #include "model/sparse_attention.h"
 
 namespace slime::model {
@@ -39,6 +40,12 @@ class TreeAttention final : public Attention {
                   const kernels::TreeAttentionShape& shape, const kernels::Param& sinks) const;
 
   const TokenChoice& chosen(const LatentLayer& layer, const LatentInput& in);
+  /// Keys and values are gathered where ranks share the rows.
+  Tensor attended_sparsely(const LatentLayer& layer, const TokenChoice& choice,
+                           const Tensor& query_LND, const Tensor& key_LND,
+                           const Tensor& value_LNV) const;
+  /// Of the ranks' rows.
+  RowShares row_shares() const;
 
   ContextRows rows_;
   std::optional<kernels::DeltaPlan> delta_plan_;  // made by the first layer that needs it

@@ -80,7 +80,7 @@ SparseResults sparse_results(const std::vector<Tensor>& numbers, const model::In
   std::vector<Tensor> inputs;
   for (const Tensor& x : numbers) inputs.push_back(x.to(options).detach().requires_grad_());
   const Tensor out =
-      model::sparse_attention(inputs[0], inputs[1], inputs[2], choice, kBranches, 0.072);
+      model::sparse_attention(inputs[0], inputs[1], inputs[2], {choice, kBranches}, 0.072);
   torch::autograd::backward({out}, {numbers[3].to(options)});
   const auto here = [](const Tensor& x) { return x.detach().cpu().to(at::kDouble); };
   return {here(out), here(inputs[0].grad()), here(inputs[1].grad()), here(inputs[2].grad())};

@@ -27,11 +27,14 @@ inline model::ModelConfig latent_model(int64_t num_layers) {
   return config;
 }
 
-/// Each token looks at two that an indexer chose; the second layer takes the choice of the first.
-inline model::ModelConfig sparse_model() {
-  model::ModelConfig config = with_layers(model::read_model_config(kModels + "glm_moe_dsa"), 2);
+/// Each token looks at two that an indexer chose; every second layer takes the choice of the one before it.
+inline model::ModelConfig sparse_model(int64_t num_layers = 2) {
+  model::ModelConfig config =
+      with_layers(model::read_model_config(kModels + "glm_moe_dsa"), num_layers);
   config.num_kv_heads = 8;
-  config.indexer.in_layer = {true, false};
+  config.indexer.in_layer.clear();
+  for (int64_t layer = 0; layer < num_layers; ++layer)
+    config.indexer.in_layer.push_back(layer % 2 == 0);
   config.indexer.count = 2;
   return config;
 }

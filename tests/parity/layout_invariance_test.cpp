@@ -120,6 +120,28 @@ TEST(LayoutInvariance, OfLatentAttention) {
   expect_layout_invariant(model.path, groups(), grpo(), kOfOtherMixers);
 }
 
+/// Stages begin with layers that have an indexer.
+const std::vector<ParallelLayout> kOfChoices{
+    {.dp = 2, .tp = 2},
+    {.cp = 2},
+    {.cp = 4, .contiguous_context = true},
+    {.tp = 2, .pp = 2, .cp = 2, .sequence_parallel = true},
+};
+
+TEST(LayoutInvariance, OfSparseAttention) {
+  const Scratch model;
+  make_model(model.path, sparse_model(4));
+  expect_layout_invariant(model.path, groups(), grpo(), kOfChoices);
+}
+
+TEST(LayoutInvariance, OfSparseAttentionThatIsComputedAgain) {
+  const Scratch model;
+  make_model(model.path, sparse_model(4));
+  TrainConfig config = grpo();
+  config.recompute = model::Recompute::kFull;
+  expect_layout_invariant(model.path, groups(), config, {{.tp = 2, .cp = 2}});
+}
+
 TEST(LayoutInvariance, OfGatedDeltaNets) {
   const Scratch model;
   make_model(model.path, delta_model(4, 2));

@@ -68,7 +68,7 @@ TEST(SparseAttention, HasTheGradientsThatAutogradHasOfPlainProducts) {
   };
   const Tensor weight_TNV = made_up({11, 2, 3}, 6);
   const auto ours = inputs(), plain = inputs();
-  const Tensor out = model::sparse_attention(ours[0], ours[1], ours[2], choice, kForest, 0.4);
+  const Tensor out = model::sparse_attention(ours[0], ours[1], ours[2], {choice, kForest}, 0.4);
   torch::autograd::backward({(out * weight_TNV).sum()}, {});
   std::vector<Tensor> rows;
   for (std::size_t s = 0; s < kForest.size(); ++s) {

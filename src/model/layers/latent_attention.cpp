@@ -120,12 +120,6 @@ LatentAttention::LatentAttention(const LayerSite& site)
 void LatentAttention::add_indexer(const LayerSite& site) {
   const IndexerConfig& config = site.config.indexer;
   const auto has_one = [&](int layer) { return config.in_layer[static_cast<std::size_t>(layer)]; };
-  if (site.mesh.sizes().cp > 1) {
-    throw ConfigError(
-        fmt::format("layer {} has sparse attention, whose choice context parallelism does not cut "
-                    "yet: use context parallelism of 1",
-                    site.index));
-  }
   layer_.index_count = config.count;
   for (layer_.index_source = site.index; !has_one(layer_.index_source);) --layer_.index_source;
   const auto layers = static_cast<int>(site.config.num_layers);

@@ -30,8 +30,7 @@ Costs latent_costs(const LatentShape& shape);
 
 class LatentAttention final : public Mixer {
  public:
-  /// Registers "self_attn.*" of the block. Throws ConfigError for what it does not do yet: an indexer on
-  /// a GPU or context-parallel ranks.
+  /// Registers "self_attn.*" of the block.
   explicit LatentAttention(const LayerSite& site);
   LatentAttention(const LatentAttention&) = delete;  // the builder points at the parameters
 
