@@ -69,7 +69,7 @@ TEST_P(WholeWeights, ARankTakesItsSlicesOfPiecesThatEndAnywhere) {
 
 INSTANTIATE_TEST_SUITE_P(Fixtures, WholeWeights,
                          ::testing::Values("llama", "qwen2", "qwen3", "qwen3_5", "qwen3_5_moe",
-                                           "gpt_oss"),
+                                           "gpt_oss", "phi3"),
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace

@@ -170,6 +170,10 @@ TEST(TensorParallel, BiasesOfSumsAreAddedOnce) {
   std::filesystem::remove_all(directory);
 }
 
+TEST(TensorParallel, RanksHaveASliceOfEachMatrixThatATensorHolds) {
+  expect_same_on_two_ranks(kModels + "phi3");
+}
+
 TEST(TensorParallel, RanksHaveHeadsOfLatentAttentionAndTheLatentsWhole) {
   model::ModelConfig config = latent_model(2);
   expect_same_on_two_and_four_ranks(config);

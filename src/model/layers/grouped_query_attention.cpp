@@ -81,9 +81,10 @@ GroupedQueryAttention::GroupedQueryAttention(const LayerSite& site)
   Product& output = products_.last;
 
   if (site.config.has_fused_qkv) {
-    site.check_whole("self_attn.qkv_proj");
     builder.add(projection.weight_OI,
-                {{site.name("self_attn.qkv_proj.weight"), {q + 2 * kv, hidden}, {}}});
+                {{site.name("self_attn.qkv_proj.weight"),
+                  {q + 2 * kv, hidden},
+                  {q_rows, shifted(kv_rows, q), shifted(kv_rows, q + kv)}}});
   } else {
     builder.add(projection.weight_OI,
                 {{site.name("self_attn.q_proj.weight"), {gated_q, hidden}, gated_q_rows},
