@@ -322,15 +322,6 @@ TEST_F(ModelDirectory, IsReadInTensorParallelSlicesThatMakeUpTheWhole) {
   }
 }
 
-TEST_F(ModelDirectory, WithNormsOverAllHeadsIsNotReadInSlicesOfHeads) {
-  try {
-    load_network(fixture("olmo2"), Precision::of("float32"), unconnected({.tp = 2}, 0));
-    FAIL() << "heads were sliced under a norm over all of them";
-  } catch (const ConfigError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("olmo2 norms queries and keys over all of them"));
-  }
-}
-
 TEST_F(ModelDirectory, WithLatentAttentionOrGatedDeltaNetsIsForRanksThatDivideTheirHeads) {
   const auto problem_on = [&](const char* name, const comm::ParallelLayout& layout) -> std::string {
     ModelConfig config = read_model_config(fixture(name));

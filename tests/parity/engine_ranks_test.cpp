@@ -66,7 +66,7 @@ INSTANTIATE_TEST_SUITE_P(Fixtures, EngineRanksOnGoldenModel,
                          ::testing::Values("deepseek_v2", "deepseek_v3", "deepseek_v32",
                                            "gemma3_text", "glm4_moe", "glm4_moe_lite",
                                            "glm_moe_dsa", "gpt_oss", "kimi_k2", "llama",
-                                           "llama3_rope", "phi3", "qwen2",
+                                           "llama3_rope", "minimax_m2", "olmo2", "phi3", "qwen2",
                                            "qwen3", "qwen3_moe", "qwen3_next", "qwen3_5",
                                            "qwen3_5_moe"),
                          [](const auto& info) { return std::string(info.param); });
@@ -108,7 +108,8 @@ TEST_P(EngineOfFourRanks, DrawsTheTokensOfOne) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Shapes, EngineOfFourRanks,
-                         ::testing::Values("qwen3", "qwen3_moe", "glm4_moe", "kimi_k2", "phi3"),
+                         ::testing::Values("qwen3", "qwen3_moe", "glm4_moe", "kimi_k2", "phi3",
+                                           "olmo2"),
                          [](const auto& info) { return std::string(info.param); });
 
 TEST(EngineRanks, ChoicesOfExpertsAreThoseOfOneRank) {
@@ -163,7 +164,7 @@ TEST_P(ChecksumsOfRanks, AreThoseOfTheWholeModel) {
 
 INSTANTIATE_TEST_SUITE_P(Fixtures, ChecksumsOfRanks,
                          ::testing::Values("deepseek_v3", "glm4_moe", "gpt_oss", "qwen3_5_moe",
-                                           "phi3"),
+                                           "phi3", "olmo2"),
                          [](const auto& info) { return std::string(info.param); });
 
 TEST(EngineRanks, PagesAreTakenAwayAndGivenBackOnAllRanks) {
@@ -276,7 +277,8 @@ TEST_P(WeightsOfRanks, AreTheirSlicesOfACheckpoint) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Fixtures, WeightsOfRanks,
-                         ::testing::Values("qwen3", "deepseek_v3", "gpt_oss", "qwen3_5_moe", "phi3"),
+                         ::testing::Values("qwen3", "deepseek_v3", "gpt_oss", "qwen3_5_moe", "phi3",
+                                           "olmo2"),
                          [](const auto& info) { return std::string(info.param); });
 
 TEST(EngineRanks, AnEngineThatLosesARankIsLost) {

@@ -193,6 +193,14 @@ TEST(ExpertLayout, ExpertsThatFilesHoldAsOneTensorWithGatesBeforeUps) {
                            {.dp = 2, .tp = 2, .pp = 2, .ep = 2, .etp = 2}});
 }
 
+TEST(ExpertLayout, BesideNormsOverAllHeads) {
+  const Scratch model;
+  make_model_like(model.path, "minimax_m2");
+  expect_layout_invariant(model.path, groups(), policy(),
+                          {{.dp = 2, .tp = 2, .ep = 2, .etp = 2, .sequence_parallel = true},
+                           {.tp = 2, .pp = 2, .cp = 2, .ep = 2, .first_layers = 1}});
+}
+
 TEST(ExpertLayout, RanksWithFewerMicroBatchesThanOthers) {
   const Scratch model;
   make_expert_model(model.path, "glm4_moe");

@@ -153,6 +153,12 @@ TEST(LayoutInvariance, OfMatricesThatFilesHoldAsOneTensor) {
   expect_layout_invariant(model.path, groups(), grpo(), kWithTensor);
 }
 
+TEST(LayoutInvariance, OfNormsOverAllHeads) {
+  const Scratch model;
+  make_model_like(model.path, "olmo2");
+  expect_layout_invariant(model.path, groups(), grpo(), kWithTensor);
+}
+
 TEST(LayoutInvariance, OfALossOverSequencesAndWhitenedAdvantages) {
   const Scratch model;
   make_model(model.path, "qwen3", /*ties_embeddings=*/true);

@@ -174,6 +174,11 @@ TEST(TensorParallel, RanksHaveASliceOfEachMatrixThatATensorHolds) {
   expect_same_on_two_ranks(kModels + "phi3");
 }
 
+TEST(TensorParallel, NormsOverAllHeadsAreOverThoseOfAllRanks) {
+  expect_same_on_two_ranks(kModels + "olmo2");
+  expect_same_on_two_ranks(kModels + "olmo2", model::Recompute::kFull);
+}
+
 TEST(TensorParallel, RanksHaveHeadsOfLatentAttentionAndTheLatentsWhole) {
   model::ModelConfig config = latent_model(2);
   expect_same_on_two_and_four_ranks(config);
