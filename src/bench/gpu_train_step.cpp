@@ -57,7 +57,7 @@ double flops_per_token(model::Network& network, const comm::Mesh& mesh, int64_t 
   for (const model::BlockNeeds& block : network.blocks())
     flops_per_pair += static_cast<double>(block.costs.flops_per_pair);
   for (const model::NamedWeight& weight : network.weights().tensors()) {
-    const bool is_here = weight.slice.dim >= 0 || mesh.at().tp == 0;
+    const bool is_here = !weight.slices.is_whole() || mesh.at().tp == 0;
     if (is_here && (!weight.is_on_two_stages || mesh.at().pp == 0))
       parameters += static_cast<double>(c10::multiply_integers(weight.shape));
   }

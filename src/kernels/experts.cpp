@@ -20,7 +20,8 @@ using torch::autograd::variable_list;
 /// One of the two matrices of each expert.
 struct Matrices {
   Tensor weight, grad;           // [E, outputs, inputs], or turned
-  Tensor bias_EO, bias_grad_EO;  // undefined without biases
+  Tensor bias_EB, bias_grad_EB;  // of the outputs from bias_begin on; undefined without biases
+  int64_t bias_begin = 0;
   bool is_turned = false;
 };
 
@@ -31,8 +32,8 @@ class Group {
       : starts_(starts),
         is_in_turns_(stack.is_in_turns),
         limit_(stack.swiglu_limit),
-        gate_up_(matrices(stack.gate_up, stack.gate_up_bias)),
-        down_(matrices(stack.down, stack.down_bias)) {}
+        gate_up_(matrices(stack.gate_up, stack.gate_up_bias, 0)),
+        down_(matrices(stack.down, stack.down_bias, stack.down_bias_begin)) {}
 
   const Matrices& gate_up() const { return gate_up_; }
   const Matrices& down() const { return down_; }
@@ -41,16 +42,22 @@ class Group {
     const Device& device = kernels_for(x_SI);
     const Tensor y_SO = m.is_turned ? device.grouped_input_grad(x_SI, m.weight, starts_)
                                     : device.grouped_linear(x_SI, m.weight, starts_);
-    return m.bias_EO.defined() ? y_SO.add_(bias_of_rows(m, x_SI.size(0))) : y_SO;
+    if (m.bias_EB.defined()) biased(y_SO, m).add_(bias_of_rows(m, x_SI.size(0)));
+    return y_SO;
   }
 
   Tensor gated_product(const Tensor& x_SI) const {
-    if (gate_up_.is_turned || gate_up_.bias_EO.defined()) return gated(product(x_SI, gate_up_));
+    if (gate_up_.is_turned || gate_up_.bias_EB.defined()) return gated(product(x_SI, gate_up_));
     return kernels_for(x_SI).grouped_gated_linear(x_SI, gate_up_.weight, starts_);
   }
 
+  /// The outputs that have a bias here.
+  static Tensor biased(const Tensor& y_SO, const Matrices& m) {
+    return y_SO.narrow(1, m.bias_begin, m.bias_EB.size(1));
+  }
+
   Tensor bias_of_rows(const Matrices& m, int64_t num_rows) const {
-    return m.bias_EO.index_select(0, expert_of_rows(num_rows));
+    return m.bias_EB.index_select(0, expert_of_rows(num_rows));
   }
 
   Tensor input_grad(const Tensor& dy_SO, const Matrices& m) const {
@@ -67,9 +74,9 @@ class Group {
   }
 
   void add_bias_grad(const Tensor& dy_SO, const Matrices& m) const {
-    if (!m.bias_grad_EO.defined()) return;
-    m.bias_grad_EO.index_add_(0, expert_of_rows(dy_SO.size(0)),
-                              dy_SO.to(m.bias_grad_EO.scalar_type()));
+    if (!m.bias_grad_EB.defined()) return;
+    m.bias_grad_EB.index_add_(0, expert_of_rows(dy_SO.size(0)),
+                              biased(dy_SO, m).to(m.bias_grad_EB.scalar_type()));
   }
 
   Tensor gated(const Tensor& gate_up_S2F) const {
@@ -95,12 +102,17 @@ class Group {
   }
 
  private:
-  Matrices matrices(const Param& weight, const Param& bias) const {
+  Matrices matrices(const Param& weight, const Param& bias, int64_t bias_begin) const {
     const int64_t experts = num_experts();
     const auto by_expert = [&](const Tensor& x) {
       return x.defined() ? x.view({experts, -1, x.size(x.dim() - 1)}) : x;
     };
-    return {by_expert(weight.value), by_expert(weight.grad), bias.value, bias.grad, is_in_turns_};
+    return {by_expert(weight.value),
+            by_expert(weight.grad),
+            bias.value,
+            bias.grad,
+            bias_begin,
+            is_in_turns_};
   }
 
   Tensor expert_of_rows(int64_t num_rows) const {
@@ -156,6 +168,7 @@ struct Experts : torch::autograd::Function<Experts> {
     keep(ctx, "gate_up_bias", stack.gate_up_bias);
     keep(ctx, "down_bias", stack.down_bias);
     ctx->saved_data["is_in_turns"] = stack.is_in_turns;
+    ctx->saved_data["down_bias_begin"] = stack.down_bias_begin;
     ctx->saved_data["swiglu_limit"] = stack.swiglu_limit;
     return sum_of_visits(rows.out_SH, visits.place_TK, weight_TK);
   }
@@ -168,7 +181,8 @@ struct Experts : torch::autograd::Function<Experts> {
                             ctx->saved_data["is_in_turns"].toBool(),
                             kept(ctx, "gate_up_bias"),
                             kept(ctx, "down_bias"),
-                            ctx->saved_data["swiglu_limit"].toDouble()};
+                            ctx->saved_data["swiglu_limit"].toDouble(),
+                            ctx->saved_data["down_bias_begin"].toInt()};
     GroupStarts starts(ctx->saved_data["device_starts"].toTensor());
     starts.host = ctx->saved_data["starts"].toIntVector();
     const Tensor token_S = ctx->saved_data["token"].toTensor();
@@ -198,7 +212,9 @@ ExpertRowGradients expert_rows_backward(const Tensor& dout_SH, const std::functi
       group.gated_gradients(group.input_grad(dout_SH, group.down()), gate_up_S2F, weight_S1);
   if (stack.down_bias.defined()) {
     const Tensor wide_SH = dout_SH.to(weight_S.scalar_type());
-    through.dweight_S.add_((wide_SH * group.bias_of_rows(group.down(), dout_SH.size(0))).sum(1));
+    through.dweight_S.add_(
+        (Group::biased(wide_SH, group.down()) * group.bias_of_rows(group.down(), dout_SH.size(0)))
+            .sum(1));
     group.add_bias_grad(wide_SH * weight_S1, group.down());
   }
   group.add_weight_grad(dout_SH, through.weighted_SF, group.down());

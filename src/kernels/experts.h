@@ -27,6 +27,8 @@ struct ExpertStack {
   Param gate_up_bias;  // [E, 2F], of the second form
   Param down_bias;     // [E, H]
   double swiglu_limit = 0;
+  /// Ranks that have slices of the experts' width share down_bias: this one's columns begin here.
+  int64_t down_bias_begin = 0;
 };
 
 /// [T, H] in the precision of x. weight_TK: float32 (float64). Differentiable under grad mode in x

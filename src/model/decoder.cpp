@@ -114,7 +114,7 @@ class Decoder final : public Network {
     if (is_first_stage_ || (is_last_stage_ && config.ties_embeddings)) {
       builder.add(embedding_, {{.name = config.tensor_prefix + "embed_tokens.weight",
                                 .full_shape = vocabulary,
-                                .slice = vocabulary_,
+                                .slices = vocabulary_,
                                 .is_on_two_stages = config.ties_embeddings && sizes.pp > 1,
                                 .room_rows = room_rows}});
     }
@@ -136,7 +136,7 @@ class Decoder final : public Network {
       if (!config.ties_embeddings)
         builder.add(head_, {{.name = "lm_head.weight",
                              .full_shape = vocabulary,
-                             .slice = vocabulary_,
+                             .slices = vocabulary_,
                              .room_rows = room_rows}});
     }
     builder.allocate(precision);

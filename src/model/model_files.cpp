@@ -136,8 +136,7 @@ Tensor ModelFiles::read_low_precision(const NamedWeight& weight, StoredForm form
                                   directory_.string(), weight.name, fmt::join(whole.sizes(), ", "),
                                   fmt::join(weight.full_shape, ", ")));
   }
-  const Slice& slice = weight.slice;
-  return slice.dim < 0 ? whole : whole.slice(slice.dim, slice.begin, slice.end);
+  return weight.slices.of(whole);
 }
 
 void ModelFiles::read_into(Weights& weights, StoredForm form, int64_t fp8_block,
@@ -185,7 +184,7 @@ void ModelFiles::read_into(Weights& weights, StoredForm form, int64_t fp8_block,
         return;
       }
       const TensorLocation& location = tensors_.at(weight.name);
-      location.file->read(*location.tensor, weight.slice, Weights::view(flat, weight));
+      location.file->read(*location.tensor, weight.slices, Weights::view(flat, weight));
     } catch (...) {
       const std::lock_guard lock(mutex);
       if (!first_error) first_error = std::current_exception();

@@ -6,17 +6,9 @@
 #include <cstdint>
 
 #include "comm/mesh.h"
+#include "model/slices.h"
 
 namespace slime::model {
-
-/// Which slice of a full tensor a rank holds: [begin, end) along dimension `dim`; dim -1 means all
-/// of it.
-struct Slice {
-  int dim = -1;
-  int64_t begin = 0;
-  int64_t end = 0;
-  bool operator==(const Slice&) const = default;
-};
 
 /// This rank's of mesh.sizes().tp equal slices of `size` along `dim`. Throws ConfigError when it
 /// does not divide.

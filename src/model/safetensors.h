@@ -19,7 +19,7 @@
 #include <vector>
 
 #include "core/tensor.h"
-#include "model/parallel_layout.h"
+#include "model/slices.h"
 
 namespace slime::model {
 
@@ -45,10 +45,10 @@ class SafetensorsFile final {
   const std::map<std::string, StoredTensor>& tensors() const { return tensors_; }
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
 
-  /// Reads a slice of a tensor into `out`, contiguous and of the slice's shape, converting to its
-  /// precision. Only the rows or columns of the slice are read. Safe from several threads. Throws
+  /// Reads slices of a tensor into `out`, contiguous and of their shape, converting to its
+  /// precision. Only what is in the slices is read. Safe from several threads. Throws
   /// ConfigError when the file ends early.
-  void read(const StoredTensor& tensor, const Slice& slice, Tensor out) const;
+  void read(const StoredTensor& tensor, const Slices& slices, Tensor out) const;
   /// A whole tensor in its stored precision.
   Tensor read(const std::string& name) const;
 

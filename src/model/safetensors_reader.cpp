@@ -206,40 +206,28 @@ void SafetensorsFile::read_bytes(void* out, uint64_t offset, uint64_t size) cons
   }
 }
 
-void SafetensorsFile::read(const StoredTensor& tensor, const Slice& slice, Tensor out) const {
+void SafetensorsFile::read(const StoredTensor& tensor, const Slices& slices, Tensor out) const {
   check(out.is_contiguous(), "safetensors are read into contiguous memory");
   if (!out.is_cpu()) {
     const Tensor on_host = at::empty(out.sizes(), out.options().device(at::kCPU));
-    read(tensor, slice, on_host);
+    read(tensor, slices, on_host);
     out.copy_(on_host);
     return;
   }
-  // The tensor as [outer, whole] elements of which each row's slice [first, first + slice_size) is
-  // wanted.
-  int64_t outer = 1, whole = 1, first = 0, slice_size = 0;
-  for (const int64_t size : tensor.shape) whole *= size;
-  slice_size = whole;
-  if (slice.dim >= 0) {
-    const auto dim = static_cast<size_t>(slice.dim);
-    int64_t inner = 1;
-    for (size_t i = 0; i < dim; ++i) outer *= tensor.shape[i];
-    for (size_t i = dim + 1; i < tensor.shape.size(); ++i) inner *= tensor.shape[i];
-    whole = tensor.shape[dim] * inner;
-    first = slice.begin * inner;
-    slice_size = (slice.end - slice.begin) * inner;
-  }
-  check(out.numel() == outer * slice_size, "the destination of a read has the slice's size");
+  check(out.sizes() == slices.shape(tensor.shape),
+        "the destination of a read has the shape of the slices");
   const auto width = static_cast<int64_t>(c10::elementSize(tensor.dtype));
   const Tensor flat = out.view({-1});
   const bool converts = out.scalar_type() != tensor.dtype;
   Tensor block;
-  for (int64_t row = 0; row < outer; ++row) {
-    for (int64_t done = 0; done < slice_size;) {
+  const int64_t all = static_cast<int64_t>(tensor.end - tensor.begin) / width;
+  slices.for_each_run(tensor.shape, {0, all}, [&](const Slices::Run& run) {
+    for (int64_t done = 0; done < run.size;) {
       const int64_t size =
-          converts ? std::min(slice_size - done, kBlockBytes / width) : slice_size - done;
+          converts ? std::min(run.size - done, kBlockBytes / width) : run.size - done;
       const uint64_t offset =
-          tensor.begin + static_cast<uint64_t>((row * whole + first + done) * width);
-      Tensor target = flat.narrow(0, row * slice_size + done, size);
+          tensor.begin + static_cast<uint64_t>((run.whole_begin + done) * width);
+      Tensor target = flat.narrow(0, run.own_begin + done, size);
       if (converts) {
         if (!block.defined() || block.size(0) < size) block = at::empty({size}, tensor.dtype);
         read_bytes(block.data_ptr(), offset, static_cast<uint64_t>(size * width));
@@ -249,7 +237,7 @@ void SafetensorsFile::read(const StoredTensor& tensor, const Slice& slice, Tenso
       }
       done += size;
     }
-  }
+  });
 }
 
 Tensor SafetensorsFile::read(const std::string& name) const {

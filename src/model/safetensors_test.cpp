@@ -68,10 +68,15 @@ TEST_F(Safetensors, ReadOnlyTheSliceThatIsAskedFor) {
   write_safetensors(directory_ / "x.safetensors", {{"a", a}});
   const SafetensorsFile file(directory_ / "x.safetensors");
   Tensor rows = at::empty({2, 8}), columns = at::empty({6, 4}, at::kDouble);
-  file.read(file.tensors().at("a"), {0, 2, 4}, rows);
-  file.read(file.tensors().at("a"), {1, 4, 8}, columns);
+  const StoredTensor& stored = file.tensors().at("a");
+  file.read(stored, Slice{0, 2, 4}, rows);
+  file.read(stored, Slice{1, 4, 8}, columns);
   EXPECT_TRUE(rows.equal(a.slice(0, 2, 4)));
   EXPECT_TRUE(columns.equal(a.slice(1, 4, 8).to(at::kDouble)));
+  Tensor pieces = at::empty({4, 5});
+  file.read(stored, {{0, 0, 2}, {0, 3, 5}, {1, 0, 3}, {1, 6, 8}}, pieces);
+  EXPECT_TRUE(pieces.equal(
+      at::cat({a.slice(0, 0, 2), a.slice(0, 3, 5)}).index_select(1, at::tensor({0, 1, 2, 6, 7}))));
 }
 
 TEST_F(Safetensors, KeepTheOldFileWhenTheNewOneCannotBeWritten) {

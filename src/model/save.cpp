@@ -76,7 +76,7 @@ void write_sharded(const std::filesystem::path& directory, const std::string& st
 
 void check_whole(const Weights& weights) {
   for (const NamedWeight& weight : weights.tensors()) {
-    if (weight.slice.dim < 0 && !weight.is_of_own_expert) continue;
+    if (weight.slices.is_whole() && !weight.is_of_own_expert) continue;
     throw ConfigError(fmt::format(
         "{} is a slice [{}] of [{}] on this rank: slices are not written under the names of whole "
         "tensors; gather them first, or save with tensor parallelism of 1",

@@ -8,6 +8,7 @@
 #include <array>
 #include <cstring>
 #include <string_view>
+#include <utility>
 
 #include "core/error.h"
 #include "core/xxhash64.h"
@@ -39,41 +40,27 @@ std::vector<std::vector<Number>> told_by_all(const std::vector<Number>& own,
   return all;
 }
 
-/// Slices of one tensor: entries [first, last) of this rank's, and of rank r slices[r][first], ...
-struct SlicedTensor {
-  std::size_t first, last;
-  const std::vector<std::vector<Slice>>& slices;
-};
-
-/// At rank 0 the tensor, elsewhere undefined.
-Tensor put_together(const Weights& weights, const SlicedTensor& tensor, comm::RankGroup& ranks) {
-  const NamedWeight& named = weights.tensors()[tensor.first];
-  const bool is_first = ranks.rank() == 0;
-  const Tensor whole = is_first ? at::empty(named.full_shape, weights.flat().options()) : Tensor();
-  for (std::size_t i = tensor.first; i < tensor.last; ++i) {
-    const Tensor own = Weights::view(weights.flat(), weights.tensors()[i]);
-    using Direction = comm::Message::Direction;
-    if (!is_first) {
-      const std::array messages{comm::Message{Direction::kSend, 0, own}};
-      ranks.exchange(messages, "gather", kWhat);
-      continue;
-    }
-    std::vector<comm::Message> messages;
-    for (int rank = 0; rank < ranks.size(); ++rank) {
-      const Slice& slice = tensor.slices[static_cast<std::size_t>(rank)][i];
-      const Tensor place = whole.narrow(slice.dim, slice.begin, slice.end - slice.begin);
-      if (rank == 0) {
-        place.copy_(own);
-      } else {
-        messages.push_back({Direction::kReceive, rank, at::empty(place.sizes(), own.options())});
-      }
-    }
+/// At rank 0 the tensor, elsewhere undefined. `slices`: of each rank.
+Tensor put_together(const Weights& weights, const NamedWeight& weight,
+                    const std::vector<Slices>& slices, comm::RankGroup& ranks) {
+  const Tensor own = Weights::view(weights.flat(), weight);
+  using Direction = comm::Message::Direction;
+  if (ranks.rank() != 0) {
+    const std::array messages{comm::Message{Direction::kSend, 0, own}};
     ranks.exchange(messages, "gather", kWhat);
-    for (const comm::Message& message : messages) {
-      const Slice& slice = tensor.slices[static_cast<std::size_t>(message.peer)][i];
-      whole.narrow(slice.dim, slice.begin, slice.end - slice.begin).copy_(message.x);
-    }
+    return {};
   }
+  const Tensor whole = at::empty(weight.full_shape, own.options());
+  weight.slices.place(own, whole);
+  std::vector<comm::Message> messages;
+  for (int rank = 1; rank < ranks.size(); ++rank) {
+    const Slices& theirs = slices[static_cast<std::size_t>(rank)];
+    messages.push_back(
+        {Direction::kReceive, rank, at::empty(theirs.shape(weight.full_shape), own.options())});
+  }
+  ranks.exchange(messages, "gather", kWhat);
+  for (const comm::Message& message : messages)
+    slices[static_cast<std::size_t>(message.peer)].place(message.x, whole);
   return whole;
 }
 
@@ -100,8 +87,8 @@ WeightChecksums checksums_of(const Weights& weights, comm::RankGroup& ranks) {
   std::vector<Slice> own_slices;
   std::vector<uint64_t> own_copies;  // of what each rank has whole
   for (const NamedWeight& weight : weights.tensors()) {
-    own_slices.push_back(weight.slice);
-    if (weight.slice.dim < 0)
+    own_slices.insert(own_slices.end(), weight.slices.all().begin(), weight.slices.all().end());
+    if (weight.slices.is_whole())
       own_copies.push_back(checksum_of(Weights::view(weights.flat(), weight)));
   }
   for (const NamedConstant& constant : weights.constants())
@@ -117,15 +104,20 @@ WeightChecksums checksums_of(const Weights& weights, comm::RankGroup& ranks) {
                                                                      : checksum_of_bytes(of_ranks);
   };
   WeightChecksums checksums;
-  const std::vector<NamedWeight>& tensors = weights.tensors();
-  for (std::size_t i = 0, next = 0; i < tensors.size(); i = next) {
-    for (next = i + 1; next < tensors.size() && tensors[next].name == tensors[i].name;) ++next;
-    if (tensors[i].slice.dim < 0) {
-      checksums.push_back({tensors[i].name, checksum_of_copies()});
+  std::size_t next_slice = 0;
+  for (const NamedWeight& weight : weights.tensors()) {
+    if (weight.slices.is_whole()) {
+      checksums.push_back({weight.name, checksum_of_copies()});
       continue;
     }
-    const Tensor whole = put_together(weights, {i, next, slices}, ranks);
-    if (whole.defined()) checksums.push_back({tensors[i].name, checksum_of(whole)});
+    const std::size_t first = std::exchange(next_slice, next_slice + weight.slices.all().size());
+    std::vector<Slices> of_ranks;
+    for (const std::vector<Slice>& told : slices)
+      of_ranks.emplace_back(
+          std::vector<Slice>(told.begin() + static_cast<std::ptrdiff_t>(first),
+                             told.begin() + static_cast<std::ptrdiff_t>(next_slice)));
+    const Tensor whole = put_together(weights, weight, of_ranks, ranks);
+    if (whole.defined()) checksums.push_back({weight.name, checksum_of(whole)});
   }
   for (const NamedConstant& constant : weights.constants())
     checksums.push_back({constant.name, checksum_of_copies()});

@@ -8,10 +8,13 @@ namespace slime::model {
 namespace {
 
 json::object to_json(const TensorLayout& tensor) {
+  json::array slices;
+  for (const Slice& slice : tensor.slices.all())
+    slices.push_back({slice.dim, slice.begin, slice.end});
   return {{"name", tensor.name},
           {"shape", json::value_from(tensor.shape)},
           {"full_shape", json::value_from(tensor.full_shape)},
-          {"slice", {tensor.slice.dim, tensor.slice.begin, tensor.slice.end}},
+          {"slices", std::move(slices)},
           {"offset", tensor.offset}};
 }
 
@@ -19,7 +22,7 @@ std::string to_text(const Weights& weights) {
   json::array tensors, constants;
   for (const NamedWeight& weight : weights.tensors())
     tensors.push_back(
-        to_json({weight.name, weight.shape, weight.full_shape, weight.slice, weight.offset}));
+        to_json({weight.name, weight.shape, weight.full_shape, weight.slices, weight.offset}));
   for (const NamedConstant& constant : weights.constants()) {
     const std::vector<int64_t> shape = constant.value.sizes().vec();
     constants.push_back(to_json({constant.name, shape, shape, {}, 0}));
@@ -34,11 +37,15 @@ TensorLayout tensor_from(const json::value& value) {
   const auto numbers = [&](const char* key) {
     return json::value_to<std::vector<int64_t>>(value.at(key));
   };
-  const std::vector<int64_t> slice = numbers("slice");
+  std::vector<Slice> slices;
+  for (const json::value& slice : value.at("slices").as_array()) {
+    const auto told = json::value_to<std::vector<int64_t>>(slice);
+    slices.push_back({static_cast<int>(told.at(0)), told.at(1), told.at(2)});
+  }
   return {.name = json::value_to<std::string>(value.at("name")),
           .shape = numbers("shape"),
           .full_shape = numbers("full_shape"),
-          .slice = {static_cast<int>(slice.at(0)), slice.at(1), slice.at(2)},
+          .slices = Slices(std::move(slices)),
           .offset = value.at("offset").to_number<int64_t>()};
 }
 

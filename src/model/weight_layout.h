@@ -14,9 +14,9 @@ namespace slime::model {
 /// As NamedWeight. Of a constant, which every rank that has it has whole, offset means nothing.
 struct TensorLayout {
   std::string name;
-  std::vector<int64_t> shape;  // of the slice
+  std::vector<int64_t> shape;  // of what the rank holds
   std::vector<int64_t> full_shape;
-  Slice slice;
+  Slices slices;
   int64_t offset = 0;
 };
 

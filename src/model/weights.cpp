@@ -83,25 +83,15 @@ void Weights::Builder::add(kernels::Param& param, std::vector<Component> compone
     NamedWeight weight;
     weight.name = std::move(component.name);
     weight.full_shape = std::move(component.full_shape);
-    weight.slice = component.slice;
+    weight.slices = component.slices.simplified(weight.full_shape);
     weight.has_partial_grad = component.has_partial_grad;
     weight.is_on_two_stages = component.is_on_two_stages;
     weight.keeps_stored_precision = component.keeps_stored_precision;
     weight.is_of_own_expert = component.is_of_own_expert;
-    weight.shape = weight.full_shape;
-    if (component.slice.dim >= 0) {
-      weight.shape[static_cast<size_t>(component.slice.dim)] =
-          component.slice.end - component.slice.begin;
-    }
+    weight.shape = weight.slices.shape(weight.full_shape);
     weight.offset = num_elements;
-    const bool is_of_the_last =
-        !weights_.tensors_.empty() && weights_.tensors_.back().name == weight.name;
-    if (is_of_the_last) {  // another slice of the same tensor
-      weight.whole_offset = weights_.tensors_.back().whole_offset;
-    } else {
-      weight.whole_offset = weights_.num_whole_elements_;
-      weights_.num_whole_elements_ += product(weight.full_shape);
-    }
+    weight.whole_offset = weights_.num_whole_elements_;
+    weights_.num_whole_elements_ += product(weight.full_shape);
     weight.decays = weight.shape.size() >= 2 && !component.is_bias;
     const int64_t row = weight.shape.empty() ? 1 : product(weight.shape) / weight.shape[0];
     num_elements += std::max(product(weight.shape), component.room_rows * row);

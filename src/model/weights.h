@@ -34,13 +34,12 @@ struct Precision {
   static Precision on_gpu(const std::string& dtype);
 };
 
-/// A Hugging Face tensor inside the flat buffer, or a rank's slice of one. A rank may hold several
-/// slices of a tensor that is several matrices in one: each is an entry under the tensor's name.
+/// A Hugging Face tensor inside the flat buffer, or a rank's slices of one.
 struct NamedWeight {
   std::string name;            // "model.layers.0.self_attn.q_proj.weight"
-  std::vector<int64_t> shape;  // of this rank's slice
+  std::vector<int64_t> shape;  // of what this rank holds
   std::vector<int64_t> full_shape;
-  Slice slice;
+  Slices slices;
   int64_t offset = 0;  // elements from the start of the flat buffer
   /// The same in the buffer of tensor-parallel size one (model/whole_weights.h).
   int64_t whole_offset = 0;

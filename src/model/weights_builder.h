@@ -8,11 +8,11 @@
 namespace slime::model {
 
 struct Weights::Builder {
-  /// One Hugging Face tensor of a fused parameter, or one slice of several that the rank holds of it.
+  /// One Hugging Face tensor of a fused parameter, or what the rank holds of it.
   struct Component {
     std::string name;
     std::vector<int64_t> full_shape;
-    Slice slice;  // of this rank; components of one parameter differ in dimension 0 only
+    Slices slices;  // of this rank; components of one parameter differ in dimension 0 only
     bool has_partial_grad = false;  // see NamedWeight
     bool is_bias = false;           // does not decay, though it has two dimensions
     bool is_on_two_stages = false;  // see NamedWeight

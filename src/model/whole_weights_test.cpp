@@ -9,6 +9,7 @@
 #include <set>
 #include <string>
 
+#include "comm/parallel_layout.h"
 #include "comm/unconnected_group.h"
 #include "model/network.h"
 
@@ -18,9 +19,11 @@ namespace {
 /// What a rank of so many has of a fixture, with zeros for weights.
 struct RankOfSeveral {
   RankOfSeveral(const ModelConfig& config, int rank, int size)
-      : mesh({.tp = size}, rank,
-             [&](comm::Axis, const std::vector<int>&) {
-               return std::make_unique<comm::UnconnectedGroup>(rank, size);
+      : mesh(comm::engine_layout(size), rank,
+             [&](comm::Axis, const std::vector<int>& members) {
+               const bool is_alone = members.size() == 1;
+               return std::make_unique<comm::UnconnectedGroup>(is_alone ? 0 : rank,
+                                                               static_cast<int>(members.size()));
              }),
         network(make_blank_network(config, Precision::of("float32"), mesh)) {}
   comm::Mesh mesh;
@@ -51,15 +54,12 @@ TEST_P(WholeWeights, ARankTakesItsSlicesOfPiecesThatEndAnywhere) {
            begin += length, length = 1 + (length * 31 + 777) % 5003)
         write_whole_(own, static_cast<int64_t>(begin), all.substr(begin, length));
       std::set<std::string> names;
-      for (const NamedWeight& weight : own.tensors()) {  // of some it has several slices
+      for (const NamedWeight& weight : own.tensors()) {
         names.insert(weight.name);
         const auto& tensors = whole->weights().tensors();
         const auto found = std::ranges::find(tensors, weight.name, &NamedWeight::name);
         ASSERT_NE(found, tensors.end()) << weight.name;
-        Tensor expected = Weights::view(whole_N, *found);
-        if (weight.slice.dim >= 0)
-          expected = expected.narrow(weight.slice.dim, weight.slice.begin,
-                                     weight.slice.end - weight.slice.begin);
+        const Tensor expected = weight.slices.of(Weights::view(whole_N, *found));
         EXPECT_TRUE(at::equal(Weights::view(own.flat(), weight), expected)) << weight.name;
       }
       EXPECT_EQ(names.size(), whole->weights().tensors().size());
@@ -68,7 +68,8 @@ TEST_P(WholeWeights, ARankTakesItsSlicesOfPiecesThatEndAnywhere) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Fixtures, WholeWeights,
-                         ::testing::Values("llama", "qwen2", "qwen3", "qwen3_5"),
+                         ::testing::Values("llama", "qwen2", "qwen3", "qwen3_5", "qwen3_5_moe",
+                                           "gpt_oss", "phi3"),
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
+#include <c10/util/accumulate.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -15,7 +16,8 @@
 namespace slime::sync {
 namespace {
 
-using model::Slice;
+using model::Box;
+using model::Slices;
 using model::TensorLayout;
 using model::WeightLayout;
 
@@ -34,55 +36,49 @@ std::size_t count_of(const WeightLayout& weights) {
   return weights.tensors.size() + weights.constants.size();
 }
 
-Reshard::Box box_of(const TensorLayout& tensor) {
-  Reshard::Box box;
-  for (std::size_t d = 0; d < tensor.full_shape.size(); ++d) {
-    const bool is_cut = static_cast<int>(d) == tensor.slice.dim;
-    box.push_back(is_cut ? comm::Range{tensor.slice.begin, tensor.slice.begin + tensor.shape[d]}
-                         : comm::Range{0, tensor.full_shape[d]});
-  }
-  return box;
-}
-
-int64_t volume(const Reshard::Box& box) {
+int64_t volume(const Box& box) {
   int64_t elements = 1;
   for (const comm::Range& range : box) elements *= std::max<int64_t>(0, range.size());
   return elements;
 }
 
-Reshard::Box intersection(const Reshard::Box& a, const Reshard::Box& b) {
-  Reshard::Box both;
+Box intersection(const Box& a, const Box& b) {
+  Box both;
   for (std::size_t d = 0; d < a.size(); ++d)
     both.push_back({std::max(a[d].begin, b[d].begin), std::min(a[d].end, b[d].end)});
   return both;
 }
 
-/// Where the box of a tensor begins in its rank's flat buffer, if it is one run of it; otherwise -1.
-int64_t run_begin(const TensorLayout& tensor, const Reshard::Box& box) {
-  const Reshard::Box all = box_of(tensor);
+/// A box of the tensor, in a piece that a rank has of it, as a box of the rank's own.
+Box as_own(const Box& box, const Slices::Piece& piece) {
+  Box own;
+  for (std::size_t d = 0; d < box.size(); ++d) {
+    const int64_t shift = piece.own[d].begin - piece.whole[d].begin;
+    own.push_back({box[d].begin + shift, box[d].end + shift});
+  }
+  return own;
+}
+
+/// Where a box of what a rank has of a tensor begins in its flat buffer, if it is one run of it;
+/// otherwise -1.
+int64_t run_begin(const TensorLayout& tensor, const Box& box) {
   int64_t begin = 0;
   bool is_cut = false;  // by a dimension before this one: then this one has to be whole
   for (std::size_t d = 0; d < box.size(); ++d) {
-    if (is_cut && box[d] != all[d]) return -1;
-    begin = begin * all[d].size() + box[d].begin - all[d].begin;
+    if (is_cut && box[d] != comm::Range{0, tensor.shape[d]}) return -1;
+    begin = begin * tensor.shape[d] + box[d].begin;
     is_cut |= box[d].size() > 1;
   }
   return tensor.offset + begin;
 }
 
-/// The part of tensor or constant `index`, of which `weights` has a slice.
-Tensor view_of(const model::Weights& weights, std::size_t index, const Reshard::Box& box) {
+/// A part of what `weights` has of tensor or constant `index`.
+Tensor view_of(const model::Weights& weights, std::size_t index, const Box& box) {
   const std::size_t count = weights.tensors().size();
   const bool is_constant = index >= count;
-  Tensor part = is_constant ? weights.constants()[index - count].value
-                            : model::Weights::view(weights.flat(), weights.tensors()[index]);
-  const Slice slice = is_constant ? Slice{} : weights.tensors()[index].slice;
-  for (std::size_t d = 0; d < box.size(); ++d) {
-    const auto dim = static_cast<int64_t>(d);
-    const int64_t first = slice.dim == static_cast<int>(d) ? slice.begin : 0;
-    part = part.narrow(dim, box[d].begin - first, box[d].size());
-  }
-  return part;
+  return model::box_of(is_constant ? weights.constants()[index - count].value
+                                   : model::Weights::view(weights.flat(), weights.tensors()[index]),
+                       box);
 }
 
 }  // namespace
@@ -113,21 +109,28 @@ class Reshard::Plan {
   /// Where `rank` gets what it needs as its `target`.
   std::vector<Move> moves_to(int rank, std::size_t target) const {
     const TensorLayout& needed = tensor_of(need(rank), target);
-    const Box all = box_of(needed);
+    const std::vector<Slices::Piece> needed_pieces = needed.slices.pieces(needed.full_shape);
     std::vector<Move> moves;
-    int64_t found = 0;
+    std::vector<Box> found;
+    int64_t volume_found = 0;
     const auto holders = holders_.find(needed.name);
     for (const Holder& holder : nearest_first(holders, rank)) {
-      const Box box = intersection(box_of(tensor_of(have(holder.rank), holder.index)), all);
-      const auto is_same = [&box](const Move& move) { return move.box == box; };
-      if (volume(box) == 0 || std::ranges::any_of(moves, is_same)) continue;
-      found += volume(box);
+      const TensorLayout& held = tensor_of(have(holder.rank), holder.index);
       const bool is_constant = holder.index >= have(holder.rank).tensors.size();
-      moves.push_back(
-          {holder.rank, rank, holder.index, target, box,
-           is_constant ? -1 : run_begin(tensor_of(have(holder.rank), holder.index), box)});
+      for (const Slices::Piece& source : held.slices.pieces(held.full_shape)) {
+        for (const Slices::Piece& piece : needed_pieces) {
+          const Box box = intersection(source.whole, piece.whole);
+          if (volume(box) == 0 || std::ranges::find(found, box) != found.end()) continue;
+          found.push_back(box);
+          volume_found += volume(box);
+          const Box source_box = as_own(box, source);
+          moves.push_back({holder.rank, rank, holder.index, target, source_box, as_own(box, piece),
+                           is_constant ? -1 : run_begin(held, source_box)});
+        }
+      }
     }
-    check(found == volume(all), "the ranks together have each tensor once");
+    check(volume_found == c10::multiply_integers(needed.shape),
+          "the ranks together have each tensor once");
     return moves;
   }
 
@@ -184,7 +187,7 @@ Reshard::Reshard(const comm::Mesh& mesh, const model::Weights& from, const model
       if (!sends && rank != mesh.rank()) continue;
       for (Move& move : plan.moves_to(rank, target)) {
         if (move.to != mesh.rank() && move.from != mesh.rank()) continue;
-        const int64_t elements = volume(move.box);
+        const int64_t elements = volume(move.source_box);
         const comm::Range run{move.begin, move.begin + elements};
         if (move.to == mesh.rank() && move.from != move.to) bytes_received_ += elements * element;
         const auto [found, is_first] = last.emplace(std::pair(move.from, move.to), batch.size());
@@ -218,14 +221,15 @@ void Reshard::run(const std::vector<Shipment>& shipments) const {
     const comm::Range& run = shipment.run;
     if (shipment.from() == shipment.to()) {
       for (const Move& move : shipment.moves)
-        copies.emplace_back(view_of(to_, move.target, move.box),
-                            view_of(from_, move.source, move.box));
+        copies.emplace_back(view_of(to_, move.target, move.target_box),
+                            view_of(from_, move.source, move.source_box));
     } else if (shipment.from() == mesh_.rank()) {
-      const Tensor sent = run.size() > 0 ? from_.flat().narrow(0, run.begin, run.size())
-                                         : view_of(from_, first.source, first.box).contiguous();
+      const Tensor sent = run.size() > 0
+                              ? from_.flat().narrow(0, run.begin, run.size())
+                              : view_of(from_, first.source, first.source_box).contiguous();
       messages.push_back({Direction::kSend, shipment.to(), sent});
     } else {
-      const Tensor place = view_of(to_, first.target, first.box);
+      const Tensor place = view_of(to_, first.target, first.target_box);
       const bool is_in_place =
           shipment.moves.size() == 1 && place.device() == device && place.is_contiguous();
       const auto options = place.options().device(device);
@@ -235,7 +239,7 @@ void Reshard::run(const std::vector<Shipment>& shipments) const {
       messages.push_back({Direction::kReceive, shipment.from(), taken});
       if (is_in_place) continue;
       for (const Move& move : shipment.moves) {
-        const Tensor its_place = view_of(to_, move.target, move.box);
+        const Tensor its_place = view_of(to_, move.target, move.target_box);
         copies.emplace_back(
             its_place,
             run.size() > 0

@@ -32,9 +32,6 @@ class Reshard final {
   /// That this rank gets from others in each run().
   int64_t bytes_received() const { return bytes_received_; }
 
-  /// Indices of a tensor, in each of its dimensions from begin to end.
-  using Box = std::vector<comm::Range>;
-
  private:
   /// A part of a tensor and who has it; `source` and `target` count tensors, then constants, of the
   /// ranks' weights.
@@ -43,7 +40,8 @@ class Reshard final {
     int to = 0;
     std::size_t source = 0;
     std::size_t target = 0;
-    Box box;
+    model::Box source_box;  // of what the ranks have of the tensor
+    model::Box target_box;
     /// In the sender's flat buffer, where the part is one run of it; otherwise -1.
     int64_t begin = -1;
   };

@@ -194,7 +194,7 @@ void read_buffer(const fs::path& checkpoint, const StoredBuffer& stored) {
                                        fmt::join(weight.full_shape, ", ")));
         continue;
       }
-      file.read(found->second, weight.slice, model::Weights::view(whole_N, weight));
+      file.read(found->second, weight.slices, model::Weights::view(whole_N, weight));
     }
   }
   for (const std::string& name : missing) {

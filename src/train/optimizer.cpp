@@ -46,7 +46,7 @@ std::vector<comm::Range> counted_ranges(const model::Weights& weights, const com
                                         const comm::Mesh& mesh) {
   const auto is_counted = [&](const model::NamedWeight& weight) {
     const bool is_first_of_tp =
-        weight.slice.dim >= 0 || weight.is_of_own_expert || mesh.at().tp == 0;
+        !weight.slices.is_whole() || weight.is_of_own_expert || mesh.at().tp == 0;
     return is_first_of_tp && (!weight.is_on_two_stages || mesh.at().pp == 0);
   };
   if (std::ranges::all_of(weights.tensors(), is_counted)) return {{0, shard.size()}};

@@ -31,48 +31,49 @@ WholeTensors::WholeTensors(const comm::Mesh& mesh, const model::Weights& weights
       const auto [found, is_new] = index_of.emplace(tensor.name, entries_.size());
       if (is_new) {
         entries_.push_back({tensor.name, tensor.full_shape});
-        slices_.emplace_back();
+        held_.emplace_back();
       }
-      Slice held{rank, tensor.shape, tensor.slice, {}};
+      Held held{rank, tensor.shape, tensor.slices, {}};
       held.elements.begin = tensor.offset;
       held.elements.end = held.elements.begin + product(held.shape);
-      // Who has the same slice in the same place of another buffer holds a copy: the first of each
+      // Who has the same slices in the same place of another buffer holds a copy: the first of each
       // stage and tensor-parallel rank brings it, with those that have other shards of that buffer.
       const std::vector<int> sharers = sharers_of(held);
-      std::vector<Slice>& slices = slices_[found->second];
-      const bool is_copy = std::ranges::any_of(slices, [&](const Slice& other) {
-        return other.slice == held.slice && std::ranges::find(sharers, other.rank) == sharers.end();
+      std::vector<Held>& all_held = held_[found->second];
+      const bool is_copy = std::ranges::any_of(all_held, [&](const Held& other) {
+        return other.slices == held.slices &&
+               std::ranges::find(sharers, other.rank) == sharers.end();
       });
-      if (!is_copy) slices.push_back(std::move(held));
+      if (!is_copy) all_held.push_back(std::move(held));
     }
   }
 }
 
-std::size_t WholeTensors::part_of(const Slice& slice) const {
-  const std::vector<ShardedPart>& parts = parts_[static_cast<std::size_t>(slice.rank)];
-  return slice.elements.begin < parts.front().elements.end ? 0 : 1;
+std::size_t WholeTensors::part_of(const Held& held) const {
+  const std::vector<ShardedPart>& parts = parts_[static_cast<std::size_t>(held.rank)];
+  return held.elements.begin < parts.front().elements.end ? 0 : 1;
 }
 
-std::vector<int> WholeTensors::sharers_of(const Slice& slice) const {
-  const ShardedPart& part = parts_[static_cast<std::size_t>(slice.rank)][part_of(slice)];
-  return comm::members_of(mesh_.sizes(), part.axis, slice.rank);
+std::vector<int> WholeTensors::sharers_of(const Held& held) const {
+  const ShardedPart& part = parts_[static_cast<std::size_t>(held.rank)][part_of(held)];
+  return comm::members_of(mesh_.sizes(), part.axis, held.rank);
 }
 
-WholeTensors::Brought WholeTensors::brought(const Slice& slice, BufferForm form) const {
-  const std::vector<int> sharers = sharers_of(slice);
+WholeTensors::Brought WholeTensors::brought(const Held& held, BufferForm form) const {
+  const std::vector<int> sharers = sharers_of(held);
   const auto place =
-      static_cast<std::size_t>(std::ranges::find(sharers, slice.rank) - sharers.begin());
+      static_cast<std::size_t>(std::ranges::find(sharers, held.rank) - sharers.begin());
   Brought out;
-  comm::Range has = slice.elements;
+  comm::Range has = held.elements;
   if (form == BufferForm::kShards) {
-    out.tensor = part_of(slice);
-    const ShardedPart& part = parts_[static_cast<std::size_t>(slice.rank)][out.tensor];
+    out.tensor = part_of(held);
+    const ShardedPart& part = parts_[static_cast<std::size_t>(held.rank)][out.tensor];
     has = shards_of(part, static_cast<int>(sharers.size()))[place];
     out.begin = has.begin;
   } else if (place > 0) {
     has.end = has.begin;  // the first one brings it
   }
-  out.elements = {std::max(has.begin, slice.elements.begin), std::min(has.end, slice.elements.end)};
+  out.elements = {std::max(has.begin, held.elements.begin), std::min(has.end, held.elements.end)};
   if (out.elements.end < out.elements.begin) out.elements.end = out.elements.begin;
   return out;
 }
@@ -83,39 +84,34 @@ Tensor WholeTensors::gather(std::size_t index, const HeldBuffer& buffer) const {
   comm::RankGroup& world = mesh_.world();
   const int own_rank = world.rank();
   std::vector<comm::Message> messages;
-  std::map<int64_t, std::pair<const Slice*, Tensor>> parts;  // by where the slice begins
-  for (const Slice& slice : slices_[index]) {
-    const Brought has = brought(slice, buffer.form);
+  std::map<model::Slices, std::pair<std::vector<int64_t>, Tensor>> parts;
+  for (const Held& held : held_[index]) {
+    const Brought has = brought(held, buffer.form);
     const comm::Range& part = has.elements;
     if (part.size() == 0) continue;
     Tensor own;
-    if (slice.rank == own_rank)
+    if (held.rank == own_rank)
       own = buffer.tensors[has.tensor].narrow(0, part.begin - has.begin, part.size());
     if (own_rank != 0) {
       if (own.defined()) messages.push_back({comm::Message::Direction::kSend, 0, own});
       continue;
     }
-    auto& [holder, flat] = parts[slice.slice.begin];
-    holder = &slice;
-    if (!flat.defined()) flat = at::empty({product(slice.shape)}, buffer.tensors.front().options());
-    const Tensor place = flat.narrow(0, part.begin - slice.elements.begin, part.size());
+    auto& [shape, flat] = parts[held.slices];
+    shape = held.shape;
+    if (!flat.defined()) flat = at::empty({product(shape)}, buffer.tensors.front().options());
+    const Tensor place = flat.narrow(0, part.begin - held.elements.begin, part.size());
     if (own.defined()) {
       place.copy_(own);
     } else {
-      messages.push_back({comm::Message::Direction::kReceive, slice.rank, place});
+      messages.push_back({comm::Message::Direction::kReceive, held.rank, place});
     }
   }
   if (!messages.empty()) world.exchange(messages, "gather", kWhat);
   if (own_rank != 0) return {};
   const std::vector<int64_t>& shape = entries_[index].shape;
-  const auto& [first, flat] = parts.begin()->second;
-  if (first->slice.dim < 0) return flat.view(shape);
+  if (parts.begin()->first.is_whole()) return parts.begin()->second.second.view(shape);
   const Tensor whole = at::empty(shape, buffer.tensors.front().options());
-  for (const auto& [begin, part] : parts) {
-    const model::Slice& slice = part.first->slice;
-    whole.narrow(slice.dim, slice.begin, slice.end - slice.begin)
-        .copy_(part.second.view(part.first->shape));
-  }
+  for (const auto& [slices, part] : parts) slices.place(part.second.view(part.first), whole);
   return whole;
 }
 

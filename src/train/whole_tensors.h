@@ -45,29 +45,29 @@ class WholeTensors final {
   Tensor gather(std::size_t index, const HeldBuffer& buffer) const;
 
  private:
-  /// A slice that a rank holds, as elements of its flat buffer.
-  struct Slice {
+  /// What a rank holds of a tensor, as elements of its flat buffer.
+  struct Held {
     int rank = 0;
     std::vector<int64_t> shape;
-    model::Slice slice;
+    model::Slices slices;
     comm::Range elements;
   };
-  /// The part of the rank's buffer that the slice is in.
-  std::size_t part_of(const Slice& slice) const;
+  /// The part of the rank's buffer that it is in.
+  std::size_t part_of(const Held& held) const;
   /// Ranks that have the same elements in the same place.
-  std::vector<int> sharers_of(const Slice& slice) const;
+  std::vector<int> sharers_of(const Held& held) const;
   struct Brought {
-    comm::Range elements;  // of the slice, by this rank
+    comm::Range elements;  // by this rank
     int64_t begin = 0;     // where the tensor that it holds begins
     std::size_t tensor = 0;
   };
-  Brought brought(const Slice& slice, BufferForm form) const;
+  Brought brought(const Held& held, BufferForm form) const;
 
   const comm::Mesh& mesh_;
   const model::Weights& weights_;
   std::vector<std::vector<ShardedPart>> parts_;  // of each rank's buffer
   std::vector<Entry> entries_;
-  std::vector<std::vector<Slice>> slices_;  // of each entry, each part of it once
+  std::vector<std::vector<Held>> held_;  // of each entry, each part of it once
 };
 
 /// The constants of all pipeline stages, in no order. All ranks call it together.

@@ -3,6 +3,7 @@
 import array
 import json
 import re
+import shutil
 import struct
 import subprocess
 import sys
@@ -201,6 +202,73 @@ def test_divided_experts_train_as_those_of_one_rank_do(experts):
     # The engine has the experts of all ranks, or it would say other log-probs of what it drew.
     for numbers in numbers_that_repeat(experts / "drawn").values():
         assert 0 < numbers["train/train_rollout_logprob_abs_diff"] < 1e-4
+
+
+def with_vocabulary(path, source, size):
+    """A safetensors file whose embedding and head have at least so many rows: those that there are, again and again."""
+    data = source.read_bytes()
+    (length,) = struct.unpack("<Q", data[:8])
+    header, pieces, offset = json.loads(data[8 : 8 + length]), [], 0
+    for name, entry in header.items():
+        if name == "__metadata__":
+            continue
+        begin, end = entry["data_offsets"]
+        piece = data[8 + length + begin : 8 + length + end]
+        if name.endswith(("embed_tokens.weight", "lm_head.weight")) and entry["shape"][0] < size:
+            row = len(piece) // entry["shape"][0]
+            entry["shape"][0] = size
+            piece = (piece * (size * row // len(piece) + 1))[: size * row]
+        entry["data_offsets"] = [offset, offset + len(piece)]
+        offset += len(piece)
+        pieces.append(piece)
+    text = json.dumps(header).encode()
+    path.write_bytes(struct.pack("<Q", len(text)) + text + b"".join(pieces))
+
+
+EXPERTS_IN_SLICES = ["--expert-model-parallel-size", "2", "--expert-tensor-parallel-size", "2"]
+
+
+@pytest.mark.parametrize(
+    ("family", "extra", "rounding"),
+    [
+        ("phi3", [], 1e-4),
+        ("olmo2", [], 1e-4),
+        ("gpt_oss", EXPERTS_IN_SLICES, 1e-4),
+        ("qwen3_5_moe", EXPERTS_IN_SLICES, 5e-4),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_ranks_have_pieces_of_tensors_that_are_several_matrices(work, tmp_path, family, extra, rounding):
+    """Fused projections, experts of a layer in one tensor, norms over all heads: sliced in the trainer, and otherwise in engines of two ranks."""
+    places = [ROOT / "tests" / "fixtures" / "models" / family, ROOT.parent / "shared" / "fixtures" / "models" / family]
+    source = next((place for place in places if (place / "model.safetensors").exists()), None)
+    if source is None:
+        pytest.skip(f"the golden model {family} is not in this tree, nor beside it")
+    model = tmp_path / "model"
+    shutil.copytree(work / "model", model)
+    (tmp_path / "data").symlink_to(work / "data")
+    told = json.loads((source / "config.json").read_text())
+    text = told.get("text_config", told)
+    text["vocab_size"] = max(text["vocab_size"], 320)
+    text["eos_token_id"] = json.loads((work / "model" / "config.json").read_text())["eos_token_id"]
+    (model / "config.json").write_text(json.dumps(told))
+    with_vocabulary(model / "model.safetensors", source / "model.safetensors", text["vocab_size"])
+    pattern = str(tmp_path / "dump" / "{rollout_id}.jsonl")
+    flags = [*layout(4, tp=2, extra=["--sequence-parallel"]), *extra]
+    engines = ["--colocate", "--rollout-num-gpus", "4", "--rollout-num-gpus-per-engine", "2", "--check-weight-update-equal"]
+    runs = {
+        "sliced": [*flags, *engines, "--save-debug-rollout-data", pattern],
+        "one": ["--load-debug-rollout-data", pattern],
+    }
+    for name, of_run in runs.items():
+        done = run_slime(train_command(tmp_path, tmp_path / name, rollouts=2, extra=of_run))
+        assert done.returncode == 0, done.stdout + done.stderr
+        if name == "sliced":
+            assert done.stdout.count("tensors are the same in trainer and engines") == 2
+    sliced = numbers_that_repeat(tmp_path / "sliced")
+    for numbers in sliced.values():
+        assert 0 < numbers["train/train_rollout_logprob_abs_diff"] < rounding
+    assert_same_training(sliced, numbers_that_repeat(tmp_path / "one"))
 
 
 @pytest.mark.parametrize(

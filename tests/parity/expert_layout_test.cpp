@@ -45,6 +45,14 @@ void make_expert_model(const std::filesystem::path& directory, const char* like)
   save_uniform(config, directory);
 }
 
+/// The fixture's shape, with a vocabulary for the samples.
+void make_model_like(const std::filesystem::path& directory, const char* fixture) {
+  model::ModelConfig config = model::read_model_config(kModels + fixture);
+  config.raw = {};
+  config.vocab_size = 320;
+  save_uniform(config, directory);
+}
+
 /// Without a reference, which would be one more pass.
 TrainConfig policy(int64_t max_tokens = 50) {
   TrainConfig config = grpo(max_tokens);
@@ -97,10 +105,7 @@ TEST(ExpertLayout, ASharedExpertWithAGate) {
 
 TEST(ExpertLayout, BesideLatentAttention) {
   const Scratch model;
-  model::ModelConfig config = model::read_model_config(kModels + "kimi_k2");
-  config.raw = {};
-  config.vocab_size = 320;
-  save_uniform(config, model.path);
+  make_model_like(model.path, "kimi_k2");
   expect_layout_invariant(model.path, groups(), policy(), kOne);
 }
 
@@ -166,22 +171,34 @@ TEST(ExpertLayout, ChoicesOfThePassBeforeAreVisitedAgain) {
 TEST(ExpertLayout, ExpertsThatFilesHoldAsOneTensor) {
   // With biases, and gates and ups in turns.
   const Scratch model;
-  model::ModelConfig config = model::read_model_config(kModels + "gpt_oss");
-  config.raw = {};
-  save_uniform(config, model.path);
-  expect_layout_invariant(model.path, groups(), policy(), {{.dp = 3, .tp = 2, .ep = 3}});
+  make_model_like(model.path, "gpt_oss");
+  expect_layout_invariant(model.path, groups(), policy(),
+                          {{.dp = 3, .tp = 2, .ep = 3},
+                           {.tp = 2, .etp = 2},
+                           {.dp = 2, .etp = 2},
+                           {.tp = 2, .etp = 2, .sequence_parallel = true},
+                           {.dp = 3, .tp = 2, .ep = 3, .etp = 2, .sequence_parallel = true},
+                           {.dp = 2, .tp = 2, .pp = 2, .ep = 2, .etp = 2, .first_layers = 1}});
 }
 
-TEST(ExpertLayout, SlicesOfExpertsThatFilesHoldAsOneTensorAreRefused) {
-  const model::ModelConfig config = model::read_model_config(kModels + "gpt_oss");
-  on_mesh({.tp = 2, .etp = 2}, [&](const comm::Mesh& mesh) {
-    try {
-      model::make_blank_network(config, kExact, mesh);
-      FAIL() << "it was made";
-    } catch (const ConfigError& error) {
-      EXPECT_THAT(error.what(), ::testing::HasSubstr("use expert tensor parallelism of 1"));
-    }
-  });
+TEST(ExpertLayout, ExpertsThatFilesHoldAsOneTensorWithGatesBeforeUps) {
+  const Scratch model;
+  make_model_like(model.path, "qwen3_5_moe");
+  expect_layout_invariant(model.path, groups(), policy(),
+                          {{.dp = 2, .tp = 2, .ep = 4},
+                           {.tp = 2, .etp = 2},
+                           {.dp = 2, .etp = 2},
+                           {.tp = 2, .etp = 2, .sequence_parallel = true},
+                           {.dp = 2, .tp = 2, .ep = 2, .etp = 2, .sequence_parallel = true},
+                           {.dp = 2, .tp = 2, .pp = 2, .ep = 2, .etp = 2}});
+}
+
+TEST(ExpertLayout, BesideNormsOverAllHeads) {
+  const Scratch model;
+  make_model_like(model.path, "minimax_m2");
+  expect_layout_invariant(model.path, groups(), policy(),
+                          {{.dp = 2, .tp = 2, .ep = 2, .etp = 2, .sequence_parallel = true},
+                           {.tp = 2, .pp = 2, .cp = 2, .ep = 2, .first_layers = 1}});
 }
 
 TEST(ExpertLayout, RanksWithFewerMicroBatchesThanOthers) {
@@ -213,9 +230,7 @@ TEST(ExpertParts, MakeUpTheWhole) {
   for (const auto& part : parts) {
     const model::Weights& weights = part->weights();
     for (const model::NamedWeight& weight : weights.tensors()) {
-      Tensor expected = of_whole.at(weight.name);
-      if (weight.slice.dim >= 0)
-        expected = expected.slice(weight.slice.dim, weight.slice.begin, weight.slice.end);
+      const Tensor expected = weight.slices.of(of_whole.at(weight.name));
       EXPECT_TRUE(model::Weights::view(weights.flat(), weight).equal(expected)) << weight.name;
       const bool is_expert = weight.name.find(".experts.") != std::string::npos;
       EXPECT_EQ(weight.is_of_own_expert, is_expert) << weight.name;
@@ -253,6 +268,13 @@ TEST(ExpertLayoutCheckpoint, OfDividedExpertsIsReadByAnyLayout) {
   config.router_bias_update_rate = 0.01;
   expect_resumed_anywhere(model.path, config, {.dp = 2, .tp = 2, .ep = 2, .etp = 2},
                           {{}, {.dp = 4, .ep = 4}, {.tp = 2, .pp = 2, .ep = 2}});
+}
+
+TEST(ExpertLayoutCheckpoint, OfSlicesOfExpertsInOneTensorIsReadByAnyLayout) {
+  const Scratch model;
+  make_model_like(model.path, "gpt_oss");
+  expect_resumed_anywhere(model.path, policy(), {.dp = 2, .tp = 2, .ep = 2, .etp = 2},
+                          {{}, {.dp = 3, .ep = 3}, {.tp = 2, .pp = 2, .etp = 2}});
 }
 
 TEST(ExpertLayoutCheckpoint, OfStagesWithSelectionBiasesIsReadByAnyLayout) {

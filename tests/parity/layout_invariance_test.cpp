@@ -32,6 +32,19 @@ void make_model(const std::filesystem::path& directory, const char* like, bool t
   make_model(directory, config);
 }
 
+/// Of a family whose heads are shares of the hidden size, alike in all layers.
+void make_model_like(const std::filesystem::path& directory, const char* fixture) {
+  model::ModelConfig config = model::read_model_config(kModels + fixture);
+  config.raw = {};
+  config.num_layers = 8;
+  config.rotary_dim = config.rotary_dim * config.num_heads / 8;
+  config.num_heads = 8;
+  config.num_kv_heads = 4;
+  config.head_dim = config.hidden_size / 8;
+  config.window.assign(8, config.window.front());
+  make_model(directory, config);
+}
+
 const std::vector<ParallelLayout> kTensor{
     {.tp = 2},
     {.tp = 4},
@@ -101,6 +114,14 @@ const std::vector<ParallelLayout> kSome{
     {.tp = 2, .pp = 2, .cp = 2, .sequence_parallel = true, .chunks = 2},
 };
 
+/// With slices, in each way.
+const std::vector<ParallelLayout> kWithTensor{
+    {.tp = 2},
+    {.tp = 4, .sequence_parallel = true},
+    {.dp = 2, .tp = 2, .sequence_parallel = true},
+    {.tp = 2, .pp = 2, .cp = 2, .sequence_parallel = true, .chunks = 2},
+};
+
 TEST(LayoutInvariance, OfAModelWithAHeadOfItsOwn) {
   const Scratch model;
   make_model(model.path, "qwen2", /*ties_embeddings=*/false);
@@ -148,6 +169,18 @@ TEST(LayoutInvariance, OfGatedDeltaNets) {
   expect_layout_invariant(model.path, groups(), grpo(), kOfOtherMixers);
 }
 
+TEST(LayoutInvariance, OfMatricesThatFilesHoldAsOneTensor) {
+  const Scratch model;
+  make_model_like(model.path, "phi3");
+  expect_layout_invariant(model.path, groups(), grpo(), kWithTensor);
+}
+
+TEST(LayoutInvariance, OfNormsOverAllHeads) {
+  const Scratch model;
+  make_model_like(model.path, "olmo2");
+  expect_layout_invariant(model.path, groups(), grpo(), kWithTensor);
+}
+
 TEST(LayoutInvariance, OfALossOverSequencesAndWhitenedAdvantages) {
   const Scratch model;
   make_model(model.path, "qwen3", /*ties_embeddings=*/true);
@@ -188,6 +221,13 @@ TEST(LayoutCheckpoint, OfDataAndTensorParallelRanksIsReadByAnyLayout) {
                            {.dp = 4},
                            {.tp = 2, .cp = 2, .sequence_parallel = true},
                            {.tp = 2, .pp = 2}});
+}
+
+TEST(LayoutCheckpoint, OfMatricesThatFilesHoldAsOneTensorIsReadByAnyLayout) {
+  const Scratch model;
+  make_model_like(model.path, "phi3");
+  expect_resumed_anywhere(model.path, grpo(), {.dp = 2, .tp = 2},
+                          {{.tp = 4}, {}, {.tp = 2, .pp = 2, .sequence_parallel = true}});
 }
 
 TEST(LayoutCheckpoint, OfPipelineStagesIsReadByAnyLayout) {

@@ -30,15 +30,11 @@ const model::Precision kExact = model::Precision::of("float64");
 struct Result {
   Tensor logprob_T;
   Tensor entropy_T;
-  std::map<std::string, std::vector<Tensor>> grads;  // of this rank's slices
+  std::map<std::string, Tensor> grads;  // of this rank's slices
 };
 
 /// The network of a rank.
 using Load = std::function<std::unique_ptr<model::Network>(const comm::Mesh&)>;
-
-Tensor sliced(const Tensor& whole, const model::Slice& slice) {
-  return slice.dim < 0 ? whole : whole.narrow(slice.dim, slice.begin, slice.end - slice.begin);
-}
 
 model::TokenBatch three_sequences() {
   const std::vector<std::vector<TokenId>> sequences{{5, 6, 7, 8, 9}, {5, 6, 11}, {300, 2, 1, 0}};
@@ -85,7 +81,7 @@ Result run(const Load& load, const comm::Mesh& mesh, model::Recompute recompute)
   result.entropy_T = scores.entropy_R.detach();
   sum_partial_gradients(weights, mesh.tp());
   for (const NamedWeight& weight : weights.tensors())
-    result.grads[weight.name].push_back(Weights::view(weights.grad(), weight).clone());
+    result.grads[weight.name] = Weights::view(weights.grad(), weight).clone();
   return result;
 }
 
@@ -102,14 +98,13 @@ void expect_same(const Load& load, const comm::ParallelLayout& layout,
   on_mesh(layout, [&](const comm::Mesh& mesh) {
     of_rank[mesh.rank()] = run(load, mesh, recompute);
     const auto network = load(mesh);
-    std::map<std::string, std::size_t> next;  // a rank may hold several slices of a tensor
     for (const NamedWeight& weight : network->weights().tensors()) {
-      const Tensor& whole = one.grads.at(weight.name).front();
+      const Tensor& whole = one.grads.at(weight.name);
       const double size = whole.abs().max().item<double>();
       const bool is_of_indexer = weight.name.find(".indexer.") != std::string::npos;
       EXPECT_TRUE(size > 1e-6 || is_of_indexer) << weight.name << " has no gradient to compare";
-      const Tensor& own = of_rank[mesh.rank()].grads.at(weight.name).at(next[weight.name]++);
-      EXPECT_LT(largest_difference(own, sliced(whole, weight.slice)), 1e-12 * std::max(size, 1.0))
+      const Tensor& own = of_rank[mesh.rank()].grads.at(weight.name);
+      EXPECT_LT(largest_difference(own, weight.slices.of(whole)), 1e-12 * std::max(size, 1.0))
           << weight.name << " at rank " << mesh.rank();
     }
   });
@@ -139,7 +134,7 @@ void expect_same_on_two_and_four_ranks(const model::ModelConfig& config) {
       const auto& tensors = whole->weights().tensors();
       const auto& source = *std::ranges::find(tensors, weight.name, &NamedWeight::name);
       Weights::view(network->weights().flat(), weight)
-          .copy_(sliced(Weights::view(whole->weights().flat(), source), weight.slice));
+          .copy_(weight.slices.of(Weights::view(whole->weights().flat(), source)));
     }
     return network;
   };
@@ -173,6 +168,15 @@ TEST(TensorParallel, BiasesOfSumsAreAddedOnce) {
   model::save_network(*network, directory);
   expect_same_on_two_ranks(directory);
   std::filesystem::remove_all(directory);
+}
+
+TEST(TensorParallel, RanksHaveASliceOfEachMatrixThatATensorHolds) {
+  expect_same_on_two_ranks(kModels + "phi3");
+}
+
+TEST(TensorParallel, NormsOverAllHeadsAreOverThoseOfAllRanks) {
+  expect_same_on_two_ranks(kModels + "olmo2");
+  expect_same_on_two_ranks(kModels + "olmo2", model::Recompute::kFull);
 }
 
 TEST(TensorParallel, RanksHaveHeadsOfLatentAttentionAndTheLatentsWhole) {

@@ -19,18 +19,6 @@ Tensor wide(const Tensor& x) {
   return x.to(x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat);
 }
 
-void check_supported(const LayerSite& site) {
-  const int64_t count = site.config.experts.count;
-  const bool is_one_tensor = site.config.experts.are_in_turns || site.config.experts.are_stacked;
-  if (is_one_tensor && site.mesh.sizes().etp > 1) {
-    throw ConfigError(fmt::format(
-        "{} stores the {} experts of a layer as one tensor, which expert tensor parallelism cannot "
-        "slice: use {} parallelism of 1",
-        site.config.model_type, count,
-        site.mesh.sizes().routes_all_rows ? "tensor" : "expert tensor"));
-  }
-}
-
 }  // namespace
 
 Costs expert_costs(int64_t hidden, const ExpertsConfig& config) {
@@ -62,7 +50,6 @@ ExpertLayer::ExpertLayer(const LayerSite& site)
       tp_(site.mesh),
       where_(site.mesh, config_.count, config_.width),
       routes_all_rows_(site.mesh.sizes().routes_all_rows) {
-  check_supported(site);
   const ExpertNames& names = config_.names;
   const auto name = [&](const std::string& tail) { return site.name(names.prefix + "." + tail); };
   Weights::Builder& builder = site.builder;
@@ -93,17 +80,13 @@ ExpertLayer::ExpertLayer(const LayerSite& site)
 void ExpertLayer::add_experts(const LayerSite& site) {
   const ExpertNames& names = config_.names;
   const bool is_own = !where_.is_alone();
-  const bool is_sliced = !where_.etp.is_alone();
-  const auto slice = [&](int dim) {
-    return is_sliced ? Slice{dim, where_.width_begin, where_.width_end} : Slice{};
-  };
   std::vector<Weights::Builder::Component> gate_up, down;
   for (int64_t e = where_.first; e < where_.first + where_.count; ++e) {
     const auto component = [&](const std::string& matrix, std::vector<int64_t> shape, int dim) {
       return Weights::Builder::Component{
           .name = site.name(fmt::format("{}.experts.{}.{}.weight", names.prefix, e, matrix)),
           .full_shape = std::move(shape),
-          .slice = slice(dim),
+          .slices = Slice{dim, where_.width_begin, where_.width_end},
           .is_of_own_expert = is_own};
     };
     gate_up.push_back(component(names.gate, {config_.width, hidden_}, 0));
@@ -114,30 +97,42 @@ void ExpertLayer::add_experts(const LayerSite& site) {
   site.builder.add(stack_.down, std::move(down));
 }
 
-/// All experts of a layer, which files have as one tensor.
+/// All experts of a layer, which files have as one tensor. The rank has its own, and of each these slices.
 Weights::Builder::Component ExpertLayer::stacked(const LayerSite& site, const char* tail,
-                                                 std::vector<int64_t> shape, bool is_bias) const {
-  const Slice own{0, where_.first, where_.first + where_.count};
+                                                 std::vector<int64_t> shape,
+                                                 std::vector<Slice> of_each, bool is_bias) const {
+  of_each.insert(of_each.begin(), {0, where_.first, where_.first + where_.count});
   return {.name = site.name(config_.names.prefix + ".experts." + tail),
           .full_shape = std::move(shape),
-          .slice = where_.ep.is_alone() ? Slice{} : own,
+          .slices = Slices(std::move(of_each)),
           .is_bias = is_bias,
           .is_of_own_expert = !where_.is_alone()};
 }
 
 void ExpertLayer::add_stacked_experts(const LayerSite& site) {
-  const int64_t count = config_.count, width = config_.width;
-  site.builder.add(stack_.gate_up, {stacked(site, "gate_up_proj", {count, 2 * width, hidden_})});
-  site.builder.add(stack_.down, {stacked(site, "down_proj", {count, hidden_, width})});
+  const int64_t count = config_.count, width = config_.width, begin = where_.width_begin,
+                end = where_.width_end;
+  site.builder.add(stack_.gate_up, {stacked(site, "gate_up_proj", {count, 2 * width, hidden_},
+                                            {{1, begin, end}, {1, width + begin, width + end}})});
+  site.builder.add(stack_.down,
+                   {stacked(site, "down_proj", {count, hidden_, width}, {{2, begin, end}})});
 }
 
 void ExpertLayer::add_experts_in_turns(const LayerSite& site) {
-  const int64_t count = config_.count, width = config_.width;
+  const int64_t count = config_.count, width = config_.width, begin = where_.width_begin,
+                end = where_.width_end;
+  // What the slices return is summed: each rank adds the bias of some of its columns.
+  const comm::Range biased = where_.share_of_outputs(hidden_);
   Weights::Builder& builder = site.builder;
-  builder.add(stack_.gate_up, {stacked(site, "gate_up_proj", {count, hidden_, 2 * width})});
-  builder.add(stack_.gate_up_bias, {stacked(site, "gate_up_proj_bias", {count, 2 * width}, true)});
-  builder.add(stack_.down, {stacked(site, "down_proj", {count, width, hidden_})});
-  builder.add(stack_.down_bias, {stacked(site, "down_proj_bias", {count, hidden_}, true)});
+  builder.add(stack_.gate_up, {stacked(site, "gate_up_proj", {count, hidden_, 2 * width},
+                                       {{2, 2 * begin, 2 * end}})});
+  builder.add(stack_.gate_up_bias, {stacked(site, "gate_up_proj_bias", {count, 2 * width},
+                                            {{1, 2 * begin, 2 * end}}, true)});
+  builder.add(stack_.down,
+              {stacked(site, "down_proj", {count, width, hidden_}, {{1, begin, end}})});
+  builder.add(stack_.down_bias, {stacked(site, "down_proj_bias", {count, hidden_},
+                                         {{1, biased.begin, biased.end}}, true)});
+  stack_.down_bias_begin = biased.begin;
   stack_.is_in_turns = true;
   stack_.swiglu_limit = config_.swiglu_limit;
 }

@@ -21,8 +21,8 @@ Costs expert_costs(int64_t hidden, const ExpertsConfig& config);
 
 class ExpertLayer final : public FeedForward {
  public:
-  /// Registers router, this rank's experts and the shared expert of the block. Throws ConfigError for
-  /// what experts do not do yet: slices of experts that files hold as one tensor.
+  /// Registers router, this rank's experts and the shared expert of the block. Throws ConfigError where
+  /// they do not divide.
   explicit ExpertLayer(const LayerSite& site);
   ExpertLayer(const ExpertLayer&) = delete;  // the builder points at the parameters
 
@@ -37,7 +37,8 @@ class ExpertLayer final : public FeedForward {
   void add_stacked_experts(const LayerSite& site);
   void add_experts_in_turns(const LayerSite& site);
   Weights::Builder::Component stacked(const LayerSite& site, const char* tail,
-                                      std::vector<int64_t> shape, bool is_bias = false) const;
+                                      std::vector<int64_t> shape, std::vector<Slice> of_each,
+                                      bool is_bias = false) const;
   bool routes_all_rows() const { return where_.is_alone() || routes_all_rows_; }
   Tensor gated_shared(const Tensor& input_TH, const Tensor& output_TH) const;
   std::optional<Tensor> routed_at_once(const Tensor& input_TH, RouterPass* routers) const;

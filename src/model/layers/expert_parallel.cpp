@@ -185,6 +185,12 @@ ExpertParallel::ExpertParallel(const comm::Mesh& mesh, int64_t all_experts, int6
   width_end = width_begin + slice;
 }
 
+comm::Range ExpertParallel::share_of_outputs(int64_t outputs) const {
+  const int64_t share =
+      share_of(outputs, etp.size(), "expert tensor", "the outputs of an expert, which are");
+  return {share * etp.rank(), share * (etp.rank() + 1)};
+}
+
 Tensor distributed_experts(const Tensor& x_LH, const Tensor& expert_LK, const Tensor& weight_LK,
                            const kernels::ExpertStack& stack, const ExpertParallel& where) {
   const kernels::TraceRange range("experts of several ranks");

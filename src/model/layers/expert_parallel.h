@@ -28,6 +28,10 @@ struct ExpertParallel {
   /// Throws ConfigError where ep does not divide the experts, or etp their width.
   ExpertParallel(const comm::Mesh& mesh, int64_t num_experts, int64_t width);
 
+  /// Those of `outputs` to which this one of the etp ranks adds biases. Throws ConfigError where they do
+  /// not divide.
+  comm::Range share_of_outputs(int64_t outputs) const;
+
   /// Experts are whole on each rank, and so are rows.
   bool is_alone() const { return tp.is_alone() && ep.is_alone() && etp.is_alone(); }
 

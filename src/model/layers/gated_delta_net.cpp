@@ -102,24 +102,23 @@ GatedDeltaNet::GatedDeltaNet(const LayerSite& site)
     slice.end = begin + slice.end * numbers;
     return slice;
   };
-  const Slice of_keys = heads_of_rank(shape.key_heads, 1),  // also checks that heads divide
-      of_heads = heads_of_rank(heads, 1);
+  const Slice of_heads = heads_of_rank(heads, 1);
   using Component = Weights::Builder::Component;
   // A tensor of queries, keys and values: of each a rank has a slice.
-  const auto mixed = [&](const char* tail, const std::vector<int64_t>& full_shape) {
-    if (of_keys.dim < 0) return std::vector<Component>{{name(tail), full_shape, {}}};
-    return std::vector<Component>{
-        {name(tail), full_shape, heads_of_rank(shape.key_heads, shape.key_dim)},
-        {name(tail), full_shape, heads_of_rank(shape.key_heads, shape.key_dim, keys)},
-        {name(tail), full_shape, heads_of_rank(heads, shape.value_dim, 2 * keys)}};
+  const auto mixed = [&](const char* tail, std::vector<int64_t> full_shape) {
+    return Component{.name = name(tail),
+                     .full_shape = std::move(full_shape),
+                     .slices = {heads_of_rank(shape.key_heads, shape.key_dim),
+                                heads_of_rank(shape.key_heads, shape.key_dim, keys),
+                                heads_of_rank(heads, shape.value_dim, 2 * keys)}};
   };
   Weights::Builder& builder = site.builder;
   builder.add(decay_bias_N_, {{name("dt_bias"), {heads}, of_heads}});
   builder.add(a_log_N_, {{.name = name("A_log"),
                           .full_shape = {heads},
-                          .slice = of_heads,
+                          .slices = of_heads,
                           .keeps_stored_precision = true}});
-  builder.add(layer_.conv, mixed("conv1d.weight", {channels, 1, config_.taps}));
+  builder.add(layer_.conv, {mixed("conv1d.weight", {channels, 1, config_.taps})});
   layer_.index = site.index;
   layer_.shape = shape_of_rank(config_, tp_.ranks.size());
   layer_.taps = config_.taps;
@@ -134,16 +133,16 @@ GatedDeltaNet::GatedDeltaNet(const LayerSite& site)
                   heads_of_rank(shape.key_heads, 2 * share)}});
     column_order_ = order_of_groups(layer_.shape).to(site.rotary.cos_PR.device());
   } else {
-    std::vector<Component> parts = mixed("in_proj_qkv.weight", {channels, hidden_});
-    parts.push_back(
-        {name("in_proj_z.weight"), {values, hidden_}, heads_of_rank(heads, shape.value_dim)});
-    parts.push_back({name("in_proj_b.weight"), {heads, hidden_}, of_heads});
-    parts.push_back({name("in_proj_a.weight"), {heads, hidden_}, of_heads});
-    builder.add(projection_, std::move(parts));
+    builder.add(
+        projection_,
+        {mixed("in_proj_qkv.weight", {channels, hidden_}),
+         {name("in_proj_z.weight"), {values, hidden_}, heads_of_rank(heads, shape.value_dim)},
+         {name("in_proj_b.weight"), {heads, hidden_}, of_heads},
+         {name("in_proj_a.weight"), {heads, hidden_}, of_heads}});
   }
   builder.add(norm_V_, {{.name = name("norm.weight"),
                          .full_shape = {shape.value_dim},
-                         .slice = {},
+                         .slices = {},
                          .has_partial_grad = !tp_.is_alone(),
                          .keeps_stored_precision = true}});
   builder.add(

@@ -27,9 +27,9 @@ GatedMlp::GatedMlp(const LayerSite& site, const std::string& name, const GatedMl
   const Slice rows = tensor_parallel_slice(site.mesh, 0, width);
   Weights::Builder& builder = site.builder;
   if (site.config.has_fused_gate_up) {
-    site.check_whole(name + ".gate_up_proj");
-    builder.add(products_.first.weight_OI,
-                {{site.name(name + ".gate_up_proj.weight"), {2 * width, hidden}, {}}});
+    builder.add(products_.first.weight_OI, {{site.name(name + ".gate_up_proj.weight"),
+                                             {2 * width, hidden},
+                                             {rows, shifted(rows, width)}}});
   } else {
     builder.add(products_.first.weight_OI,
                 {{site.name(name + ".gate_proj.weight"), {width, hidden}, rows},

@@ -5,9 +5,9 @@
 
 #include <cmath>
 
-#include "core/error.h"
 #include "kernels/linear.h"
 #include "kernels/rms_norm.h"
+#include "model/layers/head_norm.h"
 #include "model/layers/norm_weight.h"
 
 namespace slime::model {
@@ -81,9 +81,9 @@ GroupedQueryAttention::GroupedQueryAttention(const LayerSite& site)
   Product& output = products_.last;
 
   if (site.config.has_fused_qkv) {
-    site.check_whole("self_attn.qkv_proj");
-    builder.add(projection.weight_OI,
-                {{site.name("self_attn.qkv_proj.weight"), {q + 2 * kv, hidden}, {}}});
+    builder.add(projection.weight_OI, {{site.name("self_attn.qkv_proj.weight"),
+                                        {q + 2 * kv, hidden},
+                                        {q_rows, shifted(kv_rows, q), shifted(kv_rows, q + kv)}}});
   } else {
     builder.add(projection.weight_OI,
                 {{site.name("self_attn.q_proj.weight"), {gated_q, hidden}, gated_q_rows},
@@ -104,11 +104,8 @@ GroupedQueryAttention::GroupedQueryAttention(const LayerSite& site)
                 {{site.name("self_attn.k_norm.weight"), {dim}, {}, is_partial}});
   }
   if (shape_.qk_norm == QkNorm::kAllHeads) {
-    if (is_partial)
-      throw ConfigError("tensor parallelism slices heads, and " + site.config.model_type +
-                        " norms queries and keys over all of them: use tensor parallelism of 1");
-    builder.add(own_q_norm_, {{site.name("self_attn.q_norm.weight"), {q}, {}}});
-    builder.add(own_k_norm_, {{site.name("self_attn.k_norm.weight"), {kv}, {}}});
+    builder.add(own_q_norm_, {{site.name("self_attn.q_norm.weight"), {q}, q_rows}});
+    builder.add(own_k_norm_, {{site.name("self_attn.k_norm.weight"), {kv}, kv_rows}});
   }
   builder.add(output.weight_OI, {{site.name("self_attn.o_proj.weight"),
                                   {hidden, q},
@@ -185,14 +182,21 @@ Tensor GroupedQueryAttention::attended(const Tensor& qkv_TE, const Tensor& posit
 Tensor GroupedQueryAttention::normed_heads(const Tensor& qkv_TE) const {
   const int64_t tokens = qkv_TE.size(0), q = layer_.num_heads * layer_.head_dim,
                 kv = layer_.num_kv_heads * layer_.head_dim;
+  const Tensor value_TC = qkv_TE.narrow(1, q + kv, kv);
+  if (shape_.qk_norm == QkNorm::kAllHeads && !tp_.is_alone()) {
+    const Heads normed = normed_over_ranks(
+        {qkv_TE.narrow(1, 0, q), qkv_TE.narrow(1, q, kv)},
+        {norm_weight(own_q_norm_, norms_add_one_), norm_weight(own_k_norm_, norms_add_one_)},
+        layer_.norm_eps, tp_);
+    return at::cat({normed.query_TC, normed.key_TC, value_TC}, 1);
+  }
   // Rows as long as the weight: all heads of a token, or one of them.
   const auto normed = [&](int64_t begin, int64_t size, const kernels::Param& weight) {
     const Tensor rows = qkv_TE.narrow(1, begin, size).reshape({-1, weight.value.size(0)});
     return kernels::rms_norm(rows, norm_weight(weight, norms_add_one_), layer_.norm_eps)
         .view({tokens, size});
   };
-  return at::cat(
-      {normed(0, q, own_q_norm_), normed(q, kv, own_k_norm_), qkv_TE.narrow(1, q + kv, kv)}, 1);
+  return at::cat({normed(0, q, own_q_norm_), normed(q, kv, own_k_norm_), value_TC}, 1);
 }
 
 std::unique_ptr<Mixer> make_grouped_query_attention(const LayerSite& site) {

@@ -32,8 +32,8 @@ Costs grouped_query_costs(const GroupedQueryShape& shape);
 
 class GroupedQueryAttention final : public Mixer {
  public:
-  /// Registers "self_attn.*" of the block. Throws ConfigError for what tensor-parallel ranks cannot
-  /// do: heads that do not divide, norms over all heads.
+  /// Registers "self_attn.*" of the block. Throws ConfigError where tensor-parallel ranks do not divide
+  /// the heads.
   explicit GroupedQueryAttention(const LayerSite& site);
   GroupedQueryAttention(const GroupedQueryAttention&) = delete;  // the builder points at parameters
 

@@ -65,7 +65,7 @@ LatentAttention::LatentAttention(const LayerSite& site)
     return Weights::Builder::Component{
         .name = site.name(std::string("self_attn.") + name + ".weight"),
         .full_shape = std::move(shape),
-        .slice = slice,
+        .slices = slice,
         .has_partial_grad = has_partial_grad};
   };
   const auto add = [&](kernels::Param& param, const char* name, std::vector<int64_t> shape,

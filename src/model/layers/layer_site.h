@@ -6,7 +6,6 @@
 #include <string_view>
 
 #include "comm/mesh.h"
-#include "core/error.h"
 #include "model/config.h"
 #include "model/layers/rotary_table.h"
 #include "model/weights_builder.h"
@@ -19,14 +18,6 @@ struct LayerSite {
   const comm::Mesh& mesh;  // outlives the layer
   const RotaryTable& rotary;
   Weights::Builder& builder;  // points at the layer's parameters from then on
-
-  /// Throws ConfigError where tensor-parallel ranks would slice `tensor`, which is several matrices
-  /// in one: a slice of it is no slice of each.
-  void check_whole(std::string_view tensor) const {
-    if (mesh.sizes().tp == 1) return;
-    throw ConfigError(config.model_type + " stores several matrices as one " + std::string(tensor) +
-                      ", which tensor parallelism cannot slice: use tensor parallelism of 1");
-  }
 
   /// "model.layers.INDEX." and `tail`, or what the family has for "model.".
   std::string name(std::string_view tail) const {
