@@ -127,8 +127,9 @@ inline Tensor last_log_probs(model::Network& network, const model::TokenBatch& b
   const at::NoGradGuard no_grad;
   const int64_t length = batch.num_tokens();
   const Tensor hidden_TH = network.forward(batch, attention);
-  return kernels::linear_logprob(hidden_TH.slice(0, length - 1 - count, length - 1), network.head(),
-                                 batch.ids_T.slice(0, length - count), {.temperature = temperature})
+  return network
+      .log_probs(hidden_TH.slice(0, length - 1 - count, length - 1),
+                 batch.ids_T.slice(0, length - count), {.temperature = temperature})
       .logprob_R;
 }
 
