@@ -62,7 +62,7 @@ TEST_P(EngineRanksOnGoldenModel, TwoRanksDrawTheTokensOfOne) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Fixtures, EngineRanksOnGoldenModel,
-                         ::testing::Values("deepseek_v2", "deepseek_v3", "deepseek_v32",
+                         ::testing::Values("deepseek_v2", "deepseek_v3", "deepseek_v32", "gemma2",
                                            "gemma3_text", "glm4_moe", "glm4_moe_lite",
                                            "glm_moe_dsa", "kimi_k2", "llama", "llama3_rope",
                                            "qwen2", "qwen3", "qwen3_moe", "qwen3_next", "qwen3_5"),

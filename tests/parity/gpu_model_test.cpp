@@ -126,10 +126,11 @@ TEST_P(GpuModel, InBfloat16StaysAsCloseAsTheCpuDoes) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Fixtures, GpuModel,
-                         ::testing::Values("deepseek_v3", "gemma3_text", "glm4", "glm4_moe",
-                                           "glm4_moe_lite", "gpt_oss", "kimi_k2", "mimo",
-                                           "minimax_m2", "olmo2", "phi3", "qwen2_moe", "qwen3_5",
-                                           "qwen3_5_moe", "qwen3_moe", "qwen3_next"),
+                         ::testing::Values("deepseek_v3", "gemma2", "gemma3_caps", "gemma3_text",
+                                           "glm4", "glm4_moe", "glm4_moe_lite", "gpt_oss",
+                                           "kimi_k2", "mimo", "minimax_m2", "olmo2", "phi3",
+                                           "qwen2_moe", "qwen3_5", "qwen3_5_moe", "qwen3_moe",
+                                           "qwen3_next"),
                          [](const auto& info) { return std::string(info.param); });
 
 INSTANTIATE_TEST_SUITE_P(Sparse, GpuModel, ::testing::Values("deepseek_v32", "glm_moe_dsa"),
