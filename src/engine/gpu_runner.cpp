@@ -141,10 +141,6 @@ GpuRunner::GpuRunner(model::Network& network, const StepRunnerConfig& config)
                keys_.device()),
       copy_begins_(keys_.device().type(), c10::EventFlag::BACKEND_DEFAULT),
       copy_ends_(keys_.device().type(), c10::EventFlag::BACKEND_DEFAULT) {
-  if (network.config().score_cap > 0)
-    throw ConfigError(
-        "attn_logit_softcapping: engines on a GPU have no soft caps of attention's scores yet; use a "
-        "CPU, or a model without them");
   if (config.records_experts && network.config().has_experts())
     experts_.emplace(network.config(), config.num_pages, keys_.device());
   // What the constructor put on the device must be there before the runner's stream reads it. Not all

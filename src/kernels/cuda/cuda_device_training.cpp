@@ -214,7 +214,8 @@ void CudaDevice::softmax_statistics(const Tensor& logits_RV, const Tensor& targe
 }
 
 void CudaDevice::soft_cap_(Tensor x, double cap) const {
-  if (x.scalar_type() != at::kFloat || !x.is_contiguous())
+  const bool has_whole_packs = reinterpret_cast<std::uintptr_t>(x.data_ptr()) % 16 == 0;
+  if (x.scalar_type() != at::kFloat || !x.is_contiguous() || !has_whole_packs)
     return ReferenceDevice::soft_cap_(x, cap);
   cuda::soft_cap(x.data_ptr<float>(), x.numel(), static_cast<float>(cap), stream_of(x));
 }
