@@ -9,7 +9,6 @@
 #include "cli/options.h"
 #include "core/error.h"
 #include "core/json_lines.h"
-#include "kernels/linear.h"
 #include "kernels/linear_logprob.h"
 #include "model/network.h"
 #include "model/tree_attention.h"
@@ -39,8 +38,7 @@ json::object score(model::Network& network, const std::vector<int32_t>& ids, boo
   json::array log_probs, entropies, argmax, logits;
   for (int64_t begin = 0; begin < size; begin += kRowsAtOnce) {
     const int64_t end = std::min(size, begin + kRowsAtOnce);
-    const Tensor logits_RV =
-        kernels::logits(hidden_TH.slice(0, begin, end), network.head()).to(at::kFloat);
+    const Tensor logits_RV = network.logits(hidden_TH.slice(0, begin, end)).to(at::kFloat);
     const Tensor log_p = logits_RV.log_softmax(1);
     const int64_t scored = std::min(end, size - 1) - begin;  // the last position predicts nothing
     const Tensor next = batch.ids_T.slice(0, begin + 1, begin + 1 + scored);

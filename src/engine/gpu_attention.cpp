@@ -66,7 +66,7 @@ Tensor GpuAttention::attend(const model::AttentionLayer& layer, const Tensor& qk
   call.sin_PR = layer.sin_PR;
   call.sinks_N = layer.sinks.value;
   call.heads = {layer.num_heads, layer.num_kv_heads, layer.head_dim, layer.norm_eps};
-  call.attention = {layer.scale, layer.window};
+  call.attention = {layer.scale, layer.window, layer.score_cap};
   call.keys = keys_[layer.index];
   call.values = values_[layer.index];
   return gpu_.paged_attention(call);

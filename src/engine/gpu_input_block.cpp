@@ -112,7 +112,7 @@ GpuInputBlock::GpuInputBlock(const kernels::Gpu& gpu, model::Network& network,
       has_packed_(is_latent_
                       ? has_decode_ && gpu.has_packed_attention(
                                            kLongestHeads, network.weights().flat().scalar_type())
-                      : !has_windows_ &&
+                      : !has_windows_ && network.config().score_cap == 0 &&
                             gpu.has_packed_attention(attention_heads(network),
                                                      network.weights().flat().scalar_type()) &&
                             gpu.has_tiled_attention(attention_heads(network),

@@ -99,6 +99,7 @@ Tensor PagedAttention::attend_chosen(const model::AttentionLayer& layer, const T
   call.head_dim = layer.head_dim;
   call.values_are_keys = layer.values_are_keys;
   call.scale = static_cast<float>(layer.scale);
+  call.cap = static_cast<float>(layer.score_cap);
   call.window = layer.window;
   call.q_norm = floats(q_norm);
   call.k_norm = floats(k_norm);

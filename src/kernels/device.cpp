@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include "core/error.h"
+#include "kernels/soft_cap.h"
 
 namespace slime::kernels {
 namespace {
@@ -97,12 +98,16 @@ Tensor Device::add_rms_norm_backward(const Tensor& dsum_TH, const Tensor& dy_TH,
   return sum(rms_norm_backward(dy_TH, sum_TH, weight_H, eps, std::move(grad_H)), dsum_TH);
 }
 
-Tensor Device::softmax_gradient(const Tensor& logits_RV, const Tensor& target_R, double temperature,
-                                const Tensor& logsumexp_R, const Tensor& entropy_R,
-                                const Tensor& dlogprob_R, const Tensor& dentropy_R,
-                                at::ScalarType precision) const {
-  softmax_backward_(logits_RV, target_R, temperature, logsumexp_R, entropy_R, dlogprob_R,
+void Device::soft_cap_(Tensor x, double cap) const { x.div_(cap).tanh_().mul_(cap); }
+
+Tensor Device::softmax_gradient(const Tensor& logits_RV, const Tensor& target_R,
+                                const LogitForm& form, const Tensor& logsumexp_R,
+                                const Tensor& entropy_R, const Tensor& dlogprob_R,
+                                const Tensor& dentropy_R, at::ScalarType precision) const {
+  const Tensor slope_RV = form.cap > 0 ? soft_cap_slope(logits_RV, form.cap) : Tensor();
+  softmax_backward_(logits_RV, target_R, form.temperature, logsumexp_R, entropy_R, dlogprob_R,
                     dentropy_R);
+  if (slope_RV.defined()) logits_RV.mul_(slope_RV);
   return logits_RV.to(precision);
 }
 

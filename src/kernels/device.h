@@ -30,6 +30,13 @@ struct RotaryShape {
 struct TreeAttentionShape {
   double scale = 1;
   int64_t window = 0;  // 0: all earlier tokens
+  double cap = 0;      // of the scaled scores (kernels/soft_cap.h); 0: none
+};
+
+/// How logits enter the softmax: divided by the temperature, after a cap that they already have.
+struct LogitForm {
+  double temperature = 1;
+  double cap = 0;  // kernels/soft_cap.h; 0: none
 };
 
 class Device {
@@ -50,6 +57,8 @@ class Device {
                            const Tensor& bias_O) const;
   /// The same with a float32 result (float64 for float64) whatever x is.
   virtual Tensor logits(const Tensor& x_TI, const Tensor& weight_OI) const = 0;
+  /// x becomes cap * tanh(x / cap), in place (kernels/soft_cap.h).
+  virtual void soft_cap_(Tensor x, double cap) const;
   /// dy W, in the precision of dy.
   virtual Tensor linear_input_grad(const Tensor& dy_TO, const Tensor& weight_OI) const = 0;
   /// The same into rows that there are.
@@ -138,9 +147,10 @@ class Device {
   virtual void softmax_backward_(Tensor logits_RV, const Tensor& target_R, double temperature,
                                  const Tensor& logsumexp_R, const Tensor& entropy_R,
                                  const Tensor& dlogprob_R, const Tensor& dentropy_R) const = 0;
-  /// The same gradient in `precision`, in memory of its own or the logits', which are overwritten.
+  /// The same gradient in `precision`, in memory of its own or the logits', which are overwritten;
+  /// with a cap that of the logits before it.
   virtual Tensor softmax_gradient(const Tensor& logits_RV, const Tensor& target_R,
-                                  double temperature, const Tensor& logsumexp_R,
+                                  const LogitForm& form, const Tensor& logsumexp_R,
                                   const Tensor& entropy_R, const Tensor& dlogprob_R,
                                   const Tensor& dentropy_R, at::ScalarType precision) const;
 };

@@ -156,9 +156,11 @@ TEST_F(KernelGradient, OfTheDecayOfStates) {
 TEST_F(KernelGradient, OfTreeAttention) {
   const std::vector<Segment> segments = {{0, 3, -1}, {3, 5, 0}, {5, 7, 0}, {7, 8, 2}};
   for (const int64_t window : {0, 2}) {
-    check_gradients(numbers({8, 16}), {}, [&](const Tensor& x) {
-      return weighted(tree_attention(x, segments, {2, 1, 4, 0}, {0.5, window}));
-    });
+    for (const double cap : {0.0, 0.7}) {
+      check_gradients(numbers({8, 16}), {}, [&](const Tensor& x) {
+        return weighted(tree_attention(x, segments, {2, 1, 4, 0}, {0.5, window, cap}));
+      });
+    }
   }
 }
 
@@ -176,6 +178,28 @@ TEST_F(KernelGradient, OfLogProbsAndEntropiesInChunks) {
       const LogProbs out = linear_logprob(x, head, target, options);
       return weighted(out.logprob_R) + weighted(out.entropy_R.square());
     });
+  }
+}
+
+TEST_F(KernelGradient, OfLogProbsAndEntropiesOfCappedLogits) {
+  const Tensor target = at::tensor({0, 6, 3, 3, 1}, at::kLong);
+  // What each row of a nucleus kept, besides its target.
+  const KeptTokens nucleus{at::tensor({1, 2, 6, 4, 5, 0}, at::kLong),
+                           at::tensor({0, 2, 3, 3, 5, 6}, at::kLong)};
+  for (const KeptTokens& kept : {KeptTokens{}, nucleus}) {
+    for (const int64_t kept_bytes : {0, 1000}) {
+      const Param head = weight({7, 4});
+      const LinearLogProbOptions options{.temperature = 0.8,
+                                         .entropy_gradient = true,
+                                         .chunk_bytes = 60,
+                                         .kept_bytes = kept_bytes,
+                                         .kept_tokens = kept,
+                                         .cap = 1.3};
+      check_gradients(numbers({5, 4}), {head}, [&](const Tensor& x) {
+        const LogProbs out = linear_logprob(x, head, target, options);
+        return weighted(out.logprob_R) + weighted(out.entropy_R.square());
+      });
+    }
   }
 }
 

@@ -8,6 +8,7 @@
 
 #include "core/error.h"
 #include "kernels/device.h"
+#include "kernels/soft_cap.h"
 #include "kernels/trace.h"
 
 namespace slime::kernels {
@@ -42,6 +43,13 @@ Tensor keep_nucleus(const Tensor& logits_RV, const Tensor& target_R, const KeptT
   const Tensor own = (target_R >= 0).nonzero().squeeze(1);
   dropped_RV.index_put_({own, target_R.index_select(0, own)}, no);
   return logits_RV.masked_fill(dropped_RV, kDropped);
+}
+
+/// What the softmax sees of a chunk, but for the temperature.
+Tensor logits_of(const Device& device, const Tensor& hidden_RH, const Tensor& head_VH, double cap) {
+  Tensor logits_RV = device.logits(hidden_RH, head_VH);
+  if (cap > 0) device.soft_cap_(logits_RV, cap);
+  return logits_RV;
 }
 
 struct Statistics {
@@ -99,7 +107,8 @@ Statistics forward_chunks(const Tensor& hidden_RH, const Param& head, const Tens
       kept != nullptr && (options.keeps_some || rows * row_bytes <= options.kept_bytes);
   for (int64_t begin = 0; begin < rows; begin += step) {
     const int64_t size = std::min(step, rows - begin);
-    const Tensor logits_RV = device.logits(hidden_RH.narrow(0, begin, size), head.value);
+    const Tensor logits_RV =
+        logits_of(device, hidden_RH.narrow(0, begin, size), head.value, options.cap);
     Tensor logprob = out.logprob_R.narrow(0, begin, size);
     Tensor entropy = out.entropy_R.narrow(0, begin, size);
     Tensor logsumexp = out.logsumexp_R.narrow(0, begin, size);
@@ -129,6 +138,7 @@ struct LinearLogProb : torch::autograd::Function<LinearLogProb> {
     ctx->saved_data["head"] = head.value;
     ctx->saved_data["head_grad"] = head.grad;
     ctx->saved_data["temperature"] = options.temperature;
+    ctx->saved_data["cap"] = options.cap;
     ctx->saved_data["entropy_gradient"] = options.entropy_gradient;
     ctx->saved_data["chunk_bytes"] = options.chunk_bytes;
     ctx->saved_data["kept_ids"] = options.kept_tokens.ids;
@@ -147,6 +157,7 @@ struct LinearLogProb : torch::autograd::Function<LinearLogProb> {
     const LinearLogProbOptions options{ctx->saved_data["temperature"].toDouble(),
                                        ctx->saved_data["entropy_gradient"].toBool(),
                                        ctx->saved_data["chunk_bytes"].toInt()};
+    const double cap = ctx->saved_data["cap"].toDouble();
     const KeptTokens nucleus{ctx->saved_data["kept_ids"].toTensor(),
                              ctx->saved_data["kept_offsets"].toTensor()};
     const Tensor kept_logsumexp_R = ctx->saved_data["kept_logsumexp"].toTensor();
@@ -163,8 +174,8 @@ struct LinearLogProb : torch::autograd::Function<LinearLogProb> {
       const int64_t size = std::min(step, rows - begin);
       const Tensor hidden = hidden_RH.narrow(0, begin, size);
       const auto chunk = static_cast<size_t>(begin / step);
-      Tensor dlogits_RV =
-          chunk < kept.size() ? std::exchange(kept[chunk], {}) : device.logits(hidden, head_VH);
+      Tensor dlogits_RV = chunk < kept.size() ? std::exchange(kept[chunk], {})
+                                              : logits_of(device, hidden, head_VH, cap);
       const auto of_chunk = [&](const Tensor& x_R) {
         return x_R.defined() ? x_R.narrow(0, begin, size) : Tensor();
       };
@@ -172,6 +183,7 @@ struct LinearLogProb : torch::autograd::Function<LinearLogProb> {
       if (nucleus.ids.defined()) {
         // The log-prob is that of the nucleus, the entropy that of the whole vocabulary.
         Tensor through_nucleus = keep_nucleus(dlogits_RV, target, nucleus, begin);
+        const Tensor slope_RV = cap > 0 ? soft_cap_slope(dlogits_RV, cap) : Tensor();
         device.softmax_backward_(through_nucleus, target, options.temperature,
                                  of_chunk(kept_logsumexp_R), of_chunk(entropy_R),
                                  of_chunk(dlogprob_R), Tensor());
@@ -181,11 +193,12 @@ struct LinearLogProb : torch::autograd::Function<LinearLogProb> {
                                    of_chunk(dentropy_R));
           through_nucleus += dlogits_RV;
         }
+        if (slope_RV.defined()) through_nucleus *= slope_RV;
         dlogits_RV = through_nucleus.to(hidden.scalar_type());
       } else {
         dlogits_RV = device.softmax_gradient(
-            dlogits_RV, target, options.temperature, of_chunk(logsumexp_R), of_chunk(entropy_R),
-            of_chunk(dlogprob_R), of_chunk(dentropy_R), hidden.scalar_type());
+            dlogits_RV, target, {options.temperature, cap}, of_chunk(logsumexp_R),
+            of_chunk(entropy_R), of_chunk(dlogprob_R), of_chunk(dentropy_R), hidden.scalar_type());
       }
       if (head_grad.defined()) device.add_linear_weight_grad_(head_grad, dlogits_RV, hidden);
       dhidden_RH.narrow(0, begin, size).copy_(device.linear_input_grad(dlogits_RV, head_VH));

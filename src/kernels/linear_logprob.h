@@ -4,7 +4,8 @@
 /// whole.
 ///
 /// Dimensions: R rows to score, H hidden size, V vocabulary.
-/// With u = (hidden_RH @ head_VH^T) / temperature in float32 (spec section 4.1):
+/// With u = (hidden_RH @ head_VH^T) / temperature in float32 (spec section 4.1), where there is a cap of
+/// the capped products:
 ///   logprob_r = u[r, target_r] - logsumexp_v u[r, v]
 ///   entropy_r = logsumexp_v u[r, v] - sum_v softmax(u)_v u_v
 
@@ -51,6 +52,7 @@ struct LinearLogProbOptions {
   bool keeps_some = false;  // larger ones: those of the first chunks that are of this size together
   KeptTokens kept_tokens = {};  // undefined: no replay
   VocabularySlice vocabulary = {};
+  double cap = 0;  // of the products, before the temperature (kernels/soft_cap.h); 0: none
 };
 
 /// target_R: int64 token ids. Zero rows give empty results. In grad mode the backward adds into

@@ -64,6 +64,7 @@ struct TreeAttentionFunction : torch::autograd::Function<TreeAttentionFunction> 
     ctx->saved_data["sizes"] =
         std::vector<int64_t>{heads.num_heads, heads.num_kv_heads, heads.head_dim, shape.window};
     ctx->saved_data["scale"] = shape.scale;
+    ctx->saved_data["cap"] = shape.cap;
     ctx->saved_data["sinks"] = sinks.value;
     ctx->saved_data["sinks_grad"] = sinks.grad;
     return y_TC;
@@ -72,7 +73,8 @@ struct TreeAttentionFunction : torch::autograd::Function<TreeAttentionFunction> 
     const variable_list saved = ctx->get_saved_variables();
     const auto sizes = ctx->saved_data["sizes"].toIntVector();
     const RotaryShape heads{sizes[0], sizes[1], sizes[2], 0};
-    const TreeAttentionShape shape{ctx->saved_data["scale"].toDouble(), sizes[3]};
+    const TreeAttentionShape shape{ctx->saved_data["scale"].toDouble(), sizes[3],
+                                   ctx->saved_data["cap"].toDouble()};
     const auto segments = to_segments(ctx->saved_data["segments"].toIntVector());
     const Tensor dy_TC = grads[0].contiguous();
     // The statistics hold the sinks' share, so the scores' gradients are right as they are.

@@ -27,6 +27,7 @@ struct AttentionLayer {
   int64_t head_dim = 0;
   bool values_are_keys = false;  // the projection has no values; the engine's attention only
   double scale = 0;              // of the logits, usually head_dim^-1/2
+  double score_cap = 0;          // of scaled scores (kernels/soft_cap.h); 0: none
   int64_t window = 0;            // a token sees itself and window - 1 earlier ones; 0: all
   kernels::Param q_norm;         // [D], undefined without q/k norm
   kernels::Param k_norm;         // [D]

@@ -105,6 +105,8 @@ struct ModelConfig {
   bool has_fused_gate_up = false;  // and [gate; up] as "gate_up_proj"
   QkNorm qk_norm = QkNorm::kNone;
   double query_scalar = 0;        // scores are divided by its root; 0: by that of head_dim
+  double score_cap = 0;           // of attention's scores (kernels/soft_cap.h); 0: none
+  double logit_cap = 0;           // and of the logits
   bool norms_add_one = false;     // norms multiply with 1 + weight
   bool has_sinks = false;         // of attention: a learned score of each head without a value
   bool scales_embedding = false;  // by the root of hidden_size

@@ -69,6 +69,8 @@ std::vector<std::string> differing_fields(const ModelConfig& running, const Mode
   compare("mlp_bias", running.has_mlp_bias, fresh.has_mlp_bias);
   compare("norm of q and k", word_of(running.qk_norm), word_of(fresh.qk_norm));
   compare("query_pre_attn_scalar", running.query_scalar, fresh.query_scalar);
+  compare("attn_logit_softcapping", running.score_cap, fresh.score_cap);
+  compare("final_logit_softcapping", running.logit_cap, fresh.logit_cap);
   compare("norms of 1 + weight", running.norms_add_one, fresh.norms_add_one);
   compare("attention sinks", running.has_sinks, fresh.has_sinks);
   compare("scaled embeddings", running.scales_embedding, fresh.scales_embedding);

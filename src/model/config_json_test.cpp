@@ -107,14 +107,18 @@ ModelConfig made_in_code(std::string_view family) {
     }
     return config;
   }
-  if (family == "gemma3_text") {
-    config.qk_norm = QkNorm::kPerHead;
+  if (family == "gemma2" || family == "gemma3_text") {
     config.activation = Activation::kGelu;
     config.norms_add_one = config.scales_embedding = true;
     config.query_scalar = 24;
     config.window = {32, 0};
-    config.local_rope = Rope{};
-    config.rope = {.kind = Rope::Kind::kLinear, .theta = 1e6, .factor = 8};
+    config.score_cap = family == "gemma2" ? 40 : 0;
+    config.logit_cap = 25;
+    if (family == "gemma3_text") {
+      config.qk_norm = QkNorm::kPerHead;
+      config.local_rope = Rope{};
+      config.rope = {.kind = Rope::Kind::kLinear, .theta = 1e6, .factor = 8};
+    }
     config.norms = {.before_mixer = "input_layernorm",
                     .after_mixer = "post_attention_layernorm",
                     .before_feed_forward = "pre_feedforward_layernorm",

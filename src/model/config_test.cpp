@@ -36,6 +36,8 @@ TEST(ModelConfig, MeansTheSameInBothForms) {
   for (const auto& [name, other] : {std::pair{"deepseek_v2", "config.v5.json"},
                                     {"deepseek_v3", "config.v5.json"},
                                     {"deepseek_v32", "config.v5.json"},
+                                    {"gemma2", "config.v5.json"},
+                                    {"gemma3_caps", "config.v5.json"},
                                     {"gemma3_text", "config.v5.json"},
                                     {"glm4", "config.v5.json"},
                                     {"glm4_moe", "config.v5.json"},
@@ -160,7 +162,7 @@ TEST(ModelConfig, NamesEveryFieldItDoesNotUnderstand) {
   };
   const Case cases[] = {
       {"model_type", "mamba",
-       "model_type must be one of deepseek_v2, deepseek_v3, deepseek_v32, gemma3_text, "
+       "model_type must be one of deepseek_v2, deepseek_v3, deepseek_v32, gemma2, gemma3_text, "
        "glm4, glm4_moe, glm4_moe_lite, glm_moe_dsa, gpt_oss, kimi_k2, "
        "llama, mimo, minimax_m2, mistral, olmo2, phi3, qwen2, qwen2_moe, qwen3, qwen3_5, "
        "qwen3_5_moe, qwen3_5_moe_text, qwen3_5_text, qwen3_moe, qwen3_next, not \"mamba\""},

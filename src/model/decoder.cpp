@@ -192,10 +192,13 @@ class Decoder final : public Network {
   }
   kernels::LogProbs log_probs(const Tensor& hidden_RH, const Tensor& target_R,
                               const kernels::LinearLogProbOptions& options) const override {
-    return model::log_probs(hidden_RH, head(), vocabulary_, target_R, options, tp_);
+    kernels::LinearLogProbOptions capped = options;
+    capped.cap = config_.logit_cap;
+    return model::log_probs(hidden_RH, head(), vocabulary_, target_R, capped, tp_);
   }
   Tensor logits(const Tensor& hidden_RH) const override {
-    return model::logits(hidden_RH, head(), vocabulary_, config_.vocab_size, tp_);
+    return model::logits(hidden_RH, head(), vocabulary_, config_.vocab_size, config_.logit_cap,
+                         tp_);
   }
   const ModelConfig& config() const override { return config_; }
   Weights& weights() override { return weights_; }

@@ -50,12 +50,12 @@ class Network {
   /// pipeline stages but the last.
   virtual const kernels::Param& head() const = 0;
 
-  /// kernels::linear_logprob() with the output layer, whoever holds its rows: the same on all
+  /// kernels::linear_logprob() with the output layer and the cap of its logits, whoever holds its rows: the same on all
   /// tensor-parallel ranks, which bring the same gradient.
   virtual kernels::LogProbs log_probs(const Tensor& hidden_RH, const Tensor& target_R,
                                       const kernels::LinearLogProbOptions& options) const = 0;
 
-  /// kernels::logits() of the output layer, whoever holds its rows: [R, V] of the whole vocabulary, the
+  /// kernels::logits() of the output layer, capped where the model caps them, whoever holds its rows: [R, V] of the whole vocabulary, the
   /// same on all tensor-parallel ranks.
   virtual Tensor logits(const Tensor& hidden_RH) const = 0;
 

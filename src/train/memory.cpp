@@ -49,6 +49,13 @@ int64_t logits_bytes(const model::ModelConfig& model, bool is_on_cpu, int64_t el
   return at_once * (4 + (element < 4 ? element : 0)) / 4;
 }
 
+/// Capped scores on a GPU are plain operations, of 512 queries against all keys at once: scores, slopes,
+/// shares and their gradients, float32 (kernels/cpu/reference.cpp).
+int64_t plain_attention_bytes(const model::ModelConfig& model, int64_t tokens) {
+  constexpr int64_t kRows = 512, kAtOnce = 6;
+  return kAtOnce * 4 * model.num_heads * std::min(tokens, kRows) * tokens;
+}
+
 /// Allocators round up, and libraries take workspaces.
 constexpr int64_t kRoomBesideKeptLogits = int64_t{3} << 30;
 
@@ -91,6 +98,8 @@ TrainMemory predict_memory(model::Network& network, const model::Precision& prec
   const auto of_activations = static_cast<int64_t>(c10::elementSize(precision.activations));
   memory.activations =
       activation_bytes(network, of_activations, config.recompute, micro_batch_tokens);
+  if (network.config().score_cap > 0 && !precision.device.is_cpu())
+    memory.activations += plain_attention_bytes(network.config(), micro_batch_tokens);
   memory.logits =
       logits_bytes(network.config(), precision.device.is_cpu(), of_activations, micro_batch_tokens);
   memory.all_logits = all_logits_bytes(network.config(), micro_batch_tokens);

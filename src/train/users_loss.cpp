@@ -9,7 +9,7 @@
 
 #include "core/error.h"
 #include "kernels/device.h"
-#include "kernels/linear.h"
+#include "kernels/soft_cap.h"
 #include "train/columns.h"
 #include "train/trainer.h"
 
@@ -18,14 +18,31 @@ namespace {
 
 constexpr int64_t kLogitRows = 1024;
 
+/// The gradient of capped logits to that of the products before the cap, a few rows at once.
+Tensor before_cap(const Tensor& gradient_LV, const Tensor& hidden_LH,
+                  const model::Network& network) {
+  const at::NoGradGuard no_grad;
+  const double cap = network.config().logit_cap;
+  Tensor before_LV = at::empty_like(gradient_LV);
+  for (int64_t row = 0; row < hidden_LH.size(0); row += kLogitRows) {
+    const int64_t end = std::min(row + kLogitRows, hidden_LH.size(0));
+    const Tensor logits_RV = network.logits(hidden_LH.slice(0, row, end));
+    before_LV.slice(0, row, end)
+        .copy_(gradient_LV.slice(0, row, end) * kernels::soft_cap_slope(logits_RV, cap));
+  }
+  return before_LV;
+}
+
 /// A scalar with the gradient of the logits in it: hidden states carry it on, and the output layer has
 /// got its own here.
-Tensor logits_term(const Tensor& hidden_LH, const kernels::Param& head,
+Tensor logits_term(const Tensor& hidden_LH, const model::Network& network,
                    const Tensor& logits_gradient_LV) {
+  const kernels::Param& head = network.head();
   const Tensor constant_LH = hidden_LH.detach().contiguous();
   const kernels::Device& device = kernels::kernels_for(constant_LH);
-  const Tensor gradient_LV =
+  Tensor gradient_LV =
       logits_gradient_LV.to(constant_LH.device(), constant_LH.scalar_type()).contiguous();
+  if (network.config().logit_cap > 0) gradient_LV = before_cap(gradient_LV, constant_LH, network);
   if (head.grad.defined()) device.add_linear_weight_grad_(head.grad, gradient_LV, constant_LH);
   return (hidden_LH * device.linear_input_grad(gradient_LV, head.value)).sum();
 }
@@ -59,8 +76,7 @@ algo::Loss Trainer::users_loss(const TrainBatch& batch, const MicroBatch& micro_
     const int64_t rows = hidden_LH.is_cpu() ? in.num_tokens : kLogitRows;
     for (int64_t row = 0; row < in.num_tokens; row += rows) {
       const int64_t end = std::min(row + rows, in.num_tokens);
-      logits_LV.slice(0, row, end)
-          .copy_(kernels::logits(hidden_LH.slice(0, row, end), network_.head()));
+      logits_LV.slice(0, row, end).copy_(network_.logits(hidden_LH.slice(0, row, end)));
     }
   };
   const LossResult result = config_.users_loss(in);
@@ -80,7 +96,7 @@ algo::Loss Trainer::users_loss(const TrainBatch& batch, const MicroBatch& micro_
   if (in.has_entropy_gradient && counts(result.entropy_gradient_T))
     add((pass.scores.entropy_R * result.entropy_gradient_T).sum());
   if (result.logits_gradient_LV.defined()) {
-    const Tensor term = logits_term(hidden_of_tokens(), network_.head(), result.logits_gradient_LV);
+    const Tensor term = logits_term(hidden_of_tokens(), network_, result.logits_gradient_LV);
     add(term.cpu());
   }
   return loss;

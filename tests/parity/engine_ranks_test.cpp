@@ -63,7 +63,7 @@ TEST_P(EngineRanksOnGoldenModel, TwoRanksDrawTheTokensOfOne) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Fixtures, EngineRanksOnGoldenModel,
-                         ::testing::Values("deepseek_v2", "deepseek_v3", "deepseek_v32",
+                         ::testing::Values("deepseek_v2", "deepseek_v3", "deepseek_v32", "gemma2",
                                            "gemma3_text", "glm4_moe", "glm4_moe_lite",
                                            "glm_moe_dsa", "gpt_oss", "kimi_k2", "llama",
                                            "llama3_rope", "minimax_m2", "olmo2", "phi3", "qwen2",

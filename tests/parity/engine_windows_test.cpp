@@ -31,6 +31,7 @@ struct Model {
 constexpr Model kMistral{"mistral", 0, 12};          // every layer; 192 tokens
 constexpr Model kGptOss{"gpt_oss", 1, 16 + 10 + 2};  // two layers of four; without windows 32
 constexpr Model kGemma{"gemma3_text", 3, 16 + 3 * 10 + 4};  // three of four; without windows 64
+constexpr Model kGemma2{"gemma2", 2, 16 + 2 * 10 + 3};      // two of three; without windows 48
 
 void PrintTo(const Model& model, std::ostream* out) { *out << model.name; }
 
@@ -96,7 +97,8 @@ void expect_same_bits(const Outcome& a, const Outcome& b) {
 }
 
 class EngineWindows : public ::testing::TestWithParam<Model> {};
-INSTANTIATE_TEST_SUITE_P(Models, EngineWindows, ::testing::Values(kMistral, kGptOss, kGemma),
+INSTANTIATE_TEST_SUITE_P(Models, EngineWindows,
+                         ::testing::Values(kMistral, kGptOss, kGemma, kGemma2),
                          [](const auto& test) { return std::string(test.param.name); });
 
 TEST_P(EngineWindows, LongResponsesRunInACacheThatIsSmallerThanTheyAre) {

@@ -22,11 +22,11 @@ namespace slime::testing {
 /// All of them. Some lie here with their configuration alone, and whole beside the project
 /// (tests/fixtures/models/README.md).
 inline auto golden_models() {
-  return ::testing::Values("deepseek_v2", "deepseek_v3", "deepseek_v32", "deepseek_v3_noq",
-                           "gemma3_text", "glm4", "glm4_moe", "glm4_moe_lite", "glm_moe_dsa",
-                           "gpt_oss", "kimi_k2", "llama", "llama3_rope", "mimo", "minimax_m2",
-                           "mistral", "olmo2", "phi3", "qwen2", "qwen2_moe", "qwen3", "qwen3_5",
-                           "qwen3_5_moe", "qwen3_moe", "qwen3_next");
+  return ::testing::Values(
+      "deepseek_v2", "deepseek_v3", "deepseek_v32", "deepseek_v3_noq", "gemma2", "gemma3_caps",
+      "gemma3_text", "glm4", "glm4_moe", "glm4_moe_lite", "glm_moe_dsa", "gpt_oss", "kimi_k2",
+      "llama", "llama3_rope", "mimo", "minimax_m2", "mistral", "olmo2", "phi3", "qwen2",
+      "qwen2_moe", "qwen3", "qwen3_5", "qwen3_5_moe", "qwen3_moe", "qwen3_next");
 }
 
 /// Where the model lies whole; where it would lie if it does not.
@@ -127,8 +127,9 @@ inline Tensor last_log_probs(model::Network& network, const model::TokenBatch& b
   const at::NoGradGuard no_grad;
   const int64_t length = batch.num_tokens();
   const Tensor hidden_TH = network.forward(batch, attention);
-  return kernels::linear_logprob(hidden_TH.slice(0, length - 1 - count, length - 1), network.head(),
-                                 batch.ids_T.slice(0, length - count), {.temperature = temperature})
+  return network
+      .log_probs(hidden_TH.slice(0, length - 1 - count, length - 1),
+                 batch.ids_T.slice(0, length - count), {.temperature = temperature})
       .logprob_R;
 }
 

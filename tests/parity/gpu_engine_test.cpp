@@ -171,7 +171,7 @@ TEST_P(GpuEngineBesideTrainer, DrawsWithTheTrainersLogProbsUpToRounding) {
 /// (gpu_model_test.cpp).
 constexpr std::array kGoldenModels{"llama", "llama3_rope", "mistral", "olmo2",
                                    "phi3",  "qwen2",       "qwen3"};
-constexpr std::array kMoreDenseModels{"gemma3_text", "glm4", "mimo"};
+constexpr std::array kMoreDenseModels{"gemma2", "gemma3_caps", "gemma3_text", "glm4", "mimo"};
 constexpr std::array kExpertModels{"deepseek_v2",   "deepseek_v3", "deepseek_v3_noq", "glm4_moe",
                                    "glm4_moe_lite", "gpt_oss",     "kimi_k2",         "minimax_m2",
                                    "qwen2_moe",     "qwen3_moe"};
@@ -196,10 +196,10 @@ INSTANTIATE_TEST_SUITE_P(Fixtures, GpuEngineIn16Bits, ::testing::ValuesIn(kGolde
 INSTANTIATE_TEST_SUITE_P(Fixtures, CpuEngineOnGoldenModel, ::testing::ValuesIn(kGoldenModels),
                          name_of_model);
 
-constexpr std::array kAllKinds{"gemma3_text", "glm4",        "glm4_moe",     "gpt_oss",
-                               "mimo",        "minimax_m2",  "olmo2",        "phi3",
-                               "qwen2_moe",   "qwen3",       "qwen3_5",      "qwen3_moe",
-                               "qwen3_next",  "qwen3_5_moe", "deepseek_v32", "glm_moe_dsa"};
+constexpr std::array kAllKinds{
+    "gemma2",     "gemma3_text", "glm4",        "glm4_moe",     "gpt_oss",    "mimo",
+    "minimax_m2", "olmo2",       "phi3",        "qwen2_moe",    "qwen3",      "qwen3_5",
+    "qwen3_moe",  "qwen3_next",  "qwen3_5_moe", "deepseek_v32", "glm_moe_dsa"};
 INSTANTIATE_TEST_SUITE_P(Fixtures, GpuEngineBesideTrainer, ::testing::ValuesIn(kAllKinds),
                          name_of_model);
 

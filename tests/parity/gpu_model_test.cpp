@@ -8,7 +8,6 @@
 
 #include "fixture_models.h"
 #include "kernels/gpu/for_tests.h"
-#include "kernels/linear_logprob.h"
 #include "model/router_pass.h"
 #include "model/tree_attention.h"
 
@@ -45,8 +44,8 @@ Results results_of(const FixtureModel& fixture, const Precision& precision,
   model::TreeAttention attention(batch);
   const Tensor hidden_TH = network->forward(batch, attention);
   const auto scores =
-      kernels::linear_logprob(hidden_TH.index_select(0, targets.row_R.to(precision.device)),
-                              network->head(), targets.target_R.to(precision.device), {});
+      network->log_probs(hidden_TH.index_select(0, targets.row_R.to(precision.device)),
+                         targets.target_R.to(precision.device), {});
   const Tensor loss = -scores.logprob_R.mean();
   torch::autograd::backward({loss}, {});
   const auto on_host = [](const Tensor& x) { return x.detach().cpu().to(at::kDouble); };
@@ -127,10 +126,11 @@ TEST_P(GpuModel, InBfloat16StaysAsCloseAsTheCpuDoes) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Fixtures, GpuModel,
-                         ::testing::Values("deepseek_v3", "gemma3_text", "glm4", "glm4_moe",
-                                           "glm4_moe_lite", "gpt_oss", "kimi_k2", "mimo",
-                                           "minimax_m2", "olmo2", "phi3", "qwen2_moe", "qwen3_5",
-                                           "qwen3_5_moe", "qwen3_moe", "qwen3_next"),
+                         ::testing::Values("deepseek_v3", "gemma2", "gemma3_caps", "gemma3_text",
+                                           "glm4", "glm4_moe", "glm4_moe_lite", "gpt_oss",
+                                           "kimi_k2", "mimo", "minimax_m2", "olmo2", "phi3",
+                                           "qwen2_moe", "qwen3_5", "qwen3_5_moe", "qwen3_moe",
+                                           "qwen3_next"),
                          [](const auto& info) { return std::string(info.param); });
 
 INSTANTIATE_TEST_SUITE_P(Sparse, GpuModel, ::testing::Values("deepseek_v32", "glm_moe_dsa"),

@@ -151,7 +151,8 @@ TEST_P(GpuTrainerOfKinds, MovesTheWeightsAsTheCpuDoes) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Fixtures, GpuTrainerOfKinds,
-                         ::testing::Values("gemma3_text", "glm4_moe", "gpt_oss", "qwen3_next"),
+                         ::testing::Values("gemma2", "gemma3_text", "glm4_moe", "gpt_oss",
+                                           "qwen3_next"),
                          [](const auto& info) { return std::string(info.param); });
 
 TEST_P(GpuTrainer, ResumesFromACheckpointBitForBit) {

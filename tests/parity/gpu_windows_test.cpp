@@ -19,8 +19,8 @@ using testing::sampled_request;
 using testing::some_tokens;
 
 /// Five layers with a window of 96 tokens and two that see all: three groups of two, one with room to
-/// spare. Heads of 64 have decode kernels, those of 256 tiles.
-model::ModelConfig config_of(int64_t head_dim) {
+/// spare. Heads of 64 have decode kernels, those of 256 tiles. `pattern` 1: no windows.
+model::ModelConfig config_of(int64_t head_dim, bool has_caps, int64_t pattern) {
   json::object config = json::parse(R"({
       "architectures": ["Gemma3ForCausalLM"], "model_type": "gemma3_text", "vocab_size": 512,
       "hidden_size": 256, "num_hidden_layers": 7, "num_attention_heads": 8,
@@ -30,13 +30,19 @@ model::ModelConfig config_of(int64_t head_dim) {
       "rms_norm_eps": 1e-6, "tie_word_embeddings": false, "eos_token_id": 2})")
                             .as_object();
   config["head_dim"] = head_dim;
+  config["sliding_window_pattern"] = pattern;
+  if (has_caps) {
+    config["attn_logit_softcapping"] = 4;
+    config["final_logit_softcapping"] = 6;
+  }
   return model::parse_model_config(config, "windows");
 }
 
-std::unique_ptr<model::Network> network_of(int64_t head_dim) {
+std::unique_ptr<model::Network> network_of(int64_t head_dim, bool has_caps = false,
+                                           int64_t pattern = 3) {
   at::manual_seed(7);
-  return model::make_uniform_network(config_of(head_dim), model::Precision::on_gpu("bfloat16"),
-                                     0.3);
+  return model::make_uniform_network(config_of(head_dim, has_caps, pattern),
+                                     model::Precision::on_gpu("bfloat16"), 0.3);
 }
 
 int64_t page_bytes(model::Network& network, const EngineConfig& config) {
@@ -107,6 +113,28 @@ TEST(GpuWindows, OneAtATimeRequestsHaveTheBitsOfARunThatGivesNothingBack) {
         EXPECT_EQ(out.updates[i].output_log_probs, whole.updates[i].output_log_probs)
             << head_dim << " " << i;
       }
+    }
+  }
+}
+
+/// Decode by its kernel and by tiles; prompts by tiles, also those that would be packed without caps. One at
+/// a time and many.
+TEST(GpuWindows, OfCappedScoresAndLogitsDecodeGivesTheTrainersLogProbs) {
+  SLIME_NEEDS_GPU();
+  for (const auto& [head_dim, pattern] : {std::pair{64, 3}, {256, 3}, {128, 1}}) {
+    const auto network = network_of(head_dim, true, pattern),
+               plain = network_of(head_dim, false, pattern);
+    for (const int64_t count : {1, 18}) {
+      const auto found =
+                     testing::engine_beside_trainer(*network, {.kv_cache_bytes = 512 << 20}, count),
+                 uncapped =
+                     testing::engine_beside_trainer(*plain, {.kv_cache_bytes = 512 << 20}, count);
+      RecordProperty("mean_difference_" + std::to_string(head_dim) + "_" + std::to_string(count),
+                     std::to_string(found.mean));
+      EXPECT_GT(found.spread, 0.3);
+      // Caps make numbers smaller, and their rounding.
+      EXPECT_LT(found.mean, std::min(0.1, 2 * uncapped.mean))
+          << count << " requests, heads of " << head_dim;
     }
   }
 }

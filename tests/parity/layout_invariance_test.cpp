@@ -128,6 +128,12 @@ TEST(LayoutInvariance, OfAModelWithAHeadOfItsOwn) {
   expect_layout_invariant(model.path, groups(), grpo(), kSome);
 }
 
+TEST(LayoutInvariance, OfCappedScoresAndLogits) {
+  const Scratch model;
+  make_model(model.path, "gemma2", /*ties_embeddings=*/true);
+  expect_layout_invariant(model.path, groups(), grpo(), kSome);
+}
+
 /// Of the mixers that are not grouped-query attention.
 const std::vector<ParallelLayout> kOfOtherMixers{
     {.dp = 2, .tp = 2},

@@ -12,7 +12,6 @@
 
 #include "fixture_models.h"
 #include "kernels/linear.h"
-#include "kernels/linear_logprob.h"
 #include "model/model_files.h"
 #include "model/router_pass.h"
 #include "model/save.h"
@@ -60,11 +59,10 @@ TEST_P(GoldenModel, GivesTheReferencesLogitsLogProbsAndEntropies) {
   const auto sequences = fixture_->sequences();
   const auto batch = testing::pack(sequences);
   const Tensor hidden_TH = run(*network, batch);
-  const Tensor logits_TV = kernels::logits(hidden_TH, network->head());
+  const Tensor logits_TV = network->logits(hidden_TH);
   const auto targets = testing::next_tokens(batch);
   const auto next = at::cat({batch.ids_T.slice(0, 1), batch.ids_T.slice(0, 0, 1)});
-  const auto scores =
-      kernels::linear_logprob(hidden_TH, network->head(), next, {.chunk_bytes = 10'000});
+  const auto scores = network->log_probs(hidden_TH, next, {.chunk_bytes = 10'000});
   for (size_t i = 0; i < sequences.size(); ++i) {
     const auto& segment = batch.segments[i];
     const int64_t size = segment.end - segment.begin;
@@ -95,7 +93,7 @@ TEST_P(GoldenModel, ContinuesGreedilyAsTheReference) {
   const auto log_probs = json::value_to<std::vector<double>>(greedy.at("logprobs"));
   for (size_t i = 0; i < expected.size(); ++i) {
     const Tensor hidden_TH = run(*network, testing::pack({ids}));
-    const Tensor logits_V = kernels::logits(hidden_TH.slice(0, -1), network->head())[0];
+    const Tensor logits_V = network->logits(hidden_TH.slice(0, -1))[0];
     const auto token = logits_V.argmax().item<int64_t>();
     ASSERT_EQ(token, expected[i]) << "token " << i;
     EXPECT_NEAR(logits_V.log_softmax(0)[token].item<double>(), log_probs[i],
@@ -112,8 +110,8 @@ double loss_and_gradient(model::Network& network, const model::TokenBatch& batch
   model::TreeAttention attention(batch);
   const Tensor hidden_TH = network.forward(batch, attention);
   const auto targets = testing::next_tokens(batch);
-  const auto scores = kernels::linear_logprob(hidden_TH.index_select(0, targets.row_R),
-                                              network.head(), targets.target_R, {});
+  const auto scores =
+      network.log_probs(hidden_TH.index_select(0, targets.row_R), targets.target_R, {});
   const Tensor loss = -scores.logprob_R.mean();
   torch::autograd::backward({loss}, {});
   return loss.item<double>();
@@ -159,9 +157,8 @@ TEST_P(GoldenLongSequence, GivesTheReferencesNumbers) {
   const at::NoGradGuard no_grad;
   const auto batch = testing::pack({{3, 4, 5}, ids});
   const Tensor hidden_TH = run(*network, batch).slice(0, 3);
-  const auto scores =
-      kernels::linear_logprob(hidden_TH, network->head(),
-                              at::cat({batch.ids_T.slice(0, 4), at::zeros({1}, at::kLong)}), {});
+  const auto scores = network->log_probs(
+      hidden_TH, at::cat({batch.ids_T.slice(0, 4), at::zeros({1}, at::kLong)}), {});
   const auto size = static_cast<int64_t>(ids.size());
   EXPECT_LT(max_difference(scores.logprob_R.narrow(0, 0, size - 1),
                            fixture_->tensors.read("long.logprobs")),
@@ -169,10 +166,9 @@ TEST_P(GoldenLongSequence, GivesTheReferencesNumbers) {
   EXPECT_LT(max_difference(scores.entropy_R, fixture_->tensors.read("long.entropy")),
             testing::log_prob_tolerance(GetParam()));
   const Tensor last_logits = fixture_->tensors.read("long.logits");
-  EXPECT_LT(max_difference(
-                kernels::logits(hidden_TH.slice(0, size - last_logits.size(0)), network->head()),
-                last_logits),
-            logit_tolerance(GetParam()));
+  EXPECT_LT(
+      max_difference(network->logits(hidden_TH.slice(0, size - last_logits.size(0))), last_logits),
+      logit_tolerance(GetParam()));
 }
 
 TEST_P(GoldenModel, ComputedFromBfloat16WeightsStaysWithinTheReferencesRounding) {
@@ -186,7 +182,7 @@ TEST_P(GoldenModel, ComputedFromBfloat16WeightsStaysWithinTheReferencesRounding)
     batch.routers = &replayed;
   }
   const auto next = at::cat({batch.ids_T.slice(0, 1), batch.ids_T.slice(0, 0, 1)});
-  const auto scores = kernels::linear_logprob(run(*network, batch), network->head(), next, {});
+  const auto scores = network->log_probs(run(*network, batch), next, {});
   const auto& bfloat16 =
       fixture_->golden.at("measured_differences").at("eager_bfloat16").as_object();
   double sum = 0;

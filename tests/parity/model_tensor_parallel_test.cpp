@@ -144,8 +144,8 @@ void expect_same_on_two_and_four_ranks(const model::ModelConfig& config) {
 }
 
 TEST(TensorParallel, TwoRanksComputeWhatOneDoes) {
-  // Norms of q and k; biases of q, k and v; neither.
-  for (const char* name : {"qwen3", "qwen2", "llama"}) {
+  // Norms of q and k; biases of q, k and v; neither; caps of scores and logits.
+  for (const char* name : {"qwen3", "qwen2", "llama", "gemma2"}) {
     SCOPED_TRACE(name);
     expect_same_on_two_ranks(kModels + name);
   }

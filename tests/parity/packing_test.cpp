@@ -6,7 +6,6 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include "fixture_models.h"
-#include "kernels/linear_logprob.h"
 #include "model/tree_attention.h"
 
 namespace slime {
@@ -23,9 +22,8 @@ Tensor score(model::Network& network, const model::TokenBatch& batch,
   at::AutoGradMode grad_mode(true);
   model::TreeAttention attention(batch);
   const Tensor hidden_TH = network.forward(batch, attention);
-  const auto scores = kernels::linear_logprob(
-      hidden_TH.index_select(0, at::tensor(rows, at::kLong)), network.head(),
-      at::tensor(targets, at::kLong), {.chunk_bytes = 40'000});
+  const auto scores = network.log_probs(hidden_TH.index_select(0, at::tensor(rows, at::kLong)),
+                                        at::tensor(targets, at::kLong), {.chunk_bytes = 40'000});
   torch::autograd::backward({(scores.logprob_R * weight_R).sum()}, {});
   return scores.logprob_R.detach();
 }

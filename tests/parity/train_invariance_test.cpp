@@ -65,6 +65,50 @@ TEST(TrainInvariance, GrpoOfExpertsDoesNotEither) {
     expect_invariant(make_train_batch(made_up_groups(3, 4, 128), {}), grpo_config(), name);
 }
 
+TEST(TrainInvariance, NorOfCappedScoresAndLogits) {
+  expect_invariant(make_train_batch(made_up_groups(3, 4, 320), {}), grpo_config(), "gemma2");
+}
+
+/// Along some direction: the gradient that a user's loss of the logits makes, over the loss's own slope.
+double share_of_users_gradient(const std::string& name) {
+  const TrainBatch batch = make_train_batch(made_up_groups(1, 3, 320), {});
+  TrainConfig config = grpo_config();
+  double loss = 0;
+  config.users_loss = [&loss](const LossInput& in) {
+    const Tensor logits_LV = at::empty({in.num_tokens, in.vocabulary}, at::kDouble);
+    in.write_logits(logits_LV);
+    const Tensor weight_LV = at::arange(logits_LV.numel(), at::kDouble).sin().view_as(logits_LV);
+    LossResult result;
+    result.loss = (weight_LV * logits_LV.square()).sum().item<double>();
+    result.logits_gradient_LV = 2 * weight_LV * logits_LV;
+    loss += result.loss;
+    return result;
+  };
+  const auto network = load(name);
+  SystemClock clock;
+  OtherNetworks others;
+  if (needs_reference(config)) others.reference = load(name);
+  Trainer trainer(*network, config, clock, std::move(others));
+  trainer.accumulate_gradients(batch);
+  const Tensor grad = network->weights().grad().clone(), flat = network->weights().flat();
+  at::manual_seed(5);
+  const Tensor direction = at::randn(grad.sizes(), at::kDouble), start = flat.clone();
+  const auto loss_at = [&](double step) {
+    flat.copy_(start + step * direction);
+    loss = 0;
+    trainer.accumulate_gradients(batch);
+    return loss;
+  };
+  constexpr double kStep = 1e-6;
+  const double slope = (loss_at(kStep) - loss_at(-kStep)) / (2 * kStep);
+  return (grad * direction).sum().item<double>() / slope;
+}
+
+// What the trainer divides by is the batch's; qwen3 has no caps.
+TEST(TrainInvariance, AUsersGradientOfLogitsGoesThroughTheirCap) {
+  EXPECT_NEAR(share_of_users_gradient("gemma2") / share_of_users_gradient("qwen3"), 1, 1e-5);
+}
+
 TEST(TrainInvariance, NorOfLatentAttention) {
   expect_invariant(make_train_batch(made_up_groups(3, 4, 128), {}), grpo_config(), "kimi_k2");
 }

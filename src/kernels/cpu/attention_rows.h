@@ -16,14 +16,21 @@ struct SoftmaxState {
   float total;
 };
 
+/// From products of queries and keys to what the softmax sees.
+struct ScoreForm {
+  float scale;
+  float cap;  // of what is scaled (kernels/soft_cap.h); 0: none
+};
+
 struct AttentionRows {
   /// weights = exp(scale * scores - largest); the state takes them in. Returns the factor for what
-  /// was summed before.
-  float (*softmax)(const float* scores, const Visible& seen, int64_t padded, float scale,
+  /// was summed before. With a cap the seen scores are overwritten, here and below.
+  float (*softmax)(float* scores, const Visible& seen, int64_t padded, const ScoreForm& form,
                    SoftmaxState& state, at::BFloat16* weights);
-  /// p = exp(scale * scores - logsumexp), ds = scale * p * (dp - delta).
-  void (*backward)(const float* scores, const float* dp, const Visible& seen, int64_t padded,
-                   float scale, float logsumexp, float delta, at::BFloat16* p, at::BFloat16* ds);
+  /// p = exp(scale * scores - logsumexp), ds = scale * p * (dp - delta), times the slope of a cap.
+  void (*backward)(float* scores, const float* dp, const Visible& seen, int64_t padded,
+                   const ScoreForm& form, float logsumexp, float delta, at::BFloat16* p,
+                   at::BFloat16* ds);
 };
 
 /// Plain loops.

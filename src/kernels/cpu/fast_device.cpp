@@ -68,17 +68,18 @@ void for_each_head(int64_t begin, int64_t end, const RotaryShape& shape, const F
 }
 
 template <typename T>
-void write_softmax_gradient(const Tensor& logits_RV, const Tensor& target_R, double temperature,
+void write_softmax_gradient(const Tensor& logits_RV, const Tensor& target_R, const LogitForm& form,
                             const Tensor& logsumexp_R, const Tensor& entropy_R,
                             const Tensor& dlogprob_R, const Tensor& dentropy_R,
                             const Tensor& out_RV) {
   const Tensor target = target_R.contiguous();
   const int64_t size = logits_RV.size(1);
+  const auto inverse_cap = static_cast<float>(form.cap > 0 ? 1 / form.cap : 0);
   parallel_ranges(logits_RV.size(0), 1, [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
       avx2::softmax_row_backward<T>(
           data<float>(logits_RV) + row * size, size, data<int64_t>(target)[row],
-          static_cast<float>(1 / temperature), data<float>(logsumexp_R)[row],
+          static_cast<float>(1 / form.temperature), inverse_cap, data<float>(logsumexp_R)[row],
           data<float>(entropy_R)[row], data<float>(dlogprob_R)[row],
           dentropy_R.defined() ? data<float>(dentropy_R)[row] : 0.0F, data<T>(out_RV) + row * size);
     }
@@ -333,22 +334,36 @@ void FastDevice::softmax_backward_(Tensor logits_RV, const Tensor& target_R, dou
     return ReferenceDevice::softmax_backward_(logits_RV, target_R, temperature, logsumexp_R,
                                               entropy_R, dlogprob_R, dentropy_R);
   }
-  write_softmax_gradient<float>(logits_RV, target_R, temperature, logsumexp_R, entropy_R,
+  write_softmax_gradient<float>(logits_RV, target_R, {temperature}, logsumexp_R, entropy_R,
                                 dlogprob_R, dentropy_R, logits_RV);
 }
 
 Tensor FastDevice::softmax_gradient(const Tensor& logits_RV, const Tensor& target_R,
-                                    double temperature, const Tensor& logsumexp_R,
+                                    const LogitForm& form, const Tensor& logsumexp_R,
                                     const Tensor& entropy_R, const Tensor& dlogprob_R,
                                     const Tensor& dentropy_R, at::ScalarType precision) const {
-  if (!is_float(logits_RV) || !logits_RV.is_contiguous() || precision != at::kBFloat16) {
-    return ReferenceDevice::softmax_gradient(logits_RV, target_R, temperature, logsumexp_R,
-                                             entropy_R, dlogprob_R, dentropy_R, precision);
+  const bool is_narrow = precision == at::kBFloat16;
+  if (!is_float(logits_RV) || !logits_RV.is_contiguous() ||
+      (!is_narrow && precision != at::kFloat)) {
+    return ReferenceDevice::softmax_gradient(logits_RV, target_R, form, logsumexp_R, entropy_R,
+                                             dlogprob_R, dentropy_R, precision);
+  }
+  if (!is_narrow) {
+    write_softmax_gradient<float>(logits_RV, target_R, form, logsumexp_R, entropy_R, dlogprob_R,
+                                  dentropy_R, logits_RV);
+    return logits_RV;
   }
   Tensor out_RV = at::empty(logits_RV.sizes(), logits_RV.options().dtype(at::kBFloat16));
-  write_softmax_gradient<at::BFloat16>(logits_RV, target_R, temperature, logsumexp_R, entropy_R,
+  write_softmax_gradient<at::BFloat16>(logits_RV, target_R, form, logsumexp_R, entropy_R,
                                        dlogprob_R, dentropy_R, out_RV);
   return out_RV;
+}
+
+void FastDevice::soft_cap_(Tensor x, double cap) const {
+  if (!is_float(x) || !x.is_contiguous()) return ReferenceDevice::soft_cap_(x, cap);
+  parallel_ranges(x.numel(), int64_t{1} << 14, [&](int64_t begin, int64_t end) {
+    avx2::soft_cap_row(data<float>(x) + begin, end - begin, static_cast<float>(cap));
+  });
 }
 
 }  // namespace slime::kernels::cpu

@@ -43,10 +43,11 @@ class FastDevice final : public ReferenceDevice {
   void softmax_backward_(Tensor logits_RV, const Tensor& target_R, double temperature,
                          const Tensor& logsumexp_R, const Tensor& entropy_R,
                          const Tensor& dlogprob_R, const Tensor& dentropy_R) const override;
-  Tensor softmax_gradient(const Tensor& logits_RV, const Tensor& target_R, double temperature,
+  Tensor softmax_gradient(const Tensor& logits_RV, const Tensor& target_R, const LogitForm& form,
                           const Tensor& logsumexp_R, const Tensor& entropy_R,
                           const Tensor& dlogprob_R, const Tensor& dentropy_R,
                           at::ScalarType precision) const override;
+  void soft_cap_(Tensor x, double cap) const override;
 };
 
 }  // namespace slime::kernels::cpu

@@ -110,8 +110,8 @@ TEST_F(FastKernels, SoftmaxStatisticsAndGradientEqualTheTwin) {
     for (int i = 0; i < 3; ++i) expect_close(a[i], b[i], "statistics");
     const Tensor dlogprob = at::randn({rows}), dentropy = at::randn({rows});
     for (const Tensor& d : {dentropy, Tensor()}) {
-      const Tensor narrow = fast.softmax_gradient(logits.clone(), target, 0.7, a[2], a[1], dlogprob,
-                                                  d, at::kBFloat16);
+      const Tensor narrow = fast.softmax_gradient(logits.clone(), target, {0.7}, a[2], a[1],
+                                                  dlogprob, d, at::kBFloat16);
       Tensor grad = logits.clone(), grad_wide = wide(logits);
       fast.softmax_backward_(grad, target, 0.7, a[2], a[1], dlogprob, d);
       slow.softmax_backward_(grad_wide, target, 0.7, b[2], b[1], wide(dlogprob), wide(d));
@@ -121,12 +121,52 @@ TEST_F(FastKernels, SoftmaxStatisticsAndGradientEqualTheTwin) {
   }
 }
 
+TEST_F(FastKernels, GradientOfCappedLogitsEqualsTheTwin) {
+  for (const int64_t rows : kSizes) {
+    const Tensor logits = 8 * at::randn({rows, 2501}),
+                 target =
+                     at::randint(2501, {rows}, at::kLong).masked_fill(at::rand({rows}) < 0.2, -1);
+    Tensor capped = logits.clone(), capped_wide = wide(logits);
+    fast.soft_cap_(capped, 5);
+    slow.soft_cap_(capped_wide, 5);
+    expect_close(capped, capped_wide, "cap");
+    Tensor a[3];
+    for (Tensor& x : a) x = at::empty({rows}, at::kDouble);
+    slow.softmax_statistics(capped_wide, target, 0.7, a[0], a[1], a[2]);
+    const Tensor dlogprob = at::randn({rows}), dentropy = at::randn({rows});
+    for (const Tensor& d : {dentropy, Tensor()}) {
+      const Tensor expected = slow.softmax_gradient(capped_wide.clone(), target, {0.7, 5}, a[2],
+                                                    a[1], wide(dlogprob), wide(d), at::kDouble);
+      const auto gradient = [&](at::ScalarType type) {
+        return fast.softmax_gradient(capped.clone(), target, {0.7, 5}, a[2].to(at::kFloat),
+                                     a[1].to(at::kFloat), dlogprob, d, type);
+      };
+      expect_close(gradient(at::kFloat), expected, "gradient");
+      EXPECT_TRUE(gradient(at::kBFloat16).equal(gradient(at::kFloat).to(at::kBFloat16)));
+    }
+  }
+}
+
+// From numbers far below one, where 1 - 2 / (1 + e^2x) has no digits left, to those beyond any cap.
+TEST_F(FastKernels, SoftCapIsPreciseForSmallAndLargeNumbers) {
+  const Tensor size = at::logspace(-8, 4, 5000, 10, at::kDouble);
+  const Tensor x = at::cat({size, -size, at::zeros({3}, at::kDouble)}).to(at::kFloat);
+  Tensor capped = x.clone(), expected = x.to(at::kDouble);
+  fast.soft_cap_(capped, 50);
+  slow.soft_cap_(expected, 50);
+  const Tensor error = (capped.to(at::kDouble) - expected).abs() / (expected.abs() + 1e-30);
+  EXPECT_LT(error.max().item<double>(), 5e-7);
+}
+
 TEST_F(FastKernels, TreeAttentionAndItsGradientEqualTheTwin) {
-  for (const RotaryShape& heads :
-       {RotaryShape{6, 2, 12, 0}, RotaryShape{3, 3, 64, 0}, RotaryShape{4, 1, 24, 0}}) {
+  for (const auto& [heads, cap] : {std::pair{RotaryShape{6, 2, 12, 0}, 0.0},
+                                   {RotaryShape{3, 3, 64, 0}, 0.0},
+                                   {RotaryShape{4, 1, 24, 0}, 0.0},
+                                   {RotaryShape{6, 2, 12, 0}, 1.5},
+                                   {RotaryShape{3, 3, 64, 0}, 1.5}}) {
     for (const TreeCase& c : tree_cases()) {
       const int64_t tokens = c.segments.back().end, out = heads.num_heads * heads.head_dim;
-      const TreeAttentionShape shape{0.3, c.window};
+      const TreeAttentionShape shape{0.3, c.window, cap};
       const Tensor x =
           at::randn({tokens, (heads.num_heads + 2 * heads.num_kv_heads) * heads.head_dim});
       const Tensor dy = at::randn({tokens, out});

@@ -63,6 +63,32 @@ inline float fast_exp(float x) {
   return bits_to_float(float_to_bits(p * power) & ~vanishes);
 }
 
+/// tanh x within 2e-7 relative, of finite numbers. Polynomial and exponential are both taken, and one is
+/// chosen by masks of bits, for the same reason.
+inline float fast_tanh(float x) {
+  constexpr uint32_t kSmall = 0x3F200000;  // 0.625
+  const uint32_t sign = float_to_bits(x) & 0x80000000U;
+  const uint32_t size = float_to_bits(x) & 0x7FFFFFFFU;
+  const float square = x * x;
+  float p = -5.70498872745e-3F;
+  p = p * square + 2.06390887954e-2F;
+  p = p * square - 5.37397155531e-2F;
+  p = p * square + 1.33314422036e-1F;
+  p = p * square - 3.33332819422e-1F;
+  const float near = p * square * x + x;
+  const float far = 1.0F - 2.0F / (fast_exp(2.0F * bits_to_float(size)) + 1.0F);
+  const uint32_t is_small = 0U - static_cast<uint32_t>(size < kSmall);
+  return bits_to_float((float_to_bits(near) & is_small) |
+                       ((float_to_bits(far) | sign) & ~is_small));
+}
+
+/// x = cap * tanh(scale * x / cap) for x[0 .. size).
+inline void soft_cap(float* x, int64_t size, float scale, float cap) {
+  const float factor = scale / cap;
+#pragma omp simd
+  for (int64_t i = 0; i < size; ++i) x[i] = cap * fast_tanh(x[i] * factor);
+}
+
 /// The largest of x[0 .. size), at least -infinity; NaNs are passed over. In vectors by hand: the
 /// compiler does not reorder a maximum of floats.
 inline float largest_of(const float* x, int64_t size) {

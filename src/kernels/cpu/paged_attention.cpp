@@ -211,6 +211,7 @@ void paged_attention_portable(const PagedAttentionCall& call) {
                     : get(call.keys, call.storage, key_at(page, head / group, d, slot));
             weight[k] += query[d] * call.scale * key;
           }
+          if (call.cap > 0) weight[k] = call.cap * std::tanh(weight[k] / call.cap);
           largest = std::max(largest, weight[k]);
         }
         float sum = call.sinks != nullptr ? std::exp(call.sinks[head] - largest) : 0;

@@ -80,6 +80,7 @@ struct PagedAttentionCall {
   int64_t head_dim = 0;
   bool values_are_keys = false;
   float scale = 0;
+  float cap = 0;                  // of scaled scores (kernels/soft_cap.h); 0: none
   int64_t window = 0;             // 0: all
   const float* q_norm = nullptr;  // [D], null without q/k norm
   const float* k_norm = nullptr;

@@ -165,7 +165,17 @@ struct TileRows {
   int64_t group = 1;  // rows of a query
   int64_t stride = 0;
   int64_t window = 0;
+  float cap = 0;
 };
+
+/// scores = cap * tanh(scores / cap).
+SLIME_AVX2 void cap_scores(float* scores, int64_t num_columns, float cap) {
+  const __m256 inverse = _mm256_set1_ps(1 / cap), cap8 = _mm256_set1_ps(cap);
+  for (int64_t i = 0; i < num_columns; i += 8) {
+    const __m256 share = tanh8(_mm256_mul_ps(load8(scores + i), inverse));
+    _mm256_storeu_ps(scores + i, _mm256_mul_ps(share, cap8));
+  }
+}
 
 /// Turns the scores of row m into weights relative to the largest score so far, and rescales what
 /// was summed before.
@@ -180,6 +190,7 @@ SLIME_AVX2 void softmax_row(const TileRows& rows, int64_t m, int64_t first_key,
     std::fill_n(scores, num_columns, 0.0F);
     return;
   }
+  if (rows.cap > 0) cap_scores(scores, num_columns, rows.cap);
   std::fill(scores, scores + begin, -std::numeric_limits<float>::infinity());
   std::fill(scores + end, scores + num_columns, -std::numeric_limits<float>::infinity());
   if (rows.chosen_Q != nullptr && rows.chosen_Q[m / rows.group] != nullptr) {
@@ -285,6 +296,7 @@ SLIME_AVX2 void attend_tile(const PagedAttentionCall& call, const PagedPlan::Til
   rows.position_M = positions.data();
   rows.stride = stride;
   rows.window = call.window;
+  rows.cap = call.cap;
   rows.chosen_Q = call.chosen_T == nullptr ? nullptr : call.chosen_T + first_row;
   rows.group = group;
   std::fill_n(rows.out_MS, num_rows * stride, 0.0F);

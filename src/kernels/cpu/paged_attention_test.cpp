@@ -20,6 +20,7 @@ struct Layer {
   FloatKind storage = FloatKind::kFloat32;
   FloatKind activations = FloatKind::kFloat32;
   int64_t window = 0;
+  float cap = 0;
   bool has_norm = true;
   bool has_sinks = false;
   bool values_are_keys = false;
@@ -84,6 +85,7 @@ struct Layer {
     call.num_kv_heads = num_kv_heads;
     call.head_dim = head_dim;
     call.scale = 0.2F;
+    call.cap = cap;
     call.window = window;
     call.q_norm = has_norm ? q_norm.data() : nullptr;
     call.k_norm = has_norm ? k_norm.data() : nullptr;
@@ -182,6 +184,30 @@ TEST(PagedAttention, SeesOnlyTheWindow) {
     layer.window = window;
     expect_twins(layer, 2e-5F);
   }
+}
+
+TEST(PagedAttention, EqualsItsPlainTwinWithCappedScores) {
+  for (const float cap : {0.5F, 3.0F, 50.0F}) {
+    Layer layer({{1, 1}, {129, 129}, {1, 200}, {40, 130}});
+    layer.cap = cap;
+    expect_twins(layer, 2e-5F);
+    layer.window = 20;
+    layer.has_sinks = true;
+    expect_twins(layer, 2e-5F);
+  }
+}
+
+TEST(PagedAttention, OfCappedScoresHasTheSameBitsInChunks) {
+  Layer layer({{1, 100}, {70, 90}});
+  layer.cap = 2;
+  layer.fill();
+  const auto together = layer.run(false);
+  Layer alone = layer;
+  alone.fill();
+  alone.sequences = {alone.sequences[0]};
+  alone.num_rows = 1;
+  const auto out = alone.run(false);
+  EXPECT_TRUE(std::equal(out.begin(), out.end(), together.begin()));
 }
 
 TEST(PagedAttention, StoresAndReadsBfloat16) {

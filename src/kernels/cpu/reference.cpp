@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "kernels/soft_cap.h"
+
 namespace slime::kernels::cpu {
 namespace {
 
@@ -90,6 +92,7 @@ std::vector<QueryBlock> query_blocks(const std::vector<Segment>& segments, size_
 /// scores masked.
 struct Block {
   Tensor q, k, v, scores;
+  Tensor slope;  // of capped scores; undefined without a cap
 };
 Block attention_block(const Heads& heads, const QueryBlock& queries, const RotaryShape& shape,
                       const TreeAttentionShape& attention) {
@@ -100,6 +103,10 @@ Block attention_block(const Heads& heads, const QueryBlock& queries, const Rotar
   block.k = wide(heads.k_TKD.index_select(0, rows)).repeat_interleave(repeats, 1).transpose(0, 1);
   block.v = wide(heads.v_TKD.index_select(0, rows)).repeat_interleave(repeats, 1).transpose(0, 1);
   block.scores = at::matmul(block.q, block.k.transpose(1, 2)) * attention.scale;
+  if (attention.cap > 0) {
+    block.scores = (block.scores / attention.cap).tanh() * attention.cap;
+    block.slope = soft_cap_slope(block.scores, attention.cap);
+  }
   block.scores.masked_fill_(hidden_pairs(size, rows.size(0), attention.window, rows.device()),
                             -INFINITY);
   return block;
@@ -264,9 +271,10 @@ Tensor ReferenceDevice::tree_attention_backward(const Tensor& dy_TC, const Tenso
       };
       const Tensor p = (block.scores - of_block(logsumexp_TN).t().unsqueeze(-1)).exp();
       const Tensor dy = of_block(dy_TND).transpose(0, 1);
-      const Tensor ds =
-          p * (at::matmul(dy, block.v.transpose(1, 2)) - of_block(delta_TN).t().unsqueeze(-1)) *
-          shape.scale;
+      Tensor ds = p *
+                  (at::matmul(dy, block.v.transpose(1, 2)) - of_block(delta_TN).t().unsqueeze(-1)) *
+                  shape.scale;
+      if (block.slope.defined()) ds *= block.slope;
       of_block(out.q_TND).copy_(at::matmul(ds, block.k).transpose(0, 1));
       // The sum over the queries that share a key head.
       const auto add = [&](Tensor target_TKD, const Tensor& grad_NSD) {

@@ -160,19 +160,30 @@ RowStatistics softmax_row(const float* logits, int64_t size, int64_t target,
           static_cast<float>(log_total + static_cast<double>(largest) * inverse_temperature)};
 }
 
+void soft_cap_row(float* x, int64_t size, float cap) { soft_cap(x, size, 1, cap); }
+
 template <typename T>
 void softmax_row_backward(const float* logits, int64_t size, int64_t target,
-                          float inverse_temperature, float logsumexp, float entropy, float dlogprob,
-                          float dentropy, T* out) {
+                          float inverse_temperature, float inverse_cap, float logsumexp,
+                          float entropy, float dlogprob, float dentropy, T* out) {
   const auto gradient = [&](float logit) __attribute__((always_inline)) {
     const float log_p = logit * inverse_temperature - logsumexp;
     return -fast_exp(log_p) * (dlogprob + dentropy * (log_p + entropy)) * inverse_temperature;
   };
+  const auto slope = [&](float logit) __attribute__((always_inline)) {
+    const float share = logit * inverse_cap;
+    return 1 - share * share;
+  };
   // `out` may be the logits.
-  const float at_target =
-      target < 0 ? 0 : gradient(logits[target]) + dlogprob * inverse_temperature;
+  float at_target = target < 0 ? 0 : gradient(logits[target]) + dlogprob * inverse_temperature;
+  if (inverse_cap > 0) {
+    if (target >= 0) at_target *= slope(logits[target]);
 #pragma omp simd
-  for (int64_t i = 0; i < size; ++i) store(out + i, gradient(logits[i]));
+    for (int64_t i = 0; i < size; ++i) store(out + i, gradient(logits[i]) * slope(logits[i]));
+  } else {
+#pragma omp simd
+    for (int64_t i = 0; i < size; ++i) store(out + i, gradient(logits[i]));
+  }
   if (target >= 0) store(out + target, at_target);
 }
 
@@ -181,7 +192,7 @@ void softmax_row_backward(const float* logits, int64_t size, int64_t target,
   template void swiglu<T>(const T*, T*, int64_t, int64_t);                                   \
   template void swiglu_backward<T>(const T*, const T*, T*, int64_t, int64_t);                \
   template void softmax_row_backward<T>(const float*, int64_t, int64_t, float, float, float, \
-                                        float, float, T*);
+                                        float, float, float, T*);
 #define SLIME_WEIGHTED_ROWS_OF(T, W)                                                              \
   template void rms_norm<T, W>(T*, const T*, const W*, T*, int64_t, int64_t, float);              \
   template void rms_norm_backward<T, W>(const T*, const T*, const W*, T*, float*, int64_t,        \

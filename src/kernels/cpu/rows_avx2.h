@@ -49,10 +49,13 @@ struct RowStatistics {
 /// Of the logits of one row divided by the temperature. A target of -1 is none, here and below.
 RowStatistics softmax_row(const float* logits, int64_t size, int64_t target,
                           float inverse_temperature);
-/// Logits to their gradient; float results may go where the logits are.
+/// Logits to their gradient; float results may go where the logits are. `inverse_cap`: of a cap that
+/// the logits have, 0 without one.
 template <typename T>
 void softmax_row_backward(const float* logits, int64_t size, int64_t target,
-                          float inverse_temperature, float logsumexp, float entropy, float dlogprob,
-                          float dentropy, T* out);
+                          float inverse_temperature, float inverse_cap, float logsumexp,
+                          float entropy, float dlogprob, float dentropy, T* out);
+/// x = cap * tanh(x / cap).
+void soft_cap_row(float* x, int64_t size, float cap);
 
 }  // namespace slime::kernels::cpu::avx2

@@ -57,11 +57,13 @@ void scores(const float* q, const float* keys, const AttentionLayout& at, int64_
 /// One block of keys joins the running softmax: s becomes exp(s - largest), o and total are
 /// rescaled.
 void online_softmax(Scratch& buffers, const AttentionLayout& at, const QueryBlock& block,
-                    const KeyRange& keys, int64_t window) {
+                    const KeyRange& keys, const TreeAttentionShape& attention) {
   const int64_t size = block.end - block.begin, num_keys = keys.end - keys.begin;
   for (int64_t row = 0; row < at.group * size; ++row) {
     float* s = buffers.s.data() + row * kKeyBlock;
-    const Visible seen = visible(keys, block.position + row % size, window);
+    const Visible seen = visible(keys, block.position + row % size, attention.window);
+    if (attention.cap > 0)
+      soft_cap(s + seen.low, seen.high - seen.low, 1, static_cast<float>(attention.cap));
     const float before = buffers.largest[static_cast<size_t>(row)];
     const float largest = std::max(before, largest_of(s + seen.low, seen.high - seen.low));
     float sum = 0;
@@ -100,7 +102,7 @@ void attend_block(const float* heads, const AttentionLayout& at, int64_t kv,
     const float* row = heads + keys.begin * at.width;
     scores(buffers.q.data(), row + at.key_column(kv), at, rows, keys.end - keys.begin,
            buffers.s.data());
-    online_softmax(buffers, at, block, keys, attention.window);
+    online_softmax(buffers, at, block, keys, attention);
     gemm_block({rows, at.dim, keys.end - keys.begin}, {buffers.s.data(), kKeyBlock, 1},
                {row + at.value_column(kv), at::kFloat, at.width, 1}, buffers.o.data(), at.dim,
                true);
@@ -150,10 +152,22 @@ void backward_block(const float* dy, const float* y, const float* heads, const f
       const float statistic = buffers.logsumexp[static_cast<size_t>(row)];
       const float delta = buffers.delta[static_cast<size_t>(row)];
       for (int64_t j = 0; j < seen.low; ++j) s[j] = dp[j] = 0;
+      if (attention.cap > 0) {
+        const auto cap = static_cast<float>(attention.cap);
+        soft_cap(s + seen.low, seen.high - seen.low, 1, cap);
+        const float inverse_cap = 1 / cap;
 #pragma omp simd
-      for (int64_t j = seen.low; j < seen.high; ++j) {
-        s[j] = fast_exp(s[j] - statistic);
-        dp[j] = s[j] * (dp[j] - delta);
+        for (int64_t j = seen.low; j < seen.high; ++j) {
+          const float share = s[j] * inverse_cap;
+          s[j] = fast_exp(s[j] - statistic);
+          dp[j] = s[j] * (dp[j] - delta) * (1 - share * share);
+        }
+      } else {
+#pragma omp simd
+        for (int64_t j = seen.low; j < seen.high; ++j) {
+          s[j] = fast_exp(s[j] - statistic);
+          dp[j] = s[j] * (dp[j] - delta);
+        }
       }
       for (int64_t j = seen.high; j < num_keys; ++j) s[j] = dp[j] = 0;
     }

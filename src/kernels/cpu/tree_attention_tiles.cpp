@@ -111,7 +111,9 @@ struct Call {
   const AttentionLayout& at;
   const TreeAttentionShape& attention;
 
-  float scale() const { return static_cast<float>(attention.scale); }
+  ScoreForm form() const {
+    return {static_cast<float>(attention.scale), static_cast<float>(attention.cap)};
+  }
 };
 
 void attend_block(const Call& call, int64_t kv, const QueryBlock& block, BFloat16* y,
@@ -144,7 +146,7 @@ void attend_block(const Call& call, int64_t kv, const QueryBlock& block, BFloat1
         const int64_t i = h * stack.padded + t;
         const Visible seen = visible(range, block.position + t, call.attention.window);
         const float factor =
-            call.row_ops.softmax(scores + i * kKeyBlock, seen, key_steps * kTileSteps, call.scale(),
+            call.row_ops.softmax(scores + i * kKeyBlock, seen, key_steps * kTileSteps, call.form(),
                                  states[i], weights + i * kKeyBlock);
         if (factor == 1) continue;
         float* sum = sums + i * at.dim;
@@ -233,7 +235,7 @@ void backward_block(const Call& call, int64_t kv, const QueryBlock& block, const
         const int64_t i = h * stack.padded + t, at_row = i * kKeyBlock;
         call.row_ops.backward(
             scores + at_row, dp + at_row, visible(range, block.position + t, call.attention.window),
-            key_steps * kTileSteps, call.scale(), statistic[i], delta[i], p + at_row, ds + at_row);
+            key_steps * kTileSteps, call.form(), statistic[i], delta[i], p + at_row, ds + at_row);
       }
     }
     // dV += P^T dy and dK += dS^T q as their transposes, dq += dS K.

@@ -24,13 +24,13 @@ void expect_close(const Tensor& a, const Tensor& b, const std::string& what) {
   EXPECT_LT((a.to(at::kDouble) - wide).abs().max().item<double>(), kTolerance * scale) << what;
 }
 
-void compare_with_the_twin(const TileOps& ops, const AttentionRows& rows) {
+void compare_with_the_twin(const TileOps& ops, const AttentionRows& rows, double cap) {
   at::manual_seed(12);
   const ReferenceDevice slow;
   for (const RotaryShape& heads : {RotaryShape{6, 2, 12, 0}, RotaryShape{2, 2, 40, 0}}) {
     for (const TreeCase& c : tree_cases()) {
       const int64_t tokens = c.segments.back().end, out = heads.num_heads * heads.head_dim;
-      const TreeAttentionShape shape{0.3, c.window};
+      const TreeAttentionShape shape{0.3, c.window, cap};
       const Tensor x =
           at::randn({tokens, (heads.num_heads + 2 * heads.num_kv_heads) * heads.head_dim})
               .to(at::kBFloat16);
@@ -57,12 +57,18 @@ void compare_with_the_twin(const TileOps& ops, const AttentionRows& rows) {
 }
 
 TEST(TreeAttentionInTiles, EqualsTheTwinAndSoDoesItsGradient) {
-  compare_with_the_twin(portable_tile_ops(), attention_rows());
+  compare_with_the_twin(portable_tile_ops(), attention_rows(), 0);
+}
+
+// Scores are about as large as the cap.
+TEST(TreeAttentionInTiles, OfCappedScoresEqualsTheTwinAndSoDoesItsGradient) {
+  compare_with_the_twin(portable_tile_ops(), attention_rows(), 1.5);
 }
 
 TEST(TreeAttentionInTiles, OfTheProcessorEqualsTheTwin) {
   if (!has_tiles()) GTEST_SKIP() << "this processor has no AVX-512 BF16";
-  compare_with_the_twin(tile_ops(), attention_rows_avx512());
+  for (const double cap : {0.0, 1.5})
+    compare_with_the_twin(tile_ops(), attention_rows_avx512(), cap);
 }
 
 }  // namespace

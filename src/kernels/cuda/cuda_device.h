@@ -110,7 +110,8 @@ class CudaDevice final : public cpu::ReferenceDevice,
                                  const TreeAttentionShape& shape) const override;
   void softmax_statistics(const Tensor& logits_RV, const Tensor& target_R, double temperature,
                           Tensor& logprob_R, Tensor& entropy_R, Tensor& logsumexp_R) const override;
-  Tensor softmax_gradient(const Tensor& logits_RV, const Tensor& target_R, double temperature,
+  void soft_cap_(Tensor x, double cap) const override;
+  Tensor softmax_gradient(const Tensor& logits_RV, const Tensor& target_R, const LogitForm& form,
                           const Tensor& logsumexp_R, const Tensor& entropy_R,
                           const Tensor& dlogprob_R, const Tensor& dentropy_R,
                           at::ScalarType precision) const override;

@@ -135,6 +135,7 @@ Tensor CudaDevice::norm_rotate_backward(const Tensor& dy_TE, const Tensor& qkv_T
 
 PackedAttention* CudaDevice::packed_attention(const Tensor& heads_TE, const RotaryShape& heads,
                                               const TreeAttentionShape& shape) const {
+  if (shape.cap > 0) return nullptr;  // the library's scores have no caps
   if (!PackedAttention::may_have_kernels(heads_TE.scalar_type(), heads)) return nullptr;
   if (attention_ == nullptr) attention_ = std::make_unique<PackedAttention>();
   return attention_->has_kernels(heads_TE.scalar_type(), heads, shape) ? attention_.get() : nullptr;
@@ -212,13 +213,20 @@ void CudaDevice::softmax_statistics(const Tensor& logits_RV, const Tensor& targe
                            logits_RV.size(0), logits_RV.size(1), stream_of(logits_RV));
 }
 
+void CudaDevice::soft_cap_(Tensor x, double cap) const {
+  const bool has_whole_packs = reinterpret_cast<std::uintptr_t>(x.data_ptr()) % 16 == 0;
+  if (x.scalar_type() != at::kFloat || !x.is_contiguous() || !has_whole_packs)
+    return ReferenceDevice::soft_cap_(x, cap);
+  cuda::soft_cap(x.data_ptr<float>(), x.numel(), static_cast<float>(cap), stream_of(x));
+}
+
 Tensor CudaDevice::softmax_gradient(const Tensor& logits_RV, const Tensor& target_R,
-                                    double temperature, const Tensor& logsumexp_R,
+                                    const LogitForm& form, const Tensor& logsumexp_R,
                                     const Tensor& entropy_R, const Tensor& dlogprob_R,
                                     const Tensor& dentropy_R, at::ScalarType precision) const {
   if (logits_RV.scalar_type() != at::kFloat || !logits_RV.is_contiguous())
-    return ReferenceDevice::softmax_gradient(logits_RV, target_R, temperature, logsumexp_R,
-                                             entropy_R, dlogprob_R, dentropy_R, precision);
+    return ReferenceDevice::softmax_gradient(logits_RV, target_R, form, logsumexp_R, entropy_R,
+                                             dlogprob_R, dentropy_R, precision);
   const Tensor dlogits_RV =
       precision == at::kFloat ? logits_RV
                               : at::empty(logits_RV.sizes(), logits_RV.options().dtype(precision));
@@ -231,7 +239,8 @@ Tensor CudaDevice::softmax_gradient(const Tensor& logits_RV, const Tensor& targe
   call.dentropy_R = dentropy_R.defined() ? dentropy_R.const_data_ptr<float>() : nullptr;
   call.dlogits_RV = dlogits_RV.data_ptr();
   call.number = number_of(dlogits_RV);
-  call.temperature = static_cast<float>(temperature);
+  call.temperature = static_cast<float>(form.temperature);
+  call.inverse_cap = form.cap > 0 ? static_cast<float>(1 / form.cap) : 0.0F;
   call.rows = logits_RV.size(0);
   call.vocabulary = logits_RV.size(1);
   cuda::softmax_backward(call, stream_of(logits_RV));

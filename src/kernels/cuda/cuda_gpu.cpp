@@ -271,6 +271,7 @@ Tensor CudaGpu::paged_attention(const PagedCall& call) const {
   attend.num_kv_heads = rotate.num_kv_heads;
   attend.head_dim = rotate.head_dim;
   attend.scale = static_cast<float>(call.attention.scale);
+  attend.cap = static_cast<float>(call.attention.cap);
   attend.window = call.attention.window;
   attend.sinks_N = pointer(call.sinks_N);
   const bool has_sinks = call.sinks_N.defined();
@@ -313,7 +314,8 @@ Tensor CudaGpu::paged_attention(const PagedCall& call) const {
     if (has_sinks) apply_sinks(attend, units.logsumexp_TN, true, stream);
   }
   if (has_packed) {
-    check(call.attention.window == 0, "packed prompts are planned where layers have no window");
+    check(call.attention.window == 0 && call.attention.cap == 0,
+          "packed prompts are planned where layers have no window and scores no cap");
     packed_attention(call, attend, out_TC);
   }
   if (batch.decode.num_units > 0) decode_attention(call, attend, rotates_first ? nullptr : &rotate);

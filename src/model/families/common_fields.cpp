@@ -151,8 +151,13 @@ void read_common(const FieldReader& fields, ModelConfig& config, const CommonDef
   config.initializer_range = fields.number("initializer_range", 0, 100).value_or(0.02);
   config.ties_embeddings = fields.boolean("tie_word_embeddings").value_or(false);
 
-  static constexpr std::array<std::string_view, 2> kActivations = {"silu", "swish"};
-  fields.one_of("hidden_act", kActivations);
+  static constexpr std::array<std::string_view, 2> kSilu = {"silu", "swish"};
+  static constexpr std::array<std::string_view, 1> kGelu = {"gelu_pytorch_tanh"};
+  if (defaults.has_gelu) {
+    fields.one_of("hidden_act", kGelu);
+  } else {
+    fields.one_of("hidden_act", kSilu);
+  }
   fields.number("attention_dropout", 0, 0);
   read_stored_form(fields, config);
   static constexpr std::array<std::string_view, 3> kDtypes = {"bfloat16", "float16", "float32"};

@@ -13,6 +13,7 @@ constexpr std::array kFamilies = {
            make_latent_decoder},
     Family{"deepseek_v32", "DeepseekV32ForCausalLM", read_deepseek_v32, write_deepseek_v32,
            make_latent_decoder},
+    Family{"gemma2", "Gemma2ForCausalLM", read_gemma2, write_gemma2, make_dense_decoder},
     Family{"gemma3_text", "Gemma3ForCausalLM", read_gemma3_text, write_gemma3_text,
            make_dense_decoder},
     Family{"glm4", "Glm4ForCausalLM", read_glm4, write_glm4, make_dense_decoder},

@@ -39,6 +39,7 @@ std::string family_names();
 void read_deepseek_v2(const FieldReader& fields, ModelConfig& config);
 void read_deepseek_v3(const FieldReader& fields, ModelConfig& config);
 void read_deepseek_v32(const FieldReader& fields, ModelConfig& config);
+void read_gemma2(const FieldReader& fields, ModelConfig& config);
 void read_gemma3_text(const FieldReader& fields, ModelConfig& config);
 void read_glm4(const FieldReader& fields, ModelConfig& config);
 void read_glm4_moe(const FieldReader& fields, ModelConfig& config);
@@ -61,6 +62,7 @@ void read_qwen3_next(const FieldReader& fields, ModelConfig& config);
 void write_deepseek_v2(const ModelConfig& config, json::object& out);
 void write_deepseek_v3(const ModelConfig& config, json::object& out);
 void write_deepseek_v32(const ModelConfig& config, json::object& out);
+void write_gemma2(const ModelConfig& config, json::object& out);
 void write_gemma3_text(const ModelConfig& config, json::object& out);
 void write_glm4(const ModelConfig& config, json::object& out);
 void write_glm4_moe(const ModelConfig& config, json::object& out);
@@ -92,6 +94,7 @@ struct CommonDefaults {
   double norm_eps = 1e-6;
   bool needs_feed_forward = true;   // intermediate_size; false where all layers may have experts
   bool has_partial_rotary = false;  // partial_rotary_factor may be less than 1
+  bool has_gelu = false;            // hidden_act
   double rotary_factor = 1;
 };
 void read_common(const FieldReader& fields, ModelConfig& config, const CommonDefaults& defaults);
@@ -106,6 +109,17 @@ void read_rope_fields(const FieldReader& fields, Rope& rope);
 /// window. `window` 0 means that the file switches it off.
 void read_windows(const FieldReader& fields, ModelConfig& config, int64_t window,
                   int64_t first_windowed);
+
+/// What the Gemmas share: norms around each layer, GELU, scaled embeddings, tied unless the file says
+/// otherwise, the scale of scores.
+void read_gemma(const FieldReader& fields, ModelConfig& config);
+void write_gemma(const ModelConfig& config, json::object& out);
+/// attn_logit_softcapping and final_logit_softcapping. Null: none; absent: these.
+struct SoftCaps {
+  double scores = 0;
+  double logits = 0;
+};
+void read_soft_caps(const FieldReader& fields, ModelConfig& config, const SoftCaps& absent);
 
 /// Number and width of the experts, from these fields, and how many a token visits.
 void read_expert_sizes(const FieldReader& fields, ModelConfig& config, std::string_view count,

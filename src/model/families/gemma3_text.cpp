@@ -1,8 +1,6 @@
 /// Gemma 3 (text): norms before and after each layer that multiply with 1 + weight, embeddings times
 /// the root of their size, norms of q and k, GELU, windows in all layers but every
-/// sliding_window_pattern-th, and there another rotation. Soft caps are not read: Gemma 3 has none.
-
-#include <array>
+/// sliding_window_pattern-th, and there another rotation. Published ones have no soft caps.
 
 #include "model/families/family.h"
 
@@ -34,33 +32,15 @@ void read_pattern(const FieldReader& fields, ModelConfig& config) {
 }  // namespace
 
 void read_gemma3_text(const FieldReader& fields, ModelConfig& config) {
-  read_common(fields, config, {.kv_heads = 4, .head_dim = 256});
-  static constexpr std::array<std::string_view, 1> kActivations = {"gelu_pytorch_tanh"};
-  fields.one_of("hidden_activation", kActivations);
-  fields.refuse("attention_bias", "is not supported for this model type");
-  fields.refuse("attn_logit_softcapping", "is not supported");
-  fields.refuse("final_logit_softcapping", "is not supported");
-  fields.refuse("use_bidirectional_attention", "is not supported");
-  config.activation = Activation::kGelu;
-  config.ties_embeddings = fields.boolean("tie_word_embeddings").value_or(true);
+  read_gemma(fields, config);
+  read_soft_caps(fields, config, {});
   config.qk_norm = QkNorm::kPerHead;
-  config.query_scalar = fields.number("query_pre_attn_scalar", 1e-6, 1e6).value_or(256);
-  config.norms_add_one = true;
-  config.scales_embedding = true;
-  config.norms = {.before_mixer = "input_layernorm",
-                  .after_mixer = "post_attention_layernorm",
-                  .before_feed_forward = "pre_feedforward_layernorm",
-                  .after_feed_forward = "post_feedforward_layernorm"};
   read_both_ropes(fields, config);
   read_pattern(fields, config);
 }
 
 void write_gemma3_text(const ModelConfig& config, json::object& out) {
-  out.erase("hidden_act");
-  out["hidden_activation"] = "gelu_pytorch_tanh";
-  out["query_pre_attn_scalar"] = config.query_scalar;
-  write_window(config, out);
-  write_layer_types(config, out);
+  write_gemma(config, out);
   out["rope_local_base_freq"] = config.local_rope ? config.local_rope->theta : config.rope.theta;
   // One rotation for each type of layer: the flat fields are the older form.
   out.erase("rope_parameters");

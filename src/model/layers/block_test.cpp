@@ -75,14 +75,14 @@ TEST_P(EachFamily, ComputesTheSameInAChainOfBlocks) {
   EXPECT_TRUE(network->forward(batch, chaining).equal(expected));
   // Norms after the layers do not fit between two attentions, nor does a shared expert with a gate.
   const std::string family = GetParam();
-  const bool has_chain = family != "olmo2" && family != "qwen2_moe";
+  const bool has_chain = family != "gemma2" && family != "olmo2" && family != "qwen2_moe";
   EXPECT_EQ(chaining.asked, has_chain ? static_cast<int>(network->blocks().size()) : 0);
 }
 
 INSTANTIATE_TEST_SUITE_P(Fixtures, EachFamily,
-                         ::testing::Values("glm4_moe_lite", "kimi_k2", "llama", "llama3_rope",
-                                           "mimo", "minimax_m2", "mistral", "olmo2", "phi3",
-                                           "qwen2", "qwen2_moe", "qwen3", "qwen3_moe"),
+                         ::testing::Values("gemma2", "glm4_moe_lite", "kimi_k2", "llama",
+                                           "llama3_rope", "mimo", "minimax_m2", "mistral", "olmo2",
+                                           "phi3", "qwen2", "qwen2_moe", "qwen3", "qwen3_moe"),
                          [](const auto& info) { return std::string(info.param); });
 
 /// Zero weights of a fixture's shape.

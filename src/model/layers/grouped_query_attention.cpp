@@ -125,6 +125,7 @@ GroupedQueryAttention::GroupedQueryAttention(const LayerSite& site)
   layer_.head_dim = dim;
   const double scalar = site.config.query_scalar;
   layer_.scale = 1 / std::sqrt(scalar > 0 ? scalar : static_cast<double>(dim));
+  layer_.score_cap = site.config.score_cap;
   layer_.window = site.config.window[static_cast<size_t>(site.index)];
   layer_.norm_eps = site.config.norm_eps;
   layer_.cos_PR = site.rotary.cos_PR;
@@ -143,8 +144,9 @@ std::string GroupedQueryAttention::describe() const {
   const char* norm = "";
   if (shape_.qk_norm == QkNorm::kPerHead) norm = ", q/k norm";
   if (shape_.qk_norm == QkNorm::kAllHeads) norm = ", q/k norm over all heads";
-  return fmt::format("{} query, {} key-value, size {}{}{}", shape_.num_heads, shape_.num_kv_heads,
-                     shape_.head_dim, norm, shape_.has_gate ? ", gated" : "");
+  return fmt::format("{} query, {} key-value, size {}{}{}{}", shape_.num_heads, shape_.num_kv_heads,
+                     shape_.head_dim, norm, shape_.has_gate ? ", gated" : "",
+                     layer_.score_cap > 0 ? ", capped" : "");
 }
 
 Tensor GroupedQueryAttention::forward(const Tensor& input_TH, const Tensor& positions_T,

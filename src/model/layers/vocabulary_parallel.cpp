@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include "core/divide_up.h"
+#include "kernels/device.h"
 #include "kernels/embedding.h"
 #include "kernels/linear.h"
 
@@ -33,8 +34,9 @@ kernels::LogProbs log_probs(const Tensor& hidden_RH, const kernels::Param& head_
 }
 
 Tensor logits(const Tensor& hidden_RH, const kernels::Param& head_VH, const Slice& ids,
-              int64_t vocab_size, const TensorParallel& tp) {
+              int64_t vocab_size, double cap, const TensorParallel& tp) {
   const Tensor own_RV = kernels::logits(hidden_RH, head_VH);
+  if (cap > 0) kernels::kernels_for(own_RV).soft_cap_(own_RV, cap);
   if (tp.is_alone()) return own_RV;
   const auto* peers = dynamic_cast<const kernels::RankCollectives*>(&tp.ranks);
   if (peers != nullptr && peers->has_gather_columns(own_RV))

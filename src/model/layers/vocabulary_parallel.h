@@ -24,8 +24,8 @@ kernels::LogProbs log_probs(const Tensor& hidden_RH, const kernels::Param& head_
                             const kernels::LinearLogProbOptions& options, const TensorParallel& tp);
 
 /// kernels::logits() over the whole vocabulary of `vocab_size` ids, float32 [R, vocab_size], the same on
-/// all ranks: each computes those of its ids, and they are gathered. No gradient.
+/// all ranks: each computes those of its ids, and they are gathered. `cap`: 0: none. No gradient.
 Tensor logits(const Tensor& hidden_RH, const kernels::Param& head_VH, const Slice& ids,
-              int64_t vocab_size, const TensorParallel& tp);
+              int64_t vocab_size, double cap, const TensorParallel& tp);
 
 }  // namespace slime::model

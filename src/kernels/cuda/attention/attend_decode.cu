@@ -2,6 +2,7 @@
 
 #include "core/divide_up.h"
 #include "kernels/cuda/attention/attention.h"
+#include "kernels/cuda/attention/capped_score.cuh"
 #include "kernels/cuda/attention/decode_operands.cuh"
 #include "kernels/cuda/attention/decode_results.cuh"
 #include "kernels/cuda/attention/decode_segments.cuh"
@@ -151,6 +152,15 @@ __global__ void __launch_bounds__(32 * kWarps, decode_blocks_per_processor(kDim,
 
       const int first = now.segment.first_key + page * kPageTokens;
       const int valid = valid_in(now.segment, page);
+      if (call.cap > 0) {
+        // Scaled below. From the arguments each time: registers are few.
+        const float share = __fdividef(call.scale, call.cap), whole = __fdividef(1.0F, share);
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+#pragma unroll
+          for (int i = 0; i < 2; ++i) score[half][i] = whole * score_tanh(score[half][i] * share);
+        }
+      }
       float best = -INFINITY;
 #pragma unroll
       for (int half = 0; half < 2; ++half) {

@@ -35,6 +35,7 @@ __global__ void attend_plain_kernel(AttendCall call, const int64_t* positions_T,
     for (int p = 0; p < kMaxPerLane; ++p)
       if (lane + 32 * p < dim) score += query[p] * to_float(k[lane + 32 * p]);
     score = warp_sum(score);
+    if (call.cap > 0) score = call.cap * tanhf(score / call.cap);
     const float next = fmaxf(largest, score);
     const float shrink = expf(largest - next), weight = expf(score - next);
     largest = next;

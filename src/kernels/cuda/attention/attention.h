@@ -70,6 +70,7 @@ struct AttendCall {
   int64_t rows = 0;
   int num_heads = 0, num_kv_heads = 0, head_dim = 0;
   float scale = 1;
+  float cap = 0;                  // of scaled scores (kernels/soft_cap.h); 0: none
   int64_t window = 0;             // 0: all earlier tokens
   const void* sinks_N = nullptr;  // scores that take part in the softmax without a value; or null
 };

@@ -23,11 +23,11 @@ Tensor attend_last_rows(const Tensor& q_RC, const Tensor& k_KVD, const Tensor& v
   const Tensor row = at::arange(num_keys - rows, num_keys).unsqueeze(1), key = at::arange(num_keys);
   Tensor hidden = key > row;
   if (attention.window > 0) hidden = hidden.logical_or(key <= row - attention.window);
-  const Tensor scores =
-      at::matmul(q.reshape({kv, group * rows, dim}), wide(k_KVD).permute({1, 2, 0}))
-          .mul(attention.scale)
-          .view({kv, group, rows, num_keys})
-          .masked_fill(hidden, -INFINITY);
+  Tensor scores = at::matmul(q.reshape({kv, group * rows, dim}), wide(k_KVD).permute({1, 2, 0}))
+                      .mul(attention.scale)
+                      .view({kv, group, rows, num_keys});
+  if (attention.cap > 0) scores = (scores / attention.cap).tanh() * attention.cap;
+  scores = scores.masked_fill(hidden, -INFINITY);
   Tensor weights = scores.softmax(-1);
   if (sinks_N.defined()) {
     const Tensor sinks = wide(sinks_N).view({kv, group, 1, 1}).expand({kv, group, rows, 1});
@@ -42,12 +42,12 @@ Tensor attend_last_rows(const Tensor& q_RC, const Tensor& k_KVD, const Tensor& v
 TEST(PagedAttentionTwin, IsTheEndOfTheTwinOfTheWholeSequence) {
   const RotaryShape heads{6, 2, 24, 0};
   const Tensor x = numbers({129, int64_t{10} * 24}, at::kFloat);
-  for (const int64_t window : {0, 1, 40}) {
+  for (const auto& [window, cap] : {std::pair{0, 0.0}, {1, 0.0}, {40, 0.0}, {40, 0.8}}) {
     for (const int64_t rows : {1, 16, 129}) {
       const auto head_range = [&](int64_t first, int64_t count) {
         return x.narrow(1, first * 24, count * 24);
       };
-      const TreeAttentionShape shape{0.2, window};
+      const TreeAttentionShape shape{0.2, window, cap};
       Tensor logsumexp;
       const Tensor whole = twin().tree_attention(wide(x), {{0, 129, -1}}, heads, shape, logsumexp);
       const Tensor end = attend_last_rows(head_range(0, 6).narrow(0, 129 - rows, rows),
@@ -292,6 +292,56 @@ TEST(GpuPagedAttention, EqualsTheTwinWithWindowsInEveryPrecision) {
       }
     }
   }
+}
+
+/// Caps about as large as the scores and well above them; by plain kernels, tiles and decode.
+TEST(GpuPagedAttention, OfCappedScoresEqualsTheTwin) {
+  SLIME_NEEDS_GPU();
+  for (const auto type : {at::kFloat, at::kBFloat16, at::kHalf}) {
+    for (const double cap : {1.0, 20.0}) {
+      for (const int64_t window : {0, 20}) {
+        for (const int64_t dim : {24, 64, 128, 256}) {
+          for (const bool is_decode : {true, false}) {
+            PagedCase one;
+            one.type = type;
+            one.heads = {8, 2, dim, 1e-6};
+            one.attention = {0.1, window, cap};
+            one.has_sinks = window > 0;
+            one.is_normed = one.is_rotated = is_decode;
+            one.spans = is_decode ? decode_spans() : mixed_spans();
+            EXPECT_LT(one.error(), tolerance(type))
+                << at::toString(type) << ", cap " << cap << ", window " << window << ", heads of "
+                << dim;
+          }
+        }
+      }
+    }
+  }
+}
+
+/// Samples of a prompt whose pages are read once for all, keys that are split, and fp8.
+TEST(GpuPagedAttention, OfCappedScoresSharesPagesAndSplitsKeys) {
+  SLIME_NEEDS_GPU();
+  for (const bool is_fp8 : {false, true}) {
+    for (const int64_t dim : {64, 128}) {
+      PagedCase one;
+      one.heads = {8, 2, dim, 0};
+      one.attention = {0.1, 0, 1};
+      one.is_fp8 = is_fp8;
+      one.spans.assign(8, {1, 21 * 16 + 40});
+      one.samples = 8;
+      one.shared_pages = 21;
+      EXPECT_LT(one.error(), tolerance(one.type)) << dim << (is_fp8 ? ", fp8" : "");
+      EXPECT_GT(one.most_members, 1);
+    }
+  }
+  PagedCase split;
+  split.heads = {8, 2, 256, 0};
+  split.attention = {0.06, 0, 0.8};
+  split.splits_keys = true;
+  split.spans = {{1, 6000}, {33, 70}};
+  EXPECT_LT(split.error(), tolerance(split.type));
+  EXPECT_GT(split.batch.tiles.front().num_partials, 0);
 }
 
 TEST(GpuPagedAttention, OfHeadsOf256EqualsTheTwin) {

@@ -307,10 +307,10 @@ void expect_softmax(int64_t vocabulary) {
   for (int i = 0; i < 3; ++i) EXPECT_LT(relative_error(a[i], b[i]), i == 1 ? 1e-5 : 2e-6);
   const Tensor dlogprob = at::randn({rows}), dentropy = at::randn({rows});
   for (const Tensor& d : {dentropy, Tensor()}) {
-    const Tensor exact = twin().softmax_gradient(wide(logits), target, 0.7, b[2], b[1],
+    const Tensor exact = twin().softmax_gradient(wide(logits), target, {0.7}, b[2], b[1],
                                                  wide(dlogprob), wide(d), at::kDouble);
     for (const auto type : kGpuTypes) {
-      const Tensor grad = gpu.softmax_gradient(to_gpu(logits).clone(), to_gpu(target), 0.7, a[2],
+      const Tensor grad = gpu.softmax_gradient(to_gpu(logits).clone(), to_gpu(target), {0.7}, a[2],
                                                a[1], to_gpu(dlogprob), to_gpu(d), type);
       EXPECT_EQ(grad.scalar_type(), type);
       EXPECT_LT(relative_error(grad, exact), type == at::kFloat ? 1e-5 : tolerance(type));
@@ -322,6 +322,38 @@ TEST(CudaTraining, SoftmaxStatisticsAndGradientEqualTheirTwin) {
   SLIME_NEEDS_GPU();
   // One by one and in packs of four, once and several times round.
   for (const int64_t vocabulary : {7, 4096, 4099, 8204}) expect_softmax(vocabulary);
+}
+
+TEST(CudaTraining, GradientOfCappedLogitsEqualsItsTwin) {
+  SLIME_NEEDS_GPU();
+  const Device& gpu = open_gpu().device();
+  for (const int64_t vocabulary : {7, 4099, 8204}) {
+    const LogitForm form{0.7, 5};
+    const Tensor logits = numbers({19, vocabulary}, at::kFloat) * 5;
+    const Tensor target = at::randint(vocabulary, {19}, at::kLong);
+    target[3] = -1;
+    Tensor capped = to_gpu(logits).clone(), exact_capped = wide(logits).clone();
+    gpu.soft_cap_(capped, form.cap);
+    twin().soft_cap_(exact_capped, form.cap);
+    EXPECT_LT(relative_error(capped, exact_capped), 1e-6);
+    Tensor statistics[3];
+    for (Tensor& x : statistics) x = at::empty({19}, at::kDouble);
+    twin().softmax_statistics(exact_capped, target, form.temperature, statistics[0], statistics[1],
+                              statistics[2]);
+    const Tensor dlogprob = at::randn({19}), dentropy = at::randn({19});
+    const auto narrow = [](const Tensor& x) { return to_gpu(x.to(at::kFloat)); };
+    for (const Tensor& d : {dentropy, Tensor()}) {
+      const Tensor exact =
+          twin().softmax_gradient(exact_capped.clone(), target, form, statistics[2], statistics[1],
+                                  wide(dlogprob), wide(d), at::kDouble);
+      for (const auto type : kGpuTypes) {
+        const Tensor grad =
+            gpu.softmax_gradient(capped.clone(), to_gpu(target), form, narrow(statistics[2]),
+                                 narrow(statistics[1]), to_gpu(dlogprob), to_gpu(d), type);
+        EXPECT_LT(relative_error(grad, exact), type == at::kFloat ? 1e-5 : tolerance(type));
+      }
+    }
+  }
 }
 
 TEST(CudaTraining, SoftmaxOfALargeVocabularyEqualsItsTwin) {

@@ -69,11 +69,15 @@ struct SoftmaxBackwardCall {
   void* dlogits_RV = nullptr;         // may be logits_RV when `number` is float32
   Number number = Number::kBFloat16;  // of dlogits
   float temperature = 1;
+  float inverse_cap = 0;  // of the cap that the logits have (kernels/soft_cap.h); 0: none
   int64_t rows = 0, vocabulary = 0;
 };
 
+/// x = cap * tanh(x / cap) for x[0 .. size).
+void soft_cap(float* x, int64_t size, float cap, cudaStream_t stream);
+
 /// d log-prob / d logits = (1[target] - p) / temperature, d entropy / d logits = -p (log p +
-/// entropy) / temperature.
+/// entropy) / temperature; with a cap of the logits before it.
 void softmax_backward(const SoftmaxBackwardCall& call, cudaStream_t stream);
 
 /// Attention over two sets of keys from the attention over each: (out, logsumexp) becomes that of

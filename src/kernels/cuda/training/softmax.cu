@@ -85,11 +85,13 @@ __global__ void __launch_bounds__(kThreads) softmax_backward_kernel(SoftmaxBackw
   const float logsumexp = call.logsumexp_R[row], dlogprob = call.dlogprob_R[row];
   const float dentropy = call.dentropy_R == nullptr ? 0.0F : call.dentropy_R[row];
   const float entropy = call.dentropy_R == nullptr ? 0.0F : call.entropy_R[row];
+  const float inverse_cap = call.inverse_cap;
   const auto gradient = [&](float logit, int64_t i) {
+    const float share = logit * inverse_cap, slope = 1.0F - share * share;  // 1 without a cap
     const float log_p = logit * inverse_temperature - logsumexp, p = __expf(log_p);
     float du = -p * dlogprob - p * (log_p + entropy) * dentropy;
     if (i == target) du += dlogprob;
-    return du * inverse_temperature;
+    return du * inverse_temperature * slope;
   };
   if (vocabulary % 4 == 0) {
     for (int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x; i < vocabulary / 4;
@@ -109,7 +111,31 @@ __global__ void __launch_bounds__(kThreads) softmax_backward_kernel(SoftmaxBackw
   }
 }
 
+__global__ void __launch_bounds__(kThreads) soft_cap_kernel(float* x, int64_t size, float cap) {
+  grid_dependency_wait();
+  const float inverse = 1.0F / cap;
+  const auto capped = [&](float number) { return cap * tanhf(number * inverse); };
+  const int64_t first = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+  const int64_t step = static_cast<int64_t>(gridDim.x) * kThreads, packs = size / 4;
+  for (int64_t i = first; i < packs; i += step) {
+    const float4 four = reinterpret_cast<const float4*>(x)[i];
+    reinterpret_cast<float4*>(x)[i] = {capped(four.x), capped(four.y), capped(four.z),
+                                       capped(four.w)};
+  }
+  for (int64_t i = 4 * packs + first; i < size; i += step) x[i] = capped(x[i]);
+}
+
 }  // namespace
+
+void soft_cap(float* x, int64_t size, float cap, cudaStream_t stream) {
+  constexpr int64_t kMostBlocks = 1 << 16;
+  const int64_t blocks = (size / 4 + kThreads - 1) / kThreads;
+  launch(soft_cap_kernel,
+         dim3(blocks < 1             ? 1
+              : blocks > kMostBlocks ? kMostBlocks
+                                     : blocks),
+         dim3(kThreads), 0, stream, x, size, cap);
+}
 
 void softmax_statistics(const float* logits_RV, const int64_t* target_R, float temperature,
                         float* logprob_R, float* entropy_R, float* logsumexp_R, int64_t rows,

@@ -1,0 +1,20 @@
+/// Gemma 2 (arXiv 2408.00118): norms before and after each layer that multiply with 1 + weight, embeddings
+/// times the root of their size, GELU, a window in every other layer from the first on, soft caps of
+/// scores and logits.
+
+#include "model/families/family.h"
+
+namespace slime::model {
+
+void read_gemma2(const FieldReader& fields, ModelConfig& config) {
+  read_gemma(fields, config);
+  read_soft_caps(fields, config, {.scores = 50, .logits = 30});
+  read_windows(fields, config, fields.integer("sliding_window", 1, int64_t{1} << 32).value_or(4096),
+               0);
+  if (fields.has("layer_types")) return;
+  for (size_t i = 1; i < config.window.size(); i += 2) config.window[i] = 0;
+}
+
+void write_gemma2(const ModelConfig& config, json::object& out) { write_gemma(config, out); }
+
+}  // namespace slime::model
