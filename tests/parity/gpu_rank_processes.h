@@ -50,8 +50,11 @@ inline pid_t start_rank(const OtherRank& other) {
       fmt::format("{}={} {} {}", kOtherRank, other.rank, other.port, other.call),
       fmt::format("{}={}", cluster::kVisibleDevices, cluster::visible_device(other.rank))};
   for (char** variable = environ; *variable != nullptr; ++variable) {
-    if (!std::string_view(*variable).starts_with(cluster::kVisibleDevices))
-      variables.emplace_back(*variable);
+    const std::string_view text(*variable);
+    // Another shard's test it would leave out.
+    const bool is_of_parent =
+        text.starts_with(cluster::kVisibleDevices) || text.starts_with("GTEST_");
+    if (!is_of_parent) variables.emplace_back(text);
   }
   const auto pointers = [](std::vector<std::string>& texts) {
     std::vector<char*> all;

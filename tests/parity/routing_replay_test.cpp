@@ -99,11 +99,13 @@ TEST(EngineExperts, DoNotDependOnChunksPrefixesOrRetraction) {
   tight.kv_cache_bytes = 8 * engine::PagedKvCache::page_bytes(probe.network().blocks(), at::kFloat);
   TestEngine pressed("qwen3_moe", tight);
   int64_t retractions = 0;
+  ASSERT_TRUE(pressed.engine().pause(engine::PauseMode::kInPlace));  // so that they run together
   for (int i = 0; i < 4; ++i) {
     GenerateRequest request = with_experts(sampled_request(some_tokens(20 + i, i), 30, i));
     request.rid = "r" + std::to_string(i);
     pressed.submit(request);
   }
+  ASSERT_TRUE(pressed.engine().resume());
   for (int i = 0; i < 4; ++i) {
     const GenerateUpdate out = pressed.responses().wait("r" + std::to_string(i));
     retractions += out.num_retractions;
