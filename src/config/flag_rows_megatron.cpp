@@ -96,7 +96,7 @@ std::vector<Flag> parallel_flags() {
   return {
       works("--tensor-model-parallel-size", &C::tensor_model_parallel_size,
             "ranks that cut heads, feed-forward width and vocabulary of each layer between them; "
-            "models without fused matrices"),
+            "where the size divides them"),
       works("--pipeline-model-parallel-size", &C::pipeline_model_parallel_size,
             "stages of layers; micro-batches go through them one forward, one backward"),
       works("--context-parallel-size", &C::context_parallel_size,

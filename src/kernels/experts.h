@@ -25,7 +25,7 @@ struct ExpertStack {
   /// gates and ups in turn (kernels/clamped_swiglu.h).
   bool is_in_turns = false;
   Param gate_up_bias;  // [E, 2F], of the second form
-  Param down_bias;     // [E, H]
+  Param down_bias;     // [E, H], or of some columns (down_bias_begin)
   double swiglu_limit = 0;
   /// Ranks that have slices of the experts' width share down_bias: this one's columns begin here.
   int64_t down_bias_begin = 0;

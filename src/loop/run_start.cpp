@@ -9,6 +9,8 @@
 #include "core/calendar.h"
 #include "core/error.h"
 #include "loop/engine_ranks.h"
+#include "loop/rank_tasks.h"
+#include "model/pipeline_layers.h"
 
 namespace slime::loop {
 
@@ -34,6 +36,39 @@ void check_experts(const config::RunConfig& config, const model::ModelConfig& mo
     problems.push_back(
         fmt::format("--expert-tensor-parallel-size {}: does not divide the width {} of an expert",
                     etp, model.experts.width));
+  }
+  if (model.experts.are_in_turns && model.hidden_size % etp != 0) {
+    problems.push_back(fmt::format(
+        "--expert-tensor-parallel-size {}: does not divide the {} outputs of an expert, whose "
+        "biases ranks share",
+        etp, model.hidden_size));
+  }
+}
+
+/// Choices of tokens do not travel between pipeline stages.
+void check_choices(const config::RunConfig& config, const model::ModelConfig& model,
+                   std::vector<std::string>& problems) {
+  const std::vector<bool>& makes_choice = model.indexer.in_layer;
+  if (config.pipeline_model_parallel_size == 1 || makes_choice.empty()) return;
+  const comm::ParallelLayout layout = layout_of(config);
+  const auto ranges_of = [&](int stage) {
+    return model::layers_of_stage(layout, stage, model.num_layers);
+  };
+  try {
+    ranges_of(0);
+  } catch (const ConfigError& error) {
+    problems.emplace_back(error.what());
+    return;
+  }
+  for (int stage = 0; stage < layout.pp; ++stage) {
+    for (const model::LayerRange& range : ranges_of(stage)) {
+      if (makes_choice[static_cast<std::size_t>(range.begin)]) continue;
+      problems.push_back(fmt::format(
+          "--pipeline-model-parallel-size {}: layer {} would begin a stage, and takes the tokens "
+          "that the indexer of a layer before it chose; --decoder-first-pipeline-num-layers and "
+          "--decoder-last-pipeline-num-layers move the cuts",
+          layout.pp, range.begin));
+    }
   }
 }
 
@@ -76,6 +111,7 @@ void check_shape(const config::RunConfig& config, const model::ModelConfig& mode
   if (!model.delta.in_layer.empty())
     divides("key heads of gated delta nets", model.delta.shape.key_heads);
   check_experts(config, model, problems);
+  check_choices(config, model, problems);
   if (!model.has_experts()) {
     const auto needs_experts = [&](const char* flag, bool given) {
       if (given) problems.push_back(fmt::format("{}: the model has no experts", flag));

@@ -123,6 +123,27 @@ TEST(ModelConfig, KnowsWhichLayersAreGatedDeltaNets) {
   EXPECT_THAT(problem_of(object), HasSubstr("must be a multiple of linear_num_key_heads (2)"));
 }
 
+TEST(ModelConfig, SoftCapsThatAreAbsentAreTheFamilysAndNullIsNone) {
+  json::object object = read_json_file(fixture("gemma2") / "config.json").as_object();
+  object.erase("attn_logit_softcapping");
+  object.erase("final_logit_softcapping");
+  EXPECT_EQ(parse_model_config(object, "c").score_cap, 50);
+  EXPECT_EQ(parse_model_config(object, "c").logit_cap, 30);
+  object["attn_logit_softcapping"] = object["final_logit_softcapping"] = nullptr;
+  EXPECT_EQ(parse_model_config(object, "c").score_cap, 0);
+  EXPECT_EQ(parse_model_config(object, "c").logit_cap, 0);
+  object["attn_logit_softcapping"] = 1e6;
+  EXPECT_THAT(problem_of(object), HasSubstr("attn_logit_softcapping"));
+  object["attn_logit_softcapping"] = 50;
+  object.erase("sliding_window");
+  EXPECT_EQ(parse_model_config(object, "c").window[0], 4096);
+  object["sliding_window"] = nullptr;
+  EXPECT_EQ(parse_model_config(object, "c").window[0], 0);
+  object = read_json_file(fixture("gemma3_text") / "config.json").as_object();
+  object.erase("attn_logit_softcapping");
+  EXPECT_EQ(parse_model_config(object, "c").score_cap, 0);
+}
+
 TEST(ModelConfig, OfAModelThatSeesImagesIsThatOfItsText) {
   const ModelConfig whole = parse_file("qwen3_5", "config.json"),
                     text = parse_file("qwen3_5", "config.v5.json");

@@ -52,7 +52,7 @@ int64_t logits_bytes(const model::ModelConfig& model, bool is_on_cpu, int64_t el
 /// Capped scores on a GPU are plain operations, of 512 queries against all keys at once: scores, slopes,
 /// shares and their gradients, float32 (kernels/cpu/reference.cpp).
 int64_t plain_attention_bytes(const model::ModelConfig& model, int64_t tokens) {
-  constexpr int64_t kRows = 512, kAtOnce = 6;
+  constexpr int64_t kRows = 512, kAtOnce = 9;
   return kAtOnce * 4 * model.num_heads * std::min(tokens, kRows) * tokens;
 }
 
@@ -72,7 +72,7 @@ int64_t kept_logits_now(const model::ModelConfig& model, const Tensor& hidden_LH
   const int64_t tokens = hidden_LH.size(0), all = all_logits_bytes(model, tokens);
   const kernels::GpuMemoryUse use = kernels::opened_gpu().memory_use();
   int64_t taken = logits_bytes(model, /*is_on_cpu=*/false, hidden_LH.element_size(), tokens);
-  if (replays_top_p) taken += taken;
+  if (replays_top_p) taken *= 4;
   return kept_logits(use.free + use.kept - use.tensors - taken, all);
 }
 

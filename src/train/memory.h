@@ -30,7 +30,7 @@ struct TrainMemory {
 int64_t kept_logits(int64_t available, int64_t all_logits);
 
 /// The same on a GPU behind the forward pass of `hidden_LH`, from what the device has now.
-/// `replays_top_p`: a chunk's logits are there twice, and a mask.
+/// `replays_top_p`: the backward of a chunk is single operations on all of it.
 int64_t kept_logits_now(const model::ModelConfig& model, const Tensor& hidden_LH,
                         bool replays_top_p);
 

@@ -183,7 +183,8 @@ def test_kills_lose_no_acknowledged_write_and_give_no_group_twice(tmp_path):
         writer.start()
     given, reads, kills = {}, 0, 0
     try:
-        while kills < 8:
+        # On a busy machine few writes come between two kills.
+        while kills < 8 or (kills < 80 and sum(len(writer.acknowledged) for writer in writers) <= 100):
             instant = time.monotonic() + rng.uniform(0.05, 0.4)
             while time.monotonic() < instant:
                 name = f"read {reads}"

@@ -58,7 +58,7 @@ SLIME_AVX2_INLINE __m256 tanh8(__m256 x) {
                                           _mm256_min_ps(size, _mm256_set1_ps(10.0F))));
   const __m256 far =
       _mm256_sub_ps(one, _mm256_div_ps(_mm256_set1_ps(2.0F), _mm256_add_ps(power, one)));
-  const __m256 is_small = _mm256_cmp_ps(size, _mm256_set1_ps(0.625F), _CMP_LT_OQ);
+  const __m256 is_small = _mm256_cmp_ps(size, _mm256_set1_ps(0.625F), _CMP_NGE_UQ);  // or NaN
   return _mm256_blendv_ps(_mm256_or_ps(far, _mm256_and_ps(sign_bit, x)), near, is_small);
 }
 

@@ -9,7 +9,7 @@ namespace slime::model {
 void read_soft_caps(const FieldReader& fields, ModelConfig& config, const SoftCaps& absent) {
   const auto cap = [&](std::string_view name, double otherwise) {
     if (!fields.raw().contains(name)) return otherwise;
-    return fields.number(name, 1e-3, 1e9).value_or(0);
+    return fields.number(name, 1e-3, 1e3).value_or(0);
   };
   config.score_cap = cap("attn_logit_softcapping", absent.scores);
   config.logit_cap = cap("final_logit_softcapping", absent.logits);

@@ -23,12 +23,15 @@ double numbers_of_token(const Tensor& x_TC, const RankGroup& ranks) {
 
 /// [2, T]: of queries and of keys 1 / sqrt(mean of squares + eps).
 Tensor scales_of_heads(const Heads& heads, double eps, RankGroup& ranks) {
+  const int64_t rows = heads.query_TC.size(0);
   const auto part = [&](const Tensor& x_TC) {
-    return as_summed(x_TC).square().sum(1).div_(numbers_of_token(x_TC, ranks));
+    // Of an even number of rows, which is what collectives between GPUs take (comm/peer_collectives.h).
+    const Tensor mean_T = as_summed(x_TC).square().sum(1).div_(numbers_of_token(x_TC, ranks));
+    return rows % 2 == 0 ? mean_T : at::constant_pad_nd(mean_T, {0, 1});
   };
   const Tensor mean_2T = at::stack({part(heads.query_TC), part(heads.key_TC)});
   ranks.all_reduce_(mean_2T, "norms over the heads of all ranks");
-  return mean_2T.add_(eps).rsqrt_();
+  return mean_2T.narrow(1, 0, rows).add_(eps).rsqrt_();
 }
 
 Tensor scaled_heads(const Tensor& x_TC, const Tensor& scale_T, const Tensor& weight_C) {

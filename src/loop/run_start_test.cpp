@@ -1,0 +1,55 @@
+#include "loop/run_start.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <string>
+
+#include "core/error.h"
+
+namespace slime::loop {
+namespace {
+
+using ::testing::HasSubstr;
+
+model::ModelConfig model_of(const std::string& fixture) {
+  return model::read_model_config(std::filesystem::path(SLIME_SOURCE_DIR) /
+                                  "tests/fixtures/models" / fixture);
+}
+
+std::string problem_of(const config::RunConfig& config, const model::ModelConfig& model) {
+  try {
+    check_shape(config, model);
+  } catch (const ConfigError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(CheckShape, NamesTheStageThatWouldTakeAnothersChoiceOfTokens) {
+  model::ModelConfig model = model_of("glm_moe_dsa");
+  model.indexer.in_layer = {true, false, true};
+  config::RunConfig config;
+  EXPECT_EQ(problem_of(config, model), "");
+  config.pipeline_model_parallel_size = 3;
+  EXPECT_THAT(problem_of(config, model),
+              HasSubstr("--pipeline-model-parallel-size 3: layer 1 would begin a stage"));
+  config.pipeline_model_parallel_size = 2;
+  EXPECT_THAT(problem_of(config, model), HasSubstr("3 layers cannot be cut into 2 ranges"));
+  config.decoder_first_pipeline_num_layers = 2;
+  EXPECT_EQ(problem_of(config, model), "");
+}
+
+TEST(CheckShape, OutputsOfExpertsWithBiasesAreDivided) {
+  model::ModelConfig model = model_of("gpt_oss");
+  model.num_heads = model.num_kv_heads = 8;
+  config::RunConfig config;
+  config.tensor_model_parallel_size = 2;
+  EXPECT_EQ(problem_of(config, model), "");
+  model.hidden_size = 63;
+  EXPECT_THAT(problem_of(config, model), HasSubstr("does not divide the 63 outputs of an expert"));
+}
+
+}  // namespace
+}  // namespace slime::loop
