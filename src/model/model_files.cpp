@@ -126,17 +126,57 @@ Tensor ModelFiles::read_low_precision(const NamedWeight& weight, StoredForm form
   std::vector<Tensor> parts;
   for (const std::string& name : stored_names(form, weight.name))
     parts.push_back(tensors_.at(name).file->read(name));
-  Tensor whole;
-  if (form == StoredForm::kFp8Blocks) whole = from_fp8_blocks(parts[0], parts[1], fp8_block);
-  if (form == StoredForm::kInt4Groups) whole = from_int4_groups(parts[0], parts[1]);
-  // The published MXFP4 files hold matrices turned.
-  if (form == StoredForm::kMxfp4) whole = from_mxfp4(parts[0], parts[1]).transpose(1, 2);
-  if (whole.sizes() != weight.full_shape) {
-    throw ConfigError(fmt::format("{}: {} unpacks to [{}], config.json means [{}]",
-                                  directory_.string(), weight.name, fmt::join(whole.sizes(), ", "),
-                                  fmt::join(weight.full_shape, ", ")));
-  }
+  const Tensor whole = form == StoredForm::kFp8Blocks
+                           ? from_fp8_blocks(parts[0], parts[1], fp8_block)
+                           : from_int4_groups(parts[0], parts[1]);
+  check_unpacked(weight, whole.sizes());
   return weight.slices.of(whole);
+}
+
+void ModelFiles::check_unpacked(const NamedWeight& weight, at::IntArrayRef shape) const {
+  if (shape == weight.full_shape) return;
+  throw ConfigError(fmt::format("{}: {} unpacks to [{}], config.json means [{}]",
+                                directory_.string(), weight.name, fmt::join(shape, ", "),
+                                fmt::join(weight.full_shape, ", ")));
+}
+
+/// The published files hold matrices turned: blocks [E, O, G, 16] and scales [E, O, G] are [E, 32 G, O].
+void ModelFiles::read_mxfp4(const NamedWeight& weight, const Tensor& out) const {
+  const std::vector<std::string> names = stored_names(StoredForm::kMxfp4, weight.name);
+  const TensorLocation &blocks = tensors_.at(names[0]), &scales = tensors_.at(names[1]);
+  const std::vector<int64_t>& shape = scales.tensor->shape;
+  std::vector<int64_t> of_blocks = shape;
+  of_blocks.push_back(16);
+  if (shape.size() != 3 || blocks.tensor->shape != of_blocks) {
+    throw ConfigError(
+        fmt::format("{}: {} [{}] and {} [{}] do not fit together", directory_.string(), names[0],
+                    fmt::join(blocks.tensor->shape, ", "), names[1], fmt::join(shape, ", ")));
+  }
+  check_unpacked(weight, {shape[0], 32 * shape[2], shape[1]});
+  std::vector<Slice> of_experts, of_each;
+  for (const Slice& slice : weight.slices.all()) {
+    if (slice.dim == 0) {
+      of_experts.push_back(slice);
+    } else {
+      of_each.push_back({slice.dim - 1, slice.begin, slice.end});
+    }
+  }
+  if (of_experts.empty()) of_experts.push_back({0, 0, shape[0]});
+  const Slices own(std::move(of_each));
+  const auto of_expert = [&](const TensorLocation& location, int64_t expert) {
+    std::vector<int64_t> one = location.tensor->shape;
+    one[0] = 1;
+    const Tensor x = at::empty(one, at::kByte);
+    location.file->read(*location.tensor, Slice{0, expert, expert + 1}, x);
+    return x[0];
+  };
+  int64_t place = 0;
+  for (const Slice& slice : of_experts) {
+    for (int64_t expert = slice.begin; expert < slice.end; ++expert, ++place) {
+      const Tensor matrix = from_mxfp4(of_expert(blocks, expert), of_expert(scales, expert));
+      out[place].copy_(own.of(matrix.transpose(0, 1)));
+    }
+  }
 }
 
 void ModelFiles::read_into(Weights& weights, StoredForm form, int64_t fp8_block,
@@ -180,7 +220,12 @@ void ModelFiles::read_into(Weights& weights, StoredForm form, int64_t fp8_block,
     const NamedWeight& weight = tensors[static_cast<size_t>(i)];
     try {
       if (is_low_precision(form, weight.name)) {
-        Weights::view(flat, weight).copy_(read_low_precision(weight, form, fp8_block));
+        const Tensor own = Weights::view(flat, weight);
+        if (form == StoredForm::kMxfp4) {
+          read_mxfp4(weight, own);
+        } else {
+          own.copy_(read_low_precision(weight, form, fp8_block));
+        }
         return;
       }
       const TensorLocation& location = tensors_.at(weight.name);

@@ -46,6 +46,10 @@ class ModelFiles final {
   /// Whether the files hold it in `form`, and not plainly.
   bool is_low_precision(StoredForm form, const std::string& name) const;
   Tensor read_low_precision(const NamedWeight& weight, StoredForm form, int64_t fp8_block) const;
+  /// Into what the rank holds of the weight, expert by expert: unpacking takes many times the room.
+  void read_mxfp4(const NamedWeight& weight, const Tensor& out) const;
+  /// Throws ConfigError where what is unpacked is not of the weight's shape.
+  void check_unpacked(const NamedWeight& weight, at::IntArrayRef shape) const;
   std::vector<CarriedTensor> opened_again(const std::vector<std::string>& names) const;
 
   std::filesystem::path directory_;

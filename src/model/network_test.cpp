@@ -207,6 +207,20 @@ TEST_F(ModelDirectory, InMxfp4HasTurnedMatricesOfAllExpertsInOneTensor) {
     EXPECT_EQ(read[1][32 + 6][5].item<float>(), 4) << weight.name;
     EXPECT_EQ(read[1][32 + 7][5].item<float>(), 24) << weight.name;
   }
+  // A rank unpacks its experts, and takes its slices of each.
+  const comm::Mesh mesh = unconnected({.dp = 2, .tp = 2, .ep = 2, .etp = 2}, 3);
+  const auto part = load_network(directory_, Precision::of("bfloat16"), mesh);
+  std::map<std::string, const NamedWeight*> whole;
+  for (const NamedWeight& weight : network->weights().tensors()) whole[weight.name] = &weight;
+  int64_t numbers = 0;
+  for (const NamedWeight& weight : part->weights().tensors()) {
+    const Tensor own = Weights::view(part->weights().flat(), weight);
+    EXPECT_TRUE(own.equal(
+        weight.slices.of(Weights::view(network->weights().flat(), *whole.at(weight.name)))))
+        << weight.name;
+    if (has(weight.name, ".experts.")) numbers += weight.slices.is_whole() ? 0 : 1;
+  }
+  EXPECT_GT(numbers, 0);
 }
 
 TEST_F(ModelDirectory, InInt4GroupsIsReadAsTheNumbersThatItMeans) {
