@@ -2,6 +2,8 @@
 
 #include <ATen/ATen.h>
 
+#include <utility>
+
 #include "core/error.h"
 #include "kernels/soft_cap.h"
 
@@ -98,7 +100,7 @@ Tensor Device::add_rms_norm_backward(const Tensor& dsum_TH, const Tensor& dy_TH,
   return sum(rms_norm_backward(dy_TH, sum_TH, weight_H, eps, std::move(grad_H)), dsum_TH);
 }
 
-void Device::soft_cap_(Tensor x, double cap) const { x.div_(cap).tanh_().mul_(cap); }
+void Device::soft_cap_(Tensor x, double cap) const { kernels::soft_cap_(std::move(x), cap); }
 
 Tensor Device::softmax_gradient(const Tensor& logits_RV, const Tensor& target_R,
                                 const LogitForm& form, const Tensor& logsumexp_R,

@@ -10,6 +10,9 @@
 
 namespace slime::kernels {
 
+/// x becomes y, in place.
+inline void soft_cap_(Tensor x, double cap) { x.div_(cap).tanh_().mul_(cap); }
+
 /// dy / dx where a number became y.
 inline Tensor soft_cap_slope(const Tensor& y, double cap) { return 1 - (y / cap).square(); }
 

@@ -51,24 +51,20 @@ void check_choices(const config::RunConfig& config, const model::ModelConfig& mo
   const std::vector<bool>& makes_choice = model.indexer.in_layer;
   if (config.pipeline_model_parallel_size == 1 || makes_choice.empty()) return;
   const comm::ParallelLayout layout = layout_of(config);
-  const auto ranges_of = [&](int stage) {
-    return model::layers_of_stage(layout, stage, model.num_layers);
-  };
   try {
-    ranges_of(0);
-  } catch (const ConfigError& error) {
-    problems.emplace_back(error.what());
-    return;
-  }
-  for (int stage = 0; stage < layout.pp; ++stage) {
-    for (const model::LayerRange& range : ranges_of(stage)) {
-      if (makes_choice[static_cast<std::size_t>(range.begin)]) continue;
-      problems.push_back(fmt::format(
-          "--pipeline-model-parallel-size {}: layer {} would begin a stage, and takes the tokens "
-          "that the indexer of a layer before it chose; --decoder-first-pipeline-num-layers and "
-          "--decoder-last-pipeline-num-layers move the cuts",
-          layout.pp, range.begin));
+    for (int stage = 0; stage < layout.pp; ++stage) {
+      for (const model::LayerRange& range :
+           model::layers_of_stage(layout, stage, model.num_layers)) {
+        if (makes_choice[static_cast<std::size_t>(range.begin)]) continue;
+        problems.push_back(fmt::format(
+            "--pipeline-model-parallel-size {}: layer {} would begin a stage, and takes the tokens "
+            "that the indexer of a layer before it chose; --decoder-first-pipeline-num-layers and "
+            "--decoder-last-pipeline-num-layers move the cuts",
+            layout.pp, range.begin));
+      }
     }
+  } catch (const ConfigError& error) {  // they do not divide: for all stages alike
+    problems.emplace_back(error.what());
   }
 }
 

@@ -92,7 +92,6 @@ std::vector<QueryBlock> query_blocks(const std::vector<Segment>& segments, size_
 /// scores masked.
 struct Block {
   Tensor q, k, v, scores;
-  Tensor slope;  // of capped scores; undefined without a cap
 };
 Block attention_block(const Heads& heads, const QueryBlock& queries, const RotaryShape& shape,
                       const TreeAttentionShape& attention) {
@@ -103,10 +102,7 @@ Block attention_block(const Heads& heads, const QueryBlock& queries, const Rotar
   block.k = wide(heads.k_TKD.index_select(0, rows)).repeat_interleave(repeats, 1).transpose(0, 1);
   block.v = wide(heads.v_TKD.index_select(0, rows)).repeat_interleave(repeats, 1).transpose(0, 1);
   block.scores = at::matmul(block.q, block.k.transpose(1, 2)) * attention.scale;
-  if (attention.cap > 0) {
-    block.scores = (block.scores / attention.cap).tanh() * attention.cap;
-    block.slope = soft_cap_slope(block.scores, attention.cap);
-  }
+  if (attention.cap > 0) soft_cap_(block.scores, attention.cap);
   block.scores.masked_fill_(hidden_pairs(size, rows.size(0), attention.window, rows.device()),
                             -INFINITY);
   return block;
@@ -274,7 +270,8 @@ Tensor ReferenceDevice::tree_attention_backward(const Tensor& dy_TC, const Tenso
       Tensor ds = p *
                   (at::matmul(dy, block.v.transpose(1, 2)) - of_block(delta_TN).t().unsqueeze(-1)) *
                   shape.scale;
-      if (block.slope.defined()) ds *= block.slope;
+      if (shape.cap > 0)  // what is hidden has no weight, and a slope of 0 instead of none
+        ds *= soft_cap_slope(block.scores.clamp_min(-shape.cap), shape.cap);
       of_block(out.q_TND).copy_(at::matmul(ds, block.k).transpose(0, 1));
       // The sum over the queries that share a key head.
       const auto add = [&](Tensor target_TKD, const Tensor& grad_NSD) {

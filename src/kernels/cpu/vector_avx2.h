@@ -54,8 +54,8 @@ SLIME_AVX2_INLINE __m256 tanh8(__m256 x) {
   p = _mm256_fmadd_ps(p, square, _mm256_set1_ps(-3.33332819422e-1F));
   const __m256 near = _mm256_fmadd_ps(_mm256_mul_ps(p, square), x, x);
   // From 10 on it is 1, and e^2x stays finite.
-  const __m256 power = exp8(_mm256_add_ps(_mm256_min_ps(size, _mm256_set1_ps(10.0F)),
-                                          _mm256_min_ps(size, _mm256_set1_ps(10.0F))));
+  const __m256 bounded = _mm256_min_ps(size, _mm256_set1_ps(10.0F));
+  const __m256 power = exp8(_mm256_add_ps(bounded, bounded));
   const __m256 far =
       _mm256_sub_ps(one, _mm256_div_ps(_mm256_set1_ps(2.0F), _mm256_add_ps(power, one)));
   const __m256 is_small = _mm256_cmp_ps(size, _mm256_set1_ps(0.625F), _CMP_NGE_UQ);  // or NaN

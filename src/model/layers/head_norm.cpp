@@ -25,7 +25,7 @@ double numbers_of_token(const Tensor& x_TC, const RankGroup& ranks) {
 Tensor scales_of_heads(const Heads& heads, double eps, RankGroup& ranks) {
   const int64_t rows = heads.query_TC.size(0);
   const auto part = [&](const Tensor& x_TC) {
-    // Of an even number of rows, which is what collectives between GPUs take (comm/peer_collectives.h).
+    // Of an even number of rows, which is what collectives between GPUs take (kernels/gpu/peer_collectives.h).
     const Tensor mean_T = as_summed(x_TC).square().sum(1).div_(numbers_of_token(x_TC, ranks));
     return rows % 2 == 0 ? mean_T : at::constant_pad_nd(mean_T, {0, 1});
   };
